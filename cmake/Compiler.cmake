@@ -1,0 +1,29 @@
+# Compiler settings shared by every target; first-party targets link nxdkit_settings.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+# -O2, not -O3: g++ 12 gives false -Wrestrict warnings at -O3, and the hot loops are memory bound.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g")
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(nxdkit_settings INTERFACE)
+target_include_directories(nxdkit_settings INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+target_compile_options(nxdkit_settings INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+  -Wnon-virtual-dtor -Woverloaded-virtual $<$<BOOL:${NXDKIT_WERROR}>:-Werror>
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+# The tools read untrusted files: an index out of range must stop, in release builds too.
+target_compile_definitions(nxdkit_settings INTERFACE _GLIBCXX_ASSERTIONS)
+if(NXDKIT_SANITIZE)
+  target_compile_options(nxdkit_settings INTERFACE -fsanitize=${NXDKIT_SANITIZE} -fno-omit-frame-pointer -g
+    -fno-sanitize-recover=all)
+  target_link_options(nxdkit_settings INTERFACE -fsanitize=${NXDKIT_SANITIZE})
+endif()

@@ -1,0 +1,58 @@
+// Files that torch.save wrote: the zip form of torch 1.6 to 2.x, and the legacy form.
+// Format facts: FORMAT.md beside this file.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "formats/torch/pickle_value.h"
+#include "lib/error.h"
+#include "lib/output.h"
+#include "lib/tensor.h"
+
+namespace nxdkit::torch {
+
+struct Archive {
+  std::string path;
+  std::string format;      // "torch zip" or "torch legacy"
+  uint64_t file_bytes = 0;
+  std::string version;     // contents of the version record; "" for legacy
+  PickleValue root;        // the saved object; tensors are TensorIndex into `tensors`
+  // Every tensor object of the pickle, in the order they were built. Names are empty: a tensor's
+  // name is its place in `root` (see FlattenStateDict).
+  std::vector<StoredTensor> tensors;
+  std::vector<std::string> warnings;  // e.g. "record data/3: CRC is 0", one line each
+};
+
+struct ReadOptions {
+  bool check_crc = false;  // read every storage record and compare its CRC-32 (a mismatch: kCorrupt)
+};
+
+// True when the file starts like something ReadArchive reads (zip local header, or a pickle
+// protocol byte). False on any error.
+bool LooksLikeArchive(const std::string& path);
+
+// Reads the structure, never the tensor data. Nothing in the file is executed: a pickle that asks
+// for a global outside the allow-list is kUnsupported naming the global and its pickle offset.
+Result<Archive> ReadArchive(const std::string& path, const ReadOptions& options = {});
+
+// A flat state dict as a TensorFile: `root` must be a dict of name -> tensor, or such a dict under
+// "model", "state_dict" or "module" (one level). Other values beside the tensors (epoch, ...) are
+// left out and named in `skipped` when it is not null. TensorReferences are an error here (kUnsupported).
+Result<TensorFile> FlattenStateDict(const Archive& archive, std::vector<std::string>* skipped = nullptr);
+
+// Encoders. `archive_name` is the top folder inside the zip; torch uses the file's stem up to the
+// last dot. All are read back by torch.load(weights_only=True).
+//
+// A flat plain dict name -> tensor, in the order given.
+Result<std::unique_ptr<FileEncoder>> EncodeStateDict(std::vector<OutputTensor> tensors,
+                                                     const std::string& archive_name);
+// One bare tensor (xser's tensor_<tid>.pt). The tensor's name is ignored.
+Result<std::unique_ptr<FileEncoder>> EncodeTensor(OutputTensor tensor, const std::string& archive_name);
+// Any tree; TensorIndex values refer to `tensors`.
+Result<std::unique_ptr<FileEncoder>> EncodeValue(const PickleValue& root,
+                                                 std::vector<OutputTensor> tensors,
+                                                 const std::string& archive_name);
+
+}  // namespace nxdkit::torch

@@ -1,0 +1,64 @@
+// The plain tree that a pickle of a torch archive stands for: what our machine builds, and what
+// our pickler writes. Nothing in it can execute.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lib/dtype.h"
+
+namespace nxdkit::torch {
+
+struct PickleValue;
+using PickleList = std::vector<PickleValue>;
+using PickleDict = std::vector<std::pair<PickleValue, PickleValue>>;  // insertion order
+
+// A reference of torch_xla.utils.serialization: the tensor lies in "<main>.tensors/tensor_<tid>.pt".
+struct TensorReference {
+  int64_t tid = 0;
+};
+// Index into Archive::tensors (reading) or into the encoder's tensors (writing).
+struct TensorIndex {
+  size_t index = 0;
+};
+struct TorchSize {
+  Shape dims;
+};
+// An allow-listed object that has no meaning for us (torch.device, a layout, a qscheme...),
+// kept by its qualified name, so that it can be shown; the pickler refuses it.
+struct OpaqueObject {
+  std::string qualified_name;
+};
+
+struct PickleValue {
+  struct None {};
+  struct List { std::shared_ptr<PickleList> items; };       // shared: the memo may alias it
+  struct Tuple { std::shared_ptr<PickleList> items; };
+  struct Set { std::shared_ptr<PickleList> items; };
+  struct Dict { std::shared_ptr<PickleDict> items; bool ordered = false; };  // ordered: OrderedDict
+  struct Bytes { std::string bytes; };
+  struct BigInt { std::string decimal; };  // LONG1/LONG4 outside of int64
+
+  std::variant<None, bool, int64_t, double, std::string, Bytes, BigInt, List, Tuple, Set, Dict,
+               Dtype, TorchSize, TensorIndex, TensorReference, OpaqueObject>
+      value;
+
+  static PickleValue MakeDict(PickleDict items);
+  static PickleValue MakeList(PickleList items);
+
+  const PickleDict* dict() const;        // nullptr when it is something else; same below
+  const PickleList* list() const;        // list or tuple
+  const std::string* string() const;
+  const int64_t* integer() const;
+  const TensorIndex* tensor() const;
+  const TensorReference* reference() const;
+  // The value under a string key of a dict, or nullptr.
+  const PickleValue* Find(std::string_view key) const;
+};
+
+}  // namespace nxdkit::torch
