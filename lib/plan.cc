@@ -101,18 +101,13 @@ CopyOp MakeCopy(const Box& part, const BoundLayout& source, const PrimaryPlaces:
   return op;
 }
 
-bool SamePlace(const PrimaryPlaces::Place& place, const Piece& piece, const TensorLayout& tensor,
-               const TensorLayout* candidate, uint32_t piece_index) {
-  return candidate == &tensor && place.piece == piece_index && &piece == &tensor.pieces[piece_index];
-}
-
+// `self`: the output is the source itself; what already lies at its primary place is left out.
 void AddCopies(TensorPlan& plan, const BoundLayout& source, const PrimaryPlaces& places,
-               const TensorLayout& output, uint32_t piece_index, bool skip_same_place) {
+               const TensorLayout& output, uint32_t piece_index,
+               std::optional<uint32_t> self = std::nullopt) {
   const Piece& piece = output.pieces[piece_index];
   for (const PrimaryPlaces::Place& place : places.of(piece.param)) {
-    if (skip_same_place &&
-        SamePlace(place, piece, output, &source.layout.tensors[place.tensor], piece_index))
-      continue;
+    if (self == place.tensor && place.piece == piece_index) continue;
     const std::optional<Box> part = Intersect(place.logical, piece.logical);
     if (part) plan.copies.push_back(MakeCopy(*part, source, place, output, piece_index));
   }
@@ -131,7 +126,7 @@ Result<Plan> BuildPlan(const std::vector<LogicalTensor>& params, const BoundLayo
   for (size_t t = 0; t < output.tensors.size(); ++t) {
     plan.tensors[t].fills = output.tensors[t].fills;
     for (uint32_t p = 0; p < output.tensors[t].pieces.size(); ++p)
-      AddCopies(plan.tensors[t], source, places, output.tensors[t], p, false);
+      AddCopies(plan.tensors[t], source, places, output.tensors[t], p);
   }
   return plan;
 }
@@ -142,10 +137,10 @@ Result<Plan> BuildSelfPlan(const std::vector<LogicalTensor>& params, const Bound
   NXDKIT_ASSIGN(const PrimaryPlaces places, PrimaryPlaces::Find(params, bound.layout, true));
   Plan plan;
   plan.tensors.resize(bound.layout.tensors.size());
-  for (size_t t = 0; t < bound.layout.tensors.size(); ++t) {
+  for (uint32_t t = 0; t < bound.layout.tensors.size(); ++t) {
     plan.tensors[t].fills = bound.layout.tensors[t].fills;
     for (uint32_t p = 0; p < bound.layout.tensors[t].pieces.size(); ++p)
-      AddCopies(plan.tensors[t], bound, places, bound.layout.tensors[t], p, true);
+      AddCopies(plan.tensors[t], bound, places, bound.layout.tensors[t], p, t);
   }
   return plan;
 }

@@ -70,11 +70,4 @@ Result<Plan> BuildPlan(const std::vector<LogicalTensor>& params, const BoundLayo
 // either have empty plans.
 Result<Plan> BuildSelfPlan(const std::vector<LogicalTensor>& params, const BoundLayout& bound);
 
-// Copies, in output bytes, and fills.
-struct PlanTotals {
-  uint64_t tensors = 0;
-  uint64_t copies = 0;
-  uint64_t bytes = 0;  // elements times output element size
-};
-
 }  // namespace nxdkit
