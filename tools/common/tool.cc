@@ -9,12 +9,12 @@
 #include <exception>
 #include <new>
 
+#include "lib/text.h"
 #include "tools/common/completion.h"
 #include "tools/common/help.h"
 #include "tools/common/parse_arguments.h"
 #include "tools/common/report.h"
 #include "tools/common/terminal.h"
-#include "tools/common/text.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -117,10 +117,10 @@ class Outcome {
  public:
   Outcome(const ToolInfo& info, bool json, bool color) : info_(info), json_(json), color_(color) {}
 
-  int Finish(const ToolAnswer& answer, const std::vector<std::string>& warnings) const {
+  int Finish(ToolAnswer answer, const std::vector<std::string>& warnings) const {
     const int code = answer.findings ? ExitCode(Errc::kFindings) : 0;
     if (!json_) return Print(answer.text, code);
-    return Print(JsonDocument(info_.name, code, nullptr, warnings, answer.fields), code);
+    return Print(JsonDocument(info_.name, code, nullptr, warnings, std::move(answer.fields)), code);
   }
 
   int Fail(const Error& error, const std::vector<std::string>& warnings) const {
@@ -175,15 +175,15 @@ int RunTool(int argc, const char* const* argv, const ToolInfo& info,
   const Result<GivenRows> given = ParseArguments(table, arguments);
   const Outcome outcome(info, json, ColorOnStderr(common.color));
   if (!given.ok()) return outcome.Fail(given.error(), {});
-  if (const std::optional<ToolAnswer> answer = AnswerAboutItself(info, table, common))
-    return outcome.Finish(*answer, {});
+  if (std::optional<ToolAnswer> answer = AnswerAboutItself(info, table, common))
+    return outcome.Finish(*std::move(answer), {});
   const Status complete = CheckRequired(table, *given);
   if (!complete.ok()) return outcome.Fail(complete.error(), {});
 
   ToolContext context(info, common, ColorOnStderr(common.color));
-  const Result<ToolAnswer> answer = CallGuarded(run, context);
+  Result<ToolAnswer> answer = CallGuarded(run, context);
   if (!answer.ok()) return outcome.Fail(answer.error(), context.warnings());
-  return outcome.Finish(*answer, context.warnings());
+  return outcome.Finish(*std::move(answer), context.warnings());
 }
 
 }  // namespace nxdkit::tool

@@ -10,19 +10,17 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lib/error.h"
+#include "lib/json.h"
 #include "tools/common/option_table.h"
 #include "tools/common/tool_info.h"
 
 namespace nxdkit::tool {
-
-using Json = nlohmann::ordered_json;
 
 // The options that mean the same in every command; which of the last five are taken stands in
 // ToolInfo::common.
