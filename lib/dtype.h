@@ -54,12 +54,12 @@ std::string ShapeText(const Shape& shape);  // "[4096, 128]"
 // Exact conversions between F16, BF16, F32 and F64: widening is exact, narrowing rounds to nearest
 // even, infinities and signed zeros stay, a NaN stays a NaN and keeps its sign (quieted when it
 // is narrowed or widened; the upper mantissa bits are kept). Subnormals are kept, never flushed.
-// `from` and `to` need no alignment. Both dtypes must be floating (Info().floating).
+// `from` and `to` need no alignment and do not overlap. Both dtypes must be floating.
 void ConvertElements(Dtype from_dtype, const std::byte* from, Dtype to_dtype, std::byte* to,
                      int64_t count);
 bool Convertible(Dtype from, Dtype to);  // equal, or both floating
 
-// One element widened to double; only for floating and integer types, complex gives the real part.
+// One element widened to double. Complex gives the real part; sub-byte types (no address) NaN.
 double ElementAsDouble(Dtype dtype, const std::byte* element);
 
 // Reverses the bytes of each unit in place.

@@ -23,7 +23,8 @@ class File {
   File& operator=(const File&) = delete;
   ~File();
 
-  // Regular files only: a FIFO, socket or directory is refused before it can block or mislead.
+  // Regular files only: a FIFO, socket or directory is refused (kUnsupported) before it can block
+  // or mislead.
   static Result<File> OpenRead(const std::string& path);
   // Creates (mode 0666 & ~umask), or opens an existing file without truncating it.
   static Result<File> OpenWrite(const std::string& path);
@@ -39,12 +40,14 @@ class File {
   Status ReadAt(uint64_t offset, std::span<std::byte> to) const;
   Status WriteAt(uint64_t offset, std::span<const std::byte> from) const;
   // Reserves the space, so that parallel writers need not extend the file (1.5 to 2 times as fast),
-  // and so that a full disk shows before the work, not after. Sets the size to `bytes`.
+  // and so that a full disk shows before the work, not after. Sets the size to `bytes`: shrinks a
+  // longer file. On failure the size is as it was.
   Status Allocate(uint64_t bytes) const;
   Status Sync() const;
   Status Close();
 
  private:
+  friend class Staging;  // its lock is the descriptor of a folder
   File(int fd, std::string path, uint64_t bytes);
   int fd_ = -1;
   std::string path_;
@@ -70,8 +73,9 @@ std::string BaseName(std::string_view path);    // "a/b/" -> "b"
 std::string ParentPath(std::string_view path);  // "a/b/" -> "a"; "b" -> "."
 
 // A folder (or file) built aside as "<output>.partial" and published under its own name by one
-// rename. The staging place is locked: a second process that builds the same output fails with
-// kIo. Dropped without Publish, the staging place is removed, unless Keep was called.
+// rename. The staging place is locked (where the file system has locks): a second process that
+// builds the same output fails with kIo. Dropped without Publish, the staging place is removed,
+// unless Keep was called. Not thread-safe.
 class Staging {
  public:
   struct Options {
@@ -79,6 +83,8 @@ class Staging {
     bool resume = false;   // keep what an interrupted run left in the staging place
     bool folder = true;    // a folder, else a single file inside a staging folder
   };
+  // kUsage when `output` is there and may not be replaced, or can never be the target of a rename
+  // (a mount point, "/"). Missing parent folders are created. A symbolic link is followed.
   static Result<Staging> Begin(const std::string& output, const Options& options);
 
   Staging(Staging&&) noexcept;
@@ -91,12 +97,19 @@ class Staging {
   bool resumed() const { return resumed_; }  // something was left there by an earlier run
   // Leaves the staging place as it is when this object goes, for --resume.
   void Keep() { keep_ = true; }
-  // Syncs the folders, and renames. With `replace` the old output is exchanged in one step and
-  // then removed.
+  // Syncs the folders (files are synced by who wrote them), and renames. With `replace` the old
+  // output is exchanged in one step and then removed. Finished work is never thrown away: when the
+  // rename fails, the staging place stays, and the hint names it.
   Status Publish();
 
  private:
   Staging() = default;
+  Status Lock();
+  Status CheckOutput() const;
+  Status PublishFile();
+  Status PublishFolder();
+  Status Replace();
+
   std::string output_;
   std::string staging_;     // "<output>.partial"
   std::string build_path_;

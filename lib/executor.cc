@@ -1,0 +1,275 @@
+#include "lib/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "lib/gather.h"
+
+namespace nxdkit {
+namespace {
+
+constexpr uint64_t kLeastBudget = 1 << 20;
+constexpr uint64_t kLeastWorker = 128 << 10;
+// Dense tensors go straight from pread to pwrite: a buffer that stays in the second-level cache.
+constexpr uint64_t kStreamChunk = 1 << 20;
+
+// Elements [first, last] of the source that an op touches.
+std::pair<int64_t, int64_t> SourceSpan(const CopyOp& op) {
+  int64_t last = op.start;
+  for (size_t d = 0; d < op.box.extent.size(); ++d)
+    last += (op.box.extent[d] - 1) * op.strides[d];
+  return {op.start, last};
+}
+
+bool SpansMeet(const TensorPlan& a, const TensorPlan& b) {
+  for (const CopyOp& x : a.copies) {
+    for (const CopyOp& y : b.copies) {
+      if (x.source != y.source) continue;
+      const auto [x_first, x_last] = SourceSpan(x);
+      const auto [y_first, y_last] = SourceSpan(y);
+      if (x_first <= y_last && y_first <= x_last) return true;
+    }
+  }
+  return false;
+}
+
+// The chunk boxes of a tensor: along the outermost dimension whose single index fits `bytes`.
+std::vector<Box> Chunks(const Shape& shape, int64_t element_bytes, uint64_t bytes) {
+  const Box whole = WholeBox(shape);
+  if (whole.Volume() == 0) return {};
+  if (whole.Volume() * element_bytes <= static_cast<int64_t>(bytes)) return {whole};
+  const Shape strides = RowMajorStrides(shape);
+  size_t dim = 0;
+  while (dim + 1 < shape.size() &&
+         strides[dim] * element_bytes > static_cast<int64_t>(bytes))
+    ++dim;
+  const int64_t step =
+      std::max<int64_t>(1, static_cast<int64_t>(bytes) / (strides[dim] * element_bytes));
+  std::vector<Box> chunks;
+  Box box = whole;
+  for (size_t d = 0; d < dim; ++d) box.extent[d] = 1;
+  while (true) {
+    for (int64_t at = 0; at < shape[dim]; at += step) {
+      box.lo[dim] = at;
+      box.extent[dim] = std::min(step, shape[dim] - at);
+      chunks.push_back(box);
+    }
+    size_t d = dim;
+    while (d > 0 && ++box.lo[d - 1] == shape[d - 1]) box.lo[--d] = 0;
+    if (d == 0) return chunks;
+  }
+}
+
+int64_t LinearOffset(const Box& box, const Shape& strides) {
+  int64_t at = 0;
+  for (size_t d = 0; d < strides.size(); ++d) at += box.lo[d] * strides[d];
+  return at;
+}
+
+CopyOp IdentityOp(const StoredTensor& stored, uint32_t index) {
+  return {index, 0, WholeBox(stored.shape), 0, stored.strides};
+}
+
+}  // namespace
+
+// One thread's buffers and its work on a task.
+class Worker {
+ public:
+  explicit Worker(const Executor& executor)
+      : executor_(executor),
+        buffer_(executor.worker_bytes_ / 2),
+        gatherer_(executor.worker_bytes_ - executor.worker_bytes_ / 2) {}
+
+  Status Do(uint64_t index, Sink& sink) {
+    const Executor::Task& task = executor_.tasks_[index];
+    uint64_t used = 0;
+    std::vector<Move> moves;
+    std::vector<Part> parts;
+    for (uint32_t tensor : task.tensors) {
+      const OutputTensor& output = (*executor_.outputs_)[tensor];
+      const uint64_t bytes = task.chunk.Volume() * ElementBytes(output.dtype);
+      parts.push_back({tensor, std::span(buffer_).subspan(used, bytes)});
+      used += bytes;
+    }
+    if (executor_.options_.base) NXDKIT_TRY(LoadBase(task, parts));
+    for (const Part& part : parts) AddMoves(task, part, moves);
+    NXDKIT_TRY(gatherer_.Run(std::move(moves)));
+    for (const Part& part : parts) {
+      const OutputTensor& output = (*executor_.outputs_)[part.tensor];
+      const uint64_t offset = LinearOffset(task.chunk, RowMajorStrides(output.shape)) *
+                              ElementBytes(output.dtype);
+      NXDKIT_TRY(sink.Take(part.tensor, offset, part.bytes));
+    }
+    if (executor_.options_.on_bytes) executor_.options_.on_bytes(used);
+    return sink.TaskDone(index);
+  }
+
+ private:
+  struct Part {
+    uint32_t tensor;
+    std::span<std::byte> bytes;
+  };
+
+  void AddMoves(const Executor::Task& task, const Part& part, std::vector<Move>& moves) const {
+    const OutputTensor& output = (*executor_.outputs_)[part.tensor];
+    const TensorPlan& plan = executor_.plan_->tensors[part.tensor];
+    const Shape strides = RowMajorStrides(output.shape);
+    for (const Fill& fill : plan.fills)
+      FillBox(fill, task.chunk, strides, output.dtype, part.bytes.data());
+    for (const CopyOp& op : plan.copies) {
+      std::optional<Move> move = ClipToChunk(op, executor_.source_->stored[op.source], task.chunk,
+                                             strides, output.dtype, part.bytes.data());
+      if (move) moves.push_back(*std::move(move));
+    }
+  }
+
+  Status LoadBase(const Executor::Task& task, const std::vector<Part>& parts) {
+    std::vector<Move> moves;
+    for (const Part& part : parts) {
+      const OutputTensor& output = (*executor_.outputs_)[part.tensor];
+      const StoredTensor& stored = executor_.options_.base->stored[part.tensor];
+      std::optional<Move> move =
+          ClipToChunk(IdentityOp(stored, part.tensor), stored, task.chunk,
+                      RowMajorStrides(output.shape), output.dtype, part.bytes.data());
+      if (move) moves.push_back(*std::move(move));
+    }
+    return gatherer_.Run(std::move(moves));
+  }
+
+  const Executor& executor_;
+  std::vector<std::byte> buffer_;
+  Gatherer gatherer_;
+};
+
+Status Executor::CheckDtypes() const {
+  for (size_t t = 0; t < outputs_->size(); ++t) {
+    const OutputTensor& output = (*outputs_)[t];
+    if (ElementBytes(output.dtype) == 0)
+      return Error(Errc::kUnsupported, fmt::format("elements of dtype {} are smaller than a byte "
+                                                   "and cannot be sliced", Name(output.dtype)))
+          .on(output.name);
+    for (const CopyOp& op : plan_->tensors[t].copies) {
+      const StoredTensor& stored = source_->stored[op.source];
+      if (!Convertible(stored.dtype, output.dtype))
+        return Error(Errc::kUnsupported, fmt::format("dtype {} cannot be converted to {}",
+                                                     Name(stored.dtype), Name(output.dtype)))
+            .in(stored.storage->path())
+            .on(stored.name);
+    }
+  }
+  return OkStatus();
+}
+
+bool Executor::Touches(const Task& task) const {
+  for (uint32_t tensor : task.tensors) {
+    for (const CopyOp& op : plan_->tensors[tensor].copies)
+      if (Intersect(op.box, task.chunk)) return true;
+    for (const Fill& fill : plan_->tensors[tensor].fills)
+      if (Intersect(fill.stored, task.chunk)) return true;
+  }
+  return false;
+}
+
+void Executor::AddTasks(std::vector<uint32_t> tensors, uint64_t chunk_bytes) {
+  const OutputTensor& output = (*outputs_)[tensors.front()];
+  for (Box& chunk : Chunks(output.shape, ElementBytes(output.dtype), chunk_bytes)) {
+    Task task{tensors, std::move(chunk)};
+    if (options_.base && !Touches(task)) continue;
+    workload_.bytes += task.chunk.Volume() * ElementBytes(output.dtype) * tensors.size();
+    tasks_.push_back(std::move(task));
+  }
+}
+
+// Neighbouring tasks of different threads should write different files: the kernel lets one
+// thread at a time write to a file. Tasks are dealt round robin over the files they begin with.
+void Executor::OrderByFile() {
+  std::map<uint32_t, std::vector<Task>> queues;
+  for (Task& task : tasks_)
+    queues[layout_->tensors[task.tensors.front()].file].push_back(std::move(task));
+  const uint64_t total = tasks_.size();
+  tasks_.clear();
+  for (uint64_t round = 0; tasks_.size() < total; ++round)
+    for (auto& [file, queue] : queues)
+      if (round < queue.size()) tasks_.push_back(std::move(queue[round]));
+}
+
+Result<Executor> Executor::Make(const Plan& plan, const BoundLayout& source, const Layout& layout,
+                                const std::vector<OutputTensor>& outputs,
+                                const ExecuteOptions& options) {
+  NXDKIT_CHECK(plan.tensors.size() == outputs.size() && layout.tensors.size() == outputs.size());
+  Executor executor;
+  executor.plan_ = &plan;
+  executor.source_ = &source;
+  executor.layout_ = &layout;
+  executor.outputs_ = &outputs;
+  executor.options_ = options;
+  NXDKIT_TRY(executor.CheckDtypes());
+  const uint64_t jobs = static_cast<uint64_t>(std::max(1, options.jobs));
+  if (options.buffer_bytes < kLeastBudget || options.buffer_bytes / jobs < kLeastWorker)
+    return Error(Errc::kLimit,
+                 fmt::format("{} bytes are left for the buffers of {} threads, at least {} are needed",
+                             options.buffer_bytes, jobs, std::max(kLeastBudget, jobs * kLeastWorker)))
+        .hint("raise --max-memory or lower --jobs");
+  executor.worker_bytes_ = std::min(options.buffer_bytes / jobs, options.worker_bytes);
+  executor.workload_.buffer_bytes = executor.worker_bytes_ * jobs;
+
+  // Tensors of the same name and shape are the ranks' parts of one thing.
+  std::map<std::pair<std::string, Shape>, std::vector<uint32_t>> groups;
+  for (uint32_t t = 0; t < outputs.size(); ++t)
+    groups[{outputs[t].name, outputs[t].shape}].push_back(t);
+  std::vector<bool> seen(outputs.size(), false);
+  const uint64_t chunk_budget = executor.worker_bytes_ / 2;
+  for (uint32_t t = 0; t < outputs.size(); ++t) {
+    if (seen[t]) continue;
+    const std::vector<uint32_t>& group = groups[{outputs[t].name, outputs[t].shape}];
+    const int64_t row_bytes =
+        outputs[t].shape.empty() ? ElementBytes(outputs[t].dtype)
+                                 : RowMajorStrides(outputs[t].shape)[0] * ElementBytes(outputs[t].dtype);
+    bool together = group.size() > 1 && SpansMeet(plan.tensors[group[0]], plan.tensors[group[1]]) &&
+                    row_bytes * group.size() <= chunk_budget;
+    for (uint32_t member : group) together &= outputs[member].dtype == outputs[t].dtype;
+    const std::vector<uint32_t> members = together ? group : std::vector<uint32_t>{t};
+    for (uint32_t member : members) seen[member] = true;
+    executor.AddTasks(members, together ? chunk_budget / members.size()
+                                        : std::min(chunk_budget, kStreamChunk));
+  }
+  executor.OrderByFile();
+  executor.workload_.tasks = executor.tasks_.size();
+  return executor;
+}
+
+Status Executor::Run(Sink& sink) const {
+  std::atomic<uint64_t> next{0};
+  std::atomic<bool> stop{false};
+  std::mutex mutex;
+  std::optional<std::pair<uint64_t, Error>> first_error;  // of the lowest task: the same at any -j
+
+  const auto work = [&] {
+    Worker worker(*this);
+    while (!stop) {
+      const uint64_t task = next++;
+      if (task >= tasks_.size()) return;
+      if (options_.skip && options_.skip(task)) continue;
+      Status status = options_.poll ? options_.poll() : OkStatus();
+      if (status.ok()) status = worker.Do(task, sink);
+      if (status.ok()) continue;
+      stop = true;
+      const std::lock_guard lock(mutex);
+      if (!first_error || task < first_error->first)
+        first_error.emplace(task, std::move(status).error());
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (int i = 1; i < options_.jobs; ++i) threads.emplace_back(work);
+  work();
+  threads.clear();
+  if (first_error) return std::move(first_error->second);
+  return OkStatus();
+}
+
+}  // namespace nxdkit

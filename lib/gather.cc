@@ -1,0 +1,142 @@
+#include "lib/gather.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace nxdkit {
+namespace {
+
+// A sparse read may fetch this many times the bytes that it needs, before it is split instead.
+constexpr uint64_t kMaxReadAmplification = 4;
+// Below this a read costs as much as a system call: never split it.
+constexpr uint64_t kSmallRead = 64 << 10;
+
+struct Range {
+  uint64_t begin;  // bytes in the storage
+  uint64_t end;
+  uint64_t size() const { return end - begin; }
+};
+
+int64_t Count(const Shape& extent) { return Box{extent, extent}.Volume(); }
+
+Range SourceRange(const Move& move) {
+  int64_t last = move.start;
+  for (size_t d = 0; d < move.copy.extent.size(); ++d)
+    last += (move.copy.extent[d] - 1) * move.copy.source_strides[d];
+  const int64_t bytes = ElementBytes(move.source->dtype);
+  return {move.source->offset + move.start * bytes, move.source->offset + (last + 1) * bytes};
+}
+
+uint64_t Payload(const Move& move) {
+  return Count(move.copy.extent) * ElementBytes(move.source->dtype);
+}
+
+bool WorthOneRead(uint64_t payload, uint64_t span) {
+  return span <= kSmallRead || span <= payload * kMaxReadAmplification;
+}
+
+// Halves the move along its widest source stride.
+std::array<Move, 2> Split(const Move& move) {
+  size_t widest = move.copy.extent.size();
+  for (size_t d = 0; d < move.copy.extent.size(); ++d)
+    if (move.copy.extent[d] > 1 && (widest == move.copy.extent.size() ||
+                                    move.copy.source_strides[d] > move.copy.source_strides[widest]))
+      widest = d;
+  NXDKIT_CHECK(widest < move.copy.extent.size());
+  const int64_t half = move.copy.extent[widest] / 2;
+  std::array<Move, 2> halves{move, move};
+  halves[0].copy.extent[widest] = half;
+  halves[1].copy.extent[widest] -= half;
+  halves[1].start += half * move.copy.source_strides[widest];
+  halves[1].output += half * move.copy.output_strides[widest] * ElementBytes(move.copy.to);
+  return halves;
+}
+
+Error AtTensor(Error error, const StoredTensor& tensor) { return std::move(error).on(tensor.name); }
+
+}  // namespace
+
+std::optional<Move> ClipToChunk(const CopyOp& op, const StoredTensor& source, const Box& chunk,
+                                const Shape& output_strides, Dtype output_dtype, std::byte* output) {
+  const std::optional<Box> part = Intersect(op.box, chunk);
+  if (!part) return std::nullopt;
+  Move move{&source, op.start, {}, output};
+  int64_t at = 0;
+  for (size_t d = 0; d < part->lo.size(); ++d) {
+    move.start += (part->lo[d] - op.box.lo[d]) * op.strides[d];
+    at += (part->lo[d] - chunk.lo[d]) * output_strides[d];
+  }
+  move.output += at * ElementBytes(output_dtype);
+  const bool swaps = source.big_endian && Info(source.dtype).swap_bytes > 1;
+  move.copy = {part->extent, op.strides, output_strides, source.dtype, output_dtype, swaps};
+  return move;
+}
+
+Status Gatherer::RunOne(const Move& move) {
+  const Range range = SourceRange(move);
+  if (IsPlainRun(move.copy)) {
+    Status read = move.source->storage->ReadAt(range.begin, {move.output, range.size()});
+    if (!read.ok()) return AtTensor(std::move(read).error(), *move.source);
+    return OkStatus();
+  }
+  if (range.size() > staging_.size() || !WorthOneRead(Payload(move), range.size())) {
+    for (const Move& half : Split(move)) NXDKIT_TRY(RunOne(half));
+    return OkStatus();
+  }
+  Status read = move.source->storage->ReadAt(range.begin, std::span(staging_).first(range.size()));
+  if (!read.ok()) return AtTensor(std::move(read).error(), *move.source);
+  RunStridedCopy(move.copy, staging_.data(), move.output);
+  return OkStatus();
+}
+
+Status Gatherer::Run(std::vector<Move> moves) {
+  std::stable_sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) {
+    if (a.source->storage != b.source->storage) return a.source->storage < b.source->storage;
+    return SourceRange(a).begin < SourceRange(b).begin;
+  });
+  for (size_t first = 0; first < moves.size();) {
+    Range shared = SourceRange(moves[first]);
+    uint64_t payload = Payload(moves[first]);
+    size_t last = first + 1;
+    for (; last < moves.size(); ++last) {
+      if (moves[last].source->storage != moves[first].source->storage) break;
+      const Range range = SourceRange(moves[last]);
+      const uint64_t end = std::max(shared.end, range.end);
+      if (range.begin >= shared.end || end - shared.begin > staging_.size()) break;
+      shared.end = end;
+      payload += Payload(moves[last]);
+    }
+    if (last == first + 1 || !WorthOneRead(payload, shared.size())) {
+      for (size_t i = first; i < last; ++i) NXDKIT_TRY(RunOne(moves[i]));
+    } else {
+      Status read = moves[first].source->storage->ReadAt(shared.begin,
+                                                         std::span(staging_).first(shared.size()));
+      if (!read.ok()) return AtTensor(std::move(read).error(), *moves[first].source);
+      for (size_t i = first; i < last; ++i)
+        RunStridedCopy(moves[i].copy, staging_.data() + (SourceRange(moves[i]).begin - shared.begin),
+                       moves[i].output);
+    }
+    first = last;
+  }
+  return OkStatus();
+}
+
+void FillBox(const Fill& fill, const Box& chunk, const Shape& output_strides, Dtype dtype,
+             std::byte* output) {
+  const std::optional<Box> part = Intersect(fill.stored, chunk);
+  if (!part) return;
+  int64_t at = 0;
+  for (size_t d = 0; d < part->lo.size(); ++d)
+    at += (part->lo[d] - chunk.lo[d]) * output_strides[d];
+  // Non-zero constants exist only for integer tensors (ranks), so their bytes are the value's.
+  std::array<std::byte, 16> element{};
+  std::memcpy(element.data(), &fill.value, sizeof(fill.value));
+  const Shape still(part->extent.size(), 0);
+  RunStridedCopy({part->extent, still, output_strides, dtype, dtype, false}, element.data(),
+                 output + at * ElementBytes(dtype));
+}
+
+}  // namespace nxdkit

@@ -1,0 +1,43 @@
+// Reads boxes of stored tensors into memory with few, large, bounded reads.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "lib/plan.h"
+#include "lib/strided_copy.h"
+
+namespace nxdkit {
+
+// One box on its way from a stored tensor to memory.
+struct Move {
+  const StoredTensor* source = nullptr;
+  int64_t start = 0;  // first element, in elements from the tensor's offset
+  StridedCopy copy;
+  std::byte* output = nullptr;
+};
+
+// A move of `op`, clipped to `chunk` (a box of the output tensor that starts at `output` in memory
+// and is packed row-major with the strides `output_strides`). nullopt when they do not meet.
+std::optional<Move> ClipToChunk(const CopyOp& op, const StoredTensor& source, const Box& chunk,
+                                const Shape& output_strides, Dtype output_dtype, std::byte* output);
+
+// Not thread-safe: one per thread, it owns the staging buffer.
+class Gatherer {
+ public:
+  explicit Gatherer(uint64_t staging_bytes) : staging_(staging_bytes) {}
+
+  // Executes all moves. Moves whose source ranges overlap share one read; a dense move is read
+  // straight into its output; a sparse one is split so that little is read in vain.
+  Status Run(std::vector<Move> moves);
+
+ private:
+  Status RunOne(const Move& move);
+  std::vector<std::byte> staging_;
+};
+
+// Fills a box of a packed output with an integer constant (0, or a rank).
+void FillBox(const Fill& fill, const Box& chunk, const Shape& output_strides, Dtype dtype,
+             std::byte* output);
+
+}  // namespace nxdkit
