@@ -27,8 +27,12 @@ constexpr char kNeverValid = '\x01';
 class Blocks {
  public:
   Blocks(const File& file, uint64_t offset, uint64_t bytes, uint64_t run_bytes)
-      : file_(file), next_(offset), end_(offset + bytes), run_bytes_(run_bytes),
-        last_(offset), mark_(offset) {
+      : file_(file),
+        next_(offset),
+        end_(offset + bytes),
+        run_bytes_(run_bytes),
+        last_(offset),
+        mark_(offset) {
     block_.resize(std::min<uint64_t>(kBlockBytes, bytes));
     Fill();
     if (!done() && block_[0] == '\xef') block_[0] = kNeverValid;
@@ -84,8 +88,7 @@ class Blocks {
       error_ = std::move(read).error();
       return;
     }
-    std::replace(block_.begin(), block_.begin() + static_cast<ptrdiff_t>(bytes), '\0',
-                 kNeverValid);
+    std::replace(block_.begin(), block_.begin() + static_cast<ptrdiff_t>(bytes), '\0', kNeverValid);
     next_ += bytes;
     filled_ = bytes;
   }
@@ -150,7 +153,9 @@ class Sax {
 
   bool null() { return Go(handler_.Scalar(JsonKind::kNull)); }
   bool boolean(bool) { return Go(handler_.Scalar(JsonKind::kBoolean)); }
-  bool number_integer(Json::number_integer_t) { return Token(handler_.Scalar(JsonKind::kNegative)); }
+  bool number_integer(Json::number_integer_t) {
+    return Token(handler_.Scalar(JsonKind::kNegative));
+  }
   bool number_unsigned(Json::number_unsigned_t value) { return Token(handler_.Unsigned(value)); }
   bool number_float(Json::number_float_t, const std::string&) {
     return Token(handler_.Scalar(JsonKind::kFloat));
@@ -164,8 +169,7 @@ class Sax {
   bool binary(Json::binary_t&) { return false; }  // never in JSON text
 
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& exception) {
-    error_ = Error(Errc::kCorrupt,
-                   fmt::format("JSON {}: {}", LastByte(), Reason(exception.what())))
+    error_ = Error(Errc::kCorrupt, fmt::format("JSON {}: {}", LastByte(), Reason(exception.what())))
                  .at(blocks_.offset());
     return false;
   }
@@ -215,14 +219,22 @@ class Sax {
 
 std::string_view JsonKindName(JsonKind kind) {
   switch (kind) {
-    case JsonKind::kNull: return "null";
-    case JsonKind::kBoolean: return "a boolean";
-    case JsonKind::kNegative: return "a negative number";
-    case JsonKind::kUnsigned: return "an integer";
-    case JsonKind::kFloat: return "a number that is no 64-bit integer";
-    case JsonKind::kString: return "a string";
-    case JsonKind::kArray: return "an array";
-    case JsonKind::kObject: return "an object";
+    case JsonKind::kNull:
+      return "null";
+    case JsonKind::kBoolean:
+      return "a boolean";
+    case JsonKind::kNegative:
+      return "a negative number";
+    case JsonKind::kUnsigned:
+      return "an integer";
+    case JsonKind::kFloat:
+      return "a number that is no 64-bit integer";
+    case JsonKind::kString:
+      return "a string";
+    case JsonKind::kArray:
+      return "an array";
+    case JsonKind::kObject:
+      return "an object";
   }
   return "";
 }

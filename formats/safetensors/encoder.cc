@@ -10,8 +10,8 @@
 
 #include "formats/safetensors/limits.h"
 #include "formats/safetensors/safetensors.h"
+#include "formats/safetensors/utf8.h"
 #include "lib/checked.h"
-#include "lib/utf8.h"
 
 namespace nxdkit::safetensors {
 namespace {
@@ -20,7 +20,9 @@ class Encoder : public FileEncoder {
  public:
   Encoder(std::vector<OutputTensor> tensors, std::vector<uint64_t> offsets, std::string frame,
           uint64_t file_bytes)
-      : tensors_(std::move(tensors)), offsets_(std::move(offsets)), frame_(std::move(frame)),
+      : tensors_(std::move(tensors)),
+        offsets_(std::move(offsets)),
+        frame_(std::move(frame)),
         file_bytes_(file_bytes) {}
 
   const std::vector<OutputTensor>& tensors() const override { return tensors_; }
@@ -58,7 +60,7 @@ Status CheckNames(const std::vector<OutputTensor>& tensors) {
     if (tensor.name == kMetadataKey)
       return Error(Errc::kUsage, "the name __metadata__ is reserved in a safetensors file")
           .on(tensor.name);
-    if (!ValidateUtf8(tensor.name))
+    if (InvalidUtf8(tensor.name))
       return Error(Errc::kUsage, "the tensor's name is not UTF-8").on(tensor.name);
     names.push_back(tensor.name);
   }
@@ -71,8 +73,7 @@ Status CheckNames(const std::vector<OutputTensor>& tensors) {
 // Packed bytes of a tensor that the format can hold.
 Result<uint64_t> TensorBytes(const OutputTensor& tensor) {
   if (static_cast<int>(tensor.dtype) >= kSafetensorsDtypeCount)
-    return Error(Errc::kUsage,
-                 fmt::format("safetensors has no dtype {}", Name(tensor.dtype)))
+    return Error(Errc::kUsage, fmt::format("safetensors has no dtype {}", Name(tensor.dtype)))
         .on(tensor.name);
   Result<uint64_t> bytes = PackedBytes(tensor.dtype, tensor.shape);
   if (!bytes.ok()) return Error(Errc::kUsage, bytes.error().message()).on(tensor.name);
@@ -83,7 +84,7 @@ Result<uint64_t> TensorBytes(const OutputTensor& tensor) {
 Result<std::string> MetadataJson(const std::map<std::string, std::string>& metadata) {
   std::string json;
   for (const auto& [key, value] : metadata) {
-    if (!ValidateUtf8(key) || !ValidateUtf8(value))
+    if (InvalidUtf8(key) || InvalidUtf8(value))
       return Error(Errc::kUsage, fmt::format("metadata entry {} is not UTF-8", key));
     json += fmt::format("{}{}:{}", json.empty() ? "" : ",", Json(key), Json(value));
   }

@@ -8,17 +8,28 @@ namespace nxdkit::safetensors {
 
 std::string_view FaultName(Fault fault) {
   switch (fault) {
-    case Fault::kNone: return "None";
-    case Fault::kHeaderTooSmall: return "HeaderTooSmall";
-    case Fault::kHeaderTooLarge: return "HeaderTooLarge";
-    case Fault::kInvalidHeaderLength: return "InvalidHeaderLength";
-    case Fault::kInvalidHeader: return "InvalidHeader";
-    case Fault::kInvalidHeaderDeserialization: return "InvalidHeaderDeserialization";
-    case Fault::kInvalidOffset: return "InvalidOffset";
-    case Fault::kValidationOverflow: return "ValidationOverflow";
-    case Fault::kMisalignedSlice: return "MisalignedSlice";
-    case Fault::kTensorInvalidInfo: return "TensorInvalidInfo";
-    case Fault::kMetadataIncompleteBuffer: return "MetadataIncompleteBuffer";
+    case Fault::kNone:
+      return "None";
+    case Fault::kHeaderTooSmall:
+      return "HeaderTooSmall";
+    case Fault::kHeaderTooLarge:
+      return "HeaderTooLarge";
+    case Fault::kInvalidHeaderLength:
+      return "InvalidHeaderLength";
+    case Fault::kInvalidHeader:
+      return "InvalidHeader";
+    case Fault::kInvalidHeaderDeserialization:
+      return "InvalidHeaderDeserialization";
+    case Fault::kInvalidOffset:
+      return "InvalidOffset";
+    case Fault::kValidationOverflow:
+      return "ValidationOverflow";
+    case Fault::kMisalignedSlice:
+      return "MisalignedSlice";
+    case Fault::kTensorInvalidInfo:
+      return "TensorInvalidInfo";
+    case Fault::kMetadataIncompleteBuffer:
+      return "MetadataIncompleteBuffer";
   }
   return "";
 }

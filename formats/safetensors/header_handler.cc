@@ -24,19 +24,29 @@ std::string Quoted(std::string_view text) {
 
 std::string_view HeaderHandler::Expectation(Place place) {
   switch (place) {
-    case Place::kRoot: return "the header is an object of tensors";
+    case Place::kRoot:
+      return "the header is an object of tensors";
     case Place::kTensors:
-    case Place::kEntry: return "a tensor is an object with dtype, shape and data_offsets";
+    case Place::kEntry:
+      return "a tensor is an object with dtype, shape and data_offsets";
     case Place::kFields:
-    case Place::kUnknown: return "a field has a value";
-    case Place::kDtype: return "dtype is one of the format's 22 names, as a string";
-    case Place::kShape: return "shape is an array of integers";
-    case Place::kDims: return "a dim is an integer from 0 to 2^64-1";
-    case Place::kOffsets: return "data_offsets is an array of two integers";
-    case Place::kOffsetItems: return "an offset is an integer from 0 to 2^64-1";
+    case Place::kUnknown:
+      return "a field has a value";
+    case Place::kDtype:
+      return "dtype is one of the format's 22 names, as a string";
+    case Place::kShape:
+      return "shape is an array of integers";
+    case Place::kDims:
+      return "a dim is an integer from 0 to 2^64-1";
+    case Place::kOffsets:
+      return "data_offsets is an array of two integers";
+    case Place::kOffsetItems:
+      return "an offset is an integer from 0 to 2^64-1";
     case Place::kMetadata:
-    case Place::kMetadataKeys: return "__metadata__ is null or an object of strings";
-    case Place::kMetadataValue: return "a value of __metadata__ is a string";
+    case Place::kMetadataKeys:
+      return "__metadata__ is null or an object of strings";
+    case Place::kMetadataValue:
+      return "a value of __metadata__ is a string";
   }
   return "";
 }
@@ -56,16 +66,19 @@ Status HeaderHandler::Wrong(std::string_view found) const {
 
 Status HeaderHandler::Key(std::string_view key) {
   switch (place_) {
-    case Place::kTensors: return RootKey(key);
-    case Place::kFields: return FieldKey(key);
+    case Place::kTensors:
+      return RootKey(key);
+    case Place::kFields:
+      return FieldKey(key);
     case Place::kMetadataKeys:
       if (header_.metadata.size() == kMaxMetadataEntries)
-        return Error(Errc::kLimit, fmt::format("__metadata__ has more than {} entries",
-                                               kMaxMetadataEntries));
+        return Error(Errc::kLimit,
+                     fmt::format("__metadata__ has more than {} entries", kMaxMetadataEntries));
       header_.metadata.emplace_back(key, std::string());
       place_ = Place::kMetadataValue;
       return OkStatus();
-    default: return OkStatus();  // inside a skipped field
+    default:
+      return OkStatus();  // inside a skipped field
   }
 }
 
@@ -129,9 +142,8 @@ Status HeaderHandler::Unsigned(uint64_t value) {
 Status HeaderHandler::AddDim(uint64_t value) {
   const uint64_t limit = kSpareDims + kDimsPerTensor * header_.tensors.size();
   if (++dims_ > limit)
-    return Error(Errc::kLimit,
-                 fmt::format("the first {} tensors have more than {} dims together",
-                             header_.tensors.size(), limit))
+    return Error(Errc::kLimit, fmt::format("the first {} tensors have more than {} dims together",
+                                           header_.tensors.size(), limit))
         .on(tensor().name);
   shape_.push_back(static_cast<int64_t>(value));
   return OkStatus();

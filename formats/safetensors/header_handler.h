@@ -26,17 +26,17 @@ class HeaderHandler : public JsonHandler {
  private:
   // What the next event belongs to.
   enum class Place {
-    kRoot,           // the object around everything
-    kTensors,        // its keys
-    kEntry,          // the object of a tensor
-    kFields,         // its keys
+    kRoot,     // the object around everything
+    kTensors,  // its keys
+    kEntry,    // the object of a tensor
+    kFields,   // its keys
     kDtype,
-    kShape,          // the array
-    kDims,           // its items
-    kOffsets,        // the array
-    kOffsetItems,    // its items
-    kUnknown,        // a field that is to be skipped, at any depth
-    kMetadata,       // null or the object
+    kShape,        // the array
+    kDims,         // its items
+    kOffsets,      // the array
+    kOffsetItems,  // its items
+    kUnknown,      // a field that is to be skipped, at any depth
+    kMetadata,     // null or the object
     kMetadataKeys,
     kMetadataValue,
   };
@@ -57,11 +57,11 @@ class HeaderHandler : public JsonHandler {
   Header& header_;
   Place place_ = Place::kRoot;
   bool metadata_seen_ = false;
-  unsigned fields_seen_ = 0;   // bits of this tensor's known fields
-  int unknown_depth_ = 0;      // open brackets inside the skipped field
-  int offsets_ = 0;            // items of data_offsets so far
-  Shape shape_;                // of this tensor; copied at its end, so that it has no slack
-  uint64_t dims_ = 0;          // of the whole file
+  unsigned fields_seen_ = 0;  // bits of this tensor's known fields
+  int unknown_depth_ = 0;     // open brackets inside the skipped field
+  int offsets_ = 0;           // items of data_offsets so far
+  Shape shape_;               // of this tensor; copied at its end, so that it has no slack
+  uint64_t dims_ = 0;         // of the whole file
 };
 
 }  // namespace nxdkit::safetensors

@@ -83,9 +83,9 @@ std::optional<Finding> CheckEntry(const StoredTensor& tensor, uint64_t end, uint
                    fmt::format("shape {} has more than 2^64-1 elements", DimsText(tensor.shape))};
   const std::optional<uint64_t> bits = CheckedMul(*elements, static_cast<uint64_t>(element_bits));
   if (!bits)
-    return Finding{Fault::kValidationOverflow,
-                   fmt::format("{} elements of {} have more than 2^64-1 bits", *elements,
-                               Name(tensor.dtype))};
+    return Finding{
+        Fault::kValidationOverflow,
+        fmt::format("{} elements of {} have more than 2^64-1 bits", *elements, Name(tensor.dtype))};
   if (*bits % 8 != 0)
     return Finding{Fault::kMisalignedSlice,
                    fmt::format("{} elements of {} are {} bits, not whole bytes", *elements,
@@ -95,21 +95,6 @@ std::optional<Finding> CheckEntry(const StoredTensor& tensor, uint64_t end, uint
                    fmt::format("data_offsets [{}, {}] hold {} bytes, {} {} needs {}", begin, end,
                                end - begin, Name(tensor.dtype), DimsText(tensor.shape), *bits / 8)};
   return std::nullopt;
-}
-
-// Row-major strides; nullopt when the dims or their product do not fit int64_t. Then the tensor
-// has no elements: a product that is not 0 has been held against the file's size.
-std::optional<Shape> Strides(const Shape& shape) {
-  Shape strides(shape.size());
-  int64_t stride = 1;
-  for (size_t i = shape.size(); i-- > 0;) {
-    if (shape[i] < 0) return std::nullopt;
-    strides[i] = stride;
-    const std::optional<int64_t> next = CheckedMul(stride, std::max<int64_t>(shape[i], 1));
-    if (!next) return std::nullopt;
-    stride = *next;
-  }
-  return strides;
 }
 
 }  // namespace
@@ -133,14 +118,13 @@ Status ValidateLayout(Header& header, uint64_t data_begin, uint64_t file_bytes, 
 
   for (size_t i = 0; i < header.tensors.size(); ++i) {
     StoredTensor& tensor = header.tensors[i];
-    std::optional<Shape> strides = Strides(tensor.shape);
-    if (!strides)
+    if (!ElementCount(tensor.shape))
       return Error(Errc::kUnsupported,
-                   fmt::format("empty tensor of shape {}: dims over 2^63-1 together",
+                   fmt::format("empty tensor of shape {}, dims over 2^63-1 are not supported",
                                DimsText(tensor.shape)))
           .on(tensor.name)
           .at(header.places[i].offset);
-    tensor.strides = *std::move(strides);
+    tensor.strides = RowMajorStrides(tensor.shape);
   }
   return OkStatus();
 }
