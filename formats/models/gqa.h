@@ -1,0 +1,51 @@
+// Where attention heads are placed on tensor parallel ranks, for training and for rollout.
+//
+// Both sides pair local slots: on a rank with n query slots and c key slots, query slot s attends
+// key slot s * c / n. A placement is right when every query head meets its own key head that way.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lib/error.h"
+
+namespace nxdkit::models {
+
+inline constexpr int64_t kZeroHead = -1;  // a padding slot that holds zeros
+
+struct RankHeads {
+  std::vector<int64_t> query;  // head of each local query slot, or kZeroHead
+  std::vector<int64_t> kv;     // head of each local key/value slot, or kZeroHead
+};
+using Placement = std::vector<RankHeads>;  // one per rank
+
+enum class Hardware { kTrn1, kTrn2 };
+
+// NxD's GQAQKVColumnParallelLinear with kv_size_multiplier m. Slot S = rank * (kv * m / tp) + s holds
+//   trn1 (replicas tiled):    key head S mod kv, query heads of its replica S div kv
+//   trn2 (replicas adjacent): key head S div m, query heads in natural order
+// kUnsupported unless tp | heads, tp | kv * m and kv * m | heads.
+// Source: NxD 0.18 layers; equals optimum-neuron's permutation.
+Result<Placement> TrainingPlacement(int64_t heads, int64_t kv_heads, int64_t multiplier, int64_t tp,
+                                    Hardware hardware);
+
+// Plain column slices without replication: natural order. kUnsupported unless tp divides both.
+Result<Placement> PlainPlacement(int64_t heads, int64_t kv_heads, int64_t tp);
+
+enum class GqaStrategy { kReplicateToTpDegree, kConvertToMha };
+std::string GqaStrategyName(GqaStrategy strategy);  // "replicate-to-tp-degree"
+
+// Rollout bundles (NxDI, optimum-neuron): padded head counts and what each slot holds.
+struct RolloutHeads {
+  GqaStrategy strategy;
+  int64_t padded_query = 0;  // over all ranks
+  int64_t padded_kv = 0;
+  Placement placement;
+};
+RolloutHeads RolloutPlacement(int64_t heads, int64_t kv_heads, int64_t tp);
+
+// kInternal naming rank, query head, its key head and the key head found in its place; zero query
+// slots may meet anything, real ones must meet the head they belong to.
+Status CheckPlacement(const Placement& placement, int64_t heads, int64_t kv_heads);
+
+}  // namespace nxdkit::models

@@ -1,0 +1,243 @@
+#include "formats/models/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "lib/json.h"
+
+namespace nxdkit::models {
+namespace {
+
+constexpr int64_t kMaxLayers = 10'000;
+constexpr int64_t kMaxExtent = int64_t{1} << 31;
+
+const Family* FindFamily(const std::string& model_type, const std::string& architecture) {
+  for (const Family* family : Families())
+    if (model_type == family->model_type) return family;
+  for (const Family* family : Families())
+    if (model_type.empty() && architecture == family->architecture) return family;
+  return nullptr;
+}
+
+// Reads the keys of a config; the first failure is kept and the rest become no-ops.
+class ConfigReader {
+ public:
+  ConfigReader(const nlohmann::json& json, std::string path) : json_(json), path_(std::move(path)) {}
+
+  int64_t Extent(const char* key, std::optional<int64_t> fallback, int64_t max) {
+    const auto it = json_.find(key);
+    if (it == json_.end() || it->is_null()) {
+      if (fallback) return *fallback;
+      Fail(key, fmt::format("missing; expected an integer from 1 to {}", max));
+      return 0;
+    }
+    if (!it->is_number_integer() || it->get<int64_t>() < 1 || it->get<int64_t>() > max) {
+      Fail(key, fmt::format("found {}, expected an integer from 1 to {}", it->dump(), max));
+      return 0;
+    }
+    return it->get<int64_t>();
+  }
+
+  bool Flag(const char* key, bool fallback) {
+    const auto it = json_.find(key);
+    if (it == json_.end() || it->is_null()) return fallback;
+    if (it->is_boolean()) return it->get<bool>();
+    Fail(key, fmt::format("found {}, expected true or false", it->dump()));
+    return fallback;
+  }
+
+  std::string Text(const char* key) {
+    const auto it = json_.find(key);
+    return it != json_.end() && it->is_string() ? it->get<std::string>() : std::string();
+  }
+
+  void Fail(const char* key, std::string what) {
+    if (!error_) error_ = Error(Errc::kCorrupt, std::move(what)).in(path_).member(key);
+  }
+  std::optional<Error>& error() { return error_; }
+
+ private:
+  const nlohmann::json& json_;
+  std::string path_;
+  std::optional<Error> error_;
+};
+
+std::string Architecture(const nlohmann::json& json) {
+  const auto it = json.find("architectures");
+  if (it == json.end() || !it->is_array() || it->empty() || !it->front().is_string()) return "";
+  return it->front().get<std::string>();
+}
+
+std::optional<Dtype> ConfigDtype(ConfigReader& reader, const nlohmann::json& json) {
+  std::string text = reader.Text("dtype");
+  if (text.empty()) text = reader.Text("torch_dtype");
+  // NxDI moves the dtype into its nested object.
+  const auto nested = json.find("neuron_config");
+  if (text.empty() && nested != json.end() && nested->is_object())
+    if (const auto it = nested->find("torch_dtype"); it != nested->end() && it->is_string())
+      text = it->get<std::string>();
+  return text.empty() ? std::nullopt : DtypeFromTorchName(text);
+}
+
+bool BiasOf(Family::Bias rule, bool config) {
+  return rule == Family::Bias::kAlways || (rule == Family::Bias::kConfig && config);
+}
+
+}  // namespace
+
+Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& path) {
+  auto parsed = ParseJson(json_text);
+  if (!parsed.ok()) return std::move(parsed).error().in(path);
+  const nlohmann::json& json = *parsed;
+  if (!json.is_object())
+    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", json.type_name())).in(path);
+
+  ConfigReader reader(json, path);
+  ModelConfig config;
+  config.model_type = reader.Text("model_type");
+  config.family = FindFamily(config.model_type, Architecture(json));
+  config.dtype = ConfigDtype(reader, json);
+  if (!config.family) return config;
+
+  config.hidden = reader.Extent("hidden_size", std::nullopt, kMaxExtent);
+  config.intermediate = reader.Extent("intermediate_size", std::nullopt, kMaxExtent);
+  config.layers = reader.Extent("num_hidden_layers", std::nullopt, kMaxLayers);
+  config.heads = reader.Extent("num_attention_heads", std::nullopt, kMaxExtent);
+  config.kv_heads = reader.Extent("num_key_value_heads", config.heads, kMaxExtent);
+  config.vocab = reader.Extent("vocab_size", std::nullopt, kMaxExtent);
+  const int64_t derived = config.heads > 0 ? config.hidden / config.heads : 0;
+  config.head_dim = reader.Extent("head_dim", derived, kMaxExtent);
+  config.tied = reader.Flag("tie_word_embeddings", false);
+  const bool attention_bias = reader.Flag("attention_bias", false);
+  config.qkv_bias = BiasOf(config.family->qkv_bias, attention_bias);
+  config.output_bias = BiasOf(config.family->output_bias, attention_bias);
+  config.mlp_bias = config.family->mlp_bias_key && reader.Flag("mlp_bias", false);
+  if (reader.error()) return *std::move(reader.error());
+  if (config.heads % config.kv_heads != 0)
+    return Error(Errc::kCorrupt, fmt::format("{} is not a divisor of num_attention_heads {}",
+                                             config.kv_heads, config.heads))
+        .in(path)
+        .member("num_key_value_heads");
+  if (config.head_dim < 1)
+    return Error(Errc::kCorrupt, fmt::format("hidden_size {} is less than num_attention_heads {}",
+                                             config.hidden, config.heads))
+        .in(path)
+        .member("head_dim");
+  if (config.heads * config.head_dim > kMaxExtent)
+    return Error(Errc::kCorrupt, fmt::format("{} heads of {} rows are over the limit of {} rows",
+                                             config.heads, config.head_dim, kMaxExtent))
+        .in(path)
+        .member("head_dim");
+  return config;
+}
+
+namespace {
+
+int64_t Extent(const ModelConfig& config, Dim dim) {
+  switch (dim) {
+    case Dim::kVocab: return config.vocab;
+    case Dim::kHidden: return config.hidden;
+    case Dim::kIntermediate: return config.intermediate;
+    case Dim::kQueryRows: return config.heads * config.head_dim;
+    case Dim::kKeyRows: return config.kv_heads * config.head_dim;
+    case Dim::kHeadDim: return config.head_dim;
+    case Dim::kNone: return 0;
+  }
+  return 0;
+}
+
+bool Exists(const ModelConfig& config, When when) {
+  switch (when) {
+    case When::kAlways: return true;
+    case When::kUntied: return !config.tied;
+    case When::kQkvBias: return config.qkv_bias;
+    case When::kOutputBias: return config.output_bias;
+    case When::kMlpBias: return config.mlp_bias;
+  }
+  return false;
+}
+
+bool IsLayered(const ParamRow& row) { return std::string_view(row.name).find("{}") != std::string_view::npos; }
+
+std::string LayerName(const char* pattern, int layer) {
+  std::string name = pattern;
+  const size_t at = name.find("{}");
+  if (at != std::string::npos) name.replace(at, 2, std::to_string(layer));
+  return name;
+}
+
+Param MakeParam(const ModelConfig& config, const ParamRow& row, int layer) {
+  Param param{LayerName(row.name, layer), row.role, layer, {Extent(config, row.rows)}};
+  if (row.columns != Dim::kNone) param.shape.push_back(Extent(config, row.columns));
+  return param;
+}
+
+// Rows of one head and the dimension they run along; 0 when there are none.
+int64_t HeadRows(const Param& param, const ModelConfig& config) {
+  const bool heads = param.role == Role::kQuery || param.role == Role::kKey || param.role == Role::kValue ||
+                     (param.role == Role::kOutput && param.shape.size() == 2);
+  return heads ? config.head_dim : 0;
+}
+
+}  // namespace
+
+Result<Model> MakeModel(const ModelConfig& config) {
+  if (!config.family)
+    return Error(Errc::kUnsupported, fmt::format("no parameter table for model_type \"{}\"; there are tables for {}",
+                                                 config.model_type, FamilyNames()))
+        .hint("the model can still be inspected, and copied between hf and torch");
+  Model model{config, {}};
+  // Rows before, inside and after the layers, in the table's order.
+  const auto& rows = config.family->rows;
+  const auto first = std::find_if(rows.begin(), rows.end(), IsLayered);
+  auto last = first;
+  while (last != rows.end() && IsLayered(*last)) ++last;
+  const auto add = [&](auto from, auto to, int layer) {
+    for (auto row = from; row != to; ++row)
+      if (Exists(config, row->when)) model.params.push_back(MakeParam(config, *row, layer));
+  };
+  add(rows.begin(), first, -1);
+  for (int layer = 0; layer < config.layers; ++layer) add(first, last, layer);
+  add(last, rows.end(), -1);
+  return model;
+}
+
+std::optional<uint32_t> Model::Find(std::string_view name) const {
+  for (uint32_t i = 0; i < params.size(); ++i)
+    if (params[i].name == name) return i;
+  return std::nullopt;
+}
+
+std::vector<LogicalTensor> Model::Logical() const {
+  std::vector<LogicalTensor> out;
+  for (const Param& param : params)
+    out.push_back({param.name, param.shape, HeadRows(param, config), param.role == Role::kOutput ? 1 : 0});
+  return out;
+}
+
+bool IsIgnorable(const Family& family, std::string_view name) {
+  for (std::string_view pattern : family.ignorable) {
+    const size_t at = pattern.find("{}");
+    if (at == std::string_view::npos) {
+      if (name == pattern) return true;
+      continue;
+    }
+    const std::string_view head = pattern.substr(0, at);
+    const std::string_view tail = pattern.substr(at + 2);
+    if (name.size() <= head.size() + tail.size() || !name.starts_with(head) || !name.ends_with(tail)) continue;
+    const std::string_view layer = name.substr(head.size(), name.size() - head.size() - tail.size());
+    if (std::all_of(layer.begin(), layer.end(), [](char c) { return c >= '0' && c <= '9'; })) return true;
+  }
+  return false;
+}
+
+std::string FamilyNames() {
+  std::string names;
+  for (const Family* family : Families()) names += (names.empty() ? "" : ", ") + std::string(family->model_type);
+  return names;
+}
+
+}  // namespace nxdkit::models

@@ -1,0 +1,65 @@
+// A model: a family's parameter table evaluated with a config.json. The common language of all
+// layouts is the list of its parameters.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/models/family.h"
+#include "lib/dtype.h"
+#include "lib/error.h"
+#include "lib/layout.h"
+
+namespace nxdkit::models {
+
+struct ModelConfig {
+  const Family* family = nullptr;  // nullptr: nobody wrote a table for this model
+  std::string model_type;          // as config.json says, "" when it says nothing
+  int64_t hidden = 0;
+  int64_t intermediate = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;  // config "head_dim", else hidden / heads
+  int64_t vocab = 0;
+  bool tied = false;
+  bool qkv_bias = false;
+  bool output_bias = false;
+  bool mlp_bias = false;
+  std::optional<Dtype> dtype;  // "dtype" or "torch_dtype"
+};
+
+struct Param {
+  std::string name;  // Hugging Face name
+  Role role = Role::kReplicated;
+  int layer = -1;  // -1: none
+  Shape shape;
+};
+
+struct Model {
+  ModelConfig config;
+  std::vector<Param> params;
+
+  // Index of the parameter with this name, in `layer` of the table's row; nullopt when missing.
+  std::optional<uint32_t> Find(std::string_view name) const;
+  // The parameters as the plan engine sees them, with head information for messages.
+  std::vector<LogicalTensor> Logical() const;
+};
+
+// Parses config.json (also NxDI's merged neuron_config.json, whose top level holds the same keys).
+// kCorrupt naming the key, found and expected. An unknown model_type is no error: family is null.
+Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& path);
+
+// The parameters of a config whose family is known; kUnsupported otherwise, naming the families.
+// Bounds: at most 10,000 layers, every extent at most 2^31.
+Result<Model> MakeModel(const ModelConfig& config);
+
+// Whether the family says that a tensor of this name may be left out.
+bool IsIgnorable(const Family& family, std::string_view name);
+
+// "llama, qwen2, qwen3"
+std::string FamilyNames();
+
+}  // namespace nxdkit::models

@@ -1,0 +1,64 @@
+// How NxD training shard sets lay a model out: tensor parallel slices, fused projections,
+// replicated key/value heads, pipeline stages. Facts and sources: FORMAT.md beside this file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "formats/models/gqa.h"
+#include "formats/models/model.h"
+#include "lib/layout.h"
+
+namespace nxdkit::nxd {
+
+enum class QkvStyle : uint8_t {
+  kSeparate,   // q_proj, k_proj, v_proj: plain column slices
+  kLinear,     // qkv_proj.weight_q, weight_k, weight_v   (GQAQKVColumnParallelLinear)
+  kFused,      // qkv_proj.weight_qkv = rows [q; k; v]     (the same with fuse_qkv)
+  kCoalesced,  // qkv_proj.weight = rows [q; k; v], MHA    (ColumnParallelLinear, stride 3)
+};
+std::string_view QkvStyleName(QkvStyle style);  // "separate", "linear", "fused", "coalesced"
+
+enum class NameStyle : uint8_t { kHf, kMegatron };
+
+struct Geometry {
+  int tp = 1;
+  int pp = 1;
+  int vpp = 1;
+  int kv_multiplier = 1;
+  QkvStyle qkv = QkvStyle::kSeparate;
+  models::Hardware hardware = models::Hardware::kTrn1;
+  NameStyle names = NameStyle::kHf;
+  bool fused_gate_up = true;  // gate_up_proj; false only when reading sets that keep them apart
+};
+
+// One stored tensor of a tensor parallel rank, and which pipeline stages hold it.
+struct RankTensor {
+  enum class Stage : uint8_t { kFirst, kLast, kLayer, kEvery };
+  TensorLayout layout;
+  Stage stage = Stage::kEvery;
+  int layer = -1;  // for kLayer
+};
+
+// The tensors of tensor parallel rank `rank`, all pipeline stages, in state dict order.
+// `tied_head`: a tied model also stores lm_head.weight, as a replica of the embedding (training
+// saves both; our writer and the reference converter store it once).
+// kUnsupported with the reason when the model cannot be laid out that way.
+Result<std::vector<RankTensor>> RankTensors(const models::Model& model, const Geometry& geometry,
+                                            int rank, bool tied_head);
+
+// Which rank holds which heads. kUnsupported as RankTensors.
+Result<models::Placement> HeadPlacement(const models::ModelConfig& config, const Geometry& geometry);
+
+// Pipeline rank of a layer: pp * vpp stages, the last (layers mod stages) hold one layer more, stage
+// s lives on rank s mod pp. kUnsupported when there are fewer layers than stages.
+Result<int> PipelineRank(int64_t layer, int64_t layers, int pp, int vpp);
+
+// Whether pipeline rank `pp_rank` holds the tensor. The layer count must allow the geometry.
+bool OnPipelineRank(const RankTensor& tensor, int64_t layers, const Geometry& geometry, int pp_rank);
+
+// "dp_rank_00_tp_rank_03_pp_rank_00.pt"
+std::string ShardFileName(int tp_rank, int pp_rank);
+
+}  // namespace nxdkit::nxd

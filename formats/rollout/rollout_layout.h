@@ -1,0 +1,33 @@
+// How rollout bundles (NxDI and optimum-neuron) lay a model out over tensor parallel ranks.
+// Facts and sources: FORMAT.md beside this file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "formats/models/gqa.h"
+#include "formats/models/model.h"
+#include "lib/layout.h"
+
+namespace nxdkit::rollout {
+
+struct Geometry {
+  int tp = 1;
+  bool fused_qkv = false;
+  bool vocab_parallel = false;  // NxDI: embedding split over rows instead of columns
+  // NxDI kernel flags: the stored tensor is transposed.
+  bool transposed_qkv = false;
+  bool transposed_output = false;
+  bool transposed_mlp = false;
+};
+
+// The tensors of one rank, sorted as the model's state dict. Names have no leading "model.".
+// Padding heads, vocabulary, hidden and intermediate columns are zero fills; rank tensors are I32
+// constants. A tied model stores lm_head.weight as a replica of the embedding.
+Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const Geometry& geometry,
+                                              int rank);
+
+// "tp3_sharded_checkpoint.safetensors"
+std::string ShardFileName(int rank);
+
+}  // namespace nxdkit::rollout

@@ -1,0 +1,24 @@
+// SIGINT and SIGTERM as a flag, so that long loops end through the ordinary error path and clean up.
+#pragma once
+
+#include <optional>
+
+#include "lib/error.h"
+
+namespace nxdkit {
+
+// For tools only, once, before threads start. A signal that is ignored already (nohup, a background
+// job) stays ignored. The first signal sets the flag; a second one of the same kind ends the
+// process at once, as if this had not been called.
+void InstallSignalHandlers();
+
+// The first signal that came; nullopt while none did. Thread-safe, cheap enough for every chunk.
+std::optional<int> Interrupted();
+
+// kInterrupted once a signal came: NXDKIT_TRY(StopIfInterrupted()) in a loop.
+Status StopIfInterrupted();
+
+// For tests, and for a tool that goes on after a signal.
+void ClearInterrupted();
+
+}  // namespace nxdkit

@@ -1,0 +1,152 @@
+// Every case of testdata/goldens/reference.json: our layouts give the reference programs' bytes,
+// and lead back to the model.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "formats/models/sample_model.h"
+#include "formats/nxd/nxd_layout.h"
+#include "formats/rollout/rollout_layout.h"
+#include "lib/digest.h"
+#include "tests/formats/memory_sink.h"
+
+namespace nxdkit {
+namespace {
+
+using nlohmann::json;
+
+const json& Goldens() {
+  static const json goldens = [] {
+    std::ifstream in(std::string(NXDKIT_TESTDATA) + "/goldens/reference.json");
+    return json::parse(in);
+  }();
+  return goldens;
+}
+
+models::Model ModelOf(const json& golden) {
+  auto config = models::ParseConfig(golden.at("config").dump(), "config.json");
+  EXPECT_TRUE(config.ok()) << config.error().ToString();
+  auto model = models::MakeModel(*config);
+  EXPECT_TRUE(model.ok()) << model.error().ToString();
+  return *std::move(model);
+}
+
+nxd::Geometry NxdGeometryOf(const json& golden) {
+  nxd::Geometry geometry;
+  const json& options = golden.at("reference_options");
+  for (size_t i = 0; i + 1 < options.size(); i += 2) {
+    const std::string key = options[i];
+    const std::string value = options[i + 1];
+    if (key == "--tp_size") geometry.tp = std::stoi(value);
+    if (key == "--pp_size") geometry.pp = std::stoi(value);
+    if (key == "--virtual_pp_size") geometry.vpp = std::stoi(value);
+    if (key == "--kv_size_multiplier") geometry.kv_multiplier = std::stoi(value);
+    if (key == "--qkv_linear") geometry.qkv = nxd::QkvStyle::kLinear;
+    if (key == "--coalesce_qkv") geometry.qkv = nxd::QkvStyle::kCoalesced;
+  }
+  for (const auto& option : options)
+    if (option == "--fuse_qkv") geometry.qkv = nxd::QkvStyle::kFused;
+  return geometry;
+}
+
+Layout NxdLayoutOf(const models::Model& model, const nxd::Geometry& geometry) {
+  Layout layout;
+  for (int t = 0; t < geometry.tp; ++t) {
+    auto tensors = nxd::RankTensors(model, geometry, t, false);
+    EXPECT_TRUE(tensors.ok()) << tensors.error().ToString();
+    for (int p = 0; p < geometry.pp; ++p) {
+      const uint32_t file = static_cast<uint32_t>(layout.files.size());
+      layout.files.push_back({nxd::ShardFileName(t, p), t, p});
+      for (const nxd::RankTensor& tensor : *tensors) {
+        if (!nxd::OnPipelineRank(tensor, model.config.layers, geometry, p)) continue;
+        layout.tensors.push_back(tensor.layout);
+        layout.tensors.back().file = file;
+      }
+    }
+  }
+  return layout;
+}
+
+Layout RolloutLayoutOf(const models::Model& model, const rollout::Geometry& geometry) {
+  Layout layout;
+  for (int rank = 0; rank < geometry.tp; ++rank) {
+    auto tensors = rollout::RankTensors(model, geometry, rank);
+    EXPECT_TRUE(tensors.ok()) << tensors.error().ToString();
+    layout.files.push_back({rollout::ShardFileName(rank), rank, -1});
+    for (TensorLayout& tensor : *tensors) {
+      tensor.file = static_cast<uint32_t>(rank);
+      layout.tensors.push_back(std::move(tensor));
+    }
+  }
+  return layout;
+}
+
+// "file/tensor" -> "[shape] dtype hash", for comparing whole sets at once.
+std::map<std::string, std::string> Expected(const json& golden) {
+  std::map<std::string, std::string> out;
+  for (const auto& [file, tensors] : golden.at("files").items())
+    for (const auto& [name, row] : tensors.items()) {
+      const std::string dtype = row.size() == 3 ? row[1].get<std::string>() : "bfloat16";
+      out[file + "/" + name] =
+          fmt::format("{} {} {}", row[0].dump(), dtype, row.back().get<std::string>());
+    }
+  return out;
+}
+
+std::map<std::string, std::string> Found(const Layout& layout, const testing_util::MemorySink& sink) {
+  std::map<std::string, std::string> out;
+  for (size_t i = 0; i < layout.tensors.size(); ++i)
+    out[layout.files[layout.tensors[i].file].path + "/" + layout.tensors[i].name] =
+        fmt::format("{} {} {}", json(layout.tensors[i].shape).dump(), TorchName(sink.outputs()[i].dtype),
+                    Sha256Hex(sink.bytes(i)).substr(0, 24));
+  return out;
+}
+
+void CheckBothWays(const json& golden, const models::Model& model, const Layout& layout) {
+  const uint64_t seed = golden.at("seed");
+  const std::vector<LogicalTensor> params = model.Logical();
+  const BoundLayout source = models::SampleCheckpoint(model, seed, Dtype::kBF16);
+  const testing_util::MemorySink shards = testing_util::RunPlan(params, source, layout, Dtype::kBF16);
+  EXPECT_THAT(Found(layout, shards), ::testing::ContainerEq(Expected(golden)));
+
+  const testing_util::MemorySink back =
+      testing_util::RunPlan(params, shards.Bind(layout), source.layout, Dtype::kBF16);
+  for (size_t i = 0; i < params.size(); ++i) {
+    std::vector<std::byte> original(back.bytes(i).size());
+    ASSERT_TRUE(source.stored[i].storage->ReadAt(0, original).ok());
+    EXPECT_EQ(Sha256Hex(back.bytes(i)), Sha256Hex(original)) << params[i].name;
+  }
+}
+
+class Nxd : public ::testing::TestWithParam<size_t> {};
+TEST_P(Nxd, MatchesTheReferenceConverterBothWays) {
+  const json& golden = Goldens().at("nxd")[GetParam()];
+  SCOPED_TRACE(golden.at("case"));
+  const models::Model model = ModelOf(golden);
+  CheckBothWays(golden, model, NxdLayoutOf(model, NxdGeometryOf(golden)));
+}
+INSTANTIATE_TEST_SUITE_P(Goldens, Nxd, ::testing::Range(size_t{0}, Goldens().at("nxd").size()));
+
+class Rollout : public ::testing::TestWithParam<size_t> {};
+TEST_P(Rollout, MatchesOptimumNeuronBothWays) {
+  const json& golden = Goldens().at("rollout")[GetParam()];
+  SCOPED_TRACE(golden.at("case"));
+  const models::Model model = ModelOf(golden);
+  rollout::Geometry geometry;
+  geometry.tp = golden.at("tp_degree");
+  geometry.fused_qkv = golden.at("fused_qkv");
+  const models::RolloutHeads heads =
+      models::RolloutPlacement(model.config.heads, model.config.kv_heads, geometry.tp);
+  EXPECT_EQ(heads.padded_query, golden.at("padded_q_heads"));
+  EXPECT_EQ(heads.padded_kv, golden.at("padded_kv_heads"));
+  EXPECT_EQ(models::GqaStrategyName(heads.strategy), golden.at("strategy"));
+  CheckBothWays(golden, model, RolloutLayoutOf(model, geometry));
+}
+INSTANTIATE_TEST_SUITE_P(Goldens, Rollout,
+                         ::testing::Range(size_t{0}, Goldens().at("rollout").size()));
+
+}  // namespace
+}  // namespace nxdkit

@@ -1,0 +1,105 @@
+// Echoes its options, or ends in the way that its INPUT names.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tools/common/layout_options.h"
+#include "tools/common/tool.h"
+
+namespace nxdkit::tool {
+namespace {
+
+struct Args {
+  std::string input;
+  std::string output = "none";
+  LayoutArgs layout;
+  LayoutArgs against;
+  std::optional<int> top;
+  std::vector<std::string> filters;
+  bool stats = false;
+  bool sync = true;
+};
+
+void AddOptions(OptionTable& table, Args& args) {
+  table.Group("Arguments");
+  table.Positional("INPUT", &args.input, "how to end");
+  table.Positional("OUTPUT", &args.output, "ignored").required = false;
+  table.Group("Options");
+  table.Integer("top", "N", &args.top, {0, 1000}, "a number");
+  table.TextList("filter", "GLOB", &args.filters, "a list");
+  table.Flag("stats", &args.stats, "a flag");
+  table.Toggle("sync", &args.sync, "a toggle");
+  AddLayoutOptions(table, args.layout, kNxdLayout | kRolloutLayout | kOutputLayout, "Layout");
+  AddLayoutOptions(table, args.against, kNxdLayout, "Layout of the other", "against-");
+}
+
+Result<ToolAnswer> EndBadly(const std::string& how) {
+  if (how == "corrupt")
+    return Error(Errc::kCorrupt, "header length 300 is over the limit of 100")
+        .in("model.safetensors")
+        .member("data/0")
+        .on("bad\nname")
+        .rank(3)
+        .at(17)
+        .hint("copy it again");
+  if (how == "unsupported") return Error(Errc::kUnsupported, "cannot do it correctly");
+  if (how == "io") return Error(Errc::kIo, "no space");
+  if (how == "limit") return Error(Errc::kLimit, "1 MiB is too little");
+  if (how == "refused") return Error(Errc::kFindings, "the plan is refused");
+  if (how == "throw") throw std::runtime_error("boom");
+  if (how == "memory") throw std::bad_alloc();
+  if (how == "check") NXDKIT_CHECK(how.empty());
+  return Error(Errc::kNotFound, "no such input").in(how);
+}
+
+Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+  if (args.input == "warn") context.Warn("careful\x1b[31m");
+  context.Detail("a detail");
+  if (args.input != "good" && args.input != "findings" && args.input != "warn" &&
+      args.input != "-5")
+    return EndBadly(args.input);
+  ToolAnswer answer;
+  answer.findings = args.input == "findings";
+  answer.fields = {{"tp", args.layout.tp.value_or(0)},
+                   {"against_tp", args.against.tp.value_or(0)},
+                   {"qkv", args.layout.qkv.value_or("")},
+                   {"tag", args.layout.tag.value_or("")},
+                   {"xser", args.layout.xser ? (*args.layout.xser ? "yes" : "no") : "unset"},
+                   {"top", args.top.value_or(-1)},
+                   {"filters", args.filters},
+                   {"stats", args.stats},
+                   {"sync", args.sync},
+                   {"input", args.input},
+                   {"output", args.output},
+                   {"jobs", context.common().jobs},
+                   {"max_memory", context.common().max_memory},
+                   {"dry_run", context.common().dry_run},
+                   {"force", context.common().force},
+                   {"not_utf8", "\xff"}};
+  answer.text = fmt::format("tp {}\n", args.layout.tp.value_or(0));
+  return answer;
+}
+
+const ToolInfo kInfo = {
+    .name = "frame-tool",
+    .summary = "shows that the frame holds",
+    .details =
+        "A paragraph that is long enough to be folded, because a line of help that runs "
+        "past the edge of the screen is hard to read.",
+    .findings = "there are findings",
+    .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
+    .examples = {{"frame-tool good", "prints the tensor parallel size"}},
+};
+
+}  // namespace
+}  // namespace nxdkit::tool
+
+int main(int argc, char** argv) {
+  using namespace nxdkit::tool;
+  return RunTool<Args>(argc, argv, kInfo, AddOptions, Run);
+}
