@@ -10,8 +10,8 @@
 
 #include "formats/safetensors/limits.h"
 #include "formats/safetensors/safetensors.h"
-#include "formats/safetensors/utf8.h"
 #include "lib/checked.h"
+#include "lib/utf8.h"
 
 namespace nxdkit::safetensors {
 namespace {
@@ -60,7 +60,7 @@ Status CheckNames(const std::vector<OutputTensor>& tensors) {
     if (tensor.name == kMetadataKey)
       return Error(Errc::kUsage, "the name __metadata__ is reserved in a safetensors file")
           .on(tensor.name);
-    if (InvalidUtf8(tensor.name))
+    if (ValidateUtf8(tensor.name))
       return Error(Errc::kUsage, "the tensor's name is not UTF-8").on(tensor.name);
     names.push_back(tensor.name);
   }
@@ -84,7 +84,7 @@ Result<uint64_t> TensorBytes(const OutputTensor& tensor) {
 Result<std::string> MetadataJson(const std::map<std::string, std::string>& metadata) {
   std::string json;
   for (const auto& [key, value] : metadata) {
-    if (InvalidUtf8(key) || InvalidUtf8(value))
+    if (ValidateUtf8(key) || ValidateUtf8(value))
       return Error(Errc::kUsage, fmt::format("metadata entry {} is not UTF-8", key));
     json += fmt::format("{}{}:{}", json.empty() ? "" : ",", Json(key), Json(value));
   }

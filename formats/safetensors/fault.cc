@@ -42,11 +42,9 @@ Error Refuse(Fault fault, std::string_view message, Fault* out) {
 Error Refuse(Fault fault, Error error, Fault* out) {
   if (error.code() != Errc::kCorrupt) return error;
   Error named = Refuse(fault, error.message(), out);
-  if (!error.file().empty()) named = std::move(named).in(error.file());
-  if (!error.member().empty()) named = std::move(named).member(error.member());
-  if (!error.tensor().empty()) named = std::move(named).on(error.tensor());
-  if (error.offset()) named = std::move(named).at(*error.offset());
-  if (!error.hint().empty()) named = std::move(named).hint(error.hint());
+  // In place: assigning what these return to `named` would move it onto itself.
+  std::move(named).in(error.file()).member(error.member()).on(error.tensor()).hint(error.hint());
+  if (error.offset()) std::move(named).at(*error.offset());
   return named;
 }
 

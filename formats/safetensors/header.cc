@@ -11,8 +11,8 @@
 #include "formats/safetensors/fault.h"
 #include "formats/safetensors/header_handler.h"
 #include "formats/safetensors/limits.h"
-#include "formats/safetensors/utf8.h"
 #include "lib/json_stream.h"
+#include "lib/utf8.h"
 
 namespace nxdkit::safetensors {
 namespace {
@@ -43,7 +43,7 @@ Status CheckUtf8(const File& file, uint64_t bytes, Fault* fault) {
     const uint64_t begin = kLengthBytes + done - carried;
     done += fresh;
     const size_t tail = done < bytes ? OpenTail(text) : 0;
-    if (const auto bad = InvalidUtf8(text.substr(0, text.size() - tail)))
+    if (const auto bad = ValidateUtf8(text.substr(0, text.size() - tail)))
       return Refuse(Fault::kInvalidHeader,
                     fmt::format("byte 0x{:02x} makes the header invalid as UTF-8",
                                 static_cast<unsigned char>(text[*bad])),
