@@ -7,7 +7,7 @@
 #include <exception>
 #include <utility>
 
-#include "tools/common/text.h"
+#include "lib/text.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -41,12 +41,20 @@ bool IsKnownOption(const OptionTable& table, const std::string& argument) {
   return argument.size() == 2 && argument[0] == '-' && FindShort(table, argument[1]) != nullptr;
 }
 
+size_t SharedPrefix(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
 Error UnknownOption(const OptionTable& table, const std::string& found) {
   std::vector<std::string> known;
   for (const OptionRow& row : table.rows())
     for (std::string& name : LongNames(row)) known.push_back(std::move(name));
   // "-tp" is compared as "--tp".
   const std::string dashed = found.starts_with("--") ? found : "-" + found;
+  // Of equally near names the one that begins alike: --tpp is --tp before it is --top.
+  std::ranges::stable_sort(known, [&](const std::string& a, const std::string& b) {
+    return SharedPrefix(a, dashed) > SharedPrefix(b, dashed);
+  });
   const std::optional<std::string> close = ClosestWord(dashed, known);
   if (close) return UsageError(fmt::format("unknown option {}; did you mean {}?", found, *close));
   return UsageError(fmt::format("unknown option {}", found)).hint("--help lists the options");

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "tools/common/text.h"
+#include <utility>
+
+#include "lib/text.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -46,12 +48,12 @@ std::string WarningLine(std::string_view tool, std::string_view message, bool co
 }
 
 std::string JsonDocument(std::string_view tool, int exit_code, const Error* error,
-                         const std::vector<std::string>& warnings, const Json& fields) {
+                         const std::vector<std::string>& warnings, Json fields) {
   Json document = {{"schema_version", kSchemaVersion}, {"tool", tool},
                    {"tool_version", ToolVersion()},    {"status", StatusWord(exit_code)},
                    {"exit_code", exit_code},           {"warnings", warnings}};
   if (error != nullptr) document["error"] = ErrorJson(*error);
-  document.update(fields);
+  for (auto& [key, value] : fields.items()) document[key] = std::move(value);
   return document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

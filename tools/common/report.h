@@ -20,7 +20,7 @@ std::string WarningLine(std::string_view tool, std::string_view message, bool co
 // The document, one line with its line feed. `error` may be null; its keys that are not known are
 // left out. Bytes that are not UTF-8 become U+FFFD.
 std::string JsonDocument(std::string_view tool, int exit_code, const Error* error,
-                         const std::vector<std::string>& warnings, const Json& fields);
+                         const std::vector<std::string>& warnings, Json fields);
 
 const char* ToolVersion();
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cmath>
-#include <optional>
+
+#include "lib/text.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -21,19 +21,6 @@ std::string RangeText(IntegerRange range) {
   return fmt::format("a whole number from {} to {}", range.min, range.max);
 }
 
-// Bytes of one unit; nullopt when the text is no unit.
-std::optional<double> UnitBytes(std::string_view unit) {
-  if (unit.empty() || unit == "b" || unit == "B") return 1;
-  constexpr std::string_view kLetters = "kmgt";
-  const size_t power = kLetters.find(static_cast<char>(unit.front() | 0x20));
-  if (power == std::string_view::npos) return std::nullopt;
-  std::string rest;
-  for (const char c : unit.substr(1)) rest += static_cast<char>(c | 0x20);
-  if (rest.empty() || rest == "ib") return std::pow(1024.0, static_cast<double>(power + 1));
-  if (rest == "b") return std::pow(1000.0, static_cast<double>(power + 1));
-  return std::nullopt;
-}
-
 }  // namespace
 
 Result<int64_t> ParseInteger(std::string_view option, std::string_view text, IntegerRange range) {
@@ -46,17 +33,10 @@ Result<int64_t> ParseInteger(std::string_view option, std::string_view text, Int
 }
 
 Result<uint64_t> ParseSize(std::string_view option, std::string_view text) {
-  constexpr std::string_view kExpected = "a size of at least 1 byte such as 500M, 4G or 4GiB";
-  double number = 0;
-  const auto [end, fault] =
-      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (fault != std::errc()) return WrongValue(option, text, kExpected);
-  const std::optional<double> unit = UnitBytes(text.substr(end - text.data()));
-  if (!unit) return WrongValue(option, text, kExpected);
-  const double bytes = number * *unit;
-  // 2^63: far over any memory, and exact in a double. !(>=) so that a NaN fails.
-  if (!(bytes >= 1) || bytes > 9223372036854775808.0) return WrongValue(option, text, kExpected);
-  return static_cast<uint64_t>(bytes);
+  const Result<uint64_t> bytes = ParseBytes(text);
+  if (!bytes.ok() || *bytes == 0)
+    return WrongValue(option, text, "a size such as 500M, 4G or 4GiB");
+  return *bytes;
 }
 
 std::string SizeText(uint64_t bytes) {

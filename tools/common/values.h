@@ -13,8 +13,7 @@ namespace nxdkit::tool {
 // A whole decimal number within `range`; kUsage says the option, the value found and the range.
 Result<int64_t> ParseInteger(std::string_view option, std::string_view text, IntegerRange range);
 
-// Bytes, as in GNU tools: K, M, G, T and KiB, MiB, ... are powers of 1024, KB, MB, ... powers of
-// 1000; no unit or B is bytes. A fraction is taken ("1.5G"). Case does not matter. Never 0.
+// Bytes as ParseBytes of lib/text.h reads them, but not 0; kUsage says the option and the value.
 Result<uint64_t> ParseSize(std::string_view option, std::string_view text);
 
 // The shortest exact spelling with a binary unit: "512MiB", "1000B".
