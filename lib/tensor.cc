@@ -17,6 +17,7 @@ class FileRange : public Storage {
   uint64_t bytes() const override { return bytes_; }
   const std::string& path() const override { return file_->path(); }
   uint64_t file_offset() const override { return offset_; }
+  bool is_file_range() const override { return true; }
 
   Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
     const std::optional<uint64_t> end = CheckedAdd<uint64_t>(offset, to.size());

@@ -26,6 +26,8 @@ class Storage {
   virtual const std::string& path() const = 0;  // for messages
   // Position of the storage's first byte in the file at path(), for messages and --explain.
   virtual uint64_t file_offset() const = 0;
+  // Whether the storage is exactly the bytes of the file from file_offset() on.
+  virtual bool is_file_range() const { return false; }
 };
 
 // One tensor of a file. Element [i0, i1, ...] lies at

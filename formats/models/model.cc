@@ -25,7 +25,7 @@ const Family* FindFamily(const std::string& model_type, const std::string& archi
 // Reads the keys of a config; the first failure is kept and the rest become no-ops.
 class ConfigReader {
  public:
-  ConfigReader(const nlohmann::json& json, std::string path) : json_(json), path_(std::move(path)) {}
+  ConfigReader(const Json& json, std::string path) : json_(json), path_(std::move(path)) {}
 
   int64_t Extent(const char* key, std::optional<int64_t> fallback, int64_t max) {
     const auto it = json_.find(key);
@@ -60,18 +60,18 @@ class ConfigReader {
   std::optional<Error>& error() { return error_; }
 
  private:
-  const nlohmann::json& json_;
+  const Json& json_;
   std::string path_;
   std::optional<Error> error_;
 };
 
-std::string Architecture(const nlohmann::json& json) {
+std::string Architecture(const Json& json) {
   const auto it = json.find("architectures");
   if (it == json.end() || !it->is_array() || it->empty() || !it->front().is_string()) return "";
   return it->front().get<std::string>();
 }
 
-std::optional<Dtype> ConfigDtype(ConfigReader& reader, const nlohmann::json& json) {
+std::optional<Dtype> ConfigDtype(ConfigReader& reader, const Json& json) {
   std::string text = reader.Text("dtype");
   if (text.empty()) text = reader.Text("torch_dtype");
   // NxDI moves the dtype into its nested object.
@@ -89,9 +89,10 @@ bool BiasOf(Family::Bias rule, bool config) {
 }  // namespace
 
 Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& path) {
-  auto parsed = ParseJson(json_text);
+  // NxDI's merged file has bare Infinity; Python's json takes the last of duplicate keys.
+  auto parsed = ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true});
   if (!parsed.ok()) return std::move(parsed).error().in(path);
-  const nlohmann::json& json = *parsed;
+  const Json& json = *parsed;
   if (!json.is_object())
     return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", json.type_name())).in(path);
 

@@ -1,5 +1,5 @@
-// The completion scripts: bash's is run by bash; zsh's and fish's are checked by their shells where
-// those are installed, and always for the options they must offer.
+// The completion scripts: bash's is run by bash; zsh's and fish's, whose shells the tests do not
+// ask for, are compared with lines that were tried in them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

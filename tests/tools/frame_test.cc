@@ -79,6 +79,12 @@ INSTANTIATE_TEST_SUITE_P(
         End{"memory", 6, "limit",
             "frame-tool: error: the system gave no more memory\n"
             "hint: lower --max-memory or --jobs, where the command has them\n"},
+        End{"sigint", 130, "interrupted",
+            "frame-tool: error: stopped by SIGINT\n"
+            "hint: the same command line with --resume goes on from here\n"},
+        End{"sigterm", 143, "interrupted",
+            "frame-tool: error: stopped by SIGTERM\n"
+            "hint: the same command line with --resume goes on from here\n"},
         End{"throw", 70, "internal",
             "frame-tool: error: internal error: boom\n"
             "hint: this is a bug of the program; please report it with the command line\n"}),
@@ -290,6 +296,12 @@ TEST(Frame, ColorOptionDecidesAgainstTheEnvironment) {
   EXPECT_THAT(Frame({"io", "--color", "always"}, {"NO_COLOR=1"}).err, HasSubstr(kRedError));
   EXPECT_THAT(RunOnTerminal({NXDKIT_FRAME_TOOL, "io", "--color=never"}, {"TERM=xterm"}).err,
               Not(HasSubstr("\033")));
+}
+
+TEST(Frame, ProgressIsDrawnOnATerminalOnly) {
+  EXPECT_EQ(Frame({"good"}).err, "");
+  EXPECT_EQ(RunOnTerminal({NXDKIT_FRAME_TOOL, "good"}).err, "work 50%");
+  EXPECT_EQ(RunOnTerminal({NXDKIT_FRAME_TOOL, "good", "-q"}).err, "");
 }
 
 // --- stdout that cannot take the answer

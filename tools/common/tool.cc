@@ -8,7 +8,9 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <utility>
 
+#include "lib/signals.h"
 #include "lib/text.h"
 #include "tools/common/completion.h"
 #include "tools/common/help.h"
@@ -87,6 +89,11 @@ Result<ToolAnswer> CallGuarded(const RunFunction& run, ToolContext& context) {
   }
 }
 
+Error WithResumeHint(Error error, const ToolInfo& info) {
+  if (error.code() != Errc::kInterrupted || (info.common & kTakesResume) == 0) return error;
+  return std::move(error).hint("the same command line with --resume goes on from here");
+}
+
 // The document for an abort (a failed check of ours or of the C++ library), made ready before the
 // work, because a signal handler may not allocate. Written once in RunTool.
 char abort_document[512];
@@ -108,8 +115,16 @@ void PrepareSignals(const ToolInfo& info, bool json) {
     if (document.size() < sizeof abort_document)
       std::memcpy(abort_document, document.c_str(), document.size() + 1);
   }
+  InstallSignalHandlers();
   std::signal(SIGABRT, HandleAbort);
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, see WriteStdout
+}
+
+// A shell's way to say that a signal ended a command: 130 for SIGINT, 143 for SIGTERM.
+int FailureCode(const Error& error) {
+  const std::optional<int> signal = Interrupted();
+  if (error.code() == Errc::kInterrupted && signal) return 128 + *signal;
+  return ExitCode(error.code());
 }
 
 // What is printed where, and the exit code.
@@ -125,7 +140,7 @@ class Outcome {
 
   int Fail(const Error& error, const std::vector<std::string>& warnings) const {
     WriteStderr(ErrorLines(info_.name, error, color_));
-    const int code = ExitCode(error.code());
+    const int code = FailureCode(error);
     if (!json_) return code;
     return Print(JsonDocument(info_.name, code, &error, warnings, Json::object()), code);
   }
@@ -150,15 +165,23 @@ ToolContext::ToolContext(const ToolInfo& info, const CommonArgs& common, bool co
     : info_(info),
       common_(common),
       color_errors_(color_errors),
-      shows_progress_(!common.quiet && StderrIsTerminal()) {}
+      draws_progress_(!common.quiet && StderrIsTerminal()) {}
 
 void ToolContext::Warn(std::string_view message) {
   warnings_.emplace_back(message);
-  if (!common_.quiet) WriteStderr(WarningLine(info_.name, message, color_errors_));
+  if (common_.quiet) return;
+  // A progress line may stand there: it is drawn again below the warning.
+  const char* erase = draws_progress_ ? "\r\033[K" : "";
+  WriteStderr(erase + WarningLine(info_.name, message, color_errors_));
 }
 
 void ToolContext::Detail(std::string_view message) const {
   if (common_.verbose) WriteStderr(fmt::format("{}: {}\n", info_.name, EscapeControl(message)));
+}
+
+Progress::Sink ToolContext::progress_sink() const {
+  if (!draws_progress_) return nullptr;
+  return [](std::string_view text) { WriteStderr(text); };
 }
 
 int RunTool(int argc, const char* const* argv, const ToolInfo& info,
@@ -182,7 +205,7 @@ int RunTool(int argc, const char* const* argv, const ToolInfo& info,
 
   ToolContext context(info, common, ColorOnStderr(common.color));
   Result<ToolAnswer> answer = CallGuarded(run, context);
-  if (!answer.ok()) return outcome.Fail(answer.error(), context.warnings());
+  if (!answer.ok()) return outcome.Fail(WithResumeHint(answer.error(), info), context.warnings());
   return outcome.Finish(*std::move(answer), context.warnings());
 }
 

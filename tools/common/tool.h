@@ -17,6 +17,7 @@
 
 #include "lib/error.h"
 #include "lib/json.h"
+#include "lib/progress.h"
 #include "tools/common/option_table.h"
 #include "tools/common/tool_info.h"
 
@@ -58,8 +59,9 @@ class ToolContext {
   void Warn(std::string_view message);
   // One line on stderr, only with -v.
   void Detail(std::string_view message) const;
-  // A progress bar may be drawn: stderr is a terminal, and no -q.
-  bool shows_progress() const { return shows_progress_; }
+  // For Progress of lib/progress.h: draws on stderr when that is a terminal and -q was not given;
+  // else empty, and nothing is drawn.
+  Progress::Sink progress_sink() const;
 
   const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -67,7 +69,7 @@ class ToolContext {
   const ToolInfo& info_;
   const CommonArgs& common_;
   bool color_errors_;
-  bool shows_progress_;
+  bool draws_progress_;
   std::vector<std::string> warnings_;
 };
 

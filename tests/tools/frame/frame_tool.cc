@@ -1,13 +1,14 @@
 // Echoes its options, or ends in the way that its INPUT names.
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include <csignal>
 #include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "lib/signals.h"
 #include "tools/common/layout_options.h"
 #include "tools/common/tool.h"
 
@@ -53,6 +54,10 @@ Result<ToolAnswer> EndBadly(const std::string& how) {
   if (how == "refused") return Error(Errc::kFindings, "the plan is refused");
   if (how == "throw") throw std::runtime_error("boom");
   if (how == "memory") throw std::bad_alloc();
+  if (how == "sigint" || how == "sigterm") {
+    std::raise(how == "sigint" ? SIGINT : SIGTERM);
+    return StopIfInterrupted().error();
+  }
   if (how == "check") NXDKIT_CHECK(how.empty());
   return Error(Errc::kNotFound, "no such input").in(how);
 }
@@ -60,6 +65,7 @@ Result<ToolAnswer> EndBadly(const std::string& how) {
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (args.input == "warn") context.Warn("careful\x1b[31m");
   context.Detail("a detail");
+  if (const Progress::Sink sink = context.progress_sink()) sink("work 50%");
   if (args.input != "good" && args.input != "findings" && args.input != "warn" &&
       args.input != "-5")
     return EndBadly(args.input);

@@ -1,0 +1,143 @@
+#include "formats/hf/index.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "lib/file.h"
+#include "lib/json_stream.h"
+
+namespace nxdkit::hf {
+namespace {
+
+// Takes the weight_map of the root object, skips the rest: metadata may hold any value.
+class IndexHandler : public JsonHandler {
+ public:
+  IndexHandler(std::string_view extension, Index* index) : extension_(extension), index_(*index) {}
+
+  bool weight_map_seen() const { return weight_map_seen_; }
+
+  Status Key(std::string_view key) override {
+    if (depth_ == 1) return RootKey(key);
+    if (in_map_) index_.entries.emplace_back().tensor = key;
+    return OkStatus();
+  }
+
+  Status String(std::string_view value) override {
+    if (!in_map_ || depth_ != 2) return Scalar(JsonKind::kString);
+    Index::Entry& entry = index_.entries.back();
+    const auto known = files_.find(value);
+    if (known != files_.end()) {
+      entry.file = known->second;
+      return OkStatus();
+    }
+    if (const std::string fault = ShardFileNameFault(value, extension_); !fault.empty())
+      return Error(Errc::kCorrupt, fmt::format("file name \"{}\" is refused: {}",
+                                               value.substr(0, kMaxShown), fault))
+          .on(entry.tensor);
+    if (files_.size() == kMaxShards)
+      return Error(Errc::kLimit, fmt::format("the index names more than {} files", kMaxShards));
+    entry.file = static_cast<uint32_t>(files_.size());
+    index_.files.emplace_back(value);
+    files_.emplace(value, entry.file);
+    return OkStatus();
+  }
+
+  Status Unsigned(uint64_t) override { return Scalar(JsonKind::kUnsigned); }
+
+  Status Scalar(JsonKind kind) override {
+    if (depth_ == 0)
+      return Error(Errc::kCorrupt,
+                   fmt::format("the index is {} instead of an object", JsonKindName(kind)));
+    if (in_map_) return Wrong(kind);
+    return OkStatus();
+  }
+
+  Status Begin(JsonKind kind, uint64_t) override {
+    const bool wrong_root = depth_ == 0 && kind != JsonKind::kObject;
+    if (wrong_root) return Scalar(kind);
+    ++depth_;
+    if (!in_map_) return OkStatus();
+    if (depth_ != 2 || kind != JsonKind::kObject) return Wrong(kind);
+    return OkStatus();
+  }
+
+  Status End(JsonKind) override {
+    if (--depth_ == 1) in_map_ = false;
+    return OkStatus();
+  }
+
+ private:
+  static constexpr size_t kMaxShown = 300;
+
+  Status RootKey(std::string_view key) {
+    if (key != "weight_map") return OkStatus();
+    in_map_ = true;
+    if (!std::exchange(weight_map_seen_, true)) return OkStatus();
+    return Error(Errc::kCorrupt, "weight_map is there twice").member(key);
+  }
+
+  // `kind` where the map or one of its file names was expected.
+  Status Wrong(JsonKind kind) const {
+    Error error(Errc::kCorrupt, fmt::format("found {}, but weight_map is an object of file names",
+                                            JsonKindName(kind)));
+    std::move(error).member("weight_map");
+    if (index_.entries.empty()) return error;
+    return std::move(error).on(index_.entries.back().tensor);
+  }
+
+  std::string_view extension_;
+  Index& index_;
+  std::map<std::string, uint32_t, std::less<>> files_;
+  int depth_ = 0;
+  bool in_map_ = false;
+  bool weight_map_seen_ = false;
+};
+
+void SortFiles(Index& index) {
+  std::vector<uint32_t> order(index.files.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::sort(order, {}, [&](uint32_t i) { return std::string_view(index.files[i]); });
+  std::vector<uint32_t> place(order.size());
+  for (uint32_t i = 0; i < order.size(); ++i) place[order[i]] = i;
+  for (Index::Entry& entry : index.entries) entry.file = place[entry.file];
+  std::ranges::sort(index.files);
+}
+
+}  // namespace
+
+Result<Index> ReadIndex(const std::string& path, std::string_view extension) {
+  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+  if (file.bytes() > kMaxIndexBytes)
+    return Error(Errc::kLimit,
+                 fmt::format("index of {} bytes, the limit is {}", file.bytes(), kMaxIndexBytes))
+        .in(path);
+  Index index;
+  index.path = path;
+  IndexHandler handler(extension, &index);
+  NXDKIT_TRY(ReadJsonStream(file, 0, file.bytes(), handler));
+  if (!handler.weight_map_seen())
+    return Error(Errc::kCorrupt, "the index has no weight_map").in(path);
+
+  SortFiles(index);
+  std::ranges::sort(index.entries, {}, &Index::Entry::tensor);
+  const auto twin = std::ranges::adjacent_find(index.entries, {}, &Index::Entry::tensor);
+  if (twin == index.entries.end()) return index;
+  return Error(Errc::kCorrupt, fmt::format("the index names it twice, in {} and in {}",
+                                           index.files[twin[0].file], index.files[twin[1].file]))
+      .in(path)
+      .on(twin->tensor);
+}
+
+const Index::Entry* Find(const Index& index, std::string_view tensor) {
+  const auto found = std::ranges::lower_bound(
+      index.entries, tensor, {},
+      [](const Index::Entry& entry) { return std::string_view(entry.tensor); });
+  if (found == index.entries.end() || found->tensor != tensor) return nullptr;
+  return &*found;
+}
+
+}  // namespace nxdkit::hf

@@ -1,0 +1,119 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "formats/hf/hf.h"
+#include "formats/hf/index.h"
+#include "lib/file.h"
+
+namespace nxdkit::hf {
+namespace {
+
+// In the order in which the reference looks for them.
+struct Candidate {
+  std::string_view file;
+  std::string_view shard_extension;  // "" when the file is not an index
+};
+constexpr std::array<Candidate, 4> kCandidates = {{
+    {"model.safetensors", ""},
+    {"model.safetensors.index.json", ".safetensors"},
+    {"pytorch_model.bin", ""},
+    {"pytorch_model.bin.index.json", ".bin"},
+}};
+
+const Candidate* FindWeights(const std::string& folder) {
+  for (const Candidate& candidate : kCandidates)
+    if (KindOf(JoinPath(folder, candidate.file)) == PathKind::kFile) return &candidate;
+  return nullptr;
+}
+
+Result<TensorFile> OpenOne(const std::string& path, const OpenTensorFile& open) {
+  Result<TensorFile> file = open(path);
+  if (!file.ok()) return std::move(file).error().in(path);
+  return file;
+}
+
+// All at once, so that one message shows what a broken download lacks.
+Status CheckPresent(const std::string& folder, const Index& index) {
+  size_t missing = 0;
+  std::string first;
+  for (const std::string& name : index.files) {
+    if (KindOf(JoinPath(folder, name)) == PathKind::kFile) continue;
+    if (missing++ == 0) first = name;
+  }
+  if (missing == 0) return OkStatus();
+  return Error(Errc::kNotFound, fmt::format("{} is missing ({} of the {} files it names are)",
+                                            first, missing, index.files.size()))
+      .in(index.path)
+      .member(first);
+}
+
+// Holds what a file has against what the index says of it, and notes the entries that were found.
+Status CheckFile(const TensorFile& file, size_t number, const Index& index,
+                 std::vector<bool>& found) {
+  for (const StoredTensor& tensor : file.tensors) {
+    const Index::Entry* const entry = Find(index, tensor.name);
+    if (entry == nullptr)
+      return Error(Errc::kCorrupt,
+                   fmt::format("the index {} does not name this tensor", BaseName(index.path)))
+          .in(file.path)
+          .on(tensor.name);
+    if (entry->file != number)
+      return Error(Errc::kCorrupt,
+                   fmt::format("the index puts this tensor into {}", index.files[entry->file]))
+          .in(file.path)
+          .on(tensor.name);
+    found[static_cast<size_t>(entry - index.entries.data())] = true;
+  }
+  return OkStatus();
+}
+
+Status CheckNoGhosts(const Index& index, const std::vector<bool>& found) {
+  for (size_t i = 0; i < found.size(); ++i)
+    if (!found[i])
+      return Error(Errc::kCorrupt, fmt::format("the index puts this tensor into {}, which lacks it",
+                                               index.files[index.entries[i].file]))
+          .in(index.path)
+          .on(index.entries[i].tensor);
+  return OkStatus();
+}
+
+Result<Checkpoint> OpenSharded(const std::string& folder, const Candidate& candidate,
+                               const OpenTensorFile& open) {
+  NXDKIT_ASSIGN(const Index index,
+                ReadIndex(JoinPath(folder, candidate.file), candidate.shard_extension));
+  NXDKIT_TRY(CheckPresent(folder, index));
+  Checkpoint checkpoint{folder, {}, true};
+  std::vector<bool> found(index.entries.size());
+  for (size_t i = 0; i < index.files.size(); ++i) {
+    NXDKIT_ASSIGN(TensorFile file, OpenOne(JoinPath(folder, index.files[i]), open));
+    NXDKIT_TRY(CheckFile(file, i, index, found));
+    checkpoint.files.push_back(std::move(file));
+  }
+  NXDKIT_TRY(CheckNoGhosts(index, found));
+  return checkpoint;
+}
+
+}  // namespace
+
+bool HasWeights(const std::string& folder) { return FindWeights(folder) != nullptr; }
+
+Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open) {
+  const Candidate* const weights = FindWeights(folder);
+  if (weights == nullptr) {
+    std::string names;
+    for (const Candidate& candidate : kCandidates)
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", candidate.file);
+    return Error(Errc::kNotFound, fmt::format("no weights: none of {} is there", names)).in(folder);
+  }
+  if (!weights->shard_extension.empty()) return OpenSharded(folder, *weights, open);
+  Checkpoint checkpoint{folder, {}, false};
+  NXDKIT_ASSIGN(TensorFile file, OpenOne(JoinPath(folder, weights->file), open));
+  checkpoint.files.push_back(std::move(file));
+  return checkpoint;
+}
+
+}  // namespace nxdkit::hf

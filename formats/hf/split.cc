@@ -1,0 +1,88 @@
+// How tensors are spread over shards.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include "formats/hf/hf.h"
+
+namespace nxdkit::hf {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double bytes;
+};
+constexpr std::array<Unit, 4> kUnits = {{{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}}};
+
+std::string_view Trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+template <typename Number>
+std::optional<Number> Parse(std::string_view text) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return number;
+}
+
+Error BadSize(const std::string& text, std::string_view why) {
+  return Error(Errc::kUsage, fmt::format("shard size \"{}\": {}", text, why))
+      .hint("a number of bytes, or a number with KB, MB, GB or TB (powers of 1000): 5GB");
+}
+
+}  // namespace
+
+std::vector<std::vector<size_t>> SplitShards(const std::vector<uint64_t>& bytes, uint64_t limit) {
+  std::vector<std::vector<size_t>> shards;
+  std::vector<size_t> open;
+  uint64_t open_bytes = 0;  // never over the limit
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] > limit) {  // a shard of its own at once; the open one stays open
+      shards.push_back({i});
+      continue;
+    }
+    if (bytes[i] > limit - open_bytes) {
+      shards.push_back(std::move(open));
+      open.clear();
+      open_bytes = 0;
+    }
+    open.push_back(i);
+    open_bytes += bytes[i];
+  }
+  if (!open.empty()) shards.push_back(std::move(open));
+  return shards;
+}
+
+Result<uint64_t> ParseShardSize(const std::string& text) {
+  const std::string_view trimmed = Trimmed(text);
+  if (const std::optional<uint64_t> bytes = Parse<uint64_t>(trimmed)) {
+    if (*bytes == 0) return BadSize(text, "must be at least one byte");
+    return *bytes;
+  }
+  if (trimmed.size() < 2) return BadSize(text, "not a size");
+  std::string unit_name(trimmed.substr(trimmed.size() - 2));
+  for (char& c : unit_name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  const auto unit = std::ranges::find(kUnits, std::string_view(unit_name), &Unit::name);
+  if (unit == kUnits.end()) return BadSize(text, fmt::format("unit '{}' is not known", unit_name));
+
+  const std::string_view number_text = Trimmed(trimmed.substr(0, trimmed.size() - 2));
+  const std::optional<double> number = Parse<double>(number_text);
+  if (!number) return BadSize(text, fmt::format("\"{}\" is not a number", number_text));
+  const double bytes = std::trunc(*number * unit->bytes);  // in double, as Python does it
+  if (!(bytes >= 1)) return BadSize(text, "must be at least one byte");
+  if (!(bytes < 0x1p63)) return BadSize(text, "is over 2^63 bytes");
+  return static_cast<uint64_t>(bytes);
+}
+
+}  // namespace nxdkit::hf

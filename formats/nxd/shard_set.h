@@ -1,0 +1,70 @@
+// Finding and reading NxD training shard sets, every style of FORMAT.md's decision table.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/error.h"
+#include "lib/tensor.h"
+
+namespace nxdkit::nxd {
+
+enum class SetStyle : uint8_t {
+  kV2,          // <tag>/model/dp_rank_00_tp_rank_TT_pp_rank_PP.pt
+  kV2Xser,      // ... with .pt.tensors/ and .pt.info.pt
+  kInlineXser,  // ... with an empty .pt.tensors/: the reference converter's --save_xser
+  kV1,          // tp_rank_TT_pp_rank_PP/checkpoint.pt
+  kV1Xser,      // tp_rank_TT_pp_rank_PP and tp_rank_TT_pp_rank_PP.tensors/
+  kV0,          // tp_rank_TT
+  kNnm,         // tp_rank_TT_pp_rank_PPP/model_optim_rng.ckpt
+};
+std::string_view SetStyleName(SetStyle style);  // "v2", "v2 xser", ...
+
+struct ShardFile {
+  std::string path;
+  int tp = 0;
+  int pp = 0;
+  int ep = 0;
+};
+
+struct SetLocation {
+  std::string shard_folder;
+  std::string tag_folder;  // holds `checkpoint` and `done`; equals shard_folder for v1
+  std::string root;        // parent of the tag folder
+  std::string tag;         // name of the tag folder
+  SetStyle style = SetStyle::kV2;
+  bool has_markers = false;  // styles with `done`
+  bool finished = false;     // `done` is there
+  int tp = 0;
+  int pp = 0;
+  int ep = 0;
+  std::vector<ShardFile> files;  // complete grid, ordered by tp, pp, ep
+  std::vector<std::string> warnings;
+};
+
+// `path`: an NxD root (the tag whose `done` is newest, or `tag`), a tag folder, or the folder that
+// holds the shards. kNotFound when there is no shard set; kCorrupt when the grid has holes (names
+// the first missing files).
+Result<SetLocation> Locate(const std::string& path, const std::optional<std::string>& tag);
+
+// Whether Locate could find something there: by names only.
+bool LooksLikeShardSet(const std::string& path);
+
+struct Shard {
+  ShardFile file;
+  TensorFile tensors;  // in state dict order; references resolved
+};
+
+struct ShardSet {
+  SetLocation location;
+  std::vector<Shard> shards;  // as location.files
+  std::vector<std::string> skipped;  // entries beside the weights: "epoch", ...
+};
+
+// Reads the structure of every shard. References are resolved in "<main>.tensors/"; a tensor whose
+// file is missing is kCorrupt with its name and path, except when every file of the folder is
+// missing (weights left out on purpose: kUnsupported, says where they are).
+Result<ShardSet> Read(SetLocation location);
+
+}  // namespace nxdkit::nxd

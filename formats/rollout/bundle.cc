@@ -1,0 +1,120 @@
+#include "formats/rollout/bundle.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <map>
+
+#include "lib/file.h"
+
+namespace nxdkit::rollout {
+namespace {
+
+constexpr uint64_t kMaxConfigBytes = 16 << 20;
+constexpr std::string_view kShardSuffix = "_sharded_checkpoint.safetensors";
+
+// "tp12_sharded_checkpoint.safetensors" -> 12. Ranks are written without zero padding.
+std::optional<int64_t> RankOf(std::string_view name) {
+  if (!name.starts_with("tp") || !name.ends_with(kShardSuffix)) return std::nullopt;
+  const std::string_view digits = name.substr(2, name.size() - 2 - kShardSuffix.size());
+  int64_t rank = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
+  if (error != std::errc() || end != digits.data() + digits.size() || rank < 0 || rank > 1'000'000)
+    return std::nullopt;
+  if (std::to_string(rank) != digits) return std::nullopt;
+  return rank;
+}
+
+std::map<int64_t, std::string> RanksIn(const std::string& folder) {
+  std::map<int64_t, std::string> ranks;
+  const auto names = ListFolder(folder);
+  if (!names.ok()) return ranks;
+  for (const std::string& name : *names)
+    if (const auto rank = RankOf(name)) ranks.emplace(*rank, JoinPath(folder, name));
+  return ranks;
+}
+
+constexpr const char* kPlaces[] = {"checkpoint/weights", "weights", ""};
+
+std::string FindWeights(const std::string& folder) {
+  for (const char* place : kPlaces) {
+    const std::string path = *place ? JoinPath(folder, place) : folder;
+    if (!RanksIn(path).empty()) return path;
+  }
+  return "";
+}
+
+bool IsBlobName(std::string_view name) {
+  return name == "model.pt" || (name.starts_with("model_") && name.ends_with(".pt"));
+}
+
+Status LoadConfig(Bundle& bundle) {
+  const std::string path = JoinPath(bundle.folder, "neuron_config.json");
+  if (KindOf(path) != PathKind::kFile) return OkStatus();
+  NXDKIT_ASSIGN(bundle.config_text, ReadSmallFile(path, kMaxConfigBytes));
+  NXDKIT_ASSIGN(bundle.config, ParseNeuronConfig(bundle.config_text, path));
+  return OkStatus();
+}
+
+Status LoadShards(Bundle& bundle, const OpenTensorFile& open) {
+  const std::map<int64_t, std::string> ranks = RanksIn(bundle.weights_folder);
+  bundle.first_rank = ranks.begin()->first;
+  int64_t expected = bundle.first_rank;
+  for (const auto& [rank, path] : ranks) {
+    if (rank != expected)
+      return Error(Errc::kCorrupt, fmt::format("incomplete bundle: {} is missing, ranks {} to {} found around it",
+                                               ShardFileName(static_cast<int>(expected)), expected - 1, rank))
+          .in(bundle.weights_folder);
+    Result<TensorFile> file = open(path);
+    if (!file.ok()) return std::move(file).error().in(path).rank(rank);
+    bundle.shards.push_back(*std::move(file));
+    ++expected;
+  }
+  return OkStatus();
+}
+
+Status CheckRanks(Bundle& bundle) {
+  if (!bundle.config) return OkStatus();
+  const int64_t found = static_cast<int64_t>(bundle.shards.size());
+  if (bundle.shards.empty()) {
+    if (bundle.config->flavor == Flavor::kNxdi && bundle.config->sharded_checkpoint)
+      return Error(Errc::kCorrupt, "save_sharded_checkpoint is true, but there is no weights/ folder with shards")
+          .in(bundle.folder);
+    return OkStatus();
+  }
+  if (found != bundle.config->local_ranks || bundle.first_rank != bundle.config->start_rank)
+    return Error(Errc::kCorrupt, fmt::format("ranks {} to {} found, neuron_config.json says {} to {}", bundle.first_rank,
+                                             bundle.first_rank + found - 1, bundle.config->start_rank,
+                                             bundle.config->start_rank + bundle.config->local_ranks - 1))
+        .in(bundle.weights_folder);
+  return OkStatus();
+}
+
+}  // namespace
+
+std::string WeightsFolder(Flavor flavor) { return flavor == Flavor::kOptimum ? "checkpoint/weights" : "weights"; }
+
+bool LooksLikeBundle(const std::string& path) {
+  return KindOf(JoinPath(path, "neuron_config.json")) == PathKind::kFile || !FindWeights(path).empty();
+}
+
+Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open) {
+  if (KindOf(path) == PathKind::kMissing) return Error(Errc::kNotFound, "no such file or folder").in(path);
+  if (KindOf(path) != PathKind::kFolder) return Error(Errc::kUnsupported, "a rollout bundle is a folder; this is a file").in(path);
+  Bundle bundle;
+  bundle.folder = path;
+  NXDKIT_TRY(LoadConfig(bundle));
+  bundle.weights_folder = FindWeights(path);
+  if (!bundle.config && bundle.weights_folder.empty())
+    return Error(Errc::kNotFound, "no rollout bundle: neither neuron_config.json nor rank shards").in(path);
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path));
+  for (const std::string& name : names)
+    if (IsBlobName(name)) bundle.blobs.push_back(name);
+  if (!bundle.weights_folder.empty()) NXDKIT_TRY(LoadShards(bundle, open));
+  NXDKIT_TRY(CheckRanks(bundle));
+  for (const TensorFile& shard : bundle.shards)
+    if (!shard.metadata.empty()) bundle.warnings.push_back(fmt::format("{} has __metadata__; rank shards have none", shard.path));
+  return bundle;
+}
+
+}  // namespace nxdkit::rollout

@@ -1,0 +1,41 @@
+// The folder of a rollout bundle: neuron_config.json, the compiled blob, the rank shards.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/rollout/neuron_config.h"
+#include "lib/error.h"
+#include "lib/tensor.h"
+
+namespace nxdkit::rollout {
+
+// Opens one safetensors file; given by the caller, because one format's folder does not include
+// another's.
+using OpenTensorFile = std::function<Result<TensorFile>(const std::string& path)>;
+
+struct Bundle {
+  std::string folder;
+  std::optional<NeuronConfig> config;  // nullopt: a bare folder of rank shards
+  std::string config_text;
+  std::string weights_folder;      // "" when the bundle has no shards
+  std::vector<TensorFile> shards;  // index = rank - first rank
+  int64_t first_rank = 0;
+  std::vector<std::string> blobs;  // model.pt, model_<bundle>.pt: file names
+  std::vector<std::string> warnings;
+};
+
+// Whether the folder (or its checkpoint/) looks like a bundle: by names only.
+bool LooksLikeBundle(const std::string& path);
+
+// Reads configuration and shard headers. Ranks must be first_rank, first_rank + 1, ... without
+// holes; kCorrupt naming the missing file. Shards may be absent: such a bundle loads its weights
+// from a Hugging Face checkpoint.
+Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open);
+
+// Where the shards of a flavor lie, relative to the bundle: "weights", "checkpoint/weights".
+std::string WeightsFolder(Flavor flavor);
+
+}  // namespace nxdkit::rollout

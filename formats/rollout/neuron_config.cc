@@ -1,0 +1,223 @@
+#include "formats/rollout/neuron_config.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "lib/json.h"
+
+namespace nxdkit::rollout {
+
+std::string_view FlavorName(Flavor flavor) { return flavor == Flavor::kOptimum ? "optimum" : "nxdi"; }
+
+Geometry NeuronConfig::MakeGeometry() const {
+  Geometry geometry;
+  geometry.tp = static_cast<int>(tp);
+  geometry.fused_qkv = fused_qkv;
+  geometry.vocab_parallel = vocab_parallel;
+  geometry.transposed_qkv = transposed_qkv;
+  geometry.transposed_output = transposed_output;
+  geometry.transposed_mlp = transposed_mlp;
+  return geometry;
+}
+
+namespace {
+
+constexpr int64_t kMaxRanks = 4096;
+constexpr int64_t kMaxTokens = int64_t{1} << 31;
+
+// Reads keys with defaults; the first failure is kept.
+class Reader {
+ public:
+  Reader(const Json& json, std::string prefix, std::string path)
+      : json_(json), prefix_(std::move(prefix)), path_(std::move(path)) {}
+
+  int64_t Int(const char* key, int64_t fallback, int64_t least, int64_t most) {
+    const Json* value = JsonFind(json_, key);
+    if (!value) return fallback;
+    if (value->is_number_integer()) {
+      const int64_t number = value->get<int64_t>();
+      if (number >= least && number <= most) return number;
+    }
+    Fail(key, fmt::format("found {}, expected an integer from {} to {}", value->dump(), least, most));
+    return fallback;
+  }
+
+  bool Flag(const char* key, bool fallback = false) {
+    const Json* value = JsonFind(json_, key);
+    if (!value) return fallback;
+    if (value->is_boolean()) return value->get<bool>();
+    Fail(key, fmt::format("found {}, expected true or false", value->dump()));
+    return fallback;
+  }
+
+  std::string Text(const char* key, std::string fallback) {
+    const Json* value = JsonFind(json_, key);
+    if (!value) return fallback;
+    if (value->is_string()) return value->get<std::string>();
+    Fail(key, fmt::format("found {}, expected a string", value->dump()));
+    return fallback;
+  }
+
+  bool has(const char* key) const { return JsonFind(json_, key) != nullptr; }
+  std::optional<Error>& error() { return error_; }
+
+ private:
+  void Fail(const char* key, std::string what) {
+    if (!error_) error_ = Error(Errc::kCorrupt, std::move(what)).in(path_).member(prefix_ + key);
+  }
+  const Json& json_;
+  std::string prefix_;
+  std::string path_;
+  std::optional<Error> error_;
+};
+
+// Settings that put other tensors, or other numbers, into the shards.
+void CollectUnsupported(Reader& reader, std::vector<std::string>& out) {
+  for (const char* key : {"pp_degree", "ep_degree", "cp_degree", "mlp_cp_degree", "attention_dp_degree",
+                          "moe_ep_degree"})
+    if (const int64_t degree = reader.Int(key, 1, 1, kMaxRanks); degree > 1)
+      out.push_back(fmt::format("{}: {}", key, degree));
+  for (const char* key : {"quantized", "quantized_mlp_kernel_enabled", "fused_rmsnorm_skip_gamma",
+                          "enable_fused_speculation", "is_medusa", "is_mxfp4_compute"})
+    if (reader.Flag(key)) out.push_back(fmt::format("{}: true", key));
+  for (const char* key : {"padded_hidden_size", "padded_intermediate_size"})
+    if (reader.has(key)) out.push_back(fmt::format("{} is set", key));
+  if (const std::string cast = reader.Text("cast_type", "config"); cast != "config")
+    out.push_back(fmt::format("cast_type: {}", cast));
+}
+
+NeuronConfig ReadCommon(Reader& reader) {
+  NeuronConfig config;
+  config.tp = reader.Int("tp_degree", 1, 1, kMaxRanks);
+  config.start_rank = reader.Int("start_rank_id", 0, 0, kMaxRanks);
+  config.local_ranks = reader.Int("local_ranks_size", config.tp, 1, kMaxRanks);
+  config.batch_size = reader.Int("batch_size", 1, 1, kMaxTokens);
+  config.torch_dtype = reader.Text("torch_dtype", "bfloat16");
+  config.fused_qkv = reader.Flag("fused_qkv");
+  CollectUnsupported(reader, config.unsupported);
+  return config;
+}
+
+NeuronConfig ReadNxdi(Reader& reader) {
+  NeuronConfig config = ReadCommon(reader);
+  config.flavor = Flavor::kNxdi;
+  config.sequence_length = reader.Int("seq_len", 128, 1, kMaxTokens);
+  config.sharded_checkpoint = reader.Flag("save_sharded_checkpoint");
+  config.vocab_parallel = reader.Flag("vocab_parallel");
+  config.transposed_qkv = config.fused_qkv && (reader.Flag("qkv_kernel_enabled") || reader.Flag("qkv_nki_kernel_enabled"));
+  config.transposed_output = reader.Flag("out_proj_kernel_enabled") || reader.Flag("attn_block_tkg_nki_kernel_enabled");
+  config.transposed_mlp = reader.Flag("mlp_kernel_enabled") || reader.Flag("mlp_tkg_nki_kernel_enabled");
+  return config;
+}
+
+NeuronConfig ReadOptimum(Reader& reader) {
+  NeuronConfig config = ReadCommon(reader);
+  config.flavor = Flavor::kOptimum;
+  config.sequence_length = reader.Int("sequence_length", 128, 1, kMaxTokens);
+  config.checkpoint_id = reader.Text("checkpoint_id", "");
+  return config;
+}
+
+}  // namespace
+
+Result<NeuronConfig> ParseNeuronConfig(std::string_view json_text, const std::string& path) {
+  auto parsed = ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true});
+  if (!parsed.ok()) return std::move(parsed).error().in(path);
+  const Json* nested = JsonFind(*parsed, "neuron_config");
+  if (nested && nested->is_object()) {
+    Reader reader(*nested, "neuron_config.", path);
+    NeuronConfig config = ReadNxdi(reader);
+    if (reader.error()) return *std::move(reader.error());
+    return config;
+  }
+  if (!JsonFind(*parsed, "_serialized_key"))
+    return Error(Errc::kCorrupt, "neither an object \"neuron_config\" (NxDI) nor \"_serialized_key\" "
+                                 "(optimum-neuron) is there: an unknown dialect").in(path);
+  Reader reader(*parsed, "", path);
+  NeuronConfig config = ReadOptimum(reader);
+  if (reader.error()) return *std::move(reader.error());
+  return config;
+}
+
+namespace {
+
+// The versions of the dialect that we write. optimum-neuron compares them with its own when it
+// loads, so a bundle that is to run takes its neuron_config.json from the compiled one.
+constexpr char kOptimumVersion[] = "0.4.6.dev4";
+constexpr char kCompilerVersion[] = "2.21.33363.0+82129205";
+
+Json OptimumJson(const NeuronConfig& config) {
+  Json json = Json::object();
+  json["_serialized_key"] = "NxDNeuronConfig";
+  json["batch_size"] = config.batch_size;
+  json["capacity_factor"] = nullptr;
+  json["checkpoint_id"] = config.checkpoint_id.empty() ? Json(nullptr) : Json(config.checkpoint_id);
+  json["checkpoint_revision"] = nullptr;
+  json["continuous_batching"] = config.batch_size > 1;
+  json["ep_degree"] = 1;
+  json["fused_qkv"] = config.fused_qkv;
+  json["glu_mlp"] = true;
+  json["local_ranks_size"] = config.local_ranks;
+  json["max_batch_size"] = config.batch_size;
+  json["max_context_length"] = config.sequence_length;
+  json["max_topk"] = 256;
+  json["n_active_tokens"] = config.sequence_length;
+  json["neuronxcc_version"] = kCompilerVersion;
+  json["on_device_sampling"] = true;
+  json["optimum_neuron_version"] = kOptimumVersion;
+  json["output_logits"] = false;
+  json["pp_degree"] = 1;
+  json["prefill_chunk_size"] = config.sequence_length > 1024 ? 1024 : 0;
+  json["sequence_length"] = config.sequence_length;
+  json["speculation_length"] = 0;
+  json["start_rank_id"] = config.start_rank;
+  json["target"] = nullptr;
+  json["torch_dtype"] = config.torch_dtype;
+  json["tp_degree"] = config.tp;
+  return json;
+}
+
+// NxDI takes its defaults for absent keys; these are the ones that describe shapes and shards.
+Json NxdiJson(const NeuronConfig& config, Json top) {
+  top.erase("torch_dtype");
+  top.erase("dtype");
+  for (const char* key : {"fused_spec_config", "metadata"}) top[key] = nullptr;
+  if (!top.contains("_name_or_path")) top["_name_or_path"] = "";
+  top["num_cores_per_group"] = 1;
+  Json inner = Json::object();
+  for (const char* key : {"batch_size", "ctx_batch_size", "tkg_batch_size", "max_batch_size"})
+    inner[key] = config.batch_size;
+  for (const char* key : {"seq_len", "n_active_tokens", "n_positions", "max_context_length", "max_length"})
+    inner[key] = config.sequence_length;
+  inner["ctx_batch_size"] = 1;
+  inner["is_continuous_batching"] = config.batch_size > 1;
+  inner["padding_side"] = "right";
+  inner["torch_dtype"] = config.torch_dtype;
+  inner["cast_type"] = "config";
+  for (const char* key : {"tp_degree", "world_size"}) inner[key] = config.tp;
+  for (const char* key : {"cp_degree", "pp_degree", "ep_degree", "attention_dp_degree"}) inner[key] = 1;
+  inner["start_rank_id"] = config.start_rank;
+  inner["local_ranks_size"] = config.local_ranks;
+  inner["save_sharded_checkpoint"] = true;
+  inner["fused_qkv"] = config.fused_qkv;
+  inner["vocab_parallel"] = config.vocab_parallel;
+  inner["quantized"] = false;
+  inner["quantize_clamp_bound"] = std::numeric_limits<double>::infinity();
+  top["neuron_config"] = std::move(inner);
+  return top;
+}
+
+}  // namespace
+
+Result<std::string> WriteNeuronConfig(const NeuronConfig& config, std::string_view hf_config_text) {
+  if (config.flavor == Flavor::kOptimum) return DumpPython(OptimumJson(config)) + "\n";
+  Json top = Json::object();
+  if (!hf_config_text.empty()) {
+    NXDKIT_ASSIGN(top, ParseJson(hf_config_text, {.allow_nan = true, .allow_duplicate_keys = true}));
+    if (!top.is_object()) return Error(Errc::kCorrupt, "config.json is no object");
+  }
+  return DumpPython(NxdiJson(config, std::move(top))) + "\n";
+}
+
+}  // namespace nxdkit::rollout

@@ -1,0 +1,48 @@
+// neuron_config.json of a rollout bundle, in both dialects. Facts: FORMAT.md beside this file.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/models/model.h"
+#include "formats/rollout/rollout_layout.h"
+#include "lib/error.h"
+
+namespace nxdkit::rollout {
+
+enum class Flavor : uint8_t { kOptimum, kNxdi };
+std::string_view FlavorName(Flavor flavor);  // "optimum", "nxdi"
+
+struct NeuronConfig {
+  Flavor flavor = Flavor::kOptimum;
+  int64_t tp = 1;
+  int64_t start_rank = 0;
+  int64_t local_ranks = 1;
+  int64_t batch_size = 1;
+  int64_t sequence_length = 128;
+  std::string torch_dtype = "bfloat16";
+  bool fused_qkv = false;
+  bool sharded_checkpoint = true;  // NxDI: save_sharded_checkpoint; optimum always looks for shards
+  bool vocab_parallel = false;
+  bool transposed_qkv = false;
+  bool transposed_output = false;
+  bool transposed_mlp = false;
+  std::string checkpoint_id;  // optimum: where the weights came from
+  // Settings that change the shards in ways that we cannot lay out: "quantized: true".
+  std::vector<std::string> unsupported;
+
+  Geometry MakeGeometry() const;
+};
+
+// The dialect is told by the keys: an object "neuron_config" (NxDI), "_serialized_key" (optimum).
+// Bare Infinity and NaN are accepted. kCorrupt naming the key, found and expected.
+Result<NeuronConfig> ParseNeuronConfig(std::string_view json_text, const std::string& path);
+
+// The file for a bundle that has no compiled blob to take it from: sorted keys, indent 2, trailing
+// newline. `hf_config_text` is config.json, merged into NxDI's dialect; may be empty.
+Result<std::string> WriteNeuronConfig(const NeuronConfig& config, std::string_view hf_config_text);
+
+}  // namespace nxdkit::rollout

@@ -1,0 +1,40 @@
+// Private: the JSON header of a safetensors file as it stands, before its numbers are believed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/safetensors/safetensors.h"
+#include "lib/error.h"
+#include "lib/file.h"
+#include "lib/tensor.h"
+
+namespace nxdkit::safetensors {
+
+// What a StoredTensor does not hold. Header offsets fit: a header has at most 100,000,000 bytes.
+struct EntryPlace {
+  uint64_t end = 0;     // second of data_offsets
+  uint32_t offset = 0;  // of the entry's '{', from the start of the file
+};
+
+// `tensors[i]` and `places[i]` are one entry. A tensor's offset is the first of data_offsets; its
+// dims are the unsigned 64-bit numbers of the header cast to int64_t, to be cast back by the
+// validation; strides and storage are empty.
+struct Header {
+  std::vector<StoredTensor> tensors;
+  std::vector<EntryPlace> places;
+  std::vector<std::pair<std::string, std::string>> metadata;  // sorted by key
+};
+
+// Parses the `bytes` header bytes at offset 8, streaming. Faults: kInvalidHeader,
+// kInvalidHeaderDeserialization. kLimit where a cap of limits.h is met.
+Result<Header> ParseHeader(const File& file, uint64_t bytes, Fault* fault);
+
+// Sorts the entries by (begin, end) and checks them as the reference does, in its order; then sets
+// the strides. Faults: kInvalidOffset to kMetadataIncompleteBuffer. kUnsupported for the shapes
+// that int64_t dims cannot carry (only beside a dim of 0). `data_begin` is where the data starts.
+Status ValidateLayout(Header& header, uint64_t data_begin, uint64_t file_bytes, Fault* fault);
+
+}  // namespace nxdkit::safetensors

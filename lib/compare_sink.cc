@@ -1,0 +1,123 @@
+#include "lib/compare_sink.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace nxdkit {
+namespace {
+
+std::string ValueText(Dtype dtype, const std::byte* element) {
+  std::string bits;
+  for (int64_t i = ElementBytes(dtype) - 1; i >= 0; --i)
+    bits += fmt::format("{:02x}", static_cast<unsigned>(element[i]));
+  return fmt::format("{:.6g} (0x{})", ElementAsDouble(dtype, element), bits);
+}
+
+}  // namespace
+
+ElementPlace PlaceOf(const TensorLayout& tensor, int64_t element) {
+  ElementPlace place;
+  for (int64_t stride : RowMajorStrides(tensor.shape)) {
+    place.stored.push_back(element / stride);
+    element %= stride;
+  }
+  const Box point{place.stored, Shape(place.stored.size(), 1)};
+  for (const Piece& piece : tensor.pieces) {
+    if (!Intersect(StoredBox(piece, tensor.shape.size()), point)) continue;
+    place.param = piece.param;
+    for (size_t d = 0; d < piece.axes.size(); ++d)
+      place.logical.push_back(piece.logical.lo[d] + place.stored[piece.axes[d]] - piece.stored_lo[piece.axes[d]]);
+    return place;
+  }
+  return place;
+}
+
+std::unique_ptr<CompareSink::Scratch> CompareSink::Borrow() {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) return std::make_unique<Scratch>();
+  std::unique_ptr<Scratch> scratch = std::move(idle_.back());
+  idle_.pop_back();
+  return scratch;
+}
+
+void CompareSink::Return(std::unique_ptr<Scratch> scratch) {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(scratch));
+}
+
+// The stored bytes of the same chunk.
+Status CompareSink::Load(uint32_t tensor, uint64_t offset, std::span<std::byte> to,
+                         Gatherer& gatherer) const {
+  const StoredTensor& stored = actual_.stored[tensor];
+  const bool swaps = stored.big_endian && Info(stored.dtype).swap_bytes > 1;
+  if (IsPacked(stored) && !swaps) {
+    Status read = stored.storage->ReadAt(stored.offset + offset, to);
+    if (!read.ok()) return std::move(read).error().on(stored.name);
+    return OkStatus();
+  }
+  // Row by row of the innermost dimension; the gatherer merges what lies together.
+  const int64_t bytes = ElementBytes(stored.dtype);
+  const int64_t row = stored.shape.empty() ? 1 : stored.shape.back();
+  const Shape packed = RowMajorStrides(stored.shape);
+  std::vector<Move> moves;
+  int64_t element = static_cast<int64_t>(offset) / bytes;
+  const int64_t end = element + static_cast<int64_t>(to.size()) / bytes;
+  for (int64_t at = 0; element < end;) {
+    const int64_t in_row = row == 0 ? 0 : element % row;
+    const int64_t n = std::min(row - in_row, end - element);
+    int64_t rest = element;
+    int64_t start = 0;
+    for (size_t d = 0; d < packed.size(); ++d) {
+      start += rest / packed[d] * stored.strides[d];
+      rest %= packed[d];
+    }
+    const Shape stride{stored.shape.empty() ? 1 : stored.strides.back()};
+    moves.push_back({&stored, start, {{n}, stride, {1}, stored.dtype, stored.dtype, swaps}, to.data() + at * bytes});
+    at += n;
+    element += n;
+  }
+  return gatherer.Run(std::move(moves));
+}
+
+void CompareSink::Record(Difference difference) {
+  const std::lock_guard lock(mutex_);
+  const auto [it, added] = differences_.emplace(difference.tensor, difference);
+  if (added) return;
+  Difference& known = it->second;
+  const int64_t count = known.count + difference.count;
+  if (difference.first < known.first) known = std::move(difference);
+  known.count = count;
+}
+
+Status CompareSink::Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
+  std::unique_ptr<Scratch> scratch = Borrow();
+  scratch->chunk.resize(std::max(scratch->chunk.size(), bytes.size()));
+  const std::span<std::byte> found = std::span(scratch->chunk).first(bytes.size());
+  NXDKIT_TRY(Load(tensor, offset, found, scratch->gatherer));
+  if (std::memcmp(bytes.data(), found.data(), bytes.size()) != 0) {
+    const Dtype dtype = outputs_[tensor].dtype;
+    const size_t size = static_cast<size_t>(ElementBytes(dtype));
+    Difference difference{tensor, -1, 0, {}, {}};
+    for (size_t at = 0; at < bytes.size(); at += size) {
+      if (std::memcmp(bytes.data() + at, found.data() + at, size) == 0) continue;
+      if (difference.count++ > 0) continue;
+      difference.first = static_cast<int64_t>((offset + at) / size);
+      difference.expected = ValueText(dtype, bytes.data() + at);
+      difference.found = ValueText(dtype, found.data() + at);
+    }
+    Record(std::move(difference));
+  }
+  Return(std::move(scratch));
+  return OkStatus();
+}
+
+std::vector<Difference> CompareSink::differences() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Difference> out;
+  for (const auto& [tensor, difference] : differences_) out.push_back(difference);
+  return out;
+}
+
+}  // namespace nxdkit

@@ -1,0 +1,81 @@
+// The sink that writes files: chunks go to their place with pwrite, frames (headers, directories)
+// last. What an interrupted run has done can be taken over.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lib/executor.h"
+#include "lib/file_cache.h"
+
+namespace nxdkit {
+
+// One file to be written; `path` is relative to the sink's folder, or "" for the folder path itself.
+struct OutputFile {
+  std::string path;
+  std::unique_ptr<FileEncoder> encoder;
+};
+
+class WriteSink : public Sink {
+ public:
+  struct Options {
+    bool sync = true;         // fsync every file before Finish returns
+    int jobs = 1;
+    // Identifies source, layout and budget; with it an interrupted run is resumed from the journal in
+    // the folder, when that was written by the same plan since the machine was started. Empty:
+    // no journal is kept.
+    std::string fingerprint;
+  };
+
+  // `layout.tensors[i].file` is an index into `files`; a file's encoder has its tensors in the
+  // layout's order. Creates and allocates all files (their folders too). `folder` must exist.
+  static Result<std::unique_ptr<WriteSink>> Begin(const std::string& folder, const Layout& layout,
+                                                  std::vector<OutputFile> files,
+                                                  const Options& options);
+
+  Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override;
+  Status TaskDone(uint64_t task) override;
+  // Whether the journal says that an earlier run finished this task.
+  bool IsDone(uint64_t task) const { return done_.contains(task); }
+  uint64_t resumed_tasks() const { return done_.size(); }
+
+  // Writes the frames, syncs, and removes the journal. Call when all tasks are done.
+  Status Finish();
+
+ private:
+  struct Place {
+    uint32_t file;
+    uint32_t index;  // in the encoder
+  };
+  struct Crc {
+    uint64_t bytes;
+    uint32_t crc;
+  };
+
+  WriteSink() : cache_(FileCache::Mode::kWrite, 128) {}
+  std::string FilePath(size_t file) const;
+  Status CreateFiles(bool keep);
+  Status OpenJournal(bool& same_run);
+  void LoadJournal(const std::string& text);
+  Status Journal(const std::string& line);
+  Result<std::vector<uint32_t>> TensorCrcs(size_t file) const;
+  Status FinishFile(size_t file);
+
+  std::string folder_;
+  Options options_;
+  std::vector<OutputFile> files_;
+  std::vector<Place> places_;                    // per layout tensor
+  std::vector<std::vector<uint32_t>> members_;   // per file: its layout tensors
+  FileCache cache_;
+  mutable std::mutex mutex_;
+  std::vector<std::map<uint64_t, Crc>> crcs_;    // per layout tensor: offset -> chunk
+  std::set<uint64_t> done_;
+  File journal_;
+  uint64_t journal_bytes_ = 0;
+};
+
+}  // namespace nxdkit

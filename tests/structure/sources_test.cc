@@ -1,0 +1,169 @@
+// Rules of the house that a compiler does not hold.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/structure/tree.h"
+
+namespace nxdkit::test {
+namespace {
+
+std::string Place(const SourceFile& file, size_t line_index) {
+  return file.path + ":" + std::to_string(line_index + 1);
+}
+
+// A file of rules may not break them by naming them, so the words are put together here.
+std::string Word(std::string_view a, std::string_view b) { return std::string(a).append(b); }
+
+bool IsPrivate(const SourceFile& file) {
+  for (const std::string_view line : file.lines) {
+    if (!line.starts_with("//")) return false;
+    if (line.find("PRIVATE") != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+const SourceFile* Find(std::string_view path) {
+  for (const SourceFile& file : Tree())
+    if (file.path == path) return &file;
+  return nullptr;
+}
+
+TEST(Headers, BeginWithACommentAndPragmaOnce) {
+  const std::vector<const SourceFile*> headers = FilesIn("", {".h"});
+  EXPECT_GT(headers.size(), 5u) << "the tree was not found";
+  for (const SourceFile* file : headers) {
+    ASSERT_FALSE(file->lines.empty()) << file->path;
+    EXPECT_TRUE(file->lines[0].starts_with("// ")) << file->path << " has no opening comment";
+    const auto code = std::ranges::find_if(
+        file->lines, [](std::string_view line) { return !line.starts_with("//"); });
+    ASSERT_NE(code, file->lines.end()) << file->path;
+    EXPECT_EQ(*code, "#pragma once") << file->path << ": the first line after the comment";
+  }
+}
+
+TEST(Headers, HeavyIncludesStandOnlyInPrivateOnes) {
+  const std::vector<std::string_view> heavy = {"nlohmann/", "fmt/", "iostream>", "regex>", "CLI/"};
+  for (const SourceFile* file : FilesIn("", {".h"})) {
+    if (IsPrivate(*file)) continue;
+    for (size_t i = 0; i < file->lines.size(); ++i)
+      for (const std::string_view name : heavy)
+        EXPECT_FALSE(file->lines[i].starts_with("#include <" + std::string(name)))
+            << Place(*file, i) << ": " << file->lines[i] << " in a header that is not PRIVATE";
+  }
+}
+
+TEST(Headers, PrivateOnesAreIncludedOnlyByPrivateOnes) {
+  for (const SourceFile* file : FilesIn("", {".h"})) {
+    if (IsPrivate(*file)) continue;
+    for (const Include& include : QuotedIncludes(*file)) {
+      const SourceFile* target = Find(include.path);
+      if (target == nullptr) continue;  // Arrows.IncludesAreWrittenFromTheRoot tells
+      EXPECT_FALSE(IsPrivate(*target))
+          << file->path << ":" << include.line << " includes " << include.path;
+    }
+  }
+}
+
+TEST(Sources, AvoidWhatTheOlderCompilersLack) {
+  const std::vector<std::string> words = {Word("std::", "views"), Word("std::ranges::", "views"),
+                                          Word("source_", "location"), Word("std::", "format("),
+                                          Word("#include <", "format>")};
+  for (const SourceFile* file : FilesIn("", {".h", ".cc"}))
+    for (size_t i = 0; i < file->lines.size(); ++i)
+      for (const std::string& word : words)
+        EXPECT_EQ(file->lines[i].find(word), std::string_view::npos)
+            << Place(*file, i) << ": " << word;
+}
+
+TEST(Sources, AreAsciiOfAtMostHundredColumns) {
+  for (const SourceFile* file : FilesIn("", {".h", ".cc", ".sh", ".py"}))
+    for (size_t i = 0; i < file->lines.size(); ++i) {
+      const std::string_view line = file->lines[i];
+      EXPECT_LE(line.size(), 100u) << Place(*file, i);
+      EXPECT_TRUE(std::ranges::all_of(
+          line, [](char c) { return static_cast<unsigned char>(c) < 0x80 && c != '\t'; }))
+          << Place(*file, i) << ": a tab, or a byte that is not ASCII";
+    }
+}
+
+// A home folder or a mount point in a committed file is somebody's machine.
+TEST(Sources, NameNoParticularMachine) {
+  const std::vector<std::string> roots = {Word("/ho", "me/"), Word("/ro", "ot/"),
+                                          Word("/Us", "ers/"), Word("/wo", "rk/")};
+  for (const SourceFile& file : Tree())
+    for (size_t i = 0; i < file.lines.size(); ++i)
+      for (const std::string& root : roots) {
+        const size_t at = file.lines[i].find(root);
+        if (at == std::string_view::npos) continue;
+        // "tests/home/x" is a path of ours; "/home/x" is not.
+        const bool inside =
+            at > 0 && (std::isalnum(file.lines[i][at - 1]) != 0 || file.lines[i][at - 1] == '.' ||
+                       file.lines[i][at - 1] == '}');
+        EXPECT_TRUE(inside) << Place(file, i) << ": " << file.lines[i];
+      }
+}
+
+TEST(Formats, EachReaderHasItsFormatPage) {
+  std::set<std::string> folders;
+  for (const SourceFile* file : FilesIn("formats/", {".cc"})) {
+    const std::string folder = file->path.substr(0, file->path.find('/', 8));
+    if (folder != "formats/models" && folder != "formats/ops") folders.insert(folder);
+  }
+  for (const std::string& folder : folders)
+    EXPECT_NE(Find(folder + "/FORMAT.md"), nullptr) << folder << "/FORMAT.md is missing";
+}
+
+bool HasAny(const SourceFile& file, const std::vector<std::string>& words) {
+  return std::ranges::any_of(
+      words, [&](const std::string& word) { return file.text.find(word) != std::string::npos; });
+}
+
+std::vector<const SourceFile*> TestFiles() { return FilesIn("tests/", {"_test.cc"}); }
+
+TEST(Tests, EachFileAsserts) {
+  const std::vector<std::string> tests = {"TEST(", "TEST_F(", "TEST_P(", "TYPED_TEST(",
+                                          "RC_GTEST_PROP("};
+  const std::vector<std::string> assertions = {"EXPECT_", "ASSERT_", "RC_ASSERT", "ADD_FAILURE",
+                                               "FAIL("};
+  EXPECT_GT(TestFiles().size(), 3u) << "the tree was not found";
+  for (const SourceFile* file : TestFiles()) {
+    EXPECT_TRUE(HasAny(*file, tests)) << file->path << " holds no test";
+    EXPECT_TRUE(HasAny(*file, assertions)) << file->path << " asserts nothing";
+  }
+}
+
+// A test file in a folder that no test binary is made of would never run.
+TEST(Tests, EachFileIsBuilt) {
+  const SourceFile* cmake = Find("tests/CMakeLists.txt");
+  ASSERT_NE(cmake, nullptr);
+  for (const SourceFile* file : TestFiles()) {
+    const std::string folder = file->path.substr(6, file->path.rfind('/') - 6);
+    const bool listed = cmake->text.find(" " + folder + " ") != std::string::npos ||
+                        cmake->text.find(" " + folder + ")") != std::string::npos ||
+                        cmake->text.find(" " + folder + "\n") != std::string::npos ||
+                        cmake->text.find("(" + folder + " ") != std::string::npos;
+    EXPECT_TRUE(listed) << file->path << " is in no folder of tests/CMakeLists.txt";
+  }
+}
+
+TEST(Tests, NoneIsSwitchedOffInSilence) {
+  const std::string disabled = Word("DISAB", "LED_");
+  const std::string skip = Word("GTEST_", "SKIP()");
+  for (const SourceFile* file : FilesIn("tests/", {".cc", ".h"}))
+    for (size_t i = 0; i < file->lines.size(); ++i) {
+      const std::string_view line = file->lines[i];
+      EXPECT_EQ(line.find(disabled), std::string_view::npos) << Place(*file, i);
+      if (line.find(skip) == std::string_view::npos) continue;
+      EXPECT_NE(line.find("<<"), std::string_view::npos)
+          << Place(*file, i) << ": a skip carries its reason";
+    }
+}
+
+}  // namespace
+}  // namespace nxdkit::test

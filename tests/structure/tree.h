@@ -1,0 +1,34 @@
+// The source tree as the structure tests see it: text files by their path from the root.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nxdkit::test {
+
+struct SourceFile {
+  std::string path;  // "lib/error.h"
+  std::string text;
+  std::vector<std::string_view> lines;  // views into text, without line feeds
+};
+
+// Every text file of the project's own folders and of its root, sorted by path. What is not ours
+// (build, version control, virtual environments) is left out, and so are files with a NUL byte.
+const std::vector<SourceFile>& Tree();
+
+// The files of Tree() whose path begins with `folder` and ends with one of `endings`.
+std::vector<const SourceFile*> FilesIn(std::string_view folder,
+                                       const std::vector<std::string_view>& endings);
+
+// The paths that a file includes in quotes, with their line numbers from 1.
+struct Include {
+  std::string path;
+  size_t line = 0;
+};
+std::vector<Include> QuotedIncludes(const SourceFile& file);
+
+// Names of the entries directly in the root that are folders, hidden ones left out.
+std::vector<std::string> RootFolders();
+
+}  // namespace nxdkit::test
