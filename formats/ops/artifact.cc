@@ -1,0 +1,159 @@
+#include "formats/ops/artifact.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "formats/hf/hf.h"
+#include "formats/ops/open_file.h"
+#include "formats/safetensors/safetensors.h"
+#include "formats/torch/archive.h"
+#include "lib/file.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr std::array<std::string_view, 4> kKindNames = {"hf", "nxd", "rollout", "torch"};
+constexpr uint64_t kMaxConfigBytes = 16 << 20;
+
+}  // namespace
+
+std::string_view KindName(Kind kind) { return kKindNames[static_cast<size_t>(kind)]; }
+
+std::optional<Kind> KindFromName(std::string_view name) {
+  for (size_t i = 0; i < kKindNames.size(); ++i)
+    if (kKindNames[i] == name) return static_cast<Kind>(i);
+  return std::nullopt;
+}
+
+uint64_t Artifact::file_bytes() const {
+  uint64_t bytes = 0;
+  for (const TensorFile& file : files) bytes += file.file_bytes;
+  return bytes;
+}
+
+size_t Artifact::tensor_count() const {
+  size_t count = 0;
+  for (const TensorFile& file : files) count += file.tensors.size();
+  return count;
+}
+
+Result<Kind> Recognise(const std::string& path) {
+  switch (KindOf(path)) {
+    case PathKind::kMissing: return Error(Errc::kNotFound, "no such file or folder").in(path);
+    case PathKind::kOther: return Error(Errc::kUnsupported, "neither a regular file nor a folder").in(path);
+    case PathKind::kFile:
+      if (path.ends_with(".safetensors") || safetensors::LooksLikeSafetensors(path)) return Kind::kHf;
+      if (torch::LooksLikeArchive(path)) return Kind::kTorch;
+      return Error(Errc::kUnsupported, "neither a safetensors file nor a torch archive").in(path);
+    case PathKind::kFolder: break;
+  }
+  if (rollout::LooksLikeBundle(path)) return Kind::kRollout;
+  if (nxd::LooksLikeShardSet(path)) return Kind::kNxd;
+  if (hf::HasWeights(path)) return Kind::kHf;
+  return Error(Errc::kUnsupported, "no artifact recognised: no rollout bundle (neuron_config.json, tp0_sharded_checkpoint.safetensors), "
+                                   "no NxD shard set (model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`), no Hugging Face weights "
+                                   "(model.safetensors, model.safetensors.index.json, pytorch_model.bin)")
+      .in(path);
+}
+
+namespace {
+
+// The first folder that holds a config.json.
+std::string FindConfigFolder(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders)
+    if (!folder.empty() && KindOf(JoinPath(folder, "config.json")) == PathKind::kFile) return folder;
+  return "";
+}
+
+// Configuration: --config, else config.json in one of `folders`, else NxDI's merged file.
+Status LoadConfig(Artifact& artifact, const InputHints& hints, const std::vector<std::string>& folders) {
+  artifact.side_folder = FindConfigFolder(folders);
+  if (hints.config) {
+    artifact.config_path = KindOf(*hints.config) == PathKind::kFolder ? JoinPath(*hints.config, "config.json") : *hints.config;
+    if (artifact.side_folder.empty()) artifact.side_folder = ParentPath(artifact.config_path);
+  } else if (!artifact.side_folder.empty()) {
+    artifact.config_path = JoinPath(artifact.side_folder, "config.json");
+  } else if (artifact.bundle && artifact.bundle->config && artifact.bundle->config->flavor == rollout::Flavor::kNxdi) {
+    artifact.config_path = JoinPath(artifact.bundle->folder, "neuron_config.json");
+  } else {
+    return OkStatus();
+  }
+  NXDKIT_ASSIGN(artifact.config_text, ReadSmallFile(artifact.config_path, kMaxConfigBytes));
+  NXDKIT_ASSIGN(artifact.config, models::ParseConfig(artifact.config_text, artifact.config_path));
+  return OkStatus();
+}
+
+Status OpenHf(Artifact& artifact, const InputHints& hints) {
+  if (KindOf(artifact.path) == PathKind::kFile) {
+    NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(artifact.path));
+    artifact.files.push_back(std::move(file));
+    return LoadConfig(artifact, hints, {ParentPath(artifact.path)});
+  }
+  NXDKIT_ASSIGN(hf::Checkpoint checkpoint, hf::Open(artifact.path, OpenTensorFile));
+  artifact.files = std::move(checkpoint.files);
+  return LoadConfig(artifact, hints, {artifact.path});
+}
+
+Status OpenNxd(Artifact& artifact, const InputHints& hints) {
+  NXDKIT_ASSIGN(nxd::SetLocation location, nxd::Locate(artifact.path, hints.tag));
+  artifact.warnings = location.warnings;
+  NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location)));
+  for (const nxd::Shard& shard : set.shards) {
+    artifact.files.push_back(shard.tensors);
+    artifact.ranks.push_back({shard.file.path, shard.file.tp, shard.file.pp});
+  }
+  NXDKIT_ASSIGN(artifact.sidecar, nxd::ReadSidecar(set.location.tag_folder));
+  const std::string tag = set.location.tag_folder;
+  const std::string root = set.location.root;
+  artifact.set = std::move(set);
+  return LoadConfig(artifact, hints, {tag, root, ParentPath(root)});
+}
+
+Status OpenRollout(Artifact& artifact, const InputHints& hints) {
+  NXDKIT_ASSIGN(rollout::Bundle bundle, rollout::OpenBundle(artifact.path, OpenTensorFile));
+  artifact.warnings = bundle.warnings;
+  artifact.files = bundle.shards;
+  for (size_t i = 0; i < bundle.shards.size(); ++i)
+    artifact.ranks.push_back({bundle.shards[i].path, bundle.first_rank + static_cast<int64_t>(i), -1});
+  artifact.bundle = std::move(bundle);
+  return LoadConfig(artifact, hints, {artifact.path});
+}
+
+Status OpenTorch(Artifact& artifact, const InputHints& hints) {
+  if (KindOf(artifact.path) == PathKind::kFolder)
+    return Error(Errc::kUnsupported, "a torch state dict is one file; this is a folder").in(artifact.path);
+  NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(artifact.path));
+  std::vector<std::string> skipped;
+  NXDKIT_ASSIGN(TensorFile file, torch::FlattenStateDict(archive, &skipped));
+  artifact.files.push_back(std::move(file));
+  artifact.warnings = archive.warnings;
+  for (const std::string& name : skipped)
+    artifact.warnings.push_back(fmt::format("{}: {} is no tensor and is left out", artifact.path, name));
+  return LoadConfig(artifact, hints, {ParentPath(artifact.path)});
+}
+
+}  // namespace
+
+Result<Artifact> OpenArtifact(const std::string& path, Kind kind, const InputHints& hints) {
+  Artifact artifact;
+  artifact.kind = kind;
+  artifact.path = path;
+  if (KindOf(path) == PathKind::kMissing) return Error(Errc::kNotFound, "no such file or folder").in(path);
+  switch (kind) {
+    case Kind::kHf: NXDKIT_TRY(OpenHf(artifact, hints)); break;
+    case Kind::kNxd: NXDKIT_TRY(OpenNxd(artifact, hints)); break;
+    case Kind::kRollout: NXDKIT_TRY(OpenRollout(artifact, hints)); break;
+    case Kind::kTorch: NXDKIT_TRY(OpenTorch(artifact, hints)); break;
+  }
+  if (artifact.ranks.empty())
+    for (const TensorFile& file : artifact.files) artifact.ranks.push_back({file.path, -1, -1});
+  return artifact;
+}
+
+Result<BoundArtifact> OpenAndBind(const std::string& path, Kind kind, const InputHints& hints) {
+  NXDKIT_ASSIGN(Artifact artifact, OpenArtifact(path, kind, hints));
+  return Bind(std::move(artifact), hints);
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,76 @@
+// Anything that holds a model's weights, opened: what it is, its files, its configuration; and,
+// once bound, where every parameter lies.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/models/model.h"
+#include "formats/nxd/detect.h"
+#include "formats/nxd/shard_set.h"
+#include "formats/rollout/bundle.h"
+#include "lib/plan.h"
+
+namespace nxdkit::ops {
+
+enum class Kind : uint8_t { kHf, kNxd, kRollout, kTorch };
+std::string_view KindName(Kind kind);  // "hf", "nxd", "rollout", "torch"
+std::optional<Kind> KindFromName(std::string_view name);
+
+// What the user says of an input.
+struct InputHints {
+  nxd::Claims claims;               // also tp of a rollout bundle
+  std::optional<std::string> tag;
+  std::optional<std::string> config;  // path of a config.json
+  std::optional<bool> fused_qkv;
+  // Taken for an NxD set whose hardware neither claims nor contents tell.
+  std::optional<models::Hardware> hardware_if_unknown;
+};
+
+struct Artifact {
+  Kind kind = Kind::kHf;
+  std::string path;         // as given
+  std::string side_folder;  // where config.json and the tokenizer files lie; "" when there are none
+  std::string config_path;  // "" when there is no config
+  std::string config_text;
+  std::optional<models::ModelConfig> config;
+
+  std::vector<TensorFile> files;
+  std::vector<LayoutFile> ranks;  // parallel to files
+  std::optional<nxd::ShardSet> set;        // kNxd; its shards' tensors are in `files`
+  std::optional<rollout::Bundle> bundle;   // kRollout; its shards are in `files`
+  std::optional<nxd::Sidecar> sidecar;
+  std::vector<std::string> warnings;
+
+  uint64_t file_bytes() const;    // of all files of tensors
+  size_t tensor_count() const;
+};
+
+// Which kind the path is; kUnsupported when it is none of them.
+Result<Kind> Recognise(const std::string& path);
+
+// Opens structure and configuration, not the layout: works for families without a table too.
+Result<Artifact> OpenArtifact(const std::string& path, Kind kind, const InputHints& hints);
+
+// The artifact with every stored tensor laid out.
+struct BoundArtifact {
+  Artifact artifact;
+  std::optional<models::Model> model;  // nullopt: no table; parameters are the tensors themselves
+  std::vector<LogicalTensor> params;
+  BoundLayout bound;
+  nxd::Geometry nxd_geometry;          // kNxd
+  nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;
+  rollout::Geometry rollout_geometry;  // kRollout
+  std::vector<std::string> left_out;   // ignorable tensors
+};
+
+// Maps every stored tensor to parameters. kUnsupported for a tensor that the family does not know,
+// kCorrupt for shapes that are not the layout's. A family without a table can be bound only for hf
+// and torch. Parameters that are stored nowhere show up in BuildPlan.
+Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints);
+
+// Open and Bind.
+Result<BoundArtifact> OpenAndBind(const std::string& path, Kind kind, const InputHints& hints);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,19 @@
+// The two readers behind ReadArchive. Errors lack the path: ReadArchive adds it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "formats/torch/archive.h"
+#include "lib/error.h"
+#include "lib/file.h"
+
+namespace nxdkit::torch {
+
+// Structure is read into memory; this bounds it. A real pickle has some 250 bytes per tensor.
+inline constexpr uint64_t kMaxPickleBytes = 1 << 30;
+
+Result<Archive> ReadZipArchive(std::shared_ptr<const File> file, const ReadOptions& options);
+Result<Archive> ReadLegacyArchive(std::shared_ptr<const File> file);
+
+}  // namespace nxdkit::torch

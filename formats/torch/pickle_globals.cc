@@ -1,0 +1,139 @@
+#include "formats/torch/pickle_globals.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace nxdkit::torch {
+namespace {
+
+constexpr char kDense[] = "save the dense tensor (Tensor.to_dense()) instead";
+constexpr char kQuantized[] = "save the dequantized tensor (Tensor.dequantize()) instead";
+constexpr char kMeta[] = "the tensor was saved from the meta device and has no data";
+constexpr char kSubclass[] = "save the plain tensors that the subclass wraps instead";
+constexpr char kNumpy[] = "convert numpy values to Python numbers or torch tensors before saving";
+constexpr char kXla[] =
+    "save with xm.save or nxd.save_checkpoint, or move the tensors to the CPU first";
+constexpr char kDTensor[] = "save full_tensor() or to_local() of distributed tensors instead";
+
+struct Row {
+  const char* name;
+  GlobalKind kind;
+  const char* hint = "";
+};
+
+// "builtins" is spelled "__builtin__" by protocol 2; FindGlobal maps it.
+constexpr Row kRows[] = {
+    {"collections.OrderedDict", GlobalKind::kOrderedDict},
+    {"collections.Counter", GlobalKind::kCounter},
+    {"builtins.set", GlobalKind::kSet},
+    {"builtins.bytearray", GlobalKind::kByteArray},
+    {"builtins.bytes", GlobalKind::kByteArray},  // b"" in protocol 2
+    {"builtins.complex", GlobalKind::kNamedCall},
+    {"_codecs.encode", GlobalKind::kEncode},
+    {"torch.Size", GlobalKind::kSize},
+    {"torch.device", GlobalKind::kNamedCall},
+    {"torch.serialization._get_layout", GlobalKind::kNamedCall},
+    {"torch.per_tensor_affine", GlobalKind::kOpaque},
+    {"torch.per_tensor_symmetric", GlobalKind::kOpaque},
+    {"torch.per_channel_affine", GlobalKind::kOpaque},
+    {"torch.per_channel_symmetric", GlobalKind::kOpaque},
+    {"torch.per_channel_affine_float_qparams", GlobalKind::kOpaque},
+    {"torch.Tensor", GlobalKind::kTensorClass},
+    {"torch.nn.parameter.Parameter", GlobalKind::kTensorClass},
+    {"torch._utils._rebuild_tensor", GlobalKind::kRebuildTensor},
+    {"torch._utils._rebuild_tensor_v2", GlobalKind::kRebuildTensorV2},
+    {"torch._utils._rebuild_tensor_v3", GlobalKind::kRebuildTensorV3},
+    {"torch._utils._rebuild_parameter", GlobalKind::kRebuildParameter},
+    {"torch._utils._rebuild_parameter_with_state", GlobalKind::kRebuildParameterWithState},
+    {"torch._tensor._rebuild_from_type_v2", GlobalKind::kRebuildFromTypeV2},
+    {"torch._utils._rebuild_device_tensor_from_cpu_tensor", GlobalKind::kRebuildFromCpuTensor},
+    {"torch.UntypedStorage", GlobalKind::kUntypedStorageClass},
+    {"torch.storage.UntypedStorage", GlobalKind::kUntypedStorageClass},
+    {"torch.storage._UntypedStorage", GlobalKind::kUntypedStorageClass},  // torch 1.11
+    {"torch.cuda.UntypedStorage", GlobalKind::kUntypedStorageClass},
+    {"torch_xla.utils.serialization.TensorReference", GlobalKind::kReference},
+    {"neuronx_distributed.trainer.checkpoint._InternalTensorReference",
+     GlobalKind::kInternalReference},
+    {"torch._utils._rebuild_qtensor", GlobalKind::kRefused, kQuantized},
+    {"torch._utils._rebuild_sparse_tensor", GlobalKind::kRefused, kDense},
+    {"torch._utils._rebuild_sparse_csr_tensor", GlobalKind::kRefused, kDense},
+    {"torch._utils._rebuild_nested_tensor", GlobalKind::kRefused, kDense},
+    {"torch._utils._rebuild_meta_tensor_no_storage", GlobalKind::kRefused, kMeta},
+    {"torch._utils._rebuild_wrapper_subclass", GlobalKind::kRefused, kSubclass},
+    {"torch._utils._rebuild_device_tensor_from_numpy", GlobalKind::kRefused, kXla},
+    {"torch._utils._rebuild_xla_tensor", GlobalKind::kRefused, kXla},
+    {"torch.distributed.tensor.DTensor", GlobalKind::kRefused, kDTensor},
+    {"torch.distributed._tensor.api.DTensor", GlobalKind::kRefused, kDTensor},
+    {"numpy.core.multiarray._reconstruct", GlobalKind::kRefused, kNumpy},
+    {"numpy.core.multiarray.scalar", GlobalKind::kRefused, kNumpy},
+    {"numpy._core.multiarray._reconstruct", GlobalKind::kRefused, kNumpy},
+    {"numpy._core.multiarray.scalar", GlobalKind::kRefused, kNumpy},
+    {"numpy.ndarray", GlobalKind::kRefused, kNumpy},
+    {"numpy.dtype", GlobalKind::kRefused, kNumpy},
+};
+
+struct StorageRow {
+  const char* name;
+  Dtype dtype;
+};
+constexpr StorageRow kStorages[] = {
+    {"DoubleStorage", Dtype::kF64},       {"FloatStorage", Dtype::kF32},
+    {"HalfStorage", Dtype::kF16},         {"BFloat16Storage", Dtype::kBF16},
+    {"LongStorage", Dtype::kI64},         {"IntStorage", Dtype::kI32},
+    {"ShortStorage", Dtype::kI16},        {"CharStorage", Dtype::kI8},
+    {"ByteStorage", Dtype::kU8},          {"BoolStorage", Dtype::kBool},
+    {"ComplexFloatStorage", Dtype::kC64}, {"ComplexDoubleStorage", Dtype::kC128},
+};
+constexpr const char* kQuantizedStorages[] = {"QInt8Storage", "QInt32Storage", "QUInt8Storage",
+                                              "QUInt4x2Storage", "QUInt2x4Storage"};
+// torch dtypes that no Dtype stands for: they may be saved as values, but no tensor has them here.
+constexpr const char* kOtherDtypes[] = {"qint8",      "qint32", "quint8",  "quint4x2", "quint2x4",
+                                        "bits8",      "bits16", "bits1x8", "bits2x4",  "bits4x2",
+                                        "bcomplex32", "uint1",  "uint2",   "uint3",    "uint4",
+                                        "uint5",      "uint6",  "uint7",   "int1",     "int2",
+                                        "int3",       "int4",   "int5",    "int6",     "int7"};
+
+std::vector<Global> MakeTable() {
+  std::vector<Global> table;
+  for (const Row& row : kRows) table.push_back({row.name, row.kind, Dtype::kU8, row.hint});
+  for (const char* module : {"torch.", "torch.cuda."}) {
+    for (const StorageRow& row : kStorages)
+      table.push_back({std::string(module) + row.name, GlobalKind::kStorageClass, row.dtype});
+    for (const char* name : kQuantizedStorages)
+      table.push_back({std::string(module) + name, GlobalKind::kRefused, Dtype::kU8, kQuantized});
+  }
+  for (int i = 0; i < kDtypeCount; ++i) {
+    const auto dtype = static_cast<Dtype>(i);
+    if (!TorchName(dtype).empty())
+      table.push_back({"torch." + std::string(TorchName(dtype)), GlobalKind::kDtype, dtype});
+  }
+  for (const char* name : kOtherDtypes)
+    table.push_back({std::string("torch.") + name, GlobalKind::kOpaque});
+  std::ranges::sort(table, {}, &Global::name);
+  return table;
+}
+
+}  // namespace
+
+Result<const Global*> FindGlobal(std::string_view module, std::string_view name) {
+  static const std::vector<Global> table = MakeTable();  // constant, sorted by name
+  // Python 3 calls Python 2's __builtin__ builtins; a pickle of protocol 2 has the old name.
+  const std::string full =
+      fmt::format("{}.{}", module == "__builtin__" ? "builtins" : module, name);
+  const auto found = std::ranges::lower_bound(table, full, {}, &Global::name);
+  if (found == table.end() || found->name != full)
+    return Error(Errc::kUnsupported,
+                 fmt::format("the pickle asks for the global {}, which is not on the list of those "
+                             "that plain tensors and containers need",
+                             full))
+        .hint("save a dict of tensors (a state_dict) instead of Python objects");
+  if (found->kind == GlobalKind::kRefused)
+    return Error(Errc::kUnsupported,
+                 fmt::format("the pickle asks for {}, which is not supported", full))
+        .hint(found->hint);
+  return &*found;
+}
+
+}  // namespace nxdkit::torch

@@ -1,0 +1,24 @@
+// Runs a pickle. It builds plain containers and tensors, and can do nothing else: globals are
+// looked up in the allow-list (pickle_globals.h), and each has one fixed meaning.
+#pragma once
+
+#include <cstddef>
+
+#include "formats/torch/pickle_graph.h"
+#include "lib/error.h"
+
+namespace nxdkit::torch {
+
+// How persistent ids are spelled: a zip has 5 fields, a legacy file 6.
+enum class PickleFlavor { kZip, kLegacy };
+
+struct PickleResult {
+  NodeId root = 0;
+  size_t bytes = 0;  // the pickle's length, with its STOP; the graph's text may be longer
+};
+
+// Runs the pickle at the start of graph.pickle(). Memory is bounded by a small multiple of its
+// bytes; nothing recurses. Errors carry the offset of the instruction from the pickle's start.
+Result<PickleResult> RunPickle(PickleGraph& graph, PickleFlavor flavor);
+
+}  // namespace nxdkit::torch

@@ -1,0 +1,181 @@
+#include "formats/torch/pickle_opcodes.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cctype>
+
+#include "formats/torch/byte_reader.h"
+
+namespace nxdkit::torch {
+namespace {
+
+using K = OperandKind;
+
+constexpr OpInfo kTable[] = {
+    {Op::kMark, "MARK", K::kNone, 0, false},
+    {Op::kStop, "STOP", K::kNone, 1, false},
+    {Op::kPop, "POP", K::kNone, 0, false},  // takes a value, or else the mark
+    {Op::kPopMark, "POP_MARK", K::kNone, 0, true},
+    {Op::kDup, "DUP", K::kNone, 1, false},
+    {Op::kFloat, "FLOAT", K::kLine, 0, false},
+    {Op::kInt, "INT", K::kLine, 0, false},
+    {Op::kBinInt, "BININT", K::kNumber4, 0, false},
+    {Op::kBinInt1, "BININT1", K::kNumber1, 0, false},
+    {Op::kLong, "LONG", K::kLine, 0, false},
+    {Op::kBinInt2, "BININT2", K::kNumber2, 0, false},
+    {Op::kNone, "NONE", K::kNone, 0, false},
+    {Op::kBinPersId, "BINPERSID", K::kNone, 1, false},
+    {Op::kReduce, "REDUCE", K::kNone, 2, false},
+    {Op::kBinString, "BINSTRING", K::kCounted4, 0, false},
+    {Op::kShortBinString, "SHORT_BINSTRING", K::kCounted1, 0, false},
+    {Op::kBinUnicode, "BINUNICODE", K::kCounted4, 0, false},
+    {Op::kAppend, "APPEND", K::kNone, 2, false},
+    {Op::kBuild, "BUILD", K::kNone, 2, false},
+    {Op::kGlobal, "GLOBAL", K::kTwoLines, 0, false},
+    {Op::kDict, "DICT", K::kNone, 0, true},
+    {Op::kAppends, "APPENDS", K::kNone, 1, true},
+    {Op::kBinGet, "BINGET", K::kNumber1, 0, false},
+    {Op::kLongBinGet, "LONG_BINGET", K::kNumber4, 0, false},
+    {Op::kList, "LIST", K::kNone, 0, true},
+    {Op::kBinPut, "BINPUT", K::kNumber1, 1, false},
+    {Op::kLongBinPut, "LONG_BINPUT", K::kNumber4, 1, false},
+    {Op::kSetItem, "SETITEM", K::kNone, 3, false},
+    {Op::kTuple, "TUPLE", K::kNone, 0, true},
+    {Op::kSetItems, "SETITEMS", K::kNone, 1, true},
+    {Op::kEmptyTuple, "EMPTY_TUPLE", K::kNone, 0, false},
+    {Op::kEmptyList, "EMPTY_LIST", K::kNone, 0, false},
+    {Op::kEmptyDict, "EMPTY_DICT", K::kNone, 0, false},
+    {Op::kBinFloat, "BINFLOAT", K::kNumber8, 0, false},
+    {Op::kBinBytes, "BINBYTES", K::kCounted4, 0, false},
+    {Op::kShortBinBytes, "SHORT_BINBYTES", K::kCounted1, 0, false},
+    {Op::kProto, "PROTO", K::kNumber1, 0, false},
+    {Op::kNewObj, "NEWOBJ", K::kNone, 2, false},
+    {Op::kTuple1, "TUPLE1", K::kNone, 1, false},
+    {Op::kTuple2, "TUPLE2", K::kNone, 2, false},
+    {Op::kTuple3, "TUPLE3", K::kNone, 3, false},
+    {Op::kNewTrue, "NEWTRUE", K::kNone, 0, false},
+    {Op::kNewFalse, "NEWFALSE", K::kNone, 0, false},
+    {Op::kLong1, "LONG1", K::kCounted1, 0, false},
+    {Op::kLong4, "LONG4", K::kCounted4, 0, false},
+    {Op::kShortBinUnicode, "SHORT_BINUNICODE", K::kCounted1, 0, false},
+    {Op::kBinUnicode8, "BINUNICODE8", K::kCounted8, 0, false},
+    {Op::kBinBytes8, "BINBYTES8", K::kCounted8, 0, false},
+    {Op::kEmptySet, "EMPTY_SET", K::kNone, 0, false},
+    {Op::kAddItems, "ADDITEMS", K::kNone, 1, true},
+    {Op::kNewObjEx, "NEWOBJ_EX", K::kNone, 3, false},
+    {Op::kStackGlobal, "STACK_GLOBAL", K::kNone, 2, false},
+    {Op::kMemoize, "MEMOIZE", K::kNone, 1, false},
+    {Op::kFrame, "FRAME", K::kNumber8, 0, false},
+    {Op::kByteArray8, "BYTEARRAY8", K::kCounted8, 0, false},
+};
+
+// Real opcodes that no torch file needs, so that a refusal can name them.
+struct RefusedOp {
+  unsigned char code;
+  const char* name;
+};
+constexpr RefusedOp kRefused[] = {
+    {'P', "PERSID"},
+    {'S', "STRING"},
+    {'V', "UNICODE"},
+    {'g', "GET"},
+    {'p', "PUT"},
+    {'i', "INST"},
+    {'o', "OBJ"},
+    {0x82, "EXT1"},
+    {0x83, "EXT2"},
+    {0x84, "EXT4"},
+    {0x91, "FROZENSET"},
+    {0x97, "NEXT_BUFFER"},
+    {0x98, "READONLY_BUFFER"},
+};
+
+constexpr auto kByCode = [] {
+  std::array<const OpInfo*, 256> by_code{};
+  for (const OpInfo& info : kTable) by_code[static_cast<size_t>(info.op)] = &info;
+  return by_code;
+}();
+
+Error UnknownOpcode(unsigned char code, size_t offset) {
+  for (const RefusedOp& refused : kRefused)
+    if (refused.code == code)
+      return Error(Errc::kUnsupported,
+                   fmt::format("pickle opcode {} ({:#04x}) is not supported", refused.name, code))
+          .at(offset);
+  return Error(Errc::kCorrupt, fmt::format("{:#04x} is no pickle opcode", code)).at(offset);
+}
+
+template <typename T>
+bool ReadNumber(ByteReader& reader, Instruction& out) {
+  const std::optional<T> number = reader.Number<T>();
+  if (number) out.number = *number;
+  return number.has_value();
+}
+
+template <typename T>
+bool ReadCounted(ByteReader& reader, Instruction& out) {
+  if (!ReadNumber<T>(reader, out)) return false;
+  const std::optional<std::string_view> text = reader.Take(out.number);
+  if (text) out.text = *text;
+  return text.has_value();
+}
+
+bool ReadLine(ByteReader& reader, std::string_view& line) {
+  const std::optional<std::string_view> found = reader.Line();
+  if (found) line = *found;
+  return found.has_value();
+}
+
+// False when the bytes end inside the operand.
+bool ReadOperand(ByteReader& reader, Instruction& out) {
+  switch (out.info->operand) {
+    case K::kNone:
+      return true;
+    case K::kNumber1:
+      return ReadNumber<uint8_t>(reader, out);
+    case K::kNumber2:
+      return ReadNumber<uint16_t>(reader, out);
+    case K::kNumber4:
+      return ReadNumber<uint32_t>(reader, out);
+    case K::kNumber8:
+      return ReadNumber<uint64_t>(reader, out);
+    case K::kLine:
+      return ReadLine(reader, out.text);
+    case K::kTwoLines:
+      return ReadLine(reader, out.text) && ReadLine(reader, out.text2);
+    case K::kCounted1:
+      return ReadCounted<uint8_t>(reader, out);
+    case K::kCounted4:
+      return ReadCounted<uint32_t>(reader, out);
+    case K::kCounted8:
+      return ReadCounted<uint64_t>(reader, out);
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<std::optional<Instruction>> DecodeInstruction(std::string_view pickle, size_t offset) {
+  if (offset >= pickle.size()) return std::optional<Instruction>();
+  const auto code = static_cast<unsigned char>(pickle[offset]);
+  Instruction out;
+  out.info = kByCode[code];
+  out.offset = offset;
+  if (out.info == nullptr) return UnknownOpcode(code, offset);
+  ByteReader reader(pickle, offset + 1);
+  if (!ReadOperand(reader, out)) return std::optional<Instruction>();
+  out.next = reader.position();
+  return std::optional(out);
+}
+
+Result<bool> SkipPickle(std::string_view bytes, size_t& position) {
+  for (;;) {
+    NXDKIT_ASSIGN(const std::optional<Instruction> instruction, DecodeInstruction(bytes, position));
+    if (!instruction) return false;
+    position = instruction->next;
+    if (instruction->info->op == Op::kStop) return true;
+  }
+}
+
+}  // namespace nxdkit::torch

@@ -1,0 +1,188 @@
+#include "formats/torch/zip_record.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "formats/torch/zip_format.h"
+#include "lib/crc32.h"
+
+namespace nxdkit::torch {
+namespace {
+
+constexpr size_t kChunkBytes = 256 << 10;
+
+// Owns zlib's inflate state.
+class Inflater {
+ public:
+  Inflater() {
+    // Negative window bits: zip holds raw deflate data, without zlib's header.
+    ok_ = inflateInit2(&stream_, -MAX_WBITS) == Z_OK;
+  }
+  ~Inflater() {
+    if (ok_) inflateEnd(&stream_);
+  }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+
+  bool ok() const { return ok_; }
+  z_stream& stream() { return stream_; }
+
+ private:
+  z_stream stream_ = {};
+  bool ok_ = false;
+};
+
+Error InRecord(const ZipRecord& record, Errc code, std::string message) {
+  return Error(code, std::move(message)).member(record.name).at(record.data_offset);
+}
+
+Status StreamStored(const File& file, const ZipRecord& record, const ByteSink& sink) {
+  std::vector<std::byte> chunk(std::min<uint64_t>(kChunkBytes, record.bytes));
+  for (uint64_t done = 0; done < record.bytes;) {
+    const auto piece = std::span(chunk).first(
+        static_cast<size_t>(std::min<uint64_t>(chunk.size(), record.bytes - done)));
+    NXDKIT_TRY(file.ReadAt(record.data_offset + done, piece));
+    NXDKIT_TRY(sink(piece));
+    done += piece.size();
+  }
+  return OkStatus();
+}
+
+Status StreamDeflated(const File& file, const ZipRecord& record, const ByteSink& sink) {
+  Inflater inflater;
+  if (!inflater.ok()) return Error(Errc::kInternal, "zlib: inflateInit2 failed");
+  z_stream& stream = inflater.stream();
+  std::vector<std::byte> in(std::min<uint64_t>(kChunkBytes, record.stored_bytes));
+  std::vector<std::byte> out(kChunkBytes);
+  uint64_t read = 0;
+  uint64_t written = 0;
+  int code = Z_OK;
+  while (code != Z_STREAM_END) {
+    if (stream.avail_in == 0 && read < record.stored_bytes) {
+      const auto piece = std::span(in).first(
+          static_cast<size_t>(std::min<uint64_t>(in.size(), record.stored_bytes - read)));
+      NXDKIT_TRY(file.ReadAt(record.data_offset + read, piece));
+      read += piece.size();
+      stream.next_in = reinterpret_cast<Bytef*>(in.data());
+      stream.avail_in = static_cast<uInt>(piece.size());
+    }
+    stream.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream.avail_out = static_cast<uInt>(out.size());
+    code = inflate(&stream, Z_NO_FLUSH);
+    if (code != Z_OK && code != Z_STREAM_END)
+      return InRecord(record, Errc::kCorrupt,
+                      fmt::format("inflating stops after {} of {} bytes: {}", written, record.bytes,
+                                  stream.msg != nullptr ? stream.msg : "the data ends too early"));
+    const auto piece = std::span<const std::byte>(out).first(out.size() - stream.avail_out);
+    if (piece.size() > record.bytes - written)
+      return InRecord(
+          record, Errc::kCorrupt,
+          fmt::format("the record inflates to more than the {} bytes it claims", record.bytes));
+    NXDKIT_TRY(sink(piece));
+    written += piece.size();
+  }
+  if (written != record.bytes)
+    return InRecord(
+        record, Errc::kCorrupt,
+        fmt::format("the record inflates to {} bytes, expected {}", written, record.bytes));
+  const uint64_t unused = stream.avail_in + (record.stored_bytes - read);
+  if (unused != 0)
+    return InRecord(record, Errc::kCorrupt,
+                    fmt::format("{} bytes are left over after the deflated data", unused));
+  return OkStatus();
+}
+
+// A deflated record. Only a temporary file gives random access to it.
+class InflatedStorage : public Storage {
+ public:
+  InflatedStorage(std::shared_ptr<const File> file, const ZipRecord& record)
+      : file_(std::move(file)), name_(record.name), record_(record) {
+    record_.name = name_;
+  }
+
+  uint64_t bytes() const override { return record_.bytes; }
+  const std::string& path() const override { return file_->path(); }
+  uint64_t file_offset() const override { return record_.data_offset; }
+
+  Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
+    std::call_once(once_, [this] { InflateAll(); });
+    if (!failure_.ok()) return failure_;
+    if (offset > record_.bytes || to.size() > record_.bytes - offset)
+      return InRecord(record_, Errc::kCorrupt,
+                      fmt::format("{} bytes at offset {} of a record of {} bytes", to.size(),
+                                  offset, record_.bytes))
+          .in(path());
+    return inflated_->ReadAt(offset, to);
+  }
+
+ private:
+  void InflateAll() const {
+    Result<File> temporary = File::OpenTemporary();
+    if (!temporary.ok()) {
+      failure_ = std::move(temporary).error();
+      return;
+    }
+    uint64_t written = 0;
+    failure_ = StreamRecord(*file_, record_, [&](std::span<const std::byte> piece) -> Status {
+      NXDKIT_TRY(temporary->WriteAt(written, piece));
+      written += piece.size();
+      return OkStatus();
+    });
+    if (!failure_.ok()) {
+      failure_ = std::move(failure_).error().in(path());
+      return;
+    }
+    inflated_ = std::move(*temporary);
+  }
+
+  std::shared_ptr<const File> file_;  // shared by all storages of the archive
+  std::string name_;                  // record_.name points here
+  ZipRecord record_;
+  mutable std::once_flag once_;
+  mutable Status failure_;
+  mutable std::optional<File> inflated_;
+};
+
+}  // namespace
+
+Status StreamRecord(const File& file, const ZipRecord& record, const ByteSink& sink) {
+  uint32_t crc = 0;
+  const ByteSink checked = [&](std::span<const std::byte> piece) {
+    if (record.crc != 0) crc = Crc32(crc, piece);
+    return sink(piece);
+  };
+  NXDKIT_TRY(record.method == zip::kStored ? StreamStored(file, record, checked)
+                                           : StreamDeflated(file, record, checked));
+  if (record.crc != 0 && crc != record.crc)
+    return InRecord(
+        record, Errc::kCorrupt,
+        fmt::format("the data has CRC-32 {:08x}, the directory says {:08x}", crc, record.crc));
+  return OkStatus();
+}
+
+Result<std::string> ReadRecord(const File& file, const ZipRecord& record, uint64_t max_bytes) {
+  if (record.bytes > max_bytes)
+    return InRecord(
+        record, Errc::kLimit,
+        fmt::format("the record has {} bytes, the limit is {}", record.bytes, max_bytes));
+  std::string contents;
+  contents.reserve(static_cast<size_t>(record.bytes));
+  NXDKIT_TRY(StreamRecord(file, record, [&](std::span<const std::byte> piece) {
+    contents.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    return OkStatus();
+  }));
+  return contents;
+}
+
+std::shared_ptr<const Storage> RecordStorage(std::shared_ptr<const File> file,
+                                             const ZipRecord& record) {
+  if (record.method == zip::kStored)
+    return FileStorage(std::move(file), record.data_offset, record.bytes);
+  return std::make_shared<InflatedStorage>(std::move(file), record);
+}
+
+}  // namespace nxdkit::torch

@@ -1,0 +1,31 @@
+// The bytes of one zip record: as a random-access storage, or whole.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "formats/torch/zip_reader.h"
+#include "lib/error.h"
+#include "lib/file.h"
+#include "lib/tensor.h"
+
+namespace nxdkit::torch {
+
+using ByteSink = std::function<Status(std::span<const std::byte>)>;
+
+// Hands the record's (inflated) bytes to `sink` in order, in pieces of bounded size: exactly
+// record.bytes of them, or an error. Compares the CRC-32 unless it is 0 (not computed).
+Status StreamRecord(const File& file, const ZipRecord& record, const ByteSink& sink);
+
+// The whole record; kLimit when it is over `max_bytes`.
+Result<std::string> ReadRecord(const File& file, const ZipRecord& record, uint64_t max_bytes);
+
+// Random access. A stored record is a piece of the file; a deflated one is inflated into a
+// temporary file at the first ReadAt, whose error every later ReadAt repeats. Thread-safe.
+std::shared_ptr<const Storage> RecordStorage(std::shared_ptr<const File> file,
+                                             const ZipRecord& record);
+
+}  // namespace nxdkit::torch

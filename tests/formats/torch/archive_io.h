@@ -1,0 +1,29 @@
+// Whole archives in and out, the slow and obvious way, for tests and for torch_probe.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formats/torch/archive.h"
+#include "lib/error.h"
+#include "lib/output.h"
+#include "lib/tensor.h"
+
+namespace nxdkit::torch {
+
+// The tensor's elements in row-major order, little-endian: element by element.
+Result<std::string> LogicalBytes(const StoredTensor& tensor);
+
+// Byte i of output tensor t: (131 i + 17 t + 7) mod 256, for booleans its lowest bit.
+std::string PatternBytes(const OutputTensor& tensor, size_t index);
+
+// The file that `encoder` describes, with PatternBytes for data.
+std::string EncodedFile(const FileEncoder& encoder);
+
+void WriteFile(const std::string& path, std::string_view contents);
+
+// One line of JSON, the form of which is described at its twin in torch_values.py.
+Result<std::string> JsonOf(const Archive& archive);
+
+}  // namespace nxdkit::torch

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Builds everything and runs every test. On a bare Debian 12 or Ubuntu 22.04 it installs what is
+# missing first. ctest's own summary comes last, and its exit code is the exit code.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=tools/packages.sh
+source tools/packages.sh
+
+usage() {
+  cat <<'TEXT'
+usage: bash tests/run.sh [--asan | --tsan] [--fast] [CTEST_ARGUMENT...]
+  --asan   under the address and undefined behaviour sanitizers (build/asan)
+  --tsan   under the thread sanitizer (build/tsan)
+  --fast   without the tests against the real torch and safetensors (label interop)
+Other arguments go to ctest, for instance: -R frame
+TEXT
+}
+
+kind=dev
+options=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DNXDKIT_WERROR=ON)
+ctest_arguments=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --asan) kind=asan; options+=("-DNXDKIT_SANITIZE=address,undefined" -DNXDKIT_BENCH=OFF) ;;
+    --tsan) kind=tsan; options+=(-DNXDKIT_SANITIZE=thread -DNXDKIT_BENCH=OFF) ;;
+    --fast) ctest_arguments+=(-LE interop) ;;
+    -h | --help) usage; exit 0 ;;
+    *) ctest_arguments+=("$1") ;;
+  esac
+  shift
+done
+
+install_packages "${build_packages[@]}" "${test_packages[@]}"
+jobs=$(nproc)
+cmake -S . -B "build/$kind" -G Ninja "${options[@]}"
+cmake --build "build/$kind" -j "$jobs"
+exec ctest --test-dir "build/$kind" --output-on-failure --no-tests=error -j "$jobs" \
+  ${ctest_arguments[@]+"${ctest_arguments[@]}"}

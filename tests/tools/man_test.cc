@@ -1,0 +1,167 @@
+// The man pages say what the commands take: every option of --help stands in the page and the other
+// way round, the JSON is described, the examples are accepted, and mandoc finds nothing to mend.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lib/json.h"
+#include "tests/tools/man_page.h"
+#include "tests/tools/process.h"
+
+namespace nxdkit::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+std::string NameOf(const std::string& tool) {
+  return std::filesystem::path(tool).filename().string();
+}
+
+std::string PagePath(const std::string& tool) {
+  return NXDKIT_SOURCE_DIR "/man/" + NameOf(tool) + ".1";
+}
+
+std::vector<std::string> Missing(const Names& from, const Names& in) {
+  std::vector<std::string> missing;
+  for (const std::string& name : from)
+    if (!in.contains(name)) missing.push_back(name);
+  return missing;
+}
+
+TEST(ManPages, EveryToolHasOne) {
+  for (const std::string& tool : BuiltTools())
+    EXPECT_TRUE(std::filesystem::exists(PagePath(tool))) << PagePath(tool);
+}
+
+TEST(ManPages, DescribeTheOptionsOfTheHelpAndNoOthers) {
+  for (const std::string& tool : BuiltTools()) {
+    const ProcessResult help = RunProcess({tool, "--help"});
+    ASSERT_EQ(help.exit_code, 0) << tool;
+    const Names in_help = HelpOptions(help.out);
+    const std::string page = ReadFile(PagePath(tool));
+    EXPECT_TRUE(in_help.contains("--help")) << tool;
+    EXPECT_THAT(Missing(in_help, ManOptions(page)), IsEmpty()) << "not in " << PagePath(tool);
+    EXPECT_THAT(Missing(ManMentions(page), in_help), IsEmpty())
+        << PagePath(tool) << " names what " << tool << " does not take";
+  }
+}
+
+TEST(ManPages, DescribeTheEnvelopeOfTheJson) {
+  for (const std::string& tool : BuiltTools()) {
+    const Names documented = ManJsonPaths(ReadFile(PagePath(tool)));
+    const ProcessResult version = RunProcess({tool, "--version", "--json"});
+    const ProcessResult misuse = RunProcess({tool, "--no-such-option", "--json"});
+    EXPECT_EQ(version.exit_code, 0) << tool;
+    EXPECT_EQ(misuse.exit_code, 2) << tool;
+    for (const ProcessResult& result : {version, misuse}) {
+      const Result<Json> json = ParseJson(result.out);
+      ASSERT_TRUE(json.ok()) << tool << ": " << result.out;
+      EXPECT_THAT(UndocumentedPaths(*json, documented), IsEmpty()) << PagePath(tool);
+    }
+  }
+}
+
+// --help stops before the work, but after the options were read and found good.
+void ExpectAccepted(const std::string& tool, const std::string& example) {
+  const ProcessResult result =
+      RunProcess({"bash", "-c", tool + example.substr(NameOf(tool).size()) + " --help"});
+  EXPECT_EQ(result.exit_code, 0) << example << "\n" << result.err;
+}
+
+TEST(ManPages, ExamplesAreAccepted) {
+  for (const std::string& tool : BuiltTools()) {
+    const std::vector<std::string> examples = ManExamples(ReadFile(PagePath(tool)));
+    EXPECT_FALSE(examples.empty()) << PagePath(tool) << " has no example";
+    for (const std::string& example : examples) {
+      EXPECT_TRUE(example.starts_with(NameOf(tool) + " ")) << PagePath(tool) << ": " << example;
+      ExpectAccepted(tool, example);
+    }
+  }
+}
+
+TEST(Readme, ExamplesAreAccepted) {
+  const std::string readme = ReadFile(NXDKIT_SOURCE_DIR "/README.md");
+  for (const std::string& tool : BuiltTools()) {
+    const std::string start = "\n    " + NameOf(tool) + " ";
+    for (size_t at = readme.find(start); at != std::string::npos; at = readme.find(start, at + 1))
+      ExpectAccepted(tool, readme.substr(at + 5, readme.find('\n', at + 1) - at - 5));
+  }
+}
+
+TEST(Readme, ListsEveryTool) {
+  const std::string readme = ReadFile(NXDKIT_SOURCE_DIR "/README.md");
+  for (const std::string& tool : BuiltTools())
+    EXPECT_NE(readme.find("\n| `" + NameOf(tool) + "` |"), std::string::npos) << tool;
+}
+
+TEST(ManPages, PassMandocLint) {
+  for (const auto& entry : std::filesystem::directory_iterator(NXDKIT_SOURCE_DIR "/man")) {
+    if (entry.path().extension() != ".1" && entry.path().extension() != ".7") continue;
+    const ProcessResult result =
+        RunProcess({"mandoc", "-T", "lint", "-W", "warning", entry.path().string()});
+    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  }
+}
+
+TEST(ManPages, BelongToATool) {
+  Names pages = {"ckpt-inspect.1", "ckpt-verify.1", "nxd-convert.1"};
+  for (const std::string& tool : BuiltTools()) pages.insert(NameOf(tool) + ".1");
+  for (const auto& entry : std::filesystem::directory_iterator(NXDKIT_SOURCE_DIR "/man")) {
+    if (entry.path().extension() != ".1") continue;
+    EXPECT_TRUE(pages.contains(entry.path().filename().string())) << entry.path();
+  }
+}
+
+// --- the readers of the two texts, on texts that differ
+
+constexpr const char* kHelp = R"(usage: x [options]
+
+Options:
+  -j, --jobs N        threads, see --no-such-thing
+      --xser, --no-xser
+                      - a dash in the text is no option
+)";
+
+constexpr const char* kPage = R"(.Sh SYNOPSIS
+.Op Fl -gone
+.Sh OPTIONS
+.It Fl j Ar N , Fl -jobs Ar N
+.It Fl -xser , Fl -no-xser
+See
+.Fl -elsewhere .
+.Sh JSON OUTPUT
+.It Va tensors
+.It Va tensors[].name , tensors[].bytes
+.It Va dtypes
+.It Va dtypes.*
+.Sh EXAMPLES
+.Dl x --jobs 3
+)";
+
+TEST(ManPageReader, FindsTheOptionsOfTheHelp) {
+  EXPECT_THAT(HelpOptions(kHelp), UnorderedElementsAre("-j", "--jobs", "--xser", "--no-xser"));
+}
+
+TEST(ManPageReader, FindsTheOptionsOfThePage) {
+  EXPECT_THAT(ManOptions(kPage), UnorderedElementsAre("-j", "--jobs", "--xser", "--no-xser"));
+  EXPECT_THAT(Missing(ManMentions(kPage), HelpOptions(kHelp)),
+              ElementsAre("--elsewhere", "--gone"));
+}
+
+TEST(ManPageReader, FindsWhatTheJsonHasAndThePageHasNot) {
+  const Json json = Json::parse(
+      R"({"tensors": [{"name": "a", "rank": 1}, {"bytes": 2}], "dtypes": {"BF16": 3}, "new": 1})");
+  EXPECT_THAT(UndocumentedPaths(json, ManJsonPaths(kPage)), ElementsAre("new", "tensors[].rank"));
+}
+
+TEST(ManPageReader, FindsTheExamples) {
+  EXPECT_THAT(ManExamples(kPage), ElementsAre("x --jobs 3"));
+}
+
+}  // namespace
+}  // namespace nxdkit::test

@@ -1,0 +1,49 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034  # the lists are used by those who source this
+# The Debian and Ubuntu packages of this project, in one place. To be sourced; CONTRIBUTING.md says
+# what each is for.
+
+# What the commands are built from.
+build_packages=(
+  build-essential cmake ninja-build pkg-config
+  zlib1g-dev libssl-dev libisal-dev nlohmann-json3-dev libcli11-dev libfmt-dev
+)
+# What the tests need on top.
+test_packages=(
+  libgtest-dev libgmock-dev ccache mandoc shellcheck
+  ca-certificates python3 python3-venv python3-pip python3-torch python3-numpy
+)
+# What the quick start needs on top: /usr/bin/time tells the peak memory of a command.
+quickstart_packages=(time)
+
+is_installed() {
+  [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    echo "packages are missing, and there is neither root nor sudo to install them: $*" >&2
+    return 1
+  fi
+}
+
+# install_packages NAME...: installs those that are missing; does nothing when none is.
+install_packages() {
+  local missing=() package
+  if ! command -v dpkg-query >/dev/null; then
+    echo "not a Debian or Ubuntu system; going on as if these were there: $*" >&2
+    return 0
+  fi
+  for package in "$@"; do
+    is_installed "$package" || missing+=("$package")
+  done
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  echo "installing: ${missing[*]}" >&2
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300)
+  as_root "${apt[@]}" update >&2
+  as_root "${apt[@]}" install --no-install-recommends "${missing[@]}" >&2
+}
