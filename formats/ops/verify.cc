@@ -78,7 +78,8 @@ void CheckRanksAlike(const BoundArtifact& artifact, std::vector<Finding>& findin
 void CheckRolloutTensors(const BoundArtifact& artifact, std::vector<Finding>& findings) {
   if (artifact.artifact.kind != Kind::kRollout) return;
   const auto& config = artifact.artifact.bundle->config;
-  const std::optional<Dtype> dtype = config ? DtypeFromTorchName(config->torch_dtype) : std::nullopt;
+  std::optional<Dtype> dtype;
+  if (config) dtype = DtypeFromTorchName(config->torch_dtype);
   for (size_t f = 0; f < artifact.artifact.files.size(); ++f) {
     const TensorFile& file = artifact.artifact.files[f];
     const int rank = static_cast<int>(artifact.artifact.ranks[f].tp_rank);
