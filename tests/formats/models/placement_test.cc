@@ -150,7 +150,7 @@ TEST(Training, EveryPlacementPairsHeads) {
             ASSERT_TRUE(status.ok()) << fmt::format("kv {} group {} m {} tp {}: ", kv, group, m, tp)
                                      << status.error().ToString();
           }
-  EXPECT_GT(placed, 4000);
+  EXPECT_GT(placed, 2000);
 }
 
 // What the reference converter writes for trn2 with copies: trn2's queries over trn1's keys.
