@@ -147,7 +147,7 @@ Error WrongReplicas(Hardware claimed, ReplicaOrder found, const std::string& ori
 }
 
 Result<Detected> DetectHardware(Detected detected, const ShardSet& set, const models::ModelConfig& config,
-                                const std::vector<Claims>& claims) {
+                                const std::vector<Claims>& claims, std::optional<Hardware> if_unknown) {
   if (detected.geometry.kv_multiplier == 1) return detected;
   NXDKIT_ASSIGN(detected.replicas, CompareReplicas(set, config, detected.geometry));
   const auto [claimed, origin] = First(claims, &Claims::hardware);
@@ -163,6 +163,10 @@ Result<Detected> DetectHardware(Detected detected, const ShardSet& set, const mo
     return WrongReplicas(Hardware::kTrn1, detected.replicas, "", detected.geometry, config).in(set.location.shard_folder);
   if (detected.replicas == ReplicaOrder::kAdjacent) {
     detected.geometry.hardware = Hardware::kTrn2;
+    return detected;
+  }
+  if (if_unknown && (*if_unknown == Hardware::kTrn1 || adjacent)) {
+    detected.geometry.hardware = *if_unknown;
     return detected;
   }
   return Error(Errc::kUsage, fmt::format("key heads are stored {} times, tiled over the ranks: right for trn1, but NxD's "
@@ -188,7 +192,8 @@ Result<ReplicaOrder> CompareReplicas(const ShardSet& set, const models::ModelCon
   return tiled ? ReplicaOrder::kTiled : adjacent ? ReplicaOrder::kAdjacent : ReplicaOrder::kNeither;
 }
 
-Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config, const std::vector<Claims>& claims) {
+Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config, const std::vector<Claims>& claims,
+                        std::optional<Hardware> hardware_if_unknown) {
   Detected detected;
   Geometry& geometry = detected.geometry;
   geometry.tp = set.location.tp;
@@ -212,7 +217,7 @@ Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config, 
     NXDKIT_TRY(Check<NameStyle>("the tensor names", geometry.names, claim.names, claim.origin, names));
   }
   geometry.vpp = First(claims, &Claims::vpp).first.value_or(1);
-  return DetectHardware(std::move(detected), set, config, claims);
+  return DetectHardware(std::move(detected), set, config, claims, hardware_if_unknown);
 }
 
 }  // namespace nxdkit::nxd

@@ -45,8 +45,10 @@ struct Detected {
 // With a kv multiplier above 1 the hardware must be claimed, unless the replicas are adjacent (only
 // trn2 does that): tiled replicas are right for trn1, but the reference converter writes them for
 // trn2 too, with queries in another order, and the set itself cannot tell.
+// `hardware_if_unknown` is taken where the claim would be asked for.
 // kCorrupt when the claimed hardware and the contents contradict each other.
 Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config,
-                        const std::vector<Claims>& claims);
+                        const std::vector<Claims>& claims,
+                        std::optional<models::Hardware> hardware_if_unknown = std::nullopt);
 
 }  // namespace nxdkit::nxd

@@ -111,7 +111,7 @@ Status OpenNxd(Artifact& artifact, const InputHints& hints) {
 }
 
 Status OpenRollout(Artifact& artifact, const InputHints& hints) {
-  NXDKIT_ASSIGN(rollout::Bundle bundle, rollout::OpenBundle(artifact.path, safetensors::Open));
+  NXDKIT_ASSIGN(rollout::Bundle bundle, rollout::OpenBundle(artifact.path, OpenTensorFile));
   artifact.warnings = bundle.warnings;
   artifact.files = bundle.shards;
   for (size_t i = 0; i < bundle.shards.size(); ++i)

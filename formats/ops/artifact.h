@@ -24,6 +24,8 @@ struct InputHints {
   std::optional<std::string> tag;
   std::optional<std::string> config;  // path of a config.json
   std::optional<bool> fused_qkv;
+  // Taken for an NxD set whose hardware neither claims nor contents tell.
+  std::optional<models::Hardware> hardware_if_unknown;
 };
 
 struct Artifact {

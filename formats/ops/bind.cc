@@ -88,7 +88,7 @@ Status BindNxd(BoundArtifact& out, const InputHints& hints) {
   NXDKIT_TRY(RequireFamily(out));
   std::vector<nxd::Claims> claims{hints.claims};
   if (out.artifact.sidecar) claims.push_back(out.artifact.sidecar->claims);
-  NXDKIT_ASSIGN(const nxd::Detected detected, nxd::Detect(*out.artifact.set, out.model->config, claims));
+  NXDKIT_ASSIGN(const nxd::Detected detected, nxd::Detect(*out.artifact.set, out.model->config, claims, hints.hardware_if_unknown));
   out.nxd_geometry = detected.geometry;
   out.replicas = detected.replicas;
   std::vector<NameMap> by_rank;

@@ -1,0 +1,168 @@
+#include "formats/ops/convert.h"
+
+#include <fmt/format.h>
+
+#include "lib/copy_file.h"
+#include "lib/digest.h"
+#include "lib/file.h"
+#include "lib/system.h"
+
+namespace nxdkit::ops {
+namespace {
+
+// Everything decided and planned, nothing written.
+struct Prepared {
+  BoundArtifact source;
+  OutputSpec spec;
+  OutputPlan output;
+  Plan plan;
+};
+
+Result<Prepared> Prepare(const ConvertRequest& request) {
+  Prepared out;
+  NXDKIT_ASSIGN(out.source, OpenAndBind(request.input, request.from, request.hints));
+  NXDKIT_ASSIGN(out.spec, DecideOutput(out.source, request.to, request.options));
+  NXDKIT_ASSIGN(out.output, PlanOutput(out.source, out.spec, BaseName(request.output)));
+  NXDKIT_ASSIGN(out.plan, BuildPlan(out.source.params, out.source.bound, out.output.layout));
+  return out;
+}
+
+// A replica that differs, or padding that is not zero, would be lost without a word.
+Status CheckSource(const Prepared& prepared, const RunOptions& run) {
+  NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(prepared.source, run));
+  if (findings.empty()) return OkStatus();
+  const Finding& first = findings.front();
+  Error error(Errc::kCorrupt, findings.size() == 1 ? first.message : fmt::format("{}; and {} more tensors", first.message, findings.size() - 1));
+  error = std::move(error).in(first.file).on(first.tensor);
+  if (first.rank) error = std::move(error).rank(*first.rank);
+  return std::move(error).hint("ckpt-verify shows all of it");
+}
+
+ConvertReport Report(const Prepared& prepared, const ConvertRequest& request, const Workload& workload) {
+  ConvertReport report;
+  if (prepared.source.artifact.config) report.model_type = prepared.source.artifact.config->model_type;
+  for (const LogicalTensor& param : prepared.source.params) report.parameters += static_cast<uint64_t>(*ElementCount(param.shape));
+  report.source_bytes = prepared.source.artifact.file_bytes();
+  report.output_bytes = prepared.output.bytes();
+  report.output_files = prepared.output.files.size();
+  report.output_tensors = prepared.output.outputs.size();
+  report.tasks = workload.tasks;
+  report.buffer_bytes = workload.buffer_bytes;
+  report.predicted_memory = RssBytes() + workload.buffer_bytes;
+  report.blob_missing = request.to == Kind::kRollout && !prepared.spec.bundle;
+  report.notes = prepared.spec.notes;
+  for (const std::string& name : prepared.source.left_out) report.notes.push_back(fmt::format("{} is not a parameter and is left out", name));
+  report.warnings = prepared.source.artifact.warnings;
+  return report;
+}
+
+// An output inside the source, or the source itself, would be destroyed while it is read.
+Status CheckPlaces(const ConvertRequest& request) {
+  if (request.output.empty()) return Error(Errc::kUsage, "the output has no name");
+  if (SamePath(request.input, request.output)) return Error(Errc::kUsage, "the output is the input itself").in(request.output);
+  return OkStatus();
+}
+
+Status CheckOutputFree(const ConvertRequest& request) {
+  if (request.force) return OkStatus();
+  const PathKind kind = KindOf(request.output);
+  if (kind == PathKind::kMissing) return OkStatus();
+  if (kind == PathKind::kFolder) {
+    NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(request.output));
+    if (names.empty()) return OkStatus();
+  }
+  return Error(Errc::kUsage, "the output exists already").in(request.output).hint("use --force to replace it");
+}
+
+// Identifies what an interrupted run was doing: the source's files as they are now, and the plan.
+std::string Fingerprint(const Prepared& prepared, const Workload& workload) {
+  Sha256 digest;
+  const auto add = [&](const std::string& text) { digest.Update(std::as_bytes(std::span(text.data(), text.size()))); };
+  for (const TensorFile& file : prepared.source.artifact.files) add(fmt::format("in {} {} {}\n", file.path, file.file_bytes, ModifiedNanoseconds(file.path)));
+  for (size_t i = 0; i < prepared.output.files.size(); ++i)
+    add(fmt::format("out {} {}\n", prepared.output.files[i].path, prepared.output.files[i].encoder->file_bytes()));
+  for (const OutputTensor& tensor : prepared.output.outputs) add(fmt::format("{} {} {}\n", tensor.name, Name(tensor.dtype), ShapeText(tensor.shape)));
+  for (const TensorPlan& plan : prepared.plan.tensors)
+    for (const CopyOp& op : plan.copies) add(fmt::format("{} {} {} {}\n", op.source, BoxText(op.box), op.start, ShapeText(op.strides)));
+  add(fmt::format("tasks {} buffers {}\n", workload.tasks, workload.buffer_bytes));
+  return HexText(digest.Finish());
+}
+
+Status WriteWeights(const Prepared& prepared, const Executor& executor_template, const ExecuteOptions& options,
+                    const std::string& place, const ConvertRequest& request, std::vector<OutputFile> files,
+                    ConvertReport& report) {
+  WriteSink::Options sink_options;
+  sink_options.sync = request.sync;
+  sink_options.jobs = request.run.jobs;
+  // A single file has no folder to keep a journal in.
+  if (!prepared.output.single_file) sink_options.fingerprint = Fingerprint(prepared, executor_template.workload());
+  NXDKIT_ASSIGN(const std::unique_ptr<WriteSink> sink, WriteSink::Begin(place, prepared.output.layout, std::move(files), sink_options));
+  report.resumed_tasks = sink->resumed_tasks();
+  ExecuteOptions with_skip = options;
+  with_skip.skip = [&](uint64_t task) { return sink->IsDone(task); };
+  NXDKIT_ASSIGN(const Executor executor, Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout, prepared.output.outputs, with_skip));
+  if (request.run.begin) request.run.begin("writing", executor.workload().bytes);
+  NXDKIT_TRY(executor.Run(*sink));
+  return sink->Finish();
+}
+
+Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool sync) {
+  for (const auto& [path, from] : output.copies) NXDKIT_TRY(CopyFile(from, JoinPath(folder, path), sync));
+  for (const auto& [path, contents] : output.texts) NXDKIT_TRY(WriteFileAtomic(JoinPath(folder, path), contents));
+  return OkStatus();
+}
+
+// What was written, opened like any other artifact and compared with the source.
+Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request, const std::string& place) {
+  InputHints hints;
+  hints.claims.origin = "the conversion";
+  hints.claims.hardware = prepared.spec.nxd.hardware;
+  if (!prepared.source.artifact.config_path.empty()) hints.config = prepared.source.artifact.config_path;
+  NXDKIT_ASSIGN(const BoundArtifact written, OpenAndBind(place, request.to, hints));
+  NXDKIT_ASSIGN(std::vector<Finding> findings, CompareArtifacts(prepared.source, written, request.run));
+  if (findings.empty()) return OkStatus();
+  const Finding& first = findings.front();
+  return Error(Errc::kFindings, fmt::format("verification failed: {}", first.message)).in(first.file).on(first.tensor)
+      .hint("the disk gave back other bytes than were written; nothing was published");
+}
+
+}  // namespace
+
+Result<ConvertReport> DryRun(const ConvertRequest& request) {
+  NXDKIT_TRY(CheckPlaces(request));
+  NXDKIT_TRY(CheckOutputFree(request));
+  NXDKIT_ASSIGN(const Prepared prepared, Prepare(request));
+  NXDKIT_TRY(CheckSource(prepared, request.run));
+  NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
+  NXDKIT_ASSIGN(const Executor executor, Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout, prepared.output.outputs, options));
+  return Report(prepared, request, executor.workload());
+}
+
+Result<ConvertReport> Convert(const ConvertRequest& request) {
+  NXDKIT_TRY(CheckPlaces(request));
+  NXDKIT_TRY(CheckOutputFree(request));
+  NXDKIT_ASSIGN(Prepared prepared, Prepare(request));
+  NXDKIT_TRY(CheckSource(prepared, request.run));
+  NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
+  NXDKIT_ASSIGN(const Executor executor, Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout, prepared.output.outputs, options));
+  ConvertReport report = Report(prepared, request, executor.workload());
+
+  NXDKIT_ASSIGN(Staging staging, Staging::Begin(request.output, {.replace = request.force, .resume = request.resume, .folder = !prepared.output.single_file}));
+  std::vector<OutputFile> files;
+  std::swap(files, prepared.output.files);
+  Status written = WriteWeights(prepared, executor, options, staging.path(), request, std::move(files), report);
+  if (!written.ok()) {
+    // What is there can be continued; a full disk is better freed.
+    if (written.error().code() == Errc::kInterrupted) staging.Keep();
+    return std::move(written).error();
+  }
+  NXDKIT_TRY(WriteSideFiles(prepared.output, staging.path(), request.sync));
+  if (request.verify) {
+    NXDKIT_TRY(VerifyWritten(prepared, request, staging.path()));
+    report.verified = true;
+  }
+  NXDKIT_TRY(staging.Publish());
+  return report;
+}
+
+}  // namespace nxdkit::ops

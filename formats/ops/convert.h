@@ -1,0 +1,57 @@
+// The main job: any artifact to any other, streaming, published whole or not at all.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/ops/artifact.h"
+#include "formats/ops/compare.h"
+#include "formats/ops/output_plan.h"
+#include "formats/ops/run.h"
+
+namespace nxdkit::ops {
+
+struct ConvertRequest {
+  Kind from = Kind::kHf;
+  Kind to = Kind::kHf;
+  std::string input;
+  std::string output;
+  InputHints hints;        // of the input
+  OutputOptions options;   // of the output
+  RunOptions run;
+  bool force = false;      // replace an existing output
+  bool resume = false;     // continue what an interrupted run of the same conversion left
+  bool verify = false;     // re-read and compare before publishing
+  bool sync = true;        // the output is on the disk before it is published
+};
+
+struct ConvertReport {
+  std::string model_type;
+  uint64_t parameters = 0;       // elements of the model
+  uint64_t source_bytes = 0;     // of the source's files of tensors
+  uint64_t output_bytes = 0;
+  uint64_t output_files = 0;
+  uint64_t output_tensors = 0;
+  uint64_t tasks = 0;
+  uint64_t resumed_tasks = 0;
+  uint64_t buffer_bytes = 0;
+  uint64_t predicted_memory = 0;
+  bool blob_missing = false;     // a rollout bundle without model.pt
+  bool verified = false;
+  std::vector<std::string> notes;
+  std::vector<std::string> warnings;  // about the source
+};
+
+// Everything but writing: refuses what Convert would refuse.
+Result<ConvertReport> DryRun(const ConvertRequest& request);
+
+// Reads, checks replicas and padding of the source, writes aside, optionally verifies, publishes.
+Result<ConvertReport> Convert(const ConvertRequest& request);
+
+// Whence every byte of the output tensors with this name comes (all ranks), as text lines.
+// kNotFound when no output tensor has the name (with the closest one as a hint).
+Result<std::string> Explain(const ConvertRequest& request, const std::string& tensor);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,271 @@
+// From a decided layout to files.
+#include <fmt/format.h>
+
+#include <map>
+
+#include "formats/hf/hf.h"
+#include "formats/models/hf_layout.h"
+#include "formats/ops/output_plan.h"
+#include "formats/safetensors/safetensors.h"
+#include "formats/torch/archive.h"
+#include "lib/file.h"
+
+namespace nxdkit::ops {
+namespace {
+
+// torch names the top folder of an archive after the file's stem, up to the last dot.
+std::string Stem(const std::string& path) {
+  const std::string name = BaseName(path);
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos || dot == 0 ? name : name.substr(0, dot);
+}
+
+class Planner {
+ public:
+  Planner(const BoundArtifact& source, const OutputSpec& spec, std::string output_name)
+      : source_(source), spec_(spec), output_name_(std::move(output_name)) {}
+
+  Result<OutputPlan> Run() {
+    NXDKIT_TRY(FindDtypes());
+    switch (spec_.kind) {
+      case Kind::kHf: NXDKIT_TRY(PlanHf()); break;
+      case Kind::kNxd: NXDKIT_TRY(PlanNxd()); break;
+      case Kind::kRollout: NXDKIT_TRY(PlanRollout()); break;
+      case Kind::kTorch: NXDKIT_TRY(PlanTorch()); break;
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  // dtypes_[param]: that of the primary place, or of the option for floating ones.
+  Status FindDtypes() {
+    NXDKIT_ASSIGN(const PrimaryPlaces places, PrimaryPlaces::Find(source_.params, source_.bound.layout));
+    for (uint32_t i = 0; i < source_.params.size(); ++i) {
+      std::optional<Dtype> dtype;
+      for (const PrimaryPlaces::Place& place : places.of(i)) {
+        const Dtype stored = source_.bound.stored[place.tensor].dtype;
+        if (dtype && *dtype != stored && !spec_.dtype)
+          return Error(Errc::kUnsupported, fmt::format("stored partly as {} and partly as {}", Name(*dtype), Name(stored))).on(source_.params[i].name).hint("name one dtype with --dtype");
+        dtype = stored;
+      }
+      if (!dtype) dtype = Dtype::kF32;  // no elements
+      dtypes_.push_back(spec_.dtype && Info(*dtype).floating ? *spec_.dtype : *dtype);
+    }
+    return OkStatus();
+  }
+
+  Result<Dtype> DtypeOf(const TensorLayout& tensor) const {
+    if (tensor.dtype) return *tensor.dtype;
+    NXDKIT_CHECK(!tensor.pieces.empty() || !tensor.fills.empty());
+    // A slice that is all padding has the dtype of the bundle.
+    if (tensor.pieces.empty()) return spec_.dtype.value_or(Dtype::kBF16);
+    const Dtype dtype = dtypes_[tensor.pieces.front().param];
+    for (const Piece& piece : tensor.pieces)
+      if (dtypes_[piece.param] != dtype)
+        return Error(Errc::kUnsupported, fmt::format("{} is {} but {} is {}, and they are stored in one tensor", source_.params[tensor.pieces.front().param].name,
+                                                     Name(dtype), source_.params[piece.param].name, Name(dtypes_[piece.param])))
+            .on(tensor.name)
+            .hint("name one dtype with --dtype");
+    return dtype;
+  }
+
+  // Adds a tensor to the layout; returns what the encoder needs.
+  Result<OutputTensor> Add(TensorLayout tensor, uint32_t file) {
+    NXDKIT_ASSIGN(const Dtype dtype, DtypeOf(tensor));
+    OutputTensor output{tensor.name, dtype, tensor.shape};
+    tensor.file = file;
+    plan_.layout.tensors.push_back(std::move(tensor));
+    plan_.outputs.push_back(output);
+    return output;
+  }
+
+  uint32_t NewFile(std::string path, int64_t tp_rank, int64_t pp_rank) {
+    plan_.layout.files.push_back({path, tp_rank, pp_rank});
+    plan_.files.push_back({std::move(path), nullptr});
+    return static_cast<uint32_t>(plan_.files.size() - 1);
+  }
+
+  Status SetEncoder(uint32_t file, Result<std::unique_ptr<FileEncoder>> encoder) {
+    if (!encoder.ok()) return std::move(encoder).error().in(plan_.files[file].path);
+    plan_.files[file].encoder = *std::move(encoder);
+    return OkStatus();
+  }
+
+  // One tensor per parameter under its own name.
+  std::vector<TensorLayout> WholeTensors() const {
+    if (source_.model) return models::HfTensors(*source_.model, false);
+    std::vector<TensorLayout> tensors;
+    for (uint32_t i = 0; i < source_.params.size(); ++i) {
+      tensors.push_back({source_.params[i].name, 0, source_.params[i].shape, std::nullopt, {}, {}});
+      AddWhole(tensors.back(), i, source_.params[i].shape);
+    }
+    return tensors;
+  }
+
+  void CarrySideFiles() {
+    if (!source_.artifact.side_folder.empty())
+      for (const std::string& name : hf::SideFiles(source_.artifact.side_folder))
+        if (name != "config.json") plan_.copies.push_back({name, JoinPath(source_.artifact.side_folder, name)});
+    // NxDI's merged file stands for a config, but is none to carry on.
+    if (!source_.artifact.config_path.empty() && BaseName(source_.artifact.config_path) != "neuron_config.json")
+      plan_.copies.push_back({"config.json", source_.artifact.config_path});
+  }
+
+  Status PlanHf() {
+    std::vector<TensorLayout> tensors = WholeTensors();
+    std::vector<uint64_t> bytes;
+    uint64_t total = 0;
+    uint64_t parameters = 0;
+    for (const TensorLayout& tensor : tensors) {
+      NXDKIT_ASSIGN(const Dtype dtype, DtypeOf(tensor));
+      NXDKIT_ASSIGN(const uint64_t size, PackedBytes(dtype, tensor.shape));
+      bytes.push_back(size);
+      total += size;
+      parameters += static_cast<uint64_t>(*ElementCount(tensor.shape));
+    }
+    const std::vector<std::vector<size_t>> shards = hf::SplitShards(bytes, spec_.max_shard_bytes);
+    std::vector<std::pair<std::string, std::string>> weight_map;
+    for (size_t s = 0; s < shards.size(); ++s) {
+      const std::string name = hf::ShardName(s, shards.size());
+      const uint32_t file = NewFile(name, -1, -1);
+      std::vector<OutputTensor> outputs;
+      for (size_t t : shards[s]) {
+        weight_map.push_back({tensors[t].name, name});
+        NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensors[t]), file));
+        outputs.push_back(std::move(output));
+      }
+      NXDKIT_TRY(SetEncoder(file, safetensors::Encode(std::move(outputs), {{"format", "pt"}})));
+    }
+    if (shards.size() > 1) plan_.texts.push_back({"model.safetensors.index.json", hf::IndexJson(weight_map, total, parameters)});
+    CarrySideFiles();
+    return OkStatus();
+  }
+
+  Status PlanTorch() {
+    plan_.single_file = true;
+    const uint32_t file = NewFile("", -1, -1);
+    std::vector<OutputTensor> outputs;
+    for (TensorLayout& tensor : WholeTensors()) {
+      NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
+      outputs.push_back(std::move(output));
+    }
+    return SetEncoder(file, torch::EncodeStateDict(std::move(outputs), Stem(output_name_)));
+  }
+
+  Status PlanNxd() {
+    plan_.texts.push_back({"checkpoint", "1"});
+    for (int t = 0; t < spec_.nxd.tp; ++t) {
+      NXDKIT_ASSIGN(const std::vector<nxd::RankTensor> tensors, nxd::RankTensors(*source_.model, spec_.nxd, t, false));
+      for (int p = 0; p < spec_.nxd.pp; ++p) {
+        std::vector<TensorLayout> here;
+        for (const nxd::RankTensor& tensor : tensors)
+          if (nxd::OnPipelineRank(tensor, source_.model->config.layers, spec_.nxd, p)) here.push_back(tensor.layout);
+        const std::string path = "model/" + nxd::ShardFileName(t, p);
+        NXDKIT_TRY(spec_.xser ? PlanXser(std::move(here), path, t, p) : PlanShard(std::move(here), path, t, p));
+      }
+    }
+    CarrySideFiles();
+    const std::string dtype(dtypes_.empty() ? "" : TorchName(dtypes_.front()));
+    plan_.texts.push_back({"nxdkit.json", nxd::WriteSidecar(spec_.nxd, source_.model->config.family->model_type, dtype, kToolVersion)});
+    plan_.texts.push_back({"done", "1"});
+    return OkStatus();
+  }
+
+  Status PlanShard(std::vector<TensorLayout> tensors, const std::string& path, int t, int p) {
+    const uint32_t file = NewFile(path, t, p);
+    std::vector<OutputTensor> outputs;
+    for (TensorLayout& tensor : tensors) {
+      NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
+      outputs.push_back(std::move(output));
+    }
+    return SetEncoder(file, torch::EncodeStateDict(std::move(outputs), Stem(path)));
+  }
+
+  // The main file holds references, .info.pt what they stand for, .tensors/ one file per tensor;
+  // a tensor's id is its position in the state dict.
+  Status PlanXser(std::vector<TensorLayout> tensors, const std::string& path, int t, int p) {
+    torch::PickleDict references;
+    torch::PickleDict info;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const int64_t tid = static_cast<int64_t>(i);
+      const std::string name = tensors[i].name;
+      const uint32_t file = NewFile(fmt::format("{}.tensors/tensor_{}.pt", path, tid), t, p);
+      NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensors[i]), file));
+      references.push_back({{name}, {torch::TensorReference{tid}}});
+      info.push_back({{tid}, torch::PickleValue::MakeDict({{{std::string("dtype")}, {output.dtype}},
+                                                          {{std::string("shape")}, {torch::TorchSize{output.shape}}},
+                                                          {{std::string("expert_model_parallel")}, {false}}})});
+      NXDKIT_TRY(SetEncoder(file, torch::EncodeTensor(std::move(output), fmt::format("tensor_{}", tid))));
+    }
+    const uint32_t main = NewFile(path, t, p);
+    NXDKIT_TRY(SetEncoder(main, torch::EncodeValue(torch::PickleValue::MakeDict(std::move(references)), {}, Stem(path))));
+    const uint32_t info_file = NewFile(path + ".info.pt", t, p);
+    return SetEncoder(info_file, torch::EncodeValue(torch::PickleValue::MakeDict(std::move(info)), {}, Stem(path + ".info.pt")));
+  }
+
+  Status PlanRollout() {
+    const std::string folder = rollout::WeightsFolder(spec_.neuron.flavor);
+    for (int rank = 0; rank < spec_.rollout.tp; ++rank) {
+      const uint32_t file = NewFile(JoinPath(folder, rollout::ShardFileName(rank)), rank, -1);
+      NXDKIT_ASSIGN(std::vector<TensorLayout> tensors, rollout::RankTensors(*source_.model, spec_.rollout, rank));
+      std::vector<OutputTensor> outputs;
+      for (TensorLayout& tensor : tensors) {
+        NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
+        outputs.push_back(std::move(output));
+      }
+      NXDKIT_TRY(SetEncoder(file, safetensors::Encode(std::move(outputs), {})));
+    }
+    plan_.texts.push_back({"neuron_config.json", spec_.neuron_text});
+    CarrySideFiles();
+    if (!spec_.bundle) return OkStatus();
+    for (const std::string& blob : spec_.bundle->blobs) plan_.copies.push_back({blob, JoinPath(spec_.bundle->folder, blob)});
+    return CheckAgainstBundle();
+  }
+
+  // The bundle's own shards, when it has some, show what its blob expects.
+  Status CheckAgainstBundle() const {
+    const rollout::Bundle& bundle = *spec_.bundle;
+    for (size_t rank = 0; rank < bundle.shards.size(); ++rank) {
+      std::map<std::string, const StoredTensor*> compiled;
+      for (const StoredTensor& tensor : bundle.shards[rank].tensors) compiled[tensor.name] = &tensor;
+      size_t ours = 0;
+      for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+        if (plan_.layout.tensors[i].file != rank) continue;
+        ++ours;
+        const OutputTensor& output = plan_.outputs[i];
+        const auto it = compiled.find(output.name);
+        if (it == compiled.end()) return Mismatch(bundle.shards[rank], output.name, "the bundle was compiled without this tensor");
+        if (it->second->shape != output.shape || it->second->dtype != output.dtype)
+          return Mismatch(bundle.shards[rank], output.name, fmt::format("the bundle was compiled for {} {}, the model gives {} {}", Name(it->second->dtype),
+                                                                        ShapeText(it->second->shape), Name(output.dtype), ShapeText(output.shape)));
+      }
+      if (ours != compiled.size())
+        return Mismatch(bundle.shards[rank], "", fmt::format("the bundle was compiled for {} tensors per rank, the model gives {}", compiled.size(), ours));
+    }
+    return OkStatus();
+  }
+
+  static Error Mismatch(const TensorFile& file, const std::string& tensor, std::string what) {
+    return Error(Errc::kUnsupported, std::move(what)).in(file.path).on(tensor).hint("the compiled blob does not fit this model; compile one for it");
+  }
+
+  const BoundArtifact& source_;
+  const OutputSpec& spec_;
+  std::string output_name_;
+  std::vector<Dtype> dtypes_;
+  OutputPlan plan_;
+};
+
+}  // namespace
+
+uint64_t OutputPlan::bytes() const {
+  uint64_t bytes = 0;
+  for (const OutputFile& file : files) bytes += file.encoder->file_bytes();
+  return bytes;
+}
+
+Result<OutputPlan> PlanOutput(const BoundArtifact& source, const OutputSpec& spec, const std::string& output_name) {
+  return Planner(source, spec, output_name).Run();
+}
+
+}  // namespace nxdkit::ops
