@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace nxdkit::torch {
@@ -27,6 +28,9 @@ std::string Deflate(std::string_view data);  // raw, without zlib's header
 
 // A record, with what the directory claims of it when that is not the truth.
 struct TestRecord {
+  TestRecord(std::string record_name, std::string record_data)
+      : name(std::move(record_name)), data(std::move(record_data)) {}
+
   std::string name;
   std::string data;  // as stored
   uint16_t method = 0;
@@ -53,10 +57,10 @@ struct TestZip {
   std::string Bytes() const;
 };
 
-// Data of TensorArchive: records data.pkl, data/<i> and version in the folder "x".
-std::string ArchiveOf(std::string_view pickle, const std::vector<std::string>& storages = {});
+// The records of an archive: data.pkl, data/<i> and version in the folder "x".
 std::vector<TestRecord> RecordsOf(std::string_view pickle,
-                                  const std::vector<std::string>& storages);
+                                  const std::vector<std::string>& storages = {});
+std::string ArchiveOf(std::string_view pickle, const std::vector<std::string>& storages = {});
 
 // ---- pickle ----
 
