@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The main job from end to end: builds the commands, makes a model with the shapes of Qwen3-0.6B,
-# shards it as NxD TP8, converts the shards to a rollout bundle, inspects and verifies it, and prints
-# what each step took. On a bare Debian 12 or Ubuntu 22.04 it installs what is missing first.
+# shards it as NxD TP8, converts the shards to a rollout bundle, inspects and verifies it, and
+# prints what each step took. On a bare Debian 12 or Ubuntu 22.04 it installs what is missing first.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=tools/packages.sh
@@ -69,7 +69,8 @@ print_summary() {
   printf '%s\n' "${steps[@]}" | awk -F'|' '{
     gb = $3 / 1e9
     rate = $3 > 0 && $2 > 0 ? sprintf("%.2f", gb / $2) : "-"
-    printf "%-44s %9.2f %9s %7s %9.0f\n", $1, $2, $3 > 0 ? sprintf("%.3f", gb) : "-", rate, $4 / 1024
+    data = $3 > 0 ? sprintf("%.3f", gb) : "-"
+    printf "%-44s %9.2f %9s %7s %9.0f\n", $1, $2, data, rate, $4 / 1024
   }'
   printf 'GB: bytes written, or read where nothing is written. Peak MiB: the most memory held.\n'
 }

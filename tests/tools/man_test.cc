@@ -67,24 +67,43 @@ TEST(ManPages, DescribeTheEnvelopeOfTheJson) {
 }
 
 // --help stops before the work, but after the options were read and found good.
+void ExpectAccepted(const std::string& tool, const std::string& example) {
+  const ProcessResult result =
+      RunProcess({"bash", "-c", tool + example.substr(NameOf(tool).size()) + " --help"});
+  EXPECT_EQ(result.exit_code, 0) << example << "\n" << result.err;
+}
+
 TEST(ManPages, ExamplesAreAccepted) {
   for (const std::string& tool : BuiltTools()) {
     const std::vector<std::string> examples = ManExamples(ReadFile(PagePath(tool)));
     EXPECT_FALSE(examples.empty()) << PagePath(tool) << " has no example";
     for (const std::string& example : examples) {
-      if (!example.starts_with(NameOf(tool) + " ")) continue;
-      const ProcessResult result =
-          RunProcess({"bash", "-c", tool + example.substr(NameOf(tool).size()) + " --help"});
-      EXPECT_EQ(result.exit_code, 0) << example << "\n" << result.err;
+      EXPECT_TRUE(example.starts_with(NameOf(tool) + " ")) << PagePath(tool) << ": " << example;
+      ExpectAccepted(tool, example);
     }
   }
+}
+
+TEST(Readme, ExamplesAreAccepted) {
+  const std::string readme = ReadFile(NXDKIT_SOURCE_DIR "/README.md");
+  for (const std::string& tool : BuiltTools()) {
+    const std::string start = "\n    " + NameOf(tool) + " ";
+    for (size_t at = readme.find(start); at != std::string::npos; at = readme.find(start, at + 1))
+      ExpectAccepted(tool, readme.substr(at + 5, readme.find('\n', at + 1) - at - 5));
+  }
+}
+
+TEST(Readme, ListsEveryTool) {
+  const std::string readme = ReadFile(NXDKIT_SOURCE_DIR "/README.md");
+  for (const std::string& tool : BuiltTools())
+    EXPECT_NE(readme.find("\n| `" + NameOf(tool) + "` |"), std::string::npos) << tool;
 }
 
 TEST(ManPages, PassMandocLint) {
   for (const auto& entry : std::filesystem::directory_iterator(NXDKIT_SOURCE_DIR "/man")) {
     if (entry.path().extension() != ".1" && entry.path().extension() != ".7") continue;
     const ProcessResult result =
-        RunProcess({"mandoc", "-T", "lint", "-W", "style", entry.path().string()});
+        RunProcess({"mandoc", "-T", "lint", "-W", "warning", entry.path().string()});
     EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   }
 }
