@@ -9,7 +9,6 @@
 #include "formats/nxd/refuse.h"
 #include "formats/nxd/shards_in.h"
 #include "lib/file.h"
-#include "lib/system.h"
 
 namespace nxdkit::nxd {
 
@@ -180,16 +179,6 @@ std::vector<TagFolder> ListTags(const std::string& path) {
   std::vector<TagFolder> folders;
   for (const Tag& tag : TagsOf(path)) folders.push_back({tag.name, tag.finished});
   return folders;
-}
-
-std::optional<ShardFile> ShardOfPath(const std::string& path) {
-  const std::string folder = ParentPath(path);
-  // v1 and NNM: the ranks are in the name of the folder around the file.
-  for (const std::string& shard : {path, folder}) {
-    const auto found = ShardOf(ParentPath(shard), BaseName(shard));
-    if (found && SamePath(found->first.path, path)) return found->first;
-  }
-  return std::nullopt;
 }
 
 Result<SetLocation> Locate(const std::string& path, const std::optional<std::string>& tag) {

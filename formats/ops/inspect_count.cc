@@ -36,7 +36,7 @@ void CountTensors(Inspection& inspection) {
   std::unordered_set<std::string_view> others;  // files of single tensors
   for (const TensorFile& file : inspection.artifact.files) {
     ++inspection.files;
-    inspection.bytes += file.file_bytes;
+    inspection.bytes += file.file_bytes;  // for xser with the files of its tensors
     inspection.tensors += file.tensors.size();
     for (const StoredTensor& tensor : file.tensors) {
       DtypeUse& use = uses[static_cast<size_t>(tensor.dtype)];
@@ -48,7 +48,6 @@ void CountTensors(Inspection& inspection) {
         others.insert(path);
     }
   }
-  for (const std::string_view path : others) inspection.bytes += FileBytes(std::string(path));
   inspection.files += others.size();
   for (const DtypeUse& use : uses) {
     if (use.tensors == 0) continue;

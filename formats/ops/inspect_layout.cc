@@ -1,6 +1,8 @@
 // Whether what is stored fits the layout of the family, and what follows from that.
 #include <fmt/format.h>
 
+#include <set>
+
 #include "formats/ops/inspect_parts.h"
 
 namespace nxdkit::ops {
@@ -96,8 +98,12 @@ void AddFacts(Inspection& inspection, const BoundArtifact& bound, const InputHin
     inspection.rollout->heads =
         models::RolloutPlacement(config.heads, config.kv_heads, bound.rollout_geometry.tp);
   }
-  for (const std::string& name : bound.left_out)
+  // Every rank may hold one of the same name.
+  for (const std::string& name : std::set(bound.left_out.begin(), bound.left_out.end()))
     inspection.entries.push_back(name + " (no parameter; nxd-convert drops it)");
+  const std::vector<std::string>& warnings = bound.artifact.warnings;
+  for (size_t i = inspection.artifact.warnings.size(); i < warnings.size(); ++i)
+    inspection.warnings.push_back(warnings[i]);
 }
 
 }  // namespace
