@@ -23,7 +23,7 @@ inline models::Model ModelOf(const nlohmann::json& config) {
 }
 
 // A small model of 8 query and 4 key heads; keys of `changes` replace those of it.
-inline nlohmann::json SmallConfig(const nlohmann::json& changes = nlohmann::json::object()) {
+inline nlohmann::json SmallConfig(const nlohmann::json& changes = nullptr) {
   nlohmann::json config = {{"model_type", "llama"},
                            {"hidden_size", 16},
                            {"intermediate_size", 24},
@@ -34,7 +34,7 @@ inline nlohmann::json SmallConfig(const nlohmann::json& changes = nlohmann::json
                            {"vocab_size", 24},
                            {"torch_dtype", "bfloat16"},
                            {"tie_word_embeddings", false}};
-  config.update(changes);
+  if (!changes.is_null()) config.update(changes);
   return config;
 }
 
