@@ -300,8 +300,8 @@ Geometry Megatron(Geometry geometry) {
   return geometry;
 }
 
-class Refused : public ::testing::TestWithParam<Refusal> {};
-TEST_P(Refused, WithTheReason) {
+class RefusedGeometry : public ::testing::TestWithParam<Refusal> {};
+TEST_P(RefusedGeometry, WithTheReason) {
   const Refusal& row = GetParam();
   const auto error =
       ExpectError(RankTensors(ModelOf(SmallConfig(row.changes)), row.geometry, 0, false),
@@ -310,7 +310,7 @@ TEST_P(Refused, WithTheReason) {
   EXPECT_EQ(error->tensor(), row.tensor);
 }
 INSTANTIATE_TEST_SUITE_P(
-    Geometries, Refused,
+    Geometries, RefusedGeometry,
     ::testing::Values(
         Refusal{"Vocab",
                 {{"vocab_size", 23}},
