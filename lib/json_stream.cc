@@ -205,8 +205,8 @@ class Sax {
   std::string LastByte() const {
     if (blocks_.offset() >= end_) return "ends too early";
     std::byte byte{};
-    if (!file_.ReadAt(blocks_.offset(), std::span(&byte, 1)).ok()) return "syntax";
-    return fmt::format("byte 0x{:02x} is out of place", static_cast<unsigned>(byte));
+    if (!file_.ReadAt(blocks_.offset(), std::span(&byte, 1)).ok()) return "error";
+    return fmt::format("error at byte 0x{:02x}", static_cast<unsigned>(byte));
   }
 
   const File& file_;

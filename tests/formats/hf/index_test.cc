@@ -82,11 +82,10 @@ std::vector<Row> Rows() {
        "t",
        {},
        "the index names it twice, in a.safetensors and in b.safetensors"},
-      {"Trailing", "{\"weight_map\":{}}x", Errc::kCorrupt, "", 17,
-       "JSON byte 0x78 is out of place"},
+      {"Trailing", "{\"weight_map\":{}}x", Errc::kCorrupt, "", 17, "JSON error at byte 0x78"},
       {"Cut", "{\"weight_map\":{\"t\":\"a.safe", Errc::kCorrupt, "", 26, "JSON ends too early"},
       {"NotUtf8", "{\"weight_map\":{\"t\xff\":\"a.safetensors\"}}", Errc::kCorrupt, "", 17,
-       "JSON byte 0xff is out of place"},
+       "JSON error at byte 0xff"},
       {"Escape", "{\"weight_map\":{\"t\":\"../a.safetensors\"}}", Errc::kCorrupt, "t", 36,
        "file name \"../a.safetensors\" is refused: it has a /"},
   };

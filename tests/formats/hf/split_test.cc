@@ -74,6 +74,7 @@ TEST(ShardSize, Good) {
       {"1TB", 1'000'000'000'000},
       {"0.5KB", 500},
       {"1e3 Mb", 1'000'000'000},
+      {"+2KB", 2000},
       {"1.0015KB", 1001},  // cut, not rounded
       {"18446744073709551615", std::numeric_limits<uint64_t>::max()},
   };
@@ -98,6 +99,7 @@ TEST(ShardSize, Bad) {
       {"nanGB", "must be at least one byte"},
       {"infGB", "is over 2^63 bytes"},
       {"1e30TB", "is over 2^63 bytes"},
+      {"+-1GB", "\"+-1\" is not a number"},
       {"1x2GB", "\"1x2\" is not a number"},
       {"1.5", "unit '.5' is not known"},
       {"18446744073709551616", "unit '16' is not known"},
