@@ -96,7 +96,7 @@ class Worker {
       parts.push_back({tensor, std::span(buffer_).subspan(used, bytes)});
       used += bytes;
     }
-    if (executor_.options_.base) NXDKIT_TRY(LoadBase(task, parts));
+    if (executor_.options_.base && !executor_.Covers(task)) NXDKIT_TRY(LoadBase(task, parts));
     for (const Part& part : parts) AddMoves(task, part, moves);
     NXDKIT_TRY(gatherer_.Run(std::move(moves)));
     for (const Part& part : parts) {
@@ -163,6 +163,20 @@ Status Executor::CheckDtypes() const {
     }
   }
   return OkStatus();
+}
+
+// Whether the plan makes every element of the task. Ops and fills are disjoint.
+bool Executor::Covers(const Task& task) const {
+  for (uint32_t tensor : task.tensors) {
+    int64_t made = 0;
+    const auto add = [&](const Box& box) {
+      if (const std::optional<Box> part = Intersect(box, task.chunk)) made += part->Volume();
+    };
+    for (const CopyOp& op : plan_->tensors[tensor].copies) add(op.box);
+    for (const Fill& fill : plan_->tensors[tensor].fills) add(fill.stored);
+    if (made != task.chunk.Volume()) return false;
+  }
+  return true;
 }
 
 bool Executor::Touches(const Task& task) const {

@@ -71,6 +71,7 @@ class Executor {
   void AddTasks(std::vector<uint32_t> tensors, uint64_t chunk_bytes);
   void OrderByFile();
   bool Touches(const Task& task) const;
+  bool Covers(const Task& task) const;
   Status CheckDtypes() const;
 
   const Plan* plan_ = nullptr;

@@ -12,21 +12,21 @@
 namespace nxdkit::testing_util {
 
 template <typename Outcome>  // Result<T> or Status
-const Error* ExpectError(const Outcome& outcome, Errc code, const std::string& part) {
+std::optional<Error> ExpectError(const Outcome& outcome, Errc code, const std::string& part) {
   if (outcome.ok()) {
     ADD_FAILURE() << "succeeded, expected " << ErrcName(code) << " with: " << part;
-    return nullptr;
+    return std::nullopt;
   }
   EXPECT_EQ(ErrcName(outcome.error().code()), ErrcName(code)) << outcome.error().ToString();
   EXPECT_THAT(outcome.error().message(), ::testing::HasSubstr(part));
-  return &outcome.error();
+  return outcome.error();
 }
 
 template <typename Outcome>
 void ExpectErrorAt(const Outcome& outcome, Errc code, const std::string& part,
                    const std::string& file, std::optional<uint64_t> offset) {
-  const Error* error = ExpectError(outcome, code, part);
-  if (error == nullptr) return;
+  const std::optional<Error> error = ExpectError(outcome, code, part);
+  if (!error) return;
   EXPECT_EQ(error->file(), file);
   EXPECT_EQ(error->offset(), offset);
 }

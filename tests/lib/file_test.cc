@@ -192,11 +192,10 @@ TEST_F(FullDisk, AllocateSaysWhatWasAskedAndWhatIsThere) {
   const Result<File> file = File::OpenWrite(folder_ / "x");
   ASSERT_TRUE(file.ok());
   ASSERT_TRUE(file->WriteAt(0, From("kept")).ok());
-  const Error* error = nullptr;
   const Status status = file->Allocate(1 << 20);
-  error = ExpectError(status, Errc::kIo,
-                      "cannot reserve 1048576 bytes (61440 bytes are available): No space left");
-  ASSERT_NE(error, nullptr);
+  const std::optional<Error> error = ExpectError(
+      status, Errc::kIo, "cannot reserve 1048576 bytes (61440 bytes are available): No space left");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), folder_ / "x");
   EXPECT_THAT(error->hint(), ::testing::HasSubstr("free some space"));
   EXPECT_EQ(ReadText(folder_ / "x"), "kept");  // size as it was

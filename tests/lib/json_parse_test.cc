@@ -151,8 +151,8 @@ TEST(JsonGetters, FoundAgainstExpected) {
   EXPECT_EQ(*JsonDouble(json, "i"), -7);
   EXPECT_EQ(*JsonBool(json, "b"), true);
   const auto expect = [](const auto& result, const char* part, const char* member) {
-    const Error* error = ExpectError(result, Errc::kCorrupt, part);
-    ASSERT_NE(error, nullptr);
+    const std::optional<Error> error = ExpectError(result, Errc::kCorrupt, part);
+    ASSERT_TRUE(error);
     EXPECT_EQ(error->member(), member);
   };
   expect(JsonString(json, "i"), "found an integer, expected a string", "i");

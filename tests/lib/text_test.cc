@@ -97,8 +97,8 @@ TEST(ParseBytes, Refuses) {
       {"17179869184GiB", "2^64"},
   };
   for (const auto& [text, part] : rows) {
-    const Error* error = ExpectError(ParseBytes(text), Errc::kUsage, part);
-    ASSERT_NE(error, nullptr);
+    const std::optional<Error> error = ExpectError(ParseBytes(text), Errc::kUsage, part);
+    ASSERT_TRUE(error);
     EXPECT_THAT(error->hint(), ::testing::HasSubstr("4GiB"));
   }
 }
