@@ -28,7 +28,8 @@ ElementPlace PlaceOf(const TensorLayout& tensor, int64_t element) {
     if (!Intersect(StoredBox(piece, tensor.shape.size()), point)) continue;
     place.param = piece.param;
     for (size_t d = 0; d < piece.axes.size(); ++d)
-      place.logical.push_back(piece.logical.lo[d] + place.stored[piece.axes[d]] - piece.stored_lo[piece.axes[d]]);
+      place.logical.push_back(piece.logical.lo[d] + place.stored[piece.axes[d]] -
+                              piece.stored_lo[piece.axes[d]]);
     return place;
   }
   return place;

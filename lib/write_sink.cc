@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -22,9 +23,10 @@ constexpr uint64_t kMaxJournalBytes = 1 << 30;
 // A journal speaks of what was handed to the kernel, not of what is on the disk: it is void after
 // the machine was restarted, and when nobody says whether it was.
 std::string JournalHead(const std::string& fingerprint) {
-  Result<std::string> boot_id = ReadSmallFile("/proc/sys/kernel/random/boot_id", 4096);
-  if (!boot_id.ok() || !boot_id->ends_with('\n')) return "nxdkit-journal 2 void\n";
-  return "nxdkit-journal 2 " + fingerprint + " " + *boot_id;
+  std::ifstream file("/proc/sys/kernel/random/boot_id");  // a file of /proc has no size to read by
+  std::string boot_id;
+  if (!std::getline(file, boot_id) || boot_id.empty()) return "";
+  return "nxdkit-journal 2 " + fingerprint + " " + boot_id + "\n";
 }
 
 Status RemoveContents(const std::string& folder) {
@@ -91,8 +93,7 @@ Status WriteSink::TakeOver() {
   const std::string path = JoinPath(folder_, kJournalName);
   const std::string head = JournalHead(options_.fingerprint);
   const Result<std::string> old = ReadSmallFile(path, kMaxJournalBytes);
-  const bool same_run = old.ok() && head.find(options_.fingerprint) != std::string::npos &&
-                        old->starts_with(head) && FilesAreThere();
+  const bool same_run = !head.empty() && old.ok() && old->starts_with(head) && FilesAreThere();
   if (!same_run) NXDKIT_TRY(RemoveContents(folder_));
   NXDKIT_ASSIGN(journal_, File::OpenWrite(path));
   if (!same_run) return journal_.WriteAt(std::exchange(journal_bytes_, head.size()), Bytes(head));
@@ -176,7 +177,8 @@ Result<std::vector<uint32_t>> WriteSink::TensorCrcs(size_t file) const {
     const OutputTensor& output = files_[file].encoder->tensors()[out.size()];
     const uint64_t bytes = *PackedBytes(output.dtype, output.shape);
     if (at != bytes)
-      return Error(Errc::kInternal, fmt::format("{} of {} bytes have a checksum", at, bytes)).on(output.name);
+      return Error(Errc::kInternal, fmt::format("{} of {} bytes have a checksum", at, bytes))
+          .on(output.name);
     out.push_back(crc);
   }
   return out;

@@ -167,9 +167,9 @@ TEST(CompareSink, NamesTheTensorOfAFailedRead) {
     const BoundLayout actual{LayoutOf({WholeOf("t", 0, stored.shape)}), {stored}};
     const std::vector<OutputTensor> outputs = {{"t", Dtype::kF32, {2, 3}}};
     CompareSink sink(actual, outputs);
-    const Error* error = ExpectError(sink.Take(0, 0, std::vector<std::byte>(24)), Errc::kIo,
-                                     "the disk is broken here");
-    ASSERT_NE(error, nullptr);
+    const std::optional<Error> error = ExpectError(sink.Take(0, 0, std::vector<std::byte>(24)),
+                                                   Errc::kIo, "the disk is broken here");
+    ASSERT_TRUE(error.has_value());
     EXPECT_EQ(error->tensor(), "t");
   }
 }

@@ -109,8 +109,8 @@ TEST(Executor, EqualsTheNaivePlacementOnRandomLayouts) {
 }
 
 TEST(Executor, ChunksEveryShape) {
-  const Shape shapes[] = {{}, {0}, {0, 5}, {5, 0}, {1}, {1000}, {1, 1000}, {1000, 1},
-                          {3, 700}, {2, 3, 50}, {2, 1, 3, 40}};
+  const Shape shapes[] = {{},        {0},       {0, 5},   {5, 0},     {1},          {1000},
+                          {1, 1000}, {1000, 1}, {3, 700}, {2, 3, 50}, {2, 1, 3, 40}};
   std::vector<LogicalTensor> params;
   std::vector<TensorLayout> tensors;
   for (const Shape& shape : shapes) {
@@ -228,8 +228,9 @@ TEST(Executor, PassesOnAFailedRead) {
   MemorySink sink(outputs);
   const auto executor = Executor::Make(*plan, source, layout, outputs, Options(2, 512));
   ASSERT_TRUE(executor.ok());
-  const Error* error = ExpectError(executor->Run(sink), Errc::kIo, "the disk is broken here");
-  ASSERT_NE(error, nullptr);
+  const std::optional<Error> error =
+      ExpectError(executor->Run(sink), Errc::kIo, "the disk is broken here");
+  ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->tensor(), "w");
   EXPECT_EQ(error->offset(), 2000u);
 }
@@ -249,9 +250,9 @@ TEST(Executor, RefusesABudgetThatIsTooSmall) {
   const Small small;
   ExecuteOptions options;
   options.buffer_bytes = (1 << 20) - 1;
-  const Error* error =
+  const auto error =
       ExpectError(small.Make(options), Errc::kLimit, "1048575 bytes are left for the buffers");
-  ASSERT_NE(error, nullptr);
+  ASSERT_TRUE(error.has_value());
   EXPECT_THAT(error->hint(), ::testing::HasSubstr("--max-memory"));
   options.buffer_bytes = 1 << 20;
   EXPECT_TRUE(small.Make(options).ok());
@@ -275,8 +276,9 @@ TEST(Executor, TakesNoMoreBuffersThanItIsGiven) {
 TEST(Executor, RefusesDtypesItCannotHandle) {
   Small small;
   small.outputs[0].dtype = Dtype::kF32;
-  const Error* error = ExpectError(small.Make({}), Errc::kUnsupported, "U32 cannot be converted");
-  ASSERT_NE(error, nullptr);
+  const std::optional<Error> error =
+      ExpectError(small.Make({}), Errc::kUnsupported, "U32 cannot be converted");
+  ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->tensor(), "w");
   small.outputs[0].dtype = Dtype::kF4;
   ExpectError(small.Make({}), Errc::kUnsupported, "smaller than a byte");

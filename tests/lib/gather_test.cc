@@ -118,11 +118,11 @@ TEST(Gather, TellsStoragesApart) {
   const StoredTensor c = Packed("c", Dtype::kU32, {4, 4}, other);
   std::vector<std::byte> out_a(8 * 4), out_b(8 * 4), out_c(8 * 4);
   Gatherer gatherer(4096);
-  ASSERT_TRUE(gatherer
-                  .Run({BoxMove(c, {0, 0}, {4, 2}, out_c.data()),
-                        BoxMove(a, {0, 0}, {4, 2}, out_a.data()),
-                        BoxMove(b, {0, 0}, {4, 2}, out_b.data())})
-                  .ok());
+  ASSERT_TRUE(
+      gatherer
+          .Run({BoxMove(c, {0, 0}, {4, 2}, out_c.data()), BoxMove(a, {0, 0}, {4, 2}, out_a.data()),
+                BoxMove(b, {0, 0}, {4, 2}, out_b.data())})
+          .ok());
   EXPECT_EQ(AsNumbers(out_a), (std::vector<uint32_t>{0, 1, 4, 5, 8, 9, 12, 13}));
   EXPECT_EQ(AsNumbers(out_b), (std::vector<uint32_t>{16, 17, 20, 21, 24, 25, 28, 29}));
   EXPECT_EQ(AsNumbers(out_c),
@@ -132,7 +132,8 @@ TEST(Gather, TellsStoragesApart) {
 TEST(Gather, ReadsTransposedSources) {
   const Matrix m(20, 30);
   std::vector<std::byte> out(20 * 30 * 4);
-  Move move{&m.tensor, 0, {{30, 20}, {1, 30}, {20, 1}, Dtype::kU32, Dtype::kU32, false}, out.data()};
+  Move move{
+      &m.tensor, 0, {{30, 20}, {1, 30}, {20, 1}, Dtype::kU32, Dtype::kU32, false}, out.data()};
   for (const uint64_t staging : {uint64_t{4}, uint64_t{100}, uint64_t{1 << 20}}) {
     Gatherer gatherer(staging);
     ASSERT_TRUE(gatherer.Run({move}).ok());
@@ -151,7 +152,9 @@ TEST(Gather, ConvertsAndSwapsWhatItStages) {
   uint16_t out[2] = {};
   Gatherer gatherer(64);
   ASSERT_TRUE(gatherer
-                  .Run({{&tensor, 0, {{2}, {1}, {1}, Dtype::kF32, Dtype::kBF16, true},
+                  .Run({{&tensor,
+                         0,
+                         {{2}, {1}, {1}, Dtype::kF32, Dtype::kBF16, true},
                          reinterpret_cast<std::byte*>(out)}})
                   .ok());
   EXPECT_EQ(out[0], 0x3F80);
@@ -164,9 +167,10 @@ TEST(Gather, NamesTheTensorOfAFailedRead) {
   std::vector<std::byte> out(8 * 8 * 4);
   Gatherer gatherer(1024);
   for (const Shape& extent : {Shape{8, 8}, Shape{8, 3}}) {
-    const Error* error = ExpectError(gatherer.Run({BoxMove(m.tensor, {0, 0}, extent, out.data())}),
-                                     Errc::kIo, "the disk is broken here");
-    ASSERT_NE(error, nullptr);
+    const std::optional<Error> error =
+        ExpectError(gatherer.Run({BoxMove(m.tensor, {0, 0}, extent, out.data())}), Errc::kIo,
+                    "the disk is broken here");
+    ASSERT_TRUE(error.has_value());
     EXPECT_EQ(error->tensor(), "m");
     EXPECT_EQ(error->offset(), 100u);
   }

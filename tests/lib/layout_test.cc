@@ -10,11 +10,11 @@
 namespace nxdkit {
 namespace {
 
+using ::testing::IsEmpty;
 using testing_util::ExpectError;
 using testing_util::LayoutOf;
 using testing_util::RowsOf;
 using testing_util::WholeOf;
-using ::testing::IsEmpty;
 
 Box MakeBox(Shape lo, Shape extent) { return {std::move(lo), std::move(extent)}; }
 
@@ -50,8 +50,8 @@ TEST(Boxes, SubtractLeavesEachElementOutsideOnce) {
         int found = 0;
         for (const Box& part : rest) found += Intersect(part, point) ? 1 : 0;
         const int expected = Intersect(a, point) && !Intersect(b, point) ? 1 : 0;
-        ASSERT_EQ(found, expected) << BoxText(a) << " minus " << BoxText(b) << " at "
-                                   << BoxText(point);
+        ASSERT_EQ(found, expected)
+            << BoxText(a) << " minus " << BoxText(b) << " at " << BoxText(point);
       });
     }
 }
@@ -103,7 +103,8 @@ TensorLayout Good() { return WholeOf("t", 0, kShape); }
 void ExpectFault(const TensorLayout& tensor, const std::string& part) {
   Layout layout = LayoutOf({Good()});
   layout.tensors.push_back(tensor);
-  const Error* error = ExpectError(CheckLayout(kParams, layout), Errc::kInternal, part);
+  const std::optional<Error> error =
+      ExpectError(CheckLayout(kParams, layout), Errc::kInternal, part);
   if (error) {
     EXPECT_EQ(error->tensor(), tensor.name);
   }

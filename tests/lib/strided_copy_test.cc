@@ -59,7 +59,8 @@ std::vector<std::byte> SourceBytes(const Case& c, size_t elements) {
   return bytes;
 }
 
-std::vector<std::byte> Naive(const Case& c, const std::vector<std::byte>& source, size_t out_bytes) {
+std::vector<std::byte> Naive(const Case& c, const std::vector<std::byte>& source,
+                             size_t out_bytes) {
   const int64_t from = ElementBytes(c.from);
   const int64_t to = ElementBytes(c.to);
   std::vector<std::byte> out(out_bytes, std::byte{0xA5});
@@ -96,9 +97,9 @@ void CheckAllOrders(Case c) {
   } while (std::ranges::next_permutation(c.axes).found);
 }
 
-const std::vector<Shape> kShapes = {{},     {1},    {7},       {0, 3},    {3, 0},
-                                    {3, 5}, {1, 9}, {9, 1},    {2, 3, 4}, {4, 1, 5},
-                                    {2, 2, 2, 3},   {33, 35},  {5, 40, 2}};
+const std::vector<Shape> kShapes = {{},           {1},      {7},       {0, 3},    {3, 0},
+                                    {3, 5},       {1, 9},   {9, 1},    {2, 3, 4}, {4, 1, 5},
+                                    {2, 2, 2, 3}, {33, 35}, {5, 40, 2}};
 
 TEST(StridedCopy, EqualsTheNaiveLoopForEveryElementSize) {
   for (const Dtype dtype : {Dtype::kU8, Dtype::kBF16, Dtype::kF32, Dtype::kI64, Dtype::kC128})
@@ -146,12 +147,14 @@ TEST(StridedCopy, RepeatsOneElement) {
   RunStridedCopy({{2, 3}, {0, 0}, {4, 1}, Dtype::kU32, Dtype::kU32, false},
                  reinterpret_cast<const std::byte*>(&value),
                  reinterpret_cast<std::byte*>(out.data()));
-  EXPECT_EQ(out, (std::vector<uint32_t>{value, value, value, 9, value, value, value, 9, 9, 9, 9, 9}));
+  EXPECT_EQ(out,
+            (std::vector<uint32_t>{value, value, value, 9, value, value, value, 9, 9, 9, 9, 9}));
 }
 
 TEST(StridedCopy, KnowsAPlainRun) {
   const auto plain = [](Shape extent, Shape source, Shape output, Dtype to, bool swap) {
-    return IsPlainRun({std::move(extent), std::move(source), std::move(output), Dtype::kF32, to, swap});
+    return IsPlainRun(
+        {std::move(extent), std::move(source), std::move(output), Dtype::kF32, to, swap});
   };
   EXPECT_TRUE(plain({4, 6}, {6, 1}, {6, 1}, Dtype::kF32, false));
   EXPECT_TRUE(plain({1, 6}, {99, 1}, {7, 1}, Dtype::kF32, false)) << "one row";

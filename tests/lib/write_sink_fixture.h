@@ -52,8 +52,8 @@ class WriteJob {
     const Shape a = {64, 16};
     const Shape b = {40};
     params_ = {{"a", a, 0, 0}, {"b", b, 0, 0}, {"e", {0, 3}, 0, 0}};
-    source_ = NaiveBind(params_, LayoutOf({WholeOf("a", 0, a), WholeOf("b", 1, b),
-                                           WholeOf("e", 2, {0, 3})}));
+    source_ = NaiveBind(
+        params_, LayoutOf({WholeOf("a", 0, a), WholeOf("b", 1, b), WholeOf("e", 2, {0, 3})}));
     layout_ = LayoutOf({RowsOf("a", 0, a, 0, 32, 0), WholeOf("e", 2, {0, 3}, 0),
                         RowsOf("a", 0, a, 32, 32, 1), WholeOf("b", 1, b, 0)});
     layout_.files = {{"one.bin", -1, -1}, {"sub/two.bin", -1, -1}, {"empty.bin", -1, -1}};
@@ -67,8 +67,8 @@ class WriteJob {
       std::vector<OutputTensor> tensors;
       for (size_t t = 0; t < outputs_.size(); ++t)
         if (layout_.tensors[t].file == f) tensors.push_back(outputs_[t]);
-      files.push_back({layout_.files[f].path,
-                       std::make_unique<FakeEncoder>(std::move(tensors), needs_crc_)});
+      files.push_back(
+          {layout_.files[f].path, std::make_unique<FakeEncoder>(std::move(tensors), needs_crc_)});
     }
     return files;
   }

@@ -12,8 +12,8 @@
 namespace nxdkit {
 namespace {
 
-using testing_util::ExpectError;
 using testing_util::Exists;
+using testing_util::ExpectError;
 using testing_util::ReadText;
 using testing_util::TempFolder;
 using testing_util::WriteJob;
@@ -184,10 +184,8 @@ TEST(WriteSink, ReportsAFolderItCannotMake) {
   const WriteJob job;
   const TempFolder folder;
   WriteText(folder / "sub", "a file in the way");
-  const Error* error = nullptr;
-  const auto sink = job.Begin(folder.path(), "");
-  error = ExpectError(sink, Errc::kIo, "create the folder");
-  ASSERT_NE(error, nullptr);
+  const auto error = ExpectError(job.Begin(folder.path(), ""), Errc::kIo, "create the folder");
+  ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->file(), folder / "sub");
 }
 
