@@ -225,4 +225,11 @@ std::string_view JsonTypeText(const Json& value) {
   return "nothing";
 }
 
+std::string JsonExcerpt(const Json& value) {
+  constexpr size_t kMost = 60;
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > kMost) text.replace(kMost, std::string::npos, "...");
+  return text;
+}
+
 }  // namespace nxdkit

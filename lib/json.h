@@ -51,4 +51,7 @@ const Json* JsonFind(const Json& object, std::string_view key);
 // "a string", "an object", ...: for messages.
 std::string_view JsonTypeText(const Json& value);
 
+// The value as one line of JSON in ASCII, cut to some 60 characters: for messages.
+std::string JsonExcerpt(const Json& value);
+
 }  // namespace nxdkit

@@ -22,8 +22,8 @@ constexpr size_t kMaxReasonBytes = 160;
 // and a byte order mark. No JSON text may contain it.
 constexpr char kNeverValid = '\x01';
 
-// The text, one block at a time. After the root value is closed it gives out no more white space,
-// so that padding of any length costs nothing.
+// The text, one block at a time. White space before and after the root value is not given out, so
+// that padding of any length costs nothing.
 class Blocks {
  public:
   Blocks(const File& file, uint64_t offset, uint64_t bytes, uint64_t run_bytes)
@@ -35,7 +35,10 @@ class Blocks {
         mark_(offset) {
     block_.resize(std::min<uint64_t>(kBlockBytes, bytes));
     Fill();
-    if (!done() && block_[0] == '\xef') block_[0] = kNeverValid;
+    SkipSpace();
+    mark_ = unread();
+    if (!done() && block_[position_] == '\xef') block_[position_] = kNeverValid;
+    outside_ = false;
   }
 
   // Whether the text has ended; asked by the parser only when it wants one more byte.
@@ -48,14 +51,14 @@ class Blocks {
   void Advance() {
     last_ = unread();
     ++position_;
-    if (closed_) SkipSpace();
+    if (outside_) SkipSpace();
     if (position_ == filled_) Fill();
   }
 
   uint64_t offset() const { return last_; }  // of the byte given out last, or the end
   void Mark() { mark_ = unread(); }          // a string or a number was read
-  void Close() {
-    closed_ = true;
+  void Close() {                             // the root value has ended
+    outside_ = true;
     SkipSpace();
   }
   std::optional<Error>& error() { return error_; }
@@ -75,7 +78,7 @@ class Blocks {
   void Fill() {
     position_ = filled_ = 0;
     if (error_ || next_ == end_) return;
-    if (!closed_ && next_ - mark_ > run_bytes_) {
+    if (!outside_ && next_ - mark_ > run_bytes_) {
       error_ = Error(Errc::kLimit, fmt::format("{} bytes of JSON without the end of a string or "
                                                "number, the limit is {}",
                                                next_ - mark_, run_bytes_))
@@ -102,7 +105,7 @@ class Blocks {
   std::vector<char> block_;
   size_t position_ = 0;
   size_t filled_ = 0;
-  bool closed_ = false;
+  bool outside_ = true;  // before or after the root value
   std::optional<Error> error_;
 };
 
@@ -202,8 +205,8 @@ class Sax {
   std::string LastByte() const {
     if (blocks_.offset() >= end_) return "ends too early";
     std::byte byte{};
-    if (!file_.ReadAt(blocks_.offset(), std::span(&byte, 1)).ok()) return "syntax";
-    return fmt::format("byte 0x{:02x} is out of place", static_cast<unsigned>(byte));
+    if (!file_.ReadAt(blocks_.offset(), std::span(&byte, 1)).ok()) return "error";
+    return fmt::format("error at byte 0x{:02x}", static_cast<unsigned>(byte));
   }
 
   const File& file_;

@@ -77,7 +77,8 @@ Result<uint64_t> ParseShardSize(const std::string& text) {
   if (unit == kUnits.end()) return BadSize(text, fmt::format("unit '{}' is not known", unit_name));
 
   const std::string_view number_text = Trimmed(trimmed.substr(0, trimmed.size() - 2));
-  const std::optional<double> number = Parse<double>(number_text);
+  const bool plus = number_text.starts_with('+') && !number_text.starts_with("+-");
+  const std::optional<double> number = Parse<double>(number_text.substr(plus ? 1 : 0));
   if (!number) return BadSize(text, fmt::format("\"{}\" is not a number", number_text));
   const double bytes = std::trunc(*number * unit->bytes);  // in double, as Python does it
   if (!(bytes >= 1)) return BadSize(text, "must be at least one byte");

@@ -44,8 +44,8 @@ struct Family {
   const char* architecture;  // config.json "architectures"[0]
   // Biases of q, k, v and of o: always, never, or as config.json "attention_bias" says.
   enum class Bias : uint8_t { kNever, kAlways, kConfig } qkv_bias, output_bias;
-  bool mlp_bias_key;           // config.json "mlp_bias" counts
-  bool optimum_fuses_qkv;      // optimum-neuron's default for rollout bundles
+  bool mlp_bias_key;               // config.json "mlp_bias" counts
+  bool optimum_fuses_qkv;          // optimum-neuron's default for rollout bundles
   std::span<const ParamRow> rows;  // in the order of the model's own state dict
   // Tensors of old checkpoints that are not parameters and may be dropped; "{}" as above.
   std::span<const char* const> ignorable;

@@ -14,11 +14,13 @@ Result<Placement> TrainingPlacement(int64_t heads, int64_t kv_heads, int64_t mul
   if (slots % tp != 0)
     return refuse(fmt::format("{} key heads times kv multiplier {} cannot be split over tp {}",
                               kv_heads, multiplier, tp))
-        .hint(tp % kv_heads == 0 ? fmt::format("use --kv-multiplier {}", tp / kv_heads)
-                                 : std::string("use a tp that is a multiple or a divisor of the key heads"));
+        .hint(tp % kv_heads == 0
+                  ? fmt::format("use --kv-multiplier {}", tp / kv_heads)
+                  : std::string("use a tp that is a multiple or a divisor of the key heads"));
   if (heads % slots != 0)
-    return refuse(fmt::format("{} query heads cannot be split over {} key heads times kv multiplier {}",
-                              heads, kv_heads, multiplier));
+    return refuse(
+        fmt::format("{} query heads cannot be split over {} key heads times kv multiplier {}",
+                    heads, kv_heads, multiplier));
   const int64_t slots_per_rank = slots / tp;
   const int64_t queries_per_slot = heads / slots;
   Placement placement(tp);
@@ -36,23 +38,27 @@ Result<Placement> TrainingPlacement(int64_t heads, int64_t kv_heads, int64_t mul
 
 Result<Placement> PlainPlacement(int64_t heads, int64_t kv_heads, int64_t tp) {
   if (heads % tp != 0)
-    return Error(Errc::kUnsupported, fmt::format("{} query heads cannot be split over tp {}", heads, tp));
+    return Error(Errc::kUnsupported,
+                 fmt::format("{} query heads cannot be split over tp {}", heads, tp));
   if (kv_heads % tp != 0)
     return Error(Errc::kUnsupported,
                  fmt::format("{} key heads cannot be split over tp {} without replication: a rank "
-                             "would hold part of a head", kv_heads, tp))
+                             "would hold part of a head",
+                             kv_heads, tp))
         .hint("use --qkv linear with --kv-multiplier");
   return TrainingPlacement(heads, kv_heads, 1, tp, Hardware::kTrn2);
 }
 
 std::string GqaStrategyName(GqaStrategy strategy) {
-  return strategy == GqaStrategy::kReplicateToTpDegree ? "replicate-to-tp-degree" : "convert-to-mha";
+  return strategy == GqaStrategy::kReplicateToTpDegree ? "replicate-to-tp-degree"
+                                                       : "convert-to-mha";
 }
 
 namespace {
 
 // Query slots: REPLICATE pads after each group of heads that share a key head, CONVERT at the end.
-std::vector<int64_t> QuerySlots(int64_t heads, int64_t kv_heads, int64_t padded, GqaStrategy strategy) {
+std::vector<int64_t> QuerySlots(int64_t heads, int64_t kv_heads, int64_t padded,
+                                GqaStrategy strategy) {
   std::vector<int64_t> slots;
   const int64_t group = heads / kv_heads;
   const int64_t pad =
@@ -69,7 +75,8 @@ std::vector<int64_t> QuerySlots(int64_t heads, int64_t kv_heads, int64_t padded,
 
 RolloutHeads RolloutPlacement(int64_t heads, int64_t kv_heads, int64_t tp) {
   RolloutHeads out;
-  out.strategy = tp % kv_heads == 0 ? GqaStrategy::kReplicateToTpDegree : GqaStrategy::kConvertToMha;
+  out.strategy =
+      tp % kv_heads == 0 ? GqaStrategy::kReplicateToTpDegree : GqaStrategy::kConvertToMha;
   out.padded_query = heads + (tp - heads % tp) % tp;
   const bool must_grow = kv_heads < tp || kv_heads % tp != 0;
   if (heads == kv_heads)
@@ -107,8 +114,8 @@ Status CheckPlacement(const Placement& placement, int64_t heads, int64_t kv_head
       const int64_t met = local.kv[slot * local.kv.size() / local.query.size()];
       if (met != head / group)
         return Error(Errc::kInternal,
-                     fmt::format("query head {} belongs to key head {} but sits with key head {}", head,
-                                 head / group, met))
+                     fmt::format("query head {} belongs to key head {} but sits with key head {}",
+                                 head, head / group, met))
             .rank(static_cast<int64_t>(rank));
     }
   }

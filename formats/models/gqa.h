@@ -21,7 +21,8 @@ using Placement = std::vector<RankHeads>;  // one per rank
 
 enum class Hardware { kTrn1, kTrn2 };
 
-// NxD's GQAQKVColumnParallelLinear with kv_size_multiplier m. Slot S = rank * (kv * m / tp) + s holds
+// NxD's GQAQKVColumnParallelLinear with kv_size_multiplier m. Slot S = rank * (kv * m / tp) + s
+// holds
 //   trn1 (replicas tiled):    key head S mod kv, query heads of its replica S div kv
 //   trn2 (replicas adjacent): key head S div m, query heads in natural order
 // kUnsupported unless tp | heads, tp | kv * m and kv * m | heads.

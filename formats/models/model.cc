@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kMaxLayers = 10'000;
 constexpr int64_t kMaxExtent = int64_t{1} << 31;
+constexpr int64_t kMaxHeads = 1 << 16;
 
 const Family* FindFamily(const std::string& model_type, const std::string& architecture) {
   for (const Family* family : Families())
@@ -35,7 +36,7 @@ class ConfigReader {
       return 0;
     }
     if (!it->is_number_integer() || it->get<int64_t>() < 1 || it->get<int64_t>() > max) {
-      Fail(key, fmt::format("found {}, expected an integer from 1 to {}", it->dump(), max));
+      Fail(key, fmt::format("found {}, expected an integer from 1 to {}", JsonExcerpt(*it), max));
       return 0;
     }
     return it->get<int64_t>();
@@ -45,13 +46,16 @@ class ConfigReader {
     const auto it = json_.find(key);
     if (it == json_.end() || it->is_null()) return fallback;
     if (it->is_boolean()) return it->get<bool>();
-    Fail(key, fmt::format("found {}, expected true or false", it->dump()));
+    Fail(key, fmt::format("found {}, expected true or false", JsonExcerpt(*it)));
     return fallback;
   }
 
   std::string Text(const char* key) {
     const auto it = json_.find(key);
-    return it != json_.end() && it->is_string() ? it->get<std::string>() : std::string();
+    if (it == json_.end() || it->is_null()) return "";
+    if (it->is_string()) return it->get<std::string>();
+    Fail(key, fmt::format("found {}, expected a string", JsonExcerpt(*it)));
+    return "";
   }
 
   void Fail(const char* key, std::string what) {
@@ -94,22 +98,24 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& p
   if (!parsed.ok()) return std::move(parsed).error().in(path);
   const Json& json = *parsed;
   if (!json.is_object())
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", json.type_name())).in(path);
+    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)))
+        .in(path);
 
   ConfigReader reader(json, path);
   ModelConfig config;
   config.model_type = reader.Text("model_type");
   config.family = FindFamily(config.model_type, Architecture(json));
   config.dtype = ConfigDtype(reader, json);
+  if (reader.error()) return *std::move(reader.error());
   if (!config.family) return config;
 
   config.hidden = reader.Extent("hidden_size", std::nullopt, kMaxExtent);
   config.intermediate = reader.Extent("intermediate_size", std::nullopt, kMaxExtent);
   config.layers = reader.Extent("num_hidden_layers", std::nullopt, kMaxLayers);
-  config.heads = reader.Extent("num_attention_heads", std::nullopt, kMaxExtent);
-  config.kv_heads = reader.Extent("num_key_value_heads", config.heads, kMaxExtent);
+  config.heads = reader.Extent("num_attention_heads", std::nullopt, kMaxHeads);
+  config.kv_heads = reader.Extent("num_key_value_heads", config.heads, kMaxHeads);
   config.vocab = reader.Extent("vocab_size", std::nullopt, kMaxExtent);
-  const int64_t derived = config.heads > 0 ? config.hidden / config.heads : 0;
+  const int64_t derived = config.heads > 0 ? config.hidden / config.heads : 0;  // 0: Fail is set
   config.head_dim = reader.Extent("head_dim", derived, kMaxExtent);
   config.tied = reader.Flag("tie_word_embeddings", false);
   const bool attention_bias = reader.Flag("attention_bias", false);
@@ -122,9 +128,10 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& p
                                              config.kv_heads, config.heads))
         .in(path)
         .member("num_key_value_heads");
-  if (config.head_dim < 1)
-    return Error(Errc::kCorrupt, fmt::format("hidden_size {} is less than num_attention_heads {}",
-                                             config.hidden, config.heads))
+  if (!JsonFind(json, "head_dim") && config.hidden % config.heads != 0)
+    return Error(Errc::kCorrupt,
+                 fmt::format("missing, and hidden_size {} is no multiple of num_attention_heads {}",
+                             config.hidden, config.heads))
         .in(path)
         .member("head_dim");
   if (config.heads * config.head_dim > kMaxExtent)
@@ -139,29 +146,43 @@ namespace {
 
 int64_t Extent(const ModelConfig& config, Dim dim) {
   switch (dim) {
-    case Dim::kVocab: return config.vocab;
-    case Dim::kHidden: return config.hidden;
-    case Dim::kIntermediate: return config.intermediate;
-    case Dim::kQueryRows: return config.heads * config.head_dim;
-    case Dim::kKeyRows: return config.kv_heads * config.head_dim;
-    case Dim::kHeadDim: return config.head_dim;
-    case Dim::kNone: return 0;
+    case Dim::kVocab:
+      return config.vocab;
+    case Dim::kHidden:
+      return config.hidden;
+    case Dim::kIntermediate:
+      return config.intermediate;
+    case Dim::kQueryRows:
+      return config.heads * config.head_dim;
+    case Dim::kKeyRows:
+      return config.kv_heads * config.head_dim;
+    case Dim::kHeadDim:
+      return config.head_dim;
+    case Dim::kNone:
+      return 0;
   }
   return 0;
 }
 
 bool Exists(const ModelConfig& config, When when) {
   switch (when) {
-    case When::kAlways: return true;
-    case When::kUntied: return !config.tied;
-    case When::kQkvBias: return config.qkv_bias;
-    case When::kOutputBias: return config.output_bias;
-    case When::kMlpBias: return config.mlp_bias;
+    case When::kAlways:
+      return true;
+    case When::kUntied:
+      return !config.tied;
+    case When::kQkvBias:
+      return config.qkv_bias;
+    case When::kOutputBias:
+      return config.output_bias;
+    case When::kMlpBias:
+      return config.mlp_bias;
   }
   return false;
 }
 
-bool IsLayered(const ParamRow& row) { return std::string_view(row.name).find("{}") != std::string_view::npos; }
+bool IsLayered(const ParamRow& row) {
+  return std::string_view(row.name).find("{}") != std::string_view::npos;
+}
 
 std::string LayerName(const char* pattern, int layer) {
   std::string name = pattern;
@@ -178,7 +199,8 @@ Param MakeParam(const ModelConfig& config, const ParamRow& row, int layer) {
 
 // Rows of one head and the dimension they run along; 0 when there are none.
 int64_t HeadRows(const Param& param, const ModelConfig& config) {
-  const bool heads = param.role == Role::kQuery || param.role == Role::kKey || param.role == Role::kValue ||
+  const bool heads = param.role == Role::kQuery || param.role == Role::kKey ||
+                     param.role == Role::kValue ||
                      (param.role == Role::kOutput && param.shape.size() == 2);
   return heads ? config.head_dim : 0;
 }
@@ -187,8 +209,9 @@ int64_t HeadRows(const Param& param, const ModelConfig& config) {
 
 Result<Model> MakeModel(const ModelConfig& config) {
   if (!config.family)
-    return Error(Errc::kUnsupported, fmt::format("no parameter table for model_type \"{}\"; there are tables for {}",
-                                                 config.model_type, FamilyNames()))
+    return Error(Errc::kUnsupported,
+                 fmt::format("no parameter table for model_type \"{}\"; there are tables for {}",
+                             config.model_type, FamilyNames()))
         .hint("the model can still be inspected, and copied between hf and torch");
   Model model{config, {}};
   // Rows before, inside and after the layers, in the table's order.
@@ -215,7 +238,8 @@ std::optional<uint32_t> Model::Find(std::string_view name) const {
 std::vector<LogicalTensor> Model::Logical() const {
   std::vector<LogicalTensor> out;
   for (const Param& param : params)
-    out.push_back({param.name, param.shape, HeadRows(param, config), param.role == Role::kOutput ? 1 : 0});
+    out.push_back(
+        {param.name, param.shape, HeadRows(param, config), param.role == Role::kOutput ? 1 : 0});
   return out;
 }
 
@@ -228,16 +252,21 @@ bool IsIgnorable(const Family& family, std::string_view name) {
     }
     const std::string_view head = pattern.substr(0, at);
     const std::string_view tail = pattern.substr(at + 2);
-    if (name.size() <= head.size() + tail.size() || !name.starts_with(head) || !name.ends_with(tail)) continue;
-    const std::string_view layer = name.substr(head.size(), name.size() - head.size() - tail.size());
-    if (std::all_of(layer.begin(), layer.end(), [](char c) { return c >= '0' && c <= '9'; })) return true;
+    if (name.size() <= head.size() + tail.size() || !name.starts_with(head) ||
+        !name.ends_with(tail))
+      continue;
+    const std::string_view layer =
+        name.substr(head.size(), name.size() - head.size() - tail.size());
+    if (std::all_of(layer.begin(), layer.end(), [](char c) { return c >= '0' && c <= '9'; }))
+      return true;
   }
   return false;
 }
 
 std::string FamilyNames() {
   std::string names;
-  for (const Family* family : Families()) names += (names.empty() ? "" : ", ") + std::string(family->model_type);
+  for (const Family* family : Families())
+    names += (names.empty() ? "" : ", ") + std::string(family->model_type);
   return names;
 }
 

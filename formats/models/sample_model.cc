@@ -13,7 +13,8 @@ namespace {
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
 
 uint64_t Key(uint64_t seed, const std::string& name) {
-  const uint64_t crc = crc32(0, reinterpret_cast<const Bytef*>(name.data()), static_cast<uInt>(name.size()));
+  const uint64_t crc =
+      crc32(0, reinterpret_cast<const Bytef*>(name.data()), static_cast<uInt>(name.size()));
   return (crc << 16) ^ ((seed * 0x9E3779B1) & 0xffffffff);
 }
 
@@ -27,17 +28,21 @@ uint64_t Mix(uint64_t x) {
 uint64_t Sample(uint64_t key, uint64_t index) { return Mix((index + 1) * kGolden + key); }
 
 uint16_t ToBf16(uint64_t x) {
-  return static_cast<uint16_t>(((x & 1) << 15) | ((112 + ((x >> 1) % 12)) << 7) | ((x >> 20) & 0x7f));
+  return static_cast<uint16_t>(((x & 1) << 15) | ((112 + ((x >> 1) % 12)) << 7) |
+                               ((x >> 20) & 0x7f));
 }
 
 uint32_t ToF32(uint64_t x) {
-  return static_cast<uint32_t>(((x & 1) << 31) | ((112 + ((x >> 1) % 12)) << 23) | ((x >> 20) & 0x7fffff));
+  return static_cast<uint32_t>(((x & 1) << 31) | ((112 + ((x >> 1) % 12)) << 23) |
+                               ((x >> 20) & 0x7fffff));
 }
 
 class SampleStorage : public Storage {
  public:
   SampleStorage(uint64_t seed, const std::string& name, Dtype dtype, uint64_t elements)
-      : key_(Key(seed, name)), element_bytes_(ElementBytes(dtype)), bytes_(elements * element_bytes_),
+      : key_(Key(seed, name)),
+        element_bytes_(ElementBytes(dtype)),
+        bytes_(elements * element_bytes_),
         path_("generated:" + name) {}
 
   uint64_t bytes() const override { return bytes_; }
@@ -47,7 +52,8 @@ class SampleStorage : public Storage {
   Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
     if (offset > bytes_ || to.size() > bytes_ - offset || offset % element_bytes_ != 0 ||
         to.size() % element_bytes_ != 0)
-      return Error(Errc::kInternal, fmt::format("{} bytes at {} of {}", to.size(), offset, bytes_)).in(path_);
+      return Error(Errc::kInternal, fmt::format("{} bytes at {} of {}", to.size(), offset, bytes_))
+          .in(path_);
     uint64_t index = offset / element_bytes_;
     for (size_t at = 0; at < to.size(); at += element_bytes_, ++index) {
       const uint64_t x = Sample(key_, index);
@@ -85,7 +91,8 @@ BoundLayout SampleCheckpoint(const Model& model, uint64_t seed, Dtype dtype) {
     stored.dtype = dtype;
     stored.shape = tensor.shape;
     stored.strides = RowMajorStrides(tensor.shape);
-    stored.storage = std::make_shared<SampleStorage>(seed, tensor.name, dtype, *ElementCount(tensor.shape));
+    stored.storage =
+        std::make_shared<SampleStorage>(seed, tensor.name, dtype, *ElementCount(tensor.shape));
     bound.stored.push_back(std::move(stored));
   }
   return bound;

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/models/model.h"
@@ -27,9 +28,11 @@ struct Sidecar {
   std::string family;
   std::string dtype;
 };
+// nullopt when the folder has none. kCorrupt naming the key, kUnsupported for a newer version.
 Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder);
-std::string WriteSidecar(const Geometry& geometry, const std::string& family, const std::string& dtype,
-                         const std::string& tool_version);
+Result<Sidecar> ParseSidecar(std::string_view json_text, const std::string& path);
+std::string WriteSidecar(const Geometry& geometry, const std::string& family,
+                         const std::string& dtype, const std::string& tool_version);
 
 // How the copies of key heads lie, read off the contents of one layer.
 enum class ReplicaOrder : uint8_t { kNone, kTiled, kAdjacent, kBoth, kNeither };
@@ -39,14 +42,16 @@ Result<ReplicaOrder> CompareReplicas(const ShardSet& set, const models::ModelCon
 struct Detected {
   Geometry geometry;
   ReplicaOrder replicas = ReplicaOrder::kNone;
+  std::vector<std::string> warnings;  // what the set cannot tell and was assumed
 };
 
-// What names and shapes prove wins; a claim that contradicts it is kUsage and shows both.
-// With a kv multiplier above 1 the hardware must be claimed, unless the replicas are adjacent (only
-// trn2 does that): tiled replicas are right for trn1, but the reference converter writes them for
-// trn2 too, with queries in another order, and the set itself cannot tell.
-// `hardware_if_unknown` is taken where the claim would be asked for.
-// kCorrupt when the claimed hardware and the contents contradict each other.
+// What names and shapes prove wins; a claim that contradicts it is kUsage and shows both. The
+// virtual pipeline is proven by which layers lie where, unless the cuts are the trainer's own. With
+// a kv multiplier above 1 the hardware must be claimed, unless the replicas are adjacent (only trn2
+// does that): tiled replicas are right for trn1, but the reference converter writes them for trn2
+// too, with queries in another order, and the set itself cannot tell. `hardware_if_unknown` is
+// taken where the claim would be asked for. kCorrupt when the claimed hardware and the contents
+// contradict each other.
 Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config,
                         const std::vector<Claims>& claims,
                         std::optional<models::Hardware> hardware_if_unknown = std::nullopt);

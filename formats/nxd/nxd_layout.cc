@@ -16,24 +16,27 @@ std::string_view QkvStyleName(QkvStyle style) {
   return kNames[static_cast<size_t>(style)];
 }
 
-Result<models::Placement> HeadPlacement(const models::ModelConfig& config, const Geometry& geometry) {
+Result<models::Placement> HeadPlacement(const models::ModelConfig& config,
+                                        const Geometry& geometry) {
   const bool replicates = geometry.qkv == QkvStyle::kLinear || geometry.qkv == QkvStyle::kFused;
   if (!replicates && geometry.kv_multiplier != 1)
     return Error(Errc::kUnsupported,
                  fmt::format("kv multiplier {} needs the linear or fused q/k/v style, not {}",
                              geometry.kv_multiplier, QkvStyleName(geometry.qkv)));
   if (geometry.names == NameStyle::kMegatron && geometry.kv_multiplier != 1)
-    return Error(Errc::kUnsupported, fmt::format("Megatron style sets have no replicated key heads; "
-                                                 "kv multiplier {} cannot be stored",
-                                                 geometry.kv_multiplier));
+    return Error(Errc::kUnsupported,
+                 fmt::format("Megatron style sets have no replicated key heads; "
+                             "kv multiplier {} cannot be stored",
+                             geometry.kv_multiplier));
   if (geometry.qkv == QkvStyle::kCoalesced && config.heads != config.kv_heads)
-    return Error(Errc::kUnsupported, fmt::format("the coalesced q/k/v style is for models with one key head "
-                                                 "per query head; this one has {} and {}",
-                                                 config.heads, config.kv_heads));
+    return Error(Errc::kUnsupported,
+                 fmt::format("the coalesced q/k/v style is for models with one key head "
+                             "per query head; this one has {} and {}",
+                             config.heads, config.kv_heads));
   if (!replicates || geometry.names == NameStyle::kMegatron)
     return models::PlainPlacement(config.heads, config.kv_heads, geometry.tp);
-  return models::TrainingPlacement(config.heads, config.kv_heads, geometry.kv_multiplier, geometry.tp,
-                                   geometry.hardware);
+  return models::TrainingPlacement(config.heads, config.kv_heads, geometry.kv_multiplier,
+                                   geometry.tp, geometry.hardware);
 }
 
 namespace {
@@ -63,7 +66,8 @@ std::string Replaced(std::string text, std::string_view from, std::string_view t
 
 class Builder {
  public:
-  Builder(const models::Model& model, const Geometry& geometry, const models::Placement& placement, int rank)
+  Builder(const models::Model& model, const Geometry& geometry, const models::Placement& placement,
+          int rank)
       : model_(model), geometry_(geometry), heads_(placement[rank]), rank_(rank) {}
 
   Result<std::vector<RankTensor>> Build(bool tied_head) {
@@ -83,18 +87,26 @@ class Builder {
   Status AddParam(uint32_t i) {
     switch (param(i).role) {
       case Role::kEmbedding:
-      case Role::kLmHead: return AddRowSlice(i, param(i).name);
-      case Role::kQuery: return AddQkv(i);
+      case Role::kLmHead:
+        return AddRowSlice(i, param(i).name);
+      case Role::kQuery:
+        return AddQkv(i);
       case Role::kKey:
-      case Role::kValue: return OkStatus();  // added with their query
-      case Role::kOutput: return param(i).shape.size() == 2 ? AddOutput(i) : AddReplicated(i);
-      case Role::kGate: return AddGateUp(i);
-      case Role::kUp: return geometry_.fused_gate_up ? OkStatus() : AddRowSlice(i, param(i).name);
-      case Role::kDown: return param(i).shape.size() == 2 ? AddColumnSlice(i) : AddReplicated(i);
+      case Role::kValue:
+        return OkStatus();  // added with their query
+      case Role::kOutput:
+        return param(i).shape.size() == 2 ? AddOutput(i) : AddReplicated(i);
+      case Role::kGate:
+        return AddGateUp(i);
+      case Role::kUp:
+        return geometry_.fused_gate_up ? OkStatus() : AddRowSlice(i, param(i).name);
+      case Role::kDown:
+        return param(i).shape.size() == 2 ? AddColumnSlice(i) : AddReplicated(i);
       case Role::kFinalNorm:
       case Role::kQueryNorm:
       case Role::kKeyNorm:
-      case Role::kReplicated: return AddReplicated(i);
+      case Role::kReplicated:
+        return AddReplicated(i);
     }
     return OkStatus();
   }
@@ -116,8 +128,8 @@ class Builder {
 
   Error NotDivisible(const Param& like, int64_t extent) const {
     return Error(Errc::kUnsupported,
-                 fmt::format("{} cannot be split evenly over tp {}; NxD training pads nothing", extent,
-                             geometry_.tp))
+                 fmt::format("{} cannot be split evenly over tp {}; NxD training pads nothing",
+                             extent, geometry_.tp))
         .on(like.name);
   }
 
@@ -140,7 +152,8 @@ class Builder {
     if (shape[1] % geometry_.tp != 0) return NotDivisible(param(i), shape[1]);
     const int64_t columns = shape[1] / geometry_.tp;
     shape[1] = columns;
-    AddColumns(Add(param(i), param(i).name, shape).layout, i, param(i).shape, rank_ * columns, columns, 0);
+    AddColumns(Add(param(i), param(i).name, shape).layout, i, param(i).shape, rank_ * columns,
+               columns, 0);
     return OkStatus();
   }
 
@@ -181,7 +194,8 @@ class Builder {
                       const std::vector<std::pair<uint32_t, const std::vector<int64_t>*>>& parts) {
     Shape shape = like.shape;
     shape[0] = 0;
-    for (const auto& [i, heads] : parts) shape[0] += model_.config.head_dim * static_cast<int64_t>(heads->size());
+    for (const auto& [i, heads] : parts)
+      shape[0] += model_.config.head_dim * static_cast<int64_t>(heads->size());
     TensorLayout& out = Add(like, std::move(name), shape).layout;
     int64_t at = 0;
     for (const auto& [i, heads] : parts) at = AddHeads(out, i, *heads, at);
@@ -199,9 +213,12 @@ class Builder {
         AddProjections(param(v), param(v).name, {{v, &heads_.kv}});
         return OkStatus();
       case QkvStyle::kLinear:
-        AddProjections(param(q), Replaced(name, ".q_proj.", ".qkv_proj.") + "_q", {{q, &heads_.query}});
-        AddProjections(param(k), Replaced(name, ".q_proj.", ".qkv_proj.") + "_k", {{k, &heads_.kv}});
-        AddProjections(param(v), Replaced(name, ".q_proj.", ".qkv_proj.") + "_v", {{v, &heads_.kv}});
+        AddProjections(param(q), Replaced(name, ".q_proj.", ".qkv_proj.") + "_q",
+                       {{q, &heads_.query}});
+        AddProjections(param(k), Replaced(name, ".q_proj.", ".qkv_proj.") + "_k",
+                       {{k, &heads_.kv}});
+        AddProjections(param(v), Replaced(name, ".q_proj.", ".qkv_proj.") + "_v",
+                       {{v, &heads_.kv}});
         return OkStatus();
       case QkvStyle::kFused:
         AddProjections(param(q), Replaced(name, ".q_proj.", ".qkv_proj.") + "_qkv",
@@ -223,7 +240,8 @@ class Builder {
       return OkStatus();
     }
     AddProjections(param(q), Replaced(name, ".q_proj.", ".query."), {{q, &heads_.query}});
-    AddProjections(param(k), Replaced(name, ".q_proj.", ".key_value."), {{k, &heads_.kv}, {v, &heads_.kv}});
+    AddProjections(param(k), Replaced(name, ".q_proj.", ".key_value."),
+                   {{k, &heads_.kv}, {v, &heads_.kv}});
     return OkStatus();
   }
 
@@ -258,8 +276,8 @@ class Builder {
 
 }  // namespace
 
-Result<std::vector<RankTensor>> RankTensors(const models::Model& model, const Geometry& geometry, int rank,
-                                            bool tied_head) {
+Result<std::vector<RankTensor>> RankTensors(const models::Model& model, const Geometry& geometry,
+                                            int rank, bool tied_head) {
   NXDKIT_ASSIGN(const models::Placement placement, HeadPlacement(model.config, geometry));
   return Builder(model, geometry, placement, rank).Build(tied_head);
 }
@@ -267,20 +285,26 @@ Result<std::vector<RankTensor>> RankTensors(const models::Model& model, const Ge
 Result<int> PipelineRank(int64_t layer, int64_t layers, int pp, int vpp) {
   const int64_t stages = int64_t{pp} * vpp;
   if (layers < stages)
-    return Error(Errc::kUnsupported, fmt::format("{} layers cannot fill {} pipeline stages (pp {} times vpp {})",
-                                                 layers, stages, pp, vpp));
+    return Error(Errc::kUnsupported,
+                 fmt::format("{} layers cannot fill {} pipeline stages (pp {} times vpp {})",
+                             layers, stages, pp, vpp));
   const int64_t base = layers / stages;
   const int64_t small_stages = stages - layers % stages;  // these come first
   const int64_t in_small = small_stages * base;
-  const int64_t stage = layer < in_small ? layer / base : small_stages + (layer - in_small) / (base + 1);
+  const int64_t stage =
+      layer < in_small ? layer / base : small_stages + (layer - in_small) / (base + 1);
   return static_cast<int>(stage % pp);
 }
 
-bool OnPipelineRank(const RankTensor& tensor, int64_t layers, const Geometry& geometry, int pp_rank) {
+bool OnPipelineRank(const RankTensor& tensor, int64_t layers, const Geometry& geometry,
+                    int pp_rank) {
   switch (tensor.stage) {
-    case RankTensor::Stage::kFirst: return pp_rank == 0;
-    case RankTensor::Stage::kLast: return pp_rank == geometry.pp - 1;
-    case RankTensor::Stage::kEvery: return true;
+    case RankTensor::Stage::kFirst:
+      return pp_rank == 0;
+    case RankTensor::Stage::kLast:
+      return pp_rank == geometry.pp - 1;
+    case RankTensor::Stage::kEvery:
+      return true;
     case RankTensor::Stage::kLayer: {
       const Result<int> rank = PipelineRank(tensor.layer, layers, geometry.pp, geometry.vpp);
       return rank.ok() && *rank == pp_rank;

@@ -49,14 +49,16 @@ Result<std::vector<RankTensor>> RankTensors(const models::Model& model, const Ge
                                             int rank, bool tied_head);
 
 // Which rank holds which heads. kUnsupported as RankTensors.
-Result<models::Placement> HeadPlacement(const models::ModelConfig& config, const Geometry& geometry);
+Result<models::Placement> HeadPlacement(const models::ModelConfig& config,
+                                        const Geometry& geometry);
 
-// Pipeline rank of a layer: pp * vpp stages, the last (layers mod stages) hold one layer more, stage
-// s lives on rank s mod pp. kUnsupported when there are fewer layers than stages.
+// Pipeline rank of a layer: pp * vpp stages, the last (layers mod stages) hold one layer more,
+// stage s lives on rank s mod pp. kUnsupported when there are fewer layers than stages.
 Result<int> PipelineRank(int64_t layer, int64_t layers, int pp, int vpp);
 
 // Whether pipeline rank `pp_rank` holds the tensor. The layer count must allow the geometry.
-bool OnPipelineRank(const RankTensor& tensor, int64_t layers, const Geometry& geometry, int pp_rank);
+bool OnPipelineRank(const RankTensor& tensor, int64_t layers, const Geometry& geometry,
+                    int pp_rank);
 
 // "dp_rank_00_tp_rank_03_pp_rank_00.pt"
 std::string ShardFileName(int tp_rank, int pp_rank);

@@ -15,8 +15,8 @@ enum class SetStyle : uint8_t {
   kV2Xser,      // ... with .pt.tensors/ and .pt.info.pt
   kInlineXser,  // ... with an empty .pt.tensors/: the reference converter's --save_xser
   kV1,          // tp_rank_TT_pp_rank_PP/checkpoint.pt
-  kV1Xser,      // tp_rank_TT_pp_rank_PP and tp_rank_TT_pp_rank_PP.tensors/
-  kV0,          // tp_rank_TT
+  kV1Xser,      // the file tp_rank_TT_pp_rank_PP, and tp_rank_TT_pp_rank_PP.tensors/
+  kV0,          // the file tp_rank_TT
   kNnm,         // tp_rank_TT_pp_rank_PPP/model_optim_rng.ckpt
 };
 std::string_view SetStyleName(SetStyle style);  // "v2", "v2 xser", ...
@@ -44,12 +44,24 @@ struct SetLocation {
 };
 
 // `path`: an NxD root (the tag whose `done` is newest, or `tag`), a tag folder, or the folder that
-// holds the shards. kNotFound when there is no shard set; kCorrupt when the grid has holes (names
-// the first missing files).
+// holds the shards. kNotFound when there is no shard set, kUnsupported when there is something else
+// of the NxD world (refuse.h); kCorrupt when the grid has holes (names the first missing files).
+// A tag named *.partial is output that is still being built, and never found.
 Result<SetLocation> Locate(const std::string& path, const std::optional<std::string>& tag);
 
 // Whether Locate could find something there: by names only.
 bool LooksLikeShardSet(const std::string& path);
+
+// The folders below an NxD root that hold a `model` folder, sorted by name; empty when `path` is no
+// root.
+struct TagFolder {
+  std::string name;
+  bool finished = false;  // `done` is there
+};
+std::vector<TagFolder> ListTags(const std::string& path);
+
+// The ranks of one main file of a set, as its path says; nullopt when the path is not such.
+std::optional<ShardFile> ShardOfPath(const std::string& path);
 
 struct Shard {
   ShardFile file;
@@ -58,13 +70,14 @@ struct Shard {
 
 struct ShardSet {
   SetLocation location;
-  std::vector<Shard> shards;  // as location.files
+  std::vector<Shard> shards;         // as location.files
   std::vector<std::string> skipped;  // entries beside the weights: "epoch", ...
 };
 
-// Reads the structure of every shard. References are resolved in "<main>.tensors/"; a tensor whose
-// file is missing is kCorrupt with its name and path, except when every file of the folder is
-// missing (weights left out on purpose: kUnsupported, says where they are).
+// Reads the structure of every shard; NNM names become those of NxDT's Megatron models. References
+// are resolved in "<main>.tensors/"; a tensor whose file is missing is kCorrupt with its name and
+// path, except when every file of the folder is missing (weights left out on purpose: kUnsupported,
+// says where they are).
 Result<ShardSet> Read(SetLocation location);
 
 }  // namespace nxdkit::nxd

@@ -11,8 +11,8 @@ constexpr char kName[] = "nxdkit.json";
 constexpr uint64_t kMaxBytes = 1 << 20;
 
 template <typename T>
-Status ReadWord(const Json& json, const char* key, const std::vector<std::pair<const char*, T>>& words,
-                std::optional<T>& out) {
+Status ReadWord(const Json& json, const char* key,
+                const std::vector<std::pair<const char*, T>>& words, std::optional<T>& out) {
   NXDKIT_ASSIGN(const std::string word, JsonString(json, key));
   std::string known;
   for (const auto& [text, value] : words) {
@@ -22,13 +22,15 @@ Status ReadWord(const Json& json, const char* key, const std::vector<std::pair<c
     }
     known += (known.empty() ? "" : ", ") + std::string(text);
   }
-  return Error(Errc::kCorrupt, fmt::format("found \"{}\", expected one of {}", word, known)).member(key);
+  return Error(Errc::kCorrupt, fmt::format("found \"{}\", expected one of {}", word, known))
+      .member(key);
 }
 
 Status ReadNumber(const Json& json, const char* key, std::optional<int>& out) {
   NXDKIT_ASSIGN(const int64_t number, JsonInt(json, key));
   if (number < 1 || number > 1'000'000)
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected 1 to 1000000", number)).member(key);
+    return Error(Errc::kCorrupt, fmt::format("found {}, expected 1 to 1000000", number))
+        .member(key);
   out = static_cast<int>(number);
   return OkStatus();
 }
@@ -36,7 +38,8 @@ Status ReadNumber(const Json& json, const char* key, std::optional<int>& out) {
 Status Fill(const Json& json, Sidecar& sidecar) {
   NXDKIT_ASSIGN(const int64_t version, JsonInt(json, "schema_version"));
   if (version != 1)
-    return Error(Errc::kUnsupported, fmt::format("found version {}, this program knows 1", version)).member("schema_version");
+    return Error(Errc::kUnsupported, fmt::format("found version {}, this program knows 1", version))
+        .member("schema_version");
   Claims& claims = sidecar.claims;
   claims.origin = kName;
   NXDKIT_TRY(ReadNumber(json, "tp", claims.tp));
@@ -45,12 +48,16 @@ Status Fill(const Json& json, Sidecar& sidecar) {
   NXDKIT_TRY(ReadNumber(json, "ep", claims.ep));
   NXDKIT_TRY(ReadNumber(json, "kv_multiplier", claims.kv_multiplier));
   NXDKIT_TRY(ReadWord<QkvStyle>(json, "qkv",
-                                {{"separate", QkvStyle::kSeparate}, {"linear", QkvStyle::kLinear},
-                                 {"fused", QkvStyle::kFused}, {"coalesced", QkvStyle::kCoalesced}},
+                                {{"separate", QkvStyle::kSeparate},
+                                 {"linear", QkvStyle::kLinear},
+                                 {"fused", QkvStyle::kFused},
+                                 {"coalesced", QkvStyle::kCoalesced}},
                                 claims.qkv));
-  NXDKIT_TRY(ReadWord<models::Hardware>(json, "hw", {{"trn1", models::Hardware::kTrn1}, {"trn2", models::Hardware::kTrn2}},
-                                        claims.hardware));
-  NXDKIT_TRY(ReadWord<NameStyle>(json, "style", {{"hf", NameStyle::kHf}, {"megatron", NameStyle::kMegatron}}, claims.names));
+  NXDKIT_TRY(ReadWord<models::Hardware>(
+      json, "hw", {{"trn1", models::Hardware::kTrn1}, {"trn2", models::Hardware::kTrn2}},
+      claims.hardware));
+  NXDKIT_TRY(ReadWord<NameStyle>(
+      json, "style", {{"hf", NameStyle::kHf}, {"megatron", NameStyle::kMegatron}}, claims.names));
   NXDKIT_ASSIGN(sidecar.family, JsonString(json, "family"));
   NXDKIT_ASSIGN(sidecar.dtype, JsonString(json, "dtype"));
   return OkStatus();
@@ -58,19 +65,25 @@ Status Fill(const Json& json, Sidecar& sidecar) {
 
 }  // namespace
 
-Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder) {
-  const std::string path = JoinPath(tag_folder, kName);
-  if (KindOf(path) != PathKind::kFile) return std::optional<Sidecar>();
-  Result<Json> json = ReadJsonFile(path, kMaxBytes);
-  if (!json.ok()) return std::move(json).error().in(path);
+Result<Sidecar> ParseSidecar(std::string_view json_text, const std::string& path) {
+  const Result<Json> json = ParseJson(json_text);
+  if (!json.ok()) return Error(json.error()).in(path);
   Sidecar sidecar;
   Status filled = Fill(*json, sidecar);
   if (!filled.ok()) return std::move(filled).error().in(path);
+  return sidecar;
+}
+
+Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder) {
+  const std::string path = JoinPath(tag_folder, kName);
+  if (KindOf(path) != PathKind::kFile) return std::optional<Sidecar>();
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxBytes));
+  NXDKIT_ASSIGN(Sidecar sidecar, ParseSidecar(text, path));
   return std::optional<Sidecar>(std::move(sidecar));
 }
 
-std::string WriteSidecar(const Geometry& geometry, const std::string& family, const std::string& dtype,
-                         const std::string& tool_version) {
+std::string WriteSidecar(const Geometry& geometry, const std::string& family,
+                         const std::string& dtype, const std::string& tool_version) {
   Json json = Json::object();
   json["schema_version"] = 1;
   json["tool_version"] = tool_version;

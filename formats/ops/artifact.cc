@@ -5,6 +5,7 @@
 #include <array>
 
 #include "formats/hf/hf.h"
+#include "formats/nxd/refuse.h"
 #include "formats/ops/open_file.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
@@ -51,6 +52,7 @@ Result<Kind> Recognise(const std::string& path) {
   if (rollout::LooksLikeBundle(path)) return Kind::kRollout;
   if (nxd::LooksLikeShardSet(path)) return Kind::kNxd;
   if (hf::HasWeights(path)) return Kind::kHf;
+  if (std::optional<Error> refused = nxd::RefuseByName(path)) return *std::move(refused);
   return Error(Errc::kUnsupported, "no artifact recognised: no rollout bundle (neuron_config.json, tp0_sharded_checkpoint.safetensors), "
                                    "no NxD shard set (model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`), no Hugging Face weights "
                                    "(model.safetensors, model.safetensors.index.json, pytorch_model.bin)")
@@ -66,7 +68,8 @@ std::string FindConfigFolder(const std::vector<std::string>& folders) {
   return "";
 }
 
-// Configuration: --config, else config.json in one of `folders`, else NxDI's merged file.
+}  // namespace
+
 Status LoadConfig(Artifact& artifact, const InputHints& hints, const std::vector<std::string>& folders) {
   artifact.side_folder = FindConfigFolder(folders);
   if (hints.config) {
@@ -84,6 +87,8 @@ Status LoadConfig(Artifact& artifact, const InputHints& hints, const std::vector
   return OkStatus();
 }
 
+namespace {
+
 Status OpenHf(Artifact& artifact, const InputHints& hints) {
   if (KindOf(artifact.path) == PathKind::kFile) {
     NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(artifact.path));
@@ -99,6 +104,8 @@ Status OpenNxd(Artifact& artifact, const InputHints& hints) {
   NXDKIT_ASSIGN(nxd::SetLocation location, nxd::Locate(artifact.path, hints.tag));
   artifact.warnings = location.warnings;
   NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location)));
+  if (!set.skipped.empty())
+    artifact.warnings.push_back(fmt::format("{}: left out, being no tensors of the model: {}", artifact.path, fmt::join(set.skipped, ", ")));
   for (const nxd::Shard& shard : set.shards) {
     artifact.files.push_back(shard.tensors);
     artifact.ranks.push_back({shard.file.path, shard.file.tp, shard.file.pp});

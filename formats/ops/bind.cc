@@ -91,6 +91,7 @@ Status BindNxd(BoundArtifact& out, const InputHints& hints) {
   NXDKIT_ASSIGN(const nxd::Detected detected, nxd::Detect(*out.artifact.set, out.model->config, claims, hints.hardware_if_unknown));
   out.nxd_geometry = detected.geometry;
   out.replicas = detected.replicas;
+  out.artifact.warnings.insert(out.artifact.warnings.end(), detected.warnings.begin(), detected.warnings.end());
   std::vector<NameMap> by_rank;
   for (int t = 0; t < detected.geometry.tp; ++t) {
     NXDKIT_ASSIGN(std::vector<nxd::RankTensor> tensors, nxd::RankTensors(*out.model, detected.geometry, t, true));

@@ -119,10 +119,13 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
     rollout::NeuronConfig& neuron = spec.neuron;
     neuron.tp = neuron.local_ranks = *tp;
     neuron.flavor = options.flavor.value_or(neuron.flavor);
+    if (neuron.flavor == rollout::Flavor::kOptimum)  // has neither
+      neuron.vocab_parallel = neuron.transposed_qkv = neuron.transposed_output = neuron.transposed_mlp = false;
     neuron.batch_size = options.batch_size.value_or(neuron.batch_size);
     neuron.sequence_length = options.sequence_length.value_or(from_rollout ? neuron.sequence_length : 4096);
     const bool by_default = from_rollout ? neuron.fused_qkv : neuron.flavor == rollout::Flavor::kOptimum && source.model->config.family->optimum_fuses_qkv;
     neuron.fused_qkv = options.fused_qkv.value_or(by_default);
+    neuron.transposed_qkv &= neuron.fused_qkv;
     NXDKIT_ASSIGN(const Dtype dtype, options.dtype ? Result<Dtype>(*options.dtype) : CommonDtype(source));
     spec.dtype = dtype;
     neuron.torch_dtype = TorchName(dtype);

@@ -78,8 +78,8 @@ void CheckRanksAlike(const BoundArtifact& artifact, std::vector<Finding>& findin
 void CheckRolloutTensors(const BoundArtifact& artifact, std::vector<Finding>& findings) {
   if (artifact.artifact.kind != Kind::kRollout) return;
   const auto& config = artifact.artifact.bundle->config;
-  const std::optional<Dtype> said = config ? DtypeFromTorchName(config->torch_dtype) : std::nullopt;
-  const Dtype dtype = said.value_or(Dtype::kBF16);
+  std::optional<Dtype> dtype;
+  if (config) dtype = DtypeFromTorchName(config->torch_dtype);
   for (size_t f = 0; f < artifact.artifact.files.size(); ++f) {
     const TensorFile& file = artifact.artifact.files[f];
     const int rank = static_cast<int>(artifact.artifact.ranks[f].tp_rank);
@@ -95,8 +95,8 @@ void CheckRolloutTensors(const BoundArtifact& artifact, std::vector<Finding>& fi
     };
     for (const StoredTensor& tensor : file.tensors) {
       here.insert(tensor.name);
-      if (said && Info(tensor.dtype).floating && tensor.dtype != dtype)
-        add("dtype", tensor.name, fmt::format("dtype {} found, neuron_config.json says {}", Name(tensor.dtype), Name(dtype)));
+      if (dtype && Info(tensor.dtype).floating && tensor.dtype != *dtype)
+        add("dtype", tensor.name, fmt::format("dtype {} found, neuron_config.json says {}", Name(tensor.dtype), Name(*dtype)));
     }
     const auto expected = rollout::RankTensors(*artifact.model, artifact.rollout_geometry, rank);
     if (!expected.ok()) continue;

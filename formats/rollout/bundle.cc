@@ -34,14 +34,44 @@ std::map<int64_t, std::string> RanksIn(const std::string& folder) {
   return ranks;
 }
 
+// In the order in which optimum-neuron looks; "" is a bare folder of shards.
 constexpr const char* kPlaces[] = {"checkpoint/weights", "weights", ""};
 
-std::string FindWeights(const std::string& folder) {
+std::vector<std::string> FindWeights(const std::string& folder) {
+  std::vector<std::string> found;
   for (const char* place : kPlaces) {
-    const std::string path = *place ? JoinPath(folder, place) : folder;
+    std::string path = *place ? JoinPath(folder, place) : folder;
+    if (!RanksIn(path).empty()) found.push_back(std::move(path));
+  }
+  return found;
+}
+
+// checkpoint/<name>/weights of models with several blobs; "" when there is none.
+std::string FindNamedWeights(const std::string& folder) {
+  const std::string checkpoint = JoinPath(folder, "checkpoint");
+  const auto names = ListFolder(checkpoint);
+  if (!names.ok()) return "";
+  for (const std::string& name : *names) {
+    const std::string path = JoinPath(JoinPath(checkpoint, name), "weights");
     if (!RanksIn(path).empty()) return path;
   }
   return "";
+}
+
+Status ChooseWeights(Bundle& bundle) {
+  const std::vector<std::string> found = FindWeights(bundle.folder);
+  if (found.empty()) {
+    const std::string named = FindNamedWeights(bundle.folder);
+    if (named.empty()) return OkStatus();
+    return Error(Errc::kUnsupported,
+                 "shards of one of several sub-models (a vision language model): "
+                 "no family with such a layout is known")
+        .in(named);
+  }
+  bundle.weights_folder = found.front();
+  for (size_t i = 1; i < found.size(); ++i)
+    bundle.warnings.push_back(fmt::format("{} holds shards too; they are not looked at", found[i]));
+  return OkStatus();
 }
 
 bool IsBlobName(std::string_view name) {
@@ -62,8 +92,9 @@ Status LoadShards(Bundle& bundle, const OpenTensorFile& open) {
   int64_t expected = bundle.first_rank;
   for (const auto& [rank, path] : ranks) {
     if (rank != expected)
-      return Error(Errc::kCorrupt, fmt::format("incomplete bundle: {} is missing, ranks {} to {} found around it",
-                                               ShardFileName(static_cast<int>(expected)), expected - 1, rank))
+      return Error(Errc::kCorrupt,
+                   fmt::format("incomplete bundle: {} is missing, ranks {} to {} found around it",
+                               ShardFileName(static_cast<int>(expected)), expected - 1, rank))
           .in(bundle.weights_folder);
     Result<TensorFile> file = open(path);
     if (!file.ok()) return std::move(file).error().in(path).rank(rank);
@@ -74,46 +105,62 @@ Status LoadShards(Bundle& bundle, const OpenTensorFile& open) {
 }
 
 Status CheckRanks(Bundle& bundle) {
-  if (!bundle.config) return OkStatus();
   const int64_t found = static_cast<int64_t>(bundle.shards.size());
+  if (!bundle.config && bundle.first_rank != 0)
+    return Error(Errc::kCorrupt,
+                 fmt::format("incomplete bundle: {} is missing, the first one found is of rank {}",
+                             ShardFileName(0), bundle.first_rank))
+        .in(bundle.weights_folder);
+  if (!bundle.config) return OkStatus();
   if (bundle.shards.empty()) {
     if (bundle.config->flavor == Flavor::kNxdi && bundle.config->sharded_checkpoint)
-      return Error(Errc::kCorrupt, "save_sharded_checkpoint is true, but there is no weights/ folder with shards")
+      return Error(Errc::kCorrupt,
+                   "save_sharded_checkpoint is true, but there is no weights/ folder with shards")
           .in(bundle.folder);
     return OkStatus();
   }
   if (found != bundle.config->local_ranks || bundle.first_rank != bundle.config->start_rank)
-    return Error(Errc::kCorrupt, fmt::format("ranks {} to {} found, neuron_config.json says {} to {}", bundle.first_rank,
-                                             bundle.first_rank + found - 1, bundle.config->start_rank,
-                                             bundle.config->start_rank + bundle.config->local_ranks - 1))
+    return Error(Errc::kCorrupt,
+                 fmt::format("ranks {} to {} found, neuron_config.json says {} to {}",
+                             bundle.first_rank, bundle.first_rank + found - 1,
+                             bundle.config->start_rank,
+                             bundle.config->start_rank + bundle.config->local_ranks - 1))
         .in(bundle.weights_folder);
   return OkStatus();
 }
 
 }  // namespace
 
-std::string WeightsFolder(Flavor flavor) { return flavor == Flavor::kOptimum ? "checkpoint/weights" : "weights"; }
+std::string WeightsFolder(Flavor flavor) {
+  return flavor == Flavor::kOptimum ? "checkpoint/weights" : "weights";
+}
 
 bool LooksLikeBundle(const std::string& path) {
-  return KindOf(JoinPath(path, "neuron_config.json")) == PathKind::kFile || !FindWeights(path).empty();
+  return KindOf(JoinPath(path, "neuron_config.json")) == PathKind::kFile ||
+         !FindWeights(path).empty();
 }
 
 Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open) {
-  if (KindOf(path) == PathKind::kMissing) return Error(Errc::kNotFound, "no such file or folder").in(path);
-  if (KindOf(path) != PathKind::kFolder) return Error(Errc::kUnsupported, "a rollout bundle is a folder; this is a file").in(path);
+  if (KindOf(path) == PathKind::kMissing)
+    return Error(Errc::kNotFound, "no such file or folder").in(path);
+  if (KindOf(path) != PathKind::kFolder)
+    return Error(Errc::kUnsupported, "a rollout bundle is a folder; this is a file").in(path);
   Bundle bundle;
   bundle.folder = path;
   NXDKIT_TRY(LoadConfig(bundle));
-  bundle.weights_folder = FindWeights(path);
+  NXDKIT_TRY(ChooseWeights(bundle));
   if (!bundle.config && bundle.weights_folder.empty())
-    return Error(Errc::kNotFound, "no rollout bundle: neither neuron_config.json nor rank shards").in(path);
+    return Error(Errc::kNotFound, "no rollout bundle: neither neuron_config.json nor rank shards")
+        .in(path);
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path));
   for (const std::string& name : names)
     if (IsBlobName(name)) bundle.blobs.push_back(name);
   if (!bundle.weights_folder.empty()) NXDKIT_TRY(LoadShards(bundle, open));
   NXDKIT_TRY(CheckRanks(bundle));
   for (const TensorFile& shard : bundle.shards)
-    if (!shard.metadata.empty()) bundle.warnings.push_back(fmt::format("{} has __metadata__; rank shards have none", shard.path));
+    if (!shard.metadata.empty())
+      bundle.warnings.push_back(
+          fmt::format("{} has __metadata__; rank shards have none", shard.path));
   return bundle;
 }
 

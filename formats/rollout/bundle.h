@@ -30,9 +30,10 @@ struct Bundle {
 // Whether the folder (or its checkpoint/) looks like a bundle: by names only.
 bool LooksLikeBundle(const std::string& path);
 
-// Reads configuration and shard headers. Ranks must be first_rank, first_rank + 1, ... without
-// holes; kCorrupt naming the missing file. Shards may be absent: such a bundle loads its weights
-// from a Hugging Face checkpoint.
+// Reads configuration and shard headers. Shards are looked for in checkpoint/weights, weights and
+// the folder itself; the first that has some counts. Ranks must be first_rank, first_rank + 1, ...
+// without holes, and those of the configuration (0 without one); kCorrupt naming the missing file.
+// Shards may be absent: such a bundle loads its weights from a Hugging Face checkpoint.
 Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open);
 
 // Where the shards of a flavor lie, relative to the bundle: "weights", "checkpoint/weights".

@@ -8,7 +8,9 @@
 
 namespace nxdkit::rollout {
 
-std::string_view FlavorName(Flavor flavor) { return flavor == Flavor::kOptimum ? "optimum" : "nxdi"; }
+std::string_view FlavorName(Flavor flavor) {
+  return flavor == Flavor::kOptimum ? "optimum" : "nxdi";
+}
 
 Geometry NeuronConfig::MakeGeometry() const {
   Geometry geometry;
@@ -39,7 +41,8 @@ class Reader {
       const int64_t number = value->get<int64_t>();
       if (number >= least && number <= most) return number;
     }
-    Fail(key, fmt::format("found {}, expected an integer from {} to {}", value->dump(), least, most));
+    Fail(key, fmt::format("found {}, expected an integer from {} to {}", JsonExcerpt(*value), least,
+                          most));
     return fallback;
   }
 
@@ -47,7 +50,7 @@ class Reader {
     const Json* value = JsonFind(json_, key);
     if (!value) return fallback;
     if (value->is_boolean()) return value->get<bool>();
-    Fail(key, fmt::format("found {}, expected true or false", value->dump()));
+    Fail(key, fmt::format("found {}, expected true or false", JsonExcerpt(*value)));
     return fallback;
   }
 
@@ -55,36 +58,57 @@ class Reader {
     const Json* value = JsonFind(json_, key);
     if (!value) return fallback;
     if (value->is_string()) return value->get<std::string>();
-    Fail(key, fmt::format("found {}, expected a string", value->dump()));
+    Fail(key, fmt::format("found {}, expected a string", JsonExcerpt(*value)));
     return fallback;
   }
 
   bool has(const char* key) const { return JsonFind(json_, key) != nullptr; }
-  std::optional<Error>& error() { return error_; }
-
- private:
   void Fail(const char* key, std::string what) {
     if (!error_) error_ = Error(Errc::kCorrupt, std::move(what)).in(path_).member(prefix_ + key);
   }
+  std::optional<Error>& error() { return error_; }
+
+ private:
   const Json& json_;
   std::string prefix_;
   std::string path_;
   std::optional<Error> error_;
 };
 
-// Settings that put other tensors, or other numbers, into the shards.
+// Settings that put other tensors, or other numbers, into the shards: those marked W in the fact
+// sheet that no field of NeuronConfig stands for.
+constexpr const char* kDegrees[] = {"pp_degree",     "ep_degree",           "cp_degree",
+                                    "mlp_cp_degree", "attention_dp_degree", "moe_ep_degree"};
+constexpr const char* kFlags[] = {"quantized",
+                                  "quantized_mlp_kernel_enabled",
+                                  "fused_rmsnorm_skip_gamma",
+                                  "enable_fused_speculation",
+                                  "enable_eagle_speculation",
+                                  "is_eagle_draft",
+                                  "is_medusa",
+                                  "is_mxfp4_compute",
+                                  "is_full_model_shuffled"};
+constexpr const char* kObjects[] = {"padded_hidden_size", "padded_intermediate_size",
+                                    "activation_quantization_type", "lora_config"};
+
 void CollectUnsupported(Reader& reader, std::vector<std::string>& out) {
-  for (const char* key : {"pp_degree", "ep_degree", "cp_degree", "mlp_cp_degree", "attention_dp_degree",
-                          "moe_ep_degree"})
+  for (const char* key : kDegrees)
     if (const int64_t degree = reader.Int(key, 1, 1, kMaxRanks); degree > 1)
       out.push_back(fmt::format("{}: {}", key, degree));
-  for (const char* key : {"quantized", "quantized_mlp_kernel_enabled", "fused_rmsnorm_skip_gamma",
-                          "enable_fused_speculation", "is_medusa", "is_mxfp4_compute"})
+  for (const char* key : kFlags)
     if (reader.Flag(key)) out.push_back(fmt::format("{}: true", key));
-  for (const char* key : {"padded_hidden_size", "padded_intermediate_size"})
+  for (const char* key : kObjects)
     if (reader.has(key)) out.push_back(fmt::format("{} is set", key));
   if (const std::string cast = reader.Text("cast_type", "config"); cast != "config")
     out.push_back(fmt::format("cast_type: {}", cast));
+}
+
+// The ranks of this bundle are among those of tp_degree, unless other axes multiply them.
+void CheckRanks(Reader& reader, const NeuronConfig& config) {
+  if (!config.unsupported.empty() || config.start_rank + config.local_ranks <= config.tp) return;
+  reader.Fail("local_ranks_size",
+              fmt::format("{} ranks from start_rank_id {} on are more than tp_degree {}",
+                          config.local_ranks, config.start_rank, config.tp));
 }
 
 NeuronConfig ReadCommon(Reader& reader) {
@@ -96,26 +120,43 @@ NeuronConfig ReadCommon(Reader& reader) {
   config.torch_dtype = reader.Text("torch_dtype", "bfloat16");
   config.fused_qkv = reader.Flag("fused_qkv");
   CollectUnsupported(reader, config.unsupported);
+  CheckRanks(reader, config);
   return config;
 }
 
+bool AnyFlag(Reader& reader, std::initializer_list<const char*> keys) {
+  bool any = false;
+  for (const char* key : keys) any |= reader.Flag(key);  // all are looked at: each may be wrong
+  return any;
+}
+
+// The kernels that want a stored matrix transposed; NxDI still takes the older names for them.
 NeuronConfig ReadNxdi(Reader& reader) {
   NeuronConfig config = ReadCommon(reader);
   config.flavor = Flavor::kNxdi;
   config.sequence_length = reader.Int("seq_len", 128, 1, kMaxTokens);
   config.sharded_checkpoint = reader.Flag("save_sharded_checkpoint");
   config.vocab_parallel = reader.Flag("vocab_parallel");
-  config.transposed_qkv = config.fused_qkv && (reader.Flag("qkv_kernel_enabled") || reader.Flag("qkv_nki_kernel_enabled"));
-  config.transposed_output = reader.Flag("out_proj_kernel_enabled") || reader.Flag("attn_block_tkg_nki_kernel_enabled");
-  config.transposed_mlp = reader.Flag("mlp_kernel_enabled") || reader.Flag("mlp_tkg_nki_kernel_enabled");
+  const bool all_kernels = reader.Flag("attn_block_cte_nki_kernel_enabled");
+  const bool qkv = AnyFlag(reader, {"qkv_kernel_enabled", "qkv_nki_kernel_enabled"});
+  config.transposed_qkv = config.fused_qkv && (qkv || all_kernels);
+  config.transposed_output =
+      all_kernels ||
+      AnyFlag(reader, {"out_proj_kernel_enabled", "attn_block_tkg_nki_kernel_enabled",
+                       "attn_tkg_nki_kernel_enabled", "attn_tkg_builtin_kernel_enabled"});
+  config.transposed_mlp = AnyFlag(reader, {"mlp_kernel_enabled", "mlp_tkg_nki_kernel_enabled"});
   return config;
 }
+
+constexpr char kOptimumClass[] = "NxDNeuronConfig";
 
 NeuronConfig ReadOptimum(Reader& reader) {
   NeuronConfig config = ReadCommon(reader);
   config.flavor = Flavor::kOptimum;
   config.sequence_length = reader.Int("sequence_length", 128, 1, kMaxTokens);
   config.checkpoint_id = reader.Text("checkpoint_id", "");
+  if (const std::string key = reader.Text("_serialized_key", ""); key != kOptimumClass)
+    config.unsupported.push_back(fmt::format("_serialized_key: {}", key));
   return config;
 }
 
@@ -129,11 +170,16 @@ Result<NeuronConfig> ParseNeuronConfig(std::string_view json_text, const std::st
     Reader reader(*nested, "neuron_config.", path);
     NeuronConfig config = ReadNxdi(reader);
     if (reader.error()) return *std::move(reader.error());
+    // Then every name has draft_model. or target_model. before it.
+    if (JsonFind(*parsed, "fused_spec_config"))
+      config.unsupported.push_back("fused_spec_config is set");
     return config;
   }
   if (!JsonFind(*parsed, "_serialized_key"))
-    return Error(Errc::kCorrupt, "neither an object \"neuron_config\" (NxDI) nor \"_serialized_key\" "
-                                 "(optimum-neuron) is there: an unknown dialect").in(path);
+    return Error(Errc::kCorrupt,
+                 "neither an object \"neuron_config\" (NxDI) nor \"_serialized_key\" "
+                 "(optimum-neuron) is there: an unknown dialect")
+        .in(path);
   Reader reader(*parsed, "", path);
   NeuronConfig config = ReadOptimum(reader);
   if (reader.error()) return *std::move(reader.error());
@@ -147,9 +193,21 @@ namespace {
 constexpr char kOptimumVersion[] = "0.4.6.dev4";
 constexpr char kCompilerVersion[] = "2.21.33363.0+82129205";
 
+// What its dialect has no key for.
+Status CheckOptimum(const NeuronConfig& config) {
+  const auto refuse = [](const char* what) {
+    return Error(Errc::kUnsupported, fmt::format("optimum-neuron knows no {}", what))
+        .hint("use --flavor nxdi");
+  };
+  if (config.vocab_parallel) return refuse("embedding split over the vocabulary (vocab_parallel)");
+  if (config.transposed_qkv || config.transposed_output || config.transposed_mlp)
+    return refuse("transposed weights (the kernel flags of NxDI)");
+  return OkStatus();
+}
+
 Json OptimumJson(const NeuronConfig& config) {
   Json json = Json::object();
-  json["_serialized_key"] = "NxDNeuronConfig";
+  json["_serialized_key"] = kOptimumClass;
   json["batch_size"] = config.batch_size;
   json["capacity_factor"] = nullptr;
   json["checkpoint_id"] = config.checkpoint_id.empty() ? Json(nullptr) : Json(config.checkpoint_id);
@@ -188,7 +246,8 @@ Json NxdiJson(const NeuronConfig& config, Json top) {
   Json inner = Json::object();
   for (const char* key : {"batch_size", "ctx_batch_size", "tkg_batch_size", "max_batch_size"})
     inner[key] = config.batch_size;
-  for (const char* key : {"seq_len", "n_active_tokens", "n_positions", "max_context_length", "max_length"})
+  for (const char* key :
+       {"seq_len", "n_active_tokens", "n_positions", "max_context_length", "max_length"})
     inner[key] = config.sequence_length;
   inner["ctx_batch_size"] = 1;
   inner["is_continuous_batching"] = config.batch_size > 1;
@@ -196,12 +255,16 @@ Json NxdiJson(const NeuronConfig& config, Json top) {
   inner["torch_dtype"] = config.torch_dtype;
   inner["cast_type"] = "config";
   for (const char* key : {"tp_degree", "world_size"}) inner[key] = config.tp;
-  for (const char* key : {"cp_degree", "pp_degree", "ep_degree", "attention_dp_degree"}) inner[key] = 1;
+  for (const char* key : {"cp_degree", "pp_degree", "ep_degree", "attention_dp_degree"})
+    inner[key] = 1;
   inner["start_rank_id"] = config.start_rank;
   inner["local_ranks_size"] = config.local_ranks;
   inner["save_sharded_checkpoint"] = true;
   inner["fused_qkv"] = config.fused_qkv;
   inner["vocab_parallel"] = config.vocab_parallel;
+  inner["qkv_kernel_enabled"] = config.transposed_qkv;
+  inner["out_proj_kernel_enabled"] = config.transposed_output;
+  inner["mlp_kernel_enabled"] = config.transposed_mlp;
   inner["quantized"] = false;
   inner["quantize_clamp_bound"] = std::numeric_limits<double>::infinity();
   top["neuron_config"] = std::move(inner);
@@ -211,10 +274,14 @@ Json NxdiJson(const NeuronConfig& config, Json top) {
 }  // namespace
 
 Result<std::string> WriteNeuronConfig(const NeuronConfig& config, std::string_view hf_config_text) {
-  if (config.flavor == Flavor::kOptimum) return DumpPython(OptimumJson(config)) + "\n";
+  if (config.flavor == Flavor::kOptimum) {
+    NXDKIT_TRY(CheckOptimum(config));
+    return DumpPython(OptimumJson(config)) + "\n";
+  }
   Json top = Json::object();
   if (!hf_config_text.empty()) {
-    NXDKIT_ASSIGN(top, ParseJson(hf_config_text, {.allow_nan = true, .allow_duplicate_keys = true}));
+    NXDKIT_ASSIGN(top,
+                  ParseJson(hf_config_text, {.allow_nan = true, .allow_duplicate_keys = true}));
     if (!top.is_object()) return Error(Errc::kCorrupt, "config.json is no object");
   }
   return DumpPython(NxdiJson(config, std::move(top))) + "\n";

@@ -42,7 +42,8 @@ struct NeuronConfig {
 Result<NeuronConfig> ParseNeuronConfig(std::string_view json_text, const std::string& path);
 
 // The file for a bundle that has no compiled blob to take it from: sorted keys, indent 2, trailing
-// newline. `hf_config_text` is config.json, merged into NxDI's dialect; may be empty.
+// newline. `hf_config_text` is config.json, merged into NxDI's dialect; may be empty. kUnsupported
+// when the dialect has no key for a setting.
 Result<std::string> WriteNeuronConfig(const NeuronConfig& config, std::string_view hf_config_text);
 
 }  // namespace nxdkit::rollout

@@ -9,7 +9,9 @@ using models::Role;
 
 namespace {
 
-int64_t CeilTo(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+int64_t CeilTo(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 std::string Replaced(std::string text, std::string_view from, std::string_view to) {
   const size_t at = text.find(from);
@@ -24,12 +26,9 @@ struct Rename {
   const char* to;
 };
 constexpr Rename kRenames[] = {
-    {Role::kQuery, ".q_proj.", ".qkv_proj.q_proj."},
-    {Role::kKey, ".k_proj.", ".qkv_proj.k_proj."},
-    {Role::kValue, ".v_proj.", ".qkv_proj.v_proj."},
-    {Role::kOutput, ".o_proj.", ".o_proj.o_proj."},
-    {Role::kQueryNorm, ".q_norm.", ".q_layernorm."},
-    {Role::kKeyNorm, ".k_norm.", ".k_layernorm."},
+    {Role::kQuery, ".q_proj.", ".qkv_proj.q_proj."}, {Role::kKey, ".k_proj.", ".qkv_proj.k_proj."},
+    {Role::kValue, ".v_proj.", ".qkv_proj.v_proj."}, {Role::kOutput, ".o_proj.", ".o_proj.o_proj."},
+    {Role::kQueryNorm, ".q_norm.", ".q_layernorm."}, {Role::kKeyNorm, ".k_norm.", ".k_layernorm."},
 };
 
 std::string RolloutName(const Param& param) {
@@ -73,18 +72,25 @@ class Builder {
       case Role::kEmbedding:
         return geometry_.vocab_parallel ? AddPaddedSlice(i, RolloutName(param(i)), 0)
                                         : AddPaddedSlice(i, RolloutName(param(i)), 1);
-      case Role::kLmHead: return AddPaddedSlice(i, RolloutName(param(i)), 0);
-      case Role::kQuery: return AddQkv(i);
+      case Role::kLmHead:
+        return AddPaddedSlice(i, RolloutName(param(i)), 0);
+      case Role::kQuery:
+        return AddQkv(i);
       case Role::kKey:
-      case Role::kValue: return;  // added with their query
-      case Role::kOutput: return is_weight(i) ? AddOutput(i) : AddReplicated(i);
+      case Role::kValue:
+        return;  // added with their query
+      case Role::kOutput:
+        return is_weight(i) ? AddOutput(i) : AddReplicated(i);
       case Role::kGate:
-      case Role::kUp: return AddMlp(i, 0);
-      case Role::kDown: return is_weight(i) ? AddMlp(i, 1) : AddReplicated(i);
+      case Role::kUp:
+        return AddMlp(i, 0);
+      case Role::kDown:
+        return is_weight(i) ? AddMlp(i, 1) : AddReplicated(i);
       case Role::kFinalNorm:
       case Role::kQueryNorm:
       case Role::kKeyNorm:
-      case Role::kReplicated: return AddReplicated(i);
+      case Role::kReplicated:
+        return AddReplicated(i);
     }
   }
 
@@ -92,7 +98,8 @@ class Builder {
     AddWhole(Add(RolloutName(param(i)), param(i).shape), i, param(i).shape);
   }
 
-  // This rank's slice along `dim` of the parameter padded with zeros at the end to a multiple of tp.
+  // This rank's slice along `dim` of the parameter padded with zeros at the end to a multiple of
+  // tp.
   void AddPaddedSlice(uint32_t i, std::string name, int dim) {
     const int64_t extent = param(i).shape[dim];
     const int64_t part = CeilTo(extent, geometry_.tp) / geometry_.tp;
@@ -121,7 +128,8 @@ class Builder {
   }
 
   // Heads along `dim` from `at` on, padding slots as zeros; returns the place behind them.
-  int64_t AddHeads(TensorLayout& out, uint32_t i, const std::vector<int64_t>& heads, int dim, int64_t at) {
+  int64_t AddHeads(TensorLayout& out, uint32_t i, const std::vector<int64_t>& heads, int dim,
+                   int64_t at) {
     const int64_t size = model_.config.head_dim;
     for (int64_t head : heads) {
       if (head == models::kZeroHead)
@@ -194,6 +202,8 @@ Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const 
   return Builder(model, geometry, rank).Build();
 }
 
-std::string ShardFileName(int rank) { return fmt::format("tp{}_sharded_checkpoint.safetensors", rank); }
+std::string ShardFileName(int rank) {
+  return fmt::format("tp{}_sharded_checkpoint.safetensors", rank);
+}
 
 }  // namespace nxdkit::rollout

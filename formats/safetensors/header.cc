@@ -88,11 +88,12 @@ Status CheckUniqueNames(const Header& header, Fault* fault) {
 
 // Of two entries with one key the last one counts, as in the reference.
 void SortMetadata(std::vector<std::pair<std::string, std::string>>& metadata) {
-  const auto key = [](const auto& entry) -> const std::string& { return entry.first; };
-  std::ranges::reverse(metadata);
-  std::ranges::stable_sort(metadata, {}, key);
-  const auto rest = std::ranges::unique(metadata, {}, key);
-  metadata.erase(rest.begin(), rest.end());
+  std::reverse(metadata.begin(), metadata.end());
+  std::stable_sort(metadata.begin(), metadata.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  const auto rest = std::unique(metadata.begin(), metadata.end(),
+                                [](const auto& a, const auto& b) { return a.first == b.first; });
+  metadata.erase(rest, metadata.end());
 }
 
 }  // namespace

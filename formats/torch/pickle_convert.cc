@@ -198,7 +198,8 @@ Result<Converted> Converter::Convert(NodeId id, int depth) {
     case NodeKind::kReference:
       return ConvertReference(id);
     case NodeKind::kStorage:
-      return Error(Errc::kUnsupported, "the file holds a bare storage, outside of any tensor");
+      return Error(Errc::kUnsupported, "the file holds a bare storage, outside of any tensor")
+          .at(graph_.storages[graph_.AsStorage(id).storage].pickle_offset);
     default:
       return Leaf(PickleValue::None{});
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "lib/error.h"
@@ -50,6 +51,11 @@ const char* KindName(NodeKind kind) {
       return "tensor reference";
   }
   return "?";
+}
+
+// A tensor takes some 250 bytes of the pickle and 25 nodes.
+PickleGraph::PickleGraph(std::string_view pickle) : pickle_(pickle) {
+  nodes_.reserve(std::min<size_t>(pickle.size() / 8, 1 << 22));
 }
 
 NodeId PickleGraph::Add(NodeKind kind, uint32_t count, uint64_t payload) {

@@ -61,7 +61,7 @@ struct StorageClaim {
 class PickleGraph {
  public:
   // `pickle` must outlive the graph: strings point into it.
-  explicit PickleGraph(std::string_view pickle) : pickle_(pickle) {}
+  explicit PickleGraph(std::string_view pickle);
 
   NodeKind kind(NodeId id) const { return nodes_[id].kind; }
   size_t size() const { return nodes_.size(); }

@@ -368,24 +368,22 @@ Status Machine::Execute(const Instruction& in) {
 }
 
 Result<PickleResult> Machine::Run() {
-  size_t offset = 0;
-  for (;;) {
-    NXDKIT_ASSIGN(const std::optional<Instruction> in, DecodeInstruction(graph_.pickle(), offset));
-    if (!in)
-      return Corrupt(fmt::format("the pickle ends after {} bytes, before its STOP",
-                                 graph_.pickle().size()))
+  const std::string_view pickle = graph_.pickle();
+  Instruction in;
+  for (size_t offset = 0;; offset = in.next) {
+    const Decoded decoded = DecodeInstruction(pickle, offset, in);
+    if (decoded == Decoded::kUnknown) return UnknownOpcode(pickle, offset);
+    if (decoded == Decoded::kCutOff)
+      return Corrupt(fmt::format("the pickle ends after {} bytes, before its STOP", pickle.size()))
           .at(offset);
-    Status status = CheckStack(*in);
-    if (status.ok()) status = Execute(*in);
-    if (!status.ok()) return std::move(status).error().at(in->offset);
-    if (in->info->op == Op::kStop) {
-      if (stack_.size() == 1 && marks_.empty()) return PickleResult{stack_.back(), in->next};
-      return Corrupt(
-                 fmt::format("STOP with {} values and {} marks on the stack, expected one value",
-                             stack_.size(), marks_.size()))
-          .at(in->offset);
-    }
-    offset = in->next;
+    Status status = CheckStack(in);
+    if (status.ok()) status = Execute(in);
+    if (!status.ok()) return std::move(status).error().at(offset);
+    if (in.info->op != Op::kStop) continue;
+    if (stack_.size() == 1 && marks_.empty()) return PickleResult{stack_.back(), in.next};
+    return Corrupt(fmt::format("STOP with {} values and {} marks on the stack, expected one value",
+                               stack_.size(), marks_.size()))
+        .at(offset);
   }
 }
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cctype>
+#include <optional>
 
 #include "formats/torch/byte_reader.h"
 
@@ -97,15 +97,6 @@ constexpr auto kByCode = [] {
   return by_code;
 }();
 
-Error UnknownOpcode(unsigned char code, size_t offset) {
-  for (const RefusedOp& refused : kRefused)
-    if (refused.code == code)
-      return Error(Errc::kUnsupported,
-                   fmt::format("pickle opcode {} ({:#04x}) is not supported", refused.name, code))
-          .at(offset);
-  return Error(Errc::kCorrupt, fmt::format("{:#04x} is no pickle opcode", code)).at(offset);
-}
-
 template <typename T>
 bool ReadNumber(ByteReader& reader, Instruction& out) {
   const std::optional<T> number = reader.Number<T>();
@@ -156,25 +147,35 @@ bool ReadOperand(ByteReader& reader, Instruction& out) {
 
 }  // namespace
 
-Result<std::optional<Instruction>> DecodeInstruction(std::string_view pickle, size_t offset) {
-  if (offset >= pickle.size()) return std::optional<Instruction>();
+Error UnknownOpcode(std::string_view pickle, size_t offset) {
   const auto code = static_cast<unsigned char>(pickle[offset]);
-  Instruction out;
-  out.info = kByCode[code];
+  for (const RefusedOp& refused : kRefused)
+    if (refused.code == code)
+      return Error(Errc::kUnsupported,
+                   fmt::format("pickle opcode {} ({:#04x}) is not supported", refused.name, code))
+          .at(offset);
+  return Error(Errc::kCorrupt, fmt::format("{:#04x} is no pickle opcode", code)).at(offset);
+}
+
+Decoded DecodeInstruction(std::string_view pickle, size_t offset, Instruction& out) {
+  if (offset >= pickle.size()) return Decoded::kCutOff;
+  out.info = kByCode[static_cast<unsigned char>(pickle[offset])];
   out.offset = offset;
-  if (out.info == nullptr) return UnknownOpcode(code, offset);
+  if (out.info == nullptr) return Decoded::kUnknown;
   ByteReader reader(pickle, offset + 1);
-  if (!ReadOperand(reader, out)) return std::optional<Instruction>();
+  if (!ReadOperand(reader, out)) return Decoded::kCutOff;
   out.next = reader.position();
-  return std::optional(out);
+  return Decoded::kInstruction;
 }
 
 Result<bool> SkipPickle(std::string_view bytes, size_t& position) {
+  Instruction instruction;
   for (;;) {
-    NXDKIT_ASSIGN(const std::optional<Instruction> instruction, DecodeInstruction(bytes, position));
-    if (!instruction) return false;
-    position = instruction->next;
-    if (instruction->info->op == Op::kStop) return true;
+    const Decoded decoded = DecodeInstruction(bytes, position, instruction);
+    if (decoded == Decoded::kUnknown) return UnknownOpcode(bytes, position);
+    if (decoded == Decoded::kCutOff) return false;
+    position = instruction.next;
+    if (instruction.info->op == Op::kStop) return true;
   }
 }
 

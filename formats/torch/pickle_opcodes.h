@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 #include "lib/error.h"
@@ -101,9 +100,13 @@ struct Instruction {
   std::string_view text2;
 };
 
-// The instruction at `offset`; nullopt when the bytes end inside of it. An opcode we do not know
-// is kUnsupported (the text forms of protocols 0 and 1 are named), at its offset.
-Result<std::optional<Instruction>> DecodeInstruction(std::string_view pickle, size_t offset);
+// kCutOff: the bytes end inside of the instruction. kUnknown: see UnknownOpcode.
+enum class Decoded : uint8_t { kInstruction, kCutOff, kUnknown };
+Decoded DecodeInstruction(std::string_view pickle, size_t offset, Instruction& out);
+
+// What is wrong with the opcode at `offset`: kUnsupported for the opcodes of Python that no torch
+// file needs (the text forms of protocol 0, extensions), kCorrupt for what is no opcode.
+Error UnknownOpcode(std::string_view pickle, size_t offset);
 
 // Moves `position` over whole instructions: true when STOP was passed, false when `bytes` ends
 // before (`position` then stands at the instruction that is not complete).

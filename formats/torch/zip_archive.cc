@@ -1,6 +1,7 @@
 // The zip form, torch 1.6 to 2.x: <name>/data.pkl, <name>/data/<key>, <name>/version, ...
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "formats/torch/archive_readers.h"
@@ -163,9 +164,11 @@ Status ZipArchiveReader::BindStorages(PickleGraph& graph) {
   }
   archive_.tensors = std::move(graph.tensors);
 
-  size_t data_records = 0;
-  for (const ZipRecord& record : directory_.records())
-    data_records += record.name.starts_with(Name("data/")) && !record.name.ends_with('/');
+  const std::string data_folder = Name("data/");
+  const auto data_records = static_cast<size_t>(
+      std::ranges::count_if(directory_.records(), [&](const ZipRecord& record) {
+        return record.name.starts_with(data_folder) && record.name.size() > data_folder.size();
+      }));
   if (data_records != storages.size())
     Warn(fmt::format("{} of {} data records belong to no tensor", data_records - storages.size(),
                      data_records));
@@ -181,8 +184,9 @@ Status ZipArchiveReader::CheckCrcs() const {
 
 // torch.serialization.set_crc32_options(False) writes 0, and other zip writers of torch files did.
 void ZipArchiveReader::WarnOfMissingCrcs() {
+  const std::string folder = Name("");
   for (const ZipRecord& record : directory_.records())
-    if (record.crc == 0 && record.bytes != 0 && record.name.starts_with(Name("")))
+    if (record.crc == 0 && record.bytes != 0 && record.name.starts_with(folder))
       Warn(fmt::format("record {}: CRC is 0, so damage cannot be seen", Short(record)));
 }
 

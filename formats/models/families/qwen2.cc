@@ -8,11 +8,14 @@ namespace {
 constexpr ParamRow kRows[] = {
     {"model.embed_tokens.weight", Role::kEmbedding, Dim::kVocab, Dim::kHidden},
     {"model.layers.{}.self_attn.q_proj.weight", Role::kQuery, Dim::kQueryRows, Dim::kHidden},
-    {"model.layers.{}.self_attn.q_proj.bias", Role::kQuery, Dim::kQueryRows, Dim::kNone, When::kQkvBias},
+    {"model.layers.{}.self_attn.q_proj.bias", Role::kQuery, Dim::kQueryRows, Dim::kNone,
+     When::kQkvBias},
     {"model.layers.{}.self_attn.k_proj.weight", Role::kKey, Dim::kKeyRows, Dim::kHidden},
-    {"model.layers.{}.self_attn.k_proj.bias", Role::kKey, Dim::kKeyRows, Dim::kNone, When::kQkvBias},
+    {"model.layers.{}.self_attn.k_proj.bias", Role::kKey, Dim::kKeyRows, Dim::kNone,
+     When::kQkvBias},
     {"model.layers.{}.self_attn.v_proj.weight", Role::kValue, Dim::kKeyRows, Dim::kHidden},
-    {"model.layers.{}.self_attn.v_proj.bias", Role::kValue, Dim::kKeyRows, Dim::kNone, When::kQkvBias},
+    {"model.layers.{}.self_attn.v_proj.bias", Role::kValue, Dim::kKeyRows, Dim::kNone,
+     When::kQkvBias},
     {"model.layers.{}.self_attn.o_proj.weight", Role::kOutput, Dim::kHidden, Dim::kQueryRows},
     {"model.layers.{}.mlp.gate_proj.weight", Role::kGate, Dim::kIntermediate, Dim::kHidden},
     {"model.layers.{}.mlp.up_proj.weight", Role::kUp, Dim::kIntermediate, Dim::kHidden},
@@ -23,8 +26,10 @@ constexpr ParamRow kRows[] = {
     {"lm_head.weight", Role::kLmHead, Dim::kVocab, Dim::kHidden, When::kUntied},
 };
 
-constexpr const char* kIgnorable[] = {"model.layers.{}.self_attn.rotary_emb.inv_freq",
-                                      "model.rotary_emb.inv_freq"};
+// The last as NxDT's Megatron models name it.
+constexpr const char* kIgnorable[] = {
+    "model.layers.{}.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq",
+    "language_model.encoder.layers.{}.self_attention.core_attention.rotary_emb.inv_freq"};
 
 }  // namespace
 

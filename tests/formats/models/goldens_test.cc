@@ -96,12 +96,13 @@ std::map<std::string, std::string> Expected(const json& golden) {
   return out;
 }
 
-std::map<std::string, std::string> Found(const Layout& layout, const testing_util::MemorySink& sink) {
+std::map<std::string, std::string> Found(const Layout& layout,
+                                         const testing_util::MemorySink& sink) {
   std::map<std::string, std::string> out;
   for (size_t i = 0; i < layout.tensors.size(); ++i)
     out[layout.files[layout.tensors[i].file].path + "/" + layout.tensors[i].name] =
-        fmt::format("{} {} {}", json(layout.tensors[i].shape).dump(), TorchName(sink.outputs()[i].dtype),
-                    Sha256Hex(sink.bytes(i)).substr(0, 24));
+        fmt::format("{} {} {}", json(layout.tensors[i].shape).dump(),
+                    TorchName(sink.outputs()[i].dtype), Sha256Hex(sink.bytes(i)).substr(0, 24));
   return out;
 }
 
@@ -109,7 +110,8 @@ void CheckBothWays(const json& golden, const models::Model& model, const Layout&
   const uint64_t seed = golden.at("seed");
   const std::vector<LogicalTensor> params = model.Logical();
   const BoundLayout source = models::SampleCheckpoint(model, seed, Dtype::kBF16);
-  const testing_util::MemorySink shards = testing_util::RunPlan(params, source, layout, Dtype::kBF16);
+  const testing_util::MemorySink shards =
+      testing_util::RunPlan(params, source, layout, Dtype::kBF16);
   EXPECT_THAT(Found(layout, shards), ::testing::ContainerEq(Expected(golden)));
 
   const testing_util::MemorySink back =

@@ -1,0 +1,83 @@
+#include "formats/nxd/refuse.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "lib/file.h"
+
+namespace nxdkit::nxd {
+namespace {
+
+using Names = std::vector<std::string>;
+
+bool Starts(const Names& names, std::string_view prefix) {
+  return std::ranges::any_of(names,
+                             [&](const std::string& name) { return name.starts_with(prefix); });
+}
+
+bool Ends(const Names& names, std::string_view suffix) {
+  return std::ranges::any_of(names,
+                             [&](const std::string& name) { return name.ends_with(suffix); });
+}
+
+bool Has(const Names& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+struct Row {
+  bool (*is)(const Names& names);
+  const char* what;
+  const char* hint;
+};
+constexpr Row kRows[] = {
+    {[](const Names& names) { return Has(names, ".metadata") && Ends(names, ".distcp"); },
+     "a torch distributed checkpoint (.metadata and .distcp files), as NxD writes ZeRO-1 "
+     "optimizers with "
+     "use_zero1_dcp; it holds no weights",
+     "name the tag folder, whose model/ holds the weights"},
+    {[](const Names& names) { return Starts(names, "full_tp_rank_"); },
+     "a merged ZeRO-1 optimizer (full_tp_rank_..., of nxd_convert_zero_checkpoints); it holds no "
+     "weights",
+     "name the tag folder, whose model/ holds the weights"},
+    {[](const Names& names) { return Starts(names, "optim.dp_rank_"); },
+     "a legacy ZeRO-1 optimizer (optim.dp_rank_DD.tp_rank_TT files); it holds no weights",
+     "name the folder of the model that was saved beside it"},
+    {[](const Names& names) {
+       return Starts(names, "adapter_model.") || Has(names, "adapter_config.json");
+     },
+     "a LoRA adapter; it holds no whole model, and adapters are not merged",
+     "merge it into its base model first"},
+    {[](const Names& names) {
+       return Starts(names, "tp") && Ends(names, "_sharded_checkpoint.safetensors");
+     },
+     "weights sharded for inference (tpN_sharded_checkpoint.safetensors), not a training shard set",
+     "read it with --from rollout"},
+};
+
+Names NamesIn(const std::string& folder) {
+  auto names = ListFolder(folder);
+  return names.ok() ? *std::move(names) : Names();
+}
+
+}  // namespace
+
+bool IsOptimizerFolder(const std::string& path) {
+  return BaseName(path) == "optim" && Starts(NamesIn(path), "dp_rank_");
+}
+
+std::optional<Error> RefuseByName(const std::string& path) {
+  if (IsOptimizerFolder(path))
+    return Error(Errc::kUnsupported, "optimizer state (optim/); it holds no weights")
+        .in(path)
+        .hint("name the tag folder, whose model/ holds the weights");
+  const Names names = NamesIn(path);
+  for (const Row& row : kRows)
+    if (row.is(names)) return Error(Errc::kUnsupported, row.what).in(path).hint(row.hint);
+  if (Has(names, "optim") && !Has(names, "model"))
+    return Error(Errc::kUnsupported,
+                 "a tag folder with optimizer state (optim/) only; it holds no weights")
+        .in(path);
+  return std::nullopt;
+}
+
+}  // namespace nxdkit::nxd

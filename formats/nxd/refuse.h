@@ -1,0 +1,19 @@
+// What the NxD world keeps beside shard sets and cannot be read as one: every row of FORMAT.md's
+// decision table that is no SetStyle, refused by name.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lib/error.h"
+
+namespace nxdkit::nxd {
+
+// An `optim` folder of rank files: their names are those of model shards, so it comes first.
+bool IsOptimizerFolder(const std::string& path);
+
+// kUnsupported saying what the folder is and what to do; nullopt when it is none of these. By names
+// only, and only for folders that hold no shard set.
+std::optional<Error> RefuseByName(const std::string& path);
+
+}  // namespace nxdkit::nxd

@@ -1,0 +1,268 @@
+// config.json: what each family reads from it, and what is said of a wrong one.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "formats/models/model.h"
+#include "tests/lib/expect_error.h"
+
+namespace nxdkit::models {
+namespace {
+
+using nlohmann::json;
+using testing_util::ExpectError;
+
+json Config(const std::string& model_type) {
+  return {{"model_type", model_type}, {"hidden_size", 32},        {"intermediate_size", 48},
+          {"num_hidden_layers", 2},   {"num_attention_heads", 4}, {"num_key_value_heads", 2},
+          {"vocab_size", 64},         {"torch_dtype", "bfloat16"}};
+}
+
+ModelConfig Parsed(const json& config) {
+  Result<ModelConfig> parsed = ParseConfig(config.dump(), "config.json");
+  EXPECT_TRUE(parsed.ok()) << parsed.error().ToString();
+  return parsed.ok() ? *std::move(parsed) : ModelConfig();
+}
+
+std::vector<std::string> Names(const json& config) {
+  const Result<Model> model = MakeModel(Parsed(config));
+  EXPECT_TRUE(model.ok()) << model.error().ToString();
+  std::vector<std::string> names;
+  if (model.ok())
+    for (const Param& param : model->params)
+      names.push_back(param.name + " " + ShapeText(param.shape));
+  return names;
+}
+
+TEST(Config, ReadsTheKeys) {
+  json config = Config("llama");
+  config["tie_word_embeddings"] = true;
+  config["head_dim"] = 16;
+  const ModelConfig parsed = Parsed(config);
+  ASSERT_NE(parsed.family, nullptr);
+  EXPECT_STREQ(parsed.family->model_type, "llama");
+  EXPECT_EQ(parsed.hidden, 32);
+  EXPECT_EQ(parsed.intermediate, 48);
+  EXPECT_EQ(parsed.layers, 2);
+  EXPECT_EQ(parsed.heads, 4);
+  EXPECT_EQ(parsed.kv_heads, 2);
+  EXPECT_EQ(parsed.head_dim, 16);
+  EXPECT_EQ(parsed.vocab, 64);
+  EXPECT_TRUE(parsed.tied);
+  EXPECT_EQ(parsed.dtype, Dtype::kBF16);
+}
+
+TEST(Config, DefaultsOfAbsentAndNullKeys) {
+  json config = Config("llama");
+  config["head_dim"] = nullptr;
+  config["num_key_value_heads"] = nullptr;
+  config.erase("torch_dtype");
+  const ModelConfig parsed = Parsed(config);
+  EXPECT_EQ(parsed.head_dim, 8) << "hidden_size over num_attention_heads";
+  EXPECT_EQ(parsed.kv_heads, 4) << "one key head per query head";
+  EXPECT_FALSE(parsed.tied);
+  EXPECT_FALSE(parsed.qkv_bias);
+  EXPECT_EQ(parsed.dtype, std::nullopt);
+}
+
+TEST(Config, TheDtypeMayBeUnderDtypeOrInNxdisNestedObject) {
+  json config = Config("llama");
+  config["dtype"] = "float16";
+  EXPECT_EQ(Parsed(config).dtype, Dtype::kF16) << "\"dtype\" comes before \"torch_dtype\"";
+  config.erase("dtype");
+  config.erase("torch_dtype");
+  config["neuron_config"] = {{"torch_dtype", "float32"}};
+  EXPECT_EQ(Parsed(config).dtype, Dtype::kF32);
+}
+
+TEST(Config, TheArchitectureStandsInForAMissingModelType) {
+  json config = Config("");
+  config["architectures"] = {"Qwen3ForCausalLM"};
+  ASSERT_NE(Parsed(config).family, nullptr);
+  EXPECT_STREQ(Parsed(config).family->model_type, "qwen3");
+  config["model_type"] = "mistral";  // never against what it says
+  EXPECT_EQ(Parsed(config).family, nullptr);
+}
+
+TEST(Config, BareInfinityAndDoubledKeysAreTakenAsPythonTakesThem) {
+  const auto parsed = ParseConfig(
+      R"({"model_type": "llama", "hidden_size": 8, "hidden_size": 16, "intermediate_size": 4,
+          "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 8,
+          "neuron_config": {"quantize_clamp_bound": Infinity}})",
+      "neuron_config.json");
+  ASSERT_TRUE(parsed.ok()) << parsed.error().ToString();
+  EXPECT_EQ(parsed->hidden, 16);
+}
+
+struct Fault {
+  const char* key;
+  json value;  // null: the key is missing
+  const char* message;
+};
+
+class FaultyConfig : public ::testing::TestWithParam<Fault> {};
+TEST_P(FaultyConfig, NamesTheKeyWithFoundAndExpected) {
+  const Fault& fault = GetParam();
+  json config = Config("llama");
+  if (fault.value.is_null())
+    config.erase(fault.key);
+  else
+    config[fault.key] = fault.value;
+  const auto error =
+      ExpectError(ParseConfig(config.dump(), "some/config.json"), Errc::kCorrupt, fault.message);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->member(), fault.key);
+  EXPECT_EQ(error->file(), "some/config.json");
+}
+INSTANTIATE_TEST_SUITE_P(
+    Keys, FaultyConfig,
+    ::testing::Values(
+        Fault{"hidden_size", nullptr, "missing; expected an integer from 1 to 2147483648"},
+        Fault{"intermediate_size", nullptr, "missing"}, Fault{"vocab_size", nullptr, "missing"},
+        Fault{"num_hidden_layers", nullptr, "missing; expected an integer from 1 to 10000"},
+        Fault{"num_attention_heads", nullptr, "missing; expected an integer from 1 to 65536"},
+        Fault{"hidden_size", "32", "found \"32\", expected an integer"},
+        Fault{"hidden_size", 32.0, "found 32.0, expected an integer"},
+        Fault{"hidden_size", 0, "found 0, expected an integer from 1"},
+        Fault{"hidden_size", -32, "found -32, expected an integer from 1"},
+        Fault{"hidden_size", uint64_t{1} << 63, "found 9223372036854775808, expected"},
+        Fault{"num_hidden_layers", 10001, "found 10001, expected an integer from 1 to 10000"},
+        Fault{"num_attention_heads", 65537, "found 65537, expected an integer from 1 to 65536"},
+        Fault{"num_key_value_heads", 3, "3 is not a divisor of num_attention_heads 4"},
+        Fault{"num_key_value_heads", 8, "8 is not a divisor of num_attention_heads 4"},
+        Fault{"head_dim", 1 << 30, "4 heads of 1073741824 rows are over the limit"},
+        Fault{"tie_word_embeddings", "yes", "found \"yes\", expected true or false"},
+        Fault{"attention_bias", 1, "found 1, expected true or false"},
+        Fault{"mlp_bias", 0.5, "found 0.5, expected true or false"},
+        Fault{"model_type", 7, "found 7, expected a string"},
+        Fault{"torch_dtype", json::array({1, 2}), "found [1,2], expected a string"}));
+
+TEST(Config, AHeadDimThatCannotBeDerivedIsAskedFor) {
+  json config = Config("llama");
+  config["hidden_size"] = 30;
+  const auto error = ExpectError(ParseConfig(config.dump(), "config.json"), Errc::kCorrupt,
+                                 "hidden_size 30 is no multiple of num_attention_heads 4");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->member(), "head_dim");
+  config["head_dim"] = 8;
+  EXPECT_EQ(Parsed(config).head_dim, 8);
+}
+
+TEST(Config, ALongValueIsCutInTheMessage) {
+  json config = Config("llama");
+  config["hidden_size"] = std::string(5000, 'x');
+  const auto error =
+      ExpectError(ParseConfig(config.dump(), "config.json"), Errc::kCorrupt, "..., expected");
+  ASSERT_TRUE(error);
+  EXPECT_LT(error->message().size(), 200u);
+}
+
+TEST(Config, WhatIsNoObjectIsRefused) {
+  ExpectError(ParseConfig("[1, 2]", "config.json"), Errc::kCorrupt,
+              "found an array, expected an object");
+  const auto error =
+      ExpectError(ParseConfig("{\"a\": 1,}", "config.json"), Errc::kCorrupt, "JSON line 1");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->offset(), 8u);
+  EXPECT_EQ(error->file(), "config.json");
+}
+
+TEST(Config, AnUnknownFamilyIsNoErrorUntilATableIsNeeded) {
+  const ModelConfig config = Parsed({{"model_type", "mixtral"}});
+  EXPECT_EQ(config.family, nullptr);
+  EXPECT_EQ(config.model_type, "mixtral");
+  const auto error = ExpectError(MakeModel(config), Errc::kUnsupported,
+                                 "no parameter table for model_type \"mixtral\"; there are tables "
+                                 "for llama, qwen2, qwen3");
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->hint(), ::testing::HasSubstr("copied between hf and torch"));
+}
+
+const char* const kLlamaNames[] = {
+    "model.embed_tokens.weight [64, 32]",
+    "model.layers.0.self_attn.q_proj.weight [32, 32]",
+    "model.layers.0.self_attn.k_proj.weight [16, 32]",
+    "model.layers.0.self_attn.v_proj.weight [16, 32]",
+    "model.layers.0.self_attn.o_proj.weight [32, 32]",
+    "model.layers.0.mlp.gate_proj.weight [48, 32]",
+    "model.layers.0.mlp.up_proj.weight [48, 32]",
+    "model.layers.0.mlp.down_proj.weight [32, 48]",
+    "model.layers.0.input_layernorm.weight [32]",
+    "model.layers.0.post_attention_layernorm.weight [32]",
+    "model.norm.weight [32]",
+    "lm_head.weight [64, 32]",
+};
+
+TEST(Families, LlamaHasTheseTensors) {
+  json config = Config("llama");
+  config["num_hidden_layers"] = 1;
+  EXPECT_THAT(Names(config), ::testing::ElementsAreArray(kLlamaNames));
+}
+
+TEST(Families, ATiedModelHasNoHead) {
+  json config = Config("llama");
+  config["tie_word_embeddings"] = true;
+  EXPECT_THAT(Names(config), ::testing::Not(::testing::Contains("lm_head.weight [64, 32]")));
+}
+
+TEST(Families, LlamaBiasesFollowTheConfig) {
+  json config = Config("llama");
+  config["attention_bias"] = true;
+  config["mlp_bias"] = true;
+  const std::vector<std::string> names = Names(config);
+  for (const char* name :
+       {"self_attn.q_proj.bias [32]", "self_attn.k_proj.bias [16]", "self_attn.v_proj.bias [16]",
+        "self_attn.o_proj.bias [32]", "mlp.gate_proj.bias [48]", "mlp.up_proj.bias [48]",
+        "mlp.down_proj.bias [32]"})
+    EXPECT_THAT(names, ::testing::Contains(fmt::format("model.layers.1.{}", name)));
+  EXPECT_EQ(names.size(), 3u + 2u * 16u);
+}
+
+TEST(Families, Qwen2AlwaysHasBiasesOnQkvAndNeverOnO) {
+  json config = Config("qwen2");
+  config["attention_bias"] = true;  // not a key of this family
+  const std::vector<std::string> names = Names(config);
+  EXPECT_THAT(names, ::testing::Contains("model.layers.0.self_attn.q_proj.bias [32]"));
+  EXPECT_THAT(names, ::testing::Contains("model.layers.0.self_attn.v_proj.bias [16]"));
+  EXPECT_THAT(names, ::testing::Not(::testing::Contains(::testing::HasSubstr("o_proj.bias"))));
+  EXPECT_EQ(names.size(), 3u + 2u * 12u);
+}
+
+TEST(Families, Qwen3HasHeadNormsAndItsOwnHeadDim) {
+  json config = Config("qwen3");
+  config["head_dim"] = 16;
+  const std::vector<std::string> names = Names(config);
+  EXPECT_THAT(names, ::testing::Contains("model.layers.0.self_attn.q_norm.weight [16]"));
+  EXPECT_THAT(names, ::testing::Contains("model.layers.0.self_attn.k_norm.weight [16]"));
+  EXPECT_THAT(names, ::testing::Contains("model.layers.0.self_attn.q_proj.weight [64, 32]"));
+  EXPECT_THAT(names, ::testing::Contains("model.layers.0.self_attn.o_proj.weight [32, 64]"));
+}
+
+TEST(Families, OnlyNamedBuffersMayBeLeftOut) {
+  const Family& llama = *Parsed(Config("llama")).family;
+  EXPECT_TRUE(IsIgnorable(llama, "model.layers.11.self_attn.rotary_emb.inv_freq"));
+  EXPECT_TRUE(IsIgnorable(llama, "model.rotary_emb.inv_freq"));
+  EXPECT_TRUE(IsIgnorable(llama,
+                          "language_model.encoder.layers.3.self_attention.core_attention."
+                          "rotary_emb.inv_freq"));
+  EXPECT_FALSE(IsIgnorable(llama, "model.layers.x.self_attn.rotary_emb.inv_freq"));
+  EXPECT_FALSE(IsIgnorable(llama, "model.layers..self_attn.rotary_emb.inv_freq"));
+  EXPECT_FALSE(IsIgnorable(llama, "model.layers.0.self_attn.q_proj.weight"));
+}
+
+TEST(Model, FindsParametersAndTellsHeads) {
+  const Result<Model> model = MakeModel(Parsed(Config("llama")));
+  ASSERT_TRUE(model.ok());
+  const auto index = model->Find("model.layers.1.self_attn.o_proj.weight");
+  ASSERT_TRUE(index);
+  const LogicalTensor logical = model->Logical()[*index];
+  EXPECT_EQ(logical.head_rows, 8);
+  EXPECT_EQ(logical.head_dim, 1) << "o_proj's heads run along its columns";
+  EXPECT_EQ(model->params[*index].layer, 1);
+  EXPECT_EQ(model->Find("model.layers.2.self_attn.o_proj.weight"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace nxdkit::models

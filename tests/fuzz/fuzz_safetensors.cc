@@ -1,0 +1,41 @@
+// Any bytes: accepted with every invariant, or refused with an error and its fault.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "formats/safetensors/safetensors.h"
+#include "tests/formats/memory_file.h"
+#include "tests/formats/safetensors/invariants.h"
+
+namespace {
+
+void Require(bool holds, const std::string& what) {
+  if (holds) return;
+  std::fprintf(stderr, "broken: %s\n", what.c_str());
+  std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace nxdkit;
+  static testing_util::MemoryFile memory;
+  memory.Set(std::string_view(reinterpret_cast<const char*>(data), size));
+  safetensors::Fault fault = safetensors::Fault::kNone;
+  const Result<TensorFile> file = safetensors::Open(memory.path(), &fault);
+  if (file.ok()) {
+    const std::string broken = safetensors::testing::BrokenInvariant(*file);
+    Require(broken.empty(), broken);
+    Require(fault == safetensors::Fault::kNone, "a fault without an error");
+    return 0;
+  }
+  const bool corrupt = file.error().code() == Errc::kCorrupt;
+  const bool over_our_caps =
+      file.error().code() == Errc::kLimit || file.error().code() == Errc::kUnsupported;
+  Require(corrupt ? fault != safetensors::Fault::kNone : over_our_caps, file.error().ToString());
+  Require(!corrupt || file.error().offset().has_value(), "no offset: " + file.error().ToString());
+  Require(file.error().offset().value_or(0) <= size, "offset " + file.error().ToString());
+  (void)safetensors::LooksLikeSafetensors(memory.path());
+  return 0;
+}
