@@ -175,6 +175,12 @@ bool LooksLikeShardSet(const std::string& path) {
   return std::ranges::any_of(TagsOf(path), [&](const Tag& tag) { return HasModel(path, tag); });
 }
 
+std::vector<TagFolder> ListTags(const std::string& path) {
+  std::vector<TagFolder> folders;
+  for (const Tag& tag : TagsOf(path)) folders.push_back({tag.name, tag.finished});
+  return folders;
+}
+
 Result<SetLocation> Locate(const std::string& path, const std::optional<std::string>& tag) {
   const PathKind kind = KindOf(path);
   if (kind == PathKind::kMissing) return Error(Errc::kNotFound, "no such file or folder").in(path);

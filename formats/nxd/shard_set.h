@@ -52,6 +52,17 @@ Result<SetLocation> Locate(const std::string& path, const std::optional<std::str
 // Whether Locate could find something there: by names only.
 bool LooksLikeShardSet(const std::string& path);
 
+// The folders below an NxD root that hold a `model` folder, sorted by name; empty when `path` is no
+// root.
+struct TagFolder {
+  std::string name;
+  bool finished = false;  // `done` is there
+};
+std::vector<TagFolder> ListTags(const std::string& path);
+
+// The ranks of one main file of a set, as its path says; nullopt when the path is not such.
+std::optional<ShardFile> ShardOfPath(const std::string& path);
+
 struct Shard {
   ShardFile file;
   TensorFile tensors;  // in state dict order; references resolved

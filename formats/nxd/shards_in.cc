@@ -8,6 +8,7 @@
 
 #include "formats/nxd/refuse.h"
 #include "lib/file.h"
+#include "lib/system.h"
 
 namespace nxdkit::nxd {
 
@@ -116,6 +117,16 @@ Result<SetStyle> OneStyle(const std::set<SetStyle>& styles, const std::string& f
                fmt::format("files of two styles lie here: {} and {}", SetStyleName(*styles.begin()),
                            SetStyleName(*styles.rbegin())))
       .in(folder);
+}
+
+std::optional<ShardFile> ShardOfPath(const std::string& path) {
+  const std::string folder = ParentPath(path);
+  // v1 and NNM: the ranks are in the name of the folder around the file.
+  for (const std::string& shard : {path, folder}) {
+    const auto found = ShardOf(ParentPath(shard), BaseName(shard));
+    if (found && SamePath(found->first.path, path)) return found->first;
+  }
+  return std::nullopt;
 }
 
 }  // namespace nxdkit::nxd

@@ -68,7 +68,8 @@ std::string FindConfigFolder(const std::vector<std::string>& folders) {
   return "";
 }
 
-// Configuration: --config, else config.json in one of `folders`, else NxDI's merged file.
+}  // namespace
+
 Status LoadConfig(Artifact& artifact, const InputHints& hints, const std::vector<std::string>& folders) {
   artifact.side_folder = FindConfigFolder(folders);
   if (hints.config) {
@@ -85,6 +86,8 @@ Status LoadConfig(Artifact& artifact, const InputHints& hints, const std::vector
   NXDKIT_ASSIGN(artifact.config, models::ParseConfig(artifact.config_text, artifact.config_path));
   return OkStatus();
 }
+
+namespace {
 
 Status OpenHf(Artifact& artifact, const InputHints& hints) {
   if (KindOf(artifact.path) == PathKind::kFile) {

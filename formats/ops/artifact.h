@@ -53,6 +53,10 @@ Result<Kind> Recognise(const std::string& path);
 // Opens structure and configuration, not the layout: works for families without a table too.
 Result<Artifact> OpenArtifact(const std::string& path, Kind kind, const InputHints& hints);
 
+// The part of OpenArtifact that reads the configuration: hints.config, else config.json of the first
+// of `folders` that has one ("" is none), else NxDI's merged file. No configuration is no error.
+Status LoadConfig(Artifact& artifact, const InputHints& hints, const std::vector<std::string>& folders);
+
 // The artifact with every stored tensor laid out.
 struct BoundArtifact {
   Artifact artifact;

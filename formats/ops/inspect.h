@@ -1,0 +1,149 @@
+// What an artifact is and what is in it, learned from names, shapes and configuration: the summary
+// behind ckpt-inspect. Nothing of what is read is executed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/ops/artifact.h"
+#include "formats/ops/statistics.h"
+
+namespace nxdkit::ops {
+
+enum class Form : uint8_t {
+  kHfFolder,
+  kSafetensorsFile,
+  kTorchStateDict,  // one archive: name -> tensor
+  kTorchTree,       // one archive of nested values, such as an optimizer's state
+  kTorchScript,     // one archive of a program; only its records are looked at
+  kNxdSet,
+  kNxdRoot,   // none of its tags is finished: nothing is read
+  kNxdShard,  // one main file of a set
+  kRolloutBundle,
+  kRolloutShard,  // one rank's file
+};
+std::string_view FormName(Form form);  // "hf", "safetensors", ..., for --json
+
+// Place of a tensor in Inspection::artifact.files.
+struct TensorPlace {
+  uint32_t file = 0;
+  uint32_t index = 0;
+};
+
+// A tensor of which only the name is here (xser); its file could not be read.
+struct TensorReference {
+  std::string name;
+  std::string file;  // "tensor_12.pt"
+};
+
+struct DtypeUse {
+  Dtype dtype = Dtype::kF32;
+  uint64_t tensors = 0;
+  uint64_t elements = 0;
+  uint64_t bytes = 0;
+};
+
+// Whether every stored tensor has its place in the layout of the family.
+struct LayoutCheck {
+  enum class Outcome : uint8_t { kFits, kDoesNotFit, kNotChecked };
+  Outcome outcome = Outcome::kNotChecked;
+  std::string message;      // why not checked; what does not fit; "" when all is here and fits
+  uint64_t parameters = 0;  // of the model, when it fits
+  uint64_t missing_parameters = 0;  // of those, stored nowhere in this artifact
+};
+
+// A file or folder beside the weights, or a record inside an archive.
+struct Item {
+  std::string name;
+  uint64_t bytes = 0;
+};
+
+// How the hardware of an NxD set is known.
+enum class HardwareSource : uint8_t {
+  kUnknown,     // copies of the key heads are here, and nothing says in which order
+  kIrrelevant,  // kv multiplier 1: both orders are the same
+  kOptions,
+  kSidecar,
+  kReplicas,  // the order of the copies, read off the contents
+};
+std::string_view HardwareSourceName(HardwareSource source);
+
+struct NxdFacts {
+  nxd::SetStyle style = nxd::SetStyle::kV2;
+  int tp = 0;
+  int pp = 0;
+  int ep = 0;
+  bool xser = false;  // tensors lie in files of their own
+  std::string tag;    // name of the tag folder; "" for styles without tags
+  bool has_markers = false;
+  bool done = false;                      // the marker `done`
+  bool checkpoint = false;                // the marker `checkpoint`
+  std::vector<nxd::TagFolder> tags;       // when the path is a root
+  std::vector<Item> beside;               // optim/, scheduler.pt, user_content.pt of the tag
+  std::optional<nxd::Geometry> geometry;  // when the configuration is known
+  nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;
+  HardwareSource hardware = HardwareSource::kUnknown;
+};
+
+struct RolloutFacts {
+  std::optional<rollout::NeuronConfig> config;
+  int64_t first_rank = 0;
+  int64_t ranks = 0;  // whose shards are here
+  std::vector<Item> blobs;
+  std::optional<models::RolloutHeads> heads;  // when the configuration is known
+};
+
+struct InspectRequest {
+  std::string path;
+  InputHints hints;
+};
+
+struct Inspection {
+  Form form = Form::kHfFolder;
+  std::string description;  // in plain words
+  Artifact artifact;        // holds the tensors
+  std::vector<TensorReference> references;
+  LayoutCheck layout;
+  // Elements of the model, copies not counted, when the layout fits; else of all stored tensors.
+  uint64_t parameters = 0;
+  bool parameters_are_logical = false;
+  uint64_t tensors = 0;
+  uint64_t files = 0;            // that hold tensors, or say where they are
+  uint64_t bytes = 0;            // of those files
+  std::vector<DtypeUse> dtypes;  // most bytes first
+  std::optional<NxdFacts> nxd;
+  std::optional<RolloutFacts> rollout;
+  std::optional<nxd::ShardFile> shard;  // kNxdShard: its ranks
+  std::optional<int64_t> rank;          // kRolloutShard
+  std::vector<std::string> entries;     // values beside the tensors: "epoch"
+  std::vector<Item> records;            // kTorchScript: of the archive, largest first
+  std::vector<std::string> warnings;
+
+  const StoredTensor& tensor(TensorPlace place) const {
+    return artifact.files[place.file].tensors[place.index];
+  }
+};
+
+// Opens and summarises. kNotFound, kCorrupt and kUnsupported when the artifact cannot be read;
+// kUsage when an option contradicts it. A layout that does not fit is a warning.
+Result<Inspection> Inspect(const InspectRequest& request);
+
+// Which tensors to list.
+struct Selection {
+  std::vector<std::string> filters;  // GlobMatch on the name; any of them; none: all
+  std::optional<uint64_t> top;       // the largest ones only, largest first
+};
+
+// Without `top`, file by file in the order of each file. With it, tensors of the same size keep
+// that order.
+std::vector<TensorPlace> SelectTensors(const Inspection& inspection, const Selection& selection);
+
+// The file that holds the tensor's bytes: relative to `path` when it lies inside.
+std::string FileOf(const Inspection& inspection, TensorPlace place);
+
+uint64_t TensorBytes(const StoredTensor& tensor);  // packed
+
+}  // namespace nxdkit::ops

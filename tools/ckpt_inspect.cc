@@ -1,0 +1,96 @@
+// ckpt-inspect: what an artifact is, and what is in it.
+#include <fmt/format.h>
+
+#include "formats/ops/inspect.h"
+#include "formats/ops/inspect_report.h"
+#include "lib/text.h"
+#include "tools/common/layout_options.h"
+#include "tools/common/sides.h"
+#include "tools/common/tool.h"
+
+namespace nxdkit::tool {
+namespace {
+
+struct Args {
+  std::string path;
+  std::vector<std::string> filters;
+  std::optional<int> top;
+  bool stats = false;
+  LayoutArgs layout;
+};
+
+constexpr size_t kShownTensors = 20;  // without --top, --filter and --json
+
+const ToolInfo kInfo = {
+    .name = "ckpt-inspect",
+    .summary = "says what a checkpoint is and what is in it",
+    .details =
+        "PATH is a Hugging Face folder, a safetensors file, a torch archive, an NxD shard set "
+        "or one of its shards, or a rollout bundle. Names and shapes are read; values only "
+        "with --stats. Nothing that is in a file is ever executed.\n"
+        "Layout options describe an NxD set that carries no record of its layout.",
+    .findings = "",
+    .common = kTakesJobs | kTakesMaxMemory,
+    .examples = {{"ckpt-inspect shards", "what is in this folder"},
+                 {"ckpt-inspect --filter '*self_attn*' --top 10 --stats model",
+                  "the ten largest attention tensors with their value ranges"},
+                 {"ckpt-inspect --json --top 0 bundle", "the summary alone, for a script"}},
+};
+
+void AddOptions(OptionTable& table, Args& args) {
+  table.Group("Arguments");
+  table.Positional("PATH", &args.path, "what to inspect: a folder or a file").completes =
+      Completes::kPath;
+  table.Group("Tensors");
+  table.Integer("top", "N", &args.top, {0, std::numeric_limits<int>::max()},
+                "list the N largest tensors only; 0 lists none");
+  table.TextList("filter", "GLOB", &args.filters,
+                 "list only tensors whose names match; may be given more than once");
+  table.Flag("stats", &args.stats,
+             "read the values of the listed tensors: minimum, maximum, mean, NaN, Inf and zeros");
+  AddLayoutOptions(table, args.layout, kNxdLayout, "Layout of an NxD set");
+}
+
+std::string MoreLine(size_t shown, size_t all) {
+  if (shown >= all) return "";
+  return fmt::format("... and {} more tensors (--filter GLOB, --top N and --json list them)\n",
+                     all - shown);
+}
+
+Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+  NXDKIT_ASSIGN(const ops::Inspection inspection, ops::Inspect({args.path, HintsOf(args.layout)}));
+  for (const std::string& warning : inspection.warnings) context.Warn(warning);
+
+  ops::Selection selection{args.filters, std::nullopt};
+  if (args.top) selection.top = static_cast<uint64_t>(*args.top);
+  std::vector<ops::TensorPlace> listed = ops::SelectTensors(inspection, selection);
+  const size_t selected = listed.size();
+  const bool limited = !args.top && args.filters.empty() && !context.json();
+  if (limited && selected > kShownTensors) listed.resize(kShownTensors);
+
+  ops::ListedStatistics statistics;
+  if (args.stats) {
+    const Runner runner(context);
+    std::vector<const StoredTensor*> tensors;
+    for (const ops::TensorPlace place : listed) tensors.push_back(&inspection.tensor(place));
+    NXDKIT_ASSIGN(statistics, ops::ComputeStatistics(tensors, runner.options()));
+  }
+  ToolAnswer answer;
+  if (context.json()) {
+    answer.fields = ops::InspectionJson(inspection, listed, statistics);
+    return answer;
+  }
+  answer.text = ops::SummaryText(inspection);
+  const std::string table = ops::TensorTable(inspection, listed, statistics);
+  if (!table.empty()) answer.text += "\n" + table;
+  answer.text += MoreLine(listed.size(), selected);
+  return answer;
+}
+
+}  // namespace
+}  // namespace nxdkit::tool
+
+int main(int argc, char** argv) {
+  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
+                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
+}
