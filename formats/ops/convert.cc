@@ -33,10 +33,11 @@ Status CheckSource(const Prepared& prepared, const RunOptions& run) {
   NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(prepared.source, run));
   if (findings.empty()) return OkStatus();
   const Finding& first = findings.front();
-  Error error(Errc::kCorrupt, findings.size() == 1 ? first.message : fmt::format("{}; and {} more tensors", first.message, findings.size() - 1));
-  error = std::move(error).in(first.file).on(first.tensor);
-  if (first.rank) error = std::move(error).rank(*first.rank);
-  return std::move(error).hint("ckpt-verify shows all of it");
+  std::string message = first.message;
+  if (findings.size() > 1) message += fmt::format("; and {} more tensors", findings.size() - 1);
+  Error error(Errc::kCorrupt, std::move(message));
+  if (first.rank) (void)std::move(error).rank(*first.rank);  // in place
+  return std::move(error).in(first.file).on(first.tensor).hint("ckpt-verify shows all of it");
 }
 
 ConvertReport Report(const Prepared& prepared, const ConvertRequest& request, const Workload& workload) {
