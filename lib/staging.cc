@@ -236,7 +236,8 @@ Status Staging::PublishFolder() {
 // The exchange goes through a third name: were it done with the staging name, a crash right after
 // it would leave the old output where --resume looks for half-made work.
 Status Staging::Replace() {
-  const std::string aside = fmt::format("{}.old-{}", output_, ::getpid());
+  const std::string aside = output_ + ".old.partial";
+  NXDKIT_TRY(RemoveTree(aside));  // of a run that was killed while it removed the old output
   if (::rename(staging_.c_str(), aside.c_str()) != 0) return RenameError(staging_, aside, errno);
   if (::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, output_.c_str(), RENAME_EXCHANGE) != 0) {
     const int failure = errno;

@@ -83,7 +83,7 @@ void ExpectUnharmed(const std::string& folder, const Tree& before) {
 TEST_F(ConvertOutput, RefusesTheInputItself) {
   const Tree before = ReadTree(model_);
   fs::create_directory_symlink(model_, workshop_ / "link");
-  for (const std::string output :
+  for (const std::string& output :
        {model_, model_ + "/", model_ + "/.", workshop_ / "link",
         workshop_ / "../" + fs::path(workshop_.path()).filename().string() + "/model"})
     for (const char* force : {"", " --force"})
