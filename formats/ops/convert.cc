@@ -113,9 +113,18 @@ Status WriteWeights(const Prepared& prepared, const Executor& executor_template,
   return sink->Finish();
 }
 
+// Aside, nobody sees it half written.
+Status WriteText(const std::string& path, const std::string& contents, bool sync) {
+  NXDKIT_ASSIGN(File file, File::OpenWrite(path));
+  NXDKIT_TRY(file.Allocate(contents.size()));
+  NXDKIT_TRY(file.WriteAt(0, std::as_bytes(std::span(contents.data(), contents.size()))));
+  if (sync) NXDKIT_TRY(file.Sync());
+  return file.Close();
+}
+
 Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool sync) {
   for (const auto& [path, from] : output.copies) NXDKIT_TRY(CopyFile(from, JoinPath(folder, path), sync));
-  for (const auto& [path, contents] : output.texts) NXDKIT_TRY(WriteFileAtomic(JoinPath(folder, path), contents));
+  for (const auto& [path, contents] : output.texts) NXDKIT_TRY(WriteText(JoinPath(folder, path), contents, sync));
   return OkStatus();
 }
 
@@ -154,7 +163,7 @@ Result<ConvertReport> Convert(const ConvertRequest& request) {
   NXDKIT_ASSIGN(const Executor executor, Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout, prepared.output.outputs, options));
   ConvertReport report = Report(prepared, request, executor.workload());
 
-  NXDKIT_ASSIGN(Staging staging, Staging::Begin(request.output, {.replace = request.force, .resume = request.resume, .folder = !prepared.output.single_file}));
+  NXDKIT_ASSIGN(Staging staging, Staging::Begin(request.output, {.replace = request.force, .resume = request.resume, .folder = !prepared.output.single_file, .sync = request.sync}));
   std::vector<OutputFile> files;
   std::swap(files, prepared.output.files);
   Status written = WriteWeights(prepared, executor, options, staging.path(), request, std::move(files), report);
