@@ -86,6 +86,8 @@ class Staging {
   // kUsage when `output` is there and may not be replaced, or can never be the target of a rename
   // (a mount point, "/"). Missing parent folders are created. A symbolic link is followed.
   static Result<Staging> Begin(const std::string& output, const Options& options);
+  // What Begin would refuse of the output as it is now; changes nothing.
+  static Status Check(const std::string& output, const Options& options);
 
   Staging(Staging&&) noexcept;
   Staging& operator=(Staging&&) = delete;

@@ -131,6 +131,13 @@ Result<Staging> Staging::Begin(const std::string& output, const Options& options
   return staging;
 }
 
+Status Staging::Check(const std::string& output, const Options& options) {
+  Staging staging;
+  NXDKIT_ASSIGN(staging.output_, ResolveOutput(output));
+  staging.options_ = options;
+  return staging.CheckOutput();
+}
+
 Staging::Staging(Staging&& other) noexcept
     : output_(std::move(other.output_)),
       staging_(std::move(other.staging_)),

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "formats/ops/places.h"
 #include "lib/copy_file.h"
 #include "lib/digest.h"
 #include "lib/file.h"
@@ -56,22 +57,27 @@ ConvertReport Report(const Prepared& prepared, const ConvertRequest& request, co
   return report;
 }
 
-// An output inside the source, or the source itself, would be destroyed while it is read.
-Status CheckPlaces(const ConvertRequest& request) {
-  if (request.output.empty()) return Error(Errc::kUsage, "the output has no name");
-  if (SamePath(request.input, request.output)) return Error(Errc::kUsage, "the output is the input itself").in(request.output);
-  return OkStatus();
+// The folder that the artifact is, or none for a single file.
+std::string FolderOf(const Artifact& artifact) {
+  if (artifact.set) return artifact.set->location.tag_folder;
+  return KindOf(artifact.path) == PathKind::kFolder ? artifact.path : "";
 }
 
-Status CheckOutputFree(const ConvertRequest& request) {
-  if (request.force) return OkStatus();
-  const PathKind kind = KindOf(request.output);
-  if (kind == PathKind::kMissing) return OkStatus();
-  if (kind == PathKind::kFolder) {
-    NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(request.output));
-    if (names.empty()) return OkStatus();
-  }
-  return Error(Errc::kUsage, "the output exists already").in(request.output).hint("use --force to replace it");
+// Everything that would be destroyed by an output in its place.
+std::vector<std::string> FilesRead(const Prepared& prepared, const ConvertRequest& request) {
+  std::vector<std::string> read;
+  for (const TensorFile& file : prepared.source.artifact.files) read.push_back(file.path);
+  if (!prepared.source.artifact.config_path.empty()) read.push_back(prepared.source.artifact.config_path);
+  // A bundle may be replaced by what is made from it; the blob has been copied by then.
+  const bool in_place = request.options.bundle && SamePath(*request.options.bundle, request.output);
+  if (request.options.bundle && !in_place) read.push_back(*request.options.bundle);
+  return read;
+}
+
+Status CheckOutput(const Prepared& prepared, const ConvertRequest& request) {
+  NXDKIT_TRY(CheckPlaces(request.output, FilesRead(prepared, request)));
+  NXDKIT_TRY(CheckNotAPart(request.output, FolderOf(prepared.source.artifact)));
+  return Staging::Check(request.output, {.replace = request.force, .folder = !prepared.output.single_file});
 }
 
 // Identifies what an interrupted run was doing: the source's files as they are now, and the plan.
@@ -129,9 +135,9 @@ Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request, co
 }  // namespace
 
 Result<ConvertReport> DryRun(const ConvertRequest& request) {
-  NXDKIT_TRY(CheckPlaces(request));
-  NXDKIT_TRY(CheckOutputFree(request));
+  NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
   NXDKIT_ASSIGN(const Prepared prepared, Prepare(request));
+  NXDKIT_TRY(CheckOutput(prepared, request));
   NXDKIT_TRY(CheckSource(prepared, request.run));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor, Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout, prepared.output.outputs, options));
@@ -139,9 +145,9 @@ Result<ConvertReport> DryRun(const ConvertRequest& request) {
 }
 
 Result<ConvertReport> Convert(const ConvertRequest& request) {
-  NXDKIT_TRY(CheckPlaces(request));
-  NXDKIT_TRY(CheckOutputFree(request));
+  NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
   NXDKIT_ASSIGN(Prepared prepared, Prepare(request));
+  NXDKIT_TRY(CheckOutput(prepared, request));
   NXDKIT_TRY(CheckSource(prepared, request.run));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor, Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout, prepared.output.outputs, options));
