@@ -17,10 +17,14 @@ struct CodeRow {
 };
 
 constexpr CodeRow kCodes[] = {
-    {Errc::kFindings, 1, "findings"},       {Errc::kUsage, 2, "usage"},
-    {Errc::kNotFound, 3, "not_found"},      {Errc::kCorrupt, 3, "corrupt"},
-    {Errc::kUnsupported, 4, "unsupported"}, {Errc::kIo, 5, "io"},
-    {Errc::kLimit, 6, "limit"},             {Errc::kInterrupted, 130, "interrupted"},
+    {Errc::kFindings, 1, "findings"},
+    {Errc::kUsage, 2, "usage"},
+    {Errc::kNotFound, 3, "not_found"},
+    {Errc::kCorrupt, 3, "corrupt"},
+    {Errc::kUnsupported, 4, "unsupported"},
+    {Errc::kIo, 5, "io"},
+    {Errc::kLimit, 6, "limit"},
+    {Errc::kInterrupted, 130, "interrupted"},
     {Errc::kInternal, 70, "internal"},
 };
 
@@ -28,6 +32,10 @@ const CodeRow& Row(Errc code) {
   for (const CodeRow& row : kCodes)
     if (row.code == code) return row;
   return kCodes[std::size(kCodes) - 1];
+}
+
+std::string SystemText(std::string_view action, int saved_errno) {
+  return fmt::format("cannot {}: {}", action, std::strerror(saved_errno));
 }
 
 }  // namespace
@@ -73,9 +81,13 @@ std::string Error::ToString() const {
 }
 
 Error SystemError(std::string_view action, int saved_errno) {
-  const bool missing = saved_errno == ENOENT || saved_errno == ENOTDIR;
-  Error error(missing ? Errc::kNotFound : Errc::kIo,
-              fmt::format("cannot {}: {}", action, std::strerror(saved_errno)));
+  if (saved_errno == ENOENT || saved_errno == ENOTDIR)
+    return Error(Errc::kNotFound, SystemText(action, saved_errno));
+  return OutputError(action, saved_errno);
+}
+
+Error OutputError(std::string_view action, int saved_errno) {
+  Error error(Errc::kIo, SystemText(action, saved_errno));
   if (saved_errno == ENOSPC || saved_errno == EDQUOT)
     return std::move(error).hint("free some space; nothing was published under the output's name");
   return error;

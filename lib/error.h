@@ -69,6 +69,8 @@ class [[nodiscard]] Error {
 // Error for the current errno: kNotFound for ENOENT/ENOTDIR, else kIo (with a hint on ENOSPC).
 // `action` reads as a verb phrase: "open", "write 4096 bytes".
 Error SystemError(std::string_view action, int saved_errno);
+// The same for outputs, always kIo: a folder missing there is no missing input.
+Error OutputError(std::string_view action, int saved_errno);
 
 // A value or an Error.
 template <typename T>

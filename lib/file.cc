@@ -39,11 +39,12 @@ int OpenRetrying(const char* path, int flags, mode_t mode = 0) {
 
 // The error of an open() that failed: a socket gives ENXIO and a folder opened for writing EISDIR,
 // which say less than what is there.
-Error OpenError(const std::string& path, const char* action, int saved_errno) {
+Error OpenError(const std::string& path, bool writing, int saved_errno) {
   struct stat info;
   if ((saved_errno == ENXIO || saved_errno == EISDIR) && ::stat(path.c_str(), &info) == 0)
     return NotRegular(path, info.st_mode);
-  return SystemError(action, saved_errno).in(path);
+  return writing ? OutputError("open for writing", saved_errno).in(path)
+                 : SystemError("open", saved_errno).in(path);
 }
 
 uint64_t AvailableBytes(int fd) {
@@ -87,7 +88,7 @@ File::~File() {
 Result<File> File::OpenRead(const std::string& path) {
   // O_NONBLOCK: opening a FIFO that nobody writes to would hang before fstat can refuse it.
   const int fd = OpenRetrying(path.c_str(), O_RDONLY | O_NONBLOCK);
-  if (fd < 0) return OpenError(path, "open", errno);
+  if (fd < 0) return OpenError(path, /*writing=*/false, errno);
   File file(fd, path, 0);
   struct stat info;
   if (::fstat(fd, &info) != 0) return SystemError("stat", errno).in(path);
@@ -99,7 +100,7 @@ Result<File> File::OpenRead(const std::string& path) {
 
 Result<File> File::OpenWrite(const std::string& path) {
   const int fd = OpenRetrying(path.c_str(), O_RDWR | O_CREAT | O_NONBLOCK, 0666);
-  if (fd < 0) return OpenError(path, "open for writing", errno);
+  if (fd < 0) return OpenError(path, /*writing=*/true, errno);
   File file(fd, path, 0);
   struct stat info;
   if (::fstat(fd, &info) != 0) return SystemError("stat", errno).in(path);
@@ -117,7 +118,7 @@ Result<File> File::OpenTemporary() {
   // Not every file system has O_TMPFILE (overlayfs of older kernels, NFS).
   std::string name = JoinPath(folder, "nxdkit-XXXXXX");
   fd = ::mkostemp(name.data(), O_CLOEXEC);
-  if (fd < 0) return SystemError("create a temporary file", errno).in(folder);
+  if (fd < 0) return OutputError("create a temporary file", errno).in(folder);
   ::unlink(name.c_str());
   return File(fd, folder + "/(temporary file)", 0);
 }

@@ -57,7 +57,7 @@ Status WriteFileAtomic(const std::string& path, std::string_view contents) {
   ::unlink(temporary.c_str());  // of a killed process that had the same pid
   Status written = WriteNewFile(temporary, contents);
   if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0)
-    written = SystemError(fmt::format("rename {} to it", temporary), errno).in(path);
+    written = OutputError(fmt::format("rename {} to it", temporary), errno).in(path);
   if (!written.ok()) {
     ::unlink(temporary.c_str());
     return written;
@@ -67,7 +67,7 @@ Status WriteFileAtomic(const std::string& path, std::string_view contents) {
 
 Status SyncFolder(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return SystemError("open the folder", errno).in(path);
+  if (fd < 0) return OutputError("open the folder", errno).in(path);
   int failure = 0;
   while (::fsync(fd) != 0) {
     failure = errno;
@@ -76,7 +76,7 @@ Status SyncFolder(const std::string& path) {
   }
   ::close(fd);
   // Some network file systems cannot sync a folder and say so with EINVAL.
-  if (failure != 0 && failure != EINVAL) return SystemError("sync the folder", failure).in(path);
+  if (failure != 0 && failure != EINVAL) return OutputError("sync the folder", failure).in(path);
   return OkStatus();
 }
 

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 Status RemoveTree(const std::string& path) {
   std::error_code failure;
   fs::remove_all(path, failure);
-  if (failure) return SystemError("remove", failure.value()).in(path);
+  if (failure) return OutputError("remove", failure.value()).in(path);
   return OkStatus();
 }
 
@@ -43,7 +43,7 @@ Status SyncTree(const std::string& folder) {
     if (entry->symlink_status(failure).type() == fs::file_type::directory)
       NXDKIT_TRY(SyncFolder(entry->path().string()));
   }
-  if (failure) return SystemError("list the folder", failure.value()).in(folder);
+  if (failure) return OutputError("list the folder", failure.value()).in(folder);
   return SyncFolder(folder);
 }
 
@@ -56,7 +56,7 @@ Status CreateFolders(const std::string& path, bool sync) {
     const std::string folder = std::move(missing.back());
     missing.pop_back();
     if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
-      return SystemError("create the folder", errno).in(folder);
+      return OutputError("create the folder", errno).in(folder);
     if (sync) NXDKIT_TRY(SyncFolder(ParentPath(folder)));
   }
   return OkStatus();
@@ -104,7 +104,7 @@ bool RenameFlagIsMissing(int failure) {
 }
 
 Error RenameError(const std::string& from, const std::string& to, int failure) {
-  return SystemError(fmt::format("rename {} to it", from), failure).in(to);
+  return OutputError(fmt::format("rename {} to it", from), failure).in(to);
 }
 
 }  // namespace
@@ -157,20 +157,20 @@ Status Staging::Lock() {
   constexpr int kAttempts = 100;  // each needs another process to remove the folder in between
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (::mkdir(staging_.c_str(), 0777) != 0 && errno != EEXIST)
-      return SystemError("create the staging folder", errno).in(staging_);
+      return OutputError("create the staging folder", errno).in(staging_);
     const int fd = ::open(staging_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) continue;
     if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
       return Error(Errc::kIo, "the output is built in this place, but it is not a folder")
           .in(staging_)
           .hint("move it away");
-    if (fd < 0) return SystemError("open the staging folder", errno).in(staging_);
+    if (fd < 0) return OutputError("open the staging folder", errno).in(staging_);
     lock_ = File(fd, staging_, 0);
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK)
         return Error(Errc::kIo, "another process is building this output").in(staging_);
       if (errno == EINTR) continue;
-      if (!LocksAreMissing(errno)) return SystemError("lock", errno).in(staging_);
+      if (!LocksAreMissing(errno)) return OutputError("lock", errno).in(staging_);
     }
     if (SameFile(fd, staging_)) return OkStatus();
   }

@@ -43,7 +43,7 @@ Status RemoveContents(const std::string& folder) {
 Status MakeFolders(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) return SystemError("create the folder", error.value()).in(path);
+  if (error) return OutputError("create the folder", error.value()).in(path);
   return OkStatus();
 }
 

@@ -44,6 +44,9 @@ TEST(SystemError, MapsErrno) {
   EXPECT_EQ(SystemError("open", EACCES).message(), "cannot open: Permission denied");
   EXPECT_EQ(SystemError("write 4 bytes", EACCES).hint(), "");
   EXPECT_NE(SystemError("write 4 bytes", ENOSPC).hint(), "");
+  EXPECT_EQ(OutputError("create", ENOENT).code(), Errc::kIo);  // exit 3 is for inputs
+  EXPECT_EQ(OutputError("create", ENOENT).message(), "cannot create: No such file or directory");
+  EXPECT_NE(OutputError("create", ENOSPC).hint(), "");
 }
 
 Result<int> Half(int n) {

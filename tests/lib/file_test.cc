@@ -116,7 +116,7 @@ TEST(OpenWrite, KeepsWhatIsThere) {
   EXPECT_EQ(file->bytes(), 11u);
   ASSERT_TRUE(file->WriteAt(6, From("there")).ok());
   EXPECT_EQ(ReadText(folder / "x"), "hello there");
-  ExpectErrorAt(File::OpenWrite(folder / "no/x"), Errc::kNotFound, "cannot open for writing",
+  ExpectErrorAt(File::OpenWrite(folder / "no/x"), Errc::kIo, "cannot open for writing",
                 folder / "no/x", std::nullopt);
 }
 
@@ -253,7 +253,7 @@ TEST(WriteFileAtomic, ReplacesWhole) {
 
 TEST(WriteFileAtomic, FailureLeavesNothing) {
   const TempFolder folder;
-  ExpectError(WriteFileAtomic(folder / "no/x", "t"), Errc::kNotFound, "open for writing");
+  ExpectError(WriteFileAtomic(folder / "no/x", "t"), Errc::kIo, "open for writing");
   std::filesystem::create_directories(folder / "d/sub");
   const Status status = WriteFileAtomic(folder / "d", "t");  // a folder is in the way
   ExpectErrorAt(status, Errc::kIo, "rename", folder / "d", std::nullopt);
@@ -292,7 +292,7 @@ TEST(ListFolder, SortedByBytes) {
 TEST(SyncFolder, NamesTheFolder) {
   const TempFolder folder;
   EXPECT_TRUE(SyncFolder(folder.path()).ok());
-  ExpectErrorAt(SyncFolder(folder / "no"), Errc::kNotFound, "open the folder", folder / "no",
+  ExpectErrorAt(SyncFolder(folder / "no"), Errc::kIo, "open the folder", folder / "no",
                 std::nullopt);
 }
 

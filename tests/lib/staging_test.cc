@@ -120,6 +120,11 @@ TEST_F(StagingTest, NamesOfTheOutput) {
     EXPECT_EQ(ReadText(JoinPath(name, "a")), "1");
     std::filesystem::remove_all(name);
   }
+  WriteText(folder_ / "file", "in the way");
+  ExpectErrorAt(Staging::Begin(folder_ / "file/out", kNew), Errc::kIo, "Not a directory",
+                folder_ / "file/out.partial", std::nullopt);
+  ExpectErrorAt(Staging::Begin(folder_ / "file/sub/out", kNew), Errc::kIo, "Not a directory",
+                folder_ / "file/sub", std::nullopt);
   ExpectError(Staging::Begin("", kNew), Errc::kUsage, "empty");
   ExpectError(Staging::Begin("/", kNew), Errc::kUsage, "root folder");
 }
