@@ -56,6 +56,7 @@ const char* KindName(NodeKind kind) {
 // A tensor takes some 250 bytes of the pickle and 25 nodes.
 PickleGraph::PickleGraph(std::string_view pickle) : pickle_(pickle) {
   nodes_.reserve(std::min<size_t>(pickle.size() / 8, 1 << 22));
+  storage_by_key_.reserve(std::min<size_t>(pickle.size() / 256, 1 << 18));
 }
 
 NodeId PickleGraph::Add(NodeKind kind, uint32_t count, uint64_t payload) {
