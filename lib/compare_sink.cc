@@ -28,7 +28,8 @@ ElementPlace PlaceOf(const TensorLayout& tensor, int64_t element) {
     if (!Intersect(StoredBox(piece, tensor.shape.size()), point)) continue;
     place.param = piece.param;
     for (size_t d = 0; d < piece.axes.size(); ++d)
-      place.logical.push_back(piece.logical.lo[d] + place.stored[piece.axes[d]] - piece.stored_lo[piece.axes[d]]);
+      place.logical.push_back(piece.logical.lo[d] + place.stored[piece.axes[d]] -
+                              piece.stored_lo[piece.axes[d]]);
     return place;
   }
   return place;
@@ -47,6 +48,30 @@ void CompareSink::Return(std::unique_ptr<Scratch> scratch) {
   idle_.push_back(std::move(scratch));
 }
 
+namespace {
+
+// The row-major range [at, end) of a shape as boxes: at most two per dimension.
+std::vector<Box> RangeBoxes(const Shape& shape, int64_t at, int64_t end) {
+  if (shape.empty()) return {WholeBox(shape)};
+  const Shape strides = RowMajorStrides(shape);
+  std::vector<Box> boxes;
+  while (at < end) {
+    size_t dim = 0;
+    while (at % strides[dim] != 0 || at + strides[dim] > end) ++dim;  // ends: the last stride is 1
+    Box box = WholeBox(shape);
+    for (size_t d = 0; d <= dim; ++d) {
+      box.lo[d] = at / strides[d] % shape[d];
+      box.extent[d] = 1;
+    }
+    box.extent[dim] = std::min((end - at) / strides[dim], shape[dim] - box.lo[dim]);
+    at += box.extent[dim] * strides[dim];
+    boxes.push_back(std::move(box));
+  }
+  return boxes;
+}
+
+}  // namespace
+
 // The stored bytes of the same chunk.
 Status CompareSink::Load(uint32_t tensor, uint64_t offset, std::span<std::byte> to,
                          Gatherer& gatherer) const {
@@ -57,26 +82,20 @@ Status CompareSink::Load(uint32_t tensor, uint64_t offset, std::span<std::byte> 
     if (!read.ok()) return std::move(read).error().on(stored.name);
     return OkStatus();
   }
-  // Row by row of the innermost dimension; the gatherer merges what lies together.
   const int64_t bytes = ElementBytes(stored.dtype);
-  const int64_t row = stored.shape.empty() ? 1 : stored.shape.back();
+  const int64_t first = static_cast<int64_t>(offset) / bytes;
+  const int64_t end = first + static_cast<int64_t>(to.size()) / bytes;
   const Shape packed = RowMajorStrides(stored.shape);
   std::vector<Move> moves;
-  int64_t element = static_cast<int64_t>(offset) / bytes;
-  const int64_t end = element + static_cast<int64_t>(to.size()) / bytes;
-  for (int64_t at = 0; element < end;) {
-    const int64_t in_row = row == 0 ? 0 : element % row;
-    const int64_t n = std::min(row - in_row, end - element);
-    int64_t rest = element;
+  for (const Box& box : RangeBoxes(stored.shape, first, end)) {
     int64_t start = 0;
+    int64_t at = -first;
     for (size_t d = 0; d < packed.size(); ++d) {
-      start += rest / packed[d] * stored.strides[d];
-      rest %= packed[d];
+      start += box.lo[d] * stored.strides[d];
+      at += box.lo[d] * packed[d];
     }
-    const Shape stride{stored.shape.empty() ? 1 : stored.strides.back()};
-    moves.push_back({&stored, start, {{n}, stride, {1}, stored.dtype, stored.dtype, swaps}, to.data() + at * bytes});
-    at += n;
-    element += n;
+    const StridedCopy copy{box.extent, stored.strides, packed, stored.dtype, stored.dtype, swaps};
+    moves.push_back({&stored, start, copy, to.data() + at * bytes});
   }
   return gatherer.Run(std::move(moves));
 }

@@ -119,55 +119,54 @@ NXDKIT_CLONES void F16ToF32(const std::byte* __restrict from, std::byte* __restr
   for (int64_t i = 0; i < count; ++i) Store(to + 4 * i, F32FromF16(Load<uint16_t>(from + 2 * i)));
 }
 
-// The pairs that nobody waits for: `convert` is In -> Out on bits.
-template <typename In, typename Out, typename Convert>
-void Each(const std::byte* __restrict from, std::byte* __restrict to, int64_t count,
-          Convert convert) {
-  for (int64_t i = 0; i < count; ++i)
-    Store<Out>(to + static_cast<int64_t>(sizeof(Out)) * i,
-               convert(Load<In>(from + static_cast<int64_t>(sizeof(In)) * i)));
+NXDKIT_CLONES void F32ToF64(const std::byte* __restrict from, std::byte* __restrict to,
+                            int64_t count) {
+  for (int64_t i = 0; i < count; ++i) Store(to + 8 * i, F64FromF32(Load<uint32_t>(from + 4 * i)));
 }
 
-void F16ToBf16(const std::byte* from, std::byte* to, int64_t count) {
-  Each<uint16_t, uint16_t>(from, to, count, [](uint16_t x) { return Bf16FromF32(F32FromF16(x)); });
+NXDKIT_CLONES void F64ToF32(const std::byte* __restrict from, std::byte* __restrict to,
+                            int64_t count) {
+  for (int64_t i = 0; i < count; ++i) Store(to + 4 * i, F32FromF64(Load<uint64_t>(from + 8 * i)));
 }
-void Bf16ToF16(const std::byte* from, std::byte* to, int64_t count) {
-  Each<uint16_t, uint16_t>(from, to, count, [](uint16_t x) { return F16FromF32(F32FromBf16(x)); });
-}
-void F16ToF64(const std::byte* from, std::byte* to, int64_t count) {
-  Each<uint16_t, uint64_t>(from, to, count, [](uint16_t x) { return F64FromF32(F32FromF16(x)); });
-}
-void Bf16ToF64(const std::byte* from, std::byte* to, int64_t count) {
-  Each<uint16_t, uint64_t>(from, to, count, [](uint16_t x) { return F64FromF32(F32FromBf16(x)); });
-}
-void F32ToF64(const std::byte* from, std::byte* to, int64_t count) {
-  Each<uint32_t, uint64_t>(from, to, count, F64FromF32);
-}
-void F64ToF32(const std::byte* from, std::byte* to, int64_t count) {
-  Each<uint64_t, uint32_t>(from, to, count, F32FromF64);
-}
-void F64ToF16(const std::byte* from, std::byte* to, int64_t count) {
-  Each<uint64_t, uint16_t>(from, to, count,
-                           [](uint64_t x) { return F16FromF32(F32FromF64ToOdd(x)); });
-}
-void F64ToBf16(const std::byte* from, std::byte* to, int64_t count) {
-  Each<uint64_t, uint16_t>(from, to, count,
-                           [](uint64_t x) { return Bf16FromF32(F32FromF64ToOdd(x)); });
+
+NXDKIT_CLONES void F64ToF32ToOdd(const std::byte* __restrict from, std::byte* __restrict to,
+                                 int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    Store(to + 4 * i, F32FromF64ToOdd(Load<uint64_t>(from + 8 * i)));
 }
 
 using Converter = void (*)(const std::byte* from, std::byte* to, int64_t count);
+
+// Two steps with F32 between, a block at a time: the first is exact, or rounds to odd.
+template <Converter First, int kFromBytes, Converter Second, int kToBytes>
+void ThroughF32(const std::byte* from, std::byte* to, int64_t count) {
+  constexpr int64_t kBlock = 1024;
+  std::byte block[kBlock * 4];
+  for (int64_t i = 0; i < count; i += kBlock) {
+    const int64_t n = std::min(kBlock, count - i);
+    First(from + i * kFromBytes, block, n);
+    Second(block, to + i * kToBytes, n);
+  }
+}
+
 struct ConverterRow {
   Dtype from;
   Dtype to;
   Converter convert;
 };
 constexpr ConverterRow kConverters[] = {
-    {Dtype::kF32, Dtype::kBF16, F32ToBf16}, {Dtype::kBF16, Dtype::kF32, Bf16ToF32},
-    {Dtype::kF32, Dtype::kF16, F32ToF16},   {Dtype::kF16, Dtype::kF32, F16ToF32},
-    {Dtype::kF16, Dtype::kBF16, F16ToBf16}, {Dtype::kBF16, Dtype::kF16, Bf16ToF16},
-    {Dtype::kF16, Dtype::kF64, F16ToF64},   {Dtype::kBF16, Dtype::kF64, Bf16ToF64},
-    {Dtype::kF32, Dtype::kF64, F32ToF64},   {Dtype::kF64, Dtype::kF32, F64ToF32},
-    {Dtype::kF64, Dtype::kF16, F64ToF16},   {Dtype::kF64, Dtype::kBF16, F64ToBf16},
+    {Dtype::kF32, Dtype::kBF16, F32ToBf16},
+    {Dtype::kBF16, Dtype::kF32, Bf16ToF32},
+    {Dtype::kF32, Dtype::kF16, F32ToF16},
+    {Dtype::kF16, Dtype::kF32, F16ToF32},
+    {Dtype::kF32, Dtype::kF64, F32ToF64},
+    {Dtype::kF64, Dtype::kF32, F64ToF32},
+    {Dtype::kF16, Dtype::kBF16, ThroughF32<F16ToF32, 2, F32ToBf16, 2>},
+    {Dtype::kBF16, Dtype::kF16, ThroughF32<Bf16ToF32, 2, F32ToF16, 2>},
+    {Dtype::kF16, Dtype::kF64, ThroughF32<F16ToF32, 2, F32ToF64, 8>},
+    {Dtype::kBF16, Dtype::kF64, ThroughF32<Bf16ToF32, 2, F32ToF64, 8>},
+    {Dtype::kF64, Dtype::kF16, ThroughF32<F64ToF32ToOdd, 8, F32ToF16, 2>},
+    {Dtype::kF64, Dtype::kBF16, ThroughF32<F64ToF32ToOdd, 8, F32ToBf16, 2>},
 };
 
 // A float of 8 bits with `mantissa_bits` and no special values, those taken out before.

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
 
 #include "lib/gather.h"
@@ -36,6 +38,16 @@ bool SpansMeet(const TensorPlan& a, const TensorPlan& b) {
     }
   }
   return false;
+}
+
+// How many times more bytes an element takes in the source than in the output: what is read once
+// for several tensors must fit the staging, which is as large as their chunks.
+uint64_t Widening(const TensorPlan& plan, const BoundLayout& source, Dtype output) {
+  const int64_t bytes = std::max<int64_t>(1, ElementBytes(output));
+  int64_t widest = bytes;
+  for (const CopyOp& op : plan.copies)
+    widest = std::max(widest, ElementBytes(source.stored[op.source].dtype));
+  return static_cast<uint64_t>((widest + bytes - 1) / bytes);
 }
 
 // The chunk boxes of a tensor: along the outermost dimension whose single index fits `bytes`.
@@ -82,7 +94,8 @@ class Worker {
  public:
   explicit Worker(const Executor& executor)
       : executor_(executor),
-        buffer_(executor.worker_bytes_ / 2),
+        memory_(std::make_unique_for_overwrite<std::byte[]>(executor.worker_bytes_ / 2)),
+        buffer_(memory_.get(), executor.worker_bytes_ / 2),
         gatherer_(executor.worker_bytes_ - executor.worker_bytes_ / 2) {}
 
   Status Do(uint64_t index, Sink& sink) {
@@ -93,7 +106,7 @@ class Worker {
     for (uint32_t tensor : task.tensors) {
       const OutputTensor& output = (*executor_.outputs_)[tensor];
       const uint64_t bytes = task.chunk.Volume() * ElementBytes(output.dtype);
-      parts.push_back({tensor, std::span(buffer_).subspan(used, bytes)});
+      parts.push_back({tensor, buffer_.subspan(used, bytes)});
       used += bytes;
     }
     if (executor_.options_.base && !executor_.Covers(task)) NXDKIT_TRY(LoadBase(task, parts));
@@ -142,7 +155,8 @@ class Worker {
   }
 
   const Executor& executor_;
-  std::vector<std::byte> buffer_;
+  std::unique_ptr<std::byte[]> memory_;  // not touched before it is needed
+  std::span<std::byte> buffer_;
   Gatherer gatherer_;
 };
 
@@ -244,13 +258,14 @@ Result<Executor> Executor::Make(const Plan& plan, const BoundLayout& source, con
     const int64_t row_bytes =
         outputs[t].shape.empty() ? ElementBytes(outputs[t].dtype)
                                  : RowMajorStrides(outputs[t].shape)[0] * ElementBytes(outputs[t].dtype);
+    const uint64_t share =
+        chunk_budget / (group.size() * Widening(plan.tensors[t], source, outputs[t].dtype));
     bool together = group.size() > 1 && SpansMeet(plan.tensors[group[0]], plan.tensors[group[1]]) &&
-                    row_bytes * group.size() <= chunk_budget;
+                    static_cast<uint64_t>(row_bytes) <= share;
     for (uint32_t member : group) together &= outputs[member].dtype == outputs[t].dtype;
     const std::vector<uint32_t> members = together ? group : std::vector<uint32_t>{t};
     for (uint32_t member : members) seen[member] = true;
-    executor.AddTasks(members, together ? chunk_budget / members.size()
-                                        : std::min(chunk_budget, kStreamChunk));
+    executor.AddTasks(members, together ? share : std::min(chunk_budget, kStreamChunk));
   }
   executor.OrderByFile();
   executor.workload_.tasks = executor.tasks_.size();
@@ -263,7 +278,12 @@ Status Executor::Run(Sink& sink) const {
   std::mutex mutex;
   std::optional<std::pair<uint64_t, Error>> first_error;  // of the lowest task: the same at any -j
 
-  const auto work = [&] {
+  const auto fail = [&](uint64_t task, Error error) {
+    stop = true;
+    const std::lock_guard lock(mutex);
+    if (!first_error || task < first_error->first) first_error.emplace(task, std::move(error));
+  };
+  const auto do_tasks = [&] {
     Worker worker(*this);
     while (!stop) {
       const uint64_t task = next++;
@@ -271,15 +291,23 @@ Status Executor::Run(Sink& sink) const {
       if (options_.skip && options_.skip(task)) continue;
       Status status = options_.poll ? options_.poll() : OkStatus();
       if (status.ok()) status = worker.Do(task, sink);
-      if (status.ok()) continue;
-      stop = true;
-      const std::lock_guard lock(mutex);
-      if (!first_error || task < first_error->first)
-        first_error.emplace(task, std::move(status).error());
+      if (!status.ok()) fail(task, std::move(status).error());
+    }
+  };
+  const auto work = [&] {
+    try {  // an exception that leaves a thread ends the process
+      do_tasks();
+    } catch (const std::bad_alloc&) {
+      fail(UINT64_MAX, Error(Errc::kLimit, "the system gave no more memory")
+                           .hint("lower --max-memory or --jobs"));
     }
   };
   std::vector<std::jthread> threads;
-  for (int i = 1; i < options_.jobs; ++i) threads.emplace_back(work);
+  try {
+    for (int i = 1; i < options_.jobs; ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // Fewer threads do the same work.
+  }
   work();
   threads.clear();
   if (first_error) return std::move(first_error->second);

@@ -152,6 +152,13 @@ Status CheckPiece(const std::vector<LogicalTensor>& params, const TensorLayout& 
     return LayoutError(tensor, fmt::format("piece of {} has the wrong rank", param.name));
   if (piece.stored_lo.size() != tensor.shape.size())
     return LayoutError(tensor, "piece has the wrong stored rank");
+  std::vector<bool> taken(tensor.shape.size(), false);
+  for (const uint8_t axis : piece.axes) {
+    if (axis >= taken.size() || taken[axis])
+      return LayoutError(tensor, fmt::format("axes of a piece of {} are not distinct dimensions",
+                                             param.name));
+    taken[axis] = true;
+  }
   if (!Inside(piece.logical, param.shape))
     return LayoutError(tensor, fmt::format("piece {} is outside of {} {}", BoxText(piece.logical),
                                            param.name, ShapeText(param.shape)));

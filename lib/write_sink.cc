@@ -7,8 +7,10 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "lib/crc32.h"
 
@@ -19,14 +21,23 @@ constexpr char kJournalName[] = ".nxdkit-journal";
 constexpr uint64_t kMaxJournalBytes = 1 << 30;
 
 // A journal speaks of what was handed to the kernel, not of what is on the disk: it is void after
-// the machine was restarted.
-std::string BootId() {
-  Result<std::string> id = ReadSmallFile("/proc/sys/kernel/random/boot_id", 4096);
-  return id.ok() ? *id : std::string("unknown\n");
+// the machine was restarted, and when nobody says whether it was.
+std::string JournalHead(const std::string& fingerprint) {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");  // a file of /proc has no size to read by
+  std::string boot_id;
+  if (!std::getline(file, boot_id) || boot_id.empty()) return "";
+  return "nxdkit-journal 2 " + fingerprint + " " + boot_id + "\n";
 }
 
-std::string JournalHead(const std::string& fingerprint) {
-  return "nxdkit-journal 1 " + fingerprint + " " + BootId();
+Status RemoveContents(const std::string& folder) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
+  for (const std::string& name : names) {
+    const std::string path = JoinPath(folder, name);
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    if (error) return SystemError("remove", error.value()).in(path);
+  }
+  return OkStatus();
 }
 
 Status MakeFolders(const std::string& path) {
@@ -62,64 +73,71 @@ Result<std::unique_ptr<WriteSink>> WriteSink::Begin(const std::string& folder, c
   }
   for (size_t f = 0; f < sink->files_.size(); ++f)
     NXDKIT_CHECK(sink->files_[f].encoder->tensors().size() == sink->members_[f].size());
-  bool same_run = false;
-  if (!options.fingerprint.empty()) NXDKIT_TRY(sink->OpenJournal(same_run));
-  NXDKIT_TRY(sink->CreateFiles(same_run));
+  if (!options.fingerprint.empty()) NXDKIT_TRY(sink->TakeOver());
+  NXDKIT_TRY(sink->CreateFiles());
   return sink;
 }
 
-Status WriteSink::OpenJournal(bool& same_run) {
-  const std::string path = JoinPath(folder_, kJournalName);
-  const std::string head = JournalHead(options_.fingerprint);
-  if (Result<std::string> old = ReadSmallFile(path, kMaxJournalBytes); old.ok()) {
-    same_run = old->starts_with(head);
-    if (same_run) {
-      LoadJournal(old->substr(head.size()));
-      // A line cut off by the kill is void.
-      journal_bytes_ = old->rfind('\n') + 1;
-    }
+// Files of another size, or not there, are not the earlier run's: nothing of it can be trusted.
+bool WriteSink::FilesAreThere() const {
+  for (size_t f = 0; f < files_.size(); ++f) {
+    struct stat info;
+    if (::stat(FilePath(f).c_str(), &info) != 0) return false;
+    if (static_cast<uint64_t>(info.st_size) != files_[f].encoder->file_bytes()) return false;
   }
-  NXDKIT_ASSIGN(journal_, File::OpenWrite(path));
-  if (same_run) return OkStatus();
-  if (::ftruncate(journal_.fd(), 0) != 0) return SystemError("truncate", errno).in(path);
-  return Journal(head);
+  return true;
 }
 
-// Lines: "t <task>" and "c <tensor> <offset> <bytes> <crc>".
-void WriteSink::LoadJournal(const std::string& text) {
-  std::istringstream lines(text.substr(0, text.rfind('\n') + 1));
-  std::string kind;
-  while (lines >> kind) {
+// Goes on from what an earlier run of the same plan left, else makes room for this one.
+Status WriteSink::TakeOver() {
+  const std::string path = JoinPath(folder_, kJournalName);
+  const std::string head = JournalHead(options_.fingerprint);
+  const Result<std::string> old = ReadSmallFile(path, kMaxJournalBytes);
+  const bool same_run = !head.empty() && old.ok() && old->starts_with(head) && FilesAreThere();
+  if (!same_run) NXDKIT_TRY(RemoveContents(folder_));
+  NXDKIT_ASSIGN(journal_, File::OpenWrite(path));
+  if (!same_run) return journal_.WriteAt(std::exchange(journal_bytes_, head.size()), Bytes(head));
+  journal_bytes_ = head.size();
+  LoadJournal(old->substr(head.size()));
+  if (::ftruncate(journal_.fd(), static_cast<off_t>(journal_bytes_)) != 0)
+    return SystemError("truncate", errno).in(path);
+  return OkStatus();
+}
+
+// Lines "t <task>" and "c <tensor> <offset> <bytes> <crc>", each followed by the checksum of all
+// lines up to it. The first that does not fit, cut off by the kill or damaged, ends the journal.
+void WriteSink::LoadJournal(const std::string& lines) {
+  constexpr size_t kSumBytes = 9;  // blank and 8 digits
+  size_t begin = 0;
+  for (size_t end = lines.find('\n'); end != std::string::npos; end = lines.find('\n', begin)) {
+    if (end - begin < kSumBytes) return;
+    const std::string line = lines.substr(begin, end - begin - kSumBytes);
+    const uint32_t crc = Crc32(journal_crc_, Bytes(line));
+    if (lines.substr(begin + line.size(), kSumBytes) != fmt::format(" {:08x}", crc)) return;
+    journal_crc_ = crc;
+    journal_bytes_ += end + 1 - begin;
+    begin = end + 1;
+    std::istringstream words(line);
+    std::string kind;
     uint64_t a = 0, b = 0, c = 0, d = 0;
-    if (kind == "t" && lines >> a) {
-      done_.insert(a);
-    } else if (kind == "c" && lines >> a >> b >> c >> d && a < crcs_.size()) {
-      crcs_[a][b] = {c, static_cast<uint32_t>(d)};
-    } else {
-      return;
-    }
+    words >> kind >> a >> b >> c >> d;
+    if (kind == "t") done_.insert(a);
+    if (kind == "c" && a < crcs_.size()) crcs_[a][b] = {c, static_cast<uint32_t>(d)};
   }
 }
 
 Status WriteSink::Journal(const std::string& line) {
-  const uint64_t at = journal_bytes_;
-  journal_bytes_ += line.size();
-  return journal_.WriteAt(at, Bytes(line));
+  journal_crc_ = Crc32(journal_crc_, Bytes(line));
+  const std::string text = fmt::format("{} {:08x}\n", line, journal_crc_);
+  return journal_.WriteAt(std::exchange(journal_bytes_, journal_bytes_ + text.size()), Bytes(text));
 }
 
-Status WriteSink::CreateFiles(bool keep) {
+Status WriteSink::CreateFiles() {
   std::set<std::string> folders;
   for (size_t f = 0; f < files_.size(); ++f) {
     const std::string path = FilePath(f);
     if (folders.insert(ParentPath(path)).second) NXDKIT_TRY(MakeFolders(ParentPath(path)));
-    struct stat info;
-    const bool there = ::stat(path.c_str(), &info) == 0;
-    if (keep && there && static_cast<uint64_t>(info.st_size) == files_[f].encoder->file_bytes()) continue;
-    if (keep && !done_.empty()) {
-      // A file of the earlier run is gone or not as it was: nothing of it can be trusted.
-      done_.clear();
-      for (auto& crcs : crcs_) crcs.clear();
-    }
+    if (!done_.empty()) continue;  // all of them are there
     NXDKIT_ASSIGN(File file, File::OpenWrite(path));
     NXDKIT_TRY(file.Allocate(files_[f].encoder->file_bytes()));
     NXDKIT_TRY(file.Close());
@@ -137,13 +155,13 @@ Status WriteSink::Take(uint32_t tensor, uint64_t offset, std::span<const std::by
   const std::lock_guard lock(mutex_);
   crcs_[tensor][offset] = {bytes.size(), crc};
   if (!journal_.is_open()) return OkStatus();
-  return Journal(fmt::format("c {} {} {} {}\n", tensor, offset, bytes.size(), crc));
+  return Journal(fmt::format("c {} {} {} {}", tensor, offset, bytes.size(), crc));
 }
 
 Status WriteSink::TaskDone(uint64_t task) {
   if (!journal_.is_open()) return OkStatus();
   const std::lock_guard lock(mutex_);
-  return Journal(fmt::format("t {}\n", task));
+  return Journal(fmt::format("t {}", task));
 }
 
 Result<std::vector<uint32_t>> WriteSink::TensorCrcs(size_t file) const {
@@ -159,7 +177,8 @@ Result<std::vector<uint32_t>> WriteSink::TensorCrcs(size_t file) const {
     const OutputTensor& output = files_[file].encoder->tensors()[out.size()];
     const uint64_t bytes = *PackedBytes(output.dtype, output.shape);
     if (at != bytes)
-      return Error(Errc::kInternal, fmt::format("{} of {} bytes have a checksum", at, bytes)).on(output.name);
+      return Error(Errc::kInternal, fmt::format("{} of {} bytes have a checksum", at, bytes))
+          .on(output.name);
     out.push_back(crc);
   }
   return out;

@@ -25,9 +25,9 @@ class WriteSink : public Sink {
   struct Options {
     bool sync = true;         // fsync every file before Finish returns
     int jobs = 1;
-    // Identifies source, layout and budget; with it an interrupted run is resumed from the journal in
-    // the folder, when that was written by the same plan since the machine was started. Empty:
-    // no journal is kept.
+    // Identifies source, layout and budget; with it an interrupted run is resumed from the journal
+    // in the folder, when that was written by the same plan since the machine was started. Anything
+    // else that lies in the folder is removed. Empty: no journal is kept, nothing is removed.
     std::string fingerprint;
   };
 
@@ -58,9 +58,10 @@ class WriteSink : public Sink {
 
   WriteSink() : cache_(FileCache::Mode::kWrite, 128) {}
   std::string FilePath(size_t file) const;
-  Status CreateFiles(bool keep);
-  Status OpenJournal(bool& same_run);
-  void LoadJournal(const std::string& text);
+  bool FilesAreThere() const;
+  Status CreateFiles();
+  Status TakeOver();
+  void LoadJournal(const std::string& lines);
   Status Journal(const std::string& line);
   Result<std::vector<uint32_t>> TensorCrcs(size_t file) const;
   Status FinishFile(size_t file);
@@ -76,6 +77,7 @@ class WriteSink : public Sink {
   std::set<uint64_t> done_;
   File journal_;
   uint64_t journal_bytes_ = 0;
+  uint32_t journal_crc_ = 0;  // of all lines so far
 };
 
 }  // namespace nxdkit

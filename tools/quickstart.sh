@@ -10,7 +10,7 @@ source tools/packages.sh
 usage() {
   cat <<'TEXT'
 usage: bash tools/quickstart.sh [--small] [--keep]
-  --small  a model of a few megabytes instead of 1.2 GB
+  --small  a tiny model instead of one of 1.2 GB
   --keep   leave the model, the shards and the bundle in build/quickstart
 TEXT
 }
@@ -86,7 +86,7 @@ tools=$build/tools
 step "make a qwen3 model ($size)" "$work/hf" \
   "$tools/nxdkit-make-model" --family qwen3 --size "$size" --out "$work/hf"
 step "hf to nxd, TP8" "$work/nxd" \
-  "$tools/nxd-convert" --from hf --to nxd --tp 8 --qkv linear "$work/hf" "$work/nxd"
+  "$tools/nxd-convert" --from hf --to nxd --tp 8 --qkv linear --hw trn2 "$work/hf" "$work/nxd"
 step "nxd to rollout bundle, TP8" "$work/rollout" \
   "$tools/nxd-convert" --from nxd --to rollout --tp 8 --bs 64 --seq 4096 "$work/nxd" "$work/rollout"
 step "inspect the bundle" - \

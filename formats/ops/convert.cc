@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "formats/ops/places.h"
 #include "lib/copy_file.h"
 #include "lib/digest.h"
 #include "lib/file.h"
@@ -32,10 +33,11 @@ Status CheckSource(const Prepared& prepared, const RunOptions& run) {
   NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(prepared.source, run));
   if (findings.empty()) return OkStatus();
   const Finding& first = findings.front();
-  Error error(Errc::kCorrupt, findings.size() == 1 ? first.message : fmt::format("{}; and {} more tensors", first.message, findings.size() - 1));
-  error = std::move(error).in(first.file).on(first.tensor);
-  if (first.rank) error = std::move(error).rank(*first.rank);
-  return std::move(error).hint("ckpt-verify shows all of it");
+  std::string message = first.message;
+  if (findings.size() > 1) message += fmt::format("; and {} more tensors", findings.size() - 1);
+  Error error(Errc::kCorrupt, std::move(message));
+  if (first.rank) (void)std::move(error).rank(*first.rank);  // in place
+  return std::move(error).in(first.file).on(first.tensor).hint("ckpt-verify shows all of it");
 }
 
 ConvertReport Report(const Prepared& prepared, const ConvertRequest& request, const Workload& workload) {
@@ -56,22 +58,27 @@ ConvertReport Report(const Prepared& prepared, const ConvertRequest& request, co
   return report;
 }
 
-// An output inside the source, or the source itself, would be destroyed while it is read.
-Status CheckPlaces(const ConvertRequest& request) {
-  if (request.output.empty()) return Error(Errc::kUsage, "the output has no name");
-  if (SamePath(request.input, request.output)) return Error(Errc::kUsage, "the output is the input itself").in(request.output);
-  return OkStatus();
+// The folder that the artifact is, or none for a single file.
+std::string FolderOf(const Artifact& artifact) {
+  if (artifact.set) return artifact.set->location.tag_folder;
+  return KindOf(artifact.path) == PathKind::kFolder ? artifact.path : "";
 }
 
-Status CheckOutputFree(const ConvertRequest& request) {
-  if (request.force) return OkStatus();
-  const PathKind kind = KindOf(request.output);
-  if (kind == PathKind::kMissing) return OkStatus();
-  if (kind == PathKind::kFolder) {
-    NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(request.output));
-    if (names.empty()) return OkStatus();
-  }
-  return Error(Errc::kUsage, "the output exists already").in(request.output).hint("use --force to replace it");
+// Everything that would be destroyed by an output in its place.
+std::vector<std::string> FilesRead(const Prepared& prepared, const ConvertRequest& request) {
+  std::vector<std::string> read;
+  for (const TensorFile& file : prepared.source.artifact.files) read.push_back(file.path);
+  if (!prepared.source.artifact.config_path.empty()) read.push_back(prepared.source.artifact.config_path);
+  // A bundle may be replaced by what is made from it; the blob has been copied by then.
+  const bool in_place = request.options.bundle && SamePath(*request.options.bundle, request.output);
+  if (request.options.bundle && !in_place) read.push_back(*request.options.bundle);
+  return read;
+}
+
+Status CheckOutput(const Prepared& prepared, const ConvertRequest& request) {
+  NXDKIT_TRY(CheckPlaces(request.output, FilesRead(prepared, request)));
+  NXDKIT_TRY(CheckNotAPart(request.output, FolderOf(prepared.source.artifact)));
+  return Staging::Check(request.output, {.replace = request.force, .folder = !prepared.output.single_file});
 }
 
 // Identifies what an interrupted run was doing: the source's files as they are now, and the plan.
@@ -106,9 +113,18 @@ Status WriteWeights(const Prepared& prepared, const Executor& executor_template,
   return sink->Finish();
 }
 
+// Aside, nobody sees it half written.
+Status WriteText(const std::string& path, const std::string& contents, bool sync) {
+  NXDKIT_ASSIGN(File file, File::OpenWrite(path));
+  NXDKIT_TRY(file.Allocate(contents.size()));
+  NXDKIT_TRY(file.WriteAt(0, std::as_bytes(std::span(contents.data(), contents.size()))));
+  if (sync) NXDKIT_TRY(file.Sync());
+  return file.Close();
+}
+
 Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool sync) {
   for (const auto& [path, from] : output.copies) NXDKIT_TRY(CopyFile(from, JoinPath(folder, path), sync));
-  for (const auto& [path, contents] : output.texts) NXDKIT_TRY(WriteFileAtomic(JoinPath(folder, path), contents));
+  for (const auto& [path, contents] : output.texts) NXDKIT_TRY(WriteText(JoinPath(folder, path), contents, sync));
   return OkStatus();
 }
 
@@ -129,9 +145,9 @@ Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request, co
 }  // namespace
 
 Result<ConvertReport> DryRun(const ConvertRequest& request) {
-  NXDKIT_TRY(CheckPlaces(request));
-  NXDKIT_TRY(CheckOutputFree(request));
+  NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
   NXDKIT_ASSIGN(const Prepared prepared, Prepare(request));
+  NXDKIT_TRY(CheckOutput(prepared, request));
   NXDKIT_TRY(CheckSource(prepared, request.run));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor, Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout, prepared.output.outputs, options));
@@ -139,15 +155,15 @@ Result<ConvertReport> DryRun(const ConvertRequest& request) {
 }
 
 Result<ConvertReport> Convert(const ConvertRequest& request) {
-  NXDKIT_TRY(CheckPlaces(request));
-  NXDKIT_TRY(CheckOutputFree(request));
+  NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
   NXDKIT_ASSIGN(Prepared prepared, Prepare(request));
+  NXDKIT_TRY(CheckOutput(prepared, request));
   NXDKIT_TRY(CheckSource(prepared, request.run));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor, Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout, prepared.output.outputs, options));
   ConvertReport report = Report(prepared, request, executor.workload());
 
-  NXDKIT_ASSIGN(Staging staging, Staging::Begin(request.output, {.replace = request.force, .resume = request.resume, .folder = !prepared.output.single_file}));
+  NXDKIT_ASSIGN(Staging staging, Staging::Begin(request.output, {.replace = request.force, .resume = request.resume, .folder = !prepared.output.single_file, .sync = request.sync}));
   std::vector<OutputFile> files;
   std::swap(files, prepared.output.files);
   Status written = WriteWeights(prepared, executor, options, staging.path(), request, std::move(files), report);

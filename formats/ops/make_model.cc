@@ -5,6 +5,7 @@
 #include "formats/hf/hf.h"
 #include "formats/models/sample_model.h"
 #include "formats/ops/output_plan.h"
+#include "formats/ops/places.h"
 #include "lib/file.h"
 #include "lib/json.h"
 #include "lib/write_sink.h"
@@ -78,7 +79,8 @@ Result<uint64_t> MakeModel(const MakeModelRequest& request) {
   NXDKIT_ASSIGN(const Plan plan, BuildPlan(source.params, source.bound, output.layout));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor, Executor::Make(plan, source.bound, output.layout, output.outputs, options));
-  NXDKIT_ASSIGN(Staging staging, Staging::Begin(request.output, {.replace = request.force}));
+  if (request.config) NXDKIT_TRY(CheckPlaces(request.output, {*request.config}));
+  NXDKIT_ASSIGN(Staging staging, Staging::Begin(request.output, {.replace = request.force, .sync = false}));
   const uint64_t bytes = output.bytes();
   NXDKIT_ASSIGN(const std::unique_ptr<WriteSink> sink, WriteSink::Begin(staging.path(), output.layout, std::move(output.files), {.sync = false, .jobs = request.run.jobs, .fingerprint = {}}));
   if (request.run.begin) request.run.begin("making", executor.workload().bytes);

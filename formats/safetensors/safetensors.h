@@ -32,7 +32,9 @@ std::string_view FaultName(Fault fault);  // the reference's spelling: "HeaderTo
 
 // Reads the header, never the data. Tensors come in file (offset) order. The header is parsed from
 // bounded reads; memory is in proportion to the number of tensors, not to the header's bytes.
-// Every failure is kCorrupt with the fault's name in the message; `fault`, when not null, says which.
+// What is wrong with the file is kCorrupt with the fault's name in the message; `fault`, when not
+// null, says which, and is kNone for all else: kNotFound and kIo, kLimit for our caps (FORMAT.md),
+// kUnsupported for empty tensors with dims over 2^63-1.
 Result<TensorFile> Open(const std::string& path, Fault* fault = nullptr);
 
 // Whether the first bytes can be a safetensors header: u64 length within the file, then white

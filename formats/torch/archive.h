@@ -15,10 +15,10 @@ namespace nxdkit::torch {
 
 struct Archive {
   std::string path;
-  std::string format;      // "torch zip" or "torch legacy"
+  std::string format;  // "torch zip" or "torch legacy"
   uint64_t file_bytes = 0;
-  std::string version;     // contents of the version record; "" for legacy
-  PickleValue root;        // the saved object; tensors are TensorIndex into `tensors`
+  std::string version;  // contents of the version record; "" for legacy
+  PickleValue root;     // the saved object; tensors are TensorIndex into `tensors`
   // Every tensor object of the pickle, in the order they were built. Names are empty: a tensor's
   // name is its place in `root` (see FlattenStateDict).
   std::vector<StoredTensor> tensors;
@@ -26,7 +26,8 @@ struct Archive {
 };
 
 struct ReadOptions {
-  bool check_crc = false;  // read every storage record and compare its CRC-32 (a mismatch: kCorrupt)
+  bool check_crc =
+      false;  // read every storage record and compare its CRC-32 (a mismatch: kCorrupt)
 };
 
 // True when the file starts like something ReadArchive reads (zip local header, or a pickle
@@ -39,8 +40,10 @@ Result<Archive> ReadArchive(const std::string& path, const ReadOptions& options 
 
 // A flat state dict as a TensorFile: `root` must be a dict of name -> tensor, or such a dict under
 // "model", "state_dict" or "module" (one level). Other values beside the tensors (epoch, ...) are
-// left out and named in `skipped` when it is not null. TensorReferences are an error here (kUnsupported).
-Result<TensorFile> FlattenStateDict(const Archive& archive, std::vector<std::string>* skipped = nullptr);
+// left out and named in `skipped` when it is not null. TensorReferences are an error here
+// (kUnsupported).
+Result<TensorFile> FlattenStateDict(const Archive& archive,
+                                    std::vector<std::string>* skipped = nullptr);
 
 // Encoders. `archive_name` is the top folder inside the zip; torch uses the file's stem up to the
 // last dot. All are read back by torch.load(weights_only=True).
@@ -49,7 +52,8 @@ Result<TensorFile> FlattenStateDict(const Archive& archive, std::vector<std::str
 Result<std::unique_ptr<FileEncoder>> EncodeStateDict(std::vector<OutputTensor> tensors,
                                                      const std::string& archive_name);
 // One bare tensor (xser's tensor_<tid>.pt). The tensor's name is ignored.
-Result<std::unique_ptr<FileEncoder>> EncodeTensor(OutputTensor tensor, const std::string& archive_name);
+Result<std::unique_ptr<FileEncoder>> EncodeTensor(OutputTensor tensor,
+                                                  const std::string& archive_name);
 // Any tree; TensorIndex values refer to `tensors`.
 Result<std::unique_ptr<FileEncoder>> EncodeValue(const PickleValue& root,
                                                  std::vector<OutputTensor> tensors,

@@ -16,7 +16,7 @@ Result<NodeId> Call(PickleGraph& graph, NodeId callee, NodeId arguments);
 Result<NodeId> NewObject(PickleGraph& graph, NodeId callee, NodeId arguments);
 // object.__setstate__(state)
 Status Build(PickleGraph& graph, NodeId object, NodeId state);
-// The storage of a persistent id; `offset` is where the pickle names it.
+// The storage of a persistent id; `offset` is where the pickle names it. See storage_ids.cc.
 Result<NodeId> LoadStorage(PickleGraph& graph, NodeId id, PickleFlavor flavor, uint64_t offset);
 
 // Calls of the functions of torch._utils that rebuild a tensor; see tensor_rebuild.cc.

@@ -18,7 +18,8 @@ struct PickleValue;
 using PickleList = std::vector<PickleValue>;
 using PickleDict = std::vector<std::pair<PickleValue, PickleValue>>;  // insertion order
 
-// A reference of torch_xla.utils.serialization: the tensor lies in "<main>.tensors/tensor_<tid>.pt".
+// A reference of torch_xla.utils.serialization: the tensor lies in
+// "<main>.tensors/tensor_<tid>.pt".
 struct TensorReference {
   int64_t tid = 0;
 };
@@ -37,12 +38,25 @@ struct OpaqueObject {
 
 struct PickleValue {
   struct None {};
-  struct List { std::shared_ptr<PickleList> items; };       // shared: the memo may alias it
-  struct Tuple { std::shared_ptr<PickleList> items; };
-  struct Set { std::shared_ptr<PickleList> items; };
-  struct Dict { std::shared_ptr<PickleDict> items; bool ordered = false; };  // ordered: OrderedDict
-  struct Bytes { std::string bytes; };
-  struct BigInt { std::string decimal; };  // LONG1/LONG4 outside of int64
+  struct List {
+    std::shared_ptr<PickleList> items;
+  };  // shared: the memo may alias it
+  struct Tuple {
+    std::shared_ptr<PickleList> items;
+  };
+  struct Set {
+    std::shared_ptr<PickleList> items;
+  };
+  struct Dict {
+    std::shared_ptr<PickleDict> items;
+    bool ordered = false;
+  };  // ordered: OrderedDict
+  struct Bytes {
+    std::string bytes;
+  };
+  struct BigInt {
+    std::string decimal;
+  };  // LONG1/LONG4 outside of int64
 
   std::variant<None, bool, int64_t, double, std::string, Bytes, BigInt, List, Tuple, Set, Dict,
                Dtype, TorchSize, TensorIndex, TensorReference, OpaqueObject>
@@ -51,8 +65,8 @@ struct PickleValue {
   static PickleValue MakeDict(PickleDict items);
   static PickleValue MakeList(PickleList items);
 
-  const PickleDict* dict() const;        // nullptr when it is something else; same below
-  const PickleList* list() const;        // list or tuple
+  const PickleDict* dict() const;  // nullptr when it is something else; same below
+  const PickleList* list() const;  // list or tuple
   const std::string* string() const;
   const int64_t* integer() const;
   const TensorIndex* tensor() const;

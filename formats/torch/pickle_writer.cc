@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <bit>
-#include <limits>
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 
 #include "formats/torch/pickle_convert.h"
+#include "formats/torch/pickle_emitter.h"
 #include "formats/torch/pickle_numbers.h"
-#include "formats/torch/pickle_opcodes.h"
 
 namespace nxdkit::torch {
 namespace {
@@ -45,23 +44,6 @@ class Writer {
   Result<std::string> Write(const PickleValue& root);
 
  private:
-  void Put(Op op) { out_.push_back(static_cast<char>(op)); }
-  template <std::unsigned_integral T>
-  void PutNumber(T value);
-  void Memoize();
-  void Get(uint32_t memo);
-  // Writes the global or string the first time, and refers to it after that.
-  void Global(const char* module, const std::string& name);
-  void String(const std::string& text);
-  void Int(int64_t value);
-  void Long(const std::string& bytes);
-  void Float(double value);
-  void Bytes(const std::string& bytes);
-  void Size(const Shape& dims);
-  void IntTuple(const Shape& values);
-  void Reference(const TensorReference& reference);
-  // Ends a tuple whose `count` items were written (after a MARK when there are more than 3).
-  void EndTuple(size_t count);
   void PersistentId(size_t index, uint64_t elements, const char* module, const char* storage_class);
   Status Tensor(size_t index);
 
@@ -75,163 +57,33 @@ class Writer {
   Status Item(const std::pair<PickleValue, PickleValue>& item, int depth);
   // True when the container was written before, and is referred to now.
   bool Shared(const void* container);
-  void Remember(const void* container) {
-    container_memo_[container] = memo_used_;
-    Memoize();
-  }
+  void Remember(const void* container) { container_memo_[container] = emit_.Memoize(); }
 
   const std::vector<OutputTensor>& tensors_;
-  std::string out_;
-  uint32_t memo_used_ = 0;
-  std::unordered_map<std::string, uint32_t> global_memo_;
-  std::unordered_map<std::string, uint32_t> string_memo_;
+  PickleEmitter emit_;
   std::unordered_map<const void*, uint32_t> container_memo_;
   std::vector<std::optional<uint32_t>> tensor_memo_;
 };
 
-template <std::unsigned_integral T>
-void Writer::PutNumber(T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) out_.push_back(static_cast<char>(value >> (8 * i)));
-}
-
-void Writer::Memoize() {
-  const uint32_t memo = memo_used_++;
-  if (memo < 256) {
-    Put(Op::kBinPut);
-    PutNumber(static_cast<uint8_t>(memo));
-  } else {
-    Put(Op::kLongBinPut);
-    PutNumber(memo);
-  }
-}
-
-void Writer::Get(uint32_t memo) {
-  if (memo < 256) {
-    Put(Op::kBinGet);
-    PutNumber(static_cast<uint8_t>(memo));
-  } else {
-    Put(Op::kLongBinGet);
-    PutNumber(memo);
-  }
-}
-
 bool Writer::Shared(const void* container) {
+  NXDKIT_CHECK(container != nullptr);  // PickleValue::MakeList and MakeDict never leave it out
   const auto found = container_memo_.find(container);
   if (found == container_memo_.end()) return false;
-  Get(found->second);
+  emit_.Get(found->second);
   return true;
-}
-
-void Writer::Global(const char* module, const std::string& name) {
-  const std::string spelled = fmt::format("{}\n{}\n", module, name);
-  const auto [entry, added] = global_memo_.emplace(spelled, memo_used_);
-  if (!added) return Get(entry->second);
-  Put(Op::kGlobal);
-  out_ += spelled;
-  Memoize();
-}
-
-void Writer::String(const std::string& text) {
-  const auto [entry, added] = string_memo_.emplace(text, memo_used_);
-  if (!added) return Get(entry->second);
-  Put(Op::kBinUnicode);
-  PutNumber(static_cast<uint32_t>(text.size()));
-  out_ += text;
-  Memoize();
-}
-
-void Writer::Int(int64_t value) {
-  if (value >= 0 && value <= 0xff) {
-    Put(Op::kBinInt1);
-    PutNumber(static_cast<uint8_t>(value));
-  } else if (value >= 0 && value <= 0xffff) {
-    Put(Op::kBinInt2);
-    PutNumber(static_cast<uint16_t>(value));
-  } else if (value >= std::numeric_limits<int32_t>::min() &&
-             value <= std::numeric_limits<int32_t>::max()) {
-    Put(Op::kBinInt);
-    PutNumber(static_cast<uint32_t>(static_cast<int32_t>(value)));
-  } else {
-    Long(Int64ToLong(value));
-  }
-}
-
-void Writer::Long(const std::string& bytes) {
-  Put(Op::kLong1);  // kMaxLongBytes is below 256
-  PutNumber(static_cast<uint8_t>(bytes.size()));
-  out_ += bytes;
-}
-
-void Writer::Float(double value) {
-  Put(Op::kBinFloat);
-  PutNumber(__builtin_bswap64(std::bit_cast<uint64_t>(value)));  // big-endian, alone among them all
-}
-
-void Writer::EndTuple(size_t count) {
-  constexpr Op kShort[] = {Op::kEmptyTuple, Op::kTuple1, Op::kTuple2, Op::kTuple3};
-  Put(count <= 3 ? kShort[count] : Op::kTuple);
-  if (count != 0) Memoize();
-}
-
-void Writer::IntTuple(const Shape& values) {
-  if (values.size() > 3) Put(Op::kMark);
-  for (const int64_t value : values) Int(value);
-  EndTuple(values.size());
-}
-
-// Protocol 2 has no bytes: Python encodes a string of code points below 256. For b"" it would name
-// the global bytes, which torch's weights_only refuses; the same call does it too.
-void Writer::Bytes(const std::string& bytes) {
-  Global("_codecs", "encode");
-  std::string text;
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x80) {
-      text.push_back(c);
-    } else {
-      text.push_back(static_cast<char>(0xc0 | (byte >> 6)));
-      text.push_back(static_cast<char>(0x80 | (byte & 0x3f)));
-    }
-  }
-  String(text);
-  String("latin1");
-  EndTuple(2);
-  Put(Op::kReduce);
-  Memoize();
-}
-
-void Writer::Size(const Shape& dims) {
-  Global("torch", "Size");
-  IntTuple(dims);
-  EndTuple(1);
-  Put(Op::kReduce);
-  Memoize();
-}
-
-void Writer::Reference(const TensorReference& reference) {
-  Global("torch_xla.utils.serialization", "TensorReference");
-  Put(Op::kEmptyTuple);
-  Put(Op::kNewObj);
-  Memoize();
-  Put(Op::kEmptyDict);
-  Memoize();
-  String("tid");
-  Int(reference.tid);
-  Put(Op::kSetItem);
-  Put(Op::kBuild);
 }
 
 void Writer::PersistentId(size_t index, uint64_t elements, const char* module,
                           const char* storage_class) {
-  Put(Op::kMark);
-  String("storage");
-  Global(module, storage_class);
-  String(fmt::format("{}", index));
-  String("cpu");
-  Int(static_cast<int64_t>(elements));
-  Put(Op::kTuple);
-  Memoize();
-  Put(Op::kBinPersId);
+  emit_.Put(Op::kMark);
+  emit_.String("storage");
+  emit_.Global(module, storage_class);
+  emit_.String(fmt::format("{}", index));
+  emit_.String("cpu");
+  emit_.Int(static_cast<int64_t>(elements));
+  emit_.Put(Op::kTuple);
+  emit_.Memoize();
+  emit_.Put(Op::kBinPersId);
 }
 
 Status Writer::Tensor(size_t index) {
@@ -239,7 +91,7 @@ Status Writer::Tensor(size_t index) {
     return Error(Errc::kInternal,
                  fmt::format("the value names tensor {}, there are {}", index, tensors_.size()));
   if (tensor_memo_[index]) {
-    Get(*tensor_memo_[index]);
+    emit_.Get(*tensor_memo_[index]);
     return OkStatus();
   }
   const OutputTensor& tensor = tensors_[index];
@@ -251,26 +103,26 @@ Status Writer::Tensor(size_t index) {
         .on(tensor.name);
   const char* storage_class = StorageClassName(tensor.dtype);
 
-  Global("torch._utils", storage_class != nullptr ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
-  Put(Op::kMark);
+  emit_.Global("torch._utils",
+               storage_class != nullptr ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+  emit_.Put(Op::kMark);
   if (storage_class != nullptr)
     PersistentId(index, bytes / static_cast<uint64_t>(element_bytes), "torch", storage_class);
   else
     PersistentId(index, bytes, "torch.storage", "UntypedStorage");
-  Int(0);  // offset
-  IntTuple(tensor.shape);
-  IntTuple(RowMajorStrides(tensor.shape));
-  Put(Op::kNewFalse);                    // requires_grad
-  Global("collections", "OrderedDict");  // backward hooks
-  Put(Op::kEmptyTuple);
-  Put(Op::kReduce);
-  Memoize();
-  if (storage_class == nullptr) Global("torch", std::string(TorchName(tensor.dtype)));
-  Put(Op::kTuple);
-  Memoize();
-  Put(Op::kReduce);
-  tensor_memo_[index] = memo_used_;
-  Memoize();
+  emit_.Int(0);  // offset
+  emit_.IntTuple(tensor.shape);
+  emit_.IntTuple(RowMajorStrides(tensor.shape));
+  emit_.Put(Op::kNewFalse);                    // requires_grad
+  emit_.Global("collections", "OrderedDict");  // backward hooks
+  emit_.Put(Op::kEmptyTuple);
+  emit_.Put(Op::kReduce);
+  emit_.Memoize();
+  if (storage_class == nullptr) emit_.Global("torch", std::string(TorchName(tensor.dtype)));
+  emit_.Put(Op::kTuple);
+  emit_.Memoize();
+  emit_.Put(Op::kReduce);
+  tensor_memo_[index] = emit_.Memoize();
   return OkStatus();
 }
 
@@ -280,38 +132,38 @@ Status Writer::Item(const std::pair<PickleValue, PickleValue>& item, int depth) 
 }
 
 Status Writer::Tuple(const PickleList& items, int depth) {
-  if (items.size() > 3) Put(Op::kMark);
+  if (items.size() > 3) emit_.Put(Op::kMark);
   for (const PickleValue& item : items) NXDKIT_TRY(Value(item, depth + 1));
-  if (!items.empty()) container_memo_[&items] = memo_used_;
-  EndTuple(items.size());
+  const uint32_t memo = emit_.EndTuple(items.size());
+  if (!items.empty()) container_memo_[&items] = memo;
   return OkStatus();
 }
 
 Status Writer::List(const PickleList& items, int depth) {
-  Put(Op::kEmptyList);
+  emit_.Put(Op::kEmptyList);
   Remember(&items);
   if (items.size() == 1) {
     NXDKIT_TRY(Value(items[0], depth + 1));
-    Put(Op::kAppend);
+    emit_.Put(Op::kAppend);
     return OkStatus();
   }
   for (size_t i = 0; i < items.size(); ++i) {
-    if (i % kBatch == 0) Put(Op::kMark);
+    if (i % kBatch == 0) emit_.Put(Op::kMark);
     NXDKIT_TRY(Value(items[i], depth + 1));
-    if (i % kBatch == kBatch - 1 || i + 1 == items.size()) Put(Op::kAppends);
+    if (i % kBatch == kBatch - 1 || i + 1 == items.size()) emit_.Put(Op::kAppends);
   }
   return OkStatus();
 }
 
 Status Writer::Set(const PickleList& items, int depth) {
-  Global("__builtin__", "set");
-  Put(Op::kEmptyList);
-  Memoize();
-  if (items.size() > 1) Put(Op::kMark);
+  emit_.Global("__builtin__", "set");
+  emit_.Put(Op::kEmptyList);
+  emit_.Memoize();
+  if (items.size() > 1) emit_.Put(Op::kMark);
   for (const PickleValue& item : items) NXDKIT_TRY(Value(item, depth + 1));
-  if (!items.empty()) Put(items.size() > 1 ? Op::kAppends : Op::kAppend);
-  EndTuple(1);
-  Put(Op::kReduce);
+  if (!items.empty()) emit_.Put(items.size() > 1 ? Op::kAppends : Op::kAppend);
+  emit_.EndTuple(1);
+  emit_.Put(Op::kReduce);
   Remember(&items);
   return OkStatus();
 }
@@ -320,18 +172,18 @@ Status Writer::Set(const PickleList& items, int depth) {
 Status Writer::PlainItems(const PickleDict& items, int depth) {
   if (items.size() == 1) {
     NXDKIT_TRY(Item(items[0], depth));
-    Put(Op::kSetItem);
+    emit_.Put(Op::kSetItem);
     return OkStatus();
   }
   if (items.empty()) return OkStatus();
-  Put(Op::kMark);
+  emit_.Put(Op::kMark);
   for (size_t i = 0; i < items.size(); ++i) {
     NXDKIT_TRY(Item(items[i], depth));
     if (i % kBatch != kBatch - 1) continue;
-    Put(Op::kSetItems);
-    Put(Op::kMark);
+    emit_.Put(Op::kSetItems);
+    emit_.Put(Op::kMark);
   }
-  Put(Op::kSetItems);
+  emit_.Put(Op::kSetItems);
   return OkStatus();
 }
 
@@ -339,22 +191,22 @@ Status Writer::PlainItems(const PickleDict& items, int depth) {
 Status Writer::OrderedItems(const PickleDict& items, int depth) {
   for (size_t begin = 0; begin < items.size(); begin += kBatch) {
     const size_t end = std::min(begin + kBatch, items.size());
-    if (end - begin > 1) Put(Op::kMark);
+    if (end - begin > 1) emit_.Put(Op::kMark);
     for (size_t i = begin; i < end; ++i) NXDKIT_TRY(Item(items[i], depth));
-    Put(end - begin > 1 ? Op::kSetItems : Op::kSetItem);
+    emit_.Put(end - begin > 1 ? Op::kSetItems : Op::kSetItem);
   }
   return OkStatus();
 }
 
 Status Writer::Dict(const PickleValue::Dict& dict, int depth) {
   if (!dict.ordered) {
-    Put(Op::kEmptyDict);
+    emit_.Put(Op::kEmptyDict);
     Remember(dict.items.get());
     return PlainItems(*dict.items, depth + 1);
   }
-  Global("collections", "OrderedDict");
-  Put(Op::kEmptyTuple);
-  Put(Op::kReduce);
+  emit_.Global("collections", "OrderedDict");
+  emit_.Put(Op::kEmptyTuple);
+  emit_.Put(Op::kReduce);
   Remember(dict.items.get());
   return OrderedItems(*dict.items, depth + 1);
 }
@@ -372,19 +224,19 @@ Status Writer::Value(const PickleValue& value, int depth) {
                  fmt::format("values are nested more than {} levels deep", kMaxNesting));
   return std::visit(
       Overloaded{
-          [&](const PickleValue::None&) { return Put(Op::kNone), OkStatus(); },
-          [&](bool flag) { return Put(flag ? Op::kNewTrue : Op::kNewFalse), OkStatus(); },
-          [&](int64_t number) { return Int(number), OkStatus(); },
-          [&](double number) { return Float(number), OkStatus(); },
-          [&](const std::string& text) { return String(text), OkStatus(); },
-          [&](const PickleValue::Bytes& bytes) { return Bytes(bytes.bytes), OkStatus(); },
+          [&](const PickleValue::None&) { return emit_.Put(Op::kNone), OkStatus(); },
+          [&](bool flag) { return emit_.Put(flag ? Op::kNewTrue : Op::kNewFalse), OkStatus(); },
+          [&](int64_t number) { return emit_.Int(number), OkStatus(); },
+          [&](double number) { return emit_.Float(number), OkStatus(); },
+          [&](const std::string& text) { return emit_.String(text), OkStatus(); },
+          [&](const PickleValue::Bytes& bytes) { return emit_.Bytes(bytes.bytes), OkStatus(); },
           [&](const PickleValue::BigInt& number) -> Status {
             const std::optional<std::string> bytes = DecimalToLong(number.decimal);
             if (!bytes)
               return Error(Errc::kUnsupported,
                            fmt::format("\"{:.40}\" is no integer of at most {} bytes",
                                        number.decimal, kMaxLongBytes));
-            return Long(*bytes), OkStatus();
+            return emit_.Long(*bytes), OkStatus();
           },
           [&](const PickleValue::List& list) {
             return Shared(list.items.get()) ? OkStatus() : List(*list.items, depth);
@@ -398,13 +250,13 @@ Status Writer::Value(const PickleValue& value, int depth) {
           [&](const PickleValue::Dict& dict) {
             return Shared(dict.items.get()) ? OkStatus() : Dict(dict, depth);
           },
-          [&](const TorchSize& size) { return Size(size.dims), OkStatus(); },
+          [&](const TorchSize& size) { return emit_.Size(size.dims), OkStatus(); },
           [&](const TensorIndex& tensor) { return Tensor(tensor.index); },
-          [&](const TensorReference& reference) { return Reference(reference), OkStatus(); },
+          [&](const TensorReference& reference) { return emit_.Reference(reference), OkStatus(); },
           [&](Dtype dtype) -> Status {
             if (TorchName(dtype).empty())
               return Error(Errc::kUnsupported, fmt::format("torch has no dtype {}", Name(dtype)));
-            return Global("torch", std::string(TorchName(dtype))), OkStatus();
+            return emit_.Global("torch", std::string(TorchName(dtype))), OkStatus();
           },
           [&](const OpaqueObject& object) -> Status {
             return Error(Errc::kUnsupported,
@@ -415,16 +267,16 @@ Status Writer::Value(const PickleValue& value, int depth) {
 }
 
 Result<std::string> Writer::Write(const PickleValue& root) {
-  Put(Op::kProto);
-  PutNumber(uint8_t{2});
+  emit_.Put(Op::kProto);
+  emit_.PutNumber(uint8_t{2});
   NXDKIT_TRY(Value(root, 1));
-  Put(Op::kStop);
+  emit_.Put(Op::kStop);
   for (size_t i = 0; i < tensors_.size(); ++i)
     if (!tensor_memo_[i])
       return Error(Errc::kInternal,
                    fmt::format("the value does not use tensor {} of {}", i, tensors_.size()))
           .on(tensors_[i].name);
-  return std::move(out_);
+  return emit_.Take();
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 //   torch_probe dump FILE        the value as JSON; 1 and the error on stderr when it is refused
 //   torch_probe many FILE N      a state dict of N small tensors
 //   torch_probe open FILE        opens the file, prints the seconds that took
+//   torch_probe large FILE       a state dict with a tensor of 4 GiB of zeros between two small
+//   ones torch_probe last FILE        the bytes of the last tensor, in hexadecimal
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +14,8 @@
 #include <vector>
 
 #include "formats/torch/archive.h"
+#include "lib/crc32.h"
+#include "lib/digest.h"
 #include "tests/formats/torch/archive_io.h"
 
 namespace nxdkit::torch {
@@ -102,6 +107,7 @@ Status WriteAll(const std::string& folder) {
   NXDKIT_TRY(WriteEncoded(path("shapes"),
                           EncodeStateDict({{"scalar", Dtype::kF32, {}},
                                            {"empty", Dtype::kI64, {0, 5}},
+                                           {"hollow", Dtype::kF32, {3, 0, 2}},
                                            {"row", Dtype::kF16, {7}},
                                            {"five", Dtype::kU8, {2, 1, 3, 1, 2}},
                                            {"name with spaces, \xc3\xa9", Dtype::kBF16, {1}}},
@@ -137,6 +143,42 @@ int Open(const std::string& path) {
   return 0;
 }
 
+// Sparse: the zeros are not written.
+Status WriteLarge(const std::string& path) {
+  const std::vector<OutputTensor> tensors = {{"small", Dtype::kU8, {3}},
+                                             {"large", Dtype::kU8, {(int64_t{1} << 32) + 5}},
+                                             {"behind", Dtype::kU8, {3}}};
+  NXDKIT_ASSIGN(const auto encoder, EncodeStateDict(tensors, "large"));
+  NXDKIT_ASSIGN(const File file, File::OpenWrite(path));
+  std::vector<uint32_t> crcs;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    uint32_t crc = 0;
+    if (i == 1) {
+      const std::vector<std::byte> zeros(1 << 20);
+      for (int64_t left = tensors[i].shape[0]; left > 0; left -= static_cast<int64_t>(zeros.size()))
+        crc = Crc32(crc, std::span(zeros).first(static_cast<size_t>(
+                             std::min(left, static_cast<int64_t>(zeros.size())))));
+    } else {
+      const std::string bytes = PatternBytes(tensors[i], i);
+      crc = Crc32(crc, std::as_bytes(std::span(bytes)));
+      NXDKIT_TRY(file.WriteAt(encoder->data_offset(i), std::as_bytes(std::span(bytes))));
+    }
+    crcs.push_back(crc);
+  }
+  for (const Fragment& fragment : encoder->Frame(crcs))
+    NXDKIT_TRY(file.WriteAt(fragment.offset, std::as_bytes(std::span(fragment.bytes))));
+  return OkStatus();
+}
+
+int Last(const std::string& path) {
+  const Result<Archive> archive = ReadArchive(path);
+  if (!archive.ok()) return Fail(archive.error());
+  const Result<std::string> bytes = LogicalBytes(archive->tensors.back());
+  if (!bytes.ok()) return Fail(bytes.error());
+  std::printf("%s\n", HexText(std::as_bytes(std::span(*bytes))).c_str());
+  return 0;
+}
+
 int Main(int argc, char** argv) {
   const std::string_view verb = argc > 1 ? argv[1] : "";
   Status status;
@@ -144,13 +186,20 @@ int Main(int argc, char** argv) {
     status = WriteAll(argv[2]);
   } else if (verb == "dump" && argc == 3) {
     return Dump(argv[2]);
+  } else if (verb == "large" && argc == 3) {
+    status = WriteLarge(argv[2]);
+  } else if (verb == "last" && argc == 3) {
+    return Last(argv[2]);
   } else if (verb == "open" && argc == 3) {
     return Open(argv[2]);
   } else if (verb == "many" && argc == 4) {
     status = WriteEncoded(
         argv[2], EncodeStateDict(ManyTensors(std::strtoull(argv[3], nullptr, 10)), "many"));
   } else {
-    std::fprintf(stderr, "usage: torch_probe write FOLDER | dump FILE | many FILE N | open FILE\n");
+    std::fprintf(
+        stderr,
+        "usage: torch_probe write FOLDER | dump FILE | many FILE N | open FILE | large FILE | "
+        "last FILE\n");
     return 2;
   }
   return status.ok() ? 0 : Fail(status.error());

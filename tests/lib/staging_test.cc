@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -333,6 +336,81 @@ TEST_F(StagingTest, KilledWhileReplacingLeavesOneWholeVersion) {
     EXPECT_EQ(*ListFolder(output_), (Names{"a", "b"}));
     EXPECT_NE(ReadText(output_ + "/a"), "");
     EXPECT_EQ(ReadText(output_ + "/a"), ReadText(output_ + "/b"));
+  }
+}
+
+// Several processes want the same output at once: each build is either refused as locked, or whole.
+TEST_F(StagingTest, ContendersTakeTurns) {
+  constexpr int kContenders = 3;
+  std::vector<pid_t> children;
+  for (int i = 0; i < kContenders; ++i) {
+    const pid_t child = ::fork();
+    if (child > 0) children.push_back(child);
+    if (child != 0) continue;
+    for (int round = 0; round < 300; ++round) {
+      Result<Staging> staging = Staging::Begin(output_, kReplace);
+      if (!staging.ok() && staging.error().code() == Errc::kIo) continue;
+      if (!staging.ok()) ::_exit(1);
+      const std::string mine = std::to_string(i);
+      WriteText(staging->path() + "/" + mine, mine);
+      if (*ListFolder(staging->path()) != Names{mine}) ::_exit(2);
+      if (round % 3 != 0 && !staging->Publish().ok()) ::_exit(3);  // else dropped
+    }
+    ::_exit(0);
+  }
+  for (const pid_t child : children) {
+    int state = 0;
+    ::waitpid(child, &state, 0);
+    EXPECT_TRUE(WIFEXITED(state));
+    EXPECT_EQ(WEXITSTATUS(state), 0);
+  }
+  EXPECT_EQ(Here(), Names{"out"});
+  EXPECT_EQ(ListFolder(output_)->size(), 1u);
+}
+
+TEST_F(StagingTest, TheOutputIsNeverMissingWhileItIsReplaced) {
+  std::filesystem::create_directory(folder_ / "x");
+  std::filesystem::create_directory(folder_ / "y");
+  if (::renameat2(AT_FDCWD, (folder_ / "x").c_str(), AT_FDCWD, (folder_ / "y").c_str(),
+                  RENAME_EXCHANGE) != 0)
+    GTEST_SKIP() << "this file system cannot exchange names: " << std::strerror(errno);
+  ASSERT_EQ(Build(output_, kNew, "0"), "");
+  const int watch = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  ASSERT_GE(::inotify_add_watch(watch, folder_.path().c_str(), IN_MOVE | IN_DELETE), 0);
+  ASSERT_EQ(Build(output_, kReplace, "1"), "");
+
+  // The kernel's record: an exchange puts the new name there before it takes the old one away.
+  alignas(inotify_event) char events[4096];
+  const ssize_t bytes = ::read(watch, events, sizeof events);
+  ::close(watch);
+  int there = 1;
+  int arrived = 0;
+  for (ssize_t at = 0; at < bytes;) {
+    inotify_event event;
+    std::memcpy(&event, events + at, sizeof event);
+    const char* name = events + at + sizeof event;
+    at += static_cast<ssize_t>(sizeof event + event.len);
+    if (event.len == 0 || std::strcmp(name, "out") != 0) continue;
+    const bool arrives = (event.mask & IN_MOVED_TO) != 0;
+    there += arrives ? 1 : -1;
+    arrived += arrives ? 1 : 0;
+    EXPECT_GE(there, 1) << "the output's name was gone";
+  }
+  EXPECT_EQ(arrived, 1);
+}
+
+TEST_F(StagingTest, TheWorkingFolderCanBeTheOutput) {
+  for (const char* name : {".", "./", "../out", "../out/."}) {
+    std::filesystem::create_directory(output_);
+    EXPECT_EQ(InChild([&] {
+                if (::chdir(output_.c_str()) != 0) return 1;
+                return Build(name, kNew, "1").empty() ? 0 : 2;
+              }),
+              0)
+        << name;
+    EXPECT_EQ(ReadText(output_ + "/a"), "1") << name;
+    EXPECT_EQ(Here(), Names{"out"}) << name;
+    std::filesystem::remove_all(output_);
   }
 }
 

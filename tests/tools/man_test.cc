@@ -34,6 +34,7 @@ std::vector<std::string> Missing(const Names& from, const Names& in) {
 }
 
 TEST(ManPages, EveryToolHasOne) {
+  EXPECT_GE(BuiltTools().size(), 4u) << "the tools were not found";
   for (const std::string& tool : BuiltTools())
     EXPECT_TRUE(std::filesystem::exists(PagePath(tool))) << PagePath(tool);
 }
@@ -64,6 +65,42 @@ TEST(ManPages, DescribeTheEnvelopeOfTheJson) {
       EXPECT_THAT(UndocumentedPaths(*json, documented), IsEmpty()) << PagePath(tool);
     }
   }
+}
+
+// Runs one command with --json, and holds what it prints against its page.
+void ExpectDocumented(int exit_code, std::vector<std::string> command) {
+  const std::string page = ReadFile(PagePath(command[0]));
+  command[0] = std::string(NXDKIT_TOOLS) + "/" + command[0];
+  command.push_back("--json");
+  const ProcessResult result = RunProcess(command);
+  EXPECT_EQ(result.exit_code, exit_code) << command[0] << ": " << result.err;
+  const Result<Json> json = ParseJson(result.out);
+  ASSERT_TRUE(json.ok()) << command[0] << ": " << result.out;
+  EXPECT_THAT(UndocumentedPaths(*json, ManJsonPaths(page)), IsEmpty()) << command[0];
+}
+
+TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
+  const TempFolder folder;
+  const std::string model = folder.path() + "/model";
+  const std::string other = folder.path() + "/other";
+  const std::string shards = folder.path() + "/shards";
+  const std::vector<std::string> convert = {"nxd-convert", "--from", "hf",  "--to", "nxd",
+                                            "--tp",        "2",      model, shards};
+  const auto with = [](std::vector<std::string> command, std::vector<std::string> more) {
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  };
+  ExpectDocumented(0, {"nxdkit-make-model", "--out", model});
+  ExpectDocumented(0, {"nxdkit-make-model", "--out", other, "--seed", "2"});
+  ExpectDocumented(0, with(convert, {"--dry-run"}));
+  ExpectDocumented(0, with(convert, {"--explain", "model.norm.weight"}));
+  ExpectDocumented(0, with(convert, {"--verify"}));
+  ExpectDocumented(2, convert);  // the output is there already
+  ExpectDocumented(0, {"ckpt-inspect", shards, "--stats"});
+  ExpectDocumented(0, {"ckpt-inspect", model});
+  ExpectDocumented(3, {"ckpt-inspect", folder.path() + "/nothing"});
+  ExpectDocumented(0, {"ckpt-verify", shards, "--against", model});
+  ExpectDocumented(1, {"ckpt-verify", shards, "--against", other});
 }
 
 // --help stops before the work, but after the options were read and found good.
@@ -109,7 +146,7 @@ TEST(ManPages, PassMandocLint) {
 }
 
 TEST(ManPages, BelongToATool) {
-  Names pages = {"ckpt-inspect.1", "ckpt-verify.1", "nxd-convert.1"};
+  Names pages;
   for (const std::string& tool : BuiltTools()) pages.insert(NameOf(tool) + ".1");
   for (const auto& entry : std::filesystem::directory_iterator(NXDKIT_SOURCE_DIR "/man")) {
     if (entry.path().extension() != ".1") continue;

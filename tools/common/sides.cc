@@ -89,8 +89,10 @@ Result<Sides> SidesOf(const LayoutArgs& args, Kind from, Kind to) {
   Sides sides;
   sides.input = HintsOf(args);
   if (to == Kind::kNxd) {
-    sides.input.claims = {};
-    sides.input.claims.origin = "the options";
+    nxd::Claims claims;
+    claims.origin = sides.input.claims.origin;
+    claims.ep = args.ep;  // says nothing about an output
+    sides.input.claims = std::move(claims);
     sides.input.hardware_if_unknown = HardwareOf(args);
   }
   if (to == Kind::kRollout) {

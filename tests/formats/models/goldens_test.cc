@@ -8,10 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/models/sample_model.h"
-#include "formats/nxd/nxd_layout.h"
-#include "formats/rollout/rollout_layout.h"
 #include "lib/digest.h"
 #include "tests/formats/memory_sink.h"
+#include "tests/formats/model_layouts.h"
 
 namespace nxdkit {
 namespace {
@@ -26,13 +25,7 @@ const json& Goldens() {
   return goldens;
 }
 
-models::Model ModelOf(const json& golden) {
-  auto config = models::ParseConfig(golden.at("config").dump(), "config.json");
-  EXPECT_TRUE(config.ok()) << config.error().ToString();
-  auto model = models::MakeModel(*config);
-  EXPECT_TRUE(model.ok()) << model.error().ToString();
-  return *std::move(model);
-}
+models::Model ModelOf(const json& golden) { return testing_util::ModelOf(golden.at("config")); }
 
 nxd::Geometry NxdGeometryOf(const json& golden) {
   nxd::Geometry geometry;
@@ -50,38 +43,6 @@ nxd::Geometry NxdGeometryOf(const json& golden) {
   for (const auto& option : options)
     if (option == "--fuse_qkv") geometry.qkv = nxd::QkvStyle::kFused;
   return geometry;
-}
-
-Layout NxdLayoutOf(const models::Model& model, const nxd::Geometry& geometry) {
-  Layout layout;
-  for (int t = 0; t < geometry.tp; ++t) {
-    auto tensors = nxd::RankTensors(model, geometry, t, false);
-    EXPECT_TRUE(tensors.ok()) << tensors.error().ToString();
-    for (int p = 0; p < geometry.pp; ++p) {
-      const uint32_t file = static_cast<uint32_t>(layout.files.size());
-      layout.files.push_back({nxd::ShardFileName(t, p), t, p});
-      for (const nxd::RankTensor& tensor : *tensors) {
-        if (!nxd::OnPipelineRank(tensor, model.config.layers, geometry, p)) continue;
-        layout.tensors.push_back(tensor.layout);
-        layout.tensors.back().file = file;
-      }
-    }
-  }
-  return layout;
-}
-
-Layout RolloutLayoutOf(const models::Model& model, const rollout::Geometry& geometry) {
-  Layout layout;
-  for (int rank = 0; rank < geometry.tp; ++rank) {
-    auto tensors = rollout::RankTensors(model, geometry, rank);
-    EXPECT_TRUE(tensors.ok()) << tensors.error().ToString();
-    layout.files.push_back({rollout::ShardFileName(rank), rank, -1});
-    for (TensorLayout& tensor : *tensors) {
-      tensor.file = static_cast<uint32_t>(rank);
-      layout.tensors.push_back(std::move(tensor));
-    }
-  }
-  return layout;
 }
 
 // "file/tensor" -> "[shape] dtype hash", for comparing whole sets at once.
@@ -128,7 +89,7 @@ TEST_P(Nxd, MatchesTheReferenceConverterBothWays) {
   const json& golden = Goldens().at("nxd")[GetParam()];
   SCOPED_TRACE(golden.at("case"));
   const models::Model model = ModelOf(golden);
-  CheckBothWays(golden, model, NxdLayoutOf(model, NxdGeometryOf(golden)));
+  CheckBothWays(golden, model, testing_util::NxdLayout(model, NxdGeometryOf(golden)));
 }
 INSTANTIATE_TEST_SUITE_P(Goldens, Nxd, ::testing::Range(size_t{0}, Goldens().at("nxd").size()));
 
@@ -145,7 +106,7 @@ TEST_P(Rollout, MatchesOptimumNeuronBothWays) {
   EXPECT_EQ(heads.padded_query, golden.at("padded_q_heads"));
   EXPECT_EQ(heads.padded_kv, golden.at("padded_kv_heads"));
   EXPECT_EQ(models::GqaStrategyName(heads.strategy), golden.at("strategy"));
-  CheckBothWays(golden, model, RolloutLayoutOf(model, geometry));
+  CheckBothWays(golden, model, testing_util::RolloutLayout(model, geometry));
 }
 INSTANTIATE_TEST_SUITE_P(Goldens, Rollout,
                          ::testing::Range(size_t{0}, Goldens().at("rollout").size()));

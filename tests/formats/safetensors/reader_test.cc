@@ -206,10 +206,22 @@ TEST(Limits, LongestString) {
   EXPECT_THAT(over.error().message(), ::testing::HasSubstr("the limit is 16777216"));
 }
 
+TEST(Limits, MetadataEntries) {
+  const Scratch scratch;
+  std::string header = "{\"__metadata__\":{";
+  for (uint64_t i = 0; i <= kMaxMetadataEntries; ++i)
+    header += "\"\":\"\",";  // one more than allowed
+  header.back() = '}';
+  const auto over = Open(scratch.Write("f", FileOf(header + "}")));
+  ASSERT_FALSE(over.ok());
+  EXPECT_EQ(over.error().code(), Errc::kLimit);
+  EXPECT_THAT(over.error().message(), ::testing::HasSubstr("more than 1000000 entries"));
+}
+
 TEST(Limits, PaddingOfAnyLengthIsFree) {
   const Scratch scratch;
   const std::string padding(size_t{40} << 20, ' ');
-  const auto file = Open(scratch.Write("f", FileOf("{}" + padding)));
+  const auto file = Open(scratch.Write("f", FileOf(padding + "{}" + padding)));
   EXPECT_TRUE(file.ok()) << file.error().ToString();
   Fault fault = Fault::kNone;
   const auto tail = Open(scratch.Write("f", FileOf("{}" + padding + "x")), &fault);

@@ -1,0 +1,51 @@
+// The words of a pickle of protocol 2, as Python's pickler spells them, and its memo.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "formats/torch/pickle_opcodes.h"
+#include "formats/torch/pickle_value.h"
+
+namespace nxdkit::torch {
+
+// Appends to one growing pickle. Equal strings, and equal globals, are written once: after that
+// they are referred to by their memo number.
+class PickleEmitter {
+ public:
+  void Put(Op op) { out_.push_back(static_cast<char>(op)); }
+  template <std::unsigned_integral T>
+  void PutNumber(T value) {
+    for (size_t i = 0; i < sizeof(T); ++i) out_.push_back(static_cast<char>(value >> (8 * i)));
+  }
+
+  // Gives the value that was just written the next memo number; that number.
+  uint32_t Memoize();
+  void Get(uint32_t memo);
+
+  void Global(const char* module, const std::string& name);
+  void String(const std::string& text);
+  void Int(int64_t value);
+  void Long(const std::string& bytes);  // as Int64ToLong and DecimalToLong give them
+  void Float(double value);
+  void Bytes(const std::string& bytes);
+  void Size(const Shape& dims);
+  void IntTuple(const Shape& values);
+  void Reference(const TensorReference& reference);
+  // Ends a tuple whose `count` items were written (after a MARK when there are more than 3); the
+  // memo number it got, or 0 for the empty tuple, which gets none.
+  uint32_t EndTuple(size_t count);
+
+  std::string Take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+  uint32_t memo_used_ = 0;
+  std::unordered_map<std::string, uint32_t> global_memo_;
+  std::unordered_map<std::string, uint32_t> string_memo_;
+};
+
+}  // namespace nxdkit::torch
