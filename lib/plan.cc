@@ -27,10 +27,19 @@ Status CheckBinding(const BoundLayout& bound) {
 
 namespace {
 
+bool Meet(const Box& a, const Box& b) {
+  for (size_t d = 0; d < a.lo.size(); ++d)
+    if (a.lo[d] + a.extent[d] <= b.lo[d] || b.lo[d] + b.extent[d] <= a.lo[d]) return false;
+  return true;
+}
+
 // The parts of `box` that no place of `taken` holds yet.
 std::vector<Box> Uncovered(const Box& box, const std::vector<PrimaryPlaces::Place>& taken) {
   std::vector<Box> rest{box};
   for (const PrimaryPlaces::Place& place : taken) {
+    // The common case by far, slices of other ranks: nothing to allocate for.
+    if (std::ranges::none_of(rest, [&](const Box& part) { return Meet(part, place.logical); }))
+      continue;
     std::vector<Box> next;
     for (const Box& part : rest) {
       std::vector<Box> pieces = Subtract(part, place.logical);

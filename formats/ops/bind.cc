@@ -15,6 +15,7 @@ using NameMap = std::unordered_map<std::string, TensorLayout>;
 
 NameMap ByName(std::vector<TensorLayout> tensors) {
   NameMap map;
+  map.reserve(tensors.size());
   for (TensorLayout& tensor : tensors) {
     std::string name = tensor.name;
     map.emplace(std::move(name), std::move(tensor));
@@ -23,6 +24,8 @@ NameMap ByName(std::vector<TensorLayout> tensors) {
 }
 
 Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known) {
+  out.bound.stored.reserve(out.artifact.tensor_count());
+  out.bound.layout.tensors.reserve(out.artifact.tensor_count());
   for (const StoredTensor& stored : out.artifact.files[file].tensors) {
     const auto it = known.find(stored.name);
     if (it != known.end()) {
