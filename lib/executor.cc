@@ -94,7 +94,8 @@ class Worker {
  public:
   explicit Worker(const Executor& executor)
       : executor_(executor),
-        buffer_(executor.worker_bytes_ / 2),
+        memory_(std::make_unique_for_overwrite<std::byte[]>(executor.worker_bytes_ / 2)),
+        buffer_(memory_.get(), executor.worker_bytes_ / 2),
         gatherer_(executor.worker_bytes_ - executor.worker_bytes_ / 2) {}
 
   Status Do(uint64_t index, Sink& sink) {
@@ -105,7 +106,7 @@ class Worker {
     for (uint32_t tensor : task.tensors) {
       const OutputTensor& output = (*executor_.outputs_)[tensor];
       const uint64_t bytes = task.chunk.Volume() * ElementBytes(output.dtype);
-      parts.push_back({tensor, std::span(buffer_).subspan(used, bytes)});
+      parts.push_back({tensor, buffer_.subspan(used, bytes)});
       used += bytes;
     }
     if (executor_.options_.base && !executor_.Covers(task)) NXDKIT_TRY(LoadBase(task, parts));
@@ -154,7 +155,8 @@ class Worker {
   }
 
   const Executor& executor_;
-  std::vector<std::byte> buffer_;
+  std::unique_ptr<std::byte[]> memory_;  // not touched before it is needed
+  std::span<std::byte> buffer_;
   Gatherer gatherer_;
 };
 

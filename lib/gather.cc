@@ -86,7 +86,7 @@ Status Gatherer::RunOne(const Move& move) {
     for (const Move& half : Split(move)) NXDKIT_TRY(RunOne(half));
     return OkStatus();
   }
-  Status read = move.source->storage->ReadAt(range.begin, std::span(staging_).first(range.size()));
+  Status read = move.source->storage->ReadAt(range.begin, staging_.first(range.size()));
   if (!read.ok()) return AtTensor(std::move(read).error(), *move.source);
   RunStridedCopy(move.copy, staging_.data(), move.output);
   return OkStatus();
@@ -113,7 +113,7 @@ Status Gatherer::Run(std::vector<Move> moves) {
       for (size_t i = first; i < last; ++i) NXDKIT_TRY(RunOne(moves[i]));
     } else {
       Status read = moves[first].source->storage->ReadAt(shared.begin,
-                                                         std::span(staging_).first(shared.size()));
+                                                         staging_.first(shared.size()));
       if (!read.ok()) return AtTensor(std::move(read).error(), *moves[first].source);
       for (size_t i = first; i < last; ++i)
         RunStridedCopy(moves[i].copy, staging_.data() + (SourceRange(moves[i]).begin - shared.begin),

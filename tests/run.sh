@@ -11,7 +11,8 @@ usage() {
 usage: bash tests/run.sh [--asan | --tsan] [--fast] [CTEST_ARGUMENT...]
   --asan   under the address and undefined behaviour sanitizers (build/asan)
   --tsan   under the thread sanitizer (build/tsan)
-  --fast   without the tests against the real torch and safetensors (label interop)
+  --fast   without the tests against the real torch and safetensors (label interop) and without
+           full sweeps (label slow)
 Other arguments go to ctest, for instance: -R frame
 TEXT
 }
@@ -23,7 +24,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --asan) kind=asan; options+=("-DNXDKIT_SANITIZE=address,undefined" -DNXDKIT_BENCH=OFF) ;;
     --tsan) kind=tsan; options+=(-DNXDKIT_SANITIZE=thread -DNXDKIT_BENCH=OFF) ;;
-    --fast) ctest_arguments+=(-LE interop) ;;
+    --fast) ctest_arguments+=(-LE 'interop|slow') ;;
     -h | --help) usage; exit 0 ;;
     *) ctest_arguments+=("$1") ;;
   esac

@@ -156,14 +156,23 @@ Result<ReplicaOrder> CompareReplicas(const ShardSet& set, const models::ModelCon
   const auto m = static_cast<size_t>(geometry.kv_multiplier);
   if (m == 1) return ReplicaOrder::kNone;
   NXDKIT_ASSIGN(const std::vector<Sha256Bytes> slots, SlotDigests(set, config, geometry));
-  bool tiled = true;
-  bool adjacent = true;
+  // Copies that agree, counted: one that is damaged must not hide the order of the others. It is
+  // found, with its place, when replicas are compared.
+  size_t tiled = 0;
+  size_t adjacent = 0;
   for (size_t s = 0; s < slots.size(); ++s) {
-    tiled &= slots[s] == slots[s % static_cast<size_t>(config.kv_heads)];
-    adjacent &= slots[s] == slots[s / m * m];
+    const size_t first_tiled = s % static_cast<size_t>(config.kv_heads);
+    const size_t first_adjacent = s / m * m;
+    tiled += s != first_tiled && slots[s] == slots[first_tiled];
+    adjacent += s != first_adjacent && slots[s] == slots[first_adjacent];
   }
-  if (tiled && adjacent) return ReplicaOrder::kBoth;
-  return tiled ? ReplicaOrder::kTiled : adjacent ? ReplicaOrder::kAdjacent : ReplicaOrder::kNeither;
+  const size_t copies = slots.size() - static_cast<size_t>(config.kv_heads);
+  const bool is_tiled = tiled > copies / 2 && tiled >= adjacent;
+  const bool is_adjacent = adjacent > copies / 2 && adjacent >= tiled;
+  if (is_tiled && is_adjacent) return ReplicaOrder::kBoth;
+  return is_tiled      ? ReplicaOrder::kTiled
+         : is_adjacent ? ReplicaOrder::kAdjacent
+                       : ReplicaOrder::kNeither;
 }
 
 Status DetectHardware(const ShardSet& set, const models::ModelConfig& config,

@@ -50,8 +50,10 @@ Result<Kind> Recognise(const std::string& path) {
     case PathKind::kFolder: break;
   }
   if (rollout::LooksLikeBundle(path)) return Kind::kRollout;
-  if (nxd::LooksLikeShardSet(path)) return Kind::kNxd;
+  // Weights in the folder itself count before tags in folders below: shards that were made of a
+  // model and put into its folder must not be taken for the model.
   if (hf::HasWeights(path)) return Kind::kHf;
+  if (nxd::LooksLikeShardSet(path)) return Kind::kNxd;
   if (std::optional<Error> refused = nxd::RefuseByName(path)) return *std::move(refused);
   return Error(Errc::kUnsupported, "no artifact recognised: no rollout bundle (neuron_config.json, tp0_sharded_checkpoint.safetensors), "
                                    "no NxD shard set (model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`), no Hugging Face weights "

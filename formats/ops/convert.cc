@@ -33,10 +33,11 @@ Status CheckSource(const Prepared& prepared, const RunOptions& run) {
   NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(prepared.source, run));
   if (findings.empty()) return OkStatus();
   const Finding& first = findings.front();
-  Error error(Errc::kCorrupt, findings.size() == 1 ? first.message : fmt::format("{}; and {} more tensors", first.message, findings.size() - 1));
-  error = std::move(error).in(first.file).on(first.tensor);
-  if (first.rank) error = std::move(error).rank(*first.rank);
-  return std::move(error).hint("ckpt-verify shows all of it");
+  std::string message = first.message;
+  if (findings.size() > 1) message += fmt::format("; and {} more tensors", findings.size() - 1);
+  Error error(Errc::kCorrupt, std::move(message));
+  if (first.rank) (void)std::move(error).rank(*first.rank);  // in place
+  return std::move(error).in(first.file).on(first.tensor).hint("ckpt-verify shows all of it");
 }
 
 ConvertReport Report(const Prepared& prepared, const ConvertRequest& request, const Workload& workload) {
@@ -112,9 +113,18 @@ Status WriteWeights(const Prepared& prepared, const Executor& executor_template,
   return sink->Finish();
 }
 
+// Aside, nobody sees it half written.
+Status WriteText(const std::string& path, const std::string& contents, bool sync) {
+  NXDKIT_ASSIGN(File file, File::OpenWrite(path));
+  NXDKIT_TRY(file.Allocate(contents.size()));
+  NXDKIT_TRY(file.WriteAt(0, std::as_bytes(std::span(contents.data(), contents.size()))));
+  if (sync) NXDKIT_TRY(file.Sync());
+  return file.Close();
+}
+
 Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool sync) {
   for (const auto& [path, from] : output.copies) NXDKIT_TRY(CopyFile(from, JoinPath(folder, path), sync));
-  for (const auto& [path, contents] : output.texts) NXDKIT_TRY(WriteFileAtomic(JoinPath(folder, path), contents));
+  for (const auto& [path, contents] : output.texts) NXDKIT_TRY(WriteText(JoinPath(folder, path), contents, sync));
   return OkStatus();
 }
 
@@ -153,7 +163,7 @@ Result<ConvertReport> Convert(const ConvertRequest& request) {
   NXDKIT_ASSIGN(const Executor executor, Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout, prepared.output.outputs, options));
   ConvertReport report = Report(prepared, request, executor.workload());
 
-  NXDKIT_ASSIGN(Staging staging, Staging::Begin(request.output, {.replace = request.force, .resume = request.resume, .folder = !prepared.output.single_file}));
+  NXDKIT_ASSIGN(Staging staging, Staging::Begin(request.output, {.replace = request.force, .resume = request.resume, .folder = !prepared.output.single_file, .sync = request.sync}));
   std::vector<OutputFile> files;
   std::swap(files, prepared.output.files);
   Status written = WriteWeights(prepared, executor, options, staging.path(), request, std::move(files), report);

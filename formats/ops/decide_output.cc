@@ -17,6 +17,12 @@ Error NeedTp(Kind kind) {
   return Error(Errc::kUsage, fmt::format("--to {} needs --tp: the source does not say it", KindName(kind)));
 }
 
+// Only hf and torch go without knowing the model.
+Error NeedFamily(const BoundArtifact& source) {
+  if (source.artifact.config) return MakeModel(*source.artifact.config).error().in(source.artifact.config_path);
+  return Error(Errc::kNotFound, "no config.json: the tensors alone do not tell heads, layers and family").in(source.artifact.path).hint("name one with --config");
+}
+
 std::optional<int> SourceTp(const BoundArtifact& source) {
   if (source.artifact.kind == Kind::kNxd) return source.nxd_geometry.tp;
   if (source.artifact.kind == Kind::kRollout) return source.rollout_geometry.tp;
@@ -29,7 +35,7 @@ int LeastMultiplier(int64_t kv_heads, int64_t tp) {
 }
 
 Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
-  if (!source.model) return MakeModel(source.artifact.config.value_or(models::ModelConfig{})).error();
+  if (!source.model) return NeedFamily(source);
   const models::ModelConfig& config = source.model->config;
   nxd::Geometry& out = spec.nxd;
   const bool from_nxd = source.artifact.kind == Kind::kNxd;
@@ -79,7 +85,9 @@ Status TakeBundle(const std::string& path, const OutputOptions& options, OutputS
   NXDKIT_TRY(Agree("--tp", options.tp ? std::optional<int64_t>(*options.tp) : std::nullopt, config.tp, file));
   NXDKIT_TRY(Agree("--bs", options.batch_size, config.batch_size, file));
   NXDKIT_TRY(Agree("--seq", options.sequence_length, config.sequence_length, file));
-  NXDKIT_TRY(Agree("--fused-qkv", options.fused_qkv, config.fused_qkv, file));
+  if (options.fused_qkv && *options.fused_qkv != config.fused_qkv)
+    return Error(Errc::kUsage, fmt::format("--{}fused-qkv was asked for, but the bundle was compiled with q, k and v {}", *options.fused_qkv ? "" : "no-",
+                                           config.fused_qkv ? "fused" : "apart")).in(file);
   if (options.flavor && *options.flavor != config.flavor)
     return Error(Errc::kUsage, fmt::format("--flavor {} was asked for, but the bundle is of flavor {}", FlavorName(*options.flavor), FlavorName(config.flavor))).in(file);
   const std::optional<Dtype> dtype = DtypeFromTorchName(config.torch_dtype);
@@ -108,7 +116,7 @@ Result<Dtype> CommonDtype(const BoundArtifact& source) {
 }
 
 Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
-  if (!source.model) return MakeModel(source.artifact.config.value_or(models::ModelConfig{})).error();
+  if (!source.model) return NeedFamily(source);
   if (options.bundle) {
     NXDKIT_TRY(TakeBundle(*options.bundle, options, spec));
   } else {

@@ -80,7 +80,7 @@ Result<uint64_t> MakeModel(const MakeModelRequest& request) {
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor, Executor::Make(plan, source.bound, output.layout, output.outputs, options));
   if (request.config) NXDKIT_TRY(CheckPlaces(request.output, {*request.config}));
-  NXDKIT_ASSIGN(Staging staging, Staging::Begin(request.output, {.replace = request.force}));
+  NXDKIT_ASSIGN(Staging staging, Staging::Begin(request.output, {.replace = request.force, .sync = false}));
   const uint64_t bytes = output.bytes();
   NXDKIT_ASSIGN(const std::unique_ptr<WriteSink> sink, WriteSink::Begin(staging.path(), output.layout, std::move(output.files), {.sync = false, .jobs = request.run.jobs, .fingerprint = {}}));
   if (request.run.begin) request.run.begin("making", executor.workload().bytes);

@@ -164,7 +164,8 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
     return report;
   }
   const BoundArtifact& artifact = *bound;
-  report.parameters = artifact.params.size();
+  for (const LogicalTensor& param : artifact.params)
+    report.parameters += static_cast<uint64_t>(*ElementCount(param.shape));
   for (const LayoutFile& file : artifact.artifact.ranks) report.ranks = std::max(report.ranks, static_cast<uint64_t>(file.tp_rank + 1));
   CheckMissingParams(artifact, report.findings);
   CheckRanksAlike(artifact, report.findings);

@@ -25,7 +25,7 @@ struct VerifyReport {
   Kind kind = Kind::kHf;
   std::string model_type;
   uint64_t tensors = 0;
-  uint64_t parameters = 0;  // logical tensors
+  uint64_t parameters = 0;  // elements of the model
   uint64_t ranks = 0;
   std::vector<std::string> checks;    // what was found good, one line each
   std::vector<Finding> findings;      // what was not; empty: good

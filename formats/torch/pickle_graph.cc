@@ -59,7 +59,7 @@ PickleGraph::PickleGraph(std::string_view pickle) : pickle_(pickle) {
 }
 
 NodeId PickleGraph::Add(NodeKind kind, uint32_t count, uint64_t payload) {
-  // Every node costs the pickle a byte, and pickles are limited to 1 GiB (ReadZipArchive).
+  // The machine stops at kMaxNodes, long before.
   NXDKIT_CHECK(nodes_.size() < kNoNode);
   nodes_.push_back({kind, count, payload});
   return static_cast<NodeId>(nodes_.size() - 1);

@@ -86,7 +86,7 @@ class Matrix : public ::testing::TestWithParam<std::tuple<Subject, Route>> {
  protected:
   // A converted copy of the model, by a name inside the workshop.
   std::string Make(const std::string& name, const std::string& more) {
-    const auto& [subject, route] = GetParam();
+    const Route& route = std::get<1>(GetParam());
     const std::string out = workshop_ / name + (route.format == "torch" ? ".pt" : "");
     ExpectConverts("--from hf --to " + route.format + " " + route.options + " " + more, model(),
                    out);
@@ -97,7 +97,7 @@ class Matrix : public ::testing::TestWithParam<std::tuple<Subject, Route>> {
 };
 
 TEST_P(Matrix, ThereAndBackIsByteIdentical) {
-  const auto& [subject, route] = GetParam();
+  const Route& route = std::get<1>(GetParam());
   const std::string made = Make("made", "-j 2 --verify");
   const std::string back = workshop_ / "back";
   ExpectConverts("--from " + route.format + " --to hf " + Filled(route.back, model()), made, back);
@@ -110,14 +110,13 @@ TEST_P(Matrix, ThereAndBackIsByteIdentical) {
 }
 
 TEST_P(Matrix, SameBytesWithAnyThreadsAndMemory) {
-  const auto& [subject, route] = GetParam();
   const std::string one = Make("one/x", "-j 1 --max-memory 64MiB");
   const std::string eight = Make("eight/x", "-j 8");
   ExpectSameTree(one, eight);
 }
 
 TEST_P(Matrix, IsGoodByItselfAndAgainstTheModel) {
-  const auto& [subject, route] = GetParam();
+  const Route& route = std::get<1>(GetParam());
   const std::string made = Make("made", "");
   const std::string config = route.format == "torch" ? " --config " + model() + "/config.json" : "";
   const ProcessResult alone = Workshop::Verify(made, config);
@@ -130,7 +129,7 @@ TEST_P(Matrix, IsGoodByItselfAndAgainstTheModel) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, Matrix, ::testing::Combine(::testing::ValuesIn(Subjects()), ::testing::ValuesIn(Routes())),
-    [](const auto& info) { return std::get<0>(info.param).name + std::get<1>(info.param).name; });
+    [](const auto& row) { return std::get<0>(row.param).name + std::get<1>(row.param).name; });
 
 // --- models with one key head for each query head
 

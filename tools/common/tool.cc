@@ -118,6 +118,7 @@ void PrepareSignals(const ToolInfo& info, bool json) {
   InstallSignalHandlers();
   std::signal(SIGABRT, HandleAbort);
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, see WriteStdout
+  std::signal(SIGXFSZ, SIG_IGN);  // so is a file that grows over `ulimit -f`
 }
 
 // A shell's way to say that a signal ended a command: 130 for SIGINT, 143 for SIGTERM.

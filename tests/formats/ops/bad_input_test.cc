@@ -1,0 +1,214 @@
+// Every file of small good artifacts, cut off and with one byte changed: nxd-convert and
+// ckpt-verify succeed or give an Error that names a file; nothing half is ever left behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "tests/formats/ops/ops_workshop.h"
+
+namespace nxdkit {
+namespace {
+
+namespace fs = std::filesystem;
+using ops::Kind;
+using testing_util::OpsWorkshop;
+using testing_util::ReadBytes;
+
+struct Artifact {
+  std::string name;
+  Kind kind;
+  std::string path;
+};
+
+// The smallest artifacts that still have everything.
+class Artifacts {
+ public:
+  Artifacts() {
+    const testing_util::TinyModel tiny = {.family = "qwen2",
+                                          .hidden = 8,
+                                          .intermediate = 4,
+                                          .layers = 1,
+                                          .heads = 4,
+                                          .kv_heads = 2,
+                                          .head_dim = 2,
+                                          .vocab = 8};
+    const std::string model = workshop_.MakeModel("model", tiny);
+    Add("Hf", Kind::kHf, model);
+    ops::OutputOptions options;
+    options.max_shard_bytes = 300;
+    Add("HfShards", Kind::kHf, workshop_.Make("shards", model, Kind::kHf, Kind::kHf, options));
+    options.tp = 2;
+    Add("Nxd", Kind::kNxd, workshop_.Make("nxd", model, Kind::kHf, Kind::kNxd, options));
+    options.xser = true;
+    Add("Xser", Kind::kNxd, workshop_.Make("xser", model, Kind::kHf, Kind::kNxd, options));
+    options.tp = 4;
+    options.xser = false;
+    options.hardware = models::Hardware::kTrn2;
+    Add("NxdKv2", Kind::kNxd, workshop_.Make("kv2", model, Kind::kHf, Kind::kNxd, options));
+    options = {};
+    options.tp = 2;
+    Add("Rollout", Kind::kRollout,
+        workshop_.Make("roll", model, Kind::kHf, Kind::kRollout, options));
+    options.flavor = rollout::Flavor::kNxdi;
+    Add("Nxdi", Kind::kRollout, workshop_.Make("nxdi", model, Kind::kHf, Kind::kRollout, options));
+    // A state dict on its own; the model's config lies beside it.
+    fs::create_directory(workshop_ / "torch");
+    fs::copy(model + "/config.json", workshop_ / "torch/config.json");
+    Add("Torch", Kind::kTorch, workshop_.Make("torch/model.pt", model, Kind::kHf, Kind::kTorch));
+  }
+  const std::vector<Artifact>& all() const { return all_; }
+
+ private:
+  void Add(std::string name, Kind kind, std::string path) {
+    all_.push_back({std::move(name), kind, std::move(path)});
+  }
+  OpsWorkshop workshop_;
+  std::vector<Artifact> all_;
+};
+
+const Artifacts& TheArtifacts() {
+  static const auto artifacts = std::make_unique<Artifacts>();
+  return *artifacts;
+}
+
+std::vector<std::string> FilesOf(const Artifact& artifact) {
+  std::vector<std::string> files;
+  const fs::path root = artifact.kind == Kind::kTorch ? fs::path(artifact.path).parent_path()
+                                                      : fs::path(artifact.path);
+  for (const auto& entry : fs::recursive_directory_iterator(root))
+    if (entry.is_regular_file()) files.push_back(entry.path().string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+bool IsAnswer(Errc code) {
+  // A contradiction between a damaged nxdkit.json and the shards reads like one of the options.
+  return code == Errc::kCorrupt || code == Errc::kUnsupported || code == Errc::kNotFound ||
+         code == Errc::kUsage;
+}
+
+void ExpectAnswer(const Error& error) {
+  EXPECT_TRUE(IsAnswer(error.code())) << ErrcName(error.code()) << ": " << error.ToString();
+  EXPECT_NE(error.file(), "") << error.ToString();
+  EXPECT_NE(error.message(), "");
+}
+
+// Converts and verifies the artifact as it is now.
+void Use(const Artifact& artifact, const OpsWorkshop& workshop) {
+  const std::string out = workshop / "out";
+  const auto report =
+      ops::Convert(OpsWorkshop::Request(artifact.path, artifact.kind, out, Kind::kHf));
+  if (!report.ok()) {
+    ExpectAnswer(report.error());
+    EXPECT_FALSE(fs::exists(out)) << report.error().ToString();
+  }
+  EXPECT_FALSE(fs::exists(out + ".partial"));
+  fs::remove_all(out);
+
+  ops::VerifyRequest request;
+  request.path = artifact.path;
+  request.kind = artifact.kind;
+  const auto verified = ops::Verify(request);
+  if (!verified.ok()) {
+    ExpectAnswer(verified.error());
+    return;
+  }
+  for (const ops::Finding& finding : verified->findings) {
+    EXPECT_NE(finding.check, "");
+    EXPECT_NE(finding.message, "");
+  }
+  if (report.ok()) {
+    for (const ops::Finding& finding : verified->findings)
+      ADD_FAILURE() << "converted, but verify says: " << finding.ToString();
+  }
+}
+
+class BadInput : public ::testing::TestWithParam<size_t> {
+ protected:
+  // Calls damage(bytes) for changed contents of each file, and puts the file back.
+  void ForEachFile(const std::function<void(const std::string& bytes,
+                                            const std::function<void(std::string)>& use)>& damage) {
+    for (const std::string& file : FilesOf(artifact_)) {
+      SCOPED_TRACE(file);
+      const std::string good = ReadBytes(file);
+      damage(good, [&](std::string bad) {
+        Put(file, bad);
+        Use(artifact_, workshop_);
+      });
+      Put(file, good);
+      if (::testing::Test::HasFailure()) return;
+    }
+    Use(artifact_, workshop_);  // all is as it was
+  }
+
+  void CutOff(size_t step) {
+    ForEachFile([&](const std::string& good, const auto& use) {
+      for (size_t bytes = 0; bytes < good.size() && !HasFailure(); bytes += step) {
+        SCOPED_TRACE("cut off at " + std::to_string(bytes));
+        use(good.substr(0, bytes));
+      }
+    });
+  }
+
+  void ChangeBytes(size_t step) {
+    constexpr unsigned kMasks[] = {0x01, 0x80, 0xFF, 0x10};
+    size_t n = 0;
+    ForEachFile([&](const std::string& good, const auto& use) {
+      for (size_t at = n % step; at < good.size() && !HasFailure(); at += step) {
+        std::string bad = good;
+        bad[at] = static_cast<char>(bad[at] ^ kMasks[n++ % std::size(kMasks)]);
+        SCOPED_TRACE("changed byte " + std::to_string(at));
+        use(bad);
+      }
+    });
+  }
+
+  const Artifact artifact_ = TheArtifacts().all()[GetParam()];
+  const OpsWorkshop workshop_;
+
+ private:
+  static void Put(const std::string& file, const std::string& bytes) {
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
+  }
+};
+
+TEST_P(BadInput, CutOffFiles) { CutOff(97); }
+TEST_P(BadInput, ChangedBytes) { ChangeBytes(41); }
+
+TEST_P(BadInput, MissingFiles) {
+  for (const std::string& file : FilesOf(artifact_)) {
+    SCOPED_TRACE(file);
+    fs::rename(file, file + ".away");
+    Use(artifact_, workshop_);
+    fs::rename(file + ".away", file);
+  }
+}
+
+TEST_P(BadInput, FoldersInPlaceOfFiles) {
+  for (const std::string& file : FilesOf(artifact_)) {
+    SCOPED_TRACE(file);
+    fs::rename(file, file + ".away");
+    fs::create_directory(file);
+    Use(artifact_, workshop_);
+    fs::remove(file);
+    fs::rename(file + ".away", file);
+  }
+}
+
+using SlowBadInput = BadInput;
+TEST_P(SlowBadInput, CutOffFilesEverywhere) { CutOff(1); }
+TEST_P(SlowBadInput, ChangedBytesEverywhere) { ChangeBytes(1); }
+
+std::string ArtifactName(const ::testing::TestParamInfo<size_t>& info) {
+  static const char* const kNames[] = {"Hf",     "HfShards", "Nxd",  "Xser",
+                                       "NxdKv2", "Rollout",  "Nxdi", "Torch"};
+  return kNames[info.param];
+}
+INSTANTIATE_TEST_SUITE_P(All, BadInput, ::testing::Range(size_t{0}, size_t{8}), ArtifactName);
+INSTANTIATE_TEST_SUITE_P(All, SlowBadInput, ::testing::Range(size_t{0}, size_t{8}), ArtifactName);
+
+}  // namespace
+}  // namespace nxdkit

@@ -1,0 +1,268 @@
+// kill -9, Ctrl-C and a full disk at any moment: the output is absent, the old one or the new one,
+// and the next run succeeds.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "tests/tools/convert_workshop.h"
+
+namespace nxdkit::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kFinished = -1;
+
+// Starts nxd-convert and sends it the signal after `delay`; its exit code, or 128 + the signal that
+// ended it.
+int RunAndSignal(const Words& arguments, int signal, std::chrono::microseconds delay) {
+  Words words = arguments;
+  words.insert(words.begin(), Workshop::Tool("nxd-convert"));
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int null = open("/dev/null", O_RDWR);
+    dup2(null, STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  const timespec wait{0, std::chrono::nanoseconds(delay).count()};
+  nanosleep(&wait, nullptr);  // the moment is what is tried out, nothing waits for the child
+  kill(child, signal);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Two models of 45 MB with the same shapes, made once.
+struct Models {
+  Models() {
+    TinyModel big = testing_util::TinyQwen3();
+    big.hidden = 512;
+    big.intermediate = 1536;
+    big.head_dim = 64;
+    big.vocab = 32768;
+    first = workshop.MakeModel("first", big, "--seed 1");
+    second = workshop.MakeModel("second", big, "--seed 2");
+  }
+  Workshop workshop;
+  std::string first;
+  std::string second;
+};
+const Models& TheModels() {
+  static const auto models = std::make_unique<Models>();
+  return *models;
+}
+
+struct Target {
+  const char* name;
+  const char* options;
+};
+
+class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
+ protected:
+  void SetUp() override {
+    const auto start = Clock::now();
+    ExpectConverts(options_, TheModels().second, new_);
+    duration_ = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start);
+    if (over_an_old_one_) ExpectConverts(options_, TheModels().first, old_);
+  }
+
+  Words Arguments(bool resume) const {
+    Words words = {"--no-sync"};
+    for (const std::string& word : Split(options_)) words.push_back(word);
+    if (over_an_old_one_) words.push_back("--force");
+    if (resume) words.push_back("--resume");
+    words.push_back(TheModels().second);
+    words.push_back(out_);
+    return words;
+  }
+
+  // The output as it is before a run.
+  void Restore() const {
+    fs::remove_all(out_);
+    fs::remove_all(out_ + ".partial");
+    if (over_an_old_one_) fs::copy(old_, out_, fs::copy_options::recursive);
+  }
+
+  void ExpectAbsentOldOrNew() const {
+    if (!fs::exists(out_)) {
+      EXPECT_FALSE(over_an_old_one_) << "the old output is gone";
+      return;
+    }
+    const Tree found = ReadTree(out_);
+    const bool is_new = found == ReadTree(new_);
+    const bool is_old = over_an_old_one_ && found == ReadTree(old_);
+    EXPECT_TRUE(is_new || is_old) << "neither the old output nor the new one";
+  }
+
+  void ExpectNextRunSucceeds(bool resume) const {
+    const bool there = fs::exists(out_) && !over_an_old_one_;  // it was finished before the kill
+    if (there) return;
+    Words words = Arguments(resume);
+    words.insert(words.begin(), Workshop::Tool("nxd-convert"));
+    const ProcessResult result = RunProcess(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    ExpectSameTree(new_, out_);
+    EXPECT_FALSE(fs::exists(out_ + ".partial"));
+  }
+
+  void KillAtRandom(int times, uint32_t seed) {
+    std::mt19937 random(seed);
+    int killed = 0;
+    for (int i = 0; i < times; ++i) {
+      Restore();
+      const std::chrono::microseconds delay(random() % (duration_.count() * 11 / 10));
+      SCOPED_TRACE("killed after " + std::to_string(delay.count()) + " us");
+      killed += RunAndSignal(Arguments(false), SIGKILL, delay) == 128 + SIGKILL;
+      ExpectAbsentOldOrNew();
+      // A second kill on the way of resuming, now and then.
+      if (random() % 3 == 0) {
+        RunAndSignal(Arguments(true), SIGKILL, delay / 2);
+        ExpectAbsentOldOrNew();
+      }
+      ExpectNextRunSucceeds(random() % 2 == 0);
+      if (HasFailure()) return;
+    }
+    EXPECT_GT(killed, 0) << "no kill came in time";
+    // What a kill left in the place of the old output goes with the next run.
+    if (over_an_old_one_) ExpectNextRunSucceeds(false);
+    EXPECT_FALSE(fs::exists(out_ + ".old.partial"));
+  }
+
+  const Target target_ = std::get<0>(GetParam());
+  const bool over_an_old_one_ = std::get<1>(GetParam());
+  const Workshop workshop_;
+  const std::string options_ = std::string("--from hf -j 2 ") + target_.options;
+  const std::string new_ = workshop_ / "new/out";  // torch writes the name into the file
+  const std::string old_ = workshop_ / "old/out";
+  const std::string out_ = workshop_ / "out";
+  std::chrono::microseconds duration_{};
+};
+
+TEST_P(Kill, LeavesNothingHalf) { KillAtRandom(4, 1); }
+
+using SlowKill = Kill;
+TEST_P(SlowKill, LeavesNothingHalf) { KillAtRandom(40, 2); }
+
+const Target kTargets[] = {{"Hf", "--to hf --max-shard-size 10MB"},
+                           {"Nxd", "--to nxd --tp 4 --hw trn1"},
+                           {"NxdXser", "--to nxd --tp 2 --xser"},
+                           {"Rollout", "--to rollout --tp 8"},
+                           {"Torch", "--to torch"}};
+std::string KillName(const ::testing::TestParamInfo<std::tuple<Target, bool>>& row) {
+  return std::string(std::get<0>(row.param).name) + (std::get<1>(row.param) ? "Over" : "");
+}
+INSTANTIATE_TEST_SUITE_P(All, Kill,
+                         ::testing::Combine(::testing::ValuesIn(kTargets), ::testing::Bool()),
+                         KillName);
+INSTANTIATE_TEST_SUITE_P(All, SlowKill,
+                         ::testing::Combine(::testing::ValuesIn(kTargets), ::testing::Bool()),
+                         KillName);
+
+// --- Ctrl-C
+
+class Interrupt : public ::testing::TestWithParam<int> {};
+
+TEST_P(Interrupt, EndsWithTheSignalsCodeAndResumes) {
+  const Workshop workshop;
+  const std::string out = workshop / "out";
+  const std::string expected = workshop / "expected";
+  const std::string options = "--from hf --to nxd --tp 8 --hw trn2 -j 1";
+  const auto start = Clock::now();
+  ExpectConverts(options, TheModels().second, expected);
+  const auto duration = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start);
+  Words words = {"--no-sync"};
+  for (const std::string& word : Split(options)) words.push_back(word);
+  words.push_back(TheModels().second);
+  words.push_back(out);
+  int code = kFinished;
+  for (int i = 1; i < 20 && code != 128 + GetParam(); ++i) {
+    fs::remove_all(out);
+    fs::remove_all(out + ".partial");
+    code = RunAndSignal(words, GetParam(), duration * (20 - i) / 20);
+    if (!fs::exists(out + ".partial")) code = kFinished;  // before the writing began, or after
+  }
+  ASSERT_EQ(code, 128 + GetParam()) << "no signal came in time";
+  EXPECT_FALSE(fs::exists(out));
+  const ProcessResult resumed =
+      Workshop::Convert(options + " --resume --json", TheModels().second, out);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  const Json json = JsonOf(resumed);
+  EXPECT_GT(json["resumed_tasks"], 0);
+  EXPECT_LT(json["resumed_tasks"], json["tasks"]);
+  ExpectSameTree(expected, out);
+  EXPECT_FALSE(fs::exists(out + ".partial"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, Interrupt, ::testing::Values(SIGINT, SIGTERM),
+                         [](const auto& row) {
+                           return std::string(row.param == SIGINT ? "Sigint" : "Sigterm");
+                         });
+
+// What an interrupted run with other options left does not get into the output.
+TEST(Resume, OtherOptionsStartAfresh) {
+  const Workshop workshop;
+  const std::string model = workshop.MakeModel("model", testing_util::TinyLlama());
+  const std::string out = workshop / "out";
+  workshop.Write("out.partial/model/dp_rank_00_tp_rank_07_pp_rank_00.pt", "of another run");
+  workshop.Write("out.partial/.nxdkit-journal", "of another run");
+  ExpectConverts("--from hf --to nxd --tp 2 --resume", model, out);
+  ExpectConverts("--from hf --to nxd --tp 2", model, workshop / "fresh");
+  ExpectSameTree(workshop / "fresh", out);
+}
+
+// --- no space
+
+// Runs nxd-convert with its output on a file system of 8 MB; prints its exit code and what is left.
+ProcessResult OnASmallDisk(const std::string& folder, const std::string& options) {
+  const std::string script = "mount -t tmpfs -o size=8m tmpfs " + folder + " || exit 77\n" +
+                             Workshop::Tool("nxd-convert") + " " + options + " " +
+                             TheModels().first + " " + folder + "/out\n" + "echo exit $?; ls -A " +
+                             folder;
+  return RunProcess({"unshare", "-Urm", "bash", "-c", script});
+}
+
+TEST(FullDisk, EndsWithAHintAndLeavesNothing) {
+  for (const char* options :
+       {"--from hf --to nxd --tp 2", "--from hf --to nxd --tp 2 --xser", "--from hf --to hf",
+        "--from hf --to torch", "--from hf --to rollout --tp 8"}) {
+    const Workshop workshop;
+    const ProcessResult result = OnASmallDisk(workshop.path(), options);
+    if (result.exit_code == 77 || result.out.find("exit") == std::string::npos)
+      GTEST_SKIP() << "no file system can be mounted here: " << result.err;
+    EXPECT_EQ(result.out, "exit 5\n") << options;
+    EXPECT_THAT(result.err, HasSubstr("No space left on device")) << options;
+    EXPECT_THAT(result.err, HasSubstr("hint:")) << options;
+  }
+}
+
+// A limit on the size of files (ulimit -f) ends a process unless it says otherwise.
+TEST(FullDisk, AFileSizeLimitIsAnErrorToo) {
+  const Workshop workshop;
+  const std::string out = workshop / "out";
+  const ProcessResult result =
+      RunProcess({"bash", "-c",
+                  "ulimit -f 1000; " + Workshop::Tool("nxd-convert") +
+                      " --from hf --to nxd --tp 2 " + TheModels().first + " " + out});
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("File too large"));
+  EXPECT_FALSE(Traces(out));
+}
+
+}  // namespace
+}  // namespace nxdkit::test
