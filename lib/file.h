@@ -114,7 +114,7 @@ class Staging {
   Status Replace();
 
   std::string output_;
-  std::string staging_;     // "<output>.partial"
+  std::string staging_;  // "<output>.partial"
   std::string build_path_;
   Options options_;
   bool resumed_ = false;

@@ -60,7 +60,8 @@ Error AtTensor(Error error, const StoredTensor& tensor) { return std::move(error
 }  // namespace
 
 std::optional<Move> ClipToChunk(const CopyOp& op, const StoredTensor& source, const Box& chunk,
-                                const Shape& output_strides, Dtype output_dtype, std::byte* output) {
+                                const Shape& output_strides, Dtype output_dtype,
+                                std::byte* output) {
   const std::optional<Box> part = Intersect(op.box, chunk);
   if (!part) return std::nullopt;
   Move move{&source, op.start, {}, output};
@@ -112,11 +113,12 @@ Status Gatherer::Run(std::vector<Move> moves) {
     if (last == first + 1 || !WorthOneRead(payload, shared.size())) {
       for (size_t i = first; i < last; ++i) NXDKIT_TRY(RunOne(moves[i]));
     } else {
-      Status read = moves[first].source->storage->ReadAt(shared.begin,
-                                                         staging_.first(shared.size()));
+      Status read =
+          moves[first].source->storage->ReadAt(shared.begin, staging_.first(shared.size()));
       if (!read.ok()) return AtTensor(std::move(read).error(), *moves[first].source);
       for (size_t i = first; i < last; ++i)
-        RunStridedCopy(moves[i].copy, staging_.data() + (SourceRange(moves[i]).begin - shared.begin),
+        RunStridedCopy(moves[i].copy,
+                       staging_.data() + (SourceRange(moves[i]).begin - shared.begin),
                        moves[i].output);
     }
     first = last;

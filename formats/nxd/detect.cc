@@ -69,7 +69,7 @@ Status Check(const char* what, const T& proven, const std::optional<T>& claimed,
   // Our own record in the set against the set's shapes: the set is at fault, not the command line.
   const Errc code = origin == kSidecarName ? Errc::kCorrupt : Errc::kUsage;
   return Error(code, fmt::format("{} {} by the set's names and shapes, but {} by {}", what,
-                                         text(proven), text(*claimed), origin));
+                                 text(proven), text(*claimed), origin));
 }
 
 Status CheckClaims(const Geometry& geometry, int ep, const Claims& claim) {
