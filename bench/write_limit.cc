@@ -16,7 +16,8 @@ namespace {
 
 constexpr size_t kBuffer = 1 << 20;
 
-nxdkit::Status WriteOne(const std::string& path, uint64_t bytes, const std::vector<std::byte>& buffer) {
+nxdkit::Status WriteOne(const std::string& path, uint64_t bytes,
+                        const std::vector<std::byte>& buffer) {
   NXDKIT_ASSIGN(nxdkit::File file, nxdkit::File::OpenWrite(path));
   NXDKIT_TRY(file.Allocate(bytes));
   for (uint64_t at = 0; at < bytes; at += kBuffer)
@@ -36,7 +37,8 @@ int main(int argc, char** argv) {
   uint64_t total = 0;
   for (const auto& entry : fs::recursive_directory_iterator(argv[1])) {
     if (!entry.is_regular_file()) continue;
-    files.push_back({(fs::path(argv[2]) / fs::relative(entry.path(), argv[1])).string(), entry.file_size()});
+    files.push_back(
+        {(fs::path(argv[2]) / fs::relative(entry.path(), argv[1])).string(), entry.file_size()});
     total += entry.file_size();
   }
   const auto start = std::chrono::steady_clock::now();
@@ -56,7 +58,8 @@ int main(int argc, char** argv) {
   for (int t = 1; t < std::stoi(argv[3]); ++t) threads.emplace_back(work);
   work();
   for (std::thread& thread : threads) thread.join();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf("%.3f %.2f\n", seconds, static_cast<double>(total) / seconds / 1e9);
   return failed ? 1 : 0;
 }

@@ -15,10 +15,10 @@ namespace nxdkit {
 
 // How one stored tensor differs from the prediction.
 struct Difference {
-  uint32_t tensor = 0;     // index into the compared layout
-  int64_t first = 0;       // row-major index of the first differing element
-  int64_t count = 0;       // differing elements
-  std::string expected;    // value and bits of the first, "0.125 (0x3e00)"
+  uint32_t tensor = 0;   // index into the compared layout
+  int64_t first = 0;     // row-major index of the first differing element
+  int64_t count = 0;     // differing elements
+  std::string expected;  // value and bits of the first, "0.125 (0x3e00)"
   std::string found;
 };
 

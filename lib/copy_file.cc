@@ -13,7 +13,8 @@ Status CopyFile(const std::string& from, const std::string& to, bool sync) {
   NXDKIT_TRY(target.Allocate(source.bytes()));
   std::vector<std::byte> buffer(std::min<uint64_t>(source.bytes(), 1 << 20));
   for (uint64_t at = 0; at < source.bytes(); at += buffer.size()) {
-    const std::span<std::byte> part = std::span(buffer).first(std::min<uint64_t>(buffer.size(), source.bytes() - at));
+    const std::span<std::byte> part =
+        std::span(buffer).first(std::min<uint64_t>(buffer.size(), source.bytes() - at));
     NXDKIT_TRY(source.ReadAt(at, part));
     NXDKIT_TRY(target.WriteAt(at, part));
   }

@@ -15,21 +15,43 @@ namespace nxdkit {
 // Order of the first 22 = the ascending order of safetensors' own Dtype enum; its writer sorts
 // tensors by this order, descending. Do not reorder.
 enum class Dtype : uint8_t {
-  kBool, kF4, kF6E2M3, kF6E3M2, kU8, kI8, kF8E5M2, kF8E4M3, kF8E8M0, kF8E4M3Fnuz, kF8E5M2Fnuz,
-  kI16, kU16, kF16, kBF16, kI32, kU32, kF32, kC64, kF64, kI64, kU64,
+  kBool,
+  kF4,
+  kF6E2M3,
+  kF6E3M2,
+  kU8,
+  kI8,
+  kF8E5M2,
+  kF8E4M3,
+  kF8E8M0,
+  kF8E4M3Fnuz,
+  kF8E5M2Fnuz,
+  kI16,
+  kU16,
+  kF16,
+  kBF16,
+  kI32,
+  kU32,
+  kF32,
+  kC64,
+  kF64,
+  kI64,
+  kU64,
   // torch only; a safetensors file cannot hold them.
-  kC32, kC128,
+  kC32,
+  kC128,
 };
 inline constexpr int kDtypeCount = 24;
 inline constexpr int kSafetensorsDtypeCount = 22;
 
 struct DtypeInfo {
   Dtype dtype;
-  const char* name;        // safetensors spelling: "BF16"
-  const char* torch_name;  // torch.<name>, also HF config spelling: "bfloat16"; "" if torch has none
-  int bits;                // per element
-  int swap_bytes;          // unit of byte swapping: 4 for F32 and C64, 1 for bytes
-  bool floating;           // real floating point of 16 bits or more: convertible by ConvertElements
+  const char* name;  // safetensors spelling: "BF16"
+  const char*
+      torch_name;  // torch.<name>, also HF config spelling: "bfloat16"; "" if torch has none
+  int bits;        // per element
+  int swap_bytes;  // unit of byte swapping: 4 for F32 and C64, 1 for bytes
+  bool floating;   // real floating point of 16 bits or more: convertible by ConvertElements
 };
 
 const DtypeInfo& Info(Dtype dtype);

@@ -76,7 +76,7 @@ Error OutputError(std::string_view action, int saved_errno);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(explicit)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(explicit)
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(explicit)
 
   bool ok() const { return state_.index() == 0; }
@@ -126,17 +126,17 @@ inline Status OkStatus() { return Status(); }
   ((condition) ? static_cast<void>(0) : ::nxdkit::CheckFailed(__FILE__, __LINE__, #condition))
 
 // Propagate the error of a Status or Result expression.
-#define NXDKIT_TRY(expression)                                   \
-  do {                                                           \
-    auto nxdkit_status_ = (expression);                          \
+#define NXDKIT_TRY(expression)                                          \
+  do {                                                                  \
+    auto nxdkit_status_ = (expression);                                 \
     if (!nxdkit_status_.ok()) return std::move(nxdkit_status_).error(); \
   } while (false)
 
 #define NXDKIT_CONCAT_INNER_(a, b) a##b
 #define NXDKIT_CONCAT_(a, b) NXDKIT_CONCAT_INNER_(a, b)
-#define NXDKIT_ASSIGN_INNER_(result, declaration, expression)   \
-  auto result = (expression);                                   \
-  if (!result.ok()) return std::move(result).error();           \
+#define NXDKIT_ASSIGN_INNER_(result, declaration, expression) \
+  auto result = (expression);                                 \
+  if (!result.ok()) return std::move(result).error();         \
   declaration = std::move(result).value()
 
 // NXDKIT_ASSIGN(File file, File::OpenRead(path));

@@ -23,8 +23,7 @@ constexpr uint64_t kStreamChunk = 1 << 20;
 // Elements [first, last] of the source that an op touches.
 std::pair<int64_t, int64_t> SourceSpan(const CopyOp& op) {
   int64_t last = op.start;
-  for (size_t d = 0; d < op.box.extent.size(); ++d)
-    last += (op.box.extent[d] - 1) * op.strides[d];
+  for (size_t d = 0; d < op.box.extent.size(); ++d) last += (op.box.extent[d] - 1) * op.strides[d];
   return {op.start, last};
 }
 
@@ -57,8 +56,7 @@ std::vector<Box> Chunks(const Shape& shape, int64_t element_bytes, uint64_t byte
   if (whole.Volume() * element_bytes <= static_cast<int64_t>(bytes)) return {whole};
   const Shape strides = RowMajorStrides(shape);
   size_t dim = 0;
-  while (dim + 1 < shape.size() &&
-         strides[dim] * element_bytes > static_cast<int64_t>(bytes))
+  while (dim + 1 < shape.size() && strides[dim] * element_bytes > static_cast<int64_t>(bytes))
     ++dim;
   const int64_t step =
       std::max<int64_t>(1, static_cast<int64_t>(bytes) / (strides[dim] * element_bytes));
@@ -94,7 +92,8 @@ class Worker {
  public:
   explicit Worker(const Executor& executor)
       : executor_(executor),
-        buffer_(executor.worker_bytes_ / 2),
+        memory_(std::make_unique_for_overwrite<std::byte[]>(executor.worker_bytes_ / 2)),
+        buffer_(memory_.get(), executor.worker_bytes_ / 2),
         gatherer_(executor.worker_bytes_ - executor.worker_bytes_ / 2) {}
 
   Status Do(uint64_t index, Sink& sink) {
@@ -105,7 +104,7 @@ class Worker {
     for (uint32_t tensor : task.tensors) {
       const OutputTensor& output = (*executor_.outputs_)[tensor];
       const uint64_t bytes = task.chunk.Volume() * ElementBytes(output.dtype);
-      parts.push_back({tensor, std::span(buffer_).subspan(used, bytes)});
+      parts.push_back({tensor, buffer_.subspan(used, bytes)});
       used += bytes;
     }
     if (executor_.options_.base && !executor_.Covers(task)) NXDKIT_TRY(LoadBase(task, parts));
@@ -113,8 +112,8 @@ class Worker {
     NXDKIT_TRY(gatherer_.Run(std::move(moves)));
     for (const Part& part : parts) {
       const OutputTensor& output = (*executor_.outputs_)[part.tensor];
-      const uint64_t offset = LinearOffset(task.chunk, RowMajorStrides(output.shape)) *
-                              ElementBytes(output.dtype);
+      const uint64_t offset =
+          LinearOffset(task.chunk, RowMajorStrides(output.shape)) * ElementBytes(output.dtype);
       NXDKIT_TRY(sink.Take(part.tensor, offset, part.bytes));
     }
     if (executor_.options_.on_bytes) executor_.options_.on_bytes(used);
@@ -154,7 +153,8 @@ class Worker {
   }
 
   const Executor& executor_;
-  std::vector<std::byte> buffer_;
+  std::unique_ptr<std::byte[]> memory_;  // not touched before it is needed
+  std::span<std::byte> buffer_;
   Gatherer gatherer_;
 };
 
@@ -163,7 +163,8 @@ Status Executor::CheckDtypes() const {
     const OutputTensor& output = (*outputs_)[t];
     if (ElementBytes(output.dtype) == 0)
       return Error(Errc::kUnsupported, fmt::format("elements of dtype {} are smaller than a byte "
-                                                   "and cannot be sliced", Name(output.dtype)))
+                                                   "and cannot be sliced",
+                                                   Name(output.dtype)))
           .on(output.name);
     for (const CopyOp& op : plan_->tensors[t].copies) {
       const StoredTensor& stored = source_->stored[op.source];
@@ -238,8 +239,9 @@ Result<Executor> Executor::Make(const Plan& plan, const BoundLayout& source, con
   const uint64_t jobs = static_cast<uint64_t>(std::max(1, options.jobs));
   if (options.buffer_bytes < kLeastBudget || options.buffer_bytes / jobs < kLeastWorker)
     return Error(Errc::kLimit,
-                 fmt::format("{} bytes are left for the buffers of {} threads, at least {} are needed",
-                             options.buffer_bytes, jobs, std::max(kLeastBudget, jobs * kLeastWorker)))
+                 fmt::format(
+                     "{} bytes are left for the buffers of {} threads, at least {} are needed",
+                     options.buffer_bytes, jobs, std::max(kLeastBudget, jobs * kLeastWorker)))
         .hint("raise --max-memory or lower --jobs");
   executor.worker_bytes_ = std::min(options.buffer_bytes / jobs, options.worker_bytes);
   executor.workload_.buffer_bytes = executor.worker_bytes_ * jobs;
@@ -253,9 +255,9 @@ Result<Executor> Executor::Make(const Plan& plan, const BoundLayout& source, con
   for (uint32_t t = 0; t < outputs.size(); ++t) {
     if (seen[t]) continue;
     const std::vector<uint32_t>& group = groups[{outputs[t].name, outputs[t].shape}];
-    const int64_t row_bytes =
-        outputs[t].shape.empty() ? ElementBytes(outputs[t].dtype)
-                                 : RowMajorStrides(outputs[t].shape)[0] * ElementBytes(outputs[t].dtype);
+    const int64_t row_bytes = outputs[t].shape.empty() ? ElementBytes(outputs[t].dtype)
+                                                       : RowMajorStrides(outputs[t].shape)[0] *
+                                                             ElementBytes(outputs[t].dtype);
     const uint64_t share =
         chunk_budget / (group.size() * Widening(plan.tensors[t], source, outputs[t].dtype));
     bool together = group.size() > 1 && SpansMeet(plan.tensors[group[0]], plan.tensors[group[1]]) &&

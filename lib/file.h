@@ -82,6 +82,7 @@ class Staging {
     bool replace = false;  // an existing non-empty output may be replaced (--force)
     bool resume = false;   // keep what an interrupted run left in the staging place
     bool folder = true;    // a folder, else a single file inside a staging folder
+    bool sync = true;      // folders and names are on the disk when Publish returns
   };
   // kUsage when `output` is there and may not be replaced, or can never be the target of a rename
   // (a mount point, "/"). Missing parent folders are created. A symbolic link is followed.
@@ -113,7 +114,7 @@ class Staging {
   Status Replace();
 
   std::string output_;
-  std::string staging_;     // "<output>.partial"
+  std::string staging_;  // "<output>.partial"
   std::string build_path_;
   Options options_;
   bool resumed_ = false;

@@ -60,7 +60,8 @@ Error AtTensor(Error error, const StoredTensor& tensor) { return std::move(error
 }  // namespace
 
 std::optional<Move> ClipToChunk(const CopyOp& op, const StoredTensor& source, const Box& chunk,
-                                const Shape& output_strides, Dtype output_dtype, std::byte* output) {
+                                const Shape& output_strides, Dtype output_dtype,
+                                std::byte* output) {
   const std::optional<Box> part = Intersect(op.box, chunk);
   if (!part) return std::nullopt;
   Move move{&source, op.start, {}, output};
@@ -86,7 +87,7 @@ Status Gatherer::RunOne(const Move& move) {
     for (const Move& half : Split(move)) NXDKIT_TRY(RunOne(half));
     return OkStatus();
   }
-  Status read = move.source->storage->ReadAt(range.begin, std::span(staging_).first(range.size()));
+  Status read = move.source->storage->ReadAt(range.begin, staging_.first(range.size()));
   if (!read.ok()) return AtTensor(std::move(read).error(), *move.source);
   RunStridedCopy(move.copy, staging_.data(), move.output);
   return OkStatus();
@@ -112,11 +113,12 @@ Status Gatherer::Run(std::vector<Move> moves) {
     if (last == first + 1 || !WorthOneRead(payload, shared.size())) {
       for (size_t i = first; i < last; ++i) NXDKIT_TRY(RunOne(moves[i]));
     } else {
-      Status read = moves[first].source->storage->ReadAt(shared.begin,
-                                                         std::span(staging_).first(shared.size()));
+      Status read =
+          moves[first].source->storage->ReadAt(shared.begin, staging_.first(shared.size()));
       if (!read.ok()) return AtTensor(std::move(read).error(), *moves[first].source);
       for (size_t i = first; i < last; ++i)
-        RunStridedCopy(moves[i].copy, staging_.data() + (SourceRange(moves[i]).begin - shared.begin),
+        RunStridedCopy(moves[i].copy,
+                       staging_.data() + (SourceRange(moves[i]).begin - shared.begin),
                        moves[i].output);
     }
     first = last;

@@ -1,6 +1,7 @@
 // Reads boxes of stored tensors into memory with few, large, bounded reads.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -25,7 +26,10 @@ std::optional<Move> ClipToChunk(const CopyOp& op, const StoredTensor& source, co
 // Not thread-safe: one per thread, it owns the staging buffer.
 class Gatherer {
  public:
-  explicit Gatherer(uint64_t staging_bytes) : staging_(staging_bytes) {}
+  // The staging buffer is not touched before it is needed: memory that is never used costs nothing.
+  explicit Gatherer(uint64_t staging_bytes)
+      : memory_(std::make_unique_for_overwrite<std::byte[]>(staging_bytes)),
+        staging_(memory_.get(), staging_bytes) {}
 
   // Executes all moves. Moves whose source ranges overlap share one read; a dense move is read
   // straight into its output; a sparse one is split so that little is read in vain.
@@ -33,7 +37,8 @@ class Gatherer {
 
  private:
   Status RunOne(const Move& move);
-  std::vector<std::byte> staging_;
+  std::unique_ptr<std::byte[]> memory_;
+  std::span<std::byte> staging_;
 };
 
 // Fills a box of a packed output with an integer constant (0, or a rank).

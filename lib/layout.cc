@@ -128,7 +128,8 @@ void TransposeStored(TensorLayout& tensor) {
 
 Box StoredBox(const Piece& piece, size_t stored_rank) {
   Box box{piece.stored_lo, Shape(stored_rank, 1)};
-  for (size_t d = 0; d < piece.axes.size(); ++d) box.extent[piece.axes[d]] = piece.logical.extent[d];
+  for (size_t d = 0; d < piece.axes.size(); ++d)
+    box.extent[piece.axes[d]] = piece.logical.extent[d];
   return box;
 }
 
@@ -155,8 +156,8 @@ Status CheckPiece(const std::vector<LogicalTensor>& params, const TensorLayout& 
   std::vector<bool> taken(tensor.shape.size(), false);
   for (const uint8_t axis : piece.axes) {
     if (axis >= taken.size() || taken[axis])
-      return LayoutError(tensor, fmt::format("axes of a piece of {} are not distinct dimensions",
-                                             param.name));
+      return LayoutError(
+          tensor, fmt::format("axes of a piece of {} are not distinct dimensions", param.name));
     taken[axis] = true;
   }
   if (!Inside(piece.logical, param.shape))
@@ -184,8 +185,8 @@ Status CheckLayout(const std::vector<LogicalTensor>& params, const Layout& layou
       covered += boxes[i].Volume();
       for (size_t j = 0; j < i; ++j)
         if (Intersect(boxes[i], boxes[j]))
-          return LayoutError(tensor, fmt::format("{} and {} overlap", BoxText(boxes[i]),
-                                                 BoxText(boxes[j])));
+          return LayoutError(
+              tensor, fmt::format("{} and {} overlap", BoxText(boxes[i]), BoxText(boxes[j])));
     }
     const int64_t all = WholeBox(tensor.shape).Volume();
     if (covered != all)

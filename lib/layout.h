@@ -1,9 +1,10 @@
 // A layout says where the elements of every logical parameter are stored. Two layouts over the same
 // parameters make a slice plan (lib/plan.h).
 //
-//   logical parameter   a tensor as Hugging Face names it:   q_proj.weight [heads * head_dim, hidden]
-//   piece               a box of it that lies at a box of a stored tensor, possibly transposed
-//   fill                a box of a stored tensor that holds a constant: padding zeros, rank tensors
+//   logical parameter   a tensor as Hugging Face names it:   q_proj.weight [heads * head_dim,
+//   hidden] piece               a box of it that lies at a box of a stored tensor, possibly
+//   transposed fill                a box of a stored tensor that holds a constant: padding zeros,
+//   rank tensors
 //
 // A logical element may be stored several times (replicas). Every element of a stored tensor
 // belongs to exactly one piece or fill.
@@ -64,7 +65,7 @@ struct TensorLayout {
 };
 
 struct LayoutFile {
-  std::string path;  // relative to the artifact, or absolute for a source
+  std::string path;      // relative to the artifact, or absolute for a source
   int64_t tp_rank = -1;  // -1: the file belongs to no rank
   int64_t pp_rank = -1;
 };

@@ -12,13 +12,13 @@ Status CheckBinding(const BoundLayout& bound) {
     const StoredTensor& stored = bound.stored[i];
     const TensorLayout& tensor = bound.layout.tensors[i];
     if (stored.shape != tensor.shape)
-      return Error(Errc::kCorrupt, fmt::format("shape {} found, {} expected", ShapeText(stored.shape),
-                                               ShapeText(tensor.shape)))
+      return Error(Errc::kCorrupt, fmt::format("shape {} found, {} expected",
+                                               ShapeText(stored.shape), ShapeText(tensor.shape)))
           .in(stored.storage->path())
           .on(stored.name);
     if (tensor.dtype && stored.dtype != *tensor.dtype)
-      return Error(Errc::kCorrupt,
-                   fmt::format("dtype {} found, {} expected", Name(stored.dtype), Name(*tensor.dtype)))
+      return Error(Errc::kCorrupt, fmt::format("dtype {} found, {} expected", Name(stored.dtype),
+                                               Name(*tensor.dtype)))
           .in(stored.storage->path())
           .on(stored.name);
   }
@@ -27,10 +27,19 @@ Status CheckBinding(const BoundLayout& bound) {
 
 namespace {
 
+bool Meet(const Box& a, const Box& b) {
+  for (size_t d = 0; d < a.lo.size(); ++d)
+    if (a.lo[d] + a.extent[d] <= b.lo[d] || b.lo[d] + b.extent[d] <= a.lo[d]) return false;
+  return true;
+}
+
 // The parts of `box` that no place of `taken` holds yet.
 std::vector<Box> Uncovered(const Box& box, const std::vector<PrimaryPlaces::Place>& taken) {
   std::vector<Box> rest{box};
   for (const PrimaryPlaces::Place& place : taken) {
+    // The common case by far, slices of other ranks: nothing to allocate for.
+    if (std::ranges::none_of(rest, [&](const Box& part) { return Meet(part, place.logical); }))
+      continue;
     std::vector<Box> next;
     for (const Box& part : rest) {
       std::vector<Box> pieces = Subtract(part, place.logical);
@@ -87,7 +96,10 @@ CopyOp MakeCopy(const Box& part, const BoundLayout& source, const PrimaryPlaces:
   const Piece& to = output.pieces[to_piece];
   const Piece& piece = source.layout.tensors[from.tensor].pieces[from.piece];
   const StoredTensor& stored = source.stored[from.tensor];
-  CopyOp op{from.tensor, to_piece, {to.stored_lo, Shape(output.shape.size(), 1)}, 0,
+  CopyOp op{from.tensor,
+            to_piece,
+            {to.stored_lo, Shape(output.shape.size(), 1)},
+            0,
             Shape(output.shape.size(), 0)};
   for (size_t d = 0; d < stored.strides.size(); ++d)
     op.start += piece.stored_lo[d] * stored.strides[d];

@@ -1,4 +1,5 @@
-// SIGINT and SIGTERM as a flag, so that long loops end through the ordinary error path and clean up.
+// SIGINT and SIGTERM as a flag, so that long loops end through the ordinary error path and clean
+// up.
 #pragma once
 
 #include <optional>

@@ -48,7 +48,7 @@ Status SyncTree(const std::string& folder) {
 }
 
 // mkdir -p; every new name is synced into its parent.
-Status CreateFolders(const std::string& path) {
+Status CreateFolders(const std::string& path, bool sync) {
   std::vector<std::string> missing;
   for (std::string at = path; KindOf(at) == PathKind::kMissing; at = ParentPath(at))
     missing.push_back(at);
@@ -57,7 +57,7 @@ Status CreateFolders(const std::string& path) {
     missing.pop_back();
     if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
       return OutputError("create the folder", errno).in(folder);
-    NXDKIT_TRY(SyncFolder(ParentPath(folder)));
+    if (sync) NXDKIT_TRY(SyncFolder(ParentPath(folder)));
   }
   return OkStatus();
 }
@@ -115,7 +115,7 @@ Result<Staging> Staging::Begin(const std::string& output, const Options& options
   staging.staging_ = staging.output_ + ".partial";
   staging.options_ = options;
   NXDKIT_TRY(staging.CheckOutput());
-  NXDKIT_TRY(CreateFolders(ParentPath(staging.output_)));
+  NXDKIT_TRY(CreateFolders(ParentPath(staging.output_), options.sync));
   NXDKIT_TRY(staging.Lock());
   // Again: the process that held the lock until now may have published.
   if (Status status = staging.CheckOutput(); !status.ok()) {
@@ -219,18 +219,18 @@ Status Staging::PublishFile() {
     failure = ::rename(build_path_.c_str(), output_.c_str()) == 0 ? 0 : errno;
   if (failure != 0) return RenameError(build_path_, output_, failure);
   done_ = true;
-  NXDKIT_TRY(SyncFolder(ParentPath(output_)));
+  if (options_.sync) NXDKIT_TRY(SyncFolder(ParentPath(output_)));
   return RemoveTree(staging_);
 }
 
 Status Staging::PublishFolder() {
-  NXDKIT_TRY(SyncTree(staging_));
+  if (options_.sync) NXDKIT_TRY(SyncTree(staging_));
   if (options_.replace && KindOf(output_) != PathKind::kMissing) return Replace();
   // Over an empty folder this works, over a folder that was filled meanwhile it fails.
   if (::rename(staging_.c_str(), output_.c_str()) != 0)
     return RenameError(staging_, output_, errno);
   done_ = true;
-  return SyncFolder(ParentPath(output_));
+  return options_.sync ? SyncFolder(ParentPath(output_)) : OkStatus();
 }
 
 // The exchange goes through a third name: were it done with the staging name, a crash right after
@@ -252,7 +252,7 @@ Status Staging::Replace() {
     }
   }
   done_ = true;
-  NXDKIT_TRY(SyncFolder(ParentPath(output_)));
+  if (options_.sync) NXDKIT_TRY(SyncFolder(ParentPath(output_)));
   return RemoveTree(aside);
 }
 

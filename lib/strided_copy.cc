@@ -76,8 +76,10 @@ void CopyPlane(const Dim& rows, const Dim& columns, const std::byte* source, std
       for (int64_t r = r0; r < r1; ++r)
         for (int64_t c = c0; c < c1; ++c) {
           E element;
-          std::memcpy(&element, source + (r * rows.source + c * columns.source) * int64_t{kBytes}, kBytes);
-          std::memcpy(output + (r * rows.output + c * columns.output) * int64_t{kBytes}, &element, kBytes);
+          std::memcpy(&element, source + (r * rows.source + c * columns.source) * int64_t{kBytes},
+                      kBytes);
+          std::memcpy(output + (r * rows.output + c * columns.output) * int64_t{kBytes}, &element,
+                      kBytes);
         }
     }
   }
@@ -86,12 +88,18 @@ void CopyPlane(const Dim& rows, const Dim& columns, const std::byte* source, std
 void CopyPlaneOf(int64_t bytes, const Dim& rows, const Dim& columns, const std::byte* source,
                  std::byte* output) {
   switch (bytes) {
-    case 1: return CopyPlane<1>(rows, columns, source, output);
-    case 2: return CopyPlane<2>(rows, columns, source, output);
-    case 4: return CopyPlane<4>(rows, columns, source, output);
-    case 8: return CopyPlane<8>(rows, columns, source, output);
-    case 16: return CopyPlane<16>(rows, columns, source, output);
-    default: NXDKIT_CHECK(false && "element size");
+    case 1:
+      return CopyPlane<1>(rows, columns, source, output);
+    case 2:
+      return CopyPlane<2>(rows, columns, source, output);
+    case 4:
+      return CopyPlane<4>(rows, columns, source, output);
+    case 8:
+      return CopyPlane<8>(rows, columns, source, output);
+    case 16:
+      return CopyPlane<16>(rows, columns, source, output);
+    default:
+      NXDKIT_CHECK(false && "element size");
   }
 }
 
@@ -125,7 +133,8 @@ void CopyBytes(std::vector<Dim> dims, int64_t bytes, const std::byte* source, st
 }
 
 // Converts one run of elements that need not be contiguous on either side.
-void ConvertRun(const StridedCopy& copy, const Dim& run, const std::byte* source, std::byte* output) {
+void ConvertRun(const StridedCopy& copy, const Dim& run, const std::byte* source,
+                std::byte* output) {
   constexpr int64_t kBatch = 512;
   const int64_t from_bytes = ElementBytes(copy.from);
   const int64_t to_bytes = ElementBytes(copy.to);

@@ -9,7 +9,8 @@
 namespace nxdkit {
 
 uint64_t RssBytes() {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/statm", "r"), std::fclose);
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/statm", "r"),
+                                                   std::fclose);
   if (!file) return 0;
   unsigned long long all = 0;
   unsigned long long resident = 0;
@@ -26,7 +27,8 @@ int64_t ModifiedNanoseconds(const std::string& path) {
 bool SamePath(const std::string& a, const std::string& b) {
   struct stat x;
   struct stat y;
-  return ::stat(a.c_str(), &x) == 0 && ::stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+  return ::stat(a.c_str(), &x) == 0 && ::stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev &&
+         x.st_ino == y.st_ino;
 }
 
 }  // namespace nxdkit

@@ -38,8 +38,8 @@ struct StoredTensor {
   std::string name;
   Dtype dtype = Dtype::kF32;
   Shape shape;
-  Shape strides;         // in elements, never negative
-  uint64_t offset = 0;   // bytes from the start of the storage
+  Shape strides;        // in elements, never negative
+  uint64_t offset = 0;  // bytes from the start of the storage
   bool big_endian = false;
   std::shared_ptr<const Storage> storage;  // shared: views of one storage, read by many threads
 };

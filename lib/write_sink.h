@@ -14,7 +14,8 @@
 
 namespace nxdkit {
 
-// One file to be written; `path` is relative to the sink's folder, or "" for the folder path itself.
+// One file to be written; `path` is relative to the sink's folder, or "" for the folder path
+// itself.
 struct OutputFile {
   std::string path;
   std::unique_ptr<FileEncoder> encoder;
@@ -23,7 +24,7 @@ struct OutputFile {
 class WriteSink : public Sink {
  public:
   struct Options {
-    bool sync = true;         // fsync every file before Finish returns
+    bool sync = true;  // fsync every file before Finish returns
     int jobs = 1;
     // Identifies source, layout and budget; with it an interrupted run is resumed from the journal
     // in the folder, when that was written by the same plan since the machine was started. Anything
@@ -69,11 +70,11 @@ class WriteSink : public Sink {
   std::string folder_;
   Options options_;
   std::vector<OutputFile> files_;
-  std::vector<Place> places_;                    // per layout tensor
-  std::vector<std::vector<uint32_t>> members_;   // per file: its layout tensors
+  std::vector<Place> places_;                   // per layout tensor
+  std::vector<std::vector<uint32_t>> members_;  // per file: its layout tensors
   FileCache cache_;
   mutable std::mutex mutex_;
-  std::vector<std::map<uint64_t, Crc>> crcs_;    // per layout tensor: offset -> chunk
+  std::vector<std::map<uint64_t, Crc>> crcs_;  // per layout tensor: offset -> chunk
   std::set<uint64_t> done_;
   File journal_;
   uint64_t journal_bytes_ = 0;

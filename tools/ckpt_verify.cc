@@ -24,24 +24,32 @@ constexpr size_t kShownFindings = 20;
 const ToolInfo kInfo = {
     .name = "ckpt-verify",
     .summary = "proves that an artifact is right: structure, meaning, and equality with another",
-    .details = "Structure: the rank grid, names, shapes, dtypes, zero padding, equal replicas, the tied pair, rank tensors.\n"
-               "Meaning: on every rank and layer each query head sits with its own key head, and o_proj's columns match.\n"
-               "With --against, every element is compared with another artifact of any layout.",
+    .details =
+        "Structure: the rank grid, names, shapes, dtypes, zero padding, equal replicas, the tied "
+        "pair, rank tensors.\n"
+        "Meaning: on every rank and layer each query head sits with its own key head, and o_proj's "
+        "columns match.\n"
+        "With --against, every element is compared with another artifact of any layout.",
     .findings = "something is wrong, or the two artifacts differ",
     .common = kTakesJobs | kTakesMaxMemory,
     .examples = {{"ckpt-verify bundle", "is the bundle right by itself"},
                  {"ckpt-verify bundle --against Qwen3-4B", "and does it hold these weights"},
-                 {"ckpt-verify shards --config config.json --hw trn2 --kv-multiplier 2", "a set that carries no record of its layout"}},
+                 {"ckpt-verify shards --config config.json --hw trn2 --kv-multiplier 2",
+                  "a set that carries no record of its layout"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
-  table.Positional("PATH", &args.path, "what to verify: a folder or a file").completes = Completes::kPath;
+  table.Positional("PATH", &args.path, "what to verify: a folder or a file").completes =
+      Completes::kPath;
   table.Group("What to compare with");
-  table.Text("against", "OTHER", &args.against, "compare every element with this artifact").completes = Completes::kPath;
+  table.Text("against", "OTHER", &args.against, "compare every element with this artifact")
+      .completes = Completes::kPath;
   table.Group("Formats");
-  table.Choice("from", {"hf", "nxd", "rollout", "torch"}, &args.from, "format of PATH, where it cannot be recognised");
-  table.Choice("against-from", {"hf", "nxd", "rollout", "torch"}, &args.against_from, "format of OTHER");
+  table.Choice("from", {"hf", "nxd", "rollout", "torch"}, &args.from,
+               "format of PATH, where it cannot be recognised");
+  table.Choice("against-from", {"hf", "nxd", "rollout", "torch"}, &args.against_from,
+               "format of OTHER");
   AddLayoutOptions(table, args.layout, kNxdLayout, "Layout of PATH");
   AddLayoutOptions(table, args.against_layout, kNxdLayout, "Layout of OTHER", "against-");
 }
@@ -66,9 +74,12 @@ std::string ReportText(const ops::VerifyReport& report, const std::string& path)
   for (size_t i = 0; i < report.findings.size() && i < kShownFindings; ++i)
     text += "WRONG: " + EscapeControl(report.findings[i].ToString()) + "\n";
   if (report.findings.size() > kShownFindings)
-    text += fmt::format("... and {} more (--json lists all)\n", report.findings.size() - kShownFindings);
-  text += report.findings.empty() ? fmt::format("{}: good\n", EscapeControl(path))
-                                  : fmt::format("{}: {} finding{}\n", EscapeControl(path), report.findings.size(), report.findings.size() == 1 ? "" : "s");
+    text += fmt::format("... and {} more (--json lists all)\n",
+                        report.findings.size() - kShownFindings);
+  text += report.findings.empty()
+              ? fmt::format("{}: good\n", EscapeControl(path))
+              : fmt::format("{}: {} finding{}\n", EscapeControl(path), report.findings.size(),
+                            report.findings.size() == 1 ? "" : "s");
   return text;
 }
 
@@ -89,9 +100,14 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   answer.text = ReportText(report, args.path);
   Json findings = Json::array();
   for (const ops::Finding& finding : report.findings) findings.push_back(FindingJson(finding));
-  answer.fields = {{"path", args.path},        {"kind", ops::KindName(report.kind)}, {"model_type", report.model_type},
-                   {"tensors", report.tensors}, {"parameters", report.parameters},    {"ranks", report.ranks},
-                   {"checks", report.checks},  {"findings", std::move(findings)}};
+  answer.fields = {{"path", args.path},
+                   {"kind", ops::KindName(report.kind)},
+                   {"model_type", report.model_type},
+                   {"tensors", report.tensors},
+                   {"parameters", report.parameters},
+                   {"ranks", report.ranks},
+                   {"checks", report.checks},
+                   {"findings", std::move(findings)}};
   if (args.against) answer.fields["against"] = *args.against;
   return answer;
 }
@@ -100,5 +116,6 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }  // namespace nxdkit::tool
 
 int main(int argc, char** argv) {
-  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
+  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
+                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

@@ -27,32 +27,49 @@ struct Args {
 const ToolInfo kInfo = {
     .name = "nxd-convert",
     .summary = "converts model weights between Hugging Face, NxD and rollout layouts",
-    .details = "Reads INPUT in one format and writes OUTPUT in another, straight from stored bytes to stored bytes: "
-               "memory stays under --max-memory whatever the model. OUTPUT appears whole or not at all.\n"
-               "Layout options describe OUTPUT; where its format has no such option they describe INPUT.",
+    .details =
+        "Reads INPUT in one format and writes OUTPUT in another, straight from stored bytes to "
+        "stored bytes: "
+        "memory stays under --max-memory whatever the model. OUTPUT appears whole or not at all.\n"
+        "Layout options describe OUTPUT; where its format has no such option they describe INPUT.",
     .findings = "--verify found a difference",
     .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
-    .examples = {{"nxd-convert --from hf --to nxd --tp 8 Qwen3-4B shards/step_0", "shard a model for training"},
-                 {"nxd-convert --from nxd --to rollout --tp 8 --bs 64 --seq 4096 shards bundle", "make the weights of a rollout bundle"},
-                 {"nxd-convert --from nxd --to rollout --bundle compiled shards bundle", "the same, with the compiled blob of another bundle"},
+    .examples = {{"nxd-convert --from hf --to nxd --tp 8 Qwen3-4B shards/step_0",
+                  "shard a model for training"},
+                 {"nxd-convert --from nxd --to rollout --tp 8 --bs 64 --seq 4096 shards bundle",
+                  "make the weights of a rollout bundle"},
+                 {"nxd-convert --from nxd --to rollout --bundle compiled shards bundle",
+                  "the same, with the compiled blob of another bundle"},
                  {"nxd-convert --from rollout --to hf bundle model", "the way back"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
-  table.Positional("INPUT", &args.input, "what to read: a folder, or a file for torch and safetensors").completes = Completes::kPath;
-  table.Positional("OUTPUT", &args.output, "what to write: a folder (for nxd the tag folder), or a file for torch").completes = Completes::kPath;
+  table
+      .Positional("INPUT", &args.input,
+                  "what to read: a folder, or a file for torch and safetensors")
+      .completes = Completes::kPath;
+  table
+      .Positional("OUTPUT", &args.output,
+                  "what to write: a folder (for nxd the tag folder), or a file for torch")
+      .completes = Completes::kPath;
   table.Group("Formats");
-  table.Choice("from", {"hf", "nxd", "rollout", "torch"}, &args.from, "format of INPUT").required = true;
-  table.Choice("to", {"hf", "nxd", "rollout", "torch"}, &args.to, "format of OUTPUT").required = true;
+  table.Choice("from", {"hf", "nxd", "rollout", "torch"}, &args.from, "format of INPUT").required =
+      true;
+  table.Choice("to", {"hf", "nxd", "rollout", "torch"}, &args.to, "format of OUTPUT").required =
+      true;
   AddLayoutOptions(table, args.layout, kNxdLayout | kRolloutLayout | kOutputLayout, "Layout");
   table.Group("What to do");
-  table.Text("explain", "TENSOR", &args.explain, "print whence every byte of this output tensor comes, and write nothing");
-  table.Flag("verify", &args.verify, "read the output again and compare it with INPUT before it is published");
-  table.Toggle("sync", &args.sync, "have the output on the disk before it is published").default_text = "on";
+  table.Text("explain", "TENSOR", &args.explain,
+             "print whence every byte of this output tensor comes, and write nothing");
+  table.Flag("verify", &args.verify,
+             "read the output again and compare it with INPUT before it is published");
+  table.Toggle("sync", &args.sync, "have the output on the disk before it is published")
+      .default_text = "on";
 }
 
-Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& request, double seconds) {
+Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& request,
+                double seconds) {
   return {{"input", request.input},
           {"output", request.output},
           {"from", ops::KindName(request.from)},
@@ -74,13 +91,19 @@ Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& req
           {"notes", report.notes}};
 }
 
-std::string ReportText(const ops::ConvertReport& report, const ops::ConvertRequest& request, double seconds, bool dry_run) {
-  std::string text = fmt::format("{} {}: {} parameters, {} in {} tensors, {} files\n", dry_run ? "would write" : "wrote", request.output,
-                                 report.parameters, HumanBytes(report.output_bytes), report.output_tensors, report.output_files);
+std::string ReportText(const ops::ConvertReport& report, const ops::ConvertRequest& request,
+                       double seconds, bool dry_run) {
+  std::string text =
+      fmt::format("{} {}: {} parameters, {} in {} tensors, {} files\n",
+                  dry_run ? "would write" : "wrote", request.output, report.parameters,
+                  HumanBytes(report.output_bytes), report.output_tensors, report.output_files);
   if (dry_run)
-    text += fmt::format("plan: {} tasks, {} of buffers, about {} of memory\n", report.tasks, HumanBytes(report.buffer_bytes), HumanBytes(report.predicted_memory));
+    text += fmt::format("plan: {} tasks, {} of buffers, about {} of memory\n", report.tasks,
+                        HumanBytes(report.buffer_bytes), HumanBytes(report.predicted_memory));
   else
-    text += fmt::format("{:.2f} s, {}, peak memory {}{}\n", seconds, HumanRate(report.output_bytes, seconds), HumanBytes(PeakRssBytes()), report.verified ? ", verified" : "");
+    text += fmt::format("{:.2f} s, {}, peak memory {}{}\n", seconds,
+                        HumanRate(report.output_bytes, seconds), HumanBytes(PeakRssBytes()),
+                        report.verified ? ", verified" : "");
   for (const std::string& note : report.notes) text += "note: " + EscapeControl(note) + "\n";
   return text;
 }
@@ -108,8 +131,10 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   }
   const auto start = std::chrono::steady_clock::now();
   const bool dry_run = context.common().dry_run;
-  NXDKIT_ASSIGN(const ops::ConvertReport report, dry_run ? ops::DryRun(request) : ops::Convert(request));
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  NXDKIT_ASSIGN(const ops::ConvertReport report,
+                dry_run ? ops::DryRun(request) : ops::Convert(request));
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   for (const std::string& warning : report.warnings) context.Warn(warning);
   answer.text = ReportText(report, request, seconds, dry_run);
   answer.fields = ReportJson(report, request, seconds);
@@ -121,5 +146,6 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }  // namespace nxdkit::tool
 
 int main(int argc, char** argv) {
-  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
+  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
+                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

@@ -23,21 +23,29 @@ struct Args {
 const ToolInfo kInfo = {
     .name = "nxdkit-make-model",
     .summary = "makes a model folder with real shapes and made-up weights",
-    .details = "For trying the tools without a real checkpoint. The weights follow from the seed, the tensor's name and the "
-               "element's index: the same options give the same bytes everywhere.",
+    .details =
+        "For trying the tools without a real checkpoint. The weights follow from the seed, the "
+        "tensor's name and the "
+        "element's index: the same options give the same bytes everywhere.",
     .findings = "",
     .common = kTakesJobs | kTakesMaxMemory | kTakesForce,
-    .examples = {{"nxdkit-make-model --family qwen3 --size 0.6b --out model", "the shapes of Qwen3-0.6B, 1.2 GB"}},
+    .examples = {{"nxdkit-make-model --family qwen3 --size 0.6b --out model",
+                  "the shapes of Qwen3-0.6B, 1.2 GB"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Model");
-  table.Choice("family", {"llama", "qwen2", "qwen3"}, &args.family, "model family").default_text = "qwen3";
-  table.Choice("size", {"tiny", "0.6b", "1.7b", "4b", "8b"}, &args.size, "shapes of this size").default_text = "tiny";
-  table.Text("config", "FILE", &args.config, "shapes of this config.json instead").completes = Completes::kPath;
+  table.Choice("family", {"llama", "qwen2", "qwen3"}, &args.family, "model family").default_text =
+      "qwen3";
+  table.Choice("size", {"tiny", "0.6b", "1.7b", "4b", "8b"}, &args.size, "shapes of this size")
+      .default_text = "tiny";
+  table.Text("config", "FILE", &args.config, "shapes of this config.json instead").completes =
+      Completes::kPath;
   table.Choice("dtype", {"bf16", "f32"}, &args.dtype, "dtype of the weights").default_text = "bf16";
-  table.Integer("seed", "N", &args.seed, {0, 1'000'000'000}, "seed of the weights").default_text = "1";
-  table.Text("max-shard-size", "SIZE", &args.max_shard_size, "largest file of weights").default_text = "5GB";
+  table.Integer("seed", "N", &args.seed, {0, 1'000'000'000}, "seed of the weights").default_text =
+      "1";
+  table.Text("max-shard-size", "SIZE", &args.max_shard_size, "largest file of weights")
+      .default_text = "5GB";
   table.Text("out", "FOLDER", &args.out, "where to write").required = true;
 }
 
@@ -54,12 +62,15 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.force = context.common().force;
   request.run = runner.options();
   NXDKIT_ASSIGN(const uint64_t bytes, ops::MakeModel(request));
-  return ToolAnswer{fmt::format("wrote {}: {}\n", args.out, HumanBytes(bytes)), {{"output", args.out}, {"output_bytes", bytes}}, false};
+  return ToolAnswer{fmt::format("wrote {}: {}\n", args.out, HumanBytes(bytes)),
+                    {{"output", args.out}, {"output_bytes", bytes}},
+                    false};
 }
 
 }  // namespace
 }  // namespace nxdkit::tool
 
 int main(int argc, char** argv) {
-  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
+  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
+                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

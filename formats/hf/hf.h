@@ -1,4 +1,4 @@
-// Hugging Face model folders: single or sharded weights, the index, and the small files beside them.
+// Hugging Face model folders: single or sharded weights, the index, the small files beside them.
 // Format facts: FORMAT.md beside this file.
 #pragma once
 
@@ -33,8 +33,9 @@ Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open);
 // Whether Open would find weights there (by file names only).
 bool HasWeights(const std::string& folder);
 
-// The exact split rule of huggingface_hub (specs: greedy, one open shard, input order; a tensor over
-// the limit gets a shard of its own at once). Returns for each shard the indices of its tensors.
+// The exact split rule of huggingface_hub (specs: greedy, one open shard, input order; a tensor
+// over the limit gets a shard of its own at once). Returns for each shard the indices of its
+// tensors.
 std::vector<std::vector<size_t>> SplitShards(const std::vector<uint64_t>& bytes, uint64_t limit);
 
 // "model.safetensors" for one shard, else "model-00001-of-00003.safetensors". `index` from 0.

@@ -12,7 +12,7 @@ namespace nxdkit::models {
 namespace {
 
 constexpr int64_t kMaxLayers = 10'000;
-constexpr int64_t kMaxExtent = int64_t{1} << 31;
+constexpr int64_t kMaxExtent = int64_t{1} << 30;  // the product of two, times 3, fits int64
 constexpr int64_t kMaxHeads = 1 << 16;
 
 const Family* FindFamily(const std::string& model_type, const std::string& architecture) {

@@ -53,7 +53,7 @@ struct Model {
 Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& path);
 
 // The parameters of a config whose family is known; kUnsupported otherwise, naming the families.
-// Bounds: at most 10,000 layers and 65,536 heads, every extent at most 2^31.
+// Bounds: at most 10,000 layers and 65,536 heads, every extent at most 2^30.
 Result<Model> MakeModel(const ModelConfig& config);
 
 // Whether the family says that a tensor of this name may be left out.

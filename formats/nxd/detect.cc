@@ -66,8 +66,10 @@ template <typename T>
 Status Check(const char* what, const T& proven, const std::optional<T>& claimed,
              const std::string& origin, const auto& text) {
   if (!claimed || *claimed == proven) return OkStatus();
-  return Error(Errc::kUsage, fmt::format("{} {} by the set's names and shapes, but {} by {}", what,
-                                         text(proven), text(*claimed), origin));
+  // Our own record in the set against the set's shapes: the set is at fault, not the command line.
+  const Errc code = origin == kSidecarName ? Errc::kCorrupt : Errc::kUsage;
+  return Error(code, fmt::format("{} {} by the set's names and shapes, but {} by {}", what,
+                                 text(proven), text(*claimed), origin));
 }
 
 Status CheckClaims(const Geometry& geometry, int ep, const Claims& claim) {
@@ -116,7 +118,10 @@ Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config,
     const bool fused = style.qkv == QkvStyle::kFused;
     NXDKIT_ASSIGN(geometry.kv_multiplier, Multiplier(*style.key, config, geometry.tp, fused));
   }
-  for (const Claims& claim : claims) NXDKIT_TRY(CheckClaims(geometry, set.location.ep, claim));
+  for (const Claims& claim : claims) {
+    Status agrees = CheckClaims(geometry, set.location.ep, claim);
+    if (!agrees.ok()) return std::move(agrees).error().in(set.location.shard_folder);
+  }
   Result<models::Placement> heads = HeadPlacement(config, geometry);
   if (!heads.ok()) return std::move(heads).error().in(set.location.shard_folder);
   NXDKIT_TRY(DetectStages(set, config, claims, detected));

@@ -22,7 +22,8 @@ struct Claims {
   std::optional<NameStyle> names;
 };
 
-// nxdkit.json in the tag folder, as our writer leaves it.
+// nxdkit.json in the tag folder, as our writer leaves it. Its name is the origin of its claims.
+inline constexpr char kSidecarName[] = "nxdkit.json";
 struct Sidecar {
   Claims claims;
   std::string family;

@@ -7,7 +7,6 @@
 namespace nxdkit::nxd {
 namespace {
 
-constexpr char kName[] = "nxdkit.json";
 constexpr uint64_t kMaxBytes = 1 << 20;
 
 template <typename T>
@@ -41,7 +40,7 @@ Status Fill(const Json& json, Sidecar& sidecar) {
     return Error(Errc::kUnsupported, fmt::format("found version {}, this program knows 1", version))
         .member("schema_version");
   Claims& claims = sidecar.claims;
-  claims.origin = kName;
+  claims.origin = kSidecarName;
   NXDKIT_TRY(ReadNumber(json, "tp", claims.tp));
   NXDKIT_TRY(ReadNumber(json, "pp", claims.pp));
   NXDKIT_TRY(ReadNumber(json, "vpp", claims.vpp));
@@ -75,7 +74,7 @@ Result<Sidecar> ParseSidecar(std::string_view json_text, const std::string& path
 }
 
 Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder) {
-  const std::string path = JoinPath(tag_folder, kName);
+  const std::string path = JoinPath(tag_folder, kSidecarName);
   if (KindOf(path) != PathKind::kFile) return std::optional<Sidecar>();
   NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxBytes));
   NXDKIT_ASSIGN(Sidecar sidecar, ParseSidecar(text, path));

@@ -41,13 +41,17 @@ size_t Artifact::tensor_count() const {
 
 Result<Kind> Recognise(const std::string& path) {
   switch (KindOf(path)) {
-    case PathKind::kMissing: return Error(Errc::kNotFound, "no such file or folder").in(path);
-    case PathKind::kOther: return Error(Errc::kUnsupported, "neither a regular file nor a folder").in(path);
+    case PathKind::kMissing:
+      return Error(Errc::kNotFound, "no such file or folder").in(path);
+    case PathKind::kOther:
+      return Error(Errc::kUnsupported, "neither a regular file nor a folder").in(path);
     case PathKind::kFile:
-      if (path.ends_with(".safetensors") || safetensors::LooksLikeSafetensors(path)) return Kind::kHf;
+      if (path.ends_with(".safetensors") || safetensors::LooksLikeSafetensors(path))
+        return Kind::kHf;
       if (torch::LooksLikeArchive(path)) return Kind::kTorch;
       return Error(Errc::kUnsupported, "neither a safetensors file nor a torch archive").in(path);
-    case PathKind::kFolder: break;
+    case PathKind::kFolder:
+      break;
   }
   if (rollout::LooksLikeBundle(path)) return Kind::kRollout;
   // Weights in the folder itself count before tags in folders below: shards that were made of a
@@ -55,9 +59,12 @@ Result<Kind> Recognise(const std::string& path) {
   if (hf::HasWeights(path)) return Kind::kHf;
   if (nxd::LooksLikeShardSet(path)) return Kind::kNxd;
   if (std::optional<Error> refused = nxd::RefuseByName(path)) return *std::move(refused);
-  return Error(Errc::kUnsupported, "no artifact recognised: no rollout bundle (neuron_config.json, tp0_sharded_checkpoint.safetensors), "
-                                   "no NxD shard set (model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`), no Hugging Face weights "
-                                   "(model.safetensors, model.safetensors.index.json, pytorch_model.bin)")
+  return Error(Errc::kUnsupported,
+               "no artifact recognised: no rollout bundle (neuron_config.json, "
+               "tp0_sharded_checkpoint.safetensors), "
+               "no NxD shard set (model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`), "
+               "no Hugging Face weights "
+               "(model.safetensors, model.safetensors.index.json, pytorch_model.bin)")
       .in(path);
 }
 
@@ -66,20 +73,25 @@ namespace {
 // The first folder that holds a config.json.
 std::string FindConfigFolder(const std::vector<std::string>& folders) {
   for (const std::string& folder : folders)
-    if (!folder.empty() && KindOf(JoinPath(folder, "config.json")) == PathKind::kFile) return folder;
+    if (!folder.empty() && KindOf(JoinPath(folder, "config.json")) == PathKind::kFile)
+      return folder;
   return "";
 }
 
 }  // namespace
 
-Status LoadConfig(Artifact& artifact, const InputHints& hints, const std::vector<std::string>& folders) {
+Status LoadConfig(Artifact& artifact, const InputHints& hints,
+                  const std::vector<std::string>& folders) {
   artifact.side_folder = FindConfigFolder(folders);
   if (hints.config) {
-    artifact.config_path = KindOf(*hints.config) == PathKind::kFolder ? JoinPath(*hints.config, "config.json") : *hints.config;
+    artifact.config_path = KindOf(*hints.config) == PathKind::kFolder
+                               ? JoinPath(*hints.config, "config.json")
+                               : *hints.config;
     if (artifact.side_folder.empty()) artifact.side_folder = ParentPath(artifact.config_path);
   } else if (!artifact.side_folder.empty()) {
     artifact.config_path = JoinPath(artifact.side_folder, "config.json");
-  } else if (artifact.bundle && artifact.bundle->config && artifact.bundle->config->flavor == rollout::Flavor::kNxdi) {
+  } else if (artifact.bundle && artifact.bundle->config &&
+             artifact.bundle->config->flavor == rollout::Flavor::kNxdi) {
     artifact.config_path = JoinPath(artifact.bundle->folder, "neuron_config.json");
   } else {
     return OkStatus();
@@ -107,7 +119,8 @@ Status OpenNxd(Artifact& artifact, const InputHints& hints) {
   artifact.warnings = location.warnings;
   NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location)));
   if (!set.skipped.empty())
-    artifact.warnings.push_back(fmt::format("{}: left out, being no tensors of the model: {}", artifact.path, fmt::join(set.skipped, ", ")));
+    artifact.warnings.push_back(fmt::format("{}: left out, being no tensors of the model: {}",
+                                            artifact.path, fmt::join(set.skipped, ", ")));
   for (const nxd::Shard& shard : set.shards) {
     artifact.files.push_back(shard.tensors);
     artifact.ranks.push_back({shard.file.path, shard.file.tp, shard.file.pp});
@@ -124,21 +137,24 @@ Status OpenRollout(Artifact& artifact, const InputHints& hints) {
   artifact.warnings = bundle.warnings;
   artifact.files = bundle.shards;
   for (size_t i = 0; i < bundle.shards.size(); ++i)
-    artifact.ranks.push_back({bundle.shards[i].path, bundle.first_rank + static_cast<int64_t>(i), -1});
+    artifact.ranks.push_back(
+        {bundle.shards[i].path, bundle.first_rank + static_cast<int64_t>(i), -1});
   artifact.bundle = std::move(bundle);
   return LoadConfig(artifact, hints, {artifact.path});
 }
 
 Status OpenTorch(Artifact& artifact, const InputHints& hints) {
   if (KindOf(artifact.path) == PathKind::kFolder)
-    return Error(Errc::kUnsupported, "a torch state dict is one file; this is a folder").in(artifact.path);
+    return Error(Errc::kUnsupported, "a torch state dict is one file; this is a folder")
+        .in(artifact.path);
   NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(artifact.path));
   std::vector<std::string> skipped;
   NXDKIT_ASSIGN(TensorFile file, torch::FlattenStateDict(archive, &skipped));
   artifact.files.push_back(std::move(file));
   artifact.warnings = archive.warnings;
   for (const std::string& name : skipped)
-    artifact.warnings.push_back(fmt::format("{}: {} is no tensor and is left out", artifact.path, name));
+    artifact.warnings.push_back(
+        fmt::format("{}: {} is no tensor and is left out", artifact.path, name));
   return LoadConfig(artifact, hints, {ParentPath(artifact.path)});
 }
 
@@ -148,12 +164,21 @@ Result<Artifact> OpenArtifact(const std::string& path, Kind kind, const InputHin
   Artifact artifact;
   artifact.kind = kind;
   artifact.path = path;
-  if (KindOf(path) == PathKind::kMissing) return Error(Errc::kNotFound, "no such file or folder").in(path);
+  if (KindOf(path) == PathKind::kMissing)
+    return Error(Errc::kNotFound, "no such file or folder").in(path);
   switch (kind) {
-    case Kind::kHf: NXDKIT_TRY(OpenHf(artifact, hints)); break;
-    case Kind::kNxd: NXDKIT_TRY(OpenNxd(artifact, hints)); break;
-    case Kind::kRollout: NXDKIT_TRY(OpenRollout(artifact, hints)); break;
-    case Kind::kTorch: NXDKIT_TRY(OpenTorch(artifact, hints)); break;
+    case Kind::kHf:
+      NXDKIT_TRY(OpenHf(artifact, hints));
+      break;
+    case Kind::kNxd:
+      NXDKIT_TRY(OpenNxd(artifact, hints));
+      break;
+    case Kind::kRollout:
+      NXDKIT_TRY(OpenRollout(artifact, hints));
+      break;
+    case Kind::kTorch:
+      NXDKIT_TRY(OpenTorch(artifact, hints));
+      break;
   }
   if (artifact.ranks.empty())
     for (const TensorFile& file : artifact.files) artifact.ranks.push_back({file.path, -1, -1});

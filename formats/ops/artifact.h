@@ -20,7 +20,7 @@ std::optional<Kind> KindFromName(std::string_view name);
 
 // What the user says of an input.
 struct InputHints {
-  nxd::Claims claims;               // also tp of a rollout bundle
+  nxd::Claims claims;  // also tp of a rollout bundle
   std::optional<std::string> tag;
   std::optional<std::string> config;  // path of a config.json
   std::optional<bool> fused_qkv;
@@ -37,13 +37,13 @@ struct Artifact {
   std::optional<models::ModelConfig> config;
 
   std::vector<TensorFile> files;
-  std::vector<LayoutFile> ranks;  // parallel to files
-  std::optional<nxd::ShardSet> set;        // kNxd; its shards' tensors are in `files`
-  std::optional<rollout::Bundle> bundle;   // kRollout; its shards are in `files`
+  std::vector<LayoutFile> ranks;          // parallel to files
+  std::optional<nxd::ShardSet> set;       // kNxd; its shards' tensors are in `files`
+  std::optional<rollout::Bundle> bundle;  // kRollout; its shards are in `files`
   std::optional<nxd::Sidecar> sidecar;
   std::vector<std::string> warnings;
 
-  uint64_t file_bytes() const;    // of all files of tensors
+  uint64_t file_bytes() const;  // of all files of tensors
   size_t tensor_count() const;
 };
 
@@ -53,9 +53,11 @@ Result<Kind> Recognise(const std::string& path);
 // Opens structure and configuration, not the layout: works for families without a table too.
 Result<Artifact> OpenArtifact(const std::string& path, Kind kind, const InputHints& hints);
 
-// The part of OpenArtifact that reads the configuration: hints.config, else config.json of the first
-// of `folders` that has one ("" is none), else NxDI's merged file. No configuration is no error.
-Status LoadConfig(Artifact& artifact, const InputHints& hints, const std::vector<std::string>& folders);
+// The part of OpenArtifact that reads the configuration: hints.config, else config.json of the
+// first of `folders` that has one ("" is none), else NxDI's merged file. No configuration is no
+// error.
+Status LoadConfig(Artifact& artifact, const InputHints& hints,
+                  const std::vector<std::string>& folders);
 
 // The artifact with every stored tensor laid out.
 struct BoundArtifact {
@@ -63,7 +65,7 @@ struct BoundArtifact {
   std::optional<models::Model> model;  // nullopt: no table; parameters are the tensors themselves
   std::vector<LogicalTensor> params;
   BoundLayout bound;
-  nxd::Geometry nxd_geometry;          // kNxd
+  nxd::Geometry nxd_geometry;  // kNxd
   nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;
   rollout::Geometry rollout_geometry;  // kRollout
   std::vector<std::string> left_out;   // ignorable tensors

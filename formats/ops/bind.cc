@@ -15,6 +15,7 @@ using NameMap = std::unordered_map<std::string, TensorLayout>;
 
 NameMap ByName(std::vector<TensorLayout> tensors) {
   NameMap map;
+  map.reserve(tensors.size());
   for (TensorLayout& tensor : tensors) {
     std::string name = tensor.name;
     map.emplace(std::move(name), std::move(tensor));
@@ -23,6 +24,8 @@ NameMap ByName(std::vector<TensorLayout> tensors) {
 }
 
 Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known) {
+  out.bound.stored.reserve(out.artifact.tensor_count());
+  out.bound.layout.tensors.reserve(out.artifact.tensor_count());
   for (const StoredTensor& stored : out.artifact.files[file].tensors) {
     const auto it = known.find(stored.name);
     if (it != known.end()) {
@@ -35,8 +38,9 @@ Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known) {
       out.left_out.push_back(stored.name);
       continue;
     }
-    return Error(Errc::kUnsupported, fmt::format("the {} family has no such tensor in this layout; it would be lost",
-                                                 out.model->config.family->model_type))
+    return Error(Errc::kUnsupported,
+                 fmt::format("the {} family has no such tensor in this layout; it would be lost",
+                             out.model->config.family->model_type))
         .in(out.artifact.files[file].path)
         .on(stored.name);
   }
@@ -44,7 +48,8 @@ Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known) {
 }
 
 Error NoConfig(const Artifact& artifact) {
-  return Error(Errc::kNotFound, "no config.json: the shapes alone do not tell heads, layers and family")
+  return Error(Errc::kNotFound,
+               "no config.json: the shapes alone do not tell heads, layers and family")
       .in(artifact.path)
       .hint("name one with --config");
 }
@@ -65,7 +70,9 @@ Status BindPlain(BoundArtifact& out) {
     for (const StoredTensor& stored : out.artifact.files[f].tensors) {
       const auto [it, added] = seen.emplace(stored.name, out.artifact.files[f].path);
       if (!added)
-        return Error(Errc::kCorrupt, fmt::format("the tensor is in {} too", it->second)).in(out.artifact.files[f].path).on(stored.name);
+        return Error(Errc::kCorrupt, fmt::format("the tensor is in {} too", it->second))
+            .in(out.artifact.files[f].path)
+            .on(stored.name);
       TensorLayout tensor{stored.name, f, stored.shape, std::nullopt, {}, {}};
       AddWhole(tensor, static_cast<uint32_t>(out.params.size()), stored.shape);
       out.params.push_back({stored.name, stored.shape, 0, 0});
@@ -88,13 +95,16 @@ Status BindNxd(BoundArtifact& out, const InputHints& hints) {
   NXDKIT_TRY(RequireFamily(out));
   std::vector<nxd::Claims> claims{hints.claims};
   if (out.artifact.sidecar) claims.push_back(out.artifact.sidecar->claims);
-  NXDKIT_ASSIGN(const nxd::Detected detected, nxd::Detect(*out.artifact.set, out.model->config, claims, hints.hardware_if_unknown));
+  NXDKIT_ASSIGN(const nxd::Detected detected, nxd::Detect(*out.artifact.set, out.model->config,
+                                                          claims, hints.hardware_if_unknown));
   out.nxd_geometry = detected.geometry;
   out.replicas = detected.replicas;
-  out.artifact.warnings.insert(out.artifact.warnings.end(), detected.warnings.begin(), detected.warnings.end());
+  out.artifact.warnings.insert(out.artifact.warnings.end(), detected.warnings.begin(),
+                               detected.warnings.end());
   std::vector<NameMap> by_rank;
   for (int t = 0; t < detected.geometry.tp; ++t) {
-    NXDKIT_ASSIGN(std::vector<nxd::RankTensor> tensors, nxd::RankTensors(*out.model, detected.geometry, t, true));
+    NXDKIT_ASSIGN(std::vector<nxd::RankTensor> tensors,
+                  nxd::RankTensors(*out.model, detected.geometry, t, true));
     std::vector<TensorLayout> layouts;
     for (nxd::RankTensor& tensor : tensors) layouts.push_back(std::move(tensor.layout));
     by_rank.push_back(ByName(std::move(layouts)));
@@ -110,26 +120,41 @@ Status BindNxd(BoundArtifact& out, const InputHints& hints) {
 Result<rollout::Geometry> RolloutGeometry(const Artifact& artifact, const InputHints& hints) {
   const rollout::Bundle& bundle = *artifact.bundle;
   if (bundle.shards.empty())
-    return Error(Errc::kUnsupported, "the bundle holds no rank shards; it loads its weights from a Hugging Face checkpoint").in(artifact.path);
+    return Error(Errc::kUnsupported,
+                 "the bundle holds no rank shards; it loads its weights from a Hugging Face "
+                 "checkpoint")
+        .in(artifact.path);
   rollout::Geometry geometry;
   geometry.tp = static_cast<int>(bundle.shards.size());
   if (bundle.config) geometry = bundle.config->MakeGeometry();
   if (bundle.config && !bundle.config->unsupported.empty())
-    return Error(Errc::kUnsupported, fmt::format("shards made with {} have another layout, which this program does not know",
-                                                 bundle.config->unsupported.front()))
+    return Error(Errc::kUnsupported,
+                 fmt::format(
+                     "shards made with {} have another layout, which this program does not know",
+                     bundle.config->unsupported.front()))
         .in(JoinPath(bundle.folder, "neuron_config.json"));
   if (static_cast<int64_t>(bundle.shards.size()) != geometry.tp)
-    return Error(Errc::kUnsupported, fmt::format("{} of {} ranks are here; a part of a bundle cannot be converted", bundle.shards.size(), geometry.tp)).in(bundle.weights_folder);
+    return Error(Errc::kUnsupported,
+                 fmt::format("{} of {} ranks are here; a part of a bundle cannot be converted",
+                             bundle.shards.size(), geometry.tp))
+        .in(bundle.weights_folder);
   if (hints.claims.tp && *hints.claims.tp != geometry.tp)
-    return Error(Errc::kUsage, fmt::format("tp is {} by the bundle's shards, but {} by {}", geometry.tp, *hints.claims.tp, hints.claims.origin)).in(artifact.path);
+    return Error(Errc::kUsage, fmt::format("tp is {} by the bundle's shards, but {} by {}",
+                                           geometry.tp, *hints.claims.tp, hints.claims.origin))
+        .in(artifact.path);
   bool fused = false;
-  for (const StoredTensor& tensor : bundle.shards.front().tensors) fused |= tensor.name.find(".qkv_proj.Wqkv.") != std::string::npos;
+  for (const StoredTensor& tensor : bundle.shards.front().tensors)
+    fused |= tensor.name.find(".qkv_proj.Wqkv.") != std::string::npos;
   if (bundle.config && bundle.config->fused_qkv != fused)
-    return Error(Errc::kCorrupt, fmt::format("neuron_config.json says fused_qkv {}, but the shards hold {}", bundle.config->fused_qkv,
-                                             fused ? "Wqkv" : "q_proj, k_proj and v_proj"))
+    return Error(
+               Errc::kCorrupt,
+               fmt::format("neuron_config.json says fused_qkv {}, but the shards hold {}",
+                           bundle.config->fused_qkv, fused ? "Wqkv" : "q_proj, k_proj and v_proj"))
         .in(bundle.weights_folder);
   if (hints.fused_qkv && *hints.fused_qkv != fused)
-    return Error(Errc::kUsage, fmt::format("the shards' q/k/v are {}, {} says otherwise", fused ? "fused" : "separate", hints.claims.origin)).in(bundle.weights_folder);
+    return Error(Errc::kUsage, fmt::format("the shards' q/k/v are {}, {} says otherwise",
+                                           fused ? "fused" : "separate", hints.claims.origin))
+        .in(bundle.weights_folder);
   geometry.fused_qkv = fused;
   return geometry;
 }
@@ -139,7 +164,8 @@ Status BindRollout(BoundArtifact& out, const InputHints& hints) {
   NXDKIT_ASSIGN(out.rollout_geometry, RolloutGeometry(out.artifact, hints));
   for (uint32_t f = 0; f < out.artifact.files.size(); ++f) {
     const int rank = static_cast<int>(out.artifact.ranks[f].tp_rank);
-    NXDKIT_ASSIGN(std::vector<TensorLayout> tensors, rollout::RankTensors(*out.model, out.rollout_geometry, rank));
+    NXDKIT_ASSIGN(std::vector<TensorLayout> tensors,
+                  rollout::RankTensors(*out.model, out.rollout_geometry, rank));
     Status bound = BindFile(out, f, ByName(std::move(tensors)));
     if (!bound.ok()) return std::move(bound).error().rank(rank);
   }
@@ -154,9 +180,15 @@ Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
   out.bound.layout.files = out.artifact.ranks;
   switch (out.artifact.kind) {
     case Kind::kHf:
-    case Kind::kTorch: NXDKIT_TRY(BindWhole(out)); break;
-    case Kind::kNxd: NXDKIT_TRY(BindNxd(out, hints)); break;
-    case Kind::kRollout: NXDKIT_TRY(BindRollout(out, hints)); break;
+    case Kind::kTorch:
+      NXDKIT_TRY(BindWhole(out));
+      break;
+    case Kind::kNxd:
+      NXDKIT_TRY(BindNxd(out, hints));
+      break;
+    case Kind::kRollout:
+      NXDKIT_TRY(BindRollout(out, hints));
+      break;
   }
   // Shape or dtype faults name the file and tensor here, before anything is planned.
   NXDKIT_TRY(CheckBinding(out.bound));

@@ -22,11 +22,13 @@ namespace {
 
 std::vector<OutputTensor> StoredAsOutputs(const BoundLayout& bound) {
   std::vector<OutputTensor> outputs;
-  for (const StoredTensor& stored : bound.stored) outputs.push_back({stored.name, stored.dtype, stored.shape});
+  for (const StoredTensor& stored : bound.stored)
+    outputs.push_back({stored.name, stored.dtype, stored.shape});
   return outputs;
 }
 
-Finding Describe(const BoundArtifact& artifact, const std::vector<LogicalTensor>& params, const Difference& difference) {
+Finding Describe(const BoundArtifact& artifact, const std::vector<LogicalTensor>& params,
+                 const Difference& difference) {
   const TensorLayout& layout = artifact.bound.layout.tensors[difference.tensor];
   const LayoutFile& file = artifact.bound.layout.files[layout.file];
   Finding finding;
@@ -60,22 +62,26 @@ void NameSelfFinding(Finding& finding, const TensorLayout& layout) {
   if (finding.param.empty()) {
     finding.check = layout.dtype ? "rank tensor" : "padding";
     finding.message = fmt::format("{} of {} must be {}: found {} at {}", CountText(finding),
-                                  layout.dtype ? "the rank tensor" : "padding", finding.expected, finding.found, ElementText(finding.index));
+                                  layout.dtype ? "the rank tensor" : "padding", finding.expected,
+                                  finding.found, ElementText(finding.index));
     return;
   }
   const bool tied = layout.name == "lm_head.weight" && finding.param != "lm_head.weight";
   finding.check = tied ? "tied" : "replica";
-  finding.message = fmt::format("{} differ{} from {} {}: found {} at {}, expected {}", CountText(finding), finding.count == 1 ? "s" : "",
-                                tied ? "the tied" : "the other copy of", finding.param, finding.found,
-                                ElementText(finding.index), finding.expected);
+  finding.message =
+      fmt::format("{} differ{} from {} {}: found {} at {}, expected {}", CountText(finding),
+                  finding.count == 1 ? "s" : "", tied ? "the tied" : "the other copy of",
+                  finding.param, finding.found, ElementText(finding.index), finding.expected);
 }
 
-Result<std::vector<Difference>> RunComparison(const Plan& plan, const BoundLayout& expected, const BoundLayout& actual,
-                                              const RunOptions& run, bool only_touched, const std::string& phase) {
+Result<std::vector<Difference>> RunComparison(const Plan& plan, const BoundLayout& expected,
+                                              const BoundLayout& actual, const RunOptions& run,
+                                              bool only_touched, const std::string& phase) {
   const std::vector<OutputTensor> outputs = StoredAsOutputs(actual);
   NXDKIT_ASSIGN(ExecuteOptions options, MakeExecuteOptions(run, 2));
   if (only_touched) options.base = &actual;
-  NXDKIT_ASSIGN(const Executor executor, Executor::Make(plan, expected, actual.layout, outputs, options));
+  NXDKIT_ASSIGN(const Executor executor,
+                Executor::Make(plan, expected, actual.layout, outputs, options));
   if (run.begin) run.begin(phase, executor.workload().bytes);
   CompareSink sink(actual, outputs);
   NXDKIT_TRY(executor.Run(sink));
@@ -90,17 +96,27 @@ Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actu
   for (const LogicalTensor& param : actual.params) {
     const auto it = index.find(param.name);
     if (it == index.end())
-      return Error(Errc::kFindings, fmt::format("the parameter is missing in {}", expected.artifact.path)).in(actual.artifact.path).on(param.name);
+      return Error(Errc::kFindings,
+                   fmt::format("the parameter is missing in {}", expected.artifact.path))
+          .in(actual.artifact.path)
+          .on(param.name);
     const Shape& shape = expected.params[it->second].shape;
     if (shape != param.shape)
-      return Error(Errc::kFindings, fmt::format("shape {} here, {} in {}", ShapeText(param.shape), ShapeText(shape), expected.artifact.path)).in(actual.artifact.path).on(param.name);
+      return Error(Errc::kFindings, fmt::format("shape {} here, {} in {}", ShapeText(param.shape),
+                                                ShapeText(shape), expected.artifact.path))
+          .in(actual.artifact.path)
+          .on(param.name);
     map.push_back(it->second);
   }
   if (map.size() != expected.params.size()) {
     std::vector<bool> met(expected.params.size(), false);
     for (uint32_t i : map) met[i] = true;
     for (size_t i = 0; i < met.size(); ++i)
-      if (!met[i]) return Error(Errc::kFindings, fmt::format("the parameter is missing in {}", actual.artifact.path)).in(expected.artifact.path).on(expected.params[i].name);
+      if (!met[i])
+        return Error(Errc::kFindings,
+                     fmt::format("the parameter is missing in {}", actual.artifact.path))
+            .in(expected.artifact.path)
+            .on(expected.params[i].name);
   }
   Layout layout = actual.bound.layout;
   for (TensorLayout& tensor : layout.tensors)
@@ -113,7 +129,8 @@ Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actu
 Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunOptions& run) {
   NXDKIT_ASSIGN(const Plan plan, BuildSelfPlan(artifact.params, artifact.bound));
   NXDKIT_ASSIGN(const std::vector<Difference> differences,
-                RunComparison(plan, artifact.bound, artifact.bound, run, true, "checking replicas and padding"));
+                RunComparison(plan, artifact.bound, artifact.bound, run, true,
+                              "checking replicas and padding"));
   std::vector<Finding> findings;
   for (const Difference& difference : differences) {
     findings.push_back(Describe(artifact, artifact.params, difference));
@@ -122,13 +139,15 @@ Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunO
   return findings;
 }
 
-Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected, const BoundArtifact& actual, const RunOptions& run) {
+Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected,
+                                              const BoundArtifact& actual, const RunOptions& run) {
   BoundArtifact renumbered;  // `actual` in expected's numbering
   NXDKIT_ASSIGN(renumbered.bound.layout, Renumber(expected, actual));
   renumbered.bound.stored = actual.bound.stored;
   // A parameter that `actual` stores nowhere would not be compared at all.
   NXDKIT_TRY(PrimaryPlaces::Find(expected.params, renumbered.bound.layout));
-  NXDKIT_ASSIGN(const Plan plan, BuildPlan(expected.params, expected.bound, renumbered.bound.layout));
+  NXDKIT_ASSIGN(const Plan plan,
+                BuildPlan(expected.params, expected.bound, renumbered.bound.layout));
   NXDKIT_ASSIGN(const std::vector<Difference> differences,
                 RunComparison(plan, expected.bound, renumbered.bound, run, false, "comparing"));
   std::vector<Finding> findings;
@@ -136,8 +155,9 @@ Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected, con
     findings.push_back(Describe(renumbered, expected.params, difference));
     Finding& finding = findings.back();
     finding.check = "value";
-    finding.message = fmt::format("{} differ{}: found {} at {}, expected {}", CountText(finding), finding.count == 1 ? "s" : "",
-                                  finding.found, ElementText(finding.index), finding.expected);
+    finding.message = fmt::format("{} differ{}: found {} at {}, expected {}", CountText(finding),
+                                  finding.count == 1 ? "s" : "", finding.found,
+                                  ElementText(finding.index), finding.expected);
   }
   return findings;
 }

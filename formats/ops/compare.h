@@ -13,14 +13,14 @@ namespace nxdkit::ops {
 
 // Something that is not as it must be. Fields that do not apply are empty.
 struct Finding {
-  std::string check;    // "replica", "padding", "rank tensor", "tied", "value", "missing", ...
+  std::string check;  // "replica", "padding", "rank tensor", "tied", "value", "missing", ...
   std::string file;
-  std::string tensor;   // stored name
-  std::string param;    // logical name
+  std::string tensor;  // stored name
+  std::string param;   // logical name
   std::optional<int64_t> rank;
   std::optional<int64_t> head;
-  Shape index;          // logical, or stored for padding
-  int64_t count = 0;    // differing elements of this tensor
+  Shape index;        // logical, or stored for padding
+  int64_t count = 0;  // differing elements of this tensor
   std::string expected;
   std::string found;
   std::string message;  // what it means, one line
@@ -35,7 +35,7 @@ Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunO
 // Every element that `actual` stores against `expected`, in actual's dtype (a wider expected value
 // is rounded as nxd-convert would). Both must hold the same model: kFindings naming the first
 // parameter that only one has or whose shape differs.
-Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected, const BoundArtifact& actual,
-                                              const RunOptions& run);
+Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected,
+                                              const BoundArtifact& actual, const RunOptions& run);
 
 }  // namespace nxdkit::ops

@@ -18,19 +18,19 @@ struct ConvertRequest {
   Kind to = Kind::kHf;
   std::string input;
   std::string output;
-  InputHints hints;        // of the input
-  OutputOptions options;   // of the output
+  InputHints hints;       // of the input
+  OutputOptions options;  // of the output
   RunOptions run;
-  bool force = false;      // replace an existing output
-  bool resume = false;     // continue what an interrupted run of the same conversion left
-  bool verify = false;     // re-read and compare before publishing
-  bool sync = true;        // the output is on the disk before it is published
+  bool force = false;   // replace an existing output
+  bool resume = false;  // continue what an interrupted run of the same conversion left
+  bool verify = false;  // re-read and compare before publishing
+  bool sync = true;     // the output is on the disk before it is published
 };
 
 struct ConvertReport {
   std::string model_type;
-  uint64_t parameters = 0;       // elements of the model
-  uint64_t source_bytes = 0;     // of the source's files of tensors
+  uint64_t parameters = 0;    // elements of the model
+  uint64_t source_bytes = 0;  // of the source's files of tensors
   uint64_t output_bytes = 0;
   uint64_t output_files = 0;
   uint64_t output_tensors = 0;
@@ -38,7 +38,7 @@ struct ConvertReport {
   uint64_t resumed_tasks = 0;
   uint64_t buffer_bytes = 0;
   uint64_t predicted_memory = 0;
-  bool blob_missing = false;     // a rollout bundle without model.pt
+  bool blob_missing = false;  // a rollout bundle without model.pt
   bool verified = false;
   std::vector<std::string> notes;
   std::vector<std::string> warnings;  // about the source

@@ -14,7 +14,18 @@ using models::Hardware;
 using nxd::QkvStyle;
 
 Error NeedTp(Kind kind) {
-  return Error(Errc::kUsage, fmt::format("--to {} needs --tp: the source does not say it", KindName(kind)));
+  return Error(Errc::kUsage,
+               fmt::format("--to {} needs --tp: the source does not say it", KindName(kind)));
+}
+
+// Only hf and torch go without knowing the model.
+Error NeedFamily(const BoundArtifact& source) {
+  if (source.artifact.config)
+    return MakeModel(*source.artifact.config).error().in(source.artifact.config_path);
+  return Error(Errc::kNotFound,
+               "no config.json: the tensors alone do not tell heads, layers and family")
+      .in(source.artifact.path)
+      .hint("name one with --config");
 }
 
 std::optional<int> SourceTp(const BoundArtifact& source) {
@@ -29,7 +40,7 @@ int LeastMultiplier(int64_t kv_heads, int64_t tp) {
 }
 
 Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
-  if (!source.model) return MakeModel(source.artifact.config.value_or(models::ModelConfig{})).error();
+  if (!source.model) return NeedFamily(source);
   const models::ModelConfig& config = source.model->config;
   nxd::Geometry& out = spec.nxd;
   const bool from_nxd = source.artifact.kind == Kind::kNxd;
@@ -42,50 +53,83 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
   out.pp = options.pp.value_or(out.pp);
   out.vpp = options.vpp.value_or(out.vpp);
   out.names = options.names.value_or(out.names);
-  if (options.kv_multiplier) out.kv_multiplier = *options.kv_multiplier;
-  else if (!same_tp) out.kv_multiplier = LeastMultiplier(config.kv_heads, out.tp);
+  if (options.kv_multiplier)
+    out.kv_multiplier = *options.kv_multiplier;
+  else if (!same_tp)
+    out.kv_multiplier = LeastMultiplier(config.kv_heads, out.tp);
   if (options.qkv) {
     out.qkv = *options.qkv;
   } else if (!from_nxd || (out.kv_multiplier > 1 && out.qkv != QkvStyle::kFused)) {
     out.qkv = out.kv_multiplier > 1 ? QkvStyle::kLinear : QkvStyle::kSeparate;
-    spec.notes.push_back(fmt::format("q/k/v style: {} (--qkv says otherwise)", QkvStyleName(out.qkv)));
+    spec.notes.push_back(
+        fmt::format("q/k/v style: {} (--qkv says otherwise)", QkvStyleName(out.qkv)));
   }
-  if (options.hardware) out.hardware = *options.hardware;
+  if (options.hardware)
+    out.hardware = *options.hardware;
   else if (out.kv_multiplier > 1 && !(from_nxd && source.nxd_geometry.kv_multiplier > 1))
-    return Error(Errc::kUsage, fmt::format("with kv multiplier {} the sets for trn1 and trn2 differ: say --hw trn1 or --hw trn2", out.kv_multiplier));
+    return Error(
+        Errc::kUsage,
+        fmt::format(
+            "with kv multiplier {} the sets for trn1 and trn2 differ: say --hw trn1 or --hw trn2",
+            out.kv_multiplier));
   spec.xser = options.xser;
   NXDKIT_TRY(nxd::HeadPlacement(config, out));
   NXDKIT_TRY(nxd::PipelineRank(0, config.layers, out.pp, out.vpp));
   if (out.names == nxd::NameStyle::kMegatron && config.kv_heads > out.tp)
-    spec.notes.push_back(fmt::format("{} key heads per rank are stored in block order: right for megatron_legacy=True only", config.kv_heads / out.tp));
+    spec.notes.push_back(fmt::format(
+        "{} key heads per rank are stored in block order: right for megatron_legacy=True only",
+        config.kv_heads / out.tp));
   return OkStatus();
 }
 
 template <typename T>
-Status Agree(const char* option, const std::optional<T>& asked, const T& bundle, const std::string& path) {
+Status Agree(const char* option, const std::optional<T>& asked, const T& bundle,
+             const std::string& path) {
   if (!asked || *asked == bundle) return OkStatus();
-  return Error(Errc::kUsage, fmt::format("{} {} was asked for, but the bundle was compiled for {}", option, *asked, bundle)).in(path)
+  return Error(Errc::kUsage, fmt::format("{} {} was asked for, but the bundle was compiled for {}",
+                                         option, *asked, bundle))
+      .in(path)
       .hint("leave the option out, or compile a bundle for it");
 }
 
 Status TakeBundle(const std::string& path, const OutputOptions& options, OutputSpec& spec) {
   NXDKIT_ASSIGN(rollout::Bundle bundle, rollout::OpenBundle(path, OpenTensorFile));
   const std::string file = JoinPath(path, "neuron_config.json");
-  if (!bundle.config) return Error(Errc::kNotFound, "the bundle has no neuron_config.json").in(path);
-  if (bundle.blobs.empty()) return Error(Errc::kNotFound, "the bundle has no compiled blob (model.pt)").in(path);
+  if (!bundle.config)
+    return Error(Errc::kNotFound, "the bundle has no neuron_config.json").in(path);
+  if (bundle.blobs.empty())
+    return Error(Errc::kNotFound, "the bundle has no compiled blob (model.pt)").in(path);
   if (!bundle.config->unsupported.empty())
-    return Error(Errc::kUnsupported, fmt::format("shards for {} have another layout, which this program does not know", bundle.config->unsupported.front())).in(file);
+    return Error(Errc::kUnsupported,
+                 fmt::format("shards for {} have another layout, which this program does not know",
+                             bundle.config->unsupported.front()))
+        .in(file);
   const rollout::NeuronConfig& config = *bundle.config;
-  NXDKIT_TRY(Agree("--tp", options.tp ? std::optional<int64_t>(*options.tp) : std::nullopt, config.tp, file));
+  NXDKIT_TRY(Agree("--tp", options.tp ? std::optional<int64_t>(*options.tp) : std::nullopt,
+                   config.tp, file));
   NXDKIT_TRY(Agree("--bs", options.batch_size, config.batch_size, file));
   NXDKIT_TRY(Agree("--seq", options.sequence_length, config.sequence_length, file));
-  NXDKIT_TRY(Agree("--fused-qkv", options.fused_qkv, config.fused_qkv, file));
+  if (options.fused_qkv && *options.fused_qkv != config.fused_qkv)
+    return Error(Errc::kUsage,
+                 fmt::format(
+                     "--{}fused-qkv was asked for, but the bundle was compiled with q, k and v {}",
+                     *options.fused_qkv ? "" : "no-", config.fused_qkv ? "fused" : "apart"))
+        .in(file);
   if (options.flavor && *options.flavor != config.flavor)
-    return Error(Errc::kUsage, fmt::format("--flavor {} was asked for, but the bundle is of flavor {}", FlavorName(*options.flavor), FlavorName(config.flavor))).in(file);
+    return Error(Errc::kUsage,
+                 fmt::format("--flavor {} was asked for, but the bundle is of flavor {}",
+                             FlavorName(*options.flavor), FlavorName(config.flavor)))
+        .in(file);
   const std::optional<Dtype> dtype = DtypeFromTorchName(config.torch_dtype);
-  if (!dtype) return Error(Errc::kUnsupported, fmt::format("torch_dtype \"{}\" is unknown", config.torch_dtype)).in(file);
+  if (!dtype)
+    return Error(Errc::kUnsupported,
+                 fmt::format("torch_dtype \"{}\" is unknown", config.torch_dtype))
+        .in(file);
   if (options.dtype && *options.dtype != *dtype)
-    return Error(Errc::kUsage, fmt::format("--dtype {} was asked for, but the bundle was compiled for {}", TorchName(*options.dtype), config.torch_dtype)).in(file);
+    return Error(Errc::kUsage,
+                 fmt::format("--dtype {} was asked for, but the bundle was compiled for {}",
+                             TorchName(*options.dtype), config.torch_dtype))
+        .in(file);
   spec.dtype = dtype;
   spec.neuron = config;
   spec.neuron_text = bundle.config_text;
@@ -99,8 +143,11 @@ Result<Dtype> CommonDtype(const BoundArtifact& source) {
   for (const StoredTensor& stored : source.bound.stored) {
     if (!Info(stored.dtype).floating) continue;
     if (common && *common != stored.dtype) {
-      if (source.artifact.config && source.artifact.config->dtype) return *source.artifact.config->dtype;
-      return Error(Errc::kUsage, fmt::format("the source mixes {} and {}; a bundle has one dtype", Name(*common), Name(stored.dtype))).hint("name it with --dtype");
+      if (source.artifact.config && source.artifact.config->dtype)
+        return *source.artifact.config->dtype;
+      return Error(Errc::kUsage, fmt::format("the source mixes {} and {}; a bundle has one dtype",
+                                             Name(*common), Name(stored.dtype)))
+          .hint("name it with --dtype");
     }
     common = stored.dtype;
   }
@@ -108,45 +155,62 @@ Result<Dtype> CommonDtype(const BoundArtifact& source) {
 }
 
 Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
-  if (!source.model) return MakeModel(source.artifact.config.value_or(models::ModelConfig{})).error();
+  if (!source.model) return NeedFamily(source);
   if (options.bundle) {
     NXDKIT_TRY(TakeBundle(*options.bundle, options, spec));
   } else {
     const bool from_rollout = source.artifact.kind == Kind::kRollout;
-    if (from_rollout && source.artifact.bundle->config) spec.neuron = *source.artifact.bundle->config;
+    if (from_rollout && source.artifact.bundle->config)
+      spec.neuron = *source.artifact.bundle->config;
     const std::optional<int> tp = options.tp ? options.tp : SourceTp(source);
     if (!tp) return NeedTp(Kind::kRollout);
     rollout::NeuronConfig& neuron = spec.neuron;
     neuron.tp = neuron.local_ranks = *tp;
     neuron.flavor = options.flavor.value_or(neuron.flavor);
     if (neuron.flavor == rollout::Flavor::kOptimum)  // has neither
-      neuron.vocab_parallel = neuron.transposed_qkv = neuron.transposed_output = neuron.transposed_mlp = false;
+      neuron.vocab_parallel = neuron.transposed_qkv = neuron.transposed_output =
+          neuron.transposed_mlp = false;
     neuron.batch_size = options.batch_size.value_or(neuron.batch_size);
-    neuron.sequence_length = options.sequence_length.value_or(from_rollout ? neuron.sequence_length : 4096);
-    const bool by_default = from_rollout ? neuron.fused_qkv : neuron.flavor == rollout::Flavor::kOptimum && source.model->config.family->optimum_fuses_qkv;
+    neuron.sequence_length =
+        options.sequence_length.value_or(from_rollout ? neuron.sequence_length : 4096);
+    const bool by_default = from_rollout ? neuron.fused_qkv
+                                         : neuron.flavor == rollout::Flavor::kOptimum &&
+                                               source.model->config.family->optimum_fuses_qkv;
     neuron.fused_qkv = options.fused_qkv.value_or(by_default);
     neuron.transposed_qkv &= neuron.fused_qkv;
-    NXDKIT_ASSIGN(const Dtype dtype, options.dtype ? Result<Dtype>(*options.dtype) : CommonDtype(source));
+    NXDKIT_ASSIGN(const Dtype dtype,
+                  options.dtype ? Result<Dtype>(*options.dtype) : CommonDtype(source));
     spec.dtype = dtype;
     neuron.torch_dtype = TorchName(dtype);
     NXDKIT_ASSIGN(spec.neuron_text, WriteNeuronConfig(neuron, source.artifact.config_text));
-    spec.notes.push_back("the compiled blob (model.pt) is missing: compile one for this neuron_config.json, or take one with --bundle");
+    spec.notes.push_back(
+        "the compiled blob (model.pt) is missing: compile one for this neuron_config.json, or take "
+        "one with --bundle");
   }
   spec.rollout = spec.neuron.MakeGeometry();
   const models::ModelConfig& config = source.model->config;
-  const models::RolloutHeads heads = models::RolloutPlacement(config.heads, config.kv_heads, spec.rollout.tp);
-  if (heads.strategy == models::GqaStrategy::kConvertToMha && heads.padded_kv != config.kv_heads && config.heads != config.kv_heads)
-    spec.notes.push_back(fmt::format("key heads become {} of {} (convert-to-mha): the shards are right, but {} cannot make them itself from a "
-                                     "Hugging Face checkpoint", heads.padded_kv, config.kv_heads,
-                                     spec.neuron.flavor == rollout::Flavor::kNxdi ? "NxDI" : "an older optimum-neuron"));
+  const models::RolloutHeads heads =
+      models::RolloutPlacement(config.heads, config.kv_heads, spec.rollout.tp);
+  if (heads.strategy == models::GqaStrategy::kConvertToMha && heads.padded_kv != config.kv_heads &&
+      config.heads != config.kv_heads)
+    spec.notes.push_back(fmt::format(
+        "key heads become {} of {} (convert-to-mha): the shards are right, but {} cannot make them "
+        "itself from a "
+        "Hugging Face checkpoint",
+        heads.padded_kv, config.kv_heads,
+        spec.neuron.flavor == rollout::Flavor::kNxdi ? "NxDI" : "an older optimum-neuron"));
   if (spec.neuron.fused_qkv && config.qkv_bias && spec.neuron.flavor == rollout::Flavor::kOptimum)
-    return Error(Errc::kUnsupported, "optimum-neuron does not fuse q/k/v biases: a fused bundle of this model cannot be loaded").hint("use --no-fused-qkv, or --flavor nxdi");
+    return Error(Errc::kUnsupported,
+                 "optimum-neuron does not fuse q/k/v biases: a fused bundle of this model cannot "
+                 "be loaded")
+        .hint("use --no-fused-qkv, or --flavor nxdi");
   return OkStatus();
 }
 
 }  // namespace
 
-Result<OutputSpec> DecideOutput(const BoundArtifact& source, Kind kind, const OutputOptions& options) {
+Result<OutputSpec> DecideOutput(const BoundArtifact& source, Kind kind,
+                                const OutputOptions& options) {
   OutputSpec spec;
   spec.kind = kind;
   spec.dtype = options.dtype;

@@ -10,7 +10,9 @@ namespace {
 
 std::string FileText(const LayoutFile& file, const std::string& fallback) {
   std::string text = file.path.empty() ? fallback : file.path;
-  if (file.tp_rank >= 0) text += fmt::format(" (tp rank {}", file.tp_rank) + (file.pp_rank >= 0 ? fmt::format(", pp rank {})", file.pp_rank) : ")");
+  if (file.tp_rank >= 0)
+    text += fmt::format(" (tp rank {}", file.tp_rank) +
+            (file.pp_rank >= 0 ? fmt::format(", pp rank {})", file.pp_rank) : ")");
   return text;
 }
 
@@ -21,7 +23,9 @@ std::string SourceText(const CopyOp& op, const BoundLayout& source) {
   int64_t last = op.start;
   for (size_t d = 0; d < op.box.extent.size(); ++d) last += (op.box.extent[d] - 1) * op.strides[d];
   const uint64_t base = stored.storage->file_offset() + stored.offset;
-  return fmt::format("{} {} {} in {}, file bytes [{}, {})", stored.name, Name(stored.dtype), ShapeText(stored.shape), stored.storage->path(), base + op.start * bytes, base + (last + 1) * bytes);
+  return fmt::format("{} {} {} in {}, file bytes [{}, {})", stored.name, Name(stored.dtype),
+                     ShapeText(stored.shape), stored.storage->path(), base + op.start * bytes,
+                     base + (last + 1) * bytes);
 }
 
 std::string LogicalText(const Piece& piece, const CopyOp& op, const LogicalTensor& param) {
@@ -33,8 +37,10 @@ std::string LogicalText(const Piece& piece, const CopyOp& op, const LogicalTenso
   std::string text = param.name + BoxText(logical);
   if (param.head_rows > 0) {
     const int64_t first = logical.lo[param.head_dim] / param.head_rows;
-    const int64_t last = (logical.lo[param.head_dim] + logical.extent[param.head_dim] - 1) / param.head_rows;
-    text += first == last ? fmt::format(" (head {})", first) : fmt::format(" (heads {} to {})", first, last);
+    const int64_t last =
+        (logical.lo[param.head_dim] + logical.extent[param.head_dim] - 1) / param.head_rows;
+    text += first == last ? fmt::format(" (head {})", first)
+                          : fmt::format(" (heads {} to {})", first, last);
   }
   return text;
 }
@@ -42,7 +48,8 @@ std::string LogicalText(const Piece& piece, const CopyOp& op, const LogicalTenso
 }  // namespace
 
 Result<std::string> Explain(const ConvertRequest& request, const std::string& name) {
-  NXDKIT_ASSIGN(const BoundArtifact source, OpenAndBind(request.input, request.from, request.hints));
+  NXDKIT_ASSIGN(const BoundArtifact source,
+                OpenAndBind(request.input, request.from, request.hints));
   NXDKIT_ASSIGN(const OutputSpec spec, DecideOutput(source, request.to, request.options));
   NXDKIT_ASSIGN(const OutputPlan output, PlanOutput(source, spec, BaseName(request.output)));
   NXDKIT_ASSIGN(const Plan plan, BuildPlan(source.params, source.bound, output.layout));
@@ -52,15 +59,25 @@ Result<std::string> Explain(const ConvertRequest& request, const std::string& na
     const TensorLayout& tensor = output.layout.tensors[t];
     names.push_back(tensor.name);
     if (tensor.name != name) continue;
-    text += fmt::format("{} {} {} in {}\n", tensor.name, Name(output.outputs[t].dtype), ShapeText(tensor.shape), FileText(output.layout.files[tensor.file], request.output));
+    text += fmt::format("{} {} {} in {}\n", tensor.name, Name(output.outputs[t].dtype),
+                        ShapeText(tensor.shape),
+                        FileText(output.layout.files[tensor.file], request.output));
     for (const CopyOp& op : plan.tensors[t].copies)
-      text += fmt::format("  {} = {}\n      from {}\n", BoxText(op.box), LogicalText(tensor.pieces[op.piece], op, source.params[tensor.pieces[op.piece].param]), SourceText(op, source.bound));
-    for (const Fill& fill : plan.tensors[t].fills) text += fmt::format("  {} = {}\n", BoxText(fill.stored), tensor.dtype ? fmt::format("{} (the rank)", fill.value) : std::string("0 (padding)"));
+      text += fmt::format(
+          "  {} = {}\n      from {}\n", BoxText(op.box),
+          LogicalText(tensor.pieces[op.piece], op, source.params[tensor.pieces[op.piece].param]),
+          SourceText(op, source.bound));
+    for (const Fill& fill : plan.tensors[t].fills)
+      text += fmt::format(
+          "  {} = {}\n", BoxText(fill.stored),
+          tensor.dtype ? fmt::format("{} (the rank)", fill.value) : std::string("0 (padding)"));
   }
   if (!text.empty()) return text;
   Error error(Errc::kNotFound, "the output has no tensor of this name");
   const std::optional<std::string> closest = ClosestWord(name, names);
-  return std::move(error).on(name).hint(closest ? fmt::format("did you mean {}?", *closest) : std::string("--dry-run -v lists the output's tensors"));
+  return std::move(error).on(name).hint(
+      closest ? fmt::format("did you mean {}?", *closest)
+              : std::string("--dry-run -v lists the output's tensors"));
 }
 
 }  // namespace nxdkit::ops

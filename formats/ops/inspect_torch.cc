@@ -89,12 +89,19 @@ std::string TreeDescription(const PickleValue& root) {
   return "torch archive of nested values";
 }
 
-// The values of the top dict that are no tensors and hold none.
-std::vector<std::string> PlainEntries(const PickleValue& root) {
+bool HoldsTensors(const PickleValue& value) {
+  if (value.tensor() != nullptr || value.reference() != nullptr) return true;
+  return value.dict() != nullptr &&
+         std::ranges::any_of(*value.dict(), [](const auto& item) { return !IsPlain(item.second); });
+}
+
+// Keys of the top dict whose values hold no tensors: "epoch".
+std::vector<std::string> OtherEntries(const PickleValue& root) {
   std::vector<std::string> names;
   if (root.dict() == nullptr) return names;
   for (const auto& [key, value] : *root.dict())
-    if (key.string() != nullptr && IsPlain(value)) names.push_back(*key.string());
+    if (key.string() != nullptr && !HoldsTensors(value) && value.list() == nullptr)
+      names.push_back(*key.string());
   return names;
 }
 
@@ -119,17 +126,16 @@ Status AddReferences(Inspection& inspection, const torch::Archive& archive, Tree
   inspection.references = std::move(walk.references);
   inspection.artifact.files.push_back(
       {archive.path, archive.format, archive.file_bytes, std::move(walk.tensors), {}});
-  inspection.entries = PlainEntries(archive.root);
+  inspection.entries = OtherEntries(archive.root);
   return OkStatus();
 }
 
 Status AddTensors(Inspection& inspection, const torch::Archive& archive, TreeWalk& walk) {
-  std::vector<std::string> skipped;
-  Result<TensorFile> flat = torch::FlattenStateDict(archive, &skipped);
+  Result<TensorFile> flat = torch::FlattenStateDict(archive);
   const bool is_flat = flat.ok() && flat->tensors.size() == walk.tensors.size();
   if (is_flat) {
     inspection.artifact.files.push_back(*std::move(flat));
-    inspection.entries = std::move(skipped);
+    inspection.entries = OtherEntries(archive.root);
     inspection.form = inspection.shard ? Form::kNxdShard : Form::kTorchStateDict;
     inspection.description =
         inspection.shard ? "one shard of an NxD training set" : "torch state dict";
@@ -139,7 +145,7 @@ Status AddTensors(Inspection& inspection, const torch::Archive& archive, TreeWal
   inspection.description = TreeDescription(archive.root);
   inspection.artifact.files.push_back(
       {archive.path, archive.format, archive.file_bytes, std::move(walk.tensors), {}});
-  inspection.entries = PlainEntries(archive.root);
+  inspection.entries = OtherEntries(archive.root);
   return OkStatus();
 }
 

@@ -35,7 +35,9 @@ Result<std::string> ConfigText(const MakeModelRequest& request) {
   const models::Family* family = nullptr;
   for (const models::Family* row : models::Families())
     if (request.family == row->model_type) family = row;
-  if (!shapes || !family) return Error(Errc::kUsage, fmt::format("no shapes for family \"{}\", size \"{}\"", request.family, request.size));
+  if (!shapes || !family)
+    return Error(Errc::kUsage, fmt::format("no shapes for family \"{}\", size \"{}\"",
+                                           request.family, request.size));
   // Only Qwen3 has heads wider than hidden / heads.
   const bool wide_heads = request.family == "qwen3";
   const int64_t heads = wide_heads ? shapes->heads : shapes->hidden / shapes->head_dim;
@@ -64,7 +66,8 @@ Result<std::string> ConfigText(const MakeModelRequest& request) {
 Result<uint64_t> MakeModel(const MakeModelRequest& request) {
   NXDKIT_ASSIGN(const std::string config_text, ConfigText(request));
   BoundArtifact source;
-  NXDKIT_ASSIGN(source.artifact.config, models::ParseConfig(config_text, request.config.value_or("config.json")));
+  NXDKIT_ASSIGN(source.artifact.config,
+                models::ParseConfig(config_text, request.config.value_or("config.json")));
   NXDKIT_ASSIGN(source.model, models::MakeModel(*source.artifact.config));
   source.params = source.model->Logical();
   source.bound = models::SampleCheckpoint(*source.model, request.seed, request.dtype);
@@ -78,15 +81,20 @@ Result<uint64_t> MakeModel(const MakeModelRequest& request) {
   output.texts.push_back({"config.json", config_text});
   NXDKIT_ASSIGN(const Plan plan, BuildPlan(source.params, source.bound, output.layout));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
-  NXDKIT_ASSIGN(const Executor executor, Executor::Make(plan, source.bound, output.layout, output.outputs, options));
+  NXDKIT_ASSIGN(const Executor executor,
+                Executor::Make(plan, source.bound, output.layout, output.outputs, options));
   if (request.config) NXDKIT_TRY(CheckPlaces(request.output, {*request.config}));
-  NXDKIT_ASSIGN(Staging staging, Staging::Begin(request.output, {.replace = request.force}));
+  NXDKIT_ASSIGN(Staging staging,
+                Staging::Begin(request.output, {.replace = request.force, .sync = false}));
   const uint64_t bytes = output.bytes();
-  NXDKIT_ASSIGN(const std::unique_ptr<WriteSink> sink, WriteSink::Begin(staging.path(), output.layout, std::move(output.files), {.sync = false, .jobs = request.run.jobs, .fingerprint = {}}));
+  NXDKIT_ASSIGN(const std::unique_ptr<WriteSink> sink,
+                WriteSink::Begin(staging.path(), output.layout, std::move(output.files),
+                                 {.sync = false, .jobs = request.run.jobs, .fingerprint = {}}));
   if (request.run.begin) request.run.begin("making", executor.workload().bytes);
   NXDKIT_TRY(executor.Run(*sink));
   NXDKIT_TRY(sink->Finish());
-  for (const auto& [path, contents] : output.texts) NXDKIT_TRY(WriteFileAtomic(JoinPath(staging.path(), path), contents));
+  for (const auto& [path, contents] : output.texts)
+    NXDKIT_TRY(WriteFileAtomic(JoinPath(staging.path(), path), contents));
   NXDKIT_TRY(staging.Publish());
   return bytes;
 }

@@ -11,8 +11,8 @@
 namespace nxdkit::ops {
 
 struct MakeModelRequest {
-  std::string family;  // "llama", "qwen2", "qwen3"
-  std::string size;    // "tiny", "0.6b", "1.7b", "4b", "8b"
+  std::string family;                 // "llama", "qwen2", "qwen3"
+  std::string size;                   // "tiny", "0.6b", "1.7b", "4b", "8b"
   std::optional<std::string> config;  // a config.json instead of family and size
   std::string output;
   Dtype dtype = Dtype::kBF16;

@@ -30,7 +30,9 @@ std::optional<SlotCounts> CountsOf(const BoundArtifact& artifact) {
   const models::ModelConfig& config = artifact.model->config;
   models::Placement placement;
   if (artifact.artifact.kind == Kind::kRollout) {
-    placement = models::RolloutPlacement(config.heads, config.kv_heads, artifact.rollout_geometry.tp).placement;
+    placement =
+        models::RolloutPlacement(config.heads, config.kv_heads, artifact.rollout_geometry.tp)
+            .placement;
   } else if (artifact.artifact.kind == Kind::kNxd) {
     auto heads = nxd::HeadPlacement(config, artifact.nxd_geometry);
     if (!heads.ok()) return std::nullopt;
@@ -38,11 +40,13 @@ std::optional<SlotCounts> CountsOf(const BoundArtifact& artifact) {
   } else {
     return std::nullopt;
   }
-  return SlotCounts{static_cast<int64_t>(placement[0].query.size()), static_cast<int64_t>(placement[0].kv.size())};
+  return SlotCounts{static_cast<int64_t>(placement[0].query.size()),
+                    static_cast<int64_t>(placement[0].kv.size())};
 }
 
 // The stored dimension and first row of the projection inside its tensor.
-int64_t FirstRow(Role role, const TensorLayout& tensor, const BoundArtifact& artifact, const SlotCounts& counts, int64_t head_dim) {
+int64_t FirstRow(Role role, const TensorLayout& tensor, const BoundArtifact& artifact,
+                 const SlotCounts& counts, int64_t head_dim) {
   bool has_query = false;
   bool has_key = false;
   for (const Piece& piece : tensor.pieces) {
@@ -55,11 +59,13 @@ int64_t FirstRow(Role role, const TensorLayout& tensor, const BoundArtifact& art
   return first;
 }
 
-void AddPiece(Attention& attention, const Piece& piece, const TensorLayout& tensor, const BoundArtifact& artifact, const SlotCounts& counts) {
+void AddPiece(Attention& attention, const Piece& piece, const TensorLayout& tensor,
+              const BoundArtifact& artifact, const SlotCounts& counts) {
   const models::Param& param = artifact.model->params[piece.param];
   const int64_t head_dim = artifact.model->config.head_dim;
   const int dim = param.role == Role::kOutput ? 1 : 0;
-  const int64_t at = piece.stored_lo[piece.axes[dim]] - FirstRow(param.role, tensor, artifact, counts, head_dim);
+  const int64_t at =
+      piece.stored_lo[piece.axes[dim]] - FirstRow(param.role, tensor, artifact, counts, head_dim);
   Slots& slots = param.role == Role::kQuery   ? attention.query
                  : param.role == Role::kKey   ? attention.key
                  : param.role == Role::kValue ? attention.value
@@ -68,13 +74,15 @@ void AddPiece(Attention& attention, const Piece& piece, const TensorLayout& tens
     slots[(at + row) / head_dim] = (piece.logical.lo[dim] + row) / head_dim;
 }
 
-std::map<std::pair<int64_t, int>, Attention> Collect(const BoundArtifact& artifact, const SlotCounts& counts) {
+std::map<std::pair<int64_t, int>, Attention> Collect(const BoundArtifact& artifact,
+                                                     const SlotCounts& counts) {
   std::map<std::pair<int64_t, int>, Attention> all;  // by rank and layer
   for (const TensorLayout& tensor : artifact.bound.layout.tensors) {
     const LayoutFile& file = artifact.bound.layout.files[tensor.file];
     for (const Piece& piece : tensor.pieces) {
       const models::Param& param = artifact.model->params[piece.param];
-      const bool heads = param.role == Role::kQuery || param.role == Role::kKey || param.role == Role::kValue || param.role == Role::kOutput;
+      const bool heads = param.role == Role::kQuery || param.role == Role::kKey ||
+                         param.role == Role::kValue || param.role == Role::kOutput;
       if (!heads || param.shape.size() != 2) continue;
       Attention& attention = all[{file.tp_rank, param.layer}];
       if (param.role == Role::kQuery) {
@@ -115,13 +123,20 @@ std::vector<Finding> CheckMeaning(const BoundArtifact& artifact) {
   for (const auto& [place, attention] : Collect(artifact, *counts)) {
     for (const auto& [slot, head] : attention.query) {
       const int64_t kv_slot = slot * counts->kv / counts->query;
-      for (const auto& [what, slots] : {std::pair{"key", &attention.key}, {"value", &attention.value}}) {
+      for (const auto& [what, slots] :
+           {std::pair{"key", &attention.key}, {"value", &attention.value}}) {
         const auto it = slots->find(kv_slot);
         if (it == slots->end() || it->second != head / group)
-          findings.push_back(Wrong(attention, place.first, head, fmt::format("query head {} belongs to {} head {} but sits with {}", head, what, head / group, SlotText(*slots, kv_slot))));
+          findings.push_back(
+              Wrong(attention, place.first, head,
+                    fmt::format("query head {} belongs to {} head {} but sits with {}", head, what,
+                                head / group, SlotText(*slots, kv_slot))));
       }
       if (SlotText(attention.output, slot) != std::to_string(head))
-        findings.push_back(Wrong(attention, place.first, head, fmt::format("o_proj's columns in the slot of query head {} are of {}", head, SlotText(attention.output, slot))));
+        findings.push_back(
+            Wrong(attention, place.first, head,
+                  fmt::format("o_proj's columns in the slot of query head {} are of {}", head,
+                              SlotText(attention.output, slot))));
     }
   }
   return findings;

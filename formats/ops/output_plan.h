@@ -23,8 +23,9 @@ struct OutputOptions {
   std::optional<rollout::Flavor> flavor;
   std::optional<int64_t> batch_size, sequence_length;
   std::optional<bool> fused_qkv;
-  std::optional<std::string> bundle;  // a compiled bundle to take model.pt and neuron_config.json from
-  std::optional<Dtype> dtype;         // nullopt: keep
+  std::optional<std::string>
+      bundle;                  // a compiled bundle to take model.pt and neuron_config.json from
+  std::optional<Dtype> dtype;  // nullopt: keep
   uint64_t max_shard_bytes = 5'000'000'000;
 };
 
@@ -35,16 +36,17 @@ struct OutputSpec {
   bool xser = false;
   rollout::Geometry rollout;
   rollout::NeuronConfig neuron;
-  std::string neuron_text;              // neuron_config.json as it will be written
+  std::string neuron_text;  // neuron_config.json as it will be written
   std::optional<rollout::Bundle> bundle;
   std::optional<Dtype> dtype;
   uint64_t max_shard_bytes = 0;
-  std::vector<std::string> notes;       // what was decided, and what the user should know
+  std::vector<std::string> notes;  // what was decided, and what the user should know
 };
 
 // Decides the output's layout. kUsage for missing or contradicting options, kUnsupported with the
 // reason for what cannot be laid out.
-Result<OutputSpec> DecideOutput(const BoundArtifact& source, Kind kind, const OutputOptions& options);
+Result<OutputSpec> DecideOutput(const BoundArtifact& source, Kind kind,
+                                const OutputOptions& options);
 
 struct OutputPlan {
   Layout layout;
@@ -52,14 +54,15 @@ struct OutputPlan {
   std::vector<OutputFile> files;      // per layout.files, and files without tensors behind them
   std::vector<std::pair<std::string, std::string>> texts;   // path, contents; written in this order
   std::vector<std::pair<std::string, std::string>> copies;  // path, source file
-  bool single_file = false;           // kTorch: files[0] is the output itself
+  bool single_file = false;                                 // kTorch: files[0] is the output itself
 
-  uint64_t bytes() const;             // of the files of tensors
+  uint64_t bytes() const;  // of the files of tensors
 };
 
 // Lays out and encodes. `output_name` is the output's base name (torch names its archive's top
 // folder after the file).
-Result<OutputPlan> PlanOutput(const BoundArtifact& source, const OutputSpec& spec, const std::string& output_name);
+Result<OutputPlan> PlanOutput(const BoundArtifact& source, const OutputSpec& spec,
+                              const std::string& output_name);
 
 inline constexpr char kToolVersion[] = "0.1.0";
 

@@ -28,10 +28,18 @@ class Planner {
   Result<OutputPlan> Run() {
     NXDKIT_TRY(FindDtypes());
     switch (spec_.kind) {
-      case Kind::kHf: NXDKIT_TRY(PlanHf()); break;
-      case Kind::kNxd: NXDKIT_TRY(PlanNxd()); break;
-      case Kind::kRollout: NXDKIT_TRY(PlanRollout()); break;
-      case Kind::kTorch: NXDKIT_TRY(PlanTorch()); break;
+      case Kind::kHf:
+        NXDKIT_TRY(PlanHf());
+        break;
+      case Kind::kNxd:
+        NXDKIT_TRY(PlanNxd());
+        break;
+      case Kind::kRollout:
+        NXDKIT_TRY(PlanRollout());
+        break;
+      case Kind::kTorch:
+        NXDKIT_TRY(PlanTorch());
+        break;
     }
     return std::move(plan_);
   }
@@ -39,13 +47,17 @@ class Planner {
  private:
   // dtypes_[param]: that of the primary place, or of the option for floating ones.
   Status FindDtypes() {
-    NXDKIT_ASSIGN(const PrimaryPlaces places, PrimaryPlaces::Find(source_.params, source_.bound.layout));
+    NXDKIT_ASSIGN(const PrimaryPlaces places,
+                  PrimaryPlaces::Find(source_.params, source_.bound.layout));
     for (uint32_t i = 0; i < source_.params.size(); ++i) {
       std::optional<Dtype> dtype;
       for (const PrimaryPlaces::Place& place : places.of(i)) {
         const Dtype stored = source_.bound.stored[place.tensor].dtype;
         if (dtype && *dtype != stored && !spec_.dtype)
-          return Error(Errc::kUnsupported, fmt::format("stored partly as {} and partly as {}", Name(*dtype), Name(stored))).on(source_.params[i].name).hint("name one dtype with --dtype");
+          return Error(Errc::kUnsupported, fmt::format("stored partly as {} and partly as {}",
+                                                       Name(*dtype), Name(stored)))
+              .on(source_.params[i].name)
+              .hint("name one dtype with --dtype");
         dtype = stored;
       }
       if (!dtype) dtype = Dtype::kF32;  // no elements
@@ -62,8 +74,10 @@ class Planner {
     const Dtype dtype = dtypes_[tensor.pieces.front().param];
     for (const Piece& piece : tensor.pieces)
       if (dtypes_[piece.param] != dtype)
-        return Error(Errc::kUnsupported, fmt::format("{} is {} but {} is {}, and they are stored in one tensor", source_.params[tensor.pieces.front().param].name,
-                                                     Name(dtype), source_.params[piece.param].name, Name(dtypes_[piece.param])))
+        return Error(Errc::kUnsupported,
+                     fmt::format("{} is {} but {} is {}, and they are stored in one tensor",
+                                 source_.params[tensor.pieces.front().param].name, Name(dtype),
+                                 source_.params[piece.param].name, Name(dtypes_[piece.param])))
             .on(tensor.name)
             .hint("name one dtype with --dtype");
     return dtype;
@@ -105,9 +119,11 @@ class Planner {
   void CarrySideFiles() {
     if (!source_.artifact.side_folder.empty())
       for (const std::string& name : hf::SideFiles(source_.artifact.side_folder))
-        if (name != "config.json") plan_.copies.push_back({name, JoinPath(source_.artifact.side_folder, name)});
+        if (name != "config.json")
+          plan_.copies.push_back({name, JoinPath(source_.artifact.side_folder, name)});
     // NxDI's merged file stands for a config, but is none to carry on.
-    if (!source_.artifact.config_path.empty() && BaseName(source_.artifact.config_path) != "neuron_config.json")
+    if (!source_.artifact.config_path.empty() &&
+        BaseName(source_.artifact.config_path) != "neuron_config.json")
       plan_.copies.push_back({"config.json", source_.artifact.config_path});
   }
 
@@ -136,7 +152,9 @@ class Planner {
       }
       NXDKIT_TRY(SetEncoder(file, safetensors::Encode(std::move(outputs), {{"format", "pt"}})));
     }
-    if (shards.size() > 1) plan_.texts.push_back({"model.safetensors.index.json", hf::IndexJson(weight_map, total, parameters)});
+    if (shards.size() > 1)
+      plan_.texts.push_back(
+          {"model.safetensors.index.json", hf::IndexJson(weight_map, total, parameters)});
     CarrySideFiles();
     return OkStatus();
   }
@@ -155,18 +173,23 @@ class Planner {
   Status PlanNxd() {
     plan_.texts.push_back({"checkpoint", "1"});
     for (int t = 0; t < spec_.nxd.tp; ++t) {
-      NXDKIT_ASSIGN(const std::vector<nxd::RankTensor> tensors, nxd::RankTensors(*source_.model, spec_.nxd, t, false));
+      NXDKIT_ASSIGN(const std::vector<nxd::RankTensor> tensors,
+                    nxd::RankTensors(*source_.model, spec_.nxd, t, false));
       for (int p = 0; p < spec_.nxd.pp; ++p) {
         std::vector<TensorLayout> here;
         for (const nxd::RankTensor& tensor : tensors)
-          if (nxd::OnPipelineRank(tensor, source_.model->config.layers, spec_.nxd, p)) here.push_back(tensor.layout);
+          if (nxd::OnPipelineRank(tensor, source_.model->config.layers, spec_.nxd, p))
+            here.push_back(tensor.layout);
         const std::string path = "model/" + nxd::ShardFileName(t, p);
-        NXDKIT_TRY(spec_.xser ? PlanXser(std::move(here), path, t, p) : PlanShard(std::move(here), path, t, p));
+        NXDKIT_TRY(spec_.xser ? PlanXser(std::move(here), path, t, p)
+                              : PlanShard(std::move(here), path, t, p));
       }
     }
     CarrySideFiles();
     const std::string dtype(dtypes_.empty() ? "" : TorchName(dtypes_.front()));
-    plan_.texts.push_back({"nxdkit.json", nxd::WriteSidecar(spec_.nxd, source_.model->config.family->model_type, dtype, kToolVersion)});
+    plan_.texts.push_back(
+        {"nxdkit.json", nxd::WriteSidecar(spec_.nxd, source_.model->config.family->model_type,
+                                          dtype, kToolVersion)});
     plan_.texts.push_back({"done", "1"});
     return OkStatus();
   }
@@ -192,22 +215,29 @@ class Planner {
       const uint32_t file = NewFile(fmt::format("{}.tensors/tensor_{}.pt", path, tid), t, p);
       NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensors[i]), file));
       references.push_back({{name}, {torch::TensorReference{tid}}});
-      info.push_back({{tid}, torch::PickleValue::MakeDict({{{std::string("dtype")}, {output.dtype}},
-                                                          {{std::string("shape")}, {torch::TorchSize{output.shape}}},
-                                                          {{std::string("expert_model_parallel")}, {false}}})});
-      NXDKIT_TRY(SetEncoder(file, torch::EncodeTensor(std::move(output), fmt::format("tensor_{}", tid))));
+      info.push_back(
+          {{tid},
+           torch::PickleValue::MakeDict({{{std::string("dtype")}, {output.dtype}},
+                                         {{std::string("shape")}, {torch::TorchSize{output.shape}}},
+                                         {{std::string("expert_model_parallel")}, {false}}})});
+      NXDKIT_TRY(
+          SetEncoder(file, torch::EncodeTensor(std::move(output), fmt::format("tensor_{}", tid))));
     }
     const uint32_t main = NewFile(path, t, p);
-    NXDKIT_TRY(SetEncoder(main, torch::EncodeValue(torch::PickleValue::MakeDict(std::move(references)), {}, Stem(path))));
+    NXDKIT_TRY(SetEncoder(
+        main,
+        torch::EncodeValue(torch::PickleValue::MakeDict(std::move(references)), {}, Stem(path))));
     const uint32_t info_file = NewFile(path + ".info.pt", t, p);
-    return SetEncoder(info_file, torch::EncodeValue(torch::PickleValue::MakeDict(std::move(info)), {}, Stem(path + ".info.pt")));
+    return SetEncoder(info_file, torch::EncodeValue(torch::PickleValue::MakeDict(std::move(info)),
+                                                    {}, Stem(path + ".info.pt")));
   }
 
   Status PlanRollout() {
     const std::string folder = rollout::WeightsFolder(spec_.neuron.flavor);
     for (int rank = 0; rank < spec_.rollout.tp; ++rank) {
       const uint32_t file = NewFile(JoinPath(folder, rollout::ShardFileName(rank)), rank, -1);
-      NXDKIT_ASSIGN(std::vector<TensorLayout> tensors, rollout::RankTensors(*source_.model, spec_.rollout, rank));
+      NXDKIT_ASSIGN(std::vector<TensorLayout> tensors,
+                    rollout::RankTensors(*source_.model, spec_.rollout, rank));
       std::vector<OutputTensor> outputs;
       for (TensorLayout& tensor : tensors) {
         NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
@@ -218,7 +248,8 @@ class Planner {
     plan_.texts.push_back({"neuron_config.json", spec_.neuron_text});
     CarrySideFiles();
     if (!spec_.bundle) return OkStatus();
-    for (const std::string& blob : spec_.bundle->blobs) plan_.copies.push_back({blob, JoinPath(spec_.bundle->folder, blob)});
+    for (const std::string& blob : spec_.bundle->blobs)
+      plan_.copies.push_back({blob, JoinPath(spec_.bundle->folder, blob)});
     return CheckAgainstBundle();
   }
 
@@ -227,26 +258,37 @@ class Planner {
     const rollout::Bundle& bundle = *spec_.bundle;
     for (size_t rank = 0; rank < bundle.shards.size(); ++rank) {
       std::map<std::string, const StoredTensor*> compiled;
-      for (const StoredTensor& tensor : bundle.shards[rank].tensors) compiled[tensor.name] = &tensor;
+      for (const StoredTensor& tensor : bundle.shards[rank].tensors)
+        compiled[tensor.name] = &tensor;
       size_t ours = 0;
       for (size_t i = 0; i < plan_.outputs.size(); ++i) {
         if (plan_.layout.tensors[i].file != rank) continue;
         ++ours;
         const OutputTensor& output = plan_.outputs[i];
         const auto it = compiled.find(output.name);
-        if (it == compiled.end()) return Mismatch(bundle.shards[rank], output.name, "the bundle was compiled without this tensor");
+        if (it == compiled.end())
+          return Mismatch(bundle.shards[rank], output.name,
+                          "the bundle was compiled without this tensor");
         if (it->second->shape != output.shape || it->second->dtype != output.dtype)
-          return Mismatch(bundle.shards[rank], output.name, fmt::format("the bundle was compiled for {} {}, the model gives {} {}", Name(it->second->dtype),
-                                                                        ShapeText(it->second->shape), Name(output.dtype), ShapeText(output.shape)));
+          return Mismatch(bundle.shards[rank], output.name,
+                          fmt::format("the bundle was compiled for {} {}, the model gives {} {}",
+                                      Name(it->second->dtype), ShapeText(it->second->shape),
+                                      Name(output.dtype), ShapeText(output.shape)));
       }
       if (ours != compiled.size())
-        return Mismatch(bundle.shards[rank], "", fmt::format("the bundle was compiled for {} tensors per rank, the model gives {}", compiled.size(), ours));
+        return Mismatch(
+            bundle.shards[rank], "",
+            fmt::format("the bundle was compiled for {} tensors per rank, the model gives {}",
+                        compiled.size(), ours));
     }
     return OkStatus();
   }
 
   static Error Mismatch(const TensorFile& file, const std::string& tensor, std::string what) {
-    return Error(Errc::kUnsupported, std::move(what)).in(file.path).on(tensor).hint("the compiled blob does not fit this model; compile one for it");
+    return Error(Errc::kUnsupported, std::move(what))
+        .in(file.path)
+        .on(tensor)
+        .hint("the compiled blob does not fit this model; compile one for it");
   }
 
   const BoundArtifact& source_;
@@ -264,7 +306,8 @@ uint64_t OutputPlan::bytes() const {
   return bytes;
 }
 
-Result<OutputPlan> PlanOutput(const BoundArtifact& source, const OutputSpec& spec, const std::string& output_name) {
+Result<OutputPlan> PlanOutput(const BoundArtifact& source, const OutputSpec& spec,
+                              const std::string& output_name) {
   return Planner(source, spec, output_name).Run();
 }
 

@@ -1,4 +1,5 @@
-// What every operation over weights takes: threads, the memory cap, and the way to tell and to stop.
+// What every operation over weights takes: threads, the memory cap, and the way to tell and to
+// stop.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,9 @@ namespace nxdkit::ops {
 struct RunOptions {
   int jobs = 1;
   uint64_t max_memory = uint64_t{512} << 20;
-  std::function<Status()> poll;                                   // kInterrupted stops the work
+  std::function<Status()> poll;  // kInterrupted stops the work
   std::function<void(const std::string& phase, uint64_t bytes)> begin;  // a phase with its bytes
-  std::function<void(uint64_t bytes)> on_bytes;                   // bytes done, from any thread
+  std::function<void(uint64_t bytes)> on_bytes;  // bytes done, from any thread
 };
 
 // Executor options within the cap: what the process has not taken yet, less a reserve. kLimit when

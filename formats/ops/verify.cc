@@ -23,7 +23,8 @@ Finding FromError(const Error& error) {
 
 // A fault of the artifact rather than of the question: shapes, names or replicas that are wrong.
 bool IsFinding(const Error& error) {
-  return error.code() == Errc::kCorrupt || (error.code() == Errc::kUnsupported && !error.tensor().empty());
+  return error.code() == Errc::kCorrupt ||
+         (error.code() == Errc::kUnsupported && !error.tensor().empty());
 }
 
 void CheckMissingParams(const BoundArtifact& artifact, std::vector<Finding>& findings) {
@@ -53,7 +54,8 @@ void CheckRanksAlike(const BoundArtifact& artifact, std::vector<Finding>& findin
     const LayoutFile& ranks = artifact.artifact.ranks[f];
     if (ranks.tp_rank < 0) return;
     // Expert parallel ranks above 0 of a dense model may hold nothing.
-    if (artifact.artifact.set && artifact.artifact.set->location.ep > 1 && file.tensors.empty()) continue;
+    if (artifact.artifact.set && artifact.artifact.set->location.ep > 1 && file.tensors.empty())
+      continue;
     std::map<std::string, Dtype> here;
     for (const StoredTensor& tensor : file.tensors) here.emplace(tensor.name, tensor.dtype);
     const auto [it, first] = of_stage.emplace(ranks.pp_rank, here);
@@ -69,8 +71,11 @@ void CheckRanksAlike(const BoundArtifact& artifact, std::vector<Finding>& findin
     };
     for (const auto& [name, dtype] : it->second) {
       const auto own = here.find(name);
-      if (own == here.end()) add(name, "the tensor is missing on this rank, other ranks have it");
-      else if (own->second != dtype) add(name, fmt::format("dtype {} on this rank, {} on another", Name(own->second), Name(dtype)));
+      if (own == here.end())
+        add(name, "the tensor is missing on this rank, other ranks have it");
+      else if (own->second != dtype)
+        add(name,
+            fmt::format("dtype {} on this rank, {} on another", Name(own->second), Name(dtype)));
     }
     for (const auto& [name, dtype] : here)
       if (!it->second.contains(name)) add(name, "the tensor is on this rank only");
@@ -98,7 +103,9 @@ void CheckRolloutTensors(const BoundArtifact& artifact, std::vector<Finding>& fi
     for (const StoredTensor& tensor : file.tensors) {
       here.insert(tensor.name);
       if (dtype && Info(tensor.dtype).floating && tensor.dtype != *dtype)
-        add("dtype", tensor.name, fmt::format("dtype {} found, neuron_config.json says {}", Name(tensor.dtype), Name(*dtype)));
+        add("dtype", tensor.name,
+            fmt::format("dtype {} found, neuron_config.json says {}", Name(tensor.dtype),
+                        Name(*dtype)));
     }
     const auto expected = rollout::RankTensors(*artifact.model, artifact.rollout_geometry, rank);
     if (!expected.ok()) continue;
@@ -112,31 +119,40 @@ void Append(std::vector<Finding>& to, std::vector<Finding> from) {
 }
 
 void NameChecks(const BoundArtifact& artifact, VerifyReport& report) {
-  report.checks.push_back(fmt::format("structure: {} tensors in {} files, all {} parameters complete, shapes and dtypes as laid out", report.tensors,
-                                      artifact.artifact.files.size(), artifact.params.size()));
+  report.checks.push_back(
+      fmt::format("structure: {} tensors in {} files, all {} parameters complete, shapes and "
+                  "dtypes as laid out",
+                  report.tensors, artifact.artifact.files.size(), artifact.params.size()));
   if (artifact.artifact.kind != Kind::kNxd && artifact.artifact.kind != Kind::kRollout) return;
   report.checks.push_back("replicas are bit-equal, padding is zero");
-  if (artifact.artifact.kind == Kind::kRollout) report.checks.push_back("rank tensors hold their rank");
-  report.checks.push_back(fmt::format("meaning: on all {} ranks and {} layers every query head sits with its own key head, and o_proj's columns match", report.ranks,
-                                      artifact.model ? artifact.model->config.layers : 0));
+  if (artifact.artifact.kind == Kind::kRollout)
+    report.checks.push_back("rank tensors hold their rank");
+  report.checks.push_back(
+      fmt::format("meaning: on all {} ranks and {} layers every query head sits with its own key "
+                  "head, and o_proj's columns match",
+                  report.ranks, artifact.model ? artifact.model->config.layers : 0));
 }
 
-Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact, VerifyReport& report) {
+Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact,
+                     VerifyReport& report) {
   Kind kind = Kind::kHf;
   if (request.against_kind) {
     kind = *request.against_kind;
   } else {
     NXDKIT_ASSIGN(kind, Recognise(*request.against));
   }
-  NXDKIT_ASSIGN(const BoundArtifact other, OpenAndBind(*request.against, kind, request.against_hints));
+  NXDKIT_ASSIGN(const BoundArtifact other,
+                OpenAndBind(*request.against, kind, request.against_hints));
   Result<std::vector<Finding>> findings = CompareArtifacts(other, artifact, request.run);
   if (!findings.ok()) {
     if (findings.error().code() != Errc::kFindings) return std::move(findings).error();
     report.findings.push_back(FromError(findings.error()));
     return OkStatus();
   }
-  if (findings->empty()) report.checks.push_back(fmt::format("every element equals {}", *request.against));
-  else NXDKIT_TRY(ExplainHeads(other, artifact, *findings));
+  if (findings->empty())
+    report.checks.push_back(fmt::format("every element equals {}", *request.against));
+  else
+    NXDKIT_TRY(ExplainHeads(other, artifact, *findings));
   Append(report.findings, *std::move(findings));
   return OkStatus();
 }
@@ -156,7 +172,8 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   if (opened.config) report.model_type = opened.config->model_type;
   InputHints hints = request.hints;
   // With something to compare with, contents decide; without, an unknown hardware must be said.
-  if (request.against && !hints.hardware_if_unknown) hints.hardware_if_unknown = models::Hardware::kTrn1;
+  if (request.against && !hints.hardware_if_unknown)
+    hints.hardware_if_unknown = models::Hardware::kTrn1;
   Result<BoundArtifact> bound = Bind(std::move(opened), hints);
   if (!bound.ok()) {
     if (!IsFinding(bound.error())) return std::move(bound).error();
@@ -166,7 +183,8 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   const BoundArtifact& artifact = *bound;
   for (const LogicalTensor& param : artifact.params)
     report.parameters += static_cast<uint64_t>(*ElementCount(param.shape));
-  for (const LayoutFile& file : artifact.artifact.ranks) report.ranks = std::max(report.ranks, static_cast<uint64_t>(file.tp_rank + 1));
+  for (const LayoutFile& file : artifact.artifact.ranks)
+    report.ranks = std::max(report.ranks, static_cast<uint64_t>(file.tp_rank + 1));
   CheckMissingParams(artifact, report.findings);
   CheckRanksAlike(artifact, report.findings);
   CheckRolloutTensors(artifact, report.findings);

@@ -27,8 +27,8 @@ struct VerifyReport {
   uint64_t tensors = 0;
   uint64_t parameters = 0;  // elements of the model
   uint64_t ranks = 0;
-  std::vector<std::string> checks;    // what was found good, one line each
-  std::vector<Finding> findings;      // what was not; empty: good
+  std::vector<std::string> checks;  // what was found good, one line each
+  std::vector<Finding> findings;    // what was not; empty: good
   std::vector<std::string> warnings;
 };
 

@@ -10,6 +10,7 @@ namespace nxdkit::ops {
 
 // Extends the first finding of a q, k, v or o projection with the head that is really there, and
 // with the cause, where the pattern is a known one.
-Status ExplainHeads(const BoundArtifact& expected, const BoundArtifact& actual, std::vector<Finding>& findings);
+Status ExplainHeads(const BoundArtifact& expected, const BoundArtifact& actual,
+                    std::vector<Finding>& findings);
 
 }  // namespace nxdkit::ops

@@ -75,8 +75,8 @@ class Reader {
   std::optional<Error> error_;
 };
 
-// Settings that put other tensors, or other numbers, into the shards: those marked W in the fact
-// sheet that no field of NeuronConfig stands for.
+// Settings that put other tensors, or other numbers, into the shards (FORMAT.md): those
+// that no field of NeuronConfig stands for.
 constexpr const char* kDegrees[] = {"pp_degree",     "ep_degree",           "cp_degree",
                                     "mlp_cp_degree", "attention_dp_degree", "moe_ep_degree"};
 constexpr const char* kFlags[] = {"quantized",

@@ -11,7 +11,7 @@
 namespace nxdkit::torch {
 
 // Structure is read into memory; this bounds it. A real pickle has some 250 bytes per tensor.
-inline constexpr uint64_t kMaxPickleBytes = 1 << 30;
+inline constexpr uint64_t kMaxPickleBytes = 256 << 20;
 
 Result<Archive> ReadZipArchive(std::shared_ptr<const File> file, const ReadOptions& options);
 Result<Archive> ReadLegacyArchive(std::shared_ptr<const File> file);

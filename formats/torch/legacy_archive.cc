@@ -55,7 +55,7 @@ Result<Pickles> ReadPickles(const File& file) {
           .member(kPartNames[part])
           .at(position);
     if (out.bytes.size() == kMaxPickleBytes)
-      return Error(Errc::kLimit,
+      return Error(Errc::kUnsupported,
                    fmt::format("the pickles have more than {} bytes", kMaxPickleBytes))
           .member(kPartNames[part])
           .at(position);

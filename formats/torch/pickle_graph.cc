@@ -56,10 +56,11 @@ const char* KindName(NodeKind kind) {
 // A tensor takes some 250 bytes of the pickle and 25 nodes.
 PickleGraph::PickleGraph(std::string_view pickle) : pickle_(pickle) {
   nodes_.reserve(std::min<size_t>(pickle.size() / 8, 1 << 22));
+  storage_by_key_.reserve(std::min<size_t>(pickle.size() / 256, 1 << 18));
 }
 
 NodeId PickleGraph::Add(NodeKind kind, uint32_t count, uint64_t payload) {
-  // Every node costs the pickle a byte, and pickles are limited to 1 GiB (ReadZipArchive).
+  // The machine stops at kMaxNodes, long before.
   NXDKIT_CHECK(nodes_.size() < kNoNode);
   nodes_.push_back({kind, count, payload});
   return static_cast<NodeId>(nodes_.size() - 1);

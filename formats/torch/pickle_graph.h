@@ -65,6 +65,7 @@ class PickleGraph {
 
   NodeKind kind(NodeId id) const { return nodes_[id].kind; }
   size_t size() const { return nodes_.size(); }
+  size_t containers() const { return containers_.size(); }
   std::string_view pickle() const { return pickle_; }
 
   NodeId None() { return Shared(none_, NodeKind::kNone, 0); }
@@ -100,8 +101,8 @@ class PickleGraph {
   std::optional<int64_t> Tid(NodeId id) const;
   void SetTid(NodeId id, int64_t tid) { nodes_[id].payload = static_cast<uint64_t>(tid); }
 
-  // Some instructions copy a whole list or string, which the pickle may hold only once. Honest
-  // pickles copy each one time; false when more was copied than the pickle has bytes.
+  // Some instructions copy a whole list, string or shape, which the pickle may hold only once.
+  // Honest pickles copy each one time; false when more was copied than the pickle has bytes.
   bool PayForCopy(size_t count) { return (copied_ += count) <= pickle_.size(); }
 
   // The number of the storage of this key, which is added to `storages` when it is new. kCorrupt

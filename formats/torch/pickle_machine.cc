@@ -21,6 +21,11 @@ namespace {
 constexpr uint64_t kNewestProtocol = 5;
 constexpr NodeId kNoNode = UINT32_MAX;
 
+// A byte of a pickle can be a node of 60 bytes in memory, or a container of 250. A tensor needs 25
+// nodes, one of them a container, so that two million tensors fit.
+constexpr size_t kMaxNodes = 64 << 20;
+constexpr size_t kMaxContainers = 4 << 20;
+
 class Machine {
  public:
   Machine(PickleGraph& graph, PickleFlavor flavor) : graph_(graph), flavor_(flavor) {}
@@ -379,6 +384,11 @@ Result<PickleResult> Machine::Run() {
     Status status = CheckStack(in);
     if (status.ok()) status = Execute(in);
     if (!status.ok()) return std::move(status).error().at(offset);
+    if (graph_.size() > kMaxNodes || graph_.containers() > kMaxContainers)
+      return Error(Errc::kUnsupported,
+                   fmt::format("the pickle has more than {} values or {} containers", kMaxNodes,
+                               kMaxContainers))
+          .at(offset);
     if (in.info->op != Op::kStop) continue;
     if (stack_.size() == 1 && marks_.empty()) return PickleResult{stack_.back(), in.next};
     return Corrupt(fmt::format("STOP with {} values and {} marks on the stack, expected one value",

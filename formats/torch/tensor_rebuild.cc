@@ -148,6 +148,10 @@ Result<NodeId> RebuildFromStorage(PickleGraph& graph, const Global& function, Ar
   NXDKIT_ASSIGN(tensor.shape, Integers(graph, function, arguments, 2));
   NXDKIT_ASSIGN(tensor.strides, Integers(graph, function, arguments, 3));
   NXDKIT_TRY(Place(tensor, graph.AsInt(arguments[1]), storage));
+  // The shortest spelling of a tensor has 45 bytes; one that is called again and again has 5.
+  if (!graph.PayForCopy(16 + 2 * tensor.shape.size()))
+    return Error(Errc::kUnsupported,
+                 "the same tensor is rebuilt over and over; no pickler does so");
   return graph.Tensor(std::move(tensor), storage.storage);
 }
 

@@ -165,11 +165,11 @@ Status ZipArchiveReader::BindStorages(PickleGraph& graph) {
   archive_.tensors = std::move(graph.tensors);
 
   const std::string data_folder = Name("data/");
-  const auto data_records = static_cast<size_t>(
-      std::ranges::count_if(directory_.records(), [&](const ZipRecord& record) {
+  const auto data_records =
+      static_cast<size_t>(std::ranges::count_if(directory_.records(), [&](const ZipRecord& record) {
         return record.name.starts_with(data_folder) && record.name.size() > data_folder.size();
       }));
-  if (data_records != storages.size())
+  if (data_records > storages.size())
     Warn(fmt::format("{} of {} data records belong to no tensor", data_records - storages.size(),
                      data_records));
   return OkStatus();

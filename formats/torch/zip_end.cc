@@ -102,8 +102,9 @@ Status CheckPlace(const ZipEnd& end, uint64_t limit) {
     return Corrupt(limit, fmt::format("{} entries do not fit into a central directory of {} bytes",
                                       end.entries, end.directory_bytes));
   if (end.directory_bytes > kMaxDirectoryBytes)
-    return Error(Errc::kLimit, fmt::format("the central directory has {} bytes, the limit is {}",
-                                           end.directory_bytes, kMaxDirectoryBytes))
+    return Error(Errc::kUnsupported,
+                 fmt::format("the central directory has {} bytes, the limit is {}",
+                             end.directory_bytes, kMaxDirectoryBytes))
         .at(end.directory_offset);
   return OkStatus();
 }

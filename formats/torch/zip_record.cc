@@ -167,7 +167,7 @@ Status StreamRecord(const File& file, const ZipRecord& record, const ByteSink& s
 Result<std::string> ReadRecord(const File& file, const ZipRecord& record, uint64_t max_bytes) {
   if (record.bytes > max_bytes)
     return InRecord(
-        record, Errc::kLimit,
+        record, Errc::kUnsupported,
         fmt::format("the record has {} bytes, the limit is {}", record.bytes, max_bytes));
   std::string contents;
   contents.reserve(static_cast<size_t>(record.bytes));

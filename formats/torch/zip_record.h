@@ -20,7 +20,7 @@ using ByteSink = std::function<Status(std::span<const std::byte>)>;
 // record.bytes of them, or an error. Compares the CRC-32 unless it is 0 (not computed).
 Status StreamRecord(const File& file, const ZipRecord& record, const ByteSink& sink);
 
-// The whole record; kLimit when it is over `max_bytes`.
+// The whole record; kUnsupported when it is over `max_bytes`.
 Result<std::string> ReadRecord(const File& file, const ZipRecord& record, uint64_t max_bytes);
 
 // Random access. A stored record is a piece of the file; a deflated one is inflated into a

@@ -75,7 +75,8 @@ inline std::vector<OutputTensor> OutputsOf(const Layout& layout, Dtype dtype) {
 }
 
 inline MemorySink RunPlan(const std::vector<LogicalTensor>& params, const BoundLayout& source,
-                          const Layout& layout, Dtype dtype, uint64_t buffer_bytes = 1 << 20, int jobs = 2) {
+                          const Layout& layout, Dtype dtype, uint64_t buffer_bytes = 1 << 20,
+                          int jobs = 2) {
   MemorySink sink(OutputsOf(layout, dtype));
   const Result<Plan> plan = BuildPlan(params, source, layout);
   if (!plan.ok()) {

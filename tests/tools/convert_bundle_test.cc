@@ -21,11 +21,9 @@ class ConvertBundle : public ::testing::TestWithParam<const char*> {
     ExpectConverts("--from hf --to rollout --tp 4 --bs 8 --seq 512 --flavor " + flavor(), base_,
                    compiled_);
     workshop_.Write("compiled/model.pt", std::string("not an archive\0at all", 21));
-    // Another order and spacing than ours would be, with a bare Infinity.
-    Json config = *ParseJson(ReadFile(compiled_ + "/neuron_config.json"));
-    std::string text = config.dump(7);
-    text.insert(text.rfind('}'), ", \"max_logits\": Infinity ");
-    config_ = text;
+    // Spelled as no writer of ours would, with a key that we do not know.
+    config_ = ReadFile(compiled_ + "/neuron_config.json");
+    config_.insert(config_.rfind('}'), ",  \"max_logits\" : -Infinity ");
     workshop_.Write("compiled/neuron_config.json", config_);
   }
   std::string flavor() const { return GetParam(); }
@@ -57,8 +55,7 @@ TEST_P(ConvertBundle, AcceptsOptionsThatSayTheSame) {
 }
 
 TEST_P(ConvertBundle, RefusesEachContradictionWithBothValues) {
-  const bool fused = ParseJson(config_.substr(0, config_.find(", \"max_logits\"")) + "}").ok() &&
-                     config_.find("\"fused_qkv\": true") != std::string::npos;
+  const bool fused = config_.find("\"fused_qkv\": true") != std::string::npos;
   struct Row {
     std::string option, asked, bundle;
   };

@@ -13,7 +13,8 @@ using ops::Kind;
 // The words were checked by the option table.
 std::optional<nxd::QkvStyle> QkvOf(const LayoutArgs& args) {
   if (!args.qkv) return std::nullopt;
-  for (nxd::QkvStyle style : {nxd::QkvStyle::kSeparate, nxd::QkvStyle::kLinear, nxd::QkvStyle::kFused, nxd::QkvStyle::kCoalesced})
+  for (nxd::QkvStyle style : {nxd::QkvStyle::kSeparate, nxd::QkvStyle::kLinear,
+                              nxd::QkvStyle::kFused, nxd::QkvStyle::kCoalesced})
     if (*args.qkv == nxd::QkvStyleName(style)) return style;
   return std::nullopt;
 }
@@ -31,7 +32,7 @@ std::optional<nxd::NameStyle> NamesOf(const LayoutArgs& args) {
 struct Given {
   const char* option;
   bool given;
-  bool nxd_input;      // can describe an NxD input
+  bool nxd_input;  // can describe an NxD input
   bool rollout_input;
   bool nxd_output;
   bool rollout_output;
@@ -60,10 +61,14 @@ Status CheckMeaning(const LayoutArgs& args, Kind from, Kind to) {
   };
   for (const Given& row : rows) {
     if (!row.given) continue;
-    const bool in = (from == Kind::kNxd && row.nxd_input) || (from == Kind::kRollout && row.rollout_input);
-    const bool out = (to == Kind::kNxd && row.nxd_output) || (to == Kind::kRollout && row.rollout_output) || (to == Kind::kHf && row.hf_output);
+    const bool in =
+        (from == Kind::kNxd && row.nxd_input) || (from == Kind::kRollout && row.rollout_input);
+    const bool out = (to == Kind::kNxd && row.nxd_output) ||
+                     (to == Kind::kRollout && row.rollout_output) ||
+                     (to == Kind::kHf && row.hf_output);
     if (!in && !out)
-      return Error(Errc::kUsage, fmt::format("{} says nothing about a conversion from {} to {}", row.option, ops::KindName(from), ops::KindName(to)));
+      return Error(Errc::kUsage, fmt::format("{} says nothing about a conversion from {} to {}",
+                                             row.option, ops::KindName(from), ops::KindName(to)));
   }
   return OkStatus();
 }
@@ -77,7 +82,8 @@ Result<std::optional<Dtype>> DtypeOf(const LayoutArgs& args) {
 
 ops::InputHints HintsOf(const LayoutArgs& args) {
   ops::InputHints hints;
-  hints.claims = {"the options", args.tp, args.pp, args.vpp, args.ep, args.kv_multiplier, QkvOf(args), HardwareOf(args), NamesOf(args)};
+  hints.claims = {"the options",      args.tp,     args.pp,          args.vpp,     args.ep,
+                  args.kv_multiplier, QkvOf(args), HardwareOf(args), NamesOf(args)};
   hints.tag = args.tag;
   hints.config = args.config;
   hints.fused_qkv = args.fused_qkv;
@@ -108,7 +114,8 @@ Result<Sides> SidesOf(const LayoutArgs& args, Kind from, Kind to) {
   out.hardware = HardwareOf(args);
   out.names = NamesOf(args);
   out.xser = args.xser.value_or(false);
-  if (args.flavor) out.flavor = *args.flavor == "nxdi" ? rollout::Flavor::kNxdi : rollout::Flavor::kOptimum;
+  if (args.flavor)
+    out.flavor = *args.flavor == "nxdi" ? rollout::Flavor::kNxdi : rollout::Flavor::kOptimum;
   if (args.bs) out.batch_size = *args.bs;
   if (args.seq) out.sequence_length = *args.seq;
   out.fused_qkv = args.fused_qkv;

@@ -119,7 +119,7 @@ TEST_P(FaultyConfig, NamesTheKeyWithFoundAndExpected) {
 INSTANTIATE_TEST_SUITE_P(
     Keys, FaultyConfig,
     ::testing::Values(
-        Fault{"hidden_size", nullptr, "missing; expected an integer from 1 to 2147483648"},
+        Fault{"hidden_size", nullptr, "missing; expected an integer from 1 to 1073741824"},
         Fault{"intermediate_size", nullptr, "missing"}, Fault{"vocab_size", nullptr, "missing"},
         Fault{"num_hidden_layers", nullptr, "missing; expected an integer from 1 to 10000"},
         Fault{"num_attention_heads", nullptr, "missing; expected an integer from 1 to 65536"},
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"num_attention_heads", 65537, "found 65537, expected an integer from 1 to 65536"},
         Fault{"num_key_value_heads", 3, "3 is not a divisor of num_attention_heads 4"},
         Fault{"num_key_value_heads", 8, "8 is not a divisor of num_attention_heads 4"},
-        Fault{"head_dim", 1 << 30, "4 heads of 1073741824 rows are over the limit"},
+        Fault{"head_dim", 1 << 29, "4 heads of 536870912 rows are over the limit"},
         Fault{"tie_word_embeddings", "yes", "found \"yes\", expected true or false"},
         Fault{"attention_bias", 1, "found 1, expected true or false"},
         Fault{"mlp_bias", 0.5, "found 0.5, expected true or false"},

@@ -222,7 +222,7 @@ TEST_P(RolloutTable, CountsAndOrderAreAsListed) {
   EXPECT_EQ(stored_query, query);
   EXPECT_EQ(stored_key, key);
 }
-INSTANTIATE_TEST_SUITE_P(Sheet, RolloutTable, ::testing::ValuesIn(kRolloutCases));
+INSTANTIATE_TEST_SUITE_P(Table, RolloutTable, ::testing::ValuesIn(kRolloutCases));
 
 // "0 1 . 2" with a point for a zero head.
 Heads Order(const std::string& text) {

@@ -154,7 +154,7 @@ TEST(Contradicted, TheSidecarIsNamed) {
   sidecar.tp = 4;
   ExpectError(Detect(MemorySet(model, Of(2, QkvStyle::kLinear)), model.config,
                      {Says(std::nullopt), sidecar}),
-              Errc::kUsage, "but is 4 by nxdkit.json");
+              Errc::kCorrupt, "but is 4 by nxdkit.json");
 }
 
 TEST(Stages, OwnCutsAreReadAndMentioned) {

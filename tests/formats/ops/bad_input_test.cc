@@ -34,7 +34,7 @@ class Artifacts {
                                           .heads = 4,
                                           .kv_heads = 2,
                                           .head_dim = 2,
-                                          .vocab = 6};
+                                          .vocab = 8};
     const std::string model = workshop_.MakeModel("model", tiny);
     Add("Hf", Kind::kHf, model);
     ops::OutputOptions options;

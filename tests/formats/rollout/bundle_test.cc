@@ -28,7 +28,8 @@ Result<TensorFile> OpenEmpty(const std::string& path) {
 constexpr char kOptimum[] =
     R"({"_serialized_key": "NxDNeuronConfig", "tp_degree": 2, "local_ranks_size": 2})";
 constexpr char kNxdi[] =
-    R"({"neuron_config": {"tp_degree": 2, "local_ranks_size": 2, "save_sharded_checkpoint": true}})";
+    R"({"neuron_config": {"tp_degree": 2, "local_ranks_size": 2,
+        "save_sharded_checkpoint": true}})";
 
 class Folder {
  public:

@@ -1,4 +1,4 @@
-// Names, shapes and contents of rank shards: the sheet's reference shapes, every option, and
+// Names, shapes and contents of rank shards: reference shapes, every option, and
 // padding.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -77,7 +77,7 @@ TEST_P(ReferenceShapes, OfTheLastRank) {
   EXPECT_EQ(Shapes(model, Of(row.tp, true))[qkv + "Wqkv.weight"], matrix(row.fused, row.hidden));
 }
 INSTANTIATE_TEST_SUITE_P(
-    Sheet, ReferenceShapes,
+    Table, ReferenceShapes,
     ::testing::Values(Reference{"Llama-3.1-8B", "llama", 4096, 14336, 32, 8, 128, 128256, 2,  //
                                 2048, 512, 3072, 7168, 2048, 64128},
                       Reference{"Llama-3.1-8B", "llama", 4096, 14336, 32, 8, 128, 128256, 8,  //

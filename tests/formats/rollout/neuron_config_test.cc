@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using testing_util::ExpectError;
 
-// The example of the sheet, with all keys of a decoder.
+// A bundle of a decoder, with all keys of a decoder.
 json Optimum() {
   return {{"_serialized_key", "NxDNeuronConfig"},
           {"batch_size", 4},
@@ -137,7 +137,7 @@ struct Kernel {
 };
 
 class Kernels : public ::testing::TestWithParam<Kernel> {};
-TEST_P(Kernels, TransposeWhatTheSheetSays) {
+TEST_P(Kernels, TransposeTheirMatrices) {
   const Kernel& row = GetParam();
   const NeuronConfig fused = Parsed(Nxdi({{row.key, true}, {"fused_qkv", true}}));
   EXPECT_EQ(fused.transposed_qkv, row.qkv);
@@ -174,7 +174,7 @@ TEST_P(Unsupported, SettingsAreNamed) {
   EXPECT_THAT(Parsed(Nxdi({{row.key, nullptr}})).unsupported, IsEmpty());
 }
 INSTANTIATE_TEST_SUITE_P(
-    Sheet, Unsupported,
+    Table, Unsupported,
     ::testing::Values(
         Setting{"pp_degree", 2, "pp_degree: 2"}, Setting{"ep_degree", 4, "ep_degree: 4"},
         Setting{"cp_degree", 8, "cp_degree: 8"}, Setting{"mlp_cp_degree", 2, "mlp_cp_degree: 2"},

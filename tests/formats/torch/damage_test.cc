@@ -36,8 +36,7 @@ bool Reads(const MemoryFile& memory, std::string_view bytes, bool check_crc) {
   const Result<Archive> archive = ReadArchive(path, {.check_crc = check_crc});
   if (!archive.ok()) {
     EXPECT_TRUE(archive.error().code() == Errc::kCorrupt ||
-                archive.error().code() == Errc::kUnsupported ||
-                archive.error().code() == Errc::kLimit)
+                archive.error().code() == Errc::kUnsupported)
         << archive.error().ToString();
     EXPECT_EQ(archive.error().file(), path);
     EXPECT_NE(archive.error().message(), "");

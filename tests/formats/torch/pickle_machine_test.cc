@@ -380,6 +380,28 @@ TEST(PickleMachine, RefusesCopiesOverAndOver) {
               HasSubstr("builtins.set copies the same values over and over"));
 }
 
+// A tensor call of 5 bytes, 2000 times, on one shape of 300 dimensions.
+TEST(PickleMachine, RefusesTensorsOverAndOver) {
+  const TestTensor tensor = {.shape = std::vector<int64_t>(300, 1),
+                             .strides = std::vector<int64_t>(300, 1)};
+  std::string body = Global("torch._utils", "_rebuild_tensor") + "q\1" +
+                     Tuple(StorageId("FloatStorage", "0", 6) + Int(0) + IntTuple(tensor.shape) +
+                           IntTuple(tensor.strides)) +
+                     "q\2"
+                     "00](";
+  for (int i = 0; i < 2000; ++i) body += "h\1h\2R";
+  const Result<Archive> archive = ReadBytes(ArchiveOf(Pickle(body + "e"), {std::string(24, '1')}));
+  ASSERT_FALSE(archive.ok());
+  EXPECT_EQ(archive.error().code(), Errc::kUnsupported);
+  EXPECT_THAT(archive.error().message(), HasSubstr("the same tensor is rebuilt over and over"));
+}
+
+TEST(PickleMachine, RefusesMoreContainersThanMemoryShouldHold) {
+  constexpr size_t kMost = 4 << 20;
+  ExpectRefused("(" + std::string(kMost + 1, ']') + "t", Errc::kUnsupported, 1 + kMost,
+                "containers");
+}
+
 TEST(PickleMachine, RefusesKeysThatAreThereTwice) {
   ExpectError(ReadBytes(ArchiveOf(Pickle("}(" + Str("a") + "K\1" + Str("a") + "K\2u"))),
               {Errc::kCorrupt, kMember, {}, "a dict has the key \"a\" twice"});

@@ -1,0 +1,12 @@
+#include "tests/formats/format_page.h"
+
+namespace nxdkit {
+namespace {
+
+TEST(FormatPage, OfNxdIsTrue) {
+  testing_util::ExpectPageHolds("nxd", {"tests/formats/nxd", "tests/formats/models"});
+  EXPECT_FALSE(HasFailure());
+}
+
+}  // namespace
+}  // namespace nxdkit

@@ -1,0 +1,12 @@
+#include "tests/formats/format_page.h"
+
+namespace nxdkit {
+namespace {
+
+TEST(FormatPage, OfRolloutIsTrue) {
+  testing_util::ExpectPageHolds("rollout", {"tests/formats/rollout", "tests/formats/models"});
+  EXPECT_FALSE(HasFailure());
+}
+
+}  // namespace
+}  // namespace nxdkit

@@ -1,0 +1,393 @@
+// ckpt-inspect from outside: the text, the JSON and its description in the man page, exit codes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "formats/torch/archive.h"
+#include "lib/crc32.h"
+#include "lib/json.h"
+#include "tests/tools/man_page.h"
+#include "tests/tools/process.h"
+
+namespace nxdkit::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+ProcessResult Tool(const std::string& name, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), NXDKIT_TOOLS "/" + name);
+  return RunProcess(arguments);
+}
+
+ProcessResult Inspect(std::vector<std::string> arguments) {
+  return Tool("ckpt-inspect", std::move(arguments));
+}
+
+Json InspectJson(std::vector<std::string> arguments) {
+  arguments.push_back("--json");
+  const ProcessResult result = Inspect(std::move(arguments));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  Result<Json> json = ParseJson(result.out);
+  if (json.ok()) return *std::move(json);
+  ADD_FAILURE() << json.error().ToString() << result.out;
+  return {};
+}
+
+void MakeModel(const std::string& folder) {
+  const ProcessResult made = Tool("nxdkit-make-model", {"--out", folder, "-q"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+}
+
+void Convert(std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"--no-sync", "-q"});
+  const ProcessResult converted = Tool("nxd-convert", std::move(arguments));
+  ASSERT_EQ(converted.exit_code, 0) << converted.err;
+}
+
+// A safetensors file with this header and `bytes` of data.
+std::string Safetensors(std::string header, const std::string& data) {
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::string file;
+  for (int i = 0; i < 8; ++i) file += static_cast<char>(header.size() >> (8 * i));
+  return file + header + data;
+}
+
+constexpr const char* kTwoTensors =
+    R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+    R"("b\n[31m":{"dtype":"U8","shape":[2,2],"data_offsets":[8,12]}})";
+// 1.5 and -2; 0, 255, 1, 4
+const std::string kTwoTensorsData("\0\0\xc0\x3f\0\0\0\xc0\0\xff\1\4", 12);
+
+TEST(InspectTool, TextOfASmallFileWordForWord) {
+  const TempFolder folder;
+  const std::string path = folder.Write("x.safetensors", Safetensors(kTwoTensors, kTwoTensorsData));
+  const ProcessResult result = Inspect({path, "--stats"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "");
+  const std::string bytes = std::to_string(fs::file_size(path));
+  EXPECT_EQ(
+      result.out,
+      "safetensors file\n"
+      "  path        " +
+          path +
+          "\n"
+          "  parameters  6 stored elements\n"
+          "  bytes       " +
+          bytes +
+          " B\n"
+          "  files       1\n"
+          "  tensors     2\n"
+          "  dtypes      F32 in 1 (8 B), U8 in 1 (4 B)\n"
+          "  metadata    format=pt\n"
+          "  layout      not checked: no config.json, and shapes alone do not tell heads and "
+          "family; name one with --config\n"
+          "\n"
+          "name        dtype  shape   bytes  min  max   mean  nan  inf  zeros  file\n"
+          "a           F32    [2]       8 B   -2  1.5  -0.25    0    0      0  x.safetensors\n"
+          "b\\x0a[31m  U8     [2, 2]    4 B    0  255     65    0    0      1  x.safetensors\n");
+}
+
+TEST(InspectTool, ListsTwentyAndSaysHowManyMore) {
+  const TempFolder folder;
+  const std::string model = folder.path() + "/model";
+  MakeModel(model);
+  const auto lines = [](const std::string& out) { return std::ranges::count(out, '\n'); };
+  const ProcessResult brief = Inspect({model});
+  EXPECT_THAT(brief.out, HasSubstr("\n... and 26 more tensors (--filter GLOB, --top N and --json "
+                                   "list them)\n"));
+  const ProcessResult none = Inspect({model, "--top", "0"});
+  EXPECT_THAT(none.out, Not(HasSubstr("model.safetensors\n")));
+  EXPECT_THAT(none.out, Not(HasSubstr("... and")));
+  EXPECT_EQ(lines(brief.out), lines(none.out) + 1 + 1 + 20 + 1);
+  const ProcessResult largest = Inspect({model, "--top", "1"});
+  EXPECT_THAT(largest.out, HasSubstr("\nmodel.embed_tokens.weight  BF16   [512, 64]  65.5 kB  "));
+  EXPECT_EQ(lines(largest.out), lines(none.out) + 1 + 1 + 1);
+  const ProcessResult filtered = Inspect({model, "--filter", "*norm*", "--filter", "lm_head*"});
+  EXPECT_EQ(lines(filtered.out), lines(none.out) + 1 + 1 + 17);
+}
+
+TEST(InspectTool, SameOutputAtAnyNumberOfThreads) {
+  const TempFolder folder;
+  const std::string model = folder.path() + "/model";
+  MakeModel(model);
+  const std::string one = Inspect({model, "--stats", "--json", "-j", "1"}).out;
+  EXPECT_EQ(Inspect({model, "--stats", "--json", "-j", "8"}).out, one);
+  EXPECT_THAT(one, HasSubstr("\"mean\":"));
+}
+
+TEST(InspectTool, WarningsGoToStderrAndTheSummaryGoesOn) {
+  const TempFolder folder;
+  const std::string model = folder.path() + "/model";
+  MakeModel(model);
+  const std::string set = folder.path() + "/set";
+  Convert({"--from", "hf", "--to", "nxd", "--tp", "2", model, set});
+  fs::remove(set + "/done");
+  const ProcessResult result = Inspect({set, "--top", "0"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "ckpt-inspect: warning: " + set +
+                            " has no `done` marker: the save may not have finished\n");
+  EXPECT_THAT(result.out,
+              HasSubstr("  tag         set; markers: checkpoint there, done missing\n"));
+  EXPECT_THAT(result.out, HasSubstr("  grid        tp 2, pp 1\n"));
+  EXPECT_THAT(InspectJson({set})["warnings"], ElementsAre(HasSubstr("no `done` marker")));
+}
+
+TEST(InspectTool, ContradictingOptionIsAUsageError) {
+  const TempFolder folder;
+  const std::string model = folder.path() + "/model";
+  MakeModel(model);
+  const std::string set = folder.path() + "/set";
+  Convert({"--from", "hf", "--to", "nxd", "--tp", "2", model, set});
+  const ProcessResult result = Inspect({set, "--tp", "4"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err,
+              HasSubstr("tp is 2 by the set's names and shapes, but is 4 by the options"));
+}
+
+// --- damaged and unknown input
+
+TEST(InspectTool, TruncatedSafetensorsNamesFileOffsetFoundAndExpected) {
+  const TempFolder folder;
+  const std::string whole = Safetensors(kTwoTensors, kTwoTensorsData);
+  const std::string path = folder.Write("x.safetensors", whole.substr(0, whole.size() - 4));
+  const ProcessResult result = Inspect({path});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, StartsWith("ckpt-inspect: error: " + path + ": "));
+  EXPECT_THAT(result.err, HasSubstr("MetadataIncompleteBuffer"));
+
+  const ProcessResult json = Inspect({path, "--json"});
+  EXPECT_EQ(json.exit_code, 3);
+  const Result<Json> document = ParseJson(json.out);
+  ASSERT_TRUE(document.ok()) << json.out;
+  const Json& error = (*document)["error"];
+  EXPECT_EQ(error["code"], "corrupt");
+  EXPECT_EQ(error["file"], path);
+  EXPECT_TRUE(error["offset"].is_number_integer()) << json.out;
+  // The data should end 4 bytes later than it does.
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(std::to_string(whole.size() - 4)));
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(std::to_string(whole.size())));
+}
+
+TEST(InspectTool, EveryTruncationOfASmallFileIsRefused) {
+  const TempFolder folder;
+  const std::string whole = Safetensors(kTwoTensors, kTwoTensorsData);
+  for (size_t bytes = 0; bytes < whole.size(); bytes += 7) {
+    const std::string path = folder.Write("x.safetensors", whole.substr(0, bytes));
+    const ProcessResult result = Inspect({path, "--stats"});
+    EXPECT_EQ(result.exit_code, 3) << bytes;
+    EXPECT_THAT(result.err, StartsWith("ckpt-inspect: error: " + path)) << bytes;
+  }
+}
+
+TEST(InspectTool, WhatIsNotThereAndWhatIsNoArtifact) {
+  const TempFolder folder;
+  const ProcessResult missing = Inspect({folder.path() + "/none"});
+  EXPECT_EQ(missing.exit_code, 3);
+  EXPECT_EQ(missing.err,
+            "ckpt-inspect: error: " + folder.path() + "/none: no such file or folder\n");
+  const ProcessResult text = Inspect({folder.Write("notes.txt", "hello")});
+  EXPECT_EQ(text.exit_code, 4);
+  EXPECT_THAT(text.err, HasSubstr("neither a safetensors file nor a torch archive"));
+  const ProcessResult nothing = Inspect({});
+  EXPECT_EQ(nothing.exit_code, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("PATH"));
+}
+
+// A pickle that would run a command when loaded by Python.
+TEST(InspectTool, NothingIsExecuted) {
+  const TempFolder folder;
+  const std::string witness = folder.path() + "/witness";
+  const std::string pickle =
+      "\x80\x02"
+      "cposix\nsystem\n"
+      "X" +
+      std::string(1, static_cast<char>(6 + witness.size())) + std::string(3, '\0') + "touch " +
+      witness + "\x85R.";
+  const ProcessResult result = Inspect({folder.Write("evil.pt", pickle)});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("ckpt-inspect: error: "));
+  EXPECT_FALSE(fs::exists(witness));
+}
+
+// --- the JSON and its description
+
+// Type phrases of the man page ("An integer or null.") by path.
+std::map<std::string, std::string> DocumentedTypes(const std::string& page) {
+  std::map<std::string, std::string> types;
+  std::istringstream lines(page.substr(page.find("An inspection has")));
+  std::vector<std::string> names;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(".It Va ")) {
+      std::istringstream words(line.substr(7));
+      names.clear();
+      for (std::string word; words >> word;)
+        if (word != ",") names.push_back(word);
+      continue;
+    }
+    for (const std::string& name : names) types[name] = line;
+    names.clear();
+  }
+  return types;
+}
+
+bool Fits(const Json& value, const std::string& phrase) {
+  if (value.is_null()) return phrase.ends_with(" or null.");
+  const std::string first = phrase.substr(0, phrase.find_first_of(".", 0));
+  const auto says = [&](const char* type) { return first.find(type) != std::string::npos; };
+  if (value.is_string()) return says("string");
+  if (value.is_boolean()) return says("boolean");
+  if (value.is_number_integer()) return says("integer") || says("number");
+  if (value.is_number()) return says("number");
+  if (value.is_array()) return says("array");
+  return value.is_object() && says("object");
+}
+
+class SchemaCheck {
+ public:
+  SchemaCheck() : types_(DocumentedTypes(ReadFile(NXDKIT_SOURCE_DIR "/man/ckpt-inspect.1"))) {}
+
+  // `json` is the document; its envelope has been checked elsewhere.
+  void See(const Json& json) {
+    for (const auto& [key, value] : json.items())
+      if (!kEnvelope.contains(key)) Walk(value, key);
+  }
+
+  // Documented and never seen.
+  std::vector<std::string> Unseen() const {
+    std::vector<std::string> unseen;
+    for (const auto& [path, type] : types_)
+      if (!seen_.contains(path)) unseen.push_back(path);
+    return unseen;
+  }
+  size_t documented() const { return types_.size(); }
+
+ private:
+  void Walk(const Json& value, const std::string& path) {
+    auto type = types_.find(path);
+    if (type == types_.end() && !path.ends_with("[]"))
+      type = types_.find(path.substr(0, path.rfind('.')) + ".*");
+    if (type != types_.end()) {
+      seen_.insert(type->first);
+      EXPECT_TRUE(Fits(value, type->second))
+          << path << ": " << value.dump() << " is not: " << type->second;
+    } else if (!path.ends_with("[]")) {
+      ADD_FAILURE() << path << " is not documented";
+    }
+    if (value.is_array())
+      for (const Json& item : value) Walk(item, path + "[]");
+    if (value.is_object())
+      for (const auto& [key, item] : value.items()) Walk(item, path + "." + key);
+  }
+
+  const Names kEnvelope = {"schema_version", "tool",     "tool_version", "status",
+                           "exit_code",      "warnings", "error"};
+  std::map<std::string, std::string> types_;
+  Names seen_;
+};
+
+// A state dict of references, as the main file of an xser set, without their files.
+std::string ReferencesFile() {
+  using torch::PickleValue;
+  const PickleValue root = PickleValue::MakeDict(
+      {{PickleValue{std::string("a")}, PickleValue{torch::TensorReference{0}}},
+       {PickleValue{std::string("epoch")}, PickleValue{int64_t{3}}}});
+  const auto encoder = torch::EncodeValue(root, {}, "archive");
+  if (!encoder.ok()) {
+    ADD_FAILURE() << encoder.error().ToString();
+    return "";
+  }
+  std::string file((*encoder)->file_bytes(), '\0');
+  for (const Fragment& fragment : (*encoder)->Frame({}))
+    file.replace(fragment.offset, fragment.bytes.size(), fragment.bytes);
+  return file;
+}
+
+// The smallest zip that says it is TorchScript: one stored record.
+std::string TorchScriptFile() {
+  const std::string name = "model/constants.pkl";
+  const auto number = [](uint64_t value, int bytes) {
+    std::string out;
+    for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+    return out;
+  };
+  const std::string data = "\x80\x02).";
+  const std::string common = number(0, 2) + number(0, 2) + number(0, 4) +
+                             number(Crc32(0, std::as_bytes(std::span(data))), 4) +
+                             number(data.size(), 4) + number(data.size(), 4) +
+                             number(name.size(), 2) + number(0, 2);
+  std::string file = "PK\3\4" + number(20, 2) + common + name + data;
+  const std::string directory =
+      "PK\1\2" + number(20, 2) + number(20, 2) + common + number(0, 14) + name;
+  const uint64_t at = file.size();
+  return file + directory + "PK\5\6" + number(0, 4) + number(1, 2) + number(1, 2) +
+         number(directory.size(), 4) + number(at, 4) + number(0, 2);
+}
+
+TEST(InspectTool, JsonHasTheKeysAndTypesOfTheManPageAndAllOfThem) {
+  const TempFolder folder;
+  const std::string model = folder.path() + "/model";
+  MakeModel(model);
+  const std::string root = folder.path() + "/root";
+  Convert({"--from", "hf", "--to", "nxd", "--tp", "8", "--kv-multiplier", "2", "--hw", "trn2",
+           model, root + "/step_1"});
+  std::ofstream(root + "/step_1/user_content.pt") << "x";
+  const std::string bundle = folder.path() + "/bundle";
+  Convert(
+      {"--from", "hf", "--to", "rollout", "--tp", "8", "--bs", "1", "--seq", "128", model, bundle});
+  std::ofstream(bundle + "/model.pt") << "x";
+
+  SchemaCheck schema;
+  EXPECT_GT(schema.documented(), 60u) << "the man page was not read";
+  schema.See(InspectJson({model, "--stats"}));
+  schema.See(InspectJson({root}));
+  schema.See(InspectJson({root + "/step_1/model/dp_rank_00_tp_rank_01_pp_rank_00.pt"}));
+  schema.See(InspectJson({bundle}));
+  schema.See(InspectJson({folder.Write("refs.pt", ReferencesFile())}));
+  schema.See(InspectJson({folder.Write("script.pt", TorchScriptFile())}));
+  schema.See(
+      InspectJson({folder.Write("x.safetensors", Safetensors(kTwoTensors, kTwoTensorsData))}));
+  EXPECT_THAT(schema.Unseen(), IsEmpty()) << "documented, and never there";
+}
+
+TEST(InspectTool, JsonOfASmallFile) {
+  const TempFolder folder;
+  const std::string path = folder.Write("x.safetensors", Safetensors(kTwoTensors, kTwoTensorsData));
+  const Json json = InspectJson({path, "--stats"});
+  EXPECT_EQ(json["format"], "safetensors");
+  EXPECT_EQ(json["parameters"], 6);
+  EXPECT_EQ(json["layout_check"]["outcome"], "not_checked");
+  const uint64_t data = fs::file_size(path) - kTwoTensorsData.size();
+  EXPECT_EQ(json["tensors"][0], Json::parse(R"({"name": "a", "dtype": "F32", "shape": [2],
+      "bytes": 8, "weight_file": 0, "file": "x.safetensors", "offset": )" +
+                                            std::to_string(data) +
+                                            R"(, "stats": {"min": -2.0, "max": 1.5, "mean": -0.25,
+      "nan": 0, "inf": 0, "zeros": 0}})"));
+  EXPECT_EQ(json["tensors"][1]["name"], "b\n[31m");
+}
+
+TEST(InspectTool, JsonListsAllUnlessAskedOtherwise) {
+  const TempFolder folder;
+  const std::string model = folder.path() + "/model";
+  MakeModel(model);
+  EXPECT_EQ(InspectJson({model})["tensors"].size(), 46u);
+  EXPECT_EQ(InspectJson({model, "--top", "3"})["tensors"].size(), 3u);
+  EXPECT_EQ(InspectJson({model, "--top", "0"})["tensors"].size(), 0u);
+  EXPECT_EQ(InspectJson({model, "--top", "0"})["tensor_count"], 46);
+  EXPECT_EQ(InspectJson({model, "--filter", "*.0.*"})["tensors"].size(), 11u);
+}
+
+}  // namespace
+}  // namespace nxdkit::test
