@@ -184,8 +184,7 @@ TEST(WriteSink, ReportsAFolderItCannotMake) {
   const WriteJob job;
   const TempFolder folder;
   WriteText(folder / "sub", "a file in the way");
-  const auto error =
-      ExpectError(job.Begin(folder.path(), ""), Errc::kIo, "create the folder");
+  const auto error = ExpectError(job.Begin(folder.path(), ""), Errc::kIo, "create the folder");
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->file(), folder / "sub");
 }
