@@ -103,10 +103,12 @@ Status BindNxd(BoundArtifact& out, const InputHints& hints) {
                                detected.warnings.end());
   std::vector<NameMap> by_rank;
   for (int t = 0; t < detected.geometry.tp; ++t) {
-    NXDKIT_ASSIGN(std::vector<nxd::RankTensor> tensors,
-                  nxd::RankTensors(*out.model, detected.geometry, t, true));
+    Result<std::vector<nxd::RankTensor>> tensors =
+        nxd::RankTensors(*out.model, detected.geometry, t, true);
+    // What cannot be laid out over the set's ranks is not this set's config.
+    if (!tensors.ok()) return std::move(tensors).error().in(out.artifact.config_path);
     std::vector<TensorLayout> layouts;
-    for (nxd::RankTensor& tensor : tensors) layouts.push_back(std::move(tensor.layout));
+    for (nxd::RankTensor& tensor : *tensors) layouts.push_back(std::move(tensor.layout));
     by_rank.push_back(ByName(std::move(layouts)));
   }
   for (uint32_t f = 0; f < out.artifact.files.size(); ++f) {
