@@ -8,7 +8,8 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 # -O2, not -O3: g++ 12 gives false -Wrestrict warnings at -O3, and the hot loops are memory bound.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
-set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g")
+# -g1 tells lines in a backtrace and compiles in half the time of -g.
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -23,7 +24,7 @@ target_compile_options(nxdkit_settings INTERFACE -Wall -Wextra -Wshadow -Wconver
 # The tools read untrusted files: an index out of range must stop, in release builds too.
 target_compile_definitions(nxdkit_settings INTERFACE _GLIBCXX_ASSERTIONS)
 if(NXDKIT_SANITIZE)
-  target_compile_options(nxdkit_settings INTERFACE -fsanitize=${NXDKIT_SANITIZE} -fno-omit-frame-pointer -g
+  target_compile_options(nxdkit_settings INTERFACE -fsanitize=${NXDKIT_SANITIZE} -fno-omit-frame-pointer -O1
     -fno-sanitize-recover=all)
   target_link_options(nxdkit_settings INTERFACE -fsanitize=${NXDKIT_SANITIZE})
 endif()
