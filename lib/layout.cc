@@ -126,6 +126,36 @@ void TransposeStored(TensorLayout& tensor) {
   }
 }
 
+TensorLayout CutRows(const TensorLayout& tensor, int64_t row, int64_t rows) {
+  NXDKIT_CHECK(!tensor.shape.empty());
+  TensorLayout cut{tensor.name, tensor.file, tensor.shape, tensor.dtype, {}, {}};
+  cut.shape[0] = rows;
+  Box window = WholeBox(cut.shape);
+  window.lo[0] = row;
+  for (const Piece& piece : tensor.pieces) {
+    const Box stored = StoredBox(piece, tensor.shape.size());
+    const std::optional<Box> part = Intersect(stored, window);
+    if (!part) continue;
+    Piece clipped = piece;
+    for (size_t d = 0; d < piece.axes.size(); ++d) {
+      if (piece.axes[d] != 0) continue;
+      clipped.logical.lo[d] += part->lo[0] - stored.lo[0];
+      clipped.logical.extent[d] = part->extent[0];
+    }
+    clipped.stored_lo[0] = part->lo[0] - row;
+    cut.pieces.push_back(std::move(clipped));
+  }
+  for (const Fill& fill : tensor.fills) {
+    std::optional<Box> part = Intersect(fill.stored, window);
+    if (!part) continue;
+    part->lo[0] -= row;
+    cut.fills.push_back({*std::move(part), fill.value});
+  }
+  const int64_t stored_rows = std::clamp<int64_t>(tensor.shape[0] - row, 0, rows);
+  AddZeros(cut, 0, stored_rows, rows - stored_rows);
+  return cut;
+}
+
 Box StoredBox(const Piece& piece, size_t stored_rank) {
   Box box{piece.stored_lo, Shape(stored_rank, 1)};
   for (size_t d = 0; d < piece.axes.size(); ++d)

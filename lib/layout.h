@@ -89,6 +89,9 @@ void AddWhole(TensorLayout& tensor, uint32_t param, const Shape& shape);
 void AddZeros(TensorLayout& tensor, int dim, int64_t at, int64_t count);
 // Exchanges the two dimensions of a rank 2 stored tensor.
 void TransposeStored(TensorLayout& tensor);
+// Rows [row, row + rows) of a stored tensor as one of their own: pieces and fills are clipped in
+// stored space; rows past the tensor's end are zero padding. The rank is at least 1.
+TensorLayout CutRows(const TensorLayout& tensor, int64_t row, int64_t rows);
 
 // Box of the stored tensor that a piece covers.
 Box StoredBox(const Piece& piece, size_t stored_rank);

@@ -2,10 +2,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
-#include <map>
 #include <tuple>
 
+#include "formats/nxd/grid.h"
 #include "formats/nxd/refuse.h"
 #include "formats/nxd/shards_in.h"
 #include "lib/file.h"
@@ -16,44 +15,6 @@ namespace {
 
 bool IsFile(const std::string& folder, const char* name) {
   return KindOf(JoinPath(folder, name)) == PathKind::kFile;
-}
-
-// The sizes of the axes, and a complete, ordered grid.
-Status CheckGrid(SetLocation& set) {
-  std::map<std::array<int, 3>, const ShardFile*> grid;
-  for (const ShardFile& file : set.files) {
-    set.tp = std::max(set.tp, file.tp + 1);
-    set.pp = std::max(set.pp, file.pp + 1);
-    set.ep = std::max(set.ep, file.ep + 1);
-    const auto [it, added] = grid.emplace(std::array{file.tp, file.pp, file.ep}, &file);
-    if (!added)
-      return Error(Errc::kCorrupt,
-                   fmt::format("two files hold tp rank {}, pp rank {}: {} and {}", file.tp, file.pp,
-                               BaseName(it->second->path), BaseName(file.path)))
-          .in(set.shard_folder);
-  }
-  const uint64_t expected = uint64_t(set.tp) * uint64_t(set.pp) * uint64_t(set.ep);
-  std::string missing;
-  uint64_t shown = 0;
-  for (int t = 0; t < set.tp && shown < 4; ++t)
-    for (int p = 0; p < set.pp && shown < 4; ++p)
-      for (int e = 0; e < set.ep && shown < 4; ++e) {
-        if (grid.contains({t, p, e})) continue;
-        missing += fmt::format("{}tp_rank_{:02d}_pp_rank_{:02d}", shown++ ? ", " : "", t, p);
-        if (set.ep > 1) missing += fmt::format("_ep_rank_{:02d}", e);
-      }
-  if (grid.size() != expected)
-    return Error(Errc::kCorrupt,
-                 fmt::format("incomplete set: {} shard files found, {} expected for tp {} pp {}{}; "
-                             "missing {}{}",
-                             grid.size(), expected, set.tp, set.pp,
-                             set.ep > 1 ? fmt::format(" ep {}", set.ep) : "", missing,
-                             expected - grid.size() > shown ? ", ..." : ""))
-        .in(set.shard_folder);
-  std::vector<ShardFile> ordered;
-  for (const auto& [ranks, file] : grid) ordered.push_back(*file);
-  set.files = std::move(ordered);
-  return OkStatus();
 }
 
 // Output that another command is still building, or was when it was killed: never a finished tag.
@@ -76,7 +37,10 @@ Result<SetLocation> MakeLocation(const std::string& tag_folder, const std::strin
   set.files = std::move(found.files);
   set.has_markers = IsV2(set.style);
   set.finished = IsFile(tag_folder, "done") && !IsPartial(tag_folder);
-  NXDKIT_TRY(CheckGrid(set));
+  NXDKIT_ASSIGN(const GridSizes sizes, OrderGrid(set.files, shard_folder));
+  set.tp = sizes.tp;
+  set.pp = sizes.pp;
+  set.ep = sizes.ep;
   if (set.has_markers && !set.finished)
     set.warnings.push_back(
         fmt::format("{} has no `done` marker: the save may not have finished", tag_folder));

@@ -93,7 +93,8 @@ class Builder {
         return AddQkv(i);
       case Role::kKey:
       case Role::kValue:
-        return OkStatus();  // added with their query
+        if (KeepsQkvApart()) AddProjections(param(i), param(i).name, {{i, &heads_.kv}});
+        return OkStatus();  // otherwise added with their query
       case Role::kOutput:
         return param(i).shape.size() == 2 ? AddOutput(i) : AddReplicated(i);
       case Role::kGate:
@@ -109,6 +110,11 @@ class Builder {
         return AddReplicated(i);
     }
     return OkStatus();
+  }
+
+  // Three modules, each its weight before its bias.
+  bool KeepsQkvApart() const {
+    return geometry_.names == NameStyle::kHf && geometry_.qkv == QkvStyle::kSeparate;
   }
 
   RankTensor& Add(const Param& like, std::string name, Shape shape) {
@@ -202,16 +208,17 @@ class Builder {
   }
 
   Status AddQkv(uint32_t q) {
+    if (KeepsQkvApart()) {
+      AddProjections(param(q), param(q).name, {{q, &heads_.query}});
+      return OkStatus();
+    }
     const uint32_t k = Partner(q, ".q_proj.", ".k_proj.");
     const uint32_t v = Partner(q, ".q_proj.", ".v_proj.");
     const std::string& name = param(q).name;  // ...self_attn.q_proj.weight or .bias
     if (geometry_.names == NameStyle::kMegatron) return AddMegatronQkv(q, k, v);
     switch (geometry_.qkv) {
       case QkvStyle::kSeparate:
-        AddProjections(param(q), param(q).name, {{q, &heads_.query}});
-        AddProjections(param(k), param(k).name, {{k, &heads_.kv}});
-        AddProjections(param(v), param(v).name, {{v, &heads_.kv}});
-        return OkStatus();
+        return OkStatus();  // above
       case QkvStyle::kLinear:
         AddProjections(param(q), Replaced(name, ".q_proj.", ".qkv_proj.") + "_q",
                        {{q, &heads_.query}});

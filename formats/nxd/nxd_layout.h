@@ -41,7 +41,8 @@ struct RankTensor {
   int layer = -1;  // for kLayer
 };
 
-// The tensors of tensor parallel rank `rank`, all pipeline stages, in state dict order.
+// The tensors of tensor parallel rank `rank`, all pipeline stages, in the order of the module's
+// parameters: that of its state dict, and of what named_parameters gives an optimizer.
 // `tied_head`: a tied model also stores lm_head.weight, as a replica of the embedding (training
 // saves both; our writer and the reference converter store it once).
 // kUnsupported with the reason when the model cannot be laid out that way.

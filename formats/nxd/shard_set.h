@@ -26,6 +26,7 @@ struct ShardFile {
   int tp = 0;
   int pp = 0;
   int ep = 0;
+  int dp = 0;  // of optimizer files; model files are those of rank 0
 };
 
 struct SetLocation {

@@ -18,16 +18,8 @@ std::string_view SetStyleName(SetStyle style) {
   return kNames[static_cast<size_t>(style)];
 }
 
-namespace {
-
-struct Ranks {
-  int dp = -1, ep = -1, tp = -1, pp = -1;
-  std::string suffix;  // what follows the ranks: ".pt", "", ".tensors"
-};
-
-// "dp_rank_00_ep_rank_01_tp_rank_03_pp_rank_00.pt": key_rank_number parts joined by '_'.
-std::optional<Ranks> ParseName(std::string_view name) {
-  Ranks ranks;
+std::optional<RankName> ParseRankName(std::string_view name) {
+  RankName ranks;
   bool any = false;
   while (true) {
     int* slot = nullptr;
@@ -53,6 +45,8 @@ std::optional<Ranks> ParseName(std::string_view name) {
   return ranks;
 }
 
+namespace {
+
 bool HasEntries(const std::string& folder) {
   const auto names = ListFolder(folder);
   return names.ok() && !names->empty();
@@ -61,7 +55,7 @@ bool HasEntries(const std::string& folder) {
 // The shard that an entry of the folder is, and its style.
 std::optional<std::pair<ShardFile, SetStyle>> ShardOf(const std::string& folder,
                                                       const std::string& name) {
-  const std::optional<Ranks> ranks = ParseName(name);
+  const std::optional<RankName> ranks = ParseRankName(name);
   if (!ranks) return std::nullopt;
   if (ranks->dp > 0) return std::nullopt;  // copies that data parallel ranks wrote
   ShardFile file{JoinPath(folder, name), ranks->tp, std::max(0, ranks->pp), std::max(0, ranks->ep)};

@@ -1,13 +1,24 @@
 // The shard files that lie directly in a folder, told by their names.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/nxd/shard_set.h"
 
 namespace nxdkit::nxd {
+
+// The ranks in the name of a main file: "dp_rank_00_tp_rank_03_pp_rank_00.pt". -1: not named.
+struct RankName {
+  int dp = -1, ep = -1, tp = -1, pp = -1;
+  std::string suffix;  // what follows the ranks: ".pt", "", ".tensors"
+};
+// Parts of a key and a number joined by '_', in any order; nullopt for any other name. Ranks are at
+// most 1,000,000.
+std::optional<RankName> ParseRankName(std::string_view name);
 
 struct ShardsFound {
   std::vector<ShardFile> files;  // in the order of their names

@@ -8,6 +8,7 @@
 
 #include "formats/models/model.h"
 #include "formats/nxd/detect.h"
+#include "formats/nxd/param_order.h"
 #include "formats/nxd/shard_set.h"
 #include "formats/rollout/bundle.h"
 #include "lib/plan.h"
@@ -26,6 +27,9 @@ struct InputHints {
   std::optional<bool> fused_qkv;
   // Taken for an NxD set whose hardware neither claims nor contents tell.
   std::optional<models::Hardware> hardware_if_unknown;
+  // An NxD tag's optimizer state is bound too, if it has one.
+  bool optimizer = false;
+  std::optional<nxd::GroupRule> param_order;  // of the optimizer's numbers; nullopt: found
 };
 
 struct Artifact {
@@ -59,6 +63,38 @@ Result<Artifact> OpenArtifact(const std::string& path, Kind kind, const InputHin
 Status LoadConfig(Artifact& artifact, const InputHints& hints,
                   const std::vector<std::string>& folders);
 
+// What an optimizer keeps of one parameter under one name: "exp_avg", "step".
+struct OptimizerEntry {
+  enum class Kind : uint8_t {
+    kLike,    // a tensor like the parameter's, cut and replicated with it
+    kScalar,  // a tensor without dimensions
+    kValue,   // a number or the like, in the file's dict itself
+  };
+  std::string name;
+  Kind kind = Kind::kLike;
+  uint32_t param = 0;  // index into BoundArtifact::params; not for kValue
+  size_t stored = 0;   // index into BoundArtifact::bound of the first place; not for kValue
+  Dtype dtype = Dtype::kF32;
+  torch::PickleValue value;  // kValue
+  std::string value_text;    // its pickle: equal values have equal ones
+};
+
+// The optimizer state of an NxD tag. Every entry of every parameter is a logical parameter itself,
+// named "<parameter>/<entry>", behind the model's own in BoundArtifact::params.
+struct BoundOptimizer {
+  nxd::OptimizerStyle style = nxd::OptimizerStyle::kZero1;
+  int dp = 1;
+  nxd::ParamOrder order;
+  std::vector<std::string> keys;          // of every file's dict, in order
+  std::vector<torch::PickleDict> groups;  // param_groups, the same in every file but for "params"
+  bool shapes_are_sizes = false;          // shape_info has torch.Size, not list
+  // Per model parameter; nullopt before its first step.
+  std::vector<std::optional<std::vector<OptimizerEntry>>> entries;
+  std::vector<std::optional<OptimizerEntry>> masters;  // sharded_master_weights
+
+  std::vector<std::string> EntryNames() const;  // all of them, masters too, each once
+};
+
 // The artifact with every stored tensor laid out.
 struct BoundArtifact {
   Artifact artifact;
@@ -69,6 +105,8 @@ struct BoundArtifact {
   nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;
   rollout::Geometry rollout_geometry;  // kRollout
   std::vector<std::string> left_out;   // ignorable tensors
+  std::optional<BoundOptimizer> optimizer;
+  size_t model_params = 0;  // params behind these are of the optimizer
 };
 
 // Maps every stored tensor to parameters. kUnsupported for a tensor that the family does not know,

@@ -5,6 +5,7 @@
 
 #include "formats/models/hf_layout.h"
 #include "formats/ops/artifact.h"
+#include "formats/ops/optimizer.h"
 #include "formats/rollout/rollout_layout.h"
 #include "lib/file.h"
 
@@ -187,11 +188,13 @@ Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
       break;
     case Kind::kNxd:
       NXDKIT_TRY(BindNxd(out, hints));
+      if (hints.optimizer) NXDKIT_TRY(BindOptimizer(out, hints));
       break;
     case Kind::kRollout:
       NXDKIT_TRY(BindRollout(out, hints));
       break;
   }
+  if (!out.optimizer) out.model_params = out.params.size();
   // Shape or dtype faults name the file and tensor here, before anything is planned.
   NXDKIT_TRY(CheckBinding(out.bound));
   return out;

@@ -45,8 +45,8 @@ ConvertReport Report(const Prepared& prepared, const ConvertRequest& request,
   ConvertReport report;
   if (prepared.source.artifact.config)
     report.model_type = prepared.source.artifact.config->model_type;
-  for (const LogicalTensor& param : prepared.source.params)
-    report.parameters += static_cast<uint64_t>(*ElementCount(param.shape));
+  for (size_t i = 0; i < prepared.source.model_params; ++i)
+    report.parameters += static_cast<uint64_t>(*ElementCount(prepared.source.params[i].shape));
   report.source_bytes = prepared.source.artifact.file_bytes();
   report.output_bytes = prepared.output.bytes();
   report.output_files = prepared.output.files.size();
@@ -55,6 +55,11 @@ ConvertReport Report(const Prepared& prepared, const ConvertRequest& request,
   report.buffer_bytes = workload.buffer_bytes;
   report.predicted_memory = RssBytes() + workload.buffer_bytes;
   report.blob_missing = request.to == Kind::kRollout && !prepared.spec.bundle;
+  report.nxd = prepared.spec.nxd;
+  report.xser = prepared.spec.xser;
+  if (const auto& optimizer = prepared.source.optimizer)
+    report.optimizer = {optimizer->style, prepared.spec.optimizer_style, optimizer->dp,
+                        prepared.spec.dp, optimizer->order.rule,         optimizer->EntryNames()};
   report.notes = prepared.spec.notes;
   for (const std::string& name : prepared.source.left_out)
     report.notes.push_back(fmt::format("{} is not a parameter and is left out", name));
@@ -156,6 +161,10 @@ Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request,
   hints.claims.hardware = prepared.spec.nxd.hardware;
   if (!prepared.source.artifact.config_path.empty())
     hints.config = prepared.source.artifact.config_path;
+  if (prepared.source.optimizer) {
+    hints.optimizer = true;
+    hints.param_order = prepared.source.optimizer->order.rule;
+  }
   NXDKIT_ASSIGN(const BoundArtifact written, OpenAndBind(place, request.to, hints));
   NXDKIT_ASSIGN(std::vector<Finding> findings,
                 CompareArtifacts(prepared.source, written, request.run));

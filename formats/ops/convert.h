@@ -27,6 +27,16 @@ struct ConvertRequest {
   bool sync = true;     // the output is on the disk before it is published
 };
 
+// Of the optimizer state that went with an NxD tag.
+struct OptimizerReport {
+  nxd::OptimizerStyle from = nxd::OptimizerStyle::kZero1;
+  nxd::OptimizerStyle to = nxd::OptimizerStyle::kZero1;
+  int from_dp = 1;
+  int to_dp = 1;
+  nxd::GroupRule order = nxd::GroupRule::kNorms;
+  std::vector<std::string> entries;  // "exp_avg", ...
+};
+
 struct ConvertReport {
   std::string model_type;
   uint64_t parameters = 0;    // elements of the model
@@ -40,6 +50,9 @@ struct ConvertReport {
   uint64_t predicted_memory = 0;
   bool blob_missing = false;  // a rollout bundle without model.pt
   bool verified = false;
+  nxd::Geometry nxd;  // of the output, when that is an NxD set
+  bool xser = false;
+  std::optional<OptimizerReport> optimizer;
   std::vector<std::string> notes;
   std::vector<std::string> warnings;  // about the source
 };

@@ -1,9 +1,10 @@
 // From options, source and bundle to one decided layout.
 #include <fmt/format.h>
 
-#include <numeric>
+#include <algorithm>
 
 #include "formats/ops/open_file.h"
+#include "formats/ops/optimizer.h"
 #include "formats/ops/output_plan.h"
 #include "lib/file.h"
 
@@ -39,13 +40,25 @@ int LeastMultiplier(int64_t kv_heads, int64_t tp) {
   return static_cast<int>(tp % kv_heads == 0 && tp > kv_heads ? tp / kv_heads : 1);
 }
 
+bool IsXser(const BoundArtifact& source) {
+  const nxd::SetStyle style = source.artifact.set->location.style;
+  return style == nxd::SetStyle::kV2Xser || style == nxd::SetStyle::kV1Xser;
+}
+
+// Of a tied model that was trained: the embedding is stored under this name, too.
+bool StoresHead(const BoundArtifact& source) {
+  return std::ranges::any_of(source.bound.layout.tensors, [](const TensorLayout& tensor) {
+    return tensor.name == "lm_head.weight" || tensor.name == "language_model.output_layer.weight";
+  });
+}
+
 Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
   if (!source.model) return NeedFamily(source);
   const models::ModelConfig& config = source.model->config;
   nxd::Geometry& out = spec.nxd;
   const bool from_nxd = source.artifact.kind == Kind::kNxd;
   if (from_nxd) out = source.nxd_geometry;
-  out.fused_gate_up = true;
+  if (!from_nxd || !options.training_tag) out.fused_gate_up = true;
   const std::optional<int> tp = options.tp ? options.tp : SourceTp(source);
   if (!tp) return NeedTp(Kind::kNxd);
   const bool same_tp = from_nxd && *tp == source.nxd_geometry.tp;
@@ -72,9 +85,12 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
         fmt::format(
             "with kv multiplier {} the sets for trn1 and trn2 differ: say --hw trn1 or --hw trn2",
             out.kv_multiplier));
-  spec.xser = options.xser;
+  spec.training_tag = options.training_tag;
+  spec.xser = options.xser.value_or(options.training_tag && from_nxd && IsXser(source));
+  spec.tied_head = options.training_tag && from_nxd && config.tied && StoresHead(source);
   NXDKIT_TRY(nxd::HeadPlacement(config, out));
   NXDKIT_TRY(nxd::PipelineRank(0, config.layers, out.pp, out.vpp));
+  NXDKIT_TRY(DecideOptimizer(source, options, spec));
   if (out.names == nxd::NameStyle::kMegatron && config.kv_heads > out.tp)
     spec.notes.push_back(fmt::format(
         "{} key heads per rank are stored in block order: right for megatron_legacy=True only",

@@ -16,10 +16,15 @@ namespace nxdkit::ops {
 // What the user says of the output; absent: decided from the source.
 struct OutputOptions {
   std::optional<int> tp, pp, vpp, kv_multiplier;
+  std::optional<int> dp;  // of the optimizer's state
   std::optional<nxd::QkvStyle> qkv;
   std::optional<models::Hardware> hardware;
   std::optional<nxd::NameStyle> names;
-  bool xser = false;
+  std::optional<bool> xser;
+  // The output is an NxD tag that training goes on from: what its module has, and the source's is
+  // like (tied pair stored twice, gate and up apart, xser), stays so; scheduler and user content
+  // are carried over.
+  bool training_tag = false;
   std::optional<rollout::Flavor> flavor;
   std::optional<int64_t> batch_size, sequence_length;
   std::optional<bool> fused_qkv;
@@ -34,6 +39,10 @@ struct OutputSpec {
   Kind kind = Kind::kHf;
   nxd::Geometry nxd;
   bool xser = false;
+  bool tied_head = false;     // lm_head.weight of a tied model is stored too
+  bool training_tag = false;  // as in the options
+  nxd::OptimizerStyle optimizer_style = nxd::OptimizerStyle::kZero1;
+  int dp = 1;
   rollout::Geometry rollout;
   rollout::NeuronConfig neuron;
   std::string neuron_text;  // neuron_config.json as it will be written

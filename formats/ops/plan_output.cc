@@ -5,6 +5,7 @@
 
 #include "formats/hf/hf.h"
 #include "formats/models/hf_layout.h"
+#include "formats/ops/optimizer.h"
 #include "formats/ops/output_plan.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
@@ -174,17 +175,17 @@ class Planner {
     plan_.texts.push_back({"checkpoint", "1"});
     for (int t = 0; t < spec_.nxd.tp; ++t) {
       NXDKIT_ASSIGN(const std::vector<nxd::RankTensor> tensors,
-                    nxd::RankTensors(*source_.model, spec_.nxd, t, false));
+                    nxd::RankTensors(*source_.model, spec_.nxd, t, spec_.tied_head));
       for (int p = 0; p < spec_.nxd.pp; ++p) {
         std::vector<TensorLayout> here;
         for (const nxd::RankTensor& tensor : tensors)
           if (nxd::OnPipelineRank(tensor, source_.model->config.layers, spec_.nxd, p))
             here.push_back(tensor.layout);
-        const std::string path = "model/" + nxd::ShardFileName(t, p);
-        NXDKIT_TRY(spec_.xser ? PlanXser(std::move(here), path, t, p)
-                              : PlanShard(std::move(here), path, t, p));
+        if (source_.optimizer) NXDKIT_TRY(PlanOptimizer(here, t, p));
+        NXDKIT_TRY(PlanShard(std::move(here), t, p));
       }
     }
+    if (spec_.training_tag) CarryTrainingFiles();
     CarrySideFiles();
     const std::string dtype(dtypes_.empty() ? "" : TorchName(dtypes_.front()));
     plan_.texts.push_back(
@@ -194,27 +195,57 @@ class Planner {
     return OkStatus();
   }
 
-  Status PlanShard(std::vector<TensorLayout> tensors, const std::string& path, int t, int p) {
+  // Opaque to us: whatever they hold does not depend on the layout.
+  void CarryTrainingFiles() {
+    const std::string& tag = source_.artifact.set->location.tag_folder;
+    for (const char* name : {"scheduler.pt", "user_content.pt"})
+      if (const std::string path = JoinPath(tag, name); KindOf(path) == PathKind::kFile)
+        plan_.copies.push_back({name, path});
+  }
+
+  Status PlanOptimizer(const std::vector<TensorLayout>& params, int t, int p) {
+    const int ranks = spec_.optimizer_style == nxd::OptimizerStyle::kZero1 ? spec_.dp : 1;
+    for (int d = 0; d < ranks; ++d) {
+      NXDKIT_ASSIGN(OptimizerTree tree, MakeOptimizerTree(source_, spec_, params, d));
+      NXDKIT_TRY(PlanArchive(std::move(tree.root), std::move(tree.tensors),
+                             nxd::OptimizerFileName(spec_.optimizer_style, d, t, p), t, p));
+    }
+    return OkStatus();
+  }
+
+  Status PlanShard(std::vector<TensorLayout> tensors, int t, int p) {
+    torch::PickleDict dict;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      torch::PickleValue tensor{torch::TensorIndex{i}};
+      if (spec_.xser) tensor = {torch::TensorReference{static_cast<int64_t>(i)}};
+      dict.push_back({{tensors[i].name}, std::move(tensor)});
+    }
+    return PlanArchive(torch::PickleValue::MakeDict(std::move(dict)), std::move(tensors),
+                       "model/" + nxd::ShardFileName(t, p), t, p);
+  }
+
+  // One main file of a rank; `root` names tensor i by index, or in xser by reference.
+  Status PlanArchive(torch::PickleValue root, std::vector<TensorLayout> tensors,
+                     const std::string& path, int t, int p) {
+    if (spec_.xser) return PlanXser(std::move(root), std::move(tensors), path, t, p);
     const uint32_t file = NewFile(path, t, p);
     std::vector<OutputTensor> outputs;
     for (TensorLayout& tensor : tensors) {
       NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
       outputs.push_back(std::move(output));
     }
-    return SetEncoder(file, torch::EncodeStateDict(std::move(outputs), Stem(path)));
+    return SetEncoder(file, torch::EncodeValue(root, std::move(outputs), Stem(path)));
   }
 
-  // The main file holds references, .info.pt what they stand for, .tensors/ one file per tensor;
-  // a tensor's id is its position in the state dict.
-  Status PlanXser(std::vector<TensorLayout> tensors, const std::string& path, int t, int p) {
-    torch::PickleDict references;
+  // The main file holds references, .info.pt what they stand for, .tensors/ one file per tensor; a
+  // tensor's id is its number in a walk of the main file's value.
+  Status PlanXser(torch::PickleValue root, std::vector<TensorLayout> tensors,
+                  const std::string& path, int t, int p) {
     torch::PickleDict info;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const int64_t tid = static_cast<int64_t>(i);
-      const std::string name = tensors[i].name;
       const uint32_t file = NewFile(fmt::format("{}.tensors/tensor_{}.pt", path, tid), t, p);
       NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensors[i]), file));
-      references.push_back({{name}, {torch::TensorReference{tid}}});
       info.push_back(
           {{tid},
            torch::PickleValue::MakeDict({{{std::string("dtype")}, {output.dtype}},
@@ -224,9 +255,7 @@ class Planner {
           SetEncoder(file, torch::EncodeTensor(std::move(output), fmt::format("tensor_{}", tid))));
     }
     const uint32_t main = NewFile(path, t, p);
-    NXDKIT_TRY(SetEncoder(
-        main,
-        torch::EncodeValue(torch::PickleValue::MakeDict(std::move(references)), {}, Stem(path))));
+    NXDKIT_TRY(SetEncoder(main, torch::EncodeValue(root, {}, Stem(path))));
     const uint32_t info_file = NewFile(path + ".info.pt", t, p);
     return SetEncoder(info_file, torch::EncodeValue(torch::PickleValue::MakeDict(std::move(info)),
                                                     {}, Stem(path + ".info.pt")));

@@ -89,7 +89,7 @@ const std::vector<LayoutRow>& LayoutRows() {
        "",
        kNothing,
        "naming of the parameters"},
-      {kOutputLayout,
+      {kOutputLayout | kXserLayout,
        "xser",
        "",
        &LayoutArgs::xser,

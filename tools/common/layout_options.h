@@ -33,6 +33,7 @@ enum LayoutGroup : unsigned {
   kNxdLayout = 1,      // --tp --pp --vpp --ep --kv-multiplier --qkv --hw --style --tag --config
   kRolloutLayout = 2,  // --tp --flavor --bs --seq --fused-qkv --bundle
   kOutputLayout = 4,   // --xser --dtype --max-shard-size
+  kXserLayout = 8,     // --xser
 };
 
 // Adds the options of the groups (LayoutGroup bits) under the heading `heading`. With a prefix,

@@ -113,7 +113,7 @@ Result<Sides> SidesOf(const LayoutArgs& args, Kind from, Kind to) {
   out.qkv = QkvOf(args);
   out.hardware = HardwareOf(args);
   out.names = NamesOf(args);
-  out.xser = args.xser.value_or(false);
+  out.xser = args.xser;
   if (args.flavor)
     out.flavor = *args.flavor == "nxdi" ? rollout::Flavor::kNxdi : rollout::Flavor::kOptimum;
   if (args.bs) out.batch_size = *args.bs;

@@ -1,0 +1,85 @@
+// The optimizer state of an NxD tag: optim/ beside model/, one file per rank.
+//
+// Every file is a dict that knows its parameters by number only (a pid: the running index over all
+// parameters of all groups); which tensor of the model that is, param_order.h tells.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/nxd/shard_set.h"
+#include "formats/torch/pickle_value.h"
+#include "lib/error.h"
+#include "lib/tensor.h"
+
+namespace nxdkit::nxd {
+
+inline constexpr char kMasterWeights[] = "sharded_master_weights";
+
+enum class OptimizerStyle : uint8_t {
+  kZero1,       // dp_rank_DD_tp_rank_TT_pp_rank_PP.pt: each data parallel rank has its rows of all
+  kMerged,      // full_tp_rank_TT_pp_rank_PP.pt: the rows together (nxd_convert_zero_checkpoints)
+  kReplicated,  // dp_rank_00_...: a plain optimizer, the same on every data parallel rank
+};
+std::string_view OptimizerStyleName(OptimizerStyle style);  // "zero1", "merged", "replicated"
+
+// "optim/dp_rank_01_tp_rank_03_pp_rank_00.pt"; kMerged: "optim/full_tp_rank_03_pp_rank_00.pt".
+std::string OptimizerFileName(OptimizerStyle style, int dp_rank, int tp_rank, int pp_rank);
+
+struct OptimizerLocation {
+  std::string folder;
+  bool merged = false;
+  int tp = 0;
+  int pp = 0;
+  int dp = 0;
+  std::vector<ShardFile> files;  // complete grid, ordered by tp, pp, dp
+};
+
+// nullopt when the tag has no optim folder, or an empty one. kUnsupported, by name, for the forms
+// that cannot be mapped: expert parallel, torch distributed checkpoint, legacy; kCorrupt when two
+// forms lie together or the grid has holes.
+Result<std::optional<OptimizerLocation>> LocateOptimizer(const std::string& tag_folder);
+
+// One thing that an optimizer keeps for a parameter: "exp_avg", "step".
+struct StateEntry {
+  std::string name;
+  std::optional<StoredTensor> tensor;
+  torch::PickleValue value;  // when it is no tensor
+};
+
+struct ParamState {
+  std::optional<std::vector<StateEntry>> entries;  // in the file's order; nullopt before a step
+  std::optional<StoredTensor> master;              // sharded_master_weights
+  std::optional<Shape> shape;  // shape_info: of the whole tensor on this tp, pp rank
+};
+
+struct OptimizerShard {
+  ShardFile file;
+  std::vector<std::string> keys;  // of the file's dict, in its order
+  // param_groups; each with its key "params", whose numbers are in `params` too.
+  std::vector<torch::PickleDict> groups;
+  std::vector<int64_t> group_sizes;  // pids count from 0 through all groups
+  std::map<int64_t, ParamState> state;
+  bool shapes_are_sizes = false;  // shape_info has torch.Size, not list
+  uint64_t file_bytes = 0;
+
+  bool Has(std::string_view key) const;
+  int64_t param_count() const;
+};
+
+struct OptimizerSet {
+  OptimizerLocation location;
+  OptimizerStyle style = OptimizerStyle::kZero1;
+  std::vector<OptimizerShard> shards;  // as location.files
+};
+
+// Rows that each of `dp` ranks has of a tensor of `rows`: zero rows make up for the last ones.
+int64_t ZeroRows(int64_t rows, int64_t dp);
+
+// Reads the structure of every file; references are resolved. kUnsupported for keys and values that
+// have no known meaning: what is not understood is not carried over.
+Result<OptimizerSet> ReadOptimizer(OptimizerLocation location);
+
+}  // namespace nxdkit::nxd

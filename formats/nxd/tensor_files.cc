@@ -1,0 +1,90 @@
+#include "formats/nxd/tensor_files.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "lib/file.h"
+
+namespace nxdkit::nxd {
+namespace {
+
+constexpr size_t kMaxOpenFiles = 128;
+
+// A part of a file that is opened only while it is read.
+class PathRange : public Storage {
+ public:
+  PathRange(std::shared_ptr<FileCache> cache, std::string path, uint64_t offset, uint64_t bytes)
+      : cache_(std::move(cache)), path_(std::move(path)), offset_(offset), bytes_(bytes) {}
+  uint64_t bytes() const override { return bytes_; }
+  const std::string& path() const override { return path_; }
+  uint64_t file_offset() const override { return offset_; }
+  bool is_file_range() const override { return true; }
+  Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
+    if (offset > bytes_ || to.size() > bytes_ - offset)
+      return Error(Errc::kCorrupt,
+                   fmt::format("{} bytes at {} of a storage of {}", to.size(), offset, bytes_))
+          .in(path_);
+    NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_->Get(path_));
+    return file->ReadAt(offset_ + offset, to);
+  }
+
+ private:
+  std::shared_ptr<FileCache> cache_;  // shared by all tensors of the set
+  std::string path_;
+  uint64_t offset_;
+  uint64_t bytes_;
+};
+
+}  // namespace
+
+TensorFiles::TensorFiles(size_t main_files)
+    : keeps_open_(main_files <= kMaxOpenFiles),
+      cache_(std::make_shared<FileCache>(FileCache::Mode::kRead, 256)) {}
+
+std::string TensorFiles::PathOf(const std::string& main, int64_t tid) {
+  return JoinPath(main + ".tensors", fmt::format("tensor_{}.pt", tid));
+}
+
+// A stored record is reopened when it is read; an inflated one owns its temporary file.
+TensorFiles::StoragePtr TensorFiles::Reopened(const StoragePtr& storage,
+                                              const std::string& path) const {
+  if (!storage->is_file_range()) return storage;
+  return std::make_shared<PathRange>(cache_, path, storage->file_offset(), storage->bytes());
+}
+
+StoredTensor TensorFiles::Inside(const torch::Archive& archive, size_t index) {
+  StoredTensor tensor = archive.tensors.at(index);
+  if (keeps_open_) return tensor;
+  if (std::exchange(archive_path_, archive.path) != archive.path) reopened_.clear();
+  StoragePtr& again = reopened_[tensor.storage.get()];
+  if (!again) again = Reopened(tensor.storage, archive.path);
+  tensor.storage = again;
+  return tensor;
+}
+
+Result<StoredTensor> TensorFiles::Open(const std::string& path, uint64_t& file_bytes) {
+  NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(path));
+  const torch::TensorIndex* index = archive.root.tensor();
+  if (!index)
+    return Error(Errc::kCorrupt, "the archive holds something else than one tensor")
+        .in(path)
+        .member("data.pkl");
+  StoredTensor tensor = archive.tensors.at(index->index);
+  tensor.storage = Reopened(tensor.storage, path);
+  file_bytes += archive.file_bytes;
+  return tensor;
+}
+
+Error TensorFiles::Missing(const std::string& main, const std::string& path) {
+  const std::string folder = ParentPath(path);
+  if (KindOf(folder) != PathKind::kFolder)
+    return Error(Errc::kCorrupt,
+                 fmt::format("the tensors are in a folder {} beside this file, which is missing",
+                             BaseName(folder)))
+        .in(main);
+  return Error(Errc::kCorrupt, fmt::format("the tensor file {} is missing", BaseName(path)))
+      .in(folder);
+}
+
+}  // namespace nxdkit::nxd

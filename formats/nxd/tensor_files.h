@@ -1,0 +1,43 @@
+// The tensors of a set's main files: inside them, or by reference in files of their own.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "formats/torch/archive.h"
+#include "lib/error.h"
+#include "lib/file_cache.h"
+#include "lib/tensor.h"
+
+namespace nxdkit::nxd {
+
+// Files are opened only while they are read: an xser set has more tensor files than a process may
+// have open, and a set of many ranks more main files. One thread; the storages it gives are
+// thread-safe and outlive it.
+class TensorFiles {
+ public:
+  // `main_files`: how many there are; few are simply kept open.
+  explicit TensorFiles(size_t main_files);
+
+  // Tensor `index` of a main file. Storages that tensors share stay shared within one archive.
+  StoredTensor Inside(const torch::Archive& archive, size_t index);
+  // The one tensor of the file at `path`, as PathOf gives it; adds the file's size to `file_bytes`.
+  Result<StoredTensor> Open(const std::string& path, uint64_t& file_bytes);
+
+  // Where the tensor of reference `tid` of the main file at `main` lies.
+  static std::string PathOf(const std::string& main, int64_t tid);
+  // kCorrupt: the tensor's file at `path`, or the whole folder that it should be in, is missing.
+  static Error Missing(const std::string& main, const std::string& path);
+
+ private:
+  using StoragePtr = std::shared_ptr<const Storage>;
+  StoragePtr Reopened(const StoragePtr& storage, const std::string& path) const;
+
+  bool keeps_open_;
+  std::shared_ptr<FileCache> cache_;  // shared by all tensors of the set
+  std::string archive_path_;          // whose storages are in reopened_
+  std::map<const Storage*, StoragePtr> reopened_;
+};
+
+}  // namespace nxdkit::nxd

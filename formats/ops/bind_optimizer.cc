@@ -1,0 +1,296 @@
+// From optimizer files to logical parameters.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "formats/nxd/check_optimizer.h"
+#include "formats/ops/optimizer.h"
+#include "formats/torch/pickle_writer.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using nxd::OptimizerSet;
+using nxd::OptimizerShard;
+using nxd::OptimizerStyle;
+using nxd::RankParams;
+using Kind = OptimizerEntry::Kind;
+
+// The model's parameters that a tensor holds parts of, each once.
+std::vector<uint32_t> ParamsOf(const TensorLayout& tensor) {
+  std::vector<uint32_t> params;
+  for (const Piece& piece : tensor.pieces)
+    if (std::ranges::find(params, piece.param) == params.end()) params.push_back(piece.param);
+  return params;
+}
+
+TensorLayout ScalarLayout(std::string name, uint32_t file, uint32_t param) {
+  TensorLayout tensor{std::move(name), file, {}, std::nullopt, {}, {}};
+  AddWhole(tensor, param, {});
+  return tensor;
+}
+
+class Binder {
+ public:
+  Binder(BoundArtifact& out, const InputHints& hints) : out_(out), hints_(hints) {}
+
+  Status Run(nxd::OptimizerLocation location) {
+    NXDKIT_TRY(CheckSupported(location));
+    NXDKIT_TRY(FindRankParams());
+    Result<OptimizerSet> set = ReadOptimizer(std::move(location));
+    if (!set.ok()) return std::move(set).error();
+    NXDKIT_TRY(nxd::CheckGroups(*set));
+    const bool tied = out_.model->config.tied;
+    NXDKIT_ASSIGN(optimizer_.order, nxd::FindParamOrder(*set, ranks_, tied, hints_.param_order));
+    optimizer_.style = set->style;
+    optimizer_.dp = set->location.dp;
+    optimizer_.keys = set->shards.front().keys;
+    optimizer_.groups = set->shards.front().groups;
+    optimizer_.entries.resize(out_.params.size());
+    optimizer_.masters.resize(out_.params.size());
+    seen_.resize(out_.params.size(), false);
+    for (const OptimizerShard& shard : set->shards) {
+      Status added = AddShard(*set, shard);
+      if (!added.ok()) return std::move(added).error().in(shard.file.path).rank(shard.file.tp);
+    }
+    out_.model_params = optimizer_.entries.size();
+    out_.optimizer = std::move(optimizer_);
+    return OkStatus();
+  }
+
+ private:
+  Status CheckSupported(const nxd::OptimizerLocation& location) const {
+    const nxd::SetLocation& set = out_.artifact.set->location;
+    if (out_.nxd_geometry.names == nxd::NameStyle::kMegatron)
+      return Error(Errc::kUnsupported,
+                   "how NxDT's Megatron models group their parameters is not known, so the "
+                   "optimizer's numbers cannot be told")
+          .in(location.folder)
+          .hint("--no-optimizer leaves the optimizer's state out");
+    if (set.ep > 1)
+      return Error(Errc::kUnsupported,
+                   fmt::format("the set has {} expert parallel ranks; their optimizer state is not "
+                               "supported",
+                               set.ep))
+          .in(location.folder)
+          .hint("--no-optimizer leaves the optimizer's state out");
+    if (location.tp == set.tp && location.pp == set.pp) return OkStatus();
+    return Error(Errc::kCorrupt,
+                 fmt::format("the optimizer's files are of tp {} pp {}, the model's of tp {} pp {}",
+                             location.tp, location.pp, set.tp, set.pp))
+        .in(location.folder);
+  }
+
+  // What the model's files hold, rank by rank: a trainer may cut the pipeline where it likes.
+  Status FindRankParams() {
+    const nxd::SetLocation& set = out_.artifact.set->location;
+    for (size_t f = 0; f < set.files.size(); ++f) {
+      const nxd::ShardFile& file = set.files[f];
+      NXDKIT_ASSIGN(const std::vector<nxd::RankTensor> tensors,
+                    nxd::RankTensors(*out_.model, out_.nxd_geometry, file.tp, true));
+      std::unordered_set<std::string_view> stored;
+      for (const StoredTensor& tensor : out_.artifact.files[f].tensors) stored.insert(tensor.name);
+      RankParams rank{file.tp, file.pp, {}};
+      for (const nxd::RankTensor& tensor : tensors)
+        if (stored.contains(tensor.layout.name)) rank.params.push_back(tensor.layout);
+      NXDKIT_TRY(nxd::CheckModuleOrder(rank, out_.artifact.files[f]));
+      ranks_.push_back(std::move(rank));
+    }
+    return OkStatus();
+  }
+
+  const RankParams& RankOf(const nxd::ShardFile& file) const {
+    return ranks_[static_cast<size_t>(file.tp) * out_.artifact.set->location.pp +
+                  static_cast<size_t>(file.pp)];
+  }
+
+  Status AddShard(const OptimizerSet& set, const OptimizerShard& shard) {
+    file_ = static_cast<uint32_t>(out_.artifact.files.size());
+    out_.artifact.files.push_back({shard.file.path, "torch", shard.file_bytes, {}, {}});
+    out_.artifact.ranks.push_back({shard.file.path, shard.file.tp, shard.file.pp});
+    out_.bound.layout.files.push_back(out_.artifact.ranks.back());
+    optimizer_.shapes_are_sizes |= shard.shapes_are_sizes;
+    const std::vector<TensorLayout>& params = RankOf(shard.file).params;
+    int64_t pid = 0;
+    for (const std::vector<size_t>& group :
+         nxd::GroupParams(params, optimizer_.order, out_.model->config.tied))
+      for (const size_t index : group) {
+        const auto state = shard.state.find(pid++);
+        Status added = AddParam(set, shard, params[index],
+                                state == shard.state.end() ? nxd::ParamState() : state->second);
+        if (!added.ok()) return std::move(added).error().on(params[index].name);
+      }
+    return OkStatus();
+  }
+
+  Status AddParam(const OptimizerSet& set, const OptimizerShard& shard, const TensorLayout& param,
+                  const nxd::ParamState& state) {
+    NXDKIT_TRY(nxd::CheckRows(set, param, state));
+    NXDKIT_TRY(CheckSame(param, state));
+    const std::vector<uint32_t> params = ParamsOf(param);
+    for (size_t e = 0; state.entries && e < state.entries->size(); ++e) {
+      const nxd::StateEntry& entry = (*state.entries)[e];
+      if (!entry.tensor) continue;
+      NXDKIT_TRY(AddTensor(set, shard, param, entry.name, *entry.tensor,
+                           [&](uint32_t i) { return &(*optimizer_.entries[i])[e]; }));
+    }
+    if (!state.master) return OkStatus();
+    return AddTensor(set, shard, param, nxd::kMasterWeights, *state.master,
+                     [&](uint32_t i) { return &*optimizer_.masters[i]; });
+  }
+
+  // The first rank that holds a parameter says what is kept of it; the others must agree.
+  Status CheckSame(const TensorLayout& param, const nxd::ParamState& state) {
+    std::optional<std::vector<OptimizerEntry>> entries;
+    if (state.entries) {
+      entries.emplace();
+      for (const nxd::StateEntry& entry : *state.entries) {
+        NXDKIT_ASSIGN(OptimizerEntry made, Describe(entry));
+        entries->push_back(std::move(made));
+      }
+    }
+    for (const uint32_t i : ParamsOf(param)) {
+      if (!seen_[i]) {
+        seen_[i] = true;
+        optimizer_.entries[i] = entries;
+        if (state.master)
+          optimizer_.masters[i] = {nxd::kMasterWeights, Kind::kLike, 0, 0,
+                                   state.master->dtype, {},          ""};
+        Number(i);
+        continue;
+      }
+      NXDKIT_TRY(Agree(optimizer_.entries[i], entries));
+      if (optimizer_.masters[i].has_value() != state.master.has_value())
+        return Error(Errc::kCorrupt,
+                     fmt::format("{} here {}, and on other ranks not so", nxd::kMasterWeights,
+                                 state.master ? "has the parameter" : "lacks the parameter"));
+    }
+    return OkStatus();
+  }
+
+  static Result<OptimizerEntry> Describe(const nxd::StateEntry& entry) {
+    OptimizerEntry made{entry.name, Kind::kValue, 0, 0, Dtype::kF32, entry.value, ""};
+    if (entry.tensor) {
+      made.kind = entry.tensor->shape.empty() ? Kind::kScalar : Kind::kLike;
+      made.dtype = entry.tensor->dtype;
+      made.value = {};
+      return made;
+    }
+    Result<std::string> text = torch::WritePickle(entry.value, {});
+    if (!text.ok())
+      return Error(Errc::kUnsupported, fmt::format("the value of {} cannot be carried over: {}",
+                                                   entry.name, text.error().message()));
+    made.value_text = *std::move(text);
+    return made;
+  }
+
+  static std::string Names(const std::optional<std::vector<OptimizerEntry>>& entries) {
+    if (!entries) return "nothing";
+    std::string names;
+    for (const OptimizerEntry& entry : *entries) names += (names.empty() ? "" : ", ") + entry.name;
+    return "[" + names + "]";
+  }
+
+  static Status Agree(const std::optional<std::vector<OptimizerEntry>>& first,
+                      const std::optional<std::vector<OptimizerEntry>>& here) {
+    bool same = first.has_value() == here.has_value() && (!here || first->size() == here->size());
+    for (size_t e = 0; same && here && e < here->size(); ++e) {
+      const OptimizerEntry& a = (*first)[e];
+      const OptimizerEntry& b = (*here)[e];
+      same = a.name == b.name && a.kind == b.kind;
+      if (same && a.value_text != b.value_text)
+        return Error(Errc::kCorrupt,
+                     fmt::format("{} has another value than on other ranks", a.name));
+    }
+    if (same) return OkStatus();
+    return Error(Errc::kCorrupt, fmt::format("the optimizer keeps {} here, and {} on other ranks",
+                                             Names(here), Names(first)));
+  }
+
+  // Gives every tensor that is kept of model parameter `i` a logical parameter.
+  void Number(uint32_t i) {
+    const auto add = [&](OptimizerEntry& entry) {
+      if (entry.kind == Kind::kValue) return;
+      LogicalTensor logical = out_.params[i];
+      logical.name += "/" + entry.name;
+      if (entry.kind == Kind::kScalar) logical = {logical.name, {}, 0, 0};
+      entry.param = static_cast<uint32_t>(out_.params.size());
+      entry.stored = kNowhere;
+      out_.params.push_back(std::move(logical));
+    };
+    if (optimizer_.entries[i])
+      for (OptimizerEntry& entry : *optimizer_.entries[i]) add(entry);
+    if (optimizer_.masters[i]) add(*optimizer_.masters[i]);
+  }
+
+  // `entry_of` gives the entry of a model parameter.
+  template <typename EntryOf>
+  Status AddTensor(const OptimizerSet& set, const OptimizerShard& shard, const TensorLayout& param,
+                   const std::string& name, const StoredTensor& stored, EntryOf entry_of) {
+    const std::string full_name = param.name + "/" + name;
+    if (stored.shape.empty()) {
+      // One number for all that the tensor holds: it is the step of each of them.
+      for (const uint32_t i : ParamsOf(param))
+        Add(ScalarLayout(full_name, file_, entry_of(i)->param), stored, *entry_of(i));
+      return OkStatus();
+    }
+    TensorLayout layout = param;
+    layout.name = full_name;
+    layout.file = file_;
+    for (Piece& piece : layout.pieces) piece.param = entry_of(piece.param)->param;
+    if (set.style == OptimizerStyle::kZero1) {
+      const int64_t rows = nxd::ZeroRows(param.shape[0], set.location.dp);
+      layout = CutRows(layout, shard.file.dp * rows, rows);
+    }
+    for (const uint32_t i : ParamsOf(param)) Remember(*entry_of(i));
+    out_.bound.layout.tensors.push_back(std::move(layout));
+    out_.bound.stored.push_back(stored);
+    out_.bound.stored.back().name = full_name;
+    return OkStatus();
+  }
+
+  void Add(TensorLayout layout, const StoredTensor& stored, OptimizerEntry& entry) {
+    Remember(entry);
+    out_.bound.stored.push_back(stored);
+    out_.bound.stored.back().name = layout.name;
+    out_.bound.layout.tensors.push_back(std::move(layout));
+  }
+
+  void Remember(OptimizerEntry& entry) {
+    if (entry.stored == kNowhere) entry.stored = out_.bound.stored.size();
+  }
+
+  static constexpr size_t kNowhere = SIZE_MAX;
+
+  BoundArtifact& out_;
+  const InputHints& hints_;
+  BoundOptimizer optimizer_;
+  std::vector<RankParams> ranks_;  // per tp and pp rank
+  std::vector<bool> seen_;         // per model parameter
+  uint32_t file_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> BoundOptimizer::EntryNames() const {
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  };
+  for (const auto& of_param : entries)
+    if (of_param)
+      for (const OptimizerEntry& entry : *of_param) add(entry.name);
+  for (const auto& master : masters)
+    if (master) add(master->name);
+  return names;
+}
+
+Status BindOptimizer(BoundArtifact& out, const InputHints& hints) {
+  NXDKIT_ASSIGN(std::optional<nxd::OptimizerLocation> location,
+                nxd::LocateOptimizer(out.artifact.set->location.tag_folder));
+  if (!location) return OkStatus();
+  return Binder(out, hints).Run(*std::move(location));
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,193 @@
+// nxd-reshard: an NxD tag, model and optimizer state, to another parallel layout.
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "formats/ops/convert.h"
+#include "lib/file.h"
+#include "lib/progress.h"
+#include "lib/text.h"
+#include "tools/common/layout_options.h"
+#include "tools/common/sides.h"
+#include "tools/common/tool.h"
+
+namespace nxdkit::tool {
+namespace {
+
+using ops::Kind;
+
+struct Args {
+  std::string input;
+  std::string output;
+  LayoutArgs layout;
+  std::optional<int> dp;
+  std::optional<std::string> param_order;
+  bool optimizer = true;
+  std::optional<std::string> explain;
+  bool verify = false;
+  bool sync = true;
+};
+
+const ToolInfo kInfo = {
+    .name = "nxd-reshard",
+    .summary = "reshards an NxD checkpoint, model and optimizer state, to go on training",
+    .details =
+        "Reads the NxD tag INPUT and writes the tag OUTPUT for other tensor, pipeline and data "
+        "parallel sizes, straight from stored bytes to stored bytes: memory stays under "
+        "--max-memory whatever the model. OUTPUT appears whole or not at all.\n"
+        "Layout options describe OUTPUT; what is not given stays as it is in INPUT.\n"
+        "An optimizer's files know parameters by number only. The known orders are tried against "
+        "the shapes; what cannot be mapped with certainty is refused.",
+    .findings = "--verify found a difference",
+    .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
+    .examples = {{"nxd-reshard --tp 4 --pp 2 --dp 2 checkpoints/step_100 resharded/step_100",
+                  "for 16 ranks, optimizer state included"},
+                 {"nxd-reshard --tp 16 --kv-multiplier 2 --hw trn2 checkpoints resharded/step_100",
+                  "the newest tag, with every key head stored twice"},
+                 {"nxd-reshard --dp 8 --verify checkpoints/step_100 resharded/step_100",
+                  "only the optimizer's shards change"}},
+};
+
+void AddOptions(OptionTable& table, Args& args) {
+  table.Group("Arguments");
+  table.Positional("INPUT", &args.input, "the NxD tag, or a root with --tag or its newest one")
+      .completes = Completes::kFolder;
+  table.Positional("OUTPUT", &args.output, "the tag folder to write").completes =
+      Completes::kFolder;
+  AddLayoutOptions(table, args.layout, kNxdLayout | kXserLayout, "Layout");
+  table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
+                "data parallel size, over which ZeRO-1 shards the optimizer's state");
+  table.Group("Optimizer");
+  table.Toggle("optimizer", &args.optimizer, "reshard the optimizer's state too").default_text =
+      "on";
+  table.Choice("param-order", {"norms", "biases", "one"}, &args.param_order,
+               "what makes the second group of parameters, where the shapes do not tell");
+  table.Group("What to do");
+  table.Text("explain", "TENSOR", &args.explain,
+             "print whence every byte of this output tensor comes, and write nothing");
+  table.Flag("verify", &args.verify,
+             "read the output again and compare it with INPUT before it is published");
+  table.Toggle("sync", &args.sync, "have the output on the disk before it is published")
+      .default_text = "on";
+}
+
+Json OptimizerJson(const std::optional<ops::OptimizerReport>& optimizer) {
+  if (!optimizer) return nullptr;
+  return {{"input_style", nxd::OptimizerStyleName(optimizer->from)},
+          {"output_style", nxd::OptimizerStyleName(optimizer->to)},
+          {"input_dp", optimizer->from_dp},
+          {"output_dp", optimizer->to_dp},
+          {"param_order", nxd::GroupRuleName(optimizer->order)},
+          {"entries", optimizer->entries}};
+}
+
+Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& request,
+                double seconds, bool dry_run) {
+  return {{"input", request.input},
+          {"output", request.output},
+          {"model_type", report.model_type},
+          {"tp", report.nxd.tp},
+          {"pp", report.nxd.pp},
+          {"vpp", report.nxd.vpp},
+          {"kv_multiplier", report.nxd.kv_multiplier},
+          {"qkv", nxd::QkvStyleName(report.nxd.qkv)},
+          {"xser", report.xser},
+          {"optimizer", OptimizerJson(report.optimizer)},
+          {"parameters", report.parameters},
+          {"source_bytes", report.source_bytes},
+          {"output_bytes", report.output_bytes},
+          {"output_files", report.output_files},
+          {"output_tensors", report.output_tensors},
+          {"tasks", report.tasks},
+          {"resumed_tasks", report.resumed_tasks},
+          {"buffer_bytes", report.buffer_bytes},
+          {"predicted_memory_bytes", report.predicted_memory},
+          {"peak_memory_bytes", PeakRssBytes()},
+          {"seconds", seconds},
+          {"verified", report.verified},
+          {"dry_run", dry_run},
+          {"notes", report.notes}};
+}
+
+std::string OptimizerText(const ops::OptimizerReport& optimizer) {
+  const auto side = [](nxd::OptimizerStyle style, int dp) {
+    return style == nxd::OptimizerStyle::kZero1 ? fmt::format("ZeRO-1 dp {}", dp)
+                                                : std::string(nxd::OptimizerStyleName(style));
+  };
+  return fmt::format("optimizer: {} to {}; parameter order \"{}\"; {}\n",
+                     side(optimizer.from, optimizer.from_dp), side(optimizer.to, optimizer.to_dp),
+                     nxd::GroupRuleName(optimizer.order),
+                     EscapeControl(fmt::format("{}", fmt::join(optimizer.entries, ", "))));
+}
+
+std::string ReportText(const ops::ConvertReport& report, const ops::ConvertRequest& request,
+                       double seconds, bool dry_run) {
+  std::string text = fmt::format("{} {}: tp {} pp {}, {} parameters, {} in {} tensors, {} files\n",
+                                 dry_run ? "would write" : "wrote", request.output, report.nxd.tp,
+                                 report.nxd.pp, report.parameters, HumanBytes(report.output_bytes),
+                                 report.output_tensors, report.output_files);
+  if (report.optimizer) text += OptimizerText(*report.optimizer);
+  if (dry_run)
+    text += fmt::format("plan: {} tasks, {} of buffers, about {} of memory\n", report.tasks,
+                        HumanBytes(report.buffer_bytes), HumanBytes(report.predicted_memory));
+  else
+    text += fmt::format("{:.2f} s, {}, peak memory {}{}\n", seconds,
+                        HumanRate(report.output_bytes, seconds), HumanBytes(PeakRssBytes()),
+                        report.verified ? ", verified" : "");
+  for (const std::string& note : report.notes) text += "note: " + EscapeControl(note) + "\n";
+  return text;
+}
+
+Result<ops::ConvertRequest> RequestOf(const Args& args, const ToolContext& context) {
+  ops::ConvertRequest request;
+  request.from = request.to = Kind::kNxd;
+  request.input = args.input;
+  request.output = args.output;
+  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, Kind::kNxd, Kind::kNxd));
+  request.hints = std::move(sides.input);
+  request.hints.optimizer = args.optimizer;
+  if (args.param_order) request.hints.param_order = nxd::GroupRuleFromName(*args.param_order);
+  if (args.param_order && !args.optimizer)
+    return Error(Errc::kUsage, "--param-order says nothing with --no-optimizer");
+  if (args.dp && !args.optimizer)
+    return Error(Errc::kUsage,
+                 "--dp says nothing with --no-optimizer: only the optimizer's state "
+                 "is sharded over data parallel ranks");
+  request.options = std::move(sides.output);
+  request.options.dp = args.dp;
+  request.options.training_tag = true;
+  request.force = context.common().force;
+  request.resume = context.common().resume;
+  request.verify = args.verify;
+  request.sync = args.sync;
+  return request;
+}
+
+Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, context));
+  const Runner runner(context);
+  request.run = runner.options();
+  ToolAnswer answer;
+  if (args.explain) {
+    NXDKIT_ASSIGN(answer.text, ops::Explain(request, *args.explain));
+    answer.fields = {{"tensor", *args.explain}, {"explanation", answer.text}};
+    return answer;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const bool dry_run = context.common().dry_run;
+  NXDKIT_ASSIGN(ops::ConvertReport report, dry_run ? ops::DryRun(request) : ops::Convert(request));
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  for (const std::string& warning : report.warnings) context.Warn(warning);
+  answer.text = ReportText(report, request, seconds, dry_run);
+  answer.fields = ReportJson(report, request, seconds, dry_run);
+  return answer;
+}
+
+}  // namespace
+}  // namespace nxdkit::tool
+
+int main(int argc, char** argv) {
+  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
+                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
+}
