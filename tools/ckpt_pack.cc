@@ -33,8 +33,8 @@ const ToolInfo kInfo = {
     .common = kTakesForce,
     .examples = {{"ckpt-pack bundle bundle.tar.zst", "one file, compressed"},
                  {"ckpt-pack --unpack bundle.tar.zst bundle", "and back"},
-                 {"ckpt-pack --format tar bundle - | ssh host ckpt-pack --unpack - bundle",
-                  "to another machine, nothing stored between"}},
+                 {"ckpt-pack --format tar bundle -",
+                  "to standard output, for a pipe to another machine"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
