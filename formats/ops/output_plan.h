@@ -66,6 +66,4 @@ struct OutputPlan {
 Result<OutputPlan> PlanOutput(const BoundArtifact& source, const OutputSpec& spec,
                               const std::string& output_name);
 
-inline constexpr char kToolVersion[] = "0.1.0";
-
 }  // namespace nxdkit::ops

@@ -189,7 +189,7 @@ class Planner {
     const std::string dtype(dtypes_.empty() ? "" : TorchName(dtypes_.front()));
     plan_.texts.push_back(
         {"nxdkit.json", nxd::WriteSidecar(spec_.nxd, source_.model->config.family->model_type,
-                                          dtype, kToolVersion)});
+                                          dtype, NXDKIT_VERSION)});
     plan_.texts.push_back({"done", "1"});
     return OkStatus();
   }
