@@ -93,7 +93,7 @@ class Pruner {
 
   Status Remove(const CacheEntry& entry, const std::string& reason) {
     const Pruned pruned{JoinPath(entry.compiler, entry.module), reason, entry.bytes};
-    Result<std::optional<EntryLock>> lock = EntryLock::Try(entry.path, EntryLock::Mode::kAlone);
+    Result<std::optional<FolderLock>> lock = TryLock(entry.path, FolderLock::Mode::kExclusive);
     if (!lock.ok() && lock.error().code() == Errc::kNotFound) return Count(pruned);  // another was
     if (!lock.ok()) return std::move(lock).error();                                  // quicker
     if (!*lock || AnyLockHeld(entry.path)) {

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <memory>
 
 #include "formats/neff/entry_lock.h"
 
@@ -73,16 +72,6 @@ Status MakeFolders(const std::string& path) {
 
 }  // namespace
 
-struct CacheSlot::Lock {
-  EntryLock lock;
-};
-
-CacheSlot::CacheSlot(CacheEntry entry, std::unique_ptr<Lock> lock)
-    : entry_(std::move(entry)), lock_(std::move(lock)) {}
-CacheSlot::CacheSlot(CacheSlot&&) noexcept = default;
-CacheSlot& CacheSlot::operator=(CacheSlot&&) noexcept = default;
-CacheSlot::~CacheSlot() = default;
-
 Result<std::optional<CacheSlot>> CacheSlot::Use(const std::string& root,
                                                 const std::string& compiler,
                                                 const std::string& module, const Poll& poll) {
@@ -90,15 +79,14 @@ Result<std::optional<CacheSlot>> CacheSlot::Use(const std::string& root,
   if (!compiler.empty()) std::erase_if(compilers, [&](const auto& c) { return c != compiler; });
   for (const std::string& name : compilers) {
     const std::string path = JoinPath(JoinPath(root, name), module);
-    Result<EntryLock> lock = EntryLock::Wait(path, EntryLock::Mode::kShared, poll);
+    Result<FolderLock> lock = WaitForLock(path, FolderLock::Mode::kShared, poll);
     if (!lock.ok() && lock.error().code() == Errc::kNotFound) continue;  // pruned meanwhile
     if (!lock.ok()) return std::move(lock).error();
     NXDKIT_ASSIGN(CacheEntry entry, ReadEntry(path));
     if (entry.state != EntryState::kDone || entry.payload != kBlobFile) continue;
     NXDKIT_TRY(CheckSizes(entry));
     MarkUsed(entry);
-    return std::optional<CacheSlot>(
-        CacheSlot(std::move(entry), std::make_unique<Lock>(Lock{*std::move(lock)})));
+    return std::optional<CacheSlot>(CacheSlot(std::move(entry), *std::move(lock)));
   }
   return std::optional<CacheSlot>();
 }
@@ -108,11 +96,11 @@ Result<CacheSlot> CacheSlot::Make(const std::string& root, const std::string& co
   const std::string path = JoinPath(JoinPath(root, compiler), module);
   for (;;) {
     NXDKIT_TRY(MakeFolders(path));
-    Result<EntryLock> lock = EntryLock::Wait(path, EntryLock::Mode::kAlone, poll);
+    Result<FolderLock> lock = WaitForLock(path, FolderLock::Mode::kExclusive, poll);
     if (!lock.ok() && lock.error().code() == Errc::kNotFound) continue;  // pruned meanwhile
     if (!lock.ok()) return std::move(lock).error();
     NXDKIT_ASSIGN(CacheEntry entry, ReadEntry(path));
-    return CacheSlot(std::move(entry), std::make_unique<Lock>(Lock{*std::move(lock)}));
+    return CacheSlot(std::move(entry), *std::move(lock));
   }
 }
 
@@ -147,7 +135,9 @@ Status CacheSlot::Finish(const CacheKey& key, const std::string& summary, const 
   NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kDoneFile), ""));
   NXDKIT_TRY(SyncFolder(path()));
   NXDKIT_ASSIGN(entry_, ReadEntry(path()));
-  lock_->lock.Share();
+  // A lock is not exchanged in one step, but nobody removes what was made this moment.
+  lock_.Release();
+  NXDKIT_ASSIGN(lock_, WaitForLock(path(), FolderLock::Mode::kShared, poll));
   return OkStatus();
 }
 

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "formats/neff/cache.h"
 #include "formats/neff/manifest.h"
 #include "lib/error.h"
+#include "lib/folder_lock.h"
 
 namespace nxdkit::neff {
 
@@ -28,10 +29,6 @@ class CacheSlot {
   static Result<CacheSlot> Make(const std::string& root, const std::string& compiler,
                                 const std::string& module, const Poll& poll);
 
-  CacheSlot(CacheSlot&&) noexcept;
-  CacheSlot& operator=(CacheSlot&&) noexcept;
-  ~CacheSlot();
-
   const CacheEntry& entry() const { return entry_; }
   const std::string& path() const { return entry_.path; }
 
@@ -44,10 +41,9 @@ class CacheSlot {
   Status Fail(const CacheKey& key, const std::string& log);
 
  private:
-  struct Lock;
-  CacheSlot(CacheEntry entry, std::unique_ptr<Lock> lock);
+  CacheSlot(CacheEntry entry, FolderLock lock) : entry_(std::move(entry)), lock_(std::move(lock)) {}
   CacheEntry entry_;
-  std::unique_ptr<Lock> lock_;
+  FolderLock lock_;
 };
 
 }  // namespace nxdkit::neff
