@@ -49,7 +49,8 @@ class File {
   Status Close();
 
  private:
-  friend class Staging;  // its lock is the descriptor of a folder
+  friend class Staging;     // its lock is the descriptor of a folder
+  friend class FolderLock;  // and so is this
   File(int fd, std::string path, uint64_t bytes);
   int fd_ = -1;
   std::string path_;

@@ -133,7 +133,12 @@ Status OpenNxd(Artifact& artifact, const InputHints& hints) {
 }
 
 Status OpenRollout(Artifact& artifact, const InputHints& hints) {
-  NXDKIT_ASSIGN(rollout::Bundle bundle, rollout::OpenBundle(artifact.path, OpenTensorFile));
+  NXDKIT_ASSIGN(rollout::Bundle bundle,
+                rollout::OpenBundle(artifact.path, OpenTensorFile, hints.weights));
+  if (bundle.half_done)
+    return Error(Errc::kCorrupt, "half written: a refresh of these weights was cut short")
+        .in(bundle.weights_folder)
+        .hint("refresh the bundle again (nxd-convert --into)");
   artifact.warnings = bundle.warnings;
   artifact.files = bundle.shards;
   for (size_t i = 0; i < bundle.shards.size(); ++i)

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "formats/ops/convert_parts.h"
+#include "formats/ops/parts.h"
 #include "formats/ops/places.h"
 #include "lib/copy_file.h"
 #include "lib/digest.h"
@@ -9,15 +11,6 @@
 #include "lib/system.h"
 
 namespace nxdkit::ops {
-namespace {
-
-// Everything decided and planned, nothing written.
-struct Prepared {
-  BoundArtifact source;
-  OutputSpec spec;
-  OutputPlan output;
-  Plan plan;
-};
 
 Result<Prepared> Prepare(const ConvertRequest& request) {
   Prepared out;
@@ -40,8 +33,8 @@ Status CheckSource(const Prepared& prepared, const RunOptions& run) {
   return std::move(error).in(first.file).on(first.tensor).hint("ckpt-verify shows all of it");
 }
 
-ConvertReport Report(const Prepared& prepared, const ConvertRequest& request,
-                     const Workload& workload) {
+ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request,
+                         const Workload& workload) {
   ConvertReport report;
   if (prepared.source.artifact.config)
     report.model_type = prepared.source.artifact.config->model_type;
@@ -54,18 +47,21 @@ ConvertReport Report(const Prepared& prepared, const ConvertRequest& request,
   report.tasks = workload.tasks;
   report.buffer_bytes = workload.buffer_bytes;
   report.predicted_memory = RssBytes() + workload.buffer_bytes;
-  report.blob_missing = request.to == Kind::kRollout && !prepared.spec.bundle;
   report.nxd = prepared.spec.nxd;
   report.xser = prepared.spec.xser;
   if (const auto& optimizer = prepared.source.optimizer)
     report.optimizer = {optimizer->style, prepared.spec.optimizer_style, optimizer->dp,
                         prepared.spec.dp, optimizer->order.rule,         optimizer->EntryNames()};
+  report.blob_missing =
+      request.to == Kind::kRollout && !prepared.spec.bundle && prepared.spec.cpu_plan_text.empty();
   report.notes = prepared.spec.notes;
   for (const std::string& name : prepared.source.left_out)
     report.notes.push_back(fmt::format("{} is not a parameter and is left out", name));
   report.warnings = prepared.source.artifact.warnings;
   return report;
 }
+
+namespace {
 
 // The folder that the artifact is, or none for a single file.
 std::string FolderOf(const Artifact& artifact) {
@@ -92,6 +88,8 @@ Status CheckOutput(const Prepared& prepared, const ConvertRequest& request) {
                         {.replace = request.force, .folder = !prepared.output.single_file});
 }
 
+}  // namespace
+
 // Identifies what an interrupted run was doing: the source's files as they are now, and the plan.
 std::string Fingerprint(const Prepared& prepared, const Workload& workload) {
   Sha256 digest;
@@ -112,6 +110,8 @@ std::string Fingerprint(const Prepared& prepared, const Workload& workload) {
   add(fmt::format("tasks {} buffers {}\n", workload.tasks, workload.buffer_bytes));
   return HexText(digest.Finish());
 }
+
+namespace {
 
 Status WriteWeights(const Prepared& prepared, const Executor& executor_template,
                     const ExecuteOptions& options, const std::string& place,
@@ -136,7 +136,8 @@ Status WriteWeights(const Prepared& prepared, const Executor& executor_template,
   return sink->Finish();
 }
 
-// Aside, nobody sees it half written.
+}  // namespace
+
 Status WriteText(const std::string& path, const std::string& contents, bool sync) {
   NXDKIT_ASSIGN(File file, File::OpenWrite(path));
   NXDKIT_TRY(file.Allocate(contents.size()));
@@ -153,9 +154,8 @@ Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool 
   return OkStatus();
 }
 
-// What was written, opened like any other artifact and compared with the source.
 Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request,
-                     const std::string& place) {
+                     const std::string& place, const std::string& weights) {
   InputHints hints;
   hints.claims.origin = "the conversion";
   hints.claims.hardware = prepared.spec.nxd.hardware;
@@ -165,6 +165,7 @@ Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request,
     hints.optimizer = true;
     hints.param_order = prepared.source.optimizer->order.rule;
   }
+  hints.weights = weights;
   NXDKIT_ASSIGN(const BoundArtifact written, OpenAndBind(place, request.to, hints));
   NXDKIT_ASSIGN(std::vector<Finding> findings,
                 CompareArtifacts(prepared.source, written, request.run));
@@ -176,30 +177,33 @@ Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request,
       .hint("the disk gave back other bytes than were written; nothing was published");
 }
 
-}  // namespace
-
-Result<ConvertReport> DryRun(const ConvertRequest& request) {
-  NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
-  NXDKIT_ASSIGN(const Prepared prepared, Prepare(request));
-  NXDKIT_TRY(CheckOutput(prepared, request));
-  NXDKIT_TRY(CheckSource(prepared, request.run));
-  NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
-  NXDKIT_ASSIGN(const Executor executor,
-                Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
-                               prepared.output.outputs, options));
-  return Report(prepared, request, executor.workload());
-}
-
-Result<ConvertReport> Convert(const ConvertRequest& request) {
+Result<Prepared> PrepareChecked(const ConvertRequest& request) {
   NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
   NXDKIT_ASSIGN(Prepared prepared, Prepare(request));
   NXDKIT_TRY(CheckOutput(prepared, request));
   NXDKIT_TRY(CheckSource(prepared, request.run));
+  return prepared;
+}
+
+Result<ConvertReport> DryRun(const ConvertRequest& request) {
+  if (request.into) return RefreshDryRun(request);
+  NXDKIT_ASSIGN(const Prepared prepared, PrepareChecked(request));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
                                prepared.output.outputs, options));
-  ConvertReport report = Report(prepared, request, executor.workload());
+  return MakeReport(prepared, request, executor.workload());
+}
+
+Result<ConvertReport> Convert(const ConvertRequest& request) {
+  if (request.into) return Refresh(request);
+  if (request.part) return ConvertPart(request);
+  NXDKIT_ASSIGN(Prepared prepared, PrepareChecked(request));
+  NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
+  NXDKIT_ASSIGN(const Executor executor,
+                Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
+                               prepared.output.outputs, options));
+  ConvertReport report = MakeReport(prepared, request, executor.workload());
 
   NXDKIT_ASSIGN(Staging staging,
                 Staging::Begin(request.output, {.replace = request.force,
@@ -217,7 +221,7 @@ Result<ConvertReport> Convert(const ConvertRequest& request) {
   }
   NXDKIT_TRY(WriteSideFiles(prepared.output, staging.path(), request.sync));
   if (request.verify) {
-    NXDKIT_TRY(VerifyWritten(prepared, request, staging.path()));
+    NXDKIT_TRY(VerifyWritten(prepared, request, staging.path(), ""));
     report.verified = true;
   }
   NXDKIT_TRY(staging.Publish());

@@ -13,6 +13,12 @@
 
 namespace nxdkit::ops {
 
+// One of `count` processes that make an output together; see formats/ops/parts.h.
+struct Part {
+  int index = 0;  // from 0
+  int count = 1;
+};
+
 struct ConvertRequest {
   Kind from = Kind::kHf;
   Kind to = Kind::kHf;
@@ -25,6 +31,26 @@ struct ConvertRequest {
   bool resume = false;  // continue what an interrupted run of the same conversion left
   bool verify = false;  // re-read and compare before publishing
   bool sync = true;     // the output is on the disk before it is published
+  // The output is a rollout bundle, and only its weights are replaced, by one rename; see
+  // formats/rollout/weight_slots.h.
+  bool into = false;
+  std::optional<std::string> label;  // with `into`: what the new version is called
+  std::optional<Part> part;          // make only this part's files
+};
+
+// What a refresh did.
+struct Refreshed {
+  std::string slot;          // where the new weights lie
+  bool overwritten = false;  // an older version's files, instead of new ones
+  rollout::WeightsVersion version;
+};
+
+// What one part did.
+struct PartReport {
+  int index = 0;
+  int count = 1;
+  uint64_t files = 0;      // of this part
+  bool published = false;  // it was the last one: the output is there
 };
 
 // Of the optimizer state that went with an NxD tag.
@@ -53,6 +79,8 @@ struct ConvertReport {
   nxd::Geometry nxd;  // of the output, when that is an NxD set
   bool xser = false;
   std::optional<OptimizerReport> optimizer;
+  std::optional<Refreshed> refreshed;  // with `into`
+  std::optional<PartReport> part;      // with `part`
   std::vector<std::string> notes;
   std::vector<std::string> warnings;  // about the source
 };

@@ -6,6 +6,7 @@
 #include "formats/ops/open_file.h"
 #include "formats/ops/optimizer.h"
 #include "formats/ops/output_plan.h"
+#include "formats/rollout/cpu_plan.h"
 #include "lib/file.h"
 
 namespace nxdkit::ops {
@@ -98,6 +99,8 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
   return OkStatus();
 }
 
+constexpr char kAgreeHint[] = "leave the option out, or compile a bundle for it";
+
 template <typename T>
 Status Agree(const char* option, const std::optional<T>& asked, const T& bundle,
              const std::string& path) {
@@ -105,7 +108,26 @@ Status Agree(const char* option, const std::optional<T>& asked, const T& bundle,
   return Error(Errc::kUsage, fmt::format("{} {} was asked for, but the bundle was compiled for {}",
                                          option, *asked, bundle))
       .in(path)
-      .hint("leave the option out, or compile a bundle for it");
+      .hint(kAgreeHint);
+}
+
+// Only a bundle that has all its shards can have them replaced.
+Status CheckRefreshable(const rollout::Bundle& bundle) {
+  if (bundle.shards.empty())
+    return Error(Errc::kUnsupported, "the bundle has no rank shards that could be replaced")
+        .in(bundle.folder)
+        .hint("make a bundle that has some with --bundle");
+  if (bundle.weights_link == bundle.folder)
+    return Error(Errc::kUnsupported,
+                 "the rank shards lie in the bundle itself, expected a folder weights, which can "
+                 "be switched")
+        .in(bundle.folder);
+  if (static_cast<int64_t>(bundle.shards.size()) != bundle.config->tp)
+    return Error(Errc::kUnsupported,
+                 fmt::format("the bundle holds {} of {} ranks; a part cannot be refreshed",
+                             bundle.shards.size(), bundle.config->tp))
+        .in(bundle.weights_folder);
+  return OkStatus();
 }
 
 Status TakeBundle(const std::string& path, const OutputOptions& options, OutputSpec& spec) {
@@ -113,7 +135,7 @@ Status TakeBundle(const std::string& path, const OutputOptions& options, OutputS
   const std::string file = JoinPath(path, "neuron_config.json");
   if (!bundle.config)
     return Error(Errc::kNotFound, "the bundle has no neuron_config.json").in(path);
-  if (bundle.blobs.empty())
+  if (bundle.blobs.empty() && !options.only_weights)
     return Error(Errc::kNotFound, "the bundle has no compiled blob (model.pt)").in(path);
   if (!bundle.config->unsupported.empty())
     return Error(Errc::kUnsupported,
@@ -121,6 +143,7 @@ Status TakeBundle(const std::string& path, const OutputOptions& options, OutputS
                              bundle.config->unsupported.front()))
         .in(file);
   const rollout::NeuronConfig& config = *bundle.config;
+  if (options.only_weights) NXDKIT_TRY(CheckRefreshable(bundle));
   NXDKIT_TRY(Agree("--tp", options.tp ? std::optional<int64_t>(*options.tp) : std::nullopt,
                    config.tp, file));
   NXDKIT_TRY(Agree("--bs", options.batch_size, config.batch_size, file));
@@ -130,12 +153,14 @@ Status TakeBundle(const std::string& path, const OutputOptions& options, OutputS
                  fmt::format(
                      "--{}fused-qkv was asked for, but the bundle was compiled with q, k and v {}",
                      *options.fused_qkv ? "" : "no-", config.fused_qkv ? "fused" : "apart"))
-        .in(file);
+        .in(file)
+        .hint(kAgreeHint);
   if (options.flavor && *options.flavor != config.flavor)
     return Error(Errc::kUsage,
                  fmt::format("--flavor {} was asked for, but the bundle is of flavor {}",
                              FlavorName(*options.flavor), FlavorName(config.flavor)))
-        .in(file);
+        .in(file)
+        .hint(kAgreeHint);
   const std::optional<Dtype> dtype = DtypeFromTorchName(config.torch_dtype);
   if (!dtype)
     return Error(Errc::kUnsupported,
@@ -145,7 +170,8 @@ Status TakeBundle(const std::string& path, const OutputOptions& options, OutputS
     return Error(Errc::kUsage,
                  fmt::format("--dtype {} was asked for, but the bundle was compiled for {}",
                              TorchName(*options.dtype), config.torch_dtype))
-        .in(file);
+        .in(file)
+        .hint(kAgreeHint);
   spec.dtype = dtype;
   spec.neuron = config;
   spec.neuron_text = bundle.config_text;
@@ -199,9 +225,16 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
     spec.dtype = dtype;
     neuron.torch_dtype = TorchName(dtype);
     NXDKIT_ASSIGN(spec.neuron_text, WriteNeuronConfig(neuron, source.artifact.config_text));
-    spec.notes.push_back(
-        "the compiled blob (model.pt) is missing: compile one for this neuron_config.json, or take "
-        "one with --bundle");
+    if (options.cpu_plan) {
+      NXDKIT_ASSIGN(const rollout::CpuPlan plan,
+                    rollout::MakeCpuPlan(source.model->config, source.artifact.config_text, neuron,
+                                         spec.neuron_text));
+      spec.cpu_plan_text = rollout::WriteCpuPlan(plan);
+    } else {
+      spec.notes.push_back(
+          "the compiled blob (model.pt) is missing: compile one for this neuron_config.json, or "
+          "take one with --bundle");
+    }
   }
   spec.rollout = spec.neuron.MakeGeometry();
   const models::ModelConfig& config = source.model->config;
@@ -229,6 +262,7 @@ Result<OutputSpec> DecideOutput(const BoundArtifact& source, Kind kind,
                                 const OutputOptions& options) {
   OutputSpec spec;
   spec.kind = kind;
+  spec.only_weights = options.only_weights;
   spec.dtype = options.dtype;
   spec.max_shard_bytes = options.max_shard_bytes;
   if (kind == Kind::kNxd) NXDKIT_TRY(DecideNxd(source, options, spec));

@@ -30,6 +30,8 @@ struct OutputOptions {
   std::optional<bool> fused_qkv;
   std::optional<std::string>
       bundle;                  // a compiled bundle to take model.pt and neuron_config.json from
+  bool cpu_plan = false;       // kRollout: nxdkit-cpu-plan.json in the place of a compiled blob
+  bool only_weights = false;   // of `bundle`, which is refreshed and may have no model.pt
   std::optional<Dtype> dtype;  // nullopt: keep
   uint64_t max_shard_bytes = 5'000'000'000;
 };
@@ -45,8 +47,10 @@ struct OutputSpec {
   int dp = 1;
   rollout::Geometry rollout;
   rollout::NeuronConfig neuron;
-  std::string neuron_text;  // neuron_config.json as it will be written
+  std::string neuron_text;    // neuron_config.json as it will be written
+  std::string cpu_plan_text;  // nxdkit-cpu-plan.json; "" for none
   std::optional<rollout::Bundle> bundle;
+  bool only_weights = false;  // rank files alone, without folder
   std::optional<Dtype> dtype;
   uint64_t max_shard_bytes = 0;
   std::vector<std::string> notes;  // what was decided, and what the user should know
