@@ -1,0 +1,67 @@
+// PRIVATE to tests. Training tags and their resharding, as nxd-reshard asks for it.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "formats/ops/convert.h"
+#include "tests/formats/reshard/training_tag.h"
+#include "tests/formats/scratch.h"
+
+namespace nxdkit::testing_util {
+
+class ReshardWorkshop {
+ public:
+  std::string operator/(const std::string& name) const { return scratch_.folder() + "/" + name; }
+
+  std::string Make(const std::string& name, const TrainingTag& tag) const {
+    WriteTrainingTag(*this / name, tag);
+    return *this / name;
+  }
+
+  // A request for the geometry of `to`, whose other fields are the input's affair.
+  static ops::ConvertRequest Request(const std::string& input, const std::string& output,
+                                     const TrainingTag& to) {
+    ops::ConvertRequest request;
+    request.from = request.to = ops::Kind::kNxd;
+    request.input = input;
+    request.output = output;
+    request.hints.optimizer = true;
+    request.sync = false;
+    ops::OutputOptions& options = request.options;
+    options.training_tag = true;
+    options.tp = to.geometry.tp;
+    options.pp = to.geometry.pp;
+    options.vpp = to.geometry.vpp;
+    options.kv_multiplier = to.geometry.kv_multiplier;
+    options.qkv = to.geometry.qkv;
+    options.hardware = to.geometry.hardware;
+    options.xser = to.xser;
+    if (to.form == "zero1") options.dp = to.dp;
+    return request;
+  }
+
+  // The output's path; a failure says why there is none.
+  std::string Reshard(const std::string& input, const std::string& name, const TrainingTag& to,
+                      bool verify = false) const {
+    ops::ConvertRequest request = Request(input, *this / name, to);
+    request.verify = verify;
+    const Result<ops::ConvertReport> report = ops::Convert(request);
+    EXPECT_TRUE(report.ok()) << report.error().ToString();
+    return request.output;
+  }
+
+  // What resharding of this input fails with.
+  Error Refusal(const std::string& input, const TrainingTag& to) const {
+    const Result<ops::ConvertReport> report = ops::Convert(Request(input, *this / "refused", to));
+    if (!report.ok()) return report.error();
+    return Error(Errc::kInternal, "it was not refused");
+  }
+
+ private:
+  Scratch scratch_;
+};
+
+}  // namespace nxdkit::testing_util
