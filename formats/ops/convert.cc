@@ -28,18 +28,6 @@ Result<Prepared> Prepare(const ConvertRequest& request) {
   return out;
 }
 
-// A replica that differs, or padding that is not zero, would be lost without a word.
-Status CheckSource(const Prepared& prepared, const RunOptions& run) {
-  NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(prepared.source, run));
-  if (findings.empty()) return OkStatus();
-  const Finding& first = findings.front();
-  std::string message = first.message;
-  if (findings.size() > 1) message += fmt::format("; and {} more tensors", findings.size() - 1);
-  Error error(Errc::kCorrupt, std::move(message));
-  if (first.rank) (void)std::move(error).rank(*first.rank);  // in place
-  return std::move(error).in(first.file).on(first.tensor).hint("ckpt-verify shows all of it");
-}
-
 ConvertReport Report(const Prepared& prepared, const ConvertRequest& request,
                      const Workload& workload) {
   ConvertReport report;
@@ -173,7 +161,7 @@ Result<ConvertReport> DryRun(const ConvertRequest& request) {
   NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
   NXDKIT_ASSIGN(const Prepared prepared, Prepare(request));
   NXDKIT_TRY(CheckOutput(prepared, request));
-  NXDKIT_TRY(CheckSource(prepared, request.run));
+  NXDKIT_TRY(RequireSound(prepared.source, request.run));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
@@ -185,7 +173,7 @@ Result<ConvertReport> Convert(const ConvertRequest& request) {
   NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
   NXDKIT_ASSIGN(Prepared prepared, Prepare(request));
   NXDKIT_TRY(CheckOutput(prepared, request));
-  NXDKIT_TRY(CheckSource(prepared, request.run));
+  NXDKIT_TRY(RequireSound(prepared.source, request.run));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,

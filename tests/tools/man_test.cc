@@ -101,6 +101,9 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
   ExpectDocumented(3, {"ckpt-inspect", folder.path() + "/nothing"});
   ExpectDocumented(0, {"ckpt-verify", shards, "--against", model});
   ExpectDocumented(1, {"ckpt-verify", shards, "--against", other});
+  const std::string manifest = folder.path() + "/manifest.json";
+  ExpectDocumented(0, {"ckpt-digest", shards, "--manifest", manifest});
+  ExpectDocumented(1, {"ckpt-digest", other, "--check", manifest, "--no-files"});
 }
 
 // --help stops before the work, but after the options were read and found good.
