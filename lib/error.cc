@@ -45,27 +45,27 @@ std::string_view ErrcName(Errc code) { return Row(code).name; }
 
 Error::Error(Errc code, std::string message) : code_(code), message_(std::move(message)) {}
 
-Error&& Error::in(std::string_view file) && {
+Error Error::in(std::string_view file) && {
   if (file_.empty()) file_ = file;
   return std::move(*this);
 }
-Error&& Error::member(std::string_view member) && {
+Error Error::member(std::string_view member) && {
   if (member_.empty()) member_ = member;
   return std::move(*this);
 }
-Error&& Error::on(std::string_view tensor) && {
+Error Error::on(std::string_view tensor) && {
   if (tensor_.empty()) tensor_ = tensor;
   return std::move(*this);
 }
-Error&& Error::at(uint64_t offset) && {
+Error Error::at(uint64_t offset) && {
   if (!offset_) offset_ = offset;
   return std::move(*this);
 }
-Error&& Error::rank(int64_t rank) && {
+Error Error::rank(int64_t rank) && {
   if (!rank_) rank_ = rank;
   return std::move(*this);
 }
-Error&& Error::hint(std::string_view hint) && {
+Error Error::hint(std::string_view hint) && {
   if (hint_.empty()) hint_ = hint;
   return std::move(*this);
 }

@@ -31,17 +31,18 @@ std::string_view ErrcName(Errc code);  // stable snake_case word, for --json
 // An error with the place it was found. Built left to right:
 //   return Error(Errc::kCorrupt, fmt::format("header length {} is over the limit of {}", n, max))
 //       .in(path).at(0);
-// A place that is already set is kept: the innermost caller knows best.
+// A place that is already set is kept: the innermost caller knows best. By value, so that
+// `error = std::move(error).in(path)` is right.
 class [[nodiscard]] Error {
  public:
   Error(Errc code, std::string message);
 
-  Error&& in(std::string_view file) &&;        // file path
-  Error&& member(std::string_view member) &&;  // record inside an archive, or JSON key
-  Error&& on(std::string_view tensor) &&;      // tensor or parameter name
-  Error&& at(uint64_t offset) &&;              // byte offset from the start of the file (or member)
-  Error&& rank(int64_t rank) &&;               // tensor parallel rank
-  Error&& hint(std::string_view hint) &&;      // what the user can do about it
+  Error in(std::string_view file) &&;        // file path
+  Error member(std::string_view member) &&;  // record inside an archive, or JSON key
+  Error on(std::string_view tensor) &&;      // tensor or parameter name
+  Error at(uint64_t offset) &&;              // byte offset from the start of the file (or member)
+  Error rank(int64_t rank) &&;               // tensor parallel rank
+  Error hint(std::string_view hint) &&;      // what the user can do about it
 
   Errc code() const { return code_; }
   const std::string& message() const { return message_; }

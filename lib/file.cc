@@ -181,6 +181,8 @@ Status File::Allocate(uint64_t bytes) const {
   return std::move(error).in(path_);
 }
 
+void File::StartSync() const { (void)!::sync_file_range(fd_, 0, 0, SYNC_FILE_RANGE_WRITE); }
+
 Status File::Sync() const {
   while (::fsync(fd_) != 0)
     if (errno != EINTR) return SystemError("sync", errno).in(path_);

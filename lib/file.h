@@ -43,11 +43,14 @@ class File {
   // and so that a full disk shows before the work, not after. Sets the size to `bytes`: shrinks a
   // longer file. On failure the size is as it was.
   Status Allocate(uint64_t bytes) const;
+  // Has the kernel begin to write what Sync waits for; a wish that may be ignored.
+  void StartSync() const;
   Status Sync() const;
   Status Close();
 
  private:
-  friend class Staging;  // its lock is the descriptor of a folder
+  friend class Staging;     // its lock is the descriptor of a folder
+  friend class FolderLock;  // and so is this
   File(int fd, std::string path, uint64_t bytes);
   int fd_ = -1;
   std::string path_;

@@ -193,18 +193,23 @@ Status WriteSink::FinishFile(size_t f) {
   NXDKIT_ASSIGN(File file, File::OpenWrite(FilePath(f)));
   for (const Fragment& fragment : encoder.Frame(crcs))
     NXDKIT_TRY(file.WriteAt(fragment.offset, Bytes(fragment.bytes)));
-  if (options_.sync) NXDKIT_TRY(file.Sync());
+  if (options_.sync) file.StartSync();
   return file.Close();
 }
 
-Status WriteSink::Finish() {
-  cache_.Clear();
+Status WriteSink::SyncFile(size_t f) const {
+  NXDKIT_ASSIGN(File file, File::OpenWrite(FilePath(f)));
+  NXDKIT_TRY(file.Sync());
+  return file.Close();
+}
+
+Status WriteSink::ForEachFile(const std::function<Status(size_t file)>& job) const {
   std::atomic<size_t> next{0};
   std::mutex mutex;
   std::optional<Error> error;
   const auto work = [&] {
     for (size_t f = next++; f < files_.size(); f = next++) {
-      Status status = FinishFile(f);
+      Status status = job(f);
       if (status.ok()) continue;
       const std::lock_guard lock(mutex);
       if (!error) error = std::move(status).error();
@@ -215,6 +220,15 @@ Status WriteSink::Finish() {
   work();
   threads.clear();
   if (error) return *std::move(error);
+  return OkStatus();
+}
+
+Status WriteSink::Finish() {
+  cache_.Clear();
+  NXDKIT_TRY(ForEachFile([this](size_t f) { return FinishFile(f); }));
+  // Only now, when all are on their way: file by file, each sync would wait for a write and a
+  // commit of its own, which is slow for the thousands of files of an xser set.
+  if (options_.sync) NXDKIT_TRY(ForEachFile([this](size_t f) { return SyncFile(f); }));
   if (!journal_.is_open()) return OkStatus();
   NXDKIT_TRY(journal_.Close());
   const std::string path = JoinPath(folder_, kJournalName);

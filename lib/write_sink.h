@@ -2,6 +2,7 @@
 // last. What an interrupted run has done can be taken over.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -65,7 +66,9 @@ class WriteSink : public Sink {
   void LoadJournal(const std::string& lines);
   Status Journal(const std::string& line);
   Result<std::vector<uint32_t>> TensorCrcs(size_t file) const;
+  Status ForEachFile(const std::function<Status(size_t file)>& job) const;
   Status FinishFile(size_t file);
+  Status SyncFile(size_t file) const;
 
   std::string folder_;
   Options options_;

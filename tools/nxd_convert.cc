@@ -21,7 +21,9 @@ struct Args {
   LayoutArgs layout;
   std::optional<std::string> explain;
   bool verify = false;
-  bool sync = true;
+  std::optional<bool> sync;
+  bool into = false;
+  std::optional<std::string> label;
 };
 
 const ToolInfo kInfo = {
@@ -40,6 +42,8 @@ const ToolInfo kInfo = {
                   "make the weights of a rollout bundle"},
                  {"nxd-convert --from nxd --to rollout --bundle compiled shards bundle",
                   "the same, with the compiled blob of another bundle"},
+                 {"nxd-convert --from nxd --to rollout --into shards bundle",
+                  "newer weights for a bundle in use"},
                  {"nxd-convert --from rollout --to hf bundle model", "the way back"}},
 };
 
@@ -65,30 +69,41 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Flag("verify", &args.verify,
              "read the output again and compare it with INPUT before it is published");
   table.Toggle("sync", &args.sync, "have the output on the disk before it is published")
-      .default_text = "on";
+      .default_text = "on; off with --into";
+  table.Flag(
+      "into", &args.into,
+      "OUTPUT is a rollout bundle that may be in use: replace its weights, and nothing else");
+  table.Text("label", "TEXT", &args.label,
+             "with --into, what version.json calls these weights; otherwise INPUT's tag or name");
 }
 
 Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& request,
                 double seconds) {
-  return {{"input", request.input},
-          {"output", request.output},
-          {"from", ops::KindName(request.from)},
-          {"to", ops::KindName(request.to)},
-          {"model_type", report.model_type},
-          {"parameters", report.parameters},
-          {"source_bytes", report.source_bytes},
-          {"output_bytes", report.output_bytes},
-          {"output_files", report.output_files},
-          {"output_tensors", report.output_tensors},
-          {"tasks", report.tasks},
-          {"resumed_tasks", report.resumed_tasks},
-          {"buffer_bytes", report.buffer_bytes},
-          {"predicted_memory_bytes", report.predicted_memory},
-          {"peak_memory_bytes", PeakRssBytes()},
-          {"seconds", seconds},
-          {"blob_missing", report.blob_missing},
-          {"verified", report.verified},
-          {"notes", report.notes}};
+  Json json = {{"input", request.input},
+               {"output", request.output},
+               {"from", ops::KindName(request.from)},
+               {"to", ops::KindName(request.to)},
+               {"model_type", report.model_type},
+               {"parameters", report.parameters},
+               {"source_bytes", report.source_bytes},
+               {"output_bytes", report.output_bytes},
+               {"output_files", report.output_files},
+               {"output_tensors", report.output_tensors},
+               {"tasks", report.tasks},
+               {"resumed_tasks", report.resumed_tasks},
+               {"buffer_bytes", report.buffer_bytes},
+               {"predicted_memory_bytes", report.predicted_memory},
+               {"peak_memory_bytes", PeakRssBytes()},
+               {"seconds", seconds},
+               {"blob_missing", report.blob_missing},
+               {"verified", report.verified},
+               {"notes", report.notes}};
+  if (!report.refreshed) return json;
+  json["slot"] = report.refreshed->slot;
+  json["overwritten"] = report.refreshed->overwritten;
+  json["serial"] = report.refreshed->version.serial;
+  json["label"] = report.refreshed->version.label;
+  return json;
 }
 
 std::string ReportText(const ops::ConvertReport& report, const ops::ConvertRequest& request,
@@ -104,6 +119,10 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
     text += fmt::format("{:.2f} s, {}, peak memory {}{}\n", seconds,
                         HumanRate(report.output_bytes, seconds), HumanBytes(PeakRssBytes()),
                         report.verified ? ", verified" : "");
+  if (report.refreshed)
+    text += fmt::format("version {}, {}, in {}{}\n", report.refreshed->version.serial,
+                        EscapeControl(report.refreshed->version.label), report.refreshed->slot,
+                        report.refreshed->overwritten ? " (overwritten)" : "");
   for (const std::string& note : report.notes) text += "note: " + EscapeControl(note) + "\n";
   return text;
 }
@@ -122,7 +141,12 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.force = context.common().force;
   request.resume = context.common().resume;
   request.verify = args.verify;
-  request.sync = args.sync;
+  request.into = args.into;
+  request.label = args.label;
+  if (args.label && !args.into)
+    return Error(Errc::kUsage, "--label names the weights that --into replaces");
+  // Rollout weights can be made again: what counts is when the engine can read them.
+  request.sync = args.sync.value_or(!args.into);
   ToolAnswer answer;
   if (args.explain) {
     NXDKIT_ASSIGN(answer.text, ops::Explain(request, *args.explain));

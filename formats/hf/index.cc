@@ -84,7 +84,7 @@ class IndexHandler : public JsonHandler {
   Status Wrong(JsonKind kind) const {
     Error error(Errc::kCorrupt, fmt::format("found {}, but weight_map is an object of file names",
                                             JsonKindName(kind)));
-    std::move(error).member("weight_map");
+    error = std::move(error).member("weight_map");
     if (index_.entries.empty()) return error;
     return std::move(error).on(index_.entries.back().tensor);
   }

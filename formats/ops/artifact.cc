@@ -133,7 +133,12 @@ Status OpenNxd(Artifact& artifact, const InputHints& hints) {
 }
 
 Status OpenRollout(Artifact& artifact, const InputHints& hints) {
-  NXDKIT_ASSIGN(rollout::Bundle bundle, rollout::OpenBundle(artifact.path, OpenTensorFile));
+  NXDKIT_ASSIGN(rollout::Bundle bundle,
+                rollout::OpenBundle(artifact.path, OpenTensorFile, hints.weights));
+  if (bundle.half_done)
+    return Error(Errc::kCorrupt, "half written: a refresh of these weights was cut short")
+        .in(bundle.weights_folder)
+        .hint("refresh the bundle again (nxd-convert --into)");
   artifact.warnings = bundle.warnings;
   artifact.files = bundle.shards;
   for (size_t i = 0; i < bundle.shards.size(); ++i)
@@ -158,6 +163,28 @@ Status OpenTorch(Artifact& artifact, const InputHints& hints) {
   return LoadConfig(artifact, hints, {ParentPath(artifact.path)});
 }
 
+// Nothing of this kind is there: perhaps the user has mistaken the format.
+Error WithKindHint(Error error, const Artifact& artifact) {
+  if (error.code() != Errc::kNotFound) return error;
+  const Result<Kind> kind = Recognise(artifact.path);
+  if (!kind.ok() || *kind == artifact.kind) return error;
+  return std::move(error).hint(fmt::format("it looks like {}", KindName(*kind)));
+}
+
+Status OpenAs(Artifact& artifact, const InputHints& hints) {
+  switch (artifact.kind) {
+    case Kind::kHf:
+      return OpenHf(artifact, hints);
+    case Kind::kNxd:
+      return OpenNxd(artifact, hints);
+    case Kind::kRollout:
+      return OpenRollout(artifact, hints);
+    case Kind::kTorch:
+      return OpenTorch(artifact, hints);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<Artifact> OpenArtifact(const std::string& path, Kind kind, const InputHints& hints) {
@@ -166,20 +193,8 @@ Result<Artifact> OpenArtifact(const std::string& path, Kind kind, const InputHin
   artifact.path = path;
   if (KindOf(path) == PathKind::kMissing)
     return Error(Errc::kNotFound, "no such file or folder").in(path);
-  switch (kind) {
-    case Kind::kHf:
-      NXDKIT_TRY(OpenHf(artifact, hints));
-      break;
-    case Kind::kNxd:
-      NXDKIT_TRY(OpenNxd(artifact, hints));
-      break;
-    case Kind::kRollout:
-      NXDKIT_TRY(OpenRollout(artifact, hints));
-      break;
-    case Kind::kTorch:
-      NXDKIT_TRY(OpenTorch(artifact, hints));
-      break;
-  }
+  Status opened = OpenAs(artifact, hints);
+  if (!opened.ok()) return WithKindHint(std::move(opened).error(), artifact);
   if (artifact.ranks.empty())
     for (const TensorFile& file : artifact.files) artifact.ranks.push_back({file.path, -1, -1});
   return artifact;

@@ -24,6 +24,7 @@ struct InputHints {
   std::optional<std::string> tag;
   std::optional<std::string> config;  // path of a config.json
   std::optional<bool> fused_qkv;
+  std::string weights;  // of a rollout bundle: the folder of shards to open instead of its own
   // Taken for an NxD set whose hardware neither claims nor contents tell.
   std::optional<models::Hardware> hardware_if_unknown;
 };

@@ -146,7 +146,7 @@ Status RequireSound(const BoundArtifact& artifact, const RunOptions& run) {
   std::string message = first.message;
   if (findings.size() > 1) message += fmt::format("; and {} more tensors", findings.size() - 1);
   Error error(Errc::kCorrupt, std::move(message));
-  if (first.rank) (void)std::move(error).rank(*first.rank);  // in place
+  if (first.rank) error = std::move(error).rank(*first.rank);
   return std::move(error).in(first.file).on(first.tensor).hint("ckpt-verify shows all of it");
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "formats/ops/convert_parts.h"
 #include "formats/ops/places.h"
 #include "lib/copy_file.h"
 #include "lib/digest.h"
@@ -9,15 +10,6 @@
 #include "lib/system.h"
 
 namespace nxdkit::ops {
-namespace {
-
-// Everything decided and planned, nothing written.
-struct Prepared {
-  BoundArtifact source;
-  OutputSpec spec;
-  OutputPlan output;
-  Plan plan;
-};
 
 Result<Prepared> Prepare(const ConvertRequest& request) {
   Prepared out;
@@ -28,8 +20,8 @@ Result<Prepared> Prepare(const ConvertRequest& request) {
   return out;
 }
 
-ConvertReport Report(const Prepared& prepared, const ConvertRequest& request,
-                     const Workload& workload) {
+ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request,
+                         const Workload& workload) {
   ConvertReport report;
   if (prepared.source.artifact.config)
     report.model_type = prepared.source.artifact.config->model_type;
@@ -49,6 +41,8 @@ ConvertReport Report(const Prepared& prepared, const ConvertRequest& request,
   report.warnings = prepared.source.artifact.warnings;
   return report;
 }
+
+namespace {
 
 // The folder that the artifact is, or none for a single file.
 std::string FolderOf(const Artifact& artifact) {
@@ -119,7 +113,8 @@ Status WriteWeights(const Prepared& prepared, const Executor& executor_template,
   return sink->Finish();
 }
 
-// Aside, nobody sees it half written.
+}  // namespace
+
 Status WriteText(const std::string& path, const std::string& contents, bool sync) {
   NXDKIT_ASSIGN(File file, File::OpenWrite(path));
   NXDKIT_TRY(file.Allocate(contents.size()));
@@ -127,6 +122,8 @@ Status WriteText(const std::string& path, const std::string& contents, bool sync
   if (sync) NXDKIT_TRY(file.Sync());
   return file.Close();
 }
+
+namespace {
 
 Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool sync) {
   for (const auto& [path, from] : output.copies)
@@ -136,14 +133,16 @@ Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool 
   return OkStatus();
 }
 
-// What was written, opened like any other artifact and compared with the source.
+}  // namespace
+
 Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request,
-                     const std::string& place) {
+                     const std::string& place, const std::string& weights) {
   InputHints hints;
   hints.claims.origin = "the conversion";
   hints.claims.hardware = prepared.spec.nxd.hardware;
   if (!prepared.source.artifact.config_path.empty())
     hints.config = prepared.source.artifact.config_path;
+  hints.weights = weights;
   NXDKIT_ASSIGN(const BoundArtifact written, OpenAndBind(place, request.to, hints));
   NXDKIT_ASSIGN(std::vector<Finding> findings,
                 CompareArtifacts(prepared.source, written, request.run));
@@ -155,9 +154,8 @@ Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request,
       .hint("the disk gave back other bytes than were written; nothing was published");
 }
 
-}  // namespace
-
 Result<ConvertReport> DryRun(const ConvertRequest& request) {
+  if (request.into) return RefreshDryRun(request);
   NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
   NXDKIT_ASSIGN(const Prepared prepared, Prepare(request));
   NXDKIT_TRY(CheckOutput(prepared, request));
@@ -166,10 +164,11 @@ Result<ConvertReport> DryRun(const ConvertRequest& request) {
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
                                prepared.output.outputs, options));
-  return Report(prepared, request, executor.workload());
+  return MakeReport(prepared, request, executor.workload());
 }
 
 Result<ConvertReport> Convert(const ConvertRequest& request) {
+  if (request.into) return Refresh(request);
   NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
   NXDKIT_ASSIGN(Prepared prepared, Prepare(request));
   NXDKIT_TRY(CheckOutput(prepared, request));
@@ -178,7 +177,7 @@ Result<ConvertReport> Convert(const ConvertRequest& request) {
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
                                prepared.output.outputs, options));
-  ConvertReport report = Report(prepared, request, executor.workload());
+  ConvertReport report = MakeReport(prepared, request, executor.workload());
 
   NXDKIT_ASSIGN(Staging staging,
                 Staging::Begin(request.output, {.replace = request.force,
@@ -196,7 +195,7 @@ Result<ConvertReport> Convert(const ConvertRequest& request) {
   }
   NXDKIT_TRY(WriteSideFiles(prepared.output, staging.path(), request.sync));
   if (request.verify) {
-    NXDKIT_TRY(VerifyWritten(prepared, request, staging.path()));
+    NXDKIT_TRY(VerifyWritten(prepared, request, staging.path(), ""));
     report.verified = true;
   }
   NXDKIT_TRY(staging.Publish());

@@ -25,6 +25,17 @@ struct ConvertRequest {
   bool resume = false;  // continue what an interrupted run of the same conversion left
   bool verify = false;  // re-read and compare before publishing
   bool sync = true;     // the output is on the disk before it is published
+  // The output is a rollout bundle, and only its weights are replaced, by one rename; see
+  // formats/rollout/weight_slots.h.
+  bool into = false;
+  std::optional<std::string> label;  // with `into`: what the new version is called
+};
+
+// What a refresh did.
+struct Refreshed {
+  std::string slot;          // where the new weights lie
+  bool overwritten = false;  // an older version's files, instead of new ones
+  rollout::WeightsVersion version;
 };
 
 struct ConvertReport {
@@ -40,6 +51,7 @@ struct ConvertReport {
   uint64_t predicted_memory = 0;
   bool blob_missing = false;  // a rollout bundle without model.pt
   bool verified = false;
+  std::optional<Refreshed> refreshed;  // with `into`
   std::vector<std::string> notes;
   std::vector<std::string> warnings;  // about the source
 };

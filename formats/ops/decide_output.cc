@@ -92,12 +92,31 @@ Status Agree(const char* option, const std::optional<T>& asked, const T& bundle,
       .hint("leave the option out, or compile a bundle for it");
 }
 
+// Only a bundle that has all its shards can have them replaced.
+Status CheckRefreshable(const rollout::Bundle& bundle) {
+  if (bundle.shards.empty())
+    return Error(Errc::kUnsupported, "the bundle has no rank shards that could be replaced")
+        .in(bundle.folder)
+        .hint("make a bundle that has some with --bundle");
+  if (bundle.weights_link == bundle.folder)
+    return Error(Errc::kUnsupported,
+                 "the rank shards lie in the bundle itself, expected a folder weights, which can "
+                 "be switched")
+        .in(bundle.folder);
+  if (static_cast<int64_t>(bundle.shards.size()) != bundle.config->tp)
+    return Error(Errc::kUnsupported,
+                 fmt::format("the bundle holds {} of {} ranks; a part cannot be refreshed",
+                             bundle.shards.size(), bundle.config->tp))
+        .in(bundle.weights_folder);
+  return OkStatus();
+}
+
 Status TakeBundle(const std::string& path, const OutputOptions& options, OutputSpec& spec) {
   NXDKIT_ASSIGN(rollout::Bundle bundle, rollout::OpenBundle(path, OpenTensorFile));
   const std::string file = JoinPath(path, "neuron_config.json");
   if (!bundle.config)
     return Error(Errc::kNotFound, "the bundle has no neuron_config.json").in(path);
-  if (bundle.blobs.empty())
+  if (bundle.blobs.empty() && !options.only_weights)
     return Error(Errc::kNotFound, "the bundle has no compiled blob (model.pt)").in(path);
   if (!bundle.config->unsupported.empty())
     return Error(Errc::kUnsupported,
@@ -105,6 +124,7 @@ Status TakeBundle(const std::string& path, const OutputOptions& options, OutputS
                              bundle.config->unsupported.front()))
         .in(file);
   const rollout::NeuronConfig& config = *bundle.config;
+  if (options.only_weights) NXDKIT_TRY(CheckRefreshable(bundle));
   NXDKIT_TRY(Agree("--tp", options.tp ? std::optional<int64_t>(*options.tp) : std::nullopt,
                    config.tp, file));
   NXDKIT_TRY(Agree("--bs", options.batch_size, config.batch_size, file));
@@ -213,6 +233,7 @@ Result<OutputSpec> DecideOutput(const BoundArtifact& source, Kind kind,
                                 const OutputOptions& options) {
   OutputSpec spec;
   spec.kind = kind;
+  spec.only_weights = options.only_weights;
   spec.dtype = options.dtype;
   spec.max_shard_bytes = options.max_shard_bytes;
   if (kind == Kind::kNxd) NXDKIT_TRY(DecideNxd(source, options, spec));

@@ -25,6 +25,7 @@ struct OutputOptions {
   std::optional<bool> fused_qkv;
   std::optional<std::string>
       bundle;                  // a compiled bundle to take model.pt and neuron_config.json from
+  bool only_weights = false;   // of `bundle`, which is refreshed and may have no model.pt
   std::optional<Dtype> dtype;  // nullopt: keep
   uint64_t max_shard_bytes = 5'000'000'000;
 };
@@ -38,6 +39,7 @@ struct OutputSpec {
   rollout::NeuronConfig neuron;
   std::string neuron_text;  // neuron_config.json as it will be written
   std::optional<rollout::Bundle> bundle;
+  bool only_weights = false;  // rank files alone, without folder
   std::optional<Dtype> dtype;
   uint64_t max_shard_bytes = 0;
   std::vector<std::string> notes;  // what was decided, and what the user should know
@@ -63,7 +65,5 @@ struct OutputPlan {
 // folder after the file).
 Result<OutputPlan> PlanOutput(const BoundArtifact& source, const OutputSpec& spec,
                               const std::string& output_name);
-
-inline constexpr char kToolVersion[] = "0.1.0";
 
 }  // namespace nxdkit::ops

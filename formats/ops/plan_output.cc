@@ -157,7 +157,7 @@ class Planner {
     const std::string dtype(dtypes_.empty() ? "" : TorchName(dtypes_.front()));
     plan_.texts.push_back(
         {"nxdkit.json", nxd::WriteSidecar(spec_.nxd, source_.model->config.family->model_type,
-                                          dtype, kToolVersion)});
+                                          dtype, NXDKIT_VERSION)});
     plan_.texts.push_back({"done", "1"});
     return OkStatus();
   }
@@ -203,7 +203,8 @@ class Planner {
   Status PlanRollout() {
     const std::string folder = rollout::WeightsFolder(spec_.neuron.flavor);
     for (int rank = 0; rank < spec_.rollout.tp; ++rank) {
-      const uint32_t file = NewFile(JoinPath(folder, rollout::ShardFileName(rank)), rank, -1);
+      const std::string name = rollout::ShardFileName(rank);
+      const uint32_t file = NewFile(spec_.only_weights ? name : JoinPath(folder, name), rank, -1);
       NXDKIT_ASSIGN(std::vector<TensorLayout> tensors,
                     rollout::RankTensors(*source_.model, spec_.rollout, rank));
       std::vector<OutputTensor> outputs;
@@ -213,6 +214,7 @@ class Planner {
       }
       NXDKIT_TRY(SetEncoder(file, safetensors::Encode(std::move(outputs), {})));
     }
+    if (spec_.only_weights) return CheckAgainstBundle();
     plan_.texts.push_back({"neuron_config.json", spec_.neuron_text});
     CarrySideFiles();
     if (!spec_.bundle) return OkStatus();

@@ -68,9 +68,13 @@ Status ChooseWeights(Bundle& bundle) {
                  "no family with such a layout is known")
         .in(named);
   }
-  bundle.weights_folder = found.front();
+  bundle.weights_link = found.front();
   for (size_t i = 1; i < found.size(); ++i)
     bundle.warnings.push_back(fmt::format("{} holds shards too; they are not looked at", found[i]));
+  NXDKIT_ASSIGN(PinnedWeights pinned, PinWeights(bundle.weights_link));
+  bundle.weights_folder = std::move(pinned.folder);
+  bundle.half_done = pinned.half_done;
+  bundle.lock = std::move(pinned.lock);
   return OkStatus();
 }
 
@@ -88,6 +92,9 @@ Status LoadConfig(Bundle& bundle) {
 
 Status LoadShards(Bundle& bundle, const OpenTensorFile& open) {
   const std::map<int64_t, std::string> ranks = RanksIn(bundle.weights_folder);
+  if (ranks.empty())
+    return Error(Errc::kCorrupt, fmt::format("no rank shards, expected {}", ShardFileName(0)))
+        .in(bundle.weights_folder);
   bundle.first_rank = ranks.begin()->first;
   int64_t expected = bundle.first_rank;
   for (const auto& [rank, path] : ranks) {
@@ -140,7 +147,8 @@ bool LooksLikeBundle(const std::string& path) {
          !FindWeights(path).empty();
 }
 
-Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open) {
+Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open,
+                          const std::string& weights) {
   if (KindOf(path) == PathKind::kMissing)
     return Error(Errc::kNotFound, "no such file or folder").in(path);
   if (KindOf(path) != PathKind::kFolder)
@@ -148,14 +156,21 @@ Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open) {
   Bundle bundle;
   bundle.folder = path;
   NXDKIT_TRY(LoadConfig(bundle));
-  NXDKIT_TRY(ChooseWeights(bundle));
+  bundle.weights_link = bundle.weights_folder = weights;
+  if (weights.empty()) NXDKIT_TRY(ChooseWeights(bundle));
   if (!bundle.config && bundle.weights_folder.empty())
     return Error(Errc::kNotFound, "no rollout bundle: neither neuron_config.json nor rank shards")
         .in(path);
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path));
   for (const std::string& name : names)
     if (IsBlobName(name)) bundle.blobs.push_back(name);
-  if (!bundle.weights_folder.empty()) NXDKIT_TRY(LoadShards(bundle, open));
+  if (!bundle.weights_folder.empty()) {
+    NXDKIT_TRY(LoadShards(bundle, open));
+    NXDKIT_ASSIGN(bundle.version, ReadVersion(bundle.weights_folder));
+    // The first refresh, meanwhile: some shards may be of the old folder and some of the slot that
+    // has its name now. From then on the name is a link, and this cannot happen again.
+    if (weights.empty() && !bundle.lock->IsAt(bundle.weights_folder)) return OpenBundle(path, open);
+  }
   NXDKIT_TRY(CheckRanks(bundle));
   for (const TensorFile& shard : bundle.shards)
     if (!shard.metadata.empty())

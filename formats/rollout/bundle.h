@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "formats/rollout/neuron_config.h"
+#include "formats/rollout/weight_slots.h"
 #include "lib/error.h"
 #include "lib/tensor.h"
 
@@ -20,8 +21,12 @@ struct Bundle {
   std::string folder;
   std::optional<NeuronConfig> config;  // nullopt: a bare folder of rank shards
   std::string config_text;
-  std::string weights_folder;      // "" when the bundle has no shards
-  std::vector<TensorFile> shards;  // index = rank - first rank
+  std::string weights_link;    // .../weights, by which engines open the shards
+  std::string weights_folder;  // what that led to; "" when the bundle has no shards
+  bool half_done = false;      // PinnedWeights::half_done
+  std::optional<WeightsVersion> version;
+  std::shared_ptr<const FolderLock> lock;  // the shards are not overwritten while a copy lives
+  std::vector<TensorFile> shards;          // index = rank - first rank
   int64_t first_rank = 0;
   std::vector<std::string> blobs;  // model.pt, model_<bundle>.pt: file names
   std::vector<std::string> warnings;
@@ -34,7 +39,10 @@ bool LooksLikeBundle(const std::string& path);
 // the folder itself; the first that has some counts. Ranks must be first_rank, first_rank + 1, ...
 // without holes, and those of the configuration (0 without one); kCorrupt naming the missing file.
 // Shards may be absent: such a bundle loads its weights from a Hugging Face checkpoint.
-Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open);
+// `weights` names the folder of shards to open instead of the bundle's own, unlocked: a slot that
+// is not published yet.
+Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open,
+                          const std::string& weights = "");
 
 // Where the shards of a flavor lie, relative to the bundle: "weights", "checkpoint/weights".
 std::string WeightsFolder(Flavor flavor);

@@ -42,9 +42,12 @@ Error Refuse(Fault fault, std::string_view message, Fault* out) {
 Error Refuse(Fault fault, Error error, Fault* out) {
   if (error.code() != Errc::kCorrupt) return error;
   Error named = Refuse(fault, error.message(), out);
-  // In place: assigning what these return to `named` would move it onto itself.
-  std::move(named).in(error.file()).member(error.member()).on(error.tensor()).hint(error.hint());
-  if (error.offset()) std::move(named).at(*error.offset());
+  named = std::move(named)
+              .in(error.file())
+              .member(error.member())
+              .on(error.tensor())
+              .hint(error.hint());
+  if (error.offset()) named = std::move(named).at(*error.offset());
   return named;
 }
 

@@ -1,10 +1,7 @@
 // kill -9, Ctrl-C and a full disk at any moment: the output is absent, the old one or the new one,
 // and the next run succeeds.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -14,6 +11,7 @@
 #include <string>
 
 #include "tests/tools/convert_workshop.h"
+#include "tests/tools/kill.h"
 
 namespace nxdkit::test {
 namespace {
@@ -23,30 +21,6 @@ using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kFinished = -1;
-
-// Starts nxd-convert and sends it the signal after `delay`; its exit code, or 128 + the signal that
-// ended it.
-int RunAndSignal(const Words& arguments, int signal, std::chrono::microseconds delay) {
-  Words words = arguments;
-  words.insert(words.begin(), Workshop::Tool("nxd-convert"));
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    const int null = open("/dev/null", O_RDWR);
-    dup2(null, STDOUT_FILENO);
-    dup2(null, STDERR_FILENO);
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
-  const timespec wait{0, std::chrono::nanoseconds(delay).count()};
-  nanosleep(&wait, nullptr);  // the moment is what is tried out, nothing waits for the child
-  kill(child, signal);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
 
 // Two models of 45 MB with the same shapes, made once.
 struct Models {
@@ -82,8 +56,8 @@ class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
     if (over_an_old_one_) ExpectConverts(options_, TheModels().first, old_);
   }
 
-  Words Arguments(bool resume) const {
-    Words words = {"--no-sync"};
+  Words Command(bool resume) const {
+    Words words = {Workshop::Tool("nxd-convert"), "--no-sync"};
     for (const std::string& word : Split(options_)) words.push_back(word);
     if (over_an_old_one_) words.push_back("--force");
     if (resume) words.push_back("--resume");
@@ -113,9 +87,7 @@ class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
   void ExpectNextRunSucceeds(bool resume) const {
     const bool there = fs::exists(out_) && !over_an_old_one_;  // it was finished before the kill
     if (there) return;
-    Words words = Arguments(resume);
-    words.insert(words.begin(), Workshop::Tool("nxd-convert"));
-    const ProcessResult result = RunProcess(words);
+    const ProcessResult result = RunProcess(Command(resume));
     EXPECT_EQ(result.exit_code, 0) << result.err;
     ExpectSameTree(new_, out_);
     EXPECT_FALSE(fs::exists(out_ + ".partial"));
@@ -128,11 +100,11 @@ class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
       Restore();
       const std::chrono::microseconds delay(random() % (duration_.count() * 11 / 10));
       SCOPED_TRACE("killed after " + std::to_string(delay.count()) + " us");
-      killed += RunAndSignal(Arguments(false), SIGKILL, delay) == 128 + SIGKILL;
+      killed += RunAndSignal(Command(false), SIGKILL, delay) == 128 + SIGKILL;
       ExpectAbsentOldOrNew();
       // A second kill on the way of resuming, now and then.
       if (random() % 3 == 0) {
-        RunAndSignal(Arguments(true), SIGKILL, delay / 2);
+        RunAndSignal(Command(true), SIGKILL, delay / 2);
         ExpectAbsentOldOrNew();
       }
       ExpectNextRunSucceeds(random() % 2 == 0);
@@ -186,7 +158,7 @@ TEST_P(Interrupt, EndsWithTheSignalsCodeAndResumes) {
   const auto start = Clock::now();
   ExpectConverts(options, TheModels().second, expected);
   const auto duration = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start);
-  Words words = {"--no-sync"};
+  Words words = {Workshop::Tool("nxd-convert"), "--no-sync"};
   for (const std::string& word : Split(options)) words.push_back(word);
   words.push_back(TheModels().second);
   words.push_back(out);

@@ -4,7 +4,8 @@ namespace nxdkit {
 namespace {
 
 TEST(FormatPage, OfRolloutIsTrue) {
-  testing_util::ExpectPageHolds("rollout", {"tests/formats/rollout", "tests/formats/models"});
+  testing_util::ExpectPageHolds("rollout",
+                                {"tests/formats/rollout", "tests/formats/models", "tests/tools"});
   EXPECT_FALSE(HasFailure());
 }
 

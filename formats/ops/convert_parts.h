@@ -1,0 +1,34 @@
+// The steps that a conversion and a refresh share.
+#pragma once
+
+#include <string>
+
+#include "formats/ops/convert.h"
+
+namespace nxdkit::ops {
+
+// Everything decided and planned, nothing written.
+struct Prepared {
+  BoundArtifact source;
+  OutputSpec spec;
+  OutputPlan output;
+  Plan plan;
+};
+Result<Prepared> Prepare(const ConvertRequest& request);
+
+ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request,
+                         const Workload& workload);
+
+// Where nobody sees it half written.
+Status WriteText(const std::string& path, const std::string& contents, bool sync);
+
+// What was written, opened like any other artifact and compared with the source. `weights` as in
+// InputHints.
+Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request,
+                     const std::string& place, const std::string& weights);
+
+// A request with `into`.
+Result<ConvertReport> RefreshDryRun(const ConvertRequest& request);
+Result<ConvertReport> Refresh(const ConvertRequest& request);
+
+}  // namespace nxdkit::ops

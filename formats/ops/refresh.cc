@@ -1,0 +1,94 @@
+// New weights for a bundle that is in use: written into a slot, then made current by one rename.
+#include <utility>
+
+#include "formats/ops/convert_parts.h"
+#include "lib/file.h"
+
+namespace nxdkit::ops {
+namespace {
+
+Status CheckRequest(const ConvertRequest& request) {
+  if (request.to != Kind::kRollout)
+    return Error(Errc::kUsage, "only the weights of a rollout bundle can be replaced in place")
+        .hint("--into goes with --to rollout");
+  if (request.options.bundle)
+    return Error(Errc::kUsage,
+                 "with --into blob and settings are those of OUTPUT; --bundle names others")
+        .hint("leave --bundle out");
+  if (request.force || request.resume)
+    return Error(Errc::kUsage,
+                 "--into replaces the weights of OUTPUT, and begins anew after a "
+                 "kill: --force and --resume say nothing about it");
+  return OkStatus();
+}
+
+ConvertRequest WithBundle(const ConvertRequest& request) {
+  ConvertRequest out = request;
+  out.options.bundle = request.output;
+  out.options.only_weights = true;
+  return out;
+}
+
+// Called while no other process can switch the bundle's weights.
+Result<rollout::WeightsVersion> NextVersion(const Prepared& prepared,
+                                            const ConvertRequest& request) {
+  NXDKIT_ASSIGN(const std::optional<rollout::WeightsVersion> before,
+                rollout::ReadVersion(prepared.spec.bundle->weights_link));
+  const Artifact& source = prepared.source.artifact;
+  const std::string name = BaseName(source.set ? source.set->location.tag_folder : source.path);
+  return rollout::WeightsVersion{before ? before->serial + 1 : 1, request.label.value_or(name),
+                                 request.input};
+}
+
+Status WriteWeights(Prepared& prepared, const Executor& executor, const std::string& slot,
+                    const ConvertRequest& request) {
+  NXDKIT_ASSIGN(
+      const std::unique_ptr<WriteSink> sink,
+      WriteSink::Begin(slot, prepared.output.layout, std::move(prepared.output.files),
+                       {.sync = request.sync, .jobs = request.run.jobs, .fingerprint = ""}));
+  if (request.run.begin) request.run.begin("writing", executor.workload().bytes);
+  NXDKIT_TRY(executor.Run(*sink));
+  return sink->Finish();
+}
+
+}  // namespace
+
+Result<ConvertReport> RefreshDryRun(const ConvertRequest& request) {
+  NXDKIT_TRY(CheckRequest(request));
+  NXDKIT_ASSIGN(const Prepared prepared, Prepare(WithBundle(request)));
+  NXDKIT_TRY(RequireSound(prepared.source, request.run));
+  NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
+  NXDKIT_ASSIGN(const Executor executor,
+                Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
+                               prepared.output.outputs, options));
+  return MakeReport(prepared, request, executor.workload());
+}
+
+Result<ConvertReport> Refresh(const ConvertRequest& request) {
+  NXDKIT_TRY(CheckRequest(request));
+  NXDKIT_ASSIGN(Prepared prepared, Prepare(WithBundle(request)));
+  NXDKIT_TRY(RequireSound(prepared.source, request.run));
+  NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
+  NXDKIT_ASSIGN(const Executor executor,
+                Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
+                               prepared.output.outputs, options));
+  ConvertReport report = MakeReport(prepared, request, executor.workload());
+
+  rollout::SlotUpdate::Options slot_options{.files = {rollout::kVersionName}, .sync = request.sync};
+  for (const OutputFile& file : prepared.output.files) slot_options.files.push_back(file.path);
+  NXDKIT_ASSIGN(const std::unique_ptr<rollout::SlotUpdate> update,
+                rollout::SlotUpdate::Begin(prepared.spec.bundle->weights_link, slot_options));
+  NXDKIT_ASSIGN(const rollout::WeightsVersion version, NextVersion(prepared, request));
+  report.refreshed = {update->path(), update->reused(), version};
+  NXDKIT_TRY(WriteWeights(prepared, executor, update->path(), request));
+  NXDKIT_TRY(WriteText(JoinPath(update->path(), rollout::kVersionName),
+                       rollout::WriteVersion(version), request.sync));
+  if (request.verify) {
+    NXDKIT_TRY(VerifyWritten(prepared, request, request.output, update->path()));
+    report.verified = true;
+  }
+  NXDKIT_TRY(update->Publish());
+  return report;
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,54 @@
+// version.json of a slot.
+#include <fmt/format.h>
+
+#include "formats/rollout/weight_slots.h"
+#include "lib/file.h"
+#include "lib/json.h"
+
+namespace nxdkit::rollout {
+namespace {
+
+constexpr uint64_t kMaxBytes = 1 << 20;
+
+Status Fill(const Json& json, WeightsVersion& version) {
+  NXDKIT_ASSIGN(const int64_t schema, JsonInt(json, "schema_version"));
+  if (schema != 1)
+    return Error(Errc::kUnsupported, fmt::format("found version {}, this program knows 1", schema))
+        .member("schema_version");
+  NXDKIT_ASSIGN(version.serial, JsonInt(json, "serial"));
+  if (version.serial < 1 || version.serial == INT64_MAX)
+    return Error(Errc::kCorrupt, fmt::format("found {}, expected 1 or more", version.serial))
+        .member("serial");
+  NXDKIT_ASSIGN(version.label, JsonString(json, "label"));
+  NXDKIT_ASSIGN(version.source, JsonString(json, "source"));
+  return OkStatus();
+}
+
+}  // namespace
+
+std::string WriteVersion(const WeightsVersion& version) {
+  return DumpPython({{"schema_version", 1},
+                     {"serial", version.serial},
+                     {"label", version.label},
+                     {"source", version.source}}) +
+         "\n";
+}
+
+Result<WeightsVersion> ParseVersion(std::string_view json_text, const std::string& path) {
+  const Result<Json> json = ParseJson(json_text);
+  if (!json.ok()) return Error(json.error()).in(path);
+  WeightsVersion version;
+  Status filled = Fill(*json, version);
+  if (!filled.ok()) return std::move(filled).error().in(path);
+  return version;
+}
+
+Result<std::optional<WeightsVersion>> ReadVersion(const std::string& folder) {
+  const std::string path = JoinPath(folder, kVersionName);
+  if (KindOf(path) == PathKind::kMissing) return std::optional<WeightsVersion>();
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxBytes));
+  NXDKIT_ASSIGN(WeightsVersion version, ParseVersion(text, path));
+  return std::optional<WeightsVersion>(std::move(version));
+}
+
+}  // namespace nxdkit::rollout

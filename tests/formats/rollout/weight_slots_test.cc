@@ -1,0 +1,321 @@
+// The slots of a bundle's weights: the switch, who may hold what, and what a kill leaves.
+#include "formats/rollout/weight_slots.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <set>
+
+#include "lib/file.h"
+#include "tests/formats/scratch.h"
+#include "tests/lib/expect_error.h"
+
+namespace nxdkit::rollout {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using testing_util::ExpectError;
+using testing_util::ReadBytes;
+using testing_util::Scratch;
+
+class Slots : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directory(weights_);
+    scratch_.Write("weights/tp0", "old 0");
+    scratch_.Write("weights/tp1", "old 1");
+  }
+
+  std::unique_ptr<SlotUpdate> Begin(bool sync = false) const {
+    auto update = SlotUpdate::Begin(weights_, {.files = {"tp0", "tp1"}, .sync = sync});
+    EXPECT_TRUE(update.ok()) << update.error().ToString();
+    return update.ok() ? *std::move(update) : nullptr;
+  }
+  // Writes `text` into both files, without truncating.
+  static void Fill(const SlotUpdate& update, const std::string& text) {
+    for (const char* name : {"/tp0", "/tp1"}) {
+      const Result<File> file = File::OpenWrite(update.path() + name);
+      ASSERT_TRUE(file.ok());
+      EXPECT_TRUE(file->Allocate(text.size()).ok());
+      EXPECT_TRUE(file->WriteAt(0, std::as_bytes(std::span(text.data(), text.size()))).ok());
+    }
+  }
+  void Refresh(const std::string& text, bool sync = false) const {
+    const std::unique_ptr<SlotUpdate> update = Begin(sync);
+    ASSERT_NE(update, nullptr);
+    Fill(*update, text);
+    const Status published = update->Publish();
+    EXPECT_TRUE(published.ok()) << published.error().ToString();
+  }
+  std::string Current() const { return fs::read_symlink(weights_).string(); }
+  std::string Read() const { return ReadBytes(weights_ + "/tp0"); }
+  std::set<std::string> Names() const {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(scratch_.folder()))
+      names.insert(entry.path().filename().string());
+    return names;
+  }
+  std::string Slot(int i) const { return scratch_.Path(".weights." + std::to_string(i)); }
+
+  const Scratch scratch_;
+  const std::string weights_ = scratch_.Path("weights");
+};
+
+using SlotUpdateTest = Slots;
+using PinTest = Slots;
+
+TEST_F(SlotUpdateTest, TheFirstOneMakesAPlainFolderASlot) {
+  for (const bool sync : {false, true}) {
+    Refresh("new", sync);
+    EXPECT_EQ(Read(), "new");
+  }
+  EXPECT_EQ(Current(), ".weights.1");
+  EXPECT_EQ(Names(),
+            (std::set<std::string>{".weights.0", ".weights.1", ".weights.lock", "weights"}));
+}
+
+TEST_F(SlotUpdateTest, TheOldVersionStaysUntilTheSwitch) {
+  const std::unique_ptr<SlotUpdate> update = Begin();
+  ASSERT_NE(update, nullptr);
+  Fill(*update, "new");
+  EXPECT_EQ(Read(), "old 0");
+  EXPECT_TRUE(fs::exists(update->path() + "/.incomplete"));
+  ASSERT_TRUE(update->Publish().ok());
+  EXPECT_EQ(Read(), "new");
+  EXPECT_FALSE(fs::exists(update->path() + "/.incomplete"));
+  EXPECT_EQ(ReadBytes(Slot(1) + "/tp0"), "old 0") << "the version before stays readable";
+}
+
+TEST_F(SlotUpdateTest, LaterOnesOverwriteTheSameFiles) {
+  Refresh("one");
+  Refresh("two");
+  const ino_t before = [&] {
+    struct stat info;
+    EXPECT_EQ(::stat((Slot(0) + "/tp0").c_str(), &info), 0);
+    return info.st_ino;
+  }();
+  const std::unique_ptr<SlotUpdate> update = Begin();
+  ASSERT_NE(update, nullptr);
+  EXPECT_TRUE(update->reused());
+  EXPECT_EQ(update->path(), Slot(0));
+  Fill(*update, "three");
+  ASSERT_TRUE(update->Publish().ok());
+  struct stat after;
+  ASSERT_EQ(::stat((weights_ + "/tp0").c_str(), &after), 0);
+  EXPECT_EQ(after.st_ino, before);
+  EXPECT_EQ(Read(), "three");
+}
+
+TEST_F(SlotUpdateTest, ASlotThatAReaderHoldsIsLeftAlone) {
+  Refresh("one");
+  const Result<PinnedWeights> reader = PinWeights(weights_);
+  ASSERT_TRUE(reader.ok()) << reader.error().ToString();
+  Refresh("two");
+  Refresh("three");
+  EXPECT_EQ(Current(), ".weights.2");
+  EXPECT_EQ(ReadBytes(reader->folder + "/tp0"), "one");
+  EXPECT_EQ(ReadBytes(reader->folder + "/tp1"), "one");
+}
+
+// An engine that knows nothing of our locks.
+TEST_F(SlotUpdateTest, ASlotWithAnOpenFileIsLeftAlone) {
+  Refresh("one");
+  const Result<File> engine = File::OpenRead(weights_ + "/tp1");
+  ASSERT_TRUE(engine.ok());
+  const Result<InUse> in_use = AskInUse(weights_ + "/tp1");
+  ASSERT_TRUE(in_use.ok());
+  if (*in_use == InUse::kUnknown) GTEST_SKIP() << "no leases on this file system";
+  Refresh("two");
+  Refresh("three");
+  std::string seen(3, ' ');
+  ASSERT_TRUE(engine->ReadAt(0, std::as_writable_bytes(std::span(seen))).ok());
+  EXPECT_EQ(seen, "one");
+}
+
+TEST_F(SlotUpdateTest, OlderSlotsGoWhenTheirReaderDoes) {
+  Refresh("one");
+  {
+    const Result<PinnedWeights> reader = PinWeights(weights_);
+    ASSERT_TRUE(reader.ok());
+    Refresh("two");
+    Refresh("three");
+    EXPECT_EQ(Names().size(), 5u);  // three slots, the lock and the link
+  }
+  Refresh("four");
+  EXPECT_EQ(Names().size(), 4u);
+  EXPECT_EQ(Read(), "four");
+}
+
+TEST_F(SlotUpdateTest, ASecondWriterIsToldWhoTheFirstIs) {
+  const std::unique_ptr<SlotUpdate> first = Begin();
+  ASSERT_NE(first, nullptr);
+  const auto error =
+      ExpectError(SlotUpdate::Begin(weights_, {}), Errc::kIo,
+                  "another process is refreshing this bundle (pid " + std::to_string(getpid()));
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->file(), scratch_.folder());
+}
+
+TEST_F(SlotUpdateTest, UnpublishedNewSlotsAreRemoved) {
+  const std::string path = [&] {
+    const std::unique_ptr<SlotUpdate> update = Begin();
+    Fill(*update, "half");
+    return update->path();
+  }();
+  EXPECT_FALSE(fs::exists(path));
+  EXPECT_EQ(Read(), "old 0");
+}
+
+TEST_F(SlotUpdateTest, UnpublishedOldSlotsStayMarked) {
+  Refresh("one");
+  Refresh("two");
+  Fill(*Begin(), "half");
+  EXPECT_EQ(Read(), "two");
+  EXPECT_TRUE(fs::exists(Slot(0) + "/.incomplete"));
+  Refresh("three");
+  EXPECT_EQ(Read(), "three");
+  EXPECT_FALSE(fs::exists(Slot(0) + "/.incomplete"));
+}
+
+TEST_F(SlotUpdateTest, WhatDoesNotBelongIntoTheSlotGoes) {
+  Refresh("one");
+  Refresh("two");
+  scratch_.Write(".weights.0/tp2", "of a wider bundle");
+  fs::create_directory(Slot(0) + "/folder");
+  Refresh("three");
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(weights_))
+    names.insert(entry.path().filename().string());
+  EXPECT_EQ(names, (std::set<std::string>{"tp0", "tp1"}));
+}
+
+// A backup by hard links, or a file that is a link to somewhere else, is not written through.
+TEST_F(SlotUpdateTest, FilesWithASecondNameAreReplaced) {
+  Refresh("one");
+  fs::create_hard_link(weights_ + "/tp0", scratch_.Path("backup"));
+  const std::string elsewhere = scratch_.Write("elsewhere", "mine");
+  fs::remove(weights_ + "/tp1");
+  fs::create_symlink(elsewhere, weights_ + "/tp1");
+  Refresh("two");
+  Refresh("three");
+  EXPECT_EQ(Current(), ".weights.0");
+  EXPECT_EQ(ReadBytes(scratch_.Path("backup")), "one");
+  EXPECT_EQ(ReadBytes(elsewhere), "mine");
+  EXPECT_EQ(ReadBytes(weights_ + "/tp1"), "three");
+}
+
+TEST_F(SlotUpdateTest, RecoversFromAKillBeforeTheSwitch) {
+  fs::create_symlink(".weights.0", scratch_.Path(".weights.next"));
+  Refresh("new");
+  EXPECT_EQ(Read(), "new");
+}
+
+TEST_F(SlotUpdateTest, RecoversFromAKillRightAfterTheExchange) {
+  Refresh("one");  // slot 0 is current, slot 1 the folder that was plain
+  fs::rename(Slot(1), scratch_.Path(".weights.next"));
+  Refresh("two");
+  EXPECT_EQ(Read(), "two");
+  EXPECT_EQ(Names(),
+            (std::set<std::string>{".weights.0", ".weights.1", ".weights.lock", "weights"}));
+}
+
+TEST_F(SlotUpdateTest, AForeignLinkIsRefused) {
+  fs::rename(weights_, scratch_.Path("elsewhere"));
+  fs::create_directory_symlink("elsewhere", weights_);
+  const auto error = ExpectError(SlotUpdate::Begin(weights_, {}), Errc::kUnsupported,
+                                 "is a link to elsewhere, expected a folder or a link to a slot");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->file(), weights_);
+}
+
+TEST_F(PinTest, APlainFolderIsItself) {
+  const Result<PinnedWeights> pinned = PinWeights(weights_);
+  ASSERT_TRUE(pinned.ok()) << pinned.error().ToString();
+  EXPECT_EQ(pinned->folder, weights_);
+  EXPECT_FALSE(pinned->half_done);
+}
+
+TEST_F(PinTest, TheSlotIsNamedSoThatASwitchDoesNotMoveIt) {
+  Refresh("one");
+  const Result<PinnedWeights> pinned = PinWeights(weights_);
+  ASSERT_TRUE(pinned.ok());
+  EXPECT_EQ(pinned->folder, Slot(0));
+}
+
+TEST_F(PinTest, SaysWhetherTheSlotIsHalfDone) {
+  Refresh("one");
+  scratch_.Write(".weights.0/.incomplete", "");
+  const Result<PinnedWeights> pinned = PinWeights(weights_);
+  ASSERT_TRUE(pinned.ok());
+  EXPECT_TRUE(pinned->half_done);
+}
+
+TEST_F(PinTest, AMissingFolderIsNotFound) {
+  ExpectError(PinWeights(scratch_.Path("none")), Errc::kNotFound, "open");
+}
+
+TEST_F(PinTest, AFolderThatAWriterKeepsIsAnError) {
+  const Result<FolderLock> writer = FolderLock::Try(weights_, FolderLock::Mode::kExclusive);
+  ASSERT_TRUE(writer.ok());
+  ExpectError(PinWeights(weights_), Errc::kIo, "locked by a writer");
+}
+
+// --- version.json
+
+TEST(WeightsVersion, ComesBack) {
+  const WeightsVersion version{7, "step_\"120\"\n", "shards/step_120"};
+  const Result<WeightsVersion> again = ParseVersion(WriteVersion(version), "version.json");
+  ASSERT_TRUE(again.ok()) << again.error().ToString();
+  EXPECT_EQ(*again, version);
+}
+
+TEST(WeightsVersion, IsThisText) {
+  EXPECT_EQ(WriteVersion({3, "step_120", "shards"}),
+            "{\n  \"label\": \"step_120\",\n  \"schema_version\": 1,\n  \"serial\": 3,\n"
+            "  \"source\": \"shards\"\n}\n");
+}
+
+TEST(WeightsVersion, OfAFolderWithoutOneIsNone) {
+  const Scratch scratch;
+  const auto version = ReadVersion(scratch.folder());
+  ASSERT_TRUE(version.ok());
+  EXPECT_FALSE(version->has_value());
+}
+
+struct BadVersion {
+  const char* name;
+  const char* text;
+  Errc code;
+  const char* member;
+  const char* part;
+};
+class FaultyVersion : public ::testing::TestWithParam<BadVersion> {};
+
+TEST_P(FaultyVersion, NamesTheKey) {
+  const auto error = ExpectError(ParseVersion(GetParam().text, "v/version.json"), GetParam().code,
+                                 GetParam().part);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->file(), "v/version.json");
+  EXPECT_EQ(error->member(), GetParam().member);
+}
+
+const BadVersion kBadVersions[] = {
+    {"NotJson", "{", Errc::kCorrupt, "", "line 1"},
+    {"Newer", R"({"schema_version": 2})", Errc::kUnsupported, "schema_version", "found version 2"},
+    {"NoSerial", R"({"schema_version": 1})", Errc::kCorrupt, "serial", "missing"},
+    {"SerialZero", R"({"schema_version": 1, "serial": 0, "label": "", "source": ""})",
+     Errc::kCorrupt, "serial", "found 0, expected 1 or more"},
+    {"SerialAtTheEnd",
+     R"({"schema_version": 1, "serial": 9223372036854775807, "label": "", "source": ""})",
+     Errc::kCorrupt, "serial", "found 9223372036854775807"},
+    {"LabelOfANumber", R"({"schema_version": 1, "serial": 1, "label": 3, "source": ""})",
+     Errc::kCorrupt, "label", "string"},
+};
+INSTANTIATE_TEST_SUITE_P(All, FaultyVersion, ::testing::ValuesIn(kBadVersions),
+                         [](const auto& row) { return row.param.name; });
+
+}  // namespace
+}  // namespace nxdkit::rollout
