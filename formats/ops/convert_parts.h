@@ -16,6 +16,15 @@ struct Prepared {
 };
 Result<Prepared> Prepare(const ConvertRequest& request);
 
+// Prepare, with all that is refused before anything is written.
+Result<Prepared> PrepareChecked(const ConvertRequest& request);
+
+// Identifies the source's files as they are now, and the plan.
+std::string Fingerprint(const Prepared& prepared, const Workload& workload);
+
+// Configuration and tokenizer files; markers last.
+Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool sync);
+
 ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request,
                          const Workload& workload);
 
