@@ -107,7 +107,8 @@ struct BoundArtifact {
   rollout::Geometry rollout_geometry;  // kRollout
   std::vector<std::string> left_out;   // ignorable tensors
   std::optional<BoundOptimizer> optimizer;
-  size_t model_params = 0;  // params behind these are of the optimizer
+  // params from here on are the optimizer's.
+  size_t model_params() const { return optimizer ? optimizer->entries.size() : params.size(); }
 };
 
 // Maps every stored tensor to parameters. kUnsupported for a tensor that the family does not know,

@@ -194,7 +194,6 @@ Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
       NXDKIT_TRY(BindRollout(out, hints));
       break;
   }
-  if (!out.optimizer) out.model_params = out.params.size();
   // Shape or dtype faults name the file and tensor here, before anything is planned.
   NXDKIT_TRY(CheckBinding(out.bound));
   return out;

@@ -54,7 +54,6 @@ class Binder {
       Status added = AddShard(*set, shard);
       if (!added.ok()) return std::move(added).error().in(shard.file.path).rank(shard.file.tp);
     }
-    out_.model_params = optimizer_.entries.size();
     out_.optimizer = std::move(optimizer_);
     return OkStatus();
   }

@@ -26,7 +26,7 @@ ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request
   ConvertReport report;
   if (prepared.source.artifact.config)
     report.model_type = prepared.source.artifact.config->model_type;
-  for (size_t i = 0; i < prepared.source.model_params; ++i)
+  for (size_t i = 0; i < prepared.source.model_params(); ++i)
     report.parameters += static_cast<uint64_t>(*ElementCount(prepared.source.params[i].shape));
   report.source_bytes = prepared.source.artifact.file_bytes();
   report.output_bytes = prepared.output.bytes();

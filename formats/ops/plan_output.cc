@@ -2,13 +2,9 @@
 #include <fmt/format.h>
 
 #include "formats/hf/hf.h"
-<<<<<<< HEAD
-#include "formats/models/hf_layout.h"
-#include "formats/ops/optimizer.h"
-=======
 #include "formats/ops/canonical.h"
->>>>>>> main
 #include "formats/ops/fitness.h"
+#include "formats/ops/optimizer.h"
 #include "formats/ops/output_plan.h"
 #include "formats/rollout/cpu_plan.h"
 #include "formats/safetensors/safetensors.h"
