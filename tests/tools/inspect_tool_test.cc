@@ -320,7 +320,7 @@ std::string TorchScriptFile() {
   const std::string name = "model/constants.pkl";
   const auto number = [](uint64_t value, int bytes) {
     std::string out;
-    for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+    for (int i = 0; i < bytes; ++i) out += static_cast<char>(i < 8 ? value >> (8 * i) : 0);
     return out;
   };
   const std::string data = "\x80\x02).";

@@ -1,0 +1,49 @@
+# What others get: the commands with their man pages and completions, the libraries for
+# find_package(nxdkit), and two Debian packages (cpack -G DEB): nxdkit and nxdkit-dev.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS nxdkit_lib nxdkit_formats nxdkit_isal nxdkit_zstd EXPORT nxdkit
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+install(EXPORT nxdkit NAMESPACE nxdkit:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/nxdkit
+  COMPONENT dev)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/nxdkit-config.cmake.in
+  ${PROJECT_BINARY_DIR}/nxdkit-config.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/nxdkit)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/nxdkit-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/nxdkit-config.cmake
+  ${PROJECT_BINARY_DIR}/nxdkit-config-version.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/nxdkit COMPONENT dev)
+# A header that says PRIVATE is for our own sources: it needs more than the standard library.
+foreach(folder lib formats)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
+    ${PROJECT_SOURCE_DIR}/${folder}/*.h)
+  foreach(header ${headers})
+    file(STRINGS ${PROJECT_SOURCE_DIR}/${header} private REGEX "PRIVATE" LIMIT_COUNT 1)
+    if(NOT private)
+      get_filename_component(place ${header} DIRECTORY)
+      install(FILES ${PROJECT_SOURCE_DIR}/${header} COMPONENT dev
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/nxdkit/${place})
+    endif()
+  endforeach()
+endforeach()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_VENDOR nxdkit)
+set(CPACK_PACKAGE_CONTACT "the nxdkit team <nxdkit@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "checkpoint tools for RL training on AWS Trainium")
+set(CPACK_PACKAGE_DESCRIPTION
+  "Converts, inspects, verifies and transports model weights between Hugging Face,
+ NeuronX Distributed and rollout bundle layouts.")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_COMPONENTS_ALL tools dev)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME nxdkit)
+set(CPACK_DEBIAN_DEV_PACKAGE_NAME nxdkit-dev)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_TOOLS_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
+  "libarchive-dev, libfmt-dev, libisal-dev, libssl-dev, libzstd-dev, nlohmann-json3-dev, zlib1g-dev")
+include(CPack)

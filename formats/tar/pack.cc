@@ -1,0 +1,229 @@
+#include <archive.h>
+#include <archive_entry.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "formats/tar/names.h"
+#include "formats/tar/transport.h"
+#include "formats/tar/utf8_locale.h"
+#include "lib/file.h"
+
+namespace nxdkit::tar {
+namespace {
+
+constexpr size_t kBufferBytes = 1 << 20;
+// No padding after the archive: 10 KiB blocks are for tape drives, and zstd takes zeros behind its
+// last frame for damage.
+constexpr int kLastBlockBytes = 1;
+
+struct Row {
+  Compression compression;
+  std::string_view name;
+  std::string_view short_ending;
+};
+constexpr Row kRows[] = {{Compression::kNone, "tar", ""},
+                         {Compression::kZstd, "tar.zst", ".tzst"},
+                         {Compression::kGzip, "tar.gz", ".tgz"}};
+
+struct Member {
+  std::string name;  // in the archive
+  std::string path;
+  bool folder = false;
+  uint64_t bytes = 0;
+};
+
+// Sorted by name, folders before what is in them. Links are followed, so a depth is needed.
+Status List(const std::string& folder, const std::string& prefix, size_t depth,
+            std::vector<Member>& out) {
+  if (depth > kMaxDepth)
+    return Error(Errc::kUnsupported, fmt::format("folders are over {} deep; does a link lead to "
+                                                 "a folder around it?",
+                                                 kMaxDepth))
+        .in(folder);
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
+  for (const std::string& name : names) {
+    Member member{prefix + name, JoinPath(folder, name)};
+    const PathKind kind = KindOf(member.path);
+    if (kind == PathKind::kMissing)
+      return Error(Errc::kNotFound, "the link leads to nothing").in(member.path);
+    if (kind == PathKind::kOther)
+      return Error(Errc::kUnsupported, "neither a file nor a folder").in(member.path);
+    member.folder = kind == PathKind::kFolder;
+    if (!member.folder) {
+      NXDKIT_ASSIGN(const File file, File::OpenRead(member.path));
+      member.bytes = file.bytes();
+    }
+    out.push_back(member);
+    if (member.folder) NXDKIT_TRY(List(member.path, member.name + "/", depth + 1, out));
+  }
+  return OkStatus();
+}
+
+// Where the archive's bytes go: one after the other, to a file or to standard output.
+struct Target {
+  int fd = -1;
+  std::string path;
+  uint64_t bytes = 0;
+  int saved_errno = 0;
+};
+
+la_ssize_t WriteTarget(archive*, void* context, const void* bytes, size_t count) {
+  Target& target = *static_cast<Target*>(context);
+  const ssize_t written = ::write(target.fd, bytes, count);
+  if (written < 0) {
+    if (errno == EINTR) return 0;  // libarchive asks again
+    target.saved_errno = errno;
+    return -1;
+  }
+  target.bytes += static_cast<uint64_t>(written);
+  return written;
+}
+
+using Writer = std::unique_ptr<archive, int (*)(archive*)>;
+
+Error WriteError(archive* writer, const Target& target) {
+  if (target.saved_errno != 0)
+    return OutputError("write the archive", target.saved_errno).in(target.path);
+  const char* text = archive_error_string(writer);
+  return Error(Errc::kIo, fmt::format("cannot write the archive: {}", text ? text : "no reason"))
+      .in(target.path);
+}
+
+Result<Writer> OpenWriter(const PackRequest& request, Target& target) {
+  Writer writer(archive_write_new(), archive_write_free);
+  if (!writer) return Error(Errc::kLimit, "the system gave no memory");
+  // ustar headers, with pax records only for what does not fit them.
+  int status = archive_write_set_format_pax_restricted(writer.get());
+  if (request.compression == Compression::kZstd)
+    status = std::min(status, archive_write_add_filter_zstd(writer.get()));
+  if (request.compression == Compression::kGzip) {
+    status = std::min(status, archive_write_add_filter_gzip(writer.get()));
+    // The time of day does not belong into the bytes.
+    status = std::min(status,
+                      archive_write_set_filter_option(writer.get(), "gzip", "timestamp", nullptr));
+  }
+  if (request.level && request.compression != Compression::kNone) {
+    const std::string level = std::to_string(*request.level);
+    if (archive_write_set_filter_option(writer.get(), nullptr, "compression-level",
+                                        level.c_str()) != ARCHIVE_OK)
+      return Error(Errc::kUsage,
+                   fmt::format("{} has no level {}", CompressionName(request.compression), level));
+  }
+  status = std::min(status, archive_write_set_bytes_in_last_block(writer.get(), kLastBlockBytes));
+  status =
+      std::min(status, archive_write_open(writer.get(), &target, nullptr, WriteTarget, nullptr));
+  if (status != ARCHIVE_OK) return WriteError(writer.get(), target);
+  return writer;
+}
+
+class Packer {
+ public:
+  Packer(const PackRequest& request, archive* writer, const Target& target)
+      : request_(request), writer_(writer), target_(target), buffer_(kBufferBytes) {}
+
+  Status Add(const Member& member) {
+    const std::unique_ptr<archive_entry, void (*)(archive_entry*)> entry(archive_entry_new(),
+                                                                         archive_entry_free);
+    if (archive_entry_update_pathname_utf8(entry.get(), member.name.c_str()) == 0)
+      return Error(Errc::kUnsupported, "the name is not UTF-8").in(member.path);
+    archive_entry_set_filetype(entry.get(), member.folder ? AE_IFDIR : AE_IFREG);
+    archive_entry_set_perm(entry.get(), member.folder ? 0755 : 0644);
+    archive_entry_set_mtime(entry.get(), 0, 0);
+    archive_entry_set_size(entry.get(), static_cast<la_int64_t>(member.bytes));
+    if (archive_write_header(writer_, entry.get()) != ARCHIVE_OK)
+      return WriteError(writer_, target_);
+    return member.folder ? OkStatus() : AddBytes(member);
+  }
+
+ private:
+  Status AddBytes(const Member& member) {
+    NXDKIT_ASSIGN(const File file, File::OpenRead(member.path));
+    for (uint64_t at = 0; at < member.bytes;) {
+      if (request_.hooks.poll) NXDKIT_TRY(request_.hooks.poll());
+      const std::span<std::byte> part =
+          std::span(buffer_).first(std::min<uint64_t>(buffer_.size(), member.bytes - at));
+      NXDKIT_TRY(file.ReadAt(at, part));
+      if (archive_write_data(writer_, part.data(), part.size()) !=
+          static_cast<la_ssize_t>(part.size()))
+        return WriteError(writer_, target_);
+      at += part.size();
+      if (request_.hooks.on_bytes) request_.hooks.on_bytes(part.size());
+    }
+    return OkStatus();
+  }
+
+  const PackRequest& request_;
+  archive* writer_;
+  const Target& target_;
+  std::vector<std::byte> buffer_;
+};
+
+Result<TransportReport> PackTo(const PackRequest& request, const std::vector<Member>& members,
+                               Target& target) {
+  const Utf8Locale utf8;
+  TransportReport report;
+  for (const Member& member : members) {
+    report.files += member.folder ? 0 : 1;
+    report.bytes += member.bytes;
+  }
+  if (request.hooks.begin) request.hooks.begin("packing", report.bytes);
+  NXDKIT_ASSIGN(const Writer writer, OpenWriter(request, target));
+  Packer packer(request, writer.get(), target);
+  for (const Member& member : members) NXDKIT_TRY(packer.Add(member));
+  if (archive_write_close(writer.get()) != ARCHIVE_OK) return WriteError(writer.get(), target);
+  report.archive_bytes = target.bytes;
+  return report;
+}
+
+}  // namespace
+
+std::string_view CompressionName(Compression compression) {
+  for (const Row& row : kRows)
+    if (row.compression == compression) return row.name;
+  return "";
+}
+
+std::optional<Compression> CompressionFromName(std::string_view name) {
+  for (const Row& row : kRows)
+    if (row.name == name) return row.compression;
+  return std::nullopt;
+}
+
+std::optional<Compression> CompressionOf(std::string_view path) {
+  for (const Row& row : kRows)
+    if (path.ends_with("." + std::string(row.name)) ||
+        (!row.short_ending.empty() && path.ends_with(row.short_ending)))
+      return row.compression;
+  return std::nullopt;
+}
+
+Result<TransportReport> Pack(const PackRequest& request) {
+  if (KindOf(request.folder) == PathKind::kMissing)
+    return Error(Errc::kNotFound, "no such folder").in(request.folder);
+  if (KindOf(request.folder) != PathKind::kFolder)
+    return Error(Errc::kUsage, "only a folder is packed; this is a file").in(request.folder);
+  std::vector<Member> members;
+  NXDKIT_TRY(List(request.folder, "", 0, members));
+  if (request.output == kStream) {
+    Target target{STDOUT_FILENO, "standard output"};
+    return PackTo(request, members, target);
+  }
+  NXDKIT_ASSIGN(Staging staging,
+                Staging::Begin(request.output,
+                               {.replace = request.force, .folder = false, .sync = request.sync}));
+  NXDKIT_ASSIGN(File file, File::OpenWrite(staging.path()));
+  Target target{file.fd(), request.output};
+  NXDKIT_ASSIGN(const TransportReport report, PackTo(request, members, target));
+  if (request.sync) NXDKIT_TRY(file.Sync());
+  NXDKIT_TRY(file.Close());
+  NXDKIT_TRY(staging.Publish());
+  return report;
+}
+
+}  // namespace nxdkit::tar

@@ -1,0 +1,202 @@
+#include <archive.h>
+#include <archive_entry.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "formats/tar/names.h"
+#include "formats/tar/transport.h"
+#include "formats/tar/utf8_locale.h"
+#include "lib/file.h"
+
+namespace nxdkit::tar {
+namespace {
+
+constexpr size_t kBufferBytes = 1 << 20;
+constexpr la_int64_t kBlockBytes = 512;
+constexpr uint64_t kMaxEntries = 1'000'000;
+
+using Reader = std::unique_ptr<archive, int (*)(archive*)>;
+
+// Whether libarchive itself could not go on because the system refused, not because of the bytes.
+Error ReadError(archive* reader, const std::string& path) {
+  const char* text = archive_error_string(reader);
+  const int number = archive_errno(reader);
+  const bool system = number == EIO || number == ENOMEM;
+  return Error(system ? Errc::kIo : Errc::kCorrupt,
+               fmt::format("the archive cannot be read: {}", text ? text : "no reason"))
+      .in(path)
+      .at(static_cast<uint64_t>(std::max<la_int64_t>(0, archive_filter_bytes(reader, -1))));
+}
+
+Result<Reader> OpenReader(const UnpackRequest& request, const File& file) {
+  Reader reader(archive_read_new(), archive_read_free);
+  if (!reader) return Error(Errc::kLimit, "the system gave no memory");
+  archive_read_support_filter_zstd(reader.get());
+  archive_read_support_filter_gzip(reader.get());
+  archive_read_support_format_tar(reader.get());
+  const int fd = request.archive == kStream ? STDIN_FILENO : file.fd();
+  if (archive_read_open_fd(reader.get(), fd, kBufferBytes) != ARCHIVE_OK)
+    return ReadError(reader.get(), request.archive);
+  return reader;
+}
+
+class Unpacker {
+ public:
+  Unpacker(const UnpackRequest& request, archive* reader, const std::string& folder)
+      : request_(request), reader_(reader), folder_(folder), buffer_(kBufferBytes) {}
+
+  Result<TransportReport> Run() {
+    while (true) {
+      archive_entry* entry = nullptr;
+      const la_int64_t before = archive_filter_bytes(reader_, 0);
+      const int status = archive_read_next_header(reader_, &entry);
+      if (status == ARCHIVE_EOF) {
+        NXDKIT_TRY(CheckEnd(archive_filter_bytes(reader_, 0) - before));
+        break;
+      }
+      if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
+        return ReadError(reader_, request_.archive);
+      if (++entries_ > kMaxEntries)
+        return Error(Errc::kCorrupt, fmt::format("over {} entries", kMaxEntries))
+            .in(request_.archive);
+      Status added = Add(entry);
+      if (!added.ok()) return std::move(added).error().in(request_.archive);
+    }
+    if (report_.files == 0)
+      return Error(Errc::kCorrupt, "the archive holds no file").in(request_.archive);
+    report_.archive_bytes = static_cast<uint64_t>(archive_filter_bytes(reader_, -1));
+    return report_;
+  }
+
+ private:
+  // libarchive takes the end of the file for the end of the archive. An archive that was cut off
+  // between two files lacks the block of zeros; padding alone is less than a block.
+  Status CheckEnd(la_int64_t bytes) const {
+    if (bytes >= kBlockBytes) return OkStatus();
+    return Error(Errc::kCorrupt, "the archive is cut off: the zeros at its end are missing")
+        .in(request_.archive);
+  }
+
+  Status Add(archive_entry* entry) {
+    const char* given = archive_entry_pathname_utf8(entry);
+    if (given == nullptr) return Error(Errc::kCorrupt, "an entry whose name is not UTF-8");
+    NXDKIT_ASSIGN(const std::string name, SafeName(given, request_.strip));
+    NXDKIT_TRY(CheckKind(entry, given));
+    if (name.empty()) return OkStatus();
+    if (archive_entry_filetype(entry) == AE_IFDIR) return MakeFolders(name);
+    if (!names_.insert(name).second)
+      return Error(Errc::kCorrupt, "the name is there twice").member(given);
+    NXDKIT_TRY(MakeFolders(ParentPath(name)));
+    Status written = WriteFile(entry, name);
+    if (!written.ok()) return std::move(written).error().member(given);
+    return OkStatus();
+  }
+
+  static Status CheckKind(archive_entry* entry, const char* name) {
+    const char* link = archive_entry_hardlink(entry);
+    if (link == nullptr && archive_entry_filetype(entry) == AE_IFLNK)
+      link = archive_entry_symlink(entry);
+    if (link != nullptr)
+      return Error(Errc::kCorrupt, fmt::format("a link to {}: links are refused", link))
+          .member(name);
+    const auto type = archive_entry_filetype(entry);
+    if (type == AE_IFREG || type == AE_IFDIR) return OkStatus();
+    return Error(Errc::kCorrupt, "neither a file nor a folder").member(name);
+  }
+
+  Status MakeFolders(const std::string& name) {
+    if (name == "." || folders_.contains(name)) return OkStatus();
+    if (names_.contains(name))
+      return Error(Errc::kCorrupt, "a folder where a file of that name is").member(name);
+    NXDKIT_TRY(MakeFolders(ParentPath(name)));
+    const std::string path = JoinPath(folder_, name);
+    if (::mkdir(path.c_str(), 0777) != 0) return OutputError("create the folder", errno).in(path);
+    folders_.insert(name);
+    return OkStatus();
+  }
+
+  Status WriteFile(archive_entry* entry, const std::string& name) {
+    if (folders_.contains(name))
+      return Error(Errc::kCorrupt, "a file where a folder of that name is");
+    if (!archive_entry_size_is_set(entry)) return Error(Errc::kCorrupt, "an entry without a size");
+    const la_int64_t declared = archive_entry_size(entry);
+    if (declared < 0) return Error(Errc::kCorrupt, fmt::format("a size of {} bytes", declared));
+    const uint64_t bytes = static_cast<uint64_t>(declared);
+    NXDKIT_ASSIGN(File file, File::OpenWrite(JoinPath(folder_, name)));
+    if (bytes > 0) NXDKIT_TRY(file.Allocate(bytes));
+    NXDKIT_TRY(CopyData(file, bytes));
+    if (request_.sync) file.StartSync();
+    written_.push_back(name);
+    ++report_.files;
+    report_.bytes += bytes;
+    return file.Close();
+  }
+
+  Status CopyData(const File& file, uint64_t bytes) {
+    uint64_t at = 0;
+    while (true) {
+      if (request_.hooks.poll) NXDKIT_TRY(request_.hooks.poll());
+      const la_ssize_t got = archive_read_data(reader_, buffer_.data(), buffer_.size());
+      if (got < 0) return ReadError(reader_, request_.archive);
+      if (got == 0) break;
+      const std::span<const std::byte> part = std::span(buffer_).first(static_cast<size_t>(got));
+      if (part.size() > bytes - at)
+        return Error(Errc::kCorrupt, fmt::format("more than the {} bytes it says", bytes));
+      NXDKIT_TRY(file.WriteAt(at, part));
+      at += part.size();
+      if (request_.hooks.on_bytes) request_.hooks.on_bytes(part.size());
+    }
+    if (at == bytes) return OkStatus();
+    return Error(Errc::kCorrupt, fmt::format("{} bytes found, {} expected", at, bytes));
+  }
+
+ public:
+  // Separately, so that the disk works on all files at once.
+  Status Sync() const {
+    for (const std::string& name : written_) {
+      NXDKIT_ASSIGN(File file, File::OpenWrite(JoinPath(folder_, name)));
+      NXDKIT_TRY(file.Sync());
+      NXDKIT_TRY(file.Close());
+    }
+    return OkStatus();
+  }
+
+ private:
+  const UnpackRequest& request_;
+  archive* reader_;
+  const std::string folder_;
+  std::vector<std::byte> buffer_;
+  uint64_t entries_ = 0;
+  std::set<std::string> names_;
+  std::set<std::string> folders_;
+  std::vector<std::string> written_;
+  TransportReport report_;
+};
+
+}  // namespace
+
+Result<TransportReport> Unpack(const UnpackRequest& request) {
+  const Utf8Locale utf8;
+  File file;
+  if (request.archive != kStream) {
+    NXDKIT_ASSIGN(file, File::OpenRead(request.archive));
+  }
+  NXDKIT_ASSIGN(Staging staging,
+                Staging::Begin(request.output, {.replace = request.force, .sync = request.sync}));
+  NXDKIT_ASSIGN(const Reader reader, OpenReader(request, file));
+  if (request.hooks.begin) request.hooks.begin("unpacking", 0);
+  Unpacker unpacker(request, reader.get(), staging.path());
+  NXDKIT_ASSIGN(const TransportReport report, unpacker.Run());
+  if (request.sync) NXDKIT_TRY(unpacker.Sync());
+  NXDKIT_TRY(staging.Publish());
+  return report;
+}
+
+}  // namespace nxdkit::tar

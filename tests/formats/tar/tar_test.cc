@@ -1,0 +1,234 @@
+// Archives out and in, against the real tar, and what an archive must not do.
+#include <archive.h>
+#include <archive_entry.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "formats/tar/names.h"
+#include "formats/tar/transport.h"
+#include "tests/formats/scratch.h"
+
+namespace nxdkit::tar {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using testing_util::ReadBytes;
+using testing_util::Scratch;
+
+using Tree = std::map<std::string, std::string>;
+
+Tree TreeOf(const std::string& folder) {
+  Tree tree;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    tree[entry.path().lexically_relative(folder).string()] =
+        entry.is_directory() ? "(folder)" : ReadBytes(entry.path().string());
+  return tree;
+}
+
+class Tar : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(At("in/model/empty"));
+    fs::create_directories(At("in/" + std::string(90, 'd') + "/" + std::string(90, 'e')));
+    Put("in/done", "1");
+    Put("in/model/a.pt", std::string(3'000'000, 'a') + "end");
+    Put("in/model/none", "");
+    Put("in/" + std::string(90, 'd') + "/" + std::string(90, 'e') + "/n\xc3\xa4me", "x");
+  }
+  std::string At(const std::string& name) const { return scratch_.folder() + "/" + name; }
+  void Put(const std::string& name, const std::string& bytes) const {
+    std::ofstream(At(name), std::ios::binary) << bytes;
+  }
+  Result<TransportReport> PackIn(const std::string& name) const {
+    PackRequest request{.folder = At("in"), .output = At(name)};
+    request.compression = *CompressionOf(name);
+    request.sync = false;
+    return Pack(request);
+  }
+  Result<TransportReport> UnpackTo(const std::string& archive, const std::string& name,
+                                   int strip = 0) const {
+    UnpackRequest request{.archive = At(archive), .output = At(name)};
+    request.strip = strip;
+    request.sync = false;
+    return Unpack(request);
+  }
+  void ExpectRefused(const std::string& archive, const std::string& member,
+                     const std::string& message) const {
+    const auto report = UnpackTo(archive, "out");
+    ASSERT_FALSE(report.ok());
+    EXPECT_EQ(report.error().code(), Errc::kCorrupt);
+    EXPECT_EQ(report.error().file(), At(archive));
+    EXPECT_EQ(report.error().member(), member);
+    EXPECT_THAT(report.error().message(), HasSubstr(message));
+    EXPECT_FALSE(fs::exists(At("out")) || fs::exists(At("out.partial")));
+  }
+  int Shell(const std::string& command) const {
+    return std::system(("cd " + scratch_.folder() + " && " + command).c_str());
+  }
+  const Scratch scratch_;
+};
+
+// An archive with entries that Pack would never write.
+struct Entry {
+  std::string name;
+  std::string link;
+  bool hard = false;
+};
+void WriteArchive(const std::string& path, const std::vector<Entry>& entries) {
+  archive* writer = archive_write_new();
+  archive_write_set_format_pax_restricted(writer);
+  ASSERT_EQ(archive_write_open_filename(writer, path.c_str()), ARCHIVE_OK);
+  for (const Entry& entry : entries) {
+    archive_entry* made = archive_entry_new();
+    archive_entry_set_pathname(made, entry.name.c_str());
+    archive_entry_set_perm(made, 0644);
+    const bool is_link = !entry.link.empty();
+    archive_entry_set_filetype(made, is_link && !entry.hard ? AE_IFLNK : AE_IFREG);
+    if (is_link && entry.hard) archive_entry_set_hardlink(made, entry.link.c_str());
+    if (is_link && !entry.hard) archive_entry_set_symlink(made, entry.link.c_str());
+    archive_entry_set_size(made, is_link ? 0 : 4);
+    ASSERT_EQ(archive_write_header(writer, made), ARCHIVE_OK);
+    if (!is_link) {
+      ASSERT_EQ(archive_write_data(writer, "data", 4), 4);
+    }
+    archive_entry_free(made);
+  }
+  archive_write_free(writer);
+}
+
+TEST_F(Tar, ATreeComesBack) {
+  for (const std::string name : {"a.tar", "a.tar.zst", "a.tar.gz"}) {
+    const auto packed = PackIn(name);
+    ASSERT_TRUE(packed.ok()) << packed.error().ToString();
+    EXPECT_EQ(packed->files, 4u);
+    EXPECT_EQ(packed->bytes, 3'000'005u);
+    EXPECT_EQ(packed->archive_bytes, fs::file_size(At(name)));
+    const auto unpacked = UnpackTo(name, "from." + name);
+    ASSERT_TRUE(unpacked.ok()) << unpacked.error().ToString();
+    EXPECT_EQ(unpacked->files, 4u);
+    EXPECT_EQ(unpacked->bytes, 3'000'005u);
+    EXPECT_EQ(TreeOf(At("from." + name)), TreeOf(At("in")));
+  }
+  EXPECT_LT(fs::file_size(At("a.tar.zst")), 100'000u);
+}
+
+TEST_F(Tar, SameContentsSameBytes) {
+  for (const std::string name : {"a.tar", "a.tar.zst", "a.tar.gz"}) {
+    ASSERT_TRUE(PackIn(name).ok());
+    fs::rename(At(name), At("first"));
+    fs::last_write_time(At("in/done"), fs::file_time_type::clock::now() - std::chrono::hours(5));
+    fs::permissions(At("in/done"), fs::perms::owner_read);
+    ASSERT_TRUE(PackIn(name).ok());
+    EXPECT_TRUE(ReadBytes(At(name)) == ReadBytes(At("first"))) << name;
+  }
+}
+
+TEST_F(Tar, FollowsLinks) {
+  Put("blob", "blob");
+  fs::create_symlink("../blob", At("in/link"));
+  fs::create_directory_symlink("model", At("in/other"));
+  ASSERT_TRUE(PackIn("a.tar").ok());
+  ASSERT_TRUE(UnpackTo("a.tar", "out").ok());
+  EXPECT_EQ(TreeOf(At("out"))["link"], "blob");
+  EXPECT_EQ(TreeOf(At("out"))["other/a.pt"].size(), 3'000'003u);
+  EXPECT_FALSE(fs::is_symlink(At("out/link")));
+}
+
+TEST_F(Tar, RefusesALinkToAFolderAroundItAndOneToNothing) {
+  fs::create_directory_symlink("..", At("in/model/up"));
+  EXPECT_EQ(PackIn("a.tar").error().code(), Errc::kUnsupported);
+  fs::remove(At("in/model/up"));
+  fs::create_symlink("nowhere", At("in/dangling"));
+  EXPECT_EQ(PackIn("a.tar").error().code(), Errc::kNotFound);
+  EXPECT_EQ(PackIn("a.tar").error().file(), At("in/dangling"));
+}
+
+TEST_F(Tar, RealTarReadsOurs) {
+  for (const std::string name : {"a.tar", "a.tar.gz"}) {
+    ASSERT_TRUE(PackIn(name).ok());
+    fs::create_directory(At("real." + name));
+    ASSERT_EQ(Shell("tar xf " + name + " -C real." + name), 0);
+    EXPECT_EQ(TreeOf(At("real." + name)), TreeOf(At("in")));
+  }
+}
+
+TEST_F(Tar, WeReadRealTars) {
+  for (const std::string format : {"gnu", "pax", "ustar"}) {
+    ASSERT_EQ(Shell("tar cf r.tar --format=" + format + " in"), 0);
+    ASSERT_TRUE(UnpackTo("r.tar", "whole." + format).ok());
+    EXPECT_EQ(TreeOf(At("whole." + format + "/in")), TreeOf(At("in")));
+    ASSERT_TRUE(UnpackTo("r.tar", "stripped." + format, 1).ok());
+    EXPECT_EQ(TreeOf(At("stripped." + format)), TreeOf(At("in")));
+  }
+}
+
+TEST(TarNames, AreSafe) {
+  EXPECT_EQ(*SafeName("./a//b/", 0), "a/b");
+  EXPECT_EQ(*SafeName("a/b/c", 1), "b/c");
+  EXPECT_EQ(*SafeName("a", 1), "");
+  EXPECT_EQ(*SafeName("...", 0), "...");
+  EXPECT_THAT(SafeName("/etc/passwd", 0).error().message(), HasSubstr("absolute"));
+  EXPECT_THAT(SafeName("a/../../b", 0).error().message(), HasSubstr("\"..\""));
+  EXPECT_THAT(SafeName("../b", 1).error().message(), HasSubstr("\"..\""));
+  EXPECT_THAT(SafeName(std::string(4097, 'n'), 0).error().message(), HasSubstr("4097 bytes"));
+  std::string deep = "a";
+  for (int i = 0; i < 64; ++i) deep += "/a";
+  EXPECT_THAT(SafeName(deep, 0).error().message(), HasSubstr("64 folders deep"));
+}
+
+TEST_F(Tar, RefusesNamesThatLeadOut) {
+  WriteArchive(At("a.tar"), {{"good", ""}, {"a/../../evil", ""}});
+  ExpectRefused("a.tar", "a/../../evil", "\"..\" would leave the output folder");
+  WriteArchive(At("a.tar"), {{"/abs", ""}});
+  ExpectRefused("a.tar", "/abs", "an absolute name");
+  EXPECT_FALSE(fs::exists(At("evil")));
+}
+
+TEST_F(Tar, RefusesLinks) {
+  WriteArchive(At("a.tar"), {{"x", "/etc"}, {"x/passwd", ""}});
+  ExpectRefused("a.tar", "x", "a link to /etc: links are refused");
+  WriteArchive(At("a.tar"), {{"a", ""}, {"b", "a", true}});
+  ExpectRefused("a.tar", "b", "a link to a: links are refused");
+}
+
+TEST_F(Tar, RefusesANameThatComesTwice) {
+  WriteArchive(At("a.tar"), {{"a", ""}, {"./a", ""}});
+  ExpectRefused("a.tar", "./a", "the name is there twice");
+  WriteArchive(At("a.tar"), {{"a", ""}, {"a/b", ""}});
+  ExpectRefused("a.tar", "a", "a folder where a file of that name is");
+  WriteArchive(At("a.tar"), {{"a/b", ""}, {"a", ""}});
+  ExpectRefused("a.tar", "a", "a file where a folder of that name is");
+}
+
+TEST_F(Tar, ATruncatedArchiveLeavesNothing) {
+  fs::remove(At("in/model/a.pt"));
+  Put("in/model/b.pt", std::string(700, 'b'));
+  for (const std::string name : {"a.tar", "a.tar.zst", "a.tar.gz"}) {
+    ASSERT_TRUE(PackIn(name).ok());
+    const std::string whole = ReadBytes(At(name));
+    // One of the two blocks of zeros at the end is enough.
+    const size_t end = name == "a.tar" ? whole.size() - 512 : whole.size();
+    for (size_t bytes = 0; bytes < end; bytes += name == "a.tar" ? 64 : 1) {
+      Put("cut.tar", whole.substr(0, bytes));
+      const auto report = UnpackTo("cut.tar", "out");
+      ASSERT_FALSE(report.ok()) << name << " " << bytes;
+      EXPECT_EQ(report.error().code(), Errc::kCorrupt) << name << " " << bytes;
+      EXPECT_FALSE(fs::exists(At("out")) || fs::exists(At("out.partial"))) << name << " " << bytes;
+    }
+  }
+}
+
+TEST_F(Tar, RefusesWhatIsNoArchive) {
+  Put("a.tar", std::string(5000, 'x'));
+  ExpectRefused("a.tar", "", "the archive cannot be read");
+}
+
+}  // namespace
+}  // namespace nxdkit::tar

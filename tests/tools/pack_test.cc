@@ -1,0 +1,72 @@
+// ckpt-pack as a user meets it: files, pipes, wrong options.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/convert_workshop.h"
+
+namespace nxdkit::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PackTool : public ::testing::Test {
+ protected:
+  ProcessResult Pack(const std::string& options) const {
+    Words words = {Workshop::Tool("ckpt-pack")};
+    for (const std::string& word : Split(options))
+      words.push_back(word.starts_with("@") ? workshop_ / word.substr(1) : word);
+    return RunProcess(words);
+  }
+  void ExpectError(const std::string& options, int code, const std::string& part) const {
+    const ProcessResult result = Pack(options);
+    EXPECT_EQ(result.exit_code, code) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(part));
+  }
+  const Workshop workshop_;
+  const std::string model_ = workshop_.MakeModel("model", testing_util::TinyLlama());
+};
+
+TEST_F(PackTool, ThereAndBack) {
+  ASSERT_EQ(Pack("@model @model.tar.zst").exit_code, 0);
+  const Json json = JsonOf(Pack("--json --unpack @model.tar.zst @back"));
+  EXPECT_EQ(json["exit_code"], 0);
+  EXPECT_EQ(json["files"], 2);
+  ExpectSameTree(model_, workshop_ / "back");
+}
+
+TEST_F(PackTool, ThroughAPipe) {
+  const std::string tool = Workshop::Tool("ckpt-pack");
+  const ProcessResult result = RunProcess({"sh", "-c",
+                                           tool + " --format tar.gz " + model_ + " - | " + tool +
+                                               " --unpack - " + (workshop_ / "back")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  ExpectSameTree(model_, workshop_ / "back");
+}
+
+TEST_F(PackTool, RefusesWhatMakesNoSense) {
+  ExpectError("@model @model.zip", 2, "the name does not end in .tar, .tar.zst or .tar.gz");
+  ExpectError("--strip 1 @model @model.tar", 2, "--strip is for --unpack");
+  ExpectError("--unpack --level 3 @model.tar @back", 2, "--format and --level are for packing");
+  ExpectError("--level 20 @model @model.tar.gz", 2, "tar.gz has no level 20");
+  ExpectError("@nowhere @model.tar", 3, "no such folder");
+  ExpectError("--unpack @nowhere.tar @back", 3, "nowhere.tar");
+  EXPECT_FALSE(Traces(workshop_ / "model.tar.gz"));
+  EXPECT_FALSE(Traces(workshop_ / "back"));
+}
+
+TEST_F(PackTool, RefusesAnOutputThatIsThere) {
+  workshop_.Write("model.tar", "mine");
+  ExpectError("@model @model.tar", 2, "the output exists");
+  EXPECT_EQ(ReadFile(workshop_ / "model.tar"), "mine");
+  EXPECT_EQ(Pack("--force @model @model.tar").exit_code, 0);
+}
+
+TEST_F(PackTool, ACutOffArchiveLeavesNothing) {
+  ASSERT_EQ(Pack("@model @model.tar").exit_code, 0);
+  std::filesystem::resize_file(workshop_ / "model.tar", 4096);
+  ExpectError("--unpack @model.tar @back", 3, "model.tar");
+  EXPECT_FALSE(Traces(workshop_ / "back"));
+}
+
+}  // namespace
+}  // namespace nxdkit::test

@@ -1,0 +1,124 @@
+// ckpt-pack: an artifact as one archive, and back.
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "formats/tar/transport.h"
+#include "lib/text.h"
+#include "tools/common/sides.h"
+#include "tools/common/tool.h"
+
+namespace nxdkit::tool {
+namespace {
+
+struct Args {
+  std::string input;
+  std::string output;
+  bool unpack = false;
+  std::optional<std::string> format;
+  std::optional<int> level;
+  std::optional<int> strip;
+  bool sync = true;
+};
+
+const ToolInfo kInfo = {
+    .name = "ckpt-pack",
+    .summary = "packs an artifact into one archive, and unpacks it",
+    .details =
+        "INPUT is a folder and OUTPUT an archive; with --unpack the other way round. An archive "
+        "named - is standard output or input, so that it can be piped.\n"
+        "The bytes of an archive depend on names and contents only. Unpacking refuses links and "
+        "names that lead out of OUTPUT. OUTPUT appears whole or not at all.",
+    .findings = "",
+    .common = kTakesForce,
+    .examples = {{"ckpt-pack bundle bundle.tar.zst", "one file, compressed"},
+                 {"ckpt-pack --unpack bundle.tar.zst bundle", "and back"},
+                 {"ckpt-pack --format tar bundle -",
+                  "to standard output, for a pipe to another machine"}},
+};
+
+void AddOptions(OptionTable& table, Args& args) {
+  table.Group("Arguments");
+  table.Positional("INPUT", &args.input, "the folder to pack, or the archive to unpack").completes =
+      Completes::kPath;
+  table.Positional("OUTPUT", &args.output, "the archive, or with --unpack the folder").completes =
+      Completes::kPath;
+  table.Group("What to do");
+  table.Flag("unpack", &args.unpack, "unpack INPUT into the folder OUTPUT");
+  table.Choice("format", {"tar", "tar.zst", "tar.gz"}, &args.format,
+               "kind of archive to make, where the name of OUTPUT does not tell");
+  table.Integer("level", "N", &args.level, {0, 22}, "compression level of the format");
+  table.Integer("strip", "N", &args.strip, {0, 64},
+                "drop the first N parts of every name in the archive");
+  table.Toggle("sync", &args.sync, "have the output on the disk before it is published")
+      .default_text = "on";
+}
+
+tar::Hooks HooksOf(const ops::RunOptions& run) {
+  return {.poll = run.poll, .begin = run.begin, .on_bytes = run.on_bytes};
+}
+
+Result<tar::TransportReport> Pack(const Args& args, const ToolContext& context,
+                                  const ops::RunOptions& run) {
+  if (args.strip) return Error(Errc::kUsage, "--strip is for --unpack");
+  tar::PackRequest request{.folder = args.input, .output = args.output};
+  const auto compression =
+      args.format ? tar::CompressionFromName(*args.format) : tar::CompressionOf(args.output);
+  if (!compression)
+    return Error(Errc::kUsage, "the name does not end in .tar, .tar.zst or .tar.gz")
+        .in(args.output)
+        .hint("say the kind of archive with --format");
+  if (args.output == tar::kStream && context.json())
+    return Error(Errc::kUsage, "standard output cannot take both the archive and --json");
+  request.compression = *compression;
+  request.level = args.level;
+  request.force = context.common().force;
+  request.sync = args.sync;
+  request.hooks = HooksOf(run);
+  return tar::Pack(request);
+}
+
+Result<tar::TransportReport> Unpack(const Args& args, const ToolContext& context,
+                                    const ops::RunOptions& run) {
+  if (args.format || args.level)
+    return Error(Errc::kUsage, "--format and --level are for packing; an archive says what it is");
+  tar::UnpackRequest request{.archive = args.input, .output = args.output};
+  request.strip = args.strip.value_or(0);
+  request.force = context.common().force;
+  request.sync = args.sync;
+  request.hooks = HooksOf(run);
+  return tar::Unpack(request);
+}
+
+Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+  const Runner runner(context);
+  const auto start = std::chrono::steady_clock::now();
+  NXDKIT_ASSIGN(const tar::TransportReport report, args.unpack
+                                                       ? Unpack(args, context, runner.options())
+                                                       : Pack(args, context, runner.options()));
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  ToolAnswer answer;
+  const bool piped = !args.unpack && args.output == tar::kStream;
+  if (!piped)
+    answer.text =
+        fmt::format("{} {}: {} files, {}, {} as an archive\n{:.2f} s, {}\n",
+                    args.unpack ? "unpacked" : "packed", EscapeControl(args.output), report.files,
+                    HumanBytes(report.bytes), HumanBytes(report.archive_bytes), seconds,
+                    HumanRate(report.bytes, seconds));
+  answer.fields = {{"input", args.input},
+                   {"output", args.output},
+                   {"files", report.files},
+                   {"bytes", report.bytes},
+                   {"archive_bytes", report.archive_bytes},
+                   {"seconds", seconds}};
+  return answer;
+}
+
+}  // namespace
+}  // namespace nxdkit::tool
+
+int main(int argc, char** argv) {
+  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
+                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
+}
