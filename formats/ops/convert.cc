@@ -46,7 +46,8 @@ ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request
   report.tasks = workload.tasks;
   report.buffer_bytes = workload.buffer_bytes;
   report.predicted_memory = RssBytes() + workload.buffer_bytes;
-  report.blob_missing = request.to == Kind::kRollout && !prepared.spec.bundle;
+  report.blob_missing =
+      request.to == Kind::kRollout && !prepared.spec.bundle && prepared.spec.cpu_plan_text.empty();
   report.notes = prepared.spec.notes;
   for (const std::string& name : prepared.source.left_out)
     report.notes.push_back(fmt::format("{} is not a parameter and is left out", name));

@@ -5,6 +5,7 @@
 
 #include "formats/ops/open_file.h"
 #include "formats/ops/output_plan.h"
+#include "formats/rollout/cpu_plan.h"
 #include "lib/file.h"
 
 namespace nxdkit::ops {
@@ -82,6 +83,8 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
   return OkStatus();
 }
 
+constexpr char kAgreeHint[] = "leave the option out, or compile a bundle for it";
+
 template <typename T>
 Status Agree(const char* option, const std::optional<T>& asked, const T& bundle,
              const std::string& path) {
@@ -89,7 +92,7 @@ Status Agree(const char* option, const std::optional<T>& asked, const T& bundle,
   return Error(Errc::kUsage, fmt::format("{} {} was asked for, but the bundle was compiled for {}",
                                          option, *asked, bundle))
       .in(path)
-      .hint("leave the option out, or compile a bundle for it");
+      .hint(kAgreeHint);
 }
 
 // Only a bundle that has all its shards can have them replaced.
@@ -134,12 +137,14 @@ Status TakeBundle(const std::string& path, const OutputOptions& options, OutputS
                  fmt::format(
                      "--{}fused-qkv was asked for, but the bundle was compiled with q, k and v {}",
                      *options.fused_qkv ? "" : "no-", config.fused_qkv ? "fused" : "apart"))
-        .in(file);
+        .in(file)
+        .hint(kAgreeHint);
   if (options.flavor && *options.flavor != config.flavor)
     return Error(Errc::kUsage,
                  fmt::format("--flavor {} was asked for, but the bundle is of flavor {}",
                              FlavorName(*options.flavor), FlavorName(config.flavor)))
-        .in(file);
+        .in(file)
+        .hint(kAgreeHint);
   const std::optional<Dtype> dtype = DtypeFromTorchName(config.torch_dtype);
   if (!dtype)
     return Error(Errc::kUnsupported,
@@ -149,7 +154,8 @@ Status TakeBundle(const std::string& path, const OutputOptions& options, OutputS
     return Error(Errc::kUsage,
                  fmt::format("--dtype {} was asked for, but the bundle was compiled for {}",
                              TorchName(*options.dtype), config.torch_dtype))
-        .in(file);
+        .in(file)
+        .hint(kAgreeHint);
   spec.dtype = dtype;
   spec.neuron = config;
   spec.neuron_text = bundle.config_text;
@@ -203,9 +209,16 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
     spec.dtype = dtype;
     neuron.torch_dtype = TorchName(dtype);
     NXDKIT_ASSIGN(spec.neuron_text, WriteNeuronConfig(neuron, source.artifact.config_text));
-    spec.notes.push_back(
-        "the compiled blob (model.pt) is missing: compile one for this neuron_config.json, or take "
-        "one with --bundle");
+    if (options.cpu_plan) {
+      NXDKIT_ASSIGN(const rollout::CpuPlan plan,
+                    rollout::MakeCpuPlan(source.model->config, source.artifact.config_text, neuron,
+                                         spec.neuron_text));
+      spec.cpu_plan_text = rollout::WriteCpuPlan(plan);
+    } else {
+      spec.notes.push_back(
+          "the compiled blob (model.pt) is missing: compile one for this neuron_config.json, or "
+          "take one with --bundle");
+    }
   }
   spec.rollout = spec.neuron.MakeGeometry();
   const models::ModelConfig& config = source.model->config;

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "formats/ops/inspect_parts.h"
+#include "formats/rollout/cpu_plan.h"
 #include "lib/file.h"
 
 namespace nxdkit::ops {
@@ -69,6 +70,9 @@ void DescribeBundle(Inspection& inspection) {
   facts.ranks = static_cast<int64_t>(bundle.shards.size());
   for (const std::string& blob : bundle.blobs)
     facts.blobs.push_back({blob, FileBytes(JoinPath(bundle.folder, blob))});
+  const std::string plan(rollout::kCpuPlanFile);
+  if (bundle.has_cpu_plan)
+    facts.blobs.push_back({plan, FileBytes(JoinPath(bundle.folder, plan))});
 }
 
 }  // namespace nxdkit::ops

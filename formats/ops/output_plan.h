@@ -25,6 +25,7 @@ struct OutputOptions {
   std::optional<bool> fused_qkv;
   std::optional<std::string>
       bundle;                  // a compiled bundle to take model.pt and neuron_config.json from
+  bool cpu_plan = false;       // kRollout: nxdkit-cpu-plan.json in the place of a compiled blob
   bool only_weights = false;   // of `bundle`, which is refreshed and may have no model.pt
   std::optional<Dtype> dtype;  // nullopt: keep
   uint64_t max_shard_bytes = 5'000'000'000;
@@ -37,7 +38,8 @@ struct OutputSpec {
   bool xser = false;
   rollout::Geometry rollout;
   rollout::NeuronConfig neuron;
-  std::string neuron_text;  // neuron_config.json as it will be written
+  std::string neuron_text;    // neuron_config.json as it will be written
+  std::string cpu_plan_text;  // nxdkit-cpu-plan.json; "" for none
   std::optional<rollout::Bundle> bundle;
   bool only_weights = false;  // rank files alone, without folder
   std::optional<Dtype> dtype;

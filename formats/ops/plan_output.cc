@@ -1,11 +1,11 @@
 // From a decided layout to files.
 #include <fmt/format.h>
 
-#include <map>
-
 #include "formats/hf/hf.h"
 #include "formats/models/hf_layout.h"
+#include "formats/ops/fitness.h"
 #include "formats/ops/output_plan.h"
+#include "formats/rollout/cpu_plan.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
 #include "lib/file.h"
@@ -248,6 +248,8 @@ class Planner {
     }
     if (spec_.only_weights) return CheckAgainstBundle();
     plan_.texts.push_back({"neuron_config.json", spec_.neuron_text});
+    if (!spec_.cpu_plan_text.empty())
+      plan_.texts.push_back({std::string(rollout::kCpuPlanFile), spec_.cpu_plan_text});
     CarrySideFiles();
     if (!spec_.bundle) return OkStatus();
     for (const std::string& blob : spec_.bundle->blobs)
@@ -255,41 +257,31 @@ class Planner {
     return CheckAgainstBundle();
   }
 
-  // The bundle's own shards, when it has some, show what its blob expects.
+  // The bundle's own shards, when it has some, and its model's settings show what its blob
+  // expects.
   Status CheckAgainstBundle() const {
     const rollout::Bundle& bundle = *spec_.bundle;
-    for (size_t rank = 0; rank < bundle.shards.size(); ++rank) {
-      std::map<std::string, const StoredTensor*> compiled;
-      for (const StoredTensor& tensor : bundle.shards[rank].tensors)
-        compiled[tensor.name] = &tensor;
-      size_t ours = 0;
-      for (size_t i = 0; i < plan_.outputs.size(); ++i) {
-        if (plan_.layout.tensors[i].file != rank) continue;
-        ++ours;
-        const OutputTensor& output = plan_.outputs[i];
-        const auto it = compiled.find(output.name);
-        if (it == compiled.end())
-          return Mismatch(bundle.shards[rank], output.name,
-                          "the bundle was compiled without this tensor");
-        if (it->second->shape != output.shape || it->second->dtype != output.dtype)
-          return Mismatch(bundle.shards[rank], output.name,
-                          fmt::format("the bundle was compiled for {} {}, the model gives {} {}",
-                                      Name(it->second->dtype), ShapeText(it->second->shape),
-                                      Name(output.dtype), ShapeText(output.shape)));
-      }
-      if (ours != compiled.size())
-        return Mismatch(
-            bundle.shards[rank], "",
-            fmt::format("the bundle was compiled for {} tensors per rank, the model gives {}",
-                        compiled.size(), ours));
+    for (size_t i = 0; i < bundle.shards.size(); ++i) {
+      const int64_t rank = bundle.first_rank + static_cast<int64_t>(i);
+      std::vector<OutputTensor> model;
+      for (size_t t = 0; t < plan_.outputs.size(); ++t)
+        if (plan_.layout.files[plan_.layout.tensors[t].file].tp_rank == rank)
+          model.push_back(plan_.outputs[t]);
+      NXDKIT_TRY(Refuse(CompareShard(bundle.shards[i], rank, model)));
     }
-    return OkStatus();
+    NXDKIT_ASSIGN(const ConfigText compiled, CompiledModel(bundle));
+    NXDKIT_ASSIGN(const std::vector<Finding> findings,
+                  CompareModels({source_.artifact.config_text, source_.artifact.config_path},
+                                compiled, spec_.rollout.tp));
+    return Refuse(findings);
   }
 
-  static Error Mismatch(const TensorFile& file, const std::string& tensor, std::string what) {
-    return Error(Errc::kUnsupported, std::move(what))
-        .in(file.path)
-        .on(tensor)
+  static Status Refuse(const std::vector<Finding>& findings) {
+    if (findings.empty()) return OkStatus();
+    const Finding& first = findings.front();
+    return Error(Errc::kUnsupported, first.message)
+        .in(first.file)
+        .on(first.tensor)
         .hint("the compiled blob does not fit this model; compile one for it");
   }
 

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <map>
 
+#include "formats/rollout/cpu_plan.h"
 #include "lib/file.h"
 
 namespace nxdkit::rollout {
@@ -164,6 +165,7 @@ Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open,
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path));
   for (const std::string& name : names)
     if (IsBlobName(name)) bundle.blobs.push_back(name);
+  bundle.has_cpu_plan = KindOf(JoinPath(path, std::string(kCpuPlanFile))) == PathKind::kFile;
   if (!bundle.weights_folder.empty()) {
     NXDKIT_TRY(LoadShards(bundle, open));
     NXDKIT_ASSIGN(bundle.version, ReadVersion(bundle.weights_folder));

@@ -29,6 +29,7 @@ struct Bundle {
   std::vector<TensorFile> shards;          // index = rank - first rank
   int64_t first_rank = 0;
   std::vector<std::string> blobs;  // model.pt, model_<bundle>.pt: file names
+  bool has_cpu_plan = false;       // nxdkit-cpu-plan.json, which stands for a blob on the CPU
   std::vector<std::string> warnings;
 };
 

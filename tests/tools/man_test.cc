@@ -100,6 +100,19 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
   ExpectDocumented(0, {"ckpt-inspect", model});
   ExpectDocumented(3, {"ckpt-inspect", folder.path() + "/nothing"});
   ExpectDocumented(0, {"ckpt-verify", shards, "--against", model});
+  const std::string cache = folder.path() + "/cache";
+  const std::vector<std::string> exports = {
+      "neuron-export", "--tp", "2",   "--cache-dir",         cache,
+      "--bs",          "4",    model, folder.path() + "/out"};
+  ExpectDocumented(0, with(exports, {"--target", "cpu"}));
+  ExpectDocumented(0, with(exports, {"--no-blob", "--force", "--dry-run"}));
+  ExpectDocumented(4, exports);  // no blob can be had
+  folder.Write("cache/neuronxcc-1/MODULE_1+d41d8cd9/model.neff", "no neff");
+  folder.Write("cache/neuronxcc-1/MODULE_1+d41d8cd9/model.done", "");
+  for (const char* command : {"ls", "clear"})
+    ExpectDocumented(0, {"neuron-cache", command, "--dry-run", "--cache-dir", cache});
+  ExpectDocumented(1, {"neuron-cache", "verify", "--cache-dir", cache});
+  ExpectDocumented(0, {"neuron-cache", "prune", "--damaged", "--cache-dir", cache});
   ExpectDocumented(1, {"ckpt-verify", shards, "--against", other});
 }
 

@@ -1,0 +1,49 @@
+// One entry of a compile cache, locked: to be used, or to be made.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "formats/neff/cache.h"
+#include "formats/neff/manifest.h"
+#include "lib/error.h"
+#include "lib/folder_lock.h"
+
+namespace nxdkit::neff {
+
+using Poll = std::function<Status()>;
+
+// Move-only. While it lives, no prune and no other process removes or rewrites the entry.
+class CacheSlot {
+ public:
+  // A finished blob of ours, locked for reading and marked as used now. `compiler` names the folder
+  // ("neuronxcc-2.21..."); "" takes that of the latest version which has it. nullopt when there is
+  // none; a blob whose files do not have the manifest's sizes is kCorrupt.
+  static Result<std::optional<CacheSlot>> Use(const std::string& root, const std::string& compiler,
+                                              const std::string& module, const Poll& poll);
+
+  // The entry, made if need be, locked alone; waits for whoever works on it. The state tells what
+  // the other has done meanwhile.
+  static Result<CacheSlot> Make(const std::string& root, const std::string& compiler,
+                                const std::string& module, const Poll& poll);
+
+  const CacheEntry& entry() const { return entry_; }
+  const std::string& path() const { return entry_.path; }
+
+  // For Make: removes what an earlier attempt left.
+  Status Empty();
+  // For Make: writes flags, graph, manifest over the files that are there, and model.done, each
+  // synced; then others may read.
+  Status Finish(const CacheKey& key, const std::string& summary, const Poll& poll);
+  // For Make: keeps the log as a remembered failure, with the flags and the graph; all else goes.
+  Status Fail(const CacheKey& key, const std::string& log);
+
+ private:
+  CacheSlot(CacheEntry entry, FolderLock lock) : entry_(std::move(entry)), lock_(std::move(lock)) {}
+  CacheEntry entry_;
+  FolderLock lock_;
+};
+
+}  // namespace nxdkit::neff

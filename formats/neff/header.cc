@@ -1,0 +1,200 @@
+#include "formats/neff/header.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "formats/neff/hash.h"
+#include "lib/digest.h"
+
+namespace nxdkit::neff {
+namespace {
+
+// Offsets of the fields; all numbers are little-endian.
+constexpr size_t kPackage = 0;
+constexpr size_t kHeaderSize = 8;
+constexpr size_t kDataSize = 16;
+constexpr size_t kMajor = 24;
+constexpr size_t kMinor = 32;
+constexpr size_t kBuild = 40, kBuildBytes = 128;
+constexpr size_t kHash = 172;
+constexpr size_t kUuid = 204;
+constexpr size_t kName = 220, kNameBytes = 256;
+constexpr size_t kCores = 476;
+constexpr size_t kFeatures = 544;
+constexpr size_t kLnc = 552;
+
+constexpr size_t kTarMagic = 257;  // "ustar" in the first block of a tar archive
+constexpr size_t kProbeBytes = kHeaderBytes + kTarMagic + 5;
+constexpr size_t kBlock = 1 << 20;
+
+template <typename T>
+T Number(std::span<const std::byte> bytes, size_t offset) {
+  T value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i)
+    value = static_cast<T>(value | static_cast<T>(static_cast<T>(bytes[offset + i]) << (8 * i)));
+  return value;
+}
+
+// Up to the first NUL, or all of the field.
+std::string Text(std::span<const std::byte> bytes, size_t offset, size_t size) {
+  const auto* begin = reinterpret_cast<const char*>(bytes.data() + offset);
+  return std::string(begin, ::strnlen(begin, size));
+}
+
+Error Wrong(size_t offset, std::string message) {
+  return Error(Errc::kCorrupt, std::move(message)).at(offset);
+}
+
+// `bytes` from the start of the header on, as many as there are of kProbeBytes.
+Payload PayloadOf(std::span<const std::byte> bytes) {
+  if (bytes.size() >= kHeaderBytes + 2 && bytes[kHeaderBytes] == std::byte{0x1f} &&
+      bytes[kHeaderBytes + 1] == std::byte{0x8b})
+    return Payload::kGzip;
+  if (bytes.size() >= kProbeBytes &&
+      std::memcmp(bytes.data() + kHeaderBytes + kTarMagic, "ustar", 5) == 0)
+    return Payload::kTar;
+  return Payload::kUnknown;
+}
+
+// The first 16 bytes that every header has, per package version.
+using Start = std::array<std::byte, 16>;
+constexpr Start StartOf(uint8_t package) {
+  Start start = {};
+  start[kPackage] = std::byte{package};
+  start[kHeaderSize + 1] = std::byte{kHeaderBytes >> 8};
+  return start;
+}
+constexpr std::array<Start, 2> kStarts = {StartOf(1), StartOf(2)};
+
+// The first place in `block` where a header may begin; block.size() for none.
+size_t NextStart(std::span<const std::byte> block, size_t from) {
+  size_t next = block.size();
+  for (const Start& start : kStarts) {
+    const auto at =
+        std::search(block.begin() + static_cast<ptrdiff_t>(from),
+                    block.begin() + static_cast<ptrdiff_t>(next), start.begin(), start.end());
+    if (at != block.begin() + static_cast<ptrdiff_t>(next))
+      next = static_cast<size_t>(at - block.begin());
+  }
+  return next;
+}
+
+}  // namespace
+
+std::string_view PayloadName(Payload payload) {
+  return payload == Payload::kGzip ? "gzip" : payload == Payload::kTar ? "tar" : "unknown";
+}
+
+std::string UuidText(const Header& header) {
+  std::string text = HexText(header.uuid);
+  for (const size_t at : {20, 16, 12, 8}) text.insert(at, 1, '-');
+  return text;
+}
+
+std::string HashText(const Header& header) {
+  const std::span hash(header.hash);
+  return header.package == 2 ? "md5:" + HexText(hash.first(16)) : "sha256:" + HexText(hash);
+}
+
+Result<Header> ParseHeader(std::span<const std::byte> bytes, uint64_t available) {
+  if (bytes.size() < kHeaderBytes || available < kHeaderBytes)
+    return Wrong(std::min<uint64_t>(bytes.size(), available),
+                 fmt::format("ends inside the header: {} of {} bytes are there",
+                             std::min<uint64_t>(bytes.size(), available), kHeaderBytes));
+  Header header;
+  header.package = Number<uint64_t>(bytes, kPackage);
+  if (header.package != 1 && header.package != 2)
+    return Wrong(kPackage,
+                 fmt::format("package version {} found, 1 or 2 expected", header.package));
+  if (const auto size = Number<uint64_t>(bytes, kHeaderSize); size != kHeaderBytes)
+    return Wrong(kHeaderSize, fmt::format("header size {} found, {} expected", size, kHeaderBytes));
+  header.data_bytes = Number<uint64_t>(bytes, kDataSize);
+  if (header.data_bytes > available - kHeaderBytes)
+    return Wrong(kDataSize, fmt::format("data size {} is past the end: {} bytes are left",
+                                        header.data_bytes, available - kHeaderBytes));
+  if (header.data_bytes == 0) return Wrong(kDataSize, "data size 0: there is no payload");
+  header.major = Number<uint64_t>(bytes, kMajor);
+  header.minor = Number<uint64_t>(bytes, kMinor);
+  header.build = Text(bytes, kBuild, kBuildBytes);
+  std::copy_n(bytes.begin() + kHash, header.hash.size(), header.hash.begin());
+  std::copy_n(bytes.begin() + kUuid, header.uuid.size(), header.uuid.begin());
+  header.name = Text(bytes, kName, kNameBytes);
+  header.cores = Number<uint32_t>(bytes, kCores);
+  header.features = Number<uint64_t>(bytes, kFeatures);
+  header.lnc = Number<uint32_t>(bytes, kLnc);
+  return header;
+}
+
+Result<Located> ReadAt(const File& file, uint64_t offset, uint64_t end) {
+  NXDKIT_CHECK(offset <= end && end <= file.bytes());
+  std::vector<std::byte> bytes(std::min<uint64_t>(kProbeBytes, end - offset));
+  NXDKIT_TRY(file.ReadAt(offset, bytes));
+  Result<Header> header = ParseHeader(bytes, end - offset);
+  if (!header.ok()) {
+    const Error& error = header.error();
+    return Error(error.code(), error.message())
+        .in(file.path())
+        .at(offset + error.offset().value_or(0));
+  }
+  return Located{offset, *std::move(header), PayloadOf(bytes)};
+}
+
+Result<std::vector<Located>> Find(const File& file, uint64_t offset, uint64_t end, size_t most) {
+  std::vector<Located> found;
+  std::vector<std::byte> block;
+  while (offset < end && end - offset > kHeaderBytes) {
+    block.resize(std::min<uint64_t>(kBlock, end - offset));
+    NXDKIT_TRY(file.ReadAt(offset, block));
+    uint64_t next = 0;  // where to read on, from the start of the block
+    for (size_t at = 0;;) {
+      at = NextStart(block, at);
+      if (at == block.size()) {
+        // A start that is cut by the end of the block is found in the next one.
+        next = std::max<uint64_t>(1, block.size() - std::min(block.size(), kStarts[0].size() - 1));
+        if (offset + block.size() == end) return found;
+        break;
+      }
+      const Result<Located> neff = ReadAt(file, offset + at, end);
+      if (!neff.ok() && neff.error().code() != Errc::kCorrupt) return neff.error();
+      if (!neff.ok() || neff->payload == Payload::kUnknown) {
+        ++at;
+        continue;
+      }
+      if (found.size() == most)
+        return Error(Errc::kLimit, fmt::format("more than {} NEFFs", most)).in(file.path());
+      found.push_back(*neff);
+      const uint64_t whole = at + kHeaderBytes + neff->header.data_bytes;
+      if (whole >= block.size()) {
+        next = whole;
+        break;
+      }
+      at = static_cast<size_t>(whole);
+    }
+    offset += next;
+  }
+  return found;
+}
+
+Result<bool> HashMatches(const File& file, const Located& neff,
+                         const std::function<Status()>& poll) {
+  Md5 md5;
+  Sha256 sha256;
+  const bool is_md5 = neff.header.package == 2;
+  std::vector<std::byte> block;
+  for (uint64_t done = 0; done < neff.header.data_bytes; done += block.size()) {
+    if (poll) NXDKIT_TRY(poll());
+    block.resize(std::min<uint64_t>(kBlock, neff.header.data_bytes - done));
+    NXDKIT_TRY(file.ReadAt(neff.data_offset() + done, block));
+    if (is_md5)
+      md5.Update(block);
+    else
+      sha256.Update(block);
+  }
+  if (is_md5) return std::ranges::equal(md5.Finish(), std::span(neff.header.hash).first(16));
+  return std::ranges::equal(sha256.Finish(), neff.header.hash);
+}
+
+}  // namespace nxdkit::neff

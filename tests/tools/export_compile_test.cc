@@ -1,0 +1,251 @@
+// neuron-export with a compiler and the compile cache.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "tests/tools/export_workshop.h"
+
+namespace nxdkit::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ExportCompile : public ::testing::Test {
+ protected:
+  ProcessResult Export(const std::string& options, const Words& environment = {},
+                       const std::string& out = "out") const {
+    return workshop_.Export("--tp 2 --bs 4 --seq 256 " + options, model_, workshop_ / out,
+                            environment);
+  }
+
+  const ExportWorkshop workshop_;
+  const std::string model_ = workshop_.MakeModel("model", testing_util::TinyLlama());
+  const std::string out_ = workshop_ / "out";
+};
+
+TEST_F(ExportCompile, RunsTheCompilerInPath) {
+  workshop_.Compiler();
+  const ProcessResult result = Export("--json");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(JsonOf(result)["blob"], "compiler");
+  EXPECT_EQ(ReadFile(out_ + "/model.pt"), "compiled");
+  EXPECT_THAT(ReadFile(workshop_ / "runs"),
+              HasSubstr("export neuron --model " + model_ +
+                        " --batch_size 4 --sequence_length 256 --tensor_parallel_size 2 "
+                        "--torch_dtype bfloat16 "));
+  EXPECT_EQ(Workshop::Verify(out_, "--against " + model_).exit_code, 0);
+}
+
+TEST_F(ExportCompile, RunsTheCommandOfTheUser) {
+  const std::string compiler = workshop_.Compiler("mine");
+  EXPECT_EQ(
+      workshop_.Export("--no-cache --tp 2 --bs 4 --seq 256 --compiler " + compiler, model_, out_)
+          .exit_code,
+      0);
+  EXPECT_EQ(workshop_.Runs(), 1u);
+  const ProcessResult none =
+      workshop_.Export("--tp 2 --compiler no-such-program", model_, workshop_ / "never");
+  EXPECT_EQ(none.exit_code, 3);
+  EXPECT_THAT(none.err, HasSubstr("no-such-program: no such program"));
+}
+
+TEST_F(ExportCompile, FillsInATemplate) {
+  workshop_.Compiler("inner");
+  workshop_.Script("outer",
+                   "[ $# = 3 ]\n[ \"$1\" = 'tp=2,bs=4,seq=256,bfloat16' ]\n"
+                   "inner export neuron --model \"$2\" --batch_size 4 --sequence_length "
+                   "256 --tensor_parallel_size 2 \"$3\"\n");
+  const ProcessResult result =
+      RunProcess({Workshop::Tool("neuron-export"), "--no-cache", "--no-sync", "--tp", "2", "--bs",
+                  "4", "--seq", "256", "--compiler",
+                  "outer 'tp={tp},bs={bs},seq={seq},{dtype}' {model} {output}", model_, out_},
+                 {"PATH=" + workshop_ / "bin" + ":" + std::getenv("PATH")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(ReadFile(out_ + "/model.pt"), "compiled");
+}
+
+TEST_F(ExportCompile, CleansTheEnvironment) {
+  workshop_.Compiler("optimum-cli", "env >" + workshop_ / "seen" + "\n");
+  const ProcessResult result =
+      Export("--pass-env OF_OURS",
+             {"A_SECRET=x", "NEURON_RT_NUM_CORES=3", "OF_OURS=y", "LD_PRELOAD=", "LC_TIME=C"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string seen = "\n" + ReadFile(workshop_ / "seen");
+  EXPECT_THAT(seen, AllOf(HasSubstr("\nNEURON_RT_NUM_CORES=3\n"), HasSubstr("\nOF_OURS=y\n"),
+                          HasSubstr("\nLC_TIME=C\n"), HasSubstr("\nPATH=")));
+  EXPECT_THAT(seen, AllOf(Not(HasSubstr("A_SECRET")), Not(HasSubstr("LD_PRELOAD"))));
+}
+
+TEST_F(ExportCompile, TakesTheBlobFromTheCacheTheNextTime) {
+  workshop_.Compiler();
+  ASSERT_EQ(Export("").exit_code, 0);
+  const ProcessResult again = Export("--json", {}, "again");
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(JsonOf(again)["blob"], "cache");
+  EXPECT_EQ(JsonOf(again)["blob_path"], workshop_.OnlyEntry());
+  EXPECT_EQ(workshop_.Runs(), 1u);
+  ExpectSameTree(out_, workshop_ / "again");
+  // Another batch size is another graph, and so are other flags.
+  EXPECT_EQ(workshop_.Export("--tp 2 --bs 8 --seq 256", model_, workshop_ / "bs8").exit_code, 0);
+  EXPECT_EQ(workshop_.Runs(), 2u);
+  EXPECT_EQ(Export("", {"NEURON_CC_FLAGS=--auto-cast=none"}, "flags").exit_code, 0);
+  EXPECT_EQ(workshop_.Runs(), 3u);
+  EXPECT_EQ(Export("--no-cache", {}, "no_cache").exit_code, 0);
+  EXPECT_EQ(workshop_.Runs(), 4u);
+}
+
+TEST_F(ExportCompile, NewWeightsOfTheSameModelAreACacheHit) {
+  workshop_.Compiler();
+  ASSERT_EQ(Export("").exit_code, 0);
+  const std::string tuned = workshop_.MakeModel("tuned", testing_util::TinyLlama(), "--seed 5");
+  const ProcessResult result =
+      workshop_.Export("--tp 2 --bs 4 --seq 256 --json", tuned, workshop_ / "tuned_out");
+  EXPECT_EQ(JsonOf(result)["blob"], "cache");
+  EXPECT_EQ(Workshop::Verify(workshop_ / "tuned_out", "--against " + tuned).exit_code, 0);
+}
+
+TEST_F(ExportCompile, BlobsOfAnotherCompilerAreNotTaken) {
+  workshop_.Compiler();
+  const auto version = [&](const std::string& text) {
+    workshop_.Script("neuronx-cc", "echo 'NeuronX Compiler version " + text + "'\n");
+  };
+  version("2.21.33363.0+82129205");
+  ASSERT_EQ(Export("").exit_code, 0);
+  EXPECT_TRUE(fs::exists(workshop_.Cache() + "/neuronxcc-2.21.33363.0+82129205"));
+  version("2.22.1.0+abc");
+  ASSERT_EQ(Export("", {}, "newer").exit_code, 0);
+  EXPECT_EQ(workshop_.Runs(), 2u);
+  version("2.21.33363.0+82129205");
+  ASSERT_EQ(Export("", {}, "older").exit_code, 0);
+  EXPECT_EQ(workshop_.Runs(), 2u);
+}
+
+TEST_F(ExportCompile, ADamagedEntryIsPassedOverAndMadeAnew) {
+  workshop_.Compiler();
+  ASSERT_EQ(Export("").exit_code, 0);
+  std::ofstream(workshop_.OnlyEntry() + "/model.pt") << "comp";
+  const ProcessResult result = Export("", {}, "again");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("4 bytes found, the manifest says 8"));
+  EXPECT_EQ(ReadFile(workshop_ / "again/model.pt"), "compiled");
+  EXPECT_EQ(workshop_.Runs(), 2u);
+}
+
+TEST_F(ExportCompile, AFailureIsShownAndRemembered) {
+  workshop_.Compiler("optimum-cli", "echo run >>" + workshop_ / "runs" +
+                                        "\nfor i in $(seq 1 30); do echo \"line $i\"; done\n"
+                                        "echo 'NCC_EBVF030: too many instructions' >&2\nexit 3\n");
+  const ProcessResult failed = Export("--json");
+  EXPECT_EQ(failed.exit_code, 4);
+  EXPECT_THAT(failed.err, AllOf(HasSubstr("the compiler ended with exit code 3"),
+                                HasSubstr("NCC_EBVF030: too many instructions"),
+                                HasSubstr("line 30"), Not(HasSubstr("line 11\n"))));
+  const std::string log = workshop_.OnlyEntry() + "/model.log";
+  EXPECT_EQ(JsonOf(failed)["error"]["file"], log);
+  EXPECT_THAT(ReadFile(log), AllOf(HasSubstr("line 1\n"), HasSubstr("NCC_EBVF030")));
+  EXPECT_FALSE(Traces(out_));
+  EXPECT_EQ(workshop_.Runs(), 1u);
+  const ProcessResult again = Export("");
+  EXPECT_EQ(again.exit_code, 4);
+  EXPECT_THAT(again.err, AllOf(HasSubstr("remembers that compiling this failed"), HasSubstr(log),
+                               HasSubstr("--retry-failed-compilation")));
+  EXPECT_EQ(workshop_.Runs(), 1u);
+  workshop_.Compiler();
+  EXPECT_EQ(Export("--retry_failed_compilation").exit_code, 0);
+  EXPECT_EQ(workshop_.Runs(), 2u);
+  EXPECT_FALSE(fs::exists(log));
+}
+
+TEST_F(ExportCompile, WithoutTheCacheTheLogLiesBesideTheOutput) {
+  workshop_.Compiler("optimum-cli", "echo no; exit 1\n");
+  const ProcessResult failed = Export("--no-cache");
+  EXPECT_EQ(failed.exit_code, 4);
+  EXPECT_THAT(failed.err, HasSubstr(out_ + ".compile.log"));
+  EXPECT_EQ(ReadFile(out_ + ".compile.log"), "no\n");
+  workshop_.Compiler();
+  EXPECT_EQ(Export("--no-cache").exit_code, 0);
+  for (const auto& entry : fs::directory_iterator(workshop_.path()))
+    EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr(".compile"))) << "left behind";
+}
+
+TEST_F(ExportCompile, ACompilerThatLeavesNothingIsAFailure) {
+  workshop_.Script("optimum-cli", "mkdir -p \"${@: -1}\"\n");
+  const ProcessResult result = Export("");
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.err, HasSubstr("the compiler ended well, but left no"));
+  EXPECT_FALSE(Traces(out_));
+}
+
+TEST_F(ExportCompile, ABlobOfOtherShapesIsRefused) {
+  TinyModel wider = testing_util::TinyLlama();
+  wider.intermediate = 96;
+  const std::string other = workshop_.MakeModel("other", wider);
+  workshop_.Compiler("inner");
+  workshop_.Script("optimum-cli", "inner export neuron --model " + other +
+                                      " --batch_size 4 --sequence_length 256 "
+                                      "--tensor_parallel_size 2 \"${@: -1}\"\n");
+  const ProcessResult result = Export("--no-cache");
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.err, HasSubstr("the bundle was compiled for BF16 [48, 32], the model gives "
+                                    "BF16 [24, 32]"));
+}
+
+// Whether the process is there and no zombie.
+bool IsAlive(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  if (!std::getline(stat, text)) return false;
+  const size_t paren = text.rfind(')');
+  return paren != std::string::npos && text.substr(paren + 2, 1) != "Z";
+}
+
+// The script interrupts its parent as Ctrl-C would, and does not end by itself.
+TEST_F(ExportCompile, CtrlCEndsTheCompilerAndAllThatItStarted) {
+  workshop_.Script("optimum-cli", "tail -f /dev/null & echo $! >" + workshop_ / "child" +
+                                      "\ntrap 'exit 0' INT\nkill -INT $PPID\n"
+                                      "tail -f /dev/null\n");
+  const ProcessResult result = Export("");
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_FALSE(IsAlive(std::stoi(ReadFile(workshop_ / "child"))));
+  EXPECT_FALSE(Traces(out_));
+  workshop_.Compiler();
+  EXPECT_EQ(Export("").exit_code, 0) << "nothing of it is remembered";
+}
+
+TEST_F(ExportCompile, TwoAtOnceCompileOnce) {
+  workshop_.Compiler();
+  ProcessResult results[2];
+  std::thread other([&] { results[1] = Export("", {}, "second"); });
+  results[0] = Export("", {}, "first");
+  other.join();
+  for (const ProcessResult& result : results) EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(workshop_.Runs(), 1u);
+  ExpectSameTree(workshop_ / "first", workshop_ / "second");
+}
+
+TEST_F(ExportCompile, FindsTheCacheWhereTheVendorsLibrariesDo) {
+  workshop_.Compiler();
+  const std::string elsewhere = workshop_ / "elsewhere";
+  EXPECT_EQ(Export("", {"NEURON_CC_FLAGS=--cache_dir=" + elsewhere}).exit_code, 0);
+  EXPECT_TRUE(fs::exists(elsewhere));
+  EXPECT_FALSE(fs::exists(workshop_.Cache())) << "the flag wins over the variable";
+  const ProcessResult store =
+      Export("-v", {"NEURON_COMPILE_CACHE_URL=s3://bucket/cache"}, "from_store");
+  EXPECT_EQ(store.exit_code, 0) << store.err;
+  EXPECT_THAT(store.err, HasSubstr("s3://bucket/cache is an object store"));
+  EXPECT_EQ(
+      Export("--cache-dir " + workshop_.Cache(), {"NEURON_CC_FLAGS=--no_cache"}, "said").exit_code,
+      0);
+  EXPECT_TRUE(fs::exists(workshop_.Cache())) << "the option wins over the flag";
+}
+
+}  // namespace
+}  // namespace nxdkit::test

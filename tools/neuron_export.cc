@@ -1,0 +1,198 @@
+// neuron-export: a Hugging Face model as a rollout bundle that can be run.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "formats/ops/export.h"
+#include "lib/progress.h"
+#include "lib/text.h"
+#include "tools/common/layout_options.h"
+#include "tools/common/sides.h"
+#include "tools/common/tool.h"
+
+namespace nxdkit::tool {
+namespace {
+
+struct Args {
+  std::string model;
+  std::string output;
+  LayoutArgs layout;
+  std::string target = "neuron";
+  std::optional<std::string> compiler;
+  std::vector<std::string> pass_env;
+  std::optional<std::string> cache_dir;
+  bool cache = true;
+  bool retry_failed = false;
+  bool no_blob = false;
+  bool verify = false;
+  bool sync = true;
+};
+
+const ToolInfo kInfo = {
+    .name = "neuron-export",
+    .summary = "makes a rollout bundle that can be run from a Hugging Face model",
+    .details =
+        "Writes the rank shards, neuron_config.json, the configuration and tokenizer files, and "
+        "the compiled blob. The blob comes from --bundle, else from the compile cache, else from "
+        "a compiler (--compiler, or optimum-cli in PATH); --target cpu writes a plan for our own "
+        "engine in its place. When none can be had the export is refused.\n"
+        "OUTPUT appears whole or not at all.",
+    .findings = "--verify found a difference",
+    .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
+    .examples = {{"neuron-export --tp 8 --bs 64 --seq 4096 Qwen3-4B bundle",
+                  "with a blob from the cache or the compiler"},
+                 {"neuron-export --bundle compiled Qwen3-4B bundle",
+                  "with the blob of another bundle"},
+                 {"neuron-export --tp 2 --bs 8 --seq 1024 --target cpu Qwen3-4B bundle",
+                  "for our own engine"}},
+};
+
+void AddOptions(OptionTable& table, Args& args) {
+  table.Group("Arguments");
+  table.Positional("MODEL", &args.model, "a Hugging Face model folder").completes =
+      Completes::kFolder;
+  table.Positional("OUTPUT", &args.output, "the bundle to write, a folder").completes =
+      Completes::kFolder;
+  AddLayoutOptions(table, args.layout, kRolloutLayout, "Bundle");
+  table.Choice("dtype", {"keep", "bf16", "f16", "f32"}, &args.layout.dtype,
+               "element type of the floating point weights");
+  table.Group("Compiled blob");
+  table.Choice("target", {"neuron", "cpu"}, &args.target, "what the bundle is to run on");
+  table.Text("compiler", "CMD", &args.compiler,
+             "compiler to run in the place of optimum-cli; see the man page");
+  table.TextList("pass-env", "NAME", &args.pass_env,
+                 "let the compiler see this variable too; may be given more than once");
+  table.Text("cache-dir", "DIR", &args.cache_dir, "the compile cache").completes =
+      Completes::kFolder;
+  table.Toggle("cache", &args.cache, "use the compile cache").default_text = "on";
+  table.Flag("retry-failed-compilation", &args.retry_failed,
+             "compile again what the cache remembers as failed");
+  table.Flag("no-blob", &args.no_blob, "go without a blob when there is none");
+  table.Group("What to do");
+  table.Flag("verify", &args.verify,
+             "read the output again and compare it with MODEL before it is published");
+  table.Toggle("sync", &args.sync, "have the output on the disk before it is published")
+      .default_text = "on";
+}
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+Status CheckTogether(const Args& args) {
+  if (args.target != "cpu") return OkStatus();
+  const auto refuse = [](const char* option) {
+    return Error(Errc::kUsage, fmt::format("{} says nothing about --target cpu", option));
+  };
+  if (args.layout.bundle) return refuse("--bundle");
+  if (args.compiler) return refuse("--compiler");
+  if (args.no_blob) return refuse("--no-blob");
+  return OkStatus();
+}
+
+Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, ToolContext& context) {
+  ops::ExportRequest request;
+  NXDKIT_TRY(CheckTogether(args));
+  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, ops::Kind::kHf, ops::Kind::kRollout));
+  request.convert.to = ops::Kind::kRollout;
+  request.convert.input = args.model;
+  request.convert.output = args.output;
+  request.convert.hints = std::move(sides.input);
+  request.convert.options = std::move(sides.output);
+  request.convert.run = runner.options();
+  request.convert.force = context.common().force;
+  request.convert.resume = context.common().resume;
+  request.convert.verify = args.verify;
+  request.convert.sync = args.sync;
+  request.cpu = args.target == "cpu";
+  request.no_blob = args.no_blob;
+  request.compiler = args.compiler;
+  request.environment = args.pass_env;
+  request.cache = neff::FindCache(args.cache_dir, Environment("NEURON_CC_FLAGS"),
+                                  Environment("NEURON_COMPILE_CACHE_URL"));
+  request.cache.retry_failed |= args.retry_failed;
+  if (!args.cache) {
+    request.cache.enabled = false;
+    request.cache.disabled_because = "--no-cache was given";
+  }
+  request.dry_run = context.common().dry_run;
+  request.on_warning = [&context](const std::string& text) { context.Warn(text); };
+  request.on_detail = [&context](const std::string& text) { context.Detail(text); };
+  return request;
+}
+
+Json ReportJson(const ops::ExportReport& report, const Args& args, double seconds) {
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  return {{"model", args.model},
+          {"output", args.output},
+          {"model_type", report.convert.model_type},
+          {"parameters", report.convert.parameters},
+          {"output_bytes", report.convert.output_bytes},
+          {"output_files", report.convert.output_files},
+          {"output_tensors", report.convert.output_tensors},
+          {"blob", ops::BlobOriginName(report.blob)},
+          {"blob_path", or_null(report.blob_path)},
+          {"cache_entry", or_null(report.cache_entry)},
+          {"command", or_null(report.command)},
+          {"peak_memory_bytes", PeakRssBytes()},
+          {"seconds", seconds},
+          {"verified", report.convert.verified},
+          {"notes", report.convert.notes}};
+}
+
+std::string BlobText(const ops::ExportReport& report, bool dry_run) {
+  switch (report.blob) {
+    case ops::BlobOrigin::kBundle:
+      return "from the bundle " + report.blob_path;
+    case ops::BlobOrigin::kCache:
+      return "from the compile cache, " + report.blob_path;
+    case ops::BlobOrigin::kCompiler:
+      return (dry_run ? "would be compiled: " : "compiled: ") + report.command;
+    case ops::BlobOrigin::kCpuPlan:
+      return "none; nxdkit-cpu-plan.json, for our own engine";
+    case ops::BlobOrigin::kNone:
+      break;
+  }
+  return "none (--no-blob)";
+}
+
+std::string ReportText(const ops::ExportReport& report, const Args& args, double seconds,
+                       bool dry_run) {
+  const ops::ConvertReport& convert = report.convert;
+  std::string text = fmt::format("{} {}: {} parameters, {} in {} files of tensors\n",
+                                 dry_run ? "would write" : "wrote", args.output, convert.parameters,
+                                 HumanBytes(convert.output_bytes), convert.output_files);
+  text += "blob: " + EscapeControl(BlobText(report, dry_run)) + "\n";
+  if (!dry_run)
+    text += fmt::format("{:.2f} s, peak memory {}{}\n", seconds, HumanBytes(PeakRssBytes()),
+                        convert.verified ? ", verified" : "");
+  for (const std::string& note : convert.notes)
+    if (report.blob != ops::BlobOrigin::kCompiler || !dry_run || !convert.blob_missing)
+      text += "note: " + EscapeControl(note) + "\n";
+  return text;
+}
+
+Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+  const Runner runner(context);
+  NXDKIT_ASSIGN(const ops::ExportRequest request, RequestOf(args, runner, context));
+  const auto start = std::chrono::steady_clock::now();
+  NXDKIT_ASSIGN(const ops::ExportReport report, ops::Export(request));
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  for (const std::string& warning : report.convert.warnings) context.Warn(warning);
+  ToolAnswer answer;
+  answer.text = ReportText(report, args, seconds, request.dry_run);
+  answer.fields = ReportJson(report, args, seconds);
+  answer.fields["dry_run"] = request.dry_run;
+  return answer;
+}
+
+}  // namespace
+}  // namespace nxdkit::tool
+
+int main(int argc, char** argv) {
+  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
+                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
+}
