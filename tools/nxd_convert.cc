@@ -6,6 +6,7 @@
 #include "formats/ops/convert.h"
 #include "lib/progress.h"
 #include "lib/text.h"
+#include "tools/common/launcher.h"
 #include "tools/common/layout_options.h"
 #include "tools/common/sides.h"
 #include "tools/common/tool.h"
@@ -24,6 +25,7 @@ struct Args {
   std::optional<bool> sync;
   bool into = false;
   std::optional<std::string> label;
+  std::optional<std::string> part;
 };
 
 const ToolInfo kInfo = {
@@ -73,6 +75,9 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Flag(
       "into", &args.into,
       "OUTPUT is a rollout bundle that may be in use: replace its weights, and nothing else");
+  table.Text("part", "I/N", &args.part,
+             "make only the files of part I (from 0) of N; the last of the N processes publishes; "
+             "auto: as the launcher's variables say");
   table.Text("label", "TEXT", &args.label,
              "with --into, what version.json calls these weights; otherwise INPUT's tag or name");
 }
@@ -98,6 +103,11 @@ Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& req
                {"blob_missing", report.blob_missing},
                {"verified", report.verified},
                {"notes", report.notes}};
+  if (report.part)
+    json["part"] = {{"index", report.part->index},
+                    {"count", report.part->count},
+                    {"files", report.part->files},
+                    {"published", report.part->published}};
   if (!report.refreshed) return json;
   json["slot"] = report.refreshed->slot;
   json["overwritten"] = report.refreshed->overwritten;
@@ -119,6 +129,11 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
     text += fmt::format("{:.2f} s, {}, peak memory {}{}\n", seconds,
                         HumanRate(report.output_bytes, seconds), HumanBytes(PeakRssBytes()),
                         report.verified ? ", verified" : "");
+  if (report.part)
+    text += fmt::format("part {} of {}: {} files; {}\n", report.part->index, report.part->count,
+                        report.part->files,
+                        report.part->published ? "all parts are there, the output is published"
+                                               : "the output waits for other parts");
   if (report.refreshed)
     text += fmt::format("version {}, {}, in {}{}\n", report.refreshed->version.serial,
                         EscapeControl(report.refreshed->version.label), report.refreshed->slot,
@@ -146,6 +161,12 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (args.label && !args.into)
     return Error(Errc::kUsage, "--label names the weights that --into replaces");
   // Rollout weights can be made again: what counts is when the engine can read them.
+  if (args.part) {
+    if (args.into || request.resume)
+      return Error(Errc::kUsage, "--part goes with neither --into nor --resume")
+          .hint("a part that was stopped is simply run again");
+    NXDKIT_ASSIGN(request.part, PartOf(*args.part, [](const char* name) { return getenv(name); }));
+  }
   request.sync = args.sync.value_or(!args.into);
   ToolAnswer answer;
   if (args.explain) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "formats/ops/convert_parts.h"
+#include "formats/ops/parts.h"
 #include "formats/ops/places.h"
 #include "lib/copy_file.h"
 #include "lib/digest.h"
@@ -82,6 +83,8 @@ Status CheckOutput(const Prepared& prepared, const ConvertRequest& request) {
                         {.replace = request.force, .folder = !prepared.output.single_file});
 }
 
+}  // namespace
+
 // Identifies what an interrupted run was doing: the source's files as they are now, and the plan.
 std::string Fingerprint(const Prepared& prepared, const Workload& workload) {
   Sha256 digest;
@@ -102,6 +105,8 @@ std::string Fingerprint(const Prepared& prepared, const Workload& workload) {
   add(fmt::format("tasks {} buffers {}\n", workload.tasks, workload.buffer_bytes));
   return HexText(digest.Finish());
 }
+
+namespace {
 
 Status WriteWeights(const Prepared& prepared, const Executor& executor_template,
                     const ExecuteOptions& options, const std::string& place,
@@ -136,8 +141,6 @@ Status WriteText(const std::string& path, const std::string& contents, bool sync
   return file.Close();
 }
 
-namespace {
-
 Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool sync) {
   for (const auto& [path, from] : output.copies)
     NXDKIT_TRY(CopyFile(from, JoinPath(folder, path), sync));
@@ -145,8 +148,6 @@ Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool 
     NXDKIT_TRY(WriteText(JoinPath(folder, path), contents, sync));
   return OkStatus();
 }
-
-}  // namespace
 
 Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request,
                      const std::string& place, const std::string& weights) {
@@ -167,12 +168,17 @@ Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request,
       .hint("the disk gave back other bytes than were written; nothing was published");
 }
 
-Result<ConvertReport> DryRun(const ConvertRequest& request) {
-  if (request.into) return RefreshDryRun(request);
+Result<Prepared> PrepareChecked(const ConvertRequest& request) {
   NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
-  NXDKIT_ASSIGN(const Prepared prepared, Prepare(request));
+  NXDKIT_ASSIGN(Prepared prepared, Prepare(request));
   NXDKIT_TRY(CheckOutput(prepared, request));
   NXDKIT_TRY(CheckSource(prepared, request.run));
+  return prepared;
+}
+
+Result<ConvertReport> DryRun(const ConvertRequest& request) {
+  if (request.into) return RefreshDryRun(request);
+  NXDKIT_ASSIGN(const Prepared prepared, PrepareChecked(request));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
@@ -182,10 +188,8 @@ Result<ConvertReport> DryRun(const ConvertRequest& request) {
 
 Result<ConvertReport> Convert(const ConvertRequest& request) {
   if (request.into) return Refresh(request);
-  NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
-  NXDKIT_ASSIGN(Prepared prepared, Prepare(request));
-  NXDKIT_TRY(CheckOutput(prepared, request));
-  NXDKIT_TRY(CheckSource(prepared, request.run));
+  if (request.part) return ConvertPart(request);
+  NXDKIT_ASSIGN(Prepared prepared, PrepareChecked(request));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,

@@ -13,6 +13,12 @@
 
 namespace nxdkit::ops {
 
+// One of `count` processes that make an output together; see formats/ops/parts.h.
+struct Part {
+  int index = 0;  // from 0
+  int count = 1;
+};
+
 struct ConvertRequest {
   Kind from = Kind::kHf;
   Kind to = Kind::kHf;
@@ -29,6 +35,7 @@ struct ConvertRequest {
   // formats/rollout/weight_slots.h.
   bool into = false;
   std::optional<std::string> label;  // with `into`: what the new version is called
+  std::optional<Part> part;          // make only this part's files
 };
 
 // What a refresh did.
@@ -36,6 +43,14 @@ struct Refreshed {
   std::string slot;          // where the new weights lie
   bool overwritten = false;  // an older version's files, instead of new ones
   rollout::WeightsVersion version;
+};
+
+// What one part did.
+struct PartReport {
+  int index = 0;
+  int count = 1;
+  uint64_t files = 0;      // of this part
+  bool published = false;  // it was the last one: the output is there
 };
 
 struct ConvertReport {
@@ -52,6 +67,7 @@ struct ConvertReport {
   bool blob_missing = false;  // a rollout bundle without model.pt
   bool verified = false;
   std::optional<Refreshed> refreshed;  // with `into`
+  std::optional<PartReport> part;      // with `part`
   std::vector<std::string> notes;
   std::vector<std::string> warnings;  // about the source
 };

@@ -19,6 +19,15 @@ Result<Prepared> Prepare(const ConvertRequest& request);
 // A replica that differs, or padding that is not zero, would be lost without a word.
 Status CheckSource(const Prepared& prepared, const RunOptions& run);
 
+// Prepare, with all that is refused before anything is written.
+Result<Prepared> PrepareChecked(const ConvertRequest& request);
+
+// Identifies the source's files as they are now, and the plan.
+std::string Fingerprint(const Prepared& prepared, const Workload& workload);
+
+// Configuration and tokenizer files; markers last.
+Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool sync);
+
 ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request,
                          const Workload& workload);
 

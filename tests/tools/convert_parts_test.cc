@@ -1,0 +1,168 @@
+// One conversion split over processes: whoever runs which part when, and how often, the output is
+// the one that a single process makes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "formats/ops/parts.h"
+#include "tests/tools/convert_workshop.h"
+
+namespace nxdkit::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kToNxd[] = "--from hf --to nxd --tp 4 --hw trn2 ";
+
+TEST(AssignParts, TheLargestFirstToTheLeastLoaded) {
+  EXPECT_THAT(ops::AssignParts({5, 9, 4, 4}, 2), ElementsAre(1, 0, 1, 0));
+  EXPECT_THAT(ops::AssignParts({7, 7, 7}, 5), ElementsAre(0, 1, 2));
+  EXPECT_THAT(ops::AssignParts({}, 2), ElementsAre());
+}
+
+class ConvertParts : public ::testing::Test {
+ protected:
+  ProcessResult Part(const std::string& part, const std::string& options = kToNxd,
+                     const std::vector<std::string>& environment = {}) const {
+    Words words = {Workshop::Tool("nxd-convert"), "--no-sync", "--json", "--part", part};
+    for (const std::string& word : Split(options)) words.push_back(word);
+    words.push_back(model_);
+    words.push_back(out_);
+    return RunProcess(words, environment);
+  }
+  void ExpectWholeOutput(const std::string& options = kToNxd) const {
+    ExpectConverts(options, model_, workshop_ / "one");
+    ExpectSameTree(out_, workshop_ / "one");
+    EXPECT_FALSE(fs::exists(out_ + ".parts"));
+    EXPECT_FALSE(fs::exists(out_ + ".partial"));
+  }
+  const Workshop workshop_;
+  const std::string model_ = workshop_.MakeModel("model", testing_util::TinyQwen3());
+  const std::string out_ = workshop_ / "out";
+};
+
+TEST_F(ConvertParts, TheLastOnePublishes) {
+  for (const std::string part : {"2/3", "0/3"}) {
+    const Json json = JsonOf(Part(part));
+    EXPECT_EQ(json["exit_code"], 0) << json.dump();
+    EXPECT_EQ(json["part"]["published"], false);
+    EXPECT_FALSE(fs::exists(out_));
+  }
+  const Json last = JsonOf(Part("1/3"));
+  EXPECT_EQ(last["part"]["published"], true) << last.dump();
+  EXPECT_EQ(last["part"]["index"], 1);
+  EXPECT_EQ(last["part"]["count"], 3);
+  ExpectWholeOutput();
+}
+
+TEST_F(ConvertParts, EveryFormatOfManyFiles) {
+  const std::string each[] = {"--from hf --to rollout --tp 4 --bs 1 --seq 32 --verify",
+                              "--from hf --to hf --max-shard-size 20kB",
+                              "--from hf --to nxd --tp 2 --xser"};
+  for (const std::string& options : each) {
+    ASSERT_EQ(Part("0/2", options).exit_code, 0) << options;
+    ASSERT_EQ(Part("1/2", options).exit_code, 0) << options;
+    ExpectWholeOutput(options);
+    fs::remove_all(out_);
+    fs::remove_all(workshop_ / "one");
+  }
+}
+
+TEST_F(ConvertParts, MorePartsThanFiles) {
+  for (int part = 0; part < 7; ++part)
+    EXPECT_EQ(Part(std::to_string(part) + "/7").exit_code, 0) << part;
+  ExpectWholeOutput();
+}
+
+TEST_F(ConvertParts, APartMayBeRunAgain) {
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  EXPECT_FALSE(fs::exists(out_));
+  ASSERT_EQ(Part("1/2").exit_code, 0);
+  ExpectWholeOutput();
+}
+
+TEST_F(ConvertParts, ALostFileIsMadeAgain) {
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  for (const auto& file : fs::directory_iterator(out_ + ".parts/files/model"))
+    fs::remove(file.path());
+  ASSERT_EQ(JsonOf(Part("1/2"))["part"]["published"], false);
+  ASSERT_EQ(JsonOf(Part("0/2"))["part"]["published"], true);
+  ExpectWholeOutput();
+}
+
+TEST_F(ConvertParts, RefusesAnotherSplitOrAnotherPlan) {
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  for (const ProcessResult& result :
+       {Part("0/3"), Part("1/2", "--from hf --to nxd --tp 2 --qkv linear")}) {
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.out, HasSubstr("the parts of another conversion or another split"));
+  }
+  ASSERT_EQ(Part("1/2").exit_code, 0);
+  ExpectWholeOutput();
+}
+
+TEST_F(ConvertParts, RefusesWhatMakesNoSense) {
+  const auto expect = [&](const ProcessResult& result, const std::string& message) {
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_THAT(result.out, HasSubstr(message));
+  };
+  expect(Part("2/2"), "part 2 of 2 does not exist");
+  expect(Part("1"), "found 1, expected I/N or auto");
+  expect(Part("0/2", "--from hf --to torch"), "a single file cannot be made in parts");
+  expect(Part("0/2", std::string(kToNxd) + "--resume"), "--part goes with neither");
+  expect(Part("auto"), "no launcher says which part this process is");
+  EXPECT_FALSE(fs::exists(out_ + ".parts"));
+}
+
+struct Launcher {
+  std::vector<std::string> variables;
+  int index, count;
+  std::string error;
+};
+
+TEST_F(ConvertParts, LaunchersSayWhichPart) {
+  const Launcher launchers[] = {
+      {{"SLURM_ARRAY_TASK_ID=6", "SLURM_ARRAY_TASK_MIN=4", "SLURM_ARRAY_TASK_MAX=8",
+        "SLURM_ARRAY_TASK_STEP=2", "SLURM_ARRAY_TASK_COUNT=3"},
+       1,
+       3,
+       ""},
+      {{"SLURM_ARRAY_TASK_ID=2", "SLURM_ARRAY_TASK_MIN=0", "SLURM_ARRAY_TASK_MAX=2",
+        "SLURM_ARRAY_TASK_COUNT=3", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2"},
+       5,
+       6,
+       ""},
+      {{"JOB_COMPLETION_INDEX=3", "PART_COUNT=4"}, 3, 4, ""},
+      {{"VC_TASK_INDEX=0", "PART_COUNT=4"}, 0, 4, ""},
+      {{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"}, 1, 2, ""},
+      {{"PMI_RANK=0", "PMI_SIZE=2"}, 0, 2, ""},
+      {{"SLURM_ARRAY_TASK_ID=5", "SLURM_ARRAY_TASK_MIN=1", "SLURM_ARRAY_TASK_MAX=9",
+        "SLURM_ARRAY_TASK_COUNT=3"},
+       0,
+       0,
+       "its parts cannot be numbered"},
+      {{"JOB_COMPLETION_INDEX=3"}, 0, 0, "PART_COUNT is not set"},
+      {{"PMI_RANK=x", "PMI_SIZE=2"}, 0, 0, "PMI_RANK=x is no number"},
+      {{"PMI_RANK=2", "PMI_SIZE=2"}, 0, 0, "part 2 of 2 does not exist"},
+  };
+  for (const Launcher& launcher : launchers) {
+    const ProcessResult result = Part("auto", kToNxd, launcher.variables);
+    const Json json = JsonOf(result);
+    if (!launcher.error.empty()) {
+      EXPECT_EQ(result.exit_code, 2);
+      EXPECT_THAT(result.out, HasSubstr(launcher.error));
+      continue;
+    }
+    ASSERT_EQ(result.exit_code, 0) << result.out;
+    EXPECT_EQ(json["part"]["index"], launcher.index) << launcher.variables[0];
+    EXPECT_EQ(json["part"]["count"], launcher.count) << launcher.variables[0];
+    fs::remove_all(out_ + ".parts");
+  }
+}
+
+}  // namespace
+}  // namespace nxdkit::test
