@@ -83,10 +83,8 @@ class Writer {
   // Every block exactly once. `bytes` is empty when nothing changed.
   Status Put(size_t param, uint64_t block, uint64_t changed, std::vector<std::byte> bytes);
 
-  // `head` with all digests. Makes the file valid.
-  Status Finish(Head head, bool sync);
-
-  uint64_t payload_bytes() const { return payload_bytes_; }
+  // `head` with all digests; comes back with the counts. Makes the file valid.
+  Result<Head> Finish(Head head, bool sync);
 
  private:
   // A block that came before its turn: in memory, or past kMaxEarlyBytes of those in a file.

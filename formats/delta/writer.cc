@@ -91,7 +91,7 @@ Status Writer::Put(size_t param, uint64_t block, uint64_t changed, std::vector<s
   return OkStatus();
 }
 
-Status Writer::Finish(Head head, bool sync) {
+Result<Head> Writer::Finish(Head head, bool sync) {
   NXDKIT_CHECK(next_ == block_count_ && head.params.size() == changed_.size());
   std::vector<std::byte> table;
   Append(table, head.base);
@@ -113,7 +113,8 @@ Status Writer::Finish(Head head, bool sync) {
   NXDKIT_TRY(file_.WriteAt(kHeaderBytes + payload_bytes_ + table.size(), meta_bytes));
   NXDKIT_TRY(file_.WriteAt(0, MakeHeader(head.coding, payload_bytes_, table, meta_bytes)));
   if (sync) NXDKIT_TRY(file_.Sync());
-  return file_.Close();
+  NXDKIT_TRY(file_.Close());
+  return head;
 }
 
 }  // namespace nxdkit::delta

@@ -72,8 +72,8 @@ struct BoundArtifact {
   BoundLayout bound;
   nxd::Geometry nxd_geometry;  // kNxd
   nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;
-  rollout::Geometry rollout_geometry;  // kRollout
-  std::vector<std::string> left_out;   // ignorable tensors
+  rollout::Geometry rollout_geometry;         // kRollout
+  std::vector<std::string> left_out;          // ignorable tensors
   std::shared_ptr<const BoundArtifact> base;  // kDelta: what its parameters are read from, changed
 };
 

@@ -64,8 +64,8 @@ class Overlay {
       const uint64_t block = at / delta::kBlockBytes;
       const uint64_t stop = std::min(end, (block + 1) * delta::kBlockBytes);
       NXDKIT_TRY(Load(param, block, scratch));
-      delta::Apply(scratch.changes, dtype, delta_->head().coding,
-                   at % delta::kBlockBytes / width, to.subspan(at - offset, stop - at));
+      delta::Apply(scratch.changes, dtype, delta_->head().coding, at % delta::kBlockBytes / width,
+                   to.subspan(at - offset, stop - at));
       at = stop;
     }
     return OkStatus();
@@ -113,7 +113,8 @@ Error WrongBase(const std::string& path, std::string what) {
       .hint("apply it to the version that it was made from");
 }
 
-// A bundle that was made by a delta knows its digest: a wrong base shows before anything is written.
+// A bundle that was made by a delta knows its digest: a wrong base shows before anything is
+// written.
 Status CheckRecord(const BoundArtifact& base, const delta::Delta& delta) {
   if (!base.artifact.bundle || !base.artifact.bundle->version) return OkStatus();
   const rollout::WeightsVersion& version = *base.artifact.bundle->version;
@@ -124,10 +125,10 @@ Status CheckRecord(const BoundArtifact& base, const delta::Delta& delta) {
     return WrongBase(base.artifact.path,
                      fmt::format("version {} ({}) is what the delta makes: it was applied before",
                                  version.serial, version.label));
-  return WrongBase(base.artifact.path,
-                   fmt::format("version {} ({}) has the digest {}, the delta is for {}",
-                               version.serial, version.label, version.digest,
-                               manifest::DigestText(head.base)));
+  return WrongBase(
+      base.artifact.path,
+      fmt::format("version {} ({}) has the digest {}, the delta is for {}", version.serial,
+                  version.label, version.digest, manifest::DigestText(head.base)));
 }
 
 // For each parameter of the base its row in the delta; both must have the same ones.
@@ -140,7 +141,8 @@ Result<std::vector<size_t>> MatchParams(const BoundArtifact& base, const Canonic
   for (const OutputTensor& output : plan.outputs) {
     const auto it = index.find(output.name);
     if (it == index.end())
-      return WrongBase(base.artifact.path, "the delta does not know this parameter").on(output.name);
+      return WrongBase(base.artifact.path, "the delta does not know this parameter")
+          .on(output.name);
     const delta::Param& row = params[it->second];
     if (row.dtype != output.dtype || row.shape != output.shape)
       return WrongBase(base.artifact.path,
@@ -212,8 +214,9 @@ Status RequireResult(const delta::Head& promised, const BoundArtifact& made,
                            findings.size(), promised.params.size(), first.found, first.expected))
       .in(made.artifact.path)
       .on(first.param)
-      .hint("the base is not the version that the delta was made from, or it was applied before; "
-            "nothing was published");
+      .hint(
+          "the base is not the version that the delta was made from, or it was applied before; "
+          "nothing was published");
 }
 
 }  // namespace nxdkit::ops

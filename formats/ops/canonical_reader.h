@@ -1,4 +1,5 @@
-// Random access to the parameters of an artifact, in the layout that all artifacts of a model share.
+// Random access to the parameters of an artifact, in the layout that all artifacts of a model
+// share.
 #pragma once
 
 #include <span>

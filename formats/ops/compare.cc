@@ -88,7 +88,8 @@ Result<std::vector<Difference>> RunComparison(const Plan& plan, const BoundLayou
   return sink.differences();
 }
 
-// Parameters as `expected` numbers them, for a plain artifact that numbers them otherwise.
+}  // namespace
+
 Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actual) {
   std::unordered_map<std::string, uint32_t> index;
   for (uint32_t i = 0; i < expected.params.size(); ++i) index.emplace(expected.params[i].name, i);
@@ -124,8 +125,6 @@ Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actu
   return layout;
 }
 
-}  // namespace
-
 Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunOptions& run) {
   NXDKIT_ASSIGN(const Plan plan, BuildSelfPlan(artifact.params, artifact.bound));
   NXDKIT_ASSIGN(const std::vector<Difference> differences,
@@ -140,13 +139,14 @@ Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunO
 }
 
 Status RequireSound(const BoundArtifact& artifact, const RunOptions& run) {
+  if (artifact.base) NXDKIT_TRY(RequireSound(*artifact.base, run));
   NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(artifact, run));
   if (findings.empty()) return OkStatus();
   const Finding& first = findings.front();
   std::string message = first.message;
   if (findings.size() > 1) message += fmt::format("; and {} more tensors", findings.size() - 1);
   Error error(Errc::kCorrupt, std::move(message));
-  if (first.rank) (void)std::move(error).rank(*first.rank);  // in place
+  if (first.rank) error = std::move(error).rank(*first.rank);
   return std::move(error).in(first.file).on(first.tensor).hint("ckpt-verify shows all of it");
 }
 

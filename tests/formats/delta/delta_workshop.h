@@ -83,7 +83,7 @@ inline void Write(const std::string& path, const Models& models, const Order& or
     const Status put = (*writer)->Put(param, block, *changed, std::move(bytes));
     ASSERT_TRUE(put.ok()) << put.error().ToString();
   }
-  const Status finished = (*writer)->Finish(models.head, false);
+  const Result<Head> finished = (*writer)->Finish(models.head, false);
   ASSERT_TRUE(finished.ok()) << finished.error().ToString();
 }
 
