@@ -1,4 +1,6 @@
 // The files of an artifact, hashed.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -13,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kMaxFiles = 1'000'000;
 constexpr size_t kReadBytes = 256 << 10;  // stays in the second-level cache
 
 // The folder whose files belong to the artifact; "" when it is a single file.
@@ -27,28 +30,40 @@ fs::path RealPath(const fs::path& path) {
   return error ? path : real;
 }
 
+struct Folder {
+  std::string below;            // its path below the artifact's folder
+  std::vector<fs::path> chain;  // the real folders that it is in, itself the last
+};
+
 // Walks the tree without recursion: folders still to be listed stand in a list.
 Status ListFiles(const std::string& folder, const std::vector<std::string>& without,
                  std::vector<FileDigest>& files) {
   std::vector<fs::path> left_out;
   for (const std::string& path : without) left_out.push_back(RealPath(path));
-  std::vector<std::string> folders{""};
+  std::vector<Folder> folders{{"", {RealPath(folder)}}};
   while (!folders.empty()) {
-    const std::string below = std::move(folders.back());
+    const Folder here = std::move(folders.back());
     folders.pop_back();
-    const std::string place = below.empty() ? folder : JoinPath(folder, below);
+    const std::string place = here.below.empty() ? folder : JoinPath(folder, here.below);
     NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(place));
     for (const std::string& name : names) {
       if (name.starts_with('.')) continue;
       const std::string path = JoinPath(place, name);
-      const std::string relative = below.empty() ? name : JoinPath(below, name);
-      std::error_code error;
-      const fs::file_status link = fs::symlink_status(path, error);
-      if (fs::is_directory(link)) folders.push_back(relative);
-      if (KindOf(path) != PathKind::kFile) continue;
-      if (std::ranges::find(left_out, RealPath(path)) != left_out.end()) continue;
-      files.push_back({relative, 0, {}});
+      const std::string below = here.below.empty() ? name : JoinPath(here.below, name);
+      const PathKind kind = KindOf(path);
+      if (kind != PathKind::kFolder && kind != PathKind::kFile) continue;
+      const fs::path real = RealPath(path);
+      if (kind == PathKind::kFile) {
+        if (std::ranges::find(left_out, real) == left_out.end()) files.push_back({below, 0, {}});
+        continue;
+      }
+      if (std::ranges::find(here.chain, real) != here.chain.end())
+        return Error(Errc::kUnsupported, "the link leads to a folder that it is in").in(path);
+      folders.push_back({below, here.chain});
+      folders.back().chain.push_back(real);
     }
+    if (files.size() > kMaxFiles)
+      return Error(Errc::kLimit, fmt::format("more than {} files", kMaxFiles)).in(folder);
   }
   std::ranges::sort(files, {}, &FileDigest::path);
   return OkStatus();

@@ -44,6 +44,11 @@ class DigestTool : public ::testing::Test {
     EXPECT_THAT(UndocumentedPaths(json, documented), IsEmpty()) << options;
     return json;
   }
+  static std::vector<std::string> FilesOf(const Json& json) {
+    std::vector<std::string> paths;
+    for (const Json& file : json["files"]) paths.push_back(file["path"].get<std::string>());
+    return paths;
+  }
   static void ExpectFails(int exit_code, const std::string& part, const std::string& options,
                           const std::string& path) {
     const ProcessResult result = Digest(options, path);
@@ -176,6 +181,20 @@ TEST_F(DigestTool, ChecksAnotherLayoutWithoutItsFiles) {
   const std::string bare = workshop_ / "bare.json";
   ASSERT_EQ(Digest("--no-files --manifest " + bare, model_).exit_code, 0);
   EXPECT_EQ(Digest("--check " + bare, workshop_ / "nxd").exit_code, 0);
+}
+
+// The weights of a refreshed bundle lie behind a link.
+TEST_F(DigestTool, RecordsTheCurrentWeightsOfARefreshedBundle) {
+  const std::string bundle = workshop_ / "bundle";
+  const std::string other = workshop_.MakeModel("other", testing_util::TinyQwen3(), "--seed 5");
+  ExpectConverts("--from hf --to rollout --tp 2 --bs 1 --seq 64", model_, bundle);
+  const std::string manifest = "--manifest " + manifest_ + " --force";
+  const std::vector<std::string> files = FilesOf(DigestJson(0, manifest, bundle));
+  const ProcessResult into = Workshop::Convert("--from hf --to rollout --into", other, bundle);
+  if (into.exit_code != 0) GTEST_SKIP() << "no refresh on this file system: " << into.err;
+  const std::vector<std::string> after = FilesOf(DigestJson(0, manifest, bundle));
+  for (const std::string& file : files) EXPECT_THAT(after, ::testing::Contains(file));
+  EXPECT_EQ(Digest("", bundle).out, Digest("", other).out);
 }
 
 TEST_F(DigestTool, SignsAndChecksTheSignature) {

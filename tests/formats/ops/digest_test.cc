@@ -262,12 +262,26 @@ TEST_F(Digest, OfFilesTakesWhatBelongsToTheArtifact) {
   std::vector<std::string> names;
   for (const ops::FileDigest& file : *files) names.push_back(file.path);
   EXPECT_THAT(names, ::testing::ElementsAre("config.json", "link.json", "model.safetensors",
-                                            "sub/deep/x.txt", "tokenizer.json"));
+                                            "sub/deep/x.txt", "sub2/deep/x.txt", "tokenizer.json"));
   EXPECT_EQ(DigestText((*files)[1].digest),
             "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ((*files)[1].bytes, 3u);
   EXPECT_EQ(DigestText((*files)[3].digest),
             "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+TEST_F(Digest, OfFilesRefusesALinkInACircle) {
+  const std::string hf = workshop_.MakeModel("model", testing_util::TinyLlama());
+  std::filesystem::create_directories(hf + "/a");
+  std::filesystem::create_directories(hf + "/b");
+  std::filesystem::create_directory_symlink("../b", hf + "/a/to_b");
+  std::filesystem::create_directory_symlink("../a", hf + "/b/to_a");
+  const Result<ops::Artifact> artifact = ops::OpenArtifact(hf, Kind::kHf, {});
+  ASSERT_TRUE(artifact.ok());
+  const auto error = ExpectError(ops::DigestFiles(*artifact, {}, {}), Errc::kUnsupported,
+                                 "the link leads to a folder that it is in");
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->file(), HasSubstr("/to_"));
 }
 
 // --- parameters that no layout of ours makes
