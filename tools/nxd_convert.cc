@@ -39,7 +39,7 @@ const ToolInfo kInfo = {
         "stored bytes: "
         "memory stays under --max-memory whatever the model. OUTPUT appears whole or not at all.\n"
         "Layout options describe OUTPUT; where its format has no such option they describe INPUT.",
-    .findings = "--verify found a difference",
+    .findings = "--verify found a difference, or a delta does not fit its base",
     .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
     .examples = {{"nxd-convert --from hf --to nxd --tp 8 Qwen3-4B shards/step_0",
                   "shard a model for training"},
@@ -49,6 +49,10 @@ const ToolInfo kInfo = {
                   "the same, with the compiled blob of another bundle"},
                  {"nxd-convert --from nxd --to rollout --into shards bundle",
                   "newer weights for a bundle in use"},
+                 {"nxd-convert --from nxd --to delta --base bundle shards step.delta",
+                  "only what changed since the bundle's weights"},
+                 {"nxd-convert --from delta --to rollout --into step.delta bundle",
+                  "apply it to the bundle"},
                  {"nxd-convert --from rollout --to hf bundle model", "the way back"}},
 };
 
