@@ -113,7 +113,8 @@ class InspectAdapter : public ::testing::Test {
  protected:
   InspectAdapter() {
     WriteConfig(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 16,
-                    "base_model_name_or_path": "org/base", "target_modules": ["q_proj", "v_proj"]})");
+                    "base_model_name_or_path": "org/base",
+                    "target_modules": ["q_proj", "v_proj"]})");
   }
   void WriteConfig(const std::string& text) const { scratch_.Write("adapter_config.json", text); }
   void WriteTensors(Shape a, Shape b) const {
