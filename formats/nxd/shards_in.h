@@ -31,11 +31,7 @@ ShardsFound ShardsIn(const std::string& folder);
 
 // The files of an optimizer's state in `folder` (optim/ of a tag), of every rank, in the order of
 // their names.
-struct OptimizerFile {
-  ShardFile file;
-  int dp = 0;
-};
-std::vector<OptimizerFile> OptimizerFilesIn(const std::string& folder);
+std::vector<ShardFile> OptimizerFilesIn(const std::string& folder);
 
 bool IsV2(SetStyle style);
 

@@ -117,22 +117,22 @@ Status InspectOptimizer(Inspection& inspection, const InspectRequest& request) {
   inspection.artifact.kind = Kind::kNxd;
   inspection.artifact.path = request.path;
   OptimizerFacts& facts = inspection.optimizer.emplace();
-  for (const nxd::OptimizerFile& shard : nxd::OptimizerFilesIn(request.path)) {
+  for (const nxd::ShardFile& shard : nxd::OptimizerFilesIn(request.path)) {
     if (request.poll) NXDKIT_TRY(request.poll());
     facts.dp = std::max(facts.dp, shard.dp + 1);
-    facts.tp = std::max(facts.tp, shard.file.tp + 1);
-    facts.pp = std::max(facts.pp, shard.file.pp + 1);
-    facts.ep = std::max(facts.ep, shard.file.ep + 1);
+    facts.tp = std::max(facts.tp, shard.tp + 1);
+    facts.pp = std::max(facts.pp, shard.pp + 1);
+    facts.ep = std::max(facts.ep, shard.ep + 1);
     ++facts.files;
-    Result<TensorFile> read = ReadTreeOfTensors(shard.file.path);
+    Result<TensorFile> read = ReadTreeOfTensors(shard.path);
     if (!read.ok() && read.error().code() != Errc::kUnsupported) return std::move(read).error();
     if (!read.ok())
       inspection.warnings.push_back("the tensors cannot be shown: " + read.error().ToString());
-    TensorFile file = read.ok() ? *std::move(read) : TensorFile{shard.file.path, "", 0, {}, {}};
+    TensorFile file = read.ok() ? *std::move(read) : TensorFile{shard.path, "", 0, {}, {}};
     for (const StoredTensor& tensor : file.tensors)
       facts.zero1 |= tensor.name.starts_with("base_state.");
     inspection.artifact.files.push_back(std::move(file));
-    inspection.artifact.ranks.push_back({shard.file.path, shard.file.tp, shard.file.pp});
+    inspection.artifact.ranks.push_back({shard.path, shard.tp, shard.pp});
   }
   // Ranks are at most a million each, so that four of them may not fit.
   std::optional<uint64_t> grid = uint64_t{1};

