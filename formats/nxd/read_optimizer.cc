@@ -149,6 +149,9 @@ class Reader {
     state.entries.emplace();
     for (const auto& [name, item] : *value.dict()) {
       if (!name.string()) return Mistyped("a key of the parameter's state", "a string");
+      const auto same = [&](const StateEntry& other) { return other.name == *name.string(); };
+      if (*name.string() == kMasterWeights || std::ranges::any_of(*state.entries, same))
+        return Mistyped(*name.string(), "there once");
       StateEntry entry{*name.string(), std::nullopt, item};
       NXDKIT_ASSIGN(entry.tensor, TensorOf(archive, item, out));
       state.entries->push_back(std::move(entry));

@@ -6,7 +6,7 @@
 
 #include "formats/nxd/check_optimizer.h"
 #include "formats/ops/optimizer.h"
-#include "formats/torch/pickle_writer.h"
+#include "formats/ops/optimizer_entries.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -127,7 +127,6 @@ class Binder {
                   const nxd::ParamState& state) {
     NXDKIT_TRY(nxd::CheckRows(set, param, state));
     NXDKIT_TRY(CheckSame(param, state));
-    const std::vector<uint32_t> params = ParamsOf(param);
     for (size_t e = 0; state.entries && e < state.entries->size(); ++e) {
       const nxd::StateEntry& entry = (*state.entries)[e];
       if (!entry.tensor) continue;
@@ -141,14 +140,7 @@ class Binder {
 
   // The first rank that holds a parameter says what is kept of it; the others must agree.
   Status CheckSame(const TensorLayout& param, const nxd::ParamState& state) {
-    std::optional<std::vector<OptimizerEntry>> entries;
-    if (state.entries) {
-      entries.emplace();
-      for (const nxd::StateEntry& entry : *state.entries) {
-        NXDKIT_ASSIGN(OptimizerEntry made, Describe(entry));
-        entries->push_back(std::move(made));
-      }
-    }
+    NXDKIT_ASSIGN(const OptimizerEntries entries, EntriesOf(state));
     for (const uint32_t i : ParamsOf(param)) {
       if (!seen_[i]) {
         seen_[i] = true;
@@ -159,52 +151,13 @@ class Binder {
         Number(i);
         continue;
       }
-      NXDKIT_TRY(Agree(optimizer_.entries[i], entries));
+      NXDKIT_TRY(RequireSame(optimizer_.entries[i], entries));
       if (optimizer_.masters[i].has_value() != state.master.has_value())
         return Error(Errc::kCorrupt,
                      fmt::format("{} here {}, and on other ranks not so", nxd::kMasterWeights,
                                  state.master ? "has the parameter" : "lacks the parameter"));
     }
     return OkStatus();
-  }
-
-  static Result<OptimizerEntry> Describe(const nxd::StateEntry& entry) {
-    OptimizerEntry made{entry.name, Kind::kValue, 0, 0, Dtype::kF32, entry.value, ""};
-    if (entry.tensor) {
-      made.kind = entry.tensor->shape.empty() ? Kind::kScalar : Kind::kLike;
-      made.dtype = entry.tensor->dtype;
-      made.value = {};
-      return made;
-    }
-    Result<std::string> text = torch::WritePickle(entry.value, {});
-    if (!text.ok())
-      return Error(Errc::kUnsupported, fmt::format("the value of {} cannot be carried over: {}",
-                                                   entry.name, text.error().message()));
-    made.value_text = *std::move(text);
-    return made;
-  }
-
-  static std::string Names(const std::optional<std::vector<OptimizerEntry>>& entries) {
-    if (!entries) return "nothing";
-    std::string names;
-    for (const OptimizerEntry& entry : *entries) names += (names.empty() ? "" : ", ") + entry.name;
-    return "[" + names + "]";
-  }
-
-  static Status Agree(const std::optional<std::vector<OptimizerEntry>>& first,
-                      const std::optional<std::vector<OptimizerEntry>>& here) {
-    bool same = first.has_value() == here.has_value() && (!here || first->size() == here->size());
-    for (size_t e = 0; same && here && e < here->size(); ++e) {
-      const OptimizerEntry& a = (*first)[e];
-      const OptimizerEntry& b = (*here)[e];
-      same = a.name == b.name && a.kind == b.kind;
-      if (same && a.value_text != b.value_text)
-        return Error(Errc::kCorrupt,
-                     fmt::format("{} has another value than on other ranks", a.name));
-    }
-    if (same) return OkStatus();
-    return Error(Errc::kCorrupt, fmt::format("the optimizer keeps {} here, and {} on other ranks",
-                                             Names(here), Names(first)));
   }
 
   // Gives every tensor that is kept of model parameter `i` a logical parameter.
@@ -271,19 +224,6 @@ class Binder {
 };
 
 }  // namespace
-
-std::vector<std::string> BoundOptimizer::EntryNames() const {
-  std::vector<std::string> names;
-  const auto add = [&](const std::string& name) {
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-  };
-  for (const auto& of_param : entries)
-    if (of_param)
-      for (const OptimizerEntry& entry : *of_param) add(entry.name);
-  for (const auto& master : masters)
-    if (master) add(master->name);
-  return names;
-}
 
 Status BindOptimizer(BoundArtifact& out, const InputHints& hints) {
   NXDKIT_ASSIGN(std::optional<nxd::OptimizerLocation> location,

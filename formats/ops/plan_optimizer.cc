@@ -15,12 +15,21 @@ using nxd::OptimizerStyle;
 
 constexpr int64_t kMaxFiles = 1'000'000;
 
-// The bytes of an entry that is a tensor without dimensions.
-Result<std::string> ScalarBytes(const BoundLayout& bound, const OptimizerEntry& entry) {
-  const StoredTensor& stored = bound.stored[entry.stored];
+Result<std::string> ScalarBytes(const StoredTensor& stored) {
   std::string bytes(static_cast<size_t>(ElementBytes(stored.dtype)), '\0');
   NXDKIT_TRY(stored.storage->ReadAt(stored.offset, std::as_writable_bytes(std::span(bytes))));
   return bytes;
+}
+
+// Whether two tensors without dimensions, of one dtype, are equal.
+Result<bool> SameScalar(const BoundLayout& bound, const OptimizerEntry& a,
+                        const OptimizerEntry& b) {
+  const StoredTensor& x = bound.stored[a.stored];
+  const StoredTensor& y = bound.stored[b.stored];
+  if (x.storage == y.storage && x.offset == y.offset) return true;
+  NXDKIT_ASSIGN(const std::string x_bytes, ScalarBytes(x));
+  NXDKIT_ASSIGN(const std::string y_bytes, ScalarBytes(y));
+  return x_bytes == y_bytes;
 }
 
 class TreeMaker {
@@ -156,9 +165,8 @@ class TreeMaker {
             a.value_text != b.value_text)
           return PartsDiffer(tensor, last, a.name);
         if (a.kind != Kind::kScalar) continue;
-        NXDKIT_ASSIGN(const std::string a_bytes, ScalarBytes(source_.bound, a));
-        NXDKIT_ASSIGN(const std::string b_bytes, ScalarBytes(source_.bound, b));
-        if (a_bytes != b_bytes) return PartsDiffer(tensor, last, a.name);
+        NXDKIT_ASSIGN(const bool same, SameScalar(source_.bound, a, b));
+        if (!same) return PartsDiffer(tensor, last, a.name);
       }
     }
     return OkStatus();

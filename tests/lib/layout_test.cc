@@ -214,5 +214,56 @@ TEST(CheckLayout, AcceptsScalarsAndEmptyTensors) {
   EXPECT_TRUE(status.ok()) << status.error().ToString();
 }
 
+// Rows of [a; 2 rows of fill; b transposed], with one piece of a vector's column that lies in row
+// 0.
+TEST(CutRows, ClipsPiecesAndFillsAndFillsUpBehind) {
+  TensorLayout tensor{"t", 3, {7, 4}, std::nullopt, {}, {}};
+  AddRows(tensor, 0, {5, 4}, 1, 2, 0);  // rows 0 and 1: a[1:3]
+  AddZeros(tensor, 0, 2, 2);            // rows 2 and 3
+  tensor.fills[0].value = 9;
+  tensor.pieces.push_back({1, {{0, 2}, {4, 3}}, {4, 0}, {1, 0}});  // rows 4 to 6: b[0:4, 2:5]^T
+  struct Row {
+    int64_t row, rows;
+    std::string text;
+  };
+  for (const Row& want :
+       {Row{0, 3, "0 [1:3, 0:4] at 0; fill 9 [2:3, 0:4]; "}, Row{1, 1, "0 [2:3, 0:4] at 0; "},
+        Row{3, 3, "1 [0:4, 2:4] at 1; fill 9 [0:1, 0:4]; "},
+        Row{5, 3, "1 [0:4, 3:5] at 0; fill 0 [2:3, 0:4]; "}, Row{7, 2, "fill 0 [0:2, 0:4]; "},
+        Row{30, 1, "fill 0 [0:1, 0:4]; "}}) {
+    const TensorLayout cut = CutRows(tensor, want.row, want.rows);
+    EXPECT_EQ(cut.shape, (Shape{want.rows, 4}));
+    EXPECT_EQ(cut.file, 3u);
+    std::string text;
+    for (const Piece& piece : cut.pieces)
+      text += std::to_string(piece.param) + " " + BoxText(piece.logical) + " at " +
+              std::to_string(piece.stored_lo[0]) + "; ";
+    for (const Fill& fill : cut.fills)
+      text += "fill " + std::to_string(fill.value) + " " + BoxText(fill.stored) + "; ";
+    EXPECT_EQ(text, want.text) << "rows from " << want.row;
+  }
+}
+
+// All rows of every cut together are the tensor: what CheckLayout wants of each.
+TEST(CutRows, OfEverySizeAreWholeLayouts) {
+  const std::vector<LogicalTensor> params = {{"a", {5, 4}, 0, 0}, {"v", {6}, 0, 0}};
+  TensorLayout matrix{"m", 0, {5, 4}, std::nullopt, {}, {}};
+  AddWhole(matrix, 0, {5, 4});
+  TensorLayout vector{"n", 0, {6}, std::nullopt, {}, {}};
+  AddWhole(vector, 1, {6});
+  for (int64_t ranks = 1; ranks <= 8; ++ranks) {
+    Layout layout;
+    layout.files.push_back({"f", -1, -1});
+    for (const TensorLayout* tensor : {&matrix, &vector}) {
+      const int64_t rows = (tensor->shape[0] + ranks - 1) / ranks;
+      for (int64_t rank = 0; rank < ranks; ++rank)
+        layout.tensors.push_back(CutRows(*tensor, rank * rows, rows));
+    }
+    const Status whole = CheckLayout(params, layout);
+    EXPECT_TRUE(whole.ok()) << whole.error().ToString();
+    EXPECT_TRUE(PrimaryPlaces::Find(params, layout).ok()) << ranks << " ranks";
+  }
+}
+
 }  // namespace
 }  // namespace nxdkit

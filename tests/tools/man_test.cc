@@ -96,6 +96,11 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
   ExpectDocumented(0, with(convert, {"--explain", "model.norm.weight"}));
   ExpectDocumented(0, with(convert, {"--verify"}));
   ExpectDocumented(2, convert);  // the output is there already
+  const std::vector<std::string> reshard = {"nxd-reshard", "--pp", "2", shards,
+                                            folder.path() + "/resharded"};
+  ExpectDocumented(0, with(reshard, {"--dry-run"}));
+  ExpectDocumented(0, with(reshard, {"--explain", "model.norm.weight"}));
+  ExpectDocumented(0, reshard);
   ExpectDocumented(0, {"ckpt-inspect", shards, "--stats"});
   ExpectDocumented(0, {"ckpt-inspect", model});
   ExpectDocumented(3, {"ckpt-inspect", folder.path() + "/nothing"});

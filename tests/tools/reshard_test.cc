@@ -1,0 +1,105 @@
+// nxd-reshard as a command: a tag with its optimizer there and back, what it says, what it refuses.
+#include "tests/formats/reshard/training_tag.h"
+#include "tests/tools/convert_workshop.h"
+#include "tests/tools/man_page.h"
+
+namespace nxdkit::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing_util::TagDifference;
+using testing_util::TrainingTag;
+using testing_util::WriteTrainingTag;
+
+ProcessResult Reshard(const std::string& options, const std::string& input,
+                      const std::string& output) {
+  Words words = {Workshop::Tool("nxd-reshard"), "--no-sync"};
+  for (const std::string& word : Split(options)) words.push_back(word);
+  words.push_back(input);
+  words.push_back(output);
+  return RunProcess(words);
+}
+
+TrainingTag Tp2Dp3() {
+  TrainingTag tag;
+  tag.geometry.tp = 2;
+  tag.dp = 3;
+  return tag;
+}
+
+TEST(Reshard, ThereAndBackIsTheSameTag) {
+  const Workshop shop;
+  WriteTrainingTag(shop / "a", Tp2Dp3());
+  const ProcessResult there = Reshard(
+      "--tp 8 --kv-multiplier 2 --hw trn2 --pp 2 --dp 2 --xser --verify", shop / "a", shop / "b");
+  ASSERT_EQ(there.exit_code, 0) << there.err;
+  EXPECT_THAT(there.out, HasSubstr("optimizer: ZeRO-1 dp 3 to ZeRO-1 dp 2; parameter order "
+                                   "\"norms\"; step, exp_avg, exp_avg_sq, sharded_master_weights"));
+  EXPECT_THAT(there.out, HasSubstr("verified"));
+  const ProcessResult back = Reshard(
+      "--tp 2 --kv-multiplier 1 --qkv separate --pp 1 --dp 3 --no-xser", shop / "b", shop / "c");
+  ASSERT_EQ(back.exit_code, 0) << back.err;
+  EXPECT_EQ(TagDifference(shop / "a", shop / "c"), "");
+}
+
+TEST(Reshard, GivesTheSameBytesWithAnyNumberOfThreads) {
+  const Workshop shop;
+  WriteTrainingTag(shop / "a", Tp2Dp3());
+  for (const char* jobs : {"1", "3"}) {
+    const ProcessResult result = Reshard(std::string("--dp 4 -j ") + jobs, shop / "a", shop / jobs);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+  }
+  ExpectSameTree(shop / "1", shop / "3");
+}
+
+TEST(Reshard, SaysInJsonWhatBecameOfTheOptimizer) {
+  const Workshop shop;
+  WriteTrainingTag(shop / "a", Tp2Dp3());
+  const ProcessResult result = Reshard("--tp 4 --dp 2 --json", shop / "a", shop / "b");
+  const Json json = JsonOf(result);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(
+      UndocumentedPaths(json, ManJsonPaths(ReadFile(NXDKIT_SOURCE_DIR "/man/nxd-reshard.1"))),
+      IsEmpty());
+  EXPECT_EQ(json["tp"], 4);
+  EXPECT_EQ(json["optimizer"]["input_dp"], 3);
+  EXPECT_EQ(json["optimizer"]["output_dp"], 2);
+  EXPECT_EQ(json["optimizer"]["param_order"], "norms");
+}
+
+TEST(Reshard, LeavesTheOptimizerOutOnPurpose) {
+  const Workshop shop;
+  WriteTrainingTag(shop / "a", Tp2Dp3());
+  const ProcessResult result = Reshard("--tp 4 --no-optimizer", shop / "a", shop / "b");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(shop / "b/optim"));
+  EXPECT_TRUE(std::filesystem::exists(shop / "b/scheduler.pt"));
+  EXPECT_EQ(Reshard("--no-optimizer --dp 2", shop / "a", shop / "c").exit_code, 2);
+}
+
+TEST(Reshard, RefusesStateThatIsNotWhole) {
+  const Workshop shop;
+  WriteTrainingTag(shop / "a", Tp2Dp3());
+  for (const char* name :
+       {"dp_rank_02_tp_rank_00_pp_rank_00.pt", "dp_rank_02_tp_rank_01_pp_rank_00.pt"})
+    std::filesystem::remove(shop / ("a/optim/" + std::string(name)));
+  const ProcessResult result = Reshard("--dp 2", shop / "a", shop / "b");
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("context parallel"));
+  EXPECT_THAT(result.err, HasSubstr("hint: --no-optimizer leaves"));
+  EXPECT_FALSE(Traces(shop / "b"));
+}
+
+TEST(Reshard, DoesNotReplaceAPartOfItsInput) {
+  const Workshop shop;
+  WriteTrainingTag(shop / "a", Tp2Dp3());
+  for (const char* output : {"a", "a/optim", "a/model"}) {
+    const ProcessResult result = Reshard("--dp 2 --force", shop / "a", shop / output);
+    EXPECT_EQ(result.exit_code, 2) << output << result.err;
+  }
+  EXPECT_TRUE(std::filesystem::exists(shop / "a/optim/dp_rank_02_tp_rank_01_pp_rank_00.pt"));
+}
+
+}  // namespace
+}  // namespace nxdkit::test
