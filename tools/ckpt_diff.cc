@@ -100,7 +100,7 @@ std::string MaxAbsText(const ops::DiffTally& tally) {
 
 std::string BucketText(size_t bucket) {
   if (bucket <= 2) return std::to_string(bucket);
-  return fmt::format("to 2^{}", bucket - 1);
+  return fmt::format("up to 2^{}", bucket - 1);
 }
 
 std::string Row(const ops::DiffTally& tally, std::string_view name) {

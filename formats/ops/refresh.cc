@@ -1,8 +1,10 @@
 // New weights for a bundle that is in use: written into a slot, then made current by one rename.
 #include <utility>
 
+#include "formats/manifest/manifest.h"
 #include "formats/ops/convert_parts.h"
 #include "lib/file.h"
+#include "lib/system.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -15,6 +17,8 @@ Status CheckRequest(const ConvertRequest& request) {
     return Error(Errc::kUsage,
                  "with --into blob and settings are those of OUTPUT; --bundle names others")
         .hint("leave --bundle out");
+  if (request.part)
+    return Error(Errc::kUsage, "one process refreshes a bundle: --part is not for --into");
   if (request.force || request.resume)
     return Error(Errc::kUsage,
                  "--into replaces the weights of OUTPUT, and begins anew after a "
@@ -26,6 +30,7 @@ ConvertRequest WithBundle(const ConvertRequest& request) {
   ConvertRequest out = request;
   out.options.bundle = request.output;
   out.options.only_weights = true;
+  if (out.from == Kind::kDelta && out.hints.base.empty()) out.hints.base = out.output;
   return out;
 }
 
@@ -36,8 +41,22 @@ Result<rollout::WeightsVersion> NextVersion(const Prepared& prepared,
                 rollout::ReadVersion(prepared.spec.bundle->weights_link));
   const Artifact& source = prepared.source.artifact;
   const std::string name = BaseName(source.set ? source.set->location.tag_folder : source.path);
-  return rollout::WeightsVersion{before ? before->serial + 1 : 1, request.label.value_or(name),
-                                 request.input};
+  rollout::WeightsVersion version{before ? before->serial + 1 : 1, request.label.value_or(name),
+                                  request.input};
+  if (source.delta) version.digest = manifest::DigestText(source.delta->head().result);
+  return version;
+}
+
+// A delta of the bundle's own weights is void when another process has refreshed it since they were
+// opened. Called like NextVersion.
+Status CheckStillTheBase(const Prepared& prepared, const ConvertRequest& request) {
+  if (!prepared.source.base || !SamePath(prepared.source.base->artifact.path, request.output))
+    return OkStatus();
+  const rollout::Bundle& bundle = *prepared.source.base->artifact.bundle;
+  if (bundle.lock->IsAt(bundle.weights_link)) return OkStatus();
+  return Error(Errc::kFindings, "another process refreshed the bundle meanwhile")
+      .in(request.output)
+      .hint("apply the delta of the version that it holds now");
 }
 
 Status WriteWeights(Prepared& prepared, const Executor& executor, const std::string& slot,
@@ -56,6 +75,7 @@ Status WriteWeights(Prepared& prepared, const Executor& executor, const std::str
 Result<ConvertReport> RefreshDryRun(const ConvertRequest& request) {
   NXDKIT_TRY(CheckRequest(request));
   NXDKIT_ASSIGN(const Prepared prepared, Prepare(WithBundle(request)));
+  NXDKIT_TRY(CheckDelta(prepared));
   NXDKIT_TRY(RequireSound(prepared.source, request.run));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor,
@@ -67,6 +87,7 @@ Result<ConvertReport> RefreshDryRun(const ConvertRequest& request) {
 Result<ConvertReport> Refresh(const ConvertRequest& request) {
   NXDKIT_TRY(CheckRequest(request));
   NXDKIT_ASSIGN(Prepared prepared, Prepare(WithBundle(request)));
+  NXDKIT_TRY(CheckDelta(prepared));
   NXDKIT_TRY(RequireSound(prepared.source, request.run));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor,
@@ -78,15 +99,13 @@ Result<ConvertReport> Refresh(const ConvertRequest& request) {
   for (const OutputFile& file : prepared.output.files) slot_options.files.push_back(file.path);
   NXDKIT_ASSIGN(const std::unique_ptr<rollout::SlotUpdate> update,
                 rollout::SlotUpdate::Begin(prepared.spec.bundle->weights_link, slot_options));
+  NXDKIT_TRY(CheckStillTheBase(prepared, request));
   NXDKIT_ASSIGN(const rollout::WeightsVersion version, NextVersion(prepared, request));
   report.refreshed = {update->path(), update->reused(), version};
   NXDKIT_TRY(WriteWeights(prepared, executor, update->path(), request));
   NXDKIT_TRY(WriteText(JoinPath(update->path(), rollout::kVersionName),
                        rollout::WriteVersion(version), request.sync));
-  if (request.verify) {
-    NXDKIT_TRY(VerifyWritten(prepared, request, request.output, update->path()));
-    report.verified = true;
-  }
+  NXDKIT_TRY(CheckWritten(prepared, request, request.output, update->path(), report));
   NXDKIT_TRY(update->Publish());
   return report;
 }

@@ -92,7 +92,7 @@ TEST_F(DiffTool, TopLimitsTheList) {
   const std::string other = workshop_.MakeModel("c", testing_util::TinyLlama(), "--seed 9");
   const ProcessResult result = Diff("--top 2", a_, other);
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.out, HasSubstr("... and 28 more (--top N lists more)\n"));
+  EXPECT_THAT(result.out, HasSubstr("... and 37 more (--top N lists more)\n"));
   EXPECT_EQ(DiffJson(1, "--top 3", a_, other)["tensors"].size(), 3u);
   EXPECT_EQ(DiffJson(1, "--top 0", a_, other)["tensors"].size(), 0u);
   const Json all = DiffJson(1, "", a_, other);
