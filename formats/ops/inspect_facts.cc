@@ -71,8 +71,7 @@ void DescribeBundle(Inspection& inspection) {
   for (const std::string& blob : bundle.blobs)
     facts.blobs.push_back({blob, FileBytes(JoinPath(bundle.folder, blob))});
   const std::string plan(rollout::kCpuPlanFile);
-  if (bundle.has_cpu_plan)
-    facts.blobs.push_back({plan, FileBytes(JoinPath(bundle.folder, plan))});
+  if (bundle.has_cpu_plan) facts.blobs.push_back({plan, FileBytes(JoinPath(bundle.folder, plan))});
 }
 
 }  // namespace nxdkit::ops
