@@ -48,30 +48,6 @@ void CompareSink::Return(std::unique_ptr<Scratch> scratch) {
   idle_.push_back(std::move(scratch));
 }
 
-namespace {
-
-// The row-major range [at, end) of a shape as boxes: at most two per dimension.
-std::vector<Box> RangeBoxes(const Shape& shape, int64_t at, int64_t end) {
-  if (shape.empty()) return {WholeBox(shape)};
-  const Shape strides = RowMajorStrides(shape);
-  std::vector<Box> boxes;
-  while (at < end) {
-    size_t dim = 0;
-    while (at % strides[dim] != 0 || at + strides[dim] > end) ++dim;  // ends: the last stride is 1
-    Box box = WholeBox(shape);
-    for (size_t d = 0; d <= dim; ++d) {
-      box.lo[d] = at / strides[d] % shape[d];
-      box.extent[d] = 1;
-    }
-    box.extent[dim] = std::min((end - at) / strides[dim], shape[dim] - box.lo[dim]);
-    at += box.extent[dim] * strides[dim];
-    boxes.push_back(std::move(box));
-  }
-  return boxes;
-}
-
-}  // namespace
-
 // The stored bytes of the same chunk.
 Status CompareSink::Load(uint32_t tensor, uint64_t offset, std::span<std::byte> to,
                          Gatherer& gatherer) const {

@@ -49,30 +49,38 @@ uint64_t Widening(const TensorPlan& plan, const BoundLayout& source, Dtype outpu
   return static_cast<uint64_t>((widest + bytes - 1) / bytes);
 }
 
-// The chunk boxes of a tensor: along the outermost dimension whose single index fits `bytes`.
-std::vector<Box> Chunks(const Shape& shape, int64_t element_bytes, uint64_t bytes) {
-  const Box whole = WholeBox(shape);
-  if (whole.Volume() == 0) return {};
-  if (whole.Volume() * element_bytes <= static_cast<int64_t>(bytes)) return {whole};
+struct Range {
+  int64_t first;  // elements, row-major
+  int64_t end;
+};
+
+// The chunks of a tensor: boxes along the outermost dimension whose single index fits `bytes`.
+std::vector<Range> Chunks(const Shape& shape, int64_t element_bytes, uint64_t bytes) {
+  const int64_t volume = WholeBox(shape).Volume();
+  if (volume == 0) return {};
+  if (volume * element_bytes <= static_cast<int64_t>(bytes)) return {{0, volume}};
   const Shape strides = RowMajorStrides(shape);
   size_t dim = 0;
   while (dim + 1 < shape.size() && strides[dim] * element_bytes > static_cast<int64_t>(bytes))
     ++dim;
-  const int64_t step =
+  const int64_t rows =
       std::max<int64_t>(1, static_cast<int64_t>(bytes) / (strides[dim] * element_bytes));
-  std::vector<Box> chunks;
-  Box box = whole;
-  for (size_t d = 0; d < dim; ++d) box.extent[d] = 1;
-  while (true) {
-    for (int64_t at = 0; at < shape[dim]; at += step) {
-      box.lo[dim] = at;
-      box.extent[dim] = std::min(step, shape[dim] - at);
-      chunks.push_back(box);
-    }
-    size_t d = dim;
-    while (d > 0 && ++box.lo[d - 1] == shape[d - 1]) box.lo[--d] = 0;
-    if (d == 0) return chunks;
-  }
+  const int64_t slab = shape[dim] * strides[dim];  // no chunk goes beyond one
+  std::vector<Range> chunks;
+  for (int64_t begin = 0; begin < volume; begin += slab)
+    for (int64_t row = 0; row < shape[dim]; row += rows)
+      chunks.push_back(
+          {begin + row * strides[dim], begin + std::min(row + rows, shape[dim]) * strides[dim]});
+  return chunks;
+}
+
+std::vector<Range> AlignedChunks(const Shape& shape, int64_t element_bytes, uint64_t bytes) {
+  const int64_t volume = WholeBox(shape).Volume();
+  const int64_t step = static_cast<int64_t>(bytes) / element_bytes;
+  std::vector<Range> chunks;
+  for (int64_t first = 0; first < volume; first += step)
+    chunks.push_back({first, std::min(first + step, volume)});
+  return chunks;
 }
 
 int64_t LinearOffset(const Box& box, const Shape& strides) {
@@ -103,18 +111,19 @@ class Worker {
     std::vector<Part> parts;
     for (uint32_t tensor : task.tensors) {
       const OutputTensor& output = (*executor_.outputs_)[tensor];
-      const uint64_t bytes = task.chunk.Volume() * ElementBytes(output.dtype);
+      const uint64_t bytes = task.size() * ElementBytes(output.dtype);
       parts.push_back({tensor, buffer_.subspan(used, bytes)});
       used += bytes;
     }
-    if (executor_.options_.base && !executor_.Covers(task)) NXDKIT_TRY(LoadBase(task, parts));
-    for (const Part& part : parts) AddMoves(task, part, moves);
+    const std::vector<Box> boxes = executor_.BoxesOf(task);
+    if (executor_.options_.base && !executor_.Covers(task))
+      NXDKIT_TRY(LoadBase(task, boxes, parts));
+    for (const Part& part : parts)
+      for (const Box& box : boxes) AddMoves(box, part, At(task, box, part), moves);
     NXDKIT_TRY(gatherer_.Run(std::move(moves)));
     for (const Part& part : parts) {
-      const OutputTensor& output = (*executor_.outputs_)[part.tensor];
-      const uint64_t offset =
-          LinearOffset(task.chunk, RowMajorStrides(output.shape)) * ElementBytes(output.dtype);
-      NXDKIT_TRY(sink.Take(part.tensor, offset, part.bytes));
+      const Dtype dtype = (*executor_.outputs_)[part.tensor].dtype;
+      NXDKIT_TRY(sink.Take(part.tensor, task.first * ElementBytes(dtype), part.bytes));
     }
     if (executor_.options_.on_bytes) executor_.options_.on_bytes(used);
     return sink.TaskDone(index);
@@ -126,28 +135,37 @@ class Worker {
     std::span<std::byte> bytes;
   };
 
-  void AddMoves(const Executor::Task& task, const Part& part, std::vector<Move>& moves) const {
+  // Where a box of the task begins in the part's memory.
+  std::byte* At(const Executor::Task& task, const Box& box, const Part& part) const {
+    const OutputTensor& output = (*executor_.outputs_)[part.tensor];
+    const int64_t element = LinearOffset(box, RowMajorStrides(output.shape)) - task.first;
+    return part.bytes.data() + element * ElementBytes(output.dtype);
+  }
+
+  void AddMoves(const Box& box, const Part& part, std::byte* at, std::vector<Move>& moves) const {
     const OutputTensor& output = (*executor_.outputs_)[part.tensor];
     const TensorPlan& plan = executor_.plan_->tensors[part.tensor];
     const Shape strides = RowMajorStrides(output.shape);
-    for (const Fill& fill : plan.fills)
-      FillBox(fill, task.chunk, strides, output.dtype, part.bytes.data());
+    for (const Fill& fill : plan.fills) FillBox(fill, box, strides, output.dtype, at);
     for (const CopyOp& op : plan.copies) {
-      std::optional<Move> move = ClipToChunk(op, executor_.source_->stored[op.source], task.chunk,
-                                             strides, output.dtype, part.bytes.data());
+      std::optional<Move> move =
+          ClipToChunk(op, executor_.source_->stored[op.source], box, strides, output.dtype, at);
       if (move) moves.push_back(*std::move(move));
     }
   }
 
-  Status LoadBase(const Executor::Task& task, const std::vector<Part>& parts) {
+  Status LoadBase(const Executor::Task& task, const std::vector<Box>& boxes,
+                  const std::vector<Part>& parts) {
     std::vector<Move> moves;
     for (const Part& part : parts) {
       const OutputTensor& output = (*executor_.outputs_)[part.tensor];
       const StoredTensor& stored = executor_.options_.base->stored[part.tensor];
-      std::optional<Move> move =
-          ClipToChunk(IdentityOp(stored, part.tensor), stored, task.chunk,
-                      RowMajorStrides(output.shape), output.dtype, part.bytes.data());
-      if (move) moves.push_back(*std::move(move));
+      for (const Box& box : boxes) {
+        std::optional<Move> move =
+            ClipToChunk(IdentityOp(stored, part.tensor), stored, box, RowMajorStrides(output.shape),
+                        output.dtype, At(task, box, part));
+        if (move) moves.push_back(*std::move(move));
+      }
     }
     return gatherer_.Run(std::move(moves));
   }
@@ -178,36 +196,49 @@ Status Executor::CheckDtypes() const {
   return OkStatus();
 }
 
+std::vector<Box> Executor::BoxesOf(const Task& task) const {
+  return RangeBoxes((*outputs_)[task.tensors.front()].shape, task.first, task.end);
+}
+
 // Whether the plan makes every element of the task. Ops and fills are disjoint.
 bool Executor::Covers(const Task& task) const {
+  const std::vector<Box> boxes = BoxesOf(task);
   for (uint32_t tensor : task.tensors) {
     int64_t made = 0;
     const auto add = [&](const Box& box) {
-      if (const std::optional<Box> part = Intersect(box, task.chunk)) made += part->Volume();
+      for (const Box& chunk : boxes)
+        if (const std::optional<Box> part = Intersect(box, chunk)) made += part->Volume();
     };
     for (const CopyOp& op : plan_->tensors[tensor].copies) add(op.box);
     for (const Fill& fill : plan_->tensors[tensor].fills) add(fill.stored);
-    if (made != task.chunk.Volume()) return false;
+    if (made != task.size()) return false;
   }
   return true;
 }
 
 bool Executor::Touches(const Task& task) const {
-  for (uint32_t tensor : task.tensors) {
-    for (const CopyOp& op : plan_->tensors[tensor].copies)
-      if (Intersect(op.box, task.chunk)) return true;
-    for (const Fill& fill : plan_->tensors[tensor].fills)
-      if (Intersect(fill.stored, task.chunk)) return true;
+  for (const Box& chunk : BoxesOf(task)) {
+    for (uint32_t tensor : task.tensors) {
+      for (const CopyOp& op : plan_->tensors[tensor].copies)
+        if (Intersect(op.box, chunk)) return true;
+      for (const Fill& fill : plan_->tensors[tensor].fills)
+        if (Intersect(fill.stored, chunk)) return true;
+    }
   }
   return false;
 }
 
-void Executor::AddTasks(std::vector<uint32_t> tensors, uint64_t chunk_bytes) {
+void Executor::AddTasks(const std::vector<uint32_t>& tensors, uint64_t chunk_bytes) {
   const OutputTensor& output = (*outputs_)[tensors.front()];
-  for (Box& chunk : Chunks(output.shape, ElementBytes(output.dtype), chunk_bytes)) {
-    Task task{tensors, std::move(chunk)};
+  const int64_t element_bytes = ElementBytes(output.dtype);
+  const std::vector<Range> chunks =
+      options_.aligned_bytes > 0
+          ? AlignedChunks(output.shape, element_bytes, options_.aligned_bytes)
+          : Chunks(output.shape, element_bytes, chunk_bytes);
+  for (const Range& chunk : chunks) {
+    Task task{tensors, chunk.first, chunk.end};
     if (options_.base && !Touches(task)) continue;
-    workload_.bytes += task.chunk.Volume() * ElementBytes(output.dtype) * tensors.size();
+    workload_.bytes += task.size() * element_bytes * tensors.size();
     tasks_.push_back(std::move(task));
   }
 }
@@ -244,6 +275,12 @@ Result<Executor> Executor::Make(const Plan& plan, const BoundLayout& source, con
                      options.buffer_bytes, jobs, std::max(kLeastBudget, jobs * kLeastWorker)))
         .hint("raise --max-memory or lower --jobs");
   executor.worker_bytes_ = std::min(options.buffer_bytes / jobs, options.worker_bytes);
+  if (executor.worker_bytes_ / 2 < options.aligned_bytes)
+    return Error(Errc::kLimit,
+                 fmt::format("{} bytes are left for the buffers of {} threads, at least {} are "
+                             "needed",
+                             options.buffer_bytes, jobs, jobs * 2 * options.aligned_bytes))
+        .hint("raise --max-memory or lower --jobs");
   executor.workload_.buffer_bytes = executor.worker_bytes_ * jobs;
 
   // Tensors of the same name and shape are the ranks' parts of one thing.
@@ -260,7 +297,8 @@ Result<Executor> Executor::Make(const Plan& plan, const BoundLayout& source, con
                                                              ElementBytes(outputs[t].dtype);
     const uint64_t share =
         chunk_budget / (group.size() * Widening(plan.tensors[t], source, outputs[t].dtype));
-    bool together = group.size() > 1 && SpansMeet(plan.tensors[group[0]], plan.tensors[group[1]]) &&
+    bool together = options.aligned_bytes == 0 && group.size() > 1 &&
+                    SpansMeet(plan.tensors[group[0]], plan.tensors[group[1]]) &&
                     static_cast<uint64_t>(row_bytes) <= share;
     for (uint32_t member : group) together &= outputs[member].dtype == outputs[t].dtype;
     const std::vector<uint32_t> members = together ? group : std::vector<uint32_t>{t};

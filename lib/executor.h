@@ -36,6 +36,10 @@ struct ExecuteOptions {
   // Polled between tasks; a returned error stops the run.
   std::function<Status()> poll;
   std::function<void(uint64_t bytes)> on_bytes;  // progress: output bytes done
+  // Every chunk begins at a multiple of this many bytes of its tensor and is this long, or ends the
+  // tensor: chunks that do not depend on jobs and budget. 0: as the buffers allow. A multiple of
+  // 16; a worker's buffers must hold two of them.
+  uint64_t aligned_bytes = 0;
   // When set, chunks start as what these tensors hold, and only chunks that the plan touches are
   // made (for comparing replicas and padding).
   const BoundLayout* base = nullptr;
@@ -54,6 +58,7 @@ class Executor {
   // `outputs[i]` belongs to plan.tensors[i]; `layout` is the output layout (tensors that read the
   // same source ranges, such as the ranks' column slices, are made together). All arguments must
   // outlive the executor. kUnsupported for sub-byte dtypes or dtypes that cannot be converted.
+  // kLimit when the budget is too small for the workers.
   static Result<Executor> Make(const Plan& plan, const BoundLayout& source, const Layout& layout,
                                const std::vector<OutputTensor>& outputs,
                                const ExecuteOptions& options);
@@ -63,12 +68,16 @@ class Executor {
 
  private:
   friend class Worker;
-  // One chunk box of one tensor, or of several tensors of the same shape.
+  // One chunk of one tensor, or of several tensors of the same shape: elements [first, end) in
+  // row-major order.
   struct Task {
     std::vector<uint32_t> tensors;
-    Box chunk;
+    int64_t first = 0;
+    int64_t end = 0;
+    int64_t size() const { return end - first; }
   };
-  void AddTasks(std::vector<uint32_t> tensors, uint64_t chunk_bytes);
+  std::vector<Box> BoxesOf(const Task& task) const;
+  void AddTasks(const std::vector<uint32_t>& tensors, uint64_t chunk_bytes);
   void OrderByFile();
   bool Touches(const Task& task) const;
   bool Covers(const Task& task) const;

@@ -51,6 +51,25 @@ std::vector<Box> Subtract(const Box& a, const Box& b) {
   return rest;
 }
 
+std::vector<Box> RangeBoxes(const Shape& shape, int64_t first, int64_t end) {
+  if (shape.empty()) return {WholeBox(shape)};
+  const Shape strides = RowMajorStrides(shape);
+  std::vector<Box> boxes;
+  for (int64_t at = first; at < end;) {
+    size_t dim = 0;
+    while (at % strides[dim] != 0 || at + strides[dim] > end) ++dim;  // ends: the last stride is 1
+    Box box = WholeBox(shape);
+    for (size_t d = 0; d <= dim; ++d) {
+      box.lo[d] = at / strides[d] % shape[d];
+      box.extent[d] = 1;
+    }
+    box.extent[dim] = std::min((end - at) / strides[dim], shape[dim] - box.lo[dim]);
+    at += box.extent[dim] * strides[dim];
+    boxes.push_back(std::move(box));
+  }
+  return boxes;
+}
+
 std::string BoxText(const Box& box) {
   std::string text = "[";
   for (size_t d = 0; d < box.lo.size(); ++d)

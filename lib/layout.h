@@ -32,6 +32,9 @@ Box WholeBox(const Shape& shape);
 std::optional<Box> Intersect(const Box& a, const Box& b);  // nullopt when empty
 // a minus b as disjoint boxes, at most 2 * rank of them.
 std::vector<Box> Subtract(const Box& a, const Box& b);
+// The row-major range [first, end) of the elements of a shape as boxes in order: at most two per
+// dimension.
+std::vector<Box> RangeBoxes(const Shape& shape, int64_t first, int64_t end);
 std::string BoxText(const Box& box);  // "[0:128, 0:4096]"
 
 struct LogicalTensor {

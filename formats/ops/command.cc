@@ -44,6 +44,7 @@ constexpr std::array<std::string_view, 2> kPrefixes = {"LC_", "NEURON_"};
 constexpr size_t kShownLines = 12;
 constexpr uint64_t kTailBytes = 16 << 10;
 constexpr auto kGrace = std::chrono::seconds(5);
+constexpr auto kReaping = std::chrono::seconds(1);
 constexpr int kPollMilliseconds = 100;
 
 // A descriptor that is closed with the object.
@@ -104,6 +105,8 @@ bool HasEnded(pid_t child, int* status) {
   return got != 0;
 }
 
+// SIGTERM to all of the group; when its leader is gone or the time is over, SIGKILL to the rest.
+// Returns when nothing of it runs any more (zombies of a system that does not reap them excepted).
 void EndGroup(pid_t child, int pidfd) {
   ::kill(-child, SIGTERM);
   const auto until = std::chrono::steady_clock::now() + kGrace;
@@ -113,11 +116,13 @@ void EndGroup(pid_t child, int pidfd) {
     WaitABit(pidfd);
     ended = HasEnded(child, &status);
   }
-  ::kill(-child, SIGKILL);  // also what its leader left behind
+  ::kill(-child, SIGKILL);
   while (!ended) {
     WaitABit(pidfd);
     ended = HasEnded(child, &status);
   }
+  const auto gone = std::chrono::steady_clock::now() + kReaping;
+  while (::kill(-child, 0) == 0 && std::chrono::steady_clock::now() < gone) ::poll(nullptr, 0, 1);
 }
 
 // The last lines of the log that say something.

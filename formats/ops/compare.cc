@@ -175,6 +175,21 @@ Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunO
   return findings;
 }
 
+Status RequireSound(const BoundArtifact& artifact, const RunOptions& run) {
+  NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(artifact, run));
+  return FirstAsError(findings);
+}
+
+Status FirstAsError(const std::vector<Finding>& findings) {
+  if (findings.empty()) return OkStatus();
+  const Finding& first = findings.front();
+  std::string message = first.message;
+  if (findings.size() > 1) message += fmt::format("; and {} more tensors", findings.size() - 1);
+  Error error(Errc::kCorrupt, std::move(message));
+  if (first.rank) error = std::move(error).rank(*first.rank);
+  return std::move(error).in(first.file).on(first.tensor).hint("ckpt-verify shows all of it");
+}
+
 Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected,
                                               const BoundArtifact& actual, const RunOptions& run) {
   BoundArtifact renumbered;  // `actual` in expected's numbering

@@ -32,6 +32,13 @@ struct Finding {
 // Replicas bit-equal, padding zero, rank tensors right, the tied pair equal.
 Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunOptions& run);
 
+// CheckSelf for those who read each element from one place only: what differs elsewhere would be
+// lost without a word. kCorrupt naming the first finding.
+Status RequireSound(const BoundArtifact& artifact, const RunOptions& run);
+
+// kCorrupt for the first finding, with how many more there are; fine when there is none.
+Status FirstAsError(const std::vector<Finding>& findings);
+
 // Every element that `actual` stores against `expected`, in actual's dtype (a wider expected value
 // is rounded as nxd-convert would). Both must hold the same model: kFindings naming the first
 // parameter that only one has or whose shape differs.

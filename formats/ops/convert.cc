@@ -27,22 +27,6 @@ Result<Prepared> Prepare(const ConvertRequest& request) {
   return out;
 }
 
-// A replica that differs, or padding that is not zero, would be lost without a word.
-Status CheckSource(const Prepared& prepared, const RunOptions& run) {
-  NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(prepared.source, run));
-  return FirstAsError(findings);
-}
-
-Status FirstAsError(const std::vector<Finding>& findings) {
-  if (findings.empty()) return OkStatus();
-  const Finding& first = findings.front();
-  std::string message = first.message;
-  if (findings.size() > 1) message += fmt::format("; and {} more tensors", findings.size() - 1);
-  Error error(Errc::kCorrupt, std::move(message));
-  if (first.rank) error = std::move(error).rank(*first.rank);
-  return std::move(error).in(first.file).on(first.tensor).hint("ckpt-verify shows all of it");
-}
-
 ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request,
                          const Workload& workload) {
   ConvertReport report;
@@ -184,7 +168,7 @@ Result<Prepared> PrepareChecked(const ConvertRequest& request) {
   NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
   NXDKIT_ASSIGN(Prepared prepared, Prepare(request));
   NXDKIT_TRY(CheckOutput(prepared, request));
-  NXDKIT_TRY(CheckSource(prepared, request.run));
+  NXDKIT_TRY(RequireSound(prepared.source, request.run));
   if (!request.verify) return prepared;
   NXDKIT_ASSIGN(const std::vector<Finding> damaged,
                 CheckChecksums(prepared.source.artifact, request.run));

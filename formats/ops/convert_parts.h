@@ -16,12 +16,6 @@ struct Prepared {
 };
 Result<Prepared> Prepare(const ConvertRequest& request);
 
-// A replica that differs, or padding that is not zero, would be lost without a word.
-Status CheckSource(const Prepared& prepared, const RunOptions& run);
-
-// kCorrupt for the first finding, with how many more there are.
-Status FirstAsError(const std::vector<Finding>& findings);
-
 // Prepare, with all that is refused before anything is written.
 Result<Prepared> PrepareChecked(const ConvertRequest& request);
 

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "formats/hf/hf.h"
-#include "formats/models/hf_layout.h"
+#include "formats/ops/canonical.h"
 #include "formats/ops/fitness.h"
 #include "formats/ops/output_plan.h"
 #include "formats/rollout/cpu_plan.h"
@@ -26,7 +26,7 @@ class Planner {
       : source_(source), spec_(spec), output_name_(std::move(output_name)) {}
 
   Result<OutputPlan> Run() {
-    NXDKIT_TRY(FindDtypes());
+    NXDKIT_ASSIGN(dtypes_, ParamDtypes(source_, spec_.dtype));
     switch (spec_.kind) {
       case Kind::kHf:
         NXDKIT_TRY(PlanHf());
@@ -45,27 +45,6 @@ class Planner {
   }
 
  private:
-  // dtypes_[param]: that of the primary place, or of the option for floating ones.
-  Status FindDtypes() {
-    NXDKIT_ASSIGN(const PrimaryPlaces places,
-                  PrimaryPlaces::Find(source_.params, source_.bound.layout));
-    for (uint32_t i = 0; i < source_.params.size(); ++i) {
-      std::optional<Dtype> dtype;
-      for (const PrimaryPlaces::Place& place : places.of(i)) {
-        const Dtype stored = source_.bound.stored[place.tensor].dtype;
-        if (dtype && *dtype != stored && !spec_.dtype)
-          return Error(Errc::kUnsupported, fmt::format("stored partly as {} and partly as {}",
-                                                       Name(*dtype), Name(stored)))
-              .on(source_.params[i].name)
-              .hint("name one dtype with --dtype");
-        dtype = stored;
-      }
-      if (!dtype) dtype = Dtype::kF32;  // no elements
-      dtypes_.push_back(spec_.dtype && Info(*dtype).floating ? *spec_.dtype : *dtype);
-    }
-    return OkStatus();
-  }
-
   Result<Dtype> DtypeOf(const TensorLayout& tensor) const {
     if (tensor.dtype) return *tensor.dtype;
     NXDKIT_CHECK(!tensor.pieces.empty() || !tensor.fills.empty());
@@ -105,17 +84,6 @@ class Planner {
     return OkStatus();
   }
 
-  // One tensor per parameter under its own name.
-  std::vector<TensorLayout> WholeTensors() const {
-    if (source_.model) return models::HfTensors(*source_.model, false);
-    std::vector<TensorLayout> tensors;
-    for (uint32_t i = 0; i < source_.params.size(); ++i) {
-      tensors.push_back({source_.params[i].name, 0, source_.params[i].shape, std::nullopt, {}, {}});
-      AddWhole(tensors.back(), i, source_.params[i].shape);
-    }
-    return tensors;
-  }
-
   void CarrySideFiles() {
     if (!source_.artifact.side_folder.empty())
       for (const std::string& name : hf::SideFiles(source_.artifact.side_folder))
@@ -128,7 +96,7 @@ class Planner {
   }
 
   Status PlanHf() {
-    std::vector<TensorLayout> tensors = WholeTensors();
+    std::vector<TensorLayout> tensors = WholeTensors(source_);
     std::vector<uint64_t> bytes;
     uint64_t total = 0;
     uint64_t parameters = 0;
@@ -163,7 +131,7 @@ class Planner {
     plan_.single_file = true;
     const uint32_t file = NewFile("", -1, -1);
     std::vector<OutputTensor> outputs;
-    for (TensorLayout& tensor : WholeTensors()) {
+    for (TensorLayout& tensor : WholeTensors(source_)) {
       NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
       outputs.push_back(std::move(output));
     }
@@ -288,7 +256,7 @@ class Planner {
   const BoundArtifact& source_;
   const OutputSpec& spec_;
   std::string output_name_;
-  std::vector<Dtype> dtypes_;
+  std::vector<Dtype> dtypes_;  // of the output, per parameter
   OutputPlan plan_;
 };
 

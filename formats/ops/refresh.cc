@@ -56,7 +56,7 @@ Status WriteWeights(Prepared& prepared, const Executor& executor, const std::str
 Result<ConvertReport> RefreshDryRun(const ConvertRequest& request) {
   NXDKIT_TRY(CheckRequest(request));
   NXDKIT_ASSIGN(const Prepared prepared, Prepare(WithBundle(request)));
-  NXDKIT_TRY(CheckSource(prepared, request.run));
+  NXDKIT_TRY(RequireSound(prepared.source, request.run));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
@@ -67,7 +67,7 @@ Result<ConvertReport> RefreshDryRun(const ConvertRequest& request) {
 Result<ConvertReport> Refresh(const ConvertRequest& request) {
   NXDKIT_TRY(CheckRequest(request));
   NXDKIT_ASSIGN(Prepared prepared, Prepare(WithBundle(request)));
-  NXDKIT_TRY(CheckSource(prepared, request.run));
+  NXDKIT_TRY(RequireSound(prepared.source, request.run));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lib/system.h"
 
 namespace nxdkit::ops {
@@ -25,6 +27,22 @@ Result<ExecuteOptions> MakeExecuteOptions(const RunOptions& run, uint64_t share)
   options.buffer_bytes = (run.max_memory - taken) / share;
   options.poll = run.poll;
   options.on_bytes = run.on_bytes;
+  return options;
+}
+
+Result<ExecuteOptions> MakeAlignedOptions(const RunOptions& run, uint64_t aligned_bytes,
+                                          uint64_t extra_bytes) {
+  NXDKIT_ASSIGN(ExecuteOptions options, MakeExecuteOptions(run));
+  const uint64_t least = 2 * aligned_bytes;  // half of a worker's buffers are for staging
+  const uint64_t affordable = options.buffer_bytes / (least + extra_bytes);
+  if (affordable == 0)
+    return Error(Errc::kLimit, fmt::format("{} bytes are left for buffers, one thread needs {}",
+                                           options.buffer_bytes, least + extra_bytes))
+        .hint("raise --max-memory");
+  options.aligned_bytes = aligned_bytes;
+  options.jobs =
+      static_cast<int>(std::min(affordable, static_cast<uint64_t>(std::max(1, options.jobs))));
+  options.buffer_bytes -= static_cast<uint64_t>(options.jobs) * extra_bytes;
   return options;
 }
 

@@ -12,7 +12,7 @@
 
 #include "formats/tar/names.h"
 #include "formats/tar/transport.h"
-#include "formats/tar/utf8_locale.h"
+#include "lib/utf8_locale.h"
 #include "lib/file.h"
 
 namespace nxdkit::tar {

@@ -50,6 +50,7 @@ class StrictSink : public MemorySink {
   Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> chunk) override {
     const std::lock_guard lock(mutex_);
     largest_ = std::max<uint64_t>(largest_, chunk.size());
+    chunks_.push_back({tensor, offset, chunk.size()});
     for (size_t i = 0; i < chunk.size(); ++i) {
       EXPECT_FALSE(taken_[tensor][offset + i]) << "byte " << offset + i << " of " << tensor;
       taken_[tensor][offset + i] = true;
@@ -61,6 +62,12 @@ class StrictSink : public MemorySink {
     EXPECT_TRUE(tasks_.insert(task).second) << task;
     return OkStatus();
   }
+  struct Chunk {
+    uint32_t tensor;
+    uint64_t offset;
+    uint64_t size;
+  };
+  const std::vector<Chunk>& chunks() const { return chunks_; }
   const std::set<uint64_t>& tasks() const { return tasks_; }
   uint64_t largest() const { return largest_; }
 
@@ -68,6 +75,7 @@ class StrictSink : public MemorySink {
   std::mutex mutex_;
   std::vector<std::vector<bool>> taken_;
   std::set<uint64_t> tasks_;
+  std::vector<Chunk> chunks_;
   uint64_t largest_ = 0;
 };
 
@@ -90,6 +98,12 @@ void CheckRun(const std::vector<LogicalTensor>& params, const BoundLayout& sourc
   }
   EXPECT_EQ(executor->workload().bytes, bytes);
   EXPECT_LE(sink.largest(), std::max<uint64_t>(options.worker_bytes / 2, 4));
+  if (options.aligned_bytes == 0) return;
+  for (const auto& [tensor, offset, size] : sink.chunks()) {
+    const uint64_t left = sink.bytes(tensor).size() - offset;
+    EXPECT_EQ(offset % options.aligned_bytes, 0u) << outputs[tensor].name;
+    EXPECT_EQ(size, std::min(options.aligned_bytes, left)) << outputs[tensor].name;
+  }
 }
 
 // Two random layouts of the same parameters, pieces transposed, repeated and padded: everything
@@ -122,6 +136,46 @@ TEST(Executor, ChunksEveryShape) {
   const BoundLayout source = NaiveBind(params, layout);
   for (const uint64_t worker_bytes : {8, 24, 100, 1000, 100'000})
     CheckRun(params, source, layout, Options(2, worker_bytes));
+}
+
+ExecuteOptions Aligned(int jobs, uint64_t bytes, uint64_t worker_bytes) {
+  ExecuteOptions options = Options(jobs, worker_bytes);
+  options.aligned_bytes = bytes;
+  return options;
+}
+
+// Chunks that begin in the middle of rows, of transposed, repeated and padded tensors.
+TEST(Executor, AlignsChunksToBytesOnRandomLayouts) {
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const std::vector<LogicalTensor> params = RandomParams(random);
+    const BoundLayout source = NaiveBind(params, RandomLayout(random, params));
+    const Layout output = RandomLayout(random, params);
+    for (const uint64_t bytes : {16, 48, 1 << 20})
+      CheckRun(params, source, output, Aligned(2, bytes, 4 << 20));
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(Executor, RefusesBuffersThatHoldNoAlignedChunk) {
+  const std::vector<LogicalTensor> params{{"p", {3, 5}, 0, 0}};
+  const Layout layout = LayoutOf({WholeOf("p", 0, {3, 5})});
+  const BoundLayout source = NaiveBind(params, layout);
+  const auto plan = BuildPlan(params, source, layout);
+  ASSERT_TRUE(plan.ok());
+  const std::vector<OutputTensor> outputs = OutputsOf(layout, Dtype::kU32);
+  ExecuteOptions options = Aligned(2, 1 << 20, 16 << 20);
+  options.buffer_bytes = (4 << 20) - 1;
+  const auto refused = Executor::Make(*plan, source, layout, outputs, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), Errc::kLimit);
+  EXPECT_NE(refused.error().message().find("4194303 bytes are left for the buffers of 2 threads, "
+                                           "at least 4194304 are needed"),
+            std::string::npos)
+      << refused.error().message();
+  options.buffer_bytes = 4 << 20;
+  EXPECT_TRUE(Executor::Make(*plan, source, layout, outputs, options).ok());
 }
 
 // --- reading together

@@ -33,6 +33,29 @@ TEST(Boxes, Intersect) {
   EXPECT_EQ(Intersect(MakeBox({}, {}), MakeBox({}, {})), MakeBox({}, {})) << "rank 0";
 }
 
+// Every range of every shape: the boxes list its elements in order.
+TEST(Boxes, OfARangeAreItsElementsInOrder) {
+  for (const Shape& shape :
+       {Shape{}, Shape{1}, Shape{7}, Shape{1, 5}, Shape{3, 4}, Shape{2, 3, 2}, Shape{2, 1, 3}}) {
+    const int64_t volume = WholeBox(shape).Volume();
+    const Shape strides = RowMajorStrides(shape);
+    for (int64_t first = 0; first < volume; ++first)
+      for (int64_t end = first + 1; end <= volume; ++end) {
+        int64_t at = first;
+        const std::vector<Box> boxes = RangeBoxes(shape, first, end);
+        EXPECT_LE(boxes.size(), std::max<size_t>(1, 2 * shape.size()));
+        for (const Box& box : boxes) {
+          int64_t linear = 0;
+          for (size_t d = 0; d < shape.size(); ++d) linear += box.lo[d] * strides[d];
+          EXPECT_EQ(linear, at) << BoxText(box) << " of " << ShapeText(shape);
+          EXPECT_EQ(Intersect(box, WholeBox(shape)), box);
+          at += box.Volume();
+        }
+        EXPECT_EQ(at, end) << ShapeText(shape) << " from " << first;
+      }
+  }
+}
+
 // Every pair of boxes of a 4 x 3 grid: the rest is disjoint, outside of b, and complete.
 TEST(Boxes, SubtractLeavesEachElementOutsideOnce) {
   std::vector<Box> boxes;

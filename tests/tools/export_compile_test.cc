@@ -214,7 +214,7 @@ TEST_F(ExportCompile, CtrlCEndsTheCompilerAndAllThatItStarted) {
                                       "tail -f /dev/null\n");
   const ProcessResult result = Export("");
   EXPECT_EQ(result.exit_code, 130);
-  EXPECT_FALSE(IsAlive(std::stoi(ReadFile(workshop_ / "child"))));
+  EXPECT_FALSE(IsAlive(std::stoi(ReadFile(workshop_ / "child"))));  // SIGKILL was waited for
   EXPECT_FALSE(Traces(out_));
   workshop_.Compiler();
   EXPECT_EQ(Export("").exit_code, 0) << "nothing of it is remembered";

@@ -114,6 +114,9 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
   ExpectDocumented(1, {"neuron-cache", "verify", "--cache-dir", cache});
   ExpectDocumented(0, {"neuron-cache", "prune", "--damaged", "--cache-dir", cache});
   ExpectDocumented(1, {"ckpt-verify", shards, "--against", other});
+  const std::string manifest = folder.path() + "/manifest.json";
+  ExpectDocumented(0, {"ckpt-digest", shards, "--manifest", manifest});
+  ExpectDocumented(1, {"ckpt-digest", other, "--check", manifest, "--no-files"});
 }
 
 // --help stops before the work, but after the options were read and found good.

@@ -4,7 +4,7 @@
 
 #include <locale.h>
 
-namespace nxdkit::tar {
+namespace nxdkit {
 
 // This thread's character set is UTF-8 as long as the object lives. Does nothing on a system
 // without the C.UTF-8 locale.
@@ -26,4 +26,4 @@ class Utf8Locale {
   locale_t old_ = nullptr;
 };
 
-}  // namespace nxdkit::tar
+}  // namespace nxdkit

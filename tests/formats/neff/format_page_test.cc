@@ -1,0 +1,12 @@
+#include "tests/formats/format_page.h"
+
+namespace nxdkit {
+namespace {
+
+TEST(FormatPage, OfNeffIsTrue) {
+  testing_util::ExpectPageHolds("neff", {"tests/formats/neff"});
+  EXPECT_FALSE(HasFailure());
+}
+
+}  // namespace
+}  // namespace nxdkit

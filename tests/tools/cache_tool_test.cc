@@ -1,0 +1,131 @@
+// neuron-cache over a real tree, alone and beside other processes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "tests/tools/export_workshop.h"
+
+namespace nxdkit::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CacheTool : public ::testing::Test {
+ protected:
+  // A finished entry, one that failed, one that died.
+  CacheTool() {
+    Write("MODULE_1+d41d8cd9/model.neff", ReadFile(NXDKIT_TESTDATA "/neff/toy.neff"));
+    Write("MODULE_1+d41d8cd9/compile_flags.txt", "");
+    Write("MODULE_1+d41d8cd9/model.done", "");
+    Write("MODULE_2+d41d8cd9/model.log", "no");
+    Write("MODULE_3+d41d8cd9/model.hlo_module.pb.lock", "");
+  }
+  void Write(const std::string& name, const std::string& contents) const {
+    workshop_.Write("cache/neuronxcc-2.21.33363.0+82129205/" + name, contents);
+  }
+  std::string Entry(const std::string& name) const {
+    return workshop_.Cache() + "/neuronxcc-2.21.33363.0+82129205/" + name;
+  }
+  const ExportWorkshop workshop_;
+};
+
+TEST_F(CacheTool, Lists) {
+  const ProcessResult text = workshop_.CacheTool("ls");
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(
+      text.out,
+      AllOf(HasSubstr("done      1.37 kB  neuronxcc-2.21.33363.0+82129205/MODULE_1+d41d8cd9"),
+            HasSubstr("failed"), HasSubstr("locked"), HasSubstr(": 3 entries, 1.37 kB\n")));
+  const Json json = JsonOf(workshop_.CacheTool("ls --json"));
+  EXPECT_EQ(json["root"], workshop_.Cache());
+  ASSERT_EQ(json["entries"].size(), 3u);
+  EXPECT_EQ(json["entries"][0]["state"], "done");
+  EXPECT_EQ(json["entries"][0]["payload"], "model.neff");
+  EXPECT_EQ(json["entries"][0]["bytes"], 1367);
+  EXPECT_EQ(json["entries"][1]["payload"], nullptr);
+}
+
+TEST_F(CacheTool, VerifiesAndSaysWhatIsWrong) {
+  EXPECT_EQ(workshop_.CacheTool("verify").exit_code, 0);
+  Write("MODULE_1+d41d8cd9/model.neff", "cut");
+  const ProcessResult result = workshop_.CacheTool("verify");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("WRONG: neuronxcc-2.21.33363.0+82129205/MODULE_1+d41d8cd9"
+                                          "/model.neff: offset 3: ends inside the header"),
+                                HasSubstr("1 finished of 3 entries checked, 1 finding\n")));
+  const Json json = JsonOf(workshop_.CacheTool("verify --json"));
+  EXPECT_EQ(json["status"], "findings");
+  EXPECT_EQ(json["findings"][0]["file"], "model.neff");
+}
+
+TEST_F(CacheTool, NamesAreEscaped) {
+  Write("MODULE_\x1b[31m+d41d8cd9/model.neff", "x");
+  Write("MODULE_\x1b[31m+d41d8cd9/model.done", "");
+  for (const char* command : {"ls", "verify", "prune --damaged -n"})
+    EXPECT_THAT(workshop_.CacheTool(command).out,
+                AllOf(HasSubstr("MODULE_\\x1b[31m"), Not(HasSubstr("\x1b"))));
+}
+
+TEST_F(CacheTool, Prunes) {
+  const ProcessResult dry = workshop_.CacheTool("prune -n");
+  EXPECT_THAT(dry.out, HasSubstr("would remove neuronxcc-2.21.33363.0+82129205/MODULE_2+d41d8cd9 "
+                                 "(failed, 2 B)"));
+  EXPECT_TRUE(fs::exists(Entry("MODULE_2+d41d8cd9")));
+  EXPECT_EQ(workshop_.CacheTool("prune").exit_code, 0);
+  EXPECT_TRUE(fs::exists(Entry("MODULE_1+d41d8cd9")));
+  EXPECT_FALSE(fs::exists(Entry("MODULE_2+d41d8cd9")));
+  EXPECT_FALSE(fs::exists(Entry("MODULE_3+d41d8cd9")));
+  const ProcessResult young = workshop_.CacheTool("prune --max-size 1K");
+  EXPECT_EQ(young.exit_code, 0);
+  EXPECT_THAT(young.err, HasSubstr("still 367 B over the limit"));
+  const Json json = JsonOf(workshop_.CacheTool("prune --max-size 1K --ttl 0 --json"));
+  EXPECT_EQ(json["removed"][0]["reason"], "least recently used");
+  EXPECT_EQ(json["bytes_after"], 0);
+}
+
+TEST_F(CacheTool, Clears) {
+  EXPECT_EQ(workshop_.CacheTool("clear").exit_code, 0);
+  EXPECT_TRUE(fs::is_empty(workshop_.Cache()));
+}
+
+TEST_F(CacheTool, RefusesWhatItCannotMean) {
+  const auto refused = [&](const std::string& options, int code, const std::string& part) {
+    const ProcessResult result = workshop_.CacheTool(options);
+    EXPECT_EQ(result.exit_code, code) << options;
+    EXPECT_THAT(result.err, HasSubstr(part)) << options;
+  };
+  refused("prunes", 2, "did you mean prune?");
+  refused("", 2, "COMMAND is missing");
+  refused("clear --ttl 3", 2, "are of prune");
+  refused("prune --max-size many", 2, "--max-size");
+  refused("ls --cache-dir " + workshop_ / "none", 3, "No such file");
+  refused("ls --cache-dir s3://bucket/x", 4, "object store");
+}
+
+// Exports and prunes at the same time: every export gets a whole blob.
+TEST_F(CacheTool, PrunesBesideExports) {
+  workshop_.Compiler();
+  const std::string model = workshop_.MakeModel("model", testing_util::TinyLlama());
+  std::thread pruner([&] {
+    for (int i = 0; i < 20; ++i)
+      EXPECT_EQ(
+          workshop_.CacheTool(i % 2 ? "clear" : "prune --max-size 1K --ttl 0 --empty").exit_code,
+          0);
+  });
+  for (int i = 0; i < 6; ++i) {
+    const std::string out = workshop_ / ("out" + std::to_string(i));
+    const ProcessResult result = workshop_.Export("--tp 2 --bs 4 --seq 256", model, out);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(ReadFile(out + "/model.pt"), "compiled");
+  }
+  pruner.join();
+}
+
+}  // namespace
+}  // namespace nxdkit::test

@@ -1,0 +1,176 @@
+// ckpt-digest: which weights an artifact holds, whatever its layout.
+#include <fmt/format.h>
+
+#include "formats/ops/digest.h"
+#include "lib/text.h"
+#include "tools/common/layout_options.h"
+#include "tools/common/sides.h"
+#include "tools/common/tool.h"
+
+namespace nxdkit::tool {
+namespace {
+
+struct Args {
+  std::string path;
+  bool tensors = false;
+  std::optional<std::string> manifest;
+  std::optional<std::string> check;
+  bool files = true;
+  std::optional<std::string> sign;
+  std::optional<std::string> verify_signature;
+  std::optional<std::string> from;
+  LayoutArgs layout;
+};
+
+constexpr size_t kShownFindings = 20;
+
+const ToolInfo kInfo = {
+    .name = "ckpt-digest",
+    .summary = "prints a digest of a model's weights that no layout changes",
+    .details =
+        "A Hugging Face folder, an NxD shard set and a rollout bundle of the same weights print "
+        "the same line, whatever the sharding, padding and copies. Names, shapes, dtypes and "
+        "every bit of every value count.\n"
+        "A manifest records the digest of every tensor and the artifact's files, and can be "
+        "signed with an Ed25519 key.",
+    .findings = "the artifact is not what the manifest records, or the signature is wrong",
+    .common = kTakesJobs | kTakesMaxMemory | kTakesForce,
+    .examples = {{"ckpt-digest model", "the digest"},
+                 {"ckpt-digest --manifest model.json --sign key.pem model",
+                  "record it, signed: model.json and model.json.sig"},
+                 {"ckpt-digest --check model.json --verify-signature pub.pem model",
+                  "is every tensor and file as recorded"},
+                 {"ckpt-digest --check model.json --no-files shards",
+                  "does another layout hold the recorded weights"}},
+};
+
+void AddOptions(OptionTable& table, Args& args) {
+  table.Group("Arguments");
+  table.Positional("PATH", &args.path, "what to digest: a folder or a file").completes =
+      Completes::kPath;
+  table.Group("What to print");
+  table.Flag("tensors", &args.tensors, "print the digest of each tensor, too");
+  table.Group("Manifest");
+  table.Text("manifest", "FILE", &args.manifest, "write a manifest").completes = Completes::kPath;
+  table.Text("check", "FILE", &args.check, "compare with a manifest").completes = Completes::kPath;
+  table.Toggle("files", &args.files, "record, and check, the artifact's files").default_text =
+      "yes";
+  table
+      .Text("sign", "KEY", &args.sign,
+            "sign the manifest with this Ed25519 private key (PEM), into FILE.sig")
+      .completes = Completes::kPath;
+  table
+      .Text("verify-signature", "PUB", &args.verify_signature,
+            "first check the signature FILE.sig with this public key (PEM)")
+      .completes = Completes::kPath;
+  table.Group("Formats");
+  table.Choice("from", {"hf", "nxd", "rollout", "torch"}, &args.from,
+               "format of PATH, where it cannot be recognised");
+  AddLayoutOptions(table, args.layout, kNxdLayout, "Layout of an NxD set");
+}
+
+Status CheckArgs(const Args& args, const CommonArgs& common) {
+  if (args.manifest && args.check)
+    return Error(Errc::kUsage, "--manifest writes and --check reads; give one of them");
+  if (args.sign && !args.manifest)
+    return Error(Errc::kUsage, "--sign signs a manifest; name it with --manifest");
+  if (args.verify_signature && !args.check)
+    return Error(Errc::kUsage, "--verify-signature is about a manifest; name it with --check");
+  if (!args.files && !args.manifest && !args.check)
+    return Error(Errc::kUsage, "--no-files is about a manifest; give --manifest or --check");
+  if (common.force && !args.manifest)
+    return Error(Errc::kUsage, "--force replaces a manifest; give --manifest");
+  return OkStatus();
+}
+
+std::string ReportText(const ops::DigestReport& report, const Args& args) {
+  std::string text;
+  if (args.tensors)
+    for (const auto& param : report.model.params)
+      text += fmt::format("{}  {} {} {}\n", manifest::DigestText(param.root), Name(param.dtype),
+                          ShapeText(param.shape), EscapeControl(param.name));
+  if (!args.check) return text + manifest::DigestText(report.model.digest) + "\n";
+  for (const std::string& check : report.checks) text += "ok: " + EscapeControl(check) + "\n";
+  for (size_t i = 0; i < report.findings.size() && i < kShownFindings; ++i)
+    text += "WRONG: " + EscapeControl(report.findings[i].ToString()) + "\n";
+  if (report.findings.size() > kShownFindings)
+    text += fmt::format("... and {} more (--json lists all)\n",
+                        report.findings.size() - kShownFindings);
+  return text + (report.findings.empty()
+                     ? fmt::format("{}: good\n", EscapeControl(args.path))
+                     : fmt::format("{}: {} finding{}\n", EscapeControl(args.path),
+                                   report.findings.size(), report.findings.size() == 1 ? "" : "s"));
+}
+
+Json FindingJson(const ops::Finding& finding) {
+  Json json = {{"check", finding.check}, {"message", finding.message}};
+  if (!finding.file.empty()) json["file"] = finding.file;
+  if (!finding.param.empty()) json["parameter"] = finding.param;
+  if (!finding.expected.empty()) json["expected"] = finding.expected;
+  if (!finding.found.empty()) json["found"] = finding.found;
+  return json;
+}
+
+Json ReportJson(const ops::DigestReport& report, const Args& args) {
+  Json json = {{"path", args.path}};
+  if (args.manifest) json["manifest"] = *args.manifest;
+  if (args.sign) json["signature"] = *args.manifest + ops::kSignatureSuffix;
+  if (args.check) json["checked"] = *args.check;
+  // A signature that is wrong: nothing was read.
+  if (report.findings.empty() || report.findings.front().check != "signature") {
+    json["kind"] = ops::KindName(report.kind);
+    json["model_type"] = report.model_type;
+    json["digest"] = manifest::DigestText(report.model.digest);
+    Json tensors = Json::array();
+    for (const auto& param : report.model.params)
+      tensors.push_back({{"name", param.name},
+                         {"dtype", Name(param.dtype)},
+                         {"shape", param.shape},
+                         {"digest", manifest::DigestText(param.root)}});
+    json["tensors"] = std::move(tensors);
+    Json files = Json::array();
+    for (const ops::FileDigest& file : report.files)
+      files.push_back({{"path", file.path},
+                       {"bytes", file.bytes},
+                       {"digest", manifest::DigestText(file.digest)}});
+    json["files"] = std::move(files);
+  }
+  Json findings = Json::array();
+  for (const ops::Finding& finding : report.findings) findings.push_back(FindingJson(finding));
+  json["checks"] = report.checks;
+  json["findings"] = std::move(findings);
+  return json;
+}
+
+Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+  NXDKIT_TRY(CheckArgs(args, context.common()));
+  ops::DigestRequest request;
+  request.path = args.path;
+  if (args.from) request.kind = ops::KindFromName(*args.from);
+  request.hints = HintsOf(args.layout);
+  request.files = args.files;
+  request.write_manifest = args.manifest;
+  request.check_manifest = args.check;
+  request.sign_key = args.sign;
+  request.public_key = args.verify_signature;
+  request.force = context.common().force;
+  const Runner runner(context);
+  request.run = runner.options();
+  NXDKIT_ASSIGN(const ops::DigestReport report, ops::Digest(request));
+  for (const std::string& warning : report.warnings) context.Warn(warning);
+  for (const std::string& name : report.left_out)
+    context.Detail(fmt::format("{} is not a parameter and is left out", name));
+  ToolAnswer answer;
+  answer.findings = !report.findings.empty();
+  answer.text = ReportText(report, args);
+  answer.fields = ReportJson(report, args);
+  return answer;
+}
+
+}  // namespace
+}  // namespace nxdkit::tool
+
+int main(int argc, char** argv) {
+  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
+                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
+}
