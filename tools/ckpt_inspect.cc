@@ -3,6 +3,7 @@
 
 #include "formats/ops/inspect.h"
 #include "formats/ops/inspect_report.h"
+#include "lib/signals.h"
 #include "lib/text.h"
 #include "tools/common/layout_options.h"
 #include "tools/common/sides.h"
@@ -25,9 +26,10 @@ const ToolInfo kInfo = {
     .name = "ckpt-inspect",
     .summary = "says what a checkpoint is and what is in it",
     .details =
-        "PATH is a Hugging Face folder, a safetensors file, a torch archive, an NxD shard set "
-        "or one of its shards, or a rollout bundle. Names and shapes are read; values only "
-        "with --stats. Nothing that is in a file is ever executed.\n"
+        "PATH is a Hugging Face folder, a safetensors file, a torch archive, an NxD shard set, "
+        "one of its shards or its optimizer, a rollout bundle, a compiled model.pt or NEFF, a "
+        "compile cache, or a LoRA adapter. Names and shapes are read; values only with --stats. "
+        "Nothing that is in a file is ever executed.\n"
         "Layout options describe an NxD set that carries no record of its layout.",
     .findings = "",
     .common = kTakesJobs | kTakesMaxMemory,
@@ -57,7 +59,8 @@ std::string MoreLine(size_t shown, size_t all) {
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
-  NXDKIT_ASSIGN(const ops::Inspection inspection, ops::Inspect({args.path, HintsOf(args.layout)}));
+  NXDKIT_ASSIGN(const ops::Inspection inspection,
+                ops::Inspect({args.path, HintsOf(args.layout), args.stats, StopIfInterrupted}));
   for (const std::string& warning : inspection.warnings) context.Warn(warning);
 
   ops::Selection selection{args.filters, std::nullopt};

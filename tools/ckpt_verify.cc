@@ -1,6 +1,7 @@
 // ckpt-verify: is an artifact right, by itself and against another.
 #include <fmt/format.h>
 
+#include "formats/ops/fitness.h"
 #include "formats/ops/verify.h"
 #include "lib/text.h"
 #include "tools/common/layout_options.h"
@@ -15,8 +16,11 @@ struct Args {
   std::optional<std::string> from;
   std::optional<std::string> against;
   std::optional<std::string> against_from;
+  std::optional<std::string> weights;
+  std::optional<std::string> weights_from;
   LayoutArgs layout;
   LayoutArgs against_layout;
+  LayoutArgs weights_layout;
 };
 
 constexpr size_t kShownFindings = 20;
@@ -29,11 +33,14 @@ const ToolInfo kInfo = {
         "pair, rank tensors.\n"
         "Meaning: on every rank and layer each query head sits with its own key head, and o_proj's "
         "columns match.\n"
-        "With --against, every element is compared with another artifact of any layout.",
-    .findings = "something is wrong, or the two artifacts differ",
+        "With --against, every element is compared with another artifact of any layout.\n"
+        "With --weights, a compiled bundle is judged: can it run these weights? Only names, "
+        "shapes, element types and settings are compared, and nothing is compiled.",
+    .findings = "something is wrong, the two artifacts differ, or the weights do not fit",
     .common = kTakesJobs | kTakesMaxMemory,
     .examples = {{"ckpt-verify bundle", "is the bundle right by itself"},
                  {"ckpt-verify bundle --against Qwen3-4B", "and does it hold these weights"},
+                 {"ckpt-verify compiled --weights Qwen3-4B", "can this bundle run these weights"},
                  {"ckpt-verify shards --config config.json --hw trn2 --kv-multiplier 2",
                   "a set that carries no record of its layout"}},
 };
@@ -45,13 +52,20 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Group("What to compare with");
   table.Text("against", "OTHER", &args.against, "compare every element with this artifact")
       .completes = Completes::kPath;
+  table
+      .Text("weights", "CKPT", &args.weights,
+            "say whether the bundle PATH can run these weights, and nothing else")
+      .completes = Completes::kPath;
   table.Group("Formats");
   table.Choice("from", {"hf", "nxd", "rollout", "torch"}, &args.from,
                "format of PATH, where it cannot be recognised");
   table.Choice("against-from", {"hf", "nxd", "rollout", "torch"}, &args.against_from,
                "format of OTHER");
+  table.Choice("weights-from", {"hf", "nxd", "rollout", "torch"}, &args.weights_from,
+               "format of CKPT");
   AddLayoutOptions(table, args.layout, kNxdLayout, "Layout of PATH");
   AddLayoutOptions(table, args.against_layout, kNxdLayout, "Layout of OTHER", "against-");
+  AddLayoutOptions(table, args.weights_layout, kNxdLayout, "Layout of CKPT", "weights-");
 }
 
 Json FindingJson(const ops::Finding& finding) {
@@ -68,7 +82,7 @@ Json FindingJson(const ops::Finding& finding) {
   return json;
 }
 
-std::string ReportText(const ops::VerifyReport& report, const std::string& path) {
+std::string ReportText(const ops::VerifyReport& report, const std::string& path, const char* good) {
   std::string text;
   for (const std::string& check : report.checks) text += "ok: " + EscapeControl(check) + "\n";
   for (size_t i = 0; i < report.findings.size() && i < kShownFindings; ++i)
@@ -77,13 +91,25 @@ std::string ReportText(const ops::VerifyReport& report, const std::string& path)
     text += fmt::format("... and {} more (--json lists all)\n",
                         report.findings.size() - kShownFindings);
   text += report.findings.empty()
-              ? fmt::format("{}: good\n", EscapeControl(path))
+              ? fmt::format("{}: {}\n", EscapeControl(path), good)
               : fmt::format("{}: {} finding{}\n", EscapeControl(path), report.findings.size(),
                             report.findings.size() == 1 ? "" : "s");
   return text;
 }
 
-Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+Result<ops::VerifyReport> Judge(const Args& args) {
+  if (args.against || args.against_from)
+    return Error(Errc::kUsage, "--weights and --against are two different questions");
+  if (args.from && *args.from != "rollout")
+    return Error(Errc::kUsage,
+                 fmt::format("--from {}: with --weights PATH is a rollout bundle", *args.from));
+  ops::FitnessRequest request{args.path, *args.weights, {}, HintsOf(args.weights_layout)};
+  if (args.weights_from) request.weights_kind = ops::KindFromName(*args.weights_from);
+  return ops::JudgeFitness(request);
+}
+
+Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
+  if (args.weights) return Judge(args);
   ops::VerifyRequest request;
   request.path = args.path;
   if (args.from) request.kind = ops::KindFromName(*args.from);
@@ -93,11 +119,15 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.against_hints = HintsOf(args.against_layout);
   const Runner runner(context);
   request.run = runner.options();
-  NXDKIT_ASSIGN(const ops::VerifyReport report, ops::Verify(request));
+  return ops::Verify(request);
+}
+
+Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+  NXDKIT_ASSIGN(const ops::VerifyReport report, Verify(args, context));
   for (const std::string& warning : report.warnings) context.Warn(warning);
   ToolAnswer answer;
   answer.findings = !report.findings.empty();
-  answer.text = ReportText(report, args.path);
+  answer.text = ReportText(report, args.path, args.weights ? "fits" : "good");
   Json findings = Json::array();
   for (const ops::Finding& finding : report.findings) findings.push_back(FindingJson(finding));
   answer.fields = {{"path", args.path},
@@ -109,6 +139,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
                    {"checks", report.checks},
                    {"findings", std::move(findings)}};
   if (args.against) answer.fields["against"] = *args.against;
+  if (args.weights) answer.fields["weights"] = *args.weights;
   return answer;
 }
 

@@ -104,6 +104,20 @@ ShardsFound ShardsIn(const std::string& folder) {
   return found;
 }
 
+std::vector<OptimizerFile> OptimizerFilesIn(const std::string& folder) {
+  std::vector<OptimizerFile> files;
+  const auto names = ListFolder(folder);
+  if (!names.ok()) return files;
+  for (const std::string& name : *names) {
+    const std::optional<Ranks> ranks = ParseName(name);
+    const std::string path = JoinPath(folder, name);
+    if (!ranks || ranks->suffix != ".pt" || ranks->dp < 0 || KindOf(path) != PathKind::kFile)
+      continue;
+    files.push_back({{path, ranks->tp, std::max(0, ranks->pp), std::max(0, ranks->ep)}, ranks->dp});
+  }
+  return files;
+}
+
 bool IsV2(SetStyle style) {
   return style == SetStyle::kV2 || style == SetStyle::kV2Xser || style == SetStyle::kInlineXser;
 }

@@ -18,6 +18,14 @@ struct ShardsFound {
 // 0 are copies, and left out.
 ShardsFound ShardsIn(const std::string& folder);
 
+// The files of an optimizer's state in `folder` (optim/ of a tag), of every rank, in the order of
+// their names.
+struct OptimizerFile {
+  ShardFile file;
+  int dp = 0;
+};
+std::vector<OptimizerFile> OptimizerFilesIn(const std::string& folder);
+
 bool IsV2(SetStyle style);
 
 // The style of the whole set; kCorrupt when files of several styles lie together. In v2 a rank may

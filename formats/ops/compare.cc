@@ -89,7 +89,8 @@ Result<std::vector<Difference>> RunComparison(const Plan& plan, const BoundLayou
   return sink.differences();
 }
 
-// Parameters as `expected` numbers them, for a plain artifact that numbers them otherwise.
+}  // namespace
+
 Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actual) {
   std::unordered_map<std::string, uint32_t> index;
   for (uint32_t i = 0; i < expected.params.size(); ++i) index.emplace(expected.params[i].name, i);
@@ -124,8 +125,6 @@ Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actu
     for (Piece& piece : tensor.pieces) piece.param = map[piece.param];
   return layout;
 }
-
-}  // namespace
 
 namespace {
 
@@ -176,6 +175,7 @@ Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunO
 }
 
 Status RequireSound(const BoundArtifact& artifact, const RunOptions& run) {
+  if (artifact.base) NXDKIT_TRY(RequireSound(*artifact.base, run));
   NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(artifact, run));
   return FirstAsError(findings);
 }

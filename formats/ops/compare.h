@@ -39,6 +39,10 @@ Status RequireSound(const BoundArtifact& artifact, const RunOptions& run);
 // kCorrupt for the first finding, with how many more there are; fine when there is none.
 Status FirstAsError(const std::vector<Finding>& findings);
 
+// The layout of `actual` with the parameters numbered as `expected` numbers them. Both must hold
+// the same model: kFindings naming the first parameter that only one has or whose shape differs.
+Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actual);
+
 // Every element that `actual` stores against `expected`, in actual's dtype (a wider expected value
 // is rounded as nxd-convert would). Both must hold the same model: kFindings naming the first
 // parameter that only one has or whose shape differs.

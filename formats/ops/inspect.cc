@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 
+#include "formats/nxd/refuse.h"
 #include "formats/ops/inspect_parts.h"
 #include "formats/rollout/rollout_layout.h"
 #include "lib/file.h"
@@ -12,9 +13,10 @@
 namespace nxdkit::ops {
 namespace {
 
-constexpr std::array<std::string_view, 10> kFormNames = {
-    "hf",  "safetensors", "torch",     "torch_tree", "torchscript",
-    "nxd", "nxd_root",    "nxd_shard", "rollout",    "rollout_shard"};
+constexpr std::array<std::string_view, 14> kFormNames = {
+    "hf",   "safetensors",   "torch",        "torch_tree",   "torchscript",
+    "nxd",  "nxd_root",      "nxd_shard",    "rollout",      "rollout_shard",
+    "neff", "compile_cache", "lora_adapter", "nxd_optimizer"};
 
 // "tp3_sharded_checkpoint.safetensors" is rank 3's file.
 std::optional<int> RolloutRank(const std::string& name) {
@@ -100,9 +102,22 @@ Status InspectSet(Inspection& inspection, const InspectRequest& request) {
   return OkStatus();
 }
 
+// What holds no model's weights, and so is no Kind.
+struct Special {
+  bool (*is)(const std::string& path);
+  Status (*inspect)(Inspection& inspection, const InspectRequest& request);
+};
+constexpr Special kSpecial[] = {{LooksLikeNeff, InspectNeff},
+                                {neff::LooksLikeCache, InspectCache},
+                                {LooksLikeAdapter, InspectAdapter},
+                                {nxd::IsOptimizerFolder, InspectOptimizer}};
+
 Status Open(Inspection& inspection, const InspectRequest& request) {
+  for (const Special& special : kSpecial)
+    if (special.is(request.path)) return special.inspect(inspection, request);
   NXDKIT_ASSIGN(const Kind kind, Recognise(request.path));
   const bool folder = KindOf(request.path) == PathKind::kFolder;
+  if (folder) DescribeTrainer(inspection, request.path);
   switch (kind) {
     case Kind::kHf:
       return folder ? InspectHfFolder(inspection, request)
@@ -113,6 +128,10 @@ Status Open(Inspection& inspection, const InspectRequest& request) {
       return InspectBundle(inspection, request);
     case Kind::kTorch:
       return InspectTorchFile(inspection, request);
+    case Kind::kDelta:
+      return Error(Errc::kUnsupported, "a delta holds what changed in a model, no model")
+          .in(request.path)
+          .hint("nxd-convert --from delta --base BASE makes the model");
   }
   return OkStatus();
 }

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "formats/neff/cache.h"
+#include "formats/neff/payload.h"
 #include "formats/ops/artifact.h"
 #include "formats/ops/statistics.h"
 
@@ -24,6 +27,10 @@ enum class Form : uint8_t {
   kNxdShard,  // one main file of a set
   kRolloutBundle,
   kRolloutShard,  // one rank's file
+  kNeff,
+  kCompileCache,
+  kLoraAdapter,   // a folder with adapter_config.json and adapter_model.safetensors
+  kNxdOptimizer,  // optim/ of a tag
 };
 std::string_view FormName(Form form);  // "hf", "safetensors", ..., for --json
 
@@ -96,9 +103,45 @@ struct RolloutFacts {
   std::optional<models::RolloutHeads> heads;  // when the configuration is known
 };
 
+// A compiled graph, in a file of its own or inside model.pt.
+struct NeffFacts {
+  std::string record;  // of the archive that it lies in; "" for a file of its own
+  neff::Located neff;
+  neff::Listing listing;
+  std::optional<bool> hash_matches;  // when it was asked for
+};
+
+// adapter_config.json of PEFT, as far as it tells what the tensors are.
+struct AdapterFacts {
+  std::string type;  // "LORA"
+  std::string base_model;
+  std::optional<int64_t> rank;
+  std::optional<double> alpha;
+  std::vector<std::string> targets;
+  uint64_t pairs = 0;  // of A and B whose shapes fit
+};
+
+// The state of an NxD optimizer, a file for each rank.
+struct OptimizerFacts {
+  int dp = 0, tp = 0, pp = 0, ep = 0;
+  uint64_t files = 0;
+  uint64_t missing = 0;  // of the grid
+  bool zero1 = false;    // states cut over data parallel ranks
+};
+
+// What optimum-neuron's trainer leaves beside the shards.
+struct TrainerFacts {
+  std::optional<int64_t> step;
+  std::optional<double> epoch;
+  std::vector<std::pair<std::string, std::string>> settings;  // of trn_config.json: key, JSON
+  std::vector<std::string> metadata;                          // mp_metadata_pp_rank_*.json
+};
+
 struct InspectRequest {
   std::string path;
   InputHints hints;
+  bool check_hashes = false;  // read NEFFs and compare their hashes
+  std::function<Status()> poll = {};
 };
 
 struct Inspection {
@@ -116,6 +159,11 @@ struct Inspection {
   std::vector<DtypeUse> dtypes;  // most bytes first
   std::optional<NxdFacts> nxd;
   std::optional<RolloutFacts> rollout;
+  std::vector<NeffFacts> neffs;
+  std::optional<neff::CacheListing> cache;
+  std::optional<AdapterFacts> adapter;
+  std::optional<OptimizerFacts> optimizer;
+  std::optional<TrainerFacts> trainer;
   std::optional<nxd::ShardFile> shard;  // kNxdShard: its ranks
   std::optional<int64_t> rank;          // kRolloutShard
   std::vector<std::string> entries;     // values beside the tensors: "epoch"

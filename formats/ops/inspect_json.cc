@@ -3,6 +3,7 @@
 
 #include "formats/ops/inspect_report.h"
 #include "lib/file.h"
+#include "lib/text.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -192,6 +193,67 @@ Json RankJson(const Inspection& inspection) {
   return {};
 }
 
+// Texts of a header are bytes; what is not UTF-8 is escaped.
+Json NeffJson(const NeffFacts& facts) {
+  const neff::Header& header = facts.neff.header;
+  Json members = Json::array();
+  for (const neff::Member& member : facts.listing.members)
+    members.push_back({{"name", EscapeControl(member.name)}, {"bytes", member.bytes}});
+  return {{"record", facts.record.empty() ? Json() : Json(facts.record)},
+          {"offset", facts.neff.offset},
+          {"version", {header.major, header.minor}},
+          {"package", header.package},
+          {"build", EscapeControl(header.build)},
+          {"name", EscapeControl(header.name)},
+          {"uuid", neff::UuidText(header)},
+          {"hash", neff::HashText(header)},
+          {"hash_matches", OrNull(facts.hash_matches)},
+          {"cores", header.cores},
+          {"logical_cores", header.lnc},
+          {"features", header.features},
+          {"payload", neff::PayloadName(facts.neff.payload)},
+          {"bytes", header.data_bytes},
+          {"graphs", neff::CountGraphs(facts.listing)},
+          {"members", std::move(members)},
+          {"cut_short", facts.listing.cut_short.empty() ? Json() : Json(facts.listing.cut_short)}};
+}
+
+Json CacheJson(const std::optional<neff::CacheListing>& cache) {
+  if (!cache) return {};
+  Json entries = Json::array();
+  for (const neff::CacheEntry& entry : cache->entries)
+    entries.push_back({{"compiler", entry.compiler},
+                       {"module", entry.module},
+                       {"state", neff::StateName(entry.state)},
+                       {"bytes", entry.bytes}});
+  return {{"bytes", cache->bytes}, {"entries", std::move(entries)}};
+}
+
+Json AdapterJson(const std::optional<AdapterFacts>& adapter) {
+  if (!adapter) return {};
+  return {{"type", adapter->type},         {"base_model", adapter->base_model},
+          {"rank", OrNull(adapter->rank)}, {"alpha", Number(adapter->alpha)},
+          {"targets", adapter->targets},   {"pairs", adapter->pairs}};
+}
+
+Json OptimizerJson(const std::optional<OptimizerFacts>& optimizer) {
+  if (!optimizer) return {};
+  return {{"dp", optimizer->dp},      {"tp", optimizer->tp},       {"pp", optimizer->pp},
+          {"ep", optimizer->ep},      {"files", optimizer->files}, {"missing", optimizer->missing},
+          {"zero1", optimizer->zero1}};
+}
+
+Json TrainerJson(const std::optional<TrainerFacts>& trainer) {
+  if (!trainer) return {};
+  Json settings = Json::array();
+  for (const auto& [key, value] : trainer->settings)
+    settings.push_back({{"key", key}, {"value", value}});
+  return {{"step", OrNull(trainer->step)},
+          {"epoch", Number(trainer->epoch)},
+          {"settings", std::move(settings)},
+          {"metadata", trainer->metadata}};
+}
+
 }  // namespace
 
 Json InspectionJson(const Inspection& inspection, const std::vector<TensorPlace>& listed,
@@ -216,6 +278,13 @@ Json InspectionJson(const Inspection& inspection, const std::vector<TensorPlace>
   json["beside"] = ItemsJson(inspection.nxd ? inspection.nxd->beside : std::vector<Item>());
   json["blobs"] = ItemsJson(inspection.rollout ? inspection.rollout->blobs : std::vector<Item>());
   json["records"] = ItemsJson(inspection.records);
+  Json neffs = Json::array();
+  for (const NeffFacts& facts : inspection.neffs) neffs.push_back(NeffJson(facts));
+  json["neffs"] = std::move(neffs);
+  json["cache"] = CacheJson(inspection.cache);
+  json["adapter"] = AdapterJson(inspection.adapter);
+  json["optimizer"] = OptimizerJson(inspection.optimizer);
+  json["trainer"] = TrainerJson(inspection.trainer);
   Json references = Json::array();
   for (const TensorReference& reference : inspection.references)
     references.push_back({{"name", reference.name}, {"file", reference.file}});

@@ -21,6 +21,13 @@ std::string WhyNotChecked(const Inspection& inspection) {
       return "no state dict of a model";
     case Form::kNxdRoot:
       return "no tag is read";
+    case Form::kNeff:
+    case Form::kCompileCache:
+      return "compiled graphs hold no weights";
+    case Form::kLoraAdapter:
+      return "an adapter is no whole model";
+    case Form::kNxdOptimizer:
+      return "the state of an optimizer, no weights";
     default:
       break;
   }

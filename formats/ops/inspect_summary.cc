@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "formats/ops/inspect_report.h"
 #include "lib/file.h"
@@ -163,6 +164,77 @@ void AddBundle(Lines& lines, const Inspection& inspection) {
             facts.blobs.empty() ? "missing: no compiled model.pt" : Joined(facts.blobs, ItemText));
 }
 
+std::string NeffText(const NeffFacts& facts) {
+  const neff::Header& header = facts.neff.header;
+  const char* hash = !facts.hash_matches   ? ""
+                     : *facts.hash_matches ? ", hash right"
+                                           : ", hash WRONG";
+  return fmt::format(
+      "{}offset {}: NEFF {}.{}, package {}, built by {}, {} in {} members, {} "
+      "graphs, {} cores, uuid {}{}",
+      facts.record.empty() ? "" : facts.record + ", ", facts.neff.offset, header.major,
+      header.minor, header.package, header.build, HumanBytes(header.data_bytes),
+      facts.listing.members.size(), neff::CountGraphs(facts.listing), header.cores,
+      neff::UuidText(header), hash);
+}
+
+void AddCompiled(Lines& lines, const Inspection& inspection) {
+  for (size_t i = 0; i < inspection.neffs.size() && i < kShownItems; ++i) {
+    const NeffFacts& facts = inspection.neffs[i];
+    lines.Add("neff", NeffText(facts));
+    if (!facts.listing.members.empty())
+      lines.Add("members", Joined(facts.listing.members, [](const neff::Member& member) {
+                  return ItemText({member.name.substr(0, kShownValue), member.bytes});
+                }));
+  }
+  if (inspection.neffs.size() > kShownItems)
+    lines.Add("neff", fmt::format("and {} more", inspection.neffs.size() - kShownItems));
+  if (!inspection.cache) return;
+  struct Count {
+    uint64_t entries = 0, bytes = 0;
+  };
+  std::map<std::string_view, Count> states;
+  for (const neff::CacheEntry& entry : inspection.cache->entries) {
+    Count& count = states[neff::StateName(entry.state)];
+    ++count.entries;
+    count.bytes += entry.bytes;
+  }
+  lines.Add("entries", fmt::format("{} ({})", inspection.cache->entries.size(),
+                                   HumanBytes(inspection.cache->bytes)));
+  for (const auto& [name, count] : states)
+    lines.Add(name, fmt::format("{} ({})", count.entries, HumanBytes(count.bytes)));
+}
+
+void AddTraining(Lines& lines, const Inspection& inspection) {
+  if (const auto& adapter = inspection.adapter) {
+    std::string text = adapter->type.empty() ? "type not said" : adapter->type;
+    if (adapter->rank) text += fmt::format(", rank {}", *adapter->rank);
+    if (adapter->alpha) text += fmt::format(", alpha {}", *adapter->alpha);
+    lines.Add("adapter", fmt::format("{}, {} pairs of A and B", text, adapter->pairs));
+    if (!adapter->base_model.empty())
+      lines.Add("base model", adapter->base_model.substr(0, kShownValue));
+    if (!adapter->targets.empty())
+      lines.Add("targets", Joined(adapter->targets, [](const std::string& target) {
+                  return target.substr(0, kShownValue);
+                }));
+  }
+  if (const auto& optimizer = inspection.optimizer)
+    lines.Add("grid", fmt::format("dp {}, tp {}, pp {}{}; {} files, {} missing", optimizer->dp,
+                                  optimizer->tp, optimizer->pp,
+                                  optimizer->ep > 1 ? fmt::format(", ep {}", optimizer->ep) : "",
+                                  optimizer->files, optimizer->missing));
+  if (const auto& trainer = inspection.trainer) {
+    if (trainer->step)
+      lines.Add("trainer",
+                fmt::format("step {}{}", *trainer->step,
+                            trainer->epoch ? fmt::format(", epoch {}", *trainer->epoch) : ""));
+    if (!trainer->settings.empty())
+      lines.Add("trn_config", Joined(trainer->settings, [](const auto& setting) {
+                  return setting.first.substr(0, kShownValue) + " " + setting.second;
+                }));
+  }
+}
+
 std::string LayoutText(const LayoutCheck& layout) {
   switch (layout.outcome) {
     case Outcome::kNotChecked:
@@ -205,6 +277,8 @@ std::string SummaryText(const Inspection& inspection) {
   AddCounts(lines, inspection);
   if (inspection.nxd) AddSet(lines, inspection);
   if (inspection.rollout) AddBundle(lines, inspection);
+  AddCompiled(lines, inspection);
+  AddTraining(lines, inspection);
   AddContents(lines, inspection);
   lines.Add("layout", LayoutText(inspection.layout));
   return EscapeControl(inspection.description) + "\n" + lines.Take();

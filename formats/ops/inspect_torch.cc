@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <unordered_set>
 
 #include "formats/ops/inspect_parts.h"
 #include "formats/torch/archive.h"
+#include "formats/torch/zip_format.h"
 #include "formats/torch/zip_reader.h"
 #include "lib/file.h"
 #include "lib/text.h"
@@ -149,8 +151,9 @@ Status AddTensors(Inspection& inspection, const torch::Archive& archive, TreeWal
   return OkStatus();
 }
 
-// A program: its records are listed, its code is not read.
-Status DescribeProgram(Inspection& inspection) {
+// A program: its records are listed, and the compiled graphs in them found by their headers; its
+// code is not read.
+Status DescribeProgram(Inspection& inspection, const InspectRequest& request) {
   const std::string& path = inspection.artifact.path;
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
   Result<torch::ZipDirectory> directory = torch::ZipDirectory::Read(file);
@@ -160,12 +163,29 @@ Status DescribeProgram(Inspection& inspection) {
       "TorchScript archive: a program, such as the compiled model.pt of a rollout bundle; it is "
       "not "
       "run, and holds no weights that could be converted";
-  for (const torch::ZipRecord& record : directory->records())
+  for (const torch::ZipRecord& record : directory->records()) {
     inspection.records.push_back({std::string(record.name), record.bytes});
+    // What torch compresses is code; strings of bytes, which NEFFs are, lie as they are.
+    if (record.method == torch::zip::kStored)
+      NXDKIT_TRY(AddNeffs(inspection, file, std::string(record.name), record.data_offset,
+                          record.data_offset + record.stored_bytes, request));
+  }
   std::stable_sort(inspection.records.begin(), inspection.records.end(),
                    [](const Item& a, const Item& b) { return a.bytes > b.bytes; });
   inspection.artifact.files.push_back({path, "torch zip", file.bytes(), {}, {}});
   return OkStatus();
+}
+
+// "checkpoint_epoch_3.pt", what xm.save is mostly called with, is of epoch 3.
+std::optional<int64_t> EpochOf(std::string_view name) {
+  constexpr std::string_view kBefore = "checkpoint_epoch_", kAfter = ".pt";
+  if (!name.starts_with(kBefore) || !name.ends_with(kAfter)) return std::nullopt;
+  name.remove_prefix(kBefore.size());
+  name.remove_suffix(std::min(name.size(), kAfter.size()));
+  int64_t epoch = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), epoch);
+  if (error != std::errc() || end != name.data() + name.size() || epoch < 0) return std::nullopt;
+  return epoch;
 }
 
 bool IsProgram(const Error& error) {
@@ -179,7 +199,7 @@ Status InspectTorchFile(Inspection& inspection, const InspectRequest& request) {
   artifact.kind = Kind::kTorch;
   artifact.path = request.path;
   Result<torch::Archive> archive = torch::ReadArchive(request.path);
-  if (!archive.ok() && IsProgram(archive.error())) return DescribeProgram(inspection);
+  if (!archive.ok() && IsProgram(archive.error())) return DescribeProgram(inspection, request);
   if (!archive.ok()) return std::move(archive).error();
   artifact.warnings = archive->warnings;
   inspection.shard = nxd::ShardOfPath(request.path);
@@ -189,8 +209,22 @@ Status InspectTorchFile(Inspection& inspection, const InspectRequest& request) {
     NXDKIT_TRY(AddReferences(inspection, *archive, walk));
   else
     NXDKIT_TRY(AddTensors(inspection, *archive, walk));
+  if (const std::optional<int64_t> epoch = EpochOf(BaseName(request.path)))
+    inspection.description = fmt::format("checkpoint of epoch {}, as training loops write it: {}",
+                                         *epoch, inspection.description);
   for (const TensorFile& file : artifact.files) artifact.ranks.push_back({file.path, -1, -1});
   return LoadConfig(artifact, request.hints, {ParentPath(request.path)});
+}
+
+Result<TensorFile> ReadTreeOfTensors(const std::string& path) {
+  Inspection inspection;
+  InspectRequest request;
+  request.path = path;
+  NXDKIT_TRY(InspectTorchFile(inspection, request));
+  if (inspection.form == Form::kTorchScript || !inspection.references.empty())
+    return Error(Errc::kUnsupported, "the tensors of this file cannot be read").in(path);
+  NXDKIT_CHECK(inspection.artifact.files.size() == 1);
+  return std::move(inspection.artifact.files.front());
 }
 
 }  // namespace nxdkit::ops

@@ -141,6 +141,29 @@ TEST_F(Export, SeesWhatShapesDoNotShow) {
               HasSubstr("rope_theta: the bundle was compiled for 10000.0, the model has 500000"));
 }
 
+// ckpt-verify --weights: the same question, before anything is written.
+TEST_F(Export, FitnessIsJudgedWithoutWriting) {
+  const std::string compiled = workshop_ / "compiled";
+  workshop_.Export(std::string(kShape) + " --target cpu", model_, compiled);
+  const ProcessResult fits = Workshop::Verify(compiled, "--weights " + model_);
+  EXPECT_EQ(fits.exit_code, 0) << fits.err;
+  EXPECT_THAT(fits.out, AllOf(HasSubstr("ok: compiled for tp 2, batch size 4, sequence length 256"),
+                              HasSubstr(compiled + ": fits\n")));
+  TinyModel other = testing_util::TinyLlama();
+  other.kv_heads = 4;
+  const std::string model = workshop_.MakeModel("other", other);
+  const ProcessResult result = Workshop::Verify(compiled, "--json --weights " + model);
+  EXPECT_EQ(result.exit_code, 1);
+  const Json json = JsonOf(result);
+  EXPECT_EQ(json["weights"], model);
+  EXPECT_EQ(json["findings"][0]["check"], "config");
+  EXPECT_EQ(json["findings"][0]["expected"], "2");
+  EXPECT_EQ(json["findings"][0]["found"], "4");
+  EXPECT_EQ(Workshop::Verify(compiled, "--against x --weights " + model_).exit_code, 2);
+  EXPECT_EQ(Workshop::Verify(compiled, "--from hf --weights " + model_).exit_code, 2);
+  EXPECT_EQ(Workshop::Verify(compiled, "--weights " + workshop_ / "nothing").exit_code, 3);
+}
+
 TEST_F(Export, DryRunDoesNotCompile) {
   workshop_.Compiler();
   const ProcessResult result = workshop_.Export(std::string(kShape) + " -n", model_, out_);

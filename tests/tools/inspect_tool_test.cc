@@ -359,6 +359,16 @@ TEST(InspectTool, JsonHasTheKeysAndTypesOfTheManPageAndAllOfThem) {
   schema.See(InspectJson({folder.Write("script.pt", TorchScriptFile())}));
   schema.See(
       InspectJson({folder.Write("x.safetensors", Safetensors(kTwoTensors, kTwoTensorsData))}));
+  schema.See(InspectJson({NXDKIT_TESTDATA "/neff/toy.neff", "--stats"}));
+  schema.See(InspectJson({NXDKIT_TESTDATA "/nxd/v2/step_10/optim"}));
+  folder.Write("cache/neuronxcc-1/MODULE_1+d41d8cd9/model.log", "x");
+  schema.See(InspectJson({folder.path() + "/cache"}));
+  folder.Write("adapter/adapter_config.json", R"({"r": 8, "target_modules": ["q_proj"]})");
+  folder.Write("adapter/adapter_model.safetensors", Safetensors(kTwoTensors, kTwoTensorsData));
+  schema.See(InspectJson({folder.path() + "/adapter"}));
+  folder.Write("root/trn_config.json", R"({"fuse_qkv": true})");
+  folder.Write("root/shards/mp_metadata_pp_rank_0.json", "{}");
+  schema.See(InspectJson({root}));
   EXPECT_THAT(schema.Unseen(), IsEmpty()) << "documented, and never there";
 }
 

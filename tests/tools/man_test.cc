@@ -100,6 +100,11 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
   ExpectDocumented(0, {"ckpt-inspect", model});
   ExpectDocumented(3, {"ckpt-inspect", folder.path() + "/nothing"});
   ExpectDocumented(0, {"ckpt-verify", shards, "--against", model});
+  const std::string bundle = folder.path() + "/bundle";
+  ExpectDocumented(0, {"neuron-export", "--tp", "2", "--target", "cpu", model, bundle});
+  ExpectDocumented(0, {"ckpt-inspect", NXDKIT_TESTDATA "/neff/toy.neff", "--stats"});
+  ExpectDocumented(0, {"ckpt-inspect", NXDKIT_TESTDATA "/nxd/v2/step_10/optim"});
+  ExpectDocumented(0, {"ckpt-verify", bundle, "--weights", model});
   const std::string cache = folder.path() + "/cache";
   const std::vector<std::string> exports = {
       "neuron-export", "--tp", "2",   "--cache-dir",         cache,
@@ -109,6 +114,13 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
   ExpectDocumented(4, exports);  // no blob can be had
   folder.Write("cache/neuronxcc-1/MODULE_1+d41d8cd9/model.neff", "no neff");
   folder.Write("cache/neuronxcc-1/MODULE_1+d41d8cd9/model.done", "");
+  ExpectDocumented(0, {"ckpt-inspect", cache});
+  folder.Write("model/trn_config.json", "{\"fuse_qkv\": true}");
+  ExpectDocumented(0, {"ckpt-inspect", model});
+  folder.Write("adapter/adapter_config.json", "{\"r\": 8}");
+  std::filesystem::copy_file(model + "/model.safetensors",
+                             folder.path() + "/adapter/adapter_model.safetensors");
+  ExpectDocumented(0, {"ckpt-inspect", folder.path() + "/adapter"});
   for (const char* command : {"ls", "clear"})
     ExpectDocumented(0, {"neuron-cache", command, "--dry-run", "--cache-dir", cache});
   ExpectDocumented(1, {"neuron-cache", "verify", "--cache-dir", cache});

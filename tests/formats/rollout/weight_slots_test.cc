@@ -272,6 +272,13 @@ TEST(WeightsVersion, ComesBack) {
   EXPECT_EQ(*again, version);
 }
 
+TEST(WeightsVersion, KeepsTheDigest) {
+  const WeightsVersion version{1, "a", "b", "sha256:00"};
+  const Result<WeightsVersion> again = ParseVersion(WriteVersion(version), "version.json");
+  ASSERT_TRUE(again.ok()) << again.error().ToString();
+  EXPECT_EQ(*again, version);
+}
+
 TEST(WeightsVersion, IsThisText) {
   EXPECT_EQ(WriteVersion({3, "step_120", "shards"}),
             "{\n  \"label\": \"step_120\",\n  \"schema_version\": 1,\n  \"serial\": 3,\n"
@@ -313,6 +320,9 @@ const BadVersion kBadVersions[] = {
      Errc::kCorrupt, "serial", "found 9223372036854775807"},
     {"LabelOfANumber", R"({"schema_version": 1, "serial": 1, "label": 3, "source": ""})",
      Errc::kCorrupt, "label", "string"},
+    {"DigestOfANumber",
+     R"({"schema_version": 1, "serial": 1, "label": "", "source": "", "digest": 3})",
+     Errc::kCorrupt, "digest", "string"},
 };
 INSTANTIATE_TEST_SUITE_P(All, FaultyVersion, ::testing::ValuesIn(kBadVersions),
                          [](const auto& row) { return row.param.name; });
