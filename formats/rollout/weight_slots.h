@@ -91,6 +91,7 @@ class SlotUpdate {
   bool reused_ = false;
   bool done_ = false;
   File writer_lock_;
+  bool writer_lock_is_ours_ = false;
   std::optional<FolderLock> lock_;
 };
 

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -157,6 +159,18 @@ TEST_F(SlotUpdateTest, ASecondWriterIsToldWhoTheFirstIs) {
                   "another process is refreshing this bundle (pid " + std::to_string(getpid()));
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), scratch_.folder());
+}
+
+// As `flock -s .weights.lock engine` does.
+TEST_F(SlotUpdateTest, AReaderCanKeepRefreshesAway) {
+  Refresh("one");
+  const Result<File> engine = File::OpenRead(scratch_.Path(".weights.lock"));
+  ASSERT_TRUE(engine.ok()) << engine.error().ToString();
+  ASSERT_EQ(::flock(engine->fd(), LOCK_SH | LOCK_NB), 0);
+  const auto error = ExpectError(SlotUpdate::Begin(weights_, {}), Errc::kIo,
+                                 "another process keeps refreshes away, to load the weights");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->file(), scratch_.Path(".weights.lock"));
 }
 
 TEST_F(SlotUpdateTest, UnpublishedNewSlotsAreRemoved) {
