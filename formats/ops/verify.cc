@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "formats/ops/fitness.h"
 #include "formats/ops/wrong_heads.h"
 
 namespace nxdkit::ops {
@@ -188,6 +189,8 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   CheckMissingParams(artifact, report.findings);
   CheckRanksAlike(artifact, report.findings);
   CheckRolloutTensors(artifact, report.findings);
+  if (artifact.artifact.bundle && artifact.model)
+    Append(report.findings, CheckCpuPlan(*artifact.artifact.bundle, artifact.model->config));
   Append(report.findings, CheckMeaning(artifact));
   NXDKIT_ASSIGN(std::vector<Finding> self, CheckSelf(artifact, request.run));
   Append(report.findings, std::move(self));
