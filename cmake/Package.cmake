@@ -2,7 +2,7 @@
 # find_package(nxdkit), and two Debian packages (cpack -G DEB): nxdkit and nxdkit-dev.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS nxdkit_lib nxdkit_formats nxdkit_isal EXPORT nxdkit
+install(TARGETS nxdkit_lib nxdkit_formats nxdkit_isal nxdkit_zstd EXPORT nxdkit
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
 install(EXPORT nxdkit NAMESPACE nxdkit:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/nxdkit
   COMPONENT dev)
@@ -45,5 +45,5 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-  "libarchive-dev, libfmt-dev, libisal-dev, libssl-dev, nlohmann-json3-dev, zlib1g-dev")
+  "libarchive-dev, libfmt-dev, libisal-dev, libssl-dev, libzstd-dev, nlohmann-json3-dev, zlib1g-dev")
 include(CPack)

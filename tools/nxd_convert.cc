@@ -1,6 +1,7 @@
 // nxd-convert: any artifact to any other.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "formats/ops/convert.h"
@@ -25,6 +26,8 @@ struct Args {
   std::optional<bool> sync;
   bool into = false;
   std::optional<std::string> label;
+  std::optional<std::string> base;
+  std::optional<std::string> coding;
   std::optional<std::string> part;
 };
 
@@ -36,7 +39,7 @@ const ToolInfo kInfo = {
         "stored bytes: "
         "memory stays under --max-memory whatever the model. OUTPUT appears whole or not at all.\n"
         "Layout options describe OUTPUT; where its format has no such option they describe INPUT.",
-    .findings = "--verify found a difference",
+    .findings = "--verify found a difference, or a delta does not fit its base",
     .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
     .examples = {{"nxd-convert --from hf --to nxd --tp 8 Qwen3-4B shards/step_0",
                   "shard a model for training"},
@@ -46,6 +49,10 @@ const ToolInfo kInfo = {
                   "the same, with the compiled blob of another bundle"},
                  {"nxd-convert --from nxd --to rollout --into shards bundle",
                   "newer weights for a bundle in use"},
+                 {"nxd-convert --from nxd --to delta --base bundle shards step.delta",
+                  "only what changed since the bundle's weights"},
+                 {"nxd-convert --from delta --to rollout --into step.delta bundle",
+                  "apply it to the bundle"},
                  {"nxd-convert --from rollout --to hf bundle model", "the way back"}},
 };
 
@@ -60,10 +67,18 @@ void AddOptions(OptionTable& table, Args& args) {
                   "what to write: a folder (for nxd the tag folder), or a file for torch")
       .completes = Completes::kPath;
   table.Group("Formats");
-  table.Choice("from", {"hf", "nxd", "rollout", "torch"}, &args.from, "format of INPUT").required =
-      true;
-  table.Choice("to", {"hf", "nxd", "rollout", "torch"}, &args.to, "format of OUTPUT").required =
-      true;
+  table.Choice("from", {"hf", "nxd", "rollout", "torch", "delta"}, &args.from, "format of INPUT")
+      .required = true;
+  table.Choice("to", {"hf", "nxd", "rollout", "torch", "delta"}, &args.to, "format of OUTPUT")
+      .required = true;
+  table
+      .Text("base", "BASE", &args.base,
+            "with --to delta, what INPUT is compared with; with --from delta, what is changed")
+      .completes = Completes::kPath;
+  table
+      .Choice("coding", {"raw", "ulp"}, &args.coding,
+              "with --to delta: store new values, or by how many representable values each moved")
+      .default_text = "raw";
   AddLayoutOptions(table, args.layout, kNxdLayout | kRolloutLayout | kOutputLayout, "Layout");
   table.Group("What to do");
   table.Text("explain", "TENSOR", &args.explain,
@@ -108,12 +123,23 @@ Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& req
                     {"count", report.part->count},
                     {"files", report.part->files},
                     {"published", report.part->published}};
+  if (report.delta) {
+    json["changed"] = report.delta->changed;
+    json["dense_bytes"] = report.delta->dense_bytes;
+    json["base_digest"] = report.delta->base;
+    json["result_digest"] = report.delta->result;
+  }
   if (!report.refreshed) return json;
   json["slot"] = report.refreshed->slot;
   json["overwritten"] = report.refreshed->overwritten;
   json["serial"] = report.refreshed->version.serial;
   json["label"] = report.refreshed->version.label;
   return json;
+}
+
+// A delta is small; what was compared for it counts.
+uint64_t WorkBytes(const ops::ConvertReport& report) {
+  return std::max(report.output_bytes, report.delta ? report.delta->dense_bytes : 0);
 }
 
 std::string ReportText(const ops::ConvertReport& report, const ops::ConvertRequest& request,
@@ -127,7 +153,7 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
                         HumanBytes(report.buffer_bytes), HumanBytes(report.predicted_memory));
   else
     text += fmt::format("{:.2f} s, {}, peak memory {}{}\n", seconds,
-                        HumanRate(report.output_bytes, seconds), HumanBytes(PeakRssBytes()),
+                        HumanRate(WorkBytes(report), seconds), HumanBytes(PeakRssBytes()),
                         report.verified ? ", verified" : "");
   if (report.part)
     text += fmt::format("part {} of {}: {} files; {}\n", report.part->index, report.part->count,
@@ -138,8 +164,23 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
     text += fmt::format("version {}, {}, in {}{}\n", report.refreshed->version.serial,
                         EscapeControl(report.refreshed->version.label), report.refreshed->slot,
                         report.refreshed->overwritten ? " (overwritten)" : "");
+  if (report.delta)
+    text += fmt::format("delta: {} of {} elements changed; {} to {}\n", report.delta->changed,
+                        report.parameters, report.delta->base, report.delta->result);
   for (const std::string& note : report.notes) text += "note: " + EscapeControl(note) + "\n";
   return text;
+}
+
+Status TakeDelta(const Args& args, ops::ConvertRequest& request) {
+  const bool to_delta = request.to == ops::Kind::kDelta;
+  if (args.base && !to_delta && request.from != ops::Kind::kDelta)
+    return Error(Errc::kUsage, "--base goes with --from delta and --to delta");
+  if (args.coding && !to_delta) return Error(Errc::kUsage, "--coding goes with --to delta");
+  if (to_delta && args.layout.dtype)
+    return Error(Errc::kUsage, "a delta has the dtypes of its base: --dtype says nothing about it");
+  request.hints.base = args.base.value_or("");
+  if (args.coding == "ulp") request.coding = delta::Coding::kUlp;
+  return OkStatus();
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
@@ -156,6 +197,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.force = context.common().force;
   request.resume = context.common().resume;
   request.verify = args.verify;
+  NXDKIT_TRY(TakeDelta(args, request));
   request.into = args.into;
   request.label = args.label;
   if (args.label && !args.into)

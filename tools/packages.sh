@@ -6,7 +6,7 @@
 # What the commands are built from.
 build_packages=(
   build-essential cmake ninja-build pkg-config
-  zlib1g-dev libarchive-dev libssl-dev libisal-dev nlohmann-json3-dev libcli11-dev libfmt-dev
+  zlib1g-dev libarchive-dev libssl-dev libisal-dev libzstd-dev nlohmann-json3-dev libcli11-dev libfmt-dev
 )
 # What the tests need on top.
 test_packages=(

@@ -14,7 +14,7 @@
 namespace nxdkit::ops {
 namespace {
 
-constexpr std::array<std::string_view, 4> kKindNames = {"hf", "nxd", "rollout", "torch"};
+constexpr std::array<std::string_view, 5> kKindNames = {"hf", "nxd", "rollout", "torch", "delta"};
 constexpr uint64_t kMaxConfigBytes = 16 << 20;
 
 }  // namespace
@@ -49,6 +49,7 @@ Result<Kind> Recognise(const std::string& path) {
       if (path.ends_with(".safetensors") || safetensors::LooksLikeSafetensors(path))
         return Kind::kHf;
       if (torch::LooksLikeArchive(path)) return Kind::kTorch;
+      if (delta::LooksLikeDelta(path)) return Kind::kDelta;
       return Error(Errc::kUnsupported, "neither a safetensors file nor a torch archive").in(path);
     case PathKind::kFolder:
       break;
@@ -163,6 +164,35 @@ Status OpenTorch(Artifact& artifact, const InputHints& hints) {
   return LoadConfig(artifact, hints, {ParentPath(artifact.path)});
 }
 
+// Changes alone are no model: everything but the changed elements comes from the base.
+Status OpenDelta(Artifact& artifact, const InputHints& hints) {
+  if (hints.base.empty())
+    return Error(Errc::kUsage, "a delta holds what changed in a model; its base is not named")
+        .in(artifact.path)
+        .hint("nxd-convert --from delta takes it with --base");
+  if (KindOf(artifact.path) == PathKind::kFolder)
+    return Error(Errc::kUnsupported, "a delta is one file; this is a folder").in(artifact.path);
+  NXDKIT_ASSIGN(artifact.delta, delta::Delta::Open(artifact.path));
+  NXDKIT_ASSIGN(const Kind kind, Recognise(hints.base));
+  if (kind == Kind::kDelta)
+    return Error(Errc::kUnsupported, "the base of a delta is a delta, expected a model")
+        .in(hints.base);
+  InputHints base_hints = hints;
+  base_hints.base.clear();
+  NXDKIT_ASSIGN(Artifact base, OpenArtifact(hints.base, kind, base_hints));
+  artifact.side_folder = base.side_folder;
+  artifact.config_path = base.config_path;
+  artifact.config_text = base.config_text;
+  artifact.config = base.config;
+  artifact.warnings = base.warnings;
+  artifact.files = base.files;
+  artifact.files.push_back({artifact.path, "delta", artifact.delta->file_bytes(), {}, {}});
+  artifact.ranks = base.ranks;
+  artifact.ranks.push_back({artifact.path, -1, -1});
+  artifact.base = std::make_shared<const Artifact>(std::move(base));
+  return OkStatus();
+}
+
 // Nothing of this kind is there: perhaps the user has mistaken the format.
 Error WithKindHint(Error error, const Artifact& artifact) {
   if (error.code() != Errc::kNotFound) return error;
@@ -181,6 +211,8 @@ Status OpenAs(Artifact& artifact, const InputHints& hints) {
       return OpenRollout(artifact, hints);
     case Kind::kTorch:
       return OpenTorch(artifact, hints);
+    case Kind::kDelta:
+      return OpenDelta(artifact, hints);
   }
   return OkStatus();
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/delta/delta.h"
 #include "formats/models/model.h"
 #include "formats/nxd/detect.h"
 #include "formats/nxd/shard_set.h"
@@ -14,8 +15,8 @@
 
 namespace nxdkit::ops {
 
-enum class Kind : uint8_t { kHf, kNxd, kRollout, kTorch };
-std::string_view KindName(Kind kind);  // "hf", "nxd", "rollout", "torch"
+enum class Kind : uint8_t { kHf, kNxd, kRollout, kTorch, kDelta };
+std::string_view KindName(Kind kind);  // "hf", "nxd", "rollout", "torch", "delta"
 std::optional<Kind> KindFromName(std::string_view name);
 
 // What the user says of an input.
@@ -24,6 +25,7 @@ struct InputHints {
   std::optional<std::string> tag;
   std::optional<std::string> config;  // path of a config.json
   std::optional<bool> fused_qkv;
+  std::string base;     // of a delta: the path of the artifact that it changes
   std::string weights;  // of a rollout bundle: the folder of shards to open instead of its own
   // Taken for an NxD set whose hardware neither claims nor contents tell.
   std::optional<models::Hardware> hardware_if_unknown;
@@ -42,6 +44,8 @@ struct Artifact {
   std::optional<nxd::ShardSet> set;       // kNxd; its shards' tensors are in `files`
   std::optional<rollout::Bundle> bundle;  // kRollout; its shards are in `files`
   std::optional<nxd::Sidecar> sidecar;
+  std::shared_ptr<const delta::Delta> delta;  // kDelta; `files` are it and those of its base
+  std::shared_ptr<const Artifact> base;       // kDelta
   std::vector<std::string> warnings;
 
   uint64_t file_bytes() const;  // of all files of tensors
@@ -68,8 +72,9 @@ struct BoundArtifact {
   BoundLayout bound;
   nxd::Geometry nxd_geometry;  // kNxd
   nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;
-  rollout::Geometry rollout_geometry;  // kRollout
-  std::vector<std::string> left_out;   // ignorable tensors
+  rollout::Geometry rollout_geometry;         // kRollout
+  std::vector<std::string> left_out;          // ignorable tensors
+  std::shared_ptr<const BoundArtifact> base;  // kDelta: what its parameters are read from, changed
 };
 
 // Maps every stored tensor to parameters. kUnsupported for a tensor that the family does not know,

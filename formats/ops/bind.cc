@@ -5,6 +5,7 @@
 
 #include "formats/models/hf_layout.h"
 #include "formats/ops/artifact.h"
+#include "formats/ops/bind_delta.h"
 #include "formats/rollout/rollout_layout.h"
 #include "lib/file.h"
 
@@ -190,6 +191,9 @@ Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
       break;
     case Kind::kRollout:
       NXDKIT_TRY(BindRollout(out, hints));
+      break;
+    case Kind::kDelta:
+      NXDKIT_TRY(BindDelta(out, hints));
       break;
   }
   // Shape or dtype faults name the file and tensor here, before anything is planned.

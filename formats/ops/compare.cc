@@ -88,7 +88,8 @@ Result<std::vector<Difference>> RunComparison(const Plan& plan, const BoundLayou
   return sink.differences();
 }
 
-// Parameters as `expected` numbers them, for a plain artifact that numbers them otherwise.
+}  // namespace
+
 Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actual) {
   std::unordered_map<std::string, uint32_t> index;
   for (uint32_t i = 0; i < expected.params.size(); ++i) index.emplace(expected.params[i].name, i);
@@ -124,8 +125,6 @@ Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actu
   return layout;
 }
 
-}  // namespace
-
 Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunOptions& run) {
   NXDKIT_ASSIGN(const Plan plan, BuildSelfPlan(artifact.params, artifact.bound));
   NXDKIT_ASSIGN(const std::vector<Difference> differences,
@@ -140,6 +139,7 @@ Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunO
 }
 
 Status RequireSound(const BoundArtifact& artifact, const RunOptions& run) {
+  if (artifact.base) NXDKIT_TRY(RequireSound(*artifact.base, run));
   NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(artifact, run));
   if (findings.empty()) return OkStatus();
   const Finding& first = findings.front();

@@ -36,6 +36,10 @@ Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunO
 // lost without a word. kCorrupt naming the first finding.
 Status RequireSound(const BoundArtifact& artifact, const RunOptions& run);
 
+// The layout of `actual` with the parameters numbered as `expected` numbers them. Both must hold
+// the same model: kFindings naming the first parameter that only one has or whose shape differs.
+Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actual);
+
 // Every element that `actual` stores against `expected`, in actual's dtype (a wider expected value
 // is rounded as nxd-convert would). Both must hold the same model: kFindings naming the first
 // parameter that only one has or whose shape differs.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "formats/manifest/manifest.h"
+#include "formats/ops/bind_delta.h"
 #include "formats/ops/convert_parts.h"
 #include "formats/ops/parts.h"
 #include "formats/ops/places.h"
@@ -19,6 +21,17 @@ Result<Prepared> Prepare(const ConvertRequest& request) {
   NXDKIT_ASSIGN(out.output, PlanOutput(out.source, out.spec, BaseName(request.output)));
   NXDKIT_ASSIGN(out.plan, BuildPlan(out.source.params, out.source.bound, out.output.layout));
   return out;
+}
+
+DeltaReport ReportOf(const delta::Head& head) {
+  DeltaReport report;
+  for (const delta::Param& param : head.params) {
+    report.changed += param.changed;
+    report.dense_bytes += param.bytes();
+  }
+  report.base = manifest::DigestText(head.base);
+  report.result = manifest::DigestText(head.result);
+  return report;
 }
 
 ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request,
@@ -41,6 +54,8 @@ ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request
   for (const std::string& name : prepared.source.left_out)
     report.notes.push_back(fmt::format("{} is not a parameter and is left out", name));
   report.warnings = prepared.source.artifact.warnings;
+  if (prepared.source.artifact.delta)
+    report.delta = ReportOf(prepared.source.artifact.delta->head());
   return report;
 }
 
@@ -137,17 +152,11 @@ Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool 
   return OkStatus();
 }
 
-Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request,
-                     const std::string& place, const std::string& weights) {
-  InputHints hints;
-  hints.claims.origin = "the conversion";
-  hints.claims.hardware = prepared.spec.nxd.hardware;
-  if (!prepared.source.artifact.config_path.empty())
-    hints.config = prepared.source.artifact.config_path;
-  hints.weights = weights;
-  NXDKIT_ASSIGN(const BoundArtifact written, OpenAndBind(place, request.to, hints));
-  NXDKIT_ASSIGN(std::vector<Finding> findings,
-                CompareArtifacts(prepared.source, written, request.run));
+namespace {
+
+Status VerifyWritten(const Prepared& prepared, const BoundArtifact& written,
+                     const RunOptions& run) {
+  NXDKIT_ASSIGN(std::vector<Finding> findings, CompareArtifacts(prepared.source, written, run));
   if (findings.empty()) return OkStatus();
   const Finding& first = findings.front();
   return Error(Errc::kFindings, fmt::format("verification failed: {}", first.message))
@@ -156,15 +165,51 @@ Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request,
       .hint("the disk gave back other bytes than were written; nothing was published");
 }
 
+}  // namespace
+
+Status CheckWritten(const Prepared& prepared, const ConvertRequest& request,
+                    const std::string& place, const std::string& weights, ConvertReport& report) {
+  const std::shared_ptr<const delta::Delta>& delta = prepared.source.artifact.delta;
+  if (!request.verify && !delta) return OkStatus();
+  InputHints hints;
+  hints.claims.origin = "the conversion";
+  hints.claims.hardware = prepared.spec.nxd.hardware;
+  if (!prepared.source.artifact.config_path.empty())
+    hints.config = prepared.source.artifact.config_path;
+  hints.weights = weights;
+  NXDKIT_ASSIGN(const BoundArtifact written, OpenAndBind(place, request.to, hints));
+  if (delta) NXDKIT_TRY(RequireResult(delta->head(), written, request.run));
+  if (request.verify) NXDKIT_TRY(VerifyWritten(prepared, written, request.run));
+  report.verified = request.verify;
+  return OkStatus();
+}
+
+// What a delta makes is proved by its digest, and that is one of its own dtypes.
+Status CheckDelta(const Prepared& prepared) {
+  if (!prepared.source.base) return OkStatus();
+  for (const delta::Param& param : prepared.source.artifact.delta->head().params)
+    if (prepared.spec.dtype && Info(param.dtype).floating && *prepared.spec.dtype != param.dtype)
+      return Error(Errc::kUsage, fmt::format("the output is to be {}, the delta makes {}",
+                                             Name(*prepared.spec.dtype), Name(param.dtype)))
+          .in(prepared.source.artifact.path)
+          .on(param.name)
+          .hint("apply it first, and convert what comes out");
+  return OkStatus();
+}
+
 Result<Prepared> PrepareChecked(const ConvertRequest& request) {
   NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
   NXDKIT_ASSIGN(Prepared prepared, Prepare(request));
+  NXDKIT_TRY(CheckDelta(prepared));
   NXDKIT_TRY(CheckOutput(prepared, request));
   NXDKIT_TRY(RequireSound(prepared.source, request.run));
   return prepared;
 }
 
 Result<ConvertReport> DryRun(const ConvertRequest& request) {
+  if (request.to == Kind::kDelta)
+    return Error(Errc::kUsage, "how large a delta is shows only when it is made")
+        .hint("leave --dry-run out");
   if (request.into) return RefreshDryRun(request);
   NXDKIT_ASSIGN(const Prepared prepared, PrepareChecked(request));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
@@ -175,6 +220,7 @@ Result<ConvertReport> DryRun(const ConvertRequest& request) {
 }
 
 Result<ConvertReport> Convert(const ConvertRequest& request) {
+  if (request.to == Kind::kDelta) return MakeDelta(request);
   if (request.into) return Refresh(request);
   if (request.part) return ConvertPart(request);
   NXDKIT_ASSIGN(Prepared prepared, PrepareChecked(request));
@@ -199,10 +245,7 @@ Result<ConvertReport> Convert(const ConvertRequest& request) {
     return std::move(written).error();
   }
   NXDKIT_TRY(WriteSideFiles(prepared.output, staging.path(), request.sync));
-  if (request.verify) {
-    NXDKIT_TRY(VerifyWritten(prepared, request, staging.path(), ""));
-    report.verified = true;
-  }
+  NXDKIT_TRY(CheckWritten(prepared, request, staging.path(), "", report));
   NXDKIT_TRY(staging.Publish());
   return report;
 }

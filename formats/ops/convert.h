@@ -34,8 +34,9 @@ struct ConvertRequest {
   // The output is a rollout bundle, and only its weights are replaced, by one rename; see
   // formats/rollout/weight_slots.h.
   bool into = false;
-  std::optional<std::string> label;  // with `into`: what the new version is called
-  std::optional<Part> part;          // make only this part's files
+  std::optional<std::string> label;            // with `into`: what the new version is called
+  delta::Coding coding = delta::Coding::kRaw;  // of a delta, which hints.base is the base of
+  std::optional<Part> part;                    // make only this part's files
 };
 
 // What a refresh did.
@@ -43,6 +44,14 @@ struct Refreshed {
   std::string slot;          // where the new weights lie
   bool overwritten = false;  // an older version's files, instead of new ones
   rollout::WeightsVersion version;
+};
+
+// What a delta holds.
+struct DeltaReport {
+  uint64_t changed = 0;      // elements
+  uint64_t dense_bytes = 0;  // of all parameters in the base's dtype
+  std::string base;          // digests, "sha256:..."
+  std::string result;
 };
 
 // What one part did.
@@ -68,6 +77,7 @@ struct ConvertReport {
   bool verified = false;
   std::optional<Refreshed> refreshed;  // with `into`
   std::optional<PartReport> part;      // with `part`
+  std::optional<DeltaReport> delta;    // to and from a delta
   std::vector<std::string> notes;
   std::vector<std::string> warnings;  // about the source
 };

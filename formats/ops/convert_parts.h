@@ -19,6 +19,9 @@ Result<Prepared> Prepare(const ConvertRequest& request);
 // Prepare, with all that is refused before anything is written.
 Result<Prepared> PrepareChecked(const ConvertRequest& request);
 
+Status CheckDelta(const Prepared& prepared);
+DeltaReport ReportOf(const delta::Head& head);
+
 // Identifies the source's files as they are now, and the plan.
 std::string Fingerprint(const Prepared& prepared, const Workload& workload);
 
@@ -31,13 +34,15 @@ ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request
 // Where nobody sees it half written.
 Status WriteText(const std::string& path, const std::string& contents, bool sync);
 
-// What was written, opened like any other artifact and compared with the source. `weights` as in
-// InputHints.
-Status VerifyWritten(const Prepared& prepared, const ConvertRequest& request,
-                     const std::string& place, const std::string& weights);
+// What was written, opened like any other artifact: with `verify` compared with the source, and
+// what was made from a delta held against the digest in it. `weights` as in InputHints.
+Status CheckWritten(const Prepared& prepared, const ConvertRequest& request,
+                    const std::string& place, const std::string& weights, ConvertReport& report);
 
 // A request with `into`.
 Result<ConvertReport> RefreshDryRun(const ConvertRequest& request);
 Result<ConvertReport> Refresh(const ConvertRequest& request);
+// A request to kDelta.
+Result<ConvertReport> MakeDelta(const ConvertRequest& request);
 
 }  // namespace nxdkit::ops

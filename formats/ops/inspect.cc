@@ -128,6 +128,10 @@ Status Open(Inspection& inspection, const InspectRequest& request) {
       return InspectBundle(inspection, request);
     case Kind::kTorch:
       return InspectTorchFile(inspection, request);
+    case Kind::kDelta:
+      return Error(Errc::kUnsupported, "a delta holds what changed in a model, no model")
+          .in(request.path)
+          .hint("nxd-convert --from delta --base BASE makes the model");
   }
   return OkStatus();
 }

@@ -172,10 +172,7 @@ class PartRun {
     for (size_t f = 0; f < paths_.size(); ++f)
       NXDKIT_TRY(LinkFile(Finished(f), JoinPath(staging.path(), paths_[f])));
     NXDKIT_TRY(WriteSideFiles(prepared_.output, staging.path(), request_.sync));
-    if (request_.verify) {
-      NXDKIT_TRY(VerifyWritten(prepared_, request_, staging.path(), ""));
-      report.verified = true;
-    }
+    NXDKIT_TRY(CheckWritten(prepared_, request_, staging.path(), "", report));
     NXDKIT_TRY(staging.Publish());
     report.part->published = true;
     std::error_code ignored;  // the output is whole; what is left over harms nobody

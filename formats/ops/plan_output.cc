@@ -40,6 +40,8 @@ class Planner {
       case Kind::kTorch:
         NXDKIT_TRY(PlanTorch());
         break;
+      case Kind::kDelta:
+        return Error(Errc::kInternal, "a delta has no layout");
     }
     return std::move(plan_);
   }

@@ -1,6 +1,7 @@
 // New weights for a bundle that is in use: written into a slot, then made current by one rename.
 #include <utility>
 
+#include "formats/manifest/manifest.h"
 #include "formats/ops/convert_parts.h"
 #include "lib/file.h"
 
@@ -15,6 +16,8 @@ Status CheckRequest(const ConvertRequest& request) {
     return Error(Errc::kUsage,
                  "with --into blob and settings are those of OUTPUT; --bundle names others")
         .hint("leave --bundle out");
+  if (request.part)
+    return Error(Errc::kUsage, "one process refreshes a bundle: --part is not for --into");
   if (request.force || request.resume)
     return Error(Errc::kUsage,
                  "--into replaces the weights of OUTPUT, and begins anew after a "
@@ -26,6 +29,7 @@ ConvertRequest WithBundle(const ConvertRequest& request) {
   ConvertRequest out = request;
   out.options.bundle = request.output;
   out.options.only_weights = true;
+  if (out.from == Kind::kDelta && out.hints.base.empty()) out.hints.base = out.output;
   return out;
 }
 
@@ -36,8 +40,10 @@ Result<rollout::WeightsVersion> NextVersion(const Prepared& prepared,
                 rollout::ReadVersion(prepared.spec.bundle->weights_link));
   const Artifact& source = prepared.source.artifact;
   const std::string name = BaseName(source.set ? source.set->location.tag_folder : source.path);
-  return rollout::WeightsVersion{before ? before->serial + 1 : 1, request.label.value_or(name),
-                                 request.input};
+  rollout::WeightsVersion version{before ? before->serial + 1 : 1, request.label.value_or(name),
+                                  request.input};
+  if (source.delta) version.digest = manifest::DigestText(source.delta->head().result);
+  return version;
 }
 
 Status WriteWeights(Prepared& prepared, const Executor& executor, const std::string& slot,
@@ -56,6 +62,7 @@ Status WriteWeights(Prepared& prepared, const Executor& executor, const std::str
 Result<ConvertReport> RefreshDryRun(const ConvertRequest& request) {
   NXDKIT_TRY(CheckRequest(request));
   NXDKIT_ASSIGN(const Prepared prepared, Prepare(WithBundle(request)));
+  NXDKIT_TRY(CheckDelta(prepared));
   NXDKIT_TRY(RequireSound(prepared.source, request.run));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor,
@@ -67,6 +74,7 @@ Result<ConvertReport> RefreshDryRun(const ConvertRequest& request) {
 Result<ConvertReport> Refresh(const ConvertRequest& request) {
   NXDKIT_TRY(CheckRequest(request));
   NXDKIT_ASSIGN(Prepared prepared, Prepare(WithBundle(request)));
+  NXDKIT_TRY(CheckDelta(prepared));
   NXDKIT_TRY(RequireSound(prepared.source, request.run));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor,
@@ -83,10 +91,7 @@ Result<ConvertReport> Refresh(const ConvertRequest& request) {
   NXDKIT_TRY(WriteWeights(prepared, executor, update->path(), request));
   NXDKIT_TRY(WriteText(JoinPath(update->path(), rollout::kVersionName),
                        rollout::WriteVersion(version), request.sync));
-  if (request.verify) {
-    NXDKIT_TRY(VerifyWritten(prepared, request, request.output, update->path()));
-    report.verified = true;
-  }
+  NXDKIT_TRY(CheckWritten(prepared, request, request.output, update->path(), report));
   NXDKIT_TRY(update->Publish());
   return report;
 }

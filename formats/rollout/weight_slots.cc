@@ -113,6 +113,7 @@ Result<std::unique_ptr<SlotUpdate>> SlotUpdate::Begin(const std::string& weights
 
 SlotUpdate::~SlotUpdate() {
   if (!done_ && !reused_ && lock_) (void)RemoveTree(path_).ok();
+  if (writer_lock_is_ours_) (void)!::ftruncate(writer_lock_.fd(), 0);  // our pid
 }
 
 // The file stays: to remove it would let a third process lock another file of the same name.
@@ -123,10 +124,13 @@ Status SlotUpdate::TakeWriterLock() {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return NoLocks(path);
     const Result<std::string> holder = ReadSmallFile(path, 64);
-    return Error(Errc::kIo, fmt::format("another process is refreshing this bundle (pid {})",
-                                        holder.ok() && !holder->empty() ? *holder : "unknown"))
-        .in(parent_);
+    if (holder.ok() && !holder->empty())
+      return Error(Errc::kIo,
+                   fmt::format("another process is refreshing this bundle (pid {})", *holder))
+          .in(parent_);
+    return Error(Errc::kIo, "another process keeps refreshes away, to load the weights").in(path);
   }
+  writer_lock_is_ours_ = true;
   const std::string pid = std::to_string(::getpid());
   if (::ftruncate(writer_lock_.fd(), 0) != 0) return OutputError("truncate", errno).in(path);
   return writer_lock_.WriteAt(0, std::as_bytes(std::span(pid.data(), pid.size())));

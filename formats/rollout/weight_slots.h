@@ -30,9 +30,10 @@ Result<PinnedWeights> PinWeights(const std::string& weights);
 
 // version.json of a slot: which version it holds.
 struct WeightsVersion {
-  int64_t serial = 0;  // counts the refreshes of the bundle
-  std::string label;   // what the user calls it: "step_120"
-  std::string source;  // the path it was made from, as given
+  int64_t serial = 0;    // counts the refreshes of the bundle
+  std::string label;     // what the user calls it: "step_120"
+  std::string source;    // the path it was made from, as given
+  std::string digest{};  // of the model, "sha256:..."; "" when nobody computed it
   bool operator==(const WeightsVersion&) const = default;
 };
 inline constexpr char kVersionName[] = "version.json";
@@ -90,6 +91,7 @@ class SlotUpdate {
   bool reused_ = false;
   bool done_ = false;
   File writer_lock_;
+  bool writer_lock_is_ours_ = false;
   std::optional<FolderLock> lock_;
 };
 

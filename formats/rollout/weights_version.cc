@@ -21,17 +21,20 @@ Status Fill(const Json& json, WeightsVersion& version) {
         .member("serial");
   NXDKIT_ASSIGN(version.label, JsonString(json, "label"));
   NXDKIT_ASSIGN(version.source, JsonString(json, "source"));
+  if (JsonFind(json, "digest") == nullptr) return OkStatus();
+  NXDKIT_ASSIGN(version.digest, JsonString(json, "digest"));
   return OkStatus();
 }
 
 }  // namespace
 
 std::string WriteVersion(const WeightsVersion& version) {
-  return DumpPython({{"schema_version", 1},
-                     {"serial", version.serial},
-                     {"label", version.label},
-                     {"source", version.source}}) +
-         "\n";
+  Json json = {{"schema_version", 1},
+               {"serial", version.serial},
+               {"label", version.label},
+               {"source", version.source}};
+  if (!version.digest.empty()) json["digest"] = version.digest;
+  return DumpPython(json) + "\n";
 }
 
 Result<WeightsVersion> ParseVersion(std::string_view json_text, const std::string& path) {

@@ -11,8 +11,8 @@
 
 #include "formats/tar/names.h"
 #include "formats/tar/transport.h"
-#include "lib/utf8_locale.h"
 #include "lib/file.h"
+#include "lib/utf8_locale.h"
 
 namespace nxdkit::tar {
 namespace {
@@ -48,6 +48,8 @@ Status List(const std::string& folder, const std::string& prefix, size_t depth,
         .in(folder);
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
   for (const std::string& name : names) {
+    // The slots of a refreshed bundle: the current one is packed as what `weights` leads to.
+    if (name.starts_with(".weights.")) continue;
     Member member{prefix + name, JoinPath(folder, name)};
     const PathKind kind = KindOf(member.path);
     if (kind == PathKind::kMissing)

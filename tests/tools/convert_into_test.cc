@@ -155,11 +155,14 @@ TEST_P(ConvertInto, CopiesOfABundleAreBundles) {
   ExpectConverts("--from hf --to rollout --into", base_, bundle_);
   const std::string copy = workshop_ / "copy";
   const std::string slots = "--exclude=.weights.* ";
+  const std::string pack = Workshop::Tool("ckpt-pack") + " -q ";
   for (const std::string& script :
-       {"cp -a " + bundle_ + " " + copy, "cp -rL " + bundle_ + " " + copy,
+       {pack + bundle_ + " " + copy + ".tar >&2 && " + pack + "--unpack " + copy + ".tar " + copy +
+            " >&2 && ! ls -A " + copy + "/checkpoint " + copy + " | grep -F .weights.",
+        "cp -a " + bundle_ + " " + copy, "cp -rL " + bundle_ + " " + copy,
         "mkdir " + copy + " && tar -C " + bundle_ + " -ch " + slots + ". | tar -C " + copy + " -x",
-        "mkdir " + copy + " && flock -s " + Weights() + " tar -C " + bundle_ + " -c . | tar -C " +
-            copy + " -x"}) {
+        "mkdir " + copy + " && flock -s " + fs::path(Weights()).parent_path().string() +
+            "/.weights.lock tar -C " + bundle_ + " -c . | tar -C " + copy + " -x"}) {
     const ProcessResult copied = RunProcess({"bash", "-c", script});
     EXPECT_EQ(copied.exit_code, 0) << script << copied.err;
     EXPECT_EQ(Workshop::Verify(copy, "--against " + base_).exit_code, 0) << script;

@@ -61,8 +61,9 @@ Status CheckMeaning(const LayoutArgs& args, Kind from, Kind to) {
   };
   for (const Given& row : rows) {
     if (!row.given) continue;
-    const bool in =
-        (from == Kind::kNxd && row.nxd_input) || (from == Kind::kRollout && row.rollout_input);
+    const bool in = (from == Kind::kNxd && row.nxd_input) ||
+                    (from == Kind::kRollout && row.rollout_input) ||
+                    (from == Kind::kDelta && row.nxd_input);  // of its base
     const bool out = (to == Kind::kNxd && row.nxd_output) ||
                      (to == Kind::kRollout && row.rollout_output) ||
                      (to == Kind::kHf && row.hf_output);

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -159,6 +161,18 @@ TEST_F(SlotUpdateTest, ASecondWriterIsToldWhoTheFirstIs) {
   EXPECT_EQ(error->file(), scratch_.folder());
 }
 
+// As `flock -s .weights.lock engine` does.
+TEST_F(SlotUpdateTest, AReaderCanKeepRefreshesAway) {
+  Refresh("one");
+  const Result<File> engine = File::OpenRead(scratch_.Path(".weights.lock"));
+  ASSERT_TRUE(engine.ok()) << engine.error().ToString();
+  ASSERT_EQ(::flock(engine->fd(), LOCK_SH | LOCK_NB), 0);
+  const auto error = ExpectError(SlotUpdate::Begin(weights_, {}), Errc::kIo,
+                                 "another process keeps refreshes away, to load the weights");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->file(), scratch_.Path(".weights.lock"));
+}
+
 TEST_F(SlotUpdateTest, UnpublishedNewSlotsAreRemoved) {
   const std::string path = [&] {
     const std::unique_ptr<SlotUpdate> update = Begin();
@@ -272,6 +286,13 @@ TEST(WeightsVersion, ComesBack) {
   EXPECT_EQ(*again, version);
 }
 
+TEST(WeightsVersion, KeepsTheDigest) {
+  const WeightsVersion version{1, "a", "b", "sha256:00"};
+  const Result<WeightsVersion> again = ParseVersion(WriteVersion(version), "version.json");
+  ASSERT_TRUE(again.ok()) << again.error().ToString();
+  EXPECT_EQ(*again, version);
+}
+
 TEST(WeightsVersion, IsThisText) {
   EXPECT_EQ(WriteVersion({3, "step_120", "shards"}),
             "{\n  \"label\": \"step_120\",\n  \"schema_version\": 1,\n  \"serial\": 3,\n"
@@ -313,6 +334,9 @@ const BadVersion kBadVersions[] = {
      Errc::kCorrupt, "serial", "found 9223372036854775807"},
     {"LabelOfANumber", R"({"schema_version": 1, "serial": 1, "label": 3, "source": ""})",
      Errc::kCorrupt, "label", "string"},
+    {"DigestOfANumber",
+     R"({"schema_version": 1, "serial": 1, "label": "", "source": "", "digest": 3})",
+     Errc::kCorrupt, "digest", "string"},
 };
 INSTANTIATE_TEST_SUITE_P(All, FaultyVersion, ::testing::ValuesIn(kBadVersions),
                          [](const auto& row) { return row.param.name; });

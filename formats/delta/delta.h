@@ -1,0 +1,116 @@
+// A delta: the elements in which the weights of one model, the result, differ from those of
+// another, the base. It speaks of parameters, not of stored tensors: one delta serves every layout.
+// Facts: FORMAT.md beside this file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "formats/delta/block.h"
+#include "lib/digest.h"
+#include "lib/file.h"
+
+namespace nxdkit::delta {
+
+struct Param {
+  std::string name;
+  Dtype dtype = Dtype::kF32;
+  Shape shape;
+  uint64_t changed = 0;  // elements; what the writer counted
+  Sha256Bytes base{};    // TreeRoot of its bytes, lib/tree_digest.h
+  Sha256Bytes result{};
+
+  uint64_t elements() const;  // of a shape that was checked
+  uint64_t bytes() const;
+  uint64_t blocks() const;
+  uint64_t block_elements(uint64_t block) const;
+};
+
+struct Head {
+  Coding coding = Coding::kRaw;
+  Sha256Bytes base{};  // digest of the model that it changes
+  Sha256Bytes result{};
+  std::vector<Param> params;
+};
+
+// By the first bytes only.
+bool LooksLikeDelta(const std::string& path);
+
+// An opened delta. Thread-safe.
+class Delta {
+ public:
+  // Checks everything but the blocks' contents. kCorrupt, kUnsupported with the offset, found and
+  // expected.
+  static Result<std::shared_ptr<const Delta>> Open(const std::string& path);
+
+  const std::string& path() const { return file_.path(); }
+  const Head& head() const { return head_; }
+  uint64_t file_bytes() const { return file_.bytes(); }
+  uint64_t payload_bytes() const { return payload_bytes_; }
+
+  // What changed in a block of a parameter; nothing when it is not in the delta. Errors name the
+  // parameter and the offset in the file.
+  Status Read(size_t param, uint64_t block, BlockDecoder& decoder, Changes& changes) const;
+
+ private:
+  struct Block {
+    uint64_t offset;  // in the file
+    uint32_t bytes;
+    uint32_t crc;
+  };
+  Delta() = default;
+  Status ReadHead();
+  Status ReadMeta(std::string_view text);
+  Status ReadTable(std::span<const std::byte> table, uint64_t at);
+
+  File file_;
+  Head head_;
+  uint64_t payload_bytes_ = 0;
+  std::vector<uint64_t> first_block_;  // per parameter
+  std::vector<Block> blocks_;
+};
+
+// Writes a delta: blocks come in any order, from any thread, and lie in the file in theirs.
+class Writer {
+ public:
+  // `head` has the parameters, without counts and digests.
+  static Result<std::unique_ptr<Writer>> Create(const std::string& path, const Head& head);
+
+  // Every block exactly once. `bytes` is empty when nothing changed.
+  Status Put(size_t param, uint64_t block, uint64_t changed, std::vector<std::byte> bytes);
+
+  // `head` with all digests; comes back with the counts. Makes the file valid.
+  Result<Head> Finish(Head head, bool sync);
+
+ private:
+  // A block that came before its turn: in memory, or past kMaxEarlyBytes of those in a file.
+  struct Early {
+    std::vector<std::byte> bytes;
+    uint64_t spilled_at = 0;
+    uint64_t spilled_bytes = 0;
+  };
+  Writer() = default;
+  Status Keep(uint64_t number, std::vector<std::byte> bytes);
+  Status WriteNext(std::span<const std::byte> block);
+  Status WriteEarly(const Early& early);
+
+  File file_;
+  std::vector<uint64_t> first_block_;
+  std::vector<uint64_t> changed_;  // per parameter
+  std::vector<std::byte> table_;   // of the blocks
+  uint64_t block_count_ = 0;
+  uint64_t payload_bytes_ = 0;
+
+  std::mutex mutex_;
+  uint64_t next_ = 0;  // the block that is written next
+  std::map<uint64_t, Early> early_;
+  uint64_t early_bytes_ = 0;  // in memory
+  File spill_;
+  uint64_t spill_bytes_ = 0;
+};
+
+}  // namespace nxdkit::delta
