@@ -151,11 +151,13 @@ Result<Located> ReadAt(const File& file, uint64_t offset, uint64_t end) {
   return LocatedIn(bytes, offset, end, file.path());
 }
 
-Result<std::vector<Located>> Find(const File& file, uint64_t offset, uint64_t end, size_t most) {
+Result<std::vector<Located>> Find(const File& file, uint64_t offset, uint64_t end, size_t most,
+                                  const std::function<Status()>& poll) {
   std::vector<Located> found;
   std::vector<std::byte> block;
   // Blocks overlap by what a look at a header needs, so that none is looked at in part.
   while (offset < end && end - offset > kHeaderBytes) {
+    if (poll) NXDKIT_TRY(poll());
     block.resize(std::min<uint64_t>(kBlock, end - offset));
     NXDKIT_TRY(file.ReadAt(offset, block));
     const bool last = offset + block.size() == end;

@@ -189,8 +189,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   CheckMissingParams(artifact, report.findings);
   CheckRanksAlike(artifact, report.findings);
   CheckRolloutTensors(artifact, report.findings);
-  if (artifact.artifact.bundle && artifact.model)
-    Append(report.findings, CheckCpuPlan(*artifact.artifact.bundle, artifact.model->config));
+  if (artifact.artifact.bundle) Append(report.findings, CheckCpuPlan(*artifact.artifact.bundle));
   Append(report.findings, CheckMeaning(artifact));
   NXDKIT_ASSIGN(std::vector<Finding> self, CheckSelf(artifact, request.run));
   Append(report.findings, std::move(self));

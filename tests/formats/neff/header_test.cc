@@ -149,6 +149,15 @@ TEST(Scans, EndAtTheLimit) {
   EXPECT_THAT(found.error().message(), HasSubstr("more than 1 NEFFs"));
 }
 
+TEST(Scans, AreStopped) {
+  const Scratch scratch;
+  const Result<File> file = File::OpenRead(scratch.Write("blob", ToyNeff()));
+  const auto found =
+      Find(*file, 0, file->bytes(), 10, [] { return Status(Error(Errc::kInterrupted, "stop")); });
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code(), Errc::kInterrupted);
+}
+
 // Every length and every flipped bit of the header: an error with its place, or a header that keeps
 // what it promises.
 TEST(Sweeps, EveryCutIsRefused) {
