@@ -2,9 +2,11 @@
 // process, and leaves no file behind.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <linux/stat.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -28,6 +30,12 @@ Status RemoveTree(const std::string& path) {
   fs::remove_all(path, failure);
   if (failure) return OutputError("remove", failure.value()).in(path);
   return OkStatus();
+}
+
+Error NoStagingFolder(const std::string& staging) {
+  return Error(Errc::kIo, "the output is built in this place, but it is not a folder")
+      .in(staging)
+      .hint("move it away");
 }
 
 Status RemoveContents(const std::string& folder) {
@@ -131,11 +139,35 @@ Result<Staging> Staging::Begin(const std::string& output, const Options& options
   return staging;
 }
 
+namespace {
+
+// Whether the staging place can be made: what Begin would find out by making it.
+Status CheckPlace(const std::string& output) {
+  const std::string staging = output + ".partial";
+  struct stat info;
+  if (::lstat(staging.c_str(), &info) == 0 && !S_ISDIR(info.st_mode))
+    return NoStagingFolder(staging);
+  std::string parent = ParentPath(output);
+  while (KindOf(parent) == PathKind::kMissing && ParentPath(parent) != parent)
+    parent = ParentPath(parent);
+  if (::access(parent.c_str(), W_OK | X_OK) != 0)
+    return OutputError("write into the folder", errno).in(parent);
+  // Folders of the kernel take no files, whatever their permissions say.
+  struct statfs system;
+  if (::statfs(parent.c_str(), &system) == 0 &&
+      (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC))
+    return Error(Errc::kIo, "no files can be made in this folder").in(parent);
+  return OkStatus();
+}
+
+}  // namespace
+
 Status Staging::Check(const std::string& output, const Options& options) {
   Staging staging;
   NXDKIT_ASSIGN(staging.output_, ResolveOutput(output));
   staging.options_ = options;
-  return staging.CheckOutput();
+  NXDKIT_TRY(staging.CheckOutput());
+  return CheckPlace(staging.output_);
 }
 
 Staging::Staging(Staging&& other) noexcept
@@ -160,10 +192,7 @@ Status Staging::Lock() {
       return OutputError("create the staging folder", errno).in(staging_);
     const int fd = ::open(staging_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) continue;
-    if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
-      return Error(Errc::kIo, "the output is built in this place, but it is not a folder")
-          .in(staging_)
-          .hint("move it away");
+    if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) return NoStagingFolder(staging_);
     if (fd < 0) return OutputError("open the staging folder", errno).in(staging_);
     lock_ = File(fd, staging_, 0);
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {

@@ -1,5 +1,6 @@
 #include "lib/system.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,10 +19,11 @@ uint64_t RssBytes() {
   return resident * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-int64_t ModifiedNanoseconds(const std::string& path) {
+std::string FileStamp(const std::string& path) {
   struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return 0;
-  return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+  if (::stat(path.c_str(), &info) != 0) return "-";
+  return fmt::format("{}.{:09} {}.{:09} {}", info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
+                     info.st_ctim.tv_sec, info.st_ctim.tv_nsec, info.st_ino);
 }
 
 bool SamePath(const std::string& a, const std::string& b) {

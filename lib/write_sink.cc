@@ -17,7 +17,6 @@
 namespace nxdkit {
 namespace {
 
-constexpr char kJournalName[] = ".nxdkit-journal";
 constexpr uint64_t kMaxJournalBytes = 1 << 30;
 
 // A journal speaks of what was handed to the kernel, not of what is on the disk: it is void after

@@ -24,6 +24,9 @@ struct OutputFile {
 
 class WriteSink : public Sink {
  public:
+  // In a folder that is being written; a folder that has it is no whole output.
+  static constexpr char kJournalName[] = ".nxdkit-journal";
+
   struct Options {
     bool sync = true;  // fsync every file before Finish returns
     int jobs = 1;

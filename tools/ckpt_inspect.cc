@@ -46,8 +46,7 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Group("Tensors");
   table.Integer("top", "N", &args.top, {0, std::numeric_limits<int>::max()},
                 "list the N largest tensors only; 0 lists none");
-  table.TextList("filter", "GLOB", &args.filters,
-                 "list only tensors whose names match; may be given more than once");
+  table.TextList("filter", "GLOB", &args.filters, "list only tensors whose names match");
   table.Flag("stats", &args.stats,
              "read the values of the listed tensors: minimum, maximum, mean, NaN, Inf and zeros");
   AddLayoutOptions(table, args.layout, kNxdLayout, "Layout of an NxD set");

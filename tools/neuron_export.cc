@@ -61,8 +61,7 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Choice("target", {"neuron", "cpu"}, &args.target, "what the bundle is to run on");
   table.Text("compiler", "CMD", &args.compiler,
              "compiler to run in the place of optimum-cli; see the man page");
-  table.TextList("pass-env", "NAME", &args.pass_env,
-                 "let the compiler see this variable too; may be given more than once");
+  table.TextList("pass-env", "NAME", &args.pass_env, "let the compiler see this variable too");
   table.Text("cache-dir", "DIR", &args.cache_dir, "the compile cache").completes =
       Completes::kFolder;
   table.Toggle("cache", &args.cache, "use the compile cache").default_text = "on";

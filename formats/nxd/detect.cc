@@ -59,7 +59,8 @@ Result<int> Multiplier(const StoredTensor& tensor, const models::ModelConfig& co
                            fused ? fmt::format(" beside {} query heads", config.heads) : ""))
       .on(tensor.name)
       .in(tensor.storage->path())
-      .hint("is the config the one of this model?");
+      .hint(fmt::format("is the config the one of this model, and is tp rank {} the last one?",
+                        tp - 1));
 }
 
 template <typename T>
@@ -72,15 +73,20 @@ Status Check(const char* what, const T& proven, const std::optional<T>& claimed,
                                  text(proven), text(*claimed), origin));
 }
 
-Status CheckClaims(const Geometry& geometry, int ep, const Claims& claim) {
+// What the files' names prove; a rank that is missing at the end shows only here.
+Status CheckGridClaims(const SetLocation& location, const Claims& claim) {
+  const auto number = [](int n) { return fmt::format("is {}", n); };
+  NXDKIT_TRY(Check("tp", location.tp, claim.tp, claim.origin, number));
+  NXDKIT_TRY(Check("pp", location.pp, claim.pp, claim.origin, number));
+  return Check("ep", location.ep, claim.ep, claim.origin, number);
+}
+
+Status CheckClaims(const Geometry& geometry, const Claims& claim) {
   const auto number = [](int n) { return fmt::format("is {}", n); };
   const auto qkv = [](QkvStyle s) { return fmt::format("is {}", QkvStyleName(s)); };
   const auto names = [](NameStyle s) {
     return std::string(s == NameStyle::kHf ? "are hf" : "are megatron");
   };
-  NXDKIT_TRY(Check("tp", geometry.tp, claim.tp, claim.origin, number));
-  NXDKIT_TRY(Check("pp", geometry.pp, claim.pp, claim.origin, number));
-  NXDKIT_TRY(Check("ep", ep, claim.ep, claim.origin, number));
   NXDKIT_TRY(Check("the kv multiplier", geometry.kv_multiplier, claim.kv_multiplier, claim.origin,
                    number));
   NXDKIT_TRY(Check("the tensor names", geometry.names, claim.names, claim.origin, names));
@@ -110,6 +116,10 @@ Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config,
   Geometry& geometry = detected.geometry;
   geometry.tp = set.location.tp;
   geometry.pp = set.location.pp;
+  for (const Claims& claim : claims) {
+    Status agrees = CheckGridClaims(set.location, claim);
+    if (!agrees.ok()) return std::move(agrees).error().in(set.location.shard_folder);
+  }
   NXDKIT_ASSIGN(const Style style, StyleOf(set));
   geometry.qkv = style.qkv;
   geometry.names = style.names;
@@ -119,7 +129,7 @@ Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config,
     NXDKIT_ASSIGN(geometry.kv_multiplier, Multiplier(*style.key, config, geometry.tp, fused));
   }
   for (const Claims& claim : claims) {
-    Status agrees = CheckClaims(geometry, set.location.ep, claim);
+    Status agrees = CheckClaims(geometry, claim);
     if (!agrees.ok()) return std::move(agrees).error().in(set.location.shard_folder);
   }
   Result<models::Placement> heads = HeadPlacement(config, geometry);

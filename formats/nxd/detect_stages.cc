@@ -51,6 +51,12 @@ Status DetectStages(const ShardSet& set, const models::ModelConfig& config,
   const int pp = detected.geometry.pp;
   if (pp == 1) return OkStatus();
   const LayerRanks ranks = LayersOf(set);
+  if (!ranks.empty() && ranks.rbegin()->first < config.layers - 1)
+    return Error(Errc::kCorrupt,
+                 fmt::format("pipeline ranks 0 to {} are here, and layers 0 to {} of {}: the last "
+                             "pipeline rank is missing",
+                             pp - 1, ranks.rbegin()->first, config.layers))
+        .in(set.location.shard_folder);
   if (Explains(vpp, ranks, config.layers, pp)) return OkStatus();
   for (int other = 1; int64_t{other} * pp <= config.layers; ++other) {
     if (!Explains(other, ranks, config.layers, pp)) continue;

@@ -19,15 +19,15 @@ std::string_view QkvStyleName(QkvStyle style) {
 Result<models::Placement> HeadPlacement(const models::ModelConfig& config,
                                         const Geometry& geometry) {
   const bool replicates = geometry.qkv == QkvStyle::kLinear || geometry.qkv == QkvStyle::kFused;
-  if (!replicates && geometry.kv_multiplier != 1)
-    return Error(Errc::kUnsupported,
-                 fmt::format("kv multiplier {} needs the linear or fused q/k/v style, not {}",
-                             geometry.kv_multiplier, QkvStyleName(geometry.qkv)));
   if (geometry.names == NameStyle::kMegatron && geometry.kv_multiplier != 1)
     return Error(Errc::kUnsupported,
                  fmt::format("Megatron style sets have no replicated key heads; "
                              "kv multiplier {} cannot be stored",
                              geometry.kv_multiplier));
+  if (!replicates && geometry.kv_multiplier != 1)
+    return Error(Errc::kUnsupported,
+                 fmt::format("kv multiplier {} needs the linear or fused q/k/v style, not {}",
+                             geometry.kv_multiplier, QkvStyleName(geometry.qkv)));
   if (geometry.qkv == QkvStyle::kCoalesced && config.heads != config.kv_heads)
     return Error(Errc::kUnsupported,
                  fmt::format("the coalesced q/k/v style is for models with one key head "

@@ -10,6 +10,7 @@
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
 #include "lib/file.h"
+#include "lib/write_sink.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -39,7 +40,20 @@ size_t Artifact::tensor_count() const {
   return count;
 }
 
+namespace {
+
+// A staging place of ours: files have their sizes and names, but not yet their contents.
+Status RefuseUnfinished(const std::string& path) {
+  if (KindOf(JoinPath(path, WriteSink::kJournalName)) != PathKind::kFile) return OkStatus();
+  return Error(Errc::kCorrupt, "an unfinished output of nxd-convert, not an artifact")
+      .in(path)
+      .hint("run the same command again with --resume, or remove the folder");
+}
+
+}  // namespace
+
 Result<Kind> Recognise(const std::string& path) {
+  NXDKIT_TRY(RefuseUnfinished(path));
   switch (KindOf(path)) {
     case PathKind::kMissing:
       return Error(Errc::kNotFound, "no such file or folder").in(path);
@@ -141,6 +155,10 @@ Status OpenRollout(Artifact& artifact, const InputHints& hints) {
         .in(bundle.weights_folder)
         .hint("refresh the bundle again (nxd-convert --into)");
   artifact.warnings = bundle.warnings;
+  if (!bundle.config)
+    artifact.warnings.push_back(
+        fmt::format("{}: neuron_config.json is missing: no engine can load the bundle as it is",
+                    artifact.path));
   artifact.files = bundle.shards;
   for (size_t i = 0; i < bundle.shards.size(); ++i)
     artifact.ranks.push_back(
@@ -225,6 +243,7 @@ Result<Artifact> OpenArtifact(const std::string& path, Kind kind, const InputHin
   artifact.path = path;
   if (KindOf(path) == PathKind::kMissing)
     return Error(Errc::kNotFound, "no such file or folder").in(path);
+  NXDKIT_TRY(RefuseUnfinished(path));
   Status opened = OpenAs(artifact, hints);
   if (!opened.ok()) return WithKindHint(std::move(opened).error(), artifact);
   if (artifact.ranks.empty())

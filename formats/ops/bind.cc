@@ -175,6 +175,20 @@ Status BindRollout(BoundArtifact& out, const InputHints& hints) {
   return OkStatus();
 }
 
+// A weight that is no floating point number is not this model's, whatever its shape says.
+Status CheckWeights(const BoundArtifact& artifact) {
+  for (size_t t = 0; t < artifact.bound.stored.size(); ++t) {
+    const StoredTensor& stored = artifact.bound.stored[t];
+    if (artifact.bound.layout.tensors[t].dtype || Info(stored.dtype).floating) continue;
+    return Error(Errc::kUnsupported,
+                 fmt::format("dtype {} found; the weights of a {} model are floating point numbers",
+                             Name(stored.dtype), artifact.model->config.family->model_type))
+        .in(stored.storage->path())
+        .on(stored.name);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
@@ -198,6 +212,7 @@ Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
   }
   // Shape or dtype faults name the file and tensor here, before anything is planned.
   NXDKIT_TRY(CheckBinding(out.bound));
+  if (out.model) NXDKIT_TRY(CheckWeights(out));
   return out;
 }
 

@@ -13,6 +13,7 @@ std::string Finding::ToString() const {
   if (!file.empty()) text += file + ": ";
   if (!tensor.empty()) text += tensor + ": ";
   if (rank) text += fmt::format("rank {}: ", *rank);
+  if (!param.empty() && param != tensor && (head || !index.empty())) text += param + ": ";
   if (head) text += fmt::format("head {}: ", *head);
   if (!index.empty()) text += fmt::format("row {}: ", index[0]);
   return text + message;
@@ -125,12 +126,47 @@ Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actu
   return layout;
 }
 
+namespace {
+
+// Parts and copies of one parameter in different dtypes: rounding one to the other would hide a
+// difference.
+std::vector<Finding> CheckDtypes(const BoundArtifact& artifact) {
+  std::vector<std::optional<Dtype>> dtypes(artifact.params.size());
+  std::vector<Finding> findings;
+  for (size_t t = 0; t < artifact.bound.stored.size(); ++t) {
+    const TensorLayout& tensor = artifact.bound.layout.tensors[t];
+    const Dtype dtype = artifact.bound.stored[t].dtype;
+    for (const Piece& piece : tensor.pieces) {
+      std::optional<Dtype>& first = dtypes[piece.param];
+      if (!first) first = dtype;
+      if (*first == dtype) continue;
+      const LayoutFile& file = artifact.bound.layout.files[tensor.file];
+      Finding finding;
+      finding.check = "dtype";
+      finding.file = file.path;
+      finding.tensor = tensor.name;
+      finding.param = artifact.params[piece.param].name;
+      if (file.tp_rank >= 0) finding.rank = file.tp_rank;
+      finding.expected = Name(*first);
+      finding.found = Name(dtype);
+      finding.message = fmt::format("dtype {} here, {} in another part or copy of the parameter",
+                                    Name(dtype), Name(*first));
+      findings.push_back(std::move(finding));
+      break;
+    }
+  }
+  return findings;
+}
+
+}  // namespace
+
 Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunOptions& run) {
+  std::vector<Finding> findings = CheckDtypes(artifact);
+  if (!findings.empty()) return findings;
   NXDKIT_ASSIGN(const Plan plan, BuildSelfPlan(artifact.params, artifact.bound));
   NXDKIT_ASSIGN(const std::vector<Difference> differences,
                 RunComparison(plan, artifact.bound, artifact.bound, run, true,
                               "checking replicas and padding"));
-  std::vector<Finding> findings;
   for (const Difference& difference : differences) {
     findings.push_back(Describe(artifact, artifact.params, difference));
     NameSelfFinding(findings.back(), artifact.bound.layout.tensors[difference.tensor]);
@@ -141,6 +177,10 @@ Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunO
 Status RequireSound(const BoundArtifact& artifact, const RunOptions& run) {
   if (artifact.base) NXDKIT_TRY(RequireSound(*artifact.base, run));
   NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(artifact, run));
+  return FirstAsError(findings);
+}
+
+Status FirstAsError(const std::vector<Finding>& findings) {
   if (findings.empty()) return OkStatus();
   const Finding& first = findings.front();
   std::string message = first.message;

@@ -36,6 +36,9 @@ Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunO
 // lost without a word. kCorrupt naming the first finding.
 Status RequireSound(const BoundArtifact& artifact, const RunOptions& run);
 
+// kCorrupt for the first finding, with how many more there are; fine when there is none.
+Status FirstAsError(const std::vector<Finding>& findings);
+
 // The layout of `actual` with the parameters numbered as `expected` numbers them. Both must hold
 // the same model: kFindings naming the first parameter that only one has or whose shape differs.
 Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actual);

@@ -4,7 +4,9 @@
 
 #include "formats/manifest/manifest.h"
 #include "formats/ops/bind_delta.h"
+#include "formats/ops/checksums.h"
 #include "formats/ops/convert_parts.h"
+#include "formats/ops/infinities.h"
 #include "formats/ops/parts.h"
 #include "formats/ops/places.h"
 #include "lib/copy_file.h"
@@ -19,7 +21,11 @@ Result<Prepared> Prepare(const ConvertRequest& request) {
   NXDKIT_ASSIGN(out.source, OpenAndBind(request.input, request.from, request.hints));
   NXDKIT_ASSIGN(out.spec, DecideOutput(out.source, request.to, request.options));
   NXDKIT_ASSIGN(out.output, PlanOutput(out.source, out.spec, BaseName(request.output)));
-  NXDKIT_ASSIGN(out.plan, BuildPlan(out.source.params, out.source.bound, out.output.layout));
+  Result<Plan> plan = BuildPlan(out.source.params, out.source.bound, out.output.layout);
+  // Only the parameter is known by now; ckpt-verify finds the file and the rank.
+  if (!plan.ok())
+    return std::move(plan).error().in(request.input).hint("ckpt-verify names the files and ranks");
+  out.plan = *std::move(plan);
   return out;
 }
 
@@ -95,7 +101,7 @@ std::string Fingerprint(const Prepared& prepared, const Workload& workload) {
     digest.Update(std::as_bytes(std::span(text.data(), text.size())));
   };
   for (const TensorFile& file : prepared.source.artifact.files)
-    add(fmt::format("in {} {} {}\n", file.path, file.file_bytes, ModifiedNanoseconds(file.path)));
+    add(fmt::format("in {} {} {}\n", file.path, file.file_bytes, FileStamp(file.path)));
   for (size_t i = 0; i < prepared.output.files.size(); ++i)
     add(fmt::format("out {} {}\n", prepared.output.files[i].path,
                     prepared.output.files[i].encoder->file_bytes()));
@@ -130,7 +136,9 @@ Status WriteWeights(const Prepared& prepared, const Executor& executor_template,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
                                prepared.output.outputs, with_skip));
   if (request.run.begin) request.run.begin("writing", executor.workload().bytes);
-  NXDKIT_TRY(executor.Run(*sink));
+  InfinityCounter counter(*sink, prepared.plan, prepared.source.bound, prepared.output.outputs);
+  NXDKIT_TRY(executor.Run(counter));
+  for (std::string& warning : counter.Warnings()) report.warnings.push_back(std::move(warning));
   return sink->Finish();
 }
 
@@ -203,6 +211,10 @@ Result<Prepared> PrepareChecked(const ConvertRequest& request) {
   NXDKIT_TRY(CheckDelta(prepared));
   NXDKIT_TRY(CheckOutput(prepared, request));
   NXDKIT_TRY(RequireSound(prepared.source, request.run));
+  if (!request.verify) return prepared;
+  NXDKIT_ASSIGN(const std::vector<Finding> damaged,
+                CheckChecksums(prepared.source.artifact, request.run));
+  NXDKIT_TRY(FirstAsError(damaged));
   return prepared;
 }
 

@@ -58,8 +58,14 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
     out.kv_multiplier = *options.kv_multiplier;
   else if (!same_tp)
     out.kv_multiplier = LeastMultiplier(config.kv_heads, out.tp);
+  if (options.qkv && out.names == nxd::NameStyle::kMegatron)
+    return Error(Errc::kUsage,
+                 "--style megatron has one way to store q, k and v: --qkv says "
+                 "nothing");
   if (options.qkv) {
     out.qkv = *options.qkv;
+  } else if (out.names == nxd::NameStyle::kMegatron) {
+    out.qkv = QkvStyle::kSeparate;
   } else if (!from_nxd || (out.kv_multiplier > 1 && out.qkv != QkvStyle::kFused)) {
     out.qkv = out.kv_multiplier > 1 ? QkvStyle::kLinear : QkvStyle::kSeparate;
     spec.notes.push_back(
@@ -244,6 +250,21 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
   return OkStatus();
 }
 
+// What config.json beside the output will not say, or not say rightly.
+void AddConfigNotes(const BoundArtifact& source, OutputSpec& spec) {
+  const std::optional<models::ModelConfig>& config = source.artifact.config;
+  if (!config && spec.kind == Kind::kHf)
+    spec.notes.push_back(
+        "the source has no config.json: without one the model cannot be loaded or converted "
+        "further (--config)");
+  if (config && config->dtype && spec.dtype && *config->dtype != *spec.dtype &&
+      spec.kind != Kind::kTorch)
+    spec.notes.push_back(
+        fmt::format("config.json is carried over as it is: it says {}, the "
+                    "weights are {}",
+                    TorchName(*config->dtype), TorchName(*spec.dtype)));
+}
+
 }  // namespace
 
 Result<OutputSpec> DecideOutput(const BoundArtifact& source, Kind kind,
@@ -255,6 +276,7 @@ Result<OutputSpec> DecideOutput(const BoundArtifact& source, Kind kind,
   spec.max_shard_bytes = options.max_shard_bytes;
   if (kind == Kind::kNxd) NXDKIT_TRY(DecideNxd(source, options, spec));
   if (kind == Kind::kRollout) NXDKIT_TRY(DecideRollout(source, options, spec));
+  AddConfigNotes(source, spec);
   return spec;
 }
 

@@ -77,7 +77,8 @@ Result<std::string> Explain(const ConvertRequest& request, const std::string& na
   const std::optional<std::string> closest = ClosestWord(name, names);
   return std::move(error).on(name).hint(
       closest ? fmt::format("did you mean {}?", *closest)
-              : std::string("--dry-run -v lists the output's tensors"));
+              : std::string("names are those of the output's format; ckpt-inspect lists them of "
+                            "an artifact that is there"));
 }
 
 }  // namespace nxdkit::ops

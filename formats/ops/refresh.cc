@@ -4,6 +4,7 @@
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert_parts.h"
 #include "lib/file.h"
+#include "lib/system.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -46,6 +47,18 @@ Result<rollout::WeightsVersion> NextVersion(const Prepared& prepared,
   return version;
 }
 
+// A delta of the bundle's own weights is void when another process has refreshed it since they were
+// opened. Called like NextVersion.
+Status CheckStillTheBase(const Prepared& prepared, const ConvertRequest& request) {
+  if (!prepared.source.base || !SamePath(prepared.source.base->artifact.path, request.output))
+    return OkStatus();
+  const rollout::Bundle& bundle = *prepared.source.base->artifact.bundle;
+  if (bundle.lock->IsAt(bundle.weights_link)) return OkStatus();
+  return Error(Errc::kFindings, "another process refreshed the bundle meanwhile")
+      .in(request.output)
+      .hint("apply the delta of the version that it holds now");
+}
+
 Status WriteWeights(Prepared& prepared, const Executor& executor, const std::string& slot,
                     const ConvertRequest& request) {
   NXDKIT_ASSIGN(
@@ -86,6 +99,7 @@ Result<ConvertReport> Refresh(const ConvertRequest& request) {
   for (const OutputFile& file : prepared.output.files) slot_options.files.push_back(file.path);
   NXDKIT_ASSIGN(const std::unique_ptr<rollout::SlotUpdate> update,
                 rollout::SlotUpdate::Begin(prepared.spec.bundle->weights_link, slot_options));
+  NXDKIT_TRY(CheckStillTheBase(prepared, request));
   NXDKIT_ASSIGN(const rollout::WeightsVersion version, NextVersion(prepared, request));
   report.refreshed = {update->path(), update->reused(), version};
   NXDKIT_TRY(WriteWeights(prepared, executor, update->path(), request));

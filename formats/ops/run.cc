@@ -18,8 +18,9 @@ Result<ExecuteOptions> MakeExecuteOptions(const RunOptions& run, uint64_t share)
   const uint64_t taken = RssBytes() + kReserve;
   if (taken >= run.max_memory)
     return Error(Errc::kLimit,
-                 fmt::format("{} bytes are in use before any tensor is read, the cap is {}", taken,
-                             run.max_memory))
+                 fmt::format("{} bytes are needed before any tensor is read ({} for stacks and "
+                             "tables), the cap is {}",
+                             taken, kReserve, run.max_memory))
         .hint("raise --max-memory");
   ExecuteOptions options;
   options.jobs = run.jobs;

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "formats/ops/checksums.h"
 #include "formats/ops/fitness.h"
 #include "formats/ops/wrong_heads.h"
 
@@ -46,9 +47,9 @@ void CheckMissingParams(const BoundArtifact& artifact, std::vector<Finding>& fin
   if (!places.ok()) findings.push_back(FromError(places.error()));
 }
 
-// Names and dtypes that every rank of a pipeline stage must share.
+// Names that every rank of a pipeline stage must share.
 void CheckRanksAlike(const BoundArtifact& artifact, std::vector<Finding>& findings) {
-  std::map<int64_t, std::map<std::string, Dtype>> of_stage;  // by pp rank, from the first tp rank
+  std::map<int64_t, std::set<std::string>> of_stage;  // by pp rank, from the first tp rank
   std::map<int64_t, size_t> first_file;
   for (size_t f = 0; f < artifact.artifact.files.size(); ++f) {
     const TensorFile& file = artifact.artifact.files[f];
@@ -57,8 +58,8 @@ void CheckRanksAlike(const BoundArtifact& artifact, std::vector<Finding>& findin
     // Expert parallel ranks above 0 of a dense model may hold nothing.
     if (artifact.artifact.set && artifact.artifact.set->location.ep > 1 && file.tensors.empty())
       continue;
-    std::map<std::string, Dtype> here;
-    for (const StoredTensor& tensor : file.tensors) here.emplace(tensor.name, tensor.dtype);
+    std::set<std::string> here;
+    for (const StoredTensor& tensor : file.tensors) here.insert(tensor.name);
     const auto [it, first] = of_stage.emplace(ranks.pp_rank, here);
     if (first) continue;
     const auto add = [&](const std::string& name, std::string message) {
@@ -70,15 +71,10 @@ void CheckRanksAlike(const BoundArtifact& artifact, std::vector<Finding>& findin
       finding.message = std::move(message);
       findings.push_back(std::move(finding));
     };
-    for (const auto& [name, dtype] : it->second) {
-      const auto own = here.find(name);
-      if (own == here.end())
+    for (const std::string& name : it->second)
+      if (!here.contains(name))
         add(name, "the tensor is missing on this rank, other ranks have it");
-      else if (own->second != dtype)
-        add(name,
-            fmt::format("dtype {} on this rank, {} on another", Name(own->second), Name(dtype)));
-    }
-    for (const auto& [name, dtype] : here)
+    for (const std::string& name : here)
       if (!it->second.contains(name)) add(name, "the tensor is on this rank only");
   }
 }
@@ -86,6 +82,13 @@ void CheckRanksAlike(const BoundArtifact& artifact, std::vector<Finding>& findin
 void CheckRolloutTensors(const BoundArtifact& artifact, std::vector<Finding>& findings) {
   if (artifact.artifact.kind != Kind::kRollout) return;
   const auto& config = artifact.artifact.bundle->config;
+  if (!config) {
+    Finding finding;
+    finding.check = "config";
+    finding.file = artifact.artifact.path;
+    finding.message = "neuron_config.json is missing: no engine can load the bundle";
+    findings.push_back(std::move(finding));
+  }
   std::optional<Dtype> dtype;
   if (config) dtype = DtypeFromTorchName(config->torch_dtype);
   for (size_t f = 0; f < artifact.artifact.files.size(); ++f) {
@@ -119,19 +122,71 @@ void Append(std::vector<Finding>& to, std::vector<Finding> from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
+// Where contents cannot tell trn1 from the reference converter's trn2, the claim decides.
+std::string AssumedHardware(const BoundArtifact& artifact) {
+  const nxd::Geometry& geometry = artifact.nxd_geometry;
+  if (artifact.artifact.kind != Kind::kNxd || geometry.kv_multiplier == 1) return "";
+  if (artifact.replicas == nxd::ReplicaOrder::kAdjacent) return " (trn2, by its replicas)";
+  return fmt::format(", if it is a set for {}, as was said: --against proves it",
+                     geometry.hardware == models::Hardware::kTrn1 ? "trn1" : "trn2");
+}
+
+// Without a parameter table only files, names and values can be judged, against another artifact.
+Status RequireModel(const BoundArtifact& artifact, const VerifyRequest& request) {
+  if (artifact.model || request.against) return OkStatus();
+  const Artifact& opened = artifact.artifact;
+  if (!opened.config)
+    return Error(Errc::kNotFound, "no config.json: nothing says which tensors this must have")
+        .in(opened.path)
+        .hint("name one with --config, or compare with --against");
+  return Error(Errc::kUnsupported,
+               fmt::format("no parameter table for model_type \"{}\": its structure cannot be "
+                           "verified",
+                           opened.config->model_type))
+      .in(opened.config_path)
+      .hint("compare with --against");
+}
+
 void NameChecks(const BoundArtifact& artifact, VerifyReport& report) {
+  if (!artifact.model) {
+    report.warnings.push_back(fmt::format(
+        "{}: no parameter table: whether it is complete, and its shapes, are not checked",
+        artifact.artifact.path));
+    return;
+  }
   report.checks.push_back(
       fmt::format("structure: {} tensors in {} files, all {} parameters complete, shapes and "
                   "dtypes as laid out",
                   report.tensors, artifact.artifact.files.size(), artifact.params.size()));
+  const size_t archives = FilesWithChecksums(artifact.artifact).size();
+  if (archives > 0)
+    report.checks.push_back(fmt::format("the checksums of {} torch archive{} hold", archives,
+                                        archives == 1 ? "" : "s"));
   if (artifact.artifact.kind != Kind::kNxd && artifact.artifact.kind != Kind::kRollout) return;
   report.checks.push_back("replicas are bit-equal, padding is zero");
   if (artifact.artifact.kind == Kind::kRollout)
     report.checks.push_back("rank tensors hold their rank");
   report.checks.push_back(
       fmt::format("meaning: on all {} ranks and {} layers every query head sits with its own key "
-                  "head, and o_proj's columns match",
-                  report.ranks, artifact.model ? artifact.model->config.layers : 0));
+                  "head, and o_proj's columns match{}",
+                  report.ranks, artifact.model->config.layers, AssumedHardware(artifact)));
+}
+
+// Elements are compared in the dtype that `artifact` stores them in.
+std::string RoundingText(const BoundArtifact& other, const BoundArtifact& artifact) {
+  std::set<std::string> pairs;
+  std::map<std::string, Dtype> dtypes;
+  for (size_t t = 0; t < other.bound.stored.size(); ++t)
+    for (const Piece& piece : other.bound.layout.tensors[t].pieces)
+      dtypes.emplace(other.params[piece.param].name, other.bound.stored[t].dtype);
+  for (size_t t = 0; t < artifact.bound.stored.size(); ++t)
+    for (const Piece& piece : artifact.bound.layout.tensors[t].pieces) {
+      const auto it = dtypes.find(artifact.params[piece.param].name);
+      const Dtype dtype = artifact.bound.stored[t].dtype;
+      if (it != dtypes.end() && it->second != dtype)
+        pairs.insert(fmt::format("{} to {}", Name(it->second), Name(dtype)));
+    }
+  return pairs.empty() ? "" : fmt::format(", converted from {}", fmt::join(pairs, " and "));
 }
 
 Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact,
@@ -151,7 +206,8 @@ Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact
     return OkStatus();
   }
   if (findings->empty())
-    report.checks.push_back(fmt::format("every element equals {}", *request.against));
+    report.checks.push_back(
+        fmt::format("every element equals {}{}", *request.against, RoundingText(other, artifact)));
   else
     NXDKIT_TRY(ExplainHeads(other, artifact, *findings));
   Append(report.findings, *std::move(findings));
@@ -182,6 +238,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
     return report;
   }
   const BoundArtifact& artifact = *bound;
+  NXDKIT_TRY(RequireModel(artifact, request));
   for (const LogicalTensor& param : artifact.params)
     report.parameters += static_cast<uint64_t>(*ElementCount(param.shape));
   for (const LayoutFile& file : artifact.artifact.ranks)
@@ -191,8 +248,16 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   CheckRolloutTensors(artifact, report.findings);
   if (artifact.artifact.bundle) Append(report.findings, CheckCpuPlan(*artifact.artifact.bundle));
   Append(report.findings, CheckMeaning(artifact));
-  NXDKIT_ASSIGN(std::vector<Finding> self, CheckSelf(artifact, request.run));
-  Append(report.findings, std::move(self));
+  Result<std::vector<Finding>> self = CheckSelf(artifact, request.run);
+  if (!self.ok()) {
+    if (!IsFinding(self.error())) return std::move(self).error();
+    // What is missing was named above, with its rank.
+    if (report.findings.empty()) report.findings.push_back(FromError(self.error()));
+    return report;
+  }
+  Append(report.findings, *std::move(self));
+  NXDKIT_ASSIGN(std::vector<Finding> damaged, CheckChecksums(artifact.artifact, request.run));
+  Append(report.findings, std::move(damaged));
   if (report.findings.empty()) NameChecks(artifact, report);
   if (request.against) NXDKIT_TRY(VerifyAgainst(request, artifact, report));
   return report;

@@ -99,6 +99,7 @@ Status Extend(const BoundArtifact& expected, const BoundArtifact& actual, Findin
     NXDKIT_ASSIGN(const std::vector<std::byte> strip,
                   ReadStrip(expected.bound, param, *index, head, dtype));
     if (strip != stored) continue;
+    if (head == *finding.head) return OkStatus();  // the right head, with wrong elements
     const char* what = role == Role::kKey ? "key" : role == Role::kValue ? "value" : "query";
     finding.message +=
         fmt::format("; {} head {} lies where head {} belongs", what, head, *finding.head);

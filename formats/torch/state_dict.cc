@@ -46,6 +46,10 @@ std::string KeyText(const PickleValue& key) {
 Result<TensorFile> FlattenStateDict(const Archive& archive, std::vector<std::string>* skipped) {
   Result<const PickleDict*> found = FindStateDict(archive.root);
   if (!found.ok()) return std::move(found).error().in(archive.path);
+  // What a trainer keeps beside the weights.
+  if (skipped != nullptr && *found != archive.root.dict())
+    for (const auto& [key, value] : *archive.root.dict())
+      if (value.dict() != *found) skipped->push_back(KeyText(key));
   TensorFile file;
   file.path = archive.path;
   file.format = archive.format;

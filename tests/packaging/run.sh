@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*" >&2; exit 1; }
 expect() { [ "$1" = "$2" ] || fail "$3: found '$1', expected '$2'"; }
 
-DESTDIR= cmake --install "$build" --prefix "$work/usr" >"$work/install.log"
+DESTDIR='' cmake --install "$build" --prefix "$work/usr" >"$work/install.log"
 for tool in "$build"/tools/*; do
   { [ -f "$tool" ] && [ -x "$tool" ]; } || continue
   name=$(basename "$tool")

@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(
                const std::string file = path + "/model/dp_rank_00_tp_rank_00_pp_rank_00.pt";
                Write(file, ForbiddenLegacyFile());
              },
-             3,
+             4,
              "/model/dp_rank_00_tp_rank_00_pp_rank_00.pt: object: rank 0: offset 27: the pickle "
              "asks for the "
              "global posix.system"},

@@ -200,7 +200,7 @@ TEST_F(ConvertJson, OfAGoodArtifact) {
   EXPECT_EQ(json["kind"], "nxd");
   EXPECT_EQ(json["ranks"], 2);
   EXPECT_EQ(json["parameters"], 2 * 2048 + 4 * (2048 + 512 + 4608 + 64) + 32);
-  EXPECT_EQ(json["checks"].size(), 4u) << json["checks"];
+  EXPECT_EQ(json["checks"].size(), 5u) << json["checks"];
   EXPECT_THAT(json["findings"], IsEmpty());
   EXPECT_FALSE(JsonOf(Workshop::Verify(out_, "--json")).contains("against"));
 }

@@ -153,7 +153,7 @@ TEST(InspectTool, ContradictingOptionIsAUsageError) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.out, "");
   EXPECT_THAT(result.err,
-              HasSubstr("tp is 2 by the set's names and shapes, but is 4 by the options"));
+              HasSubstr("tp is 2 by the set's names and shapes, but is 4 by the command line"));
 }
 
 // --- damaged and unknown input

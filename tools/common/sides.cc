@@ -83,7 +83,7 @@ Result<std::optional<Dtype>> DtypeOf(const LayoutArgs& args) {
 
 ops::InputHints HintsOf(const LayoutArgs& args) {
   ops::InputHints hints;
-  hints.claims = {"the options",      args.tp,     args.pp,          args.vpp,     args.ep,
+  hints.claims = {"the command line", args.tp,     args.pp,          args.vpp,     args.ep,
                   args.kv_multiplier, QkvOf(args), HardwareOf(args), NamesOf(args)};
   hints.tag = args.tag;
   hints.config = args.config;

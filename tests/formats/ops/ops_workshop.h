@@ -71,12 +71,16 @@ inline Result<ops::VerifyReport> VerifyAgainst(const std::string& path,
   return ops::Verify(request);
 }
 
-// The findings of an artifact that can be read.
+// The findings of an artifact that can be read, but for the checksums of its archives: a hand that
+// changes an element does not mend them.
 inline std::vector<ops::Finding> FindingsOf(const std::string& path,
                                             const std::optional<std::string>& against = {}) {
   const Result<ops::VerifyReport> report = VerifyAgainst(path, against);
   EXPECT_TRUE(report.ok()) << report.error().ToString();
-  return report.ok() ? report->findings : std::vector<ops::Finding>();
+  if (!report.ok()) return {};
+  std::vector<ops::Finding> findings = report->findings;
+  std::erase_if(findings, [](const ops::Finding& finding) { return finding.check == "checksum"; });
+  return findings;
 }
 
 // One stored tensor of an opened artifact, with the rank of its file.

@@ -1,0 +1,75 @@
+#include "formats/ops/checksums.h"
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "formats/torch/archive.h"
+#include "lib/file.h"
+
+namespace nxdkit::ops {
+namespace {
+
+Finding FromError(const Error& error) {
+  Finding finding;
+  finding.check = "checksum";
+  finding.file = error.file();
+  finding.tensor = error.member();
+  finding.message = error.message();
+  return finding;
+}
+
+}  // namespace
+
+std::vector<std::string> FilesWithChecksums(const Artifact& artifact) {
+  std::vector<std::string> paths;
+  std::set<std::string> seen;
+  const auto add = [&](const std::string& path) {
+    if (seen.insert(path).second) paths.push_back(path);
+  };
+  for (const TensorFile& file : artifact.files) {
+    if (file.format != "torch zip") continue;  // the legacy format and safetensors have none
+    add(file.path);
+    // An xser set keeps each tensor in a file of its own.
+    for (const StoredTensor& tensor : file.tensors)
+      if (tensor.storage->is_file_range()) add(tensor.storage->path());
+  }
+  return paths;
+}
+
+Result<std::vector<Finding>> CheckChecksums(const Artifact& artifact, const RunOptions& run) {
+  const std::vector<std::string> paths = FilesWithChecksums(artifact);
+  std::vector<uint64_t> bytes;
+  uint64_t total = 0;
+  for (const std::string& path : paths) {
+    NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+    bytes.push_back(file.bytes());
+    total += file.bytes();
+  }
+  if (run.begin && !paths.empty()) run.begin("checking checksums", total);
+  std::vector<Status> results(paths.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < paths.size(); i = next++) {
+      results[i] = run.poll ? run.poll() : OkStatus();
+      if (!results[i].ok()) continue;
+      Result<torch::Archive> archive = torch::ReadArchive(paths[i], {.check_crc = true});
+      if (!archive.ok()) results[i] = std::move(archive).error();
+      if (run.on_bytes) run.on_bytes(bytes[i]);
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (int i = 1; i < run.jobs; ++i) threads.emplace_back(work);
+  work();
+  threads.clear();
+  std::vector<Finding> findings;
+  for (Status& result : results) {
+    if (result.ok()) continue;
+    if (result.error().code() != Errc::kCorrupt) return std::move(result).error();
+    findings.push_back(FromError(result.error()));
+  }
+  return findings;
+}
+
+}  // namespace nxdkit::ops
