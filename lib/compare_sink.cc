@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace nxdkit {
@@ -13,6 +14,43 @@ std::string ValueText(Dtype dtype, const std::byte* element) {
   for (int64_t i = ElementBytes(dtype) - 1; i >= 0; --i)
     bits += fmt::format("{:02x}", static_cast<unsigned>(element[i]));
   return fmt::format("{:.6g} (0x{})", ElementAsDouble(dtype, element), bits);
+}
+
+struct Mismatch {
+  int64_t first = 0;  // elements
+  int64_t count = 0;
+};
+
+// Of two runs of equal length that are not equal. The loop is one that compilers vectorise.
+template <typename Element>
+Mismatch CountMismatches(std::span<const std::byte> a, std::span<const std::byte> b) {
+  const auto load = [](std::span<const std::byte> from, int64_t i) {
+    Element element;
+    std::memcpy(&element, from.data() + i * static_cast<int64_t>(sizeof element), sizeof element);
+    return element;
+  };
+  const auto size = static_cast<int64_t>(a.size() / sizeof(Element));
+  Mismatch out;
+  while (load(a, out.first) == load(b, out.first)) ++out.first;
+  for (int64_t i = out.first; i < size; ++i) out.count += load(a, i) != load(b, i) ? 1 : 0;
+  return out;
+}
+
+Mismatch FindMismatch(int64_t element_bytes, std::span<const std::byte> a,
+                      std::span<const std::byte> b) {
+  switch (element_bytes) {
+    case 1:
+      return CountMismatches<uint8_t>(a, b);
+    case 2:
+      return CountMismatches<uint16_t>(a, b);
+    case 4:
+      return CountMismatches<uint32_t>(a, b);
+    case 8:
+      return CountMismatches<uint64_t>(a, b);
+    default:
+      NXDKIT_CHECK(element_bytes == 16);
+      return CountMismatches<std::array<uint64_t, 2>>(a, b);
+  }
 }
 
 }  // namespace
@@ -93,16 +131,11 @@ Status CompareSink::Take(uint32_t tensor, uint64_t offset, std::span<const std::
   NXDKIT_TRY(Load(tensor, offset, found, scratch->gatherer));
   if (std::memcmp(bytes.data(), found.data(), bytes.size()) != 0) {
     const Dtype dtype = outputs_[tensor].dtype;
-    const size_t size = static_cast<size_t>(ElementBytes(dtype));
-    Difference difference{tensor, -1, 0, {}, {}};
-    for (size_t at = 0; at < bytes.size(); at += size) {
-      if (std::memcmp(bytes.data() + at, found.data() + at, size) == 0) continue;
-      if (difference.count++ > 0) continue;
-      difference.first = static_cast<int64_t>((offset + at) / size);
-      difference.expected = ValueText(dtype, bytes.data() + at);
-      difference.found = ValueText(dtype, found.data() + at);
-    }
-    Record(std::move(difference));
+    const int64_t size = ElementBytes(dtype);
+    const Mismatch mismatch = FindMismatch(size, bytes, found);
+    const auto at = static_cast<size_t>(mismatch.first * size);
+    Record({tensor, static_cast<int64_t>(offset) / size + mismatch.first, mismatch.count,
+            ValueText(dtype, bytes.data() + at), ValueText(dtype, found.data() + at)});
   }
   Return(std::move(scratch));
   return OkStatus();

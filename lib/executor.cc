@@ -83,12 +83,6 @@ std::vector<Range> AlignedChunks(const Shape& shape, int64_t element_bytes, uint
   return chunks;
 }
 
-int64_t LinearOffset(const Box& box, const Shape& strides) {
-  int64_t at = 0;
-  for (size_t d = 0; d < strides.size(); ++d) at += box.lo[d] * strides[d];
-  return at;
-}
-
 CopyOp IdentityOp(const StoredTensor& stored, uint32_t index) {
   return {index, 0, WholeBox(stored.shape), 0, stored.strides};
 }
@@ -119,7 +113,9 @@ class Worker {
     if (executor_.options_.base && !executor_.Covers(task))
       NXDKIT_TRY(LoadBase(task, boxes, parts));
     for (const Part& part : parts)
-      for (const Box& box : boxes) AddMoves(box, part, At(task, box, part), moves);
+      AddRangeMoves(executor_.plan_->tensors[part.tensor], *executor_.source_,
+                    (*executor_.outputs_)[part.tensor], task.first, boxes, part.bytes.data(),
+                    moves);
     NXDKIT_TRY(gatherer_.Run(std::move(moves)));
     for (const Part& part : parts) {
       const Dtype dtype = (*executor_.outputs_)[part.tensor].dtype;
@@ -135,38 +131,14 @@ class Worker {
     std::span<std::byte> bytes;
   };
 
-  // Where a box of the task begins in the part's memory.
-  std::byte* At(const Executor::Task& task, const Box& box, const Part& part) const {
-    const OutputTensor& output = (*executor_.outputs_)[part.tensor];
-    const int64_t element = LinearOffset(box, RowMajorStrides(output.shape)) - task.first;
-    return part.bytes.data() + element * ElementBytes(output.dtype);
-  }
-
-  void AddMoves(const Box& box, const Part& part, std::byte* at, std::vector<Move>& moves) const {
-    const OutputTensor& output = (*executor_.outputs_)[part.tensor];
-    const TensorPlan& plan = executor_.plan_->tensors[part.tensor];
-    const Shape strides = RowMajorStrides(output.shape);
-    for (const Fill& fill : plan.fills) FillBox(fill, box, strides, output.dtype, at);
-    for (const CopyOp& op : plan.copies) {
-      std::optional<Move> move =
-          ClipToChunk(op, executor_.source_->stored[op.source], box, strides, output.dtype, at);
-      if (move) moves.push_back(*std::move(move));
-    }
-  }
-
   Status LoadBase(const Executor::Task& task, const std::vector<Box>& boxes,
                   const std::vector<Part>& parts) {
+    const BoundLayout& base = *executor_.options_.base;
     std::vector<Move> moves;
-    for (const Part& part : parts) {
-      const OutputTensor& output = (*executor_.outputs_)[part.tensor];
-      const StoredTensor& stored = executor_.options_.base->stored[part.tensor];
-      for (const Box& box : boxes) {
-        std::optional<Move> move =
-            ClipToChunk(IdentityOp(stored, part.tensor), stored, box, RowMajorStrides(output.shape),
-                        output.dtype, At(task, box, part));
-        if (move) moves.push_back(*std::move(move));
-      }
-    }
+    for (const Part& part : parts)
+      AddRangeMoves({{IdentityOp(base.stored[part.tensor], part.tensor)}, {}}, base,
+                    (*executor_.outputs_)[part.tensor], task.first, boxes, part.bytes.data(),
+                    moves);
     return gatherer_.Run(std::move(moves));
   }
 

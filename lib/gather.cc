@@ -141,4 +141,21 @@ void FillBox(const Fill& fill, const Box& chunk, const Shape& output_strides, Dt
                  output + at * ElementBytes(dtype));
 }
 
+void AddRangeMoves(const TensorPlan& plan, const BoundLayout& source, const OutputTensor& output,
+                   int64_t first, std::span<const Box> boxes, std::byte* to,
+                   std::vector<Move>& moves) {
+  const Shape strides = RowMajorStrides(output.shape);
+  for (const Box& box : boxes) {
+    int64_t at = -first;
+    for (size_t d = 0; d < strides.size(); ++d) at += box.lo[d] * strides[d];
+    std::byte* const begin = to + at * ElementBytes(output.dtype);
+    for (const Fill& fill : plan.fills) FillBox(fill, box, strides, output.dtype, begin);
+    for (const CopyOp& op : plan.copies) {
+      std::optional<Move> move =
+          ClipToChunk(op, source.stored[op.source], box, strides, output.dtype, begin);
+      if (move) moves.push_back(*std::move(move));
+    }
+  }
+}
+
 }  // namespace nxdkit

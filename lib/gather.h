@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "lib/output.h"
 #include "lib/plan.h"
 #include "lib/strided_copy.h"
 
@@ -22,6 +23,12 @@ struct Move {
 // and is packed row-major with the strides `output_strides`). nullopt when they do not meet.
 std::optional<Move> ClipToChunk(const CopyOp& op, const StoredTensor& source, const Box& chunk,
                                 const Shape& output_strides, Dtype output_dtype, std::byte* output);
+
+// Adds the moves that make elements [first, ...) of an output tensor, given as its boxes in order
+// (RangeBoxes), in packed memory at `to`; constants are filled in at once.
+void AddRangeMoves(const TensorPlan& plan, const BoundLayout& source, const OutputTensor& output,
+                   int64_t first, std::span<const Box> boxes, std::byte* to,
+                   std::vector<Move>& moves);
 
 // Not thread-safe: one per thread, it owns the staging buffer.
 class Gatherer {

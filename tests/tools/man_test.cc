@@ -128,6 +128,8 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
   ExpectDocumented(1, {"ckpt-verify", shards, "--against", other});
   const std::string manifest = folder.path() + "/manifest.json";
   ExpectDocumented(0, {"ckpt-digest", shards, "--manifest", manifest});
+  ExpectDocumented(0, {"ckpt-diff", model, shards});
+  ExpectDocumented(1, {"ckpt-diff", other, shards});
   ExpectDocumented(1, {"ckpt-digest", other, "--check", manifest, "--no-files"});
 }
 

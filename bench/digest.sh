@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# ckpt-digest against `openssl dgst -sha256` over the same bytes on all cores; ckpt-diff and
+# ckpt-verify --against against reading both inputs with dd. All from the page cache, interleaved.
+#   bench/digest.sh [--rounds N] [--keep] [--work FOLDER] [--bin FOLDER]
+# --bin takes built commands instead of building the release preset.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+rounds=3 keep=0 work=build/bench bin=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --rounds) rounds=$2; shift 2 ;;
+    --keep) keep=1; shift ;;
+    --work) work=$2; shift 2 ;;
+    --bin) bin=$2; shift 2 ;;
+    *) echo "usage: bench/digest.sh [--rounds N] [--keep] [--work FOLDER] [--bin FOLDER]" >&2; exit 2 ;;
+  esac
+done
+
+if [ -z "$bin" ]; then
+  cmake -S . -B build/release -G Ninja -DCMAKE_BUILD_TYPE=Release -DNXDKIT_TESTS=OFF >/dev/null
+  ninja -C build/release nxdkit-make-model nxd-convert ckpt-digest ckpt-diff ckpt-verify >/dev/null
+  bin=build/release/tools
+fi
+mkdir -p "$work"
+trap '[ $keep = 1 ] || rm -rf "$work"' EXIT
+
+# The shapes of Qwen3-4B with 9 layers: 1.3 G parameters, 2.6 GB in bf16, in as many files as cores,
+# of one size, so that openssl has work for all of them until the end.
+cat > "$work/config.json" <<'JSON'
+{"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 2560, "intermediate_size": 9728,
+ "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 9,
+ "vocab_size": 151936, "tie_word_embeddings": true, "torch_dtype": "bfloat16"}
+JSON
+make() { "$bin/nxdkit-make-model" -q --config "$work/config.json" --out "$work/$1" --seed "$2" --max-shard-size 700MB; }
+[ -d "$work/a" ] || make a 1
+[ -d "$work/b" ] || make b 2
+[ -d "$work/nxd" ] || "$bin/nxd-convert" -q --no-sync --from hf --to nxd --tp 8 --qkv linear "$work/a" "$work/nxd"
+bytes=$(cat "$work"/a/*.safetensors | wc -c)
+cat "$work"/b/*.safetensors "$work"/nxd/model/* > /dev/null  # into the page cache
+
+# Runs a command and prints its seconds; exit code 1, a finding, is an answer.
+seconds() {
+  local start=$EPOCHREALTIME code=0
+  "$@" > /dev/null || code=$?
+  [ $code -le 1 ] || { echo "exit code $code: $*" >&2; return 1; }
+  awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f\n", b - a }'
+}
+openssl_all() { printf '%s\0' "$work"/a/*.safetensors | xargs -0 -n 1 -P "$(nproc)" openssl dgst -sha256; }
+dd_both() {
+  local pids=() folder
+  for folder in "$work/$1" "$work/$2"; do
+    (for file in "$folder"/*.safetensors "$folder"/model/*.pt; do
+      [ ! -e "$file" ] || dd if="$file" of=/dev/null bs=1M status=none
+    done) & pids+=($!)
+  done
+  wait "${pids[@]}"
+}
+median() { sort -n | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
+
+names=(openssl digest-hf digest-nxd dd-hf-hf diff-same diff-other verify-same verify-other dd-hf-nxd diff-nxd verify-nxd)
+declare -A command=(
+  [openssl]="openssl_all"
+  [digest-hf]="$bin/ckpt-digest -q $work/a"
+  [digest-nxd]="$bin/ckpt-digest -q $work/nxd"
+  [dd-hf-hf]="dd_both a b"
+  [diff-same]="$bin/ckpt-diff -q $work/a $work/a"
+  [diff-other]="$bin/ckpt-diff -q $work/a $work/b"
+  [verify-same]="$bin/ckpt-verify -q $work/a --against $work/a"
+  [verify-other]="$bin/ckpt-verify -q $work/a --against $work/b"
+  [dd-hf-nxd]="dd_both a nxd"
+  [diff-nxd]="$bin/ckpt-diff -q $work/a $work/nxd"
+  [verify-nxd]="$bin/ckpt-verify -q $work/nxd --against $work/a"
+)
+declare -A times median
+for ((round = 0; round < rounds; ++round)); do
+  for name in "${names[@]}"; do
+    # shellcheck disable=SC2086  # words on purpose
+    times[$name]+="$(seconds ${command[$name]})"$'\n'
+  done
+done
+for name in "${names[@]}"; do median[$name]=$(printf '%s' "${times[$name]}" | median); done
+row() {  # name, peer, bytes read
+  awk -v n="$1" -v t="${median[$1]}" -v p="${median[$2]}" -v B="$3" -v peer="$2" \
+    'BEGIN { printf "%-14s %8.2f s %8.2f GB/s   %5.2f of %s (%.2f s)\n", n, t, B / 1e9 / t, p / t, peer, p }'
+}
+row digest-hf openssl "$bytes"
+row digest-nxd openssl "$bytes"
+for name in diff-same diff-other verify-same verify-other; do row "$name" dd-hf-hf $((2 * bytes)); done
+for name in diff-nxd verify-nxd; do row "$name" dd-hf-nxd $((2 * bytes)); done

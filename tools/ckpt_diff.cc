@@ -1,0 +1,245 @@
+// ckpt-diff: by how much two models differ, whatever their layouts.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "formats/ops/diff.h"
+#include "lib/text.h"
+#include "tools/common/layout_options.h"
+#include "tools/common/sides.h"
+#include "tools/common/tool.h"
+
+namespace nxdkit::tool {
+namespace {
+
+struct Args {
+  std::string a;
+  std::string b;
+  std::optional<int> max_ulp;
+  std::optional<std::string> atol;
+  std::optional<std::string> rtol;
+  std::optional<int> top;
+  std::optional<std::string> a_from;
+  std::optional<std::string> b_from;
+  LayoutArgs a_layout;
+  LayoutArgs b_layout;
+};
+
+constexpr size_t kShownTensors = 10;  // without --top and --json
+
+const ToolInfo kInfo = {
+    .name = "ckpt-diff",
+    .summary = "says by how much the weights of two artifacts differ, across layouts",
+    .details =
+        "Both are compared parameter by parameter: changed elements, the largest and the mean "
+        "absolute and relative error, and how many units in the last place (ulps) lie between, "
+        "worst parameter first.\n"
+        "Without limits, any bit that differs counts. With limits, an element counts that is "
+        "beyond one of them.",
+    .findings = "the weights differ, by more than the limits where some are given",
+    .common = kTakesJobs | kTakesMaxMemory,
+    .examples = {{"ckpt-diff model shards", "are these the same weights"},
+                 {"ckpt-diff --max-ulp 1 model-f32 model-bf16", "is the one the other, rounded"},
+                 {"ckpt-diff --atol 1e-3 --rtol 1e-2 --top 3 step_0 step_100",
+                  "the three parameters that moved most"}},
+};
+
+void AddOptions(OptionTable& table, Args& args) {
+  table.Group("Arguments");
+  table.Positional("A", &args.a, "a folder or a file").completes = Completes::kPath;
+  table.Positional("B", &args.b, "what to compare it with").completes = Completes::kPath;
+  table.Group("Limits");
+  table.Integer("max-ulp", "N", &args.max_ulp, {0, std::numeric_limits<int>::max()},
+                "let values differ by N units in the last place");
+  table.Text("atol", "X", &args.atol, "let values differ by X, and by what --rtol adds");
+  table.Text("rtol", "X", &args.rtol, "let values differ by X times the larger of the two");
+  table.Group("What to print");
+  table.Integer("top", "N", &args.top, {0, std::numeric_limits<int>::max()},
+                "print the N worst parameters only; 0 prints none");
+  table.Group("Formats");
+  table.Choice("a-from", {"hf", "nxd", "rollout", "torch"}, &args.a_from,
+               "format of A, where it cannot be recognised");
+  table.Choice("b-from", {"hf", "nxd", "rollout", "torch"}, &args.b_from, "format of B");
+  AddLayoutOptions(table, args.a_layout, kNxdLayout, "Layout of A", "a-");
+  AddLayoutOptions(table, args.b_layout, kNxdLayout, "Layout of B", "b-");
+}
+
+Result<std::optional<double>> ParseLimit(const char* option,
+                                         const std::optional<std::string>& text) {
+  if (!text) return std::optional<double>();
+  double value = 0;
+  const char* end = text->data() + text->size();
+  const auto [at, fault] = std::from_chars(text->data(), end, value);
+  if (fault == std::errc() && at == end && std::isfinite(value) && value >= 0)
+    return std::optional<double>(value);
+  return Error(Errc::kUsage,
+               fmt::format("{}: found \"{}\", expected a number from 0 on", option, *text));
+}
+
+Result<ops::DiffLimits> LimitsOf(const Args& args) {
+  ops::DiffLimits limits;
+  if (args.max_ulp) limits.max_ulp = static_cast<uint64_t>(*args.max_ulp);
+  NXDKIT_ASSIGN(limits.atol, ParseLimit("--atol", args.atol));
+  NXDKIT_ASSIGN(limits.rtol, ParseLimit("--rtol", args.rtol));
+  return limits;
+}
+
+// --- for people
+
+double Mean(double sum, const ops::DiffTally& tally) {
+  const uint64_t count = tally.elements - tally.nan - tally.infinite;
+  return count == 0 ? 0 : sum / static_cast<double>(count);
+}
+
+std::string NumberText(double value) { return fmt::format("{:.3g}", value); }
+
+std::string MaxAbsText(const ops::DiffTally& tally) {
+  return tally.nan + tally.infinite > 0 ? "inf" : NumberText(tally.max_abs);
+}
+
+std::string BucketText(size_t bucket) {
+  if (bucket <= 2) return std::to_string(bucket);
+  return fmt::format("up to 2^{}", bucket - 1);
+}
+
+std::string Row(const ops::DiffTally& tally, std::string_view name) {
+  return fmt::format("{:>12} {:>9} {:>9} {:>9} {:>9}  {}\n", tally.changed, MaxAbsText(tally),
+                     NumberText(Mean(tally.sum_abs, tally)), NumberText(tally.max_rel),
+                     NumberText(Mean(tally.sum_rel, tally)), name);
+}
+
+std::string WorstText(const ops::ParamDiff& param) {
+  if (param.tally.worst < 0) return "";
+  std::string index;
+  for (const int64_t i : param.worst_index)
+    index += fmt::format("{}{}", index.empty() ? "" : ", ", i);
+  return fmt::format("{:12}   worst at [{}]: {} in A, {} in B\n", "", index, param.worst_a,
+                     param.worst_b);
+}
+
+std::string UlpText(const ops::DiffTally& tally) {
+  std::string text;
+  for (size_t i = 0; i < tally.ulps.size(); ++i)
+    if (tally.ulps[i] > 0)
+      text += fmt::format("{:>12} elements differ by {} ulp{}\n", tally.ulps[i], BucketText(i),
+                          i == 1 ? "" : "s");
+  if (tally.infinite > 0)
+    text += fmt::format("{:>12} pairs with an infinite error\n", tally.infinite);
+  if (tally.nan > 0) text += fmt::format("{:>12} pairs with a NaN\n", tally.nan);
+  return text;
+}
+
+std::string Verdict(const ops::DiffReport& report, const ops::DiffLimits& limits) {
+  const bool limited = limits.max_ulp || limits.atol || limits.rtol;
+  if (report.total.changed == 0 && report.findings.empty())
+    return fmt::format("equal: {} parameters, {} elements\n", report.params.size(),
+                       report.total.elements);
+  std::string text =
+      fmt::format("{} of {} elements differ", report.total.changed, report.total.elements);
+  if (limited) text += fmt::format(", {} beyond the limits", report.total.beyond);
+  return text + "\n";
+}
+
+std::string ReportText(const ops::DiffReport& report, const Args& args,
+                       const ops::DiffLimits& limits) {
+  std::string text;
+  for (const ops::Finding& finding : report.findings)
+    text += fmt::format("{}: {}\n", EscapeControl(finding.param), finding.message);
+  size_t changed = 0;
+  const size_t limit = args.top ? static_cast<size_t>(*args.top) : kShownTensors;
+  std::string rows;
+  for (const ops::ParamDiff& param : report.params) {
+    if (param.tally.changed == 0) continue;
+    if (changed++ >= limit) continue;
+    rows += Row(param.tally, EscapeControl(param.name)) + WorstText(param);
+  }
+  if (changed > 0)
+    text += fmt::format("{:>12} {:>9} {:>9} {:>9} {:>9}  {}\n", "changed", "max abs", "mean abs",
+                        "max rel", "mean rel", "parameter") +
+            rows;
+  if (changed > limit)
+    text += fmt::format("... and {} more (--top N lists more)\n", changed - limit);
+  if (changed > 0)
+    text += Row(report.total,
+                fmt::format("in all ({} of {} parameters)", changed, report.params.size())) +
+            UlpText(report.total);
+  return text + Verdict(report, limits);
+}
+
+// --- for programs
+
+Json TallyJson(const ops::DiffTally& tally) {
+  Json histogram = Json::array();
+  for (size_t i = 0; i < tally.ulps.size(); ++i) {
+    if (tally.ulps[i] == 0) continue;
+    const uint64_t most = i == 0 ? 0 : i >= 65 ? UINT64_MAX : uint64_t{1} << (i - 1);
+    histogram.push_back({{"max_ulp", most}, {"count", tally.ulps[i]}});
+  }
+  return {{"elements", tally.elements},
+          {"changed", tally.changed},
+          {"beyond", tally.beyond},
+          {"nan", tally.nan},
+          {"infinite", tally.infinite},
+          {"max_abs", tally.max_abs},
+          {"mean_abs", Mean(tally.sum_abs, tally)},
+          {"max_rel", tally.max_rel},
+          {"mean_rel", Mean(tally.sum_rel, tally)},
+          {"ulps", std::move(histogram)}};
+}
+
+Json ParamJson(const ops::ParamDiff& param) {
+  Json json = {{"name", param.name},
+               {"shape", param.shape},
+               {"a_dtype", Name(param.a_dtype)},
+               {"b_dtype", Name(param.b_dtype)}};
+  json.update(TallyJson(param.tally));
+  if (param.tally.worst >= 0)
+    json["worst"] = {{"index", param.worst_index}, {"a", param.worst_a}, {"b", param.worst_b}};
+  return json;
+}
+
+Json ReportJson(const ops::DiffReport& report, const Args& args) {
+  Json params = Json::array();
+  const size_t limit = args.top ? static_cast<size_t>(*args.top) : SIZE_MAX;
+  for (const ops::ParamDiff& param : report.params)
+    if (param.tally.changed > 0 && params.size() < limit) params.push_back(ParamJson(param));
+  Json findings = Json::array();
+  for (const ops::Finding& finding : report.findings)
+    findings.push_back(
+        {{"check", finding.check}, {"parameter", finding.param}, {"message", finding.message}});
+  return {{"a", args.a},
+          {"b", args.b},
+          {"a_kind", ops::KindName(report.a_kind)},
+          {"b_kind", ops::KindName(report.b_kind)},
+          {"compared", report.params.size()},
+          {"total", TallyJson(report.total)},
+          {"tensors", std::move(params)},
+          {"findings", std::move(findings)}};
+}
+
+Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+  ops::DiffRequest request;
+  NXDKIT_ASSIGN(request.limits, LimitsOf(args));
+  request.a = {args.a, std::nullopt, HintsOf(args.a_layout)};
+  request.b = {args.b, std::nullopt, HintsOf(args.b_layout)};
+  if (args.a_from) request.a.kind = ops::KindFromName(*args.a_from);
+  if (args.b_from) request.b.kind = ops::KindFromName(*args.b_from);
+  const Runner runner(context);
+  request.run = runner.options();
+  NXDKIT_ASSIGN(const ops::DiffReport report, ops::Diff(request));
+  for (const std::string& warning : report.warnings) context.Warn(warning);
+  ToolAnswer answer;
+  answer.findings = report.differs();
+  answer.text = ReportText(report, args, request.limits);
+  answer.fields = ReportJson(report, args);
+  return answer;
+}
+
+}  // namespace
+}  // namespace nxdkit::tool
+
+int main(int argc, char** argv) {
+  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
+                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
+}
