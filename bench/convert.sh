@@ -1,23 +1,27 @@
 #!/usr/bin/env bash
 # Conversions of a model of 5.2 GB against `cp -r` of the same input, interleaved, and against the
 # limit of writing the same bytes. See README.md for how it is taken and what it means.
-#   bench/convert.sh [--rounds N] [--keep] [--work FOLDER]
+#   bench/convert.sh [--rounds N] [--keep] [--work FOLDER] [--bin BUILD_FOLDER]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-rounds=3 keep=0 work=build/bench
+rounds=3 keep=0 work=build/bench build=
 while [ $# -gt 0 ]; do
   case $1 in
     --rounds) rounds=$2; shift 2 ;;
     --keep) keep=1; shift ;;
     --work) work=$2; shift 2 ;;
-    *) echo "usage: bench/convert.sh [--rounds N] [--keep] [--work FOLDER]" >&2; exit 2 ;;
+    --bin) build=$2; shift 2 ;;
+    *) echo "usage: bench/convert.sh [--rounds N] [--keep] [--work FOLDER] [--bin BUILD_FOLDER]" >&2; exit 2 ;;
   esac
 done
 
-cmake -S . -B build/release -G Ninja -DCMAKE_BUILD_TYPE=Release -DNXDKIT_TESTS=OFF -DNXDKIT_BENCH=ON >/dev/null
-ninja -C build/release >/dev/null
-bin=build/release/tools
+if [ -z "$build" ]; then
+  build=build/release
+  cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DNXDKIT_TESTS=OFF -DNXDKIT_BENCH=ON >/dev/null
+  ninja -C $build >/dev/null
+fi
+bin=$build/tools
 mkdir -p "$work"
 trap '[ $keep = 1 ] || rm -rf "$work"' EXIT
 
@@ -61,7 +65,7 @@ measure_cp_sync() {
 }
 measure_limit() {
   rm -rf "$work/out.limit"
-  build/release/bench/write_limit "$1" "$work/out.limit" 2 | cut -d' ' -f1
+  "$build/bench/write_limit" "$1" "$work/out.limit" 2 | cut -d' ' -f1
 }
 median() { sort -n | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 

@@ -69,17 +69,20 @@ constexpr Start StartOf(uint8_t package) {
 }
 constexpr std::array<Start, 2> kStarts = {StartOf(1), StartOf(2)};
 
-// The first place in `block` where a header may begin; block.size() for none.
+// The first place in `block`, from `from` on, where a header may begin; block.size() for none. Goes
+// by the one byte that is not 0 in the header size, so that each byte is looked at once.
 size_t NextStart(std::span<const std::byte> block, size_t from) {
-  size_t next = block.size();
-  for (const Start& start : kStarts) {
-    const auto at =
-        std::search(block.begin() + static_cast<ptrdiff_t>(from),
-                    block.begin() + static_cast<ptrdiff_t>(next), start.begin(), start.end());
-    if (at != block.begin() + static_cast<ptrdiff_t>(next))
-      next = static_cast<size_t>(at - block.begin());
+  constexpr size_t kMark = kHeaderSize + 1;
+  for (size_t at = from; at + sizeof(Start) <= block.size(); ++at) {
+    const void* mark =
+        std::memchr(block.data() + at + kMark, int{kHeaderBytes >> 8}, block.size() - at - kMark);
+    if (mark == nullptr) break;
+    at = static_cast<size_t>(static_cast<const std::byte*>(mark) - block.data()) - kMark;
+    if (at + sizeof(Start) > block.size()) break;
+    for (const Start& start : kStarts)
+      if (std::memcmp(block.data() + at, start.data(), start.size()) == 0) return at;
   }
-  return next;
+  return block.size();
 }
 
 }  // namespace
@@ -128,50 +131,48 @@ Result<Header> ParseHeader(std::span<const std::byte> bytes, uint64_t available)
   return header;
 }
 
+namespace {
+
+// `bytes` from the header on: at least kProbeBytes, or as many as there are.
+Result<Located> LocatedIn(std::span<const std::byte> bytes, uint64_t offset, uint64_t end,
+                          const std::string& path) {
+  Result<Header> header = ParseHeader(bytes, end - offset);
+  if (header.ok()) return Located{offset, *std::move(header), PayloadOf(bytes)};
+  const Error& error = header.error();
+  return Error(error.code(), error.message()).in(path).at(offset + error.offset().value_or(0));
+}
+
+}  // namespace
+
 Result<Located> ReadAt(const File& file, uint64_t offset, uint64_t end) {
   NXDKIT_CHECK(offset <= end && end <= file.bytes());
   std::vector<std::byte> bytes(std::min<uint64_t>(kProbeBytes, end - offset));
   NXDKIT_TRY(file.ReadAt(offset, bytes));
-  Result<Header> header = ParseHeader(bytes, end - offset);
-  if (!header.ok()) {
-    const Error& error = header.error();
-    return Error(error.code(), error.message())
-        .in(file.path())
-        .at(offset + error.offset().value_or(0));
-  }
-  return Located{offset, *std::move(header), PayloadOf(bytes)};
+  return LocatedIn(bytes, offset, end, file.path());
 }
 
-Result<std::vector<Located>> Find(const File& file, uint64_t offset, uint64_t end, size_t most) {
+Result<std::vector<Located>> Find(const File& file, uint64_t offset, uint64_t end, size_t most,
+                                  const std::function<Status()>& poll) {
   std::vector<Located> found;
   std::vector<std::byte> block;
+  // Blocks overlap by what a look at a header needs, so that none is looked at in part.
   while (offset < end && end - offset > kHeaderBytes) {
+    if (poll) NXDKIT_TRY(poll());
     block.resize(std::min<uint64_t>(kBlock, end - offset));
     NXDKIT_TRY(file.ReadAt(offset, block));
-    uint64_t next = 0;  // where to read on, from the start of the block
-    for (size_t at = 0;;) {
-      at = NextStart(block, at);
-      if (at == block.size()) {
-        // A start that is cut by the end of the block is found in the next one.
-        next = std::max<uint64_t>(1, block.size() - std::min(block.size(), kStarts[0].size() - 1));
-        if (offset + block.size() == end) return found;
-        break;
-      }
-      const Result<Located> neff = ReadAt(file, offset + at, end);
-      if (!neff.ok() && neff.error().code() != Errc::kCorrupt) return neff.error();
-      if (!neff.ok() || neff->payload == Payload::kUnknown) {
-        ++at;
-        continue;
-      }
-      if (found.size() == most)
+    const bool last = offset + block.size() == end;
+    const uint64_t looked_at = last ? block.size() : block.size() - kProbeBytes;
+    uint64_t next = looked_at;  // where to read on
+    for (uint64_t at = NextStart(block, 0); at < looked_at;) {
+      const auto bytes = std::span<const std::byte>(block).subspan(static_cast<size_t>(at));
+      const Result<Located> neff = LocatedIn(bytes, offset + at, end, file.path());
+      const bool is_one = neff.ok() && neff->payload != Payload::kUnknown;
+      if (is_one && found.size() == most)
         return Error(Errc::kLimit, fmt::format("more than {} NEFFs", most)).in(file.path());
-      found.push_back(*neff);
-      const uint64_t whole = at + kHeaderBytes + neff->header.data_bytes;
-      if (whole >= block.size()) {
-        next = whole;
-        break;
-      }
-      at = static_cast<size_t>(whole);
+      if (is_one) found.push_back(*neff);
+      at += is_one ? kHeaderBytes + neff->header.data_bytes : 1;
+      next = std::max(next, at);
+      if (at < looked_at) at = NextStart(block, static_cast<size_t>(at));
     }
     offset += next;
   }

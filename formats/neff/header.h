@@ -55,9 +55,9 @@ struct Located {
 Result<Located> ReadAt(const File& file, uint64_t offset, uint64_t end);
 
 // All of them in [offset, end), found by their headers; what does not begin like an archive behind
-// a plausible header is passed over. kLimit after `most`.
+// a plausible header is passed over. kLimit after `most`. `poll` is asked between blocks.
 Result<std::vector<Located>> Find(const File& file, uint64_t offset, uint64_t end,
-                                  size_t most = 10'000);
+                                  size_t most = 10'000, const std::function<Status()>& poll = {});
 
 // Whether the payload has the header's hash; reads all of it. `poll` is asked between blocks.
 Result<bool> HashMatches(const File& file, const Located& neff,

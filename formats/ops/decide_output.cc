@@ -142,7 +142,11 @@ Status TakeBundle(const std::string& path, const OutputOptions& options, OutputS
   if (!bundle.config)
     return Error(Errc::kNotFound, "the bundle has no neuron_config.json").in(path);
   if (bundle.blobs.empty() && !options.only_weights)
-    return Error(Errc::kNotFound, "the bundle has no compiled blob (model.pt)").in(path);
+    return Error(Errc::kNotFound, "the bundle has no compiled blob (model.pt)")
+        .in(path)
+        .hint(bundle.has_cpu_plan
+                  ? "it is one for the CPU: neuron-export --target cpu makes another"
+                  : "");
   if (!bundle.config->unsupported.empty())
     return Error(Errc::kUnsupported,
                  fmt::format("shards for {} have another layout, which this program does not know",

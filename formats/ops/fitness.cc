@@ -5,6 +5,7 @@
 #include <map>
 
 #include "formats/models/gqa.h"
+#include "formats/rollout/cpu_plan.h"
 #include "lib/file.h"
 #include "lib/json.h"
 
@@ -145,6 +146,53 @@ std::vector<Finding> CompareShard(const TensorFile& compiled, int64_t rank,
   return findings;
 }
 
+std::vector<Finding> CheckCpuPlan(const rollout::Bundle& bundle) {
+  if (!bundle.has_cpu_plan || !bundle.config) return {};
+  const std::string path = JoinPath(bundle.folder, std::string(rollout::kCpuPlanFile));
+  const auto wrong = [&](std::string found, std::string expected, std::string message) {
+    return ConfigFinding("cpu plan", path, std::move(found), std::move(expected),
+                         std::move(message));
+  };
+  const auto from = [&](const Error& error) {
+    return std::vector<Finding>{
+        wrong("", "",
+              error.member().empty() ? error.message() : error.member() + ": " + error.message())};
+  };
+  const Result<std::string> text = ReadSmallFile(path, kMaxConfigBytes);
+  if (!text.ok()) return from(text.error());
+  const Result<rollout::CpuPlan> plan = rollout::ParseCpuPlan(*text, path);
+  if (!plan.ok()) return from(plan.error());
+  const Result<ConfigText> config = CompiledModel(bundle);
+  if (!config.ok()) return from(config.error());
+  const Result<models::ModelConfig> model = models::ParseConfig(config->text, config->path);
+  if (!model.ok()) return from(model.error());
+  if (model->family == nullptr) return {};  // its heads are not known
+  const Result<rollout::CpuPlan> expected =
+      rollout::MakeCpuPlan(*model, config->text, *bundle.config, bundle.config_text);
+  if (!expected.ok()) return from(expected.error());
+  std::vector<Finding> findings;
+  const auto compare = [&](const char* key, const auto& found, const auto& wanted) {
+    if (found == wanted) return;
+    const std::string a = fmt::format("{}", found), b = fmt::format("{}", wanted);
+    findings.push_back(wrong(
+        a, b, fmt::format("{}: {} in the plan, the bundle's configurations give {}", key, a, b)));
+  };
+  compare("config_digest", plan->config_digest, expected->config_digest);
+  compare("neuron_config_digest", plan->neuron_config_digest, expected->neuron_config_digest);
+  compare("tp", plan->tp, expected->tp);
+  compare("batch_size", plan->batch_size, expected->batch_size);
+  compare("sequence_length", plan->sequence_length, expected->sequence_length);
+  compare("dtype", plan->dtype, expected->dtype);
+  compare("fused_qkv", plan->fused_qkv, expected->fused_qkv);
+  compare("gqa_strategy", models::GqaStrategyName(plan->gqa),
+          models::GqaStrategyName(expected->gqa));
+  compare("layers", plan->layers, expected->layers);
+  compare("head_dim", plan->head_dim, expected->head_dim);
+  compare("query_slots", plan->query_slots, expected->query_slots);
+  compare("kv_slots", plan->kv_slots, expected->kv_slots);
+  return findings;
+}
+
 namespace {
 
 class Judge {
@@ -154,6 +202,8 @@ class Judge {
 
   Status Run() {
     CheckSettings();
+    const std::vector<Finding> plan = CheckCpuPlan(bundle_);
+    report_.findings.insert(report_.findings.end(), plan.begin(), plan.end());
     NXDKIT_TRY(CheckModel());
     NXDKIT_TRY(CheckShards());
     if (weights_.artifact.kind == Kind::kRollout) CheckCut();

@@ -34,6 +34,9 @@ Result<std::vector<Finding>> CompareModels(const ConfigText& weights, const Conf
 std::vector<Finding> CompareShard(const TensorFile& compiled, int64_t rank,
                                   std::span<const OutputTensor> model);
 
+// nxdkit-cpu-plan.json of a bundle against what its own configurations give; none without a plan.
+std::vector<Finding> CheckCpuPlan(const rollout::Bundle& bundle);
+
 struct FitnessRequest {
   std::string bundle;
   std::string weights;

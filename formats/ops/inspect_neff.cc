@@ -9,6 +9,7 @@ namespace {
 
 // Archives of real graphs are larger than anybody wants to wait for; a listing says where it ended.
 constexpr uint64_t kMaxListedBytes = 512 << 20;
+constexpr size_t kMaxNeffs = 10'000;
 
 }  // namespace
 
@@ -23,7 +24,8 @@ bool LooksLikeNeff(const std::string& path) {
 
 Status AddNeffs(Inspection& inspection, const File& file, const std::string& record,
                 uint64_t offset, uint64_t end, const InspectRequest& request) {
-  NXDKIT_ASSIGN(const std::vector<neff::Located> found, neff::Find(file, offset, end));
+  NXDKIT_ASSIGN(const std::vector<neff::Located> found,
+                neff::Find(file, offset, end, kMaxNeffs, request.poll));
   for (const neff::Located& neff : found) {
     NeffFacts facts;
     facts.record = record;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "formats/ops/checksums.h"
+#include "formats/ops/fitness.h"
 #include "formats/ops/wrong_heads.h"
 
 namespace nxdkit::ops {
@@ -245,6 +246,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   CheckMissingParams(artifact, report.findings);
   CheckRanksAlike(artifact, report.findings);
   CheckRolloutTensors(artifact, report.findings);
+  if (artifact.artifact.bundle) Append(report.findings, CheckCpuPlan(*artifact.artifact.bundle));
   Append(report.findings, CheckMeaning(artifact));
   Result<std::vector<Finding>> self = CheckSelf(artifact, request.run);
   if (!self.ok()) {

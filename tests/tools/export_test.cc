@@ -68,6 +68,12 @@ TEST_F(Export, RefusesWhatTheCpuHasNoUseFor) {
   }
 }
 
+TEST_F(Export, TakesTheBlobOfOnePlaceOnly) {
+  const ProcessResult result = workshop_.Export("--bundle x --compiler y", model_, out_);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("from one of them only"));
+}
+
 TEST_F(Export, CarriesConfigurationAndTokenizerFiles) {
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"})
     workshop_.Write(std::string("model/") + name, std::string("{\"name\": \"") + name + "\"}");

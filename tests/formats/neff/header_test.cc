@@ -121,8 +121,9 @@ TEST(Scans, FindNeffsAtAnyOffset) {
 TEST(Scans, FindNeffsAcrossTheSeamOfTwoReads) {
   const std::string toy = ToyNeff();
   constexpr size_t kBlock = 1 << 20;
-  for (const size_t at : {kBlock - 2000, kBlock - 1024, kBlock - 16, kBlock - 15, kBlock - 8,
-                          kBlock - 1, kBlock, kBlock + 1})
+  for (const size_t at :
+       {kBlock - 2800, kBlock - 2000, kBlock - 1367, kBlock - 1366, kBlock - 1286, kBlock - 1285,
+        kBlock - 1024, kBlock - 16, kBlock - 15, kBlock - 8, kBlock - 1, kBlock, kBlock + 1})
     EXPECT_THAT(OffsetsIn(std::string(at, 'x') + toy + toy),
                 ::testing::ElementsAre(at, at + toy.size()))
         << at;
@@ -146,6 +147,15 @@ TEST(Scans, EndAtTheLimit) {
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.error().code(), Errc::kLimit);
   EXPECT_THAT(found.error().message(), HasSubstr("more than 1 NEFFs"));
+}
+
+TEST(Scans, AreStopped) {
+  const Scratch scratch;
+  const Result<File> file = File::OpenRead(scratch.Write("blob", ToyNeff()));
+  const auto found =
+      Find(*file, 0, file->bytes(), 10, [] { return Status(Error(Errc::kInterrupted, "stop")); });
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code(), Errc::kInterrupted);
 }
 
 // Every length and every flipped bit of the header: an error with its place, or a header that keeps

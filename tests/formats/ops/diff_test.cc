@@ -99,7 +99,7 @@ TEST_F(Diff, DoesNotDependOnThreadsAndMemory) {
   for (const int jobs : {2, 7, 100}) {
     ops::RunOptions run;
     run.jobs = jobs;
-    run.max_memory = uint64_t{jobs > 7 ? 64u : 512u} << 20;
+    run.max_memory = uint64_t{jobs > 7 ? 256u : 512u} << 20;
     const DiffReport report = Compare(a, b, run);
     ASSERT_EQ(report.params.size(), expected.params.size());
     EXPECT_EQ(report.total.sum_abs, expected.total.sum_abs);

@@ -148,6 +148,25 @@ TEST_P(Fitness, ThereMustBeSomethingToRun) {
   EXPECT_THAT(Found(bundle, model_), ElementsAre(HasSubstr("blob there is nothing to run")));
 }
 
+TEST_P(Fitness, APlanForTheCpuFollowsFromTheConfigurations) {
+  OutputOptions options;
+  options.cpu_plan = true;
+  const std::string bundle = MakeBundle("bundle", model_, 2, options);
+  EXPECT_THAT(Found(bundle, model_), IsEmpty());
+  EXPECT_THAT(testing_util::FindingsOf(bundle), IsEmpty());
+  const std::string path = bundle + "/nxdkit-cpu-plan.json";
+  const std::string plan = ReadBytes(path);
+  std::string other = plan;
+  const std::string digest = "\"config_digest\": \"sha256:";
+  other[other.find(digest) + digest.size()] ^= 1;
+  std::ofstream(path) << other;
+  EXPECT_THAT(Found(bundle, model_), ElementsAre(HasSubstr("cpu plan config_digest: sha256:")));
+  ASSERT_EQ(testing_util::FindingsOf(bundle).size(), 1u);
+  EXPECT_EQ(testing_util::FindingsOf(bundle)[0].file, path);
+  std::ofstream(path) << plan.substr(0, plan.size() / 2);
+  EXPECT_THAT(Found(bundle, model_), ElementsAre(HasSubstr("cpu plan JSON line ")));
+}
+
 TEST_P(Fitness, ADamagedConfigIsAnError) {
   const std::string bundle = MakeBundle("bundle", model_);
   std::ofstream(bundle + "/config.json") << "[1]";
