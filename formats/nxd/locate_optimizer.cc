@@ -12,6 +12,7 @@ namespace nxdkit::nxd {
 namespace {
 
 constexpr std::string_view kFull = "full_";
+constexpr std::string_view kLeaveOut = "--no-optimizer leaves the optimizer's state out";
 
 // The main files in `names`; `expert`: an expert parallel one, which ends the search.
 struct Found {
@@ -59,7 +60,8 @@ Result<std::optional<OptimizerLocation>> LocateOptimizer(const std::string& tag_
                  fmt::format("the optimizer is expert parallel ({}), whose parameter numbers are "
                              "shifted by expert rank",
                              found.expert))
-        .in(out.folder);
+        .in(out.folder)
+        .hint(kLeaveOut);
   if (!found.sharded.empty() && !found.full.empty())
     return Error(
                Errc::kCorrupt,
@@ -70,7 +72,8 @@ Result<std::optional<OptimizerLocation>> LocateOptimizer(const std::string& tag_
   out.merged = !found.full.empty();
   out.files = std::move(out.merged ? found.full : found.sharded);
   if (out.files.empty()) {
-    if (std::optional<Error> refused = RefuseByName(out.folder)) return *std::move(refused);
+    if (const std::optional<Error> refused = RefuseByName(out.folder))
+      return Error(refused->code(), refused->message()).in(out.folder).hint(kLeaveOut);
     return Error(Errc::kUnsupported,
                  fmt::format("no optimizer file known, such as dp_rank_00_tp_rank_00_pp_rank_00.pt;"
                              " found {}",
