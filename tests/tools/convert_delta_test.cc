@@ -270,20 +270,19 @@ TEST_F(ConvertDelta, KilledWhileApplyingLeavesAWholeVersion) {
   const std::string bundle = Bundle();
   const std::string forth = Make("forth", "--from hf --coding ulp", old_, new_);
   const std::string back = Make("back", "--from hf --coding ulp", new_, old_);
-  std::mt19937 random(5);
+  KillMoments moments(std::chrono::milliseconds(60), 5);
   bool is_new = false;
-  int killed = 0;
-  for (int i = 0; i < 12; ++i) {
-    const std::chrono::microseconds delay(random() % 60000);
-    killed += RunAndSignal({Workshop::Tool("nxd-convert"), "--from", "delta", "--to", "rollout",
-                            "--into", is_new ? back : forth, bundle},
-                           SIGKILL, delay) == 128 + SIGKILL;
+  for (int i = 0; moments.GoesOn(i, 12); ++i) {
+    const std::chrono::microseconds delay = moments.Next();
+    moments.Note(RunAndSignal({Workshop::Tool("nxd-convert"), "--from", "delta", "--to", "rollout",
+                               "--into", is_new ? back : forth, bundle},
+                              SIGKILL, delay) == 128 + SIGKILL);
     const bool old_now = Compared(bundle, old_) == 0;
     const bool new_now = Compared(bundle, new_) == 0;
     ASSERT_NE(old_now, new_now) << "neither, after " << delay.count() << " us";
     is_new = new_now;
   }
-  EXPECT_GT(killed, 0) << "no kill came in time";
+  EXPECT_GT(moments.killed(), 0) << "no kill came in time";
   EXPECT_EQ(Apply(is_new ? back : forth, bundle).exit_code, 0);
   EXPECT_EQ(Compared(bundle, is_new ? old_ : new_), 0);
 }

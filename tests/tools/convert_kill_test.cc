@@ -95,12 +95,12 @@ class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
 
   void KillAtRandom(int times, uint32_t seed) {
     std::mt19937 random(seed);
-    int killed = 0;
-    for (int i = 0; i < times; ++i) {
+    KillMoments moments(duration_ * 11 / 10, seed);
+    for (int i = 0; moments.GoesOn(i, times); ++i) {
       Restore();
-      const std::chrono::microseconds delay(random() % (duration_.count() * 11 / 10));
+      const std::chrono::microseconds delay = moments.Next();
       SCOPED_TRACE("killed after " + std::to_string(delay.count()) + " us");
-      killed += RunAndSignal(Command(false), SIGKILL, delay) == 128 + SIGKILL;
+      moments.Note(RunAndSignal(Command(false), SIGKILL, delay) == 128 + SIGKILL);
       ExpectAbsentOldOrNew();
       // A second kill on the way of resuming, now and then.
       if (random() % 3 == 0) {
@@ -110,7 +110,7 @@ class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
       ExpectNextRunSucceeds(random() % 2 == 0);
       if (HasFailure()) return;
     }
-    EXPECT_GT(killed, 0) << "no kill came in time";
+    EXPECT_GT(moments.killed(), 0) << "no kill came in time";
     // What a kill left in the place of the old output goes with the next run.
     if (over_an_old_one_) ExpectNextRunSucceeds(false);
     EXPECT_FALSE(fs::exists(out_ + ".old.partial"));

@@ -65,18 +65,18 @@ class IntoKill : public ::testing::TestWithParam<Case> {
 
   void KillAtRandom(int times, uint32_t seed) {
     std::mt19937 random(seed);
-    int killed = 0;
+    KillMoments moments(duration_ * 12 / 10, seed);
     int held = 0;
-    for (int i = 0; i < times; ++i) {
+    for (int i = 0; moments.GoesOn(i, times); ++i) {
       Prepare();
       if (GetParam().first_use) held = 0;
-      const std::chrono::microseconds delay(random() % (duration_.count() * 12 / 10));
+      const std::chrono::microseconds delay = moments.Next();
       SCOPED_TRACE("killed after " + std::to_string(delay.count()) + " us");
       Words words = {Workshop::Tool("nxd-convert"), "--no-sync"};
       for (const std::string& word : Split(Options())) words.push_back(word);
       words.push_back(models_[1 - held]);
       words.push_back(bundle_);
-      killed += RunAndSignal(words, SIGKILL, delay) == 128 + SIGKILL;
+      moments.Note(RunAndSignal(words, SIGKILL, delay) == 128 + SIGKILL);
       const int now = Holds();
       ASSERT_NE(now, -1) << "neither the old version nor the new one";
       ASSERT_EQ(Workshop::Verify(bundle_, "--against " + models_[now]).exit_code, 0);
@@ -86,7 +86,7 @@ class IntoKill : public ::testing::TestWithParam<Case> {
       held = 1 - held;
       ASSERT_EQ(Holds(), held);
     }
-    EXPECT_GT(killed, 0) << "no kill came in time";
+    EXPECT_GT(moments.killed(), 0) << "no kill came in time";
     ExpectConverts(Options(), models_[1 - held], bundle_);
     ExpectConverts(Options(), models_[held], bundle_);
     EXPECT_EQ(Holds(), held);
