@@ -202,13 +202,13 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.label = args.label;
   if (args.label && !args.into)
     return Error(Errc::kUsage, "--label names the weights that --into replaces");
-  // Rollout weights can be made again: what counts is when the engine can read them.
   if (args.part) {
     if (args.into || request.resume)
       return Error(Errc::kUsage, "--part goes with neither --into nor --resume")
           .hint("a part that was stopped is simply run again");
     NXDKIT_ASSIGN(request.part, PartOf(*args.part, [](const char* name) { return getenv(name); }));
   }
+  // Rollout weights can be made again: what counts is when the engine can read them.
   request.sync = args.sync.value_or(!args.into);
   ToolAnswer answer;
   if (args.explain) {

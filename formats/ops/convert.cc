@@ -140,14 +140,19 @@ Status WriteWeights(const Prepared& prepared, const Executor& executor_template,
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
                                prepared.output.outputs, with_skip));
-  if (request.run.begin) request.run.begin("writing", executor.workload().bytes);
-  InfinityCounter counter(*sink, prepared.plan, prepared.source.bound, prepared.output.outputs);
-  NXDKIT_TRY(executor.Run(counter));
-  for (std::string& warning : counter.Warnings()) report.warnings.push_back(std::move(warning));
-  return sink->Finish();
+  return RunTasks(prepared, request, executor, *sink, report);
 }
 
 }  // namespace
+
+Status RunTasks(const Prepared& prepared, const ConvertRequest& request, const Executor& executor,
+                WriteSink& sink, ConvertReport& report) {
+  if (request.run.begin) request.run.begin("writing", executor.workload().bytes);
+  InfinityCounter counter(sink, prepared.plan, prepared.source.bound, prepared.output.outputs);
+  NXDKIT_TRY(executor.Run(counter));
+  for (std::string& warning : counter.Warnings()) report.warnings.push_back(std::move(warning));
+  return sink.Finish();
+}
 
 Status WriteText(const std::string& path, const std::string& contents, bool sync) {
   NXDKIT_ASSIGN(File file, File::OpenWrite(path));
@@ -214,16 +219,20 @@ Status CheckDelta(const Prepared& prepared) {
   return OkStatus();
 }
 
+Status CheckSource(const Prepared& prepared, const ConvertRequest& request) {
+  NXDKIT_TRY(CheckDelta(prepared));
+  NXDKIT_TRY(RequireSound(prepared.source, request.run));
+  if (!request.verify) return OkStatus();
+  NXDKIT_ASSIGN(const std::vector<Finding> damaged,
+                CheckChecksums(prepared.source.artifact, request.run));
+  return FirstAsError(damaged);
+}
+
 Result<Prepared> PrepareChecked(const ConvertRequest& request) {
   NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
   NXDKIT_ASSIGN(Prepared prepared, Prepare(request));
-  NXDKIT_TRY(CheckDelta(prepared));
   NXDKIT_TRY(CheckOutput(prepared, request));
-  NXDKIT_TRY(RequireSound(prepared.source, request.run));
-  if (!request.verify) return prepared;
-  NXDKIT_ASSIGN(const std::vector<Finding> damaged,
-                CheckChecksums(prepared.source.artifact, request.run));
-  NXDKIT_TRY(FirstAsError(damaged));
+  NXDKIT_TRY(CheckSource(prepared, request));
   return prepared;
 }
 

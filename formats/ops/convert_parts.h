@@ -16,6 +16,10 @@ struct Prepared {
 };
 Result<Prepared> Prepare(const ConvertRequest& request);
 
+// What is refused of the source: a delta that does not fit, copies that differ, padding that is not
+// zero; with --verify also damaged archives.
+Status CheckSource(const Prepared& prepared, const ConvertRequest& request);
+
 // Prepare, with all that is refused before anything is written.
 Result<Prepared> PrepareChecked(const ConvertRequest& request);
 
@@ -30,6 +34,11 @@ Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool 
 
 ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request,
                          const Workload& workload);
+
+// Runs the executor into the sink and finishes the files; what a narrower dtype cannot hold becomes
+// a warning.
+Status RunTasks(const Prepared& prepared, const ConvertRequest& request, const Executor& executor,
+                WriteSink& sink, ConvertReport& report);
 
 // Where nobody sees it half written.
 Status WriteText(const std::string& path, const std::string& contents, bool sync);

@@ -12,7 +12,7 @@
 #include <random>
 
 #include "formats/ops/convert_parts.h"
-#include "lib/digest.h"
+#include "lib/folder_lock.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -150,9 +150,7 @@ class PartRun {
         const std::unique_ptr<WriteSink> sink,
         WriteSink::Begin(staging.path(), prepared_.output.layout, std::move(prepared_.output.files),
                          {.sync = request_.sync, .jobs = request_.run.jobs, .fingerprint = ""}));
-    if (request_.run.begin) request_.run.begin("writing", executor.workload().bytes);
-    NXDKIT_TRY(executor.Run(*sink));
-    NXDKIT_TRY(sink->Finish());
+    NXDKIT_TRY(RunTasks(prepared_, request_, executor, *sink, report));
     for (const std::string& path : own)
       NXDKIT_TRY(
           MoveFile(JoinPath(staging.path(), path), JoinPath(JoinPath(folder_, "files"), path)));
@@ -160,15 +158,14 @@ class PartRun {
     return report;
   }
 
-  // Whoever finds all parts done. Where two do, one has the lock and the other is through.
+  // Whoever finds all parts done. Where two do, one has the lock, and the other is through: either
+  // at once, or because the folder of the parts is gone when it looks again.
   Status Publish(ConvertReport& report) {
-    Result<Staging> begun =
-        Staging::Begin(request_.output, {.replace = request_.force, .sync = request_.sync});
-    if (!begun.ok()) {
-      if (begun.error().code() == Errc::kIo) return OkStatus();
-      return std::move(begun).error();
-    }
-    Staging staging = *std::move(begun);
+    Result<FolderLock> lock = FolderLock::Try(folder_, FolderLock::Mode::kExclusive);
+    if (!lock.ok() && lock.error().code() != Errc::kNotFound) return std::move(lock).error();
+    if (!lock.ok() || lock->state() == FolderLock::State::kBusy || !AllDone()) return OkStatus();
+    NXDKIT_ASSIGN(Staging staging, Staging::Begin(request_.output, {.replace = request_.force,
+                                                                    .sync = request_.sync}));
     for (size_t f = 0; f < paths_.size(); ++f)
       NXDKIT_TRY(LinkFile(Finished(f), JoinPath(staging.path(), paths_[f])));
     NXDKIT_TRY(WriteSideFiles(prepared_.output, staging.path(), request_.sync));

@@ -60,14 +60,12 @@ Status CheckStillTheBase(const Prepared& prepared, const ConvertRequest& request
 }
 
 Status WriteWeights(Prepared& prepared, const Executor& executor, const std::string& slot,
-                    const ConvertRequest& request) {
+                    const ConvertRequest& request, ConvertReport& report) {
   NXDKIT_ASSIGN(
       const std::unique_ptr<WriteSink> sink,
       WriteSink::Begin(slot, prepared.output.layout, std::move(prepared.output.files),
                        {.sync = request.sync, .jobs = request.run.jobs, .fingerprint = ""}));
-  if (request.run.begin) request.run.begin("writing", executor.workload().bytes);
-  NXDKIT_TRY(executor.Run(*sink));
-  return sink->Finish();
+  return RunTasks(prepared, request, executor, *sink, report);
 }
 
 }  // namespace
@@ -75,8 +73,7 @@ Status WriteWeights(Prepared& prepared, const Executor& executor, const std::str
 Result<ConvertReport> RefreshDryRun(const ConvertRequest& request) {
   NXDKIT_TRY(CheckRequest(request));
   NXDKIT_ASSIGN(const Prepared prepared, Prepare(WithBundle(request)));
-  NXDKIT_TRY(CheckDelta(prepared));
-  NXDKIT_TRY(RequireSound(prepared.source, request.run));
+  NXDKIT_TRY(CheckSource(prepared, request));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
@@ -87,8 +84,7 @@ Result<ConvertReport> RefreshDryRun(const ConvertRequest& request) {
 Result<ConvertReport> Refresh(const ConvertRequest& request) {
   NXDKIT_TRY(CheckRequest(request));
   NXDKIT_ASSIGN(Prepared prepared, Prepare(WithBundle(request)));
-  NXDKIT_TRY(CheckDelta(prepared));
-  NXDKIT_TRY(RequireSound(prepared.source, request.run));
+  NXDKIT_TRY(CheckSource(prepared, request));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
@@ -102,7 +98,7 @@ Result<ConvertReport> Refresh(const ConvertRequest& request) {
   NXDKIT_TRY(CheckStillTheBase(prepared, request));
   NXDKIT_ASSIGN(const rollout::WeightsVersion version, NextVersion(prepared, request));
   report.refreshed = {update->path(), update->reused(), version};
-  NXDKIT_TRY(WriteWeights(prepared, executor, update->path(), request));
+  NXDKIT_TRY(WriteWeights(prepared, executor, update->path(), request, report));
   NXDKIT_TRY(WriteText(JoinPath(update->path(), rollout::kVersionName),
                        rollout::WriteVersion(version), request.sync));
   NXDKIT_TRY(CheckWritten(prepared, request, request.output, update->path(), report));

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "formats/ops/parts.h"
+#include "lib/folder_lock.h"
 #include "tests/tools/convert_workshop.h"
 
 namespace nxdkit::test {
@@ -91,6 +92,29 @@ TEST_F(ConvertParts, ALostFileIsMadeAgain) {
     fs::remove(file.path());
   ASSERT_EQ(JsonOf(Part("1/2"))["part"]["published"], false);
   ASSERT_EQ(JsonOf(Part("0/2"))["part"]["published"], true);
+  ExpectWholeOutput();
+}
+
+TEST_F(ConvertParts, AnOutputThatCannotBePublishedIsAnError) {
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  workshop_.Write("out.partial", "mine");
+  const ProcessResult last = Part("1/2");
+  EXPECT_EQ(last.exit_code, 5) << last.out;
+  EXPECT_THAT(last.out, HasSubstr("out.partial"));
+  fs::remove(out_ + ".partial");
+  ASSERT_EQ(Part("1/2").exit_code, 0);
+  ExpectWholeOutput();
+}
+
+TEST_F(ConvertParts, WhoeverFindsAnotherPublishingLeavesItToIt) {
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  {
+    const auto lock = FolderLock::Try(out_ + ".parts", FolderLock::Mode::kExclusive);
+    ASSERT_TRUE(lock.ok());
+    EXPECT_EQ(JsonOf(Part("1/2"))["part"]["published"], false);
+  }
+  EXPECT_FALSE(fs::exists(out_));
+  ASSERT_EQ(JsonOf(Part("1/2"))["part"]["published"], true);
   ExpectWholeOutput();
 }
 

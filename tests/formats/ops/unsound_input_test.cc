@@ -148,6 +148,11 @@ TEST_F(UnsoundInput, WhatDoesNotFitANarrowerDtypeIsCounted) {
   ASSERT_TRUE(converted.ok()) << converted.error().ToString();
   EXPECT_THAT(converted->warnings, Contains("model.norm.weight: 1 element is infinite as F16"));
   EXPECT_THAT(converted->notes, Contains(HasSubstr("it says bfloat16, the weights are float16")));
+  auto in_parts = OpsWorkshop::Request(model_, Kind::kHf, workshop_ / "parts", Kind::kHf, options);
+  in_parts.part = {0, 1};
+  const auto part = ops::Convert(in_parts);
+  ASSERT_TRUE(part.ok()) << part.error().ToString();
+  EXPECT_EQ(part->warnings, converted->warnings);
 }
 
 TEST_F(UnsoundInput, AnUnfinishedOutputIsNoArtifact) {
