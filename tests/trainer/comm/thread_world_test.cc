@@ -1,0 +1,132 @@
+#include "trainer/comm/thread_world.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "trainer/comm/mesh.h"
+#include "trainer/comm/reduce.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+std::vector<float> RankValues(int rank, size_t size) {
+  std::mt19937 random(static_cast<uint32_t>(rank) + 7);
+  std::normal_distribution<float> normal(0, 1);
+  std::vector<float> values(size);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+// In rank order, as documented: the expectation is bit for bit.
+std::vector<float> SumInRankOrder(int ranks, size_t size) {
+  std::vector<float> sum = RankValues(0, size);
+  for (int rank = 1; rank < ranks; ++rank) {
+    const std::vector<float> values = RankValues(rank, size);
+    for (size_t i = 0; i < size; ++i) sum[i] += values[i];
+  }
+  return sum;
+}
+
+TEST(AllReduceSum, AddsInRankOrderWhateverTheSize) {
+  for (const int ranks : {1, 2, 3, 5, 8})
+    for (const size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{4096}, size_t{10'001}}) {
+      const std::vector<float> expected = size ? SumInRankOrder(ranks, size) : std::vector<float>();
+      const Status status = RunThreadWorld(ranks, [&](Comm& world) -> Status {
+        std::vector<float> values = RankValues(world.rank(), size);
+        NXDKIT_TRY(AllReduceSum(world, values));
+        EXPECT_TRUE(values == expected) << ranks << " ranks, " << size << " values";
+        return OkStatus();
+      });
+      EXPECT_TRUE(status.ok());
+    }
+}
+
+TEST(AllReduceMax, IsTheLargest) {
+  const Status status = RunThreadWorld(3, [](Comm& world) -> Status {
+    std::vector<float> values = {static_cast<float>(world.rank()),
+                                 -static_cast<float>(world.rank()), 5};
+    NXDKIT_TRY(AllReduceMax(world, values));
+    EXPECT_EQ(values, (std::vector<float>{2, 0, 5}));
+    return OkStatus();
+  });
+  EXPECT_TRUE(status.ok());
+}
+
+TEST(ThreadComm, MovesBytes) {
+  const Status status = RunThreadWorld(3, [](Comm& world) -> Status {
+    const int me = world.rank();
+    std::array<int, 2> root = {me, 10 * me};
+    NXDKIT_TRY(world.Broadcast(std::as_writable_bytes(std::span(root)), 2));
+    EXPECT_EQ(root, (std::array{2, 20}));
+    const std::array<int, 1> mine = {me + 1};
+    std::array<int, 3> all = {};
+    NXDKIT_TRY(
+        world.AllGather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all))));
+    EXPECT_EQ(all, (std::array{1, 2, 3}));
+    const std::array<int, 3> out = {10 * me, 10 * me + 1, 10 * me + 2};
+    NXDKIT_TRY(
+        world.AllToAll(std::as_bytes(std::span(out)), std::as_writable_bytes(std::span(all))));
+    EXPECT_EQ(all, (std::array{me, 10 + me, 20 + me}));
+    return OkStatus();
+  });
+  EXPECT_TRUE(status.ok());
+}
+
+TEST(Mesh, TensorParallelRanksAreNeighbours) {
+  const Status status = RunThreadWorld(6, [](Comm& world) -> Status {
+    NXDKIT_ASSIGN(const Mesh mesh, Mesh::Make(world, 2));
+    EXPECT_EQ(mesh.tp->size(), 2);
+    EXPECT_EQ(mesh.dp->size(), 3);
+    EXPECT_EQ(mesh.tp_rank(), world.rank() % 2);
+    EXPECT_EQ(mesh.dp_rank(), world.rank() / 2);
+    std::vector<float> ones = {1, static_cast<float>(world.rank())};
+    NXDKIT_TRY(AllReduceSum(*mesh.dp, ones));
+    EXPECT_EQ(ones, (std::vector<float>{3, mesh.tp_rank() == 0 ? 6.0f : 9.0f}));
+    return OkStatus();
+  });
+  EXPECT_TRUE(status.ok());
+}
+
+TEST(Mesh, RefusesRanksThatDoNotDivide) {
+  const Status status = RunThreadWorld(3, [](Comm& world) -> Status {
+    const auto mesh = Mesh::Make(world, 2);
+    EXPECT_FALSE(mesh.ok());
+    return mesh.ok() ? OkStatus() : Status(mesh.error());
+  });
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code(), Errc::kUsage);
+  EXPECT_EQ(status.error().message(), "3 ranks cannot be divided into groups of 2");
+}
+
+// Others wait in a collective of the world and of a group when a rank fails: they must come back.
+TEST(ThreadWorld, AnErrorOfOneRankEndsAll) {
+  std::atomic<int> interrupted = 0;
+  const Status status = RunThreadWorld(4, [&](Comm& world) -> Status {
+    NXDKIT_ASSIGN(const Mesh mesh, Mesh::Make(world, 2));
+    if (world.rank() == 3) return Error(Errc::kLimit, "out of luck");
+    Status result = OkStatus();
+    while (result.ok()) result = world.rank() == 2 ? mesh.tp->Barrier() : world.Barrier();
+    interrupted += result.error().code() == Errc::kInterrupted;
+    return result;
+  });
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code(), Errc::kLimit);
+  EXPECT_EQ(interrupted, 3);
+}
+
+TEST(ThreadWorld, OtherSizesAreABugThatIsTold) {
+  const Status status = RunThreadWorld(2, [](Comm& world) -> Status {
+    std::vector<float> values(world.rank() == 0 ? 3 : 4);
+    return AllReduceSum(world, values);
+  });
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code(), Errc::kInternal);
+}
+
+}  // namespace
+}  // namespace nxdkit::trainer

@@ -1,0 +1,16 @@
+// Sums and maxima over the ranks of a group, in rank order: ((x0 + x1) + x2) + ... for every
+// element, whatever the engine. Every rank ends with the same bits.
+#pragma once
+
+#include <span>
+
+#include "trainer/comm/comm.h"
+
+namespace nxdkit::trainer {
+
+// values[i] becomes the sum over ranks. All ranks give the same size.
+Status AllReduceSum(Comm& comm, std::span<float> values);
+Status AllReduceSum(Comm& comm, std::span<double> values);
+Status AllReduceMax(Comm& comm, std::span<float> values);
+
+}  // namespace nxdkit::trainer
