@@ -18,7 +18,9 @@ namespace nxdkit::ops {
 
 Result<Prepared> Prepare(const ConvertRequest& request) {
   Prepared out;
-  NXDKIT_ASSIGN(out.source, OpenAndBind(request.input, request.from, request.hints));
+  NXDKIT_ASSIGN(out.source, request.source
+                                ? request.source()
+                                : OpenAndBind(request.input, request.from, request.hints));
   NXDKIT_ASSIGN(out.spec, DecideOutput(out.source, request.to, request.options));
   NXDKIT_ASSIGN(out.output, PlanOutput(out.source, out.spec, BaseName(request.output)));
   Result<Plan> plan = BuildPlan(out.source.params, out.source.bound, out.output.layout);

@@ -23,6 +23,9 @@ struct ConvertRequest {
   Kind from = Kind::kHf;
   Kind to = Kind::kHf;
   std::string input;
+  // Instead of opening `input`, which is then only a name for messages: a trainer's weights lie in
+  // its memory.
+  std::function<Result<BoundArtifact>()> source;
   std::string output;
   InputHints hints;       // of the input
   OutputOptions options;  // of the output

@@ -7,11 +7,14 @@
 namespace nxdkit::trainer {
 
 void EmbeddingForward(std::span<const int32_t> ids, int64_t first_row, int64_t rows, int64_t width,
-                      const float* weight, float* out) {
+                      Dtype dtype, const void* weight, float* out) {
+  const std::byte* bytes = static_cast<const std::byte*>(weight);
+  const int64_t row_bytes = width * ElementBytes(dtype);
   ParallelFor(static_cast<int64_t>(ids.size()), 16, [&](int64_t t) {
     const int64_t row = ids[static_cast<size_t>(t)] - first_row;
+    std::byte* to = reinterpret_cast<std::byte*>(out + t * width);
     if (row >= 0 && row < rows)
-      std::copy_n(weight + row * width, width, out + t * width);
+      ConvertElements(dtype, bytes + row * row_bytes, Dtype::kF32, to, width);
     else
       std::fill_n(out + t * width, width, 0.0f);
   });

@@ -253,7 +253,7 @@ TEST(Embedding, TakesAndAddsItsOwnRowsOnly) {
   const std::vector<int32_t> ids = {4, 7, 5, 4, 0};
   const Floats weight = Random(3 * 5, 20);  // rows 4 to 6
   Floats out(25);
-  EmbeddingForward(ids, 4, 3, 5, weight.data(), out.data());
+  EmbeddingForward(ids, 4, 3, 5, Dtype::kF32, weight.data(), out.data());
   for (size_t i = 0; i < 5; ++i) {
     EXPECT_EQ(out[i], weight[i]);
     EXPECT_EQ(out[5 + i], 0.0f);
