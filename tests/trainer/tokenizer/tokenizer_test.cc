@@ -97,7 +97,8 @@ TEST(Tokenizer, PutsTheTemplateAroundAText) {
   json["post_processor"] = Json::parse(R"({"type": "Sequence", "processors": [
       {"type": "ByteLevel"},
       {"type": "TemplateProcessing",
-       "single": [{"SpecialToken": {"id": "b"}}, {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "e"}}],
+       "single": [{"SpecialToken": {"id": "b"}}, {"Sequence": {"id": "A"}},
+                  {"SpecialToken": {"id": "e"}}],
        "special_tokens": {"b": {"ids": [260]}, "e": {"ids": [261, 260]}}}]})");
   const Tokenizer tokenizer = Make(json);
   EXPECT_THAT(Encode(tokenizer, "he", true), ElementsAre(260, 256, 261, 260));
