@@ -98,6 +98,8 @@ struct BoundOptimizer {
   std::vector<std::optional<OptimizerEntry>> masters;  // sharded_master_weights
 
   std::vector<std::string> EntryNames() const;  // all of them, masters too, each once
+  // What is kept of model parameter `param` under a name (nxd::kMasterWeights too); nullptr: none.
+  const OptimizerEntry* Find(uint32_t param, std::string_view name) const;
 };
 
 // The artifact with every stored tensor laid out.

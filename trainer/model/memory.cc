@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "lib/executor.h"
@@ -50,10 +51,36 @@ class MemorySink : public Sink {
   std::vector<std::byte*> places_;
 };
 
-Layout LayoutOf(const models::Model& model, const std::vector<RankMemory>& ranks) {
+// The arrays as a layout over other logical parameters: params[i] is the model's parameter i.
+Layout LayoutOf(const models::Model& model, const std::vector<uint32_t>& params,
+                const std::vector<RankMemory>& ranks) {
   std::vector<ParamTable> tables;
   for (const RankMemory& memory : ranks) tables.push_back(*memory.table);
-  return MemoryLayout(model, tables);
+  Layout layout = MemoryLayout(model, tables);
+  for (TensorLayout& tensor : layout.tensors)
+    for (Piece& piece : tensor.pieces) piece.param = params[piece.param];
+  return layout;
+}
+
+std::vector<uint32_t> Themselves(const models::Model& model) {
+  std::vector<uint32_t> params(model.params.size());
+  std::iota(params.begin(), params.end(), 0u);
+  return params;
+}
+
+Status Fill(const ops::BoundArtifact& source, const models::Model& model,
+            const std::vector<uint32_t>& params, const std::vector<RankMemory>& ranks,
+            const ops::RunOptions& run) {
+  const Layout layout = LayoutOf(model, params, ranks);
+  std::vector<OutputTensor> outputs;
+  for (const TensorLayout& tensor : layout.tensors)
+    outputs.push_back({tensor.name, ranks[tensor.file].dtype, tensor.shape});
+  NXDKIT_ASSIGN(const Plan plan, BuildPlan(source.params, source.bound, layout));
+  NXDKIT_ASSIGN(const ExecuteOptions options, ops::MakeExecuteOptions(run));
+  NXDKIT_ASSIGN(const Executor executor,
+                Executor::Make(plan, source.bound, layout, outputs, options));
+  MemorySink sink(ranks);
+  return executor.Run(sink);
 }
 
 // The source may be of another class of artifact, and is of the same model when the parameters are.
@@ -78,21 +105,40 @@ Status CheckSameModel(const ops::BoundArtifact& source, const models::Model& mod
 Status LoadWeights(const ops::BoundArtifact& source, const models::Model& model,
                    const std::vector<RankMemory>& ranks, const ops::RunOptions& run) {
   NXDKIT_TRY(CheckSameModel(source, model));
-  const Layout layout = LayoutOf(model, ranks);
-  std::vector<OutputTensor> outputs;
-  for (const TensorLayout& tensor : layout.tensors)
-    outputs.push_back({tensor.name, ranks[tensor.file].dtype, tensor.shape});
-  NXDKIT_ASSIGN(const Plan plan, BuildPlan(source.params, source.bound, layout));
-  NXDKIT_ASSIGN(const ExecuteOptions options, ops::MakeExecuteOptions(run));
-  NXDKIT_ASSIGN(const Executor executor,
-                Executor::Make(plan, source.bound, layout, outputs, options));
-  MemorySink sink(ranks);
-  return executor.Run(sink);
+  return Fill(source, model, Themselves(model), ranks, run);
 }
 
-BoundLayout BindMemory(const models::Model& model, const std::vector<RankMemory>& ranks) {
-  BoundLayout bound;
-  bound.layout = LayoutOf(model, ranks);
+Status LoadEntry(const ops::BoundArtifact& source, const models::Model& model,
+                 const std::string& entry, const std::vector<RankMemory>& ranks,
+                 const ops::RunOptions& run) {
+  NXDKIT_TRY(CheckSameModel(source, model));
+  std::vector<uint32_t> params;
+  for (uint32_t i = 0; i < model.params.size(); ++i) {
+    const ops::OptimizerEntry* found =
+        source.optimizer ? source.optimizer->Find(i, entry) : nullptr;
+    if (!found || found->kind != ops::OptimizerEntry::Kind::kLike)
+      return Error(Errc::kCorrupt, fmt::format("the optimizer's state has no {} of it", entry))
+          .in(source.artifact.path)
+          .on(model.params[i].name);
+    if (found->dtype != ranks.front().dtype)
+      return Error(Errc::kCorrupt, fmt::format("{} is {}, expected {}", entry, Name(found->dtype),
+                                               Name(ranks.front().dtype)))
+          .in(source.artifact.path)
+          .on(model.params[i].name);
+    params.push_back(found->param);
+  }
+  return Fill(source, model, params, ranks, run);
+}
+
+void BindMemory(const models::Model& model, const std::vector<uint32_t>& params,
+                const std::vector<RankMemory>& ranks, BoundLayout& to) {
+  const uint32_t first_file = static_cast<uint32_t>(to.layout.files.size());
+  Layout layout = LayoutOf(model, params, ranks);
+  for (LayoutFile& file : layout.files) to.layout.files.push_back(std::move(file));
+  for (TensorLayout& tensor : layout.tensors) {
+    tensor.file += first_file;
+    to.layout.tensors.push_back(std::move(tensor));
+  }
   for (const RankMemory& memory : ranks) {
     const auto storage = std::make_shared<RankStorage>(memory);
     for (const Slot& slot : memory.table->slots) {
@@ -103,10 +149,9 @@ BoundLayout BindMemory(const models::Model& model, const std::vector<RankMemory>
       tensor.strides = RowMajorStrides(slot.shape);
       tensor.offset = static_cast<uint64_t>(slot.offset * ElementBytes(memory.dtype));
       tensor.storage = storage;
-      bound.stored.push_back(std::move(tensor));
+      to.stored.push_back(std::move(tensor));
     }
   }
-  return bound;
 }
 
 }  // namespace nxdkit::trainer

@@ -25,7 +25,16 @@ struct RankMemory {
 Status LoadWeights(const ops::BoundArtifact& source, const models::Model& model,
                    const std::vector<RankMemory>& ranks, const ops::RunOptions& run);
 
-// The arrays of all ranks as tensors to read from, while they live and do not change.
-BoundLayout BindMemory(const models::Model& model, const std::vector<RankMemory>& ranks);
+// The same for what an optimizer keeps of every parameter under `entry` ("exp_avg"), or with
+// nxd::kMasterWeights its master weights. The arrays' dtype must be that of the files: state is not
+// rounded. kCorrupt when a parameter has no such entry.
+Status LoadEntry(const ops::BoundArtifact& source, const models::Model& model,
+                 const std::string& entry, const std::vector<RankMemory>& ranks,
+                 const ops::RunOptions& run);
+
+// Adds the arrays of all ranks to `to`, as tensors to read from while they live and do not change.
+// params[i] is the logical parameter in `to` that the model's parameter i stands for here.
+void BindMemory(const models::Model& model, const std::vector<uint32_t>& params,
+                const std::vector<RankMemory>& ranks, BoundLayout& to);
 
 }  // namespace nxdkit::trainer

@@ -114,7 +114,7 @@ class ModelLab {
         if (decoder.weights().dtype() == Dtype::kF32)
           decoder.weights().f32()[at] *= 8;
         else if ((decoder.weights().bf16()[at] & 0x7f80) != 0)  // not zero
-          decoder.weights().bf16()[at] += 3 << 7;  // the exponent
+          decoder.weights().bf16()[at] += 3 << 7;               // the exponent
       }
     }
     decoder.weights().Changed();
