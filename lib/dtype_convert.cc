@@ -7,20 +7,7 @@
 #include <limits>
 
 #include "lib/dtype.h"
-
-// One body per instruction set, chosen when the program is loaded. Not under sanitizers, whose
-// runtime is not up yet at that time, nor with clang 14, which lacks the attribute for C++.
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#if __GNUC__ >= 12
-#define NXDKIT_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else  // g++ 11 knows the levels, but cannot dispatch on them
-#define NXDKIT_CLONES __attribute__((target_clones("avx2", "default")))
-#endif
-#else
-#define NXDKIT_CLONES
-#endif
-
+#include "lib/simd.h"
 namespace nxdkit {
 namespace {
 

@@ -8,19 +8,7 @@
 #include <type_traits>
 
 #include "lib/error.h"
-
-// One body per instruction set, chosen when the program is loaded; see lib/dtype_convert.cc.
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#if __GNUC__ >= 12
-#define NXDKIT_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define NXDKIT_CLONES __attribute__((target_clones("avx2", "default")))
-#endif
-#else
-#define NXDKIT_CLONES
-#endif
-#define NXDKIT_INLINE inline __attribute__((always_inline))
+#include "lib/simd.h"
 
 namespace nxdkit::ops {
 namespace {

@@ -79,4 +79,12 @@ std::vector<std::string> BoundOptimizer::EntryNames() const {
   return names;
 }
 
+const OptimizerEntry* BoundOptimizer::Find(uint32_t param, std::string_view name) const {
+  if (name == nxd::kMasterWeights) return masters[param] ? &*masters[param] : nullptr;
+  if (!entries[param]) return nullptr;
+  for (const OptimizerEntry& entry : *entries[param])
+    if (entry.name == name) return &entry;
+  return nullptr;
+}
+
 }  // namespace nxdkit::ops

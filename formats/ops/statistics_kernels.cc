@@ -7,16 +7,7 @@
 #include <cstring>
 
 #include "lib/error.h"
-
-// One body per instruction set, chosen when the program is loaded. Not under sanitizers, whose
-// runtime is not up yet at that time, nor with clang 14, which lacks the attribute for C++.
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define NXDKIT_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define NXDKIT_CLONES
-#endif
-#define NXDKIT_INLINE inline __attribute__((always_inline))
+#include "lib/simd.h"
 
 namespace nxdkit::ops {
 namespace {

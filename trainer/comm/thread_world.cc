@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "trainer/ops/parallel.h"
+
 namespace nxdkit::trainer {
 namespace {
 
@@ -191,32 +193,93 @@ class ThreadComm : public Comm {
 
 }  // namespace
 
-Status RunThreadWorld(int ranks, const std::function<Status(Comm& world)>& body) {
-  const auto failure = std::make_shared<Failure>();
-  const auto world = std::make_shared<Group>(ranks, failure);
-  Registry registry;
-  registry.Add(world);
-  std::vector<Status> results(static_cast<size_t>(ranks), OkStatus());
-  {
-    std::vector<std::jthread> threads;
+struct ThreadWorld::State {
+  State(int ranks, int threads_per_rank)
+      : failure(std::make_shared<Failure>()), world(std::make_shared<Group>(ranks, failure)) {
+    registry.Add(world);
+    results.resize(static_cast<size_t>(ranks), OkStatus());
     for (int rank = 0; rank < ranks; ++rank)
-      threads.emplace_back([&, rank] {
-        ThreadComm comm(world, rank, registry);
-        Status result = body(comm);
-        if (!result.ok()) {
-          failure->happened = true;
-          registry.WakeAll();
-        }
-        results[static_cast<size_t>(rank)] = std::move(result);
+      threads.emplace_back([this, rank, threads_per_rank] {
+        SetThreads(threads_per_rank);
+        Serve(rank);
       });
   }
+
+  ~State() {
+    {
+      const std::scoped_lock lock(mutex);
+      body = nullptr;
+      ++job;
+    }
+    changed.notify_all();
+  }
+
+  // The life of one rank's thread.
+  void Serve(int rank) {
+    ThreadComm comm(world, rank, registry);
+    for (uint64_t done = 0;;) {
+      const std::function<Status(Comm&)>* mine = nullptr;
+      {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return job != done; });
+        done = job;
+        mine = body;
+      }
+      if (!mine) return;
+      Finish(rank, failure->happened ? Status(PeerFailed()) : (*mine)(comm));
+    }
+  }
+
+  void Finish(int rank, Status result) {
+    if (!result.ok()) {
+      failure->happened = true;
+      registry.WakeAll();
+    }
+    const std::scoped_lock lock(mutex);
+    results[static_cast<size_t>(rank)] = std::move(result);
+    if (--running == 0) changed.notify_all();
+  }
+
+  const std::shared_ptr<Failure> failure;
+  const std::shared_ptr<Group> world;
+  Registry registry;
+  std::mutex mutex;
+  std::condition_variable changed;
+  const std::function<Status(Comm&)>* body = nullptr;
+  uint64_t job = 0;
+  int running = 0;
+  std::vector<Status> results;
+  std::vector<std::jthread> threads;  // last: they use all of the above
+};
+
+ThreadWorld::ThreadWorld(int ranks, int threads_per_rank)
+    : state_(std::make_unique<State>(ranks, threads_per_rank)) {}
+ThreadWorld::~ThreadWorld() = default;
+
+int ThreadWorld::size() const { return static_cast<int>(state_->threads.size()); }
+
+Status ThreadWorld::Run(const std::function<Status(Comm& world)>& body) {
+  State& s = *state_;
+  {
+    const std::scoped_lock lock(s.mutex);
+    s.body = &body;
+    s.running = size();
+    ++s.job;
+  }
+  s.changed.notify_all();
+  std::unique_lock lock(s.mutex);
+  s.changed.wait(lock, [&] { return s.running == 0; });
   Status echo = OkStatus();
-  for (Status& result : results) {
+  for (Status& result : s.results) {
     if (result.ok()) continue;
     if (result.error().code() != Errc::kInterrupted) return std::move(result);
     echo = std::move(result);
   }
   return echo;
+}
+
+Status RunThreadWorld(int ranks, const std::function<Status(Comm& world)>& body) {
+  return ThreadWorld(ranks).Run(body);
 }
 
 }  // namespace nxdkit::trainer

@@ -119,6 +119,43 @@ TEST(ThreadWorld, AnErrorOfOneRankEndsAll) {
   EXPECT_EQ(interrupted, 3);
 }
 
+TEST(ThreadWorld, RanksAndTheirGroupsStay) {
+  ThreadWorld world(4);
+  std::array<std::unique_ptr<Comm>, 4> groups;
+  for (int round = 0; round < 3; ++round) {
+    const Status status = world.Run([&](Comm& comm) -> Status {
+      std::unique_ptr<Comm>& group = groups[static_cast<size_t>(comm.rank())];
+      if (round == 0) {
+        NXDKIT_ASSIGN(group, comm.Split(comm.rank() % 2, -comm.rank()));
+      }
+      std::vector<float> ranks = {static_cast<float>(comm.rank())};
+      NXDKIT_TRY(AllReduceSum(*group, ranks));
+      EXPECT_EQ(ranks[0], comm.rank() % 2 == 0 ? 2 : 4);
+      EXPECT_EQ(group->rank(), comm.rank() < 2 ? 1 : 0);  // by key: the higher rank first
+      return OkStatus();
+    });
+    EXPECT_TRUE(status.ok());
+  }
+}
+
+TEST(ThreadWorld, IsOverAfterAFailure) {
+  ThreadWorld world(2);
+  const Status first = world.Run([](Comm& comm) -> Status {
+    if (comm.rank() == 1) return Error(Errc::kLimit, "out of luck");
+    return comm.Barrier();
+  });
+  ASSERT_FALSE(first.ok());
+  EXPECT_EQ(first.error().code(), Errc::kLimit);
+  bool ran = false;
+  const Status second = world.Run([&](Comm&) -> Status {
+    ran = true;
+    return OkStatus();
+  });
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code(), Errc::kInterrupted);
+  EXPECT_FALSE(ran);
+}
+
 TEST(ThreadWorld, OtherSizesAreABugThatIsTold) {
   const Status status = RunThreadWorld(2, [](Comm& world) -> Status {
     std::vector<float> values(world.rank() == 0 ? 3 : 4);

@@ -1,0 +1,120 @@
+"""The trainer's decoder against transformers: the distribution at every position, and the gradient of
+every parameter, of llama, qwen2 and qwen3 with the same weights, in f32.
+
+Usage: python decoder_interop.py --bin-dir DIR   (DIR is tests/interop of the build)
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+import torch
+import transformers
+
+BIN = None
+TOLERANCE = 1e-4  # relative to the largest value of each array
+VOCAB = 96
+
+COMMON = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3,
+              num_attention_heads=8, num_key_value_heads=4, max_position_embeddings=256,
+              initializer_range=0.25, rms_norm_eps=1e-6, use_cache=False)
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=32, rope_theta=500000.0)
+MODELS = {
+    "llama": lambda: transformers.LlamaConfig(**COMMON, tie_word_embeddings=False),
+    "llama3": lambda: transformers.LlamaConfig(**COMMON, tie_word_embeddings=False,
+                                               rope_parameters=LLAMA3),
+    "llama_linear": lambda: transformers.LlamaConfig(
+        **COMMON, rope_parameters=dict(rope_type="linear", factor=4.0, rope_theta=10000.0)),
+    "qwen2": lambda: transformers.Qwen2Config(**COMMON, tie_word_embeddings=True),
+    "qwen3": lambda: transformers.Qwen3Config(**COMMON, head_dim=16, tie_word_embeddings=False),
+    "qwen3_tied": lambda: transformers.Qwen3Config(**COMMON, head_dim=16,
+                                                   tie_word_embeddings=True),
+}
+
+
+def read_records(path):
+    records = {}
+    with open(path, "rb") as file:
+        while name := file.readline():
+            count = int(file.readline())
+            records[name[:-1].decode()] = numpy.frombuffer(file.read(4 * count), dtype="<f4")
+    return records
+
+
+def make_model(config):
+    torch.manual_seed(7)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1:  # norms of one and biases of zero would hide mistakes
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.float().eval()
+
+
+def make_batch():
+    generator = numpy.random.default_rng(3)
+    ids = [generator.integers(0, VOCAB, n).tolist() for n in (5, 17, 140)]
+    flat = [i for sequence in ids for i in sequence]
+    ends = set(numpy.cumsum([len(s) for s in ids]) - 1)
+    # The next token everywhere, and the whole vocabulary at one position: that is the logits.
+    targets = [[t, flat[t + 1]] for t in range(len(flat)) if t not in ends]
+    whole = 60
+    at = [t for t, _ in targets].index(whole)
+    targets[at:at + 1] = [[whole, label] for label in range(VOCAB)]
+    gradient = generator.normal(0, 1, len(targets)).astype("float32").tolist()
+    return {"ids": ids, "targets": targets, "gradient": gradient, "temperature": 0.7}
+
+
+def expected(model, batch):
+    rows = []
+    for sequence in batch["ids"]:
+        logits = model(torch.tensor([sequence])).logits[0]
+        rows.append(torch.log_softmax(logits / batch["temperature"], dim=-1))
+    distribution = torch.cat(rows)
+    tokens = torch.tensor([t for t, _ in batch["targets"]])
+    labels = torch.tensor([label for _, label in batch["targets"]])
+    log_probs = distribution[tokens, labels]
+    (log_probs * torch.tensor(batch["gradient"])).sum().backward()
+    entropies = -(distribution.exp() * distribution).sum(-1)[tokens]
+    records = {"log_probs": log_probs.detach().numpy(), "entropies": entropies.detach().numpy()}
+    for name, parameter in model.named_parameters():
+        records[name] = parameter.grad.numpy().reshape(-1)
+    return records
+
+
+class Decoder(unittest.TestCase):
+    def test_distribution_and_gradients(self):
+        batch = make_batch()
+        for name, make in MODELS.items():
+            with tempfile.TemporaryDirectory() as folder:
+                model = make_model(make())
+                model.save_pretrained(os.path.join(folder, "model"))
+                with open(os.path.join(folder, "batch.json"), "w") as file:
+                    json.dump(batch, file)
+                wanted = expected(model, batch)
+                for tp in (1, 2, 8):
+                    out = os.path.join(folder, "out")
+                    subprocess.run(
+                        [os.path.join(BIN, "decoder_probe"), str(tp), "f32",
+                         os.path.join(folder, "model"), os.path.join(folder, "batch.json"), out],
+                        check=True)
+                    found = read_records(out)
+                    self.assertEqual(sorted(found), sorted(wanted))
+                    for key, values in wanted.items():
+                        with self.subTest(model=name, tp=tp, key=key):
+                            worst = numpy.abs(found[key] - values).max()
+                            self.assertLessEqual(worst, TOLERANCE * numpy.abs(values).max())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin-dir", required=True)
+    arguments, rest = parser.parse_known_args()
+    BIN = arguments.bin_dir
+    unittest.main(argv=[sys.argv[0]] + rest)

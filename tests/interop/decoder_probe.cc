@@ -1,0 +1,111 @@
+// decoder_probe TP COMPUTE MODEL BATCH OUTPUT: runs the trainer's decoder on the model folder and
+// writes log-probabilities, entropies and the gradient of every parameter.
+//
+// BATCH is JSON: {"ids": [[...], ...], "targets": [[token, label], ...], "gradient": [...],
+// "temperature": t}; tokens count through all sequences. OUTPUT holds records: name, a line feed,
+// number of floats, a line feed, the floats.
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "trainer/comm/thread_world.h"
+#include "trainer/model/decoder.h"
+#include "trainer/model/memory.h"
+
+using namespace nxdkit;
+using namespace nxdkit::trainer;
+
+namespace {
+
+struct Output {
+  std::mutex mutex;
+  std::map<std::string, std::vector<float>> records;
+};
+
+Batch ReadBatch(const nlohmann::json& json) {
+  Batch batch;
+  batch.starts.push_back(0);
+  for (const auto& sequence : json.at("ids")) {
+    int32_t position = 0;
+    for (const auto& id : sequence) {
+      batch.ids.push_back(id.get<int32_t>());
+      batch.positions.push_back(position++);
+    }
+    batch.starts.push_back(static_cast<int32_t>(batch.ids.size()));
+  }
+  for (const auto& target : json.at("targets"))
+    batch.targets.push_back({target.at(0).get<int32_t>(), target.at(1).get<int32_t>()});
+  return batch;
+}
+
+// The rank's share of every gradient, into the whole.
+void Collect(const DecoderConfig& config, Decoder& decoder, Output& output) {
+  const std::scoped_lock lock(output.mutex);
+  for (const Slot& slot : decoder.table().slots) {
+    const models::Param& param = config.model.params[slot.param];
+    const int64_t columns = param.shape.size() == 2 ? param.shape[1] : 1;
+    const int64_t own = slot.shape.size() == 2 ? slot.shape[1] : 1;
+    std::vector<float>& whole = output.records[param.name];
+    whole.resize(static_cast<size_t>(param.shape[0] * columns));
+    for (int64_t i = 0; i < slot.size(); ++i) {
+      const int64_t row = i / own + (slot.cut_dim == 0 ? slot.cut_begin : 0);
+      const int64_t column = i % own + (slot.cut_dim == 1 ? slot.cut_begin : 0);
+      whole[static_cast<size_t>(row * columns + column)] =
+          decoder.gradients()[static_cast<size_t>(slot.offset + i)];
+    }
+  }
+}
+
+Status Run(int tp, Dtype compute, const std::string& model, const nlohmann::json& json,
+           Output& output) {
+  NXDKIT_ASSIGN(const ops::BoundArtifact source, ops::OpenAndBind(model, ops::Kind::kHf, {}));
+  NXDKIT_ASSIGN(const DecoderConfig config,
+                ParseDecoderConfig(source.artifact.config_text, source.artifact.config_path));
+  const Batch batch = ReadBatch(json);
+  const auto gradient = json.at("gradient").get<std::vector<float>>();
+  const float temperature = json.at("temperature").get<float>();
+  return RunThreadWorld(tp, [&](Comm& world) -> Status {
+    NXDKIT_ASSIGN(Decoder decoder, Decoder::Make(config, {.compute = compute}, world));
+    NXDKIT_TRY(LoadWeights(
+        source, config.model,
+        {{&decoder.table(), decoder.weights().bytes(), decoder.weights().dtype()}}, {}));
+    decoder.weights().Changed();
+    std::vector<float> log_probs(batch.targets.size()), entropies(batch.targets.size());
+    NXDKIT_TRY(decoder.Forward(batch, temperature, true, log_probs, entropies.data()));
+    NXDKIT_TRY(decoder.Backward(batch, gradient));
+    NXDKIT_TRY(decoder.SumPartialGradients());
+    Collect(config, decoder, output);
+    const std::scoped_lock lock(output.mutex);
+    output.records["log_probs"] = log_probs;
+    output.records["entropies"] = entropies;
+    return OkStatus();
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 6) return 2;
+  std::ifstream in(argv[4]);
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  Output output;
+  const Dtype compute = std::string(argv[2]) == "bf16" ? Dtype::kBF16 : Dtype::kF32;
+  const Status status =
+      Run(std::stoi(argv[1]), compute, argv[3], nlohmann::json::parse(text), output);
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s\n", status.error().ToString().c_str());
+    return 1;
+  }
+  std::ofstream out(argv[5], std::ios::binary);
+  for (const auto& [name, values] : output.records) {
+    out << name << "\n" << values.size() << "\n";
+    out.write(reinterpret_cast<const char*>(values.data()),
+              static_cast<std::streamsize>(values.size() * sizeof(float)));
+  }
+  return out.flush() ? 0 : 1;
+}

@@ -1,0 +1,158 @@
+"""Our tokenizer against the library `tokenizers`: ids of a text, and texts of ids.
+
+Usage: python tokenizer_interop.py --bin-dir DIR    (DIR holds tokenizer_probe)
+
+With NXDKIT_TOKENIZERS=FILE:FILE... these tokenizer.json files are compared too.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from tokenizers import Regex, Tokenizer, pre_tokenizers
+
+import tokenizer_corpus as corpus
+
+BIN_DIR = None
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def ask(self, command, tokenizer, work):
+        with open(self.path("work.json"), "w", encoding="utf-8") as out:
+            json.dump(work, out)
+        done = subprocess.run([os.path.join(BIN_DIR, "tokenizer_probe"), command, tokenizer, self.path("work.json")],
+                              capture_output=True, check=False)
+        if done.returncode != 0:
+            raise AssertionError(f"{command}: exit code {done.returncode}: {done.stderr.decode()}")
+        return json.loads(done.stdout)
+
+    def save(self, tokenizer):
+        path = self.path("tokenizer.json")
+        tokenizer.save(path)
+        return path
+
+    def compare(self, name, tokenizer, rows, path=None):
+        path = path or self.save(tokenizer)
+        for special in (False, True):
+            ours = self.ask("encode", path, {"special": special, "texts": rows})
+            for text, ids in zip(rows, ours, strict=True):
+                theirs = tokenizer.encode(text, add_special_tokens=special).ids
+                self.assertEqual(ids, theirs, f"{name}: special={special} {text!r}")
+        self.compare_decode(name, tokenizer, ours, path)
+
+    def compare_decode(self, name, tokenizer, rows, path):
+        rng = random.Random(5)
+        limit = tokenizer.get_vocab_size()
+        rows = rows + [[rng.randrange(limit + 3) for _ in range(rng.randrange(12))] for _ in range(500)]
+        for skip in (False, True):
+            ours = self.ask("decode", path, {"skip": skip, "ids": rows})
+            for ids, text in zip(rows, ours, strict=True):
+                self.assertEqual(text, tokenizer.decode(ids, skip_special_tokens=skip), f"{name}: skip={skip} {ids}")
+
+
+class Exactness(Case):
+    def test_every_kind_of_tokenizer(self):
+        rows = corpus.texts(99, 6000)
+        for name, tokenizer in corpus.zoo().items():
+            with self.subTest(name):
+                self.compare(name, tokenizer, rows)
+
+    def test_a_merge_that_is_there_twice_and_pairs_as_text(self):
+        tokenizer = corpus.qwen(600)
+        data = json.loads(tokenizer.to_str())
+        merges = data["model"]["merges"]
+        data["model"]["merges"] = ["#version: 0.2"] + [" ".join(pair) for pair in merges + merges[5:7]]
+        path = self.path("text.json")
+        with open(path, "w", encoding="utf-8") as out:
+            json.dump(data, out)
+        self.compare("merges as text", Tokenizer.from_file(path), corpus.texts(3, 1500), path)
+
+    def test_every_code_point(self):
+        tokenizer = corpus.qwen(600)
+        path = self.save(tokenizer)
+        rows = []
+        for begin in range(0, 0x110000, 64):
+            points = [chr(p) for p in range(begin, begin + 64) if not 0xd800 <= p < 0xe000]
+            known = [c for c in points if corpus.unicodedata.category(c) != "Cn"]
+            rows += ["".join(known), " a".join(known), "1\n".join(known)]
+            marks = [c for c in points if corpus.unicodedata.combining(c)]
+            rows.append("".join("a\u0345" + mark + "\u0323\u0301" for mark in marks))
+            rows.append("e" + "".join(reversed(marks)) + "\u0301")
+        rows = [row for row in rows if row]
+        ours = self.ask("encode", path, {"special": False, "texts": rows})
+        theirs = [encoding.ids for encoding in tokenizer.encode_batch(rows, add_special_tokens=False)]
+        for row, a, b in zip(rows, ours, theirs, strict=True):
+            self.assertEqual(a, b, ascii(row))
+
+    def test_split_by_a_plain_string_and_inverted(self):
+        for index, split in enumerate([
+                pre_tokenizers.Split(" ", "removed"), pre_tokenizers.Split("a.", "merged_with_next"),
+                pre_tokenizers.Split(Regex(r"\w+"), "isolated", invert=True),
+                pre_tokenizers.Split(Regex(r"[\w.]+|\W"), "removed", invert=True),
+                pre_tokenizers.Split(Regex(r"x*"), "isolated"),
+                pre_tokenizers.Split(Regex(r"\d{2,}?|\S\s*|\u00e9"), "contiguous"),
+                pre_tokenizers.Split(Regex(r"(?<=\p{Lu})\p{Ll}++|(?>a+)b?|(?<!x)[\x{4e00}-\x{9fff}\-.]"), "isolated")]):
+            tokenizer = corpus.train("x", 400, [], corpus=["x"])
+            tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+                [split, pre_tokenizers.ByteLevel(add_prefix_space=index % 2 == 0, use_regex=False)])
+            with self.subTest(index):
+                self.compare(str(index), tokenizer, corpus.texts(11, 2500))
+
+    def test_files_given_by_name(self):
+        for path in filter(None, os.environ.get("NXDKIT_TOKENIZERS", "").split(":")):
+            self.compare(path, Tokenizer.from_file(path), corpus.texts(12, 6000), path)
+
+
+class Speed(Case):
+    def test_a_word_of_a_megabyte_is_not_quadratic(self):
+        tokenizer = corpus.qwen()
+        path = self.save(tokenizer)
+        rng = random.Random(2)
+        word = "".join(rng.choice("abcde\xe9") for _ in range(1_000_000))
+        marks = "a" + "\u0301\u0323" * 200_000
+        rows = [word, "a" * 1_000_000, " " * 1_000_000, " \n" * 500_000, marks, "<|im_start|" * 100_000,
+                "\r" * 1_000_000]
+        begin = time.monotonic()
+        ours = self.ask("encode", path, {"special": False, "texts": rows})
+        seconds = time.monotonic() - begin
+        for row, ids in zip(rows, ours, strict=True):
+            self.assertEqual(ids, tokenizer.encode(row, add_special_tokens=False).ids, ascii(row[:20]))
+        self.assertLess(seconds, 30)  # quadratic would be hours
+
+    def test_ordinary_text_beside_the_peer(self):
+        tokenizer = corpus.qwen(8000)
+        rows = [corpus.sentence(random.Random(i)) * 4 for i in range(4000)]
+        ours = self.ask("time", self.save(tokenizer), {"special": False, "texts": rows})
+        begin = time.monotonic()
+        for row in rows:
+            tokenizer.encode(row, add_special_tokens=False)
+        theirs = time.monotonic() - begin
+        print(f"encode: {ours['bytes'] / ours['seconds'] / 1e6:.1f} MB/s, {theirs / ours['seconds']:.1f} times as fast "
+              "as the library `tokenizers` through Python")
+
+
+def main():
+    global BIN_DIR
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin-dir", required=True)
+    options, rest = parser.parse_known_args()
+    BIN_DIR = os.path.abspath(options.bin_dir)
+    unittest.main(argv=[sys.argv[0], *rest])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+// What tokenizer_interop.py drives; the work is read from a JSON file, the answer is JSON:
+//   encode TOKENIZER FILE   {"special": bool, "texts": [...]} -> [[ids]...]
+//   decode TOKENIZER FILE   {"skip": bool, "ids": [[...]...]} -> [texts]
+//   time TOKENIZER FILE     as encode -> {"seconds", "bytes", "ids"}, the second time over
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include "lib/json.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+Status Print(const Json& json) {
+  std::puts(json.dump(-1, ' ', true).c_str());
+  return OkStatus();
+}
+
+Result<Json> Encode(const Tokenizer& tokenizer, const Json& work) {
+  Json all = Json::array();
+  for (const Json& text : work["texts"]) {
+    NXDKIT_ASSIGN(const std::vector<int32_t> ids,
+                  tokenizer.Encode(text.get<std::string>(), work["special"].get<bool>()));
+    all.push_back(ids);
+  }
+  return all;
+}
+
+Json Decode(const Tokenizer& tokenizer, const Json& work) {
+  Json all = Json::array();
+  for (const Json& ids : work["ids"])
+    all.push_back(tokenizer.Decode(ids.get<std::vector<int32_t>>(), work["skip"].get<bool>()));
+  return all;
+}
+
+Result<Json> Time(const Tokenizer& tokenizer, const Json& work) {
+  NXDKIT_ASSIGN(const Json warm, Encode(tokenizer, work));
+  size_t bytes = 0, ids = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  for (const Json& text : work["texts"]) {
+    const std::string& bytes_of = text.get_ref<const std::string&>();
+    NXDKIT_ASSIGN(const std::vector<int32_t> encoded, tokenizer.Encode(bytes_of, false));
+    bytes += bytes_of.size();
+    ids += encoded.size();
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  return Json{{"seconds", seconds.count()}, {"bytes", bytes}, {"ids", ids}};
+}
+
+Status Run(const std::string& command, const std::string& path, const std::string& file) {
+  NXDKIT_ASSIGN(const Tokenizer tokenizer, Tokenizer::Open(path));
+  NXDKIT_ASSIGN(const Json work, ReadJsonFile(file, uint64_t{1} << 30));
+  if (command == "decode") return Print(Decode(tokenizer, work));
+  if (command != "encode" && command != "time")
+    return Error(Errc::kUsage, "no such command").member(command);
+  NXDKIT_ASSIGN(const Json answer,
+                command == "time" ? Time(tokenizer, work) : Encode(tokenizer, work));
+  return Print(answer);
+}
+
+}  // namespace
+}  // namespace nxdkit::trainer
+
+int main(int argc, char** argv) {
+  const auto argument = [&](int i) { return std::string(argc > i ? argv[i] : ""); };
+  const nxdkit::Status status = nxdkit::trainer::Run(argument(1), argument(2), argument(3));
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "%s\n", status.error().ToString().c_str());
+  return nxdkit::ExitCode(status.error().code());
+}

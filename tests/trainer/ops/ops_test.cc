@@ -1,0 +1,374 @@
+// Every op against a plain f64 formula, and its gradient against finite differences of that
+// formula.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "trainer/ops/attention.h"
+#include "trainer/ops/embedding.h"
+#include "trainer/ops/log_prob.h"
+#include "trainer/ops/matmul.h"
+#include "trainer/ops/rms_norm.h"
+#include "trainer/ops/rope.h"
+#include "trainer/ops/swiglu.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+using Floats = std::vector<float>;
+using Doubles = std::vector<double>;
+
+Floats Random(size_t size, uint32_t seed, float scale = 1) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, scale);
+  Floats values(size);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+Doubles Wide(const Floats& values) { return Doubles(values.begin(), values.end()); }
+
+// The gradient of sum(weights * f(x)) by central differences in f64: exact to about 1e-9.
+Doubles Numeric(const std::function<Doubles(const Doubles&)>& f, Doubles x, const Floats& weights) {
+  const auto value = [&] {
+    const Doubles y = f(x);
+    double sum = 0;
+    for (size_t i = 0; i < y.size(); ++i) sum += y[i] * weights[i];
+    return sum;
+  };
+  Doubles gradient(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double at = x[i];
+    constexpr double kStep = 1e-5;
+    x[i] = at + kStep;
+    const double above = value();
+    x[i] = at - kStep;
+    gradient[i] = (above - value()) / (2 * kStep);
+    x[i] = at;
+  }
+  return gradient;
+}
+
+// f32 sums of tens of terms of size one.
+constexpr double kTolerance = 2e-5;
+
+void ExpectNear(const Floats& found, const Doubles& expected, const char* what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  for (size_t i = 0; i < found.size(); ++i)
+    ASSERT_TRUE(std::abs(found[i] - expected[i]) <= kTolerance * (1 + std::abs(expected[i])))
+        << what << "[" << i << "]: " << found[i] << ", expected " << expected[i];
+}
+
+TEST(RmsNorm, ForwardAndGradients) {
+  // Three tokens of two heads of 21 in rows of 50, so that strides and the rest of a lane count.
+  const Rows rows{3, 2, 21, 50};
+  constexpr double kEps = 1e-6;
+  const Floats weight = Random(21, 2);
+  const Floats x = Random(150, 1);
+  const Floats dy = Random(150, 3);
+  const auto formula = [&](const Doubles& input, const Doubles& w) {
+    Doubles y(input.size(), 0.0);
+    for (int t = 0; t < 3; ++t)
+      for (int g = 0; g < 2; ++g) {
+        const size_t at = static_cast<size_t>(t * 50 + g * 21);
+        double square = 0;
+        for (size_t i = 0; i < 21; ++i) square += input[at + i] * input[at + i];
+        for (size_t i = 0; i < 21; ++i)
+          y[at + i] = w[i] * input[at + i] / std::sqrt(square / 21 + kEps);
+      }
+    return y;
+  };
+  Floats y(150, 0.0f), rstd(6), dx(150, 0.0f), dweight(21, 0.0f);
+  RmsNormForward(rows, x.data(), weight.data(), 1e-6f, y.data(), rstd.data());
+  ExpectNear(y, formula(Wide(x), Wide(weight)), "y");
+  RmsNormBackward(rows, dy.data(), x.data(), weight.data(), rstd.data(), dx.data(), false,
+                  dweight.data());
+  ExpectNear(dx, Numeric([&](const Doubles& v) { return formula(v, Wide(weight)); }, Wide(x), dy),
+             "dx");
+  ExpectNear(dweight,
+             Numeric([&](const Doubles& v) { return formula(Wide(x), v); }, Wide(weight), dy),
+             "dweight");
+  Floats in_place = dy;
+  RmsNormBackward(rows, in_place.data(), x.data(), weight.data(), rstd.data(), in_place.data(),
+                  true, dweight.data());
+  for (size_t t = 0; t < 3; ++t)
+    for (size_t i = 0; i < 42; ++i) EXPECT_EQ(in_place[t * 50 + i], dx[t * 50 + i]);
+}
+
+TEST(Rope, TurnsPairsHalfAHeadApart) {
+  const Rows rows{4, 2, 6, 13};
+  const Floats frequencies = {1.0f, 0.3f, 0.01f};
+  const RopeTable table(frequencies, 100);
+  const std::vector<int32_t> positions = {0, 1, 7, 99};
+  const Floats x = Random(52, 5);
+  const auto formula = [&](const Doubles& input) {
+    Doubles y = input;
+    for (size_t t = 0; t < 4; ++t)
+      for (size_t g = 0; g < 2; ++g)
+        for (size_t i = 0; i < 3; ++i) {
+          const size_t at = t * 13 + g * 6 + i;
+          const double angle = positions[t] * static_cast<double>(frequencies[i]);
+          y[at] = input[at] * std::cos(angle) - input[at + 3] * std::sin(angle);
+          y[at + 3] = input[at + 3] * std::cos(angle) + input[at] * std::sin(angle);
+        }
+    return y;
+  };
+  Floats y = x;
+  RopeForward(rows, positions, table, y.data());
+  ExpectNear(y, formula(Wide(x)), "y");
+  RopeBackward(rows, positions, table, y.data());
+  ExpectNear(y, Wide(x), "back");
+}
+
+TEST(Swiglu, ForwardAndGradient) {
+  const Floats gate_up = Random(3 * 2 * 37, 8, 3);
+  const Floats dact = Random(3 * 37, 9);
+  const auto formula = [](const Doubles& in) {
+    Doubles act;
+    for (size_t t = 0; t < 3; ++t)
+      for (size_t i = 0; i < 37; ++i) {
+        const double gate = in[t * 74 + i];
+        act.push_back(gate / (1 + std::exp(-gate)) * in[t * 74 + 37 + i]);
+      }
+    return act;
+  };
+  Floats act(3 * 37), dgate_up(3 * 74);
+  SwigluForward(3, 37, gate_up.data(), act.data());
+  ExpectNear(act, formula(Wide(gate_up)), "act");
+  SwigluBackward(3, 37, dact.data(), gate_up.data(), dgate_up.data());
+  ExpectNear(dgate_up, Numeric(formula, Wide(gate_up), dact), "dgate_up");
+}
+
+// silu(x) = x * sigmoid(x): the exponential over its whole range, ends included.
+TEST(Swiglu, ExponentialsAreExactEnoughEverywhere) {
+  for (float gate = -100; gate <= 100; gate += 0.037f) {
+    const Floats in = {gate, 1.0f};
+    float act = 0;
+    SwigluForward(1, 1, in.data(), &act);
+    const double expected = gate / (1 + std::exp(-static_cast<double>(gate)));
+    ASSERT_TRUE(std::abs(act - expected) <= 4e-7 * std::abs(expected) + 1e-36)
+        << gate << ": " << act << ", expected " << expected;
+  }
+}
+
+// Two sequences, one longer than a block of rows; four query heads on two key heads.
+struct AttentionCase {
+  static constexpr int64_t kHeads = 4, kKeyHeads = 2, kWidth = 6;
+  static constexpr int64_t kStride = (kHeads + 2 * kKeyHeads) * kWidth;
+  AttentionShape shape{kHeads, kKeyHeads, kWidth, kStride, kStride, kStride, kHeads* kWidth};
+  std::vector<int32_t> starts;
+  size_t tokens() const { return static_cast<size_t>(starts.back()); }
+
+  Doubles Formula(const Doubles& qkv) const {
+    Doubles out(tokens() * kHeads * kWidth);
+    for (size_t s = 0; s + 1 < starts.size(); ++s)
+      for (int64_t h = 0; h < kHeads; ++h)
+        for (int64_t i = starts[s]; i < starts[s + 1]; ++i) OneRow(qkv, starts[s], h, i, out);
+    return out;
+  }
+  void OneRow(const Doubles& qkv, int64_t start, int64_t h, int64_t i, Doubles& out) const {
+    const int64_t key = (kHeads + h / 2) * kWidth;
+    const int64_t value = key + kKeyHeads * kWidth;
+    const auto at = [&](int64_t token, int64_t column) {
+      return qkv[static_cast<size_t>(token * kStride + column)];
+    };
+    Doubles p;
+    double sum = 0;
+    for (int64_t j = start; j <= i; ++j) {
+      double score = 0;
+      for (int64_t d = 0; d < kWidth; ++d) score += at(i, h * kWidth + d) * at(j, key + d);
+      p.push_back(std::exp(score / std::sqrt(6.0)));
+      sum += p.back();
+    }
+    for (int64_t j = start; j <= i; ++j)
+      for (int64_t d = 0; d < kWidth; ++d)
+        out[static_cast<size_t>((i * kHeads + h) * kWidth + d)] +=
+            p[static_cast<size_t>(j - start)] / sum * at(j, value + d);
+  }
+};
+
+TEST(Attention, ForwardOverBlocksOfRows) {
+  AttentionCase that;
+  that.starts = {0, 5, 5 + 300, 5 + 300 + 1};
+  const Floats qkv = Random(that.tokens() * AttentionCase::kStride, 11);
+  Floats out(that.tokens() * 24), lse(that.tokens() * 4);
+  ASSERT_TRUE(AttentionForward(that.shape, that.starts, qkv.data(), qkv.data() + 24,
+                               qkv.data() + 36, out.data(), lse.data())
+                  .ok());
+  ExpectNear(out, that.Formula(Wide(qkv)), "out");
+}
+
+TEST(Attention, GradientsOfAllThree) {
+  AttentionCase that;
+  that.starts = {0, 4, 11};
+  const Floats qkv = Random(that.tokens() * AttentionCase::kStride, 12);
+  const Floats dout = Random(that.tokens() * 24, 13);
+  Floats out(that.tokens() * 24), lse(that.tokens() * 4);
+  ASSERT_TRUE(AttentionForward(that.shape, that.starts, qkv.data(), qkv.data() + 24,
+                               qkv.data() + 36, out.data(), lse.data())
+                  .ok());
+  Floats gradient(qkv.size(), 99.0f);  // must be set, not added to
+  ASSERT_TRUE(AttentionBackward(that.shape, that.starts, qkv.data(), qkv.data() + 24,
+                                qkv.data() + 36, out.data(), lse.data(), dout.data(),
+                                gradient.data(), gradient.data() + 24, gradient.data() + 36)
+                  .ok());
+  ExpectNear(gradient, Numeric([&](const Doubles& v) { return that.Formula(v); }, Wide(qkv), dout),
+             "dqkv");
+}
+
+// The gradient over several blocks: moving one query of the last block and one key of the first.
+TEST(Attention, GradientAcrossBlocks) {
+  AttentionCase that;
+  that.starts = {0, 290};
+  const Floats qkv = Random(that.tokens() * AttentionCase::kStride, 14);
+  const Floats dout = Random(that.tokens() * 24, 15);
+  Floats out(that.tokens() * 24), lse(that.tokens() * 4), gradient(qkv.size());
+  ASSERT_TRUE(AttentionForward(that.shape, that.starts, qkv.data(), qkv.data() + 24,
+                               qkv.data() + 36, out.data(), lse.data())
+                  .ok());
+  ASSERT_TRUE(AttentionBackward(that.shape, that.starts, qkv.data(), qkv.data() + 24,
+                                qkv.data() + 36, out.data(), lse.data(), dout.data(),
+                                gradient.data(), gradient.data() + 24, gradient.data() + 36)
+                  .ok());
+  const Doubles wide = Wide(qkv);
+  for (const size_t at : {size_t{289 * 48 + 7}, size_t{3 * 48 + 25}, size_t{130 * 48 + 40}}) {
+    const auto moved = [&](double step) {
+      Doubles x = wide;
+      x[at] += step;
+      const Doubles y = that.Formula(x);
+      double sum = 0;
+      for (size_t i = 0; i < y.size(); ++i) sum += y[i] * dout[i];
+      return sum;
+    };
+    const double expected = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+    EXPECT_NEAR(gradient[at], expected, 1e-4 * (1 + std::abs(expected))) << at;
+  }
+}
+
+TEST(Embedding, TakesAndAddsItsOwnRowsOnly) {
+  const std::vector<int32_t> ids = {4, 7, 5, 4, 0};
+  const Floats weight = Random(3 * 5, 20);  // rows 4 to 6
+  Floats out(25);
+  EmbeddingForward(ids, 4, 3, 5, Dtype::kF32, weight.data(), out.data());
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(out[i], weight[i]);
+    EXPECT_EQ(out[5 + i], 0.0f);
+    EXPECT_EQ(out[10 + i], weight[5 + i]);
+  }
+  const Floats dout = Random(25, 21);
+  Floats dweight(15, 1.0f);
+  EmbeddingBackward(ids, 4, 3, 5, dout.data(), dweight.data());
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(dweight[i], 1.0f + dout[i] + dout[15 + i]);
+    EXPECT_EQ(dweight[5 + i], 1.0f + dout[10 + i]);
+    EXPECT_EQ(dweight[10 + i], 1.0f);
+  }
+}
+
+TEST(LogProb, ShardsTogetherAreTheWholeVocabulary) {
+  constexpr int64_t kTokens = 3, kColumns = 35;
+  constexpr float kTemperature = 0.7f;
+  const std::vector<int32_t> labels = {0, 34, 69};
+  for (const float scale : {1.0f, 40.0f}) {  // with 40 some shards underflow beside others
+    const Floats logits = Random(kTokens * 2 * kColumns, 30, scale);
+    const auto formula = [&](const Doubles& z, bool entropy) {
+      Doubles out;
+      for (size_t t = 0; t < kTokens; ++t) {
+        double max = -1e300, sum = 0, mean = 0;
+        for (size_t v = 0; v < 70; ++v) max = std::max(max, z[t * 70 + v] / kTemperature);
+        for (size_t v = 0; v < 70; ++v) {
+          const double u = z[t * 70 + v] / kTemperature - max;
+          sum += std::exp(u);
+          mean += std::exp(u) * u;
+        }
+        const double label = z[t * 70 + static_cast<size_t>(labels[t])] / kTemperature - max;
+        out.push_back(entropy ? std::log(sum) - mean / sum : label - std::log(sum));
+      }
+      return out;
+    };
+    const Doubles wide = Wide(logits);
+    std::vector<ShardStatistics> shards(2 * kTokens);
+    Floats parts[2];
+    for (int64_t r = 0; r < 2; ++r) {
+      for (int64_t t = 0; t < kTokens; ++t)
+        for (int64_t v = 0; v < kColumns; ++v)
+          parts[r].push_back(logits[static_cast<size_t>(t * 70 + r * kColumns + v)]);
+      ShardLogProbs(kTokens, kColumns, parts[r].data(), labels.data(), r * kColumns, kTemperature,
+                    shards.data() + r * kTokens);
+    }
+    std::vector<TokenStatistics> found(kTokens);
+    CombineShards(kTokens, kColumns, 2, shards.data(), labels.data(), found.data());
+    Floats log_probs, entropies;
+    for (const TokenStatistics& token : found) {
+      log_probs.push_back(token.log_prob);
+      entropies.push_back(token.entropy);
+    }
+    ExpectNear(log_probs, formula(wide, false), "log_prob");
+    ExpectNear(entropies, formula(wide, true), "entropy");
+    const Floats gradient = Random(kTokens, 31);
+    Floats merged(logits.size());
+    for (int64_t r = 0; r < 2; ++r) {
+      LogProbBackward(kTokens, kColumns, parts[r].data(), labels.data(), r * kColumns, kTemperature,
+                      found.data(), gradient.data());
+      for (int64_t t = 0; t < kTokens; ++t)
+        for (int64_t v = 0; v < kColumns; ++v)
+          merged[static_cast<size_t>(t * 70 + r * kColumns + v)] =
+              parts[r][static_cast<size_t>(t * kColumns + v)];
+    }
+    ExpectNear(merged, Numeric([&](const Doubles& z) { return formula(z, false); }, wide, gradient),
+               "dz");
+  }
+}
+
+std::vector<uint16_t> ToBf16(const Floats& values) {
+  std::vector<uint16_t> narrow(values.size());
+  ConvertElements(Dtype::kF32, reinterpret_cast<const std::byte*>(values.data()), Dtype::kBF16,
+                  reinterpret_cast<std::byte*>(narrow.data()), static_cast<int64_t>(values.size()));
+  return narrow;
+}
+
+Floats FromBf16(const std::vector<uint16_t>& values) {
+  Floats wide(values.size());
+  ConvertElements(Dtype::kBF16, reinterpret_cast<const std::byte*>(values.data()), Dtype::kF32,
+                  reinterpret_cast<std::byte*>(wide.data()), static_cast<int64_t>(values.size()));
+  return wide;
+}
+
+TEST(MatrixEngine, EveryTransposeDtypeAndStride) {
+  constexpr int64_t m = 5, n = 7, k = 19, stride = 23;
+  MatrixEngine engine;
+  for (int variant = 0; variant < 16; ++variant) {
+    const bool ta = variant & 1, tb = variant & 2, add = variant & 4, bf16 = variant & 8;
+    Floats a = Random(static_cast<size_t>(stride * stride), 40);
+    Floats b = Random(static_cast<size_t>(stride * stride), 41);
+    const std::vector<uint16_t> narrow_a = ToBf16(a), narrow_b = ToBf16(b);
+    if (bf16) a = FromBf16(narrow_a), b = FromBf16(narrow_b);
+    const auto at = [&](const Floats& v, bool t, int64_t row, int64_t column) -> double {
+      return v[static_cast<size_t>(t ? column * stride + row : row * stride + column)];
+    };
+    Floats c = Random(m * 9, 42);
+    Doubles expected = Wide(c);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = add ? expected[static_cast<size_t>(i * 9 + j)] : 0;
+        for (int64_t l = 0; l < k; ++l) sum += at(a, ta, i, l) * at(b, tb, l, j);
+        expected[static_cast<size_t>(i * 9 + j)] = sum;
+      }
+    const Dtype dtype = bf16 ? Dtype::kBF16 : Dtype::kF32;
+    const void* a_data = bf16 ? static_cast<const void*>(narrow_a.data()) : a.data();
+    const void* b_data = bf16 ? static_cast<const void*>(narrow_b.data()) : b.data();
+    for (int again = 0; again < (add ? 1 : 2); ++again)
+      ASSERT_TRUE(engine
+                      .Multiply(m, n, k, {a_data, dtype, stride, ta}, {b_data, dtype, stride, tb},
+                                c.data(), 9, add)
+                      .ok());
+    ExpectNear(c, expected, ("variant " + std::to_string(variant)).c_str());
+  }
+}
+
+}  // namespace
+}  // namespace nxdkit::trainer

@@ -1,0 +1,263 @@
+#include "trainer/model/decoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "trainer/comm/reduce.h"
+#include "trainer/model/layer.h"
+#include "trainer/ops/elementwise.h"
+#include "trainer/ops/embedding.h"
+#include "trainer/ops/log_prob.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+// Targets whose logits [targets, V] are held at once, at most about 32 MiB of them.
+int64_t ChunkTargets(int64_t vocab) {
+  return std::clamp<int64_t>((int64_t{8} << 20) / vocab, 16, 1024);
+}
+
+Status CheckBatch(const Batch& batch, int64_t vocab, int64_t positions) {
+  const auto bad = [](const char* what, int64_t value, int64_t limit) {
+    return Error(Errc::kUsage,
+                 fmt::format("{} {} is not below the model's {}", what, value, limit));
+  };
+  for (const int32_t id : batch.ids)
+    if (id < 0 || id >= vocab) return bad("token id", id, vocab);
+  for (const int32_t position : batch.positions)
+    if (position < 0 || position >= positions) return bad("position", position, positions);
+  for (const Batch::Target& target : batch.targets)
+    if (target.label < 0 || target.label >= vocab) return bad("label", target.label, vocab);
+  return OkStatus();
+}
+
+}  // namespace
+
+struct Decoder::State {
+  State(const DecoderConfig& config_in, const DecoderOptions& options_in, Comm& tp_in,
+        ParamTable table_in, std::unique_ptr<Comm> key_group_in)
+      : config(config_in),
+        options(options_in),
+        tp(tp_in),
+        table(std::move(table_in)),
+        key_group(std::move(key_group_in)),
+        weights(table, options.compute),
+        gradients(static_cast<size_t>(table.size)),
+        rope(config.rope_frequencies,
+             options.max_positions > 0 ? options.max_positions : config.max_positions) {
+    states.resize(options.recompute ? 1 : table.layers.size());
+  }
+
+  Matrix WeightMatrix(int slot) const {
+    const Slot& at = table.at(slot);
+    return {weights.at(at), weights.dtype(), at.shape[1], false};
+  }
+  const float* Vector(int slot) const {
+    return slot < 0 ? nullptr : weights.vector(table.at(slot));
+  }
+  float* Gradient(int slot) {
+    return slot < 0 ? nullptr : gradients.data() + table.at(slot).offset;
+  }
+  LayerWeights WeightsOf(const LayerSlots& slots) const {
+    return {WeightMatrix(slots.q),    WeightMatrix(slots.o),    WeightMatrix(slots.gate),
+            WeightMatrix(slots.down), Vector(slots.input_norm), Vector(slots.post_norm),
+            Vector(slots.q_norm),     Vector(slots.k_norm),     Vector(slots.q_bias)};
+  }
+  LayerGradients GradientsOf(const LayerSlots& slots) {
+    return {Gradient(slots.q),      Gradient(slots.o),          Gradient(slots.gate),
+            Gradient(slots.down),   Gradient(slots.input_norm), Gradient(slots.post_norm),
+            Gradient(slots.q_norm), Gradient(slots.k_norm),     Gradient(slots.q_bias),
+            Gradient(slots.k_bias), Gradient(slots.v_bias)};
+  }
+  LayerContext Context(const Batch& batch) {
+    return {config, table,   options.compute, tp,          products,
+            rope,   scratch, batch.positions, batch.starts};
+  }
+  // The output matrix: lm_head, or the embedding once more.
+  int head() const { return table.lm_head >= 0 ? table.lm_head : table.embedding; }
+  int64_t hidden() const { return config.model.config.hidden; }
+  int64_t first_row() const { return table.rank * table.vocab; }
+
+  // The residual stream before layer l; kept for every layer when Backward follows.
+  float* Stream(size_t layer) { return streams[keeping ? layer : layer % 2].data(); }
+
+  Status RunLayers(const Batch& batch);
+  Status MakeStatistics(const Batch& batch, float temperature_in);
+  Status HeadBackward(const Batch& batch, std::span<const float> gradient, float* dhidden);
+  Status Logits(int64_t first, int64_t count);
+
+  const DecoderConfig& config;
+  const DecoderOptions options;
+  Comm& tp;
+  const ParamTable table;
+  const std::unique_ptr<Comm> key_group;
+  Weights weights;
+  std::vector<float> gradients;
+  const RopeTable rope;
+  MatrixEngine products;
+  LayerScratch scratch;
+
+  bool keeping = false;
+  float temperature = 1;
+  std::vector<Array<float>> streams;
+  std::vector<LayerState> states;
+  Array<float> normed, final_rstd, rows, logits, drows, dnormed, dstream;
+  Operand rows_operand, dlogits_operand;
+  std::vector<int32_t> labels;
+  std::vector<ShardStatistics> mine, all;
+  std::vector<TokenStatistics> statistics;
+};
+
+Status Decoder::State::RunLayers(const Batch& batch) {
+  const int64_t tokens = static_cast<int64_t>(batch.ids.size());
+  const size_t layers = table.layers.size();
+  streams.resize(keeping ? layers + 1 : std::max<size_t>(streams.size(), 2));
+  for (Array<float>& stream : streams) stream.Take(tokens * hidden());
+  EmbeddingForward(batch.ids, first_row(), table.vocab, hidden(), weights.dtype(),
+                   weights.at(table.at(table.embedding)), Stream(0));
+  NXDKIT_TRY(AllReduceSum(tp, std::span(Stream(0), static_cast<size_t>(tokens * hidden()))));
+  const LayerContext context = Context(batch);
+  for (size_t l = 0; l < layers; ++l)
+    NXDKIT_TRY(LayerForward(context, WeightsOf(table.layers[l]), Stream(l), Stream(l + 1),
+                            states[options.recompute ? 0 : l]));
+  RmsNormForward({tokens, 1, hidden(), hidden()}, Stream(layers), Vector(table.final_norm),
+                 config.rms_eps, normed.Take(tokens * hidden()), final_rstd.Take(tokens));
+  return OkStatus();
+}
+
+Status Decoder::State::Logits(int64_t first, int64_t count) {
+  Matrix some = rows_operand.matrix();
+  some.data =
+      static_cast<const std::byte*>(some.data) + first * hidden() * ElementBytes(some.dtype);
+  return products.Multiply(count, table.vocab, hidden(), some, Transposed(WeightMatrix(head())),
+                           logits.Take(count * table.vocab), table.vocab, false);
+}
+
+Status Decoder::State::MakeStatistics(const Batch& batch, float temperature_in) {
+  temperature = temperature_in;
+  const int64_t targets = static_cast<int64_t>(batch.targets.size());
+  float* gathered = rows.Take(targets * hidden());
+  labels.clear();
+  for (int64_t i = 0; i < targets; ++i) {
+    const Batch::Target& target = batch.targets[static_cast<size_t>(i)];
+    labels.push_back(target.label);
+    std::copy_n(normed.data() + target.token * hidden(), hidden(), gathered + i * hidden());
+  }
+  rows_operand.Make(options.compute, gathered, targets, hidden());
+  mine.resize(static_cast<size_t>(targets));
+  const int64_t chunk = ChunkTargets(table.vocab);
+  for (int64_t first = 0; first < targets; first += chunk) {
+    const int64_t count = std::min(chunk, targets - first);
+    NXDKIT_TRY(Logits(first, count));
+    ShardLogProbs(count, table.vocab, logits.data(), labels.data() + first, first_row(),
+                  temperature, mine.data() + first);
+  }
+  all.resize(mine.size() * static_cast<size_t>(tp.size()));
+  NXDKIT_TRY(tp.AllGather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all))));
+  statistics.resize(mine.size());
+  CombineShards(targets, table.vocab, tp.size(), all.data(), labels.data(), statistics.data());
+  return OkStatus();
+}
+
+Status Decoder::State::HeadBackward(const Batch& batch, std::span<const float> gradient,
+                                    float* dhidden) {
+  const int64_t targets = static_cast<int64_t>(batch.targets.size());
+  float* drow = drows.Take(targets * hidden());
+  const int64_t chunk = ChunkTargets(table.vocab);
+  for (int64_t first = 0; first < targets; first += chunk) {
+    const int64_t count = std::min(chunk, targets - first);
+    NXDKIT_TRY(Logits(first, count));
+    LogProbBackward(count, table.vocab, logits.data(), labels.data() + first, first_row(),
+                    temperature, statistics.data() + first, gradient.data() + first);
+    const Matrix dlogits = dlogits_operand.Make(options.compute, logits.data(), count, table.vocab);
+    NXDKIT_TRY(products.Multiply(count, hidden(), table.vocab, dlogits, WeightMatrix(head()),
+                                 drow + first * hidden(), hidden(), false));
+    Matrix some = rows_operand.matrix();
+    some.data =
+        static_cast<const std::byte*>(some.data) + first * hidden() * ElementBytes(some.dtype);
+    NXDKIT_TRY(products.Multiply(table.vocab, hidden(), count, Transposed(dlogits), some,
+                                 Gradient(head()), hidden(), true));
+  }
+  NXDKIT_TRY(AllReduceSum(tp, std::span(drow, static_cast<size_t>(targets * hidden()))));
+  for (int64_t i = 0; i < targets; ++i) {
+    float* to = dhidden + batch.targets[static_cast<size_t>(i)].token * hidden();
+    for (int64_t d = 0; d < hidden(); ++d) to[d] += drow[i * hidden() + d];
+  }
+  return OkStatus();
+}
+
+Result<Decoder> Decoder::Make(const DecoderConfig& config, const DecoderOptions& options,
+                              Comm& tp) {
+  NXDKIT_ASSIGN(ParamTable table, MakeParamTable(config.model, tp.size(), tp.rank()));
+  NXDKIT_ASSIGN(std::unique_ptr<Comm> key_group,
+                tp.Split(static_cast<int>(table.key_group), tp.rank()));
+  try {
+    return Decoder(
+        std::make_unique<State>(config, options, tp, std::move(table), std::move(key_group)));
+  } catch (const std::bad_alloc&) {
+    return Error(Errc::kLimit, "there is not enough memory for the model's weights and gradients");
+  }
+}
+
+Decoder::Decoder(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Decoder::Decoder(Decoder&&) noexcept = default;
+Decoder::~Decoder() = default;
+
+const ParamTable& Decoder::table() const { return state_->table; }
+Weights& Decoder::weights() { return state_->weights; }
+std::span<float> Decoder::gradients() { return state_->gradients; }
+
+Status Decoder::Forward(const Batch& batch, float temperature, bool keep,
+                        std::span<float> log_probs, float* entropies) {
+  NXDKIT_TRY(CheckBatch(batch, state_->config.model.config.vocab, state_->rope.positions()));
+  state_->keeping = keep;
+  NXDKIT_TRY(state_->RunLayers(batch));
+  NXDKIT_TRY(state_->MakeStatistics(batch, temperature));
+  for (size_t i = 0; i < batch.targets.size(); ++i) {
+    log_probs[i] = state_->statistics[i].log_prob;
+    if (entropies) entropies[i] = state_->statistics[i].entropy;
+  }
+  return OkStatus();
+}
+
+Status Decoder::Backward(const Batch& batch, std::span<const float> gradient) {
+  State& s = *state_;
+  NXDKIT_CHECK(s.keeping);
+  const int64_t tokens = static_cast<int64_t>(batch.ids.size());
+  const int64_t hidden = s.hidden();
+  float* dnormed = s.dnormed.Take(tokens * hidden);
+  std::fill_n(dnormed, tokens * hidden, 0.0f);
+  NXDKIT_TRY(s.HeadBackward(batch, gradient, dnormed));
+  float* dx = s.dstream.Take(tokens * hidden);
+  RmsNormBackward({tokens, 1, hidden, hidden}, dnormed, s.Stream(s.table.layers.size()),
+                  s.Vector(s.table.final_norm), s.final_rstd.data(), dx, true,
+                  s.Gradient(s.table.final_norm));
+  const LayerContext context = s.Context(batch);
+  for (size_t l = s.table.layers.size(); l-- > 0;) {
+    const LayerWeights weights = s.WeightsOf(s.table.layers[l]);
+    LayerState& state = s.states[s.options.recompute ? 0 : l];
+    const bool last = l + 1 == s.table.layers.size();  // its state is still there
+    if (s.options.recompute && !last)
+      NXDKIT_TRY(LayerForward(context, weights, s.Stream(l), nullptr, state));
+    NXDKIT_TRY(
+        LayerBackward(context, weights, s.Stream(l), state, dx, s.GradientsOf(s.table.layers[l])));
+  }
+  EmbeddingBackward(batch.ids, s.first_row(), s.table.vocab, hidden, dx,
+                    s.Gradient(s.table.embedding));
+  return OkStatus();
+}
+
+Status Decoder::SumPartialGradients() {
+  State& s = *state_;
+  for (const Slot& slot : s.table.slots) {
+    if (!slot.partial_gradient) continue;
+    Comm& group = slot.copies == s.tp.size() ? s.tp : *s.key_group;
+    NXDKIT_TRY(AllReduceSum(
+        group, std::span(s.gradients.data() + slot.offset, static_cast<size_t>(slot.size()))));
+  }
+  return OkStatus();
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,69 @@
+// A decoder-only language model of one tensor-parallel rank: log-probabilities of given tokens, and
+// the gradient of any function of them. All ranks of the group call the same functions with the
+// same batch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "trainer/comm/comm.h"
+#include "trainer/model/decoder_config.h"
+#include "trainer/model/param_table.h"
+#include "trainer/model/weights.h"
+
+namespace nxdkit::trainer {
+
+// Sequences packed behind one another, without padding.
+struct Batch {
+  std::vector<int32_t> ids;        // [T]
+  std::vector<int32_t> positions;  // [T], within the sequence
+  std::vector<int32_t> starts;     // [sequences + 1], the last is T
+  // Whose log-probability is asked: `label` as the token after `token`. `token` ascends.
+  struct Target {
+    int32_t token = 0;  // index into ids
+    int32_t label = 0;
+  };
+  std::vector<Target> targets;
+};
+
+struct DecoderOptions {
+  Dtype compute = Dtype::kF32;  // of weights and operands; sums are f32 always
+  // Gradient checkpointing: keep each layer's input only and run the layer again going back.
+  bool recompute = true;
+  int64_t max_positions = 0;  // 0: the config's
+};
+
+class Decoder {
+ public:
+  // Collective over `tp`. `config` and `tp` must outlive the decoder. kUnsupported as
+  // MakeParamTable.
+  static Result<Decoder> Make(const DecoderConfig& config, const DecoderOptions& options, Comm& tp);
+  Decoder(Decoder&&) noexcept;
+  ~Decoder();
+
+  const ParamTable& table() const;
+  Weights& weights();
+  // [table().size] f32, added to by Backward; somebody else clears them.
+  std::span<float> gradients();
+
+  // log_probs and, where not null, entropies of the whole distribution: [targets]. Logits are
+  // divided by `temperature` first. `keep`: Backward will follow. kUsage for ids, positions or
+  // labels that the model does not have.
+  Status Forward(const Batch& batch, float temperature, bool keep, std::span<float> log_probs,
+                 float* entropies);
+  // `gradient` [targets]: of the loss by each log-probability. After Forward with `keep` and the
+  // same batch. Partial gradients are not yet summed over the ranks.
+  Status Backward(const Batch& batch, std::span<const float> gradient);
+  // Once per update, after all Backward: sums over tensor-parallel ranks what each saw only a part
+  // of (norms of heads, shared key heads).
+  Status SumPartialGradients();
+
+ private:
+  struct State;
+  explicit Decoder(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,27 @@
+// What the forward pass needs of a config.json, beyond the shapes of formats/models: llama, qwen2
+// and qwen3, dense, with SiLU.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/models/model.h"
+
+namespace nxdkit::trainer {
+
+struct DecoderConfig {
+  models::Model model;
+  float rms_eps = 1e-6f;
+  int64_t max_positions = 0;
+  std::vector<float> rope_frequencies;  // [D/2], scaling applied; radians per position
+  bool head_norm = false;               // RMSNorm over each query and key head (qwen3)
+};
+
+// Reads rope_theta and rope_scaling (default, linear, llama3), also as rope_parameters of
+// transformers 5. kUnsupported, naming the key, for what changes the arithmetic and is not built:
+// other activations, attention dropout, sliding windows in use, other rope types, biases of the
+// output or MLP projections, other families.
+Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::string& path);
+
+}  // namespace nxdkit::trainer

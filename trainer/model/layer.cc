@@ -1,0 +1,208 @@
+#include "trainer/model/layer.h"
+
+#include <algorithm>
+
+#include "trainer/comm/reduce.h"
+#include "trainer/ops/elementwise.h"
+#include "trainer/ops/swiglu.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+// Sizes of one rank's share.
+struct Sizes {
+  explicit Sizes(const LayerContext& context)
+      : tokens(context.tokens()),
+        hidden(context.config.model.config.hidden),
+        head(context.config.model.config.head_dim),
+        query(context.table.heads * head),
+        key(context.table.kv_heads * head),
+        wide(query + 2 * key),
+        intermediate(context.table.intermediate) {}
+  const int64_t tokens, hidden, head, query, key, wide, intermediate;
+};
+
+Status SumOverRanks(const LayerContext& context, float* values, int64_t size) {
+  return AllReduceSum(context.tp, std::span(values, static_cast<size_t>(size)));
+}
+
+Rows HiddenRows(const Sizes& s) { return {s.tokens, 1, s.hidden, s.hidden}; }
+Rows QueryRows(const LayerContext& context, const Sizes& s) {
+  return {s.tokens, context.table.heads, s.head, s.wide};
+}
+Rows KeyRows(const LayerContext& context, const Sizes& s) {
+  return {s.tokens, context.table.kv_heads, s.head, s.wide};
+}
+
+AttentionShape Shape(const LayerContext& context, const Sizes& s) {
+  return {context.table.heads, context.table.kv_heads, s.head, s.wide, s.wide, s.wide, s.query};
+}
+
+// q, k, v of n1; `rotated` gets [q k] normed and turned, beside v.
+Status MakeQkv(const LayerContext& context, const LayerWeights& weights, const Sizes& s,
+               LayerState& state) {
+  float* qkv = state.qkv.Take(s.tokens * s.wide);
+  NXDKIT_TRY(context.products.Multiply(s.tokens, s.wide, s.hidden, state.n1_operand.matrix(),
+                                       Transposed(weights.qkv), qkv, s.wide, false));
+  if (weights.qkv_bias) AddToRows(s.tokens, s.wide, weights.qkv_bias, qkv);
+  float* rotated = state.rotated.Take(s.tokens * s.wide);
+  Copy(s.tokens * s.wide, qkv, rotated);
+  const float eps = context.config.rms_eps;
+  if (weights.q_norm) {
+    RmsNormForward(QueryRows(context, s), qkv, weights.q_norm, eps, rotated,
+                   state.q_rstd.Take(s.tokens * context.table.heads));
+    RmsNormForward(KeyRows(context, s), qkv + s.query, weights.k_norm, eps, rotated + s.query,
+                   state.k_rstd.Take(s.tokens * context.table.kv_heads));
+  }
+  RopeForward(QueryRows(context, s), context.positions, context.rope, rotated);
+  RopeForward(KeyRows(context, s), context.positions, context.rope, rotated + s.query);
+  return OkStatus();
+}
+
+Status AttentionPart(const LayerContext& context, const LayerWeights& weights, const Sizes& s,
+                     const float* x, LayerState& state) {
+  float* n1 = state.n1.Take(s.tokens * s.hidden);
+  RmsNormForward(HiddenRows(s), x, weights.input_norm, context.config.rms_eps, n1,
+                 state.rstd1.Take(s.tokens));
+  state.n1_operand.Make(context.compute, n1, s.tokens, s.hidden);
+  NXDKIT_TRY(MakeQkv(context, weights, s, state));
+  float* out = state.context.Take(s.tokens * s.query);
+  const float* rotated = state.rotated.data();
+  NXDKIT_TRY(AttentionForward(Shape(context, s), context.starts, rotated, rotated + s.query,
+                              rotated + s.query + s.key, out,
+                              state.lse.Take(s.tokens * context.table.heads)));
+  state.context_operand.Make(context.compute, out, s.tokens, s.query);
+  float* x2 = state.x2.Take(s.tokens * s.hidden);
+  NXDKIT_TRY(context.products.Multiply(s.tokens, s.hidden, s.query, state.context_operand.matrix(),
+                                       Transposed(weights.o), x2, s.hidden, false));
+  NXDKIT_TRY(SumOverRanks(context, x2, s.tokens * s.hidden));
+  Add(s.tokens * s.hidden, x, x2);
+  return OkStatus();
+}
+
+Status MlpPart(const LayerContext& context, const LayerWeights& weights, const Sizes& s,
+               LayerState& state) {
+  float* n2 = state.n2.Take(s.tokens * s.hidden);
+  RmsNormForward(HiddenRows(s), state.x2.data(), weights.post_norm, context.config.rms_eps, n2,
+                 state.rstd2.Take(s.tokens));
+  state.n2_operand.Make(context.compute, n2, s.tokens, s.hidden);
+  float* gate_up = state.gate_up.Take(s.tokens * 2 * s.intermediate);
+  NXDKIT_TRY(context.products.Multiply(s.tokens, 2 * s.intermediate, s.hidden,
+                                       state.n2_operand.matrix(), Transposed(weights.gate_up),
+                                       gate_up, 2 * s.intermediate, false));
+  float* act = state.act.Take(s.tokens * s.intermediate);
+  SwigluForward(s.tokens, s.intermediate, gate_up, act);
+  state.act_operand.Make(context.compute, act, s.tokens, s.intermediate);
+  return OkStatus();
+}
+
+// dx: gradient of out, becomes that of x2.
+Status MlpBackward(const LayerContext& context, const LayerWeights& weights, const Sizes& s,
+                   LayerState& state, float* dx, const LayerGradients& gradients) {
+  LayerScratch& scratch = context.scratch;
+  MatrixEngine& products = context.products;
+  const int64_t width = s.intermediate;
+  const Matrix dout = scratch.operand.Make(context.compute, dx, s.tokens, s.hidden);
+  NXDKIT_TRY(products.Multiply(s.hidden, width, s.tokens, Transposed(dout),
+                               state.act_operand.matrix(), gradients.down, width, true));
+  float* dact = scratch.dwide.Take(s.tokens * 3 * width);
+  float* dgate_up = dact + s.tokens * width;
+  NXDKIT_TRY(products.Multiply(s.tokens, width, s.hidden, dout, weights.down, dact, width, false));
+  SwigluBackward(s.tokens, width, dact, state.gate_up.data(), dgate_up);
+  const Matrix wide = scratch.operand.Make(context.compute, dgate_up, s.tokens, 2 * width);
+  NXDKIT_TRY(products.Multiply(2 * width, s.hidden, s.tokens, Transposed(wide),
+                               state.n2_operand.matrix(), gradients.gate_up, s.hidden, true));
+  float* dn2 = scratch.dhidden.Take(s.tokens * s.hidden);
+  NXDKIT_TRY(products.Multiply(s.tokens, s.hidden, 2 * width, wide, weights.gate_up, dn2, s.hidden,
+                               false));
+  NXDKIT_TRY(SumOverRanks(context, dn2, s.tokens * s.hidden));
+  RmsNormBackward(HiddenRows(s), dn2, state.x2.data(), weights.post_norm, state.rstd2.data(), dx,
+                  false, gradients.post_norm);
+  return OkStatus();
+}
+
+// Gradient of the turned q and k -> of what the projections gave.
+void HeadsBackward(const LayerContext& context, const LayerWeights& weights, const Sizes& s,
+                   const LayerState& state, float* dqkv, const LayerGradients& gradients) {
+  float* dk = dqkv + s.query;
+  RopeBackward(QueryRows(context, s), context.positions, context.rope, dqkv);
+  RopeBackward(KeyRows(context, s), context.positions, context.rope, dk);
+  if (!weights.q_norm) return;
+  const float* qkv = state.qkv.data();
+  RmsNormBackward(QueryRows(context, s), dqkv, qkv, weights.q_norm, state.q_rstd.data(), dqkv, true,
+                  gradients.q_norm);
+  RmsNormBackward(KeyRows(context, s), dk, qkv + s.query, weights.k_norm, state.k_rstd.data(), dk,
+                  true, gradients.k_norm);
+}
+
+void BiasBackward(const Sizes& s, const float* dqkv, const LayerGradients& gradients) {
+  if (!gradients.q_bias) return;
+  AddRowSums(s.tokens, s.query, s.wide, dqkv, gradients.q_bias);
+  AddRowSums(s.tokens, s.key, s.wide, dqkv + s.query, gradients.k_bias);
+  AddRowSums(s.tokens, s.key, s.wide, dqkv + s.query + s.key, gradients.v_bias);
+}
+
+// dx: gradient of x2, becomes that of x.
+Status AttentionPartBackward(const LayerContext& context, const LayerWeights& weights,
+                             const Sizes& s, const float* x, LayerState& state, float* dx,
+                             const LayerGradients& gradients) {
+  LayerScratch& scratch = context.scratch;
+  MatrixEngine& products = context.products;
+  const Matrix dout = scratch.operand.Make(context.compute, dx, s.tokens, s.hidden);
+  NXDKIT_TRY(products.Multiply(s.hidden, s.query, s.tokens, Transposed(dout),
+                               state.context_operand.matrix(), gradients.o, s.query, true));
+  float* dcontext = scratch.dcontext.Take(s.tokens * s.query);
+  NXDKIT_TRY(
+      products.Multiply(s.tokens, s.query, s.hidden, dout, weights.o, dcontext, s.query, false));
+  float* dqkv = scratch.dqkv.Take(s.tokens * s.wide);
+  const float* rotated = state.rotated.data();
+  NXDKIT_TRY(AttentionBackward(Shape(context, s), context.starts, rotated, rotated + s.query,
+                               rotated + s.query + s.key, state.context.data(), state.lse.data(),
+                               dcontext, dqkv, dqkv + s.query, dqkv + s.query + s.key));
+  HeadsBackward(context, weights, s, state, dqkv, gradients);
+  BiasBackward(s, dqkv, gradients);
+  const Matrix wide = scratch.operand.Make(context.compute, dqkv, s.tokens, s.wide);
+  NXDKIT_TRY(products.Multiply(s.wide, s.hidden, s.tokens, Transposed(wide),
+                               state.n1_operand.matrix(), gradients.qkv, s.hidden, true));
+  float* dn1 = scratch.dhidden.Take(s.tokens * s.hidden);
+  NXDKIT_TRY(
+      products.Multiply(s.tokens, s.hidden, s.wide, wide, weights.qkv, dn1, s.hidden, false));
+  NXDKIT_TRY(SumOverRanks(context, dn1, s.tokens * s.hidden));
+  RmsNormBackward(HiddenRows(s), dn1, x, weights.input_norm, state.rstd1.data(), dx, false,
+                  gradients.input_norm);
+  return OkStatus();
+}
+
+}  // namespace
+
+Matrix Operand::Make(Dtype compute, const float* values, int64_t rows, int64_t columns) {
+  matrix_ = {values, Dtype::kF32, columns, false};
+  if (compute == Dtype::kF32) return matrix_;
+  uint16_t* narrow = narrow_.Take(rows * columns);
+  Narrow(rows * columns, values, narrow);
+  matrix_ = {narrow, Dtype::kBF16, columns, false};
+  return matrix_;
+}
+
+Status LayerForward(const LayerContext& context, const LayerWeights& weights, const float* x,
+                    float* out, LayerState& state) {
+  const Sizes s(context);
+  NXDKIT_TRY(AttentionPart(context, weights, s, x, state));
+  NXDKIT_TRY(MlpPart(context, weights, s, state));
+  if (!out) return OkStatus();
+  NXDKIT_TRY(context.products.Multiply(s.tokens, s.hidden, s.intermediate,
+                                       state.act_operand.matrix(), Transposed(weights.down), out,
+                                       s.hidden, false));
+  NXDKIT_TRY(SumOverRanks(context, out, s.tokens * s.hidden));
+  Add(s.tokens * s.hidden, state.x2.data(), out);
+  return OkStatus();
+}
+
+Status LayerBackward(const LayerContext& context, const LayerWeights& weights, const float* x,
+                     LayerState& state, float* dx, const LayerGradients& gradients) {
+  const Sizes s(context);
+  NXDKIT_TRY(MlpBackward(context, weights, s, state, dx, gradients));
+  return AttentionPartBackward(context, weights, s, x, state, dx, gradients);
+}
+
+}  // namespace nxdkit::trainer

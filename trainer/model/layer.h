@@ -1,0 +1,86 @@
+// PRIVATE to trainer/model. One decoder layer of one tensor-parallel rank, forward and backward:
+//
+//   x2  = x  + o(attention(rope(norm(q)), rope(norm(k)), v))     q, k, v of RMSNorm(x)
+//   out = x2 + down(silu(gate) * up)                             gate, up of RMSNorm(x2)
+//
+// The two sums over the tensor-parallel ranks follow o and down; backward they follow the products
+// with gate/up and with q/k/v. Residual stream and sums are f32, operands of products f32 or bf16.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "trainer/comm/comm.h"
+#include "trainer/model/array.h"
+#include "trainer/model/decoder_config.h"
+#include "trainer/model/param_table.h"
+#include "trainer/ops/attention.h"
+#include "trainer/ops/matmul.h"
+#include "trainer/ops/rope.h"
+
+namespace nxdkit::trainer {
+
+// An f32 array as operand of a product: itself, or narrowed to bf16 in a buffer of its own.
+class Operand {
+ public:
+  // `values` [rows, columns] packed; must outlive the use.
+  Matrix Make(Dtype compute, const float* values, int64_t rows, int64_t columns);
+  const Matrix& matrix() const { return matrix_; }
+
+ private:
+  Array<uint16_t> narrow_;
+  Matrix matrix_;
+};
+
+// Pointers to this rank's weights of one layer. Vectors are f32 always.
+struct LayerWeights {
+  Matrix qkv, o, gate_up, down;
+  const float* input_norm = nullptr;
+  const float* post_norm = nullptr;
+  const float* q_norm = nullptr;    // nullptr: none
+  const float* k_norm = nullptr;    //
+  const float* qkv_bias = nullptr;  // q, k, v behind one another; nullptr: none
+};
+
+// Where the gradients go: f32, added to.
+struct LayerGradients {
+  float *qkv = nullptr, *o = nullptr, *gate_up = nullptr, *down = nullptr;
+  float *input_norm = nullptr, *post_norm = nullptr, *q_norm = nullptr, *k_norm = nullptr;
+  float *q_bias = nullptr, *k_bias = nullptr, *v_bias = nullptr;
+};
+
+// What the backward pass needs of a forward pass.
+struct LayerState {
+  Array<float> n1, rstd1, qkv, rotated, q_rstd, k_rstd, context, lse, x2, n2, rstd2, gate_up, act;
+  Operand n1_operand, context_operand, n2_operand, act_operand;
+};
+
+// Shared by all layers of a rank.
+struct LayerScratch {
+  Array<float> sum, dhidden, dwide, dcontext, dqkv, dx2;
+  Operand operand;
+};
+
+struct LayerContext {
+  const DecoderConfig& config;
+  const ParamTable& table;
+  Dtype compute;
+  Comm& tp;
+  MatrixEngine& products;
+  const RopeTable& rope;
+  LayerScratch& scratch;
+  // Of the batch: [T] and [sequences + 1].
+  std::span<const int32_t> positions;
+  std::span<const int32_t> starts;
+  int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
+};
+
+// x [T, H] -> out [T, H]. With `out` nullptr only what LayerBackward needs is made again.
+Status LayerForward(const LayerContext& context, const LayerWeights& weights, const float* x,
+                    float* out, LayerState& state);
+
+// dx [T, H]: gradient of out on entry, of x on return.
+Status LayerBackward(const LayerContext& context, const LayerWeights& weights, const float* x,
+                     LayerState& state, float* dx, const LayerGradients& gradients);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,157 @@
+#include "trainer/model/memory.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "lib/executor.h"
+#include "lib/plan.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+class RankStorage : public Storage {
+ public:
+  explicit RankStorage(const RankMemory& memory)
+      : data_(memory.data),
+        bytes_(static_cast<uint64_t>(memory.table->size * ElementBytes(memory.dtype))),
+        path_(fmt::format("memory of rank {}", memory.table->rank)) {}
+  uint64_t bytes() const override { return bytes_; }
+  const std::string& path() const override { return path_; }
+  uint64_t file_offset() const override { return 0; }
+  Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
+    if (offset > bytes_ || to.size() > bytes_ - offset)
+      return Error(Errc::kInternal, "read past the memory of a rank").in(path_).at(offset);
+    std::memcpy(to.data(), data_ + offset, to.size());
+    return OkStatus();
+  }
+
+ private:
+  const std::byte* data_;
+  uint64_t bytes_;
+  std::string path_;
+};
+
+class MemorySink : public Sink {
+ public:
+  explicit MemorySink(const std::vector<RankMemory>& ranks) {
+    for (const RankMemory& memory : ranks)
+      for (const Slot& slot : memory.table->slots)
+        places_.push_back(memory.data + slot.offset * ElementBytes(memory.dtype));
+  }
+  Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override {
+    std::memcpy(places_[tensor] + offset, bytes.data(), bytes.size());
+    return OkStatus();
+  }
+
+ private:
+  std::vector<std::byte*> places_;
+};
+
+// The arrays as a layout over other logical parameters: params[i] is the model's parameter i.
+Layout LayoutOf(const models::Model& model, const std::vector<uint32_t>& params,
+                const std::vector<RankMemory>& ranks) {
+  std::vector<ParamTable> tables;
+  for (const RankMemory& memory : ranks) tables.push_back(*memory.table);
+  Layout layout = MemoryLayout(model, tables);
+  for (TensorLayout& tensor : layout.tensors)
+    for (Piece& piece : tensor.pieces) piece.param = params[piece.param];
+  return layout;
+}
+
+std::vector<uint32_t> Themselves(const models::Model& model) {
+  std::vector<uint32_t> params(model.params.size());
+  std::iota(params.begin(), params.end(), 0u);
+  return params;
+}
+
+Status Fill(const ops::BoundArtifact& source, const models::Model& model,
+            const std::vector<uint32_t>& params, const std::vector<RankMemory>& ranks,
+            const ops::RunOptions& run) {
+  const Layout layout = LayoutOf(model, params, ranks);
+  std::vector<OutputTensor> outputs;
+  for (const TensorLayout& tensor : layout.tensors)
+    outputs.push_back({tensor.name, ranks[tensor.file].dtype, tensor.shape});
+  NXDKIT_ASSIGN(const Plan plan, BuildPlan(source.params, source.bound, layout));
+  NXDKIT_ASSIGN(const ExecuteOptions options, ops::MakeExecuteOptions(run));
+  NXDKIT_ASSIGN(const Executor executor,
+                Executor::Make(plan, source.bound, layout, outputs, options));
+  MemorySink sink(ranks);
+  return executor.Run(sink);
+}
+
+// The source may be of another class of artifact, and is of the same model when the parameters are.
+Status CheckSameModel(const ops::BoundArtifact& source, const models::Model& model) {
+  const std::vector<LogicalTensor> params = model.Logical();
+  if (source.model_params() != params.size())
+    return Error(Errc::kCorrupt, fmt::format("found {} parameters, the configuration has {}",
+                                             source.model_params(), params.size()))
+        .in(source.artifact.path);
+  for (size_t i = 0; i < params.size(); ++i)
+    if (source.params[i].name != params[i].name || source.params[i].shape != params[i].shape)
+      return Error(Errc::kCorrupt,
+                   fmt::format("found {} {}, the configuration has {} {}", source.params[i].name,
+                               ShapeText(source.params[i].shape), params[i].name,
+                               ShapeText(params[i].shape)))
+          .in(source.artifact.path);
+  return OkStatus();
+}
+
+}  // namespace
+
+Status LoadWeights(const ops::BoundArtifact& source, const models::Model& model,
+                   const std::vector<RankMemory>& ranks, const ops::RunOptions& run) {
+  NXDKIT_TRY(CheckSameModel(source, model));
+  return Fill(source, model, Themselves(model), ranks, run);
+}
+
+Status LoadEntry(const ops::BoundArtifact& source, const models::Model& model,
+                 const std::string& entry, const std::vector<RankMemory>& ranks,
+                 const ops::RunOptions& run) {
+  NXDKIT_TRY(CheckSameModel(source, model));
+  std::vector<uint32_t> params;
+  for (uint32_t i = 0; i < model.params.size(); ++i) {
+    const ops::OptimizerEntry* found =
+        source.optimizer ? source.optimizer->Find(i, entry) : nullptr;
+    if (!found || found->kind != ops::OptimizerEntry::Kind::kLike)
+      return Error(Errc::kCorrupt, fmt::format("the optimizer's state has no {} of it", entry))
+          .in(source.artifact.path)
+          .on(model.params[i].name);
+    if (found->dtype != ranks.front().dtype)
+      return Error(Errc::kCorrupt, fmt::format("{} is {}, expected {}", entry, Name(found->dtype),
+                                               Name(ranks.front().dtype)))
+          .in(source.artifact.path)
+          .on(model.params[i].name);
+    params.push_back(found->param);
+  }
+  return Fill(source, model, params, ranks, run);
+}
+
+void BindMemory(const models::Model& model, const std::vector<uint32_t>& params,
+                const std::vector<RankMemory>& ranks, BoundLayout& to) {
+  const uint32_t first_file = static_cast<uint32_t>(to.layout.files.size());
+  Layout layout = LayoutOf(model, params, ranks);
+  for (LayoutFile& file : layout.files) to.layout.files.push_back(std::move(file));
+  for (TensorLayout& tensor : layout.tensors) {
+    tensor.file += first_file;
+    to.layout.tensors.push_back(std::move(tensor));
+  }
+  for (const RankMemory& memory : ranks) {
+    const auto storage = std::make_shared<RankStorage>(memory);
+    for (const Slot& slot : memory.table->slots) {
+      StoredTensor tensor;
+      tensor.name = model.params[slot.param].name;
+      tensor.dtype = memory.dtype;
+      tensor.shape = slot.shape;
+      tensor.strides = RowMajorStrides(slot.shape);
+      tensor.offset = static_cast<uint64_t>(slot.offset * ElementBytes(memory.dtype));
+      tensor.storage = storage;
+      to.stored.push_back(std::move(tensor));
+    }
+  }
+}
+
+}  // namespace nxdkit::trainer

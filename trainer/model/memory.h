@@ -1,0 +1,40 @@
+// A model's weights in the memory of its ranks as one more layout: filled from any artifact, and
+// the source of any other, by the same slice plans as between files.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "formats/ops/artifact.h"
+#include "formats/ops/run.h"
+#include "trainer/model/decoder_config.h"
+#include "trainer/model/param_table.h"
+
+namespace nxdkit::trainer {
+
+// The flat array of one rank; not owned.
+struct RankMemory {
+  const ParamTable* table = nullptr;
+  std::byte* data = nullptr;  // table->size elements
+  Dtype dtype = Dtype::kF32;
+};
+
+// Fills the ranks' arrays from an opened artifact of the same model, converted to their dtypes; a
+// rank reads only its own share. kCorrupt naming the first parameter that the artifact lacks or has
+// in another shape.
+Status LoadWeights(const ops::BoundArtifact& source, const models::Model& model,
+                   const std::vector<RankMemory>& ranks, const ops::RunOptions& run);
+
+// The same for what an optimizer keeps of every parameter under `entry` ("exp_avg"), or with
+// nxd::kMasterWeights its master weights. The arrays' dtype must be that of the files: state is not
+// rounded. kCorrupt when a parameter has no such entry.
+Status LoadEntry(const ops::BoundArtifact& source, const models::Model& model,
+                 const std::string& entry, const std::vector<RankMemory>& ranks,
+                 const ops::RunOptions& run);
+
+// Adds the arrays of all ranks to `to`, as tensors to read from while they live and do not change.
+// params[i] is the logical parameter in `to` that the model's parameter i stands for here.
+void BindMemory(const models::Model& model, const std::vector<uint32_t>& params,
+                const std::vector<RankMemory>& ranks, BoundLayout& to);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,40 @@
+// The weights of one rank as the forward pass uses them: one flat array in the shape of its
+// ParamTable, f32 or bf16. Owned by the rank's thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/dtype.h"
+#include "trainer/model/param_table.h"
+
+namespace nxdkit::trainer {
+
+class Weights {
+ public:
+  // All zero. `dtype` is kF32 or kBF16.
+  Weights(const ParamTable& table, Dtype dtype);
+
+  Dtype dtype() const { return dtype_; }
+  std::byte* bytes() { return bytes_.data(); }
+  const std::byte* bytes() const { return bytes_.data(); }
+  // Empty when the dtype is the other one.
+  std::span<float> f32();
+  std::span<uint16_t> bf16();
+
+  const std::byte* at(const Slot& slot) const;
+  // A parameter of one dimension, as f32.
+  const float* vector(const Slot& slot) const;
+  // To be called whenever the array has changed: vectors are kept widened.
+  void Changed();
+
+ private:
+  const ParamTable* table_;
+  Dtype dtype_;
+  std::vector<std::byte> bytes_;
+  std::vector<float> vectors_;  // bf16: slots of one dimension at their own offsets
+  std::vector<int64_t> vector_at_;
+};
+
+}  // namespace nxdkit::trainer

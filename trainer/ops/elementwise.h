@@ -1,0 +1,18 @@
+// Loops over arrays of f32, on this rank's threads.
+#pragma once
+
+#include <cstdint>
+
+namespace nxdkit::trainer {
+
+void Copy(int64_t size, const float* from, float* to);
+void Add(int64_t size, const float* from, float* to);  // to += from
+// Each row of rows [tokens, width] += vector [width].
+void AddToRows(int64_t tokens, int64_t width, const float* vector, float* rows);
+// sums [width] += sum over tokens of rows that are `stride` apart, in order.
+void AddRowSums(int64_t tokens, int64_t width, int64_t stride, const float* rows, float* sums);
+// f32 -> bf16, to nearest even; bf16 -> f32.
+void Narrow(int64_t size, const float* from, uint16_t* to);
+void Widen(int64_t size, const uint16_t* from, float* to);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,31 @@
+// PRIVATE to the trainer's .cc files: loops over independent tasks on this rank's threads. How many
+// those are is said once per rank with SetThreads; results never depend on it.
+#pragma once
+
+#include <omp.h>
+
+#include <cstdint>
+
+namespace nxdkit::trainer {
+
+// For the calling thread: how many threads its loops and matrix products use.
+inline void SetThreads(int threads) { omp_set_num_threads(threads); }
+
+// body(i) for i in [0, count), in any order. `grain` tasks are worth a thread of their own.
+template <typename Body>
+void ParallelFor(int64_t count, int64_t grain, const Body& body) {
+#pragma omp parallel for schedule(static) if (count > grain)
+  for (int64_t i = 0; i < count; ++i) body(i);
+}
+
+// body(first, end) for pieces of [0, count) of `piece` elements.
+template <typename Body>
+void ParallelPieces(int64_t count, int64_t piece, const Body& body) {
+  const int64_t pieces = (count + piece - 1) / piece;
+  ParallelFor(pieces, 1, [&](int64_t i) {
+    const int64_t first = i * piece;
+    body(first, first + piece < count ? first + piece : count);
+  });
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,40 @@
+// Words that were encoded before, with their ids: most of a text is words seen already.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace nxdkit::trainer {
+
+// Thread-safe. Holds a bounded number of short words; once full it takes no more. What it answers
+// never depends on what is in it: a word has one encoding.
+class WordCache {
+ public:
+  // Appends the ids of `word`; false when it is not here.
+  bool Find(std::string_view word, std::vector<int32_t>* ids) const;
+  void Insert(std::string_view word, std::vector<int32_t> ids);
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+  struct Shard {
+    mutable std::mutex mutex;
+    std::unordered_map<std::string, std::vector<int32_t>, Hash, std::equal_to<>> words;
+  };
+  static constexpr size_t kShards = 16;  // so that threads seldom meet
+
+  static size_t ShardOf(std::string_view word) { return Hash()(word) >> 8 & (kShards - 1); }
+
+  std::array<Shard, kShards> shards_;
+};
+
+}  // namespace nxdkit::trainer
