@@ -29,6 +29,7 @@ struct Args {
   std::optional<std::string> base;
   std::optional<std::string> coding;
   std::optional<std::string> part;
+  std::optional<std::string> merge_lora;
 };
 
 const ToolInfo kInfo = {
@@ -53,6 +54,8 @@ const ToolInfo kInfo = {
                   "only what changed since the bundle's weights"},
                  {"nxd-convert --from delta --to rollout --into step.delta bundle",
                   "apply it to the bundle"},
+                 {"nxd-convert --from hf --to rollout --merge-lora adapter --tp 8 Qwen3-4B bundle",
+                  "a base with a LoRA adapter merged into it"},
                  {"nxd-convert --from rollout --to hf bundle model", "the way back"}},
 };
 
@@ -79,6 +82,10 @@ void AddOptions(OptionTable& table, Args& args) {
       .Choice("coding", {"raw", "ulp"}, &args.coding,
               "with --to delta: store new values, or by how many representable values each moved")
       .default_text = "raw";
+  table
+      .Text("merge-lora", "ADAPTER", &args.merge_lora,
+            "add this LoRA adapter to INPUT: PEFT's folder, or an NxD set of its shards")
+      .completes = Completes::kPath;
   AddLayoutOptions(table, args.layout, kNxdLayout | kRolloutLayout | kOutputLayout, "Layout");
   table.Group("What to do");
   table.Text("explain", "TENSOR", &args.explain,
@@ -123,6 +130,12 @@ Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& req
                     {"count", report.part->count},
                     {"files", report.part->files},
                     {"published", report.part->published}};
+  if (report.lora)
+    json["lora"] = {{"adapter", report.lora->path},
+                    {"pairs", report.lora->pairs},
+                    {"whole", report.lora->wholes},
+                    {"rank", report.lora->rank},
+                    {"scale", report.lora->scale}};
   if (report.delta) {
     json["changed"] = report.delta->changed;
     json["dense_bytes"] = report.delta->dense_bytes;
@@ -155,6 +168,11 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
     text += fmt::format("{:.2f} s, {}, peak memory {}{}\n", seconds,
                         HumanRate(WorkBytes(report), seconds), HumanBytes(PeakRssBytes()),
                         report.verified ? ", verified" : "");
+  if (report.lora)
+    text += fmt::format("adapter {}: {} weights with A and B, {} parameters whole; rank {}, "
+                        "scale {}\n",
+                        EscapeControl(report.lora->path), report.lora->pairs, report.lora->wholes,
+                        report.lora->rank, report.lora->scale);
   if (report.part)
     text += fmt::format("part {} of {}: {} files; {}\n", report.part->index, report.part->count,
                         report.part->files,
@@ -198,6 +216,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.resume = context.common().resume;
   request.verify = args.verify;
   NXDKIT_TRY(TakeDelta(args, request));
+  request.hints.lora = args.merge_lora.value_or("");
   request.into = args.into;
   request.label = args.label;
   if (args.label && !args.into)

@@ -27,9 +27,11 @@ struct Style {
 
 Result<Style> StyleOf(const ShardSet& set) {
   if (const StoredTensor* adapter = FindOnRank(set, 0, ".lora_", ""))
-    return Error(Errc::kUnsupported, "a LoRA adapter, which is not merged into its base model")
+    return Error(Errc::kUnsupported,
+                 "a LoRA adapter; what can be read here is a model, with its adapters merged")
         .in(set.location.shard_folder)
-        .on(adapter->name);
+        .on(adapter->name)
+        .hint("nxd-convert --merge-lora merges it into its base");
   if (FindOnRank(set, 0, "language_model.", ""))
     return Style{QkvStyle::kSeparate, NameStyle::kMegatron};
   if (const StoredTensor* key = FindOnRank(set, 0, ".qkv_proj.", ".weight_k"))
@@ -42,7 +44,8 @@ Result<Style> StyleOf(const ShardSet& set) {
       .in(set.location.shard_folder);
 }
 
-// The multiplier that the rows of the stored key projection stand for.
+}  // namespace
+
 Result<int> Multiplier(const StoredTensor& tensor, const models::ModelConfig& config, int tp,
                        bool fused) {
   const int64_t local_rows = tensor.shape.empty() ? 0 : tensor.shape[0];
@@ -63,6 +66,8 @@ Result<int> Multiplier(const StoredTensor& tensor, const models::ModelConfig& co
                         tp - 1));
 }
 
+namespace {
+
 template <typename T>
 Status Check(const char* what, const T& proven, const std::optional<T>& claimed,
              const std::string& origin, const auto& text) {
@@ -73,7 +78,9 @@ Status Check(const char* what, const T& proven, const std::optional<T>& claimed,
                                  text(proven), text(*claimed), origin));
 }
 
-// What the files' names prove; a rank that is missing at the end shows only here.
+}  // namespace
+
+// A rank that is missing at the end shows only here.
 Status CheckGridClaims(const SetLocation& location, const Claims& claim) {
   const auto number = [](int n) { return fmt::format("is {}", n); };
   NXDKIT_TRY(Check("tp", location.tp, claim.tp, claim.origin, number));
@@ -94,6 +101,8 @@ Status CheckClaims(const Geometry& geometry, const Claims& claim) {
   if (geometry.names == NameStyle::kMegatron) return OkStatus();
   return Check("the q/k/v style", geometry.qkv, claim.qkv, claim.origin, qkv);
 }
+
+namespace {
 
 // NxDT's Megatron attention with megatron_legacy=False views the rows of a fused projection head by
 // head; with one key head on a rank both are the same.

@@ -6,6 +6,7 @@
 #include "formats/ops/open_file.h"
 #include "formats/ops/optimizer.h"
 #include "formats/ops/output_plan.h"
+#include "formats/ops/plan_lora.h"
 #include "formats/rollout/cpu_plan.h"
 #include "lib/file.h"
 
@@ -192,7 +193,8 @@ Status TakeBundle(const std::string& path, const OutputOptions& options, OutputS
 // The one dtype of a bundle's weights when nobody names it: that of the source, if it has one.
 Result<Dtype> CommonDtype(const BoundArtifact& source) {
   std::optional<Dtype> common;
-  for (const StoredTensor& stored : source.bound.stored) {
+  const BoundArtifact& own = source.merged ? *source.base : source;
+  for (const StoredTensor& stored : own.bound.stored) {
     if (!Info(stored.dtype).floating) continue;
     if (common && *common != stored.dtype) {
       if (source.artifact.config && source.artifact.config->dtype)
@@ -291,8 +293,11 @@ Result<OutputSpec> DecideOutput(const BoundArtifact& source, Kind kind,
   spec.dtype = options.dtype;
   spec.max_shard_bytes = options.max_shard_bytes;
   if (kind == Kind::kNxd) NXDKIT_TRY(DecideNxd(source, options, spec));
-  if (kind == Kind::kRollout) NXDKIT_TRY(DecideRollout(source, options, spec));
-  AddConfigNotes(source, spec);
+  if (kind == Kind::kRollout && !source.lora) NXDKIT_TRY(DecideRollout(source, options, spec));
+  if (source.lora)
+    NXDKIT_TRY(DecideLora(source, options, spec));
+  else
+    AddConfigNotes(source, spec);
   return spec;
 }
 

@@ -4,8 +4,10 @@
 #include "formats/hf/hf.h"
 #include "formats/ops/canonical.h"
 #include "formats/ops/fitness.h"
+#include "formats/ops/lora_config.h"
 #include "formats/ops/optimizer.h"
 #include "formats/ops/output_plan.h"
+#include "formats/ops/plan_lora.h"
 #include "formats/rollout/cpu_plan.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
@@ -98,7 +100,21 @@ class Planner {
       plan_.copies.push_back({"config.json", source_.artifact.config_path});
   }
 
+  // An adapter's one file.
+  Status PlanPeft() {
+    const uint32_t file = NewFile(kPeftFile, -1, -1);
+    std::vector<OutputTensor> outputs;
+    for (TensorLayout& tensor : PeftTensors(source_)) {
+      NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
+      outputs.push_back(std::move(output));
+    }
+    NXDKIT_TRY(SetEncoder(file, safetensors::Encode(std::move(outputs), {{"format", "pt"}})));
+    plan_.texts.push_back({kLoraConfigFile, PeftConfig(source_)});
+    return OkStatus();
+  }
+
   Status PlanHf() {
+    if (source_.lora) return PlanPeft();
     std::vector<TensorLayout> tensors = WholeTensors(source_);
     std::vector<uint64_t> bytes;
     uint64_t total = 0;
@@ -141,11 +157,20 @@ class Planner {
     return SetEncoder(file, torch::EncodeStateDict(std::move(outputs), Stem(output_name_)));
   }
 
+  Result<std::vector<nxd::RankTensor>> NxdTensors(int t) const {
+    if (!source_.lora) return nxd::RankTensors(*source_.model, spec_.nxd, t, spec_.tied_head);
+    return nxd::LoraRankTensors(*source_.model, spec_.nxd, source_.lora->pairs,
+                                spec_.dtype.value_or(Dtype::kF32), t);
+  }
+
   Status PlanNxd() {
     plan_.texts.push_back({"checkpoint", "1"});
+    if (source_.lora) {
+      NXDKIT_ASSIGN(const std::string config, NxdLoraConfig(source_, spec_.nxd));
+      lora_config_ = PickleOfJson(config);
+    }
     for (int t = 0; t < spec_.nxd.tp; ++t) {
-      NXDKIT_ASSIGN(const std::vector<nxd::RankTensor> tensors,
-                    nxd::RankTensors(*source_.model, spec_.nxd, t, spec_.tied_head));
+      NXDKIT_ASSIGN(const std::vector<nxd::RankTensor> tensors, NxdTensors(t));
       for (int p = 0; p < spec_.nxd.pp; ++p) {
         std::vector<TensorLayout> here;
         for (const nxd::RankTensor& tensor : tensors)
@@ -190,6 +215,7 @@ class Planner {
       if (spec_.xser) tensor = {torch::TensorReference{static_cast<int64_t>(i)}};
       dict.push_back({{tensors[i].name}, std::move(tensor)});
     }
+    if (lora_config_) dict.push_back({{std::string(kLoraConfigKey)}, *lora_config_});
     return PlanArchive(torch::PickleValue::MakeDict(std::move(dict)), std::move(tensors),
                        "model/" + nxd::ShardFileName(t, p), t, p);
   }
@@ -288,6 +314,7 @@ class Planner {
   const OutputSpec& spec_;
   std::string output_name_;
   std::vector<Dtype> dtypes_;  // of the output, per parameter
+  std::optional<torch::PickleValue> lora_config_;
   OutputPlan plan_;
 };
 
