@@ -26,6 +26,9 @@ enum class Role : uint8_t {
   kExpertGate,  // [expert intermediate, hidden], of each expert; see experts.h
   kExpertUp,    //
   kExpertDown,  // [hidden, expert intermediate]
+  kHeadColumn,  // [heads * 3 * head_dim, hidden], of each head its q, k and v: column parallel
+  kColumn,      // [any, hidden], column parallel
+  kRow,         // [hidden, any], row parallel; its bias is replicated
   kReplicated,  // norms and the like
 };
 
@@ -38,8 +41,12 @@ enum class Dim : uint8_t {
   kQueryRows,
   kKeyRows,
   kHeadDim,
+  kFusedHeadRows,  // heads * 3 * head_dim
   kExperts,
   kExpertIntermediate,
+  kPositions,
+  kTokenTypes,
+  kTwo,
 };
 
 // When a row of the table exists. A sparse layer is one with experts.
@@ -84,11 +91,20 @@ struct ExpertKeys {
   bool dense_layers = false;  // decoder_sparse_step and mlp_only_layers count
 };
 
+// Another name that a module stores a parameter under. `tied`: only when the embeddings are tied.
+struct Alias {
+  const char* name;
+  const char* of;
+  bool tied = true;
+};
+inline constexpr Alias kTiedLmHead[] = {{"lm_head.weight", "model.embed_tokens.weight"}};
+
 struct Family {
   const char* model_type;    // config.json "model_type"
   const char* architecture;  // config.json "architectures"[0]
-  // Biases of q, k, v and of o: always, never, or as config.json "attention_bias" says.
-  enum class Bias : uint8_t { kNever, kAlways, kConfig } qkv_bias, output_bias;
+  // Biases of q, k, v and of o: always, never, or as config.json "attention_bias" says; without the
+  // key there are none, or (kUnlessConfig) there are.
+  enum class Bias : uint8_t { kNever, kAlways, kConfig, kUnlessConfig } qkv_bias, output_bias;
   bool mlp_bias_key;               // config.json "mlp_bias" counts
   bool optimum_fuses_qkv;          // optimum-neuron's default for rollout bundles
   std::span<const ParamRow> rows;  // in the order of the model's own state dict
@@ -96,10 +112,20 @@ struct Family {
   std::span<const char* const> ignorable;
   // NxD's own module stores q, k and v as one weight_qkv when key heads are replicated.
   bool nxd_fuses_qkv = false;
+  std::span<const Alias> aliases = kTiedLmHead;
+  bool tied_by_default = false;     // without config.json "tie_word_embeddings"
+  bool by_architecture = false;     // a config of another architecture is no model of this family
+  bool nxd_stores_aliases = false;  // no converter leaves them out of training sets, so we do not
+  bool nxd_pipelines = true;        // how its layers are cut into pipeline stages is known
+  bool optimizer_known = true;      // how its trainers number the optimizer's parameters is known
+  bool has_bundles = true;          // optimum-neuron or NxDI makes bundles of it that we know
   ExpertKeys experts = {};
   RolloutTraits optimum = {};
   RolloutTraits nxdi = {};
 };
+
+// Whether q, k and v are parameters of their own, with several ways to store them.
+bool SplitsQkv(const Family& family);
 
 // All families known to this build.
 std::span<const Family* const> Families();

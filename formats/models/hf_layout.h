@@ -8,8 +8,8 @@
 
 namespace nxdkit::models {
 
-// One tensor per parameter, in the model's order. `tied_head`: a tied model also stores
-// lm_head.weight, as a replica of the embedding.
-std::vector<TensorLayout> HfTensors(const Model& model, bool tied_head);
+// One tensor per parameter, in the model's order. `aliases`: those that the family has too, such as
+// the lm_head.weight of a tied model, as replicas.
+std::vector<TensorLayout> HfTensors(const Model& model, bool aliases);
 
 }  // namespace nxdkit::models

@@ -19,7 +19,9 @@ constexpr int64_t kMaxExpertsInAll = 1 << 18;  // of all layers: each is three p
 
 const Family* FindFamily(const std::string& model_type, const std::string& architecture) {
   for (const Family* family : Families())
-    if (model_type == family->model_type) return family;
+    if (model_type == family->model_type &&
+        (!family->by_architecture || architecture == family->architecture))
+      return family;
   for (const Family* family : Families())
     if (model_type.empty() && architecture == family->architecture) return family;
   return nullptr;
@@ -109,7 +111,11 @@ std::optional<Dtype> ConfigDtype(ConfigReader& reader, const Json& json) {
 }
 
 bool BiasOf(Family::Bias rule, bool config) {
-  return rule == Family::Bias::kAlways || (rule == Family::Bias::kConfig && config);
+  return rule == Family::Bias::kAlways || (rule != Family::Bias::kNever && config);
+}
+
+bool Uses(const Family& family, Dim dim) {
+  return std::ranges::any_of(family.rows, [&](const ParamRow& row) { return row.rows == dim; });
 }
 
 void ReadExperts(ConfigReader& reader, ModelConfig& config) {
@@ -141,7 +147,8 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& p
   ConfigReader reader(json, path);
   ModelConfig config;
   config.model_type = reader.Text("model_type");
-  config.family = FindFamily(config.model_type, Architecture(json));
+  config.architecture = Architecture(json);
+  config.family = FindFamily(config.model_type, config.architecture);
   config.dtype = ConfigDtype(reader, json);
   if (reader.error()) return *std::move(reader.error());
   if (!config.family) return config;
@@ -150,12 +157,19 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& p
   config.intermediate = reader.Extent("intermediate_size", std::nullopt, kMaxExtent);
   config.layers = reader.Extent("num_hidden_layers", std::nullopt, kMaxLayers);
   config.heads = reader.Extent("num_attention_heads", std::nullopt, kMaxHeads);
-  config.kv_heads = reader.Extent("num_key_value_heads", config.heads, kMaxHeads);
+  config.kv_heads = config.heads;
+  if (SplitsQkv(*config.family))
+    config.kv_heads = reader.Extent("num_key_value_heads", config.heads, kMaxHeads);
   config.vocab = reader.Extent("vocab_size", std::nullopt, kMaxExtent);
   const int64_t derived = config.heads > 0 ? config.hidden / config.heads : 0;  // 0: Fail is set
   config.head_dim = reader.Extent("head_dim", derived, kMaxExtent);
-  config.tied = reader.Flag("tie_word_embeddings", false);
-  const bool attention_bias = reader.Flag("attention_bias", false);
+  if (Uses(*config.family, Dim::kPositions))
+    config.positions = reader.Extent("max_position_embeddings", std::nullopt, kMaxExtent);
+  if (Uses(*config.family, Dim::kTokenTypes))
+    config.token_types = reader.Extent("type_vocab_size", std::nullopt, kMaxExtent);
+  config.tied = reader.Flag("tie_word_embeddings", config.family->tied_by_default);
+  const bool attention_bias =
+      reader.Flag("attention_bias", config.family->qkv_bias == Family::Bias::kUnlessConfig);
   config.qkv_bias = BiasOf(config.family->qkv_bias, attention_bias);
   config.output_bias = BiasOf(config.family->output_bias, attention_bias);
   config.mlp_bias = config.family->mlp_bias_key && reader.Flag("mlp_bias", false);
@@ -196,6 +210,14 @@ int64_t Extent(const ModelConfig& config, Dim dim) {
       return config.kv_heads * config.head_dim;
     case Dim::kHeadDim:
       return config.head_dim;
+    case Dim::kFusedHeadRows:
+      return config.heads * 3 * config.head_dim;
+    case Dim::kPositions:
+      return config.positions;
+    case Dim::kTokenTypes:
+      return config.token_types;
+    case Dim::kTwo:
+      return 2;
     case Dim::kExperts:
       return config.experts;
     case Dim::kExpertIntermediate:
@@ -269,6 +291,7 @@ int64_t HeadRows(const Param& param, const ModelConfig& config) {
   const bool heads = param.role == Role::kQuery || param.role == Role::kKey ||
                      param.role == Role::kValue ||
                      (param.role == Role::kOutput && param.shape.size() == 2);
+  if (param.role == Role::kHeadColumn) return 3 * config.head_dim;
   return heads ? config.head_dim : 0;
 }
 
@@ -281,10 +304,10 @@ bool ModelConfig::IsSparse(int64_t layer) const {
 
 Result<Model> MakeModel(const ModelConfig& config) {
   if (!config.family)
-    return Error(Errc::kUnsupported,
-                 fmt::format("no parameter table for model_type \"{}\"; there are tables for {}",
-                             config.model_type, FamilyNames()))
-        .hint("the model can still be inspected, and copied between hf and torch");
+    return Error(Errc::kUnsupported, NoTableText(config))
+        .hint(
+            "as hf or torch it can still be inspected, digested, compared and copied; shards of it "
+            "can be inspected and packed");
   Model model{config, {}};
   // Rows before, inside and after the layers.
   const std::span<const ParamRow> rows = config.family->rows;
@@ -312,6 +335,11 @@ std::vector<LogicalTensor> Model::Logical() const {
   return out;
 }
 
+bool SplitsQkv(const Family& family) {
+  return std::ranges::any_of(family.rows,
+                             [](const ParamRow& row) { return row.role == Role::kQuery; });
+}
+
 bool IsIgnorable(const Family& family, std::string_view name) {
   for (std::string_view pattern : family.ignorable) {
     const size_t at = pattern.find("{}");
@@ -332,11 +360,17 @@ bool IsIgnorable(const Family& family, std::string_view name) {
   return false;
 }
 
-std::string FamilyNames() {
+std::string NoTableText(const ModelConfig& config) {
   std::string names;
-  for (const Family* family : Families())
+  bool by_architecture = false;
+  for (const Family* family : Families()) {
     names += (names.empty() ? "" : ", ") + std::string(family->model_type);
-  return names;
+    if (family->by_architecture) names += fmt::format(" ({})", family->architecture);
+    by_architecture |= family->by_architecture && config.model_type == family->model_type;
+  }
+  return fmt::format(
+      "no parameter table for model_type \"{}\"{}; there are tables for {}", config.model_type,
+      by_architecture ? fmt::format(", architecture \"{}\"", config.architecture) : "", names);
 }
 
 }  // namespace nxdkit::models

@@ -17,6 +17,7 @@ namespace nxdkit::models {
 struct ModelConfig {
   const Family* family = nullptr;  // nullptr: nobody wrote a table for this model
   std::string model_type;          // as config.json says, "" when it says nothing
+  std::string architecture;        // the first one that it names, or ""
   int64_t hidden = 0;
   int64_t intermediate = 0;
   int64_t layers = 0;
@@ -28,7 +29,9 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool output_bias = false;
   bool mlp_bias = false;
-  int64_t experts = 0;  // per sparse layer; 0: the family has none
+  int64_t positions = 0;    // 0: no parameter depends on them
+  int64_t token_types = 0;  // the same
+  int64_t experts = 0;      // per sparse layer; 0: the family has none
   int64_t expert_intermediate = 0;
   int64_t sparse_step = 1;            // every sparse_step-th layer has experts, but for
   std::vector<int64_t> dense_layers;  // these, ascending
@@ -68,7 +71,8 @@ Result<Model> MakeModel(const ModelConfig& config);
 // Whether the family says that a tensor of this name may be left out.
 bool IsIgnorable(const Family& family, std::string_view name);
 
-// "llama, qwen2, qwen3"
-std::string FamilyNames();
+// Of a config without a family: "no parameter table for model_type "foo"; there are tables for
+// ...".
+std::string NoTableText(const ModelConfig& config);
 
 }  // namespace nxdkit::models

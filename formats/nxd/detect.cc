@@ -25,13 +25,14 @@ struct Style {
   const StoredTensor* key = nullptr;  // proves the multiplier; nullptr: it is 1
 };
 
-Result<Style> StyleOf(const ShardSet& set) {
+Result<Style> StyleOf(const ShardSet& set, const models::Family& family) {
   if (const StoredTensor* adapter = FindOnRank(set, 0, ".lora_", ""))
     return Error(Errc::kUnsupported,
                  "a LoRA adapter; what can be read here is a model, with its adapters merged")
         .in(set.location.shard_folder)
         .on(adapter->name)
         .hint("nxd-convert --merge-lora merges it into its base");
+  if (!models::SplitsQkv(family)) return Style{};
   if (FindOnRank(set, 0, "language_model.", ""))
     return Style{QkvStyle::kSeparate, NameStyle::kMegatron};
   const NameStyle names = FindOnRank(set, 0, ".mlp.moe.", "") ? NameStyle::kNxdt : NameStyle::kHf;
@@ -129,7 +130,7 @@ Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config,
     Status agrees = CheckGridClaims(set.location, claim);
     if (!agrees.ok()) return std::move(agrees).error().in(set.location.shard_folder);
   }
-  NXDKIT_ASSIGN(const Style style, StyleOf(set));
+  NXDKIT_ASSIGN(const Style style, StyleOf(set, *config.family));
   geometry.qkv = style.qkv;
   geometry.names = style.names;
   geometry.fused_gate_up = !FindOnRank(set, 0, ".mlp.gate_proj.", "");

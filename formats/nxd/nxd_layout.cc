@@ -91,11 +91,11 @@ class Builder {
         rank_(rank),
         ep_rank_(ep_rank) {}
 
-  Result<std::vector<RankTensor>> Build(bool tied_head) {
+  Result<std::vector<RankTensor>> Build(bool aliases) {
     for (uint32_t i = 0; i < model_.params.size(); ++i) {
       NXDKIT_TRY(AddParam(i));
     }
-    if (tied_head && model_.config.tied) NXDKIT_TRY(AddTiedHead());
+    if (aliases) NXDKIT_TRY(AddAliases());
     if (geometry_.names == NameStyle::kMegatron)
       for (RankTensor& tensor : tensors_)
         for (const auto& [from, to] : kMegatronNames) Replace(tensor.layout.name, from, to);
@@ -109,6 +109,8 @@ class Builder {
     switch (param(i).role) {
       case Role::kEmbedding:
       case Role::kLmHead:
+      case Role::kHeadColumn:
+      case Role::kColumn:
         return AddRowSlice(i, param(i).name);
       case Role::kQuery:
         return AddQkv(i);
@@ -123,6 +125,7 @@ class Builder {
       case Role::kUp:
         return geometry_.fused_gate_up ? OkStatus() : AddRowSlice(i, param(i).name);
       case Role::kDown:
+      case Role::kRow:
         return param(i).shape.size() == 2 ? AddColumnSlice(i) : AddReplicated(i);
       case Role::kRouter:
         AddWhole(Add(param(i), ExpertName(i, "router.linear_router"), param(i).shape).layout, i,
@@ -315,10 +318,12 @@ class Builder {
     return OkStatus();
   }
 
-  Status AddTiedHead() {
-    for (uint32_t i = 0; i < model_.params.size(); ++i) {
-      if (param(i).role != Role::kEmbedding) continue;
-      NXDKIT_TRY(AddRowSlice(i, "lm_head.weight"));
+  Status AddAliases() {
+    for (const models::Alias& alias : model_.config.family->aliases) {
+      const auto i = model_.Find(alias.of);
+      if (!i || (alias.tied && !model_.config.tied)) continue;
+      NXDKIT_TRY(AddParam(*i));
+      tensors_.back().layout.name = alias.name;
       tensors_.back().stage = RankTensor::Stage::kLast;
     }
     return OkStatus();
@@ -335,9 +340,9 @@ class Builder {
 }  // namespace
 
 Result<std::vector<RankTensor>> RankTensors(const models::Model& model, const Geometry& geometry,
-                                            int rank, bool tied_head, int ep_rank) {
+                                            int rank, bool aliases, int ep_rank) {
   NXDKIT_ASSIGN(const models::Placement placement, HeadPlacement(model.config, geometry));
-  return Builder(model, geometry, placement, rank, ep_rank).Build(tied_head);
+  return Builder(model, geometry, placement, rank, ep_rank).Build(aliases);
 }
 
 Result<int> PipelineRank(int64_t layer, int64_t layers, int pp, int vpp) {

@@ -54,11 +54,11 @@ struct RankTensor {
 // The tensors of tensor parallel rank `rank`, all pipeline stages, in the order of the module's
 // parameters: that of its state dict, and of what named_parameters gives an optimizer. With expert
 // parallelism those of rank `ep_rank`: its own experts, and all that is not an expert's.
-// `tied_head`: a tied model also stores lm_head.weight, as a replica of the embedding (training
-// saves both; our writer and the reference converter store it once).
+// `aliases`: those of the family too, such as the lm_head.weight of a tied model (training saves
+// both; our writer and the reference converter store it once).
 // kUnsupported with the reason when the model cannot be laid out that way.
 Result<std::vector<RankTensor>> RankTensors(const models::Model& model, const Geometry& geometry,
-                                            int rank, bool tied_head, int ep_rank = 0);
+                                            int rank, bool aliases, int ep_rank = 0);
 
 // Which rank holds which heads. kUnsupported as RankTensors.
 Result<models::Placement> HeadPlacement(const models::ModelConfig& config,

@@ -67,6 +67,12 @@ class Binder {
                    "optimizer's numbers cannot be told")
           .in(location.folder)
           .hint("--no-optimizer leaves the optimizer's state out");
+    if (const models::Family& family = *out_.model->config.family; !family.optimizer_known)
+      return Error(Errc::kUnsupported,
+                   fmt::format("how trainers of {} models number their parameters is not known",
+                               family.model_type))
+          .in(location.folder)
+          .hint("--no-optimizer leaves the optimizer's state out");
     if (set.ep > 1)
       return Error(Errc::kUnsupported,
                    fmt::format("the set has {} expert parallel ranks; their optimizer state is not "

@@ -55,6 +55,24 @@ bool StoresHead(const BoundArtifact& source) {
   });
 }
 
+// Of a family that has one way to be stored.
+Status CheckPlainFamily(const models::Family& family, const OutputOptions& options,
+                        const nxd::Geometry& out) {
+  if (!family.nxd_pipelines && out.pp > 1)
+    return Error(Errc::kUnsupported,
+                 fmt::format("how NxD cuts a {} model into pipeline stages is not known",
+                             family.model_type));
+  if (SplitsQkv(family)) return OkStatus();
+  if (options.qkv)
+    return Error(Errc::kUsage, fmt::format("a {} model has one way to store q, k and v: --qkv "
+                                           "says nothing",
+                                           family.model_type));
+  if (out.names != nxd::NameStyle::kHf)
+    return Error(Errc::kUnsupported, fmt::format("NxDT has no {} models: --style {} names none",
+                                                 family.model_type, NameStyleName(out.names)));
+  return OkStatus();
+}
+
 Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
   if (!source.model) return NeedFamily(source);
   const models::ModelConfig& config = source.model->config;
@@ -75,6 +93,8 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
     out.kv_multiplier = *options.kv_multiplier;
   else if (!same_tp)
     out.kv_multiplier = LeastMultiplier(config.kv_heads, out.tp);
+  const models::Family& family = *config.family;
+  NXDKIT_TRY(CheckPlainFamily(family, options, out));
   if (options.qkv && out.names == nxd::NameStyle::kMegatron)
     return Error(Errc::kUsage,
                  "--style megatron has one way to store q, k and v: --qkv says "
@@ -84,12 +104,12 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
   } else if (out.names == nxd::NameStyle::kMegatron) {
     out.qkv = QkvStyle::kSeparate;
   } else if (!from_nxd || (out.kv_multiplier > 1 && out.qkv != QkvStyle::kFused)) {
-    const bool fuses = config.family->nxd_fuses_qkv;
     out.qkv = out.kv_multiplier == 1 ? QkvStyle::kSeparate
-              : fuses                ? QkvStyle::kFused
+              : family.nxd_fuses_qkv ? QkvStyle::kFused
                                      : QkvStyle::kLinear;
-    spec.notes.push_back(
-        fmt::format("q/k/v style: {} (--qkv says otherwise)", QkvStyleName(out.qkv)));
+    if (SplitsQkv(family))
+      spec.notes.push_back(
+          fmt::format("q/k/v style: {} (--qkv says otherwise)", QkvStyleName(out.qkv)));
   }
   if (options.hardware)
     out.hardware = *options.hardware;
@@ -101,7 +121,8 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
             out.kv_multiplier));
   spec.training_tag = options.training_tag;
   spec.xser = options.xser.value_or(options.training_tag && from_nxd && IsXser(source));
-  spec.tied_head = options.training_tag && from_nxd && config.tied && StoresHead(source);
+  spec.aliases = family.nxd_stores_aliases ||
+                 (options.training_tag && from_nxd && config.tied && StoresHead(source));
   NXDKIT_TRY(nxd::HeadPlacement(config, out));
   NXDKIT_TRY(nxd::PipelineRank(0, config.layers, out.pp, out.vpp));
   NXDKIT_TRY(models::CheckExpertParts(config, out.tp, out.ep));
@@ -229,6 +250,7 @@ Result<Dtype> CommonDtype(const BoundArtifact& source) {
 
 Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
   if (!source.model) return NeedFamily(source);
+  NXDKIT_TRY(rollout::CheckFamily(source.model->config));
   if (options.bundle) {
     NXDKIT_TRY(TakeBundle(*options.bundle, options, spec));
   } else {

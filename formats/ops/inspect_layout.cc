@@ -35,9 +35,7 @@ std::string WhyNotChecked(const Inspection& inspection) {
   const std::optional<models::ModelConfig>& config = inspection.artifact.config;
   if (!config)
     return "no config.json, and shapes alone do not tell heads and family; name one with --config";
-  if (!config->family)
-    return fmt::format("no parameter table for model_type \"{}\"; there are tables for {}",
-                       config->model_type, models::FamilyNames());
+  if (!config->family) return models::NoTableText(*config);
   return "";
 }
 

@@ -19,7 +19,8 @@ struct Shapes {
   int64_t hidden, intermediate, layers, heads, kv_heads, head_dim, vocab;
   bool tied;
 };
-constexpr int64_t kExperts = 8;  // a quarter as wide as the MLP in whose place they are
+constexpr int64_t kPositions = 512;  // where they have parameters
+constexpr int64_t kExperts = 8;      // a quarter as wide as the MLP in whose place they are
 constexpr Shapes kShapes[] = {
     {"tiny", 64, 160, 4, 8, 4, 16, 512, true},
     {"0.6b", 1024, 3072, 28, 16, 8, 128, 151936, true},
@@ -59,6 +60,11 @@ Result<std::string> ConfigText(const MakeModelRequest& request) {
                {"tie_word_embeddings", shapes->tied && family->experts.count == nullptr},
                {"torch_dtype", TorchName(request.dtype)},
                {"vocab_size", shapes->vocab}};
+  if (!models::SplitsQkv(*family)) {
+    json["num_key_value_heads"] = heads;
+    json["type_vocab_size"] = 2;
+    json["max_position_embeddings"] = kPositions;
+  }
   if (family->experts.count) {
     json[family->experts.count] = kExperts;
     json["num_experts_per_tok"] = kExperts / 4;

@@ -41,7 +41,7 @@ struct OutputSpec {
   Kind kind = Kind::kHf;
   nxd::Geometry nxd;
   bool xser = false;
-  bool tied_head = false;     // lm_head.weight of a tied model is stored too
+  bool aliases = false;       // those of the family are stored too: lm_head of a tied model
   bool training_tag = false;  // as in the options
   nxd::OptimizerStyle optimizer_style = nxd::OptimizerStyle::kZero1;
   int dp = 1;

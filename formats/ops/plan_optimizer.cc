@@ -209,7 +209,7 @@ class TreeMaker {
 // is the embedding's own object, on several it is not.
 Status CheckTiedPair(const BoundArtifact& source, const OutputSpec& spec) {
   const bool one_stage = source.nxd_geometry.pp == 1;
-  if (!spec.tied_head || one_stage == (spec.nxd.pp == 1)) return OkStatus();
+  if (!spec.aliases || one_stage == (spec.nxd.pp == 1)) return OkStatus();
   return Error(Errc::kUnsupported,
                fmt::format("the embeddings are tied: whether lm_head.weight has a state of its own "
                            "is known for pp {}, but not for pp {}",

@@ -158,7 +158,7 @@ class Planner {
   }
 
   Result<std::vector<nxd::RankTensor>> NxdTensors(int t, int e) const {
-    if (!source_.lora) return nxd::RankTensors(*source_.model, spec_.nxd, t, spec_.tied_head, e);
+    if (!source_.lora) return nxd::RankTensors(*source_.model, spec_.nxd, t, spec_.aliases, e);
     return nxd::LoraRankTensors(*source_.model, spec_.nxd, source_.lora->pairs,
                                 spec_.dtype.value_or(Dtype::kF32), t);
   }

@@ -143,9 +143,7 @@ Status RequireModel(const BoundArtifact& artifact, const VerifyRequest& request)
         .in(opened.path)
         .hint("name one with --config, or compare with --against");
   return Error(Errc::kUnsupported,
-               fmt::format("no parameter table for model_type \"{}\": its structure cannot be "
-                           "verified",
-                           opened.config->model_type))
+               fmt::format("its structure cannot be verified: {}", NoTableText(*opened.config)))
       .in(opened.config_path)
       .hint("compare with --against");
 }
@@ -169,6 +167,7 @@ void NameChecks(const BoundArtifact& artifact, VerifyReport& report) {
   report.checks.push_back("replicas are bit-equal, padding is zero");
   if (artifact.artifact.kind == Kind::kRollout)
     report.checks.push_back("rank tensors hold their rank");
+  if (!SplitsQkv(*artifact.model->config.family)) return;
   report.checks.push_back(
       fmt::format("meaning: on all {} ranks and {} layers every query head sits with its own key "
                   "head, and o_proj's columns match{}",

@@ -113,6 +113,10 @@ class Builder {
       case Role::kExpertUp:
       case Role::kExpertDown:
         return;  // added with the gate of the first expert
+      case Role::kHeadColumn:
+      case Role::kColumn:
+      case Role::kRow:
+        return;  // of families without bundles: CheckFamily
       case Role::kFinalNorm:
       case Role::kQueryNorm:
       case Role::kKeyNorm:
@@ -234,6 +238,14 @@ class Builder {
 
 }  // namespace
 
+Status CheckFamily(const models::ModelConfig& config) {
+  if (config.family->has_bundles) return OkStatus();
+  return Error(Errc::kUnsupported,
+               fmt::format("how rollout bundles hold a {} model is not known: it can be converted "
+                           "between hf, torch and nxd",
+                           config.family->model_type));
+}
+
 namespace {
 
 // Models with experts are built without padding, but for their heads.
@@ -267,6 +279,7 @@ Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const 
                                               int rank) {
   if (rank < 0 || rank >= geometry.tp)
     return Error(Errc::kInternal, fmt::format("rank {} of tp {}", rank, geometry.tp));
+  NXDKIT_TRY(CheckFamily(model.config));
   NXDKIT_TRY(CheckExperts(model, geometry));
   if (model.config.tied && !TraitsOf(model, geometry).ties)
     return Error(Errc::kUnsupported,

@@ -37,6 +37,9 @@ struct Geometry {
 Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const Geometry& geometry,
                                               int rank);
 
+// kUnsupported, naming the family, when no program makes bundles of it that we know.
+Status CheckFamily(const models::ModelConfig& config);
+
 // "tp3_sharded_checkpoint.safetensors"
 std::string ShardFileName(int rank);
 

@@ -68,10 +68,27 @@ const std::vector<Route>& ExpertRoutes() {
   return routes;
 }
 
+// For families without bundles.
+const std::vector<Route>& TrainingRoutes() {
+  static const std::vector<Route> routes = {
+      {"Nxd", "nxd", "--tp 2", ""},
+      {"NxdXser", "nxd", "--tp 8 --xser", ""},
+      {"Torch", "torch", "", "--config {model}/config.json"},
+      {"HfShards", "hf", "--max-shard-size 9KB", "--max-shard-size 5GB"},
+  };
+  return routes;
+}
+
 struct Subject {
   std::string name;
   TinyModel model;
 };
+
+const std::vector<Subject>& TrainingSubjects() {
+  static const std::vector<Subject> subjects = {{"GptNeox", testing_util::TinyGptNeox()},
+                                                {"Bert", testing_util::TinyBert()}};
+  return subjects;
+}
 
 const std::vector<Subject>& ExpertSubjects() {
   static const std::vector<Subject> subjects = {{"Mixtral", testing_util::TinyMixtral()},
@@ -92,6 +109,7 @@ const Workshop& Models() {
     auto made = std::make_unique<Workshop>();
     std::vector<Subject> subjects = Subjects();
     subjects.insert(subjects.end(), ExpertSubjects().begin(), ExpertSubjects().end());
+    subjects.insert(subjects.end(), TrainingSubjects().begin(), TrainingSubjects().end());
     for (const Subject& subject : subjects) {
       const std::string folder = made->MakeModel(subject.name, subject.model);
       made->Write(subject.name + "/tokenizer.json", "{\"of\": \"" + subject.name + "\"}");
@@ -160,6 +178,13 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(Experts, Matrix,
                          ::testing::Combine(::testing::ValuesIn(ExpertSubjects()),
                                             ::testing::ValuesIn(ExpertRoutes())),
+                         [](const auto& row) {
+                           return std::get<0>(row.param).name + std::get<1>(row.param).name;
+                         });
+
+INSTANTIATE_TEST_SUITE_P(TrainingOnly, Matrix,
+                         ::testing::Combine(::testing::ValuesIn(TrainingSubjects()),
+                                            ::testing::ValuesIn(TrainingRoutes())),
                          [](const auto& row) {
                            return std::get<0>(row.param).name + std::get<1>(row.param).name;
                          });

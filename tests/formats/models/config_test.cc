@@ -175,9 +175,10 @@ TEST(Config, AnUnknownFamilyIsNoErrorUntilATableIsNeeded) {
   EXPECT_EQ(config.model_type, "foo");
   const auto error = ExpectError(MakeModel(config), Errc::kUnsupported,
                                  "no parameter table for model_type \"foo\"; there are tables "
-                                 "for llama, mixtral, qwen2, qwen3, qwen3_moe");
+                                 "for bert (BertForPreTraining), gpt_neox (GPTNeoXForCausalLM), "
+                                 "llama, mixtral, qwen2, qwen3, qwen3_moe");
   ASSERT_TRUE(error);
-  EXPECT_THAT(error->hint(), ::testing::HasSubstr("copied between hf and torch"));
+  EXPECT_THAT(error->hint(), ::testing::HasSubstr("as hf or torch it can still be inspected"));
 }
 
 const char* const kLlamaNames[] = {
@@ -238,6 +239,66 @@ TEST(Families, Qwen3HasHeadNormsAndItsOwnHeadDim) {
   EXPECT_THAT(names, ::testing::Contains("model.layers.0.self_attn.k_norm.weight [16]"));
   EXPECT_THAT(names, ::testing::Contains("model.layers.0.self_attn.q_proj.weight [64, 32]"));
   EXPECT_THAT(names, ::testing::Contains("model.layers.0.self_attn.o_proj.weight [32, 64]"));
+}
+
+// The tensors of a BERT or GPT-NeoX model depend on what was put on top of it.
+TEST(Config, SomeFamiliesAreToldByTheirArchitecture) {
+  json config = Config("gpt_neox");
+  config["architectures"] = {"GPTNeoXForCausalLM"};
+  ASSERT_NE(Parsed(config).family, nullptr);
+  config["architectures"] = {"GPTNeoXForSequenceClassification"};
+  EXPECT_EQ(Parsed(config).family, nullptr);
+  ExpectError(MakeModel(Parsed(config)), Errc::kUnsupported,
+              "no parameter table for model_type \"gpt_neox\", architecture "
+              "\"GPTNeoXForSequenceClassification\"; there are tables for bert");
+}
+
+TEST(Families, GptNeoxHasOneMatrixForQueriesKeysAndValues) {
+  json config = Config("gpt_neox");
+  config["architectures"] = {"GPTNeoXForCausalLM"};
+  config["num_key_value_heads"] = 1;  // not a key of this family
+  EXPECT_EQ(Parsed(config).kv_heads, 4);
+  const std::vector<std::string> names = Names(config);
+  const std::string layer = "gpt_neox.layers.1.";
+  EXPECT_THAT(names, ::testing::IsSupersetOf({layer + "attention.query_key_value.weight [96, 32]",
+                                              layer + "attention.query_key_value.bias [96]",
+                                              layer + "attention.dense.bias [32]",
+                                              layer + "mlp.dense_h_to_4h.bias [48]",
+                                              std::string("gpt_neox.final_layer_norm.bias [32]"),
+                                              std::string("embed_out.weight [64, 32]")}));
+  EXPECT_EQ(names.size(), 4u + 2u * 12u);
+  config["attention_bias"] = false;
+  EXPECT_EQ(Names(config).size(), 4u + 2u * 10u) << "they are there unless it says no";
+  const Result<Model> model = MakeModel(Parsed(config));
+  EXPECT_EQ(model->Logical()[5].head_rows, 24) << "q, k and v of a head";
+  EXPECT_TRUE(IsIgnorable(*Parsed(config).family, "gpt_neox.layers.0.attention.masked_bias"));
+}
+
+json BertConfig() {
+  json config = Config("bert");
+  config["architectures"] = {"BertForPreTraining"};
+  config["max_position_embeddings"] = 40;
+  config["type_vocab_size"] = 2;
+  return config;
+}
+
+TEST(Families, BertIsTiedUnlessItSaysOtherwise) {
+  json config = BertConfig();
+  const std::vector<std::string> names = Names(config);
+  EXPECT_THAT(names, ::testing::IsSupersetOf(
+                         {"bert.embeddings.position_embeddings.weight [40, 32]",
+                          "bert.embeddings.token_type_embeddings.weight [2, 32]",
+                          "bert.encoder.layer.1.attention.self.query.bias [32]",
+                          "bert.encoder.layer.1.intermediate.dense.weight [48, 32]",
+                          "cls.predictions.bias [64]", "cls.seq_relationship.weight [2, 32]"}));
+  EXPECT_EQ(names.size(), 5u + 2u * 16u + 2u + 5u + 2u);
+  config["tie_word_embeddings"] = false;
+  EXPECT_THAT(Names(config), ::testing::Contains("cls.predictions.decoder.weight [64, 32]"));
+  config.erase("type_vocab_size");
+  const auto error = ExpectError(ParseConfig(config.dump(), "config.json"), Errc::kCorrupt,
+                                 "missing; expected an integer");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->member(), "type_vocab_size");
 }
 
 json ExpertConfig(const std::string& model_type) {

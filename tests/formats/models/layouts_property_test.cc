@@ -203,6 +203,50 @@ RC_GTEST_PROP(RandomModels, ReturnFromNxdAndRolloutWithTheSameBytes, ()) {
   }
 }
 
+// Families that training sets hold and bundles do not.
+Case AnyTrainingCase() {
+  Case c;
+  c.nxd.tp = Number(1, 4);
+  const bool bert = Coin();
+  c.nxd.pp = bert ? 1 : Number(1, 3);
+  c.config = {
+      {"model_type", bert ? "bert" : "gpt_neox"},
+      {"architectures", {bert ? "BertForPreTraining" : "GPTNeoXForCausalLM"}},
+      {"hidden_size", Number(1, 9)},
+      {"intermediate_size", c.nxd.tp * Number(1, 5)},
+      {"num_hidden_layers", c.nxd.pp + Number(0, 2)},
+      {"num_attention_heads", c.nxd.tp * Number(1, 3)},
+      {"head_dim", Number(1, 4)},
+      {"vocab_size", c.nxd.tp * Number(1, 5)},
+      {"max_position_embeddings", Number(1, 5)},
+      {"type_vocab_size", Number(1, 2)},
+      {"tie_word_embeddings", Coin()},
+      {"attention_bias", Coin()},
+  };
+  c.tied_head = Coin();
+  return c;
+}
+
+RC_GTEST_PROP(RandomModels, OfTrainingOnlyReturnWithTheSameBytes, ()) {
+  const Case c = *rc::gen::exec(AnyTrainingCase);
+  const models::Model model = testing_util::ModelOf(c.config);
+  const std::vector<LogicalTensor> params = model.Logical();
+  const Layout layout = testing_util::NxdLayout(model, c.nxd, c.tied_head);
+  RC_ASSERT(CheckLayout(params, layout).ok());
+  const BoundLayout hf = models::SampleCheckpoint(model, 7, c.dtype);
+  const auto set = testing_util::RunPlan(params, hf, layout, c.dtype, 1 << 20, 1);
+  const auto back = testing_util::RunPlan(params, set.Bind(layout), hf.layout, c.dtype, 1 << 20, 1);
+  RC_ASSERT(!::testing::Test::HasFailure());
+  for (size_t i = 0; i < params.size(); ++i) {
+    std::vector<std::byte> original(back.bytes(i).size());
+    RC_ASSERT(hf.stored[i].storage->ReadAt(0, original).ok());
+    RC_ASSERT(back.bytes(i) == original);
+  }
+  const auto bundle = rollout::RankTensors(model, rollout::Geometry(), 0);
+  RC_ASSERT(!bundle.ok());
+  RC_ASSERT(bundle.error().code() == Errc::kUnsupported);
+}
+
 // Padding is zero bytes, rank tensors hold their rank.
 RC_GTEST_PROP(RandomModels, FillsHoldWhatTheySay, ()) {
   const Case c = *rc::gen::exec(AnyCase);

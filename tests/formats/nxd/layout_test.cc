@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -354,6 +355,60 @@ TEST(Experts, ThatCannotBeSplitAreRefused) {
       ModelOf(testing_util::SmallMoeConfig("qwen3_moe", {{"moe_intermediate_size", 7}}));
   ExpectError(RankTensors(odd, Of(2, QkvStyle::kSeparate), 0, false), Errc::kUnsupported,
               "the experts' intermediate size 7 cannot be split evenly over tp 2");
+}
+
+// "name shape" of a layer's tensors that are cut: less of them on two ranks than on one.
+std::vector<std::string> CutNames(const models::Model& model, const std::string& prefix) {
+  std::vector<std::string> whole = LayerNames(model, Of(1, QkvStyle::kSeparate), prefix);
+  std::vector<std::string> cut = LayerNames(model, Of(2, QkvStyle::kSeparate), prefix);
+  std::erase_if(cut, [&](const std::string& name) { return std::ranges::count(whole, name) > 0; });
+  return cut;
+}
+
+TEST(GptNeox, IsCutHeadByHeadWithoutReordering) {
+  const models::Model model =
+      ModelOf(SmallConfig({{"model_type", "gpt_neox"}, {"architectures", {"GPTNeoXForCausalLM"}}}));
+  EXPECT_THAT(CutNames(model, "gpt_neox.layers.1."),
+              ElementsAre("attention.query_key_value.weight [24, 16]",
+                          "attention.query_key_value.bias [24]", "attention.dense.weight [16, 8]",
+                          "mlp.dense_h_to_4h.weight [12, 16]", "mlp.dense_h_to_4h.bias [12]",
+                          "mlp.dense_4h_to_h.weight [16, 12]"));
+  const auto tensors = Tensors(model, Of(2, QkvStyle::kSeparate), 1);
+  for (const RankTensor& tensor : tensors) {
+    if (tensor.layout.name != "gpt_neox.layers.0.attention.query_key_value.weight") continue;
+    ASSERT_EQ(tensor.layout.pieces.size(), 1u);
+    EXPECT_EQ(BoxText(tensor.layout.pieces[0].logical), "[24:48, 0:16]");
+  }
+  ExpectError(RankTensors(model, Of(3, QkvStyle::kSeparate), 0, false), Errc::kUnsupported,
+              "8 query heads cannot be split over tp 3");
+}
+
+TEST(Bert, IsCutInItsAttentionOnlyAndKeepsItsAliases) {
+  const models::Model model = ModelOf(SmallConfig({{"model_type", "bert"},
+                                                   {"architectures", {"BertForPreTraining"}},
+                                                   {"max_position_embeddings", 10},
+                                                   {"type_vocab_size", 2},
+                                                   {"tie_word_embeddings", true}}));
+  EXPECT_THAT(
+      CutNames(model, "bert."),
+      ::testing::UnorderedElementsAre("encoder.layer.0.attention.self.query.weight [8, 16]",
+                                      "encoder.layer.0.attention.self.query.bias [8]",
+                                      "encoder.layer.0.attention.self.key.weight [8, 16]",
+                                      "encoder.layer.0.attention.self.key.bias [8]",
+                                      "encoder.layer.0.attention.self.value.weight [8, 16]",
+                                      "encoder.layer.0.attention.self.value.bias [8]",
+                                      "encoder.layer.0.attention.output.dense.weight [16, 8]",
+                                      "encoder.layer.1.attention.self.query.weight [8, 16]",
+                                      "encoder.layer.1.attention.self.query.bias [8]",
+                                      "encoder.layer.1.attention.self.key.weight [8, 16]",
+                                      "encoder.layer.1.attention.self.key.bias [8]",
+                                      "encoder.layer.1.attention.self.value.weight [8, 16]",
+                                      "encoder.layer.1.attention.self.value.bias [8]",
+                                      "encoder.layer.1.attention.output.dense.weight [16, 8]"));
+  const auto tensors = Tensors(model, Of(2, QkvStyle::kSeparate), 1, true);
+  const size_t count = tensors.size();
+  EXPECT_EQ(tensors[count - 2].layout.name, "cls.predictions.decoder.weight");
+  EXPECT_EQ(tensors[count - 1].layout.name, "cls.predictions.decoder.bias");
 }
 
 struct Refusal {

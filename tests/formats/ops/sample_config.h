@@ -22,6 +22,7 @@ struct TinyModel {
   int64_t experts = 0;
 
   std::string Config() const {
+    const bool training_only = family == "bert" || family == "gpt_neox";
     Json json = {{"architectures", {Architecture()}},
                  {"head_dim", head_dim},
                  {"hidden_size", hidden},
@@ -33,6 +34,10 @@ struct TinyModel {
                  {"tie_word_embeddings", tied},
                  {"torch_dtype", "bfloat16"},
                  {"vocab_size", vocab}};
+    if (training_only) {
+      json["max_position_embeddings"] = 20;
+      json["type_vocab_size"] = 2;
+    }
     if (experts > 0) {
       json[family == "mixtral" ? "num_local_experts" : "num_experts"] = experts;
       json["num_experts_per_tok"] = 2;
@@ -43,11 +48,10 @@ struct TinyModel {
 
  private:
   std::string Architecture() const {
-    constexpr std::pair<const char*, const char*> kNames[] = {{"llama", "Llama"},
-                                                              {"mixtral", "Mixtral"},
-                                                              {"qwen2", "Qwen2"},
-                                                              {"qwen3", "Qwen3"},
-                                                              {"qwen3_moe", "Qwen3Moe"}};
+    if (family == "bert") return "BertForPreTraining";
+    constexpr std::pair<const char*, const char*> kNames[] = {
+        {"gpt_neox", "GPTNeoX"}, {"llama", "Llama"}, {"mixtral", "Mixtral"},
+        {"qwen2", "Qwen2"},      {"qwen3", "Qwen3"}, {"qwen3_moe", "Qwen3Moe"}};
     for (const auto& [type, name] : kNames)
       if (family == type) return std::string(name) + "ForCausalLM";
     return "";
@@ -62,6 +66,9 @@ inline TinyModel TinyQwen3() { return {.family = "qwen3", .head_dim = 8, .tied =
 // Experts in the place of the MLP.
 inline TinyModel TinyMixtral() { return {.family = "mixtral", .experts = 4}; }
 inline TinyModel TinyQwen3Moe() { return {.family = "qwen3_moe", .head_dim = 8, .experts = 4}; }
+// Families that training sets hold and rollout bundles do not.
+inline TinyModel TinyGptNeox() { return {.family = "gpt_neox", .kv_heads = 8}; }
+inline TinyModel TinyBert() { return {.family = "bert", .kv_heads = 8, .tied = true}; }
 // One key head for each query head.
 inline TinyModel TinyMha() { return {.heads = 8, .kv_heads = 8}; }
 
