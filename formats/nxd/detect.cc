@@ -72,12 +72,12 @@ namespace {
 
 template <typename T>
 Status Check(const char* what, const T& proven, const std::optional<T>& claimed,
-             const std::string& origin, const auto& text) {
+             const Claims& claims, const auto& text) {
   if (!claimed || *claimed == proven) return OkStatus();
-  // Our own record in the set against the set's shapes: the set is at fault, not the command line.
-  const Errc code = origin == kSidecarName ? Errc::kCorrupt : Errc::kUsage;
+  // A record in the set against the set's shapes: the set is at fault, not the command line.
+  const Errc code = claims.in_set ? Errc::kCorrupt : Errc::kUsage;
   return Error(code, fmt::format("{} {} by the set's names and shapes, but {} by {}", what,
-                                 text(proven), text(*claimed), origin));
+                                 text(proven), text(*claimed), claims.origin));
 }
 
 }  // namespace
@@ -85,21 +85,21 @@ Status Check(const char* what, const T& proven, const std::optional<T>& claimed,
 // A rank that is missing at the end shows only here.
 Status CheckGridClaims(const SetLocation& location, const Claims& claim) {
   const auto number = [](int n) { return fmt::format("is {}", n); };
-  NXDKIT_TRY(Check("tp", location.tp, claim.tp, claim.origin, number));
-  NXDKIT_TRY(Check("pp", location.pp, claim.pp, claim.origin, number));
-  return Check("ep", location.ep, claim.ep, claim.origin, number);
+  NXDKIT_TRY(Check("tp", location.tp, claim.tp, claim, number));
+  NXDKIT_TRY(Check("pp", location.pp, claim.pp, claim, number));
+  return Check("ep", location.ep, claim.ep, claim, number);
 }
 
 Status CheckClaims(const Geometry& geometry, const Claims& claim) {
   const auto number = [](int n) { return fmt::format("is {}", n); };
   const auto qkv = [](QkvStyle s) { return fmt::format("is {}", QkvStyleName(s)); };
   const auto names = [](NameStyle s) { return fmt::format("are {}", NameStyleName(s)); };
-  NXDKIT_TRY(Check("the kv multiplier", geometry.kv_multiplier, claim.kv_multiplier, claim.origin,
-                   number));
-  NXDKIT_TRY(Check("the tensor names", geometry.names, claim.names, claim.origin, names));
+  NXDKIT_TRY(
+      Check("the kv multiplier", geometry.kv_multiplier, claim.kv_multiplier, claim, number));
+  NXDKIT_TRY(Check("the tensor names", geometry.names, claim.names, claim, names));
   // Megatron names know one form of q/k/v only.
   if (geometry.names == NameStyle::kMegatron) return OkStatus();
-  return Check("the q/k/v style", geometry.qkv, claim.qkv, claim.origin, qkv);
+  return Check("the q/k/v style", geometry.qkv, claim.qkv, claim, qkv);
 }
 
 namespace {

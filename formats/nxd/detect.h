@@ -20,6 +20,7 @@ struct Claims {
   std::optional<QkvStyle> qkv;
   std::optional<models::Hardware> hardware;
   std::optional<NameStyle> names;
+  bool in_set = false;  // a file of the set says so: a contradiction is a fault of the set
 };
 
 // nxdkit.json in the tag folder, as our writer leaves it. Its name is the origin of its claims.

@@ -41,6 +41,7 @@ Status Fill(const Json& json, Sidecar& sidecar) {
         .member("schema_version");
   Claims& claims = sidecar.claims;
   claims.origin = kSidecarName;
+  claims.in_set = true;
   NXDKIT_TRY(ReadNumber(json, "tp", claims.tp));
   NXDKIT_TRY(ReadNumber(json, "pp", claims.pp));
   NXDKIT_TRY(ReadNumber(json, "vpp", claims.vpp));

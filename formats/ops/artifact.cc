@@ -142,6 +142,10 @@ Status OpenNxd(Artifact& artifact, const InputHints& hints) {
     artifact.ranks.push_back({shard.file.path, shard.file.tp, shard.file.pp});
   }
   NXDKIT_ASSIGN(artifact.sidecar, nxd::ReadSidecar(set.location.tag_folder));
+  NXDKIT_ASSIGN(artifact.mp_record, nxd::ReadMpRecord(set.location.tag_folder, set.location.pp));
+  if (artifact.mp_record)
+    artifact.warnings.insert(artifact.warnings.end(), artifact.mp_record->warnings.begin(),
+                             artifact.mp_record->warnings.end());
   const std::string tag = set.location.tag_folder;
   const std::string root = set.location.root;
   artifact.set = std::move(set);

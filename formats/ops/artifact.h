@@ -11,6 +11,7 @@
 #include "formats/models/model.h"
 #include "formats/nxd/detect.h"
 #include "formats/nxd/lora_layout.h"
+#include "formats/nxd/mp_metadata.h"
 #include "formats/nxd/param_order.h"
 #include "formats/nxd/shard_set.h"
 #include "formats/rollout/bundle.h"
@@ -51,6 +52,7 @@ struct Artifact {
   std::optional<nxd::ShardSet> set;       // kNxd; its shards' tensors are in `files`
   std::optional<rollout::Bundle> bundle;  // kRollout; its shards are in `files`
   std::optional<nxd::Sidecar> sidecar;
+  std::optional<nxd::MpRecord> mp_record;     // kNxd, of optimum-neuron's trainer
   std::shared_ptr<const delta::Delta> delta;  // kDelta; `files` are it and those of its base
   std::shared_ptr<const Artifact> base;       // kDelta
   std::vector<std::string> warnings;
@@ -127,8 +129,8 @@ struct BoundArtifact {
   BoundLayout bound;
   nxd::Geometry nxd_geometry;  // kNxd
   nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;
-  rollout::Geometry rollout_geometry;         // kRollout
-  std::vector<std::string> left_out;          // ignorable tensors
+  rollout::Geometry rollout_geometry;  // kRollout
+  std::vector<std::string> left_out;   // ignorable tensors
   // Of a delta, or with a merged adapter: what the parameters are read from, changed.
   std::shared_ptr<const BoundArtifact> base;
   std::optional<LoraParts> lora;                // this is an adapter, no model

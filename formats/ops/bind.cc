@@ -122,6 +122,10 @@ Status BindNxd(BoundArtifact& out, const InputHints& hints) {
   NXDKIT_TRY(RequireFamily(out));
   std::vector<nxd::Claims> claims{hints.claims};
   if (out.artifact.sidecar) claims.push_back(out.artifact.sidecar->claims);
+  if (out.artifact.mp_record) {
+    NXDKIT_TRY(nxd::CheckMpHeads(*out.artifact.mp_record, out.model->config));
+    claims.push_back(out.artifact.mp_record->claims);
+  }
   NXDKIT_ASSIGN(const nxd::Detected detected, nxd::Detect(*out.artifact.set, out.model->config,
                                                           claims, hints.hardware_if_unknown));
   out.nxd_geometry = detected.geometry;

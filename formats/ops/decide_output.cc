@@ -119,6 +119,9 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
         fmt::format(
             "with kv multiplier {} the sets for trn1 and trn2 differ: say --hw trn1 or --hw trn2",
             out.kv_multiplier));
+  if (source.artifact.mp_record)
+    spec.notes.push_back(
+        "mp_metadata_pp_rank_*.json is not written: optimum-neuron cannot consolidate the output");
   spec.training_tag = options.training_tag;
   spec.xser = options.xser.value_or(options.training_tag && from_nxd && IsXser(source));
   spec.aliases = family.nxd_stores_aliases ||

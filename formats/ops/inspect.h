@@ -74,6 +74,7 @@ enum class HardwareSource : uint8_t {
   kIrrelevant,  // kv multiplier 1: both orders are the same
   kOptions,
   kSidecar,
+  kRecord,    // optimum-neuron's metadata in the set
   kReplicas,  // the order of the copies, read off the contents
 };
 std::string_view HardwareSourceName(HardwareSource source);

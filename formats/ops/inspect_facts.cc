@@ -34,8 +34,8 @@ bool HoldsOwnFiles(nxd::SetStyle style) {
 }  // namespace
 
 std::string_view HardwareSourceName(HardwareSource source) {
-  constexpr std::array<std::string_view, 5> kNames = {"unknown", "irrelevant", "options", "sidecar",
-                                                      "replicas"};
+  constexpr std::array<std::string_view, 6> kNames = {"unknown", "irrelevant", "options",
+                                                      "sidecar", "record",     "replicas"};
   return kNames[static_cast<size_t>(source)];
 }
 
@@ -60,6 +60,9 @@ void DescribeSet(Inspection& inspection) {
     facts.beside.push_back(
         {std::string(name) + (kind == PathKind::kFolder ? "/" : ""), BytesBelow(path)});
   }
+  if (const auto& record = inspection.artifact.mp_record)
+    for (const auto& metadata : record->ranks)
+      if (metadata) facts.beside.push_back({BaseName(metadata->path), FileBytes(metadata->path)});
 }
 
 void DescribeBundle(Inspection& inspection) {

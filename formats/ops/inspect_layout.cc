@@ -50,6 +50,8 @@ HardwareSource SourceOf(const BoundArtifact& bound, const InputHints& hints) {
   if (hints.claims.hardware) return HardwareSource::kOptions;
   const auto& sidecar = bound.artifact.sidecar;
   if (sidecar && sidecar->claims.hardware) return HardwareSource::kSidecar;
+  const auto& record = bound.artifact.mp_record;
+  if (record && record->claims.hardware) return HardwareSource::kRecord;
   if (bound.replicas == nxd::ReplicaOrder::kAdjacent) return HardwareSource::kReplicas;
   return HardwareSource::kUnknown;
 }

@@ -98,6 +98,8 @@ std::string HardwareText(const NxdFacts& facts) {
       return fmt::format("{} by the options", name);
     case HardwareSource::kSidecar:
       return fmt::format("{} by nxdkit.json", name);
+    case HardwareSource::kRecord:
+      return fmt::format("{} by optimum-neuron's metadata", name);
     case HardwareSource::kReplicas:
       return fmt::format("{}, read off the copies of the key heads", name);
     case HardwareSource::kUnknown:

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "formats/ops/check_mp_record.h"
 #include "formats/ops/checksums.h"
 #include "formats/ops/fitness.h"
 #include "formats/ops/wrong_heads.h"
@@ -164,6 +165,8 @@ void NameChecks(const BoundArtifact& artifact, VerifyReport& report) {
     report.checks.push_back(fmt::format("the checksums of {} torch archive{} hold", archives,
                                         archives == 1 ? "" : "s"));
   if (artifact.artifact.kind != Kind::kNxd && artifact.artifact.kind != Kind::kRollout) return;
+  if (artifact.artifact.mp_record)
+    report.checks.push_back("what optimum-neuron's metadata records is stored and cut that way");
   report.checks.push_back("replicas are bit-equal, padding is zero");
   if (artifact.artifact.kind == Kind::kRollout)
     report.checks.push_back("rank tensors hold their rank");
@@ -248,6 +251,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   CheckMissingParams(artifact, report.findings);
   CheckRanksAlike(artifact, report.findings);
   CheckRolloutTensors(artifact, report.findings);
+  Append(report.findings, CheckMpRecord(artifact));
   if (artifact.artifact.bundle) Append(report.findings, CheckCpuPlan(*artifact.artifact.bundle));
   Append(report.findings, CheckMeaning(artifact));
   Result<std::vector<Finding>> self = CheckSelf(artifact, request.run);

@@ -163,6 +163,7 @@ TEST(Contradicted, TheSidecarIsNamed) {
   const models::Model model = ModelOf(SmallConfig());
   Claims sidecar;
   sidecar.origin = "nxdkit.json";
+  sidecar.in_set = true;
   sidecar.tp = 4;
   ExpectError(Detect(MemorySet(model, Of(2, QkvStyle::kLinear)), model.config,
                      {Says(std::nullopt), sidecar}),

@@ -4,8 +4,9 @@ namespace nxdkit {
 namespace {
 
 TEST(FormatPage, OfNxdIsTrue) {
-  testing_util::ExpectPageHolds("nxd", {"tests/formats/nxd", "tests/formats/models",
-                                        "tests/formats/ops", "tests/formats/reshard", "tests/lib"});
+  testing_util::ExpectPageHolds("nxd",
+                                {"tests/formats/nxd", "tests/formats/models", "tests/formats/ops",
+                                 "tests/formats/reshard", "tests/lib", "tests/tools"});
   EXPECT_FALSE(HasFailure());
 }
 
