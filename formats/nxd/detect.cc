@@ -27,22 +27,26 @@ struct Style {
 
 Result<Style> StyleOf(const ShardSet& set) {
   if (const StoredTensor* adapter = FindOnRank(set, 0, ".lora_", ""))
-    return Error(Errc::kUnsupported, "a LoRA adapter, which is not merged into its base model")
+    return Error(Errc::kUnsupported,
+                 "a LoRA adapter; what can be read here is a model, with its adapters merged")
         .in(set.location.shard_folder)
-        .on(adapter->name);
+        .on(adapter->name)
+        .hint("nxd-convert --merge-lora merges it into its base");
   if (FindOnRank(set, 0, "language_model.", ""))
     return Style{QkvStyle::kSeparate, NameStyle::kMegatron};
+  const NameStyle names = FindOnRank(set, 0, ".mlp.moe.", "") ? NameStyle::kNxdt : NameStyle::kHf;
   if (const StoredTensor* key = FindOnRank(set, 0, ".qkv_proj.", ".weight_k"))
-    return Style{QkvStyle::kLinear, NameStyle::kHf, key};
+    return Style{QkvStyle::kLinear, names, key};
   if (const StoredTensor* all = FindOnRank(set, 0, ".qkv_proj.", ".weight_qkv"))
-    return Style{QkvStyle::kFused, NameStyle::kHf, all};
-  if (FindOnRank(set, 0, ".qkv_proj.", ".weight")) return Style{QkvStyle::kCoalesced};
-  if (FindOnRank(set, 0, ".q_proj.", ".weight")) return Style{};
+    return Style{QkvStyle::kFused, names, all};
+  if (FindOnRank(set, 0, ".qkv_proj.", ".weight")) return Style{QkvStyle::kCoalesced, names};
+  if (FindOnRank(set, 0, ".q_proj.", ".weight")) return Style{QkvStyle::kSeparate, names};
   return Error(Errc::kUnsupported, "no known q/k/v projection among the tensor names")
       .in(set.location.shard_folder);
 }
 
-// The multiplier that the rows of the stored key projection stand for.
+}  // namespace
+
 Result<int> Multiplier(const StoredTensor& tensor, const models::ModelConfig& config, int tp,
                        bool fused) {
   const int64_t local_rows = tensor.shape.empty() ? 0 : tensor.shape[0];
@@ -63,6 +67,8 @@ Result<int> Multiplier(const StoredTensor& tensor, const models::ModelConfig& co
                         tp - 1));
 }
 
+namespace {
+
 template <typename T>
 Status Check(const char* what, const T& proven, const std::optional<T>& claimed,
              const std::string& origin, const auto& text) {
@@ -73,7 +79,9 @@ Status Check(const char* what, const T& proven, const std::optional<T>& claimed,
                                  text(proven), text(*claimed), origin));
 }
 
-// What the files' names prove; a rank that is missing at the end shows only here.
+}  // namespace
+
+// A rank that is missing at the end shows only here.
 Status CheckGridClaims(const SetLocation& location, const Claims& claim) {
   const auto number = [](int n) { return fmt::format("is {}", n); };
   NXDKIT_TRY(Check("tp", location.tp, claim.tp, claim.origin, number));
@@ -84,9 +92,7 @@ Status CheckGridClaims(const SetLocation& location, const Claims& claim) {
 Status CheckClaims(const Geometry& geometry, const Claims& claim) {
   const auto number = [](int n) { return fmt::format("is {}", n); };
   const auto qkv = [](QkvStyle s) { return fmt::format("is {}", QkvStyleName(s)); };
-  const auto names = [](NameStyle s) {
-    return std::string(s == NameStyle::kHf ? "are hf" : "are megatron");
-  };
+  const auto names = [](NameStyle s) { return fmt::format("are {}", NameStyleName(s)); };
   NXDKIT_TRY(Check("the kv multiplier", geometry.kv_multiplier, claim.kv_multiplier, claim.origin,
                    number));
   NXDKIT_TRY(Check("the tensor names", geometry.names, claim.names, claim.origin, names));
@@ -94,6 +100,8 @@ Status CheckClaims(const Geometry& geometry, const Claims& claim) {
   if (geometry.names == NameStyle::kMegatron) return OkStatus();
   return Check("the q/k/v style", geometry.qkv, claim.qkv, claim.origin, qkv);
 }
+
+namespace {
 
 // NxDT's Megatron attention with megatron_legacy=False views the rows of a fused projection head by
 // head; with one key head on a rank both are the same.
@@ -116,6 +124,7 @@ Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config,
   Geometry& geometry = detected.geometry;
   geometry.tp = set.location.tp;
   geometry.pp = set.location.pp;
+  geometry.ep = set.location.ep;
   for (const Claims& claim : claims) {
     Status agrees = CheckGridClaims(set.location, claim);
     if (!agrees.ok()) return std::move(agrees).error().in(set.location.shard_folder);

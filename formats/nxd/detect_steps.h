@@ -25,6 +25,15 @@ std::pair<std::optional<T>, std::string> FirstClaim(const std::vector<Claims>& c
   return {std::nullopt, ""};
 }
 
+// The kv multiplier that the rows of a stored key projection, or of all three when `fused`, stand
+// for. kCorrupt when they are no whole number of heads.
+Result<int> Multiplier(const StoredTensor& tensor, const models::ModelConfig& config, int tp,
+                       bool fused);
+
+// Whether what the files' names and the tensors' names and shapes prove is what is claimed.
+Status CheckGridClaims(const SetLocation& location, const Claims& claim);
+Status CheckClaims(const Geometry& geometry, const Claims& claim);
+
 // Sets the hardware and the order of the replicas, as Detect says. The rest of the geometry is
 // known, and heads can be placed with it.
 Status DetectHardware(const ShardSet& set, const models::ModelConfig& config,

@@ -45,8 +45,8 @@ constexpr Row kRows[] = {
     {[](const Names& names) {
        return Starts(names, "adapter_model.") || Has(names, "adapter_config.json");
      },
-     "a LoRA adapter; it holds no whole model, and adapters are not merged",
-     "merge it into its base model first"},
+     "a LoRA adapter; it holds no whole model",
+     "nxd-convert --merge-lora merges it into its base"},
     {[](const Names& names) {
        return Starts(names, "tp") && Ends(names, "_sharded_checkpoint.safetensors");
      },

@@ -6,6 +6,7 @@
 
 #include "formats/hf/hf.h"
 #include "formats/nxd/refuse.h"
+#include "formats/ops/lora.h"
 #include "formats/ops/open_file.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
@@ -253,7 +254,9 @@ Result<Artifact> OpenArtifact(const std::string& path, Kind kind, const InputHin
 
 Result<BoundArtifact> OpenAndBind(const std::string& path, Kind kind, const InputHints& hints) {
   NXDKIT_ASSIGN(Artifact artifact, OpenArtifact(path, kind, hints));
-  return Bind(std::move(artifact), hints);
+  if (hints.lora.empty()) return Bind(std::move(artifact), hints);
+  NXDKIT_ASSIGN(BoundArtifact base, Bind(std::move(artifact), hints));
+  return MergeLora(std::move(base), hints);
 }
 
 }  // namespace nxdkit::ops

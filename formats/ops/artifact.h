@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "formats/delta/delta.h"
+#include "formats/lora/config.h"
 #include "formats/models/model.h"
 #include "formats/nxd/detect.h"
+#include "formats/nxd/lora_layout.h"
 #include "formats/nxd/param_order.h"
 #include "formats/nxd/shard_set.h"
 #include "formats/rollout/bundle.h"
@@ -27,6 +29,7 @@ struct InputHints {
   std::optional<std::string> config;  // path of a config.json
   std::optional<bool> fused_qkv;
   std::string base;     // of a delta: the path of the artifact that it changes
+  std::string lora;     // of a model: a LoRA adapter that is merged into it as it is read
   std::string weights;  // of a rollout bundle: the folder of shards to open instead of its own
   // Taken for an NxD set whose hardware neither claims nor contents tell.
   std::optional<models::Hardware> hardware_if_unknown;
@@ -102,6 +105,20 @@ struct BoundOptimizer {
   const OptimizerEntry* Find(uint32_t param, std::string_view name) const;
 };
 
+// What the parameters of a LoRA adapter are to those of its base. Where the base's family is known,
+// the indices are those of Model::params, else of the base's BoundArtifact::params.
+struct LoraParts {
+  lora::Config config;
+  std::string config_path;                          // of adapter_config.json, or of what embeds it
+  std::vector<std::optional<nxd::LoraPair>> pairs;  // a and b index the adapter's params
+  // Parameters that the adapter holds whole (modules_to_save, biases), in its params.
+  std::vector<std::optional<uint32_t>> wholes;
+  nxd::LoraSharing sharing;  // which modules have one A
+
+  size_t pair_count() const;
+  size_t whole_count() const;
+};
+
 // The artifact with every stored tensor laid out.
 struct BoundArtifact {
   Artifact artifact;
@@ -112,7 +129,14 @@ struct BoundArtifact {
   nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;
   rollout::Geometry rollout_geometry;         // kRollout
   std::vector<std::string> left_out;          // ignorable tensors
-  std::shared_ptr<const BoundArtifact> base;  // kDelta: what its parameters are read from, changed
+  // Of a delta, or with a merged adapter: what the parameters are read from, changed.
+  std::shared_ptr<const BoundArtifact> base;
+  std::optional<LoraParts> lora;                // this is an adapter, no model
+  std::shared_ptr<const BoundArtifact> merged;  // the adapter that is merged as base is read
+  // With `merged`: the dtypes that parameters have where they are stored; they are read as F32, so
+  // that a sum is rounded once. Empty, or one per parameter.
+  std::vector<std::optional<Dtype>> own_dtypes;
+  uint64_t reading_bytes = 0;  // memory that each thread takes to read it
   std::optional<BoundOptimizer> optimizer;
   // params from here on are the optimizer's.
   size_t model_params() const { return optimizer ? optimizer->entries.size() : params.size(); }

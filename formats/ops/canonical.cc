@@ -29,6 +29,7 @@ Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optiona
       dtype = stored;
     }
     if (!dtype) dtype = Dtype::kF32;
+    if (!source.own_dtypes.empty() && source.own_dtypes[i]) dtype = source.own_dtypes[i];
     dtypes.push_back(wanted && Info(*dtype).floating ? *wanted : *dtype);
   }
   return dtypes;

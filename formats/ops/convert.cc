@@ -7,6 +7,7 @@
 #include "formats/ops/checksums.h"
 #include "formats/ops/convert_parts.h"
 #include "formats/ops/infinities.h"
+#include "formats/ops/lora.h"
 #include "formats/ops/parts.h"
 #include "formats/ops/places.h"
 #include "lib/copy_file.h"
@@ -15,13 +16,34 @@
 #include "lib/system.h"
 
 namespace nxdkit::ops {
+namespace {
+
+Result<BoundArtifact> OpenSource(const ConvertRequest& request) {
+  if (request.source) return request.source();
+  const bool adapter = (request.from == Kind::kHf || request.from == Kind::kNxd) &&
+                       request.hints.lora.empty() &&
+                       LooksLikeLora(request.input, request.hints.tag);
+  if (adapter) return OpenLora(request.input, request.from, {}, request.hints);
+  return OpenAndBind(request.input, request.from, request.hints);
+}
+
+// Modules that have one A in the source, or will have in the output, share it from the start.
+Status ShareModules(const ConvertRequest& request, const OutputSpec& spec, BoundArtifact& adapter) {
+  if (request.to != Kind::kNxd) return OkStatus();
+  const nxd::LoraSharing own = adapter.lora->sharing;
+  nxd::LoraSharing both = nxd::SharingOf(spec.nxd);
+  both = {both.qkv || own.qkv, both.gate_up || own.gate_up};
+  NXDKIT_ASSIGN(adapter, OpenLora(request.input, request.from, both, request.hints));
+  return OkStatus();
+}
+
+}  // namespace
 
 Result<Prepared> Prepare(const ConvertRequest& request) {
   Prepared out;
-  NXDKIT_ASSIGN(out.source, request.source
-                                ? request.source()
-                                : OpenAndBind(request.input, request.from, request.hints));
+  NXDKIT_ASSIGN(out.source, OpenSource(request));
   NXDKIT_ASSIGN(out.spec, DecideOutput(out.source, request.to, request.options));
+  if (out.source.lora) NXDKIT_TRY(ShareModules(request, out.spec, out.source));
   NXDKIT_ASSIGN(out.output, PlanOutput(out.source, out.spec, BaseName(request.output)));
   Result<Plan> plan = BuildPlan(out.source.params, out.source.bound, out.output.layout);
   // Only the parameter is known by now; ckpt-verify finds the file and the rank.
@@ -29,6 +51,10 @@ Result<Prepared> Prepare(const ConvertRequest& request) {
     return std::move(plan).error().in(request.input).hint("ckpt-verify names the files and ranks");
   out.plan = *std::move(plan);
   return out;
+}
+
+Result<ExecuteOptions> OptionsFor(const Prepared& prepared, const RunOptions& run) {
+  return MakeExecuteOptions(LessPerThread(run, prepared.source.reading_bytes));
 }
 
 DeltaReport ReportOf(const delta::Head& head) {
@@ -40,6 +66,13 @@ DeltaReport ReportOf(const delta::Head& head) {
   report.base = manifest::DigestText(head.base);
   report.result = manifest::DigestText(head.result);
   return report;
+}
+
+std::optional<LoraReport> LoraReportOf(const BoundArtifact& source) {
+  const BoundArtifact& adapter = source.merged ? *source.merged : source;
+  if (!adapter.lora) return std::nullopt;
+  return LoraReport{adapter.artifact.path, adapter.lora->pair_count(), adapter.lora->whole_count(),
+                    adapter.lora->config.rank, adapter.lora->config.ScaleOf("")};
 }
 
 ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request,
@@ -55,7 +88,8 @@ ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request
   report.output_tensors = prepared.output.outputs.size();
   report.tasks = workload.tasks;
   report.buffer_bytes = workload.buffer_bytes;
-  report.predicted_memory = RssBytes() + workload.buffer_bytes;
+  report.predicted_memory = RssBytes() + workload.buffer_bytes +
+                            prepared.source.reading_bytes * static_cast<uint64_t>(request.run.jobs);
   report.nxd = prepared.spec.nxd;
   report.xser = prepared.spec.xser;
   if (const auto& optimizer = prepared.source.optimizer)
@@ -67,6 +101,7 @@ ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request
   for (const std::string& name : prepared.source.left_out)
     report.notes.push_back(fmt::format("{} is not a parameter and is left out", name));
   report.warnings = prepared.source.artifact.warnings;
+  report.lora = LoraReportOf(prepared.source);
   if (prepared.source.artifact.delta)
     report.delta = ReportOf(prepared.source.artifact.delta->head());
   return report;
@@ -86,6 +121,8 @@ std::vector<std::string> FilesRead(const Prepared& prepared, const ConvertReques
   for (const TensorFile& file : prepared.source.artifact.files) read.push_back(file.path);
   if (!prepared.source.artifact.config_path.empty())
     read.push_back(prepared.source.artifact.config_path);
+  for (const BoundArtifact* adapter : {prepared.source.merged.get(), &prepared.source})
+    if (adapter && adapter->lora) read.push_back(adapter->lora->config_path);
   // A bundle may be replaced by what is made from it; the blob has been copied by then.
   const bool in_place = request.options.bundle && SamePath(*request.options.bundle, request.output);
   if (request.options.bundle && !in_place) read.push_back(*request.options.bundle);
@@ -95,6 +132,8 @@ std::vector<std::string> FilesRead(const Prepared& prepared, const ConvertReques
 Status CheckOutput(const Prepared& prepared, const ConvertRequest& request) {
   NXDKIT_TRY(CheckPlaces(request.output, FilesRead(prepared, request)));
   NXDKIT_TRY(CheckNotAPart(request.output, FolderOf(prepared.source.artifact)));
+  if (prepared.source.merged)
+    NXDKIT_TRY(CheckNotAPart(request.output, FolderOf(prepared.source.merged->artifact)));
   return Staging::Check(request.output,
                         {.replace = request.force, .folder = !prepared.output.single_file});
 }
@@ -109,6 +148,8 @@ std::string Fingerprint(const Prepared& prepared, const Workload& workload) {
   };
   for (const TensorFile& file : prepared.source.artifact.files)
     add(fmt::format("in {} {} {}\n", file.path, file.file_bytes, FileStamp(file.path)));
+  if (prepared.source.merged)
+    add(fmt::format("scale {}\n", FileStamp(prepared.source.merged->lora->config_path)));
   for (size_t i = 0; i < prepared.output.files.size(); ++i)
     add(fmt::format("out {} {}\n", prepared.output.files[i].path,
                     prepared.output.files[i].encoder->file_bytes()));
@@ -201,7 +242,10 @@ Status CheckWritten(const Prepared& prepared, const ConvertRequest& request,
     hints.optimizer = true;
     hints.param_order = prepared.source.optimizer->order.rule;
   }
-  NXDKIT_ASSIGN(const BoundArtifact written, OpenAndBind(place, request.to, hints));
+  const std::optional<LoraParts>& lora = prepared.source.lora;
+  NXDKIT_ASSIGN(const BoundArtifact written,
+                lora ? OpenLora(place, request.to, lora->sharing, hints, &*lora)
+                     : OpenAndBind(place, request.to, hints));
   if (delta) NXDKIT_TRY(RequireResult(delta->head(), written, request.run));
   if (request.verify) NXDKIT_TRY(VerifyWritten(prepared, written, request.run));
   report.verified = request.verify;
@@ -210,7 +254,7 @@ Status CheckWritten(const Prepared& prepared, const ConvertRequest& request,
 
 // What a delta makes is proved by its digest, and that is one of its own dtypes.
 Status CheckDelta(const Prepared& prepared) {
-  if (!prepared.source.base) return OkStatus();
+  if (!prepared.source.artifact.delta) return OkStatus();
   for (const delta::Param& param : prepared.source.artifact.delta->head().params)
     if (prepared.spec.dtype && Info(param.dtype).floating && *prepared.spec.dtype != param.dtype)
       return Error(Errc::kUsage, fmt::format("the output is to be {}, the delta makes {}",
@@ -244,7 +288,7 @@ Result<ConvertReport> DryRun(const ConvertRequest& request) {
         .hint("leave --dry-run out");
   if (request.into) return RefreshDryRun(request);
   NXDKIT_ASSIGN(const Prepared prepared, PrepareChecked(request));
-  NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
+  NXDKIT_ASSIGN(const ExecuteOptions options, OptionsFor(prepared, request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
                                prepared.output.outputs, options));
@@ -256,7 +300,7 @@ Result<ConvertReport> Convert(const ConvertRequest& request) {
   if (request.into) return Refresh(request);
   if (request.part) return ConvertPart(request);
   NXDKIT_ASSIGN(Prepared prepared, PrepareChecked(request));
-  NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
+  NXDKIT_ASSIGN(const ExecuteOptions options, OptionsFor(prepared, request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
                                prepared.output.outputs, options));

@@ -75,6 +75,15 @@ struct OptimizerReport {
   std::vector<std::string> entries;  // "exp_avg", ...
 };
 
+// Of a LoRA adapter that was merged, or converted.
+struct LoraReport {
+  std::string path;
+  uint64_t pairs = 0;   // weights with an A and a B
+  uint64_t wholes = 0;  // parameters that the adapter holds whole
+  int64_t rank = 0;     // as its configuration says
+  double scale = 0;
+};
+
 struct ConvertReport {
   std::string model_type;
   uint64_t parameters = 0;    // elements of the model
@@ -94,6 +103,7 @@ struct ConvertReport {
   std::optional<Refreshed> refreshed;  // with `into`
   std::optional<PartReport> part;      // with `part`
   std::optional<DeltaReport> delta;    // to and from a delta
+  std::optional<LoraReport> lora;
   std::vector<std::string> notes;
   std::vector<std::string> warnings;  // about the source
 };

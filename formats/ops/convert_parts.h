@@ -16,6 +16,9 @@ struct Prepared {
 };
 Result<Prepared> Prepare(const ConvertRequest& request);
 
+// Of the executor that makes `prepared`.
+Result<ExecuteOptions> OptionsFor(const Prepared& prepared, const RunOptions& run);
+
 // What is refused of the source: a delta that does not fit, copies that differ, padding that is not
 // zero; with --verify also damaged archives.
 Status CheckSource(const Prepared& prepared, const ConvertRequest& request);
@@ -25,6 +28,8 @@ Result<Prepared> PrepareChecked(const ConvertRequest& request);
 
 Status CheckDelta(const Prepared& prepared);
 DeltaReport ReportOf(const delta::Head& head);
+// Of the adapter that is merged into the source, or that the source is.
+std::optional<LoraReport> LoraReportOf(const BoundArtifact& source);
 
 // Identifies the source's files as they are now, and the plan.
 std::string Fingerprint(const Prepared& prepared, const Workload& workload);

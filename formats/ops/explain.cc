@@ -1,7 +1,7 @@
 // --explain: one output tensor, and whence every byte of it comes.
 #include <fmt/format.h>
 
-#include "formats/ops/convert.h"
+#include "formats/ops/convert_parts.h"
 #include "lib/file.h"
 #include "lib/text.h"
 
@@ -17,12 +17,15 @@ std::string FileText(const LayoutFile& file, const std::string& fallback) {
 }
 
 // The box in the source that an op reads, for a row-major or strided source tensor.
-std::string SourceText(const CopyOp& op, const BoundLayout& source) {
-  const StoredTensor& stored = source.stored[op.source];
+std::string SourceText(const CopyOp& op, const BoundArtifact& source) {
+  const StoredTensor& stored = source.bound.stored[op.source];
   const int64_t bytes = ElementBytes(stored.dtype);
   int64_t last = op.start;
   for (size_t d = 0; d < op.box.extent.size(); ++d) last += (op.box.extent[d] - 1) * op.strides[d];
   const uint64_t base = stored.storage->file_offset() + stored.offset;
+  if (source.merged && !stored.storage->is_file_range())
+    return fmt::format("{} {} {} in {}", stored.name, Name(stored.dtype), ShapeText(stored.shape),
+                       stored.storage->path());
   return fmt::format("{} {} {} in {}, file bytes [{}, {})", stored.name, Name(stored.dtype),
                      ShapeText(stored.shape), stored.storage->path(), base + op.start * bytes,
                      base + (last + 1) * bytes);
@@ -48,11 +51,8 @@ std::string LogicalText(const Piece& piece, const CopyOp& op, const LogicalTenso
 }  // namespace
 
 Result<std::string> Explain(const ConvertRequest& request, const std::string& name) {
-  NXDKIT_ASSIGN(const BoundArtifact source,
-                OpenAndBind(request.input, request.from, request.hints));
-  NXDKIT_ASSIGN(const OutputSpec spec, DecideOutput(source, request.to, request.options));
-  NXDKIT_ASSIGN(const OutputPlan output, PlanOutput(source, spec, BaseName(request.output)));
-  NXDKIT_ASSIGN(const Plan plan, BuildPlan(source.params, source.bound, output.layout));
+  NXDKIT_ASSIGN(const Prepared prepared, Prepare(request));
+  const auto& [source, spec, output, plan] = prepared;
   std::string text;
   std::vector<std::string> names;
   for (size_t t = 0; t < output.outputs.size(); ++t) {
@@ -66,7 +66,7 @@ Result<std::string> Explain(const ConvertRequest& request, const std::string& na
       text += fmt::format(
           "  {} = {}\n      from {}\n", BoxText(op.box),
           LogicalText(tensor.pieces[op.piece], op, source.params[tensor.pieces[op.piece].param]),
-          SourceText(op, source.bound));
+          SourceText(op, source));
     for (const Fill& fill : plan.tensors[t].fills)
       text += fmt::format(
           "  {} = {}\n", BoxText(fill.stored),

@@ -6,6 +6,8 @@
 
 #include "formats/nxd/shards_in.h"
 #include "formats/ops/inspect_parts.h"
+#include "formats/ops/lora.h"
+#include "formats/ops/lora_config.h"
 #include "formats/ops/open_file.h"
 #include "lib/checked.h"
 #include "lib/file.h"
@@ -16,16 +18,7 @@ namespace {
 
 constexpr uint64_t kMaxConfigBytes = 16 << 20;
 constexpr JsonOptions kLikePython = {.allow_nan = true, .allow_duplicate_keys = true};
-constexpr const char* kAdapterFiles[] = {"adapter_model.safetensors", "adapter_model.bin",
-                                         "adapter_model.pt"};
 constexpr size_t kMaxTargets = 1000;
-
-// The file of the adapter's tensors; "" when there is none.
-std::string AdapterFile(const std::string& folder) {
-  for (const char* name : kAdapterFiles)
-    if (std::string path = JoinPath(folder, name); KindOf(path) == PathKind::kFile) return path;
-  return "";
-}
 
 std::string TextOf(const Json& json, std::string_view key) {
   const Json* value = JsonFind(json, key);
@@ -93,18 +86,17 @@ void CheckPairs(Inspection& inspection, AdapterFacts& facts) {
 }  // namespace
 
 bool LooksLikeAdapter(const std::string& path) {
-  return KindOf(JoinPath(path, "adapter_config.json")) == PathKind::kFile &&
-         !AdapterFile(path).empty();
+  return KindOf(JoinPath(path, kLoraConfigFile)) == PathKind::kFile && !LoraFile(path).empty();
 }
 
 Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
   inspection.form = Form::kLoraAdapter;
   inspection.artifact.path = request.path;
-  NXDKIT_ASSIGN(const Json config, ReadJsonFile(JoinPath(request.path, "adapter_config.json"),
+  NXDKIT_ASSIGN(const Json config, ReadJsonFile(JoinPath(request.path, kLoraConfigFile),
                                                 kMaxConfigBytes, kLikePython));
   AdapterFacts facts = ReadAdapterConfig(config);
-  inspection.description = "LoRA adapter: it holds no whole model, and is not merged";
-  NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(AdapterFile(request.path)));
+  inspection.description = "LoRA adapter: what it adds to a model, which is not here";
+  NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(LoraFile(request.path)));
   inspection.artifact.files.push_back(std::move(file));
   inspection.artifact.ranks.push_back({inspection.artifact.files.front().path, -1, -1});
   CheckPairs(inspection, facts);

@@ -111,6 +111,7 @@ InputHints BaseHints(const ConvertRequest& request, Kind kind) {
   InputHints hints;
   if (kind == request.from) hints = request.hints;
   hints.base.clear();
+  hints.lora.clear();
   hints.tag.reset();
   hints.claims.origin = request.hints.claims.origin;
   hints.config = request.hints.config;
@@ -194,6 +195,7 @@ Result<ConvertReport> MakeDelta(const ConvertRequest& request) {
   report.buffer_bytes = executor.workload().buffer_bytes;
   report.warnings = input.artifact.warnings;
   report.delta = ReportOf(head);
+  report.lora = LoraReportOf(input);
   NXDKIT_ASSIGN(const File written, File::OpenRead(staging.path()));
   report.output_bytes = written.bytes();
   if (request.verify) NXDKIT_TRY(VerifyDelta(request, staging.path(), input));

@@ -136,7 +136,7 @@ class PartRun {
     for (int owner : owners_) keep.push_back(owner == part_.index);
     own_files_ = static_cast<uint64_t>(std::count(keep.begin(), keep.end(), true));
     KeepFiles(keep, prepared_.output, prepared_.plan);
-    NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request_.run));
+    NXDKIT_ASSIGN(const ExecuteOptions options, OptionsFor(prepared_, request_.run));
     NXDKIT_ASSIGN(const Executor executor,
                   Executor::Make(prepared_.plan, prepared_.source.bound, prepared_.output.layout,
                                  prepared_.output.outputs, options));

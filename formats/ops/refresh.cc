@@ -50,7 +50,8 @@ Result<rollout::WeightsVersion> NextVersion(const Prepared& prepared,
 // A delta of the bundle's own weights is void when another process has refreshed it since they were
 // opened. Called like NextVersion.
 Status CheckStillTheBase(const Prepared& prepared, const ConvertRequest& request) {
-  if (!prepared.source.base || !SamePath(prepared.source.base->artifact.path, request.output))
+  if (!prepared.source.artifact.delta ||
+      !SamePath(prepared.source.base->artifact.path, request.output))
     return OkStatus();
   const rollout::Bundle& bundle = *prepared.source.base->artifact.bundle;
   if (bundle.lock->IsAt(bundle.weights_link)) return OkStatus();
@@ -74,7 +75,7 @@ Result<ConvertReport> RefreshDryRun(const ConvertRequest& request) {
   NXDKIT_TRY(CheckRequest(request));
   NXDKIT_ASSIGN(const Prepared prepared, Prepare(WithBundle(request)));
   NXDKIT_TRY(CheckSource(prepared, request));
-  NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
+  NXDKIT_ASSIGN(const ExecuteOptions options, OptionsFor(prepared, request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
                                prepared.output.outputs, options));
@@ -85,7 +86,7 @@ Result<ConvertReport> Refresh(const ConvertRequest& request) {
   NXDKIT_TRY(CheckRequest(request));
   NXDKIT_ASSIGN(Prepared prepared, Prepare(WithBundle(request)));
   NXDKIT_TRY(CheckSource(prepared, request));
-  NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));
+  NXDKIT_ASSIGN(const ExecuteOptions options, OptionsFor(prepared, request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
                                prepared.output.outputs, options));

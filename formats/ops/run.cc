@@ -30,6 +30,11 @@ Result<ExecuteOptions> MakeExecuteOptions(const RunOptions& run, uint64_t share)
   return options;
 }
 
+RunOptions LessPerThread(RunOptions run, uint64_t bytes) {
+  run.max_memory -= std::min(run.max_memory, bytes * static_cast<uint64_t>(std::max(1, run.jobs)));
+  return run;
+}
+
 Result<ExecuteOptions> MakeAlignedOptions(const RunOptions& run, uint64_t aligned_bytes,
                                           uint64_t extra_bytes) {
   NXDKIT_ASSIGN(ExecuteOptions options, MakeExecuteOptions(run));

@@ -23,8 +23,11 @@ struct RunOptions {
 // too little is left. `share` divides it, for sinks that need buffers of their own.
 Result<ExecuteOptions> MakeExecuteOptions(const RunOptions& run, uint64_t share = 1);
 
-// The same for chunks of exactly `aligned_bytes`, each worker with `extra_bytes` of its own beside
-// the executor's buffers: with as many threads as the cap has memory for.
+// `run` with the cap less what every thread takes beside the executor's buffers.
+RunOptions LessPerThread(RunOptions run, uint64_t bytes);
+
+// MakeExecuteOptions for chunks of exactly `aligned_bytes`, each worker with `extra_bytes` of its
+// own beside the executor's buffers: with as many threads as the cap has memory for.
 Result<ExecuteOptions> MakeAlignedOptions(const RunOptions& run, uint64_t aligned_bytes,
                                           uint64_t extra_bytes = 0);
 

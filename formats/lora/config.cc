@@ -1,0 +1,144 @@
+#include "formats/lora/config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "lib/json.h"
+
+namespace nxdkit::lora {
+namespace {
+
+constexpr std::array<std::string_view, 3> kBiasNames = {"none", "all", "lora_only"};
+
+// The first key that fits counts, as in PEFT; ^ ties it to the beginning of the name.
+template <typename T>
+T ByPattern(const std::vector<std::pair<std::string, T>>& pattern, std::string_view module,
+            T otherwise) {
+  for (const auto& [name, value] : pattern)
+    if (name.starts_with('^') ? module == std::string_view(name).substr(1) : EndsIn(module, name))
+      return value;
+  return otherwise;
+}
+
+}  // namespace
+
+std::string_view BiasName(Bias bias) { return kBiasNames[static_cast<size_t>(bias)]; }
+
+bool EndsIn(std::string_view module, std::string_view name) {
+  if (!module.ends_with(name)) return false;
+  return module.size() == name.size() || module[module.size() - name.size() - 1] == '.';
+}
+
+int64_t LayerOf(std::string_view module) {
+  constexpr std::string_view kLayers = ".layers.";
+  constexpr size_t kDigits = 9;
+  const size_t at = module.find(kLayers);
+  if (at == std::string_view::npos) return -1;
+  const std::string_view rest = module.substr(at + kLayers.size());
+  const size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+  if (digits == 0 || digits > kDigits) return -1;
+  int64_t layer = 0;
+  for (char c : rest.substr(0, digits)) layer = 10 * layer + (c - '0');
+  return layer;
+}
+
+int64_t Config::RankOf(std::string_view module) const {
+  return ByPattern(rank_pattern, module, rank);
+}
+
+double Config::AlphaOf(std::string_view module) const {
+  return ByPattern(alpha_pattern, module, alpha);
+}
+
+double Config::ScaleOf(std::string_view module) const {
+  const double r = static_cast<double>(RankOf(module));
+  return AlphaOf(module) / (rslora ? std::sqrt(r) : r);
+}
+
+bool Config::Names(std::string_view module) const {
+  const auto ends = [&](const std::string& name) { return EndsIn(module, name); };
+  if (std::ranges::any_of(excluded, ends) || std::ranges::none_of(targets, ends)) return false;
+  if (!layers) return true;
+  return std::ranges::find(*layers, LayerOf(module)) != layers->end();
+}
+
+bool Config::Saves(std::string_view module) const {
+  return std::ranges::any_of(modules_to_save,
+                             [&](const std::string& name) { return EndsIn(module, name); });
+}
+
+namespace {
+
+Json ListOrNull(const std::vector<std::string>& names) {
+  return names.empty() ? Json() : Json(names);
+}
+
+Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+// 16 and not 16.0, as PEFT has it from its callers.
+Json Number(double value) {
+  constexpr double kExact = 1e15;
+  if (value == std::floor(value) && std::abs(value) < kExact) return static_cast<int64_t>(value);
+  return value;
+}
+
+}  // namespace
+
+std::string WriteConfig(const Config& config) {
+  Json ranks = Json::object();
+  for (const auto& [name, rank] : config.rank_pattern) ranks[name] = rank;
+  Json alphas = Json::object();
+  for (const auto& [name, alpha] : config.alpha_pattern) alphas[name] = Number(alpha);
+  const bool one = config.targets_are_a_pattern && config.targets.size() == 1;
+  const bool one_excluded = config.excluded_is_a_pattern && config.excluded.size() == 1;
+  const Json json = {{"alpha_pattern", alphas},
+                     {"auto_mapping", nullptr},
+                     {"base_model_name_or_path", TextOrNull(config.base_model)},
+                     {"bias", BiasName(config.bias)},
+                     {"exclude_modules",
+                      one_excluded ? Json(config.excluded.front()) : ListOrNull(config.excluded)},
+                     {"fan_in_fan_out", false},
+                     {"inference_mode", true},
+                     {"init_lora_weights", true},
+                     {"layers_pattern", nullptr},
+                     {"layers_to_transform", config.layers ? Json(*config.layers) : Json()},
+                     {"lora_alpha", Number(config.alpha)},
+                     {"lora_dropout", config.dropout},
+                     {"modules_to_save", ListOrNull(config.modules_to_save)},
+                     {"peft_type", "LORA"},
+                     {"r", config.rank},
+                     {"rank_pattern", ranks},
+                     {"revision", nullptr},
+                     {"target_modules", one ? Json(config.targets.front()) : Json(config.targets)},
+                     {"task_type", TextOrNull(config.task_type)},
+                     {"use_dora", false},
+                     {"use_rslora", config.rslora}};
+  return DumpPython(json) + "\n";
+}
+
+Result<std::string> WriteNxdConfig(const Config& config, const std::vector<std::string>& targets) {
+  const std::pair<const char*, bool> without[] = {
+      {"rank_pattern", !config.rank_pattern.empty()},
+      {"alpha_pattern", !config.alpha_pattern.empty()},
+      {"layers_to_transform", config.layers.has_value()},
+      {"exclude_modules", !config.excluded.empty()}};
+  for (const auto& [key, used] : without)
+    if (used)
+      return Error(Errc::kUnsupported, "NxD's LoRA configuration has no such option").member(key);
+  const Json json = {{"bias", BiasName(config.bias)},
+                     {"init_lora_weights", "default"},
+                     {"lora_alpha", Number(config.alpha)},
+                     {"lora_dropout", config.dropout},
+                     {"lora_rank", config.rank},
+                     {"merge_lora", false},
+                     {"modules_to_save", ListOrNull(config.modules_to_save)},
+                     {"r", config.rank},
+                     {"save_lora_base", false},
+                     {"save_lora_config_adapter", true},
+                     {"target_modules", targets},
+                     {"use_rslora", config.rslora}};
+  return DumpPython(json) + "\n";
+}
+
+}  // namespace nxdkit::lora

@@ -1,0 +1,296 @@
+// Reading: every key is read, known to say nothing, off, or refused by name.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "formats/lora/config.h"
+#include "lib/json.h"
+
+namespace nxdkit::lora {
+namespace {
+
+constexpr int64_t kMaxRank = 1 << 16;
+constexpr size_t kMaxNames = 100'000;
+
+// Keys that say nothing about what the tensors mean, once an adapter is trained.
+constexpr std::string_view kSilent[] = {"auto_mapping",
+                                        "corda_config",
+                                        "ensure_weight_tying",
+                                        "eva_config",
+                                        "inference_mode",
+                                        "loftq_config",
+                                        "megatron_core",
+                                        "merge_lora",
+                                        "peft_version",
+                                        "qalora_group_size",
+                                        "revision",
+                                        "runtime_config",
+                                        "save_lora_base",
+                                        "save_lora_config_adapter",
+                                        "merge_sharded_lora",
+                                        "lora_verbose",
+                                        "lora_save_dir",
+                                        "lora_load_tag"};
+// Keys that are read below.
+constexpr std::string_view kRead[] = {"alpha_pattern",
+                                      "base_model_name_or_path",
+                                      "bias",
+                                      "exclude_modules",
+                                      "init_lora_weights",
+                                      "layers_pattern",
+                                      "layers_to_transform",
+                                      "lora_alpha",
+                                      "lora_dropout",
+                                      "lora_rank",
+                                      "modules_to_save",
+                                      "peft_type",
+                                      "r",
+                                      "rank_pattern",
+                                      "target_modules",
+                                      "task_type",
+                                      "use_rslora"};
+// Keys that change what the tensors mean, each with what it would take.
+struct Refused {
+  std::string_view key;
+  const char* why;
+};
+constexpr Refused kRefused[] = {
+    {"alora_invocation_tokens", "the adapter acts behind some tokens only; no weight can say that"},
+    {"arrow_config", "adapters are chosen as the model runs; no weight can say that"},
+    {"fan_in_fan_out", "its layers store [in, out]; those of the models here store [out, in]"},
+    {"layer_replication", "layers of the base are repeated; the base has fewer than the result"},
+    {"lora_bias", "B has a bias of its own, which the base's layers have no place for"},
+    {"megatron_config", "its layers are cut for tensor parallel ranks in a way of their own"},
+    {"target_parameters", "parameters that are no module's weight are adapted"},
+    {"trainable_token_indices", "single rows of the embedding are replaced"},
+    {"use_bdlora", "A or B is block diagonal"},
+    {"use_dora", "the magnitude vectors of DoRA scale the merged rows by their norms"},
+    {"use_qalora", "A belongs to pooled inputs of a quantised layer"},
+};
+// Ways to begin training that leave the base as it is.
+constexpr std::string_view kPlainInits[] = {"default", "gaussian", "eva", "orthogonal"};
+
+// Nothing, off, or empty: whatever the option is, it is not used.
+bool IsOff(const Json& value) {
+  if (value.is_null()) return true;
+  if (value.is_boolean()) return !value.get<bool>();
+  return (value.is_array() || value.is_object() || value.is_string()) && value.empty();
+}
+
+Error Found(std::string_view key, const Json& value, const char* expected) {
+  return Error(Errc::kCorrupt, fmt::format("found {}, expected {}", JsonExcerpt(value), expected))
+      .member(key);
+}
+
+Status CheckKey(const std::string& key, const Json& value) {
+  for (std::string_view known : kRead)
+    if (key == known) return OkStatus();
+  for (std::string_view silent : kSilent)
+    if (key == silent) return OkStatus();
+  if (IsOff(value)) return OkStatus();
+  for (const Refused& refused : kRefused)
+    if (key == refused.key)
+      return Error(Errc::kUnsupported,
+                   fmt::format("the option is {}: {}", JsonExcerpt(value), refused.why))
+          .member(key);
+  return Error(Errc::kUnsupported,
+               fmt::format("the option is {}, and this program does not know what it changes",
+                           JsonExcerpt(value)))
+      .member(key);
+}
+
+// PiSSA, OLoRA and their like take what A and B begin with away from the base: the adapter then
+// belongs to a base that was changed.
+Status CheckInit(const Json& json) {
+  const Json* init = JsonFind(json, "init_lora_weights");
+  if (!init || init->is_boolean()) return OkStatus();
+  if (!init->is_string()) return Found("init_lora_weights", *init, "a word, true or false");
+  const std::string word = init->get<std::string>();
+  for (std::string_view plain : kPlainInits)
+    if (word == plain) return OkStatus();
+  return Error(Errc::kUnsupported,
+               fmt::format("the adapter was begun as \"{}\", which may have changed the base too: "
+                           "added to the original base it would give another model",
+                           word))
+      .member("init_lora_weights")
+      .hint(
+          "have PEFT convert it to plain LoRA when it saves "
+          "(path_initial_model_for_weight_conversion)");
+}
+
+Status ReadType(const Json& json) {
+  const Json* type = JsonFind(json, "peft_type");
+  if (!type) return OkStatus();  // NxD writes none
+  if (!type->is_string()) return Found("peft_type", *type, "\"LORA\"");
+  if (*type == "LORA") return OkStatus();
+  return Error(Errc::kUnsupported,
+               fmt::format("found {}; only \"LORA\" adapters are known", JsonExcerpt(*type)))
+      .member("peft_type");
+}
+
+Result<int64_t> RankIn(std::string_view key, const Json& value) {
+  if (value.is_number_integer() && value.get<int64_t>() >= 1 && value.get<int64_t>() <= kMaxRank)
+    return value.get<int64_t>();
+  return Found(key, value, "a rank from 1 to 65536");
+}
+
+Result<double> NumberIn(std::string_view key, const Json& value) {
+  if (value.is_number() && std::isfinite(value.get<double>())) return value.get<double>();
+  return Found(key, value, "a number");
+}
+
+Status ReadRank(const Json& json, Config& config) {
+  for (const char* key : {"r", "lora_rank"}) {
+    const Json* value = JsonFind(json, key);
+    if (!value) continue;
+    NXDKIT_ASSIGN(const int64_t rank, RankIn(key, *value));
+    if (config.rank > 0 && rank != config.rank)
+      return Error(Errc::kCorrupt, fmt::format("found {}, but r is {}", rank, config.rank))
+          .member(key);
+    config.rank = rank;
+  }
+  if (config.rank == 0)
+    return Error(Errc::kCorrupt, "missing; expected a rank from 1 to 65536").member("r");
+  const Json* alpha = JsonFind(json, "lora_alpha");
+  if (!alpha) return Error(Errc::kCorrupt, "missing; expected a number").member("lora_alpha");
+  NXDKIT_ASSIGN(config.alpha, NumberIn("lora_alpha", *alpha));
+  return OkStatus();
+}
+
+Status ReadFlag(const Json& json, const char* key, bool& out) {
+  const Json* value = JsonFind(json, key);
+  if (!value) return OkStatus();
+  if (!value->is_boolean()) return Found(key, *value, "true or false");
+  out = value->get<bool>();
+  return OkStatus();
+}
+
+Status ReadText(const Json& json, const char* key, std::string& out) {
+  const Json* value = JsonFind(json, key);
+  if (!value) return OkStatus();
+  if (!value->is_string()) return Found(key, *value, "a string");
+  out = value->get<std::string>();
+  return OkStatus();
+}
+
+// A list of names, or one string, which is a pattern.
+Status ReadNames(const Json& json, const char* key, std::vector<std::string>& names,
+                 bool* is_a_pattern) {
+  const Json* value = JsonFind(json, key);
+  if (!value) return OkStatus();
+  if (value->is_string() && is_a_pattern) {
+    *is_a_pattern = true;
+    names = {value->get<std::string>()};
+    return OkStatus();
+  }
+  if (!value->is_array() || value->size() > kMaxNames) return Found(key, *value, "a list of names");
+  for (const Json& item : *value) {
+    if (!item.is_string() || item.empty() || item.get<std::string>().empty())
+      return Found(key, item, "the name of a module");
+    names.push_back(item.get<std::string>());
+  }
+  return OkStatus();
+}
+
+Status ReadBias(const Json& json, Config& config) {
+  std::string word = "none";
+  NXDKIT_TRY(ReadText(json, "bias", word));
+  for (const Bias bias : {Bias::kNone, Bias::kAll, Bias::kLoraOnly})
+    if (word == BiasName(bias)) {
+      config.bias = bias;
+      return OkStatus();
+    }
+  return Found("bias", word, "\"none\", \"all\" or \"lora_only\"");
+}
+
+Status ReadLayers(const Json& json, Config& config) {
+  if (const Json* pattern = JsonFind(json, "layers_pattern"); pattern && !IsOff(*pattern)) {
+    const bool plain = *pattern == "layers" || *pattern == Json::array({"layers"});
+    if (!plain)
+      return Error(Errc::kUnsupported, fmt::format("found {}; the layers of the models here are "
+                                                   "counted below \"layers\"",
+                                                   JsonExcerpt(*pattern)))
+          .member("layers_pattern");
+  }
+  const Json* value = JsonFind(json, "layers_to_transform");
+  if (!value || (value->is_array() && value->empty())) return OkStatus();
+  std::vector<int64_t>& layers = config.layers.emplace();
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  if (list.size() > kMaxNames) return Found("layers_to_transform", *value, "fewer layers");
+  for (const Json& item : list) {
+    if (!item.is_number_integer() || item.get<int64_t>() < 0)
+      return Found("layers_to_transform", item, "the number of a layer");
+    layers.push_back(item.get<int64_t>());
+  }
+  return OkStatus();
+}
+
+// PEFT takes the keys of a pattern for regular expressions. Names are the ones in use; what could
+// mean more than the name it spells is refused.
+Status CheckPattern(const char* key, const std::string& name) {
+  const std::string_view body = std::string_view(name).substr(name.starts_with('^') ? 1 : 0);
+  const bool plain = !body.empty() && std::ranges::all_of(body, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.';
+  });
+  if (plain) return OkStatus();
+  return Error(Errc::kUnsupported,
+               fmt::format("the key {} is a regular expression; names of modules, or their ends, "
+                           "are supported",
+                           JsonExcerpt(name)))
+      .member(key);
+}
+
+template <typename T>
+Status ReadPattern(const Json& json, const char* key,
+                   Result<T> (*read)(std::string_view, const Json&),
+                   std::vector<std::pair<std::string, T>>& out) {
+  const Json* value = JsonFind(json, key);
+  if (!value) return OkStatus();
+  if (!value->is_object() || value->size() > kMaxNames) return Found(key, *value, "an object");
+  for (const auto& [name, item] : value->items()) {
+    NXDKIT_TRY(CheckPattern(key, name));
+    NXDKIT_ASSIGN(const T number, read(key, item));
+    out.push_back({name, number});
+  }
+  return OkStatus();
+}
+
+Status Read(const Json& json, Config& config) {
+  for (const auto& [key, value] : json.items()) NXDKIT_TRY(CheckKey(key, value));
+  NXDKIT_TRY(ReadType(json));
+  NXDKIT_TRY(CheckInit(json));
+  NXDKIT_TRY(ReadRank(json, config));
+  NXDKIT_TRY(ReadFlag(json, "use_rslora", config.rslora));
+  NXDKIT_TRY(ReadBias(json, config));
+  NXDKIT_TRY(ReadNames(json, "target_modules", config.targets, &config.targets_are_a_pattern));
+  NXDKIT_TRY(ReadNames(json, "exclude_modules", config.excluded, &config.excluded_is_a_pattern));
+  NXDKIT_TRY(ReadNames(json, "modules_to_save", config.modules_to_save, nullptr));
+  NXDKIT_TRY(ReadLayers(json, config));
+  NXDKIT_TRY(ReadPattern(json, "rank_pattern", RankIn, config.rank_pattern));
+  NXDKIT_TRY(ReadPattern(json, "alpha_pattern", NumberIn, config.alpha_pattern));
+  NXDKIT_TRY(ReadText(json, "base_model_name_or_path", config.base_model));
+  NXDKIT_TRY(ReadText(json, "task_type", config.task_type));
+  if (const Json* dropout = JsonFind(json, "lora_dropout")) {
+    NXDKIT_ASSIGN(config.dropout, NumberIn("lora_dropout", *dropout));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<Config> ParseConfig(std::string_view json_text, const std::string& path) {
+  // Python writes it: NaN may stand in it, and the last of equal keys counts.
+  auto parsed = ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true});
+  if (!parsed.ok()) return std::move(parsed).error().in(path);
+  if (!parsed->is_object())
+    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(*parsed)))
+        .in(path);
+  Config config;
+  Status read = Read(*parsed, config);
+  if (!read.ok()) return std::move(read).error().in(path);
+  return config;
+}
+
+}  // namespace nxdkit::lora

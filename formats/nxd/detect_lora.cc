@@ -1,0 +1,128 @@
+// The layout of a shard set that holds a LoRA adapter.
+#include <fmt/format.h>
+
+#include "formats/nxd/detect_steps.h"
+#include "formats/nxd/lora_layout.h"
+
+namespace nxdkit::nxd {
+namespace {
+
+// An adapter alone: base layers beside it, wrapped or not, would be lost.
+Status RefuseBaseWeights(const ShardSet& set) {
+  for (const Shard& shard : set.shards)
+    for (const StoredTensor& tensor : shard.tensors.tensors)
+      if (tensor.name.find(".lora_") == std::string::npos)
+        return Error(Errc::kUnsupported,
+                     "a tensor of no adapter: base weights, biases or modules_to_save beside an "
+                     "adapter are not read")
+            .in(shard.file.path)
+            .on(tensor.name)
+            .rank(shard.file.tp)
+            .hint("save the adapter alone, or merged (NxD: save_lora_base, merge_lora)");
+  return OkStatus();
+}
+
+// What the names say of q, k and v; nullopt when none of them is adapted.
+struct Style {
+  QkvStyle qkv = QkvStyle::kSeparate;
+  const StoredTensor* rows = nullptr;  // proves the kv multiplier
+};
+
+std::optional<Style> StyleOf(const ShardSet& set) {
+  constexpr std::string_view kB = ".qkv_proj.lora_B.";
+  for (const char* end : {".weight_k", ".weight_v"})
+    if (const StoredTensor* key = FindOnRank(set, 0, kB, end)) return Style{QkvStyle::kLinear, key};
+  if (const StoredTensor* all = FindOnRank(set, 0, kB, ".weight_qkv"))
+    return Style{QkvStyle::kFused, all};
+  if (FindOnRank(set, 0, kB, ".weight_q")) return Style{QkvStyle::kLinear};
+  if (FindOnRank(set, 0, kB, ".weight")) return Style{QkvStyle::kCoalesced};
+  for (const char* name : {".q_proj.lora_", ".k_proj.lora_", ".v_proj.lora_"})
+    if (FindOnRank(set, 0, name, "")) return Style{};
+  return std::nullopt;
+}
+
+// Sets what q, k and v are like: by the names and shapes, else as it is claimed.
+Status DetectQkv(const ShardSet& set, const models::ModelConfig& config,
+                 const std::vector<Claims>& claims, Geometry& geometry) {
+  const std::optional<Style> style = StyleOf(set);
+  const auto qkv = FirstClaim(claims, &Claims::qkv).first;
+  const auto multiplier = FirstClaim(claims, &Claims::kv_multiplier).first;
+  geometry.qkv = style ? style->qkv : qkv.value_or(QkvStyle::kSeparate);
+  if (style && style->rows) {
+    NXDKIT_ASSIGN(geometry.kv_multiplier,
+                  Multiplier(*style->rows, config, geometry.tp, style->qkv == QkvStyle::kFused));
+    return OkStatus();
+  }
+  const bool replicates = geometry.qkv == QkvStyle::kLinear || geometry.qkv == QkvStyle::kFused;
+  geometry.kv_multiplier = replicates ? multiplier.value_or(1) : 1;
+  const bool known = style && !replicates;
+  if (known || multiplier || qkv || geometry.tp == 1 || !FindOnRank(set, 0, ".o_proj.lora_A.", ""))
+    return OkStatus();
+  return Error(Errc::kUsage,
+               "which columns of o_proj a rank has follows from how key heads are replicated, and "
+               "the adapter does not say it")
+      .in(set.location.shard_folder)
+      .hint("say --qkv, --kv-multiplier and --hw of the model that was trained");
+}
+
+// merge_sharded_lora leaves whole tensors on every rank; of the queries of a set with replicated
+// key heads only a part.
+Status RefuseGathered(const ShardSet& set, const models::Model& model, const Geometry& geometry) {
+  if (geometry.tp == 1) return OkStatus();
+  for (const models::Param& param : model.params) {
+    const std::optional<std::string> module = LoraModule(param, {});
+    if (!module) continue;
+    const StoredTensor* b = FindOnRank(set, 0, *module + ".lora_B.weight", "");
+    const bool column = param.role != models::Role::kOutput && param.role != models::Role::kDown;
+    if (!b || !column || b->shape.size() != 2 || b->shape[0] != param.shape[0]) continue;
+    return Error(Errc::kUnsupported,
+                 fmt::format("B has all {} rows on one of {} ranks: the shards were gathered when "
+                             "they were saved (merge_sharded_lora)",
+                             b->shape[0], geometry.tp))
+        .in(set.location.shard_folder)
+        .on(b->name)
+        .hint("save the adapter with merge_sharded_lora off");
+  }
+  return OkStatus();
+}
+
+Result<models::Hardware> HardwareOf(const std::vector<Claims>& claims,
+                                    std::optional<models::Hardware> if_unknown,
+                                    const Geometry& geometry) {
+  const std::optional<models::Hardware> claimed = FirstClaim(claims, &Claims::hardware).first;
+  if (claimed) return *claimed;
+  if (if_unknown) return *if_unknown;
+  if (geometry.kv_multiplier == 1) return geometry.hardware;  // both orders are the same
+  return Error(Errc::kUsage,
+               fmt::format("key heads are stored {} times; the adapter does not say whether for "
+                           "trn1 or for trn2",
+                           geometry.kv_multiplier))
+      .hint("say --hw trn1 or --hw trn2");
+}
+
+}  // namespace
+
+Result<Geometry> DetectLora(const ShardSet& set, const models::Model& model,
+                            const std::vector<Claims>& claims,
+                            std::optional<models::Hardware> hardware_if_unknown) {
+  NXDKIT_TRY(RefuseBaseWeights(set));
+  Geometry geometry;
+  geometry.tp = set.location.tp;
+  geometry.pp = set.location.pp;
+  if (FindOnRank(set, 0, "language_model.", "")) geometry.names = NameStyle::kMegatron;
+  geometry.fused_gate_up =
+      !FindOnRank(set, 0, ".gate_proj.lora_", "") && !FindOnRank(set, 0, ".up_proj.lora_", "");
+  NXDKIT_TRY(DetectQkv(set, model.config, claims, geometry));
+  for (const Claims& claim : claims) {
+    Status agrees = CheckGridClaims(set.location, claim);
+    if (agrees.ok()) agrees = CheckClaims(geometry, claim);
+    if (!agrees.ok()) return std::move(agrees).error().in(set.location.shard_folder);
+  }
+  NXDKIT_TRY(RefuseGathered(set, model, geometry));
+  Result<models::Hardware> hardware = HardwareOf(claims, hardware_if_unknown, geometry);
+  if (!hardware.ok()) return std::move(hardware).error().in(set.location.shard_folder);
+  geometry.hardware = *hardware;
+  return geometry;
+}
+
+}  // namespace nxdkit::nxd

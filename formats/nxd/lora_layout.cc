@@ -1,0 +1,137 @@
+#include "formats/nxd/lora_layout.h"
+
+#include <map>
+
+namespace nxdkit::nxd {
+
+using models::Param;
+using models::Role;
+
+LoraSharing SharingOf(const Geometry& geometry) {
+  return {geometry.qkv != QkvStyle::kSeparate, geometry.fused_gate_up};
+}
+
+namespace {
+
+bool IsQkv(Role role) { return role == Role::kQuery || role == Role::kKey || role == Role::kValue; }
+bool IsGateUp(Role role) { return role == Role::kGate || role == Role::kUp; }
+bool IsRowParallel(Role role) { return role == Role::kOutput || role == Role::kDown; }
+
+// "a.b.weight_q" -> "a.b" and "weight_q".
+std::pair<std::string, std::string> SplitName(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return {name.substr(0, dot), name.substr(dot + 1)};
+}
+
+std::string WithLast(const std::string& module, std::string_view last) {
+  return module.substr(0, module.rfind('.') + 1) + std::string(last);
+}
+
+class Builder {
+ public:
+  Builder(const models::Model& model, const std::vector<std::optional<LoraPair>>& pairs,
+          Dtype dtype)
+      : model_(model), pairs_(pairs), dtype_(dtype) {}
+
+  std::vector<RankTensor> Build(const std::vector<RankTensor>& base) {
+    for (const RankTensor& tensor : base)
+      for (const Piece& piece : tensor.layout.pieces)
+        if (const std::optional<LoraPair>& pair = PairOf(piece))
+          modules_.try_emplace(SplitName(tensor.layout.name).first, Module{*pair, false});
+    for (const RankTensor& tensor : base) {
+      const auto module = modules_.find(SplitName(tensor.layout.name).first);
+      if (module != modules_.end() && tensor.layout.shape.size() == 2)
+        Add(tensor, module->first, module->second);
+    }
+    return std::move(tensors_);
+  }
+
+ private:
+  struct Module {
+    LoraPair pair;  // of one of its parameters: rank and A are those of all
+    bool has_a;     // A is among the tensors
+  };
+
+  const std::optional<LoraPair>& PairOf(const Piece& piece) const { return pairs_[piece.param]; }
+
+  // The adapter of one of a module's weights: its B, and before the first of them the module's A.
+  void Add(const RankTensor& like, const std::string& name, Module& module) {
+    const Param& param = model_.params[like.layout.pieces.front().param];
+    const std::string b = name + ".lora_B." + SplitName(like.layout.name).second;
+    const std::string a = name + ".lora_A.weight";
+    if (IsRowParallel(param.role)) {
+      AddCut(like, a, 1, module.pair.rank);
+      AddWhole(New(like, b, {param.shape[0], module.pair.rank}), module.pair.b,
+               {param.shape[0], module.pair.rank});
+      return;
+    }
+    const Shape shape = {module.pair.rank, param.shape[1]};
+    if (!module.has_a) AddWhole(New(like, a, shape), module.pair.a, shape);
+    module.has_a = true;
+    AddCut(like, b, 0, module.pair.rank);
+  }
+
+  TensorLayout& New(const RankTensor& like, std::string name, Shape shape) {
+    RankTensor tensor;
+    tensor.stage = like.stage;
+    tensor.layer = like.layer;
+    tensor.layout.name = std::move(name);
+    tensor.layout.shape = std::move(shape);
+    tensors_.push_back(std::move(tensor));
+    return tensors_.back().layout;
+  }
+
+  // The layer's own pieces, with the rank in the place of the dimension that is not cut.
+  void AddCut(const RankTensor& like, std::string name, size_t dim, int64_t rank) {
+    const size_t other = 1 - dim;
+    Shape shape = like.layout.shape;
+    shape[other] = rank;
+    TensorLayout& out = New(like, std::move(name), std::move(shape));
+    for (Piece piece : like.layout.pieces) {
+      piece.logical.extent[other] = rank;
+      if (const std::optional<LoraPair>& pair = PairOf(piece)) {
+        piece.param = dim == 0 ? pair->b : pair->a;
+        out.pieces.push_back(std::move(piece));
+      } else {
+        out.fills.push_back({StoredBox(piece, 2), 0});
+      }
+    }
+    if (out.pieces.empty()) out.dtype = dtype_;
+  }
+
+  const models::Model& model_;
+  const std::vector<std::optional<LoraPair>>& pairs_;
+  const Dtype dtype_;
+  std::map<std::string, Module> modules_;
+  std::vector<RankTensor> tensors_;
+};
+
+}  // namespace
+
+std::optional<std::string> LoraModule(const Param& param, const LoraSharing& sharing) {
+  if (param.shape.size() != 2 || !param.name.ends_with(".weight")) return std::nullopt;
+  const std::string module = SplitName(param.name).first;
+  if (IsQkv(param.role)) return sharing.qkv ? WithLast(module, "qkv_proj") : module;
+  if (IsGateUp(param.role)) return sharing.gate_up ? WithLast(module, "gate_up_proj") : module;
+  if (IsRowParallel(param.role) || param.role == Role::kLmHead) return module;
+  return std::nullopt;
+}
+
+Result<std::vector<RankTensor>> LoraRankTensors(const models::Model& model,
+                                                const Geometry& geometry,
+                                                const std::vector<std::optional<LoraPair>>& pairs,
+                                                Dtype dtype, int rank) {
+  if (geometry.names == NameStyle::kMegatron)
+    return Error(Errc::kUnsupported,
+                 "how adapters of NxDT's Megatron models are named and cut is not known");
+  for (size_t i = 0; i < pairs.size(); ++i)
+    if (pairs[i] && !LoraModule(model.params[i], SharingOf(geometry)))
+      return Error(Errc::kUnsupported,
+                   "how NxD stores an adapter of this parameter is not known: only those of linear "
+                   "layers are")
+          .on(model.params[i].name);
+  NXDKIT_ASSIGN(const std::vector<RankTensor> base, RankTensors(model, geometry, rank, false));
+  return Builder(model, pairs, dtype).Build(base);
+}
+
+}  // namespace nxdkit::nxd

@@ -1,0 +1,49 @@
+// How NxD cuts LoRA adapters over tensor parallel ranks: like the layers that they adapt, A or B
+// with the dimension that the layer is cut along, the other one replicated. Facts: FORMAT.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/nxd/detect.h"
+
+namespace nxdkit::nxd {
+
+// The adapter of one parameter of a model, as the logical parameters of an adapter.
+struct LoraPair {
+  uint32_t a = 0;  // [rank, in]
+  uint32_t b = 0;  // [out, rank]
+  int64_t rank = 0;
+};
+
+// Which modules of NxD stand for several of Hugging Face's: these have one A for all of them.
+struct LoraSharing {
+  bool qkv = false;
+  bool gate_up = false;
+};
+LoraSharing SharingOf(const Geometry& geometry);
+
+// The module that holds a parameter's A: "...self_attn.qkv_proj" for "...self_attn.q_proj.weight"
+// when it is shared. nullopt for what NxD has no adapter for that we know the form of: only weights
+// of linear layers.
+std::optional<std::string> LoraModule(const models::Param& param, const LoraSharing& sharing);
+
+// The tensors of tensor parallel rank `rank`, all pipeline stages, in the order of the modules; A
+// before B. `pairs` has one entry per parameter of the model. A part of a fused B whose parameter
+// has no adapter is zero. B that is zero altogether is stored in `dtype`.
+// kUnsupported with the reason when the model or the adapter cannot be laid out that way.
+Result<std::vector<RankTensor>> LoraRankTensors(const models::Model& model,
+                                                const Geometry& geometry,
+                                                const std::vector<std::optional<LoraPair>>& pairs,
+                                                Dtype dtype, int rank);
+
+// The layout of a set that holds an adapter and nothing else, by its names and shapes; claims count
+// as in Detect (detect.h), and say the hardware where key heads are replicated. kUnsupported for
+// base weights beside the adapter, and for shards that were gathered when they were saved.
+Result<Geometry> DetectLora(const ShardSet& set, const models::Model& model,
+                            const std::vector<Claims>& claims,
+                            std::optional<models::Hardware> hardware_if_unknown = std::nullopt);
+
+}  // namespace nxdkit::nxd

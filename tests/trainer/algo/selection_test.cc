@@ -1,0 +1,67 @@
+#include "trainer/algo/selection.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <vector>
+
+namespace nxdkit::trainer {
+namespace {
+
+using Steps = std::vector<int64_t>;
+
+struct RetentionCase {
+  std::optional<int64_t> best;
+  int64_t limit;
+  Steps left;
+};
+
+TEST(Retention, WorkedExamples) {
+  const Steps existing = {25, 5, 10, 15, 20};
+  const RetentionCase cases[] = {
+      {10, 3, {10, 25}},
+      {25, 3, {20, 25}},
+      {30, 3, {20, 25}},
+      {std::nullopt, 3, {20, 25}},
+      {10, 2, {10}},
+      {10, 1, {10}},
+      {30, 1, {}},
+      {10, 0, {5, 10, 15, 20, 25}},
+      {10, -1, {5, 10, 15, 20, 25}},
+  };
+  for (const RetentionCase& one : cases) {
+    const Steps gone = ObsoleteSteps(existing, 30, one.best, one.limit);
+    Steps left;
+    for (int64_t step = 5; step <= 25; step += 5)
+      if (std::ranges::find(gone, step) == gone.end()) left.push_back(step);
+    EXPECT_EQ(left, one.left) << "best " << one.best.value_or(-1) << " limit " << one.limit;
+  }
+}
+
+TEST(Retention, StepsFromTheCurrentOnStay) {
+  EXPECT_EQ(ObsoleteSteps(Steps{5, 30, 35}, 30, std::nullopt, 1), (Steps{5}));
+}
+
+TEST(Filter, KeepsWholeGroupsStrictlyBetween) {
+  const std::vector<uint64_t> groups = {1, 2, 1, 3, 2, 3, 4, 4};
+  const std::vector<double> scores = {1, 1, 0, 0, 1, 0, .02, 0};
+  const auto kept = FilterGroups(groups, scores, 0.01, 0.99);
+  ASSERT_TRUE(kept.ok());
+  EXPECT_EQ(*kept, (std::vector<size_t>{0, 2}));  // group 4 has 0.01 exactly
+}
+
+TEST(Filter, NamesTheRowThatIsNotFinite) {
+  const std::vector<uint64_t> groups = {1, 1};
+  const std::vector<double> scores = {1, std::numeric_limits<double>::infinity()};
+  const auto kept = FilterGroups(groups, scores, 0, 1);
+  ASSERT_FALSE(kept.ok());
+  EXPECT_EQ(kept.error().code(), Errc::kCorrupt);
+  EXPECT_EQ(kept.error().member(), "row 1");
+  EXPECT_EQ(kept.error().message(), "the score is inf, expected a finite number");
+  EXPECT_EQ(FilterGroups(groups, {}, 0, 1).error().code(), Errc::kInternal);
+}
+
+}  // namespace
+}  // namespace nxdkit::trainer

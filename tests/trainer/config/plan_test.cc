@@ -1,0 +1,202 @@
+#include "trainer/config/plan.h"
+
+#include <cstdlib>
+
+#include "tests/lib/temp_folder.h"
+#include "tests/trainer/config/config_workshop.h"
+#include "trainer/config/key_table.h"
+#include "trainer/config/print.h"
+
+namespace nxdkit::trainer::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing_util::ExpectError;
+
+// The keys that the Trainium port's own config is known to set, and nothing else.
+const std::string kPortKeys = R"(
+data:
+  train_files: hiyouga/math12k@train
+  max_prompt_length: 2048
+  max_response_length: 1024
+  rollout_batch_size: 64
+worker:
+  actor:
+    tensor_parallel_size: 8
+    model:
+      model_path: /data/models/qwen3_4b_base
+      enable_gradient_checkpointing: true
+    optim:
+      lr: 1.0e-5
+      strategy: adamw_bf16
+  rollout:
+    model_path: /data/models/qwen3_4b_neuron_tp8_bs64
+    tensor_parallel_size: 8
+    n: 4
+    neuron_override_config:
+      tp_degree: 8
+      batch_size: 64
+      seq_len: 4096
+      on_device_sampling: true
+trainer:
+  max_steps: 50
+  separate_rollout_workers: true
+  training_core_ratio: 0.5
+  save_checkpoint_path: /data/models/qwen3_4b_trainium_v2
+)";
+
+TEST(Trainium, ThePortsConfigLoadsAsItIs) {
+  const LoadedConfig loaded = Load(kPortKeys);
+  EXPECT_EQ(loaded.config.worker.actor.tensor_parallel_size, 8);
+  EXPECT_EQ(loaded.config.worker.actor.optim.strategy, "adamw_bf16");
+  EXPECT_EQ(loaded.config.worker.rollout.neuron_override_config.on_device_sampling, true);
+  EXPECT_EQ(loaded.config.trainer.save_checkpoint_path, "/data/models/qwen3_4b_trainium_v2");
+}
+
+TEST(Trainium, Uses32CoresAsTheSeedDoes) {
+  const LoadedConfig loaded =
+      Load(kPortKeys, {"trainer.n_gpus_per_node=32", "worker.actor.global_batch_size=64",
+                       "worker.reward.reward_function=math"});
+  const ConfigCheck check = CheckConfig(loaded, {.files = false});
+  EXPECT_THAT(Keys(check), IsEmpty());
+  const RunPlan& plan = check.plan;
+  EXPECT_EQ(plan.train_cores, 16);
+  EXPECT_EQ(plan.rollout_cores, 16);
+  EXPECT_EQ(plan.data_parallel, 2);
+  EXPECT_EQ(plan.rollout_workers, 2);
+  EXPECT_EQ(plan.sequences, 256);
+  EXPECT_EQ(plan.sequences_per_worker, 128);
+  EXPECT_EQ(plan.waves, 2);
+  EXPECT_EQ(plan.rows_per_update, 128);
+  EXPECT_EQ(RunPlanText(plan),
+            "32 cores: 16 for training (TP 8 x DP 2), 16 for rollout (2 workers x TP 8)\n"
+            "64 prompts x 4 responses = 256 sequences a step, 128 per rollout worker in 2 waves\n"
+            "1 updates a step, 128 sequences of each on a data-parallel rank\n");
+}
+
+// Neither default of global_batch_size (256, or 128 of the example) divides 64 prompts.
+TEST(Trainium, GlobalBatchSizeMustBeGiven) {
+  for (const char* batch : {"256", "128"}) {
+    const ConfigCheck check =
+        CheckConfig(Load(kPortKeys, {"trainer.cores=32", "worker.reward.reward_function=math",
+                                     std::string("worker.actor.global_batch_size=") + batch}),
+                    {.files = false});
+    ASSERT_THAT(Keys(check), ElementsAre("worker.actor.global_batch_size"));
+    EXPECT_EQ(check.problems[0].message,
+              std::string("data.rollout_batch_size 64 is not a multiple of ") + batch);
+    EXPECT_EQ(check.problems[0].fix,
+              "legal values of worker.actor.global_batch_size: 64, 32, 16, 8, 4, 2");
+  }
+}
+
+TEST(Trainium, CoresThatDoNotDivideShowLegalRatios) {
+  const auto check = [](const char* ratio) {
+    return CheckConfig(Load(kPortKeys, {"trainer.cores=32", "worker.actor.global_batch_size=64",
+                                        "worker.reward.reward_function=math",
+                                        std::string("trainer.training_core_ratio=") + ratio}),
+                       {.files = false});
+  };
+  // TP 8 and three engines: right as cores go, but 64 prompts make no three equal parts.
+  EXPECT_THAT(Keys(check("0.25")), ElementsAre("data.rollout_batch_size"));
+  const ConfigCheck third = check("0.6");  // floor(19.2) = 19
+  ASSERT_THAT(Keys(third), ElementsAre("worker.actor.tensor_parallel_size",
+                                       "worker.rollout.tensor_parallel_size"));
+  EXPECT_EQ(third.problems[0].message, "19 training cores cannot be divided into groups of 8");
+  EXPECT_EQ(third.problems[0].fix, "legal values of trainer.training_core_ratio: 0.25, 0.5, 0.75");
+  EXPECT_EQ(third.problems[1].message, "13 rollout cores cannot be divided into groups of 8");
+  const ConfigCheck none = check("0.1");  // 3 cores
+  EXPECT_EQ(none.problems[0].message, "3 training cores are fewer than one group of 8");
+  EXPECT_THAT(Keys(check("1")), ElementsAre("trainer.training_core_ratio"));
+}
+
+TEST(RunPlan, ARatioThatIsNoBinaryFractionCountsWholeCores) {
+  const Config config = Load("", {"trainer.cores=10", "trainer.separate_rollout_workers=true",
+                                  "trainer.training_core_ratio=0.7"})
+                            .config;
+  EXPECT_EQ(MakeRunPlan(config).train_cores, 7);
+}
+
+TEST(RunPlan, OfAnyConfigDividesByNothing) {
+  Config config;
+  for (int64_t* number :
+       {&config.worker.actor.tensor_parallel_size, &config.worker.rollout.tensor_parallel_size,
+        &config.worker.actor.global_batch_size,
+        &config.worker.actor.micro_batch_size_per_device_for_update})
+    *number = 0;
+  EXPECT_EQ(MakeRunPlan(config).data_parallel, 0);
+}
+
+TEST(TrainingSteps, FollowEpochsAndSteps) {
+  const struct {
+    std::vector<std::string> overrides;
+    int64_t rows;
+    int64_t steps;
+  } rows[] = {
+      {{"data.rollout_batch_size=64"}, 12000, 187 * 15},
+      {{"data.rollout_batch_size=64", "trainer.max_steps=50"}, 12000, 50},
+      {{"data.rollout_batch_size=64", "trainer.total_epochs=1"}, 64, 1},
+      {{"data.rollout_batch_size=64", "data.mini_rollout_batch_size=24", "trainer.total_epochs=2"},
+       250,
+       3 * 2},  // 10 batches of 24 = 240 prompts
+  };
+  for (const auto& row : rows) {
+    const Result<int64_t> steps = TrainingSteps(Load("", row.overrides).config, row.rows, 1);
+    ASSERT_TRUE(steps.ok()) << steps.error().ToString();
+    EXPECT_EQ(*steps, row.steps);
+  }
+}
+
+TEST(TrainingSteps, NeedOneBatchOfEach) {
+  const Config config = Load("", {"data.rollout_batch_size=64"}).config;
+  const auto few = ExpectError(TrainingSteps(config, 63, 1), Errc::kUsage,
+                               "63 training rows are less than one batch of 64");
+  EXPECT_EQ(few->member(), "data.train_files");
+  EXPECT_EQ(ExpectError(TrainingSteps(config, 64, 0), Errc::kUsage, "no validation rows")->member(),
+            "data.val_files");
+  const Config none =
+      Load("", {"data.rollout_batch_size=64", "trainer.val_before_train=false"}).config;
+  EXPECT_TRUE(TrainingSteps(none, 64, 0).ok());
+}
+
+TEST(WarmupSteps, StepsWinOverTheRatio) {
+  OptimConfig optim;
+  optim.lr_warmup_ratio = 0.1;
+  EXPECT_EQ(WarmupSteps(optim, 55), 5);
+  optim.lr_warmup_steps = 7;
+  EXPECT_EQ(WarmupSteps(optim, 55), 7);
+}
+
+std::string Shipped(const std::string& name) {
+  return testing_util::ReadText(std::string(NXDKIT_SOURCE_DIR) + "/trainer/" + name);
+}
+
+TEST(Shipped, ConfigsKeepEveryRule) {
+  const ConfigCheck trainium =
+      CheckConfig(Load(Shipped("configs/config_trainium.yaml")), {.files = false});
+  EXPECT_THAT(Keys(trainium), IsEmpty());
+  EXPECT_EQ(trainium.plan.data_parallel, 2);
+  EXPECT_EQ(trainium.plan.rollout_workers, 2);
+  EXPECT_THAT(Keys(CheckConfig(Load(Shipped("configs/config.yaml")), {.files = false})), IsEmpty());
+}
+
+// NXDKIT_UPDATE_DOCS=1 writes the table anew.
+TEST(Docs, ReadmeHasTheTableOfKeys) {
+  const std::string begin = "<!-- keys: written by NXDKIT_UPDATE_DOCS=1 test_trainer_config -->\n";
+  const std::string end = "<!-- end of keys -->\n";
+  std::string text = Shipped("config/README.md");
+  const size_t first = text.find(begin);
+  const size_t last = text.find(end);
+  ASSERT_NE(first, std::string::npos);
+  ASSERT_NE(last, std::string::npos);
+  const std::string table = ConfigKeyTable();
+  const std::string found = text.substr(first + begin.size(), last - first - begin.size());
+  if (std::getenv("NXDKIT_UPDATE_DOCS") != nullptr && found != table)
+    testing_util::WriteText(std::string(NXDKIT_SOURCE_DIR) + "/trainer/config/README.md",
+                            text.substr(0, first + begin.size()) + table + text.substr(last));
+  EXPECT_EQ(found, table);
+}
+
+}  // namespace
+}  // namespace nxdkit::trainer::test

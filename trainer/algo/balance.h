@@ -1,0 +1,38 @@
+// Sharing rows of different lengths out, by the largest differencing method (Karmarkar and Karp):
+// the two states with the largest spread are merged, largest set with smallest, until one is left.
+// Ties are broken as in the reference, so the same lengths give the same parts.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/error.h"
+
+namespace nxdkit::trainer {
+
+using Part = std::vector<int64_t>;  // indices of rows, ascending
+
+// `parts` parts with the same number of rows each. kUsage when the rows cannot be divided so.
+Result<std::vector<Part>> PartitionEqual(std::span<const int64_t> lengths, int64_t parts);
+// `parts` parts of any number of rows. kUsage when there are fewer rows than parts, or no part.
+Result<std::vector<Part>> PartitionAny(std::span<const int64_t> lengths, int64_t parts);
+
+// The new order of the rows of a batch: equal parts behind one another, part r for worker r.
+struct Balance {
+  std::vector<int64_t> order;  // row order[i] of the batch becomes row i
+  // global_seqlen/*: sums of lengths per worker before and after, and their mean.
+  int64_t min = 0, max = 0, balanced_min = 0, balanced_max = 0;
+  double mean = 0;
+  int64_t minmax_diff() const { return max - min; }
+};
+Result<Balance> BalanceRows(std::span<const int64_t> lengths, int64_t workers);
+
+// How many micro-batches rows of these lengths need so that each holds about `max_tokens`. The
+// largest over the ranks is to be used by all: each makes the same collective calls.
+int64_t MicroBatchCount(std::span<const int64_t> lengths, int64_t max_tokens);
+// `count` micro-batches, the costliest (by the sum of squares of lengths) first. max_tokens is a
+// target: a micro-batch may be above it. Errors as PartitionAny.
+Result<std::vector<Part>> PackMicroBatches(std::span<const int64_t> lengths, int64_t count);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,71 @@
+#include "trainer/algo/value_loss.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace nxdkit::trainer {
+namespace {
+
+Status CheckRow(size_t index, const ValueRow& row) {
+  const size_t tokens = row.values.size();
+  if (row.old_values.size() == tokens && row.returns.size() == tokens &&
+      row.gradient.size() == tokens)
+    return OkStatus();
+  return Error(Errc::kInternal,
+               fmt::format("{} values, but {} old ones, {} returns and room for {} gradients",
+                           tokens, row.old_values.size(), row.returns.size(), row.gradient.size()))
+      .member(fmt::format("row {}", index));
+}
+
+Status AddRow(const ValueLossOptions& options, const LossWeights& weights, size_t index,
+              const ValueRow& row, ValueMetrics& metrics) {
+  const int64_t length = static_cast<int64_t>(row.values.size());
+  const double in_gradient = weights.gradient(length);
+  const double in_average = weights.average(length);
+  const double token_share = 1 / static_cast<double>(metrics.tokens);
+  for (size_t t = 0; t < row.values.size(); ++t) {
+    const double value = row.values[t];
+    const double old = row.old_values[t];
+    const double clipped = std::clamp(value, old - options.clip_range, old + options.clip_range);
+    const double error = value - row.returns[t];
+    const double clipped_error = clipped - row.returns[t];
+    const bool is_clipped = error * error < clipped_error * clipped_error;
+    const double used = is_clipped ? clipped_error : error;
+    metrics.vf_loss += 0.5 * used * used * in_average;
+    metrics.loss += 0.5 * used * used * in_gradient;
+    metrics.clip_fraction += is_clipped ? token_share : 0;
+    metrics.value_mean += value * token_share;
+    row.gradient[t] = static_cast<float>(is_clipped ? 0 : error * in_gradient);
+    if (!std::isfinite(used))
+      return Error(Errc::kCorrupt, fmt::format("the error of token {} is {} (value {}, return {})",
+                                               t, used, value, row.returns[t]))
+          .member(fmt::format("row {}", index));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<ValueMetrics> ComputeValueLoss(const ValueLossOptions& options, const MiniBatch& mini_batch,
+                                      std::span<const ValueRow> rows) {
+  ValueMetrics metrics;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    NXDKIT_TRY(CheckRow(i, rows[i]));
+    metrics.tokens += static_cast<int64_t>(rows[i].values.size());
+  }
+  const int64_t count = static_cast<int64_t>(rows.size());
+  if (mini_batch.tokens < metrics.tokens || mini_batch.rows < count)
+    return Error(Errc::kInternal,
+                 fmt::format("a micro-batch of {} rows and {} tokens in a mini-batch of {} rows "
+                             "and {} tokens",
+                             count, metrics.tokens, mini_batch.rows, mini_batch.tokens));
+  if (metrics.tokens == 0) return metrics;
+  const LossWeights weights(options.average, mini_batch, count, metrics.tokens);
+  for (size_t i = 0; i < rows.size(); ++i)
+    NXDKIT_TRY(AddRow(options, weights, i, rows[i], metrics));
+  return metrics;
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,162 @@
+// Keys of the algorithm, the optimizer, the reward and the logs that do not go together.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/file.h"
+#include "lib/text.h"
+#include "trainer/config/checker.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+void CheckEstimator(Checker& check) {
+  const std::string& estimator = check.config().algorithm.adv_estimator;
+  const int64_t samples = check.config().worker.rollout.n;
+  const bool grouped = estimator == "grpo" || estimator == "grpo_passk" || estimator == "rloo";
+  if (grouped && samples < 2)
+    check.Problem(
+        "worker.rollout.n",
+        fmt::format("{} compares the responses to one prompt, and there is {}", estimator, samples),
+        "set it to 2 or more");
+}
+
+void CheckKl(Checker& check) {
+  const AlgorithmConfig& algorithm = check.config().algorithm;
+  if (algorithm.disable_kl) return;
+  if (algorithm.kl_type == "adaptive" && algorithm.use_kl_loss)
+    check.Problem("algorithm.kl_type",
+                  "the adaptive weight acts on KL in the reward only, and algorithm.use_kl_loss "
+                  "is true",
+                  "set it to fixed, or algorithm.use_kl_loss to false");
+  if (algorithm.kl_type == "adaptive" && !(algorithm.kl_horizon > 0))
+    check.Problem(
+        "algorithm.kl_horizon",
+        fmt::format("{} must be more than 0 with kl_type adaptive", algorithm.kl_horizon));
+  if (algorithm.kl_type == "adaptive" && !(algorithm.kl_target > 0))
+    check.Problem("algorithm.kl_target",
+                  fmt::format("{} must be more than 0 with kl_type adaptive", algorithm.kl_target));
+  if (algorithm.use_kl_loss && algorithm.kl_penalty == "kl")
+    check.Note(
+        "algorithm.kl_penalty = kl as a loss has no gradient in expectation; low_var_kl "
+        "and mse have");
+}
+
+void CheckFilter(Checker& check) {
+  const AlgorithmConfig& algorithm = check.config().algorithm;
+  if (algorithm.online_filtering && !(algorithm.filter_low < algorithm.filter_high))
+    check.Problem("algorithm.filter_low",
+                  fmt::format("{} must be less than algorithm.filter_high {}", algorithm.filter_low,
+                              algorithm.filter_high));
+}
+
+void CheckOptimizer(Checker& check) {
+  const OptimConfig& optim = check.config().worker.actor.optim;
+  const bool bf16 = optim.strategy == "adamw_bf16" && optim.bf16_mode == "faithful";
+  if (bf16 && optim.betas[1] > 0.996)
+    check.Note(
+        fmt::format("adamw_bf16 with betas[1] {} never lets v decay (rounding to bf16 "
+                    "undoes it); optim.bf16_mode = fixed does",
+                    optim.betas[1]));
+  if (bf16 && optim.weight_decay > 0 && optim.lr * optim.weight_decay < 1.9e-3)
+    check.Note(
+        fmt::format("adamw_bf16 with lr {} and weight_decay {} decays no weight (rounding "
+                    "to bf16 undoes it); optim.bf16_mode = fixed does",
+                    optim.lr, optim.weight_decay));
+  const bool warms_up = optim.lr_warmup_steps.value_or(0) > 0 ||
+                        (!optim.lr_warmup_steps && optim.lr_warmup_ratio > 0);
+  if (warms_up && !optim.warmup_from_first_step)
+    check.Note(
+        "the first step of the warm-up runs at learning rate 0; "
+        "optim.warmup_from_first_step = true runs it at lr / steps");
+}
+
+void CheckLogs(Checker& check) {
+  for (const std::string& logger : check.config().trainer.logger)
+    if (logger == "wandb" || logger == "mlflow" || logger == "swanlab")
+      check.Note(
+          fmt::format("trainer.logger {} is not built in; add file and tensorboard, and "
+                      "import their files",
+                      logger));
+  if (check.config().trainer.save_model_only)
+    check.Note("trainer.save_model_only: these checkpoints cannot be resumed");
+}
+
+void CheckLoss(Checker& check) {
+  const ActorConfig& actor = check.config().worker.actor;
+  if (actor.loss_type == "cispo" && actor.clip_ratio_low == 0)
+    check.Note(
+        "cispo with clip_ratio_low 0 never weighs a token less than 1; 1 means no lower "
+        "bound");
+}
+
+constexpr std::string_view kReward = "worker.reward.reward_function";
+constexpr std::string_view kBuiltIn[] = {"math", "r1v", "dapo", "exact"};
+
+void CheckDapo(Checker& check) {
+  for (const char* name :
+       {"max_response_length", "overlong_buffer_length", "overlong_penalty_factor"}) {
+    const Value* value = check.config().worker.reward.reward_function_kwargs.Find(name);
+    const bool number =
+        value && (value->kind == ValueKind::kInt || value->kind == ValueKind::kDouble);
+    if (!number)
+      check.Problem("worker.reward.reward_function_kwargs",
+                    fmt::format("dapo needs the number {}", name));
+  }
+}
+
+void CheckCommand(Checker& check, const std::string& command) {
+  const std::string program = command.substr(0, command.find(' '));
+  if (program.empty())
+    check.Problem(kReward, "exec: names no command", "write exec:COMMAND");
+  else if (program.find('/') != std::string::npos && KindOf(program) != PathKind::kFile)
+    check.Problem(kReward, fmt::format("there is no file {}", EscapeControl(program)), "",
+                  Errc::kNotFound);
+}
+
+}  // namespace
+
+RewardChoice ResolveReward(const std::string& text) {
+  if (std::ranges::find(kBuiltIn, text) != std::end(kBuiltIn))
+    return {RewardKind::kBuiltIn, text, false};
+  if (text.starts_with("exec:")) return {RewardKind::kCommand, text.substr(5), false};
+  const std::string file = text.substr(0, text.rfind(':'));
+  if (!file.ends_with(".py")) return {RewardKind::kUnknown, text, false};
+  const std::string rule = BaseName(file).substr(0, BaseName(file).size() - 3);
+  const bool example = BaseName(ParentPath(file)) == "reward_function" &&
+                       text.ends_with(":compute_score") &&
+                       std::ranges::find(kBuiltIn, rule) != std::end(kBuiltIn);
+  if (example) return {RewardKind::kBuiltIn, rule, true};
+  return {RewardKind::kPython, text, false};
+}
+
+void CheckReward(Checker& check) {
+  const std::optional<std::string>& text = check.config().worker.reward.reward_function;
+  const std::string known = "known: math, r1v, dapo, exact, exec:COMMAND";
+  if (!text) return check.Problem(kReward, "no reward function is named", known);
+  const RewardChoice choice = ResolveReward(*text);
+  const std::string shown = EscapeControl(*text);
+  if (choice.kind == RewardKind::kUnknown)
+    return check.Problem(kReward, fmt::format("\"{}\" is not known", shown), known);
+  if (choice.kind == RewardKind::kPython)
+    return check.Problem(kReward, fmt::format("{}: Python functions are not called", shown),
+                         "wrap it in a command that reads and writes JSON lines: "
+                         "exec:python3 score.py",
+                         Errc::kUnsupported);
+  if (choice.from_example)
+    check.Note(
+        fmt::format("{} {} is not run; the built-in rule {} is used", kReward, shown, choice.name));
+  if (choice.kind == RewardKind::kCommand) CheckCommand(check, choice.name);
+  if (choice.kind == RewardKind::kBuiltIn && choice.name == "dapo") CheckDapo(check);
+}
+
+void CheckAlgorithm(Checker& check) {
+  CheckEstimator(check);
+  CheckKl(check);
+  CheckFilter(check);
+  CheckLoss(check);
+  CheckOptimizer(check);
+  CheckLogs(check);
+}
+
+}  // namespace nxdkit::trainer

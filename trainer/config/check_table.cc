@@ -1,0 +1,157 @@
+// What the table of keys says by itself: limits, words, and keys that do nothing here.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "lib/file.h"
+#include "lib/text.h"
+#include "trainer/config/checker.h"
+#include "trainer/config/key_table.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr double kMostInteger = 2147483647;  // so that products of two fit
+
+struct LimitRow {
+  KeyLimit limit;
+  bool (*holds)(double);
+  const char* text;
+};
+
+constexpr LimitRow kLimits[] = {
+    {KeyLimit::kPositive, [](double x) { return x > 0; }, "more than 0"},
+    {KeyLimit::kNotNegative, [](double x) { return x >= 0; }, "0 or more"},
+    {KeyLimit::kFraction, [](double x) { return x >= 0 && x <= 1; }, "from 0 to 1"},
+    {KeyLimit::kInside, [](double x) { return x > 0 && x < 1; }, "between 0 and 1"},
+    {KeyLimit::kBeta, [](double x) { return x >= 0 && x < 1; }, "at least 0 and less than 1"},
+    {KeyLimit::kUnlimited, [](double x) { return x == -1 || x > 0; }, "-1 or more than 0"},
+};
+
+// The numbers of a slot; none for other types and for null.
+std::vector<double> Numbers(const ConfigSlot& slot, bool* integers) {
+  *integers = true;
+  if (const auto* value = std::get_if<int64_t*>(&slot)) return {static_cast<double>(**value)};
+  if (const auto* value = std::get_if<std::optional<int64_t>*>(&slot))
+    return **value ? std::vector<double>{static_cast<double>(***value)} : std::vector<double>{};
+  *integers = false;
+  if (const auto* value = std::get_if<double*>(&slot)) return {**value};
+  if (const auto* value = std::get_if<std::optional<double>*>(&slot))
+    return **value ? std::vector<double>{***value} : std::vector<double>{};
+  if (const auto* value = std::get_if<std::array<double, 2>*>(&slot))
+    return {(**value)[0], (**value)[1]};
+  return {};
+}
+
+std::vector<std::string> Words(const ConfigSlot& slot) {
+  if (const auto* value = std::get_if<std::string*>(&slot)) return {**value};
+  if (const auto* value = std::get_if<std::optional<std::string>*>(&slot))
+    return **value ? std::vector<std::string>{***value} : std::vector<std::string>{};
+  if (const auto* value = std::get_if<std::vector<std::string>*>(&slot)) return **value;
+  return {};
+}
+
+bool CheckLimit(Checker& check, const ConfigKey& key, const ConfigSlot& slot) {
+  bool integers = false;
+  bool good = true;
+  for (const double number : Numbers(slot, &integers)) {
+    const auto row = std::ranges::find(kLimits, key.limit, &LimitRow::limit);
+    if (row != std::end(kLimits) && !row->holds(number)) {
+      check.Problem(key.path, fmt::format("{} must be {}", number, row->text));
+      good = false;
+    } else if (integers && number > kMostInteger) {
+      check.Problem(key.path, fmt::format("{} is over the limit of {}", number, kMostInteger));
+      good = false;
+    }
+  }
+  return good;
+}
+
+// Values with a reason of their own.
+constexpr struct {
+  std::string_view path;
+  std::string_view word;
+  std::string_view reason;
+} kRefused[] = {
+    {"algorithm.kl_penalty", "full",
+     "full needs the log-probabilities of the whole vocabulary; with those of the sampled tokens "
+     "it sums over the wrong dimension"},
+};
+
+void CheckWords(Checker& check, const ConfigKey& key, const ConfigSlot& slot) {
+  const std::vector<std::string> known = SplitWords(key.words);
+  if (known.empty()) return;
+  for (const std::string& word : Words(slot)) {
+    if (std::ranges::find(known, word) != known.end()) continue;
+    std::string message = fmt::format("\"{}\" is not known", EscapeControl(word));
+    for (const auto& row : kRefused)
+      if (row.path == key.path && row.word == word) message = row.reason;
+    const auto near = ClosestWord(word, known);
+    std::string fix = fmt::format("known: {}", fmt::join(known, ", "));
+    if (near) fix = fmt::format("did you mean {}? {}", *near, fix);
+    check.Problem(key.path, std::move(message), std::move(fix));
+  }
+}
+
+void CheckUse(Checker& check, const ConfigKey& key, const ConfigSlot& slot,
+              const ConfigSlot& built_in) {
+  const std::string text = SlotText(slot);
+  if (key.use == KeyUse::kOnly && text != key.words)
+    check.Problem(key.path, fmt::format("{} is not supported: {}", text, key.text),
+                  fmt::format("set it to {}", key.words), Errc::kUnsupported);
+  const bool set = check.loaded().SourceOf(key.path).kind != SourceKind::kDefault;
+  if (key.use == KeyUse::kNoEffect && set && text != SlotText(built_in))
+    check.Note(fmt::format("{} = {} has no effect: {}", key.path, text, key.text));
+}
+
+void CheckPath(Checker& check, std::string_view key, const std::optional<std::string>& path,
+               PathKind wanted) {
+  if (!path) return;
+  const char* what = wanted == PathKind::kFile ? "file" : "folder";
+  const PathKind kind = KindOf(*path);
+  if (kind == wanted) return;
+  const std::string shown = EscapeControl(*path);
+  if (kind == PathKind::kMissing)
+    check.Problem(key, fmt::format("there is no {} {}", what, shown), "", Errc::kNotFound);
+  else
+    check.Problem(key, fmt::format("{} is no {}", shown, what), "", Errc::kNotFound);
+}
+
+}  // namespace
+
+bool CheckTable(Checker& check) {
+  Config config = check.config();
+  Config defaults;
+  bool good = true;
+  for (const ConfigKey& key : ConfigKeys()) {
+    const ConfigSlot slot = key.slot(config);
+    good = CheckLimit(check, key, slot) && good;
+    if (key.use == KeyUse::kUsed) CheckWords(check, key, slot);
+    CheckUse(check, key, slot, key.slot(defaults));
+  }
+  return good;
+}
+
+void CheckFiles(Checker& check) {
+  Config config = check.config();
+  for (const ConfigKey& key : ConfigKeys()) {
+    if (key.limit != KeyLimit::kFile && key.limit != KeyLimit::kFolder) continue;
+    const auto* path = std::get<std::optional<std::string>*>(key.slot(config));
+    CheckPath(check, key.path, *path,
+              key.limit == KeyLimit::kFile ? PathKind::kFile : PathKind::kFolder);
+  }
+  const ModelSection& model = config.worker.actor.model;
+  if (!model.model_path) {
+    check.Problem("worker.actor.model.model_path", "no model is named",
+                  "set it to a Hugging Face folder");
+    return;
+  }
+  CheckPath(check, "worker.actor.model.model_path", model.model_path, PathKind::kFolder);
+  if (model.tokenizer_path != model.model_path)
+    CheckPath(check, "worker.actor.model.tokenizer_path", model.tokenizer_path, PathKind::kFolder);
+  CheckPath(check, "worker.rollout.model_path", config.worker.rollout.model_path,
+            PathKind::kFolder);
+}
+
+}  // namespace nxdkit::trainer

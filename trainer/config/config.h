@@ -1,0 +1,272 @@
+// The configuration of a training run: the schema of EasyR1, the keys of its Trainium port, and a
+// few of our own, as plain structs with the default values in place. What each key means, which
+// are ours, and which have no effect here stands in key_table.cc and README.md. A path through
+// these structs is the key's name: config.worker.actor.optim.lr is worker.actor.optim.lr.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/value.h"
+
+namespace nxdkit::trainer {
+
+struct DataConfig {
+  std::string train_files;
+  std::string val_files;
+  std::string prompt_key = "prompt";
+  std::string answer_key = "answer";
+  std::string image_key = "images";
+  std::string video_key = "videos";
+  std::optional<std::string> image_dir;
+  double video_fps = 2.0;
+  int64_t max_prompt_length = 512;    // P, tokens
+  int64_t max_response_length = 512;  // R, tokens
+  int64_t rollout_batch_size = 512;   // B, prompts per training step
+  std::optional<int64_t> mini_rollout_batch_size;
+  int64_t val_batch_size = -1;
+  std::optional<std::string> format_prompt;
+  std::optional<std::string> override_chat_template;
+  bool shuffle = true;
+  int64_t seed = 1;
+  std::optional<int64_t> min_pixels = 262144;
+  std::optional<int64_t> max_pixels = 4194304;
+  bool filter_overlong_prompts = true;
+  int64_t filter_overlong_prompts_workers = 16;
+  std::optional<bool> enable_thinking;  // ours
+};
+
+struct AlgorithmConfig {
+  double gamma = 1.0;
+  double lam = 1.0;
+  std::string adv_estimator = "grpo";
+  bool disable_kl = false;
+  bool use_kl_loss = false;
+  std::string kl_penalty = "kl";
+  double kl_coef = 1e-3;
+  std::string kl_type = "fixed";
+  double kl_horizon = 10000;
+  double kl_target = 0.1;
+  bool online_filtering = false;
+  std::string filter_key = "overall";
+  double filter_low = 0.01;
+  double filter_high = 0.99;
+};
+
+struct LoraConfig {
+  int64_t rank = 0;
+  int64_t alpha = 64;
+  std::string target_modules = "all-linear";
+  std::optional<std::string> exclude_modules;
+};
+
+struct ModelSection {
+  std::optional<std::string> model_path;
+  std::optional<std::string> tokenizer_path;
+  Value override_config = Value::Map();
+  bool enable_gradient_checkpointing = true;
+  bool trust_remote_code = true;
+  bool freeze_vision_tower = false;
+  LoraConfig lora;
+};
+
+struct OptimConfig {
+  double lr = 1e-6;
+  std::array<double, 2> betas = {0.9, 0.999};
+  double weight_decay = 1e-2;
+  std::string strategy = "adamw";
+  double lr_warmup_ratio = 0;
+  std::optional<int64_t> lr_warmup_steps;
+  std::optional<double> min_lr_ratio;
+  std::string lr_scheduler_type = "constant";
+  std::string bf16_mode = "faithful";   // ours
+  bool warmup_from_first_step = false;  // ours
+  int64_t training_steps = 0;           // derived: TrainingSteps()
+};
+
+struct FsdpConfig {
+  bool enable_full_shard = true;
+  bool enable_cpu_offload = false;
+  bool enable_rank0_init = true;
+  bool use_orig_params = false;
+  std::optional<std::string> torch_dtype;
+  int64_t fsdp_size = -1;
+  std::string mp_param_dtype = "bf16";
+  std::string mp_reduce_dtype = "fp32";
+  std::string mp_buffer_dtype = "fp32";
+};
+
+struct OffloadConfig {
+  bool offload_params = false;
+  bool offload_optimizer = false;
+};
+
+struct ActorConfig {
+  std::string strategy = "fsdp";
+  int64_t global_batch_size = 256;  // G, prompts per update
+  int64_t micro_batch_size_per_device_for_update = 4;
+  int64_t micro_batch_size_per_device_for_experience = 16;
+  double max_grad_norm = 1.0;
+  double clip_ratio_low = 0.2;
+  double clip_ratio_high = 0.3;
+  double clip_ratio_dual = 3.0;
+  std::string loss_avg_mode = "token";
+  std::string loss_type = "default";
+  int64_t ppo_epochs = 1;
+  bool padding_free = true;
+  bool dynamic_batching = true;
+  int64_t ulysses_size = 1;
+  bool use_torch_compile = true;
+  double tau_positive = 1.0;
+  double tau_negative = 1.05;
+  ModelSection model;
+  OptimConfig optim;
+  FsdpConfig fsdp;
+  OffloadConfig offload;
+  int64_t tensor_parallel_size = 1;   // the port's
+  std::string compute_dtype = "f32";  // ours
+  // Derived from algorithm.
+  bool disable_kl = false;
+  bool use_kl_loss = false;
+  std::string kl_penalty;
+  double kl_coef = 0;
+};
+
+struct CriticConfig {
+  std::string strategy = "fsdp";
+  int64_t global_batch_size = 256;
+  int64_t micro_batch_size_per_device_for_update = 4;
+  int64_t micro_batch_size_per_device_for_experience = 16;
+  double max_grad_norm = 1.0;
+  double cliprange_value = 0.5;
+  std::string loss_avg_mode = "token";
+  int64_t ppo_epochs = 1;
+  bool padding_free = false;
+  bool dynamic_batching = true;
+  int64_t ulysses_size = 1;
+  bool use_torch_compile = true;
+  ModelSection model;
+  OptimConfig optim;
+  FsdpConfig fsdp;
+  OffloadConfig offload;
+};
+
+struct RefConfig {
+  std::string strategy = "fsdp";
+  FsdpConfig fsdp;
+  OffloadConfig offload;
+  // Derived from the actor.
+  int64_t micro_batch_size_per_device_for_experience = 0;
+  bool padding_free = false;
+  bool dynamic_batching = false;
+  int64_t ulysses_size = 1;
+  bool use_torch_compile = false;
+};
+
+// Sampling of validation; what is not set is as in training, but n, which is 1.
+struct ValOverrideConfig {
+  std::optional<int64_t> n;
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<int64_t> top_k;
+  std::optional<int64_t> seed;
+  std::optional<bool> ignore_eos;
+  std::optional<int64_t> max_tokens;
+};
+
+// What the compiled engine of worker.rollout.model_path was built for.
+struct NeuronOverrideConfig {
+  std::optional<int64_t> tp_degree;
+  std::optional<int64_t> batch_size;
+  std::optional<int64_t> seq_len;
+  std::optional<bool> on_device_sampling;
+  Value others = Value::Map();  // any other key of neuron_config.json
+};
+
+struct RolloutConfig {
+  std::string name = "vllm";
+  int64_t n = 1;
+  double temperature = 1.0;
+  double top_p = 1.0;
+  int64_t top_k = -1;
+  int64_t seed = 1;
+  int64_t limit_images = 0;
+  std::string dtype = "bf16";
+  double gpu_memory_utilization = 0.6;
+  bool ignore_eos = false;
+  bool enforce_eager = false;
+  bool enable_chunked_prefill = false;
+  int64_t tensor_parallel_size = 2;
+  std::optional<int64_t> max_model_len;
+  int64_t max_num_batched_tokens = 8192;
+  bool disable_log_stats = true;
+  bool disable_tqdm = false;
+  ValOverrideConfig val_override_config;
+  std::optional<std::string> model_path;        // the port's
+  NeuronOverrideConfig neuron_override_config;  // the port's
+  // Derived.
+  int64_t prompt_length = 0;
+  int64_t response_length = 0;
+  bool trust_remote_code = false;
+};
+
+struct RewardConfig {
+  std::optional<std::string> reward_function;
+  Value reward_function_kwargs = Value::Map();
+  bool skip_special_tokens = true;
+  int64_t num_cpus = 1;
+};
+
+struct WorkerConfig {
+  bool hybrid_engine = true;
+  ActorConfig actor;
+  CriticConfig critic;
+  RefConfig ref;
+  RolloutConfig rollout;
+  RewardConfig reward;
+};
+
+struct TrainerConfig {
+  int64_t total_epochs = 15;
+  std::optional<int64_t> max_steps;
+  std::string project_name = "easy_r1";
+  std::string experiment_name = "demo";
+  std::vector<std::string> logger = {"console", "file"};  // upstream: console, wandb
+  int64_t nnodes = 1;
+  int64_t n_gpus_per_node = 8;
+  int64_t max_try_make_batch = 20;
+  int64_t critic_warmup = 0;
+  int64_t val_freq = -1;
+  bool val_before_train = true;
+  bool val_only = false;
+  int64_t val_generations_to_log = 0;
+  int64_t save_freq = -1;
+  int64_t save_limit = -1;
+  bool save_model_only = false;
+  std::optional<std::string> save_checkpoint_path;
+  std::optional<std::string> load_checkpoint_path;
+  std::optional<std::string> ray_timeline;
+  bool find_last_checkpoint = true;
+  bool separate_rollout_workers = false;       // the port's
+  double training_core_ratio = 0.5;            // the port's
+  std::optional<int64_t> cores;                // ours
+  int64_t max_skipped_steps = 5;               // ours
+  std::optional<double> peak_tflops;           // ours
+  std::optional<std::string> tensorboard_dir;  // ours
+};
+
+struct Config {
+  DataConfig data;
+  AlgorithmConfig algorithm;
+  WorkerConfig worker;
+  TrainerConfig trainer;
+};
+
+// Fills what is marked derived above from the keys it is derived from, tokenizer_path from
+// model_path, and save_checkpoint_path from project and experiment. LoadConfig calls it.
+void DeriveConfig(Config& config);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,67 @@
+// One row per key of the configuration. Parsing, type checks, defaults, merging, printing and the
+// table in README.md are all made from it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "trainer/config/config.h"
+
+namespace nxdkit::trainer {
+
+// Where a key's value lives in a Config; its alternative is the key's type. Value*: an open map.
+using ConfigSlot =
+    std::variant<bool*, int64_t*, double*, std::string*, std::optional<bool>*,
+                 std::optional<int64_t>*, std::optional<double>*, std::optional<std::string>*,
+                 std::array<double, 2>*, std::vector<std::string>*, Value*>;
+
+enum class KeyOwner { kEasyR1, kPort, kOurs };
+
+enum class KeyLimit {
+  kNone,
+  kPositive,     // > 0
+  kNotNegative,  // >= 0
+  kFraction,     // 0 to 1, both included
+  kInside,       // between 0 and 1, both excluded
+  kBeta,         // 0 <= x < 1
+  kUnlimited,    // -1 (no limit) or > 0
+  kFile,         // an existing file, when set
+  kFolder,       // an existing folder, when set
+};
+
+enum class KeyUse {
+  kUsed,
+  kNoEffect,  // accepted; a note says why it changes nothing here
+  kOnly,      // only the value in `words` is built; others are refused with the note
+};
+
+struct ConfigKey {
+  std::string_view path;
+  ConfigSlot (*slot)(Config&);
+  KeyUse use;
+  KeyLimit limit;
+  std::string_view words;  // "a|b": the values there are; "" for any
+  std::string_view text;   // what it means; of kNoEffect and kOnly why
+  KeyOwner owner = KeyOwner::kEasyR1;
+};
+
+std::span<const ConfigKey> ConfigKeys();
+// The row of a full path; nullptr when there is none.
+const ConfigKey* FindConfigKey(std::string_view path);
+// Whether keys lie below `path`: "worker.actor".
+bool IsConfigGroup(std::string_view path);
+// Where a key that cannot be set comes from ("data.max_prompt_length"); "" for other names.
+std::string_view DerivedFrom(std::string_view path);
+
+std::string_view TypeText(const ConfigSlot& slot);  // "int", "float?", "list of str"
+std::string SlotText(const ConfigSlot& slot);       // as YAML on one line
+bool IsUnset(const ConfigSlot& slot);               // an optional without a value
+std::vector<std::string> SplitWords(std::string_view words);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,46 @@
+// Defaults, then a YAML file, then "a.b.c=value" overrides, merged into a Config.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/error.h"
+#include "trainer/config/config.h"
+#include "trainer/config/problems.h"
+
+namespace nxdkit::trainer {
+
+enum class SourceKind { kDefault, kFile, kOverride };
+
+// Who set a key last.
+struct ConfigSource {
+  SourceKind kind = SourceKind::kDefault;
+  int line = 0;  // kFile, from 1
+  int column = 0;
+  std::string override_text;  // kOverride, as given
+};
+
+struct LoadedConfig {
+  Config config;
+  std::string path;                   // of the file; "" when there is none
+  std::vector<ConfigSource> sources;  // [ConfigKeys().size()]
+
+  const ConfigSource& SourceOf(std::string_view key) const;  // a default for other names
+  // "config.yaml line 12 column 5", "command line: a.b=c", "default"
+  std::string PlaceOf(std::string_view key) const;
+};
+
+// `path` "": no file. The value of an override is YAML: "{n: 1, temperature: 0.6}", '["file"]';
+// `config=FILE` among them names the file when `path` is "". Keys of an open map can be set by
+// themselves: worker.reward.reward_function_kwargs.format_weight=0.2. All unknown keys and wrong
+// types are reported together (ProblemsError), with file, line, column and the nearest key there
+// is; a text that is no YAML is an error of its own (see ParseYaml).
+Result<LoadedConfig> LoadConfig(const std::string& path, std::span<const std::string> overrides);
+
+// The same of a text that was read already; `path` is for messages only.
+Result<LoadedConfig> LoadConfigText(std::string_view yaml, const std::string& path,
+                                    std::span<const std::string> overrides);
+
+}  // namespace nxdkit::trainer

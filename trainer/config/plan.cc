@@ -1,0 +1,95 @@
+#include "trainer/config/plan.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace nxdkit::trainer {
+namespace {
+
+int64_t Quotient(int64_t a, int64_t b) { return b == 0 ? 0 : a / b; }
+int64_t RoundedUp(int64_t a, int64_t b) { return b == 0 ? 0 : (a + b - 1) / b; }
+
+}  // namespace
+
+RunPlan MakeRunPlan(const Config& config) {
+  const ActorConfig& actor = config.worker.actor;
+  const RolloutConfig& rollout = config.worker.rollout;
+  const TrainerConfig& trainer = config.trainer;
+  RunPlan plan;
+  plan.cores = trainer.cores.value_or(trainer.nnodes * trainer.n_gpus_per_node);
+  plan.separate = trainer.separate_rollout_workers;
+  // A ratio such as 0.7 is a little less than it says.
+  const double share = static_cast<double>(plan.cores) * trainer.training_core_ratio + 1e-6;
+  plan.train_cores = plan.separate ? static_cast<int64_t>(std::floor(share)) : plan.cores;
+  plan.rollout_cores = plan.separate ? plan.cores - plan.train_cores : plan.cores;
+  plan.train_tp = actor.tensor_parallel_size;
+  plan.data_parallel = Quotient(plan.train_cores, plan.train_tp);
+  plan.rollout_tp = rollout.tensor_parallel_size;
+  plan.rollout_workers = Quotient(plan.rollout_cores, plan.rollout_tp);
+
+  plan.prompts = config.data.rollout_batch_size;
+  plan.samples = rollout.n;
+  plan.sequences = plan.prompts * plan.samples;
+  plan.prompts_per_call = config.data.mini_rollout_batch_size.value_or(plan.prompts);
+  plan.sequences_per_worker = Quotient(plan.prompts_per_call * plan.samples, plan.rollout_workers);
+  plan.waves =
+      RoundedUp(plan.sequences_per_worker, rollout.neuron_override_config.batch_size.value_or(0));
+  plan.rows_per_update = Quotient(actor.global_batch_size * plan.samples, plan.data_parallel);
+  plan.passes_per_update =
+      Quotient(plan.rows_per_update, actor.micro_batch_size_per_device_for_update);
+  plan.updates_per_step = Quotient(plan.prompts, actor.global_batch_size) * actor.ppo_epochs;
+  return plan;
+}
+
+std::string RunPlanText(const RunPlan& plan) {
+  std::string text =
+      plan.separate ? fmt::format(
+                          "{} cores: {} for training (TP {} x DP {}), {} for rollout "
+                          "({} workers x TP {})\n",
+                          plan.cores, plan.train_cores, plan.train_tp, plan.data_parallel,
+                          plan.rollout_cores, plan.rollout_workers, plan.rollout_tp)
+                    : fmt::format("{} cores: training TP {} x DP {}, rollout {} workers x TP {}\n",
+                                  plan.cores, plan.train_tp, plan.data_parallel,
+                                  plan.rollout_workers, plan.rollout_tp);
+  text += fmt::format("{} prompts x {} responses = {} sequences a step, {} per rollout worker",
+                      plan.prompts, plan.samples, plan.sequences, plan.sequences_per_worker);
+  if (plan.waves > 0) text += fmt::format(" in {} waves", plan.waves);
+  text += fmt::format("\n{} updates a step, {} sequences of each on a data-parallel rank\n",
+                      plan.updates_per_step, plan.rows_per_update);
+  return text;
+}
+
+Result<int64_t> TrainingSteps(const Config& config, int64_t train_rows, int64_t val_rows) {
+  const TrainerConfig& trainer = config.trainer;
+  const int64_t wanted = config.data.rollout_batch_size;
+  const int64_t batch = config.data.mini_rollout_batch_size.value_or(wanted);
+  const int64_t batches = Quotient(train_rows, batch);
+  if (batches < 1)
+    return Error(Errc::kUsage,
+                 fmt::format("{} training rows are less than one batch of {}", train_rows, batch))
+        .member("data.train_files")
+        .hint(
+            "lower data.rollout_batch_size or data.mini_rollout_batch_size, or raise "
+            "data.max_prompt_length when too many rows are filtered as too long");
+  const bool validates = trainer.val_freq > 0 || trainer.val_before_train || trainer.val_only;
+  if (validates && val_rows < 1)
+    return Error(Errc::kUsage, "there are no validation rows")
+        .member("data.val_files")
+        .hint("set data.val_files, or trainer.val_freq=-1 and trainer.val_before_train=false");
+  if (trainer.max_steps) return *trainer.max_steps;
+  // For batches = rows / B both rules give the same.
+  const int64_t per_epoch = batches * batch / wanted;
+  if (per_epoch * trainer.total_epochs < 1)
+    return Error(Errc::kUsage, fmt::format("{} batches of {} prompts are less than one step of {}",
+                                           batches, batch, wanted))
+        .member("data.rollout_batch_size");
+  return per_epoch * trainer.total_epochs;
+}
+
+int64_t WarmupSteps(const OptimConfig& optim, int64_t training_steps) {
+  if (optim.lr_warmup_steps) return *optim.lr_warmup_steps;
+  return static_cast<int64_t>(optim.lr_warmup_ratio * static_cast<double>(training_steps));
+}
+
+}  // namespace nxdkit::trainer

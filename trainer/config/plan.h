@@ -1,0 +1,50 @@
+// How a configuration uses the cores, and the batch arithmetic that follows from it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/error.h"
+#include "trainer/config/config.h"
+
+namespace nxdkit::trainer {
+
+struct RunPlan {
+  int64_t cores = 0;
+  int64_t train_cores = 0;
+  int64_t rollout_cores = 0;  // the same cores as train_cores unless separate
+  bool separate = false;
+  int64_t train_tp = 0;
+  int64_t data_parallel = 0;  // train_cores / train_tp
+  int64_t rollout_tp = 0;
+  int64_t rollout_workers = 0;  // rollout_cores / rollout_tp
+
+  int64_t prompts = 0;               // B
+  int64_t samples = 0;               // n
+  int64_t sequences = 0;             // B * n
+  int64_t prompts_per_call = 0;      // b, of the engines together
+  int64_t sequences_per_worker = 0;  // of one rollout worker in one call
+  int64_t waves = 0;                 // of the engine's slots; 0 when their number is not known
+  int64_t rows_per_update = 0;       // G * n / data_parallel, on each data-parallel rank
+  int64_t passes_per_update = 0;     // micro-batches without dynamic batching
+  int64_t updates_per_step = 0;      // B / G * ppo_epochs
+};
+
+// Divides as integers do, so it is exact for a configuration without problems (CheckConfig); a
+// quotient by 0 is 0. Every number it takes must be at most 2^31.
+RunPlan MakeRunPlan(const Config& config);
+
+// "32 cores: 16 for training (TP 8 x DP 2), 16 for rollout (2 workers x TP 8)\n64 prompts x 4 ..."
+std::string RunPlanText(const RunPlan& plan);
+
+// Steps of the whole run: max_steps, or epochs over the training rows that are left after
+// filtering; the last batch of an epoch that is not full is dropped. kUsage when the rows do not
+// make one batch, or (val_rows) validation is on and there is no row for it.
+Result<int64_t> TrainingSteps(const Config& config, int64_t train_rows, int64_t val_rows);
+
+// Warm-up steps of a schedule of `training_steps`: lr_warmup_steps, else the floor of the ratio.
+int64_t WarmupSteps(const OptimConfig& optim, int64_t training_steps);
+
+}  // namespace nxdkit::trainer

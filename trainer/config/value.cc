@@ -1,0 +1,157 @@
+#include "trainer/config/value.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "lib/json.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+struct BoolWord {
+  std::string_view word;
+  bool value;
+};
+constexpr BoolWord kBoolWords[] = {
+    {"true", true},   {"True", true},   {"TRUE", true}, {"yes", true}, {"Yes", true},
+    {"YES", true},    {"on", true},     {"On", true},   {"ON", true},  {"false", false},
+    {"False", false}, {"FALSE", false}, {"no", false},  {"No", false}, {"NO", false},
+    {"off", false},   {"Off", false},   {"OFF", false},
+};
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// Without its sign: begins with a digit, or a point and a digit, and has no leading zero.
+bool LooksNumeric(std::string_view text) {
+  if (text.empty()) return false;
+  if (text[0] == '.') return text.size() > 1 && IsDigit(text[1]);
+  if (!IsDigit(text[0])) return false;
+  return !(text[0] == '0' && text.size() > 1 && IsDigit(text[1]));
+}
+
+template <typename T>
+bool ParseWhole(std::string_view text, T* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+void ResolveNumber(Value& value) {
+  std::string_view text = value.text;
+  const bool plus = text.starts_with('+');
+  if (plus) text.remove_prefix(1);
+  std::string_view digits = text;
+  if (!plus && digits.starts_with('-')) digits.remove_prefix(1);
+  if (!LooksNumeric(digits)) return;
+  if (ParseWhole(text, &value.integer)) {
+    value.kind = ValueKind::kInt;
+    value.number = static_cast<double>(value.integer);
+  } else if (ParseWhole(text, &value.number) && std::isfinite(value.number)) {
+    value.kind = ValueKind::kDouble;
+  }
+}
+
+template <typename Items, typename Write>
+std::string Joined(const Items& items, char open, char close, Write write) {
+  std::string text(1, open);
+  for (const auto& item : items) {
+    if (text.size() > 1) text += ", ";
+    text += write(item);
+  }
+  return text + close;
+}
+
+}  // namespace
+
+std::string_view ValueKindText(ValueKind kind) {
+  switch (kind) {
+    case ValueKind::kNull:
+      return "null";
+    case ValueKind::kBool:
+      return "a boolean";
+    case ValueKind::kInt:
+      return "an integer";
+    case ValueKind::kDouble:
+      return "a number";
+    case ValueKind::kString:
+      return "a string";
+    case ValueKind::kList:
+      return "a list";
+    case ValueKind::kMap:
+      return "a map";
+  }
+  return "";
+}
+
+const Value* Value::Find(std::string_view key) const {
+  const auto found = std::ranges::find(entries, key, &ValueEntry::key);
+  return found == entries.end() ? nullptr : &found->value;
+}
+
+Value ResolveScalar(std::string text) {
+  Value value;
+  value.text = std::move(text);
+  const std::string& word = value.text;
+  if (word.empty() || word == "~" || word == "null" || word == "Null" || word == "NULL")
+    return value;
+  value.kind = ValueKind::kString;
+  const auto found = std::ranges::find(kBoolWords, word, &BoolWord::word);
+  if (found != std::end(kBoolWords)) {
+    value.kind = ValueKind::kBool;
+    value.boolean = found->value;
+  } else {
+    ResolveNumber(value);
+  }
+  return value;
+}
+
+// Depth is bounded by the reader of the document.
+void MergeValue(Value& into, const Value& from) {
+  if (into.kind != ValueKind::kMap || from.kind != ValueKind::kMap) {
+    into = from;
+    return;
+  }
+  for (const ValueEntry& entry : from.entries) {
+    const auto found = std::ranges::find(into.entries, entry.key, &ValueEntry::key);
+    if (found == into.entries.end())
+      into.entries.push_back(entry);
+    else
+      MergeValue(found->value, entry.value);
+  }
+}
+
+std::string NumberText(double number) {
+  std::string text = PythonFloat(number);
+  const size_t exponent = text.find('e');
+  if (exponent != std::string::npos && text.find('.') == std::string::npos)
+    text.insert(exponent, ".0");
+  return text;
+}
+
+std::string QuotedText(std::string_view text) {
+  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+std::string ValueText(const Value& value) {
+  switch (value.kind) {
+    case ValueKind::kNull:
+      return "null";
+    case ValueKind::kBool:
+      return value.boolean ? "true" : "false";
+    case ValueKind::kInt:
+      return std::to_string(value.integer);
+    case ValueKind::kDouble:
+      return NumberText(value.number);
+    case ValueKind::kString:
+      return QuotedText(value.text);
+    case ValueKind::kList:
+      return Joined(value.items, '[', ']', ValueText);
+    case ValueKind::kMap:
+      return Joined(value.entries, '{', '}', [](const ValueEntry& entry) {
+        return QuotedText(entry.key) + ": " + ValueText(entry.value);
+      });
+  }
+  return "";
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,59 @@
+// A value of a config file with its place: what a YAML document is read into, and what the open
+// maps of Config hold (reward_function_kwargs, override_config, ...).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nxdkit::trainer {
+
+enum class ValueKind { kNull, kBool, kInt, kDouble, kString, kList, kMap };
+std::string_view ValueKindText(ValueKind kind);  // with its article: "an integer"
+
+struct ValueEntry;
+
+struct Value {
+  ValueKind kind = ValueKind::kNull;
+  bool boolean = false;  // kBool
+  int64_t integer = 0;   // kInt
+  double number = 0;     // kDouble, and kInt as a double
+  std::string text;      // a scalar as written; of kString without its quotes
+  std::vector<Value> items;
+  std::vector<ValueEntry> entries;  // in the order written, keys are unique
+  int line = 0;                     // from 1; 0: not from a file
+  int column = 0;
+
+  static Value Map() {
+    Value value;
+    value.kind = ValueKind::kMap;
+    return value;
+  }
+  // The value under `key` of a map; nullptr when there is none.
+  const Value* Find(std::string_view key) const;
+};
+
+struct ValueEntry {
+  std::string key;
+  int line = 0;
+  int column = 0;
+  Value value;
+};
+
+// What an unquoted scalar is: null, ~ and nothing; true, yes, on and their opposites; decimal
+// integers of 64 bits; decimal fractions, also 1e-6 (which YAML 1.1 takes for text, but every
+// user means as a number). Numbers with leading zeros, hexadecimal ones and .inf stay text.
+Value ResolveScalar(std::string text);
+
+// Maps merge key by key, anything else is replaced.
+void MergeValue(Value& into, const Value& from);
+
+// One line that is both JSON and YAML: {"a": 1.0e-06, "b": [true, null]}.
+std::string ValueText(const Value& value);
+// A number that YAML 1.1, YAML 1.2 and JSON all read as the same float: 1.0e-06, not 1e-06.
+std::string NumberText(double number);
+// In double quotes, with the escapes that JSON and YAML share.
+std::string QuotedText(std::string_view text);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,28 @@
+// One YAML document, read into a Value with the place of everything in it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lib/error.h"
+#include "trainer/config/value.h"
+
+namespace nxdkit::trainer {
+
+struct YamlLimits {
+  uint64_t bytes = uint64_t{1} << 20;
+  int depth = 32;       // of lists and maps in one another
+  size_t nodes = 5000;  // an alias counts what it stands for
+};
+
+// kCorrupt, with line and column, for what is no YAML, a key that stands twice in one map, a key
+// that is no scalar, and a second document. kUnsupported for tags (!!python/...), merge keys (<<)
+// and interpolations (${...}), kLimit over the limits. Quoted scalars are text whatever they
+// look like. An empty document is null.
+Result<Value> ParseYaml(std::string_view text, const YamlLimits& limits = {});
+
+// "line 3 column 7: "; empty when the value is from no file.
+std::string PlaceText(int line, int column);
+
+}  // namespace nxdkit::trainer
