@@ -9,7 +9,7 @@
 namespace nxdkit::trainer::jinja {
 namespace {
 
-constexpr int kMaxDepth = 100;      // of brackets and calls inside each other
+constexpr int kMaxDepth = 60;       // of brackets and calls inside each other
 constexpr int kMaxTreeDepth = 200;  // of the tree: a + b + c + ... goes down one level for each
 
 class ExpressionParser {

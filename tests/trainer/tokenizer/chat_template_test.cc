@@ -56,7 +56,8 @@ TEST(ChatTemplate, IsFoundInAFolder) {
               "no template is named 'default'; there are: 'rag'");
   WriteText(
       folder / "tokenizer_config.json",
-      R"({"chat_template": [{"name": "rag", "template": "r"}, {"name": "default", "template": "d"}]})");
+      R"({"chat_template": [{"name": "rag", "template": "r"},
+                            {"name": "default", "template": "d"}]})");
   EXPECT_EQ(ChatTemplate::Load(folder.path())->source(), "d");
   WriteText(folder / "tokenizer_config.json", R"({"chat_template": "text"})");
   EXPECT_EQ(ChatTemplate::Load(folder.path())->source(), "text");

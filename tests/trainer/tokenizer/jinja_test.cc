@@ -110,7 +110,7 @@ std::string Times(int count, std::string_view text) {
 
 TEST(Jinja, StopsAtItsLimits) {
   const std::string deep = "{{ " + Times(200, "(") + "1" + Times(200, ")") + " }}";
-  ExpectError(Render(deep), Errc::kLimit, "expressions nest deeper than 100 levels");
+  ExpectError(Render(deep), Errc::kLimit, "expressions nest deeper than 60 levels");
   const std::string signs = "{{ " + Times(5000, "-") + "1 }}";
   ExpectError(Render(signs), Errc::kLimit, "more than 200 levels");
   const std::string sum = "{{ 1" + Times(5000, "+1") + " }}";
