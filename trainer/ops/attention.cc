@@ -13,16 +13,6 @@ namespace {
 
 constexpr int64_t kBlock = 128;  // query rows whose scores are held at once
 
-// scores [count]: all that the row may see. Leaves exp(score - lse) and returns lse.
-NXDKIT_CLONES float Softmax(float* scores, int64_t count) {
-  const float max = Max(scores, count);
-  for (int64_t i = 0; i < count; ++i) scores[i] = Exp(scores[i] - max);
-  const float sum = Sum(scores, count);
-  const float inverse = 1.0f / sum;
-  for (int64_t i = 0; i < count; ++i) scores[i] *= inverse;
-  return max + std::log(sum);
-}
-
 // scores -> probabilities, dprobs -> gradient of the scores: p * (dp - sum(dout * out)) * scale.
 NXDKIT_CLONES void SoftmaxBackward(float* scores, float* dprobs, float lse, float dot, float scale,
                                    int64_t count) {
@@ -75,6 +65,15 @@ void ZeroFuture(const Block& block, float* scores) {
 }
 
 }  // namespace
+
+NXDKIT_CLONES float Softmax(float* scores, int64_t count) {
+  const float max = Max(scores, count);
+  for (int64_t i = 0; i < count; ++i) scores[i] = Exp(scores[i] - max);
+  const float sum = Sum(scores, count);
+  const float inverse = 1.0f / sum;
+  for (int64_t i = 0; i < count; ++i) scores[i] *= inverse;
+  return max + std::log(sum);
+}
 
 Status AttentionForward(const AttentionShape& shape, std::span<const int32_t> starts,
                         const float* q, const float* k, const float* v, float* out, float* lse) {

@@ -10,6 +10,10 @@
 
 namespace nxdkit::trainer {
 
+// scores [count]: all that a query may see. Leaves exp(score - lse) and returns lse, the log of the
+// sum of exponents.
+float Softmax(float* scores, int64_t count);
+
 struct AttentionShape {
   int64_t heads = 0;     // query heads of this rank
   int64_t kv_heads = 0;  // divides heads; query head h meets key head h / (heads / kv_heads)

@@ -1,0 +1,253 @@
+#include "trainer/rollout/engine.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <new>
+#include <numeric>
+#include <utility>
+
+#include "formats/ops/digest.h"
+#include "lib/system.h"
+#include "trainer/comm/thread_world.h"
+#include "trainer/model/memory.h"
+#include "trainer/rollout/open_bundle.h"
+#include "trainer/rollout/rank_model.h"
+#include "trainer/rollout/sampler.h"
+#include "trainer/rollout/schedule.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr uint64_t kLoadBuffers = uint64_t{256} << 20;
+constexpr float kMinTemperature = 1e-3f;
+
+// The cap of the engines of formats/ops counts what the process holds already.
+ops::RunOptions LoadOptions(int jobs, const std::function<Status()>& poll) {
+  ops::RunOptions run;
+  run.jobs = jobs;
+  run.max_memory = RssBytes() + kLoadBuffers;
+  run.poll = poll;
+  return run;
+}
+
+std::string VersionText(const std::optional<rollout::WeightsVersion>& version) {
+  if (!version) return "weights that were never refreshed";
+  return fmt::format("version {} \"{}\" of {}", version->serial, version->label, version->source);
+}
+
+Status CheckVersion(const ExpectedWeights& expect,
+                    const std::optional<rollout::WeightsVersion>& found,
+                    const std::string& folder) {
+  const bool serial = !expect.serial || (found && found->serial == *expect.serial);
+  const bool label = !expect.label || (found && found->label == *expect.label);
+  if (serial && label) return OkStatus();
+  return Error(Errc::kFindings,
+               fmt::format("stale weights: found {}, expected {}{}", VersionText(found),
+                           expect.serial ? fmt::format("version {}", *expect.serial) : "",
+                           expect.label ? fmt::format(" \"{}\"", *expect.label) : ""))
+      .in(folder);
+}
+
+// Of what lies in memory, not of what the files say.
+Result<std::string> DigestOf(const models::Model& model, const std::vector<RankMemory>& ranks,
+                             const ops::RunOptions& run) {
+  ops::BoundArtifact memory;
+  memory.model = model;
+  memory.params = model.Logical();
+  std::vector<uint32_t> params(model.params.size());
+  std::iota(params.begin(), params.end(), 0u);
+  BindMemory(model, params, ranks, memory.bound);
+  NXDKIT_ASSIGN(const ops::ModelDigest digest, ops::DigestModel(memory, run));
+  return manifest::DigestText(digest.digest);
+}
+
+}  // namespace
+
+struct Engine::State {
+  OpenedBundle bundle;  // closed once the weights are loaded; configuration and tables stay
+  EngineFacts facts;
+  int threads = 1;
+  int64_t pass_tokens = 1;
+  std::vector<std::optional<RankModel>> ranks;
+  std::unique_ptr<ThreadWorld> world;
+
+  // A world in which something failed is of no more use.
+  Status OnRanks(const std::function<Status(Comm&)>& body) {
+    if (!world) world = std::make_unique<ThreadWorld>(static_cast<int>(facts.tp), threads);
+    Status status = world->Run(body);
+    if (!status.ok()) world.reset();
+    return status;
+  }
+  Status LoadRanks(const EngineOptions& options, const std::function<Status()>& poll);
+  Status Pack(const std::vector<Weights>& weights);
+  Status RunRank(Comm& tp, std::span<const RolloutRequest> requests, const GenerateHooks& hooks,
+                 Generated& out);
+};
+
+Status Engine::State::LoadRanks(const EngineOptions& options, const std::function<Status()>& poll) {
+  const models::Model& model = bundle.config.model;
+  const int jobs = options.threads * static_cast<int>(facts.tp);
+  std::vector<Weights> weights;
+  std::vector<RankMemory> memory;
+  for (const ParamTable& table : bundle.tables) weights.emplace_back(table, bundle.dtype);
+  for (size_t r = 0; r < weights.size(); ++r)
+    memory.push_back({&bundle.tables[r], weights[r].bytes(), bundle.dtype});
+  NXDKIT_TRY(LoadWeights(bundle.artifact, model, memory, LoadOptions(jobs, poll)));
+  if (options.digest || !options.expect.digest.empty()) {
+    NXDKIT_ASSIGN(facts.digest, DigestOf(model, memory, LoadOptions(jobs, poll)));
+    if (!options.expect.digest.empty() && facts.digest != options.expect.digest)
+      return Error(Errc::kFindings,
+                   fmt::format("stale weights: the model that was loaded has the digest {}, "
+                               "expected {}",
+                               facts.digest, options.expect.digest))
+          .in(options.bundle);
+  }
+  bundle.artifact = {};
+  for (Weights& rank : weights) rank.Changed();
+  return Pack(weights);
+}
+
+Status Engine::State::Pack(const std::vector<Weights>& weights) {
+  ranks.resize(weights.size());
+  NXDKIT_TRY(OnRanks([&](Comm& tp) -> Status {
+    const size_t rank = static_cast<size_t>(tp.rank());
+    NXDKIT_ASSIGN(RankModel model,
+                  RankModel::Make(bundle.config, bundle.tables[rank], weights[rank],
+                                  {facts.batch_size, facts.seq_len, bundle.dtype}));
+    ranks[rank] = std::move(model);
+    return OkStatus();
+  }));
+  for (const std::optional<RankModel>& rank : ranks) {
+    facts.weight_bytes += rank->weight_bytes();
+    facts.cache_bytes += rank->cache_bytes();
+  }
+  return OkStatus();
+}
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+Engine::~Engine() = default;
+
+const EngineFacts& Engine::facts() const { return state_->facts; }
+
+Result<Engine> Engine::Load(const EngineOptions& options, const std::function<Status()>& poll) {
+  if (options.threads < 1 || options.pass_tokens < 1)
+    return Error(Errc::kUsage,
+                 fmt::format("{} threads and passes of {} tokens: both must be 1 or more",
+                             options.threads, options.pass_tokens));
+  auto state = std::make_unique<State>();
+  NXDKIT_ASSIGN(state->bundle, OpenBundleForEngine(options));
+  const rollout::CpuPlan& plan = state->bundle.plan;
+  state->threads = options.threads;
+  state->pass_tokens = std::max(options.pass_tokens, plan.batch_size);
+  state->facts.model_type = plan.model_type;
+  state->facts.tp = plan.tp;
+  state->facts.batch_size = plan.batch_size;
+  state->facts.seq_len = plan.sequence_length;
+  state->facts.vocab = state->bundle.config.model.config.vocab;
+  state->facts.dtype = state->bundle.dtype;
+  state->facts.version = state->bundle.artifact.artifact.bundle->version;
+  NXDKIT_TRY(CheckVersion(options.expect, state->facts.version, options.bundle));
+  try {
+    NXDKIT_TRY(state->LoadRanks(options, poll));
+  } catch (const std::bad_alloc&) {
+    return Error(Errc::kLimit, "there is not enough memory for the model's weights")
+        .in(options.bundle);
+  }
+  return Engine(std::move(state));
+}
+
+Status CheckRequest(const RolloutRequest& request, const EngineFacts& facts) {
+  const auto bad = [](std::string what) { return Error(Errc::kUsage, std::move(what)); };
+  const int64_t tokens = static_cast<int64_t>(request.prompt.size());
+  if (tokens < 1 || tokens > facts.seq_len - 1)
+    return bad(fmt::format("a prompt of {} tokens, expected 1 to {}: the sequence length is {}",
+                           tokens, facts.seq_len - 1, facts.seq_len));
+  for (const int32_t id : request.prompt)
+    if (id < 0 || id >= facts.vocab)
+      return bad(fmt::format("token id {} is not below the model's {}", id, facts.vocab));
+  const SamplingParams& sampling = request.sampling;
+  if (sampling.temperature != 0 &&
+      !(sampling.temperature >= kMinTemperature && sampling.temperature < INFINITY))
+    return bad(fmt::format("temperature {}, expected 0 (greedy) or at least {}",
+                           sampling.temperature, kMinTemperature));
+  if (!(sampling.top_p > 0 && sampling.top_p <= 1))
+    return bad(fmt::format("top_p {}, expected more than 0 and at most 1", sampling.top_p));
+  if (sampling.top_k < -1)
+    return bad(fmt::format("top_k {}, expected -1 (off) or more", sampling.top_k));
+  if (sampling.max_tokens < 1)
+    return bad(fmt::format("max_tokens {}, expected 1 or more", sampling.max_tokens));
+  return OkStatus();
+}
+
+// The same on every rank, but that rank 0 talks to the caller: what the ranks draw is equal, so
+// their schedules are.
+Status Engine::State::RunRank(Comm& tp, std::span<const RolloutRequest> requests,
+                              const GenerateHooks& hooks, Generated& out) {
+  RankModel& model = *ranks[static_cast<size_t>(tp.rank())];
+  const bool speaks = tp.rank() == 0;
+  Schedule schedule(requests, facts.batch_size, facts.seq_len, pass_tokens);
+  Sampler sampler(tp, bundle.tables[0].vocab);
+  GenerateStats stats;
+  Pass pass;
+  std::vector<Draw> draws;
+  std::vector<Drawn> drawn;
+  while (schedule.Next(pass)) {
+    if (speaks && hooks.poll) NXDKIT_TRY(hooks.poll());
+    NXDKIT_ASSIGN(const float* logits, model.Forward(tp, pass));
+    draws.clear();
+    for (const Pass::Wanted& wanted : pass.wanted) {
+      const RolloutRequest& request = requests[wanted.request];
+      const PhiloxCounter words =
+          DrawWords(MakeKey(request.seed, RandomUse::kSampling),
+                    {request.step, request.prompt_index, request.sample_index, wanted.position});
+      draws.push_back(
+          {&request.sampling, UniformDouble(words[0], words[1]), wanted.request, wanted.position});
+    }
+    NXDKIT_TRY(sampler.Sample(draws, logits, drawn));
+    for (size_t i = 0; i < drawn.size(); ++i) {
+      const size_t request = pass.wanted[i].request;
+      const bool whole = schedule.Accept(pass.wanted[i], drawn[i].token, drawn[i].log_prob);
+      if (whole && speaks && hooks.on_response)
+        hooks.on_response(request, schedule.response(request));
+    }
+    ++stats.passes;
+    stats.response_tokens += static_cast<int64_t>(drawn.size());
+    stats.prompt_tokens += static_cast<int64_t>(pass.places.size());
+  }
+  if (!speaks) return OkStatus();
+  // Every token but the last of a response went through the model too.
+  stats.prompt_tokens -= stats.response_tokens - static_cast<int64_t>(requests.size());
+  stats.copied_tokens = schedule.copied_tokens();
+  out.stats = stats;
+  out.responses = std::move(schedule).TakeResponses();
+  return OkStatus();
+}
+
+Result<Generated> Engine::Generate(std::span<const RolloutRequest> requests,
+                                   const GenerateHooks& hooks) {
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const Status good = CheckRequest(requests[i], state_->facts);
+    if (!good.ok())
+      return Error(good.error().code(), fmt::format("request {}: {}", i, good.error().message()));
+  }
+  // Kept aside: what the other ranks see of it looks the same as an interruption of one's own.
+  Status stopped;
+  GenerateHooks watched = hooks;
+  if (hooks.poll) watched.poll = [&] { return stopped = hooks.poll(); };
+  Generated out;
+  const Status status = state_->OnRanks([&](Comm& tp) -> Status {
+    try {
+      return state_->RunRank(tp, requests, watched, out);
+    } catch (const std::bad_alloc&) {
+      return Error(Errc::kLimit, "there is not enough memory to generate");
+    }
+  });
+  if (!stopped.ok()) return std::move(stopped).error();
+  if (!status.ok()) return status.error();
+  return out;
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,120 @@
+#include "trainer/rollout/open_bundle.h"
+
+#include <fmt/format.h>
+
+#include "formats/ops/fitness.h"
+#include "lib/file.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr uint64_t kMaxPlanBytes = 1 << 20;
+
+Status CheckBlob(const rollout::Bundle& bundle) {
+  if (!bundle.config)
+    return Error(Errc::kUnsupported, "rank shards without a neuron_config.json are no bundle")
+        .in(bundle.folder);
+  if (bundle.has_cpu_plan) return OkStatus();
+  constexpr char kHint[] = "make a bundle for this engine: neuron-export --target cpu";
+  if (bundle.blobs.empty())
+    return Error(Errc::kUnsupported, fmt::format("there is nothing to run: the bundle has no {}",
+                                                 rollout::kCpuPlanFile))
+        .in(bundle.folder)
+        .hint(kHint);
+  return Error(Errc::kUnsupported,
+               fmt::format("{} is compiled for Neuron devices; this engine runs bundles with a {}",
+                           bundle.blobs.front(), rollout::kCpuPlanFile))
+      .in(bundle.folder)
+      .hint(kHint);
+}
+
+Result<rollout::CpuPlan> ReadPlan(const rollout::Bundle& bundle) {
+  const std::string path = JoinPath(bundle.folder, std::string(rollout::kCpuPlanFile));
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxPlanBytes));
+  NXDKIT_ASSIGN(rollout::CpuPlan plan, rollout::ParseCpuPlan(text, path));
+  const std::vector<ops::Finding> findings = ops::CheckCpuPlan(bundle);
+  if (findings.empty()) return plan;
+  return Error(Errc::kCorrupt, findings.front().message)
+      .in(path)
+      .hint("export the bundle again: its configuration was changed after the plan was made");
+}
+
+// What the configuration of the training says, where it says something.
+Status CheckOverride(const NeuronOverride& asked, const rollout::CpuPlan& plan,
+                     const std::string& folder) {
+  const auto refuse = [&](const char* key, const std::string& wanted, const std::string& made) {
+    return Error(Errc::kUnsupported,
+                 fmt::format("neuron_override_config.{} is {}, the bundle was made for {}", key,
+                             wanted, made))
+        .in(folder)
+        .hint("change the configuration, or export the bundle again");
+  };
+  struct Row {
+    const char* key;
+    std::optional<int64_t> asked;
+    int64_t made;
+  };
+  for (const Row& row : {Row{"tp_degree", asked.tp_degree, plan.tp},
+                         Row{"batch_size", asked.batch_size, plan.batch_size},
+                         Row{"seq_len", asked.seq_len, plan.sequence_length}})
+    if (row.asked && *row.asked != row.made)
+      return refuse(row.key, std::to_string(*row.asked), std::to_string(row.made));
+  if (asked.torch_dtype && *asked.torch_dtype != plan.dtype)
+    return refuse("torch_dtype", *asked.torch_dtype, plan.dtype);
+  return OkStatus();
+}
+
+// What the engine's own layout has must be what the plan says.
+Status CheckMeans(const OpenedBundle& opened, const std::string& folder) {
+  const rollout::CpuPlan& plan = opened.plan;
+  const rollout::NeuronConfig& neuron = *opened.artifact.artifact.bundle->config;
+  const ParamTable& table = opened.tables.front();
+  if (neuron.local_ranks != plan.tp)
+    return Error(Errc::kUnsupported,
+                 fmt::format("the bundle is for {} of {} ranks; this engine runs all of them",
+                             neuron.local_ranks, plan.tp))
+        .in(folder);
+  if (table.heads != plan.query_slots || table.kv_heads != plan.kv_slots)
+    return Error(Errc::kUnsupported,
+                 fmt::format("the plan has {} query and {} key heads on a rank, padding included; "
+                             "this engine has {} and {}, unpadded",
+                             plan.query_slots, plan.kv_slots, table.heads, table.kv_heads))
+        .in(folder);
+  if (plan.sequence_length > opened.config.max_positions)
+    return Error(Errc::kUnsupported,
+                 fmt::format("sequence length {} is over the model's max_position_embeddings {}",
+                             plan.sequence_length, opened.config.max_positions))
+        .in(folder);
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options) {
+  NXDKIT_ASSIGN(ops::Artifact artifact, ops::OpenArtifact(options.bundle, ops::Kind::kRollout, {}));
+  OpenedBundle opened;
+  NXDKIT_TRY(CheckBlob(*artifact.bundle));
+  NXDKIT_ASSIGN(opened.plan, ReadPlan(*artifact.bundle));
+  NXDKIT_TRY(CheckOverride(options.neuron_override, opened.plan, options.bundle));
+  if (artifact.files.empty())
+    return Error(Errc::kNotFound, "the bundle has no rank shards").in(options.bundle);
+  const std::optional<Dtype> dtype = DtypeFromTorchName(opened.plan.dtype);
+  if (dtype != Dtype::kF32 && dtype != Dtype::kBF16)
+    return Error(Errc::kUnsupported,
+                 fmt::format("torch_dtype {} is not built into this engine: float32 and bfloat16 "
+                             "are",
+                             opened.plan.dtype))
+        .in(options.bundle);
+  opened.dtype = *dtype;
+  NXDKIT_ASSIGN(opened.config, ParseDecoderConfig(artifact.config_text, artifact.config_path));
+  for (int rank = 0; rank < static_cast<int>(opened.plan.tp); ++rank) {
+    NXDKIT_ASSIGN(ParamTable table,
+                  MakeParamTable(opened.config.model, static_cast<int>(opened.plan.tp), rank));
+    opened.tables.push_back(std::move(table));
+  }
+  NXDKIT_ASSIGN(opened.artifact, ops::Bind(std::move(artifact), {}));
+  NXDKIT_TRY(CheckMeans(opened, options.bundle));
+  return opened;
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,73 @@
+// PRIVATE to trainer/rollout. One rank's share of a model, laid out for generation: packed weights,
+// a cache of keys and values for every layer, and the forward pass of any mix of tokens.
+//
+// Everything a row goes through (products, norms, rotation, attention over its own cache, sums over
+// ranks) has the same bits whatever other rows go with it.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "trainer/comm/comm.h"
+#include "trainer/model/array.h"
+#include "trainer/model/decoder_config.h"
+#include "trainer/model/param_table.h"
+#include "trainer/model/weights.h"
+#include "trainer/ops/kv_cache.h"
+#include "trainer/ops/packed_matrix.h"
+#include "trainer/ops/rope.h"
+#include "trainer/rollout/schedule.h"
+
+namespace nxdkit::trainer {
+
+// Used by one thread at a time.
+class RankModel {
+ public:
+  struct Size {
+    int64_t slots = 0;
+    int64_t positions = 0;
+    Dtype cache = Dtype::kBF16;
+  };
+  // Packs the weights. `config` and `table` must outlive the model, `weights` need not. kLimit when
+  // memory is short.
+  static Result<RankModel> Make(const DecoderConfig& config, const ParamTable& table,
+                                const Weights& weights, const Size& size);
+
+  // Collective over `tp`. Leaves the logits [pass.wanted, columns] of this rank's vocabulary rows,
+  // until the next call.
+  Result<const float*> Forward(Comm& tp, const Pass& pass);
+
+  int64_t weight_bytes() const { return weight_bytes_; }  // read for one token
+  int64_t cache_bytes() const;
+
+ private:
+  struct Layer {
+    PackedMatrix qkv, o, gate_up, down;
+    std::vector<float> input_norm, post_norm, q_norm, k_norm, qkv_bias;  // empty: none
+    KvCache cache;
+  };
+  RankModel(const DecoderConfig& config, const ParamTable& table, int64_t positions)
+      : config_(&config), table_(&table), rope_(config.rope_frequencies, positions) {}
+  Status PackLayer(const Weights& weights, const LayerSlots& slots, const Size& size);
+  Status Embed(Comm& tp, const Pass& pass);
+  Status Attention(Comm& tp, const Pass& pass, Layer& layer);
+  Status Mlp(Comm& tp, int64_t tokens, const Layer& layer);
+  Status AddToStream(Comm& tp, int64_t tokens, float* share);
+  int64_t hidden() const { return config_->model.config.hidden; }
+
+  const DecoderConfig* config_;
+  const ParamTable* table_;
+  RopeTable rope_;
+  std::vector<Layer> layers_;
+  std::vector<std::byte> embedding_;  // this rank's rows, as stored
+  Dtype embedding_dtype_ = Dtype::kF32;
+  std::vector<float> final_norm_;
+  PackedMatrix head_;
+  int64_t weight_bytes_ = 0;
+
+  Array<float> stream_, normed_, rstd_, qkv_, context_, gate_up_, act_, share_, logits_;
+  std::vector<uint16_t> narrow_;
+  std::vector<int32_t> positions_;
+};
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,273 @@
+#include "trainer/rollout/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "trainer/ops/log_prob.h"
+#include "trainer/ops/parallel.h"
+#include "trainer/ops/softmax_sums.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr int64_t kBlock = 256;           // columns whose mass is known
+constexpr size_t kFirstCandidates = 256;  // per rank; a flat distribution takes more, by and by
+constexpr size_t kMore = 8;
+
+float Temperature(const SamplingParams& params) {
+  return params.temperature > 0 ? params.temperature : 1.0f;
+}
+
+template <typename T>
+Status Gather(Comm& comm, const std::vector<T>& mine, std::vector<T>& all) {
+  all.resize(mine.size() * static_cast<size_t>(comm.size()));
+  return comm.AllGather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+}
+
+}  // namespace
+
+bool Sampler::Before(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
+}
+
+bool Sampler::IsSorted(const SamplingParams& params) {
+  return params.temperature == 0 || params.top_k > 0 || params.top_p < 1;
+}
+
+int64_t Sampler::block_count() const { return (columns_ + kBlock - 1) / kBlock; }
+
+Status Sampler::Sample(std::span<const Draw> draws, const float* logits, std::vector<Drawn>& out) {
+  out.assign(draws.size(), {});
+  if (draws.empty()) return OkStatus();
+  NXDKIT_TRY(MakeMasses(draws, logits));
+  NXDKIT_TRY(DrawFromAll(draws, logits, out));
+  NXDKIT_TRY(DrawSorted(draws, logits, out));
+  return MakeLogProbs(draws, logits, out);
+}
+
+Status Sampler::MakeMasses(std::span<const Draw> draws, const float* logits) {
+  const int64_t rows = static_cast<int64_t>(draws.size());
+  masses_.resize(draws.size());
+  block_sums_.resize(draws.size() * static_cast<size_t>(block_count()));
+  ParallelFor(rows, 1, [&](int64_t row) {
+    const float inverse = 1.0f / Temperature(*draws[static_cast<size_t>(row)].params);
+    const float* z = logits + row * columns_;
+    Mass& mass = masses_[static_cast<size_t>(row)];
+    mass.max = MaxOf(z, columns_) * inverse;
+    mass.sum = 0;
+    for (int64_t block = 0; block < block_count(); ++block) {
+      const int64_t first = block * kBlock;
+      const double sum = SumOfExp(z + first, std::min(kBlock, columns_ - first), inverse, mass.max);
+      block_sums_[static_cast<size_t>(row * block_count() + block)] = sum;
+      mass.sum += sum;
+    }
+  });
+  NXDKIT_TRY(Gather(*tp_, masses_, all_masses_));
+  for (size_t row = 0; row < draws.size(); ++row) {
+    float max = 0;
+    if (const double total = TotalMass(row, max); !(total > 0 && total < INFINITY))
+      return Error(Errc::kCorrupt,
+                   fmt::format("the logits for token {} of request {} are not finite (largest {}, "
+                               "mass {}): the weights are damaged or have diverged",
+                               draws[row].position, draws[row].request, max, total));
+  }
+  return OkStatus();
+}
+
+// Of all ranks, relative to the largest u of all.
+double Sampler::TotalMass(size_t row, float& max) const {
+  const size_t rows = masses_.size();
+  max = -std::numeric_limits<float>::infinity();
+  for (size_t at = row; at < all_masses_.size(); at += rows)
+    max = std::max(max, all_masses_[at].max);
+  double total = 0;
+  for (size_t at = row; at < all_masses_.size(); at += rows)
+    total += all_masses_[at].sum * std::exp(double{all_masses_[at].max} - double{max});
+  return total;
+}
+
+Status Sampler::DrawFromAll(std::span<const Draw> draws, const float* logits,
+                            std::vector<Drawn>& out) {
+  std::vector<int32_t> mine(draws.size(), -1), all;
+  bool any = false;
+  for (size_t row = 0; row < draws.size(); ++row) {
+    if (IsSorted(*draws[row].params)) continue;
+    any = true;
+    float max = 0;
+    double target = draws[row].uniform * TotalMass(row, max);
+    // The rank in whose share the target falls; the last one with any mass if rounding left none.
+    int owner = -1;
+    double within = 0;
+    for (int rank = 0; rank < tp_->size(); ++rank) {
+      const Mass& mass = all_masses_[static_cast<size_t>(rank) * draws.size() + row];
+      const double scale = std::exp(double{mass.max} - double{max});
+      if (mass.sum * scale <= 0) continue;
+      owner = rank;
+      within = target / scale;
+      if (target < mass.sum * scale) break;
+      target -= mass.sum * scale;
+    }
+    if (owner == tp_->rank())
+      mine[row] = FindByMass(row, logits + static_cast<int64_t>(row) * columns_,
+                             Temperature(*draws[row].params), within) +
+                  static_cast<int32_t>(owner * columns_);
+  }
+  if (!any) return OkStatus();
+  NXDKIT_TRY(Gather(*tp_, mine, all));
+  for (size_t at = 0; at < all.size(); ++at)
+    if (all[at] >= 0) out[at % draws.size()].token = all[at];
+  return OkStatus();
+}
+
+// The first column of this rank's share at which the running mass is over the target.
+int32_t Sampler::FindByMass(size_t row, const float* logits, float temperature,
+                            double target) const {
+  const double* sums = block_sums_.data() + row * static_cast<size_t>(block_count());
+  int64_t found = -1;
+  for (int64_t block = 0; block < block_count(); ++block) {
+    if (sums[block] <= 0) continue;
+    found = block;
+    if (target < sums[block]) break;
+    target -= sums[block];
+  }
+  const float inverse = 1.0f / temperature;
+  const int64_t first = found * kBlock;
+  float weights[kBlock];
+  const int64_t count = std::min(kBlock, columns_ - first);
+  ExpOf(logits + first, count, inverse, masses_[row].max, weights);
+  int64_t last = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (weights[i] <= 0) continue;
+    last = i;
+    if (target < double{weights[i]}) break;
+    target -= double{weights[i]};
+  }
+  return static_cast<int32_t>(first + last);
+}
+
+// The `count` best of this rank's share, sorted; missing ones are -infinity behind all tokens.
+void Sampler::TakeBest(const float* logits, size_t count, Candidate* best) const {
+  const size_t wanted = std::min(count, static_cast<size_t>(columns_));
+  const int32_t first_token = static_cast<int32_t>(tp_->rank() * columns_);
+  std::vector<Candidate> heap;  // its front is the worst
+  heap.reserve(wanted);
+  for (int64_t block = 0; block < columns_; block += kBlock) {
+    const int64_t end = std::min(columns_, block + kBlock);
+    if (heap.size() == wanted && MaxOf(logits + block, end - block) <= heap.front().logit) continue;
+    for (int64_t i = block; i < end; ++i) {
+      const Candidate candidate{logits[i], first_token + static_cast<int32_t>(i)};
+      if (heap.size() == wanted) {
+        if (!Before(candidate, heap.front())) continue;
+        std::ranges::pop_heap(heap, Before);
+        heap.back() = candidate;
+      } else {
+        heap.push_back(candidate);
+      }
+      std::ranges::push_heap(heap, Before);
+    }
+  }
+  std::ranges::sort_heap(heap, Before);
+  std::fill(
+      std::ranges::copy(heap, best).out, best + count,
+      Candidate{-std::numeric_limits<float>::infinity(), std::numeric_limits<int32_t>::max()});
+}
+
+// False when the candidates are too few to tell where top_p cuts. `all`: there are no others.
+bool Sampler::Choose(const Draw& draw, size_t row, std::span<const Candidate> sorted, bool all,
+                     int32_t& token) const {
+  const SamplingParams& params = *draw.params;
+  token = sorted[0].token;
+  if (params.temperature == 0 || params.top_k == 1) return true;
+  size_t kept = sorted.size();
+  if (params.top_k > 0) kept = std::min(kept, static_cast<size_t>(params.top_k));
+  const float inverse = 1.0f / params.temperature;
+  const double top = double{sorted[0].logit * inverse};
+  std::vector<double> weights(kept);
+  double mass = 0;
+  for (size_t i = 0; i < kept; ++i)
+    mass += weights[i] = std::exp(double{sorted[i].logit * inverse} - top);
+  float max = 0;
+  const double whole = params.top_k > 0 ? mass : TotalMass(row, max);
+  const double limit = params.top_p < 1 ? double{params.top_p} * whole : whole;
+  size_t count = 0;
+  double reached = 0;
+  while (count < kept && (count == 0 || reached < limit)) reached += weights[count++];
+  if (params.top_k <= 0 && reached < limit && !all) return false;
+  double target = draw.uniform * reached;
+  for (size_t i = 0; i < count; ++i) {
+    if (weights[i] <= 0) break;
+    token = sorted[i].token;
+    if (target < weights[i]) break;
+    target -= weights[i];
+  }
+  return true;
+}
+
+Status Sampler::DrawSorted(std::span<const Draw> draws, const float* logits,
+                           std::vector<Drawn>& out) {
+  std::vector<size_t> rows;
+  for (size_t row = 0; row < draws.size(); ++row)
+    if (IsSorted(*draws[row].params)) rows.push_back(row);
+  const size_t ranks = static_cast<size_t>(tp_->size());
+  size_t count = 1;
+  for (const size_t row : rows) {
+    const SamplingParams& params = *draws[row].params;
+    const size_t need = params.temperature == 0 ? 1
+                        : params.top_k > 0      ? static_cast<size_t>(params.top_k)
+                                                : kFirstCandidates;
+    count = std::max(count, need);
+  }
+  while (!rows.empty()) {
+    count = std::min(count, static_cast<size_t>(columns_));
+    std::vector<Candidate> mine(rows.size() * count), all, sorted(ranks * count);
+    ParallelFor(static_cast<int64_t>(rows.size()), 1, [&](int64_t i) {
+      const size_t row = rows[static_cast<size_t>(i)];
+      TakeBest(logits + static_cast<int64_t>(row) * columns_, count,
+               mine.data() + static_cast<size_t>(i) * count);
+    });
+    NXDKIT_TRY(Gather(*tp_, mine, all));
+    std::vector<size_t> open;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (size_t rank = 0; rank < ranks; ++rank)
+        std::copy_n(all.data() + rank * mine.size() + i * count, count,
+                    sorted.data() + rank * count);
+      std::ranges::sort(sorted, Before);
+      // Of candidates of all ranks only the first `count` are sure to be the best of all.
+      const bool whole = count == static_cast<size_t>(columns_);
+      const std::span<const Candidate> sure =
+          std::span<const Candidate>(sorted).first(whole ? sorted.size() : count);
+      if (!Choose(draws[rows[i]], rows[i], sure, whole, out[rows[i]].token))
+        open.push_back(rows[i]);
+    }
+    rows = std::move(open);
+    count *= kMore;
+  }
+  return OkStatus();
+}
+
+Status Sampler::MakeLogProbs(std::span<const Draw> draws, const float* logits,
+                             std::vector<Drawn>& out) {
+  std::vector<size_t> rows;
+  for (size_t row = 0; row < draws.size(); ++row)
+    if (draws[row].params->log_probs) rows.push_back(row);
+  if (rows.empty()) return OkStatus();
+  std::vector<ShardStatistics> mine(rows.size()), all;
+  std::vector<int32_t> labels(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) labels[i] = out[rows[i]].token;
+  ParallelFor(static_cast<int64_t>(rows.size()), 1, [&](int64_t i) {
+    const size_t row = rows[static_cast<size_t>(i)];
+    ShardLogProbs(1, columns_, logits + static_cast<int64_t>(row) * columns_, labels.data() + i,
+                  tp_->rank() * columns_, Temperature(*draws[row].params), mine.data() + i);
+  });
+  NXDKIT_TRY(Gather(*tp_, mine, all));
+  std::vector<TokenStatistics> statistics(rows.size());
+  CombineShards(static_cast<int64_t>(rows.size()), columns_, tp_->size(), all.data(), labels.data(),
+                statistics.data());
+  for (size_t i = 0; i < rows.size(); ++i) out[rows[i]].log_prob = statistics[i].log_prob;
+  return OkStatus();
+}
+
+}  // namespace nxdkit::trainer
