@@ -166,6 +166,13 @@ double Total(const SeriesMap& all, const std::string& name) {
   return total;
 }
 
+// "950", "12.5 k", "3.21 M"
+std::string CountText(double count) {
+  if (count < 1000) return fmt::format("{:.0f}", count);
+  if (count < 1e6) return fmt::format("{:.3g} k", count / 1e3);
+  return count < 1e9 ? fmt::format("{:.3g} M", count / 1e6) : fmt::format("{:.3g} G", count / 1e9);
+}
+
 std::string Cards(const SeriesMap& all) {
   std::string html;
   int64_t last_step = 0;
@@ -188,7 +195,7 @@ std::string Cards(const SeriesMap& all) {
   if (const double seconds = Total(all, "perf/time_per_step"); seconds > 0)
     html += Card("training time", DurationText(seconds));
   if (const double tokens = Total(all, "perf/total_num_tokens"); tokens > 0)
-    html += Card("tokens", ShortNumber(tokens));
+    html += Card("tokens", CountText(tokens));
   return html.empty() ? "" : "<div class=\"cards\">\n" + html + "</div>\n";
 }
 

@@ -42,14 +42,14 @@ struct Frame {
   double Y(double value) const { return kBottom - (kBottom - kTop) * values.Share(value); }
 };
 
-// A little room above and below, and never a range of nothing.
+// A little room above and below, though not beyond 0, and never a range of nothing.
 void Widen(Range& range) {
   const double size = std::max(std::abs(range.low), std::abs(range.high));
   const double room =
       range.high > range.low ? (range.high / 2 - range.low / 2) * 0.1 : (size > 0 ? size * 0.1 : 1);
   constexpr double kMost = std::numeric_limits<double>::max();
-  range.low = std::max(range.low - room, -kMost);
-  range.high = std::min(range.high + room, kMost);
+  range.low = std::max(range.low - room, range.low >= 0 ? 0 : -kMost);
+  range.high = std::min(range.high + room, range.high <= 0 && range.low < 0 ? 0 : kMost);
 }
 
 std::string Axes(const Frame& frame) {
