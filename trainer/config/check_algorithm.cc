@@ -13,6 +13,9 @@ namespace {
 void CheckEstimator(Checker& check) {
   const std::string& estimator = check.config().algorithm.adv_estimator;
   const int64_t samples = check.config().worker.rollout.n;
+  if (estimator == "gae")
+    check.Problem("algorithm.adv_estimator", "gae needs a critic, and none is trained here",
+                  "use grpo, grpo_passk, rloo, reinforce_plus_plus or remax", Errc::kUnsupported);
   const bool grouped = estimator == "grpo" || estimator == "grpo_passk" || estimator == "rloo";
   if (grouped && samples < 2)
     check.Problem(

@@ -17,15 +17,11 @@ struct Column {
 
 // What is watched, in this order, as far as a step has it.
 constexpr Column kColumns[] = {
-    {"reward/overall", "reward"},
-    {"reward/accuracy", "accuracy"},
-    {"response_length/mean", "length"},
-    {"response_length/clip_ratio", "clipped"},
-    {"actor/entropy_loss", "entropy"},
-    {"actor/kl_loss", "kl"},
-    {"actor/ppo_kl", "ppo_kl"},
-    {"actor/grad_norm", "grad"},
-    {"actor/lr", "lr"},
+    {"reward/overall", "reward"},       {"reward/accuracy", "accuracy"},
+    {"response_length/mean", "length"}, {"response_length/clip_ratio", "clipped"},
+    {"actor/entropy_loss", "entropy"},  {"actor/kl_loss", "kl"},
+    {"actor/ppo_kl", "ppo_kl"},         {"rollout/log_prob_gap_mean", "gap"},
+    {"actor/grad_norm", "grad"},        {"actor/lr", "lr"},
     {"perf/throughput", "tok/s"},
 };
 
@@ -50,6 +46,7 @@ std::string DurationText(double seconds) {
 std::string ShortNumber(double value) {
   const double size = std::abs(value);
   if (!std::isfinite(value) || value == 0) return fmt::format("{}", value);
+  if (size < 1e6 && value == std::trunc(value)) return fmt::format("{:.0f}", value);
   if (size < 1e-3) return fmt::format("{:.1e}", value);
   if (size < 10) return fmt::format("{:.4f}", value);
   if (size < 1000) return fmt::format("{:.1f}", value);

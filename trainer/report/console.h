@@ -62,7 +62,7 @@ class Console {
 
 // "1:02:03", "2:03", "0:07".
 std::string DurationText(double seconds);
-// Four significant digits: "0.5120", "412", "1.2e-05".
+// Three to five significant digits: "0.5120", "412.3", "1.2e-05"; whole numbers as they are.
 std::string ShortNumber(double value);
 
 }  // namespace nxdkit::trainer

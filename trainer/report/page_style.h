@@ -51,7 +51,7 @@ svg { display: block; width: 100%; height: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th { color: var(--soft); font-weight: normal; }
 .legend { font-size: 13px; width: 100%; }
-.legend th, .legend td:not(:first-child) { text-align: right; width: 64px; }
+.legend th, .legend td:not(:first-child) { text-align: right; width: 58px; }
 .legend td:first-child { overflow-wrap: anywhere; }
 .data { font-size: 13px; margin: 8px 0; }
 .data td, .data th { border-bottom: 1px solid var(--line); padding: 2px 14px 2px 0;

@@ -55,7 +55,8 @@ void Widen(Range& range) {
 std::string Axes(const Frame& frame) {
   std::string svg;
   for (const double share : {0.0, 0.5, 1.0}) {
-    const double value = frame.values.low * (1 - share) + frame.values.high * share;
+    double value = frame.values.low * (1 - share) + frame.values.high * share;
+    if (std::abs(value) < frame.values.high * 1e-3 && share == 0.5) value = 0;  // and not 3e-17
     const double y = kBottom - (kBottom - kTop) * share;
     svg += fmt::format(
         "<line class=\"grid\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>"

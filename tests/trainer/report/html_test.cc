@@ -226,7 +226,7 @@ TEST(StackChart, LaysLayersOnOneAnother) {
   const std::vector<Point> a = {{1, 1}, {2, 1}};
   const std::vector<Point> b = {{2, 3}};
   const std::string svg = StackChart({{"a", &a}, {"b", &b}}, "s");
-  EXPECT_THAT(svg, HasSubstr("<title>b (s), step 2: 3.0000</title>"));
+  EXPECT_THAT(svg, HasSubstr("<title>b (s), step 2: 3</title>"));
   EXPECT_THAT(svg,
               HasSubstr("class=\"area f1\" d=\"M56.0 116.0L430.0 8.0L430.0 116.0L56.0 116.0Z\""));
   const std::vector<Point> zero = {{1, 0}};
