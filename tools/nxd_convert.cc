@@ -115,6 +115,7 @@ Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& req
     json["part"] = {{"index", report.part->index},
                     {"count", report.part->count},
                     {"files", report.part->files},
+                    {"bytes", report.part->bytes},
                     {"published", report.part->published}};
   if (report.lora)
     json["lora"] = {{"adapter", report.lora->path},
@@ -141,6 +142,14 @@ uint64_t WorkBytes(const ops::ConvertReport& report) {
   return std::max(report.output_bytes, report.delta ? report.delta->dense_bytes : 0);
 }
 
+std::string PartText(const ops::PartReport& part, bool dry_run) {
+  std::string text = fmt::format("part {} of {}: {} files, {}", part.index, part.count, part.files,
+                                 HumanBytes(part.bytes));
+  if (dry_run) return text + "\n";
+  return text + (part.published ? "; all parts are there, the output is published\n"
+                                : "; the output waits for other parts\n");
+}
+
 std::string ReportText(const ops::ConvertReport& report, const ops::ConvertRequest& request,
                        double seconds, bool dry_run) {
   std::string text = WroteText(request.output, dry_run) + CountsText(report) +
@@ -151,11 +160,7 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
         "scale {}\n",
         EscapeControl(report.lora->path), report.lora->pairs, report.lora->wholes,
         report.lora->rank, report.lora->scale);
-  if (report.part)
-    text += fmt::format("part {} of {}: {} files; {}\n", report.part->index, report.part->count,
-                        report.part->files,
-                        report.part->published ? "all parts are there, the output is published"
-                                               : "the output waits for other parts");
+  if (report.part) text += PartText(*report.part, dry_run);
   if (report.refreshed)
     text += fmt::format("version {}, {}, in {}{}\n", report.refreshed->version.serial,
                         EscapeControl(report.refreshed->version.label), report.refreshed->slot,
