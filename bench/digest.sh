@@ -1,29 +1,17 @@
 #!/usr/bin/env bash
 # ckpt-digest against `openssl dgst -sha256` over the same bytes on all cores; ckpt-diff and
 # ckpt-verify --against against reading both inputs with dd. All from the page cache, interleaved.
-#   bench/digest.sh [--rounds N] [--keep] [--work FOLDER] [--bin FOLDER]
-# --bin takes built commands instead of building the release preset.
+#   bench/digest.sh [--rounds N] [--keep] [--work FOLDER] [--build FOLDER]
 set -euo pipefail
 cd "$(dirname "$0")/.."
+usage=bench/digest.sh
+own_options=""
+. bench/common.sh
 
-rounds=3 keep=0 work=build/bench bin=
-while [ $# -gt 0 ]; do
-  case $1 in
-    --rounds) rounds=$2; shift 2 ;;
-    --keep) keep=1; shift ;;
-    --work) work=$2; shift 2 ;;
-    --bin) bin=$2; shift 2 ;;
-    *) echo "usage: bench/digest.sh [--rounds N] [--keep] [--work FOLDER] [--bin FOLDER]" >&2; exit 2 ;;
-  esac
-done
-
-if [ -z "$bin" ]; then
-  cmake -S . -B build/release -G Ninja -DCMAKE_BUILD_TYPE=Release -DNXDKIT_TESTS=OFF >/dev/null
-  ninja -C build/release nxdkit-make-model nxd-convert ckpt-digest ckpt-diff ckpt-verify >/dev/null
-  bin=build/release/tools
-fi
-mkdir -p "$work"
-trap '[ $keep = 1 ] || rm -rf "$work"' EXIT
+rounds=3 work=build/bench
+parse_options "$@"
+prepare_build nxdkit-make-model nxd-convert ckpt-digest ckpt-diff ckpt-verify
+prepare_work
 
 # The shapes of Qwen3-4B with 9 layers: 1.3 G parameters, 2.6 GB in bf16, in as many files as cores,
 # of one size, so that openssl has work for all of them until the end.
@@ -32,6 +20,7 @@ cat > "$work/config.json" <<'JSON'
  "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 9,
  "vocab_size": 151936, "tie_word_embeddings": true, "torch_dtype": "bfloat16"}
 JSON
+bin=$build/tools
 make() { "$bin/nxdkit-make-model" -q --config "$work/config.json" --out "$work/$1" --seed "$2" --max-shard-size 700MB; }
 [ -d "$work/a" ] || make a 1
 [ -d "$work/b" ] || make b 2
@@ -56,7 +45,6 @@ dd_both() {
   done
   wait "${pids[@]}"
 }
-median() { sort -n | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 
 names=(openssl digest-hf digest-nxd dd-hf-hf diff-same diff-other verify-same verify-other dd-hf-nxd diff-nxd verify-nxd)
 declare -A command=(

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace nxdkit {
 
@@ -215,6 +217,29 @@ Status CheckPiece(const std::vector<LogicalTensor>& params, const TensorLayout& 
   return OkStatus();
 }
 
+bool Overlap(const Box& a, const Box& b) {
+  for (size_t d = 0; d < a.lo.size(); ++d)
+    if (a.lo[d] + a.extent[d] <= b.lo[d] || b.lo[d] + b.extent[d] <= a.lo[d]) return false;
+  return true;
+}
+
+// Two boxes that overlap, the later one first. Boxes are met in the order of their first rows: the
+// hundreds of pieces of a tensor of experts are not compared each with each.
+std::optional<std::pair<size_t, size_t>> FindOverlap(const std::vector<Box>& boxes) {
+  const auto first = [&](size_t i) { return boxes[i].lo.empty() ? 0 : boxes[i].lo[0]; };
+  const auto end = [&](size_t i) {
+    return boxes[i].lo.empty() ? 1 : boxes[i].lo[0] + boxes[i].extent[0];
+  };
+  std::vector<size_t> order(boxes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, first);
+  for (size_t i = 0; i < order.size(); ++i)
+    for (size_t j = i + 1; j < order.size() && first(order[j]) < end(order[i]); ++j)
+      if (Overlap(boxes[order[i]], boxes[order[j]]))
+        return std::pair(std::max(order[i], order[j]), std::min(order[i], order[j]));
+  return std::nullopt;
+}
+
 }  // namespace
 
 Status CheckLayout(const std::vector<LogicalTensor>& params, const Layout& layout) {
@@ -232,11 +257,10 @@ Status CheckLayout(const std::vector<LogicalTensor>& params, const Layout& layou
         return LayoutError(tensor, fmt::format("{} is outside of the stored shape {}",
                                                BoxText(boxes[i]), ShapeText(tensor.shape)));
       covered += boxes[i].Volume();
-      for (size_t j = 0; j < i; ++j)
-        if (Intersect(boxes[i], boxes[j]))
-          return LayoutError(
-              tensor, fmt::format("{} and {} overlap", BoxText(boxes[i]), BoxText(boxes[j])));
     }
+    if (const auto pair = FindOverlap(boxes))
+      return LayoutError(tensor, fmt::format("{} and {} overlap", BoxText(boxes[pair->first]),
+                                             BoxText(boxes[pair->second])));
     const int64_t all = WholeBox(tensor.shape).Volume();
     if (covered != all)
       return LayoutError(tensor, fmt::format("{} of {} elements are covered", covered, all));

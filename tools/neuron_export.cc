@@ -1,12 +1,11 @@
 // neuron-export: a Hugging Face model as a rollout bundle that can be run.
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdlib>
 
 #include "formats/ops/export.h"
-#include "lib/progress.h"
 #include "lib/text.h"
+#include "tools/common/convert_report.h"
 #include "tools/common/layout_options.h"
 #include "tools/common/sides.h"
 #include "tools/common/tool.h"
@@ -124,23 +123,15 @@ Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, Too
   return request;
 }
 
-Json ReportJson(const ops::ExportReport& report, const Args& args, double seconds) {
+Json ReportJson(const ops::ExportReport& report, const Args& args, double seconds, bool dry_run) {
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  return {{"model", args.model},
-          {"output", args.output},
-          {"model_type", report.convert.model_type},
-          {"parameters", report.convert.parameters},
-          {"output_bytes", report.convert.output_bytes},
-          {"output_files", report.convert.output_files},
-          {"output_tensors", report.convert.output_tensors},
-          {"blob", ops::BlobOriginName(report.blob)},
-          {"blob_path", or_null(report.blob_path)},
-          {"cache_entry", or_null(report.cache_entry)},
-          {"command", or_null(report.command)},
-          {"peak_memory_bytes", PeakRssBytes()},
-          {"seconds", seconds},
-          {"verified", report.convert.verified},
-          {"notes", report.convert.notes}};
+  return WithKeys({{"model", args.model},
+                   {"output", args.output},
+                   {"blob", ops::BlobOriginName(report.blob)},
+                   {"blob_path", or_null(report.blob_path)},
+                   {"cache_entry", or_null(report.cache_entry)},
+                   {"command", or_null(report.command)}},
+                  WrittenJson(report.convert, seconds, dry_run));
 }
 
 std::string BlobText(const ops::ExportReport& report, bool dry_run) {
@@ -162,31 +153,24 @@ std::string BlobText(const ops::ExportReport& report, bool dry_run) {
 std::string ReportText(const ops::ExportReport& report, const Args& args, double seconds,
                        bool dry_run) {
   const ops::ConvertReport& convert = report.convert;
-  std::string text = fmt::format("{} {}: {} parameters, {} in {} files of tensors\n",
-                                 dry_run ? "would write" : "wrote", args.output, convert.parameters,
-                                 HumanBytes(convert.output_bytes), convert.output_files);
+  std::string text = WroteText(args.output, dry_run) + CountsText(convert);
   text += "blob: " + EscapeControl(BlobText(report, dry_run)) + "\n";
-  if (!dry_run)
-    text += fmt::format("{:.2f} s, peak memory {}{}\n", seconds, HumanBytes(PeakRssBytes()),
-                        convert.verified ? ", verified" : "");
-  for (const std::string& note : convert.notes)
-    if (report.blob != ops::BlobOrigin::kCompiler || !dry_run || !convert.blob_missing)
-      text += "note: " + EscapeControl(note) + "\n";
-  return text;
+  if (!dry_run) text += CostText(convert, convert.output_bytes, seconds, dry_run);
+  // What is to be compiled is not missing.
+  if (report.blob == ops::BlobOrigin::kCompiler && dry_run && convert.blob_missing) return text;
+  return text + NotesText(convert);
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   const Runner runner(context);
   NXDKIT_ASSIGN(const ops::ExportRequest request, RequestOf(args, runner, context));
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   NXDKIT_ASSIGN(const ops::ExportReport report, ops::Export(request));
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = watch.seconds();
   for (const std::string& warning : report.convert.warnings) context.Warn(warning);
   ToolAnswer answer;
   answer.text = ReportText(report, args, seconds, request.dry_run);
-  answer.fields = ReportJson(report, args, seconds);
-  answer.fields["dry_run"] = request.dry_run;
+  answer.fields = ReportJson(report, args, seconds, request.dry_run);
   return answer;
 }
 

@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "formats/ops/convert.h"
-#include "lib/progress.h"
 #include "lib/text.h"
+#include "tools/common/convert_report.h"
 #include "tools/common/launcher.h"
 #include "tools/common/layout_options.h"
 #include "tools/common/sides.h"
@@ -105,30 +104,18 @@ void AddOptions(OptionTable& table, Args& args) {
 }
 
 Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& request,
-                double seconds) {
-  Json json = {{"input", request.input},
-               {"output", request.output},
-               {"from", ops::KindName(request.from)},
-               {"to", ops::KindName(request.to)},
-               {"model_type", report.model_type},
-               {"parameters", report.parameters},
-               {"source_bytes", report.source_bytes},
-               {"output_bytes", report.output_bytes},
-               {"output_files", report.output_files},
-               {"output_tensors", report.output_tensors},
-               {"tasks", report.tasks},
-               {"resumed_tasks", report.resumed_tasks},
-               {"buffer_bytes", report.buffer_bytes},
-               {"predicted_memory_bytes", report.predicted_memory},
-               {"peak_memory_bytes", PeakRssBytes()},
-               {"seconds", seconds},
-               {"blob_missing", report.blob_missing},
-               {"verified", report.verified},
-               {"notes", report.notes}};
+                double seconds, bool dry_run) {
+  Json json = WithKeys({{"input", request.input},
+                        {"output", request.output},
+                        {"from", ops::KindName(request.from)},
+                        {"to", ops::KindName(request.to)},
+                        {"blob_missing", report.blob_missing}},
+                       PlannedJson(report, seconds, dry_run));
   if (report.part)
     json["part"] = {{"index", report.part->index},
                     {"count", report.part->count},
                     {"files", report.part->files},
+                    {"bytes", report.part->bytes},
                     {"published", report.part->published}};
   if (report.lora)
     json["lora"] = {{"adapter", report.lora->path},
@@ -155,29 +142,25 @@ uint64_t WorkBytes(const ops::ConvertReport& report) {
   return std::max(report.output_bytes, report.delta ? report.delta->dense_bytes : 0);
 }
 
+std::string PartText(const ops::PartReport& part, bool dry_run) {
+  std::string text = fmt::format("part {} of {}: {} files, {}", part.index, part.count, part.files,
+                                 HumanBytes(part.bytes));
+  if (dry_run) return text + "\n";
+  return text + (part.published ? "; all parts are there, the output is published\n"
+                                : "; the output waits for other parts\n");
+}
+
 std::string ReportText(const ops::ConvertReport& report, const ops::ConvertRequest& request,
                        double seconds, bool dry_run) {
-  std::string text =
-      fmt::format("{} {}: {} parameters, {} in {} tensors, {} files\n",
-                  dry_run ? "would write" : "wrote", request.output, report.parameters,
-                  HumanBytes(report.output_bytes), report.output_tensors, report.output_files);
-  if (dry_run)
-    text += fmt::format("plan: {} tasks, {} of buffers, about {} of memory\n", report.tasks,
-                        HumanBytes(report.buffer_bytes), HumanBytes(report.predicted_memory));
-  else
-    text += fmt::format("{:.2f} s, {}, peak memory {}{}\n", seconds,
-                        HumanRate(WorkBytes(report), seconds), HumanBytes(PeakRssBytes()),
-                        report.verified ? ", verified" : "");
+  std::string text = WroteText(request.output, dry_run) + CountsText(report) +
+                     CostText(report, WorkBytes(report), seconds, dry_run);
   if (report.lora)
-    text += fmt::format("adapter {}: {} weights with A and B, {} parameters whole; rank {}, "
-                        "scale {}\n",
-                        EscapeControl(report.lora->path), report.lora->pairs, report.lora->wholes,
-                        report.lora->rank, report.lora->scale);
-  if (report.part)
-    text += fmt::format("part {} of {}: {} files; {}\n", report.part->index, report.part->count,
-                        report.part->files,
-                        report.part->published ? "all parts are there, the output is published"
-                                               : "the output waits for other parts");
+    text += fmt::format(
+        "adapter {}: {} weights with A and B, {} parameters whole; rank {}, "
+        "scale {}\n",
+        EscapeControl(report.lora->path), report.lora->pairs, report.lora->wholes,
+        report.lora->rank, report.lora->scale);
+  if (report.part) text += PartText(*report.part, dry_run);
   if (report.refreshed)
     text += fmt::format("version {}, {}, in {}{}\n", report.refreshed->version.serial,
                         EscapeControl(report.refreshed->version.label), report.refreshed->slot,
@@ -185,8 +168,7 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
   if (report.delta)
     text += fmt::format("delta: {} of {} elements changed; {} to {}\n", report.delta->changed,
                         report.parameters, report.delta->base, report.delta->result);
-  for (const std::string& note : report.notes) text += "note: " + EscapeControl(note) + "\n";
-  return text;
+  return text + NotesText(report);
 }
 
 Status TakeDelta(const Args& args, ops::ConvertRequest& request) {
@@ -235,16 +217,14 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
     answer.fields = {{"tensor", *args.explain}, {"explanation", answer.text}};
     return answer;
   }
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const bool dry_run = context.common().dry_run;
   NXDKIT_ASSIGN(const ops::ConvertReport report,
                 dry_run ? ops::DryRun(request) : ops::Convert(request));
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = watch.seconds();
   for (const std::string& warning : report.warnings) context.Warn(warning);
   answer.text = ReportText(report, request, seconds, dry_run);
-  answer.fields = ReportJson(report, request, seconds);
-  answer.fields["dry_run"] = dry_run;
+  answer.fields = ReportJson(report, request, seconds, dry_run);
   return answer;
 }
 

@@ -1,12 +1,10 @@
 // nxd-reshard: an NxD tag, model and optimizer state, to another parallel layout.
 #include <fmt/format.h>
 
-#include <chrono>
-
 #include "formats/ops/convert.h"
 #include "lib/file.h"
-#include "lib/progress.h"
 #include "lib/text.h"
+#include "tools/common/convert_report.h"
 #include "tools/common/layout_options.h"
 #include "tools/common/sides.h"
 #include "tools/common/tool.h"
@@ -83,30 +81,16 @@ Json OptimizerJson(const std::optional<ops::OptimizerReport>& optimizer) {
 
 Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& request,
                 double seconds, bool dry_run) {
-  return {{"input", request.input},
-          {"output", request.output},
-          {"model_type", report.model_type},
-          {"tp", report.nxd.tp},
-          {"pp", report.nxd.pp},
-          {"vpp", report.nxd.vpp},
-          {"kv_multiplier", report.nxd.kv_multiplier},
-          {"qkv", nxd::QkvStyleName(report.nxd.qkv)},
-          {"xser", report.xser},
-          {"optimizer", OptimizerJson(report.optimizer)},
-          {"parameters", report.parameters},
-          {"source_bytes", report.source_bytes},
-          {"output_bytes", report.output_bytes},
-          {"output_files", report.output_files},
-          {"output_tensors", report.output_tensors},
-          {"tasks", report.tasks},
-          {"resumed_tasks", report.resumed_tasks},
-          {"buffer_bytes", report.buffer_bytes},
-          {"predicted_memory_bytes", report.predicted_memory},
-          {"peak_memory_bytes", PeakRssBytes()},
-          {"seconds", seconds},
-          {"verified", report.verified},
-          {"dry_run", dry_run},
-          {"notes", report.notes}};
+  return WithKeys({{"input", request.input},
+                   {"output", request.output},
+                   {"tp", report.nxd.tp},
+                   {"pp", report.nxd.pp},
+                   {"vpp", report.nxd.vpp},
+                   {"kv_multiplier", report.nxd.kv_multiplier},
+                   {"qkv", nxd::QkvStyleName(report.nxd.qkv)},
+                   {"xser", report.xser},
+                   {"optimizer", OptimizerJson(report.optimizer)}},
+                  PlannedJson(report, seconds, dry_run));
 }
 
 std::string OptimizerText(const ops::OptimizerReport& optimizer) {
@@ -122,20 +106,11 @@ std::string OptimizerText(const ops::OptimizerReport& optimizer) {
 
 std::string ReportText(const ops::ConvertReport& report, const ops::ConvertRequest& request,
                        double seconds, bool dry_run) {
-  std::string text = fmt::format("{} {}: tp {} pp {}, {} parameters, {} in {} tensors, {} files\n",
-                                 dry_run ? "would write" : "wrote", request.output, report.nxd.tp,
-                                 report.nxd.pp, report.parameters, HumanBytes(report.output_bytes),
-                                 report.output_tensors, report.output_files);
+  std::string text = WroteText(request.output, dry_run) +
+                     fmt::format("tp {} pp {}, ", report.nxd.tp, report.nxd.pp) +
+                     CountsText(report);
   if (report.optimizer) text += OptimizerText(*report.optimizer);
-  if (dry_run)
-    text += fmt::format("plan: {} tasks, {} of buffers, about {} of memory\n", report.tasks,
-                        HumanBytes(report.buffer_bytes), HumanBytes(report.predicted_memory));
-  else
-    text += fmt::format("{:.2f} s, {}, peak memory {}{}\n", seconds,
-                        HumanRate(report.output_bytes, seconds), HumanBytes(PeakRssBytes()),
-                        report.verified ? ", verified" : "");
-  for (const std::string& note : report.notes) text += "note: " + EscapeControl(note) + "\n";
-  return text;
+  return text + CostText(report, report.output_bytes, seconds, dry_run) + NotesText(report);
 }
 
 Result<ops::ConvertRequest> RequestOf(const Args& args, const ToolContext& context) {
@@ -173,11 +148,10 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
     answer.fields = {{"tensor", *args.explain}, {"explanation", answer.text}};
     return answer;
   }
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const bool dry_run = context.common().dry_run;
   NXDKIT_ASSIGN(ops::ConvertReport report, dry_run ? ops::DryRun(request) : ops::Convert(request));
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = watch.seconds();
   for (const std::string& warning : report.warnings) context.Warn(warning);
   answer.text = ReportText(report, request, seconds, dry_run);
   answer.fields = ReportJson(report, request, seconds, dry_run);

@@ -35,8 +35,10 @@ const ToolInfo kInfo = {
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Model");
-  table.Choice("family", {"llama", "qwen2", "qwen3"}, &args.family, "model family").default_text =
-      "qwen3";
+  table
+      .Choice("family", {"llama", "mixtral", "qwen2", "qwen3", "qwen3_moe"}, &args.family,
+              "model family")
+      .default_text = "qwen3";
   table.Choice("size", {"tiny", "0.6b", "1.7b", "4b", "8b"}, &args.size, "shapes of this size")
       .default_text = "tiny";
   table.Text("config", "FILE", &args.config, "shapes of this config.json instead").completes =

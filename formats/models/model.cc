@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t kMaxLayers = 10'000;
 constexpr int64_t kMaxExtent = int64_t{1} << 30;  // the product of two, times 3, fits int64
 constexpr int64_t kMaxHeads = 1 << 16;
+constexpr int64_t kMaxExperts = 4096;
+constexpr int64_t kMaxExpertsInAll = 1 << 18;  // of all layers: each is three parameters
 
 const Family* FindFamily(const std::string& model_type, const std::string& architecture) {
   for (const Family* family : Families())
@@ -48,6 +50,26 @@ class ConfigReader {
     if (it->is_boolean()) return it->get<bool>();
     Fail(key, fmt::format("found {}, expected true or false", JsonExcerpt(*it)));
     return fallback;
+  }
+
+  // Ascending.
+  std::vector<int64_t> Integers(const char* key) {
+    std::vector<int64_t> numbers;
+    const auto it = json_.find(key);
+    if (it == json_.end() || it->is_null()) return numbers;
+    if (!it->is_array()) {
+      Fail(key, fmt::format("found {}, expected an array of integers", JsonExcerpt(*it)));
+      return numbers;
+    }
+    for (const Json& number : *it) {
+      if (!number.is_number_integer()) {
+        Fail(key, fmt::format("found {}, expected an integer", JsonExcerpt(number)));
+        return numbers;
+      }
+      numbers.push_back(number.get<int64_t>());
+    }
+    std::sort(numbers.begin(), numbers.end());
+    return numbers;
   }
 
   std::string Text(const char* key) {
@@ -90,6 +112,21 @@ bool BiasOf(Family::Bias rule, bool config) {
   return rule == Family::Bias::kAlways || (rule == Family::Bias::kConfig && config);
 }
 
+void ReadExperts(ConfigReader& reader, ModelConfig& config) {
+  const ExpertKeys& keys = config.family->experts;
+  if (!keys.count) return;
+  config.experts = reader.Extent(keys.count, std::nullopt, kMaxExperts);
+  config.expert_intermediate = reader.Extent(keys.intermediate, std::nullopt, kMaxExtent);
+  if (keys.dense_layers) {
+    config.sparse_step = reader.Extent("decoder_sparse_step", 1, kMaxLayers);
+    config.dense_layers = reader.Integers("mlp_only_layers");
+  }
+  if (config.experts * config.layers > kMaxExpertsInAll)
+    reader.Fail(keys.count, fmt::format("{} experts in each of {} layers are over the limit of {} "
+                                        "in all",
+                                        config.experts, config.layers, kMaxExpertsInAll));
+}
+
 }  // namespace
 
 Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& path) {
@@ -122,6 +159,7 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& p
   config.qkv_bias = BiasOf(config.family->qkv_bias, attention_bias);
   config.output_bias = BiasOf(config.family->output_bias, attention_bias);
   config.mlp_bias = config.family->mlp_bias_key && reader.Flag("mlp_bias", false);
+  ReadExperts(reader, config);
   if (reader.error()) return *std::move(reader.error());
   if (config.heads % config.kv_heads != 0)
     return Error(Errc::kCorrupt, fmt::format("{} is not a divisor of num_attention_heads {}",
@@ -158,13 +196,17 @@ int64_t Extent(const ModelConfig& config, Dim dim) {
       return config.kv_heads * config.head_dim;
     case Dim::kHeadDim:
       return config.head_dim;
+    case Dim::kExperts:
+      return config.experts;
+    case Dim::kExpertIntermediate:
+      return config.expert_intermediate;
     case Dim::kNone:
       return 0;
   }
   return 0;
 }
 
-bool Exists(const ModelConfig& config, When when) {
+bool Exists(const ModelConfig& config, When when, int layer) {
   switch (when) {
     case When::kAlways:
       return true;
@@ -176,6 +218,10 @@ bool Exists(const ModelConfig& config, When when) {
       return config.output_bias;
     case When::kMlpBias:
       return config.mlp_bias;
+    case When::kSparseLayer:
+      return config.IsSparse(layer);
+    case When::kDenseLayer:
+      return !config.IsSparse(layer);
   }
   return false;
 }
@@ -184,17 +230,38 @@ bool IsLayered(const ParamRow& row) {
   return std::string_view(row.name).find("{}") != std::string_view::npos;
 }
 
-std::string LayerName(const char* pattern, int layer) {
-  std::string name = pattern;
-  const size_t at = name.find("{}");
-  if (at != std::string::npos) name.replace(at, 2, std::to_string(layer));
-  return name;
+constexpr std::string_view kExpertMark = "{e}";
+
+bool IsPerExpert(const ParamRow& row) {
+  return std::string_view(row.name).find(kExpertMark) != std::string_view::npos;
 }
 
-Param MakeParam(const ModelConfig& config, const ParamRow& row, int layer) {
-  Param param{LayerName(row.name, layer), row.role, layer, {Extent(config, row.rows)}};
+void Put(std::string& name, std::string_view mark, int number) {
+  const size_t at = name.find(mark);
+  if (at != std::string::npos) name.replace(at, mark.size(), std::to_string(number));
+}
+
+Param MakeParam(const ModelConfig& config, const ParamRow& row, int layer, int expert) {
+  Param param{row.name, row.role, layer, {Extent(config, row.rows)}, expert};
+  Put(param.name, "{}", layer);
+  Put(param.name, kExpertMark, expert);
   if (row.columns != Dim::kNone) param.shape.push_back(Extent(config, row.columns));
   return param;
+}
+
+// The rows of one layer, or (layer -1) of none, in the table's order.
+void AddParams(Model& model, std::span<const ParamRow> rows, int layer) {
+  while (!rows.empty()) {
+    const bool repeated = IsPerExpert(rows.front());
+    size_t count = 1;
+    while (count < rows.size() && IsPerExpert(rows[count]) == repeated) ++count;
+    const int64_t times = repeated ? model.config.experts : 1;
+    for (int expert = 0; expert < times; ++expert)
+      for (const ParamRow& row : rows.first(count))
+        if (Exists(model.config, row.when, layer))
+          model.params.push_back(MakeParam(model.config, row, layer, repeated ? expert : -1));
+    rows = rows.subspan(count);
+  }
 }
 
 // Rows of one head and the dimension they run along; 0 when there are none.
@@ -207,6 +274,11 @@ int64_t HeadRows(const Param& param, const ModelConfig& config) {
 
 }  // namespace
 
+bool ModelConfig::IsSparse(int64_t layer) const {
+  return experts > 0 && (layer + 1) % sparse_step == 0 &&
+         !std::binary_search(dense_layers.begin(), dense_layers.end(), layer);
+}
+
 Result<Model> MakeModel(const ModelConfig& config) {
   if (!config.family)
     return Error(Errc::kUnsupported,
@@ -214,18 +286,15 @@ Result<Model> MakeModel(const ModelConfig& config) {
                              config.model_type, FamilyNames()))
         .hint("the model can still be inspected, and copied between hf and torch");
   Model model{config, {}};
-  // Rows before, inside and after the layers, in the table's order.
-  const auto& rows = config.family->rows;
-  const auto first = std::find_if(rows.begin(), rows.end(), IsLayered);
-  auto last = first;
-  while (last != rows.end() && IsLayered(*last)) ++last;
-  const auto add = [&](auto from, auto to, int layer) {
-    for (auto row = from; row != to; ++row)
-      if (Exists(config, row->when)) model.params.push_back(MakeParam(config, *row, layer));
-  };
-  add(rows.begin(), first, -1);
-  for (int layer = 0; layer < config.layers; ++layer) add(first, last, layer);
-  add(last, rows.end(), -1);
+  // Rows before, inside and after the layers.
+  const std::span<const ParamRow> rows = config.family->rows;
+  const size_t first = static_cast<size_t>(std::ranges::find_if(rows, IsLayered) - rows.begin());
+  size_t last = first;
+  while (last < rows.size() && IsLayered(rows[last])) ++last;
+  AddParams(model, rows.first(first), -1);
+  for (int layer = 0; layer < config.layers; ++layer)
+    AddParams(model, rows.subspan(first, last - first), layer);
+  AddParams(model, rows.subspan(last), -1);
   return model;
 }
 

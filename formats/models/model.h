@@ -28,7 +28,14 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool output_bias = false;
   bool mlp_bias = false;
-  std::optional<Dtype> dtype;  // "dtype" or "torch_dtype"
+  int64_t experts = 0;  // per sparse layer; 0: the family has none
+  int64_t expert_intermediate = 0;
+  int64_t sparse_step = 1;            // every sparse_step-th layer has experts, but for
+  std::vector<int64_t> dense_layers;  // these, ascending
+  std::optional<Dtype> dtype;         // "dtype" or "torch_dtype"
+
+  // Whether the layer has experts instead of one MLP.
+  bool IsSparse(int64_t layer) const;
 };
 
 struct Param {
@@ -36,6 +43,7 @@ struct Param {
   Role role = Role::kReplicated;
   int layer = -1;  // -1: none
   Shape shape;
+  int expert = -1;  // -1: of no expert
 };
 
 struct Model {
@@ -53,7 +61,8 @@ struct Model {
 Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& path);
 
 // The parameters of a config whose family is known; kUnsupported otherwise, naming the families.
-// Bounds: at most 10,000 layers and 65,536 heads, every extent at most 2^30.
+// Bounds: at most 10,000 layers, 65,536 heads and 4,096 experts, 2^18 experts in all layers, every
+// extent at most 2^30.
 Result<Model> MakeModel(const ModelConfig& config);
 
 // Whether the family says that a tensor of this name may be left out.

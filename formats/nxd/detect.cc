@@ -34,12 +34,13 @@ Result<Style> StyleOf(const ShardSet& set) {
         .hint("nxd-convert --merge-lora merges it into its base");
   if (FindOnRank(set, 0, "language_model.", ""))
     return Style{QkvStyle::kSeparate, NameStyle::kMegatron};
+  const NameStyle names = FindOnRank(set, 0, ".mlp.moe.", "") ? NameStyle::kNxdt : NameStyle::kHf;
   if (const StoredTensor* key = FindOnRank(set, 0, ".qkv_proj.", ".weight_k"))
-    return Style{QkvStyle::kLinear, NameStyle::kHf, key};
+    return Style{QkvStyle::kLinear, names, key};
   if (const StoredTensor* all = FindOnRank(set, 0, ".qkv_proj.", ".weight_qkv"))
-    return Style{QkvStyle::kFused, NameStyle::kHf, all};
-  if (FindOnRank(set, 0, ".qkv_proj.", ".weight")) return Style{QkvStyle::kCoalesced};
-  if (FindOnRank(set, 0, ".q_proj.", ".weight")) return Style{};
+    return Style{QkvStyle::kFused, names, all};
+  if (FindOnRank(set, 0, ".qkv_proj.", ".weight")) return Style{QkvStyle::kCoalesced, names};
+  if (FindOnRank(set, 0, ".q_proj.", ".weight")) return Style{QkvStyle::kSeparate, names};
   return Error(Errc::kUnsupported, "no known q/k/v projection among the tensor names")
       .in(set.location.shard_folder);
 }
@@ -91,9 +92,7 @@ Status CheckGridClaims(const SetLocation& location, const Claims& claim) {
 Status CheckClaims(const Geometry& geometry, const Claims& claim) {
   const auto number = [](int n) { return fmt::format("is {}", n); };
   const auto qkv = [](QkvStyle s) { return fmt::format("is {}", QkvStyleName(s)); };
-  const auto names = [](NameStyle s) {
-    return std::string(s == NameStyle::kHf ? "are hf" : "are megatron");
-  };
+  const auto names = [](NameStyle s) { return fmt::format("are {}", NameStyleName(s)); };
   NXDKIT_TRY(Check("the kv multiplier", geometry.kv_multiplier, claim.kv_multiplier, claim.origin,
                    number));
   NXDKIT_TRY(Check("the tensor names", geometry.names, claim.names, claim.origin, names));
@@ -125,6 +124,7 @@ Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config,
   Geometry& geometry = detected.geometry;
   geometry.tp = set.location.tp;
   geometry.pp = set.location.pp;
+  geometry.ep = set.location.ep;
   for (const Claims& claim : claims) {
     Status agrees = CheckGridClaims(set.location, claim);
     if (!agrees.ok()) return std::move(agrees).error().in(set.location.shard_folder);

@@ -6,6 +6,8 @@
 #include <array>
 #include <map>
 
+#include "formats/models/experts.h"
+
 namespace nxdkit::nxd {
 
 using models::Param;
@@ -14,6 +16,20 @@ using models::Role;
 std::string_view QkvStyleName(QkvStyle style) {
   constexpr std::array<std::string_view, 4> kNames = {"separate", "linear", "fused", "coalesced"};
   return kNames[static_cast<size_t>(style)];
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kNameStyles = {"hf", "nxdt", "megatron"};
+
+}  // namespace
+
+std::string_view NameStyleName(NameStyle style) { return kNameStyles[static_cast<size_t>(style)]; }
+
+std::optional<NameStyle> NameStyleFromName(std::string_view name) {
+  const auto it = std::ranges::find(kNameStyles, name);
+  if (it == kNameStyles.end()) return std::nullopt;
+  return static_cast<NameStyle>(it - kNameStyles.begin());
 }
 
 Result<models::Placement> HeadPlacement(const models::ModelConfig& config,
@@ -41,7 +57,8 @@ Result<models::Placement> HeadPlacement(const models::ModelConfig& config,
 
 namespace {
 
-// Substring renames from Hugging Face to NxDT's Megatron names, in this order (converter, 3.7).
+// Substring renames from Hugging Face to NxDT's Megatron names, in this order, as the reference
+// converter has them; but it renames the experts' projections too, to names that no module has.
 constexpr std::pair<const char*, const char*> kMegatronNames[] = {
     {"model.embed_tokens.weight", "language_model.embedding.word_embeddings.weight"},
     {"model.norm.weight", "language_model.encoder.final_layernorm.weight"},
@@ -49,8 +66,8 @@ constexpr std::pair<const char*, const char*> kMegatronNames[] = {
     {"model.layers.", "language_model.encoder.layers."},
     {"self_attn.", "self_attention."},
     {"o_proj.", "dense."},
-    {"gate_up_proj.", "dense_h_to_4h."},
-    {"down_proj.", "dense_4h_to_h."},
+    {".mlp.gate_up_proj.", ".mlp.dense_h_to_4h."},
+    {".mlp.down_proj.", ".mlp.dense_4h_to_h."},
     {"qkv_proj.", "query_key_value."},
 };
 
@@ -67,8 +84,12 @@ std::string Replaced(std::string text, std::string_view from, std::string_view t
 class Builder {
  public:
   Builder(const models::Model& model, const Geometry& geometry, const models::Placement& placement,
-          int rank)
-      : model_(model), geometry_(geometry), heads_(placement[rank]), rank_(rank) {}
+          int rank, int ep_rank)
+      : model_(model),
+        geometry_(geometry),
+        heads_(placement[rank]),
+        rank_(rank),
+        ep_rank_(ep_rank) {}
 
   Result<std::vector<RankTensor>> Build(bool tied_head) {
     for (uint32_t i = 0; i < model_.params.size(); ++i) {
@@ -103,6 +124,15 @@ class Builder {
         return geometry_.fused_gate_up ? OkStatus() : AddRowSlice(i, param(i).name);
       case Role::kDown:
         return param(i).shape.size() == 2 ? AddColumnSlice(i) : AddReplicated(i);
+      case Role::kRouter:
+        AddWhole(Add(param(i), ExpertName(i, "router.linear_router"), param(i).shape).layout, i,
+                 param(i).shape);
+        return OkStatus();
+      case Role::kExpertGate:
+        return param(i).expert == 0 ? AddExperts(i) : OkStatus();
+      case Role::kExpertUp:
+      case Role::kExpertDown:
+        return OkStatus();  // added with the gate of the first expert
       case Role::kFinalNorm:
       case Role::kQueryNorm:
       case Role::kKeyNorm:
@@ -114,7 +144,7 @@ class Builder {
 
   // Three modules, each its weight before its bias.
   bool KeepsQkvApart() const {
-    return geometry_.names == NameStyle::kHf && geometry_.qkv == QkvStyle::kSeparate;
+    return geometry_.names != NameStyle::kMegatron && geometry_.qkv == QkvStyle::kSeparate;
   }
 
   RankTensor& Add(const Param& like, std::string name, Shape shape) {
@@ -175,6 +205,26 @@ class Builder {
         Add(param(gate), Replaced(param(gate).name, "gate_proj.", "gate_up_proj."), shape).layout;
     AddRows(out, gate, param(gate).shape, rank_ * rows, rows, 0);
     AddRows(out, up, param(up).shape, rank_ * rows, rows, rows);
+    return OkStatus();
+  }
+
+  std::string ExpertName(uint32_t i, std::string_view module) const {
+    return fmt::format("model.layers.{}.mlp.{}{}.weight", param(i).layer,
+                       geometry_.names == NameStyle::kHf ? "" : "moe.", module);
+  }
+
+  Status AddExperts(uint32_t gate) {
+    NXDKIT_TRY(models::CheckExpertParts(model_.config, geometry_.tp, geometry_.ep));
+    const models::ExpertPart part = {geometry_.tp, rank_, geometry_.ep, ep_rank_};
+    for (TensorLayout& tensor :
+         std::array{models::ExpertGateUp(model_, gate, part,
+                                         ExpertName(gate, "expert_mlps.mlp_op.gate_up_proj")),
+                    models::ExpertDown(model_, gate, part,
+                                       ExpertName(gate, "expert_mlps.mlp_op.down_proj"))}) {
+      RankTensor& out = Add(param(gate), tensor.name, tensor.shape);
+      out.layout = std::move(tensor);
+      out.expert = true;
+    }
     return OkStatus();
   }
 
@@ -278,15 +328,16 @@ class Builder {
   const Geometry& geometry_;
   const models::RankHeads& heads_;
   int64_t rank_;
+  int64_t ep_rank_;
   std::vector<RankTensor> tensors_;
 };
 
 }  // namespace
 
 Result<std::vector<RankTensor>> RankTensors(const models::Model& model, const Geometry& geometry,
-                                            int rank, bool tied_head) {
+                                            int rank, bool tied_head, int ep_rank) {
   NXDKIT_ASSIGN(const models::Placement placement, HeadPlacement(model.config, geometry));
-  return Builder(model, geometry, placement, rank).Build(tied_head);
+  return Builder(model, geometry, placement, rank, ep_rank).Build(tied_head);
 }
 
 Result<int> PipelineRank(int64_t layer, int64_t layers, int pp, int vpp) {
@@ -320,8 +371,9 @@ bool OnPipelineRank(const RankTensor& tensor, int64_t layers, const Geometry& ge
   return false;
 }
 
-std::string ShardFileName(int tp_rank, int pp_rank) {
-  return fmt::format("dp_rank_00_tp_rank_{:02d}_pp_rank_{:02d}.pt", tp_rank, pp_rank);
+std::string ShardFileName(int tp_rank, int pp_rank, std::optional<int> ep_rank) {
+  return fmt::format("dp_rank_00_{}tp_rank_{:02d}_pp_rank_{:02d}.pt",
+                     ep_rank ? fmt::format("ep_rank_{:02d}_", *ep_rank) : "", tp_rank, pp_rank);
 }
 
 }  // namespace nxdkit::nxd

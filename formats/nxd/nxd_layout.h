@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/models/gqa.h"
@@ -20,12 +22,19 @@ enum class QkvStyle : uint8_t {
 };
 std::string_view QkvStyleName(QkvStyle style);  // "separate", "linear", "fused", "coalesced"
 
-enum class NameStyle : uint8_t { kHf, kMegatron };
+enum class NameStyle : uint8_t {
+  kHf,        // Hugging Face's; experts in mlp.router and mlp.expert_mlps
+  kNxdt,      // the same, with experts in mlp.moe, as NxDT's models have them
+  kMegatron,  // NxDT's Megatron models; experts in mlp.moe too
+};
+std::string_view NameStyleName(NameStyle style);  // "hf", "nxdt", "megatron"
+std::optional<NameStyle> NameStyleFromName(std::string_view name);
 
 struct Geometry {
   int tp = 1;
   int pp = 1;
   int vpp = 1;
+  int ep = 1;
   int kv_multiplier = 1;
   QkvStyle qkv = QkvStyle::kSeparate;
   models::Hardware hardware = models::Hardware::kTrn1;
@@ -38,16 +47,18 @@ struct RankTensor {
   enum class Stage : uint8_t { kFirst, kLast, kLayer, kEvery };
   TensorLayout layout;
   Stage stage = Stage::kEvery;
-  int layer = -1;  // for kLayer
+  int layer = -1;       // for kLayer
+  bool expert = false;  // its experts are spread over expert parallel ranks
 };
 
 // The tensors of tensor parallel rank `rank`, all pipeline stages, in the order of the module's
-// parameters: that of its state dict, and of what named_parameters gives an optimizer.
+// parameters: that of its state dict, and of what named_parameters gives an optimizer. With expert
+// parallelism those of rank `ep_rank`: its own experts, and all that is not an expert's.
 // `tied_head`: a tied model also stores lm_head.weight, as a replica of the embedding (training
 // saves both; our writer and the reference converter store it once).
 // kUnsupported with the reason when the model cannot be laid out that way.
 Result<std::vector<RankTensor>> RankTensors(const models::Model& model, const Geometry& geometry,
-                                            int rank, bool tied_head);
+                                            int rank, bool tied_head, int ep_rank = 0);
 
 // Which rank holds which heads. kUnsupported as RankTensors.
 Result<models::Placement> HeadPlacement(const models::ModelConfig& config,
@@ -61,7 +72,7 @@ Result<int> PipelineRank(int64_t layer, int64_t layers, int pp, int vpp);
 bool OnPipelineRank(const RankTensor& tensor, int64_t layers, const Geometry& geometry,
                     int pp_rank);
 
-// "dp_rank_00_tp_rank_03_pp_rank_00.pt"
-std::string ShardFileName(int tp_rank, int pp_rank);
+// "dp_rank_00_tp_rank_03_pp_rank_00.pt"; with an ep rank "dp_rank_00_ep_rank_01_tp_rank_03_..."
+std::string ShardFileName(int tp_rank, int pp_rank, std::optional<int> ep_rank = std::nullopt);
 
 }  // namespace nxdkit::nxd

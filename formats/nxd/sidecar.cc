@@ -56,7 +56,9 @@ Status Fill(const Json& json, Sidecar& sidecar) {
       json, "hw", {{"trn1", models::Hardware::kTrn1}, {"trn2", models::Hardware::kTrn2}},
       claims.hardware));
   NXDKIT_TRY(ReadWord<NameStyle>(
-      json, "style", {{"hf", NameStyle::kHf}, {"megatron", NameStyle::kMegatron}}, claims.names));
+      json, "style",
+      {{"hf", NameStyle::kHf}, {"nxdt", NameStyle::kNxdt}, {"megatron", NameStyle::kMegatron}},
+      claims.names));
   NXDKIT_ASSIGN(sidecar.family, JsonString(json, "family"));
   NXDKIT_ASSIGN(sidecar.dtype, JsonString(json, "dtype"));
   return OkStatus();
@@ -91,11 +93,11 @@ std::string WriteSidecar(const Geometry& geometry, const std::string& family,
   json["tp"] = geometry.tp;
   json["pp"] = geometry.pp;
   json["vpp"] = geometry.vpp;
-  json["ep"] = 1;
+  json["ep"] = geometry.ep;
   json["kv_multiplier"] = geometry.kv_multiplier;
   json["qkv"] = QkvStyleName(geometry.qkv);
   json["hw"] = geometry.hardware == models::Hardware::kTrn1 ? "trn1" : "trn2";
-  json["style"] = geometry.names == NameStyle::kHf ? "hf" : "megatron";
+  json["style"] = NameStyleName(geometry.names);
   return DumpPython(json) + "\n";
 }
 

@@ -1,7 +1,10 @@
 // From stored tensors to parameters.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "formats/models/hf_layout.h"
 #include "formats/ops/artifact.h"
@@ -93,6 +96,28 @@ Status BindWhole(BoundArtifact& out) {
   return OkStatus();
 }
 
+// The reference converter slices the experts for every expert parallel rank, and then stores all of
+// them all the same.
+Status CheckExperts(const BoundArtifact& out) {
+  for (size_t t = 0; t < out.bound.stored.size(); ++t) {
+    const StoredTensor& stored = out.bound.stored[t];
+    const Shape& shape = out.bound.layout.tensors[t].shape;
+    if (out.nxd_geometry.ep == 1 || shape.size() != 3 || stored.shape.size() != 3 ||
+        stored.shape == shape || stored.shape[0] != out.model->config.experts)
+      continue;
+    return Error(Errc::kCorrupt,
+                 fmt::format("all {} experts are stored here, {} of each of the {} expert parallel "
+                             "ranks were expected",
+                             stored.shape[0], shape[0], out.nxd_geometry.ep))
+        .in(stored.storage->path())
+        .on(stored.name)
+        .hint(
+            "NxD's checkpoint_converter.py writes such sets for --ep_size above 1; convert the "
+            "original checkpoint again with nxd-convert --ep");
+  }
+  return OkStatus();
+}
+
 Status BindNxd(BoundArtifact& out, const InputHints& hints) {
   NXDKIT_TRY(RequireFamily(out));
   std::vector<nxd::Claims> claims{hints.claims};
@@ -103,22 +128,42 @@ Status BindNxd(BoundArtifact& out, const InputHints& hints) {
   out.replicas = detected.replicas;
   out.artifact.warnings.insert(out.artifact.warnings.end(), detected.warnings.begin(),
                                detected.warnings.end());
-  std::vector<NameMap> by_rank;
-  for (int t = 0; t < detected.geometry.tp; ++t) {
-    Result<std::vector<nxd::RankTensor>> tensors =
-        nxd::RankTensors(*out.model, detected.geometry, t, true);
-    // What cannot be laid out over the set's ranks is not this set's config.
-    if (!tensors.ok()) return std::move(tensors).error().in(out.artifact.config_path);
-    std::vector<TensorLayout> layouts;
-    for (nxd::RankTensor& tensor : *tensors) layouts.push_back(std::move(tensor.layout));
-    by_rank.push_back(ByName(std::move(layouts)));
-  }
+  std::map<std::pair<int, int>, NameMap> by_rank;  // tp and ep rank
   for (uint32_t f = 0; f < out.artifact.files.size(); ++f) {
-    const int64_t rank = out.artifact.ranks[f].tp_rank;
-    Status bound = BindFile(out, f, by_rank.at(rank));
-    if (!bound.ok()) return std::move(bound).error().rank(rank);
+    const nxd::ShardFile& file = out.artifact.set->shards[f].file;
+    const auto [known, added] = by_rank.try_emplace({file.tp, file.ep});
+    if (added) {
+      Result<std::vector<nxd::RankTensor>> tensors =
+          nxd::RankTensors(*out.model, detected.geometry, file.tp, true, file.ep);
+      // What cannot be laid out over the set's ranks is not this set's config.
+      if (!tensors.ok()) return std::move(tensors).error().in(out.artifact.config_path);
+      std::vector<TensorLayout> layouts;
+      for (nxd::RankTensor& tensor : *tensors) layouts.push_back(std::move(tensor.layout));
+      known->second = ByName(std::move(layouts));
+    }
+    Status bound = BindFile(out, f, known->second);
+    if (!bound.ok()) return std::move(bound).error().rank(file.tp);
   }
-  return OkStatus();
+  return CheckExperts(out);
+}
+
+// NxDI's shards have rank tensors that optimum-neuron's lack: they tell the flavor where no
+// configuration does.
+Result<rollout::Flavor> FlavorOf(const BoundArtifact& out, const rollout::Geometry& geometry) {
+  NXDKIT_ASSIGN(const std::vector<TensorLayout> tensors,
+                rollout::RankTensors(*out.model, geometry, 0));
+  std::unordered_set<std::string_view> known;
+  for (const TensorLayout& tensor : tensors) known.insert(tensor.name);
+  for (const StoredTensor& stored : out.artifact.bundle->shards.front().tensors)
+    if (stored.name.ends_with("rank") && !known.contains(stored.name))
+      return rollout::Flavor::kNxdi;
+  return rollout::Flavor::kOptimum;
+}
+
+bool HasExpertRanks(const rollout::Bundle& bundle) {
+  return std::ranges::any_of(bundle.shards.front().tensors, [](const StoredTensor& stored) {
+    return stored.name.ends_with(".spmd_rank.rank");
+  });
 }
 
 Result<rollout::Geometry> RolloutGeometry(const Artifact& artifact, const InputHints& hints) {
@@ -166,6 +211,10 @@ Result<rollout::Geometry> RolloutGeometry(const Artifact& artifact, const InputH
 Status BindRollout(BoundArtifact& out, const InputHints& hints) {
   NXDKIT_TRY(RequireFamily(out));
   NXDKIT_ASSIGN(out.rollout_geometry, RolloutGeometry(out.artifact, hints));
+  if (!out.artifact.bundle->config) {
+    NXDKIT_ASSIGN(out.rollout_geometry.flavor, FlavorOf(out, out.rollout_geometry));
+    out.rollout_geometry.expert_ranks = HasExpertRanks(*out.artifact.bundle);
+  }
   for (uint32_t f = 0; f < out.artifact.files.size(); ++f) {
     const int rank = static_cast<int>(out.artifact.ranks[f].tp_rank);
     NXDKIT_ASSIGN(std::vector<TensorLayout> tensors,

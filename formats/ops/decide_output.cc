@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "formats/models/experts.h"
 #include "formats/ops/open_file.h"
 #include "formats/ops/optimizer.h"
 #include "formats/ops/output_plan.h"
@@ -67,6 +68,8 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
   out.tp = *tp;
   out.pp = options.pp.value_or(out.pp);
   out.vpp = options.vpp.value_or(out.vpp);
+  // Of a dense model every expert parallel rank holds the same, or nothing.
+  out.ep = options.ep.value_or(config.experts > 0 ? out.ep : 1);
   out.names = options.names.value_or(out.names);
   if (options.kv_multiplier)
     out.kv_multiplier = *options.kv_multiplier;
@@ -81,7 +84,10 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
   } else if (out.names == nxd::NameStyle::kMegatron) {
     out.qkv = QkvStyle::kSeparate;
   } else if (!from_nxd || (out.kv_multiplier > 1 && out.qkv != QkvStyle::kFused)) {
-    out.qkv = out.kv_multiplier > 1 ? QkvStyle::kLinear : QkvStyle::kSeparate;
+    const bool fuses = config.family->nxd_fuses_qkv;
+    out.qkv = out.kv_multiplier == 1 ? QkvStyle::kSeparate
+              : fuses                ? QkvStyle::kFused
+                                     : QkvStyle::kLinear;
     spec.notes.push_back(
         fmt::format("q/k/v style: {} (--qkv says otherwise)", QkvStyleName(out.qkv)));
   }
@@ -98,7 +104,20 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
   spec.tied_head = options.training_tag && from_nxd && config.tied && StoresHead(source);
   NXDKIT_TRY(nxd::HeadPlacement(config, out));
   NXDKIT_TRY(nxd::PipelineRank(0, config.layers, out.pp, out.vpp));
+  NXDKIT_TRY(models::CheckExpertParts(config, out.tp, out.ep));
+  if (out.names == nxd::NameStyle::kNxdt && config.experts == 0)
+    return Error(Errc::kUsage,
+                 fmt::format("--style nxdt names the experts of a model; a {} model has none",
+                             config.model_type))
+        .hint("NxDT's names of its other Hugging Face models are those of --style hf");
   NXDKIT_TRY(DecideOptimizer(source, options, spec));
+  if (source.lora && out.ep > 1)
+    return Error(Errc::kUnsupported,
+                 "how NxD stores an adapter on expert parallel ranks is not known");
+  if (source.optimizer && out.ep > 1)
+    return Error(Errc::kUnsupported,
+                 "optimizer state spread over expert parallel ranks is not supported")
+        .hint("--no-optimizer leaves the optimizer's state out");
   if (out.names == nxd::NameStyle::kMegatron && config.kv_heads > out.tp)
     spec.notes.push_back(fmt::format(
         "{} key heads per rank are stored in block order: right for megatron_legacy=True only",

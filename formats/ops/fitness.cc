@@ -25,7 +25,11 @@ constexpr const char* kCompiledKeys[] = {"model_type",          "hidden_size",
                                          "rope_theta",          "rope_scaling",
                                          "rope_parameters",     "partial_rotary_factor",
                                          "use_sliding_window",  "sliding_window",
-                                         "max_window_layers",   "layer_types"};
+                                         "max_window_layers",   "layer_types",
+                                         "num_local_experts",   "num_experts",
+                                         "num_experts_per_tok", "moe_intermediate_size",
+                                         "norm_topk_prob",      "decoder_sparse_step",
+                                         "mlp_only_layers"};
 
 Result<Json> ParseObject(const ConfigText& config) {
   Result<Json> json = ParseJson(config.text, kLikePython);

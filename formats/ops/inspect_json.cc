@@ -34,6 +34,8 @@ Json ModelJson(const Artifact& artifact) {
   shape("kv_heads", config.kv_heads);
   shape("head_dim", config.head_dim);
   shape("vocab", config.vocab);
+  shape("experts", config.experts);
+  shape("expert_intermediate", config.expert_intermediate);
   json["tied"] = config.family == nullptr ? Json() : Json(config.tied);
   json["dtype"] = config.dtype ? Json(Name(*config.dtype)) : Json();
   return json;
@@ -58,7 +60,7 @@ void AddNxd(Json& layout, const Inspection& inspection) {
   layout["vpp"] = geometry.vpp;
   layout["kv_multiplier"] = geometry.kv_multiplier;
   layout["qkv"] = nxd::QkvStyleName(geometry.qkv);
-  layout["style"] = geometry.names == nxd::NameStyle::kMegatron ? "megatron" : "hf";
+  layout["style"] = nxd::NameStyleName(geometry.names);
   const bool known =
       facts.hardware != HardwareSource::kUnknown && facts.hardware != HardwareSource::kIrrelevant;
   if (known) layout["hw"] = geometry.hardware == models::Hardware::kTrn2 ? "trn2" : "trn1";

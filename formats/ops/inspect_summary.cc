@@ -66,9 +66,12 @@ void AddModel(Lines& lines, const Inspection& inspection) {
   lines.Add(
       "shape",
       fmt::format("{} layers, hidden {}, intermediate {}, {} heads of {}, {} key/value heads, "
-                  "vocabulary {}{}",
+                  "vocabulary {}{}{}",
                   config->layers, config->hidden, config->intermediate, config->heads,
                   config->head_dim, config->kv_heads, config->vocab,
+                  config->experts > 0 ? fmt::format(", {} experts of {}", config->experts,
+                                                    config->expert_intermediate)
+                                      : "",
                   config->tied ? ", tied embeddings" : ""));
 }
 
@@ -118,7 +121,7 @@ void AddSet(Lines& lines, const Inspection& inspection) {
     lines.Add("q/k/v", fmt::format("{}, kv multiplier {}", nxd::QkvStyleName(facts.geometry->qkv),
                                    facts.geometry->kv_multiplier));
     lines.Add("hardware", HardwareText(facts));
-    lines.Add("names", facts.geometry->names == nxd::NameStyle::kMegatron ? "megatron" : "hf");
+    lines.Add("names", nxd::NameStyleName(facts.geometry->names));
   }
   if (facts.has_markers)
     lines.Add("tag", fmt::format("{}; markers: checkpoint {}, done {}", facts.tag,

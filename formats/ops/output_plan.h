@@ -15,7 +15,7 @@ namespace nxdkit::ops {
 
 // What the user says of the output; absent: decided from the source.
 struct OutputOptions {
-  std::optional<int> tp, pp, vpp, kv_multiplier;
+  std::optional<int> tp, pp, vpp, ep, kv_multiplier;
   std::optional<int> dp;  // of the optimizer's state
   std::optional<nxd::QkvStyle> qkv;
   std::optional<models::Hardware> hardware;

@@ -157,8 +157,8 @@ class Planner {
     return SetEncoder(file, torch::EncodeStateDict(std::move(outputs), Stem(output_name_)));
   }
 
-  Result<std::vector<nxd::RankTensor>> NxdTensors(int t) const {
-    if (!source_.lora) return nxd::RankTensors(*source_.model, spec_.nxd, t, spec_.tied_head);
+  Result<std::vector<nxd::RankTensor>> NxdTensors(int t, int e) const {
+    if (!source_.lora) return nxd::RankTensors(*source_.model, spec_.nxd, t, spec_.tied_head, e);
     return nxd::LoraRankTensors(*source_.model, spec_.nxd, source_.lora->pairs,
                                 spec_.dtype.value_or(Dtype::kF32), t);
   }
@@ -169,17 +169,8 @@ class Planner {
       NXDKIT_ASSIGN(const std::string config, NxdLoraConfig(source_, spec_.nxd));
       lora_config_ = PickleOfJson(config);
     }
-    for (int t = 0; t < spec_.nxd.tp; ++t) {
-      NXDKIT_ASSIGN(const std::vector<nxd::RankTensor> tensors, NxdTensors(t));
-      for (int p = 0; p < spec_.nxd.pp; ++p) {
-        std::vector<TensorLayout> here;
-        for (const nxd::RankTensor& tensor : tensors)
-          if (nxd::OnPipelineRank(tensor, source_.model->config.layers, spec_.nxd, p))
-            here.push_back(tensor.layout);
-        if (source_.optimizer) NXDKIT_TRY(PlanOptimizer(here, t, p));
-        NXDKIT_TRY(PlanShard(std::move(here), t, p));
-      }
-    }
+    for (int t = 0; t < spec_.nxd.tp; ++t)
+      for (int e = 0; e < spec_.nxd.ep; ++e) NXDKIT_TRY(PlanRank(t, e));
     if (spec_.training_tag) CarryTrainingFiles();
     CarrySideFiles();
     const std::string dtype(dtypes_.empty() ? "" : TorchName(dtypes_.front()));
@@ -187,6 +178,23 @@ class Planner {
         {"nxdkit.json", nxd::WriteSidecar(spec_.nxd, source_.model->config.family->model_type,
                                           dtype, NXDKIT_VERSION)});
     plan_.texts.push_back({"done", "1"});
+    return OkStatus();
+  }
+
+  // All pipeline stages of one tensor and expert parallel rank.
+  Status PlanRank(int t, int e) {
+    NXDKIT_ASSIGN(const std::vector<nxd::RankTensor> tensors, NxdTensors(t, e));
+    for (int p = 0; p < spec_.nxd.pp; ++p) {
+      std::vector<nxd::RankTensor> here;
+      std::vector<TensorLayout> layouts;
+      for (const nxd::RankTensor& tensor : tensors) {
+        if (!nxd::OnPipelineRank(tensor, source_.model->config.layers, spec_.nxd, p)) continue;
+        here.push_back(tensor);
+        layouts.push_back(tensor.layout);
+      }
+      if (source_.optimizer) NXDKIT_TRY(PlanOptimizer(layouts, t, p));
+      NXDKIT_TRY(PlanShard(here, std::move(layouts), t, p, e));
+    }
     return OkStatus();
   }
 
@@ -208,22 +216,34 @@ class Planner {
     return OkStatus();
   }
 
-  Status PlanShard(std::vector<TensorLayout> tensors, int t, int p) {
+  Status PlanShard(const std::vector<nxd::RankTensor>& tensors, std::vector<TensorLayout> layouts,
+                   int t, int p, int e) {
     torch::PickleDict dict;
+    std::vector<XserPlace> places;
     for (size_t i = 0; i < tensors.size(); ++i) {
       torch::PickleValue tensor{torch::TensorIndex{i}};
       if (spec_.xser) tensor = {torch::TensorReference{static_cast<int64_t>(i)}};
-      dict.push_back({{tensors[i].name}, std::move(tensor)});
+      dict.push_back({{layouts[i].name}, std::move(tensor)});
+      const bool expert = tensors[i].expert && spec_.nxd.ep > 1;
+      places.push_back({expert, e == 0 || expert});
     }
     if (lora_config_) dict.push_back({{std::string(kLoraConfigKey)}, *lora_config_});
-    return PlanArchive(torch::PickleValue::MakeDict(std::move(dict)), std::move(tensors),
-                       "model/" + nxd::ShardFileName(t, p), t, p);
+    const std::optional<int> ep = spec_.nxd.ep > 1 ? std::optional<int>(e) : std::nullopt;
+    return PlanArchive(torch::PickleValue::MakeDict(std::move(dict)), std::move(layouts),
+                       "model/" + nxd::ShardFileName(t, p, ep), t, p, std::move(places));
   }
+
+  // With expert parallelism: tensors that are no experts' have one file, with ep rank 0.
+  struct XserPlace {
+    bool expert = false;
+    bool here = true;
+  };
 
   // One main file of a rank; `root` names tensor i by index, or in xser by reference.
   Status PlanArchive(torch::PickleValue root, std::vector<TensorLayout> tensors,
-                     const std::string& path, int t, int p) {
-    if (spec_.xser) return PlanXser(std::move(root), std::move(tensors), path, t, p);
+                     const std::string& path, int t, int p, std::vector<XserPlace> places = {}) {
+    places.resize(tensors.size());
+    if (spec_.xser) return PlanXser(std::move(root), std::move(tensors), path, t, p, places);
     const uint32_t file = NewFile(path, t, p);
     std::vector<OutputTensor> outputs;
     for (TensorLayout& tensor : tensors) {
@@ -236,17 +256,19 @@ class Planner {
   // The main file holds references, .info.pt what they stand for, .tensors/ one file per tensor; a
   // tensor's id is its number in a walk of the main file's value.
   Status PlanXser(torch::PickleValue root, std::vector<TensorLayout> tensors,
-                  const std::string& path, int t, int p) {
+                  const std::string& path, int t, int p, const std::vector<XserPlace>& places) {
     torch::PickleDict info;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const int64_t tid = static_cast<int64_t>(i);
+      NXDKIT_ASSIGN(const Dtype dtype, DtypeOf(tensors[i]));
+      info.push_back({{tid},
+                      torch::PickleValue::MakeDict(
+                          {{{std::string("dtype")}, {dtype}},
+                           {{std::string("shape")}, {torch::TorchSize{tensors[i].shape}}},
+                           {{std::string("expert_model_parallel")}, {places[i].expert}}})});
+      if (!places[i].here) continue;
       const uint32_t file = NewFile(fmt::format("{}.tensors/tensor_{}.pt", path, tid), t, p);
       NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensors[i]), file));
-      info.push_back(
-          {{tid},
-           torch::PickleValue::MakeDict({{{std::string("dtype")}, {output.dtype}},
-                                         {{std::string("shape")}, {torch::TorchSize{output.shape}}},
-                                         {{std::string("expert_model_parallel")}, {false}}})});
       NXDKIT_TRY(
           SetEncoder(file, torch::EncodeTensor(std::move(output), fmt::format("tensor_{}", tid))));
     }

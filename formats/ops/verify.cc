@@ -49,8 +49,9 @@ void CheckMissingParams(const BoundArtifact& artifact, std::vector<Finding>& fin
 
 // Names that every rank of a pipeline stage must share.
 void CheckRanksAlike(const BoundArtifact& artifact, std::vector<Finding>& findings) {
-  std::map<int64_t, std::set<std::string>> of_stage;  // by pp rank, from the first tp rank
-  std::map<int64_t, size_t> first_file;
+  // By pp and ep rank, from the first tp rank: NxD's converter stores with ep rank 0 alone what is
+  // no expert's.
+  std::map<std::pair<int64_t, int>, std::set<std::string>> of_stage;
   for (size_t f = 0; f < artifact.artifact.files.size(); ++f) {
     const TensorFile& file = artifact.artifact.files[f];
     const LayoutFile& ranks = artifact.artifact.ranks[f];
@@ -60,7 +61,9 @@ void CheckRanksAlike(const BoundArtifact& artifact, std::vector<Finding>& findin
       continue;
     std::set<std::string> here;
     for (const StoredTensor& tensor : file.tensors) here.insert(tensor.name);
-    const auto [it, first] = of_stage.emplace(ranks.pp_rank, here);
+    const auto& set = artifact.artifact.set;
+    const int ep = set && f < set->shards.size() ? set->shards[f].file.ep : 0;
+    const auto [it, first] = of_stage.emplace(std::pair(ranks.pp_rank, ep), here);
     if (first) continue;
     const auto add = [&](const std::string& name, std::string message) {
       Finding finding;

@@ -8,13 +8,11 @@
 
 namespace nxdkit::rollout {
 
-std::string_view FlavorName(Flavor flavor) {
-  return flavor == Flavor::kOptimum ? "optimum" : "nxdi";
-}
-
 Geometry NeuronConfig::MakeGeometry() const {
   Geometry geometry;
   geometry.tp = static_cast<int>(tp);
+  geometry.flavor = flavor;
+  geometry.expert_ranks = expert_ranks;
   geometry.fused_qkv = fused_qkv;
   geometry.vocab_parallel = vocab_parallel;
   geometry.transposed_qkv = transposed_qkv;
@@ -62,6 +60,19 @@ class Reader {
     return fallback;
   }
 
+  // nullptr when it is absent or null.
+  const Json* Object(const char* key) {
+    const Json* value = JsonFind(json_, key);
+    if (!value || value->is_object()) return value;
+    Fail(key, fmt::format("found {}, expected an object", JsonExcerpt(*value)));
+    return nullptr;
+  }
+
+  // Of an object inside this one.
+  Reader Inside(const Json& json, const char* prefix) const {
+    return Reader(json, prefix_ + prefix, path_);
+  }
+
   bool has(const char* key) const { return JsonFind(json_, key) != nullptr; }
   void Fail(const char* key, std::string what) {
     if (!error_) error_ = Error(Errc::kCorrupt, std::move(what)).in(path_).member(prefix_ + key);
@@ -87,9 +98,13 @@ constexpr const char* kFlags[] = {"quantized",
                                   "is_eagle_draft",
                                   "is_medusa",
                                   "is_mxfp4_compute",
-                                  "is_full_model_shuffled"};
+                                  "is_full_model_shuffled",
+                                  "moe_fused_nki_kernel_enabled",
+                                  "expert_mlp_nki_kernel_enabled",
+                                  "transpose_shared_experts_weights"};
 constexpr const char* kObjects[] = {"padded_hidden_size", "padded_intermediate_size",
-                                    "activation_quantization_type", "lora_config"};
+                                    "activation_quantization_type", "lora_config",
+                                    "hybrid_sharding_config"};
 
 void CollectUnsupported(Reader& reader, std::vector<std::string>& out) {
   for (const char* key : kDegrees)
@@ -101,6 +116,18 @@ void CollectUnsupported(Reader& reader, std::vector<std::string>& out) {
     if (reader.has(key)) out.push_back(fmt::format("{} is set", key));
   if (const std::string cast = reader.Text("cast_type", "config"); cast != "config")
     out.push_back(fmt::format("cast_type: {}", cast));
+  if (!reader.Flag("glu_mlp", true)) out.push_back("glu_mlp: false");
+}
+
+// Of expert layers: whether they hold their rank, and a kernel that pads their columns.
+void ReadBlockwise(Reader& reader, NeuronConfig& config) {
+  const Json* blockwise = reader.Object("blockwise_matmul_config");
+  if (!blockwise) return;
+  Reader inner = reader.Inside(*blockwise, "blockwise_matmul_config.");
+  config.expert_ranks = inner.Flag("parallelize_token_to_block_mapping", true);
+  if (inner.Flag("use_shard_on_intermediate_dynamic_while"))
+    config.unsupported.push_back("use_shard_on_intermediate_dynamic_while: true");
+  if (inner.error() && !reader.error()) reader.error() = std::move(inner.error());
 }
 
 // The ranks of this bundle are among those of tp_degree, unless other axes multiply them.
@@ -145,6 +172,10 @@ NeuronConfig ReadNxdi(Reader& reader) {
       AnyFlag(reader, {"out_proj_kernel_enabled", "attn_block_tkg_nki_kernel_enabled",
                        "attn_tkg_nki_kernel_enabled", "attn_tkg_builtin_kernel_enabled"});
   config.transposed_mlp = AnyFlag(reader, {"mlp_kernel_enabled", "mlp_tkg_nki_kernel_enabled"});
+  ReadBlockwise(reader, config);
+  const int64_t expert_tp = reader.Int("moe_tp_degree", 1, 1, kMaxRanks);
+  if (expert_tp > 1 && expert_tp != config.tp)
+    config.unsupported.push_back(fmt::format("moe_tp_degree: {}", expert_tp));
   return config;
 }
 
@@ -173,6 +204,13 @@ Result<NeuronConfig> ParseNeuronConfig(std::string_view json_text, const std::st
     // Then every name has draft_model. or target_model. before it.
     if (JsonFind(*parsed, "fused_spec_config"))
       config.unsupported.push_back("fused_spec_config is set");
+    // Derived settings of models with experts, which pad or double their weights.
+    Reader top(*parsed, "", path);
+    if (const int64_t pad = top.Int("moe_intermediate_pad_size", 0, 0, kMaxTokens); pad > 0)
+      config.unsupported.push_back(fmt::format("moe_intermediate_pad_size: {}", pad));
+    if (top.Flag("moe_fused_nki_kernel_enabled"))
+      config.unsupported.push_back("moe_fused_nki_kernel_enabled: true");
+    if (top.error()) return *std::move(top.error());
     return config;
   }
   if (!JsonFind(*parsed, "_serialized_key"))

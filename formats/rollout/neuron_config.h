@@ -13,9 +13,6 @@
 
 namespace nxdkit::rollout {
 
-enum class Flavor : uint8_t { kOptimum, kNxdi };
-std::string_view FlavorName(Flavor flavor);  // "optimum", "nxdi"
-
 struct NeuronConfig {
   Flavor flavor = Flavor::kOptimum;
   int64_t tp = 1;
@@ -30,6 +27,7 @@ struct NeuronConfig {
   bool transposed_qkv = false;
   bool transposed_output = false;
   bool transposed_mlp = false;
+  bool expert_ranks = true;   // NxDI: blockwise_matmul_config.parallelize_token_to_block_mapping
   std::string checkpoint_id;  // optimum: where the weights came from
   // Settings that change the shards in ways that we cannot lay out: "quantized: true".
   std::vector<std::string> unsupported;

@@ -2,10 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
+#include "formats/models/experts.h"
+
 namespace nxdkit::rollout {
 
 using models::Param;
 using models::Role;
+
+std::string_view FlavorName(Flavor flavor) {
+  return flavor == Flavor::kOptimum ? "optimum" : "nxdi";
+}
 
 namespace {
 
@@ -39,6 +47,11 @@ std::string RolloutName(const Param& param) {
   return name;
 }
 
+const models::RolloutTraits& TraitsOf(const models::Model& model, const Geometry& geometry) {
+  const models::Family& family = *model.config.family;
+  return geometry.flavor == Flavor::kNxdi ? family.nxdi : family.optimum;
+}
+
 class Builder {
  public:
   Builder(const models::Model& model, const Geometry& geometry, int rank)
@@ -51,9 +64,14 @@ class Builder {
   std::vector<TensorLayout> Build() {
     for (uint32_t i = 0; i < model_.params.size(); ++i) AddParam(i);
     if (model_.config.tied) AddTiedHead();
-    for (int64_t layer = 0; layer < model_.config.layers; ++layer)
-      AddRankTensor(fmt::format("layers.{}.self_attn.rank_util.rank", layer));
-    AddRankTensor("rank_util.rank");
+    const uint8_t ranks = TraitsOf(model_, geometry_).ranks;
+    for (int64_t layer = 0; layer < model_.config.layers; ++layer) {
+      if (ranks & models::kAttentionRank)
+        AddRankTensor(fmt::format("layers.{}.self_attn.rank_util.rank", layer));
+      if ((ranks & models::kExpertRank) && geometry_.expert_ranks && model_.config.IsSparse(layer))
+        AddRankTensor(fmt::format("layers.{}.mlp.expert_mlps.spmd_rank.rank", layer));
+    }
+    if (ranks & models::kModelRank) AddRankTensor("rank_util.rank");
     if (geometry_.vocab_parallel) AddRankTensor("embed_tokens.rank_util.rank");
     return std::move(tensors_);
   }
@@ -86,6 +104,15 @@ class Builder {
         return AddMlp(i, 0);
       case Role::kDown:
         return is_weight(i) ? AddMlp(i, 1) : AddReplicated(i);
+      case Role::kRouter:
+        AddWhole(Add(ExpertName(i, "router.linear_router"), param(i).shape), i, param(i).shape);
+        return;
+      case Role::kExpertGate:
+        if (param(i).expert == 0) AddExperts(i);
+        return;
+      case Role::kExpertUp:
+      case Role::kExpertDown:
+        return;  // added with the gate of the first expert
       case Role::kFinalNorm:
       case Role::kQueryNorm:
       case Role::kKeyNorm:
@@ -118,6 +145,18 @@ class Builder {
   void AddMlp(uint32_t i, int dim) {
     AddPaddedSlice(i, RolloutName(param(i)), dim);
     if (geometry_.transposed_mlp && is_weight(i)) TransposeStored(tensors_.back());
+  }
+
+  std::string ExpertName(uint32_t i, std::string_view module) const {
+    return fmt::format("layers.{}.mlp.{}.weight", param(i).layer, module);
+  }
+
+  void AddExperts(uint32_t gate) {
+    const models::ExpertPart part = {geometry_.tp, rank_, 1, 0};
+    tensors_.push_back(models::ExpertGateUp(model_, gate, part,
+                                            ExpertName(gate, "expert_mlps.mlp_op.gate_up_proj")));
+    tensors_.push_back(
+        models::ExpertDown(model_, gate, part, ExpertName(gate, "expert_mlps.mlp_op.down_proj")));
   }
 
   uint32_t Partner(uint32_t i, std::string_view other) const {
@@ -195,10 +234,44 @@ class Builder {
 
 }  // namespace
 
+namespace {
+
+// Models with experts are built without padding, but for their heads.
+Status CheckExperts(const models::Model& model, const Geometry& geometry) {
+  const models::ModelConfig& config = model.config;
+  if (config.experts == 0) return OkStatus();
+  NXDKIT_TRY(models::CheckExpertParts(config, geometry.tp, 1));
+  for (const auto& [what, extent] :
+       {std::pair{"hidden size", config.hidden}, std::pair{"vocabulary of", config.vocab}})
+    if (extent % geometry.tp != 0)
+      return Error(Errc::kUnsupported,
+                   fmt::format("{} {} cannot be split evenly over tp {}; bundles of models with "
+                               "experts are not padded",
+                               what, extent, geometry.tp));
+  if (geometry.transposed_mlp)
+    return Error(Errc::kUnsupported,
+                 "how mlp_kernel_enabled stores the experts of a model is not known");
+  bool dense_layers = false;
+  for (int64_t layer = 0; layer < config.layers; ++layer) dense_layers |= !config.IsSparse(layer);
+  if (dense_layers && !TraitsOf(model, geometry).dense_layers)
+    return Error(Errc::kUnsupported,
+                 fmt::format("bundles of flavor {} know no {} layers without experts "
+                             "(mlp_only_layers, decoder_sparse_step)",
+                             FlavorName(geometry.flavor), config.family->model_type));
+  return OkStatus();
+}
+
+}  // namespace
+
 Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const Geometry& geometry,
                                               int rank) {
   if (rank < 0 || rank >= geometry.tp)
     return Error(Errc::kInternal, fmt::format("rank {} of tp {}", rank, geometry.tp));
+  NXDKIT_TRY(CheckExperts(model, geometry));
+  if (model.config.tied && !TraitsOf(model, geometry).ties)
+    return Error(Errc::kUnsupported,
+                 fmt::format("bundles of flavor {} know no {} model with tied embeddings",
+                             FlavorName(geometry.flavor), model.config.family->model_type));
   return Builder(model, geometry, rank).Build();
 }
 

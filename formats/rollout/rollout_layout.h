@@ -2,7 +2,9 @@
 // Facts and sources: FORMAT.md beside this file.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/models/gqa.h"
@@ -11,19 +13,27 @@
 
 namespace nxdkit::rollout {
 
+// The program whose bundle it is.
+enum class Flavor : uint8_t { kOptimum, kNxdi };
+std::string_view FlavorName(Flavor flavor);  // "optimum", "nxdi"
+
 struct Geometry {
   int tp = 1;
+  Flavor flavor = Flavor::kOptimum;
   bool fused_qkv = false;
   bool vocab_parallel = false;  // NxDI: embedding split over rows instead of columns
   // NxDI kernel flags: the stored tensor is transposed.
   bool transposed_qkv = false;
   bool transposed_output = false;
   bool transposed_mlp = false;
+  bool expert_ranks = true;  // NxDI: expert layers hold their rank (parallelize_token_to_block...)
 };
 
 // The tensors of one rank, sorted as the model's state dict. Names have no leading "model.".
 // Padding heads, vocabulary, hidden and intermediate columns are zero fills; rank tensors are I32
-// constants. A tied model stores lm_head.weight as a replica of the embedding.
+// constants. A tied model stores lm_head.weight as a replica of the embedding. kUnsupported with
+// the reason when there are experts and something cannot be split evenly (such models are not
+// padded, but for their heads), or the flavor's program cannot hold the model.
 Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const Geometry& geometry,
                                               int rank);
 

@@ -38,16 +38,29 @@ inline nlohmann::json SmallConfig(const nlohmann::json& changes = nullptr) {
   return config;
 }
 
+// A small model with 4 experts in each layer.
+inline nlohmann::json SmallMoeConfig(const char* family, const nlohmann::json& changes = nullptr) {
+  nlohmann::json config = SmallConfig({{"model_type", family},
+                                       {"num_local_experts", 4},
+                                       {"num_experts", 4},
+                                       {"moe_intermediate_size", 8}});
+  if (!changes.is_null()) config.update(changes);
+  return config;
+}
+
 inline Layout NxdLayout(const models::Model& model, const nxd::Geometry& geometry,
                         bool tied_head = false) {
   Layout layout;
-  for (int t = 0; t < geometry.tp; ++t) {
-    const auto tensors = nxd::RankTensors(model, geometry, t, tied_head);
+  for (int rank = 0; rank < geometry.tp * geometry.ep; ++rank) {
+    const int t = rank / geometry.ep;
+    const int e = rank % geometry.ep;
+    const std::optional<int> ep = geometry.ep > 1 ? std::optional<int>(e) : std::nullopt;
+    const auto tensors = nxd::RankTensors(model, geometry, t, tied_head, e);
     EXPECT_TRUE(tensors.ok()) << tensors.error().ToString();
     if (!tensors.ok()) return layout;
     for (int p = 0; p < geometry.pp; ++p) {
       const auto file = static_cast<uint32_t>(layout.files.size());
-      layout.files.push_back({nxd::ShardFileName(t, p), t, p});
+      layout.files.push_back({nxd::ShardFileName(t, p, ep), t, p});
       for (const nxd::RankTensor& tensor : *tensors) {
         if (!nxd::OnPipelineRank(tensor, model.config.layers, geometry, p)) continue;
         layout.tensors.push_back(tensor.layout);

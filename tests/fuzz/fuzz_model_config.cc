@@ -30,8 +30,8 @@ void LayOut(const nxdkit::models::Model& model, int tp) {
   bundle.tp = tp;
   bundle.fused_qkv = true;
   const auto rollout = nxdkit::rollout::RankTensors(model, bundle, tp - 1);
-  if (!rollout.ok()) std::abort();
-  layout.tensors.insert(layout.tensors.end(), rollout->begin(), rollout->end());
+  if (!rollout.ok() && rollout.error().code() != Errc::kUnsupported) std::abort();
+  if (rollout.ok()) layout.tensors.insert(layout.tensors.end(), rollout->begin(), rollout->end());
   if (!nxdkit::CheckLayout(params, layout).ok()) std::abort();
 }
 

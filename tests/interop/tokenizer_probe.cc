@@ -2,11 +2,13 @@
 //   encode TOKENIZER FILE   {"special": bool, "texts": [...]} -> [[ids]...]
 //   decode TOKENIZER FILE   {"skip": bool, "ids": [[...]...]} -> [texts]
 //   time TOKENIZER FILE     as encode -> {"seconds", "bytes", "ids"}, the second time over
+//   render - FILE           [{"template", "variables", "now"}] -> [{"text"} or {"error"}]
 #include <chrono>
 #include <cstdio>
 #include <string>
 
 #include "lib/json.h"
+#include "trainer/tokenizer/jinja.h"
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace nxdkit::trainer {
@@ -48,9 +50,54 @@ Result<Json> Time(const Tokenizer& tokenizer, const Json& work) {
   return Json{{"seconds", seconds.count()}, {"bytes", bytes}, {"ids", ids}};
 }
 
+jinja::Value ToValue(const Json& json) {
+  switch (json.type()) {
+    case Json::value_t::object: {
+      jinja::Dict dict;
+      for (const auto& [key, item] : json.items()) dict.emplace_back(key, ToValue(item));
+      return dict;
+    }
+    case Json::value_t::array: {
+      jinja::List list;
+      for (const Json& item : json) list.push_back(ToValue(item));
+      return list;
+    }
+    case Json::value_t::string:
+      return json.get<std::string>();
+    case Json::value_t::boolean:
+      return json.get<bool>();
+    case Json::value_t::number_integer:
+    case Json::value_t::number_unsigned:
+      return json.get<int64_t>();
+    case Json::value_t::number_float:
+      return json.get<double>();
+    default:
+      return {};
+  }
+}
+
+Result<std::string> RenderOne(const Json& work) {
+  NXDKIT_ASSIGN(const jinja::Template parsed,
+                jinja::Template::Parse(work["template"].get_ref<const std::string&>()));
+  const jinja::Value variables = ToValue(work["variables"]);
+  const Json* now = JsonFind(work, "now");
+  return parsed.Render(*variables.dict(),
+                       now == nullptr ? std::nullopt : std::optional(now->get<int64_t>()));
+}
+
+Json Render(const Json& all) {
+  Json answers = Json::array();
+  for (const Json& work : all) {
+    const Result<std::string> text = RenderOne(work);
+    answers.push_back(text.ok() ? Json{{"text", *text}} : Json{{"error", text.error().ToString()}});
+  }
+  return answers;
+}
+
 Status Run(const std::string& command, const std::string& path, const std::string& file) {
-  NXDKIT_ASSIGN(const Tokenizer tokenizer, Tokenizer::Open(path));
   NXDKIT_ASSIGN(const Json work, ReadJsonFile(file, uint64_t{1} << 30));
+  if (command == "render") return Print(Render(work));
+  NXDKIT_ASSIGN(const Tokenizer tokenizer, Tokenizer::Open(path));
   if (command == "decode") return Print(Decode(tokenizer, work));
   if (command != "encode" && command != "time")
     return Error(Errc::kUsage, "no such command").member(command);

@@ -50,10 +50,34 @@ const std::vector<Route>& Routes() {
   return routes;
 }
 
+// For models of 4 experts, beside the same heads: such models are not padded.
+const std::vector<Route>& ExpertRoutes() {
+  static const std::vector<Route> routes = {
+      {"Separate", "nxd", "--tp 2 --qkv separate", ""},
+      {"Trn1Kv2", "nxd", "--tp 4 --hw trn1", ""},
+      {"Trn2Kv4LinearXser", "nxd", "--tp 8 --hw trn2 --qkv linear --xser", ""},
+      {"Ep2", "nxd", "--tp 2 --ep 2", ""},
+      {"Ep4PipelineXser", "nxd", "--tp 2 --ep 4 --pp 2 --xser", ""},
+      {"Nxdt", "nxd", "--tp 2 --style nxdt", ""},
+      {"MegatronEp2", "nxd", "--tp 2 --ep 2 --style megatron", ""},
+      {"Rollout4", "rollout", "--tp 4", ""},
+      {"RolloutNxdi", "rollout", "--tp 2 --flavor nxdi --fused-qkv", ""},
+      {"RolloutPadsHeads", "rollout", "--tp 16", ""},
+      {"HfShards", "hf", "--max-shard-size 9KB", "--max-shard-size 5GB"},
+  };
+  return routes;
+}
+
 struct Subject {
   std::string name;
   TinyModel model;
 };
+
+const std::vector<Subject>& ExpertSubjects() {
+  static const std::vector<Subject> subjects = {{"Mixtral", testing_util::TinyMixtral()},
+                                                {"Qwen3Moe", testing_util::TinyQwen3Moe()}};
+  return subjects;
+}
 
 const std::vector<Subject>& Subjects() {
   static const std::vector<Subject> subjects = {{"Llama", testing_util::TinyLlama()},
@@ -66,7 +90,9 @@ const std::vector<Subject>& Subjects() {
 const Workshop& Models() {
   static const auto workshop = [] {
     auto made = std::make_unique<Workshop>();
-    for (const Subject& subject : Subjects()) {
+    std::vector<Subject> subjects = Subjects();
+    subjects.insert(subjects.end(), ExpertSubjects().begin(), ExpertSubjects().end());
+    for (const Subject& subject : subjects) {
       const std::string folder = made->MakeModel(subject.name, subject.model);
       made->Write(subject.name + "/tokenizer.json", "{\"of\": \"" + subject.name + "\"}");
       made->Write(subject.name + "/generation_config.json", "{}");
@@ -130,6 +156,13 @@ TEST_P(Matrix, IsGoodByItselfAndAgainstTheModel) {
 INSTANTIATE_TEST_SUITE_P(
     All, Matrix, ::testing::Combine(::testing::ValuesIn(Subjects()), ::testing::ValuesIn(Routes())),
     [](const auto& row) { return std::get<0>(row.param).name + std::get<1>(row.param).name; });
+
+INSTANTIATE_TEST_SUITE_P(Experts, Matrix,
+                         ::testing::Combine(::testing::ValuesIn(ExpertSubjects()),
+                                            ::testing::ValuesIn(ExpertRoutes())),
+                         [](const auto& row) {
+                           return std::get<0>(row.param).name + std::get<1>(row.param).name;
+                         });
 
 // --- models with one key head for each query head
 

@@ -180,7 +180,7 @@ TEST_F(ConvertOutput, RefusesOptionsThatSayNothing) {
         {"--from hf --to rollout --tp 2 --xser", "--xser says nothing"},
         {"--from hf --to hf --no-fused-qkv", "--fused-qkv says nothing"},
         {"--from hf --to hf --flavor nxdi", "--flavor says nothing"},
-        {"--from hf --to nxd --tp 2 --ep 2", "--ep says nothing"}})
+        {"--from hf --to rollout --tp 2 --ep 2", "--ep says nothing"}})
     ExpectRefused(row.options, model_, out_, 2, row.part);
 }
 
@@ -209,7 +209,14 @@ TEST_F(ConvertOutput, RefusesAContradictionOfTheInputsLayout) {
   ExpectConverts("--from hf --to nxd --tp 2", model_, set);
   ExpectRefused("--from nxd --to hf --tp 4", set, out_, 2, "tp is 2 by the set");
   ExpectRefused("--from nxd --to hf --qkv fused", set, out_, 2, "is separate by the set");
-  ExpectRefused("--from nxd --to nxd --tp 2 --ep 2", set, out_, 2, "ep is 1 by the set");
+  ExpectRefused("--from nxd --to hf --ep 2", set, out_, 2, "ep is 1 by the set");
+}
+
+TEST_F(ConvertOutput, SpreadsNoExpertsOfADenseModel) {
+  ExpectRefused("--from hf --to nxd --tp 2 --ep 2", model_, out_, 4,
+                "has no experts to spread over ep 2");
+  ExpectRefused("--from hf --to nxd --tp 2 --style nxdt", model_, out_, 2,
+                "--style nxdt names the experts of a model");
 }
 
 // --- memory

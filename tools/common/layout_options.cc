@@ -85,7 +85,7 @@ const std::vector<LayoutRow>& LayoutRows() {
        "style",
        "",
        &LayoutArgs::style,
-       {"hf", "megatron"},
+       {"hf", "nxdt", "megatron"},
        "",
        kNothing,
        "naming of the parameters"},

@@ -26,7 +26,7 @@ std::optional<models::Hardware> HardwareOf(const LayoutArgs& args) {
 
 std::optional<nxd::NameStyle> NamesOf(const LayoutArgs& args) {
   if (!args.style) return std::nullopt;
-  return *args.style == "megatron" ? nxd::NameStyle::kMegatron : nxd::NameStyle::kHf;
+  return nxd::NameStyleFromName(*args.style);
 }
 
 struct Given {
@@ -45,7 +45,7 @@ Status CheckMeaning(const LayoutArgs& args, Kind from, Kind to) {
       {"--tp", args.tp.has_value(), true, true, true, true, false},
       {"--pp", args.pp.has_value(), true, false, true, false, false},
       {"--vpp", args.vpp.has_value(), true, false, true, false, false},
-      {"--ep", args.ep.has_value(), true, false, false, false, false},
+      {"--ep", args.ep.has_value(), true, false, true, false, false},
       {"--kv-multiplier", args.kv_multiplier.has_value(), true, false, true, false, false},
       {"--qkv", args.qkv.has_value(), true, false, true, false, false},
       {"--hw", args.hw.has_value(), true, false, true, false, false},
@@ -98,7 +98,6 @@ Result<Sides> SidesOf(const LayoutArgs& args, Kind from, Kind to) {
   if (to == Kind::kNxd) {
     nxd::Claims claims;
     claims.origin = sides.input.claims.origin;
-    claims.ep = args.ep;  // says nothing about an output
     sides.input.claims = std::move(claims);
     sides.input.hardware_if_unknown = HardwareOf(args);
   }
@@ -110,6 +109,7 @@ Result<Sides> SidesOf(const LayoutArgs& args, Kind from, Kind to) {
   out.tp = args.tp;
   out.pp = args.pp;
   out.vpp = args.vpp;
+  out.ep = args.ep;
   out.kv_multiplier = args.kv_multiplier;
   out.qkv = QkvOf(args);
   out.hardware = HardwareOf(args);

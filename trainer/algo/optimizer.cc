@@ -131,7 +131,7 @@ NXDKIT_CLONES void StepBf16(Factors f, int64_t count, const float* __restrict gr
 
 // Random words for a group of elements: element j gets word j / kWidth of the counter
 // group * kWidth + j % kWidth, so that the words of neighbours lie side by side.
-constexpr int64_t kWidth = 16;
+constexpr int64_t kWidth = 64;
 constexpr int64_t kGroup = 4 * kWidth;
 
 NXDKIT_INLINE void GroupWords(uint32_t block, const PhiloxCounter& at, PhiloxKey key,

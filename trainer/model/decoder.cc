@@ -44,7 +44,7 @@ struct Decoder::State {
         table(std::move(table_in)),
         key_group(std::move(key_group_in)),
         weights(table, options.compute),
-        gradients(static_cast<size_t>(table.size)),
+        gradients(options.trainable ? static_cast<size_t>(table.size) : 0),
         rope(config.rope_frequencies,
              options.max_positions > 0 ? options.max_positions : config.max_positions) {
     states.resize(options.recompute ? 1 : table.layers.size());
@@ -224,7 +224,7 @@ Status Decoder::Forward(const Batch& batch, float temperature, bool keep,
 
 Status Decoder::Backward(const Batch& batch, std::span<const float> gradient) {
   State& s = *state_;
-  NXDKIT_CHECK(s.keeping);
+  NXDKIT_CHECK(s.keeping && s.options.trainable);
   const int64_t tokens = static_cast<int64_t>(batch.ids.size());
   const int64_t hidden = s.hidden();
   float* dnormed = s.dnormed.Take(tokens * hidden);

@@ -33,6 +33,7 @@ struct DecoderOptions {
   // Gradient checkpointing: keep each layer's input only and run the layer again going back.
   bool recompute = true;
   int64_t max_positions = 0;  // 0: the config's
+  bool trainable = true;      // false: no gradients are kept, Backward may not be called
 };
 
 class Decoder {

@@ -170,12 +170,12 @@ TEST(Config, WhatIsNoObjectIsRefused) {
 }
 
 TEST(Config, AnUnknownFamilyIsNoErrorUntilATableIsNeeded) {
-  const ModelConfig config = Parsed({{"model_type", "mixtral"}});
+  const ModelConfig config = Parsed({{"model_type", "foo"}});
   EXPECT_EQ(config.family, nullptr);
-  EXPECT_EQ(config.model_type, "mixtral");
+  EXPECT_EQ(config.model_type, "foo");
   const auto error = ExpectError(MakeModel(config), Errc::kUnsupported,
-                                 "no parameter table for model_type \"mixtral\"; there are tables "
-                                 "for llama, qwen2, qwen3");
+                                 "no parameter table for model_type \"foo\"; there are tables "
+                                 "for llama, mixtral, qwen2, qwen3, qwen3_moe");
   ASSERT_TRUE(error);
   EXPECT_THAT(error->hint(), ::testing::HasSubstr("copied between hf and torch"));
 }
@@ -238,6 +238,77 @@ TEST(Families, Qwen3HasHeadNormsAndItsOwnHeadDim) {
   EXPECT_THAT(names, ::testing::Contains("model.layers.0.self_attn.k_norm.weight [16]"));
   EXPECT_THAT(names, ::testing::Contains("model.layers.0.self_attn.q_proj.weight [64, 32]"));
   EXPECT_THAT(names, ::testing::Contains("model.layers.0.self_attn.o_proj.weight [32, 64]"));
+}
+
+json ExpertConfig(const std::string& model_type) {
+  json config = Config(model_type);
+  config["num_hidden_layers"] = 1;
+  config["num_local_experts"] = config["num_experts"] = 2;
+  config["moe_intermediate_size"] = 12;
+  return config;
+}
+
+std::vector<std::string> WithoutAttention(std::vector<std::string> names) {
+  std::erase_if(
+      names, [](const std::string& name) { return name.find("self_attn") != std::string::npos; });
+  return names;
+}
+
+TEST(Families, MixtralHasTheseExperts) {
+  const std::string moe = "model.layers.0.block_sparse_moe.";
+  EXPECT_THAT(WithoutAttention(Names(ExpertConfig("mixtral"))),
+              ::testing::ElementsAre(
+                  "model.embed_tokens.weight [64, 32]", moe + "gate.weight [2, 32]",
+                  moe + "experts.0.w1.weight [48, 32]", moe + "experts.0.w2.weight [32, 48]",
+                  moe + "experts.0.w3.weight [48, 32]", moe + "experts.1.w1.weight [48, 32]",
+                  moe + "experts.1.w2.weight [32, 48]", moe + "experts.1.w3.weight [48, 32]",
+                  "model.layers.0.input_layernorm.weight [32]",
+                  "model.layers.0.post_attention_layernorm.weight [32]", "model.norm.weight [32]",
+                  "lm_head.weight [64, 32]"));
+}
+
+TEST(Families, Qwen3MoeHasExpertsOrAnMlpPerLayer) {
+  json config = ExpertConfig("qwen3_moe");
+  config["num_hidden_layers"] = 4;
+  config["decoder_sparse_step"] = 2;  // layers 1 and 3
+  config["mlp_only_layers"] = {3};
+  const ModelConfig parsed = Parsed(config);
+  EXPECT_EQ(parsed.experts, 2);
+  EXPECT_EQ(parsed.expert_intermediate, 12);
+  const std::vector<std::string> names = Names(config);
+  for (const int layer : {0, 2, 3}) {
+    EXPECT_FALSE(parsed.IsSparse(layer));
+    EXPECT_THAT(names, ::testing::Contains(
+                           fmt::format("model.layers.{}.mlp.gate_proj.weight [48, 32]", layer)));
+  }
+  EXPECT_TRUE(parsed.IsSparse(1));
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"model.layers.1.mlp.gate.weight [2, 32]",
+                                              "model.layers.1.mlp.experts.1.gate_proj.weight "
+                                              "[12, 32]",
+                                              "model.layers.1.mlp.experts.1.down_proj.weight "
+                                              "[32, 12]",
+                                              "model.layers.1.self_attn.q_norm.weight [8]"}));
+  EXPECT_EQ(names.size(), 3u + 4u * 8u + 3u * 3u + 1u + 2u * 3u);
+}
+
+TEST(Families, FaultsOfExpertsAreNamed) {
+  json config = ExpertConfig("mixtral");
+  config.erase("num_local_experts");
+  const auto missing = ExpectError(ParseConfig(config.dump(), "config.json"), Errc::kCorrupt,
+                                   "missing; expected an integer from 1 to 4096");
+  ASSERT_TRUE(missing);
+  EXPECT_EQ(missing->member(), "num_local_experts");
+  config = ExpertConfig("qwen3_moe");
+  config["num_hidden_layers"] = 10'000;
+  config["num_experts"] = 27;
+  ExpectError(ParseConfig(config.dump(), "config.json"), Errc::kCorrupt,
+              "27 experts in each of 10000 layers are over the limit of 262144 in all");
+  config = ExpertConfig("qwen3_moe");
+  config["mlp_only_layers"] = {0, "x"};
+  const auto layers = ExpectError(ParseConfig(config.dump(), "config.json"), Errc::kCorrupt,
+                                  "found \"x\", expected an integer");
+  ASSERT_TRUE(layers);
+  EXPECT_EQ(layers->member(), "mlp_only_layers");
 }
 
 TEST(Families, OnlyNamedBuffersMayBeLeftOut) {

@@ -27,15 +27,15 @@ struct Case {
 
 void showValue(const Case& c, std::ostream& out) {
   out << c.config.dump()
-      << fmt::format("\nnxd: tp {} pp {} vpp {} m {} qkv {} trn{} {} gate_up {} tied_head {} {}",
-                     c.nxd.tp, c.nxd.pp, c.nxd.vpp, c.nxd.kv_multiplier,
-                     nxd::QkvStyleName(c.nxd.qkv),
-                     c.nxd.hardware == models::Hardware::kTrn1 ? 1 : 2,
-                     c.nxd.names == nxd::NameStyle::kHf ? "hf" : "megatron", c.nxd.fused_gate_up,
-                     c.tied_head, Name(c.dtype))
-      << fmt::format("\nrollout: tp {} fused {} vocab {} transposed {} {} {}", c.rollout.tp,
-                     c.rollout.fused_qkv, c.rollout.vocab_parallel, c.rollout.transposed_qkv,
-                     c.rollout.transposed_output, c.rollout.transposed_mlp);
+      << fmt::format(
+             "\nnxd: tp {} pp {} vpp {} ep {} m {} qkv {} trn{} {} gate_up {} tied_head {} {}",
+             c.nxd.tp, c.nxd.pp, c.nxd.vpp, c.nxd.ep, c.nxd.kv_multiplier,
+             nxd::QkvStyleName(c.nxd.qkv), c.nxd.hardware == models::Hardware::kTrn1 ? 1 : 2,
+             nxd::NameStyleName(c.nxd.names), c.nxd.fused_gate_up, c.tied_head, Name(c.dtype))
+      << fmt::format("\nrollout: {} tp {} fused {} vocab {} transposed {} {} {} expert ranks {}",
+                     rollout::FlavorName(c.rollout.flavor), c.rollout.tp, c.rollout.fused_qkv,
+                     c.rollout.vocab_parallel, c.rollout.transposed_qkv,
+                     c.rollout.transposed_output, c.rollout.transposed_mlp, c.rollout.expert_ranks);
 }
 
 int Number(int least, int most) { return *rc::gen::inRange(least, most + 1); }
@@ -46,6 +46,29 @@ int DivisorOf(int64_t number) {
   for (int i = 1; i <= number; ++i)
     if (number % i == 0) divisors.push_back(i);
   return *rc::gen::elementOf(divisors);
+}
+
+// Experts, and everything cut evenly by both sides: such models are not padded.
+void AddExperts(Case& c) {
+  const bool mixtral = Coin();
+  c.config["model_type"] = mixtral ? "mixtral" : "qwen3_moe";
+  const int64_t unit = std::lcm(c.nxd.tp, c.rollout.tp);
+  c.nxd.ep = Number(1, 3);
+  const int experts = c.nxd.ep * Number(1, 3);
+  c.config["num_local_experts"] = experts;
+  c.config["num_experts"] = experts;
+  c.config["hidden_size"] = c.rollout.tp * Number(1, 2);
+  c.config["vocab_size"] = unit * Number(1, 2);
+  c.config["intermediate_size"] = unit * Number(1, 2);
+  c.config["moe_intermediate_size"] = unit * Number(1, 2);
+  c.rollout.transposed_mlp = false;
+  if (mixtral || c.rollout.flavor == rollout::Flavor::kNxdi)
+    c.config["tie_word_embeddings"] = false;
+  if (c.rollout.flavor == rollout::Flavor::kOptimum) {
+    c.config["mlp_only_layers"] = std::vector<int>(Coin() ? 1 : 0, 0);
+    c.config["decoder_sparse_step"] = Number(1, 2);
+  }
+  if (Coin() && c.nxd.names == nxd::NameStyle::kHf) c.nxd.names = nxd::NameStyle::kNxdt;
 }
 
 // What NxD can hold: m divides the group of a key head, tp divides its copies.
@@ -85,6 +108,9 @@ Case AnyCase() {
       {"attention_bias", Coin()},
       {"mlp_bias", Coin()},
   };
+  c.rollout.flavor = Coin() ? rollout::Flavor::kNxdi : rollout::Flavor::kOptimum;
+  c.rollout.expert_ranks = Coin();
+  if (Coin()) AddExperts(c);
   c.tied_head = Coin();
   c.dtype = Coin() ? Dtype::kBF16 : Dtype::kF32;
   return c;
@@ -109,6 +135,7 @@ bool IsSharded(const models::Param& param) {
     case Role::kFinalNorm:
     case Role::kQueryNorm:
     case Role::kKeyNorm:
+    case Role::kRouter:
     case Role::kReplicated:
       return false;
     default:
@@ -127,12 +154,14 @@ void CheckCopies(const Case& c, const models::Model& model, const Layout& nxd_la
   for (uint32_t i = 0; i < params.size(); ++i) {
     const models::Param& param = model.params[i];
     const bool key = param.role == Role::kKey || param.role == Role::kValue;
-    const int64_t in_nxd = key ? c.nxd.kv_multiplier : IsSharded(param) ? 1 : c.nxd.tp;
+    const int64_t in_stage = key ? c.nxd.kv_multiplier : IsSharded(param) ? 1 : c.nxd.tp;
+    const int64_t spread = param.expert >= 0 ? 1 : c.nxd.ep;  // the rest is in every ep file
+    const int64_t in_nxd = in_stage * spread;
     const int64_t in_rollout = key                ? kv_slots / model.config.kv_heads
                                : IsSharded(param) ? 1
                                                   : c.rollout.tp;
     const bool twice = param.role == Role::kEmbedding && model.config.tied;
-    RC_ASSERT(Copies(nxd_layout, params, i) == in_nxd + (twice && c.tied_head ? 1 : 0));
+    RC_ASSERT(Copies(nxd_layout, params, i) == in_nxd + (twice && c.tied_head ? spread : 0));
     RC_ASSERT(Copies(rollout_layout, params, i) == in_rollout + (twice ? 1 : 0));
   }
 }

@@ -40,10 +40,11 @@ void ExpectSame(const Geometry& found, const Geometry& expected) {
   EXPECT_EQ(found.tp, expected.tp);
   EXPECT_EQ(found.pp, expected.pp);
   EXPECT_EQ(found.vpp, expected.vpp);
+  EXPECT_EQ(found.ep, expected.ep);
   EXPECT_EQ(found.kv_multiplier, expected.kv_multiplier);
   EXPECT_EQ(QkvStyleName(found.qkv), QkvStyleName(expected.qkv));
   EXPECT_EQ(found.hardware, expected.hardware);
-  EXPECT_EQ(found.names, expected.names);
+  EXPECT_EQ(NameStyleName(found.names), NameStyleName(expected.names));
   EXPECT_EQ(found.fused_gate_up, expected.fused_gate_up);
 }
 
@@ -58,8 +59,13 @@ Geometry Pipelined(Geometry geometry, int pp, int vpp) {
   geometry.vpp = vpp;
   return geometry;
 }
-Geometry Megatron(Geometry geometry) {
-  geometry.names = NameStyle::kMegatron;
+Geometry Named(Geometry geometry, NameStyle names) {
+  geometry.names = names;
+  return geometry;
+}
+Geometry Megatron(Geometry geometry) { return Named(geometry, NameStyle::kMegatron); }
+Geometry Spread(Geometry geometry, int ep) {
+  geometry.ep = ep;
   return geometry;
 }
 Geometry GateAndUpApart(Geometry geometry) {
@@ -77,6 +83,8 @@ TEST_P(Proven, ByNamesAndShapesAlone) {
   ExpectSame(detected->geometry, row.geometry);
 }
 const nlohmann::json kMha = {{"num_key_value_heads", 8}};
+const nlohmann::json kExperts = {
+    {"model_type", "mixtral"}, {"num_local_experts", 4}, {"num_key_value_heads", 2}};
 INSTANTIATE_TEST_SUITE_P(
     Sets, Proven,
     ::testing::Values(
@@ -95,6 +103,10 @@ INSTANTIATE_TEST_SUITE_P(
         Proof{"Qwen3HeadDim",
               {{"model_type", "qwen3"}, {"head_dim", 6}},
               Of(8, QkvStyle::kLinear, 2)},
+        Proof{"Experts", kExperts, Of(4, QkvStyle::kFused, 2)},
+        Proof{"ExpertsOfNxdt", kExperts, Named(Of(2, QkvStyle::kSeparate), NameStyle::kNxdt)},
+        Proof{"ExpertsMegatron", kExperts, Megatron(Of(2, QkvStyle::kSeparate))},
+        Proof{"ExpertParallel", kExperts, Spread(Of(2, QkvStyle::kLinear), 2)},
         Proof{"Pipeline", {{"num_hidden_layers", 5}}, Pipelined(Of(2, QkvStyle::kLinear), 2, 1)},
         Proof{"VirtualPipeline",
               {{"num_hidden_layers", 5}},

@@ -4,8 +4,8 @@ namespace nxdkit {
 namespace {
 
 TEST(FormatPage, OfNxdIsTrue) {
-  testing_util::ExpectPageHolds(
-      "nxd", {"tests/formats/nxd", "tests/formats/models", "tests/formats/reshard", "tests/lib"});
+  testing_util::ExpectPageHolds("nxd", {"tests/formats/nxd", "tests/formats/models",
+                                        "tests/formats/ops", "tests/formats/reshard", "tests/lib"});
   EXPECT_FALSE(HasFailure());
 }
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <map>
 
 #include "tests/formats/model_layouts.h"
@@ -286,6 +287,73 @@ TEST(Tied, TheHeadIsAReplicaOfTheEmbedding) {
   const models::Model model = ModelOf(SmallConfig({{"tie_word_embeddings", true}}));
   const auto tensors = Tensors(model, Of(2, QkvStyle::kSeparate), 1, true);
   EXPECT_EQ(Lines(model, Named(tensors, "lm_head.weight"), 0), Range("embed_tokens", 12, 12));
+}
+
+std::vector<std::string> ExpertNames(const Geometry& geometry, const std::string& prefix) {
+  const models::Model model = ModelOf(testing_util::SmallMoeConfig("mixtral"));
+  std::vector<std::string> names;
+  for (const std::string& name : LayerNames(model, geometry, prefix))
+    if (name.starts_with("mlp.")) names.push_back(name.substr(4));
+  return names;
+}
+
+TEST(Names, OfExpertsInEveryStyle) {
+  Geometry geometry = Of(2, QkvStyle::kSeparate);
+  EXPECT_THAT(ExpertNames(geometry, "model.layers.1."),
+              ElementsAre("router.linear_router.weight [4, 16]",
+                          "expert_mlps.mlp_op.gate_up_proj.weight [4, 16, 24]",
+                          "expert_mlps.mlp_op.down_proj.weight [4, 12, 16]"));
+  const auto in_moe = ElementsAre("moe.router.linear_router.weight [4, 16]",
+                                  "moe.expert_mlps.mlp_op.gate_up_proj.weight [4, 16, 24]",
+                                  "moe.expert_mlps.mlp_op.down_proj.weight [4, 12, 16]");
+  geometry.names = NameStyle::kNxdt;
+  EXPECT_THAT(ExpertNames(geometry, "model.layers.1."), in_moe);
+  geometry.names = NameStyle::kMegatron;
+  EXPECT_THAT(ExpertNames(geometry, "language_model.encoder.layers.1."), in_moe)
+      << "the reference converter renames them to what no module has";
+}
+
+// [expert, in, out], where Hugging Face has [out, in]: gate's columns of the rank, then up's.
+TEST(Experts, AreTransposedAndInterleavedByRank) {
+  const models::Model model = ModelOf(testing_util::SmallMoeConfig("qwen3_moe"));
+  Geometry geometry = Of(2, QkvStyle::kSeparate);
+  geometry.ep = 2;
+  const auto tensors = RankTensors(model, geometry, 1, false, 1);
+  ASSERT_TRUE(tensors.ok()) << tensors.error().ToString();
+  std::vector<std::string> pieces;
+  for (const RankTensor& tensor : *tensors) {
+    EXPECT_EQ(tensor.expert, tensor.layout.shape.size() == 3) << tensor.layout.name;
+    if (!tensor.expert || tensor.layer != 0) continue;
+    for (const Piece& piece : tensor.layout.pieces) {
+      EXPECT_THAT(piece.axes, ElementsAre(2, 1));
+      pieces.push_back(
+          model.params[piece.param].name.substr(strlen("model.layers.0.mlp.experts.")) +
+          BoxText(piece.logical) + " at " + ShapeText(piece.stored_lo));
+    }
+  }
+  EXPECT_THAT(pieces, ElementsAre("2.gate_proj.weight[4:8, 0:16] at [0, 0, 0]",
+                                  "3.gate_proj.weight[4:8, 0:16] at [1, 0, 0]",
+                                  "2.up_proj.weight[4:8, 0:16] at [0, 0, 4]",
+                                  "3.up_proj.weight[4:8, 0:16] at [1, 0, 4]",
+                                  "2.down_proj.weight[0:16, 4:8] at [0, 0, 0]",
+                                  "3.down_proj.weight[0:16, 4:8] at [1, 0, 0]"));
+}
+
+TEST(Experts, FilesOfExpertParallelRanksSaySo) {
+  EXPECT_EQ(ShardFileName(3, 1), "dp_rank_00_tp_rank_03_pp_rank_01.pt");
+  EXPECT_EQ(ShardFileName(3, 1, 12), "dp_rank_00_ep_rank_12_tp_rank_03_pp_rank_01.pt");
+}
+
+TEST(Experts, ThatCannotBeSplitAreRefused) {
+  const models::Model model = ModelOf(testing_util::SmallMoeConfig("qwen3_moe"));
+  Geometry geometry = Of(2, QkvStyle::kSeparate);
+  geometry.ep = 3;
+  ExpectError(RankTensors(model, geometry, 0, false), Errc::kUnsupported,
+              "4 experts cannot be split evenly over ep 3");
+  const models::Model odd =
+      ModelOf(testing_util::SmallMoeConfig("qwen3_moe", {{"moe_intermediate_size", 7}}));
+  ExpectError(RankTensors(odd, Of(2, QkvStyle::kSeparate), 0, false), Errc::kUnsupported,
+              "the experts' intermediate size 7 cannot be split evenly over tp 2");
 }
 
 struct Refusal {

@@ -8,6 +8,7 @@
 
 #include "formats/models/sample_model.h"
 #include "formats/nxd/shard_set.h"
+#include "formats/nxd/shards_in.h"
 #include "tests/formats/memory_sink.h"
 #include "tests/formats/model_layouts.h"
 
@@ -23,10 +24,11 @@ inline nxd::ShardSet MemorySet(const models::Model& model, const nxd::Geometry& 
   set.location.shard_folder = "set/model";
   set.location.tp = geometry.tp;
   set.location.pp = geometry.pp;
-  set.location.ep = 1;
+  set.location.ep = geometry.ep;
   for (const LayoutFile& file : layout.files) {
     nxd::Shard shard;
-    shard.file = {file.path, static_cast<int>(file.tp_rank), static_cast<int>(file.pp_rank), 0};
+    const int ep = std::max(0, nxd::ParseRankName(file.path)->ep);
+    shard.file = {file.path, static_cast<int>(file.tp_rank), static_cast<int>(file.pp_rank), ep};
     shard.tensors.path = file.path;
     set.shards.push_back(std::move(shard));
   }

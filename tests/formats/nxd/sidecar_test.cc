@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Fault{"qkv", "both",
                             "found \"both\", expected one of separate, linear, fused, coalesced"},
                       Fault{"hw", "trn3", "found \"trn3\", expected one of trn1, trn2"},
-                      Fault{"style", "gpt", "found \"gpt\", expected one of hf, megatron"},
+                      Fault{"style", "gpt", "found \"gpt\", expected one of hf, nxdt, megatron"},
                       Fault{"style", 7, "found an integer, expected a string"},
                       Fault{"family", nullptr, "expected a string"},
                       Fault{"dtype", 16, "found an integer, expected a string"}));

@@ -97,6 +97,25 @@ TEST_F(Digest, IsTheSameForEveryLayout) {
   }
 }
 
+TEST_F(Digest, IsTheSameForEveryLayoutOfExperts) {
+  for (const TinyModel& model : {testing_util::TinyMixtral(), testing_util::TinyQwen3Moe()}) {
+    const std::string hf = workshop_.MakeModel(model.family, model);
+    const std::string expected = TextOf(hf, Kind::kHf);
+    std::vector<Layout> layouts = {{"nxd2", Kind::kNxd, Ranks(2)},
+                                   {"ep4", Kind::kNxd, Ranks(2)},
+                                   {"rollout4", Kind::kRollout, Ranks(4)},
+                                   {"nxdi4", Kind::kRollout, Ranks(4)}};
+    layouts[1].options.ep = 4;
+    layouts[1].options.xser = true;
+    layouts[3].options.flavor = rollout::Flavor::kNxdi;
+    for (const Layout& layout : layouts) {
+      const std::string path = workshop_.Make(model.family + "-" + layout.name, hf, Kind::kHf,
+                                              layout.kind, layout.options);
+      EXPECT_EQ(TextOf(path, layout.kind), expected) << path;
+    }
+  }
+}
+
 // Of a tied model, lm_head.weight is no parameter, whether it is stored or not.
 TEST_F(Digest, CountsATiedHeadOnce) {
   const std::string hf = workshop_.MakeModel("tied", testing_util::TinyQwen3());

@@ -4,8 +4,8 @@ namespace nxdkit {
 namespace {
 
 TEST(FormatPage, OfRolloutIsTrue) {
-  testing_util::ExpectPageHolds("rollout",
-                                {"tests/formats/rollout", "tests/formats/models", "tests/tools"});
+  testing_util::ExpectPageHolds("rollout", {"tests/formats/rollout", "tests/formats/models",
+                                            "tests/formats/ops", "tests/tools"});
   EXPECT_FALSE(HasFailure());
 }
 

@@ -19,6 +19,7 @@ using ::testing::ElementsAre;
 using testing_util::ExpectError;
 using testing_util::ModelOf;
 using testing_util::SmallConfig;
+using testing_util::SmallMoeConfig;
 
 Geometry Of(int tp, bool fused = false) {
   Geometry geometry;
@@ -194,6 +195,130 @@ TEST(VocabParallel, SplitsTheEmbeddingOverRows) {
   geometry.vocab_parallel = true;
   EXPECT_EQ(Shapes(model, geometry, 3)["embed_tokens.weight"], "[6, 16]");
 }
+
+Geometry OfFlavor(int tp, Flavor flavor) {
+  Geometry geometry = Of(tp);
+  geometry.flavor = flavor;
+  return geometry;
+}
+
+TEST(Experts, AreOneTensorOfRank3EachAndNotPadded) {
+  const models::Model model = ModelOf(SmallMoeConfig("mixtral", {{"num_hidden_layers", 1}}));
+  EXPECT_THAT(Names(model, Of(2)),
+              ElementsAre("embed_tokens.weight [24, 8]",
+                          "layers.0.self_attn.qkv_proj.q_proj.weight [8, 16]",
+                          "layers.0.self_attn.qkv_proj.k_proj.weight [4, 16]",
+                          "layers.0.self_attn.qkv_proj.v_proj.weight [4, 16]",
+                          "layers.0.self_attn.o_proj.o_proj.weight [16, 8]",
+                          "layers.0.mlp.router.linear_router.weight [4, 16]",
+                          "layers.0.mlp.expert_mlps.mlp_op.gate_up_proj.weight [4, 16, 24]",
+                          "layers.0.mlp.expert_mlps.mlp_op.down_proj.weight [4, 12, 16]",
+                          "layers.0.input_layernorm.weight [16]",
+                          "layers.0.post_attention_layernorm.weight [16]", "norm.weight [16]",
+                          "lm_head.weight [12, 16]"));
+}
+
+TEST(Experts, RankTensorsDependOnTheProgram) {
+  const auto ranks = [](const char* family, Flavor flavor, bool expert_ranks = true) {
+    const models::Model model = ModelOf(SmallMoeConfig(family, {{"num_hidden_layers", 1}}));
+    Geometry geometry = OfFlavor(2, flavor);
+    geometry.expert_ranks = expert_ranks;
+    std::vector<std::string> names;
+    for (const TensorLayout& tensor : Tensors(model, geometry))
+      if (tensor.dtype) names.push_back(tensor.name);
+    return names;
+  };
+  const char* const kOfExperts = "layers.0.mlp.expert_mlps.spmd_rank.rank";
+  const char* const kOfAttention = "layers.0.self_attn.rank_util.rank";
+  EXPECT_THAT(ranks("mixtral", Flavor::kOptimum), ElementsAre());
+  EXPECT_THAT(ranks("mixtral", Flavor::kNxdi), ElementsAre(kOfExperts, "rank_util.rank"));
+  EXPECT_THAT(ranks("mixtral", Flavor::kNxdi, false), ElementsAre("rank_util.rank"));
+  EXPECT_THAT(ranks("qwen3_moe", Flavor::kOptimum), ElementsAre("rank_util.rank"));
+  EXPECT_THAT(ranks("qwen3_moe", Flavor::kNxdi),
+              ElementsAre(kOfAttention, kOfExperts, "rank_util.rank"));
+}
+
+// I = 4, tp 2: rank 0 holds g0 g1 u0 u1, rank 1 g2 g3 u2 u3.
+TEST(Experts, ColumnsOfGateAndUpAreInterleavedByRank) {
+  const models::Model model = ModelOf(SmallMoeConfig("mixtral", {{"intermediate_size", 4}}));
+  for (const int rank : {0, 1}) {
+    for (const TensorLayout& tensor : Tensors(model, Of(2), rank)) {
+      if (tensor.name != "layers.1.mlp.expert_mlps.mlp_op.gate_up_proj.weight") continue;
+      EXPECT_EQ(ShapeText(tensor.shape), "[4, 16, 4]");
+      for (const Piece& piece : tensor.pieces) {
+        const bool up = model.params[piece.param].name.ends_with("w3.weight");
+        EXPECT_EQ(BoxText(piece.logical), rank == 0 ? "[0:2, 0:16]" : "[2:4, 0:16]");
+        EXPECT_EQ(piece.stored_lo, (Shape{model.params[piece.param].expert, 0, up ? 2 : 0}));
+        EXPECT_THAT(piece.axes, ElementsAre(2, 1));
+      }
+    }
+  }
+}
+
+struct ExpertRefusal {
+  const char* name;
+  const char* family;
+  nlohmann::json changes;
+  Flavor flavor;
+  bool transposed;
+  const char* message;
+};
+
+class RefusedExperts : public ::testing::TestWithParam<ExpertRefusal> {};
+TEST_P(RefusedExperts, WithTheReason) {
+  const ExpertRefusal& row = GetParam();
+  Geometry geometry = OfFlavor(2, row.flavor);
+  geometry.transposed_mlp = row.transposed;
+  ExpectError(RankTensors(ModelOf(SmallMoeConfig(row.family, row.changes)), geometry, 0),
+              Errc::kUnsupported, row.message);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Models, RefusedExperts,
+    ::testing::Values(
+        ExpertRefusal{"Hidden",
+                      "mixtral",
+                      {{"hidden_size", 17}},
+                      Flavor::kOptimum,
+                      false,
+                      "hidden size 17 cannot be split evenly over tp 2; bundles of models with "
+                      "experts are not padded"},
+        ExpertRefusal{"Vocabulary",
+                      "mixtral",
+                      {{"vocab_size", 23}},
+                      Flavor::kOptimum,
+                      false,
+                      "vocabulary of 23 cannot be split evenly over tp 2"},
+        ExpertRefusal{"Intermediate",
+                      "qwen3_moe",
+                      {{"moe_intermediate_size", 7}},
+                      Flavor::kNxdi,
+                      false,
+                      "the experts' intermediate size 7 cannot be split evenly over tp 2"},
+        ExpertRefusal{"Kernel",
+                      "mixtral",
+                      {},
+                      Flavor::kNxdi,
+                      true,
+                      "how mlp_kernel_enabled stores the experts of a model is not known"},
+        ExpertRefusal{"TiedMixtral",
+                      "mixtral",
+                      {{"tie_word_embeddings", true}},
+                      Flavor::kOptimum,
+                      false,
+                      "bundles of flavor optimum know no mixtral model with tied embeddings"},
+        ExpertRefusal{"TiedNxdi",
+                      "qwen3_moe",
+                      {{"tie_word_embeddings", true}},
+                      Flavor::kNxdi,
+                      false,
+                      "bundles of flavor nxdi know no qwen3_moe model with tied embeddings"},
+        ExpertRefusal{"DenseLayersNxdi",
+                      "qwen3_moe",
+                      {{"mlp_only_layers", {1}}},
+                      Flavor::kNxdi,
+                      false,
+                      "bundles of flavor nxdi know no qwen3_moe layers without experts"}),
+    [](const auto& row) { return std::string(row.param.name); });
 
 TEST(Faults, ARankThatIsNotThereIsOurOwnBug) {
   const models::Model model = ModelOf(SmallConfig());

@@ -192,6 +192,15 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"padded_hidden_size", 4096, "padded_hidden_size is set"},
         Setting{"padded_intermediate_size", 4096, "padded_intermediate_size is set"},
         Setting{"activation_quantization_type", "dynamic", "activation_quantization_type is set"},
+        Setting{"moe_fused_nki_kernel_enabled", true, "moe_fused_nki_kernel_enabled: true"},
+        Setting{"expert_mlp_nki_kernel_enabled", true, "expert_mlp_nki_kernel_enabled: true"},
+        Setting{"transpose_shared_experts_weights", true, "transpose_shared_experts_weights: true"},
+        Setting{"hybrid_sharding_config", json::object(), "hybrid_sharding_config is set"},
+        Setting{"moe_tp_degree", 3, "moe_tp_degree: 3"},
+        Setting{"glu_mlp", false, "glu_mlp: false"},
+        Setting{"blockwise_matmul_config",
+                {{"use_shard_on_intermediate_dynamic_while", true}},
+                "use_shard_on_intermediate_dynamic_while: true"},
         Setting{"lora_config", json::object(), "lora_config is set"},
         Setting{"cast_type", "as-declared", "cast_type: as-declared"}),
     [](const auto& row) { return std::string(row.param.key); });
@@ -200,6 +209,33 @@ TEST(Unsupported, FusedSpeculationAtTheTop) {
   EXPECT_THAT(Parsed(R"({"neuron_config": {}, "fused_spec_config": {"draft_model_path": "x"}})")
                   .unsupported,
               ElementsAre("fused_spec_config is set"));
+}
+
+TEST(Unsupported, PaddedExpertsAtTheTop) {
+  EXPECT_THAT(Parsed(R"({"neuron_config": {}, "moe_intermediate_pad_size": 128})").unsupported,
+              ElementsAre("moe_intermediate_pad_size: 128"));
+  EXPECT_THAT(Parsed(R"({"neuron_config": {}, "moe_intermediate_pad_size": 0})").unsupported,
+              IsEmpty());
+  EXPECT_THAT(Parsed(R"({"neuron_config": {}, "moe_fused_nki_kernel_enabled": true})").unsupported,
+              ElementsAre("moe_fused_nki_kernel_enabled: true"));
+}
+
+TEST(Experts, HoldTheirRankUnlessTheBlocksAreMappedOtherwise) {
+  EXPECT_TRUE(Parsed(R"({"neuron_config": {}})").expert_ranks);
+  const auto mapped = [](bool parallel) {
+    return Parsed(
+        Nxdi({{"blockwise_matmul_config", {{"parallelize_token_to_block_mapping", parallel}}}}));
+  };
+  EXPECT_TRUE(mapped(true).MakeGeometry().expert_ranks);
+  EXPECT_FALSE(mapped(false).MakeGeometry().expert_ranks);
+  EXPECT_EQ(mapped(false).MakeGeometry().flavor, Flavor::kNxdi);
+  const auto error = ExpectError(ParseNeuronConfig(R"({"neuron_config": {"blockwise_matmul_config":
+                              {"parallelize_token_to_block_mapping": 1}}})",
+                                                   "neuron_config.json"),
+                                 Errc::kCorrupt, "found 1, expected true or false");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->member(),
+            "neuron_config.blockwise_matmul_config.parallelize_token_to_block_mapping");
 }
 
 TEST(Dialect, UnknownIsRefused) {

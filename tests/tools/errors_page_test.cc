@@ -1,0 +1,140 @@
+// man/nxdkit-errors.7 against lib/error.h, what the commands print, and the messages in the
+// sources.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <regex>
+
+#include "lib/error.h"
+#include "lib/json.h"
+#include "tests/tools/man_page.h"
+#include "tests/tools/process.h"
+
+namespace nxdkit::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string Page() { return ReadFile(NXDKIT_SOURCE_DIR "/man/nxdkit-errors.7"); }
+
+// kInternal is the last one.
+std::vector<Errc> Codes() {
+  std::vector<Errc> codes;
+  for (int i = 0; i <= static_cast<int>(Errc::kInternal); ++i)
+    codes.push_back(static_cast<Errc>(i));
+  return codes;
+}
+
+// From a heading `.Ss word` to the next heading.
+std::string SectionOf(const std::string& page, const std::string& heading) {
+  const size_t begin = page.find("\n" + heading + "\n");
+  if (begin == std::string::npos) return "";
+  const size_t end = page.find("\n.S", begin + 2);
+  return page.substr(begin, end - begin);
+}
+
+TEST(ErrorsPage, HasEveryCodeWithItsExitStatus) {
+  const std::string page = Page();
+  const std::string statuses = SectionOf(page, ".Sh EXIT STATUS");
+  for (const Errc code : Codes()) {
+    const std::string word(ErrcName(code));
+    const std::string status = std::to_string(ExitCode(code));
+    EXPECT_THAT(statuses, HasSubstr("\n.It " + status + "\n")) << word;
+    EXPECT_THAT(statuses, HasSubstr(".Ql " + word)) << word;
+    EXPECT_THAT(SectionOf(page, ".Ss " + word), HasSubstr("\nExit status " + status)) << word;
+  }
+  EXPECT_THAT(statuses, HasSubstr("\n.It 0\n"));
+  EXPECT_THAT(statuses, HasSubstr("\n.It 143\n"));
+}
+
+TEST(ErrorsPage, DescribesTheErrorObject) {
+  const Names documented = ManJsonPaths(Page());
+  const TempFolder folder;
+  const std::string bad =
+      folder.Write("bad.safetensors", std::string("\x07\0\0\0\0\0\0\0{\"a\":{}", 15));
+  std::set<std::string> seen;
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"ckpt-inspect", bad},
+                                                  {"ckpt-inspect", "--no-such-option"},
+                                                  {"ckpt-verify", folder.path() + "/nothing"}}) {
+    std::vector<std::string> words = command;
+    words[0] = NXDKIT_TOOLS "/" + words[0];
+    words.push_back("--json");
+    const Result<Json> json = ParseJson(RunProcess(words).out);
+    ASSERT_TRUE(json.ok()) << command[0];
+    ASSERT_TRUE(json->contains("error")) << *json;
+    for (const auto& [key, value] : (*json)["error"].items()) {
+      EXPECT_TRUE(documented.contains("error." + key)) << key;
+      seen.insert(key);
+    }
+  }
+  EXPECT_TRUE(seen.contains("code") && seen.contains("message") && seen.contains("hint"));
+}
+
+// All sources, each with its adjacent literals joined.
+std::vector<std::string> Sources() {
+  static const std::regex seam("\"\\s*\n\\s*\"");
+  std::vector<std::string> sources;
+  for (const char* folder : {"lib", "formats", "tools"})
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(
+             std::string(NXDKIT_SOURCE_DIR) + "/" + folder))
+      if (entry.path().extension() == ".cc")
+        sources.push_back(std::regex_replace(ReadFile(entry.path()), seam, ""));
+  return sources;
+}
+
+// kNotFound -> "not_found", by the enumerator as it is written.
+std::string EnumeratorOf(const std::string& word) {
+  std::string name = "k";
+  bool upper = true;
+  for (const char c : word) {
+    if (c != '_') name += upper ? static_cast<char>(std::toupper(c)) : c;
+    upper = c == '_';
+  }
+  return name;
+}
+
+// The code that stands nearest before the message; a message without one is wrapped elsewhere in
+// the file.
+bool MakesWithCode(const std::string& source, size_t at, const std::string& word) {
+  constexpr size_t kNear = 400;
+  const std::string code = "Errc::" + EnumeratorOf(word);
+  const size_t nearest = source.rfind("Errc::k", at);
+  if (nearest == std::string::npos || at - nearest > kNear)
+    return source.find(code) != std::string::npos || word == "usage";
+  return source.compare(nearest, code.size(), code) == 0;
+}
+
+TEST(ErrorsPage, QuotesMessagesThatTheSourcesHave) {
+  const std::string page = Page();
+  const std::vector<std::string> sources = Sources();
+  size_t messages = 0;
+  for (const Errc code : Codes()) {
+    const std::string word(ErrcName(code));
+    const std::string section = SectionOf(page, ".Ss " + word);
+    for (size_t at = section.find(".It Qq "); at != std::string::npos;
+         at = section.find(".It Qq ", at + 1)) {
+      std::string message = section.substr(at + 7, section.find('\n', at) - at - 7);
+      for (size_t dots = message.find("..."); dots != std::string::npos; dots = message.find("..."))
+        message.replace(dots, 3, "{}");
+      ++messages;
+      const bool found = std::ranges::any_of(sources, [&](const std::string& source) {
+        const size_t place = source.find(message);
+        return place != std::string::npos && MakesWithCode(source, place, word);
+      });
+      EXPECT_TRUE(found) << word << ": no message of this kind has: " << message;
+    }
+  }
+  EXPECT_GE(messages, 25U);
+}
+
+TEST(ErrorsPage, IsNamedByEveryOther) {
+  for (const auto& entry : std::filesystem::directory_iterator(NXDKIT_SOURCE_DIR "/man"))
+    if (entry.path().extension() == ".1") {
+      EXPECT_THAT(ReadFile(entry.path()), HasSubstr("\n.Xr nxdkit-errors 7\n")) << entry.path();
+    }
+}
+
+}  // namespace
+}  // namespace nxdkit::test

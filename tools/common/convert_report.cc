@@ -1,0 +1,74 @@
+#include "tools/common/convert_report.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "lib/progress.h"
+#include "lib/text.h"
+
+namespace nxdkit::tool {
+namespace {
+
+int64_t NowNs() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Stopwatch::Stopwatch() : start_ns_(NowNs()) {}
+
+double Stopwatch::seconds() const { return static_cast<double>(NowNs() - start_ns_) * 1e-9; }
+
+Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run) {
+  return {{"model_type", report.model_type},
+          {"parameters", report.parameters},
+          {"output_bytes", report.output_bytes},
+          {"output_files", report.output_files},
+          {"output_tensors", report.output_tensors},
+          {"peak_memory_bytes", PeakRssBytes()},
+          {"seconds", seconds},
+          {"verified", report.verified},
+          {"dry_run", dry_run},
+          {"notes", report.notes}};
+}
+
+Json PlannedJson(const ops::ConvertReport& report, double seconds, bool dry_run) {
+  return WithKeys({{"source_bytes", report.source_bytes},
+                   {"tasks", report.tasks},
+                   {"resumed_tasks", report.resumed_tasks},
+                   {"buffer_bytes", report.buffer_bytes},
+                   {"predicted_memory_bytes", report.predicted_memory}},
+                  WrittenJson(report, seconds, dry_run));
+}
+
+Json WithKeys(Json json, const Json& more) {
+  json.update(more);
+  return json;
+}
+
+std::string WroteText(std::string_view output, bool dry_run) {
+  return fmt::format("{} {}: ", dry_run ? "would write" : "wrote", EscapeControl(output));
+}
+
+std::string CountsText(const ops::ConvertReport& report) {
+  return fmt::format("{} parameters, {} in {} tensors, {} files\n", report.parameters,
+                     HumanBytes(report.output_bytes), report.output_tensors, report.output_files);
+}
+
+std::string CostText(const ops::ConvertReport& report, uint64_t work_bytes, double seconds,
+                     bool dry_run) {
+  if (dry_run)
+    return fmt::format("plan: {} tasks, {} of buffers, about {} of memory\n", report.tasks,
+                       HumanBytes(report.buffer_bytes), HumanBytes(report.predicted_memory));
+  return fmt::format("{:.2f} s, {}, peak memory {}{}\n", seconds, HumanRate(work_bytes, seconds),
+                     HumanBytes(PeakRssBytes()), report.verified ? ", verified" : "");
+}
+
+std::string NotesText(const ops::ConvertReport& report) {
+  std::string text;
+  for (const std::string& note : report.notes) text += "note: " + EscapeControl(note) + "\n";
+  return text;
+}
+
+}  // namespace nxdkit::tool

@@ -1,0 +1,42 @@
+// PRIVATE to tools/: what every command that writes weights says of it, as JSON keys and as lines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "formats/ops/convert.h"
+#include "tools/common/tool.h"
+
+namespace nxdkit::tool {
+
+// Reads the clock from its making on.
+class Stopwatch {
+ public:
+  Stopwatch();
+  double seconds() const;
+
+ private:
+  int64_t start_ns_;
+};
+
+// model_type, parameters, output_bytes, output_files, output_tensors, peak_memory_bytes, seconds,
+// verified, dry_run, notes.
+Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run);
+// Those, and of the plan: source_bytes, tasks, resumed_tasks, buffer_bytes, predicted_memory_bytes.
+Json PlannedJson(const ops::ConvertReport& report, double seconds, bool dry_run);
+
+// `json` with the keys of `more` behind its own.
+Json WithKeys(Json json, const Json& more);
+
+// "wrote OUTPUT: " or "would write OUTPUT: ".
+std::string WroteText(std::string_view output, bool dry_run);
+// "1 parameters, 2 MB in 3 tensors, 4 files\n"
+std::string CountsText(const ops::ConvertReport& report);
+// The plan of a dry run, else how long the run took and what memory: one line. The rate is that of
+// `work_bytes`.
+std::string CostText(const ops::ConvertReport& report, uint64_t work_bytes, double seconds,
+                     bool dry_run);
+std::string NotesText(const ops::ConvertReport& report);  // a line for each
+
+}  // namespace nxdkit::tool

@@ -1,0 +1,284 @@
+#include "trainer/reward/grade.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "trainer/reward/latex_text.h"
+#include "trainer/reward/mathd.h"
+#include "trainer/reward/symbolic.h"
+#include "trainer/reward/text.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr size_t kMaxBytes = 10000;
+constexpr double kIntegerTolerance = 1e-7;
+constexpr size_t kMaxLetters = 2;  // different ones, in an expression that is evaluated
+constexpr std::string_view kBrackets = "()[]";
+
+struct Replacement {
+  std::string_view from, to;
+};
+constexpr Replacement kWords[] = {
+    {"\\%", "%"},
+    {"\\$", "$"},
+    {"$", ""},
+    {"%", ""},
+    {" or ", " , "},
+    {" and ", " , "},
+    {"million", "*10^6"},
+    {"billion", "*10^9"},
+    {"trillion", "*10^12"},
+};
+// Removed in this order, with "es", "s", spaces and a power behind them.
+constexpr std::string_view kUnits[] = {"degree", "cm",   "centimeter", "meter", "mile",  "second",
+                                       "minute", "hour", "day",        "week",  "month", "year",
+                                       "foot",   "feet", "inch",       "yard"};
+// What the reference's expressions understand.
+constexpr Replacement kGlyphs[] = {{"\u221a", "sqrt"}, {"\u03c0", "pi"}, {"\u221e", "inf"},
+                                   {"\u222a", "U"},    {"\u00b7", "*"},  {"\u00d7", "*"}};
+
+template <size_t N>
+std::string Apply(std::string text, const Replacement (&list)[N]) {
+  for (const Replacement& one : list) text = ReplaceAll(text, one.from, one.to);
+  return text;
+}
+
+// All of `word`, each with what `tail` finds behind it: the place where that ends.
+template <typename Tail>
+std::string RemoveWith(std::string_view text, std::string_view word, const Tail& tail) {
+  std::string out;
+  for (size_t at = 0;;) {
+    const size_t found = text.find(word, at);
+    out += text.substr(at, found - at);
+    if (found == std::string_view::npos) return out;
+    at = tail(text, found + word.size());
+  }
+}
+
+size_t SkipSpaces(std::string_view text, size_t at) {
+  while (at < text.size() && text[at] == ' ') ++at;
+  return at;
+}
+
+size_t SkipDigits(std::string_view text, size_t at) {
+  while (IsDigitAt(text, at)) ++at;
+  return at;
+}
+
+size_t UnitTail(std::string_view text, size_t at) {
+  if (text.substr(at).starts_with("es")) at += 2;
+  if (text.substr(at).starts_with('s')) ++at;
+  at = SkipSpaces(text, at);
+  if (text.substr(at).starts_with('^') && IsDigitAt(text, at + 1)) at = SkipDigits(text, at + 1);
+  return at;
+}
+
+// "^\circ", with spaces after the "^".
+std::string RemoveDegrees(std::string_view text) {
+  constexpr std::string_view kCirc = "\\circ";
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t behind = text[at] == '^' ? SkipSpaces(text, at + 1) : text.size();
+    if (text[at] == '^' && text.substr(behind).starts_with(kCirc)) {
+      at = behind + kCirc.size();
+      continue;
+    }
+    // The spaces were looked at: not again, or many of them would take quadratic time.
+    const size_t end = text[at] == '^' ? behind : at + 1;
+    out += text.substr(at, end - at);
+    at = end;
+  }
+  return out;
+}
+
+// Python's float(text): white space around it, a sign, underscores between digits.
+std::optional<double> ParseFloat(std::string_view text) {
+  text = Strip(text);
+  std::string digits;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '_') {
+      if (i == 0 || !IsDigit(text[i - 1]) || !IsDigitAt(text, i + 1)) return std::nullopt;
+      continue;
+    }
+    // Also keeps out what only C reads: "0x10".
+    if (!IsDigit(c) && c != '.' && c != 'e' && c != 'E' && c != '+' && c != '-')
+      return std::nullopt;
+    digits += c;
+  }
+  if (digits.empty()) return std::nullopt;
+  char* end = nullptr;
+  const double value = std::strtod(digits.c_str(), &end);
+  if (*end != '\0' || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+bool IsInteger(double value) {
+  return std::abs(value - std::nearbyint(value)) <= kIntegerTolerance;
+}
+
+std::string IntegerText(double value) { return value == 0 ? "0" : fmt::format("{:.0f}", value); }
+
+// "(\d),(\d\d\d)" before the end or what is no digit; what stands behind is used up by the match,
+// so that of "1,000,000,000" every other comma stays, as in the reference.
+std::string StripCommasOnce(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const bool matches = IsDigit(text[at]) && at + 1 < text.size() && text[at + 1] == ',' &&
+                         IsDigitAt(text, at + 2) && IsDigitAt(text, at + 3) &&
+                         IsDigitAt(text, at + 4) && !IsDigitAt(text, at + 5);
+    if (!matches) {
+      out += text[at++];
+      continue;
+    }
+    out += text[at];
+    out += text.substr(at + 2, 4);
+    at += 6;
+  }
+  return out;
+}
+
+std::string StripCommas(std::string_view text) {
+  std::string now(text);
+  for (;;) {
+    std::string next = StripCommasOnce(now);
+    if (next == now) return now;
+    now = std::move(next);
+  }
+}
+
+bool LooksLikeInteger(std::string_view text) {
+  const std::optional<double> value = ParseFloat(StripCommas(text));
+  return value && IsInteger(*value);
+}
+
+// "7 3/4" -> "7+3/4": a digit, spaces, a digit.
+std::string AddMixedNumbers(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    out += text[at];
+    const size_t behind = IsDigit(text[at]) ? SkipSpaces(text, at + 1) : at + 1;
+    if (behind > at + 1) {
+      if (IsDigitAt(text, behind)) {
+        out += '+';
+        out += text[behind];
+        at = behind + 1;
+        continue;
+      }
+      out += text.substr(at + 1, behind - at - 1);
+    }
+    at = behind;
+  }
+  return out;
+}
+
+std::string ReadLatex(const std::string& text) {
+  std::string latex = ReplaceAll(ReplaceAll(text, "\\tfrac", "\\frac"), "\\dfrac", "\\frac");
+  latex = ReplaceAll(latex, "\\frac", " \\frac");  // apart from the whole number before it
+  const std::optional<std::string> plain = LatexToText(latex);
+  return plain ? std::string(Strip(Apply(*plain, kGlyphs))) : text;
+}
+
+// -?[0-9]+.?/0*[1-9][0-9]*.?, with any character for the dots.
+bool IsFraction(std::string_view text) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  size_t at = text.starts_with('-') ? 1 : 0;
+  if (!IsDigitAt(text, at)) return false;
+  at = SkipDigits(text, at);
+  if (at < text.size() && text[at] != '/') at += CharBytes(text, at);
+  if (at >= text.size() || text[at] != '/') return false;
+  const size_t under = at + 1;
+  at = SkipDigits(text, under);
+  if (text.substr(under, at - under).find_first_not_of('0') == std::string_view::npos) return false;
+  return at == text.size() || at + CharBytes(text, at) == text.size();
+}
+
+std::vector<std::string> SplitTuple(std::string_view normalized) {
+  const std::string text = StripCommas(normalized);
+  if (text.empty()) return {};
+  const auto is_bracket = [](char c) { return kBrackets.find(c) != std::string_view::npos; };
+  const std::string_view inside = std::string_view(text).substr(1, text.size() - 2);
+  if (text.size() <= 2 || !is_bracket(text.front()) || !is_bracket(text.back()) ||
+      inside.find_first_of(kBrackets) != std::string_view::npos)
+    return {text};
+  std::vector<std::string> elements;
+  for (size_t at = 0; at <= inside.size();) {
+    const size_t comma = std::min(inside.find(',', at), inside.size());
+    elements.emplace_back(Strip(inside.substr(at, comma - at)));
+    at = comma + 1;
+  }
+  return elements;
+}
+
+// The reference does not evaluate what looks like text, or like a power that takes long.
+bool MayEvaluate(std::string_view text) {
+  const std::string letters = ReplaceAll(ReplaceAll(text, "sqrt", ""), "frac", "");
+  std::set<std::string> seen;
+  for (size_t at = 0; at < letters.size(); at += CharBytes(letters, at))
+    if (IsLetter(letters, at)) seen.insert(letters.substr(at, CharBytes(letters, at)));
+  if (seen.size() > kMaxLetters) return false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '^' || at + 1 == text.size()) continue;
+    if (text[at + 1] == '{' || text[at + 1] == '(') return false;
+    const size_t behind = SkipDigits(text, at + 1);
+    if (behind > at + 2 || (behind == at + 2 && behind < text.size() && text[behind] == '^'))
+      return false;
+  }
+  return true;
+}
+
+bool ElementsAreEqual(const std::string& truth, const std::string& given) {
+  if (IsFraction(truth) && IsFraction(given)) return truth == given;
+  if (LooksLikeInteger(truth) != LooksLikeInteger(given)) return false;
+  return MayEvaluate(fmt::format("({})-({})", truth, given)) && AreEqualExpressions(truth, given);
+}
+
+}  // namespace
+
+std::string NormalizeAnswer(std::string_view answer) {
+  std::string text = Apply(std::string(UnwrapText(answer)), kWords);
+  for (const std::string_view unit : kUnits) text = RemoveWith(text, unit, UnitTail);
+  text = RemoveDegrees(text);
+  if (!text.empty() && text.front() == '{' && text.back() == '}')
+    text = text.size() < 2 ? "" : text.substr(1, text.size() - 2);
+  text = RemoveWith(text, ",\\!", SkipSpaces);
+  if (const std::optional<double> value = ParseFloat(text); value && IsInteger(*value))
+    text = IntegerText(std::nearbyint(*value));
+  if (text.find('\\') != std::string::npos) text = ReadLatex(text);
+  std::string joined;
+  for (size_t at = 0; at < text.size();) {
+    joined += text[at];
+    at = text[at] == '-' ? SkipSpaces(text, at + 1) : at + 1;
+  }
+  text = ReplaceAll(AddMixedNumbers(joined), " ", "");
+  text = Lower(ReplaceAll(ReplaceAll(text, "{", ""), "}", ""));
+  if (!LooksLikeInteger(text)) return text;
+  const std::optional<double> value = ParseFloat(ReplaceAll(text, ",", ""));
+  return value ? IntegerText(std::trunc(*value)) : text;
+}
+
+bool GradeAnswer(std::string_view given, std::string_view truth) {
+  if (NormalizeMathd(given) == NormalizeMathd(truth)) return true;
+  if (given.size() > kMaxBytes || truth.size() > kMaxBytes) return false;
+  const std::string answer = NormalizeAnswer(given);
+  const std::string expected = NormalizeAnswer(truth);
+  if (answer == expected) return true;
+  if (answer.empty() || expected.empty()) return false;
+  const std::vector<std::string> elements = SplitTuple(expected);
+  const std::vector<std::string> found = SplitTuple(answer);
+  if (elements.size() > 1 &&
+      (expected.front() != answer.front() || expected.back() != answer.back()))
+    return false;
+  if (elements.size() != found.size()) return false;
+  for (size_t i = 0; i < elements.size(); ++i)
+    if (!ElementsAreEqual(elements[i], found[i])) return false;
+  return true;
+}
+
+}  // namespace nxdkit::trainer

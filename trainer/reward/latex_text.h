@@ -1,0 +1,15 @@
+// LaTeX as one line of plain text, as far as the answers of math problems need it: fractions become
+// a/b without parentheses, roots sqrt(x), symbols their characters; braces, fonts, sizes and macros
+// nobody knows are dropped and what they enclose stays.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace nxdkit::trainer {
+
+// nullopt when groups are nested deeper than 40. Linear in the length of `latex` otherwise.
+std::optional<std::string> LatexToText(std::string_view latex);
+
+}  // namespace nxdkit::trainer
