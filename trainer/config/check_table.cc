@@ -23,6 +23,7 @@ struct LimitRow {
 constexpr LimitRow kLimits[] = {
     {KeyLimit::kPositive, [](double x) { return x > 0; }, "more than 0"},
     {KeyLimit::kNotNegative, [](double x) { return x >= 0; }, "0 or more"},
+    {KeyLimit::kAboveOne, [](double x) { return x > 1; }, "more than 1"},
     {KeyLimit::kFraction, [](double x) { return x >= 0 && x <= 1; }, "from 0 to 1"},
     {KeyLimit::kInside, [](double x) { return x > 0 && x < 1; }, "between 0 and 1"},
     {KeyLimit::kBeta, [](double x) { return x >= 0 && x < 1; }, "at least 0 and less than 1"},

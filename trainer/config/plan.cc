@@ -87,9 +87,4 @@ Result<int64_t> TrainingSteps(const Config& config, int64_t train_rows, int64_t 
   return per_epoch * trainer.total_epochs;
 }
 
-int64_t WarmupSteps(const OptimConfig& optim, int64_t training_steps) {
-  if (optim.lr_warmup_steps) return *optim.lr_warmup_steps;
-  return static_cast<int64_t>(optim.lr_warmup_ratio * static_cast<double>(training_steps));
-}
-
 }  // namespace nxdkit::trainer

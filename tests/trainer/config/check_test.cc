@@ -45,15 +45,6 @@ TEST(CheckConfig, EachRuleShowsItsNumbers) {
        "worker.actor.micro_batch_size_per_device_for_experience",
        "8 prompts x 4 responses / 2 data-parallel ranks = 16 sequences are not a multiple of 32",
        "legal values: 16, 8, 4, 2, 1"},
-      {{"algorithm.adv_estimator=gae", "worker.critic.global_batch_size=8",
-        "worker.critic.micro_batch_size_per_device_for_experience=3"},
-       "worker.critic.micro_batch_size_per_device_for_experience",
-       "32 sequences are not a multiple of 3",
-       ""},
-      {{"algorithm.adv_estimator=gae"},
-       "worker.critic.global_batch_size",
-       "data.rollout_batch_size 8 is not a multiple of 256",
-       "legal values of worker.critic.global_batch_size: 8, 4, 2"},
       {{"worker.rollout.n=1", "worker.actor.micro_batch_size_per_device_for_experience=8"},
        "worker.rollout.n",
        "grpo compares the responses to one prompt, and there is 1",
@@ -173,6 +164,19 @@ TEST(CheckConfig, EachRuleShowsItsNumbers) {
     EXPECT_THAT(check.problems[0].fix, HasSubstr(row.fix));
     EXPECT_FALSE(check.status().ok());
   }
+}
+
+// Its own batches are checked too, for the day there is a critic.
+TEST(CheckConfig, GaeIsRefused) {
+  const ConfigCheck check = Check({"algorithm.adv_estimator=gae",
+                                   "worker.critic.micro_batch_size_per_device_for_experience=3"});
+  ASSERT_THAT(Keys(check), ElementsAre("worker.critic.global_batch_size",
+                                       "worker.critic.micro_batch_size_per_device_for_experience",
+                                       "algorithm.adv_estimator"));
+  EXPECT_EQ(check.problems[0].message, "data.rollout_batch_size 8 is not a multiple of 256");
+  EXPECT_EQ(check.problems[0].fix, "legal values of worker.critic.global_batch_size: 8, 4, 2");
+  EXPECT_THAT(check.problems[1].message, HasSubstr("32 sequences are not a multiple of 3"));
+  EXPECT_EQ(check.problems[2].code, Errc::kUnsupported);
 }
 
 TEST(CheckConfig, BatchesThatDoNotDivideOverTheRanks) {
