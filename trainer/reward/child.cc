@@ -23,10 +23,19 @@ struct PipeEnds {
   Pipe read, write;
 };
 
+// Above the standard streams, which the child replaces one by one.
+Pipe AboveStandard(Pipe pipe) {
+  if (pipe.fd() > STDERR_FILENO) return pipe;
+  return Pipe(::fcntl(pipe.fd(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+}
+
 Result<PipeEnds> MakePipe(const std::string& program) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return OutputError("make a pipe for", errno).in(program);
-  return PipeEnds{Pipe(ends[0]), Pipe(ends[1])};
+  PipeEnds pipe = {AboveStandard(Pipe(ends[0])), AboveStandard(Pipe(ends[1]))};
+  if (!pipe.read.open() || !pipe.write.open())
+    return OutputError("make a pipe for", errno).in(program);
+  return pipe;
 }
 
 void DoNotBlock(const Pipe& pipe) {
