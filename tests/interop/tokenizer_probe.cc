@@ -2,13 +2,16 @@
 //   encode TOKENIZER FILE   {"special": bool, "texts": [...]} -> [[ids]...]
 //   decode TOKENIZER FILE   {"skip": bool, "ids": [[...]...]} -> [texts]
 //   time TOKENIZER FILE     as encode -> {"seconds", "bytes", "ids"}, the second time over
+//   prompts FOLDER ROWS     a model's folder and a data file -> {"rows": [[ids]...], "special"}
 //   render - FILE           [{"template", "variables", "now"}] -> [{"text"} or {"error"}]
 #include <chrono>
 #include <cstdio>
 #include <string>
 
 #include "lib/json.h"
+#include "trainer/data/dataset.h"
 #include "trainer/tokenizer/jinja.h"
+#include "trainer/tokenizer/special_tokens.h"
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace nxdkit::trainer {
@@ -94,7 +97,26 @@ Json Render(const Json& all) {
   return answers;
 }
 
+Result<Json> Prompts(const std::string& folder, const std::string& rows) {
+  NXDKIT_ASSIGN(const Tokenizer tokenizer, Tokenizer::Open(folder + "/tokenizer.json"));
+  NXDKIT_ASSIGN(const ChatTemplate chat, ChatTemplate::Load(folder));
+  NXDKIT_ASSIGN(const SpecialTokens special, LoadSpecialTokens(folder, tokenizer));
+  DatasetOptions options;
+  options.max_prompt_tokens = 1 << 20;
+  options.chat.bos_token = special.bos_token;
+  options.chat.eos_token = special.eos_token;
+  NXDKIT_ASSIGN(const Dataset data, Dataset::Load(rows, {&tokenizer, &chat, nullptr}, options));
+  Json all = Json::array();
+  for (size_t row = 0; row < data.size(); ++row)
+    all.push_back(std::vector<int32_t>(data.ids(row).begin(), data.ids(row).end()));
+  return Json{{"rows", all}, {"special", {{"eos_ids", special.eos_ids}, {"pad", special.pad}}}};
+}
+
 Status Run(const std::string& command, const std::string& path, const std::string& file) {
+  if (command == "prompts") {
+    NXDKIT_ASSIGN(const Json answer, Prompts(path, file));
+    return Print(answer);
+  }
   NXDKIT_ASSIGN(const Json work, ReadJsonFile(file, uint64_t{1} << 30));
   if (command == "render") return Print(Render(work));
   NXDKIT_ASSIGN(const Tokenizer tokenizer, Tokenizer::Open(path));

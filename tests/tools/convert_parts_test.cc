@@ -167,7 +167,7 @@ TEST_F(ConvertParts, RefusesWhatMakesNoSense) {
   expect(Part("2/2"), "part 2 of 2 does not exist");
   expect(Part("1"), "found 1, expected I/N or auto");
   expect(Part("0/2", "--from hf --to torch"), "a single file cannot be made in parts");
-  expect(Part("0/2", std::string(kToNxd) + "--resume"), "--part goes with neither");
+  expect(Part("0/2", std::string(kToNxd) + "--resume"), "--part does not go with");
   expect(Part("auto"), "no launcher says which part this process is");
   EXPECT_FALSE(fs::exists(out_ + ".parts"));
 }

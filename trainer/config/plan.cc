@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "trainer/algo/schedule.h"
+
 namespace nxdkit::trainer {
 namespace {
 
@@ -85,6 +87,10 @@ Result<int64_t> TrainingSteps(const Config& config, int64_t train_rows, int64_t 
                                            batches, batch, wanted))
         .member("data.rollout_batch_size");
   return per_epoch * trainer.total_epochs;
+}
+
+int64_t WarmupSteps(const OptimConfig& optim, int64_t training_steps) {
+  return WarmupSteps(optim.lr_warmup_steps.value_or(-1), optim.lr_warmup_ratio, training_steps);
 }
 
 }  // namespace nxdkit::trainer

@@ -6,14 +6,11 @@
 #include <set>
 
 #include "lib/json.h"
+#include "trainer/config/value.h"
 #include "trainer/report/run_files.h"
 
 namespace nxdkit::trainer {
 namespace {
-
-std::string Quoted(std::string_view text) {
-  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
-}
 
 std::vector<std::string_view> Split(std::string_view name) {
   std::vector<std::string_view> parts;
@@ -55,7 +52,7 @@ std::string OneLine(const Json& value) {
   if (!value.is_object()) return PythonFloat(value.get<double>());
   std::string text;
   for (const auto& [key, member] : value.items())
-    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", Quoted(key), OneLine(member));
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", QuotedText(key), OneLine(member));
   return "{" + text + "}";
 }
 
@@ -67,10 +64,10 @@ Status MakeFolder(const std::string& folder) {
 }
 
 // The lines of a file whose step is at most `last`; others are counted.
-std::string KeptLines(const std::string& path, int64_t last, int64_t* dropped) {
+Result<std::string> KeptLines(const std::string& path, int64_t last, int64_t* dropped) {
+  NXDKIT_ASSIGN(const Lines read, ReadLines(path));
   std::string kept;
-  const std::vector<std::string> lines = ReadLines(path).lines;
-  for (const std::string& line : lines) {
+  for (const std::string& line : read.lines) {
     const std::optional<int64_t> step = StepOfLine(line);
     if (step && *step <= last)
       kept += line + "\n";
@@ -78,6 +75,19 @@ std::string KeptLines(const std::string& path, int64_t last, int64_t* dropped) {
       ++*dropped;
   }
   return kept;
+}
+
+// generations.log anew from its records. A folder that has none is another trainer's: its samples
+// carry no step and are all kept.
+Result<std::string> KeptSamples(const std::string& folder, std::string_view records) {
+  const std::string path = JoinPath(folder, kGenerationsFile);
+  const bool foreign = KindOf(JoinPath(folder, kGenerationRecordsFile)) == PathKind::kMissing &&
+                       KindOf(path) == PathKind::kFile;
+  if (foreign) return ReadSmallFile(path, uint64_t{1} << 30);
+  std::string text;
+  for (const GenerationRecord& record : ParseGenerations(records).records)
+    text += GenerationText(record.sample);
+  return text;
 }
 
 }  // namespace
@@ -90,7 +100,7 @@ std::string MetricLine(int64_t step, const MetricRecord& record) {
 std::string GenerationLine(int64_t step, const Generation& sample) {
   return fmt::format(
       "{{\"step\": {}, \"prompt\": {}, \"output\": {}, \"ground_truth\": {}, \"score\": {}}}\n",
-      step, Quoted(sample.prompt), Quoted(sample.output), Quoted(sample.ground_truth),
+      step, QuotedText(sample.prompt), QuotedText(sample.output), QuotedText(sample.ground_truth),
       PythonFloat(sample.score));
 }
 
@@ -109,10 +119,9 @@ Result<MetricLog> MetricLog::Open(const std::string& folder, std::optional<int64
   const std::string metrics_path = JoinPath(folder, kMetricsFile);
   const std::string records_path = JoinPath(folder, kGenerationRecordsFile);
   if (resumed_step) {
-    metrics = KeptLines(metrics_path, *resumed_step, &log.dropped_);
-    records = KeptLines(records_path, *resumed_step, &log.dropped_);
-    for (const GenerationRecord& record : ParseGenerations(records).records)
-      text += GenerationText(record.sample);
+    NXDKIT_ASSIGN(metrics, KeptLines(metrics_path, *resumed_step, &log.dropped_));
+    NXDKIT_ASSIGN(records, KeptLines(records_path, *resumed_step, &log.dropped_));
+    NXDKIT_ASSIGN(text, KeptSamples(folder, records));
   }
   NXDKIT_ASSIGN(log.metrics_, AppendFile::Begin(metrics_path, metrics));
   NXDKIT_ASSIGN(log.generation_records_, AppendFile::Begin(records_path, records));

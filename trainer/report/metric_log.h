@@ -35,6 +35,7 @@ class MetricLog {
  public:
   // `resumed_step`: the step of the checkpoint that the run goes on from; records of later steps,
   // and lines that are damaged, are dropped. Without it the run is new and the files start empty.
+  // A log that is there and cannot be read is an error: it would be lost.
   // `config_json` is written in any case: it is what this run uses.
   static Result<MetricLog> Open(const std::string& folder, std::optional<int64_t> resumed_step,
                                 std::string_view config_json);

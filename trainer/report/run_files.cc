@@ -28,17 +28,23 @@ std::optional<int64_t> StepOf(const Json& record) {
   return step->get<int64_t>();
 }
 
-void AddPoint(std::vector<Point>& points, int64_t step, double value) {
-  const auto at = std::ranges::lower_bound(points, step, {}, &Point::step);
-  if (at != points.end() && at->step == step)
-    at->value = value;
-  else
-    points.insert(at, {step, value});
+// In the order of steps; of several values of one step the last one written stays.
+void Arrange(std::vector<Point>& points) {
+  std::ranges::stable_sort(points, {}, &Point::step);
+  size_t kept = 0;
+  for (const Point& point : points) {
+    if (kept > 0 && points[kept - 1].step == point.step) --kept;
+    points[kept++] = point;
+  }
+  points.resize(kept);
 }
 
 // `depth` is bounded by the parser.
 void AddNumbers(const Json& value, const std::string& name, int64_t step, MetricSeries& series) {
-  if (value.is_number()) return AddPoint(series.by_name[name], step, value.get<double>());
+  if (value.is_number()) {
+    series.by_name[name].push_back({step, value.get<double>()});
+    return;
+  }
   if (!value.is_object()) return;
   for (const auto& [key, member] : value.items()) {
     const std::string inner = key.starts_with('/') ? key.substr(1) : key;
@@ -101,13 +107,10 @@ Lines SplitLines(std::string_view text) {
   return result;
 }
 
-Lines ReadLines(const std::string& path) {
-  if (KindOf(path) == PathKind::kMissing) return {};
-  const Result<std::string> text = ReadSmallFile(path, kMaxBytes);
-  if (text.ok()) return SplitLines(*text);
-  Lines result;
-  result.problem = text.error().message();
-  return result;
+Result<Lines> ReadLines(const std::string& path) {
+  if (KindOf(path) == PathKind::kMissing) return Lines{};
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxBytes));
+  return SplitLines(text);
 }
 
 std::optional<int64_t> StepOfLine(std::string_view line) {
@@ -131,6 +134,7 @@ MetricSeries ParseMetrics(std::string_view text) {
       if (key != "step")
         AddNumbers(value, key.starts_with('/') ? key.substr(1) : key, *step, series);
   }
+  for (auto& [name, points] : series.by_name) Arrange(points);
   return series;
 }
 

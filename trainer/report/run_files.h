@@ -18,10 +18,9 @@ struct Lines {
   std::vector<std::string> lines;
   // The last line has no line feed: it was being written. It is not among `lines`.
   bool cut = false;
-  std::string problem;  // why the file could not be read; "" when it could or is not there
 };
 // Lines of a file of at most 1 GiB. A missing file has none.
-Lines ReadLines(const std::string& path);
+Result<Lines> ReadLines(const std::string& path);
 Lines SplitLines(std::string_view text);
 
 // "step" of a line that is a JSON object with an integer there; nullopt otherwise.

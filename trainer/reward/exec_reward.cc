@@ -67,10 +67,11 @@ struct Exchange {
   size_t written = 0;
   size_t expected = 0;
   std::vector<std::string> lines = {};
-  std::string rest = {};  // of the output, behind the last line
+  std::string rest = {};            // of the output, behind the last line
+  std::vector<Scores> scores = {};  // of the lines
   bool ended = false;
 
-  bool done() const { return lines.size() >= expected && written == input.size(); }
+  bool done() const { return scores.size() == expected && written == input.size(); }
   bool heard() const { return !lines.empty() || !rest.empty(); }
 };
 
@@ -105,17 +106,9 @@ class ExecReward : public Reward {
       exchange.written = 0;
       NXDKIT_TRY(Run(exchange, until));
     }
-    if (exchange.lines.size() < samples.size()) return Died(exchange);
-    std::vector<Scores> scores;
-    for (size_t i = 0; i < samples.size(); ++i) {
-      Result<Scores> answer = ReadAnswer(exchange.lines[i]);
-      if (!answer.ok())
-        return WithWords(std::move(answer).error().member(fmt::format("sample {}", i)));
-      scores.push_back(*std::move(answer));
-    }
-    if (exchange.lines.size() > samples.size() || !exchange.rest.empty())
-      return TooMuch(samples.size());
-    return scores;
+    if (exchange.scores.size() < samples.size()) return Died(exchange);
+    if (!exchange.rest.empty()) return TooMuch(samples.size());
+    return std::move(exchange.scores);
   }
 
   // A running program with nothing left to say; whether it was started just now.
@@ -137,7 +130,7 @@ class ExecReward : public Reward {
     while (!exchange.done() && !exchange.ended) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
       if (left <= 0) return TimedOut(exchange);
-      const bool more = exchange.written < exchange.input.size() && child_->in.open();
+      const bool more = exchange.written < exchange.input.size();
       pollfd waiting[] = {{child_->out.fd(), POLLIN, 0},
                           {child_->err.fd(), POLLIN, 0},
                           {more ? child_->in.fd() : -1, POLLOUT, 0}};
@@ -145,6 +138,7 @@ class ExecReward : public Reward {
       if (waiting[1].revents != 0) ReadWords();
       if (waiting[0].revents != 0) Read(exchange);
       if (waiting[2].revents != 0) Write(exchange);
+      NXDKIT_TRY(ReadAnswers(exchange));
       if (exchange.rest.size() > kMaxLine)
         return WithWords(
             Error(Errc::kCorrupt,
@@ -154,12 +148,25 @@ class ExecReward : public Reward {
     return OkStatus();
   }
 
+  Status ReadAnswers(Exchange& exchange) {
+    for (size_t i = exchange.scores.size(); i < exchange.lines.size(); ++i) {
+      if (i == exchange.expected) return TooMuch(exchange.expected);
+      Result<Scores> answer = ReadAnswer(exchange.lines[i]);
+      if (!answer.ok())
+        return WithWords(std::move(answer).error().member(fmt::format("sample {}", i)));
+      exchange.scores.push_back(*std::move(answer));
+    }
+    return OkStatus();
+  }
+
   void Write(Exchange& exchange) {
     const std::string_view left = std::string_view(exchange.input).substr(exchange.written);
     const ssize_t written = WriteQuietly(child_->in.fd(), left);
     if (written > 0) exchange.written += static_cast<size_t>(written);
+    if (written >= 0 || errno != EPIPE) return;
     // It does not listen any more; it may still answer what it has read.
-    if (written < 0 && errno == EPIPE) child_->in.Close();
+    child_->in.Close();
+    exchange.written = exchange.input.size();
   }
 
   // nullopt: nothing there now; empty: the end.

@@ -160,6 +160,14 @@ TEST(TrainingSteps, NeedOneBatchOfEach) {
   EXPECT_TRUE(TrainingSteps(none, 64, 0).ok());
 }
 
+TEST(WarmupSteps, StepsWinOverTheRatio) {
+  OptimConfig optim;
+  optim.lr_warmup_ratio = 0.1;
+  EXPECT_EQ(WarmupSteps(optim, 55), 5);
+  optim.lr_warmup_steps = 0;
+  EXPECT_EQ(WarmupSteps(optim, 55), 0);
+}
+
 std::string Shipped(const std::string& name) {
   return testing_util::ReadText(std::string(NXDKIT_SOURCE_DIR) + "/trainer/" + name);
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "tests/lib/expect_error.h"
@@ -110,6 +111,25 @@ TEST(MetricLog, ResumesWithoutFiles) {
   MetricLog log = Open(folder.path(), 7);
   WriteStep(log, 8);
   EXPECT_EQ(ReadText(folder / "experiment_log.jsonl"), "{\"step\": 8, \"x\": 8.0}\n");
+}
+
+// Logs of a run that another trainer began have no records of samples by step.
+TEST(MetricLog, SamplesOfAnotherTrainerAreKept) {
+  const TempFolder folder;
+  WriteText(folder / "generations.log", "[prompt] old\n\n");
+  MetricLog log = Open(folder.path(), 3);
+  WriteStep(log, 4);
+  EXPECT_EQ(ReadText(folder / "generations.log"),
+            "[prompt] old\n\n[prompt] p4\n[output] o\n[ground_truth] t\n[score] 1.0\n\n");
+}
+
+TEST(MetricLog, ALogThatCannotBeReadIsNotLost) {
+  const TempFolder folder;
+  std::filesystem::create_directories(folder / "experiment_log.jsonl/inner");
+  const Result<MetricLog> log = MetricLog::Open(folder.path(), 3, "{}");
+  ASSERT_FALSE(log.ok());
+  EXPECT_EQ(log.error().file(), folder / "experiment_log.jsonl");
+  EXPECT_TRUE(Exists(folder / "experiment_log.jsonl/inner"));
 }
 
 TEST(MetricLog, AFolderThatCannotBeMade) {

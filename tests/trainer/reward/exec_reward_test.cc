@@ -162,6 +162,25 @@ TEST_F(ExecReward, TooManyAnswers) {
   ExpectError(1, Errc::kCorrupt, "", "the reward program wrote more than 1 answers to 1 samples");
 }
 
+TEST_F(ExecReward, ABadAnswerIsNotWaitedFor) {
+  Make("echo 'loading the judge'\nsleep 1000\n");
+  ExpectError(2, Errc::kCorrupt, "sample 0", "its answer is not JSON");
+}
+
+TEST_F(ExecReward, EndlessAnswers) {
+  Make("IFS= read -r line\nyes '{\"overall\": 1}'\n");
+  ExpectError(3, Errc::kCorrupt, "", "the reward program wrote more than 3 answers to 3 samples");
+}
+
+TEST_F(ExecReward, AnswersWithoutReadingAll) {
+  Make("exec 0<&-\necho '{\"overall\": 1}'\necho '{\"overall\": 2}'\nsleep 0.2\n");
+  const std::string response(200000, 'x');
+  const std::vector<RewardSample> batch(2, {response, 3, "5"});
+  const auto scores = reward_->Score(batch);
+  ASSERT_TRUE(scores.ok()) << scores.error().ToString();
+  EXPECT_EQ(scores->at(1).at("overall"), 2);
+}
+
 TEST_F(ExecReward, AnEndlessLine) {
   Make("IFS= read -r line\ncat /dev/zero | tr '\\0' x\n");
   ExpectError(2, Errc::kCorrupt, "sample 0", "its answer is longer than the limit of 1048576");

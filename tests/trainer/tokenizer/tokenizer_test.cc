@@ -177,7 +177,7 @@ const Fault kFaults[] = {
     {"NegativeId", R"([{"op":"add","path":"/model/vocab/zz","value":-1}])", kCorrupt, "model.vocab",
      "token 'zz' has id -1"},
     {"HugeId", R"([{"op":"add","path":"/model/vocab/zz","value":4294967295}])", kCorrupt,
-     "model.vocab", "token 'zz' has id 4294967295, expected 0 to 16777215"},
+     "model.vocab", "token 'zz' has id 4294967295, expected 0 to 6184"},
     {"MergeUnknown", R"([{"op":"add","path":"/model/merges/4","value":["h","x"]}])", kCorrupt,
      "model.merges", "merge 4 of 'h' and 'x': 'hx' is not in the vocabulary"},
     {"MergeOfThree", R"([{"op":"add","path":"/model/merges/4","value":"a b c"}])", kCorrupt,
