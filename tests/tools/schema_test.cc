@@ -61,6 +61,8 @@ bool Stands(const Names& documented, const std::string& path) {
 TEST(JsonSchemas, NameWhatTheManPagesDescribeAndNothingElse) {
   for (const std::string& tool : BuiltTools()) {
     const std::string name = NameOf(tool);
+    // EveryToolHasOne finds a page that is missing.
+    if (!std::filesystem::exists(NXDKIT_SOURCE_DIR "/man/" + name + ".1")) continue;
     const Names documented = ManJsonPaths(ReadFile(NXDKIT_SOURCE_DIR "/man/" + name + ".1"));
     const Names paths = SourceSchemas().Paths(name + ".json");
     for (const std::string& path : paths)
