@@ -3,6 +3,10 @@
 // weights).
 //
 //   rollout_bench [--bf16|--f32] [--threads N] [--bs N] [--prompt N] [--new N] [--tp N]
+//                 [--folder NEW]
+//
+// --folder keeps the model, for bench/rollout_peer.py, which does the same with transformers. Run
+// both with GOMP_SPINCOUNT=20000 when other programs work beside them.
 #include <fmt/format.h>
 #include <stdlib.h>
 
@@ -10,6 +14,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <dnnl.hpp>
 #include <filesystem>
 #include <fstream>
@@ -36,6 +41,7 @@ struct Setup {
   int64_t prompt = 128;
   int64_t fresh = 128;
   int64_t tp = 1;
+  std::string folder;  // "": a temporary one
 };
 
 // 48 million parameters.
@@ -182,8 +188,21 @@ Result<std::string> MakeBundle(const std::string& folder, const Setup& setup) {
   return request.convert.output;
 }
 
-void Report(const char* what, const Engine& engine, const GenerateStats& stats, double seconds,
-            double limit) {
+struct Elapsed {
+  double wall = 0;
+  double cpu = 0;
+};
+template <typename Body>
+Elapsed Time(const Body& body) {
+  const double start = Seconds();
+  const std::clock_t cpu = std::clock();
+  body();
+  return {Seconds() - start, static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC};
+}
+
+void Report(const char* what, const Engine& engine, const GenerateStats& stats,
+            const Elapsed& elapsed, double limit) {
+  const double seconds = elapsed.wall;
   const double tokens = static_cast<double>(stats.prompt_tokens + stats.response_tokens);
   const double gigabytes =
       static_cast<double>(engine.facts().weight_bytes * stats.passes) / 1e9 / seconds;
@@ -208,7 +227,7 @@ Status Run(const Setup& setup, const std::string& folder) {
   EngineOptions options;
   options.bundle = bundle;
   options.threads = setup.threads / static_cast<int>(setup.tp);
-  double start = Seconds();
+  const double start = Seconds();
   NXDKIT_ASSIGN(Engine engine, Engine::Load(options));
   fmt::print("loaded in {:.2f} s: {} MB of weights, {} MB of cache\n", Seconds() - start,
              engine.facts().weight_bytes / 1'000'000, engine.facts().cache_bytes / 1'000'000);
@@ -219,17 +238,14 @@ Status Run(const Setup& setup, const std::string& folder) {
           static_cast<int32_t>((static_cast<int64_t>(i) * 977 + t * 31 + 5) % kVocab));
     requests[i].prompt_index = static_cast<uint32_t>(i);
   }
-  for (RolloutRequest& request : requests) request.sampling.max_tokens = 1;
-  for (int round = 0; round < 2; ++round) {
-    start = Seconds();
-    NXDKIT_ASSIGN(const Generated read, engine.Generate(requests));
-    const double reading = Seconds() - start;
-    if (round == 1) Report("prompts ", engine, read.stats, reading, limit);
+  // The first round touches the cache's memory.
+  for (const int64_t fresh : {int64_t{1}, int64_t{1}, setup.fresh}) {
+    for (RolloutRequest& request : requests) request.sampling.max_tokens = fresh;
+    Result<Generated> generated = Generated();
+    const Elapsed elapsed = Time([&] { generated = engine.Generate(requests); });
+    if (!generated.ok()) return generated.error();
+    Report(fresh == 1 ? "prompts " : "generate", engine, generated->stats, elapsed, limit);
   }
-  for (RolloutRequest& request : requests) request.sampling.max_tokens = setup.fresh;
-  start = Seconds();
-  NXDKIT_ASSIGN(const Generated generated, engine.Generate(requests));
-  Report("generate", engine, generated.stats, Seconds() - start, limit);
   return OkStatus();
 }
 
@@ -247,11 +263,17 @@ int main(int argc, char** argv) {
     if (word == "--prompt") setup.prompt = number();
     if (word == "--new") setup.fresh = number();
     if (word == "--tp") setup.tp = number();
+    if (word == "--folder" && i + 1 < argc) setup.folder = argv[++i];
   }
-  std::string folder = (std::filesystem::temp_directory_path() / "rollout-bench-XXXXXX").string();
-  if (::mkdtemp(folder.data()) == nullptr) return 1;
+  std::string folder = setup.folder;
+  if (folder.empty()) {
+    folder = (std::filesystem::temp_directory_path() / "rollout-bench-XXXXXX").string();
+    if (::mkdtemp(folder.data()) == nullptr) return 1;
+  } else {
+    std::filesystem::create_directories(folder);
+  }
   const Status status = Run(setup, folder);
-  std::filesystem::remove_all(folder);
+  if (setup.folder.empty()) std::filesystem::remove_all(folder);
   if (!status.ok()) fmt::print(stderr, "{}\n", status.error().ToString());
   return status.ok() ? 0 : 1;
 }

@@ -79,6 +79,8 @@ struct WorkerPool::State {
   Generated out;
   int restarts = 0;
 
+  int64_t all_restarts = 0;
+
   Status StartProcess(size_t index);
   void QueueLoad(Worker& worker);
   void QueueGenerate(Worker& worker);
@@ -142,6 +144,7 @@ Status WorkerPool::State::Restart(size_t index, const std::string& why) {
   if (options.on_warning)
     options.on_warning(
         fmt::format("{}; it is started again for {} requests", what, worker.pending.size()));
+  ++all_restarts;
   NXDKIT_TRY(StartProcess(index));
   QueueLoad(worker);
   return OkStatus();
@@ -277,6 +280,7 @@ Result<WorkerPool> WorkerPool::Start(const WorkerPoolOptions& options) {
 }
 
 int WorkerPool::workers() const { return state_->options.workers; }
+int64_t WorkerPool::restarts() const { return state_->all_restarts; }
 
 std::vector<int> WorkerPool::pids() const {
   std::vector<int> out;

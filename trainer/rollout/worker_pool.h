@@ -39,6 +39,7 @@ class WorkerPool {
 
   int workers() const;
   std::vector<int> pids() const;  // -1: not running
+  int64_t restarts() const;       // of workers that died or fell silent, in all calls
 
   // Every worker destroys its engine and loads anew: once per training step, after the bundle was
   // refreshed. Errors as Engine::Load; kFindings when workers loaded different weights; kIo when
