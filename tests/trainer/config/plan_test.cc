@@ -1,6 +1,7 @@
 #include "trainer/config/plan.h"
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "tests/lib/temp_folder.h"
 #include "tests/trainer/config/config_workshop.h"
@@ -172,13 +173,20 @@ std::string Shipped(const std::string& name) {
   return testing_util::ReadText(std::string(NXDKIT_SOURCE_DIR) + "/trainer/" + name);
 }
 
-TEST(Shipped, ConfigsKeepEveryRule) {
-  const ConfigCheck trainium =
-      CheckConfig(Load(Shipped("configs/config_trainium.yaml")), {.files = false});
-  EXPECT_THAT(Keys(trainium), IsEmpty());
-  EXPECT_EQ(trainium.plan.data_parallel, 2);
-  EXPECT_EQ(trainium.plan.rollout_workers, 2);
-  EXPECT_THAT(Keys(CheckConfig(Load(Shipped("configs/config.yaml")), {.files = false})), IsEmpty());
+TEST(Shipped, EveryConfigKeepsEveryRule) {
+  size_t count = 0;
+  const std::string folder = std::string(NXDKIT_SOURCE_DIR) + "/trainer/configs";
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    if (file.path().extension() != ".yaml") continue;
+    SCOPED_TRACE(file.path().filename().string());
+    ++count;
+    EXPECT_THAT(Keys(CheckConfig(Load(testing_util::ReadText(file.path())), {.files = false})),
+                IsEmpty());
+  }
+  EXPECT_GE(count, 2u);
+  const RunPlan plan = MakeRunPlan(Load(Shipped("configs/config_trainium.yaml")).config);
+  EXPECT_EQ(plan.data_parallel, 2);
+  EXPECT_EQ(plan.rollout_workers, 2);
 }
 
 // NXDKIT_UPDATE_DOCS=1 writes the table anew.
