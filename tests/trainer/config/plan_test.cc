@@ -117,6 +117,11 @@ TEST(RunPlan, ARatioThatIsNoBinaryFractionCountsWholeCores) {
                                   "trainer.training_core_ratio=0.7"})
                             .config;
   EXPECT_EQ(MakeRunPlan(config).train_cores, 7);
+  // As LegalRatios prints a third.
+  const Config third = Load("", {"trainer.cores=24", "trainer.separate_rollout_workers=true",
+                                 "trainer.training_core_ratio=0.333333"})
+                           .config;
+  EXPECT_EQ(MakeRunPlan(third).train_cores, 8);
 }
 
 TEST(RunPlan, OfAnyConfigDividesByNothing) {
@@ -147,6 +152,21 @@ TEST(TrainingSteps, FollowEpochsAndSteps) {
     ASSERT_TRUE(steps.ok()) << steps.error().ToString();
     EXPECT_EQ(*steps, row.steps);
   }
+}
+
+// No arithmetic on numbers of this size overflows or searches for ever.
+TEST(RunPlan, OfTheLargestNumbers) {
+  const std::string most = "2147483647";
+  const LoadedConfig loaded = Load(
+      kPortKeys, {"trainer.nnodes=" + most, "trainer.n_gpus_per_node=" + most,
+                  "worker.actor.tensor_parallel_size=2", "worker.rollout.tensor_parallel_size=2",
+                  "data.rollout_batch_size=" + most, "worker.rollout.n=" + most,
+                  "worker.actor.global_batch_size=" + most, "trainer.total_epochs=" + most,
+                  "worker.actor.ppo_epochs=" + most, "trainer.max_steps=null"});
+  EXPECT_FALSE(CheckConfig(loaded, {.files = false}).problems.empty());
+  const Config small =
+      Load("", {"data.rollout_batch_size=1", "trainer.total_epochs=" + most}).config;
+  EXPECT_EQ(*TrainingSteps(small, int64_t{1} << 40, 1), INT64_MAX);
 }
 
 TEST(TrainingSteps, NeedOneBatchOfEach) {
