@@ -93,13 +93,23 @@ void CheckLoss(Checker& check) {
 constexpr std::string_view kReward = "worker.reward.reward_function";
 constexpr std::string_view kBuiltIn[] = {"math", "r1v", "dapo", "exact"};
 
+bool IsNumber(const Value& value) {
+  return value.kind == ValueKind::kInt || value.kind == ValueKind::kDouble;
+}
+
+void CheckKwargs(Checker& check) {
+  for (const ValueEntry& entry : check.config().worker.reward.reward_function_kwargs.entries)
+    if (!IsNumber(entry.value))
+      check.Problem("worker.reward.reward_function_kwargs",
+                    fmt::format("{} is {}; rewards take numbers only", EscapeControl(entry.key),
+                                ValueKindText(entry.value.kind)));
+}
+
 void CheckDapo(Checker& check) {
   for (const char* name :
        {"max_response_length", "overlong_buffer_length", "overlong_penalty_factor"}) {
     const Value* value = check.config().worker.reward.reward_function_kwargs.Find(name);
-    const bool number =
-        value && (value->kind == ValueKind::kInt || value->kind == ValueKind::kDouble);
-    if (!number)
+    if (value == nullptr || !IsNumber(*value))
       check.Problem("worker.reward.reward_function_kwargs",
                     fmt::format("dapo needs the number {}", name));
   }
@@ -143,6 +153,7 @@ void CheckReward(Checker& check) {
                          "wrap it in a command that reads and writes JSON lines: "
                          "exec:python3 score.py",
                          Errc::kUnsupported);
+  CheckKwargs(check);
   if (choice.from_example)
     check.Note(
         fmt::format("{} {} is not run; the built-in rule {} is used", kReward, shown, choice.name));

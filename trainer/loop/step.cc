@@ -66,7 +66,8 @@ Result<StepRules> MakeStepRules(const Config& config, const RunPlan& plan, int64
   rules.loss.kl_coef = algorithm.kl_coef;
   NXDKIT_TRY(CheckPolicyLossOptions(rules.loss));
   NXDKIT_ASSIGN(rules.schedule.type, ParseScheduleType(actor.optim.lr_scheduler_type));
-  rules.schedule.warmup_steps = WarmupSteps(actor.optim, training_steps);
+  rules.schedule.warmup_steps = WarmupSteps(actor.optim.lr_warmup_steps.value_or(-1),
+                                            actor.optim.lr_warmup_ratio, training_steps);
   rules.schedule.training_steps = training_steps;
   rules.schedule.min_ratio = actor.optim.min_lr_ratio.value_or(0);
   if (algorithm.disable_kl) return rules;

@@ -150,7 +150,7 @@ Result<Bpe> Bpe::FromJson(const Json& model) {
     NXDKIT_ASSIGN(bpe.ignore_merges_, JsonBool(model, "ignore_merges"));
   }
   NXDKIT_TRY(bpe.ReadVocabulary(*vocabulary));
-  NXDKIT_TRY(bpe.FindBytes());
+  bpe.FindBytes();
   NXDKIT_TRY(bpe.ReadMerges(*merges));
   return bpe;
 }
@@ -176,15 +176,19 @@ Status Bpe::ReadVocabulary(const Json& vocabulary) {
   return OkStatus();
 }
 
-Status Bpe::FindBytes() {
+void Bpe::FindBytes() {
   for (size_t byte = 0; byte < 256; ++byte) {
-    const std::string token = TokenOfByte(static_cast<uint8_t>(byte));
-    byte_ids_[byte] = IdOf(token);
-    if (byte_ids_[byte] < 0 && IsByteOfUtf8(byte))
-      return Error(Errc::kUnsupported,
-                   fmt::format("no token '{}' for the byte 0x{:02x}: not byte-level", token, byte))
-          .member("model.vocab");
+    byte_ids_[byte] = IdOf(TokenOfByte(static_cast<uint8_t>(byte)));
+    complete_ = complete_ && (byte_ids_[byte] >= 0 || !IsByteOfUtf8(byte));
   }
+}
+
+Status Bpe::CheckBytes(std::string_view word) const {
+  for (size_t i = 0; !complete_ && i < word.size(); ++i)
+    if (const auto byte = static_cast<uint8_t>(word[i]); byte_ids_[byte] < 0)
+      return Error(Errc::kUnsupported, fmt::format("no token '{}' for the byte 0x{:02x} of '{}'",
+                                                   TokenOfByte(byte), byte, EscapeControl(word)))
+          .member("model.vocab");
   return OkStatus();
 }
 

@@ -88,7 +88,10 @@ struct Tokenizer::Parts {
   Status EncodeWords(std::string_view text, std::vector<int32_t>* ids) const {
     Words words;
     NXDKIT_TRY(pre_tokenizer.Split(text, &words));
-    for (const std::string_view word : words.list) model.Encode(word, ids);
+    for (const std::string_view word : words.list) {
+      NXDKIT_TRY(model.CheckBytes(word));
+      model.Encode(word, ids);
+    }
     return OkStatus();
   }
 

@@ -129,6 +129,15 @@ TEST(CheckConfig, EachRuleShowsItsNumbers) {
        "worker.reward.reward_function_kwargs",
        "dapo needs the number overlong_penalty_factor",
        ""},
+      {{"worker.reward.reward_function_kwargs={format_weight: high}"},
+       "worker.reward.reward_function_kwargs",
+       "format_weight is a string; rewards take numbers only",
+       ""},
+      {{"worker.actor.model.override_config={num_hidden_layers: 2}"},
+       "worker.actor.model.override_config",
+       "{\"num_hidden_layers\": 2} is not supported",
+       "set it to {}"},
+      {{"trainer.max_skipped_steps=0"}, "trainer.max_skipped_steps", "must be more than 0", ""},
       {{"worker.reward.reward_function='exec:./missing/score --fast'"},
        "worker.reward.reward_function",
        "there is no file ./missing/score",
@@ -210,7 +219,9 @@ TEST(CheckConfig, FilesMustBeThere) {
   const testing_util::TempFolder folder;
   testing_util::WriteText(folder / "file", "x");
   const auto check = [&](const std::string& text) {
-    return CheckConfig(Load(kGoodConfig, {"worker.actor.model.model_path=" + folder.path(), text}));
+    return CheckConfig(
+        Load(kGoodConfig, {"worker.actor.model.model_path=" + folder.path(),
+                           "data.train_files=" + (folder / "file") + "@train", text}));
   };
   EXPECT_THAT(check("data.format_prompt=" + (folder / "file")).problems, IsEmpty());
   const struct {
@@ -225,6 +236,9 @@ TEST(CheckConfig, FilesMustBeThere) {
       {"worker.actor.model.tokenizer_path=" + (folder / "t"), "there is no folder"},
       {"worker.actor.model.model_path=Qwen/Qwen3-4B", "there is no folder Qwen/Qwen3-4B"},
       {"worker.actor.model.model_path=null", "no model is named"},
+      {"data.train_files=''", "no data is named"},
+      {"data.train_files=hiyouga/math12k@train", "there is no file or folder hiyouga/math12k"},
+      {"data.val_files=" + (folder / "typo"), "there is no file or folder " + (folder / "typo")},
   };
   for (const auto& row : rows) {
     SCOPED_TRACE(row.text);

@@ -89,7 +89,7 @@ class Loop : public ::testing::Test {
     parts.base = *std::move(base);
     ActorOptions options;
     options.tp = 2;
-    options.max_tokens = 100;
+    options.update.max_tokens = options.experience.max_tokens = 100;
     parts.bundle = MakeBundle("bundle");
     auto actor = Actor::Make(*parts.config, options, parts.base);
     EXPECT_TRUE(actor.ok());
