@@ -209,9 +209,10 @@ void Report(const char* what, const Engine& engine, const GenerateStats& stats,
   const double parameters = static_cast<double>(engine.facts().weight_bytes) /
                             static_cast<double>(ElementBytes(engine.facts().dtype));
   fmt::print(
-      "{}: {:.0f} new tokens/s, {:.0f} prompt tokens/s, {:.2f} ms a pass, {:.1f} GFLOP/s, "
-      "weights {:.1f} GB/s = {:.2f} of the memory's\n",
+      "{}: {:.0f} new tokens/s ({:.0f} per CPU second), {:.0f} prompt tokens/s, {:.2f} ms a pass, "
+      "{:.1f} GFLOP/s, weights {:.1f} GB/s = {:.2f} of the memory's\n",
       what, static_cast<double>(stats.response_tokens) / seconds,
+      static_cast<double>(stats.response_tokens) / elapsed.cpu,
       static_cast<double>(stats.prompt_tokens) / seconds,
       seconds * 1e3 / static_cast<double>(stats.passes), 2e-9 * parameters * tokens / seconds,
       gigabytes, gigabytes / limit);

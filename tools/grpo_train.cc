@@ -176,7 +176,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   ToolAnswer answer;
   if (args.print_config) {
     answer.text = trainer::PrintConfig(loaded);
-    answer.fields = {{"config", Json::parse(trainer::ConfigJson(loaded.config))}};
+    answer.fields = {{"config", answer.text}};
     return answer;
   }
   if (!args.config && args.words.empty())
@@ -187,7 +187,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (!context.common().dry_run) return Train(loaded, check.plan, context);
   answer.text = trainer::RunPlanText(check.plan) + "\n";
   answer.fields = {{"run", *loaded.config.trainer.save_checkpoint_path},
-                   {"config", Json::parse(trainer::ConfigJson(loaded.config))}};
+                   {"config", trainer::PrintConfig(loaded)}};
   return answer;
 }
 

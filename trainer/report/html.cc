@@ -108,9 +108,21 @@ std::string Figure(std::string_view title, std::string_view help, const std::str
       chart, Legend(curves));
 }
 
+// Phases in the order of a step, then others.
+constexpr std::string_view kPhaseOrder[] = {"timing_s/gen",           "timing_s/reward",
+                                            "timing_s/old",           "timing_s/ref",
+                                            "timing_s/values",        "timing_s/adv",
+                                            "timing_s/update_critic", "timing_s/update_actor",
+                                            "timing_s/validation",    "timing_s/save_checkpoint"};
+
+auto PhasePlace(const Curve& curve) {
+  return std::ranges::find(kPhaseOrder, curve.name) - std::begin(kPhaseOrder);
+}
+
 std::string TimingFigure(const SeriesMap& all) {
   std::vector<Curve> curves = CurvesOf(all, {"timing_s/*"});
   std::erase_if(curves, [](const Curve& curve) { return curve.name == "timing_s/step"; });
+  std::ranges::stable_sort(curves, {}, PhasePlace);
   return Figure("Time of a step", "seconds in each phase", StackChart(curves, "s"), curves);
 }
 

@@ -15,10 +15,7 @@ class TemplateParser {
   TemplateParser(std::string_view source, const std::vector<Token>& tokens)
       : cursor_(source, tokens) {}
 
-  Result<std::vector<Stmt>> Run() {
-    NXDKIT_ASSIGN(std::vector<Stmt> body, Body({}));
-    return body;
-  }
+  Result<std::vector<Stmt>> Run() { return Body({}); }
 
  private:
   using Words = std::span<const std::string_view>;

@@ -10,6 +10,7 @@ namespace nxdkit::trainer::jinja {
 namespace {
 
 constexpr int kMaxDepth = 400;
+constexpr int kMaxValueDepth = 100;
 constexpr size_t kMaxOutputBytes = size_t{64} << 20;
 constexpr std::string_view kFunctions[] = {"raise_exception", "namespace", "range", "dict"};
 // Functions of Jinja that nobody has needed here; their names must not pass for undefined ones.
@@ -239,6 +240,9 @@ Result<Value> Renderer::Evaluate(const Expr& expr) {
   NXDKIT_TRY(deeper.Check());
   NXDKIT_TRY(budget_.Charge());
   Result<Value> value = EvaluateHere(expr);
+  if (value.ok() && value->depth() > kMaxValueDepth)
+    value =
+        Error(Errc::kLimit, fmt::format("a value is nested deeper than {} levels", kMaxValueDepth));
   if (!value.ok()) return Located(std::move(value).error(), expr.offset);
   return value;
 }

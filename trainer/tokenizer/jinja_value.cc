@@ -172,6 +172,18 @@ bool EqualAt(const Value& a, const Value& b, int depth) {
 
 }  // namespace
 
+Value::Value(List list) {
+  for (const Value& item : list) depth_ = std::max(depth_, item.depth_);
+  ++depth_;
+  state_ = std::make_shared<const List>(std::move(list));
+}
+
+Value::Value(Dict dict) {
+  for (const auto& [key, item] : dict) depth_ = std::max(depth_, item.depth_);
+  ++depth_;
+  state_ = std::make_shared<const Dict>(std::move(dict));
+}
+
 Value Value::MakeUndefined(std::string name) {
   Value value;
   value.state_ = Undefined{std::make_shared<const std::string>(std::move(name))};

@@ -41,12 +41,10 @@ class Value {
   Value(std::string text)                  // NOLINT(explicit)
       : state_(std::make_shared<const std::string>(std::move(text))) {}
   Value(const char* text) : Value(std::string(text)) {}  // NOLINT(explicit)
-  Value(List list)                                       // NOLINT(explicit)
-      : state_(std::make_shared<const List>(std::move(list))) {}
-  Value(Dict dict)  // NOLINT(explicit)
-      : state_(std::make_shared<const Dict>(std::move(dict))) {}
-  Value(Namespace* space) : state_(space) {}       // NOLINT(explicit)
-  Value(std::shared_ptr<const Function> function)  // NOLINT(explicit)
+  Value(List list);                                      // NOLINT(explicit)
+  Value(Dict dict);                                      // NOLINT(explicit)
+  Value(Namespace* space) : state_(space) {}             // NOLINT(explicit)
+  Value(std::shared_ptr<const Function> function)        // NOLINT(explicit)
       : state_(std::move(function)) {}
   static Value MakeUndefined(std::string name);
 
@@ -67,6 +65,9 @@ class Value {
   std::optional<int64_t> integer() const;
   // Of an int, bool or float.
   std::optional<double> number() const;
+  // Levels of lists and dicts inside each other. What makes values keeps this bounded: they are
+  // freed, printed and compared by recursion.
+  int depth() const { return depth_; }
 
  private:
   template <typename T>
@@ -75,6 +76,7 @@ class Value {
     return found == nullptr ? nullptr : found->get();
   }
   State state_;
+  int depth_ = 0;
 };
 
 // What namespace() makes; the only thing that `set` can change. Belongs to one rendering.

@@ -17,7 +17,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;  // the largest known is 33 MB
+constexpr uint64_t kMaxFileBytes = uint64_t{128} << 20;  // the largest known is 33 MB
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
 struct AddedVocabulary {

@@ -163,11 +163,11 @@ TEST(LoadConfig, AllMistakesAreReportedTogether) {
   const auto error = ExpectError(Try("data:\n  sede: 1\n  shuffle: 3\n", {"trainer.nodes=2"}),
                                  Errc::kUsage, "3 problems in the configuration");
   EXPECT_THAT(error->message(),
-              HasSubstr("\n  1. run.yaml line 2 column 3: data.sede: there is no such key; did you "
+              HasSubstr(" [1] run.yaml line 2 column 3: data.sede: there is no such key; did you "
                         "mean data.seed?"));
-  EXPECT_THAT(error->message(), HasSubstr("\n  2. run.yaml line 3 column 3: data.shuffle: "
+  EXPECT_THAT(error->message(), HasSubstr(" [2] run.yaml line 3 column 3: data.shuffle: "
                                           "expected bool, found an integer 3"));
-  EXPECT_THAT(error->message(), HasSubstr("\n  3. command line: trainer.nodes=2: trainer.nodes: "
+  EXPECT_THAT(error->message(), HasSubstr(" [3] command line: trainer.nodes=2: trainer.nodes: "
                                           "there is no such key; did you mean trainer.nnodes?"));
 }
 

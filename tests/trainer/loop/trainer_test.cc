@@ -138,7 +138,8 @@ class Loop : public ::testing::Test {
 };
 
 TEST_F(Loop, LearnsAndTellsWhatItDoes) {
-  const Config config = Configure({"trainer.val_freq=20", "worker.rollout.n=16", "worker.actor.optim.lr=0.003"});
+  const Config config =
+      Configure({"trainer.val_freq=20", "worker.rollout.n=16", "worker.actor.optim.lr=0.003"});
   const auto metrics = Run(config, 160);
   ASSERT_EQ(metrics.size(), 160u);
   double early = 0, late = 0;

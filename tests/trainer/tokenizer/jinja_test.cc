@@ -127,6 +127,9 @@ TEST(Jinja, StopsAtItsLimits) {
   ExpectError(
       Render("{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}"),
       Errc::kLimit, "more than 20000000 steps");
+  ExpectError(Render("{% set ns = namespace(a=[]) %}{% for i in range(90000) %}"
+                     "{% set ns.a = [ns.a] %}{% endfor %}"),
+              Errc::kLimit, "a value is nested deeper than 100 levels");
   ExpectError(Render("{{ range(1000000000) | length }}"), Errc::kLimit, "more than 100000 numbers");
   ExpectError(Render("{{ 'x' * 1000000000000 }}"), Errc::kLimit, "over the limit of 67108864");
   ExpectError(Render("{{ 9223372036854775807 + 1 }}"), Errc::kLimit, "beyond 64 bits");
