@@ -96,9 +96,7 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Flag(
       "into", &args.into,
       "OUTPUT is a rollout bundle that may be in use: replace its weights, and nothing else");
-  table.Text("part", "I/N", &args.part,
-             "make only the files of part I (from 0) of N; the last of the N processes publishes; "
-             "auto: as the launcher's variables say");
+  AddPartOption(table, &args.part);
   table.Text("label", "TEXT", &args.label,
              "with --into, what version.json calls these weights; otherwise INPUT's tag or name");
 }
@@ -111,11 +109,7 @@ Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& req
                         {"to", ops::KindName(request.to)},
                         {"blob_missing", report.blob_missing}},
                        PlannedJson(report, seconds, dry_run));
-  if (report.part)
-    json["part"] = {{"index", report.part->index},
-                    {"count", report.part->count},
-                    {"files", report.part->files},
-                    {"published", report.part->published}};
+  if (report.part) json["part"] = PartJson(*report.part);
   if (report.lora)
     json["lora"] = {{"adapter", report.lora->path},
                     {"pairs", report.lora->pairs},
@@ -151,11 +145,7 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
         "scale {}\n",
         EscapeControl(report.lora->path), report.lora->pairs, report.lora->wholes,
         report.lora->rank, report.lora->scale);
-  if (report.part)
-    text += fmt::format("part {} of {}: {} files; {}\n", report.part->index, report.part->count,
-                        report.part->files,
-                        report.part->published ? "all parts are there, the output is published"
-                                               : "the output waits for other parts");
+  if (report.part) text += PartText(*report.part, dry_run);
   if (report.refreshed)
     text += fmt::format("version {}, {}, in {}{}\n", report.refreshed->version.serial,
                         EscapeControl(report.refreshed->version.label), report.refreshed->slot,
@@ -198,12 +188,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.label = args.label;
   if (args.label && !args.into)
     return Error(Errc::kUsage, "--label names the weights that --into replaces");
-  if (args.part) {
-    if (args.into || request.resume)
-      return Error(Errc::kUsage, "--part goes with neither --into nor --resume")
-          .hint("a part that was stopped is simply run again");
-    NXDKIT_ASSIGN(request.part, PartOf(*args.part, [](const char* name) { return getenv(name); }));
-  }
+  NXDKIT_TRY(TakePart(args.part, request));
   // Rollout weights can be made again: what counts is when the engine can read them.
   request.sync = args.sync.value_or(!args.into);
   ToolAnswer answer;

@@ -5,6 +5,7 @@
 #include "lib/file.h"
 #include "lib/text.h"
 #include "tools/common/convert_report.h"
+#include "tools/common/launcher.h"
 #include "tools/common/layout_options.h"
 #include "tools/common/sides.h"
 #include "tools/common/tool.h"
@@ -24,6 +25,7 @@ struct Args {
   std::optional<std::string> explain;
   bool verify = false;
   bool sync = true;
+  std::optional<std::string> part;
 };
 
 const ToolInfo kInfo = {
@@ -67,6 +69,7 @@ void AddOptions(OptionTable& table, Args& args) {
              "read the output again and compare it with INPUT before it is published");
   table.Toggle("sync", &args.sync, "have the output on the disk before it is published")
       .default_text = "on";
+  AddPartOption(table, &args.part);
 }
 
 Json OptimizerJson(const std::optional<ops::OptimizerReport>& optimizer) {
@@ -81,16 +84,18 @@ Json OptimizerJson(const std::optional<ops::OptimizerReport>& optimizer) {
 
 Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& request,
                 double seconds, bool dry_run) {
-  return WithKeys({{"input", request.input},
-                   {"output", request.output},
-                   {"tp", report.nxd.tp},
-                   {"pp", report.nxd.pp},
-                   {"vpp", report.nxd.vpp},
-                   {"kv_multiplier", report.nxd.kv_multiplier},
-                   {"qkv", nxd::QkvStyleName(report.nxd.qkv)},
-                   {"xser", report.xser},
-                   {"optimizer", OptimizerJson(report.optimizer)}},
-                  PlannedJson(report, seconds, dry_run));
+  Json json = WithKeys({{"input", request.input},
+                        {"output", request.output},
+                        {"tp", report.nxd.tp},
+                        {"pp", report.nxd.pp},
+                        {"vpp", report.nxd.vpp},
+                        {"kv_multiplier", report.nxd.kv_multiplier},
+                        {"qkv", nxd::QkvStyleName(report.nxd.qkv)},
+                        {"xser", report.xser},
+                        {"optimizer", OptimizerJson(report.optimizer)}},
+                       PlannedJson(report, seconds, dry_run));
+  if (report.part) json["part"] = PartJson(*report.part);
+  return json;
 }
 
 std::string OptimizerText(const ops::OptimizerReport& optimizer) {
@@ -110,6 +115,7 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
                      fmt::format("tp {} pp {}, ", report.nxd.tp, report.nxd.pp) +
                      CountsText(report);
   if (report.optimizer) text += OptimizerText(*report.optimizer);
+  if (report.part) text += PartText(*report.part, dry_run);
   return text + CostText(report, report.output_bytes, seconds, dry_run) + NotesText(report);
 }
 
@@ -135,6 +141,7 @@ Result<ops::ConvertRequest> RequestOf(const Args& args, const ToolContext& conte
   request.resume = context.common().resume;
   request.verify = args.verify;
   request.sync = args.sync;
+  NXDKIT_TRY(TakePart(args.part, request));
   return request;
 }
 

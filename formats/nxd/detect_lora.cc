@@ -62,27 +62,53 @@ Status DetectQkv(const ShardSet& set, const models::ModelConfig& config,
                "which columns of o_proj a rank has follows from how key heads are replicated, and "
                "the adapter does not say it")
       .in(set.location.shard_folder)
-      .hint("say --qkv, --kv-multiplier and --hw of the model that was trained");
+      .hint(
+          "convert the adapter to hf by itself, with --qkv, --kv-multiplier and --hw of the model "
+          "that was trained");
+}
+
+// The tensor of a parameter that ranks have parts of: its end, the dimension that is cut, and what
+// that is on all ranks together.
+struct CutTensor {
+  std::string name;
+  size_t dim = 0;
+  int64_t whole = 0;
+};
+
+std::vector<CutTensor> CutTensorsOf(const models::Param& param, const models::ModelConfig& config) {
+  const std::optional<std::string> own = LoraModule(param, {});
+  if (!own) return {};
+  if (param.role == models::Role::kOutput || param.role == models::Role::kDown)
+    return {{*own + ".lora_A.weight", 1, param.shape[1]}};
+  std::vector<CutTensor> tensors = {{*own + ".lora_B.weight", 0, param.shape[0]}};
+  const std::string shared = *LoraModule(param, {.qkv = true, .gate_up = true}) + ".lora_B.weight";
+  const int64_t all = (config.heads + 2 * config.kv_heads) * config.head_dim;
+  if (param.role == models::Role::kQuery) {
+    tensors.push_back({shared + "_q", 0, param.shape[0]});
+    tensors.push_back({shared + "_qkv", 0, all});
+    tensors.push_back({shared, 0, all});
+  }
+  if (param.role == models::Role::kGate) tensors.push_back({shared, 0, 2 * param.shape[0]});
+  return tensors;
 }
 
 // merge_sharded_lora leaves whole tensors on every rank; of the queries of a set with replicated
 // key heads only a part.
-Status RefuseGathered(const ShardSet& set, const models::Model& model, const Geometry& geometry) {
-  if (geometry.tp == 1) return OkStatus();
-  for (const models::Param& param : model.params) {
-    const std::optional<std::string> module = LoraModule(param, {});
-    if (!module) continue;
-    const StoredTensor* b = FindOnRank(set, 0, *module + ".lora_B.weight", "");
-    const bool column = param.role != models::Role::kOutput && param.role != models::Role::kDown;
-    if (!b || !column || b->shape.size() != 2 || b->shape[0] != param.shape[0]) continue;
-    return Error(Errc::kUnsupported,
-                 fmt::format("B has all {} rows on one of {} ranks: the shards were gathered when "
-                             "they were saved (merge_sharded_lora)",
-                             b->shape[0], geometry.tp))
-        .in(set.location.shard_folder)
-        .on(b->name)
-        .hint("save the adapter with merge_sharded_lora off");
-  }
+Status RefuseGathered(const ShardSet& set, const models::Model& model) {
+  if (set.location.tp == 1) return OkStatus();
+  for (const models::Param& param : model.params)
+    for (const CutTensor& cut : CutTensorsOf(param, model.config)) {
+      const StoredTensor* found = FindOnRank(set, 0, cut.name, "");
+      if (!found || found->name != cut.name || found->shape.size() != 2) continue;
+      if (found->shape[cut.dim] != cut.whole) continue;
+      return Error(Errc::kUnsupported,
+                   fmt::format("all {} {} are on one of {} ranks: the shards were gathered when "
+                               "they were saved (merge_sharded_lora)",
+                               cut.whole, cut.dim == 0 ? "rows" : "columns", set.location.tp))
+          .in(set.location.shard_folder)
+          .on(found->name)
+          .hint("save the adapter with merge_sharded_lora off");
+    }
   return OkStatus();
 }
 
@@ -97,7 +123,9 @@ Result<models::Hardware> HardwareOf(const std::vector<Claims>& claims,
                fmt::format("key heads are stored {} times; the adapter does not say whether for "
                            "trn1 or for trn2",
                            geometry.kv_multiplier))
-      .hint("say --hw trn1 or --hw trn2");
+      .hint(
+          "say --hw trn1 or --hw trn2, where the command line has it; else convert the adapter to "
+          "hf by itself first");
 }
 
 }  // namespace
@@ -106,6 +134,7 @@ Result<Geometry> DetectLora(const ShardSet& set, const models::Model& model,
                             const std::vector<Claims>& claims,
                             std::optional<models::Hardware> hardware_if_unknown) {
   NXDKIT_TRY(RefuseBaseWeights(set));
+  NXDKIT_TRY(RefuseGathered(set, model));
   Geometry geometry;
   geometry.tp = set.location.tp;
   geometry.pp = set.location.pp;
@@ -118,7 +147,6 @@ Result<Geometry> DetectLora(const ShardSet& set, const models::Model& model,
     if (agrees.ok()) agrees = CheckClaims(geometry, claim);
     if (!agrees.ok()) return std::move(agrees).error().in(set.location.shard_folder);
   }
-  NXDKIT_TRY(RefuseGathered(set, model, geometry));
   Result<models::Hardware> hardware = HardwareOf(claims, hardware_if_unknown, geometry);
   if (!hardware.ok()) return std::move(hardware).error().in(set.location.shard_folder);
   geometry.hardware = *hardware;

@@ -64,6 +64,7 @@ struct OptimizerShard {
   std::map<int64_t, ParamState> state;
   bool shapes_are_sizes = false;  // shape_info has torch.Size, not list
   uint64_t file_bytes = 0;
+  std::string format;  // of the main file: "torch zip", "torch legacy"
 
   bool Has(std::string_view key) const;
   int64_t param_count() const;

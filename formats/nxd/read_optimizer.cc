@@ -59,6 +59,7 @@ class Reader {
     OptimizerShard out;
     out.file = file;
     out.file_bytes = archive.file_bytes;
+    out.format = archive.format;
     NXDKIT_TRY(ReadKeys(archive.root, out));
     NXDKIT_TRY(ReadGroups(archive.root, out));
     NXDKIT_TRY(ReadStates(archive, out.Has("base_state") ? "base_state" : "state", out));

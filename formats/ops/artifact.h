@@ -47,7 +47,7 @@ struct Artifact {
   std::string config_text;
   std::optional<models::ModelConfig> config;
 
-  std::vector<TensorFile> files;
+  std::vector<TensorFile> files;          // a bound optimizer's behind those of the model
   std::vector<LayoutFile> ranks;          // parallel to files
   std::optional<nxd::ShardSet> set;       // kNxd; its shards' tensors are in `files`
   std::optional<rollout::Bundle> bundle;  // kRollout; its shards are in `files`

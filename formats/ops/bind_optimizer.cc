@@ -112,7 +112,7 @@ class Binder {
 
   Status AddShard(const OptimizerSet& set, const OptimizerShard& shard) {
     file_ = static_cast<uint32_t>(out_.artifact.files.size());
-    out_.artifact.files.push_back({shard.file.path, "torch", shard.file_bytes, {}, {}});
+    out_.artifact.files.push_back({shard.file.path, shard.format, shard.file_bytes, {}, {}});
     out_.artifact.ranks.push_back({shard.file.path, shard.file.tp, shard.file.pp});
     out_.bound.layout.files.push_back(out_.artifact.ranks.back());
     optimizer_.shapes_are_sizes |= shard.shapes_are_sizes;
@@ -187,6 +187,7 @@ class Binder {
   Status AddTensor(const OptimizerSet& set, const OptimizerShard& shard, const TensorLayout& param,
                    const std::string& name, const StoredTensor& stored, EntryOf entry_of) {
     const std::string full_name = param.name + "/" + name;
+    out_.artifact.files[file_].tensors.push_back(stored);  // its file is one of the artifact's
     if (stored.shape.empty()) {
       // One number for all that the tensor holds: it is the step of each of them.
       for (const uint32_t i : ParamsOf(param))

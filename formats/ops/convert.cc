@@ -287,6 +287,7 @@ Result<ConvertReport> DryRun(const ConvertRequest& request) {
     return Error(Errc::kUsage, "how large a delta is shows only when it is made")
         .hint("leave --dry-run out");
   if (request.into) return RefreshDryRun(request);
+  if (request.part) return DryRunPart(request);
   NXDKIT_ASSIGN(const Prepared prepared, PrepareChecked(request));
   NXDKIT_ASSIGN(const ExecuteOptions options, OptionsFor(prepared, request.run));
   NXDKIT_ASSIGN(const Executor executor,

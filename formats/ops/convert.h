@@ -62,6 +62,7 @@ struct PartReport {
   int index = 0;
   int count = 1;
   uint64_t files = 0;      // of this part
+  uint64_t bytes = 0;      // of these
   bool published = false;  // it was the last one: the output is there
 };
 

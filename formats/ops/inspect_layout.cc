@@ -10,6 +10,14 @@ namespace {
 
 using Outcome = LayoutCheck::Outcome;
 
+// An adapter's shards are a set like a model's; only the names tell.
+bool HoldsLora(const Artifact& artifact) {
+  for (const TensorFile& file : artifact.files)
+    for (const StoredTensor& tensor : file.tensors)
+      if (tensor.name.find(".lora_") != std::string::npos) return true;
+  return false;
+}
+
 // Why the layout of this form is not looked at; "" when it is.
 std::string WhyNotChecked(const Inspection& inspection) {
   switch (inspection.form) {
@@ -32,6 +40,8 @@ std::string WhyNotChecked(const Inspection& inspection) {
       break;
   }
   if (inspection.tensors == 0) return "no tensors here";
+  if (inspection.form == Form::kNxdSet && HoldsLora(inspection.artifact))
+    return "the shards of a LoRA adapter, which is no whole model";
   const std::optional<models::ModelConfig>& config = inspection.artifact.config;
   if (!config)
     return "no config.json, and shapes alone do not tell heads and family; name one with --config";

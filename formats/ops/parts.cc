@@ -34,16 +34,26 @@ Status MoveFile(const std::string& from, const std::string& to) {
   return OkStatus();
 }
 
-// Names the plan and the split in the folder, or finds that they are its own.
-Status ClaimFolder(const std::string& folder, const std::string& plan) {
-  NXDKIT_TRY(MakeFolders(JoinPath(folder, "files")));
-  const std::string path = JoinPath(folder, "plan");
-  if (KindOf(path) == PathKind::kMissing) return WriteFileAtomic(path, plan);
+std::string PlanPath(const std::string& folder) { return JoinPath(folder, "plan"); }
+
+// The folder is not there yet, or it is that of this plan and split.
+Status CheckFolder(const std::string& folder, const std::string& plan) {
+  const std::string path = PlanPath(folder);
+  if (KindOf(path) == PathKind::kMissing) return OkStatus();
   NXDKIT_ASSIGN(const std::string there, ReadSmallFile(path, kMaxPlanBytes));
   if (there == plan) return OkStatus();
   return Error(Errc::kUsage, "the folder holds the parts of another conversion or another split")
       .in(folder)
       .hint("use the same options and the same N for every part, or remove the folder");
+}
+
+// Names the plan and the split in the folder.
+Status ClaimFolder(const std::string& folder, const std::string& plan) {
+  NXDKIT_TRY(CheckFolder(folder, plan));
+  NXDKIT_TRY(MakeFolders(JoinPath(folder, "files")));
+  if (KindOf(PlanPath(folder)) == PathKind::kMissing)
+    return WriteFileAtomic(PlanPath(folder), plan);
+  return CheckFolder(folder, plan);
 }
 
 // The plan's files without those of other parts.
@@ -92,21 +102,28 @@ class PartRun {
   PartRun(const ConvertRequest& request, Prepared prepared)
       : request_(request), part_(*request.part), prepared_(std::move(prepared)) {
     folder_ = PartsFolder(request);
-  }
-
-  Result<ConvertReport> Run() {
     for (const OutputFile& file : prepared_.output.files) {
       paths_.push_back(file.path);
       bytes_.push_back(file.encoder->file_bytes());
     }
     owners_ = AssignParts(bytes_, part_.count);
     plan_ = fmt::format("nxdkit-parts 1 {} {}\n", Fingerprint(prepared_, Workload{}), part_.count);
+  }
+
+  Result<ConvertReport> Run() {
     NXDKIT_TRY(ClaimFolder(folder_, plan_));
-    NXDKIT_ASSIGN(ConvertReport report, WriteOwn());
-    report.part = PartReport{part_.index, part_.count, own_files_, false};
+    NXDKIT_ASSIGN(const Executor executor, PlanOwn());
+    ConvertReport report = Report(executor);
+    NXDKIT_TRY(WriteOwn(executor, report));
     if (!AllDone()) return report;
     NXDKIT_TRY(Publish(report));
     return report;
+  }
+
+  Result<ConvertReport> DryRun() {
+    NXDKIT_TRY(CheckFolder(folder_, plan_));
+    NXDKIT_ASSIGN(const Executor executor, PlanOwn());
+    return Report(executor);
   }
 
  private:
@@ -131,17 +148,25 @@ class PartRun {
     return true;
   }
 
-  Result<ConvertReport> WriteOwn() {
+  // From here on prepared_ holds this part's files alone.
+  Result<Executor> PlanOwn() {
     std::vector<bool> keep;
     for (int owner : owners_) keep.push_back(owner == part_.index);
-    own_files_ = static_cast<uint64_t>(std::count(keep.begin(), keep.end(), true));
     KeepFiles(keep, prepared_.output, prepared_.plan);
     NXDKIT_ASSIGN(const ExecuteOptions options, OptionsFor(prepared_, request_.run));
-    NXDKIT_ASSIGN(const Executor executor,
-                  Executor::Make(prepared_.plan, prepared_.source.bound, prepared_.output.layout,
-                                 prepared_.output.outputs, options));
+    return Executor::Make(prepared_.plan, prepared_.source.bound, prepared_.output.layout,
+                          prepared_.output.outputs, options);
+  }
+
+  ConvertReport Report(const Executor& executor) const {
     ConvertReport report = MakeReport(prepared_, request_, executor.workload());
-    if (IsDone(part_.index)) return report;
+    report.part =
+        PartReport{part_.index, part_.count, report.output_files, report.output_bytes, false};
+    return report;
+  }
+
+  Status WriteOwn(const Executor& executor, ConvertReport& report) {
+    if (IsDone(part_.index)) return OkStatus();
     const std::string place = JoinPath(folder_, AttemptName(part_.index));
     NXDKIT_ASSIGN(Staging staging, Staging::Begin(place, {.sync = request_.sync}));
     std::vector<std::string> own;
@@ -154,8 +179,7 @@ class PartRun {
     for (const std::string& path : own)
       NXDKIT_TRY(
           MoveFile(JoinPath(staging.path(), path), JoinPath(JoinPath(folder_, "files"), path)));
-    NXDKIT_TRY(WriteFileAtomic(DoneMark(part_.index), plan_));
-    return report;
+    return WriteFileAtomic(DoneMark(part_.index), plan_);
   }
 
   // Whoever finds all parts done. Where two do, one has the lock, and the other is through: either
@@ -178,14 +202,13 @@ class PartRun {
   }
 
   const ConvertRequest& request_;
-  const Part part_;
+  Part part_;
   Prepared prepared_;
   std::string folder_;
   std::string plan_;
   std::vector<std::string> paths_;  // of all files of the output
   std::vector<uint64_t> bytes_;
   std::vector<int> owners_;
-  uint64_t own_files_ = 0;
 };
 
 }  // namespace
@@ -205,11 +228,25 @@ std::vector<int> AssignParts(const std::vector<uint64_t>& file_bytes, int count)
   return owners;
 }
 
-Result<ConvertReport> ConvertPart(const ConvertRequest& request) {
+namespace {
+
+Result<PartRun> PreparePart(const ConvertRequest& request) {
   NXDKIT_ASSIGN(Prepared prepared, PrepareChecked(request));
   if (prepared.output.single_file)
     return Error(Errc::kUsage, "a single file cannot be made in parts").in(request.output);
-  return PartRun(request, std::move(prepared)).Run();
+  return PartRun(request, std::move(prepared));
+}
+
+}  // namespace
+
+Result<ConvertReport> ConvertPart(const ConvertRequest& request) {
+  NXDKIT_ASSIGN(PartRun run, PreparePart(request));
+  return run.Run();
+}
+
+Result<ConvertReport> DryRunPart(const ConvertRequest& request) {
+  NXDKIT_ASSIGN(PartRun run, PreparePart(request));
+  return run.DryRun();
 }
 
 }  // namespace nxdkit::ops

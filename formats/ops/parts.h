@@ -24,5 +24,7 @@ std::vector<int> AssignParts(const std::vector<uint64_t>& file_bytes, int count)
 // Convert for a request with `part`. kUsage when the output is a single file, or when the folder of
 // the parts belongs to another plan or another split.
 Result<ConvertReport> ConvertPart(const ConvertRequest& request);
+// The same without writing: what this part would do.
+Result<ConvertReport> DryRunPart(const ConvertRequest& request);
 
 }  // namespace nxdkit::ops

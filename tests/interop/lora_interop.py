@@ -379,15 +379,19 @@ class NxdAdapters(Case):
 
     def test_gathered_shards_are_refused(self):
         model = self.base()
-        adapter = Adapter(model, ["q_proj", "k_proj", "v_proj"])
-        folder = adapter.save_nxd(self.path("lora"), LLAMA, 1, "separate")
-        os.rename(self.path("lora/lora/model", NXD.v2_name(0)), self.path("one.pt"))
-        state = torch.load(self.path("one.pt"), weights_only=True)
-        for t in range(2):
-            NXD.save(state, self.path("lora/lora/model", NXD.v2_name(t)))
-        error = self.run_it("--from", "hf", "--to", "hf", "--merge-lora", folder, self.path("base"),
-                            self.path("merged"), code=4)
-        self.assertIn("merge_sharded_lora", error)
+        for number, (targets, style) in enumerate(
+                [(self.SHARED[0], "separate"), (self.SHARED[0], "linear"),
+                 (self.SHARED[0], "fused"), (["gate_proj", "up_proj"], "linear"),
+                 (["o_proj"], "linear"), (["down_proj"], "linear")]):
+            with self.subTest(targets=targets, style=style):
+                adapter = Adapter(model, targets, shared=self.SHARED)
+                folder = adapter.save_nxd(self.path(f"lora{number}"), LLAMA, 1, style)
+                one = os.path.join(folder, "lora", "model", NXD.v2_name(0))
+                state = torch.load(one, weights_only=True)
+                NXD.save(state, os.path.join(folder, "lora", "model", NXD.v2_name(1)))
+                error = self.run_it("--from", "hf", "--to", "hf", "--merge-lora", folder,
+                                    self.path("base"), self.path("merged"), code=4)
+                self.assertIn("merge_sharded_lora", error)
 
 
 def find_convert(bin_dir):

@@ -16,6 +16,7 @@ import time
 import unittest
 
 from tokenizers import Regex, Tokenizer, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 import tokenizer_corpus as corpus
 
@@ -34,7 +35,10 @@ class Case(unittest.TestCase):
     def ask(self, command, tokenizer, work):
         with open(self.path("work.json"), "w", encoding="utf-8") as out:
             json.dump(work, out)
-        done = subprocess.run([os.path.join(BIN_DIR, "tokenizer_probe"), command, tokenizer, self.path("work.json")],
+        return self.ask_file(command, tokenizer, self.path("work.json"))
+
+    def ask_file(self, command, tokenizer, path):
+        done = subprocess.run([os.path.join(BIN_DIR, "tokenizer_probe"), command, tokenizer, path],
                               capture_output=True, check=False)
         if done.returncode != 0:
             raise AssertionError(f"{command}: exit code {done.returncode}: {done.stderr.decode()}")
@@ -115,6 +119,29 @@ class Exactness(Case):
     def test_files_given_by_name(self):
         for path in filter(None, os.environ.get("NXDKIT_TOKENIZERS", "").split(":")):
             self.compare(path, Tokenizer.from_file(path), corpus.texts(12, 6000), path)
+
+
+class Prompts(Case):
+    def test_rows_become_what_apply_chat_template_makes(self):
+        rows = [{"prompt": text, "answer": "1"} for text in corpus.texts(21, 1500)]
+        with open(self.path("rows.jsonl"), "w", encoding="utf-8") as out:
+            out.writelines(json.dumps(row) + "\n" for row in rows)
+        for name, tokenizer in (("qwen", corpus.qwen()), ("llama3", corpus.llama3())):
+            folder = self.path(name)
+            bos, eos = ("<|begin_of_text|>", "<|eot_id|>") if name == "llama3" else (None, "<|im_end|>")
+            fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=bos, eos_token=eos, pad_token=None)
+            fast.chat_template = (
+                "{{- bos_token }}{% for message in messages %}{{ '<|start_header_id|>' + message['role'] }}\n"
+                "{{ message['content'] | trim }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}<|im_start|>"
+                "assistant\n{% endif %}")
+            fast.save_pretrained(folder)
+            ours = self.ask_file("prompts", folder, self.path("rows.jsonl"))
+            again = PreTrainedTokenizerFast.from_pretrained(folder)
+            for row, ids in zip(rows, ours["rows"], strict=True):
+                chat = [{"role": "user", "content": row["prompt"]}]
+                theirs = again.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=False)
+                self.assertEqual(ids, theirs, f"{name}: {row}")
+            self.assertEqual(ours["special"], {"eos_ids": [again.eos_token_id], "pad": again.eos_token_id})
 
 
 class Speed(Case):

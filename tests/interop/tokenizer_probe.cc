@@ -2,11 +2,16 @@
 //   encode TOKENIZER FILE   {"special": bool, "texts": [...]} -> [[ids]...]
 //   decode TOKENIZER FILE   {"skip": bool, "ids": [[...]...]} -> [texts]
 //   time TOKENIZER FILE     as encode -> {"seconds", "bytes", "ids"}, the second time over
+//   prompts FOLDER ROWS     a model's folder and a data file -> {"rows": [[ids]...], "special"}
+//   render - FILE           [{"template", "variables", "now"}] -> [{"text"} or {"error"}]
 #include <chrono>
 #include <cstdio>
 #include <string>
 
 #include "lib/json.h"
+#include "trainer/data/dataset.h"
+#include "trainer/tokenizer/jinja.h"
+#include "trainer/tokenizer/special_tokens.h"
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace nxdkit::trainer {
@@ -48,9 +53,73 @@ Result<Json> Time(const Tokenizer& tokenizer, const Json& work) {
   return Json{{"seconds", seconds.count()}, {"bytes", bytes}, {"ids", ids}};
 }
 
+jinja::Value ToValue(const Json& json) {
+  switch (json.type()) {
+    case Json::value_t::object: {
+      jinja::Dict dict;
+      for (const auto& [key, item] : json.items()) dict.emplace_back(key, ToValue(item));
+      return dict;
+    }
+    case Json::value_t::array: {
+      jinja::List list;
+      for (const Json& item : json) list.push_back(ToValue(item));
+      return list;
+    }
+    case Json::value_t::string:
+      return json.get<std::string>();
+    case Json::value_t::boolean:
+      return json.get<bool>();
+    case Json::value_t::number_integer:
+    case Json::value_t::number_unsigned:
+      return json.get<int64_t>();
+    case Json::value_t::number_float:
+      return json.get<double>();
+    default:
+      return {};
+  }
+}
+
+Result<std::string> RenderOne(const Json& work) {
+  NXDKIT_ASSIGN(const jinja::Template parsed,
+                jinja::Template::Parse(work["template"].get_ref<const std::string&>()));
+  const jinja::Value variables = ToValue(work["variables"]);
+  const Json* now = JsonFind(work, "now");
+  return parsed.Render(*variables.dict(),
+                       now == nullptr ? std::nullopt : std::optional(now->get<int64_t>()));
+}
+
+Json Render(const Json& all) {
+  Json answers = Json::array();
+  for (const Json& work : all) {
+    const Result<std::string> text = RenderOne(work);
+    answers.push_back(text.ok() ? Json{{"text", *text}} : Json{{"error", text.error().ToString()}});
+  }
+  return answers;
+}
+
+Result<Json> Prompts(const std::string& folder, const std::string& rows) {
+  NXDKIT_ASSIGN(const Tokenizer tokenizer, Tokenizer::Open(folder + "/tokenizer.json"));
+  NXDKIT_ASSIGN(const ChatTemplate chat, ChatTemplate::Load(folder));
+  NXDKIT_ASSIGN(const SpecialTokens special, LoadSpecialTokens(folder, tokenizer));
+  DatasetOptions options;
+  options.max_prompt_tokens = 1 << 20;
+  options.chat.bos_token = special.bos_token;
+  options.chat.eos_token = special.eos_token;
+  NXDKIT_ASSIGN(const Dataset data, Dataset::Load(rows, {&tokenizer, &chat, nullptr}, options));
+  Json all = Json::array();
+  for (size_t row = 0; row < data.size(); ++row)
+    all.push_back(std::vector<int32_t>(data.ids(row).begin(), data.ids(row).end()));
+  return Json{{"rows", all}, {"special", {{"eos_ids", special.eos_ids}, {"pad", special.pad}}}};
+}
+
 Status Run(const std::string& command, const std::string& path, const std::string& file) {
-  NXDKIT_ASSIGN(const Tokenizer tokenizer, Tokenizer::Open(path));
+  if (command == "prompts") {
+    NXDKIT_ASSIGN(const Json answer, Prompts(path, file));
+    return Print(answer);
+  }
   NXDKIT_ASSIGN(const Json work, ReadJsonFile(file, uint64_t{1} << 30));
+  if (command == "render") return Print(Render(work));
+  NXDKIT_ASSIGN(const Tokenizer tokenizer, Tokenizer::Open(path));
   if (command == "decode") return Print(Decode(tokenizer, work));
   if (command != "encode" && command != "time")
     return Error(Errc::kUsage, "no such command").member(command);

@@ -13,10 +13,13 @@ DESTDIR='' cmake --install "$build" --prefix "$work/usr" >"$work/install.log"
 for tool in "$build"/tools/*; do
   { [ -f "$tool" ] && [ -x "$tool" ]; } || continue
   name=$(basename "$tool")
-  for file in bin/$name share/man/man1/$name.1 share/bash-completion/completions/$name \
+  for file in bin/$name share/man/man1/$name.1 share/nxdkit/schemas/$name.json share/bash-completion/completions/$name \
     share/zsh/vendor-completions/_$name share/fish/vendor_completions.d/$name.fish; do
     [ -s "$work/usr/$file" ] || fail "$file was not installed"
   done
+done
+for file in share/man/man7/nxdkit-errors.7 share/nxdkit/schemas/common.json; do
+  [ -s "$work/usr/$file" ] || fail "$file was not installed"
 done
 bash -n "$work"/usr/share/bash-completion/completions/*
 [ ! -e "$work/usr/include/nxdkit/lib/json.h" ] || fail "a PRIVATE header was installed"

@@ -138,6 +138,12 @@ TEST_F(ConvertLora, OtherCommandsSayWhatTheyCanDo) {
     EXPECT_THAT(result.err, HasSubstr("a LoRA adapter; it holds no whole model"));
     EXPECT_THAT(result.err, HasSubstr("hint: nxd-convert --merge-lora merges it into its base"));
   }
+  ExpectConverts("--from hf --to nxd --tp 2 --config " + model_ + "/config.json", adapter_,
+                 shop_ / "set");
+  const Json set = JsonOf(RunProcess({Workshop::Tool("ckpt-inspect"), shop_ / "set", "--json"}));
+  EXPECT_EQ(set["layout_check"]["outcome"], "not_checked");
+  EXPECT_EQ(set["layout_check"]["message"],
+            "the shards of a LoRA adapter, which is no whole model");
   const ProcessResult inspected = RunProcess({Workshop::Tool("ckpt-inspect"), adapter_});
   EXPECT_THAT(inspected.out, HasSubstr("12 pairs of A and B"));
 }

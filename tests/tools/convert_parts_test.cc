@@ -59,6 +59,36 @@ TEST_F(ConvertParts, TheLastOnePublishes) {
   ExpectWholeOutput();
 }
 
+TEST_F(ConvertParts, ADryRunTellsThePartsFilesAndBytes) {
+  const std::string dry = std::string(kToNxd) + "--dry-run ";
+  uint64_t bytes = 0;
+  uint64_t files = 0;
+  for (const std::string part : {"0/3", "1/3", "2/3"}) {
+    const ProcessResult result = Part(part, dry);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const Json json = JsonOf(result);
+    EXPECT_EQ(json["part"]["published"], false);
+    EXPECT_EQ(json["output_bytes"], json["part"]["bytes"]);
+    bytes += json["part"]["bytes"].get<uint64_t>();
+    files += json["part"]["files"].get<uint64_t>();
+    EXPECT_FALSE(Traces(out_));
+    EXPECT_FALSE(fs::exists(out_ + ".parts")) << "nothing is written";
+    const Json made = JsonOf(Part(part, std::string(kToNxd)));
+    EXPECT_EQ(made["part"]["bytes"], json["part"]["bytes"]);
+    EXPECT_EQ(made["part"]["files"], json["part"]["files"]);
+    fs::remove_all(out_ + ".parts");
+  }
+  EXPECT_EQ(files, 4U);
+  EXPECT_EQ(bytes, JsonOf(Workshop::Convert(dry + "--json", model_, out_))["output_bytes"]);
+}
+
+TEST_F(ConvertParts, ADryRunRefusesAnotherSplit) {
+  EXPECT_EQ(Part("0/3").exit_code, 0);
+  const ProcessResult result = Part("0/2", std::string(kToNxd) + "--dry-run ");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("another split"));
+}
+
 TEST_F(ConvertParts, EveryFormatOfManyFiles) {
   const std::string each[] = {"--from hf --to rollout --tp 4 --bs 1 --seq 32 --verify",
                               "--from hf --to hf --max-shard-size 20kB",
@@ -137,7 +167,7 @@ TEST_F(ConvertParts, RefusesWhatMakesNoSense) {
   expect(Part("2/2"), "part 2 of 2 does not exist");
   expect(Part("1"), "found 1, expected I/N or auto");
   expect(Part("0/2", "--from hf --to torch"), "a single file cannot be made in parts");
-  expect(Part("0/2", std::string(kToNxd) + "--resume"), "--part goes with neither");
+  expect(Part("0/2", std::string(kToNxd) + "--resume"), "--part does not go with");
   expect(Part("auto"), "no launcher says which part this process is");
   EXPECT_FALSE(fs::exists(out_ + ".parts"));
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lib/json.h"
+#include "tests/tools/json_schema.h"
 #include "tests/tools/man_page.h"
 #include "tests/tools/process.h"
 
@@ -77,6 +78,8 @@ void ExpectDocumented(int exit_code, std::vector<std::string> command) {
   const Result<Json> json = ParseJson(result.out);
   ASSERT_TRUE(json.ok()) << command[0] << ": " << result.out;
   EXPECT_THAT(UndocumentedPaths(*json, ManJsonPaths(page)), IsEmpty()) << command[0];
+  EXPECT_THAT(SourceSchemas().Faults(NameOf(command[0]) + ".json", *json), IsEmpty())
+      << result.out.substr(0, 400);
 }
 
 TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {

@@ -1,4 +1,6 @@
 // nxd-reshard as a command: a tag with its optimizer there and back, what it says, what it refuses.
+#include "formats/torch/archive.h"
+#include "tests/formats/ops/ops_workshop.h"
 #include "tests/formats/reshard/training_tag.h"
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/man_page.h"
@@ -41,6 +43,39 @@ TEST(Reshard, ThereAndBackIsTheSameTag) {
       "--tp 2 --kv-multiplier 1 --qkv separate --pp 1 --dp 3 --no-xser", shop / "b", shop / "c");
   ASSERT_EQ(back.exit_code, 0) << back.err;
   EXPECT_EQ(TagDifference(shop / "a", shop / "c"), "");
+}
+
+// Damage of the optimizer's own bytes: nothing but the archive's checksum can tell.
+TEST(Reshard, VerifyReadsTheChecksumsOfTheOptimizerToo) {
+  for (const bool xser : {false, true}) {
+    const Workshop shop;
+    TrainingTag tag = Tp2Dp3();
+    tag.xser = xser;
+    WriteTrainingTag(shop / "a", tag);
+    const std::string main = shop / "a/optim/dp_rank_01_tp_rank_00_pp_rank_00.pt";
+    const std::string damaged = xser ? main + ".tensors/tensor_1.pt" : main;
+    const Result<torch::Archive> archive = torch::ReadArchive(damaged);
+    ASSERT_TRUE(archive.ok()) << archive.error().ToString();
+    testing_util::FlipFile(damaged, archive->tensors.front().storage->file_offset() + 1);
+    const ProcessResult found = Reshard("--dp 2 --verify", shop / "a", shop / "b");
+    EXPECT_EQ(found.exit_code, 3) << found.out;
+    EXPECT_THAT(found.err, HasSubstr(damaged));
+    EXPECT_FALSE(Traces(shop / "b"));
+  }
+}
+
+TEST(Reshard, InPartsTheTagIsTheSame) {
+  const Workshop shop;
+  WriteTrainingTag(shop / "a", Tp2Dp3());
+  ASSERT_EQ(Reshard("--tp 4 --dp 2", shop / "a", shop / "whole").exit_code, 0);
+  for (const char* part : {"2/3", "0/3", "1/3"}) {
+    const ProcessResult result =
+        Reshard(std::string("--tp 4 --dp 2 --json --part ") + part, shop / "a", shop / "parts");
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(JsonOf(result)["part"]["published"], std::string(part) == "1/3");
+  }
+  ExpectSameTree(shop / "whole", shop / "parts");
+  EXPECT_EQ(Reshard("--dp 2 --part 0/2 --resume", shop / "a", shop / "no").exit_code, 2);
 }
 
 TEST(Reshard, GivesTheSameBytesWithAnyNumberOfThreads) {

@@ -42,6 +42,22 @@ Json PlannedJson(const ops::ConvertReport& report, double seconds, bool dry_run)
                   WrittenJson(report, seconds, dry_run));
 }
 
+Json PartJson(const ops::PartReport& part) {
+  return {{"index", part.index},
+          {"count", part.count},
+          {"files", part.files},
+          {"bytes", part.bytes},
+          {"published", part.published}};
+}
+
+std::string PartText(const ops::PartReport& part, bool dry_run) {
+  std::string text = fmt::format("part {} of {}: {} files, {}", part.index, part.count, part.files,
+                                 HumanBytes(part.bytes));
+  if (dry_run) return text + "\n";
+  return text + (part.published ? "; all parts are there, the output is published\n"
+                                : "; the output waits for other parts\n");
+}
+
 Json WithKeys(Json json, const Json& more) {
   json.update(more);
   return json;

@@ -26,6 +26,10 @@ Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run)
 // Those, and of the plan: source_bytes, tasks, resumed_tasks, buffer_bytes, predicted_memory_bytes.
 Json PlannedJson(const ops::ConvertReport& report, double seconds, bool dry_run);
 
+// Of a part: index, count, files, bytes, published; and a line.
+Json PartJson(const ops::PartReport& part);
+std::string PartText(const ops::PartReport& part, bool dry_run);
+
 // `json` with the keys of `more` behind its own.
 Json WithKeys(Json json, const Json& more);
 

@@ -116,4 +116,20 @@ Result<ops::Part> PartOf(const std::string& text, const Environment& environment
   return part;
 }
 
+void AddPartOption(OptionTable& table, std::optional<std::string>* text) {
+  table.Text("part", "I/N", text,
+             "make only the files of part I (from 0) of N; the last of the N processes publishes; "
+             "auto: as the launcher's variables say");
+}
+
+Status TakePart(const std::optional<std::string>& text, ops::ConvertRequest& request) {
+  if (!text) return OkStatus();
+  if (request.into || request.resume)
+    return Error(Errc::kUsage,
+                 fmt::format("--part does not go with {}", request.into ? "--into" : "--resume"))
+        .hint("a part that was stopped is simply run again");
+  NXDKIT_ASSIGN(request.part, PartOf(*text, [](const char* name) { return std::getenv(name); }));
+  return OkStatus();
+}
+
 }  // namespace nxdkit::tool

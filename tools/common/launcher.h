@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "formats/ops/convert.h"
+#include "tools/common/option_table.h"
 
 namespace nxdkit::tool {
 
@@ -16,5 +18,11 @@ using Environment = std::function<const char*(const char* name)>;
 //   part = job * processes + process,  N = jobs * processes.
 // kUsage when N cannot be known: a sparse array, or PART_COUNT missing.
 Result<ops::Part> PartOf(const std::string& text, const Environment& environment);
+
+// The row --part I/N of a command that converts.
+void AddPartOption(OptionTable& table, std::optional<std::string>* text);
+// What it says, into `request`, whose other options are there. kUsage together with --into and
+// --resume.
+Status TakePart(const std::optional<std::string>& text, ops::ConvertRequest& request);
 
 }  // namespace nxdkit::tool

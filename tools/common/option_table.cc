@@ -181,6 +181,17 @@ OptionRow& OptionTable::Positional(std::string_view name, std::string* to, std::
   return row;
 }
 
+OptionRow& OptionTable::Positionals(std::string_view name, std::vector<std::string>* to,
+                                    std::string_view help) {
+  OptionRow& row = Add(OptionKind::kPositional, name, "", help);
+  row.repeats = true;
+  row.set = [to](const std::string& value) {
+    to->push_back(value);
+    return OkStatus();
+  };
+  return row;
+}
+
 std::vector<std::string> LongNames(const OptionRow& row) {
   std::vector<std::string> names;
   if (row.kind == OptionKind::kPositional) return names;

@@ -75,6 +75,9 @@ class OptionTable {
   OptionRow& Choice(std::string_view names, std::vector<std::string> choices, std::string* to,
                     std::string_view help);
   OptionRow& Positional(std::string_view name, std::string* to, std::string_view help);
+  // All arguments that are left: the last positional of a command. None is fine, too.
+  OptionRow& Positionals(std::string_view name, std::vector<std::string>* to,
+                         std::string_view help);
 
   const std::deque<OptionRow>& rows() const { return rows_; }
 

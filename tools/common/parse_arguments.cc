@@ -12,6 +12,8 @@
 namespace nxdkit::tool {
 namespace {
 
+constexpr int kMaxPositionals = 10'000;
+
 Error UsageError(std::string message) { return Error(Errc::kUsage, std::move(message)); }
 
 const OptionRow* FindLong(const OptionTable& table, const std::string& dashed) {
@@ -121,7 +123,9 @@ CLI::Option* AddTo(CLI::App& app, const OptionRow& row) {
     case OptionKind::kToggle:
       return app.add_flag(Cli11Names(row));
     case OptionKind::kPositional:
-      return app.add_option(row.name);
+      return row.repeats
+                 ? app.add_option(row.name)->expected(1, kMaxPositionals)->allow_extra_args()
+                 : app.add_option(row.name);
     case OptionKind::kValue:
       break;
   }

@@ -71,7 +71,7 @@ Status Actor::State::RunMicroBatches(Rank& rank, std::span<const Row> rows,
                                      std::span<const size_t> share, const Loss& loss) {
   std::vector<float> log_probs, gradient;
   for (const std::vector<size_t>& micro :
-       MicroBatches(rows, share, options.max_tokens, options.max_rows)) {
+       MicroBatches(rows, share, options.update.max_tokens, options.update.max_rows)) {
     const Batch batch = PackRows(rows, micro);
     log_probs.resize(batch.targets.size());
     gradient.assign(batch.targets.size(), 0);
@@ -123,7 +123,8 @@ Result<RowLogProbs> Actor::LogProbs(std::span<const Row> rows) {
     std::iota(share.begin(), share.end(), static_cast<size_t>(rank.mesh.dp_rank()) * share.size());
     std::vector<float> log_probs, entropies;
     for (const std::vector<size_t>& micro :
-         MicroBatches(rows, share, s.options.max_tokens, s.options.max_rows)) {
+         MicroBatches(rows, share, s.options.experience.max_tokens,
+                       s.options.experience.max_rows)) {
       const Batch batch = PackRows(rows, micro);
       log_probs.resize(batch.targets.size());
       entropies.resize(batch.targets.size());

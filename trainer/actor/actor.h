@@ -27,8 +27,12 @@ struct ActorOptions {
   DecoderOptions decoder;
   float temperature = 1;
   double max_grad_norm = 1;
-  int64_t max_tokens = 0;      // of one micro-batch
-  int64_t max_rows = 0;        // of one micro-batch; 0: as max_tokens allows
+  struct MicroBatch {
+    int64_t max_tokens = 0;
+    int64_t max_rows = 0;  // 0: as max_tokens allows
+  };
+  MicroBatch update{};      // forward and backward
+  MicroBatch experience{};  // forward alone
   OptimizerOptions optimizer;  // of a trainable decoder
 };
 

@@ -127,6 +127,7 @@ Result<Balance> BalanceRows(std::span<const int64_t> lengths, int64_t workers) {
 
 int64_t MicroBatchCount(std::span<const int64_t> lengths, int64_t max_tokens) {
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  max_tokens = std::max<int64_t>(1, max_tokens);
   const int64_t wanted = tokens / max_tokens + (tokens % max_tokens != 0);
   return std::min(static_cast<int64_t>(lengths.size()), std::max<int64_t>(1, wanted));
 }

@@ -13,6 +13,9 @@ namespace {
 void CheckEstimator(Checker& check) {
   const std::string& estimator = check.config().algorithm.adv_estimator;
   const int64_t samples = check.config().worker.rollout.n;
+  if (estimator == "gae")
+    check.Problem("algorithm.adv_estimator", "gae needs a critic, and none is trained here",
+                  "use grpo, grpo_passk, rloo, reinforce_plus_plus or remax", Errc::kUnsupported);
   const bool grouped = estimator == "grpo" || estimator == "grpo_passk" || estimator == "rloo";
   if (grouped && samples < 2)
     check.Problem(
@@ -52,23 +55,20 @@ void CheckFilter(Checker& check) {
 
 void CheckOptimizer(Checker& check) {
   const OptimConfig& optim = check.config().worker.actor.optim;
-  const bool bf16 = optim.strategy == "adamw_bf16" && optim.bf16_mode == "faithful";
+  const bool bf16 = optim.strategy == "adamw_bf16";
   if (bf16 && optim.betas[1] > 0.996)
     check.Note(
         fmt::format("adamw_bf16 with betas[1] {} never lets v decay (rounding to bf16 "
-                    "undoes it); optim.bf16_mode = fixed does",
+                    "undoes it); adamw_bf16_fixed does",
                     optim.betas[1]));
   if (bf16 && optim.weight_decay > 0 && optim.lr * optim.weight_decay < 1.9e-3)
     check.Note(
         fmt::format("adamw_bf16 with lr {} and weight_decay {} decays no weight (rounding "
-                    "to bf16 undoes it); optim.bf16_mode = fixed does",
+                    "to bf16 undoes it); adamw_bf16_fixed does",
                     optim.lr, optim.weight_decay));
   const bool warms_up = optim.lr_warmup_steps.value_or(0) > 0 ||
                         (!optim.lr_warmup_steps && optim.lr_warmup_ratio > 0);
-  if (warms_up && !optim.warmup_from_first_step)
-    check.Note(
-        "the first step of the warm-up runs at learning rate 0; "
-        "optim.warmup_from_first_step = true runs it at lr / steps");
+  if (warms_up) check.Note("the first step of the warm-up runs at learning rate 0");
 }
 
 void CheckLogs(Checker& check) {
@@ -93,13 +93,23 @@ void CheckLoss(Checker& check) {
 constexpr std::string_view kReward = "worker.reward.reward_function";
 constexpr std::string_view kBuiltIn[] = {"math", "r1v", "dapo", "exact"};
 
+bool IsNumber(const Value& value) {
+  return value.kind == ValueKind::kInt || value.kind == ValueKind::kDouble;
+}
+
+void CheckKwargs(Checker& check) {
+  for (const ValueEntry& entry : check.config().worker.reward.reward_function_kwargs.entries)
+    if (!IsNumber(entry.value))
+      check.Problem("worker.reward.reward_function_kwargs",
+                    fmt::format("{} is {}; rewards take numbers only", EscapeControl(entry.key),
+                                ValueKindText(entry.value.kind)));
+}
+
 void CheckDapo(Checker& check) {
   for (const char* name :
        {"max_response_length", "overlong_buffer_length", "overlong_penalty_factor"}) {
     const Value* value = check.config().worker.reward.reward_function_kwargs.Find(name);
-    const bool number =
-        value && (value->kind == ValueKind::kInt || value->kind == ValueKind::kDouble);
-    if (!number)
+    if (value == nullptr || !IsNumber(*value))
       check.Problem("worker.reward.reward_function_kwargs",
                     fmt::format("dapo needs the number {}", name));
   }
@@ -143,6 +153,7 @@ void CheckReward(Checker& check) {
                          "wrap it in a command that reads and writes JSON lines: "
                          "exec:python3 score.py",
                          Errc::kUnsupported);
+  CheckKwargs(check);
   if (choice.from_example)
     check.Note(
         fmt::format("{} {} is not run; the built-in rule {} is used", kReward, shown, choice.name));

@@ -12,9 +12,13 @@ constexpr std::string_view kRatio = "trainer.training_core_ratio";
 
 // Ratios that divide the cores without a rest.
 std::string LegalRatios(const RunPlan& plan) {
+  constexpr int64_t kTried = 1 << 16;
   std::string text;
   int shown = 0;
-  for (int64_t train = plan.train_tp; train < plan.cores && shown < 8; train += plan.train_tp) {
+  int64_t train = 0;
+  for (int64_t group = 1; group < kTried && shown < 8; ++group) {
+    train += plan.train_tp;
+    if (train >= plan.cores) break;
     if ((plan.cores - train) % plan.rollout_tp != 0) continue;
     const double ratio = static_cast<double>(train) / static_cast<double>(plan.cores);
     text += fmt::format("{}{:.6g}", shown++ == 0 ? "" : ", ", ratio);

@@ -23,6 +23,7 @@ struct LimitRow {
 constexpr LimitRow kLimits[] = {
     {KeyLimit::kPositive, [](double x) { return x > 0; }, "more than 0"},
     {KeyLimit::kNotNegative, [](double x) { return x >= 0; }, "0 or more"},
+    {KeyLimit::kAboveOne, [](double x) { return x > 1; }, "more than 1"},
     {KeyLimit::kFraction, [](double x) { return x >= 0 && x <= 1; }, "from 0 to 1"},
     {KeyLimit::kInside, [](double x) { return x > 0 && x < 1; }, "between 0 and 1"},
     {KeyLimit::kBeta, [](double x) { return x >= 0 && x < 1; }, "at least 0 and less than 1"},
@@ -118,6 +119,15 @@ void CheckPath(Checker& check, std::string_view key, const std::optional<std::st
     check.Problem(key, fmt::format("{} is no {}", shown, what), "", Errc::kNotFound);
 }
 
+// "PATH" or "PATH@SPLIT".
+void CheckData(Checker& check, std::string_view key, const std::string& source) {
+  if (source.empty()) return check.Problem(key, "no data is named", "set it to PATH or PATH@SPLIT");
+  const std::string path = source.substr(0, source.find('@'));
+  if (KindOf(path) == PathKind::kMissing)
+    check.Problem(key, fmt::format("there is no file or folder {}", EscapeControl(path)),
+                  "data sets are not downloaded: name a local copy", Errc::kNotFound);
+}
+
 }  // namespace
 
 bool CheckTable(Checker& check) {
@@ -141,6 +151,8 @@ void CheckFiles(Checker& check) {
     CheckPath(check, key.path, *path,
               key.limit == KeyLimit::kFile ? PathKind::kFile : PathKind::kFolder);
   }
+  CheckData(check, "data.train_files", config.data.train_files);
+  if (!config.data.val_files.empty()) CheckData(check, "data.val_files", config.data.val_files);
   const ModelSection& model = config.worker.actor.model;
   if (!model.model_path) {
     check.Problem("worker.actor.model.model_path", "no model is named",

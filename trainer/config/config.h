@@ -82,9 +82,7 @@ struct OptimConfig {
   std::optional<int64_t> lr_warmup_steps;
   std::optional<double> min_lr_ratio;
   std::string lr_scheduler_type = "constant";
-  std::string bf16_mode = "faithful";   // ours
-  bool warmup_from_first_step = false;  // ours
-  int64_t training_steps = 0;           // derived: TrainingSteps()
+  int64_t training_steps = 0;  // derived: TrainingSteps()
 };
 
 struct FsdpConfig {

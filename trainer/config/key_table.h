@@ -27,6 +27,7 @@ enum class KeyLimit {
   kNone,
   kPositive,     // > 0
   kNotNegative,  // >= 0
+  kAboveOne,     // > 1
   kFraction,     // 0 to 1, both included
   kInside,       // between 0 and 1, both excluded
   kBeta,         // 0 <= x < 1

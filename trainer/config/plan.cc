@@ -4,6 +4,9 @@
 
 #include <cmath>
 
+#include "lib/checked.h"
+#include "trainer/algo/schedule.h"
+
 namespace nxdkit::trainer {
 namespace {
 
@@ -19,8 +22,8 @@ RunPlan MakeRunPlan(const Config& config) {
   RunPlan plan;
   plan.cores = trainer.cores.value_or(trainer.nnodes * trainer.n_gpus_per_node);
   plan.separate = trainer.separate_rollout_workers;
-  // A ratio such as 0.7 is a little less than it says.
-  const double share = static_cast<double>(plan.cores) * trainer.training_core_ratio + 1e-6;
+  // 0.7 is a little less than it says, and a third is written with six digits.
+  const double share = static_cast<double>(plan.cores) * (trainer.training_core_ratio + 1e-6);
   plan.train_cores = plan.separate ? static_cast<int64_t>(std::floor(share)) : plan.cores;
   plan.rollout_cores = plan.separate ? plan.cores - plan.train_cores : plan.cores;
   plan.train_tp = actor.tensor_parallel_size;
@@ -80,16 +83,15 @@ Result<int64_t> TrainingSteps(const Config& config, int64_t train_rows, int64_t 
   if (trainer.max_steps) return *trainer.max_steps;
   // For batches = rows / B both rules give the same.
   const int64_t per_epoch = batches * batch / wanted;
-  if (per_epoch * trainer.total_epochs < 1)
+  if (per_epoch < 1)
     return Error(Errc::kUsage, fmt::format("{} batches of {} prompts are less than one step of {}",
                                            batches, batch, wanted))
         .member("data.rollout_batch_size");
-  return per_epoch * trainer.total_epochs;
+  return CheckedMul(per_epoch, trainer.total_epochs).value_or(INT64_MAX);
 }
 
 int64_t WarmupSteps(const OptimConfig& optim, int64_t training_steps) {
-  if (optim.lr_warmup_steps) return *optim.lr_warmup_steps;
-  return static_cast<int64_t>(optim.lr_warmup_ratio * static_cast<double>(training_steps));
+  return WarmupSteps(optim.lr_warmup_steps.value_or(-1), optim.lr_warmup_ratio, training_steps);
 }
 
 }  // namespace nxdkit::trainer

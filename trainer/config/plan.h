@@ -44,7 +44,7 @@ std::string RunPlanText(const RunPlan& plan);
 // make one batch, or (val_rows) validation is on and there is no row for it.
 Result<int64_t> TrainingSteps(const Config& config, int64_t train_rows, int64_t val_rows);
 
-// Warm-up steps of a schedule of `training_steps`: lr_warmup_steps, else the floor of the ratio.
+// The warm-up of a schedule, as the configuration says: lr_warmup_steps, else by lr_warmup_ratio.
 int64_t WarmupSteps(const OptimConfig& optim, int64_t training_steps);
 
 }  // namespace nxdkit::trainer

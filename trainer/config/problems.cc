@@ -20,9 +20,9 @@ Error ProblemsError(const std::vector<ConfigProblem>& problems) {
     Error error = Error(first.code, first.message).in(first.place).member(first.key);
     return first.fix.empty() ? error : std::move(error).hint(first.fix);
   }
-  std::string text = fmt::format("{} problems in the configuration", problems.size());
+  std::string text = fmt::format("{} problems in the configuration:", problems.size());
   for (size_t i = 0; i < problems.size(); ++i)
-    text += fmt::format("\n  {}. {}", i + 1, ProblemText(problems[i]));
+    text += fmt::format(" [{}] {}", i + 1, ProblemText(problems[i]));
   return Error(first.code, text);
 }
 

@@ -83,6 +83,12 @@ std::string_view ValueKindText(ValueKind kind) {
   return "";
 }
 
+Value Value::Map() {
+  Value value;
+  value.kind = ValueKind::kMap;
+  return value;
+}
+
 const Value* Value::Find(std::string_view key) const {
   const auto found = std::ranges::find(entries, key, &ValueEntry::key);
   return found == entries.end() ? nullptr : &found->value;

@@ -25,11 +25,7 @@ struct Value {
   int line = 0;                     // from 1; 0: not from a file
   int column = 0;
 
-  static Value Map() {
-    Value value;
-    value.kind = ValueKind::kMap;
-    return value;
-  }
+  static Value Map();  // an empty one
   // The value under `key` of a map; nullptr when there is none.
   const Value* Find(std::string_view key) const;
 };

@@ -28,12 +28,10 @@ using Pairs = uint32_t __attribute__((vector_size(64)));
 struct F32 {
   using Element = float;
   static constexpr int64_t kStep = 1;  // of k
-  static constexpr Dtype kDtype = Dtype::kF32;
 };
 struct Bf16 {
   using Element = uint16_t;
   static constexpr int64_t kStep = 2;
-  static constexpr Dtype kDtype = Dtype::kBF16;
 };
 
 // c [rows, 64] = a [rows, k] * panel. Contracted to fused multiply-adds where the machine has them.

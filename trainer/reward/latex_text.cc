@@ -84,6 +84,7 @@ constexpr Symbol kSymbols[] = {
     {"geqslant", "\u2a7e"},
     {"gg", "\u226b"},
     {"hbar", "\u0127"},
+    {"i", "\u0131"},
     {"iff", "\u27fa"},
     {"implies", "\u27f9"},
     {"in", "\u2208"},
@@ -91,6 +92,7 @@ constexpr Symbol kSymbols[] = {
     {"infty", "\u221e"},
     {"int", "\u222b"},
     {"iota", "\u03b9"},
+    {"j", "\u0237"},
     {"kappa", "\u03ba"},
     {"lVert", "\u2016"},
     {"lambda", "\u03bb"},
@@ -188,6 +190,13 @@ struct Macro {
   uint32_t first_letter = 0;
 };
 constexpr Macro kMacros[] = {
+    {"\"", "a", "%1\u0308"},
+    {"'", "a", "%1\u0301"},
+    {".", "a", "%1\u0307"},
+    {"=", "a", "%1\u0304"},
+    {"^", "a", "%1\u0302"},
+    {"`", "a", "%1\u0300"},
+    {"~", "a", "%1\u0303"},
     {"acute", "a", "%1\u0301"},
     {"bar", "a", "%1\u0305"},
     {"color", "oa", ""},

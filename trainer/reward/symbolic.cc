@@ -159,6 +159,8 @@ Int128 Gcd(Int128 a, Int128 b) {
 }
 
 std::optional<Real> Fraction(Int128 over, Int128 under) {
+  constexpr Int128 kLeast = static_cast<Int128>(1) << 127;
+  if (over == kLeast || under == kLeast) return std::nullopt;  // has no opposite
   const Int128 divisor = under < 0 ? -Gcd(over, under) : Gcd(over, under);
   return Real{.over = over / divisor, .under = under / divisor};
 }

@@ -80,7 +80,7 @@ struct Engine::State {
     return status;
   }
   Status LoadRanks(const EngineOptions& options, const std::function<Status()>& poll);
-  Status Pack(const std::vector<Weights>& weights);
+  Status Pack(std::vector<Weights>& weights);
   Status RunRank(Comm& tp, std::span<const RolloutRequest> requests, const GenerateHooks& hooks,
                  Generated& out);
 };
@@ -108,7 +108,7 @@ Status Engine::State::LoadRanks(const EngineOptions& options, const std::functio
   return Pack(weights);
 }
 
-Status Engine::State::Pack(const std::vector<Weights>& weights) {
+Status Engine::State::Pack(std::vector<Weights>& weights) {
   ranks.resize(weights.size());
   NXDKIT_TRY(OnRanks([&](Comm& tp) -> Status {
     const size_t rank = static_cast<size_t>(tp.rank());

@@ -24,17 +24,17 @@ namespace nxdkit::trainer {
 // What the training configuration says of the bundle (worker.rollout.neuron_override_config). What
 // is said must be what the bundle was made for.
 struct NeuronOverride {
-  std::optional<int64_t> tp_degree;
-  std::optional<int64_t> batch_size;
-  std::optional<int64_t> seq_len;
-  std::optional<std::string> torch_dtype;  // "bfloat16", "float32"
+  std::optional<int64_t> tp_degree{};
+  std::optional<int64_t> batch_size{};
+  std::optional<int64_t> seq_len{};
+  std::optional<std::string> torch_dtype{};  // "bfloat16", "float32"
 };
 
 // Which weights the bundle must hold: a sync that did not happen, or only in part, does not pass.
 struct ExpectedWeights {
-  std::optional<int64_t> serial;     // of version.json
-  std::optional<std::string> label;  //
-  std::string digest;                // "sha256:..." of the model as it was loaded; "" is any
+  std::optional<int64_t> serial{};     // of version.json
+  std::optional<std::string> label{};  //
+  std::string digest{};                // "sha256:..." of the model as it was loaded; "" is any
 };
 
 struct EngineOptions {

@@ -1,5 +1,8 @@
 #include "trainer/rollout/rank_model.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -27,10 +30,21 @@ Result<PackedMatrix> Packed(const Weights& weights, const ParamTable& table, int
                             {weights.at(at), weights.dtype(), at.shape[1], false});
 }
 
+// The whole pages of elements [first, end), which nobody reads any more: else a model would be in
+// memory twice while it is packed.
+void GiveBack(Weights& weights, int64_t first, int64_t end) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const int64_t element = ElementBytes(weights.dtype());
+  const auto at = reinterpret_cast<uintptr_t>(weights.bytes());
+  const uintptr_t from = (at + static_cast<uintptr_t>(first * element) + page - 1) / page * page;
+  const uintptr_t to = (at + static_cast<uintptr_t>(end * element)) / page * page;
+  if (from < to) ::madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+}
+
 }  // namespace
 
 Result<RankModel> RankModel::Make(const DecoderConfig& config, const ParamTable& table,
-                                  const Weights& weights, const Size& size) {
+                                  Weights& weights, const Size& size) {
   try {
     RankModel model(config, table, size.positions);
     const Slot& embedding = table.at(table.embedding);
@@ -49,7 +63,7 @@ Result<RankModel> RankModel::Make(const DecoderConfig& config, const ParamTable&
   }
 }
 
-Status RankModel::PackLayer(const Weights& weights, const LayerSlots& slots, const Size& size) {
+Status RankModel::PackLayer(Weights& weights, const LayerSlots& slots, const Size& size) {
   const int64_t head = config_->model.config.head_dim;
   Layer layer;
   NXDKIT_ASSIGN(layer.qkv,
@@ -73,6 +87,8 @@ Status RankModel::PackLayer(const Weights& weights, const LayerSlots& slots, con
   for (const PackedMatrix* matrix : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down})
     weight_bytes_ += matrix->bytes();
   layers_.push_back(std::move(layer));
+  const Slot& last = table_->at(slots.down);
+  GiveBack(weights, table_->at(slots.input_norm).offset, last.offset + last.size());
   return OkStatus();
 }
 

@@ -28,10 +28,11 @@ class RankModel {
     int64_t positions = 0;
     Dtype cache = Dtype::kBF16;
   };
-  // Packs the weights. `config` and `table` must outlive the model, `weights` need not. kLimit when
+  // Packs the weights, and gives the memory of each layer back before the next: what is in
+  // `weights` afterwards is undefined. `config` and `table` must outlive the model. kLimit when
   // memory is short.
   static Result<RankModel> Make(const DecoderConfig& config, const ParamTable& table,
-                                const Weights& weights, const Size& size);
+                                Weights& weights, const Size& size);
 
   // Collective over `tp`. Leaves the logits [pass.wanted, columns] of this rank's vocabulary rows,
   // until the next call.
@@ -48,7 +49,7 @@ class RankModel {
   };
   RankModel(const DecoderConfig& config, const ParamTable& table, int64_t positions)
       : config_(&config), table_(&table), rope_(config.rope_frequencies, positions) {}
-  Status PackLayer(const Weights& weights, const LayerSlots& slots, const Size& size);
+  Status PackLayer(Weights& weights, const LayerSlots& slots, const Size& size);
   Status Embed(Comm& tp, const Pass& pass);
   Status Attention(Comm& tp, const Pass& pass, Layer& layer);
   Status Mlp(Comm& tp, int64_t tokens, const Layer& layer);

@@ -11,7 +11,10 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;  // what a file may make us reserve a table for
+// Tables are as large as the largest id, so a small file must not name a large one.
+constexpr uint64_t kMaxTokens = uint64_t{1} << 24;
+constexpr uint64_t kMostIdsPerToken = 8;
+constexpr uint64_t kIdsForFree = 4096;
 
 Error Corrupt(std::string_view member, std::string message) {
   return Error(Errc::kCorrupt, std::move(message)).member(member);
@@ -147,17 +150,21 @@ Result<Bpe> Bpe::FromJson(const Json& model) {
     NXDKIT_ASSIGN(bpe.ignore_merges_, JsonBool(model, "ignore_merges"));
   }
   NXDKIT_TRY(bpe.ReadVocabulary(*vocabulary));
-  NXDKIT_TRY(bpe.FindBytes());
+  bpe.FindBytes();
   NXDKIT_TRY(bpe.ReadMerges(*merges));
   return bpe;
 }
 
 Status Bpe::ReadVocabulary(const Json& vocabulary) {
+  if (vocabulary.size() > kMaxTokens)
+    return Corrupt("model.vocab",
+                   fmt::format("{} tokens, the limit is {}", vocabulary.size(), kMaxTokens));
+  const uint64_t most = vocabulary.size() * kMostIdsPerToken + kIdsForFree;
   ids_.reserve(vocabulary.size());
   for (const auto& [token, value] : vocabulary.items()) {
-    if (!value.is_number_unsigned() || value.get<uint64_t>() > uint64_t{kMaxId})
+    if (!value.is_number_unsigned() || value.get<uint64_t>() > most)
       return Corrupt("model.vocab", fmt::format("token '{}' has id {}, expected 0 to {}",
-                                                EscapeControl(token), JsonExcerpt(value), kMaxId));
+                                                EscapeControl(token), JsonExcerpt(value), most));
     const auto id = value.get<size_t>();
     const auto entry = ids_.emplace(token, static_cast<int32_t>(id)).first;
     if (id >= tokens_.size()) tokens_.resize(id + 1);
@@ -169,19 +176,26 @@ Status Bpe::ReadVocabulary(const Json& vocabulary) {
   return OkStatus();
 }
 
-Status Bpe::FindBytes() {
+void Bpe::FindBytes() {
   for (size_t byte = 0; byte < 256; ++byte) {
-    const std::string token = TokenOfByte(static_cast<uint8_t>(byte));
-    byte_ids_[byte] = IdOf(token);
-    if (byte_ids_[byte] < 0 && IsByteOfUtf8(byte))
-      return Error(Errc::kUnsupported,
-                   fmt::format("no token '{}' for the byte 0x{:02x}: not byte-level", token, byte))
-          .member("model.vocab");
+    byte_ids_[byte] = IdOf(TokenOfByte(static_cast<uint8_t>(byte)));
+    complete_ = complete_ && (byte_ids_[byte] >= 0 || !IsByteOfUtf8(byte));
   }
+}
+
+Status Bpe::CheckBytes(std::string_view word) const {
+  for (size_t i = 0; !complete_ && i < word.size(); ++i)
+    if (const auto byte = static_cast<uint8_t>(word[i]); byte_ids_[byte] < 0)
+      return Error(Errc::kUnsupported, fmt::format("no token '{}' for the byte 0x{:02x} of '{}'",
+                                                   TokenOfByte(byte), byte, EscapeControl(word)))
+          .member("model.vocab");
   return OkStatus();
 }
 
 Status Bpe::ReadMerges(const Json& merges) {
+  if (merges.size() > kMaxTokens)
+    return Corrupt("model.merges",
+                   fmt::format("{} merges, the limit is {}", merges.size(), kMaxTokens));
   merges_ = std::make_unique<MergeTable>(merges.size());
   uint32_t rank = 0;
   for (const Json& merge : merges) {

@@ -20,11 +20,14 @@ namespace nxdkit::trainer {
 class Bpe {
  public:
   // The value of "model". kCorrupt for a vocabulary or merges that do not fit together,
-  // kUnsupported for options that change what words become (dropout, prefix, suffix), and for a
-  // vocabulary without a token for each byte that UTF-8 text can hold.
+  // kUnsupported for options that change what words become (dropout, prefix, suffix).
   static Result<Bpe> FromJson(const Json& model);
 
-  // Appends the ids of `word`: n log n in its bytes. Not empty, UTF-8, at most 2^31 bytes.
+  // kUnsupported for a word with a byte that the vocabulary has no token for: the reference would
+  // leave it out. Small vocabularies of toy models lack most bytes.
+  Status CheckBytes(std::string_view word) const;
+  // Appends the ids of `word`: n log n in its bytes. Not empty, UTF-8, at most 2^31 bytes, and
+  // CheckBytes has passed.
   void Encode(std::string_view word, std::vector<int32_t>* ids) const;
 
   // -1 when there is none.
@@ -39,12 +42,13 @@ class Bpe {
   Status ReadVocabulary(const Json& vocabulary);
   Status ReadMerges(const Json& merges);
   Status AddMerge(uint32_t rank, std::string_view left, std::string_view right);
-  Status FindBytes();
+  void FindBytes();
   void MergeAll(std::string_view word, std::vector<int32_t>* ids) const;
 
   std::unordered_map<std::string, int32_t> ids_;
   std::vector<const std::string*> tokens_;  // by id; keys of ids_, nullptr where an id is not used
-  std::array<int32_t, 256> byte_ids_{};     // -1 for bytes that UTF-8 never has
+  std::array<int32_t, 256> byte_ids_{};     // -1 for bytes without a token
+  bool complete_ = true;                    // every byte of UTF-8 text has one
   std::unique_ptr<MergeTable> merges_;
   bool ignore_merges_ = false;  // a word that is a token stays whole
   std::unique_ptr<WordCache> cache_ = std::make_unique<WordCache>();

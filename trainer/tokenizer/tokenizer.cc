@@ -17,7 +17,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;  // the largest known is 33 MB
+constexpr uint64_t kMaxFileBytes = uint64_t{128} << 20;  // the largest known is 33 MB
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
 struct AddedVocabulary {
@@ -88,7 +88,10 @@ struct Tokenizer::Parts {
   Status EncodeWords(std::string_view text, std::vector<int32_t>* ids) const {
     Words words;
     NXDKIT_TRY(pre_tokenizer.Split(text, &words));
-    for (const std::string_view word : words.list) model.Encode(word, ids);
+    for (const std::string_view word : words.list) {
+      NXDKIT_TRY(model.CheckBytes(word));
+      model.Encode(word, ids);
+    }
     return OkStatus();
   }
 

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kMaxDepth = 8;
 constexpr size_t kMaxContentBytes = 1024;  // looking for a token costs its length at every place
+constexpr size_t kMaxAllContentBytes = size_t{4} << 20;  // each byte is a node of a tree
 constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
 
 Error Unknown(std::string_view member, std::string_view type, std::string_view expected) {
@@ -136,10 +137,16 @@ Result<std::vector<AddedToken>> ReadAddedTokens(const Json* json) {
   if (!json->is_array())
     return Error(Errc::kCorrupt, fmt::format("found {}, expected an array", JsonTypeText(*json)))
         .member("added_tokens");
+  size_t all_bytes = 0;
   for (const Json& row : *json) {
     Result<AddedToken> token = ReadAddedToken(row);
     if (!token.ok())
       return std::move(token).error().member(fmt::format("added_tokens[{}]", tokens.size()));
+    all_bytes += token->content.size();
+    if (all_bytes > kMaxAllContentBytes)
+      return Error(Errc::kCorrupt,
+                   fmt::format("contents of more than {} bytes", kMaxAllContentBytes))
+          .member("added_tokens");
     tokens.push_back(*std::move(token));
   }
   return tokens;

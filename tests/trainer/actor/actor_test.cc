@@ -31,7 +31,7 @@ ActorOptions Options(int tp, int dp) {
   ActorOptions options;
   options.tp = tp;
   options.dp = dp;
-  options.max_tokens = 40;
+  options.update.max_tokens = options.experience.max_tokens = 40;
   options.optimizer.adam.weight_decay = 0.1;
   return options;
 }
@@ -118,10 +118,10 @@ TEST_F(ActorTest, EveryMeshMakesTheSameUpdate) {
 
 TEST_F(ActorTest, MicroBatchesDoNotMatter) {
   ActorOptions single = Options(1, 1);
-  single.max_rows = 1;
+  single.update.max_rows = 1;
   const auto apart = Make(single);
   ActorOptions all = Options(1, 1);
-  all.max_tokens = 1000;
+  all.update.max_tokens = 1000;
   const auto together = Make(all);
   const double norm = Update(*apart).grad_norm;
   EXPECT_NEAR(Update(*together).grad_norm, norm, 1e-5 * norm);

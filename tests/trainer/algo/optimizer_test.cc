@@ -11,6 +11,8 @@
 #include <random>
 #include <vector>
 
+#include "trainer/algo/rng.h"
+
 namespace nxdkit::trainer {
 namespace {
 
@@ -184,6 +186,26 @@ TEST(AdamWBf16Fixed, CopiesOnOtherRanksGetTheSameBits) {
   EXPECT_NE(RunFixed(one, 4, c).c, first.c) << "another seed";
   one.slots[1].cut_begin = 65;
   EXPECT_NE(RunFixed(one, 3, c).c, first.c) << "another part of the parameter";
+}
+
+// The random bits are part of a run's result: another library version must draw the same.
+TEST(AdamWBf16Fixed, DrawsByPlace) {
+  constexpr uint32_t kPart = 64;  // words of one kind side by side
+  const int64_t size = 4 * kPart + 30;
+  ParamTable table = TableOf({size});
+  table.slots[0].param = 7;
+  table.slots[0].cut_begin = 3;
+  AdamBf16State state = MakeAdamBf16State(table);
+  Words weights(size, Narrow(0.75f));
+  UpdateAdamWBf16Fixed(table, {}, {.lr = 1e-3}, 9, Floats(size, 1), state, weights);
+  const uint32_t v = std::bit_cast<uint32_t>(0.001f);
+  for (uint32_t i = 0; i < size; ++i) {
+    const uint32_t group = i / (4 * kPart);
+    const uint32_t place = i % (4 * kPart);
+    const PhiloxCounter words =
+        Philox({group * kPart + place % kPart, 3, 7, 1}, MakeKey(9, RandomUse::kRounding));
+    EXPECT_EQ(state.v[i], (v + (words[place / kPart] & 0xffff)) >> 16) << i;
+  }
 }
 
 TEST(Optimizers, ThreadsDoNotCount) {

@@ -45,15 +45,6 @@ TEST(CheckConfig, EachRuleShowsItsNumbers) {
        "worker.actor.micro_batch_size_per_device_for_experience",
        "8 prompts x 4 responses / 2 data-parallel ranks = 16 sequences are not a multiple of 32",
        "legal values: 16, 8, 4, 2, 1"},
-      {{"algorithm.adv_estimator=gae", "worker.critic.global_batch_size=8",
-        "worker.critic.micro_batch_size_per_device_for_experience=3"},
-       "worker.critic.micro_batch_size_per_device_for_experience",
-       "32 sequences are not a multiple of 3",
-       ""},
-      {{"algorithm.adv_estimator=gae"},
-       "worker.critic.global_batch_size",
-       "data.rollout_batch_size 8 is not a multiple of 256",
-       "legal values of worker.critic.global_batch_size: 8, 4, 2"},
       {{"worker.rollout.n=1", "worker.actor.micro_batch_size_per_device_for_experience=8"},
        "worker.rollout.n",
        "grpo compares the responses to one prompt, and there is 1",
@@ -138,6 +129,15 @@ TEST(CheckConfig, EachRuleShowsItsNumbers) {
        "worker.reward.reward_function_kwargs",
        "dapo needs the number overlong_penalty_factor",
        ""},
+      {{"worker.reward.reward_function_kwargs={format_weight: high}"},
+       "worker.reward.reward_function_kwargs",
+       "format_weight is a string; rewards take numbers only",
+       ""},
+      {{"worker.actor.model.override_config={num_hidden_layers: 2}"},
+       "worker.actor.model.override_config",
+       "{\"num_hidden_layers\": 2} is not supported",
+       "set it to {}"},
+      {{"trainer.max_skipped_steps=0"}, "trainer.max_skipped_steps", "must be more than 0", ""},
       {{"worker.reward.reward_function='exec:./missing/score --fast'"},
        "worker.reward.reward_function",
        "there is no file ./missing/score",
@@ -175,6 +175,19 @@ TEST(CheckConfig, EachRuleShowsItsNumbers) {
   }
 }
 
+// Its own batches are checked too, for the day there is a critic.
+TEST(CheckConfig, GaeIsRefused) {
+  const ConfigCheck check = Check({"algorithm.adv_estimator=gae",
+                                   "worker.critic.micro_batch_size_per_device_for_experience=3"});
+  ASSERT_THAT(Keys(check), ElementsAre("worker.critic.global_batch_size",
+                                       "worker.critic.micro_batch_size_per_device_for_experience",
+                                       "algorithm.adv_estimator"));
+  EXPECT_EQ(check.problems[0].message, "data.rollout_batch_size 8 is not a multiple of 256");
+  EXPECT_EQ(check.problems[0].fix, "legal values of worker.critic.global_batch_size: 8, 4, 2");
+  EXPECT_THAT(check.problems[1].message, HasSubstr("32 sequences are not a multiple of 3"));
+  EXPECT_EQ(check.problems[2].code, Errc::kUnsupported);
+}
+
 TEST(CheckConfig, BatchesThatDoNotDivideOverTheRanks) {
   const ConfigCheck check =
       Check({"trainer.cores=6", "worker.rollout.tensor_parallel_size=6",
@@ -206,7 +219,9 @@ TEST(CheckConfig, FilesMustBeThere) {
   const testing_util::TempFolder folder;
   testing_util::WriteText(folder / "file", "x");
   const auto check = [&](const std::string& text) {
-    return CheckConfig(Load(kGoodConfig, {"worker.actor.model.model_path=" + folder.path(), text}));
+    return CheckConfig(
+        Load(kGoodConfig, {"worker.actor.model.model_path=" + folder.path(),
+                           "data.train_files=" + (folder / "file") + "@train", text}));
   };
   EXPECT_THAT(check("data.format_prompt=" + (folder / "file")).problems, IsEmpty());
   const struct {
@@ -221,6 +236,9 @@ TEST(CheckConfig, FilesMustBeThere) {
       {"worker.actor.model.tokenizer_path=" + (folder / "t"), "there is no folder"},
       {"worker.actor.model.model_path=Qwen/Qwen3-4B", "there is no folder Qwen/Qwen3-4B"},
       {"worker.actor.model.model_path=null", "no model is named"},
+      {"data.train_files=''", "no data is named"},
+      {"data.train_files=hiyouga/math12k@train", "there is no file or folder hiyouga/math12k"},
+      {"data.val_files=" + (folder / "typo"), "there is no file or folder " + (folder / "typo")},
   };
   for (const auto& row : rows) {
     SCOPED_TRACE(row.text);

@@ -5,6 +5,12 @@
 
 #include "tests/lib/temp_folder.h"
 #include "tests/trainer/config/config_workshop.h"
+#include "trainer/algo/advantage.h"
+#include "trainer/algo/kl.h"
+#include "trainer/algo/loss_average.h"
+#include "trainer/algo/optimizer.h"
+#include "trainer/algo/policy_loss.h"
+#include "trainer/algo/schedule.h"
 #include "trainer/config/key_table.h"
 #include "trainer/config/print.h"
 
@@ -157,11 +163,11 @@ TEST(LoadConfig, AllMistakesAreReportedTogether) {
   const auto error = ExpectError(Try("data:\n  sede: 1\n  shuffle: 3\n", {"trainer.nodes=2"}),
                                  Errc::kUsage, "3 problems in the configuration");
   EXPECT_THAT(error->message(),
-              HasSubstr("\n  1. run.yaml line 2 column 3: data.sede: there is no such key; did you "
+              HasSubstr(" [1] run.yaml line 2 column 3: data.sede: there is no such key; did you "
                         "mean data.seed?"));
-  EXPECT_THAT(error->message(), HasSubstr("\n  2. run.yaml line 3 column 3: data.shuffle: "
+  EXPECT_THAT(error->message(), HasSubstr(" [2] run.yaml line 3 column 3: data.shuffle: "
                                           "expected bool, found an integer 3"));
-  EXPECT_THAT(error->message(), HasSubstr("\n  3. command line: trainer.nodes=2: trainer.nodes: "
+  EXPECT_THAT(error->message(), HasSubstr(" [3] command line: trainer.nodes=2: trainer.nodes: "
                                           "there is no such key; did you mean trainer.nnodes?"));
 }
 
@@ -191,6 +197,28 @@ TEST(KeyTable, NamesAreUniqueAndWordsHoldTheDefault) {
     EXPECT_NE(std::ranges::find(words, **word), words.end()) << key.path << " = " << **word;
   }
   EXPECT_GT(seen.size(), 180u);
+}
+
+// Every word is one that the algorithms know, and they know no other.
+TEST(KeyTable, WordsAreThoseOfTheAlgorithms) {
+  const struct {
+    const char* path;
+    bool (*known)(std::string_view);
+    size_t words;
+  } rows[] = {
+      {"algorithm.adv_estimator", [](auto w) { return ParseAdvantageEstimator(w).ok(); }, 6},
+      {"algorithm.kl_penalty", [](auto w) { return ParseKlEstimator(w).ok(); }, 4},
+      {"algorithm.kl_type", [](auto w) { return ParseKlControl(w).ok(); }, 2},
+      {"worker.actor.loss_type", [](auto w) { return ParseLossType(w).ok(); }, 5},
+      {"worker.actor.loss_avg_mode", [](auto w) { return ParseLossAverage(w).ok(); }, 3},
+      {"worker.actor.optim.strategy", [](auto w) { return ParseOptimizerType(w).ok(); }, 3},
+      {"worker.actor.optim.lr_scheduler_type", [](auto w) { return ParseScheduleType(w).ok(); }, 2},
+  };
+  for (const auto& row : rows) {
+    const std::vector<std::string> words = SplitWords(FindConfigKey(row.path)->words);
+    EXPECT_EQ(words.size(), row.words) << row.path;
+    for (const std::string& word : words) EXPECT_TRUE(row.known(word)) << row.path << " " << word;
+  }
 }
 
 // Each key can be set by its own path, to what it already is.

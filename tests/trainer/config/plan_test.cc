@@ -1,6 +1,7 @@
 #include "trainer/config/plan.h"
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "tests/lib/temp_folder.h"
 #include "tests/trainer/config/config_workshop.h"
@@ -116,6 +117,11 @@ TEST(RunPlan, ARatioThatIsNoBinaryFractionCountsWholeCores) {
                                   "trainer.training_core_ratio=0.7"})
                             .config;
   EXPECT_EQ(MakeRunPlan(config).train_cores, 7);
+  // As LegalRatios prints a third.
+  const Config third = Load("", {"trainer.cores=24", "trainer.separate_rollout_workers=true",
+                                 "trainer.training_core_ratio=0.333333"})
+                           .config;
+  EXPECT_EQ(MakeRunPlan(third).train_cores, 8);
 }
 
 TEST(RunPlan, OfAnyConfigDividesByNothing) {
@@ -148,6 +154,21 @@ TEST(TrainingSteps, FollowEpochsAndSteps) {
   }
 }
 
+// No arithmetic on numbers of this size overflows or searches for ever.
+TEST(RunPlan, OfTheLargestNumbers) {
+  const std::string most = "2147483647";
+  const LoadedConfig loaded = Load(
+      kPortKeys, {"trainer.nnodes=" + most, "trainer.n_gpus_per_node=" + most,
+                  "worker.actor.tensor_parallel_size=2", "worker.rollout.tensor_parallel_size=2",
+                  "data.rollout_batch_size=" + most, "worker.rollout.n=" + most,
+                  "worker.actor.global_batch_size=" + most, "trainer.total_epochs=" + most,
+                  "worker.actor.ppo_epochs=" + most, "trainer.max_steps=null"});
+  EXPECT_FALSE(CheckConfig(loaded, {.files = false}).problems.empty());
+  const Config small =
+      Load("", {"data.rollout_batch_size=1", "trainer.total_epochs=" + most}).config;
+  EXPECT_EQ(*TrainingSteps(small, int64_t{1} << 40, 1), INT64_MAX);
+}
+
 TEST(TrainingSteps, NeedOneBatchOfEach) {
   const Config config = Load("", {"data.rollout_batch_size=64"}).config;
   const auto few = ExpectError(TrainingSteps(config, 63, 1), Errc::kUsage,
@@ -164,21 +185,28 @@ TEST(WarmupSteps, StepsWinOverTheRatio) {
   OptimConfig optim;
   optim.lr_warmup_ratio = 0.1;
   EXPECT_EQ(WarmupSteps(optim, 55), 5);
-  optim.lr_warmup_steps = 7;
-  EXPECT_EQ(WarmupSteps(optim, 55), 7);
+  optim.lr_warmup_steps = 0;
+  EXPECT_EQ(WarmupSteps(optim, 55), 0);
 }
 
 std::string Shipped(const std::string& name) {
   return testing_util::ReadText(std::string(NXDKIT_SOURCE_DIR) + "/trainer/" + name);
 }
 
-TEST(Shipped, ConfigsKeepEveryRule) {
-  const ConfigCheck trainium =
-      CheckConfig(Load(Shipped("configs/config_trainium.yaml")), {.files = false});
-  EXPECT_THAT(Keys(trainium), IsEmpty());
-  EXPECT_EQ(trainium.plan.data_parallel, 2);
-  EXPECT_EQ(trainium.plan.rollout_workers, 2);
-  EXPECT_THAT(Keys(CheckConfig(Load(Shipped("configs/config.yaml")), {.files = false})), IsEmpty());
+TEST(Shipped, EveryConfigKeepsEveryRule) {
+  size_t count = 0;
+  const std::string folder = std::string(NXDKIT_SOURCE_DIR) + "/trainer/configs";
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    if (file.path().extension() != ".yaml") continue;
+    SCOPED_TRACE(file.path().filename().string());
+    ++count;
+    EXPECT_THAT(Keys(CheckConfig(Load(testing_util::ReadText(file.path())), {.files = false})),
+                IsEmpty());
+  }
+  EXPECT_GE(count, 2u);
+  const RunPlan plan = MakeRunPlan(Load(Shipped("configs/config_trainium.yaml")).config);
+  EXPECT_EQ(plan.data_parallel, 2);
+  EXPECT_EQ(plan.rollout_workers, 2);
 }
 
 // NXDKIT_UPDATE_DOCS=1 writes the table anew.

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <set>
 
+#include "lib/system.h"
 #include "tests/trainer/rollout/rollout_lab.h"
 
 namespace nxdkit::trainer {
@@ -229,6 +230,20 @@ TEST(Engine, TellsWhenAResponseIsWhole) {
   ASSERT_EQ(told.size(), requests.size());
   for (const auto& [i, response] : told) EXPECT_EQ(response, generated->responses[i]);
   EXPECT_EQ(polls, generated->stats.passes);
+}
+
+// As a run does at every step: destroy, load, generate.
+TEST(Engine, LivesAndDiesInTheSameMemory) {
+  const RolloutLab lab(testing_util::TinyLlama());
+  const std::string bundle = lab.Bundle({.tp = 2});
+  const auto requests = SampleRequests(2, 2, Sampled());
+  uint64_t before = 0;
+  for (int step = 0; step < 60; ++step) {
+    if (step == 20) before = RssBytes();
+    Engine engine = Load({.bundle = bundle, .digest = true});
+    Generate(engine, requests);
+  }
+  EXPECT_LT(RssBytes(), before + (uint64_t{4} << 20)) << "was " << before;
 }
 
 TEST(Engine, IsOfUseAfterAnInterruption) {

@@ -1,0 +1,36 @@
+// Any bytes as a config file of the trainer: refused, or a configuration that can be checked, and
+// that reads back from its own print as the same.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "trainer/config/check.h"
+#include "trainer/config/load.h"
+#include "trainer/config/print.h"
+
+namespace {
+
+void Require(bool holds, const std::string& what) {
+  if (holds) return;
+  std::fprintf(stderr, "broken: %s\n", what.c_str());
+  std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace nxdkit;
+  using namespace nxdkit::trainer;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const Result<LoadedConfig> loaded = LoadConfigText(text, "fuzz.yaml", {});
+  if (!loaded.ok()) return 0;
+  const ConfigCheck check = CheckConfig(*loaded, {.files = false});
+  Require(check.problems.empty() == check.status().ok(), "status");
+  CheckModel(*loaded, {32, 8, 151936, 9728, 40960});
+  const std::string printed = PrintConfig(*loaded);
+  const Result<LoadedConfig> again = LoadConfigText(printed, "printed.yaml", {});
+  Require(again.ok(), again.ok() ? "" : again.error().ToString() + "\n" + printed);
+  Require(ConfigJson(again->config) == ConfigJson(loaded->config), printed);
+  return 0;
+}

@@ -1,0 +1,40 @@
+// Any bytes as the files of a run: a page without a script, whatever they say.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "trainer/report/html.h"
+
+namespace {
+
+void Require(bool holds, const std::string& what) {
+  if (holds) return;
+  std::fprintf(stderr, "broken: %s\n", what.c_str());
+  std::abort();
+}
+
+size_t Count(const std::string& text, char c) {
+  size_t count = 0;
+  for (const char each : text) count += each == c ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace nxdkit::trainer;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  RunFiles run;
+  run.folder = "run";
+  run.metrics = ParseMetrics(text);
+  run.generations = ParseGenerations(text).records;
+  for (const auto& [name, points] : run.metrics.by_name)
+    for (size_t i = 1; i < points.size(); ++i)
+      Require(points[i - 1].step < points[i].step, "order of " + name);
+  run.config.emplace_back("key", std::string(text.substr(0, 100)));
+  const std::string page = HtmlReport(run);
+  Require(page.find("<script") == page.npos, "a script");
+  Require(Count(page, '<') == Count(page, '>'), "brackets");
+  return 0;
+}

@@ -1,0 +1,44 @@
+// Any bytes as tokenizer.json: refused with a reason, or text goes in, and its ids come out as
+// text.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace {
+
+using namespace nxdkit;
+using namespace nxdkit::trainer;
+
+void Require(bool holds, const std::string& what) {
+  if (holds) return;
+  std::fprintf(stderr, "broken: %s\n", what.c_str());
+  std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const Result<Tokenizer> read = Tokenizer::Parse(text);
+  if (!read.ok()) {
+    const Errc code = read.error().code();
+    Require(code == Errc::kCorrupt || code == Errc::kUnsupported, read.error().ToString());
+    Require(!read.error().message().empty(), "a message");
+    return 0;
+  }
+  constexpr std::string_view kText = "It's 12 e\u0301\u4e2d\U0001f44d <|end|>  \r\n\thello<t> x";
+  for (const bool special : {false, true}) {
+    const Result<std::vector<int32_t>> ids = read->Encode(kText, special);
+    if (!ids.ok()) {
+      Require(ids.error().code() == Errc::kLimit, ids.error().ToString());
+      continue;
+    }
+    for (const int32_t id : *ids) Require(id >= 0 && id < (1 << 24), "an id in range");
+    static_cast<void>(read->Decode(*ids, special));
+  }
+  return 0;
+}

@@ -1,0 +1,50 @@
+// PRIVATE to tests: JSON Schema (2020-12), as much of it as tools/schemas uses. A keyword that is
+// not known is a fault of the schema.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lib/json.h"
+
+namespace nxdkit::test {
+
+class Schemas {
+ public:
+  // All *.json of the folder; "$ref": "common.json#/$defs/x" looks among them.
+  explicit Schemas(const std::string& folder);
+
+  bool Has(const std::string& file) const { return files_.contains(file); }
+  const Json& file(const std::string& name) const { return files_.at(name); }
+
+  // What is wrong with `value`: "error.rank: found -1, the least is 0". Empty: it is valid.
+  std::vector<std::string> Faults(const std::string& file, const Json& value) const;
+
+  // Paths of all properties that the schema names, as a man page spells them: "tensors[].name".
+  std::set<std::string> Paths(const std::string& file) const;
+
+ private:
+  struct Outcome {
+    std::vector<std::string> faults;
+    std::set<std::string> evaluated;  // properties of the object that some schema spoke of
+  };
+  struct Place {
+    std::string file;  // where $ref without a file looks
+    std::string path;  // of the value
+  };
+  Outcome Check(const Json& schema, const Json& value, const Place& place) const;
+  void CheckValue(const Json& schema, const Json& value, const Place& place, Outcome& out) const;
+  void CheckObject(const Json& schema, const Json& value, const Place& place, Outcome& out) const;
+  void CheckOneOf(const Json& variants, const Json& value, const Place& place, Outcome& out) const;
+  const Json& Resolve(const std::string& ref, Place& place) const;
+  void AddPaths(const Json& schema, const Place& place, std::set<std::string>& paths) const;
+
+  std::map<std::string, Json> files_;
+};
+
+// The schemas of the source tree.
+const Schemas& SourceSchemas();
+
+}  // namespace nxdkit::test

@@ -1,0 +1,184 @@
+#include "trainer/data/dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/lib/expect_error.h"
+#include "tests/lib/temp_folder.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+using ::testing::ElementsAre;
+using testing_util::ExpectError;
+using testing_util::TempFolder;
+using testing_util::WriteText;
+
+constexpr std::string_view kChat =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+class DatasetTest : public ::testing::Test {
+ protected:
+  Result<Dataset> Load(std::string_view rows) {
+    WriteText(path_, rows);
+    return Dataset::Load(path_, maker_, options_);
+  }
+  std::string Text(const Dataset& data, size_t row) {
+    return tokenizer_.Decode(data.ids(row), false);
+  }
+  static std::string Prompt(std::string_view content) {
+    return "<|im_start|>user\n" + std::string(content) + "<|im_end|>\n<|im_start|>assistant\n";
+  }
+
+  TempFolder folder_;
+  std::string path_ = folder_ / "rows.jsonl";
+  Tokenizer tokenizer_ =
+      *Tokenizer::Open(std::string(NXDKIT_TESTDATA) + "/tokenizer/qwen/tokenizer.json");
+  ChatTemplate chat_ = *ChatTemplate::Parse(kChat);
+  PromptFormat format_ = *PromptFormat::Parse("{{ content | trim }} Think first.");
+  PromptMaker maker_{&tokenizer_, &chat_, nullptr};
+  DatasetOptions options_;
+};
+
+TEST_F(DatasetTest, MakesIdsOfRows) {
+  const Result<Dataset> data = Load(
+      "{\"prompt\": \"1 + 1?\", \"answer\": \"2\", \"level\": 3}\n"
+      "{\"prompt\": \" \\u221a4? \", \"answer\": 2, \"images\": []}\n"
+      "{\"prompt\": \"\", \"answer\": 2.50}\n");
+  ASSERT_TRUE(data.ok()) << data.error().ToString();
+  ASSERT_EQ(data->size(), 3u);
+  EXPECT_EQ(Text(*data, 0), Prompt("1 + 1?"));
+  EXPECT_EQ(Text(*data, 1), Prompt(" \u221a4? "));
+  EXPECT_EQ(Text(*data, 2), Prompt(""));
+  EXPECT_EQ(data->ground_truth(0), "2");
+  EXPECT_EQ(data->ground_truth(1), "2");
+  EXPECT_EQ(data->ground_truth(2), "2.5");
+  EXPECT_EQ(data->ids(0)[0], tokenizer_.TokenId("<|im_start|>"));
+  EXPECT_EQ(data->longest(), static_cast<int64_t>(data->ids(1).size()));
+}
+
+TEST_F(DatasetTest, PutsTheFormatAroundThePrompt) {
+  maker_.format = &format_;
+  const Result<Dataset> data = Load("{\"prompt\": \" 1 + 1?\\n\", \"answer\": \"2\"}");
+  ASSERT_TRUE(data.ok()) << data.error().ToString();
+  EXPECT_EQ(Text(*data, 0), Prompt("1 + 1? Think first."));
+}
+
+TEST_F(DatasetTest, TakesOtherColumns) {
+  options_.prompt_key = "problem";
+  options_.answer_key = "solution";
+  const Result<Dataset> data = Load("{\"problem\": \"p\", \"solution\": \"s\"}");
+  ASSERT_TRUE(data.ok()) << data.error().ToString();
+  EXPECT_EQ(Text(*data, 0), Prompt("p"));
+  EXPECT_EQ(data->ground_truth(0), "s");
+}
+
+std::string LongRow() {
+  return "{\"prompt\": \"" + std::string(500, '1') + "23\", \"answer\": \"long\"}\n";
+}
+constexpr const char* kShortRow = "{\"prompt\": \"5\", \"answer\": \"short\"}\n";
+
+TEST_F(DatasetTest, DropsOverlongPrompts) {
+  options_.max_prompt_tokens = 40;
+  const Result<Dataset> data = Load(LongRow() + kShortRow);
+  ASSERT_TRUE(data.ok()) << data.error().ToString();
+  ASSERT_EQ(data->size(), 1u);
+  EXPECT_EQ(data->ground_truth(0), "short");
+  EXPECT_EQ(data->dropped(), 1);
+}
+
+TEST_F(DatasetTest, NamesTheFirstOverlongPrompt) {
+  options_.max_prompt_tokens = 40;
+  options_.overlong = Overlong::kError;
+  const auto error = ExpectError(Load(kShortRow + LongRow()), Errc::kLimit, "line 2: a prompt of ");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->file(), path_);
+  EXPECT_THAT(error->message(), ::testing::HasSubstr("tokens is over the limit of 40"));
+}
+
+TEST_F(DatasetTest, TruncatesTheTextAndNeverWhatStandsAroundIt) {
+  options_.max_prompt_tokens = 40;
+  options_.overlong = Overlong::kTruncate;
+  maker_.format = &format_;
+  const Result<Dataset> data = Load(LongRow() + kShortRow);
+  ASSERT_TRUE(data.ok()) << data.error().ToString();
+  EXPECT_EQ(data->truncated(), 1);
+  ASSERT_EQ(data->ids(0).size(), 40u) << "each digit is a token of its own: 40 can be met";
+  const std::string text = Text(*data, 0);
+  EXPECT_TRUE(text.starts_with("<|im_start|>user\n1")) << text;
+  EXPECT_TRUE(text.ends_with("123 Think first.<|im_end|>\n<|im_start|>assistant\n")) << text;
+  EXPECT_EQ(Text(*data, 1), Prompt("5 Think first."));
+
+  options_.max_prompt_tokens = 5;
+  ExpectError(Load(LongRow()), Errc::kLimit, "the prompt format and the chat template alone take");
+}
+
+TEST_F(DatasetTest, ThinkingReachesTheTemplate) {
+  chat_ = *ChatTemplate::Parse("{{ messages[0].content }}{{ enable_thinking is defined }}");
+  options_.chat.enable_thinking = false;
+  const Result<Dataset> data = Load(kShortRow);
+  ASSERT_TRUE(data.ok());
+  EXPECT_EQ(Text(*data, 0), "5True");
+}
+
+struct Fault {
+  const char* row;
+  Errc code;
+  const char* member;
+  const char* message;
+};
+
+TEST_F(DatasetTest, NamesFileLineAndColumn) {
+  const Fault faults[] = {
+      {R"({"answer": "a"})", Errc::kCorrupt, "prompt",
+       "line 2: the column is missing; there are: answer"},
+      {R"({"prompt": "p"})", Errc::kCorrupt, "answer",
+       "line 2: the column is missing; there are: prompt"},
+      {R"({"prompt": null, "answer": "a"})", Errc::kCorrupt, "prompt",
+       "line 2: found null, expected a text"},
+      {R"({"prompt": ["p"], "answer": "a"})", Errc::kCorrupt, "prompt", "expected a text"},
+      {R"({"prompt": "p", "answer": NaN})", Errc::kCorrupt, "answer",
+       "expected a text or a finite number"},
+      {R"({"prompt": "p", "answer": true})", Errc::kCorrupt, "answer", "found true"},
+      {R"({"prompt": "p", "answer": "a", "images": ["x.png"]})", Errc::kUnsupported, "images",
+       "line 2: a row with pictures or films"},
+  };
+  for (const Fault& fault : faults) {
+    SCOPED_TRACE(fault.row);
+    const auto error =
+        ExpectError(Load(kShortRow + std::string(fault.row)), fault.code, fault.message);
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->file(), path_);
+    EXPECT_EQ(error->member(), fault.member);
+  }
+}
+
+TEST_F(DatasetTest, TemplateErrorsHaveTheLine) {
+  chat_ = *ChatTemplate::Parse("{{ raise_exception('no') if '5' in messages[0].content }}x");
+  const auto error = ExpectError(Load(kShortRow), Errc::kCorrupt, "the template says: no");
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->message(), ::testing::StartsWith("line 1: "));
+}
+
+TEST_F(DatasetTest, AnEmptyDataSetIsAnError) {
+  ExpectError(Load(""), Errc::kFindings, "no row is left of 0");
+  options_.max_prompt_tokens = 3;
+  ExpectError(Load(kShortRow), Errc::kFindings, "no row is left of 1: 1 are longer than 3 tokens");
+  ExpectError(Dataset::Load(folder_ / "none.jsonl", maker_, options_), Errc::kNotFound,
+              "neither a file nor a folder");
+  options_.max_prompt_tokens = 0;
+  ExpectError(Load(kShortRow), Errc::kUsage, "max_prompt_tokens is 0");
+}
+
+TEST_F(DatasetTest, TheFingerprintIsOfIdsAndAnswers) {
+  const std::string lines = Load("{\"prompt\": \"p\", \"answer\": \"a\"}\n")->fingerprint();
+  EXPECT_TRUE(lines.starts_with("sha256:")) << lines;
+  EXPECT_EQ(lines.size(), 71u);
+  EXPECT_EQ(Load("[{\"answer\": \"a\", \"x\": 1, \"prompt\": \"p\"}]")->fingerprint(), lines);
+  EXPECT_NE(Load("{\"prompt\": \"p\", \"answer\": \"b\"}\n")->fingerprint(), lines);
+  EXPECT_NE(Load("{\"prompt\": \"q\", \"answer\": \"a\"}\n")->fingerprint(), lines);
+}
+
+}  // namespace
+}  // namespace nxdkit::trainer

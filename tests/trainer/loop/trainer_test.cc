@@ -1,0 +1,194 @@
+// The whole loop on a toy task: the response that repeats the prompt's last token is right.
+#include "trainer/loop/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "formats/ops/export.h"
+#include "lib/json.h"
+#include "tests/trainer/model/model_lab.h"
+#include "trainer/config/load.h"
+#include "trainer/loop/checkpoint.h"
+#include "trainer/loop/engine_generator.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class ToyFeed : public PromptFeed {
+ public:
+  Result<std::vector<Prompt>> Next(int64_t count) override {
+    std::vector<Prompt> prompts;
+    for (int64_t i = 0; i < count; ++i, ++position_) {
+      const int32_t token = static_cast<int32_t>(position_ * 5 % 7) + 10;
+      prompts.push_back({{3, token}, std::to_string(token), std::to_string(token)});
+    }
+    return prompts;
+  }
+  std::string Position() const override { return Json(position_).dump(); }
+  Status Seek(const std::string& position) override {
+    position_ = Json::parse(position).get<int64_t>();
+    return OkStatus();
+  }
+
+ private:
+  int64_t position_ = 0;
+};
+
+class Loop : public ::testing::Test {
+ protected:
+  Config Configure(const std::vector<std::string>& overrides) const {
+    std::vector<std::string> all = {"data.rollout_batch_size=8",
+                                    "data.max_prompt_length=4",
+                                    "data.max_response_length=2",
+                                    "data.train_files=x",
+                                    "worker.actor.global_batch_size=8",
+                                    "worker.actor.micro_batch_size_per_device_for_update=4",
+                                    "worker.actor.micro_batch_size_per_device_for_experience=4",
+                                    "worker.actor.tensor_parallel_size=2",
+                                    "worker.actor.optim.lr=0.01",
+                                    "worker.rollout.n=4",
+                                    "worker.rollout.tensor_parallel_size=2",
+                                    "algorithm.disable_kl=true",
+                                    "trainer.cores=2",
+                                    "trainer.n_gpus_per_node=2",
+                                    "trainer.val_before_train=false",
+                                    "trainer.save_checkpoint_path=" + folder_.Path("run")};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    auto loaded = LoadConfig("", all);
+    EXPECT_TRUE(loaded.ok()) << loaded.error().ToString();
+    return loaded->config;
+  }
+
+  std::string MakeBundle(const std::string& name) const {
+    ops::ExportRequest request;
+    request.convert.input = lab_.path();
+    request.convert.to = ops::Kind::kRollout;
+    request.convert.output = folder_.Path(name);
+    request.convert.options.tp = 2;
+    request.convert.options.batch_size = 8;
+    request.convert.options.sequence_length = 16;
+    request.convert.options.dtype = Dtype::kF32;
+    request.convert.sync = false;
+    request.convert.force = true;
+    request.cpu = true;
+    const auto report = ops::Export(request);
+    EXPECT_TRUE(report.ok()) << report.error().ToString();
+    return request.convert.output;
+  }
+
+  RunParts MakeParts(const Config& config, int64_t steps) const {
+    RunParts parts;
+    parts.config = std::make_unique<const DecoderConfig>(lab_.config());
+    auto base = ops::OpenAndBind(lab_.path(), ops::Kind::kHf, {});
+    EXPECT_TRUE(base.ok());
+    parts.base = *std::move(base);
+    ActorOptions options;
+    options.tp = 2;
+    options.update.max_tokens = options.experience.max_tokens = 100;
+    parts.bundle = MakeBundle("bundle");
+    auto actor = Actor::Make(*parts.config, options, parts.base);
+    EXPECT_TRUE(actor.ok());
+    parts.actor = *std::move(actor);
+    if (!config.algorithm.disable_kl) {
+      options.decoder.trainable = false;
+      auto reference = Actor::Make(*parts.config, options, parts.base);
+      EXPECT_TRUE(reference.ok());
+      parts.reference = *std::move(reference);
+    }
+    parts.generator = MakeEngineGenerator({.bundle = parts.bundle}, nullptr);
+    parts.train = std::make_unique<ToyFeed>();
+    parts.validation = {{{3, 11}, "11", "11"}, {{3, 12}, "12", "12"}};
+    parts.decode = [](std::span<const int32_t> ids) { return std::to_string(ids[0]); };
+    parts.score = [](std::span<const Response> responses)
+        -> Result<std::vector<std::map<std::string, double>>> {
+      std::vector<std::map<std::string, double>> scores;
+      for (const Response& response : responses)
+        scores.push_back({{"overall", response.text == response.ground_truth ? 1.0 : 0.0},
+                          {"length", static_cast<double>(response.tokens)}});
+      return scores;
+    };
+    parts.score_validation = parts.score;
+    parts.stop_tokens = {0};
+    parts.training_steps = steps;
+    return parts;
+  }
+
+  // The metrics of every step.
+  std::map<int64_t, std::map<std::string, double>> Run(const Config& config, int64_t steps) {
+    std::map<int64_t, std::map<std::string, double>> metrics;
+    TrainHooks hooks;
+    hooks.step = [&](int64_t step, int64_t, const MetricRecord& record) {
+      for (const auto& [name, value] : record) metrics[step][name] = value;
+    };
+    hooks.note = [&](const std::string& line) { notes_.push_back(line); };
+    const RunPlan plan = MakeRunPlan(config);
+    const auto result = Train(config, plan, MakeParts(config, steps), "{}", hooks);
+    EXPECT_TRUE(result.ok()) << result.error().ToString();
+    return metrics;
+  }
+
+  const ModelLab lab_{testing_util::TinyQwen3()};
+  const testing_util::Scratch folder_;
+  std::vector<std::string> notes_;
+};
+
+TEST_F(Loop, LearnsAndTellsWhatItDoes) {
+  const Config config =
+      Configure({"trainer.val_freq=20", "worker.rollout.n=16", "worker.actor.optim.lr=0.003"});
+  const auto metrics = Run(config, 160);
+  ASSERT_EQ(metrics.size(), 160u);
+  double early = 0, late = 0;
+  for (int64_t step = 1; step <= 5; ++step) {
+    early += metrics.at(step).at("reward/overall") / 5;
+    late += metrics.at(161 - step).at("reward/overall") / 5;
+  }
+  EXPECT_LT(early, 0.2);
+  EXPECT_GT(late, early + 0.5);
+  for (const auto& [step, record] : metrics) {
+    // One update of all samples: the policy that sampled is the one that is updated.
+    EXPECT_NEAR(record.at("actor/ppo_kl"), 0, 1e-5) << step;
+    EXPECT_EQ(record.at("actor/pg_clipfrac_higher"), 0) << step;
+    EXPECT_LT(record.at("rollout/log_prob_gap_max"), 1e-3) << step;
+    for (const char* name : {"actor/pg_loss", "actor/grad_norm", "actor/lr", "critic/score/mean",
+                             "response_length/mean", "timing_s/gen", "timing_s/step",
+                             "perf/throughput", "global_seqlen/mean", "reward/length"})
+      EXPECT_TRUE(record.contains(name)) << name;
+  }
+  EXPECT_TRUE(metrics.at(20).contains("val/reward_score"));
+  EXPECT_TRUE(fs::exists(folder_.Path("run/global_step_160/actor/optim")));
+  EXPECT_TRUE(fs::exists(folder_.Path("run/experiment_log.jsonl")));
+}
+
+TEST_F(Loop, ResumesBitForBit) {
+  const std::vector<std::string> options = {"trainer.save_freq=2", "algorithm.disable_kl=false",
+                                            "algorithm.kl_type=adaptive", "algorithm.kl_coef=0.1"};
+  const auto whole = Run(Configure(options), 5);
+  fs::rename(folder_.Path("run"), folder_.Path("whole"));
+  Run(Configure(options), 3);
+  const auto rest = Run(Configure(options), 5);
+  ASSERT_EQ(rest.size(), 2u);
+  EXPECT_THAT(notes_.back(), HasSubstr("step 3 of 5, 24 prompts seen"));
+  for (int64_t step : {4, 5})
+    for (const char* name : {"actor/grad_norm", "reward/overall", "actor/pg_loss", "actor/kl_coef",
+                             "actor/kl_penalty", "actor/entropy"})
+      EXPECT_EQ(rest.at(step).at(name), whole.at(step).at(name)) << step << " " << name;
+}
+
+TEST_F(Loop, KeepsAsManyCheckpointsAsAsked) {
+  Run(Configure({"trainer.save_freq=1", "trainer.save_limit=2"}), 4);
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder_.Path("run")))
+    if (entry.is_directory()) left.push_back(entry.path().filename());
+  EXPECT_THAT(left, ::testing::UnorderedElementsAre("global_step_3", "global_step_4"));
+  const auto found = FindLastCheckpoint(folder_.Path("run"));
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ((*found)->step, 4);
+}
+
+}  // namespace
+}  // namespace nxdkit::trainer

@@ -1,0 +1,241 @@
+#include "trainer/report/html.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <regex>
+
+#include "tests/lib/expect_error.h"
+#include "tests/lib/temp_folder.h"
+#include "trainer/report/svg.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing_util::TempFolder;
+using testing_util::WriteText;
+
+size_t Count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// Every element that is opened is closed, in order; void elements aside.
+void ExpectBalanced(const std::string& html) {
+  const std::regex tag("<(/?)([a-zA-Z0-9]+)([^>]*?)(/?)>");
+  std::vector<std::string> open;
+  const std::string body = std::regex_replace(html, std::regex("<style>[^<]*</style>"), "");
+  for (std::sregex_iterator it(body.begin(), body.end(), tag), end; it != end; ++it) {
+    const std::string name = (*it)[2];
+    if (name == "meta" || (*it)[4] == "/") continue;
+    if ((*it)[1] == "/") {
+      ASSERT_FALSE(open.empty()) << "</" << name << "> closes nothing";
+      ASSERT_EQ(open.back(), name);
+      open.pop_back();
+    } else {
+      open.push_back(name);
+    }
+  }
+  EXPECT_TRUE(open.empty()) << open.back() << " stays open";
+}
+
+std::string FullLog(int steps) {
+  std::string text;
+  for (int step = 1; step <= steps; ++step) {
+    const double t = step;
+    MetricRecord record = {{"actor/grad_norm", 0.2 + 0.05 * std::sin(t)},
+                           {"actor/kl_loss", 0.001 * t},
+                           {"actor/lr", 1e-5},
+                           {"actor/pg_loss", 0.01 * std::cos(t)},
+                           {"actor/ppo_kl", 0.0002 * t},
+                           {"perf/cpu_memory_used_gb", 12.5},
+                           {"perf/throughput", 900 + 20 * std::sin(t / 3)},
+                           {"perf/time_per_step", 40},
+                           {"perf/total_num_tokens", 250000},
+                           {"response_length/clip_ratio", 0.1},
+                           {"response_length/max", 1024},
+                           {"response_length/mean", 400 + 3 * t},
+                           {"response_length/min", 20},
+                           {"reward/accuracy", 0.3 + 0.5 * t / steps},
+                           {"reward/overall", 0.35 + 0.5 * t / steps},
+                           {"timing_s/gen", 22 + std::sin(t)},
+                           {"timing_s/old", 4},
+                           {"timing_s/ref", 4},
+                           {"timing_s/step", 40},
+                           {"timing_s/update_actor", 10}};
+    if (step % 5 == 0) record.emplace_back("val/reward_score", 0.4 + 0.3 * t / steps);
+    text += MetricLine(step, record);
+  }
+  return text;
+}
+
+void WriteRun(const TempFolder& folder, const std::string& log) {
+  WriteText(folder / "experiment_log.jsonl", log);
+  WriteText(folder / "experiment_config.json",
+            "{\"trainer\": {\"project_name\": \"easy_r1\", \"experiment_name\": \"demo\"}, "
+            "\"data\": {\"seed\": 1, \"list\": [1, \"a\"]}}");
+  WriteText(
+      folder / "generations.jsonl",
+      GenerationLine(5, {"What is 1 + 1?", "<think>one and one</think>\n\\boxed{2}", "2", 1}) +
+          GenerationLine(10, {"What is 2 + 2?", "<think>two</think>\n\\boxed{4}", "4", 1}));
+}
+
+std::string Report(const TempFolder& folder) {
+  Result<std::string> html = WriteHtmlReport(folder.path());
+  if (html.ok()) return std::move(html).value();
+  ADD_FAILURE() << html.error().ToString();
+  return "";
+}
+
+TEST(HtmlReport, ShowsTheRun) {
+  const TempFolder folder;
+  WriteRun(folder, FullLog(50));
+  const std::string html = Report(folder);
+  // For looking at it: NXDKIT_REPORT_SAMPLE=page.html test_trainer_report
+  if (const char* path = std::getenv("NXDKIT_REPORT_SAMPLE")) WriteText(path, html);
+  ExpectBalanced(html);
+  EXPECT_THAT(html, HasSubstr("<h1>easy_r1 / demo</h1>"));
+  for (const char* title : {"Reward", "Validation", "Response length", "KL", "Gradient norm",
+                            "Learning rate", "Throughput", "Memory", "Time of a step"})
+    EXPECT_THAT(html, HasSubstr(std::string("<b>") + title + "</b>"));
+  EXPECT_THAT(html, HasSubstr("<span>training time</span><b>33:20</b>"));
+  EXPECT_THAT(html, HasSubstr("<title>reward/overall, step 50: 0.8500</title>"));
+  EXPECT_THAT(html, HasSubstr("</span>reward/overall</td><td>0.3600</td><td>0.8500</td>"
+                              "<td>0.8500</td>"));
+  EXPECT_THAT(html, HasSubstr("<details open><summary>Step 10, 1 of 1 samples"));
+  EXPECT_THAT(html, HasSubstr("<td>data.seed</td><td>1</td>"));
+  EXPECT_THAT(html, Not(HasSubstr("class=\"problems\"")));
+  EXPECT_EQ(Count(html, "timing_s/step</td>"), 1u) << "the whole is no part of the stack";
+}
+
+TEST(HtmlReport, NeedsNothingFromElsewhere) {
+  const TempFolder folder;
+  WriteRun(folder, FullLog(3));
+  const std::string html = Report(folder);
+  for (const char* part :
+       {"http:", "https:", "src=", "href=", "<script", "<link", "url(", "@import"})
+    EXPECT_THAT(html, Not(HasSubstr(part)));
+  EXPECT_THAT(html, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(html, HasSubstr("prefers-color-scheme: dark"));
+}
+
+// Names, samples, settings and the folder come from anywhere.
+TEST(HtmlReport, WhateverStandsInTheFilesIsText) {
+  const TempFolder folder;
+  const std::string evil = "<script>alert('x')</script>\"&\x1b[31m\xff";
+  WriteText(folder / "experiment_log.jsonl",
+            "{\"step\": 1, \"reward\": {\"<script>alert(1)</script>\": 1}}\n");
+  WriteText(folder / "generations.jsonl", GenerationLine(1, {evil, evil, evil, 0}));
+  WriteText(folder / "experiment_config.json",
+            "{\"trainer\": {\"project_name\": \"<script>alert(2)</script>\"}, "
+            "\"<script>\": \"</td><script>\"}");
+  const std::string html = Report(folder);
+  ExpectBalanced(html);
+  EXPECT_EQ(Count(html, "<script"), 0u);
+  EXPECT_THAT(html,
+              HasSubstr("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;\\x1b[31m"));
+}
+
+TEST(HtmlReport, DamagedLogsAreShownAsFarAsTheyGo) {
+  const TempFolder folder;
+  const std::string log = FullLog(8);
+  WriteRun(folder, "garbage\n" + log.substr(0, log.size() - 20));
+  const std::string html = Report(folder);
+  ExpectBalanced(html);
+  EXPECT_THAT(html, HasSubstr("experiment_log.jsonl: 2 damaged lines were passed over"));
+  EXPECT_THAT(html, HasSubstr("<span>last step</span><b>7</b>"));
+}
+
+TEST(HtmlReport, EverySingleFileIsEnough) {
+  for (const char* name : {"experiment_log.jsonl", "experiment_config.json", "generations.jsonl"}) {
+    SCOPED_TRACE(name);
+    const TempFolder whole;
+    WriteRun(whole, FullLog(2));
+    const TempFolder folder;
+    WriteText(folder / name, testing_util::ReadText(whole / name));
+    const std::string html = Report(folder);
+    ExpectBalanced(html);
+    EXPECT_EQ(Count(html, " is missing</li>"), 2u);
+  }
+}
+
+TEST(HtmlReport, AnyCutOfTheFilesStillMakesAPage) {
+  const TempFolder whole;
+  WriteRun(whole, FullLog(2));
+  const std::string log = testing_util::ReadText(whole / "experiment_log.jsonl");
+  const std::string config = testing_util::ReadText(whole / "experiment_config.json");
+  const std::string samples = testing_util::ReadText(whole / "generations.jsonl");
+  for (size_t cut = 0; cut < log.size(); cut += 37) {
+    const TempFolder folder;
+    WriteText(folder / "experiment_log.jsonl", log.substr(0, log.size() - cut));
+    WriteText(folder / "experiment_config.json",
+              config.substr(0, config.size() - std::min(config.size(), cut / 8 + 1)));
+    WriteText(folder / "generations.jsonl",
+              samples.substr(0, samples.size() - std::min(samples.size(), cut / 4)));
+    const Result<std::string> html = WriteHtmlReport(folder.path());
+    if (html.ok()) ExpectBalanced(*html);
+    EXPECT_TRUE(html.ok() || html.error().code() == Errc::kNotFound);
+  }
+}
+
+TEST(HtmlReport, LongTextsAndManySamplesAreCut) {
+  const TempFolder folder;
+  std::string samples;
+  for (int step = 1; step <= 30; ++step)
+    for (int i = 0; i < 25; ++i)
+      samples += GenerationLine(step, {"p", std::string(20000, 'x'), "t", 0});
+  WriteText(folder / "generations.jsonl", samples);
+  const std::string html = Report(folder);
+  EXPECT_EQ(Count(html, "<article>"), 200u);
+  EXPECT_THAT(html, HasSubstr("Step 30, 20 of 25 samples"));
+  EXPECT_THAT(html, Not(HasSubstr("Step 20, ")));
+  EXPECT_THAT(html, HasSubstr(" ... 11808 more bytes"));
+  EXPECT_LT(html.size(), 2'000'000u);
+}
+
+TEST(CurveChart, GapsAndExtremes) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const std::vector<Point> gap = {{1, 1}, {2, std::nan("")}, {3, 2}, {4, inf}};
+  const std::string svg = CurveChart({{"a", &gap}});
+  EXPECT_EQ(Count(svg, "M"), 2u) << "a gap starts a new stroke";
+  EXPECT_EQ(Count(svg, "<circle"), 2u);
+  const std::vector<Point> nothing = {{1, std::nan("")}};
+  EXPECT_EQ(CurveChart({{"a", &nothing}}), "");
+  EXPECT_EQ(CurveChart({}), "");
+  const std::vector<Point> wide = {{INT64_MIN, -1.7e308}, {INT64_MAX, 1.7e308}};
+  for (const char* part : {"nan", "inf"})
+    EXPECT_THAT(CurveChart({{"a", &wide}}), Not(HasSubstr(std::string("\"") + part)));
+  EXPECT_THAT(CurveChart({{"a", &wide}}), HasSubstr("d=\"M56.0"));
+}
+
+// A spike of one step among 100000 is still seen.
+TEST(CurveChart, LongCurvesKeepTheirExtremes) {
+  std::vector<Point> points;
+  for (int64_t step = 0; step < 100000; ++step) points.push_back({step, step == 51234 ? 9.0 : 1.0});
+  const std::string svg = CurveChart({{"a", &points}});
+  EXPECT_LT(svg.size(), 100000u);
+  EXPECT_EQ(Count(svg, " 14.5"), 1u) << "the top of the range, less its room";
+}
+
+TEST(StackChart, LaysLayersOnOneAnother) {
+  const std::vector<Point> a = {{1, 1}, {2, 1}};
+  const std::vector<Point> b = {{2, 3}};
+  const std::string svg = StackChart({{"a", &a}, {"b", &b}}, "s");
+  EXPECT_THAT(svg, HasSubstr("<title>b (s), step 2: 3</title>"));
+  EXPECT_THAT(svg,
+              HasSubstr("class=\"area f1\" d=\"M56.0 116.0L430.0 8.0L430.0 116.0L56.0 116.0Z\""));
+  const std::vector<Point> zero = {{1, 0}};
+  EXPECT_EQ(StackChart({{"z", &zero}}, "s"), "");
+}
+
+TEST(EscapeHtml, KeepsLinesAndShowsControls) {
+  EXPECT_EQ(EscapeHtml("a<b>&\"'\n\tc\x07"), "a&lt;b&gt;&amp;&quot;&#39;\n\tc\\x07");
+}
+
+}  // namespace
+}  // namespace nxdkit::trainer

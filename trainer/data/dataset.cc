@@ -1,0 +1,195 @@
+#include "trainer/data/dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/digest.h"
+#include "lib/json.h"
+#include "trainer/data/row_reader.h"
+#include "trainer/data/source.h"
+#include "trainer/tokenizer/jinja_value.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+Error BadValue(const Json& value, std::string_view key, std::string_view expected) {
+  return Error(Errc::kCorrupt, fmt::format("found {}, expected {}", JsonExcerpt(value), expected))
+      .member(key);
+}
+
+Result<const Json*> Column(const Json& row, const std::string& key) {
+  const auto found = row.find(key);
+  if (found != row.end()) return &*found;
+  std::string keys;
+  for (const auto& [name, value] : row.items())
+    if (keys.size() < 200) keys += (keys.empty() ? "" : ", ") + name;
+  return Error(Errc::kCorrupt, fmt::format("the column is missing; there are: {}", keys))
+      .member(key);
+}
+
+Result<std::string> PromptOf(const Json& row, const std::string& key) {
+  NXDKIT_ASSIGN(const Json* value, Column(row, key));
+  if (!value->is_string()) return BadValue(*value, key, "a text");
+  return value->get<std::string>();
+}
+
+// Answers are texts; numbers are taken as Python would print them.
+Result<std::string> AnswerOf(const Json& row, const std::string& key) {
+  NXDKIT_ASSIGN(const Json* value, Column(row, key));
+  if (value->is_string()) return value->get<std::string>();
+  if (value->is_number_integer()) return value->dump();
+  if (value->is_number_float() && std::isfinite(value->get<double>()))
+    return PythonFloat(value->get<double>());
+  return BadValue(*value, key, "a text or a finite number");
+}
+
+Status RefuseMedia(const Json& row, const std::string& key) {
+  const Json* value = JsonFind(row, key);
+  if (value == nullptr || (value->is_array() && value->empty())) return OkStatus();
+  return Error(Errc::kUnsupported, "a row with pictures or films").member(key);
+}
+
+}  // namespace
+
+Result<std::vector<int32_t>> MakePrompt(const PromptMaker& maker, std::string_view text,
+                                        const ChatOptions& chat) {
+  std::string content(text);
+  if (maker.format != nullptr) {
+    NXDKIT_ASSIGN(content, maker.format->Render(text));
+  }
+  const ChatMessage message{"user", std::move(content)};
+  NXDKIT_ASSIGN(const std::string prompt,
+                maker.chat_template->Render(std::span(&message, 1), chat));
+  return maker.tokenizer->Encode(prompt, /*add_special_tokens=*/false);
+}
+
+class DatasetLoader {
+ public:
+  DatasetLoader(const PromptMaker& maker, const DatasetOptions& options)
+      : maker_(maker), options_(options) {}
+
+  Status AddRow(const Json& row) {
+    ++rows_;
+    NXDKIT_TRY(RefuseMedia(row, options_.image_key));
+    NXDKIT_TRY(RefuseMedia(row, options_.video_key));
+    NXDKIT_ASSIGN(const std::string text, PromptOf(row, options_.prompt_key));
+    NXDKIT_ASSIGN(const std::string answer, AnswerOf(row, options_.answer_key));
+    NXDKIT_ASSIGN(std::vector<int32_t> ids, MakePrompt(maker_, text, options_.chat));
+    if (Fits(ids)) {
+      Keep(ids, answer);
+      return OkStatus();
+    }
+    switch (options_.overlong) {
+      case Overlong::kDrop:
+        ++data_.dropped_;
+        return OkStatus();
+      case Overlong::kError:
+        return Error(Errc::kLimit, fmt::format("a prompt of {} tokens is over the limit of {}",
+                                               ids.size(), options_.max_prompt_tokens))
+            .hint("drop such rows (data.filter_overlong_prompts) or raise data.max_prompt_length");
+      case Overlong::kTruncate:
+        break;
+    }
+    NXDKIT_ASSIGN(ids, Truncated(text));
+    ++data_.truncated_;
+    Keep(ids, answer);
+    return OkStatus();
+  }
+
+  Result<Dataset> Finish() {
+    if (data_.size() == 0)
+      return Error(Errc::kFindings,
+                   fmt::format("no row is left of {}: {} are longer than {} tokens", rows_,
+                               data_.dropped_, options_.max_prompt_tokens));
+    data_.fingerprint_ = Fingerprint();
+    return std::move(data_);
+  }
+
+ private:
+  bool Fits(const std::vector<int32_t>& ids) const {
+    return static_cast<int64_t>(ids.size()) <= options_.max_prompt_tokens;
+  }
+
+  void Keep(const std::vector<int32_t>& ids, std::string_view answer) {
+    data_.ids_.insert(data_.ids_.end(), ids.begin(), ids.end());
+    data_.id_ends_.push_back(data_.ids_.size());
+    data_.answers_ += answer;
+    data_.answer_ends_.push_back(data_.answers_.size());
+    data_.longest_ = std::max(data_.longest_, static_cast<int64_t>(ids.size()));
+  }
+
+  // The ids of the longest tail of `text` that fits, found by halving: fewer characters may now and
+  // then take more tokens, so it may be a little shorter than it could be, never longer.
+  Result<std::vector<int32_t>> Truncated(std::string_view text) const {
+    const std::vector<std::string_view> points = jinja::Points(text);
+    NXDKIT_ASSIGN(std::vector<int32_t> best, MakePrompt(maker_, "", options_.chat));
+    if (!Fits(best))
+      return Error(Errc::kLimit,
+                   fmt::format("the prompt format and the chat template alone take {} tokens, over "
+                               "the limit of {}",
+                               best.size(), options_.max_prompt_tokens));
+    size_t fits = points.size(), too_long = 0;  // how many characters are taken off
+    while (fits - too_long > 1) {
+      const size_t middle = too_long + (fits - too_long) / 2;
+      const auto begin = static_cast<size_t>(points[middle].data() - text.data());
+      NXDKIT_ASSIGN(std::vector<int32_t> ids,
+                    MakePrompt(maker_, text.substr(begin), options_.chat));
+      if (Fits(ids)) {
+        fits = middle;
+        best = std::move(ids);
+      } else {
+        too_long = middle;
+      }
+    }
+    return best;
+  }
+
+  std::string Fingerprint() const {
+    Sha256 hash;
+    const auto add = [&](auto value) { hash.Update(std::as_bytes(std::span(&value, 1))); };
+    add(uint64_t{data_.size()});
+    for (size_t row = 0; row < data_.size(); ++row) {
+      const std::span<const int32_t> ids = data_.ids(row);
+      const std::string_view answer = data_.ground_truth(row);
+      add(uint64_t{ids.size()});
+      hash.Update(std::as_bytes(ids));
+      add(uint64_t{answer.size()});
+      hash.Update(std::as_bytes(std::span(answer)));
+    }
+    return "sha256:" + HexText(hash.Finish());
+  }
+
+  const PromptMaker& maker_;
+  const DatasetOptions& options_;
+  int64_t rows_ = 0;
+  Dataset data_;
+};
+
+Result<Dataset> Dataset::Load(std::string_view source, const PromptMaker& maker,
+                              const DatasetOptions& options) {
+  if (options.max_prompt_tokens < 1)
+    return Error(Errc::kUsage, fmt::format("max_prompt_tokens is {}, expected 1 or more",
+                                           options.max_prompt_tokens));
+  NXDKIT_ASSIGN(const DataSource parsed, ParseDataSource(source));
+  NXDKIT_ASSIGN(const std::vector<std::string> files, ResolveFiles(parsed));
+  DatasetLoader loader(maker, options);
+  for (const std::string& file : files)
+    NXDKIT_TRY(ReadRows(file, [&](const Json& row, uint64_t) { return loader.AddRow(row); }));
+  Result<Dataset> data = loader.Finish();
+  if (!data.ok()) return std::move(data).error().in(parsed.path);
+  return data;
+}
+
+std::span<const int32_t> Dataset::ids(size_t row) const {
+  const size_t begin = row == 0 ? 0 : id_ends_[row - 1];
+  return std::span(ids_).subspan(begin, id_ends_[row] - begin);
+}
+
+std::string_view Dataset::ground_truth(size_t row) const {
+  const size_t begin = row == 0 ? 0 : answer_ends_[row - 1];
+  return std::string_view(answers_).substr(begin, answer_ends_[row] - begin);
+}
+
+}  // namespace nxdkit::trainer

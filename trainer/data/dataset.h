@@ -1,0 +1,83 @@
+// Prompts as token ids, and the answers they are graded by.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/error.h"
+#include "trainer/tokenizer/chat_template.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace nxdkit::trainer {
+
+// What becomes of a prompt with more than max_prompt_tokens ids. None of them cuts what the chat
+// template puts around the prompt: a prompt without its end is one the model was never shown.
+enum class Overlong {
+  kDrop,      // the row is left out (filter_overlong_prompts)
+  kError,     // the first one is an error, with its line
+  kTruncate,  // the row's text loses characters at its front until it fits
+};
+
+struct DatasetOptions {
+  std::string prompt_key = "prompt";
+  std::string answer_key = "answer";
+  // Rows in which these hold something are refused: there is text only.
+  std::string image_key = "images";
+  std::string video_key = "videos";
+  int64_t max_prompt_tokens = 512;
+  Overlong overlong = Overlong::kDrop;
+  ChatOptions chat = {};
+};
+
+// What makes ids of a text. Nothing is owned.
+struct PromptMaker {
+  const Tokenizer* tokenizer = nullptr;
+  const ChatTemplate* chat_template = nullptr;
+  const PromptFormat* format = nullptr;  // nullptr: the text is the message
+};
+
+// The ids of one user message with `text`, ready for a response: format, chat template, tokenizer.
+Result<std::vector<int32_t>> MakePrompt(const PromptMaker& maker, std::string_view text,
+                                        const ChatOptions& chat);
+
+// Rows in the order of the files. Only ids and answers are kept. Thread-safe once made; move-only.
+class Dataset {
+ public:
+  // `source` is "PATH" or "PATH@SPLIT" (source.h). Errors have file and line. kNotFound for missing
+  // files; kCorrupt for rows without the prompt or the answer, for NaN, for text or ids that cannot
+  // be made; kUnsupported for pictures; kLimit for overlong prompts as above, and when the chat
+  // template alone is too long; kFindings when no row is left.
+  static Result<Dataset> Load(std::string_view source, const PromptMaker& maker,
+                              const DatasetOptions& options);
+
+  Dataset(Dataset&&) noexcept = default;
+  Dataset& operator=(Dataset&&) noexcept = default;
+
+  size_t size() const { return id_ends_.size(); }
+  std::span<const int32_t> ids(size_t row) const;   // not padded
+  std::string_view ground_truth(size_t row) const;  // the answer column
+  int64_t dropped() const { return dropped_; }      // rows that were too long
+  int64_t truncated() const { return truncated_; }  // rows that lost characters
+  int64_t longest() const { return longest_; }      // ids of the longest prompt
+  // "sha256:...", of all ids and answers in their order: two data sets with the same one give the
+  // same training, whatever files they came from.
+  const std::string& fingerprint() const { return fingerprint_; }
+
+ private:
+  friend class DatasetLoader;
+  Dataset() = default;
+
+  std::vector<int32_t> ids_;
+  std::vector<size_t> id_ends_;
+  std::string answers_;
+  std::vector<size_t> answer_ends_;
+  int64_t dropped_ = 0;
+  int64_t truncated_ = 0;
+  int64_t longest_ = 0;
+  std::string fingerprint_;
+};
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,183 @@
+#include "trainer/data/row_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include "lib/file.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr uint64_t kMaxRowBytes = uint64_t{64} << 20;
+constexpr uint64_t kMaxArrayBytes = uint64_t{4} << 30;
+constexpr size_t kBlockBytes = size_t{1} << 20;
+constexpr std::string_view kSpace = " \t\r\n";
+
+using Each = std::function<Status(const Json& row, uint64_t line)>;
+
+Error AtLine(const Error& error, uint64_t line) {
+  return Error(error.code(), fmt::format("line {}: {}", line, error.message()))
+      .member(error.member())
+      .hint(error.hint());
+}
+
+Status OneRow(std::string_view text, uint64_t line, const Each& each) {
+  // NaN in a column that nobody asked for is no fault.
+  const Result<Json> row = ParseJson(text, {.allow_nan = true});
+  if (!row.ok()) return AtLine(row.error(), line);
+  if (!row->is_object())
+    return Error(Errc::kCorrupt,
+                 fmt::format("line {}: found {}, expected an object", line, JsonTypeText(*row)));
+  const Status status = each(*row, line);
+  return status.ok() ? OkStatus() : Status(AtLine(status.error(), line));
+}
+
+Error TooLong(uint64_t line) {
+  return Error(Errc::kLimit,
+               fmt::format("line {}: a row is over the limit of {} bytes", line, kMaxRowBytes));
+}
+
+// One row on each line.
+class Lines {
+ public:
+  explicit Lines(const Each& each) : each_(each) {}
+
+  Status Take(std::string_view block) {
+    for (size_t end; (end = block.find('\n')) != std::string_view::npos;) {
+      NXDKIT_TRY(Add(block.substr(0, end)));
+      NXDKIT_TRY(Finish());
+      block.remove_prefix(end + 1);
+    }
+    return Add(block);
+  }
+
+  Status Finish() {
+    const bool is_empty = pending_.find_first_not_of(kSpace) == std::string::npos;
+    if (!is_empty) NXDKIT_TRY(OneRow(pending_, line_, each_));
+    pending_.clear();
+    ++line_;
+    return OkStatus();
+  }
+
+ private:
+  Status Add(std::string_view part) {
+    if (pending_.size() + part.size() > kMaxRowBytes) return TooLong(line_);
+    pending_ += part;
+    return OkStatus();
+  }
+
+  const Each& each_;
+  std::string pending_;
+  uint64_t line_ = 1;
+};
+
+// The elements of an array are found by their brackets and quotes, then parsed one by one; what is
+// not JSON in them their parser finds.
+class Array {
+ public:
+  Array(std::string_view text, const Each& each) : text_(text), each_(each) {}
+
+  Status Run() {
+    Skip();
+    ++at_;  // '[', as the caller has seen
+    Skip();
+    if (Peek() == ']') return AfterEnd();
+    for (;;) {
+      const uint64_t line = line_;
+      const size_t begin = at_;
+      FindEnd();
+      if (at_ - begin > kMaxRowBytes) return TooLong(line);
+      NXDKIT_TRY(OneRow(text_.substr(begin, at_ - begin), line, each_));
+      if (Peek() == ']') return AfterEnd();
+      if (Peek() != ',') return Fail("the array does not end");
+      ++at_;
+      Skip();
+    }
+  }
+
+ private:
+  char Peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  Error Fail(std::string_view what) const {
+    return Error(Errc::kCorrupt, fmt::format("line {}: {}", line_, what)).at(at_);
+  }
+  void Step() {
+    if (text_[at_++] == '\n') ++line_;
+  }
+  void Skip() {
+    while (at_ < text_.size() && kSpace.find(text_[at_]) != std::string_view::npos) Step();
+  }
+  Status AfterEnd() {
+    ++at_;
+    Skip();
+    return at_ == text_.size() ? OkStatus() : Status(Fail("something stands behind the array"));
+  }
+
+  // To the ',' or ']' behind the element, or the end of the text.
+  void FindEnd() {
+    int64_t depth = 0;
+    for (; at_ < text_.size(); Step()) {
+      const char c = text_[at_];
+      if (c == '"') SkipString();
+      if (at_ >= text_.size()) return;
+      if (depth == 0 && (c == ',' || c == ']')) return;
+      if (c == '[' || c == '{') ++depth;
+      if (c == ']' || c == '}') --depth;
+    }
+  }
+  // To the closing quote.
+  void SkipString() {
+    for (Step(); at_ < text_.size() && text_[at_] != '"'; Step())
+      if (text_[at_] == '\\' && at_ + 1 < text_.size()) Step();
+  }
+
+  std::string_view text_;
+  const Each& each_;
+  size_t at_ = 0;
+  uint64_t line_ = 1;
+};
+
+// The first character that is not white space; 0 when there is none.
+Result<char> FirstCharacter(const File& file) {
+  std::string block;
+  for (uint64_t offset = 0; offset < file.bytes(); offset += block.size()) {
+    block.resize(std::min<uint64_t>(kBlockBytes, file.bytes() - offset));
+    NXDKIT_TRY(file.ReadAt(offset, std::as_writable_bytes(std::span(block))));
+    const size_t found = block.find_first_not_of(kSpace);
+    if (found != std::string::npos) return block[found];
+  }
+  return '\0';
+}
+
+Status ReadFile(const File& file, const Each& each) {
+  NXDKIT_ASSIGN(const char first, FirstCharacter(file));
+  if (first == '[') {
+    if (file.bytes() > kMaxArrayBytes)
+      return Error(Errc::kLimit, fmt::format("a JSON array of {} bytes is over the limit of {}",
+                                             file.bytes(), kMaxArrayBytes))
+          .hint("use JSON Lines, which are read line by line");
+    std::string text(file.bytes(), '\0');
+    NXDKIT_TRY(file.ReadAt(0, std::as_writable_bytes(std::span(text))));
+    return Array(text, each).Run();
+  }
+  Lines lines(each);
+  std::string block;
+  for (uint64_t offset = 0; offset < file.bytes(); offset += block.size()) {
+    block.resize(std::min<uint64_t>(kBlockBytes, file.bytes() - offset));
+    NXDKIT_TRY(file.ReadAt(offset, std::as_writable_bytes(std::span(block))));
+    NXDKIT_TRY(lines.Take(block));
+  }
+  return lines.Finish();
+}
+
+}  // namespace
+
+Status ReadRows(const std::string& path, const Each& each) {
+  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+  Status status = ReadFile(file, each);
+  return status.ok() ? status : Status(std::move(status).error().in(path));
+}
+
+}  // namespace nxdkit::trainer

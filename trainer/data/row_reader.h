@@ -1,0 +1,22 @@
+// Rows of JSON Lines and of JSON arrays, one after the other.
+// PRIVATE header: it gives parsed JSON; include it from .cc files only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "lib/json.h"
+
+namespace nxdkit::trainer {
+
+// Calls `each(row, line)` for every row: a JSON object, and the line it begins in (from 1). A file
+// whose first character is '[' is an array of objects, any other has one object on each line; empty
+// lines count as lines and nothing more. One row is in memory at a time, and of an array the text.
+//
+// Errors are in the file with "line N" in the message, those of `each` too. kCorrupt for text that
+// is not JSON and for rows that are not objects, kLimit for rows over 64 MiB and arrays over 4 GiB.
+Status ReadRows(const std::string& path,
+                const std::function<Status(const Json& row, uint64_t line)>& each);
+
+}  // namespace nxdkit::trainer

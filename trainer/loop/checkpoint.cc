@@ -1,0 +1,202 @@
+#include "trainer/loop/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "formats/ops/convert.h"
+#include "lib/file.h"
+#include "lib/json.h"
+#include "trainer/algo/selection.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr char kPrefix[] = "global_step_";
+constexpr char kTracker[] = "checkpoint_tracker.json";
+constexpr char kState[] = "trainer_state.json";
+constexpr int kVersion = 1;
+constexpr uint64_t kMaxJson = 16 << 20;
+
+std::string FolderName(int64_t step) { return kPrefix + std::to_string(step); }
+
+// The whole name, so that "global_step_5.partial" is none.
+std::optional<int64_t> StepOf(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(sizeof kPrefix - 1);
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
+  return step;
+}
+
+std::string StateText(const TrainerState& state) {
+  const Json json = {{"data", Json::parse(state.data.empty() ? "null" : state.data)},
+                     {"dp", state.dp},
+                     {"kl_beta", state.kl_beta},
+                     {"prompts_seen", state.prompts_seen},
+                     {"schedule_steps", state.schedule_steps},
+                     {"step", state.step},
+                     {"tp", state.tp},
+                     {"version", kVersion}};
+  return json.dump(2) + "\n";
+}
+
+Result<Json> ReadJson(const std::string& path) {
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxJson));
+  auto json = ParseJson(text, {});
+  if (!json.ok()) return std::move(json).error().in(path);
+  if (!json->is_object()) return Error(Errc::kCorrupt, "found no object").in(path);
+  return json;
+}
+
+template <typename T>
+Result<T> Number(const Json& json, const char* key, const std::string& path) {
+  const Json* value = JsonFind(json, key);
+  if (!value || !value->is_number())
+    return Error(Errc::kCorrupt, "missing, or not a number").in(path).member(key);
+  return value->get<T>();
+}
+
+Result<TrainerState> ReadState(const std::string& path) {
+  NXDKIT_ASSIGN(const Json json, ReadJson(path));
+  NXDKIT_ASSIGN(const int64_t version, Number<int64_t>(json, "version", path));
+  if (version != kVersion)
+    return Error(Errc::kUnsupported,
+                 fmt::format("version {}, this program knows {}", version, kVersion))
+        .in(path);
+  TrainerState state;
+  NXDKIT_ASSIGN(state.step, Number<int64_t>(json, "step", path));
+  NXDKIT_ASSIGN(state.schedule_steps, Number<int64_t>(json, "schedule_steps", path));
+  NXDKIT_ASSIGN(state.prompts_seen, Number<int64_t>(json, "prompts_seen", path));
+  NXDKIT_ASSIGN(state.kl_beta, Number<double>(json, "kl_beta", path));
+  NXDKIT_ASSIGN(state.tp, Number<int>(json, "tp", path));
+  NXDKIT_ASSIGN(state.dp, Number<int>(json, "dp", path));
+  if (const Json* data = JsonFind(json, "data"); data && !data->is_null())
+    state.data = data->dump();
+  return state;
+}
+
+Status WriteTracker(const SaveRequest& request) {
+  Json json = {{"last_global_step", request.state.step},
+               {"last_actor_path",
+                JoinPath(JoinPath(request.root, FolderName(request.state.step)), "actor")}};
+  if (request.best) {
+    json["best_global_step"] = request.best->step;
+    json["best_val_reward_score"] = request.best->score;
+  }
+  return WriteFileAtomic(JoinPath(request.root, kTracker), json.dump(2) + "\n");
+}
+
+Status DeleteObsolete(const SaveRequest& request) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(request.root));
+  std::vector<int64_t> steps;
+  for (const std::string& name : names)
+    if (const auto step = StepOf(name)) steps.push_back(*step);
+  const auto best = request.best ? std::optional(request.best->step) : std::nullopt;
+  for (const int64_t step : ObsoleteSteps(steps, request.state.step, best, request.limit)) {
+    const std::string folder = JoinPath(request.root, FolderName(step));
+    std::error_code error;
+    std::filesystem::remove_all(folder, error);
+    if (error)
+      return Error(Errc::kIo, fmt::format("cannot delete it: {}", error.message())).in(folder);
+  }
+  return OkStatus();
+}
+
+Status WriteWeights(const SaveRequest& request, Actor& actor, const DecoderConfig& config,
+                    const ops::Artifact& base, const std::string& folder,
+                    const ops::RunOptions& run) {
+  OptimizerMemory optimizer = actor.optimizer();
+  optimizer.lr = request.lr;
+  ops::ConvertRequest convert;
+  convert.source = [&]() -> Result<ops::BoundArtifact> {
+    return BindTraining(base, config.model, actor.weights(),
+                        request.model_only ? nullptr : &optimizer);
+  };
+  convert.to = ops::Kind::kNxd;
+  convert.output = JoinPath(folder, "actor");
+  convert.options.tp = actor.options().tp;
+  convert.options.dp = actor.options().dp;
+  convert.options.hardware = models::Hardware::kTrn1;
+  convert.run = run;
+  const auto tag = ops::Convert(convert);
+  if (!tag.ok()) return tag.error();
+  convert.source = [&]() -> Result<ops::BoundArtifact> {
+    return BindTraining(base, config.model, actor.weights(), nullptr);
+  };
+  convert.to = ops::Kind::kHf;
+  convert.output = JoinPath(convert.output, "huggingface");
+  convert.options = {};
+  convert.options.dtype = Dtype::kBF16;
+  const auto model = ops::Convert(convert);
+  return model.ok() ? OkStatus() : Status(model.error());
+}
+
+std::optional<BestScore> BestOf(const Json& tracker) {
+  const Json* step = JsonFind(tracker, "best_global_step");
+  const Json* score = JsonFind(tracker, "best_val_reward_score");
+  if (!step || !step->is_number_integer() || !score || !score->is_number()) return std::nullopt;
+  return BestScore{step->get<int64_t>(), score->get<double>()};
+}
+
+}  // namespace
+
+Status SaveCheckpoint(const SaveRequest& request, Actor& actor, const DecoderConfig& config,
+                      const ops::Artifact& base, const ops::RunOptions& run) {
+  const std::string folder = JoinPath(request.root, FolderName(request.state.step));
+  NXDKIT_ASSIGN(Staging staging, Staging::Begin(folder, {.replace = true}));
+  NXDKIT_TRY(WriteWeights(request, actor, config, base, staging.path(), run));
+  NXDKIT_TRY(WriteFileAtomic(JoinPath(staging.path(), kState), StateText(request.state)));
+  NXDKIT_TRY(staging.Publish());
+  NXDKIT_TRY(WriteTracker(request));
+  return DeleteObsolete(request);
+}
+
+Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& root) {
+  const std::string path = JoinPath(root, kTracker);
+  if (KindOf(path) == PathKind::kMissing) return std::optional<FoundCheckpoint>();
+  NXDKIT_ASSIGN(const Json tracker, ReadJson(path));
+  FoundCheckpoint found;
+  NXDKIT_ASSIGN(found.step, Number<int64_t>(tracker, "last_global_step", path));
+  found.folder = JoinPath(root, FolderName(found.step));
+  found.best = BestOf(tracker);
+  if (KindOf(found.folder) != PathKind::kFolder)
+    return Error(Errc::kCorrupt,
+                 fmt::format("{} is named by the tracker and not there", FolderName(found.step)))
+        .in(path)
+        .hint(
+            "trainer.load_checkpoint_path names another one; without the tracker a new run "
+            "begins");
+  return std::optional(found);
+}
+
+Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
+  const std::optional<int64_t> step = StepOf(BaseName(folder));
+  if (!step)
+    return Error(Errc::kUsage, fmt::format("{} is not named {}N", BaseName(folder), kPrefix))
+        .in(folder);
+  if (KindOf(folder) != PathKind::kFolder)
+    return Error(Errc::kNotFound, "no such checkpoint").in(folder);
+  FoundCheckpoint found{folder, *step, std::nullopt};
+  const std::string tracker = JoinPath(ParentPath(folder), kTracker);
+  if (KindOf(tracker) != PathKind::kFile) return found;
+  NXDKIT_ASSIGN(const Json json, ReadJson(tracker));
+  found.best = BestOf(json);
+  return found;
+}
+
+Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found, Actor& actor,
+                                       const ops::RunOptions& run) {
+  NXDKIT_ASSIGN(const TrainerState state, ReadState(JoinPath(found.folder, kState)));
+  if (state.step != found.step)
+    return Error(Errc::kCorrupt, fmt::format("step {}, expected {}", state.step, found.step))
+        .in(JoinPath(found.folder, kState));
+  NXDKIT_TRY(actor.Restore(JoinPath(found.folder, "actor"), run));
+  return state;
+}
+
+}  // namespace nxdkit::trainer

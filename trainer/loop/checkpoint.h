@@ -1,0 +1,67 @@
+// Checkpoints of a run:
+//
+//   ROOT/checkpoint_tracker.json   last_global_step, last_actor_path, best_global_step,
+//                                  best_val_reward_score
+//   ROOT/global_step_N/actor/      NxD v2 tag: model/, optim/ (ZeRO-1 files), config, tokenizer
+//   ROOT/global_step_N/actor/huggingface/   the same weights as a model folder, in bf16
+//   ROOT/global_step_N/trainer_state.json   what else the next step depends on
+//
+// A checkpoint is there whole, under its own name, or not at all; the tracker names only whole
+// ones, and old ones are deleted last.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "formats/ops/artifact.h"
+#include "trainer/actor/actor.h"
+#include "trainer/model/decoder_config.h"
+
+namespace nxdkit::trainer {
+
+// What a step depends on, beside weights and optimizer.
+struct TrainerState {
+  int64_t step = 0;            // training steps done
+  int64_t schedule_steps = 0;  // of the learning rate
+  double kl_beta = 0;
+  int64_t prompts_seen = 0;  // counts prompts for their random numbers
+  std::string data;          // position in the data, as JSON; the dataset's own
+  int tp = 1;                // of the mesh that wrote it: another one goes on, in other bits
+  int dp = 1;
+  bool operator==(const TrainerState&) const = default;
+};
+
+struct BestScore {
+  int64_t step = 0;
+  double score = 0;
+};
+
+struct SaveRequest {
+  std::string root;
+  TrainerState state;
+  std::optional<BestScore> best;
+  int64_t limit = -1;       // checkpoints to keep, as ObsoleteSteps
+  bool model_only = false;  // without optimizer: cannot be gone on from
+  double lr = 0;            // for the optimizer's groups
+};
+
+// `base`: the model that the run began with, for its configuration and tokenizer.
+Status SaveCheckpoint(const SaveRequest& request, Actor& actor, const DecoderConfig& config,
+                      const ops::Artifact& base, const ops::RunOptions& run);
+
+struct FoundCheckpoint {
+  std::string folder;  // ROOT/global_step_N
+  int64_t step = 0;
+  std::optional<BestScore> best;
+};
+// The one that the tracker names. nullopt when there is no tracker: a new run. kCorrupt for a
+// tracker that is damaged or names a checkpoint that is gone.
+Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& root);
+// The one at this path, whose name ends in global_step_N; best from its tracker, when there is one.
+Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder);
+
+Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found, Actor& actor,
+                                       const ops::RunOptions& run);
+
+}  // namespace nxdkit::trainer

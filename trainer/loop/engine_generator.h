@@ -1,0 +1,15 @@
+// Rollout engines of this process: one by one they hold the same weights and share the requests.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "trainer/loop/parts.h"
+
+namespace nxdkit::trainer {
+
+// `options.expect` is set at every Reload. `poll` as in Engine.
+std::unique_ptr<Generator> MakeEngineGenerator(const EngineOptions& options,
+                                               std::function<Status()> poll);
+
+}  // namespace nxdkit::trainer

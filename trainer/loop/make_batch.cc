@@ -1,0 +1,168 @@
+#include "trainer/loop/make_batch.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "trainer/algo/advantage.h"
+#include "trainer/algo/selection.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+class BatchMaker {
+ public:
+  BatchMaker(const Config& config, const RunPlan& plan, RunParts& parts, int64_t step,
+             int64_t& prompts_seen, Metrics& metrics)
+      : config_(config),
+        plan_(plan),
+        parts_(parts),
+        prompts_seen_(prompts_seen),
+        metrics_(metrics) {
+    options_.n = config.worker.rollout.n;
+    options_.seed = static_cast<uint64_t>(config.worker.rollout.seed);
+    options_.step = static_cast<uint32_t>(step);
+    SamplingParams& sampling = options_.sampling;
+    sampling.temperature = static_cast<float>(config.worker.rollout.temperature);
+    sampling.top_k = config.worker.rollout.top_k;
+    sampling.top_p = static_cast<float>(config.worker.rollout.top_p);
+    sampling.log_probs = true;
+    sampling.ignore_eos = config.worker.rollout.ignore_eos;
+    sampling.max_tokens = config.data.max_response_length;
+    sampling.stop_tokens = parts.stop_tokens;
+  }
+
+  // One call of the engines.
+  Result<std::vector<Sample>> More() {
+    NXDKIT_ASSIGN(const std::vector<Prompt> prompts, parts_.train->Next(plan_.prompts_per_call));
+    options_.first_prompt = static_cast<uint32_t>(made_);
+    NXDKIT_ASSIGN(std::vector<Sample> samples, GenerateSamples(parts_, prompts, options_));
+    for (Sample& sample : samples) sample.group += static_cast<uint64_t>(prompts_seen_);
+    NXDKIT_TRY(ScoreSamples(parts_.score, samples));
+    if (config_.algorithm.adv_estimator == "remax") NXDKIT_TRY(AddBaselines(prompts, samples));
+    for (const Sample& sample : samples)
+      for (const auto& [name, value] : sample.scores) metrics_.Add("reward/" + name, value);
+    prompts_seen_ += static_cast<int64_t>(prompts.size());
+    made_ += static_cast<int64_t>(prompts.size());
+    if (config_.algorithm.online_filtering) return Filter(std::move(samples));
+    return samples;
+  }
+
+ private:
+  // The score of each prompt's greedy response.
+  Status AddBaselines(const std::vector<Prompt>& prompts, std::vector<Sample>& samples) {
+    GenerateOptions greedy = options_;
+    greedy.n = 1;
+    greedy.sampling.temperature = 0;
+    greedy.sampling.top_k = -1;
+    greedy.sampling.top_p = 1;
+    NXDKIT_ASSIGN(std::vector<Sample> best, GenerateSamples(parts_, prompts, greedy));
+    NXDKIT_TRY(ScoreSamples(parts_.score, best));
+    for (size_t i = 0; i < samples.size(); ++i)
+      samples[i].baseline = best[i / static_cast<size_t>(options_.n)].scores.at("overall");
+    return OkStatus();
+  }
+
+  Result<std::vector<Sample>> Filter(std::vector<Sample> samples) const {
+    const AlgorithmConfig& algorithm = config_.algorithm;
+    std::vector<uint64_t> groups;
+    std::vector<double> scores;
+    for (const Sample& sample : samples) {
+      const auto score = sample.scores.find(algorithm.filter_key);
+      if (score == sample.scores.end())
+        return Error(Errc::kUsage, fmt::format("the reward has no {}", algorithm.filter_key))
+            .member("algorithm.filter_key");
+      groups.push_back(sample.group);
+      scores.push_back(score->second);
+    }
+    NXDKIT_ASSIGN(const std::vector<size_t> kept,
+                  FilterGroups(groups, scores, algorithm.filter_low, algorithm.filter_high));
+    std::vector<Sample> out;
+    for (const size_t row : kept) out.push_back(std::move(samples[row]));
+    return out;
+  }
+
+  const Config& config_;
+  const RunPlan& plan_;
+  RunParts& parts_;
+  int64_t& prompts_seen_;
+  Metrics& metrics_;
+  GenerateOptions options_;
+  int64_t made_ = 0;  // prompts of this step
+};
+
+}  // namespace
+
+Result<std::vector<Sample>> GenerateSamples(RunParts& parts, const std::vector<Prompt>& prompts,
+                                            const GenerateOptions& options) {
+  std::vector<RolloutRequest> requests;
+  for (size_t p = 0; p < prompts.size(); ++p)
+    for (int64_t j = 0; j < options.n; ++j)
+      requests.push_back({prompts[p].ids, options.sampling, options.seed, options.step,
+                          options.first_prompt + static_cast<uint32_t>(p),
+                          static_cast<uint32_t>(j)});
+  NXDKIT_ASSIGN(std::vector<RolloutResponse> responses, parts.generator->Generate(requests));
+  NXDKIT_CHECK(responses.size() == requests.size());
+  std::vector<Sample> samples(responses.size());
+  for (size_t i = 0; i < responses.size(); ++i) {
+    const size_t p = i / static_cast<size_t>(options.n);
+    Sample& sample = samples[i];
+    sample.row = {prompts[p].ids, std::move(responses[i].ids)};
+    sample.group = p;
+    sample.prompt_text = prompts[p].text;
+    sample.response_text = parts.decode(sample.row.response);
+    sample.ground_truth = prompts[p].ground_truth;
+    sample.cut = responses[i].reason == FinishReason::kLength;
+    sample.engine_log_probs = std::move(responses[i].log_probs);
+  }
+  return samples;
+}
+
+Status ScoreSamples(const Scorer& score, std::vector<Sample>& samples) {
+  std::vector<Response> responses;
+  for (const Sample& sample : samples)
+    responses.push_back({sample.response_text, static_cast<int64_t>(sample.response_tokens()),
+                         sample.ground_truth});
+  NXDKIT_ASSIGN(auto scores, score(responses));
+  NXDKIT_CHECK(scores.size() == samples.size());
+  for (size_t i = 0; i < samples.size(); ++i) {
+    samples[i].scores = std::move(scores[i]);
+    const auto overall = samples[i].scores.find("overall");
+    if (overall == samples[i].scores.end() || !std::isfinite(overall->second))
+      return Error(Errc::kCorrupt,
+                   fmt::format("the reward of sample {} has no finite score \"overall\"", i));
+    samples[i].rewards.assign(samples[i].response_tokens(), 0);
+    samples[i].rewards.back() = static_cast<float>(overall->second);
+  }
+  return OkStatus();
+}
+
+Result<std::vector<Sample>> MakeBatch(const Config& config, const RunPlan& plan, RunParts& parts,
+                                      int64_t step, int64_t& prompts_seen, Metrics& metrics,
+                                      const std::function<void(const std::string&)>& note) {
+  const size_t wanted = static_cast<size_t>(plan.sequences);
+  const int64_t tries = config.trainer.max_try_make_batch;
+  BatchMaker maker(config, plan, parts, step, prompts_seen, metrics);
+  std::vector<Sample> batch;
+  for (int64_t made = 1;; ++made) {
+    NXDKIT_ASSIGN(std::vector<Sample> more, maker.More());
+    std::move(more.begin(), more.end(), std::back_inserter(batch));
+    if (batch.size() >= wanted) break;
+    if (tries > 0 && made >= tries)
+      return Error(Errc::kFindings,
+                   fmt::format("after {} calls of the engine {} of {} samples are kept by "
+                               "algorithm.online_filtering",
+                               made, batch.size(), wanted))
+          .hint(
+              "all samples of the other prompts score alike; other data, another temperature, or "
+              "a larger trainer.max_try_make_batch may help");
+    note(fmt::format("step {}: {} of {} samples kept, generating more (try {})", step, batch.size(),
+                     wanted, made + 1));
+  }
+  batch.resize(wanted);  // groups stay whole: both are multiples of n
+  return batch;
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,39 @@
+// The samples of one training step: prompts from the data, n responses each, scored, filtered.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/config/plan.h"
+#include "trainer/loop/parts.h"
+#include "trainer/loop/sample.h"
+#include "trainer/report/metrics.h"
+
+namespace nxdkit::trainer {
+
+// B prompts with n samples each, in the order of the prompts. `prompts_seen` counts on. With online
+// filtering groups that all samples agree on are dropped and more are generated; kFindings when
+// trainer.max_try_make_batch tries did not suffice.
+Result<std::vector<Sample>> MakeBatch(const Config& config, const RunPlan& plan, RunParts& parts,
+                                      int64_t step, int64_t& prompts_seen, Metrics& metrics,
+                                      const std::function<void(const std::string&)>& note);
+
+// `n` samples of each prompt. `first_prompt`: number of the first for its random draws. Scores are
+// not set.
+struct GenerateOptions {
+  SamplingParams sampling;
+  int64_t n = 1;
+  uint64_t seed = 1;
+  uint32_t step = 0;
+  uint32_t first_prompt = 0;
+};
+Result<std::vector<Sample>> GenerateSamples(RunParts& parts, const std::vector<Prompt>& prompts,
+                                            const GenerateOptions& options);
+
+// Sets scores and the rewards of the tokens: all of "overall" on the last one. kCorrupt naming the
+// sample when a score is missing or not finite.
+Status ScoreSamples(const Scorer& score, std::vector<Sample>& samples);
+
+}  // namespace nxdkit::trainer

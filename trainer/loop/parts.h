@@ -1,0 +1,74 @@
+// What a run is put together from: the loop knows nothing of files of data, tokenizers, processes
+// or programs that score.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formats/ops/artifact.h"
+#include "trainer/actor/actor.h"
+#include "trainer/loop/weight_sync.h"
+#include "trainer/model/decoder_config.h"
+#include "trainer/rollout/engine.h"
+
+namespace nxdkit::trainer {
+
+struct Prompt {
+  std::vector<int32_t> ids;
+  std::string text;  // as the model sees it
+  std::string ground_truth;
+};
+
+// Training prompts, without end: epoch after epoch.
+class PromptFeed {
+ public:
+  virtual ~PromptFeed() = default;
+  virtual Result<std::vector<Prompt>> Next(int64_t count) = 0;
+  virtual std::string Position() const = 0;  // JSON
+  virtual Status Seek(const std::string& position) = 0;
+};
+
+// The rollout engines behind one door.
+class Generator {
+ public:
+  virtual ~Generator() = default;
+  // New weights lie in the bundle: engines are destroyed, made again and loaded; they must find
+  // these weights.
+  virtual Status Reload(const SyncedWeights& weights) = 0;
+  virtual Result<std::vector<RolloutResponse>> Generate(
+      std::span<const RolloutRequest> requests) = 0;
+  // Workers that had to be started again so far.
+  virtual int64_t restarts() const { return 0; }
+};
+
+struct Response {
+  std::string text;
+  int64_t tokens = 0;
+  std::string ground_truth;
+};
+// Named scores of each response, "overall" among them.
+using Scorer =
+    std::function<Result<std::vector<std::map<std::string, double>>>(std::span<const Response>)>;
+
+struct RunParts {
+  std::unique_ptr<const DecoderConfig> config;
+  ops::BoundArtifact base;  // the model that the run begins with
+  std::unique_ptr<Actor> actor;
+  std::unique_ptr<Actor> reference;  // nullptr: no KL
+  std::string bundle;
+  std::unique_ptr<Generator> generator;
+  std::unique_ptr<PromptFeed> train;
+  std::vector<Prompt> validation;
+  Scorer score;
+  Scorer score_validation;
+  std::function<std::string(std::span<const int32_t>)> decode;
+  std::vector<int32_t> stop_tokens;
+  int64_t training_steps = 0;
+};
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,250 @@
+#include "trainer/loop/setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "formats/ops/export.h"
+#include "lib/file.h"
+#include "trainer/loop/dataset_feed.h"
+#include "trainer/loop/engine_generator.h"
+#include "trainer/loop/worker_generator.h"
+#include "trainer/reward/reward.h"
+#include "trainer/tokenizer/special_tokens.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+class Maker {
+ public:
+  Maker(const LoadedConfig& loaded, const RunPlan& plan, const SetupOptions& options)
+      : loaded_(loaded), config_(loaded.config), plan_(plan), options_(options) {}
+
+  Result<RunParts> Make() {
+    NXDKIT_TRY(OpenModel());
+    NXDKIT_TRY(OpenText());
+    NXDKIT_TRY(OpenData());
+    NXDKIT_ASSIGN(parts_.score, MakeScorer());
+    NXDKIT_ASSIGN(parts_.score_validation, MakeScorer());
+    NXDKIT_TRY(MakeActors());
+    NXDKIT_TRY(MakeGenerator());
+    return std::move(parts_);
+  }
+
+ private:
+  void Note(const std::string& line) const {
+    if (options_.note) options_.note(line);
+  }
+  const ModelSection& model() const { return config_.worker.actor.model; }
+  int64_t row_tokens() const {
+    return config_.data.max_prompt_length + config_.data.max_response_length;
+  }
+
+  Status OpenModel() {
+    const std::string& path = *model().model_path;
+    NXDKIT_ASSIGN(const ops::Kind kind, ops::Recognise(path));
+    NXDKIT_ASSIGN(parts_.base, ops::OpenAndBind(path, kind, {}));
+    NXDKIT_ASSIGN(DecoderConfig config, ParseDecoderConfig(parts_.base.artifact.config_text,
+                                                           parts_.base.artifact.config_path));
+    const models::ModelConfig& shapes = config.model.config;
+    const std::vector<ConfigProblem> problems = CheckModel(
+        loaded_,
+        {shapes.heads, shapes.kv_heads, shapes.vocab, shapes.intermediate, config.max_positions});
+    if (!problems.empty()) return ProblemsError(problems);
+    parts_.config = std::make_unique<const DecoderConfig>(std::move(config));
+    return OkStatus();
+  }
+
+  Status OpenText() {
+    const std::string folder = model().tokenizer_path.value_or(*model().model_path);
+    NXDKIT_ASSIGN(Tokenizer tokenizer, Tokenizer::Open(JoinPath(folder, "tokenizer.json")));
+    tokenizer_ = std::make_shared<const Tokenizer>(std::move(tokenizer));
+    if (tokenizer_->id_limit() > parts_.config->model.config.vocab)
+      return Error(Errc::kCorrupt,
+                   fmt::format("the tokenizer has ids up to {}, the model {} rows",
+                               tokenizer_->id_limit() - 1, parts_.config->model.config.vocab))
+          .in(folder);
+    NXDKIT_ASSIGN(special_, LoadSpecialTokens(folder, *tokenizer_));
+    parts_.stop_tokens = special_.eos_ids;
+    const auto& override_path = config_.data.override_chat_template;
+    auto chat = override_path ? ChatTemplate::Open(*override_path) : ChatTemplate::Load(folder);
+    if (!chat.ok()) return chat.error();
+    chat_ = std::make_shared<const ChatTemplate>(*std::move(chat));
+    if (config_.data.format_prompt) {
+      auto format = PromptFormat::Open(*config_.data.format_prompt);
+      if (!format.ok()) return format.error();
+      format_ = std::make_shared<const PromptFormat>(*std::move(format));
+    }
+    parts_.decode = [tokenizer_ = tokenizer_, skip = config_.worker.reward.skip_special_tokens](
+                        std::span<const int32_t> ids) { return tokenizer_->Decode(ids, skip); };
+    return OkStatus();
+  }
+
+  Status OpenData() {
+    DatasetOptions options;
+    options.prompt_key = config_.data.prompt_key;
+    options.answer_key = config_.data.answer_key;
+    options.image_key = config_.data.image_key;
+    options.video_key = config_.data.video_key;
+    options.max_prompt_tokens = config_.data.max_prompt_length;
+    options.overlong = config_.data.filter_overlong_prompts ? Overlong::kDrop : Overlong::kTruncate;
+    options.chat.enable_thinking = config_.data.enable_thinking;
+    options.chat.bos_token = special_.bos_token;
+    options.chat.eos_token = special_.eos_token;
+    const PromptMaker maker{tokenizer_.get(), chat_.get(), format_.get()};
+    NXDKIT_ASSIGN(const std::shared_ptr<const Dataset> train,
+                  Load(config_.data.train_files, maker, options));
+    if (!config_.data.val_files.empty()) {
+      NXDKIT_ASSIGN(const std::shared_ptr<const Dataset> validation,
+                    Load(config_.data.val_files, maker, options));
+      for (size_t row = 0; row < validation->size(); ++row)
+        parts_.validation.push_back(PromptOf(*validation, row, *tokenizer_));
+    }
+    const bool validates = config_.trainer.val_freq > 0 || config_.trainer.val_only;
+    NXDKIT_ASSIGN(parts_.training_steps,
+                  TrainingSteps(config_, static_cast<int64_t>(train->size()),
+                                validates ? static_cast<int64_t>(parts_.validation.size()) : 1));
+    NXDKIT_ASSIGN(parts_.train, MakeDatasetFeed(train, tokenizer_, config_.data.seed,
+                                                config_.data.shuffle, plan_.prompts_per_call));
+    return OkStatus();
+  }
+
+  Result<std::shared_ptr<const Dataset>> Load(const std::string& source, const PromptMaker& maker,
+                                              const DatasetOptions& options) const {
+    auto dataset = Dataset::Load(source, maker, options);
+    if (!dataset.ok()) return dataset.error();
+    Note(fmt::format(
+        "{}: {} prompts, the longest of {} tokens{}", source, dataset->size(), dataset->longest(),
+        dataset->dropped() > 0 ? fmt::format(", {} too long and left out", dataset->dropped())
+                               : ""));
+    return std::make_shared<const Dataset>(*std::move(dataset));
+  }
+
+  Result<Scorer> MakeScorer() const {
+    const RewardConfig& reward = config_.worker.reward;
+    const RewardChoice choice = ResolveReward(reward.reward_function.value_or(""));
+    RewardOptions numbers;
+    for (const ValueEntry& entry : reward.reward_function_kwargs.entries) {
+      if (entry.value.kind != ValueKind::kInt && entry.value.kind != ValueKind::kDouble)
+        return Error(Errc::kUsage, "found no number: rewards take numbers only")
+            .member("worker.reward.reward_function_kwargs." + entry.key);
+      numbers[entry.key] = entry.value.number;
+    }
+    NXDKIT_ASSIGN(
+        std::shared_ptr<Reward> made,
+        MakeReward(choice.kind == RewardKind::kCommand ? "exec:" + choice.name : choice.name,
+                   numbers));
+    return Scorer([made](std::span<const Response> responses)
+                      -> Result<std::vector<std::map<std::string, double>>> {
+      std::vector<RewardSample> samples;
+      for (const Response& response : responses)
+        samples.push_back({response.text, response.tokens, response.ground_truth});
+      NXDKIT_ASSIGN(const std::vector<Scores> scores, made->Score(samples));
+      std::vector<std::map<std::string, double>> out;
+      for (const Scores& of_sample : scores) out.emplace_back(of_sample.begin(), of_sample.end());
+      return out;
+    });
+  }
+
+  ActorOptions::MicroBatch PassOf(int64_t rows) const {
+    return {rows * row_tokens(), config_.worker.actor.dynamic_batching ? 0 : rows};
+  }
+
+  Status MakeActors() {
+    const ActorConfig& actor = config_.worker.actor;
+    ActorOptions options;
+    options.tp = static_cast<int>(plan_.train_tp);
+    options.dp = static_cast<int>(plan_.data_parallel);
+    options.decoder.compute = actor.compute_dtype == "bf16" ? Dtype::kBF16 : Dtype::kF32;
+    options.decoder.recompute = actor.model.enable_gradient_checkpointing;
+    options.decoder.max_positions = row_tokens();
+    options.temperature = static_cast<float>(config_.worker.rollout.temperature);
+    options.max_grad_norm = actor.max_grad_norm;
+    options.update = PassOf(actor.micro_batch_size_per_device_for_update);
+    options.experience = PassOf(actor.micro_batch_size_per_device_for_experience);
+    NXDKIT_ASSIGN(options.optimizer.type, ParseOptimizerType(actor.optim.strategy));
+    options.optimizer.adam = {actor.optim.betas[0], actor.optim.betas[1], 1e-8,
+                              actor.optim.weight_decay};
+    options.optimizer.seed = static_cast<uint64_t>(config_.data.seed);
+    NXDKIT_ASSIGN(parts_.actor, Actor::Make(*parts_.config, options, parts_.base));
+    if (config_.algorithm.disable_kl) return OkStatus();
+    options.decoder.trainable = false;
+    NXDKIT_ASSIGN(parts_.reference, Actor::Make(*parts_.config, options, parts_.base));
+    return OkStatus();
+  }
+
+  // The bundle of the configuration, or one that is made now.
+  Status MakeBundle() {
+    const RolloutConfig& rollout = config_.worker.rollout;
+    if (rollout.model_path) {
+      parts_.bundle = *rollout.model_path;
+      return OkStatus();
+    }
+    parts_.bundle = JoinPath(*config_.trainer.save_checkpoint_path, "rollout_bundle");
+    const NeuronOverrideConfig& over = rollout.neuron_override_config;
+    ops::ExportRequest request;
+    request.cpu = true;
+    request.cache.enabled = false;
+    request.convert.from = parts_.base.artifact.kind;
+    request.convert.to = ops::Kind::kRollout;
+    request.convert.input = *model().model_path;
+    request.convert.output = parts_.bundle;
+    request.convert.force = true;
+    request.convert.sync = false;
+    request.convert.options.tp = static_cast<int>(over.tp_degree.value_or(plan_.rollout_tp));
+    request.convert.options.batch_size =
+        over.batch_size.value_or(std::min<int64_t>(64, plan_.sequences_per_worker));
+    request.convert.options.sequence_length =
+        over.seq_len.value_or(rollout.max_model_len.value_or(row_tokens()));
+    request.convert.options.dtype =
+        rollout.dtype == "fp32" || rollout.dtype == "float32" || rollout.dtype == "float"
+            ? Dtype::kF32
+            : Dtype::kBF16;
+    const auto report = ops::Export(request);
+    if (!report.ok()) return report.error();
+    Note(fmt::format("made the rollout bundle {}: tp {}, {} slots of {} tokens", parts_.bundle,
+                     *request.convert.options.tp, *request.convert.options.batch_size,
+                     *request.convert.options.sequence_length));
+    return OkStatus();
+  }
+
+  Status MakeGenerator() {
+    NXDKIT_TRY(MakeBundle());
+    const NeuronOverrideConfig& over = config_.worker.rollout.neuron_override_config;
+    EngineOptions engine;
+    engine.bundle = parts_.bundle;
+    engine.neuron_override.tp_degree = over.tp_degree.value_or(plan_.rollout_tp);
+    engine.neuron_override.batch_size = over.batch_size;
+    engine.neuron_override.seq_len = over.seq_len;
+    if (!plan_.separate) {
+      parts_.generator = MakeEngineGenerator(engine, options_.poll);
+      return OkStatus();
+    }
+    WorkerPoolOptions pool;
+    pool.command = options_.worker_command;
+    pool.workers = static_cast<int>(plan_.rollout_workers);
+    pool.on_warning = options_.note;
+    NXDKIT_ASSIGN(parts_.generator, MakeWorkerGenerator(pool, engine, options_.poll));
+    return OkStatus();
+  }
+
+  const LoadedConfig& loaded_;
+  const Config& config_;
+  const RunPlan& plan_;
+  const SetupOptions& options_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::shared_ptr<const ChatTemplate> chat_;
+  std::shared_ptr<const PromptFormat> format_;
+  SpecialTokens special_;
+  RunParts parts_;
+};
+
+}  // namespace
+
+Result<RunParts> MakeParts(const LoadedConfig& loaded, const RunPlan& plan,
+                           const SetupOptions& options) {
+  return Maker(loaded, plan, options).Make();
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,26 @@
+// From a checked configuration to the parts of a run: model, tokenizer, data, reward, actor,
+// engines.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/check.h"
+#include "trainer/loop/parts.h"
+
+namespace nxdkit::trainer {
+
+struct SetupOptions {
+  // What runs a rollout worker (rollout/worker.h); [0] is a path.
+  std::vector<std::string> worker_command;
+  std::function<Status()> poll;
+  std::function<void(const std::string&)> note;  // what was decided, for people
+};
+
+// `plan` is that of the configuration. Without worker.rollout.model_path the bundle is made: into
+// save_checkpoint_path/rollout_bundle, for the CPU. Errors name the file or the key.
+Result<RunParts> MakeParts(const LoadedConfig& loaded, const RunPlan& plan,
+                           const SetupOptions& options);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,137 @@
+#include "trainer/loop/step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace nxdkit::trainer {
+namespace {
+
+std::vector<Row> RowsOf(std::span<const Sample> samples) {
+  std::vector<Row> rows;
+  for (const Sample& sample : samples) rows.push_back(sample.row);
+  return rows;
+}
+
+// Between what the engine and the trainer say of the same tokens.
+void AddGap(std::span<const Sample> samples, Metrics& metrics) {
+  double sum = 0, worst = 0;
+  int64_t tokens = 0;
+  for (const Sample& sample : samples)
+    for (size_t i = 0; i < sample.engine_log_probs.size(); ++i, ++tokens) {
+      const double gap = std::abs(double{sample.engine_log_probs[i]} - sample.old_log_probs[i]);
+      sum += gap;
+      worst = std::max(worst, gap);
+    }
+  if (tokens == 0) return;
+  metrics.Set("rollout/log_prob_gap_mean", sum / static_cast<double>(tokens));
+  metrics.Set("rollout/log_prob_gap_max", worst);
+}
+
+Status Penalize(const StepRules& rules, double& beta, std::vector<Sample>& samples,
+                Metrics& metrics) {
+  std::vector<KlRow> rows;
+  for (Sample& sample : samples)
+    rows.push_back({sample.old_log_probs, sample.ref_log_probs, sample.rewards});
+  NXDKIT_ASSIGN(const double divergence, PenalizeRewards(*rules.reward_kl, beta, rows));
+  metrics.Set("actor/kl_penalty", divergence);
+  metrics.Set("actor/kl_coef", beta);
+  KlController controller = rules.kl;
+  controller.beta = beta;
+  controller.Update(divergence, static_cast<int64_t>(samples.size()));
+  beta = controller.beta;
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<StepRules> MakeStepRules(const Config& config, const RunPlan& plan, int64_t training_steps) {
+  const AlgorithmConfig& algorithm = config.algorithm;
+  const ActorConfig& actor = config.worker.actor;
+  StepRules rules;
+  NXDKIT_ASSIGN(rules.advantage.estimator, ParseAdvantageEstimator(algorithm.adv_estimator));
+  if (rules.advantage.estimator == AdvantageEstimator::kGae)
+    return Error(Errc::kUnsupported, "gae needs a critic, which this trainer does not train yet")
+        .member("algorithm.adv_estimator");
+  rules.advantage.gamma = algorithm.gamma;
+  rules.advantage.lambda = algorithm.lam;
+  rules.advantage.samples = plan.samples;
+  NXDKIT_ASSIGN(rules.loss.type, ParseLossType(actor.loss_type));
+  NXDKIT_ASSIGN(rules.loss.average, ParseLossAverage(actor.loss_avg_mode));
+  rules.loss.clip_low = actor.clip_ratio_low;
+  rules.loss.clip_high = actor.clip_ratio_high;
+  rules.loss.clip_dual = actor.clip_ratio_dual;
+  rules.loss.tau_positive = actor.tau_positive;
+  rules.loss.tau_negative = actor.tau_negative;
+  rules.loss.kl_coef = algorithm.kl_coef;
+  NXDKIT_TRY(CheckPolicyLossOptions(rules.loss));
+  NXDKIT_ASSIGN(rules.schedule.type, ParseScheduleType(actor.optim.lr_scheduler_type));
+  rules.schedule.warmup_steps = WarmupSteps(actor.optim.lr_warmup_steps.value_or(-1),
+                                            actor.optim.lr_warmup_ratio, training_steps);
+  rules.schedule.training_steps = training_steps;
+  rules.schedule.min_ratio = actor.optim.min_lr_ratio.value_or(0);
+  if (algorithm.disable_kl) return rules;
+  NXDKIT_ASSIGN(const KlEstimator estimator, ParseKlEstimator(algorithm.kl_penalty));
+  (algorithm.use_kl_loss ? rules.loss.kl : rules.reward_kl) = estimator;
+  NXDKIT_ASSIGN(rules.kl.type, ParseKlControl(algorithm.kl_type));
+  rules.kl.target = algorithm.kl_target;
+  rules.kl.horizon = algorithm.kl_horizon;
+  return rules;
+}
+
+Status AddOldLogProbs(Actor& actor, std::vector<Sample>& samples, Metrics& metrics) {
+  NXDKIT_ASSIGN(RowLogProbs found, actor.LogProbs(RowsOf(samples)));
+  double entropy = 0;
+  int64_t tokens = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    samples[i].old_log_probs = std::move(found.log_probs[i]);
+    for (const float value : found.entropies[i]) entropy += value;
+    tokens += static_cast<int64_t>(found.entropies[i].size());
+  }
+  metrics.Set("actor/entropy", entropy / static_cast<double>(std::max<int64_t>(1, tokens)));
+  AddGap(samples, metrics);
+  return OkStatus();
+}
+
+Status AddRefLogProbs(Actor& reference, std::vector<Sample>& samples) {
+  NXDKIT_ASSIGN(RowLogProbs found, reference.LogProbs(RowsOf(samples)));
+  for (size_t i = 0; i < samples.size(); ++i)
+    samples[i].ref_log_probs = std::move(found.log_probs[i]);
+  return OkStatus();
+}
+
+Status AddAdvantages(const StepRules& rules, double& beta, std::vector<Sample>& samples,
+                     Metrics& metrics) {
+  if (rules.reward_kl) NXDKIT_TRY(Penalize(rules, beta, samples, metrics));
+  std::vector<AdvantageRow> rows;
+  for (Sample& sample : samples) {
+    sample.advantages.resize(sample.response_tokens());
+    sample.returns.resize(sample.response_tokens());
+    rows.push_back(
+        {sample.group, sample.rewards, {}, sample.baseline, sample.advantages, sample.returns});
+  }
+  return ComputeAdvantages(rules.advantage, rows);
+}
+
+void AddBatchStats(const Config& config, std::span<const Sample> samples, Metrics& metrics) {
+  std::vector<float> scores, rewards, advantages, returns;
+  std::vector<int64_t> responses, prompts;
+  for (const Sample& sample : samples) {
+    scores.push_back(static_cast<float>(sample.scores.at("overall")));
+    float sum = 0;
+    for (const float reward : sample.rewards) sum += reward;
+    rewards.push_back(sum);
+    advantages.insert(advantages.end(), sample.advantages.begin(), sample.advantages.end());
+    returns.insert(returns.end(), sample.returns.begin(), sample.returns.end());
+    responses.push_back(static_cast<int64_t>(sample.row.response.size()));
+    prompts.push_back(static_cast<int64_t>(sample.row.prompt.size()));
+  }
+  AddStats(metrics, "critic/score", scores);
+  AddStats(metrics, "critic/rewards", rewards);
+  AddStats(metrics, "critic/advantages", advantages);
+  AddStats(metrics, "critic/returns", returns);
+  AddLengths(metrics, "response_length", responses, config.data.max_response_length);
+  AddLengths(metrics, "prompt_length", prompts, config.data.max_prompt_length);
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,42 @@
+// The phases of a training step between generation and update.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "trainer/actor/actor.h"
+#include "trainer/algo/advantage.h"
+#include "trainer/algo/kl.h"
+#include "trainer/algo/schedule.h"
+#include "trainer/config/config.h"
+#include "trainer/config/plan.h"
+#include "trainer/loop/sample.h"
+#include "trainer/loop/update_policy.h"
+#include "trainer/report/metrics.h"
+
+namespace nxdkit::trainer {
+
+// Words of the configuration, understood.
+struct StepRules {
+  AdvantageOptions advantage;
+  PolicyLossOptions loss;
+  Schedule schedule;
+  std::optional<KlEstimator> reward_kl;  // the penalty in the rewards; nullopt: none
+  KlController kl;
+};
+Result<StepRules> MakeStepRules(const Config& config, const RunPlan& plan, int64_t training_steps);
+
+// Of the actor as it is before the step's updates, and how far the engine's are from them:
+// rollout/log_prob_gap_mean and _max. A gap that is not small says that the engine ran other
+// weights or other arithmetic.
+Status AddOldLogProbs(Actor& actor, std::vector<Sample>& samples, Metrics& metrics);
+Status AddRefLogProbs(Actor& reference, std::vector<Sample>& samples);
+
+// KL penalty, if there is one, then advantages and returns. `beta` is the controller's state.
+Status AddAdvantages(const StepRules& rules, double& beta, std::vector<Sample>& samples,
+                     Metrics& metrics);
+
+// critic/*, response_length/*, prompt_length/*.
+void AddBatchStats(const Config& config, std::span<const Sample> samples, Metrics& metrics);
+
+}  // namespace nxdkit::trainer

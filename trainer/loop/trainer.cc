@@ -1,0 +1,295 @@
+#include "trainer/loop/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "trainer/algo/balance.h"
+#include "trainer/algo/schedule.h"
+#include "trainer/loop/checkpoint.h"
+#include "trainer/loop/make_batch.h"
+#include "trainer/loop/step.h"
+#include "trainer/loop/validate.h"
+#include "trainer/report/event_file.h"
+#include "trainer/report/metric_log.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+class Loop {
+ public:
+  Loop(const Config& config, const RunPlan& plan, RunParts parts, const TrainHooks& hooks)
+      : config_(config), plan_(plan), parts_(std::move(parts)), hooks_(hooks) {}
+
+  Result<TrainResult> Run(const std::string& config_json) {
+    NXDKIT_ASSIGN(rules_, MakeStepRules(config_, plan_, parts_.training_steps));
+    state_.kl_beta = config_.algorithm.kl_coef;
+    NXDKIT_TRY(Resume());
+    NXDKIT_TRY(OpenLogs(config_json));
+    TrainResult result;
+    result.first_step = state_.step;
+    if (config_.trainer.val_before_train || config_.trainer.val_only) NXDKIT_TRY(ValidateAlone());
+    while (!config_.trainer.val_only && state_.step < parts_.training_steps) NXDKIT_TRY(Step());
+    if (!config_.trainer.val_only) NXDKIT_TRY(Finish());
+    result.last_step = state_.step;
+    result.last = last_;
+    return result;
+  }
+
+ private:
+  const std::string& root() const { return *config_.trainer.save_checkpoint_path; }
+  ops::RunOptions RunFiles() const {
+    ops::RunOptions run;
+    run.jobs = static_cast<int>(std::max<int64_t>(1, plan_.cores));
+    run.max_memory = uint64_t{1} << 40;  // the weights are in memory already
+    run.poll = hooks_.poll;
+    return run;
+  }
+
+  Status Resume() {
+    std::optional<FoundCheckpoint> found;
+    if (config_.trainer.load_checkpoint_path) {
+      NXDKIT_ASSIGN(found, OpenCheckpoint(*config_.trainer.load_checkpoint_path));
+    } else if (config_.trainer.find_last_checkpoint) {
+      NXDKIT_ASSIGN(found, FindLastCheckpoint(root()));
+    }
+    if (!found) return OkStatus();
+    NXDKIT_ASSIGN(state_, RestoreCheckpoint(*found, *parts_.actor, RunFiles()));
+    NXDKIT_TRY(parts_.train->Seek(state_.data));
+    best_ = found->best;
+    resumed_ = state_.step;
+    Note(fmt::format(
+        "resumed from {}: step {} of {}, {} prompts seen{}", found->folder, state_.step,
+        parts_.training_steps, state_.prompts_seen,
+        best_ ? fmt::format(", best score {:.4f} at step {}", best_->score, best_->step) : ""));
+    const ActorOptions& mesh = parts_.actor->options();
+    if (mesh.tp != state_.tp || mesh.dp != state_.dp)
+      Note(
+          fmt::format("the checkpoint is of TP {} x DP {}, this run of TP {} x DP {}: it goes on, "
+                      "but not bit for bit",
+                      state_.tp, state_.dp, mesh.tp, mesh.dp));
+    return OkStatus();
+  }
+
+  Status OpenLogs(const std::string& config_json) {
+    auto log = MetricLog::Open(root(), resumed_, config_json);
+    if (!log.ok()) return log.error();
+    log_.emplace(*std::move(log));
+    if (log_->dropped() > 0)
+      Note(fmt::format("{} records of steps after {} are dropped from the logs", log_->dropped(),
+                       state_.step));
+    if (std::ranges::find(config_.trainer.logger, "tensorboard") == config_.trainer.logger.end())
+      return OkStatus();
+    auto events = EventFile::Create(
+        TensorboardFolder(config_.trainer.tensorboard_dir.value_or(""),
+                          config_.trainer.project_name, config_.trainer.experiment_name),
+        resumed_.value_or(0));
+    if (!events.ok()) return events.error();
+    events_.emplace(*std::move(events));
+    return OkStatus();
+  }
+
+  Status Begin(const char* phase) {
+    if (hooks_.poll) NXDKIT_TRY(hooks_.poll());
+    timer_.Begin(phase);
+    if (hooks_.phase) hooks_.phase(current_, parts_.training_steps, phase);
+    return OkStatus();
+  }
+  void Note(const std::string& line) const {
+    if (hooks_.note) hooks_.note(line);
+  }
+
+  // What is generated next is generated with the weights as they are now.
+  Status Sync(Metrics& metrics) {
+    NXDKIT_TRY(Begin("sync"));
+    NXDKIT_ASSIGN(synced_,
+                  SyncWeights(*parts_.actor, *parts_.config, parts_.base.artifact, parts_.bundle,
+                              fmt::format("step {}", state_.step), RunFiles()));
+    NXDKIT_TRY(parts_.generator->Reload(synced_));
+    synced_step_ = state_.step;
+    metrics.Set("sync/serial", static_cast<double>(synced_.version.serial));
+    return OkStatus();
+  }
+
+  Status Step() {
+    current_ = state_.step + 1;
+    const double started = timer_.Now();
+    Metrics metrics;
+    NXDKIT_TRY(Sync(metrics));
+    NXDKIT_TRY(Begin("gen"));
+    NXDKIT_ASSIGN(std::vector<Sample> samples,
+                  MakeBatch(config_, plan_, parts_, current_, state_.prompts_seen, metrics,
+                            [&](const std::string& line) { Note(line); }));
+    NXDKIT_TRY(Balance(samples, metrics));
+    NXDKIT_TRY(Begin("old"));
+    NXDKIT_TRY(AddOldLogProbs(*parts_.actor, samples, metrics));
+    if (parts_.reference) {
+      NXDKIT_TRY(Begin("ref"));
+      NXDKIT_TRY(AddRefLogProbs(*parts_.reference, samples));
+    }
+    NXDKIT_TRY(Begin("adv"));
+    NXDKIT_TRY(AddAdvantages(rules_, state_.kl_beta, samples, metrics));
+    NXDKIT_TRY(Begin("update_actor"));
+    NXDKIT_TRY(UpdateActor(samples, metrics));
+    state_.step = current_;
+    timer_.End();
+    AddBatchStats(config_, samples, metrics);
+    NXDKIT_TRY(ValidateAndSave(metrics));
+    return Log(samples, metrics, timer_.Now() - started);
+  }
+
+  // Rows move between the ranks so that each has about as many tokens.
+  Status Balance(std::vector<Sample>& samples, Metrics& metrics) {
+    std::vector<int64_t> lengths;
+    for (const Sample& sample : samples) lengths.push_back(sample.row.tokens());
+    NXDKIT_ASSIGN(const trainer::Balance balance, BalanceRows(lengths, parts_.actor->options().dp));
+    std::vector<Sample> ordered;
+    for (const int64_t row : balance.order)
+      ordered.push_back(std::move(samples[static_cast<size_t>(row)]));
+    samples = std::move(ordered);
+    const auto set = [&](const char* name, double value) {
+      metrics.Set(std::string("global_seqlen/") + name, value);
+    };
+    set("min", static_cast<double>(balance.min));
+    set("max", static_cast<double>(balance.max));
+    set("minmax_diff", static_cast<double>(balance.minmax_diff()));
+    set("balanced_min", static_cast<double>(balance.balanced_min));
+    set("balanced_max", static_cast<double>(balance.balanced_max));
+    set("mean", balance.mean);
+    return OkStatus();
+  }
+
+  Status UpdateActor(const std::vector<Sample>& samples, Metrics& metrics) {
+    if (config_.trainer.critic_warmup > current_) return OkStatus();
+    UpdatePolicyOptions options;
+    options.loss = rules_.loss;
+    options.rows_per_update = plan_.rows_per_update;
+    options.epochs = config_.worker.actor.ppo_epochs;
+    options.lr =
+        config_.worker.actor.optim.lr * ScheduleFactor(rules_.schedule, state_.schedule_steps);
+    lr_ = options.lr;
+    NXDKIT_ASSIGN(const UpdatePolicyResult result,
+                  UpdatePolicy(*parts_.actor, samples, options, metrics));
+    ++state_.schedule_steps;
+    skipped_in_row_ = result.skipped == result.updates ? skipped_in_row_ + 1 : 0;
+    if (skipped_in_row_ > 0)
+      Note(fmt::format("step {}: the gradient was not finite, nothing was updated", current_));
+    if (skipped_in_row_ >= config_.trainer.max_skipped_steps)
+      return Error(Errc::kFindings,
+                   fmt::format("{} steps in a row had gradients that are not finite",
+                               skipped_in_row_))
+          .hint("lower worker.actor.optim.lr, or go on from an earlier checkpoint");
+    return OkStatus();
+  }
+
+  Status ValidateAndSave(Metrics& metrics) {
+    const auto due = [&](int64_t every) { return every > 0 && state_.step % every == 0; };
+    if (due(config_.trainer.val_freq)) NXDKIT_TRY(Validate(metrics));
+    if (due(config_.trainer.save_freq)) NXDKIT_TRY(Save());
+    return OkStatus();
+  }
+
+  Status Validate(Metrics& metrics) {
+    if (parts_.validation.empty()) return OkStatus();
+    if (synced_step_ != state_.step) NXDKIT_TRY(Sync(metrics));
+    NXDKIT_TRY(Begin("validation"));
+    NXDKIT_ASSIGN(const ValidationResult result,
+                  RunValidation(config_, plan_, parts_, state_.step, metrics));
+    timer_.End();
+    validated_step_ = state_.step;
+    NXDKIT_TRY(log_->WriteGenerations(state_.step, result.samples));
+    if (!best_ || result.score > best_->score) best_ = BestScore{state_.step, result.score};
+    return OkStatus();
+  }
+
+  Status ValidateAlone() {
+    current_ = state_.step;
+    Metrics metrics;
+    NXDKIT_TRY(Validate(metrics));
+    const MetricRecord record = metrics.Means();
+    if (record.empty()) return OkStatus();
+    NXDKIT_TRY(Write(state_.step, record));
+    if (hooks_.step) hooks_.step(state_.step, parts_.training_steps, record);
+    return OkStatus();
+  }
+
+  Status Save() {
+    NXDKIT_TRY(Begin("save_checkpoint"));
+    NXDKIT_TRY(log_->Sync());
+    SaveRequest request;
+    request.root = root();
+    state_.data = parts_.train->Position();
+    state_.tp = parts_.actor->options().tp;
+    state_.dp = parts_.actor->options().dp;
+    request.state = state_;
+    request.best = best_;
+    request.limit = config_.trainer.save_limit;
+    request.model_only = config_.trainer.save_model_only;
+    request.lr = lr_;
+    NXDKIT_TRY(
+        SaveCheckpoint(request, *parts_.actor, *parts_.config, parts_.base.artifact, RunFiles()));
+    saved_step_ = state_.step;
+    timer_.End();
+    return OkStatus();
+  }
+
+  Status Write(int64_t step, const MetricRecord& record) {
+    NXDKIT_TRY(log_->Write(step, record));
+    return events_ ? events_->WriteScalars(step, record) : OkStatus();
+  }
+
+  Status Log(const std::vector<Sample>& samples, Metrics& metrics, double seconds) {
+    int64_t response_tokens = 0, all_tokens = 0;
+    for (const Sample& sample : samples) {
+      response_tokens += static_cast<int64_t>(sample.response_tokens());
+      all_tokens += sample.row.tokens();
+    }
+    AddTimings(metrics, timer_.Take(), response_tokens, all_tokens);
+    metrics.Set("timing_s/step", seconds);
+    AddPerformance(
+        metrics,
+        {.tokens = all_tokens, .seconds = seconds, .devices = std::max<int64_t>(1, plan_.cores)});
+    metrics.Set("rollout/worker_restarts", static_cast<double>(parts_.generator->restarts()));
+    last_ = metrics.Means();
+    NXDKIT_TRY(Write(state_.step, last_));
+    if (hooks_.step) hooks_.step(state_.step, parts_.training_steps, last_);
+    return OkStatus();
+  }
+
+  // The last step's validation and checkpoint, unless they were due anyway.
+  Status Finish() {
+    if (state_.step == 0) return OkStatus();
+    if (config_.trainer.val_freq > 0 && validated_step_ != state_.step) NXDKIT_TRY(ValidateAlone());
+    if (saved_step_ == state_.step || resumed_ == state_.step) return OkStatus();
+    return Save();
+  }
+
+  const Config& config_;
+  const RunPlan& plan_;
+  RunParts parts_;
+  const TrainHooks& hooks_;
+  StepRules rules_;
+  TrainerState state_;
+  std::optional<BestScore> best_;
+  std::optional<int64_t> resumed_;
+  std::optional<MetricLog> log_;
+  std::optional<EventFile> events_;
+  PhaseTimer timer_;
+  SyncedWeights synced_;
+  int64_t current_ = 0;  // the step under way
+  int64_t synced_step_ = -1, validated_step_ = -1, saved_step_ = -1;
+  int64_t skipped_in_row_ = 0;
+  double lr_ = 0;
+  MetricRecord last_;
+};
+
+}  // namespace
+
+Result<TrainResult> Train(const Config& config, const RunPlan& plan, RunParts parts,
+                          const std::string& config_json, const TrainHooks& hooks) {
+  return Loop(config, plan, std::move(parts), hooks).Run(config_json);
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,25 @@
+// A text file that grows by whole pieces: a log.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "lib/error.h"
+#include "lib/file.h"
+
+namespace nxdkit::trainer {
+
+// Each Append is one write at the end, so a crash leaves at most its last piece cut. One thread.
+class AppendFile {
+ public:
+  // Writes `contents` in place of what is there, whole or not at all, and goes on behind it.
+  static Result<AppendFile> Begin(const std::string& path, std::string_view contents);
+  Status Append(std::string_view piece);
+  Status Sync() { return file_.Sync(); }
+
+ private:
+  File file_;
+  uint64_t end_ = 0;
+};
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,146 @@
+#include "trainer/report/console.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/text.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+struct Column {
+  std::string_view metric;
+  std::string_view label;
+};
+
+// What is watched, in this order, as far as a step has it.
+constexpr Column kColumns[] = {
+    {"reward/overall", "reward"},       {"reward/accuracy", "accuracy"},
+    {"response_length/mean", "length"}, {"response_length/clip_ratio", "clipped"},
+    {"actor/entropy_loss", "entropy"},  {"actor/kl_loss", "kl"},
+    {"actor/ppo_kl", "ppo_kl"},         {"rollout/log_prob_gap_mean", "gap"},
+    {"actor/grad_norm", "grad"},        {"actor/lr", "lr"},
+    {"perf/throughput", "tok/s"},
+};
+
+constexpr std::string_view kAnnounced[] = {"gen", "validation", "save_checkpoint"};
+constexpr double kDrawSeconds = 0.1;
+
+const double* Find(const MetricRecord& record, std::string_view name) {
+  const auto found = std::ranges::find(record, name, &MetricRecord::value_type::first);
+  return found == record.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+std::string DurationText(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "-";
+  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  if (whole >= 3600)
+    return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+std::string ShortNumber(double value) {
+  const double size = std::abs(value);
+  if (!std::isfinite(value) || value == 0) return fmt::format("{}", value);
+  if (size < 1e6 && value == std::trunc(value)) return fmt::format("{:.0f}", value);
+  if (size < 1e-3) return fmt::format("{:.1e}", value);
+  if (size < 10) return fmt::format("{:.4f}", value);
+  if (size < 1000) return fmt::format("{:.1f}", value);
+  return size < 1e6 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
+}
+
+Console::Console(ConsoleOptions options) : options_(std::move(options)), timer_(options_.clock) {
+  began_ = timer_.Now();
+}
+
+Console::~Console() { Erase(); }
+
+std::string Console::Position(int64_t step) const {
+  return options_.total_steps > 0 ? fmt::format("step {}/{}", step, options_.total_steps)
+                                  : fmt::format("step {}", step);
+}
+
+// By the steps this process has made: those before a resume took another time.
+std::string Console::Left(int64_t step) const {
+  const int64_t made = step - options_.first_step;
+  if (made < 1 || options_.total_steps < step) return "";
+  const double each = (timer_.Now() - began_) / static_cast<double>(made);
+  return "  left " + DurationText(each * static_cast<double>(options_.total_steps - step));
+}
+
+void Console::Line(std::string_view text) {
+  if (!options_.write) return;
+  Erase();
+  options_.write(std::string(text) + "\n");
+  Draw();
+}
+
+void Console::BeginPhase(int64_t step, std::string_view phase, int64_t units) {
+  step_ = step;
+  phase_ = phase;
+  units_ = units;
+  done_ = 0;
+  phase_began_ = timer_.Now();
+  const bool announced = std::ranges::find(kAnnounced, phase) != std::end(kAnnounced);
+  if (options_.terminal)
+    Draw();
+  else if (announced)
+    Line(fmt::format("{}  {}{}", Position(step), phase,
+                     units > 0 ? fmt::format(" of {}", units) : ""));
+}
+
+void Console::Advance(int64_t units) {
+  done_ += units;
+  if (timer_.Now() - drawn_at_ >= kDrawSeconds) Draw();
+}
+
+void Console::EndPhase() {
+  phase_.clear();
+  Erase();
+}
+
+void Console::Draw() {
+  if (!options_.write || !options_.terminal || phase_.empty()) return;
+  drawn_at_ = timer_.Now();
+  const double seconds = drawn_at_ - phase_began_;
+  std::string line = fmt::format("{}  {}", Position(step_), phase_);
+  if (units_ > 0) line += fmt::format(" {}/{}", std::min(done_, units_), units_);
+  line += "  " + DurationText(seconds);
+  if (units_ > 0 && done_ > 0 && done_ <= units_)
+    line +=
+        " of " + DurationText(seconds * static_cast<double>(units_) / static_cast<double>(done_));
+  line += Left(step_ - 1);
+  const auto columns = static_cast<size_t>(std::max(options_.columns - 1, 20));
+  options_.write("\r\x1b[K" + line.substr(0, columns));
+  drawn_ = true;
+}
+
+void Console::Erase() {
+  if (drawn_ && options_.write) options_.write("\r\x1b[K");
+  drawn_ = false;
+}
+
+void Console::StepDone(int64_t step, const MetricRecord& record) {
+  std::string line = Position(step);
+  for (const Column& column : kColumns)
+    if (const double* value = Find(record, column.metric))
+      line += fmt::format("  {} {}", column.label, ShortNumber(*value));
+  if (const double* seconds = Find(record, "perf/time_per_step"))
+    line += fmt::format("  {:.1f} s", *seconds);
+  phase_.clear();
+  Line(line + Left(step));
+}
+
+void Console::Validation(int64_t step, const MetricRecord& record) {
+  std::string line = Position(step) + "  validation";
+  for (const auto& [name, value] : record)
+    if (name.starts_with("val/"))
+      line += fmt::format("  {} {}", EscapeControl(name.substr(4)), ShortNumber(value));
+  Line(line);
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,68 @@
+// What a person sees of a run: on a terminal a line that is redrawn with step, phase and time left;
+// and, there as in a pipe, one line per step. The library prints nothing: a sink takes the text.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "trainer/report/metrics.h"
+
+namespace nxdkit::trainer {
+
+struct ConsoleOptions {
+  std::function<void(std::string_view)> write;  // to stderr; none: nothing is shown
+  bool terminal = false;                        // redraw a status line; else whole lines only
+  int columns = 100;
+  int64_t total_steps = 0;  // of the whole run
+  int64_t first_step = 0;   // the step of the checkpoint the run goes on from; 0: none
+  PhaseTimer::Clock clock;  // seconds; nullptr: the system's steady clock
+};
+
+// Not thread-safe.
+class Console {
+ public:
+  explicit Console(ConsoleOptions options);
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+  ~Console();  // erases the status line
+
+  // A whole line, above the status line.
+  void Line(std::string_view text);
+
+  // `units` of the phase (prompts, micro-batches); 0: it has none. In a pipe the start of the long
+  // phases (gen, validation, save_checkpoint) is a line: a run must never look stuck.
+  void BeginPhase(int64_t step, std::string_view phase, int64_t units);
+  void Advance(int64_t units);  // at most ten redraws a second
+  void EndPhase();
+
+  // "step 12/50  overall 0.512  len 412  kl 1.2e-03  ...  12.3 s  left 7:45"
+  void StepDone(int64_t step, const MetricRecord& record);
+  // A table of "name value" lines, for a validation.
+  void Validation(int64_t step, const MetricRecord& record);
+
+ private:
+  std::string Position(int64_t step) const;
+  std::string Left(int64_t step) const;
+  void Draw();
+  void Erase();
+
+  ConsoleOptions options_;
+  PhaseTimer timer_;  // for its clock
+  double began_ = 0;
+  int64_t step_ = 0;
+  std::string phase_;
+  double phase_began_ = 0;
+  int64_t units_ = 0;
+  int64_t done_ = 0;
+  double drawn_at_ = -1;
+  bool drawn_ = false;
+};
+
+// "1:02:03", "2:03", "0:07".
+std::string DurationText(double seconds);
+// Three to five significant digits: "0.5120", "412.3", "1.2e-05"; whole numbers as they are.
+std::string ShortNumber(double value);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,290 @@
+#include "trainer/report/html.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "lib/file.h"
+#include "trainer/report/console.h"
+#include "trainer/report/page_style.h"
+#include "trainer/report/svg.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+using SeriesMap = std::map<std::string, std::vector<Point>>;
+
+struct ChartRow {
+  const char* title;
+  const char* help;
+  std::vector<const char*> names;  // metrics; "reward/*" all of a group
+};
+
+const std::vector<ChartRow>& Charts() {
+  static const std::vector<ChartRow> kCharts = {
+      {"Reward", "mean over the step's responses", {"reward/*"}},
+      {"Validation", "mean over the validation set", {"val/*"}},
+      {"Score",
+       "before KL is taken off",
+       {"critic/score/mean", "critic/score/max", "critic/score/min"}},
+      {"Response length",
+       "tokens",
+       {"response_length/mean", "response_length/max", "response_length/min"}},
+      {"Responses cut off",
+       "share at the length limit",
+       {"response_length/clip_ratio", "prompt_length/clip_ratio"}},
+      {"KL",
+       "of the policy from the reference, and from the policy before the update",
+       {"actor/kl_loss", "actor/kl_penalty", "actor/ppo_kl"}},
+      {"Engine against trainer",
+       "distance of their log-probs of the same tokens",
+       {"rollout/log_prob_gap_mean", "rollout/log_prob_gap_max"}},
+      {"Entropy",
+       "of the policy, and of the sampled tokens",
+       {"actor/entropy", "actor/entropy_loss"}},
+      {"Gradient norm", "before clipping", {"actor/grad_norm", "critic/grad_norm"}},
+      {"Learning rate", "", {"actor/lr", "critic/lr"}},
+      {"Clipped tokens",
+       "share of tokens whose ratio left the clip range",
+       {"actor/pg_clipfrac_higher", "actor/pg_clipfrac_lower"}},
+      {"Policy loss", "near 0 is normal when each batch is used once", {"actor/pg_loss"}},
+      {"Throughput", "tokens per second and device", {"perf/throughput"}},
+      {"Memory",
+       "GiB of the process",
+       {"perf/cpu_memory_used_gb", "perf/max_memory_allocated_gb", "perf/max_memory_reserved_gb"}},
+      {"Model FLOPs utilization", "share of the peak", {"perf/mfu_actor", "perf/mfu_critic"}},
+  };
+  return kCharts;
+}
+
+struct Summary {
+  double low = 0, high = 0, last = 0;
+  int64_t count = 0;  // of finite values
+};
+
+Summary Summarize(const std::vector<Point>& points) {
+  Summary result;
+  for (const Point& point : points) {
+    result.last = point.value;
+    if (!std::isfinite(point.value)) continue;
+    result.low = result.count == 0 ? point.value : std::min(result.low, point.value);
+    result.high = result.count == 0 ? point.value : std::max(result.high, point.value);
+    ++result.count;
+  }
+  return result;
+}
+
+std::vector<Curve> CurvesOf(const SeriesMap& all, const std::vector<const char*>& names) {
+  std::vector<Curve> curves;
+  for (const std::string_view name : names) {
+    const bool group = name.ends_with("/*");
+    const std::string_view prefix = group ? name.substr(0, name.size() - 1) : name;
+    for (const auto& [key, points] : all)
+      if (group ? key.starts_with(prefix) : key == prefix) curves.push_back({key, &points});
+  }
+  return curves;
+}
+
+std::string Legend(const std::vector<Curve>& curves) {
+  std::string rows;
+  for (size_t i = 0; i < curves.size(); ++i) {
+    const Summary sum = Summarize(*curves[i].points);
+    rows += fmt::format(
+        "<tr><td><span class=\"key f{}\"></span>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+        i % 8, EscapeHtml(curves[i].name), sum.count > 0 ? ShortNumber(sum.low) : "-",
+        sum.count > 0 ? ShortNumber(sum.high) : "-", ShortNumber(sum.last));
+  }
+  return "<table class=\"legend\"><tr><th></th><th>min</th><th>max</th><th>last</th></tr>\n" +
+         rows + "</table>\n";
+}
+
+std::string Figure(std::string_view title, std::string_view help, const std::string& chart,
+                   const std::vector<Curve>& curves) {
+  if (chart.empty()) return "";
+  return fmt::format(
+      "<figure><figcaption><b>{}</b> <small>{}</small></figcaption>\n{}{}</figure>\n", title, help,
+      chart, Legend(curves));
+}
+
+// Phases in the order of a step, then others.
+constexpr std::string_view kPhaseOrder[] = {"timing_s/gen",           "timing_s/reward",
+                                            "timing_s/old",           "timing_s/ref",
+                                            "timing_s/values",        "timing_s/adv",
+                                            "timing_s/update_critic", "timing_s/update_actor",
+                                            "timing_s/validation",    "timing_s/save_checkpoint"};
+
+auto PhasePlace(const Curve& curve) {
+  return std::ranges::find(kPhaseOrder, curve.name) - std::begin(kPhaseOrder);
+}
+
+std::string TimingFigure(const SeriesMap& all) {
+  std::vector<Curve> curves = CurvesOf(all, {"timing_s/*"});
+  std::erase_if(curves, [](const Curve& curve) { return curve.name == "timing_s/step"; });
+  std::ranges::stable_sort(curves, {}, PhasePlace);
+  return Figure("Time of a step", "seconds in each phase", StackChart(curves, "s"), curves);
+}
+
+std::string ChartSection(const SeriesMap& all) {
+  std::string html;
+  for (const ChartRow& row : Charts()) {
+    const std::vector<Curve> curves = CurvesOf(all, row.names);
+    html += Figure(row.title, row.help, CurveChart(curves), curves);
+  }
+  html += TimingFigure(all);
+  return html.empty() ? "<p>No metrics yet.</p>\n" : "<div class=\"charts\">\n" + html + "</div>\n";
+}
+
+std::string MetricTable(const SeriesMap& all) {
+  if (all.empty()) return "";
+  std::string rows;
+  for (const auto& [name, points] : all) {
+    const Summary sum = Summarize(points);
+    const bool any = sum.count > 0;
+    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                        EscapeHtml(name), points.size(), any ? ShortNumber(sum.low) : "-",
+                        any ? ShortNumber(sum.high) : "-", ShortNumber(sum.last));
+  }
+  return fmt::format(
+      "<details><summary>All {} metrics</summary><table class=\"data\"><tr><th>name</th>"
+      "<th>values</th><th>min</th><th>max</th><th>last</th></tr>\n{}</table></details>\n",
+      all.size(), rows);
+}
+
+std::string ConfigValue(const RunFiles& run, std::string_view path) {
+  for (const auto& [key, value] : run.config)
+    if (key == path)
+      return value.size() >= 2 && value.front() == '"' ? value.substr(1, value.size() - 2) : value;
+  return "";
+}
+
+std::string ConfigTable(const RunFiles& run) {
+  if (run.config.empty()) return "";
+  std::string rows;
+  for (const auto& [key, value] : run.config)
+    rows += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", EscapeHtml(key), EscapeHtml(value));
+  return fmt::format(
+      "<details><summary>Configuration, {} keys</summary><table class=\"data\">\n"
+      "{}</table></details>\n",
+      run.config.size(), rows);
+}
+
+std::string Card(std::string_view label, std::string_view value) {
+  return fmt::format("<div class=\"card\"><span>{}</span><b>{}</b></div>\n", label, value);
+}
+
+double Total(const SeriesMap& all, const std::string& name) {
+  const auto found = all.find(name);
+  double total = 0;
+  if (found != all.end())
+    for (const Point& point : found->second)
+      if (std::isfinite(point.value)) total += point.value;
+  return total;
+}
+
+// "950", "12.5 k", "3.21 M"
+std::string CountText(double count) {
+  if (count < 1000) return fmt::format("{:.0f}", count);
+  if (count < 1e6) return fmt::format("{:.3g} k", count / 1e3);
+  return count < 1e9 ? fmt::format("{:.3g} M", count / 1e6) : fmt::format("{:.3g} G", count / 1e9);
+}
+
+std::string Cards(const SeriesMap& all) {
+  std::string html;
+  int64_t last_step = 0;
+  for (const auto& [name, points] : all) last_step = std::max(last_step, points.back().step);
+  if (!all.empty()) html += Card("last step", std::to_string(last_step));
+  const struct {
+    const char* label;
+    const char* name;
+    bool best;
+  } rows[] = {{"reward", "reward/overall", false},
+              {"accuracy", "reward/accuracy", false},
+              {"best validation", "val/reward_score", true},
+              {"response length", "response_length/mean", false}};
+  for (const auto& row : rows) {
+    const auto found = all.find(row.name);
+    if (found == all.end()) continue;
+    const Summary sum = Summarize(found->second);
+    html += Card(row.label, ShortNumber(row.best && sum.count > 0 ? sum.high : sum.last));
+  }
+  if (const double seconds = Total(all, "perf/time_per_step"); seconds > 0)
+    html += Card("training time", DurationText(seconds));
+  if (const double tokens = Total(all, "perf/total_num_tokens"); tokens > 0)
+    html += Card("tokens", CountText(tokens));
+  return html.empty() ? "" : "<div class=\"cards\">\n" + html + "</div>\n";
+}
+
+constexpr size_t kLongestText = 8192;
+constexpr size_t kSteps = 10;  // with samples, the last ones
+constexpr size_t kSamplesOfStep = 20;
+
+std::string Shown(const std::string& text) {
+  if (text.size() <= kLongestText) return EscapeHtml(text);
+  size_t end = kLongestText;  // not within a character
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return EscapeHtml(text.substr(0, end)) +
+         fmt::format("<i> ... {} more bytes</i>", text.size() - end);
+}
+
+std::string Sample(const Generation& sample) {
+  return fmt::format(
+      "<article><header>score <b>{}</b>, expected <code>{}</code></header>\n"
+      "<details><summary>prompt</summary><pre>{}</pre></details>\n<pre>{}</pre></article>\n",
+      ShortNumber(sample.score), Shown(sample.ground_truth), Shown(sample.prompt),
+      Shown(sample.output));
+}
+
+std::string Samples(const RunFiles& run) {
+  std::map<int64_t, std::vector<const Generation*>, std::greater<>> by_step;
+  for (const GenerationRecord& record : run.generations)
+    by_step[record.step].push_back(&record.sample);
+  std::string html;
+  size_t shown = 0;
+  for (const auto& [step, samples] : by_step) {
+    if (shown == kSteps) break;
+    const size_t count = std::min(samples.size(), kSamplesOfStep);
+    html += fmt::format("<details{}><summary>Step {}, {} of {} samples</summary>\n",
+                        shown++ == 0 ? " open" : "", step, count, samples.size());
+    for (size_t i = 0; i < count; ++i) html += Sample(*samples[i]);
+    html += "</details>\n";
+  }
+  return html.empty() ? "" : "<h2>Samples</h2>\n" + html;
+}
+
+std::string Problems(const RunFiles& run) {
+  std::string items;
+  for (const std::string& problem : run.problems) items += "<li>" + EscapeHtml(problem) + "</li>\n";
+  return items.empty() ? "" : "<ul class=\"problems\">\n" + items + "</ul>\n";
+}
+
+std::string Title(const RunFiles& run) {
+  const std::string project = ConfigValue(run, "trainer.project_name");
+  const std::string experiment = ConfigValue(run, "trainer.experiment_name");
+  if (project.empty() && experiment.empty()) return EscapeHtml(BaseName(run.folder));
+  return EscapeHtml(project + " / " + experiment);
+}
+
+}  // namespace
+
+std::string HtmlReport(const RunFiles& run) {
+  const SeriesMap& all = run.metrics.by_name;
+  const std::string title = Title(run);
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+      "'unsafe-inline'\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<title>{}</title>\n<style>\n{}</style></head>\n<body>\n<h1>{}</h1>\n{}{}{}{}"
+      "<h2>Numbers</h2>\n{}{}</body></html>\n",
+      title, kPageStyle, title, Problems(run), Cards(all), ChartSection(all), Samples(run),
+      MetricTable(all), ConfigTable(run));
+}
+
+Result<std::string> WriteHtmlReport(const std::string& run_folder) {
+  NXDKIT_ASSIGN(const RunFiles run, ReadRunFiles(run_folder));
+  return HtmlReport(run);
+}
+
+}  // namespace nxdkit::trainer

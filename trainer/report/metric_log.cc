@@ -1,0 +1,154 @@
+#include "trainer/report/metric_log.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <set>
+
+#include "lib/json.h"
+#include "trainer/config/value.h"
+#include "trainer/report/run_files.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+std::vector<std::string_view> Split(std::string_view name) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const size_t slash = name.find('/');
+    parts.push_back(name.substr(0, slash));
+    if (slash == std::string_view::npos) return parts;
+    name.remove_prefix(slash + 1);
+  }
+}
+
+// Names ascend, so the members of a group are neighbours but for names between '/' and the rest
+// ("a b" sorts before "a/b"): a tree keeps every group in one place.
+Json Nested(const MetricRecord& record) {
+  Json root = Json::object();
+  std::set<std::string_view> values;
+  for (const auto& [name, value] : record) values.insert(name);
+  for (const auto& [name, value] : record) {
+    Json* at = &root;
+    const std::vector<std::string_view> parts = Split(name);
+    bool flat = name == "step" || name.starts_with("step/");
+    for (size_t i = 0, length = 0; i + 1 < parts.size(); ++i) {
+      length += parts[i].size();
+      flat = flat || values.contains(std::string_view(name).substr(0, length));
+      ++length;
+    }
+    if (flat) {
+      root["/" + name] = value;
+      continue;
+    }
+    for (const std::string_view part : parts) at = &(*at)[std::string(part)];
+    *at = value;
+  }
+  return root;
+}
+
+// Objects of numbers only; their depth is that of a name.
+std::string OneLine(const Json& value) {
+  if (!value.is_object()) return PythonFloat(value.get<double>());
+  std::string text;
+  for (const auto& [key, member] : value.items())
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", QuotedText(key), OneLine(member));
+  return "{" + text + "}";
+}
+
+Status MakeFolder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return OutputError("create the folder", error.value()).in(folder);
+  return OkStatus();
+}
+
+// The lines of a file whose step is at most `last`; others are counted.
+Result<std::string> KeptLines(const std::string& path, int64_t last, int64_t* dropped) {
+  NXDKIT_ASSIGN(const Lines read, ReadLines(path));
+  std::string kept;
+  for (const std::string& line : read.lines) {
+    const std::optional<int64_t> step = StepOfLine(line);
+    if (step && *step <= last)
+      kept += line + "\n";
+    else
+      ++*dropped;
+  }
+  return kept;
+}
+
+// generations.log anew from its records. A folder that has none is another trainer's: its samples
+// carry no step and are all kept.
+Result<std::string> KeptSamples(const std::string& folder, std::string_view records) {
+  const std::string path = JoinPath(folder, kGenerationsFile);
+  const bool foreign = KindOf(JoinPath(folder, kGenerationRecordsFile)) == PathKind::kMissing &&
+                       KindOf(path) == PathKind::kFile;
+  if (foreign) return ReadSmallFile(path, uint64_t{1} << 30);
+  std::string text;
+  for (const GenerationRecord& record : ParseGenerations(records).records)
+    text += GenerationText(record.sample);
+  return text;
+}
+
+}  // namespace
+
+std::string MetricLine(int64_t step, const MetricRecord& record) {
+  const std::string members = OneLine(Nested(record));
+  return fmt::format("{{\"step\": {}{}{}\n", step, members == "{}" ? "" : ", ", members.substr(1));
+}
+
+std::string GenerationLine(int64_t step, const Generation& sample) {
+  return fmt::format(
+      "{{\"step\": {}, \"prompt\": {}, \"output\": {}, \"ground_truth\": {}, \"score\": {}}}\n",
+      step, QuotedText(sample.prompt), QuotedText(sample.output), QuotedText(sample.ground_truth),
+      PythonFloat(sample.score));
+}
+
+std::string GenerationText(const Generation& sample) {
+  return fmt::format("[prompt] {}\n[output] {}\n[ground_truth] {}\n[score] {}\n\n", sample.prompt,
+                     sample.output, sample.ground_truth, PythonFloat(sample.score));
+}
+
+Result<MetricLog> MetricLog::Open(const std::string& folder, std::optional<int64_t> resumed_step,
+                                  std::string_view config_json) {
+  NXDKIT_TRY(MakeFolder(folder));
+  MetricLog log;
+  std::string metrics;
+  std::string records;
+  std::string text;
+  const std::string metrics_path = JoinPath(folder, kMetricsFile);
+  const std::string records_path = JoinPath(folder, kGenerationRecordsFile);
+  if (resumed_step) {
+    NXDKIT_ASSIGN(metrics, KeptLines(metrics_path, *resumed_step, &log.dropped_));
+    NXDKIT_ASSIGN(records, KeptLines(records_path, *resumed_step, &log.dropped_));
+    NXDKIT_ASSIGN(text, KeptSamples(folder, records));
+  }
+  NXDKIT_ASSIGN(log.metrics_, AppendFile::Begin(metrics_path, metrics));
+  NXDKIT_ASSIGN(log.generation_records_, AppendFile::Begin(records_path, records));
+  NXDKIT_ASSIGN(log.generations_, AppendFile::Begin(JoinPath(folder, kGenerationsFile), text));
+  NXDKIT_TRY(WriteFileAtomic(JoinPath(folder, kConfigFile), std::string(config_json) + "\n"));
+  return log;
+}
+
+Status MetricLog::Write(int64_t step, const MetricRecord& record) {
+  return metrics_.Append(MetricLine(step, record));
+}
+
+Status MetricLog::WriteGenerations(int64_t step, std::span<const Generation> samples) {
+  std::string records;
+  std::string text;
+  for (const Generation& sample : samples) {
+    records += GenerationLine(step, sample);
+    text += GenerationText(sample);
+  }
+  NXDKIT_TRY(generation_records_.Append(records));
+  return generations_.Append(text);
+}
+
+Status MetricLog::Sync() {
+  NXDKIT_TRY(metrics_.Sync());
+  NXDKIT_TRY(generation_records_.Sync());
+  return generations_.Sync();
+}
+
+}  // namespace nxdkit::trainer

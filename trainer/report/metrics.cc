@@ -1,0 +1,183 @@
+#include "trainer/report/metrics.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "lib/progress.h"
+#include "lib/system.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+
+std::string Name(std::string_view group, std::string_view leaf) {
+  return std::string(group) + "/" + std::string(leaf);
+}
+
+template <typename T>
+void AddStatsOf(Metrics& metrics, std::string_view group, std::span<const T> values) {
+  if (values.empty()) return;
+  double total = 0;
+  for (const T value : values) total += static_cast<double>(value);
+  const auto [least, most] = std::ranges::minmax_element(values);
+  metrics.Set(Name(group, "mean"), total / static_cast<double>(values.size()));
+  metrics.Set(Name(group, "max"), static_cast<double>(*most));
+  metrics.Set(Name(group, "min"), static_cast<double>(*least));
+}
+
+// With n - 1.
+double Variance(std::span<const double> values) {
+  double mean = 0;
+  for (const double value : values) mean += value;
+  mean /= static_cast<double>(values.size());
+  double sum = 0;
+  for (const double value : values) sum += (value - mean) * (value - mean);
+  return sum / static_cast<double>(values.size() - 1);
+}
+
+double SteadySeconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+enum class Per { kResponse, kAll };
+struct PhaseRow {
+  std::string_view name;
+  Per per;
+};
+constexpr PhaseRow kPhases[] = {
+    {"gen", Per::kResponse},      {"reward", Per::kResponse},  {"ref", Per::kAll},
+    {"old", Per::kAll},           {"values", Per::kAll},       {"adv", Per::kAll},
+    {"update_critic", Per::kAll}, {"update_actor", Per::kAll},
+};
+
+}  // namespace
+
+void Metrics::Add(std::string_view name, double value) {
+  Sum& sum = sums_.try_emplace(std::string(name)).first->second;
+  sum.total += value;
+  ++sum.count;
+}
+
+void Metrics::Set(std::string_view name, double value) { sums_[std::string(name)] = {value, 1}; }
+
+void Metrics::Merge(const Metrics& other) {
+  for (const auto& [name, theirs] : other.sums_) {
+    Sum& sum = sums_[name];
+    sum.total += theirs.total;
+    sum.count += theirs.count;
+  }
+}
+
+MetricRecord Metrics::Means() const {
+  MetricRecord record;
+  for (const auto& [name, sum] : sums_)
+    record.emplace_back(name, sum.total / static_cast<double>(sum.count));
+  return record;
+}
+
+void AddStats(Metrics& metrics, std::string_view group, std::span<const float> values) {
+  AddStatsOf(metrics, group, values);
+}
+
+void AddLengths(Metrics& metrics, std::string_view group, std::span<const int64_t> lengths,
+                int64_t limit) {
+  if (lengths.empty()) return;
+  AddStatsOf(metrics, group, lengths);
+  const auto at_limit = static_cast<double>(std::ranges::count(lengths, limit));
+  metrics.Set(Name(group, "clip_ratio"), at_limit / static_cast<double>(lengths.size()));
+}
+
+void AddBalance(Metrics& metrics, std::span<const int64_t> before, std::span<const int64_t> after) {
+  if (before.empty() || after.empty()) return;
+  const auto [least, most] = std::ranges::minmax_element(before);
+  const auto [balanced_least, balanced_most] = std::ranges::minmax_element(after);
+  int64_t total = 0;
+  for (const int64_t sum : before) total += sum;
+  const std::pair<std::string_view, double> values[] = {
+      {"min", static_cast<double>(*least)},
+      {"max", static_cast<double>(*most)},
+      {"minmax_diff", static_cast<double>(*most - *least)},
+      {"balanced_min", static_cast<double>(*balanced_least)},
+      {"balanced_max", static_cast<double>(*balanced_most)},
+      {"mean", static_cast<double>(total) / static_cast<double>(before.size())}};
+  for (const auto& [leaf, value] : values) metrics.Set(Name("global_seqlen", leaf), value);
+}
+
+double ExplainedVariance(std::span<const float> returns, std::span<const float> values) {
+  const size_t count = std::min(returns.size(), values.size());
+  if (count < 2) return 0;
+  std::vector<double> all(count), rest(count);
+  for (size_t i = 0; i < count; ++i) {
+    all[i] = static_cast<double>(returns[i]);
+    rest[i] = all[i] - static_cast<double>(values[i]);
+  }
+  return 1 - Variance(rest) / (Variance(all) + 1e-5);
+}
+
+double TrainingFlops(const ModelCost& model, std::span<const int64_t> lengths) {
+  double tokens = 0;
+  double squares = 0;
+  for (const int64_t length : lengths) {
+    const auto size = static_cast<double>(length);
+    tokens += size;
+    squares += size * size;
+  }
+  const auto d = [](int64_t value) { return static_cast<double>(value); };
+  const double heads = d(model.heads) * d(model.head_dim);
+  const double kv_heads = d(model.kv_heads) * d(model.head_dim);
+  const double layer = d(model.hidden) * (3 * d(model.intermediate) + 2 * heads + 2 * kv_heads);
+  const double weights = d(model.layers) * layer + 2 * d(model.vocab) * d(model.hidden);
+  return 6 * weights * tokens + 12 * squares * heads * d(model.layers);
+}
+
+void AddPerformance(Metrics& metrics, const StepPerformance& step) {
+  const auto devices = static_cast<double>(std::max<int64_t>(step.devices, 1));
+  const auto tokens = static_cast<double>(step.tokens);
+  metrics.Set("perf/total_num_tokens", tokens);
+  metrics.Set("perf/time_per_step", step.seconds);
+  if (step.seconds > 0) metrics.Set("perf/throughput", tokens / (step.seconds * devices));
+  metrics.Set("perf/cpu_memory_used_gb", static_cast<double>(RssBytes()) / kGib);
+  metrics.Set("perf/max_memory_allocated_gb", static_cast<double>(PeakRssBytes()) / kGib);
+  if (step.peak_tflops > 0 && step.update_seconds > 0)
+    metrics.Set("perf/mfu_actor",
+                step.flops / (step.update_seconds * step.peak_tflops * 1e12 * devices));
+}
+
+void AddTimings(Metrics& metrics, const PhaseTimes& phases, int64_t response_tokens,
+                int64_t all_tokens) {
+  for (const auto& [name, seconds] : phases) {
+    metrics.Set(Name("timing_s", name), seconds);
+    const auto row = std::ranges::find(kPhases, name, &PhaseRow::name);
+    if (row == std::end(kPhases)) continue;
+    const int64_t tokens = row->per == Per::kResponse ? response_tokens : all_tokens;
+    if (tokens > 0)
+      metrics.Set(Name("timing_per_token_ms", name), seconds * 1000 / static_cast<double>(tokens));
+  }
+}
+
+PhaseTimer::PhaseTimer(Clock clock) : clock_(clock ? std::move(clock) : SteadySeconds) {}
+
+void PhaseTimer::Begin(std::string_view phase) {
+  End();
+  running_ = phase;
+  began_ = clock_();
+}
+
+void PhaseTimer::End() {
+  if (running_.empty()) return;
+  const double seconds = clock_() - began_;
+  const auto found = std::ranges::find(phases_, running_, &PhaseTimes::value_type::first);
+  if (found == phases_.end())
+    phases_.emplace_back(running_, seconds);
+  else
+    found->second += seconds;
+  running_.clear();
+}
+
+PhaseTimes PhaseTimer::Take() {
+  End();
+  return std::exchange(phases_, {});
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,100 @@
+// The numbers of one training step, by name: "actor/pg_loss", "timing_s/gen". What is added many
+// times under one name (by ranks, micro-batches, rewards) becomes its plain mean.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace nxdkit::trainer {
+
+// What is logged: names ascend, one value each.
+using MetricRecord = std::vector<std::pair<std::string, double>>;
+
+// Not thread-safe: ranks collect their own, Merge joins them in rank order.
+class Metrics {
+ public:
+  void Add(std::string_view name, double value);
+  void Set(std::string_view name, double value);  // replaces what was added
+  void Merge(const Metrics& other);
+  MetricRecord Means() const;
+
+ private:
+  struct Sum {
+    double total = 0;
+    int64_t count = 0;
+  };
+  std::map<std::string, Sum, std::less<>> sums_;
+};
+
+// "<group>/mean", "/max" and "/min"; nothing when there are no values.
+void AddStats(Metrics& metrics, std::string_view group, std::span<const float> values);
+
+// AddStats of the lengths, and "/clip_ratio": the share of those exactly at the limit.
+// `group`: response_length, prompt_length, val_response_length, val_prompt_length.
+void AddLengths(Metrics& metrics, std::string_view group, std::span<const int64_t> lengths,
+                int64_t limit);
+
+// Sums of consecutive shares before and after balancing: global_seqlen/*.
+void AddBalance(Metrics& metrics, std::span<const int64_t> before, std::span<const int64_t> after);
+
+// 1 - Var(returns - values) / (Var(returns) + 1e-5), of valid tokens, with n - 1; 0 below 2.
+double ExplainedVariance(std::span<const float> returns, std::span<const float> values);
+
+// What a forward and backward pass costs, by the usual count of products.
+struct ModelCost {
+  int64_t layers = 0;
+  int64_t hidden = 0;
+  int64_t intermediate = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t vocab = 0;
+};
+// 6 N tokens + 12 (sum of squared lengths) head_dim heads layers, N the weights of all products,
+// the head counted although it may be tied.
+double TrainingFlops(const ModelCost& model, std::span<const int64_t> lengths);
+
+// The throughput of a step: perf/total_num_tokens, time_per_step, throughput (tokens per second
+// and device), cpu_memory_used_gb and max_memory_allocated_gb (GiB, of this process, now and at
+// most); and mfu_actor when the peak is known.
+struct StepPerformance {
+  int64_t tokens = 0;  // prompts and responses, no padding
+  double seconds = 0;  // of the whole step
+  int64_t devices = 1;
+  double flops = 0;           // TrainingFlops * ppo_epochs
+  double update_seconds = 0;  // of update_actor
+  double peak_tflops = 0;     // of one device; 0: not known
+};
+void AddPerformance(Metrics& metrics, const StepPerformance& performance);
+
+// timing_s/<phase> for each, and timing_per_token_ms/<phase>: gen and reward over response tokens,
+// ref, old, values, adv and update_* over all tokens.
+using PhaseTimes = std::vector<std::pair<std::string, double>>;  // seconds
+void AddTimings(Metrics& metrics, const PhaseTimes& phases, int64_t response_tokens,
+                int64_t all_tokens);
+
+// Seconds of each phase of a step; a phase that runs twice is the sum.
+class PhaseTimer {
+ public:
+  using Clock = std::function<double()>;       // seconds, steady
+  explicit PhaseTimer(Clock clock = nullptr);  // nullptr: the system's steady clock
+  void Begin(std::string_view phase);          // ends the one that runs
+  void End();
+  double Now() const { return clock_(); }
+  // In the order begun first, and forgotten then.
+  PhaseTimes Take();
+
+ private:
+  Clock clock_;
+  PhaseTimes phases_;
+  std::string running_;
+  double began_ = 0;
+};
+
+}  // namespace nxdkit::trainer

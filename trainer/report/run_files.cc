@@ -1,0 +1,180 @@
+#include "trainer/report/run_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/file.h"
+#include "lib/json.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
+constexpr JsonOptions kLineOptions = {
+    .allow_nan = true, .allow_duplicate_keys = true, .max_depth = 16};
+
+std::optional<Json> ParseLine(std::string_view line) {
+  Result<Json> json = ParseJson(line, kLineOptions);
+  if (!json.ok() || !json->is_object()) return std::nullopt;
+  return std::move(json).value();
+}
+
+std::optional<int64_t> StepOf(const Json& record) {
+  const Json* step = JsonFind(record, "step");
+  if (step == nullptr || !step->is_number_integer()) return std::nullopt;
+  if (step->is_number_unsigned() && step->get<uint64_t>() > INT64_MAX) return std::nullopt;
+  return step->get<int64_t>();
+}
+
+// In the order of steps; of several values of one step the last one written stays.
+void Arrange(std::vector<Point>& points) {
+  std::ranges::stable_sort(points, {}, &Point::step);
+  size_t kept = 0;
+  for (const Point& point : points) {
+    if (kept > 0 && points[kept - 1].step == point.step) --kept;
+    points[kept++] = point;
+  }
+  points.resize(kept);
+}
+
+// `depth` is bounded by the parser.
+void AddNumbers(const Json& value, const std::string& name, int64_t step, MetricSeries& series) {
+  if (value.is_number()) {
+    series.by_name[name].push_back({step, value.get<double>()});
+    return;
+  }
+  if (!value.is_object()) return;
+  for (const auto& [key, member] : value.items()) {
+    const std::string inner = key.starts_with('/') ? key.substr(1) : key;
+    AddNumbers(member, name.empty() ? inner : name + "/" + inner, step, series);
+  }
+}
+
+std::string StringOf(const Json& record, std::string_view key) {
+  const Json* value = JsonFind(record, key);
+  return value != nullptr && value->is_string() ? value->get<std::string>() : "";
+}
+
+void AddLeaves(const Json& value, const std::string& path, RunFiles& run) {
+  if (!value.is_object() || value.empty()) {
+    run.config.emplace_back(path, value.dump(-1, ' ', false, Json::error_handler_t::replace));
+    return;
+  }
+  for (const auto& [key, member] : value.items())
+    AddLeaves(member, path.empty() ? key : path + "." + key, run);
+}
+
+std::string TextOf(const std::string& folder, std::string_view name, RunFiles& run) {
+  const std::string path = JoinPath(folder, name);
+  if (KindOf(path) == PathKind::kMissing) {
+    run.problems.push_back(fmt::format("{} is missing", name));
+    return "";
+  }
+  Result<std::string> text = ReadSmallFile(path, kMaxBytes);
+  if (text.ok()) return std::move(text).value();
+  run.problems.push_back(fmt::format("{}: {}", name, text.error().message()));
+  return "";
+}
+
+void CountDamage(RunFiles& run, std::string_view name, int64_t damaged) {
+  if (damaged > 0)
+    run.problems.push_back(fmt::format("{}: {} damaged lines were passed over", name, damaged));
+}
+
+void ReadConfig(RunFiles& run) {
+  const std::string text = TextOf(run.folder, kConfigFile, run);
+  if (text.empty()) return;
+  const Result<Json> json = ParseJson(text, kLineOptions);
+  if (json.ok())
+    AddLeaves(*json, "", run);
+  else
+    run.problems.push_back(fmt::format("{}: {}", kConfigFile, json.error().message()));
+}
+
+}  // namespace
+
+Lines SplitLines(std::string_view text) {
+  Lines result;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    result.cut = end == std::string_view::npos;
+    if (result.cut) break;
+    result.lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return result;
+}
+
+Result<Lines> ReadLines(const std::string& path) {
+  if (KindOf(path) == PathKind::kMissing) return Lines{};
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxBytes));
+  return SplitLines(text);
+}
+
+std::optional<int64_t> StepOfLine(std::string_view line) {
+  const std::optional<Json> record = ParseLine(line);
+  return record ? StepOf(*record) : std::nullopt;
+}
+
+MetricSeries ParseMetrics(std::string_view text) {
+  MetricSeries series;
+  const Lines lines = SplitLines(text);
+  series.damaged = lines.cut ? 1 : 0;
+  for (const std::string& line : lines.lines) {
+    const std::optional<Json> record = ParseLine(line);
+    const std::optional<int64_t> step = record ? StepOf(*record) : std::nullopt;
+    if (!step) {
+      ++series.damaged;
+      continue;
+    }
+    ++series.records;
+    for (const auto& [key, value] : record->items())
+      if (key != "step")
+        AddNumbers(value, key.starts_with('/') ? key.substr(1) : key, *step, series);
+  }
+  for (auto& [name, points] : series.by_name) Arrange(points);
+  return series;
+}
+
+GenerationRecords ParseGenerations(std::string_view text) {
+  GenerationRecords result;
+  const Lines lines = SplitLines(text);
+  result.damaged = lines.cut ? 1 : 0;
+  for (const std::string& line : lines.lines) {
+    const std::optional<Json> record = ParseLine(line);
+    const std::optional<int64_t> step = record ? StepOf(*record) : std::nullopt;
+    if (!step) {
+      ++result.damaged;
+      continue;
+    }
+    const Json* score = JsonFind(*record, "score");
+    const bool number = score != nullptr && score->is_number();
+    result.records.push_back(
+        {*step,
+         {StringOf(*record, "prompt"), StringOf(*record, "output"),
+          StringOf(*record, "ground_truth"), number ? score->get<double>() : std::nan("")}});
+  }
+  return result;
+}
+
+Result<RunFiles> ReadRunFiles(const std::string& folder) {
+  if (KindOf(folder) != PathKind::kFolder)
+    return Error(Errc::kNotFound, "there is no such folder").in(folder);
+  RunFiles run;
+  run.folder = folder;
+  run.metrics = ParseMetrics(TextOf(folder, kMetricsFile, run));
+  CountDamage(run, kMetricsFile, run.metrics.damaged);
+  GenerationRecords generations = ParseGenerations(TextOf(folder, kGenerationRecordsFile, run));
+  CountDamage(run, kGenerationRecordsFile, generations.damaged);
+  run.generations = std::move(generations.records);
+  ReadConfig(run);
+  if (run.metrics.records == 0 && run.generations.empty() && run.config.empty())
+    return Error(Errc::kNotFound, fmt::format("no run: neither {}, {} nor {} says anything",
+                                              kMetricsFile, kGenerationRecordsFile, kConfigFile))
+        .in(folder);
+  return run;
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,63 @@
+// A run's files read back, for a resumed run and for the report. Nothing in them is trusted: a
+// line that is damaged is counted and passed over.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/error.h"
+#include "trainer/report/metric_log.h"
+
+namespace nxdkit::trainer {
+
+struct Lines {
+  std::vector<std::string> lines;
+  // The last line has no line feed: it was being written. It is not among `lines`.
+  bool cut = false;
+};
+// Lines of a file of at most 1 GiB. A missing file has none.
+Result<Lines> ReadLines(const std::string& path);
+Lines SplitLines(std::string_view text);
+
+// "step" of a line that is a JSON object with an integer there; nullopt otherwise.
+std::optional<int64_t> StepOfLine(std::string_view line);
+
+struct Point {
+  int64_t step = 0;
+  double value = 0;  // may be NaN or infinite
+};
+
+struct MetricSeries {
+  std::map<std::string, std::vector<Point>> by_name;  // steps ascend; the last record of a step
+  int64_t records = 0;
+  int64_t damaged = 0;  // lines
+};
+MetricSeries ParseMetrics(std::string_view text);
+
+struct GenerationRecord {
+  int64_t step = 0;
+  Generation sample;
+};
+struct GenerationRecords {
+  std::vector<GenerationRecord> records;  // in the order of the file
+  int64_t damaged = 0;
+};
+GenerationRecords ParseGenerations(std::string_view text);
+
+// What WriteHtmlReport draws from.
+struct RunFiles {
+  std::string folder;
+  MetricSeries metrics;
+  std::vector<GenerationRecord> generations;
+  // Leaves of experiment_config.json by their path: {"data.seed", "1"}, in the file's order.
+  std::vector<std::pair<std::string, std::string>> config;
+  std::vector<std::string> problems;  // what is missing or damaged, for people
+};
+// kNotFound when `folder` is no folder or has none of the files.
+Result<RunFiles> ReadRunFiles(const std::string& folder);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,269 @@
+#include "trainer/reward/exec_reward.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "formats/ops/command.h"
+#include "lib/json.h"
+#include "lib/text.h"
+#include "trainer/reward/child.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMaxLine = 1 << 20;     // bytes of one answer
+constexpr size_t kKeptWords = 16 << 10;  // bytes of standard error that are remembered
+constexpr size_t kShownWords = 2000;     // bytes of it in an error
+constexpr size_t kMaxNumbers = 64;       // in one answer
+
+std::string LineOf(const RewardSample& sample) {
+  const Json json = {{"response", std::string(sample.response)},
+                     {"response_length", sample.tokens},
+                     {"ground_truth", std::string(sample.ground_truth)}};
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
+}
+
+Result<Scores> ReadAnswer(std::string_view line) {
+  Result<Json> json = ParseJson(line, {.allow_nan = true});
+  if (!json.ok())
+    return Error(Errc::kCorrupt,
+                 fmt::format("its answer is not JSON ({}): {}", json.error().message(),
+                             EscapeControl(line.substr(0, 60))));
+  if (!json->is_object())
+    return Error(Errc::kCorrupt,
+                 fmt::format("its answer is {}, expected an object", JsonTypeText(*json)));
+  if (json->size() > kMaxNumbers)
+    return Error(Errc::kCorrupt, fmt::format("its answer has {} numbers, over the limit of {}",
+                                             json->size(), kMaxNumbers));
+  Scores scores;
+  for (const auto& [name, value] : json->items()) {
+    if (!value.is_number())
+      return Error(Errc::kCorrupt, fmt::format("its {} is {}, expected a number",
+                                               EscapeControl(name), JsonTypeText(value)));
+    const double number = value.get<double>();
+    if (!std::isfinite(number))
+      return Error(Errc::kCorrupt, fmt::format("its {} is {}, expected a finite number",
+                                               EscapeControl(name), number));
+    scores[name] = number;
+  }
+  if (!scores.contains(kOverall))
+    return Error(Errc::kCorrupt,
+                 fmt::format("its answer has no \"{}\": {}", kOverall, JsonExcerpt(*json)));
+  return scores;
+}
+
+// What one batch has to say and has heard.
+struct Exchange {
+  std::string input;
+  size_t written = 0;
+  size_t expected = 0;
+  std::vector<std::string> lines = {};
+  std::string rest = {};            // of the output, behind the last line
+  std::vector<Scores> scores = {};  // of the lines
+  bool ended = false;
+
+  bool done() const { return scores.size() == expected && written == input.size(); }
+  bool heard() const { return !lines.empty() || !rest.empty(); }
+};
+
+class ExecReward : public Reward {
+ public:
+  ExecReward(std::string program, std::vector<std::string> words, double timeout_seconds)
+      : program_(std::move(program)), words_(std::move(words)), timeout_(timeout_seconds) {}
+
+  Result<std::vector<Scores>> Score(std::span<const RewardSample> samples) override {
+    if (samples.empty()) return std::vector<Scores>();
+    Result<std::vector<Scores>> scores = ScoreBatch(samples);
+    // What it still has to say would be taken for answers to the next batch.
+    if (!scores.ok() && child_ != nullptr) child_->Kill();
+    if (!scores.ok()) child_.reset();
+    return scores;
+  }
+
+ private:
+  Result<std::vector<Scores>> ScoreBatch(std::span<const RewardSample> samples) {
+    const Clock::time_point until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                       std::chrono::duration<double>(timeout_));
+    std::string input;
+    for (const RewardSample& sample : samples) input += LineOf(sample);
+    NXDKIT_ASSIGN(const bool fresh, Ready());
+    Exchange exchange = {.input = std::move(input), .expected = samples.size()};
+    NXDKIT_TRY(Run(exchange, until));
+    if (exchange.ended && !fresh && !exchange.heard()) {
+      // It had ended before it could know of this batch.
+      child_.reset();
+      NXDKIT_TRY(Ready());
+      exchange.ended = false;
+      exchange.written = 0;
+      NXDKIT_TRY(Run(exchange, until));
+    }
+    if (exchange.scores.size() < samples.size()) return Died(exchange);
+    if (!exchange.rest.empty()) return TooMuch(samples.size());
+    return std::move(exchange.scores);
+  }
+
+  // A running program with nothing left to say; whether it was started just now.
+  Result<bool> Ready() {
+    if (child_ != nullptr) {
+      Exchange before;
+      Read(before);
+      if (before.heard()) return TooMuch(0);
+      if (before.ended || child_->HasEnded()) child_.reset();
+    }
+    if (child_ != nullptr) return false;
+    words_said_.clear();
+    NXDKIT_ASSIGN(child_, Child::Start(program_, words_));
+    return true;
+  }
+
+  // Until all is said and heard, or the program has ended.
+  Status Run(Exchange& exchange, Clock::time_point until) {
+    while (!exchange.done() && !exchange.ended) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+      if (left <= 0) return TimedOut(exchange);
+      const bool more = exchange.written < exchange.input.size();
+      pollfd waiting[] = {{child_->out.fd(), POLLIN, 0},
+                          {child_->err.fd(), POLLIN, 0},
+                          {more ? child_->in.fd() : -1, POLLOUT, 0}};
+      ::poll(waiting, 3, static_cast<int>(std::min<int64_t>(left, 1 << 30)));
+      if (waiting[1].revents != 0) ReadWords();
+      if (waiting[0].revents != 0) Read(exchange);
+      if (waiting[2].revents != 0) Write(exchange);
+      NXDKIT_TRY(ReadAnswers(exchange));
+      if (exchange.rest.size() > kMaxLine)
+        return WithWords(
+            Error(Errc::kCorrupt,
+                  fmt::format("its answer is longer than the limit of {} bytes", kMaxLine))
+                .member(fmt::format("sample {}", exchange.lines.size())));
+    }
+    return OkStatus();
+  }
+
+  Status ReadAnswers(Exchange& exchange) {
+    for (size_t i = exchange.scores.size(); i < exchange.lines.size(); ++i) {
+      if (i == exchange.expected) return TooMuch(exchange.expected);
+      Result<Scores> answer = ReadAnswer(exchange.lines[i]);
+      if (!answer.ok())
+        return WithWords(std::move(answer).error().member(fmt::format("sample {}", i)));
+      exchange.scores.push_back(*std::move(answer));
+    }
+    return OkStatus();
+  }
+
+  void Write(Exchange& exchange) {
+    const std::string_view left = std::string_view(exchange.input).substr(exchange.written);
+    const ssize_t written = WriteQuietly(child_->in.fd(), left);
+    if (written > 0) exchange.written += static_cast<size_t>(written);
+    if (written >= 0 || errno != EPIPE) return;
+    // It does not listen any more; it may still answer what it has read.
+    child_->in.Close();
+    exchange.written = exchange.input.size();
+  }
+
+  // nullopt: nothing there now; empty: the end.
+  static std::optional<std::string_view> ReadSome(const Pipe& pipe, std::span<char> buffer) {
+    ssize_t got;
+    do {
+      got = ::read(pipe.fd(), buffer.data(), buffer.size());
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) return std::nullopt;
+    return std::string_view(buffer.data(), static_cast<size_t>(got));
+  }
+
+  void Read(Exchange& exchange) {
+    char buffer[1 << 16];
+    const std::optional<std::string_view> some = ReadSome(child_->out, buffer);
+    if (!some) return;
+    exchange.ended = some->empty();
+    for (std::string_view left = *some; !left.empty();) {
+      const size_t end = left.find('\n');
+      exchange.rest += left.substr(0, end);
+      if (end == std::string_view::npos) break;
+      exchange.lines.push_back(std::exchange(exchange.rest, std::string()));
+      left.remove_prefix(end + 1);
+    }
+  }
+
+  void ReadWords() {
+    char buffer[1 << 14];
+    const std::optional<std::string_view> some = ReadSome(child_->err, buffer);
+    if (!some) return;
+    if (some->empty()) {
+      child_->err.Close();
+      return;
+    }
+    words_said_ += *some;
+    if (words_said_.size() > kKeptWords) words_said_.erase(0, words_said_.size() - kKeptWords);
+  }
+
+  // The error with the end of what the program wrote to standard error.
+  Error WithWords(Error error) {
+    if (child_ != nullptr && child_->err.open()) ReadWords();
+    std::string_view words = words_said_;
+    while (!words.empty() && (words.back() == '\n' || words.back() == '\r')) words.remove_suffix(1);
+    if (words.size() > kShownWords) words.remove_prefix(words.size() - kShownWords);
+    std::string message = error.message();
+    if (!words.empty()) {
+      message += "; its standard error: ";
+      for (size_t at = 0; at <= words.size();) {
+        const size_t end = std::min(words.find('\n', at), words.size());
+        message += (at == 0 ? "" : " | ") + EscapeControl(words.substr(at, end - at));
+        at = end + 1;
+      }
+    }
+    return Error(error.code(), std::move(message)).in(program_).member(error.member());
+  }
+
+  Error Died(const Exchange& exchange) {
+    if (child_->err.open()) ReadWords();
+    child_->End();
+    return WithWords(
+        Error(Errc::kIo, fmt::format("the reward program {} after {} of {} answers",
+                                     child_->EndText(), exchange.lines.size(), exchange.expected)));
+  }
+
+  Error TimedOut(const Exchange& exchange) {
+    child_->Kill();
+    return WithWords(
+        Error(Errc::kLimit, fmt::format("the reward program gave {} of {} answers within {} "
+                                        "seconds, and was ended",
+                                        exchange.lines.size(), exchange.expected, timeout_)));
+  }
+
+  Error TooMuch(size_t expected) {
+    return WithWords(Error(Errc::kCorrupt,
+                           expected == 0
+                               ? "the reward program wrote something between two batches"
+                               : fmt::format("the reward program wrote more than {} answers to {} "
+                                             "samples",
+                                             expected, expected)));
+  }
+
+  std::string program_;
+  std::vector<std::string> words_;
+  double timeout_;
+  std::unique_ptr<Child> child_;
+  std::string words_said_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Reward>> MakeExecReward(const std::string& command, double timeout_seconds) {
+  NXDKIT_ASSIGN(std::vector<std::string> words, ops::SplitCommand(command));
+  const std::optional<std::string> program = ops::FindProgram(words[0]);
+  if (!program)
+    return Error(Errc::kNotFound, "no such program, or it may not be executed").in(words[0]);
+  return std::unique_ptr<Reward>(
+      std::make_unique<ExecReward>(*program, std::move(words), timeout_seconds));
+}
+
+}  // namespace nxdkit::trainer

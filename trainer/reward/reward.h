@@ -1,0 +1,46 @@
+// What a response is worth. A reward gives every sample a map of named numbers; `overall` is what
+// the policy learns from, the others are logged.
+//
+// Built in: math, r1v, dapo, exact (README.md here). "exec:PROGRAM ARGUMENTS" is any program that
+// speaks JSON Lines on its standard input and output.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/error.h"
+
+namespace nxdkit::trainer {
+
+struct RewardSample {
+  std::string_view response;  // without special tokens
+  int64_t tokens = 0;         // of the response, with the one that ends it
+  std::string_view ground_truth;
+};
+
+using Scores = std::map<std::string, double, std::less<>>;
+inline constexpr std::string_view kOverall = "overall";
+
+// One object serves one thread at a time.
+class Reward {
+ public:
+  virtual ~Reward() = default;
+  // One map per sample, in their order; every map has `overall`, every number is finite.
+  virtual Result<std::vector<Scores>> Score(std::span<const RewardSample> samples) = 0;
+};
+
+// Numbers by name, as they stand in the configuration (reward_function_kwargs): format_weight (math
+// 0.1, r1v 0.5); max_response_length, overlong_buffer_length, overlong_penalty_factor (dapo, all
+// three needed); timeout_s (exec: seconds for one batch, 300).
+using RewardOptions = std::map<std::string, double, std::less<>>;
+
+// kUsage for another name, an option that this reward does not have, lacks, or that is out of
+// range. A program is looked up here (kNotFound), and started with the first batch.
+Result<std::unique_ptr<Reward>> MakeReward(std::string_view name, const RewardOptions& options);
+
+}  // namespace nxdkit::trainer

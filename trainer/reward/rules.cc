@@ -1,0 +1,292 @@
+#include "trainer/reward/rules.h"
+
+#include "trainer/reward/boxed.h"
+#include "trainer/reward/grade.h"
+#include "trainer/reward/text.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr std::string_view kThink = "<think>";
+constexpr std::string_view kThinkEnd = "</think>";
+constexpr std::string_view kAnswer = "<answer>";
+constexpr std::string_view kAnswerEnd = "</answer>";
+
+size_t SkipSpace(std::string_view text, size_t at) {
+  while (const size_t bytes = SpaceBytes(text, at)) at += bytes;
+  return at;
+}
+
+std::string CloseTags(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t behind = SkipSpace(text, at);
+    const char c = behind < text.size() ? text[behind] : '\0';
+    if (c == '<' || c == '>' || c == '/') {
+      out += c;
+      at = SkipSpace(text, behind + 1);
+      continue;
+    }
+    const size_t end = behind > at ? behind : at + 1;
+    out += text.substr(at, end - at);
+    at = end;
+  }
+  return out;
+}
+
+// Whether the words occur in this order, the first at the beginning.
+template <size_t N>
+bool OccurInOrder(std::string_view text, const std::string_view (&words)[N]) {
+  if (!text.starts_with(words[0])) return false;
+  size_t at = 0;
+  for (const std::string_view word : words) {
+    at = text.find(word, at);
+    if (at == std::string_view::npos) return false;
+    at += word.size();
+  }
+  return true;
+}
+
+bool HasR1vFormat(std::string_view text) {
+  if (!text.starts_with(kThink) || !text.ends_with(kAnswerEnd)) return false;
+  const size_t last = text.size() - kAnswerEnd.size();
+  for (size_t at = text.find(kThinkEnd, kThink.size()); at != std::string_view::npos;
+       at = text.find(kThinkEnd, at)) {
+    at = SkipSpace(text, at + kThinkEnd.size());
+    if (text.substr(at).starts_with(kAnswer)) return at + kAnswer.size() <= last;
+  }
+  return false;
+}
+
+std::string_view R1vAnswer(std::string_view text) {
+  for (size_t at = text.find(kAnswer); at != std::string_view::npos; at = text.find(kAnswer, at)) {
+    at += kAnswer.size();
+    const size_t end = text.find(kAnswerEnd, at);
+    if (end == std::string_view::npos) break;
+    const size_t line = text.find('\n', at);
+    if (end < line) return Strip(text.substr(at, end - at));
+    at = line;  // no answer begins and ends before that
+  }
+  return Strip(text);
+}
+
+struct Replacement {
+  std::string_view from, to;
+};
+// In this order.
+constexpr Replacement kDapo[] = {
+    {"an ", ""},
+    {"a ", ""},
+    {".$", "$"},
+    {"\\$", ""},
+    {"\\ ", ""},
+    {" ", ""},
+    {"mbox", "text"},
+    {",\\text{and}", ","},
+    {"\\text{and}", ","},
+    {"\\text{m}", "\\text{}"},
+    {"square", ""},
+    {"ways", ""},
+    {"integers", ""},
+    {"dollars", ""},
+    {"mph", ""},
+    {"inches", ""},
+    {"hours", ""},
+    {"km", ""},
+    {"units", ""},
+    {"\\ldots", ""},
+    {"sue", ""},
+    {"points", ""},
+    {"feet", ""},
+    {"minutes", ""},
+    {"digits", ""},
+    {"cents", ""},
+    {"degrees", ""},
+    {"cm", ""},
+    {"gm", ""},
+    {"pounds", ""},
+    {"meters", ""},
+    {"meals", ""},
+    {"edges", ""},
+    {"students", ""},
+    {"childrentickets", ""},
+    {"multiples", ""},
+    {"\\text{s}", ""},
+    {"\\text{.}", ""},
+    {"\\text{\ns}", ""},
+    {"\\text{}^2", ""},
+    {"\\text{}^3", ""},
+    {"\\text{\n}", ""},
+    {"\\text{}", ""},
+    {"\\mathrm{th}", ""},
+    {"^\\circ", ""},
+    {"^{\\circ}", ""},
+    {"\\;", ""},
+    {",\\!", ""},
+    {"{,}", ""},
+    {"\"", ""},
+    {"\\dots", ""},
+};
+
+// Each line with two dollars becomes what is between the first two, dollars kept.
+std::string KeepMathSpan(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    const size_t open = line.find('$');
+    const size_t close = open == std::string_view::npos ? open : line.find('$', open + 1);
+    out += close == std::string_view::npos ? line : line.substr(open, close + 1 - open);
+    if (end < text.size()) out += '\n';
+    at = end + 1;
+  }
+  return out;
+}
+
+// `open` ... "}" on one line, to the first "}", or to the last of the line with `longest`.
+std::string Unwrap(std::string_view text, std::string_view open, bool longest) {
+  std::string out;
+  for (;;) {
+    const size_t at = text.find(open);
+    out += text.substr(0, at);
+    if (at == std::string_view::npos) return out;
+    text.remove_prefix(at + open.size());
+    const std::string_view line = text.substr(0, text.find('\n'));
+    const size_t close = longest ? line.rfind('}') : line.find('}');
+    if (close == std::string_view::npos) {
+      out += open;
+      continue;
+    }
+    out += text.substr(0, close);
+    text.remove_prefix(close + 1);
+  }
+}
+
+// "frac12" -> "frac{1}{2}": two characters, the first not "{", the second not a line feed.
+std::string BraceFractions(std::string_view text) {
+  constexpr std::string_view kWord = "frac";
+  std::string out;
+  for (;;) {
+    const size_t at = text.find(kWord);
+    out += text.substr(0, at);
+    if (at == std::string_view::npos) return out;
+    out += kWord;
+    text.remove_prefix(at + kWord.size());
+    if (text.empty() || text[0] == '{') continue;
+    const size_t one = CharBytes(text, 0);
+    if (one == text.size() || text[one] == '\n') continue;
+    const size_t two = CharBytes(text, one);
+    out += "{" + std::string(text.substr(0, one)) + "}{" + std::string(text.substr(one, two)) + "}";
+    text.remove_prefix(one + two);
+  }
+}
+
+std::string BraceRoots(std::string_view text) {
+  constexpr std::string_view kWord = "sqrt";
+  std::string out;
+  for (;;) {
+    const size_t at = text.find(kWord);
+    out += text.substr(0, at);
+    if (at == std::string_view::npos) return out;
+    out += kWord;
+    text.remove_prefix(at + kWord.size());
+    if (text.empty() || text[0] == '{') continue;
+    const size_t bytes = CharBytes(text, 0);
+    out += "{" + std::string(text.substr(0, bytes)) + "}";
+    text.remove_prefix(bytes);
+  }
+}
+
+// The last `count` characters.
+std::string_view Tail(std::string_view text, size_t count) {
+  size_t at = text.size();
+  for (size_t i = 0; i < count && at > 0; ++i) {
+    --at;
+    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
+  }
+  return text.substr(at);
+}
+
+bool StartsWithoutCase(std::string_view text, std::string_view lower) {
+  if (text.size() < lower.size()) return false;
+  for (size_t i = 0; i < lower.size(); ++i)
+    if ((text[i] | 0x20) != lower[i]) return false;
+  return true;
+}
+
+// What follows "Answer", space, ":", space: the rest of that line, at least one character. Space
+// may run over lines; where nothing follows, its last character that is no line feed counts. `end`
+// is set behind it.
+std::string_view AnswerAt(std::string_view text, size_t at, size_t* end) {
+  constexpr std::string_view kWord = "answer";
+  if (!StartsWithoutCase(text.substr(at), kWord)) return {};
+  at = SkipSpace(text, at + kWord.size());
+  if (at >= text.size() || text[at] != ':') return {};
+  const size_t begin = at + 1;
+  at = SkipSpace(text, begin);
+  if (at == text.size()) {
+    while (at > begin && text[at - 1] == '\n') --at;
+    if (at == begin) return {};
+    --at;
+  }
+  *end = std::min(text.find('\n', at), text.size());
+  return text.substr(at, *end - at);
+}
+
+std::string_view LastAnswer(std::string_view text) {
+  std::string_view last = "[INVALID]";
+  for (size_t at = 0; at < text.size();) {
+    size_t end = 0;
+    const std::string_view found = AnswerAt(text, at, &end);
+    if (found.empty()) {
+      ++at;
+      continue;
+    }
+    last = found;
+    at = end;
+  }
+  return last;
+}
+
+}  // namespace
+
+RuleScore ScoreMath(std::string_view response, std::string_view truth) {
+  constexpr std::string_view kFormat[] = {kThink, kThinkEnd, "\\boxed{", "}"};
+  const std::string text = CloseTags(response);
+  return {.accuracy = GradeAnswer(ExtractBoxed(text), truth) ? 1.0 : 0.0,
+          .format = OccurInOrder(text, kFormat) ? 1.0 : 0.0};
+}
+
+RuleScore ScoreR1v(std::string_view response, std::string_view truth) {
+  return {.accuracy = GradeAnswer(R1vAnswer(response), Strip(truth)) ? 1.0 : 0.0,
+          .format = HasR1vFormat(response) ? 1.0 : 0.0};
+}
+
+std::string NormalizeDapo(std::string_view answer) {
+  const size_t equals = answer.rfind('=');
+  if (equals != std::string_view::npos) answer.remove_prefix(equals + 1);
+  std::string text(answer);
+  for (const Replacement& one : kDapo) text = ReplaceAll(text, one.from, one.to);
+  text = KeepMathSpan(text);
+  for (const std::string_view open : {"\\text{", "\\textbf{", "\\overline{"})
+    text = Unwrap(text, open, false);
+  text = Unwrap(text, "\\boxed{", true);
+  text = ReplaceAll(BraceRoots(BraceFractions(text)), "$", "");
+  const std::string plain = ReplaceAll(text, ",", "");
+  if (!plain.empty() && plain.find_first_not_of("0123456789") == std::string::npos) text = plain;
+  return std::string(Strip(text));
+}
+
+double DapoAccuracy(std::string_view response, std::string_view truth) {
+  constexpr size_t kTailChars = 300;
+  return NormalizeDapo(LastAnswer(Tail(response, kTailChars))) == NormalizeDapo(truth) ? 1 : -1;
+}
+
+double OverlongPenalty(const Overlong& overlong, int64_t tokens) {
+  const int64_t expected = overlong.max_tokens - overlong.buffer;
+  if (tokens <= expected) return 0;
+  if (tokens > overlong.max_tokens) return -1;
+  return static_cast<double>(expected - tokens) / static_cast<double>(overlong.buffer);
+}
+
+}  // namespace nxdkit::trainer

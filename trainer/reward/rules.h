@@ -1,0 +1,36 @@
+// PRIVATE to trainer/reward. The rules of the built-in rewards, for one response each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace nxdkit::trainer {
+
+struct RuleScore {
+  double accuracy = 0;
+  double format = 0;
+};
+
+// The response with white space around each <, > and / taken out, then: accuracy of the last box
+// against the truth; format: "<think>", "</think>", "\boxed{", "}" in this order, the first one at
+// the very beginning.
+RuleScore ScoreMath(std::string_view response, std::string_view truth);
+
+// Accuracy of the first <answer>...</answer> on one line, or else of the whole response; format:
+// "<think>...</think>", space, "<answer>...</answer>" and nothing else.
+RuleScore ScoreR1v(std::string_view response, std::string_view truth);
+
+// +1 or -1: whether what follows the last "Answer:" within the last 300 characters is the truth,
+// both brought into one form.
+double DapoAccuracy(std::string_view response, std::string_view truth);
+std::string NormalizeDapo(std::string_view answer);
+
+struct Overlong {
+  int64_t max_tokens = 0;
+  int64_t buffer = 0;
+};
+// 0 up to max_tokens - buffer, from there linearly to -1 at max_tokens, and -1 above.
+double OverlongPenalty(const Overlong& overlong, int64_t tokens);
+
+}  // namespace nxdkit::trainer

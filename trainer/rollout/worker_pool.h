@@ -1,0 +1,65 @@
+// Rollout in processes of their own: each worker loads the bundle and makes a part of the
+// responses. A worker that dies or falls silent is started again, and what it had not answered is
+// made again, with the same result: responses depend on the requests alone (engine.h).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/rollout/engine.h"
+
+namespace nxdkit::trainer {
+
+struct WorkerPoolOptions {
+  // What runs RunRolloutWorker(0, 1); [0] is a path.
+  std::vector<std::string> command;
+  int workers = 1;
+  // "NAME=value" for all workers, and for each: NEURON_RT_VISIBLE_CORES, NEURON_COMPILED_ARTIFACTS
+  // and the like. Nothing of it gets into this process, and of this process's environment the
+  // workers get but a few harmless variables.
+  std::vector<std::string> environment;
+  std::vector<std::vector<std::string>> environment_of;  // empty, or one for each worker
+  int max_restarts = 3;                                  // in one call, of all workers together
+  double silence_seconds = 120;  // a worker at work that says nothing for so long is hung
+  // What the user should know: a worker that was started again, and why.
+  std::function<void(const std::string&)> on_warning;
+};
+
+// Used by one thread, and destroyed before it ends: the kernel kills the workers with it.
+class WorkerPool {
+ public:
+  // Starts the processes. kUsage for options that contradict each other.
+  static Result<WorkerPool> Start(const WorkerPoolOptions& options);
+  WorkerPool(WorkerPool&&) noexcept;
+  WorkerPool& operator=(WorkerPool&&) noexcept;
+  ~WorkerPool();  // ends all workers
+
+  int workers() const;
+  std::vector<int> pids() const;  // -1: not running
+  int64_t restarts() const;       // of workers that died or fell silent, in all calls
+
+  // Every worker destroys its engine and loads anew: once per training step, after the bundle was
+  // refreshed. Errors as Engine::Load; kFindings when workers loaded different weights; kIo when
+  // workers died too often. What `poll` returns ends the call.
+  Result<EngineFacts> Load(const EngineOptions& options,
+                           const std::function<Status()>& poll = nullptr);
+
+  // As Engine::Generate, with the requests split over the workers: runs of them of about the same
+  // number, the samples of a prompt together. After an error all workers that were at work are
+  // ended, and the next Load starts them again. kInternal without a Load before.
+  Result<Generated> Generate(std::span<const RolloutRequest> requests,
+                             const GenerateHooks& hooks = {});
+
+ private:
+  struct State;
+  explicit WorkerPool(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Where the parts of the workers begin: [workers + 1], the last is requests.size().
+std::vector<size_t> SplitRequests(std::span<const RolloutRequest> requests, int workers);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,56 @@
+// PRIVATE to trainer/rollout. One worker process: started with an environment of its own, spoken to
+// over a socket, ended with all that it started.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainer/rollout/wire.h"
+
+namespace nxdkit::trainer {
+
+// What a worker gets of our environment (a table of names: paths, locale, libraries), and `more`
+// ("NAME=value"), which wins. Never what configures Neuron devices: that is said for each side
+// apart. Threads that wait for each other do not spin for long, unless `more` says so. Sorted.
+std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& more);
+
+// Move-only; the process is killed and waited for with the object.
+class WorkerProcess {
+ public:
+  // The worker reads frames from its standard input and writes them to its standard output; its
+  // standard error is ours. It is killed by the kernel when the thread that called this ends.
+  // command[0] is a path. kNotFound when it cannot be started.
+  static Result<WorkerProcess> Start(const std::vector<std::string>& command,
+                                     const std::vector<std::string>& environment);
+  WorkerProcess(WorkerProcess&& other) noexcept;
+  WorkerProcess& operator=(WorkerProcess&& other) noexcept;
+  ~WorkerProcess();
+
+  pid_t pid() const { return pid_; }
+  int fd() const { return fd_; }
+  bool wants_to_write() const { return sent_ < out_.size(); }
+  std::chrono::steady_clock::time_point last_heard() const { return last_heard_; }
+  void Expect() { last_heard_ = std::chrono::steady_clock::now(); }
+
+  void Queue(FrameKind kind, std::string_view payload) { out_ += MakeFrame(kind, payload); }
+  // Moves what can be moved without waiting. False when the other side is gone.
+  bool Pump();
+  Result<std::optional<Frame>> Take() { return TakeFrame(in_); }
+
+  // Kills it, if it still runs; how it ended: "killed by signal 9", "ended with exit code 1".
+  std::string End();
+
+ private:
+  WorkerProcess(pid_t pid, int fd) : pid_(pid), fd_(fd) { Expect(); }
+  pid_t pid_ = -1;
+  int fd_ = -1;
+  std::string in_, out_;
+  size_t sent_ = 0;
+  std::chrono::steady_clock::time_point last_heard_;
+};
+
+}  // namespace nxdkit::trainer
