@@ -60,9 +60,6 @@ void DescribeSet(Inspection& inspection) {
     facts.beside.push_back(
         {std::string(name) + (kind == PathKind::kFolder ? "/" : ""), BytesBelow(path)});
   }
-  if (const auto& record = inspection.artifact.mp_record)
-    for (const auto& metadata : record->ranks)
-      if (metadata) facts.beside.push_back({BaseName(metadata->path), FileBytes(metadata->path)});
 }
 
 void DescribeBundle(Inspection& inspection) {

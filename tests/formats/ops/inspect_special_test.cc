@@ -207,7 +207,8 @@ TEST(InspectTrainer, AFolderOfOptimumNeuron) {
   };
   write("trn_config.json", R"({"tensor_parallel_size": 2, "use_xser": false})");
   write("trainer_state.json", R"({"global_step": 20, "epoch": 0.5})");
-  write("shards/mp_metadata_pp_rank_0.json", "{}");
+  write("shards/mp_metadata_pp_rank_0.json",
+        R"({"parameters": {}, "model_weight_transformation_specs": []})");
   const Inspection inspection = InspectOk(folder);
   EXPECT_EQ(inspection.form, Form::kNxdSet);
   EXPECT_EQ(inspection.nxd->tag, "shards");

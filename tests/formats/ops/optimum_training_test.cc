@@ -58,12 +58,13 @@ class OptimumTraining : public ::testing::Test {
                       {"fuse_qkv", false},
                       {"tp_size", 4},
                       {"bias", false}};
-    return {
-        {"parameters", parameters},
-        {"model_weight_transformation_specs",
-         Json::array(
-             {{{"module_fully_qualified_name", "model.layers.0.self_attn"},
-               {"specs", Json::array({Json::array({"GQAQKVColumnParallelLinearSpec", gqa})})}}})}};
+    Json module = {{"module_fully_qualified_name", "model.layers.0.self_attn"}};
+    module["specs"][0][0] = "GQAQKVColumnParallelLinearSpec";
+    module["specs"][0][1] = gqa;
+    Json metadata = Json::object();
+    metadata["parameters"] = parameters;
+    metadata["model_weight_transformation_specs"][0] = module;
+    return metadata;
   }
 
   Json& Gqa() { return metadata_["model_weight_transformation_specs"][0]["specs"][0][1]; }
