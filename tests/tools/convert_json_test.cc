@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/formats/ops/lora_workshop.h"
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/man_page.h"
 
@@ -270,6 +271,12 @@ TEST(ManExamples, DoWhatTheySay) {
   ExpectConverts("--from hf --to rollout --tp 8 --bs 8 --seq 128", workshop / "model",
                  workshop / "compiled");
   workshop.Write("compiled/model.pt", "a blob");
+  const Json config = Json::parse(ReadFile(workshop / "model/config.json"));
+  testing_util::PeftFiles adapter;
+  adapter.Add("self_attn.o_proj", config["num_hidden_layers"].get<int64_t>(),
+              config["hidden_size"].get<int64_t>(),
+              config["num_attention_heads"].get<int64_t>() * config["head_dim"].get<int64_t>());
+  adapter.Write(workshop / "adapter");
   RunExamples(workshop, "nxd-convert");
   ExpectSameTree(workshop / "model", workshop / "back");
   EXPECT_EQ(ReadFile(workshop / "fresh/model.pt"), "a blob");

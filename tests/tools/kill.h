@@ -12,14 +12,13 @@
 #include <ctime>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace nxdkit::test {
 
-// Starts the command and sends it the signal after `delay`; its exit code, or 128 + the signal that
-// ended it.
-inline int RunAndSignal(std::vector<std::string> words, int signal,
-                        std::chrono::microseconds delay) {
+// Starts the command, its output thrown away.
+inline pid_t StartProcess(std::vector<std::string> words) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -31,12 +30,33 @@ inline int RunAndSignal(std::vector<std::string> words, int signal,
     execv(argv[0], argv.data());
     _exit(127);
   }
-  const timespec wait{0, std::chrono::nanoseconds(delay).count()};
-  nanosleep(&wait, nullptr);  // the moment is what is tried out, nothing waits for the child
-  kill(child, signal);
+  return child;
+}
+
+// Its exit code, or 128 + the signal that ended it.
+inline int WaitProcess(pid_t child) {
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Starts the command and sends it the signal after `delay`; as WaitProcess.
+inline int RunAndSignal(std::vector<std::string> words, int signal,
+                        std::chrono::microseconds delay) {
+  const pid_t child = StartProcess(std::move(words));
+  const timespec wait{0, std::chrono::nanoseconds(delay).count()};
+  nanosleep(&wait, nullptr);  // the moment is what is tried out, nothing waits for the child
+  kill(child, signal);
+  return WaitProcess(child);
+}
+
+// Whether the path comes to be within half a minute.
+inline bool WaitFor(const std::string& path) {
+  for (int i = 0; i < 3000 && access(path.c_str(), F_OK) != 0; ++i) {
+    const timespec wait{0, 10'000'000};
+    nanosleep(&wait, nullptr);
+  }
+  return access(path.c_str(), F_OK) == 0;
 }
 
 // Random moments for kills. A machine is now slow, now fast: after a run that was over before its

@@ -242,20 +242,36 @@ class Loop {
 
   Status Log(const std::vector<Sample>& samples, Metrics& metrics, double seconds) {
     int64_t response_tokens = 0, all_tokens = 0;
+    std::vector<int64_t> lengths;
     for (const Sample& sample : samples) {
       response_tokens += static_cast<int64_t>(sample.response_tokens());
       all_tokens += sample.row.tokens();
+      lengths.push_back(sample.row.tokens());
     }
-    AddTimings(metrics, timer_.Take(), response_tokens, all_tokens);
+    const PhaseTimes phases = timer_.Take();
+    AddTimings(metrics, phases, response_tokens, all_tokens);
     metrics.Set("timing_s/step", seconds);
-    AddPerformance(
-        metrics,
-        {.tokens = all_tokens, .seconds = seconds, .devices = std::max<int64_t>(1, plan_.cores)});
+    StepPerformance performance;
+    performance.tokens = all_tokens;
+    performance.seconds = seconds;
+    performance.devices = std::max<int64_t>(1, plan_.cores);
+    performance.flops =
+        TrainingFlops(Cost(), lengths) * static_cast<double>(config_.worker.actor.ppo_epochs);
+    performance.peak_tflops = config_.trainer.peak_tflops.value_or(0);
+    for (const auto& [phase, time] : phases)
+      if (phase == "update_actor") performance.update_seconds = time;
+    AddPerformance(metrics, performance);
     metrics.Set("rollout/worker_restarts", static_cast<double>(parts_.generator->restarts()));
     last_ = metrics.Means();
     NXDKIT_TRY(Write(state_.step, last_));
     if (hooks_.step) hooks_.step(state_.step, parts_.training_steps, last_);
     return OkStatus();
+  }
+
+  ModelCost Cost() const {
+    const models::ModelConfig& model = parts_.config->model.config;
+    return {model.layers,   model.hidden,   model.intermediate, model.heads,
+            model.kv_heads, model.head_dim, model.vocab};
   }
 
   // The last step's validation and checkpoint, unless they were due anyway.

@@ -1,0 +1,146 @@
+// grpo-train as a user runs it: the arithmetic example in small, stopped, killed and gone on with.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/tools/convert_workshop.h"
+#include "tests/tools/kill.h"
+#include "tests/tools/process.h"
+
+namespace nxdkit::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class GrpoTrain : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const ProcessResult made =
+        RunProcess({"bash", NXDKIT_SOURCE_DIR "/trainer/configs/arithmetic.sh", NXDKIT_TOOLS "/..",
+                    workshop_ / "arithmetic"});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+  }
+
+  // The example with other folders and few steps.
+  Words Command(const std::string& run, const Words& words) const {
+    const std::string folder = workshop_ / "arithmetic";
+    Words command = {
+        Workshop::Tool("grpo-train"), "--json", "--config",
+        NXDKIT_SOURCE_DIR "/trainer/configs/arithmetic.yaml",
+        "data.train_files=" + folder + "/data@train", "data.val_files=" + folder + "/data@test",
+        "worker.actor.model.model_path=" + folder + "/model",
+        "trainer.save_checkpoint_path=" + (workshop_ / run), "trainer.logger=[console,file]",
+        // A schedule that does not depend on where the run ends.
+        "worker.actor.optim.lr_scheduler_type=constant", "trainer.val_freq=-1",
+        "trainer.val_before_train=false"};
+    command.insert(command.end(), words.begin(), words.end());
+    return command;
+  }
+  ProcessResult Train(const std::string& run, const Words& words) const {
+    return RunProcess(Command(run, words));
+  }
+  // The metrics of a run's steps, without what depends on the clock.
+  std::vector<Json> Steps(const std::string& run) const {
+    std::vector<Json> steps;
+    std::ifstream file(workshop_ / (run + "/experiment_log.jsonl"));
+    for (std::string line; std::getline(file, line);) {
+      Json json = Json::parse(line);
+      for (const char* timed : {"timing_s", "timing_per_token_ms", "perf", "rollout", "sync"})
+        json.erase(timed);
+      steps.push_back(std::move(json));
+    }
+    return steps;
+  }
+  const Workshop workshop_;
+};
+
+TEST_F(GrpoTrain, TrainsAndReports) {
+  const ProcessResult result =
+      Train("run", {"trainer.max_steps=4", "trainer.val_freq=2", "trainer.save_freq=2"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const Json json = JsonOf(result);
+  EXPECT_EQ(json["last_step"], 4);
+  EXPECT_TRUE(json["metrics"].contains("actor/pg_loss"));
+  EXPECT_LT(json["metrics"]["rollout/log_prob_gap_max"].get<double>(), 1e-3);
+  EXPECT_EQ(Steps("run").size(), 4u);
+  const std::string actor = workshop_ / "run/global_step_4/actor";
+  const ProcessResult verified = RunProcess({Workshop::Tool("ckpt-verify"), actor});
+  EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  const ProcessResult digest = RunProcess({Workshop::Tool("ckpt-digest"), actor});
+  EXPECT_EQ(digest.exit_code, 0) << digest.err;
+  const ProcessResult equal =
+      RunProcess({Workshop::Tool("ckpt-diff"), actor, actor + "/huggingface", "--rtol", "0.01"});
+  EXPECT_EQ(equal.exit_code, 0) << equal.out << equal.err;
+  const ProcessResult report =
+      RunProcess({Workshop::Tool("grpo-train"), "report", workshop_ / "run"});
+  EXPECT_EQ(report.exit_code, 0) << report.err;
+  EXPECT_THAT(ReadFile(workshop_ / "run/report.html"), HasSubstr("<svg"));
+}
+
+TEST_F(GrpoTrain, SaysWhatIsWrongWithAConfiguration) {
+  const auto refused = [&](const Words& words, int exit_code, const std::string& message) {
+    const ProcessResult result = Train("run", words);
+    EXPECT_EQ(result.exit_code, exit_code) << result.out;
+    EXPECT_THAT(result.out, HasSubstr(message));
+  };
+  refused({"trainer.max_step=4"}, 2, "trainer.max_steps");
+  refused({"worker.actor.global_batch_size=33"}, 2, "33");
+  refused({"worker.actor.tensor_parallel_size=3"}, 2, "3");
+  refused({"data.train_files=nowhere"}, 3, "nowhere");
+  refused({"worker.rollout.neuron_override_config.tp_degree=4"}, 2, "tp_degree");
+  EXPECT_FALSE(fs::exists(workshop_ / "run"));
+}
+
+TEST_F(GrpoTrain, RewardsCanBeAProgram) {
+  workshop_.Write("reward.sh",
+                  "while read -r line; do echo '{\"overall\": 0.5, \"mine\": 2}'; done\n");
+  const ProcessResult result =
+      Train("run", {"trainer.max_steps=1",
+                    "worker.reward.reward_function=exec:bash " + (workshop_ / "reward.sh")});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_EQ(JsonOf(result)["metrics"]["reward/mine"], 2);
+  EXPECT_EQ(JsonOf(result)["metrics"]["actor/grad_norm"], 0);  // all alike: nothing to learn
+}
+
+// Killed at whatever moment comes after a checkpoint; then the same command again.
+TEST_F(GrpoTrain, GoesOnAfterKillMinus9AsIfNothingHadBeen) {
+  const Words words = {"trainer.max_steps=24", "trainer.save_freq=3", "trainer.save_limit=2"};
+  ASSERT_EQ(Train("whole", words).exit_code, 0);
+  for (const char* seen : {"killed/global_step_3", "killed/global_step_12"}) {
+    const pid_t child = StartProcess(Command("killed", words));
+    ASSERT_TRUE(WaitFor(workshop_ / seen)) << seen;
+    ::kill(child, SIGKILL);
+    EXPECT_EQ(WaitProcess(child), 128 + SIGKILL);
+  }
+  const ProcessResult rest = Train("killed", words);
+  ASSERT_EQ(rest.exit_code, 0) << rest.out;
+  EXPECT_GT(JsonOf(rest)["first_step"].get<int64_t>(), 0);
+  const std::vector<Json> whole = Steps("whole");
+  const std::vector<Json> killed = Steps("killed");
+  ASSERT_EQ(killed.size(), whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) EXPECT_EQ(killed[i], whole[i]) << "step " << i + 1;
+  const auto digest = [&](const std::string& run) {
+    return RunProcess({Workshop::Tool("ckpt-digest"), workshop_ / (run + "/global_step_24/actor"),
+                       "--json"})
+        .out;
+  };
+  const Json a = Json::parse(digest("whole"));
+  const Json b = Json::parse(digest("killed"));
+  EXPECT_EQ(a["digest"], b["digest"]);
+}
+
+TEST_F(GrpoTrain, StopsOnSigint) {
+  const pid_t child =
+      StartProcess(Command("run", {"trainer.max_steps=5000", "trainer.save_freq=2"}));
+  ASSERT_TRUE(WaitFor(workshop_ / "run/global_step_2"));
+  ::kill(child, SIGINT);
+  EXPECT_EQ(WaitProcess(child), 130);
+  EXPECT_TRUE(fs::exists(workshop_ / "run/checkpoint_tracker.json"));
+}
+
+}  // namespace
+}  // namespace nxdkit::test

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Turns a local Hugging Face folder (llama, qwen2 or qwen3) and a data set into a run: exports the rollout
+# bundle for the CPU and writes a configuration to start from.
+#
+# usage: bash trainer/configs/new_run.sh [OPTION...] MODEL DATA FOLDER
+#   --build DIR    where the commands are (build/dev)
+#   --tp N         tensor parallel size of training and of rollout (1)
+#   --bs N         responses that the engine makes at once (16)
+#   --prompt N     longest prompt, tokens (512)
+#   --response N   longest response, tokens (512)
+#   --dtype D      bf16 or f32 (bf16)
+#   --reward R     math, r1v, dapo, exact, or exec:PROGRAM (math)
+# DATA is a .jsonl or .json file, or a folder of them, with the keys "prompt" and "answer".
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build=$root/build/dev tp=1 bs=16 prompt=512 response=512 dtype=bf16 reward=math
+usage() {
+  sed -n '2,13p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2
+  exit 2
+}
+while [ $# -gt 3 ]; do
+  case $1 in
+    --build) build=$2 ;;
+    --tp) tp=$2 ;;
+    --bs) bs=$2 ;;
+    --prompt) prompt=$2 ;;
+    --response) response=$2 ;;
+    --dtype) dtype=$2 ;;
+    --reward) reward=$2 ;;
+    *) usage ;;
+  esac
+  shift 2
+done
+if [ $# -ne 3 ] || [ "${1#-}" != "$1" ]; then usage; fi
+model=$(realpath "$1") data=$(realpath "$2")
+mkdir -p "$3"
+folder=$(realpath "$3")
+seq=$((prompt + response))
+long=bf16
+[ "$dtype" = f32 ] && long=fp32
+
+"$build/tools/neuron-export" --quiet --target cpu --tp "$tp" --bs "$bs" --seq "$seq" --dtype "$dtype" \
+  "$model" "$folder/bundle"
+cat > "$folder/config.yaml" <<YAML
+data:
+  train_files: "$data"
+  max_prompt_length: $prompt
+  max_response_length: $response
+  rollout_batch_size: 16
+algorithm:
+  adv_estimator: grpo
+  use_kl_loss: true
+  kl_penalty: low_var_kl
+  kl_coef: 1.0e-2
+worker:
+  actor:
+    tensor_parallel_size: $tp
+    global_batch_size: 16
+    micro_batch_size_per_device_for_update: 1
+    micro_batch_size_per_device_for_experience: 2
+    compute_dtype: $dtype
+    model:
+      model_path: "$model"
+    optim:
+      lr: 1.0e-6
+  rollout:
+    n: 4
+    tensor_parallel_size: $tp
+    model_path: "$folder/bundle"
+    dtype: $long
+    max_num_batched_tokens: $((seq > 8192 ? seq : 8192))
+    neuron_override_config:
+      tp_degree: $tp
+      batch_size: $bs
+      seq_len: $seq
+  reward:
+    reward_function: "$reward"
+trainer:
+  max_steps: 100
+  cores: $((2 * tp))
+  separate_rollout_workers: true
+  training_core_ratio: 0.5
+  val_before_train: false
+  save_freq: 20
+  save_limit: 3
+  save_checkpoint_path: "$folder/run"
+YAML
+echo "made $folder/bundle and $folder/config.yaml; now: grpo-train --config $folder/config.yaml"
