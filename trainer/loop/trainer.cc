@@ -136,8 +136,10 @@ class Loop {
     state_.step = current_;
     timer_.End();
     AddBatchStats(config_, samples, metrics);
-    NXDKIT_TRY(ValidateAndSave(metrics));
-    return Log(samples, metrics, timer_.Now() - started);
+    if (IsDue(config_.trainer.val_freq)) NXDKIT_TRY(Validate(metrics));
+    // Before the checkpoint: a run that goes on from it must find the step in its log.
+    NXDKIT_TRY(Log(samples, metrics, timer_.Now() - started));
+    return IsDue(config_.trainer.save_freq) ? Save() : OkStatus();
   }
 
   // Rows move between the ranks so that each has about as many tokens.
@@ -184,12 +186,7 @@ class Loop {
     return OkStatus();
   }
 
-  Status ValidateAndSave(Metrics& metrics) {
-    const auto due = [&](int64_t every) { return every > 0 && state_.step % every == 0; };
-    if (due(config_.trainer.val_freq)) NXDKIT_TRY(Validate(metrics));
-    if (due(config_.trainer.save_freq)) NXDKIT_TRY(Save());
-    return OkStatus();
-  }
+  bool IsDue(int64_t every) const { return every > 0 && state_.step % every == 0; }
 
   Status Validate(Metrics& metrics) {
     if (parts_.validation.empty()) return OkStatus();
@@ -232,7 +229,9 @@ class Loop {
         SaveCheckpoint(request, *parts_.actor, *parts_.config, parts_.base.artifact, RunFiles()));
     saved_step_ = state_.step;
     timer_.End();
-    return OkStatus();
+    Metrics took;
+    for (const auto& [phase, seconds] : timer_.Take()) took.Set("timing_s/" + phase, seconds);
+    return Write(state_.step, took.Means());
   }
 
   Status Write(int64_t step, const MetricRecord& record) {
