@@ -134,6 +134,61 @@ TEST_F(GrpoTrain, GoesOnAfterKillMinus9AsIfNothingHadBeen) {
   EXPECT_EQ(a["digest"], b["digest"]);
 }
 
+TEST_F(GrpoTrain, ARunBelongsToOneProcess) {
+  const pid_t child =
+      StartProcess(Command("run", {"trainer.max_steps=5000", "trainer.save_freq=2"}));
+  ASSERT_TRUE(WaitFor(workshop_ / "run/global_step_2"));
+  const ProcessResult second = Train("run", {"trainer.max_steps=4"});
+  EXPECT_EQ(second.exit_code, 5) << second.out;
+  EXPECT_THAT(second.out, HasSubstr("another process trains in this folder"));
+  ::kill(child, SIGKILL);
+  WaitProcess(child);
+}
+
+TEST_F(GrpoTrain, ABundleThatIsTooShortIsRefused) {
+  const ProcessResult made = RunProcess({Workshop::Tool("neuron-export"), "--target", "cpu", "--tp",
+                                         "2", "--bs", "64", "--seq", "6", "--dtype", "f32",
+                                         workshop_ / "arithmetic/model", workshop_ / "short"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const ProcessResult result =
+      Train("run", {"trainer.max_steps=1", "worker.rollout.model_path=" + (workshop_ / "short"),
+                    "worker.rollout.neuron_override_config.seq_len=null"});
+  EXPECT_EQ(result.exit_code, 2) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("for sequences of 6 tokens; prompt and response may be 7"));
+}
+
+TEST_F(GrpoTrain, TheBestStepIsOneThatIsSaved) {
+  ASSERT_EQ(Train("run", {"trainer.max_steps=7", "trainer.val_freq=1", "trainer.save_freq=3",
+                          "trainer.val_before_train=true", "trainer.save_limit=1"})
+                .exit_code,
+            0);
+  const Json tracker = Json::parse(ReadFile(workshop_ / "run/checkpoint_tracker.json"));
+  EXPECT_EQ(tracker["last_global_step"], 7);
+  ASSERT_TRUE(tracker.contains("best_global_step"));
+  EXPECT_TRUE(fs::exists(workshop_ / ("run/global_step_" + tracker["best_global_step"].dump())));
+}
+
+// More weights than the memory that the other commands allow themselves.
+TEST_F(GrpoTrain, AModelOfHalfAGigabyteStarts) {
+  Json config = Json::parse(ReadFile(workshop_ / "arithmetic/model/config.json"));
+  config["hidden_size"] = 1024;
+  config["intermediate_size"] = 4096;
+  config["num_hidden_layers"] = 4;
+  const std::string model = workshop_ / "large";
+  ASSERT_EQ(RunProcess({Workshop::Tool("nxdkit-make-model"), "--config",
+                        workshop_.Write("large.json", config.dump()), "--out", model})
+                .exit_code,
+            0);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"})
+    fs::copy_file(workshop_ / "arithmetic/model/" + name, model + "/" + name);
+  const ProcessResult result =
+      Train("run",
+            {"trainer.max_steps=1", "worker.actor.model.model_path=" + model, "worker.rollout.n=2",
+             "algorithm.disable_kl=false", "worker.actor.micro_batch_size_per_device_for_update=64",
+             "worker.actor.micro_batch_size_per_device_for_experience=64"});
+  EXPECT_EQ(result.exit_code, 0) << result.out.substr(0, 2000);
+}
+
 TEST_F(GrpoTrain, StopsOnSigint) {
   const pid_t child =
       StartProcess(Command("run", {"trainer.max_steps=5000", "trainer.save_freq=2"}));

@@ -122,9 +122,8 @@ Result<RowLogProbs> Actor::LogProbs(std::span<const Row> rows) {
     std::vector<size_t> share(rows.size() / dp);
     std::iota(share.begin(), share.end(), static_cast<size_t>(rank.mesh.dp_rank()) * share.size());
     std::vector<float> log_probs, entropies;
-    for (const std::vector<size_t>& micro :
-         MicroBatches(rows, share, s.options.experience.max_tokens,
-                       s.options.experience.max_rows)) {
+    for (const std::vector<size_t>& micro : MicroBatches(
+             rows, share, s.options.experience.max_tokens, s.options.experience.max_rows)) {
       const Batch batch = PackRows(rows, micro);
       log_probs.resize(batch.targets.size());
       entropies.resize(batch.targets.size());

@@ -31,8 +31,8 @@ struct ActorOptions {
     int64_t max_tokens = 0;
     int64_t max_rows = 0;  // 0: as max_tokens allows
   };
-  MicroBatch update{};      // forward and backward
-  MicroBatch experience{};  // forward alone
+  MicroBatch update{};         // forward and backward
+  MicroBatch experience{};     // forward alone
   OptimizerOptions optimizer;  // of a trainable decoder
 };
 

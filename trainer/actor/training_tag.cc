@@ -182,6 +182,10 @@ Status LoadTraining(const std::string& tag_folder, const models::Model& model,
         .in(tag_folder)
         .hint("name its weights as the model path to begin a new run with them");
   NXDKIT_TRY(LoadWeights(source, model, weights, run));
+  // A run in f32 that goes on from one in bf16 takes the full precision that was kept.
+  const bool kept = source.optimizer->Find(0, nxd::kMasterWeights) != nullptr;
+  if (kept && optimizer.masters.empty() && weights.front().dtype == Dtype::kF32)
+    NXDKIT_TRY(LoadEntry(source, model, nxd::kMasterWeights, weights, run));
   for (const OptimizerMemory::Entry& entry : optimizer.entries)
     NXDKIT_TRY(LoadEntry(source, model, entry.name, entry.ranks, run));
   if (!optimizer.masters.empty())

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -226,7 +227,18 @@ struct ThreadWorld::State {
         mine = body;
       }
       if (!mine) return;
-      Finish(rank, failure->happened ? Status(PeerFailed()) : (*mine)(comm));
+      Finish(rank, failure->happened ? Status(PeerFailed()) : Guarded(*mine, comm));
+    }
+  }
+
+  static Status Guarded(const std::function<Status(Comm&)>& body, Comm& comm) {
+    try {
+      return body(comm);
+    } catch (const std::bad_alloc&) {
+      return Error(Errc::kLimit,
+                   "there is not enough memory for the model and its intermediate "
+                   "results")
+          .hint("smaller micro-batches or more tensor parallel ranks need less");
     }
   }
 

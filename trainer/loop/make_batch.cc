@@ -15,12 +15,13 @@ namespace {
 class BatchMaker {
  public:
   BatchMaker(const Config& config, const RunPlan& plan, RunParts& parts, int64_t step,
-             int64_t& prompts_seen, Metrics& metrics)
+             int64_t& prompts_seen, Metrics& metrics, const BatchHooks& hooks)
       : config_(config),
         plan_(plan),
         parts_(parts),
         prompts_seen_(prompts_seen),
-        metrics_(metrics) {
+        metrics_(metrics),
+        hooks_(hooks) {
     options_.n = config.worker.rollout.n;
     options_.seed = static_cast<uint64_t>(config.worker.rollout.seed);
     options_.step = static_cast<uint32_t>(step);
@@ -36,10 +37,12 @@ class BatchMaker {
 
   // One call of the engines.
   Result<std::vector<Sample>> More() {
+    NXDKIT_TRY(hooks_.begin("gen"));
     NXDKIT_ASSIGN(const std::vector<Prompt> prompts, parts_.train->Next(plan_.prompts_per_call));
     options_.first_prompt = static_cast<uint32_t>(made_);
     NXDKIT_ASSIGN(std::vector<Sample> samples, GenerateSamples(parts_, prompts, options_));
     for (Sample& sample : samples) sample.group += static_cast<uint64_t>(prompts_seen_);
+    NXDKIT_TRY(hooks_.begin("reward"));
     NXDKIT_TRY(ScoreSamples(parts_.score, samples));
     if (config_.algorithm.adv_estimator == "remax") NXDKIT_TRY(AddBaselines(prompts, samples));
     for (const Sample& sample : samples)
@@ -89,6 +92,7 @@ class BatchMaker {
   RunParts& parts_;
   int64_t& prompts_seen_;
   Metrics& metrics_;
+  const BatchHooks& hooks_;
   GenerateOptions options_;
   int64_t made_ = 0;  // prompts of this step
 };
@@ -141,10 +145,10 @@ Status ScoreSamples(const Scorer& score, std::vector<Sample>& samples) {
 
 Result<std::vector<Sample>> MakeBatch(const Config& config, const RunPlan& plan, RunParts& parts,
                                       int64_t step, int64_t& prompts_seen, Metrics& metrics,
-                                      const std::function<void(const std::string&)>& note) {
+                                      const BatchHooks& hooks) {
   const size_t wanted = static_cast<size_t>(plan.sequences);
   const int64_t tries = config.trainer.max_try_make_batch;
-  BatchMaker maker(config, plan, parts, step, prompts_seen, metrics);
+  BatchMaker maker(config, plan, parts, step, prompts_seen, metrics, hooks);
   std::vector<Sample> batch;
   for (int64_t made = 1;; ++made) {
     NXDKIT_ASSIGN(std::vector<Sample> more, maker.More());
@@ -158,8 +162,8 @@ Result<std::vector<Sample>> MakeBatch(const Config& config, const RunPlan& plan,
           .hint(
               "all samples of the other prompts score alike; other data, another temperature, or "
               "a larger trainer.max_try_make_batch may help");
-    note(fmt::format("step {}: {} of {} samples kept, generating more (try {})", step, batch.size(),
-                     wanted, made + 1));
+    hooks.note(fmt::format("step {}: {} of {} samples kept, generating more (try {})", step,
+                           batch.size(), wanted, made + 1));
   }
   batch.resize(wanted);  // groups stay whole: both are multiples of n
   return batch;

@@ -13,12 +13,17 @@
 
 namespace nxdkit::trainer {
 
+struct BatchHooks {
+  std::function<void(const std::string&)> note;    // for people
+  std::function<Status(const char* phase)> begin;  // "gen" and "reward", in turn
+};
+
 // B prompts with n samples each, in the order of the prompts. `prompts_seen` counts on. With online
 // filtering groups that all samples agree on are dropped and more are generated; kFindings when
 // trainer.max_try_make_batch tries did not suffice.
 Result<std::vector<Sample>> MakeBatch(const Config& config, const RunPlan& plan, RunParts& parts,
                                       int64_t step, int64_t& prompts_seen, Metrics& metrics,
-                                      const std::function<void(const std::string&)>& note);
+                                      const BatchHooks& hooks);
 
 // `n` samples of each prompt. `first_prompt`: number of the first for its random draws. Scores are
 // not set.

@@ -6,11 +6,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "formats/ops/artifact.h"
+#include "lib/folder_lock.h"
 #include "trainer/actor/actor.h"
 #include "trainer/loop/weight_sync.h"
 #include "trainer/model/decoder_config.h"
@@ -39,7 +41,7 @@ class Generator {
   virtual ~Generator() = default;
   // New weights lie in the bundle: engines are destroyed, made again and loaded; they must find
   // these weights.
-  virtual Status Reload(const SyncedWeights& weights) = 0;
+  virtual Result<EngineFacts> Reload(const SyncedWeights& weights) = 0;
   virtual Result<std::vector<RolloutResponse>> Generate(
       std::span<const RolloutRequest> requests) = 0;
   // Workers that had to be started again so far.
@@ -56,6 +58,7 @@ using Scorer =
     std::function<Result<std::vector<std::map<std::string, double>>>(std::span<const Response>)>;
 
 struct RunParts {
+  std::optional<FolderLock> lock;  // of the run's folder
   std::unique_ptr<const DecoderConfig> config;
   ops::BoundArtifact base;  // the model that the run begins with
   std::unique_ptr<Actor> actor;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "formats/ops/export.h"
@@ -22,6 +23,7 @@ class Maker {
       : loaded_(loaded), config_(loaded.config), plan_(plan), options_(options) {}
 
   Result<RunParts> Make() {
+    NXDKIT_TRY(LockRun());
     NXDKIT_TRY(OpenModel());
     NXDKIT_TRY(OpenText());
     NXDKIT_TRY(OpenData());
@@ -39,6 +41,20 @@ class Maker {
   const ModelSection& model() const { return config_.worker.actor.model; }
   int64_t row_tokens() const {
     return config_.data.max_prompt_length + config_.data.max_response_length;
+  }
+
+  // Two processes in one run would each go on from the other's checkpoints.
+  Status LockRun() {
+    const std::string& folder = *config_.trainer.save_checkpoint_path;
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) return Error(Errc::kIo, error.message()).in(folder);
+    auto lock = FolderLock::Try(folder, FolderLock::Mode::kExclusive);
+    if (!lock.ok()) return lock.error();
+    if (lock->state() == FolderLock::State::kBusy)
+      return Error(Errc::kIo, "another process trains in this folder").in(folder);
+    parts_.lock.emplace(*std::move(lock));
+    return OkStatus();
   }
 
   Status OpenModel() {
@@ -192,6 +208,7 @@ class Maker {
     request.convert.output = parts_.bundle;
     request.convert.force = true;
     request.convert.sync = false;
+    request.convert.run.max_memory = uint64_t{1} << 46;  // the models are in memory by now
     request.convert.options.tp = static_cast<int>(over.tp_degree.value_or(plan_.rollout_tp));
     request.convert.options.batch_size =
         over.batch_size.value_or(std::min<int64_t>(64, plan_.sequences_per_worker));

@@ -59,6 +59,9 @@ class Loop {
     NXDKIT_ASSIGN(state_, RestoreCheckpoint(*found, *parts_.actor, RunFiles()));
     NXDKIT_TRY(parts_.train->Seek(state_.data));
     best_ = found->best;
+    if (best_ && best_->step > state_.step) best_.reset();
+    // Only the adaptive controller has a coefficient of its own.
+    if (rules_.kl.type != KlControl::kAdaptive) state_.kl_beta = config_.algorithm.kl_coef;
     resumed_ = state_.step;
     Note(fmt::format(
         "resumed from {}: step {} of {}, {} prompts seen{}", found->folder, state_.step,
@@ -107,7 +110,15 @@ class Loop {
     NXDKIT_ASSIGN(synced_,
                   SyncWeights(*parts_.actor, *parts_.config, parts_.base.artifact, parts_.bundle,
                               fmt::format("step {}", state_.step), RunFiles()));
-    NXDKIT_TRY(parts_.generator->Reload(synced_));
+    NXDKIT_ASSIGN(const EngineFacts engine, parts_.generator->Reload(synced_));
+    const int64_t longest = config_.data.max_prompt_length + config_.data.max_response_length;
+    if (engine.seq_len < longest)
+      return Error(Errc::kUsage,
+                   fmt::format("the bundle was made for sequences of {} tokens; prompt "
+                               "and response may be {} together",
+                               engine.seq_len, longest))
+          .in(parts_.bundle)
+          .hint("shorten data.max_response_length, or make a bundle for longer sequences");
     synced_step_ = state_.step;
     metrics.Set("sync/serial", static_cast<double>(synced_.version.serial));
     return OkStatus();
@@ -118,10 +129,10 @@ class Loop {
     const double started = timer_.Now();
     Metrics metrics;
     NXDKIT_TRY(Sync(metrics));
-    NXDKIT_TRY(Begin("gen"));
+    const BatchHooks hooks{[&](const std::string& line) { Note(line); },
+                           [&](const char* phase) { return Begin(phase); }};
     NXDKIT_ASSIGN(std::vector<Sample> samples,
-                  MakeBatch(config_, plan_, parts_, current_, state_.prompts_seen, metrics,
-                            [&](const std::string& line) { Note(line); }));
+                  MakeBatch(config_, plan_, parts_, current_, state_.prompts_seen, metrics, hooks));
     NXDKIT_TRY(Balance(samples, metrics));
     NXDKIT_TRY(Begin("old"));
     NXDKIT_TRY(AddOldLogProbs(*parts_.actor, samples, metrics));
@@ -139,7 +150,8 @@ class Loop {
     if (IsDue(config_.trainer.val_freq)) NXDKIT_TRY(Validate(metrics));
     // Before the checkpoint: a run that goes on from it must find the step in its log.
     NXDKIT_TRY(Log(samples, metrics, timer_.Now() - started));
-    return IsDue(config_.trainer.save_freq) ? Save() : OkStatus();
+    // Steps that updated nothing push no good checkpoint out.
+    return IsDue(config_.trainer.save_freq) && skipped_in_row_ == 0 ? Save() : OkStatus();
   }
 
   // Rows move between the ranks so that each has about as many tokens.
@@ -175,8 +187,11 @@ class Loop {
     NXDKIT_ASSIGN(const UpdatePolicyResult result,
                   UpdatePolicy(*parts_.actor, samples, options, metrics));
     ++state_.schedule_steps;
-    skipped_in_row_ = result.skipped == result.updates ? skipped_in_row_ + 1 : 0;
-    if (skipped_in_row_ > 0)
+    if (result.skipped == result.updates)
+      ++skipped_in_row_;
+    else if (result.moved)
+      skipped_in_row_ = 0;
+    if (result.skipped > 0)
       Note(fmt::format("step {}: the gradient was not finite, nothing was updated", current_));
     if (skipped_in_row_ >= config_.trainer.max_skipped_steps)
       return Error(Errc::kFindings,
@@ -186,6 +201,9 @@ class Loop {
     return OkStatus();
   }
 
+  bool IsBetter() const {
+    return score_ && score_->step == state_.step && (!best_ || score_->score > best_->score);
+  }
   bool IsDue(int64_t every) const { return every > 0 && state_.step % every == 0; }
 
   Status Validate(Metrics& metrics) {
@@ -197,7 +215,7 @@ class Loop {
     timer_.End();
     validated_step_ = state_.step;
     NXDKIT_TRY(log_->WriteGenerations(state_.step, result.samples));
-    if (!best_ || result.score > best_->score) best_ = BestScore{state_.step, result.score};
+    score_ = BestScore{state_.step, result.score};
     return OkStatus();
   }
 
@@ -205,6 +223,7 @@ class Loop {
     current_ = state_.step;
     Metrics metrics;
     NXDKIT_TRY(Validate(metrics));
+    timer_.Take();  // belongs to no step
     const MetricRecord record = metrics.Means();
     if (record.empty()) return OkStatus();
     NXDKIT_TRY(Write(state_.step, record));
@@ -214,6 +233,8 @@ class Loop {
 
   Status Save() {
     NXDKIT_TRY(Begin("save_checkpoint"));
+    // Only what is saved can be the best one.
+    if (IsBetter()) best_ = score_;
     NXDKIT_TRY(log_->Sync());
     SaveRequest request;
     request.root = root();
@@ -277,7 +298,8 @@ class Loop {
   Status Finish() {
     if (state_.step == 0) return OkStatus();
     if (config_.trainer.val_freq > 0 && validated_step_ != state_.step) NXDKIT_TRY(ValidateAlone());
-    if (saved_step_ == state_.step || resumed_ == state_.step) return OkStatus();
+    const bool saved = saved_step_ == state_.step || resumed_ == state_.step;
+    if ((saved && !IsBetter()) || skipped_in_row_ > 0) return OkStatus();
     return Save();
   }
 
@@ -287,7 +309,8 @@ class Loop {
   const TrainHooks& hooks_;
   StepRules rules_;
   TrainerState state_;
-  std::optional<BestScore> best_;
+  std::optional<BestScore> best_;   // of a checkpoint that is there
+  std::optional<BestScore> score_;  // of the last validation
   std::optional<int64_t> resumed_;
   std::optional<MetricLog> log_;
   std::optional<EventFile> events_;

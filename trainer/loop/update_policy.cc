@@ -92,6 +92,7 @@ Result<UpdatePolicyResult> UpdatePolicy(Actor& actor, std::span<const Sample> sa
       metrics.Add("actor/grad_norm", updated.grad_norm);
       result.updates += 1;
       result.skipped += updated.skipped;
+      result.moved = result.moved || (!updated.skipped && updated.grad_norm > 0);
     }
   metrics.Set("actor/lr", options.lr);
   metrics.Set("actor/skipped_updates", static_cast<double>(result.skipped));

@@ -22,6 +22,7 @@ struct UpdatePolicyOptions {
 struct UpdatePolicyResult {
   int64_t updates = 0;
   int64_t skipped = 0;  // their gradient was not finite
+  bool moved = false;   // one had a gradient that was finite and not zero
 };
 
 // `samples` in the order in which the ranks take them: data-parallel rank d has the d-th of equal

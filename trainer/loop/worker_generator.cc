@@ -14,11 +14,10 @@ class WorkerGenerator : public Generator {
         poll_(std::move(poll)),
         restarts_(std::move(restarts)) {}
 
-  Status Reload(const SyncedWeights& weights) override {
+  Result<EngineFacts> Reload(const SyncedWeights& weights) override {
     engine_.expect.serial = static_cast<int64_t>(weights.version.serial);
     engine_.expect.digest = weights.digest;
-    const auto facts = pool_.Load(engine_, poll_);
-    return facts.ok() ? OkStatus() : Status(facts.error());
+    return pool_.Load(engine_, poll_);
   }
 
   Result<std::vector<RolloutResponse>> Generate(std::span<const RolloutRequest> requests) override {

@@ -113,15 +113,15 @@ struct Decoder::State {
 Status Decoder::State::RunLayers(const Batch& batch) {
   const int64_t tokens = static_cast<int64_t>(batch.ids.size());
   const size_t layers = table.layers.size();
-  streams.resize(keeping ? layers + 1 : std::max<size_t>(streams.size(), 2));
-  for (Array<float>& stream : streams) stream.Take(tokens * hidden());
+  streams.resize(std::max(streams.size(), keeping ? layers + 1 : 2));
+  for (size_t i = 0; i < (keeping ? layers + 1 : 2); ++i) streams[i].Take(tokens * hidden());
   EmbeddingForward(batch.ids, first_row(), table.vocab, hidden(), weights.dtype(),
                    weights.at(table.at(table.embedding)), Stream(0));
   NXDKIT_TRY(AllReduceSum(tp, std::span(Stream(0), static_cast<size_t>(tokens * hidden()))));
   const LayerContext context = Context(batch);
   for (size_t l = 0; l < layers; ++l)
     NXDKIT_TRY(LayerForward(context, WeightsOf(table.layers[l]), Stream(l), Stream(l + 1),
-                            states[options.recompute ? 0 : l]));
+                            states[options.recompute || !keeping ? 0 : l]));
   RmsNormForward({tokens, 1, hidden(), hidden()}, Stream(layers), Vector(table.final_norm),
                  config.rms_eps, normed.Take(tokens * hidden()), final_rstd.Take(tokens));
   return OkStatus();

@@ -13,6 +13,8 @@
 namespace nxdkit::trainer {
 namespace {
 
+constexpr uint64_t kNoCap = uint64_t{1} << 46;
+
 class RankStorage : public Storage {
  public:
   explicit RankStorage(const RankMemory& memory)
@@ -76,7 +78,10 @@ Status Fill(const ops::BoundArtifact& source, const models::Model& model,
   for (const TensorLayout& tensor : layout.tensors)
     outputs.push_back({tensor.name, ranks[tensor.file].dtype, tensor.shape});
   NXDKIT_ASSIGN(const Plan plan, BuildPlan(source.params, source.bound, layout));
-  NXDKIT_ASSIGN(const ExecuteOptions options, ops::MakeExecuteOptions(run));
+  // What is filled has been taken already; the cap of the tools is about their own buffers.
+  ops::RunOptions uncapped = run;
+  uncapped.max_memory = kNoCap;
+  NXDKIT_ASSIGN(const ExecuteOptions options, ops::MakeExecuteOptions(uncapped));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(plan, source.bound, layout, outputs, options));
   MemorySink sink(ranks);
