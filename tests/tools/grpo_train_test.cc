@@ -69,6 +69,8 @@ TEST_F(GrpoTrain, TrainsAndReports) {
   EXPECT_TRUE(json["metrics"].contains("actor/pg_loss"));
   EXPECT_LT(json["metrics"]["rollout/log_prob_gap_max"].get<double>(), 1e-3);
   EXPECT_EQ(Steps("run").size(), 4u);
+  EXPECT_THAT(ReadFile(workshop_ / "run/weight_syncs.jsonl"),
+              HasSubstr("{\"step\": 4, \"serial\": "));
   const std::string actor = workshop_ / "run/global_step_4/actor";
   const ProcessResult verified = RunProcess({Workshop::Tool("ckpt-verify"), actor});
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;

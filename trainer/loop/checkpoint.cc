@@ -133,7 +133,11 @@ Status WriteWeights(const SaveRequest& request, Actor& actor, const DecoderConfi
   convert.options = {};
   convert.options.dtype = Dtype::kBF16;
   const auto model = ops::Convert(convert);
-  return model.ok() ? OkStatus() : Status(model.error());
+  if (!model.ok()) return model.error();
+  if (request.chat_template.empty()) return OkStatus();
+  for (const std::string& place : {JoinPath(folder, "actor"), convert.output})
+    NXDKIT_TRY(WriteFileAtomic(JoinPath(place, "chat_template.jinja"), request.chat_template));
+  return OkStatus();
 }
 
 std::optional<BestScore> BestOf(const Json& tracker) {

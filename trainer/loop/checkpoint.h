@@ -44,6 +44,8 @@ struct SaveRequest {
   int64_t limit = -1;       // checkpoints to keep, as ObsoleteSteps
   bool model_only = false;  // without optimizer: cannot be gone on from
   double lr = 0;            // for the optimizer's groups
+  // Goes with the weights in the place of the model's own; "": that one.
+  std::string chat_template{};
 };
 
 // `base`: the model that the run began with, for its configuration and tokenizer.

@@ -71,6 +71,7 @@ struct RunParts {
   Scorer score_validation;
   std::function<std::string(std::span<const int32_t>)> decode;
   std::vector<int32_t> stop_tokens;
+  std::string chat_template;  // in the place of the model's own; "": that one
   int64_t training_steps = 0;
 };
 

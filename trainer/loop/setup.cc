@@ -86,6 +86,7 @@ class Maker {
     const auto& override_path = config_.data.override_chat_template;
     auto chat = override_path ? ChatTemplate::Open(*override_path) : ChatTemplate::Load(folder);
     if (!chat.ok()) return chat.error();
+    if (override_path) parts_.chat_template = chat->source();
     chat_ = std::make_shared<const ChatTemplate>(*std::move(chat));
     if (config_.data.format_prompt) {
       auto format = PromptFormat::Open(*config_.data.format_prompt);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "lib/file.h"
 #include "trainer/algo/balance.h"
 #include "trainer/algo/schedule.h"
 #include "trainer/loop/checkpoint.h"
@@ -14,9 +15,12 @@
 #include "trainer/loop/validate.h"
 #include "trainer/report/event_file.h"
 #include "trainer/report/metric_log.h"
+#include "trainer/report/run_files.h"
 
 namespace nxdkit::trainer {
 namespace {
+
+constexpr char kSyncs[] = "weight_syncs.jsonl";
 
 class Loop {
  public:
@@ -76,7 +80,26 @@ class Loop {
     return OkStatus();
   }
 
+  // Which weights generated what: "step" is the one that they were synced for.
+  std::string SyncLine() const {
+    return fmt::format("{{\"step\": {}, \"serial\": {}, \"digest\": \"{}\"}}\n", current_,
+                       synced_.version.serial, synced_.digest);
+  }
+  Status OpenSyncs() {
+    const std::string path = JoinPath(root(), kSyncs);
+    std::string kept;
+    NXDKIT_ASSIGN(const Lines before, ReadLines(path));
+    for (const std::string& line : before.lines)
+      if (resumed_ && StepOfLine(line).value_or(state_.step + 1) <= state_.step)
+        kept += line + "\n";
+    auto file = AppendFile::Begin(path, kept);
+    if (!file.ok()) return file.error();
+    syncs_.emplace(*std::move(file));
+    return OkStatus();
+  }
+
   Status OpenLogs(const std::string& config_json) {
+    NXDKIT_TRY(OpenSyncs());
     auto log = MetricLog::Open(root(), resumed_, config_json);
     if (!log.ok()) return log.error();
     log_.emplace(*std::move(log));
@@ -120,6 +143,7 @@ class Loop {
           .in(parts_.bundle)
           .hint("shorten data.max_response_length, or make a bundle for longer sequences");
     synced_step_ = state_.step;
+    NXDKIT_TRY(syncs_->Append(SyncLine()));
     metrics.Set("sync/serial", static_cast<double>(synced_.version.serial));
     return OkStatus();
   }
@@ -246,6 +270,7 @@ class Loop {
     request.limit = config_.trainer.save_limit;
     request.model_only = config_.trainer.save_model_only;
     request.lr = lr_;
+    request.chat_template = parts_.chat_template;
     NXDKIT_TRY(
         SaveCheckpoint(request, *parts_.actor, *parts_.config, parts_.base.artifact, RunFiles()));
     saved_step_ = state_.step;
@@ -314,6 +339,7 @@ class Loop {
   std::optional<int64_t> resumed_;
   std::optional<MetricLog> log_;
   std::optional<EventFile> events_;
+  std::optional<AppendFile> syncs_;
   PhaseTimer timer_;
   SyncedWeights synced_;
   int64_t current_ = 0;  // the step under way
