@@ -99,10 +99,10 @@ class Loop {
   }
 
   Status OpenLogs(const std::string& config_json) {
-    NXDKIT_TRY(OpenSyncs());
     auto log = MetricLog::Open(root(), resumed_, config_json);
     if (!log.ok()) return log.error();
     log_.emplace(*std::move(log));
+    NXDKIT_TRY(OpenSyncs());
     if (log_->dropped() > 0)
       Note(fmt::format("{} records of steps after {} are dropped from the logs", log_->dropped(),
                        state_.step));
