@@ -81,9 +81,9 @@ Result<TrainerState> ReadState(const std::string& path) {
 }
 
 Status WriteTracker(const SaveRequest& request) {
-  Json json = {{"last_global_step", request.state.step},
-               {"last_actor_path",
-                JoinPath(JoinPath(request.root, FolderName(request.state.step)), "actor")}};
+  Json json = {
+      {"last_global_step", request.state.step},
+      {"last_actor_path", JoinPath(CheckpointFolder(request.root, request.state.step), "actor")}};
   if (request.best) {
     json["best_global_step"] = request.best->step;
     json["best_val_reward_score"] = request.best->score;
@@ -98,7 +98,7 @@ Status DeleteObsolete(const SaveRequest& request) {
     if (const auto step = StepOf(name)) steps.push_back(*step);
   const auto best = request.best ? std::optional(request.best->step) : std::nullopt;
   for (const int64_t step : ObsoleteSteps(steps, request.state.step, best, request.limit)) {
-    const std::string folder = JoinPath(request.root, FolderName(step));
+    const std::string folder = CheckpointFolder(request.root, step);
     std::error_code error;
     std::filesystem::remove_all(folder, error);
     if (error)
@@ -149,9 +149,13 @@ std::optional<BestScore> BestOf(const Json& tracker) {
 
 }  // namespace
 
+std::string CheckpointFolder(const std::string& root, int64_t step) {
+  return JoinPath(root, FolderName(step));
+}
+
 Status SaveCheckpoint(const SaveRequest& request, Actor& actor, const DecoderConfig& config,
                       const ops::Artifact& base, const ops::RunOptions& run) {
-  const std::string folder = JoinPath(request.root, FolderName(request.state.step));
+  const std::string folder = CheckpointFolder(request.root, request.state.step);
   NXDKIT_ASSIGN(Staging staging, Staging::Begin(folder, {.replace = true}));
   NXDKIT_TRY(WriteWeights(request, actor, config, base, staging.path(), run));
   NXDKIT_TRY(WriteFileAtomic(JoinPath(staging.path(), kState), StateText(request.state)));
@@ -166,7 +170,7 @@ Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& roo
   NXDKIT_ASSIGN(const Json tracker, ReadJson(path));
   FoundCheckpoint found;
   NXDKIT_ASSIGN(found.step, Number<int64_t>(tracker, "last_global_step", path));
-  found.folder = JoinPath(root, FolderName(found.step));
+  found.folder = CheckpointFolder(root, found.step);
   found.best = BestOf(tracker);
   if (KindOf(found.folder) != PathKind::kFolder)
     return Error(Errc::kCorrupt,

@@ -52,6 +52,9 @@ struct SaveRequest {
 Status SaveCheckpoint(const SaveRequest& request, Actor& actor, const DecoderConfig& config,
                       const ops::Artifact& base, const ops::RunOptions& run);
 
+// "ROOT/global_step_N"
+std::string CheckpointFolder(const std::string& root, int64_t step);
+
 struct FoundCheckpoint {
   std::string folder;  // ROOT/global_step_N
   int64_t step = 0;

@@ -63,7 +63,11 @@ class Loop {
     NXDKIT_ASSIGN(state_, RestoreCheckpoint(*found, *parts_.actor, RunFiles()));
     NXDKIT_TRY(parts_.train->Seek(state_.data));
     best_ = found->best;
-    if (best_ && best_->step > state_.step) best_.reset();
+    // Of another branch of the run, or gone.
+    if (best_ &&
+        (best_->step > state_.step ||
+         KindOf(CheckpointFolder(ParentPath(found->folder), best_->step)) != PathKind::kFolder))
+      best_.reset();
     // Only the adaptive controller has a coefficient of its own.
     if (rules_.kl.type != KlControl::kAdaptive) state_.kl_beta = config_.algorithm.kl_coef;
     resumed_ = state_.step;
