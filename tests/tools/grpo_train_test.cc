@@ -92,8 +92,8 @@ TEST_F(GrpoTrain, SaysWhatIsWrongWithAConfiguration) {
     EXPECT_THAT(result.out, HasSubstr(message));
   };
   refused({"trainer.max_step=4"}, 2, "trainer.max_steps");
-  refused({"worker.actor.global_batch_size=33"}, 2, "33");
-  refused({"worker.actor.tensor_parallel_size=3"}, 2, "3");
+  refused({"worker.actor.global_batch_size=33"}, 2, "worker.actor.global_batch_size");
+  refused({"worker.actor.tensor_parallel_size=3"}, 2, "worker.actor.tensor_parallel_size");
   refused({"data.train_files=nowhere"}, 3, "nowhere");
   refused({"worker.rollout.neuron_override_config.tp_degree=4"}, 2, "tp_degree");
   EXPECT_FALSE(fs::exists(workshop_ / "run"));

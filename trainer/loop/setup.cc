@@ -209,7 +209,7 @@ class Maker {
     request.convert.output = parts_.bundle;
     request.convert.force = true;
     request.convert.sync = false;
-    request.convert.run.max_memory = uint64_t{1} << 46;  // the models are in memory by now
+    request.convert.run.max_memory = kNoMemoryCap;
     request.convert.options.tp = static_cast<int>(over.tp_degree.value_or(plan_.rollout_tp));
     request.convert.options.batch_size =
         over.batch_size.value_or(std::min<int64_t>(64, plan_.sequences_per_worker));

@@ -47,7 +47,7 @@ class Loop {
   ops::RunOptions RunFiles() const {
     ops::RunOptions run;
     run.jobs = static_cast<int>(std::max<int64_t>(1, plan_.cores));
-    run.max_memory = uint64_t{1} << 40;  // the weights are in memory already
+    run.max_memory = kNoMemoryCap;
     run.poll = hooks_.poll;
     return run;
   }

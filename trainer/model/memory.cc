@@ -13,8 +13,6 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr uint64_t kNoCap = uint64_t{1} << 46;
-
 class RankStorage : public Storage {
  public:
   explicit RankStorage(const RankMemory& memory)
@@ -78,9 +76,8 @@ Status Fill(const ops::BoundArtifact& source, const models::Model& model,
   for (const TensorLayout& tensor : layout.tensors)
     outputs.push_back({tensor.name, ranks[tensor.file].dtype, tensor.shape});
   NXDKIT_ASSIGN(const Plan plan, BuildPlan(source.params, source.bound, layout));
-  // What is filled has been taken already; the cap of the tools is about their own buffers.
   ops::RunOptions uncapped = run;
-  uncapped.max_memory = kNoCap;
+  uncapped.max_memory = kNoMemoryCap;
   NXDKIT_ASSIGN(const ExecuteOptions options, ops::MakeExecuteOptions(uncapped));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(plan, source.bound, layout, outputs, options));

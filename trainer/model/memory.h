@@ -12,6 +12,10 @@
 
 namespace nxdkit::trainer {
 
+// For RunOptions::max_memory: the weights are in memory already, and the cap of the commands is
+// about buffers for models that are not.
+inline constexpr uint64_t kNoMemoryCap = uint64_t{1} << 46;
+
 // The flat array of one rank; not owned.
 struct RankMemory {
   const ParamTable* table = nullptr;
