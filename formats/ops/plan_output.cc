@@ -95,8 +95,12 @@ class Planner {
         if (name != "config.json")
           plan_.copies.push_back({name, JoinPath(source_.artifact.side_folder, name)});
     // NxDI's merged file stands for a config, but is none to carry on.
-    if (!source_.artifact.config_path.empty() &&
-        BaseName(source_.artifact.config_path) != "neuron_config.json")
+    if (source_.artifact.config_path.empty() ||
+        BaseName(source_.artifact.config_path) == "neuron_config.json")
+      return;
+    if (!spec_.config_text.empty())
+      plan_.texts.push_back({"config.json", spec_.config_text});
+    else
       plan_.copies.push_back({"config.json", source_.artifact.config_path});
   }
 
