@@ -102,6 +102,8 @@ class Planner {
       plan_.texts.push_back({"config.json", spec_.config_text});
     else
       plan_.copies.push_back({"config.json", source_.artifact.config_path});
+    else if (source_.artifact.config_path.empty() && !source_.artifact.config_text.empty())
+      plan_.texts.push_back({"config.json", source_.artifact.config_text});
   }
 
   // An adapter's one file.
