@@ -9,6 +9,7 @@
 
 #include "lib/write_sink.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/lib/temp_folder.h"
 
 namespace nxdkit {
 namespace {
