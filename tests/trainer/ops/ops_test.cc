@@ -392,11 +392,11 @@ TEST(LogProb, ShardsTogetherAreTheWholeVocabulary) {
     Floats merged(logits.size());
     for (int64_t r = 0; r < 2; ++r) {
       LogProbBackward(kTokens, kColumns, parts[r].data(), labels.data(), r * kColumns, kTemperature,
-                      found.data(), gradient.data());
+                      found.data(), parts[r].data());
       for (int64_t t = 0; t < kTokens; ++t)
         for (int64_t v = 0; v < kColumns; ++v)
           merged[static_cast<size_t>(t * 70 + r * kColumns + v)] =
-              parts[r][static_cast<size_t>(t * kColumns + v)];
+              parts[r][static_cast<size_t>(t * kColumns + v)] * gradient[static_cast<size_t>(t)];
     }
     ExpectNear(merged, Numeric([&](const Doubles& z) { return formula(z, false); }, wide, gradient),
                "dz");
