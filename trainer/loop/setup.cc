@@ -8,8 +8,10 @@
 
 #include "formats/ops/export.h"
 #include "lib/file.h"
+#include "lib/system.h"
 #include "trainer/loop/dataset_feed.h"
 #include "trainer/loop/engine_generator.h"
+#include "trainer/loop/memory_estimate.h"
 #include "trainer/loop/worker_generator.h"
 #include "trainer/reward/reward.h"
 #include "trainer/tokenizer/special_tokens.h"
@@ -27,11 +29,10 @@ class Maker {
   Result<RunParts> Make() {
     NXDKIT_TRY(LockRun());
     NXDKIT_TRY(OpenModel());
-    // Before minutes are spent on weights.
-    if (config_.worker.rollout.model_path)
-      NXDKIT_TRY(CheckEngineBundle(EngineFor(*config_.worker.rollout.model_path)));
-    NXDKIT_TRY(OpenText());
     if (NeedsCritic(config_)) NXDKIT_TRY(OpenCritic());
+    NXDKIT_TRY(CheckEngineAndMemory());
+    NXDKIT_TRY(OpenText());
+    if (parts_.critic_model) NXDKIT_TRY(CheckCriticTokens());
     NXDKIT_TRY(OpenData());
     NXDKIT_ASSIGN(parts_.score, MakeScorer());
     NXDKIT_ASSIGN(parts_.score_validation, MakeScorer());
@@ -80,30 +81,33 @@ class Maker {
     return OkStatus();
   }
 
-  // The critic reads the actor's tokens.
   Status OpenCritic() {
-    const ModelSection& section = config_.worker.critic.model;
-    const std::string& path = *section.model_path;
+    const std::string& path = *config_.worker.critic.model.model_path;
     NXDKIT_ASSIGN(const ops::Kind kind, ops::Recognise(path));
     NXDKIT_ASSIGN(ops::BoundArtifact opened, ops::OpenAndBind(path, kind, {}));
     NXDKIT_ASSIGN(CriticModel critic,
                   MakeCriticModel(std::move(opened), static_cast<uint64_t>(config_.data.seed)));
     const std::vector<ConfigProblem> problems = CheckCriticModel(loaded_, FactsOf(critic.config));
     if (!problems.empty()) return ProblemsError(problems);
-    NXDKIT_TRY(CheckVocabulary(critic.config, path));
     for (const std::string& note : critic.notes) Note("critic: " + note);
-    const auto tokenizer = [](const ModelSection& of) {
+    parts_.critic_model = std::make_unique<const CriticModel>(std::move(critic));
+    return OkStatus();
+  }
+
+  // The critic reads the actor's tokens.
+  Status CheckCriticTokens() const {
+    const ModelSection& section = config_.worker.critic.model;
+    NXDKIT_TRY(CheckVocabulary(parts_.critic_model->config, *section.model_path));
+    const auto file = [](const ModelSection& of) {
       return ReadSmallFile(JoinPath(of.tokenizer_path.value_or(*of.model_path), "tokenizer.json"),
                            kMaxTokenizer);
     };
-    const auto own = tokenizer(section);
-    const auto actors = tokenizer(model());
+    const auto own = file(section);
+    const auto actors = file(model());
     if (own.ok() && actors.ok() && *own != *actors)
-      Note(
-          fmt::format("critic: {} has another tokenizer.json than the actor; it will read the "
-                      "actor's tokens",
-                      path));
-    parts_.critic_model = std::make_unique<const CriticModel>(std::move(critic));
+      Note(fmt::format(
+          "critic: {} has another tokenizer.json than the actor; it will read the actor's tokens",
+          *section.model_path));
     return OkStatus();
   }
 
@@ -112,6 +116,28 @@ class Maker {
     return Error(Errc::kCorrupt, fmt::format("the tokenizer has ids up to {}, the model {} rows",
                                              tokenizer_->id_limit() - 1, config.model.config.vocab))
         .in(folder);
+  }
+
+  // Before minutes are spent on weights.
+  Status CheckEngineAndMemory() {
+    const RolloutConfig& rollout = config_.worker.rollout;
+    const NeuronOverrideConfig& over = rollout.neuron_override_config;
+    if (rollout.model_path) {
+      NXDKIT_ASSIGN(const EngineFacts facts, CheckEngineBundle(EngineFor(*rollout.model_path)));
+      engine_ = {facts.tp, facts.batch_size, facts.seq_len, facts.dtype};
+    } else {
+      engine_ = {over.tp_degree.value_or(plan_.rollout_tp),
+                 over.batch_size.value_or(std::min<int64_t>(64, plan_.sequences_per_worker)),
+                 over.seq_len.value_or(rollout.max_model_len.value_or(row_tokens())),
+                 RolloutDtype(rollout)};
+    }
+    NXDKIT_ASSIGN(const MemoryEstimate estimate,
+                  EstimateMemory(config_, plan_, *parts_.config, engine_,
+                                 parts_.critic_model ? &parts_.critic_model->config : nullptr));
+    const std::optional<uint64_t> limit = MemoryLimitBytes();
+    if (!limit) return OkStatus();
+    Note(MemoryText(estimate, *limit));
+    return config_.trainer.check_memory ? CheckMemory(estimate, *limit) : OkStatus();
   }
 
   Status OpenText() {
@@ -249,7 +275,6 @@ class Maker {
       return OkStatus();
     }
     parts_.bundle = JoinPath(*config_.trainer.save_checkpoint_path, "rollout_bundle");
-    const NeuronOverrideConfig& over = rollout.neuron_override_config;
     ops::ExportRequest request;
     request.cpu = true;
     request.cache.enabled = false;
@@ -260,17 +285,14 @@ class Maker {
     request.convert.force = true;
     request.convert.sync = false;
     request.convert.run.max_memory = kNoMemoryCap;
-    request.convert.options.tp = static_cast<int>(over.tp_degree.value_or(plan_.rollout_tp));
-    request.convert.options.batch_size =
-        over.batch_size.value_or(std::min<int64_t>(64, plan_.sequences_per_worker));
-    request.convert.options.sequence_length =
-        over.seq_len.value_or(rollout.max_model_len.value_or(row_tokens()));
-    request.convert.options.dtype = RolloutDtype(rollout);
+    request.convert.options.tp = static_cast<int>(engine_.tp);
+    request.convert.options.batch_size = engine_.slots;
+    request.convert.options.sequence_length = engine_.positions;
+    request.convert.options.dtype = engine_.dtype;
     const auto report = ops::Export(request);
     if (!report.ok()) return report.error();
     Note(fmt::format("made the rollout bundle {}: tp {}, {} slots of {} tokens", parts_.bundle,
-                     *request.convert.options.tp, *request.convert.options.batch_size,
-                     *request.convert.options.sequence_length));
+                     engine_.tp, engine_.slots, engine_.positions));
     return OkStatus();
   }
 
@@ -307,6 +329,7 @@ class Maker {
   std::shared_ptr<const ChatTemplate> chat_;
   std::shared_ptr<const PromptFormat> format_;
   SpecialTokens special_;
+  EngineShape engine_;
   RunParts parts_;
 };
 
