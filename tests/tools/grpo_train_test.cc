@@ -173,7 +173,7 @@ TEST_F(GrpoTrainCritic, SaysWhatIsWrongWithIt) {
     EXPECT_THAT(result.out, HasSubstr(message));
   };
   refused({"worker.critic.model.model_path=null"}, 2,
-          "worker.critic.model.model_path: no model is named");
+          "no model is named");
   refused({"worker.critic.model.model_path=nowhere"}, 3, "nowhere");
   refused({"worker.critic.global_batch_size=24"}, 2,
           "data.rollout_batch_size 32 is not a multiple of 24");
