@@ -14,6 +14,8 @@
 #include "formats/ops/artifact.h"
 #include "lib/folder_lock.h"
 #include "trainer/actor/actor.h"
+#include "trainer/actor/critic.h"
+#include "trainer/actor/critic_model.h"
 #include "trainer/loop/weight_sync.h"
 #include "trainer/model/decoder_config.h"
 #include "trainer/rollout/engine.h"
@@ -63,6 +65,9 @@ struct RunParts {
   ops::BoundArtifact base;  // the model that the run begins with
   std::unique_ptr<Actor> actor;
   std::unique_ptr<Actor> reference;  // nullptr: no KL
+  // What the critic begins with, and the critic; nullptr: the advantages need none.
+  std::unique_ptr<const CriticModel> critic_model;
+  std::unique_ptr<Critic> critic;
   std::string bundle;
   std::unique_ptr<Generator> generator;
   std::unique_ptr<PromptFeed> train;

@@ -12,6 +12,7 @@
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/make_batch.h"
 #include "trainer/loop/step.h"
+#include "trainer/loop/update_policy.h"
 #include "trainer/loop/validate.h"
 #include "trainer/report/event_file.h"
 #include "trainer/report/metric_log.h"
@@ -60,7 +61,7 @@ class Loop {
       NXDKIT_ASSIGN(found, FindLastCheckpoint(root()));
     }
     if (!found) return OkStatus();
-    NXDKIT_ASSIGN(state_, RestoreCheckpoint(*found, *parts_.actor, RunFiles()));
+    NXDKIT_ASSIGN(state_, RestoreCheckpoint(*found, TrainedModels(), RunFiles()));
     NXDKIT_TRY(parts_.train->Seek(state_.data));
     best_ = found->best;
     // Of another branch of the run, or gone.
@@ -75,7 +76,7 @@ class Loop {
         "resumed from {}: step {} of {}, {} prompts seen{}", found->folder, state_.step,
         parts_.training_steps, state_.prompts_seen,
         best_ ? fmt::format(", best score {:.4f} at step {}", best_->score, best_->step) : ""));
-    const ActorOptions& mesh = parts_.actor->options();
+    const MeshOptions& mesh = parts_.actor->options();
     if (mesh.tp != state_.tp || mesh.dp != state_.dp)
       Note(
           fmt::format("the checkpoint is of TP {} x DP {}, this run of TP {} x DP {}: it goes on, "
@@ -131,6 +132,14 @@ class Loop {
     if (hooks_.note) hooks_.note(line);
   }
 
+  std::vector<TrainedModel> TrainedModels() const {
+    std::vector<TrainedModel> models = {{"actor", parts_.actor.get(), &parts_.base.artifact, lr_}};
+    if (parts_.critic)
+      models.push_back(
+          {"critic", parts_.critic.get(), &parts_.critic_model->source.artifact, critic_lr_});
+    return models;
+  }
+
   // What is generated next is generated with the weights as they are now.
   Status Sync(Metrics& metrics) {
     NXDKIT_TRY(Begin("sync"));
@@ -160,8 +169,16 @@ class Loop {
       NXDKIT_TRY(Begin("ref"));
       NXDKIT_TRY(AddRefLogProbs(*parts_.reference, samples));
     }
+    if (parts_.critic) {
+      NXDKIT_TRY(Begin("values"));
+      NXDKIT_TRY(AddValues(*parts_.critic, samples));
+    }
     NXDKIT_TRY(Begin("adv"));
     NXDKIT_TRY(AddAdvantages(rules_, state_.kl_beta, samples, metrics));
+    if (parts_.critic) {
+      NXDKIT_TRY(Begin("update_critic"));
+      NXDKIT_TRY(UpdateValues(samples, metrics));
+    }
     NXDKIT_TRY(Begin("update_actor"));
     NXDKIT_TRY(UpdateActor(samples, metrics));
     state_.step = current_;
@@ -171,7 +188,7 @@ class Loop {
     // Before the checkpoint: a run that goes on from it must find the step in its log.
     NXDKIT_TRY(Log(samples, metrics, timer_.Now() - started));
     // Steps that updated nothing push no good checkpoint out.
-    return IsDue(config_.trainer.save_freq) && skipped_in_row_ == 0 ? Save() : OkStatus();
+    return IsDue(config_.trainer.save_freq) && !stuck() ? Save() : OkStatus();
   }
 
   // Rows move between the ranks so that each has about as many tokens.
@@ -197,29 +214,51 @@ class Loop {
 
   Status UpdateActor(const std::vector<Sample>& samples, Metrics& metrics) {
     if (config_.trainer.critic_warmup > current_) return OkStatus();
-    UpdatePolicyOptions options;
-    options.loss = rules_.loss;
+    MiniBatchOptions options;
     options.rows_per_update = plan_.rows_per_update;
     options.epochs = config_.worker.actor.ppo_epochs;
     options.lr =
         config_.worker.actor.optim.lr * ScheduleFactor(rules_.schedule, state_.schedule_steps);
     lr_ = options.lr;
-    NXDKIT_ASSIGN(const UpdatePolicyResult result,
-                  UpdatePolicy(*parts_.actor, samples, options, metrics));
+    NXDKIT_ASSIGN(const UpdateSummary summary,
+                  UpdatePolicy(*parts_.actor, samples, rules_.loss, options, metrics));
     ++state_.schedule_steps;
-    if (result.skipped == result.updates)
-      ++skipped_in_row_;
-    else if (result.moved)
-      skipped_in_row_ = 0;
-    if (result.skipped > 0)
-      Note(fmt::format("step {}: the gradient was not finite, nothing was updated", current_));
-    if (skipped_in_row_ >= config_.trainer.max_skipped_steps)
+    return CountSkips(summary, "actor", actor_skips_);
+  }
+
+  // The critic is updated in every step, so the steps are those of its schedule too.
+  Status UpdateValues(const std::vector<Sample>& samples, Metrics& metrics) {
+    MiniBatchOptions options;
+    options.rows_per_update = plan_.critic_rows_per_update;
+    options.epochs = config_.worker.critic.ppo_epochs;
+    options.lr =
+        config_.worker.critic.optim.lr * ScheduleFactor(rules_.critic_schedule, state_.step);
+    critic_lr_ = options.lr;
+    NXDKIT_ASSIGN(const UpdateSummary summary,
+                  UpdateCritic(*parts_.critic, samples, rules_.value_loss, options, metrics));
+    return CountSkips(summary, "critic", critic_skips_);
+  }
+
+  // `in_row`: steps in a row of this model with no finite gradient.
+  Status CountSkips(const UpdateSummary& summary, const char* model, int64_t& in_row) {
+    if (summary.skipped == summary.updates)
+      ++in_row;
+    else if (summary.moved)
+      in_row = 0;
+    if (summary.skipped > 0)
+      Note(
+          fmt::format("step {}: a gradient of the {} was not finite, {} of {} updates were left "
+                      "out",
+                      current_, model, summary.skipped, summary.updates));
+    if (in_row >= config_.trainer.max_skipped_steps)
       return Error(Errc::kFindings,
-                   fmt::format("{} steps in a row had gradients that are not finite",
-                               skipped_in_row_))
-          .hint("lower worker.actor.optim.lr, or go on from an earlier checkpoint");
+                   fmt::format("{} steps in a row had gradients of the {} that are not finite",
+                               in_row, model))
+          .hint(
+              fmt::format("lower worker.{}.optim.lr, or go on from an earlier checkpoint", model));
     return OkStatus();
   }
+  bool stuck() const { return actor_skips_ > 0 || critic_skips_ > 0; }
 
   bool IsBetter() const {
     return score_ && score_->step == state_.step && (!best_ || score_->score > best_->score);
@@ -265,10 +304,8 @@ class Loop {
     request.best = best_;
     request.limit = config_.trainer.save_limit;
     request.model_only = config_.trainer.save_model_only;
-    request.lr = lr_;
     request.chat_template = parts_.chat_template;
-    NXDKIT_TRY(
-        SaveCheckpoint(request, *parts_.actor, *parts_.config, parts_.base.artifact, RunFiles()));
+    NXDKIT_TRY(SaveCheckpoint(request, TrainedModels(), RunFiles()));
     saved_step_ = state_.step;
     timer_.End();
     Metrics took;
@@ -296,11 +333,17 @@ class Loop {
     performance.tokens = all_tokens;
     performance.seconds = seconds;
     performance.devices = std::max<int64_t>(1, plan_.cores);
-    performance.flops =
-        TrainingFlops(Cost(), lengths) * static_cast<double>(config_.worker.actor.ppo_epochs);
+    performance.actor.flops = TrainingFlops(CostOf(*parts_.actor), lengths) *
+                              static_cast<double>(config_.worker.actor.ppo_epochs);
+    if (parts_.critic)
+      performance.critic.flops = TrainingFlops(CostOf(*parts_.critic), lengths) *
+                                 static_cast<double>(config_.worker.critic.ppo_epochs);
     performance.peak_tflops = config_.trainer.peak_tflops.value_or(0);
     for (const auto& [phase, time] : phases)
-      if (phase == "update_actor") performance.update_seconds = time;
+      if (phase == "update_actor")
+        performance.actor.seconds = time;
+      else if (phase == "update_critic")
+        performance.critic.seconds = time;
     AddPerformance(metrics, performance);
     metrics.Set("rollout/worker_restarts", static_cast<double>(parts_.generator->restarts()));
     last_ = metrics.Means();
@@ -309,10 +352,16 @@ class Loop {
     return OkStatus();
   }
 
-  ModelCost Cost() const {
-    const models::ModelConfig& model = parts_.config->model.config;
-    return {model.layers,   model.hidden,   model.intermediate, model.heads,
-            model.kv_heads, model.head_dim, model.vocab};
+  // A score costs next to nothing.
+  static ModelCost CostOf(const MeshModel& trained) {
+    const models::ModelConfig& model = trained.config().model.config;
+    return {model.layers,
+            model.hidden,
+            model.intermediate,
+            model.heads,
+            model.kv_heads,
+            model.head_dim,
+            model.labels > 0 ? 0 : model.vocab};
   }
 
   // The last step's validation and checkpoint, unless they were due anyway.
@@ -320,7 +369,7 @@ class Loop {
     if (state_.step == 0) return OkStatus();
     if (config_.trainer.val_freq > 0 && validated_step_ != state_.step) NXDKIT_TRY(ValidateAlone());
     const bool saved = saved_step_ == state_.step || resumed_ == state_.step;
-    if ((saved && !IsBetter()) || skipped_in_row_ > 0) return OkStatus();
+    if ((saved && !IsBetter()) || stuck()) return OkStatus();
     return Save();
   }
 
@@ -340,8 +389,8 @@ class Loop {
   SyncedWeights synced_;
   int64_t current_ = 0;  // the step under way
   int64_t synced_step_ = -1, validated_step_ = -1, saved_step_ = -1;
-  int64_t skipped_in_row_ = 0;
-  double lr_ = 0;
+  int64_t actor_skips_ = 0, critic_skips_ = 0;  // steps in a row
+  double lr_ = 0, critic_lr_ = 0;
   MetricRecord last_;
 };
 

@@ -138,9 +138,11 @@ void AddPerformance(Metrics& metrics, const StepPerformance& step) {
   if (step.seconds > 0) metrics.Set("perf/throughput", tokens / (step.seconds * devices));
   metrics.Set("perf/cpu_memory_used_gb", static_cast<double>(RssBytes()) / kGib);
   metrics.Set("perf/max_memory_allocated_gb", static_cast<double>(PeakRssBytes()) / kGib);
-  if (step.peak_tflops > 0 && step.update_seconds > 0)
-    metrics.Set("perf/mfu_actor",
-                step.flops / (step.update_seconds * step.peak_tflops * 1e12 * devices));
+  if (!(step.peak_tflops > 0)) return;
+  const double peak = step.peak_tflops * 1e12 * devices;
+  for (const auto& [name, work] :
+       {std::pair("perf/mfu_actor", step.actor), {"perf/mfu_critic", step.critic}})
+    if (work.seconds > 0) metrics.Set(name, work.flops / (work.seconds * peak));
 }
 
 void AddTimings(Metrics& metrics, const PhaseTimes& phases, int64_t response_tokens,

@@ -63,14 +63,17 @@ double TrainingFlops(const ModelCost& model, std::span<const int64_t> lengths);
 
 // The throughput of a step: perf/total_num_tokens, time_per_step, throughput (tokens per second
 // and device), cpu_memory_used_gb and max_memory_allocated_gb (GiB, of this process, now and at
-// most); and mfu_actor when the peak is known.
+// most); and mfu_actor and mfu_critic, of what was updated, when the peak is known.
 struct StepPerformance {
   int64_t tokens = 0;  // prompts and responses, no padding
   double seconds = 0;  // of the whole step
   int64_t devices = 1;
-  double flops = 0;           // TrainingFlops * ppo_epochs
-  double update_seconds = 0;  // of update_actor
-  double peak_tflops = 0;     // of one device; 0: not known
+  struct Work {
+    double flops = 0;    // TrainingFlops * ppo_epochs
+    double seconds = 0;  // of the updates; 0: there were none
+  };
+  Work actor{}, critic{};
+  double peak_tflops = 0;  // of one device; 0: not known
 };
 void AddPerformance(Metrics& metrics, const StepPerformance& performance);
 

@@ -94,6 +94,16 @@ class Loop : public ::testing::Test {
     auto actor = Actor::Make(*parts.config, options, parts.base);
     EXPECT_TRUE(actor.ok());
     parts.actor = *std::move(actor);
+    if (NeedsCritic(config)) {
+      auto critic_base = ops::OpenAndBind(lab_.path(), ops::Kind::kHf, {});
+      EXPECT_TRUE(critic_base.ok());
+      auto model = MakeCriticModel(*std::move(critic_base), 1);
+      EXPECT_TRUE(model.ok());
+      parts.critic_model = std::make_unique<const CriticModel>(*std::move(model));
+      auto critic = Critic::Make(parts.critic_model->config, options, parts.critic_model->source);
+      EXPECT_TRUE(critic.ok());
+      parts.critic = *std::move(critic);
+    }
     if (!config.algorithm.disable_kl) {
       options.decoder.trainable = false;
       auto reference = Actor::Make(*parts.config, options, parts.base);
@@ -177,6 +187,84 @@ TEST_F(Loop, ResumesBitForBit) {
     for (const char* name : {"actor/grad_norm", "reward/overall", "actor/pg_loss", "actor/kl_coef",
                              "actor/kl_penalty", "actor/entropy"})
       EXPECT_EQ(rest.at(step).at(name), whole.at(step).at(name)) << step << " " << name;
+}
+
+const std::vector<std::string> kGae = {
+    "algorithm.adv_estimator=gae", "worker.critic.global_batch_size=4",
+    "worker.critic.ppo_epochs=2", "worker.critic.micro_batch_size_per_device_for_update=4",
+    "worker.critic.optim.lr=0.003"};
+
+std::vector<std::string> With(std::vector<std::string> words,
+                              const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST_F(Loop, ACriticLearnsTheReturnsBeforeTheActorLearnsFromThem) {
+  const Config config = Configure(With(
+      kGae, {"trainer.critic_warmup=11", "worker.rollout.n=16", "worker.actor.optim.lr=0.004"}));
+  const auto metrics = Run(config, 120);
+  const auto mean = [&](int64_t first, const char* name) {
+    double sum = 0;
+    for (int64_t step = first; step < first + 5; ++step) sum += metrics.at(step).at(name) / 5;
+    return sum;
+  };
+  // Once most responses are right, there is little left to explain.
+  double explained = -1;
+  for (int64_t step = 1; step <= 116; ++step)
+    explained = std::max(explained, mean(step, "critic/vf_explained_var"));
+  EXPECT_LT(mean(1, "critic/vf_explained_var"), 0.1);
+  EXPECT_GT(explained, 0.3);
+  EXPECT_GT(mean(116, "reward/overall"), mean(1, "reward/overall") + 0.4);
+  for (const auto& [step, record] : metrics) {
+    EXPECT_EQ(record.contains("actor/grad_norm"), step >= 11) << step;
+    for (const char* name :
+         {"critic/vf_loss", "critic/vf_clipfrac", "critic/vpred_mean", "critic/grad_norm",
+          "critic/lr", "critic/values/mean", "critic/values/max", "critic/values/min",
+          "critic/returns/mean", "critic/vf_explained_var", "timing_s/values",
+          "timing_s/update_critic"})
+      EXPECT_TRUE(record.contains(name)) << name;
+    EXPECT_EQ(record.at("critic/lr"), 0.003);
+  }
+  // The first update of a step starts from the values that the step was made with.
+  EXPECT_NEAR(metrics.at(1).at("critic/vpred_mean"), metrics.at(1).at("critic/values/mean"), 0.05);
+  EXPECT_TRUE(fs::exists(folder_.Path("run/global_step_120/critic/optim")));
+  EXPECT_TRUE(fs::exists(folder_.Path("run/global_step_120/critic/huggingface/config.json")));
+}
+
+TEST_F(Loop, ACriticIsResumedBitForBit) {
+  const std::vector<std::string> options =
+      With(kGae, {"trainer.save_freq=2", "algorithm.disable_kl=false", "algorithm.lam=0.9",
+                  "trainer.critic_warmup=2", "trainer.save_limit=1",
+                  "worker.critic.optim.lr_scheduler_type=cosine",
+                  "worker.critic.optim.lr_warmup_steps=2"});
+  const auto whole = Run(Configure(options), 5);
+  EXPECT_FALSE(fs::exists(folder_.Path("run/global_step_4"))) << "one is kept";
+  fs::rename(folder_.Path("run"), folder_.Path("whole"));
+  // The same schedule, stopped on the way.
+  TrainHooks hooks;
+  hooks.poll = [&]() -> Status {
+    if (!fs::exists(folder_.Path("run/global_step_2"))) return OkStatus();
+    return Error(Errc::kInterrupted, "enough");
+  };
+  const Config config = Configure(options);
+  EXPECT_FALSE(Train(config, MakeRunPlan(config), MakeParts(config, 5), "{}", hooks).ok());
+  const auto rest = Run(config, 5);
+  ASSERT_EQ(rest.size(), 3u);
+  for (int64_t step : {3, 4, 5})
+    for (const char* name : {"actor/grad_norm", "reward/overall", "actor/pg_loss", "critic/vf_loss",
+                             "critic/grad_norm", "critic/lr", "critic/values/mean"})
+      EXPECT_EQ(rest.at(step).at(name), whole.at(step).at(name)) << step << " " << name;
+}
+
+TEST_F(Loop, ACheckpointWithoutACriticIsRefused) {
+  Run(Configure({"trainer.save_freq=1"}), 1);
+  const Config config = Configure(kGae);
+  const auto result = Train(config, MakeRunPlan(config), MakeParts(config, 2), "{}", {});
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code(), Errc::kNotFound);
+  EXPECT_EQ(result.error().message(), "the checkpoint has no critic");
+  EXPECT_THAT(result.error().hint(), HasSubstr("algorithm.adv_estimator"));
 }
 
 TEST_F(Loop, KeepsAsManyCheckpointsAsAsked) {

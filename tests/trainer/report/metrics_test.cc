@@ -96,17 +96,18 @@ TEST(Performance, ThroughputAndMfuArePerDevice) {
   AddPerformance(metrics, {.tokens = 6000,
                            .seconds = 10,
                            .devices = 4,
-                           .flops = 8e12,
-                           .update_seconds = 2,
+                           .actor = {.flops = 8e12, .seconds = 2},
+                           .critic = {.flops = 1e12, .seconds = 1},
                            .peak_tflops = 2});
   const auto map = AsMap(metrics);
   EXPECT_EQ(map.at("perf/throughput"), 150);
   EXPECT_EQ(map.at("perf/mfu_actor"), 0.5);
+  EXPECT_EQ(map.at("perf/mfu_critic"), 0.125);
   EXPECT_EQ(map.at("perf/time_per_step"), 10);
   EXPECT_GT(map.at("perf/cpu_memory_used_gb"), 0);
   EXPECT_GE(map.at("perf/max_memory_allocated_gb"), map.at("perf/cpu_memory_used_gb") * 0.99);
   Metrics unknown;
-  AddPerformance(unknown, {.tokens = 6000, .seconds = 10, .flops = 1, .update_seconds = 2});
+  AddPerformance(unknown, {.tokens = 6000, .seconds = 10, .actor = {.flops = 1, .seconds = 2}});
   EXPECT_FALSE(AsMap(unknown).contains("perf/mfu_actor")) << "the peak is not known";
 }
 
