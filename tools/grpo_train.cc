@@ -38,7 +38,7 @@ const ToolInfo kInfo = {
         "worker.actor.optim.lr=1e-6. Values are YAML.\n"
         "grpo-train report RUN writes RUN/report.html: curves of the run, samples and its "
         "configuration on one page.\n"
-        "SIGINT and SIGTERM end the run after the phase under way; the last checkpoint stays.",
+        "SIGINT and SIGTERM end the run after the phase under way; the last whole step is saved.",
     .findings = "the run was given up: gradients or filtering left nothing to learn from",
     .common = kTakesDryRun | kTakesForce,
     .examples = {{"grpo-train --config config.yaml", "train"},

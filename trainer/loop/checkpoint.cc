@@ -136,10 +136,8 @@ Status WriteModel(const SaveRequest& request, const TrainedModel& trained,
   convert.options.dtype = Dtype::kBF16;
   const auto exported = ops::Convert(convert);
   if (!exported.ok()) return exported.error();
-  if (request.chat_template.empty()) return OkStatus();
-  for (const std::string& place : {tag_folder, convert.output})
-    NXDKIT_TRY(WriteFileAtomic(JoinPath(place, "chat_template.jinja"), request.chat_template));
-  return OkStatus();
+  NXDKIT_TRY(WriteTextFiles(request.text, tag_folder));
+  return WriteTextFiles(request.text, convert.output);
 }
 
 std::optional<BestScore> BestOf(const Json& tracker) {
