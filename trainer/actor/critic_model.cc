@@ -4,8 +4,8 @@
 
 #include <cmath>
 #include <memory>
-#include <numbers>
 #include <nlohmann/json.hpp>
+#include <numbers>
 #include <utility>
 
 #include "lib/json.h"
@@ -19,7 +19,7 @@ constexpr char kCausal[] = "ForCausalLM";
 constexpr char kTokens[] = "ForTokenClassification";
 
 // The configuration of the same decoder with one score. No dropout before it: there is none here.
-Result<std::string> CriticConfigText(const ops::Artifact& artifact) {
+Result<Json> CriticConfig(const ops::Artifact& artifact) {
   auto json = ParseJson(artifact.config_text, {.allow_nan = true, .allow_duplicate_keys = true});
   if (!json.ok()) return std::move(json).error().in(artifact.config_path);
   std::string architecture = artifact.config->family->architecture;
@@ -30,15 +30,14 @@ Result<std::string> CriticConfigText(const ops::Artifact& artifact) {
   (*json)["id2label"] = {{"0", "LABEL_0"}};
   (*json)["label2id"] = {{"LABEL_0", 0}};
   json->erase("num_labels");
-  return DumpPython(*json) + "\n";
+  return json;
 }
 
-double InitializerRange(const std::string& config_text) {
+double InitializerRange(const Json& config) {
   constexpr double kDefault = 0.02;
-  const auto json = ParseJson(config_text, {.allow_nan = true, .allow_duplicate_keys = true});
-  const Json* range = json.ok() ? JsonFind(*json, "initializer_range") : nullptr;
-  return range && range->is_number() && std::isfinite(range->get<double>()) ? range->get<double>()
-                                                                            : kDefault;
+  const Json* range = JsonFind(config, "initializer_range");
+  const bool known = range && range->is_number() && std::isfinite(range->get<double>());
+  return known ? range->get<double>() : kDefault;
 }
 
 // Normal numbers by position: Box and Muller.
@@ -57,28 +56,24 @@ std::vector<float> Normal(int64_t count, double deviation, uint64_t seed) {
 }
 
 Status Check(const ops::BoundArtifact& opened) {
-  if (opened.base || opened.merged || opened.lora || !opened.model)
+  if (opened.base || opened.merged || opened.lora)
     return Error(Errc::kUnsupported, "a critic begins with a model of its own, whole")
         .in(opened.artifact.path)
         .hint("convert it to a Hugging Face folder first");
-  if (opened.model->config.labels > 1)
-    return Error(Errc::kUnsupported, fmt::format("a critic has one score of each token, found {}",
-                                                 opened.model->config.labels))
-        .in(opened.artifact.config_path)
-        .member("id2label");
   return OkStatus();
 }
 
 class Maker {
  public:
-  Maker(CriticModel& critic, uint64_t seed) : critic_(critic), seed_(seed) {}
+  Maker(CriticModel& critic, double deviation, uint64_t seed)
+      : critic_(critic), deviation_(deviation), seed_(seed) {}
 
-  void Run() {
-    const models::Model before = *std::exchange(source().model, critic_.config.model);
+  void Run(const models::Model& before) {
     KeepKnown(before);
     for (uint32_t i = 0; i < model().params.size(); ++i)
       if (model().params[i].role == models::Role::kScore && !before.Find(model().params[i].name))
         Add(i);
+    source().model = model();
     source().params = model().Logical();
   }
 
@@ -111,16 +106,14 @@ class Maker {
   void Add(uint32_t i) {
     const models::Param& param = model().params[i];
     const bool bias = param.shape.size() == 1;
-    const double deviation = InitializerRange(source().artifact.config_text);
     const int64_t count = static_cast<int64_t>(*ElementCount(param.shape));
-    critic_.notes.push_back(
-        bias ? fmt::format("{} has no {}: it is 0", path(), param.name)
-             : fmt::format("{} has no {}: drawn with seed {} and deviation {}", path(), param.name,
-                           seed_, deviation));
+    critic_.notes.push_back(bias ? fmt::format("{} has no {}: it is 0", path(), param.name)
+                                 : fmt::format("{} has no {}: drawn with seed {} and deviation {}",
+                                               path(), param.name, seed_, deviation_));
     BoundLayout& bound = source().bound;
-    TensorLayout layout{param.name,   static_cast<uint32_t>(bound.layout.files.size()),
-                        param.shape,  std::nullopt,
-                        {},           {}};
+    TensorLayout layout{param.name,  static_cast<uint32_t>(bound.layout.files.size()),
+                        param.shape, std::nullopt,
+                        {},          {}};
     bound.layout.files.push_back({"a score that was made", -1, -1});
     AddWhole(layout, i, param.shape);
     StoredTensor stored;
@@ -129,7 +122,7 @@ class Maker {
     stored.shape = param.shape;
     stored.strides = RowMajorStrides(param.shape);
     stored.storage = std::make_shared<FloatStorage>(
-        bias ? std::vector<float>(static_cast<size_t>(count)) : Normal(count, deviation, seed_));
+        bias ? std::vector<float>(static_cast<size_t>(count)) : Normal(count, deviation_, seed_));
     bound.layout.tensors.push_back(std::move(layout));
     bound.stored.push_back(std::move(stored));
   }
@@ -137,6 +130,7 @@ class Maker {
   const std::string& path() { return source().artifact.path; }
 
   CriticModel& critic_;
+  const double deviation_;
   const uint64_t seed_;
 };
 
@@ -146,12 +140,15 @@ Result<CriticModel> MakeCriticModel(ops::BoundArtifact opened, uint64_t seed) {
   NXDKIT_TRY(Check(opened));
   CriticModel critic;
   ops::Artifact& artifact = opened.artifact;
-  NXDKIT_ASSIGN(artifact.config_text, CriticConfigText(artifact));
+  NXDKIT_ASSIGN(const DecoderConfig before,
+                ParseDecoderConfig(artifact.config_text, artifact.config_path));
+  NXDKIT_ASSIGN(const Json config, CriticConfig(artifact));
+  artifact.config_text = DumpPython(config) + "\n";
   NXDKIT_ASSIGN(critic.config, ParseDecoderConfig(artifact.config_text, artifact.config_path));
   artifact.config = critic.config.model.config;
   artifact.config_path.clear();
   critic.source = std::move(opened);
-  Maker(critic, seed).Run();
+  Maker(critic, InitializerRange(config), seed).Run(before.model);
   return critic;
 }
 

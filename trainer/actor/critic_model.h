@@ -20,8 +20,8 @@ struct CriticModel {
 
 // `opened`: a language model, whose lm_head is left out, or a model with one score. What the score
 // lacks is made: weights are drawn from a normal distribution of the config's initializer_range
-// (0.02), the same for the same seed; the bias is 0. kUnsupported for other numbers of scores, for
-// deltas and merged adapters, and as ParseDecoderConfig.
+// (0.02), the same for the same seed; the bias is 0. kUnsupported for deltas and merged adapters,
+// and as ParseDecoderConfig.
 Result<CriticModel> MakeCriticModel(ops::BoundArtifact opened, uint64_t seed);
 
 }  // namespace nxdkit::trainer

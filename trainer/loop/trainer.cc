@@ -222,8 +222,10 @@ class Loop {
     whole_ = state_;
     whole_->data = parts_.train->Position();
     NXDKIT_TRY(validated);
+    const bool asked = hooks_.save && hooks_.save();
     // Steps that updated nothing push no good checkpoint out.
-    return IsDue(config_.trainer.save_freq) && !stuck() ? Save() : OkStatus();
+    const bool wanted = asked || IsDue(config_.trainer.save_freq);
+    return wanted && !stuck() ? Save() : OkStatus();
   }
 
   // Rows move between the ranks so that each has about as many tokens.

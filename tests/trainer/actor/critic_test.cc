@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -185,9 +186,21 @@ TEST_F(CriticTest, RefusesTwoScores) {
   ASSERT_TRUE(opened.ok());
   const auto error =
       testing_util::ExpectError(MakeCriticModel(*std::move(opened), 1), Errc::kUnsupported,
-                                "a critic has one score of each token, found 2");
+                                "2 scores of each token are not built into this trainer: 1 is");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->member(), "id2label");
+}
+
+TEST_F(CriticTest, RefusesAModelThatNobodyKnows) {
+  Json json = Json::parse(testing_util::TinyQwen3().Config());
+  json["model_type"] = "other";
+  const std::string folder = folder_.Path("other");
+  std::filesystem::copy(labs_[0]->path(), folder);
+  std::ofstream(folder + "/config.json") << json.dump();
+  auto opened = ops::OpenAndBind(folder, ops::Kind::kHf, {});
+  ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+  testing_util::ExpectError(MakeCriticModel(*std::move(opened), 1), Errc::kUnsupported,
+                            "no parameter table for model_type \"other\"");
 }
 
 // The last token of a response is a label only: what it is changes no value; the one before does.
