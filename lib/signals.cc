@@ -20,6 +20,7 @@ extern "C" void OnSignal(int signal) {
 }  // namespace
 
 void InstallSignalHandlers() {
+  std::signal(SIGCHLD, SIG_DFL);
   for (const int signal : {SIGINT, SIGTERM}) {
     struct sigaction old;
     if (::sigaction(signal, nullptr, &old) != 0 || old.sa_handler == SIG_IGN) continue;

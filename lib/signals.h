@@ -10,7 +10,8 @@ namespace nxdkit {
 
 // For tools only, once, before threads start. A signal that is ignored already (nohup, a background
 // job) stays ignored. The first signal sets the flag; a second one of the same kind ends the
-// process at once, as if this had not been called.
+// process at once, as if this had not been called. SIGCHLD is no longer ignored where who started
+// us had it so: exit codes of our programs would be lost.
 void InstallSignalHandlers();
 
 // The first signal that came; nullopt while none did. Thread-safe, cheap enough for every chunk.

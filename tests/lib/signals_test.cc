@@ -55,6 +55,18 @@ TEST(Signals, SecondSignalEndsTheProcess) {
             1000 + SIGINT);
 }
 
+TEST(Signals, ExitCodesOfChildrenAreNotLost) {
+  EXPECT_EQ(ExitOfChild([] {
+              std::signal(SIGCHLD, SIG_IGN);
+              InstallSignalHandlers();
+              const pid_t child = ::fork();
+              if (child == 0) ::_exit(3);
+              int state = 0;
+              return ::waitpid(child, &state, 0) == child ? WEXITSTATUS(state) : 100;
+            }),
+            3);
+}
+
 TEST(Signals, WhatWasIgnoredStaysIgnored) {
   EXPECT_EQ(ExitOfChild([] {
               std::signal(SIGINT, SIG_IGN);

@@ -156,7 +156,21 @@ TEST_F(GrpoTrain, ABundleThatIsTooShortIsRefused) {
       Train("run", {"trainer.max_steps=1", "worker.rollout.model_path=" + (workshop_ / "short"),
                     "worker.rollout.neuron_override_config.seq_len=null"});
   EXPECT_EQ(result.exit_code, 2) << result.out;
-  EXPECT_THAT(result.out, HasSubstr("for sequences of 6 tokens; prompt and response may be 7"));
+  EXPECT_THAT(result.out, HasSubstr("= 7 is over the 6 positions of the engine"));
+}
+
+// Before anything is loaded: the engine would keep a terabyte.
+TEST_F(GrpoTrain, ARunThatDoesNotFitIntoMemoryIsRefused) {
+  const Words words = {"trainer.max_steps=1", "data.max_response_length=60",
+                       "worker.rollout.neuron_override_config.seq_len=64",
+                       "worker.rollout.neuron_override_config.batch_size=100000000"};
+  const ProcessResult result = Train("run", words);
+  EXPECT_EQ(result.exit_code, 6) << result.out;
+  const Json error = JsonOf(result)["error"];
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("KV cache 3051"));
+  EXPECT_THAT(error["hint"].get<std::string>(),
+              HasSubstr("KV cache: worker.rollout.neuron_override_config.batch_size"));
+  EXPECT_THAT(result.err, HasSubstr("memory: at most "));
 }
 
 TEST_F(GrpoTrain, TheBestStepIsOneThatIsSaved) {

@@ -8,8 +8,10 @@
 
 #include "formats/ops/export.h"
 #include "lib/file.h"
+#include "lib/system.h"
 #include "trainer/loop/dataset_feed.h"
 #include "trainer/loop/engine_generator.h"
+#include "trainer/loop/memory_estimate.h"
 #include "trainer/loop/worker_generator.h"
 #include "trainer/reward/reward.h"
 #include "trainer/tokenizer/special_tokens.h"
@@ -25,6 +27,7 @@ class Maker {
   Result<RunParts> Make() {
     NXDKIT_TRY(LockRun());
     NXDKIT_TRY(OpenModel());
+    NXDKIT_TRY(CheckEngineAndMemory());
     NXDKIT_TRY(OpenText());
     NXDKIT_TRY(OpenData());
     NXDKIT_ASSIGN(parts_.score, MakeScorer());
@@ -70,6 +73,27 @@ class Maker {
     if (!problems.empty()) return ProblemsError(problems);
     parts_.config = std::make_unique<const DecoderConfig>(std::move(config));
     return OkStatus();
+  }
+
+  // Before minutes are spent on weights.
+  Status CheckEngineAndMemory() {
+    const RolloutConfig& rollout = config_.worker.rollout;
+    const NeuronOverrideConfig& over = rollout.neuron_override_config;
+    if (rollout.model_path) {
+      NXDKIT_ASSIGN(const EngineFacts facts, CheckEngineBundle(EngineFor(*rollout.model_path)));
+      engine_ = {facts.tp, facts.batch_size, facts.seq_len, facts.dtype};
+    } else {
+      engine_ = {over.tp_degree.value_or(plan_.rollout_tp),
+                 over.batch_size.value_or(std::min<int64_t>(64, plan_.sequences_per_worker)),
+                 over.seq_len.value_or(rollout.max_model_len.value_or(row_tokens())),
+                 RolloutDtype(rollout)};
+    }
+    NXDKIT_ASSIGN(const MemoryEstimate estimate,
+                  EstimateMemory(config_, plan_, *parts_.config, engine_));
+    const std::optional<uint64_t> limit = MemoryLimitBytes();
+    if (!limit) return OkStatus();
+    Note(MemoryText(estimate, *limit));
+    return config_.trainer.check_memory ? CheckMemory(estimate, *limit) : OkStatus();
   }
 
   Status OpenText() {
@@ -199,7 +223,6 @@ class Maker {
       return OkStatus();
     }
     parts_.bundle = JoinPath(*config_.trainer.save_checkpoint_path, "rollout_bundle");
-    const NeuronOverrideConfig& over = rollout.neuron_override_config;
     ops::ExportRequest request;
     request.cpu = true;
     request.cache.enabled = false;
@@ -210,31 +233,30 @@ class Maker {
     request.convert.force = true;
     request.convert.sync = false;
     request.convert.run.max_memory = kNoMemoryCap;
-    request.convert.options.tp = static_cast<int>(over.tp_degree.value_or(plan_.rollout_tp));
-    request.convert.options.batch_size =
-        over.batch_size.value_or(std::min<int64_t>(64, plan_.sequences_per_worker));
-    request.convert.options.sequence_length =
-        over.seq_len.value_or(rollout.max_model_len.value_or(row_tokens()));
-    request.convert.options.dtype =
-        rollout.dtype == "fp32" || rollout.dtype == "float32" || rollout.dtype == "float"
-            ? Dtype::kF32
-            : Dtype::kBF16;
+    request.convert.options.tp = static_cast<int>(engine_.tp);
+    request.convert.options.batch_size = engine_.slots;
+    request.convert.options.sequence_length = engine_.positions;
+    request.convert.options.dtype = engine_.dtype;
     const auto report = ops::Export(request);
     if (!report.ok()) return report.error();
     Note(fmt::format("made the rollout bundle {}: tp {}, {} slots of {} tokens", parts_.bundle,
-                     *request.convert.options.tp, *request.convert.options.batch_size,
-                     *request.convert.options.sequence_length));
+                     engine_.tp, engine_.slots, engine_.positions));
     return OkStatus();
+  }
+
+  EngineOptions EngineFor(const std::string& bundle) const {
+    const NeuronOverrideConfig& over = config_.worker.rollout.neuron_override_config;
+    EngineOptions engine;
+    engine.bundle = bundle;
+    engine.neuron_override.tp_degree = over.tp_degree.value_or(plan_.rollout_tp);
+    engine.neuron_override.batch_size = over.batch_size;
+    engine.neuron_override.seq_len = over.seq_len;
+    return engine;
   }
 
   Status MakeGenerator() {
     NXDKIT_TRY(MakeBundle());
-    const NeuronOverrideConfig& over = config_.worker.rollout.neuron_override_config;
-    EngineOptions engine;
-    engine.bundle = parts_.bundle;
-    engine.neuron_override.tp_degree = over.tp_degree.value_or(plan_.rollout_tp);
-    engine.neuron_override.batch_size = over.batch_size;
-    engine.neuron_override.seq_len = over.seq_len;
+    const EngineOptions engine = EngineFor(parts_.bundle);
     if (!plan_.separate) {
       parts_.generator = MakeEngineGenerator(engine, options_.poll);
       return OkStatus();
@@ -255,6 +277,7 @@ class Maker {
   std::shared_ptr<const ChatTemplate> chat_;
   std::shared_ptr<const PromptFormat> format_;
   SpecialTokens special_;
+  EngineShape engine_;
   RunParts parts_;
 };
 
