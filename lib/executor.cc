@@ -94,8 +94,7 @@ class Worker {
  public:
   explicit Worker(const Executor& executor)
       : executor_(executor),
-        memory_(std::make_unique_for_overwrite<std::byte[]>(executor.worker_bytes_ / 2)),
-        buffer_(memory_.get(), executor.worker_bytes_ / 2),
+        memory_(executor.worker_bytes_ / 2),
         gatherer_(executor.worker_bytes_ - executor.worker_bytes_ / 2) {}
 
   Status Do(uint64_t index, Sink& sink) {
@@ -106,7 +105,7 @@ class Worker {
     for (uint32_t tensor : task.tensors) {
       const OutputTensor& output = (*executor_.outputs_)[tensor];
       const uint64_t bytes = task.size() * ElementBytes(output.dtype);
-      parts.push_back({tensor, buffer_.subspan(used, bytes)});
+      parts.push_back({tensor, memory_.span().subspan(used, bytes)});
       used += bytes;
     }
     const std::vector<Box> boxes = executor_.BoxesOf(task);
@@ -143,8 +142,7 @@ class Worker {
   }
 
   const Executor& executor_;
-  std::unique_ptr<std::byte[]> memory_;  // not touched before it is needed
-  std::span<std::byte> buffer_;
+  PageBuffer memory_;
   Gatherer gatherer_;
 };
 

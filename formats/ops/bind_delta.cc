@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 #include <unordered_map>
 
 #include "formats/ops/canonical_reader.h"
 #include "formats/ops/digest.h"
+#include "lib/scratch_pool.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -31,11 +31,8 @@ class Overlay {
   const delta::Param& row(size_t param) const { return delta_->head().params[rows_[param]]; }
 
   Status Read(size_t param, uint64_t offset, std::span<std::byte> to) const {
-    std::unique_ptr<Scratch> scratch = Borrow();
-    Status read = Read(param, offset, to, *scratch);
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(scratch));
-    return read;
+    const ScratchPool<Scratch>::Lease scratch = scratch_.Take();
+    return Read(param, offset, to, *scratch);
   }
 
  private:
@@ -46,14 +43,6 @@ class Overlay {
     size_t param = SIZE_MAX;  // whose block is in `changes`
     uint64_t block = 0;
   };
-
-  std::unique_ptr<Scratch> Borrow() const {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Scratch>();
-    std::unique_ptr<Scratch> scratch = std::move(idle_.back());
-    idle_.pop_back();
-    return scratch;
-  }
 
   Status Read(size_t param, uint64_t offset, std::span<std::byte> to, Scratch& scratch) const {
     NXDKIT_TRY(reader_.Read(param, offset, to, scratch.gatherer));
@@ -86,8 +75,7 @@ class Overlay {
   CanonicalReader reader_;
   std::shared_ptr<const delta::Delta> delta_;
   std::vector<size_t> rows_;  // of each parameter: its row in the delta
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Scratch>> idle_;
+  mutable ScratchPool<Scratch> scratch_;
 };
 
 class OverlayStorage : public Storage {

@@ -1,10 +1,10 @@
 #include "formats/ops/lora_tensors.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "formats/ops/canonical_reader.h"
 #include "formats/ops/lora_kernel.h"
+#include "lib/scratch_pool.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -32,12 +32,10 @@ class Merger {
   const OutputTensor& output(size_t param) const { return base_plan_.outputs[param]; }
 
   Status Read(size_t param, uint64_t offset, std::span<std::byte> to) const {
-    std::unique_ptr<Scratch> scratch = Borrow();
-    Status read = base_reader_.Read(param, offset, to, scratch->base);
-    if (read.ok() && adapter_->lora->pairs[param]) read = Add(param, offset, to, *scratch);
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(scratch));
-    return read;
+    const ScratchPool<Scratch>::Lease scratch = scratch_.Take();
+    NXDKIT_TRY(base_reader_.Read(param, offset, to, scratch->base));
+    if (!adapter_->lora->pairs[param]) return OkStatus();
+    return Add(param, offset, to, *scratch);
   }
 
  private:
@@ -50,14 +48,6 @@ class Merger {
     std::vector<float> line;   // one row of the panel
     std::vector<float> rows;   // of B
   };
-
-  std::unique_ptr<Scratch> Borrow() const {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Scratch>();
-    std::unique_ptr<Scratch> scratch = std::move(idle_.back());
-    idle_.pop_back();
-    return scratch;
-  }
 
   // Columns of a panel: always cut at the same places, so that neighbouring reads share them.
   static int64_t PanelColumns(int64_t rank, int64_t columns) {
@@ -151,8 +141,7 @@ class Merger {
   CanonicalPlan adapter_plan_;
   CanonicalReader adapter_reader_;
   std::string path_;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Scratch>> idle_;
+  mutable ScratchPool<Scratch> scratch_;
 };
 
 class MergedStorage : public Storage {
