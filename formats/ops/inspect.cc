@@ -54,6 +54,7 @@ Status InspectBundle(Inspection& inspection, const InspectRequest& request) {
   NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, Kind::kRollout, request.hints));
   inspection.form = Form::kRolloutBundle;
   DescribeBundle(inspection);
+  NXDKIT_TRY(AddBlobs(inspection, request));
   const auto& config = inspection.rollout->config;
   if (!config)
     inspection.description = "rank shards of a rollout bundle, without neuron_config.json";

@@ -101,6 +101,7 @@ struct RolloutFacts {
   int64_t first_rank = 0;
   int64_t ranks = 0;  // whose shards are here
   std::vector<Item> blobs;
+  std::optional<rollout::WeightsVersion> weights;  // of a bundle that was refreshed
   std::optional<models::RolloutHeads> heads;  // when the configuration is known
 };
 
@@ -108,6 +109,7 @@ struct RolloutFacts {
 struct NeffFacts {
   std::string record;  // of the archive that it lies in; "" for a file of its own
   neff::Located neff;
+  bool listed = true;  // else `listing` is empty: of a bundle's blob, headers alone are read
   neff::Listing listing;
   std::optional<bool> hash_matches;  // when it was asked for
 };

@@ -215,9 +215,22 @@ Json NeffJson(const NeffFacts& facts) {
           {"features", header.features},
           {"payload", neff::PayloadName(facts.neff.payload)},
           {"bytes", header.data_bytes},
-          {"graphs", neff::CountGraphs(facts.listing)},
+          {"graphs", facts.listed ? Json(neff::CountGraphs(facts.listing)) : Json()},
           {"members", std::move(members)},
           {"cut_short", facts.listing.cut_short.empty() ? Json() : Json(facts.listing.cut_short)}};
+}
+
+Json VersionsJson(const std::optional<RolloutFacts>& rollout) {
+  Json json = Json::array();
+  if (rollout && rollout->config)
+    for (const auto& [key, value] : rollout->config->versions)
+      json.push_back({{"key", EscapeControl(key)}, {"value", EscapeControl(value)}});
+  return json;
+}
+
+Json WeightsVersionJson(const std::optional<RolloutFacts>& rollout) {
+  if (!rollout || !rollout->weights) return {};
+  return {{"serial", rollout->weights->serial}, {"label", EscapeControl(rollout->weights->label)}};
 }
 
 Json CacheJson(const std::optional<neff::CacheListing>& cache) {
@@ -279,6 +292,8 @@ Json InspectionJson(const Inspection& inspection, const std::vector<TensorPlace>
                {"weight_files", WeightFilesJson(inspection)}};
   json["beside"] = ItemsJson(inspection.nxd ? inspection.nxd->beside : std::vector<Item>());
   json["blobs"] = ItemsJson(inspection.rollout ? inspection.rollout->blobs : std::vector<Item>());
+  json["versions"] = VersionsJson(inspection.rollout);
+  json["weights_version"] = WeightsVersionJson(inspection.rollout);
   json["records"] = ItemsJson(inspection.records);
   Json neffs = Json::array();
   for (const NeffFacts& facts : inspection.neffs) neffs.push_back(NeffJson(facts));
