@@ -162,6 +162,8 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
   spec.xser = DecideXser(source, options, spec);
   spec.aliases = family.nxd_stores_aliases || (spec.optimum && config.tied) ||
                  (options.training_tag && from_nxd && config.tied && StoresHead(source));
+  if (out.names == nxd::NameStyle::kMegatron && config.labels > 0)
+    return Error(Errc::kUnsupported, "how NxDT's Megatron models name a score head is not known");
   NXDKIT_TRY(nxd::HeadPlacement(config, out));
   NXDKIT_TRY(nxd::PipelineRank(0, config.layers, out.pp, out.vpp));
   NXDKIT_TRY(models::CheckExpertParts(config, out.tp, out.ep));
