@@ -258,6 +258,18 @@ Json OptimizerJson(const std::optional<OptimizerFacts>& optimizer) {
           {"zero1", optimizer->zero1}};
 }
 
+Json DeltaJson(const std::optional<DeltaFacts>& delta) {
+  if (!delta) return {};
+  return {{"coding", delta->coding == delta::Coding::kUlp ? "ulp" : "raw"},
+          {"parameters", delta->parameters},
+          {"elements", delta->elements},
+          {"changed", delta->changed},
+          {"dense_bytes", delta->dense_bytes},
+          {"payload_bytes", delta->payload_bytes},
+          {"base_digest", delta->base},
+          {"result_digest", delta->result}};
+}
+
 Json TrainerJson(const std::optional<TrainerFacts>& trainer) {
   if (!trainer) return {};
   Json settings = Json::array();
@@ -302,6 +314,7 @@ Json InspectionJson(const Inspection& inspection, const std::vector<TensorPlace>
   json["adapter"] = AdapterJson(inspection.adapter);
   json["optimizer"] = OptimizerJson(inspection.optimizer);
   json["trainer"] = TrainerJson(inspection.trainer);
+  json["delta"] = DeltaJson(inspection.delta);
   Json references = Json::array();
   for (const TensorReference& reference : inspection.references)
     references.push_back({{"name", reference.name}, {"file", reference.file}});

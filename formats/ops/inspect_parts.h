@@ -25,6 +25,9 @@ Status AddNeffs(Inspection& inspection, const File& file, const std::string& rec
 // The headers of the NEFFs in a bundle's blobs. A blob that cannot be read is a warning.
 Status AddBlobs(Inspection& inspection, const InspectRequest& request);
 
+// A file of what changed in a model.
+Status InspectDelta(Inspection& inspection, const InspectRequest& request);
+
 // Folders that hold no model: the compile cache, a LoRA adapter, an optimizer's state.
 bool LooksLikeAdapter(const std::string& path);
 Status InspectCache(Inspection& inspection, const InspectRequest& request);

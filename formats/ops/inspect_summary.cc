@@ -186,11 +186,11 @@ std::string NeffText(const NeffFacts& facts) {
       facts.listed ? fmt::format(" in {} members, {} graphs", facts.listing.members.size(),
                                  neff::CountGraphs(facts.listing))
                    : "";
-  return fmt::format(
-      "{}offset {}: NEFF {}.{}, package {}, built by {}, {}{}, {} cores, uuid {}{}",
-      facts.record.empty() ? "" : facts.record + ", ", facts.neff.offset, header.major,
-      header.minor, header.package, header.build, HumanBytes(header.data_bytes), members,
-      header.cores, neff::UuidText(header), hash);
+  return fmt::format("{}offset {}: NEFF {}.{}, package {}, built by {}, {}{}, {} cores, uuid {}{}",
+                     facts.record.empty() ? "" : facts.record + ", ", facts.neff.offset,
+                     header.major, header.minor, header.package, header.build,
+                     HumanBytes(header.data_bytes), members, header.cores, neff::UuidText(header),
+                     hash);
 }
 
 void AddCompiled(Lines& lines, const Inspection& inspection) {
@@ -250,6 +250,16 @@ void AddTraining(Lines& lines, const Inspection& inspection) {
   }
 }
 
+void AddDelta(Lines& lines, const DeltaFacts& delta) {
+  lines.Add("changed", fmt::format("{} of {} elements in {} parameters", delta.changed,
+                                   delta.elements, delta.parameters));
+  lines.Add("payload", fmt::format("{} of {} dense; coding {}", HumanBytes(delta.payload_bytes),
+                                   HumanBytes(delta.dense_bytes),
+                                   delta.coding == delta::Coding::kUlp ? "ulp" : "raw"));
+  lines.Add("base", delta.base);
+  lines.Add("result", delta.result);
+}
+
 std::string LayoutText(const LayoutCheck& layout) {
   switch (layout.outcome) {
     case Outcome::kNotChecked:
@@ -294,6 +304,7 @@ std::string SummaryText(const Inspection& inspection) {
   if (inspection.rollout) AddBundle(lines, inspection);
   AddCompiled(lines, inspection);
   AddTraining(lines, inspection);
+  if (inspection.delta) AddDelta(lines, *inspection.delta);
   AddContents(lines, inspection);
   lines.Add("layout", LayoutText(inspection.layout));
   return EscapeControl(inspection.description) + "\n" + lines.Take();

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "formats/ops/inspect_report.h"
 #include "tests/formats/ops/inspect_inputs.h"
 #include "tests/lib/expect_error.h"
 
@@ -329,24 +330,23 @@ TEST(InspectRollout, ShowsWhatMadeIt) {
   const std::string path =
       models.Make("bundle", Kind::kRollout, [](OutputOptions& options) { options.tp = 2; });
   const std::string neff = ReadBytes(NXDKIT_TESTDATA "/neff/toy.neff");
-  models.scratch().Write("bundle/model.pt",
-                         ZipOf({{"model/data.pkl", "\x80\x02X" + neff + "."},
-                                {"model/constants.pkl", "\x80\x02)."},
-                                {"model/version", "3\n"}}));
+  models.scratch().Write("bundle/model.pt", ZipOf({{"model/data.pkl", "\x80\x02X" + neff + "."},
+                                                   {"model/constants.pkl", "\x80\x02)."},
+                                                   {"model/version", "3\n"}}));
   models.scratch().Write("bundle/checkpoint/weights/version.json",
                          rollout::WriteVersion({3, "step_120", "shards"}));
   const Inspection inspection = InspectOk(path);
   EXPECT_THAT(inspection.rollout->config->versions,
-              ::testing::Contains(std::pair<std::string, std::string>(
-                  "neuronxcc_version", "2.21.33363.0+82129205")));
+              ::testing::Contains(std::pair<std::string, std::string>("neuronxcc_version",
+                                                                      "2.21.33363.0+82129205")));
   ASSERT_TRUE(inspection.rollout->weights);
   EXPECT_EQ(inspection.rollout->weights->serial, 3);
   ASSERT_EQ(inspection.neffs.size(), 1u);
   EXPECT_EQ(inspection.neffs[0].record, "model.pt: model/data.pkl");
   EXPECT_FALSE(inspection.neffs[0].listed);
   EXPECT_THAT(SummaryText(inspection),
-              AllOf(HasSubstr("versions    optimum_neuron_version 0.4.6.dev4, neuronxcc_version "
-                              "2.21.33363.0+82129205"),
+              AllOf(HasSubstr("versions    neuronxcc_version 2.21.33363.0+82129205, "
+                              "optimum_neuron_version 0.4.6.dev4"),
                     HasSubstr("weights     version 3, step_120"),
                     HasSubstr("uuid 10111213-1415-1617-1819-1a1b1c1d1e1f")));
 }
@@ -356,8 +356,8 @@ TEST(InspectRollout, ABlobOfOtherBytesIsScannedAllTheSame) {
   const Models models;
   const std::string path =
       models.Make("bundle", Kind::kRollout, [](OutputOptions& options) { options.tp = 2; });
-  models.scratch().Write("bundle/model.pt", "not a zip" + ReadBytes(NXDKIT_TESTDATA
-                                                                    "/neff/toy.neff"));
+  models.scratch().Write("bundle/model.pt",
+                         "not a zip" + ReadBytes(NXDKIT_TESTDATA "/neff/toy.neff"));
   const Inspection inspection = InspectOk(path);
   ASSERT_EQ(inspection.neffs.size(), 1u);
   EXPECT_EQ(inspection.neffs[0].record, "model.pt");

@@ -44,20 +44,35 @@ SetStyle AnyStyle(const nxd::Geometry& geometry, bool xser) {
   return *rc::gen::elementOf(styles);
 }
 
+// Makes of it a checkpoint that optimum-neuron's trainer has a module for.
+void MakeOptimum(Journey& journey) {
+  RandomCase& c = journey.c;
+  c.config["model_type"] = Coin() ? "llama" : "qwen3";
+  c.config["attention_bias"] = c.config["mlp_bias"] = false;
+  c.config["hidden_size"] = c.config["num_attention_heads"].get<int>() * testing_util::Number(1, 2);
+  c.nxd.ep = 1;
+  c.nxd.names = nxd::NameStyle::kHf;
+  c.nxd.hardware = models::Hardware::kTrn1;
+  const models::Model model = testing_util::ModelOf(c.config);
+  c.nxd.qkv = nxd::OptimumQkv(model.config, c.nxd, Coin());
+  if (c.nxd.qkv == nxd::QkvStyle::kSeparate || c.nxd.qkv == nxd::QkvStyle::kCoalesced)
+    c.nxd.kv_multiplier = 1;
+  journey.optimum = nxd::CheckOptimum(model.config, c.nxd).ok();
+}
+
 Journey AnyJourney(bool training_only) {
   Journey journey;
   RandomCase& c = journey.c;
   c = training_only ? testing_util::AnyTrainingCase() : testing_util::AnyCase();
   c.nxd.fused_gate_up = true;  // as our writer has it
+  if (!training_only && testing_util::Number(0, 4) == 0) MakeOptimum(journey);
   const models::Model model = testing_util::ModelOf(c.config);
   // What a bundle's module cannot hold is refused by the command; tests of that are elsewhere.
   if (c.rollout.flavor == rollout::Flavor::kOptimum && model.config.qkv_bias)
     c.rollout.fused_qkv = false;
   journey.xser = Coin();
-  journey.style = AnyStyle(c.nxd, journey.xser);
-  const bool v2 = journey.style == SetStyle::kV2 || journey.style == SetStyle::kV2Xser;
-  journey.optimum = v2 && c.nxd.names == nxd::NameStyle::kHf &&
-                    nxd::CheckOptimum(model.config, c.nxd).ok() && Coin();
+  journey.style = journey.xser ? SetStyle::kV2Xser : SetStyle::kV2;
+  if (!journey.optimum) journey.style = AnyStyle(c.nxd, journey.xser);
   journey.max_shard_bytes = static_cast<uint64_t>(testing_util::Number(100, 5000));
   return journey;
 }
