@@ -13,6 +13,7 @@
 #include "formats/ops/open_file.h"
 #include "formats/rollout/bundle.h"
 #include "lib/file.h"
+#include "lib/process.h"
 
 namespace nxdkit::ops {
 namespace {

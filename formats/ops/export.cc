@@ -11,8 +11,10 @@
 #include "formats/neff/cache_slot.h"
 #include "formats/ops/command.h"
 #include "formats/ops/compile.h"
+#include "lib/command_text.h"
 #include "lib/file.h"
 #include "lib/json.h"
+#include "lib/process.h"
 
 namespace nxdkit::ops {
 namespace {

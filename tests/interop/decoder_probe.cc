@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/trainer/model/whole.h"
 #include "trainer/comm/thread_world.h"
 #include "trainer/model/decoder.h"
 #include "trainer/model/memory.h"
@@ -48,16 +49,11 @@ void Collect(const DecoderConfig& config, Decoder& decoder, Output& output) {
   const std::scoped_lock lock(output.mutex);
   for (const Slot& slot : decoder.table().slots) {
     const models::Param& param = config.model.params[slot.param];
-    const int64_t columns = param.shape.size() == 2 ? param.shape[1] : 1;
-    const int64_t own = slot.shape.size() == 2 ? slot.shape[1] : 1;
     std::vector<float>& whole = output.records[param.name];
-    whole.resize(static_cast<size_t>(param.shape[0] * columns));
-    for (int64_t i = 0; i < slot.size(); ++i) {
-      const int64_t row = i / own + (slot.cut_dim == 0 ? slot.cut_begin : 0);
-      const int64_t column = i % own + (slot.cut_dim == 1 ? slot.cut_begin : 0);
-      whole[static_cast<size_t>(row * columns + column)] =
+    whole.resize(static_cast<size_t>(*ElementCount(param.shape)));
+    for (int64_t i = 0; i < slot.size(); ++i)
+      whole[static_cast<size_t>(PlaceInWhole(slot, param.shape, i))] =
           decoder.gradients()[static_cast<size_t>(slot.offset + i)];
-    }
   }
 }
 

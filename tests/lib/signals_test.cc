@@ -55,6 +55,18 @@ TEST(Signals, SecondSignalEndsTheProcess) {
             1000 + SIGINT);
 }
 
+TEST(Signals, ExitCodesOfChildrenAreNotLost) {
+  EXPECT_EQ(ExitOfChild([] {
+              std::signal(SIGCHLD, SIG_IGN);
+              InstallSignalHandlers();
+              const pid_t child = ::fork();
+              if (child == 0) ::_exit(3);
+              int state = 0;
+              return ::waitpid(child, &state, 0) == child ? WEXITSTATUS(state) : 100;
+            }),
+            3);
+}
+
 TEST(Signals, WhatWasIgnoredStaysIgnored) {
   EXPECT_EQ(ExitOfChild([] {
               std::signal(SIGINT, SIG_IGN);
@@ -74,6 +86,22 @@ TEST(Signals, StatusNamesTheSignal) {
               if (status.error().message() != "stopped by SIGTERM") return 2;
               ClearInterrupted();
               return StopIfInterrupted().ok() ? 0 : 3;
+            }),
+            0);
+}
+
+TEST(Signals, ASaveRequestIsTakenOnce) {
+  EXPECT_EQ(ExitOfChild([] {
+              InstallSaveSignal();
+              if (TakeSaveRequest()) return 1;
+              for (int i = 0; i < 2; ++i) {
+                ::raise(SIGUSR1);
+                ::raise(SIGUSR1);
+                if (!TakeSaveRequest() || TakeSaveRequest()) return 2;
+              }
+              IgnoreSaveSignal();
+              ::raise(SIGUSR1);
+              return TakeSaveRequest() ? 3 : Interrupted().value_or(0);
             }),
             0);
 }

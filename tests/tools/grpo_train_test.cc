@@ -1,64 +1,19 @@
 // grpo-train as a user runs it: the arithmetic example in small, stopped, killed and gone on with.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <filesystem>
-#include <fstream>
-#include <map>
 
-#include "tests/tools/convert_workshop.h"
+#include "tests/tools/grpo_workshop.h"
 #include "tests/tools/kill.h"
-#include "tests/tools/process.h"
 
 namespace nxdkit::test {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-class GrpoTrain : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const ProcessResult made =
-        RunProcess({"bash", NXDKIT_SOURCE_DIR "/trainer/configs/arithmetic.sh", NXDKIT_TOOLS "/..",
-                    workshop_ / "arithmetic"});
-    ASSERT_EQ(made.exit_code, 0) << made.err;
-  }
-
-  // The example with other folders and few steps.
-  Words Command(const std::string& run, const Words& words) const {
-    const std::string folder = workshop_ / "arithmetic";
-    Words command = {
-        Workshop::Tool("grpo-train"), "--json", "--config",
-        NXDKIT_SOURCE_DIR "/trainer/configs/arithmetic.yaml",
-        "data.train_files=" + folder + "/data@train", "data.val_files=" + folder + "/data@test",
-        "worker.actor.model.model_path=" + folder + "/model",
-        "trainer.save_checkpoint_path=" + (workshop_ / run), "trainer.logger=[console,file]",
-        // A schedule that does not depend on where the run ends.
-        "worker.actor.optim.lr_scheduler_type=constant", "trainer.val_freq=-1",
-        "trainer.val_before_train=false"};
-    command.insert(command.end(), words.begin(), words.end());
-    return command;
-  }
-  ProcessResult Train(const std::string& run, const Words& words) const {
-    return RunProcess(Command(run, words));
-  }
-  // The metrics of a run by step, without what depends on the clock. A step may have several
-  // records.
-  std::map<int64_t, Json> Steps(const std::string& run) const {
-    std::map<int64_t, Json> steps;
-    std::ifstream file(workshop_ / (run + "/experiment_log.jsonl"));
-    for (std::string line; std::getline(file, line);) {
-      Json json = Json::parse(line);
-      for (const char* timed : {"timing_s", "timing_per_token_ms", "perf", "rollout", "sync"})
-        json.erase(timed);
-      steps[json["step"].get<int64_t>()].update(json);
-    }
-    return steps;
-  }
-  const Workshop workshop_;
-};
 
 TEST_F(GrpoTrain, TrainsAndReports) {
   const ProcessResult result =
@@ -110,6 +65,33 @@ TEST_F(GrpoTrain, RewardsCanBeAProgram) {
   EXPECT_EQ(JsonOf(result)["metrics"]["actor/grad_norm"], 0);  // all alike: nothing to learn
 }
 
+TEST_F(GrpoTrain, AFaultOfTheRewardIsSaidWithWhatItWasAsked) {
+  const struct {
+    const char* body;
+    int exit_code;
+    const char* message;
+    const char* hint;
+  } rows[] = {
+      {"while read -r l; do echo '{\"overall\": NaN}'; done", 3, "its overall is nan",
+       "It was asked: prompt \""},
+      {"while read -r l; do echo oops; done", 3, "its answer is not JSON", "It was asked: prompt"},
+      {"read -r l; echo 'no such module' >&2; exit 3", 5, "no such module",
+       "mend worker.reward.reward_function; the same command goes on from the last checkpoint"},
+      {"sleep 100", 6, "within 1 seconds", "raise timeout_s"},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.body);
+    const ProcessResult result =
+        Train("run", {"worker.reward.reward_function=exec:bash " +
+                          workshop_.Write("reward.sh", std::string(row.body) + "\n"),
+                      "worker.reward.reward_function_kwargs={timeout_s: 1}"});
+    EXPECT_EQ(result.exit_code, row.exit_code) << result.out;
+    const Json error = JsonOf(result)["error"];
+    EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(row.message));
+    EXPECT_THAT(error["hint"].get<std::string>(), HasSubstr(row.hint));
+  }
+}
+
 // Killed at whatever moment comes after a checkpoint; then the same command again.
 TEST_F(GrpoTrain, GoesOnAfterKillMinus9AsIfNothingHadBeen) {
   const Words words = {"trainer.max_steps=24", "trainer.save_freq=3", "trainer.save_limit=2"};
@@ -159,6 +141,20 @@ TEST_F(GrpoTrain, ABundleThatIsTooShortIsRefused) {
   EXPECT_THAT(result.out, HasSubstr("= 7 is over the 6 positions of the engine"));
 }
 
+// Before anything is loaded: the engine would keep a terabyte.
+TEST_F(GrpoTrain, ARunThatDoesNotFitIntoMemoryIsRefused) {
+  const Words words = {"trainer.max_steps=1", "data.max_response_length=60",
+                       "worker.rollout.neuron_override_config.seq_len=64",
+                       "worker.rollout.neuron_override_config.batch_size=100000000"};
+  const ProcessResult result = Train("run", words);
+  EXPECT_EQ(result.exit_code, 6) << result.out;
+  const Json error = JsonOf(result)["error"];
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("KV cache 3051"));
+  EXPECT_THAT(error["hint"].get<std::string>(),
+              HasSubstr("KV cache: worker.rollout.neuron_override_config.batch_size"));
+  EXPECT_THAT(result.err, HasSubstr("memory: at most "));
+}
+
 TEST_F(GrpoTrain, TheBestStepIsOneThatIsSaved) {
   ASSERT_EQ(Train("run", {"trainer.max_steps=7", "trainer.val_freq=1", "trainer.save_freq=3",
                           "trainer.val_before_train=true", "trainer.save_limit=1"})
@@ -198,6 +194,19 @@ TEST_F(GrpoTrain, StopsOnSigint) {
   ::kill(child, SIGINT);
   EXPECT_EQ(WaitProcess(child), 130);
   EXPECT_TRUE(fs::exists(workshop_ / "run/checkpoint_tracker.json"));
+}
+
+TEST_F(GrpoTrain, SavesAndGoesOnAtSigusr1) {
+  const pid_t child = StartProcess(Command("run", {"trainer.max_steps=5000"}));
+  ASSERT_TRUE(WaitFor(workshop_ / "run/weight_syncs.jsonl"));
+  ::kill(child, SIGUSR1);
+  const std::string tracker = workshop_ / "run/checkpoint_tracker.json";
+  ASSERT_TRUE(WaitFor(tracker));
+  const auto step = Json::parse(ReadFile(tracker))["last_global_step"].get<int64_t>();
+  EXPECT_TRUE(fs::exists(workshop_ / fmt::format("run/global_step_{}/actor/done", step)));
+  ::kill(child, SIGINT);
+  EXPECT_EQ(WaitProcess(child), 130);
+  EXPECT_GE(Steps("run").rbegin()->first, step);
 }
 
 }  // namespace

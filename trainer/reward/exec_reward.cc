@@ -1,5 +1,6 @@
 #include "trainer/reward/exec_reward.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -10,10 +11,10 @@
 #include <optional>
 #include <utility>
 
-#include "formats/ops/command.h"
+#include "lib/command_text.h"
 #include "lib/json.h"
+#include "lib/process.h"
 #include "lib/text.h"
-#include "trainer/reward/child.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -24,6 +25,7 @@ constexpr size_t kMaxLine = 1 << 20;     // bytes of one answer
 constexpr size_t kKeptWords = 16 << 10;  // bytes of standard error that are remembered
 constexpr size_t kShownWords = 2000;     // bytes of it in an error
 constexpr size_t kMaxNumbers = 64;       // in one answer
+constexpr auto kGrace = std::chrono::seconds(1);
 
 std::string LineOf(const RewardSample& sample) {
   const Json json = {{"response", std::string(sample.response)},
@@ -61,6 +63,34 @@ Result<Scores> ReadAnswer(std::string_view line) {
   return scores;
 }
 
+// The program, with pipes that do not block. When we are gone its input ends.
+struct Child {
+  Process process;
+  Descriptor in, out, err;
+
+  // Ends its input; what has not gone a second after that is ended.
+  void End() {
+    in.Close();
+    process.WaitForEnd(kGrace);
+    process.End(kGrace);
+  }
+};
+
+Result<Child> StartChild(const std::string& program, const std::vector<std::string>& words) {
+  NXDKIT_ASSIGN(PipeEnds in, MakePipe());
+  NXDKIT_ASSIGN(PipeEnds out, MakePipe());
+  NXDKIT_ASSIGN(PipeEnds err, MakePipe());
+  NXDKIT_ASSIGN(Process process, Process::Start({.program = program,
+                                                 .words = words,
+                                                 .environment = WholeEnvironment(),
+                                                 .in = in.read.fd(),
+                                                 .out = out.write.fd(),
+                                                 .err = err.write.fd()}));
+  for (const Descriptor* pipe : {&in.write, &out.read, &err.read})
+    ::fcntl(pipe->fd(), F_SETFL, ::fcntl(pipe->fd(), F_GETFL) | O_NONBLOCK);
+  return Child{std::move(process), std::move(in.write), std::move(out.read), std::move(err.read)};
+}
+
 // What one batch has to say and has heard.
 struct Exchange {
   std::string input;
@@ -79,12 +109,12 @@ class ExecReward : public Reward {
  public:
   ExecReward(std::string program, std::vector<std::string> words, double timeout_seconds)
       : program_(std::move(program)), words_(std::move(words)), timeout_(timeout_seconds) {}
+  ~ExecReward() override { End(); }
 
   Result<std::vector<Scores>> Score(std::span<const RewardSample> samples) override {
     if (samples.empty()) return std::vector<Scores>();
     Result<std::vector<Scores>> scores = ScoreBatch(samples);
     // What it still has to say would be taken for answers to the next batch.
-    if (!scores.ok() && child_ != nullptr) child_->Kill();
     if (!scores.ok()) child_.reset();
     return scores;
   }
@@ -100,7 +130,7 @@ class ExecReward : public Reward {
     NXDKIT_TRY(Run(exchange, until));
     if (exchange.ended && !fresh && !exchange.heard()) {
       // It had ended before it could know of this batch.
-      child_.reset();
+      End();
       NXDKIT_TRY(Ready());
       exchange.ended = false;
       exchange.written = 0;
@@ -113,16 +143,21 @@ class ExecReward : public Reward {
 
   // A running program with nothing left to say; whether it was started just now.
   Result<bool> Ready() {
-    if (child_ != nullptr) {
+    if (child_) {
       Exchange before;
       Read(before);
       if (before.heard()) return TooMuch(0);
-      if (before.ended || child_->HasEnded()) child_.reset();
+      if (before.ended || child_->process.HasEnded()) End();
     }
-    if (child_ != nullptr) return false;
+    if (child_) return false;
     words_said_.clear();
-    NXDKIT_ASSIGN(child_, Child::Start(program_, words_));
+    NXDKIT_ASSIGN(child_, StartChild(program_, words_));
     return true;
+  }
+
+  void End() {
+    if (child_) child_->End();
+    child_.reset();
   }
 
   // Until all is said and heard, or the program has ended.
@@ -170,7 +205,7 @@ class ExecReward : public Reward {
   }
 
   // nullopt: nothing there now; empty: the end.
-  static std::optional<std::string_view> ReadSome(const Pipe& pipe, std::span<char> buffer) {
+  static std::optional<std::string_view> ReadSome(const Descriptor& pipe, std::span<char> buffer) {
     ssize_t got;
     do {
       got = ::read(pipe.fd(), buffer.data(), buffer.size());
@@ -207,7 +242,7 @@ class ExecReward : public Reward {
 
   // The error with the end of what the program wrote to standard error.
   Error WithWords(Error error) {
-    if (child_ != nullptr && child_->err.open()) ReadWords();
+    if (child_ && child_->err.is_open()) ReadWords();
     std::string_view words = words_said_;
     while (!words.empty() && (words.back() == '\n' || words.back() == '\r')) words.remove_suffix(1);
     if (words.size() > kShownWords) words.remove_prefix(words.size() - kShownWords);
@@ -224,15 +259,15 @@ class ExecReward : public Reward {
   }
 
   Error Died(const Exchange& exchange) {
-    if (child_->err.open()) ReadWords();
+    if (child_->err.is_open()) ReadWords();
     child_->End();
-    return WithWords(
-        Error(Errc::kIo, fmt::format("the reward program {} after {} of {} answers",
-                                     child_->EndText(), exchange.lines.size(), exchange.expected)));
+    return WithWords(Error(Errc::kIo, fmt::format("the reward program {} after {} of {} answers",
+                                                  child_->process.EndText(), exchange.lines.size(),
+                                                  exchange.expected)));
   }
 
   Error TimedOut(const Exchange& exchange) {
-    child_->Kill();
+    child_->process.Kill();
     return WithWords(
         Error(Errc::kLimit, fmt::format("the reward program gave {} of {} answers within {} "
                                         "seconds, and was ended",
@@ -251,15 +286,15 @@ class ExecReward : public Reward {
   std::string program_;
   std::vector<std::string> words_;
   double timeout_;
-  std::unique_ptr<Child> child_;
+  std::optional<Child> child_;
   std::string words_said_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Reward>> MakeExecReward(const std::string& command, double timeout_seconds) {
-  NXDKIT_ASSIGN(std::vector<std::string> words, ops::SplitCommand(command));
-  const std::optional<std::string> program = ops::FindProgram(words[0]);
+  NXDKIT_ASSIGN(std::vector<std::string> words, SplitCommand(command));
+  const std::optional<std::string> program = FindProgram(words[0]);
   if (!program)
     return Error(Errc::kNotFound, "no such program, or it may not be executed").in(words[0]);
   return std::unique_ptr<Reward>(

@@ -137,7 +137,7 @@ Status WorkerPool::State::Restart(size_t index, const std::string& why) {
   const std::string end = worker.process->End();
   worker.process.reset();
   const std::string what =
-      fmt::format("rollout worker {} (process {}) {}: {}", index, pid, why, end);
+      fmt::format("rollout worker {} (process {}) {}: it {}", index, pid, why, end);
   if (++restarts > options.max_restarts)
     return Error(Errc::kIo, fmt::format("{}; that is failure {} of this call, {} are allowed", what,
                                         restarts, options.max_restarts));

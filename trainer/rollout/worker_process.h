@@ -2,13 +2,12 @@
 // over a socket, ended with all that it started.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lib/process.h"
 #include "trainer/rollout/wire.h"
 
 namespace nxdkit::trainer {
@@ -26,12 +25,9 @@ class WorkerProcess {
   // command[0] is a path. kNotFound when it cannot be started.
   static Result<WorkerProcess> Start(const std::vector<std::string>& command,
                                      const std::vector<std::string>& environment);
-  WorkerProcess(WorkerProcess&& other) noexcept;
-  WorkerProcess& operator=(WorkerProcess&& other) noexcept;
-  ~WorkerProcess();
 
-  pid_t pid() const { return pid_; }
-  int fd() const { return fd_; }
+  pid_t pid() const { return process_.pid(); }
+  int fd() const { return socket_.fd(); }
   bool wants_to_write() const { return sent_ < out_.size(); }
   std::chrono::steady_clock::time_point last_heard() const { return last_heard_; }
   void Expect() { last_heard_ = std::chrono::steady_clock::now(); }
@@ -41,13 +37,16 @@ class WorkerProcess {
   bool Pump();
   Result<std::optional<Frame>> Take() { return TakeFrame(in_); }
 
-  // Kills it, if it still runs; how it ended: "killed by signal 9", "ended with exit code 1".
+  // Kills it, if it still runs; how it ended: "was killed by signal 9", "exited with 1".
   std::string End();
 
  private:
-  WorkerProcess(pid_t pid, int fd) : pid_(pid), fd_(fd) { Expect(); }
-  pid_t pid_ = -1;
-  int fd_ = -1;
+  WorkerProcess(Process process, Descriptor socket)
+      : process_(std::move(process)), socket_(std::move(socket)) {
+    Expect();
+  }
+  Process process_;
+  Descriptor socket_;
   std::string in_, out_;
   size_t sent_ = 0;
   std::chrono::steady_clock::time_point last_heard_;

@@ -53,12 +53,8 @@ class State {
   void FillSlot(const models::Model& model, const Slot& slot, uint32_t seed,
                 const RankMemory& rank) const {
     const Shape& whole = model.params[slot.param].shape;
-    const int64_t columns = whole.size() == 2 ? whole[1] : 1;
-    const int64_t own = slot.shape.size() == 2 ? slot.shape[1] : 1;
     for (int64_t i = 0; i < slot.size(); ++i) {
-      const int64_t row = i / own + (slot.cut_dim == 0 ? slot.cut_begin : 0);
-      const int64_t column = i % own + (slot.cut_dim == 1 ? slot.cut_begin : 0);
-      std::minstd_rand random(static_cast<uint32_t>(row * columns + column) * 977u +
+      std::minstd_rand random(static_cast<uint32_t>(PlaceInWhole(slot, whole, i)) * 977u +
                               slot.param * 31u + seed * 7919u);
       random.discard(3);
       const float value = static_cast<float>(random()) / 2147483647.0f - 0.5f;

@@ -14,6 +14,7 @@
 #include "formats/ops/make_model.h"
 #include "tests/formats/ops/sample_config.h"
 #include "tests/formats/scratch.h"
+#include "tests/trainer/model/whole.h"
 #include "trainer/comm/thread_world.h"
 #include "trainer/model/decoder.h"
 #include "trainer/model/memory.h"
@@ -128,13 +129,9 @@ class ModelLab {
       for (const int64_t extent : param.shape) size *= extent;
       Floats& whole = outcome.gradients[param.name];
       if (whole.empty()) whole.assign(static_cast<size_t>(size), NAN);
-      const int64_t columns = param.shape.size() == 2 ? param.shape[1] : 1;
-      const int64_t own_columns = slot.shape.size() == 2 ? slot.shape[1] : 1;
       for (int64_t i = 0; i < slot.size(); ++i) {
-        const int64_t row = i / own_columns + (slot.cut_dim == 0 ? slot.cut_begin : 0);
-        const int64_t column = i % own_columns + (slot.cut_dim == 1 ? slot.cut_begin : 0);
         const float value = decoder.gradients()[static_cast<size_t>(slot.offset + i)];
-        float& to = whole[static_cast<size_t>(row * columns + column)];
+        float& to = whole[static_cast<size_t>(PlaceInWhole(slot, param.shape, i))];
         if (!std::isnan(to)) {
           EXPECT_EQ(to, value) << param.name << ": copies differ";
         }

@@ -118,7 +118,7 @@ TEST_F(ExecReward, DiesWithinABatch) {
 
 TEST_F(ExecReward, DiesBeforeItReads) {
   Make("exec 0<&-\nkill -9 $$\n");
-  ExpectError(200, Errc::kIo, "", "the reward program was ended by signal 9 after 0 of 200");
+  ExpectError(200, Errc::kIo, "", "the reward program was killed by signal 9 after 0 of 200");
 }
 
 TEST_F(ExecReward, NobodyReadsAndNoSignalComes) {

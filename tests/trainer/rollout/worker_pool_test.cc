@@ -158,7 +158,7 @@ TEST_F(Pools, RestartsAreBounded) {
     const char* said;
   };
   for (const Case& one :
-       {Case{{"/bin/false"}, "is gone: ended with exit code 1; that is failure 4 of this call, 3"},
+       {Case{{"/bin/false"}, "is gone: it exited with 1; that is failure 4 of this call, 3"},
         Case{{"/bin/echo", "hello, I am a shell"}, "cannot be understood"}}) {
     WorkerPoolOptions options = Options(1);
     options.command = one.command;
