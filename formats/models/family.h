@@ -12,6 +12,7 @@ namespace nxdkit::models {
 enum class Role : uint8_t {
   kEmbedding,   // [vocab, hidden]
   kLmHead,      // [vocab, hidden]
+  kScore,       // [labels, hidden], in the place of the lm_head; replicated, last pipeline stage
   kFinalNorm,   // [hidden], last pipeline stage
   kQuery,       // [heads * head_dim, hidden], column parallel
   kKey,         // [kv_heads * head_dim, hidden], column parallel
@@ -46,13 +47,16 @@ enum class Dim : uint8_t {
   kExpertIntermediate,
   kPositions,
   kTokenTypes,
+  kLabels,
   kTwo,
 };
 
 // When a row of the table exists. A sparse layer is one with experts.
 enum class When : uint8_t {
   kAlways,
-  kUntied,
+  kUntied,  // there is an lm_head, and it is a matrix of its own
+  kScore,   // there is none, but a score for each label
+  kScoreBias,
   kQkvBias,
   kOutputBias,
   kMlpBias,

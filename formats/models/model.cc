@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kMaxLayers = 10'000;
 constexpr int64_t kMaxExtent = int64_t{1} << 30;  // the product of two, times 3, fits int64
+constexpr int64_t kDefaultLabels = 2;
 constexpr int64_t kMaxHeads = 1 << 16;
 constexpr int64_t kMaxExperts = 4096;
 constexpr int64_t kMaxExpertsInAll = 1 << 18;  // of all layers: each is three parameters
@@ -118,6 +119,21 @@ bool Uses(const Family& family, Dim dim) {
   return std::ranges::any_of(family.rows, [&](const ParamRow& row) { return row.rows == dim; });
 }
 
+// The heads that transformers puts in the place of the lm_head: a score of each label for every
+// token, with a bias, or for the whole sequence, without one. How many labels there are is kept as
+// their names; without any there are two.
+void ReadScoreHead(ConfigReader& reader, const Json& json, ModelConfig& config) {
+  const bool tokens = config.architecture.ends_with("ForTokenClassification");
+  const bool sequences = config.architecture.ends_with("ForSequenceClassification");
+  if ((!tokens && !sequences) || !Uses(*config.family, Dim::kLabels)) return;
+  const auto names = json.find("id2label");
+  const bool named = names != json.end() && names->is_object() && !names->empty();
+  config.labels = named ? static_cast<int64_t>(names->size())
+                        : reader.Extent("num_labels", kDefaultLabels, kMaxExtent);
+  config.score_bias = tokens;
+  config.tied = false;
+}
+
 void ReadExperts(ConfigReader& reader, ModelConfig& config) {
   const ExpertKeys& keys = config.family->experts;
   if (!keys.count) return;
@@ -173,6 +189,7 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& p
   config.qkv_bias = BiasOf(config.family->qkv_bias, attention_bias);
   config.output_bias = BiasOf(config.family->output_bias, attention_bias);
   config.mlp_bias = config.family->mlp_bias_key && reader.Flag("mlp_bias", false);
+  ReadScoreHead(reader, json, config);
   ReadExperts(reader, config);
   if (reader.error()) return *std::move(reader.error());
   if (config.heads % config.kv_heads != 0)
@@ -216,6 +233,8 @@ int64_t Extent(const ModelConfig& config, Dim dim) {
       return config.positions;
     case Dim::kTokenTypes:
       return config.token_types;
+    case Dim::kLabels:
+      return config.labels;
     case Dim::kTwo:
       return 2;
     case Dim::kExperts:
@@ -233,7 +252,11 @@ bool Exists(const ModelConfig& config, When when, int layer) {
     case When::kAlways:
       return true;
     case When::kUntied:
-      return !config.tied;
+      return !config.tied && config.labels == 0;
+    case When::kScore:
+      return config.labels > 0;
+    case When::kScoreBias:
+      return config.labels > 0 && config.score_bias;
     case When::kQkvBias:
       return config.qkv_bias;
     case When::kOutputBias:

@@ -136,6 +136,7 @@ class Builder {
       case Role::kExpertUp:
       case Role::kExpertDown:
         return OkStatus();  // added with the gate of the first expert
+      case Role::kScore:
       case Role::kFinalNorm:
       case Role::kQueryNorm:
       case Role::kKeyNorm:
@@ -159,7 +160,8 @@ class Builder {
       tensor.stage = RankTensor::Stage::kLayer;
     else if (like.role == Role::kEmbedding)
       tensor.stage = RankTensor::Stage::kFirst;
-    else if (like.role == Role::kLmHead || like.role == Role::kFinalNorm)
+    else if (like.role == Role::kLmHead || like.role == Role::kScore ||
+             like.role == Role::kFinalNorm)
       tensor.stage = RankTensor::Stage::kLast;
     tensors_.push_back(std::move(tensor));
     return tensors_.back();

@@ -43,7 +43,7 @@ struct Artifact {
   Kind kind = Kind::kHf;
   std::string path;         // as given
   std::string side_folder;  // where config.json and the tokenizer files lie; "" when there are none
-  std::string config_path;  // "" when there is no config
+  std::string config_path;  // "" when there is no config, or it is made and not read
   std::string config_text;
   std::optional<models::ModelConfig> config;
 

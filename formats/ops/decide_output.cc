@@ -126,6 +126,8 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
   spec.xser = options.xser.value_or(options.training_tag && from_nxd && IsXser(source));
   spec.aliases = family.nxd_stores_aliases ||
                  (options.training_tag && from_nxd && config.tied && StoresHead(source));
+  if (out.names == nxd::NameStyle::kMegatron && config.labels > 0)
+    return Error(Errc::kUnsupported, "how NxDT's Megatron models name a score head is not known");
   NXDKIT_TRY(nxd::HeadPlacement(config, out));
   NXDKIT_TRY(nxd::PipelineRank(0, config.layers, out.pp, out.vpp));
   NXDKIT_TRY(models::CheckExpertParts(config, out.tp, out.ep));

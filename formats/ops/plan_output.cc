@@ -98,6 +98,8 @@ class Planner {
     if (!source_.artifact.config_path.empty() &&
         BaseName(source_.artifact.config_path) != "neuron_config.json")
       plan_.copies.push_back({"config.json", source_.artifact.config_path});
+    else if (source_.artifact.config_path.empty() && !source_.artifact.config_text.empty())
+      plan_.texts.push_back({"config.json", source_.artifact.config_text});
   }
 
   // An adapter's one file.

@@ -116,7 +116,8 @@ class Builder {
       case Role::kHeadColumn:
       case Role::kColumn:
       case Role::kRow:
-        return;  // of families without bundles: CheckFamily
+      case Role::kScore:
+        return;  // of models without bundles: CheckFamily
       case Role::kFinalNorm:
       case Role::kQueryNorm:
       case Role::kKeyNorm:
@@ -239,6 +240,10 @@ class Builder {
 }  // namespace
 
 Status CheckFamily(const models::ModelConfig& config) {
+  if (config.labels > 0)
+    return Error(Errc::kUnsupported,
+                 fmt::format("a {} has a score head and no lm_head: no engine generates with it",
+                             config.architecture));
   if (config.family->has_bundles) return OkStatus();
   return Error(Errc::kUnsupported,
                fmt::format("how rollout bundles hold a {} model is not known: it can be converted "

@@ -156,7 +156,7 @@ TEST_F(GrpoTrain, ABundleThatIsTooShortIsRefused) {
       Train("run", {"trainer.max_steps=1", "worker.rollout.model_path=" + (workshop_ / "short"),
                     "worker.rollout.neuron_override_config.seq_len=null"});
   EXPECT_EQ(result.exit_code, 2) << result.out;
-  EXPECT_THAT(result.out, HasSubstr("for sequences of 6 tokens; prompt and response may be 7"));
+  EXPECT_THAT(result.out, HasSubstr("= 7 is over the 6 positions of the engine"));
 }
 
 TEST_F(GrpoTrain, TheBestStepIsOneThatIsSaved) {

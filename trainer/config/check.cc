@@ -1,5 +1,6 @@
 #include "trainer/config/check.h"
 
+#include "lib/file.h"
 #include "trainer/config/checker.h"
 
 namespace nxdkit::trainer {
@@ -11,7 +12,8 @@ Status ConfigCheck::status() const {
 ConfigCheck CheckConfig(const LoadedConfig& loaded, const CheckOptions& options) {
   Checker check(loaded);
   ConfigCheck result;
-  if (CheckTable(check)) {
+  const bool in_limits = CheckTable(check);
+  if (in_limits) {
     result.plan = MakeRunPlan(loaded.config);
     CheckCores(check, result.plan);
     CheckBatches(check, result.plan);
@@ -20,6 +22,10 @@ ConfigCheck CheckConfig(const LoadedConfig& loaded, const CheckOptions& options)
   CheckReward(check);
   if (options.files) CheckFiles(check);
   result.problems = std::move(check.problems);
+  const std::optional<std::string>& bundle = loaded.config.worker.rollout.model_path;
+  if (in_limits && options.files && bundle && KindOf(*bundle) == PathKind::kFolder)
+    for (ConfigProblem& problem : CheckBundle(loaded, *bundle))
+      result.problems.push_back(std::move(problem));
   result.notes = std::move(check.notes);
   return result;
 }

@@ -44,16 +44,9 @@ struct ModelFacts {
 // sizes, and P + R within its positions.
 std::vector<ConfigProblem> CheckModel(const LoadedConfig& loaded, const ModelFacts& model);
 
-// What a rollout bundle's neuron_config.json says; nullopt: nothing.
-struct BundleFacts {
-  std::optional<int64_t> tp_degree;
-  std::optional<int64_t> batch_size;
-  std::optional<int64_t> seq_len;
-  std::optional<bool> on_device_sampling;
-};
-
-// The engine is compiled: worker.rollout must ask for what it is.
-std::vector<ConfigProblem> CheckBundle(const LoadedConfig& loaded, const BundleFacts& bundle);
+// A rollout bundle is compiled: worker.rollout must ask for what neuron_config.json in `folder`
+// says. Part of CheckConfig.
+std::vector<ConfigProblem> CheckBundle(const LoadedConfig& loaded, const std::string& folder);
 
 // worker.reward.reward_function: a rule that is built in, or a command that scores.
 enum class RewardKind { kBuiltIn, kCommand, kPython, kUnknown };

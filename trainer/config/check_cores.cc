@@ -66,22 +66,21 @@ void CheckContext(Checker& check) {
 
 }  // namespace
 
-void CheckCompiled(Checker& check, const RunPlan& plan) {
-  const NeuronOverrideConfig& engine = check.config().worker.rollout.neuron_override_config;
+void CheckCompiled(Checker& check, const RunPlan& plan, std::optional<int64_t> tp,
+                   std::optional<int64_t> positions) {
   const DataConfig& data = check.config().data;
   const int64_t length = data.max_prompt_length + data.max_response_length;
-  if (engine.tp_degree && *engine.tp_degree != plan.rollout_tp)
-    check.Problem("worker.rollout.neuron_override_config.tp_degree",
-                  fmt::format("the engine is compiled for TP {}, {} is {}", *engine.tp_degree,
-                              kRolloutTp, plan.rollout_tp),
-                  fmt::format("set {} to {}", kRolloutTp, *engine.tp_degree));
-  if (engine.seq_len && length > *engine.seq_len)
+  if (tp && *tp != plan.rollout_tp)
     check.Problem(
-        "worker.rollout.neuron_override_config.seq_len",
-        fmt::format("data.max_prompt_length {} + data.max_response_length {} = {} is "
-                    "over the {} positions of the engine",
-                    data.max_prompt_length, data.max_response_length, length, *engine.seq_len),
-        "shorten one of them, or compile the engine for more");
+        "worker.rollout.neuron_override_config.tp_degree",
+        fmt::format("the engine is compiled for TP {}, {} is {}", *tp, kRolloutTp, plan.rollout_tp),
+        fmt::format("set {} to {}", kRolloutTp, *tp));
+  if (positions && length > *positions)
+    check.Problem("worker.rollout.neuron_override_config.seq_len",
+                  fmt::format("data.max_prompt_length {} + data.max_response_length {} = {} is "
+                              "over the {} positions of the engine",
+                              data.max_prompt_length, data.max_response_length, length, *positions),
+                  "shorten one of them, or compile the engine for more");
 }
 
 void CheckCores(Checker& check, const RunPlan& plan) {
@@ -89,7 +88,12 @@ void CheckCores(Checker& check, const RunPlan& plan) {
   const std::string rollout_fix = plan.separate ? train_fix : LegalTp(plan.cores);
   CheckDivides(check, kTrainTp, plan.train_cores, plan.train_tp, "training", train_fix);
   CheckDivides(check, kRolloutTp, plan.rollout_cores, plan.rollout_tp, "rollout", rollout_fix);
-  CheckCompiled(check, plan);
+  const NeuronOverrideConfig& engine = check.config().worker.rollout.neuron_override_config;
+  CheckCompiled(check, plan, engine.tp_degree, engine.seq_len);
+  if (!check.config().worker.rollout.model_path && !engine.others.entries.empty())
+    check.Note(
+        "worker.rollout.neuron_override_config: of other keys than tp_degree, batch_size and "
+        "seq_len nothing is taken when the run makes its own bundle (worker.rollout.model_path)");
   CheckContext(check);
 }
 

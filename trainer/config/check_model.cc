@@ -1,4 +1,4 @@
-// Rules that wait for the model and for the compiled engine.
+// Rules that wait for the model.
 #include <fmt/format.h>
 
 #include "trainer/config/checker.h"
@@ -30,16 +30,6 @@ void CheckDivided(Checker& check, std::string_view key, int64_t tp, const ModelF
                   fix);
 }
 
-template <typename T>
-void CheckEqual(Checker& check, std::string_view leaf, const std::optional<T>& asked,
-                const std::optional<T>& compiled) {
-  if (asked && compiled && *asked != *compiled)
-    check.Problem(
-        fmt::format("worker.rollout.neuron_override_config.{}", leaf),
-        fmt::format("{} is asked for, and the engine is compiled for {}", *asked, *compiled),
-        fmt::format("set it to {}, or compile the engine again", *compiled));
-}
-
 }  // namespace
 
 std::vector<ConfigProblem> CheckModel(const LoadedConfig& loaded, const ModelFacts& model) {
@@ -63,24 +53,6 @@ std::vector<ConfigProblem> CheckModel(const LoadedConfig& loaded, const ModelFac
                               "over the model's {} positions",
                               config.data.max_prompt_length, config.data.max_response_length,
                               length, model.max_positions));
-  return check.problems;
-}
-
-std::vector<ConfigProblem> CheckBundle(const LoadedConfig& loaded, const BundleFacts& bundle) {
-  Checker check(loaded);
-  const NeuronOverrideConfig& asked = loaded.config.worker.rollout.neuron_override_config;
-  CheckEqual(check, "tp_degree", asked.tp_degree, bundle.tp_degree);
-  CheckEqual(check, "batch_size", asked.batch_size, bundle.batch_size);
-  CheckEqual(check, "seq_len", asked.seq_len, bundle.seq_len);
-  CheckEqual(check, "on_device_sampling", asked.on_device_sampling, bundle.on_device_sampling);
-  // What the bundle is and the config does not repeat must still fit.
-  LoadedConfig compiled = loaded;
-  NeuronOverrideConfig& engine = compiled.config.worker.rollout.neuron_override_config;
-  if (!asked.tp_degree) engine.tp_degree = bundle.tp_degree;
-  if (!asked.seq_len) engine.seq_len = bundle.seq_len;
-  Checker sizes(compiled);
-  CheckCompiled(sizes, MakeRunPlan(compiled.config));
-  check.problems.insert(check.problems.end(), sizes.problems.begin(), sizes.problems.end());
   return check.problems;
 }
 

@@ -38,7 +38,9 @@ bool CheckTable(Checker& check);
 void CheckFiles(Checker& check);
 // check_cores.cc, check_batch.cc, check_algorithm.cc
 void CheckCores(Checker& check, const RunPlan& plan);
-void CheckCompiled(Checker& check, const RunPlan& plan);
+// `tp` and `positions`: what the engine is compiled for; nullopt: not known.
+void CheckCompiled(Checker& check, const RunPlan& plan, std::optional<int64_t> tp,
+                   std::optional<int64_t> positions);
 void CheckBatches(Checker& check, const RunPlan& plan);
 void CheckAlgorithm(Checker& check);
 void CheckReward(Checker& check);

@@ -90,6 +90,12 @@ Result<int64_t> TrainingSteps(const Config& config, int64_t train_rows, int64_t 
   return CheckedMul(per_epoch, trainer.total_epochs).value_or(INT64_MAX);
 }
 
+Dtype RolloutDtype(const RolloutConfig& rollout) {
+  const bool wide =
+      rollout.dtype == "fp32" || rollout.dtype == "float32" || rollout.dtype == "float";
+  return wide ? Dtype::kF32 : Dtype::kBF16;
+}
+
 int64_t WarmupSteps(const OptimConfig& optim, int64_t training_steps) {
   return WarmupSteps(optim.lr_warmup_steps.value_or(-1), optim.lr_warmup_ratio, training_steps);
 }

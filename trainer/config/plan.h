@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/dtype.h"
 #include "lib/error.h"
 #include "trainer/config/config.h"
 
@@ -43,6 +44,9 @@ std::string RunPlanText(const RunPlan& plan);
 // filtering; the last batch of an epoch that is not full is dropped. kUsage when the rows do not
 // make one batch, or (val_rows) validation is on and there is no row for it.
 Result<int64_t> TrainingSteps(const Config& config, int64_t train_rows, int64_t val_rows);
+
+// Of the engine's weights and cache: worker.rollout.dtype.
+Dtype RolloutDtype(const RolloutConfig& rollout);
 
 // The warm-up of a schedule, as the configuration says: lr_warmup_steps, else by lr_warmup_ratio.
 int64_t WarmupSteps(const OptimConfig& optim, int64_t training_steps);

@@ -12,14 +12,14 @@ class EngineGenerator : public Generator {
       : options_(options), poll_(std::move(poll)) {}
 
   // Destroyed first: two engines would need twice the memory.
-  Result<EngineFacts> Reload(const SyncedWeights& weights) override {
+  Status Reload(const SyncedWeights& weights) override {
     engine_.reset();
     options_.expect.serial = static_cast<int64_t>(weights.version.serial);
     options_.expect.digest = weights.digest;
     auto engine = Engine::Load(options_, poll_);
     if (!engine.ok()) return engine.error();
     engine_.emplace(*std::move(engine));
-    return engine_->facts();
+    return OkStatus();
   }
 
   Result<std::vector<RolloutResponse>> Generate(std::span<const RolloutRequest> requests) override {

@@ -41,7 +41,7 @@ class Generator {
   virtual ~Generator() = default;
   // New weights lie in the bundle: engines are destroyed, made again and loaded; they must find
   // these weights.
-  virtual Result<EngineFacts> Reload(const SyncedWeights& weights) = 0;
+  virtual Status Reload(const SyncedWeights& weights) = 0;
   virtual Result<std::vector<RolloutResponse>> Generate(
       std::span<const RolloutRequest> requests) = 0;
   // Workers that had to be started again so far.

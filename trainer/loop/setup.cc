@@ -25,6 +25,9 @@ class Maker {
   Result<RunParts> Make() {
     NXDKIT_TRY(LockRun());
     NXDKIT_TRY(OpenModel());
+    // Before minutes are spent on weights.
+    if (config_.worker.rollout.model_path)
+      NXDKIT_TRY(CheckEngineBundle(EngineFor(*config_.worker.rollout.model_path)));
     NXDKIT_TRY(OpenText());
     NXDKIT_TRY(OpenData());
     NXDKIT_ASSIGN(parts_.score, MakeScorer());
@@ -215,10 +218,7 @@ class Maker {
         over.batch_size.value_or(std::min<int64_t>(64, plan_.sequences_per_worker));
     request.convert.options.sequence_length =
         over.seq_len.value_or(rollout.max_model_len.value_or(row_tokens()));
-    request.convert.options.dtype =
-        rollout.dtype == "fp32" || rollout.dtype == "float32" || rollout.dtype == "float"
-            ? Dtype::kF32
-            : Dtype::kBF16;
+    request.convert.options.dtype = RolloutDtype(rollout);
     const auto report = ops::Export(request);
     if (!report.ok()) return report.error();
     Note(fmt::format("made the rollout bundle {}: tp {}, {} slots of {} tokens", parts_.bundle,
@@ -227,14 +227,19 @@ class Maker {
     return OkStatus();
   }
 
-  Status MakeGenerator() {
-    NXDKIT_TRY(MakeBundle());
+  EngineOptions EngineFor(const std::string& bundle) const {
     const NeuronOverrideConfig& over = config_.worker.rollout.neuron_override_config;
     EngineOptions engine;
-    engine.bundle = parts_.bundle;
+    engine.bundle = bundle;
     engine.neuron_override.tp_degree = over.tp_degree.value_or(plan_.rollout_tp);
     engine.neuron_override.batch_size = over.batch_size;
     engine.neuron_override.seq_len = over.seq_len;
+    return engine;
+  }
+
+  Status MakeGenerator() {
+    NXDKIT_TRY(MakeBundle());
+    const EngineOptions engine = EngineFor(parts_.bundle);
     if (!plan_.separate) {
       parts_.generator = MakeEngineGenerator(engine, options_.poll);
       return OkStatus();

@@ -137,15 +137,7 @@ class Loop {
     NXDKIT_ASSIGN(synced_,
                   SyncWeights(*parts_.actor, *parts_.config, parts_.base.artifact, parts_.bundle,
                               fmt::format("step {}", state_.step), RunFiles()));
-    NXDKIT_ASSIGN(const EngineFacts engine, parts_.generator->Reload(synced_));
-    const int64_t longest = config_.data.max_prompt_length + config_.data.max_response_length;
-    if (engine.seq_len < longest)
-      return Error(Errc::kUsage,
-                   fmt::format("the bundle was made for sequences of {} tokens; prompt "
-                               "and response may be {} together",
-                               engine.seq_len, longest))
-          .in(parts_.bundle)
-          .hint("shorten data.max_response_length, or make a bundle for longer sequences");
+    NXDKIT_TRY(parts_.generator->Reload(synced_));
     synced_step_ = state_.step;
     NXDKIT_TRY(syncs_->Append(SyncLine()));
     metrics.Set("sync/serial", static_cast<double>(synced_.version.serial));

@@ -49,7 +49,9 @@ class MiniBatchLoss {
     metrics.Add("actor/pg_clipfrac_higher", found.clip_fraction_higher);
     metrics.Add("actor/pg_clipfrac_lower", found.clip_fraction_lower);
     if (!options_.kl) return;
-    metrics.Add("actor/kl_loss", found.kl_loss);
+    // So weighted it is the KL term of the loss that was minimised, whatever the micro-batches are.
+    // EasyR1 logs the last micro-batch alone.
+    metrics.Add("actor/kl_loss", found.kl_loss, static_cast<double>(found.tokens));
     metrics.Add("actor/kl_coef", options_.kl_coef);
   }
 

@@ -26,7 +26,8 @@ struct UpdatePolicyResult {
 };
 
 // `samples` in the order in which the ranks take them: data-parallel rank d has the d-th of equal
-// consecutive shares. Adds actor/* to `metrics`: means over the micro-batches.
+// consecutive shares. Adds actor/* to `metrics`: means over the micro-batches, of kl_loss
+// weighted by their tokens.
 Result<UpdatePolicyResult> UpdatePolicy(Actor& actor, std::span<const Sample> samples,
                                         const UpdatePolicyOptions& options, Metrics& metrics);
 

@@ -14,10 +14,11 @@ class WorkerGenerator : public Generator {
         poll_(std::move(poll)),
         restarts_(std::move(restarts)) {}
 
-  Result<EngineFacts> Reload(const SyncedWeights& weights) override {
+  Status Reload(const SyncedWeights& weights) override {
     engine_.expect.serial = static_cast<int64_t>(weights.version.serial);
     engine_.expect.digest = weights.digest;
-    return pool_.Load(engine_, poll_);
+    const auto loaded = pool_.Load(engine_, poll_);
+    return loaded.ok() ? OkStatus() : Status(loaded.error());
   }
 
   Result<std::vector<RolloutResponse>> Generate(std::span<const RolloutRequest> requests) override {

@@ -53,10 +53,10 @@ constexpr PhaseRow kPhases[] = {
 
 }  // namespace
 
-void Metrics::Add(std::string_view name, double value) {
+void Metrics::Add(std::string_view name, double value, double weight) {
   Sum& sum = sums_.try_emplace(std::string(name)).first->second;
-  sum.total += value;
-  ++sum.count;
+  sum.total += value * weight;
+  sum.weight += weight;
 }
 
 void Metrics::Set(std::string_view name, double value) { sums_[std::string(name)] = {value, 1}; }
@@ -65,14 +65,13 @@ void Metrics::Merge(const Metrics& other) {
   for (const auto& [name, theirs] : other.sums_) {
     Sum& sum = sums_[name];
     sum.total += theirs.total;
-    sum.count += theirs.count;
+    sum.weight += theirs.weight;
   }
 }
 
 MetricRecord Metrics::Means() const {
   MetricRecord record;
-  for (const auto& [name, sum] : sums_)
-    record.emplace_back(name, sum.total / static_cast<double>(sum.count));
+  for (const auto& [name, sum] : sums_) record.emplace_back(name, sum.total / sum.weight);
   return record;
 }
 

@@ -1,5 +1,6 @@
 // The numbers of one training step, by name: "actor/pg_loss", "timing_s/gen". What is added many
-// times under one name (by ranks, micro-batches, rewards) becomes its plain mean.
+// times under one name (by ranks, micro-batches, rewards) becomes its mean, plain where no weights
+// are given.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ using MetricRecord = std::vector<std::pair<std::string, double>>;
 // Not thread-safe: ranks collect their own, Merge joins them in rank order.
 class Metrics {
  public:
-  void Add(std::string_view name, double value);
+  void Add(std::string_view name, double value, double weight = 1);
   void Set(std::string_view name, double value);  // replaces what was added
   void Merge(const Metrics& other);
   MetricRecord Means() const;
@@ -27,7 +28,7 @@ class Metrics {
  private:
   struct Sum {
     double total = 0;
-    int64_t count = 0;
+    double weight = 0;
   };
   std::map<std::string, Sum, std::less<>> sums_;
 };

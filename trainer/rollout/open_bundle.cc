@@ -117,4 +117,9 @@ Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options) {
   return opened;
 }
 
+Status CheckEngineBundle(const EngineOptions& options) {
+  const auto opened = OpenBundleForEngine(options);
+  return opened.ok() ? OkStatus() : Status(opened.error());
+}
+
 }  // namespace nxdkit::trainer

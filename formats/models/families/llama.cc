@@ -30,6 +30,8 @@ constexpr ParamRow kRows[] = {
     {"model.layers.{}.post_attention_layernorm.weight", Role::kReplicated, Dim::kHidden},
     {"model.norm.weight", Role::kFinalNorm, Dim::kHidden},
     {"lm_head.weight", Role::kLmHead, Dim::kVocab, Dim::kHidden, When::kUntied},
+    {"score.weight", Role::kScore, Dim::kLabels, Dim::kHidden, When::kScore},
+    {"score.bias", Role::kScore, Dim::kLabels, Dim::kNone, When::kScoreBias},
 };
 
 // The last as NxDT's Megatron models name it.

@@ -241,6 +241,32 @@ TEST(Families, Qwen3HasHeadNormsAndItsOwnHeadDim) {
   EXPECT_THAT(names, ::testing::Contains("model.layers.0.self_attn.o_proj.weight [32, 64]"));
 }
 
+TEST(Families, AClassifierHasAScoreInThePlaceOfTheLmHead) {
+  for (const char* family : {"llama", "qwen2", "qwen3"}) {
+    json config = Config(family);
+    config["tie_word_embeddings"] = true;  // to nothing
+    config["architectures"] = {"XForTokenClassification"};
+    config["id2label"] = {{"0", "LABEL_0"}};
+    config["num_labels"] = 3;  // the names count
+    EXPECT_EQ(Parsed(config).labels, 1) << family;
+    EXPECT_FALSE(Parsed(config).tied) << family;
+    std::vector<std::string> names = Names(config);
+    EXPECT_EQ(names.back(), "score.bias [1]") << family;
+    EXPECT_EQ(names[names.size() - 2], "score.weight [1, 32]") << family;
+    EXPECT_THAT(names, ::testing::Not(::testing::Contains(::testing::HasSubstr("lm_head"))));
+    config["architectures"] = {"XForSequenceClassification"};
+    config.erase("id2label");
+    EXPECT_EQ(Names(config).back(), "score.weight [3, 32]") << family;
+    config.erase("num_labels");
+    EXPECT_EQ(Names(config).back(), "score.weight [2, 32]") << family;
+    config["num_labels"] = 0;
+    const auto error = ExpectError(ParseConfig(config.dump(), "config.json"), Errc::kCorrupt,
+                                   "found 0, expected an integer from 1 to");
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->member(), "num_labels");
+  }
+}
+
 // The tensors of a BERT or GPT-NeoX model depend on what was put on top of it.
 TEST(Config, SomeFamiliesAreToldByTheirArchitecture) {
   json config = Config("gpt_neox");

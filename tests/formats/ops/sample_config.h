@@ -20,6 +20,7 @@ struct TinyModel {
   int64_t vocab = 64;
   bool tied = false;
   int64_t experts = 0;
+  bool score = false;  // one score of each token in the place of the lm_head
 
   std::string Config() const {
     const bool training_only = family == "bert" || family == "gpt_neox";
@@ -38,6 +39,7 @@ struct TinyModel {
       json["max_position_embeddings"] = 20;
       json["type_vocab_size"] = 2;
     }
+    if (score) json["id2label"] = {{"0", "LABEL_0"}};
     if (experts > 0) {
       json[family == "mixtral" ? "num_local_experts" : "num_experts"] = experts;
       json["num_experts_per_tok"] = 2;
@@ -53,7 +55,8 @@ struct TinyModel {
         {"gpt_neox", "GPTNeoX"}, {"llama", "Llama"}, {"mixtral", "Mixtral"},
         {"qwen2", "Qwen2"},      {"qwen3", "Qwen3"}, {"qwen3_moe", "Qwen3Moe"}};
     for (const auto& [type, name] : kNames)
-      if (family == type) return std::string(name) + "ForCausalLM";
+      if (family == type)
+        return std::string(name) + (score ? "ForTokenClassification" : "ForCausalLM");
     return "";
   }
 };
@@ -66,6 +69,10 @@ inline TinyModel TinyQwen3() { return {.family = "qwen3", .head_dim = 8, .tied =
 // Experts in the place of the MLP.
 inline TinyModel TinyMixtral() { return {.family = "mixtral", .experts = 4}; }
 inline TinyModel TinyQwen3Moe() { return {.family = "qwen3_moe", .head_dim = 8, .experts = 4}; }
+// A value for each token: no lm_head, so its tied embeddings are tied to nothing.
+inline TinyModel TinyScore() {
+  return {.family = "qwen3", .head_dim = 8, .tied = true, .score = true};
+}
 // Families that training sets hold and rollout bundles do not.
 inline TinyModel TinyGptNeox() { return {.family = "gpt_neox", .kv_heads = 8}; }
 inline TinyModel TinyBert() { return {.family = "bert", .kv_heads = 8, .tied = true}; }

@@ -319,18 +319,5 @@ TEST(CheckModel, DividesHeadsAndVocabulary) {
   EXPECT_EQ(problems({0, 0, 0, 0, 0}, "1").size(), 1u);
 }
 
-TEST(CheckBundle, MustBeWhatTheEngineWasCompiledFor) {
-  const std::string engine = "worker.rollout.neuron_override_config.";
-  const LoadedConfig asked = Load(kGoodConfig, {engine + "batch_size=64", engine + "seq_len=4096"});
-  EXPECT_THAT(CheckBundle(asked, {1, 64, 4096, true}), IsEmpty());
-  const std::vector<ConfigProblem> other = CheckBundle(asked, {8, 32, 2048, true});
-  ASSERT_EQ(other.size(), 3u);
-  EXPECT_EQ(other[0].key, engine + "batch_size");
-  EXPECT_EQ(other[0].message, "64 is asked for, and the engine is compiled for 32");
-  EXPECT_EQ(other[1].key, engine + "seq_len");
-  EXPECT_EQ(other[2].key, engine + "tp_degree") << "not asked for, and still wrong";
-  EXPECT_EQ(CheckBundle(asked, {1, 64, 4096, {}}).size(), 0u);
-}
-
 }  // namespace
 }  // namespace nxdkit::trainer::test

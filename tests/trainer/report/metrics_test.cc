@@ -27,6 +27,15 @@ TEST(Metrics, ManyValuesBecomeTheirPlainMean) {
   EXPECT_THAT(rank0.Means(), ElementsAre(Pair("actor/lr", 0.5), Pair("actor/pg_loss", 3)));
 }
 
+TEST(Metrics, WeightsCountOverRanksToo) {
+  Metrics rank0;
+  rank0.Add("actor/kl_loss", 1, 3);
+  Metrics rank1;
+  rank1.Add("actor/kl_loss", 5, 1);
+  rank0.Merge(rank1);
+  EXPECT_THAT(rank0.Means(), ElementsAre(Pair("actor/kl_loss", 2)));
+}
+
 TEST(Metrics, StatsOfNothingAreNotLogged) {
   Metrics metrics;
   AddStats(metrics, "critic/score", {});
