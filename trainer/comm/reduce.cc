@@ -9,6 +9,8 @@ namespace {
 // Few values: every rank gathers all and reduces all, one collective. Many: each rank reduces its
 // slice, two collectives of 1/size of the bytes each.
 constexpr size_t kSmall = 4096;
+// And of many so many at once: a copy of a whole gradient would take its memory once more.
+constexpr size_t kBlock = size_t{1} << 20;
 
 template <typename T, typename Op>
 Status ReduceSmall(Comm& comm, std::span<T> values, Op op) {
@@ -21,26 +23,31 @@ Status ReduceSmall(Comm& comm, std::span<T> values, Op op) {
   return OkStatus();
 }
 
+// `values` is a multiple of the ranks, so that it can be sent from and received into as it lies.
 template <typename T, typename Op>
-Status ReduceSlices(Comm& comm, std::span<T> values, Op op) {
+Status ReduceSlices(Comm& comm, std::span<T> values, std::vector<T>& parts, Op op) {
   const size_t ranks = static_cast<size_t>(comm.size());
-  const size_t slice = (values.size() + ranks - 1) / ranks;
-  std::vector<T> in(slice * ranks), out(slice * ranks);
-  std::copy(values.begin(), values.end(), in.begin());
-  NXDKIT_TRY(comm.AllToAll(std::as_bytes(std::span(in)), std::as_writable_bytes(std::span(out))));
+  const size_t slice = values.size() / ranks;
+  parts.resize(values.size());
+  NXDKIT_TRY(comm.AllToAll(std::as_bytes(values), std::as_writable_bytes(std::span(parts))));
   for (size_t r = 1; r < ranks; ++r)
-    for (size_t i = 0; i < slice; ++i) out[i] = op(out[i], out[r * slice + i]);
-  NXDKIT_TRY(comm.AllGather(std::as_bytes(std::span(out).first(slice)),
-                            std::as_writable_bytes(std::span(in))));
-  std::copy_n(in.begin(), values.size(), values.begin());
-  return OkStatus();
+    for (size_t i = 0; i < slice; ++i) parts[i] = op(parts[i], parts[r * slice + i]);
+  return comm.AllGather(std::as_bytes(std::span(parts).first(slice)),
+                        std::as_writable_bytes(values));
 }
 
 template <typename T, typename Op>
 Status Reduce(Comm& comm, std::span<T> values, Op op) {
   if (comm.size() == 1 || values.empty()) return OkStatus();
-  if (values.size() <= kSmall) return ReduceSmall(comm, values, op);
-  return ReduceSlices(comm, values, op);
+  const size_t ranks = static_cast<size_t>(comm.size());
+  const size_t most = kBlock / ranks * ranks;
+  std::vector<T> parts;
+  while (values.size() > std::max(kSmall, ranks)) {
+    const size_t size = std::min(most, values.size() / ranks * ranks);
+    NXDKIT_TRY(ReduceSlices(comm, values.first(size), parts, op));
+    values = values.subspan(size);
+  }
+  return values.empty() ? OkStatus() : ReduceSmall(comm, values, op);
 }
 
 constexpr auto kSum = [](auto a, auto b) { return a + b; };

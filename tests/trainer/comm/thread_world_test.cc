@@ -32,18 +32,26 @@ std::vector<float> SumInRankOrder(int ranks, size_t size) {
   return sum;
 }
 
+void ExpectSum(int ranks, size_t size) {
+  const std::vector<float> expected = size ? SumInRankOrder(ranks, size) : std::vector<float>();
+  const Status status = RunThreadWorld(ranks, [&](Comm& world) -> Status {
+    std::vector<float> values = RankValues(world.rank(), size);
+    NXDKIT_TRY(AllReduceSum(world, values));
+    EXPECT_TRUE(values == expected) << ranks << " ranks, " << size << " values";
+    return OkStatus();
+  });
+  EXPECT_TRUE(status.ok());
+}
+
 TEST(AllReduceSum, AddsInRankOrderWhateverTheSize) {
   for (const int ranks : {1, 2, 3, 5, 8})
-    for (const size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{4096}, size_t{10'001}}) {
-      const std::vector<float> expected = size ? SumInRankOrder(ranks, size) : std::vector<float>();
-      const Status status = RunThreadWorld(ranks, [&](Comm& world) -> Status {
-        std::vector<float> values = RankValues(world.rank(), size);
-        NXDKIT_TRY(AllReduceSum(world, values));
-        EXPECT_TRUE(values == expected) << ranks << " ranks, " << size << " values";
-        return OkStatus();
-      });
-      EXPECT_TRUE(status.ok());
-    }
+    for (const size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{4096}, size_t{10'001}})
+      ExpectSum(ranks, size);
+}
+
+TEST(AllReduceSum, AddsMoreThanItCopiesAtOnce) {
+  ExpectSum(2, size_t{1} << 21);
+  ExpectSum(3, (size_t{1} << 20) + 5000);  // blocks that the ranks do not divide, and a rest
 }
 
 TEST(AllReduceMax, IsTheLargest) {
