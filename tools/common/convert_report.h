@@ -44,8 +44,7 @@ std::string CostText(const ops::ConvertReport& report, uint64_t work_bytes, doub
                      bool dry_run);
 std::string NotesText(const ops::ConvertReport& report);  // a line for each
 
-// Runs the request, or with --dry-run plans it, or with `explain` tells of that tensor. What is
-// said of a conversion is the command's own.
+// What a command says of a conversion.
 struct ConvertWords {
   std::string (*text)(const ops::ConvertReport&, const ops::ConvertRequest&, double seconds,
                       bool dry_run);
