@@ -142,13 +142,14 @@ Array ForTokens(Rows rows) {
 // Raw advantages as ForTokens -> advantages with mean 0 and variance 1 over all tokens.
 void Whiten(const Array& raw, Rows rows) {
   const double count = static_cast<double>(raw.size());
-  const Array centered = raw - raw.sum() / (count + kWhitenEpsilon);
-  double variance = centered.square().sum() / (count + kWhitenEpsilon);
+  const double mean = raw.sum() / (count + kWhitenEpsilon);
+  double variance = (raw - mean).square().sum() / (count + kWhitenEpsilon);
   if (count > 1) variance *= count / (count - 1);
-  const Array white = centered / std::sqrt(variance + kWhitenEpsilon);
-  const double* next = white.data();
+  const double scale = 1 / std::sqrt(variance + kWhitenEpsilon);
+  const double* next = raw.data();
   for (const AdvantageRow& row : rows)
-    for (float& advantage : row.advantages) advantage = static_cast<float>(*next++);
+    for (float& advantage : row.advantages)
+      advantage = static_cast<float>((*next++ - mean) * scale);
 }
 
 void ReinforcePlusPlus(const AdvantageOptions& options, Rows rows) {
