@@ -2,12 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace nxdkit {
 
 // Memory this process holds now (VmRSS); 0 when the system does not say.
 uint64_t RssBytes();
+
+// What this process may hold at most: the machine's memory, or less where a control group (v1 or
+// v2, any of those it lies in) says so. `root` stands for "/", for tests. nullopt when the system
+// does not say.
+std::optional<uint64_t> MemoryLimitBytes(const std::string& root = "");
 
 // Times of the last change of a file's bytes and of the file itself, and its number on the disk:
 // a file that was exchanged or written to has another stamp. "-" when there is no such file.

@@ -159,6 +159,20 @@ TEST_F(GrpoTrain, ABundleThatIsTooShortIsRefused) {
   EXPECT_THAT(result.out, HasSubstr("= 7 is over the 6 positions of the engine"));
 }
 
+// Before anything is loaded: the engine would keep a terabyte.
+TEST_F(GrpoTrain, ARunThatDoesNotFitIntoMemoryIsRefused) {
+  const Words words = {"trainer.max_steps=1", "data.max_response_length=60",
+                       "worker.rollout.neuron_override_config.seq_len=64",
+                       "worker.rollout.neuron_override_config.batch_size=100000000"};
+  const ProcessResult result = Train("run", words);
+  EXPECT_EQ(result.exit_code, 6) << result.out;
+  const Json error = JsonOf(result)["error"];
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("KV cache 3051"));
+  EXPECT_THAT(error["hint"].get<std::string>(),
+              HasSubstr("KV cache: worker.rollout.neuron_override_config.batch_size"));
+  EXPECT_THAT(result.err, HasSubstr("memory: at most "));
+}
+
 TEST_F(GrpoTrain, TheBestStepIsOneThatIsSaved) {
   ASSERT_EQ(Train("run", {"trainer.max_steps=7", "trainer.val_freq=1", "trainer.save_freq=3",
                           "trainer.val_before_train=true", "trainer.save_limit=1"})

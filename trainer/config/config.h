@@ -253,6 +253,7 @@ struct TrainerConfig {
   std::optional<int64_t> cores;                // ours
   int64_t max_skipped_steps = 5;               // ours
   std::optional<double> peak_tflops;           // ours
+  bool check_memory = true;                    // ours
   std::optional<std::string> tensorboard_dir;  // ours
 };
 

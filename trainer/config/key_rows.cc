@@ -303,6 +303,8 @@ constexpr ConfigKey kKeys[] = {
      "stop after this many steps in a row with gradients that are not finite", kOurs},
     {KEY(trainer.peak_tflops), kUsed, kPositive, "",
      "of one core, for perf/mfu_*; null: not reported", kOurs},
+    {KEY(trainer.check_memory), kUsed, kNone, "",
+     "refuse to start when the run may take more memory than there is", kOurs},
     {KEY(trainer.tensorboard_dir), kUsed, kNone, "",
      "of the event files; null: $TENSORBOARD_DIR or tensorboard_log, then project and experiment",
      kOurs},

@@ -8,8 +8,10 @@
 
 #include "formats/ops/export.h"
 #include "lib/file.h"
+#include "lib/system.h"
 #include "trainer/loop/dataset_feed.h"
 #include "trainer/loop/engine_generator.h"
+#include "trainer/loop/memory_estimate.h"
 #include "trainer/loop/worker_generator.h"
 #include "trainer/reward/reward.h"
 #include "trainer/tokenizer/special_tokens.h"
@@ -25,9 +27,7 @@ class Maker {
   Result<RunParts> Make() {
     NXDKIT_TRY(LockRun());
     NXDKIT_TRY(OpenModel());
-    // Before minutes are spent on weights.
-    if (config_.worker.rollout.model_path)
-      NXDKIT_TRY(CheckEngineBundle(EngineFor(*config_.worker.rollout.model_path)));
+    NXDKIT_TRY(CheckEngineAndMemory());
     NXDKIT_TRY(OpenText());
     NXDKIT_TRY(OpenData());
     NXDKIT_ASSIGN(parts_.score, MakeScorer());
@@ -73,6 +73,27 @@ class Maker {
     if (!problems.empty()) return ProblemsError(problems);
     parts_.config = std::make_unique<const DecoderConfig>(std::move(config));
     return OkStatus();
+  }
+
+  // Before minutes are spent on weights.
+  Status CheckEngineAndMemory() {
+    const RolloutConfig& rollout = config_.worker.rollout;
+    const NeuronOverrideConfig& over = rollout.neuron_override_config;
+    if (rollout.model_path) {
+      NXDKIT_ASSIGN(const EngineFacts facts, CheckEngineBundle(EngineFor(*rollout.model_path)));
+      engine_ = {facts.tp, facts.batch_size, facts.seq_len, facts.dtype};
+    } else {
+      engine_ = {over.tp_degree.value_or(plan_.rollout_tp),
+                 over.batch_size.value_or(std::min<int64_t>(64, plan_.sequences_per_worker)),
+                 over.seq_len.value_or(rollout.max_model_len.value_or(row_tokens())),
+                 RolloutDtype(rollout)};
+    }
+    NXDKIT_ASSIGN(const MemoryEstimate estimate,
+                  EstimateMemory(config_, plan_, *parts_.config, engine_));
+    const std::optional<uint64_t> limit = MemoryLimitBytes();
+    if (!limit) return OkStatus();
+    Note(MemoryText(estimate, *limit));
+    return config_.trainer.check_memory ? CheckMemory(estimate, *limit) : OkStatus();
   }
 
   Status OpenText() {
@@ -202,7 +223,6 @@ class Maker {
       return OkStatus();
     }
     parts_.bundle = JoinPath(*config_.trainer.save_checkpoint_path, "rollout_bundle");
-    const NeuronOverrideConfig& over = rollout.neuron_override_config;
     ops::ExportRequest request;
     request.cpu = true;
     request.cache.enabled = false;
@@ -213,17 +233,14 @@ class Maker {
     request.convert.force = true;
     request.convert.sync = false;
     request.convert.run.max_memory = kNoMemoryCap;
-    request.convert.options.tp = static_cast<int>(over.tp_degree.value_or(plan_.rollout_tp));
-    request.convert.options.batch_size =
-        over.batch_size.value_or(std::min<int64_t>(64, plan_.sequences_per_worker));
-    request.convert.options.sequence_length =
-        over.seq_len.value_or(rollout.max_model_len.value_or(row_tokens()));
-    request.convert.options.dtype = RolloutDtype(rollout);
+    request.convert.options.tp = static_cast<int>(engine_.tp);
+    request.convert.options.batch_size = engine_.slots;
+    request.convert.options.sequence_length = engine_.positions;
+    request.convert.options.dtype = engine_.dtype;
     const auto report = ops::Export(request);
     if (!report.ok()) return report.error();
     Note(fmt::format("made the rollout bundle {}: tp {}, {} slots of {} tokens", parts_.bundle,
-                     *request.convert.options.tp, *request.convert.options.batch_size,
-                     *request.convert.options.sequence_length));
+                     engine_.tp, engine_.slots, engine_.positions));
     return OkStatus();
   }
 
@@ -260,6 +277,7 @@ class Maker {
   std::shared_ptr<const ChatTemplate> chat_;
   std::shared_ptr<const PromptFormat> format_;
   SpecialTokens special_;
+  EngineShape engine_;
   RunParts parts_;
 };
 

@@ -139,16 +139,9 @@ Result<Engine> Engine::Load(const EngineOptions& options, const std::function<St
                              options.threads, options.pass_tokens));
   auto state = std::make_unique<State>();
   NXDKIT_ASSIGN(state->bundle, OpenBundleForEngine(options));
-  const rollout::CpuPlan& plan = state->bundle.plan;
+  state->facts = FactsOf(state->bundle);
   state->threads = options.threads;
-  state->pass_tokens = std::max(options.pass_tokens, plan.batch_size);
-  state->facts.model_type = plan.model_type;
-  state->facts.tp = plan.tp;
-  state->facts.batch_size = plan.batch_size;
-  state->facts.seq_len = plan.sequence_length;
-  state->facts.vocab = state->bundle.config.model.config.vocab;
-  state->facts.dtype = state->bundle.dtype;
-  state->facts.version = state->bundle.artifact.artifact.bundle->version;
+  state->pass_tokens = std::max(options.pass_tokens, state->facts.batch_size);
   NXDKIT_TRY(CheckVersion(options.expect, state->facts.version, options.bundle));
   try {
     NXDKIT_TRY(state->LoadRanks(options, poll));

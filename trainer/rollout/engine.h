@@ -106,8 +106,9 @@ class Engine {
   std::unique_ptr<State> state_;
 };
 
-// What Load checks before it reads weights: whether this engine can run the bundle at all.
-Status CheckEngineBundle(const EngineOptions& options);
+// What Load checks before it reads weights: whether this engine can run the bundle at all. What the
+// facts say of weights is not set.
+Result<EngineFacts> CheckEngineBundle(const EngineOptions& options);
 
 // What Generate checks of a request; also before it is sent to a worker.
 Status CheckRequest(const RolloutRequest& request, const EngineFacts& facts);

@@ -117,9 +117,21 @@ Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options) {
   return opened;
 }
 
-Status CheckEngineBundle(const EngineOptions& options) {
-  const auto opened = OpenBundleForEngine(options);
-  return opened.ok() ? OkStatus() : Status(opened.error());
+EngineFacts FactsOf(const OpenedBundle& bundle) {
+  EngineFacts facts;
+  facts.model_type = bundle.plan.model_type;
+  facts.tp = bundle.plan.tp;
+  facts.batch_size = bundle.plan.batch_size;
+  facts.seq_len = bundle.plan.sequence_length;
+  facts.vocab = bundle.config.model.config.vocab;
+  facts.dtype = bundle.dtype;
+  facts.version = bundle.artifact.artifact.bundle->version;
+  return facts;
+}
+
+Result<EngineFacts> CheckEngineBundle(const EngineOptions& options) {
+  NXDKIT_ASSIGN(const OpenedBundle opened, OpenBundleForEngine(options));
+  return FactsOf(opened);
 }
 
 }  // namespace nxdkit::trainer

@@ -21,4 +21,7 @@ struct OpenedBundle {
 // Errors as Engine::Load.
 Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options);
 
+// What of EngineFacts is known before the weights are.
+EngineFacts FactsOf(const OpenedBundle& bundle);
+
 }  // namespace nxdkit::trainer

@@ -1,0 +1,105 @@
+#include "trainer/loop/memory_estimate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/trainer/model/model_lab.h"
+#include "trainer/config/load.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Qwen3-4B as published: 4,022,468,096 parameters, tied.
+constexpr char kQwen3[] = R"({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"],
+  "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36,
+  "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+  "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+  "max_position_embeddings": 40960, "hidden_act": "silu"})";
+
+class MemoryEstimateTest : public ::testing::Test {
+ protected:
+  std::map<std::string, double> Parts(std::vector<std::string> overrides) const {
+    const MemoryEstimate estimate = Estimate(std::move(overrides));
+    std::map<std::string, double> parts;
+    for (const MemoryPart& part : estimate.parts)
+      parts[part.name] = static_cast<double>(part.bytes);
+    return parts;
+  }
+  MemoryEstimate Estimate(std::vector<std::string> overrides) const {
+    const std::vector<std::string> base = {
+        "trainer.cores=32",
+        "trainer.separate_rollout_workers=true",
+        "worker.actor.tensor_parallel_size=8",
+        "worker.rollout.tensor_parallel_size=8",
+        "data.max_prompt_length=2048",
+        "data.max_response_length=1024",
+        "data.rollout_batch_size=64",
+        "worker.actor.global_batch_size=64",
+        "worker.rollout.n=4",
+        "worker.actor.micro_batch_size_per_device_for_update=1",
+        "worker.actor.micro_batch_size_per_device_for_experience=1"};
+    overrides.insert(overrides.begin(), base.begin(), base.end());
+    const auto loaded = LoadConfig("", overrides);
+    EXPECT_TRUE(loaded.ok()) << loaded.error().ToString();
+    const auto model = ParseDecoderConfig(kQwen3, "config.json");
+    EXPECT_TRUE(model.ok()) << model.error().ToString();
+    const auto estimate = EstimateMemory(loaded->config, MakeRunPlan(loaded->config), *model,
+                                         {8, 64, 4096, Dtype::kBF16});
+    EXPECT_TRUE(estimate.ok()) << estimate.error().ToString();
+    return *estimate;
+  }
+};
+
+constexpr double kParams = 4022468096.0;
+constexpr double kMesh = 2;  // data-parallel ranks hold all of it
+
+TEST_F(MemoryEstimateTest, CountsWhatTheOptimizerAndTheDtypeKeep) {
+  // Norms are on every rank.
+  const auto near = [](double expected) {
+    return ::testing::DoubleNear(expected, 1e-3 * expected);
+  };
+  const auto f32 = Parts({});
+  EXPECT_THAT(f32.at("weights"), near(4 * kMesh * kParams));
+  EXPECT_THAT(f32.at("gradients"), near(4 * kMesh * kParams));
+  EXPECT_THAT(f32.at("optimizer"), near(8 * kMesh * kParams));
+  EXPECT_THAT(f32.at("reference"), near(4 * kMesh * kParams));
+  const auto bf16 = Parts({"worker.actor.compute_dtype=bf16",
+                           "worker.actor.optim.strategy=adamw_bf16", "algorithm.disable_kl=true"});
+  EXPECT_THAT(bf16.at("weights"), near(2 * kMesh * kParams));
+  EXPECT_THAT(bf16.at("optimizer"), near(6 * kMesh * kParams));
+  EXPECT_FALSE(bf16.contains("reference"));
+  const auto master = Parts({"worker.actor.compute_dtype=bf16"});
+  EXPECT_THAT(master.at("optimizer"), near(12 * kMesh * kParams));
+}
+
+TEST_F(MemoryEstimateTest, CountsCachesAndActivations) {
+  const auto parts = Parts({});
+  // 147,456 bytes a token over all ranks, 64 slots of 4096, two workers.
+  EXPECT_EQ(parts.at("KV cache"), 2 * 147456.0 * 4096 * 64);
+  const auto kept = Parts({"worker.actor.model.enable_gradient_checkpointing=false"});
+  const auto rows = Parts({"worker.actor.micro_batch_size_per_device_for_update=4"});
+  EXPECT_GT(kept.at("activations"), 3 * parts.at("activations"));
+  EXPECT_NEAR(rows.at("activations") / parts.at("activations"), 4, 0.6);
+  // The layers' inputs of one row of 3072 tokens on 16 ranks, f32.
+  EXPECT_GT(parts.at("activations"), 16 * 36.0 * 3072 * 2560 * 4);
+}
+
+TEST_F(MemoryEstimateTest, TooLittleIsRefusedWithTheNumbersAndTheKeys) {
+  const MemoryEstimate estimate = Estimate({});
+  constexpr uint64_t kGib = uint64_t{1} << 30;
+  EXPECT_TRUE(CheckMemory(estimate, estimate.bytes()).ok());
+  const Status refused = CheckMemory(estimate, 24 * kGib);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), Errc::kLimit);
+  EXPECT_THAT(refused.error().message(), HasSubstr("GiB, and there are 24.0: weights 30.0, "
+                                                   "gradients 30.0, optimizer 60.0"));
+  EXPECT_THAT(refused.error().hint(), HasSubstr("optimizer: worker.actor.optim.strategy"));
+  EXPECT_THAT(refused.error().hint(), HasSubstr("trainer.check_memory=false"));
+  EXPECT_THAT(MemoryText(estimate, 24 * kGib), HasSubstr("GiB of 24.0: weights 30.0"));
+}
+
+}  // namespace
+}  // namespace nxdkit::trainer

@@ -1,0 +1,202 @@
+#include "trainer/loop/memory_estimate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "trainer/algo/optimizer.h"
+#include "trainer/model/param_table.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+// Of a process before it holds a model: code, libraries, stacks, block buffers of sums.
+constexpr double kProcess = 48.0 * (1 << 20);
+// Of a thread that converts: two buffers of the executor.
+constexpr double kFileBuffers = 32.0 * (1 << 20);
+// Of one pass of an engine, as EngineOptions has it.
+constexpr int64_t kPassTokens = 256;
+
+// Doubles: exact up to 8 PiB, and sizes from a configuration cannot wrap.
+double D(int64_t value) { return static_cast<double>(value); }
+int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// What one rank's passes over a micro-batch leave in memory (model/decoder.cc, model/layer.cc).
+class Activations {
+ public:
+  Activations(const DecoderConfig& model, const ParamTable& table, Dtype compute)
+      : hidden_(D(model.model.config.hidden)),
+        query_(D(table.heads * model.model.config.head_dim)),
+        wide_(query_ + 2 * D(table.kv_heads * model.model.config.head_dim)),
+        inner_(D(table.intermediate)),
+        vocab_(D(table.vocab)),
+        layers_(D(static_cast<int64_t>(table.layers.size()))),
+        narrow_(compute == Dtype::kBF16) {}
+
+  // Of log-probabilities alone.
+  double Forward(double tokens, double targets) const {
+    return 4 * tokens * 3 * hidden_ + Layer(tokens) + Head(targets);
+  }
+  double Backward(double tokens, double targets, bool recompute) const {
+    const double kept = 4 * tokens * (layers_ + 1 + 3) * hidden_;
+    const double gradients =
+        4 * tokens * (hidden_ + query_ + wide_ + 3 * inner_) + Narrow(tokens, 2 * inner_);
+    return kept + (recompute ? 1 : layers_) * Layer(tokens) + gradients + Head(targets) +
+           4 * targets * hidden_ + Narrow(1024, vocab_);
+  }
+
+ private:
+  double Narrow(double rows, double columns) const { return narrow_ ? 2 * rows * columns : 0; }
+  double Layer(double tokens) const {
+    return 4 * tokens * (3 * hidden_ + 2 * wide_ + query_ + 3 * inner_) +
+           Narrow(tokens, 2 * hidden_ + query_ + inner_);
+  }
+  // Rows whose distribution is asked, and logits of as many as the decoder holds at once.
+  double Head(double targets) const {
+    const double chunk = std::clamp(8.0 * (1 << 20) / vocab_, 16.0, 1024.0);
+    return 4 * targets * hidden_ + Narrow(targets, hidden_) +
+           4 * std::min(chunk, targets) * vocab_ + 48 * targets;
+  }
+
+  const double hidden_, query_, wide_, inner_, vocab_, layers_;
+  const bool narrow_;
+};
+
+class Estimator {
+ public:
+  Estimator(const Config& config, const RunPlan& plan, const DecoderConfig& model)
+      : config_(config), plan_(plan), model_(model) {}
+
+  Status Train() {
+    const ActorConfig& actor = config_.worker.actor;
+    NXDKIT_ASSIGN(const ParamTable table,
+                  MakeParamTable(model_.model, static_cast<int>(plan_.train_tp), 0));
+    NXDKIT_ASSIGN(const OptimizerType type, ParseOptimizerType(actor.optim.strategy));
+    const Dtype compute = actor.compute_dtype == "bf16" ? Dtype::kBF16 : Dtype::kF32;
+    const double ranks = D(plan_.train_tp) * D(plan_.data_parallel);
+    const double elements = ranks * D(table.size);
+    const double weights = elements * D(ElementBytes(compute));
+    const bool master = compute == Dtype::kBF16;
+    const double state = type != OptimizerType::kAdamW ? 6 : master ? 12 : 8;
+    Add("weights", weights, "worker.actor.compute_dtype=bf16, trainer.cores");
+    Add("gradients", 4 * elements, "trainer.cores (each data-parallel rank holds all of them)");
+    Add("optimizer", state * elements,
+        "worker.actor.optim.strategy=adamw_bf16 with worker.actor.compute_dtype=bf16");
+    stored_ = weights + state * elements;
+    const bool reference = !config_.algorithm.disable_kl;
+    if (reference) Add("reference", weights, "algorithm.disable_kl=true");
+    AddActivations(Activations(model_, table, compute), ranks, reference);
+    return OkStatus();
+  }
+
+  Status Rollout(const EngineShape& engine) {
+    NXDKIT_ASSIGN(const ParamTable table,
+                  MakeParamTable(model_.model, static_cast<int>(engine.tp), 0));
+    const models::ModelConfig& shapes = model_.model.config;
+    const double engines = plan_.separate ? D(plan_.rollout_workers) : 1;
+    const double ranks = engines * D(engine.tp);
+    const double element = D(ElementBytes(engine.dtype));
+    // The embedding is kept for look-ups and, packed, for the logits.
+    const double packed = D(table.size) + D(table.vocab) * D(shapes.hidden);
+    Add("rollout weights", ranks * packed * element,
+        "worker.rollout.dtype=bf16, fewer rollout workers");
+    const double cache = 2 * D(shapes.layers) * D(engine.slots) * D(table.kv_heads) *
+                         D(RoundUp(engine.positions, 16)) * D(RoundUp(shapes.head_dim, 16));
+    Add("KV cache", ranks * cache * element,
+        "worker.rollout.neuron_override_config.batch_size and seq_len");
+    const double wide = D((table.heads + 2 * table.kv_heads) * shapes.head_dim);
+    const double row = 4 * D(shapes.hidden) + 2 * wide + 3 * D(table.intermediate);
+    const double pass =
+        D(std::max(kPassTokens, engine.slots)) * row + D(engine.slots) * D(table.vocab);
+    Add("rollout passes", ranks * 4 * pass, "worker.rollout.neuron_override_config.batch_size");
+    Add("file buffers", std::min(D(plan_.cores) * kFileBuffers, stored_), "trainer.cores");
+    Add("programs", kProcess * (plan_.separate ? engines + 1 : 1), "");
+    return OkStatus();
+  }
+
+  MemoryEstimate Take() { return std::move(estimate_); }
+
+ private:
+  void Add(std::string name, double bytes, std::string_view keys) {
+    constexpr double kMost = 9e18;
+    if (bytes > 0)
+      estimate_.parts.push_back(
+          {std::move(name), static_cast<uint64_t>(std::min(bytes, kMost)), keys});
+  }
+
+  // Buffers stay from pass to pass, so a rank ends with the larger of both kinds.
+  void AddActivations(const Activations& rank, double ranks, bool reference) {
+    const ActorConfig& actor = config_.worker.actor;
+    const int64_t length = config_.data.max_prompt_length + config_.data.max_response_length;
+    const double row = D(length);
+    const double response = D(config_.data.max_response_length);
+    const double update =
+        D(std::min(actor.micro_batch_size_per_device_for_update, plan_.rows_per_update));
+    const double experience =
+        D(std::min(actor.micro_batch_size_per_device_for_experience,
+                   plan_.sequences / std::max<int64_t>(1, plan_.data_parallel)));
+    const double forward = rank.Forward(experience * row, experience * response);
+    const double backward =
+        rank.Backward(update * row, update * response, actor.model.enable_gradient_checkpointing);
+    Add("activations", ranks * (std::max(forward, backward) + (reference ? forward : 0)),
+        "worker.actor.micro_batch_size_per_device_for_update and _for_experience, "
+        "worker.actor.model.enable_gradient_checkpointing=true, data.max_response_length");
+  }
+
+  const Config& config_;
+  const RunPlan& plan_;
+  const DecoderConfig& model_;
+  MemoryEstimate estimate_;
+  double stored_ = 0;  // bytes of a checkpoint
+};
+
+std::string Gib(uint64_t bytes) {
+  const double gib = static_cast<double>(bytes) / kGib;
+  return fmt::format("{:.{}f}", gib, gib < 10 ? 2 : 1);
+}
+
+std::string PartsText(const MemoryEstimate& estimate) {
+  std::string text;
+  for (const MemoryPart& part : estimate.parts)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", part.name, Gib(part.bytes));
+  return text;
+}
+
+}  // namespace
+
+uint64_t MemoryEstimate::bytes() const {
+  uint64_t sum = 0;
+  for (const MemoryPart& part : parts) sum += std::min(part.bytes, UINT64_MAX - sum);
+  return sum;
+}
+
+Result<MemoryEstimate> EstimateMemory(const Config& config, const RunPlan& plan,
+                                      const DecoderConfig& model, const EngineShape& engine) {
+  Estimator estimator(config, plan, model);
+  NXDKIT_TRY(estimator.Train());
+  NXDKIT_TRY(estimator.Rollout(engine));
+  return estimator.Take();
+}
+
+std::string MemoryText(const MemoryEstimate& estimate, uint64_t limit) {
+  return fmt::format("memory: at most {} GiB of {}: {}", Gib(estimate.bytes()), Gib(limit),
+                     PartsText(estimate));
+}
+
+Status CheckMemory(const MemoryEstimate& estimate, uint64_t limit) {
+  if (estimate.bytes() <= limit) return OkStatus();
+  std::vector<MemoryPart> largest = estimate.parts;
+  std::ranges::stable_sort(largest, std::ranges::greater(), &MemoryPart::bytes);
+  std::string hint;
+  constexpr size_t kShown = 3;
+  for (size_t i = 0; i < std::min(kShown, largest.size()); ++i)
+    if (!largest[i].keys.empty())
+      hint += fmt::format("{}{}: {}", hint.empty() ? "what lowers it: " : "; ", largest[i].name,
+                          largest[i].keys);
+  return Error(Errc::kLimit, fmt::format("the run may take {} GiB, and there are {}: {}",
+                                         Gib(estimate.bytes()), Gib(limit), PartsText(estimate)))
+      .hint(hint + "; trainer.check_memory=false tries it all the same");
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,47 @@
+// What a run takes of the machine's memory, told before anything is loaded: sums over all ranks and
+// rollout workers, with micro-batches and caches as full as the configuration lets them become.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/dtype.h"
+#include "lib/error.h"
+#include "trainer/config/config.h"
+#include "trainer/config/plan.h"
+#include "trainer/model/decoder_config.h"
+
+namespace nxdkit::trainer {
+
+// What a rollout engine is made for.
+struct EngineShape {
+  int64_t tp = 1;
+  int64_t slots = 1;
+  int64_t positions = 1;
+  Dtype dtype = Dtype::kBF16;
+};
+
+struct MemoryPart {
+  std::string name;
+  uint64_t bytes = 0;
+  std::string_view keys;  // of the configuration, that make it less
+};
+
+struct MemoryEstimate {
+  std::vector<MemoryPart> parts;  // those that are 0 are left out
+  uint64_t bytes() const;         // of all
+};
+
+// kUnsupported as MakeParamTable.
+Result<MemoryEstimate> EstimateMemory(const Config& config, const RunPlan& plan,
+                                      const DecoderConfig& model, const EngineShape& engine);
+
+// "memory: at most 3.41 GiB of 24.0: weights 0.18, gradients 0.36, ..."
+std::string MemoryText(const MemoryEstimate& estimate, uint64_t limit);
+
+// kLimit with the numbers and the keys of the largest parts, when it is over `limit`.
+Status CheckMemory(const MemoryEstimate& estimate, uint64_t limit);
+
+}  // namespace nxdkit::trainer
