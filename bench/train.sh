@@ -1,20 +1,25 @@
 #!/usr/bin/env bash
 # Tokens per second of training (forward and backward) of a model of 48 M parameters, ours and that of
-# transformers on the same threads, in the same run.
+# transformers on the same rows and threads, in the same run.
 #
-# usage: bash bench/train.sh [--build FOLDER] [--rounds N]     (FOLDER: build/dev, with its interop-venv)
+# usage: bash bench/train.sh [--build FOLDER] [--rounds N] [--rows "equal ragged groups"]
+# (FOLDER: build/dev, with its interop-venv; what the kinds of rows are: train_rows.py)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/dev
 rounds=3
+kinds="equal ragged groups"
+usage="usage: bash bench/train.sh [--build FOLDER] [--rounds N] [--rows KINDS]"
 while [ $# -gt 0 ]; do
   case $1 in
     --build) build=$2; shift ;;
     --rounds) rounds=$2; shift ;;
-    *) echo "usage: bash bench/train.sh [--build FOLDER] [--rounds N]" >&2; exit 2 ;;
+    --rows) kinds=$2; shift ;;
+    *) echo "$usage" >&2; exit 2 ;;
   esac
   shift
 done
+python=$build/interop-venv/bin/python
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cat > "$work/config.json" <<'JSON'
@@ -24,14 +29,19 @@ cat > "$work/config.json" <<'JSON'
  "max_position_embeddings": 4096, "hidden_act": "silu", "attention_bias": false, "attention_dropout": 0.0}
 JSON
 "$build/tools/nxdkit-make-model" --quiet --config "$work/config.json" --out "$work/model"
+for kind in equal:8 ragged:16 groups:16; do
+  "$python" "$root/bench/train_rows.py" "${kind%:*}" "${kind#*:}" 16384 > "$work/${kind%:*}.rows"
+done
 unset OPENBLAS_CORETYPE
-for dtype in f32 bf16; do
-  for threads in 1 2; do
-    echo "$dtype, $threads threads, 8 rows of 128 + 256 tokens"
-    "$build/bench/train_bench" "$work/model" 1 "$threads" "$dtype" 8 128 256 "$rounds"
-    "$build/interop-venv/bin/python" "$root/bench/train_peer.py" "$work/model" "$threads" "$dtype" 8 128 256 \
-      "$rounds" 2> /dev/null
+compare() {  # KIND DTYPE THREADS
+  echo "$1 rows, $2, $3 threads"
+  "$build/bench/train_bench" "$work/model" 1 "$3" "$2" "$work/$1.rows" "$rounds"
+  "$python" "$root/bench/train_peer.py" "$work/model" "$3" "$2" "$work/$1.rows" "$rounds" 2> /dev/null
+}
+for kind in $kinds; do
+  for dtype in f32 bf16; do
+    for threads in 1 2; do compare "$kind" "$dtype" "$threads"; done
   done
 done
-echo "two tensor parallel ranks"
-"$build/bench/train_bench" "$work/model" 2 1 bf16 8 128 256 "$rounds"
+echo "equal rows, bf16, two tensor parallel ranks"
+"$build/bench/train_bench" "$work/model" 2 1 bf16 "$work/equal.rows" "$rounds"

@@ -4,61 +4,15 @@
 #include <signal.h>
 
 #include <filesystem>
-#include <fstream>
-#include <map>
 
-#include "tests/tools/convert_workshop.h"
+#include "tests/tools/grpo_workshop.h"
 #include "tests/tools/kill.h"
-#include "tests/tools/process.h"
 
 namespace nxdkit::test {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-class GrpoTrain : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const ProcessResult made =
-        RunProcess({"bash", NXDKIT_SOURCE_DIR "/trainer/configs/arithmetic.sh", NXDKIT_TOOLS "/..",
-                    workshop_ / "arithmetic"});
-    ASSERT_EQ(made.exit_code, 0) << made.err;
-  }
-
-  // The example with other folders and few steps.
-  Words Command(const std::string& run, const Words& words) const {
-    const std::string folder = workshop_ / "arithmetic";
-    Words command = {
-        Workshop::Tool("grpo-train"), "--json", "--config",
-        NXDKIT_SOURCE_DIR "/trainer/configs/arithmetic.yaml",
-        "data.train_files=" + folder + "/data@train", "data.val_files=" + folder + "/data@test",
-        "worker.actor.model.model_path=" + folder + "/model",
-        "trainer.save_checkpoint_path=" + (workshop_ / run), "trainer.logger=[console,file]",
-        // A schedule that does not depend on where the run ends.
-        "worker.actor.optim.lr_scheduler_type=constant", "trainer.val_freq=-1",
-        "trainer.val_before_train=false"};
-    command.insert(command.end(), words.begin(), words.end());
-    return command;
-  }
-  ProcessResult Train(const std::string& run, const Words& words) const {
-    return RunProcess(Command(run, words));
-  }
-  // The metrics of a run by step, without what depends on the clock. A step may have several
-  // records.
-  std::map<int64_t, Json> Steps(const std::string& run) const {
-    std::map<int64_t, Json> steps;
-    std::ifstream file(workshop_ / (run + "/experiment_log.jsonl"));
-    for (std::string line; std::getline(file, line);) {
-      Json json = Json::parse(line);
-      for (const char* timed : {"timing_s", "timing_per_token_ms", "perf", "rollout", "sync"})
-        json.erase(timed);
-      steps[json["step"].get<int64_t>()].update(json);
-    }
-    return steps;
-  }
-  const Workshop workshop_;
-};
 
 TEST_F(GrpoTrain, TrainsAndReports) {
   const ProcessResult result =
@@ -108,6 +62,33 @@ TEST_F(GrpoTrain, RewardsCanBeAProgram) {
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_EQ(JsonOf(result)["metrics"]["reward/mine"], 2);
   EXPECT_EQ(JsonOf(result)["metrics"]["actor/grad_norm"], 0);  // all alike: nothing to learn
+}
+
+TEST_F(GrpoTrain, AFaultOfTheRewardIsSaidWithWhatItWasAsked) {
+  const struct {
+    const char* body;
+    int exit_code;
+    const char* message;
+    const char* hint;
+  } rows[] = {
+      {"while read -r l; do echo '{\"overall\": NaN}'; done", 3, "its overall is nan",
+       "It was asked: prompt \""},
+      {"while read -r l; do echo oops; done", 3, "its answer is not JSON", "It was asked: prompt"},
+      {"read -r l; echo 'no such module' >&2; exit 3", 5, "no such module",
+       "mend worker.reward.reward_function; the same command goes on from the last checkpoint"},
+      {"sleep 100", 6, "within 1 seconds", "raise timeout_s"},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.body);
+    const ProcessResult result =
+        Train("run", {"worker.reward.reward_function=exec:bash " +
+                          workshop_.Write("reward.sh", std::string(row.body) + "\n"),
+                      "worker.reward.reward_function_kwargs={timeout_s: 1}"});
+    EXPECT_EQ(result.exit_code, row.exit_code) << result.out;
+    const Json error = JsonOf(result)["error"];
+    EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(row.message));
+    EXPECT_THAT(error["hint"].get<std::string>(), HasSubstr(row.hint));
+  }
 }
 
 // Killed at whatever moment comes after a checkpoint; then the same command again.

@@ -17,8 +17,9 @@ struct Row {
   int64_t tokens() const { return static_cast<int64_t>(prompt.size() + response.size()); }
 };
 
-// rows[chosen[0]], rows[chosen[1]]... behind one another; the targets are the tokens of the
-// responses, in order. The last token of a row is only a label: nothing is asked of it.
+// rows[chosen[0]], rows[chosen[1]]... behind one another, neighbours with the same prompt with one
+// copy of it; the targets are the tokens of the responses, in order. The last token of a row is
+// only a label: nothing is asked of it.
 Batch PackRows(std::span<const Row> rows, std::span<const size_t> chosen);
 
 // Chosen rows in micro-batches: consecutive, each of at most `max_tokens` tokens in all (a longer

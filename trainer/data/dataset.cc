@@ -100,10 +100,11 @@ class DatasetLoader {
   }
 
   Result<Dataset> Finish() {
+    if (rows_ == 0) return Error(Errc::kCorrupt, "there are no rows");
     if (data_.size() == 0)
-      return Error(Errc::kFindings,
-                   fmt::format("no row is left of {}: {} are longer than {} tokens", rows_,
-                               data_.dropped_, options_.max_prompt_tokens));
+      return Error(Errc::kUsage, fmt::format("no row is left of {}: {} are longer than {} tokens",
+                                             rows_, data_.dropped_, options_.max_prompt_tokens))
+          .hint("raise data.max_prompt_length");
     data_.fingerprint_ = Fingerprint();
     return std::move(data_);
   }
@@ -130,7 +131,8 @@ class DatasetLoader {
       return Error(Errc::kLimit,
                    fmt::format("the prompt format and the chat template alone take {} tokens, over "
                                "the limit of {}",
-                               best.size(), options_.max_prompt_tokens));
+                               best.size(), options_.max_prompt_tokens))
+          .hint("raise data.max_prompt_length");
     size_t fits = points.size(), too_long = 0;  // how many characters are taken off
     while (fits - too_long > 1) {
       const size_t middle = too_long + (fits - too_long) / 2;

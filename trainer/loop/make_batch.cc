@@ -2,15 +2,24 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <utility>
 
+#include "lib/text.h"
 #include "trainer/algo/advantage.h"
 #include "trainer/algo/selection.h"
 
 namespace nxdkit::trainer {
 namespace {
+
+std::string NamesOf(const std::map<std::string, double>& scores) {
+  std::string names;
+  for (const auto& [name, value] : scores)
+    names += (names.empty() ? "" : ", ") + EscapeControl(name);
+  return names;
+}
 
 class BatchMaker {
  public:
@@ -75,7 +84,9 @@ class BatchMaker {
     for (const Sample& sample : samples) {
       const auto score = sample.scores.find(algorithm.filter_key);
       if (score == sample.scores.end())
-        return Error(Errc::kUsage, fmt::format("the reward has no {}", algorithm.filter_key))
+        return Error(Errc::kUsage,
+                     fmt::format("the reward gives no {}; it gives {}",
+                                 EscapeControl(algorithm.filter_key), NamesOf(sample.scores)))
             .member("algorithm.filter_key");
       groups.push_back(sample.group);
       scores.push_back(score->second);
@@ -124,19 +135,50 @@ Result<std::vector<Sample>> GenerateSamples(RunParts& parts, const std::vector<P
   return samples;
 }
 
+namespace {
+
+std::string Excerpt(std::string_view text) {
+  constexpr size_t kMost = 60;
+  return EscapeControl(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
+}
+
+// The reward is the user's: what it was asked, and what can be done.
+Error WithAdvice(const Error& error, const std::vector<Sample>& samples) {
+  constexpr std::string_view kNamed = "sample ";
+  std::string hint = error.code() == Errc::kLimit
+                         ? "make worker.reward.reward_function faster, or raise timeout_s in "
+                           "worker.reward.reward_function_kwargs"
+                         : "mend worker.reward.reward_function";
+  hint += "; the same command goes on from the last checkpoint";
+  size_t number = samples.size();
+  const std::string& member = error.member();
+  if (member.starts_with(kNamed))
+    std::from_chars(member.data() + kNamed.size(), member.data() + member.size(), number);
+  if (number < samples.size())
+    hint +=
+        fmt::format(". It was asked: prompt \"{}\", response \"{}\", ground truth \"{}\"",
+                    Excerpt(samples[number].prompt_text), Excerpt(samples[number].response_text),
+                    Excerpt(samples[number].ground_truth));
+  return Error(error).hint(hint);
+}
+
+}  // namespace
+
 Status ScoreSamples(const Scorer& score, std::vector<Sample>& samples) {
   std::vector<Response> responses;
   for (const Sample& sample : samples)
     responses.push_back({sample.response_text, static_cast<int64_t>(sample.response_tokens()),
                          sample.ground_truth});
-  NXDKIT_ASSIGN(auto scores, score(responses));
-  NXDKIT_CHECK(scores.size() == samples.size());
+  auto scores = score(responses);
+  if (!scores.ok()) return WithAdvice(scores.error(), samples);
+  NXDKIT_CHECK(scores->size() == samples.size());
   for (size_t i = 0; i < samples.size(); ++i) {
-    samples[i].scores = std::move(scores[i]);
+    samples[i].scores = std::move((*scores)[i]);
     const auto overall = samples[i].scores.find("overall");
     if (overall == samples[i].scores.end() || !std::isfinite(overall->second))
-      return Error(Errc::kCorrupt,
-                   fmt::format("the reward of sample {} has no finite score \"overall\"", i));
+      return WithAdvice(Error(Errc::kCorrupt, "it has no finite score \"overall\"")
+                            .member(fmt::format("sample {}", i)),
+                        samples);
     samples[i].rewards.assign(samples[i].response_tokens(), 0);
     samples[i].rewards.back() = static_cast<float>(overall->second);
   }

@@ -38,7 +38,7 @@ Result<std::vector<Sample>> GenerateSamples(RunParts& parts, const std::vector<P
                                             const GenerateOptions& options);
 
 // Sets scores and the rewards of the tokens: all of "overall" on the last one. kCorrupt naming the
-// sample when a score is missing or not finite.
+// sample when a score is missing or not finite; errors say what the reward was asked.
 Status ScoreSamples(const Scorer& score, std::vector<Sample>& samples);
 
 }  // namespace nxdkit::trainer

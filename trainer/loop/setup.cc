@@ -155,10 +155,13 @@ class Maker {
                                               const DatasetOptions& options) const {
     auto dataset = Dataset::Load(source, maker, options);
     if (!dataset.ok()) return dataset.error();
-    Note(fmt::format(
-        "{}: {} prompts, the longest of {} tokens{}", source, dataset->size(), dataset->longest(),
-        dataset->dropped() > 0 ? fmt::format(", {} too long and left out", dataset->dropped())
-                               : ""));
+    std::string line = fmt::format("{}: {} prompts, the longest of {} tokens", source,
+                                   dataset->size(), dataset->longest());
+    if (dataset->dropped() > 0)
+      line += fmt::format(", {} too long and left out", dataset->dropped());
+    if (dataset->truncated() > 0)
+      line += fmt::format(", {} too long and cut at the front of their text", dataset->truncated());
+    Note(line);
     return std::make_shared<const Dataset>(*std::move(dataset));
   }
 

@@ -72,8 +72,9 @@ struct Decoder::State {
             Gradient(slots.k_bias), Gradient(slots.v_bias)};
   }
   LayerContext Context(const Batch& batch) {
-    return {config, table,   options.compute, tp,          products,
-            rope,   scratch, batch.positions, batch.starts};
+    return {config,  table,           options.compute,
+            tp,      products,        rope,
+            scratch, batch.positions, {batch.starts, batch.parents}};
   }
   // The output matrix: lm_head, or the embedding once more.
   int head() const { return table.lm_head >= 0 ? table.lm_head : table.embedding; }

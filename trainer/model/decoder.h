@@ -15,12 +15,14 @@
 
 namespace nxdkit::trainer {
 
-// Sequences packed behind one another, without padding.
+// Sequences packed behind one another, without padding. What several sequences begin with can be a
+// sequence of its own, that they name as their parent: it is computed once.
 struct Batch {
   std::vector<int32_t> ids;        // [T]
   std::vector<int32_t> positions;  // [T], within the sequence
   std::vector<int32_t> starts;     // [sequences + 1], the last is T
-  // Whose log-probability is asked: `label` as the token after `token`. `token` ascends.
+  std::vector<int32_t> parents;    // [sequences], -1: none (see ops/attention.h); empty: all -1
+  // Whose log-probability is asked: `label` as the token after `token`, in any order.
   struct Target {
     int32_t token = 0;  // index into ids
     int32_t label = 0;

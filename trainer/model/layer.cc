@@ -35,7 +35,8 @@ Rows KeyRows(const LayerContext& context, const Sizes& s) {
 }
 
 AttentionShape Shape(const LayerContext& context, const Sizes& s) {
-  return {context.table.heads, context.table.kv_heads, s.head, s.wide, s.wide, s.wide, s.query};
+  return {context.table.heads, context.table.kv_heads, s.head, s.wide, s.wide, s.wide, s.query,
+          context.compute};
 }
 
 // q, k, v of n1; `rotated` gets [q k] normed and turned, beside v.
@@ -68,9 +69,9 @@ Status AttentionPart(const LayerContext& context, const LayerWeights& weights, c
   NXDKIT_TRY(MakeQkv(context, weights, s, state));
   float* out = state.context.Take(s.tokens * s.query);
   const float* rotated = state.rotated.data();
-  NXDKIT_TRY(AttentionForward(Shape(context, s), context.starts, rotated, rotated + s.query,
-                              rotated + s.query + s.key, out,
-                              state.lse.Take(s.tokens * context.table.heads)));
+  AttentionForward(Shape(context, s), context.sequences, rotated, rotated + s.query,
+                   rotated + s.query + s.key, out, state.lse.Take(s.tokens * context.table.heads),
+                   context.scratch.attention);
   state.context_operand.Make(context.compute, out, s.tokens, s.query);
   float* x2 = state.x2.Take(s.tokens * s.hidden);
   NXDKIT_TRY(context.products.Multiply(s.tokens, s.hidden, s.query, state.context_operand.matrix(),
@@ -156,9 +157,9 @@ Status AttentionPartBackward(const LayerContext& context, const LayerWeights& we
       products.Multiply(s.tokens, s.query, s.hidden, dout, weights.o, dcontext, s.query, false));
   float* dqkv = scratch.dqkv.Take(s.tokens * s.wide);
   const float* rotated = state.rotated.data();
-  NXDKIT_TRY(AttentionBackward(Shape(context, s), context.starts, rotated, rotated + s.query,
-                               rotated + s.query + s.key, state.context.data(), state.lse.data(),
-                               dcontext, dqkv, dqkv + s.query, dqkv + s.query + s.key));
+  AttentionBackward(Shape(context, s), context.sequences, rotated, rotated + s.query,
+                    rotated + s.query + s.key, state.context.data(), state.lse.data(), dcontext,
+                    dqkv, dqkv + s.query, dqkv + s.query + s.key, scratch.attention);
   HeadsBackward(context, weights, s, state, dqkv, gradients);
   BiasBackward(s, dqkv, gradients);
   const Matrix wide = scratch.operand.Make(context.compute, dqkv, s.tokens, s.wide);

@@ -59,6 +59,7 @@ struct LayerState {
 struct LayerScratch {
   Array<float> sum, dhidden, dwide, dcontext, dqkv, dx2;
   Operand operand;
+  AttentionScratch attention;
 };
 
 struct LayerContext {
@@ -69,9 +70,9 @@ struct LayerContext {
   MatrixEngine& products;
   const RopeTable& rope;
   LayerScratch& scratch;
-  // Of the batch: [T] and [sequences + 1].
-  std::span<const int32_t> positions;
-  std::span<const int32_t> starts;
+  // Of the batch.
+  std::span<const int32_t> positions;  // [T]
+  Sequences sequences;
   int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
 };
 

@@ -1,67 +1,94 @@
 #include "trainer/ops/attention.h"
 
-#include <algorithm>
 #include <cmath>
-#include <vector>
 
-#include "trainer/ops/lanes.h"
-#include "trainer/ops/matmul.h"
-#include "trainer/ops/parallel.h"
+#include "trainer/ops/attention_parts.h"
 
 namespace nxdkit::trainer {
 namespace {
 
-constexpr int64_t kBlock = 128;  // query rows whose scores are held at once
+// One row: what it sees are columns [0, prefix) and [own, own + visible). Scores become exponents,
+// then weights: zero up to `end` where the row sees nothing. Returns the log of the sum.
+NXDKIT_CLONES float Weigh(float* scores, int64_t prefix, int64_t own, int64_t visible, int64_t end,
+                          float scale) {
+  const float highest = Max(scores + own, visible);
+  const float before = prefix > 0 ? Max(scores, prefix) : highest;
+  const float max = (before > highest ? before : highest) * scale;
+  for (int64_t i = 0; i < prefix; ++i) scores[i] = Exp(scores[i] * scale - max);
+  for (int64_t i = own; i < own + visible; ++i) scores[i] = Exp(scores[i] * scale - max);
+  const float sum = Sum(scores, prefix) + Sum(scores + own, visible);
+  const float inverse = 1.0f / sum;
+  for (int64_t i = 0; i < prefix; ++i) scores[i] *= inverse;
+  for (int64_t i = own; i < own + visible; ++i) scores[i] *= inverse;
+  for (int64_t i = prefix; i < own; ++i) scores[i] = 0;
+  for (int64_t i = own + visible; i < end; ++i) scores[i] = 0;
+  return max + std::log(sum);
+}
 
-// scores -> probabilities, dprobs -> gradient of the scores: p * (dp - sum(dout * out)) * scale.
-NXDKIT_CLONES void SoftmaxBackward(float* scores, float* dprobs, float lse, float dot, float scale,
-                                   int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    scores[i] = Exp(scores[i] - lse);
-    dprobs[i] = scores[i] * (dprobs[i] - dot) * scale;
+template <typename Type>
+struct Workspace {
+  using Element = typename Type::Element;
+  KeyPanels<Type> keys, values;
+  Element* q = nullptr;        // [6, depth]
+  float* scores = nullptr;     // [6, stride]
+  Element* weights = nullptr;  // the same
+  float* out = nullptr;        // [6, wide]
+  int64_t stride = 0;
+
+  static Workspace Make(Arena& arena, const Family& family, int64_t width) {
+    Workspace w;
+    w.keys = KeyPanels<Type>::Take(arena, family, width, true, false);
+    w.values = KeyPanels<Type>::Take(arena, family, width, false, true);
+    w.stride = family.columns;
+    w.q = arena.Take<Element>(kMaxRows * w.keys.depth());
+    w.scores = arena.Take<float>(kMaxRows * w.stride);
+    w.weights = arena.Take<Element>(kMaxRows * w.stride);
+    w.out = arena.Take<float>(kMaxRows * w.values.wide());
+    return w;
   }
-}
-
-NXDKIT_CLONES float RowDot(const float* a, const float* b, int64_t count) {
-  return Dot(a, b, count);
-}
-
-Matrix F32(const float* data, int64_t stride) { return {data, Dtype::kF32, stride, false}; }
-
-// One block of query rows of one head: rows [first, end) of a sequence see keys [0, end).
-struct Block {
-  int64_t first;
-  int64_t end;
-  int64_t rows() const { return end - first; }
 };
 
-std::vector<Block> Blocks(int64_t tokens) {
-  std::vector<Block> blocks;
-  for (int64_t first = 0; first < tokens; first += kBlock)
-    blocks.push_back({first, std::min(tokens, first + kBlock)});
-  return blocks;
+// Rows [first, first + rows) of a member, of one head.
+template <typename Type>
+void ForwardTile(const AttentionShape& shape, const Workspace<Type>& w, const Member& member,
+                 int64_t head, int64_t first, int64_t rows, const float* q, float* out,
+                 float* lse) {
+  const float scale = 1.0f / std::sqrt(static_cast<float>(shape.width));
+  const int64_t own = member.prefix_columns();
+  const int64_t visible = first + rows;  // of the last row
+  const int64_t end = own + RoundUp(visible, Type::kStep);
+  const int64_t t = member.start + first;
+  for (int64_t r = 0; r < rows; ++r)
+    ToElements(q + (t + r) * shape.q_stride + head * shape.width, shape.width,
+               w.q + r * w.keys.depth());
+  w.keys.Scores(member, rows, w.q, visible, w.scores, w.stride);
+  for (int64_t r = 0; r < rows; ++r) {
+    float* scores = w.scores + r * w.stride;
+    lse[(t + r) * shape.heads + head] =
+        Weigh(scores, member.prefix, own, first + r + 1, end, scale);
+    ToElements(scores, end, w.weights + r * w.stride);
+  }
+  w.values.Mix(member, rows, w.weights, w.stride, visible, w.out);
+  for (int64_t r = 0; r < rows; ++r)
+    std::copy_n(w.out + r * w.values.wide(), shape.width,
+                out + (t + r) * shape.out_stride + head * shape.width);
 }
 
-// body(sequence start, tokens, key head) for every pair: what different tasks write is disjoint.
-template <typename Body>
-Status ForEachKeyHead(const AttentionShape& shape, std::span<const int32_t> starts,
-                      const Body& body) {
-  const int64_t sequences = static_cast<int64_t>(starts.size()) - 1;
-  std::vector<Status> results(static_cast<size_t>(sequences * shape.kv_heads), OkStatus());
-  ParallelFor(sequences * shape.kv_heads, 1, [&](int64_t task) {
-    const size_t s = static_cast<size_t>(task / shape.kv_heads);
-    results[static_cast<size_t>(task)] =
-        body(int64_t{starts[s]}, int64_t{starts[s + 1] - starts[s]}, task % shape.kv_heads);
+template <typename Type>
+void Forward(const AttentionShape& shape, const Sequences& sequences, const float* q,
+             const float* k, const float* v, float* out, float* lse, AttentionScratch& scratch) {
+  const int64_t group = shape.heads / shape.kv_heads;
+  ForEachTask(shape, sequences, scratch, [&](const Family& family, int64_t kv, auto& memory) {
+    Workspace<Type> w = Arena::Fill(
+        memory, [&](Arena& arena) { return Workspace<Type>::Make(arena, family, shape.width); });
+    w.keys.Make(family, k + kv * shape.width, shape.k_stride);
+    w.values.Make(family, v + kv * shape.width, shape.v_stride);
+    for (const Member& member : family.members)
+      for (int64_t head = kv * group; head < (kv + 1) * group; ++head)
+        for (int64_t first = 0; first < member.tokens; first += kMaxRows)
+          ForwardTile(shape, w, member, head, first, std::min(kMaxRows, member.tokens - first), q,
+                      out, lse);
   });
-  for (Status& result : results)
-    if (!result.ok()) return std::move(result);
-  return OkStatus();
-}
-
-void ZeroFuture(const Block& block, float* scores) {
-  for (int64_t row = 0; row < block.rows(); ++row)
-    std::fill(scores + row * block.end + block.first + row + 1, scores + (row + 1) * block.end,
-              0.0f);
 }
 
 }  // namespace
@@ -75,80 +102,34 @@ NXDKIT_CLONES float Softmax(float* scores, int64_t count) {
   return max + std::log(sum);
 }
 
-Status AttentionForward(const AttentionShape& shape, std::span<const int32_t> starts,
-                        const float* q, const float* k, const float* v, float* out, float* lse) {
-  const float scale = 1.0f / std::sqrt(static_cast<float>(shape.width));
-  const int64_t group = shape.heads / shape.kv_heads;
-  return ForEachKeyHead(shape, starts, [&](int64_t start, int64_t tokens, int64_t kv) -> Status {
-    std::vector<float> scores(static_cast<size_t>(std::min(tokens, kBlock) * tokens));
-    const float* keys = k + start * shape.k_stride + kv * shape.width;
-    const float* values = v + start * shape.v_stride + kv * shape.width;
-    for (int64_t head = kv * group; head < (kv + 1) * group; ++head)
-      for (const Block& block : Blocks(tokens)) {
-        const int64_t t = start + block.first;
-        NXDKIT_TRY(MultiplyF32(block.rows(), block.end, shape.width,
-                               F32(q + t * shape.q_stride + head * shape.width, shape.q_stride),
-                               Transposed(F32(keys, shape.k_stride)), scores.data(), block.end,
-                               false, scale));
-        for (int64_t row = 0; row < block.rows(); ++row)
-          lse[(t + row) * shape.heads + head] =
-              Softmax(scores.data() + row * block.end, block.first + row + 1);
-        ZeroFuture(block, scores.data());
-        NXDKIT_TRY(MultiplyF32(block.rows(), shape.width, block.end, F32(scores.data(), block.end),
-                               F32(values, shape.v_stride),
-                               out + t * shape.out_stride + head * shape.width, shape.out_stride,
-                               false));
-      }
-    return OkStatus();
-  });
+std::vector<Family> Families(const Sequences& sequences) {
+  const size_t count = sequences.starts.size() - 1;
+  std::vector<Family> families;
+  std::vector<size_t> family_of(count);
+  for (size_t s = 0; s < count; ++s) {
+    const int32_t parent = sequences.parents.empty() ? -1 : sequences.parents[s];
+    family_of[s] = parent < 0 ? families.size() : family_of[static_cast<size_t>(parent)];
+    if (parent < 0) families.emplace_back();
+    families[family_of[s]].Add(sequences.starts[s], sequences.starts[s + 1]);
+  }
+  return families;
 }
 
-Status AttentionBackward(const AttentionShape& shape, std::span<const int32_t> starts,
-                         const float* q, const float* k, const float* v, const float* out,
-                         const float* lse, const float* dout, float* dq, float* dk, float* dv) {
-  const float scale = 1.0f / std::sqrt(static_cast<float>(shape.width));
-  const int64_t group = shape.heads / shape.kv_heads;
-  return ForEachKeyHead(shape, starts, [&](int64_t start, int64_t tokens, int64_t kv) -> Status {
-    std::vector<float> scores(static_cast<size_t>(std::min(tokens, kBlock) * tokens));
-    std::vector<float> dprobs(scores.size());
-    const int64_t k_at = start * shape.k_stride + kv * shape.width;
-    const int64_t v_at = start * shape.v_stride + kv * shape.width;
-    for (int64_t t = 0; t < tokens; ++t) {
-      std::fill_n(dk + k_at + t * shape.k_stride, shape.width, 0.0f);
-      std::fill_n(dv + v_at + t * shape.v_stride, shape.width, 0.0f);
-    }
-    for (int64_t head = kv * group; head < (kv + 1) * group; ++head)
-      for (const Block& block : Blocks(tokens)) {
-        const int64_t t = start + block.first;
-        const int64_t out_at = t * shape.out_stride + head * shape.width;
-        const int64_t q_at = t * shape.q_stride + head * shape.width;
-        const Matrix queries = F32(q + q_at, shape.q_stride);
-        const Matrix dout_rows = F32(dout + out_at, shape.out_stride);
-        NXDKIT_TRY(MultiplyF32(block.rows(), block.end, shape.width, queries,
-                               Transposed(F32(k + k_at, shape.k_stride)), scores.data(), block.end,
-                               false, scale));
-        NXDKIT_TRY(MultiplyF32(block.rows(), block.end, shape.width, dout_rows,
-                               Transposed(F32(v + v_at, shape.v_stride)), dprobs.data(), block.end,
-                               false));
-        for (int64_t row = 0; row < block.rows(); ++row) {
-          const int64_t at = out_at + row * shape.out_stride;
-          SoftmaxBackward(scores.data() + row * block.end, dprobs.data() + row * block.end,
-                          lse[(t + row) * shape.heads + head],
-                          RowDot(dout + at, out + at, shape.width), scale, block.first + row + 1);
-        }
-        ZeroFuture(block, scores.data());
-        ZeroFuture(block, dprobs.data());
-        const Matrix dscores = F32(dprobs.data(), block.end);
-        NXDKIT_TRY(MultiplyF32(block.rows(), shape.width, block.end, dscores,
-                               F32(k + k_at, shape.k_stride), dq + q_at, shape.q_stride, false));
-        NXDKIT_TRY(MultiplyF32(block.end, shape.width, block.rows(), Transposed(dscores), queries,
-                               dk + k_at, shape.k_stride, true));
-        NXDKIT_TRY(MultiplyF32(block.end, shape.width, block.rows(),
-                               Transposed(F32(scores.data(), block.end)), dout_rows, dv + v_at,
-                               shape.v_stride, true));
-      }
-    return OkStatus();
-  });
+void ToElements(const float* from, int64_t count, float* to) {
+  if (from != to) std::copy_n(from, count, to);
+}
+
+void ToElements(const float* from, int64_t count, uint16_t* to) {
+  ConvertElements(Dtype::kF32, reinterpret_cast<const std::byte*>(from), Dtype::kBF16,
+                  reinterpret_cast<std::byte*>(to), count);
+}
+
+void AttentionForward(const AttentionShape& shape, const Sequences& sequences, const float* q,
+                      const float* k, const float* v, float* out, float* lse,
+                      AttentionScratch& scratch) {
+  if (shape.compute == Dtype::kBF16)
+    return Forward<Bf16>(shape, sequences, q, k, v, out, lse, scratch);
+  Forward<F32>(shape, sequences, q, k, v, out, lse, scratch);
 }
 
 }  // namespace nxdkit::trainer

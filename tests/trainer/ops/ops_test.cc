@@ -161,19 +161,40 @@ struct AttentionCase {
   static constexpr int64_t kStride = (kHeads + 2 * kKeyHeads) * kWidth;
   AttentionShape shape{kHeads, kKeyHeads, kWidth, kStride, kStride, kStride, kHeads* kWidth};
   std::vector<int32_t> starts;
+  std::vector<int32_t> parents;
+  AttentionScratch scratch;
   size_t tokens() const { return static_cast<size_t>(starts.back()); }
 
+  void Forward(const Floats& qkv, Floats& out, Floats& lse) {
+    AttentionForward(shape, {starts, parents}, qkv.data(), qkv.data() + 24, qkv.data() + 36,
+                     out.data(), lse.data(), scratch);
+  }
+  void Backward(const Floats& qkv, const Floats& out, const Floats& lse, const Floats& dout,
+                Floats& dqkv) {
+    AttentionBackward(shape, {starts, parents}, qkv.data(), qkv.data() + 24, qkv.data() + 36,
+                      out.data(), lse.data(), dout.data(), dqkv.data(), dqkv.data() + 24,
+                      dqkv.data() + 36, scratch);
+  }
+
+  // One head of a sequence: its part of each row of `qkv`.
+  Matrix Head(const Doubles& qkv, size_t s, int64_t h) const {
+    return Take(qkv, starts[s] * kStride + h * kWidth, starts[s + 1] - starts[s], kWidth, kStride);
+  }
+  // Of all tokens that a sequence sees.
+  Matrix Seen(const Doubles& qkv, size_t s, int64_t h) const {
+    if (parents.empty() || parents[s] < 0) return Head(qkv, s, h);
+    const Matrix parent = Head(qkv, static_cast<size_t>(parents[s]), h), own = Head(qkv, s, h);
+    Matrix both(parent.rows() + own.rows(), kWidth);
+    both << parent, own;
+    return both;
+  }
   Doubles Formula(const Doubles& qkv) const {
     Matrix out(tokens(), kHeads * kWidth);
-    for (size_t s = 0; s + 1 < starts.size(); ++s) {
-      const int64_t first = starts[s], count = starts[s + 1] - first;
-      const auto head = [&](int64_t h) {
-        return Take(qkv, first * kStride + h * kWidth, count, kWidth, kStride);
-      };
+    for (size_t s = 0; s + 1 < starts.size(); ++s)
       for (int64_t h = 0; h < kHeads; ++h)
-        out.block(first, h * kWidth, count, kWidth) =
-            reference::Attention(head(h), head(kHeads + h / 2), head(kHeads + kKeyHeads + h / 2));
-    }
+        out.block(starts[s], h * kWidth, starts[s + 1] - starts[s], kWidth) =
+            reference::Attention(Head(qkv, s, h), Seen(qkv, s, kHeads + h / 2),
+                                 Seen(qkv, s, kHeads + kKeyHeads + h / 2));
     return Flat(out);
   }
 };
@@ -183,9 +204,7 @@ TEST(Attention, ForwardOverBlocksOfRows) {
   that.starts = {0, 5, 5 + 300, 5 + 300 + 1};
   const Floats qkv = Random(that.tokens() * AttentionCase::kStride, 11);
   Floats out(that.tokens() * 24), lse(that.tokens() * 4);
-  ASSERT_TRUE(AttentionForward(that.shape, that.starts, qkv.data(), qkv.data() + 24,
-                               qkv.data() + 36, out.data(), lse.data())
-                  .ok());
+  that.Forward(qkv, out, lse);
   ExpectNear(out, that.Formula(Wide(qkv)), "out");
 }
 
@@ -195,16 +214,78 @@ TEST(Attention, GradientsOfAllThree) {
   const Floats qkv = Random(that.tokens() * AttentionCase::kStride, 12);
   const Floats dout = Random(that.tokens() * 24, 13);
   Floats out(that.tokens() * 24), lse(that.tokens() * 4);
-  ASSERT_TRUE(AttentionForward(that.shape, that.starts, qkv.data(), qkv.data() + 24,
-                               qkv.data() + 36, out.data(), lse.data())
-                  .ok());
+  that.Forward(qkv, out, lse);
   Floats gradient(qkv.size(), 99.0f);  // must be set, not added to
-  ASSERT_TRUE(AttentionBackward(that.shape, that.starts, qkv.data(), qkv.data() + 24,
-                                qkv.data() + 36, out.data(), lse.data(), dout.data(),
-                                gradient.data(), gradient.data() + 24, gradient.data() + 36)
-                  .ok());
+  that.Backward(qkv, out, lse, dout, gradient);
   ExpectNear(gradient, Numeric([&](const Doubles& v) { return that.Formula(v); }, Wide(qkv), dout),
              "dqkv");
+}
+
+// Two prompts, of which the first has two answers and the second one; and a sequence alone.
+TEST(Attention, AnswersToOnePromptSeeItAndNotEachOther) {
+  AttentionCase that;
+  that.starts = {0, 5, 8, 9, 13, 20, 22};
+  that.parents = {-1, 0, -1, 0, -1, 2};
+  const Floats qkv = Random(that.tokens() * AttentionCase::kStride, 16);
+  const Floats dout = Random(that.tokens() * 24, 17);
+  Floats out(that.tokens() * 24), lse(that.tokens() * 4), gradient(qkv.size(), 99.0f);
+  that.Forward(qkv, out, lse);
+  ExpectNear(out, that.Formula(Wide(qkv)), "out");
+  that.Backward(qkv, out, lse, dout, gradient);
+  ExpectNear(gradient, Numeric([&](const Doubles& v) { return that.Formula(v); }, Wide(qkv), dout),
+             "dqkv");
+}
+
+TEST(Attention, AnswersToALongPrompt) {
+  AttentionCase that;
+  that.starts = {0, 131, 131 + 140, 131 + 140 + 67};
+  that.parents = {-1, 0, 0};
+  const Floats qkv = Random(that.tokens() * AttentionCase::kStride, 18);
+  const Floats dout = Random(that.tokens() * 24, 19);
+  Floats out(that.tokens() * 24), lse(that.tokens() * 4), gradient(qkv.size());
+  that.Forward(qkv, out, lse);
+  ExpectNear(out, that.Formula(Wide(qkv)), "out");
+  that.Backward(qkv, out, lse, dout, gradient);
+  // The same, each answer with a prompt of its own.
+  AttentionCase apart;
+  apart.starts = {0, 271, 271 + 131 + 67};
+  Floats own_qkv, own_dout;
+  for (const auto& [first, end] : {std::pair(0, 271), std::pair(0, 131), std::pair(271, 338)}) {
+    own_qkv.insert(own_qkv.end(), qkv.begin() + first * 48, qkv.begin() + end * 48);
+    own_dout.insert(own_dout.end(), dout.begin() + first * 24, dout.begin() + end * 24);
+  }
+  // The prompt's own outputs count once.
+  std::fill(own_dout.begin() + 271 * 24, own_dout.begin() + (271 + 131) * 24, 0.0f);
+  Floats own_out(own_dout.size()), own_lse(apart.tokens() * 4), own_gradient(own_qkv.size());
+  apart.Forward(own_qkv, own_out, own_lse);
+  apart.Backward(own_qkv, own_out, own_lse, own_dout, own_gradient);
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    const size_t token = i / 48;
+    const double expected = token < 131   ? double{own_gradient[i]} + own_gradient[i + 271 * 48]
+                            : token < 271 ? own_gradient[i]
+                                          : own_gradient[i + 131 * 48];
+    ASSERT_NEAR(gradient[i], expected, 1e-5) << i;
+  }
+}
+
+TEST(Attention, Bf16RoundsItsOperandsOnly) {
+  for (const int32_t tokens : {1, 7, 200}) {
+    AttentionCase that;
+    that.starts = {0, tokens, tokens + 3};
+    that.parents = {-1, 0};
+    const Floats qkv = Random(that.tokens() * AttentionCase::kStride, 21);
+    const Floats dout = Random(that.tokens() * 24, 22);
+    Floats out(that.tokens() * 24), lse(that.tokens() * 4), gradient(qkv.size());
+    that.Forward(qkv, out, lse);
+    that.Backward(qkv, out, lse, dout, gradient);
+    Floats near_out(out.size()), near_lse(lse.size()), near_gradient(qkv.size(), 99.0f);
+    that.shape.compute = Dtype::kBF16;
+    that.Forward(qkv, near_out, near_lse);
+    that.Backward(qkv, near_out, near_lse, dout, near_gradient);
+    for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(near_out[i], out[i], 0.02) << i;
+    for (size_t i = 0; i < lse.size(); ++i) ASSERT_NEAR(near_lse[i], lse[i], 0.02) << i;
+    for (size_t i = 0; i < qkv.size(); ++i) ASSERT_NEAR(near_gradient[i], gradient[i], 0.08) << i;
+  }
 }
 
 // The gradient over several blocks: moving one query of the last block and one key of the first.
@@ -214,13 +295,8 @@ TEST(Attention, GradientAcrossBlocks) {
   const Floats qkv = Random(that.tokens() * AttentionCase::kStride, 14);
   const Floats dout = Random(that.tokens() * 24, 15);
   Floats out(that.tokens() * 24), lse(that.tokens() * 4), gradient(qkv.size());
-  ASSERT_TRUE(AttentionForward(that.shape, that.starts, qkv.data(), qkv.data() + 24,
-                               qkv.data() + 36, out.data(), lse.data())
-                  .ok());
-  ASSERT_TRUE(AttentionBackward(that.shape, that.starts, qkv.data(), qkv.data() + 24,
-                                qkv.data() + 36, out.data(), lse.data(), dout.data(),
-                                gradient.data(), gradient.data() + 24, gradient.data() + 36)
-                  .ok());
+  that.Forward(qkv, out, lse);
+  that.Backward(qkv, out, lse, dout, gradient);
   const Doubles wide = Wide(qkv);
   for (const size_t at : {size_t{289 * 48 + 7}, size_t{3 * 48 + 25}, size_t{130 * 48 + 40}}) {
     const auto moved = [&](double step) {
