@@ -252,8 +252,7 @@ RuleScore ScoreR1v(std::string_view response, std::string_view truth) {
 std::string NormalizeDapo(std::string_view answer) {
   const size_t equals = answer.rfind('=');
   if (equals != std::string_view::npos) answer.remove_prefix(equals + 1);
-  std::string text(answer);
-  text = KeepMathSpan(text);
+  std::string text = KeepMathSpan(ReplaceEach(std::string(answer), kDapo));
   for (const std::string_view open : {"\\text{", "\\textbf{", "\\overline{"})
     text = Unwrap(text, open, false);
   text = Unwrap(text, "\\boxed{", true);
