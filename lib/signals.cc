@@ -8,13 +8,24 @@
 namespace nxdkit {
 namespace {
 
-// The one global with state: a signal handler can reach nothing else.
+// The only globals with state: a signal handler can reach nothing else.
 std::atomic<int> g_signal{0};
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<bool> g_save{false};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 extern "C" void OnSignal(int signal) {
   int none = 0;
   g_signal.compare_exchange_strong(none, signal);
+}
+
+extern "C" void OnSaveSignal(int) { g_save = true; }
+
+void SetHandler(int signal, void (*handler)(int), int flags) {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(signal, &action, nullptr);
 }
 
 }  // namespace
@@ -24,11 +35,7 @@ void InstallSignalHandlers() {
   for (const int signal : {SIGINT, SIGTERM}) {
     struct sigaction old;
     if (::sigaction(signal, nullptr, &old) != 0 || old.sa_handler == SIG_IGN) continue;
-    struct sigaction action = {};
-    action.sa_handler = OnSignal;
-    action.sa_flags = SA_RESTART | SA_RESETHAND;
-    ::sigemptyset(&action.sa_mask);
-    ::sigaction(signal, &action, nullptr);
+    SetHandler(signal, OnSignal, SA_RESTART | SA_RESETHAND);
   }
 }
 
@@ -45,5 +52,11 @@ Status StopIfInterrupted() {
 }
 
 void ClearInterrupted() { g_signal = 0; }
+
+void InstallSaveSignal() { SetHandler(SIGUSR1, OnSaveSignal, SA_RESTART); }
+
+bool TakeSaveRequest() { return g_save.exchange(false); }
+
+void IgnoreSaveSignal() { SetHandler(SIGUSR1, SIG_IGN, 0); }
 
 }  // namespace nxdkit

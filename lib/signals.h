@@ -1,5 +1,5 @@
-// SIGINT and SIGTERM as a flag, so that long loops end through the ordinary error path and clean
-// up.
+// Signals as flags: SIGINT and SIGTERM, so that long loops end through the ordinary error path and
+// clean up; SIGUSR1, so that a long run saves what it has.
 #pragma once
 
 #include <optional>
@@ -22,5 +22,15 @@ Status StopIfInterrupted();
 
 // For tests, and for a tool that goes on after a signal.
 void ClearInterrupted();
+
+// For tools that can save what they have: from here on SIGUSR1, which would end the process, is a
+// request to do so. Batch systems send it some time before they end a job.
+void InstallSaveSignal();
+
+// Whether SIGUSR1 came since this was asked last. Thread-safe.
+bool TakeSaveRequest();
+
+// For helper processes of such a tool: what is sent to the whole group is not for them.
+void IgnoreSaveSignal();
 
 }  // namespace nxdkit

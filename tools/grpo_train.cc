@@ -38,7 +38,8 @@ const ToolInfo kInfo = {
         "worker.actor.optim.lr=1e-6. Values are YAML.\n"
         "grpo-train report RUN writes RUN/report.html: curves of the run, samples and its "
         "configuration on one page.\n"
-        "SIGINT and SIGTERM end the run after the phase under way; the last checkpoint stays.",
+        "SIGINT and SIGTERM end the run after the phase under way; the last checkpoint stays. "
+        "SIGUSR1 saves a checkpoint after the step under way, and the run goes on.",
     .findings = "the run was given up: gradients or filtering left nothing to learn from",
     .common = kTakesDryRun | kTakesForce,
     .examples = {{"grpo-train --config config.yaml", "train"},
@@ -91,6 +92,7 @@ class Display {
 
   trainer::TrainHooks Hooks() {
     return {.poll = StopIfInterrupted,
+            .save = TakeSaveRequest,
             .phase = [this](int64_t step, int64_t steps,
                             const std::string& phase) { BeginPhase(step, steps, phase); },
             .step = [this](int64_t step, int64_t steps,
@@ -146,6 +148,7 @@ Json MetricsJson(const trainer::MetricRecord& record) {
 
 Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::RunPlan& plan,
                          ToolContext& context) {
+  InstallSaveSignal();
   Display display(context);
   NXDKIT_ASSIGN(const std::string self, OwnPath());
   trainer::SetupOptions setup;
@@ -195,8 +198,10 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }  // namespace nxdkit::tool
 
 int main(int argc, char** argv) {
-  if (argc == 2 && argv[1] == nxdkit::tool::kWorkerWord)
+  if (argc == 2 && argv[1] == nxdkit::tool::kWorkerWord) {
+    nxdkit::IgnoreSaveSignal();
     return nxdkit::trainer::RunRolloutWorker(0, 1).ok() ? 0 : 1;
+  }
   return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
                                                    nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

@@ -94,6 +94,9 @@ class ConfigReader {
   std::optional<Error> error_;
 };
 
+// NxDI's merged file has bare Infinity; Python's json takes the last of duplicate keys.
+constexpr JsonOptions kConfigJson{.allow_nan = true, .allow_duplicate_keys = true};
+
 std::string Architecture(const Json& json) {
   const auto it = json.find("architectures");
   if (it == json.end() || !it->is_array() || it->empty() || !it->front().is_string()) return "";
@@ -152,8 +155,7 @@ void ReadExperts(ConfigReader& reader, ModelConfig& config) {
 }  // namespace
 
 Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& path) {
-  // NxDI's merged file has bare Infinity; Python's json takes the last of duplicate keys.
-  auto parsed = ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true});
+  auto parsed = ParseJson(json_text, kConfigJson);
   if (!parsed.ok()) return std::move(parsed).error().in(path);
   const Json& json = *parsed;
   if (!json.is_object())
@@ -209,6 +211,13 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& p
         .in(path)
         .member("head_dim");
   return config;
+}
+
+Result<std::string> WithDtype(std::string_view json_text, Dtype dtype) {
+  NXDKIT_ASSIGN(Json json, ParseJson(json_text, kConfigJson));
+  for (const char* key : {"dtype", "torch_dtype"})
+    if (const auto it = json.find(key); it != json.end()) *it = TorchName(dtype);
+  return DumpPython(json, /*sort_keys=*/false) + "\n";
 }
 
 namespace {

@@ -65,6 +65,10 @@ struct Model {
 // kCorrupt naming the key, found and expected. An unknown model_type is no error: family is null.
 Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& path);
 
+// The text of a config.json that ParseConfig took, with its "dtype" and "torch_dtype", where it has
+// them, saying `dtype`: a loader that asks for "auto" goes by them. Written as transformers writes.
+Result<std::string> WithDtype(std::string_view json_text, Dtype dtype);
+
 // The parameters of a config whose family is known; kUnsupported otherwise, naming the families.
 // Bounds: at most 10,000 layers, 65,536 heads and 4,096 experts, 2^18 experts in all layers, every
 // extent at most 2^30.

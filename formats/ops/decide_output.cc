@@ -314,19 +314,17 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
   return OkStatus();
 }
 
-// What config.json beside the output will not say, or not say rightly.
-void AddConfigNotes(const BoundArtifact& source, OutputSpec& spec) {
-  const std::optional<models::ModelConfig>& config = source.artifact.config;
-  if (!config && spec.kind == Kind::kHf)
+// config.json beside the output: as it was, but for the dtype, which loaders go by.
+Status DecideConfig(const BoundArtifact& source, OutputSpec& spec) {
+  const Artifact& artifact = source.artifact;
+  if (!artifact.config && spec.kind == Kind::kHf)
     spec.notes.push_back(
         "the source has no config.json: without one the model cannot be loaded or converted "
         "further (--config)");
-  if (config && config->dtype && spec.dtype && *config->dtype != *spec.dtype &&
-      spec.kind != Kind::kTorch)
-    spec.notes.push_back(
-        fmt::format("config.json is carried over as it is: it says {}, the "
-                    "weights are {}",
-                    TorchName(*config->dtype), TorchName(*spec.dtype)));
+  if (!artifact.config || !artifact.config->dtype || !spec.dtype) return OkStatus();
+  if (*artifact.config->dtype == *spec.dtype) return OkStatus();
+  NXDKIT_ASSIGN(spec.config_text, models::WithDtype(artifact.config_text, *spec.dtype));
+  return OkStatus();
 }
 
 }  // namespace
@@ -343,7 +341,7 @@ Result<OutputSpec> DecideOutput(const BoundArtifact& source, Kind kind,
   if (source.lora)
     NXDKIT_TRY(DecideLora(source, options, spec));
   else
-    AddConfigNotes(source, spec);
+    NXDKIT_TRY(DecideConfig(source, spec));
   return spec;
 }
 

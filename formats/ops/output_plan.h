@@ -48,6 +48,7 @@ struct OutputSpec {
   rollout::Geometry rollout;
   rollout::NeuronConfig neuron;
   std::string neuron_text;    // neuron_config.json as it will be written
+  std::string config_text;    // config.json where it cannot be carried over as it is; else ""
   std::string cpu_plan_text;  // nxdkit-cpu-plan.json; "" for none
   std::optional<rollout::Bundle> bundle;
   bool only_weights = false;  // rank files alone, without folder

@@ -94,12 +94,15 @@ class Planner {
       for (const std::string& name : hf::SideFiles(source_.artifact.side_folder))
         if (name != "config.json")
           plan_.copies.push_back({name, JoinPath(source_.artifact.side_folder, name)});
+    const Artifact& from = source_.artifact;
     // NxDI's merged file stands for a config, but is none to carry on.
-    if (!source_.artifact.config_path.empty() &&
-        BaseName(source_.artifact.config_path) != "neuron_config.json")
-      plan_.copies.push_back({"config.json", source_.artifact.config_path});
-    else if (source_.artifact.config_path.empty() && !source_.artifact.config_text.empty())
-      plan_.texts.push_back({"config.json", source_.artifact.config_text});
+    if (BaseName(from.config_path) == "neuron_config.json") return;
+    if (!spec_.config_text.empty())
+      plan_.texts.push_back({"config.json", spec_.config_text});
+    else if (!from.config_path.empty())
+      plan_.copies.push_back({"config.json", from.config_path});
+    else if (!from.config_text.empty())
+      plan_.texts.push_back({"config.json", from.config_text});
   }
 
   // An adapter's one file.

@@ -90,5 +90,21 @@ TEST(Signals, StatusNamesTheSignal) {
             0);
 }
 
+TEST(Signals, ASaveRequestIsTakenOnce) {
+  EXPECT_EQ(ExitOfChild([] {
+              InstallSaveSignal();
+              if (TakeSaveRequest()) return 1;
+              for (int i = 0; i < 2; ++i) {
+                ::raise(SIGUSR1);
+                ::raise(SIGUSR1);
+                if (!TakeSaveRequest() || TakeSaveRequest()) return 2;
+              }
+              IgnoreSaveSignal();
+              ::raise(SIGUSR1);
+              return TakeSaveRequest() ? 3 : Interrupted().value_or(0);
+            }),
+            0);
+}
+
 }  // namespace
 }  // namespace nxdkit

@@ -1,4 +1,5 @@
 // grpo-train as a user runs it: the arithmetic example in small, stopped, killed and gone on with.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -193,6 +194,19 @@ TEST_F(GrpoTrain, StopsOnSigint) {
   ::kill(child, SIGINT);
   EXPECT_EQ(WaitProcess(child), 130);
   EXPECT_TRUE(fs::exists(workshop_ / "run/checkpoint_tracker.json"));
+}
+
+TEST_F(GrpoTrain, SavesAndGoesOnAtSigusr1) {
+  const pid_t child = StartProcess(Command("run", {"trainer.max_steps=5000"}));
+  ASSERT_TRUE(WaitFor(workshop_ / "run/weight_syncs.jsonl"));
+  ::kill(child, SIGUSR1);
+  const std::string tracker = workshop_ / "run/checkpoint_tracker.json";
+  ASSERT_TRUE(WaitFor(tracker));
+  const auto step = Json::parse(ReadFile(tracker))["last_global_step"].get<int64_t>();
+  EXPECT_TRUE(fs::exists(workshop_ / fmt::format("run/global_step_{}/actor/done", step)));
+  ::kill(child, SIGINT);
+  EXPECT_EQ(WaitProcess(child), 130);
+  EXPECT_GE(Steps("run").rbegin()->first, step);
 }
 
 }  // namespace

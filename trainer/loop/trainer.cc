@@ -166,8 +166,10 @@ class Loop {
     if (IsDue(config_.trainer.val_freq)) NXDKIT_TRY(Validate(metrics));
     // Before the checkpoint: a run that goes on from it must find the step in its log.
     NXDKIT_TRY(Log(samples, metrics, timer_.Now() - started));
+    const bool asked = hooks_.save && hooks_.save();
     // Steps that updated nothing push no good checkpoint out.
-    return IsDue(config_.trainer.save_freq) && skipped_in_row_ == 0 ? Save() : OkStatus();
+    const bool wanted = asked || IsDue(config_.trainer.save_freq);
+    return wanted && skipped_in_row_ == 0 ? Save() : OkStatus();
   }
 
   // Rows move between the ranks so that each has about as many tokens.

@@ -13,6 +13,7 @@ namespace nxdkit::trainer {
 
 struct TrainHooks {
   std::function<Status()> poll;  // asked between phases; its error ends the run
+  std::function<bool()> save;    // asked after each step: true saves a checkpoint beyond save_freq
   // A phase begins ("gen", "old", ...), of this step.
   std::function<void(int64_t step, int64_t steps, const std::string& phase)> phase;
   // A step is done, with its metrics; also validation before training, as step 0 or where the run

@@ -54,6 +54,21 @@ TEST(Config, ReadsTheKeys) {
   EXPECT_EQ(parsed.dtype, Dtype::kBF16);
 }
 
+TEST(Config, WithDtypeChangesTheDtypeAlone) {
+  // As transformers 5 and 4 write: keys in their order, floats and escapes as Python's json has
+  // them.
+  for (const std::string key : {"dtype", "torch_dtype"}) {
+    const auto text = [&](const std::string& dtype) {
+      return "{\n  \"model_type\": \"llama\",\n  \"" + key + "\": \"" + dtype +
+             "\",\n  \"a\": {\n    \"eps\": 1e-06,\n    \"name\": \"\\u00e9\"\n  },\n"
+             "  \"rope_theta\": 1000000.0\n}\n";
+    };
+    const Result<std::string> changed = WithDtype(text("float32"), Dtype::kBF16);
+    ASSERT_TRUE(changed.ok()) << changed.error().ToString();
+    EXPECT_EQ(*changed, text("bfloat16"));
+  }
+}
+
 TEST(Config, DefaultsOfAbsentAndNullKeys) {
   json config = Config("llama");
   config["head_dim"] = nullptr;
