@@ -163,8 +163,6 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, request.from, request.to));
   request.hints = std::move(sides.input);
   request.options = std::move(sides.output);
-  const Runner runner(context);
-  request.run = runner.options();
   request.force = context.common().force;
   request.resume = context.common().resume;
   request.verify = args.verify;
@@ -176,21 +174,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(TakePart(args.part, request));
   // Rollout weights can be made again: what counts is when the engine can read them.
   request.sync = args.sync.value_or(!args.into);
-  ToolAnswer answer;
-  if (args.explain) {
-    NXDKIT_ASSIGN(answer.text, ops::Explain(request, *args.explain));
-    answer.fields = {{"tensor", *args.explain}, {"explanation", answer.text}};
-    return answer;
-  }
-  const Stopwatch watch;
-  const bool dry_run = context.common().dry_run;
-  NXDKIT_ASSIGN(const ops::ConvertReport report,
-                dry_run ? ops::DryRun(request) : ops::Convert(request));
-  const double seconds = watch.seconds();
-  for (const std::string& warning : report.warnings) context.Warn(warning);
-  answer.text = ReportText(report, request, seconds, dry_run);
-  answer.fields = ReportJson(report, request, seconds, dry_run);
-  return answer;
+  return AnswerConvert(request, args.explain, {ReportText, ReportJson}, context);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "formats/ops/canonical_reader.h"
+#include "formats/ops/computed_storage.h"
 #include "formats/ops/digest.h"
 #include "lib/scratch_pool.h"
 
@@ -28,6 +29,7 @@ class Overlay {
   Overlay& operator=(const Overlay&) = delete;
 
   const std::string& path() const { return delta_->path(); }
+  uint64_t bytes(size_t param) const { return row(param).bytes(); }
   const delta::Param& row(size_t param) const { return delta_->head().params[rows_[param]]; }
 
   Status Read(size_t param, uint64_t offset, std::span<std::byte> to) const {
@@ -76,23 +78,6 @@ class Overlay {
   std::shared_ptr<const delta::Delta> delta_;
   std::vector<size_t> rows_;  // of each parameter: its row in the delta
   mutable ScratchPool<Scratch> scratch_;
-};
-
-class OverlayStorage : public Storage {
- public:
-  OverlayStorage(std::shared_ptr<const Overlay> overlay, size_t param)
-      : overlay_(std::move(overlay)), param_(param) {}
-  uint64_t bytes() const override { return overlay_->row(param_).bytes(); }
-  Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
-    NXDKIT_CHECK(offset <= bytes() && to.size() <= bytes() - offset);
-    return overlay_->Read(param_, offset, to);
-  }
-  const std::string& path() const override { return overlay_->path(); }
-  uint64_t file_offset() const override { return 0; }
-
- private:
-  std::shared_ptr<const Overlay> overlay_;  // shared by all parameters
-  size_t param_;
 };
 
 Error WrongBase(const std::string& path, std::string what) {
@@ -179,7 +164,7 @@ Status BindDelta(BoundArtifact& out, const InputHints& hints) {
     out.bound.layout.tensors[i].file = static_cast<uint32_t>(out.artifact.files.size() - 1);
     out.bound.stored.push_back({outputs[i].name, outputs[i].dtype, outputs[i].shape,
                                 RowMajorStrides(outputs[i].shape), 0, false,
-                                std::make_shared<const OverlayStorage>(overlay, i)});
+                                std::make_shared<const ComputedStorage<Overlay>>(overlay, i)});
   }
   return OkStatus();
 }

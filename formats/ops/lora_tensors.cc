@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "formats/ops/canonical_reader.h"
+#include "formats/ops/computed_storage.h"
 #include "formats/ops/lora_kernel.h"
 #include "lib/scratch_pool.h"
 
@@ -29,6 +30,9 @@ class Merger {
   Merger& operator=(const Merger&) = delete;
 
   const std::string& path() const { return path_; }
+  uint64_t bytes(size_t param) const {
+    return *PackedBytes(output(param).dtype, output(param).shape);
+  }
   const OutputTensor& output(size_t param) const { return base_plan_.outputs[param]; }
 
   Status Read(size_t param, uint64_t offset, std::span<std::byte> to) const {
@@ -144,26 +148,6 @@ class Merger {
   mutable ScratchPool<Scratch> scratch_;
 };
 
-class MergedStorage : public Storage {
- public:
-  MergedStorage(std::shared_ptr<const Merger> merger, size_t param)
-      : merger_(std::move(merger)),
-        param_(param),
-        bytes_(*PackedBytes(merger_->output(param).dtype, merger_->output(param).shape)) {}
-  uint64_t bytes() const override { return bytes_; }
-  Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
-    NXDKIT_CHECK(offset <= bytes() && to.size() <= bytes() - offset);
-    return merger_->Read(param_, offset, to);
-  }
-  const std::string& path() const override { return merger_->path(); }
-  uint64_t file_offset() const override { return 0; }
-
- private:
-  std::shared_ptr<const Merger> merger_;  // shared by all parameters
-  size_t param_;
-  uint64_t bytes_;
-};
-
 }  // namespace
 
 uint64_t MergedReadingBytes() {
@@ -184,7 +168,7 @@ MergedTensors MakeMergedTensors(std::shared_ptr<const BoundArtifact> base, Canon
                         RowMajorStrides(output.shape),
                         0,
                         false,
-                        std::make_shared<const MergedStorage>(merger, param)};
+                        std::make_shared<const ComputedStorage<Merger>>(merger, param)};
   };
 }
 

@@ -6,6 +6,7 @@
 
 #include "lib/progress.h"
 #include "lib/text.h"
+#include "tools/common/sides.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -99,6 +100,28 @@ std::string NotesText(const ops::ConvertReport& report) {
   std::string text;
   for (const std::string& note : report.notes) text += "note: " + EscapeControl(note) + "\n";
   return text;
+}
+
+Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
+                                 const std::optional<std::string>& explain,
+                                 const ConvertWords& words, ToolContext& context) {
+  const Runner runner(context);
+  request.run = runner.options();
+  ToolAnswer answer;
+  if (explain) {
+    NXDKIT_ASSIGN(answer.text, ops::Explain(request, *explain));
+    answer.fields = {{"tensor", *explain}, {"explanation", answer.text}};
+    return answer;
+  }
+  const Stopwatch watch;
+  const bool dry_run = context.common().dry_run;
+  NXDKIT_ASSIGN(const ops::ConvertReport report,
+                dry_run ? ops::DryRun(request) : ops::Convert(request));
+  const double seconds = watch.seconds();
+  for (const std::string& warning : report.warnings) context.Warn(warning);
+  answer.text = words.text(report, request, seconds, dry_run);
+  answer.fields = words.json(report, request, seconds, dry_run);
+  return answer;
 }
 
 }  // namespace nxdkit::tool
