@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <climits>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -53,28 +54,35 @@ Result<Json> ReadJson(const std::string& path) {
   return json;
 }
 
-template <typename T>
-Result<T> Number(const Json& json, const char* key, const std::string& path) {
-  const Json* value = JsonFind(json, key);
-  if (!value || !value->is_number())
-    return Error(Errc::kCorrupt, "missing, or not a number").in(path).member(key);
-  return value->get<T>();
+// 0 to `most`.
+Result<int64_t> Count(const Json& json, const char* key, const std::string& path,
+                      int64_t most = INT64_MAX) {
+  Result<int64_t> count = JsonInt(json, key);
+  if (!count.ok()) return std::move(count).error().in(path);
+  if (*count >= 0 && *count <= most) return count;
+  return Error(Errc::kCorrupt, fmt::format("found {}, expected 0 to {}", *count, most))
+      .in(path)
+      .member(key);
 }
 
 Result<TrainerState> ReadState(const std::string& path) {
   NXDKIT_ASSIGN(const Json json, ReadJson(path));
-  NXDKIT_ASSIGN(const int64_t version, Number<int64_t>(json, "version", path));
+  NXDKIT_ASSIGN(const int64_t version, Count(json, "version", path));
   if (version != kVersion)
     return Error(Errc::kUnsupported,
                  fmt::format("version {}, this program knows {}", version, kVersion))
         .in(path);
   TrainerState state;
-  NXDKIT_ASSIGN(state.step, Number<int64_t>(json, "step", path));
-  NXDKIT_ASSIGN(state.schedule_steps, Number<int64_t>(json, "schedule_steps", path));
-  NXDKIT_ASSIGN(state.prompts_seen, Number<int64_t>(json, "prompts_seen", path));
-  NXDKIT_ASSIGN(state.kl_beta, Number<double>(json, "kl_beta", path));
-  NXDKIT_ASSIGN(state.tp, Number<int>(json, "tp", path));
-  NXDKIT_ASSIGN(state.dp, Number<int>(json, "dp", path));
+  NXDKIT_ASSIGN(state.step, Count(json, "step", path));
+  NXDKIT_ASSIGN(state.schedule_steps, Count(json, "schedule_steps", path));
+  NXDKIT_ASSIGN(state.prompts_seen, Count(json, "prompts_seen", path));
+  NXDKIT_ASSIGN(const int64_t tp, Count(json, "tp", path, INT_MAX));
+  NXDKIT_ASSIGN(const int64_t dp, Count(json, "dp", path, INT_MAX));
+  state.tp = static_cast<int>(tp);
+  state.dp = static_cast<int>(dp);
+  const Result<double> beta = JsonDouble(json, "kl_beta");
+  if (!beta.ok()) return Error(beta.error()).in(path);
+  state.kl_beta = *beta;
   if (const Json* data = JsonFind(json, "data"); data && !data->is_null())
     state.data = data->dump();
   return state;
@@ -107,37 +115,37 @@ Status DeleteObsolete(const SaveRequest& request) {
   return OkStatus();
 }
 
-Status WriteWeights(const SaveRequest& request, Actor& actor, const DecoderConfig& config,
-                    const ops::Artifact& base, const std::string& folder,
-                    const ops::RunOptions& run) {
-  OptimizerMemory optimizer = actor.optimizer();
-  optimizer.lr = request.lr;
-  ops::ConvertRequest convert;
-  convert.source = [&]() -> Result<ops::BoundArtifact> {
-    return BindTraining(base, config.model, actor.weights(),
-                        request.model_only ? nullptr : &optimizer);
+// An NxD tag, and in it a model folder.
+Status WriteModel(const SaveRequest& request, const TrainedModel& trained,
+                  const std::string& folder, const ops::RunOptions& run) {
+  MeshModel& model = *trained.model;
+  OptimizerMemory optimizer = model.optimizer();
+  optimizer.lr = trained.lr;
+  const auto source = [&](const OptimizerMemory* with) {
+    return [&, with]() -> Result<ops::BoundArtifact> {
+      return BindTraining(*trained.base, model.config().model, model.weights(), with);
+    };
   };
+  ops::ConvertRequest convert;
+  convert.source = source(request.model_only ? nullptr : &optimizer);
   convert.to = ops::Kind::kNxd;
-  convert.output = JoinPath(folder, "actor");
-  convert.options.tp = actor.options().tp;
-  convert.options.dp = actor.options().dp;
+  convert.output = JoinPath(folder, trained.name);
+  convert.options.tp = model.options().tp;
+  convert.options.dp = model.options().dp;
   convert.options.hardware = models::Hardware::kTrn1;
   convert.run = run;
+  const std::string tag_folder = convert.output;
   const auto tag = ops::Convert(convert);
   if (!tag.ok()) return tag.error();
-  convert.source = [&]() -> Result<ops::BoundArtifact> {
-    return BindTraining(base, config.model, actor.weights(), nullptr);
-  };
+  convert.source = source(nullptr);
   convert.to = ops::Kind::kHf;
-  convert.output = JoinPath(convert.output, "huggingface");
+  convert.output = JoinPath(tag_folder, "huggingface");
   convert.options = {};
   convert.options.dtype = Dtype::kBF16;
-  const auto model = ops::Convert(convert);
-  if (!model.ok()) return model.error();
-  if (request.chat_template.empty()) return OkStatus();
-  for (const std::string& place : {JoinPath(folder, "actor"), convert.output})
-    NXDKIT_TRY(WriteFileAtomic(JoinPath(place, "chat_template.jinja"), request.chat_template));
-  return OkStatus();
+  const auto exported = ops::Convert(convert);
+  if (!exported.ok()) return exported.error();
+  NXDKIT_TRY(WriteTextFiles(request.text, tag_folder));
+  return WriteTextFiles(request.text, convert.output);
 }
 
 std::optional<BestScore> BestOf(const Json& tracker) {
@@ -153,11 +161,12 @@ std::string CheckpointFolder(const std::string& root, int64_t step) {
   return JoinPath(root, FolderName(step));
 }
 
-Status SaveCheckpoint(const SaveRequest& request, Actor& actor, const DecoderConfig& config,
-                      const ops::Artifact& base, const ops::RunOptions& run) {
+Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> models,
+                      const ops::RunOptions& run) {
   const std::string folder = CheckpointFolder(request.root, request.state.step);
   NXDKIT_ASSIGN(Staging staging, Staging::Begin(folder, {.replace = true}));
-  NXDKIT_TRY(WriteWeights(request, actor, config, base, staging.path(), run));
+  for (const TrainedModel& model : models)
+    NXDKIT_TRY(WriteModel(request, model, staging.path(), run));
   NXDKIT_TRY(WriteFileAtomic(JoinPath(staging.path(), kState), StateText(request.state)));
   NXDKIT_TRY(staging.Publish());
   NXDKIT_TRY(WriteTracker(request));
@@ -169,7 +178,7 @@ Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& roo
   if (KindOf(path) == PathKind::kMissing) return std::optional<FoundCheckpoint>();
   NXDKIT_ASSIGN(const Json tracker, ReadJson(path));
   FoundCheckpoint found;
-  NXDKIT_ASSIGN(found.step, Number<int64_t>(tracker, "last_global_step", path));
+  NXDKIT_ASSIGN(found.step, Count(tracker, "last_global_step", path));
   found.folder = CheckpointFolder(root, found.step);
   found.best = BestOf(tracker);
   if (KindOf(found.folder) != PathKind::kFolder)
@@ -197,13 +206,21 @@ Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
   return found;
 }
 
-Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found, Actor& actor,
+Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
+                                       std::span<const TrainedModel> models,
                                        const ops::RunOptions& run) {
   NXDKIT_ASSIGN(const TrainerState state, ReadState(JoinPath(found.folder, kState)));
   if (state.step != found.step)
     return Error(Errc::kCorrupt, fmt::format("step {}, expected {}", state.step, found.step))
         .in(JoinPath(found.folder, kState));
-  NXDKIT_TRY(actor.Restore(JoinPath(found.folder, "actor"), run));
+  for (const TrainedModel& trained : models) {
+    const std::string folder = JoinPath(found.folder, trained.name);
+    if (KindOf(folder) != PathKind::kFolder)
+      return Error(Errc::kNotFound, fmt::format("the checkpoint has no {}", trained.name))
+          .in(folder)
+          .hint("it is of a run with another algorithm.adv_estimator");
+    NXDKIT_TRY(trained.model->Restore(folder, run));
+  }
   return state;
 }
 

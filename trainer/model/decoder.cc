@@ -10,6 +10,7 @@
 #include "trainer/ops/elementwise.h"
 #include "trainer/ops/embedding.h"
 #include "trainer/ops/log_prob.h"
+#include "trainer/ops/score.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -85,8 +86,11 @@ struct Decoder::State {
   float* Stream(size_t layer) { return streams[keeping ? layer : layer % 2].data(); }
 
   Status RunLayers(const Batch& batch);
+  void GatherRows(const Batch& batch);
   Status MakeStatistics(const Batch& batch, float temperature_in);
-  Status HeadBackward(const Batch& batch, std::span<const float> gradient, float* dhidden);
+  void MakeScores(std::span<float> scores);
+  Status HeadBackward(std::span<const float> gradient, float* drow);
+  void ScoresBackward(std::span<const float> gradient, float* drow);
   Status Logits(int64_t first, int64_t count);
   // Targets [first, first + count) of rows [targets, ...], a part of an operand.
   Matrix Part(const Operand& operand, int64_t first) const;
@@ -154,17 +158,21 @@ Matrix Decoder::State::LogitGradient(Operand& to, int64_t first, int64_t count) 
   });
 }
 
+// What the head reads: the last hidden states of the targets.
+void Decoder::State::GatherRows(const Batch& batch) {
+  const int64_t targets = static_cast<int64_t>(batch.targets.size());
+  float* gathered = rows.Take(targets * hidden());
+  for (int64_t i = 0; i < targets; ++i)
+    std::copy_n(normed.data() + batch.targets[static_cast<size_t>(i)].token * hidden(), hidden(),
+                gathered + i * hidden());
+}
+
 Status Decoder::State::MakeStatistics(const Batch& batch, float temperature_in) {
   temperature = temperature_in;
   const int64_t targets = static_cast<int64_t>(batch.targets.size());
-  float* gathered = rows.Take(targets * hidden());
   labels.clear();
-  for (int64_t i = 0; i < targets; ++i) {
-    const Batch::Target& target = batch.targets[static_cast<size_t>(i)];
-    labels.push_back(target.label);
-    std::copy_n(normed.data() + target.token * hidden(), hidden(), gathered + i * hidden());
-  }
-  rows_operand.Make(options.compute, gathered, targets, hidden());
+  for (const Batch::Target& target : batch.targets) labels.push_back(target.label);
+  rows_operand.Make(options.compute, rows.data(), targets, hidden());
   statistics.resize(static_cast<size_t>(targets));
   kept = 0;
   const int64_t chunk = ChunkTargets(table.vocab);
@@ -187,10 +195,9 @@ Status Decoder::State::MakeStatistics(const Batch& batch, float temperature_in) 
   return OkStatus();
 }
 
-Status Decoder::State::HeadBackward(const Batch& batch, std::span<const float> gradient,
-                                    float* dhidden) {
-  const int64_t targets = static_cast<int64_t>(batch.targets.size());
-  float* drow = drows.Take(targets * hidden());
+// drow [targets, H]: set to the gradient by the rows.
+Status Decoder::State::HeadBackward(std::span<const float> gradient, float* drow) {
+  const int64_t targets = static_cast<int64_t>(gradient.size());
   // The gradient of the loss scales whole rows: of what the products take, the narrower side.
   ScaleRows(targets, hidden(), gradient.data(), rows.data(), scaled.Take(targets * hidden()));
   scaled_operand.Make(options.compute, scaled.data(), targets, hidden());
@@ -207,12 +214,21 @@ Status Decoder::State::HeadBackward(const Batch& batch, std::span<const float> g
                                  Part(scaled_operand, first), Gradient(head()), hidden(), true));
   }
   ScaleRows(targets, hidden(), gradient.data(), drow, drow);
-  NXDKIT_TRY(AllReduceSum(tp, std::span(drow, static_cast<size_t>(targets * hidden()))));
-  for (int64_t i = 0; i < targets; ++i) {
-    float* to = dhidden + batch.targets[static_cast<size_t>(i)].token * hidden();
-    for (int64_t d = 0; d < hidden(); ++d) to[d] += drow[i * hidden() + d];
-  }
-  return OkStatus();
+  return AllReduceSum(tp, std::span(drow, static_cast<size_t>(targets * hidden())));
+}
+
+// Every rank holds the whole score and all hidden states: nothing is summed over ranks.
+void Decoder::State::MakeScores(std::span<float> scores) {
+  const float bias = table.score_bias < 0 ? 0 : *Vector(table.score_bias);
+  ScoreForward(static_cast<int64_t>(scores.size()), hidden(), rows.data(), Vector(table.score),
+               bias, scores.data());
+}
+
+void Decoder::State::ScoresBackward(std::span<const float> gradient, float* drow) {
+  const int64_t targets = static_cast<int64_t>(gradient.size());
+  ScoreBackward(targets, hidden(), rows.data(), Vector(table.score), gradient.data(), drow,
+                Gradient(table.score));
+  if (table.score_bias >= 0) AddRowSums(targets, 1, 1, gradient.data(), Gradient(table.score_bias));
 }
 
 Result<Decoder> Decoder::Make(const DecoderConfig& config, const DecoderOptions& options,
@@ -239,8 +255,10 @@ std::span<float> Decoder::gradients() { return state_->gradients; }
 Status Decoder::Forward(const Batch& batch, float temperature, bool keep,
                         std::span<float> log_probs, float* entropies) {
   NXDKIT_TRY(CheckBatch(batch, state_->config.model.config.vocab, state_->rope.positions()));
+  NXDKIT_CHECK(state_->table.score < 0);
   state_->keeping = keep;
   NXDKIT_TRY(state_->RunLayers(batch));
+  state_->GatherRows(batch);
   NXDKIT_TRY(state_->MakeStatistics(batch, temperature));
   for (size_t i = 0; i < batch.targets.size(); ++i) {
     log_probs[i] = state_->statistics[i].log_prob;
@@ -249,14 +267,33 @@ Status Decoder::Forward(const Batch& batch, float temperature, bool keep,
   return OkStatus();
 }
 
+Status Decoder::Scores(const Batch& batch, bool keep, std::span<float> scores) {
+  NXDKIT_TRY(CheckBatch(batch, state_->config.model.config.vocab, state_->rope.positions()));
+  NXDKIT_CHECK(state_->table.score >= 0);
+  state_->keeping = keep;
+  NXDKIT_TRY(state_->RunLayers(batch));
+  state_->GatherRows(batch);
+  state_->MakeScores(scores);
+  return OkStatus();
+}
+
 Status Decoder::Backward(const Batch& batch, std::span<const float> gradient) {
   State& s = *state_;
   NXDKIT_CHECK(s.keeping && s.options.trainable);
   const int64_t tokens = static_cast<int64_t>(batch.ids.size());
   const int64_t hidden = s.hidden();
+  const int64_t targets = static_cast<int64_t>(batch.targets.size());
+  float* drow = s.drows.Take(targets * hidden);
+  if (s.table.score >= 0)
+    s.ScoresBackward(gradient, drow);
+  else
+    NXDKIT_TRY(s.HeadBackward(gradient, drow));
   float* dnormed = s.dnormed.Take(tokens * hidden);
   std::fill_n(dnormed, tokens * hidden, 0.0f);
-  NXDKIT_TRY(s.HeadBackward(batch, gradient, dnormed));
+  for (int64_t i = 0; i < targets; ++i) {
+    float* to = dnormed + batch.targets[static_cast<size_t>(i)].token * hidden;
+    for (int64_t d = 0; d < hidden; ++d) to[d] += drow[i * hidden + d];
+  }
   float* dx = s.dstream.Take(tokens * hidden);
   RmsNormBackward({tokens, 1, hidden, hidden}, dnormed, s.Stream(s.table.layers.size()),
                   s.Vector(s.table.final_norm), s.final_rstd.data(), dx, true,
