@@ -25,8 +25,8 @@ struct ModelConfig {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;  // config "head_dim", else hidden / heads
   int64_t vocab = 0;
-  bool tied = false;       // the lm_head is the embedding
-  int64_t labels = 0;      // of a score head in the place of the lm_head; 0: there is none
+  bool tied = false;   // the lm_head is the embedding
+  int64_t labels = 0;  // of a score head in the place of the lm_head; 0: there is none
   bool score_bias = false;
   bool qkv_bias = false;
   bool output_bias = false;

@@ -8,6 +8,7 @@
 #include "formats/ops/canonical_reader.h"
 #include "formats/ops/computed_storage.h"
 #include "formats/ops/digest.h"
+#include "lib/scratch_pool.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -32,7 +33,8 @@ class Overlay {
   const delta::Param& row(size_t param) const { return delta_->head().params[rows_[param]]; }
 
   Status Read(size_t param, uint64_t offset, std::span<std::byte> to) const {
-    return scratch_.With([&](Scratch& scratch) { return Read(param, offset, to, scratch); });
+    const ScratchPool<Scratch>::Lease scratch = scratch_.Take();
+    return Read(param, offset, to, *scratch);
   }
 
  private:
@@ -75,7 +77,7 @@ class Overlay {
   CanonicalReader reader_;
   std::shared_ptr<const delta::Delta> delta_;
   std::vector<size_t> rows_;  // of each parameter: its row in the delta
-  ScratchPool<Scratch> scratch_;
+  mutable ScratchPool<Scratch> scratch_;
 };
 
 Error WrongBase(const std::string& path, std::string what) {

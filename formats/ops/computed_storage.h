@@ -3,11 +3,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "lib/tensor.h"
 
@@ -32,33 +30,6 @@ class ComputedStorage : public Storage {
   std::shared_ptr<const Maker> maker_;  // shared by all parameters
   size_t param_;
   uint64_t bytes_;
-};
-
-// What one reader at a time needs, made when all are in use, and used again. Thread-safe.
-template <typename Scratch>
-class ScratchPool {
- public:
-  // The status of `use`, called with a Scratch that nobody else has.
-  template <typename Use>
-  Status With(const Use& use) const {
-    std::unique_ptr<Scratch> scratch = Borrow();
-    Status status = use(*scratch);
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(scratch));
-    return status;
-  }
-
- private:
-  std::unique_ptr<Scratch> Borrow() const {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Scratch>();
-    std::unique_ptr<Scratch> scratch = std::move(idle_.back());
-    idle_.pop_back();
-    return scratch;
-  }
-
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Scratch>> idle_;
 };
 
 }  // namespace nxdkit::ops

@@ -5,6 +5,7 @@
 #include "formats/ops/canonical_reader.h"
 #include "formats/ops/computed_storage.h"
 #include "formats/ops/lora_kernel.h"
+#include "lib/scratch_pool.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -35,10 +36,10 @@ class Merger {
   const OutputTensor& output(size_t param) const { return base_plan_.outputs[param]; }
 
   Status Read(size_t param, uint64_t offset, std::span<std::byte> to) const {
-    return scratch_.With([&](Scratch& scratch) -> Status {
-      NXDKIT_TRY(base_reader_.Read(param, offset, to, scratch.base));
-      return adapter_->lora->pairs[param] ? Add(param, offset, to, scratch) : OkStatus();
-    });
+    const ScratchPool<Scratch>::Lease scratch = scratch_.Take();
+    NXDKIT_TRY(base_reader_.Read(param, offset, to, scratch->base));
+    if (!adapter_->lora->pairs[param]) return OkStatus();
+    return Add(param, offset, to, *scratch);
   }
 
  private:
@@ -144,7 +145,7 @@ class Merger {
   CanonicalPlan adapter_plan_;
   CanonicalReader adapter_reader_;
   std::string path_;
-  ScratchPool<Scratch> scratch_;
+  mutable ScratchPool<Scratch> scratch_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-"""The trainer's decoder against transformers: the distribution at every position, and the gradient of
-every parameter, of llama, qwen2 and qwen3 with the same weights, in f32.
+"""The trainer's decoder against transformers: the distribution at every position, or the value of the
+critic, and the gradient of every parameter, of llama, qwen2 and qwen3 with the same weights, in f32.
 
 Usage: python decoder_interop.py --bin-dir DIR   (DIR is tests/interop of the build)
 """
@@ -46,9 +46,9 @@ def read_records(path):
     return records
 
 
-def make_model(config):
+def make_model(config, kind=transformers.AutoModelForCausalLM):
     torch.manual_seed(7)
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    model = kind.from_config(config, attn_implementation="eager")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:  # norms of one and biases of zero would hide mistakes
@@ -70,6 +70,11 @@ def make_batch():
     return {"ids": ids, "targets": targets, "gradient": gradient, "temperature": 0.7}
 
 
+def gradients(model):
+    return {name: parameter.grad.numpy().reshape(-1)
+            for name, parameter in model.named_parameters()}
+
+
 def expected(model, batch):
     rows = []
     for sequence in batch["ids"]:
@@ -81,34 +86,52 @@ def expected(model, batch):
     log_probs = distribution[tokens, labels]
     (log_probs * torch.tensor(batch["gradient"])).sum().backward()
     entropies = -(distribution.exp() * distribution).sum(-1)[tokens]
-    records = {"log_probs": log_probs.detach().numpy(), "entropies": entropies.detach().numpy()}
-    for name, parameter in model.named_parameters():
-        records[name] = parameter.grad.numpy().reshape(-1)
-    return records
+    return {"log_probs": log_probs.detach().numpy(), "entropies": entropies.detach().numpy(),
+            **gradients(model)}
+
+
+def expected_scores(model, batch):
+    """Of every token; a classifier of sequences itself tells only the last one's."""
+    scores = torch.cat([model.score(model.model(torch.tensor([s])).last_hidden_state)[0, :, 0]
+                        for s in batch["ids"]])
+    scores = scores[torch.tensor([t for t, _ in batch["targets"]])]
+    (scores * torch.tensor(batch["gradient"])).sum().backward()
+    return {"scores": scores.detach().numpy(), **gradients(model)}
 
 
 class Decoder(unittest.TestCase):
-    def test_distribution_and_gradients(self):
+    def compare(self, name, model, expect):
         batch = make_batch()
+        with tempfile.TemporaryDirectory() as folder:
+            model.save_pretrained(os.path.join(folder, "model"))
+            with open(os.path.join(folder, "batch.json"), "w") as file:
+                json.dump(batch, file)
+            wanted = expect(model, batch)
+            for tp in (1, 2, 8):
+                out = os.path.join(folder, "out")
+                subprocess.run(
+                    [interop.program("decoder_probe"), str(tp), "f32",
+                     os.path.join(folder, "model"), os.path.join(folder, "batch.json"), out],
+                    check=True)
+                found = read_records(out)
+                self.assertEqual(sorted(found), sorted(wanted))
+                for key, values in wanted.items():
+                    with self.subTest(model=name, tp=tp, key=key):
+                        worst = numpy.abs(found[key] - values).max()
+                        self.assertLessEqual(worst, TOLERANCE * numpy.abs(values).max())
+
+    def test_distribution_and_gradients(self):
         for name, make in MODELS.items():
-            with tempfile.TemporaryDirectory() as folder:
-                model = make_model(make())
-                model.save_pretrained(os.path.join(folder, "model"))
-                with open(os.path.join(folder, "batch.json"), "w") as file:
-                    json.dump(batch, file)
-                wanted = expected(model, batch)
-                for tp in (1, 2, 8):
-                    out = os.path.join(folder, "out")
-                    subprocess.run(
-                        [interop.program("decoder_probe"), str(tp), "f32",
-                         os.path.join(folder, "model"), os.path.join(folder, "batch.json"), out],
-                        check=True)
-                    found = read_records(out)
-                    self.assertEqual(sorted(found), sorted(wanted))
-                    for key, values in wanted.items():
-                        with self.subTest(model=name, tp=tp, key=key):
-                            worst = numpy.abs(found[key] - values).max()
-                            self.assertLessEqual(worst, TOLERANCE * numpy.abs(values).max())
+            self.compare(name, make_model(make()), expected)
+
+    def test_values_and_gradients(self):
+        for name, make in MODELS.items():
+            for kind in (transformers.AutoModelForTokenClassification,
+                         transformers.AutoModelForSequenceClassification):
+                config = make()
+                config.num_labels = 1
+                model = make_model(config, kind)
+                self.compare(f"{name} {type(model).__name__}", model, expected_scores)
 
 
 if __name__ == "__main__":

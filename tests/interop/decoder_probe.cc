@@ -1,5 +1,6 @@
 // decoder_probe TP COMPUTE MODEL BATCH OUTPUT: runs the trainer's decoder on the model folder and
-// writes log-probabilities, entropies and the gradient of every parameter.
+// writes log-probabilities and entropies, or of a model with a score head the scores, and the
+// gradient of every parameter.
 //
 // BATCH is JSON: {"ids": [[...], ...], "targets": [[token, label], ...], "gradient": [...],
 // "temperature": t}; tokens count through all sequences. OUTPUT holds records: name, a line feed,
@@ -71,14 +72,16 @@ Status Run(int tp, Dtype compute, const std::string& model, const nlohmann::json
         source, config.model,
         {{&decoder.table(), decoder.weights().bytes(), decoder.weights().dtype()}}, {}));
     decoder.weights().Changed();
-    std::vector<float> log_probs(batch.targets.size()), entropies(batch.targets.size());
-    NXDKIT_TRY(decoder.Forward(batch, temperature, true, log_probs, entropies.data()));
+    const bool scores = config.model.config.labels > 0;
+    std::vector<float> outputs(batch.targets.size()), entropies(batch.targets.size());
+    NXDKIT_TRY(scores ? decoder.Scores(batch, true, outputs)
+                      : decoder.Forward(batch, temperature, true, outputs, entropies.data()));
     NXDKIT_TRY(decoder.Backward(batch, gradient));
     NXDKIT_TRY(decoder.SumPartialGradients());
     Collect(config, decoder, output);
     const std::scoped_lock lock(output.mutex);
-    output.records["log_probs"] = log_probs;
-    output.records["entropies"] = entropies;
+    output.records[scores ? "scores" : "log_probs"] = outputs;
+    if (!scores) output.records["entropies"] = entropies;
     return OkStatus();
   });
 }

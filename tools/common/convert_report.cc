@@ -59,6 +59,20 @@ std::string PartText(const ops::PartReport& part, bool dry_run) {
                                 : "; the output waits for other parts\n");
 }
 
+Json LoraJson(const ops::LoraReport& lora) {
+  return {{"adapter", lora.path},
+          {"pairs", lora.pairs},
+          {"whole", lora.wholes},
+          {"rank", lora.rank},
+          {"scale", lora.scale}};
+}
+
+std::string LoraText(const ops::LoraReport& lora) {
+  return fmt::format(
+      "adapter {}: {} weights with A and B, {} parameters whole; rank {}, scale {}\n",
+      EscapeControl(lora.path), lora.pairs, lora.wholes, lora.rank, lora.scale);
+}
+
 Json WithKeys(Json json, const Json& more) {
   json.update(more);
   return json;

@@ -31,6 +31,10 @@ Json PlannedJson(const ops::ConvertReport& report, double seconds, bool dry_run)
 Json PartJson(const ops::PartReport& part);
 std::string PartText(const ops::PartReport& part, bool dry_run);
 
+// Of an adapter: adapter, pairs, whole, rank, scale; and a line.
+Json LoraJson(const ops::LoraReport& lora);
+std::string LoraText(const ops::LoraReport& lora);
+
 // `json` with the keys of `more` behind its own.
 Json WithKeys(Json json, const Json& more);
 

@@ -1,215 +1,23 @@
 #include "trainer/actor/actor.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <numeric>
-#include <utility>
-
-#include "trainer/comm/mesh.h"
-#include "trainer/comm/reduce.h"
-
 namespace nxdkit::trainer {
-namespace {
-
-// One rank of the mesh.
-struct Rank {
-  Mesh mesh;
-  std::unique_ptr<Decoder> decoder;
-  std::unique_ptr<RankOptimizer> optimizer;
-};
-
-}  // namespace
-
-struct Actor::State {
-  State(const DecoderConfig& config_in, const ActorOptions& options_in)
-      : config(config_in),
-        options(options_in),
-        ranks(static_cast<size_t>(options.tp * options.dp)),
-        world(options.tp * options.dp, options.threads_per_rank) {}
-
-  Rank& of(Comm& comm) { return ranks[static_cast<size_t>(comm.rank())]; }
-  Status Start(const ops::BoundArtifact& source);
-  Status RunMicroBatches(Rank& rank, std::span<const Row> rows, std::span<const size_t> share,
-                         const Loss& loss);
-  Result<UpdateResult> Step(Rank& rank, double lr);
-  RankMemory MemoryOf(Rank& rank) {
-    return {&rank.decoder->table(), rank.decoder->weights().bytes(),
-            rank.decoder->weights().dtype()};
-  }
-
-  const DecoderConfig& config;
-  const ActorOptions options;
-  std::vector<Rank> ranks;
-  ThreadWorld world;  // last: its threads hold what the ranks use
-};
-
-Status Actor::State::Start(const ops::BoundArtifact& source) {
-  return world.Run([&](Comm& comm) -> Status {
-    Rank& rank = of(comm);
-    NXDKIT_ASSIGN(rank.mesh, Mesh::Make(comm, options.tp));
-    NXDKIT_ASSIGN(Decoder decoder, Decoder::Make(config, options.decoder, *rank.mesh.tp));
-    rank.decoder = std::make_unique<Decoder>(std::move(decoder));
-    if (options.decoder.trainable) {
-      NXDKIT_ASSIGN(
-          RankOptimizer optimizer,
-          RankOptimizer::Make(options.optimizer, rank.decoder->table(), rank.decoder->weights()));
-      rank.optimizer = std::make_unique<RankOptimizer>(std::move(optimizer));
-      if (const std::optional<RankMemory> masters = rank.optimizer->masters()) {
-        NXDKIT_TRY(LoadWeights(source, config.model, {*masters}, {}));
-        rank.optimizer->MastersChanged();
-        return OkStatus();
-      }
-    }
-    NXDKIT_TRY(LoadWeights(source, config.model, {MemoryOf(rank)}, {}));
-    rank.decoder->weights().Changed();
-    return OkStatus();
-  });
-}
-
-Status Actor::State::RunMicroBatches(Rank& rank, std::span<const Row> rows,
-                                     std::span<const size_t> share, const Loss& loss) {
-  std::vector<float> log_probs, gradient;
-  for (const std::vector<size_t>& micro :
-       MicroBatches(rows, share, options.update.max_tokens, options.update.max_rows)) {
-    const Batch batch = PackRows(rows, micro);
-    log_probs.resize(batch.targets.size());
-    gradient.assign(batch.targets.size(), 0);
-    NXDKIT_TRY(rank.decoder->Forward(batch, options.temperature, true, log_probs, nullptr));
-    NXDKIT_TRY(loss(rank.mesh.dp_rank(), rank.mesh.tp_rank() == 0, micro, log_probs, gradient));
-    NXDKIT_TRY(rank.decoder->Backward(batch, gradient));
-  }
-  return OkStatus();
-}
-
-Result<UpdateResult> Actor::State::Step(Rank& rank, double lr) {
-  const std::span<float> gradients = rank.decoder->gradients();
-  NXDKIT_TRY(rank.decoder->SumPartialGradients());
-  NXDKIT_TRY(AllReduceSum(*rank.mesh.dp, gradients));
-  double squared = SquaredNorm(rank.decoder->table(), gradients);
-  NXDKIT_TRY(AllReduceSum(*rank.mesh.tp, std::span(&squared, size_t{1})));
-  const GradientClip clip = ClipGradient(squared, options.max_grad_norm);
-  if (!clip.skip) rank.optimizer->Step({lr, clip.scale}, gradients);
-  return UpdateResult{clip.norm, clip.skip};
-}
 
 Result<std::unique_ptr<Actor>> Actor::Make(const DecoderConfig& config, const ActorOptions& options,
                                            const ops::BoundArtifact& source) {
-  try {
-    auto state = std::make_unique<State>(config, options);
-    NXDKIT_TRY(state->Start(source));
-    return std::unique_ptr<Actor>(new Actor(std::move(state)));
-  } catch (const std::bad_alloc&) {
-    return Error(Errc::kLimit, "there is not enough memory for the model and its optimizer");
-  }
+  const auto forward = [temperature = options.temperature](Decoder& decoder, const Batch& batch,
+                                                           bool keep, std::span<float> log_probs,
+                                                           float* entropies) {
+    return decoder.Forward(batch, temperature, keep, log_probs, entropies);
+  };
+  std::unique_ptr<Actor> actor(new Actor());
+  NXDKIT_TRY(actor->Start(config, options, source, forward));
+  return actor;
 }
-
-Actor::Actor(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Actor::~Actor() = default;
-const ActorOptions& Actor::options() const { return state_->options; }
 
 Result<RowLogProbs> Actor::LogProbs(std::span<const Row> rows) {
-  State& s = *state_;
-  const size_t dp = static_cast<size_t>(s.options.dp);
-  if (rows.size() % dp != 0)
-    return Error(Errc::kUsage, fmt::format("{} rows cannot be divided over {} data parallel ranks",
-                                           rows.size(), dp));
   RowLogProbs out;
-  out.log_probs.resize(rows.size());
-  out.entropies.resize(rows.size());
-  const Status ran = s.world.Run([&](Comm& comm) -> Status {
-    Rank& rank = s.of(comm);
-    std::vector<size_t> share(rows.size() / dp);
-    std::iota(share.begin(), share.end(), static_cast<size_t>(rank.mesh.dp_rank()) * share.size());
-    std::vector<float> log_probs, entropies;
-    for (const std::vector<size_t>& micro : MicroBatches(
-             rows, share, s.options.experience.max_tokens, s.options.experience.max_rows)) {
-      const Batch batch = PackRows(rows, micro);
-      log_probs.resize(batch.targets.size());
-      entropies.resize(batch.targets.size());
-      NXDKIT_TRY(
-          rank.decoder->Forward(batch, s.options.temperature, false, log_probs, entropies.data()));
-      if (rank.mesh.tp_rank() != 0) continue;
-      ptrdiff_t at = 0;
-      for (const size_t r : micro) {
-        const ptrdiff_t end = at + static_cast<ptrdiff_t>(rows[r].response.size());
-        out.log_probs[r].assign(log_probs.begin() + at, log_probs.begin() + end);
-        out.entropies[r].assign(entropies.begin() + at, entropies.begin() + end);
-        at = end;
-      }
-    }
-    return OkStatus();
-  });
-  if (!ran.ok()) return ran.error();
+  NXDKIT_TRY(Evaluate(rows, out.log_probs, &out.entropies));
   return out;
-}
-
-Result<UpdateResult> Actor::Update(std::span<const Row> rows,
-                                   const std::vector<std::vector<size_t>>& shares, const Loss& loss,
-                                   double lr) {
-  State& s = *state_;
-  NXDKIT_CHECK(static_cast<int>(shares.size()) == s.options.dp);
-  UpdateResult result;
-  const Status ran = s.world.Run([&](Comm& comm) -> Status {
-    Rank& rank = s.of(comm);
-    std::ranges::fill(rank.decoder->gradients(), 0.0f);
-    NXDKIT_TRY(
-        s.RunMicroBatches(rank, rows, shares[static_cast<size_t>(rank.mesh.dp_rank())], loss));
-    NXDKIT_ASSIGN(const UpdateResult mine, s.Step(rank, lr));
-    if (comm.rank() == 0) result = mine;
-    return OkStatus();
-  });
-  if (!ran.ok()) return ran.error();
-  return result;
-}
-
-std::vector<RankMemory> Actor::weights() {
-  std::vector<RankMemory> memory;
-  for (int rank = 0; rank < state_->options.tp; ++rank)
-    memory.push_back(state_->MemoryOf(state_->ranks[static_cast<size_t>(rank)]));
-  return memory;
-}
-
-OptimizerMemory Actor::optimizer() {
-  OptimizerMemory memory;
-  for (int t = 0; t < state_->options.tp; ++t) {
-    RankOptimizer& optimizer = *state_->ranks[static_cast<size_t>(t)].optimizer;
-    const std::vector<RankOptimizer::Entry> entries = optimizer.entries();
-    memory.entries.resize(entries.size());
-    for (size_t e = 0; e < entries.size(); ++e) {
-      memory.entries[e].name = entries[e].name;
-      memory.entries[e].ranks.push_back(entries[e].memory);
-    }
-    if (const auto masters = optimizer.masters()) memory.masters.push_back(*masters);
-    memory.step = optimizer.step();
-  }
-  const AdamOptions& adam = state_->options.optimizer.adam;
-  memory.betas = {adam.beta1, adam.beta2};
-  memory.eps = adam.epsilon;
-  memory.weight_decay = adam.weight_decay;
-  return memory;
-}
-
-// The files are read once; the other data-parallel ranks copy what the first ones got.
-Status Actor::Restore(const std::string& tag_folder, const ops::RunOptions& run) {
-  State& s = *state_;
-  OptimizerMemory first = optimizer();
-  NXDKIT_TRY(LoadTraining(tag_folder, s.config.model, weights(), first, run));
-  for (size_t r = 0; r < s.ranks.size(); ++r) {
-    Rank& from = s.ranks[r % static_cast<size_t>(s.options.tp)];
-    Rank& to = s.ranks[r];
-    const auto copy = [](const RankMemory& a, const RankMemory& b) {
-      if (a.data != b.data) std::copy_n(a.data, a.table->size * ElementBytes(a.dtype), b.data);
-    };
-    copy(s.MemoryOf(from), s.MemoryOf(to));
-    const std::vector<RankOptimizer::Entry> source = from.optimizer->entries();
-    const std::vector<RankOptimizer::Entry> target = to.optimizer->entries();
-    for (size_t e = 0; e < source.size(); ++e) copy(source[e].memory, target[e].memory);
-    if (const auto masters = from.optimizer->masters()) copy(*masters, *to.optimizer->masters());
-    to.optimizer->set_step(first.step);
-    to.decoder->weights().Changed();
-  }
-  return OkStatus();
 }
 
 }  // namespace nxdkit::trainer

@@ -4,35 +4,17 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <utility>
+
+#include "trainer/actor/float_storage.h"
 
 namespace nxdkit::trainer {
 namespace {
 
 using ops::OptimizerEntry;
 using torch::PickleValue;
-
-// The step as torch keeps it: a tensor without dimensions.
-class StepStorage : public Storage {
- public:
-  explicit StepStorage(float step) : step_(step) {}
-  uint64_t bytes() const override { return sizeof step_; }
-  const std::string& path() const override { return path_; }
-  uint64_t file_offset() const override { return 0; }
-  Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
-    if (offset > sizeof step_ || to.size() > sizeof step_ - offset)
-      return Error(Errc::kInternal, "read past the optimizer's step");
-    std::memcpy(to.data(), reinterpret_cast<const std::byte*>(&step_) + offset, to.size());
-    return OkStatus();
-  }
-
- private:
-  const float step_;
-  const std::string path_ = "memory";
-};
 
 PickleValue Text(const char* text) { return {std::string(text)}; }
 
@@ -72,7 +54,9 @@ class Binder {
  private:
   // One number, and every parameter's own.
   void AddStep() {
-    const auto storage = std::make_shared<StepStorage>(static_cast<float>(memory_.step));
+    // As torch keeps it: a tensor without dimensions.
+    const auto storage =
+        std::make_shared<FloatStorage>(std::vector<float>{static_cast<float>(memory_.step)});
     const uint32_t file = static_cast<uint32_t>(out_.bound.layout.files.size());
     out_.bound.layout.files.push_back({"memory of the optimizer", -1, -1});
     for (uint32_t i = 0; i < model_.params.size(); ++i) {

@@ -41,8 +41,9 @@ struct ModelFacts {
 };
 
 // Rules that need the model: heads, vocabulary and intermediate size over both tensor-parallel
-// sizes, and P + R within its positions.
+// sizes, and P + R within its positions. The critic has those of training only.
 std::vector<ConfigProblem> CheckModel(const LoadedConfig& loaded, const ModelFacts& model);
+std::vector<ConfigProblem> CheckCriticModel(const LoadedConfig& loaded, const ModelFacts& model);
 
 // A rollout bundle is compiled: worker.rollout must ask for what neuron_config.json in `folder`
 // says. Part of CheckConfig.

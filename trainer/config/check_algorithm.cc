@@ -6,6 +6,7 @@
 #include "lib/file.h"
 #include "lib/text.h"
 #include "trainer/config/checker.h"
+#include "trainer/config/key_table.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -13,15 +14,41 @@ namespace {
 void CheckEstimator(Checker& check) {
   const std::string& estimator = check.config().algorithm.adv_estimator;
   const int64_t samples = check.config().worker.rollout.n;
-  if (estimator == "gae")
-    check.Problem("algorithm.adv_estimator", "gae needs a critic, and none is trained here",
-                  "use grpo, grpo_passk, rloo, reinforce_plus_plus or remax", Errc::kUnsupported);
   const bool grouped = estimator == "grpo" || estimator == "grpo_passk" || estimator == "rloo";
   if (grouped && samples < 2)
     check.Problem(
         "worker.rollout.n",
         fmt::format("{} compares the responses to one prompt, and there is {}", estimator, samples),
         "set it to 2 or more");
+}
+
+void CheckCritic(Checker& check) {
+  const Config& config = check.config();
+  const std::string& strategy = config.worker.critic.optim.strategy;
+  const std::string& compute = config.worker.actor.compute_dtype;
+  if (NeedsCritic(config)) {
+    if (strategy.starts_with("adamw_bf16") && compute != "bf16")
+      check.Problem("worker.critic.optim.strategy",
+                    fmt::format("{} is for bf16 weights, and worker.actor.compute_dtype is {}",
+                                EscapeControl(strategy), EscapeControl(compute)),
+                    "set worker.actor.compute_dtype=bf16, or this to adamw");
+    return;
+  }
+  const std::string& estimator = config.algorithm.adv_estimator;
+  const bool set = std::ranges::any_of(ConfigKeys(), [&](const ConfigKey& key) {
+    return key.path.starts_with("worker.critic.") &&
+           check.loaded().SourceOf(key.path).kind != SourceKind::kDefault;
+  });
+  if (set)
+    check.Note(
+        fmt::format("worker.critic has no effect: only gae needs a critic, and "
+                    "algorithm.adv_estimator is {}",
+                    EscapeControl(estimator)));
+  if (config.trainer.critic_warmup > 1)
+    check.Note(
+        fmt::format("trainer.critic_warmup = {}: there is no critic, and the actor is not "
+                    "updated before step {}",
+                    config.trainer.critic_warmup, config.trainer.critic_warmup));
 }
 
 void CheckKl(Checker& check) {
@@ -53,22 +80,23 @@ void CheckFilter(Checker& check) {
                               algorithm.filter_high));
 }
 
-void CheckOptimizer(Checker& check) {
-  const OptimConfig& optim = check.config().worker.actor.optim;
+// `of`: "worker.actor".
+void CheckOptimizer(Checker& check, std::string_view of, const OptimConfig& optim) {
   const bool bf16 = optim.strategy == "adamw_bf16";
   if (bf16 && optim.betas[1] > 0.996)
     check.Note(
-        fmt::format("adamw_bf16 with betas[1] {} never lets v decay (rounding to bf16 "
+        fmt::format("{}: adamw_bf16 with betas[1] {} never lets v decay (rounding to bf16 "
                     "undoes it); adamw_bf16_fixed does",
-                    optim.betas[1]));
+                    of, optim.betas[1]));
   if (bf16 && optim.weight_decay > 0 && optim.lr * optim.weight_decay < 1.9e-3)
     check.Note(
-        fmt::format("adamw_bf16 with lr {} and weight_decay {} decays no weight (rounding "
+        fmt::format("{}: adamw_bf16 with lr {} and weight_decay {} decays no weight (rounding "
                     "to bf16 undoes it); adamw_bf16_fixed does",
-                    optim.lr, optim.weight_decay));
+                    of, optim.lr, optim.weight_decay));
   const bool warms_up = optim.lr_warmup_steps.value_or(0) > 0 ||
                         (!optim.lr_warmup_steps && optim.lr_warmup_ratio > 0);
-  if (warms_up) check.Note("the first step of the warm-up runs at learning rate 0");
+  if (warms_up)
+    check.Note(fmt::format("{}: the first step of the warm-up runs at learning rate 0", of));
 }
 
 void CheckLogs(Checker& check) {
@@ -163,10 +191,13 @@ void CheckReward(Checker& check) {
 
 void CheckAlgorithm(Checker& check) {
   CheckEstimator(check);
+  CheckCritic(check);
   CheckKl(check);
   CheckFilter(check);
   CheckLoss(check);
-  CheckOptimizer(check);
+  const WorkerConfig& worker = check.config().worker;
+  CheckOptimizer(check, "worker.actor", worker.actor.optim);
+  if (NeedsCritic(check.config())) CheckOptimizer(check, "worker.critic", worker.critic.optim);
   CheckLogs(check);
 }
 

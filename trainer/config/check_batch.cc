@@ -127,7 +127,7 @@ void CheckBatches(Checker& check, const RunPlan& plan) {
        actor.micro_batch_size_per_device_for_experience, actor.dynamic_batching,
        actor.fsdp.enable_cpu_offload},
       plan);
-  if (check.config().algorithm.adv_estimator == "gae")
+  if (NeedsCritic(check.config()))
     CheckUpdater(
         check,
         {"worker.critic", critic.global_batch_size, critic.micro_batch_size_per_device_for_update,

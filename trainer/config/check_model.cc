@@ -6,7 +6,10 @@
 namespace nxdkit::trainer {
 namespace {
 
-void CheckDivided(Checker& check, std::string_view key, int64_t tp, const ModelFacts& model) {
+// `of`: " of the critic", or nothing.
+void CheckTp(Checker& check, std::string_view key, int64_t tp, const ModelFacts& model,
+             std::string_view of = "") {
+  if (tp < 1) return;
   const struct {
     const char* what;
     int64_t value;
@@ -22,37 +25,55 @@ void CheckDivided(Checker& check, std::string_view key, int64_t tp, const ModelF
   for (const auto& row : divided)
     if (row.value % tp != 0)
       check.Problem(
-          key, fmt::format("{} {} cannot be divided over {} ranks", row.value, row.what, tp), fix);
+          key, fmt::format("{} {}{} cannot be divided over {} ranks", row.value, row.what, of, tp),
+          fix);
   if (model.kv_heads % tp != 0 && tp % model.kv_heads != 0)
     check.Problem(key,
-                  fmt::format("{} key heads and {} ranks: neither is a multiple of the other",
-                              model.kv_heads, tp),
+                  fmt::format("{} key heads{} and {} ranks: neither is a multiple of the other",
+                              model.kv_heads, of, tp),
                   fix);
+}
+
+constexpr std::string_view kTrainTp = "worker.actor.tensor_parallel_size";
+
+bool CheckHeads(Checker& check, std::string_view section, const ModelFacts& model) {
+  if (model.heads > 0 && model.kv_heads > 0) return true;
+  check.Problem(
+      fmt::format("{}.model.model_path", section),
+      fmt::format("the model has {} attention heads and {} key heads", model.heads, model.kv_heads),
+      "", Errc::kCorrupt);
+  return false;
+}
+
+void CheckPositions(Checker& check, std::string_view whose, const ModelFacts& model) {
+  const DataConfig& data = check.config().data;
+  const int64_t length = data.max_prompt_length + data.max_response_length;
+  if (model.max_positions > 0 && length > model.max_positions)
+    check.Problem("data.max_response_length",
+                  fmt::format("data.max_prompt_length {} + data.max_response_length {} = {} is "
+                              "over {}'s {} positions",
+                              data.max_prompt_length, data.max_response_length, length, whose,
+                              model.max_positions));
 }
 
 }  // namespace
 
 std::vector<ConfigProblem> CheckModel(const LoadedConfig& loaded, const ModelFacts& model) {
   Checker check(loaded);
-  const Config& config = loaded.config;
-  if (model.heads < 1 || model.kv_heads < 1) {
-    check.Problem("worker.actor.model.model_path",
-                  fmt::format("the model has {} attention heads and {} key heads", model.heads,
-                              model.kv_heads),
-                  "", Errc::kCorrupt);
-    return check.problems;
-  }
-  const int64_t train_tp = config.worker.actor.tensor_parallel_size;
-  const int64_t rollout_tp = config.worker.rollout.tensor_parallel_size;
-  if (train_tp > 0) CheckDivided(check, "worker.actor.tensor_parallel_size", train_tp, model);
-  if (rollout_tp > 0) CheckDivided(check, "worker.rollout.tensor_parallel_size", rollout_tp, model);
-  const int64_t length = config.data.max_prompt_length + config.data.max_response_length;
-  if (model.max_positions > 0 && length > model.max_positions)
-    check.Problem("data.max_response_length",
-                  fmt::format("data.max_prompt_length {} + data.max_response_length {} = {} is "
-                              "over the model's {} positions",
-                              config.data.max_prompt_length, config.data.max_response_length,
-                              length, model.max_positions));
+  if (!CheckHeads(check, "worker.actor", model)) return check.problems;
+  const WorkerConfig& worker = loaded.config.worker;
+  CheckTp(check, kTrainTp, worker.actor.tensor_parallel_size, model);
+  CheckTp(check, "worker.rollout.tensor_parallel_size", worker.rollout.tensor_parallel_size, model);
+  CheckPositions(check, "the model", model);
+  return check.problems;
+}
+
+std::vector<ConfigProblem> CheckCriticModel(const LoadedConfig& loaded, const ModelFacts& model) {
+  Checker check(loaded);
+  if (!CheckHeads(check, "worker.critic", model)) return check.problems;
+  CheckTp(check, kTrainTp, loaded.config.worker.actor.tensor_parallel_size, model,
+          " of the critic");
+  CheckPositions(check, "the critic", model);
   return check.problems;
 }
 

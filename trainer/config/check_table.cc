@@ -128,6 +128,16 @@ void CheckData(Checker& check, std::string_view key, const std::string& source) 
                   "data sets are not downloaded: name a local copy", Errc::kNotFound);
 }
 
+void CheckModelFolder(Checker& check, std::string_view section, const ModelSection& model) {
+  const std::string key = fmt::format("{}.model_path", section);
+  if (!model.model_path)
+    return check.Problem(key, "no model is named", "set it to a Hugging Face folder");
+  CheckPath(check, key, model.model_path, PathKind::kFolder);
+  if (model.tokenizer_path != model.model_path)
+    CheckPath(check, fmt::format("{}.tokenizer_path", section), model.tokenizer_path,
+              PathKind::kFolder);
+}
+
 }  // namespace
 
 bool CheckTable(Checker& check) {
@@ -153,15 +163,9 @@ void CheckFiles(Checker& check) {
   }
   CheckData(check, "data.train_files", config.data.train_files);
   if (!config.data.val_files.empty()) CheckData(check, "data.val_files", config.data.val_files);
-  const ModelSection& model = config.worker.actor.model;
-  if (!model.model_path) {
-    check.Problem("worker.actor.model.model_path", "no model is named",
-                  "set it to a Hugging Face folder");
-    return;
-  }
-  CheckPath(check, "worker.actor.model.model_path", model.model_path, PathKind::kFolder);
-  if (model.tokenizer_path != model.model_path)
-    CheckPath(check, "worker.actor.model.tokenizer_path", model.tokenizer_path, PathKind::kFolder);
+  CheckModelFolder(check, "worker.actor.model", config.worker.actor.model);
+  if (NeedsCritic(config))
+    CheckModelFolder(check, "worker.critic.model", config.worker.critic.model);
   CheckPath(check, "worker.rollout.model_path", config.worker.rollout.model_path,
             PathKind::kFolder);
 }

@@ -29,4 +29,6 @@ void DeriveConfig(Config& config) {
         "checkpoints/" + trainer.project_name + "/" + trainer.experiment_name;
 }
 
+bool NeedsCritic(const Config& config) { return config.algorithm.adv_estimator == "gae"; }
+
 }  // namespace nxdkit::trainer

@@ -268,4 +268,7 @@ struct Config {
 // model_path, and save_checkpoint_path from project and experiment. LoadConfig calls it.
 void DeriveConfig(Config& config);
 
+// Whether the advantages are made with the values of a critic: adv_estimator gae.
+bool NeedsCritic(const Config& config);
+
 }  // namespace nxdkit::trainer

@@ -42,6 +42,12 @@ RunPlan MakeRunPlan(const Config& config) {
   plan.passes_per_update =
       Quotient(plan.rows_per_update, actor.micro_batch_size_per_device_for_update);
   plan.updates_per_step = Quotient(plan.prompts, actor.global_batch_size) * actor.ppo_epochs;
+  if (!NeedsCritic(config)) return plan;
+  const CriticConfig& critic = config.worker.critic;
+  plan.critic_rows_per_update =
+      Quotient(critic.global_batch_size * plan.samples, plan.data_parallel);
+  plan.critic_updates_per_step =
+      Quotient(plan.prompts, critic.global_batch_size) * critic.ppo_epochs;
   return plan;
 }
 
@@ -58,8 +64,13 @@ std::string RunPlanText(const RunPlan& plan) {
   text += fmt::format("{} prompts x {} responses = {} sequences a step, {} per rollout worker",
                       plan.prompts, plan.samples, plan.sequences, plan.sequences_per_worker);
   if (plan.waves > 0) text += fmt::format(" in {} waves", plan.waves);
-  text += fmt::format("\n{} updates a step, {} sequences of each on a data-parallel rank\n",
-                      plan.updates_per_step, plan.rows_per_update);
+  const auto updates = [](const char* of, int64_t count, int64_t rows) {
+    return fmt::format("{} updates{} a step, {} sequences of each on a data-parallel rank\n", count,
+                       of, rows);
+  };
+  text += "\n" + updates("", plan.updates_per_step, plan.rows_per_update);
+  if (plan.critic_updates_per_step > 0)
+    text += updates(" of the critic", plan.critic_updates_per_step, plan.critic_rows_per_update);
   return text;
 }
 

@@ -31,6 +31,9 @@ struct RunPlan {
   int64_t rows_per_update = 0;       // G * n / data_parallel, on each data-parallel rank
   int64_t passes_per_update = 0;     // micro-batches without dynamic batching
   int64_t updates_per_step = 0;      // B / G * ppo_epochs
+  // Of the critic, on the same ranks; 0 when the advantages need none.
+  int64_t critic_rows_per_update = 0;
+  int64_t critic_updates_per_step = 0;
 };
 
 // Divides as integers do, so it is exact for a configuration without problems (CheckConfig); a

@@ -115,37 +115,37 @@ Status DeleteObsolete(const SaveRequest& request) {
   return OkStatus();
 }
 
-Status WriteWeights(const SaveRequest& request, Actor& actor, const DecoderConfig& config,
-                    const ops::Artifact& base, const std::string& folder,
-                    const ops::RunOptions& run) {
-  OptimizerMemory optimizer = actor.optimizer();
-  optimizer.lr = request.lr;
-  ops::ConvertRequest convert;
-  convert.source = [&]() -> Result<ops::BoundArtifact> {
-    return BindTraining(base, config.model, actor.weights(),
-                        request.model_only ? nullptr : &optimizer);
+// An NxD tag, and in it a model folder.
+Status WriteModel(const SaveRequest& request, const TrainedModel& trained,
+                  const std::string& folder, const ops::RunOptions& run) {
+  MeshModel& model = *trained.model;
+  OptimizerMemory optimizer = model.optimizer();
+  optimizer.lr = trained.lr;
+  const auto source = [&](const OptimizerMemory* with) {
+    return [&, with]() -> Result<ops::BoundArtifact> {
+      return BindTraining(*trained.base, model.config().model, model.weights(), with);
+    };
   };
+  ops::ConvertRequest convert;
+  convert.source = source(request.model_only ? nullptr : &optimizer);
   convert.to = ops::Kind::kNxd;
-  convert.output = JoinPath(folder, "actor");
-  convert.options.tp = actor.options().tp;
-  convert.options.dp = actor.options().dp;
+  convert.output = JoinPath(folder, trained.name);
+  convert.options.tp = model.options().tp;
+  convert.options.dp = model.options().dp;
   convert.options.hardware = models::Hardware::kTrn1;
   convert.run = run;
+  const std::string tag_folder = convert.output;
   const auto tag = ops::Convert(convert);
   if (!tag.ok()) return tag.error();
-  convert.source = [&]() -> Result<ops::BoundArtifact> {
-    return BindTraining(base, config.model, actor.weights(), nullptr);
-  };
+  convert.source = source(nullptr);
   convert.to = ops::Kind::kHf;
-  convert.output = JoinPath(convert.output, "huggingface");
+  convert.output = JoinPath(tag_folder, "huggingface");
   convert.options = {};
   convert.options.dtype = Dtype::kBF16;
-  const auto model = ops::Convert(convert);
-  if (!model.ok()) return model.error();
-  if (request.chat_template.empty()) return OkStatus();
-  for (const std::string& place : {JoinPath(folder, "actor"), convert.output})
-    NXDKIT_TRY(WriteFileAtomic(JoinPath(place, "chat_template.jinja"), request.chat_template));
-  return OkStatus();
+  const auto exported = ops::Convert(convert);
+  if (!exported.ok()) return exported.error();
+  NXDKIT_TRY(WriteTextFiles(request.text, tag_folder));
+  return WriteTextFiles(request.text, convert.output);
 }
 
 std::optional<BestScore> BestOf(const Json& tracker) {
@@ -161,11 +161,12 @@ std::string CheckpointFolder(const std::string& root, int64_t step) {
   return JoinPath(root, FolderName(step));
 }
 
-Status SaveCheckpoint(const SaveRequest& request, Actor& actor, const DecoderConfig& config,
-                      const ops::Artifact& base, const ops::RunOptions& run) {
+Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> models,
+                      const ops::RunOptions& run) {
   const std::string folder = CheckpointFolder(request.root, request.state.step);
   NXDKIT_ASSIGN(Staging staging, Staging::Begin(folder, {.replace = true}));
-  NXDKIT_TRY(WriteWeights(request, actor, config, base, staging.path(), run));
+  for (const TrainedModel& model : models)
+    NXDKIT_TRY(WriteModel(request, model, staging.path(), run));
   NXDKIT_TRY(WriteFileAtomic(JoinPath(staging.path(), kState), StateText(request.state)));
   NXDKIT_TRY(staging.Publish());
   NXDKIT_TRY(WriteTracker(request));
@@ -205,13 +206,21 @@ Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
   return found;
 }
 
-Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found, Actor& actor,
+Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
+                                       std::span<const TrainedModel> models,
                                        const ops::RunOptions& run) {
   NXDKIT_ASSIGN(const TrainerState state, ReadState(JoinPath(found.folder, kState)));
   if (state.step != found.step)
     return Error(Errc::kCorrupt, fmt::format("step {}, expected {}", state.step, found.step))
         .in(JoinPath(found.folder, kState));
-  NXDKIT_TRY(actor.Restore(JoinPath(found.folder, "actor"), run));
+  for (const TrainedModel& trained : models) {
+    const std::string folder = JoinPath(found.folder, trained.name);
+    if (KindOf(folder) != PathKind::kFolder)
+      return Error(Errc::kNotFound, fmt::format("the checkpoint has no {}", trained.name))
+          .in(folder)
+          .hint("it is of a run with another algorithm.adv_estimator");
+    NXDKIT_TRY(trained.model->Restore(folder, run));
+  }
   return state;
 }
 

@@ -4,6 +4,7 @@
 //                                  best_val_reward_score
 //   ROOT/global_step_N/actor/      NxD v2 tag: model/, optim/ (ZeRO-1 files), config, tokenizer
 //   ROOT/global_step_N/actor/huggingface/   the same weights as a model folder, in bf16
+//   ROOT/global_step_N/critic/     the same of the critic, in a run that has one
 //   ROOT/global_step_N/trainer_state.json   what else the next step depends on
 //
 // A checkpoint is there whole, under its own name, or not at all; the tracker names only whole
@@ -12,15 +13,17 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "formats/ops/artifact.h"
-#include "trainer/actor/actor.h"
-#include "trainer/model/decoder_config.h"
+#include "trainer/actor/mesh_model.h"
+#include "trainer/loop/text_files.h"
 
 namespace nxdkit::trainer {
 
-// What a step depends on, beside weights and optimizer.
+// What a step depends on, beside weights and optimizer. Random numbers are counted by step, prompt,
+// sample and token; no checkpoint is written while updates are being skipped.
 struct TrainerState {
   int64_t step = 0;            // training steps done
   int64_t schedule_steps = 0;  // of the learning rate
@@ -43,14 +46,19 @@ struct SaveRequest {
   std::optional<BestScore> best;
   int64_t limit = -1;       // checkpoints to keep, as ObsoleteSteps
   bool model_only = false;  // without optimizer: cannot be gone on from
-  double lr = 0;            // for the optimizer's groups
-  // Goes with the weights in the place of the model's own; "": that one.
-  std::string chat_template{};
+  TextFiles text;
 };
 
-// `base`: the model that the run began with, for its configuration and tokenizer.
-Status SaveCheckpoint(const SaveRequest& request, Actor& actor, const DecoderConfig& config,
-                      const ops::Artifact& base, const ops::RunOptions& run);
+// A model that is trained, and so belongs to every checkpoint.
+struct TrainedModel {
+  const char* name;           // of its folder: "actor", "critic"
+  MeshModel* model;           //
+  const ops::Artifact* base;  // that the run began with: its configuration and tokenizer
+  double lr = 0;              // for the optimizer's groups
+};
+
+Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> models,
+                      const ops::RunOptions& run);
 
 // "ROOT/global_step_N"
 std::string CheckpointFolder(const std::string& root, int64_t step);
@@ -66,7 +74,9 @@ Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& roo
 // The one at this path, whose name ends in global_step_N; best from its tracker, when there is one.
 Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder);
 
-Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found, Actor& actor,
+// kNotFound when it lacks one of the models.
+Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
+                                       std::span<const TrainedModel> models,
                                        const ops::RunOptions& run);
 
 }  // namespace nxdkit::trainer

@@ -30,7 +30,7 @@ class Activations {
         query_(D(table.heads * model.model.config.head_dim)),
         wide_(query_ + 2 * D(table.kv_heads * model.model.config.head_dim)),
         inner_(D(table.intermediate)),
-        vocab_(D(table.vocab)),
+        vocab_(D(table.score < 0 ? table.vocab : 0)),  // a score is one number
         layers_(D(static_cast<int64_t>(table.layers.size()))),
         narrow_(compute == Dtype::kBF16) {}
 
@@ -70,23 +70,37 @@ class Estimator {
 
   Status Train() {
     const ActorConfig& actor = config_.worker.actor;
-    NXDKIT_ASSIGN(const ParamTable table,
-                  MakeParamTable(model_.model, static_cast<int>(plan_.train_tp), 0));
-    NXDKIT_ASSIGN(const OptimizerType type, ParseOptimizerType(actor.optim.strategy));
-    const Dtype compute = actor.compute_dtype == "bf16" ? Dtype::kBF16 : Dtype::kF32;
-    const double ranks = D(plan_.train_tp) * D(plan_.data_parallel);
-    const double elements = ranks * D(table.size);
-    const double weights = elements * D(ElementBytes(compute));
-    const bool master = compute == Dtype::kBF16;
-    const double state = type != OptimizerType::kAdamW ? 6 : master ? 12 : 8;
-    Add("weights", weights, "worker.actor.compute_dtype=bf16, trainer.cores");
-    Add("gradients", 4 * elements, "trainer.cores (each data-parallel rank holds all of them)");
-    Add("optimizer", state * elements,
+    NXDKIT_ASSIGN(const ParamTable table, TableOf(model_));
+    NXDKIT_ASSIGN(const Sizes sizes, SizesOf(table, actor.optim));
+    Add("weights", sizes.weights, "worker.actor.compute_dtype=bf16, trainer.cores");
+    Add("gradients", sizes.gradients, "trainer.cores (each data-parallel rank holds all of them)");
+    Add("optimizer", sizes.optimizer,
         "worker.actor.optim.strategy=adamw_bf16 with worker.actor.compute_dtype=bf16");
-    stored_ = weights + state * elements;
+    stored_ = sizes.weights + sizes.optimizer;
     const bool reference = !config_.algorithm.disable_kl;
-    if (reference) Add("reference", weights, "algorithm.disable_kl=true");
-    AddActivations(Activations(model_, table, compute), ranks, reference);
+    if (reference) Add("reference", sizes.weights, "algorithm.disable_kl=true");
+    const Passes passes =
+        PassesOf(Activations(model_, table, compute()), actor, plan_.rows_per_update);
+    Add("activations",
+        ranks() * (std::max(passes.forward, passes.backward) + (reference ? passes.forward : 0)),
+        "worker.actor.micro_batch_size_per_device_for_update and _for_experience, "
+        "worker.actor.model.enable_gradient_checkpointing=true, data.max_response_length");
+    return OkStatus();
+  }
+
+  Status TrainCritic(const DecoderConfig& model) {
+    const CriticConfig& critic = config_.worker.critic;
+    NXDKIT_ASSIGN(const ParamTable table, TableOf(model));
+    NXDKIT_ASSIGN(const Sizes sizes, SizesOf(table, critic.optim));
+    Add("critic", sizes.weights + sizes.gradients + sizes.optimizer,
+        "a smaller worker.critic.model.model_path, worker.critic.optim.strategy=adamw_bf16 with "
+        "worker.actor.compute_dtype=bf16");
+    stored_ = std::max(stored_, sizes.weights + sizes.optimizer);
+    const Passes passes =
+        PassesOf(Activations(model, table, compute()), critic, plan_.critic_rows_per_update);
+    Add("critic's activations", ranks() * std::max(passes.forward, passes.backward),
+        "worker.critic.micro_batch_size_per_device_for_update and _for_experience, "
+        "worker.critic.model.enable_gradient_checkpointing=true");
     return OkStatus();
   }
 
@@ -125,23 +139,42 @@ class Estimator {
           {std::move(name), static_cast<uint64_t>(std::min(bytes, kMost)), keys});
   }
 
-  // Buffers stay from pass to pass, so a rank ends with the larger of both kinds.
-  void AddActivations(const Activations& rank, double ranks, bool reference) {
-    const ActorConfig& actor = config_.worker.actor;
-    const int64_t length = config_.data.max_prompt_length + config_.data.max_response_length;
-    const double row = D(length);
+  Dtype compute() const {
+    return config_.worker.actor.compute_dtype == "bf16" ? Dtype::kBF16 : Dtype::kF32;
+  }
+  double ranks() const { return D(plan_.train_tp) * D(plan_.data_parallel); }
+  Result<ParamTable> TableOf(const DecoderConfig& model) const {
+    return MakeParamTable(model.model, static_cast<int>(plan_.train_tp), 0);
+  }
+
+  // Of one model, on all ranks.
+  struct Sizes {
+    double weights = 0, gradients = 0, optimizer = 0;
+  };
+  Result<Sizes> SizesOf(const ParamTable& table, const OptimConfig& optim) const {
+    NXDKIT_ASSIGN(const OptimizerType type, ParseOptimizerType(optim.strategy));
+    const double elements = ranks() * D(table.size);
+    const bool master = compute() == Dtype::kBF16;
+    const double state = type != OptimizerType::kAdamW ? 6 : master ? 12 : 8;
+    return Sizes{elements * D(ElementBytes(compute())), 4 * elements, state * elements};
+  }
+
+  // Of one rank. Buffers stay from pass to pass, so it ends with the larger of both kinds.
+  struct Passes {
+    double forward = 0, backward = 0;
+  };
+  template <typename Section>
+  Passes PassesOf(const Activations& rank, const Section& section, int64_t rows_per_update) const {
     const double response = D(config_.data.max_response_length);
+    const double row = D(config_.data.max_prompt_length) + response;
     const double update =
-        D(std::min(actor.micro_batch_size_per_device_for_update, plan_.rows_per_update));
+        D(std::min(section.micro_batch_size_per_device_for_update, rows_per_update));
     const double experience =
-        D(std::min(actor.micro_batch_size_per_device_for_experience,
+        D(std::min(section.micro_batch_size_per_device_for_experience,
                    plan_.sequences / std::max<int64_t>(1, plan_.data_parallel)));
-    const double forward = rank.Forward(experience * row, experience * response);
-    const double backward =
-        rank.Backward(update * row, update * response, actor.model.enable_gradient_checkpointing);
-    Add("activations", ranks * (std::max(forward, backward) + (reference ? forward : 0)),
-        "worker.actor.micro_batch_size_per_device_for_update and _for_experience, "
-        "worker.actor.model.enable_gradient_checkpointing=true, data.max_response_length");
+    return {rank.Forward(experience * row, experience * response),
+            rank.Backward(update * row, update * response,
+                          section.model.enable_gradient_checkpointing)};
   }
 
   const Config& config_;
@@ -172,9 +205,11 @@ uint64_t MemoryEstimate::bytes() const {
 }
 
 Result<MemoryEstimate> EstimateMemory(const Config& config, const RunPlan& plan,
-                                      const DecoderConfig& model, const EngineShape& engine) {
+                                      const DecoderConfig& model, const EngineShape& engine,
+                                      const DecoderConfig* critic) {
   Estimator estimator(config, plan, model);
   NXDKIT_TRY(estimator.Train());
+  if (critic) NXDKIT_TRY(estimator.TrainCritic(*critic));
   NXDKIT_TRY(estimator.Rollout(engine));
   return estimator.Take();
 }

@@ -24,6 +24,7 @@ struct Sample {
   std::vector<float> engine_log_probs;  // as the engine sampled; empty: not known
   std::vector<float> old_log_probs;
   std::vector<float> ref_log_probs;
+  std::vector<float> values;  // of the critic before the step's updates
   std::vector<float> rewards;
   std::vector<float> advantages;
   std::vector<float> returns;

@@ -19,6 +19,8 @@
 namespace nxdkit::trainer {
 namespace {
 
+constexpr uint64_t kMaxTokenizer = uint64_t{256} << 20;
+
 class Maker {
  public:
   Maker(const LoadedConfig& loaded, const RunPlan& plan, const SetupOptions& options)
@@ -27,12 +29,14 @@ class Maker {
   Result<RunParts> Make() {
     NXDKIT_TRY(LockRun());
     NXDKIT_TRY(OpenModel());
+    if (NeedsCritic(config_)) NXDKIT_TRY(OpenCritic());
     NXDKIT_TRY(CheckEngineAndMemory());
     NXDKIT_TRY(OpenText());
+    if (parts_.critic_model) NXDKIT_TRY(CheckCriticTokens());
     NXDKIT_TRY(OpenData());
     NXDKIT_ASSIGN(parts_.score, MakeScorer());
     NXDKIT_ASSIGN(parts_.score_validation, MakeScorer());
-    NXDKIT_TRY(MakeActors());
+    NXDKIT_TRY(MakeModels());
     NXDKIT_TRY(MakeGenerator());
     return std::move(parts_);
   }
@@ -44,6 +48,11 @@ class Maker {
   const ModelSection& model() const { return config_.worker.actor.model; }
   int64_t row_tokens() const {
     return config_.data.max_prompt_length + config_.data.max_response_length;
+  }
+
+  static ModelFacts FactsOf(const DecoderConfig& config) {
+    const models::ModelConfig& shapes = config.model.config;
+    return {shapes.heads, shapes.kv_heads, shapes.vocab, shapes.intermediate, config.max_positions};
   }
 
   // Two processes in one run would each go on from the other's checkpoints.
@@ -66,13 +75,47 @@ class Maker {
     NXDKIT_ASSIGN(parts_.base, ops::OpenAndBind(path, kind, {}));
     NXDKIT_ASSIGN(DecoderConfig config, ParseDecoderConfig(parts_.base.artifact.config_text,
                                                            parts_.base.artifact.config_path));
-    const models::ModelConfig& shapes = config.model.config;
-    const std::vector<ConfigProblem> problems = CheckModel(
-        loaded_,
-        {shapes.heads, shapes.kv_heads, shapes.vocab, shapes.intermediate, config.max_positions});
+    const std::vector<ConfigProblem> problems = CheckModel(loaded_, FactsOf(config));
     if (!problems.empty()) return ProblemsError(problems);
     parts_.config = std::make_unique<const DecoderConfig>(std::move(config));
     return OkStatus();
+  }
+
+  Status OpenCritic() {
+    const std::string& path = *config_.worker.critic.model.model_path;
+    NXDKIT_ASSIGN(const ops::Kind kind, ops::Recognise(path));
+    NXDKIT_ASSIGN(ops::BoundArtifact opened, ops::OpenAndBind(path, kind, {}));
+    NXDKIT_ASSIGN(CriticModel critic,
+                  MakeCriticModel(std::move(opened), static_cast<uint64_t>(config_.data.seed)));
+    const std::vector<ConfigProblem> problems = CheckCriticModel(loaded_, FactsOf(critic.config));
+    if (!problems.empty()) return ProblemsError(problems);
+    for (const std::string& note : critic.notes) Note("critic: " + note);
+    parts_.critic_model = std::make_unique<const CriticModel>(std::move(critic));
+    return OkStatus();
+  }
+
+  // The critic reads the actor's tokens.
+  Status CheckCriticTokens() const {
+    const ModelSection& section = config_.worker.critic.model;
+    NXDKIT_TRY(CheckVocabulary(parts_.critic_model->config, *section.model_path));
+    const auto file = [](const ModelSection& of) {
+      return ReadSmallFile(JoinPath(of.tokenizer_path.value_or(*of.model_path), "tokenizer.json"),
+                           kMaxTokenizer);
+    };
+    const auto own = file(section);
+    const auto actors = file(model());
+    if (own.ok() && actors.ok() && *own != *actors)
+      Note(fmt::format(
+          "critic: {} has another tokenizer.json than the actor; it will read the actor's tokens",
+          *section.model_path));
+    return OkStatus();
+  }
+
+  Status CheckVocabulary(const DecoderConfig& config, const std::string& folder) const {
+    if (tokenizer_->id_limit() <= config.model.config.vocab) return OkStatus();
+    return Error(Errc::kCorrupt, fmt::format("the tokenizer has ids up to {}, the model {} rows",
+                                             tokenizer_->id_limit() - 1, config.model.config.vocab))
+        .in(folder);
   }
 
   // Before minutes are spent on weights.
@@ -89,7 +132,8 @@ class Maker {
                  RolloutDtype(rollout)};
     }
     NXDKIT_ASSIGN(const MemoryEstimate estimate,
-                  EstimateMemory(config_, plan_, *parts_.config, engine_));
+                  EstimateMemory(config_, plan_, *parts_.config, engine_,
+                                 parts_.critic_model ? &parts_.critic_model->config : nullptr));
     const std::optional<uint64_t> limit = MemoryLimitBytes();
     if (!limit) return OkStatus();
     Note(MemoryText(estimate, *limit));
@@ -100,17 +144,14 @@ class Maker {
     const std::string folder = model().tokenizer_path.value_or(*model().model_path);
     NXDKIT_ASSIGN(Tokenizer tokenizer, Tokenizer::Open(JoinPath(folder, "tokenizer.json")));
     tokenizer_ = std::make_shared<const Tokenizer>(std::move(tokenizer));
-    if (tokenizer_->id_limit() > parts_.config->model.config.vocab)
-      return Error(Errc::kCorrupt,
-                   fmt::format("the tokenizer has ids up to {}, the model {} rows",
-                               tokenizer_->id_limit() - 1, parts_.config->model.config.vocab))
-          .in(folder);
-    NXDKIT_ASSIGN(special_, LoadSpecialTokens(folder, *tokenizer_));
+    NXDKIT_TRY(CheckVocabulary(*parts_.config, folder));
+    NXDKIT_ASSIGN(special_, LoadSpecialTokens(folder, *model().model_path, *tokenizer_));
     parts_.stop_tokens = special_.eos_ids;
     const auto& override_path = config_.data.override_chat_template;
     auto chat = override_path ? ChatTemplate::Open(*override_path) : ChatTemplate::Load(folder);
     if (!chat.ok()) return chat.error();
-    if (override_path) parts_.chat_template = chat->source();
+    if (override_path) parts_.text_files.chat_template = chat->source();
+    if (!SamePath(folder, *model().model_path)) parts_.text_files.tokenizer = folder;
     chat_ = std::make_shared<const ChatTemplate>(*std::move(chat));
     if (config_.data.format_prompt) {
       auto format = PromptFormat::Open(*config_.data.format_prompt);
@@ -191,26 +232,38 @@ class Maker {
     });
   }
 
-  ActorOptions::MicroBatch PassOf(int64_t rows) const {
-    return {rows * row_tokens(), config_.worker.actor.dynamic_batching ? 0 : rows};
-  }
-
-  Status MakeActors() {
-    const ActorConfig& actor = config_.worker.actor;
-    ActorOptions options;
+  // What actor and critic have in common; `section` is worker.actor or worker.critic.
+  template <typename Section>
+  Status SetMesh(const Section& section, MeshOptions& options) const {
+    const auto pass = [&](int64_t rows) {
+      return MeshOptions::MicroBatch{rows * row_tokens(), section.dynamic_batching ? 0 : rows};
+    };
+    const OptimConfig& optim = section.optim;
     options.tp = static_cast<int>(plan_.train_tp);
     options.dp = static_cast<int>(plan_.data_parallel);
-    options.decoder.compute = actor.compute_dtype == "bf16" ? Dtype::kBF16 : Dtype::kF32;
-    options.decoder.recompute = actor.model.enable_gradient_checkpointing;
+    options.decoder.compute =
+        config_.worker.actor.compute_dtype == "bf16" ? Dtype::kBF16 : Dtype::kF32;
+    options.decoder.recompute = section.model.enable_gradient_checkpointing;
     options.decoder.max_positions = row_tokens();
-    options.temperature = static_cast<float>(config_.worker.rollout.temperature);
-    options.max_grad_norm = actor.max_grad_norm;
-    options.update = PassOf(actor.micro_batch_size_per_device_for_update);
-    options.experience = PassOf(actor.micro_batch_size_per_device_for_experience);
-    NXDKIT_ASSIGN(options.optimizer.type, ParseOptimizerType(actor.optim.strategy));
-    options.optimizer.adam = {actor.optim.betas[0], actor.optim.betas[1], 1e-8,
-                              actor.optim.weight_decay};
+    options.max_grad_norm = section.max_grad_norm;
+    options.update = pass(section.micro_batch_size_per_device_for_update);
+    options.experience = pass(section.micro_batch_size_per_device_for_experience);
+    NXDKIT_ASSIGN(options.optimizer.type, ParseOptimizerType(optim.strategy));
+    options.optimizer.adam = {optim.betas[0], optim.betas[1], 1e-8, optim.weight_decay};
     options.optimizer.seed = static_cast<uint64_t>(config_.data.seed);
+    return OkStatus();
+  }
+
+  Status MakeModels() {
+    if (parts_.critic_model) {
+      MeshOptions options;
+      NXDKIT_TRY(SetMesh(config_.worker.critic, options));
+      NXDKIT_ASSIGN(parts_.critic, Critic::Make(parts_.critic_model->config, options,
+                                                parts_.critic_model->source));
+    }
+    ActorOptions options;
+    NXDKIT_TRY(SetMesh(config_.worker.actor, options));
+    options.temperature = static_cast<float>(config_.worker.rollout.temperature);
     NXDKIT_ASSIGN(parts_.actor, Actor::Make(*parts_.config, options, parts_.base));
     if (config_.algorithm.disable_kl) return OkStatus();
     options.decoder.trainable = false;
@@ -242,6 +295,7 @@ class Maker {
     request.convert.options.dtype = engine_.dtype;
     const auto report = ops::Export(request);
     if (!report.ok()) return report.error();
+    NXDKIT_TRY(WriteTextFiles(parts_.text_files, parts_.bundle));
     Note(fmt::format("made the rollout bundle {}: tp {}, {} slots of {} tokens", parts_.bundle,
                      engine_.tp, engine_.slots, engine_.positions));
     return OkStatus();

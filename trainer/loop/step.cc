@@ -43,6 +43,15 @@ Status Penalize(const StepRules& rules, double& beta, std::vector<Sample>& sampl
   return OkStatus();
 }
 
+Result<Schedule> MakeSchedule(const OptimConfig& optim, int64_t training_steps) {
+  Schedule schedule;
+  NXDKIT_ASSIGN(schedule.type, ParseScheduleType(optim.lr_scheduler_type));
+  schedule.warmup_steps = WarmupSteps(optim, training_steps);
+  schedule.training_steps = training_steps;
+  schedule.min_ratio = optim.min_lr_ratio.value_or(0);
+  return schedule;
+}
+
 }  // namespace
 
 Result<StepRules> MakeStepRules(const Config& config, const RunPlan& plan, int64_t training_steps) {
@@ -50,9 +59,6 @@ Result<StepRules> MakeStepRules(const Config& config, const RunPlan& plan, int64
   const ActorConfig& actor = config.worker.actor;
   StepRules rules;
   NXDKIT_ASSIGN(rules.advantage.estimator, ParseAdvantageEstimator(algorithm.adv_estimator));
-  if (rules.advantage.estimator == AdvantageEstimator::kGae)
-    return Error(Errc::kUnsupported, "gae needs a critic, which this trainer does not train yet")
-        .member("algorithm.adv_estimator");
   rules.advantage.gamma = algorithm.gamma;
   rules.advantage.lambda = algorithm.lam;
   rules.advantage.samples = plan.samples;
@@ -65,11 +71,11 @@ Result<StepRules> MakeStepRules(const Config& config, const RunPlan& plan, int64
   rules.loss.tau_negative = actor.tau_negative;
   rules.loss.kl_coef = algorithm.kl_coef;
   NXDKIT_TRY(CheckPolicyLossOptions(rules.loss));
-  NXDKIT_ASSIGN(rules.schedule.type, ParseScheduleType(actor.optim.lr_scheduler_type));
-  rules.schedule.warmup_steps = WarmupSteps(actor.optim.lr_warmup_steps.value_or(-1),
-                                            actor.optim.lr_warmup_ratio, training_steps);
-  rules.schedule.training_steps = training_steps;
-  rules.schedule.min_ratio = actor.optim.min_lr_ratio.value_or(0);
+  NXDKIT_ASSIGN(rules.schedule, MakeSchedule(actor.optim, training_steps));
+  const CriticConfig& critic = config.worker.critic;
+  NXDKIT_ASSIGN(rules.value_loss.average, ParseLossAverage(critic.loss_avg_mode));
+  rules.value_loss.clip_range = critic.cliprange_value;
+  NXDKIT_ASSIGN(rules.critic_schedule, MakeSchedule(critic.optim, training_steps));
   if (algorithm.disable_kl) return rules;
   NXDKIT_ASSIGN(const KlEstimator estimator, ParseKlEstimator(algorithm.kl_penalty));
   (algorithm.use_kl_loss ? rules.loss.kl : rules.reward_kl) = estimator;
@@ -100,6 +106,12 @@ Status AddRefLogProbs(Actor& reference, std::vector<Sample>& samples) {
   return OkStatus();
 }
 
+Status AddValues(Critic& critic, std::vector<Sample>& samples) {
+  NXDKIT_ASSIGN(RowValues values, critic.Values(RowsOf(samples)));
+  for (size_t i = 0; i < samples.size(); ++i) samples[i].values = std::move(values[i]);
+  return OkStatus();
+}
+
 Status AddAdvantages(const StepRules& rules, double& beta, std::vector<Sample>& samples,
                      Metrics& metrics) {
   if (rules.reward_kl) NXDKIT_TRY(Penalize(rules, beta, samples, metrics));
@@ -107,15 +119,16 @@ Status AddAdvantages(const StepRules& rules, double& beta, std::vector<Sample>& 
   for (Sample& sample : samples) {
     sample.advantages.resize(sample.response_tokens());
     sample.returns.resize(sample.response_tokens());
-    rows.push_back(
-        {sample.group, sample.rewards, {}, sample.baseline, sample.advantages, sample.returns});
+    rows.push_back({sample.group, sample.rewards, sample.values, sample.baseline, sample.advantages,
+                    sample.returns});
   }
   return ComputeAdvantages(rules.advantage, rows);
 }
 
 void AddBatchStats(const Config& config, std::span<const Sample> samples, Metrics& metrics) {
-  std::vector<float> scores, rewards, advantages, returns;
+  std::vector<float> scores, rewards, advantages, returns, values;
   std::vector<int64_t> responses, prompts;
+  int64_t cut = 0, full = 0;
   for (const Sample& sample : samples) {
     scores.push_back(static_cast<float>(sample.scores.at("overall")));
     float sum = 0;
@@ -123,15 +136,20 @@ void AddBatchStats(const Config& config, std::span<const Sample> samples, Metric
     rewards.push_back(sum);
     advantages.insert(advantages.end(), sample.advantages.begin(), sample.advantages.end());
     returns.insert(returns.end(), sample.returns.begin(), sample.returns.end());
+    values.insert(values.end(), sample.values.begin(), sample.values.end());
     responses.push_back(static_cast<int64_t>(sample.row.response.size()));
     prompts.push_back(static_cast<int64_t>(sample.row.prompt.size()));
+    cut += sample.cut;
+    full += prompts.back() == config.data.max_prompt_length;
   }
   AddStats(metrics, "critic/score", scores);
   AddStats(metrics, "critic/rewards", rewards);
   AddStats(metrics, "critic/advantages", advantages);
   AddStats(metrics, "critic/returns", returns);
-  AddLengths(metrics, "response_length", responses, config.data.max_response_length);
-  AddLengths(metrics, "prompt_length", prompts, config.data.max_prompt_length);
+  AddStats(metrics, "critic/values", values);
+  if (!values.empty()) metrics.Set("critic/vf_explained_var", ExplainedVariance(returns, values));
+  AddLengths(metrics, "response_length", responses, cut);
+  AddLengths(metrics, "prompt_length", prompts, full);
 }
 
 }  // namespace nxdkit::trainer

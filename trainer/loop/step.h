@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trainer/actor/actor.h"
+#include "trainer/actor/critic.h"
 #include "trainer/algo/advantage.h"
 #include "trainer/algo/kl.h"
 #include "trainer/algo/schedule.h"
@@ -21,6 +22,8 @@ struct StepRules {
   AdvantageOptions advantage;
   PolicyLossOptions loss;
   Schedule schedule;
+  ValueLossOptions value_loss;  // of the critic, where there is one
+  Schedule critic_schedule;
   std::optional<KlEstimator> reward_kl;  // the penalty in the rewards; nullopt: none
   KlController kl;
 };
@@ -31,6 +34,7 @@ Result<StepRules> MakeStepRules(const Config& config, const RunPlan& plan, int64
 // weights or other arithmetic.
 Status AddOldLogProbs(Actor& actor, std::vector<Sample>& samples, Metrics& metrics);
 Status AddRefLogProbs(Actor& reference, std::vector<Sample>& samples);
+Status AddValues(Critic& critic, std::vector<Sample>& samples);
 
 // KL penalty, if there is one, then advantages and returns. `beta` is the controller's state.
 Status AddAdvantages(const StepRules& rules, double& beta, std::vector<Sample>& samples,

@@ -12,6 +12,7 @@
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/make_batch.h"
 #include "trainer/loop/step.h"
+#include "trainer/loop/update_policy.h"
 #include "trainer/loop/validate.h"
 #include "trainer/report/event_file.h"
 #include "trainer/report/metric_log.h"
@@ -34,9 +35,10 @@ class Loop {
     NXDKIT_TRY(OpenLogs(config_json));
     TrainResult result;
     result.first_step = state_.step;
-    if (config_.trainer.val_before_train || config_.trainer.val_only) NXDKIT_TRY(ValidateAlone());
-    while (!config_.trainer.val_only && state_.step < parts_.training_steps) NXDKIT_TRY(Step());
-    if (!config_.trainer.val_only) NXDKIT_TRY(Finish());
+    if (const Status ran = RunSteps(); !ran.ok()) {
+      SaveBeforeLeaving(ran.error());
+      return ran.error();
+    }
     result.last_step = state_.step;
     result.last = last_;
     return result;
@@ -52,6 +54,32 @@ class Loop {
     return run;
   }
 
+  Status RunSteps() {
+    if (config_.trainer.val_before_train || config_.trainer.val_only) NXDKIT_TRY(ValidateAlone());
+    while (!config_.trainer.val_only && state_.step < parts_.training_steps) NXDKIT_TRY(Step());
+    return config_.trainer.val_only ? OkStatus() : Finish();
+  }
+
+  // A run that is interrupted, or whose reward or workers fail, loses the step under way, not those
+  // since the last checkpoint.
+  void SaveBeforeLeaving(const Error& error) {
+    const std::optional<int64_t> there = saved_step_ ? saved_step_ : resumed_;
+    // Weights of a run whose numbers went wrong push no good checkpoint out, nor do half updates.
+    const bool suspect = stuck() || error.code() == Errc::kInternal ||
+                         (error.code() == Errc::kCorrupt && phase_ != "reward");
+    const bool wanted = whole_ && whole_->step > there.value_or(0);
+    if (wanted && !suspect && phase_ != "save_checkpoint") {
+      const Status saved = WriteCheckpoint({});
+      if (saved.ok())
+        return Note(
+            fmt::format("step {} is saved: the same command goes on from it", whole_->step));
+      Note(fmt::format("step {} could not be saved: {}", whole_->step, saved.error().ToString()));
+    }
+    if (there)
+      Note(fmt::format("the last checkpoint is that of step {}: the same command goes on from it",
+                       *there));
+  }
+
   Status Resume() {
     std::optional<FoundCheckpoint> found;
     if (config_.trainer.load_checkpoint_path) {
@@ -60,7 +88,7 @@ class Loop {
       NXDKIT_ASSIGN(found, FindLastCheckpoint(root()));
     }
     if (!found) return OkStatus();
-    NXDKIT_ASSIGN(state_, RestoreCheckpoint(*found, *parts_.actor, RunFiles()));
+    NXDKIT_ASSIGN(state_, RestoreCheckpoint(*found, TrainedModels(), RunFiles()));
     NXDKIT_TRY(parts_.train->Seek(state_.data));
     best_ = found->best;
     // Of another branch of the run, or gone.
@@ -71,17 +99,26 @@ class Loop {
     // Only the adaptive controller has a coefficient of its own.
     if (rules_.kl.type != KlControl::kAdaptive) state_.kl_beta = config_.algorithm.kl_coef;
     resumed_ = state_.step;
-    Note(fmt::format(
-        "resumed from {}: step {} of {}, {} prompts seen{}", found->folder, state_.step,
-        parts_.training_steps, state_.prompts_seen,
-        best_ ? fmt::format(", best score {:.4f} at step {}", best_->score, best_->step) : ""));
-    const ActorOptions& mesh = parts_.actor->options();
+    whole_ = state_;
+    Note(ResumeNote(found->folder));
+    const MeshOptions& mesh = parts_.actor->options();
     if (mesh.tp != state_.tp || mesh.dp != state_.dp)
       Note(
           fmt::format("the checkpoint is of TP {} x DP {}, this run of TP {} x DP {}: it goes on, "
                       "but not bit for bit",
                       state_.tp, state_.dp, mesh.tp, mesh.dp));
     return OkStatus();
+  }
+
+  std::string ResumeNote(const std::string& folder) const {
+    std::string note = fmt::format(
+        "resumed from {}: step {} of {}, learning rate {:.3g}, data at {}, {} prompts seen", folder,
+        state_.step, parts_.training_steps, LearningRate(), parts_.train->Place(),
+        state_.prompts_seen);
+    if (rules_.kl.type == KlControl::kAdaptive)
+      note += fmt::format(", KL coefficient {:.3g}", state_.kl_beta);
+    if (best_) note += fmt::format(", best score {:.4f} at step {}", best_->score, best_->step);
+    return note;
   }
 
   // Which weights generated what: "step" is the one that they were synced for.
@@ -119,12 +156,21 @@ class Loop {
 
   Status Begin(const char* phase) {
     if (hooks_.poll) NXDKIT_TRY(hooks_.poll());
+    phase_ = phase;
     timer_.Begin(phase);
     if (hooks_.phase) hooks_.phase(current_, parts_.training_steps, phase);
     return OkStatus();
   }
   void Note(const std::string& line) const {
     if (hooks_.note) hooks_.note(line);
+  }
+
+  std::vector<TrainedModel> TrainedModels() const {
+    std::vector<TrainedModel> models = {{"actor", parts_.actor.get(), &parts_.base.artifact, lr_}};
+    if (parts_.critic)
+      models.push_back(
+          {"critic", parts_.critic.get(), &parts_.critic_model->source.artifact, critic_lr_});
+    return models;
   }
 
   // What is generated next is generated with the weights as they are now.
@@ -156,20 +202,26 @@ class Loop {
       NXDKIT_TRY(Begin("ref"));
       NXDKIT_TRY(AddRefLogProbs(*parts_.reference, samples));
     }
+    if (parts_.critic) {
+      NXDKIT_TRY(Begin("values"));
+      NXDKIT_TRY(AddValues(*parts_.critic, samples));
+    }
     NXDKIT_TRY(Begin("adv"));
     NXDKIT_TRY(AddAdvantages(rules_, state_.kl_beta, samples, metrics));
-    NXDKIT_TRY(Begin("update_actor"));
-    NXDKIT_TRY(UpdateActor(samples, metrics));
+    NXDKIT_TRY(Update(samples, metrics));
     state_.step = current_;
     timer_.End();
     AddBatchStats(config_, samples, metrics);
-    if (IsDue(config_.trainer.val_freq)) NXDKIT_TRY(Validate(metrics));
+    const Status validated = IsDue(config_.trainer.val_freq) ? Validate(metrics) : OkStatus();
     // Before the checkpoint: a run that goes on from it must find the step in its log.
     NXDKIT_TRY(Log(samples, metrics, timer_.Now() - started));
+    whole_ = state_;
+    whole_->data = parts_.train->Position();
+    NXDKIT_TRY(validated);
     const bool asked = hooks_.save && hooks_.save();
     // Steps that updated nothing push no good checkpoint out.
     const bool wanted = asked || IsDue(config_.trainer.save_freq);
-    return wanted && skipped_in_row_ == 0 ? Save() : OkStatus();
+    return wanted && !stuck() ? Save() : OkStatus();
   }
 
   // Rows move between the ranks so that each has about as many tokens.
@@ -193,31 +245,65 @@ class Loop {
     return OkStatus();
   }
 
+  Status Update(const std::vector<Sample>& samples, Metrics& metrics) {
+    NXDKIT_TRY(Begin(parts_.critic ? "update_critic" : "update_actor"));
+    whole_.reset();
+    if (parts_.critic) {
+      NXDKIT_TRY(UpdateValues(samples, metrics));
+      NXDKIT_TRY(Begin("update_actor"));
+    }
+    return UpdateActor(samples, metrics);
+  }
+
+  double LearningRate() const {
+    return config_.worker.actor.optim.lr * ScheduleFactor(rules_.schedule, state_.schedule_steps);
+  }
+
   Status UpdateActor(const std::vector<Sample>& samples, Metrics& metrics) {
     if (config_.trainer.critic_warmup > current_) return OkStatus();
-    UpdatePolicyOptions options;
-    options.loss = rules_.loss;
+    MiniBatchOptions options;
     options.rows_per_update = plan_.rows_per_update;
     options.epochs = config_.worker.actor.ppo_epochs;
-    options.lr =
-        config_.worker.actor.optim.lr * ScheduleFactor(rules_.schedule, state_.schedule_steps);
-    lr_ = options.lr;
-    NXDKIT_ASSIGN(const UpdatePolicyResult result,
-                  UpdatePolicy(*parts_.actor, samples, options, metrics));
+    options.lr = lr_ = LearningRate();
+    NXDKIT_ASSIGN(const UpdateSummary summary,
+                  UpdatePolicy(*parts_.actor, samples, rules_.loss, options, metrics));
     ++state_.schedule_steps;
-    if (result.skipped == result.updates)
-      ++skipped_in_row_;
-    else if (result.moved)
-      skipped_in_row_ = 0;
-    if (result.skipped > 0)
-      Note(fmt::format("step {}: the gradient was not finite, nothing was updated", current_));
-    if (skipped_in_row_ >= config_.trainer.max_skipped_steps)
+    return CountSkips(summary, "actor", actor_skips_);
+  }
+
+  // The critic is updated in every step, so the steps are those of its schedule too.
+  Status UpdateValues(const std::vector<Sample>& samples, Metrics& metrics) {
+    MiniBatchOptions options;
+    options.rows_per_update = plan_.critic_rows_per_update;
+    options.epochs = config_.worker.critic.ppo_epochs;
+    options.lr =
+        config_.worker.critic.optim.lr * ScheduleFactor(rules_.critic_schedule, state_.step);
+    critic_lr_ = options.lr;
+    NXDKIT_ASSIGN(const UpdateSummary summary,
+                  UpdateCritic(*parts_.critic, samples, rules_.value_loss, options, metrics));
+    return CountSkips(summary, "critic", critic_skips_);
+  }
+
+  // `in_row`: steps in a row of this model with no finite gradient.
+  Status CountSkips(const UpdateSummary& summary, const char* model, int64_t& in_row) {
+    if (summary.skipped == summary.updates)
+      ++in_row;
+    else if (summary.moved)
+      in_row = 0;
+    if (summary.skipped > 0)
+      Note(
+          fmt::format("step {}: a gradient of the {} was not finite, {} of {} updates were left "
+                      "out",
+                      current_, model, summary.skipped, summary.updates));
+    if (in_row >= config_.trainer.max_skipped_steps)
       return Error(Errc::kFindings,
-                   fmt::format("{} steps in a row had gradients that are not finite",
-                               skipped_in_row_))
-          .hint("lower worker.actor.optim.lr, or go on from an earlier checkpoint");
+                   fmt::format("{} steps in a row had gradients of the {} that are not finite",
+                               in_row, model))
+          .hint(
+              fmt::format("lower worker.{}.optim.lr, or go on from an earlier checkpoint", model));
     return OkStatus();
   }
+  bool stuck() const { return actor_skips_ > 0 || critic_skips_ > 0; }
 
   bool IsBetter() const {
     return score_ && score_->step == state_.step && (!best_ || score_->score > best_->score);
@@ -251,27 +337,32 @@ class Loop {
 
   Status Save() {
     NXDKIT_TRY(Begin("save_checkpoint"));
+    NXDKIT_TRY(WriteCheckpoint(hooks_.poll));
+    timer_.End();
+    Metrics took;
+    for (const auto& [phase, seconds] : timer_.Take()) took.Set("timing_s/" + phase, seconds);
+    return Write(state_.step, took.Means());
+  }
+
+  // Of the last whole step.
+  Status WriteCheckpoint(const std::function<Status()>& poll) {
     // Only what is saved can be the best one.
     if (IsBetter()) best_ = score_;
     NXDKIT_TRY(log_->Sync());
     SaveRequest request;
     request.root = root();
-    state_.data = parts_.train->Position();
-    state_.tp = parts_.actor->options().tp;
-    state_.dp = parts_.actor->options().dp;
-    request.state = state_;
+    request.state = *whole_;
+    request.state.tp = parts_.actor->options().tp;
+    request.state.dp = parts_.actor->options().dp;
     request.best = best_;
     request.limit = config_.trainer.save_limit;
     request.model_only = config_.trainer.save_model_only;
-    request.lr = lr_;
-    request.chat_template = parts_.chat_template;
-    NXDKIT_TRY(
-        SaveCheckpoint(request, *parts_.actor, *parts_.config, parts_.base.artifact, RunFiles()));
-    saved_step_ = state_.step;
-    timer_.End();
-    Metrics took;
-    for (const auto& [phase, seconds] : timer_.Take()) took.Set("timing_s/" + phase, seconds);
-    return Write(state_.step, took.Means());
+    request.text = parts_.text_files;
+    ops::RunOptions run = RunFiles();
+    run.poll = poll;
+    NXDKIT_TRY(SaveCheckpoint(request, TrainedModels(), run));
+    saved_step_ = whole_->step;
+    return OkStatus();
   }
 
   Status Write(int64_t step, const MetricRecord& record) {
@@ -293,12 +384,19 @@ class Loop {
     StepPerformance performance;
     performance.tokens = all_tokens;
     performance.seconds = seconds;
-    performance.devices = std::max<int64_t>(1, plan_.cores);
-    performance.flops =
-        TrainingFlops(Cost(), lengths) * static_cast<double>(config_.worker.actor.ppo_epochs);
+    performance.devices = plan_.cores;
+    performance.training_devices = plan_.train_cores;
+    performance.actor.flops = TrainingFlops(CostOf(*parts_.actor), lengths) *
+                              static_cast<double>(config_.worker.actor.ppo_epochs);
+    if (parts_.critic)
+      performance.critic.flops = TrainingFlops(CostOf(*parts_.critic), lengths) *
+                                 static_cast<double>(config_.worker.critic.ppo_epochs);
     performance.peak_tflops = config_.trainer.peak_tflops.value_or(0);
     for (const auto& [phase, time] : phases)
-      if (phase == "update_actor") performance.update_seconds = time;
+      if (phase == "update_actor")
+        performance.actor.seconds = time;
+      else if (phase == "update_critic")
+        performance.critic.seconds = time;
     AddPerformance(metrics, performance);
     metrics.Set("rollout/worker_restarts", static_cast<double>(parts_.generator->restarts()));
     last_ = metrics.Means();
@@ -307,10 +405,16 @@ class Loop {
     return OkStatus();
   }
 
-  ModelCost Cost() const {
-    const models::ModelConfig& model = parts_.config->model.config;
-    return {model.layers,   model.hidden,   model.intermediate, model.heads,
-            model.kv_heads, model.head_dim, model.vocab};
+  // A score costs next to nothing.
+  static ModelCost CostOf(const MeshModel& trained) {
+    const models::ModelConfig& model = trained.config().model.config;
+    return {model.layers,
+            model.hidden,
+            model.intermediate,
+            model.heads,
+            model.kv_heads,
+            model.head_dim,
+            model.labels > 0 ? 0 : model.vocab};
   }
 
   // The last step's validation and checkpoint, unless they were due anyway.
@@ -318,7 +422,7 @@ class Loop {
     if (state_.step == 0) return OkStatus();
     if (config_.trainer.val_freq > 0 && validated_step_ != state_.step) NXDKIT_TRY(ValidateAlone());
     const bool saved = saved_step_ == state_.step || resumed_ == state_.step;
-    if ((saved && !IsBetter()) || skipped_in_row_ > 0) return OkStatus();
+    if ((saved && !IsBetter()) || stuck()) return OkStatus();
     return Save();
   }
 
@@ -337,9 +441,12 @@ class Loop {
   PhaseTimer timer_;
   SyncedWeights synced_;
   int64_t current_ = 0;  // the step under way
-  int64_t synced_step_ = -1, validated_step_ = -1, saved_step_ = -1;
-  int64_t skipped_in_row_ = 0;
-  double lr_ = 0;
+  int64_t synced_step_ = -1, validated_step_ = -1;
+  std::optional<int64_t> saved_step_;  // by this process
+  std::optional<TrainerState> whole_;  // of which weights and log are; nullopt: amid an update
+  std::string phase_;                  // that began last
+  int64_t actor_skips_ = 0, critic_skips_ = 0;  // steps in a row
+  double lr_ = 0, critic_lr_ = 0;
   MetricRecord last_;
 };
 

@@ -1,34 +1,24 @@
-// The updates of one training step: mini-batches in order, each one optimizer step over all
-// data-parallel ranks.
+// The updates of one training step, of the policy and of its critic.
 #pragma once
 
-#include <cstdint>
 #include <span>
 
 #include "trainer/actor/actor.h"
+#include "trainer/actor/critic.h"
 #include "trainer/algo/policy_loss.h"
-#include "trainer/loop/sample.h"
-#include "trainer/report/metrics.h"
+#include "trainer/algo/value_loss.h"
+#include "trainer/loop/mini_batches.h"
 
 namespace nxdkit::trainer {
 
-struct UpdatePolicyOptions {
-  PolicyLossOptions loss;
-  int64_t rows_per_update = 0;  // of each data-parallel rank
-  int64_t epochs = 1;
-  double lr = 0;
-};
+// Adds actor/*: means over the micro-batches, kl_loss weighed by their tokens.
+Result<UpdateSummary> UpdatePolicy(Actor& actor, std::span<const Sample> samples,
+                                   const PolicyLossOptions& loss, const MiniBatchOptions& options,
+                                   Metrics& metrics);
 
-struct UpdatePolicyResult {
-  int64_t updates = 0;
-  int64_t skipped = 0;  // their gradient was not finite
-  bool moved = false;   // one had a gradient that was finite and not zero
-};
-
-// `samples` in the order in which the ranks take them: data-parallel rank d has the d-th of equal
-// consecutive shares. Adds actor/* to `metrics`: means over the micro-batches, of kl_loss
-// weighted by their tokens.
-Result<UpdatePolicyResult> UpdatePolicy(Actor& actor, std::span<const Sample> samples,
-                                        const UpdatePolicyOptions& options, Metrics& metrics);
+// Adds critic/*: means over the micro-batches. The samples have values and returns.
+Result<UpdateSummary> UpdateCritic(Critic& critic, std::span<const Sample> samples,
+                                   const ValueLossOptions& loss, const MiniBatchOptions& options,
+                                   Metrics& metrics);
 
 }  // namespace nxdkit::trainer

@@ -10,6 +10,7 @@
 #include "trainer/ops/elementwise.h"
 #include "trainer/ops/embedding.h"
 #include "trainer/ops/log_prob.h"
+#include "trainer/ops/score.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -85,9 +86,15 @@ struct Decoder::State {
   float* Stream(size_t layer) { return streams[keeping ? layer : layer % 2].data(); }
 
   Status RunLayers(const Batch& batch);
+  void GatherRows(const Batch& batch);
   Status MakeStatistics(const Batch& batch, float temperature_in);
-  Status HeadBackward(const Batch& batch, std::span<const float> gradient, float* dhidden);
+  void MakeScores(std::span<float> scores);
+  Status HeadBackward(std::span<const float> gradient, float* drow);
+  void ScoresBackward(std::span<const float> gradient, float* drow);
   Status Logits(int64_t first, int64_t count);
+  // Targets [first, first + count) of rows [targets, ...], a part of an operand.
+  Matrix Part(const Operand& operand, int64_t first) const;
+  Matrix LogitGradient(Operand& to, int64_t first, int64_t count);
 
   const DecoderConfig& config;
   const DecoderOptions options;
@@ -104,8 +111,10 @@ struct Decoder::State {
   float temperature = 1;
   std::vector<Array<float>> streams;
   std::vector<LayerState> states;
-  Array<float> normed, final_rstd, rows, logits, drows, dnormed, dstream;
-  Operand rows_operand, dlogits_operand;
+  Array<float> normed, final_rstd, rows, scaled, logits, drows, dnormed, dstream;
+  Operand rows_operand, scaled_operand, dlogits_operand;
+  std::vector<Operand> dlogits_kept;  // of the first chunks of targets
+  size_t kept = 0;
   std::vector<int32_t> labels;
   std::vector<ShardStatistics> mine, all;
   std::vector<TokenStatistics> statistics;
@@ -129,64 +138,97 @@ Status Decoder::State::RunLayers(const Batch& batch) {
 }
 
 Status Decoder::State::Logits(int64_t first, int64_t count) {
-  Matrix some = rows_operand.matrix();
-  some.data =
-      static_cast<const std::byte*>(some.data) + first * hidden() * ElementBytes(some.dtype);
-  return products.Multiply(count, table.vocab, hidden(), some, Transposed(WeightMatrix(head())),
-                           logits.Take(count * table.vocab), table.vocab, false);
+  return products.Multiply(count, table.vocab, hidden(), Part(rows_operand, first),
+                           Transposed(WeightMatrix(head())), logits.Take(count * table.vocab),
+                           table.vocab, false);
+}
+
+Matrix Decoder::State::Part(const Operand& operand, int64_t first) const {
+  Matrix part = operand.matrix();
+  part.data =
+      static_cast<const std::byte*>(part.data) + first * part.stride * ElementBytes(part.dtype);
+  return part;
+}
+
+// Of the log-probabilities, by the logits that have just been made.
+Matrix Decoder::State::LogitGradient(Operand& to, int64_t first, int64_t count) {
+  return to.Make(options.compute, count, table.vocab, [&](auto* out) {
+    LogProbBackward(count, table.vocab, logits.data(), labels.data() + first, first_row(),
+                    temperature, statistics.data() + first, out);
+  });
+}
+
+// What the head reads: the last hidden states of the targets.
+void Decoder::State::GatherRows(const Batch& batch) {
+  const int64_t targets = static_cast<int64_t>(batch.targets.size());
+  float* gathered = rows.Take(targets * hidden());
+  for (int64_t i = 0; i < targets; ++i)
+    std::copy_n(normed.data() + batch.targets[static_cast<size_t>(i)].token * hidden(), hidden(),
+                gathered + i * hidden());
 }
 
 Status Decoder::State::MakeStatistics(const Batch& batch, float temperature_in) {
   temperature = temperature_in;
   const int64_t targets = static_cast<int64_t>(batch.targets.size());
-  float* gathered = rows.Take(targets * hidden());
   labels.clear();
-  for (int64_t i = 0; i < targets; ++i) {
-    const Batch::Target& target = batch.targets[static_cast<size_t>(i)];
-    labels.push_back(target.label);
-    std::copy_n(normed.data() + target.token * hidden(), hidden(), gathered + i * hidden());
-  }
-  rows_operand.Make(options.compute, gathered, targets, hidden());
-  mine.resize(static_cast<size_t>(targets));
+  for (const Batch::Target& target : batch.targets) labels.push_back(target.label);
+  rows_operand.Make(options.compute, rows.data(), targets, hidden());
+  statistics.resize(static_cast<size_t>(targets));
+  kept = 0;
   const int64_t chunk = ChunkTargets(table.vocab);
+  const int64_t row_bytes = table.vocab * ElementBytes(options.compute);
   for (int64_t first = 0; first < targets; first += chunk) {
     const int64_t count = std::min(chunk, targets - first);
     NXDKIT_TRY(Logits(first, count));
+    mine.resize(static_cast<size_t>(count));
     ShardLogProbs(count, table.vocab, logits.data(), labels.data() + first, first_row(),
-                  temperature, mine.data() + first);
+                  temperature, mine.data());
+    all.resize(mine.size() * static_cast<size_t>(tp.size()));
+    NXDKIT_TRY(
+        tp.AllGather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all))));
+    CombineShards(count, table.vocab, tp.size(), all.data(), labels.data() + first,
+                  statistics.data() + first);
+    if (!keeping || (first + count) * row_bytes > options.kept_bytes) continue;
+    if (kept == dlogits_kept.size()) dlogits_kept.emplace_back();
+    LogitGradient(dlogits_kept[kept++], first, count);
   }
-  all.resize(mine.size() * static_cast<size_t>(tp.size()));
-  NXDKIT_TRY(tp.AllGather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all))));
-  statistics.resize(mine.size());
-  CombineShards(targets, table.vocab, tp.size(), all.data(), labels.data(), statistics.data());
   return OkStatus();
 }
 
-Status Decoder::State::HeadBackward(const Batch& batch, std::span<const float> gradient,
-                                    float* dhidden) {
-  const int64_t targets = static_cast<int64_t>(batch.targets.size());
-  float* drow = drows.Take(targets * hidden());
+// drow [targets, H]: set to the gradient by the rows.
+Status Decoder::State::HeadBackward(std::span<const float> gradient, float* drow) {
+  const int64_t targets = static_cast<int64_t>(gradient.size());
+  // The gradient of the loss scales whole rows: of what the products take, the narrower side.
+  ScaleRows(targets, hidden(), gradient.data(), rows.data(), scaled.Take(targets * hidden()));
+  scaled_operand.Make(options.compute, scaled.data(), targets, hidden());
   const int64_t chunk = ChunkTargets(table.vocab);
   for (int64_t first = 0; first < targets; first += chunk) {
     const int64_t count = std::min(chunk, targets - first);
-    NXDKIT_TRY(Logits(first, count));
-    LogProbBackward(count, table.vocab, logits.data(), labels.data() + first, first_row(),
-                    temperature, statistics.data() + first, gradient.data() + first);
-    const Matrix dlogits = dlogits_operand.Make(options.compute, logits.data(), count, table.vocab);
+    const size_t index = static_cast<size_t>(first / chunk);
+    if (index >= kept) NXDKIT_TRY(Logits(first, count));
+    const Matrix dlogits =
+        index < kept ? dlogits_kept[index].matrix() : LogitGradient(dlogits_operand, first, count);
     NXDKIT_TRY(products.Multiply(count, hidden(), table.vocab, dlogits, WeightMatrix(head()),
                                  drow + first * hidden(), hidden(), false));
-    Matrix some = rows_operand.matrix();
-    some.data =
-        static_cast<const std::byte*>(some.data) + first * hidden() * ElementBytes(some.dtype);
-    NXDKIT_TRY(products.Multiply(table.vocab, hidden(), count, Transposed(dlogits), some,
-                                 Gradient(head()), hidden(), true));
+    NXDKIT_TRY(products.Multiply(table.vocab, hidden(), count, Transposed(dlogits),
+                                 Part(scaled_operand, first), Gradient(head()), hidden(), true));
   }
-  NXDKIT_TRY(AllReduceSum(tp, std::span(drow, static_cast<size_t>(targets * hidden()))));
-  for (int64_t i = 0; i < targets; ++i) {
-    float* to = dhidden + batch.targets[static_cast<size_t>(i)].token * hidden();
-    for (int64_t d = 0; d < hidden(); ++d) to[d] += drow[i * hidden() + d];
-  }
-  return OkStatus();
+  ScaleRows(targets, hidden(), gradient.data(), drow, drow);
+  return AllReduceSum(tp, std::span(drow, static_cast<size_t>(targets * hidden())));
+}
+
+// Every rank holds the whole score and all hidden states: nothing is summed over ranks.
+void Decoder::State::MakeScores(std::span<float> scores) {
+  const float bias = table.score_bias < 0 ? 0 : *Vector(table.score_bias);
+  ScoreForward(static_cast<int64_t>(scores.size()), hidden(), rows.data(), Vector(table.score),
+               bias, scores.data());
+}
+
+void Decoder::State::ScoresBackward(std::span<const float> gradient, float* drow) {
+  const int64_t targets = static_cast<int64_t>(gradient.size());
+  ScoreBackward(targets, hidden(), rows.data(), Vector(table.score), gradient.data(), drow,
+                Gradient(table.score));
+  if (table.score_bias >= 0) AddRowSums(targets, 1, 1, gradient.data(), Gradient(table.score_bias));
 }
 
 Result<Decoder> Decoder::Make(const DecoderConfig& config, const DecoderOptions& options,
@@ -213,8 +255,10 @@ std::span<float> Decoder::gradients() { return state_->gradients; }
 Status Decoder::Forward(const Batch& batch, float temperature, bool keep,
                         std::span<float> log_probs, float* entropies) {
   NXDKIT_TRY(CheckBatch(batch, state_->config.model.config.vocab, state_->rope.positions()));
+  NXDKIT_CHECK(state_->table.score < 0);
   state_->keeping = keep;
   NXDKIT_TRY(state_->RunLayers(batch));
+  state_->GatherRows(batch);
   NXDKIT_TRY(state_->MakeStatistics(batch, temperature));
   for (size_t i = 0; i < batch.targets.size(); ++i) {
     log_probs[i] = state_->statistics[i].log_prob;
@@ -223,14 +267,33 @@ Status Decoder::Forward(const Batch& batch, float temperature, bool keep,
   return OkStatus();
 }
 
+Status Decoder::Scores(const Batch& batch, bool keep, std::span<float> scores) {
+  NXDKIT_TRY(CheckBatch(batch, state_->config.model.config.vocab, state_->rope.positions()));
+  NXDKIT_CHECK(state_->table.score >= 0);
+  state_->keeping = keep;
+  NXDKIT_TRY(state_->RunLayers(batch));
+  state_->GatherRows(batch);
+  state_->MakeScores(scores);
+  return OkStatus();
+}
+
 Status Decoder::Backward(const Batch& batch, std::span<const float> gradient) {
   State& s = *state_;
   NXDKIT_CHECK(s.keeping && s.options.trainable);
   const int64_t tokens = static_cast<int64_t>(batch.ids.size());
   const int64_t hidden = s.hidden();
+  const int64_t targets = static_cast<int64_t>(batch.targets.size());
+  float* drow = s.drows.Take(targets * hidden);
+  if (s.table.score >= 0)
+    s.ScoresBackward(gradient, drow);
+  else
+    NXDKIT_TRY(s.HeadBackward(gradient, drow));
   float* dnormed = s.dnormed.Take(tokens * hidden);
   std::fill_n(dnormed, tokens * hidden, 0.0f);
-  NXDKIT_TRY(s.HeadBackward(batch, gradient, dnormed));
+  for (int64_t i = 0; i < targets; ++i) {
+    float* to = dnormed + batch.targets[static_cast<size_t>(i)].token * hidden;
+    for (int64_t d = 0; d < hidden; ++d) to[d] += drow[i * hidden + d];
+  }
   float* dx = s.dstream.Take(tokens * hidden);
   RmsNormBackward({tokens, 1, hidden, hidden}, dnormed, s.Stream(s.table.layers.size()),
                   s.Vector(s.table.final_norm), s.final_rstd.data(), dx, true,

@@ -1,6 +1,6 @@
-// A decoder-only language model of one tensor-parallel rank: log-probabilities of given tokens, and
-// the gradient of any function of them. All ranks of the group call the same functions with the
-// same batch.
+// A decoder-only language model of one tensor-parallel rank: log-probabilities of given tokens, or,
+// of a model with a score head, the scores; and the gradient of any function of them. All ranks of
+// the group call the same functions with the same batch.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ struct Batch {
   std::vector<int32_t> positions;  // [T], within the sequence
   std::vector<int32_t> starts;     // [sequences + 1], the last is T
   std::vector<int32_t> parents;    // [sequences], -1: none (see ops/attention.h); empty: all -1
-  // Whose log-probability is asked: `label` as the token after `token`, in any order.
+  // Whose log-probability is asked: `label` as the token after `token`, in any order. A score is
+  // that of `token`, whatever the label.
   struct Target {
     int32_t token = 0;  // index into ids
     int32_t label = 0;
@@ -34,6 +35,9 @@ struct DecoderOptions {
   Dtype compute = Dtype::kF32;  // of weights and operands; sums are f32 always
   // Gradient checkpointing: keep each layer's input only and run the layer again going back.
   bool recompute = true;
+  // Of gradients by logits, that are kept from the forward to the backward pass. What does not fit
+  // is made again, at the price of one more product with the output matrix.
+  int64_t kept_bytes = int64_t{128} << 20;
   int64_t max_positions = 0;  // 0: the config's
   bool trainable = true;      // false: no gradients are kept, Backward may not be called
 };
@@ -56,8 +60,10 @@ class Decoder {
   // labels that the model does not have.
   Status Forward(const Batch& batch, float temperature, bool keep, std::span<float> log_probs,
                  float* entropies);
-  // `gradient` [targets]: of the loss by each log-probability. After Forward with `keep` and the
-  // same batch. Partial gradients are not yet summed over the ranks.
+  // The same of a model with a score head: [targets].
+  Status Scores(const Batch& batch, bool keep, std::span<float> scores);
+  // `gradient` [targets]: of the loss by each log-probability or score. After Forward or Scores
+  // with `keep` and the same batch. Partial gradients are not yet summed over the ranks.
   Status Backward(const Batch& batch, std::span<const float> gradient);
   // Once per update, after all Backward: sums over tensor-parallel ranks what each saw only a part
   // of (norms of heads, shared key heads).

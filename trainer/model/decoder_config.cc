@@ -118,6 +118,10 @@ Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::
   if (shapes.mlp_bias)
     reader.Fail(Errc::kUnsupported, "mlp_bias",
                 "biases of the MLP are not built into this trainer");
+  if (shapes.labels > 1)
+    reader.Fail(Errc::kUnsupported, "id2label",
+                fmt::format("{} scores of each token are not built into this trainer: 1 is",
+                            shapes.labels));
   if (shapes.head_dim % 2 != 0)
     reader.Fail(Errc::kCorrupt, "head_dim",
                 fmt::format("{} is odd: rotary embedding turns pairs", shapes.head_dim));

@@ -1,5 +1,5 @@
 // What the forward pass needs of a config.json, beyond the shapes of formats/models: llama, qwen2
-// and qwen3, dense, with SiLU.
+// and qwen3, dense, with SiLU; with an lm_head, or with one score of each token in its place.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct DecoderConfig {
 // Reads rope_theta and rope_scaling (default, linear, llama3), also as rope_parameters of
 // transformers 5. kUnsupported, naming the key, for what changes the arithmetic and is not built:
 // other activations, attention dropout, sliding windows in use, other rope types, biases of the
-// output or MLP projections, other families.
+// output or MLP projections, more than one score, other families.
 Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::string& path);
 
 }  // namespace nxdkit::trainer

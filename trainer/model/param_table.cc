@@ -27,7 +27,10 @@ class TableMaker {
                                         {.dim = 0, .begin = vocab_row, .count = table_.vocab}));
     for (int64_t layer = 0; layer < config.layers; ++layer) NXDKIT_TRY(AddLayer(layer));
     NXDKIT_ASSIGN(table_.final_norm, Add("model.norm.weight", Whole()));
-    if (!config.tied) {
+    if (config.labels > 0) {
+      NXDKIT_ASSIGN(table_.score, Add("score.weight", Whole()));
+      NXDKIT_ASSIGN(table_.score_bias, AddIf("score.bias", Whole()));
+    } else if (!config.tied) {
       NXDKIT_ASSIGN(table_.lm_head,
                     Add("lm_head.weight", {.dim = 0, .begin = vocab_row, .count = table_.vocab}));
     }

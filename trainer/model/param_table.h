@@ -3,7 +3,7 @@
 // are loops over one array.
 //
 //   embed_tokens | layer 0: input norm, [q k v], biases, head norms, o, post norm, [gate up], down
-//   | layer 1 ... | norm | lm_head (untied)
+//   | layer 1 ... | norm | lm_head (untied) or score, its bias
 //
 // q, k, v lie behind one another without a gap, so one product makes all three; gate and up too.
 #pragma once
@@ -43,8 +43,9 @@ struct ParamTable {
   int rank = 0;
   std::vector<Slot> slots;
   std::vector<LayerSlots> layers;
-  int embedding = -1, final_norm = -1, lm_head = -1;  // lm_head -1: tied
-  int64_t size = 0;                                   // elements of the flat array, gaps included
+  // lm_head -1: tied, or there is a score.
+  int embedding = -1, final_norm = -1, lm_head = -1, score = -1, score_bias = -1;
+  int64_t size = 0;  // elements of the flat array, gaps included
 
   // Of this rank.
   int64_t heads = 0;

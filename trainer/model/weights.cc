@@ -1,13 +1,18 @@
 #include "trainer/model/weights.h"
 
 namespace nxdkit::trainer {
+namespace {
+
+bool IsVector(const Slot& slot) { return slot.shape.size() == 1 || slot.shape[0] == 1; }
+
+}  // namespace
 
 Weights::Weights(const ParamTable& table, Dtype dtype) : table_(&table), dtype_(dtype) {
   bytes_.resize(static_cast<size_t>(table.size * ElementBytes(dtype)));
   int64_t end = 0;
   for (const Slot& slot : table.slots) {
     vector_at_.push_back(end);
-    if (slot.shape.size() == 1) end += slot.size();
+    if (IsVector(slot)) end += slot.size();
   }
   vectors_.resize(static_cast<size_t>(end));
 }
@@ -34,7 +39,7 @@ const float* Weights::vector(const Slot& slot) const {
 void Weights::Changed() {
   for (size_t i = 0; i < table_->slots.size(); ++i) {
     const Slot& slot = table_->slots[i];
-    if (slot.shape.size() != 1) continue;
+    if (!IsVector(slot)) continue;
     ConvertElements(dtype_, at(slot), Dtype::kF32,
                     reinterpret_cast<std::byte*>(vectors_.data() + vector_at_[i]), slot.size());
   }

@@ -24,7 +24,7 @@ class Weights {
   std::span<uint16_t> bf16();
 
   const std::byte* at(const Slot& slot) const;
-  // A parameter of one dimension, as f32.
+  // A parameter of one dimension, or of one row, as f32.
   const float* vector(const Slot& slot) const;
   // To be called whenever the array has changed: vectors are kept widened.
   void Changed();
@@ -33,7 +33,7 @@ class Weights {
   const ParamTable* table_;
   Dtype dtype_;
   std::vector<std::byte> bytes_;
-  std::vector<float> vectors_;  // bf16: slots of one dimension at their own offsets
+  std::vector<float> vectors_;  // such slots behind one another
   std::vector<int64_t> vector_at_;
 };
 

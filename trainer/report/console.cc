@@ -21,6 +21,7 @@ constexpr Column kColumns[] = {
     {"response_length/mean", "length"}, {"response_length/clip_ratio", "clipped"},
     {"actor/entropy_loss", "entropy"},  {"actor/kl_loss", "kl"},
     {"actor/ppo_kl", "ppo_kl"},         {"rollout/log_prob_gap_mean", "gap"},
+    {"critic/vf_loss", "vf_loss"},      {"critic/vf_explained_var", "explained"},
     {"actor/grad_norm", "grad"},        {"actor/lr", "lr"},
     {"perf/throughput", "tok/s"},
 };

@@ -81,27 +81,11 @@ void AddStats(Metrics& metrics, std::string_view group, std::span<const float> v
 }
 
 void AddLengths(Metrics& metrics, std::string_view group, std::span<const int64_t> lengths,
-                int64_t limit) {
+                int64_t clipped) {
   if (lengths.empty()) return;
   AddStatsOf(metrics, group, lengths);
-  const auto at_limit = static_cast<double>(std::ranges::count(lengths, limit));
-  metrics.Set(Name(group, "clip_ratio"), at_limit / static_cast<double>(lengths.size()));
-}
-
-void AddBalance(Metrics& metrics, std::span<const int64_t> before, std::span<const int64_t> after) {
-  if (before.empty() || after.empty()) return;
-  const auto [least, most] = std::ranges::minmax_element(before);
-  const auto [balanced_least, balanced_most] = std::ranges::minmax_element(after);
-  int64_t total = 0;
-  for (const int64_t sum : before) total += sum;
-  const std::pair<std::string_view, double> values[] = {
-      {"min", static_cast<double>(*least)},
-      {"max", static_cast<double>(*most)},
-      {"minmax_diff", static_cast<double>(*most - *least)},
-      {"balanced_min", static_cast<double>(*balanced_least)},
-      {"balanced_max", static_cast<double>(*balanced_most)},
-      {"mean", static_cast<double>(total) / static_cast<double>(before.size())}};
-  for (const auto& [leaf, value] : values) metrics.Set(Name("global_seqlen", leaf), value);
+  metrics.Set(Name(group, "clip_ratio"),
+              static_cast<double>(clipped) / static_cast<double>(lengths.size()));
 }
 
 double ExplainedVariance(std::span<const float> returns, std::span<const float> values) {
@@ -134,10 +118,14 @@ void AddPerformance(Metrics& metrics, const StepPerformance& step) {
   metrics.Set("perf/time_per_step", step.seconds);
   if (step.seconds > 0) metrics.Set("perf/throughput", tokens / (step.seconds * devices));
   metrics.Set("perf/cpu_memory_used_gb", static_cast<double>(RssBytes()) / kGib);
-  metrics.Set("perf/max_memory_allocated_gb", static_cast<double>(PeakRssBytes()) / kGib);
-  if (step.peak_tflops > 0 && step.update_seconds > 0)
-    metrics.Set("perf/mfu_actor",
-                step.flops / (step.update_seconds * step.peak_tflops * 1e12 * devices));
+  for (const char* name : {"perf/max_memory_allocated_gb", "perf/max_memory_reserved_gb"})
+    metrics.Set(name, static_cast<double>(PeakRssBytes()) / kGib);
+  if (!(step.peak_tflops > 0)) return;
+  const double peak =
+      step.peak_tflops * 1e12 * static_cast<double>(std::max<int64_t>(step.training_devices, 1));
+  for (const auto& [name, work] :
+       {std::pair("perf/mfu_actor", step.actor), {"perf/mfu_critic", step.critic}})
+    if (work.seconds > 0) metrics.Set(name, work.flops / (work.seconds * peak));
 }
 
 void AddTimings(Metrics& metrics, const PhaseTimes& phases, int64_t response_tokens,

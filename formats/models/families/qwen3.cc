@@ -19,6 +19,7 @@ const Family family_qwen3 = {
     .optimum_fuses_qkv = true,
     .rows = kRows,
     .ignorable = kIgnorable,
+    .optimum_trains = true,
 };
 
 }  // namespace nxdkit::models

@@ -175,17 +175,39 @@ TEST(CheckConfig, EachRuleShowsItsNumbers) {
   }
 }
 
-// Its own batches are checked too, for the day there is a critic.
-TEST(CheckConfig, GaeIsRefused) {
+// The critic's batches are checked like the actor's, over the same ranks.
+TEST(CheckConfig, GaeChecksTheCritic) {
   const ConfigCheck check = Check({"algorithm.adv_estimator=gae",
-                                   "worker.critic.micro_batch_size_per_device_for_experience=3"});
+                                   "worker.critic.micro_batch_size_per_device_for_experience=3",
+                                   "worker.critic.optim.strategy=adamw_bf16"});
   ASSERT_THAT(Keys(check), ElementsAre("worker.critic.global_batch_size",
                                        "worker.critic.micro_batch_size_per_device_for_experience",
-                                       "algorithm.adv_estimator"));
+                                       "worker.critic.optim.strategy"));
   EXPECT_EQ(check.problems[0].message, "data.rollout_batch_size 8 is not a multiple of 256");
   EXPECT_EQ(check.problems[0].fix, "legal values of worker.critic.global_batch_size: 8, 4, 2");
   EXPECT_THAT(check.problems[1].message, HasSubstr("32 sequences are not a multiple of 3"));
-  EXPECT_EQ(check.problems[2].code, Errc::kUnsupported);
+  EXPECT_EQ(check.problems[2].message,
+            "adamw_bf16 is for bf16 weights, and worker.actor.compute_dtype is f32");
+  const ConfigCheck good = Check(
+      {"algorithm.adv_estimator=gae", "worker.rollout.n=1", "worker.critic.global_batch_size=8",
+       "worker.critic.micro_batch_size_per_device_for_update=2",
+       "worker.critic.micro_batch_size_per_device_for_experience=4", "worker.critic.ppo_epochs=3",
+       "worker.actor.micro_batch_size_per_device_for_update=1"});
+  EXPECT_THAT(Keys(good), IsEmpty()) << "one response per prompt will do";
+  EXPECT_EQ(good.plan.critic_rows_per_update, 4);
+  EXPECT_EQ(good.plan.critic_updates_per_step, 3);
+  EXPECT_THAT(RunPlanText(good.plan), HasSubstr("3 updates of the critic a step, 4 sequences of "
+                                                "each on a data-parallel rank"));
+  EXPECT_THAT(good.notes, IsEmpty());
+}
+
+TEST(CheckConfig, ACriticWithoutGaeHasNoEffect) {
+  const ConfigCheck check = Check({"worker.critic.optim.lr=1e-5", "trainer.critic_warmup=20"});
+  EXPECT_THAT(Keys(check), IsEmpty());
+  EXPECT_EQ(check.plan.critic_rows_per_update, 0);
+  EXPECT_THAT(check.notes, Contains(HasSubstr("worker.critic has no effect: only gae needs a "
+                                              "critic, and algorithm.adv_estimator is grpo")));
+  EXPECT_THAT(check.notes, Contains(HasSubstr("the actor is not updated before step 20")));
 }
 
 TEST(CheckConfig, BatchesThatDoNotDivideOverTheRanks) {
@@ -317,6 +339,19 @@ TEST(CheckModel, DividesHeadsAndVocabulary) {
   EXPECT_THAT(shorter[0].message, HasSubstr("512 + data.max_response_length 512 = 1024 is over "
                                             "the model's 1000 positions"));
   EXPECT_EQ(problems({0, 0, 0, 0, 0}, "1").size(), 1u);
+}
+
+TEST(CheckModel, ACriticIsCutLikeTheActor) {
+  const LoadedConfig loaded =
+      Load("", {"worker.actor.tensor_parallel_size=4", "worker.rollout.tensor_parallel_size=3"});
+  EXPECT_THAT(CheckCriticModel(loaded, {16, 8, 151936, 3072, 40960}), IsEmpty());
+  const std::vector<ConfigProblem> found = CheckCriticModel(loaded, {14, 2, 151936, 4864, 1000});
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].key, "worker.actor.tensor_parallel_size");
+  EXPECT_EQ(found[0].message, "14 attention heads of the critic cannot be divided over 4 ranks");
+  EXPECT_THAT(found[1].message, HasSubstr("is over the critic's 1000 positions"));
+  ASSERT_EQ(CheckCriticModel(loaded, {}).size(), 1u);
+  EXPECT_EQ(CheckCriticModel(loaded, {})[0].key, "worker.critic.model.model_path");
 }
 
 }  // namespace

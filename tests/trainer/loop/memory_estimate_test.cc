@@ -19,6 +19,14 @@ constexpr char kQwen3[] = R"({"model_type": "qwen3", "architectures": ["Qwen3For
   "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
   "max_position_embeddings": 40960, "hidden_act": "silu"})";
 
+// The shapes of Qwen3-0.6B with a score: 596,049,920 parameters, and 1024 + 1.
+constexpr char kCritic[] = R"({"model_type": "qwen3",
+  "architectures": ["Qwen3ForTokenClassification"], "id2label": {"0": "LABEL_0"},
+  "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
+  "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+  "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+  "max_position_embeddings": 40960, "hidden_act": "silu"})";
+
 class MemoryEstimateTest : public ::testing::Test {
  protected:
   std::map<std::string, double> Parts(std::vector<std::string> overrides) const {
@@ -46,8 +54,11 @@ class MemoryEstimateTest : public ::testing::Test {
     EXPECT_TRUE(loaded.ok()) << loaded.error().ToString();
     const auto model = ParseDecoderConfig(kQwen3, "config.json");
     EXPECT_TRUE(model.ok()) << model.error().ToString();
+    const auto critic = ParseDecoderConfig(kCritic, "config.json");
+    EXPECT_TRUE(critic.ok()) << critic.error().ToString();
     const auto estimate = EstimateMemory(loaded->config, MakeRunPlan(loaded->config), *model,
-                                         {8, 64, 4096, Dtype::kBF16});
+                                         {8, 64, 4096, Dtype::kBF16},
+                                         NeedsCritic(loaded->config) ? &*critic : nullptr);
     EXPECT_TRUE(estimate.ok()) << estimate.error().ToString();
     return *estimate;
   }
@@ -85,6 +96,21 @@ TEST_F(MemoryEstimateTest, CountsCachesAndActivations) {
   EXPECT_NEAR(rows.at("activations") / parts.at("activations"), 4, 0.6);
   // The layers' inputs of one row of 3072 tokens on 16 ranks, f32.
   EXPECT_GT(parts.at("activations"), 16 * 36.0 * 3072 * 2560 * 4);
+}
+
+TEST_F(MemoryEstimateTest, CountsTheCritic) {
+  EXPECT_FALSE(Parts({}).contains("critic"));
+  const std::vector<std::string> gae = {
+      "algorithm.adv_estimator=gae", "worker.critic.global_batch_size=64",
+      "worker.critic.micro_batch_size_per_device_for_update=1",
+      "worker.critic.micro_batch_size_per_device_for_experience=1"};
+  const auto parts = Parts(gae);
+  // f32 weights and gradients and 8 bytes of optimizer.
+  constexpr double kCriticParams = 596049920.0 + 1025;
+  EXPECT_NEAR(parts.at("critic"), 16 * kMesh * kCriticParams, 0.01 * 16 * kMesh * kCriticParams);
+  EXPECT_GT(parts.at("critic's activations"), 16 * 28.0 * 3072 * 1024 * 4);
+  EXPECT_LT(parts.at("critic's activations"), parts.at("activations"));
+  EXPECT_EQ(parts.at("weights"), Parts({}).at("weights"));
 }
 
 TEST_F(MemoryEstimateTest, TooLittleIsRefusedWithTheNumbersAndTheKeys) {

@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <set>
 
 #include "formats/ops/export.h"
+#include "lib/file.h"
 #include "lib/json.h"
 #include "tests/trainer/model/model_lab.h"
 #include "trainer/config/load.h"
@@ -17,6 +21,8 @@ namespace nxdkit::trainer {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 class ToyFeed : public PromptFeed {
@@ -30,6 +36,7 @@ class ToyFeed : public PromptFeed {
     return prompts;
   }
   std::string Position() const override { return Json(position_).dump(); }
+  std::string Place() const override { return "prompt " + std::to_string(position_); }
   Status Seek(const std::string& position) override {
     position_ = Json::parse(position).get<int64_t>();
     return OkStatus();
@@ -94,6 +101,16 @@ class Loop : public ::testing::Test {
     auto actor = Actor::Make(*parts.config, options, parts.base);
     EXPECT_TRUE(actor.ok());
     parts.actor = *std::move(actor);
+    if (NeedsCritic(config)) {
+      auto critic_base = ops::OpenAndBind(lab_.path(), ops::Kind::kHf, {});
+      EXPECT_TRUE(critic_base.ok());
+      auto model = MakeCriticModel(*std::move(critic_base), 1);
+      EXPECT_TRUE(model.ok());
+      parts.critic_model = std::make_unique<const CriticModel>(*std::move(model));
+      auto critic = Critic::Make(parts.critic_model->config, options, parts.critic_model->source);
+      EXPECT_TRUE(critic.ok());
+      parts.critic = *std::move(critic);
+    }
     if (!config.algorithm.disable_kl) {
       options.decoder.trainable = false;
       auto reference = Actor::Make(*parts.config, options, parts.base);
@@ -164,19 +181,221 @@ TEST_F(Loop, LearnsAndTellsWhatItDoes) {
   EXPECT_TRUE(fs::exists(folder_.Path("run/experiment_log.jsonl")));
 }
 
+// All state there is: adaptive KL, prompts that filtering drops, a schedule, noise in the rounding.
 TEST_F(Loop, ResumesBitForBit) {
-  const std::vector<std::string> options = {"trainer.save_freq=2", "algorithm.disable_kl=false",
-                                            "algorithm.kl_type=adaptive", "algorithm.kl_coef=0.1"};
+  const std::vector<std::string> options = {"trainer.save_freq=2",
+                                            "algorithm.disable_kl=false",
+                                            "algorithm.kl_type=adaptive",
+                                            "algorithm.kl_coef=0.1",
+                                            "algorithm.online_filtering=true",
+                                            "algorithm.filter_low=-1",
+                                            "algorithm.filter_high=0.2",
+                                            "worker.actor.optim.lr_warmup_steps=3",
+                                            "trainer.val_freq=2"};
   const auto whole = Run(Configure(options), 5);
   fs::rename(folder_.Path("run"), folder_.Path("whole"));
   Run(Configure(options), 3);
   const auto rest = Run(Configure(options), 5);
   ASSERT_EQ(rest.size(), 2u);
-  EXPECT_THAT(notes_.back(), HasSubstr("step 3 of 5, 24 prompts seen"));
+  EXPECT_THAT(notes_,
+              Contains(ContainsRegex(
+                  "step 3 of 5, learning rate 0.01, data at prompt [0-9]+, [0-9]+ prompts seen, "
+                  "KL coefficient 0.0[0-9]+, best")));
   for (int64_t step : {4, 5})
-    for (const char* name : {"actor/grad_norm", "reward/overall", "actor/pg_loss", "actor/kl_coef",
-                             "actor/kl_penalty", "actor/entropy"})
+    for (const auto& [name, value] : whole.at(step)) {
+      if (name.starts_with("timing") || name.starts_with("perf/") || name == "sync/serial")
+        continue;
+      EXPECT_EQ(rest.at(step).at(name), value) << step << " " << name;
+    }
+}
+
+// The step under way is lost, those before it are not, though no checkpoint was due.
+TEST_F(Loop, AnInterruptedRunSavesItsLastWholeStep) {
+  const Config config = Configure({});
+  const auto whole = Run(config, 6);
+  for (const char* phase : {"sync", "gen", "reward", "adv", "update_actor"}) {
+    SCOPED_TRACE(phase);
+    fs::remove_all(folder_.Path("run"));
+    bool stop = false;
+    TrainHooks hooks;
+    hooks.phase = [&](int64_t step, int64_t, const std::string& begun) {
+      stop = stop || (step == 4 && begun == phase);
+    };
+    hooks.poll = [&]() -> Status {
+      return stop ? Status(Error(Errc::kInterrupted, "enough")) : OkStatus();
+    };
+    hooks.note = [&](const std::string& line) { notes_.push_back(line); };
+    const auto result = Train(config, MakeRunPlan(config), MakeParts(config, 6), "{}", hooks);
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code(), Errc::kInterrupted);
+    // An update that has begun is finished first.
+    const int64_t saved = std::string_view(phase) == "update_actor" ? 4 : 3;
+    EXPECT_EQ(notes_.back(),
+              "step " + std::to_string(saved) + " is saved: the same command goes on from it");
+    const auto rest = Run(config, 6);
+    ASSERT_EQ(rest.size(), static_cast<size_t>(6 - saved));
+    for (const char* name : {"actor/grad_norm", "reward/overall", "actor/entropy"})
+      EXPECT_EQ(rest.at(6).at(name), whole.at(6).at(name)) << name;
+  }
+}
+
+TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
+  const Config config = Configure({});
+  RunParts parts = MakeParts(config, 6);
+  // A fault of the reward is none of the weights.
+  parts.score = [score = parts.score, calls = 0](std::span<const Response> responses) mutable
+      -> Result<std::vector<std::map<std::string, double>>> {
+    if (++calls == 3) return Error(Errc::kCorrupt, "its overall is nan").member("sample 1");
+    return score(responses);
+  };
+  TrainHooks hooks;
+  hooks.note = [&](const std::string& line) { notes_.push_back(line); };
+  auto result = Train(config, MakeRunPlan(config), std::move(parts), "{}", hooks);
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.error().hint(), HasSubstr("It was asked: prompt \""));
+  EXPECT_EQ(notes_.back(), "step 2 is saved: the same command goes on from it");
+  // Logits that are not finite are.
+  parts = MakeParts(config, 6);
+  hooks.phase = [&, weights = parts.actor->weights()](int64_t step, int64_t,
+                                                      const std::string& phase) {
+    if (step != 5 || phase != "old") return;
+    const std::vector<float> wrong(weights[0].table->size, NAN);
+    std::memcpy(weights[0].data, wrong.data(), wrong.size() * sizeof(float));
+  };
+  result = Train(config, MakeRunPlan(config), std::move(parts), "{}", hooks);
+  ASSERT_FALSE(result.ok());
+  EXPECT_FALSE(fs::exists(folder_.Path("run/global_step_4")));
+  EXPECT_EQ(notes_.back(),
+            "the last checkpoint is that of step 2: the same command goes on from it");
+}
+
+// The names of EasyR1, each where its feature is on. timing_s/save_checkpoint is of a record of its
+// own; the critic's are in the test of the critic.
+TEST_F(Loop, LogsEveryMetricUnderItsName) {
+  std::set<std::string> names;
+  for (const char* loss : {"true", "false"})
+    for (const auto& [step, record] :
+         Run(Configure(
+                 {"algorithm.disable_kl=false", std::string("algorithm.use_kl_loss=") + loss,
+                  "trainer.val_freq=1", "trainer.peak_tflops=1",
+                  "trainer.save_checkpoint_path=" + folder_.Path(std::string("run_") + loss)}),
+             1))
+      for (const auto& [name, value] : record) names.insert(name);
+  std::vector<std::string> expected = {"actor/pg_loss",
+                                       "actor/ppo_kl",
+                                       "actor/entropy_loss",
+                                       "actor/pg_clipfrac_higher",
+                                       "actor/pg_clipfrac_lower",
+                                       "actor/grad_norm",
+                                       "actor/lr",
+                                       "actor/kl_loss",
+                                       "actor/kl_coef",
+                                       "actor/kl_penalty",
+                                       "reward/overall",
+                                       "reward/length",
+                                       "val/reward_score",
+                                       "val/overall_reward",
+                                       "val/length_reward",
+                                       "perf/total_num_tokens",
+                                       "perf/time_per_step",
+                                       "perf/throughput",
+                                       "perf/mfu_actor",
+                                       "perf/max_memory_allocated_gb",
+                                       "perf/max_memory_reserved_gb",
+                                       "perf/cpu_memory_used_gb"};
+  const auto add = [&](const std::string& group, const std::vector<std::string>& leaves) {
+    for (const std::string& leaf : leaves) expected.push_back(group + "/" + leaf);
+  };
+  for (const char* group : {"score", "rewards", "advantages", "returns"})
+    add(std::string("critic/") + group, {"mean", "max", "min"});
+  for (const char* group :
+       {"response_length", "prompt_length", "val_response_length", "val_prompt_length"})
+    add(group, {"mean", "max", "min", "clip_ratio"});
+  add("global_seqlen", {"min", "max", "minmax_diff", "balanced_min", "balanced_max", "mean"});
+  add("timing_s", {"gen", "reward", "old", "ref", "adv", "update_actor", "validation", "step"});
+  add("timing_per_token_ms", {"gen", "reward", "old", "ref", "adv", "update_actor"});
+  for (const std::string& name : expected) EXPECT_TRUE(names.contains(name)) << name;
+  const auto log = ReadSmallFile(folder_.Path("run_true/experiment_log.jsonl"), 1 << 20);
+  ASSERT_TRUE(log.ok());
+  EXPECT_THAT(*log, HasSubstr("\"timing_s\": {\"save_checkpoint\": "));
+}
+
+const std::vector<std::string> kGae = {
+    "algorithm.adv_estimator=gae", "worker.critic.global_batch_size=4",
+    "worker.critic.ppo_epochs=2", "worker.critic.micro_batch_size_per_device_for_update=4",
+    "worker.critic.optim.lr=0.003"};
+
+std::vector<std::string> With(std::vector<std::string> words,
+                              const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST_F(Loop, ACriticLearnsTheReturnsBeforeTheActorLearnsFromThem) {
+  const Config config = Configure(With(
+      kGae, {"trainer.critic_warmup=11", "worker.rollout.n=16", "worker.actor.optim.lr=0.004"}));
+  const auto metrics = Run(config, 120);
+  const auto mean = [&](int64_t first, const char* name) {
+    double sum = 0;
+    for (int64_t step = first; step < first + 5; ++step) sum += metrics.at(step).at(name) / 5;
+    return sum;
+  };
+  // Once most responses are right, there is little left to explain.
+  double explained = -1;
+  for (int64_t step = 1; step <= 116; ++step)
+    explained = std::max(explained, mean(step, "critic/vf_explained_var"));
+  EXPECT_LT(mean(1, "critic/vf_explained_var"), 0.1);
+  EXPECT_GT(explained, 0.3);
+  EXPECT_GT(mean(116, "reward/overall"), mean(1, "reward/overall") + 0.4);
+  for (const auto& [step, record] : metrics) {
+    EXPECT_EQ(record.contains("actor/grad_norm"), step >= 11) << step;
+    for (const char* name :
+         {"critic/vf_loss", "critic/vf_clipfrac", "critic/vpred_mean", "critic/grad_norm",
+          "critic/lr", "critic/values/mean", "critic/values/max", "critic/values/min",
+          "critic/returns/mean", "critic/vf_explained_var", "timing_s/values",
+          "timing_s/update_critic"})
+      EXPECT_TRUE(record.contains(name)) << name;
+    EXPECT_EQ(record.at("critic/lr"), 0.003);
+  }
+  // The first update of a step starts from the values that the step was made with.
+  EXPECT_NEAR(metrics.at(1).at("critic/vpred_mean"), metrics.at(1).at("critic/values/mean"), 0.05);
+  EXPECT_TRUE(fs::exists(folder_.Path("run/global_step_120/critic/optim")));
+  EXPECT_TRUE(fs::exists(folder_.Path("run/global_step_120/critic/huggingface/config.json")));
+}
+
+TEST_F(Loop, ACriticIsResumedBitForBit) {
+  const std::vector<std::string> options =
+      With(kGae, {"trainer.save_freq=2", "algorithm.disable_kl=false", "algorithm.lam=0.9",
+                  "trainer.critic_warmup=2", "trainer.save_limit=1",
+                  "worker.critic.optim.lr_scheduler_type=cosine",
+                  "worker.critic.optim.lr_warmup_steps=2"});
+  const auto whole = Run(Configure(options), 5);
+  EXPECT_FALSE(fs::exists(folder_.Path("run/global_step_4"))) << "one is kept";
+  fs::rename(folder_.Path("run"), folder_.Path("whole"));
+  // The same schedule, stopped on the way.
+  TrainHooks hooks;
+  hooks.poll = [&]() -> Status {
+    if (!fs::exists(folder_.Path("run/global_step_2"))) return OkStatus();
+    return Error(Errc::kInterrupted, "enough");
+  };
+  const Config config = Configure(options);
+  EXPECT_FALSE(Train(config, MakeRunPlan(config), MakeParts(config, 5), "{}", hooks).ok());
+  const auto rest = Run(config, 5);
+  ASSERT_EQ(rest.size(), 3u);
+  for (int64_t step : {3, 4, 5})
+    for (const char* name : {"actor/grad_norm", "reward/overall", "actor/pg_loss", "critic/vf_loss",
+                             "critic/grad_norm", "critic/lr", "critic/values/mean"})
       EXPECT_EQ(rest.at(step).at(name), whole.at(step).at(name)) << step << " " << name;
+}
+
+TEST_F(Loop, ACheckpointWithoutACriticIsRefused) {
+  Run(Configure({"trainer.save_freq=1"}), 1);
+  const Config config = Configure(kGae);
+  const auto result = Train(config, MakeRunPlan(config), MakeParts(config, 2), "{}", {});
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code(), Errc::kNotFound);
+  EXPECT_EQ(result.error().message(), "the checkpoint has no critic");
+  EXPECT_THAT(result.error().hint(), HasSubstr("algorithm.adv_estimator"));
 }
 
 TEST_F(Loop, KeepsAsManyCheckpointsAsAsked) {

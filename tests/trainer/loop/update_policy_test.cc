@@ -33,12 +33,13 @@ class UpdatePolicyTest : public ::testing::Test {
     mesh.update = {1000, rows_per_pass};
     auto actor = Actor::Make(lab_.config(), mesh, lab_.source());
     EXPECT_TRUE(actor.ok());
-    UpdatePolicyOptions options;
-    options.loss.kl = KlEstimator::kKl;
-    options.loss.kl_coef = 0.5;
+    PolicyLossOptions loss;
+    loss.kl = KlEstimator::kKl;
+    loss.kl_coef = 0.5;
+    MiniBatchOptions options;
     options.rows_per_update = 4 / dp;
     Metrics metrics;
-    const auto result = UpdatePolicy(**actor, SampleRows(), options, metrics);
+    const auto result = UpdatePolicy(**actor, SampleRows(), loss, options, metrics);
     EXPECT_TRUE(result.ok()) << result.error().ToString();
     const MetricRecord record = metrics.Means();
     return {record.begin(), record.end()};

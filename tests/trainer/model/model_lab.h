@@ -24,7 +24,7 @@ namespace nxdkit::trainer {
 using Floats = std::vector<float>;
 
 struct Outcome {
-  Floats log_probs;
+  Floats log_probs;  // or scores
   Floats entropies;
   std::map<std::string, Floats> gradients;  // whole parameters by name
 };
@@ -83,6 +83,15 @@ class ModelLab {
     });
   }
 
+  // What the model's head says.
+  Status Forward(Decoder& decoder, const Batch& batch, float temperature, bool keep,
+                 Floats& outputs, float* entropies) const {
+    outputs.resize(batch.targets.size());
+    return config_.model.config.labels > 0
+               ? decoder.Scores(batch, keep, outputs)
+               : decoder.Forward(batch, temperature, keep, outputs, entropies);
+  }
+
   Outcome Run(int tp, const DecoderOptions& options, const std::vector<Batch>& batches,
               const std::vector<Floats>& gradients, float temperature = 0.8f) const {
     Outcome outcome;
@@ -90,7 +99,7 @@ class ModelLab {
     const Status status = OnRanks(tp, options, [&](Decoder& decoder, Comm& world) -> Status {
       for (size_t i = 0; i < batches.size(); ++i) {
         Floats log_probs(batches[i].targets.size()), entropies(log_probs.size());
-        NXDKIT_TRY(decoder.Forward(batches[i], temperature, true, log_probs, entropies.data()));
+        NXDKIT_TRY(Forward(decoder, batches[i], temperature, true, log_probs, entropies.data()));
         NXDKIT_TRY(decoder.Backward(batches[i], gradients[i]));
         if (world.rank() != 0) continue;
         outcome.log_probs.insert(outcome.log_probs.end(), log_probs.begin(), log_probs.end());

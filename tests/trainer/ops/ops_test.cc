@@ -372,11 +372,11 @@ TEST(LogProb, ShardsTogetherAreTheWholeVocabulary) {
     Floats merged(logits.size());
     for (int64_t r = 0; r < 2; ++r) {
       LogProbBackward(kTokens, kColumns, parts[r].data(), labels.data(), r * kColumns, kTemperature,
-                      found.data(), gradient.data());
+                      found.data(), parts[r].data());
       for (int64_t t = 0; t < kTokens; ++t)
         for (int64_t v = 0; v < kColumns; ++v)
           merged[static_cast<size_t>(t * 70 + r * kColumns + v)] =
-              parts[r][static_cast<size_t>(t * kColumns + v)];
+              parts[r][static_cast<size_t>(t * kColumns + v)] * gradient[static_cast<size_t>(t)];
     }
     ExpectNear(merged, Numeric([&](const Doubles& z) { return formula(z, false); }, wide, gradient),
                "dz");
@@ -423,6 +423,42 @@ TEST(MatrixEngine, EveryTransposeDtypeAndStride) {
                                 c.data(), 9, add)
                       .ok());
     ExpectNear(c, Flat(expected), ("variant " + std::to_string(variant)).c_str());
+  }
+}
+
+// Large enough for operands that are laid out anew.
+TEST(MatrixEngine, LargeProductsOfBf16) {
+  struct Size {
+    int64_t m, n, k;
+    bool ta, tb, add;
+  };
+  MatrixEngine engine;
+  for (const Size& s :
+       {Size{600, 40, 75, false, false, false}, Size{2100, 33, 70, false, true, false},
+        Size{521, 300, 67, true, false, true}, Size{71, 260, 9, true, false, false}}) {
+    const int64_t a_stride = (s.ta ? s.m : s.k) + 3, b_stride = (s.tb ? s.k : s.n) + 1;
+    const std::vector<uint16_t> narrow_a =
+        ToBf16(Random(static_cast<size_t>((s.ta ? s.k : s.m) * a_stride), 50));
+    const std::vector<uint16_t> narrow_b =
+        ToBf16(Random(static_cast<size_t>((s.tb ? s.n : s.k) * b_stride), 51));
+    const Floats a = FromBf16(narrow_a), b = FromBf16(narrow_b);
+    Floats c = Random(static_cast<size_t>(s.m * s.n), 52);
+    Doubles expected = Wide(c);
+    for (int64_t i = 0; i < s.m; ++i)
+      for (int64_t j = 0; j < s.n; ++j) {
+        double sum = s.add ? expected[static_cast<size_t>(i * s.n + j)] : 0;
+        for (int64_t l = 0; l < s.k; ++l)
+          sum += double{a[static_cast<size_t>(s.ta ? l * a_stride + i : i * a_stride + l)]} *
+                 b[static_cast<size_t>(s.tb ? j * b_stride + l : l * b_stride + j)];
+        expected[static_cast<size_t>(i * s.n + j)] = sum;
+      }
+    for (int again = 0; again < (s.add ? 1 : 2); ++again)
+      ASSERT_TRUE(engine
+                      .Multiply(s.m, s.n, s.k, {narrow_a.data(), Dtype::kBF16, a_stride, s.ta},
+                                {narrow_b.data(), Dtype::kBF16, b_stride, s.tb}, c.data(), s.n,
+                                s.add)
+                      .ok());
+    ExpectNear(c, expected, ("m " + std::to_string(s.m)).c_str());
   }
 }
 
