@@ -38,7 +38,7 @@ const ToolInfo kInfo = {
         "worker.actor.optim.lr=1e-6. Values are YAML.\n"
         "grpo-train report RUN writes RUN/report.html: curves of the run, samples and its "
         "configuration on one page.\n"
-        "SIGINT and SIGTERM end the run after the phase under way; the last checkpoint stays. "
+        "SIGINT and SIGTERM end the run after the phase under way; the last whole step is saved. "
         "SIGUSR1 saves a checkpoint after the step under way, and the run goes on.",
     .findings = "the run was given up: gradients or filtering left nothing to learn from",
     .common = kTakesDryRun | kTakesForce,

@@ -100,7 +100,7 @@ Json Render(const Json& all) {
 Result<Json> Prompts(const std::string& folder, const std::string& rows) {
   NXDKIT_ASSIGN(const Tokenizer tokenizer, Tokenizer::Open(folder + "/tokenizer.json"));
   NXDKIT_ASSIGN(const ChatTemplate chat, ChatTemplate::Load(folder));
-  NXDKIT_ASSIGN(const SpecialTokens special, LoadSpecialTokens(folder, tokenizer));
+  NXDKIT_ASSIGN(const SpecialTokens special, LoadSpecialTokens(folder, folder, tokenizer));
   DatasetOptions options;
   options.max_prompt_tokens = 1 << 20;
   options.chat.bos_token = special.bos_token;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "tests/tools/grpo_workshop.h"
@@ -187,13 +188,50 @@ TEST_F(GrpoTrain, AModelOfHalfAGigabyteStarts) {
   EXPECT_EQ(result.exit_code, 0) << result.out.substr(0, 2000);
 }
 
-TEST_F(GrpoTrain, StopsOnSigint) {
-  const pid_t child =
-      StartProcess(Command("run", {"trainer.max_steps=5000", "trainer.save_freq=2"}));
-  ASSERT_TRUE(WaitFor(workshop_ / "run/global_step_2"));
+// No checkpoint is due: what was done is saved all the same.
+TEST_F(GrpoTrain, StopsOnSigintAndGoesOn) {
+  ASSERT_EQ(Train("whole", {"trainer.max_steps=12"}).exit_code, 0);
+  const pid_t child = StartProcess(Command("run", {"trainer.max_steps=5000"}));
+  const auto steps_done = [&] {
+    const std::string log = workshop_ / "run/weight_syncs.jsonl";
+    return fs::exists(log) ? std::ranges::count(ReadFile(log), '\n') : 0;
+  };
+  while (steps_done() < 4) ASSERT_EQ(::kill(child, 0), 0);
   ::kill(child, SIGINT);
   EXPECT_EQ(WaitProcess(child), 130);
-  EXPECT_TRUE(fs::exists(workshop_ / "run/checkpoint_tracker.json"));
+  const Json tracker = Json::parse(ReadFile(workshop_ / "run/checkpoint_tracker.json"));
+  const int64_t saved = tracker["last_global_step"].get<int64_t>();
+  EXPECT_GE(saved, 3);
+  EXPECT_EQ(Steps("run").size(), static_cast<size_t>(saved));
+  if (saved >= 12) GTEST_SKIP() << "it was too fast to be compared: step " << saved;
+  const ProcessResult rest = Train("run", {"trainer.max_steps=12"});
+  EXPECT_EQ(rest.exit_code, 0) << rest.out;
+  EXPECT_EQ(JsonOf(rest)["first_step"], saved);
+  EXPECT_THAT(rest.err, HasSubstr(", learning rate 0.003, data at epoch"));
+  EXPECT_EQ(Steps("run"), Steps("whole"));
+}
+
+// worker.actor.model.tokenizer_path: what was trained with is what is exported.
+TEST_F(GrpoTrain, TheTokenizerGoesWithEveryModel) {
+  const std::string model = workshop_ / "arithmetic/model";
+  const std::string text = workshop_ / "text";
+  fs::create_directory(text);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    fs::rename(model + "/" + name, text + "/" + name);
+  workshop_.Write("arithmetic/model/vocab.json", "{}");  // of another one
+  const ProcessResult result =
+      Train("run", {"trainer.max_steps=1", "worker.actor.model.tokenizer_path=" + text});
+  ASSERT_EQ(result.exit_code, 0) << result.out;
+  for (const char* folder :
+       {"run/rollout_bundle", "run/global_step_1/actor", "run/global_step_1/actor/huggingface"}) {
+    SCOPED_TRACE(folder);
+    const std::string made = workshop_ / folder;
+    for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+      EXPECT_EQ(ReadFile(made + "/" + name), ReadFile(text + "/" + name));
+    for (const char* name : {"config.json", "generation_config.json"})
+      EXPECT_EQ(ReadFile(made + "/" + name), ReadFile(model + "/" + name));
+    EXPECT_FALSE(fs::exists(made + "/vocab.json"));
+  }
 }
 
 TEST_F(GrpoTrain, SavesAndGoesOnAtSigusr1) {

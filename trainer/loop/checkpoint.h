@@ -18,10 +18,12 @@
 
 #include "formats/ops/artifact.h"
 #include "trainer/actor/mesh_model.h"
+#include "trainer/loop/text_files.h"
 
 namespace nxdkit::trainer {
 
-// What a step depends on, beside weights and optimizer.
+// What a step depends on, beside weights and optimizer. Random numbers are counted by step, prompt,
+// sample and token; no checkpoint is written while updates are being skipped.
 struct TrainerState {
   int64_t step = 0;            // training steps done
   int64_t schedule_steps = 0;  // of the learning rate
@@ -44,8 +46,7 @@ struct SaveRequest {
   std::optional<BestScore> best;
   int64_t limit = -1;       // checkpoints to keep, as ObsoleteSteps
   bool model_only = false;  // without optimizer: cannot be gone on from
-  // Goes with the weights in the place of the model's own; "": that one.
-  std::string chat_template{};
+  TextFiles text;
 };
 
 // A model that is trained, and so belongs to every checkpoint.

@@ -1,5 +1,7 @@
 #include "trainer/loop/dataset_feed.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace nxdkit::trainer {
@@ -23,6 +25,10 @@ class DatasetFeed : public PromptFeed {
     return prompts;
   }
   std::string Position() const override { return PositionToJson(sampler_.position()); }
+  std::string Place() const override {
+    const DataPosition& at = sampler_.position();
+    return fmt::format("epoch {}, row {} of {}", at.epoch + 1, at.next_row, at.rows);
+  }
   Status Seek(const std::string& position) override {
     NXDKIT_ASSIGN(const DataPosition saved, PositionFromJson(position));
     auto sampler = BatchSampler::Resume(saved, start_, count_);

@@ -16,6 +16,7 @@
 #include "trainer/actor/actor.h"
 #include "trainer/actor/critic.h"
 #include "trainer/actor/critic_model.h"
+#include "trainer/loop/text_files.h"
 #include "trainer/loop/weight_sync.h"
 #include "trainer/model/decoder_config.h"
 #include "trainer/rollout/engine.h"
@@ -34,6 +35,7 @@ class PromptFeed {
   virtual ~PromptFeed() = default;
   virtual Result<std::vector<Prompt>> Next(int64_t count) = 0;
   virtual std::string Position() const = 0;  // JSON
+  virtual std::string Place() const = 0;     // the same for people: "epoch 1, row 96 of 1000"
   virtual Status Seek(const std::string& position) = 0;
 };
 
@@ -76,7 +78,7 @@ struct RunParts {
   Scorer score_validation;
   std::function<std::string(std::span<const int32_t>)> decode;
   std::vector<int32_t> stop_tokens;
-  std::string chat_template;  // in the place of the model's own; "": that one
+  TextFiles text_files;
   int64_t training_steps = 0;
 };
 

@@ -145,12 +145,13 @@ class Maker {
     NXDKIT_ASSIGN(Tokenizer tokenizer, Tokenizer::Open(JoinPath(folder, "tokenizer.json")));
     tokenizer_ = std::make_shared<const Tokenizer>(std::move(tokenizer));
     NXDKIT_TRY(CheckVocabulary(*parts_.config, folder));
-    NXDKIT_ASSIGN(special_, LoadSpecialTokens(folder, *tokenizer_));
+    NXDKIT_ASSIGN(special_, LoadSpecialTokens(folder, *model().model_path, *tokenizer_));
     parts_.stop_tokens = special_.eos_ids;
     const auto& override_path = config_.data.override_chat_template;
     auto chat = override_path ? ChatTemplate::Open(*override_path) : ChatTemplate::Load(folder);
     if (!chat.ok()) return chat.error();
-    if (override_path) parts_.chat_template = chat->source();
+    if (override_path) parts_.text_files.chat_template = chat->source();
+    if (!SamePath(folder, *model().model_path)) parts_.text_files.tokenizer = folder;
     chat_ = std::make_shared<const ChatTemplate>(*std::move(chat));
     if (config_.data.format_prompt) {
       auto format = PromptFormat::Open(*config_.data.format_prompt);
@@ -294,6 +295,7 @@ class Maker {
     request.convert.options.dtype = engine_.dtype;
     const auto report = ops::Export(request);
     if (!report.ok()) return report.error();
+    NXDKIT_TRY(WriteTextFiles(parts_.text_files, parts_.bundle));
     Note(fmt::format("made the rollout bundle {}: tp {}, {} slots of {} tokens", parts_.bundle,
                      engine_.tp, engine_.slots, engine_.positions));
     return OkStatus();

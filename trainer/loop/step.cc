@@ -128,6 +128,7 @@ Status AddAdvantages(const StepRules& rules, double& beta, std::vector<Sample>& 
 void AddBatchStats(const Config& config, std::span<const Sample> samples, Metrics& metrics) {
   std::vector<float> scores, rewards, advantages, returns, values;
   std::vector<int64_t> responses, prompts;
+  int64_t cut = 0, full = 0;
   for (const Sample& sample : samples) {
     scores.push_back(static_cast<float>(sample.scores.at("overall")));
     float sum = 0;
@@ -138,6 +139,8 @@ void AddBatchStats(const Config& config, std::span<const Sample> samples, Metric
     values.insert(values.end(), sample.values.begin(), sample.values.end());
     responses.push_back(static_cast<int64_t>(sample.row.response.size()));
     prompts.push_back(static_cast<int64_t>(sample.row.prompt.size()));
+    cut += sample.cut;
+    full += prompts.back() == config.data.max_prompt_length;
   }
   AddStats(metrics, "critic/score", scores);
   AddStats(metrics, "critic/rewards", rewards);
@@ -145,8 +148,8 @@ void AddBatchStats(const Config& config, std::span<const Sample> samples, Metric
   AddStats(metrics, "critic/returns", returns);
   AddStats(metrics, "critic/values", values);
   if (!values.empty()) metrics.Set("critic/vf_explained_var", ExplainedVariance(returns, values));
-  AddLengths(metrics, "response_length", responses, config.data.max_response_length);
-  AddLengths(metrics, "prompt_length", prompts, config.data.max_prompt_length);
+  AddLengths(metrics, "response_length", responses, cut);
+  AddLengths(metrics, "prompt_length", prompts, full);
 }
 
 }  // namespace nxdkit::trainer

@@ -35,9 +35,10 @@ class Loop {
     NXDKIT_TRY(OpenLogs(config_json));
     TrainResult result;
     result.first_step = state_.step;
-    if (config_.trainer.val_before_train || config_.trainer.val_only) NXDKIT_TRY(ValidateAlone());
-    while (!config_.trainer.val_only && state_.step < parts_.training_steps) NXDKIT_TRY(Step());
-    if (!config_.trainer.val_only) NXDKIT_TRY(Finish());
+    if (const Status ran = RunSteps(); !ran.ok()) {
+      SaveBeforeLeaving(ran.error());
+      return ran.error();
+    }
     result.last_step = state_.step;
     result.last = last_;
     return result;
@@ -51,6 +52,32 @@ class Loop {
     run.max_memory = kNoMemoryCap;
     run.poll = hooks_.poll;
     return run;
+  }
+
+  Status RunSteps() {
+    if (config_.trainer.val_before_train || config_.trainer.val_only) NXDKIT_TRY(ValidateAlone());
+    while (!config_.trainer.val_only && state_.step < parts_.training_steps) NXDKIT_TRY(Step());
+    return config_.trainer.val_only ? OkStatus() : Finish();
+  }
+
+  // A run that is interrupted, or whose reward or workers fail, loses the step under way, not those
+  // since the last checkpoint.
+  void SaveBeforeLeaving(const Error& error) {
+    const std::optional<int64_t> there = saved_step_ ? saved_step_ : resumed_;
+    // Weights of a run whose numbers went wrong push no good checkpoint out, nor do half updates.
+    const bool suspect = stuck() || error.code() == Errc::kInternal ||
+                         (error.code() == Errc::kCorrupt && phase_ != "reward");
+    const bool wanted = whole_ && whole_->step > there.value_or(0);
+    if (wanted && !suspect && phase_ != "save_checkpoint") {
+      const Status saved = WriteCheckpoint({});
+      if (saved.ok())
+        return Note(
+            fmt::format("step {} is saved: the same command goes on from it", whole_->step));
+      Note(fmt::format("step {} could not be saved: {}", whole_->step, saved.error().ToString()));
+    }
+    if (there)
+      Note(fmt::format("the last checkpoint is that of step {}: the same command goes on from it",
+                       *there));
   }
 
   Status Resume() {
@@ -72,10 +99,8 @@ class Loop {
     // Only the adaptive controller has a coefficient of its own.
     if (rules_.kl.type != KlControl::kAdaptive) state_.kl_beta = config_.algorithm.kl_coef;
     resumed_ = state_.step;
-    Note(fmt::format(
-        "resumed from {}: step {} of {}, {} prompts seen{}", found->folder, state_.step,
-        parts_.training_steps, state_.prompts_seen,
-        best_ ? fmt::format(", best score {:.4f} at step {}", best_->score, best_->step) : ""));
+    whole_ = state_;
+    Note(ResumeNote(found->folder));
     const MeshOptions& mesh = parts_.actor->options();
     if (mesh.tp != state_.tp || mesh.dp != state_.dp)
       Note(
@@ -85,6 +110,17 @@ class Loop {
     return OkStatus();
   }
 
+  std::string ResumeNote(const std::string& folder) const {
+    std::string note = fmt::format(
+        "resumed from {}: step {} of {}, learning rate {:.3g}, data at {}, {} prompts seen", folder,
+        state_.step, parts_.training_steps, LearningRate(), parts_.train->Place(),
+        state_.prompts_seen);
+    if (rules_.kl.type == KlControl::kAdaptive)
+      note += fmt::format(", KL coefficient {:.3g}", state_.kl_beta);
+    if (best_) note += fmt::format(", best score {:.4f} at step {}", best_->score, best_->step);
+    return note;
+  }
+
   // Which weights generated what: "step" is the one that they were synced for.
   std::string SyncLine() const {
     return fmt::format("{{\"step\": {}, \"serial\": {}, \"digest\": \"{}\"}}\n", current_,
@@ -92,12 +128,8 @@ class Loop {
   }
   Status OpenSyncs() {
     const std::string path = JoinPath(root(), kSyncs);
-    std::string kept;
-    NXDKIT_ASSIGN(const Lines before, ReadLines(path));
-    for (const std::string& line : before.lines)
-      if (resumed_ && StepOfLine(line).value_or(state_.step + 1) <= state_.step)
-        kept += line + "\n";
-    auto file = AppendFile::Begin(path, kept);
+    int64_t dropped = 0;
+    auto file = ContinueLog(path, resumed_, &dropped);
     if (!file.ok()) return file.error();
     syncs_.emplace(*std::move(file));
     return OkStatus();
@@ -124,6 +156,7 @@ class Loop {
 
   Status Begin(const char* phase) {
     if (hooks_.poll) NXDKIT_TRY(hooks_.poll());
+    phase_ = phase;
     timer_.Begin(phase);
     if (hooks_.phase) hooks_.phase(current_, parts_.training_steps, phase);
     return OkStatus();
@@ -175,18 +208,16 @@ class Loop {
     }
     NXDKIT_TRY(Begin("adv"));
     NXDKIT_TRY(AddAdvantages(rules_, state_.kl_beta, samples, metrics));
-    if (parts_.critic) {
-      NXDKIT_TRY(Begin("update_critic"));
-      NXDKIT_TRY(UpdateValues(samples, metrics));
-    }
-    NXDKIT_TRY(Begin("update_actor"));
-    NXDKIT_TRY(UpdateActor(samples, metrics));
+    NXDKIT_TRY(Update(samples, metrics));
     state_.step = current_;
     timer_.End();
     AddBatchStats(config_, samples, metrics);
-    if (IsDue(config_.trainer.val_freq)) NXDKIT_TRY(Validate(metrics));
+    const Status validated = IsDue(config_.trainer.val_freq) ? Validate(metrics) : OkStatus();
     // Before the checkpoint: a run that goes on from it must find the step in its log.
     NXDKIT_TRY(Log(samples, metrics, timer_.Now() - started));
+    whole_ = state_;
+    whole_->data = parts_.train->Position();
+    NXDKIT_TRY(validated);
     const bool asked = hooks_.save && hooks_.save();
     // Steps that updated nothing push no good checkpoint out.
     const bool wanted = asked || IsDue(config_.trainer.save_freq);
@@ -214,14 +245,26 @@ class Loop {
     return OkStatus();
   }
 
+  Status Update(const std::vector<Sample>& samples, Metrics& metrics) {
+    NXDKIT_TRY(Begin(parts_.critic ? "update_critic" : "update_actor"));
+    whole_.reset();
+    if (parts_.critic) {
+      NXDKIT_TRY(UpdateValues(samples, metrics));
+      NXDKIT_TRY(Begin("update_actor"));
+    }
+    return UpdateActor(samples, metrics);
+  }
+
+  double LearningRate() const {
+    return config_.worker.actor.optim.lr * ScheduleFactor(rules_.schedule, state_.schedule_steps);
+  }
+
   Status UpdateActor(const std::vector<Sample>& samples, Metrics& metrics) {
     if (config_.trainer.critic_warmup > current_) return OkStatus();
     MiniBatchOptions options;
     options.rows_per_update = plan_.rows_per_update;
     options.epochs = config_.worker.actor.ppo_epochs;
-    options.lr =
-        config_.worker.actor.optim.lr * ScheduleFactor(rules_.schedule, state_.schedule_steps);
-    lr_ = options.lr;
+    options.lr = lr_ = LearningRate();
     NXDKIT_ASSIGN(const UpdateSummary summary,
                   UpdatePolicy(*parts_.actor, samples, rules_.loss, options, metrics));
     ++state_.schedule_steps;
@@ -294,25 +337,32 @@ class Loop {
 
   Status Save() {
     NXDKIT_TRY(Begin("save_checkpoint"));
+    NXDKIT_TRY(WriteCheckpoint(hooks_.poll));
+    timer_.End();
+    Metrics took;
+    for (const auto& [phase, seconds] : timer_.Take()) took.Set("timing_s/" + phase, seconds);
+    return Write(state_.step, took.Means());
+  }
+
+  // Of the last whole step.
+  Status WriteCheckpoint(const std::function<Status()>& poll) {
     // Only what is saved can be the best one.
     if (IsBetter()) best_ = score_;
     NXDKIT_TRY(log_->Sync());
     SaveRequest request;
     request.root = root();
-    state_.data = parts_.train->Position();
-    state_.tp = parts_.actor->options().tp;
-    state_.dp = parts_.actor->options().dp;
-    request.state = state_;
+    request.state = *whole_;
+    request.state.tp = parts_.actor->options().tp;
+    request.state.dp = parts_.actor->options().dp;
     request.best = best_;
     request.limit = config_.trainer.save_limit;
     request.model_only = config_.trainer.save_model_only;
-    request.chat_template = parts_.chat_template;
-    NXDKIT_TRY(SaveCheckpoint(request, TrainedModels(), RunFiles()));
-    saved_step_ = state_.step;
-    timer_.End();
-    Metrics took;
-    for (const auto& [phase, seconds] : timer_.Take()) took.Set("timing_s/" + phase, seconds);
-    return Write(state_.step, took.Means());
+    request.text = parts_.text_files;
+    ops::RunOptions run = RunFiles();
+    run.poll = poll;
+    NXDKIT_TRY(SaveCheckpoint(request, TrainedModels(), run));
+    saved_step_ = whole_->step;
+    return OkStatus();
   }
 
   Status Write(int64_t step, const MetricRecord& record) {
@@ -334,7 +384,8 @@ class Loop {
     StepPerformance performance;
     performance.tokens = all_tokens;
     performance.seconds = seconds;
-    performance.devices = std::max<int64_t>(1, plan_.cores);
+    performance.devices = plan_.cores;
+    performance.training_devices = plan_.train_cores;
     performance.actor.flops = TrainingFlops(CostOf(*parts_.actor), lengths) *
                               static_cast<double>(config_.worker.actor.ppo_epochs);
     if (parts_.critic)
@@ -390,7 +441,10 @@ class Loop {
   PhaseTimer timer_;
   SyncedWeights synced_;
   int64_t current_ = 0;  // the step under way
-  int64_t synced_step_ = -1, validated_step_ = -1, saved_step_ = -1;
+  int64_t synced_step_ = -1, validated_step_ = -1;
+  std::optional<int64_t> saved_step_;  // by this process
+  std::optional<TrainerState> whole_;  // of which weights and log are; nullopt: amid an update
+  std::string phase_;                  // that began last
   int64_t actor_skips_ = 0, critic_skips_ = 0;  // steps in a row
   double lr_ = 0, critic_lr_ = 0;
   MetricRecord last_;

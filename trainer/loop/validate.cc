@@ -54,15 +54,18 @@ Result<ValidationResult> RunValidation(const Config& config, const RunPlan&, Run
   NXDKIT_TRY(ScoreSamples(parts.score_validation, samples));
   ValidationResult result;
   std::vector<int64_t> responses, prompts;
+  int64_t cut = 0, full = 0;
   for (const Sample& sample : samples) {
     result.score += sample.scores.at("overall") / static_cast<double>(samples.size());
     for (const auto& [name, value] : sample.scores) metrics.Add("val/" + name + "_reward", value);
     responses.push_back(static_cast<int64_t>(sample.row.response.size()));
     prompts.push_back(static_cast<int64_t>(sample.row.prompt.size()));
+    cut += sample.cut;
+    full += prompts.back() == config.data.max_prompt_length;
   }
   metrics.Set("val/reward_score", result.score);
-  AddLengths(metrics, "val_response_length", responses, config.data.max_response_length);
-  AddLengths(metrics, "val_prompt_length", prompts, config.data.max_prompt_length);
+  AddLengths(metrics, "val_response_length", responses, cut);
+  AddLengths(metrics, "val_prompt_length", prompts, full);
   result.samples = Some(samples, config.trainer.val_generations_to_log);
   return result;
 }

@@ -1,5 +1,6 @@
 #include "trainer/report/metrics.h"
 
+#include <Eigen/Core>
 #include <algorithm>
 #include <chrono>
 
@@ -16,24 +17,24 @@ std::string Name(std::string_view group, std::string_view leaf) {
 }
 
 template <typename T>
+Eigen::ArrayXd Wide(std::span<const T> values) {
+  return Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>>(
+             values.data(), static_cast<Eigen::Index>(values.size()))
+      .template cast<double>();
+}
+
+template <typename T>
 void AddStatsOf(Metrics& metrics, std::string_view group, std::span<const T> values) {
   if (values.empty()) return;
-  double total = 0;
-  for (const T value : values) total += static_cast<double>(value);
-  const auto [least, most] = std::ranges::minmax_element(values);
-  metrics.Set(Name(group, "mean"), total / static_cast<double>(values.size()));
-  metrics.Set(Name(group, "max"), static_cast<double>(*most));
-  metrics.Set(Name(group, "min"), static_cast<double>(*least));
+  const Eigen::ArrayXd wide = Wide(values);
+  metrics.Set(Name(group, "mean"), wide.mean());
+  metrics.Set(Name(group, "max"), wide.maxCoeff());
+  metrics.Set(Name(group, "min"), wide.minCoeff());
 }
 
 // With n - 1.
-double Variance(std::span<const double> values) {
-  double mean = 0;
-  for (const double value : values) mean += value;
-  mean /= static_cast<double>(values.size());
-  double sum = 0;
-  for (const double value : values) sum += (value - mean) * (value - mean);
-  return sum / static_cast<double>(values.size() - 1);
+double Variance(const Eigen::ArrayXd& values) {
+  return (values - values.mean()).square().sum() / static_cast<double>(values.size() - 1);
 }
 
 double SteadySeconds() {
@@ -80,38 +81,18 @@ void AddStats(Metrics& metrics, std::string_view group, std::span<const float> v
 }
 
 void AddLengths(Metrics& metrics, std::string_view group, std::span<const int64_t> lengths,
-                int64_t limit) {
+                int64_t clipped) {
   if (lengths.empty()) return;
   AddStatsOf(metrics, group, lengths);
-  const auto at_limit = static_cast<double>(std::ranges::count(lengths, limit));
-  metrics.Set(Name(group, "clip_ratio"), at_limit / static_cast<double>(lengths.size()));
-}
-
-void AddBalance(Metrics& metrics, std::span<const int64_t> before, std::span<const int64_t> after) {
-  if (before.empty() || after.empty()) return;
-  const auto [least, most] = std::ranges::minmax_element(before);
-  const auto [balanced_least, balanced_most] = std::ranges::minmax_element(after);
-  int64_t total = 0;
-  for (const int64_t sum : before) total += sum;
-  const std::pair<std::string_view, double> values[] = {
-      {"min", static_cast<double>(*least)},
-      {"max", static_cast<double>(*most)},
-      {"minmax_diff", static_cast<double>(*most - *least)},
-      {"balanced_min", static_cast<double>(*balanced_least)},
-      {"balanced_max", static_cast<double>(*balanced_most)},
-      {"mean", static_cast<double>(total) / static_cast<double>(before.size())}};
-  for (const auto& [leaf, value] : values) metrics.Set(Name("global_seqlen", leaf), value);
+  metrics.Set(Name(group, "clip_ratio"),
+              static_cast<double>(clipped) / static_cast<double>(lengths.size()));
 }
 
 double ExplainedVariance(std::span<const float> returns, std::span<const float> values) {
   const size_t count = std::min(returns.size(), values.size());
   if (count < 2) return 0;
-  std::vector<double> all(count), rest(count);
-  for (size_t i = 0; i < count; ++i) {
-    all[i] = static_cast<double>(returns[i]);
-    rest[i] = all[i] - static_cast<double>(values[i]);
-  }
-  return 1 - Variance(rest) / (Variance(all) + 1e-5);
+  const Eigen::ArrayXd all = Wide(returns.first(count));
+  return 1 - Variance(all - Wide(values.first(count))) / (Variance(all) + 1e-5);
 }
 
 double TrainingFlops(const ModelCost& model, std::span<const int64_t> lengths) {
@@ -137,9 +118,11 @@ void AddPerformance(Metrics& metrics, const StepPerformance& step) {
   metrics.Set("perf/time_per_step", step.seconds);
   if (step.seconds > 0) metrics.Set("perf/throughput", tokens / (step.seconds * devices));
   metrics.Set("perf/cpu_memory_used_gb", static_cast<double>(RssBytes()) / kGib);
-  metrics.Set("perf/max_memory_allocated_gb", static_cast<double>(PeakRssBytes()) / kGib);
+  for (const char* name : {"perf/max_memory_allocated_gb", "perf/max_memory_reserved_gb"})
+    metrics.Set(name, static_cast<double>(PeakRssBytes()) / kGib);
   if (!(step.peak_tflops > 0)) return;
-  const double peak = step.peak_tflops * 1e12 * devices;
+  const double peak =
+      step.peak_tflops * 1e12 * static_cast<double>(std::max<int64_t>(step.training_devices, 1));
   for (const auto& [name, work] :
        {std::pair("perf/mfu_actor", step.actor), {"perf/mfu_critic", step.critic}})
     if (work.seconds > 0) metrics.Set(name, work.flops / (work.seconds * peak));

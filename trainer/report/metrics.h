@@ -36,13 +36,12 @@ class Metrics {
 // "<group>/mean", "/max" and "/min"; nothing when there are no values.
 void AddStats(Metrics& metrics, std::string_view group, std::span<const float> values);
 
-// AddStats of the lengths, and "/clip_ratio": the share of those exactly at the limit.
+// AddStats of the lengths, and "/clip_ratio": the share of `clipped` of them. Responses are clipped
+// that the limit has cut (EasyR1 counts those too that ended by themselves with the last token they
+// had), prompts that are as long as they may be.
 // `group`: response_length, prompt_length, val_response_length, val_prompt_length.
 void AddLengths(Metrics& metrics, std::string_view group, std::span<const int64_t> lengths,
-                int64_t limit);
-
-// Sums of consecutive shares before and after balancing: global_seqlen/*.
-void AddBalance(Metrics& metrics, std::span<const int64_t> before, std::span<const int64_t> after);
+                int64_t clipped);
 
 // 1 - Var(returns - values) / (Var(returns) + 1e-5), of valid tokens, with n - 1; 0 below 2.
 double ExplainedVariance(std::span<const float> returns, std::span<const float> values);
@@ -62,12 +61,14 @@ struct ModelCost {
 double TrainingFlops(const ModelCost& model, std::span<const int64_t> lengths);
 
 // The throughput of a step: perf/total_num_tokens, time_per_step, throughput (tokens per second
-// and device), cpu_memory_used_gb and max_memory_allocated_gb (GiB, of this process, now and at
-// most); and mfu_actor and mfu_critic, of what was updated, when the peak is known.
+// and device), cpu_memory_used_gb, max_memory_allocated_gb and _reserved_gb (GiB, of this process,
+// now and at most: what is reserved is what is used); and mfu_actor and mfu_critic, of what was
+// updated, when the peak is known.
 struct StepPerformance {
-  int64_t tokens = 0;  // prompts and responses, no padding
-  double seconds = 0;  // of the whole step
-  int64_t devices = 1;
+  int64_t tokens = 0;            // prompts and responses, no padding
+  double seconds = 0;            // of the whole step
+  int64_t devices = 1;           // of the run: throughput is per device
+  int64_t training_devices = 1;  // of the updates: their peak is what MFU is of
   struct Work {
     double flops = 0;    // TrainingFlops * ppo_epochs
     double seconds = 0;  // of the updates; 0: there were none

@@ -123,11 +123,16 @@ Result<SpecialTokens> Read(const Files& files, const Tokenizer& tokenizer) {
 
 }  // namespace
 
-Result<SpecialTokens> LoadSpecialTokens(const std::string& folder, const Tokenizer& tokenizer) {
+Result<SpecialTokens> LoadSpecialTokens(const std::string& folder, const std::string& model,
+                                        const Tokenizer& tokenizer) {
   Files files;
   NXDKIT_ASSIGN(files.tokenizer_config, ReadIfThere(JoinPath(folder, "tokenizer_config.json")));
-  NXDKIT_ASSIGN(files.generation_config, ReadIfThere(JoinPath(folder, "generation_config.json")));
-  NXDKIT_ASSIGN(files.config, ReadIfThere(JoinPath(folder, "config.json")));
+  const auto of_model = [&](const char* name) {
+    const std::string path = JoinPath(model, name);
+    return ReadIfThere(KindOf(path) == PathKind::kFile ? path : JoinPath(folder, name));
+  };
+  NXDKIT_ASSIGN(files.generation_config, of_model("generation_config.json"));
+  NXDKIT_ASSIGN(files.config, of_model("config.json"));
   Result<SpecialTokens> special = Read(files, tokenizer);
   if (!special.ok()) return std::move(special).error().in(folder);
   return special;

@@ -24,9 +24,11 @@ struct SpecialTokens {
   int32_t pad = 0;
 };
 
-// Reads tokenizer_config.json, generation_config.json and config.json of `folder`; each may be
-// missing. kCorrupt for ids and tokens that the tokenizer does not have, and for added tokens that
-// tokenizer_config.json has and tokenizer.json has not; kNotFound when nothing says what ends.
-Result<SpecialTokens> LoadSpecialTokens(const std::string& folder, const Tokenizer& tokenizer);
+// Reads tokenizer_config.json of `folder`, and generation_config.json and config.json of the
+// model's folder, else of `folder`; each may be missing. kCorrupt for ids and tokens that the
+// tokenizer does not have, and for added tokens that tokenizer_config.json has and tokenizer.json
+// has not; kNotFound when nothing says what ends.
+Result<SpecialTokens> LoadSpecialTokens(const std::string& folder, const std::string& model,
+                                        const Tokenizer& tokenizer);
 
 }  // namespace nxdkit::trainer

@@ -17,7 +17,9 @@ class SpecialTokensTest : public ::testing::Test {
   void Write(const std::string& name, const std::string& text) {
     testing_util::WriteText(folder_ / name, text);
   }
-  Result<SpecialTokens> Load() { return LoadSpecialTokens(folder_.path(), tokenizer_); }
+  Result<SpecialTokens> Load() {
+    return LoadSpecialTokens(folder_.path(), folder_.path(), tokenizer_);
+  }
 
   testing_util::TempFolder folder_;
   Tokenizer tokenizer_ = *Tokenizer::Parse(testing::SmallTokenizer().dump());
