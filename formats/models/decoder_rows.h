@@ -1,5 +1,6 @@
-// PRIVATE to formats/models. The rows that the decoders of Llama's kind share, in the order of their state dicts. Rows of
-// biases stand in all of them: a family that never has one says so in its Family.
+// PRIVATE to formats/models. The rows that the decoders of Llama's kind share, in the order of their
+// state dicts. Rows of biases stand in all of them: a family that never has one says so in its
+// Family.
 #pragma once
 
 #include <array>

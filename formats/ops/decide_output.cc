@@ -293,6 +293,19 @@ Result<Dtype> CommonDtype(const BoundArtifact& source) {
   return common.value_or(Dtype::kBF16);
 }
 
+// config.json beside the output: as it was, but for the dtype, which loaders go by.
+Status DecideConfig(const BoundArtifact& source, OutputSpec& spec) {
+  const Artifact& artifact = source.artifact;
+  if (!artifact.config && spec.kind == Kind::kHf)
+    spec.notes.push_back(
+        "the source has no config.json: without one the model cannot be loaded or converted "
+        "further (--config)");
+  if (!artifact.config || !artifact.config->dtype || !spec.dtype) return OkStatus();
+  if (*artifact.config->dtype == *spec.dtype) return OkStatus();
+  NXDKIT_ASSIGN(spec.config_text, models::WithDtype(artifact.config_text, *spec.dtype));
+  return OkStatus();
+}
+
 Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
   if (!source.model) return NeedFamily(source);
   NXDKIT_TRY(rollout::CheckFamily(source.model->config));
@@ -324,9 +337,12 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
     neuron.torch_dtype = TorchName(dtype);
     NXDKIT_ASSIGN(spec.neuron_text, WriteNeuronConfig(neuron, source.artifact.config_text));
     if (options.cpu_plan) {
+      // It is bound to config.json as it will be written.
+      NXDKIT_TRY(DecideConfig(source, spec));
+      const std::string& text =
+          spec.config_text.empty() ? source.artifact.config_text : spec.config_text;
       NXDKIT_ASSIGN(const rollout::CpuPlan plan,
-                    rollout::MakeCpuPlan(source.model->config, source.artifact.config_text, neuron,
-                                         spec.neuron_text));
+                    rollout::MakeCpuPlan(source.model->config, text, neuron, spec.neuron_text));
       spec.cpu_plan_text = rollout::WriteCpuPlan(plan);
     } else {
       spec.notes.push_back(
@@ -351,19 +367,6 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
                  "optimum-neuron does not fuse q/k/v biases: a fused bundle of this model cannot "
                  "be loaded")
         .hint("use --no-fused-qkv, or --flavor nxdi");
-  return OkStatus();
-}
-
-// config.json beside the output: as it was, but for the dtype, which loaders go by.
-Status DecideConfig(const BoundArtifact& source, OutputSpec& spec) {
-  const Artifact& artifact = source.artifact;
-  if (!artifact.config && spec.kind == Kind::kHf)
-    spec.notes.push_back(
-        "the source has no config.json: without one the model cannot be loaded or converted "
-        "further (--config)");
-  if (!artifact.config || !artifact.config->dtype || !spec.dtype) return OkStatus();
-  if (*artifact.config->dtype == *spec.dtype) return OkStatus();
-  NXDKIT_ASSIGN(spec.config_text, models::WithDtype(artifact.config_text, *spec.dtype));
   return OkStatus();
 }
 
