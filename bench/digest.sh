@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # ckpt-digest against `openssl dgst -sha256` over the same bytes on all cores; ckpt-diff and
-# ckpt-verify --against against reading both inputs with dd. All from the page cache, interleaved.
+# ckpt-verify --against against reading both inputs with dd: one dd after the other, as a person types
+# it, and two at once, each with a core of its own. All from the page cache, interleaved. See README.md.
 #   bench/digest.sh [--rounds N] [--keep] [--work FOLDER] [--build FOLDER]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,9 +25,10 @@ bin=$build/tools
 make() { "$bin/nxdkit-make-model" -q --config "$work/config.json" --out "$work/$1" --seed "$2" --max-shard-size 700MB; }
 [ -d "$work/a" ] || make a 1
 [ -d "$work/b" ] || make b 2
+[ -d "$work/copy" ] || cp -r "$work/a" "$work/copy"
 [ -d "$work/nxd" ] || "$bin/nxd-convert" -q --no-sync --from hf --to nxd --tp 8 --qkv linear "$work/a" "$work/nxd"
 bytes=$(cat "$work"/a/*.safetensors | wc -c)
-cat "$work"/b/*.safetensors "$work"/nxd/model/* > /dev/null  # into the page cache
+cat "$work"/{a,b,copy}/*.safetensors "$work"/nxd/model/* > /dev/null  # into the page cache
 
 # Runs a command and prints its seconds; exit code 1, a finding, is an answer.
 seconds() {
@@ -36,27 +38,33 @@ seconds() {
   awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f\n", b - a }'
 }
 openssl_all() { printf '%s\0' "$work"/a/*.safetensors | xargs -0 -n 1 -P "$(nproc)" openssl dgst -sha256; }
-dd_both() {
-  local pids=() folder
-  for folder in "$work/$1" "$work/$2"; do
-    (for file in "$folder"/*.safetensors "$folder"/model/*.pt; do
-      [ ! -e "$file" ] || dd if="$file" of=/dev/null bs=1M status=none
-    done) & pids+=($!)
+dd_folder() {
+  local file
+  for file in "$work/$1"/*.safetensors "$work/$1"/model/*.pt; do
+    [ ! -e "$file" ] || dd if="$file" of=/dev/null bs=1M status=none
   done
+}
+dd_in_turn() { dd_folder "$1"; dd_folder "$2"; }
+dd_at_once() {
+  local pids=() folder
+  for folder in "$1" "$2"; do dd_folder "$folder" & pids+=($!); done
   wait "${pids[@]}"
 }
 
-names=(openssl digest-hf digest-nxd dd-hf-hf diff-same diff-other verify-same verify-other dd-hf-nxd diff-nxd verify-nxd)
+names=(openssl digest-hf digest-nxd turn-hf once-hf diff-same diff-other verify-same verify-other
+  turn-nxd once-nxd diff-nxd verify-nxd)
 declare -A command=(
   [openssl]="openssl_all"
   [digest-hf]="$bin/ckpt-digest -q $work/a"
   [digest-nxd]="$bin/ckpt-digest -q $work/nxd"
-  [dd-hf-hf]="dd_both a b"
-  [diff-same]="$bin/ckpt-diff -q $work/a $work/a"
+  [turn-hf]="dd_in_turn a copy"
+  [once-hf]="dd_at_once a copy"
+  [diff-same]="$bin/ckpt-diff -q $work/a $work/copy"
   [diff-other]="$bin/ckpt-diff -q $work/a $work/b"
-  [verify-same]="$bin/ckpt-verify -q $work/a --against $work/a"
+  [verify-same]="$bin/ckpt-verify -q $work/a --against $work/copy"
   [verify-other]="$bin/ckpt-verify -q $work/a --against $work/b"
-  [dd-hf-nxd]="dd_both a nxd"
+  [turn-nxd]="dd_in_turn a nxd"
+  [once-nxd]="dd_at_once a nxd"
   [diff-nxd]="$bin/ckpt-diff -q $work/a $work/nxd"
   [verify-nxd]="$bin/ckpt-verify -q $work/nxd --against $work/a"
 )
@@ -68,11 +76,14 @@ for ((round = 0; round < rounds; ++round)); do
   done
 done
 for name in "${names[@]}"; do median[$name]=$(printf '%s' "${times[$name]}" | median); done
-row() {  # name, peer, bytes read
-  awk -v n="$1" -v t="${median[$1]}" -v p="${median[$2]}" -v B="$3" -v peer="$2" \
-    'BEGIN { printf "%-14s %8.2f s %8.2f GB/s   %5.2f of %s (%.2f s)\n", n, t, B / 1e9 / t, p / t, peer, p }'
-}
-row digest-hf openssl "$bytes"
-row digest-nxd openssl "$bytes"
-for name in diff-same diff-other verify-same verify-other; do row "$name" dd-hf-hf $((2 * bytes)); done
-for name in diff-nxd verify-nxd; do row "$name" dd-hf-nxd $((2 * bytes)); done
+ratio() { awk -v t="${median[$1]}" -v p="${median[$2]}" 'BEGIN { printf "%.2f (%.2f s)", p / t, p }'; }
+speed() { awk -v n="$1" -v t="${median[$1]}" -v B="$2" 'BEGIN { printf "%-14s %7.2f s %7.2f GB/s", n, t, B / 1e9 / t }'; }
+echo "ratios: time of the peer / ours, and the peer's time"
+for name in digest-hf digest-nxd; do
+  echo "$(speed "$name" "$bytes")   openssl on all cores $(ratio "$name" openssl)"
+done
+for name in diff-same diff-other verify-same verify-other diff-nxd verify-nxd; do
+  pair=hf
+  [ "${name#*-}" != nxd ] || pair=nxd
+  echo "$(speed "$name" $((2 * bytes)))   dd in turn $(ratio "$name" turn-$pair)   two dd at once $(ratio "$name" once-$pair)"
+done

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <optional>
 #include <utility>
+
+#include "lib/text.h"
 
 namespace nxdkit {
 
@@ -14,7 +15,7 @@ std::string CommandText(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {
     const bool plain = !word.empty() && std::ranges::all_of(word, [](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("-_./=:,+@%", c);
+      return IsAlnum(c) || std::strchr("-_./=:,+@%", c);
     });
     if (!text.empty()) text += ' ';
     if (plain) {

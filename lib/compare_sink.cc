@@ -6,6 +6,8 @@
 #include <array>
 #include <cstring>
 
+#include "lib/simd.h"
+
 namespace nxdkit {
 namespace {
 
@@ -21,36 +23,68 @@ struct Mismatch {
   int64_t count = 0;
 };
 
-// Of two runs of equal length that are not equal. The loop is one that compilers vectorise.
 template <typename Element>
-Mismatch CountMismatches(std::span<const std::byte> a, std::span<const std::byte> b) {
-  const auto load = [](std::span<const std::byte> from, int64_t i) {
-    Element element;
-    std::memcpy(&element, from.data() + i * static_cast<int64_t>(sizeof element), sizeof element);
-    return element;
-  };
-  const auto size = static_cast<int64_t>(a.size() / sizeof(Element));
-  Mismatch out;
-  while (load(a, out.first) == load(b, out.first)) ++out.first;
-  for (int64_t i = out.first; i < size; ++i) out.count += load(a, i) != load(b, i) ? 1 : 0;
-  return out;
+NXDKIT_INLINE Element Load(const std::byte* from, int64_t i) {
+  Element element;
+  std::memcpy(&element, from + i * static_cast<int64_t>(sizeof element), sizeof element);
+  return element;
 }
 
-Mismatch FindMismatch(int64_t element_bytes, std::span<const std::byte> a,
-                      std::span<const std::byte> b) {
+// Counts of a block fit the element's own type: vectors of them need not be widened.
+template <typename Element>
+NXDKIT_INLINE int64_t CountDifferent(const std::byte* a, const std::byte* b, int64_t size) {
+  constexpr int64_t kBlock = sizeof(Element) == 1 ? 192 : 16384;
+  int64_t count = 0;
+  for (int64_t first = 0; first < size; first += kBlock) {
+    const int64_t end = std::min(first + kBlock, size);
+    Element different = 0;
+    for (int64_t i = first; i < end; ++i)
+      different = static_cast<Element>(different + (Load<Element>(a, i) != Load<Element>(b, i)));
+    count += static_cast<int64_t>(different);
+  }
+  return count;
+}
+
+#define NXDKIT_COUNT_FUNCTION(NAME, ELEMENT)                                         \
+  NXDKIT_CLONES int64_t NAME(const std::byte* a, const std::byte* b, int64_t size) { \
+    return CountDifferent<ELEMENT>(a, b, size);                                      \
+  }
+NXDKIT_COUNT_FUNCTION(CountBytes, uint8_t)
+NXDKIT_COUNT_FUNCTION(CountHalves, uint16_t)
+NXDKIT_COUNT_FUNCTION(CountWords, uint32_t)
+NXDKIT_COUNT_FUNCTION(CountDoubles, uint64_t)
+#undef NXDKIT_COUNT_FUNCTION
+
+int64_t CountComplex(const std::byte* a, const std::byte* b, int64_t size) {
+  using Complex = std::array<uint64_t, 2>;
+  int64_t count = 0;
+  for (int64_t i = 0; i < size; ++i) count += Load<Complex>(a, i) != Load<Complex>(b, i) ? 1 : 0;
+  return count;
+}
+
+int64_t CountMismatches(int64_t element_bytes, std::span<const std::byte> a,
+                        std::span<const std::byte> b) {
+  const int64_t size = static_cast<int64_t>(a.size()) / element_bytes;
   switch (element_bytes) {
     case 1:
-      return CountMismatches<uint8_t>(a, b);
+      return CountBytes(a.data(), b.data(), size);
     case 2:
-      return CountMismatches<uint16_t>(a, b);
+      return CountHalves(a.data(), b.data(), size);
     case 4:
-      return CountMismatches<uint32_t>(a, b);
+      return CountWords(a.data(), b.data(), size);
     case 8:
-      return CountMismatches<uint64_t>(a, b);
+      return CountDoubles(a.data(), b.data(), size);
     default:
       NXDKIT_CHECK(element_bytes == 16);
-      return CountMismatches<std::array<uint64_t, 2>>(a, b);
+      return CountComplex(a.data(), b.data(), size);
   }
+}
+
+// Of two runs of equal length that are not equal.
+Mismatch FindMismatch(int64_t element_bytes, std::span<const std::byte> a,
+                      std::span<const std::byte> b) {
+  const auto first = std::ranges::mismatch(a, b).in1 - a.begin();
+  return {first / element_bytes, CountMismatches(element_bytes, a, b)};
 }
 
 }  // namespace
@@ -73,29 +107,11 @@ ElementPlace PlaceOf(const TensorLayout& tensor, int64_t element) {
   return place;
 }
 
-std::unique_ptr<CompareSink::Scratch> CompareSink::Borrow() {
-  const std::lock_guard lock(mutex_);
-  if (idle_.empty()) return std::make_unique<Scratch>();
-  std::unique_ptr<Scratch> scratch = std::move(idle_.back());
-  idle_.pop_back();
-  return scratch;
-}
-
-void CompareSink::Return(std::unique_ptr<Scratch> scratch) {
-  const std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(scratch));
-}
-
 // The stored bytes of the same chunk.
 Status CompareSink::Load(uint32_t tensor, uint64_t offset, std::span<std::byte> to,
                          Gatherer& gatherer) const {
   const StoredTensor& stored = actual_.stored[tensor];
   const bool swaps = stored.big_endian && Info(stored.dtype).swap_bytes > 1;
-  if (IsPacked(stored) && !swaps) {
-    Status read = stored.storage->ReadAt(stored.offset + offset, to);
-    if (!read.ok()) return std::move(read).error().on(stored.name);
-    return OkStatus();
-  }
   const int64_t bytes = ElementBytes(stored.dtype);
   const int64_t first = static_cast<int64_t>(offset) / bytes;
   const int64_t end = first + static_cast<int64_t>(to.size()) / bytes;
@@ -125,10 +141,10 @@ void CompareSink::Record(Difference difference) {
 }
 
 Status CompareSink::Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
-  std::unique_ptr<Scratch> scratch = Borrow();
-  scratch->chunk.resize(std::max(scratch->chunk.size(), bytes.size()));
-  const std::span<std::byte> found = std::span(scratch->chunk).first(bytes.size());
+  const ScratchPool<Scratch>::Lease scratch = scratch_.Take();
+  const std::span<std::byte> found = scratch->chunk.AtLeast(bytes.size());
   NXDKIT_TRY(Load(tensor, offset, found, scratch->gatherer));
+  if (seen_) seen_(tensor, offset, found);
   if (std::memcmp(bytes.data(), found.data(), bytes.size()) != 0) {
     const Dtype dtype = outputs_[tensor].dtype;
     const int64_t size = ElementBytes(dtype);
@@ -137,7 +153,6 @@ Status CompareSink::Take(uint32_t tensor, uint64_t offset, std::span<const std::
     Record({tensor, static_cast<int64_t>(offset) / size + mismatch.first, mismatch.count,
             ValueText(dtype, bytes.data() + at), ValueText(dtype, found.data() + at)});
   }
-  Return(std::move(scratch));
   return OkStatus();
 }
 

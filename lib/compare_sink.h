@@ -2,14 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/executor.h"
 #include "lib/gather.h"
+#include "lib/scratch_pool.h"
 
 namespace nxdkit {
 
@@ -34,9 +36,13 @@ ElementPlace PlaceOf(const TensorLayout& tensor, int64_t element);
 // a chunk.
 class CompareSink : public Sink {
  public:
+  // Is shown what is stored, packed, in the way of Take.
+  using Seen =
+      std::function<void(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes)>;
+
   // `outputs` are the executor's; outputs[i].dtype must be actual.stored[i].dtype.
-  CompareSink(const BoundLayout& actual, const std::vector<OutputTensor>& outputs)
-      : actual_(actual), outputs_(outputs) {}
+  CompareSink(const BoundLayout& actual, const std::vector<OutputTensor>& outputs, Seen seen = {})
+      : actual_(actual), outputs_(outputs), seen_(std::move(seen)) {}
 
   Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override;
   // Ordered by tensor. Call after the run.
@@ -44,18 +50,17 @@ class CompareSink : public Sink {
 
  private:
   struct Scratch {
-    std::vector<std::byte> chunk;
+    PageBuffer chunk;
     Gatherer gatherer{256 << 10};
   };
-  std::unique_ptr<Scratch> Borrow();
-  void Return(std::unique_ptr<Scratch> scratch);
   Status Load(uint32_t tensor, uint64_t offset, std::span<std::byte> to, Gatherer& gatherer) const;
   void Record(Difference difference);
 
   const BoundLayout& actual_;
   const std::vector<OutputTensor>& outputs_;
+  const Seen seen_;
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Scratch>> idle_;
+  ScratchPool<Scratch> scratch_;
   std::map<uint32_t, Difference> differences_;
 };
 

@@ -39,6 +39,60 @@ bool SpansMeet(const TensorPlan& a, const TensorPlan& b) {
   return false;
 }
 
+// Whether rows of the output are columns of the source, as of experts: a chunk then needs a part of
+// every row of the source, and the larger it is the less is read in vain.
+bool IsTransposed(const TensorPlan& plan) {
+  for (const CopyOp& op : plan.copies) {
+    size_t last = op.box.extent.size();  // the innermost dimension that is one
+    while (last > 0 && op.box.extent[last - 1] == 1) --last;
+    if (last > 1 && op.strides[last - 1] > 1) return true;
+  }
+  return false;
+}
+
+// Which tensors may be made together, as `Groups` finds them.
+struct GroupKey {
+  std::string name;
+  Shape shape;
+  std::vector<uint32_t> sources;
+  auto operator<=>(const GroupKey&) const = default;
+};
+
+// Tensors of the same name and shape are the ranks' parts of one thing. Transposed ones are alike
+// when they are of the same matrices: gate and up of an expert lie side by side in each row.
+GroupKey KeyOf(const TensorPlan& plan, const OutputTensor& output) {
+  if (!IsTransposed(plan)) return {output.name, output.shape, {}};
+  GroupKey key{"", output.shape, {}};
+  for (const CopyOp& op : plan.copies) key.sources.push_back(op.source);
+  return key;
+}
+
+// The groups, each in ascending order. Of one matrix there may be thousands of transposed tensors
+// that follow each other (the experts of a layer); only neighbours that meet stay together.
+std::vector<std::vector<uint32_t>> Groups(const Plan& plan,
+                                          const std::vector<OutputTensor>& outputs) {
+  std::map<GroupKey, std::vector<uint32_t>> by_key;
+  for (uint32_t t = 0; t < outputs.size(); ++t)
+    by_key[KeyOf(plan.tensors[t], outputs[t])].push_back(t);
+  std::vector<std::vector<uint32_t>> groups;
+  for (auto& [key, members] : by_key) {
+    if (key.sources.empty()) {
+      groups.push_back(std::move(members));
+      continue;
+    }
+    std::ranges::stable_sort(members, {},
+                             [&](uint32_t t) { return plan.tensors[t].copies.front().start; });
+    for (size_t i = 0; i < members.size(); ++i) {
+      const bool meets = i > 0 && SpansMeet(plan.tensors[members[i - 1]], plan.tensors[members[i]]);
+      if (!meets) groups.emplace_back();
+      groups.back().push_back(members[i]);
+    }
+  }
+  for (std::vector<uint32_t>& group : groups) std::ranges::sort(group);
+  std::ranges::sort(groups);
+  return groups;
+}
+
 // How many times more bytes an element takes in the source than in the output: what is read once
 // for several tensors must fit the staging, which is as large as their chunks.
 uint64_t Widening(const TensorPlan& plan, const BoundLayout& source, Dtype output) {
@@ -94,8 +148,7 @@ class Worker {
  public:
   explicit Worker(const Executor& executor)
       : executor_(executor),
-        memory_(std::make_unique_for_overwrite<std::byte[]>(executor.worker_bytes_ / 2)),
-        buffer_(memory_.get(), executor.worker_bytes_ / 2),
+        memory_(executor.worker_bytes_ / 2),
         gatherer_(executor.worker_bytes_ - executor.worker_bytes_ / 2) {}
 
   Status Do(uint64_t index, Sink& sink) {
@@ -106,7 +159,7 @@ class Worker {
     for (uint32_t tensor : task.tensors) {
       const OutputTensor& output = (*executor_.outputs_)[tensor];
       const uint64_t bytes = task.size() * ElementBytes(output.dtype);
-      parts.push_back({tensor, buffer_.subspan(used, bytes)});
+      parts.push_back({tensor, memory_.span().subspan(used, bytes)});
       used += bytes;
     }
     const std::vector<Box> boxes = executor_.BoxesOf(task);
@@ -143,8 +196,7 @@ class Worker {
   }
 
   const Executor& executor_;
-  std::unique_ptr<std::byte[]> memory_;  // not touched before it is needed
-  std::span<std::byte> buffer_;
+  PageBuffer memory_;
   Gatherer gatherer_;
 };
 
@@ -255,27 +307,26 @@ Result<Executor> Executor::Make(const Plan& plan, const BoundLayout& source, con
         .hint("raise --max-memory or lower --jobs");
   executor.workload_.buffer_bytes = executor.worker_bytes_ * jobs;
 
-  // Tensors of the same name and shape are the ranks' parts of one thing.
-  std::map<std::pair<std::string, Shape>, std::vector<uint32_t>> groups;
-  for (uint32_t t = 0; t < outputs.size(); ++t)
-    groups[{outputs[t].name, outputs[t].shape}].push_back(t);
-  std::vector<bool> seen(outputs.size(), false);
   const uint64_t chunk_budget = executor.worker_bytes_ / 2;
-  for (uint32_t t = 0; t < outputs.size(); ++t) {
-    if (seen[t]) continue;
-    const std::vector<uint32_t>& group = groups[{outputs[t].name, outputs[t].shape}];
-    const int64_t row_bytes = outputs[t].shape.empty() ? ElementBytes(outputs[t].dtype)
-                                                       : RowMajorStrides(outputs[t].shape)[0] *
-                                                             ElementBytes(outputs[t].dtype);
+  for (const std::vector<uint32_t>& group : Groups(plan, outputs)) {
+    const uint32_t first = group.front();
+    const OutputTensor& output = outputs[first];
+    const int64_t row_bytes =
+        (output.shape.empty() ? 1 : RowMajorStrides(output.shape)[0]) * ElementBytes(output.dtype);
     const uint64_t share =
-        chunk_budget / (group.size() * Widening(plan.tensors[t], source, outputs[t].dtype));
+        chunk_budget / (group.size() * Widening(plan.tensors[first], source, output.dtype));
     bool together = options.aligned_bytes == 0 && group.size() > 1 &&
                     SpansMeet(plan.tensors[group[0]], plan.tensors[group[1]]) &&
                     static_cast<uint64_t>(row_bytes) <= share;
-    for (uint32_t member : group) together &= outputs[member].dtype == outputs[t].dtype;
-    const std::vector<uint32_t> members = together ? group : std::vector<uint32_t>{t};
-    for (uint32_t member : members) seen[member] = true;
-    executor.AddTasks(members, together ? share : std::min(chunk_budget, kStreamChunk));
+    for (uint32_t member : group) together &= outputs[member].dtype == output.dtype;
+    if (together) {
+      executor.AddTasks(group, share);
+      continue;
+    }
+    for (uint32_t member : group)
+      executor.AddTasks({member}, IsTransposed(plan.tensors[member])
+                                      ? chunk_budget
+                                      : std::min(chunk_budget, kStreamChunk));
   }
   executor.OrderByFile();
   executor.workload_.tasks = executor.tasks_.size();

@@ -76,20 +76,29 @@ std::optional<Move> ClipToChunk(const CopyOp& op, const StoredTensor& source, co
   return move;
 }
 
+Result<const std::byte*> Gatherer::Stage(const StoredTensor& tensor, uint64_t offset,
+                                         uint64_t bytes) {
+  const std::span<std::byte> staging =
+      memory_.InStep(tensor.storage->file_offset() + offset, bytes);
+  Status read = tensor.storage->ReadAt(offset, staging);
+  if (!read.ok()) return AtTensor(std::move(read).error(), tensor);
+  return staging.data();
+}
+
 Status Gatherer::RunOne(const Move& move) {
   const Range range = SourceRange(move);
-  if (IsPlainRun(move.copy)) {
-    Status read = move.source->storage->ReadAt(range.begin, {move.output, range.size()});
+  const Storage& storage = *move.source->storage;
+  if (IsPlainRun(move.copy) && !CopiesSlowly(storage.file_offset() + range.begin, move.output)) {
+    Status read = storage.ReadAt(range.begin, {move.output, range.size()});
     if (!read.ok()) return AtTensor(std::move(read).error(), *move.source);
     return OkStatus();
   }
-  if (range.size() > staging_.size() || !WorthOneRead(Payload(move), range.size())) {
+  if (range.size() > staging_bytes_ || !WorthOneRead(Payload(move), range.size())) {
     for (const Move& half : Split(move)) NXDKIT_TRY(RunOne(half));
     return OkStatus();
   }
-  Status read = move.source->storage->ReadAt(range.begin, staging_.first(range.size()));
-  if (!read.ok()) return AtTensor(std::move(read).error(), *move.source);
-  RunStridedCopy(move.copy, staging_.data(), move.output);
+  NXDKIT_ASSIGN(const std::byte* const staged, Stage(*move.source, range.begin, range.size()));
+  RunStridedCopy(move.copy, staged, move.output);
   return OkStatus();
 }
 
@@ -106,19 +115,17 @@ Status Gatherer::Run(std::vector<Move> moves) {
       if (moves[last].source->storage != moves[first].source->storage) break;
       const Range range = SourceRange(moves[last]);
       const uint64_t end = std::max(shared.end, range.end);
-      if (range.begin >= shared.end || end - shared.begin > staging_.size()) break;
+      if (range.begin >= shared.end || end - shared.begin > staging_bytes_) break;
       shared.end = end;
       payload += Payload(moves[last]);
     }
     if (last == first + 1 || !WorthOneRead(payload, shared.size())) {
       for (size_t i = first; i < last; ++i) NXDKIT_TRY(RunOne(moves[i]));
     } else {
-      Status read =
-          moves[first].source->storage->ReadAt(shared.begin, staging_.first(shared.size()));
-      if (!read.ok()) return AtTensor(std::move(read).error(), *moves[first].source);
+      NXDKIT_ASSIGN(const std::byte* const staged,
+                    Stage(*moves[first].source, shared.begin, shared.size()));
       for (size_t i = first; i < last; ++i)
-        RunStridedCopy(moves[i].copy,
-                       staging_.data() + (SourceRange(moves[i]).begin - shared.begin),
+        RunStridedCopy(moves[i].copy, staged + (SourceRange(moves[i]).begin - shared.begin),
                        moves[i].output);
     }
     first = last;

@@ -1,11 +1,11 @@
 // Reads boxes of stored tensors into memory with few, large, bounded reads.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "lib/output.h"
+#include "lib/page_buffer.h"
 #include "lib/plan.h"
 #include "lib/strided_copy.h"
 
@@ -33,19 +33,21 @@ void AddRangeMoves(const TensorPlan& plan, const BoundLayout& source, const Outp
 // Not thread-safe: one per thread, it owns the staging buffer.
 class Gatherer {
  public:
-  // The staging buffer is not touched before it is needed: memory that is never used costs nothing.
   explicit Gatherer(uint64_t staging_bytes)
-      : memory_(std::make_unique_for_overwrite<std::byte[]>(staging_bytes)),
-        staging_(memory_.get(), staging_bytes) {}
+      : staging_bytes_(staging_bytes), memory_(staging_bytes + kPageBytes) {}
 
   // Executes all moves. Moves whose source ranges overlap share one read; a dense move is read
-  // straight into its output; a sparse one is split so that little is read in vain.
+  // straight into its output, unless the copy would be a slow one; a sparse one is split so that
+  // little is read in vain.
   Status Run(std::vector<Move> moves);
 
  private:
   Status RunOne(const Move& move);
-  std::unique_ptr<std::byte[]> memory_;
-  std::span<std::byte> staging_;
+  // `bytes` bytes of the tensor's storage, at most staging_bytes_; valid until the next call.
+  Result<const std::byte*> Stage(const StoredTensor& tensor, uint64_t offset, uint64_t bytes);
+
+  uint64_t staging_bytes_;
+  PageBuffer memory_;
 };
 
 // Fills a box of a packed output with an integer constant (0, or a rank).

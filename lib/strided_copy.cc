@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lib/error.h"
+#include "lib/transpose.h"
 
 namespace nxdkit {
 namespace {
@@ -127,6 +128,11 @@ void CopyBytes(std::vector<Dim> dims, int64_t bytes, const std::byte* source, st
     plane = dims.back();
     dims.pop_back();
   }
+  if (plane.source == 1 && inner.output == 1)
+    return ForEach(dims, [&](int64_t from, int64_t to) {
+      CopyTransposed(bytes, plane.extent, inner.extent, inner.source, plane.output,
+                     source + from * bytes, output + to * bytes);
+    });
   ForEach(dims, [&](int64_t from, int64_t to) {
     CopyPlaneOf(bytes, plane, inner, source + from * bytes, output + to * bytes);
   });

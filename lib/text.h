@@ -23,6 +23,11 @@ std::string HumanRate(uint64_t bytes, double seconds);  // "1.25 GB/s"; "- B/s" 
 // the unit. kUsage when it is something else, not a whole number of bytes, or 2^64 and more.
 Result<uint64_t> ParseBytes(std::string_view text);
 
+// Of ASCII, whatever the locale.
+inline bool IsAlnum(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
+
 // Fewest insertions, deletions and replacements of bytes.
 size_t EditDistance(std::string_view a, std::string_view b);
 // The candidate to offer after "did you mean": the nearest, first among equals, when no more than

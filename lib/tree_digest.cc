@@ -1,6 +1,10 @@
 #include "lib/tree_digest.h"
 
+#include <algorithm>
 #include <bit>
+
+#include "lib/error.h"
+#include "lib/sha256_pair.h"
 
 namespace nxdkit {
 namespace {
@@ -17,6 +21,25 @@ Sha256Bytes LeafDigest(std::span<const std::byte> bytes) {
   sha.Update(kLeafMark);
   sha.Update(bytes);
   return sha.Finish();
+}
+
+std::array<Sha256Bytes, 2> LeafDigestPair(std::span<const std::byte> a,
+                                          std::span<const std::byte> b) {
+  return Sha256Pair(kLeafMark[0], a, b);
+}
+
+void LeafDigests(std::span<const std::byte> bytes, std::span<Sha256Bytes> leaves) {
+  NXDKIT_CHECK(leaves.size() == LeafCount(bytes.size()));
+  const auto leaf = [&](size_t i) {
+    const std::span<const std::byte> rest = bytes.subspan(i * kLeafBytes);
+    return rest.first(std::min<size_t>(rest.size(), kLeafBytes));
+  };
+  size_t i = 0;
+  for (; i + 2 <= leaves.size(); i += 2) {
+    const std::array<Sha256Bytes, 2> pair = LeafDigestPair(leaf(i), leaf(i + 1));
+    std::ranges::copy(pair, leaves.begin() + static_cast<ptrdiff_t>(i));
+  }
+  if (i < leaves.size()) leaves[i] = LeafDigest(leaf(i));
 }
 
 // As deep as the logarithm of the number of leaves.

@@ -43,6 +43,8 @@ const ToolInfo kInfo = {
                   "with a blob from the cache or the compiler"},
                  {"neuron-export --bundle compiled Qwen3-4B bundle",
                   "with the blob of another bundle"},
+                 {"neuron-export --merge-lora adapter --bundle compiled Qwen3-4B bundle",
+                  "with a LoRA adapter merged into the model"},
                  {"neuron-export --tp 2 --bs 8 --seq 1024 --target cpu Qwen3-4B bundle",
                   "for our own engine"}},
 };
@@ -53,7 +55,7 @@ void AddOptions(OptionTable& table, Args& args) {
       Completes::kFolder;
   table.Positional("OUTPUT", &args.output, "the bundle to write, a folder").completes =
       Completes::kFolder;
-  AddLayoutOptions(table, args.layout, kRolloutLayout, "Bundle");
+  AddLayoutOptions(table, args.layout, kRolloutLayout | kLoraLayout, "Bundle");
   table.Choice("dtype", {"keep", "bf16", "f16", "f32"}, &args.layout.dtype,
                "element type of the floating point weights");
   table.Group("Compiled blob");
@@ -125,13 +127,15 @@ Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, Too
 
 Json ReportJson(const ops::ExportReport& report, const Args& args, double seconds, bool dry_run) {
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  return WithKeys({{"model", args.model},
-                   {"output", args.output},
-                   {"blob", ops::BlobOriginName(report.blob)},
-                   {"blob_path", or_null(report.blob_path)},
-                   {"cache_entry", or_null(report.cache_entry)},
-                   {"command", or_null(report.command)}},
-                  WrittenJson(report.convert, seconds, dry_run));
+  Json json = WithKeys({{"model", args.model},
+                        {"output", args.output},
+                        {"blob", ops::BlobOriginName(report.blob)},
+                        {"blob_path", or_null(report.blob_path)},
+                        {"cache_entry", or_null(report.cache_entry)},
+                        {"command", or_null(report.command)}},
+                       WrittenJson(report.convert, seconds, dry_run));
+  if (report.convert.lora) json["lora"] = LoraJson(*report.convert.lora);
+  return json;
 }
 
 std::string BlobText(const ops::ExportReport& report, bool dry_run) {
@@ -154,6 +158,7 @@ std::string ReportText(const ops::ExportReport& report, const Args& args, double
                        bool dry_run) {
   const ops::ConvertReport& convert = report.convert;
   std::string text = WroteText(args.output, dry_run) + CountsText(convert);
+  if (convert.lora) text += LoraText(*convert.lora);
   text += "blob: " + EscapeControl(BlobText(report, dry_run)) + "\n";
   if (!dry_run) text += CostText(convert, convert.output_bytes, seconds, dry_run);
   // What is to be compiled is not missing.

@@ -28,7 +28,6 @@ struct Args {
   std::optional<std::string> base;
   std::optional<std::string> coding;
   std::optional<std::string> part;
-  std::optional<std::string> merge_lora;
 };
 
 const ToolInfo kInfo = {
@@ -81,11 +80,8 @@ void AddOptions(OptionTable& table, Args& args) {
       .Choice("coding", {"raw", "ulp"}, &args.coding,
               "with --to delta: store new values, or by how many representable values each moved")
       .default_text = "raw";
-  table
-      .Text("merge-lora", "ADAPTER", &args.merge_lora,
-            "add this LoRA adapter to INPUT: PEFT's folder, or an NxD set of its shards")
-      .completes = Completes::kPath;
-  AddLayoutOptions(table, args.layout, kNxdLayout | kRolloutLayout | kOutputLayout, "Layout");
+  AddLayoutOptions(table, args.layout, kNxdLayout | kRolloutLayout | kOutputLayout | kLoraLayout,
+                   "Layout");
   table.Group("What to do");
   table.Text("explain", "TENSOR", &args.explain,
              "print whence every byte of this output tensor comes, and write nothing");
@@ -110,12 +106,7 @@ Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& req
                         {"blob_missing", report.blob_missing}},
                        PlannedJson(report, seconds, dry_run));
   if (report.part) json["part"] = PartJson(*report.part);
-  if (report.lora)
-    json["lora"] = {{"adapter", report.lora->path},
-                    {"pairs", report.lora->pairs},
-                    {"whole", report.lora->wholes},
-                    {"rank", report.lora->rank},
-                    {"scale", report.lora->scale}};
+  if (report.lora) json["lora"] = LoraJson(*report.lora);
   if (report.delta) {
     json["changed"] = report.delta->changed;
     json["dense_bytes"] = report.delta->dense_bytes;
@@ -139,12 +130,7 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
                        double seconds, bool dry_run) {
   std::string text = WroteText(request.output, dry_run) + CountsText(report) +
                      CostText(report, WorkBytes(report), seconds, dry_run);
-  if (report.lora)
-    text += fmt::format(
-        "adapter {}: {} weights with A and B, {} parameters whole; rank {}, "
-        "scale {}\n",
-        EscapeControl(report.lora->path), report.lora->pairs, report.lora->wholes,
-        report.lora->rank, report.lora->scale);
+  if (report.lora) text += LoraText(*report.lora);
   if (report.part) text += PartText(*report.part, dry_run);
   if (report.refreshed)
     text += fmt::format("version {}, {}, in {}{}\n", report.refreshed->version.serial,
@@ -177,13 +163,10 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, request.from, request.to));
   request.hints = std::move(sides.input);
   request.options = std::move(sides.output);
-  const Runner runner(context);
-  request.run = runner.options();
   request.force = context.common().force;
   request.resume = context.common().resume;
   request.verify = args.verify;
   NXDKIT_TRY(TakeDelta(args, request));
-  request.hints.lora = args.merge_lora.value_or("");
   request.into = args.into;
   request.label = args.label;
   if (args.label && !args.into)
@@ -191,21 +174,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(TakePart(args.part, request));
   // Rollout weights can be made again: what counts is when the engine can read them.
   request.sync = args.sync.value_or(!args.into);
-  ToolAnswer answer;
-  if (args.explain) {
-    NXDKIT_ASSIGN(answer.text, ops::Explain(request, *args.explain));
-    answer.fields = {{"tensor", *args.explain}, {"explanation", answer.text}};
-    return answer;
-  }
-  const Stopwatch watch;
-  const bool dry_run = context.common().dry_run;
-  NXDKIT_ASSIGN(const ops::ConvertReport report,
-                dry_run ? ops::DryRun(request) : ops::Convert(request));
-  const double seconds = watch.seconds();
-  for (const std::string& warning : report.warnings) context.Warn(warning);
-  answer.text = ReportText(report, request, seconds, dry_run);
-  answer.fields = ReportJson(report, request, seconds, dry_run);
-  return answer;
+  return AnswerConvert(request, args.explain, {ReportText, ReportJson}, context);
 }
 
 }  // namespace

@@ -147,22 +147,7 @@ Result<ops::ConvertRequest> RequestOf(const Args& args, const ToolContext& conte
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, context));
-  const Runner runner(context);
-  request.run = runner.options();
-  ToolAnswer answer;
-  if (args.explain) {
-    NXDKIT_ASSIGN(answer.text, ops::Explain(request, *args.explain));
-    answer.fields = {{"tensor", *args.explain}, {"explanation", answer.text}};
-    return answer;
-  }
-  const Stopwatch watch;
-  const bool dry_run = context.common().dry_run;
-  NXDKIT_ASSIGN(ops::ConvertReport report, dry_run ? ops::DryRun(request) : ops::Convert(request));
-  const double seconds = watch.seconds();
-  for (const std::string& warning : report.warnings) context.Warn(warning);
-  answer.text = ReportText(report, request, seconds, dry_run);
-  answer.fields = ReportJson(report, request, seconds, dry_run);
-  return answer;
+  return AnswerConvert(request, args.explain, {ReportText, ReportJson}, context);
 }
 
 }  // namespace

@@ -123,6 +123,7 @@ struct Family {
   bool nxd_pipelines = true;        // how its layers are cut into pipeline stages is known
   bool optimizer_known = true;      // how its trainers number the optimizer's parameters is known
   bool has_bundles = true;          // optimum-neuron or NxDI makes bundles of it that we know
+  bool optimum_trains = false;      // optimum-neuron's trainer has a module for it
   ExpertKeys experts = {};
   RolloutTraits optimum = {};
   RolloutTraits nxdi = {};

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 #include <unordered_map>
 
 #include "formats/ops/canonical_reader.h"
+#include "formats/ops/computed_storage.h"
 #include "formats/ops/digest.h"
+#include "lib/scratch_pool.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -28,14 +29,12 @@ class Overlay {
   Overlay& operator=(const Overlay&) = delete;
 
   const std::string& path() const { return delta_->path(); }
+  uint64_t bytes(size_t param) const { return row(param).bytes(); }
   const delta::Param& row(size_t param) const { return delta_->head().params[rows_[param]]; }
 
   Status Read(size_t param, uint64_t offset, std::span<std::byte> to) const {
-    std::unique_ptr<Scratch> scratch = Borrow();
-    Status read = Read(param, offset, to, *scratch);
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(scratch));
-    return read;
+    const ScratchPool<Scratch>::Lease scratch = scratch_.Take();
+    return Read(param, offset, to, *scratch);
   }
 
  private:
@@ -46,14 +45,6 @@ class Overlay {
     size_t param = SIZE_MAX;  // whose block is in `changes`
     uint64_t block = 0;
   };
-
-  std::unique_ptr<Scratch> Borrow() const {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Scratch>();
-    std::unique_ptr<Scratch> scratch = std::move(idle_.back());
-    idle_.pop_back();
-    return scratch;
-  }
 
   Status Read(size_t param, uint64_t offset, std::span<std::byte> to, Scratch& scratch) const {
     NXDKIT_TRY(reader_.Read(param, offset, to, scratch.gatherer));
@@ -86,25 +77,7 @@ class Overlay {
   CanonicalReader reader_;
   std::shared_ptr<const delta::Delta> delta_;
   std::vector<size_t> rows_;  // of each parameter: its row in the delta
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Scratch>> idle_;
-};
-
-class OverlayStorage : public Storage {
- public:
-  OverlayStorage(std::shared_ptr<const Overlay> overlay, size_t param)
-      : overlay_(std::move(overlay)), param_(param) {}
-  uint64_t bytes() const override { return overlay_->row(param_).bytes(); }
-  Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
-    NXDKIT_CHECK(offset <= bytes() && to.size() <= bytes() - offset);
-    return overlay_->Read(param_, offset, to);
-  }
-  const std::string& path() const override { return overlay_->path(); }
-  uint64_t file_offset() const override { return 0; }
-
- private:
-  std::shared_ptr<const Overlay> overlay_;  // shared by all parameters
-  size_t param_;
+  mutable ScratchPool<Scratch> scratch_;
 };
 
 Error WrongBase(const std::string& path, std::string what) {
@@ -191,7 +164,7 @@ Status BindDelta(BoundArtifact& out, const InputHints& hints) {
     out.bound.layout.tensors[i].file = static_cast<uint32_t>(out.artifact.files.size() - 1);
     out.bound.stored.push_back({outputs[i].name, outputs[i].dtype, outputs[i].shape,
                                 RowMajorStrides(outputs[i].shape), 0, false,
-                                std::make_shared<const OverlayStorage>(overlay, i)});
+                                std::make_shared<const ComputedStorage<Overlay>>(overlay, i)});
   }
   return OkStatus();
 }

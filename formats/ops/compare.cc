@@ -4,8 +4,6 @@
 
 #include <unordered_map>
 
-#include "lib/compare_sink.h"
-
 namespace nxdkit::ops {
 
 std::string Finding::ToString() const {
@@ -77,14 +75,15 @@ void NameSelfFinding(Finding& finding, const TensorLayout& layout) {
 
 Result<std::vector<Difference>> RunComparison(const Plan& plan, const BoundLayout& expected,
                                               const BoundLayout& actual, const RunOptions& run,
-                                              bool only_touched, const std::string& phase) {
+                                              bool only_touched, const std::string& phase,
+                                              const CompareSink::Seen& seen = {}) {
   const std::vector<OutputTensor> outputs = StoredAsOutputs(actual);
   NXDKIT_ASSIGN(ExecuteOptions options, MakeExecuteOptions(run, 2));
   if (only_touched) options.base = &actual;
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(plan, expected, actual.layout, outputs, options));
   if (run.begin) run.begin(phase, executor.workload().bytes);
-  CompareSink sink(actual, outputs);
+  CompareSink sink(actual, outputs, seen);
   NXDKIT_TRY(executor.Run(sink));
   return sink.differences();
 }
@@ -193,7 +192,8 @@ Status FirstAsError(const std::vector<Finding>& findings) {
 }
 
 Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected,
-                                              const BoundArtifact& actual, const RunOptions& run) {
+                                              const BoundArtifact& actual, const RunOptions& run,
+                                              const CompareSink::Seen& seen) {
   BoundArtifact renumbered;  // `actual` in expected's numbering
   NXDKIT_ASSIGN(renumbered.bound.layout, Renumber(expected, actual));
   renumbered.bound.stored = actual.bound.stored;
@@ -201,9 +201,10 @@ Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected,
   NXDKIT_TRY(PrimaryPlaces::Find(expected.params, renumbered.bound.layout));
   NXDKIT_ASSIGN(const Plan plan,
                 BuildPlan(expected.params, expected.bound, renumbered.bound.layout));
-  NXDKIT_ASSIGN(const std::vector<Difference> differences,
-                RunComparison(plan, expected.bound, renumbered.bound,
-                              LessPerThread(run, expected.reading_bytes), false, "comparing"));
+  NXDKIT_ASSIGN(
+      const std::vector<Difference> differences,
+      RunComparison(plan, expected.bound, renumbered.bound,
+                    LessPerThread(run, expected.reading_bytes), false, "comparing", seen));
   std::vector<Finding> findings;
   for (const Difference& difference : differences) {
     findings.push_back(Describe(renumbered, expected.params, difference));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "formats/manifest/manifest.h"
+#include "formats/nxd/optimum.h"
 #include "formats/ops/bind_delta.h"
 #include "formats/ops/checksums.h"
 #include "formats/ops/convert_parts.h"
@@ -37,12 +38,23 @@ Status ShareModules(const ConvertRequest& request, const OutputSpec& spec, Bound
   return OkStatus();
 }
 
+// optimum-neuron's checkpoint is the folder around the tag.
+Status CheckName(const ConvertRequest& request, const OutputSpec& spec) {
+  if (!spec.optimum || BaseName(request.output) != nxd::kOptimumTag) return OkStatus();
+  return Error(Errc::kUsage,
+               fmt::format("the output is the checkpoint's folder, in which {} is made: expected a "
+                           "name such as checkpoint-100",
+                           nxd::kOptimumTag))
+      .in(request.output);
+}
+
 }  // namespace
 
 Result<Prepared> Prepare(const ConvertRequest& request) {
   Prepared out;
   NXDKIT_ASSIGN(out.source, OpenSource(request));
   NXDKIT_ASSIGN(out.spec, DecideOutput(out.source, request.to, request.options));
+  NXDKIT_TRY(CheckName(request, out.spec));
   if (out.source.lora) NXDKIT_TRY(ShareModules(request, out.spec, out.source));
   NXDKIT_ASSIGN(out.output, PlanOutput(out.source, out.spec, BaseName(request.output)));
   Result<Plan> plan = BuildPlan(out.source.params, out.source.bound, out.output.layout);

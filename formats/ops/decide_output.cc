@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "formats/models/experts.h"
+#include "formats/nxd/optimum.h"
 #include "formats/ops/open_file.h"
 #include "formats/ops/optimizer.h"
 #include "formats/ops/output_plan.h"
@@ -73,6 +74,57 @@ Status CheckPlainFamily(const models::Family& family, const OutputOptions& optio
   return OkStatus();
 }
 
+bool Fuses(QkvStyle style) { return style == QkvStyle::kFused || style == QkvStyle::kCoalesced; }
+
+// The multiplier is decided.
+Status DecideQkv(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
+  const models::ModelConfig& config = source.model->config;
+  const bool from_nxd = source.artifact.kind == Kind::kNxd;
+  nxd::Geometry& out = spec.nxd;
+  if (options.qkv && out.names == nxd::NameStyle::kMegatron)
+    return Error(Errc::kUsage,
+                 "--style megatron has one way to store q, k and v: --qkv says "
+                 "nothing");
+  if (options.qkv) {
+    out.qkv = *options.qkv;
+  } else if (spec.optimum) {
+    out.qkv = nxd::OptimumQkv(config, out, from_nxd && Fuses(out.qkv));
+  } else if (out.names == nxd::NameStyle::kMegatron) {
+    out.qkv = QkvStyle::kSeparate;
+  } else if (!from_nxd || (out.kv_multiplier > 1 && out.qkv != QkvStyle::kFused)) {
+    out.qkv = out.kv_multiplier == 1         ? QkvStyle::kSeparate
+              : config.family->nxd_fuses_qkv ? QkvStyle::kFused
+                                             : QkvStyle::kLinear;
+    if (SplitsQkv(*config.family))
+      spec.notes.push_back(
+          fmt::format("q/k/v style: {} (--qkv says otherwise)", QkvStyleName(out.qkv)));
+  }
+  return OkStatus();
+}
+
+Status DecideHardware(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
+  const bool known =
+      source.artifact.kind == Kind::kNxd && source.nxd_geometry.kv_multiplier > 1 && !spec.optimum;
+  if (options.hardware)
+    spec.nxd.hardware = *options.hardware;
+  else if (spec.optimum)
+    spec.nxd.hardware = Hardware::kTrn1;  // on all hardware
+  else if (spec.nxd.kv_multiplier > 1 && !known)
+    return Error(
+        Errc::kUsage,
+        fmt::format(
+            "with kv multiplier {} the sets for trn1 and trn2 differ: say --hw trn1 or --hw trn2",
+            spec.nxd.kv_multiplier));
+  return OkStatus();
+}
+
+// Whether each tensor gets a file of its own; optimum-neuron's trainer does so by default.
+bool DecideXser(const BoundArtifact& source, const OutputOptions& options, const OutputSpec& spec) {
+  if (options.xser) return *options.xser;
+  if (options.training_tag && source.artifact.kind == Kind::kNxd) return IsXser(source);
+  return spec.optimum;
+}
+
 Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
   if (!source.model) return NeedFamily(source);
   const models::ModelConfig& config = source.model->config;
@@ -95,36 +147,20 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
     out.kv_multiplier = LeastMultiplier(config.kv_heads, out.tp);
   const models::Family& family = *config.family;
   NXDKIT_TRY(CheckPlainFamily(family, options, out));
-  if (options.qkv && out.names == nxd::NameStyle::kMegatron)
-    return Error(Errc::kUsage,
-                 "--style megatron has one way to store q, k and v: --qkv says "
-                 "nothing");
-  if (options.qkv) {
-    out.qkv = *options.qkv;
-  } else if (out.names == nxd::NameStyle::kMegatron) {
-    out.qkv = QkvStyle::kSeparate;
-  } else if (!from_nxd || (out.kv_multiplier > 1 && out.qkv != QkvStyle::kFused)) {
-    out.qkv = out.kv_multiplier == 1 ? QkvStyle::kSeparate
-              : family.nxd_fuses_qkv ? QkvStyle::kFused
-                                     : QkvStyle::kLinear;
-    if (SplitsQkv(family))
-      spec.notes.push_back(
-          fmt::format("q/k/v style: {} (--qkv says otherwise)", QkvStyleName(out.qkv)));
-  }
-  if (options.hardware)
-    out.hardware = *options.hardware;
-  else if (out.kv_multiplier > 1 && !(from_nxd && source.nxd_geometry.kv_multiplier > 1))
-    return Error(
-        Errc::kUsage,
-        fmt::format(
-            "with kv multiplier {} the sets for trn1 and trn2 differ: say --hw trn1 or --hw trn2",
-            out.kv_multiplier));
-  if (source.artifact.mp_record)
+  spec.optimum =
+      options.optimum.value_or(options.training_tag && source.artifact.mp_record.has_value());
+  if (spec.optimum) out.fused_gate_up = true;
+  NXDKIT_TRY(DecideQkv(source, options, spec));
+  NXDKIT_TRY(DecideHardware(source, options, spec));
+  if (spec.optimum)
+    NXDKIT_TRY(nxd::CheckOptimum(config, out));
+  else if (source.artifact.mp_record)
     spec.notes.push_back(
-        "mp_metadata_pp_rank_*.json is not written: optimum-neuron cannot consolidate the output");
+        "mp_metadata_pp_rank_*.json is not written: optimum-neuron cannot consolidate the output "
+        "(--style optimum)");
   spec.training_tag = options.training_tag;
-  spec.xser = options.xser.value_or(options.training_tag && from_nxd && IsXser(source));
-  spec.aliases = family.nxd_stores_aliases ||
+  spec.xser = DecideXser(source, options, spec);
+  spec.aliases = family.nxd_stores_aliases || (spec.optimum && config.tied) ||
                  (options.training_tag && from_nxd && config.tied && StoresHead(source));
   if (out.names == nxd::NameStyle::kMegatron && config.labels > 0)
     return Error(Errc::kUnsupported, "how NxDT's Megatron models name a score head is not known");
@@ -137,6 +173,10 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
                              config.model_type))
         .hint("NxDT's names of its other Hugging Face models are those of --style hf");
   NXDKIT_TRY(DecideOptimizer(source, options, spec));
+  if (source.lora && spec.optimum)
+    return Error(Errc::kUnsupported,
+                 "how optimum-neuron stores the adapters of a training run is not written: --style "
+                 "optimum is for models");
   if (source.lora && out.ep > 1)
     return Error(Errc::kUnsupported,
                  "how NxD stores an adapter on expert parallel ranks is not known");
@@ -253,6 +293,19 @@ Result<Dtype> CommonDtype(const BoundArtifact& source) {
   return common.value_or(Dtype::kBF16);
 }
 
+// config.json beside the output: as it was, but for the dtype, which loaders go by.
+Status DecideConfig(const BoundArtifact& source, OutputSpec& spec) {
+  const Artifact& artifact = source.artifact;
+  if (!artifact.config && spec.kind == Kind::kHf)
+    spec.notes.push_back(
+        "the source has no config.json: without one the model cannot be loaded or converted "
+        "further (--config)");
+  if (!artifact.config || !artifact.config->dtype || !spec.dtype) return OkStatus();
+  if (*artifact.config->dtype == *spec.dtype) return OkStatus();
+  NXDKIT_ASSIGN(spec.config_text, models::WithDtype(artifact.config_text, *spec.dtype));
+  return OkStatus();
+}
+
 Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
   if (!source.model) return NeedFamily(source);
   NXDKIT_TRY(rollout::CheckFamily(source.model->config));
@@ -284,9 +337,12 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
     neuron.torch_dtype = TorchName(dtype);
     NXDKIT_ASSIGN(spec.neuron_text, WriteNeuronConfig(neuron, source.artifact.config_text));
     if (options.cpu_plan) {
+      // It is bound to config.json as it will be written.
+      NXDKIT_TRY(DecideConfig(source, spec));
+      const std::string& text =
+          spec.config_text.empty() ? source.artifact.config_text : spec.config_text;
       NXDKIT_ASSIGN(const rollout::CpuPlan plan,
-                    rollout::MakeCpuPlan(source.model->config, source.artifact.config_text, neuron,
-                                         spec.neuron_text));
+                    rollout::MakeCpuPlan(source.model->config, text, neuron, spec.neuron_text));
       spec.cpu_plan_text = rollout::WriteCpuPlan(plan);
     } else {
       spec.notes.push_back(
@@ -311,19 +367,6 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
                  "optimum-neuron does not fuse q/k/v biases: a fused bundle of this model cannot "
                  "be loaded")
         .hint("use --no-fused-qkv, or --flavor nxdi");
-  return OkStatus();
-}
-
-// config.json beside the output: as it was, but for the dtype, which loaders go by.
-Status DecideConfig(const BoundArtifact& source, OutputSpec& spec) {
-  const Artifact& artifact = source.artifact;
-  if (!artifact.config && spec.kind == Kind::kHf)
-    spec.notes.push_back(
-        "the source has no config.json: without one the model cannot be loaded or converted "
-        "further (--config)");
-  if (!artifact.config || !artifact.config->dtype || !spec.dtype) return OkStatus();
-  if (*artifact.config->dtype == *spec.dtype) return OkStatus();
-  NXDKIT_ASSIGN(spec.config_text, models::WithDtype(artifact.config_text, *spec.dtype));
   return OkStatus();
 }
 

@@ -8,6 +8,7 @@
 
 #include "formats/ops/canonical.h"
 #include "lib/gather.h"
+#include "lib/scratch_pool.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -59,11 +60,8 @@ class DiffSink : public Sink {
 
   // `index` counts pairs: what the executor was given.
   Status Take(uint32_t index, uint64_t offset, std::span<const std::byte> bytes) override {
-    std::unique_ptr<Scratch> scratch = Borrow();
-    Status status = Measure(index, offset, bytes, *scratch);
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(scratch));
-    return status;
+    const ScratchPool<Scratch>::Lease scratch = scratch_.Take();
+    return Measure(index, offset, bytes, *scratch);
   }
 
   // Call after the run.
@@ -78,17 +76,9 @@ class DiffSink : public Sink {
 
  private:
   struct Scratch {
-    std::vector<std::byte> bytes;
+    PageBuffer bytes;
     Gatherer gatherer{kStagingBytes};
   };
-
-  std::unique_ptr<Scratch> Borrow() {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Scratch>();
-    std::unique_ptr<Scratch> scratch = std::move(idle_.back());
-    idle_.pop_back();
-    return scratch;
-  }
 
   Status Measure(uint32_t index, uint64_t offset, std::span<const std::byte> bytes,
                  Scratch& scratch) {
@@ -96,13 +86,13 @@ class DiffSink : public Sink {
     const OutputTensor& b = b_.outputs[pairs_[index].b];
     const int64_t first = static_cast<int64_t>(offset) / ElementBytes(b.dtype);
     const int64_t count = static_cast<int64_t>(bytes.size()) / ElementBytes(b.dtype);
-    scratch.bytes.resize(static_cast<size_t>(count * ElementBytes(a.dtype)));
+    std::byte* const a_bytes =
+        scratch.bytes.AtLeast(static_cast<uint64_t>(count * ElementBytes(a.dtype))).data();
     std::vector<Move> moves;
     AddRangeMoves(a_.plan.tensors[pairs_[index].a], a_artifact_.bound, a, first,
-                  RangeBoxes(a.shape, first, first + count), scratch.bytes.data(), moves);
+                  RangeBoxes(a.shape, first, first + count), a_bytes, moves);
     NXDKIT_TRY(scratch.gatherer.Run(std::move(moves)));
-    DiffTally tally =
-        DiffElements(a.dtype, scratch.bytes.data(), b.dtype, bytes.data(), count, limits_);
+    DiffTally tally = DiffElements(a.dtype, a_bytes, b.dtype, bytes.data(), count, limits_);
     sums_[index][offset / kChunkBytes] = {tally.sum_abs, tally.sum_rel};
     tally.sum_abs = tally.sum_rel = 0;
     const int64_t parts = count > 0 ? static_cast<int64_t>(tally.elements) / count : 1;
@@ -112,7 +102,7 @@ class DiffSink : public Sink {
     ParamDiff& diff = diffs_[index];
     diff.tally.Merge(tally);
     if (worst < 0 || diff.tally.worst != tally.worst) return OkStatus();
-    diff.worst_a = ValueText(a.dtype, scratch.bytes.data() + worst * ElementBytes(a.dtype));
+    diff.worst_a = ValueText(a.dtype, a_bytes + worst * ElementBytes(a.dtype));
     diff.worst_b = ValueText(b.dtype, bytes.data() + worst * ElementBytes(b.dtype));
     diff.worst_index.clear();
     int64_t rest = tally.worst;
@@ -129,7 +119,7 @@ class DiffSink : public Sink {
   const std::vector<Pair> pairs_;
   const DiffLimits limits_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Scratch>> idle_;
+  ScratchPool<Scratch> scratch_;
   std::vector<ParamDiff> diffs_;
   std::vector<std::vector<Sums>> sums_;  // per chunk; threads write different ones
 };

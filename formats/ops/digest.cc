@@ -10,6 +10,9 @@
 namespace nxdkit::ops {
 namespace {
 
+// Two leaves, which are hashed at once.
+constexpr uint64_t kChunkBytes = 2 * kLeafBytes;
+
 // Hashes chunks that are leaves. Threads write different elements.
 class DigestSink : public Sink {
  public:
@@ -19,8 +22,9 @@ class DigestSink : public Sink {
                                   static_cast<uint64_t>(ElementBytes(outputs[i].dtype))));
   }
   Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override {
-    NXDKIT_CHECK(offset % kLeafBytes == 0 && bytes.size() <= kLeafBytes);
-    leaves_[tensor][offset / kLeafBytes] = LeafDigest(bytes);
+    NXDKIT_CHECK(offset % kLeafBytes == 0);
+    LeafDigests(bytes,
+                std::span(leaves_[tensor]).subspan(offset / kLeafBytes, LeafCount(bytes.size())));
     return OkStatus();
   }
   Sha256Bytes Root(size_t tensor) const { return TreeRoot(leaves_[tensor]); }
@@ -33,7 +37,7 @@ class DigestSink : public Sink {
 
 Result<ModelDigest> DigestModel(const BoundArtifact& artifact, const RunOptions& run) {
   NXDKIT_ASSIGN(const CanonicalPlan plan, PlanCanonical(artifact));
-  NXDKIT_ASSIGN(const ExecuteOptions options, MakeAlignedOptions(run, kLeafBytes));
+  NXDKIT_ASSIGN(const ExecuteOptions options, MakeAlignedOptions(run, kChunkBytes));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(plan.plan, artifact.bound, plan.layout, plan.outputs, options));
   if (run.begin) run.begin("hashing tensors", executor.workload().bytes);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "formats/ops/digest.h"
+#include "lib/page_buffer.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -72,11 +73,11 @@ Status ListFiles(const std::string& folder, const std::vector<std::string>& with
 Status HashFile(const std::string& path, const RunOptions& run, FileDigest& out) {
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
   out.bytes = file.bytes();
-  std::vector<std::byte> buffer(std::min<uint64_t>(kReadBytes, std::max<uint64_t>(1, out.bytes)));
+  const PageBuffer buffer(std::min<uint64_t>(kReadBytes, out.bytes));
   Sha256 sha;
   for (uint64_t at = 0; at < out.bytes;) {
     if (run.poll) NXDKIT_TRY(run.poll());
-    const auto part = std::span(buffer).first(std::min<uint64_t>(buffer.size(), out.bytes - at));
+    const auto part = buffer.span().first(std::min<uint64_t>(kReadBytes, out.bytes - at));
     NXDKIT_TRY(file.ReadAt(at, part));
     sha.Update(part);
     at += part.size();

@@ -13,10 +13,10 @@
 namespace nxdkit::ops {
 namespace {
 
-constexpr std::array<std::string_view, 14> kFormNames = {
-    "hf",   "safetensors",   "torch",        "torch_tree",   "torchscript",
-    "nxd",  "nxd_root",      "nxd_shard",    "rollout",      "rollout_shard",
-    "neff", "compile_cache", "lora_adapter", "nxd_optimizer"};
+constexpr std::array<std::string_view, 15> kFormNames = {
+    "hf",   "safetensors",   "torch",        "torch_tree",    "torchscript",
+    "nxd",  "nxd_root",      "nxd_shard",    "rollout",       "rollout_shard",
+    "neff", "compile_cache", "lora_adapter", "nxd_optimizer", "delta"};
 
 // "tp3_sharded_checkpoint.safetensors" is rank 3's file.
 std::optional<int> RolloutRank(const std::string& name) {
@@ -54,6 +54,7 @@ Status InspectBundle(Inspection& inspection, const InspectRequest& request) {
   NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, Kind::kRollout, request.hints));
   inspection.form = Form::kRolloutBundle;
   DescribeBundle(inspection);
+  NXDKIT_TRY(AddBlobs(inspection, request));
   const auto& config = inspection.rollout->config;
   if (!config)
     inspection.description = "rank shards of a rollout bundle, without neuron_config.json";
@@ -110,7 +111,8 @@ struct Special {
 constexpr Special kSpecial[] = {{LooksLikeNeff, InspectNeff},
                                 {neff::LooksLikeCache, InspectCache},
                                 {LooksLikeAdapter, InspectAdapter},
-                                {nxd::IsOptimizerFolder, InspectOptimizer}};
+                                {nxd::IsOptimizerFolder, InspectOptimizer},
+                                {delta::LooksLikeDelta, InspectDelta}};
 
 Status Open(Inspection& inspection, const InspectRequest& request) {
   for (const Special& special : kSpecial)
@@ -129,9 +131,7 @@ Status Open(Inspection& inspection, const InspectRequest& request) {
     case Kind::kTorch:
       return InspectTorchFile(inspection, request);
     case Kind::kDelta:
-      return Error(Errc::kUnsupported, "a delta holds what changed in a model, no model")
-          .in(request.path)
-          .hint("nxd-convert --from delta --base BASE makes the model");
+      break;  // above
   }
   return OkStatus();
 }

@@ -31,6 +31,7 @@ enum class Form : uint8_t {
   kCompileCache,
   kLoraAdapter,   // a folder with adapter_config.json and adapter_model.safetensors
   kNxdOptimizer,  // optim/ of a tag
+  kDelta,         // what changed in a model
 };
 std::string_view FormName(Form form);  // "hf", "safetensors", ..., for --json
 
@@ -101,13 +102,15 @@ struct RolloutFacts {
   int64_t first_rank = 0;
   int64_t ranks = 0;  // whose shards are here
   std::vector<Item> blobs;
-  std::optional<models::RolloutHeads> heads;  // when the configuration is known
+  std::optional<rollout::WeightsVersion> weights;  // of a bundle that was refreshed
+  std::optional<models::RolloutHeads> heads;       // when the configuration is known
 };
 
 // A compiled graph, in a file of its own or inside model.pt.
 struct NeffFacts {
   std::string record;  // of the archive that it lies in; "" for a file of its own
   neff::Located neff;
+  bool listed = true;  // else `listing` is empty: of a bundle's blob, headers alone are read
   neff::Listing listing;
   std::optional<bool> hash_matches;  // when it was asked for
 };
@@ -138,6 +141,17 @@ struct TrainerFacts {
   std::vector<std::string> metadata;                          // mp_metadata_pp_rank_*.json
 };
 
+// A delta: how much of a model changed, and of which models it says so.
+struct DeltaFacts {
+  delta::Coding coding = delta::Coding::kRaw;
+  uint64_t parameters = 0;  // tensors
+  uint64_t elements = 0;
+  uint64_t changed = 0;        // of them
+  uint64_t dense_bytes = 0;    // of all elements
+  uint64_t payload_bytes = 0;  // of the changes
+  std::string base, result;    // digests, "sha256:..."
+};
+
 struct InspectRequest {
   std::string path;
   InputHints hints;
@@ -165,6 +179,7 @@ struct Inspection {
   std::optional<AdapterFacts> adapter;
   std::optional<OptimizerFacts> optimizer;
   std::optional<TrainerFacts> trainer;
+  std::optional<DeltaFacts> delta;
   std::optional<nxd::ShardFile> shard;  // kNxdShard: its ranks
   std::optional<int64_t> rank;          // kRolloutShard
   std::vector<std::string> entries;     // values beside the tensors: "epoch"

@@ -66,6 +66,7 @@ void DescribeBundle(Inspection& inspection) {
   const rollout::Bundle& bundle = *inspection.artifact.bundle;
   RolloutFacts& facts = inspection.rollout.emplace();
   facts.config = bundle.config;
+  facts.weights = bundle.version;
   facts.first_rank = bundle.first_rank;
   facts.ranks = static_cast<int64_t>(bundle.shards.size());
   for (const std::string& blob : bundle.blobs)

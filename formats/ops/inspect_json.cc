@@ -215,9 +215,22 @@ Json NeffJson(const NeffFacts& facts) {
           {"features", header.features},
           {"payload", neff::PayloadName(facts.neff.payload)},
           {"bytes", header.data_bytes},
-          {"graphs", neff::CountGraphs(facts.listing)},
+          {"graphs", facts.listed ? Json(neff::CountGraphs(facts.listing)) : Json()},
           {"members", std::move(members)},
           {"cut_short", facts.listing.cut_short.empty() ? Json() : Json(facts.listing.cut_short)}};
+}
+
+Json VersionsJson(const std::optional<RolloutFacts>& rollout) {
+  Json json = Json::array();
+  if (rollout && rollout->config)
+    for (const auto& [key, value] : rollout->config->versions)
+      json.push_back({{"key", EscapeControl(key)}, {"value", EscapeControl(value)}});
+  return json;
+}
+
+Json WeightsVersionJson(const std::optional<RolloutFacts>& rollout) {
+  if (!rollout || !rollout->weights) return {};
+  return {{"serial", rollout->weights->serial}, {"label", EscapeControl(rollout->weights->label)}};
 }
 
 Json CacheJson(const std::optional<neff::CacheListing>& cache) {
@@ -243,6 +256,18 @@ Json OptimizerJson(const std::optional<OptimizerFacts>& optimizer) {
   return {{"dp", optimizer->dp},      {"tp", optimizer->tp},       {"pp", optimizer->pp},
           {"ep", optimizer->ep},      {"files", optimizer->files}, {"missing", optimizer->missing},
           {"zero1", optimizer->zero1}};
+}
+
+Json DeltaJson(const std::optional<DeltaFacts>& delta) {
+  if (!delta) return {};
+  return {{"coding", delta->coding == delta::Coding::kUlp ? "ulp" : "raw"},
+          {"parameters", delta->parameters},
+          {"elements", delta->elements},
+          {"changed", delta->changed},
+          {"dense_bytes", delta->dense_bytes},
+          {"payload_bytes", delta->payload_bytes},
+          {"base_digest", delta->base},
+          {"result_digest", delta->result}};
 }
 
 Json TrainerJson(const std::optional<TrainerFacts>& trainer) {
@@ -279,6 +304,8 @@ Json InspectionJson(const Inspection& inspection, const std::vector<TensorPlace>
                {"weight_files", WeightFilesJson(inspection)}};
   json["beside"] = ItemsJson(inspection.nxd ? inspection.nxd->beside : std::vector<Item>());
   json["blobs"] = ItemsJson(inspection.rollout ? inspection.rollout->blobs : std::vector<Item>());
+  json["versions"] = VersionsJson(inspection.rollout);
+  json["weights_version"] = WeightsVersionJson(inspection.rollout);
   json["records"] = ItemsJson(inspection.records);
   Json neffs = Json::array();
   for (const NeffFacts& facts : inspection.neffs) neffs.push_back(NeffJson(facts));
@@ -287,6 +314,7 @@ Json InspectionJson(const Inspection& inspection, const std::vector<TensorPlace>
   json["adapter"] = AdapterJson(inspection.adapter);
   json["optimizer"] = OptimizerJson(inspection.optimizer);
   json["trainer"] = TrainerJson(inspection.trainer);
+  json["delta"] = DeltaJson(inspection.delta);
   Json references = Json::array();
   for (const TensorReference& reference : inspection.references)
     references.push_back({{"name", reference.name}, {"file", reference.file}});

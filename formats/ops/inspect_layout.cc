@@ -32,6 +32,8 @@ std::string WhyNotChecked(const Inspection& inspection) {
     case Form::kNeff:
     case Form::kCompileCache:
       return "compiled graphs hold no weights";
+    case Form::kDelta:
+      return "a delta holds what changed; --base of nxd-convert makes the model";
     case Form::kLoraAdapter:
       return "an adapter is no whole model";
     case Form::kNxdOptimizer:

@@ -23,17 +23,20 @@ bool LooksLikeNeff(const std::string& path) {
 }
 
 Status AddNeffs(Inspection& inspection, const File& file, const std::string& record,
-                uint64_t offset, uint64_t end, const InspectRequest& request) {
+                uint64_t offset, uint64_t end, const InspectRequest& request, bool list_members) {
   NXDKIT_ASSIGN(const std::vector<neff::Located> found,
                 neff::Find(file, offset, end, kMaxNeffs, request.poll));
   for (const neff::Located& neff : found) {
     NeffFacts facts;
     facts.record = record;
     facts.neff = neff;
-    neff::ListLimits limits;
-    limits.bytes = kMaxListedBytes;
-    limits.poll = request.poll;
-    NXDKIT_ASSIGN(facts.listing, neff::ListPayload(file, neff, limits));
+    facts.listed = list_members;
+    if (list_members) {
+      neff::ListLimits limits;
+      limits.bytes = kMaxListedBytes;
+      limits.poll = request.poll;
+      NXDKIT_ASSIGN(facts.listing, neff::ListPayload(file, neff, limits));
+    }
     if (!facts.listing.cut_short.empty())
       inspection.warnings.push_back(
           fmt::format("the NEFF at offset {}: its members are not all "

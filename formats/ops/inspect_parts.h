@@ -20,7 +20,13 @@ Result<TensorFile> ReadTreeOfTensors(const std::string& path);
 bool LooksLikeNeff(const std::string& path);
 Status InspectNeff(Inspection& inspection, const InspectRequest& request);
 Status AddNeffs(Inspection& inspection, const File& file, const std::string& record,
-                uint64_t offset, uint64_t end, const InspectRequest& request);
+                uint64_t offset, uint64_t end, const InspectRequest& request,
+                bool list_members = true);
+// The headers of the NEFFs in a bundle's blobs. A blob that cannot be read is a warning.
+Status AddBlobs(Inspection& inspection, const InspectRequest& request);
+
+// A file of what changed in a model.
+Status InspectDelta(Inspection& inspection, const InspectRequest& request);
 
 // Folders that hold no model: the compile cache, a LoRA adapter, an optimizer's state.
 bool LooksLikeAdapter(const std::string& path);

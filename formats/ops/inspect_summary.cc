@@ -154,6 +154,11 @@ void AddBundle(Lines& lines, const Inspection& inspection) {
     lines.Add("engine", fmt::format("tp {}, batch size {}, sequence length {}, {}, q/k/v {}",
                                     config.tp, config.batch_size, config.sequence_length,
                                     config.torch_dtype, config.fused_qkv ? "fused" : "separate"));
+    if (!config.versions.empty())
+      lines.Add("versions", Joined(config.versions, [](const auto& version) {
+                  return version.first.substr(0, kShownValue) + " " +
+                         version.second.substr(0, kShownValue);
+                }));
     if (!config.unsupported.empty())
       lines.Add("settings", Joined(config.unsupported, [](const std::string& s) { return s; }));
   }
@@ -165,6 +170,9 @@ void AddBundle(Lines& lines, const Inspection& inspection) {
   lines.Add("shards", facts.ranks == 0 ? "none" + from
                                        : fmt::format("ranks {} to {}", facts.first_rank,
                                                      facts.first_rank + facts.ranks - 1));
+  if (facts.weights)
+    lines.Add("weights", fmt::format("version {}, {}", facts.weights->serial,
+                                     facts.weights->label.substr(0, kShownValue)));
   lines.Add("blob",
             facts.blobs.empty() ? "missing: no compiled model.pt" : Joined(facts.blobs, ItemText));
 }
@@ -174,13 +182,15 @@ std::string NeffText(const NeffFacts& facts) {
   const char* hash = !facts.hash_matches   ? ""
                      : *facts.hash_matches ? ", hash right"
                                            : ", hash WRONG";
-  return fmt::format(
-      "{}offset {}: NEFF {}.{}, package {}, built by {}, {} in {} members, {} "
-      "graphs, {} cores, uuid {}{}",
-      facts.record.empty() ? "" : facts.record + ", ", facts.neff.offset, header.major,
-      header.minor, header.package, header.build, HumanBytes(header.data_bytes),
-      facts.listing.members.size(), neff::CountGraphs(facts.listing), header.cores,
-      neff::UuidText(header), hash);
+  const std::string members =
+      facts.listed ? fmt::format(" in {} members, {} graphs", facts.listing.members.size(),
+                                 neff::CountGraphs(facts.listing))
+                   : "";
+  return fmt::format("{}offset {}: NEFF {}.{}, package {}, built by {}, {}{}, {} cores, uuid {}{}",
+                     facts.record.empty() ? "" : facts.record + ", ", facts.neff.offset,
+                     header.major, header.minor, header.package, header.build,
+                     HumanBytes(header.data_bytes), members, header.cores, neff::UuidText(header),
+                     hash);
 }
 
 void AddCompiled(Lines& lines, const Inspection& inspection) {
@@ -240,6 +250,16 @@ void AddTraining(Lines& lines, const Inspection& inspection) {
   }
 }
 
+void AddDelta(Lines& lines, const DeltaFacts& delta) {
+  lines.Add("changed", fmt::format("{} of {} elements in {} parameters", delta.changed,
+                                   delta.elements, delta.parameters));
+  lines.Add("payload", fmt::format("{} of {} dense; coding {}", HumanBytes(delta.payload_bytes),
+                                   HumanBytes(delta.dense_bytes),
+                                   delta.coding == delta::Coding::kUlp ? "ulp" : "raw"));
+  lines.Add("base", delta.base);
+  lines.Add("result", delta.result);
+}
+
 std::string LayoutText(const LayoutCheck& layout) {
   switch (layout.outcome) {
     case Outcome::kNotChecked:
@@ -284,6 +304,7 @@ std::string SummaryText(const Inspection& inspection) {
   if (inspection.rollout) AddBundle(lines, inspection);
   AddCompiled(lines, inspection);
   AddTraining(lines, inspection);
+  if (inspection.delta) AddDelta(lines, *inspection.delta);
   AddContents(lines, inspection);
   lines.Add("layout", LayoutText(inspection.layout));
   return EscapeControl(inspection.description) + "\n" + lines.Take();

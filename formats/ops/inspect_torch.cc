@@ -188,6 +188,20 @@ std::optional<int64_t> EpochOf(std::string_view name) {
   return epoch;
 }
 
+// Records of a TorchScript archive, or any file.
+Status AddBlob(Inspection& inspection, const std::string& path, const InspectRequest& request) {
+  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+  const std::string name = BaseName(path);
+  const Result<torch::ZipDirectory> directory = torch::ZipDirectory::Read(file);
+  if (!directory.ok()) return AddNeffs(inspection, file, name, 0, file.bytes(), request, false);
+  for (const torch::ZipRecord& record : directory->records())
+    if (record.method == torch::zip::kStored)
+      NXDKIT_TRY(AddNeffs(inspection, file, fmt::format("{}: {}", name, record.name),
+                          record.data_offset, record.data_offset + record.stored_bytes, request,
+                          false));
+  return OkStatus();
+}
+
 bool IsProgram(const Error& error) {
   return error.code() == Errc::kUnsupported && error.member().ends_with("/constants.pkl");
 }
@@ -214,6 +228,17 @@ Status InspectTorchFile(Inspection& inspection, const InspectRequest& request) {
                                          *epoch, inspection.description);
   for (const TensorFile& file : artifact.files) artifact.ranks.push_back({file.path, -1, -1});
   return LoadConfig(artifact, request.hints, {ParentPath(request.path)});
+}
+
+Status AddBlobs(Inspection& inspection, const InspectRequest& request) {
+  const rollout::Bundle& bundle = *inspection.artifact.bundle;
+  for (const std::string& blob : bundle.blobs) {
+    const Status added = AddBlob(inspection, JoinPath(bundle.folder, blob), request);
+    if (added.ok()) continue;
+    if (added.error().code() == Errc::kInterrupted) return added;
+    inspection.warnings.push_back("the blob cannot be looked into: " + added.error().ToString());
+  }
+  return OkStatus();
 }
 
 Result<TensorFile> ReadTreeOfTensors(const std::string& path) {

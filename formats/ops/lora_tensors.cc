@@ -1,10 +1,11 @@
 #include "formats/ops/lora_tensors.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "formats/ops/canonical_reader.h"
+#include "formats/ops/computed_storage.h"
 #include "formats/ops/lora_kernel.h"
+#include "lib/scratch_pool.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -29,15 +30,16 @@ class Merger {
   Merger& operator=(const Merger&) = delete;
 
   const std::string& path() const { return path_; }
+  uint64_t bytes(size_t param) const {
+    return *PackedBytes(output(param).dtype, output(param).shape);
+  }
   const OutputTensor& output(size_t param) const { return base_plan_.outputs[param]; }
 
   Status Read(size_t param, uint64_t offset, std::span<std::byte> to) const {
-    std::unique_ptr<Scratch> scratch = Borrow();
-    Status read = base_reader_.Read(param, offset, to, scratch->base);
-    if (read.ok() && adapter_->lora->pairs[param]) read = Add(param, offset, to, *scratch);
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(scratch));
-    return read;
+    const ScratchPool<Scratch>::Lease scratch = scratch_.Take();
+    NXDKIT_TRY(base_reader_.Read(param, offset, to, scratch->base));
+    if (!adapter_->lora->pairs[param]) return OkStatus();
+    return Add(param, offset, to, *scratch);
   }
 
  private:
@@ -50,14 +52,6 @@ class Merger {
     std::vector<float> line;   // one row of the panel
     std::vector<float> rows;   // of B
   };
-
-  std::unique_ptr<Scratch> Borrow() const {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Scratch>();
-    std::unique_ptr<Scratch> scratch = std::move(idle_.back());
-    idle_.pop_back();
-    return scratch;
-  }
 
   // Columns of a panel: always cut at the same places, so that neighbouring reads share them.
   static int64_t PanelColumns(int64_t rank, int64_t columns) {
@@ -151,28 +145,7 @@ class Merger {
   CanonicalPlan adapter_plan_;
   CanonicalReader adapter_reader_;
   std::string path_;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Scratch>> idle_;
-};
-
-class MergedStorage : public Storage {
- public:
-  MergedStorage(std::shared_ptr<const Merger> merger, size_t param)
-      : merger_(std::move(merger)),
-        param_(param),
-        bytes_(*PackedBytes(merger_->output(param).dtype, merger_->output(param).shape)) {}
-  uint64_t bytes() const override { return bytes_; }
-  Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
-    NXDKIT_CHECK(offset <= bytes() && to.size() <= bytes() - offset);
-    return merger_->Read(param_, offset, to);
-  }
-  const std::string& path() const override { return merger_->path(); }
-  uint64_t file_offset() const override { return 0; }
-
- private:
-  std::shared_ptr<const Merger> merger_;  // shared by all parameters
-  size_t param_;
-  uint64_t bytes_;
+  mutable ScratchPool<Scratch> scratch_;
 };
 
 }  // namespace
@@ -195,7 +168,7 @@ MergedTensors MakeMergedTensors(std::shared_ptr<const BoundArtifact> base, Canon
                         RowMajorStrides(output.shape),
                         0,
                         false,
-                        std::make_shared<const MergedStorage>(merger, param)};
+                        std::make_shared<const ComputedStorage<Merger>>(merger, param)};
   };
 }
 

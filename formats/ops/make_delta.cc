@@ -1,7 +1,6 @@
 // What changed from one model to another, whatever the layouts of both.
 #include <fmt/format.h>
 
-#include <mutex>
 #include <utility>
 
 #include "formats/manifest/manifest.h"
@@ -9,6 +8,7 @@
 #include "formats/ops/convert_parts.h"
 #include "formats/ops/places.h"
 #include "lib/file.h"
+#include "lib/scratch_pool.h"
 #include "lib/tree_digest.h"
 
 namespace nxdkit::ops {
@@ -32,16 +32,19 @@ class DeltaSink : public Sink {
   }
 
   Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override {
-    std::unique_ptr<Scratch> scratch = Borrow();
-    const std::span<std::byte> before = std::span(scratch->base).first(bytes.size());
+    const ScratchPool<Scratch>::Lease scratch = scratch_.Take();
+    const std::span<std::byte> before = scratch->base.span().first(bytes.size());
     NXDKIT_TRY(base_.Read(tensor, offset, before, scratch->gatherer));
     std::vector<std::byte> block;
     NXDKIT_ASSIGN(const uint64_t changed,
                   scratch->encoder.Encode(outputs_[tensor].dtype, coding_, before, bytes, block));
     Leaf& leaf = leaves_[tensor][offset / kLeafBytes];
-    leaf.result = LeafDigest(bytes);
-    leaf.base = changed == 0 ? leaf.result : LeafDigest(before);
-    Return(std::move(scratch));
+    if (changed == 0) {
+      leaf.base = leaf.result = LeafDigest(bytes);
+    } else {
+      const std::array<Sha256Bytes, 2> pair = LeafDigestPair(before, bytes);
+      leaf = {pair[0], pair[1]};
+    }
     return writer_.Put(tensor, offset / kLeafBytes, changed, std::move(block));
   }
 
@@ -70,29 +73,17 @@ class DeltaSink : public Sink {
     Sha256Bytes result;
   };
   struct Scratch {
-    std::vector<std::byte> base = std::vector<std::byte>(kLeafBytes);
+    PageBuffer base{kLeafBytes};
     Gatherer gatherer{kStagingBytes};
     delta::BlockEncoder encoder;
   };
-  std::unique_ptr<Scratch> Borrow() {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Scratch>();
-    std::unique_ptr<Scratch> scratch = std::move(idle_.back());
-    idle_.pop_back();
-    return scratch;
-  }
-  void Return(std::unique_ptr<Scratch> scratch) {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(scratch));
-  }
 
   const CanonicalReader& base_;
   const std::vector<OutputTensor>& outputs_;
   const delta::Coding coding_;
   delta::Writer& writer_;
   std::vector<std::vector<Leaf>> leaves_;  // threads write different elements
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Scratch>> idle_;
+  ScratchPool<Scratch> scratch_;
 };
 
 Status CheckRequest(const ConvertRequest& request) {

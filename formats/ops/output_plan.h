@@ -25,6 +25,9 @@ struct OutputOptions {
   // like (tied pair stored twice, gate and up apart, xser), stays so; scheduler and user content
   // are carried over.
   bool training_tag = false;
+  // The output is a training checkpoint of optimum-neuron (formats/nxd/optimum.h), or is none;
+  // absent: a training tag is what its source is, everything else is none.
+  std::optional<bool> optimum;
   std::optional<rollout::Flavor> flavor;
   std::optional<int64_t> batch_size, sequence_length;
   std::optional<bool> fused_qkv;
@@ -43,6 +46,7 @@ struct OutputSpec {
   bool xser = false;
   bool aliases = false;       // those of the family are stored too: lm_head of a tied model
   bool training_tag = false;  // as in the options
+  bool optimum = false;       // the tag is `shards` of an optimum-neuron checkpoint
   nxd::OptimizerStyle optimizer_style = nxd::OptimizerStyle::kZero1;
   int dp = 1;
   rollout::Geometry rollout;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "formats/hf/hf.h"
+#include "formats/nxd/optimum.h"
 #include "formats/ops/canonical.h"
 #include "formats/ops/fitness.h"
 #include "formats/ops/lora_config.h"
@@ -15,6 +16,8 @@
 
 namespace nxdkit::ops {
 namespace {
+
+constexpr uint64_t kMaxTrnConfigBytes = 1 << 20;
 
 // torch names the top folder of an archive after the file's stem, up to the last dot.
 std::string Stem(const std::string& path) {
@@ -168,8 +171,13 @@ class Planner {
                                 spec_.dtype.value_or(Dtype::kF32), t);
   }
 
+  // Where a file of the tag lies in the output.
+  std::string InTag(const std::string& path) const {
+    return spec_.optimum ? JoinPath(nxd::kOptimumTag, path) : path;
+  }
+
   Status PlanNxd() {
-    plan_.texts.push_back({"checkpoint", "1"});
+    plan_.texts.push_back({InTag("checkpoint"), "1"});
     if (source_.lora) {
       NXDKIT_ASSIGN(const std::string config, NxdLoraConfig(source_, spec_.nxd));
       lora_config_ = PickleOfJson(config);
@@ -177,12 +185,13 @@ class Planner {
     for (int t = 0; t < spec_.nxd.tp; ++t)
       for (int e = 0; e < spec_.nxd.ep; ++e) NXDKIT_TRY(PlanRank(t, e));
     if (spec_.training_tag) CarryTrainingFiles();
+    if (spec_.optimum) NXDKIT_TRY(PlanTrnConfig());
     CarrySideFiles();
     const std::string dtype(dtypes_.empty() ? "" : TorchName(dtypes_.front()));
-    plan_.texts.push_back(
-        {"nxdkit.json", nxd::WriteSidecar(spec_.nxd, source_.model->config.family->model_type,
-                                          dtype, NXDKIT_VERSION)});
-    plan_.texts.push_back({"done", "1"});
+    plan_.texts.push_back({InTag("nxdkit.json"),
+                           nxd::WriteSidecar(spec_.nxd, source_.model->config.family->model_type,
+                                             dtype, NXDKIT_VERSION)});
+    plan_.texts.push_back({InTag("done"), "1"});
     return OkStatus();
   }
 
@@ -198,6 +207,9 @@ class Planner {
         layouts.push_back(tensor.layout);
       }
       if (source_.optimizer) NXDKIT_TRY(PlanOptimizer(layouts, t, p));
+      if (spec_.optimum && t == 0)
+        plan_.texts.push_back({InTag(nxd::MpMetadataName(p)),
+                               nxd::WriteMpMetadata(source_.model->config, spec_.nxd, p, here)});
       NXDKIT_TRY(PlanShard(here, std::move(layouts), t, p, e));
     }
     return OkStatus();
@@ -205,10 +217,31 @@ class Planner {
 
   // Opaque to us: whatever they hold does not depend on the layout.
   void CarryTrainingFiles() {
-    const std::string& tag = source_.artifact.set->location.tag_folder;
+    const nxd::SetLocation& location = source_.artifact.set->location;
+    const auto carry = [&](const std::string& folder, const char* name, std::string to) {
+      if (const std::string path = JoinPath(folder, name); KindOf(path) == PathKind::kFile)
+        plan_.copies.push_back({std::move(to), path});
+    };
     for (const char* name : {"scheduler.pt", "user_content.pt"})
-      if (const std::string path = JoinPath(tag, name); KindOf(path) == PathKind::kFile)
-        plan_.copies.push_back({name, path});
+      carry(location.tag_folder, name, InTag(name));
+    if (!spec_.optimum || !source_.artifact.mp_record) return;
+    // Beside optimum-neuron's tag. Its training_args.bin names the old sizes and stays behind.
+    for (const char* name : {"scheduler.pt", "trainer_state.json"})
+      carry(location.root, name, name);
+  }
+
+  // The settings of the trainer that left the source, if it was optimum-neuron's.
+  Status PlanTrnConfig() {
+    std::string settings;
+    if (source_.artifact.mp_record) {
+      const std::string path = JoinPath(source_.artifact.set->location.root, nxd::kTrnConfigFile);
+      if (KindOf(path) == PathKind::kFile) {
+        NXDKIT_ASSIGN(settings, ReadSmallFile(path, kMaxTrnConfigBytes));
+      }
+    }
+    plan_.texts.push_back(
+        {nxd::kTrnConfigFile, nxd::WriteTrnConfig(spec_.nxd, spec_.xser, settings)});
+    return OkStatus();
   }
 
   Status PlanOptimizer(const std::vector<TensorLayout>& params, int t, int p) {
@@ -216,7 +249,7 @@ class Planner {
     for (int d = 0; d < ranks; ++d) {
       NXDKIT_ASSIGN(OptimizerTree tree, MakeOptimizerTree(source_, spec_, params, d));
       NXDKIT_TRY(PlanArchive(std::move(tree.root), std::move(tree.tensors),
-                             nxd::OptimizerFileName(spec_.optimizer_style, d, t, p), t, p));
+                             InTag(nxd::OptimizerFileName(spec_.optimizer_style, d, t, p)), t, p));
     }
     return OkStatus();
   }
@@ -235,7 +268,7 @@ class Planner {
     if (lora_config_) dict.push_back({{std::string(kLoraConfigKey)}, *lora_config_});
     const std::optional<int> ep = spec_.nxd.ep > 1 ? std::optional<int>(e) : std::nullopt;
     return PlanArchive(torch::PickleValue::MakeDict(std::move(dict)), std::move(layouts),
-                       "model/" + nxd::ShardFileName(t, p, ep), t, p, std::move(places));
+                       InTag("model/" + nxd::ShardFileName(t, p, ep)), t, p, std::move(places));
   }
 
   // With expert parallelism: tensors that are no experts' have one file, with ep rank 0.

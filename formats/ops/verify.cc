@@ -194,7 +194,8 @@ std::string RoundingText(const BoundArtifact& other, const BoundArtifact& artifa
   return pairs.empty() ? "" : fmt::format(", converted from {}", fmt::join(pairs, " and "));
 }
 
-Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact,
+// Adds findings and checks to `report`.
+Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact, SeenCrcs& crcs,
                      VerifyReport& report) {
   Kind kind = Kind::kHf;
   if (request.against_kind) {
@@ -204,7 +205,10 @@ Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact
   }
   NXDKIT_ASSIGN(const BoundArtifact other,
                 OpenAndBind(*request.against, kind, request.against_hints));
-  Result<std::vector<Finding>> findings = CompareArtifacts(other, artifact, request.run);
+  const auto seen = [&](uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
+    crcs.Add(tensor, offset, bytes);
+  };
+  Result<std::vector<Finding>> findings = CompareArtifacts(other, artifact, request.run, seen);
   if (!findings.ok()) {
     if (findings.error().code() != Errc::kFindings) return std::move(findings).error();
     report.findings.push_back(FromError(findings.error()));
@@ -262,10 +266,15 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
     return report;
   }
   Append(report.findings, *std::move(self));
-  NXDKIT_ASSIGN(std::vector<Finding> damaged, CheckChecksums(artifact.artifact, request.run));
+  SeenCrcs crcs(artifact.artifact, artifact.bound);
+  VerifyReport against;
+  if (request.against) NXDKIT_TRY(VerifyAgainst(request, artifact, crcs, against));
+  NXDKIT_ASSIGN(std::vector<Finding> damaged,
+                CheckChecksums(artifact.artifact, request.run, crcs.Known()));
   Append(report.findings, std::move(damaged));
   if (report.findings.empty()) NameChecks(artifact, report);
-  if (request.against) NXDKIT_TRY(VerifyAgainst(request, artifact, report));
+  Append(report.findings, std::move(against.findings));
+  for (std::string& check : against.checks) report.checks.push_back(std::move(check));
   return report;
 }
 

@@ -191,37 +191,58 @@ NeuronConfig ReadOptimum(Reader& reader) {
   return config;
 }
 
-}  // namespace
+constexpr const char* kMadeFor[] = {"target", "logical_nc_config", "checkpoint_revision"};
 
-Result<NeuronConfig> ParseNeuronConfig(std::string_view json_text, const std::string& path) {
-  auto parsed = ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true});
-  if (!parsed.ok()) return std::move(parsed).error().in(path);
-  const Json* nested = JsonFind(*parsed, "neuron_config");
+// Other versions of the programs may have other keys, but they end alike.
+void CollectVersions(const Json& json, std::vector<std::pair<std::string, std::string>>& out) {
+  const auto add = [&](const std::string& key, const Json& value) {
+    if (value.is_string()) out.push_back({key, value.get<std::string>()});
+    if (value.is_number_integer()) out.push_back({key, value.dump()});
+  };
+  for (const auto& [key, value] : json.items())
+    if (key.ends_with("version")) add(key, value);
+  for (const char* key : kMadeFor)
+    if (const Json* value = JsonFind(json, key)) add(key, *value);
+}
+
+Result<NeuronConfig> ReadDialect(const Json& json, const std::string& path) {
+  const Json* nested = JsonFind(json, "neuron_config");
   if (nested && nested->is_object()) {
     Reader reader(*nested, "neuron_config.", path);
     NeuronConfig config = ReadNxdi(reader);
     if (reader.error()) return *std::move(reader.error());
     // Then every name has draft_model. or target_model. before it.
-    if (JsonFind(*parsed, "fused_spec_config"))
+    if (JsonFind(json, "fused_spec_config"))
       config.unsupported.push_back("fused_spec_config is set");
     // Derived settings of models with experts, which pad or double their weights.
-    Reader top(*parsed, "", path);
+    Reader top(json, "", path);
     if (const int64_t pad = top.Int("moe_intermediate_pad_size", 0, 0, kMaxTokens); pad > 0)
       config.unsupported.push_back(fmt::format("moe_intermediate_pad_size: {}", pad));
     if (top.Flag("moe_fused_nki_kernel_enabled"))
       config.unsupported.push_back("moe_fused_nki_kernel_enabled: true");
     if (top.error()) return *std::move(top.error());
+    CollectVersions(json, config.versions);
+    CollectVersions(*nested, config.versions);
     return config;
   }
-  if (!JsonFind(*parsed, "_serialized_key"))
+  if (!JsonFind(json, "_serialized_key"))
     return Error(Errc::kCorrupt,
                  "neither an object \"neuron_config\" (NxDI) nor \"_serialized_key\" "
                  "(optimum-neuron) is there: an unknown dialect")
         .in(path);
-  Reader reader(*parsed, "", path);
+  Reader reader(json, "", path);
   NeuronConfig config = ReadOptimum(reader);
   if (reader.error()) return *std::move(reader.error());
+  CollectVersions(json, config.versions);
   return config;
+}
+
+}  // namespace
+
+Result<NeuronConfig> ParseNeuronConfig(std::string_view json_text, const std::string& path) {
+  auto parsed = ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true});
+  if (!parsed.ok()) return std::move(parsed).error().in(path);
+  return ReadDialect(*parsed, path);
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "formats/models/model.h"
@@ -31,6 +32,9 @@ struct NeuronConfig {
   std::string checkpoint_id;  // optimum: where the weights came from
   // Settings that change the shards in ways that we cannot lay out: "quantized: true".
   std::vector<std::string> unsupported;
+  // What the file says of the programs that made the bundle and of what it was made for, as far as
+  // it says anything: "neuronxcc_version", "2.21.33363.0+82129205".
+  std::vector<std::pair<std::string, std::string>> versions;
 
   Geometry MakeGeometry() const;
 };

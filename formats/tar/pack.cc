@@ -77,9 +77,11 @@ struct Target {
 
 la_ssize_t WriteTarget(archive*, void* context, const void* bytes, size_t count) {
   Target& target = *static_cast<Target*>(context);
-  const ssize_t written = ::write(target.fd, bytes, count);
+  ssize_t written;
+  do {
+    written = ::write(target.fd, bytes, count);
+  } while (written < 0 && errno == EINTR);  // to libarchive nothing written is an error
   if (written < 0) {
-    if (errno == EINTR) return 0;  // libarchive asks again
     target.saved_errno = errno;
     return -1;
   }

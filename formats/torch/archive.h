@@ -2,6 +2,8 @@
 // Format facts: FORMAT.md beside this file.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,8 +28,11 @@ struct Archive {
 };
 
 struct ReadOptions {
-  bool check_crc =
-      false;  // read every storage record and compare its CRC-32 (a mismatch: kCorrupt)
+  // Read every record and compare its CRC-32 (a mismatch: kCorrupt).
+  bool check_crc = false;
+  // By their place in the file, stored records that the caller has read: the CRC-32 of the bytes
+  // that he found. These are compared, and not read again.
+  const std::map<uint64_t, uint32_t>* known_crcs = nullptr;
 };
 
 // True when the file starts like something ReadArchive reads (zip local header, or a pickle

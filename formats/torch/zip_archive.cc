@@ -7,6 +7,7 @@
 #include "formats/torch/archive_readers.h"
 #include "formats/torch/pickle_convert.h"
 #include "formats/torch/pickle_machine.h"
+#include "formats/torch/zip_format.h"
 #include "formats/torch/zip_reader.h"
 #include "formats/torch/zip_record.h"
 
@@ -33,7 +34,7 @@ class ZipArchiveReader {
   Status ReadPickle();
   Status BindStorages(PickleGraph& graph);
   Result<const ZipRecord*> StorageRecord(const StorageClaim& claim) const;
-  Status CheckCrcs() const;
+  Status CheckCrcs(const std::map<uint64_t, uint32_t>* known) const;
   void WarnOfMissingCrcs();
   void Warn(std::string message);
 
@@ -175,10 +176,18 @@ Status ZipArchiveReader::BindStorages(PickleGraph& graph) {
   return OkStatus();
 }
 
-Status ZipArchiveReader::CheckCrcs() const {
+Status ZipArchiveReader::CheckCrcs(const std::map<uint64_t, uint32_t>* known) const {
   const ByteSink ignore = [](std::span<const std::byte>) { return OkStatus(); };
-  for (const ZipRecord& record : directory_.records())
+  for (const ZipRecord& record : directory_.records()) {
+    if (known != nullptr && record.method == zip::kStored) {
+      const auto crc = known->find(record.data_offset);
+      if (crc != known->end()) {
+        NXDKIT_TRY(CheckCrc(record, crc->second));
+        continue;
+      }
+    }
     NXDKIT_TRY(StreamRecord(*file_, record, ignore));
+  }
   return OkStatus();
 }
 
@@ -196,7 +205,7 @@ Result<Archive> ZipArchiveReader::Read(const ReadOptions& options) {
   NXDKIT_TRY(ReadVersion());
   NXDKIT_TRY(ReadByteOrder());
   NXDKIT_TRY(ReadPickle());
-  if (options.check_crc) NXDKIT_TRY(CheckCrcs());
+  if (options.check_crc) NXDKIT_TRY(CheckCrcs(options.known_crcs));
   WarnOfMissingCrcs();
   if (warnings_left_out_ != 0)
     archive_.warnings.push_back(fmt::format("{} more warnings of this file", warnings_left_out_));

@@ -9,6 +9,7 @@
 
 #include "formats/torch/zip_format.h"
 #include "lib/crc32.h"
+#include "lib/page_buffer.h"
 
 namespace nxdkit::torch {
 namespace {
@@ -41,10 +42,10 @@ Error InRecord(const ZipRecord& record, Errc code, std::string message) {
 }
 
 Status StreamStored(const File& file, const ZipRecord& record, const ByteSink& sink) {
-  std::vector<std::byte> chunk(std::min<uint64_t>(kChunkBytes, record.bytes));
+  const PageBuffer buffer(std::min<uint64_t>(kChunkBytes, record.bytes) + kPageBytes);
   for (uint64_t done = 0; done < record.bytes;) {
-    const auto piece = std::span(chunk).first(
-        static_cast<size_t>(std::min<uint64_t>(chunk.size(), record.bytes - done)));
+    const std::span<std::byte> piece =
+        buffer.InStep(record.data_offset, std::min<uint64_t>(kChunkBytes, record.bytes - done));
     NXDKIT_TRY(file.ReadAt(record.data_offset + done, piece));
     NXDKIT_TRY(sink(piece));
     done += piece.size();
@@ -157,11 +158,14 @@ Status StreamRecord(const File& file, const ZipRecord& record, const ByteSink& s
   };
   NXDKIT_TRY(record.method == zip::kStored ? StreamStored(file, record, checked)
                                            : StreamDeflated(file, record, checked));
-  if (record.crc != 0 && crc != record.crc)
-    return InRecord(
-        record, Errc::kCorrupt,
-        fmt::format("the data has CRC-32 {:08x}, the directory says {:08x}", crc, record.crc));
-  return OkStatus();
+  return CheckCrc(record, crc);
+}
+
+Status CheckCrc(const ZipRecord& record, uint32_t crc) {
+  if (record.crc == 0 || crc == record.crc) return OkStatus();
+  return InRecord(
+      record, Errc::kCorrupt,
+      fmt::format("the data has CRC-32 {:08x}, the directory says {:08x}", crc, record.crc));
 }
 
 Result<std::string> ReadRecord(const File& file, const ZipRecord& record, uint64_t max_bytes) {

@@ -20,6 +20,9 @@ using ByteSink = std::function<Status(std::span<const std::byte>)>;
 // record.bytes of them, or an error. Compares the CRC-32 unless it is 0 (not computed).
 Status StreamRecord(const File& file, const ZipRecord& record, const ByteSink& sink);
 
+// What StreamRecord says of a record whose inflated bytes have the CRC-32 `crc`.
+Status CheckCrc(const ZipRecord& record, uint32_t crc);
+
 // The whole record; kUnsupported when it is over `max_bytes`.
 Result<std::string> ReadRecord(const File& file, const ZipRecord& record, uint64_t max_bytes);
 

@@ -1,23 +1,16 @@
 // Any bytes as a delta, and as one block of one: refused with a place, or changes that stay inside.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <string_view>
 
 #include "formats/delta/delta.h"
 #include "tests/formats/memory_file.h"
+#include "tests/fuzz/fuzzing.h"
 
 namespace {
 
 using namespace nxdkit;
-
-void Require(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what.c_str());
-  std::abort();
-}
 
 void RequireRefusal(const Error& error, size_t size) {
   Require(error.code() == Errc::kCorrupt || error.code() == Errc::kUnsupported, error.ToString());

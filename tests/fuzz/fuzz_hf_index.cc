@@ -1,26 +1,15 @@
 // Any bytes as an index: read with safe, sorted, unique names, or refused.
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "formats/hf/index.h"
 #include "tests/formats/memory_file.h"
-
-namespace {
-
-void Require(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what.c_str());
-  std::abort();
-}
-
-}  // namespace
+#include "tests/fuzz/fuzzing.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nxdkit;
   static testing_util::MemoryFile memory;
-  memory.Set(std::string_view(reinterpret_cast<const char*>(data), size));
+  memory.Set(TextOf(data, size));
   const Result<hf::Index> index = hf::ReadIndex(memory.path(), ".safetensors");
   if (!index.ok()) {
     const Errc code = index.error().code();

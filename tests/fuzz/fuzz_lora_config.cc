@@ -1,27 +1,16 @@
 // Any bytes as adapter_config.json: refused by name, or what is written of it reads back the same.
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "formats/lora/config.h"
-
-namespace {
+#include "tests/fuzz/fuzzing.h"
 
 using namespace nxdkit;
 
-void Require(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what.c_str());
-  std::abort();
-}
-
-}  // namespace
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string_view text = TextOf(data, size);
   const Result<lora::Config> config = lora::ParseConfig(text, "adapter_config.json");
   if (!config.ok()) {
     const Errc code = config.error().code();

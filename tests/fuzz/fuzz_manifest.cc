@@ -1,26 +1,15 @@
 // Any bytes as a manifest: refused with a reason, or what is written of it reads back the same.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "formats/manifest/manifest.h"
-
-namespace {
+#include "tests/fuzz/fuzzing.h"
 
 using namespace nxdkit;
 
-void Require(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what.c_str());
-  std::abort();
-}
-
-}  // namespace
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string_view text = TextOf(data, size);
   const Result<manifest::Manifest> read = manifest::ReadManifest(text);
   if (!read.ok()) {
     const Errc code = read.error().code();

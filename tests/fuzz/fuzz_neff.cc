@@ -1,15 +1,11 @@
 // Any bytes as a NEFF and as a file with NEFFs in it: the header, the scan, the archive.
-#include <cstdlib>
 #include <string_view>
 
 #include "formats/neff/payload.h"
 #include "tests/formats/memory_file.h"
+#include "tests/fuzz/fuzzing.h"
 
 namespace {
-
-void Require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void Check(const nxdkit::File& file, const nxdkit::neff::Located& neff) {
   using namespace nxdkit;
@@ -31,7 +27,7 @@ void Check(const nxdkit::File& file, const nxdkit::neff::Located& neff) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nxdkit;
   static testing_util::MemoryFile memory;
-  memory.Set(std::string_view(reinterpret_cast<const char*>(data), size));
+  memory.Set(TextOf(data, size));
   const Result<File> file = File::OpenRead(memory.path());
   Require(file.ok());
   const Result<neff::Located> first = neff::ReadAt(*file, 0, file->bytes());

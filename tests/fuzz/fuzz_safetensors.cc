@@ -1,27 +1,16 @@
 // Any bytes: accepted with every invariant, or refused with an error and its fault.
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "formats/safetensors/safetensors.h"
 #include "tests/formats/memory_file.h"
 #include "tests/formats/safetensors/invariants.h"
-
-namespace {
-
-void Require(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what.c_str());
-  std::abort();
-}
-
-}  // namespace
+#include "tests/fuzz/fuzzing.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nxdkit;
   static testing_util::MemoryFile memory;
-  memory.Set(std::string_view(reinterpret_cast<const char*>(data), size));
+  memory.Set(TextOf(data, size));
   safetensors::Fault fault = safetensors::Fault::kNone;
   const Result<TensorFile> file = safetensors::Open(memory.path(), &fault);
   if (file.ok()) {

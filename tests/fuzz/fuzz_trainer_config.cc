@@ -1,28 +1,17 @@
 // Any bytes as a config file of the trainer: refused, or a configuration that can be checked, and
 // that reads back from its own print as the same.
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "tests/fuzz/fuzzing.h"
 #include "trainer/config/check.h"
 #include "trainer/config/load.h"
 #include "trainer/config/print.h"
 
-namespace {
-
-void Require(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what.c_str());
-  std::abort();
-}
-
-}  // namespace
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nxdkit;
   using namespace nxdkit::trainer;
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string_view text = TextOf(data, size);
   const Result<LoadedConfig> loaded = LoadConfigText(text, "fuzz.yaml", {});
   if (!loaded.ok()) return 0;
   const ConfigCheck check = CheckConfig(*loaded, {.files = false});

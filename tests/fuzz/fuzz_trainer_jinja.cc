@@ -1,22 +1,15 @@
 // Any bytes as a template: refused with line and column, or it renders, or fails with a place too.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "tests/fuzz/fuzzing.h"
 #include "trainer/tokenizer/jinja.h"
 
 namespace {
 
 using namespace nxdkit;
 using namespace nxdkit::trainer;
-
-void Require(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what.c_str());
-  std::abort();
-}
 
 void RequirePlaced(const Error& error) {
   const Errc code = error.code();
@@ -41,7 +34,7 @@ jinja::Dict Variables() {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string_view text = TextOf(data, size);
   const Result<jinja::Template> parsed = jinja::Template::Parse(text);
   if (!parsed.ok()) {
     RequirePlaced(parsed.error());

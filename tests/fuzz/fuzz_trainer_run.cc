@@ -1,18 +1,11 @@
 // Any bytes as the files of a run: a page without a script, whatever they say.
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "tests/fuzz/fuzzing.h"
 #include "trainer/report/html.h"
 
 namespace {
-
-void Require(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what.c_str());
-  std::abort();
-}
 
 size_t Count(const std::string& text, char c) {
   size_t count = 0;
@@ -23,8 +16,9 @@ size_t Count(const std::string& text, char c) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace nxdkit;
   using namespace nxdkit::trainer;
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string_view text = TextOf(data, size);
   RunFiles run;
   run.folder = "run";
   run.metrics = ParseMetrics(text);

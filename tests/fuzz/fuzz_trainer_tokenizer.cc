@@ -1,11 +1,10 @@
 // Any bytes as tokenizer.json: refused with a reason, or text goes in, and its ids come out as
 // text.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "tests/fuzz/fuzzing.h"
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace {
@@ -13,16 +12,10 @@ namespace {
 using namespace nxdkit;
 using namespace nxdkit::trainer;
 
-void Require(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what.c_str());
-  std::abort();
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string_view text = TextOf(data, size);
   const Result<Tokenizer> read = Tokenizer::Parse(text);
   if (!read.ok()) {
     const Errc code = read.error().code();

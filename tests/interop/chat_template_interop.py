@@ -5,7 +5,6 @@ Usage: python chat_template_interop.py --bin-dir DIR    (DIR holds tokenizer_pro
 With NXDKIT_TEMPLATES=FOLDER every *.jinja of the folder is compared too.
 """
 
-import argparse
 import copy
 import datetime
 import glob
@@ -13,14 +12,13 @@ import json
 import os
 import random
 import subprocess
-import sys
 import tempfile
 import unittest
 import unittest.mock
 
 from transformers.utils.chat_template_utils import _compile_jinja_template, render_jinja_template
 
-BIN_DIR = None
+import interop
 
 # In the style of Qwen2.5: a system message of its own, tools, calls.
 CHATML_DEFAULT_SYSTEM = r"""
@@ -284,7 +282,7 @@ class Case(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as out:
             json.dump(work, out)
             out.flush()
-            done = subprocess.run([os.path.join(BIN_DIR, "tokenizer_probe"), "render", "-", out.name],
+            done = subprocess.run([interop.program("tokenizer_probe"), "render", "-", out.name],
                                   capture_output=True, check=False)
         if done.returncode != 0:
             raise AssertionError(done.stderr.decode())
@@ -385,14 +383,5 @@ class Chats(Case):
                 self.compare(os.path.basename(path), text.read())
 
 
-def main():
-    global BIN_DIR
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin-dir", required=True)
-    options, rest = parser.parse_known_args()
-    BIN_DIR = os.path.abspath(options.bin_dir)
-    unittest.main(argv=[sys.argv[0], *rest])
-
-
 if __name__ == "__main__":
-    main()
+    interop.main()

@@ -4,11 +4,9 @@ critic, and the gradient of every parameter, of llama, qwen2 and qwen3 with the 
 Usage: python decoder_interop.py --bin-dir DIR   (DIR is tests/interop of the build)
 """
 
-import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -16,7 +14,8 @@ import numpy
 import torch
 import transformers
 
-BIN = None
+import interop
+
 TOLERANCE = 1e-4  # relative to the largest value of each array
 VOCAB = 96
 
@@ -111,7 +110,7 @@ class Decoder(unittest.TestCase):
             for tp in (1, 2, 8):
                 out = os.path.join(folder, "out")
                 subprocess.run(
-                    [os.path.join(BIN, "decoder_probe"), str(tp), "f32",
+                    [interop.program("decoder_probe"), str(tp), "f32",
                      os.path.join(folder, "model"), os.path.join(folder, "batch.json"), out],
                     check=True)
                 found = read_records(out)
@@ -136,8 +135,4 @@ class Decoder(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin-dir", required=True)
-    arguments, rest = parser.parse_known_args()
-    BIN = arguments.bin_dir
-    unittest.main(argv=[sys.argv[0]] + rest)
+    interop.main()

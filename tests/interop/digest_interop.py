@@ -4,20 +4,18 @@ Usage: python digest_interop.py --bin-dir DIR   (DIR is tests/interop of the bui
                                                  in DIR itself or in tools of the build)
 """
 
-import argparse
 import hashlib
 import json
 import os
 import struct
 import subprocess
-import sys
 import tempfile
 import unittest
 
 from safetensors import safe_open
 
-TOOLS = None
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+import interop
+
 LEAF = 1 << 20
 
 
@@ -66,7 +64,7 @@ def digest_of(tensors):
 
 
 def tool(name, *arguments):
-    return subprocess.run([os.path.join(TOOLS, name), *arguments], check=True, text=True,
+    return subprocess.run([interop.program(name), *arguments], check=True, text=True,
                           capture_output=True).stdout
 
 
@@ -85,7 +83,7 @@ class Digest(unittest.TestCase):
             self.assertEqual(tool("ckpt-digest", layout), f"sha256:{expected}\n", layout)
 
     def test_bundles_of_the_reference(self):
-        rollout = os.path.join(SOURCE, "testdata", "rollout")
+        rollout = os.path.join(interop.SOURCE, "testdata", "rollout")
         self.check(os.path.join(rollout, "hf-qwen3"), os.path.join(rollout, "optimum"))
         self.check(os.path.join(rollout, "hf-qwen2"), os.path.join(rollout, "nxdi"))
 
@@ -106,8 +104,8 @@ class Digest(unittest.TestCase):
             self.check(model, shards)
 
     def test_manifest(self):
-        folder = os.path.join(SOURCE, "testdata", "rollout", "hf-qwen3")
-        with open(os.path.join(SOURCE, "testdata", "manifest", "qwen3.json"),
+        folder = os.path.join(interop.SOURCE, "testdata", "rollout", "hf-qwen3")
+        with open(os.path.join(interop.SOURCE, "testdata", "manifest", "qwen3.json"),
                   encoding="utf-8") as file:
             manifest = json.load(file)
         expected, roots = digest_of(tensors_of(os.path.join(folder, "model.safetensors")))
@@ -124,19 +122,5 @@ class Digest(unittest.TestCase):
                              (len(data), "sha256:" + sha256(data).hex()))
 
 
-def main():
-    global TOOLS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin-dir", required=True)
-    args, rest = parser.parse_known_args()
-    for folder in (args.bin_dir, os.path.join(args.bin_dir, "..", "..", "tools")):
-        if os.path.exists(os.path.join(folder, "ckpt-digest")):
-            TOOLS = folder
-            break
-    else:
-        sys.exit(f"ckpt-digest was not found in or near {args.bin_dir}")
-    unittest.main(argv=[sys.argv[0], *rest])
-
-
 if __name__ == "__main__":
-    main()
+    interop.main()

@@ -3,13 +3,11 @@
 Usage: python hf_interop.py --bin-dir DIR    (DIR holds hf_probe and safetensors_probe)
 """
 
-import argparse
 import json
 import os
 import random
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -18,7 +16,8 @@ from huggingface_hub.serialization._base import parse_size_to_int, split_state_d
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-BIN_DIR = None
+import interop
+
 
 
 def tiny_model():
@@ -39,7 +38,7 @@ class Case(unittest.TestCase):
         return os.path.join(self.folder, name)
 
     def run_probe(self, program, *arguments):
-        done = subprocess.run([os.path.join(BIN_DIR, program), *arguments], capture_output=True, check=False)
+        done = subprocess.run([interop.program(program), *arguments], capture_output=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.decode()
 
@@ -133,14 +132,5 @@ class Folders(Case):
             self.assertTrue(torch.equal(loaded[name], tensor), name)
 
 
-def main():
-    global BIN_DIR
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin-dir", required=True)
-    options, rest = parser.parse_known_args()
-    BIN_DIR = os.path.abspath(options.bin_dir)
-    unittest.main(argv=[sys.argv[0], *rest])
-
-
 if __name__ == "__main__":
-    main()
+    interop.main()

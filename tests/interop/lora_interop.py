@@ -7,33 +7,19 @@ Adapters are written as PEFT and NxD lay them out by formats/lora/FORMAT.md alon
 and safetensors; what they make of a base is computed with plain torch.
 """
 
-import argparse
-import importlib.util
 import json
 import math
 import os
 import subprocess
-import sys
 import tempfile
 import unittest
 
 import torch
 from safetensors.torch import load_file, save_file
 
-CONVERT = None
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+import interop
 
-
-def load_make(folder):
-    path = os.path.join(SOURCE, "testdata", folder, "make.py")
-    spec = importlib.util.spec_from_file_location(f"make_{folder}", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.dont_write_bytecode = True
-    spec.loader.exec_module(module)
-    return module
-
-
-NXD = load_make("nxd")
+NXD = interop.load_make("nxd")
 
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 36,
          "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 8,
@@ -188,8 +174,8 @@ class Case(unittest.TestCase):
         return os.path.join(self.folder, *names)
 
     def run_it(self, *arguments, code=0):
-        done = subprocess.run([CONVERT, "-q", "--no-sync", *arguments], capture_output=True,
-                              text=True, check=False)
+        done = subprocess.run([interop.program("nxd-convert"), "-q", "--no-sync", *arguments],
+                              capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}{done.stderr}")
         return done.stderr
 
@@ -394,17 +380,5 @@ class NxdAdapters(Case):
                 self.assertIn("merge_sharded_lora", error)
 
 
-def find_convert(bin_dir):
-    for folder in (bin_dir, os.path.join(bin_dir, "..", "..", "tools")):
-        path = os.path.join(folder, "nxd-convert")
-        if os.path.exists(path):
-            return path
-    raise SystemExit(f"no nxd-convert in {bin_dir} or ../../tools beside it")
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin-dir", required=True)
-    arguments, rest = parser.parse_known_args()
-    CONVERT = find_convert(arguments.bin_dir)
-    unittest.main(argv=[sys.argv[0], *rest])
+    interop.main()

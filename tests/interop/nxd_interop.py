@@ -8,12 +8,9 @@ and testdata/rollout/make.py cut on their own; what torch saved is converted and
 source.
 """
 
-import argparse
-import importlib.util
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -21,22 +18,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-CONVERT = None
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+import interop
 
-
-def load_make(folder):
-    """The make.py of a testdata folder, as a module."""
-    path = os.path.join(SOURCE, "testdata", folder, "make.py")
-    spec = importlib.util.spec_from_file_location(f"make_{folder}", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.dont_write_bytecode = True
-    spec.loader.exec_module(module)
-    return module
-
-
-NXD = load_make("nxd")
-ROLLOUT = load_make("rollout")
+NXD = interop.load_make("nxd")
+ROLLOUT = interop.load_make("rollout")
 
 # No size is a multiple of 4 here but those that NxD wants so; head_dim is not hidden / heads.
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 10,
@@ -68,8 +53,8 @@ class Case(unittest.TestCase):
         return os.path.join(self.folder, *names)
 
     def convert(self, *arguments):
-        done = subprocess.run([CONVERT, "-q", *arguments], capture_output=True, text=True,
-                              check=False)
+        done = subprocess.run([interop.program("nxd-convert"), "-q", *arguments],
+                              capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, f"{arguments}\n{done.stdout}{done.stderr}")
 
     def make_hf(self, config, seed=5):
@@ -250,7 +235,7 @@ class Saved(Case):
         NXD.main(self.path("sets"))
         for options, code in ((["--hw", "trn2"], 3), ([], 2)):
             done = subprocess.run(
-                [CONVERT, "--from", "nxd", "--to", "hf", "--config",
+                [interop.program("nxd-convert"), "--from", "nxd", "--to", "hf", "--config",
                  self.path("sets/hf-llama/config.json"), *options,
                  self.path("sets/reference-trn2-m2"), self.path("out")],
                 capture_output=True, text=True, check=False)
@@ -259,18 +244,6 @@ class Saved(Case):
             self.assertFalse(os.path.exists(self.path("out")))
 
 
-def find_convert(bin_dir):
-    for folder in (bin_dir, os.path.join(bin_dir, "..", "..", "tools")):
-        path = os.path.join(folder, "nxd-convert")
-        if os.path.exists(path):
-            return path
-    raise SystemExit(f"no nxd-convert in {bin_dir} or ../../tools beside it")
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin-dir", required=True)
-    arguments, rest = parser.parse_known_args()
-    CONVERT = find_convert(arguments.bin_dir)
     NXD.install_torch_xla()
-    unittest.main(argv=[sys.argv[0], *rest])
+    interop.main()

@@ -8,33 +8,18 @@ shards it, with torch.chunk after padding. nxd-reshard makes a tag of another ge
 is loaded with torch and compared with the same cut anew.
 """
 
-import argparse
-import importlib.util
 import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 
 import torch
 
-RESHARD = None
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+import interop
 
-
-def load_make(folder):
-    """The make.py of a testdata folder, as a module."""
-    path = os.path.join(SOURCE, "testdata", folder, "make.py")
-    spec = importlib.util.spec_from_file_location(f"make_{folder}", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.dont_write_bytecode = True
-    spec.loader.exec_module(module)
-    return module
-
-
-NXD = load_make("nxd")
+NXD = interop.load_make("nxd")
 
 # Vectors of 10, matrices of 20 and more rows: several data parallel sizes leave whole shards empty.
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 10,
@@ -190,7 +175,8 @@ class Reshard(unittest.TestCase):
         return os.path.join(self.folder, *names)
 
     def run_it(self, *arguments, code=0):
-        done = subprocess.run([RESHARD, "-q", *arguments, self.path("in"), self.path("out")],
+        done = subprocess.run([interop.program("nxd-reshard"), "-q", *arguments,
+                               self.path("in"), self.path("out")],
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}{done.stderr}")
         self.assertEqual(os.path.exists(self.path("out")), code == 0)
@@ -322,20 +308,8 @@ class Reshard(unittest.TestCase):
         self.assertIn("context parallel", self.run_it("--dp", "2", code=3))
 
 
-def find_reshard(bin_dir):
-    for folder in (bin_dir, os.path.join(bin_dir, "..", "..", "tools")):
-        path = os.path.join(folder, "nxd-reshard")
-        if os.path.exists(path):
-            return path
-    raise SystemExit(f"no nxd-reshard in {bin_dir} or ../../tools beside it")
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin-dir", required=True)
-    arguments, rest = parser.parse_known_args()
-    RESHARD = find_reshard(arguments.bin_dir)
     NXD.install_torch_xla()
     if hasattr(torch.serialization, "add_safe_globals"):
         torch.serialization.add_safe_globals([NXD.TensorReference])
-    unittest.main(argv=[sys.argv[0], *rest])
+    interop.main()

@@ -3,13 +3,11 @@
 Usage: python safetensors_interop.py --bin-dir DIR    (DIR holds safetensors_probe)
 """
 
-import argparse
 import hashlib
 import json
 import os
 import random
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -20,7 +18,7 @@ from safetensors.numpy import save_file as save_numpy
 from safetensors.torch import load_file as load_torch
 from safetensors.torch import save_file as save_torch
 
-BIN_DIR = None
+import interop
 
 # How the package's messages begin, for each fault.
 MESSAGES = {
@@ -47,7 +45,7 @@ DTYPES = {  # header name -> torch dtype
 
 
 def probe(*arguments):
-    done = subprocess.run([os.path.join(BIN_DIR, "safetensors_probe"), *arguments],
+    done = subprocess.run([interop.program("safetensors_probe"), *arguments],
                           capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise AssertionError(f"safetensors_probe {arguments[0]}: {done.stderr}")
@@ -294,14 +292,5 @@ class Differential(Case):
         self.assertLess(accepted, len(data) - 1000)
 
 
-def main():
-    global BIN_DIR
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin-dir", required=True)
-    options, rest = parser.parse_known_args()
-    BIN_DIR = options.bin_dir
-    unittest.main(argv=[sys.argv[0], *rest])
-
-
 if __name__ == "__main__":
-    main()
+    interop.main()

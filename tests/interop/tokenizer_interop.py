@@ -5,12 +5,10 @@ Usage: python tokenizer_interop.py --bin-dir DIR    (DIR holds tokenizer_probe)
 With NXDKIT_TOKENIZERS=FILE:FILE... these tokenizer.json files are compared too.
 """
 
-import argparse
 import json
 import os
 import random
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
@@ -18,9 +16,9 @@ import unittest
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+import interop
 import tokenizer_corpus as corpus
 
-BIN_DIR = None
 
 
 class Case(unittest.TestCase):
@@ -38,7 +36,7 @@ class Case(unittest.TestCase):
         return self.ask_file(command, tokenizer, self.path("work.json"))
 
     def ask_file(self, command, tokenizer, path):
-        done = subprocess.run([os.path.join(BIN_DIR, "tokenizer_probe"), command, tokenizer, path],
+        done = subprocess.run([interop.program("tokenizer_probe"), command, tokenizer, path],
                               capture_output=True, check=False)
         if done.returncode != 0:
             raise AssertionError(f"{command}: exit code {done.returncode}: {done.stderr.decode()}")
@@ -172,14 +170,5 @@ class Speed(Case):
               "as the library `tokenizers` through Python")
 
 
-def main():
-    global BIN_DIR
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin-dir", required=True)
-    options, rest = parser.parse_known_args()
-    BIN_DIR = os.path.abspath(options.bin_dir)
-    unittest.main(argv=[sys.argv[0], *rest])
-
-
 if __name__ == "__main__":
-    main()
+    interop.main()

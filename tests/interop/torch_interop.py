@@ -4,7 +4,6 @@ Usage: python torch_interop.py --bin-dir DIR [--large]    (DIR holds torch_probe
 
 Works with any torch from 1.13 on; --large adds files over 4 GiB (13 GB of disk, 5 GB of memory).
 """
-import argparse
 import collections
 import io
 import json
@@ -19,6 +18,7 @@ import zipfile
 
 import torch
 
+import interop
 import torch_values
 from torch_values import TensorReference, logical_bytes, to_json
 
@@ -26,11 +26,10 @@ warnings.filterwarnings("ignore")
 torch_values.install_stubs()
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 MODERN = VERSION >= (2, 6)  # weights_only knows floats, references can be allowed, CRCs are checked
-OPTIONS = None
 
 
 def probe(*arguments):
-    program = os.path.join(OPTIONS.bin_dir, "torch_probe")
+    program = interop.program("torch_probe")
     return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
 
 
@@ -228,7 +227,7 @@ class WeReadTorchs(unittest.TestCase):
 
 class Large(unittest.TestCase):
     def setUp(self):
-        if not OPTIONS.large:
+        if not interop.OPTIONS.large:
             self.skipTest("--large was not given")
 
     def test_torch_reads_ours(self):
@@ -255,9 +254,5 @@ class Large(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin-dir", required=True)
-    parser.add_argument("--large", action="store_true")
-    OPTIONS, rest = parser.parse_known_args()
     print(f"torch {torch.__version__}", file=sys.stderr)
-    unittest.main(argv=[sys.argv[0], *rest])
+    interop.main("--large")

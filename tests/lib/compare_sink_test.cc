@@ -68,6 +68,24 @@ TEST(CompareSink, GivesFirstCountAndBothValues) {
   }
 }
 
+// Counting goes by blocks and by vectors: runs of every length up to several of them.
+TEST(CompareSink, CountsElementsOfEveryWidth) {
+  for (const Dtype dtype : {Dtype::kU8, Dtype::kBF16, Dtype::kF32, Dtype::kI64, Dtype::kC128}) {
+    const int64_t width = ElementBytes(dtype);
+    for (const int64_t count : {1, 191, 193, 16'384, 40'001}) {
+      std::vector<std::byte> stored(static_cast<size_t>(count * width), std::byte{0x11});
+      std::vector<std::byte> expected = stored;
+      int64_t different = 0;
+      for (int64_t i = count / 2; i < count; i += i % 3 + 1, ++different)
+        expected[static_cast<size_t>(i * width + i % width)] = std::byte{0x12};
+      const auto differences = Compare(PackedOf(dtype, {count}, stored), expected, expected.size());
+      ASSERT_EQ(differences.size(), 1u) << Name(dtype) << " " << count;
+      EXPECT_EQ(differences[0].first, count / 2) << Name(dtype) << " " << count;
+      EXPECT_EQ(differences[0].count, different) << Name(dtype) << " " << count;
+    }
+  }
+}
+
 TEST(CompareSink, ComparesBitsNotNumbers) {
   const float nan1 = std::bit_cast<float>(0x7FC00000u);
   const float nan2 = std::bit_cast<float>(0x7FC00001u);

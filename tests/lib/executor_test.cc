@@ -242,6 +242,40 @@ TEST(Executor, ReadsEachSourceByteOnceForReplicas) {
   for (size_t t = 0; t < 4; ++t) EXPECT_EQ(sink.bytes(t), Numbers(64 * 512));
 }
 
+// Gate and up [I, H] of three experts, stored as columns of one tensor [3, H, 2 I].
+TEST(Executor, ReadsEachSourceByteOnceForTransposedPairs) {
+  constexpr int64_t kRows = 96, kColumns = 512, kExperts = 3;
+  std::vector<LogicalTensor> params;
+  TensorLayout stored{"experts", 0, {kExperts, kColumns, 2 * kRows}, std::nullopt, {}, {}};
+  std::vector<TensorLayout> tensors;
+  for (int64_t expert = 0; expert < kExperts; ++expert)
+    for (const char* name : {"gate", "up"}) {
+      const auto param = static_cast<uint32_t>(params.size());
+      const int64_t at = name == std::string("up") ? kRows : 0;
+      params.push_back({name + std::to_string(expert), {kRows, kColumns}, 0, 0});
+      stored.pieces.push_back({param, WholeBox({kRows, kColumns}), {expert, 0, at}, {2, 1}});
+      tensors.push_back(WholeOf(params.back().name, param, {kRows, kColumns}));
+    }
+  const int64_t count = kExperts * kColumns * 2 * kRows;
+  const auto storage = std::make_shared<CountingStorage>(Numbers(count));
+  BoundLayout source{LayoutOf({stored}), {Packed("experts", Dtype::kU32, stored.shape, storage)}};
+  const Layout output = LayoutOf(tensors);
+  const std::vector<OutputTensor> outputs = OutputsOf(output, Dtype::kU32);
+  const auto plan = BuildPlan(params, source, output);
+  ASSERT_TRUE(plan.ok()) << plan.error().ToString();
+  MemorySink sink(outputs);
+  const auto executor = Executor::Make(*plan, source, output, outputs, Options(2, 4 << 20));
+  ASSERT_TRUE(executor.ok()) << executor.error().ToString();
+  EXPECT_EQ(executor->workload().tasks, 3u) << "one of each expert";
+  ASSERT_TRUE(executor->Run(sink).ok());
+  EXPECT_LE(storage->bytes_read(), storage->bytes() * 21 / 20);
+  const auto bytes = sink.bytes(3);  // up of expert 1
+  const std::vector<uint32_t> up = AsNumbers({bytes.begin(), bytes.end()});
+  for (const int64_t row : {int64_t{0}, kRows - 1})
+    for (const int64_t column : {int64_t{0}, kColumns - 1})
+      EXPECT_EQ(up[row * kColumns + column], (kColumns + column) * 2 * kRows + kRows + row);
+}
+
 // --- errors
 
 TEST(Executor, ReportsTheErrorOfTheLowestTask) {

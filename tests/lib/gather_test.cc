@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "tests/lib/expect_error.h"
@@ -44,12 +45,31 @@ class Matrix {
 
 TEST(Gather, ReadsADenseBoxStraightIntoPlace) {
   const Matrix m(64, 100);
-  std::vector<std::byte> out(32 * 100 * 4);
+  const PageBuffer page(32 * 100 * 4);
+  const std::span<std::byte> out = page.span();
   Gatherer gatherer(16);  // no use for staging
   ASSERT_TRUE(gatherer.Run({BoxMove(m.tensor, {8, 0}, {32, 100}, out.data())}).ok());
-  EXPECT_EQ(AsNumbers(out), ExpectedBox(100, {8, 0}, {32, 100}));
+  EXPECT_EQ(AsNumbers({out.begin(), out.end()}), ExpectedBox(100, {8, 0}, {32, 100}));
   EXPECT_EQ(m.storage->reads(), 1u);
   EXPECT_EQ(m.storage->bytes_read(), out.size());
+}
+
+// 8 bytes behind the source, modulo a page: by way of the staging, in as many parts as that needs.
+TEST(Gather, GoesRoundSlowCopies) {
+  const Matrix m(64, 100);
+  const PageBuffer page(32 * 100 * 4 + kPageBytes);
+  const uint64_t offset = 8 * 100 * 4;
+  const std::span<std::byte> out = page.InStep(offset + 8, 32 * 100 * 4);
+  ASSERT_TRUE(CopiesSlowly(offset, out.data()));
+  EXPECT_FALSE(CopiesSlowly(offset + 8, out.data()));
+  EXPECT_FALSE(CopiesSlowly(offset + 16, out.data()));
+  EXPECT_FALSE(CopiesSlowly(offset - 24, out.data()));
+  for (const uint64_t staging : {uint64_t{400}, uint64_t{20'000}}) {
+    std::ranges::fill(out, std::byte{0xee});
+    Gatherer gatherer(staging);
+    ASSERT_TRUE(gatherer.Run({BoxMove(m.tensor, {8, 0}, {32, 100}, out.data())}).ok());
+    EXPECT_EQ(AsNumbers({out.begin(), out.end()}), ExpectedBox(100, {8, 0}, {32, 100})) << staging;
+  }
 }
 
 TEST(Gather, ReadsAColumnSliceWithOneReadWhenItIsSmall) {

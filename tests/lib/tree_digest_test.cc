@@ -46,6 +46,17 @@ TEST(TreeDigest, KnownValues) {
         << known.bytes;
 }
 
+// Pairs, and a last leaf alone, are the leaves one by one.
+TEST(TreeDigest, LeavesTogetherAreThoseOneByOne) {
+  const std::vector<std::byte> pattern = Pattern((5 << 20) + 7);
+  for (const KnownTree& known : kKnown) {
+    const std::span bytes = std::span(pattern).first(known.bytes);
+    std::vector<Sha256Bytes> together(LeafCount(bytes.size()));
+    LeafDigests(bytes, together);
+    EXPECT_EQ(together, Leaves(bytes)) << known.bytes;
+  }
+}
+
 TEST(TreeDigest, CountsLeaves) {
   EXPECT_EQ(LeafCount(0), 0u);
   EXPECT_EQ(LeafCount(1), 1u);

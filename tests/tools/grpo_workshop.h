@@ -1,4 +1,4 @@
-// The arithmetic example of grpo-train, in a folder of its own.
+// PRIVATE to tests. The arithmetic example of grpo-train, in a folder of its own.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -6,6 +6,7 @@
 
 #include "lib/progress.h"
 #include "lib/text.h"
+#include "tools/common/sides.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -58,6 +59,20 @@ std::string PartText(const ops::PartReport& part, bool dry_run) {
                                 : "; the output waits for other parts\n");
 }
 
+Json LoraJson(const ops::LoraReport& lora) {
+  return {{"adapter", lora.path},
+          {"pairs", lora.pairs},
+          {"whole", lora.wholes},
+          {"rank", lora.rank},
+          {"scale", lora.scale}};
+}
+
+std::string LoraText(const ops::LoraReport& lora) {
+  return fmt::format(
+      "adapter {}: {} weights with A and B, {} parameters whole; rank {}, scale {}\n",
+      EscapeControl(lora.path), lora.pairs, lora.wholes, lora.rank, lora.scale);
+}
+
 Json WithKeys(Json json, const Json& more) {
   json.update(more);
   return json;
@@ -85,6 +100,28 @@ std::string NotesText(const ops::ConvertReport& report) {
   std::string text;
   for (const std::string& note : report.notes) text += "note: " + EscapeControl(note) + "\n";
   return text;
+}
+
+Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
+                                 const std::optional<std::string>& explain,
+                                 const ConvertWords& words, ToolContext& context) {
+  const Runner runner(context);
+  request.run = runner.options();
+  ToolAnswer answer;
+  if (explain) {
+    NXDKIT_ASSIGN(answer.text, ops::Explain(request, *explain));
+    answer.fields = {{"tensor", *explain}, {"explanation", answer.text}};
+    return answer;
+  }
+  const Stopwatch watch;
+  const bool dry_run = context.common().dry_run;
+  NXDKIT_ASSIGN(const ops::ConvertReport report,
+                dry_run ? ops::DryRun(request) : ops::Convert(request));
+  const double seconds = watch.seconds();
+  for (const std::string& warning : report.warnings) context.Warn(warning);
+  answer.text = words.text(report, request, seconds, dry_run);
+  answer.fields = words.json(report, request, seconds, dry_run);
+  return answer;
 }
 
 }  // namespace nxdkit::tool

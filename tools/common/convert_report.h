@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,10 @@ Json PlannedJson(const ops::ConvertReport& report, double seconds, bool dry_run)
 Json PartJson(const ops::PartReport& part);
 std::string PartText(const ops::PartReport& part, bool dry_run);
 
+// Of an adapter: adapter, pairs, whole, rank, scale; and a line.
+Json LoraJson(const ops::LoraReport& lora);
+std::string LoraText(const ops::LoraReport& lora);
+
 // `json` with the keys of `more` behind its own.
 Json WithKeys(Json json, const Json& more);
 
@@ -42,5 +47,16 @@ std::string CountsText(const ops::ConvertReport& report);
 std::string CostText(const ops::ConvertReport& report, uint64_t work_bytes, double seconds,
                      bool dry_run);
 std::string NotesText(const ops::ConvertReport& report);  // a line for each
+
+// What a command says of a conversion.
+struct ConvertWords {
+  std::string (*text)(const ops::ConvertReport&, const ops::ConvertRequest&, double seconds,
+                      bool dry_run);
+  Json (*json)(const ops::ConvertReport&, const ops::ConvertRequest&, double seconds, bool dry_run);
+};
+// Runs the request, or with --dry-run plans it, or with `explain` tells of that tensor.
+Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
+                                 const std::optional<std::string>& explain,
+                                 const ConvertWords& words, ToolContext& context);
 
 }  // namespace nxdkit::tool

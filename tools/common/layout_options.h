@@ -15,7 +15,7 @@ struct LayoutArgs {
   std::optional<int> tp, pp, vpp, ep, kv_multiplier;
   std::optional<std::string> qkv;    // separate, linear, fused, coalesced
   std::optional<std::string> hw;     // trn1, trn2
-  std::optional<std::string> style;  // hf, megatron
+  std::optional<std::string> style;  // hf, nxdt, megatron, optimum
   std::optional<bool> xser;
   std::optional<std::string> tag;
   std::optional<std::string> config;  // a config.json, for a source that has none
@@ -24,6 +24,7 @@ struct LayoutArgs {
   std::optional<int> bs, seq;
   std::optional<bool> fused_qkv;
   std::optional<std::string> bundle;  // a compiled bundle to take model.pt and neuron_config from
+  std::optional<std::string> merge_lora;  // an adapter that is merged into the source
   // any output
   std::optional<std::string> dtype;           // keep, bf16, f16, f32
   std::optional<std::string> max_shard_size;  // as hf::ParseShardSize reads it
@@ -34,6 +35,7 @@ enum LayoutGroup : unsigned {
   kRolloutLayout = 2,  // --tp --flavor --bs --seq --fused-qkv --bundle
   kOutputLayout = 4,   // --xser --dtype --max-shard-size
   kXserLayout = 8,     // --xser
+  kLoraLayout = 16,    // --merge-lora
 };
 
 // Adds the options of the groups (LayoutGroup bits) under the heading `heading`. With a prefix,

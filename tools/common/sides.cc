@@ -26,7 +26,8 @@ std::optional<models::Hardware> HardwareOf(const LayoutArgs& args) {
 
 std::optional<nxd::NameStyle> NamesOf(const LayoutArgs& args) {
   if (!args.style) return std::nullopt;
-  return nxd::NameStyleFromName(*args.style);
+  // optimum-neuron's checkpoints have Hugging Face's names.
+  return *args.style == "optimum" ? nxd::NameStyle::kHf : nxd::NameStyleFromName(*args.style);
 }
 
 struct Given {
@@ -88,6 +89,7 @@ ops::InputHints HintsOf(const LayoutArgs& args) {
   hints.tag = args.tag;
   hints.config = args.config;
   hints.fused_qkv = args.fused_qkv;
+  hints.lora = args.merge_lora.value_or("");
   return hints;
 }
 
@@ -114,6 +116,7 @@ Result<Sides> SidesOf(const LayoutArgs& args, Kind from, Kind to) {
   out.qkv = QkvOf(args);
   out.hardware = HardwareOf(args);
   out.names = NamesOf(args);
+  if (args.style) out.optimum = *args.style == "optimum";
   out.xser = args.xser;
   if (args.flavor)
     out.flavor = *args.flavor == "nxdi" ? rollout::Flavor::kNxdi : rollout::Flavor::kOptimum;

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -78,57 +80,43 @@ void SetAll(const AdvantageRow& row, double advantage) {
   std::ranges::fill(row.returns, static_cast<float>(advantage));
 }
 
-// What each sample of a group is worth, from the scores of all.
-using GroupRule = std::vector<double> (*)(const std::vector<double>& scores);
+// What each sample of a group is worth, from the scores of all: two or more, not all equal.
+using Array = Eigen::ArrayXd;
+using GroupRule = Array (*)(const Array& scores);
 
-double Mean(const std::vector<double>& scores) {
-  double sum = 0;
-  for (const double score : scores) sum += score;
-  return sum / static_cast<double>(scores.size());
+double Deviation(const Array& scores) {
+  return std::sqrt((scores - scores.mean()).square().sum() /
+                   static_cast<double>(scores.size() - 1));
 }
 
-double Deviation(const std::vector<double>& scores) {
-  const double mean = Mean(scores);
-  double squares = 0;
-  for (const double score : scores) squares += (score - mean) * (score - mean);
-  return std::sqrt(squares / static_cast<double>(scores.size() - 1));
+Array Grpo(const Array& scores) {
+  return (scores - scores.mean()) / (Deviation(scores) + kGroupEpsilon);
 }
 
-std::vector<double> Grpo(const std::vector<double>& scores) {
-  std::vector<double> out(scores.size());
-  const double mean = Mean(scores);
-  const double deviation = Deviation(scores) + kGroupEpsilon;
-  for (size_t i = 0; i < scores.size(); ++i) out[i] = (scores[i] - mean) / deviation;
+// The first of the best gets how far it is ahead of the next.
+Array GrpoPassk(const Array& scores) {
+  Eigen::Index best = 0;
+  const double highest = scores.maxCoeff(&best);
+  Array others = scores;
+  others[best] = -std::numeric_limits<double>::infinity();
+  Array out = Array::Zero(scores.size());
+  out[best] = (highest - others.maxCoeff()) / (Deviation(scores) + kGroupEpsilon);
   return out;
 }
 
-std::vector<double> GrpoPassk(const std::vector<double>& scores) {
-  std::vector<double> sorted = scores;
-  std::ranges::sort(sorted, std::greater<>());
-  const auto best = std::ranges::max_element(scores);
-  std::vector<double> out(scores.size());
-  out[static_cast<size_t>(best - scores.begin())] =
-      (sorted[0] - sorted[1]) / (Deviation(scores) + kGroupEpsilon);
-  return out;
-}
-
-std::vector<double> Rloo(const std::vector<double>& scores) {
-  std::vector<double> out(scores.size());
-  const double count = static_cast<double>(scores.size());
-  const double sum = Mean(scores) * count;
-  for (size_t i = 0; i < scores.size(); ++i) out[i] = scores[i] - (sum - scores[i]) / (count - 1);
-  return out;
+Array Rloo(const Array& scores) {
+  return scores - (scores.sum() - scores) / static_cast<double>(scores.size() - 1);
 }
 
 void ByGroup(const Groups& groups, Rows rows, GroupRule rule) {
-  std::vector<double> scores;
   for (const auto& [group, members] : groups) {
-    scores.clear();
-    for (const size_t row : members) scores.push_back(Score(rows[row]));
-    const auto [least, most] = std::ranges::minmax(scores);
-    const std::vector<double> out =
-        least == most ? std::vector<double>(scores.size()) : rule(scores);
-    for (size_t i = 0; i < members.size(); ++i) SetAll(rows[members[i]], out[i]);
+    Array scores(static_cast<Eigen::Index>(members.size()));
+    for (size_t i = 0; i < members.size(); ++i)
+      scores[static_cast<Eigen::Index>(i)] = Score(rows[members[i]]);
+    const bool equal = scores.minCoeff() == scores.maxCoeff();
+    const Array out = equal ? Array(Array::Zero(scores.size())) : rule(scores);
+    for (size_t i = 0; i < members.size(); ++i)
+      SetAll(rows[members[i]], out[static_cast<Eigen::Index>(i)]);
   }
 }
 
@@ -144,54 +132,55 @@ void Remax(Rows rows) {
   }
 }
 
-// raw[i][t] -> advantages with mean 0 and variance 1 over all tokens of the batch.
-void Whiten(const std::vector<std::vector<double>>& raw, Rows rows) {
-  double count = 0;
-  double sum = 0;
-  for (const auto& row : raw) {
-    count += static_cast<double>(row.size());
-    for (const double x : row) sum += x;
-  }
-  const double mean = sum / (count + kWhitenEpsilon);
-  double squares = 0;
-  for (const auto& row : raw)
-    for (const double x : row) squares += (x - mean) * (x - mean);
-  double variance = squares / (count + kWhitenEpsilon);
+// An array with a place for each token of all rows, one row after the other.
+Array ForTokens(Rows rows) {
+  size_t count = 0;
+  for (const AdvantageRow& row : rows) count += row.rewards.size();
+  return Array::Zero(static_cast<Eigen::Index>(count));
+}
+
+// Raw advantages as ForTokens -> advantages with mean 0 and variance 1 over all tokens.
+void Whiten(const Array& raw, Rows rows) {
+  const double count = static_cast<double>(raw.size());
+  const double mean = raw.sum() / (count + kWhitenEpsilon);
+  double variance = (raw - mean).square().sum() / (count + kWhitenEpsilon);
   if (count > 1) variance *= count / (count - 1);
   const double scale = 1 / std::sqrt(variance + kWhitenEpsilon);
-  for (size_t i = 0; i < rows.size(); ++i)
-    for (size_t t = 0; t < raw[i].size(); ++t)
-      rows[i].advantages[t] = static_cast<float>((raw[i][t] - mean) * scale);
+  const double* next = raw.data();
+  for (const AdvantageRow& row : rows)
+    for (float& advantage : row.advantages)
+      advantage = static_cast<float>((*next++ - mean) * scale);
 }
 
 void ReinforcePlusPlus(const AdvantageOptions& options, Rows rows) {
-  std::vector<std::vector<double>> raw(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    raw[i].resize(rows[i].rewards.size());
+  Array raw = ForTokens(rows);
+  double* first = raw.data();
+  for (const AdvantageRow& row : rows) {
     double run = 0;
-    for (size_t t = raw[i].size(); t-- > 0;) {
-      run = rows[i].rewards[t] + options.gamma * run;
-      raw[i][t] = run;
-      rows[i].returns[t] = static_cast<float>(run);
+    for (size_t t = row.rewards.size(); t-- > 0;) {
+      run = row.rewards[t] + options.gamma * run;
+      first[t] = run;
+      row.returns[t] = static_cast<float>(run);
     }
+    first += row.rewards.size();
   }
   Whiten(raw, rows);
 }
 
 void Gae(const AdvantageOptions& options, Rows rows) {
-  std::vector<std::vector<double>> raw(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const AdvantageRow& row = rows[i];
-    raw[i].resize(row.rewards.size());
+  Array raw = ForTokens(rows);
+  double* first = raw.data();
+  for (const AdvantageRow& row : rows) {
     double next_value = 0;
     double run = 0;
-    for (size_t t = raw[i].size(); t-- > 0;) {
+    for (size_t t = row.rewards.size(); t-- > 0;) {
       const double delta = row.rewards[t] + options.gamma * next_value - row.values[t];
       run = delta + options.gamma * options.lambda * run;
       next_value = row.values[t];
-      raw[i][t] = run;
+      first[t] = run;
       row.returns[t] = static_cast<float>(run + row.values[t]);
     }
+    first += row.rewards.size();
   }
   Whiten(raw, rows);
 }

@@ -147,9 +147,15 @@ void ApplyOverride(const std::string& text, Merger& merger) {
   if (equals == std::string::npos || equals == 0) {
     return merger.Problem("", {}, "expected key=value");
   }
+  const std::string key = text.substr(0, equals);
+  const auto depth = std::ranges::count(key, '.') + 1;
+  if (depth > YamlLimits().depth)
+    return merger.Problem(
+        "", {},
+        fmt::format("a key of {} names is over the limit of {}", depth, YamlLimits().depth));
   Result<Value> value = ParseYaml(std::string_view(text).substr(equals + 1));
-  if (!value.ok()) return merger.Problem(text.substr(0, equals), {}, value.error().message());
-  merger.Apply(text.substr(0, equals), *value, {});
+  if (!value.ok()) return merger.Problem(key, {}, value.error().message());
+  merger.Apply(key, *value, {});
 }
 
 bool NamesFile(std::string_view override_text) { return override_text.starts_with("config="); }

@@ -77,6 +77,7 @@ class DatasetLoader {
     NXDKIT_ASSIGN(const std::string text, PromptOf(row, options_.prompt_key));
     NXDKIT_ASSIGN(const std::string answer, AnswerOf(row, options_.answer_key));
     NXDKIT_ASSIGN(std::vector<int32_t> ids, MakePrompt(maker_, text, options_.chat));
+    if (ids.empty()) return Error(Errc::kCorrupt, "the prompt is of no tokens");
     if (Fits(ids)) {
       Keep(ids, answer);
       return OkStatus();

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "lib/file.h"
+#include "lib/lines.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -39,40 +40,6 @@ Error TooLong(uint64_t line) {
   return Error(Errc::kLimit,
                fmt::format("line {}: a row is over the limit of {} bytes", line, kMaxRowBytes));
 }
-
-// One row on each line.
-class Lines {
- public:
-  explicit Lines(const Each& each) : each_(each) {}
-
-  Status Take(std::string_view block) {
-    for (size_t end; (end = block.find('\n')) != std::string_view::npos;) {
-      NXDKIT_TRY(Add(block.substr(0, end)));
-      NXDKIT_TRY(Finish());
-      block.remove_prefix(end + 1);
-    }
-    return Add(block);
-  }
-
-  Status Finish() {
-    const bool is_empty = pending_.find_first_not_of(kSpace) == std::string::npos;
-    if (!is_empty) NXDKIT_TRY(OneRow(pending_, line_, each_));
-    pending_.clear();
-    ++line_;
-    return OkStatus();
-  }
-
- private:
-  Status Add(std::string_view part) {
-    if (pending_.size() + part.size() > kMaxRowBytes) return TooLong(line_);
-    pending_ += part;
-    return OkStatus();
-  }
-
-  const Each& each_;
-  std::string pending_;
-  uint64_t line_ = 1;
-};
 
 // The elements of an array are found by their brackets and quotes, then parsed one by one; what is
 // not JSON in them their parser finds.
@@ -162,14 +129,10 @@ Status ReadFile(const File& file, const Each& each) {
     NXDKIT_TRY(file.ReadAt(0, std::as_writable_bytes(std::span(text))));
     return Array(text, each).Run();
   }
-  Lines lines(each);
-  std::string block;
-  for (uint64_t offset = 0; offset < file.bytes(); offset += block.size()) {
-    block.resize(std::min<uint64_t>(kBlockBytes, file.bytes() - offset));
-    NXDKIT_TRY(file.ReadAt(offset, std::as_writable_bytes(std::span(block))));
-    NXDKIT_TRY(lines.Take(block));
-  }
-  return lines.Finish();
+  return ForEachLine(file, kMaxRowBytes, [&](std::string_view line, uint64_t number, bool) {
+    const bool is_empty = line.find_first_not_of(kSpace) == std::string_view::npos;
+    return is_empty ? OkStatus() : OneRow(line, number, each);
+  });
 }
 
 }  // namespace

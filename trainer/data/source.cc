@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <optional>
 
 #include "lib/file.h"
+#include "lib/text.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -26,8 +26,6 @@ std::string_view SplitOf(std::string_view word) {
   const auto* row = std::ranges::find(kSplitWords, word, &SplitWord::word);
   return row == std::end(kSplitWords) ? word : row->split;
 }
-
-bool IsAlnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
 // The split that a file name tells, by a word of its own: "gsm8k-test-0.jsonl", not "latest.jsonl".
 std::optional<std::string_view> SplitInName(std::string_view name, std::string_view wanted) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <climits>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -53,28 +54,35 @@ Result<Json> ReadJson(const std::string& path) {
   return json;
 }
 
-template <typename T>
-Result<T> Number(const Json& json, const char* key, const std::string& path) {
-  const Json* value = JsonFind(json, key);
-  if (!value || !value->is_number())
-    return Error(Errc::kCorrupt, "missing, or not a number").in(path).member(key);
-  return value->get<T>();
+// 0 to `most`.
+Result<int64_t> Count(const Json& json, const char* key, const std::string& path,
+                      int64_t most = INT64_MAX) {
+  Result<int64_t> count = JsonInt(json, key);
+  if (!count.ok()) return std::move(count).error().in(path);
+  if (*count >= 0 && *count <= most) return count;
+  return Error(Errc::kCorrupt, fmt::format("found {}, expected 0 to {}", *count, most))
+      .in(path)
+      .member(key);
 }
 
 Result<TrainerState> ReadState(const std::string& path) {
   NXDKIT_ASSIGN(const Json json, ReadJson(path));
-  NXDKIT_ASSIGN(const int64_t version, Number<int64_t>(json, "version", path));
+  NXDKIT_ASSIGN(const int64_t version, Count(json, "version", path));
   if (version != kVersion)
     return Error(Errc::kUnsupported,
                  fmt::format("version {}, this program knows {}", version, kVersion))
         .in(path);
   TrainerState state;
-  NXDKIT_ASSIGN(state.step, Number<int64_t>(json, "step", path));
-  NXDKIT_ASSIGN(state.schedule_steps, Number<int64_t>(json, "schedule_steps", path));
-  NXDKIT_ASSIGN(state.prompts_seen, Number<int64_t>(json, "prompts_seen", path));
-  NXDKIT_ASSIGN(state.kl_beta, Number<double>(json, "kl_beta", path));
-  NXDKIT_ASSIGN(state.tp, Number<int>(json, "tp", path));
-  NXDKIT_ASSIGN(state.dp, Number<int>(json, "dp", path));
+  NXDKIT_ASSIGN(state.step, Count(json, "step", path));
+  NXDKIT_ASSIGN(state.schedule_steps, Count(json, "schedule_steps", path));
+  NXDKIT_ASSIGN(state.prompts_seen, Count(json, "prompts_seen", path));
+  NXDKIT_ASSIGN(const int64_t tp, Count(json, "tp", path, INT_MAX));
+  NXDKIT_ASSIGN(const int64_t dp, Count(json, "dp", path, INT_MAX));
+  state.tp = static_cast<int>(tp);
+  state.dp = static_cast<int>(dp);
+  const Result<double> beta = JsonDouble(json, "kl_beta");
+  if (!beta.ok()) return Error(beta.error()).in(path);
+  state.kl_beta = *beta;
   if (const Json* data = JsonFind(json, "data"); data && !data->is_null())
     state.data = data->dump();
   return state;
@@ -170,7 +178,7 @@ Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& roo
   if (KindOf(path) == PathKind::kMissing) return std::optional<FoundCheckpoint>();
   NXDKIT_ASSIGN(const Json tracker, ReadJson(path));
   FoundCheckpoint found;
-  NXDKIT_ASSIGN(found.step, Number<int64_t>(tracker, "last_global_step", path));
+  NXDKIT_ASSIGN(found.step, Count(tracker, "last_global_step", path));
   found.folder = CheckpointFolder(root, found.step);
   found.best = BestOf(tracker);
   if (KindOf(found.folder) != PathKind::kFolder)

@@ -128,12 +128,8 @@ class Loop {
   }
   Status OpenSyncs() {
     const std::string path = JoinPath(root(), kSyncs);
-    std::string kept;
-    NXDKIT_ASSIGN(const Lines before, ReadLines(path));
-    for (const std::string& line : before.lines)
-      if (resumed_ && StepOfLine(line).value_or(state_.step + 1) <= state_.step)
-        kept += line + "\n";
-    auto file = AppendFile::Begin(path, kept);
+    int64_t dropped = 0;
+    auto file = ContinueLog(path, resumed_, &dropped);
     if (!file.ok()) return file.error();
     syncs_.emplace(*std::move(file));
     return OkStatus();

@@ -92,6 +92,9 @@ struct Decoder::State {
   Status HeadBackward(std::span<const float> gradient, float* drow);
   void ScoresBackward(std::span<const float> gradient, float* drow);
   Status Logits(int64_t first, int64_t count);
+  // Targets [first, first + count) of rows [targets, ...], a part of an operand.
+  Matrix Part(const Operand& operand, int64_t first) const;
+  Matrix LogitGradient(Operand& to, int64_t first, int64_t count);
 
   const DecoderConfig& config;
   const DecoderOptions options;
@@ -108,8 +111,10 @@ struct Decoder::State {
   float temperature = 1;
   std::vector<Array<float>> streams;
   std::vector<LayerState> states;
-  Array<float> normed, final_rstd, rows, logits, drows, dnormed, dstream;
-  Operand rows_operand, dlogits_operand;
+  Array<float> normed, final_rstd, rows, scaled, logits, drows, dnormed, dstream;
+  Operand rows_operand, scaled_operand, dlogits_operand;
+  std::vector<Operand> dlogits_kept;  // of the first chunks of targets
+  size_t kept = 0;
   std::vector<int32_t> labels;
   std::vector<ShardStatistics> mine, all;
   std::vector<TokenStatistics> statistics;
@@ -133,11 +138,24 @@ Status Decoder::State::RunLayers(const Batch& batch) {
 }
 
 Status Decoder::State::Logits(int64_t first, int64_t count) {
-  Matrix some = rows_operand.matrix();
-  some.data =
-      static_cast<const std::byte*>(some.data) + first * hidden() * ElementBytes(some.dtype);
-  return products.Multiply(count, table.vocab, hidden(), some, Transposed(WeightMatrix(head())),
-                           logits.Take(count * table.vocab), table.vocab, false);
+  return products.Multiply(count, table.vocab, hidden(), Part(rows_operand, first),
+                           Transposed(WeightMatrix(head())), logits.Take(count * table.vocab),
+                           table.vocab, false);
+}
+
+Matrix Decoder::State::Part(const Operand& operand, int64_t first) const {
+  Matrix part = operand.matrix();
+  part.data =
+      static_cast<const std::byte*>(part.data) + first * part.stride * ElementBytes(part.dtype);
+  return part;
+}
+
+// Of the log-probabilities, by the logits that have just been made.
+Matrix Decoder::State::LogitGradient(Operand& to, int64_t first, int64_t count) {
+  return to.Make(options.compute, count, table.vocab, [&](auto* out) {
+    LogProbBackward(count, table.vocab, logits.data(), labels.data() + first, first_row(),
+                    temperature, statistics.data() + first, out);
+  });
 }
 
 // What the head reads: the last hidden states of the targets.
@@ -155,39 +173,47 @@ Status Decoder::State::MakeStatistics(const Batch& batch, float temperature_in) 
   labels.clear();
   for (const Batch::Target& target : batch.targets) labels.push_back(target.label);
   rows_operand.Make(options.compute, rows.data(), targets, hidden());
-  mine.resize(static_cast<size_t>(targets));
+  statistics.resize(static_cast<size_t>(targets));
+  kept = 0;
   const int64_t chunk = ChunkTargets(table.vocab);
+  const int64_t row_bytes = table.vocab * ElementBytes(options.compute);
   for (int64_t first = 0; first < targets; first += chunk) {
     const int64_t count = std::min(chunk, targets - first);
     NXDKIT_TRY(Logits(first, count));
+    mine.resize(static_cast<size_t>(count));
     ShardLogProbs(count, table.vocab, logits.data(), labels.data() + first, first_row(),
-                  temperature, mine.data() + first);
+                  temperature, mine.data());
+    all.resize(mine.size() * static_cast<size_t>(tp.size()));
+    NXDKIT_TRY(
+        tp.AllGather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all))));
+    CombineShards(count, table.vocab, tp.size(), all.data(), labels.data() + first,
+                  statistics.data() + first);
+    if (!keeping || (first + count) * row_bytes > options.kept_bytes) continue;
+    if (kept == dlogits_kept.size()) dlogits_kept.emplace_back();
+    LogitGradient(dlogits_kept[kept++], first, count);
   }
-  all.resize(mine.size() * static_cast<size_t>(tp.size()));
-  NXDKIT_TRY(tp.AllGather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all))));
-  statistics.resize(mine.size());
-  CombineShards(targets, table.vocab, tp.size(), all.data(), labels.data(), statistics.data());
   return OkStatus();
 }
 
 // drow [targets, H]: set to the gradient by the rows.
 Status Decoder::State::HeadBackward(std::span<const float> gradient, float* drow) {
   const int64_t targets = static_cast<int64_t>(gradient.size());
+  // The gradient of the loss scales whole rows: of what the products take, the narrower side.
+  ScaleRows(targets, hidden(), gradient.data(), rows.data(), scaled.Take(targets * hidden()));
+  scaled_operand.Make(options.compute, scaled.data(), targets, hidden());
   const int64_t chunk = ChunkTargets(table.vocab);
   for (int64_t first = 0; first < targets; first += chunk) {
     const int64_t count = std::min(chunk, targets - first);
-    NXDKIT_TRY(Logits(first, count));
-    LogProbBackward(count, table.vocab, logits.data(), labels.data() + first, first_row(),
-                    temperature, statistics.data() + first, gradient.data() + first);
-    const Matrix dlogits = dlogits_operand.Make(options.compute, logits.data(), count, table.vocab);
+    const size_t index = static_cast<size_t>(first / chunk);
+    if (index >= kept) NXDKIT_TRY(Logits(first, count));
+    const Matrix dlogits =
+        index < kept ? dlogits_kept[index].matrix() : LogitGradient(dlogits_operand, first, count);
     NXDKIT_TRY(products.Multiply(count, hidden(), table.vocab, dlogits, WeightMatrix(head()),
                                  drow + first * hidden(), hidden(), false));
-    Matrix some = rows_operand.matrix();
-    some.data =
-        static_cast<const std::byte*>(some.data) + first * hidden() * ElementBytes(some.dtype);
-    NXDKIT_TRY(products.Multiply(table.vocab, hidden(), count, Transposed(dlogits), some,
-                                 Gradient(head()), hidden(), true));
+    NXDKIT_TRY(products.Multiply(table.vocab, hidden(), count, Transposed(dlogits),
+                                 Part(scaled_operand, first), Gradient(head()), hidden(), true));
   }
+  ScaleRows(targets, hidden(), gradient.data(), drow, drow);
   return AllReduceSum(tp, std::span(drow, static_cast<size_t>(targets * hidden())));
 }
 

@@ -35,6 +35,9 @@ struct DecoderOptions {
   Dtype compute = Dtype::kF32;  // of weights and operands; sums are f32 always
   // Gradient checkpointing: keep each layer's input only and run the layer again going back.
   bool recompute = true;
+  // Of gradients by logits, that are kept from the forward to the backward pass. What does not fit
+  // is made again, at the price of one more product with the output matrix.
+  int64_t kept_bytes = int64_t{128} << 20;
   int64_t max_positions = 0;  // 0: the config's
   bool trainable = true;      // false: no gradients are kept, Backward may not be called
 };

@@ -43,7 +43,7 @@ AttentionShape Shape(const LayerContext& context, const Sizes& s) {
 Status MakeQkv(const LayerContext& context, const LayerWeights& weights, const Sizes& s,
                LayerState& state) {
   float* qkv = state.qkv.Take(s.tokens * s.wide);
-  NXDKIT_TRY(context.products.Multiply(s.tokens, s.wide, s.hidden, state.n1_operand.matrix(),
+  NXDKIT_TRY(context.products.Multiply(s.tokens, s.wide, s.hidden, state.n1.matrix(),
                                        Transposed(weights.qkv), qkv, s.wide, false));
   if (weights.qkv_bias) AddToRows(s.tokens, s.wide, weights.qkv_bias, qkv);
   float* rotated = state.rotated.Take(s.tokens * s.wide);
@@ -62,10 +62,10 @@ Status MakeQkv(const LayerContext& context, const LayerWeights& weights, const S
 
 Status AttentionPart(const LayerContext& context, const LayerWeights& weights, const Sizes& s,
                      const float* x, LayerState& state) {
-  float* n1 = state.n1.Take(s.tokens * s.hidden);
-  RmsNormForward(HiddenRows(s), x, weights.input_norm, context.config.rms_eps, n1,
-                 state.rstd1.Take(s.tokens));
-  state.n1_operand.Make(context.compute, n1, s.tokens, s.hidden);
+  float* rstd = state.rstd1.Take(s.tokens);
+  state.n1.Make(context.compute, s.tokens, s.hidden, [&](auto* to) {
+    RmsNormForward(HiddenRows(s), x, weights.input_norm, context.config.rms_eps, to, rstd);
+  });
   NXDKIT_TRY(MakeQkv(context, weights, s, state));
   float* out = state.context.Take(s.tokens * s.query);
   const float* rotated = state.rotated.data();
@@ -83,17 +83,17 @@ Status AttentionPart(const LayerContext& context, const LayerWeights& weights, c
 
 Status MlpPart(const LayerContext& context, const LayerWeights& weights, const Sizes& s,
                LayerState& state) {
-  float* n2 = state.n2.Take(s.tokens * s.hidden);
-  RmsNormForward(HiddenRows(s), state.x2.data(), weights.post_norm, context.config.rms_eps, n2,
-                 state.rstd2.Take(s.tokens));
-  state.n2_operand.Make(context.compute, n2, s.tokens, s.hidden);
+  float* rstd = state.rstd2.Take(s.tokens);
+  state.n2.Make(context.compute, s.tokens, s.hidden, [&](auto* to) {
+    RmsNormForward(HiddenRows(s), state.x2.data(), weights.post_norm, context.config.rms_eps, to,
+                   rstd);
+  });
   float* gate_up = state.gate_up.Take(s.tokens * 2 * s.intermediate);
-  NXDKIT_TRY(context.products.Multiply(s.tokens, 2 * s.intermediate, s.hidden,
-                                       state.n2_operand.matrix(), Transposed(weights.gate_up),
-                                       gate_up, 2 * s.intermediate, false));
-  float* act = state.act.Take(s.tokens * s.intermediate);
-  SwigluForward(s.tokens, s.intermediate, gate_up, act);
-  state.act_operand.Make(context.compute, act, s.tokens, s.intermediate);
+  NXDKIT_TRY(context.products.Multiply(s.tokens, 2 * s.intermediate, s.hidden, state.n2.matrix(),
+                                       Transposed(weights.gate_up), gate_up, 2 * s.intermediate,
+                                       false));
+  state.act.Make(context.compute, s.tokens, s.intermediate,
+                 [&](auto* to) { SwigluForward(s.tokens, s.intermediate, gate_up, to); });
   return OkStatus();
 }
 
@@ -104,15 +104,16 @@ Status MlpBackward(const LayerContext& context, const LayerWeights& weights, con
   MatrixEngine& products = context.products;
   const int64_t width = s.intermediate;
   const Matrix dout = scratch.operand.Make(context.compute, dx, s.tokens, s.hidden);
-  NXDKIT_TRY(products.Multiply(s.hidden, width, s.tokens, Transposed(dout),
-                               state.act_operand.matrix(), gradients.down, width, true));
-  float* dact = scratch.dwide.Take(s.tokens * 3 * width);
-  float* dgate_up = dact + s.tokens * width;
+  NXDKIT_TRY(products.Multiply(s.hidden, width, s.tokens, Transposed(dout), state.act.matrix(),
+                               gradients.down, width, true));
+  float* dact = scratch.dact.Take(s.tokens * width);
   NXDKIT_TRY(products.Multiply(s.tokens, width, s.hidden, dout, weights.down, dact, width, false));
-  SwigluBackward(s.tokens, width, dact, state.gate_up.data(), dgate_up);
-  const Matrix wide = scratch.operand.Make(context.compute, dgate_up, s.tokens, 2 * width);
-  NXDKIT_TRY(products.Multiply(2 * width, s.hidden, s.tokens, Transposed(wide),
-                               state.n2_operand.matrix(), gradients.gate_up, s.hidden, true));
+  const Matrix wide =
+      scratch.operand.Make(context.compute, s.tokens, 2 * width, [&](auto* dgate_up) {
+        SwigluBackward(s.tokens, width, dact, state.gate_up.data(), dgate_up);
+      });
+  NXDKIT_TRY(products.Multiply(2 * width, s.hidden, s.tokens, Transposed(wide), state.n2.matrix(),
+                               gradients.gate_up, s.hidden, true));
   float* dn2 = scratch.dhidden.Take(s.tokens * s.hidden);
   NXDKIT_TRY(products.Multiply(s.tokens, s.hidden, 2 * width, wide, weights.gate_up, dn2, s.hidden,
                                false));
@@ -163,8 +164,8 @@ Status AttentionPartBackward(const LayerContext& context, const LayerWeights& we
   HeadsBackward(context, weights, s, state, dqkv, gradients);
   BiasBackward(s, dqkv, gradients);
   const Matrix wide = scratch.operand.Make(context.compute, dqkv, s.tokens, s.wide);
-  NXDKIT_TRY(products.Multiply(s.wide, s.hidden, s.tokens, Transposed(wide),
-                               state.n1_operand.matrix(), gradients.qkv, s.hidden, true));
+  NXDKIT_TRY(products.Multiply(s.wide, s.hidden, s.tokens, Transposed(wide), state.n1.matrix(),
+                               gradients.qkv, s.hidden, true));
   float* dn1 = scratch.dhidden.Take(s.tokens * s.hidden);
   NXDKIT_TRY(
       products.Multiply(s.tokens, s.hidden, s.wide, wide, weights.qkv, dn1, s.hidden, false));
@@ -191,9 +192,8 @@ Status LayerForward(const LayerContext& context, const LayerWeights& weights, co
   NXDKIT_TRY(AttentionPart(context, weights, s, x, state));
   NXDKIT_TRY(MlpPart(context, weights, s, state));
   if (!out) return OkStatus();
-  NXDKIT_TRY(context.products.Multiply(s.tokens, s.hidden, s.intermediate,
-                                       state.act_operand.matrix(), Transposed(weights.down), out,
-                                       s.hidden, false));
+  NXDKIT_TRY(context.products.Multiply(s.tokens, s.hidden, s.intermediate, state.act.matrix(),
+                                       Transposed(weights.down), out, s.hidden, false));
   NXDKIT_TRY(SumOverRanks(context, out, s.tokens * s.hidden));
   Add(s.tokens * s.hidden, state.x2.data(), out);
   return OkStatus();

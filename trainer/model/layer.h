@@ -20,15 +20,27 @@
 
 namespace nxdkit::trainer {
 
-// An f32 array as operand of a product: itself, or narrowed to bf16 in a buffer of its own.
+// An operand of a product, packed: f32, or narrowed to bf16 in a buffer of its own.
 class Operand {
  public:
-  // `values` [rows, columns] packed; must outlive the use.
+  // `values` [rows, columns]; must outlive the use.
   Matrix Make(Dtype compute, const float* values, int64_t rows, int64_t columns);
+  // fill(to) sets [rows, columns] of float or uint16_t.
+  template <typename Fill>
+  Matrix Make(Dtype compute, int64_t rows, int64_t columns, const Fill& fill) {
+    if (compute == Dtype::kF32)
+      fill(wide_.Take(rows * columns));
+    else
+      fill(narrow_.Take(rows * columns));
+    const void* data =
+        compute == Dtype::kF32 ? static_cast<const void*>(wide_.data()) : narrow_.data();
+    return matrix_ = {data, compute, columns, false};
+  }
   const Matrix& matrix() const { return matrix_; }
 
  private:
   Array<uint16_t> narrow_;
+  Array<float> wide_;
   Matrix matrix_;
 };
 
@@ -51,13 +63,13 @@ struct LayerGradients {
 
 // What the backward pass needs of a forward pass.
 struct LayerState {
-  Array<float> n1, rstd1, qkv, rotated, q_rstd, k_rstd, context, lse, x2, n2, rstd2, gate_up, act;
-  Operand n1_operand, context_operand, n2_operand, act_operand;
+  Array<float> rstd1, qkv, rotated, q_rstd, k_rstd, context, lse, x2, rstd2, gate_up;
+  Operand n1, context_operand, n2, act;
 };
 
 // Shared by all layers of a rank.
 struct LayerScratch {
-  Array<float> sum, dhidden, dwide, dcontext, dqkv, dx2;
+  Array<float> sum, dhidden, dact, dcontext, dqkv, dx2;
   Operand operand;
   AttentionScratch attention;
 };

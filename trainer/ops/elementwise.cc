@@ -16,6 +16,10 @@ NXDKIT_CLONES void AddRange(const float* from, float* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
+NXDKIT_CLONES void ScaleRange(const float* from, float factor, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i] * factor;
+}
+
 }  // namespace
 
 void Copy(int64_t size, const float* from, float* to) {
@@ -28,6 +32,11 @@ void Add(int64_t size, const float* from, float* to) {
   ParallelPieces(size, kPiece, [&](int64_t first, int64_t end) {
     AddRange(from + first, to + first, end - first);
   });
+}
+
+void ScaleRows(int64_t tokens, int64_t width, const float* factors, const float* from, float* to) {
+  ParallelFor(tokens, 16,
+              [&](int64_t t) { ScaleRange(from + t * width, factors[t], to + t * width, width); });
 }
 
 void AddToRows(int64_t tokens, int64_t width, const float* vector, float* rows) {

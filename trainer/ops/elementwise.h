@@ -7,6 +7,8 @@ namespace nxdkit::trainer {
 
 void Copy(int64_t size, const float* from, float* to);
 void Add(int64_t size, const float* from, float* to);  // to += from
+// to [tokens, width] = from, row t times factors[t]; `to` may be `from`.
+void ScaleRows(int64_t tokens, int64_t width, const float* factors, const float* from, float* to);
 // Each row of rows [tokens, width] += vector [width].
 void AddToRows(int64_t tokens, int64_t width, const float* vector, float* rows);
 // sums [width] += sum over tokens of rows that are `stride` apart, in order.

@@ -37,6 +37,15 @@ NXDKIT_INLINE float Exp(float x) {
 
 NXDKIT_INLINE float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
 
+// A result as it is, or rounded to bf16 as ConvertElements does.
+NXDKIT_INLINE void Put(float value, float* to) { *to = value; }
+NXDKIT_INLINE void Put(float value, uint16_t* to) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const uint32_t quiet_nan = (bits >> 16) | 0x40;
+  *to = static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? quiet_nan : rounded);
+}
+
 // Sixteen running values, folded in a fixed order.
 using Lanes = float __attribute__((vector_size(64)));
 constexpr int64_t kLanes = 16;

@@ -37,9 +37,33 @@ NXDKIT_CLONES ShardStatistics RowStatistics(const float* logits, int64_t columns
   return row;
 }
 
-NXDKIT_CLONES void RowBackward(float* logits, int64_t columns, float inverse, float shift,
-                               float factor) {
-  for (int64_t i = 0; i < columns; ++i) logits[i] = -factor * Exp(logits[i] * inverse - shift);
+template <typename Out>
+NXDKIT_INLINE void RowInto(const float* logits, int64_t columns, float inverse, float shift,
+                           Out* out) {
+  for (int64_t i = 0; i < columns; ++i) Put(-inverse * Exp(logits[i] * inverse - shift), out + i);
+}
+NXDKIT_CLONES void RowBackward(const float* logits, int64_t columns, float inverse, float shift,
+                               float* out) {
+  RowInto(logits, columns, inverse, shift, out);
+}
+NXDKIT_CLONES void RowBackward(const float* logits, int64_t columns, float inverse, float shift,
+                               uint16_t* out) {
+  RowInto(logits, columns, inverse, shift, out);
+}
+
+template <typename Out>
+void Backward(int64_t tokens, int64_t columns, const float* logits, const int32_t* labels,
+              int64_t first_row, float temperature, const TokenStatistics* statistics, Out* out) {
+  const float inverse = 1.0f / temperature;
+  ParallelFor(tokens, 4, [&](int64_t t) {
+    const float* row = logits + t * columns;
+    const float shift = statistics[t].max + statistics[t].log_sum;
+    const int64_t label = labels[t] - first_row;
+    const bool here = label >= 0 && label < columns;
+    const float of_label = here ? inverse - inverse * Exp(row[label] * inverse - shift) : 0;
+    RowBackward(row, columns, inverse, shift, out + t * columns);
+    if (here) Put(of_label, out + t * columns + label);
+  });
 }
 
 }  // namespace
@@ -79,17 +103,15 @@ void CombineShards(int64_t tokens, int64_t columns, int ranks, const ShardStatis
   }
 }
 
-void LogProbBackward(int64_t tokens, int64_t columns, float* logits, const int32_t* labels,
+void LogProbBackward(int64_t tokens, int64_t columns, const float* logits, const int32_t* labels,
                      int64_t first_row, float temperature, const TokenStatistics* statistics,
-                     const float* gradient) {
-  const float inverse = 1.0f / temperature;
-  ParallelFor(tokens, 4, [&](int64_t t) {
-    float* row = logits + t * columns;
-    const float factor = gradient[t] * inverse;
-    RowBackward(row, columns, inverse, statistics[t].max + statistics[t].log_sum, factor);
-    const int64_t label = labels[t] - first_row;
-    if (label >= 0 && label < columns) row[label] += factor;
-  });
+                     float* out) {
+  Backward(tokens, columns, logits, labels, first_row, temperature, statistics, out);
+}
+void LogProbBackward(int64_t tokens, int64_t columns, const float* logits, const int32_t* labels,
+                     int64_t first_row, float temperature, const TokenStatistics* statistics,
+                     uint16_t* out) {
+  Backward(tokens, columns, logits, labels, first_row, temperature, statistics, out);
 }
 
 }  // namespace nxdkit::trainer

@@ -30,9 +30,13 @@ void ShardLogProbs(int64_t tokens, int64_t columns, const float* logits, const i
 void CombineShards(int64_t tokens, int64_t columns, int ranks, const ShardStatistics* shards,
                    const int32_t* labels, TokenStatistics* out);
 
-// In place: logits -> gradient, (gradient[t] / temperature) * (1[v == label] - p).
-void LogProbBackward(int64_t tokens, int64_t columns, float* logits, const int32_t* labels,
+// The gradient of each log-probability by its logits: (1[v == label] - p) / temperature. `out` may
+// be `logits`; as bf16 it is rounded.
+void LogProbBackward(int64_t tokens, int64_t columns, const float* logits, const int32_t* labels,
                      int64_t first_row, float temperature, const TokenStatistics* statistics,
-                     const float* gradient);
+                     float* out);
+void LogProbBackward(int64_t tokens, int64_t columns, const float* logits, const int32_t* labels,
+                     int64_t first_row, float temperature, const TokenStatistics* statistics,
+                     uint16_t* out);
 
 }  // namespace nxdkit::trainer

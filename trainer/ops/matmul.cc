@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "trainer/ops/transpose.h"
+
 namespace nxdkit::trainer {
 namespace {
 
@@ -15,18 +17,26 @@ namespace {
 // goes.
 constexpr size_t kMaxPrimitives = 512;
 
+// Laid out as the library likes it best, b is 5 to 7 percent faster to multiply with: worth it
+// where enough rows of a meet it, and more are needed where it has to be transposed on the way. The
+// transpose of a has to be made whole to be as fast: worth it where it meets enough columns.
+constexpr int64_t kRowsToPack = 512;
+constexpr int64_t kRowsToPackTransposed = 2048;
+constexpr int64_t kColumnsToTranspose = 256;
+constexpr int64_t kMaxPackedBytes = int64_t{64} << 20;
+
 struct Key {
   int64_t m, n, k, a_stride, b_stride, c_stride;
-  bool a_transposed, b_transposed, add;
+  bool a_transposed, b_transposed, add, pack;
   bool operator==(const Key&) const = default;
 };
 
 struct KeyHash {
   size_t operator()(const Key& key) const {
     size_t hash = 0;
-    for (const int64_t part :
-         {key.m, key.n, key.k, key.a_stride, key.b_stride, key.c_stride,
-          int64_t{key.a_transposed} * 4 + int64_t{key.b_transposed} * 2 + int64_t{key.add}})
+    for (const int64_t part : {key.m, key.n, key.k, key.a_stride, key.b_stride, key.c_stride,
+                               int64_t{key.a_transposed} * 8 + int64_t{key.b_transposed} * 4 +
+                                   int64_t{key.add} * 2 + int64_t{key.pack}})
       hash = hash * 1'000'003 + static_cast<size_t>(part);
     return hash;
   }
@@ -53,10 +63,16 @@ std::vector<float> Widen(const Matrix& matrix, int64_t rows, int64_t columns) {
 struct MatrixEngine::State {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  std::unordered_map<Key, dnnl::matmul, KeyHash> primitives;
+  struct Product {
+    dnnl::matmul multiply;
+    dnnl::reorder pack;  // empty unless the key says so
+  };
+  std::unordered_map<Key, Product, KeyHash> primitives;
+  std::vector<std::byte> packed;     // b
+  std::vector<uint16_t> transposed;  // a
   bool bf16 = true;
 
-  dnnl::matmul& Find(const Key& key) {
+  Product& Find(const Key& key) {
     if (const auto it = primitives.find(key); it != primitives.end()) return it->second;
     if (primitives.size() >= kMaxPrimitives) primitives.clear();
     using Type = dnnl::memory::data_type;
@@ -66,26 +82,59 @@ struct MatrixEngine::State {
       sum.append_sum(1.0f);
       attributes.set_post_ops(sum);
     }
+    const dnnl::memory::desc b = Describe(key.k, key.n, key.b_stride, key.b_transposed, Type::bf16);
+    const dnnl::memory::desc any({key.k, key.n}, Type::bf16, dnnl::memory::format_tag::any);
     const dnnl::matmul::desc desc(
-        Describe(key.m, key.k, key.a_stride, key.a_transposed, Type::bf16),
-        Describe(key.k, key.n, key.b_stride, key.b_transposed, Type::bf16),
+        Describe(key.m, key.k, key.a_stride, key.a_transposed, Type::bf16), key.pack ? any : b,
         Describe(key.m, key.n, key.c_stride, false, Type::f32));
     const dnnl::matmul::primitive_desc primitive(desc, attributes, engine);
-    return primitives.emplace(key, dnnl::matmul(primitive)).first->second;
+    Product product{dnnl::matmul(primitive), {}};
+    if (key.pack) {
+      const dnnl::memory::desc layout = primitive.weights_desc();
+      product.pack = dnnl::reorder({engine, b, engine, layout});
+      if (packed.size() < layout.get_size()) packed.resize(layout.get_size());
+    }
+    return primitives.emplace(key, std::move(product)).first->second;
   }
 
   void Run(const Key& key, const Matrix& a, const Matrix& b, float* c) {
-    dnnl::matmul& primitive = Find(key);
+    Product& product = Find(key);
     // The library's handles are not const, what lies behind the sources is only read.
-    const auto memory = [&](const dnnl_memory_desc_t* desc, const void* data) {
-      return dnnl::memory(dnnl::memory::desc(*desc), engine, const_cast<void*>(data));
+    const auto memory = [&](const dnnl::memory::desc& desc, const void* data) {
+      return dnnl::memory(desc, engine, const_cast<void*>(data));
     };
-    const_dnnl_primitive_desc_t pd = primitive.get_primitive_desc();
-    const auto at = [&](dnnl_query_t what) { return dnnl_primitive_desc_query_md(pd, what, 0); };
-    primitive.execute(stream, {{DNNL_ARG_SRC, memory(at(dnnl_query_src_md), a.data)},
-                               {DNNL_ARG_WEIGHTS, memory(at(dnnl_query_weights_md), b.data)},
-                               {DNNL_ARG_DST, memory(at(dnnl_query_dst_md), c)}});
+    const_dnnl_primitive_desc_t pd = product.multiply.get_primitive_desc();
+    const auto at = [&](dnnl_query_t what) {
+      return dnnl::memory::desc(*dnnl_primitive_desc_query_md(pd, what, 0));
+    };
+    dnnl::memory weights = memory(at(dnnl_query_weights_md), key.pack ? packed.data() : b.data);
+    if (key.pack) {
+      const dnnl::memory plain = memory(
+          Describe(key.k, key.n, key.b_stride, key.b_transposed, dnnl::memory::data_type::bf16),
+          b.data);
+      product.pack.execute(stream, {{DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, weights}});
+    }
+    product.multiply.execute(stream, {{DNNL_ARG_SRC, memory(at(dnnl_query_src_md), a.data)},
+                                      {DNNL_ARG_WEIGHTS, weights},
+                                      {DNNL_ARG_DST, memory(at(dnnl_query_dst_md), c)}});
     stream.wait();
+  }
+
+  void RunBf16(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b, float* c,
+               int64_t c_stride, bool add) {
+    Matrix straight = a;
+    if (a.transposed && n >= kColumnsToTranspose) {
+      const int64_t stride = k / 32 * 32 + 64;  // no two rows begin on the same cache set
+      const size_t size = static_cast<size_t>(m * stride);
+      if (transposed.size() < size) transposed.resize(size);
+      Transpose(k, m, static_cast<const uint16_t*>(a.data), a.stride, transposed.data(), stride);
+      straight = {transposed.data(), Dtype::kBF16, stride, false};
+    }
+    const int64_t enough = b.transposed ? kRowsToPackTransposed : kRowsToPack;
+    const bool pack = m >= enough && n * k * 2 <= kMaxPackedBytes;
+    Run({m, n, k, straight.stride, b.stride, c_stride, straight.transposed, b.transposed, add,
+         pack},
+        straight, b, c);
   }
 };
 
@@ -98,8 +147,7 @@ Status MatrixEngine::Multiply(int64_t m, int64_t n, int64_t k, const Matrix& a, 
   if (m == 0 || n == 0) return OkStatus();
   if (a.dtype == Dtype::kF32) return MultiplyF32(m, n, k, a, b, c, c_stride, add);
   if (state_->bf16) try {
-      state_->Run({m, n, k, a.stride, b.stride, c_stride, a.transposed, b.transposed, add}, a, b,
-                  c);
+      state_->RunBf16(m, n, k, a, b, c, c_stride, add);
       return OkStatus();
     } catch (const dnnl::error& error) {
       if (error.status != dnnl_unimplemented)

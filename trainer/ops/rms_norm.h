@@ -1,4 +1,4 @@
-// RMSNorm: y = w * x / sqrt(mean(x^2) + eps), over the last dimension. All arrays f32.
+// RMSNorm: y = w * x / sqrt(mean(x^2) + eps), over the last dimension.
 //
 // Dimension letters of trainer/: T tokens (packed, no padding), H hidden, I intermediate, V
 // vocabulary rows, D head dimension, E rows of q, k and v together; all of this rank's share.
@@ -19,8 +19,10 @@ struct Rows {
 };
 
 // weight [width]; rstd [tokens, groups] is kept for the backward pass. y may be x; both lie as
-// `rows` says.
+// `rows` says. As bf16 y is rounded.
 void RmsNormForward(const Rows& rows, const float* x, const float* weight, float eps, float* y,
+                    float* rstd);
+void RmsNormForward(const Rows& rows, const float* x, const float* weight, float eps, uint16_t* y,
                     float* rstd);
 
 // dx += gradient of x (or = , with `set`), dweight [width] += gradient of weight. x is the input

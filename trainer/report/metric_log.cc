@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lib/json.h"
+#include "lib/lines.h"
 #include "trainer/config/value.h"
 #include "trainer/report/run_files.h"
 
@@ -63,31 +64,20 @@ Status MakeFolder(const std::string& folder) {
   return OkStatus();
 }
 
-// The lines of a file whose step is at most `last`; others are counted.
-Result<std::string> KeptLines(const std::string& path, int64_t last, int64_t* dropped) {
-  NXDKIT_ASSIGN(const Lines read, ReadLines(path));
-  std::string kept;
-  for (const std::string& line : read.lines) {
-    const std::optional<int64_t> step = StepOfLine(line);
-    if (step && *step <= last)
-      kept += line + "\n";
-    else
-      ++*dropped;
-  }
-  return kept;
-}
-
 // generations.log anew from its records. A folder that has none is another trainer's: its samples
 // carry no step and are all kept.
-Result<std::string> KeptSamples(const std::string& folder, std::string_view records) {
+Result<AppendFile> ContinueSamples(const std::string& folder, bool has_records) {
   const std::string path = JoinPath(folder, kGenerationsFile);
-  const bool foreign = KindOf(JoinPath(folder, kGenerationRecordsFile)) == PathKind::kMissing &&
-                       KindOf(path) == PathKind::kFile;
-  if (foreign) return ReadSmallFile(path, uint64_t{1} << 30);
-  std::string text;
-  for (const GenerationRecord& record : ParseGenerations(records).records)
-    text += GenerationText(record.sample);
-  return text;
+  if (!has_records)
+    return KindOf(path) == PathKind::kFile ? AppendFile::Open(path) : AppendFile::Begin(path, "");
+  NXDKIT_ASSIGN(const File records, File::OpenRead(JoinPath(folder, kGenerationRecordsFile)));
+  return AppendFile::Begin(path, [&](AppendFile& samples) {
+    return ForEachLine(records, UINT64_MAX, [&](std::string_view line, uint64_t, bool) -> Status {
+      for (const GenerationRecord& record : ParseGenerations(std::string(line) + "\n").records)
+        NXDKIT_TRY(samples.Append(GenerationText(record.sample)));
+      return OkStatus();
+    });
+  });
 }
 
 }  // namespace
@@ -113,19 +103,12 @@ Result<MetricLog> MetricLog::Open(const std::string& folder, std::optional<int64
                                   std::string_view config_json) {
   NXDKIT_TRY(MakeFolder(folder));
   MetricLog log;
-  std::string metrics;
-  std::string records;
-  std::string text;
-  const std::string metrics_path = JoinPath(folder, kMetricsFile);
   const std::string records_path = JoinPath(folder, kGenerationRecordsFile);
-  if (resumed_step) {
-    NXDKIT_ASSIGN(metrics, KeptLines(metrics_path, *resumed_step, &log.dropped_));
-    NXDKIT_ASSIGN(records, KeptLines(records_path, *resumed_step, &log.dropped_));
-    NXDKIT_ASSIGN(text, KeptSamples(folder, records));
-  }
-  NXDKIT_ASSIGN(log.metrics_, AppendFile::Begin(metrics_path, metrics));
-  NXDKIT_ASSIGN(log.generation_records_, AppendFile::Begin(records_path, records));
-  NXDKIT_ASSIGN(log.generations_, AppendFile::Begin(JoinPath(folder, kGenerationsFile), text));
+  const bool has_records = KindOf(records_path) != PathKind::kMissing;
+  NXDKIT_ASSIGN(log.metrics_,
+                ContinueLog(JoinPath(folder, kMetricsFile), resumed_step, &log.dropped_));
+  NXDKIT_ASSIGN(log.generation_records_, ContinueLog(records_path, resumed_step, &log.dropped_));
+  NXDKIT_ASSIGN(log.generations_, ContinueSamples(folder, has_records || !resumed_step));
   NXDKIT_TRY(WriteFileAtomic(JoinPath(folder, kConfigFile), std::string(config_json) + "\n"));
   return log;
 }

@@ -1,5 +1,6 @@
 #include "trainer/report/metrics.h"
 
+#include <Eigen/Core>
 #include <algorithm>
 #include <chrono>
 
@@ -16,24 +17,24 @@ std::string Name(std::string_view group, std::string_view leaf) {
 }
 
 template <typename T>
+Eigen::ArrayXd Wide(std::span<const T> values) {
+  return Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>>(
+             values.data(), static_cast<Eigen::Index>(values.size()))
+      .template cast<double>();
+}
+
+template <typename T>
 void AddStatsOf(Metrics& metrics, std::string_view group, std::span<const T> values) {
   if (values.empty()) return;
-  double total = 0;
-  for (const T value : values) total += static_cast<double>(value);
-  const auto [least, most] = std::ranges::minmax_element(values);
-  metrics.Set(Name(group, "mean"), total / static_cast<double>(values.size()));
-  metrics.Set(Name(group, "max"), static_cast<double>(*most));
-  metrics.Set(Name(group, "min"), static_cast<double>(*least));
+  const Eigen::ArrayXd wide = Wide(values);
+  metrics.Set(Name(group, "mean"), wide.mean());
+  metrics.Set(Name(group, "max"), wide.maxCoeff());
+  metrics.Set(Name(group, "min"), wide.minCoeff());
 }
 
 // With n - 1.
-double Variance(std::span<const double> values) {
-  double mean = 0;
-  for (const double value : values) mean += value;
-  mean /= static_cast<double>(values.size());
-  double sum = 0;
-  for (const double value : values) sum += (value - mean) * (value - mean);
-  return sum / static_cast<double>(values.size() - 1);
+double Variance(const Eigen::ArrayXd& values) {
+  return (values - values.mean()).square().sum() / static_cast<double>(values.size() - 1);
 }
 
 double SteadySeconds() {
@@ -90,12 +91,8 @@ void AddLengths(Metrics& metrics, std::string_view group, std::span<const int64_
 double ExplainedVariance(std::span<const float> returns, std::span<const float> values) {
   const size_t count = std::min(returns.size(), values.size());
   if (count < 2) return 0;
-  std::vector<double> all(count), rest(count);
-  for (size_t i = 0; i < count; ++i) {
-    all[i] = static_cast<double>(returns[i]);
-    rest[i] = all[i] - static_cast<double>(values[i]);
-  }
-  return 1 - Variance(rest) / (Variance(all) + 1e-5);
+  const Eigen::ArrayXd all = Wide(returns.first(count));
+  return 1 - Variance(all - Wide(values.first(count))) / (Variance(all) + 1e-5);
 }
 
 double TrainingFlops(const ModelCost& model, std::span<const int64_t> lengths) {

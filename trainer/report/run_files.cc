@@ -7,11 +7,13 @@
 
 #include "lib/file.h"
 #include "lib/json.h"
+#include "lib/lines.h"
 
 namespace nxdkit::trainer {
 namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
+constexpr uint64_t kMaxLineBytes = uint64_t{64} << 20;  // of a log that is gone on with
 constexpr JsonOptions kLineOptions = {
     .allow_nan = true, .allow_duplicate_keys = true, .max_depth = 16};
 
@@ -107,15 +109,23 @@ Lines SplitLines(std::string_view text) {
   return result;
 }
 
-Result<Lines> ReadLines(const std::string& path) {
-  if (KindOf(path) == PathKind::kMissing) return Lines{};
-  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxBytes));
-  return SplitLines(text);
-}
-
 std::optional<int64_t> StepOfLine(std::string_view line) {
   const std::optional<Json> record = ParseLine(line);
   return record ? StepOf(*record) : std::nullopt;
+}
+
+Result<AppendFile> ContinueLog(const std::string& path, std::optional<int64_t> last,
+                               int64_t* dropped) {
+  if (!last || KindOf(path) == PathKind::kMissing) return AppendFile::Begin(path, "");
+  NXDKIT_ASSIGN(const File before, File::OpenRead(path));
+  return AppendFile::Begin(path, [&](AppendFile& log) {
+    return ForEachLine(before, kMaxLineBytes, [&](std::string_view line, uint64_t, bool whole) {
+      const std::optional<int64_t> step = whole ? StepOfLine(line) : std::nullopt;
+      if (step && *step <= *last) return log.Append(std::string(line) + "\n");
+      *dropped += whole ? 1 : 0;
+      return OkStatus();
+    });
+  });
 }
 
 MetricSeries ParseMetrics(std::string_view text) {

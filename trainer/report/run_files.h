@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lib/error.h"
+#include "trainer/report/append_file.h"
 #include "trainer/report/metric_log.h"
 
 namespace nxdkit::trainer {
@@ -19,12 +20,15 @@ struct Lines {
   // The last line has no line feed: it was being written. It is not among `lines`.
   bool cut = false;
 };
-// Lines of a file of at most 1 GiB. A missing file has none.
-Result<Lines> ReadLines(const std::string& path);
 Lines SplitLines(std::string_view text);
 
 // "step" of a line that is a JSON object with an integer there; nullopt otherwise.
 std::optional<int64_t> StepOfLine(std::string_view line);
+
+// Goes on with a log of such lines behind step `last`: lines of later steps and damaged ones are
+// taken out, and counted. nullopt begins it anew, without counting; a missing file is begun.
+Result<AppendFile> ContinueLog(const std::string& path, std::optional<int64_t> last,
+                               int64_t* dropped);
 
 struct Point {
   int64_t step = 0;

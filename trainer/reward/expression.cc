@@ -1,7 +1,6 @@
 #include "trainer/reward/expression.h"
 
 #include <charconv>
-#include <cstdlib>
 
 #include "lib/utf8.h"
 #include "trainer/reward/text.h"
@@ -172,7 +171,7 @@ class Parser {
     if (!TakeExponent(number)) return false;
     const std::string_view all = text_.substr(begin, at_ - begin);
     // Beyond the range of f64: infinite, which is equal to nothing, or 0.
-    number.value = std::strtod(std::string(all).c_str(), nullptr);
+    number.value = ParseDouble(std::string(all)).value_or(0);
     out_.has_decimals |= number.decimal;
     out_.numbers.push_back(std::move(number));
     return Emit(ExpressionOp::kNumber, static_cast<int64_t>(out_.numbers.size()) - 1);

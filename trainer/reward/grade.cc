@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <optional>
 #include <set>
 #include <vector>
@@ -21,9 +20,6 @@ constexpr double kIntegerTolerance = 1e-7;
 constexpr size_t kMaxLetters = 2;  // different ones, in an expression that is evaluated
 constexpr std::string_view kBrackets = "()[]";
 
-struct Replacement {
-  std::string_view from, to;
-};
 constexpr Replacement kWords[] = {
     {"\\%", "%"},
     {"\\$", "$"},
@@ -42,12 +38,6 @@ constexpr std::string_view kUnits[] = {"degree", "cm",   "centimeter", "meter", 
 // What the reference's expressions understand.
 constexpr Replacement kGlyphs[] = {{"\u221a", "sqrt"}, {"\u03c0", "pi"}, {"\u221e", "inf"},
                                    {"\u222a", "U"},    {"\u00b7", "*"},  {"\u00d7", "*"}};
-
-template <size_t N>
-std::string Apply(std::string text, const Replacement (&list)[N]) {
-  for (const Replacement& one : list) text = ReplaceAll(text, one.from, one.to);
-  return text;
-}
 
 // All of `word`, each with what `tail` finds behind it: the place where that ends.
 template <typename Tail>
@@ -112,11 +102,8 @@ std::optional<double> ParseFloat(std::string_view text) {
       return std::nullopt;
     digits += c;
   }
-  if (digits.empty()) return std::nullopt;
-  char* end = nullptr;
-  const double value = std::strtod(digits.c_str(), &end);
-  if (*end != '\0' || !std::isfinite(value)) return std::nullopt;
-  return value;
+  const std::optional<double> value = ParseDouble(digits);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 bool IsInteger(double value) {
@@ -182,7 +169,7 @@ std::string ReadLatex(const std::string& text) {
   std::string latex = ReplaceAll(ReplaceAll(text, "\\tfrac", "\\frac"), "\\dfrac", "\\frac");
   latex = ReplaceAll(latex, "\\frac", " \\frac");  // apart from the whole number before it
   const std::optional<std::string> plain = LatexToText(latex);
-  return plain ? std::string(Strip(Apply(*plain, kGlyphs))) : text;
+  return plain ? std::string(Strip(ReplaceEach(*plain, kGlyphs))) : text;
 }
 
 // -?[0-9]+.?/0*[1-9][0-9]*.?, with any character for the dots.
@@ -242,7 +229,7 @@ bool ElementsAreEqual(const std::string& truth, const std::string& given) {
 }  // namespace
 
 std::string NormalizeAnswer(std::string_view answer) {
-  std::string text = Apply(std::string(UnwrapText(answer)), kWords);
+  std::string text = ReplaceEach(std::string(UnwrapText(answer)), kWords);
   for (const std::string_view unit : kUnits) text = RemoveWith(text, unit, UnitTail);
   text = RemoveDegrees(text);
   if (!text.empty() && text.front() == '{' && text.back() == '}')

@@ -8,20 +8,11 @@ namespace nxdkit::trainer {
 namespace {
 
 // Replaced in this order. The reference's own list, so that the same answers are equal.
-struct Replacement {
-  std::string_view from, to;
-};
 constexpr Replacement kFirst[] = {
     {"\n", ""},     {"\\!", ""},     {"\\\\", "\\"},    {"tfrac", "frac"}, {"dfrac", "frac"},
     {"\\left", ""}, {"\\right", ""}, {"^{\\circ}", ""}, {"^\\circ", ""},   {"\\$", ""},
 };
 constexpr Replacement kSecond[] = {{"\\%", ""}, {"%", ""}, {" .", " 0."}, {"{.", "{0."}};
-
-template <size_t N>
-std::string Apply(std::string text, const Replacement (&list)[N]) {
-  for (const Replacement& one : list) text = ReplaceAll(text, one.from, one.to);
-  return text;
-}
 
 // A unit behind the number: "5 \text{ cm}". Two of them are nothing this form knows.
 std::optional<std::string> CutUnit(const std::string& text) {
@@ -106,9 +97,9 @@ std::string FractionOfSlash(const std::string& text) {
 }
 
 std::optional<std::string> Reduce(std::string_view answer) {
-  const std::optional<std::string> cut = CutUnit(Apply(std::string(answer), kFirst));
+  const std::optional<std::string> cut = CutUnit(ReplaceEach(std::string(answer), kFirst));
   if (!cut) return std::nullopt;
-  std::string text = Apply(*cut, kSecond);
+  std::string text = ReplaceEach(*cut, kSecond);
   if (text.empty()) return text;
   if (text[0] == '.') text = "0" + text;
   const std::optional<std::string> rooted = BraceRoots(CutVariable(text));

@@ -70,9 +70,6 @@ std::string_view R1vAnswer(std::string_view text) {
   return Strip(text);
 }
 
-struct Replacement {
-  std::string_view from, to;
-};
 // In this order.
 constexpr Replacement kDapo[] = {
     {"an ", ""},
@@ -162,38 +159,28 @@ std::string Unwrap(std::string_view text, std::string_view open, bool longest) {
   }
 }
 
-// "frac12" -> "frac{1}{2}": two characters, the first not "{", the second not a line feed.
-std::string BraceFractions(std::string_view text) {
-  constexpr std::string_view kWord = "frac";
+// "frac12" -> "frac{1}{2}", "sqrt3" -> "sqrt{3}": `count` characters behind the word, the first not
+// "{", the others no line feeds.
+std::string BraceBehind(std::string_view text, std::string_view word, int count) {
   std::string out;
   for (;;) {
-    const size_t at = text.find(kWord);
+    const size_t at = text.find(word);
     out += text.substr(0, at);
     if (at == std::string_view::npos) return out;
-    out += kWord;
-    text.remove_prefix(at + kWord.size());
-    if (text.empty() || text[0] == '{') continue;
-    const size_t one = CharBytes(text, 0);
-    if (one == text.size() || text[one] == '\n') continue;
-    const size_t two = CharBytes(text, one);
-    out += "{" + std::string(text.substr(0, one)) + "}{" + std::string(text.substr(one, two)) + "}";
-    text.remove_prefix(one + two);
-  }
-}
-
-std::string BraceRoots(std::string_view text) {
-  constexpr std::string_view kWord = "sqrt";
-  std::string out;
-  for (;;) {
-    const size_t at = text.find(kWord);
-    out += text.substr(0, at);
-    if (at == std::string_view::npos) return out;
-    out += kWord;
-    text.remove_prefix(at + kWord.size());
-    if (text.empty() || text[0] == '{') continue;
-    const size_t bytes = CharBytes(text, 0);
-    out += "{" + std::string(text.substr(0, bytes)) + "}";
-    text.remove_prefix(bytes);
+    out += word;
+    text.remove_prefix(at + word.size());
+    std::string braced;
+    size_t taken = 0;
+    int left = count;
+    for (; left > 0 && taken < text.size(); --left) {
+      if (text[taken] == (left == count ? '{' : '\n')) break;
+      const size_t bytes = CharBytes(text, taken);
+      braced.append("{").append(text.substr(taken, bytes)).append("}");
+      taken += bytes;
+    }
+    if (left > 0) continue;
+    out += braced;
+    text.remove_prefix(taken);
   }
 }
 
@@ -265,13 +252,11 @@ RuleScore ScoreR1v(std::string_view response, std::string_view truth) {
 std::string NormalizeDapo(std::string_view answer) {
   const size_t equals = answer.rfind('=');
   if (equals != std::string_view::npos) answer.remove_prefix(equals + 1);
-  std::string text(answer);
-  for (const Replacement& one : kDapo) text = ReplaceAll(text, one.from, one.to);
-  text = KeepMathSpan(text);
+  std::string text = KeepMathSpan(ReplaceEach(std::string(answer), kDapo));
   for (const std::string_view open : {"\\text{", "\\textbf{", "\\overline{"})
     text = Unwrap(text, open, false);
   text = Unwrap(text, "\\boxed{", true);
-  text = ReplaceAll(BraceRoots(BraceFractions(text)), "$", "");
+  text = ReplaceAll(BraceBehind(BraceBehind(text, "frac", 2), "sqrt", 1), "$", "");
   const std::string plain = ReplaceAll(text, ",", "");
   if (!plain.empty() && plain.find_first_not_of("0123456789") == std::string::npos) text = plain;
   return std::string(Strip(text));

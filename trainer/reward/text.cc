@@ -1,6 +1,9 @@
 #include "trainer/reward/text.h"
 
+#include <locale.h>
 #include <utf8proc.h>
+
+#include <cstdlib>
 
 #include "lib/utf8.h"
 
@@ -73,6 +76,14 @@ std::string Lower(std::string_view text) {
   return out;
 }
 
+std::optional<double> ParseDouble(const std::string& text) {
+  static const locale_t kPlain = ::newlocale(LC_ALL_MASK, "C", nullptr);
+  char* end = nullptr;
+  const double value = ::strtod_l(text.c_str(), &end, kPlain);
+  if (text.empty() || end != text.c_str() + text.size()) return std::nullopt;
+  return value;
+}
+
 std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to) {
   std::string out;
   for (;;) {
@@ -82,6 +93,11 @@ std::string ReplaceAll(std::string_view text, std::string_view from, std::string
     out.append(to);
     text.remove_prefix(at + from.size());
   }
+}
+
+std::string ReplaceEach(std::string text, std::span<const Replacement> list) {
+  for (const Replacement& one : list) text = ReplaceAll(text, one.from, one.to);
+  return text;
 }
 
 std::string_view UnwrapText(std::string_view text) {

@@ -2,6 +2,8 @@
 // bytes that are not UTF-8 count one each. Everything here is linear in the length of the text.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,8 +21,17 @@ std::string_view Strip(std::string_view text);
 std::string Lower(std::string_view text);
 // All of `from` (not empty), left to right, without looking at what was put in.
 std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to);
+struct Replacement {
+  std::string_view from, to;
+};
+// ReplaceAll with each of the list, in its order.
+std::string ReplaceEach(std::string text, std::span<const Replacement> list);
 // The content of "\text{...}" when that is all of the text, and holds no line feed.
 std::string_view UnwrapText(std::string_view text);
+
+// The number that all of the text is, as strtod reads it, whatever the locale; infinite or 0 beyond
+// the range of f64.
+std::optional<double> ParseDouble(const std::string& text);
 
 inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 inline bool IsDigitAt(std::string_view text, size_t at) {

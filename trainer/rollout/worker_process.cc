@@ -72,17 +72,18 @@ bool WorkerProcess::Pump() {
     out_.clear();
     sent_ = 0;
   }
-  while (true) {
-    char some[64 << 10];
-    const ssize_t got = ::recv(fd(), some, sizeof some, MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
-    if (got == 0) return false;
-    in_.append(some, static_cast<size_t>(got));
-    Expect();
-    // No more than a frame and a bit: the rest waits in the socket.
-    if (in_.size() > kMaxFrameBytes + kFrameHeaderBytes) return true;
-  }
+  // One piece: the frames in it are taken before there is more, so that no more than a frame and a
+  // bit is kept. The rest waits in the socket.
+  char some[64 << 10];
+  ssize_t got;
+  do {
+    got = ::recv(fd(), some, sizeof some, MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+  if (got == 0) return false;
+  in_.append(some, static_cast<size_t>(got));
+  Expect();
+  return true;
 }
 
 std::string WorkerProcess::End() {

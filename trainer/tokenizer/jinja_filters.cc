@@ -11,10 +11,10 @@ namespace {
 
 using Filter = Result<Value> (*)(const Value& value, const Arguments& arguments, Budget& budget);
 
-Result<Value> Trim(const Value& value, const Arguments& arguments, Budget&) {
+Result<Value> Trim(const Value& value, const Arguments& arguments, Budget& budget) {
   NXDKIT_TRY(arguments.Allow(1, {"chars"}));
   NXDKIT_ASSIGN(const auto chars, arguments.Text(0, "chars"));
-  NXDKIT_ASSIGN(const std::string text, ToText(value));
+  NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
   return Value(std::string(Strip(text, chars, true, true)));
 }
 
@@ -43,8 +43,7 @@ Result<Value> ToJsonFilter(const Value& value, const Arguments& arguments, Budge
     style.indent = *indent->integer();
   }
   NXDKIT_TRY(ReadSeparators(arguments.Get(2, "separators"), &style));
-  NXDKIT_ASSIGN(std::string text, ToJson(value, style));
-  NXDKIT_TRY(budget.Charge(text.size()));
+  NXDKIT_ASSIGN(std::string text, ToJson(value, style, budget));
   return Value(std::move(text));
 }
 
@@ -57,7 +56,7 @@ Result<Value> LengthFilter(const Value& value, const Arguments& arguments, Budge
 template <std::string (*kMap)(std::string_view)>
 Result<Value> MapText(const Value& value, const Arguments& arguments, Budget& budget) {
   NXDKIT_TRY(arguments.Allow(0));
-  NXDKIT_ASSIGN(const std::string text, ToText(value));
+  NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
   NXDKIT_TRY(budget.Charge(text.size()));
   return Value(kMap(text));
 }
@@ -101,7 +100,7 @@ Result<Value> Float(const Value& value, const Arguments& arguments, Budget&) {
 
 Result<Value> ReplaceFilter(const Value& value, const Arguments& arguments, Budget& budget) {
   NXDKIT_TRY(arguments.Allow(3, {"old", "new", "count"}));
-  NXDKIT_ASSIGN(const std::string text, ToText(value));
+  NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
   NXDKIT_ASSIGN(const auto from, arguments.Text(0, "old"));
   NXDKIT_ASSIGN(const auto to, arguments.Text(1, "new"));
   if (!from || !to) return Error(Errc::kCorrupt, "needs two arguments");
@@ -133,7 +132,7 @@ Result<Value> Join(const Value& value, const Arguments& arguments, Budget& budge
     if (attribute) {
       NXDKIT_ASSIGN(item, DottedAttribute(item, *attribute, budget));
     }
-    NXDKIT_ASSIGN(const std::string text, ToText(item));
+    NXDKIT_ASSIGN(const std::string text, ToText(item, budget));
     if (i > 0 && separator) out += *separator;
     out += text;
     NXDKIT_TRY(budget.Charge(text.size() + (separator ? separator->size() : 0)));

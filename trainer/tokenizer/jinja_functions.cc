@@ -48,7 +48,8 @@ Result<Value> Renderer::CallFunction(const Function& function, const Arguments& 
   }
   NXDKIT_TRY(arguments.Allow(1, {"message"}));
   const Value* message = arguments.Get(0, "message");
-  NXDKIT_ASSIGN(const std::string text, message == nullptr ? std::string() : ToText(*message));
+  NXDKIT_ASSIGN(const std::string text,
+                message == nullptr ? std::string() : ToText(*message, budget_));
   return Error(Errc::kCorrupt, fmt::format("the template says: {}", text));
 }
 

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <optional>
 
+#include "lib/text.h"
 #include "lib/utf8.h"
 #include "trainer/tokenizer/jinja_text.h"
 #include "trainer/tokenizer/jinja_value.h"
@@ -18,9 +19,9 @@ constexpr std::string_view kOperators[] = {"**", "//", "==", "!=", "<=", ">=", "
                                            "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
                                            "<",  ">",  "=",  ".",  ":",  "|",  ",", ";"};
 
-bool IsNameStart(char c) { return c == '_' || std::isalpha(static_cast<unsigned char>(c)) != 0; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsNameByte(char c) { return IsNameStart(c) || IsDigit(c); }
+bool IsNameByte(char c) { return c == '_' || IsAlnum(c); }
+bool IsNameStart(char c) { return IsNameByte(c) && !IsDigit(c); }
 
 // Offset after the white space at `offset`.
 size_t SkipSpace(std::string_view text, size_t offset) {

@@ -14,11 +14,13 @@ using TextMethod = Result<Value> (*)(const std::string& text, const Arguments& a
                                      Budget& budget);
 
 // startswith and endswith take a str, or a list of them of which one is enough.
-Result<Value> HasEnd(const std::string& text, const Arguments& arguments, bool front) {
+Result<Value> HasEnd(const std::string& text, const Arguments& arguments, bool front,
+                     Budget& budget) {
   NXDKIT_TRY(arguments.Allow(1));
   const Value* wanted = arguments.Get(0, "");
   if (wanted == nullptr) return Error(Errc::kCorrupt, "an argument is missing");
   const List list = wanted->list() != nullptr ? *wanted->list() : List{*wanted};
+  NXDKIT_TRY(budget.Charge(list.size() * 16));
   for (const Value& item : list) {
     if (item.text() == nullptr)
       return Error(Errc::kCorrupt, fmt::format("found {}, expected a str", TypeName(item)));
@@ -26,11 +28,11 @@ Result<Value> HasEnd(const std::string& text, const Arguments& arguments, bool f
   }
   return Value(false);
 }
-Result<Value> StartsWith(const std::string& text, const Arguments& arguments, Budget&) {
-  return HasEnd(text, arguments, true);
+Result<Value> StartsWith(const std::string& text, const Arguments& arguments, Budget& budget) {
+  return HasEnd(text, arguments, true, budget);
 }
-Result<Value> EndsWith(const std::string& text, const Arguments& arguments, Budget&) {
-  return HasEnd(text, arguments, false);
+Result<Value> EndsWith(const std::string& text, const Arguments& arguments, Budget& budget) {
+  return HasEnd(text, arguments, false, budget);
 }
 
 template <bool kLeft, bool kRight>

@@ -96,11 +96,15 @@ Result<bool> Contains(const Value& value, const Value& where, Budget& budget) {
   }
   if (where.list() == nullptr && where.undefined() == nullptr) return TypeError("in", value, where);
   NXDKIT_ASSIGN(const List list, Iterate(where, budget));
-  return std::ranges::any_of(list, [&](const Value& item) { return Equal(item, value); });
+  for (const Value& item : list) {
+    NXDKIT_ASSIGN(const bool same, Equal(item, value, budget));
+    if (same) return true;
+  }
+  return false;
 }
 
 // Which of less (-1), equal (0), greater (1); 2 for NaN.
-Result<int> Order(std::string_view op, const Value& a, const Value& b) {
+Result<int> Order(std::string_view op, const Value& a, const Value& b, Budget& budget) {
   if (a.integer() && b.integer())
     return *a.integer() < *b.integer() ? -1 : *a.integer() > *b.integer() ? 1 : 0;
   if (a.number() && b.number()) {
@@ -108,6 +112,7 @@ Result<int> Order(std::string_view op, const Value& a, const Value& b) {
     return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;
   }
   if (a.text() != nullptr && b.text() != nullptr) {
+    NXDKIT_TRY(budget.Charge(std::min(a.text()->size(), b.text()->size())));
     const int order = a.text()->compare(*b.text());
     return order < 0 ? -1 : order > 0 ? 1 : 0;
   }
@@ -177,9 +182,10 @@ Result<std::optional<std::string>> Arguments::Text(size_t place, std::string_vie
 
 Result<Value> Binary(std::string_view op, const Value& a, const Value& b, Budget& budget) {
   if (op == "~") {
-    NXDKIT_ASSIGN(const std::string left, ToText(a));
-    NXDKIT_ASSIGN(const std::string right, ToText(b));
-    return Concatenate(left, right, budget);
+    NXDKIT_ASSIGN(const std::string left, ToText(a, budget));
+    NXDKIT_ASSIGN(const std::string right, ToText(b, budget));
+    NXDKIT_TRY(CheckBytes(left.size() + right.size()));
+    return Value(left + right);
   }
   if (a.integer() && b.integer()) return Integers(op, *a.integer(), *b.integer());
   if (a.number() && b.number()) return Floats(op, *a.number(), *b.number());
@@ -203,14 +209,16 @@ Result<Value> Negate(const Value& value) {
 
 Result<bool> Compare(std::string_view op, const Value& a, const Value& b, Budget& budget) {
   NXDKIT_TRY(budget.Charge());
-  if (op == "==") return Equal(a, b);
-  if (op == "!=") return !Equal(a, b);
+  if (op == "==" || op == "!=") {
+    NXDKIT_ASSIGN(const bool same, Equal(a, b, budget));
+    return same == (op == "==");
+  }
   if (op == "in") return Contains(a, b, budget);
   if (op == "not in") {
     NXDKIT_ASSIGN(const bool found, Contains(a, b, budget));
     return !found;
   }
-  NXDKIT_ASSIGN(const int order, Order(op, a, b));
+  NXDKIT_ASSIGN(const int order, Order(op, a, b, budget));
   if (order == 2) return false;
   if (op == "<") return order < 0;
   if (op == "<=") return order <= 0;
@@ -243,7 +251,7 @@ Result<Value> Index(const Value& object, const Value& key, Budget& budget) {
     if (point != nullptr) return Value(std::string(*point));
   }
   if (found != nullptr) return *found;
-  NXDKIT_ASSIGN(std::string name, ToText(key));
+  NXDKIT_ASSIGN(std::string name, ToText(key, budget));
   return Value::MakeUndefined(std::move(name));
 }
 

@@ -126,7 +126,7 @@ Result<Renderer::Flow> Renderer::Statement(const Stmt& statement) {
       return Flow::kOn;
     case StmtKind::kPrint: {
       NXDKIT_ASSIGN(const Value value, Evaluate(*statement.expr));
-      NXDKIT_ASSIGN(const std::string text, ToText(value));
+      NXDKIT_ASSIGN(const std::string text, ToText(value, budget_));
       NXDKIT_TRY(Print(text));
       return Flow::kOn;
     }

@@ -59,7 +59,7 @@ constexpr CompareRow kCompare[] = {
 
 Result<bool> Divides(const Value& value, int64_t by, int64_t rest, Budget& budget) {
   NXDKIT_ASSIGN(const Value remainder, Binary("%", value, Value(by), budget));
-  return Equal(remainder, Value(rest));
+  return Equal(remainder, Value(rest), budget);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "lib/json.h"
 #include "lib/utf8.h"
 #include "trainer/tokenizer/characters.h"
+#include "trainer/tokenizer/jinja_builtins.h"
 #include "trainer/tokenizer/jinja_text.h"
 
 namespace nxdkit::trainer::jinja {
@@ -25,58 +26,77 @@ std::string FloatText(double value) {
   return PythonFloat(value);
 }
 
-Status AppendText(const Value& value, int depth, std::string* out);
+class TextWriter {
+ public:
+  explicit TextWriter(Budget& budget) : budget_(budget) {}
 
-Status AppendRepr(const Value& value, int depth, std::string* out) {
-  if (value.text() == nullptr) return AppendText(value, depth, out);
-  AppendPythonRepr(*value.text(), out);
-  return OkStatus();
-}
-
-Status AppendText(const Value& value, int depth, std::string* out) {
-  if (depth > kMaxDepth) return TooDeep();
-  if (value.undefined() != nullptr) {
+  Status Append(const Value& value, int depth) {
+    NXDKIT_TRY(budget_.Charge(value.text() == nullptr ? 0 : value.text()->size()));
+    if (depth > kMaxDepth) return TooDeep();
+    if (value.undefined() != nullptr) return OkStatus();
+    if (value.list() != nullptr) return AppendList(*value.list(), depth);
+    if (value.dict() != nullptr) return AppendDict(*value.dict(), depth);
+    if (value.is_none())
+      out_ += "None";
+    else if (value.boolean() != nullptr)
+      out_ += *value.boolean() ? "True" : "False";
+    else if (value.integer())
+      out_ += std::to_string(*value.integer());
+    else if (value.is_float())
+      out_ += FloatText(*value.number());
+    else if (value.text() != nullptr)
+      out_ += *value.text();
+    else
+      return Error(Errc::kUnsupported, fmt::format("{} as text", TypeName(value)));
     return OkStatus();
-  } else if (value.is_none()) {
-    *out += "None";
-  } else if (value.boolean() != nullptr) {
-    *out += *value.boolean() ? "True" : "False";
-  } else if (value.integer()) {
-    *out += std::to_string(*value.integer());
-  } else if (value.is_float()) {
-    *out += FloatText(*value.number());
-  } else if (value.text() != nullptr) {
-    *out += *value.text();
-  } else if (const List* list = value.list()) {
-    *out += '[';
-    for (size_t i = 0; i < list->size(); ++i) {
-      if (i > 0) *out += ", ";
-      NXDKIT_TRY(AppendRepr((*list)[i], depth + 1, out));
-    }
-    *out += ']';
-  } else if (const Dict* dict = value.dict()) {
-    *out += '{';
-    for (size_t i = 0; i < dict->size(); ++i) {
-      if (i > 0) *out += ", ";
-      AppendPythonRepr((*dict)[i].first, out);
-      *out += ": ";
-      NXDKIT_TRY(AppendRepr((*dict)[i].second, depth + 1, out));
-    }
-    *out += '}';
-  } else {
-    return Error(Errc::kUnsupported, fmt::format("{} as text", TypeName(value)));
   }
-  return OkStatus();
-}
+
+  std::string Take() { return std::move(out_); }
+
+ private:
+  Status AppendRepr(const Value& value, int depth) {
+    if (value.text() == nullptr) return Append(value, depth);
+    NXDKIT_TRY(budget_.Charge(value.text()->size()));
+    AppendPythonRepr(*value.text(), &out_);
+    return OkStatus();
+  }
+
+  Status AppendList(const List& list, int depth) {
+    out_ += '[';
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (i > 0) out_ += ", ";
+      NXDKIT_TRY(AppendRepr(list[i], depth + 1));
+    }
+    out_ += ']';
+    return OkStatus();
+  }
+
+  Status AppendDict(const Dict& dict, int depth) {
+    out_ += '{';
+    for (size_t i = 0; i < dict.size(); ++i) {
+      if (i > 0) out_ += ", ";
+      NXDKIT_TRY(budget_.Charge(dict[i].first.size()));
+      AppendPythonRepr(dict[i].first, &out_);
+      out_ += ": ";
+      NXDKIT_TRY(AppendRepr(dict[i].second, depth + 1));
+    }
+    out_ += '}';
+    return OkStatus();
+  }
+
+  Budget& budget_;
+  std::string out_;
+};
 
 class JsonWriter {
  public:
-  explicit JsonWriter(const JsonStyle& style) : style_(style) {
+  JsonWriter(const JsonStyle& style, Budget& budget) : style_(style), budget_(budget) {
     items_ = !style.item_separator.empty() ? style.item_separator : style.indent ? "," : ", ";
     keys_ = style.key_separator.empty() ? ": " : style.key_separator;
   }
 
   Status Append(const Value& value, int depth) {
+    NXDKIT_TRY(budget_.Charge(value.text() == nullptr ? 0 : value.text()->size()));
     if (depth > kMaxDepth) return TooDeep();
     if (value.is_none()) {
       out_ += "null";
@@ -101,20 +121,22 @@ class JsonWriter {
   std::string Take() { return std::move(out_); }
 
  private:
-  void NewLine(int depth) {
-    if (!style_.indent) return;
-    out_ += '\n';
-    out_.append(static_cast<size_t>(std::clamp<int64_t>(*style_.indent, 0, 100) * depth), ' ');
+  Status NewLine(int depth) {
+    if (!style_.indent) return OkStatus();
+    const auto spaces = static_cast<size_t>(std::clamp<int64_t>(*style_.indent, 0, 100) * depth);
+    NXDKIT_TRY(budget_.Charge(spaces));
+    out_.append("\n").append(spaces, ' ');
+    return OkStatus();
   }
 
   Status AppendList(const List& list, int depth) {
     out_ += '[';
     for (size_t i = 0; i < list.size(); ++i) {
       if (i > 0) out_ += items_;
-      NewLine(depth + 1);
+      NXDKIT_TRY(NewLine(depth + 1));
       NXDKIT_TRY(Append(list[i], depth + 1));
     }
-    if (!list.empty()) NewLine(depth);
+    if (!list.empty()) NXDKIT_TRY(NewLine(depth));
     out_ += ']';
     return OkStatus();
   }
@@ -127,47 +149,43 @@ class JsonWriter {
     out_ += '{';
     for (size_t i = 0; i < rows.size(); ++i) {
       if (i > 0) out_ += items_;
-      NewLine(depth + 1);
+      NXDKIT_TRY(NewLine(depth + 1));
+      NXDKIT_TRY(budget_.Charge(rows[i]->first.size()));
       AppendJsonString(rows[i]->first, style_.ensure_ascii, &out_);
       out_ += keys_;
       NXDKIT_TRY(Append(rows[i]->second, depth + 1));
     }
-    if (!dict.empty()) NewLine(depth);
+    if (!dict.empty()) NXDKIT_TRY(NewLine(depth));
     out_ += '}';
     return OkStatus();
   }
 
   const JsonStyle& style_;
+  Budget& budget_;
   std::string items_;
   std::string keys_;
   std::string out_;
 };
 
-bool EqualAt(const Value& a, const Value& b, int depth);
-
-bool EqualLists(const List& a, const List& b, int depth) {
-  return std::ranges::equal(
-      a, b, [&](const Value& x, const Value& y) { return EqualAt(x, y, depth + 1); });
-}
-
-bool EqualDicts(const Dict& a, const Dict& b, int depth) {
+Result<bool> EqualLists(const List& a, const List& b, Budget& budget) {
   if (a.size() != b.size()) return false;
-  return std::ranges::all_of(a, [&](const auto& row) {
-    const Value* other = Find(b, row.first);
-    return other != nullptr && EqualAt(row.second, *other, depth + 1);
-  });
+  for (size_t i = 0; i < a.size(); ++i) {
+    NXDKIT_ASSIGN(const bool same, Equal(a[i], b[i], budget));
+    if (!same) return false;
+  }
+  return true;
 }
 
-bool EqualAt(const Value& a, const Value& b, int depth) {
-  if (depth > kMaxDepth) return false;
-  if (a.integer() && b.integer()) return *a.integer() == *b.integer();
-  if (a.number() && b.number()) return *a.number() == *b.number();
-  if (a.text() != nullptr && b.text() != nullptr) return *a.text() == *b.text();
-  if (a.list() != nullptr && b.list() != nullptr) return EqualLists(*a.list(), *b.list(), depth);
-  if (a.dict() != nullptr && b.dict() != nullptr) return EqualDicts(*a.dict(), *b.dict(), depth);
-  if (a.space() != nullptr) return a.space() == b.space();
-  if (a.function() != nullptr) return a.function() == b.function();
-  return (a.is_none() && b.is_none()) || (a.undefined() != nullptr && b.undefined() != nullptr);
+Result<bool> EqualDicts(const Dict& a, const Dict& b, Budget& budget) {
+  if (a.size() != b.size()) return false;
+  for (const auto& [key, value] : a) {
+    NXDKIT_TRY(budget.Charge(b.size()));
+    const Value* other = Find(b, key);
+    if (other == nullptr) return false;
+    NXDKIT_ASSIGN(const bool same, Equal(value, *other, budget));
+    if (!same) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -215,7 +233,21 @@ bool IsTrue(const Value& value) {
   return !value.is_none() && value.undefined() == nullptr;
 }
 
-bool Equal(const Value& a, const Value& b) { return EqualAt(a, b, 0); }
+// By recursion: what makes values bounds their depth.
+Result<bool> Equal(const Value& a, const Value& b, Budget& budget) {
+  NXDKIT_TRY(budget.Charge());
+  if (a.integer() && b.integer()) return *a.integer() == *b.integer();
+  if (a.number() && b.number()) return *a.number() == *b.number();
+  if (a.text() != nullptr && b.text() != nullptr) {
+    NXDKIT_TRY(budget.Charge(std::min(a.text()->size(), b.text()->size())));
+    return *a.text() == *b.text();
+  }
+  if (a.list() != nullptr && b.list() != nullptr) return EqualLists(*a.list(), *b.list(), budget);
+  if (a.dict() != nullptr && b.dict() != nullptr) return EqualDicts(*a.dict(), *b.dict(), budget);
+  if (a.space() != nullptr) return a.space() == b.space();
+  if (a.function() != nullptr) return a.function() == b.function();
+  return (a.is_none() && b.is_none()) || (a.undefined() != nullptr && b.undefined() != nullptr);
+}
 
 std::string_view TypeName(const Value& value) {
   if (value.undefined() != nullptr) return "an undefined value";
@@ -229,14 +261,14 @@ std::string_view TypeName(const Value& value) {
   return value.space() != nullptr ? "a namespace" : "a function";
 }
 
-Result<std::string> ToText(const Value& value) {
-  std::string text;
-  NXDKIT_TRY(AppendText(value, 0, &text));
-  return text;
+Result<std::string> ToText(const Value& value, Budget& budget) {
+  TextWriter writer(budget);
+  NXDKIT_TRY(writer.Append(value, 0));
+  return writer.Take();
 }
 
-Result<std::string> ToJson(const Value& value, const JsonStyle& style) {
-  JsonWriter writer(style);
+Result<std::string> ToJson(const Value& value, const JsonStyle& style, Budget& budget) {
+  JsonWriter writer(style, budget);
   NXDKIT_TRY(writer.Append(value, 0));
   return writer.Take();
 }
@@ -263,10 +295,10 @@ bool IsPythonSpace(uint32_t point) {
 
 std::string_view Strip(std::string_view text, const std::optional<std::string>& chars, bool left,
                        bool right) {
-  const std::vector<std::string_view> taken =
-      chars ? Points(*chars) : std::vector<std::string_view>();
+  std::vector<std::string_view> taken = chars ? Points(*chars) : std::vector<std::string_view>();
+  std::ranges::sort(taken);  // both may be long
   const auto goes = [&](std::string_view point) {
-    if (chars) return std::ranges::find(taken, point) != taken.end();
+    if (chars) return std::ranges::binary_search(taken, point);
     const std::optional<CodePoint> decoded = DecodeUtf8(point, 0);
     return decoded && IsPythonSpace(decoded->value);
   };

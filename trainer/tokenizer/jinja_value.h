@@ -15,6 +15,7 @@
 
 namespace nxdkit::trainer::jinja {
 
+class Budget;
 class Value;
 struct Namespace;
 struct Function;
@@ -88,11 +89,15 @@ struct Namespace {
 const Value* Find(const Dict& dict, std::string_view key);
 
 bool IsTrue(const Value& value);
-bool Equal(const Value& a, const Value& b);
 std::string_view TypeName(const Value& value);  // as Python names it
 
+// These go through all of a value, and a value may hold one part many times over: what it costs is
+// charged as they go, and kLimit when it is more than is left.
+
+// a == b
+Result<bool> Equal(const Value& a, const Value& b, Budget& budget);
 // str(value): "None", "True", "['a', 1]". kUnsupported for functions and namespaces.
-Result<std::string> ToText(const Value& value);
+Result<std::string> ToText(const Value& value, Budget& budget);
 
 struct JsonStyle {
   bool ensure_ascii = false;
@@ -102,7 +107,7 @@ struct JsonStyle {
   std::string key_separator;
 };
 // json.dumps(value). kCorrupt for what JSON cannot say.
-Result<std::string> ToJson(const Value& value, const JsonStyle& style = {});
+Result<std::string> ToJson(const Value& value, const JsonStyle& style, Budget& budget);
 
 // Python's text, by code points.
 size_t CountPoints(std::string_view text);

@@ -5,6 +5,7 @@
 
 #include <cctype>
 
+#include "lib/text.h"
 #include "trainer/tokenizer/regex.h"
 
 namespace nxdkit::trainer {
@@ -32,7 +33,6 @@ constexpr Escape kEscapes[] = {
 };
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsAlnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 bool IsHex(char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; }
 
 class Translator {

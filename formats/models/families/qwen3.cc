@@ -1,41 +1,11 @@
 // Qwen3, dense: norms on q and k per head, head_dim independent of hidden / heads, small models
 // tied. Source: transformers Qwen3ForCausalLM state dict.
-#include "formats/models/family.h"
+#include "formats/models/decoder_rows.h"
 
 namespace nxdkit::models {
 namespace {
 
-constexpr ParamRow kRows[] = {
-    {"model.embed_tokens.weight", Role::kEmbedding, Dim::kVocab, Dim::kHidden},
-    {"model.layers.{}.self_attn.q_proj.weight", Role::kQuery, Dim::kQueryRows, Dim::kHidden},
-    {"model.layers.{}.self_attn.q_proj.bias", Role::kQuery, Dim::kQueryRows, Dim::kNone,
-     When::kQkvBias},
-    {"model.layers.{}.self_attn.k_proj.weight", Role::kKey, Dim::kKeyRows, Dim::kHidden},
-    {"model.layers.{}.self_attn.k_proj.bias", Role::kKey, Dim::kKeyRows, Dim::kNone,
-     When::kQkvBias},
-    {"model.layers.{}.self_attn.v_proj.weight", Role::kValue, Dim::kKeyRows, Dim::kHidden},
-    {"model.layers.{}.self_attn.v_proj.bias", Role::kValue, Dim::kKeyRows, Dim::kNone,
-     When::kQkvBias},
-    {"model.layers.{}.self_attn.o_proj.weight", Role::kOutput, Dim::kHidden, Dim::kQueryRows},
-    {"model.layers.{}.self_attn.o_proj.bias", Role::kOutput, Dim::kHidden, Dim::kNone,
-     When::kOutputBias},
-    {"model.layers.{}.self_attn.q_norm.weight", Role::kQueryNorm, Dim::kHeadDim},
-    {"model.layers.{}.self_attn.k_norm.weight", Role::kKeyNorm, Dim::kHeadDim},
-    {"model.layers.{}.mlp.gate_proj.weight", Role::kGate, Dim::kIntermediate, Dim::kHidden},
-    {"model.layers.{}.mlp.up_proj.weight", Role::kUp, Dim::kIntermediate, Dim::kHidden},
-    {"model.layers.{}.mlp.down_proj.weight", Role::kDown, Dim::kHidden, Dim::kIntermediate},
-    {"model.layers.{}.input_layernorm.weight", Role::kReplicated, Dim::kHidden},
-    {"model.layers.{}.post_attention_layernorm.weight", Role::kReplicated, Dim::kHidden},
-    {"model.norm.weight", Role::kFinalNorm, Dim::kHidden},
-    {"lm_head.weight", Role::kLmHead, Dim::kVocab, Dim::kHidden, When::kUntied},
-    {"score.weight", Role::kScore, Dim::kLabels, Dim::kHidden, When::kScore},
-    {"score.bias", Role::kScore, Dim::kLabels, Dim::kNone, When::kScoreBias},
-};
-
-// The last as NxDT's Megatron models name it.
-constexpr const char* kIgnorable[] = {
-    "model.layers.{}.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq",
-    "language_model.encoder.layers.{}.self_attention.core_attention.rotary_emb.inv_freq"};
+constexpr auto kRows = JoinRows(kBeginRows, kHeadNormRows, kMlpRows, kEndRows, kScoreRows);
 
 }  // namespace
 
@@ -49,6 +19,7 @@ const Family family_qwen3 = {
     .optimum_fuses_qkv = true,
     .rows = kRows,
     .ignorable = kIgnorable,
+    .optimum_trains = true,
 };
 
 }  // namespace nxdkit::models

@@ -1,5 +1,5 @@
-// Every case of testdata/goldens/reference.json: our layouts give the reference programs' bytes,
-// and lead back to the model.
+// Every case of testdata/goldens/*.json: our layouts give the reference programs' bytes, and lead
+// back to the model.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,11 +17,18 @@ namespace {
 
 using nlohmann::json;
 
+json ReadGoldens(const char* name) {
+  std::ifstream in(std::string(NXDKIT_TESTDATA) + "/goldens/" + name);
+  return json::parse(in);
+}
+
 const json& Goldens() {
-  static const json goldens = [] {
-    std::ifstream in(std::string(NXDKIT_TESTDATA) + "/goldens/reference.json");
-    return json::parse(in);
-  }();
+  static const json goldens = ReadGoldens("reference.json");
+  return goldens;
+}
+
+const json& LayerGoldens() {
+  static const json goldens = ReadGoldens("layers.json");
   return goldens;
 }
 
@@ -110,6 +117,34 @@ TEST_P(Rollout, MatchesOptimumNeuronBothWays) {
 }
 INSTANTIATE_TEST_SUITE_P(Goldens, Rollout,
                          ::testing::Range(size_t{0}, Goldens().at("rollout").size()));
+
+// Mixtral and Qwen3-MoE: transposed experts, gate and up of each rank, repeated and padded heads.
+class Nxdi : public ::testing::TestWithParam<size_t> {};
+TEST_P(Nxdi, MatchesItsConversionAndSlicingBothWays) {
+  const json& golden = LayerGoldens().at("nxdi")[GetParam()];
+  SCOPED_TRACE(golden.at("case"));
+  const models::Model model = ModelOf(golden);
+  rollout::Geometry geometry;
+  geometry.flavor = rollout::Flavor::kNxdi;
+  geometry.tp = golden.at("tp_degree");
+  geometry.fused_qkv = golden.at("fused_qkv");
+  CheckBothWays(golden, model, testing_util::RolloutLayout(model, geometry));
+}
+INSTANTIATE_TEST_SUITE_P(Goldens, Nxdi,
+                         ::testing::Range(size_t{0}, LayerGoldens().at("nxdi").size()));
+
+// GPT-NeoX and BERT, both names of a tied pair stored.
+class NxdLayers : public ::testing::TestWithParam<size_t> {};
+TEST_P(NxdLayers, AreCutAsItsLayersCutThemBothWays) {
+  const json& golden = LayerGoldens().at("nxd_layers")[GetParam()];
+  SCOPED_TRACE(golden.at("case"));
+  const models::Model model = ModelOf(golden);
+  nxd::Geometry geometry;
+  geometry.tp = golden.at("tp_size");
+  CheckBothWays(golden, model, testing_util::NxdLayout(model, geometry, true));
+}
+INSTANTIATE_TEST_SUITE_P(Goldens, NxdLayers,
+                         ::testing::Range(size_t{0}, LayerGoldens().at("nxd_layers").size()));
 
 }  // namespace
 }  // namespace nxdkit

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "formats/ops/inspect_report.h"
 #include "tests/formats/ops/inspect_inputs.h"
 #include "tests/lib/expect_error.h"
 
@@ -9,6 +10,7 @@ namespace nxdkit::ops {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -17,10 +19,12 @@ using testing_util::InspectOk;
 using testing_util::Models;
 using testing_util::Names;
 using testing_util::Number;
+using testing_util::ReadBytes;
 using testing_util::Reference;
 using testing_util::Scratch;
 using testing_util::Tensor;
 using testing_util::Text;
+using testing_util::ZipOf;
 using Outcome = LayoutCheck::Outcome;
 using torch::PickleValue;
 
@@ -318,6 +322,46 @@ TEST(InspectRollout, BothFlavors) {
   const Inspection bare = InspectOk(nxdi + "/weights");
   EXPECT_FALSE(bare.rollout->config.has_value());
   EXPECT_THAT(bare.description, HasSubstr("without neuron_config.json"));
+}
+
+// What made it: the configuration's versions, the headers of the blob's graphs, the refresh.
+TEST(InspectRollout, ShowsWhatMadeIt) {
+  const Models models;
+  const std::string path =
+      models.Make("bundle", Kind::kRollout, [](OutputOptions& options) { options.tp = 2; });
+  const std::string neff = ReadBytes(NXDKIT_TESTDATA "/neff/toy.neff");
+  models.scratch().Write("bundle/model.pt", ZipOf({{"model/data.pkl", "\x80\x02X" + neff + "."},
+                                                   {"model/constants.pkl", "\x80\x02)."},
+                                                   {"model/version", "3\n"}}));
+  models.scratch().Write("bundle/checkpoint/weights/version.json",
+                         rollout::WriteVersion({3, "step_120", "shards"}));
+  const Inspection inspection = InspectOk(path);
+  EXPECT_THAT(inspection.rollout->config->versions,
+              ::testing::Contains(std::pair<std::string, std::string>("neuronxcc_version",
+                                                                      "2.21.33363.0+82129205")));
+  ASSERT_TRUE(inspection.rollout->weights);
+  EXPECT_EQ(inspection.rollout->weights->serial, 3);
+  ASSERT_EQ(inspection.neffs.size(), 1u);
+  EXPECT_EQ(inspection.neffs[0].record, "model.pt: model/data.pkl");
+  EXPECT_FALSE(inspection.neffs[0].listed);
+  EXPECT_THAT(SummaryText(inspection),
+              AllOf(HasSubstr("versions    neuronxcc_version 2.21.33363.0+82129205, "
+                              "optimum_neuron_version 0.4.6.dev4"),
+                    HasSubstr("weights     version 3, step_120"),
+                    HasSubstr("uuid 10111213-1415-1617-1819-1a1b1c1d1e1f")));
+}
+
+// A blob that is not what its name says hides nothing else.
+TEST(InspectRollout, ABlobOfOtherBytesIsScannedAllTheSame) {
+  const Models models;
+  const std::string path =
+      models.Make("bundle", Kind::kRollout, [](OutputOptions& options) { options.tp = 2; });
+  models.scratch().Write("bundle/model.pt",
+                         "not a zip" + ReadBytes(NXDKIT_TESTDATA "/neff/toy.neff"));
+  const Inspection inspection = InspectOk(path);
+  ASSERT_EQ(inspection.neffs.size(), 1u);
+  EXPECT_EQ(inspection.neffs[0].record, "model.pt");
+  EXPECT_EQ(inspection.neffs[0].neff.offset, 9u);
 }
 
 TEST(InspectRollout, WithoutShards) {

@@ -56,6 +56,27 @@ TEST(InspectNeff, FindsAllOfThemInACompiledModel) {
                     HasSubstr("uuid 10111213-1415-1617-1819-1a1b1c1d1e1f")));
 }
 
+// How much changed, and between which models; nothing of the base is needed.
+TEST(InspectDelta, SaysWhatItMakesOfWhat) {
+  const Inspection inspection = InspectOk(NXDKIT_TESTDATA "/delta/ulp.delta");
+  EXPECT_EQ(inspection.form, Form::kDelta);
+  ASSERT_TRUE(inspection.delta);
+  const DeltaFacts& facts = *inspection.delta;
+  EXPECT_EQ(facts.coding, delta::Coding::kUlp);
+  EXPECT_GT(facts.changed, 0u);
+  EXPECT_LT(facts.changed, facts.elements);
+  EXPECT_NE(facts.base, facts.result);
+  EXPECT_THAT(SummaryText(inspection), AllOf(HasSubstr("coding ulp"), HasSubstr(facts.result)));
+  const Scratch scratch;
+  const auto cut = Inspect(
+      {scratch.Write("x.delta", ReadBytes(NXDKIT_TESTDATA "/delta/raw.delta").substr(0, 100)),
+       {},
+       false,
+       {}});
+  ASSERT_FALSE(cut.ok());
+  EXPECT_EQ(cut.error().code(), Errc::kCorrupt);
+}
+
 TEST(InspectNeff, AFileOfItsOwn) {
   const Inspection inspection = InspectOk(NXDKIT_TESTDATA "/neff/toy.neff");
   EXPECT_EQ(inspection.form, Form::kNeff);

@@ -16,6 +16,7 @@ using testing_util::LoraTensor;
 using testing_util::OpsWorkshop;
 using testing_util::PeftFiles;
 using testing_util::TinyLlama;
+using testing_util::TinyMixtral;
 using testing_util::TinyModel;
 using testing_util::TinyQwen3;
 
@@ -41,8 +42,8 @@ class Lora : public ::testing::Test {
 
   // The adapter alone, as shards of two ranks.
   ConvertRequest ToShards() {
-    ConvertRequest request = OpsWorkshop::Request(peft_.Write(shop_ / "adapter"), Kind::kHf,
-                                                  shop_ / "set", Kind::kNxd);
+    ConvertRequest request =
+        OpsWorkshop::Request(peft_.Write(shop_ / "adapter"), Kind::kHf, shop_ / "set", Kind::kNxd);
     request.hints.config = model_ + "/config.json";
     request.options.tp = 2;
     return request;
@@ -114,6 +115,46 @@ TEST_F(Lora, IsTheSumOfAPlainLoop) {
       EXPECT_TRUE(Read(stored, first, some) == part) << module << " from " << first;
     }
   }
+}
+
+// Each expert is a module of its own to PEFT, and a parameter of its own to us, wherever it lies.
+TEST_F(Lora, OfExpertsIsMergedWhateverHoldsThem) {
+  model_ = shop_.MakeModel("moe", TinyMixtral());
+  peft_ = {};
+  for (int expert = 0; expert < 4; ++expert) {
+    const std::string module = "block_sparse_moe.experts." + std::to_string(expert);
+    peft_.Add(module + ".w1", 4, 48, 32);
+    peft_.Add(module + ".w2", 4, 32, 48);
+  }
+  peft_.config["target_modules"] = {"w1", "w2"};
+  const auto base = OpenAndBind(model_, Kind::kHf, {});
+  ASSERT_TRUE(base.ok());
+  OutputOptions options;
+  options.tp = options.ep = 2;
+  const std::string set = shop_.Make("set", model_, Kind::kHf, Kind::kNxd, options);
+  const auto merged = Merged();
+  const auto of_set = Merged(Kind::kNxd, set);
+  ASSERT_TRUE(merged.ok()) << merged.error().ToString();
+  ASSERT_TRUE(of_set.ok()) << of_set.error().ToString();
+  const std::string module = "model.layers.2.block_sparse_moe.experts.3.w2";
+  const StoredTensor& stored = Find(*merged, module + ".weight");
+  const int64_t count = *ElementCount(stored.shape);
+  EXPECT_TRUE(Read(stored, 0, count) ==
+              Expected(Read(Find(*base, module + ".weight"), 0, count), A(module),
+                       peft_.tensors["base_model.model." + module + ".lora_B.weight"], 1.5F));
+  const auto findings = CompareArtifacts(*merged, *of_set, {});
+  ASSERT_TRUE(findings.ok()) << findings.error().ToString();
+  EXPECT_TRUE(findings->empty());
+}
+
+TEST_F(Lora, OfExpertsAloneIsRefused) {
+  model_ = shop_.MakeModel("moe", TinyMixtral());
+  peft_ = {};
+  for (int expert = 0; expert < 4; ++expert)
+    peft_.Add("block_sparse_moe.experts." + std::to_string(expert) + ".w1", 4, 48, 32);
+  peft_.config["target_modules"] = {"w1"};
+  ExpectError(DryRun(ToShards()), Errc::kUnsupported,
+              "how NxD stores an adapter of this parameter is not known");
 }
 
 TEST_F(Lora, WhatIsNotAdaptedIsReadWhereItLies) {

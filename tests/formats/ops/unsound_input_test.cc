@@ -62,6 +62,25 @@ TEST_F(UnsoundInput, AnElementThatIsStoredOnceHasOnlyItsChecksum) {
   EXPECT_EQ(converted.error().file(), Rank1(set));
 }
 
+// The comparison's own reads make the checksums; what it does not read is read for them.
+TEST_F(UnsoundInput, AComparisonChecksTheChecksumsToo) {
+  const std::string set = MakeSet("set", model_);
+  const auto good = VerifyAgainst(set, model_);
+  ASSERT_TRUE(good.ok()) << good.error().ToString();
+  EXPECT_TRUE(good->findings.empty());
+  EXPECT_THAT(good->checks, Contains("the checksums of 2 torch archives hold"));
+  EXPECT_THAT(good->checks, Contains("every element equals " + model_));
+  FlipElement(FindStored(set, Kind::kNxd, "model.layers.0.self_attn.q_proj.weight", 1), 3);
+  const auto report = VerifyAgainst(set, model_);
+  ASSERT_TRUE(report.ok()) << report.error().ToString();
+  ASSERT_EQ(report->findings.size(), 2u);
+  EXPECT_EQ(report->findings[0].check, "checksum");
+  EXPECT_EQ(report->findings[0].file, Rank1(set));
+  EXPECT_THAT(report->findings[0].message, HasSubstr("the data has CRC-32"));
+  EXPECT_EQ(report->findings[1].check, "value");
+  EXPECT_EQ(report->findings[1].count, 1);
+}
+
 TEST_F(UnsoundInput, TheChecksumsOfAGoodSetAreNamed) {
   const auto report = VerifyAgainst(MakeSet("set", model_));
   ASSERT_TRUE(report.ok()) << report.error().ToString();

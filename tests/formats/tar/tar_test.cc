@@ -3,7 +3,11 @@
 #include <archive_entry.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +16,7 @@
 
 #include "formats/tar/names.h"
 #include "formats/tar/transport.h"
+#include "lib/process.h"
 #include "tests/formats/scratch.h"
 
 namespace nxdkit::tar {
@@ -117,6 +122,41 @@ TEST_F(Tar, ATreeComesBack) {
     EXPECT_EQ(TreeOf(At("from." + name)), TreeOf(At("in")));
   }
   EXPECT_LT(fs::file_size(At("a.tar.zst")), 100'000u);
+}
+
+// One end for the alarms that came, so that somebody can wait for them.
+int g_alarms = -1;
+extern "C" void OnAlarm(int) {
+  if (::write(g_alarms, "", 1) < 0) ::_exit(101);
+}
+
+TEST_F(Tar, SignalsDoNotEndAStream) {
+  Result<PipeEnds> stream = MakePipe();
+  Result<PipeEnds> alarms = MakePipe();
+  ASSERT_TRUE(stream.ok() && alarms.ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    g_alarms = alarms->write.fd();
+    ::dup2(stream->write.fd(), STDOUT_FILENO);
+    struct sigaction action = {};  // writes are not taken up again
+    action.sa_handler = OnAlarm;
+    ::sigaction(SIGALRM, &action, nullptr);
+    const itimerval often = {{0, 1000}, {0, 1000}};
+    ::setitimer(ITIMER_REAL, &often, nullptr);
+    const auto packed = Pack({.folder = At("in"), .output = std::string(kStream)});
+    ::_exit(packed.ok() ? 0 : 100);
+  }
+  stream->write.Close();
+  // The pipe is full long before the child is done; the alarms come while it waits.
+  char bytes[1 << 16];
+  for (int left = 30; left > 0; --left) ASSERT_EQ(::read(alarms->read.fd(), bytes, 1), 1);
+  size_t all = 0;
+  for (ssize_t got; (got = ::read(stream->read.fd(), bytes, sizeof bytes)) > 0;)
+    all += static_cast<size_t>(got);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_GT(all, 3'000'000u);
 }
 
 TEST_F(Tar, SameContentsSameBytes) {

@@ -185,6 +185,23 @@ TEST(ZipArchive, CrcOfStoragesOnRequest) {
   EXPECT_THAT(archive.error().message(), HasSubstr("the directory says deadbeef"));
 }
 
+// What the caller has read already is compared, and not read again.
+TEST(ZipArchive, KnownCrcsAreNotComputed) {
+  TestZip zip = Good();
+  zip.records[1].crc = 0xdeadbeef;
+  const Result<Archive> plain = ReadBytes(zip.Bytes());
+  ASSERT_TRUE(plain.ok());
+  const uint64_t place = plain->tensors[0].storage->file_offset();
+  const std::map<uint64_t, uint32_t> same = {{place, 0xdeadbeef}};
+  EXPECT_TRUE(ReadBytes(zip.Bytes(), {.check_crc = true, .known_crcs = &same}).ok());
+  const std::map<uint64_t, uint32_t> other = {{place, 0xfeedbeef}};
+  const Result<Archive> archive = ReadBytes(zip.Bytes(), {.check_crc = true, .known_crcs = &other});
+  ASSERT_FALSE(archive.ok());
+  EXPECT_EQ(archive.error().code(), Errc::kCorrupt);
+  EXPECT_EQ(archive.error().member(), "x/data/0");
+  EXPECT_EQ(archive.error().message(), "the data has CRC-32 feedbeef, the directory says deadbeef");
+}
+
 // ---- deflated storages ----
 
 TestZip Deflated(std::string_view data) {

@@ -71,6 +71,12 @@ TEST(LoadConfig, EngineKeysThatAreNotListedAreKept) {
   EXPECT_EQ(error->hint(), "did you mean worker.rollout.neuron_override_config.tp_degree?");
 }
 
+TEST(LoadConfig, OverridesDoNotNestWithoutEnd) {
+  std::string path = "worker.rollout.neuron_override_config";
+  for (int i = 0; i < 60'000; ++i) path += ".a";
+  ExpectError(Try("", {path + "=1"}), Errc::kUsage, "over the limit of 32");
+}
+
 TEST(LoadConfig, StringsTakeAnyScalarAsWritten) {
   const Config config =
       Load("trainer: {project_name: 007, experiment_name: 1e5}\ndata: {prompt_key: yes}").config;

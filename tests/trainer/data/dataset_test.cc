@@ -65,6 +65,14 @@ TEST_F(DatasetTest, PutsTheFormatAroundThePrompt) {
   EXPECT_EQ(Text(*data, 0), Prompt("1 + 1? Think first."));
 }
 
+TEST_F(DatasetTest, APromptHasTokens) {
+  chat_ = *ChatTemplate::Parse("{{ messages[0].content }}");
+  const auto error =
+      ExpectError(Load("{\"prompt\": \"1\", \"answer\": 1}\n{\"prompt\": \"\", \"answer\": 1}"),
+                  Errc::kCorrupt, "line 2: the prompt is of no tokens");
+  EXPECT_EQ(error->file(), path_);
+}
+
 TEST_F(DatasetTest, TakesOtherColumns) {
   options_.prompt_key = "problem";
   options_.answer_key = "solution";

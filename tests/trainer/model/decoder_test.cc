@@ -149,6 +149,8 @@ TEST_P(EveryHead, RecomputationChangesNoBit) {
     EXPECT_EQ(kept.gradients, again.gradients);
     EXPECT_EQ(lab.Run(2, {.compute = compute}, batches, gradients).gradients, again.gradients)
         << "another run, other bits";
+    const Outcome bare = lab.Run(2, {.compute = compute, .kept_bytes = 0}, batches, gradients);
+    EXPECT_EQ(bare.gradients, again.gradients) << "logits made again";
   }
 }
 

@@ -1,5 +1,5 @@
-// Every op against a plain f64 formula, and its gradient against finite differences of that
-// formula.
+// Every op against an independent formula in f64, and its gradient against finite differences of
+// that formula.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "tests/trainer/reference.h"
 #include "trainer/ops/attention.h"
 #include "trainer/ops/embedding.h"
 #include "trainer/ops/log_prob.h"
@@ -19,6 +20,9 @@
 namespace nxdkit::trainer {
 namespace {
 
+using reference::Matrix;
+using reference::Take;
+using reference::Vector;
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
@@ -31,6 +35,7 @@ Floats Random(size_t size, uint32_t seed, float scale = 1) {
 }
 
 Doubles Wide(const Floats& values) { return Doubles(values.begin(), values.end()); }
+Doubles Flat(const Matrix& values) { return Doubles(values.data(), values.data() + values.size()); }
 
 // The gradient of sum(weights * f(x)) by central differences in f64: exact to about 1e-9.
 Doubles Numeric(const std::function<Doubles(const Doubles&)>& f, Doubles x, const Floats& weights) {
@@ -71,16 +76,11 @@ TEST(RmsNorm, ForwardAndGradients) {
   const Floats x = Random(150, 1);
   const Floats dy = Random(150, 3);
   const auto formula = [&](const Doubles& input, const Doubles& w) {
-    Doubles y(input.size(), 0.0);
-    for (int t = 0; t < 3; ++t)
-      for (int g = 0; g < 2; ++g) {
-        const size_t at = static_cast<size_t>(t * 50 + g * 21);
-        double square = 0;
-        for (size_t i = 0; i < 21; ++i) square += input[at + i] * input[at + i];
-        for (size_t i = 0; i < 21; ++i)
-          y[at + i] = w[i] * input[at + i] / std::sqrt(square / 21 + kEps);
-      }
-    return y;
+    Matrix y = Matrix::Zero(3, 50);
+    for (int g = 0; g < 2; ++g)
+      y.middleCols(g * 21, 21) =
+          reference::RmsNorm(Take(input, g * 21, 3, 21, 50), Take(w, 0, 21, 1, 1).col(0), kEps);
+    return Flat(y);
   };
   Floats y(150, 0.0f), rstd(6), dx(150, 0.0f), dweight(21, 0.0f);
   RmsNormForward(rows, x.data(), weight.data(), 1e-6f, y.data(), rstd.data());
@@ -176,42 +176,26 @@ struct AttentionCase {
                       dqkv.data() + 36, scratch);
   }
 
+  // One head of a sequence: its part of each row of `qkv`.
+  Matrix Head(const Doubles& qkv, size_t s, int64_t h) const {
+    return Take(qkv, starts[s] * kStride + h * kWidth, starts[s + 1] - starts[s], kWidth, kStride);
+  }
+  // Of all tokens that a sequence sees.
+  Matrix Seen(const Doubles& qkv, size_t s, int64_t h) const {
+    if (parents.empty() || parents[s] < 0) return Head(qkv, s, h);
+    const Matrix parent = Head(qkv, static_cast<size_t>(parents[s]), h), own = Head(qkv, s, h);
+    Matrix both(parent.rows() + own.rows(), kWidth);
+    both << parent, own;
+    return both;
+  }
   Doubles Formula(const Doubles& qkv) const {
-    Doubles out(tokens() * kHeads * kWidth);
+    Matrix out(tokens(), kHeads * kWidth);
     for (size_t s = 0; s + 1 < starts.size(); ++s)
       for (int64_t h = 0; h < kHeads; ++h)
-        for (int64_t i = starts[s]; i < starts[s + 1]; ++i) OneRow(qkv, s, h, i, out);
-    return out;
-  }
-  // What token i of sequence s sees.
-  std::vector<int64_t> Seen(size_t s, int64_t i) const {
-    std::vector<int64_t> seen;
-    if (!parents.empty() && parents[s] >= 0) {
-      const size_t parent = static_cast<size_t>(parents[s]);
-      for (int64_t j = starts[parent]; j < starts[parent + 1]; ++j) seen.push_back(j);
-    }
-    for (int64_t j = starts[s]; j <= i; ++j) seen.push_back(j);
-    return seen;
-  }
-  void OneRow(const Doubles& qkv, size_t s, int64_t h, int64_t i, Doubles& out) const {
-    const int64_t key = (kHeads + h / 2) * kWidth;
-    const int64_t value = key + kKeyHeads * kWidth;
-    const auto at = [&](int64_t token, int64_t column) {
-      return qkv[static_cast<size_t>(token * kStride + column)];
-    };
-    Doubles p;
-    double sum = 0;
-    const std::vector<int64_t> seen = Seen(s, i);
-    for (const int64_t j : seen) {
-      double score = 0;
-      for (int64_t d = 0; d < kWidth; ++d) score += at(i, h * kWidth + d) * at(j, key + d);
-      p.push_back(std::exp(score / std::sqrt(6.0)));
-      sum += p.back();
-    }
-    for (size_t j = 0; j < seen.size(); ++j)
-      for (int64_t d = 0; d < kWidth; ++d)
-        out[static_cast<size_t>((i * kHeads + h) * kWidth + d)] +=
-            p[j] / sum * at(seen[j], value + d);
+        out.block(starts[s], h * kWidth, starts[s + 1] - starts[s], kWidth) =
+            reference::Attention(Head(qkv, s, h), Seen(qkv, s, kHeads + h / 2),
+                                 Seen(qkv, s, kHeads + kKeyHeads + h / 2));
+    return Flat(out);
   }
 };
 
@@ -355,18 +339,14 @@ TEST(LogProb, ShardsTogetherAreTheWholeVocabulary) {
   for (const float scale : {1.0f, 40.0f}) {  // with 40 some shards underflow beside others
     const Floats logits = Random(kTokens * 2 * kColumns, 30, scale);
     const auto formula = [&](const Doubles& z, bool entropy) {
+      const Matrix u = Take(z, 0, kTokens, 70, 70) / double{kTemperature};
+      const Vector max = u.rowwise().maxCoeff();
+      const Vector log_sum = (u.colwise() - max).array().exp().rowwise().sum().log() + max.array();
+      const Matrix logs = u.colwise() - log_sum;
       Doubles out;
-      for (size_t t = 0; t < kTokens; ++t) {
-        double max = -1e300, sum = 0, mean = 0;
-        for (size_t v = 0; v < 70; ++v) max = std::max(max, z[t * 70 + v] / kTemperature);
-        for (size_t v = 0; v < 70; ++v) {
-          const double u = z[t * 70 + v] / kTemperature - max;
-          sum += std::exp(u);
-          mean += std::exp(u) * u;
-        }
-        const double label = z[t * 70 + static_cast<size_t>(labels[t])] / kTemperature - max;
-        out.push_back(entropy ? std::log(sum) - mean / sum : label - std::log(sum));
-      }
+      for (int64_t t = 0; t < kTokens; ++t)
+        out.push_back(entropy ? -(logs.row(t).array().exp() * logs.row(t).array()).sum()
+                              : logs(t, labels[static_cast<size_t>(t)]));
       return out;
     };
     const Doubles wide = Wide(logits);
@@ -392,11 +372,11 @@ TEST(LogProb, ShardsTogetherAreTheWholeVocabulary) {
     Floats merged(logits.size());
     for (int64_t r = 0; r < 2; ++r) {
       LogProbBackward(kTokens, kColumns, parts[r].data(), labels.data(), r * kColumns, kTemperature,
-                      found.data(), gradient.data());
+                      found.data(), parts[r].data());
       for (int64_t t = 0; t < kTokens; ++t)
         for (int64_t v = 0; v < kColumns; ++v)
           merged[static_cast<size_t>(t * 70 + r * kColumns + v)] =
-              parts[r][static_cast<size_t>(t * kColumns + v)];
+              parts[r][static_cast<size_t>(t * kColumns + v)] * gradient[static_cast<size_t>(t)];
     }
     ExpectNear(merged, Numeric([&](const Doubles& z) { return formula(z, false); }, wide, gradient),
                "dz");
@@ -426,17 +406,14 @@ TEST(MatrixEngine, EveryTransposeDtypeAndStride) {
     Floats b = Random(static_cast<size_t>(stride * stride), 41);
     const std::vector<uint16_t> narrow_a = ToBf16(a), narrow_b = ToBf16(b);
     if (bf16) a = FromBf16(narrow_a), b = FromBf16(narrow_b);
-    const auto at = [&](const Floats& v, bool t, int64_t row, int64_t column) -> double {
-      return v[static_cast<size_t>(t ? column * stride + row : row * stride + column)];
+    const auto operand = [&](const Floats& v, bool t, int64_t rows, int64_t columns) -> Matrix {
+      if (t) return Take(v, 0, columns, rows, stride).transpose();
+      return Take(v, 0, rows, columns, stride);
     };
     Floats c = Random(m * 9, 42);
-    Doubles expected = Wide(c);
-    for (int64_t i = 0; i < m; ++i)
-      for (int64_t j = 0; j < n; ++j) {
-        double sum = add ? expected[static_cast<size_t>(i * 9 + j)] : 0;
-        for (int64_t l = 0; l < k; ++l) sum += at(a, ta, i, l) * at(b, tb, l, j);
-        expected[static_cast<size_t>(i * 9 + j)] = sum;
-      }
+    Matrix expected = Take(c, 0, m, 9, 9);
+    if (!add) expected.leftCols(n).setZero();
+    expected.leftCols(n) += operand(a, ta, m, k) * operand(b, tb, k, n);
     const Dtype dtype = bf16 ? Dtype::kBF16 : Dtype::kF32;
     const void* a_data = bf16 ? static_cast<const void*>(narrow_a.data()) : a.data();
     const void* b_data = bf16 ? static_cast<const void*>(narrow_b.data()) : b.data();
@@ -445,7 +422,43 @@ TEST(MatrixEngine, EveryTransposeDtypeAndStride) {
                       .Multiply(m, n, k, {a_data, dtype, stride, ta}, {b_data, dtype, stride, tb},
                                 c.data(), 9, add)
                       .ok());
-    ExpectNear(c, expected, ("variant " + std::to_string(variant)).c_str());
+    ExpectNear(c, Flat(expected), ("variant " + std::to_string(variant)).c_str());
+  }
+}
+
+// Large enough for operands that are laid out anew.
+TEST(MatrixEngine, LargeProductsOfBf16) {
+  struct Size {
+    int64_t m, n, k;
+    bool ta, tb, add;
+  };
+  MatrixEngine engine;
+  for (const Size& s :
+       {Size{600, 40, 75, false, false, false}, Size{2100, 33, 70, false, true, false},
+        Size{521, 300, 67, true, false, true}, Size{71, 260, 9, true, false, false}}) {
+    const int64_t a_stride = (s.ta ? s.m : s.k) + 3, b_stride = (s.tb ? s.k : s.n) + 1;
+    const std::vector<uint16_t> narrow_a =
+        ToBf16(Random(static_cast<size_t>((s.ta ? s.k : s.m) * a_stride), 50));
+    const std::vector<uint16_t> narrow_b =
+        ToBf16(Random(static_cast<size_t>((s.tb ? s.n : s.k) * b_stride), 51));
+    const Floats a = FromBf16(narrow_a), b = FromBf16(narrow_b);
+    Floats c = Random(static_cast<size_t>(s.m * s.n), 52);
+    Doubles expected = Wide(c);
+    for (int64_t i = 0; i < s.m; ++i)
+      for (int64_t j = 0; j < s.n; ++j) {
+        double sum = s.add ? expected[static_cast<size_t>(i * s.n + j)] : 0;
+        for (int64_t l = 0; l < s.k; ++l)
+          sum += double{a[static_cast<size_t>(s.ta ? l * a_stride + i : i * a_stride + l)]} *
+                 b[static_cast<size_t>(s.tb ? j * b_stride + l : l * b_stride + j)];
+        expected[static_cast<size_t>(i * s.n + j)] = sum;
+      }
+    for (int again = 0; again < (s.add ? 1 : 2); ++again)
+      ASSERT_TRUE(engine
+                      .Multiply(s.m, s.n, s.k, {narrow_a.data(), Dtype::kBF16, a_stride, s.ta},
+                                {narrow_b.data(), Dtype::kBF16, b_stride, s.tb}, c.data(), s.n,
+                                s.add)
+                      .ok());
+    ExpectNear(c, expected, ("m " + std::to_string(s.m)).c_str());
   }
 }
 

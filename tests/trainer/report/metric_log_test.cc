@@ -17,6 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing_util::Exists;
+using testing_util::ExpectError;
 using testing_util::ReadText;
 using testing_util::TempFolder;
 using testing_util::WriteText;
@@ -123,6 +124,29 @@ TEST(MetricLog, SamplesOfAnotherTrainerAreKept) {
             "[prompt] old\n\n[prompt] p4\n[output] o\n[ground_truth] t\n[score] 1.0\n\n");
 }
 
+// Longer than what is read at once.
+TEST(MetricLog, ResumesLongLogs) {
+  const TempFolder folder;
+  MetricLog first = Open(folder.path(), std::nullopt);
+  const std::string prompt(400'000, 'p');
+  for (const int64_t step : {1, 2, 3, 4, 5})
+    ASSERT_TRUE(first.WriteGenerations(step, {{{prompt, "o", "t", 1.0}}}).ok());
+  const MetricLog second = Open(folder.path(), 4);
+  EXPECT_EQ(second.dropped(), 1);
+  const GenerationRecords kept = ParseGenerations(ReadText(folder / "generations.jsonl"));
+  ASSERT_EQ(kept.records.size(), 4u);
+  EXPECT_EQ(kept.records[3].sample.prompt, prompt);
+  EXPECT_EQ(ReadText(folder / "generations.log").size(),
+            4 * GenerationText({prompt, "o", "t", 1.0}).size());
+}
+
+TEST(MetricLog, AFolderInTheWayIsNotReplaced) {
+  const TempFolder folder;
+  std::filesystem::create_directories(folder / "experiment_log.jsonl/inner");
+  ExpectError(MetricLog::Open(folder.path(), std::nullopt, "{}"), Errc::kIo, "replace");
+  EXPECT_TRUE(Exists(folder / "experiment_log.jsonl/inner"));
+}
+
 TEST(MetricLog, ALogThatCannotBeReadIsNotLost) {
   const TempFolder folder;
   std::filesystem::create_directories(folder / "experiment_log.jsonl/inner");
@@ -135,7 +159,7 @@ TEST(MetricLog, ALogThatCannotBeReadIsNotLost) {
 TEST(MetricLog, AFolderThatCannotBeMade) {
   const TempFolder folder;
   WriteText(folder / "file", "");
-  const auto error = testing_util::ExpectError(
+  const auto error = ExpectError(
       MetricLog::Open(folder / "file/run", std::nullopt, "{}"), Errc::kIo, "create the folder");
   EXPECT_EQ(error->file(), folder / "file/run");
 }
@@ -180,8 +204,8 @@ TEST(ParseGenerations, TakesWhatIsThere) {
 
 TEST(ReadRunFiles, NeedsAFolderWithARun) {
   const TempFolder folder;
-  testing_util::ExpectError(ReadRunFiles(folder / "missing"), Errc::kNotFound, "no such folder");
-  testing_util::ExpectError(ReadRunFiles(folder.path()), Errc::kNotFound, "no run");
+  ExpectError(ReadRunFiles(folder / "missing"), Errc::kNotFound, "no such folder");
+  ExpectError(ReadRunFiles(folder.path()), Errc::kNotFound, "no run");
 }
 
 }  // namespace

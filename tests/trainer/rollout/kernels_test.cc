@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/trainer/reference.h"
 #include "trainer/comm/thread_world.h"
 #include "trainer/ops/kv_cache.h"
 #include "trainer/ops/packed_matrix.h"
@@ -14,6 +15,8 @@
 namespace nxdkit::trainer {
 namespace {
 
+using reference::Matrix;
+using reference::Take;
 using Floats = std::vector<float>;
 
 Floats Numbers(int64_t size, uint32_t seed) {
@@ -39,6 +42,16 @@ Floats Rounded(const Floats& wide) {
   return out;
 }
 
+// With the first place that is not; NaN is near to nothing.
+::testing::AssertionResult IsNear(const Matrix& found, const Matrix& expected, double tolerance) {
+  for (int64_t i = 0; i < expected.rows(); ++i)
+    for (int64_t j = 0; j < expected.cols(); ++j)
+      if (!(std::abs(found(i, j) - expected(i, j)) <= tolerance))
+        return ::testing::AssertionFailure() << "[" << i << ", " << j << "] is " << found(i, j)
+                                             << ", expected " << expected(i, j);
+  return ::testing::AssertionSuccess();
+}
+
 struct Size {
   int64_t n, k;
 };
@@ -59,18 +72,12 @@ TEST(PackedMatrixTest, IsTheProduct) {
         std::vector<uint16_t> scratch;
         packed->Multiply(m, a.data(), a_stride, c.data(), c_stride, scratch);
         if (dtype == Dtype::kBF16) a = Rounded(a);
-        for (int64_t i = 0; i < m; ++i) {
-          for (int64_t j = 0; j < size.n; ++j) {
-            double sum = 0;
-            for (int64_t l = 0; l < size.k; ++l)
-              sum += double{a[static_cast<size_t>(i * a_stride + l)]} *
-                     w[static_cast<size_t>(j * size.k + l)];
-            ASSERT_NEAR(c[static_cast<size_t>(i * c_stride + j)], sum, 2e-5)
-                << Name(dtype) << " " << m << " x " << size.n << " x " << size.k << ": " << i
-                << ", " << j;
-          }
-          ASSERT_EQ(c[static_cast<size_t>(i * c_stride + size.n)], 77.0f) << "written past a row";
-        }
+        const Matrix expected =
+            Take(a, 0, m, size.k, a_stride) * Take(w, 0, size.n, size.k, size.k).transpose();
+        const Matrix found = Take(c, 0, m, c_stride, c_stride);
+        ASSERT_TRUE(IsNear(found.leftCols(size.n), expected, 2e-5))
+            << Name(dtype) << " " << m << " x " << size.n << " x " << size.k;
+        ASSERT_TRUE((found.rightCols(2).array() == 77).all()) << "written past a row";
       }
     }
 }
@@ -152,30 +159,16 @@ TEST(KvCacheTest, AttendsToWhatIsThere) {
     const Floats k = with.dtype == Dtype::kF32 ? filled.k : Rounded(filled.k);
     const Floats v = with.dtype == Dtype::kF32 ? filled.v : Rounded(filled.v);
     const Floats out = filled.Attend(0, Filled::kPositions);
-    const int64_t group = with.heads / with.kv_heads;
-    for (int64_t t = 0; t < Filled::kPositions; ++t)
-      for (int64_t h = 0; h < with.heads; ++h) {
-        const auto at = [&](int64_t position, int64_t d) {
-          return static_cast<size_t>((position * with.kv_heads + h / group) * with.width + d);
-        };
-        const size_t row = static_cast<size_t>((t * with.heads + h) * with.width);
-        std::vector<double> weights;
-        double sum = 0;
-        for (int64_t s = 0; s <= t; ++s) {
-          double score = 0;
-          for (int64_t d = 0; d < with.width; ++d)
-            score += double{filled.q[row + static_cast<size_t>(d)]} * k[at(s, d)];
-          weights.push_back(std::exp(score / std::sqrt(static_cast<double>(with.width))));
-          sum += weights.back();
-        }
-        for (int64_t d = 0; d < with.width; ++d) {
-          double expected = 0;
-          for (int64_t s = 0; s <= t; ++s)
-            expected += weights[static_cast<size_t>(s)] / sum * v[at(s, d)];
-          ASSERT_NEAR(out[row + static_cast<size_t>(d)], expected, 2e-6)
-              << with.heads << "/" << with.kv_heads << " token " << t << " head " << h;
-        }
-      }
+    const auto head = [&](const Floats& all, int64_t h, int64_t heads) {
+      return Take(all, h * with.width, Filled::kPositions, with.width, heads * with.width);
+    };
+    for (int64_t h = 0; h < with.heads; ++h) {
+      const int64_t key = h / (with.heads / with.kv_heads);
+      const Matrix expected = reference::Attention(
+          head(filled.q, h, with.heads), head(k, key, with.kv_heads), head(v, key, with.kv_heads));
+      ASSERT_TRUE(IsNear(head(out, h, with.heads), expected, 2e-6))
+          << with.heads << "/" << with.kv_heads << " head " << h;
+    }
   }
 }
 

@@ -130,6 +130,14 @@ TEST(Jinja, StopsAtItsLimits) {
   ExpectError(Render("{% set ns = namespace(a=[]) %}{% for i in range(90000) %}"
                      "{% set ns.a = [ns.a] %}{% endfor %}"),
               Errc::kLimit, "a value is nested deeper than 100 levels");
+  // A value may hold one part many times over: of 2^50 here.
+  const std::string doubled =
+      "{% set ns = namespace(a=[], b=[]) %}{% for i in range(50) %}"
+      "{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}"
+      "{% endfor %}";
+  for (const char* use : {"{{ ns.a }}", "{{ ns.a | tojson(indent=100) }}", "{{ ns.a == ns.b }}"})
+    ExpectError(Render(doubled + use), Errc::kLimit, "more than 20000000 steps");
+  EXPECT_EQ(*Render("{{ ('a' * 3000000).strip('b' * 3000000 ~ 'a') | length }}"), "0");
   ExpectError(Render("{{ range(1000000000) | length }}"), Errc::kLimit, "more than 100000 numbers");
   ExpectError(Render("{{ 'x' * 1000000000000 }}"), Errc::kLimit, "over the limit of 67108864");
   ExpectError(Render("{{ 9223372036854775807 + 1 }}"), Errc::kLimit, "beyond 64 bits");

@@ -1,0 +1,16 @@
+// The inner loop of copies that turn rows into columns, such as those of experts, which one side
+// stores as [in, out] and the other as [out, in].
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nxdkit {
+
+// Copies `rows` x `columns` elements of `bytes` bytes each (1, 2, 4, 8 or 16): element (r, c) from
+// source[r + c * source_stride] to output[r * output_stride + c], strides in elements. No alignment
+// is assumed. The areas must not overlap.
+void CopyTransposed(int64_t bytes, int64_t rows, int64_t columns, int64_t source_stride,
+                    int64_t output_stride, const std::byte* source, std::byte* output);
+
+}  // namespace nxdkit
