@@ -24,7 +24,8 @@ NXDKIT_CLONES void AddScaled(const float* from, float factor, float* to, int64_t
 
 void ScoreForward(int64_t rows, int64_t width, const float* x, const float* weight, float bias,
                   float* scores) {
-  ParallelFor(rows, 16, [&](int64_t i) { scores[i] = Product(x + i * width, weight, width) + bias; });
+  ParallelFor(rows, 16,
+              [&](int64_t i) { scores[i] = Product(x + i * width, weight, width) + bias; });
 }
 
 void ScoreBackward(int64_t rows, int64_t width, const float* x, const float* weight,
