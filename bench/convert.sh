@@ -74,3 +74,17 @@ run_case() {  # name, input, options...
 run_case nxd-to-rollout "$work/nxd" --from nxd --to rollout --tp 8 --bs 64 --seq 4096
 run_case hf-to-nxd "$work/hf" --from hf --to nxd --tp 8 --qkv linear
 run_case rollout-to-hf "$work/rollout" --from rollout --to hf
+rm -rf "$work/hf" "$work/nxd" "$work/rollout"
+
+# 1.6 GB of 32 experts in each of 4 layers, which are stored transposed.
+cat > "$work/experts.json" <<'EOF'
+{"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 2048,
+ "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 32,
+ "num_experts_per_tok": 8, "num_hidden_layers": 4, "num_attention_heads": 32,
+ "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 32000, "tie_word_embeddings": false,
+ "torch_dtype": "bfloat16"}
+EOF
+"$bin/nxdkit-make-model" -q --config "$work/experts.json" --out "$work/hf" --force
+"$bin/nxd-convert" -q --no-sync --force --from hf --to nxd --tp 8 --hw trn1 "$work/hf" "$work/nxd"
+run_case experts-nxd-to-hf "$work/nxd" --from nxd --to hf
+run_case experts-hf-to-nxd "$work/hf" --from hf --to nxd --tp 8 --hw trn1

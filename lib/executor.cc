@@ -50,6 +50,16 @@ bool IsTransposed(const TensorPlan& plan) {
   return false;
 }
 
+// Transposed parts are read together when that takes one read. A larger span is read in pieces
+// anyway, and then larger chunks of one tensor gain more.
+bool FitsStaging(const TensorPlan& plan, const BoundLayout& source, uint64_t staging_bytes) {
+  if (!IsTransposed(plan)) return true;
+  const CopyOp& op = plan.copies.front();
+  const auto [first, last] = SourceSpan(op);
+  const int64_t bytes = (last - first + 1) * ElementBytes(source.stored[op.source].dtype);
+  return static_cast<uint64_t>(bytes) <= staging_bytes;
+}
+
 // Which tensors may be made together, as `Groups` finds them.
 struct GroupKey {
   std::string name;
@@ -317,7 +327,8 @@ Result<Executor> Executor::Make(const Plan& plan, const BoundLayout& source, con
         chunk_budget / (group.size() * Widening(plan.tensors[first], source, output.dtype));
     bool together = options.aligned_bytes == 0 && group.size() > 1 &&
                     SpansMeet(plan.tensors[group[0]], plan.tensors[group[1]]) &&
-                    static_cast<uint64_t>(row_bytes) <= share;
+                    static_cast<uint64_t>(row_bytes) <= share &&
+                    FitsStaging(plan.tensors[first], source, chunk_budget);
     for (uint32_t member : group) together &= outputs[member].dtype == output.dtype;
     if (together) {
       executor.AddTasks(group, share);

@@ -100,6 +100,8 @@ Status CheckOptimum(const models::ModelConfig& config, const Geometry& geometry)
   if (!config.family->optimum_trains)
     return NoModule(
         fmt::format("optimum-neuron's trainer has no module for {} models", config.model_type));
+  if (config.labels > 0)
+    return NoModule("optimum-neuron's trainer has no module with a score head");
   if (config.qkv_bias || config.output_bias || config.mlp_bias)
     return NoModule("optimum-neuron's modules have no biases, this model has some");
   if (config.hidden % config.heads != 0)

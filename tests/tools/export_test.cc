@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/formats/ops/lora_workshop.h"
 #include "tests/tools/export_workshop.h"
 
 namespace nxdkit::test {
@@ -39,6 +40,22 @@ TEST_F(Export, GoesWithoutABlobWhenAskedTo) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(JsonOf(result)["blob"], "none");
   EXPECT_EQ(Workshop::Verify(out_, "--against " + model_).exit_code, 0);
+}
+
+// The same bundle as from a model that the adapter was merged into before.
+TEST_F(Export, MergesAnAdapter) {
+  testing_util::PeftFiles peft;
+  peft.Add("self_attn.q_proj", 4, 32, 32);
+  const std::string adapter = peft.Write(workshop_ / "adapter");
+  const ProcessResult result = workshop_.Export(
+      std::string(kShape) + " --no-blob --json --merge-lora " + adapter, model_, out_);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = JsonOf(result);
+  EXPECT_EQ(json["lora"]["pairs"], 4);
+  EXPECT_EQ(json["lora"]["adapter"], adapter);
+  ExpectConverts("--from hf --to hf --merge-lora " + adapter, model_, workshop_ / "merged");
+  EXPECT_EQ(Workshop::Verify(out_, "--against " + (workshop_ / "merged")).exit_code, 0);
+  EXPECT_EQ(Workshop::Verify(out_, "--against " + model_).exit_code, 1) << "something was added";
 }
 
 TEST_F(Export, WritesAPlanForTheCpu) {

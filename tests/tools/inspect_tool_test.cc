@@ -348,6 +348,8 @@ TEST(InspectTool, JsonHasTheKeysAndTypesOfTheManPageAndAllOfThem) {
   Convert(
       {"--from", "hf", "--to", "rollout", "--tp", "8", "--bs", "1", "--seq", "128", model, bundle});
   std::ofstream(bundle + "/model.pt") << "x";
+  folder.Write("bundle/checkpoint/weights/version.json",
+               R"({"schema_version": 1, "serial": 2, "label": "step_2", "source": "shards"})");
 
   SchemaCheck schema;
   EXPECT_GT(schema.documented(), 60u) << "the man page was not read";
@@ -366,6 +368,7 @@ TEST(InspectTool, JsonHasTheKeysAndTypesOfTheManPageAndAllOfThem) {
   folder.Write("adapter/adapter_config.json", R"({"r": 8, "target_modules": ["q_proj"]})");
   folder.Write("adapter/adapter_model.safetensors", Safetensors(kTwoTensors, kTwoTensorsData));
   schema.See(InspectJson({folder.path() + "/adapter"}));
+  schema.See(InspectJson({NXDKIT_TESTDATA "/delta/ulp.delta"}));
   folder.Write("root/trn_config.json", R"({"fuse_qkv": true})");
   folder.Write("root/shards/mp_metadata_pp_rank_0.json",
                R"({"parameters": {}, "model_weight_transformation_specs": []})");

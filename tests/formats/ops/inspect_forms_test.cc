@@ -348,7 +348,7 @@ TEST(InspectRollout, ShowsWhatMadeIt) {
               AllOf(HasSubstr("versions    neuronxcc_version 2.21.33363.0+82129205, "
                               "optimum_neuron_version 0.4.6.dev4"),
                     HasSubstr("weights     version 3, step_120"),
-                    HasSubstr("uuid 10111213-1415-1617-1819-1a1b1c1d1e1f")));
+                    HasSubstr("uuid 00010203-0405-0607-0809-0a0b0c0d0e0f")));
 }
 
 // A blob that is not what its name says hides nothing else.

@@ -255,17 +255,26 @@ INSTANTIATE_TEST_SUITE_P(
                 "optimum-neuron stores repeated key heads as for trn1"}),
     [](const auto& row) { return row.param.name; });
 
-TEST_F(OptimumOutput, OfAModelWithBiasesIsRefused) {
+TEST_F(OptimumOutput, OfAModelThatItsModulesLackSomethingForIsRefused) {
   const auto parsed = models::ParseConfig(
       R"({"model_type": "llama", "hidden_size": 32, "intermediate_size": 48,
           "num_hidden_layers": 1, "num_attention_heads": 8, "vocab_size": 64,
           "attention_bias": true})",
       "config.json");
   ASSERT_TRUE(parsed.ok()) << parsed.error().ToString();
-  const auto error = ExpectError(nxd::CheckOptimum(*parsed, {.tp = 2}), Errc::kUnsupported,
+  models::ModelConfig config = *parsed;
+  const auto error = ExpectError(nxd::CheckOptimum(config, {.tp = 2}), Errc::kUnsupported,
                                  "optimum-neuron's modules have no biases");
   ASSERT_TRUE(error);
   EXPECT_THAT(error->hint(), HasSubstr("--style hf"));
+  config.labels = 1;
+  ExpectError(nxd::CheckOptimum(config, {.tp = 2}), Errc::kUnsupported,
+              "no module with a score head");
+  config.labels = 0;
+  config.hidden = 36;
+  config.qkv_bias = config.output_bias = false;
+  ExpectError(nxd::CheckOptimum(config, {.tp = 2}), Errc::kUnsupported,
+              "a hidden size that 8 heads divide, this one is 36");
 }
 
 }  // namespace

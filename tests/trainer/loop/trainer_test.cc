@@ -227,7 +227,7 @@ TEST_F(Loop, AnInterruptedRunSavesItsLastWholeStep) {
     hooks.note = [&](const std::string& line) { notes_.push_back(line); };
     const auto result = Train(config, MakeRunPlan(config), MakeParts(config, 6), "{}", hooks);
     ASSERT_FALSE(result.ok());
-    EXPECT_EQ(result.error().code(), Errc::kInterrupted);
+    ASSERT_EQ(result.error().code(), Errc::kInterrupted) << result.error().ToString();
     // An update that has begun is finished first.
     const int64_t saved = std::string_view(phase) == "update_actor" ? 4 : 3;
     EXPECT_EQ(notes_.back(),
