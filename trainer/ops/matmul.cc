@@ -8,8 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "trainer/ops/transpose.h"
-
 namespace nxdkit::trainer {
 namespace {
 
@@ -18,11 +16,10 @@ namespace {
 constexpr size_t kMaxPrimitives = 512;
 
 // Laid out as the library likes it best, b is 5 to 7 percent faster to multiply with: worth it
-// where enough rows of a meet it, and more are needed where it has to be transposed on the way. The
-// transpose of a has to be made whole to be as fast: worth it where it meets enough columns.
+// where enough rows of a meet it, and more are needed where it has to be transposed on the way.
+// (To lay out a transposed a as well costs what it brings.)
 constexpr int64_t kRowsToPack = 512;
 constexpr int64_t kRowsToPackTransposed = 2048;
-constexpr int64_t kColumnsToTranspose = 256;
 constexpr int64_t kMaxPackedBytes = int64_t{64} << 20;
 
 struct Key {
@@ -68,8 +65,7 @@ struct MatrixEngine::State {
     dnnl::reorder pack;  // empty unless the key says so
   };
   std::unordered_map<Key, Product, KeyHash> primitives;
-  std::vector<std::byte> packed;     // b
-  std::vector<uint16_t> transposed;  // a
+  std::vector<std::byte> packed;  // b
   bool bf16 = true;
 
   Product& Find(const Key& key) {
@@ -122,19 +118,9 @@ struct MatrixEngine::State {
 
   void RunBf16(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b, float* c,
                int64_t c_stride, bool add) {
-    Matrix straight = a;
-    if (a.transposed && n >= kColumnsToTranspose) {
-      const int64_t stride = k / 32 * 32 + 64;  // no two rows begin on the same cache set
-      const size_t size = static_cast<size_t>(m * stride);
-      if (transposed.size() < size) transposed.resize(size);
-      Transpose(k, m, static_cast<const uint16_t*>(a.data), a.stride, transposed.data(), stride);
-      straight = {transposed.data(), Dtype::kBF16, stride, false};
-    }
     const int64_t enough = b.transposed ? kRowsToPackTransposed : kRowsToPack;
     const bool pack = m >= enough && n * k * 2 <= kMaxPackedBytes;
-    Run({m, n, k, straight.stride, b.stride, c_stride, straight.transposed, b.transposed, add,
-         pack},
-        straight, b, c);
+    Run({m, n, k, a.stride, b.stride, c_stride, a.transposed, b.transposed, add, pack}, a, b, c);
   }
 };
 
