@@ -1,4 +1,4 @@
-// PRIVATE to formats/models. The rows that the decoders of Llama's kind share, in the order of their
+// PRIVATE to formats/models. The rows that decoders of Llama's kind share, in the order of their
 // state dicts. Rows of biases stand in all of them: a family that never has one says so in its
 // Family.
 #pragma once
