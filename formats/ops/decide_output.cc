@@ -125,6 +125,12 @@ bool DecideXser(const BoundArtifact& source, const OutputOptions& options, const
   return spec.optimum;
 }
 
+bool HasSparseLayer(const models::ModelConfig& config) {
+  for (int64_t layer = 0; layer < config.layers; ++layer)
+    if (config.IsSparse(layer)) return true;
+  return false;
+}
+
 Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
   if (!source.model) return NeedFamily(source);
   const models::ModelConfig& config = source.model->config;
@@ -172,6 +178,9 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
                  fmt::format("--style nxdt names the experts of a model; a {} model has none",
                              config.model_type))
         .hint("NxDT's names of its other Hugging Face models are those of --style hf");
+  // Where no layer has experts the two name alike, and the set will show no more than that.
+  if (out.names == nxd::NameStyle::kNxdt && !HasSparseLayer(config))
+    out.names = nxd::NameStyle::kHf;
   NXDKIT_TRY(DecideOptimizer(source, options, spec));
   if (source.lora && spec.optimum)
     return Error(Errc::kUnsupported,
