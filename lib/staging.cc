@@ -17,6 +17,7 @@
 #include <memory>
 #include <system_error>
 
+#include "lib/descriptor.h"
 #include "lib/file.h"
 
 namespace nxdkit {
@@ -113,6 +114,18 @@ bool RenameFlagIsMissing(int failure) {
 
 Error RenameError(const std::string& from, const std::string& to, int failure) {
   return OutputError(fmt::format("rename {} to it", from), failure).in(to);
+}
+
+// Waits until nobody else holds this folder; while what comes back lives, others wait.
+Result<Descriptor> TakeTurn(const std::string& folder) {
+  Descriptor turn(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!turn.is_open()) return OutputError("open the folder", errno).in(folder);
+  while (::flock(turn.fd(), LOCK_EX) != 0) {
+    if (errno == EINTR) continue;
+    if (LocksAreMissing(errno)) break;
+    return OutputError("lock", errno).in(folder);
+  }
+  return turn;
 }
 
 }  // namespace
@@ -263,8 +276,10 @@ Status Staging::PublishFolder() {
 }
 
 // The exchange goes through a third name: were it done with the staging name, a crash right after
-// it would leave the old output where --resume looks for half-made work.
+// it would leave the old output where --resume looks for half-made work. From the first rename on
+// the staging name is free, and whoever takes it may come here before this is over: one at a time.
 Status Staging::Replace() {
+  NXDKIT_ASSIGN(const Descriptor turn, TakeTurn(ParentPath(output_)));
   const std::string aside = output_ + ".old.partial";
   NXDKIT_TRY(RemoveTree(aside));  // of a run that was killed while it removed the old output
   if (::rename(staging_.c_str(), aside.c_str()) != 0) return RenameError(staging_, aside, errno);

@@ -6,6 +6,7 @@
 #include "formats/ops/convert.h"
 #include "lib/text.h"
 #include "tools/common/convert_report.h"
+#include "tools/common/delta_options.h"
 #include "tools/common/launcher.h"
 #include "tools/common/layout_options.h"
 #include "tools/common/sides.h"
@@ -15,18 +16,15 @@ namespace nxdkit::tool {
 namespace {
 
 struct Args {
-  std::string from;
-  std::string to;
-  std::string input;
-  std::string output;
+  Ends ends;
   LayoutArgs layout;
+  DeltaArgs delta;
   std::optional<std::string> explain;
   bool verify = false;
+  bool digest = false;
   std::optional<bool> sync;
   bool into = false;
   std::optional<std::string> label;
-  std::optional<std::string> base;
-  std::optional<std::string> coding;
   std::optional<std::string> part;
 };
 
@@ -48,10 +46,9 @@ const ToolInfo kInfo = {
                   "the same, with the compiled blob of another bundle"},
                  {"nxd-convert --from nxd --to rollout --into shards bundle",
                   "newer weights for a bundle in use"},
-                 {"nxd-convert --from nxd --to delta --base bundle shards step.delta",
+                 {"nxd-convert --from nxd --delta-from bundle shards step.delta",
                   "only what changed since the bundle's weights"},
-                 {"nxd-convert --from delta --to rollout --into step.delta bundle",
-                  "apply it to the bundle"},
+                 {"nxd-convert --apply step.delta --into bundle", "apply it to the bundle"},
                  {"nxd-convert --from hf --to rollout --merge-lora adapter --tp 8 Qwen3-4B bundle",
                   "a base with a LoRA adapter merged into it"},
                  {"nxd-convert --from rollout --to hf bundle model", "the way back"}},
@@ -60,26 +57,19 @@ const ToolInfo kInfo = {
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
   table
-      .Positional("INPUT", &args.input,
+      .Positional("INPUT", &args.ends.input,
                   "what to read: a folder, or a file for torch and safetensors")
       .completes = Completes::kPath;
-  table
-      .Positional("OUTPUT", &args.output,
-                  "what to write: a folder (for nxd the tag folder), or a file for torch")
-      .completes = Completes::kPath;
+  OptionRow& output =
+      table.Positional("OUTPUT", &args.ends.output,
+                       "what to write: a folder (for nxd the tag folder), or a file for torch");
+  output.completes = Completes::kPath;
+  output.required = false;  // not with --apply --into
   table.Group("Formats");
-  table.Choice("from", {"hf", "nxd", "rollout", "torch", "delta"}, &args.from, "format of INPUT")
-      .required = true;
-  table.Choice("to", {"hf", "nxd", "rollout", "torch", "delta"}, &args.to, "format of OUTPUT")
-      .required = true;
-  table
-      .Text("base", "BASE", &args.base,
-            "with --to delta, what INPUT is compared with; with --from delta, what is changed")
-      .completes = Completes::kPath;
-  table
-      .Choice("coding", {"raw", "ulp"}, &args.coding,
-              "with --to delta: store new values, or by how many representable values each moved")
-      .default_text = "raw";
+  table.Choice("from", {"hf", "nxd", "rollout", "torch", "delta"}, &args.ends.from,
+               "format of INPUT");
+  table.Choice("to", {"hf", "nxd", "rollout", "torch", "delta"}, &args.ends.to, "format of OUTPUT");
+  AddDeltaOptions(table, args.delta);
   AddLayoutOptions(table, args.layout, kNxdLayout | kRolloutLayout | kOutputLayout | kLoraLayout,
                    "Layout");
   table.Group("What to do");
@@ -87,6 +77,9 @@ void AddOptions(OptionTable& table, Args& args) {
              "print whence every byte of this output tensor comes, and write nothing");
   table.Flag("verify", &args.verify,
              "read the output again and compare it with INPUT before it is published");
+  table.Flag(
+      "digest", &args.digest,
+      "with --to nxd: record INPUT's digest in nxdkit.json, which reads all of it once more");
   table.Toggle("sync", &args.sync, "have the output on the disk before it is published")
       .default_text = "on; off with --into";
   table.Flag(
@@ -107,6 +100,7 @@ Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& req
                        PlannedJson(report, seconds, dry_run));
   if (report.part) json["part"] = PartJson(*report.part);
   if (report.lora) json["lora"] = LoraJson(*report.lora);
+  if (!report.source_digest.empty()) json["source_digest"] = report.source_digest;
   if (report.delta) {
     json["changed"] = report.delta->changed;
     json["dense_bytes"] = report.delta->dense_bytes;
@@ -131,6 +125,7 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
   std::string text = WroteText(request.output, dry_run) + CountsText(report) +
                      CostText(report, WorkBytes(report), seconds, dry_run);
   if (report.lora) text += LoraText(*report.lora);
+  if (!report.source_digest.empty()) text += "source: " + report.source_digest + "\n";
   if (report.part) text += PartText(*report.part, dry_run);
   if (report.refreshed)
     text += fmt::format("version {}, {}, in {}{}\n", report.refreshed->version.serial,
@@ -142,31 +137,37 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
   return text + NotesText(report);
 }
 
-Status TakeDelta(const Args& args, ops::ConvertRequest& request) {
-  const bool to_delta = request.to == ops::Kind::kDelta;
-  if (args.base && !to_delta && request.from != ops::Kind::kDelta)
-    return Error(Errc::kUsage, "--base goes with --from delta and --to delta");
-  if (args.coding && !to_delta) return Error(Errc::kUsage, "--coding goes with --to delta");
-  if (to_delta && args.layout.dtype)
-    return Error(Errc::kUsage, "a delta has the dtypes of its base: --dtype says nothing about it");
-  request.hints.base = args.base.value_or("");
-  if (args.coding == "ulp") request.coding = delta::Coding::kUlp;
+// What the table cannot ask for, because the short forms for deltas imply it.
+Status CheckEnds(const Ends& ends) {
+  const std::pair<std::string_view, const std::string&> rows[] = {
+      {"--from", ends.from}, {"--to", ends.to}, {"OUTPUT", ends.output}};
+  for (const auto& [name, value] : rows)
+    if (value.empty())
+      return Error(Errc::kUsage, fmt::format("{} is missing", name)).hint("--help shows the usage");
   return OkStatus();
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   ops::ConvertRequest request;
-  request.from = *ops::KindFromName(args.from);
-  request.to = *ops::KindFromName(args.to);
-  request.input = args.input;
-  request.output = args.output;
+  Ends ends = args.ends;
+  DeltaArgs delta = args.delta;
+  NXDKIT_TRY(ExpandDelta(args.into, delta, ends));
+  NXDKIT_TRY(CheckEnds(ends));
+  request.from = *ops::KindFromName(ends.from);
+  request.to = *ops::KindFromName(ends.to);
+  request.input = ends.input;
+  request.output = ends.output;
   NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, request.from, request.to));
   request.hints = std::move(sides.input);
   request.options = std::move(sides.output);
   request.force = context.common().force;
   request.resume = context.common().resume;
   request.verify = args.verify;
-  NXDKIT_TRY(TakeDelta(args, request));
+  request.digest = args.digest;
+  if (args.digest && request.to != ops::Kind::kNxd)
+    return Error(Errc::kUsage, "--digest is recorded in nxdkit.json of an NxD set")
+        .hint("ckpt-digest --manifest records the digest of anything");
+  NXDKIT_TRY(TakeDelta(delta, args.layout.dtype.has_value(), request));
   request.into = args.into;
   request.label = args.label;
   if (args.label && !args.into)

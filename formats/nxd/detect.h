@@ -29,12 +29,14 @@ struct Sidecar {
   Claims claims;
   std::string family;
   std::string dtype;
+  std::string source_digest;  // of the model that the set was made from; "" when not recorded
 };
 // nullopt when the folder has none. kCorrupt naming the key, kUnsupported for a newer version.
 Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder);
 Result<Sidecar> ParseSidecar(std::string_view json_text, const std::string& path);
 std::string WriteSidecar(const Geometry& geometry, const std::string& family,
-                         const std::string& dtype, const std::string& tool_version);
+                         const std::string& dtype, const std::string& tool_version,
+                         const std::string& source_digest = "");
 
 // How the copies of key heads lie, read off the contents of one layer.
 enum class ReplicaOrder : uint8_t { kNone, kTiled, kAdjacent, kBoth, kNeither };

@@ -3,6 +3,7 @@
 #include "formats/nxd/detect.h"
 #include "lib/file.h"
 #include "lib/json.h"
+#include "lib/text.h"
 
 namespace nxdkit::nxd {
 namespace {
@@ -34,6 +35,18 @@ Status ReadNumber(const Json& json, const char* key, std::optional<int>& out) {
   return OkStatus();
 }
 
+Status ReadDigest(const Json& json, std::string& out) {
+  constexpr std::string_view kPrefix = "sha256:";
+  NXDKIT_ASSIGN(out, JsonString(json, "source_digest"));
+  if (out.size() == kPrefix.size() + 64 && out.starts_with(kPrefix) &&
+      out.find_first_not_of("0123456789abcdef", kPrefix.size()) == std::string::npos)
+    return OkStatus();
+  return Error(Errc::kCorrupt,
+               fmt::format("found \"{}\", expected sha256: and 64 hexadecimal digits",
+                           EscapeControl(out.substr(0, 80))))
+      .member("source_digest");
+}
+
 Status Fill(const Json& json, Sidecar& sidecar) {
   NXDKIT_ASSIGN(const int64_t version, JsonInt(json, "schema_version"));
   if (version != 1)
@@ -62,6 +75,7 @@ Status Fill(const Json& json, Sidecar& sidecar) {
       claims.names));
   NXDKIT_ASSIGN(sidecar.family, JsonString(json, "family"));
   NXDKIT_ASSIGN(sidecar.dtype, JsonString(json, "dtype"));
+  if (json.contains("source_digest")) return ReadDigest(json, sidecar.source_digest);
   return OkStatus();
 }
 
@@ -85,12 +99,14 @@ Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder) {
 }
 
 std::string WriteSidecar(const Geometry& geometry, const std::string& family,
-                         const std::string& dtype, const std::string& tool_version) {
+                         const std::string& dtype, const std::string& tool_version,
+                         const std::string& source_digest) {
   Json json = Json::object();
   json["schema_version"] = 1;
   json["tool_version"] = tool_version;
   json["family"] = family;
   json["dtype"] = dtype;
+  if (!source_digest.empty()) json["source_digest"] = source_digest;
   json["tp"] = geometry.tp;
   json["pp"] = geometry.pp;
   json["vpp"] = geometry.vpp;

@@ -7,6 +7,7 @@
 #include "formats/ops/bind_delta.h"
 #include "formats/ops/checksums.h"
 #include "formats/ops/convert_parts.h"
+#include "formats/ops/digest.h"
 #include "formats/ops/infinities.h"
 #include "formats/ops/lora.h"
 #include "formats/ops/parts.h"
@@ -104,6 +105,7 @@ ConvertReport MakeReport(const Prepared& prepared, const ConvertRequest& request
                             prepared.source.reading_bytes * static_cast<uint64_t>(request.run.jobs);
   report.nxd = prepared.spec.nxd;
   report.xser = prepared.spec.xser;
+  report.source_digest = prepared.spec.source_digest;
   if (const auto& optimizer = prepared.source.optimizer)
     report.optimizer = {optimizer->style, prepared.spec.optimizer_style, optimizer->dp,
                         prepared.spec.dp, optimizer->order.rule,         optimizer->EntryNames()};
@@ -286,11 +288,22 @@ Status CheckSource(const Prepared& prepared, const ConvertRequest& request) {
   return FirstAsError(damaged);
 }
 
+// After all that could refuse the conversion, because it reads the whole source. Nothing of the
+// tensors' layout changes with it.
+Status RecordDigest(const ConvertRequest& request, Prepared& prepared) {
+  NXDKIT_ASSIGN(const ModelDigest digest, DigestModel(prepared.source, request.run));
+  prepared.spec.source_digest = manifest::DigestText(digest.digest);
+  NXDKIT_ASSIGN(prepared.output,
+                PlanOutput(prepared.source, prepared.spec, BaseName(request.output)));
+  return OkStatus();
+}
+
 Result<Prepared> PrepareChecked(const ConvertRequest& request) {
   NXDKIT_TRY(CheckPlaces(request.output, {request.input}));
   NXDKIT_ASSIGN(Prepared prepared, Prepare(request));
   NXDKIT_TRY(CheckOutput(prepared, request));
   NXDKIT_TRY(CheckSource(prepared, request));
+  if (request.digest) NXDKIT_TRY(RecordDigest(request, prepared));
   return prepared;
 }
 

@@ -33,6 +33,7 @@ struct ConvertRequest {
   bool force = false;   // replace an existing output
   bool resume = false;  // continue what an interrupted run of the same conversion left
   bool verify = false;  // re-read and compare before publishing
+  bool digest = false;  // of an NxD set: nxdkit.json names the digest of the source
   bool sync = true;     // the output is on the disk before it is published
   // The output is a rollout bundle, and only its weights are replaced, by one rename; see
   // formats/rollout/weight_slots.h.
@@ -96,6 +97,7 @@ struct ConvertReport {
   uint64_t resumed_tasks = 0;
   uint64_t buffer_bytes = 0;
   uint64_t predicted_memory = 0;
+  std::string source_digest;  // "sha256:..." when it was asked for
   bool blob_missing = false;  // a rollout bundle without model.pt
   bool verified = false;
   nxd::Geometry nxd;  // of the output, when that is an NxD set

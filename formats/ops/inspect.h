@@ -95,6 +95,7 @@ struct NxdFacts {
   std::optional<nxd::Geometry> geometry;  // when the configuration is known
   nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;
   HardwareSource hardware = HardwareSource::kUnknown;
+  std::string source_digest;  // that nxdkit.json records; "" for none
 };
 
 struct RolloutFacts {

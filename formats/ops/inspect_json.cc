@@ -65,6 +65,7 @@ void AddNxd(Json& layout, const Inspection& inspection) {
       facts.hardware != HardwareSource::kUnknown && facts.hardware != HardwareSource::kIrrelevant;
   if (known) layout["hw"] = geometry.hardware == models::Hardware::kTrn2 ? "trn2" : "trn1";
   layout["hw_source"] = HardwareSourceName(facts.hardware);
+  if (!facts.source_digest.empty()) layout["source_digest"] = facts.source_digest;
 }
 
 void AddRollout(Json& layout, const RolloutFacts& facts) {
@@ -88,10 +89,11 @@ void AddRollout(Json& layout, const RolloutFacts& facts) {
 Json LayoutJson(const Inspection& inspection) {
   Json layout = Json::object();
   for (const char* key :
-       {"set_style",     "tp",         "pp",           "vpp",          "ep",
-        "kv_multiplier", "qkv",        "hw",           "hw_source",    "style",
-        "xser",          "flavor",     "bs",           "seq",          "dtype",
-        "fused_qkv",     "first_rank", "gqa_strategy", "padded_heads", "padded_kv_heads"})
+       {"set_style",      "tp",        "pp",         "vpp",          "ep",
+        "kv_multiplier",  "qkv",       "hw",         "hw_source",    "source_digest",
+        "style",          "xser",      "flavor",     "bs",           "seq",
+        "dtype",          "fused_qkv", "first_rank", "gqa_strategy", "padded_heads",
+        "padded_kv_heads"})
     layout[key] = nullptr;
   if (inspection.nxd) AddNxd(layout, inspection);
   if (inspection.rollout) AddRollout(layout, *inspection.rollout);

@@ -111,6 +111,8 @@ void AddFacts(Inspection& inspection, const BoundArtifact& bound, const InputHin
     inspection.nxd->geometry = bound.nxd_geometry;
     inspection.nxd->replicas = bound.replicas;
     inspection.nxd->hardware = SourceOf(bound, hints);
+    if (bound.artifact.sidecar)
+      inspection.nxd->source_digest = bound.artifact.sidecar->source_digest;
   }
   if (inspection.rollout) {
     const models::ModelConfig& config = bound.model->config;

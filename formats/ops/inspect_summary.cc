@@ -125,6 +125,7 @@ void AddSet(Lines& lines, const Inspection& inspection) {
     lines.Add("hardware", HardwareText(facts));
     lines.Add("names", nxd::NameStyleName(facts.geometry->names));
   }
+  if (!facts.source_digest.empty()) lines.Add("made from", facts.source_digest);
   if (facts.has_markers)
     lines.Add("tag", fmt::format("{}; markers: checkpoint {}, done {}", facts.tag,
                                  facts.checkpoint ? "there" : "missing",

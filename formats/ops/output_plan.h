@@ -58,6 +58,7 @@ struct OutputSpec {
   bool only_weights = false;  // rank files alone, without folder
   std::optional<Dtype> dtype;
   uint64_t max_shard_bytes = 0;
+  std::string source_digest;       // for nxdkit.json; "" when it was not asked for
   std::vector<std::string> notes;  // what was decided, and what the user should know
 };
 

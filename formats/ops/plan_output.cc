@@ -190,7 +190,7 @@ class Planner {
     const std::string dtype(dtypes_.empty() ? "" : TorchName(dtypes_.front()));
     plan_.texts.push_back({InTag("nxdkit.json"),
                            nxd::WriteSidecar(spec_.nxd, source_.model->config.family->model_type,
-                                             dtype, NXDKIT_VERSION)});
+                                             dtype, NXDKIT_VERSION, spec_.source_digest)});
     plan_.texts.push_back({InTag("done"), "1"});
     return OkStatus();
   }

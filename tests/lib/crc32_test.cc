@@ -3,13 +3,15 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace nxdkit {
 namespace {
 
-uint32_t CrcOf(std::string_view text) { return Crc32(0, std::as_bytes(std::span(text))); }
+std::span<const std::byte> BytesOf(std::string_view text) { return std::as_bytes(std::span(text)); }
+uint32_t CrcOf(std::string_view text) { return Crc32(0, BytesOf(text)); }
 
 TEST(Crc32, KnownValues) {
   EXPECT_EQ(CrcOf(""), 0u);
@@ -30,6 +32,15 @@ TEST(Crc32, AgreesWithZlibAndCombines) {
     EXPECT_EQ(Crc32(Crc32(0, a), b), whole) << cut;
     EXPECT_EQ(Crc32Combine(Crc32(0, a), Crc32(0, b), b.size()), whole) << cut;
   }
+}
+
+// The check value of the catalogues, and the vectors of RFC 3720, B.4.
+TEST(Crc32c, KnownValues) {
+  EXPECT_EQ(Crc32c(0, {}), 0u);
+  EXPECT_EQ(Crc32c(0, BytesOf("123456789")), 0xE3069283u);
+  EXPECT_EQ(Crc32c(0, BytesOf(std::string(32, '\0'))), 0x8A9136AAu);
+  EXPECT_EQ(Crc32c(0, BytesOf(std::string(32, '\xff'))), 0x62A8AB43u);
+  EXPECT_EQ(Crc32c(Crc32c(0, BytesOf("1234")), BytesOf("56789")), 0xE3069283u);
 }
 
 // Lengths over 32 bits: 5 GiB of zeros put together from 1 GiB of them.

@@ -327,6 +327,40 @@ TEST_F(ConvertDelta, OptionsThatMakeNoSenseAreRefused) {
   EXPECT_FALSE(Traces(out));
 }
 
+TEST_F(ConvertDelta, ShortFormsDoTheSame) {
+  const std::string whole = Make("whole.delta", "--from hf", old_, new_);
+  const std::string brief = workshop_ / "brief.delta";
+  ExpectConverts("--from hf --delta-from " + old_, new_, brief);
+  EXPECT_TRUE(ReadFile(whole) == ReadFile(brief));
+
+  ExpectConverts("--to hf --apply " + brief, old_, workshop_ / "made");
+  EXPECT_EQ(Compared(workshop_ / "made", new_), 0);
+  EXPECT_EQ(Compared(workshop_ / "made", old_), 1);
+
+  const std::string bundle = Bundle();
+  const ProcessResult applied =
+      RunProcess({Workshop::Tool("nxd-convert"), "--apply", brief, "--into", bundle});
+  EXPECT_EQ(applied.exit_code, 0) << applied.err;
+  EXPECT_EQ(Compared(bundle, new_), 0);
+}
+
+TEST_F(ConvertDelta, ShortFormsBesideTheirLongOnesAreRefused) {
+  const std::string delta = Make("x.delta", "--from hf", old_, new_);
+  const std::string out = workshop_ / "out";
+  ExpectFails("--from hf --base a --delta-from b", new_, out, 2, "drop --base");
+  ExpectFails("--from hf --to hf --delta-from b", new_, out, 2, "--delta-from writes a delta");
+  ExpectFails("--to hf --delta-from a --apply b", new_, out, 2, "give one of them");
+  ExpectFails("--to hf --base a --apply b", new_, out, 2, "--apply changes INPUT");
+  ExpectFails("--from hf --to hf --apply b", new_, out, 2, "drop --from");
+  ExpectFails("--into --apply b", new_, out, 2, "two paths are given");
+  ExpectFails("--apply " + delta, old_, out, 2, "--to is missing");
+  const ProcessResult one =
+      RunProcess({Workshop::Tool("nxd-convert"), "--to", "hf", "--apply", delta, old_});
+  EXPECT_EQ(one.exit_code, 2);
+  EXPECT_THAT(one.err, HasSubstr("OUTPUT is missing"));
+  EXPECT_FALSE(Traces(out));
+}
+
 TEST_F(ConvertDelta, OtherCommandsSayWhatItIs) {
   const std::string delta = Make("x.delta", "--from hf", old_, new_);
   const ProcessResult inspected = RunProcess({Workshop::Tool("ckpt-inspect"), delta});

@@ -89,6 +89,30 @@ TEST_F(DigestTool, PrintsOneLineForEveryLayout) {
   }
 }
 
+// A set can say what it was made from, and the digest of its source is its own.
+TEST_F(DigestTool, IsRecordedByAConversionThatIsAskedTo) {
+  const std::string digest = Digest("", model_).out.substr(0, 71);
+  const std::string set = workshop_ / "recorded";
+  const ProcessResult made =
+      Workshop::Convert("--from hf --to nxd --tp 2 --digest --json", model_, set);
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_EQ(JsonOf(made)["source_digest"], digest);
+  EXPECT_EQ(Json::parse(ReadFile(set + "/nxdkit.json"))["source_digest"], digest);
+  EXPECT_EQ(Digest("", set).out, digest + "\n");
+  const Json seen = JsonOf(RunProcess({Workshop::Tool("ckpt-inspect"), "--json", set}));
+  EXPECT_EQ(seen["layout"]["source_digest"], digest);
+  const ProcessResult shown = RunProcess({Workshop::Tool("ckpt-inspect"), set});
+  EXPECT_THAT(shown.out, HasSubstr("made from"));
+  EXPECT_THAT(shown.out, HasSubstr(digest));
+  // Two parts record it alike: their plans must be equal.
+  for (const char* part : {"--part 0/2", "--part 1/2"})
+    ExpectConverts(std::string("--from hf --to nxd --tp 2 --digest ") + part, model_,
+                   workshop_ / "parts");
+  ExpectSameTree(workshop_ / "parts", set);
+  ExpectRefused("--from nxd --to hf --digest", set, workshop_ / "back", 2,
+                "--digest is recorded in nxdkit.json");
+}
+
 // A set without a record of its layout needs the options that the other commands take.
 TEST_F(DigestTool, TakesTheLayoutOfABareSet) {
   ExpectConverts("--from hf --to nxd --tp 8 --hw trn2", model_, workshop_ / "bare");

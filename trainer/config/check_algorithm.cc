@@ -24,16 +24,7 @@ void CheckEstimator(Checker& check) {
 
 void CheckCritic(Checker& check) {
   const Config& config = check.config();
-  const std::string& strategy = config.worker.critic.optim.strategy;
-  const std::string& compute = config.worker.actor.compute_dtype;
-  if (NeedsCritic(config)) {
-    if (strategy.starts_with("adamw_bf16") && compute != "bf16")
-      check.Problem("worker.critic.optim.strategy",
-                    fmt::format("{} is for bf16 weights, and worker.actor.compute_dtype is {}",
-                                EscapeControl(strategy), EscapeControl(compute)),
-                    "set worker.actor.compute_dtype=bf16, or this to adamw");
-    return;
-  }
+  if (NeedsCritic(config)) return;
   const std::string& estimator = config.algorithm.adv_estimator;
   const bool set = std::ranges::any_of(ConfigKeys(), [&](const ConfigKey& key) {
     return key.path.starts_with("worker.critic.") &&
@@ -82,6 +73,13 @@ void CheckFilter(Checker& check) {
 
 // `of`: "worker.actor".
 void CheckOptimizer(Checker& check, std::string_view of, const OptimConfig& optim) {
+  if (KeepsWeightsInBf16(optim) && ComputeDtype(check.config()) != Dtype::kBF16)
+    check.Problem(
+        fmt::format("{}.optim.strategy", of),
+        fmt::format("{} is for bf16 weights, and worker.actor.compute_dtype is {}",
+                    EscapeControl(optim.strategy),
+                    EscapeControl(check.config().worker.actor.compute_dtype.value_or("null"))),
+        "set worker.actor.compute_dtype=bf16, or this to adamw");
   const bool bf16 = optim.strategy == "adamw_bf16";
   if (bf16 && optim.betas[1] > 0.996)
     check.Note(

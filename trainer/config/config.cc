@@ -2,6 +2,10 @@
 
 namespace nxdkit::trainer {
 
+bool KeepsWeightsInBf16(const OptimConfig& optim) {
+  return optim.strategy.starts_with("adamw_bf16");
+}
+
 void DeriveConfig(Config& config) {
   ActorConfig& actor = config.worker.actor;
   actor.disable_kl = config.algorithm.disable_kl;
@@ -23,10 +27,15 @@ void DeriveConfig(Config& config) {
 
   for (ModelSection* model : {&actor.model, &config.worker.critic.model})
     if (!model->tokenizer_path) model->tokenizer_path = model->model_path;
+  if (!actor.compute_dtype) actor.compute_dtype = KeepsWeightsInBf16(actor.optim) ? "bf16" : "f32";
   TrainerConfig& trainer = config.trainer;
   if (!trainer.save_checkpoint_path)
     trainer.save_checkpoint_path =
         "checkpoints/" + trainer.project_name + "/" + trainer.experiment_name;
+}
+
+Dtype ComputeDtype(const Config& config) {
+  return config.worker.actor.compute_dtype == "bf16" ? Dtype::kBF16 : Dtype::kF32;
 }
 
 bool NeedsCritic(const Config& config) { return config.algorithm.adv_estimator == "gae"; }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/dtype.h"
 #include "trainer/config/value.h"
 
 namespace nxdkit::trainer {
@@ -124,8 +125,8 @@ struct ActorConfig {
   OptimConfig optim;
   FsdpConfig fsdp;
   OffloadConfig offload;
-  int64_t tensor_parallel_size = 1;   // the port's
-  std::string compute_dtype = "f32";  // ours
+  int64_t tensor_parallel_size = 1;          // the port's
+  std::optional<std::string> compute_dtype;  // ours; null: what optim.strategy needs
   // Derived from algorithm.
   bool disable_kl = false;
   bool use_kl_loss = false;
@@ -267,6 +268,12 @@ struct Config {
 // Fills what is marked derived above from the keys it is derived from, tokenizer_path from
 // model_path, and save_checkpoint_path from project and experiment. LoadConfig calls it.
 void DeriveConfig(Config& config);
+
+// Whether this optimizer is one for weights in bf16: adamw_bf16 and adamw_bf16_fixed.
+bool KeepsWeightsInBf16(const OptimConfig& optim);
+
+// Of the weights and operands of actor, critic and reference, after DeriveConfig.
+Dtype ComputeDtype(const Config& config);
 
 // Whether the advantages are made with the values of a critic: adv_estimator gae.
 bool NeedsCritic(const Config& config);

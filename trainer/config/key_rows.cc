@@ -87,7 +87,9 @@ constexpr ConfigKey kKeys[] = {
     {KEY(worker.actor.tensor_parallel_size), kUsed, kPositive, "",
      "ranks that share one model in training", kPort},
     {KEY(worker.actor.compute_dtype), kUsed, kNone, "f32|bf16",
-     "of weights and operands in forward and backward; sums are f32", kOurs},
+     "of weights and operands in forward and backward, sums are f32; null: bf16 with an adamw_bf16 "
+     "optimizer, otherwise f32",
+     kOurs},
     {KEY(worker.actor.model.model_path), kUsed, kNone, "", "Hugging Face folder of the weights"},
     {KEY(worker.actor.model.tokenizer_path), kUsed, kNone, "",
      "folder of the tokenizer; null: model_path"},

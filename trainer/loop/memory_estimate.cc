@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "trainer/algo/optimizer.h"
+#include "trainer/model/decoder.h"
 #include "trainer/model/param_table.h"
 
 namespace nxdkit::trainer {
@@ -43,7 +44,7 @@ class Activations {
     const double gradients =
         4 * tokens * (hidden_ + query_ + wide_ + 3 * inner_) + Narrow(tokens, 2 * inner_);
     return kept + (recompute ? 1 : layers_) * Layer(tokens) + gradients + Head(targets) +
-           4 * targets * hidden_ + Narrow(1024, vocab_);
+           4 * targets * hidden_ + Narrow(1024, vocab_) + KeptLogitGradients(targets);
   }
 
  private:
@@ -51,6 +52,9 @@ class Activations {
   double Layer(double tokens) const {
     return 4 * tokens * (3 * hidden_ + 2 * wide_ + query_ + 3 * inner_) +
            Narrow(tokens, 2 * hidden_ + query_ + inner_);
+  }
+  double KeptLogitGradients(double targets) const {
+    return std::min(D(DecoderOptions().kept_bytes), targets * vocab_ * (narrow_ ? 2 : 4));
   }
   // Rows whose distribution is asked, and logits of as many as the decoder holds at once.
   double Head(double targets) const {
@@ -139,9 +143,7 @@ class Estimator {
           {std::move(name), static_cast<uint64_t>(std::min(bytes, kMost)), keys});
   }
 
-  Dtype compute() const {
-    return config_.worker.actor.compute_dtype == "bf16" ? Dtype::kBF16 : Dtype::kF32;
-  }
+  Dtype compute() const { return ComputeDtype(config_); }
   double ranks() const { return D(plan_.train_tp) * D(plan_.data_parallel); }
   Result<ParamTable> TableOf(const DecoderConfig& model) const {
     return MakeParamTable(model.model, static_cast<int>(plan_.train_tp), 0);

@@ -241,8 +241,7 @@ class Maker {
     const OptimConfig& optim = section.optim;
     options.tp = static_cast<int>(plan_.train_tp);
     options.dp = static_cast<int>(plan_.data_parallel);
-    options.decoder.compute =
-        config_.worker.actor.compute_dtype == "bf16" ? Dtype::kBF16 : Dtype::kF32;
+    options.decoder.compute = ComputeDtype(config_);
     options.decoder.recompute = section.model.enable_gradient_checkpointing;
     options.decoder.max_positions = row_tokens();
     options.max_grad_norm = section.max_grad_norm;

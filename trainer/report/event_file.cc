@@ -1,6 +1,5 @@
 #include "trainer/report/event_file.h"
 
-#include <isa-l.h>
 #include <unistd.h>
 
 #include <array>
@@ -8,6 +7,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <span>
+
+#include "lib/crc32.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -104,10 +106,7 @@ std::string NewPath(const std::string& folder) {
 }  // namespace
 
 uint32_t MaskedCrc32c(std::string_view bytes) {
-  auto* data = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));
-  uint32_t crc = 0xffffffffu;
-  if (!bytes.empty()) crc = ::crc32_iscsi(data, static_cast<int>(bytes.size()), crc);
-  crc = ~crc;
+  const uint32_t crc = Crc32c(0, std::as_bytes(std::span(bytes)));
   return std::rotr(crc, 15) + 0xa282ead8u;
 }
 

@@ -46,6 +46,24 @@ TEST(Sidecar, IsWrittenSortedWithALineFeed) {
 )");
 }
 
+TEST(Sidecar, MayNameItsSource) {
+  const std::string digest = "sha256:" + std::string(64, 'a');
+  const std::string text = WriteSidecar(AnyGeometry(), "qwen3", "bfloat16", "0.1.0", digest);
+  EXPECT_EQ(json::parse(text)["source_digest"], digest);
+  const auto sidecar = ParseSidecar(text, "nxdkit.json");
+  ASSERT_TRUE(sidecar.ok()) << sidecar.error().ToString();
+  EXPECT_EQ(sidecar->source_digest, digest);
+  EXPECT_EQ(ParseSidecar(Written().dump(), "nxdkit.json")->source_digest, "");
+  for (const std::string& wrong :
+       {std::string("sha256:"), "sha256:" + std::string(64, 'A'), digest + "a", "md5:" + digest}) {
+    json written = Written();
+    written["source_digest"] = wrong;
+    const auto error = ExpectError(ParseSidecar(written.dump(), "nxdkit.json"), Errc::kCorrupt,
+                                   "expected sha256: and 64 hexadecimal digits");
+    EXPECT_EQ(error->member(), "source_digest");
+  }
+}
+
 TEST(Sidecar, ReadsWhatWasWritten) {
   const testing_util::Scratch scratch;
   scratch.Write("nxdkit.json", WriteSidecar(AnyGeometry(), "qwen3", "bfloat16", "0.1.0"));
@@ -88,7 +106,7 @@ TEST(Sidecar, AFolderWithoutOneClaimsNothing) {
 
 TEST(Sidecar, UnknownKeysAreForLaterWriters) {
   json sidecar = Written();
-  sidecar["source_digest"] = "sha256:00";
+  sidecar["made_by"] = "somebody";
   EXPECT_TRUE(ParseSidecar(sidecar.dump(), "nxdkit.json").ok());
 }
 

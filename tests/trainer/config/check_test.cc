@@ -49,6 +49,10 @@ TEST(CheckConfig, EachRuleShowsItsNumbers) {
        "worker.rollout.n",
        "grpo compares the responses to one prompt, and there is 1",
        "2 or more"},
+      {{"worker.actor.optim.strategy=adamw_bf16", "worker.actor.compute_dtype=f32"},
+       "worker.actor.optim.strategy",
+       "adamw_bf16 is for bf16 weights, and worker.actor.compute_dtype is f32",
+       "set worker.actor.compute_dtype=bf16, or this to adamw"},
       {{"worker.actor.micro_batch_size_per_device_for_update=3"},
        "worker.actor.micro_batch_size_per_device_for_update",
        "8 sequences of an update on one data-parallel rank (4 prompts x 4 / 2) are not a multiple "

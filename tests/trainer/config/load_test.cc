@@ -102,6 +102,17 @@ TEST(LoadConfig, DerivedKeysFollow) {
   EXPECT_EQ(config.trainer.save_checkpoint_path, "checkpoints/p/demo");
 }
 
+TEST(LoadConfig, TheOptimizerChoosesTheDtypeUnlessItIsSaid) {
+  const auto dtype = [](std::vector<std::string> words) {
+    return ComputeDtype(Load("", words).config);
+  };
+  EXPECT_EQ(dtype({}), Dtype::kF32);
+  EXPECT_EQ(dtype({"worker.actor.optim.strategy=adamw_bf16"}), Dtype::kBF16);
+  EXPECT_EQ(dtype({"worker.actor.optim.strategy=adamw_bf16_fixed"}), Dtype::kBF16);
+  EXPECT_EQ(dtype({"worker.actor.compute_dtype=bf16"}), Dtype::kBF16);
+  EXPECT_EQ(dtype({"worker.critic.optim.strategy=adamw_bf16"}), Dtype::kF32) << "the actor's rules";
+}
+
 struct WrongKey {
   const char* yaml;
   const char* place;
