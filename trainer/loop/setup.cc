@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <utility>
 
+#include "formats/ops/checksums.h"
 #include "formats/ops/export.h"
 #include "lib/file.h"
 #include "lib/system.h"
+#include "trainer/loop/checkpoint.h"
 #include "trainer/loop/dataset_feed.h"
 #include "trainer/loop/engine_generator.h"
 #include "trainer/loop/memory_estimate.h"
@@ -66,7 +68,15 @@ class Maker {
     if (lock->state() == FolderLock::State::kBusy)
       return Error(Errc::kIo, "another process trains in this folder").in(folder);
     parts_.lock.emplace(*std::move(lock));
-    return OkStatus();
+    return CheckRunFolder();
+  }
+
+  // The run itself will choose; what it would refuse is told before anything is loaded.
+  Status CheckRunFolder() const {
+    const TrainerConfig& trainer = config_.trainer;
+    const auto chosen = ChooseCheckpoint(
+        *trainer.save_checkpoint_path, trainer.load_checkpoint_path, trainer.find_last_checkpoint);
+    return chosen.ok() ? OkStatus() : Status(chosen.error());
   }
 
   Status OpenModel() {
@@ -253,7 +263,18 @@ class Maker {
     return OkStatus();
   }
 
+  // The weights are read once: a damaged element would be trained from.
+  Status CheckRecords(const ops::Artifact& source) const {
+    ops::RunOptions run;
+    run.jobs = static_cast<int>(std::max<int64_t>(1, plan_.cores));
+    run.poll = options_.poll;
+    NXDKIT_ASSIGN(const std::vector<ops::Finding> damaged, ops::CheckChecksums(source, run));
+    return ops::FirstAsError(damaged);
+  }
+
   Status MakeModels() {
+    NXDKIT_TRY(CheckRecords(parts_.base.artifact));
+    if (parts_.critic_model) NXDKIT_TRY(CheckRecords(parts_.critic_model->source.artifact));
     if (parts_.critic_model) {
       MeshOptions options;
       NXDKIT_TRY(SetMesh(config_.worker.critic, options));
