@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <utility>
 
+#include "formats/ops/checksums.h"
 #include "formats/ops/export.h"
 #include "lib/file.h"
 #include "lib/system.h"
+#include "trainer/loop/checkpoint.h"
 #include "trainer/loop/dataset_feed.h"
 #include "trainer/loop/engine_generator.h"
 #include "trainer/loop/memory_estimate.h"
@@ -66,7 +68,15 @@ class Maker {
     if (lock->state() == FolderLock::State::kBusy)
       return Error(Errc::kIo, "another process trains in this folder").in(folder);
     parts_.lock.emplace(*std::move(lock));
-    return OkStatus();
+    return CheckRunFolder();
+  }
+
+  // The run itself will choose; what it would refuse is told before anything is loaded.
+  Status CheckRunFolder() const {
+    const TrainerConfig& trainer = config_.trainer;
+    const auto chosen = ChooseCheckpoint(
+        *trainer.save_checkpoint_path, trainer.load_checkpoint_path, trainer.find_last_checkpoint);
+    return chosen.ok() ? OkStatus() : Status(chosen.error());
   }
 
   Status OpenModel() {
@@ -220,12 +230,12 @@ class Maker {
         std::shared_ptr<Reward> made,
         MakeReward(choice.kind == RewardKind::kCommand ? "exec:" + choice.name : choice.name,
                    numbers));
-    return Scorer([made](std::span<const Response> responses)
-                      -> Result<std::vector<std::map<std::string, double>>> {
+    return Scorer([made, hooks = ScoreHooks{options_.poll, {}}](
+                      std::span<const Response> responses) -> Result<std::vector<std::map<std::string, double>>> {
       std::vector<RewardSample> samples;
       for (const Response& response : responses)
         samples.push_back({response.text, response.tokens, response.ground_truth});
-      NXDKIT_ASSIGN(const std::vector<Scores> scores, made->Score(samples));
+      NXDKIT_ASSIGN(const std::vector<Scores> scores, made->Score(samples, hooks));
       std::vector<std::map<std::string, double>> out;
       for (const Scores& of_sample : scores) out.emplace_back(of_sample.begin(), of_sample.end());
       return out;
@@ -253,7 +263,18 @@ class Maker {
     return OkStatus();
   }
 
+  // The weights are read once: a damaged element would be trained from.
+  Status CheckRecords(const ops::Artifact& source) const {
+    ops::RunOptions run;
+    run.jobs = static_cast<int>(std::max<int64_t>(1, plan_.cores));
+    run.poll = options_.poll;
+    NXDKIT_ASSIGN(const std::vector<ops::Finding> damaged, ops::CheckChecksums(source, run));
+    return ops::FirstAsError(damaged);
+  }
+
   Status MakeModels() {
+    NXDKIT_TRY(CheckRecords(parts_.base.artifact));
+    if (parts_.critic_model) NXDKIT_TRY(CheckRecords(parts_.critic_model->source.artifact));
     if (parts_.critic_model) {
       MeshOptions options;
       NXDKIT_TRY(SetMesh(config_.worker.critic, options));
@@ -320,6 +341,8 @@ class Maker {
     WorkerPoolOptions pool;
     pool.command = options_.worker_command;
     pool.workers = static_cast<int>(plan_.rollout_workers);
+    pool.environment = options_.rollout_environment.all;
+    pool.environment_of = options_.rollout_environment.of;
     pool.on_warning = options_.note;
     NXDKIT_ASSIGN(parts_.generator, MakeWorkerGenerator(pool, engine, options_.poll));
     return OkStatus();
