@@ -13,9 +13,11 @@ import unittest
 import numpy
 import torch
 import transformers
+from safetensors.numpy import load_file
 
 import interop
 
+make = interop.load_make("decoder")  # of the goldens: the same for larger models here
 TOLERANCE = 1e-4  # relative to the largest value of each array
 VOCAB = 96
 
@@ -46,62 +48,18 @@ def read_records(path):
     return records
 
 
-def make_model(config, kind=transformers.AutoModelForCausalLM):
-    torch.manual_seed(7)
-    model = kind.from_config(config, attn_implementation="eager")
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.dim() == 1:  # norms of one and biases of zero would hide mistakes
-                parameter.add_(0.3 * torch.randn_like(parameter))
-    return model.float().eval()
-
-
-def make_batch():
-    generator = numpy.random.default_rng(3)
-    ids = [generator.integers(0, VOCAB, n).tolist() for n in (5, 17, 140)]
-    flat = [i for sequence in ids for i in sequence]
-    ends = set(numpy.cumsum([len(s) for s in ids]) - 1)
-    # The next token everywhere, and the whole vocabulary at one position: that is the logits.
-    targets = [[t, flat[t + 1]] for t in range(len(flat)) if t not in ends]
-    whole = 60
-    at = [t for t, _ in targets].index(whole)
-    targets[at:at + 1] = [[whole, label] for label in range(VOCAB)]
-    gradient = generator.normal(0, 1, len(targets)).astype("float32").tolist()
-    return {"ids": ids, "targets": targets, "gradient": gradient, "temperature": 0.7}
-
-
-def gradients(model):
-    return {name: parameter.grad.numpy().reshape(-1)
-            for name, parameter in model.named_parameters()}
-
-
-def expected(model, batch):
-    rows = []
-    for sequence in batch["ids"]:
-        logits = model(torch.tensor([sequence])).logits[0]
-        rows.append(torch.log_softmax(logits / batch["temperature"], dim=-1))
-    distribution = torch.cat(rows)
-    tokens = torch.tensor([t for t, _ in batch["targets"]])
-    labels = torch.tensor([label for _, label in batch["targets"]])
-    log_probs = distribution[tokens, labels]
-    (log_probs * torch.tensor(batch["gradient"])).sum().backward()
-    entropies = -(distribution.exp() * distribution).sum(-1)[tokens]
-    return {"log_probs": log_probs.detach().numpy(), "entropies": entropies.detach().numpy(),
-            **gradients(model)}
-
-
 def expected_scores(model, batch):
     """Of every token; a classifier of sequences itself tells only the last one's."""
     scores = torch.cat([model.score(model.model(torch.tensor([s])).last_hidden_state)[0, :, 0]
                         for s in batch["ids"]])
     scores = scores[torch.tensor([t for t, _ in batch["targets"]])]
     (scores * torch.tensor(batch["gradient"])).sum().backward()
-    return {"scores": scores.detach().numpy(), **gradients(model)}
+    return {"scores": scores.detach().numpy(), **make.gradients(model)}
 
 
 class Decoder(unittest.TestCase):
     def compare(self, name, model, expect):
-        batch = make_batch()
+        batch = make.make_batch(VOCAB, (5, 17, 140))
         with tempfile.TemporaryDirectory() as folder:
             model.save_pretrained(os.path.join(folder, "model"))
             with open(os.path.join(folder, "batch.json"), "w") as file:
@@ -117,20 +75,35 @@ class Decoder(unittest.TestCase):
                 self.assertEqual(sorted(found), sorted(wanted))
                 for key, values in wanted.items():
                     with self.subTest(model=name, tp=tp, key=key):
-                        worst = numpy.abs(found[key] - values).max()
+                        worst = numpy.abs(found[key] - values.reshape(-1)).max()
                         self.assertLessEqual(worst, TOLERANCE * numpy.abs(values).max())
 
     def test_distribution_and_gradients(self):
-        for name, make in MODELS.items():
-            self.compare(name, make_model(make()), expected)
+        for name, config in MODELS.items():
+            self.compare(name, make.make_model(config()), make.expected)
+
+    def test_goldens_are_what_transformers_says(self):
+        for name in make.MODELS:
+            folder = os.path.join(make.HERE, name)
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                folder, attn_implementation="eager", dtype=torch.float32).eval()
+            with open(os.path.join(folder, "batch.json")) as file:
+                batch = json.load(file)
+            committed = load_file(os.path.join(folder, "expected.safetensors"))
+            wanted = make.expected(model, batch)
+            self.assertEqual(sorted(committed), sorted(wanted))
+            for key, values in wanted.items():
+                with self.subTest(model=name, key=key):
+                    worst = numpy.abs(committed[key] - values).max()
+                    self.assertLessEqual(worst, 1e-5 * numpy.abs(values).max())
 
     def test_values_and_gradients(self):
-        for name, make in MODELS.items():
+        for name, config in MODELS.items():
             for kind in (transformers.AutoModelForTokenClassification,
                          transformers.AutoModelForSequenceClassification):
-                config = make()
-                config.num_labels = 1
-                model = make_model(config, kind)
+                labelled = config()
+                labelled.num_labels = 1
+                model = make.make_model(labelled, kind)
                 self.compare(f"{name} {type(model).__name__}", model, expected_scores)
 
 

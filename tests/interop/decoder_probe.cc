@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/trainer/model/batch_json.h"
 #include "tests/trainer/model/whole.h"
 #include "trainer/comm/thread_world.h"
 #include "trainer/model/decoder.h"
@@ -28,22 +29,6 @@ struct Output {
   std::mutex mutex;
   std::map<std::string, std::vector<float>> records;
 };
-
-Batch ReadBatch(const nlohmann::json& json) {
-  Batch batch;
-  batch.starts.push_back(0);
-  for (const auto& sequence : json.at("ids")) {
-    int32_t position = 0;
-    for (const auto& id : sequence) {
-      batch.ids.push_back(id.get<int32_t>());
-      batch.positions.push_back(position++);
-    }
-    batch.starts.push_back(static_cast<int32_t>(batch.ids.size()));
-  }
-  for (const auto& target : json.at("targets"))
-    batch.targets.push_back({target.at(0).get<int32_t>(), target.at(1).get<int32_t>()});
-  return batch;
-}
 
 // The rank's share of every gradient, into the whole.
 void Collect(const DecoderConfig& config, Decoder& decoder, Output& output) {

@@ -16,8 +16,8 @@ class GrpoTrain : public ::testing::Test {
  protected:
   void SetUp() override {
     const ProcessResult made =
-        RunProcess({"bash", NXDKIT_SOURCE_DIR "/trainer/configs/arithmetic.sh", NXDKIT_TOOLS "/..",
-                    workshop_ / "arithmetic"});
+        RunProcess({"bash", NXDKIT_SOURCE_DIR "/trainer/configs/arithmetic.sh", "--build",
+                    NXDKIT_TOOLS "/..", workshop_ / "arithmetic"});
     ASSERT_EQ(made.exit_code, 0) << made.err;
   }
 

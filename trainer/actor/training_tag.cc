@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "formats/ops/checksums.h"
 #include "trainer/actor/float_storage.h"
 
 namespace nxdkit::trainer {
@@ -132,6 +133,17 @@ Result<int64_t> ReadStep(const ops::BoundArtifact& source, const models::Model& 
   return found.value_or(0);
 }
 
+// Nothing else tells a damaged element: of most there is one copy.
+Status CheckRecords(const ops::Artifact& tag, const ops::RunOptions& run) {
+  NXDKIT_ASSIGN(const std::vector<ops::Finding> damaged, ops::CheckChecksums(tag, run));
+  if (damaged.empty()) return OkStatus();
+  std::string message = damaged.front().message;
+  if (damaged.size() > 1) message += fmt::format("; {} more files are damaged", damaged.size() - 1);
+  return Error(Errc::kCorrupt, std::move(message))
+      .in(damaged.front().file)
+      .member(damaged.front().tensor);
+}
+
 }  // namespace
 
 ops::BoundArtifact BindTraining(const ops::Artifact& base, const models::Model& model,
@@ -165,6 +177,7 @@ Status LoadTraining(const std::string& tag_folder, const models::Model& model,
     return Error(Errc::kCorrupt, "the tag has no optimizer state: training cannot go on from it")
         .in(tag_folder)
         .hint("name its weights as the model path to begin a new run with them");
+  NXDKIT_TRY(CheckRecords(source.artifact, run));
   NXDKIT_TRY(LoadWeights(source, model, weights, run));
   // A run in f32 that goes on from one in bf16 takes the full precision that was kept.
   const bool kept = source.optimizer->Find(0, nxd::kMasterWeights) != nullptr;

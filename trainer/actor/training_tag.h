@@ -36,7 +36,8 @@ ops::BoundArtifact BindTraining(const ops::Artifact& base, const models::Model& 
                                 const OptimizerMemory* optimizer);
 
 // Fills all arrays and `step` of `optimizer` from a tag, which may have been cut for other numbers
-// of ranks. kCorrupt when the tag lacks something of it or keeps it in another dtype.
+// of ranks. kCorrupt when the tag lacks something of it or keeps it in another dtype, and when a
+// record of its files is damaged (its CRC-32 tells): then nothing has been filled.
 Status LoadTraining(const std::string& tag_folder, const models::Model& model,
                     const std::vector<RankMemory>& weights, OptimizerMemory& optimizer,
                     const ops::RunOptions& run);

@@ -105,7 +105,10 @@ void CheckLogs(Checker& check) {
                       "import their files",
                       logger));
   if (check.config().trainer.save_model_only)
-    check.Note("trainer.save_model_only: these checkpoints cannot be resumed");
+    check.Note(
+        "trainer.save_model_only: these checkpoints cannot be resumed; only what an interrupted "
+        "run "
+        "saves can");
 }
 
 void CheckLoss(Checker& check) {

@@ -2,15 +2,28 @@
 # Makes what arithmetic.yaml trains on: a small Qwen3 with random weights and a tokenizer of 16 tokens,
 # and all sums of two digits that are one digit again.
 #
-# usage: bash trainer/configs/arithmetic.sh [BUILD] [FOLDER]   (build/dev, and build/arithmetic)
+# usage: bash trainer/configs/arithmetic.sh [--build DIR] [FOLDER]
+#   --build DIR   where the commands are (build/release, build/dev, or where they are installed)
+# FOLDER is build/arithmetic unless it is given; arithmetic.yaml looks there.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-build=${1:-$root/build/dev}
-folder=${2:-$root/build/arithmetic}
+# shellcheck source=trainer/configs/find_tools.sh
+source "$root/trainer/configs/find_tools.sh"
+build=()
+if [ "${1:-}" = --build ] && [ $# -gt 1 ]; then
+  build=("$2")
+  shift 2
+fi
+if [[ $# -gt 1 || ${1:-} == -* ]]; then
+  sed -n '2,7p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2
+  exit 2
+fi
+tools=$(find_tools "${build[@]}")
+folder=${1:-$root/build/arithmetic}
 own=$root/trainer/configs/arithmetic
 
 mkdir -p "$folder/data"
-"$build/tools/nxdkit-make-model" --quiet --force --config "$own/config.json" --dtype f32 --out "$folder/model"
+"$tools/nxdkit-make-model" --quiet --force --config "$own/config.json" --dtype f32 --out "$folder/model"
 cp "$own"/tokenizer.json "$own"/tokenizer_config.json "$own"/generation_config.json "$folder/model/"
 for ((a = 0; a <= 9; a++)); do
   for ((b = 0; a + b <= 9; b++)); do
@@ -18,4 +31,4 @@ for ((a = 0; a <= 9; a++)); do
   done
 done > "$folder/data/train.jsonl"
 cp "$folder/data/train.jsonl" "$folder/data/test.jsonl"
-echo "made $folder"
+echo "made $folder; now: $tools/grpo-train --config $root/trainer/configs/arithmetic.yaml"

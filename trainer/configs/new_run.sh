@@ -3,7 +3,7 @@
 # bundle for the CPU and writes a configuration to start from.
 #
 # usage: bash trainer/configs/new_run.sh [OPTION...] MODEL DATA FOLDER
-#   --build DIR    where the commands are (build/dev)
+#   --build DIR    where the commands are (build/release, build/dev, or where they are installed)
 #   --tp N         tensor parallel size of training and of rollout (1)
 #   --bs N         responses that the engine makes at once (16)
 #   --prompt N     longest prompt, tokens (512)
@@ -13,14 +13,16 @@
 # DATA is a .jsonl or .json file, or a folder of them, with the keys "prompt" and "answer".
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-build=$root/build/dev tp=1 bs=16 prompt=512 response=512 dtype=bf16 reward=math
+# shellcheck source=trainer/configs/find_tools.sh
+source "$root/trainer/configs/find_tools.sh"
+build=() tp=1 bs=16 prompt=512 response=512 dtype=bf16 reward=math
 usage() {
   sed -n '2,13p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2
   exit 2
 }
 while [ $# -gt 3 ]; do
   case $1 in
-    --build) build=$2 ;;
+    --build) build=("$2") ;;
     --tp) tp=$2 ;;
     --bs) bs=$2 ;;
     --prompt) prompt=$2 ;;
@@ -32,6 +34,7 @@ while [ $# -gt 3 ]; do
   shift 2
 done
 if [ $# -ne 3 ] || [ "${1#-}" != "$1" ]; then usage; fi
+tools=$(find_tools "${build[@]}")
 model=$(realpath "$1") data=$(realpath "$2")
 mkdir -p "$3"
 folder=$(realpath "$3")
@@ -39,7 +42,7 @@ seq=$((prompt + response))
 long=bf16
 [ "$dtype" = f32 ] && long=fp32
 
-"$build/tools/neuron-export" --quiet --target cpu --tp "$tp" --bs "$bs" --seq "$seq" --dtype "$dtype" \
+"$tools/neuron-export" --quiet --target cpu --tp "$tp" --bs "$bs" --seq "$seq" --dtype "$dtype" \
   "$model" "$folder/bundle"
 cat > "$folder/config.yaml" <<YAML
 data:
@@ -85,4 +88,4 @@ trainer:
   save_limit: 3
   save_checkpoint_path: "$folder/run"
 YAML
-echo "made $folder/bundle and $folder/config.yaml; now: grpo-train --config $folder/config.yaml"
+echo "made $folder/bundle and $folder/config.yaml; now: $tools/grpo-train --config $folder/config.yaml"

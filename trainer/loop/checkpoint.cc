@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <climits>
 #include <filesystem>
@@ -11,7 +12,9 @@
 #include "formats/ops/convert.h"
 #include "lib/file.h"
 #include "lib/json.h"
+#include "lib/system.h"
 #include "trainer/algo/selection.h"
+#include "trainer/report/metric_log.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -34,16 +37,22 @@ std::optional<int64_t> StepOf(std::string_view name) {
   return step;
 }
 
+// The names of folders may be any bytes.
+std::string Text(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 std::string StateText(const TrainerState& state) {
   const Json json = {{"data", Json::parse(state.data.empty() ? "null" : state.data)},
                      {"dp", state.dp},
                      {"kl_beta", state.kl_beta},
                      {"prompts_seen", state.prompts_seen},
                      {"schedule_steps", state.schedule_steps},
+                     {"started_from", state.started_from},
                      {"step", state.step},
                      {"tp", state.tp},
                      {"version", kVersion}};
-  return json.dump(2) + "\n";
+  return Text(json);
 }
 
 Result<Json> ReadJson(const std::string& path) {
@@ -85,6 +94,8 @@ Result<TrainerState> ReadState(const std::string& path) {
   state.kl_beta = *beta;
   if (const Json* data = JsonFind(json, "data"); data && !data->is_null())
     state.data = data->dump();
+  if (const Json* from = JsonFind(json, "started_from"); from && from->is_string())
+    state.started_from = from->get<std::string>();
   return state;
 }
 
@@ -96,14 +107,20 @@ Status WriteTracker(const SaveRequest& request) {
     json["best_global_step"] = request.best->step;
     json["best_val_reward_score"] = request.best->score;
   }
-  return WriteFileAtomic(JoinPath(request.root, kTracker), json.dump(2) + "\n");
+  return WriteFileAtomic(JoinPath(request.root, kTracker), Text(json));
 }
 
-Status DeleteObsolete(const SaveRequest& request) {
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(request.root));
+// Of the checkpoints in a folder.
+Result<std::vector<int64_t>> StepsIn(const std::string& root) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(root));
   std::vector<int64_t> steps;
   for (const std::string& name : names)
     if (const auto step = StepOf(name)) steps.push_back(*step);
+  return steps;
+}
+
+Status DeleteObsolete(const SaveRequest& request) {
+  NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(request.root));
   const auto best = request.best ? std::optional(request.best->step) : std::nullopt;
   for (const int64_t step : ObsoleteSteps(steps, request.state.step, best, request.limit)) {
     const std::string folder = CheckpointFolder(request.root, step);
@@ -148,11 +165,85 @@ Status WriteModel(const SaveRequest& request, const TrainedModel& trained,
   return WriteTextFiles(request.text, convert.output);
 }
 
+// What is left to do with a damaged one.
+std::string EarlierHint(const FoundCheckpoint& damaged) {
+  const std::string root = ParentPath(damaged.folder);
+  const Result<std::vector<int64_t>> steps = StepsIn(root);
+  std::optional<int64_t> earlier;
+  if (steps.ok())
+    for (const int64_t step : *steps)
+      if (step < damaged.step && step > earlier.value_or(-1)) earlier = step;
+  if (!earlier) return "there is no earlier checkpoint: begin anew in another folder";
+  return fmt::format("go on from an earlier step: trainer.load_checkpoint_path={}",
+                     CheckpointFolder(root, *earlier));
+}
+
 std::optional<BestScore> BestOf(const Json& tracker) {
   const Json* step = JsonFind(tracker, "best_global_step");
   const Json* score = JsonFind(tracker, "best_val_reward_score");
   if (!step || !step->is_number_integer() || !score || !score->is_number()) return std::nullopt;
   return BestScore{step->get<int64_t>(), score->get<double>()};
+}
+
+// A run may have been killed before it wrote its first tracker.
+Result<std::optional<FoundCheckpoint>> FindUntracked(const std::string& root) {
+  if (KindOf(root) != PathKind::kFolder) return std::optional<FoundCheckpoint>();
+  NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(root));
+  if (steps.empty()) return std::optional<FoundCheckpoint>();
+  const int64_t last = std::ranges::max(steps);
+  return std::optional(FoundCheckpoint{CheckpointFolder(root, last), last, std::nullopt});
+}
+
+Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
+  const std::optional<int64_t> step = StepOf(BaseName(folder));
+  if (!step)
+    return Error(Errc::kUsage, fmt::format("{} is not named {}N", BaseName(folder), kPrefix))
+        .in(folder);
+  if (KindOf(folder) != PathKind::kFolder)
+    return Error(Errc::kNotFound, "no such checkpoint").in(folder);
+  FoundCheckpoint found{folder, *step, std::nullopt};
+  const std::string tracker = JoinPath(ParentPath(folder), kTracker);
+  if (KindOf(tracker) != PathKind::kFile) return found;
+  NXDKIT_ASSIGN(const Json json, ReadJson(tracker));
+  found.best = BestOf(json);
+  return found;
+}
+
+std::string RealPath(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::canonical(path, error);
+  return error ? path : real.string();
+}
+
+// "" too when that cannot be told.
+std::string StartedFrom(const FoundCheckpoint& found) {
+  const Result<TrainerState> state = ReadState(JoinPath(found.folder, kState));
+  return state.ok() ? state->started_from : "";
+}
+
+// `or_else`: what to do but to name another folder.
+Status CheckNoOther(const std::string& root, std::string_view or_else) {
+  if (KindOf(root) != PathKind::kFolder) return OkStatus();
+  NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(root));
+  if (steps.empty()) return OkStatus();
+  return Error(Errc::kUsage, fmt::format("the folder holds another run, with a checkpoint of step "
+                                         "{}; this one would begin beside it",
+                                         std::ranges::max(steps)))
+      .in(root)
+      .hint(fmt::format("name another trainer.save_checkpoint_path, or {}", or_else));
+}
+
+// "global_step_5.partial", "checkpoint_tracker.json.tmp-123"
+bool IsLeftover(std::string_view name) {
+  constexpr std::string_view kPartial = ".partial", kTemporary = ".tmp-";
+  if (name.ends_with(kPartial))
+    return StepOf(name.substr(0, name.size() - kPartial.size())).has_value();
+  const size_t at = name.rfind(kTemporary);
+  if (at == std::string_view::npos) return false;
+  const std::string_view process = name.substr(at + kTemporary.size());
+  const bool ours = name.substr(0, at) == kTracker || name.substr(0, at) == kConfigFile;
+  return ours && !process.empty() &&
+         process.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 }  // namespace
@@ -175,7 +266,7 @@ Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> 
 
 Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& root) {
   const std::string path = JoinPath(root, kTracker);
-  if (KindOf(path) == PathKind::kMissing) return std::optional<FoundCheckpoint>();
+  if (KindOf(path) == PathKind::kMissing) return FindUntracked(root);
   NXDKIT_ASSIGN(const Json tracker, ReadJson(path));
   FoundCheckpoint found;
   NXDKIT_ASSIGN(found.step, Count(tracker, "last_global_step", path));
@@ -186,30 +277,50 @@ Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& roo
                  fmt::format("{} is named by the tracker and not there", FolderName(found.step)))
         .in(path)
         .hint(
-            "trainer.load_checkpoint_path names another one; without the tracker a new run "
-            "begins");
+            "trainer.load_checkpoint_path names another one, trainer.save_checkpoint_path another "
+            "folder for a new run");
   return std::optional(found);
 }
 
-Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
-  const std::optional<int64_t> step = StepOf(BaseName(folder));
-  if (!step)
-    return Error(Errc::kUsage, fmt::format("{} is not named {}N", BaseName(folder), kPrefix))
-        .in(folder);
-  if (KindOf(folder) != PathKind::kFolder)
-    return Error(Errc::kNotFound, "no such checkpoint").in(folder);
-  FoundCheckpoint found{folder, *step, std::nullopt};
-  const std::string tracker = JoinPath(ParentPath(folder), kTracker);
-  if (KindOf(tracker) != PathKind::kFile) return found;
-  NXDKIT_ASSIGN(const Json json, ReadJson(tracker));
-  found.best = BestOf(json);
-  return found;
+Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
+                                                        const std::optional<std::string>& load,
+                                                        bool find_last) {
+  if (!load && find_last) return FindLastCheckpoint(root);
+  if (!load) {
+    NXDKIT_TRY(CheckNoOther(root, "go on with it: trainer.find_last_checkpoint=true"));
+    return std::optional<FoundCheckpoint>();
+  }
+  NXDKIT_ASSIGN(FoundCheckpoint loaded, OpenCheckpoint(*load));
+  const bool beside = SamePath(ParentPath(loaded.folder), root);
+  loaded.started_from = beside ? BaseName(loaded.folder) : RealPath(loaded.folder);
+  if (find_last) {
+    // A damaged tracker is no reason not to load what is named.
+    Result<std::optional<FoundCheckpoint>> last = FindLastCheckpoint(root);
+    if (last.ok() && *last && StartedFrom(**last) == loaded.started_from) return last;
+  }
+  if (!beside)
+    NXDKIT_TRY(CheckNoOther(root, "go on with it: leave trainer.load_checkpoint_path out"));
+  return std::optional(std::move(loaded));
+}
+
+Status RemoveLeftovers(const std::string& root) {
+  if (KindOf(root) != PathKind::kFolder) return OkStatus();
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(root));
+  for (const std::string& name : names) {
+    if (!IsLeftover(name)) continue;
+    const std::string path = JoinPath(root, name);
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    if (error)
+      return Error(Errc::kIo, fmt::format("cannot delete it: {}", error.message())).in(path);
+  }
+  return OkStatus();
 }
 
 Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
                                        std::span<const TrainedModel> models,
                                        const ops::RunOptions& run) {
-  NXDKIT_ASSIGN(const TrainerState state, ReadState(JoinPath(found.folder, kState)));
+  NXDKIT_ASSIGN(TrainerState state, ReadState(JoinPath(found.folder, kState)));
   if (state.step != found.step)
     return Error(Errc::kCorrupt, fmt::format("step {}, expected {}", state.step, found.step))
         .in(JoinPath(found.folder, kState));
@@ -219,8 +330,12 @@ Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
       return Error(Errc::kNotFound, fmt::format("the checkpoint has no {}", trained.name))
           .in(folder)
           .hint("it is of a run with another algorithm.adv_estimator");
-    NXDKIT_TRY(trained.model->Restore(folder, run));
+    Status restored = trained.model->Restore(folder, run);
+    if (restored.ok()) continue;
+    if (restored.error().code() != Errc::kCorrupt) return std::move(restored).error();
+    return std::move(restored).error().hint(EarlierHint(found));
   }
+  if (!found.started_from.empty()) state.started_from = found.started_from;
   return state;
 }
 

@@ -32,6 +32,9 @@ struct TrainerState {
   std::string data;          // position in the data, as JSON; the dataset's own
   int tp = 1;                // of the mesh that wrote it: another one goes on, in other bits
   int dp = 1;
+  // The checkpoint that trainer.load_checkpoint_path named when this run began: its name when it is
+  // of the same folder, else its path; "" for none.
+  std::string started_from;
   bool operator==(const TrainerState&) const = default;
 };
 
@@ -45,7 +48,7 @@ struct SaveRequest {
   TrainerState state;
   std::optional<BestScore> best;
   int64_t limit = -1;       // checkpoints to keep, as ObsoleteSteps
-  bool model_only = false;  // without optimizer: cannot be gone on from
+  bool model_only = false;  // without optimizer: no run goes on from it
   TextFiles text;
 };
 
@@ -67,14 +70,29 @@ struct FoundCheckpoint {
   std::string folder;  // ROOT/global_step_N
   int64_t step = 0;
   std::optional<BestScore> best;
+  std::string started_from{};  // what its state becomes; "": it stays as it is
 };
-// The one that the tracker names. nullopt when there is no tracker: a new run. kCorrupt for a
-// tracker that is damaged or names a checkpoint that is gone.
+// The one that the tracker names, without a tracker the last one that is there; nullopt: a new run.
+// kCorrupt for a tracker that is damaged or names a checkpoint that is gone.
 Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& root);
-// The one at this path, whose name ends in global_step_N; best from its tracker, when there is one.
-Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder);
 
-// kNotFound when it lacks one of the models.
+// What a run in `root` goes on from; nullopt: it begins.
+//   without `load`           the last one in `root`; with `find_last` false nothing
+//   with `load`              that one (its name ends in global_step_N), or the last one in `root`
+//                            when that was made by a run from `load`: a run that was stopped goes
+//                            on
+//   ... `find_last` false    that one
+// kUsage when `root` has checkpoints that neither are gone on from nor lie beside `load`: they
+// would be mixed with those of the new run.
+Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
+                                                        const std::optional<std::string>& load,
+                                                        bool find_last);
+
+// What killed runs left in `root`: half-made checkpoints and files. For who holds the run's lock.
+Status RemoveLeftovers(const std::string& root);
+
+// kNotFound when it lacks one of the models; kCorrupt when a file of it is damaged, with the last
+// earlier checkpoint beside it as a hint.
 Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
                                        std::span<const TrainedModel> models,
                                        const ops::RunOptions& run);

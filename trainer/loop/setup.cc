@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <utility>
 
+#include "formats/ops/checksums.h"
 #include "formats/ops/export.h"
 #include "lib/file.h"
 #include "lib/system.h"
+#include "trainer/loop/checkpoint.h"
 #include "trainer/loop/dataset_feed.h"
 #include "trainer/loop/engine_generator.h"
 #include "trainer/loop/memory_estimate.h"
@@ -19,6 +21,7 @@
 namespace nxdkit::trainer {
 namespace {
 
+constexpr char kLockFolder[] = ".lock";  // empty
 constexpr uint64_t kMaxTokenizer = uint64_t{256} << 20;
 
 class Maker {
@@ -55,18 +58,29 @@ class Maker {
     return {shapes.heads, shapes.kv_heads, shapes.vocab, shapes.intermediate, config.max_positions};
   }
 
-  // Two processes in one run would each go on from the other's checkpoints.
+  // Two processes in one run would each go on from the other's checkpoints. What is locked is a
+  // folder of its own: who replaces an output in the run's folder, this process too, takes a turn
+  // with that folder's lock.
   Status LockRun() {
     const std::string& folder = *config_.trainer.save_checkpoint_path;
+    const std::string place = JoinPath(folder, kLockFolder);
     std::error_code error;
-    std::filesystem::create_directories(folder, error);
+    std::filesystem::create_directories(place, error);
     if (error) return Error(Errc::kIo, error.message()).in(folder);
-    auto lock = FolderLock::Try(folder, FolderLock::Mode::kExclusive);
+    auto lock = FolderLock::Try(place, FolderLock::Mode::kExclusive);
     if (!lock.ok()) return lock.error();
     if (lock->state() == FolderLock::State::kBusy)
       return Error(Errc::kIo, "another process trains in this folder").in(folder);
     parts_.lock.emplace(*std::move(lock));
-    return OkStatus();
+    return CheckRunFolder();
+  }
+
+  // The run itself will choose; what it would refuse is told before anything is loaded.
+  Status CheckRunFolder() const {
+    const TrainerConfig& trainer = config_.trainer;
+    const auto chosen = ChooseCheckpoint(
+        *trainer.save_checkpoint_path, trainer.load_checkpoint_path, trainer.find_last_checkpoint);
+    return chosen.ok() ? OkStatus() : Status(chosen.error());
   }
 
   Status OpenModel() {
@@ -220,12 +234,12 @@ class Maker {
         std::shared_ptr<Reward> made,
         MakeReward(choice.kind == RewardKind::kCommand ? "exec:" + choice.name : choice.name,
                    numbers));
-    return Scorer([made](std::span<const Response> responses)
-                      -> Result<std::vector<std::map<std::string, double>>> {
+    return Scorer([made, hooks = ScoreHooks{options_.poll, {}}](
+                      std::span<const Response> responses) -> Result<std::vector<std::map<std::string, double>>> {
       std::vector<RewardSample> samples;
       for (const Response& response : responses)
         samples.push_back({response.text, response.tokens, response.ground_truth});
-      NXDKIT_ASSIGN(const std::vector<Scores> scores, made->Score(samples));
+      NXDKIT_ASSIGN(const std::vector<Scores> scores, made->Score(samples, hooks));
       std::vector<std::map<std::string, double>> out;
       for (const Scores& of_sample : scores) out.emplace_back(of_sample.begin(), of_sample.end());
       return out;
@@ -253,7 +267,18 @@ class Maker {
     return OkStatus();
   }
 
+  // The weights are read once: a damaged element would be trained from.
+  Status CheckRecords(const ops::Artifact& source) const {
+    ops::RunOptions run;
+    run.jobs = static_cast<int>(std::max<int64_t>(1, plan_.cores));
+    run.poll = options_.poll;
+    NXDKIT_ASSIGN(const std::vector<ops::Finding> damaged, ops::CheckChecksums(source, run));
+    return ops::FirstAsError(damaged);
+  }
+
   Status MakeModels() {
+    NXDKIT_TRY(CheckRecords(parts_.base.artifact));
+    if (parts_.critic_model) NXDKIT_TRY(CheckRecords(parts_.critic_model->source.artifact));
     if (parts_.critic_model) {
       MeshOptions options;
       NXDKIT_TRY(SetMesh(config_.worker.critic, options));
@@ -320,6 +345,8 @@ class Maker {
     WorkerPoolOptions pool;
     pool.command = options_.worker_command;
     pool.workers = static_cast<int>(plan_.rollout_workers);
+    pool.environment = options_.rollout_environment.all;
+    pool.environment_of = options_.rollout_environment.of;
     pool.on_warning = options_.note;
     NXDKIT_ASSIGN(parts_.generator, MakeWorkerGenerator(pool, engine, options_.poll));
     return OkStatus();

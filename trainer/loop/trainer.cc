@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lib/file.h"
+#include "lib/system.h"
 #include "trainer/algo/balance.h"
 #include "trainer/algo/schedule.h"
 #include "trainer/loop/checkpoint.h"
@@ -61,44 +62,49 @@ class Loop {
   }
 
   // A run that is interrupted, or whose reward or workers fail, loses the step under way, not those
-  // since the last checkpoint.
+  // since the last checkpoint that a run can go on from.
   void SaveBeforeLeaving(const Error& error) {
-    const std::optional<int64_t> there = saved_step_ ? saved_step_ : resumed_;
+    const bool interrupted = error.code() == Errc::kInterrupted;
     // Weights of a run whose numbers went wrong push no good checkpoint out, nor do half updates.
     const bool suspect = stuck() || error.code() == Errc::kInternal ||
                          (error.code() == Errc::kCorrupt && phase_ != "reward");
-    const bool wanted = whole_ && whole_->step > there.value_or(0);
-    if (wanted && !suspect && phase_ != "save_checkpoint") {
-      const Status saved = WriteCheckpoint({});
-      if (saved.ok())
-        return Note(
-            fmt::format("step {} is saved: the same command goes on from it", whole_->step));
+    const bool wanted = whole_ && whole_->step > resumable_.value_or(0);
+    // What could not be saved a moment ago cannot be saved now.
+    if (wanted && !suspect && (interrupted || phase_ != "save_checkpoint")) {
+      const Status saved = WriteCheckpoint({}, false);
+      if (saved.ok()) return Note(fmt::format("step {} is saved: {}", whole_->step, GoesOn()));
       Note(fmt::format("step {} could not be saved: {}", whole_->step, saved.error().ToString()));
     }
-    if (there)
-      Note(fmt::format("the last checkpoint is that of step {}: the same command goes on from it",
-                       *there));
+    if (saved_step_ && saved_step_ != resumable_)
+      Note(
+          fmt::format("the last checkpoint is that of step {}: no run goes on from it "
+                      "(trainer.save_model_only)",
+                      *saved_step_));
+    else if (resumable_)
+      Note(fmt::format("the last checkpoint is that of step {}: {}", *resumable_, GoesOn()));
+  }
+  const char* GoesOn() const {
+    return config_.trainer.find_last_checkpoint
+               ? "the same command goes on from it"
+               : "the command with trainer.find_last_checkpoint=true goes on from it";
   }
 
   Status Resume() {
-    std::optional<FoundCheckpoint> found;
-    if (config_.trainer.load_checkpoint_path) {
-      NXDKIT_ASSIGN(found, OpenCheckpoint(*config_.trainer.load_checkpoint_path));
-    } else if (config_.trainer.find_last_checkpoint) {
-      NXDKIT_ASSIGN(found, FindLastCheckpoint(root()));
-    }
+    NXDKIT_TRY(RemoveLeftovers(root()));
+    NXDKIT_ASSIGN(const std::optional<FoundCheckpoint> found,
+                  ChooseCheckpoint(root(), config_.trainer.load_checkpoint_path,
+                                   config_.trainer.find_last_checkpoint));
     if (!found) return OkStatus();
     NXDKIT_ASSIGN(state_, RestoreCheckpoint(*found, TrainedModels(), RunFiles()));
     NXDKIT_TRY(parts_.train->Seek(state_.data));
     best_ = found->best;
-    // Of another branch of the run, or gone.
-    if (best_ &&
-        (best_->step > state_.step ||
-         KindOf(CheckpointFolder(ParentPath(found->folder), best_->step)) != PathKind::kFolder))
+    // Of another branch of the run, of another run, or gone.
+    if (best_ && (best_->step > state_.step || !SamePath(ParentPath(found->folder), root()) ||
+                  KindOf(CheckpointFolder(root(), best_->step)) != PathKind::kFolder))
       best_.reset();
     // Only the adaptive controller has a coefficient of its own.
     if (rules_.kl.type != KlControl::kAdaptive) state_.kl_beta = config_.algorithm.kl_coef;
-    resumed_ = state_.step;
+    resumed_ = resumable_ = state_.step;
     whole_ = state_;
     Note(ResumeNote(found->folder));
     const MeshOptions& mesh = parts_.actor->options();
@@ -136,6 +142,8 @@ class Loop {
   }
 
   Status OpenLogs(const std::string& config_json) {
+    if (!resumed_ && KindOf(JoinPath(root(), kMetricsFile)) == PathKind::kFile)
+      Note(fmt::format("{} has a log and no checkpoint: the run begins, and its log anew", root()));
     auto log = MetricLog::Open(root(), resumed_, config_json);
     if (!log.ok()) return log.error();
     log_.emplace(*std::move(log));
@@ -337,7 +345,7 @@ class Loop {
 
   Status Save() {
     NXDKIT_TRY(Begin("save_checkpoint"));
-    NXDKIT_TRY(WriteCheckpoint(hooks_.poll));
+    NXDKIT_TRY(WriteCheckpoint(hooks_.poll, config_.trainer.save_model_only));
     timer_.End();
     Metrics took;
     for (const auto& [phase, seconds] : timer_.Take()) took.Set("timing_s/" + phase, seconds);
@@ -345,7 +353,7 @@ class Loop {
   }
 
   // Of the last whole step.
-  Status WriteCheckpoint(const std::function<Status()>& poll) {
+  Status WriteCheckpoint(const std::function<Status()>& poll, bool model_only) {
     // Only what is saved can be the best one.
     if (IsBetter()) best_ = score_;
     NXDKIT_TRY(log_->Sync());
@@ -356,12 +364,13 @@ class Loop {
     request.state.dp = parts_.actor->options().dp;
     request.best = best_;
     request.limit = config_.trainer.save_limit;
-    request.model_only = config_.trainer.save_model_only;
+    request.model_only = model_only;
     request.text = parts_.text_files;
     ops::RunOptions run = RunFiles();
     run.poll = poll;
     NXDKIT_TRY(SaveCheckpoint(request, TrainedModels(), run));
     saved_step_ = whole_->step;
+    if (!model_only) resumable_ = saved_step_;
     return OkStatus();
   }
 
@@ -443,6 +452,7 @@ class Loop {
   int64_t current_ = 0;  // the step under way
   int64_t synced_step_ = -1, validated_step_ = -1;
   std::optional<int64_t> saved_step_;  // by this process
+  std::optional<int64_t> resumable_;   // the last checkpoint that a run can go on from
   std::optional<TrainerState> whole_;  // of which weights and log are; nullopt: amid an update
   std::string phase_;                  // that began last
   int64_t actor_skips_ = 0, critic_skips_ = 0;  // steps in a row

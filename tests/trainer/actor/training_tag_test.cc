@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <filesystem>
 #include <random>
@@ -11,6 +12,9 @@
 #include "formats/ops/convert.h"
 #include "formats/ops/digest.h"
 #include "formats/ops/verify.h"
+#include "formats/torch/archive.h"
+#include "tests/formats/ops/ops_workshop.h"
+#include "tests/lib/expect_error.h"
 #include "tests/trainer/model/model_lab.h"
 
 namespace nxdkit::trainer {
@@ -127,6 +131,32 @@ TEST_P(TrainingTag, IsSoundToTheToolsAndHasTheDigestOfTheMemory) {
   EXPECT_TRUE(ops::CompareModels(*of_memory, *of_files).empty());
   EXPECT_TRUE(std::filesystem::exists(tag + "/optim/dp_rank_01_tp_rank_03_pp_rank_00.pt"));
   EXPECT_TRUE(std::filesystem::exists(tag + "/done"));
+}
+
+// One bit of one element: no copy tells, and its value may be as good as any.
+TEST_P(TrainingTag, ADamagedElementIsFoundBeforeAnythingIsFilled) {
+  State saved(lab_.config().model, 2, 5, GetParam());
+  const std::string tag = Save(saved, "tag", 2);
+  for (const char* name : {"/model/dp_rank_00_tp_rank_01_pp_rank_00.pt",
+                           "/optim/dp_rank_01_tp_rank_00_pp_rank_00.pt"}) {
+    const std::string file = tag + name;
+    const auto archive = torch::ReadArchive(file);
+    ASSERT_TRUE(archive.ok()) << archive.error().ToString();
+    const auto largest = std::ranges::max_element(
+        archive->tensors, {}, [](const StoredTensor& tensor) { return tensor.storage->bytes(); });
+    const uint64_t place = largest->storage->file_offset() + largest->storage->bytes() / 2;
+    testing_util::FlipFile(file, place);
+    State loaded(lab_.config().model, 2, 0, GetParam());
+    const State untouched(lab_.config().model, 2, 0, GetParam());
+    const auto error = testing_util::ExpectError(
+        LoadTraining(tag, lab_.config().model, loaded.weights, loaded.memory, {}), Errc::kCorrupt,
+        "the data has CRC-32");
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->file(), file);
+    EXPECT_THAT(error->member(), HasSubstr("/data/"));
+    EXPECT_TRUE(loaded.arrays() == untouched.arrays());
+    testing_util::FlipFile(file, place);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, TrainingTag, ::testing::Values(Dtype::kF32, Dtype::kBF16),

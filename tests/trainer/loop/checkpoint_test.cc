@@ -1,8 +1,11 @@
 // What a damaged record of checkpoints must not do.
 #include "trainer/loop/checkpoint.h"
 
+#include <gmock/gmock.h>
+
 #include <filesystem>
 
+#include "lib/file.h"
 #include "tests/lib/expect_error.h"
 #include "tests/lib/temp_folder.h"
 
@@ -34,6 +37,84 @@ TEST(FindLastCheckpoint, RefusesWhatIsNoStep) {
     EXPECT_EQ(error->file(), folder / "checkpoint_tracker.json");
     EXPECT_EQ(error->member(), "last_global_step") << step << ": " << error->ToString();
   }
+}
+
+TEST(FindLastCheckpoint, WithoutATrackerTheLastOneThatIsWhole) {
+  const TempFolder folder;
+  for (const char* name : {"global_step_7", "global_step_12", "global_step_40.partial"})
+    std::filesystem::create_directories(folder / name);
+  const auto found = FindLastCheckpoint(folder.path());
+  ASSERT_TRUE(found.ok() && found->has_value());
+  EXPECT_EQ((*found)->folder, folder / "global_step_12");
+}
+
+// What the checkpoints in a folder say of where their run began.
+class ChooseCheckpointIn : public ::testing::Test {
+ protected:
+  void Add(const std::string& name, const std::string& started_from) const {
+    std::filesystem::create_directories(folder_ / name);
+    WriteText(folder_ / (name + "/trainer_state.json"),
+              "{\"version\": 1, \"step\": 1, \"schedule_steps\": 1, \"prompts_seen\": 1, "
+              "\"tp\": 1, \"dp\": 1, \"kl_beta\": 0, \"started_from\": \"" +
+                  started_from + "\"}");
+  }
+  std::string Chosen(const std::string& root, const std::optional<std::string>& load,
+                     bool find_last) const {
+    const auto found = ChooseCheckpoint(folder_ / root, load, find_last);
+    if (!found.ok()) return std::string(ErrcName(found.error().code()));
+    return *found ? (*found)->folder.substr(folder_.path().size() + 1) : "none";
+  }
+  const TempFolder folder_;
+};
+
+TEST_F(ChooseCheckpointIn, ANewFolder) {
+  Add("other/global_step_4", "");
+  EXPECT_EQ(Chosen("run", std::nullopt, true), "none");
+  EXPECT_EQ(Chosen("run", std::nullopt, false), "none");
+  EXPECT_EQ(Chosen("run", folder_ / "other/global_step_4", true), "other/global_step_4");
+  EXPECT_EQ(Chosen("run", folder_ / "other/global_step_4", false), "other/global_step_4");
+}
+
+TEST_F(ChooseCheckpointIn, ARunThatBeganAtItsStart) {
+  Add("run/global_step_4", "");
+  Add("run/global_step_9", "");
+  Add("other/global_step_4", "");
+  EXPECT_EQ(Chosen("run", std::nullopt, true), "run/global_step_9");
+  EXPECT_EQ(Chosen("run", std::nullopt, false), "usage");
+  // Back to an earlier step is a wish; the checkpoint of another run is a mistake.
+  EXPECT_EQ(Chosen("run", folder_ / "run/global_step_4", true), "run/global_step_4");
+  EXPECT_EQ(Chosen("run", folder_ / "run/global_step_4", false), "run/global_step_4");
+  EXPECT_EQ(Chosen("run", folder_ / "other/global_step_4", true), "usage");
+  const auto refused = ChooseCheckpoint(folder_ / "run", std::nullopt, false);
+  EXPECT_EQ(refused.error().file(), folder_ / "run");
+  EXPECT_THAT(refused.error().message(), ::testing::HasSubstr("a checkpoint of step 9"));
+  EXPECT_THAT(refused.error().hint(), ::testing::HasSubstr("trainer.find_last_checkpoint=true"));
+}
+
+TEST_F(ChooseCheckpointIn, ARunThatBeganAtACheckpoint) {
+  Add("other/global_step_4", "");
+  Add("other/global_step_8", "");
+  Add("run/global_step_6", std::filesystem::canonical(folder_ / "other/global_step_4"));
+  EXPECT_EQ(Chosen("run", folder_ / "other/global_step_4", true), "run/global_step_6");
+  EXPECT_EQ(Chosen("run", folder_ / "other/../other/global_step_4/", true), "run/global_step_6");
+  EXPECT_EQ(Chosen("run", folder_ / "other/global_step_8", true), "usage");
+  Add("run/global_step_7", "global_step_6");
+  EXPECT_EQ(Chosen("run", folder_ / "run/global_step_6", true), "run/global_step_7");
+  EXPECT_EQ(Chosen("run", folder_ / "run/global_step_6", false), "run/global_step_6");
+}
+
+TEST(RemoveLeftovers, TakesWhatNoRunWillFinish) {
+  const TempFolder folder;
+  for (const char* name : {"global_step_7", "global_step_7.partial", "mine.partial"})
+    std::filesystem::create_directories(folder / name);
+  for (const char* name : {"checkpoint_tracker.json", "checkpoint_tracker.json.tmp-81",
+                           "experiment_config.json.tmp-81", "checkpoint_tracker.json.tmp-x"})
+    WriteText(folder / name, "{}");
+  ASSERT_TRUE(RemoveLeftovers(folder.path()).ok());
+  EXPECT_THAT(*ListFolder(folder.path()),
+              ::testing::ElementsAre("checkpoint_tracker.json", "checkpoint_tracker.json.tmp-x",
+                                     "global_step_7", "mine.partial"));
+  EXPECT_TRUE(RemoveLeftovers(folder / "nowhere").ok());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The whole loop on a toy task: the response that repeats the prompt's last token is right.
 #include "trainer/loop/trainer.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,8 +11,10 @@
 #include <set>
 
 #include "formats/ops/export.h"
+#include "formats/torch/archive.h"
 #include "lib/file.h"
 #include "lib/json.h"
+#include "tests/formats/ops/ops_workshop.h"
 #include "tests/trainer/model/model_lab.h"
 #include "trainer/config/load.h"
 #include "trainer/loop/checkpoint.h"
@@ -152,6 +155,7 @@ class Loop : public ::testing::Test {
   const ModelLab lab_{testing_util::TinyQwen3()};
   const testing_util::Scratch folder_;
   std::vector<std::string> notes_;
+  bool stop_ = false;
 };
 
 TEST_F(Loop, LearnsAndTellsWhatItDoes) {
@@ -237,6 +241,98 @@ TEST_F(Loop, AnInterruptedRunSavesItsLastWholeStep) {
     for (const char* name : {"actor/grad_norm", "reward/overall", "actor/entropy"})
       EXPECT_EQ(rest.at(6).at(name), whole.at(6).at(name)) << name;
   }
+}
+
+// The promise of the last note, in each way of starting.
+TEST_F(Loop, TheSameCommandGoesOnFromWhatAnInterruptedRunSaved) {
+  const auto whole = Run(Configure({}), 8);
+  fs::rename(folder_.Path("run"), folder_.Path("whole"));
+  Run(Configure({"trainer.save_freq=2"}), 4);
+  fs::rename(folder_.Path("run"), folder_.Path("other"));
+  const std::vector<std::vector<std::string>> ways = {
+      {"trainer.load_checkpoint_path=" + folder_.Path("other/global_step_2")},
+      {"trainer.save_model_only=true", "trainer.save_freq=1"},
+      {"trainer.save_model_only=true"},
+  };
+  for (const std::vector<std::string>& words : ways) {
+    SCOPED_TRACE(words.front());
+    fs::remove_all(folder_.Path("run"));
+    const Config config = Configure(words);
+    int64_t last = 0;
+    for (const int64_t stop_at : {4, 6}) {
+      TrainHooks hooks;
+      int64_t current = 0;
+      hooks.phase = [&](int64_t step, int64_t, const std::string&) { current = step; };
+      hooks.poll = [&]() -> Status {
+        return current > stop_at ? Status(Error(Errc::kInterrupted, "enough")) : OkStatus();
+      };
+      hooks.note = [&](const std::string& line) { notes_.push_back(line); };
+      const auto result = Train(config, MakeRunPlan(config), MakeParts(config, 8), "{}", hooks);
+      ASSERT_FALSE(result.ok());
+      ASSERT_EQ(result.error().code(), Errc::kInterrupted) << result.error().ToString();
+      EXPECT_EQ(notes_.back(),
+                fmt::format("step {} is saved: the same command goes on from it", stop_at));
+      last = stop_at;
+    }
+    const auto rest = Run(config, 8);
+    ASSERT_EQ(rest.size(), static_cast<size_t>(8 - last));
+    for (const char* name : {"actor/grad_norm", "reward/overall", "actor/entropy"})
+      EXPECT_EQ(rest.at(8).at(name), whole.at(8).at(name)) << name;
+    const auto log = ReadSmallFile(folder_.Path("run/experiment_log.jsonl"), 1 << 20);
+    ASSERT_TRUE(log.ok());
+    for (const int64_t step : {3, 5, 8})
+      EXPECT_THAT(*log, HasSubstr(fmt::format("{{\"step\": {},", step)));
+  }
+}
+
+TEST_F(Loop, ARunIsNotBegunOverAnother) {
+  Run(Configure({}), 2);
+  const auto log = ReadSmallFile(folder_.Path("run/experiment_log.jsonl"), 1 << 20);
+  const Config config = Configure({"trainer.find_last_checkpoint=false"});
+  const auto refused = Train(config, MakeRunPlan(config), MakeParts(config, 2), "{}", {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), Errc::kUsage);
+  EXPECT_THAT(refused.error().hint(), HasSubstr("trainer.find_last_checkpoint=true"));
+  EXPECT_EQ(*ReadSmallFile(folder_.Path("run/experiment_log.jsonl"), 1 << 20), *log);
+  // In a folder of its own it says how it is gone on with.
+  fs::remove_all(folder_.Path("run"));
+  TrainHooks hooks;
+  hooks.step = [&](int64_t, int64_t, const MetricRecord&) { stop_ = true; };
+  hooks.poll = [&]() -> Status {
+    return stop_ ? Status(Error(Errc::kInterrupted, "enough")) : OkStatus();
+  };
+  hooks.note = [&](const std::string& line) { notes_.push_back(line); };
+  EXPECT_FALSE(Train(config, MakeRunPlan(config), MakeParts(config, 6), "{}", hooks).ok());
+  EXPECT_EQ(notes_.back(),
+            "step 1 is saved: the command with trainer.find_last_checkpoint=true goes on from it");
+}
+
+// "Best" is a checkpoint that lies here.
+TEST_F(Loop, TheTrackerOfANewFolderNamesNoStepOfAnother) {
+  Run(Configure({"trainer.save_freq=2", "trainer.val_freq=2"}), 2);
+  fs::rename(folder_.Path("run"), folder_.Path("other"));
+  Run(Configure({"trainer.load_checkpoint_path=" + folder_.Path("other/global_step_2")}), 3);
+  const auto tracker = ReadSmallFile(folder_.Path("run/checkpoint_tracker.json"), 1 << 20);
+  ASSERT_TRUE(tracker.ok());
+  EXPECT_EQ(Json::parse(*tracker)["last_global_step"], 3);
+  EXPECT_FALSE(Json::parse(*tracker).contains("best_global_step"));
+}
+
+TEST_F(Loop, ADamagedCheckpointIsNotGoneOnFrom) {
+  const Config config = Configure({"trainer.save_freq=2"});
+  Run(config, 4);
+  const std::string file =
+      folder_.Path("run/global_step_4/actor/optim/dp_rank_00_tp_rank_01_pp_rank_00.pt");
+  const auto archive = torch::ReadArchive(file);
+  ASSERT_TRUE(archive.ok()) << archive.error().ToString();
+  testing_util::FlipFile(file, archive->tensors.back().storage->file_offset());
+  const auto refused = Train(config, MakeRunPlan(config), MakeParts(config, 6), "{}", {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), Errc::kCorrupt);
+  EXPECT_EQ(refused.error().file(), file);
+  const std::string earlier = "trainer.load_checkpoint_path=" + folder_.Path("run/global_step_2");
+  EXPECT_THAT(refused.error().hint(), HasSubstr(earlier));
+  EXPECT_EQ(Run(Configure({earlier}), 6).size(), 4u);
 }
 
 TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/trainer/model/expect_close.h"
 #include "tests/trainer/model/model_lab.h"
 
 namespace nxdkit::trainer {
@@ -15,32 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing_util::TinyModel;
-
-float Largest(const Floats& values) {
-  float largest = 0;
-  for (const float value : values) largest = std::max(largest, std::abs(value));
-  return largest;
-}
-
-// Relative to the largest value of the array: sums of other orders differ by rounding only.
-void ExpectClose(const Floats& found, const Floats& expected, float tolerance,
-                 const std::string& what) {
-  ASSERT_EQ(found.size(), expected.size()) << what;
-  const float limit = tolerance * Largest(expected);
-  ASSERT_GT(limit, 0) << what << " is zero: nothing is compared";
-  for (size_t i = 0; i < found.size(); ++i)
-    ASSERT_TRUE(std::abs(found[i] - expected[i]) <= limit)
-        << what << "[" << i << "]: " << found[i] << ", expected " << expected[i] << " +- " << limit;
-}
-
-void ExpectSameOutcome(const Outcome& found, const Outcome& expected, float tolerance) {
-  ExpectClose(found.log_probs, expected.log_probs, tolerance, "log_probs");
-  if (Largest(expected.entropies) > 0)  // of an lm_head
-    ExpectClose(found.entropies, expected.entropies, tolerance, "entropies");
-  ASSERT_EQ(found.gradients.size(), expected.gradients.size());
-  for (const auto& [name, gradient] : expected.gradients)
-    ExpectClose(found.gradients.at(name), gradient, tolerance, name);
-}
 
 std::vector<TinyModel> Families() {
   return {testing_util::TinyLlama(), testing_util::TinyQwen2(), testing_util::TinyQwen3(),
@@ -197,7 +172,7 @@ TEST(DecoderConfig, RefusesMoreThanOneScore) {
 }
 
 TEST(ParamTable, RefusesWhatDoesNotDivide) {
-  const ModelLab lab({.intermediate = 44, .vocab = 66});
+  const ModelLab lab(TinyModel{.intermediate = 44, .vocab = 66});
   const auto why = [&](int tp) {
     const auto table = MakeParamTable(lab.config().model, tp, 0);
     EXPECT_FALSE(table.ok());

@@ -1,5 +1,5 @@
-// PRIVATE to tests. A small model on disk, run on any number of tensor-parallel ranks, its
-// gradients put together again as whole parameters.
+// PRIVATE to tests. A small model on disk, made or found, run on any number of tensor-parallel
+// ranks, its gradients put together again as whole parameters.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -58,13 +58,10 @@ class ModelLab {
     request.output = path_;
     request.dtype = Dtype::kF32;
     EXPECT_TRUE(ops::MakeModel(request).ok());
-    auto config = ParseDecoderConfig(tiny.Config(), "config.json");
-    EXPECT_TRUE(config.ok()) << (config.ok() ? "" : config.error().ToString());
-    config_ = *std::move(config);
-    auto source = ops::OpenAndBind(path_, ops::Kind::kHf, {});
-    EXPECT_TRUE(source.ok());
-    source_ = *std::move(source);
+    Open();
   }
+  // A model whose weights are not those of MakeModel.
+  explicit ModelLab(const std::string& path) : path_(path), made_(false) { Open(); }
 
   const DecoderConfig& config() const { return config_; }
   const ops::BoundArtifact& source() const { return source_; }
@@ -78,7 +75,8 @@ class ModelLab {
       NXDKIT_TRY(LoadWeights(
           source_, config_.model,
           {{&decoder.table(), decoder.weights().bytes(), decoder.weights().dtype()}}, {}));
-      Enlarge(decoder);
+      if (made_) Enlarge(decoder);
+      decoder.weights().Changed();
       return body(decoder, world);
     });
   }
@@ -115,6 +113,15 @@ class ModelLab {
   }
 
  private:
+  void Open() {
+    auto source = ops::OpenAndBind(path_, ops::Kind::kHf, {});
+    ASSERT_TRUE(source.ok()) << source.error().ToString();
+    source_ = *std::move(source);
+    auto config = ParseDecoderConfig(source_.artifact.config_text, source_.artifact.config_path);
+    ASSERT_TRUE(config.ok()) << config.error().ToString();
+    config_ = *std::move(config);
+  }
+
   // Generated matrices are so small that attention is flat and its gradients vanish.
   static void Enlarge(Decoder& decoder) {
     for (const Slot& slot : decoder.table().slots) {
@@ -127,7 +134,6 @@ class ModelLab {
           decoder.weights().bf16()[at] += 3 << 7;               // the exponent
       }
     }
-    decoder.weights().Changed();
   }
 
   // Puts the rank's share where it belongs; copies must agree bit for bit.
@@ -151,6 +157,7 @@ class ModelLab {
 
   const testing_util::Scratch folder_;
   std::string path_;
+  bool made_ = true;
   DecoderConfig config_;
   ops::BoundArtifact source_;
 };

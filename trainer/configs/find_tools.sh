@@ -1,0 +1,22 @@
+# shellcheck shell=bash
+# Sourced by the scripts of this folder: where the commands of nxdkit are.
+
+# find_tools [BUILD]: prints the folder of the commands: of BUILD, else of build/release or build/dev,
+# whichever is there first, else where grpo-train is installed.
+find_tools() {
+  local root place
+  root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+  local places=("$root/build/release" "$root/build/dev")
+  [ $# -gt 0 ] && places=("$1")
+  for place in "${places[@]}"; do
+    [ -x "$place/tools/grpo-train" ] || continue
+    echo "$place/tools"
+    return
+  done
+  if [ $# -eq 0 ] && place=$(command -v grpo-train); then
+    dirname "$place"
+    return
+  fi
+  echo "no grpo-train in ${places[*]/%//tools}; build it first: bash tools/quickstart.sh" >&2
+  return 3
+}
