@@ -31,6 +31,16 @@ class Maker {
 
   Result<RunParts> Make() {
     NXDKIT_TRY(LockRun());
+    NXDKIT_TRY(Check());
+    NXDKIT_ASSIGN(parts_.score_validation, MakeScorer());
+    NXDKIT_TRY(MakeModels());
+    NXDKIT_TRY(MakeGenerator());
+    return std::move(parts_);
+  }
+
+  // All that needs no weights. Changes no files.
+  Status Check() {
+    NXDKIT_TRY(CheckRunFolder());
     NXDKIT_TRY(OpenModel());
     if (NeedsCritic(config_)) NXDKIT_TRY(OpenCritic());
     NXDKIT_TRY(CheckEngineAndMemory());
@@ -38,10 +48,7 @@ class Maker {
     if (parts_.critic_model) NXDKIT_TRY(CheckCriticTokens());
     NXDKIT_TRY(OpenData());
     NXDKIT_ASSIGN(parts_.score, MakeScorer());
-    NXDKIT_ASSIGN(parts_.score_validation, MakeScorer());
-    NXDKIT_TRY(MakeModels());
-    NXDKIT_TRY(MakeGenerator());
-    return std::move(parts_);
+    return OkStatus();
   }
 
  private:
@@ -72,7 +79,7 @@ class Maker {
     if (lock->state() == FolderLock::State::kBusy)
       return Error(Errc::kIo, "another process trains in this folder").in(folder);
     parts_.lock.emplace(*std::move(lock));
-    return CheckRunFolder();
+    return OkStatus();
   }
 
   // The run itself will choose; what it would refuse is told before anything is loaded.
@@ -363,6 +370,10 @@ class Maker {
 };
 
 }  // namespace
+
+Status CheckParts(const LoadedConfig& loaded, const RunPlan& plan, const SetupOptions& options) {
+  return Maker(loaded, plan, options).Check();
+}
 
 Result<RunParts> MakeParts(const LoadedConfig& loaded, const RunPlan& plan,
                            const SetupOptions& options) {
