@@ -160,7 +160,7 @@ std::string BlobText(const ops::ExportReport& report, bool dry_run) {
 std::string ReportText(const ops::ExportReport& report, const Args& args, double seconds,
                        bool dry_run) {
   const ops::ConvertReport& convert = report.convert;
-  std::string text = WroteText(args.output, dry_run) + CountsText(convert);
+  std::string text = WroteText(args.output, convert, dry_run) + CountsText(convert);
   if (convert.lora) text += LoraText(*convert.lora);
   text += "blob: " + EscapeControl(BlobText(report, dry_run)) + "\n";
   if (!dry_run) text += CostText(convert, convert.output_bytes, seconds, dry_run);
