@@ -15,6 +15,7 @@
 #include "trainer/loop/trainer.h"
 #include "trainer/report/console.h"
 #include "trainer/report/html.h"
+#include "trainer/rollout/neuron_environment.h"
 #include "trainer/rollout/worker.h"
 
 namespace nxdkit::tool {
@@ -149,9 +150,16 @@ Json MetricsJson(const trainer::MetricRecord& record) {
 Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::RunPlan& plan,
                          ToolContext& context) {
   InstallSaveSignal();
+  trainer::SetupOptions setup;
+  if (plan.separate) {
+    const trainer::CoreSplit split{.train_cores = plan.train_cores,
+                                   .workers = plan.rollout_workers,
+                                   .cores_per_worker = plan.rollout_tp};
+    NXDKIT_ASSIGN(setup.rollout_environment,
+                  trainer::DivideNeuronVariables(trainer::TakeNeuronVariables(), split));
+  }
   Display display(context);
   NXDKIT_ASSIGN(const std::string self, OwnPath());
-  trainer::SetupOptions setup;
   setup.worker_command = {self, std::string(kWorkerWord)};
   setup.poll = StopIfInterrupted;
   setup.note = [&](const std::string& line) { display.Line(line); };

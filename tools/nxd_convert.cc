@@ -62,13 +62,15 @@ void AddOptions(OptionTable& table, Args& args) {
       .completes = Completes::kPath;
   OptionRow& output =
       table.Positional("OUTPUT", &args.ends.output,
-                       "what to write: a folder (for nxd the tag folder), or a file for torch");
+                       "what to write: a folder (for nxd the tag folder), or a file for torch; "
+                       "left out with --apply --into");
   output.completes = Completes::kPath;
   output.required = false;  // not with --apply --into
   table.Group("Formats");
   table.Choice("from", {"hf", "nxd", "rollout", "torch", "delta"}, &args.ends.from,
-               "format of INPUT");
-  table.Choice("to", {"hf", "nxd", "rollout", "torch", "delta"}, &args.ends.to, "format of OUTPUT");
+               "format of INPUT; always needed but with --apply");
+  table.Choice("to", {"hf", "nxd", "rollout", "torch", "delta"}, &args.ends.to,
+               "format of OUTPUT; always needed but with --delta-from and --apply --into");
   AddDeltaOptions(table, args.delta);
   AddLayoutOptions(table, args.layout, kNxdLayout | kRolloutLayout | kOutputLayout | kLoraLayout,
                    "Layout");
@@ -122,7 +124,7 @@ uint64_t WorkBytes(const ops::ConvertReport& report) {
 
 std::string ReportText(const ops::ConvertReport& report, const ops::ConvertRequest& request,
                        double seconds, bool dry_run) {
-  std::string text = WroteText(request.output, dry_run) + CountsText(report) +
+  std::string text = WroteText(request.output, report, dry_run) + CountsText(report) +
                      CostText(report, WorkBytes(report), seconds, dry_run);
   if (report.lora) text += LoraText(*report.lora);
   if (!report.source_digest.empty()) text += "source: " + report.source_digest + "\n";

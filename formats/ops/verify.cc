@@ -5,9 +5,11 @@
 #include <map>
 #include <set>
 
+#include "formats/ops/blob.h"
 #include "formats/ops/check_mp_record.h"
 #include "formats/ops/checksums.h"
 #include "formats/ops/fitness.h"
+#include "formats/ops/verify_optimizer.h"
 #include "formats/ops/wrong_heads.h"
 
 namespace nxdkit::ops {
@@ -256,7 +258,10 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   CheckRanksAlike(artifact, report.findings);
   CheckRolloutTensors(artifact, report.findings);
   Append(report.findings, CheckMpRecord(artifact));
-  if (artifact.artifact.bundle) Append(report.findings, CheckCpuPlan(*artifact.artifact.bundle));
+  if (artifact.artifact.bundle) {
+    Append(report.findings, CheckCpuPlan(*artifact.artifact.bundle));
+    NXDKIT_TRY(CheckBlobs(*artifact.artifact.bundle, request.run.poll, report));
+  }
   Append(report.findings, CheckMeaning(artifact));
   Result<std::vector<Finding>> self = CheckSelf(artifact, request.run);
   if (!self.ok()) {
@@ -272,7 +277,10 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   NXDKIT_ASSIGN(std::vector<Finding> damaged,
                 CheckChecksums(artifact.artifact, request.run, crcs.Known()));
   Append(report.findings, std::move(damaged));
-  if (report.findings.empty()) NameChecks(artifact, report);
+  if (report.findings.empty()) {
+    NameChecks(artifact, report);
+    NXDKIT_TRY(VerifyOptimizer(artifact, request.hints, request.run, report));
+  }
   Append(report.findings, std::move(against.findings));
   for (std::string& check : against.checks) report.checks.push_back(std::move(check));
   return report;

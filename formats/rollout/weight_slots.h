@@ -27,6 +27,16 @@ struct PinnedWeights {
   std::shared_ptr<const FolderLock> lock;
 };
 Result<PinnedWeights> PinWeights(const std::string& weights);
+// kCorrupt, for who cannot do with half_done.
+Error HalfWritten(const std::string& folder);
+
+// Where to read the files of pinned weights: a path that leads to them until the lock goes, also
+// when the first refresh has given their folder another name.
+std::string PlaceOf(const std::string& folder, const FolderLock& lock);
+
+// Whether a folder is, by the name it has behind all links, a bundle's weights or one of their
+// slots: what a refresh may switch or overwrite unless it is pinned.
+bool AreWeights(const std::string& folder);
 
 // version.json of a slot: which version it holds.
 struct WeightsVersion {
@@ -47,12 +57,14 @@ Result<std::optional<WeightsVersion>> ReadVersion(const std::string& folder);
 class SlotUpdate {
  public:
   struct Options {
-    std::vector<std::string> files;  // what will be written into the slot; all else goes from it
+    std::vector<std::string> files;  // what will be written into the slot
     bool sync = false;               // every step is on the disk before the next
   };
   // Takes a slot that nobody uses (by flock, or by an open file or mapping), or makes one, and
-  // marks it as half done. kIo when another process refreshes the bundle, kUnsupported when the
-  // file system cannot do what is needed. `weights` must lead to a folder.
+  // marks it as half done. Beside what will be written it then holds copies of what else lies in
+  // the current version (foreign_files.h), and nothing of its own. kIo when another process
+  // refreshes the bundle, kUnsupported when the file system cannot do what is needed, or there is
+  // too much to copy. `weights` must lead to a folder.
   static Result<std::unique_ptr<SlotUpdate>> Begin(const std::string& weights,
                                                    const Options& options);
 
@@ -60,6 +72,9 @@ class SlotUpdate {
   SlotUpdate& operator=(const SlotUpdate&) = delete;
   // Not published: a slot that was made is removed, one that was there stays half done.
   ~SlotUpdate();
+
+  // What Begin would refuse because of other files; changes nothing.
+  static Status CheckForeign(const std::string& weights, const Options& options);
 
   const std::string& path() const { return path_; }
   bool reused() const { return reused_; }  // the files of an older version are overwritten
@@ -77,6 +92,7 @@ class SlotUpdate {
   Result<bool> Take(const std::string& slot);
   Status Make();
   Status Mark();
+  Status Clear() const;
   Status Switch();
   void Tidy() const;
 

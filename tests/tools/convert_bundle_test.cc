@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/formats/compiled_blob.h"
 #include "tests/tools/convert_workshop.h"
 
 namespace nxdkit::test {
@@ -20,7 +21,7 @@ class ConvertBundle : public ::testing::TestWithParam<const char*> {
   void SetUp() override {
     ExpectConverts("--from hf --to rollout --tp 4 --bs 8 --seq 512 --flavor " + flavor(), base_,
                    compiled_);
-    workshop_.Write("compiled/model.pt", std::string("not an archive\0at all", 21));
+    workshop_.Write("compiled/model.pt", testing_util::CompiledBlob());
     // Spelled as no writer of ours would, with a key that we do not know.
     config_ = ReadFile(compiled_ + "/neuron_config.json");
     config_.insert(config_.rfind('}'), ",  \"max_logits\" : -Infinity ");
@@ -86,6 +87,25 @@ TEST_P(ConvertBundle, RefusesAModelOfOtherShapes) {
   flatter.layers = 3;
   ExpectRefused("--from hf --to rollout" + Bundle(), workshop_.MakeModel("flatter", flatter), out_,
                 4, "tensors per rank, the model gives");
+}
+
+// Nobody asked for the bundle's dtype: that values are lost is said.
+TEST_P(ConvertBundle, SaysThatWiderWeightsAreRounded) {
+  const std::string wide =
+      workshop_.MakeModel("wide", testing_util::TinyLlama(), "--seed 2 --dtype f32");
+  const std::string note = "weights are F32 and the bundle's dtype is BF16: 39 tensors are rounded";
+  const auto notes = [&](const ProcessResult& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out.find(note) != std::string::npos;
+  };
+  const std::string options = "--from hf --to rollout";
+  EXPECT_TRUE(notes(Workshop::Convert(options + Bundle(), wide, out_)));
+  EXPECT_TRUE(notes(Workshop::Convert(options + " --into", wide, out_)));
+  EXPECT_TRUE(notes(RunProcess({Workshop::Tool("neuron-export"), "--no-sync", "--bundle", compiled_,
+                                wide, workshop_ / "exported"})));
+  EXPECT_FALSE(notes(Workshop::Convert(options + " --force --dtype bf16" + Bundle(), wide, out_)))
+      << "as was asked for";
+  EXPECT_FALSE(notes(Workshop::Convert(options + " --force" + Bundle(), tuned_, out_)));
 }
 
 TEST_P(ConvertBundle, TakesABundleWithoutWeights) {

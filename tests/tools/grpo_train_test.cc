@@ -17,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST_F(GrpoTrain, TrainsAndReports) {
   const ProcessResult result =
@@ -267,6 +268,56 @@ TEST_F(GrpoTrain, StopsOnSigintAndGoesOn) {
   EXPECT_EQ(JsonOf(rest)["first_step"], saved);
   EXPECT_THAT(rest.err, HasSubstr(", learning rate 0.003, data at epoch"));
   EXPECT_EQ(Steps("run"), Steps("whole"));
+}
+
+// What a process was started with and still shows of it.
+Words EnvironmentOf(pid_t pid) {
+  const std::string text = ReadFile(fmt::format("/proc/{}/environ", pid));
+  Words entries;
+  for (size_t at = 0; at < text.size(); at = text.find('\0', at) + 1)
+    entries.push_back(text.substr(at, text.find('\0', at) - at));
+  return entries;
+}
+
+Words WithNeuron(const Words& entries) {
+  Words found;
+  for (const std::string& entry : entries)
+    if (entry.starts_with("NEURON")) found.push_back(entry);
+  std::ranges::sort(found);
+  return found;
+}
+
+TEST_F(GrpoTrain, NeuronVariablesReachTheRolloutWorkersOnly) {
+  const std::string reward = workshop_.Write(
+      "reward.sh", "env > \"$0.env\"\nwhile read -r line; do echo '{\"overall\": 0.5}'; done\n");
+  Words command = {"/usr/bin/env", "NEURON_COMPILED_ARTIFACTS=/bundles/a",
+                   "NEURON_RT_VISIBLE_CORES=4-7", "A_NAME=of another program"};
+  for (const std::string& word : Command(
+           "run", {"trainer.max_steps=5000", "worker.reward.reward_function=exec:bash " + reward}))
+    command.push_back(word);
+  const pid_t trainer = StartProcess(command);
+  ASSERT_TRUE(WaitFor(reward + ".env"));
+  const Words own = EnvironmentOf(trainer);
+  EXPECT_THAT(WithNeuron(own), ::testing::IsEmpty());
+  EXPECT_THAT(own, ::testing::Contains("A_NAME=of another program"));
+  std::vector<Words> of_workers;
+  for (const pid_t child : ChildrenOf(trainer))
+    if (ReadFile(fmt::format("/proc/{}/cmdline", child)).find("--rollout-worker") !=
+        std::string::npos)
+      of_workers.push_back(EnvironmentOf(child));
+  ::kill(trainer, SIGTERM);
+  EXPECT_EQ(WaitProcess(trainer), 143);
+  ASSERT_EQ(of_workers.size(), 1u);
+  // Of 4 cores the first two train.
+  EXPECT_THAT(WithNeuron(of_workers[0]),
+              ::testing::ElementsAre("NEURON_COMPILED_ARTIFACTS=/bundles/a",
+                                     "NEURON_RT_VISIBLE_CORES=6-7"));
+  EXPECT_THAT(of_workers[0], Not(::testing::Contains("A_NAME=of another program")));
+  EXPECT_THAT(ReadFile(reward + ".env"), Not(HasSubstr("NEURON")));
+  const ProcessResult refused =
+      RunProcess(Command("other", {"trainer.max_steps=1"}), {"NEURON_RT_VISIBLE_CORES=0-2"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.out;
+  EXPECT_THAT(refused.out, HasSubstr("names 3 cores, the run has 4"));
 }
 
 // worker.actor.model.tokenizer_path: what was trained with is what is exported.

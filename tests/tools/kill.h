@@ -9,7 +9,11 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <utility>
@@ -57,6 +61,21 @@ inline bool WaitFor(const std::string& path) {
     nanosleep(&wait, nullptr);
   }
   return access(path.c_str(), F_OK) == 0;
+}
+
+// The processes that `parent` started and that are there now.
+inline std::vector<pid_t> ChildrenOf(pid_t parent) {
+  std::vector<pid_t> children;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(entry.path() / "stat");
+    std::string stat((std::istreambuf_iterator<char>(file)), {});
+    stat.erase(0, std::min(stat.rfind(')'), stat.size()));  // "PID (NAME) STATE PARENT ..."
+    if (stat.size() > 4 && std::atoi(stat.c_str() + 4) == parent)
+      children.push_back(std::stoi(name));
+  }
+  return children;
 }
 
 // Random moments for kills. A machine is now slow, now fast: after a run that was over before its

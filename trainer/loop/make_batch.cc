@@ -144,6 +144,7 @@ std::string Excerpt(std::string_view text) {
 
 // The reward is the user's: what it was asked, and what can be done.
 Error WithAdvice(const Error& error, const std::vector<Sample>& samples) {
+  if (error.code() == Errc::kInterrupted) return error;
   constexpr std::string_view kNamed = "sample ";
   std::string hint = error.code() == Errc::kLimit
                          ? "make worker.reward.reward_function faster, or raise timeout_s in "

@@ -241,12 +241,12 @@ class Maker {
         std::shared_ptr<Reward> made,
         MakeReward(choice.kind == RewardKind::kCommand ? "exec:" + choice.name : choice.name,
                    numbers));
-    return Scorer([made](std::span<const Response> responses)
-                      -> Result<std::vector<std::map<std::string, double>>> {
+    return Scorer([made, hooks = ScoreHooks{options_.poll, {}}](
+                      std::span<const Response> responses) -> Result<std::vector<std::map<std::string, double>>> {
       std::vector<RewardSample> samples;
       for (const Response& response : responses)
         samples.push_back({response.text, response.tokens, response.ground_truth});
-      NXDKIT_ASSIGN(const std::vector<Scores> scores, made->Score(samples));
+      NXDKIT_ASSIGN(const std::vector<Scores> scores, made->Score(samples, hooks));
       std::vector<std::map<std::string, double>> out;
       for (const Scores& of_sample : scores) out.emplace_back(of_sample.begin(), of_sample.end());
       return out;
@@ -352,6 +352,8 @@ class Maker {
     WorkerPoolOptions pool;
     pool.command = options_.worker_command;
     pool.workers = static_cast<int>(plan_.rollout_workers);
+    pool.environment = options_.rollout_environment.all;
+    pool.environment_of = options_.rollout_environment.of;
     pool.on_warning = options_.note;
     NXDKIT_ASSIGN(parts_.generator, MakeWorkerGenerator(pool, engine, options_.poll));
     return OkStatus();

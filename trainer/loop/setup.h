@@ -8,12 +8,14 @@
 
 #include "trainer/config/check.h"
 #include "trainer/loop/parts.h"
+#include "trainer/rollout/neuron_environment.h"
 
 namespace nxdkit::trainer {
 
 struct SetupOptions {
   // What runs a rollout worker (rollout/worker.h); [0] is a path.
   std::vector<std::string> worker_command;
+  RolloutEnvironment rollout_environment;  // of the workers: `of` empty, or one for each
   std::function<Status()> poll;
   std::function<void(const std::string&)> note;  // what was decided, for people
 };

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -26,6 +27,7 @@ constexpr size_t kKeptWords = 16 << 10;  // bytes of standard error that are rem
 constexpr size_t kShownWords = 2000;     // bytes of it in an error
 constexpr size_t kMaxNumbers = 64;       // in one answer
 constexpr auto kGrace = std::chrono::seconds(1);
+constexpr int64_t kPollMilliseconds = 100;  // how late an interruption is seen at most
 
 std::string LineOf(const RewardSample& sample) {
   const Json json = {{"response", std::string(sample.response)},
@@ -63,10 +65,33 @@ Result<Scores> ReadAnswer(std::string_view line) {
   return scores;
 }
 
-// The program, with pipes that do not block. When we are gone its input ends.
+// Ends a process group once this process is gone, whatever ended it: a shell that waits for the end
+// of a pipe that only we hold open. The kernel's own signal would reach the program, not what it
+// has started.
+struct Keeper {
+  Descriptor life;
+  Process shell;  // ended before the pipe: the group's number may be another's by then
+};
+
+std::optional<Keeper> StartKeeper(pid_t group) {
+  constexpr char kShell[] = "/bin/sh";
+  constexpr char kScript[] =
+      "trap '' HUP INT TERM; exec > /dev/null 2>&1; read -r line; kill -s KILL -- \"-$1\"";
+  Result<PipeEnds> life = MakePipe();
+  if (!life.ok()) return std::nullopt;
+  Result<Process> shell =
+      Process::Start({.program = kShell,
+                      .words = {kShell, "-c", kScript, kShell, std::to_string(group)},
+                      .in = life->read.fd()});
+  if (!shell.ok()) return std::nullopt;
+  return Keeper{std::move(life->write), *std::move(shell)};
+}
+
+// The program, with pipes that do not block. When we are gone its input ends, and so does it.
 struct Child {
   Process process;
   Descriptor in, out, err;
+  std::optional<Keeper> keeper;  // none where there is no shell
 
   // Ends its input; what has not gone a second after that is ended.
   void End() {
@@ -85,10 +110,13 @@ Result<Child> StartChild(const std::string& program, const std::vector<std::stri
                                                  .environment = WholeEnvironment(),
                                                  .in = in.read.fd(),
                                                  .out = out.write.fd(),
-                                                 .err = err.write.fd()}));
+                                                 .err = err.write.fd(),
+                                                 .signal_with_parent = SIGKILL}));
   for (const Descriptor* pipe : {&in.write, &out.read, &err.read})
     ::fcntl(pipe->fd(), F_SETFL, ::fcntl(pipe->fd(), F_GETFL) | O_NONBLOCK);
-  return Child{std::move(process), std::move(in.write), std::move(out.read), std::move(err.read)};
+  std::optional<Keeper> keeper = StartKeeper(process.pid());
+  return Child{std::move(process), std::move(in.write), std::move(out.read), std::move(err.read),
+               std::move(keeper)};
 }
 
 // What one batch has to say and has heard.
@@ -111,30 +139,32 @@ class ExecReward : public Reward {
       : program_(std::move(program)), words_(std::move(words)), timeout_(timeout_seconds) {}
   ~ExecReward() override { End(); }
 
-  Result<std::vector<Scores>> Score(std::span<const RewardSample> samples) override {
+  Result<std::vector<Scores>> Score(std::span<const RewardSample> samples,
+                                    const ScoreHooks& hooks) override {
     if (samples.empty()) return std::vector<Scores>();
-    Result<std::vector<Scores>> scores = ScoreBatch(samples);
+    Result<std::vector<Scores>> scores = ScoreBatch(samples, hooks);
     // What it still has to say would be taken for answers to the next batch.
     if (!scores.ok()) child_.reset();
     return scores;
   }
 
  private:
-  Result<std::vector<Scores>> ScoreBatch(std::span<const RewardSample> samples) {
+  Result<std::vector<Scores>> ScoreBatch(std::span<const RewardSample> samples,
+                                         const ScoreHooks& hooks) {
     const Clock::time_point until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                                        std::chrono::duration<double>(timeout_));
     std::string input;
     for (const RewardSample& sample : samples) input += LineOf(sample);
     NXDKIT_ASSIGN(const bool fresh, Ready());
     Exchange exchange = {.input = std::move(input), .expected = samples.size()};
-    NXDKIT_TRY(Run(exchange, until));
+    NXDKIT_TRY(Run(exchange, until, hooks));
     if (exchange.ended && !fresh && !exchange.heard()) {
       // It had ended before it could know of this batch.
       End();
       NXDKIT_TRY(Ready());
       exchange.ended = false;
       exchange.written = 0;
-      NXDKIT_TRY(Run(exchange, until));
+      NXDKIT_TRY(Run(exchange, until, hooks));
     }
     if (exchange.scores.size() < samples.size()) return Died(exchange);
     if (!exchange.rest.empty()) return TooMuch(samples.size());
@@ -161,19 +191,21 @@ class ExecReward : public Reward {
   }
 
   // Until all is said and heard, or the program has ended.
-  Status Run(Exchange& exchange, Clock::time_point until) {
+  Status Run(Exchange& exchange, Clock::time_point until, const ScoreHooks& hooks) {
     while (!exchange.done() && !exchange.ended) {
+      if (hooks.poll) NXDKIT_TRY(hooks.poll());
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
       if (left <= 0) return TimedOut(exchange);
       const bool more = exchange.written < exchange.input.size();
       pollfd waiting[] = {{child_->out.fd(), POLLIN, 0},
                           {child_->err.fd(), POLLIN, 0},
                           {more ? child_->in.fd() : -1, POLLOUT, 0}};
-      ::poll(waiting, 3, static_cast<int>(std::min<int64_t>(left, 1 << 30)));
+      ::poll(waiting, 3, static_cast<int>(std::min<int64_t>(left, kPollMilliseconds)));
       if (waiting[1].revents != 0) ReadWords();
       if (waiting[0].revents != 0) Read(exchange);
       if (waiting[2].revents != 0) Write(exchange);
       NXDKIT_TRY(ReadAnswers(exchange));
+      if (hooks.progress) hooks.progress(exchange.scores.size());
       if (exchange.rest.size() > kMaxLine)
         return WithWords(
             Error(Errc::kCorrupt,

@@ -21,9 +21,14 @@ class RuleReward : public Reward {
  public:
   using Rule = std::function<Scores(const RewardSample&)>;
   explicit RuleReward(Rule rule) : rule_(std::move(rule)) {}
-  Result<std::vector<Scores>> Score(std::span<const RewardSample> samples) override {
+  Result<std::vector<Scores>> Score(std::span<const RewardSample> samples,
+                                    const ScoreHooks& hooks) override {
     std::vector<Scores> scores;
-    for (const RewardSample& sample : samples) scores.push_back(rule_(sample));
+    for (const RewardSample& sample : samples) {
+      if (hooks.poll) NXDKIT_TRY(hooks.poll());
+      scores.push_back(rule_(sample));
+      if (hooks.progress) hooks.progress(scores.size());
+    }
     return scores;
   }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -26,12 +27,19 @@ struct RewardSample {
 using Scores = std::map<std::string, double, std::less<>>;
 inline constexpr std::string_view kOverall = "overall";
 
-// One object serves one thread at a time.
+// Of a call of Score; both may be empty. Called by its thread.
+struct ScoreHooks {
+  std::function<Status()> poll;  // asked ten times a second and more; its error ends the call
+  std::function<void(size_t scored)> progress;  // so many samples have their scores
+};
+
+// One object serves one thread at a time; a program ends with the thread that had it started.
 class Reward {
  public:
   virtual ~Reward() = default;
   // One map per sample, in their order; every map has `overall`, every number is finite.
-  virtual Result<std::vector<Scores>> Score(std::span<const RewardSample> samples) = 0;
+  virtual Result<std::vector<Scores>> Score(std::span<const RewardSample> samples,
+                                            const ScoreHooks& hooks = {}) = 0;
 };
 
 // Numbers by name, as they stand in the configuration (reward_function_kwargs): format_weight (math

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -212,6 +213,62 @@ TEST_F(ExecReward, WhatItStartedEndsWithIt) {
   reward_.reset();
   for (int i = 0; i < 1000 && Runs(pid); ++i) ::usleep(1000);
   EXPECT_FALSE(Runs(pid));
+}
+
+TEST_F(ExecReward, TellsHowFarItIs) {
+  Make(kCount);
+  std::vector<size_t> told;
+  const std::vector<RewardSample> batch(3, {"a", 1, "5"});
+  const auto scores =
+      reward_->Score(batch, {.poll = {}, .progress = [&](size_t done) { told.push_back(done); }});
+  ASSERT_TRUE(scores.ok()) << scores.error().ToString();
+  ASSERT_FALSE(told.empty());
+  EXPECT_TRUE(std::ranges::is_sorted(told));
+  EXPECT_EQ(told.back(), 3u);
+}
+
+// The program does not answer, has started another one, and ignores polite signals.
+TEST_F(ExecReward, AnInterruptionEndsItAtOnce) {
+  Make("trap '' TERM\nsleep 1000 &\necho $! > '" + Path("pid") + "'\nIFS= read -r line\nmkdir '" +
+       Path("asked") + "'\nwait\n");
+  int64_t polls = 0;
+  const ScoreHooks hooks = {.poll = [&]() -> Status {
+                              ++polls;
+                              if (!std::filesystem::exists(Path("asked"))) return OkStatus();
+                              return Error(Errc::kInterrupted, "enough");
+                            },
+                            .progress = {}};
+  const std::vector<RewardSample> batch(2, {"a", 1, "5"});
+  const auto scores = reward_->Score(batch, hooks);
+  ASSERT_FALSE(scores.ok());
+  EXPECT_EQ(scores.error().code(), Errc::kInterrupted);
+  EXPECT_EQ(scores.error().message(), "enough");
+  EXPECT_GT(polls, 0);
+  pid_t pid = 0;
+  std::ifstream(Path("pid")) >> pid;
+  ASSERT_GT(pid, 0);
+  for (int i = 0; i < 1000 && Runs(pid); ++i) ::usleep(1000);
+  EXPECT_FALSE(Runs(pid));
+}
+
+TEST_F(ExecReward, NothingOutlivesATrainerThatIsKilled) {
+  Make("sleep 1000 &\necho $$ > '" + Path("program") + "'\necho $! > '" + Path("started") +
+       "'\nmkdir '" + Path("ready") + "'\nwhile :; do sleep 1000; done\n");
+  const pid_t trainer = ::fork();
+  if (trainer == 0) {
+    (void)Score(1);
+    ::_exit(1);
+  }
+  for (int i = 0; i < 10000 && !std::filesystem::exists(Path("ready")); ++i) ::usleep(1000);
+  ::kill(trainer, SIGKILL);
+  ASSERT_EQ(::waitpid(trainer, nullptr, 0), trainer);
+  for (const char* name : {"program", "started"}) {
+    pid_t pid = 0;
+    std::ifstream(Path(name)) >> pid;
+    ASSERT_GT(pid, 0) << name;
+    for (int i = 0; i < 10000 && Runs(pid); ++i) ::usleep(1000);
+    EXPECT_FALSE(Runs(pid)) << name;
+  }
 }
 
 TEST_F(ExecReward, AProgramThatIsNotThere) {

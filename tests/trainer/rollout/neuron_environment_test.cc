@@ -1,0 +1,81 @@
+// What of the environment is taken from the trainer, and what each rollout worker gets of it.
+#include "trainer/rollout/neuron_environment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace nxdkit::trainer {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Entries = std::vector<std::string>;
+
+TEST(NeuronEnvironment, IsTakenFromThisProcess) {
+  ::setenv("NEURON_COMPILED_ARTIFACTS", "/bundles/a", 1);
+  ::setenv("NEURONX_CACHE", "on", 1);
+  ::setenv("NEURONAL", "stays", 1);
+  EXPECT_THAT(TakeNeuronVariables(),
+              ElementsAre("NEURONX_CACHE=on", "NEURON_COMPILED_ARTIFACTS=/bundles/a"));
+  EXPECT_EQ(std::getenv("NEURON_COMPILED_ARTIFACTS"), nullptr);
+  EXPECT_EQ(std::getenv("NEURONX_CACHE"), nullptr);
+  EXPECT_STREQ(std::getenv("NEURONAL"), "stays");
+  EXPECT_THAT(TakeNeuronVariables(), ElementsAre());
+  ::unsetenv("NEURONAL");
+}
+
+// The cores of the seed's configuration: 16 train, 2 workers of 8 generate.
+TEST(NeuronEnvironment, EachWorkerSeesItsOwnCores) {
+  const CoreSplit split{.train_cores = 16, .workers = 2, .cores_per_worker = 8};
+  const struct {
+    Entries taken, all;
+    const char* first;
+    const char* second;
+  } rows[] = {
+      {{}, {}, "16-23", "24-31"},
+      {{"NEURON_CC_FLAGS=-O1", "NEURON_RT_VISIBLE_CORES=32-63"},
+       {"NEURON_CC_FLAGS=-O1"},
+       "48-55",
+       "56-63"},
+      {{"NEURON_RT_VISIBLE_CORES=0-14,40,50-57,20,21-27"}, {}, "50-57", "20-27"},
+      {{"NEURON_RT_VISIBLE_CORES=0-15,1,3,5,7,9,11,13,15,24-31"},
+       {},
+       "1,3,5,7,9,11,13,15",
+       "24-31"},
+  };
+  for (const auto& row : rows) {
+    const auto divided = DivideNeuronVariables(row.taken, split);
+    ASSERT_TRUE(divided.ok()) << divided.error().ToString();
+    EXPECT_EQ(divided->all, row.all);
+    const std::string name = "NEURON_RT_VISIBLE_CORES=";
+    EXPECT_THAT(divided->of, ElementsAre(Entries{name + row.first}, Entries{name + row.second}));
+  }
+}
+
+TEST(NeuronEnvironment, RefusesCoresThatAreNoListOrTooFew) {
+  const CoreSplit split{.train_cores = 2, .workers = 1, .cores_per_worker = 2};
+  const struct {
+    const char* cores;
+    const char* message;
+  } rows[] = {{"", "'' is no list of cores"},
+              {"0-", "'0-' is no list of cores"},
+              {"0,,3", "is no list of cores"},
+              {"0-3x", "is no list of cores"},
+              {"3-0", "is no list of cores"},
+              {"-1", "is no list of cores"},
+              {"0-99999999999999999999", "is no list of cores"},
+              {"0-2", "names 3 cores, the run has 4: 2 of training and 2 of rollout"}};
+  for (const auto& row : rows) {
+    const auto divided =
+        DivideNeuronVariables({std::string("NEURON_RT_VISIBLE_CORES=") + row.cores}, split);
+    ASSERT_FALSE(divided.ok()) << row.cores;
+    EXPECT_EQ(divided.error().code(), Errc::kUsage);
+    EXPECT_EQ(divided.error().member(), "NEURON_RT_VISIBLE_CORES");
+    EXPECT_THAT(divided.error().message(), HasSubstr(row.message));
+  }
+}
+
+}  // namespace
+}  // namespace nxdkit::trainer

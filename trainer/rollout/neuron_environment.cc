@@ -1,0 +1,138 @@
+#include "trainer/rollout/neuron_environment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include "lib/process.h"
+#include "lib/text.h"
+
+extern char** environ;
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr std::array<std::string_view, 2> kPrefixes = {"NEURON_", "NEURONX_"};
+constexpr std::string_view kVisible = "NEURON_RT_VISIBLE_CORES";
+constexpr int64_t kMaxCore = 1 << 16;  // far above what one machine has
+
+std::string_view NameOf(std::string_view entry) { return entry.substr(0, entry.find('=')); }
+
+bool IsOfNeuron(std::string_view entry) {
+  return std::ranges::any_of(kPrefixes, [&](std::string_view p) { return entry.starts_with(p); });
+}
+
+// The memory that the kernel shows as /proc/PID/environ: env_start and env_end of proc(5).
+struct ShownMemory {
+  uint64_t begin = 0, end = 0;
+  bool Has(const char* at) const {
+    const auto address = reinterpret_cast<uintptr_t>(at);
+    return address >= begin && address < end;
+  }
+};
+
+ShownMemory FindShownMemory() {
+  constexpr int kEnvStart = 50, kAfterName = 3;  // fields are counted from 1
+  std::ifstream file("/proc/self/stat");         // a file of /proc has no size to read by
+  const std::string stat((std::istreambuf_iterator<char>(file)), {});
+  std::string_view left = stat;
+  left.remove_prefix(std::min(left.rfind(')'), left.size()));
+  if (left.empty()) return {};
+  for (int field = kAfterName - 1; field < kEnvStart; ++field)
+    left.remove_prefix(std::min(left.find(' '), left.size() - 1) + 1);
+  ShownMemory shown;
+  const char* end = left.data() + left.size();
+  const auto first = std::from_chars(left.data(), end, shown.begin);
+  if (first.ec != std::errc() || first.ptr == end) return {};
+  const auto second = std::from_chars(first.ptr + 1, end, shown.end);
+  return second.ec == std::errc() ? shown : ShownMemory{};
+}
+
+std::optional<int64_t> CoreOf(std::string_view text) {
+  int64_t core = -1;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), core);
+  const bool whole = failure == std::errc() && end == text.data() + text.size();
+  return whole && core >= 0 && core <= kMaxCore ? std::optional(core) : std::nullopt;
+}
+
+// "0-3,8"
+Result<std::vector<int64_t>> ParseCores(std::string_view text) {
+  std::vector<int64_t> cores;
+  for (std::string_view left = text;; left.remove_prefix(left.find(',') + 1)) {
+    const std::string_view range = left.substr(0, left.find(','));
+    const size_t dash = range.find('-');
+    const std::optional<int64_t> first = CoreOf(range.substr(0, dash));
+    const std::optional<int64_t> last =
+        dash == std::string_view::npos ? first : CoreOf(range.substr(dash + 1));
+    if (!first || !last || *last < *first || std::ssize(cores) > kMaxCore)
+      return Error(Errc::kUsage,
+                   fmt::format("'{}' is no list of cores, such as 0-15,20", EscapeControl(text)))
+          .member(std::string(kVisible));
+    for (int64_t core = *first; core <= *last; ++core) cores.push_back(core);
+    if (left.find(',') == std::string_view::npos) return cores;
+  }
+}
+
+// "16-23", or "0,2,5" where they do not follow one another.
+std::string CoresText(const std::vector<int64_t>& cores) {
+  if (cores.size() > 1 && cores.back() - cores.front() + 1 == std::ssize(cores) &&
+      std::ranges::is_sorted(cores))
+    return fmt::format("{}-{}", cores.front(), cores.back());
+  return fmt::format("{}", fmt::join(cores, ","));
+}
+
+}  // namespace
+
+std::vector<std::string> TakeNeuronVariables() {
+  const ShownMemory shown = FindShownMemory();
+  std::vector<std::string> taken;
+  std::vector<char*> texts;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
+    if (IsOfNeuron(*entry)) {
+      taken.emplace_back(*entry);
+      texts.push_back(*entry);
+    }
+  for (const std::string& entry : taken) ::unsetenv(std::string(NameOf(entry)).c_str());
+  // unsetenv forgets where they are; the kernel goes on showing them.
+  for (char* text : texts)
+    if (shown.Has(text)) std::memset(text, 0, std::strlen(text));
+  std::ranges::sort(taken);
+  return taken;
+}
+
+Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>& taken,
+                                                 const CoreSplit& split) {
+  RolloutEnvironment result;
+  std::vector<int64_t> cores;
+  for (int64_t core = 0; core < split.all(); ++core) cores.push_back(core);
+  for (const std::string& entry : taken) {
+    if (NameOf(entry) != kVisible) {
+      result.all.push_back(entry);
+      continue;
+    }
+    NXDKIT_ASSIGN(cores, ParseCores(std::string_view(entry).substr(kVisible.size() + 1)));
+    if (std::ssize(cores) < split.all())
+      return Error(Errc::kUsage, fmt::format("{} names {} cores, the run has {}: {} of training "
+                                             "and {} of rollout",
+                                             entry, cores.size(), split.all(), split.train_cores,
+                                             split.all() - split.train_cores))
+          .member(std::string(kVisible))
+          .hint("name as many as trainer.cores, or unset it");
+  }
+  for (int64_t worker = 0; worker < split.workers; ++worker) {
+    const auto first = cores.begin() + split.train_cores + worker * split.cores_per_worker;
+    result.of.push_back(
+        {fmt::format("{}={}", kVisible, CoresText({first, first + split.cores_per_worker}))});
+  }
+  return result;
+}
+
+}  // namespace nxdkit::trainer

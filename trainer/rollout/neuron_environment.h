@@ -1,0 +1,40 @@
+// Which of the two sides the variables of Neuron devices (NEURON_COMPILED_ARTIFACTS,
+// NEURON_RT_VISIBLE_CORES and their kin) belong to: rollout. A compiled bundle that training picked
+// up would be used for it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/error.h"
+
+namespace nxdkit::trainer {
+
+// Takes every NEURON_* and NEURONX_* entry ("NAME=value") out of this process's environment, also
+// from where other processes read it (/proc/PID/environ), and returns them sorted. Before threads
+// start: no other one may read the environment meanwhile.
+std::vector<std::string> TakeNeuronVariables();
+
+// How the cores of a run are divided: those of training first, then worker by worker.
+struct CoreSplit {
+  int64_t train_cores = 0;
+  int64_t workers = 0;
+  int64_t cores_per_worker = 0;  // the tensor-parallel size of rollout
+
+  int64_t all() const { return train_cores + workers * cores_per_worker; }
+};
+
+// What the workers get: `all` is for each of them, `of[worker]` for one alone.
+struct RolloutEnvironment {
+  std::vector<std::string> all;
+  std::vector<std::vector<std::string>> of;
+};
+
+// `taken` for all workers, but NEURON_RT_VISIBLE_CORES, of which each gets its own: "16-23". Where
+// `taken` has one, such as "0-3,8", it names the cores of the whole run, in their order. kUsage
+// when it is no such list, or names fewer than there are.
+Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>& taken,
+                                                 const CoreSplit& split);
+
+}  // namespace nxdkit::trainer
