@@ -21,7 +21,6 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr char kLockFolder[] = ".lock";  // empty
 constexpr uint64_t kMaxTokenizer = uint64_t{256} << 20;
 
 class Maker {
@@ -65,16 +64,13 @@ class Maker {
     return {shapes.heads, shapes.kv_heads, shapes.vocab, shapes.intermediate, config.max_positions};
   }
 
-  // Two processes in one run would each go on from the other's checkpoints. What is locked is a
-  // folder of its own: who replaces an output in the run's folder, this process too, takes a turn
-  // with that folder's lock.
+  // Two processes in one run would each go on from the other's checkpoints.
   Status LockRun() {
     const std::string& folder = *config_.trainer.save_checkpoint_path;
-    const std::string place = JoinPath(folder, kLockFolder);
     std::error_code error;
-    std::filesystem::create_directories(place, error);
+    std::filesystem::create_directories(folder, error);
     if (error) return Error(Errc::kIo, error.message()).in(folder);
-    auto lock = FolderLock::Try(place, FolderLock::Mode::kExclusive);
+    auto lock = FolderLock::Try(folder, FolderLock::Mode::kExclusive);
     if (!lock.ok()) return lock.error();
     if (lock->state() == FolderLock::State::kBusy)
       return Error(Errc::kIo, "another process trains in this folder").in(folder);
