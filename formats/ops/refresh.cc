@@ -19,10 +19,9 @@ Status CheckRequest(const ConvertRequest& request) {
         .hint("leave --bundle out");
   if (request.part)
     return Error(Errc::kUsage, "one process refreshes a bundle: --part is not for --into");
-  if (request.force || request.resume)
+  if (request.force)
     return Error(Errc::kUsage,
-                 "--into replaces the weights of OUTPUT, and begins anew after a "
-                 "kill: --force and --resume say nothing about it");
+                 "--into replaces the weights of OUTPUT: --force says nothing about it");
   return OkStatus();
 }
 

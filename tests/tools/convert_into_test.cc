@@ -110,8 +110,7 @@ TEST_P(ConvertInto, RefusesWhatDoesNotFit) {
 }
 
 TEST_P(ConvertInto, RefusesOptionsThatSayNothing) {
-  Refuse("--force", tuned_, 2, "--force and --resume say nothing");
-  Refuse("--resume", tuned_, 2, "--force and --resume say nothing");
+  Refuse("--force", tuned_, 2, "--force says nothing about it");
   Refuse("--bundle " + bundle_, tuned_, 2, "--bundle names others");
   ExpectRefused("--from hf --to hf --into", tuned_, workshop_ / "other", 2,
                 "only the weights of a rollout bundle");
