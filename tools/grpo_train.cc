@@ -196,6 +196,10 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(check.status());
   for (const std::string& note : check.notes) context.Warn(note);
   if (!context.common().dry_run) return Train(loaded, check.plan, context);
+  trainer::SetupOptions setup;
+  setup.poll = StopIfInterrupted;
+  setup.note = [&](const std::string& line) { Display(context).Line(line); };
+  NXDKIT_TRY(trainer::CheckParts(loaded, check.plan, setup));
   answer.text = trainer::RunPlanText(check.plan) + "\n";
   answer.fields = {{"run", *loaded.config.trainer.save_checkpoint_path},
                    {"config", trainer::PrintConfig(loaded)}};

@@ -84,6 +84,9 @@ std::string Environment(const char* name) {
 Status CheckTogether(const Args& args) {
   if (args.layout.bundle && args.compiler)
     return Error(Errc::kUsage, "--bundle and --compiler: the blob can be from one of them only");
+  if (!args.layout.bundle && !args.layout.tp)
+    return Error(Errc::kUsage, "--tp is missing: for how many ranks the bundle is to be")
+        .hint("--bundle takes it from a compiled bundle");
   if (args.target != "cpu") return OkStatus();
   const auto refuse = [](const char* option) {
     return Error(Errc::kUsage, fmt::format("{} says nothing about --target cpu", option));

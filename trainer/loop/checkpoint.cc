@@ -123,6 +123,8 @@ Status DeleteObsolete(const SaveRequest& request) {
   NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(request.root));
   const auto best = request.best ? std::optional(request.best->step) : std::nullopt;
   for (const int64_t step : ObsoleteSteps(steps, request.state.step, best, request.limit)) {
+    // The command that named it must still find it.
+    if (FolderName(step) == request.state.started_from) continue;
     const std::string folder = CheckpointFolder(request.root, step);
     std::error_code error;
     std::filesystem::remove_all(folder, error);

@@ -21,7 +21,6 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr char kLockFolder[] = ".lock";  // empty
 constexpr uint64_t kMaxTokenizer = uint64_t{256} << 20;
 
 class Maker {
@@ -31,6 +30,16 @@ class Maker {
 
   Result<RunParts> Make() {
     NXDKIT_TRY(LockRun());
+    NXDKIT_TRY(Check());
+    NXDKIT_ASSIGN(parts_.score_validation, MakeScorer());
+    NXDKIT_TRY(MakeModels());
+    NXDKIT_TRY(MakeGenerator());
+    return std::move(parts_);
+  }
+
+  // All that needs no weights. Changes no files.
+  Status Check() {
+    NXDKIT_TRY(CheckRunFolder());
     NXDKIT_TRY(OpenModel());
     if (NeedsCritic(config_)) NXDKIT_TRY(OpenCritic());
     NXDKIT_TRY(CheckEngineAndMemory());
@@ -38,10 +47,7 @@ class Maker {
     if (parts_.critic_model) NXDKIT_TRY(CheckCriticTokens());
     NXDKIT_TRY(OpenData());
     NXDKIT_ASSIGN(parts_.score, MakeScorer());
-    NXDKIT_ASSIGN(parts_.score_validation, MakeScorer());
-    NXDKIT_TRY(MakeModels());
-    NXDKIT_TRY(MakeGenerator());
-    return std::move(parts_);
+    return OkStatus();
   }
 
  private:
@@ -58,21 +64,18 @@ class Maker {
     return {shapes.heads, shapes.kv_heads, shapes.vocab, shapes.intermediate, config.max_positions};
   }
 
-  // Two processes in one run would each go on from the other's checkpoints. What is locked is a
-  // folder of its own: who replaces an output in the run's folder, this process too, takes a turn
-  // with that folder's lock.
+  // Two processes in one run would each go on from the other's checkpoints.
   Status LockRun() {
     const std::string& folder = *config_.trainer.save_checkpoint_path;
-    const std::string place = JoinPath(folder, kLockFolder);
     std::error_code error;
-    std::filesystem::create_directories(place, error);
+    std::filesystem::create_directories(folder, error);
     if (error) return Error(Errc::kIo, error.message()).in(folder);
-    auto lock = FolderLock::Try(place, FolderLock::Mode::kExclusive);
+    auto lock = FolderLock::Try(folder, FolderLock::Mode::kExclusive);
     if (!lock.ok()) return lock.error();
     if (lock->state() == FolderLock::State::kBusy)
       return Error(Errc::kIo, "another process trains in this folder").in(folder);
     parts_.lock.emplace(*std::move(lock));
-    return CheckRunFolder();
+    return OkStatus();
   }
 
   // The run itself will choose; what it would refuse is told before anything is loaded.
@@ -365,6 +368,10 @@ class Maker {
 };
 
 }  // namespace
+
+Status CheckParts(const LoadedConfig& loaded, const RunPlan& plan, const SetupOptions& options) {
+  return Maker(loaded, plan, options).Check();
+}
 
 Result<RunParts> MakeParts(const LoadedConfig& loaded, const RunPlan& plan,
                            const SetupOptions& options) {

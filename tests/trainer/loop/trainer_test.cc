@@ -503,6 +503,14 @@ TEST_F(Loop, KeepsAsManyCheckpointsAsAsked) {
   const auto found = FindLastCheckpoint(folder_.Path("run"));
   ASSERT_TRUE(found.ok());
   EXPECT_EQ((*found)->step, 4);
+  // The one that a command named is there for the same command.
+  const std::string named = folder_.Path("run/global_step_3");
+  const std::vector<std::string> words = {"trainer.save_freq=1", "trainer.save_limit=1",
+                                          "trainer.load_checkpoint_path=" + named};
+  Run(Configure(words), 6);
+  EXPECT_TRUE(fs::exists(named));
+  EXPECT_FALSE(fs::exists(folder_.Path("run/global_step_5")));
+  EXPECT_EQ(Run(Configure(words), 7).size(), 1u);
 }
 
 }  // namespace
