@@ -62,6 +62,8 @@ bool FolderLock::IsAt(const std::string& path) const {
          held.st_ino == there.st_ino;
 }
 
+std::string FolderLock::HeldPath() const { return fmt::format("/proc/self/fd/{}", folder_.fd()); }
+
 // The kernel grants a write lease only while nobody else has the file open or mapped: a question
 // that needs nothing of the others. The lease is given back at once.
 Result<InUse> AskInUse(const std::string& path) {

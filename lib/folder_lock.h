@@ -24,6 +24,9 @@ class FolderLock {
   State state() const { return state_; }
   // Whether `path` leads to the folder that was opened, now.
   bool IsAt(const std::string& path) const;
+  // A path that leads to the folder that was opened, whatever its names are by now; good in this
+  // process, while this lives and is not released. Not for messages.
+  std::string HeldPath() const;
   void Release() { folder_ = File(); }
 
  private:

@@ -34,8 +34,8 @@ const ToolInfo kInfo = {
         "Meaning: on every rank and layer each query head sits with its own key head, and o_proj's "
         "columns match.\n"
         "With --against, every element is compared with another artifact of any layout.\n"
-        "With --weights, a compiled bundle is judged: can it run these weights? Only names, "
-        "shapes, element types and settings are compared, and nothing is compiled.",
+        "With --weights, a compiled bundle is judged: can it run these weights? Names, shapes, "
+        "element types and settings are compared, the blob is read, and nothing is compiled.",
     .findings = "something is wrong, the two artifacts differ, or the weights do not fit",
     .common = kTakesJobs | kTakesMaxMemory,
     .examples = {{"ckpt-verify bundle", "is the bundle right by itself"},
@@ -97,19 +97,20 @@ std::string ReportText(const ops::VerifyReport& report, const std::string& path,
   return text;
 }
 
-Result<ops::VerifyReport> Judge(const Args& args) {
+Result<ops::VerifyReport> Judge(const Args& args, const ops::RunOptions& run) {
   if (args.against || args.against_from)
     return Error(Errc::kUsage, "--weights and --against are two different questions");
   if (args.from && *args.from != "rollout")
     return Error(Errc::kUsage,
                  fmt::format("--from {}: with --weights PATH is a rollout bundle", *args.from));
-  ops::FitnessRequest request{args.path, *args.weights, {}, HintsOf(args.weights_layout)};
+  ops::FitnessRequest request{args.path, *args.weights, {}, HintsOf(args.weights_layout), run.poll};
   if (args.weights_from) request.weights_kind = ops::KindFromName(*args.weights_from);
   return ops::JudgeFitness(request);
 }
 
 Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
-  if (args.weights) return Judge(args);
+  const Runner runner(context);
+  if (args.weights) return Judge(args, runner.options());
   ops::VerifyRequest request;
   request.path = args.path;
   if (args.from) request.kind = ops::KindFromName(*args.from);
@@ -117,7 +118,6 @@ Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
   request.against = args.against;
   if (args.against_from) request.against_kind = ops::KindFromName(*args.against_from);
   request.against_hints = HintsOf(args.against_layout);
-  const Runner runner(context);
   request.run = runner.options();
   return ops::Verify(request);
 }

@@ -152,7 +152,8 @@ Result<Located> ReadAt(const File& file, uint64_t offset, uint64_t end) {
 }
 
 Result<std::vector<Located>> Find(const File& file, uint64_t offset, uint64_t end, size_t most,
-                                  const std::function<Status()>& poll) {
+                                  const std::function<Status()>& poll,
+                                  std::vector<Error>* damaged) {
   std::vector<Located> found;
   std::vector<std::byte> block;
   // Blocks overlap by what a look at a header needs, so that none is looked at in part.
@@ -170,6 +171,9 @@ Result<std::vector<Located>> Find(const File& file, uint64_t offset, uint64_t en
       if (is_one && found.size() == most)
         return Error(Errc::kLimit, fmt::format("more than {} NEFFs", most)).in(file.path());
       if (is_one) found.push_back(*neff);
+      const bool is_damaged = !neff.ok() && PayloadOf(bytes) != Payload::kUnknown;
+      if (is_damaged && damaged != nullptr && damaged->size() < most)
+        damaged->push_back(neff.error());
       at += is_one ? kHeaderBytes + neff->header.data_bytes : 1;
       next = std::max(next, at);
       if (at < looked_at) at = NextStart(block, static_cast<size_t>(at));

@@ -55,9 +55,12 @@ struct Located {
 Result<Located> ReadAt(const File& file, uint64_t offset, uint64_t end);
 
 // All of them in [offset, end), found by their headers; what does not begin like an archive behind
-// a plausible header is passed over. kLimit after `most`. `poll` is asked between blocks.
+// a plausible header is passed over. kLimit after `most`. `poll` is asked between blocks. What is
+// wrong with headers that begin as they should, and have an archive behind them, goes to `damaged`
+// (at most `most`), if that is not null.
 Result<std::vector<Located>> Find(const File& file, uint64_t offset, uint64_t end,
-                                  size_t most = 10'000, const std::function<Status()>& poll = {});
+                                  size_t most = 10'000, const std::function<Status()>& poll = {},
+                                  std::vector<Error>* damaged = nullptr);
 
 // Whether the payload has the header's hash; reads all of it. `poll` is asked between blocks.
 Result<bool> HashMatches(const File& file, const Located& neff,

@@ -155,10 +155,7 @@ Status OpenNxd(Artifact& artifact, const InputHints& hints) {
 Status OpenRollout(Artifact& artifact, const InputHints& hints) {
   NXDKIT_ASSIGN(rollout::Bundle bundle,
                 rollout::OpenBundle(artifact.path, OpenTensorFile, hints.weights));
-  if (bundle.half_done)
-    return Error(Errc::kCorrupt, "half written: a refresh of these weights was cut short")
-        .in(bundle.weights_folder)
-        .hint("refresh the bundle again (nxd-convert --into)");
+  if (bundle.half_done) return rollout::HalfWritten(bundle.weights_folder);
   artifact.warnings = bundle.warnings;
   if (!bundle.config)
     artifact.warnings.push_back(

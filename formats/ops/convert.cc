@@ -5,6 +5,7 @@
 #include "formats/manifest/manifest.h"
 #include "formats/nxd/optimum.h"
 #include "formats/ops/bind_delta.h"
+#include "formats/ops/blob.h"
 #include "formats/ops/checksums.h"
 #include "formats/ops/convert_parts.h"
 #include "formats/ops/digest.h"
@@ -303,6 +304,7 @@ Result<Prepared> PrepareChecked(const ConvertRequest& request) {
   NXDKIT_ASSIGN(Prepared prepared, Prepare(request));
   NXDKIT_TRY(CheckOutput(prepared, request));
   NXDKIT_TRY(CheckSource(prepared, request));
+  if (prepared.spec.bundle) NXDKIT_TRY(RequireBlobs(*prepared.spec.bundle, request.run.poll));
   if (request.digest) NXDKIT_TRY(RecordDigest(request, prepared));
   return prepared;
 }

@@ -27,8 +27,9 @@ Result<ModelDigest> DigestModel(const BoundArtifact& artifact, const RunOptions&
 // The files of an artifact: the file that it is, or all regular files below its folder (of an NxD
 // set: the tag's), but those in `without` (by path, as they are or will be on the disk) and all
 // whose name, or folder's name, begins with a dot. Links count as what they lead to; kUnsupported
-// for one that leads to a folder that it is in. SHA-256 of each, on run.jobs threads; sorted by
-// path.
+// for one that leads to a folder that it is in. A bundle's weights are those of the version that
+// the artifact has open, also when the bundle was refreshed since. SHA-256 of each, on run.jobs
+// threads; sorted by path.
 Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
                                             const std::vector<std::string>& without,
                                             const RunOptions& run);

@@ -31,26 +31,54 @@ fs::path RealPath(const fs::path& path) {
   return error ? path : real;
 }
 
+// Where files are read. A bundle's weights are not read by its link: that may lead to another
+// version by now than the one that was opened.
+class Places {
+ public:
+  Places(const Artifact& artifact, std::string folder) : folder_(std::move(folder)) {
+    if (!artifact.bundle || !artifact.bundle->lock) return;
+    const rollout::Bundle& bundle = *artifact.bundle;
+    pinned_ = rollout::PlaceOf(bundle.weights_folder, *bundle.lock);
+    if (bundle.weights_link != bundle.folder)
+      weights_ = bundle.weights_link.substr(JoinPath(bundle.folder, "").size());
+  }
+  // `below`: a path below the folder; "" is the folder itself.
+  std::string PathOf(const std::string& below) const {
+    if (pinned_.empty() || !below.starts_with(weights_)) return Join(folder_, below);
+    if (weights_.empty()) return Join(pinned_, below);
+    const std::string rest = below.substr(weights_.size());
+    return rest.empty() || rest.starts_with('/') ? pinned_ + rest : Join(folder_, below);
+  }
+  const std::string& folder() const { return folder_; }
+
+ private:
+  static std::string Join(const std::string& folder, const std::string& below) {
+    return below.empty() ? folder : JoinPath(folder, below);
+  }
+  std::string folder_;
+  std::string weights_;  // the path of the bundle's weights below the folder, by the link
+  std::string pinned_;   // where those that are open lie; "" when there are none
+};
+
 struct Folder {
   std::string below;            // its path below the artifact's folder
   std::vector<fs::path> chain;  // the real folders that it is in, itself the last
 };
 
 // Walks the tree without recursion: folders still to be listed stand in a list.
-Status ListFiles(const std::string& folder, const std::vector<std::string>& without,
+Status ListFiles(const Places& places, const std::vector<std::string>& without,
                  std::vector<FileDigest>& files) {
   std::vector<fs::path> left_out;
   for (const std::string& path : without) left_out.push_back(RealPath(path));
-  std::vector<Folder> folders{{"", {RealPath(folder)}}};
+  std::vector<Folder> folders{{"", {RealPath(places.PathOf(""))}}};
   while (!folders.empty()) {
     const Folder here = std::move(folders.back());
     folders.pop_back();
-    const std::string place = here.below.empty() ? folder : JoinPath(folder, here.below);
-    NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(place));
+    NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(places.PathOf(here.below)));
     for (const std::string& name : names) {
       if (name.starts_with('.')) continue;
-      const std::string path = JoinPath(place, name);
       const std::string below = here.below.empty() ? name : JoinPath(here.below, name);
+      const std::string path = places.PathOf(below);
       const PathKind kind = KindOf(path);
       if (kind != PathKind::kFolder && kind != PathKind::kFile) continue;
       const fs::path real = RealPath(path);
@@ -64,7 +92,7 @@ Status ListFiles(const std::string& folder, const std::vector<std::string>& with
       folders.back().chain.push_back(real);
     }
     if (files.size() > kMaxFiles)
-      return Error(Errc::kLimit, fmt::format("more than {} files", kMaxFiles)).in(folder);
+      return Error(Errc::kLimit, fmt::format("more than {} files", kMaxFiles)).in(places.folder());
   }
   std::ranges::sort(files, {}, &FileDigest::path);
   return OkStatus();
@@ -98,14 +126,15 @@ Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
     folder = ParentPath(artifact.path);
     files.push_back({BaseName(artifact.path), 0, {}});
   } else {
-    NXDKIT_TRY(ListFiles(folder, without, files));
+    NXDKIT_TRY(ListFiles(Places(artifact, folder), without, files));
   }
+  const Places places(artifact, folder);
   // The largest first: the threads then end together.
   std::vector<std::pair<uint64_t, size_t>> order;
   uint64_t total = 0;
   for (size_t i = 0; i < files.size(); ++i) {
     std::error_code error;
-    const uint64_t bytes = fs::file_size(JoinPath(folder, files[i].path), error);
+    const uint64_t bytes = fs::file_size(places.PathOf(files[i].path), error);
     order.push_back({error ? 0 : bytes, i});
     total += order.back().first;
   }
@@ -118,7 +147,7 @@ Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
   const auto work = [&] {
     for (size_t i = next++; i < order.size() && !stop; i = next++) {
       const size_t file = order[i].second;
-      outcome[file] = HashFile(JoinPath(folder, files[file].path), run, files[file]);
+      outcome[file] = HashFile(places.PathOf(files[file].path), run, files[file]);
       if (!outcome[file].ok()) stop = true;
     }
   };

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "formats/models/gqa.h"
+#include "formats/ops/blob.h"
 #include "formats/rollout/cpu_plan.h"
 #include "lib/file.h"
 #include "lib/json.h"
@@ -378,6 +379,7 @@ Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
   for (const LogicalTensor& param : weights.params)
     report.parameters += static_cast<uint64_t>(*ElementCount(param.shape));
   NXDKIT_TRY(Judge(bundle, weights, report).Run());
+  NXDKIT_TRY(CheckBlobs(bundle, request.poll, report));
   return report;
 }
 

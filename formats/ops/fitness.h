@@ -2,6 +2,7 @@
 // configurations: nothing is compiled or run.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,11 +43,12 @@ struct FitnessRequest {
   std::string weights;
   std::optional<Kind> weights_kind;  // nullopt: recognised
   InputHints hints;                  // of the weights
+  std::function<Status()> poll;
 };
 
-// Settings, model, and the shapes of all ranks; with weights that are rank shards already, also
-// that they are cut and typed as the bundle wants them. Errors are those of files that cannot be
-// read; what does not fit is a finding.
+// Settings, model, the blob, and the shapes of all ranks; with weights that are rank shards
+// already, also that they are cut and typed as the bundle wants them. Errors are those of files
+// that cannot be read; what does not fit is a finding.
 Result<VerifyReport> JudgeFitness(const FitnessRequest& request);
 
 }  // namespace nxdkit::ops

@@ -24,8 +24,11 @@ bool LooksLikeNeff(const std::string& path) {
 
 Status AddNeffs(Inspection& inspection, const File& file, const std::string& record,
                 uint64_t offset, uint64_t end, const InspectRequest& request, bool list_members) {
+  std::vector<Error> damaged;
   NXDKIT_ASSIGN(const std::vector<neff::Located> found,
-                neff::Find(file, offset, end, kMaxNeffs, request.poll));
+                neff::Find(file, offset, end, kMaxNeffs, request.poll, &damaged));
+  for (const Error& error : damaged)
+    inspection.warnings.push_back("header of a NEFF: " + error.ToString());
   for (const neff::Located& neff : found) {
     NeffFacts facts;
     facts.record = record;

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <unordered_set>
 
+#include "formats/ops/blob.h"
 #include "formats/ops/inspect_parts.h"
 #include "formats/torch/archive.h"
 #include "formats/torch/zip_format.h"
@@ -190,15 +191,21 @@ std::optional<int64_t> EpochOf(std::string_view name) {
 
 // Records of a TorchScript archive, or any file.
 Status AddBlob(Inspection& inspection, const std::string& path, const InspectRequest& request) {
+  NXDKIT_ASSIGN(const BlobReport form, CheckBlob(path, BlobDepth::kForm, request.poll));
+  for (const Finding& finding : form.findings)
+    inspection.warnings.push_back(finding.ToString() + "; ckpt-verify says more");
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
   const std::string name = BaseName(path);
   const Result<torch::ZipDirectory> directory = torch::ZipDirectory::Read(file);
   if (!directory.ok()) return AddNeffs(inspection, file, name, 0, file.bytes(), request, false);
+  const size_t before = inspection.neffs.size();
   for (const torch::ZipRecord& record : directory->records())
     if (record.method == torch::zip::kStored)
       NXDKIT_TRY(AddNeffs(inspection, file, fmt::format("{}: {}", name, record.name),
                           record.data_offset, record.data_offset + record.stored_bytes, request,
                           false));
+  if (form.findings.empty() && inspection.neffs.size() == before)
+    inspection.warnings.push_back(NoNeffText(path));
   return OkStatus();
 }
 

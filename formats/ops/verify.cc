@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "formats/ops/blob.h"
 #include "formats/ops/check_mp_record.h"
 #include "formats/ops/checksums.h"
 #include "formats/ops/fitness.h"
@@ -256,7 +257,10 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   CheckRanksAlike(artifact, report.findings);
   CheckRolloutTensors(artifact, report.findings);
   Append(report.findings, CheckMpRecord(artifact));
-  if (artifact.artifact.bundle) Append(report.findings, CheckCpuPlan(*artifact.artifact.bundle));
+  if (artifact.artifact.bundle) {
+    Append(report.findings, CheckCpuPlan(*artifact.artifact.bundle));
+    NXDKIT_TRY(CheckBlobs(*artifact.artifact.bundle, request.run.poll, report));
+  }
   Append(report.findings, CheckMeaning(artifact));
   Result<std::vector<Finding>> self = CheckSelf(artifact, request.run);
   if (!self.ok()) {

@@ -19,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kWeightsName = "weights";
 constexpr std::string_view kSlotPrefix = ".weights.";
 constexpr char kLockName[] = ".weights.lock";
 constexpr char kNextName[] = ".weights.next";  // the link that becomes `weights`
@@ -95,6 +96,22 @@ Result<PinnedWeights> PinWeights(const std::string& weights) {
   }
   return Error(Errc::kIo, fmt::format("locked by a writer, or switched {} times", kAttempts))
       .in(weights);
+}
+
+Error HalfWritten(const std::string& folder) {
+  return Error(Errc::kCorrupt, "half written: a refresh of these weights was cut short")
+      .in(folder)
+      .hint("refresh the bundle again (nxd-convert --into)");
+}
+
+std::string PlaceOf(const std::string& folder, const FolderLock& lock) {
+  return IsSlotName(BaseName(folder)) ? folder : lock.HeldPath();
+}
+
+bool AreWeights(const std::string& folder) {
+  std::error_code failure;
+  const std::string name = fs::canonical(folder, failure).filename().string();
+  return !failure && (name == kWeightsName || IsSlotName(name));
 }
 
 Result<std::unique_ptr<SlotUpdate>> SlotUpdate::Begin(const std::string& weights,

@@ -27,6 +27,16 @@ struct PinnedWeights {
   std::shared_ptr<const FolderLock> lock;
 };
 Result<PinnedWeights> PinWeights(const std::string& weights);
+// kCorrupt, for who cannot do with half_done.
+Error HalfWritten(const std::string& folder);
+
+// Where to read the files of pinned weights: a path that leads to them until the lock goes, also
+// when the first refresh has given their folder another name.
+std::string PlaceOf(const std::string& folder, const FolderLock& lock);
+
+// Whether a folder is, by the name it has behind all links, a bundle's weights or one of their
+// slots: what a refresh may switch or overwrite unless it is pinned.
+bool AreWeights(const std::string& folder);
 
 // version.json of a slot: which version it holds.
 struct WeightsVersion {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "formats/rollout/weight_slots.h"
 #include "formats/tar/names.h"
 #include "formats/tar/transport.h"
 #include "lib/file.h"
@@ -38,9 +39,25 @@ struct Member {
   uint64_t bytes = 0;
 };
 
+struct Listing {
+  std::vector<Member> members;
+  // Of bundles that may be refreshed meanwhile: one version of each is listed and read.
+  std::vector<rollout::PinnedWeights> pinned;
+};
+
+// Where the files of a folder are listed and read.
+Result<std::string> PlaceOf(const std::string& folder, Listing& out) {
+  if (!rollout::AreWeights(folder)) return folder;
+  NXDKIT_ASSIGN(rollout::PinnedWeights weights, rollout::PinWeights(folder));
+  if (weights.half_done) return rollout::HalfWritten(weights.folder);
+  std::string place = rollout::PlaceOf(weights.folder, *weights.lock);
+  out.pinned.push_back(std::move(weights));
+  return place;
+}
+
 // Sorted by name, folders before what is in them. Links are followed, so a depth is needed.
-Status List(const std::string& folder, const std::string& prefix, size_t depth,
-            std::vector<Member>& out) {
+Status List(const std::string& given, const std::string& prefix, size_t depth, Listing& out) {
+  NXDKIT_ASSIGN(const std::string folder, PlaceOf(given, out));
   if (depth > kMaxDepth)
     return Error(Errc::kUnsupported, fmt::format("folders are over {} deep; does a link lead to "
                                                  "a folder around it?",
@@ -53,15 +70,15 @@ Status List(const std::string& folder, const std::string& prefix, size_t depth,
     Member member{prefix + name, JoinPath(folder, name)};
     const PathKind kind = KindOf(member.path);
     if (kind == PathKind::kMissing)
-      return Error(Errc::kNotFound, "the link leads to nothing").in(member.path);
+      return Error(Errc::kNotFound, "the link leads to nothing").in(JoinPath(given, name));
     if (kind == PathKind::kOther)
-      return Error(Errc::kUnsupported, "neither a file nor a folder").in(member.path);
+      return Error(Errc::kUnsupported, "neither a file nor a folder").in(JoinPath(given, name));
     member.folder = kind == PathKind::kFolder;
     if (!member.folder) {
       NXDKIT_ASSIGN(const File file, File::OpenRead(member.path));
       member.bytes = file.bytes();
     }
-    out.push_back(member);
+    out.members.push_back(member);
     if (member.folder) NXDKIT_TRY(List(member.path, member.name + "/", depth + 1, out));
   }
   return OkStatus();
@@ -142,7 +159,10 @@ class Packer {
     archive_entry_set_size(entry.get(), static_cast<la_int64_t>(member.bytes));
     if (archive_write_header(writer_, entry.get()) != ARCHIVE_OK)
       return WriteError(writer_, target_);
-    return member.folder ? OkStatus() : AddBytes(member);
+    if (member.folder) return OkStatus();
+    Status added = AddBytes(member);
+    if (!added.ok()) return std::move(added).error().member(member.name);
+    return OkStatus();
   }
 
  private:
@@ -168,18 +188,17 @@ class Packer {
   std::vector<std::byte> buffer_;
 };
 
-Result<TransportReport> PackTo(const PackRequest& request, const std::vector<Member>& members,
-                               Target& target) {
+Result<TransportReport> PackTo(const PackRequest& request, const Listing& listing, Target& target) {
   const Utf8Locale utf8;
   TransportReport report;
-  for (const Member& member : members) {
+  for (const Member& member : listing.members) {
     report.files += member.folder ? 0 : 1;
     report.bytes += member.bytes;
   }
   if (request.hooks.begin) request.hooks.begin("packing", report.bytes);
   NXDKIT_ASSIGN(const Writer writer, OpenWriter(request, target));
   Packer packer(request, writer.get(), target);
-  for (const Member& member : members) NXDKIT_TRY(packer.Add(member));
+  for (const Member& member : listing.members) NXDKIT_TRY(packer.Add(member));
   if (archive_write_close(writer.get()) != ARCHIVE_OK) return WriteError(writer.get(), target);
   report.archive_bytes = target.bytes;
   return report;
@@ -212,18 +231,18 @@ Result<TransportReport> Pack(const PackRequest& request) {
     return Error(Errc::kNotFound, "no such folder").in(request.folder);
   if (KindOf(request.folder) != PathKind::kFolder)
     return Error(Errc::kUsage, "only a folder is packed; this is a file").in(request.folder);
-  std::vector<Member> members;
-  NXDKIT_TRY(List(request.folder, "", 0, members));
+  Listing listing;
+  NXDKIT_TRY(List(request.folder, "", 0, listing));
   if (request.output == kStream) {
     Target target{STDOUT_FILENO, "standard output"};
-    return PackTo(request, members, target);
+    return PackTo(request, listing, target);
   }
   NXDKIT_ASSIGN(Staging staging,
                 Staging::Begin(request.output,
                                {.replace = request.force, .folder = false, .sync = request.sync}));
   NXDKIT_ASSIGN(File file, File::OpenWrite(staging.path()));
   Target target{file.fd(), request.output};
-  NXDKIT_ASSIGN(const TransportReport report, PackTo(request, members, target));
+  NXDKIT_ASSIGN(const TransportReport report, PackTo(request, listing, target));
   if (request.sync) NXDKIT_TRY(file.Sync());
   NXDKIT_TRY(file.Close());
   NXDKIT_TRY(staging.Publish());

@@ -57,7 +57,8 @@ struct TransportReport {
 };
 
 // Links inside the folder are followed: an archive has none. kUnsupported for what is neither a
-// file nor a folder.
+// file nor a folder. Of a rollout bundle that is refreshed meanwhile the archive has the version
+// that it found; kCorrupt when that was never finished.
 Result<TransportReport> Pack(const PackRequest& request);
 Result<TransportReport> Unpack(const UnpackRequest& request);
 

@@ -32,9 +32,10 @@ struct Arrow {
 // A name that ends in '/' stands for every part below it. A part may include itself.
 constexpr Arrow kArrows[] = {
     {"formats/", "lib"},
-    {"formats/", "formats/models"},    // what a parameter is, for every format
-    {"formats/nxd", "formats/torch"},  // the shards of an NxD set are torch archives
-    {"formats/ops", "formats/"},       // operations over all formats: convert, inspect, verify
+    {"formats/", "formats/models"},      // what a parameter is, for every format
+    {"formats/nxd", "formats/torch"},    // the shards of an NxD set are torch archives
+    {"formats/tar", "formats/rollout"},  // one version of a bundle's weights is packed
+    {"formats/ops", "formats/"},         // operations over all formats: convert, inspect, verify
     {"tools", "formats/"},
     {"tools", "lib"},
     {"trainer", "formats/"},

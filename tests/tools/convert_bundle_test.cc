@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/formats/compiled_blob.h"
 #include "tests/tools/convert_workshop.h"
 
 namespace nxdkit::test {
@@ -20,7 +21,7 @@ class ConvertBundle : public ::testing::TestWithParam<const char*> {
   void SetUp() override {
     ExpectConverts("--from hf --to rollout --tp 4 --bs 8 --seq 512 --flavor " + flavor(), base_,
                    compiled_);
-    workshop_.Write("compiled/model.pt", std::string("not an archive\0at all", 21));
+    workshop_.Write("compiled/model.pt", testing_util::CompiledBlob());
     // Spelled as no writer of ours would, with a key that we do not know.
     config_ = ReadFile(compiled_ + "/neuron_config.json");
     config_.insert(config_.rfind('}'), ",  \"max_logits\" : -Infinity ");

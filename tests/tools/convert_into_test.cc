@@ -10,6 +10,7 @@
 
 #include "formats/rollout/weight_slots.h"
 #include "lib/file.h"
+#include "tests/formats/compiled_blob.h"
 #include "tests/tools/convert_workshop.h"
 
 namespace nxdkit::test {
@@ -22,7 +23,7 @@ class ConvertInto : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     ExpectConverts("--from hf --to rollout --tp 4 --bs 8 --flavor " + flavor(), base_, bundle_);
-    workshop_.Write("bundle/model.pt", "a blob");
+    workshop_.Write("bundle/model.pt", testing_util::CompiledBlob());
   }
   std::string flavor() const { return GetParam(); }
   std::string Weights() const {
@@ -54,7 +55,7 @@ TEST_P(ConvertInto, ReplacesTheWeightsAndNothingElse) {
     EXPECT_EQ(Workshop::Verify(bundle_, "--against " + model).exit_code, 0) << round;
   }
   EXPECT_EQ(ReadFile(bundle_ + "/neuron_config.json"), config);
-  EXPECT_EQ(ReadFile(bundle_ + "/model.pt"), "a blob");
+  EXPECT_TRUE(ReadFile(bundle_ + "/model.pt") == testing_util::CompiledBlob());
   EXPECT_TRUE(fs::is_symlink(Weights()));
 }
 

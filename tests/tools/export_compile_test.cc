@@ -36,7 +36,7 @@ TEST_F(ExportCompile, RunsTheCompilerInPath) {
   const ProcessResult result = Export("--json");
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(JsonOf(result)["blob"], "compiler");
-  EXPECT_EQ(ReadFile(out_ + "/model.pt"), "compiled");
+  EXPECT_TRUE(ReadFile(out_ + "/model.pt") == testing_util::CompiledBlob());
   EXPECT_THAT(ReadFile(workshop_ / "runs"),
               HasSubstr("export neuron --model " + model_ +
                         " --batch_size 4 --sequence_length 256 --tensor_parallel_size 2 "
@@ -69,7 +69,7 @@ TEST_F(ExportCompile, FillsInATemplate) {
                   "outer 'tp={tp},bs={bs},seq={seq},{dtype}' {model} {output}", model_, out_},
                  {"PATH=" + workshop_ / "bin" + ":" + std::getenv("PATH")});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(ReadFile(out_ + "/model.pt"), "compiled");
+  EXPECT_TRUE(ReadFile(out_ + "/model.pt") == testing_util::CompiledBlob());
 }
 
 TEST_F(ExportCompile, CleansTheEnvironment) {
@@ -134,8 +134,8 @@ TEST_F(ExportCompile, ADamagedEntryIsPassedOverAndMadeAnew) {
   std::ofstream(workshop_.OnlyEntry() + "/model.pt") << "comp";
   const ProcessResult result = Export("", {}, "again");
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("4 bytes found, the manifest says 8"));
-  EXPECT_EQ(ReadFile(workshop_ / "again/model.pt"), "compiled");
+  EXPECT_THAT(result.err, HasSubstr("4 bytes found, the manifest says "));
+  EXPECT_TRUE(ReadFile(workshop_ / "again/model.pt") == testing_util::CompiledBlob());
   EXPECT_EQ(workshop_.Runs(), 2u);
 }
 

@@ -110,19 +110,45 @@ TEST_F(Export, CarriesConfigurationAndTokenizerFiles) {
 TEST_F(Export, TakesTheBlobOfABundle) {
   const std::string compiled = workshop_ / "compiled";
   workshop_.Export(std::string(kShape) + " --no-blob", model_, compiled);
-  workshop_.Write("compiled/model.pt", "a blob");
+  workshop_.Write("compiled/model.pt", testing_util::CompiledBlob());
   workshop_.Compiler();
   const ProcessResult result = workshop_.Export("--json --bundle " + compiled, model_, out_);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(JsonOf(result)["blob"], "bundle");
-  EXPECT_EQ(ReadFile(out_ + "/model.pt"), "a blob");
+  EXPECT_TRUE(ReadFile(out_ + "/model.pt") == testing_util::CompiledBlob());
   EXPECT_EQ(workshop_.Runs(), 0u);
+}
+
+// Whatever lies there under the blob's name: no command takes it for one.
+TEST_F(Export, RefusesABlobThatIsNone) {
+  const std::string compiled = workshop_ / "compiled";
+  workshop_.Export(std::string(kShape) + " --target cpu", model_, compiled);
+  const std::string plan = ReadFile(compiled + "/nxdkit-cpu-plan.json");
+  const std::string good = testing_util::CompiledBlob();
+  for (const std::string& bytes :
+       {std::string(), good.substr(0, 900), std::string("compiled"), plan}) {
+    workshop_.Write("compiled/model.pt", bytes);
+    const ProcessResult result = workshop_.Export("--bundle " + compiled, model_, out_);
+    EXPECT_EQ(result.exit_code, 3) << bytes;
+    EXPECT_THAT(result.err, AllOf(HasSubstr(compiled + "/model.pt: the compiled blob: it is "),
+                                  HasSubstr("hint: compile it again")));
+    EXPECT_FALSE(Traces(out_));
+    EXPECT_EQ(workshop_.Export("-n --bundle " + compiled, model_, out_).exit_code, 3);
+    const ProcessResult fits = Workshop::Verify(compiled, "--weights " + model_);
+    EXPECT_EQ(fits.exit_code, 1) << bytes;
+    EXPECT_THAT(fits.out, HasSubstr("WRONG: " + compiled + "/model.pt: it is "));
+    EXPECT_EQ(Workshop::Verify(compiled, "").exit_code, 1) << bytes;
+  }
+  workshop_.Write("compiled/model.pt", good);
+  EXPECT_EQ(Workshop::Verify(compiled, "").exit_code, 0);
+  EXPECT_EQ(Workshop::Verify(compiled, "--weights " + model_).exit_code, 0);
+  EXPECT_EQ(workshop_.Export("--bundle " + compiled, model_, out_).exit_code, 0);
 }
 
 TEST_F(Export, RefusesABlobThatDoesNotFitAndSaysWhatToDo) {
   const std::string compiled = workshop_ / "compiled";
   workshop_.Export(std::string(kShape) + " --no-blob", model_, compiled);
-  workshop_.Write("compiled/model.pt", "a blob");
+  workshop_.Write("compiled/model.pt", testing_util::CompiledBlob());
   fs::remove_all(compiled + "/checkpoint");  // only the configurations can tell
   const auto refused = [&](const std::string& options, const std::string& model, int code,
                            const std::string& part) {
@@ -147,7 +173,7 @@ TEST_F(Export, RefusesABlobThatDoesNotFitAndSaysWhatToDo) {
 TEST_F(Export, SeesWhatShapesDoNotShow) {
   const std::string compiled = workshop_ / "compiled";
   workshop_.Export(std::string(kShape) + " --no-blob", model_, compiled);
-  workshop_.Write("compiled/model.pt", "a blob");
+  workshop_.Write("compiled/model.pt", testing_util::CompiledBlob());
   std::string config = ReadFile(compiled + "/config.json");
   config.insert(config.find('{') + 1, "\"rope_theta\": 10000.0,");
   workshop_.Write("compiled/config.json", config);

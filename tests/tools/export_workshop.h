@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/formats/compiled_blob.h"
 #include "tests/tools/convert_workshop.h"
 
 namespace nxdkit::test {
@@ -44,10 +45,11 @@ class ExportWorkshop : public Workshop {
     return path;
   }
 
-  // A compiler that makes a bundle of the model it is given, with a model.pt of `blob`; every run
+  // A compiler that makes a bundle of the model it is given, with `blob` as its model.pt; every run
   // adds a line with its arguments to the file `runs`. `before` comes first.
   std::string Compiler(const std::string& name = "optimum-cli", const std::string& before = "",
-                       const std::string& blob = "compiled") const {
+                       const std::string& blob = testing_util::CompiledBlob()) const {
+    const std::string made = Write("made/" + name + ".pt", blob);
     return Script(name, before + "echo \"$*\" >>" + *this / "runs" +
                             "\n"
                             "out=\"${@: -1}\"\n"
@@ -60,8 +62,8 @@ class ExportWorkshop : public Workshop {
                             Tool("nxd-convert") +
                             " --no-sync -q --from hf --to rollout --tp $tp --bs $bs --seq $seq "
                             "\"$model\" \"$out\"\n"
-                            "printf '" +
-                            blob + "' >\"$out/model.pt\"\n");
+                            "cp " +
+                            made + " \"$out/model.pt\"\n");
   }
 
   size_t Runs() const {

@@ -43,6 +43,28 @@ TEST_F(PackTool, ThroughAPipe) {
   ExpectSameTree(model_, workshop_ / "back");
 }
 
+// The reader of the archive is slow, and the bundle is refreshed three times before it goes on.
+TEST_F(PackTool, HasOneVersionOfABundleThatIsRefreshedMeanwhile) {
+  const std::string tuned = workshop_.MakeModel("tuned", testing_util::TinyLlama(), "--seed 9");
+  const std::string bundle = workshop_ / "bundle";
+  ExpectConverts("--from hf --to rollout --tp 4", model_, bundle);
+  workshop_.Write("bundle/before", std::string(1 << 20, 'x'));  // more than a pipe takes
+  const std::string tool = Workshop::Tool("ckpt-pack");
+  const std::string refresh = Workshop::Tool("nxd-convert") +
+                              " -q --from hf --to rollout --into --no-sync " + tuned + " " +
+                              bundle + " >&2 && ";
+  for (const std::string& against : {model_, tuned}) {  // a plain folder, then the link
+    const std::string out = against + ".out";
+    const ProcessResult result = RunProcess(
+        {"bash", "-c",
+         "set -o pipefail; " + tool + " --format tar " + bundle + " - | (head -c 1000 && " +
+             refresh + refresh + refresh + "cat) | " + tool + " --unpack - " + out});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const ProcessResult verified = Workshop::Verify(out, "--against " + against);
+    EXPECT_EQ(verified.exit_code, 0) << against << verified.out << verified.err;
+  }
+}
+
 TEST_F(PackTool, RefusesWhatMakesNoSense) {
   ExpectError("@model @model.zip", 2, "the name does not end in .tar, .tar.zst or .tar.gz");
   ExpectError("--strip 1 @model @model.tar", 2, "--strip is for --unpack");

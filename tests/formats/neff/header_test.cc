@@ -140,6 +140,23 @@ TEST(Scans, PassOverWhatOnlyBeginsLikeOne) {
               ::testing::ElementsAre(fake.size() + huge.size()));
 }
 
+TEST(Scans, NameDamagedHeadersWhenAsked) {
+  const Scratch scratch;
+  std::string fake = ToyNeff();
+  fake[kHeaderBytes] = 'x';  // a chance likeness
+  std::string huge = ToyNeff();
+  Put(huge, 16, ~uint64_t{0});
+  const Result<File> file = File::OpenRead(scratch.Write("blob", fake + huge + ToyNeff()));
+  std::vector<Error> damaged;
+  const auto found = Find(*file, 0, file->bytes(), 10, {}, &damaged);
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->size(), 1u);
+  ASSERT_EQ(damaged.size(), 1u);
+  EXPECT_EQ(damaged[0].code(), Errc::kCorrupt);
+  EXPECT_EQ(damaged[0].offset(), fake.size() + 16);
+  EXPECT_THAT(damaged[0].message(), HasSubstr("is past the end"));
+}
+
 TEST(Scans, EndAtTheLimit) {
   const Scratch scratch;
   const Result<File> file = File::OpenRead(scratch.Write("blob", ToyNeff() + ToyNeff()));

@@ -303,6 +303,38 @@ TEST_F(Digest, OfFilesRefusesALinkInACircle) {
   EXPECT_THAT(error->file(), HasSubstr("/to_"));
 }
 
+// The model and the files of a bundle are those of one version, though three refreshes come in
+// between: into weights that are a plain folder, then behind a link, then of a bare folder.
+TEST_F(Digest, OfFilesIsOfTheVersionThatIsOpen) {
+  const std::string model = workshop_.MakeModel("model", testing_util::TinyLlama());
+  const std::string tuned = workshop_.Make("tuned", model, Kind::kHf, Kind::kHf);
+  FlipElement(FindStored(tuned, Kind::kHf, "model.norm.weight", -1), 0);
+  const std::string bundle = workshop_.Make("bundle", model, Kind::kHf, Kind::kRollout, Ranks(4));
+  const auto files_of = [](const ops::Artifact& artifact) {
+    const auto files = ops::DigestFiles(artifact, {}, With(2, 512 << 20));
+    EXPECT_TRUE(files.ok()) << files.error().ToString();
+    return files.ok() ? *files : std::vector<ops::FileDigest>{};
+  };
+  for (const std::string& path :
+       {bundle, bundle, bundle + "/checkpoint/weights", bundle + "/checkpoint/weights/"}) {
+    const Result<ops::Artifact> artifact = ops::OpenArtifact(path, Kind::kRollout, {});
+    ASSERT_TRUE(artifact.ok()) << artifact.error().ToString();
+    const std::vector<ops::FileDigest> before = files_of(*artifact);
+    EXPECT_GE(before.size(), 4u);
+    for (const std::string& input : {tuned, model, tuned}) {
+      ops::ConvertRequest refresh = OpsWorkshop::Request(input, Kind::kHf, bundle, Kind::kRollout);
+      refresh.into = true;
+      const auto report = ops::Convert(refresh);
+      ASSERT_TRUE(report.ok()) << report.error().ToString();
+    }
+    const auto findings = ops::CompareFiles(before, files_of(*artifact));
+    EXPECT_TRUE(findings.empty()) << path << ": " << findings.front().ToString();
+    EXPECT_FALSE(
+        ops::CompareFiles(before, files_of(*ops::OpenArtifact(path, Kind::kRollout, {}))).empty())
+        << path;
+  }
+}
+
 // --- parameters that no layout of ours makes
 
 // Writes hf/model.safetensors with these tensors, all zeros.

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/formats/compiled_blob.h"
 #include "tests/formats/ops/ops_workshop.h"
 
 namespace nxdkit::ops {
@@ -31,7 +32,7 @@ class Fitness : public ::testing::TestWithParam<rollout::Flavor> {
     options.tp = tp;
     options.flavor = GetParam();
     const std::string bundle = workshop_.Make(name, model, Kind::kHf, Kind::kRollout, options);
-    std::ofstream(bundle + "/model.pt") << "blob";
+    std::ofstream(bundle + "/model.pt") << testing_util::CompiledBlob();
     return bundle;
   }
   static Result<VerifyReport> Judge(const std::string& bundle, const std::string& weights) {
@@ -146,6 +147,31 @@ TEST_P(Fitness, ThereMustBeSomethingToRun) {
   const std::string bundle = MakeBundle("bundle", model_);
   fs::remove(bundle + "/model.pt");
   EXPECT_THAT(Found(bundle, model_), ElementsAre(HasSubstr("blob there is nothing to run")));
+}
+
+TEST_P(Fitness, ABlobThatIsNoneNeitherFitsNorIsGood) {
+  const std::string bundle = MakeBundle("bundle", model_);
+  EXPECT_THAT(testing_util::FindingsOf(bundle), IsEmpty());
+  EXPECT_THAT(Judge(bundle, model_)->checks,
+              Contains("model.pt: a whole TorchScript archive, 1 NEFF in it, checksums and hashes "
+                       "hold"));
+  const std::string good = testing_util::CompiledBlob();
+  for (const std::string& bytes : {std::string(), good.substr(0, 900), std::string("compiled")}) {
+    std::ofstream(bundle + "/model.pt") << bytes;
+    EXPECT_THAT(Found(bundle, model_), ElementsAre(HasSubstr("blob it is "))) << bytes.size();
+    ASSERT_EQ(testing_util::FindingsOf(bundle).size(), 1u) << bytes.size();
+    EXPECT_EQ(testing_util::FindingsOf(bundle)[0].file, bundle + "/model.pt");
+  }
+}
+
+// The plan of our own engine is a file of its own; under the blob's name it is none.
+TEST_P(Fitness, APlanForTheCpuIsNoBlob) {
+  OutputOptions options;
+  options.cpu_plan = true;
+  const std::string bundle = MakeBundle("bundle", model_, 2, options);
+  const std::string plan = ReadBytes(bundle + "/nxdkit-cpu-plan.json");
+  std::ofstream(bundle + "/model.pt") << plan;
+  EXPECT_THAT(Found(bundle, model_), ElementsAre(HasSubstr("blob it is no whole TorchScript")));
 }
 
 TEST_P(Fitness, APlanForTheCpuFollowsFromTheConfigurations) {

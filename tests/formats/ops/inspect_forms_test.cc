@@ -286,7 +286,8 @@ TEST(InspectRollout, BothFlavors) {
   const Models models;
   const std::string optimum =
       models.Make("optimum", Kind::kRollout, [](OutputOptions& options) { options.tp = 8; });
-  models.scratch().Write("optimum/model.pt", std::string(123, 'n'));
+  const std::string blob = testing_util::CompiledBlob();
+  models.scratch().Write("optimum/model.pt", blob);
   const Inspection inspection = InspectOk(optimum);
   EXPECT_EQ(inspection.form, Form::kRolloutBundle);
   EXPECT_EQ(inspection.description, "rollout bundle of optimum-neuron");
@@ -301,7 +302,7 @@ TEST(InspectRollout, BothFlavors) {
   EXPECT_EQ(facts.heads->padded_kv, 8);
   ASSERT_EQ(facts.blobs.size(), 1u);
   EXPECT_EQ(facts.blobs[0].name, "model.pt");
-  EXPECT_EQ(facts.blobs[0].bytes, 123u);
+  EXPECT_EQ(facts.blobs[0].bytes, blob.size());
 
   const std::string nxdi = models.Make("nxdi", Kind::kRollout, [](OutputOptions& options) {
     options.tp = 2;
@@ -362,6 +363,24 @@ TEST(InspectRollout, ABlobOfOtherBytesIsScannedAllTheSame) {
   ASSERT_EQ(inspection.neffs.size(), 1u);
   EXPECT_EQ(inspection.neffs[0].record, "model.pt");
   EXPECT_EQ(inspection.neffs[0].neff.offset, 9u);
+  EXPECT_THAT(inspection.warnings,
+              ElementsAre(HasSubstr("model.pt: it is no whole TorchScript archive: ")));
+}
+
+TEST(InspectRollout, WarnsOfABlobThatIsNone) {
+  const Models models;
+  const std::string path =
+      models.Make("bundle", Kind::kRollout, [](OutputOptions& options) { options.tp = 2; });
+  const auto warnings = [&](const std::string& bytes) {
+    models.scratch().Write("bundle/model.pt", bytes);
+    return InspectOk(path).warnings;
+  };
+  const std::string good = testing_util::CompiledBlob();
+  EXPECT_THAT(warnings(good), IsEmpty());
+  EXPECT_THAT(warnings(""), ElementsAre(HasSubstr("model.pt: it is empty")));
+  EXPECT_THAT(warnings(good.substr(0, 900)), ElementsAre(HasSubstr("it is no whole TorchScript")));
+  EXPECT_THAT(warnings(testing_util::CompiledBlob("nothing")),
+              ElementsAre(HasSubstr("no NEFF was found in it")));
 }
 
 TEST(InspectRollout, WithoutShards) {

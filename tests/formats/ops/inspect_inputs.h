@@ -14,8 +14,8 @@
 #include "formats/ops/make_model.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
-#include "formats/torch/zip_writer.h"
 #include "lib/crc32.h"
+#include "tests/formats/compiled_blob.h"
 #include "tests/formats/scratch.h"
 
 namespace nxdkit::testing_util {
@@ -60,21 +60,6 @@ inline torch::PickleValue Text(std::string text) { return {std::move(text)}; }
 inline torch::PickleValue Number(int64_t number) { return {number}; }
 inline torch::PickleValue Tensor(size_t index) { return {torch::TensorIndex{index}}; }
 inline torch::PickleValue Reference(int64_t tid) { return {torch::TensorReference{tid}}; }
-
-// A zip of stored records.
-inline std::string ZipOf(const std::vector<std::pair<std::string, std::string>>& records) {
-  std::vector<torch::OutputRecord> out;
-  for (const auto& [name, contents] : records) out.push_back({name, contents});
-  const auto layout = torch::LayOutZip(std::move(out));
-  if (!layout.ok()) {
-    ADD_FAILURE() << layout.error().ToString();
-    return "";
-  }
-  std::string file(layout->file_bytes, '\0');
-  for (const Fragment& fragment : torch::ZipFrame(*layout, {}))
-    file.replace(fragment.offset, fragment.bytes.size(), fragment.bytes);
-  return file;
-}
 
 // A tiny Qwen3 model (4 layers, hidden 64, 8 heads of 16, 4 key/value heads, tied) and what is
 // converted from it.

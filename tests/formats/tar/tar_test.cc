@@ -14,6 +14,7 @@
 #include <map>
 #include <string>
 
+#include "formats/rollout/weight_slots.h"
 #include "formats/tar/names.h"
 #include "formats/tar/transport.h"
 #include "lib/process.h"
@@ -188,6 +189,76 @@ TEST_F(Tar, RefusesALinkToAFolderAroundItAndOneToNothing) {
   fs::create_symlink("nowhere", At("in/dangling"));
   EXPECT_EQ(PackIn("a.tar").error().code(), Errc::kNotFound);
   EXPECT_EQ(PackIn("a.tar").error().file(), At("in/dangling"));
+}
+
+// A bundle whose weights are switched, and both slots written over, after the packer has listed
+// them: as a plain folder, which the first refresh moves away, and behind the link.
+class TarOfABundle : public Tar {
+ protected:
+  void SetUp() override {
+    fs::create_directories(At("run/bundle/weights"));
+    Put("run/bundle/weights/tp0", "old 0");
+    Put("run/bundle/weights/tp1", "old 1");
+  }
+  std::string Weights() const { return At("run/bundle/weights"); }
+  void Refresh(const std::string& text) const {
+    const auto update = rollout::SlotUpdate::Begin(Weights(), {.files = {"tp0", "tp1"}});
+    ASSERT_TRUE(update.ok()) << update.error().ToString();
+    for (const char* name : {"/tp0", "/tp1"})
+      std::ofstream((*update)->path() + name, std::ios::binary) << text;
+    const Status published = (*update)->Publish();
+    ASSERT_TRUE(published.ok()) << published.error().ToString();
+  }
+  // Packs `folder` and unpacks it again.
+  Tree PackWhileRefreshing(const std::string& folder) const {
+    PackRequest request{.folder = At(folder), .output = At("a.tar"), .force = true, .sync = false};
+    request.hooks.begin = [&](const std::string&, uint64_t) {
+      for (const char* text : {"new 1", "new 2", "new 3"}) Refresh(text);
+    };
+    const auto packed = Pack(request);
+    EXPECT_TRUE(packed.ok()) << packed.error().ToString();
+    fs::remove_all(At("out"));
+    const auto unpacked = UnpackTo("a.tar", "out");
+    EXPECT_TRUE(unpacked.ok()) << unpacked.error().ToString();
+    return TreeOf(At("out"));
+  }
+};
+
+TEST_F(TarOfABundle, HasOneVersionOfWeightsThatWereNeverRefreshed) {
+  EXPECT_EQ(PackWhileRefreshing("run"), (Tree{{"bundle", "(folder)"},
+                                              {"bundle/weights", "(folder)"},
+                                              {"bundle/weights/tp0", "old 0"},
+                                              {"bundle/weights/tp1", "old 1"}}));
+}
+
+TEST_F(TarOfABundle, HasOneVersionOfRefreshedWeights) {
+  fs::create_directory_symlink("run/bundle/weights", At("elsewhere"));
+  for (const std::string folder : {"run/bundle", "run/bundle/weights", "elsewhere"}) {
+    Refresh("whole");
+    const Tree tree = PackWhileRefreshing(folder);
+    const std::string below = folder == "run/bundle" ? "weights/" : "";
+    EXPECT_EQ(tree.size(), below.empty() ? 2u : 3u) << folder;
+    EXPECT_EQ(tree.at(below + "tp0"), "whole") << folder;
+    EXPECT_EQ(tree.at(below + "tp1"), "whole") << folder;
+  }
+}
+
+// A slot by its own name, the version before the current one: the next to be written over.
+TEST_F(TarOfABundle, HoldsASlotThatIsPackedByItsName) {
+  Refresh("one");
+  Refresh("two");
+  EXPECT_EQ(PackWhileRefreshing("run/bundle/.weights.0"), (Tree{{"tp0", "one"}, {"tp1", "one"}}));
+}
+
+TEST_F(TarOfABundle, IsRefusedWhenAVersionWasNeverFinished) {
+  Refresh("one");
+  Put("run/bundle/weights/.incomplete", "");
+  const auto packed = Pack({.folder = At("run"), .output = At("a.tar")});
+  ASSERT_FALSE(packed.ok());
+  EXPECT_EQ(packed.error().code(), Errc::kCorrupt);
+  EXPECT_THAT(packed.error().message(), HasSubstr("half written"));
+  EXPECT_THAT(packed.error().file(), HasSubstr("/.weights."));
+  EXPECT_FALSE(fs::exists(At("a.tar")));
 }
 
 TEST_F(Tar, RealTarReadsOurs) {
