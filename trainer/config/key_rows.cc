@@ -273,7 +273,8 @@ constexpr ConfigKey kKeys[] = {
     {KEY(trainer.project_name), kUsed, kNone, "", "of the run"},
     {KEY(trainer.experiment_name), kUsed, kNone, "", "of the run"},
     {KEY(trainer.logger), kUsed, kNone, "console|file|tensorboard|wandb|mlflow|swanlab",
-     "where metrics go"},
+     "what is told: `console` prints steps and phases, `tensorboard` writes event files; "
+     "experiment_log.jsonl (`file`) is always written, a resumed run needs it"},
     {KEY(trainer.nnodes), kUsed, kPositive, "",
      "machines; without trainer.cores their product with n_gpus_per_node is the number of cores"},
     {KEY(trainer.n_gpus_per_node), kUsed, kPositive, "", "cores (ranks) of one machine"},
