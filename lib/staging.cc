@@ -116,16 +116,35 @@ Error RenameError(const std::string& from, const std::string& to, int failure) {
   return OutputError(fmt::format("rename {} to it", from), failure).in(to);
 }
 
-// Waits until nobody else holds this folder; while what comes back lives, others wait.
-Result<Descriptor> TakeTurn(const std::string& folder) {
-  Descriptor turn(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!turn.is_open()) return OutputError("open the folder", errno).in(folder);
-  while (::flock(turn.fd(), LOCK_EX) != 0) {
-    if (errno == EINTR) continue;
-    if (LocksAreMissing(errno)) break;
-    return OutputError("lock", errno).in(folder);
+constexpr std::string_view kAsideMiddle = ".old.";
+constexpr std::string_view kAsideEnd = ".partial";
+
+// Where the outgoing output lies while it is removed. The inode tells machines of one file system
+// apart, the process who comes upon an inode that was given back meanwhile.
+std::string AsideName(const std::string& output, int staging_fd) {
+  struct stat info;
+  const bool known = ::fstat(staging_fd, &info) == 0;
+  return fmt::format("{}{}{}-{}{}", output, kAsideMiddle, ::getpid(), known ? info.st_ino : 0,
+                     kAsideEnd);
+}
+
+// The folder opened and locked; closed when somebody else has it, or when there are no locks.
+Descriptor TryLock(const std::string& folder) {
+  Descriptor lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (lock.is_open() && ::flock(lock.fd(), LOCK_EX | LOCK_NB) != 0) lock.Close();
+  return lock;
+}
+
+// What processes that were killed have left aside: nobody holds it any more.
+Status RemoveAsides(const std::string& output) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(ParentPath(output)));
+  const std::string begin = BaseName(output) + std::string(kAsideMiddle);
+  for (const std::string& name : names) {
+    if (!name.starts_with(begin) || !name.ends_with(kAsideEnd)) continue;
+    const std::string path = JoinPath(ParentPath(output), name);
+    if (const Descriptor lock = TryLock(path); lock.is_open()) NXDKIT_TRY(RemoveTree(path));
   }
-  return turn;
+  return OkStatus();
 }
 
 }  // namespace
@@ -277,11 +296,13 @@ Status Staging::PublishFolder() {
 
 // The exchange goes through a third name: were it done with the staging name, a crash right after
 // it would leave the old output where --resume looks for half-made work. From the first rename on
-// the staging name is free, and whoever takes it may come here before this is over: one at a time.
+// the staging name is free, and whoever takes it may come here before this is over; who clears up
+// then takes only what nobody has locked. We hold our own from the beginning, and the old output,
+// which comes into its place, from now on.
 Status Staging::Replace() {
-  NXDKIT_ASSIGN(const Descriptor turn, TakeTurn(ParentPath(output_)));
-  const std::string aside = output_ + ".old.partial";
-  NXDKIT_TRY(RemoveTree(aside));  // of a run that was killed while it removed the old output
+  NXDKIT_TRY(RemoveAsides(output_));
+  const std::string aside = AsideName(output_, lock_.fd());
+  const Descriptor old = TryLock(output_);
   if (::rename(staging_.c_str(), aside.c_str()) != 0) return RenameError(staging_, aside, errno);
   if (::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, output_.c_str(), RENAME_EXCHANGE) != 0) {
     const int failure = errno;
@@ -296,6 +317,7 @@ Status Staging::Replace() {
     }
   }
   done_ = true;
+  lock_ = File();  // the new output is whole, and anybody's
   if (options_.sync) NXDKIT_TRY(SyncFolder(ParentPath(output_)));
   return RemoveTree(aside);
 }

@@ -52,26 +52,13 @@ std::span<const std::byte> Bytes(const std::string& text) {
 
 }  // namespace
 
-std::string WriteSink::FilePath(size_t file) const {
-  return files_[file].path.empty() ? folder_ : JoinPath(folder_, files_[file].path);
-}
-
 Result<std::unique_ptr<WriteSink>> WriteSink::Begin(const std::string& folder, const Layout& layout,
                                                     std::vector<OutputFile> files,
                                                     const Options& options) {
   std::unique_ptr<WriteSink> sink(new WriteSink());
   sink->folder_ = folder;
   sink->options_ = options;
-  sink->files_ = std::move(files);
-  sink->members_.resize(sink->files_.size());
-  sink->crcs_.resize(layout.tensors.size());
-  for (uint32_t t = 0; t < layout.tensors.size(); ++t) {
-    std::vector<uint32_t>& members = sink->members_[layout.tensors[t].file];
-    sink->places_.push_back({layout.tensors[t].file, static_cast<uint32_t>(members.size())});
-    members.push_back(t);
-  }
-  for (size_t f = 0; f < sink->files_.size(); ++f)
-    NXDKIT_CHECK(sink->files_[f].encoder->tensors().size() == sink->members_[f].size());
+  sink->files_ = OutputFiles(folder, layout, std::move(files));
   if (!options.fingerprint.empty()) NXDKIT_TRY(sink->TakeOver());
   NXDKIT_TRY(sink->CreateFiles());
   return sink;
@@ -81,8 +68,8 @@ Result<std::unique_ptr<WriteSink>> WriteSink::Begin(const std::string& folder, c
 bool WriteSink::FilesAreThere() const {
   for (size_t f = 0; f < files_.size(); ++f) {
     struct stat info;
-    if (::stat(FilePath(f).c_str(), &info) != 0) return false;
-    if (static_cast<uint64_t>(info.st_size) != files_[f].encoder->file_bytes()) return false;
+    if (::stat(files_.Path(f).c_str(), &info) != 0) return false;
+    if (static_cast<uint64_t>(info.st_size) != files_.encoder(f).file_bytes()) return false;
   }
   return true;
 }
@@ -121,7 +108,8 @@ void WriteSink::LoadJournal(const std::string& lines) {
     uint64_t a = 0, b = 0, c = 0, d = 0;
     words >> kind >> a >> b >> c >> d;
     if (kind == "t") done_.insert(a);
-    if (kind == "c" && a < crcs_.size()) crcs_[a][b] = {c, static_cast<uint32_t>(d)};
+    if (kind == "c" && a < files_.tensor_count())
+      files_.AddCrc(static_cast<uint32_t>(a), b, c, static_cast<uint32_t>(d));
   }
 }
 
@@ -134,25 +122,24 @@ Status WriteSink::Journal(const std::string& line) {
 Status WriteSink::CreateFiles() {
   std::set<std::string> folders;
   for (size_t f = 0; f < files_.size(); ++f) {
-    const std::string path = FilePath(f);
+    const std::string path = files_.Path(f);
     if (folders.insert(ParentPath(path)).second) NXDKIT_TRY(MakeFolders(ParentPath(path)));
     if (!done_.empty()) continue;  // all of them are there
     NXDKIT_ASSIGN(File file, File::OpenWrite(path));
-    NXDKIT_TRY(file.Allocate(files_[f].encoder->file_bytes()));
+    NXDKIT_TRY(file.Allocate(files_.encoder(f).file_bytes()));
     NXDKIT_TRY(file.Close());
   }
   return OkStatus();
 }
 
 Status WriteSink::Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
-  const Place place = places_[tensor];
-  const FileEncoder& encoder = *files_[place.file].encoder;
-  NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_.Get(FilePath(place.file)));
-  NXDKIT_TRY(file->WriteAt(encoder.data_offset(place.index) + offset, bytes));
-  if (!encoder.needs_crc()) return OkStatus();
+  const uint32_t place = files_.FileOf(tensor);
+  NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_.Get(files_.Path(place)));
+  NXDKIT_TRY(file->WriteAt(files_.DataOffset(tensor) + offset, bytes));
+  if (!files_.encoder(place).needs_crc()) return OkStatus();
   const uint32_t crc = Crc32(0, bytes);
   const std::lock_guard lock(mutex_);
-  crcs_[tensor][offset] = {bytes.size(), crc};
+  files_.AddCrc(tensor, offset, bytes.size(), crc);
   if (!journal_.is_open()) return OkStatus();
   return Journal(fmt::format("c {} {} {} {}", tensor, offset, bytes.size(), crc));
 }
@@ -163,41 +150,17 @@ Status WriteSink::TaskDone(uint64_t task) {
   return Journal(fmt::format("t {}", task));
 }
 
-Result<std::vector<uint32_t>> WriteSink::TensorCrcs(size_t file) const {
-  std::vector<uint32_t> out;
-  for (uint32_t tensor : members_[file]) {
-    uint32_t crc = 0;
-    uint64_t at = 0;
-    for (const auto& [offset, chunk] : crcs_[tensor]) {
-      if (offset != at) break;
-      crc = at == 0 ? chunk.crc : Crc32Combine(crc, chunk.crc, chunk.bytes);
-      at += chunk.bytes;
-    }
-    const OutputTensor& output = files_[file].encoder->tensors()[out.size()];
-    const uint64_t bytes = *PackedBytes(output.dtype, output.shape);
-    if (at != bytes)
-      return Error(Errc::kInternal, fmt::format("{} of {} bytes have a checksum", at, bytes))
-          .on(output.name);
-    out.push_back(crc);
-  }
-  return out;
-}
-
 Status WriteSink::FinishFile(size_t f) {
-  const FileEncoder& encoder = *files_[f].encoder;
-  std::vector<uint32_t> crcs;
-  if (encoder.needs_crc()) {
-    NXDKIT_ASSIGN(crcs, TensorCrcs(f));
-  }
-  NXDKIT_ASSIGN(File file, File::OpenWrite(FilePath(f)));
-  for (const Fragment& fragment : encoder.Frame(crcs))
+  NXDKIT_ASSIGN(const std::vector<uint32_t> crcs, files_.Crcs(f));
+  NXDKIT_ASSIGN(File file, File::OpenWrite(files_.Path(f)));
+  for (const Fragment& fragment : files_.encoder(f).Frame(crcs))
     NXDKIT_TRY(file.WriteAt(fragment.offset, Bytes(fragment.bytes)));
   if (options_.sync) file.StartSync();
   return file.Close();
 }
 
 Status WriteSink::SyncFile(size_t f) const {
-  NXDKIT_ASSIGN(File file, File::OpenWrite(FilePath(f)));
+  NXDKIT_ASSIGN(File file, File::OpenWrite(files_.Path(f)));
   NXDKIT_TRY(file.Sync());
   return file.Close();
 }

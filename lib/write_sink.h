@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -12,15 +11,9 @@
 
 #include "lib/executor.h"
 #include "lib/file_cache.h"
+#include "lib/output_files.h"
 
 namespace nxdkit {
-
-// One file to be written; `path` is relative to the sink's folder, or "" for the folder path
-// itself.
-struct OutputFile {
-  std::string path;
-  std::unique_ptr<FileEncoder> encoder;
-};
 
 class WriteSink : public Sink {
  public:
@@ -36,8 +29,8 @@ class WriteSink : public Sink {
     std::string fingerprint;
   };
 
-  // `layout.tensors[i].file` is an index into `files`; a file's encoder has its tensors in the
-  // layout's order. Creates and allocates all files (their folders too). `folder` must exist.
+  // `layout` and `files` as for OutputFiles. Creates and allocates all files (their folders too).
+  // `folder` must exist.
   static Result<std::unique_ptr<WriteSink>> Begin(const std::string& folder, const Layout& layout,
                                                   std::vector<OutputFile> files,
                                                   const Options& options);
@@ -52,35 +45,21 @@ class WriteSink : public Sink {
   Status Finish();
 
  private:
-  struct Place {
-    uint32_t file;
-    uint32_t index;  // in the encoder
-  };
-  struct Crc {
-    uint64_t bytes;
-    uint32_t crc;
-  };
-
   WriteSink() : cache_(FileCache::Mode::kWrite, 128) {}
-  std::string FilePath(size_t file) const;
   bool FilesAreThere() const;
   Status CreateFiles();
   Status TakeOver();
   void LoadJournal(const std::string& lines);
   Status Journal(const std::string& line);
-  Result<std::vector<uint32_t>> TensorCrcs(size_t file) const;
   Status ForEachFile(const std::function<Status(size_t file)>& job) const;
   Status FinishFile(size_t file);
   Status SyncFile(size_t file) const;
 
   std::string folder_;
   Options options_;
-  std::vector<OutputFile> files_;
-  std::vector<Place> places_;                   // per layout tensor
-  std::vector<std::vector<uint32_t>> members_;  // per file: its layout tensors
+  OutputFiles files_;
   FileCache cache_;
-  mutable std::mutex mutex_;
-  std::vector<std::map<uint64_t, Crc>> crcs_;  // per layout tensor: offset -> chunk
+  std::mutex mutex_;
   std::set<uint64_t> done_;
   File journal_;
   uint64_t journal_bytes_ = 0;

@@ -30,7 +30,7 @@ const ToolInfo kInfo = {
     .summary = "proves that an artifact is right: structure, meaning, and equality with another",
     .details =
         "Structure: the rank grid, names, shapes, dtypes, zero padding, equal replicas, the tied "
-        "pair, rank tensors.\n"
+        "pair, rank tensors; of a training tag the optimizer's state too.\n"
         "Meaning: on every rank and layer each query head sits with its own key head, and o_proj's "
         "columns match.\n"
         "With --against, every element is compared with another artifact of any layout.\n"

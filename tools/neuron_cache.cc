@@ -7,6 +7,7 @@
 #include "formats/neff/cache.h"
 #include "formats/neff/cache_place.h"
 #include "formats/neff/cache_prune.h"
+#include "formats/ops/blob.h"
 #include "lib/file.h"
 #include "lib/signals.h"
 #include "lib/text.h"
@@ -95,7 +96,7 @@ ToolAnswer List(const neff::CacheListing& listing) {
   return answer;
 }
 
-Result<ToolAnswer> Verify(const neff::CacheListing& listing) {
+Result<ToolAnswer> VerifyAll(const neff::CacheListing& listing) {
   ToolAnswer answer;
   Json findings = Json::array();
   size_t checked = 0;
@@ -104,7 +105,7 @@ Result<ToolAnswer> Verify(const neff::CacheListing& listing) {
     if (entry.state != neff::EntryState::kDone) continue;
     ++checked;
     NXDKIT_ASSIGN(const std::vector<neff::EntryFault> faults,
-                  neff::VerifyEntry(entry, StopIfInterrupted));
+                  neff::VerifyEntry(entry, StopIfInterrupted, ops::BlobFaults));
     for (const neff::EntryFault& fault : faults) {
       const std::string place =
           fault.file.empty() ? EntryName(entry) : JoinPath(EntryName(entry), fault.file);
@@ -138,6 +139,7 @@ Result<neff::PruneOptions> OptionsOf(const Args& args, const ToolContext& contex
   options.poll = StopIfInterrupted;
   options.empty = args.empty;
   options.damaged = args.damaged;
+  options.check_blob = ops::BlobFaults;
   if (args.max_size) {
     Result<uint64_t> bytes = ParseBytes(*args.max_size);
     if (!bytes.ok()) return Error(Errc::kUsage, "--max-size: " + bytes.error().message());
@@ -151,9 +153,17 @@ Result<neff::PruneOptions> OptionsOf(const Args& args, const ToolContext& contex
   return options;
 }
 
+// A cache that nothing was put into yet has no folder; one that the user names has to be there.
+bool IsNotMadeYet(const Args& args, const std::string& root) {
+  return !args.cache_dir && KindOf(root) == PathKind::kMissing;
+}
+
 Result<ToolAnswer> Remove(const Args& args, const std::string& root, ToolContext& context) {
   NXDKIT_ASSIGN(const neff::PruneOptions options, OptionsOf(args, context));
-  NXDKIT_ASSIGN(const neff::PruneReport report, neff::Prune(root, options));
+  neff::PruneReport report;
+  if (!IsNotMadeYet(args, root)) {
+    NXDKIT_ASSIGN(report, neff::Prune(root, options));
+  }
   ToolAnswer answer;
   const char* verb = options.dry_run ? "would remove" : "removed";
   for (const neff::Pruned& pruned : report.removed)
@@ -172,6 +182,16 @@ Result<ToolAnswer> Remove(const Args& args, const std::string& root, ToolContext
       {"bytes_before", report.bytes_before},         {"bytes_after", report.bytes_after},
       {"over_limit_bytes", report.over_limit_bytes}, {"dry_run", options.dry_run}};
   return answer;
+}
+
+Result<ToolAnswer> Look(const Args& args, const std::string& root) {
+  neff::CacheListing listing;
+  listing.root = root;
+  if (!IsNotMadeYet(args, root)) {
+    NXDKIT_ASSIGN(listing, neff::ListCache(root));
+  }
+  if (args.command == "ls") return List(listing);
+  return VerifyAll(listing);
 }
 
 std::string Environment(const char* name) {
@@ -206,12 +226,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (args.command == "prune" || args.command == "clear") {
     NXDKIT_ASSIGN(answer, Remove(args, place.root, context));
   } else {
-    NXDKIT_ASSIGN(const neff::CacheListing listing, neff::ListCache(place.root));
-    if (args.command == "ls") {
-      answer = List(listing);
-    } else {
-      NXDKIT_ASSIGN(answer, Verify(listing));
-    }
+    NXDKIT_ASSIGN(answer, Look(args, place.root));
   }
   answer.fields["command"] = args.command;
   answer.fields["root"] = place.root;

@@ -84,6 +84,9 @@ std::string Environment(const char* name) {
 Status CheckTogether(const Args& args) {
   if (args.layout.bundle && args.compiler)
     return Error(Errc::kUsage, "--bundle and --compiler: the blob can be from one of them only");
+  if (!args.layout.bundle && !args.layout.tp)
+    return Error(Errc::kUsage, "--tp is missing: for how many ranks the bundle is to be")
+        .hint("--bundle takes it from a compiled bundle");
   if (args.target != "cpu") return OkStatus();
   const auto refuse = [](const char* option) {
     return Error(Errc::kUsage, fmt::format("{} says nothing about --target cpu", option));
@@ -157,7 +160,7 @@ std::string BlobText(const ops::ExportReport& report, bool dry_run) {
 std::string ReportText(const ops::ExportReport& report, const Args& args, double seconds,
                        bool dry_run) {
   const ops::ConvertReport& convert = report.convert;
-  std::string text = WroteText(args.output, dry_run) + CountsText(convert);
+  std::string text = WroteText(args.output, convert, dry_run) + CountsText(convert);
   if (convert.lora) text += LoraText(*convert.lora);
   text += "blob: " + EscapeControl(BlobText(report, dry_run)) + "\n";
   if (!dry_run) text += CostText(convert, convert.output_bytes, seconds, dry_run);

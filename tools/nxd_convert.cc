@@ -124,7 +124,7 @@ uint64_t WorkBytes(const ops::ConvertReport& report) {
 
 std::string ReportText(const ops::ConvertReport& report, const ops::ConvertRequest& request,
                        double seconds, bool dry_run) {
-  std::string text = WroteText(request.output, dry_run) + CountsText(report) +
+  std::string text = WroteText(request.output, report, dry_run) + CountsText(report) +
                      CostText(report, WorkBytes(report), seconds, dry_run);
   if (report.lora) text += LoraText(*report.lora);
   if (!report.source_digest.empty()) text += "source: " + report.source_digest + "\n";

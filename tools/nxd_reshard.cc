@@ -111,7 +111,7 @@ std::string OptimizerText(const ops::OptimizerReport& optimizer) {
 
 std::string ReportText(const ops::ConvertReport& report, const ops::ConvertRequest& request,
                        double seconds, bool dry_run) {
-  std::string text = WroteText(request.output, dry_run) +
+  std::string text = WroteText(request.output, report, dry_run) +
                      fmt::format("tp {} pp {}, ", report.nxd.tp, report.nxd.pp) +
                      CountsText(report);
   if (report.optimizer) text += OptimizerText(*report.optimizer);

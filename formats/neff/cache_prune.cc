@@ -74,7 +74,8 @@ class Pruner {
         break;
     }
     if (!options_.damaged) return std::string();
-    NXDKIT_ASSIGN(const std::vector<EntryFault> faults, VerifyEntry(entry, options_.poll));
+    NXDKIT_ASSIGN(const std::vector<EntryFault> faults,
+                  VerifyEntry(entry, options_.poll, options_.check_blob));
     return std::string(faults.empty() ? "" : "damaged");
   }
 

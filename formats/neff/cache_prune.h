@@ -26,6 +26,7 @@ struct PruneOptions {
   bool everything = false;                   // all entries go (clear)
   bool dry_run = false;
   std::function<Status()> poll;
+  BlobCheck check_blob;  // with `damaged`
 };
 
 struct Pruned {

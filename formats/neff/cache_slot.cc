@@ -63,6 +63,12 @@ void MarkUsed(const CacheEntry& entry) {
                     0);
 }
 
+// What is finished, or has failed, is told by other files; a mark that stays means nothing then.
+void RemoveMark(const std::string& path) {
+  std::error_code ignored;
+  fs::remove(JoinPath(path, kMakingFile), ignored);
+}
+
 Status MakeFolders(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
@@ -104,17 +110,25 @@ Result<CacheSlot> CacheSlot::Make(const std::string& root, const std::string& co
   }
 }
 
-Status CacheSlot::Empty() {
+Status CacheSlot::RemoveAllBut(std::string_view kept) {
   NXDKIT_ASSIGN(std::vector<std::string> names, ListFolder(path()));
   // The marker first: an entry that is half removed is no finished one.
   std::ranges::stable_partition(names, [](const std::string& name) { return name == kDoneFile; });
   for (const std::string& name : names) {
+    if (name == kept) continue;
     std::error_code error;
     fs::remove_all(JoinPath(path(), name), error);
     if (error) return OutputError("remove", error.value()).in(JoinPath(path(), name));
   }
   return OkStatus();
 }
+
+Status CacheSlot::Begin() {
+  NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kMakingFile), ""));
+  return RemoveAllBut(kMakingFile);
+}
+
+Status CacheSlot::Empty() { return RemoveAllBut(""); }
 
 Status CacheSlot::Finish(const CacheKey& key, const std::string& summary, const Poll& poll) {
   Manifest manifest;
@@ -124,7 +138,8 @@ Status CacheSlot::Finish(const CacheKey& key, const std::string& summary, const 
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path()));
   for (const std::string& name : names) {
     const std::string file = JoinPath(path(), name);
-    if (name == kManifestFile || KindOf(file) != PathKind::kFile) continue;
+    const bool is_ours = name == kManifestFile || name == kMakingFile;
+    if (is_ours || KindOf(file) != PathKind::kFile) continue;
     NXDKIT_ASSIGN(std::string digest, DigestFile(file, poll));
     NXDKIT_ASSIGN(const File opened, File::OpenRead(file));
     NXDKIT_TRY(opened.Sync());
@@ -134,6 +149,7 @@ Status CacheSlot::Finish(const CacheKey& key, const std::string& summary, const 
   NXDKIT_TRY(SyncFolder(path()));
   NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kDoneFile), ""));
   NXDKIT_TRY(SyncFolder(path()));
+  RemoveMark(path());
   NXDKIT_ASSIGN(entry_, ReadEntry(path()));
   // A lock is not exchanged in one step, but nobody removes what was made this moment.
   lock_.Release();
@@ -142,10 +158,11 @@ Status CacheSlot::Finish(const CacheKey& key, const std::string& summary, const 
 }
 
 Status CacheSlot::Fail(const CacheKey& key, const std::string& log) {
-  NXDKIT_TRY(Empty());
+  NXDKIT_TRY(RemoveAllBut(kMakingFile));
   NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kFlagsFile), key.flags_json));
   NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kGraphFile), key.graph));
   NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kFailureFile), log));
+  RemoveMark(path());
   NXDKIT_ASSIGN(entry_, ReadEntry(path()));
   return OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "formats/neff/cache.h"
@@ -32,7 +33,10 @@ class CacheSlot {
   const CacheEntry& entry() const { return entry_; }
   const std::string& path() const { return entry_.path; }
 
-  // For Make: removes what an earlier attempt left.
+  // For Make: marks the entry as one that is being made, and removes what an earlier attempt left.
+  // The mark stays when the process dies.
+  Status Begin();
+  // For Make: removes everything.
   Status Empty();
   // For Make: writes flags, graph, manifest over the files that are there, and model.done, each
   // synced; then others may read.
@@ -42,6 +46,7 @@ class CacheSlot {
 
  private:
   CacheSlot(CacheEntry entry, FolderLock lock) : entry_(std::move(entry)), lock_(std::move(lock)) {}
+  Status RemoveAllBut(std::string_view kept);
   CacheEntry entry_;
   FolderLock lock_;
 };

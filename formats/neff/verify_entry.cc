@@ -39,8 +39,9 @@ class KeepAccessTime {
 
 class Verifier {
  public:
-  Verifier(const CacheEntry& entry, const std::function<Status()>& poll)
-      : entry_(entry), poll_(poll) {}
+  Verifier(const CacheEntry& entry, const std::function<Status()>& poll,
+           const BlobCheck& check_blob)
+      : entry_(entry), poll_(poll), check_blob_(check_blob) {}
 
   Result<std::vector<EntryFault>> Run() {
     if (!entry_.well_named)
@@ -48,6 +49,7 @@ class Verifier {
     const KeepAccessTime keep(JoinPath(entry_.path, entry_.payload));
     NXDKIT_TRY(CheckFlags());
     if (entry_.payload == kNeffFile) NXDKIT_TRY(CheckNeff());
+    if (entry_.payload == kBlobFile) NXDKIT_TRY(CheckBlobs());
     const bool ours = KindOf(JoinPath(entry_.path, kManifestFile)) == PathKind::kFile;
     if (ours)
       NXDKIT_TRY(CheckManifest());
@@ -110,6 +112,20 @@ class Verifier {
     return OkStatus();
   }
 
+  // model.pt, and model_<part>.pt of models in several parts.
+  Status CheckBlobs() {
+    if (!check_blob_) return OkStatus();
+    NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(entry_.path));
+    for (const std::string& name : names) {
+      if (!name.ends_with(".pt")) continue;
+      const Result<std::vector<std::string>> messages = check_blob_(Path(name), poll_);
+      NXDKIT_TRY(Keep(name, messages));
+      if (!messages.ok()) continue;
+      for (const std::string& message : *messages) Add(name, message);
+    }
+    return OkStatus();
+  }
+
   Status CheckManifest() {
     const std::string path = Path(kManifestFile);
     const Result<std::string> text = ReadSmallFile(path, kMaxManifestBytes);
@@ -132,15 +148,17 @@ class Verifier {
 
   const CacheEntry& entry_;
   const std::function<Status()>& poll_;
+  const BlobCheck& check_blob_;
   std::vector<EntryFault> faults_;
 };
 
 }  // namespace
 
 Result<std::vector<EntryFault>> VerifyEntry(const CacheEntry& entry,
-                                            const std::function<Status()>& poll) {
+                                            const std::function<Status()>& poll,
+                                            const BlobCheck& check_blob) {
   if (entry.state != EntryState::kDone) return std::vector<EntryFault>();
-  return Verifier(entry, poll).Run();
+  return Verifier(entry, poll, check_blob).Run();
 }
 
 }  // namespace nxdkit::neff

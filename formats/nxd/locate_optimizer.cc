@@ -48,7 +48,25 @@ std::string OptimizerFileName(OptimizerStyle style, int dp_rank, int tp_rank, in
                      pp_rank);
 }
 
+namespace {
+
+// The legacy form lies beside the shards, not in optim/.
+Status RefuseLegacy(const std::string& folder) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
+  const auto legacy = std::ranges::find_if(names, IsLegacyOptimizer);
+  if (legacy == names.end()) return OkStatus();
+  return Error(Errc::kUnsupported,
+               fmt::format("a legacy ZeRO-1 optimizer ({}) lies beside the model; only the forms "
+                           "in optim/ can be resharded",
+                           *legacy))
+      .in(folder)
+      .hint(kLeaveOut);
+}
+
+}  // namespace
+
 Result<std::optional<OptimizerLocation>> LocateOptimizer(const std::string& tag_folder) {
+  NXDKIT_TRY(RefuseLegacy(tag_folder));
   OptimizerLocation out;
   out.folder = JoinPath(tag_folder, "optim");
   if (KindOf(out.folder) != PathKind::kFolder) return std::optional<OptimizerLocation>();

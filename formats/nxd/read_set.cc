@@ -29,7 +29,7 @@ class Reader {
             .in(file.path)
             .member("data.pkl");
       if (!value.tensor() && !value.reference()) {
-        skipped_.insert(*name);
+        Skip(*name, value);
         continue;
       }
       if (!names.insert(*name).second)
@@ -50,8 +50,17 @@ class Reader {
   }
 
   std::vector<std::string> skipped() const { return {skipped_.begin(), skipped_.end()}; }
+  const std::string& optimizer_entry() const { return optimizer_entry_; }
 
  private:
+  void Skip(const std::string& name, const torch::PickleValue& value) {
+    skipped_.insert(name);
+    const bool empty = (value.dict() && value.dict()->empty()) ||
+                       (value.list() && value.list()->empty()) ||
+                       std::holds_alternative<torch::PickleValue::None>(value.value);
+    if (name.find("optim") != std::string::npos && !empty) optimizer_entry_ = name;
+  }
+
   static bool HoldsTensors(const torch::PickleDict& dict) {
     for (const auto& [key, value] : dict)
       if (key.string() && (value.tensor() || value.reference())) return true;
@@ -74,7 +83,7 @@ class Reader {
       const torch::PickleValue* inner = root.Find(wrapper);
       if (!inner || !inner->dict() || !fits(*inner->dict())) continue;
       for (const auto& [key, value] : *root.dict())
-        if (key.string() && *key.string() != wrapper) skipped_.insert(*key.string());
+        if (key.string() && *key.string() != wrapper) Skip(*key.string(), value);
       return inner->dict();
     }
     return nullptr;
@@ -119,6 +128,7 @@ class Reader {
   const SetLocation& location_;
   TensorFiles files_;
   std::set<std::string> skipped_;
+  std::string optimizer_entry_;
 };
 
 }  // namespace
@@ -133,6 +143,7 @@ Result<ShardSet> Read(SetLocation location) {
   }
   if (location.style == SetStyle::kNnm) RenameNnm(set.shards);
   set.skipped = reader.skipped();
+  set.optimizer_entry = reader.optimizer_entry();
   set.location = std::move(location);
   return set;
 }

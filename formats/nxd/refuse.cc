@@ -39,7 +39,7 @@ constexpr Row kRows[] = {
      "a merged ZeRO-1 optimizer (full_tp_rank_..., of nxd_convert_zero_checkpoints); it holds no "
      "weights",
      "name the tag folder, whose model/ holds the weights"},
-    {[](const Names& names) { return Starts(names, "optim.dp_rank_"); },
+    {[](const Names& names) { return std::ranges::any_of(names, IsLegacyOptimizer); },
      "a legacy ZeRO-1 optimizer (optim.dp_rank_DD.tp_rank_TT files); it holds no weights",
      "name the folder of the model that was saved beside it"},
     {[](const Names& names) {
@@ -59,6 +59,8 @@ Names NamesIn(const std::string& folder) {
 }
 
 }  // namespace
+
+bool IsLegacyOptimizer(std::string_view name) { return name.starts_with("optim.dp_rank_"); }
 
 bool IsOptimizerFolder(const std::string& path) {
   return BaseName(path) == "optim" && Starts(NamesIn(path), "dp_rank_");

@@ -4,10 +4,14 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "lib/error.h"
 
 namespace nxdkit::nxd {
+
+// A file of NxD's older ZeRO-1: optim.dp_rank_DD.tp_rank_TT.
+bool IsLegacyOptimizer(std::string_view name);
 
 // An `optim` folder of rank files: their names are those of model shards, so it comes first.
 bool IsOptimizerFolder(const std::string& path);

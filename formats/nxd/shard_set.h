@@ -73,6 +73,9 @@ struct ShardSet {
   SetLocation location;
   std::vector<Shard> shards;         // as location.files
   std::vector<std::string> skipped;  // entries beside the weights: "epoch", ...
+  // The one of these that holds an optimizer's state: "optimizer" of NxD's examples,
+  // "optimizer_states" of Lightning; "" for none.
+  std::string optimizer_entry;
 };
 
 // Reads the structure of every shard; NNM names become those of NxDT's Megatron models. References

@@ -232,7 +232,23 @@ class Binder {
 
 }  // namespace
 
+namespace {
+
+// Older forms keep it inside the files of the model, each rank with its own numbers.
+Status RefuseStateInside(const nxd::ShardSet& set) {
+  if (set.optimizer_entry.empty()) return OkStatus();
+  return Error(Errc::kUnsupported,
+               fmt::format("the files of the model hold the optimizer's state too (\"{}\"), and "
+                           "only that in optim/ can be resharded",
+                           set.optimizer_entry))
+      .in(set.location.shard_folder)
+      .hint("--no-optimizer leaves the optimizer's state out");
+}
+
+}  // namespace
+
 Status BindOptimizer(BoundArtifact& out, const InputHints& hints) {
+  NXDKIT_TRY(RefuseStateInside(*out.artifact.set));
   NXDKIT_ASSIGN(std::optional<nxd::OptimizerLocation> location,
                 nxd::LocateOptimizer(out.artifact.set->location.tag_folder));
   if (!location) return OkStatus();

@@ -178,17 +178,18 @@ Status RequireSound(const BoundArtifact& artifact, const RunOptions& run) {
   // What is merged has no copies but those of its base and of the adapter.
   if (artifact.merged) return RequireSound(*artifact.merged, run);
   NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(artifact, run));
-  return FirstAsError(findings);
+  // ckpt-verify judges models.
+  return artifact.lora ? FirstAsError(findings, "") : FirstAsError(findings);
 }
 
-Status FirstAsError(const std::vector<Finding>& findings) {
+Status FirstAsError(const std::vector<Finding>& findings, const char* hint) {
   if (findings.empty()) return OkStatus();
   const Finding& first = findings.front();
   std::string message = first.message;
   if (findings.size() > 1) message += fmt::format("; and {} more tensors", findings.size() - 1);
   Error error(Errc::kCorrupt, std::move(message));
   if (first.rank) error = std::move(error).rank(*first.rank);
-  return std::move(error).in(first.file).on(first.tensor).hint("ckpt-verify shows all of it");
+  return std::move(error).in(first.file).on(first.tensor).hint(hint);
 }
 
 Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected,

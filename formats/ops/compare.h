@@ -38,7 +38,8 @@ Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunO
 Status RequireSound(const BoundArtifact& artifact, const RunOptions& run);
 
 // kCorrupt for the first finding, with how many more there are; fine when there is none.
-Status FirstAsError(const std::vector<Finding>& findings);
+Status FirstAsError(const std::vector<Finding>& findings,
+                    const char* hint = "ckpt-verify shows all of it");
 
 // The layout of `actual` with the parameters numbered as `expected` numbers them. Both must hold
 // the same model: kFindings naming the first parameter that only one has or whose shape differs.

@@ -117,8 +117,8 @@ Result<std::string> CompilerVersion(const std::function<Status()>& poll) {
   return result.ok() && result->exit_code == 0 ? VersionIn(result->last_lines) : std::string();
 }
 
-Status TakeCompiled(const std::string& from, const std::string& to) {
-  const Result<rollout::Bundle> bundle = rollout::OpenBundle(from, OpenTensorFile);
+Result<std::vector<std::string>> CompiledFiles(const std::string& folder) {
+  const Result<rollout::Bundle> bundle = rollout::OpenBundle(folder, OpenTensorFile);
   if (!bundle.ok() || !bundle->config || bundle->blobs.empty())
     return Error(Errc::kUnsupported,
                  bundle.ok()
@@ -127,7 +127,12 @@ Status TakeCompiled(const std::string& from, const std::string& to) {
                      : "the compiler ended well, but left no bundle: " + bundle.error().ToString());
   std::vector<std::string> names = bundle->blobs;
   names.push_back("neuron_config.json");
-  if (KindOf(JoinPath(from, "config.json")) == PathKind::kFile) names.push_back("config.json");
+  if (KindOf(JoinPath(folder, "config.json")) == PathKind::kFile) names.push_back("config.json");
+  return names;
+}
+
+Status MoveFiles(const std::vector<std::string>& names, const std::string& from,
+                 const std::string& to) {
   for (const std::string& name : names)
     if (std::rename(JoinPath(from, name).c_str(), JoinPath(to, name).c_str()) != 0)
       return OutputError("move", errno).in(JoinPath(from, name));

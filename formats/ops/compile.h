@@ -27,8 +27,10 @@ std::vector<std::string> CompilerWords(std::vector<std::string> command,
 // version. Blobs of another compiler do not load.
 Result<std::string> CompilerVersion(const std::function<Status()>& poll);
 
-// Moves the blobs and configurations of a compiled bundle into the folder `to`. kUnsupported when
-// `from` is no bundle with a blob.
-Status TakeCompiled(const std::string& from, const std::string& to);
+// What is kept of a compiled bundle: names of its blobs and configurations. kUnsupported when
+// `folder` is no bundle with a blob.
+Result<std::vector<std::string>> CompiledFiles(const std::string& folder);
+Status MoveFiles(const std::vector<std::string>& names, const std::string& from,
+                 const std::string& to);
 
 }  // namespace nxdkit::ops

@@ -13,6 +13,7 @@
 #include "formats/ops/lora.h"
 #include "formats/ops/parts.h"
 #include "formats/ops/places.h"
+#include "formats/ops/standing.h"
 #include "lib/copy_file.h"
 #include "lib/digest.h"
 #include "lib/file.h"
@@ -146,6 +147,7 @@ std::vector<std::string> FilesRead(const Prepared& prepared, const ConvertReques
 
 Status CheckOutput(const Prepared& prepared, const ConvertRequest& request) {
   NXDKIT_TRY(CheckPlaces(request.output, FilesRead(prepared, request)));
+  if (FindsOutput(request)) return OkStatus();  // it is compared, not replaced
   NXDKIT_TRY(CheckNotAPart(request.output, FolderOf(prepared.source.artifact)));
   if (prepared.source.merged)
     NXDKIT_TRY(CheckNotAPart(request.output, FolderOf(prepared.source.merged->artifact)));
@@ -280,9 +282,34 @@ Status CheckDelta(const Prepared& prepared) {
   return OkStatus();
 }
 
+namespace {
+
+// Copies that differ may be those that only the output would make one of: each A for itself is
+// right then.
+Status RequireSoundAdapter(const Prepared& prepared, const ConvertRequest& request) {
+  NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(prepared.source, request.run));
+  if (findings.empty()) return OkStatus();
+  NXDKIT_ASSIGN(const BoundArtifact apart,
+                OpenLora(request.input, request.from, {}, request.hints));
+  NXDKIT_TRY(RequireSound(apart, request.run));
+  const Finding& first = findings.front();
+  const bool qkv = first.param.find("qkv_proj") != std::string::npos;
+  return Error(Errc::kUnsupported,
+               fmt::format("NxD has one A for {}, and the adapter has different ones: {}",
+                           qkv ? "q, k and v" : "gate and up", first.message))
+      .in(first.file)
+      .on(first.tensor)
+      .hint(qkv ? "--qkv separate keeps them apart"
+                : "--merge-lora merges the adapter into its base instead");
+}
+
+}  // namespace
+
 Status CheckSource(const Prepared& prepared, const ConvertRequest& request) {
   NXDKIT_TRY(CheckDelta(prepared));
-  NXDKIT_TRY(RequireSound(prepared.source, request.run));
+  const bool shares_modules = prepared.source.lora && request.to == Kind::kNxd;
+  NXDKIT_TRY(shares_modules ? RequireSoundAdapter(prepared, request)
+                            : RequireSound(prepared.source, request.run));
   if (!request.verify) return OkStatus();
   NXDKIT_ASSIGN(const std::vector<Finding> damaged,
                 CheckChecksums(prepared.source.artifact, request.run));
@@ -309,17 +336,31 @@ Result<Prepared> PrepareChecked(const ConvertRequest& request) {
   return prepared;
 }
 
+namespace {
+
+Result<ConvertReport> ReportStanding(Prepared& prepared, const ConvertRequest& request,
+                                     const Executor& executor) {
+  ConvertReport report = MakeReport(prepared, request, executor.workload());
+  NXDKIT_TRY(RequireSameOutput(prepared, request, PlannedFiles(prepared.output), executor));
+  NXDKIT_TRY(CheckWritten(prepared, request, request.output, "", report));
+  report.already_published = true;
+  return report;
+}
+
+}  // namespace
+
 Result<ConvertReport> DryRun(const ConvertRequest& request) {
   if (request.to == Kind::kDelta)
     return Error(Errc::kUsage, "how large a delta is shows only when it is made")
         .hint("leave --dry-run out");
   if (request.into) return RefreshDryRun(request);
   if (request.part) return DryRunPart(request);
-  NXDKIT_ASSIGN(const Prepared prepared, PrepareChecked(request));
+  NXDKIT_ASSIGN(Prepared prepared, PrepareChecked(request));
   NXDKIT_ASSIGN(const ExecuteOptions options, OptionsFor(prepared, request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
                                prepared.output.outputs, options));
+  if (FindsOutput(request)) return ReportStanding(prepared, request, executor);
   return MakeReport(prepared, request, executor.workload());
 }
 
@@ -332,6 +373,7 @@ Result<ConvertReport> Convert(const ConvertRequest& request) {
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
                                prepared.output.outputs, options));
+  if (FindsOutput(request)) return ReportStanding(prepared, request, executor);
   ConvertReport report = MakeReport(prepared, request, executor.workload());
 
   NXDKIT_ASSIGN(Staging staging,

@@ -30,8 +30,10 @@ struct ConvertRequest {
   InputHints hints;       // of the input
   OutputOptions options;  // of the output
   RunOptions run;
-  bool force = false;   // replace an existing output
-  bool resume = false;  // continue what an interrupted run of the same conversion left
+  bool force = false;  // replace an existing output
+  // Continue what an interrupted run of the same conversion left; where it was through, the output
+  // that is there is compared with what would be written, and nothing is.
+  bool resume = false;
   bool verify = false;  // re-read and compare before publishing
   bool digest = false;  // of an NxD set: nxdkit.json names the digest of the source
   bool sync = true;     // the output is on the disk before it is published
@@ -62,9 +64,10 @@ struct DeltaReport {
 struct PartReport {
   int index = 0;
   int count = 1;
-  uint64_t files = 0;      // of this part
-  uint64_t bytes = 0;      // of these
-  bool published = false;  // it was the last one: the output is there
+  uint64_t files = 0;        // of this part
+  uint64_t bytes = 0;        // of these
+  bool published = false;    // the output is there: this was the last part, or is repeated
+  std::vector<int> missing;  // parts that the output waits for, in order
 };
 
 // Of the optimizer state that went with an NxD tag.
@@ -100,7 +103,8 @@ struct ConvertReport {
   std::string source_digest;  // "sha256:..." when it was asked for
   bool blob_missing = false;  // a rollout bundle without model.pt
   bool verified = false;
-  nxd::Geometry nxd;  // of the output, when that is an NxD set
+  bool already_published = false;  // the output was there, the same; nothing was written
+  nxd::Geometry nxd;               // of the output, when that is an NxD set
   bool xser = false;
   std::optional<OptimizerReport> optimizer;
   std::optional<Refreshed> refreshed;  // with `into`

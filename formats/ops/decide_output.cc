@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "formats/models/experts.h"
 #include "formats/nxd/optimum.h"
@@ -302,6 +303,24 @@ Result<Dtype> CommonDtype(const BoundArtifact& source) {
   return common.value_or(Dtype::kBF16);
 }
 
+bool IsRounded(Dtype from, Dtype to) {
+  const bool is_exact =
+      from == to || to == Dtype::kF64 || (to == Dtype::kF32 && Info(from).bits < 32);
+  return Info(from).floating && !is_exact;
+}
+
+// The dtype of a bundle was chosen when it was compiled, not for these weights.
+void NoteRounding(const BoundArtifact& source, OutputSpec& spec) {
+  std::map<Dtype, size_t> rounded;
+  const BoundArtifact& own = source.merged ? *source.base : source;
+  for (const StoredTensor& stored : own.bound.stored)
+    if (IsRounded(stored.dtype, *spec.dtype)) ++rounded[stored.dtype];
+  for (const auto& [dtype, count] : rounded)
+    spec.notes.push_back(
+        fmt::format("weights are {} and the bundle's dtype is {}: {} tensor{} rounded", Name(dtype),
+                    Name(*spec.dtype), count, count == 1 ? " is" : "s are"));
+}
+
 // config.json beside the output: as it was, but for the dtype, which loaders go by.
 Status DecideConfig(const BoundArtifact& source, OutputSpec& spec) {
   const Artifact& artifact = source.artifact;
@@ -320,6 +339,7 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
   NXDKIT_TRY(rollout::CheckFamily(source.model->config));
   if (options.bundle) {
     NXDKIT_TRY(TakeBundle(*options.bundle, options, spec));
+    if (!options.dtype) NoteRounding(source, spec);
   } else {
     const bool from_rollout = source.artifact.kind == Kind::kRollout;
     if (from_rollout && source.artifact.bundle->config)

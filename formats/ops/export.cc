@@ -9,11 +9,12 @@
 #include <filesystem>
 
 #include "formats/neff/cache_slot.h"
+#include "formats/ops/blob.h"
 #include "formats/ops/command.h"
 #include "formats/ops/compile.h"
+#include "formats/ops/convert_parts.h"
 #include "lib/command_text.h"
 #include "lib/file.h"
-#include "lib/json.h"
 #include "lib/process.h"
 
 namespace nxdkit::ops {
@@ -23,22 +24,8 @@ namespace fs = std::filesystem;
 
 constexpr char kCompiler[] = "optimum-cli";
 constexpr uint64_t kMaxLogBytes = 64 << 20;
-
-// Keys of a config.json that change nothing in a graph.
-constexpr std::array<std::string_view, 14> kOutsideOfGraph = {"_name_or_path",
-                                                              "transformers_version",
-                                                              "_diffusers_version",
-                                                              "eos_token_id",
-                                                              "bos_token_id",
-                                                              "pad_token_id",
-                                                              "torchscript",
-                                                              "torch_dtype",
-                                                              "dtype",
-                                                              "_commit_hash",
-                                                              "use_cache",
-                                                              "return_dict",
-                                                              "_attn_implementation_autoset",
-                                                              "initializer_range"};
+// Begins the last line of a remembered failure.
+constexpr std::string_view kReason = "neuron-export: ";
 
 // A folder that goes with the object.
 class WorkFolder {
@@ -83,13 +70,24 @@ class Exporter {
     NXDKIT_ASSIGN(const OutputSpec spec, DecideOutput(source, Kind::kRollout, convert_.options));
     neuron_ = spec.neuron;
     const models::ModelConfig& model = source.model->config;
-    key_ =
-        neff::MakeKey(GraphText(source.artifact.config_text, neuron_, model), request_.cache.flags);
+    NXDKIT_ASSIGN(const std::vector<std::string> flags, KeyFlags());
+    key_ = neff::MakeKey(GraphText(source.artifact.config_text, neuron_, model), flags);
     summary_ = fmt::format("{}, {} layers, hidden {}, tp {}, batch size {}, sequence length {}, {}",
                            model.model_type, model.layers, model.hidden, neuron_.tp,
                            neuron_.batch_size, neuron_.sequence_length, neuron_.torch_dtype);
     if (request_.cache.enabled) report_.cache_entry = key_.module;
     return OkStatus();
+  }
+
+  // Another compiler, or other options of it, make other blobs.
+  Result<std::vector<std::string>> KeyFlags() const {
+    std::vector<std::string> flags = request_.cache.flags;
+    if (!request_.compiler) return flags;
+    NXDKIT_ASSIGN(const std::vector<std::string> words, SplitCommand(*request_.compiler));
+    if (words == std::vector<std::string>{kCompiler}) return flags;  // as without the option
+    flags.emplace_back("--compiler");
+    flags.insert(flags.end(), words.begin(), words.end());
+    return flags;
   }
 
   Result<std::optional<neff::CacheSlot>> AskCache() {
@@ -101,11 +99,33 @@ class Exporter {
     if (!version.empty()) cache_folder_ = "neuronxcc-" + version;
     Result<std::optional<neff::CacheSlot>> slot =
         neff::CacheSlot::Use(request_.cache.root, cache_folder_, key_.module, convert_.run.poll);
-    if (slot.ok() || slot.error().code() != Errc::kCorrupt) return slot;
-    if (request_.on_warning)
-      request_.on_warning("the entry in the compile cache is passed over: " +
-                          slot.error().ToString());
+    Status usable = slot.ok() ? OkStatus() : Status(slot.error());
+    if (slot.ok() && *slot) usable = CheckFits((*slot)->path());
+    if (usable.ok() || !IsOfTheBundle(usable.error())) {
+      NXDKIT_TRY(std::move(usable));
+      return slot;
+    }
+    Warn("the entry in the compile cache is passed over: " + usable.error().ToString());
     return std::optional<neff::CacheSlot>();
+  }
+
+  // A bundle of the cache or of the compiler against what was asked for and the model.
+  Status CheckFits(const std::string& folder) const {
+    ConvertRequest request = convert_;
+    request.options.bundle = folder;
+    // What nobody named was decided, and that is what the blob has to be compiled for.
+    request.options.tp = static_cast<int>(neuron_.tp);
+    request.options.batch_size = neuron_.batch_size;
+    request.options.sequence_length = neuron_.sequence_length;
+    request.options.dtype = DtypeFromTorchName(neuron_.torch_dtype);
+    NXDKIT_ASSIGN(const Prepared prepared, Prepare(request));
+    return RequireBlobs(*prepared.spec.bundle, convert_.run.poll);
+  }
+
+  // What is wrong with it, rather than with the system.
+  static bool IsOfTheBundle(const Error& error) {
+    return error.code() == Errc::kUsage || error.code() == Errc::kUnsupported ||
+           error.code() == Errc::kCorrupt || error.code() == Errc::kNotFound;
   }
 
   Result<std::vector<std::string>> FindCompiler() const {
@@ -156,10 +176,25 @@ class Exporter {
   Result<ExportReport> Compile(const std::vector<std::string>& command) {
     // What a conversion would refuse is refused before the compiler runs for an hour.
     NXDKIT_TRY(DryRun(convert_));
-    return request_.cache.enabled ? CompileIntoCache(command) : CompileAside(command);
+    if (request_.cache.enabled) {
+      const Result<neff::CacheSlot> slot = CompileIntoCache(command);
+      if (!slot.ok()) return Without(slot.error());
+      return FinishFrom(*slot, BlobOrigin::kCompiler);
+    }
+    const Result<std::unique_ptr<WorkFolder>> work = CompileAside(command);
+    if (!work.ok()) return Without(work.error());
+    convert_.options.bundle = Made(**work);
+    return Finish(BlobOrigin::kCompiler, "");
   }
 
-  Result<ExportReport> CompileIntoCache(const std::vector<std::string>& command) {
+  // No blob could be compiled.
+  Result<ExportReport> Without(const Error& error) {
+    if (!request_.no_blob || error.code() != Errc::kUnsupported) return error;
+    Warn("there is no compiled blob: " + error.ToString());
+    return Finish(BlobOrigin::kNone, "");
+  }
+
+  Result<neff::CacheSlot> CompileIntoCache(const std::vector<std::string>& command) {
     NXDKIT_ASSIGN(
         neff::CacheSlot slot,
         neff::CacheSlot::Make(request_.cache.root,
@@ -169,49 +204,70 @@ class Exporter {
       return FailedBefore(slot);
     // Another process may have made it while we waited.
     NXDKIT_ASSIGN(const bool done, IsGood(slot.entry()));
-    if (!done) {
+    if (done) return slot;
+    NXDKIT_TRY(slot.Begin());
+    const WorkFolder work(JoinPath(slot.path(), "work"));
+    const std::string log = JoinPath(slot.path(), "log-neuron-cc.txt");
+    const Result<std::vector<std::string>> files = MakeBundle(command, work.path(), log);
+    if (!files.ok() && files.error().code() == Errc::kUnsupported)
+      return Remember(slot, log, files.error());
+    Status made = files.ok() ? MoveFiles(*files, work.path(), slot.path()) : Status(files.error());
+    if (!made.ok()) {
       NXDKIT_TRY(slot.Empty());
-      const WorkFolder work(JoinPath(slot.path(), "work"));
-      const std::string log = JoinPath(slot.path(), "log-neuron-cc.txt");
-      Status compiled = RunCompiler(command, work.path(), log);
-      if (compiled.ok()) compiled = TakeCompiled(work.path(), slot.path());
-      if (!compiled.ok() && compiled.error().code() == Errc::kUnsupported)
-        return Remember(slot, log, std::move(compiled).error());
-      if (!compiled.ok()) {
-        NXDKIT_TRY(slot.Empty());
-        return std::move(compiled).error();
-      }
-      std::error_code ignored;
-      fs::remove_all(work.path(), ignored);
-      NXDKIT_TRY(slot.Finish(key_, summary_, convert_.run.poll));
-      MakeRoom();
+      return std::move(made).error();
     }
-    return FinishFrom(slot, BlobOrigin::kCompiler);
+    std::error_code ignored;
+    fs::remove_all(work.path(), ignored);
+    NXDKIT_TRY(slot.Finish(key_, summary_, convert_.run.poll));
+    MakeRoom();
+    return slot;
   }
 
   Result<bool> IsGood(const neff::CacheEntry& entry) const {
     if (entry.state != neff::EntryState::kDone) return false;
     NXDKIT_ASSIGN(const auto faults, neff::VerifyEntry(entry, convert_.run.poll));
-    return faults.empty();
+    if (!faults.empty()) return false;
+    Status fits = CheckFits(entry.path);
+    if (fits.ok()) return true;
+    if (IsOfTheBundle(fits.error())) return false;
+    return std::move(fits).error();
   }
 
   Error FailedBefore(const neff::CacheSlot& slot) const {
+    const std::string path = JoinPath(slot.path(), neff::kFailureFile);
+    const Result<std::string> log = ReadSmallFile(path, kMaxLogBytes);
+    // Our own word is the last line.
+    const size_t at = log.ok() ? log->rfind(kReason) : std::string::npos;
+    const std::string reason =
+        at == std::string::npos
+            ? ""
+            : fmt::format(" ({})", log->substr(at + kReason.size(),
+                                               log->find('\n', at) - at - kReason.size()));
     return Error(Errc::kUnsupported,
-                 "the compile cache remembers that compiling this failed; the log is here")
-        .in(JoinPath(slot.path(), neff::kFailureFile))
+                 fmt::format("the compile cache remembers that compiling this failed{}; the log is "
+                             "here",
+                             reason))
+        .in(path)
         .hint("--retry-failed-compilation compiles it again");
   }
 
   // The entry becomes a remembered failure; the error names its log.
-  Result<ExportReport> Remember(neff::CacheSlot& slot, const std::string& log, Error error) {
-    const Result<std::string> text = ReadSmallFile(log, kMaxLogBytes);
-    NXDKIT_TRY(slot.Fail(key_, text.ok() ? *text : std::string("the log is too long\n")));
+  Error Remember(neff::CacheSlot& slot, const std::string& log, const Error& error) {
+    Result<std::string> text = ReadSmallFile(log, kMaxLogBytes);
+    std::string whole = text.ok() ? *std::move(text) : "the log is too long\n";
+    if (!whole.empty() && whole.back() != '\n') whole += '\n';
+    whole += fmt::format("{}{}\n", kReason, error.message());
+    const Status kept = slot.Fail(key_, whole);
+    if (!kept.ok()) return kept.error();
     return Error(error.code(), error.message())
         .in(JoinPath(slot.path(), neff::kFailureFile))
         .hint("--retry-failed-compilation compiles it again once the cause is mended");
   }
 
-  Result<ExportReport> CompileAside(const std::vector<std::string>& command) {
+  static std::string Made(const WorkFolder& work) { return JoinPath(work.path(), "bundle"); }
+
+  // Goes with the folder that is returned.
+  Result<std::unique_ptr<WorkFolder>> CompileAside(const std::vector<std::string>& command) {
     std::string folder = convert_.output;
     while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
     const std::string log = folder + ".compile.log";
@@ -219,12 +275,26 @@ class Exporter {
     std::error_code ignored;
     fs::create_directories(ParentPath(folder), ignored);  // mkdtemp tells when that failed
     if (::mkdtemp(folder.data()) == nullptr) return OutputError("make a folder", errno).in(folder);
-    const WorkFolder work(folder);
-    const std::string made = JoinPath(work.path(), "bundle");
-    NXDKIT_TRY(RunCompiler(command, made, log));
+    auto work = std::make_unique<WorkFolder>(folder);
+    NXDKIT_TRY(MakeBundle(command, Made(*work), log));
     fs::remove(log, ignored);
-    convert_.options.bundle = made;
-    return Finish(BlobOrigin::kCompiler, "");
+    return work;
+  }
+
+  // Runs the compiler; names what is to be kept of its bundle. kUnsupported when it fails, and when
+  // what it leaves is no whole bundle that fits; the shards that it may have made are compared too.
+  Result<std::vector<std::string>> MakeBundle(const std::vector<std::string>& command,
+                                              const std::string& output, const std::string& log) {
+    NXDKIT_TRY(RunCompiler(command, output, log));
+    NXDKIT_ASSIGN(std::vector<std::string> names, CompiledFiles(output));
+    const Status fits = CheckFits(output);
+    if (fits.ok()) return names;
+    const Error& error = fits.error();
+    if (!IsOfTheBundle(error)) return error;
+    return Error(Errc::kUnsupported,
+                 fmt::format("what the compiler made does not fit: {}{}{}", error.tensor(),
+                             error.tensor().empty() ? "" : ": ", error.message()))
+        .in(log);
   }
 
   Status RunCompiler(const std::vector<std::string>& command, const std::string& output,
@@ -239,8 +309,7 @@ class Exporter {
     if (convert_.run.begin) convert_.run.begin("compiling", 0);
     NXDKIT_ASSIGN(const CommandResult result, RunCommand(run));
     if (result.exit_code == 0) return OkStatus();
-    if (request_.on_warning)
-      for (const std::string& line : result.last_lines) request_.on_warning("compiler: " + line);
+    for (const std::string& line : result.last_lines) Warn("compiler: " + line);
     return Error(Errc::kUnsupported, fmt::format("the compiler ended with exit code {}: {}",
                                                  result.exit_code, report_.command))
         .in(log);
@@ -250,16 +319,18 @@ class Exporter {
     neff::PruneOptions limits = request_.limits;
     limits.failed = limits.stale_locks = false;
     const Result<neff::PruneReport> pruned = neff::Prune(request_.cache.root, limits);
-    if (!request_.on_warning) return;
     if (!pruned.ok())
-      request_.on_warning("the compile cache cannot be pruned: " + pruned.error().ToString());
+      Warn("the compile cache cannot be pruned: " + pruned.error().ToString());
     else if (pruned->over_limit_bytes > 0)
-      request_.on_warning(fmt::format(
+      Warn(fmt::format(
           "the compile cache {} is {} bytes over its limit: everything in it is in use or was used "
           "lately",
           request_.cache.root, pruned->over_limit_bytes));
   }
 
+  void Warn(const std::string& text) const {
+    if (request_.on_warning) request_.on_warning(text);
+  }
   void Detail(const std::string& text) const {
     if (request_.on_detail) request_.on_detail(text);
   }
@@ -279,30 +350,6 @@ std::string_view BlobOriginName(BlobOrigin origin) {
   constexpr std::array<std::string_view, 5> kNames = {"bundle", "cache", "compiler", "cpu_plan",
                                                       "none"};
   return kNames[static_cast<size_t>(origin)];
-}
-
-std::string GraphText(const std::string& config_text, const rollout::NeuronConfig& neuron,
-                      const models::ModelConfig& model) {
-  Json config = Json::object();
-  const Result<Json> parsed =
-      ParseJson(config_text, {.allow_nan = true, .allow_duplicate_keys = true});
-  if (parsed.ok() && parsed->is_object())
-    for (const auto& [key, value] : parsed->items())
-      if (std::ranges::find(kOutsideOfGraph, key) == kOutsideOfGraph.end()) config[key] = value;
-  const models::GqaStrategy strategy =
-      models::RolloutPlacement(model.heads, model.kv_heads, neuron.tp).strategy;
-  return DumpPython(Json{{"model", std::move(config)},
-                         {"neuron",
-                          {{"batch_size", neuron.batch_size},
-                           {"dtype", neuron.torch_dtype},
-                           {"flavor", rollout::FlavorName(neuron.flavor)},
-                           {"fused_qkv", neuron.fused_qkv},
-                           {"gqa_strategy", models::GqaStrategyName(strategy)},
-                           {"sequence_length", neuron.sequence_length},
-                           {"tp_degree", neuron.tp}}},
-                         {"schema", "nxdkit-graph"},
-                         {"version", 1}}) +
-         "\n";
 }
 
 Result<ExportReport> Export(const ExportRequest& request) { return Exporter(request).Run(); }

@@ -19,7 +19,8 @@ std::string_view BlobOriginName(BlobOrigin origin);  // "bundle", "cache", "comp
 struct ExportRequest {
   ConvertRequest convert;                // from kHf to kRollout; options.bundle: --bundle
   bool cpu = false;                      // our own plan in the place of a blob
-  bool no_blob = false;                  // a bundle without a blob is good enough
+  bool no_blob = false;                  // a bundle without a blob is good enough; a compiler that
+                                         // fails is a warning then
   std::optional<std::string> compiler;   // a command; nullopt: optimum-cli, when it is in PATH
   std::vector<std::string> environment;  // names of variables that the compiler gets as well
   neff::CachePlace cache;
@@ -39,7 +40,8 @@ struct ExportReport {
 
 // The blob, in this order: request.convert.options.bundle, the compile cache, the compiler; with
 // `cpu` none of them. kUnsupported (with what can be done) when there is none and none is not good
-// enough, when the compiler fails or failed before, and when a blob does not fit.
+// enough, when the compiler fails, failed before or makes what does not fit, and when the blob of a
+// bundle does not fit. What the cache has and does not fit is passed over with a warning.
 Result<ExportReport> Export(const ExportRequest& request);
 
 // What a blob is compiled from, as one canonical text: the model's configuration without what does

@@ -90,10 +90,10 @@ Status CheckRequest(const ConvertRequest& request) {
   if (request.hints.base.empty())
     return Error(Errc::kUsage, "a delta needs the model that it starts from")
         .hint("name it with --base");
-  if (request.into || request.part || request.resume)
+  if (request.into || request.part)
     return Error(Errc::kUsage,
-                 "a delta is written by one process, anew, to a file of its own: "
-                 "--into, --part and --resume say nothing about it");
+                 "a delta is written by one process to a file of its own: "
+                 "--into and --part say nothing about it");
   return OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include <random>
 
 #include "formats/ops/convert_parts.h"
+#include "formats/ops/standing.h"
 #include "lib/folder_lock.h"
 
 namespace nxdkit::ops {
@@ -102,50 +103,92 @@ class PartRun {
   PartRun(const ConvertRequest& request, Prepared prepared)
       : request_(request), part_(*request.part), prepared_(std::move(prepared)) {
     folder_ = PartsFolder(request);
-    for (const OutputFile& file : prepared_.output.files) {
-      paths_.push_back(file.path);
-      bytes_.push_back(file.encoder->file_bytes());
-    }
-    owners_ = AssignParts(bytes_, part_.count);
+    files_ = PlannedFiles(prepared_.output);
+    std::vector<uint64_t> bytes;
+    for (const PlannedFile& file : files_) bytes.push_back(file.bytes);
+    owners_ = AssignParts(bytes, part_.count);
     plan_ = fmt::format("nxdkit-parts 1 {} {}\n", Fingerprint(prepared_, Workload{}), part_.count);
   }
 
   Result<ConvertReport> Run() {
+    if (FindsOutput(request_)) return CompareStanding(folder_);
     NXDKIT_TRY(ClaimFolder(folder_, plan_));
     NXDKIT_ASSIGN(const Executor executor, PlanOwn());
     ConvertReport report = Report(executor);
-    NXDKIT_TRY(WriteOwn(executor, report));
-    if (!AllDone()) return report;
-    NXDKIT_TRY(Publish(report));
+    Status status = WriteOwn(executor, report);
+    if (status.ok()) status = PublishIfAllDone(report);
+    // Meanwhile another one may have published, and taken the folder of the parts away.
+    const bool stopped = !status.ok() && status.error().code() == Errc::kInterrupted;
+    if (!report.part->published && !stopped && FindsOutput(request_)) return ConvertPart(request_);
+    NXDKIT_TRY(std::move(status));
     return report;
   }
 
   Result<ConvertReport> DryRun() {
+    if (FindsOutput(request_)) return CompareStanding("");
     NXDKIT_TRY(CheckFolder(folder_, plan_));
     NXDKIT_ASSIGN(const Executor executor, PlanOwn());
     return Report(executor);
   }
 
  private:
-  std::string Finished(size_t f) const { return JoinPath(JoinPath(folder_, "files"), paths_[f]); }
+  std::string Finished(size_t f) const {
+    return JoinPath(JoinPath(folder_, "files"), files_[f].path);
+  }
   std::string DoneMark(int part) const { return JoinPath(folder_, fmt::format("done-{}", part)); }
 
-  bool IsDone(int part) const {
+  bool HasMark(int part) const {
     const Result<std::string> mark = ReadSmallFile(DoneMark(part), kMaxPlanBytes);
-    if (!mark.ok() || *mark != plan_) return false;
-    for (size_t f = 0; f < paths_.size(); ++f) {
-      struct stat info;
-      if (owners_[f] != part) continue;
-      if (::stat(Finished(f).c_str(), &info) != 0) return false;
-      if (static_cast<uint64_t>(info.st_size) != bytes_[f]) return false;
-    }
-    return true;
+    return mark.ok() && *mark == plan_;
   }
 
-  bool AllDone() const {
+  // The first of the part's finished files that is not there as it was finished.
+  std::optional<std::string> LostFile(int part) const {
+    for (size_t f = 0; f < files_.size(); ++f) {
+      struct stat info;
+      if (owners_[f] != part) continue;
+      const bool there = ::stat(Finished(f).c_str(), &info) == 0;
+      if (!there || static_cast<uint64_t>(info.st_size) != files_[f].bytes) return Finished(f);
+    }
+    return std::nullopt;
+  }
+
+  bool IsDone(int part) const { return HasMark(part) && !LostFile(part); }
+
+  std::vector<int> MissingParts() const {
+    std::vector<int> missing;
     for (int part = 0; part < part_.count; ++part)
-      if (!IsDone(part)) return false;
-    return true;
+      if (!IsDone(part)) missing.push_back(part);
+    return missing;
+  }
+
+  // A part that was through, and whose process therefore comes no more.
+  void WarnOfLostFiles(ConvertReport& report) const {
+    for (const int part : report.part->missing)
+      if (HasMark(part))
+        report.warnings.push_back(
+            fmt::format("part {} must be run again: its finished file {} is not there any more, or "
+                        "has another size",
+                        part, LostFile(part).value_or(folder_)));
+  }
+
+  // The output is there: this part's files are compared, those of the others must be there. A
+  // process that was killed after it published has left `leftover`; "" for none.
+  Result<ConvertReport> CompareStanding(const std::string& leftover) {
+    NXDKIT_ASSIGN(const Executor executor, PlanOwn());
+    ConvertReport report = Report(executor);
+    NXDKIT_TRY(RequireSameOutput(prepared_, request_, files_, executor));
+    NXDKIT_TRY(CheckWritten(prepared_, request_, request_.output, "", report));
+    report.already_published = report.part->published = true;
+    const Result<std::string> plan = ReadSmallFile(PlanPath(leftover), kMaxPlanBytes);
+    if (!leftover.empty() && plan.ok() && *plan == plan_) RemoveFolder();
+    return report;
+  }
+
+  // The output is whole; what is left over harms nobody.
+  void RemoveFolder() const {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
   }
 
   // From here on prepared_ holds this part's files alone.
@@ -161,7 +204,7 @@ class PartRun {
   ConvertReport Report(const Executor& executor) const {
     ConvertReport report = MakeReport(prepared_, request_, executor.workload());
     report.part =
-        PartReport{part_.index, part_.count, report.output_files, report.output_bytes, false};
+        PartReport{part_.index, part_.count, report.output_files, report.output_bytes, false, {}};
     return report;
   }
 
@@ -184,20 +227,23 @@ class PartRun {
 
   // Whoever finds all parts done. Where two do, one has the lock, and the other is through: either
   // at once, or because the folder of the parts is gone when it looks again.
-  Status Publish(ConvertReport& report) {
+  Status PublishIfAllDone(ConvertReport& report) {
+    report.part->missing = MissingParts();
+    WarnOfLostFiles(report);
+    if (!report.part->missing.empty()) return OkStatus();
     Result<FolderLock> lock = FolderLock::Try(folder_, FolderLock::Mode::kExclusive);
     if (!lock.ok() && lock.error().code() != Errc::kNotFound) return std::move(lock).error();
-    if (!lock.ok() || lock->state() == FolderLock::State::kBusy || !AllDone()) return OkStatus();
+    if (!lock.ok() || lock->state() == FolderLock::State::kBusy || !MissingParts().empty())
+      return OkStatus();
     NXDKIT_ASSIGN(Staging staging, Staging::Begin(request_.output, {.replace = request_.force,
                                                                     .sync = request_.sync}));
-    for (size_t f = 0; f < paths_.size(); ++f)
-      NXDKIT_TRY(LinkFile(Finished(f), JoinPath(staging.path(), paths_[f])));
+    for (size_t f = 0; f < files_.size(); ++f)
+      NXDKIT_TRY(LinkFile(Finished(f), JoinPath(staging.path(), files_[f].path)));
     NXDKIT_TRY(WriteSideFiles(prepared_.output, staging.path(), request_.sync));
     NXDKIT_TRY(CheckWritten(prepared_, request_, staging.path(), "", report));
     NXDKIT_TRY(staging.Publish());
     report.part->published = true;
-    std::error_code ignored;  // the output is whole; what is left over harms nobody
-    std::filesystem::remove_all(folder_, ignored);
+    RemoveFolder();
     return OkStatus();
   }
 
@@ -206,8 +252,7 @@ class PartRun {
   Prepared prepared_;
   std::string folder_;
   std::string plan_;
-  std::vector<std::string> paths_;  // of all files of the output
-  std::vector<uint64_t> bytes_;
+  std::vector<PlannedFile> files_;  // of the whole output
   std::vector<int> owners_;
 };
 

@@ -206,10 +206,11 @@ class TreeMaker {
 };
 
 // Whether the tied lm_head has a number of its own depends on the module: on one pipeline rank it
-// is the embedding's own object, on several it is not.
+// is the embedding's own object, on several it is not, and a trained tag of these stores both. So
+// it is even where the input stores no head.
 Status CheckTiedPair(const BoundArtifact& source, const OutputSpec& spec) {
   const bool one_stage = source.nxd_geometry.pp == 1;
-  if (!spec.aliases || one_stage == (spec.nxd.pp == 1)) return OkStatus();
+  if (!source.model->config.tied || one_stage == (spec.nxd.pp == 1)) return OkStatus();
   return Error(Errc::kUnsupported,
                fmt::format("the embeddings are tied: whether lm_head.weight has a state of its own "
                            "is known for pp {}, but not for pp {}",

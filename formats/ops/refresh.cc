@@ -19,10 +19,9 @@ Status CheckRequest(const ConvertRequest& request) {
         .hint("leave --bundle out");
   if (request.part)
     return Error(Errc::kUsage, "one process refreshes a bundle: --part is not for --into");
-  if (request.force || request.resume)
+  if (request.force)
     return Error(Errc::kUsage,
-                 "--into replaces the weights of OUTPUT, and begins anew after a "
-                 "kill: --force and --resume say nothing about it");
+                 "--into replaces the weights of OUTPUT: --force says nothing about it");
   return OkStatus();
 }
 
@@ -69,12 +68,20 @@ Status WriteWeights(Prepared& prepared, const Executor& executor, const std::str
   return RunTasks(prepared, request, executor, *sink, report);
 }
 
+rollout::SlotUpdate::Options SlotOptions(const Prepared& prepared, const ConvertRequest& request) {
+  rollout::SlotUpdate::Options options{.files = {rollout::kVersionName}, .sync = request.sync};
+  for (const OutputFile& file : prepared.output.files) options.files.push_back(file.path);
+  return options;
+}
+
 }  // namespace
 
 Result<ConvertReport> RefreshDryRun(const ConvertRequest& request) {
   NXDKIT_TRY(CheckRequest(request));
   NXDKIT_ASSIGN(const Prepared prepared, Prepare(WithBundle(request)));
   NXDKIT_TRY(CheckSource(prepared, request));
+  NXDKIT_TRY(rollout::SlotUpdate::CheckForeign(prepared.spec.bundle->weights_link,
+                                               SlotOptions(prepared, request)));
   NXDKIT_ASSIGN(const ExecuteOptions options, OptionsFor(prepared, request.run));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(prepared.plan, prepared.source.bound, prepared.output.layout,
@@ -92,10 +99,9 @@ Result<ConvertReport> Refresh(const ConvertRequest& request) {
                                prepared.output.outputs, options));
   ConvertReport report = MakeReport(prepared, request, executor.workload());
 
-  rollout::SlotUpdate::Options slot_options{.files = {rollout::kVersionName}, .sync = request.sync};
-  for (const OutputFile& file : prepared.output.files) slot_options.files.push_back(file.path);
   NXDKIT_ASSIGN(const std::unique_ptr<rollout::SlotUpdate> update,
-                rollout::SlotUpdate::Begin(prepared.spec.bundle->weights_link, slot_options));
+                rollout::SlotUpdate::Begin(prepared.spec.bundle->weights_link,
+                                           SlotOptions(prepared, request)));
   NXDKIT_TRY(CheckStillTheBase(prepared, request));
   NXDKIT_ASSIGN(const rollout::WeightsVersion version, NextVersion(prepared, request));
   report.refreshed = {update->path(), update->reused(), version};

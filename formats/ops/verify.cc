@@ -9,6 +9,7 @@
 #include "formats/ops/check_mp_record.h"
 #include "formats/ops/checksums.h"
 #include "formats/ops/fitness.h"
+#include "formats/ops/verify_optimizer.h"
 #include "formats/ops/wrong_heads.h"
 
 namespace nxdkit::ops {
@@ -276,7 +277,10 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   NXDKIT_ASSIGN(std::vector<Finding> damaged,
                 CheckChecksums(artifact.artifact, request.run, crcs.Known()));
   Append(report.findings, std::move(damaged));
-  if (report.findings.empty()) NameChecks(artifact, report);
+  if (report.findings.empty()) {
+    NameChecks(artifact, report);
+    NXDKIT_TRY(VerifyOptimizer(artifact, request.hints, request.run, report));
+  }
   Append(report.findings, std::move(against.findings));
   for (std::string& check : against.checks) report.checks.push_back(std::move(check));
   return report;

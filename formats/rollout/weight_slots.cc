@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "formats/rollout/foreign_files.h"
 #include "lib/file.h"
 
 namespace nxdkit::rollout {
@@ -80,6 +81,23 @@ Error NoLocks(const std::string& path) {
       .hint("write a whole bundle with --bundle and --force instead");
 }
 
+// By somebody who takes no lock.
+Result<bool> HasAFileInUse(const std::string& slot) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(slot));
+  for (const std::string& name : names) {
+    const std::string path = JoinPath(slot, name);
+    if (IsLink(path) || KindOf(path) != PathKind::kFile) continue;
+    NXDKIT_ASSIGN(const InUse in_use, AskInUse(path));
+    if (in_use == InUse::kYes) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> WithMark(std::vector<std::string> files) {
+  files.push_back(kHalfDone);
+  return files;
+}
+
 }  // namespace
 
 Result<PinnedWeights> PinWeights(const std::string& weights) {
@@ -123,9 +141,18 @@ Result<std::unique_ptr<SlotUpdate>> SlotUpdate::Begin(const std::string& weights
   NXDKIT_TRY(update->TakeWriterLock());
   NXDKIT_TRY(update->FindCurrent());
   NXDKIT_TRY(update->Recover());
+  const std::string from = update->current_.empty() ? weights : update->current_;
+  NXDKIT_ASSIGN(const std::vector<std::string> foreign, ListForeign(from, WithMark(options.files)));
   NXDKIT_TRY(update->Choose());
   NXDKIT_TRY(update->Mark());
+  NXDKIT_TRY(update->Clear());
+  NXDKIT_TRY(CopyForeign(foreign, from, update->path_, options.sync));
   return update;
+}
+
+Status SlotUpdate::CheckForeign(const std::string& weights, const Options& options) {
+  const auto foreign = ListForeign(weights, WithMark(options.files));
+  return foreign.ok() ? OkStatus() : Status(foreign.error());
 }
 
 SlotUpdate::~SlotUpdate() {
@@ -215,14 +242,8 @@ Result<bool> SlotUpdate::Take(const std::string& slot) {
   NXDKIT_ASSIGN(const bool locked, Lock(slot));
   if (!locked) return false;
   reused_ = true;  // whatever comes now, it is not ours to remove
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(slot));
-  for (const std::string& name : names) {
-    const std::string path = JoinPath(slot, name);
-    if (IsLink(path) || KindOf(path) != PathKind::kFile) continue;
-    NXDKIT_ASSIGN(const InUse in_use, AskInUse(path));
-    if (in_use == InUse::kYes) return false;
-  }
-  return true;
+  NXDKIT_ASSIGN(const bool in_use, HasAFileInUse(slot));
+  return !in_use;
 }
 
 Status SlotUpdate::Make() {
@@ -234,13 +255,17 @@ Status SlotUpdate::Make() {
   return Error(Errc::kIo, "another process locked the new slot").in(slot);
 }
 
-// The mark is there before the first byte changes. What will not be overwritten goes, and so do
-// files that have a second name elsewhere: overwriting them would change that one too.
+// It is there before the first byte changes.
 Status SlotUpdate::Mark() {
   const std::string mark = JoinPath(path_, kHalfDone);
   NXDKIT_ASSIGN(File file, File::OpenWrite(mark));
   NXDKIT_TRY(file.Close());
-  if (options_.sync) NXDKIT_TRY(SyncFolder(path_));
+  return options_.sync ? SyncFolder(path_) : OkStatus();
+}
+
+// What will not be overwritten goes, and so do files that have a second name elsewhere: overwriting
+// them would change that one too.
+Status SlotUpdate::Clear() const {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path_));
   for (const std::string& name : names) {
     const std::string path = JoinPath(path_, name);
@@ -288,8 +313,10 @@ void SlotUpdate::Tidy() const {
   if (!retired.ok()) return;
   for (const std::string& slot : *retired) {
     if (slot == path_ || slot == current_) continue;
-    Result<FolderLock> lock = FolderLock::Try(slot, FolderLock::Mode::kExclusive);
-    if (lock.ok() && lock->state() == FolderLock::State::kHeld) (void)RemoveTree(slot).ok();
+    const Result<FolderLock> lock = FolderLock::Try(slot, FolderLock::Mode::kExclusive);
+    if (!lock.ok() || lock->state() != FolderLock::State::kHeld) continue;
+    const Result<bool> in_use = HasAFileInUse(slot);
+    if (in_use.ok() && !*in_use) (void)RemoveTree(slot).ok();
   }
 }
 

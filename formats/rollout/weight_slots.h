@@ -57,12 +57,14 @@ Result<std::optional<WeightsVersion>> ReadVersion(const std::string& folder);
 class SlotUpdate {
  public:
   struct Options {
-    std::vector<std::string> files;  // what will be written into the slot; all else goes from it
+    std::vector<std::string> files;  // what will be written into the slot
     bool sync = false;               // every step is on the disk before the next
   };
   // Takes a slot that nobody uses (by flock, or by an open file or mapping), or makes one, and
-  // marks it as half done. kIo when another process refreshes the bundle, kUnsupported when the
-  // file system cannot do what is needed. `weights` must lead to a folder.
+  // marks it as half done. Beside what will be written it then holds copies of what else lies in
+  // the current version (foreign_files.h), and nothing of its own. kIo when another process
+  // refreshes the bundle, kUnsupported when the file system cannot do what is needed, or there is
+  // too much to copy. `weights` must lead to a folder.
   static Result<std::unique_ptr<SlotUpdate>> Begin(const std::string& weights,
                                                    const Options& options);
 
@@ -70,6 +72,9 @@ class SlotUpdate {
   SlotUpdate& operator=(const SlotUpdate&) = delete;
   // Not published: a slot that was made is removed, one that was there stays half done.
   ~SlotUpdate();
+
+  // What Begin would refuse because of other files; changes nothing.
+  static Status CheckForeign(const std::string& weights, const Options& options);
 
   const std::string& path() const { return path_; }
   bool reused() const { return reused_; }  // the files of an older version are overwritten
@@ -87,6 +92,7 @@ class SlotUpdate {
   Result<bool> Take(const std::string& slot);
   Status Make();
   Status Mark();
+  Status Clear() const;
   Status Switch();
   void Tidy() const;
 

@@ -1,4 +1,4 @@
-// PRIVATE to tests. A model.pt as small as they come: a TorchScript archive with a NEFF in it, put
+// For tests: a model.pt as small as they come, a TorchScript archive with a NEFF in it, put
 // together by hand; no compiler made it.
 #pragma once
 

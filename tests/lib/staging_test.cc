@@ -12,6 +12,7 @@
 #include <functional>
 
 #include "lib/file.h"
+#include "lib/folder_lock.h"
 #include "tests/lib/expect_error.h"
 #include "tests/lib/temp_folder.h"
 
@@ -359,7 +360,10 @@ TEST_F(StagingTest, ContendersTakeTurns) {
       const std::string mine = std::to_string(i);
       WriteText(staging->path() + "/" + mine, mine);
       if (*ListFolder(staging->path()) != Names{mine}) ::_exit(2);
-      if (round % 3 != 0 && !staging->Publish().ok()) ::_exit(3);  // else dropped
+      if (round % 3 == 0) continue;  // dropped
+      const Status published = staging->Publish();
+      if (!published.ok()) std::fprintf(stderr, "%s\n", published.error().ToString().c_str());
+      if (!published.ok()) ::_exit(3);
     }
     ::_exit(0);
   }
@@ -371,6 +375,21 @@ TEST_F(StagingTest, ContendersTakeTurns) {
   }
   EXPECT_EQ(Here(), Names{"out"});
   EXPECT_EQ(ListFolder(output_)->size(), 1u);
+}
+
+// A process that was killed leaves the old output aside; one that still works there holds a lock.
+TEST_F(StagingTest, ReplacingClearsUpAfterTheDeadOnly) {
+  ASSERT_EQ(Build(output_, kNew, "0"), "");
+  for (const char* name : {"out.old.1-2.partial", "out.old.3-4.partial", "out.old.note"}) {
+    std::filesystem::create_directory(folder_ / name);
+    WriteText(folder_ / name + "/a", "x");
+  }
+  const Result<FolderLock> busy =
+      FolderLock::Try(folder_ / "out.old.3-4.partial", FolderLock::Mode::kExclusive);
+  ASSERT_TRUE(busy.ok() && busy->state() == FolderLock::State::kHeld);
+  ASSERT_EQ(Build(output_, kReplace, "1"), "");
+  EXPECT_EQ(Here(), (Names{"out", "out.old.3-4.partial", "out.old.note"}));
+  EXPECT_EQ(ReadText(folder_ / "out.old.3-4.partial" + "/a"), "x");
 }
 
 TEST_F(StagingTest, TheOutputIsNeverMissingWhileItIsReplaced) {

@@ -97,6 +97,15 @@ class WriteJob {
     return status;
   }
 
+  // Runs all of it into any sink.
+  Status RunInto(Sink& sink) const {
+    ExecuteOptions options;
+    options.worker_bytes = 512;
+    NXDKIT_ASSIGN(const Executor executor,
+                  Executor::Make(plan_, source_, layout_, outputs_, options));
+    return executor.Run(sink);
+  }
+
   // The files' contents when all went well, by path.
   std::vector<std::pair<std::string, std::string>> Expected() const {
     std::vector<std::pair<std::string, std::string>> out;

@@ -108,6 +108,20 @@ TEST_F(CacheTool, RefusesWhatItCannotMean) {
   refused("ls --cache-dir s3://bucket/x", 4, "object store");
 }
 
+// A fresh machine: nothing was ever put into the cache.
+TEST_F(CacheTool, ThatIsNotMadeYetIsEmpty) {
+  const Words environment = {"NEURON_COMPILE_CACHE_URL=" + workshop_ / "not_yet"};
+  const ProcessResult list = workshop_.CacheTool("ls", environment);
+  EXPECT_EQ(list.exit_code, 0) << list.err;
+  EXPECT_THAT(list.out, HasSubstr("not_yet: 0 entries, 0 B\n"));
+  for (const char* command : {"verify", "prune", "clear"}) {
+    const ProcessResult result = workshop_.CacheTool(command, environment);
+    EXPECT_EQ(result.exit_code, 0) << command << result.err;
+  }
+  EXPECT_EQ(JsonOf(workshop_.CacheTool("ls --json", environment))["entries"], Json::array());
+  EXPECT_FALSE(fs::exists(workshop_ / "not_yet")) << "a question makes nothing";
+}
+
 // Exports and prunes at the same time: every export gets a whole blob.
 TEST_F(CacheTool, PrunesBesideExports) {
   workshop_.Compiler();

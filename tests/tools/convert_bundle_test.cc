@@ -89,6 +89,25 @@ TEST_P(ConvertBundle, RefusesAModelOfOtherShapes) {
                 4, "tensors per rank, the model gives");
 }
 
+// Nobody asked for the bundle's dtype: that values are lost is said.
+TEST_P(ConvertBundle, SaysThatWiderWeightsAreRounded) {
+  const std::string wide =
+      workshop_.MakeModel("wide", testing_util::TinyLlama(), "--seed 2 --dtype f32");
+  const std::string note = "weights are F32 and the bundle's dtype is BF16: 39 tensors are rounded";
+  const auto notes = [&](const ProcessResult& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out.find(note) != std::string::npos;
+  };
+  const std::string options = "--from hf --to rollout";
+  EXPECT_TRUE(notes(Workshop::Convert(options + Bundle(), wide, out_)));
+  EXPECT_TRUE(notes(Workshop::Convert(options + " --into", wide, out_)));
+  EXPECT_TRUE(notes(RunProcess({Workshop::Tool("neuron-export"), "--no-sync", "--bundle", compiled_,
+                                wide, workshop_ / "exported"})));
+  EXPECT_FALSE(notes(Workshop::Convert(options + " --force --dtype bf16" + Bundle(), wide, out_)))
+      << "as was asked for";
+  EXPECT_FALSE(notes(Workshop::Convert(options + " --force" + Bundle(), tuned_, out_)));
+}
+
 TEST_P(ConvertBundle, TakesABundleWithoutWeights) {
   fs::remove_all(compiled_ + (flavor() == "nxdi" ? "/weights" : "/checkpoint"));
   if (flavor() == "nxdi") {

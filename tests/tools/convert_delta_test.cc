@@ -315,7 +315,6 @@ TEST_F(ConvertDelta, OptionsThatMakeNoSenseAreRefused) {
   ExpectFails("--from hf --to delta --dtype f32 --base " + old_, new_, out, 2,
               "a delta has the dtypes of its base");
   ExpectFails("--from hf --to delta --into --base " + old_, new_, out, 2, "--into");
-  ExpectFails("--from hf --to delta --resume --base " + old_, new_, out, 2, "--resume");
   ExpectFails("--from hf --to delta -n --base " + old_, new_, out, 2, "leave --dry-run out");
   ExpectFails("--from hf --to delta --tp 4 --base " + old_, new_, out, 2, "--tp says nothing");
   ExpectFails("--from hf --to delta --base " + delta, new_, out, 2, "its base is not named");

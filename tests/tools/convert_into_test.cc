@@ -49,12 +49,14 @@ class ConvertInto : public ::testing::TestWithParam<const char*> {
 
 TEST_P(ConvertInto, ReplacesTheWeightsAndNothingElse) {
   const std::string config = ReadFile(bundle_ + "/neuron_config.json");
+  std::ofstream(Weights() + "/extra.txt") << "a note";
   for (int round = 0; round < 4; ++round) {
     const std::string& model = round % 2 == 0 ? tuned_ : base_;
     ExpectConverts("--from hf --to rollout --into --verify", model, bundle_);
     EXPECT_EQ(Workshop::Verify(bundle_, "--against " + model).exit_code, 0) << round;
   }
   EXPECT_EQ(ReadFile(bundle_ + "/neuron_config.json"), config);
+  EXPECT_EQ(ReadFile(Weights() + "/extra.txt"), "a note");
   EXPECT_TRUE(ReadFile(bundle_ + "/model.pt") == testing_util::CompiledBlob());
   EXPECT_TRUE(fs::is_symlink(Weights()));
 }
@@ -108,13 +110,25 @@ TEST_P(ConvertInto, RefusesWhatDoesNotFit) {
 }
 
 TEST_P(ConvertInto, RefusesOptionsThatSayNothing) {
-  Refuse("--force", tuned_, 2, "--force and --resume say nothing");
-  Refuse("--resume", tuned_, 2, "--force and --resume say nothing");
+  Refuse("--force", tuned_, 2, "--force says nothing about it");
   Refuse("--bundle " + bundle_, tuned_, 2, "--bundle names others");
   ExpectRefused("--from hf --to hf --into", tuned_, workshop_ / "other", 2,
                 "only the weights of a rollout bundle");
   ExpectRefused("--from hf --to rollout --tp 4 --label x", tuned_, workshop_ / "other", 2,
                 "--label names the weights that --into replaces");
+}
+
+TEST_P(ConvertInto, RefusesOtherFilesThatAreTooLargeToKeep) {
+  std::ofstream(Weights() + "/dump.bin").close();
+  fs::resize_file(Weights() + "/dump.bin", (256 << 20) + 1);
+  for (const char* dry_run : {" --dry-run", ""}) {
+    const ProcessResult result =
+        Workshop::Convert(std::string("--from hf --to rollout --into") + dry_run, tuned_, bundle_);
+    EXPECT_EQ(result.exit_code, 4) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("dump.bin: no part of the weights"));
+    EXPECT_THAT(result.err, HasSubstr("move it out of the folder of the weights"));
+    EXPECT_FALSE(fs::is_symlink(Weights()));
+  }
 }
 
 TEST_P(ConvertInto, RefusesABundleWithoutShards) {

@@ -67,6 +67,7 @@ TEST_F(ConvertJson, OfAConversion) {
                                {"seconds", "number"},
                                {"blob_missing", "boolean"},
                                {"verified", "boolean"},
+                               {"already_published", "boolean"},
                                {"dry_run", "boolean"},
                                {"notes", "array"}});
   const Json dry =

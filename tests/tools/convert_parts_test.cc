@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "formats/ops/parts.h"
 #include "lib/folder_lock.h"
@@ -50,6 +51,8 @@ TEST_F(ConvertParts, TheLastOnePublishes) {
     const Json json = JsonOf(Part(part));
     EXPECT_EQ(json["exit_code"], 0) << json.dump();
     EXPECT_EQ(json["part"]["published"], false);
+    EXPECT_THAT(json["part"]["missing"], ::testing::Contains(1));
+    EXPECT_THAT(json["warnings"], ::testing::IsEmpty());
     EXPECT_FALSE(fs::exists(out_));
   }
   const Json last = JsonOf(Part("1/3"));
@@ -116,11 +119,117 @@ TEST_F(ConvertParts, APartMayBeRunAgain) {
   ExpectWholeOutput();
 }
 
+TEST_F(ConvertParts, OfAPublishedOutputAnyPartMayBeRunAgain) {
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  ASSERT_EQ(JsonOf(Part("1/2"))["already_published"], false);
+  for (const std::string part : {"1/2", "0/2", "auto", "1/3"}) {
+    for (const std::string& options : {std::string(kToNxd), std::string(kToNxd) + "--dry-run",
+                                       std::string(kToNxd) + "--resume --verify"}) {
+      const ProcessResult again = Part(part, options, {"JOB_COMPLETION_INDEX=1", "PART_COUNT=2"});
+      const Json json = JsonOf(again);
+      EXPECT_EQ(again.exit_code, 0) << again.out;
+      EXPECT_EQ(json["already_published"], true);
+      EXPECT_EQ(json["part"]["published"], true);
+      EXPECT_THAT(json["part"]["missing"], ::testing::IsEmpty());
+    }
+  }
+  ExpectWholeOutput();
+}
+
+// A kill between the output's rename and the removal of what it was made of.
+TEST_F(ConvertParts, ARepeatClearsWhatAKillLeft) {
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  fs::copy(out_ + ".parts", workshop_ / "left", fs::copy_options::recursive);
+  ASSERT_EQ(Part("1/2").exit_code, 0);
+  fs::rename(workshop_ / "left", out_ + ".parts");
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  ExpectWholeOutput();
+}
+
+void ChangeByte(const std::string& path, int64_t offset) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekg(offset);
+  const int byte = file.get();
+  file.seekp(offset);
+  file.put(static_cast<char>(byte ^ 1));
+}
+
+// Each part answers for its own files' bytes, and for the names and sizes of all.
+TEST_F(ConvertParts, AnOutputThatIsNotTheSameIsInTheWay) {
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  ASSERT_EQ(Part("1/2").exit_code, 0);
+  const auto expect = [&](const std::string& message) {
+    for (const ProcessResult& result :
+         {Part("1/2"), Workshop::Convert(std::string(kToNxd) + "--resume --json", model_, out_)}) {
+      EXPECT_EQ(result.exit_code, 2) << result.out;
+      EXPECT_THAT(result.out, HasSubstr("the output exists and is not what this command makes"));
+      EXPECT_THAT(result.out, HasSubstr(message));
+      EXPECT_THAT(result.out, HasSubstr("--force replaces it"));
+    }
+  };
+  const std::string rank = "model/dp_rank_00_tp_rank_03_pp_rank_00.pt";
+  ChangeByte(out_ + "/" + rank, 5000);
+  expect(rank + ": model.embed_tokens.weight: offset 5000: byte ");
+  ChangeByte(out_ + "/" + rank, 5000);
+  ChangeByte(out_ + "/" + rank, 3);
+  expect(rank + ": offset 3: byte ");
+  ChangeByte(out_ + "/" + rank, 3);
+  ChangeByte(out_ + "/nxdkit.json", 1);
+  expect("nxdkit.json: offset 1: byte ");
+  ChangeByte(out_ + "/nxdkit.json", 1);
+  workshop_.Write("out/optim.pt", "x");
+  expect("optim.pt: this file is not of it");
+  fs::remove(out_ + "/optim.pt");
+  fs::rename(out_ + "/" + rank, workshop_ / "aside");
+  expect(rank + ": there is no such file");
+  fs::rename(workshop_ / "aside", out_ + "/" + rank);
+  fs::resize_file(out_ + "/" + rank, 17);
+  expect(rank + ": 17 bytes are there, expected ");
+  // With --force it is made anew.
+  ASSERT_EQ(Part("0/2", std::string(kToNxd) + "--force").exit_code, 0);
+  ASSERT_EQ(Part("1/2", std::string(kToNxd) + "--force").exit_code, 0);
+  ExpectWholeOutput();
+}
+
+// The same names, shapes, sizes and options, and even the old times: other weights.
+TEST_F(ConvertParts, AnotherModelInTheSamePlaceIsNoRepeat) {
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  ASSERT_EQ(Part("1/2").exit_code, 0);
+  const std::string other = workshop_.MakeModel("other", testing_util::TinyQwen3(), "--seed 9");
+  fs::last_write_time(other + "/model.safetensors",
+                      fs::last_write_time(model_ + "/model.safetensors"));
+  fs::rename(model_, workshop_ / "before");
+  fs::rename(other, model_);
+  EXPECT_EQ(Part("1/2").exit_code, 2);
+  EXPECT_EQ(Workshop::Convert(std::string(kToNxd) + "--resume", model_, out_).exit_code, 2);
+}
+
+TEST_F(ConvertParts, EveryFormatCanBeResumedWhenItWasThrough) {
+  const std::string each[] = {"--from hf --to rollout --tp 4 --bs 1 --seq 32",
+                              "--from hf --to hf --max-shard-size 20kB",
+                              "--from hf --to nxd --tp 2 --xser", "--from hf --to torch"};
+  for (const std::string& options : each) {
+    ExpectConverts(options, model_, out_);
+    const Tree before = ReadTree(out_);
+    EXPECT_EQ(Workshop::Convert(options, model_, out_).exit_code, 2) << "it did not say --resume";
+    const Json json = JsonOf(Workshop::Convert(options + " --resume --json", model_, out_));
+    EXPECT_EQ(json["exit_code"], 0) << json.dump();
+    EXPECT_EQ(json["already_published"], true) << options;
+    EXPECT_EQ(json["resumed_tasks"], 0);
+    EXPECT_TRUE(ReadTree(out_) == before);
+    EXPECT_FALSE(fs::exists(out_ + ".partial"));
+    fs::remove_all(out_);
+  }
+}
+
 TEST_F(ConvertParts, ALostFileIsMadeAgain) {
   ASSERT_EQ(Part("0/2").exit_code, 0);
   for (const auto& file : fs::directory_iterator(out_ + ".parts/files/model"))
     fs::remove(file.path());
-  ASSERT_EQ(JsonOf(Part("1/2"))["part"]["published"], false);
+  const Json waits = JsonOf(Part("1/2"));
+  ASSERT_EQ(waits["part"]["published"], false);
+  EXPECT_THAT(waits["part"]["missing"], ElementsAre(0));
+  EXPECT_THAT(waits["warnings"].dump(), HasSubstr("part 0 must be run again: its finished file"));
   ASSERT_EQ(JsonOf(Part("0/2"))["part"]["published"], true);
   ExpectWholeOutput();
 }
@@ -167,7 +276,6 @@ TEST_F(ConvertParts, RefusesWhatMakesNoSense) {
   expect(Part("2/2"), "part 2 of 2 does not exist");
   expect(Part("1"), "found 1, expected I/N or auto");
   expect(Part("0/2", "--from hf --to torch"), "a single file cannot be made in parts");
-  expect(Part("0/2", std::string(kToNxd) + "--resume"), "--part does not go with");
   expect(Part("auto"), "no launcher says which part this process is");
   EXPECT_FALSE(fs::exists(out_ + ".parts"));
 }
@@ -190,6 +298,13 @@ TEST_F(ConvertParts, LaunchersSayWhichPart) {
        5,
        6,
        ""},
+      // sbatch --array without srun: slurmd sets the one, only srun the other.
+      {{"SLURM_ARRAY_TASK_ID=2", "SLURM_ARRAY_TASK_MIN=0", "SLURM_ARRAY_TASK_MAX=2",
+        "SLURM_ARRAY_TASK_COUNT=3", "SLURM_PROCID=0", "SLURM_NTASKS=1"},
+       2,
+       3,
+       ""},
+      {{"SLURM_PROCID=0", "SLURM_NTASKS=1"}, 0, 0, "no launcher says which part this process is"},
       {{"JOB_COMPLETION_INDEX=3", "PART_COUNT=4"}, 3, 4, ""},
       {{"VC_TASK_INDEX=0", "PART_COUNT=4"}, 0, 4, ""},
       {{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"}, 1, 2, ""},

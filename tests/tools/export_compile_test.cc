@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "formats/neff/manifest.h"
 #include "tests/tools/export_workshop.h"
 
 namespace nxdkit::test {
@@ -137,6 +138,173 @@ TEST_F(ExportCompile, ADamagedEntryIsPassedOverAndMadeAnew) {
   EXPECT_THAT(result.err, HasSubstr("4 bytes found, the manifest says "));
   EXPECT_TRUE(ReadFile(workshop_ / "again/model.pt") == testing_util::CompiledBlob());
   EXPECT_EQ(workshop_.Runs(), 2u);
+}
+
+// The graph is another one with another command, but not for optimum-cli, which is run anyway.
+TEST_F(ExportCompile, TheCommandIsAPartOfTheKey) {
+  const std::string mine = workshop_.Compiler("mine");
+  workshop_.Compiler();
+  const auto runs_after = [&](const std::string& command) {
+    Words words = {Workshop::Tool("neuron-export"),
+                   "--no-sync",
+                   "--force",
+                   "--tp",
+                   "2",
+                   "--bs",
+                   "4",
+                   "--seq",
+                   "256",
+                   "--compiler",
+                   command,
+                   model_,
+                   out_};
+    const ProcessResult result =
+        RunProcess(words, {"PATH=" + workshop_ / "bin" + ":" + std::getenv("PATH"),
+                           "NEURON_COMPILE_CACHE_URL=" + workshop_.Cache()});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return workshop_.Runs();
+  };
+  ASSERT_EQ(Export("").exit_code, 0);
+  EXPECT_EQ(workshop_.Runs(), 1u);
+  EXPECT_EQ(runs_after("optimum-cli"), 1u);
+  EXPECT_EQ(runs_after("mine"), 2u);
+  EXPECT_EQ(runs_after("mine"), 2u);
+  EXPECT_EQ(runs_after("mine -O1"), 3u);
+  EXPECT_EQ(runs_after("mine -O2"), 4u);
+  EXPECT_EQ(runs_after("mine -O1"), 4u);
+  EXPECT_EQ(workshop_.CacheTool("verify").exit_code, 0);
+}
+
+// It makes a bundle for 4 ranks, whatever it is asked for.
+class ExportMisfit : public ExportCompile {
+ protected:
+  ExportMisfit() {
+    workshop_.Compiler("inner");
+    workshop_.Script("optimum-cli", "inner export neuron --model " + model_ +
+                                        " --batch_size 4 --sequence_length 256 "
+                                        "--tensor_parallel_size 4 \"${@: -1}\"\n");
+  }
+};
+
+TEST_F(ExportMisfit, IsAFailureThatIsRememberedAndMended) {
+  const std::string reason =
+      "what the compiler made does not fit: --tp 2 was asked for, but the bundle was compiled for "
+      "4";
+  const ProcessResult failed = Export("");
+  EXPECT_EQ(failed.exit_code, 4);
+  EXPECT_THAT(failed.err, HasSubstr(reason));
+  EXPECT_FALSE(Traces(out_));
+  EXPECT_THAT(workshop_.CacheTool("ls").out, HasSubstr("failed"));
+  const ProcessResult again = Export("");
+  EXPECT_EQ(again.exit_code, 4);
+  EXPECT_THAT(again.err,
+              AllOf(HasSubstr("remembers that compiling this failed"), HasSubstr(reason)));
+  EXPECT_EQ(workshop_.Runs(), 1u);
+  workshop_.Compiler();
+  EXPECT_EQ(Export("--retry-failed-compilation").exit_code, 0);
+  EXPECT_EQ(workshop_.Runs(), 2u);
+  EXPECT_EQ(Export("", {}, "cached").exit_code, 0);
+  EXPECT_EQ(workshop_.Runs(), 2u);
+}
+
+TEST_F(ExportMisfit, IsAFailureWithoutTheCacheToo) {
+  const ProcessResult failed = Export("--no-cache");
+  EXPECT_EQ(failed.exit_code, 4);
+  EXPECT_THAT(failed.err, AllOf(HasSubstr("--tp 2 was asked for"), HasSubstr(".compile.log")));
+  EXPECT_FALSE(Traces(out_));
+}
+
+TEST_F(ExportMisfit, WeightsAloneAreGoodEnoughWhenTheUserSaysSo) {
+  for (const char* round : {"first", "remembered"}) {
+    const ProcessResult result = Export("--json --no-blob", {}, round);
+    EXPECT_EQ(result.exit_code, 0) << round << result.err;
+    EXPECT_EQ(JsonOf(result)["blob"], "none") << round;
+    EXPECT_THAT(result.err, HasSubstr("there is no compiled blob: ")) << round;
+  }
+  EXPECT_EQ(workshop_.Runs(), 1u);
+}
+
+// As an earlier version left it: finished, and no good.
+TEST_F(ExportMisfit, InTheCacheIsPassedOverAndMadeAnew) {
+  workshop_.Compiler();
+  ASSERT_EQ(Export("").exit_code, 0);
+  const std::string entry = workshop_.OnlyEntry();
+  std::string config = ReadFile(entry + "/neuron_config.json");
+  const std::string tp = "\"tp_degree\": 2";
+  ASSERT_NE(config.find(tp), std::string::npos);
+  config.replace(config.find(tp), tp.size(), "\"tp_degree\": 4");
+  std::ofstream(entry + "/neuron_config.json") << config;
+  const ProcessResult result = Export("", {}, "again");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the entry in the compile cache is passed over: "),
+                                HasSubstr("was compiled for 4")));
+  EXPECT_EQ(workshop_.Runs(), 2u);
+}
+
+class ExportFaultyBlob : public ExportCompile, public ::testing::WithParamInterface<const char*> {
+ protected:
+  const std::string blob_ =
+      std::string(GetParam()) == "cut" ? testing_util::CompiledBlob().substr(0, 900) : GetParam();
+};
+
+TEST_P(ExportFaultyBlob, OfACompilerIsAFailure) {
+  workshop_.Compiler("optimum-cli", "", blob_);
+  const ProcessResult failed = Export("");
+  EXPECT_EQ(failed.exit_code, 4);
+  EXPECT_THAT(failed.err, HasSubstr("what the compiler made does not fit: the compiled blob: it "));
+  EXPECT_FALSE(Traces(out_));
+  EXPECT_FALSE(fs::exists(workshop_.OnlyEntry() + "/model.done"));
+  EXPECT_EQ(Export("--no-cache").exit_code, 4);
+}
+
+// The manifest agrees with it, as an earlier version would have left it.
+TEST_P(ExportFaultyBlob, OfTheCacheIsFoundAndMadeAnew) {
+  workshop_.Compiler();
+  ASSERT_EQ(Export("").exit_code, 0);
+  EXPECT_EQ(workshop_.CacheTool("verify").exit_code, 0);
+  const std::string entry = workshop_.OnlyEntry();
+  std::ofstream(entry + "/model.pt") << blob_;
+  const auto digest = neff::DigestFile(entry + "/model.pt");
+  neff::Manifest manifest = *neff::ParseManifest(ReadFile(entry + "/nxdkit-entry.json"), "");
+  for (neff::ManifestFile& file : manifest.files)
+    if (file.name == "model.pt") file = {"model.pt", blob_.size(), *digest};
+  std::ofstream(entry + "/nxdkit-entry.json") << neff::WriteManifest(manifest);
+  const ProcessResult verified = workshop_.CacheTool("verify");
+  EXPECT_EQ(verified.exit_code, 1);
+  EXPECT_THAT(verified.out, AllOf(HasSubstr("/model.pt: it is "), HasSubstr("1 finding\n")));
+  const ProcessResult again = Export("", {}, "again");
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("is passed over: "));
+  EXPECT_EQ(workshop_.Runs(), 2u);
+  EXPECT_EQ(workshop_.CacheTool("verify").exit_code, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ExportFaultyBlob, ::testing::Values("", "compiled", "cut"));
+
+TEST_F(ExportCompile, SaysThatTpIsMissingInItsOwnWords) {
+  const ProcessResult result = workshop_.Export("", model_, out_);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("--tp is missing"), Not(HasSubstr("--to"))));
+  EXPECT_EQ(workshop_.Export("--target cpu", model_, out_).exit_code, 2);
+}
+
+// While it is made, and after its maker was killed, `ls` says so; then prune removes it.
+TEST_F(ExportCompile, AnEntryThatIsMadeIsLocked) {
+  workshop_.Script("optimum-cli", "mkdir -p \"${@: -1}\"\nsleep 600 & echo $! >" +
+                                      workshop_ / "child" + "\n" + Workshop::Tool("neuron-cache") +
+                                      " ls >" + workshop_ / "listed" + "\n" +
+                                      Workshop::Tool("neuron-cache") + " prune --empty >" +
+                                      workshop_ / "pruned" + "\nkill -9 $PPID\nwait\n");
+  const ProcessResult killed = Export("--pass-env NEURON_COMPILE_CACHE_URL");
+  EXPECT_EQ(killed.exit_code, 128 + SIGKILL);
+  EXPECT_THAT(ReadFile(workshop_ / "listed"), HasSubstr("locked"));
+  EXPECT_THAT(ReadFile(workshop_ / "pruned"), HasSubstr("in use: "));
+  ::kill(std::stoi(ReadFile(workshop_ / "child")), SIGKILL);
+  EXPECT_THAT(workshop_.CacheTool("ls").out, HasSubstr("locked"));
+  const ProcessResult pruned = workshop_.CacheTool("prune");
+  EXPECT_EQ(pruned.exit_code, 0);
+  EXPECT_THAT(pruned.out, AllOf(HasSubstr("removed "), HasSubstr("stale lock")));
+  EXPECT_THAT(workshop_.CacheTool("ls").out, HasSubstr(": 0 entries"));
 }
 
 TEST_F(ExportCompile, AFailureIsShownAndRemembered) {

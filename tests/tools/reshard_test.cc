@@ -75,7 +75,14 @@ TEST(Reshard, InPartsTheTagIsTheSame) {
     EXPECT_EQ(JsonOf(result)["part"]["published"], std::string(part) == "1/3");
   }
   ExpectSameTree(shop / "whole", shop / "parts");
-  EXPECT_EQ(Reshard("--dp 2 --part 0/2 --resume", shop / "a", shop / "no").exit_code, 2);
+  // A job that is requeued runs the same command line once more.
+  for (const char* part : {"--part 1/3 --resume", "--part 0/3", "--resume"}) {
+    const ProcessResult again =
+        Reshard(std::string("--tp 4 --dp 2 --json ") + part, shop / "a", shop / "parts");
+    ASSERT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_EQ(JsonOf(again)["already_published"], true) << part;
+  }
+  ExpectSameTree(shop / "whole", shop / "parts");
 }
 
 TEST(Reshard, GivesTheSameBytesWithAnyNumberOfThreads) {
@@ -124,6 +131,84 @@ TEST(Reshard, RefusesStateThatIsNotWhole) {
   EXPECT_THAT(result.err, HasSubstr("context parallel"));
   EXPECT_THAT(result.err, HasSubstr("hint: --no-optimizer leaves"));
   EXPECT_FALSE(Traces(shop / "b"));
+}
+
+// --- what it refuses of the state, ckpt-verify shows
+
+TrainingTag WithCopies() {
+  TrainingTag tag;
+  tag.geometry.tp = 8;
+  tag.geometry.kv_multiplier = 2;
+  tag.geometry.qkv = nxd::QkvStyle::kLinear;
+  return tag;
+}
+
+void FlipIn(testing_util::FileDraft& draft, size_t pid, const std::string& name, size_t byte) {
+  using testing_util::FileDraft;
+  char& changed = draft.TensorOf(FileDraft::At(draft.State(pid), name)).bytes[byte];
+  changed = static_cast<char>(changed ^ 1);
+}
+
+void ExpectFoundByBoth(const Workshop& shop, const std::string& part) {
+  const ProcessResult reshard = Reshard("--dp 2", shop / "a", shop / "b");
+  EXPECT_EQ(reshard.exit_code, 3) << reshard.out;
+  EXPECT_THAT(reshard.err, HasSubstr(part));
+  EXPECT_THAT(reshard.err, HasSubstr("hint: ckpt-verify shows all of it"));
+  const ProcessResult verify = Workshop::Verify(shop / "a");
+  EXPECT_EQ(verify.exit_code, 1) << verify.out << verify.err;
+  EXPECT_THAT(verify.out, HasSubstr(part));
+  EXPECT_THAT(verify.out, HasSubstr("1 finding\n"));
+}
+
+TEST(Reshard, VerifyReadsTheOptimizerOfATag) {
+  const Workshop shop;
+  WriteTrainingTag(shop / "a", WithCopies());
+  const ProcessResult good = Workshop::Verify(shop / "a");
+  EXPECT_EQ(good.exit_code, 0) << good.out << good.err;
+  EXPECT_THAT(good.out, HasSubstr("ok: the optimizer's state (zero1, dp 1, order \"norms\") is "
+                                  "whole, copies are bit-equal, padding is zero\n"));
+  EXPECT_EQ(good.err, "");
+}
+
+TEST(Reshard, VerifyFindsACopyOfTheStateThatDiffers) {
+  const Workshop shop;
+  TrainingTag tag = WithCopies();
+  tag.change = [](testing_util::FileDraft& draft) {
+    if (draft.is_optimizer() && draft.tp == 7) FlipIn(draft, 2, "exp_avg_sq", 0);
+  };
+  WriteTrainingTag(shop / "a", tag);
+  ExpectFoundByBoth(shop,
+                    "differs from the other copy of "
+                    "model.layers.0.self_attn.k_proj.weight/exp_avg_sq");
+}
+
+// 32 rows of the embedding on each tensor parallel rank, 11 on each of 3 data parallel ranks.
+TEST(Reshard, VerifyFindsPaddingOfTheStateThatIsNotZero) {
+  const Workshop shop;
+  TrainingTag tag = Tp2Dp3();
+  tag.change = [](testing_util::FileDraft& draft) {
+    if (!draft.is_optimizer() || draft.tp != 1 || draft.dp != 2) return;
+    const auto& tensor =
+        draft.TensorOf(testing_util::FileDraft::At(draft.State(0), "exp_avg")).bytes;
+    FlipIn(draft, 0, "exp_avg", tensor.size() - 1);
+  };
+  WriteTrainingTag(shop / "a", tag);
+  ExpectFoundByBoth(shop, "1 element of padding must be 0");
+}
+
+TEST(Reshard, VerifySaysThatAFormItCannotMapIsNotChecked) {
+  const Workshop shop;
+  TrainingTag tag = Tp2Dp3();
+  tag.form = "none";
+  WriteTrainingTag(shop / "a", tag);
+  shop.Write("a/optim.dp_rank_00.tp_rank_00", "state");
+  const ProcessResult verify = Workshop::Verify(shop / "a");
+  EXPECT_EQ(verify.exit_code, 0) << verify.out;
+  EXPECT_THAT(verify.err, HasSubstr("the optimizer's state is not checked: "));
+  EXPECT_THAT(verify.err, HasSubstr("a legacy ZeRO-1 optimizer"));
+  const ProcessResult reshard = Reshard("--dp 2", shop / "a", shop / "b");
+  EXPECT_EQ(reshard.exit_code, 4) << reshard.out;
+  EXPECT_THAT(reshard.err, HasSubstr("hint: --no-optimizer leaves"));
 }
 
 TEST(Reshard, DoesNotReplaceAPartOfItsInput) {

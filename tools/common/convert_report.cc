@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "lib/progress.h"
@@ -30,6 +31,7 @@ Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run)
           {"peak_memory_bytes", PeakRssBytes()},
           {"seconds", seconds},
           {"verified", report.verified},
+          {"already_published", report.already_published},
           {"dry_run", dry_run},
           {"notes", report.notes}};
 }
@@ -44,19 +46,31 @@ Json PlannedJson(const ops::ConvertReport& report, double seconds, bool dry_run)
 }
 
 Json PartJson(const ops::PartReport& part) {
-  return {{"index", part.index},
-          {"count", part.count},
-          {"files", part.files},
-          {"bytes", part.bytes},
-          {"published", part.published}};
+  return {{"index", part.index}, {"count", part.count},         {"files", part.files},
+          {"bytes", part.bytes}, {"published", part.published}, {"missing", part.missing}};
 }
+
+namespace {
+
+// "parts 0, 3"; the first of many.
+std::string PartNames(const std::vector<int>& parts) {
+  constexpr size_t kShown = 16;
+  const std::vector<int> shown(parts.begin(), parts.begin() + std::min(parts.size(), kShown));
+  std::string text =
+      fmt::format("{} {}", parts.size() == 1 ? "part" : "parts", fmt::join(shown, ", "));
+  if (parts.size() > kShown) text += fmt::format(" and {} more", parts.size() - kShown);
+  return text;
+}
+
+}  // namespace
 
 std::string PartText(const ops::PartReport& part, bool dry_run) {
   std::string text = fmt::format("part {} of {}: {} files, {}", part.index, part.count, part.files,
                                  HumanBytes(part.bytes));
   if (dry_run) return text + "\n";
-  return text + (part.published ? "; all parts are there, the output is published\n"
-                                : "; the output waits for other parts\n");
+  if (part.published) return text + "; all parts are there, the output is published\n";
+  if (part.missing.empty()) return text + "; another process publishes the output\n";
+  return text + "; the output waits for " + PartNames(part.missing) + "\n";
 }
 
 Json LoraJson(const ops::LoraReport& lora) {
@@ -78,7 +92,10 @@ Json WithKeys(Json json, const Json& more) {
   return json;
 }
 
-std::string WroteText(std::string_view output, bool dry_run) {
+std::string WroteText(std::string_view output, const ops::ConvertReport& report, bool dry_run) {
+  if (report.already_published)
+    return fmt::format("{} is there already, every byte as it would be written: ",
+                       EscapeControl(output));
   return fmt::format("{} {}: ", dry_run ? "would write" : "wrote", EscapeControl(output));
 }
 

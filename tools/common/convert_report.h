@@ -22,12 +22,12 @@ class Stopwatch {
 };
 
 // model_type, parameters, output_bytes, output_files, output_tensors, peak_memory_bytes, seconds,
-// verified, dry_run, notes.
+// verified, already_published, dry_run, notes.
 Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run);
 // Those, and of the plan: source_bytes, tasks, resumed_tasks, buffer_bytes, predicted_memory_bytes.
 Json PlannedJson(const ops::ConvertReport& report, double seconds, bool dry_run);
 
-// Of a part: index, count, files, bytes, published; and a line.
+// Of a part: index, count, files, bytes, published, missing; and a line.
 Json PartJson(const ops::PartReport& part);
 std::string PartText(const ops::PartReport& part, bool dry_run);
 
@@ -38,8 +38,8 @@ std::string LoraText(const ops::LoraReport& lora);
 // `json` with the keys of `more` behind its own.
 Json WithKeys(Json json, const Json& more);
 
-// "wrote OUTPUT: " or "would write OUTPUT: ".
-std::string WroteText(std::string_view output, bool dry_run);
+// "wrote OUTPUT: ", "would write OUTPUT: ", or that it is there already.
+std::string WroteText(std::string_view output, const ops::ConvertReport& report, bool dry_run);
 // "1 parameters, 2 MB in 3 tensors, 4 files\n"
 std::string CountsText(const ops::ConvertReport& report);
 // The plan of a dry run, else how long the run took and what memory: one line. The rate is that of

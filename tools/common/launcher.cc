@@ -68,17 +68,20 @@ Result<ops::Part> SlurmArray(const Variables& variables) {
 struct Row {
   const char* index;
   const char* count;
+  bool only_with_count = false;
 };
 constexpr Row kJobs[] = {{"JOB_COMPLETION_INDEX", "PART_COUNT"}, {"VC_TASK_INDEX", "PART_COUNT"}};
 constexpr Row kProcesses[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                               {"PMI_RANK", "PMI_SIZE"},
-                              {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
+                              // A batch script has SLURM_PROCID=0 too; the count comes with srun.
+                              {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", true}};
 
 // The first launcher whose index is set; part 0 of 1 when none is.
 template <size_t kRows>
 Result<ops::Part> FirstOf(const Row (&rows)[kRows], const Variables& variables) {
   for (const Row& row : rows) {
     if (!variables.Has(row.index)) continue;
+    if (row.only_with_count && !variables.Has(row.count)) continue;
     NXDKIT_ASSIGN(const int index, variables.Get(row.index));
     NXDKIT_ASSIGN(const int count, variables.Get(row.count));
     const ops::Part part{index, count};
@@ -124,10 +127,8 @@ void AddPartOption(OptionTable& table, std::optional<std::string>* text) {
 
 Status TakePart(const std::optional<std::string>& text, ops::ConvertRequest& request) {
   if (!text) return OkStatus();
-  if (request.into || request.resume)
-    return Error(Errc::kUsage,
-                 fmt::format("--part does not go with {}", request.into ? "--into" : "--resume"))
-        .hint("a part that was stopped is simply run again");
+  if (request.into)
+    return Error(Errc::kUsage, "one process refreshes a bundle: --part does not go with --into");
   NXDKIT_ASSIGN(request.part, PartOf(*text, [](const char* name) { return std::getenv(name); }));
   return OkStatus();
 }

@@ -244,6 +244,51 @@ TEST_F(Slots, ACutFileIsFoundBeforeUse) {
   EXPECT_THAT((*faults)[0].message, HasSubstr("found, the manifest says sha256:"));
 }
 
+// The mark of an entry that is made goes when it is finished or has failed, and not before.
+TEST_F(Slots, AreLockedWhileTheyAreMade) {
+  auto slot = CacheSlot::Make(workshop_.root(), "neuronxcc-1", key_.module, {});
+  ASSERT_TRUE(slot.ok());
+  workshop_.Write(key_.module, "left over", "x");
+  ASSERT_TRUE(slot->Begin().ok());
+  EXPECT_EQ(workshop_.Read(key_.module).state, EntryState::kLocked);
+  EXPECT_EQ(workshop_.Read(key_.module).files, 1u);
+  EXPECT_THAT(ReasonsOf(workshop_.Prune().in_use), ElementsAre(HasSubstr("stale lock")));
+  workshop_.Write(key_.module, "model.pt", "blob");
+  ASSERT_TRUE(slot->Finish(key_, "a model", {}).ok());
+  EXPECT_EQ(workshop_.Read(key_.module).state, EntryState::kDone);
+  EXPECT_FALSE(fs::exists(workshop_.Entry(key_.module) + "/nxdkit-entry.lock"));
+  EXPECT_THAT(*VerifyEntry(workshop_.Read(key_.module)), IsEmpty());
+  ASSERT_TRUE(slot->Begin().ok());
+  ASSERT_TRUE(slot->Fail(key_, "no").ok());
+  EXPECT_EQ(workshop_.Read(key_.module).state, EntryState::kFailed);
+  EXPECT_EQ(workshop_.Read(key_.module).files, 3u) << "flags, graph and log";
+}
+
+TEST_F(Slots, ADeadMakersEntryGoes) {
+  {
+    auto slot = CacheSlot::Make(workshop_.root(), "neuronxcc-1", key_.module, {});
+    ASSERT_TRUE(slot.ok() && slot->Begin().ok());
+    workshop_.Write(key_.module, "model.pt", "half");
+  }
+  EXPECT_EQ(workshop_.Read(key_.module).state, EntryState::kLocked);
+  EXPECT_THAT(ReasonsOf(workshop_.Prune().removed), ElementsAre(HasSubstr("stale lock")));
+}
+
+TEST_F(Slots, BlobsAreAskedAbout) {
+  MakeBlob("blob");
+  workshop_.Write(key_.module, "model_text.pt", "part");
+  const BlobCheck check = [](const std::string& path, const Poll&) {
+    return Result<std::vector<std::string>>(
+        std::vector<std::string>{"no good: " + testing_util::ReadBytes(path)});
+  };
+  const auto faults = VerifyEntry(workshop_.Read(key_.module), {}, check);
+  ASSERT_TRUE(faults.ok());
+  ASSERT_EQ(faults->size(), 2u);
+  EXPECT_EQ((*faults)[0].file, "model.pt");
+  EXPECT_EQ((*faults)[0].message, "no good: blob");
+  EXPECT_EQ((*faults)[1].file, "model_text.pt");
+}
+
 TEST_F(Slots, TheLatestCompilerIsTakenUnlessOneIsNamed) {
   MakeBlob("old", "neuronxcc-2.9.0");
   MakeBlob("new", "neuronxcc-2.21.0");

@@ -314,9 +314,11 @@ TEST_F(Lora, CopiesOfOneAThatDifferAreFound) {
   peft_.Write(shop_ / "adapter");
   request.options.qkv = nxd::QkvStyle::kLinear;
   request.output = shop_ / "linear";
-  const auto error = ExpectError(Convert(request), Errc::kCorrupt, "differ from the other copy of");
+  const auto error = ExpectError(Convert(request), Errc::kUnsupported,
+                                 "NxD has one A for q, k and v, and the adapter has different");
   ASSERT_TRUE(error);
   EXPECT_THAT(error->message(), HasSubstr("qkv_proj.lora_A.weight"));
+  EXPECT_EQ(error->hint(), "--qkv separate keeps them apart");
   EXPECT_FALSE(std::filesystem::exists(shop_ / "linear"));
 }
 

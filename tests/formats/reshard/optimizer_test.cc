@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 
@@ -383,6 +384,104 @@ TEST(Optimizer, OfATiedModelIsNotTakenFromOnePipelineRankToSeveral) {
   EXPECT_EQ(error.code(), Errc::kUnsupported);
   EXPECT_THAT(error.message(), HasSubstr("whether lm_head.weight has a state of its own is known "
                                          "for pp 1, but not for pp 2"));
+}
+
+// The last stage would have a head of its own, and nobody knows its state.
+TEST(Optimizer, NorWhereNoHeadIsStored) {
+  const ReshardWorkshop shop;
+  TrainingTag tag = Two();
+  tag.config = testing_util::SmallConfig({{"tie_word_embeddings", true}});
+  tag.change = [](FileDraft& draft) {
+    if (draft.is_optimizer()) return;
+    ASSERT_EQ(*draft.root.back().first.string(), "lm_head.weight");
+    draft.root.pop_back();
+    draft.tensors.pop_back();
+  };
+  TrainingTag to = tag;
+  to.geometry.pp = 2;
+  const std::string in = shop.Make("in", tag);
+  const Error error = shop.Refusal(in, to);
+  EXPECT_EQ(error.code(), Errc::kUnsupported);
+  EXPECT_THAT(error.message(), HasSubstr("known for pp 1, but not for pp 2"));
+  EXPECT_THAT(error.hint(), HasSubstr("keep --pp 1, or leave the optimizer's state out with "
+                                      "--no-optimizer"));
+  to.geometry.pp = 1;
+  to.geometry.tp = 4;
+  EXPECT_EQ(shop.Refusal(in, to).message(), "it was not refused");
+}
+
+// --- older forms: their state is refused, not left behind
+
+// The shards of a tag as v1 has them.
+std::string AsV1(const ReshardWorkshop& shop, const std::string& tag) {
+  const std::string v1 = shop / "v1";
+  for (const char* rank : {"tp_rank_00_pp_rank_00", "tp_rank_01_pp_rank_00"}) {
+    fs::create_directories(v1 + "/" + rank);
+    fs::copy(tag + "/model/dp_rank_00_" + rank + ".pt", v1 + "/" + rank + "/checkpoint.pt");
+  }
+  fs::copy(tag + "/config.json", v1 + "/config.json");
+  return v1;
+}
+
+void ExpectRefusedButForTheModel(const ReshardWorkshop& shop, const std::string& input,
+                                 const std::string& message) {
+  const Error error = shop.Refusal(input, Two());
+  EXPECT_EQ(error.code(), Errc::kUnsupported) << error.ToString();
+  EXPECT_THAT(error.message(), HasSubstr(message));
+  EXPECT_EQ(error.hint(), "--no-optimizer leaves the optimizer's state out");
+  ops::ConvertRequest request = ReshardWorkshop::Request(input, shop / "out", Two());
+  request.hints.optimizer = false;
+  request.options.dp.reset();
+  const auto without = ops::Convert(request);
+  EXPECT_TRUE(without.ok()) << without.error().ToString();
+}
+
+TEST(OlderOptimizer, FilesBesideTheShards) {
+  const ReshardWorkshop shop;
+  TrainingTag tag = Two();
+  tag.form = "none";
+  const std::string v1 = AsV1(shop, shop.Make("in", tag));
+  std::ofstream(v1 + "/optim.dp_rank_00.tp_rank_01") << "state";
+  ExpectRefusedButForTheModel(shop, v1,
+                              "a legacy ZeRO-1 optimizer (optim.dp_rank_00.tp_rank_01) lies");
+}
+
+TEST(OlderOptimizer, FilesInTheFolderOfTheNewerForm) {
+  const ReshardWorkshop shop;
+  TrainingTag tag = Two();
+  tag.form = "none";
+  const std::string in = shop.Make("in", tag);
+  fs::create_directories(in + "/optim");
+  std::ofstream(in + "/optim/optim.dp_rank_00.tp_rank_01") << "state";
+  ExpectRefusedButForTheModel(shop, in, "a legacy ZeRO-1 optimizer (optim.dp_rank_DD.tp_rank_TT");
+}
+
+TEST(OlderOptimizer, StateInTheShards) {
+  for (const char* wrapper : {"model", "state_dict"})
+    for (const char* key : {"optimizer", "optimizer_states"}) {
+      const ReshardWorkshop shop;
+      TrainingTag tag = Two();
+      tag.form = "none";
+      tag.change = [&](FileDraft& draft) {
+        torch::PickleValue weights = torch::PickleValue::MakeDict(std::move(draft.root));
+        draft.root = {{{std::string(wrapper)}, std::move(weights)},
+                      {{std::string(key)}, torch::PickleValue::MakeList({{int64_t{1}}})},
+                      {{std::string("epoch")}, {int64_t{3}}}};
+      };
+      ExpectRefusedButForTheModel(
+          shop, AsV1(shop, shop.Make("in", tag)),
+          "the files of the model hold the optimizer's state too (\"" + std::string(key) + "\")");
+    }
+}
+
+TEST(OlderOptimizer, AnEmptyEntryIsNone) {
+  const ReshardWorkshop shop;
+  TrainingTag tag = Two();
+  tag.form = "none";
+  tag.change = [](FileDraft& draft) {
+    draft.root.push_back({{std::string("optimizer_states")}, torch::PickleValue::MakeList({})});
+  };
+  EXPECT_EQ(shop.Refusal(shop.Make("in", tag), Two()).message(), "it was not refused");
 }
 
 // q, k and v that become one parameter have one step.

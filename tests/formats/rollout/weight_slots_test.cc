@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <set>
 
+#include "formats/rollout/foreign_files.h"
 #include "lib/file.h"
 #include "tests/formats/scratch.h"
 #include "tests/lib/expect_error.h"
@@ -122,7 +123,8 @@ TEST_F(SlotUpdateTest, ASlotThatAReaderHoldsIsLeftAlone) {
   EXPECT_EQ(ReadBytes(reader->folder + "/tp1"), "one");
 }
 
-// An engine that knows nothing of our locks.
+// An engine that knows nothing of our locks: what it has open is not overwritten, and what else is
+// in that slot can still be opened, when others of its age go.
 TEST_F(SlotUpdateTest, ASlotWithAnOpenFileIsLeftAlone) {
   Refresh("one");
   const Result<File> engine = File::OpenRead(weights_ + "/tp1");
@@ -130,11 +132,25 @@ TEST_F(SlotUpdateTest, ASlotWithAnOpenFileIsLeftAlone) {
   const Result<InUse> in_use = AskInUse(weights_ + "/tp1");
   ASSERT_TRUE(in_use.ok());
   if (*in_use == InUse::kUnknown) GTEST_SKIP() << "no leases on this file system";
-  Refresh("two");
-  Refresh("three");
+  const std::string slot = scratch_.Path(Current());
+  for (const char* text : {"two", "three", "four"}) Refresh(text);
   std::string seen(3, ' ');
   ASSERT_TRUE(engine->ReadAt(0, std::as_writable_bytes(std::span(seen))).ok());
   EXPECT_EQ(seen, "one");
+  EXPECT_EQ(ReadBytes(slot + "/tp0"), "one");
+}
+
+TEST_F(SlotUpdateTest, ASlotGoesWhenItsOpenFileIsClosed) {
+  Refresh("one");
+  {
+    const Result<File> engine = File::OpenRead(weights_ + "/tp1");
+    ASSERT_TRUE(engine.ok());
+    Refresh("two");
+    Refresh("three");
+  }
+  Refresh("four");
+  EXPECT_EQ(Names().size(), 4u);  // two slots, the lock and the link
+  EXPECT_EQ(Read(), "four");
 }
 
 TEST_F(SlotUpdateTest, OlderSlotsGoWhenTheirReaderDoes) {
@@ -204,6 +220,63 @@ TEST_F(SlotUpdateTest, WhatDoesNotBelongIntoTheSlotGoes) {
   for (const auto& entry : fs::directory_iterator(weights_))
     names.insert(entry.path().filename().string());
   EXPECT_EQ(names, (std::set<std::string>{"tp0", "tp1"}));
+}
+
+// --- what lies beside the weights
+
+TEST_F(SlotUpdateTest, ForeignFilesStay) {
+  fs::create_directories(weights_ + "/notes/empty");
+  scratch_.Write("weights/notes/a.txt", "a");
+  scratch_.Write("weights/extra.txt", "mine");
+  fs::create_symlink("../elsewhere", weights_ + "/link");
+  for (const bool sync : {false, true, false, false}) {
+    Refresh("new", sync);
+    EXPECT_EQ(ReadBytes(weights_ + "/notes/a.txt"), "a");
+    EXPECT_TRUE(fs::is_directory(weights_ + "/notes/empty"));
+    EXPECT_EQ(ReadBytes(weights_ + "/extra.txt"), "mine");
+    EXPECT_EQ(fs::read_symlink(weights_ + "/link"), "../elsewhere");
+  }
+}
+
+// Those of the current version: what was changed or removed there does not come back.
+TEST_F(SlotUpdateTest, ForeignFilesAreThoseOfTheCurrentVersion) {
+  scratch_.Write("weights/a", "one");
+  scratch_.Write("weights/b", "one");
+  Refresh("one");
+  scratch_.Write("weights/a", "two");
+  fs::remove(weights_ + "/b");
+  Refresh("two");
+  Refresh("three");
+  EXPECT_EQ(ReadBytes(weights_ + "/a"), "two");
+  EXPECT_FALSE(fs::exists(weights_ + "/b"));
+}
+
+TEST_F(SlotUpdateTest, ForeignFilesThatCannotBeKeptAreRefusedByName) {
+  const auto refused = [&](const std::string& name, const std::string& part) {
+    const SlotUpdate::Options options{.files = {"tp0", "tp1"}};
+    const auto begun = ExpectError(SlotUpdate::Begin(weights_, options), Errc::kUnsupported, part);
+    const auto checked =
+        ExpectError(SlotUpdate::CheckForeign(weights_, options), Errc::kUnsupported, part);
+    ASSERT_TRUE(begun && checked);
+    EXPECT_EQ(begun->file(), weights_ + "/" + name);
+    EXPECT_EQ(checked->file(), weights_ + "/" + name);
+    EXPECT_EQ(Names(), (std::set<std::string>{".weights.lock", "weights"}));
+  };
+  fs::create_directory(weights_ + "/sub");
+  ASSERT_EQ(::mkfifo((weights_ + "/sub/pipe").c_str(), 0600), 0);
+  refused("sub/pipe", "neither a file nor a folder nor a link");
+  fs::remove(weights_ + "/sub/pipe");
+  scratch_.Write("weights/large", "");
+  fs::resize_file(weights_ + "/large", kMaxForeignBytes);
+  EXPECT_TRUE(SlotUpdate::CheckForeign(weights_, {.files = {"tp0", "tp1"}}).ok());
+  scratch_.Write("weights/more", "1");
+  refused("more", "they are over 256 MiB together");
+  fs::remove(weights_ + "/large");
+  for (size_t i = 0; i < kMaxForeignEntries - 2; ++i)
+    scratch_.Write("weights/sub/" + std::to_string(10'000 + i), "");
+  EXPECT_TRUE(SlotUpdate::CheckForeign(weights_, {.files = {"tp0", "tp1"}}).ok());
+  scratch_.Write("weights/sub/99999", "");
+  refused("sub/99999", "they are over 10000 in number");
 }
 
 // A backup by hard links, or a file that is a link to somewhere else, is not written through.

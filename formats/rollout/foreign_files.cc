@@ -1,0 +1,94 @@
+#include "formats/rollout/foreign_files.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "lib/copy_file.h"
+#include "lib/file.h"
+
+namespace nxdkit::rollout {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kHint[] = "move it out of the folder of the weights";
+
+Error TooMuch(const std::string& what, const std::string& path) {
+  return Error(Errc::kUnsupported,
+               fmt::format("no part of the weights; each refresh copies such files, and they are "
+                           "over {}",
+                           what))
+      .in(path)
+      .hint(kHint);
+}
+
+Status CopyLink(const std::string& from, const std::string& to) {
+  std::error_code failure;
+  fs::copy_symlink(from, to, failure);
+  if (failure) return OutputError("create the link", failure.value()).in(to);
+  return OkStatus();
+}
+
+Status CopyOne(const std::string& from, const std::string& to, bool sync) {
+  struct stat info;
+  if (::lstat(from.c_str(), &info) != 0) return SystemError("look at it", errno).in(from);
+  if (S_ISLNK(info.st_mode)) return CopyLink(from, to);
+  if (S_ISREG(info.st_mode)) return CopyFile(from, to, sync);
+  if (::mkdir(to.c_str(), 0777) != 0) return OutputError("create the folder", errno).in(to);
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> ListForeign(const std::string& weights,
+                                             const std::vector<std::string>& ours) {
+  std::vector<std::string> found;
+  std::vector<std::string> folders{""};  // still to be listed, below `weights`
+  uint64_t bytes = 0;
+  for (size_t next = 0; next < folders.size(); ++next) {
+    const std::string below = folders[next];
+    NXDKIT_ASSIGN(const std::vector<std::string> names,
+                  ListFolder(below.empty() ? weights : JoinPath(weights, below)));
+    for (const std::string& name : names) {
+      if (below.empty() && std::ranges::count(ours, name) > 0) continue;
+      found.push_back(below.empty() ? name : JoinPath(below, name));
+      const std::string path = JoinPath(weights, found.back());
+      struct stat info;
+      if (::lstat(path.c_str(), &info) != 0) return SystemError("look at it", errno).in(path);
+      if (found.size() > kMaxForeignEntries)
+        return TooMuch(fmt::format("{} in number", kMaxForeignEntries), path);
+      if (S_ISDIR(info.st_mode)) {
+        folders.push_back(found.back());
+      } else if (S_ISREG(info.st_mode)) {
+        bytes += static_cast<uint64_t>(info.st_size);  // 10,000 sizes of a file: far from 2^64
+        if (bytes > kMaxForeignBytes)
+          return TooMuch(fmt::format("{} MiB together", kMaxForeignBytes >> 20), path);
+      } else if (!S_ISLNK(info.st_mode)) {
+        return Error(Errc::kUnsupported,
+                     "neither a file nor a folder nor a link: no refresh keeps "
+                     "it")
+            .in(path)
+            .hint(kHint);
+      }
+    }
+  }
+  return found;
+}
+
+Status CopyForeign(const std::vector<std::string>& paths, const std::string& from,
+                   const std::string& to, bool sync) {
+  for (const std::string& path : paths)
+    NXDKIT_TRY(CopyOne(JoinPath(from, path), JoinPath(to, path), sync));
+  if (!sync) return OkStatus();
+  for (const std::string& path : paths) {
+    const std::string copy = JoinPath(to, path);
+    if (fs::symlink_status(copy).type() == fs::file_type::directory) NXDKIT_TRY(SyncFolder(copy));
+  }
+  return OkStatus();
+}
+
+}  // namespace nxdkit::rollout
