@@ -125,8 +125,10 @@ TEST_F(GrpoTrainTells, TheStatusLineGoesOnWithinAPhase) {
       workshop_.Write("slow.sh",
                       "read -r line\nsleep 2.2\necho '{\"overall\": 0.5}'\n"
                       "while read -r line; do echo '{\"overall\": 0.5}'; done\n");
-  const ProcessResult result = RunOnTerminal(
-      Command("run", {"trainer.max_steps=1", "worker.reward.reward_function=exec:bash " + slow}));
+  const ProcessResult result = RunOnTerminal(Command(
+      "run", {"trainer.max_steps=1", "data.max_response_length=60",
+              "worker.rollout.neuron_override_config.seq_len=64", "worker.rollout.ignore_eos=true",
+              "worker.reward.reward_function=exec:bash " + slow}));
   ASSERT_EQ(result.exit_code, 0) << result.out;
   for (const char* drawn : {"step 1/1  reward 0/512  0:01", "step 1/1  reward 0/512  0:02"})
     EXPECT_THAT(result.err, HasSubstr(drawn));

@@ -420,11 +420,10 @@ TEST_F(Loop, LogsEveryMetricUnderItsName) {
 // Sync is a part of gen, saving one of the step; cispo and sapo clip nothing.
 TEST_F(Loop, TimesAndClippingAreLoggedAsEasyR1Has) {
   for (const char* loss : {"default", "cispo", "sapo"}) {
-    const auto metrics =
-        Run(Configure({"trainer.save_freq=1", "trainer.val_freq=1",
-                       std::string("worker.actor.loss_type=") + loss,
-                       "trainer.save_checkpoint_path=" + folder_.Path(loss)}),
-            2);
+    const auto metrics = Run(Configure({"trainer.save_freq=1", "trainer.val_freq=1",
+                                        std::string("worker.actor.loss_type=") + loss,
+                                        "trainer.save_checkpoint_path=" + folder_.Path(loss)}),
+                             2);
     for (const auto& [step, record] : metrics) {
       const bool clips = std::string_view(loss) == "default";
       EXPECT_EQ(record.contains("actor/pg_clipfrac_higher"), clips) << loss;
