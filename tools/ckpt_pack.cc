@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "formats/ops/places.h"
 #include "formats/tar/transport.h"
 #include "lib/text.h"
 #include "tools/common/sides.h"
@@ -25,26 +26,27 @@ const ToolInfo kInfo = {
     .name = "ckpt-pack",
     .summary = "packs an artifact into one archive, and unpacks it",
     .details =
-        "INPUT is a folder and OUTPUT an archive; with --unpack the other way round. An archive "
-        "named - is standard output or input, so that it can be piped.\n"
+        "INPUT is a folder or a file and OUTPUT an archive; with --unpack the other way round. An "
+        "archive named - is standard output or input, so that it can be piped.\n"
         "The bytes of an archive depend on names and contents only. Unpacking refuses links and "
         "names that lead out of OUTPUT. OUTPUT appears whole or not at all.",
     .findings = "",
     .common = kTakesForce,
     .examples = {{"ckpt-pack bundle bundle.tar.zst", "one file, compressed"},
                  {"ckpt-pack --unpack bundle.tar.zst bundle", "and back"},
+                 {"ckpt-pack step.delta step.delta.tar.gz", "a single file"},
                  {"ckpt-pack --format tar bundle -",
                   "to standard output, for a pipe to another machine"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
-  table.Positional("INPUT", &args.input, "the folder to pack, or the archive to unpack").completes =
+  table.Positional("INPUT", &args.input, "what to pack, or the archive to unpack").completes =
       Completes::kPath;
-  table.Positional("OUTPUT", &args.output, "the archive, or with --unpack the folder").completes =
-      Completes::kPath;
+  table.Positional("OUTPUT", &args.output, "the archive, or with --unpack what was packed")
+      .completes = Completes::kPath;
   table.Group("What to do");
-  table.Flag("unpack", &args.unpack, "unpack INPUT into the folder OUTPUT");
+  table.Flag("unpack", &args.unpack, "unpack INPUT to OUTPUT");
   table.Choice("format", {"tar", "tar.zst", "tar.gz"}, &args.format,
                "kind of archive to make, where the name of OUTPUT does not tell");
   table.Integer("level", "N", &args.level, {0, 22}, "compression level of the format");
@@ -54,6 +56,13 @@ void AddOptions(OptionTable& table, Args& args) {
       .default_text = "on";
 }
 
+// Neither the input, nor a folder around it, nor a part of it may be replaced by the output.
+Status CheckOutput(const Args& args) {
+  if (args.output == tar::kStream || args.input == tar::kStream) return OkStatus();
+  NXDKIT_TRY(ops::CheckPlaces(args.output, {args.input}));
+  return args.unpack ? OkStatus() : ops::CheckNotAPart(args.output, args.input);
+}
+
 tar::Hooks HooksOf(const ops::RunOptions& run) {
   return {.poll = run.poll, .begin = run.begin, .on_bytes = run.on_bytes};
 }
@@ -61,7 +70,7 @@ tar::Hooks HooksOf(const ops::RunOptions& run) {
 Result<tar::TransportReport> Pack(const Args& args, const ToolContext& context,
                                   const ops::RunOptions& run) {
   if (args.strip) return Error(Errc::kUsage, "--strip is for --unpack");
-  tar::PackRequest request{.folder = args.input, .output = args.output};
+  tar::PackRequest request{.input = args.input, .output = args.output};
   const auto compression =
       args.format ? tar::CompressionFromName(*args.format) : tar::CompressionOf(args.output);
   if (!compression)
@@ -91,6 +100,7 @@ Result<tar::TransportReport> Unpack(const Args& args, const ToolContext& context
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+  NXDKIT_TRY(CheckOutput(args));
   const Runner runner(context);
   const auto start = std::chrono::steady_clock::now();
   NXDKIT_ASSIGN(const tar::TransportReport report, args.unpack
@@ -102,12 +112,13 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   const bool piped = !args.unpack && args.output == tar::kStream;
   if (!piped)
     answer.text =
-        fmt::format("{} {}: {} files, {}, {} as an archive\n{:.2f} s, {}\n",
+        fmt::format("{} {}: {} file{}, {}, {} as an archive\n{:.2f} s, {}\n",
                     args.unpack ? "unpacked" : "packed", EscapeControl(args.output), report.files,
-                    HumanBytes(report.bytes), HumanBytes(report.archive_bytes), seconds,
-                    HumanRate(report.bytes, seconds));
+                    report.files == 1 ? "" : "s", HumanBytes(report.bytes),
+                    HumanBytes(report.archive_bytes), seconds, HumanRate(report.bytes, seconds));
   answer.fields = {{"input", args.input},
                    {"output", args.output},
+                   {"kind", report.single_file ? "file" : "folder"},
                    {"files", report.files},
                    {"bytes", report.bytes},
                    {"archive_bytes", report.archive_bytes},

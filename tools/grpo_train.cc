@@ -219,6 +219,11 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   for (const std::string& note : check.notes) context.Warn(note);
   NXDKIT_TRY(CheckPlaces(loaded.config));
   if (!context.common().dry_run) return Train(loaded, check.plan, args, context);
+  trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
+  trainer::SetupOptions setup;
+  setup.poll = StopIfInterrupted;
+  setup.note = [&](const std::string& line) { display.Line(line); };
+  NXDKIT_TRY(trainer::CheckParts(loaded, check.plan, setup));
   answer.text = trainer::RunPlanText(check.plan) + "\n";
   answer.fields = {{"run", *loaded.config.trainer.save_checkpoint_path},
                    {"config", trainer::PrintConfig(loaded)}};

@@ -243,6 +243,7 @@ Result<bool> SlotUpdate::Take(const std::string& slot) {
   if (!locked) return false;
   reused_ = true;  // whatever comes now, it is not ours to remove
   NXDKIT_ASSIGN(const bool in_use, HasAFileInUse(slot));
+  if (in_use) lock_.reset();
   return !in_use;
 }
 

@@ -84,6 +84,30 @@ Status List(const std::string& given, const std::string& prefix, size_t depth, L
   return OkStatus();
 }
 
+Status ListFile(const std::string& path, Listing& out) {
+  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+  out.members.push_back({BaseName(path), path, false, file.bytes()});
+  return OkStatus();
+}
+
+Status ListInput(const std::string& path, Listing& out) {
+  switch (KindOf(path)) {
+    case PathKind::kMissing:
+      return Error(Errc::kNotFound, "no such file or folder").in(path);
+    case PathKind::kOther:
+      return Error(Errc::kUnsupported, "neither a file nor a folder").in(path);
+    case PathKind::kFile:
+      return ListFile(path, out);
+    case PathKind::kFolder:
+      break;
+  }
+  NXDKIT_TRY(List(path, "", 0, out));
+  // One file and nothing else would be the archive of a file.
+  if (out.members.size() == 1 && !out.members.front().folder)
+    out.members.insert(out.members.begin(), {".", path, true, 0});
+  return OkStatus();
+}
+
 // Where the archive's bytes go: one after the other, to a file or to standard output.
 struct Target {
   int fd = -1;
@@ -191,6 +215,7 @@ class Packer {
 Result<TransportReport> PackTo(const PackRequest& request, const Listing& listing, Target& target) {
   const Utf8Locale utf8;
   TransportReport report;
+  report.single_file = listing.members.size() == 1 && !listing.members.front().folder;
   for (const Member& member : listing.members) {
     report.files += member.folder ? 0 : 1;
     report.bytes += member.bytes;
@@ -227,12 +252,8 @@ std::optional<Compression> CompressionOf(std::string_view path) {
 }
 
 Result<TransportReport> Pack(const PackRequest& request) {
-  if (KindOf(request.folder) == PathKind::kMissing)
-    return Error(Errc::kNotFound, "no such folder").in(request.folder);
-  if (KindOf(request.folder) != PathKind::kFolder)
-    return Error(Errc::kUsage, "only a folder is packed; this is a file").in(request.folder);
   Listing listing;
-  NXDKIT_TRY(List(request.folder, "", 0, listing));
+  NXDKIT_TRY(ListInput(request.input, listing));
   if (request.output == kStream) {
     Target target{STDOUT_FILENO, "standard output"};
     return PackTo(request, listing, target);

@@ -1,5 +1,5 @@
-// Any folder as one .tar, .tar.zst or .tar.gz stream, and back: how an artifact travels to object
-// stores and between machines. Streaming both ways; the bytes of an archive depend on names,
+// Any folder or file as one .tar, .tar.zst or .tar.gz stream, and back: how an artifact travels to
+// object stores and between machines. Streaming both ways; the bytes of an archive depend on names,
 // contents and options only, not on times, owners or machines.
 //
 // What is read is not trusted: only plain files and folders below the output are made; links,
@@ -32,7 +32,7 @@ struct Hooks {
 };
 
 struct PackRequest {
-  std::string folder;
+  std::string input;   // a folder, or a file
   std::string output;  // kStream: to standard output, and not atomic
   Compression compression = Compression::kNone;
   std::optional<int> level = std::nullopt;  // of the compression; absent: its own default
@@ -43,7 +43,7 @@ struct PackRequest {
 
 struct UnpackRequest {
   std::string archive;  // kStream: from standard input
-  std::string output;   // the folder
+  std::string output;   // the folder, or the file
   int strip = 0;        // leading parts of every name that are dropped
   bool force = false;
   bool sync = true;
@@ -51,11 +51,16 @@ struct UnpackRequest {
 };
 
 struct TransportReport {
+  bool single_file = false;  // what is outside the archive is a file, no folder
   uint64_t files = 0;
   uint64_t bytes = 0;          // of the files
   uint64_t archive_bytes = 0;  // of the archive
 };
 
+// An archive of a file has it as its one entry, under its own name without folders; whatever has
+// exactly that is unpacked to a file. A folder that holds one file alone is packed with an entry of
+// its own, "./", so that it comes back as a folder. Unpacking is kUsage when there is a folder
+// where the file would be.
 // Links inside the folder are followed: an archive has none. kUnsupported for what is neither a
 // file nor a folder. Of a rollout bundle that is refreshed meanwhile the archive has the version
 // that it found; kCorrupt when that was never finished.

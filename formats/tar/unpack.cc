@@ -6,14 +6,15 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <memory>
 #include <set>
 #include <vector>
 
 #include "formats/tar/names.h"
 #include "formats/tar/transport.h"
-#include "lib/utf8_locale.h"
 #include "lib/file.h"
+#include "lib/utf8_locale.h"
 
 namespace nxdkit::tar {
 namespace {
@@ -89,6 +90,9 @@ class Unpacker {
     if (given == nullptr) return Error(Errc::kCorrupt, "an entry whose name is not UTF-8");
     NXDKIT_ASSIGN(const std::string name, SafeName(given, request_.strip));
     NXDKIT_TRY(CheckKind(entry, given));
+    NXDKIT_ASSIGN(const std::string whole_name, SafeName(given, 0));
+    report_.single_file = entries_ == 1 && archive_entry_filetype(entry) == AE_IFREG &&
+                          whole_name.find('/') == std::string::npos;
     if (name.empty()) return OkStatus();
     if (archive_entry_filetype(entry) == AE_IFDIR) return MakeFolders(name);
     if (!names_.insert(name).second)
@@ -158,6 +162,9 @@ class Unpacker {
   }
 
  public:
+  // Of a report with single_file.
+  const std::string& OnlyFile() const { return written_.front(); }
+
   // Separately, so that the disk works on all files at once.
   Status Sync() const {
     for (const std::string& name : written_) {
@@ -180,6 +187,25 @@ class Unpacker {
   TransportReport report_;
 };
 
+// The one file in the staging folder becomes the output; the folder goes with `staging`.
+Status PublishFile(const Staging& staging, const std::string& name, const UnpackRequest& request) {
+  constexpr std::string_view kStagingSuffix = ".partial";  // the folder stands beside the output
+  const std::string output =
+      staging.path().substr(0, staging.path().size() - kStagingSuffix.size());
+  if (KindOf(output) == PathKind::kFolder)
+    return Error(Errc::kUsage,
+                 "the archive is of a single file and the output is a folder, expected the name of "
+                 "a file")
+        .in(request.output);
+  const std::string from = JoinPath(staging.path(), name);
+  const unsigned flags = request.force ? 0 : RENAME_NOREPLACE;
+  bool done = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, output.c_str(), flags) == 0;
+  if (!done && flags != 0 && errno != EEXIST)  // a file system without the flag
+    done = ::rename(from.c_str(), output.c_str()) == 0;
+  if (!done) return OutputError(fmt::format("rename {} to it", from), errno).in(output);
+  return request.sync ? SyncFolder(ParentPath(output)) : OkStatus();
+}
+
 }  // namespace
 
 Result<TransportReport> Unpack(const UnpackRequest& request) {
@@ -195,7 +221,8 @@ Result<TransportReport> Unpack(const UnpackRequest& request) {
   Unpacker unpacker(request, reader.get(), staging.path());
   NXDKIT_ASSIGN(const TransportReport report, unpacker.Run());
   if (request.sync) NXDKIT_TRY(unpacker.Sync());
-  NXDKIT_TRY(staging.Publish());
+  NXDKIT_TRY(report.single_file ? PublishFile(staging, unpacker.OnlyFile(), request)
+                                : staging.Publish());
   return report;
 }
 

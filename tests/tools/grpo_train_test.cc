@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "formats/torch/archive.h"
+#include "tests/formats/ops/ops_workshop.h"
 #include "tests/tools/grpo_workshop.h"
 #include "tests/tools/kill.h"
 
@@ -54,6 +56,62 @@ TEST_F(GrpoTrain, SaysWhatIsWrongWithAConfiguration) {
   refused({"data.train_files=nowhere"}, 3, "nowhere");
   refused({"worker.rollout.neuron_override_config.tp_degree=4"}, 2, "tp_degree");
   EXPECT_FALSE(fs::exists(workshop_ / "run"));
+}
+
+// What a run would find out before it loads weights, without a trace.
+TEST_F(GrpoTrain, ADryRunReadsTheDataAndTheModel) {
+  const ProcessResult good = Train("run", {"--dry-run"});
+  EXPECT_EQ(good.exit_code, 0) << good.out;
+  EXPECT_THAT(good.err, HasSubstr("55 prompts, the longest of 4 tokens"));
+  const struct {
+    std::string word;
+    int exit_code;
+    const char* message;
+  } rows[] = {
+      {"data.train_files=" + workshop_.Write("empty.jsonl", ""), 3, "empty.jsonl"},
+      {"data.prompt_key=question", 3, "question"},
+      {"data.rollout_batch_size=64", 2, "55 training rows are less than one batch of 64"},
+      {"worker.actor.model.model_path=" + (workshop_ / "arithmetic/data"), 4, "arithmetic/data"},
+      {"worker.reward.reward_function=exec:no-such-program-of-mine", 3, "no-such-program-of-mine"},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.word);
+    Words words = {"--dry-run", row.word};
+    if (row.exit_code == 2) words.push_back("worker.actor.global_batch_size=64");
+    const ProcessResult result = Train("run", words);
+    EXPECT_EQ(result.exit_code, row.exit_code) << result.out;
+    EXPECT_THAT(result.out, HasSubstr(row.message));
+  }
+  EXPECT_FALSE(fs::exists(workshop_ / "run"));
+}
+
+// One bit of one element, in a record that nothing else tells anything of.
+TEST_F(GrpoTrain, ADamagedCheckpointIsNotGoneOnFrom) {
+  ASSERT_EQ(Train("run", {"trainer.max_steps=4", "trainer.save_freq=2"}).exit_code, 0);
+  const std::string file =
+      workshop_ / "run/global_step_4/actor/model/dp_rank_00_tp_rank_00_pp_rank_00.pt";
+  const Result<torch::Archive> archive = torch::ReadArchive(file);
+  ASSERT_TRUE(archive.ok()) << archive.error().ToString();
+  testing_util::FlipFile(file, archive->tensors.front().storage->file_offset() + 5);
+  const ProcessResult refused = Train("run", {"trainer.max_steps=6"});
+  EXPECT_EQ(refused.exit_code, 3) << refused.out;
+  const Json error = JsonOf(refused)["error"];
+  EXPECT_EQ(error["file"], file);
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("the data has CRC-32"));
+  const std::string earlier = "trainer.load_checkpoint_path=" + (workshop_ / "run/global_step_2");
+  EXPECT_THAT(error["hint"].get<std::string>(), HasSubstr(earlier));
+  const ProcessResult rest = Train("run", {"trainer.max_steps=6", earlier});
+  EXPECT_EQ(rest.exit_code, 0) << rest.out;
+  EXPECT_EQ(JsonOf(rest)["first_step"], 2);
+}
+
+TEST_F(GrpoTrain, ARunIsNotBegunOverAnother) {
+  ASSERT_EQ(Train("run", {"trainer.max_steps=2"}).exit_code, 0);
+  const ProcessResult refused =
+      Train("run", {"trainer.max_steps=4", "trainer.find_last_checkpoint=false"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.out;
+  EXPECT_THAT(refused.out, HasSubstr("the folder holds another run, with a checkpoint of step 2"));
+  EXPECT_EQ(Steps("run").size(), 2u);
 }
 
 TEST_F(GrpoTrain, RewardsCanBeAProgram) {

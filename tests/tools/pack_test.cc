@@ -43,6 +43,39 @@ TEST_F(PackTool, ThroughAPipe) {
   ExpectSameTree(model_, workshop_ / "back");
 }
 
+TEST_F(PackTool, AFileThereAndBack) {
+  for (const std::string file : {"model.safetensors", "config.json"}) {
+    const std::string given = model_ + "/" + file;
+    const Json packed = JsonOf(Pack("--json " + given + " @a.tar.gz --force"));
+    EXPECT_EQ(packed["kind"], "file");
+    EXPECT_EQ(packed["files"], 1);
+    const Json json = JsonOf(Pack("--json --unpack @a.tar.gz @" + file));
+    EXPECT_EQ(json["kind"], "file");
+    EXPECT_TRUE(ReadFile(workshop_ / file) == ReadFile(given));
+    const std::string tool = Workshop::Tool("ckpt-pack");
+    const ProcessResult piped =
+        RunProcess({"bash", "-c",
+                    "set -o pipefail; " + tool + " --format tar.zst " + given + " - | " + tool +
+                        " --unpack - " + (workshop_ / ("piped." + file))});
+    EXPECT_EQ(piped.exit_code, 0) << piped.err;
+    EXPECT_TRUE(ReadFile(workshop_ / ("piped." + file)) == ReadFile(given));
+  }
+  EXPECT_EQ(JsonOf(Pack("--json @model @model.tar"))["kind"], "folder");
+}
+
+// Nothing that is read may be replaced, with --force neither.
+TEST_F(PackTool, RefusesAnOutputThatIsTheInput) {
+  const std::string weights = model_ + "/model.safetensors";
+  const std::string before = ReadFile(weights);
+  const std::string force = "--force --format tar ";
+  ExpectError(force + weights + " " + weights, 2, "the output is the input itself");
+  ExpectError(force + "@model " + weights, 2, "model.safetensors");
+  ASSERT_EQ(Pack("@model @model/inside.tar").exit_code, 0);
+  ExpectError("--unpack --force @model/inside.tar @model/inside.tar", 2, "the input itself");
+  ExpectError("--unpack --force @model/inside.tar @model", 2, "would replace the folder");
+  EXPECT_TRUE(ReadFile(weights) == before);
+}
+
 // The reader of the archive is slow, and the bundle is refreshed three times before it goes on.
 TEST_F(PackTool, HasOneVersionOfABundleThatIsRefreshedMeanwhile) {
   const std::string tuned = workshop_.MakeModel("tuned", testing_util::TinyLlama(), "--seed 9");
@@ -70,7 +103,7 @@ TEST_F(PackTool, RefusesWhatMakesNoSense) {
   ExpectError("--strip 1 @model @model.tar", 2, "--strip is for --unpack");
   ExpectError("--unpack --level 3 @model.tar @back", 2, "--format and --level are for packing");
   ExpectError("--level 20 @model @model.tar.gz", 2, "tar.gz has no level 20");
-  ExpectError("@nowhere @model.tar", 3, "no such folder");
+  ExpectError("@nowhere @model.tar", 3, "no such file or folder");
   ExpectError("--unpack @nowhere.tar @back", 3, "nowhere.tar");
   EXPECT_FALSE(Traces(workshop_ / "model.tar.gz"));
   EXPECT_FALSE(Traces(workshop_ / "back"));

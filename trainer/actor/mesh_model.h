@@ -28,7 +28,7 @@ struct MeshOptions {
   double max_grad_norm = 1;
   struct MicroBatch {
     int64_t max_tokens = 0;
-    int64_t max_rows = 0;  // 0: as max_tokens allows
+    int64_t max_rows = 0;  // 0: as max_tokens allows (rows.h)
   };
   MicroBatch update{};         // forward and backward
   MicroBatch experience{};     // forward alone

@@ -22,8 +22,11 @@ struct Row {
 // only a label: nothing is asked of it.
 Batch PackRows(std::span<const Row> rows, std::span<const size_t> chosen);
 
-// Chosen rows in micro-batches: consecutive, each of at most `max_tokens` tokens in all (a longer
-// row alone), and, with `max_rows` > 0, of at most so many rows.
+// Chosen rows in micro-batches, each row in one. With `max_rows` > 0 consecutive ones of that many
+// rows; else (dynamic batching) of about equally many tokens, at most `max_tokens` each (a longer
+// row alone), the costliest first. A token is counted as often as it is computed: neighbours with
+// the same prompt stay together where they fit, and have one copy of it. Depends on nothing but the
+// arguments, so that all ranks of a mesh find the same.
 std::vector<std::vector<size_t>> MicroBatches(std::span<const Row> rows,
                                               std::span<const size_t> chosen, int64_t max_tokens,
                                               int64_t max_rows);

@@ -28,8 +28,7 @@ struct Balance {
 };
 Result<Balance> BalanceRows(std::span<const int64_t> lengths, int64_t workers);
 
-// How many micro-batches rows of these lengths need so that each holds about `max_tokens`. The
-// largest over the ranks is to be used by all: each makes the same collective calls.
+// How many micro-batches rows of these lengths need so that each holds about `max_tokens`.
 int64_t MicroBatchCount(std::span<const int64_t> lengths, int64_t max_tokens);
 // `count` micro-batches, the costliest (by the sum of squares of lengths) first. max_tokens is a
 // target: a micro-batch may be above it. Errors as PartitionAny.

@@ -2,17 +2,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "lib/file.h"
 #include "lib/text.h"
 #include "trainer/config/checker.h"
 #include "trainer/config/key_table.h"
+#include "trainer/rollout/sampling.h"
 
 namespace nxdkit::trainer {
 namespace {
 
 constexpr double kMostInteger = 2147483647;  // so that products of two fit
+
+// The engine computes with floats.
+bool IsTemperature(double x) {
+  static_assert(kMinTemperature == 1e-3f);
+  const float temperature = static_cast<float>(x);
+  return temperature >= kMinTemperature && temperature < HUGE_VALF;
+}
 
 struct LimitRow {
   KeyLimit limit;
@@ -27,6 +36,11 @@ constexpr LimitRow kLimits[] = {
     {KeyLimit::kFraction, [](double x) { return x >= 0 && x <= 1; }, "from 0 to 1"},
     {KeyLimit::kInside, [](double x) { return x > 0 && x < 1; }, "between 0 and 1"},
     {KeyLimit::kBeta, [](double x) { return x >= 0 && x < 1; }, "at least 0 and less than 1"},
+    {KeyLimit::kMass, [](double x) { return static_cast<float>(x) > 0 && x <= 1; },
+     "more than 0 and at most 1"},
+    {KeyLimit::kTemperature, IsTemperature, "from 0.001 to 3.4e38"},
+    {KeyLimit::kTemperatureOrZero, [](double x) { return x == 0 || IsTemperature(x); },
+     "0 (the most likely token) or from 0.001 to 3.4e38"},
     {KeyLimit::kUnlimited, [](double x) { return x == -1 || x > 0; }, "-1 or more than 0"},
 };
 

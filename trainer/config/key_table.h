@@ -32,8 +32,11 @@ enum class KeyLimit {
   kInside,       // between 0 and 1, both excluded
   kBeta,         // 0 <= x < 1
   kUnlimited,    // -1 (no limit) or > 0
-  kFile,         // an existing file, when set
-  kFolder,       // an existing folder, when set
+  kMass,         // more than 0 as a float, at most 1
+  kTemperature,  // as the engine takes it; kTemperatureOrZero: 0 too
+  kTemperatureOrZero,
+  kFile,    // an existing file, when set
+  kFolder,  // an existing folder, when set
 };
 
 enum class KeyUse {

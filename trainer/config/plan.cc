@@ -20,7 +20,7 @@ RunPlan MakeRunPlan(const Config& config) {
   const RolloutConfig& rollout = config.worker.rollout;
   const TrainerConfig& trainer = config.trainer;
   RunPlan plan;
-  plan.cores = trainer.cores.value_or(trainer.nnodes * trainer.n_gpus_per_node);
+  plan.cores = trainer.cores.value_or(trainer.n_gpus_per_node);
   plan.separate = trainer.separate_rollout_workers;
   // 0.7 is a little less than it says, and a third is written with six digits.
   const double share = static_cast<double>(plan.cores) * (trainer.training_core_ratio + 1e-6);

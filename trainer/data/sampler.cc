@@ -134,12 +134,4 @@ std::vector<uint32_t> BatchSampler::Next() {
   return {begin, begin + static_cast<ptrdiff_t>(batch_rows_)};
 }
 
-std::vector<RowRange> ValidationBatches(size_t rows, int64_t batch_rows) {
-  const size_t step = batch_rows < 1 ? rows : static_cast<size_t>(batch_rows);
-  std::vector<RowRange> batches;
-  for (size_t begin = 0; begin < rows; begin += std::min(step, rows - begin))
-    batches.push_back({begin, begin + std::min(step, rows - begin)});
-  return batches;
-}
-
 }  // namespace nxdkit::trainer

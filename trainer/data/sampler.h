@@ -61,14 +61,4 @@ class BatchSampler {
   std::vector<uint32_t> order_;  // of the epoch
 };
 
-struct RowRange {
-  size_t begin = 0;
-  size_t end = 0;  // past the last
-  bool operator==(const RowRange&) const = default;
-};
-
-// For validation: all rows in their order, the last batch as large as it comes. `batch_rows` < 1 is
-// one batch of everything.
-std::vector<RowRange> ValidationBatches(size_t rows, int64_t batch_rows);
-
 }  // namespace nxdkit::trainer

@@ -174,9 +174,11 @@ class Estimator {
     const double experience =
         D(std::min(section.micro_batch_size_per_device_for_experience,
                    plan_.sequences / std::max<int64_t>(1, plan_.data_parallel)));
-    return {rank.Forward(experience * row, experience * response),
-            rank.Backward(update * row, update * response,
-                          section.model.enable_gradient_checkpointing)};
+    // Packed by tokens, short prompts leave room for more responses.
+    const double targets = section.dynamic_batching ? row : response;
+    return {
+        rank.Forward(experience * row, experience * targets),
+        rank.Backward(update * row, update * targets, section.model.enable_gradient_checkpointing)};
   }
 
   const Config& config_;

@@ -65,7 +65,7 @@ using Scorer =
     std::function<Result<std::vector<std::map<std::string, double>>>(std::span<const Response>)>;
 
 struct RunParts {
-  std::optional<FolderLock> lock;  // of the run
+  std::optional<FolderLock> lock;  // of the run's folder
   std::unique_ptr<const DecoderConfig> config;
   ops::BoundArtifact base;  // the model that the run begins with
   std::unique_ptr<Actor> actor;

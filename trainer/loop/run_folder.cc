@@ -8,13 +8,6 @@
 #include "lib/file.h"
 
 namespace nxdkit::trainer {
-namespace {
-
-// Empty. It is locked in the place of the run's folder: who replaces an output in that one, this
-// process too, takes a turn with its lock.
-constexpr char kLockFolder[] = ".lock";
-
-}  // namespace
 
 Status CheckFolderWritable(const std::string& folder) {
   std::string there = folder;
@@ -26,11 +19,10 @@ Status CheckFolderWritable(const std::string& folder) {
 }
 
 Result<FolderLock> LockRunFolder(const std::string& folder) {
-  const std::string place = JoinPath(folder, kLockFolder);
   std::error_code error;
-  std::filesystem::create_directories(place, error);
-  if (error) return OutputError("create the folder", error.value()).in(place);
-  auto lock = FolderLock::Try(place, FolderLock::Mode::kExclusive);
+  std::filesystem::create_directories(folder, error);
+  if (error) return OutputError("create the folder", error.value()).in(folder);
+  auto lock = FolderLock::Try(folder, FolderLock::Mode::kExclusive);
   if (!lock.ok()) return lock.error();
   if (lock->state() == FolderLock::State::kBusy)
     return Error(Errc::kIo, "another process trains in this folder").in(folder);

@@ -29,6 +29,15 @@ class Maker {
       : loaded_(loaded), config_(loaded.config), plan_(plan), options_(options) {}
 
   Result<RunParts> Make() {
+    NXDKIT_TRY(Check());
+    NXDKIT_ASSIGN(parts_.score_validation, MakeScorer());
+    NXDKIT_TRY(MakeModels());
+    NXDKIT_TRY(MakeGenerator());
+    return std::move(parts_);
+  }
+
+  // All that needs no weights. Changes no files.
+  Status Check() {
     NXDKIT_TRY(CheckRunFolder());
     NXDKIT_TRY(OpenModel());
     if (NeedsCritic(config_)) NXDKIT_TRY(OpenCritic());
@@ -37,10 +46,7 @@ class Maker {
     if (parts_.critic_model) NXDKIT_TRY(CheckCriticTokens());
     NXDKIT_TRY(OpenData());
     NXDKIT_ASSIGN(parts_.score, MakeScorer());
-    NXDKIT_ASSIGN(parts_.score_validation, MakeScorer());
-    NXDKIT_TRY(MakeModels());
-    NXDKIT_TRY(MakeGenerator());
-    return std::move(parts_);
+    return OkStatus();
   }
 
  private:
@@ -353,6 +359,10 @@ class Maker {
 };
 
 }  // namespace
+
+Status CheckParts(const LoadedConfig& loaded, const RunPlan& plan, const SetupOptions& options) {
+  return Maker(loaded, plan, options).Check();
+}
 
 Result<RunParts> MakeParts(const LoadedConfig& loaded, const RunPlan& plan,
                            const SetupOptions& options) {

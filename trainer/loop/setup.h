@@ -25,6 +25,10 @@ struct SetupOptions {
 // `plan` is that of the configuration; the folder of the run is there, and locked by the caller.
 // Without worker.rollout.model_path the bundle is made: into save_checkpoint_path/rollout_bundle,
 // for the CPU. Errors name the file or the key.
+//
+// CheckParts: what MakeParts would refuse before it loads weights, with nothing made: the run's
+// folder, the models' shapes, memory, tokenizer, data, reward.
+Status CheckParts(const LoadedConfig& loaded, const RunPlan& plan, const SetupOptions& options);
 Result<RunParts> MakeParts(const LoadedConfig& loaded, const RunPlan& plan,
                            const SetupOptions& options);
 

@@ -20,7 +20,6 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr uint64_t kLoadBuffers = uint64_t{256} << 20;
-constexpr float kMinTemperature = 1e-3f;
 
 // The cap of the engines of formats/ops counts what the process holds already.
 ops::RunOptions LoadOptions(int jobs, const std::function<Status()>& poll) {

@@ -8,6 +8,8 @@
 
 namespace nxdkit::trainer {
 
+inline constexpr float kMinTemperature = 1e-3f;  // of those that are not 0
+
 struct SamplingParams {
   float temperature = 1;  // 0: greedy, the lowest id of equal ones
   int64_t top_k = -1;     // -1 and 0: off

@@ -53,7 +53,7 @@ class Tar : public ::testing::Test {
     std::ofstream(At(name), std::ios::binary) << bytes;
   }
   Result<TransportReport> PackIn(const std::string& name) const {
-    PackRequest request{.folder = At("in"), .output = At(name)};
+    PackRequest request{.input = At("in"), .output = At(name)};
     request.compression = *CompressionOf(name);
     request.sync = false;
     return Pack(request);
@@ -144,7 +144,7 @@ TEST_F(Tar, SignalsDoNotEndAStream) {
     ::sigaction(SIGALRM, &action, nullptr);
     const itimerval often = {{0, 1000}, {0, 1000}};
     ::setitimer(ITIMER_REAL, &often, nullptr);
-    const auto packed = Pack({.folder = At("in"), .output = std::string(kStream)});
+    const auto packed = Pack({.input = At("in"), .output = std::string(kStream)});
     ::_exit(packed.ok() ? 0 : 100);
   }
   stream->write.Close();
@@ -191,6 +191,101 @@ TEST_F(Tar, RefusesALinkToAFolderAroundItAndOneToNothing) {
   EXPECT_EQ(PackIn("a.tar").error().file(), At("in/dangling"));
 }
 
+// --- single files
+
+TEST_F(Tar, AFileComesBackAsAFile) {
+  for (const std::string name : {"a.pt.tar", "a.pt.tar.zst", "a.pt.tar.gz"}) {
+    const auto packed = Pack({.input = At("in/model/a.pt"),
+                              .output = At(name),
+                              .compression = *CompressionOf(name),
+                              .sync = false});
+    ASSERT_TRUE(packed.ok()) << packed.error().ToString();
+    EXPECT_TRUE(packed->single_file);
+    EXPECT_EQ(packed->files, 1u);
+    const auto unpacked = Unpack({.archive = At(name), .output = At("copy." + name)});
+    ASSERT_TRUE(unpacked.ok()) << unpacked.error().ToString();
+    EXPECT_TRUE(unpacked->single_file);
+    EXPECT_TRUE(ReadBytes(At("copy." + name)) == ReadBytes(At("in/model/a.pt")));
+    EXPECT_FALSE(fs::exists(At("copy." + name + ".partial")));
+  }
+}
+
+TEST_F(Tar, AFolderOfOneFileComesBackAsAFolder) {
+  fs::create_directory(At("one"));
+  Put("one/weights.pt", "x");
+  const auto packed = Pack({.input = At("one"), .output = At("a.tar"), .sync = false});
+  ASSERT_TRUE(packed.ok()) << packed.error().ToString();
+  EXPECT_FALSE(packed->single_file);
+  const auto unpacked = UnpackTo("a.tar", "out");
+  ASSERT_TRUE(unpacked.ok()) << unpacked.error().ToString();
+  EXPECT_FALSE(unpacked->single_file);
+  EXPECT_EQ(TreeOf(At("out")), (Tree{{"weights.pt", "x"}}));
+}
+
+// Of real tar: one entry that is a file in no folder is a file, everything else a folder.
+TEST_F(Tar, OneFileInNoFolderIsAFile) {
+  ASSERT_EQ(Shell("tar cf file.tar -C in done && tar cf deep.tar in/done && "
+                  "tar cf two.tar -C in done model/none && tar cf dot.tar -C in/model ."),
+            0);
+  ASSERT_TRUE(UnpackTo("file.tar", "file").ok());
+  EXPECT_EQ(ReadBytes(At("file")), "1");
+  ASSERT_TRUE(UnpackTo("deep.tar", "deep").ok());
+  EXPECT_EQ(ReadBytes(At("deep/in/done")), "1");
+  ASSERT_TRUE(UnpackTo("deep.tar", "stripped", 1).ok());
+  EXPECT_EQ(ReadBytes(At("stripped/done")), "1");
+  ASSERT_TRUE(UnpackTo("two.tar", "two").ok());
+  EXPECT_EQ(ReadBytes(At("two/done")), "1");
+  ASSERT_TRUE(UnpackTo("dot.tar", "dot").ok());
+  EXPECT_TRUE(fs::is_directory(At("dot")));
+  const auto nothing = UnpackTo("file.tar", "nothing", 1);
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_EQ(nothing.error().message(), "the archive holds no file");
+}
+
+TEST_F(Tar, AFileIsUnpackedOverNoFolder) {
+  ASSERT_TRUE(Pack({.input = At("in/done"), .output = At("a.tar"), .sync = false}).ok());
+  fs::create_directory(At("out"));
+  for (const bool force : {false, true}) {
+    const auto report =
+        Unpack({.archive = At("a.tar"), .output = At("out"), .force = force, .sync = false});
+    ASSERT_FALSE(report.ok());
+    EXPECT_EQ(report.error().code(), Errc::kUsage);
+    EXPECT_EQ(report.error().file(), At("out"));
+    EXPECT_THAT(report.error().message(), HasSubstr("single file and the output is a folder"));
+    EXPECT_FALSE(fs::exists(At("out.partial")));
+  }
+  Put("mine", "mine");
+  EXPECT_EQ(UnpackTo("a.tar", "mine").error().code(), Errc::kUsage);
+  EXPECT_EQ(ReadBytes(At("mine")), "mine");
+  EXPECT_TRUE(Unpack({.archive = At("a.tar"), .output = At("mine"), .force = true}).ok());
+  EXPECT_EQ(ReadBytes(At("mine")), "1");
+}
+
+TEST_F(Tar, OnlyFilesAndFoldersArePacked) {
+  ASSERT_EQ(Shell("mkfifo pipe"), 0);
+  const auto pipe = Pack({.input = At("pipe"), .output = At("a.tar")});
+  ASSERT_FALSE(pipe.ok());
+  EXPECT_EQ(pipe.error().code(), Errc::kUnsupported);
+  EXPECT_EQ(pipe.error().file(), At("pipe"));
+  const auto missing = Pack({.input = At("nowhere"), .output = At("a.tar")});
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code(), Errc::kNotFound);
+  EXPECT_EQ(missing.error().file(), At("nowhere"));
+  EXPECT_FALSE(fs::exists(At("a.tar")));
+}
+
+TEST_F(Tar, ATruncatedArchiveOfAFileLeavesNothing) {
+  ASSERT_TRUE(Pack({.input = At("in/done"), .output = At("a.tar"), .sync = false}).ok());
+  const std::string whole = ReadBytes(At("a.tar"));
+  for (size_t bytes = 0; bytes < whole.size() - 512; bytes += 64) {
+    Put("cut.tar", whole.substr(0, bytes));
+    const auto report = UnpackTo("cut.tar", "out");
+    ASSERT_FALSE(report.ok()) << bytes;
+    EXPECT_EQ(report.error().code(), Errc::kCorrupt) << bytes;
+    EXPECT_FALSE(fs::exists(At("out")) || fs::exists(At("out.partial"))) << bytes;
+  }
+}
+
 // A bundle whose weights are switched, and both slots written over, after the packer has listed
 // them: as a plain folder, which the first refresh moves away, and behind the link.
 class TarOfABundle : public Tar {
@@ -211,7 +306,7 @@ class TarOfABundle : public Tar {
   }
   // Packs `folder` and unpacks it again.
   Tree PackWhileRefreshing(const std::string& folder) const {
-    PackRequest request{.folder = At(folder), .output = At("a.tar"), .force = true, .sync = false};
+    PackRequest request{.input = At(folder), .output = At("a.tar"), .force = true, .sync = false};
     request.hooks.begin = [&](const std::string&, uint64_t) {
       for (const char* text : {"new 1", "new 2", "new 3"}) Refresh(text);
     };
@@ -253,7 +348,7 @@ TEST_F(TarOfABundle, HoldsASlotThatIsPackedByItsName) {
 TEST_F(TarOfABundle, IsRefusedWhenAVersionWasNeverFinished) {
   Refresh("one");
   Put("run/bundle/weights/.incomplete", "");
-  const auto packed = Pack({.folder = At("run"), .output = At("a.tar")});
+  const auto packed = Pack({.input = At("run"), .output = At("a.tar")});
   ASSERT_FALSE(packed.ok());
   EXPECT_EQ(packed.error().code(), Errc::kCorrupt);
   EXPECT_THAT(packed.error().message(), HasSubstr("half written"));

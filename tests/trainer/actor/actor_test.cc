@@ -120,11 +120,17 @@ TEST_F(ActorTest, MicroBatchesDoNotMatter) {
   ActorOptions single = Options(1, 1);
   single.update.max_rows = 1;
   const auto apart = Make(single);
-  ActorOptions all = Options(1, 1);
-  all.update.max_tokens = 1000;
-  const auto together = Make(all);
+  const Floats expected = LogProbs(*apart);
   const double norm = Update(*apart).grad_norm;
-  EXPECT_NEAR(Update(*together).grad_norm, norm, 1e-5 * norm);
+  for (const int64_t tokens : {1, 12, 20, 33, 1000}) {
+    SCOPED_TRACE(tokens);
+    ActorOptions packed = Options(1, 2);
+    packed.update.max_tokens = packed.experience.max_tokens = tokens;
+    const auto together = Make(packed);
+    const Floats found = LogProbs(*together);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 2e-5) << i;
+    EXPECT_NEAR(Update(*together).grad_norm, norm, 1e-5 * norm);
+  }
 }
 
 TEST_F(ActorTest, GoesOnBitForBitAfterARestore) {

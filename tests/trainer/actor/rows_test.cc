@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <random>
 
 #include "tests/trainer/model/model_lab.h"
 
@@ -88,6 +91,70 @@ TEST(PackRows, ASharedPromptChangesNeitherLogProbsNorGradients) {
       for (const auto& [name, gradient] : expected.gradients)
         ExpectClose(found.gradients.at(name), gradient, name);
     }
+}
+
+// `groups`: the lengths of the responses to each prompt.
+std::vector<Row> Groups(const std::vector<std::vector<size_t>>& groups, size_t prompt) {
+  std::vector<Row> rows;
+  for (size_t g = 0; g < groups.size(); ++g)
+    for (const size_t length : groups[g])
+      rows.push_back(
+          {std::vector<int32_t>(prompt, static_cast<int32_t>(g)), std::vector<int32_t>(length, 7)});
+  return rows;
+}
+
+std::vector<size_t> All(const std::vector<Row>& rows) {
+  std::vector<size_t> all(rows.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return all;
+}
+
+using Batches = std::vector<std::vector<size_t>>;
+
+TEST(MicroBatches, ByRowsTheyAreSlices) {
+  const std::vector<Row> rows = Groups({{5, 1, 9}, {2, 2}}, 3);
+  EXPECT_EQ(MicroBatches(rows, All(rows), 0, 2), (Batches{{0, 1}, {2, 3}, {4}}));
+  EXPECT_EQ(MicroBatches(rows, std::vector<size_t>{4, 0}, 0, 2), (Batches{{4, 0}}));
+  EXPECT_TRUE(MicroBatches(rows, {}, 10, 2).empty());
+  EXPECT_TRUE(MicroBatches(rows, {}, 10, 0).empty());
+}
+
+// In the order of the rows, 100 tokens would be 60, 60, 90 and 30: four passes.
+TEST(MicroBatches, ByTokensTheyAreNearlyEqual) {
+  const std::vector<Row> rows = Groups({{50}, {10, 40}, {30, 50}, {20}}, 10);
+  EXPECT_EQ(MicroBatches(rows, All(rows), 120, 0), (Batches{{3, 4, 5}, {0, 1, 2}}));
+}
+
+TEST(MicroBatches, AnswersToOnePromptStayTogetherWhereTheyFit) {
+  // Alone these are 4 x 30 tokens, with one copy of the prompt 60.
+  const std::vector<Row> rows = Groups({{10, 10, 10, 10}, {10, 10, 10, 10}}, 20);
+  EXPECT_EQ(MicroBatches(rows, All(rows), 60, 0), (Batches{{4, 5, 6, 7}, {0, 1, 2, 3}}));
+  // 59 is too few for four of them: two and two, not three and one.
+  for (const auto& batch : MicroBatches(rows, All(rows), 59, 0)) EXPECT_EQ(batch.size(), 2u);
+}
+
+TEST(MicroBatches, EveryRowOnceWithinTheBound) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::vector<size_t>> groups(1 + random() % 12);
+    for (std::vector<size_t>& group : groups) {
+      group.resize(1 + random() % 8);
+      for (size_t& length : group) length = 1 + random() % 40;
+    }
+    const size_t prompt = 1 + random() % 20;
+    const std::vector<Row> rows = Groups(groups, prompt);
+    const int64_t most = static_cast<int64_t>(prompt) + 40 + static_cast<int64_t>(random() % 200);
+    std::vector<size_t> seen;
+    for (const std::vector<size_t>& batch : MicroBatches(rows, All(rows), most, 0)) {
+      ASSERT_FALSE(batch.empty());
+      const Batch packed = PackRows(rows, batch);
+      EXPECT_LE(static_cast<int64_t>(packed.ids.size()), most);
+      EXPECT_LE(static_cast<int64_t>(packed.targets.size()), most);
+      seen.insert(seen.end(), batch.begin(), batch.end());
+    }
+    std::ranges::sort(seen);
+    EXPECT_EQ(seen, All(rows));
+  }
 }
 
 }  // namespace

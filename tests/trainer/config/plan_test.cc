@@ -157,12 +157,12 @@ TEST(TrainingSteps, FollowEpochsAndSteps) {
 // No arithmetic on numbers of this size overflows or searches for ever.
 TEST(RunPlan, OfTheLargestNumbers) {
   const std::string most = "2147483647";
-  const LoadedConfig loaded = Load(
-      kPortKeys, {"trainer.nnodes=" + most, "trainer.n_gpus_per_node=" + most,
-                  "worker.actor.tensor_parallel_size=2", "worker.rollout.tensor_parallel_size=2",
-                  "data.rollout_batch_size=" + most, "worker.rollout.n=" + most,
-                  "worker.actor.global_batch_size=" + most, "trainer.total_epochs=" + most,
-                  "worker.actor.ppo_epochs=" + most, "trainer.max_steps=null"});
+  const LoadedConfig loaded =
+      Load(kPortKeys, {"trainer.n_gpus_per_node=" + most, "worker.actor.tensor_parallel_size=2",
+                       "worker.rollout.tensor_parallel_size=2", "data.rollout_batch_size=" + most,
+                       "worker.rollout.n=" + most, "worker.actor.global_batch_size=" + most,
+                       "trainer.total_epochs=" + most, "worker.actor.ppo_epochs=" + most,
+                       "trainer.max_steps=null"});
   EXPECT_FALSE(CheckConfig(loaded, {.files = false}).problems.empty());
   const Config small =
       Load("", {"data.rollout_batch_size=1", "trainer.total_epochs=" + most}).config;

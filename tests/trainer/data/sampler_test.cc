@@ -133,12 +133,5 @@ TEST(DataPosition, IsNotTrusted) {
   ExpectError(PositionFromJson(""), Errc::kCorrupt, "JSON");
 }
 
-TEST(ValidationBatches, HoldEveryRow) {
-  EXPECT_THAT(ValidationBatches(5, 2), ElementsAre(RowRange{0, 2}, RowRange{2, 4}, RowRange{4, 5}));
-  EXPECT_THAT(ValidationBatches(5, -1), ElementsAre(RowRange{0, 5}));
-  EXPECT_THAT(ValidationBatches(5, 100), ElementsAre(RowRange{0, 5}));
-  EXPECT_THAT(ValidationBatches(0, 3), ElementsAre());
-}
-
 }  // namespace
 }  // namespace nxdkit::trainer
