@@ -2,19 +2,26 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <string_view>
 
 #include "lib/file.h"
 #include "lib/signals.h"
+#include "lib/text.h"
+#include "tools/common/report.h"
 #include "tools/common/tool.h"
 #include "trainer/config/check.h"
 #include "trainer/config/load.h"
 #include "trainer/config/print.h"
+#include "trainer/loop/run_folder.h"
 #include "trainer/loop/setup.h"
 #include "trainer/loop/trainer.h"
-#include "trainer/report/console.h"
+#include "trainer/report/event_file.h"
 #include "trainer/report/html.h"
+#include "trainer/report/run_display.h"
+#include "trainer/report/run_log.h"
 #include "trainer/rollout/neuron_environment.h"
 #include "trainer/rollout/worker.h"
 
@@ -86,60 +93,31 @@ Result<std::string> OwnPath() {
   return path.string();
 }
 
-// Phases and steps on the console.
-class Display {
- public:
-  explicit Display(ToolContext& context) : context_(context) {}
+void WriteToStderr(std::string_view text) {
+  // Progress is not the answer: what stderr does not take is lost.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+}
 
-  trainer::TrainHooks Hooks() {
-    return {.poll = StopIfInterrupted,
-            .save = TakeSaveRequest,
-            .phase = [this](int64_t step, int64_t steps,
-                            const std::string& phase) { BeginPhase(step, steps, phase); },
-            .step = [this](int64_t step, int64_t steps,
-                           const trainer::MetricRecord& record) { Step(step, steps, record); },
-            .note = [this](const std::string& line) { Line(line); }};
-  }
-  void Line(const std::string& line) {
-    if (context_.common().quiet) return;
-    if (console_)
-      console_->Line(line);
-    else
-      Write(line + "\n");
-  }
-  void Close() { console_.reset(); }
+trainer::DisplayOptions DisplayFor(const trainer::Config& config, bool quiet) {
+  const std::vector<std::string>& loggers = config.trainer.logger;
+  trainer::DisplayOptions options;
+  if (!quiet) options.write = WriteToStderr;
+  options.terminal = ::isatty(STDERR_FILENO) == 1;
+  options.steps = std::ranges::find(loggers, "console") != loggers.end();
+  return options;
+}
 
- private:
-  static void Write(std::string_view text) {
-    // Progress is not the answer: what stderr does not take is lost.
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-  }
-  trainer::Console& Console(int64_t step, int64_t steps) {
-    if (console_) return *console_;
-    trainer::ConsoleOptions options;
-    if (!context_.common().quiet) options.write = Write;
-    options.terminal = ::isatty(STDERR_FILENO) == 1;
-    options.total_steps = steps;
-    options.first_step = step > 0 ? step - 1 : 0;
-    return console_.emplace(std::move(options));
-  }
-  void BeginPhase(int64_t step, int64_t steps, const std::string& phase) {
-    Console(step, steps).BeginPhase(step, phase, 0);
-  }
-  void Step(int64_t step, int64_t steps, const trainer::MetricRecord& record) {
-    trainer::Console& console = Console(step, steps);
-    console.EndPhase();
-    const bool trained = std::ranges::any_of(
-        record, [](const auto& entry) { return entry.first == "timing_s/step"; });
-    if (trained) console.StepDone(step, record);
-    const bool validated = std::ranges::any_of(
-        record, [](const auto& entry) { return entry.first == "val/reward_score"; });
-    if (validated) console.Validation(step, record);
-  }
-
-  ToolContext& context_;
-  std::optional<trainer::Console> console_;
-};
+trainer::TrainHooks HooksOf(trainer::RunDisplay& display) {
+  return {.poll = StopIfInterrupted,
+          .save = TakeSaveRequest,
+          .phase = [&](int64_t step, int64_t steps,
+                       const std::string& phase) { display.BeginPhase(step, steps, phase); },
+          .step = [&](int64_t step, int64_t steps,
+                      const trainer::MetricRecord& record) { display.Step(step, steps, record); },
+          .progress = [&](int64_t done, int64_t units) { display.Progress(done, units); },
+          .note = [&](const std::string& line) { display.Line(line); },
+          .record = [&](const std::string& line) { display.Record(line); }};
+}
 
 Json MetricsJson(const trainer::MetricRecord& record) {
   Json json = Json::object();
@@ -147,8 +125,28 @@ Json MetricsJson(const trainer::MetricRecord& record) {
   return json;
 }
 
+Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
+                                        const trainer::RunPlan& plan, trainer::SetupOptions setup,
+                                        trainer::RunDisplay& display) {
+  const std::string& run = *loaded.config.trainer.save_checkpoint_path;
+  NXDKIT_ASSIGN(FolderLock lock, trainer::LockRunFolder(run));
+  NXDKIT_ASSIGN(trainer::RunLog log, trainer::RunLog::Open(run));
+  display.LogTo(std::move(log));
+  const trainer::TrainHooks hooks = HooksOf(display);
+  NXDKIT_ASSIGN(const std::string self, OwnPath());
+  setup.worker_command = {self, std::string(kWorkerWord)};
+  if (plan.separate) setup.worker_logs = trainer::WorkerLogPaths(run, plan.rollout_workers);
+  setup.poll = hooks.poll;
+  setup.progress = hooks.progress;
+  setup.note = hooks.note;
+  NXDKIT_ASSIGN(trainer::RunParts parts, trainer::MakeParts(loaded, plan, setup));
+  parts.lock.emplace(std::move(lock));
+  return trainer::Train(loaded.config, plan, std::move(parts), trainer::ConfigJson(loaded.config),
+                        hooks);
+}
+
 Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::RunPlan& plan,
-                         ToolContext& context) {
+                         const Args& args, ToolContext& context) {
   InstallSaveSignal();
   trainer::SetupOptions setup;
   if (plan.separate) {
@@ -158,18 +156,19 @@ Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::Run
     NXDKIT_ASSIGN(setup.rollout_environment,
                   trainer::DivideNeuronVariables(trainer::TakeNeuronVariables(), split));
   }
-  Display display(context);
-  NXDKIT_ASSIGN(const std::string self, OwnPath());
-  setup.worker_command = {self, std::string(kWorkerWord)};
-  setup.poll = StopIfInterrupted;
-  setup.note = [&](const std::string& line) { display.Line(line); };
+  trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
+  display.Record(fmt::format("{} {} begins, process {}: --config {} {}", kInfo.name, ToolVersion(),
+                             ::getpid(), args.config.value_or("none"), fmt::join(args.words, " ")));
+  for (const std::string& warning : context.warnings()) display.Record("warning: " + warning);
   display.Line(trainer::RunPlanText(plan));
-  NXDKIT_ASSIGN(trainer::RunParts parts, trainer::MakeParts(loaded, plan, setup));
-  const trainer::TrainHooks hooks = display.Hooks();
-  auto trained = trainer::Train(loaded.config, plan, std::move(parts),
-                                trainer::ConfigJson(loaded.config), hooks);
+  const auto trained = TrainShown(loaded, plan, std::move(setup), display);
   display.Close();
-  if (!trained.ok()) return std::move(trained).error();
+  if (!trained.ok()) {
+    const Error& error = trained.error();
+    display.Record("error: " + error.ToString());
+    if (!error.hint().empty()) display.Record("hint: " + error.hint());
+    return error;
+  }
   ToolAnswer answer;
   const std::string& run = *loaded.config.trainer.save_checkpoint_path;
   answer.text = fmt::format("{} steps done, in {}\n", trained->last_step, run);
@@ -177,7 +176,30 @@ Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::Run
                    {"first_step", trained->first_step},
                    {"last_step", trained->last_step},
                    {"metrics", MetricsJson(trained->last)}};
+  display.Record(answer.text);
   return answer;
+}
+
+// Where the run would find only hours later that it cannot write.
+Status CheckPlaces(const trainer::Config& config) {
+  const trainer::TrainerConfig& trainer = config.trainer;
+  NXDKIT_TRY(trainer::CheckFolderWritable(*trainer.save_checkpoint_path));
+  if (std::ranges::find(trainer.logger, "tensorboard") == trainer.logger.end()) return OkStatus();
+  return trainer::CheckFolderWritable(trainer::TensorboardFolder(
+      trainer.tensorboard_dir.value_or(""), trainer.project_name, trainer.experiment_name));
+}
+
+// A rollout worker: what it has to say goes to standard error, a file of the run.
+int Work() {
+  IgnoreSaveSignal();
+  std::signal(SIGXFSZ, SIG_IGN);  // a log at `ulimit -f` is no reason to end
+  WriteToStderr(fmt::format("{} rollout worker begins, process {}\n",
+                            trainer::TimeText(trainer::SecondsNow()), ::getpid()));
+  const Status status = trainer::RunRolloutWorker(STDIN_FILENO, STDOUT_FILENO);
+  if (status.ok()) return 0;
+  WriteToStderr(fmt::format("{} {}\n", trainer::TimeText(trainer::SecondsNow()),
+                            EscapeControl(status.error().ToString())));
+  return 1;
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
@@ -195,10 +217,12 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   const trainer::ConfigCheck check = trainer::CheckConfig(loaded);
   NXDKIT_TRY(check.status());
   for (const std::string& note : check.notes) context.Warn(note);
-  if (!context.common().dry_run) return Train(loaded, check.plan, context);
+  NXDKIT_TRY(CheckPlaces(loaded.config));
+  if (!context.common().dry_run) return Train(loaded, check.plan, args, context);
+  trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
   trainer::SetupOptions setup;
   setup.poll = StopIfInterrupted;
-  setup.note = [&](const std::string& line) { Display(context).Line(line); };
+  setup.note = [&](const std::string& line) { display.Line(line); };
   NXDKIT_TRY(trainer::CheckParts(loaded, check.plan, setup));
   answer.text = trainer::RunPlanText(check.plan) + "\n";
   answer.fields = {{"run", *loaded.config.trainer.save_checkpoint_path},
@@ -210,10 +234,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }  // namespace nxdkit::tool
 
 int main(int argc, char** argv) {
-  if (argc == 2 && argv[1] == nxdkit::tool::kWorkerWord) {
-    nxdkit::IgnoreSaveSignal();
-    return nxdkit::trainer::RunRolloutWorker(0, 1).ok() ? 0 : 1;
-  }
+  if (argc == 2 && argv[1] == nxdkit::tool::kWorkerWord) return nxdkit::tool::Work();
   return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
                                                    nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

@@ -274,7 +274,8 @@ constexpr ConfigKey kKeys[] = {
     {KEY(trainer.project_name), kUsed, kNone, "", "of the run"},
     {KEY(trainer.experiment_name), kUsed, kNone, "", "of the run"},
     {KEY(trainer.logger), kUsed, kNone, "console|file|tensorboard|wandb|mlflow|swanlab",
-     "where metrics go"},
+     "what is told: `console` prints steps and phases, `tensorboard` writes event files; "
+     "experiment_log.jsonl (`file`) is always written, a resumed run needs it"},
     {KEY(trainer.nnodes), kOnly, kPositive, "1",
      "a run is on one machine; trainer.n_gpus_per_node or trainer.cores is the number of its "
      "ranks"},

@@ -130,6 +130,7 @@ Status DeleteObsolete(const SaveRequest& request) {
     std::filesystem::remove_all(folder, error);
     if (error)
       return Error(Errc::kIo, fmt::format("cannot delete it: {}", error.message())).in(folder);
+    if (request.on_deleted) request.on_deleted(step);
   }
   return OkStatus();
 }

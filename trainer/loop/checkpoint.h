@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,6 +51,7 @@ struct SaveRequest {
   int64_t limit = -1;       // checkpoints to keep, as ObsoleteSteps
   bool model_only = false;  // without optimizer: no run goes on from it
   TextFiles text;
+  std::function<void(int64_t step)> on_deleted = {};  // of a checkpoint that was over the limit
 };
 
 // A model that is trained, and so belongs to every checkpoint.

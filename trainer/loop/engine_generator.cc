@@ -3,13 +3,15 @@
 #include <optional>
 #include <utility>
 
+#include "trainer/loop/counting_hooks.h"
+
 namespace nxdkit::trainer {
 namespace {
 
 class EngineGenerator : public Generator {
  public:
-  EngineGenerator(const EngineOptions& options, std::function<Status()> poll)
-      : options_(options), poll_(std::move(poll)) {}
+  EngineGenerator(const EngineOptions& options, std::function<Status()> poll, ProgressHook progress)
+      : options_(options), poll_(std::move(poll)), progress_(std::move(progress)) {}
 
   // Destroyed first: two engines would need twice the memory.
   Status Reload(const SyncedWeights& weights) override {
@@ -25,21 +27,23 @@ class EngineGenerator : public Generator {
   Result<std::vector<RolloutResponse>> Generate(std::span<const RolloutRequest> requests) override {
     NXDKIT_CHECK(engine_.has_value());
     NXDKIT_ASSIGN(Generated generated,
-                  engine_->Generate(requests, {.poll = poll_, .on_response = nullptr}));
+                  engine_->Generate(requests, CountingHooks(poll_, progress_, requests.size())));
     return std::move(generated.responses);
   }
 
  private:
   EngineOptions options_;
   std::function<Status()> poll_;
+  ProgressHook progress_;
   std::optional<Engine> engine_;
 };
 
 }  // namespace
 
 std::unique_ptr<Generator> MakeEngineGenerator(const EngineOptions& options,
-                                               std::function<Status()> poll) {
-  return std::make_unique<EngineGenerator>(options, std::move(poll));
+                                               std::function<Status()> poll,
+                                               ProgressHook progress) {
+  return std::make_unique<EngineGenerator>(options, std::move(poll), std::move(progress));
 }
 
 }  // namespace nxdkit::trainer

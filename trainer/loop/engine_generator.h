@@ -8,8 +8,9 @@
 
 namespace nxdkit::trainer {
 
-// `options.expect` is set at every Reload. `poll` as in Engine.
+// `options.expect` is set at every Reload. `poll` as in Engine; `progress` of the responses.
 std::unique_ptr<Generator> MakeEngineGenerator(const EngineOptions& options,
-                                               std::function<Status()> poll);
+                                               std::function<Status()> poll,
+                                               ProgressHook progress = nullptr);
 
 }  // namespace nxdkit::trainer

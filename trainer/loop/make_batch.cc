@@ -70,7 +70,9 @@ class BatchMaker {
     greedy.sampling.temperature = 0;
     greedy.sampling.top_k = -1;
     greedy.sampling.top_p = 1;
+    NXDKIT_TRY(hooks_.begin("gen"));
     NXDKIT_ASSIGN(std::vector<Sample> best, GenerateSamples(parts_, prompts, greedy));
+    NXDKIT_TRY(hooks_.begin("reward"));
     NXDKIT_TRY(ScoreSamples(parts_.score, best));
     for (size_t i = 0; i < samples.size(); ++i)
       samples[i].baseline = best[i / static_cast<size_t>(options_.n)].scores.at("overall");

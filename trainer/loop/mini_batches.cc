@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <vector>
 
 namespace nxdkit::trainer {
@@ -58,6 +59,12 @@ Result<UpdateSummary> UpdateInMiniBatches(MeshModel& model, const std::string& g
                  fmt::format("{} samples cannot be divided over {} data parallel ranks in updates "
                              "of {} rows each",
                              samples.size(), dp, step));
+  std::atomic<int64_t> done = 0;
+  const auto count = [&](bool record, size_t seen) {
+    if (!options.progress || !record) return;
+    const auto now = static_cast<int64_t>(seen);
+    options.progress(done += now, std::ssize(samples) * options.epochs);
+  };
   std::vector<Row> rows;
   for (const Sample& sample : samples) rows.push_back(sample.row);
   UpdateSummary summary;
@@ -72,6 +79,7 @@ Result<UpdateSummary> UpdateInMiniBatches(MeshModel& model, const std::string& g
                         rows, shares,
                         [&](int dp_rank, bool record, std::span<const size_t> chosen,
                             std::span<const float> outputs, std::span<float> gradient) {
+                          count(record, chosen.size());
                           return mini_batch.Run(dp_rank, record, chosen, outputs, gradient);
                         },
                         options.lr));

@@ -9,6 +9,7 @@
 
 #include "trainer/actor/mesh_model.h"
 #include "trainer/algo/loss_average.h"
+#include "trainer/loop/parts.h"
 #include "trainer/loop/sample.h"
 #include "trainer/report/metrics.h"
 
@@ -18,6 +19,7 @@ struct MiniBatchOptions {
   int64_t rows_per_update = 0;  // of each data-parallel rank
   int64_t epochs = 1;
   double lr = 0;
+  ProgressHook progress = nullptr;  // of rows, in all epochs
 };
 
 struct UpdateSummary {

@@ -23,6 +23,9 @@
 
 namespace nxdkit::trainer {
 
+// How much of the phase under way is done: responses, scores, rows. Called from any thread.
+using ProgressHook = std::function<void(int64_t done, int64_t units)>;
+
 struct Prompt {
   std::vector<int32_t> ids;
   std::string text;  // as the model sees it

@@ -29,7 +29,6 @@ class Maker {
       : loaded_(loaded), config_(loaded.config), plan_(plan), options_(options) {}
 
   Result<RunParts> Make() {
-    NXDKIT_TRY(LockRun());
     NXDKIT_TRY(Check());
     NXDKIT_ASSIGN(parts_.score_validation, MakeScorer());
     NXDKIT_TRY(MakeModels());
@@ -62,20 +61,6 @@ class Maker {
   static ModelFacts FactsOf(const DecoderConfig& config) {
     const models::ModelConfig& shapes = config.model.config;
     return {shapes.heads, shapes.kv_heads, shapes.vocab, shapes.intermediate, config.max_positions};
-  }
-
-  // Two processes in one run would each go on from the other's checkpoints.
-  Status LockRun() {
-    const std::string& folder = *config_.trainer.save_checkpoint_path;
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (error) return Error(Errc::kIo, error.message()).in(folder);
-    auto lock = FolderLock::Try(folder, FolderLock::Mode::kExclusive);
-    if (!lock.ok()) return lock.error();
-    if (lock->state() == FolderLock::State::kBusy)
-      return Error(Errc::kIo, "another process trains in this folder").in(folder);
-    parts_.lock.emplace(*std::move(lock));
-    return OkStatus();
   }
 
   // The run itself will choose; what it would refuse is told before anything is loaded.
@@ -237,12 +222,16 @@ class Maker {
         std::shared_ptr<Reward> made,
         MakeReward(choice.kind == RewardKind::kCommand ? "exec:" + choice.name : choice.name,
                    numbers));
-    return Scorer([made, hooks = ScoreHooks{options_.poll, {}}](
-                      std::span<const Response> responses) -> Result<std::vector<std::map<std::string, double>>> {
+    return Scorer([made, poll = options_.poll,
+                   progress = options_.progress](std::span<const Response> responses)
+                      -> Result<std::vector<std::map<std::string, double>>> {
       std::vector<RewardSample> samples;
       for (const Response& response : responses)
         samples.push_back({response.text, response.tokens, response.ground_truth});
-      NXDKIT_ASSIGN(const std::vector<Scores> scores, made->Score(samples, hooks));
+      const auto count = [&](size_t scored) {
+        if (progress) progress(static_cast<int64_t>(scored), std::ssize(samples));
+      };
+      NXDKIT_ASSIGN(const std::vector<Scores> scores, made->Score(samples, {poll, count}));
       std::vector<std::map<std::string, double>> out;
       for (const Scores& of_sample : scores) out.emplace_back(of_sample.begin(), of_sample.end());
       return out;
@@ -342,7 +331,7 @@ class Maker {
     NXDKIT_TRY(MakeBundle());
     const EngineOptions engine = EngineFor(parts_.bundle);
     if (!plan_.separate) {
-      parts_.generator = MakeEngineGenerator(engine, options_.poll);
+      parts_.generator = MakeEngineGenerator(engine, options_.poll, options_.progress);
       return OkStatus();
     }
     WorkerPoolOptions pool;
@@ -350,8 +339,10 @@ class Maker {
     pool.workers = static_cast<int>(plan_.rollout_workers);
     pool.environment = options_.rollout_environment.all;
     pool.environment_of = options_.rollout_environment.of;
+    pool.log_files = options_.worker_logs;
     pool.on_warning = options_.note;
-    NXDKIT_ASSIGN(parts_.generator, MakeWorkerGenerator(pool, engine, options_.poll));
+    NXDKIT_ASSIGN(parts_.generator,
+                  MakeWorkerGenerator(pool, engine, options_.poll, options_.progress));
     return OkStatus();
   }
 

@@ -16,12 +16,15 @@ struct SetupOptions {
   // What runs a rollout worker (rollout/worker.h); [0] is a path.
   std::vector<std::string> worker_command;
   RolloutEnvironment rollout_environment;  // of the workers: `of` empty, or one for each
+  std::vector<std::string> worker_logs;    // where their standard error goes: empty, or a file each
   std::function<Status()> poll;
+  ProgressHook progress;
   std::function<void(const std::string&)> note;  // what was decided, for people
 };
 
-// `plan` is that of the configuration. Without worker.rollout.model_path the bundle is made: into
-// save_checkpoint_path/rollout_bundle, for the CPU. Errors name the file or the key.
+// `plan` is that of the configuration; the folder of the run is there, and locked by the caller.
+// Without worker.rollout.model_path the bundle is made: into save_checkpoint_path/rollout_bundle,
+// for the CPU. Errors name the file or the key.
 //
 // CheckParts: what MakeParts would refuse before it loads weights, with nothing made: the run's
 // folder, the models' shapes, memory, tokenizer, data, reward.

@@ -162,15 +162,19 @@ class Loop {
     return OkStatus();
   }
 
-  Status Begin(const char* phase) {
+  // `timed_as`: the name of its time where that is another one's part; nullptr: its own.
+  Status Begin(const char* phase, const char* timed_as = nullptr) {
     if (hooks_.poll) NXDKIT_TRY(hooks_.poll());
     phase_ = phase;
-    timer_.Begin(phase);
+    timer_.Begin(timed_as != nullptr ? timed_as : phase);
     if (hooks_.phase) hooks_.phase(current_, parts_.training_steps, phase);
     return OkStatus();
   }
   void Note(const std::string& line) const {
     if (hooks_.note) hooks_.note(line);
+  }
+  void Record(const std::string& line) const {
+    if (hooks_.record) hooks_.record(line);
   }
 
   std::vector<TrainedModel> TrainedModels() const {
@@ -181,9 +185,9 @@ class Loop {
     return models;
   }
 
-  // What is generated next is generated with the weights as they are now.
-  Status Sync(Metrics& metrics) {
-    NXDKIT_TRY(Begin("sync"));
+  // What is generated next, in this phase, is generated with the weights as they are now.
+  Status Sync(const char* phase, Metrics& metrics) {
+    NXDKIT_TRY(Begin("sync", phase));
     NXDKIT_ASSIGN(synced_,
                   SyncWeights(*parts_.actor, *parts_.config, parts_.base.artifact, parts_.bundle,
                               fmt::format("step {}", state_.step), RunFiles()));
@@ -198,7 +202,7 @@ class Loop {
     current_ = state_.step + 1;
     const double started = timer_.Now();
     Metrics metrics;
-    NXDKIT_TRY(Sync(metrics));
+    NXDKIT_TRY(Sync("gen", metrics));
     const BatchHooks hooks{[&](const std::string& line) { Note(line); },
                            [&](const char* phase) { return Begin(phase); }};
     NXDKIT_ASSIGN(std::vector<Sample> samples,
@@ -221,15 +225,32 @@ class Loop {
     timer_.End();
     AddBatchStats(config_, samples, metrics);
     const Status validated = IsDue(config_.trainer.val_freq) ? Validate(metrics) : OkStatus();
-    // Before the checkpoint: a run that goes on from it must find the step in its log.
-    NXDKIT_TRY(Log(samples, metrics, timer_.Now() - started));
+    const bool saves = validated.ok() && IsSaveWanted();
+    // Before the checkpoint: a run that goes on from it must find the step in its log. The times
+    // follow when they are known: saving is a part of the step.
+    if (!saves) AddTimes(samples, timer_.Now() - started, metrics);
+    NXDKIT_TRY(Write(state_.step, metrics.Means()));
     whole_ = state_;
     whole_->data = parts_.train->Position();
-    NXDKIT_TRY(validated);
+    const Status ended = saves ? SaveInStep(samples, started, metrics) : validated;
+    last_ = metrics.Means();
+    if (hooks_.step) hooks_.step(state_.step, parts_.training_steps, last_);
+    return ended;
+  }
+
+  bool IsSaveWanted() const {
     const bool asked = hooks_.save && hooks_.save();
     // Steps that updated nothing push no good checkpoint out.
-    const bool wanted = asked || IsDue(config_.trainer.save_freq);
-    return wanted && !stuck() ? Save() : OkStatus();
+    return (asked || IsDue(config_.trainer.save_freq)) && !stuck();
+  }
+
+  Status SaveInStep(const std::vector<Sample>& samples, double started, Metrics& metrics) {
+    const Status saved = SaveTimed();
+    Metrics times;
+    AddTimes(samples, timer_.Now() - started, times);
+    const Status written = Write(state_.step, times.Means());
+    metrics.Merge(times);
+    return saved.ok() ? written : saved;
   }
 
   // Rows move between the ranks so that each has about as many tokens.
@@ -273,6 +294,7 @@ class Loop {
     options.rows_per_update = plan_.rows_per_update;
     options.epochs = config_.worker.actor.ppo_epochs;
     options.lr = lr_ = LearningRate();
+    options.progress = hooks_.progress;
     NXDKIT_ASSIGN(const UpdateSummary summary,
                   UpdatePolicy(*parts_.actor, samples, rules_.loss, options, metrics));
     ++state_.schedule_steps;
@@ -287,6 +309,7 @@ class Loop {
     options.lr =
         config_.worker.critic.optim.lr * ScheduleFactor(rules_.critic_schedule, state_.step);
     critic_lr_ = options.lr;
+    options.progress = hooks_.progress;
     NXDKIT_ASSIGN(const UpdateSummary summary,
                   UpdateCritic(*parts_.critic, samples, rules_.value_loss, options, metrics));
     return CountSkips(summary, "critic", critic_skips_);
@@ -320,7 +343,7 @@ class Loop {
 
   Status Validate(Metrics& metrics) {
     if (parts_.validation.empty()) return OkStatus();
-    if (synced_step_ != state_.step) NXDKIT_TRY(Sync(metrics));
+    if (synced_step_ != state_.step) NXDKIT_TRY(Sync("validation", metrics));
     NXDKIT_TRY(Begin("validation"));
     NXDKIT_ASSIGN(const ValidationResult result,
                   RunValidation(config_, plan_, parts_, state_.step, metrics));
@@ -343,10 +366,16 @@ class Loop {
     return OkStatus();
   }
 
-  Status Save() {
+  Status SaveTimed() {
     NXDKIT_TRY(Begin("save_checkpoint"));
-    NXDKIT_TRY(WriteCheckpoint(hooks_.poll, config_.trainer.save_model_only));
+    const Status saved = WriteCheckpoint(hooks_.poll, config_.trainer.save_model_only);
     timer_.End();
+    return saved;
+  }
+
+  // After the last step.
+  Status Save() {
+    NXDKIT_TRY(SaveTimed());
     Metrics took;
     for (const auto& [phase, seconds] : timer_.Take()) took.Set("timing_s/" + phase, seconds);
     return Write(state_.step, took.Means());
@@ -368,7 +397,12 @@ class Loop {
     request.text = parts_.text_files;
     ops::RunOptions run = RunFiles();
     run.poll = poll;
+    request.on_deleted = [&](int64_t step) {
+      Record(fmt::format("deleted {}: trainer.save_limit is {}", CheckpointFolder(root(), step),
+                         request.limit));
+    };
     NXDKIT_TRY(SaveCheckpoint(request, TrainedModels(), run));
+    Record(fmt::format("saved {}", CheckpointFolder(root(), whole_->step)));
     saved_step_ = whole_->step;
     if (!model_only) resumable_ = saved_step_;
     return OkStatus();
@@ -379,7 +413,8 @@ class Loop {
     return events_ ? events_->WriteScalars(step, record) : OkStatus();
   }
 
-  Status Log(const std::vector<Sample>& samples, Metrics& metrics, double seconds) {
+  // What the step took so far.
+  void AddTimes(const std::vector<Sample>& samples, double seconds, Metrics& metrics) {
     int64_t response_tokens = 0, all_tokens = 0;
     std::vector<int64_t> lengths;
     for (const Sample& sample : samples) {
@@ -408,10 +443,6 @@ class Loop {
         performance.critic.seconds = time;
     AddPerformance(metrics, performance);
     metrics.Set("rollout/worker_restarts", static_cast<double>(parts_.generator->restarts()));
-    last_ = metrics.Means();
-    NXDKIT_TRY(Write(state_.step, last_));
-    if (hooks_.step) hooks_.step(state_.step, parts_.training_steps, last_);
-    return OkStatus();
   }
 
   // A score costs next to nothing.

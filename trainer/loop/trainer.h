@@ -19,7 +19,9 @@ struct TrainHooks {
   // A step is done, with its metrics; also validation before training, as step 0 or where the run
   // was resumed.
   std::function<void(int64_t step, int64_t steps, const MetricRecord& metrics)> step;
-  std::function<void(const std::string& line)> note;  // for people
+  ProgressHook progress;                                // of the phase that began last
+  std::function<void(const std::string& line)> note;    // for people
+  std::function<void(const std::string& line)> record;  // for who looks for something later
 };
 
 struct TrainResult {

@@ -9,8 +9,11 @@ void Record(const PolicyMetrics& found, const PolicyLossOptions& options, Metric
   metrics.Add("actor/pg_loss", found.pg_loss);
   metrics.Add("actor/ppo_kl", found.ppo_kl);
   metrics.Add("actor/entropy_loss", found.entropy_loss);
-  metrics.Add("actor/pg_clipfrac_higher", found.clip_fraction_higher);
-  metrics.Add("actor/pg_clipfrac_lower", found.clip_fraction_lower);
+  // The others gate nothing.
+  if (options.type != LossType::kCispo && options.type != LossType::kSapo) {
+    metrics.Add("actor/pg_clipfrac_higher", found.clip_fraction_higher);
+    metrics.Add("actor/pg_clipfrac_lower", found.clip_fraction_lower);
+  }
   if (!options.kl) return;
   // So weighted it is the KL term of the loss that was minimised, whatever the micro-batches are.
   // EasyR1 logs the last micro-batch alone.

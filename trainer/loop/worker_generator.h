@@ -13,6 +13,7 @@ namespace nxdkit::trainer {
 // Reload.
 Result<std::unique_ptr<Generator>> MakeWorkerGenerator(const WorkerPoolOptions& pool,
                                                        const EngineOptions& engine,
-                                                       std::function<Status()> poll);
+                                                       std::function<Status()> poll,
+                                                       ProgressHook progress = nullptr);
 
 }  // namespace nxdkit::trainer

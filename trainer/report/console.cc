@@ -65,12 +65,15 @@ std::string Console::Position(int64_t step) const {
                                   : fmt::format("step {}", step);
 }
 
-// By the steps this process has made: those before a resume took another time.
-std::string Console::Left(int64_t step) const {
-  const int64_t made = step - options_.first_step;
-  if (made < 1 || options_.total_steps < step) return "";
-  const double each = (timer_.Now() - began_) / static_cast<double>(made);
-  return "  left " + DurationText(each * static_cast<double>(options_.total_steps - step));
+// By the steps this process has made: those before a resume took another time. Within a step it
+// runs down, by no more than a step takes.
+std::string Console::Left() const {
+  const int64_t made = last_step_ - options_.first_step;
+  if (made < 1 || options_.total_steps < last_step_) return "";
+  const double each = (last_done_at_ - began_) / static_cast<double>(made);
+  const double all = each * static_cast<double>(options_.total_steps - last_step_);
+  const double gone = std::min({timer_.Now() - last_done_at_, each, all});
+  return "  left " + DurationText(all - gone);
 }
 
 void Console::Line(std::string_view text) {
@@ -80,24 +83,33 @@ void Console::Line(std::string_view text) {
   Draw();
 }
 
-void Console::BeginPhase(int64_t step, std::string_view phase, int64_t units) {
+void Console::Say(const std::string& line) {
+  if (options_.log) options_.log(line);
+  Line(line);
+}
+
+void Console::BeginPhase(int64_t step, std::string_view phase) {
   step_ = step;
   phase_ = phase;
-  units_ = units;
+  units_ = 0;
   done_ = 0;
   phase_began_ = timer_.Now();
   const bool announced = std::ranges::find(kAnnounced, phase) != std::end(kAnnounced);
+  const std::string line = fmt::format("{}  {}", Position(step), phase);
+  if (announced && options_.log) options_.log(line);
   if (options_.terminal)
     Draw();
   else if (announced)
-    Line(fmt::format("{}  {}{}", Position(step), phase,
-                     units > 0 ? fmt::format(" of {}", units) : ""));
+    Line(line);
 }
 
-void Console::Advance(int64_t units) {
-  done_ += units;
+void Console::Progress(int64_t done, int64_t units) {
+  done_ = done;
+  units_ = units;
   if (timer_.Now() - drawn_at_ >= kDrawSeconds) Draw();
 }
+
+void Console::Tick() { Draw(); }
 
 void Console::EndPhase() {
   phase_.clear();
@@ -114,15 +126,16 @@ void Console::Draw() {
   if (units_ > 0 && done_ > 0 && done_ <= units_)
     line +=
         " of " + DurationText(seconds * static_cast<double>(units_) / static_cast<double>(done_));
-  line += Left(step_ - 1);
-  const auto columns = static_cast<size_t>(std::max(options_.columns - 1, 20));
-  options_.write("\r\x1b[K" + line.substr(0, columns));
-  drawn_ = true;
+  line += Left();
+  line.resize(std::min(line.size(), static_cast<size_t>(std::max(options_.columns - 1, 20))));
+  if (line == drawn_) return;
+  options_.write("\r\x1b[K" + line);
+  drawn_ = std::move(line);
 }
 
 void Console::Erase() {
-  if (drawn_ && options_.write) options_.write("\r\x1b[K");
-  drawn_ = false;
+  if (!drawn_.empty() && options_.write) options_.write("\r\x1b[K");
+  drawn_.clear();
 }
 
 void Console::StepDone(int64_t step, const MetricRecord& record) {
@@ -133,7 +146,9 @@ void Console::StepDone(int64_t step, const MetricRecord& record) {
   if (const double* seconds = Find(record, "perf/time_per_step"))
     line += fmt::format("  {:.1f} s", *seconds);
   phase_.clear();
-  Line(line + Left(step));
+  last_step_ = step;
+  last_done_at_ = timer_.Now();
+  Say(line + Left());
 }
 
 void Console::Validation(int64_t step, const MetricRecord& record) {
@@ -141,7 +156,7 @@ void Console::Validation(int64_t step, const MetricRecord& record) {
   for (const auto& [name, value] : record)
     if (name.starts_with("val/"))
       line += fmt::format("  {} {}", EscapeControl(name.substr(4)), ShortNumber(value));
-  Line(line);
+  Say(line);
 }
 
 }  // namespace nxdkit::trainer

@@ -13,6 +13,7 @@ namespace nxdkit::trainer {
 
 struct ConsoleOptions {
   std::function<void(std::string_view)> write;  // to stderr; none: nothing is shown
+  std::function<void(std::string_view)> log;    // whole lines of steps and long phases
   bool terminal = false;                        // redraw a status line; else whole lines only
   int columns = 100;
   int64_t total_steps = 0;  // of the whole run
@@ -31,10 +32,13 @@ class Console {
   // A whole line, above the status line.
   void Line(std::string_view text);
 
-  // `units` of the phase (prompts, micro-batches); 0: it has none. In a pipe the start of the long
-  // phases (gen, validation, save_checkpoint) is a line: a run must never look stuck.
-  void BeginPhase(int64_t step, std::string_view phase, int64_t units);
-  void Advance(int64_t units);  // at most ten redraws a second
+  // In a pipe the start of the long phases (gen, validation, save_checkpoint) is a line: a run must
+  // never look stuck.
+  void BeginPhase(int64_t step, std::string_view phase);
+  // Of the phase under way, `done` of `units` (responses, scores, rows); at most ten redraws a
+  // second.
+  void Progress(int64_t done, int64_t units);
+  void Tick();  // time has gone on: redraws the status line when that shows
   void EndPhase();
 
   // "step 12/50  overall 0.512  len 412  kl 1.2e-03  ...  12.3 s  left 7:45"
@@ -44,7 +48,8 @@ class Console {
 
  private:
   std::string Position(int64_t step) const;
-  std::string Left(int64_t step) const;
+  std::string Left() const;
+  void Say(const std::string& line);  // Line, and to the log
   void Draw();
   void Erase();
 
@@ -56,8 +61,10 @@ class Console {
   double phase_began_ = 0;
   int64_t units_ = 0;
   int64_t done_ = 0;
+  int64_t last_step_ = 0;    // that StepDone told of
+  double last_done_at_ = 0;  // when
   double drawn_at_ = -1;
-  bool drawn_ = false;
+  std::string drawn_;  // what stands there; "": nothing
 };
 
 // "1:02:03", "2:03", "0:07".

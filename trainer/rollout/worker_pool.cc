@@ -82,6 +82,9 @@ struct WorkerPool::State {
   int64_t all_restarts = 0;
 
   Status StartProcess(size_t index);
+  std::string LogFile(size_t index) const {
+    return options.log_files.empty() ? "" : options.log_files[index];
+  }
   void QueueLoad(Worker& worker);
   void QueueGenerate(Worker& worker);
   Status Drive(const std::function<Status()>& poll);
@@ -103,7 +106,7 @@ Status WorkerPool::State::StartProcess(size_t index) {
     own.insert(own.end(), options.environment_of[index].begin(),
                options.environment_of[index].end());
   NXDKIT_ASSIGN(WorkerProcess process,
-                WorkerProcess::Start(options.command, WorkerEnvironment(own)));
+                WorkerProcess::Start(options.command, WorkerEnvironment(own), LogFile(index)));
   workers[index].process = std::move(process);
   return OkStatus();
 }
@@ -140,7 +143,8 @@ Status WorkerPool::State::Restart(size_t index, const std::string& why) {
       fmt::format("rollout worker {} (process {}) {}: it {}", index, pid, why, end);
   if (++restarts > options.max_restarts)
     return Error(Errc::kIo, fmt::format("{}; that is failure {} of this call, {} are allowed", what,
-                                        restarts, options.max_restarts));
+                                        restarts, options.max_restarts))
+        .hint(LogFile(index).empty() ? "" : "what it said is in " + LogFile(index));
   if (options.on_warning)
     options.on_warning(
         fmt::format("{}; it is started again for {} requests", what, worker.pending.size()));
@@ -272,6 +276,10 @@ Result<WorkerPool> WorkerPool::Start(const WorkerPoolOptions& options) {
       options.environment_of.size() != static_cast<size_t>(options.workers))
     return Error(Errc::kUsage, fmt::format("environments for {} rollout workers, there are {}",
                                            options.environment_of.size(), options.workers));
+  if (!options.log_files.empty() &&
+      options.log_files.size() != static_cast<size_t>(options.workers))
+    return Error(Errc::kUsage, fmt::format("log files for {} rollout workers, there are {}",
+                                           options.log_files.size(), options.workers));
   auto state = std::make_unique<State>();
   state->options = options;
   state->workers.resize(static_cast<size_t>(options.workers));

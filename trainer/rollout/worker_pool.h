@@ -22,7 +22,10 @@ struct WorkerPoolOptions {
   // workers get but a few harmless variables.
   std::vector<std::string> environment;
   std::vector<std::vector<std::string>> environment_of;  // empty, or one for each worker
-  int max_restarts = 3;                                  // in one call, of all workers together
+  // Files that get the standard error of each worker behind what they hold: empty, or one for each.
+  // Without, or where one cannot be written, it is ours.
+  std::vector<std::string> log_files;
+  int max_restarts = 3;          // in one call, of all workers together
   double silence_seconds = 120;  // a worker at work that says nothing for so long is hung
   // What the user should know: a worker that was started again, and why.
   std::function<void(const std::string&)> on_warning;

@@ -1,5 +1,6 @@
 #include "trainer/rollout/worker_process.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -42,19 +43,24 @@ std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& more)
 }
 
 Result<WorkerProcess> WorkerProcess::Start(const std::vector<std::string>& command,
-                                           const std::vector<std::string>& environment) {
+                                           const std::vector<std::string>& environment,
+                                           const std::string& log_file) {
   NXDKIT_CHECK(!command.empty());
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return OutputError("make a socket for a rollout worker", errno);
   Descriptor ours(ends[0]);
   const Descriptor theirs(ends[1]);
+  Descriptor log;
+  if (!log_file.empty())
+    log = Descriptor(
+        ::open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666));
   NXDKIT_ASSIGN(Process process, Process::Start({.program = command[0],
                                                  .words = command,
                                                  .environment = environment,
                                                  .in = theirs.fd(),
                                                  .out = theirs.fd(),
-                                                 .err = STDERR_FILENO,
+                                                 .err = log.is_open() ? log.fd() : STDERR_FILENO,
                                                  .signal_with_parent = SIGKILL}));
   return WorkerProcess(std::move(process), std::move(ours));
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <set>
 
 #include "formats/ops/export.h"
@@ -414,6 +415,46 @@ TEST_F(Loop, LogsEveryMetricUnderItsName) {
   const auto log = ReadSmallFile(folder_.Path("run_true/experiment_log.jsonl"), 1 << 20);
   ASSERT_TRUE(log.ok());
   EXPECT_THAT(*log, HasSubstr("\"timing_s\": {\"save_checkpoint\": "));
+}
+
+// Sync is a part of gen, saving one of the step; cispo and sapo clip nothing.
+TEST_F(Loop, TimesAndClippingAreLoggedAsEasyR1Has) {
+  for (const char* loss : {"default", "cispo", "sapo"}) {
+    const auto metrics = Run(Configure({"trainer.save_freq=1", "trainer.val_freq=1",
+                                        std::string("worker.actor.loss_type=") + loss,
+                                        "trainer.save_checkpoint_path=" + folder_.Path(loss)}),
+                             2);
+    for (const auto& [step, record] : metrics) {
+      const bool clips = std::string_view(loss) == "default";
+      EXPECT_EQ(record.contains("actor/pg_clipfrac_higher"), clips) << loss;
+      EXPECT_EQ(record.contains("actor/pg_clipfrac_lower"), clips) << loss;
+      EXPECT_FALSE(record.contains("timing_s/sync"));
+      double phases = 0;
+      for (const auto& [name, value] : record)
+        if (name.starts_with("timing_s/") && name != "timing_s/step") phases += value;
+      EXPECT_GT(record.at("timing_s/save_checkpoint"), 0);
+      EXPECT_LE(phases, record.at("timing_s/step") + 1e-6) << step;
+      EXPECT_GT(phases, 0.9 * record.at("timing_s/step")) << step;
+      EXPECT_EQ(record.at("perf/time_per_step"), record.at("timing_s/step"));
+    }
+  }
+}
+
+TEST_F(Loop, TellsHowFarAPhaseIs) {
+  std::map<std::string, std::pair<int64_t, int64_t>> last;
+  std::string phase;
+  const Config config = Configure({"worker.actor.ppo_epochs=2"});
+  RunParts parts = MakeParts(config, 1);
+  TrainHooks hooks;
+  hooks.phase = [&](int64_t, int64_t, const std::string& begun) { phase = begun; };
+  hooks.progress = [&, mutex = std::make_shared<std::mutex>()](int64_t done, int64_t units) {
+    const std::scoped_lock lock(*mutex);
+    last[phase] = {std::max(done, last[phase].first), units};
+  };
+  parts.generator = MakeEngineGenerator({.bundle = parts.bundle}, nullptr, hooks.progress);
+  ASSERT_TRUE(Train(config, MakeRunPlan(config), std::move(parts), "{}", hooks).ok());
+  EXPECT_EQ(last["gen"], std::pair(int64_t{32}, int64_t{32}));
+  EXPECT_EQ(last["update_actor"], std::pair(int64_t{64}, int64_t{64}));
 }
 
 const std::vector<std::string> kGae = {

@@ -23,10 +23,11 @@ struct Screen {
 TEST(Console, APipeGetsWholeLines) {
   Screen screen;
   Console console(screen.Options(false));
-  console.BeginPhase(1, "gen", 64);
-  console.Advance(32);
+  console.BeginPhase(1, "gen");
+  console.Progress(32, 64);
+  console.Tick();
   console.EndPhase();
-  console.BeginPhase(1, "old", 8);
+  console.BeginPhase(1, "old");
   console.EndPhase();
   screen.now = 20;
   console.StepDone(1, {{"actor/grad_norm", 0.25},
@@ -34,20 +35,20 @@ TEST(Console, APipeGetsWholeLines) {
                        {"perf/time_per_step", 20},
                        {"reward/overall", 0.5}});
   EXPECT_EQ(screen.text,
-            "step 1/10  gen of 64\n"
+            "step 1/10  gen\n"
             "step 1/10  reward 0.5000  grad 0.2500  lr 1.0e-05  20.0 s  left 3:00\n");
 }
 
 TEST(Console, ATerminalRedrawsOneLine) {
   Screen screen;
   Console console(screen.Options(true));
-  console.BeginPhase(1, "gen", 64);
-  EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 1/10  gen 0/64  0:00");
+  console.BeginPhase(1, "gen");
+  EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 1/10  gen  0:00");
   screen.now = 0.05;
-  console.Advance(1);
+  console.Progress(1, 64);
   EXPECT_EQ(screen.Take(), "") << "too early to draw again";
   screen.now = 10;
-  console.Advance(15);
+  console.Progress(16, 64);
   EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 1/10  gen 16/64  0:10 of 0:40");
   console.Line("a message");
   EXPECT_EQ(screen.Take(), "\r\x1b[Ka message\n\r\x1b[Kstep 1/10  gen 16/64  0:10 of 0:40");
@@ -57,9 +58,49 @@ TEST(Console, ATerminalRedrawsOneLine) {
   EXPECT_EQ(screen.Take(), "step 1/10  left 1:30\n");
 }
 
+// Nothing happens in the phase but that time passes.
+TEST(Console, TimeGoesOnWithinAPhase) {
+  Screen screen;
+  Console console(screen.Options(true));
+  screen.now = 20;
+  console.StepDone(1, {});
+  console.BeginPhase(2, "reward");
+  EXPECT_TRUE(screen.Take().ends_with("step 2/10  reward  0:00  left 3:00"));
+  screen.now = 20.2;
+  console.Tick();
+  EXPECT_EQ(screen.Take(), "") << "nothing to see yet";
+  screen.now = 21;
+  console.Tick();
+  EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 2/10  reward  0:01  left 2:59");
+  screen.now = 100;  // the step takes longer than the first one: eight more are left all the same
+  console.Tick();
+  EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 2/10  reward  1:20  left 2:40");
+  screen.now = 110;
+  console.StepDone(2, {});
+  EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 2/10  left 7:20\n");
+}
+
+TEST(Console, TheLogGetsLinesOfStepsAndLongPhases) {
+  Screen screen;
+  for (const bool terminal : {false, true}) {
+    std::string log;
+    ConsoleOptions options = screen.Options(terminal);
+    options.log = [&](std::string_view line) { log += std::string(line) + "|"; };
+    if (terminal) options.write = nullptr;  // nothing is shown: the log has it all the same
+    Console console(options);
+    console.BeginPhase(1, "gen");
+    console.BeginPhase(1, "old");
+    console.Line("for the screen");
+    console.StepDone(1, {});
+    console.Validation(1, {{"val/reward_score", 0.5}});
+    EXPECT_EQ(log,
+              "step 1/10  gen|step 1/10  left 0:00|step 1/10  validation  reward_score 0.5000|");
+  }
+}
+
 TEST(Console, ErasesItsLineAtTheEnd) {
   Screen screen;
-  { Console(screen.Options(true)).BeginPhase(1, "adv", 0); }
+  { Console(screen.Options(true)).BeginPhase(1, "adv"); }
   EXPECT_TRUE(screen.text.ends_with("\r\x1b[K")) << screen.text;
 }
 
@@ -78,8 +119,9 @@ TEST(Console, TimeLeftCountsOwnSteps) {
 
 TEST(Console, WithoutASinkNothingHappens) {
   Console console({});
-  console.BeginPhase(1, "gen", 1);
-  console.Advance(1);
+  console.BeginPhase(1, "gen");
+  console.Progress(1, 1);
+  console.Tick();
   console.StepDone(1, {});
   EXPECT_EQ(DurationText(0), "0:00");
 }
