@@ -55,10 +55,10 @@ class Reader {
  private:
   void Skip(const std::string& name, const torch::PickleValue& value) {
     skipped_.insert(name);
-    const bool empty = (value.dict() && value.dict()->empty()) ||
-                       (value.list() && value.list()->empty()) ||
-                       std::holds_alternative<torch::PickleValue::None>(value.value);
-    if (name.find("optim") != std::string::npos && !empty) optimizer_entry_ = name;
+    // A count of steps or the name of the optimizer is no state.
+    const bool holds =
+        (value.dict() && !value.dict()->empty()) || (value.list() && !value.list()->empty());
+    if (name.find("optim") != std::string::npos && holds) optimizer_entry_ = name;
   }
 
   static bool HoldsTensors(const torch::PickleDict& dict) {

@@ -484,6 +484,23 @@ TEST(OlderOptimizer, AnEmptyEntryIsNone) {
   EXPECT_EQ(shop.Refusal(shop.Make("in", tag), Two()).message(), "it was not refused");
 }
 
+// Beside a good folder optim/ too.
+TEST(OlderOptimizer, NumbersAndNamesAreNoState) {
+  const ReshardWorkshop shop;
+  TrainingTag tag = Two();
+  tag.change = [](FileDraft& draft) {
+    if (draft.is_optimizer()) return;
+    draft.root.push_back({{std::string("optimizer_step")}, {int64_t{5}}});
+    draft.root.push_back({{std::string("optim_lr")}, {0.5}});
+    draft.root.push_back({{std::string("optim_name")}, {std::string("adam")}});
+    draft.root.push_back({{std::string("optim_on")}, {true}});
+  };
+  TrainingTag to = Two();
+  to.dp = 2;
+  const std::string out = shop.Reshard(shop.Make("in", tag), "out", to);
+  EXPECT_EQ(TagDifference(shop.Make("expected", to), out), "");
+}
+
 // q, k and v that become one parameter have one step.
 TEST(Optimizer, ProjectionsSteppedApartAreNotFused) {
   const ReshardWorkshop shop;
