@@ -1,7 +1,9 @@
 #include "formats/rollout/foreign_files.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -37,9 +39,18 @@ Status CopyOne(const std::string& from, const std::string& to, bool sync) {
   struct stat info;
   if (::lstat(from.c_str(), &info) != 0) return SystemError("look at it", errno).in(from);
   if (S_ISLNK(info.st_mode)) return CopyLink(from, to);
-  if (S_ISREG(info.st_mode)) return CopyFile(from, to, sync);
-  if (::mkdir(to.c_str(), 0777) != 0) return OutputError("create the folder", errno).in(to);
+  if (S_ISREG(info.st_mode)) return CopyFileAndAccess(from, to, sync);
+  if (::mkdir(to.c_str(), 0700) != 0) return OutputError("create the folder", errno).in(to);
   return OkStatus();
+}
+
+Status FinishFolder(const std::string& from, const std::string& to, bool sync) {
+  const int fd = ::open(to.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return OutputError("open the folder", errno).in(to);
+  Status done = KeepAccess(from, fd, to);
+  if (done.ok() && sync && ::fsync(fd) != 0) done = OutputError("sync the folder", errno).in(to);
+  ::close(fd);
+  return done;
 }
 
 }  // namespace
@@ -83,10 +94,11 @@ Status CopyForeign(const std::vector<std::string>& paths, const std::string& fro
                    const std::string& to, bool sync) {
   for (const std::string& path : paths)
     NXDKIT_TRY(CopyOne(JoinPath(from, path), JoinPath(to, path), sync));
-  if (!sync) return OkStatus();
-  for (const std::string& path : paths) {
-    const std::string copy = JoinPath(to, path);
-    if (fs::symlink_status(copy).type() == fs::file_type::directory) NXDKIT_TRY(SyncFolder(copy));
+  // Their modes last, and what is inside before what is around it: either may forbid to write.
+  for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
+    const std::string copy = JoinPath(to, *path);
+    if (fs::symlink_status(copy).type() != fs::file_type::directory) continue;
+    NXDKIT_TRY(FinishFolder(JoinPath(from, *path), copy, sync));
   }
   return OkStatus();
 }

@@ -54,9 +54,24 @@ Result<std::string> Resolve(const std::string& weights) {
   return target->starts_with('/') ? *target : JoinPath(ParentPath(weights), *target);
 }
 
+// A foreign folder may forbid to remove what is in it; here it is ours to remove.
+void AllowRemoval(const std::string& path) {
+  std::error_code ignored;
+  fs::permissions(path, fs::perms::owner_all, fs::perm_options::add | fs::perm_options::nofollow,
+                  ignored);
+  fs::recursive_directory_iterator entry(path, ignored);
+  for (; !ignored && entry != fs::recursive_directory_iterator(); entry.increment(ignored))
+    if (entry->symlink_status(ignored).type() == fs::file_type::directory)
+      fs::permissions(entry->path(), fs::perms::owner_all, fs::perm_options::add, ignored);
+}
+
 Status RemoveTree(const std::string& path) {
   std::error_code failure;
   fs::remove_all(path, failure);
+  if (failure == std::errc::permission_denied) {
+    AllowRemoval(path);
+    fs::remove_all(path, failure);
+  }
   if (failure) return OutputError("remove", failure.value()).in(path);
   return OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "formats/rollout/foreign_files.h"
@@ -236,6 +237,38 @@ TEST_F(SlotUpdateTest, ForeignFilesStay) {
     EXPECT_EQ(ReadBytes(weights_ + "/extra.txt"), "mine");
     EXPECT_EQ(fs::read_symlink(weights_ + "/link"), "../elsewhere");
   }
+}
+
+unsigned ModeOf(const std::string& path) {
+  struct stat info;
+  EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
+  return info.st_mode & 07777;
+}
+
+// A private file does not become readable to all, a program stays one; whatever the umask.
+TEST_F(SlotUpdateTest, ForeignFilesKeepTheirModes) {
+  fs::create_directories(weights_ + "/closed/inner");
+  fs::create_directory(weights_ + "/shared");
+  const std::map<std::string, unsigned> modes = {{"closed/inner/key", 0400},
+                                                 {"closed/inner", 0700},
+                                                 {"closed", 0500},
+                                                 {"token", 0600},
+                                                 {"tool", 0755},
+                                                 {"group", 0664},
+                                                 {"shared", 01777},
+                                                 {"own", 04711}};
+  for (const char* name : {"closed/inner/key", "token", "tool", "group", "own"})
+    scratch_.Write(std::string("weights/") + name, name);
+  for (const char* name :
+       {"closed/inner/key", "closed/inner", "closed", "token", "tool", "group", "shared", "own"})
+    ASSERT_EQ(::chmod((weights_ + "/" + name).c_str(), modes.at(name)), 0) << name;
+  const mode_t before = ::umask(027);
+  for (const bool sync : {false, true, false}) {
+    Refresh("new", sync);
+    for (const auto& [name, mode] : modes) EXPECT_EQ(ModeOf(weights_ + "/" + name), mode) << name;
+  }
+  ::umask(before);
+  EXPECT_EQ(ReadBytes(weights_ + "/closed/inner/key"), "closed/inner/key");
 }
 
 // Those of the current version: what was changed or removed there does not come back.
