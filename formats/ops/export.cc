@@ -13,6 +13,7 @@
 #include "formats/ops/command.h"
 #include "formats/ops/compile.h"
 #include "formats/ops/convert_parts.h"
+#include "formats/ops/standing.h"
 #include "lib/command_text.h"
 #include "lib/file.h"
 #include "lib/process.h"
@@ -56,6 +57,7 @@ class Exporter {
     NXDKIT_TRY(Decide());
     NXDKIT_ASSIGN(std::optional<neff::CacheSlot> slot, AskCache());
     if (slot) return FinishFrom(*slot, BlobOrigin::kCache);
+    if (FindsOutput(convert_)) return FinishStanding();
     NXDKIT_ASSIGN(const std::vector<std::string> command, FindCompiler());
     if (!command.empty()) return request_.dry_run ? WouldCompile(command) : Compile(command);
     if (request_.no_blob) return Finish(BlobOrigin::kNone, "");
@@ -165,6 +167,22 @@ class Exporter {
   Result<ExportReport> FinishFrom(const neff::CacheSlot& slot, BlobOrigin origin) {
     convert_.options.bundle = slot.path();
     return Finish(origin, slot.path());
+  }
+
+  // The command is repeated, and what it compiled stands in the output's place: that blob is the
+  // one to compare with, as far as it is whole and fits. No compiler runs for it, and none is
+  // needed.
+  Result<ExportReport> FinishStanding() {
+    const std::string& standing = convert_.output;
+    const Status fits = CheckFits(standing);
+    if (fits.ok()) {
+      convert_.options.bundle = standing;
+      return Finish(BlobOrigin::kBundle, standing);
+    }
+    const Error& error = fits.error();
+    if (error.code() == Errc::kNotFound && request_.no_blob) return Finish(BlobOrigin::kNone, "");
+    if (!IsOfTheBundle(error)) return error;
+    return InTheWay(standing, error);
   }
 
   Result<ExportReport> WouldCompile(const std::vector<std::string>& command) {

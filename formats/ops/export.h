@@ -39,9 +39,11 @@ struct ExportReport {
 };
 
 // The blob, in this order: request.convert.options.bundle, the compile cache, the compiler; with
-// `cpu` none of them. kUnsupported (with what can be done) when there is none and none is not good
-// enough, when the compiler fails, failed before or makes what does not fit, and when the blob of a
-// bundle does not fit. What the cache has and does not fit is passed over with a warning.
+// `cpu` none of them. Where the command is repeated and its output stands, that output's own blob
+// comes after the cache; nothing is compiled then. kUnsupported (with what can be done) when there
+// is none and none is not good enough, when the compiler fails, failed before or makes what does
+// not fit, and when the blob of a bundle does not fit. What the cache has and does not fit is
+// passed over with a warning.
 Result<ExportReport> Export(const ExportRequest& request);
 
 // What a blob is compiled from, as one canonical text: the model's configuration without what does

@@ -1,7 +1,5 @@
 #include "formats/ops/standing.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -77,14 +75,18 @@ std::vector<PlannedFile> PlannedFiles(const OutputPlan& output) {
   return files;
 }
 
+Error InTheWay(const std::string& output, const Error& difference) {
+  return Error(Errc::kUsage,
+               "the output exists and is not what this command makes: " + difference.ToString())
+      .in(output)
+      .hint("--force replaces it");
+}
+
 Status RequireSameOutput(Prepared& prepared, const ConvertRequest& request,
                          const std::vector<PlannedFile>& all, const Executor& executor) {
   Status same = Match(prepared, request, all, executor);
   if (same.ok() || same.error().code() != Errc::kFindings) return same;
-  return Error(Errc::kUsage, fmt::format("the output exists and is not what this command makes: {}",
-                                         same.error().ToString()))
-      .in(request.output)
-      .hint("--force replaces it");
+  return InTheWay(request.output, same.error());
 }
 
 }  // namespace nxdkit::ops

@@ -21,6 +21,9 @@ struct PlannedFile {
 };
 std::vector<PlannedFile> PlannedFiles(const OutputPlan& output);
 
+// The refusal of an output that stands and differs.
+Error InTheWay(const std::string& output, const Error& difference);
+
 // Whether the output is what `prepared` makes, byte for byte: its files of tensors, which are used
 // up by it, and all small files; of the others of `all` the names and sizes. kUsage naming the
 // first difference, as for any output that is in the way.

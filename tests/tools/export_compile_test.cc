@@ -175,6 +175,67 @@ TEST_F(ExportCompile, TheCommandIsAPartOfTheKey) {
   EXPECT_EQ(workshop_.CacheTool("verify").exit_code, 0);
 }
 
+// --- a published output, when its command is repeated
+
+TEST_F(ExportCompile, ResumeFindsWhatWasPublishedWithoutCompilingAgain) {
+  workshop_.Compiler();
+  ASSERT_EQ(Export("--no-cache").exit_code, 0);
+  for (const std::string options : {"--resume", "--resume -n", "--resume --verify"}) {
+    const ProcessResult again = Export("--no-cache --json " + options);
+    ASSERT_EQ(again.exit_code, 0) << options << again.err << again.out;
+    EXPECT_EQ(JsonOf(again)["already_published"], true) << options;
+    EXPECT_EQ(JsonOf(again)["blob_path"], out_) << options;
+  }
+  EXPECT_EQ(workshop_.Runs(), 1u);
+  EXPECT_EQ(Export("--no-cache").exit_code, 2) << "without --resume it is in the way";
+}
+
+TEST_F(ExportCompile, ResumeNeedsNeitherTheCacheNorTheCompiler) {
+  workshop_.Compiler();
+  ASSERT_EQ(Export("").exit_code, 0);
+  EXPECT_EQ(JsonOf(Export("--resume --json"))["blob"], "cache");
+  fs::remove_all(workshop_.Cache());
+  fs::remove(workshop_ / "bin/optimum-cli");
+  const ProcessResult again = Export("--resume --json");
+  ASSERT_EQ(again.exit_code, 0) << again.err << again.out;
+  EXPECT_EQ(JsonOf(again)["already_published"], true);
+  EXPECT_EQ(workshop_.Runs(), 1u);
+}
+
+TEST_F(ExportCompile, ResumeRefusesABlobThatIsDamagedMissingOrOfOtherSizes) {
+  workshop_.Compiler();
+  ASSERT_EQ(Export("--no-cache").exit_code, 0);
+  const auto refused = [&](const std::string& options, const std::string& part) {
+    const ProcessResult result =
+        workshop_.Export("--no-cache --resume --tp 2 " + options, model_, out_);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("the output exists and is not what this command makes"),
+                                  HasSubstr(part)));
+  };
+  refused("--bs 8 --seq 256", "8 was asked for, but the bundle was compiled for 4");
+  std::string blob = ReadFile(out_ + "/model.pt");
+  const std::string whole = blob;
+  blob[blob.size() / 2] = static_cast<char>(blob[blob.size() / 2] ^ 1);
+  std::ofstream(out_ + "/model.pt") << blob;
+  refused("--bs 4 --seq 256", "the compiled blob: ");
+  fs::remove(out_ + "/model.pt");
+  refused("--bs 4 --seq 256", "no compiled blob (model.pt)");
+  std::ofstream(out_ + "/model.pt") << whole;
+  std::ofstream(out_ + "/stray") << "x";
+  refused("--bs 4 --seq 256", "stray: this file is not of it");
+  EXPECT_EQ(workshop_.Runs(), 1u);
+}
+
+TEST_F(ExportCompile, ResumeFindsAnOutputThatWentWithoutABlob) {
+  workshop_.Script("optimum-cli", "echo x >>" + workshop_ / "runs" + "\nexit 1\n");
+  ASSERT_EQ(Export("--no-cache --no-blob").exit_code, 0);
+  const ProcessResult again = Export("--no-cache --no-blob --resume --json");
+  ASSERT_EQ(again.exit_code, 0) << again.err << again.out;
+  EXPECT_EQ(JsonOf(again)["already_published"], true);
+  EXPECT_EQ(JsonOf(again)["blob"], "none");
+  EXPECT_EQ(workshop_.Runs(), 1u);
+}
+
 // It makes a bundle for 4 ranks, whatever it is asked for.
 class ExportMisfit : public ExportCompile {
  protected:
