@@ -7,7 +7,9 @@
 #include "formats/ops/canonical_reader.h"
 #include "formats/ops/convert_parts.h"
 #include "formats/ops/places.h"
+#include "formats/ops/standing.h"
 #include "lib/file.h"
+#include "lib/match_sink.h"
 #include "lib/scratch_pool.h"
 #include "lib/tree_digest.h"
 
@@ -145,6 +147,12 @@ Status VerifyDelta(const ConvertRequest& request, const std::string& path,
       .hint("nothing was published");
 }
 
+Status RequireSameFile(const std::string& output, const std::string& made) {
+  const Status same = MatchCopy(output, made);
+  if (same.ok() || same.error().code() != Errc::kFindings) return same;
+  return InTheWay(output, same.error());
+}
+
 }  // namespace
 
 Result<ConvertReport> MakeDelta(const ConvertRequest& request) {
@@ -163,9 +171,10 @@ Result<ConvertReport> MakeDelta(const ConvertRequest& request) {
                 MakeAlignedOptions(request.run, kLeafBytes, kSinkBytes));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(plan, bound, base_plan.layout, base_plan.outputs, options));
-  NXDKIT_ASSIGN(Staging staging,
-                Staging::Begin(request.output,
-                               {.replace = request.force, .folder = false, .sync = request.sync}));
+  const bool stands = FindsOutput(request);  // it is compared, not replaced
+  NXDKIT_ASSIGN(Staging staging, Staging::Begin(request.output, {.replace = request.force || stands,
+                                                                 .folder = false,
+                                                                 .sync = request.sync && !stands}));
   delta::Head head = MakeHead(base_plan, request.coding);
   NXDKIT_ASSIGN(const std::unique_ptr<delta::Writer> writer,
                 delta::Writer::Create(staging.path(), head));
@@ -191,7 +200,11 @@ Result<ConvertReport> MakeDelta(const ConvertRequest& request) {
   report.output_bytes = written.bytes();
   if (request.verify) NXDKIT_TRY(VerifyDelta(request, staging.path(), input));
   report.verified = request.verify;
-  NXDKIT_TRY(staging.Publish());
+  report.already_published = stands;
+  if (stands)
+    NXDKIT_TRY(RequireSameFile(request.output, staging.path()));
+  else
+    NXDKIT_TRY(staging.Publish());
   return report;
 }
 

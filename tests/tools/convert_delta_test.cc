@@ -241,6 +241,31 @@ TEST_F(ConvertDelta, ADamagedBaseIsFound) {
   ExpectFails("--from delta --to rollout --into", delta, bundle, 3, "differ");
 }
 
+// --- the command again
+
+TEST_F(ConvertDelta, ResumeComparesADeltaThatIsThere) {
+  const std::string path = Make("x.delta", "--from hf", old_, new_);
+  const std::string bytes = ReadFile(path);
+  const std::string options = "--from hf --to delta --resume --json --base " + old_;
+  const ProcessResult again = Workshop::Convert(options, new_, path);
+  ASSERT_EQ(again.exit_code, 0) << again.out;
+  EXPECT_EQ(JsonOf(again)["already_published"], true);
+  ExpectFails(options + " --coding ulp", new_, path, 2, "not what this command makes");
+  ExpectFails("--from hf --to delta --base " + old_, new_, path, 2, "the output exists");
+  EXPECT_TRUE(ReadFile(path) == bytes);
+  EXPECT_FALSE(fs::exists(path + ".partial"));
+  // Where there is none it is made, and where it differs --force makes another.
+  std::string damaged = bytes;
+  damaged.back() = static_cast<char>(damaged.back() ^ 1);
+  std::ofstream(path) << damaged;
+  ExpectFails(options, new_, path, 2, "not what this command makes");
+  EXPECT_TRUE(ReadFile(path) == damaged);
+  ExpectConverts(options + " --force", new_, path);
+  EXPECT_TRUE(ReadFile(path) == bytes);
+  fs::remove(path);
+  EXPECT_EQ(JsonOf(Workshop::Convert(options, new_, path))["already_published"], false);
+}
+
 // --- damaged deltas
 
 TEST_F(ConvertDelta, CutOrChangedItIsNeverAppliedInSilence) {
