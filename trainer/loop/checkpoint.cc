@@ -181,6 +181,20 @@ std::string EarlierHint(const FoundCheckpoint& damaged) {
                      CheckpointFolder(root, *earlier));
 }
 
+// An error of a file of the checkpoint, with what is left to do behind the hint that it has.
+Error WithEarlier(const Error& error, const FoundCheckpoint& damaged) {
+  if (error.code() != Errc::kCorrupt && error.code() != Errc::kNotFound) return error;
+  const std::string own = error.hint().empty() ? "" : error.hint() + "; ";
+  Error told = Error(error.code(), error.message())
+                   .in(error.file())
+                   .member(error.member())
+                   .on(error.tensor())
+                   .hint(own + EarlierHint(damaged));
+  if (error.offset()) told = std::move(told).at(*error.offset());
+  if (error.rank()) told = std::move(told).rank(*error.rank());
+  return told;
+}
+
 std::optional<BestScore> BestOf(const Json& tracker) {
   const Json* step = JsonFind(tracker, "best_global_step");
   const Json* score = JsonFind(tracker, "best_val_reward_score");
@@ -323,22 +337,21 @@ Status RemoveLeftovers(const std::string& root) {
 Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
                                        std::span<const TrainedModel> models,
                                        const ops::RunOptions& run) {
-  NXDKIT_ASSIGN(TrainerState state, ReadState(JoinPath(found.folder, kState)));
-  if (state.step != found.step)
-    return Error(Errc::kCorrupt, fmt::format("step {}, expected {}", state.step, found.step))
-        .in(JoinPath(found.folder, kState));
+  Result<TrainerState> state = ReadState(JoinPath(found.folder, kState));
+  if (state.ok() && state->step != found.step)
+    state = Error(Errc::kCorrupt, fmt::format("step {}, expected {}", state->step, found.step))
+                .in(JoinPath(found.folder, kState));
+  if (!state.ok()) return WithEarlier(state.error(), found);
   for (const TrainedModel& trained : models) {
     const std::string folder = JoinPath(found.folder, trained.name);
     if (KindOf(folder) != PathKind::kFolder)
       return Error(Errc::kNotFound, fmt::format("the checkpoint has no {}", trained.name))
           .in(folder)
           .hint("it is of a run with another algorithm.adv_estimator");
-    Status restored = trained.model->Restore(folder, run);
-    if (restored.ok()) continue;
-    if (restored.error().code() != Errc::kCorrupt) return std::move(restored).error();
-    return std::move(restored).error().hint(EarlierHint(found));
+    const Status restored = trained.model->Restore(folder, run);
+    if (!restored.ok()) return WithEarlier(restored.error(), found);
   }
-  if (!found.started_from.empty()) state.started_from = found.started_from;
+  if (!found.started_from.empty()) state->started_from = found.started_from;
   return state;
 }
 

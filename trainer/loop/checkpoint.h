@@ -93,8 +93,8 @@ Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
 // What killed runs left in `root`: half-made checkpoints and files. For who holds the run's lock.
 Status RemoveLeftovers(const std::string& root);
 
-// kNotFound when it lacks one of the models; kCorrupt when a file of it is damaged, with the last
-// earlier checkpoint beside it as a hint.
+// kNotFound when it lacks one of the models or a file, kCorrupt when a file of it is damaged; with
+// the last earlier checkpoint beside it as a hint, but for a model that its run had not.
 Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
                                        std::span<const TrainedModel> models,
                                        const ops::RunOptions& run);

@@ -333,6 +333,15 @@ TEST_F(Loop, ADamagedCheckpointIsNotGoneOnFrom) {
   EXPECT_EQ(refused.error().file(), file);
   const std::string earlier = "trainer.load_checkpoint_path=" + folder_.Path("run/global_step_2");
   EXPECT_THAT(refused.error().hint(), HasSubstr(earlier));
+  // A file that has a hint of its own keeps it.
+  fs::resize_file(file, fs::file_size(file) / 2);
+  const auto cut = Train(config, MakeRunPlan(config), MakeParts(config, 6), "{}", {});
+  ASSERT_FALSE(cut.ok());
+  EXPECT_EQ(cut.error().code(), Errc::kCorrupt);
+  EXPECT_EQ(cut.error().file(), file);
+  EXPECT_EQ(
+      cut.error().hint(),
+      "the file is cut off, or is still being written; go on from an earlier step: " + earlier);
   EXPECT_EQ(Run(Configure({earlier}), 6).size(), 4u);
 }
 
