@@ -250,17 +250,36 @@ Status CheckNoOther(const std::string& root, std::string_view or_else) {
       .hint(fmt::format("name another trainer.save_checkpoint_path, or {}", or_else));
 }
 
+bool IsNumber(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// "global_step_5.old.123-456.partial", where Staging puts a checkpoint while another one takes its
+// place. Where that place is empty it is the only one of its step.
+bool IsReplaced(std::string_view name, const std::string& root) {
+  constexpr std::string_view kOld = ".old.";
+  const size_t at = name.find(kOld);
+  if (at == std::string_view::npos) return false;
+  const std::string_view owner = name.substr(at + kOld.size());
+  const size_t dash = owner.find('-');
+  if (dash == std::string_view::npos || !IsNumber(owner.substr(0, dash)) ||
+      !IsNumber(owner.substr(dash + 1)))
+    return false;
+  const std::optional<int64_t> step = StepOf(name.substr(0, at));
+  return step && KindOf(CheckpointFolder(root, *step)) == PathKind::kFolder;
+}
+
 // "global_step_5.partial", "checkpoint_tracker.json.tmp-123"
-bool IsLeftover(std::string_view name) {
+bool IsLeftover(std::string_view name, const std::string& root) {
   constexpr std::string_view kPartial = ".partial", kTemporary = ".tmp-";
-  if (name.ends_with(kPartial))
-    return StepOf(name.substr(0, name.size() - kPartial.size())).has_value();
+  if (name.ends_with(kPartial)) {
+    name.remove_suffix(kPartial.size());
+    return StepOf(name) || IsReplaced(name, root);
+  }
   const size_t at = name.rfind(kTemporary);
   if (at == std::string_view::npos) return false;
-  const std::string_view process = name.substr(at + kTemporary.size());
   const bool ours = name.substr(0, at) == kTracker || name.substr(0, at) == kConfigFile;
-  return ours && !process.empty() &&
-         process.find_first_not_of("0123456789") == std::string_view::npos;
+  return ours && IsNumber(name.substr(at + kTemporary.size()));
 }
 
 }  // namespace
@@ -324,7 +343,7 @@ Status RemoveLeftovers(const std::string& root) {
   if (KindOf(root) != PathKind::kFolder) return OkStatus();
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(root));
   for (const std::string& name : names) {
-    if (!IsLeftover(name)) continue;
+    if (!IsLeftover(name, root)) continue;
     const std::string path = JoinPath(root, name);
     std::error_code error;
     std::filesystem::remove_all(path, error);

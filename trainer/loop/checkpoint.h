@@ -90,7 +90,8 @@ Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
                                                         const std::optional<std::string>& load,
                                                         bool find_last);
 
-// What killed runs left in `root`: half-made checkpoints and files. For who holds the run's lock.
+// What killed runs left in `root`: half-made checkpoints and files, and checkpoints that
+// another one has replaced. For who holds the run's lock.
 Status RemoveLeftovers(const std::string& root);
 
 // kNotFound when it lacks one of the models or a file, kCorrupt when a file of it is damaged; with

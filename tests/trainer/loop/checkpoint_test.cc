@@ -144,5 +144,19 @@ TEST(RemoveLeftovers, TakesWhatNoRunWillFinish) {
   EXPECT_TRUE(RemoveLeftovers(folder / "nowhere").ok());
 }
 
+// A process was killed while one checkpoint took the place of another.
+TEST(RemoveLeftovers, TakesAReplacedCheckpointIfItsSuccessorIsThere) {
+  const TempFolder folder;
+  for (const char* name :
+       {"global_step_7", "global_step_7.old.81-93.partial/actor", "global_step_8.old.81-93.partial",
+        "global_step_7.old.81.partial", "global_step_7.old.81-x.partial", "mine.old.81-93.partial"})
+    std::filesystem::create_directories(folder / name);
+  ASSERT_TRUE(RemoveLeftovers(folder.path()).ok());
+  EXPECT_THAT(*ListFolder(folder.path()),
+              ::testing::ElementsAre("global_step_7", "global_step_7.old.81-x.partial",
+                                     "global_step_7.old.81.partial",
+                                     "global_step_8.old.81-93.partial", "mine.old.81-93.partial"));
+}
+
 }  // namespace
 }  // namespace nxdkit::trainer
