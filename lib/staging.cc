@@ -121,30 +121,64 @@ constexpr std::string_view kAsideEnd = ".partial";
 
 // Where the outgoing output lies while it is removed. The inode tells machines of one file system
 // apart, the process who comes upon an inode that was given back meanwhile.
-std::string AsideName(const std::string& output, int staging_fd) {
-  struct stat info;
-  const bool known = ::fstat(staging_fd, &info) == 0;
-  return fmt::format("{}{}{}-{}{}", output, kAsideMiddle, ::getpid(), known ? info.st_ino : 0,
-                     kAsideEnd);
+std::string AsideName(const std::string& output, uint64_t inode) {
+  return fmt::format("{}{}{}-{}{}", output, kAsideMiddle, ::getpid(), inode, kAsideEnd);
 }
 
-// The folder opened and locked; closed when somebody else has it, or when there are no locks.
-Descriptor TryLock(const std::string& folder) {
-  Descriptor lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+uint64_t InodeOf(int fd) {
+  struct stat info;
+  return ::fstat(fd, &info) == 0 ? info.st_ino : 0;
+}
+
+// Whether AsideName made it, for an output whose base name this is: nobody else's are touched.
+bool IsAside(std::string_view name, std::string_view output_name) {
+  if (!name.starts_with(output_name)) return false;
+  name.remove_prefix(output_name.size());
+  if (!name.starts_with(kAsideMiddle) || !name.ends_with(kAsideEnd)) return false;
+  name.remove_prefix(kAsideMiddle.size());
+  name.remove_suffix(std::min(name.size(), kAsideEnd.size()));
+  const auto digits = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  const size_t dash = name.find('-');
+  return dash != std::string_view::npos && digits(name.substr(0, dash)) &&
+         digits(name.substr(dash + 1));
+}
+
+// The file or folder opened and locked; closed when somebody else has it, or there are no locks.
+Descriptor TryLock(const std::string& path) {
+  Descriptor lock(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
   if (lock.is_open() && ::flock(lock.fd(), LOCK_EX | LOCK_NB) != 0) lock.Close();
   return lock;
 }
 
-// What processes that were killed have left aside: nobody holds it any more.
-Status RemoveAsides(const std::string& output) {
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(ParentPath(output)));
-  const std::string begin = BaseName(output) + std::string(kAsideMiddle);
-  for (const std::string& name : names) {
-    if (!name.starts_with(begin) || !name.ends_with(kAsideEnd)) continue;
+// What processes that were killed have left aside: nobody holds it any more. What cannot be removed
+// stays: no reason to fail now that the work is done.
+void RemoveAsides(const std::string& output) {
+  const Result<std::vector<std::string>> names = ListFolder(ParentPath(output));
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (!IsAside(name, BaseName(output))) continue;
     const std::string path = JoinPath(ParentPath(output), name);
-    if (const Descriptor lock = TryLock(path); lock.is_open()) NXDKIT_TRY(RemoveTree(path));
+    if (const Descriptor lock = TryLock(path); lock.is_open()) (void)RemoveTree(path).ok();
   }
-  return OkStatus();
+}
+
+// `fresh` and the output trade places. 0, or the reason, and then nothing has changed.
+int Exchange(const std::string& fresh, const std::string& output) {
+  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, output.c_str(), RENAME_EXCHANGE) == 0)
+    return 0;
+  if (!RenameFlagIsMissing(errno)) return errno;
+  // In steps where the file system has no exchange.
+  const std::string third = AsideName(output, 0);
+  if (::rename(output.c_str(), third.c_str()) != 0) return errno;
+  if (::rename(fresh.c_str(), output.c_str()) != 0) {
+    const int failure = errno;
+    (void)!::rename(third.c_str(), output.c_str());
+    return failure;
+  }
+  (void)!::rename(third.c_str(), fresh.c_str());
+  return 0;
 }
 
 }  // namespace
@@ -300,21 +334,15 @@ Status Staging::PublishFolder() {
 // then takes only what nobody has locked. We hold our own from the beginning, and the old output,
 // which comes into its place, from now on.
 Status Staging::Replace() {
-  NXDKIT_TRY(RemoveAsides(output_));
-  const std::string aside = AsideName(output_, lock_.fd());
+  RemoveAsides(output_);
+  const std::string aside = AsideName(output_, InodeOf(lock_.fd()));
   const Descriptor old = TryLock(output_);
   if (::rename(staging_.c_str(), aside.c_str()) != 0) return RenameError(staging_, aside, errno);
-  if (::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, output_.c_str(), RENAME_EXCHANGE) != 0) {
-    const int failure = errno;
-    if (::rename(aside.c_str(), staging_.c_str()) != 0) return RenameError(aside, staging_, errno);
-    if (!RenameFlagIsMissing(failure)) return RenameError(staging_, output_, failure);
-    // Two steps where the file system has no exchange.
-    if (::rename(output_.c_str(), aside.c_str()) != 0) return RenameError(output_, aside, errno);
-    if (::rename(staging_.c_str(), output_.c_str()) != 0) {
-      const int second = errno;
-      (void)!::rename(aside.c_str(), output_.c_str());
-      return RenameError(staging_, output_, second);
-    }
+  if (const int failure = Exchange(aside, output_); failure != 0) {
+    // Back, unless somebody has begun in that place.
+    if (::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, staging_.c_str(), RENAME_NOREPLACE) != 0)
+      build_path_ = aside;
+    return RenameError(build_path_, output_, failure);
   }
   done_ = true;
   lock_ = File();  // the new output is whole, and anybody's

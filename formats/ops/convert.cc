@@ -319,6 +319,9 @@ Status CheckSource(const Prepared& prepared, const ConvertRequest& request) {
 // After all that could refuse the conversion, because it reads the whole source. Nothing of the
 // tensors' layout changes with it.
 Status RecordDigest(const ConvertRequest& request, Prepared& prepared) {
+  if (prepared.source.lora)
+    return Error(Errc::kUsage, "--digest: an adapter alone has no digest of a model")
+        .in(request.input);
   NXDKIT_ASSIGN(const ModelDigest digest, DigestModel(prepared.source, request.run));
   prepared.spec.source_digest = manifest::DigestText(digest.digest);
   NXDKIT_ASSIGN(prepared.output,

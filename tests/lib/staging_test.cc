@@ -380,15 +380,19 @@ TEST_F(StagingTest, ContendersTakeTurns) {
 // A process that was killed leaves the old output aside; one that still works there holds a lock.
 TEST_F(StagingTest, ReplacingClearsUpAfterTheDeadOnly) {
   ASSERT_EQ(Build(output_, kNew, "0"), "");
-  for (const char* name : {"out.old.1-2.partial", "out.old.3-4.partial", "out.old.note"}) {
+  // The last ones have other owners.
+  for (const char* name : {"out.old.1-2.partial", "out.old.3-4.partial", "out.old.keep.partial",
+                           "out.old.v1.partial", "out.old.5-.partial", "out.old.note"}) {
     std::filesystem::create_directory(folder_ / name);
     WriteText(folder_ / name + "/a", "x");
   }
+  WriteText(folder_ / "out.old.5-6.partial", "an output that was a file");
   const Result<FolderLock> busy =
       FolderLock::Try(folder_ / "out.old.3-4.partial", FolderLock::Mode::kExclusive);
   ASSERT_TRUE(busy.ok() && busy->state() == FolderLock::State::kHeld);
   ASSERT_EQ(Build(output_, kReplace, "1"), "");
-  EXPECT_EQ(Here(), (Names{"out", "out.old.3-4.partial", "out.old.note"}));
+  EXPECT_EQ(Here(), (Names{"out", "out.old.3-4.partial", "out.old.5-.partial",
+                           "out.old.keep.partial", "out.old.note", "out.old.v1.partial"}));
   EXPECT_EQ(ReadText(folder_ / "out.old.3-4.partial" + "/a"), "x");
 }
 

@@ -121,6 +121,8 @@ TEST_F(ConvertLora, AdaptersAloneHaveTwoForms) {
   ExpectRefused("--from hf --to rollout --tp 2" + config, adapter_, shop_ / "no", 4,
                 "--merge-lora");
   ExpectRefused("--from hf --to torch" + config, adapter_, shop_ / "no", 4, "no torch form");
+  ExpectRefused("--from hf --to nxd --tp 2 --digest" + config, adapter_, shop_ / "no", 2,
+                "an adapter alone has no digest of a model");
   ExpectRefused("--from hf --to nxd --tp 2 --xser" + config, adapter_, shop_ / "no", 2, "--xser");
   ExpectRefused("--from hf --to nxd --tp 2 --style megatron" + config, adapter_, shop_ / "no", 4,
                 "Megatron");

@@ -181,6 +181,20 @@ std::string EarlierHint(const FoundCheckpoint& damaged) {
                      CheckpointFolder(root, *earlier));
 }
 
+// An error of a file of the checkpoint, with what is left to do behind the hint that it has.
+Error WithEarlier(const Error& error, const FoundCheckpoint& damaged) {
+  if (error.code() != Errc::kCorrupt && error.code() != Errc::kNotFound) return error;
+  const std::string own = error.hint().empty() ? "" : error.hint() + "; ";
+  Error told = Error(error.code(), error.message())
+                   .in(error.file())
+                   .member(error.member())
+                   .on(error.tensor())
+                   .hint(own + EarlierHint(damaged));
+  if (error.offset()) told = std::move(told).at(*error.offset());
+  if (error.rank()) told = std::move(told).rank(*error.rank());
+  return told;
+}
+
 std::optional<BestScore> BestOf(const Json& tracker) {
   const Json* step = JsonFind(tracker, "best_global_step");
   const Json* score = JsonFind(tracker, "best_val_reward_score");
@@ -236,17 +250,36 @@ Status CheckNoOther(const std::string& root, std::string_view or_else) {
       .hint(fmt::format("name another trainer.save_checkpoint_path, or {}", or_else));
 }
 
+bool IsNumber(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// "global_step_5.old.123-456.partial", where Staging puts a checkpoint while another one takes its
+// place. Where that place is empty it is the only one of its step.
+bool IsReplaced(std::string_view name, const std::string& root) {
+  constexpr std::string_view kOld = ".old.";
+  const size_t at = name.find(kOld);
+  if (at == std::string_view::npos) return false;
+  const std::string_view owner = name.substr(at + kOld.size());
+  const size_t dash = owner.find('-');
+  if (dash == std::string_view::npos || !IsNumber(owner.substr(0, dash)) ||
+      !IsNumber(owner.substr(dash + 1)))
+    return false;
+  const std::optional<int64_t> step = StepOf(name.substr(0, at));
+  return step && KindOf(CheckpointFolder(root, *step)) == PathKind::kFolder;
+}
+
 // "global_step_5.partial", "checkpoint_tracker.json.tmp-123"
-bool IsLeftover(std::string_view name) {
+bool IsLeftover(std::string_view name, const std::string& root) {
   constexpr std::string_view kPartial = ".partial", kTemporary = ".tmp-";
-  if (name.ends_with(kPartial))
-    return StepOf(name.substr(0, name.size() - kPartial.size())).has_value();
+  if (name.ends_with(kPartial)) {
+    name.remove_suffix(kPartial.size());
+    return StepOf(name) || IsReplaced(name, root);
+  }
   const size_t at = name.rfind(kTemporary);
   if (at == std::string_view::npos) return false;
-  const std::string_view process = name.substr(at + kTemporary.size());
   const bool ours = name.substr(0, at) == kTracker || name.substr(0, at) == kConfigFile;
-  return ours && !process.empty() &&
-         process.find_first_not_of("0123456789") == std::string_view::npos;
+  return ours && IsNumber(name.substr(at + kTemporary.size()));
 }
 
 }  // namespace
@@ -310,7 +343,7 @@ Status RemoveLeftovers(const std::string& root) {
   if (KindOf(root) != PathKind::kFolder) return OkStatus();
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(root));
   for (const std::string& name : names) {
-    if (!IsLeftover(name)) continue;
+    if (!IsLeftover(name, root)) continue;
     const std::string path = JoinPath(root, name);
     std::error_code error;
     std::filesystem::remove_all(path, error);
@@ -323,22 +356,21 @@ Status RemoveLeftovers(const std::string& root) {
 Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
                                        std::span<const TrainedModel> models,
                                        const ops::RunOptions& run) {
-  NXDKIT_ASSIGN(TrainerState state, ReadState(JoinPath(found.folder, kState)));
-  if (state.step != found.step)
-    return Error(Errc::kCorrupt, fmt::format("step {}, expected {}", state.step, found.step))
-        .in(JoinPath(found.folder, kState));
+  Result<TrainerState> state = ReadState(JoinPath(found.folder, kState));
+  if (state.ok() && state->step != found.step)
+    state = Error(Errc::kCorrupt, fmt::format("step {}, expected {}", state->step, found.step))
+                .in(JoinPath(found.folder, kState));
+  if (!state.ok()) return WithEarlier(state.error(), found);
   for (const TrainedModel& trained : models) {
     const std::string folder = JoinPath(found.folder, trained.name);
     if (KindOf(folder) != PathKind::kFolder)
       return Error(Errc::kNotFound, fmt::format("the checkpoint has no {}", trained.name))
           .in(folder)
           .hint("it is of a run with another algorithm.adv_estimator");
-    Status restored = trained.model->Restore(folder, run);
-    if (restored.ok()) continue;
-    if (restored.error().code() != Errc::kCorrupt) return std::move(restored).error();
-    return std::move(restored).error().hint(EarlierHint(found));
+    const Status restored = trained.model->Restore(folder, run);
+    if (!restored.ok()) return WithEarlier(restored.error(), found);
   }
-  if (!found.started_from.empty()) state.started_from = found.started_from;
+  if (!found.started_from.empty()) state->started_from = found.started_from;
   return state;
 }
 

@@ -90,11 +90,12 @@ Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
                                                         const std::optional<std::string>& load,
                                                         bool find_last);
 
-// What killed runs left in `root`: half-made checkpoints and files. For who holds the run's lock.
+// What killed runs left in `root`: half-made checkpoints and files, and checkpoints that
+// another one has replaced. For who holds the run's lock.
 Status RemoveLeftovers(const std::string& root);
 
-// kNotFound when it lacks one of the models; kCorrupt when a file of it is damaged, with the last
-// earlier checkpoint beside it as a hint.
+// kNotFound when it lacks one of the models or a file, kCorrupt when a file of it is damaged; with
+// the last earlier checkpoint beside it as a hint, but for a model that its run had not.
 Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
                                        std::span<const TrainedModel> models,
                                        const ops::RunOptions& run);

@@ -345,8 +345,10 @@ class Loop {
     if (parts_.validation.empty()) return OkStatus();
     if (synced_step_ != state_.step) NXDKIT_TRY(Sync("validation", metrics));
     NXDKIT_TRY(Begin("validation"));
+    // A fault of its reward is none of the weights either: see SaveBeforeLeaving.
+    const BatchHooks hooks{{}, [&](const char* phase) { return Begin(phase, "validation"); }};
     NXDKIT_ASSIGN(const ValidationResult result,
-                  RunValidation(config_, plan_, parts_, state_.step, metrics));
+                  RunValidation(config_, plan_, parts_, state_.step, metrics, hooks));
     timer_.End();
     validated_step_ = state_.step;
     NXDKIT_TRY(log_->WriteGenerations(state_.step, result.samples));

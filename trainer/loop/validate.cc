@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "trainer/algo/rng.h"
-#include "trainer/loop/make_batch.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -48,9 +47,10 @@ std::vector<Generation> Some(const std::vector<Sample>& samples, int64_t count) 
 }  // namespace
 
 Result<ValidationResult> RunValidation(const Config& config, const RunPlan&, RunParts& parts,
-                                       int64_t step, Metrics& metrics) {
+                                       int64_t step, Metrics& metrics, const BatchHooks& hooks) {
   NXDKIT_ASSIGN(std::vector<Sample> samples,
                 GenerateSamples(parts, parts.validation, Options(config, parts, step)));
+  NXDKIT_TRY(hooks.begin("reward"));
   NXDKIT_TRY(ScoreSamples(parts.score_validation, samples));
   ValidationResult result;
   std::vector<int64_t> responses, prompts;

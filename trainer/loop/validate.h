@@ -5,6 +5,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/config/plan.h"
+#include "trainer/loop/make_batch.h"
 #include "trainer/loop/parts.h"
 #include "trainer/report/metric_log.h"
 #include "trainer/report/metrics.h"
@@ -17,8 +18,8 @@ struct ValidationResult {
 };
 
 // Adds val/* to `metrics`. Sampled as worker.rollout.val_override_config says; its n is 1 when it
-// says none.
+// says none. Of `hooks` only begin("reward") is called, when all is generated.
 Result<ValidationResult> RunValidation(const Config& config, const RunPlan& plan, RunParts& parts,
-                                       int64_t step, Metrics& metrics);
+                                       int64_t step, Metrics& metrics, const BatchHooks& hooks);
 
 }  // namespace nxdkit::trainer

@@ -81,6 +81,16 @@ Result<std::vector<int64_t>> ParseCores(std::string_view text) {
   }
 }
 
+// One core for two sides, or twice for one, is no division.
+Status CheckEachOnce(std::vector<int64_t> cores) {
+  std::ranges::sort(cores);
+  const auto twice = std::ranges::adjacent_find(cores);
+  if (twice == cores.end()) return OkStatus();
+  return Error(Errc::kUsage, fmt::format("names core {} more than once", *twice))
+      .member(std::string(kVisible))
+      .hint("name each core once");
+}
+
 // "16-23", or "0,2,5" where they do not follow one another.
 std::string CoresText(const std::vector<int64_t>& cores) {
   if (cores.size() > 1 && cores.back() - cores.front() + 1 == std::ssize(cores) &&
@@ -119,6 +129,7 @@ Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>&
       continue;
     }
     NXDKIT_ASSIGN(cores, ParseCores(std::string_view(entry).substr(kVisible.size() + 1)));
+    NXDKIT_TRY(CheckEachOnce(cores));
     if (std::ssize(cores) < split.all())
       return Error(Errc::kUsage, fmt::format("{} names {} cores, the run has {}: {} of training "
                                              "and {} of rollout",

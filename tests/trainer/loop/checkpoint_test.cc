@@ -103,6 +103,33 @@ TEST_F(ChooseCheckpointIn, ARunThatBeganAtACheckpoint) {
   EXPECT_EQ(Chosen("run", folder_ / "run/global_step_6", false), "run/global_step_6");
 }
 
+TEST(RestoreCheckpoint, ADamagedStateNamesTheEarlierCheckpoint) {
+  const TempFolder folder;
+  for (const char* name : {"global_step_3", "global_step_7", "global_step_9"})
+    std::filesystem::create_directories(folder / name);
+  const std::string state = folder / "global_step_7/trainer_state.json";
+  const FoundCheckpoint found{folder / "global_step_7", 7, std::nullopt};
+  const auto refuse = [&](Errc code) {
+    const auto error = ExpectError(RestoreCheckpoint(found, {}, {}), code, "");
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->file(), state);
+    EXPECT_EQ(error->hint(), "go on from an earlier step: trainer.load_checkpoint_path=" +
+                                 (folder / "global_step_3"));
+  };
+  refuse(Errc::kNotFound);
+  for (const char* text : {"", "{\"version\": 1, \"st", "[]", "{\"version\": 1}",
+                           "{\"version\": 1, \"step\": 6, \"schedule_steps\": 1, "
+                           "\"prompts_seen\": 1, \"tp\": 1, \"dp\": 1, \"kl_beta\": 0}"}) {
+    SCOPED_TRACE(text);
+    WriteText(state, text);
+    refuse(Errc::kCorrupt);
+  }
+  // Nothing is damaged in what a later program wrote.
+  WriteText(state, "{\"version\": 2}");
+  const auto later = ExpectError(RestoreCheckpoint(found, {}, {}), Errc::kUnsupported, "version 2");
+  EXPECT_EQ(later->hint(), "");
+}
+
 TEST(RemoveLeftovers, TakesWhatNoRunWillFinish) {
   const TempFolder folder;
   for (const char* name : {"global_step_7", "global_step_7.partial", "mine.partial"})
@@ -115,6 +142,20 @@ TEST(RemoveLeftovers, TakesWhatNoRunWillFinish) {
               ::testing::ElementsAre("checkpoint_tracker.json", "checkpoint_tracker.json.tmp-x",
                                      "global_step_7", "mine.partial"));
   EXPECT_TRUE(RemoveLeftovers(folder / "nowhere").ok());
+}
+
+// A process was killed while one checkpoint took the place of another.
+TEST(RemoveLeftovers, TakesAReplacedCheckpointIfItsSuccessorIsThere) {
+  const TempFolder folder;
+  for (const char* name :
+       {"global_step_7", "global_step_7.old.81-93.partial/actor", "global_step_8.old.81-93.partial",
+        "global_step_7.old.81.partial", "global_step_7.old.81-x.partial", "mine.old.81-93.partial"})
+    std::filesystem::create_directories(folder / name);
+  ASSERT_TRUE(RemoveLeftovers(folder.path()).ok());
+  EXPECT_THAT(*ListFolder(folder.path()),
+              ::testing::ElementsAre("global_step_7", "global_step_7.old.81-x.partial",
+                                     "global_step_7.old.81.partial",
+                                     "global_step_8.old.81-93.partial", "mine.old.81-93.partial"));
 }
 
 }  // namespace

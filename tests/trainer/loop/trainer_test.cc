@@ -333,6 +333,15 @@ TEST_F(Loop, ADamagedCheckpointIsNotGoneOnFrom) {
   EXPECT_EQ(refused.error().file(), file);
   const std::string earlier = "trainer.load_checkpoint_path=" + folder_.Path("run/global_step_2");
   EXPECT_THAT(refused.error().hint(), HasSubstr(earlier));
+  // A file that has a hint of its own keeps it.
+  fs::resize_file(file, fs::file_size(file) / 2);
+  const auto cut = Train(config, MakeRunPlan(config), MakeParts(config, 6), "{}", {});
+  ASSERT_FALSE(cut.ok());
+  EXPECT_EQ(cut.error().code(), Errc::kCorrupt);
+  EXPECT_EQ(cut.error().file(), file);
+  EXPECT_EQ(
+      cut.error().hint(),
+      "the file is cut off, or is still being written; go on from an earlier step: " + earlier);
   EXPECT_EQ(Run(Configure({earlier}), 6).size(), 4u);
 }
 
@@ -364,6 +373,32 @@ TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
   EXPECT_FALSE(fs::exists(folder_.Path("run/global_step_4")));
   EXPECT_EQ(notes_.back(),
             "the last checkpoint is that of step 2: the same command goes on from it");
+}
+
+TEST_F(Loop, AFaultOfTheRewardInValidationCostsNoStep) {
+  const Config config = Configure({"trainer.save_freq=100", "trainer.val_freq=2"});
+  RunParts parts = MakeParts(config, 6);
+  parts.score_validation =
+      [](std::span<const Response>) -> Result<std::vector<std::map<std::string, double>>> {
+    return Error(Errc::kCorrupt, "its answer is not JSON").member("sample 0");
+  };
+  TrainHooks hooks;
+  std::vector<std::string> phases;
+  hooks.phase = [&](int64_t step, int64_t, const std::string& phase) {
+    if (step == 2) phases.push_back(phase);
+  };
+  hooks.note = [&](const std::string& line) { notes_.push_back(line); };
+  const auto result = Train(config, MakeRunPlan(config), std::move(parts), "{}", hooks);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code(), Errc::kCorrupt);
+  EXPECT_EQ(phases.back(), "reward");
+  EXPECT_EQ(phases.at(phases.size() - 2), "validation");
+  EXPECT_EQ(notes_.back(), "step 2 is saved: the same command goes on from it");
+  EXPECT_TRUE(fs::exists(folder_.Path("run/global_step_2/actor/optim")));
+  const auto rest = Run(config, 4);
+  ASSERT_EQ(rest.size(), 2u);
+  // The time of the scores belongs to validation.
+  EXPECT_TRUE(rest.at(4).contains("timing_s/validation"));
 }
 
 // The names of EasyR1, each where its feature is on. timing_s/save_checkpoint is of a record of its

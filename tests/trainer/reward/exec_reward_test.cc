@@ -251,9 +251,10 @@ TEST_F(ExecReward, AnInterruptionEndsItAtOnce) {
   EXPECT_FALSE(Runs(pid));
 }
 
+// Who ends what the program starts is there before the program hears of its first sample.
 TEST_F(ExecReward, NothingOutlivesATrainerThatIsKilled) {
-  Make("sleep 1000 &\necho $$ > '" + Path("program") + "'\necho $! > '" + Path("started") +
-       "'\nmkdir '" + Path("ready") + "'\nwhile :; do sleep 1000; done\n");
+  Make("IFS= read -r line\nsleep 1000 &\necho $$ > '" + Path("program") + "'\necho $! > '" +
+       Path("started") + "'\nmkdir '" + Path("ready") + "'\nwhile :; do sleep 1000; done\n");
   const pid_t trainer = ::fork();
   if (trainer == 0) {
     (void)Score(1);

@@ -40,7 +40,7 @@ TEST(NeuronEnvironment, EachWorkerSeesItsOwnCores) {
        "48-55",
        "56-63"},
       {{"NEURON_RT_VISIBLE_CORES=0-14,40,50-57,20,21-27"}, {}, "50-57", "20-27"},
-      {{"NEURON_RT_VISIBLE_CORES=0-15,1,3,5,7,9,11,13,15,24-31"},
+      {{"NEURON_RT_VISIBLE_CORES=40-55,1,3,5,7,9,11,13,15,24-31"},
        {},
        "1,3,5,7,9,11,13,15",
        "24-31"},
@@ -66,6 +66,9 @@ TEST(NeuronEnvironment, RefusesCoresThatAreNoListOrTooFew) {
               {"3-0", "is no list of cores"},
               {"-1", "is no list of cores"},
               {"0-99999999999999999999", "is no list of cores"},
+              {"9,0,0,2,3", "names core 0 more than once"},
+              {"0-3,3-6", "names core 3 more than once"},
+              {"0,1,2,0", "names core 0 more than once"},
               {"0-2", "names 3 cores, the run has 4: 2 of training and 2 of rollout"}};
   for (const auto& row : rows) {
     const auto divided =
