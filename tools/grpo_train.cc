@@ -145,17 +145,18 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
                         hooks);
 }
 
+// What the workers get of the environment; without workers it stays as it is.
+Result<trainer::RolloutEnvironment> TakeRolloutEnvironment(const trainer::RunPlan& plan) {
+  if (!plan.separate) return trainer::RolloutEnvironment{};
+  const trainer::CoreSplit split{.train_cores = plan.train_cores,
+                                 .workers = plan.rollout_workers,
+                                 .cores_per_worker = plan.rollout_tp};
+  return trainer::DivideNeuronVariables(trainer::TakeNeuronVariables(), split);
+}
+
 Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::RunPlan& plan,
-                         const Args& args, ToolContext& context) {
+                         trainer::SetupOptions setup, const Args& args, ToolContext& context) {
   InstallSaveSignal();
-  trainer::SetupOptions setup;
-  if (plan.separate) {
-    const trainer::CoreSplit split{.train_cores = plan.train_cores,
-                                   .workers = plan.rollout_workers,
-                                   .cores_per_worker = plan.rollout_tp};
-    NXDKIT_ASSIGN(setup.rollout_environment,
-                  trainer::DivideNeuronVariables(trainer::TakeNeuronVariables(), split));
-  }
   trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
   display.Record(fmt::format("{} {} begins, process {}: --config {} {}", kInfo.name, ToolVersion(),
                              ::getpid(), args.config.value_or("none"), fmt::join(args.words, " ")));
@@ -218,9 +219,10 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(check.status());
   for (const std::string& note : check.notes) context.Warn(note);
   NXDKIT_TRY(CheckPlaces(loaded.config));
-  if (!context.common().dry_run) return Train(loaded, check.plan, args, context);
-  trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
   trainer::SetupOptions setup;
+  NXDKIT_ASSIGN(setup.rollout_environment, TakeRolloutEnvironment(check.plan));
+  if (!context.common().dry_run) return Train(loaded, check.plan, std::move(setup), args, context);
+  trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
   setup.poll = StopIfInterrupted;
   setup.note = [&](const std::string& line) { display.Line(line); };
   NXDKIT_TRY(trainer::CheckParts(loaded, check.plan, setup));

@@ -314,10 +314,24 @@ TEST_F(GrpoTrain, NeuronVariablesReachTheRolloutWorkersOnly) {
                                      "NEURON_RT_VISIBLE_CORES=6-7"));
   EXPECT_THAT(of_workers[0], Not(::testing::Contains("A_NAME=of another program")));
   EXPECT_THAT(ReadFile(reward + ".env"), Not(HasSubstr("NEURON")));
-  const ProcessResult refused =
-      RunProcess(Command("other", {"trainer.max_steps=1"}), {"NEURON_RT_VISIBLE_CORES=0-2"});
-  EXPECT_EQ(refused.exit_code, 2) << refused.out;
-  EXPECT_THAT(refused.out, HasSubstr("names 3 cores, the run has 4"));
+}
+
+TEST_F(GrpoTrain, CoresThatCannotBeDividedAreFoundFirst) {
+  const std::map<std::string, std::string> rows = {
+      {"0-2", "names 3 cores, the run has 4"},
+      {"abc", "'abc' is no list of cores"},
+      {"9,0,0,2,3", "names core 0 more than once"},
+  };
+  for (const auto& [cores, message] : rows)
+    for (const char* word : {"--dry-run", "trainer.max_steps=1"}) {
+      const ProcessResult refused =
+          RunProcess(Command("run", {word}), {"NEURON_RT_VISIBLE_CORES=" + cores});
+      EXPECT_EQ(refused.exit_code, 2) << word << refused.out;
+      EXPECT_THAT(refused.out, HasSubstr(message)) << word;
+    }
+  EXPECT_FALSE(fs::exists(workshop_ / "run"));
+  EXPECT_EQ(RunProcess(Command("run", {"--dry-run"}), {"NEURON_RT_VISIBLE_CORES=4-7"}).exit_code,
+            0);
 }
 
 // worker.actor.model.tokenizer_path: what was trained with is what is exported.
