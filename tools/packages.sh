@@ -11,7 +11,7 @@ build_packages=(
 )
 # What the tests need on top.
 test_packages=(
-  libgtest-dev libgmock-dev librapidcheck-dev ccache mandoc shellcheck
+  libgtest-dev libgmock-dev librapidcheck-dev ccache mandoc shellcheck file
   ca-certificates python3 python3-venv python3-pip python3-torch python3-numpy
 )
 # What the quick start needs on top: /usr/bin/time tells the peak memory of a command.
