@@ -360,8 +360,8 @@ class NxdAdapters(Case):
         adapter = Adapter(model, ["q_proj", "v_proj"])
         error = self.run_it("--from", "hf", "--to", "nxd", "--tp", "2", "--qkv", "linear",
                             "--config", self.path("base", "config.json"),
-                            adapter.save_peft(self.path("adapter")), self.path("set"), code=3)
-        self.assertIn("lora_A", error)
+                            adapter.save_peft(self.path("adapter")), self.path("set"), code=4)
+        self.assertIn("v_proj.lora_A.weight: NxD has one A for q, k and v", error)
 
     def test_gathered_shards_are_refused(self):
         model = self.base()
