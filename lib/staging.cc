@@ -17,6 +17,7 @@
 #include <memory>
 #include <system_error>
 
+#include "lib/aside.h"
 #include "lib/descriptor.h"
 #include "lib/file.h"
 
@@ -116,33 +117,9 @@ Error RenameError(const std::string& from, const std::string& to, int failure) {
   return OutputError(fmt::format("rename {} to it", from), failure).in(to);
 }
 
-constexpr std::string_view kAsideMiddle = ".old.";
-constexpr std::string_view kAsideEnd = ".partial";
-
-// Where the outgoing output lies while it is removed. The inode tells machines of one file system
-// apart, the process who comes upon an inode that was given back meanwhile.
-std::string AsideName(const std::string& output, uint64_t inode) {
-  return fmt::format("{}{}{}-{}{}", output, kAsideMiddle, ::getpid(), inode, kAsideEnd);
-}
-
 uint64_t InodeOf(int fd) {
   struct stat info;
   return ::fstat(fd, &info) == 0 ? info.st_ino : 0;
-}
-
-// Whether AsideName made it, for an output whose base name this is: nobody else's are touched.
-bool IsAside(std::string_view name, std::string_view output_name) {
-  if (!name.starts_with(output_name)) return false;
-  name.remove_prefix(output_name.size());
-  if (!name.starts_with(kAsideMiddle) || !name.ends_with(kAsideEnd)) return false;
-  name.remove_prefix(kAsideMiddle.size());
-  name.remove_suffix(std::min(name.size(), kAsideEnd.size()));
-  const auto digits = [](std::string_view text) {
-    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-  };
-  const size_t dash = name.find('-');
-  return dash != std::string_view::npos && digits(name.substr(0, dash)) &&
-         digits(name.substr(dash + 1));
 }
 
 // The file or folder opened and locked; closed when somebody else has it, or there are no locks.
@@ -158,7 +135,7 @@ void RemoveAsides(const std::string& output) {
   const Result<std::vector<std::string>> names = ListFolder(ParentPath(output));
   if (!names.ok()) return;
   for (const std::string& name : *names) {
-    if (!IsAside(name, BaseName(output))) continue;
+    if (OutputOfAside(name) != BaseName(output)) continue;
     const std::string path = JoinPath(ParentPath(output), name);
     if (const Descriptor lock = TryLock(path); lock.is_open()) (void)RemoveTree(path).ok();
   }

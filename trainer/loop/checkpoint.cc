@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "formats/ops/convert.h"
+#include "lib/aside.h"
 #include "lib/file.h"
 #include "lib/json.h"
 #include "lib/system.h"
@@ -254,28 +255,19 @@ bool IsNumber(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// "global_step_5.old.123-456.partial", where Staging puts a checkpoint while another one takes its
-// place. Where that place is empty it is the only one of its step.
+// A checkpoint that lies aside while another one takes its place. Where that place is empty it is
+// the only one of its step.
 bool IsReplaced(std::string_view name, const std::string& root) {
-  constexpr std::string_view kOld = ".old.";
-  const size_t at = name.find(kOld);
-  if (at == std::string_view::npos) return false;
-  const std::string_view owner = name.substr(at + kOld.size());
-  const size_t dash = owner.find('-');
-  if (dash == std::string_view::npos || !IsNumber(owner.substr(0, dash)) ||
-      !IsNumber(owner.substr(dash + 1)))
-    return false;
-  const std::optional<int64_t> step = StepOf(name.substr(0, at));
+  const std::optional<std::string_view> output = OutputOfAside(name);
+  const std::optional<int64_t> step = output ? StepOf(*output) : std::nullopt;
   return step && KindOf(CheckpointFolder(root, *step)) == PathKind::kFolder;
 }
 
 // "global_step_5.partial", "checkpoint_tracker.json.tmp-123"
 bool IsLeftover(std::string_view name, const std::string& root) {
   constexpr std::string_view kPartial = ".partial", kTemporary = ".tmp-";
-  if (name.ends_with(kPartial)) {
-    name.remove_suffix(kPartial.size());
-    return StepOf(name) || IsReplaced(name, root);
-  }
+  if (name.ends_with(kPartial))
+    return StepOf(name.substr(0, name.size() - kPartial.size())) || IsReplaced(name, root);
   const size_t at = name.rfind(kTemporary);
   if (at == std::string_view::npos) return false;
   const bool ours = name.substr(0, at) == kTracker || name.substr(0, at) == kConfigFile;
