@@ -12,11 +12,6 @@
 namespace nxdkit {
 namespace {
 
-bool LocksAreMissing(int failure) {
-  return failure == ENOSYS || failure == EOPNOTSUPP || failure == ENOLCK || failure == EBADF ||
-         failure == EINVAL;
-}
-
 // SIGIO held back in this thread, and thrown away if it came: who opens a file while a lease is
 // tried makes the kernel send one, and it would end the process.
 class WithoutSigio {
@@ -41,6 +36,11 @@ class WithoutSigio {
 };
 
 }  // namespace
+
+bool LocksAreMissing(int failure) {
+  return failure == ENOSYS || failure == EOPNOTSUPP || failure == ENOLCK || failure == EBADF ||
+         failure == EINVAL;
+}
 
 Result<FolderLock> FolderLock::Try(const std::string& path, Mode mode) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -20,6 +20,7 @@
 #include "lib/aside.h"
 #include "lib/descriptor.h"
 #include "lib/file.h"
+#include "lib/folder_lock.h"
 
 namespace nxdkit {
 namespace {
@@ -100,12 +101,6 @@ bool SameFile(int fd, const std::string& path) {
   struct stat open_info, path_info;
   return ::fstat(fd, &open_info) == 0 && ::lstat(path.c_str(), &path_info) == 0 &&
          open_info.st_dev == path_info.st_dev && open_info.st_ino == path_info.st_ino;
-}
-
-// Lustre without the flock option, and NFS for folders, have no flock: then we go on without.
-bool LocksAreMissing(int failure) {
-  return failure == ENOSYS || failure == EOPNOTSUPP || failure == ENOLCK || failure == EBADF ||
-         failure == EINVAL;
 }
 
 // renameat2 with `flags`; true when the kernel or the file system does not have the flag.
