@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "formats/ops/convert.h"
-#include "formats/ops/make_model.h"
+#include "formats/ops/convert/convert.h"
+#include "formats/ops/sample/make_model.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
-#include "lib/crc32.h"
-#include "lib/file.h"
+#include "lib/hash/crc32.h"
+#include "lib/system/file.h"
 
 namespace nxdkit {
 namespace {

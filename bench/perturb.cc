@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "formats/ops/artifact.h"
+#include "formats/artifact/artifact.h"
 
 using namespace nxdkit;
 

@@ -23,10 +23,10 @@
 #include <string>
 #include <vector>
 
-#include "formats/ops/export.h"
-#include "formats/ops/make_model.h"
+#include "formats/ops/export/export.h"
+#include "formats/ops/sample/make_model.h"
 #include "trainer/comm/thread_world.h"
-#include "trainer/ops/packed_matrix.h"
+#include "trainer/kernels/packed_matrix.h"
 #include "trainer/rollout/engine.h"
 
 namespace {

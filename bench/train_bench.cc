@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "formats/ops/artifact.h"
-#include "trainer/actor/rows.h"
+#include "formats/artifact/artifact.h"
 #include "trainer/comm/thread_world.h"
+#include "trainer/learner/rows.h"
 #include "trainer/model/decoder.h"
 #include "trainer/model/memory.h"
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "lib/file.h"
+#include "lib/system/file.h"
 
 namespace {
 

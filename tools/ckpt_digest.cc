@@ -1,11 +1,11 @@
 // ckpt-digest: which weights an artifact holds, whatever its layout.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include "formats/ops/digest.h"
-#include "lib/text.h"
-#include "tools/common/layout_options.h"
-#include "tools/common/sides.h"
-#include "tools/common/tool.h"
+#include "formats/ops/digest/digest.h"
+#include "lib/base/text.h"
+#include "tools/cli/tool.h"
+#include "tools/conversions/layout_options.h"
+#include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
 namespace {

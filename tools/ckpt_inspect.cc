@@ -1,13 +1,13 @@
 // ckpt-inspect: what an artifact is, and what is in it.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include "formats/ops/inspect.h"
-#include "formats/ops/inspect_report.h"
-#include "lib/signals.h"
-#include "lib/text.h"
-#include "tools/common/layout_options.h"
-#include "tools/common/sides.h"
-#include "tools/common/tool.h"
+#include "formats/ops/inspect/inspect.h"
+#include "lib/base/text.h"
+#include "lib/system/signals.h"
+#include "tools/cli/tool.h"
+#include "tools/conversions/layout_options.h"
+#include "tools/conversions/sides.h"
+#include "tools/inspect/inspect_report.h"
 
 namespace nxdkit::tool {
 namespace {

@@ -1,13 +1,13 @@
 // ckpt-pack: an artifact as one archive, and back.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <chrono>
 
-#include "formats/ops/places.h"
+#include "formats/output/places.h"
 #include "formats/tar/transport.h"
-#include "lib/text.h"
-#include "tools/common/sides.h"
-#include "tools/common/tool.h"
+#include "lib/base/text.h"
+#include "tools/cli/tool.h"
+#include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
 namespace {

@@ -1,12 +1,12 @@
 // ckpt-verify: is an artifact right, by itself and against another.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include "formats/ops/fitness.h"
-#include "formats/ops/verify.h"
-#include "lib/text.h"
-#include "tools/common/layout_options.h"
-#include "tools/common/sides.h"
-#include "tools/common/tool.h"
+#include "formats/ops/verify/fitness.h"
+#include "formats/ops/verify/verify.h"
+#include "lib/base/text.h"
+#include "tools/cli/tool.h"
+#include "tools/conversions/layout_options.h"
+#include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
 namespace {

@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <string_view>
 
-#include "lib/file.h"
-#include "lib/signals.h"
-#include "lib/text.h"
-#include "tools/common/report.h"
-#include "tools/common/tool.h"
+#include "lib/base/text.h"
+#include "lib/system/file.h"
+#include "lib/system/signals.h"
+#include "tools/cli/report.h"
+#include "tools/cli/tool.h"
 #include "trainer/config/check.h"
 #include "trainer/config/load.h"
 #include "trainer/config/print.h"

@@ -1,17 +1,17 @@
 // neuron-cache: what is in the compile cache, is it whole, and making room in it.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "formats/neff/cache.h"
-#include "formats/neff/cache_place.h"
-#include "formats/neff/cache_prune.h"
-#include "formats/ops/blob.h"
-#include "lib/file.h"
-#include "lib/signals.h"
-#include "lib/text.h"
-#include "tools/common/tool.h"
+#include "formats/compile_cache/cache.h"
+#include "formats/compile_cache/cache_place.h"
+#include "formats/compile_cache/cache_prune.h"
+#include "formats/ops/verify/blob.h"
+#include "lib/base/text.h"
+#include "lib/system/file.h"
+#include "lib/system/signals.h"
+#include "tools/cli/tool.h"
 
 namespace nxdkit::tool {
 namespace {

@@ -1,14 +1,14 @@
 // neuron-export: a Hugging Face model as a rollout bundle that can be run.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 
-#include "formats/ops/export.h"
-#include "lib/text.h"
-#include "tools/common/convert_report.h"
-#include "tools/common/layout_options.h"
-#include "tools/common/sides.h"
-#include "tools/common/tool.h"
+#include "formats/ops/export/export.h"
+#include "lib/base/text.h"
+#include "tools/cli/tool.h"
+#include "tools/conversions/convert_report.h"
+#include "tools/conversions/layout_options.h"
+#include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
 namespace {

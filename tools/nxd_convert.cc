@@ -1,16 +1,16 @@
 // nxd-convert: any artifact to any other.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
-#include "formats/ops/convert.h"
-#include "lib/text.h"
-#include "tools/common/convert_report.h"
-#include "tools/common/delta_options.h"
-#include "tools/common/launcher.h"
-#include "tools/common/layout_options.h"
-#include "tools/common/sides.h"
-#include "tools/common/tool.h"
+#include "formats/ops/convert/convert.h"
+#include "lib/base/text.h"
+#include "tools/cli/tool.h"
+#include "tools/conversions/convert_report.h"
+#include "tools/conversions/delta_options.h"
+#include "tools/conversions/launcher.h"
+#include "tools/conversions/layout_options.h"
+#include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
 namespace {

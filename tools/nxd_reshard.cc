@@ -1,14 +1,14 @@
 // nxd-reshard: an NxD tag, model and optimizer state, to another parallel layout.
 #include <fmt/format.h>
 
-#include "formats/ops/convert.h"
-#include "lib/file.h"
-#include "lib/text.h"
-#include "tools/common/convert_report.h"
-#include "tools/common/launcher.h"
-#include "tools/common/layout_options.h"
-#include "tools/common/sides.h"
-#include "tools/common/tool.h"
+#include "formats/ops/convert/convert.h"
+#include "lib/base/text.h"
+#include "lib/system/file.h"
+#include "tools/cli/tool.h"
+#include "tools/conversions/convert_report.h"
+#include "tools/conversions/launcher.h"
+#include "tools/conversions/layout_options.h"
+#include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
 namespace {

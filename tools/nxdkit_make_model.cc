@@ -1,11 +1,11 @@
 // nxdkit-make-model: a Hugging Face folder with a real model's shapes and made-up weights.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "formats/models/sample_model.h"
-#include "formats/ops/make_model.h"
-#include "lib/text.h"
-#include "tools/common/sides.h"
-#include "tools/common/tool.h"
+#include "formats/ops/sample/make_model.h"
+#include "lib/base/text.h"
+#include "tools/cli/tool.h"
+#include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
 namespace {

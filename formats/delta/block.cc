@@ -1,6 +1,6 @@
 #include "formats/delta/block.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <zstd.h>
 
 #include <algorithm>

@@ -6,15 +6,15 @@
 #include <span>
 #include <vector>
 
-#include "lib/dtype.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
+#include "lib/tensor/dtype.h"
 
 struct ZSTD_CCtx_s;
 struct ZSTD_DCtx_s;
 
 namespace nxdkit::delta {
 
-// Every block but a parameter's last stands for this many bytes: a leaf of lib/tree_digest.h.
+// Every block but a parameter's last stands for this many bytes: a leaf of lib/hash/tree_digest.h.
 inline constexpr uint64_t kBlockBytes = 1 << 20;
 
 // How a changed element is stored.

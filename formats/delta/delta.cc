@@ -1,15 +1,15 @@
 #include "formats/delta/delta.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>
 #include <set>
 
 #include "formats/delta/file_format.h"
-#include "lib/checked.h"
-#include "lib/crc32.h"
-#include "lib/json.h"
+#include "lib/base/checked.h"
+#include "lib/hash/crc32.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::delta {
 namespace {

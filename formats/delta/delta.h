@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "formats/delta/block.h"
-#include "lib/digest.h"
-#include "lib/file.h"
+#include "lib/hash/digest.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::delta {
 
@@ -21,7 +21,7 @@ struct Param {
   Dtype dtype = Dtype::kF32;
   Shape shape;
   uint64_t changed = 0;  // elements; what the writer counted
-  Sha256Bytes base{};    // TreeRoot of its bytes, lib/tree_digest.h
+  Sha256Bytes base{};    // TreeRoot of its bytes, lib/hash/tree_digest.h
   Sha256Bytes result{};
 
   uint64_t elements() const;  // of a shape that was checked

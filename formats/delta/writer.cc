@@ -1,11 +1,11 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 
 #include "formats/delta/delta.h"
 #include "formats/delta/file_format.h"
-#include "lib/crc32.h"
-#include "lib/json.h"
+#include "lib/hash/crc32.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::delta {
 namespace {

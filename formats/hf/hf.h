@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "lib/error.h"
-#include "lib/tensor.h"
+#include "lib/base/error.h"
+#include "lib/tensor/tensor.h"
 
 namespace nxdkit::hf {
 

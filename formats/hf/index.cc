@@ -1,14 +1,14 @@
 #include "formats/hf/index.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <utility>
 
-#include "lib/file.h"
-#include "lib/json_stream.h"
+#include "lib/json/json_stream.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::hf {
 namespace {

@@ -1,9 +1,9 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
 #include "formats/hf/hf.h"
-#include "lib/json.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::hf {
 std::string IndexJson(const std::vector<std::pair<std::string, std::string>>& weight_map,

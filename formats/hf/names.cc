@@ -1,5 +1,5 @@
 // Names of shard files: how they are made, and which of those that an index names are refused.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cctype>

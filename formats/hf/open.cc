@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <string_view>
@@ -7,7 +7,7 @@
 
 #include "formats/hf/hf.h"
 #include "formats/hf/index.h"
-#include "lib/file.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::hf {
 namespace {

@@ -1,5 +1,5 @@
 // How tensors are spread over shards.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

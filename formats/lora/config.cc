@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::lora {
 namespace {

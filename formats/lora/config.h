@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::lora {
 

@@ -1,11 +1,11 @@
 // Reading: every key is read, known to say nothing, off, or refused by name.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "formats/lora/config.h"
-#include "lib/json.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::lora {
 namespace {

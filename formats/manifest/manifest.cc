@@ -1,10 +1,10 @@
 #include "formats/manifest/manifest.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include "lib/json.h"
-#include "lib/tree_digest.h"
-#include "lib/utf8.h"
+#include "lib/base/utf8.h"
+#include "lib/hash/tree_digest.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::manifest {
 namespace {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/digest.h"
-#include "lib/dtype.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
+#include "lib/hash/digest.h"
+#include "lib/tensor/dtype.h"
 
 namespace nxdkit::manifest {
 
@@ -17,7 +17,7 @@ struct ParamDigest {
   std::string name;
   Dtype dtype = Dtype::kF32;
   Shape shape;
-  Sha256Bytes root{};  // TreeRoot of the parameter's bytes, lib/tree_digest.h
+  Sha256Bytes root{};  // TreeRoot of the parameter's bytes, lib/hash/tree_digest.h
   bool operator==(const ParamDigest&) const = default;
 };
 

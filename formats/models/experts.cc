@@ -1,6 +1,6 @@
 #include "formats/models/experts.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace nxdkit::models {
 namespace {

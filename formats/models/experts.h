@@ -12,7 +12,7 @@
 #include <string>
 
 #include "formats/models/model.h"
-#include "lib/layout.h"
+#include "lib/plan/layout.h"
 
 namespace nxdkit::models {
 

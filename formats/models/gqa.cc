@@ -1,6 +1,6 @@
 #include "formats/models/gqa.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace nxdkit::models {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "formats/models/model.h"
-#include "lib/layout.h"
+#include "lib/plan/layout.h"
 
 namespace nxdkit::models {
 

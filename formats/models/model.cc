@@ -1,12 +1,12 @@
 #include "formats/models/model.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::models {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "formats/models/family.h"
-#include "lib/dtype.h"
-#include "lib/error.h"
-#include "lib/layout.h"
+#include "lib/base/error.h"
+#include "lib/plan/layout.h"
+#include "lib/tensor/dtype.h"
 
 namespace nxdkit::models {
 

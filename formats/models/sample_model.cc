@@ -1,6 +1,6 @@
 #include "formats/models/sample_model.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <zlib.h>
 
 #include <cstring>

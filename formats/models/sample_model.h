@@ -6,7 +6,7 @@
 #include <string>
 
 #include "formats/models/model.h"
-#include "lib/plan.h"
+#include "lib/plan/plan.h"
 
 namespace nxdkit::models {
 

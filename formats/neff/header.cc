@@ -1,13 +1,13 @@
 #include "formats/neff/header.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 
-#include "formats/neff/hash.h"
-#include "lib/digest.h"
+#include "formats/compile_cache/hash.h"
+#include "lib/hash/digest.h"
 
 namespace nxdkit::neff {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "lib/error.h"
-#include "lib/file.h"
+#include "lib/base/error.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::neff {
 

@@ -2,7 +2,7 @@
 
 #include <archive.h>
 #include <archive_entry.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,7 +10,7 @@
 #include <optional>
 #include <set>
 
-#include "lib/utf8_locale.h"
+#include "lib/system/utf8_locale.h"
 
 namespace nxdkit::neff {
 namespace {

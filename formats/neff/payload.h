@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "formats/neff/header.h"
-#include "lib/error.h"
-#include "lib/file.h"
+#include "lib/base/error.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::neff {
 

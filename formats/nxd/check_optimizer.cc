@@ -1,6 +1,6 @@
 #include "formats/nxd/check_optimizer.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "formats/nxd/optimizer_set.h"
-#include "lib/error.h"
-#include "lib/layout.h"
+#include "lib/base/error.h"
+#include "lib/plan/layout.h"
 
 namespace nxdkit::nxd {
 

@@ -1,9 +1,9 @@
 #include "formats/nxd/detect.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "formats/nxd/detect_steps.h"
-#include "lib/checked.h"
+#include "lib/base/checked.h"
 
 namespace nxdkit::nxd {
 

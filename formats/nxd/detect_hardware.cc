@@ -1,10 +1,10 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
 #include "formats/nxd/detect_steps.h"
-#include "lib/digest.h"
-#include "lib/gather.h"
+#include "lib/hash/digest.h"
+#include "lib/plan/gather.h"
 
 namespace nxdkit::nxd {
 namespace {

@@ -1,5 +1,5 @@
 // The layout of a shard set that holds a LoRA adapter.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "formats/nxd/detect_steps.h"
 #include "formats/nxd/lora_layout.h"

@@ -6,7 +6,7 @@
 #include <array>
 #include <map>
 
-#include "lib/file.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::nxd {
 namespace {

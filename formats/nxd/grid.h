@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "formats/nxd/shard_set.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::nxd {
 

@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include "formats/nxd/grid.h"
 #include "formats/nxd/refuse.h"
 #include "formats/nxd/shards_in.h"
-#include "lib/file.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::nxd {
 

@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "formats/nxd/optimizer_set.h"
 #include "formats/nxd/refuse.h"
 #include "formats/nxd/shards_in.h"
-#include "lib/file.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::nxd {
 namespace {

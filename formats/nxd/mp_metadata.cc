@@ -1,12 +1,12 @@
 #include "formats/nxd/mp_metadata.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <charconv>
 #include <map>
 
-#include "lib/file.h"
-#include "lib/json.h"
+#include "lib/json/json.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::nxd {
 namespace {

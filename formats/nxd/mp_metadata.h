@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "formats/nxd/detect.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::nxd {
 

@@ -1,6 +1,6 @@
 #include "formats/nxd/nxd_layout.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

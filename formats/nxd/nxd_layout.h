@@ -10,7 +10,7 @@
 
 #include "formats/models/gqa.h"
 #include "formats/models/model.h"
-#include "lib/layout.h"
+#include "lib/plan/layout.h"
 
 namespace nxdkit::nxd {
 

@@ -11,8 +11,8 @@
 
 #include "formats/nxd/shard_set.h"
 #include "formats/torch/pickle_value.h"
-#include "lib/error.h"
-#include "lib/tensor.h"
+#include "lib/base/error.h"
+#include "lib/tensor/tensor.h"
 
 namespace nxdkit::nxd {
 

@@ -1,10 +1,10 @@
 #include "formats/nxd/optimum.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::nxd {
 namespace {

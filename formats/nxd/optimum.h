@@ -7,7 +7,7 @@
 #include <string>
 
 #include "formats/nxd/nxd_layout.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::nxd {
 

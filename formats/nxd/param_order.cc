@@ -1,12 +1,12 @@
 #include "formats/nxd/param_order.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 #include <unordered_map>
 
-#include "lib/file.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::nxd {
 namespace {

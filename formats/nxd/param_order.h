@@ -13,7 +13,7 @@
 
 #include "formats/nxd/nxd_layout.h"
 #include "formats/nxd/optimizer_set.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::nxd {
 

@@ -5,9 +5,9 @@
 #include "formats/nxd/optimizer_set.h"
 #include "formats/nxd/tensor_files.h"
 #include "formats/torch/archive.h"
-#include "lib/checked.h"
-#include "lib/file.h"
-#include "lib/text.h"
+#include "lib/base/checked.h"
+#include "lib/base/text.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::nxd {
 namespace {

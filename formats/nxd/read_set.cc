@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <set>
 
@@ -6,7 +6,7 @@
 #include "formats/nxd/shard_set.h"
 #include "formats/nxd/tensor_files.h"
 #include "formats/torch/archive.h"
-#include "lib/file.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::nxd {
 namespace {

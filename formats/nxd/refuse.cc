@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "lib/file.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::nxd {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::nxd {
 

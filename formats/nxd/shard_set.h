@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lib/error.h"
-#include "lib/tensor.h"
+#include "lib/base/error.h"
+#include "lib/tensor/tensor.h"
 
 namespace nxdkit::nxd {
 

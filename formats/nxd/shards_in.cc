@@ -1,14 +1,14 @@
 #include "formats/nxd/shards_in.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 
 #include "formats/nxd/refuse.h"
-#include "lib/file.h"
-#include "lib/system.h"
+#include "lib/system/file.h"
+#include "lib/system/system.h"
 
 namespace nxdkit::nxd {
 

@@ -1,9 +1,9 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "formats/nxd/detect.h"
-#include "lib/file.h"
-#include "lib/json.h"
-#include "lib/text.h"
+#include "lib/base/text.h"
+#include "lib/json/json.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::nxd {
 namespace {

@@ -1,10 +1,10 @@
 #include "formats/nxd/tensor_files.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 
-#include "lib/file.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::nxd {
 namespace {

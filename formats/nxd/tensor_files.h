@@ -6,9 +6,9 @@
 #include <string>
 
 #include "formats/torch/archive.h"
-#include "lib/error.h"
-#include "lib/file_cache.h"
-#include "lib/tensor.h"
+#include "lib/base/error.h"
+#include "lib/system/file_cache.h"
+#include "lib/tensor/tensor.h"
 
 namespace nxdkit::nxd {
 

@@ -1,12 +1,12 @@
 #include "formats/rollout/bundle.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <charconv>
 #include <map>
 
 #include "formats/rollout/cpu_plan.h"
-#include "lib/file.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::rollout {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "formats/rollout/neuron_config.h"
 #include "formats/rollout/weight_slots.h"
-#include "lib/error.h"
-#include "lib/tensor.h"
+#include "lib/base/error.h"
+#include "lib/tensor/tensor.h"
 
 namespace nxdkit::rollout {
 

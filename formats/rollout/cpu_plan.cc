@@ -1,14 +1,14 @@
 #include "formats/rollout/cpu_plan.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <bit>
 #include <cmath>
 
-#include "lib/checked.h"
-#include "lib/digest.h"
-#include "lib/dtype.h"
-#include "lib/json.h"
+#include "lib/base/checked.h"
+#include "lib/hash/digest.h"
+#include "lib/json/json.h"
+#include "lib/tensor/dtype.h"
 
 namespace nxdkit::rollout {
 namespace {

@@ -1,7 +1,7 @@
 #include "formats/rollout/foreign_files.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "lib/copy_file.h"
-#include "lib/file.h"
+#include "lib/system/copy_file.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::rollout {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::rollout {
 
@@ -20,7 +20,7 @@ inline constexpr size_t kMaxForeignEntries = 10'000;
 Result<std::vector<std::string>> ListForeign(const std::string& weights,
                                              const std::vector<std::string>& ours);
 
-// Copies them, a link as the link that it is, with their modes (lib/copy_file.h: KeepAccess).
+// Copies them, a link as the link that it is, with their modes (lib/system/copy_file.h: KeepAccess).
 // Nothing may be there under their names.
 Status CopyForeign(const std::vector<std::string>& paths, const std::string& from,
                    const std::string& to, bool sync);

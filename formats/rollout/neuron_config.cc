@@ -1,10 +1,10 @@
 #include "formats/rollout/neuron_config.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <limits>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::rollout {
 

@@ -10,7 +10,7 @@
 
 #include "formats/models/model.h"
 #include "formats/rollout/rollout_layout.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::rollout {
 

@@ -1,6 +1,6 @@
 #include "formats/rollout/rollout_layout.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 

@@ -9,7 +9,7 @@
 
 #include "formats/models/gqa.h"
 #include "formats/models/model.h"
-#include "lib/layout.h"
+#include "lib/plan/layout.h"
 
 namespace nxdkit::rollout {
 

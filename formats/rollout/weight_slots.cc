@@ -1,7 +1,7 @@
 #include "formats/rollout/weight_slots.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include <filesystem>
 
 #include "formats/rollout/foreign_files.h"
-#include "lib/file.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::rollout {
 namespace {

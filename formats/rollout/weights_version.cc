@@ -1,9 +1,9 @@
 // version.json of a slot.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "formats/rollout/weight_slots.h"
-#include "lib/file.h"
-#include "lib/json.h"
+#include "lib/json/json.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::rollout {
 namespace {

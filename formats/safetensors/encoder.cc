@@ -10,8 +10,8 @@
 
 #include "formats/safetensors/limits.h"
 #include "formats/safetensors/safetensors.h"
-#include "lib/checked.h"
-#include "lib/utf8.h"
+#include "lib/base/checked.h"
+#include "lib/base/utf8.h"
 
 namespace nxdkit::safetensors {
 namespace {

@@ -1,6 +1,6 @@
 #include "formats/safetensors/fault.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "formats/safetensors/safetensors.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::safetensors {
 

@@ -1,6 +1,6 @@
 #include "formats/safetensors/header.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <functional>
@@ -11,8 +11,8 @@
 #include "formats/safetensors/fault.h"
 #include "formats/safetensors/header_handler.h"
 #include "formats/safetensors/limits.h"
-#include "lib/json_stream.h"
-#include "lib/utf8.h"
+#include "lib/base/utf8.h"
+#include "lib/json/json_stream.h"
 
 namespace nxdkit::safetensors {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "formats/safetensors/safetensors.h"
-#include "lib/error.h"
-#include "lib/file.h"
-#include "lib/tensor.h"
+#include "lib/base/error.h"
+#include "lib/system/file.h"
+#include "lib/tensor/tensor.h"
 
 namespace nxdkit::safetensors {
 

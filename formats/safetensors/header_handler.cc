@@ -1,6 +1,6 @@
 #include "formats/safetensors/header_handler.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <optional>

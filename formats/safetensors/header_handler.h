@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "formats/safetensors/header.h"
-#include "lib/json_stream.h"
+#include "lib/json/json_stream.h"
 
 namespace nxdkit::safetensors {
 

@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include "formats/safetensors/header.h"
 #include "formats/safetensors/limits.h"
 #include "formats/safetensors/safetensors.h"
-#include "lib/file.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::safetensors {
 namespace {

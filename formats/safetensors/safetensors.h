@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/error.h"
-#include "lib/output.h"
-#include "lib/tensor.h"
+#include "lib/base/error.h"
+#include "lib/tensor/output.h"
+#include "lib/tensor/tensor.h"
 
 namespace nxdkit::safetensors {
 

@@ -1,5 +1,5 @@
 // The layout rules, in the reference's order; the first failing one names the fault.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <numeric>
@@ -10,7 +10,7 @@
 
 #include "formats/safetensors/fault.h"
 #include "formats/safetensors/header.h"
-#include "lib/checked.h"
+#include "lib/base/checked.h"
 
 namespace nxdkit::safetensors {
 namespace {

@@ -1,6 +1,6 @@
 #include "formats/tar/names.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace nxdkit::tar {
 

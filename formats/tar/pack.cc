@@ -1,6 +1,6 @@
 #include <archive.h>
 #include <archive_entry.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 #include "formats/rollout/weight_slots.h"
 #include "formats/tar/names.h"
 #include "formats/tar/transport.h"
-#include "lib/file.h"
-#include "lib/utf8_locale.h"
+#include "lib/system/file.h"
+#include "lib/system/utf8_locale.h"
 
 namespace nxdkit::tar {
 namespace {

@@ -1,7 +1,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,8 +13,8 @@
 
 #include "formats/tar/names.h"
 #include "formats/tar/transport.h"
-#include "lib/file.h"
-#include "lib/utf8_locale.h"
+#include "lib/system/file.h"
+#include "lib/system/utf8_locale.h"
 
 namespace nxdkit::tar {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "formats/torch/pickle_value.h"
-#include "lib/error.h"
-#include "lib/output.h"
-#include "lib/tensor.h"
+#include "lib/base/error.h"
+#include "lib/tensor/output.h"
+#include "lib/tensor/tensor.h"
 
 namespace nxdkit::torch {
 

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "formats/torch/archive.h"
-#include "lib/error.h"
-#include "lib/file.h"
+#include "lib/base/error.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::torch {
 

@@ -1,5 +1,5 @@
 // The encoders of archive.h: a pickle, one record per tensor, and the zip around them.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <unordered_set>
 

@@ -1,6 +1,6 @@
 // The legacy form, torch 0.1.10 to 1.5, and torch.save(_use_new_zipfile_serialization=False):
 // five pickles (magic, protocol, system, object, storage keys), then the storages.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <unordered_map>

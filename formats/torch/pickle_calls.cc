@@ -1,12 +1,12 @@
 #include "formats/torch/pickle_calls.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 #include <string>
 
-#include "lib/utf8.h"
+#include "lib/base/utf8.h"
 
 namespace nxdkit::torch {
 namespace {

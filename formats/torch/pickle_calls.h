@@ -6,7 +6,7 @@
 
 #include "formats/torch/pickle_graph.h"
 #include "formats/torch/pickle_machine.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::torch {
 

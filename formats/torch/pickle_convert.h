@@ -3,7 +3,7 @@
 
 #include "formats/torch/pickle_graph.h"
 #include "formats/torch/pickle_value.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::torch {
 

@@ -1,6 +1,6 @@
 #include "formats/torch/pickle_emitter.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <bit>
 #include <limits>

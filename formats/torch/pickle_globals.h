@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "lib/dtype.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
+#include "lib/tensor/dtype.h"
 
 namespace nxdkit::torch {
 

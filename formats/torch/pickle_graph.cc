@@ -1,11 +1,11 @@
 #include "formats/torch/pickle_graph.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::torch {
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "formats/torch/pickle_globals.h"
-#include "lib/dtype.h"
-#include "lib/error.h"
-#include "lib/tensor.h"
+#include "lib/base/error.h"
+#include "lib/tensor/dtype.h"
+#include "lib/tensor/tensor.h"
 
 namespace nxdkit::torch {
 

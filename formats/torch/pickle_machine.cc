@@ -1,6 +1,6 @@
 #include "formats/torch/pickle_machine.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <bit>
@@ -13,7 +13,7 @@
 #include "formats/torch/pickle_calls.h"
 #include "formats/torch/pickle_numbers.h"
 #include "formats/torch/pickle_opcodes.h"
-#include "lib/utf8.h"
+#include "lib/base/utf8.h"
 
 namespace nxdkit::torch {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "formats/torch/pickle_graph.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::torch {
 

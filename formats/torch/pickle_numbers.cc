@@ -55,7 +55,7 @@ std::string LongToDecimal(std::string_view bytes) {
     }
     digits.push_back(static_cast<char>('0' + rest));
   }
-  if (digits.empty()) digits = "0";
+  if (digits.empty()) digits.push_back('0');
   if (negative) digits.push_back('-');
   std::ranges::reverse(digits);
   return digits;

@@ -1,6 +1,6 @@
 #include "formats/torch/pickle_opcodes.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <optional>

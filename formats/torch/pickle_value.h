@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "lib/dtype.h"
+#include "lib/tensor/dtype.h"
 
 namespace nxdkit::torch {
 

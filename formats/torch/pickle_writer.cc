@@ -1,6 +1,6 @@
 #include "formats/torch/pickle_writer.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "formats/torch/pickle_value.h"
-#include "lib/error.h"
-#include "lib/output.h"
+#include "lib/base/error.h"
+#include "lib/tensor/output.h"
 
 namespace nxdkit::torch {
 

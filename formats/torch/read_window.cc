@@ -1,6 +1,6 @@
 #include "formats/torch/read_window.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <span>

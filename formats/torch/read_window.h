@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "lib/error.h"
-#include "lib/file.h"
+#include "lib/base/error.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::torch {
 

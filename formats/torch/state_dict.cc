@@ -1,10 +1,10 @@
 // A flat view of an archive: names and tensors.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
 #include "formats/torch/archive.h"
-#include "lib/text.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::torch {
 namespace {

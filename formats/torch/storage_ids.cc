@@ -1,11 +1,11 @@
 // Persistent ids: how the pickle names the storages beside it. Their fields: torch/serialization.py
 // of torch 1.13 to 2.15.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <optional>
 
 #include "formats/torch/pickle_calls.h"
-#include "lib/checked.h"
+#include "lib/base/checked.h"
 
 namespace nxdkit::torch {
 namespace {

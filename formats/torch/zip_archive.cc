@@ -1,5 +1,5 @@
 // The zip form, torch 1.6 to 2.x: <name>/data.pkl, <name>/data/<key>, <name>/version, ...
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

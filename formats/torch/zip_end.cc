@@ -1,6 +1,6 @@
 #include "formats/torch/zip_end.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "lib/error.h"
-#include "lib/file.h"
+#include "lib/base/error.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::torch {
 

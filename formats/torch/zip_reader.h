@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lib/error.h"
-#include "lib/file.h"
+#include "lib/base/error.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::torch {
 

@@ -1,6 +1,6 @@
 #include "formats/torch/zip_record.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "formats/torch/zip_format.h"
-#include "lib/crc32.h"
-#include "lib/page_buffer.h"
+#include "lib/hash/crc32.h"
+#include "lib/system/page_buffer.h"
 
 namespace nxdkit::torch {
 namespace {

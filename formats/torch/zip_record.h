@@ -8,9 +8,9 @@
 #include <string>
 
 #include "formats/torch/zip_reader.h"
-#include "lib/error.h"
-#include "lib/file.h"
-#include "lib/tensor.h"
+#include "lib/base/error.h"
+#include "lib/system/file.h"
+#include "lib/tensor/tensor.h"
 
 namespace nxdkit::torch {
 

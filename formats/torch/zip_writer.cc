@@ -1,12 +1,12 @@
 #include "formats/torch/zip_writer.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <concepts>
 
 #include "formats/torch/zip_format.h"
-#include "lib/checked.h"
-#include "lib/crc32.h"
+#include "lib/base/checked.h"
+#include "lib/hash/crc32.h"
 
 namespace nxdkit::torch {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lib/error.h"
-#include "lib/output.h"
+#include "lib/base/error.h"
+#include "lib/tensor/output.h"
 
 namespace nxdkit::torch {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "lib/executor.h"
-#include "lib/plan.h"
+#include "lib/plan/executor.h"
+#include "lib/plan/plan.h"
 
 namespace nxdkit::testing_util {
 

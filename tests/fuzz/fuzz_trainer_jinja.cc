@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "tests/fuzz/fuzzing.h"
-#include "trainer/tokenizer/jinja.h"
+#include "trainer/template/jinja.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "tests/fuzz/fuzzing.h"
-#include "trainer/tokenizer/tokenizer.h"
+#include "trainer/text/tokenizer.h"
 
 namespace {
 

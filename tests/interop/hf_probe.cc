@@ -9,8 +9,8 @@
 
 #include "formats/hf/hf.h"
 #include "formats/safetensors/safetensors.h"
-#include "lib/file.h"
-#include "lib/json.h"
+#include "lib/json/json.h"
+#include "lib/system/file.h"
 
 namespace nxdkit {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "formats/safetensors/safetensors.h"
-#include "lib/digest.h"
-#include "lib/file.h"
-#include "lib/json.h"
+#include "lib/hash/digest.h"
+#include "lib/json/json.h"
+#include "lib/system/file.h"
 #include "tests/formats/safetensors/probe_rows.h"
 
 namespace nxdkit {

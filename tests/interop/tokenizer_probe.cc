@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <string>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 #include "trainer/data/dataset.h"
-#include "trainer/tokenizer/jinja.h"
-#include "trainer/tokenizer/special_tokens.h"
-#include "trainer/tokenizer/tokenizer.h"
+#include "trainer/template/jinja.h"
+#include "trainer/text/special_tokens.h"
+#include "trainer/text/tokenizer.h"
 
 namespace nxdkit::trainer {
 namespace {

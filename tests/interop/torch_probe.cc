@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "formats/torch/archive.h"
-#include "lib/crc32.h"
-#include "lib/digest.h"
+#include "lib/hash/crc32.h"
+#include "lib/hash/digest.h"
 #include "tests/formats/torch/archive_io.h"
 
 namespace nxdkit::torch {

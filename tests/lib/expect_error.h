@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::testing_util {
 

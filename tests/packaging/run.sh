@@ -22,7 +22,7 @@ for file in share/man/man7/nxdkit-errors.7 share/nxdkit/schemas/common.json; do
   [ -s "$work/usr/$file" ] || fail "$file was not installed"
 done
 bash -n "$work"/usr/share/bash-completion/completions/*
-[ ! -e "$work/usr/include/nxdkit/lib/json.h" ] || fail "a PRIVATE header was installed"
+[ ! -e "$work/usr/include/nxdkit/lib/json/json.h" ] || fail "a PRIVATE header was installed"
 
 cmake -S consumer -B "$work/consumer" -DCMAKE_PREFIX_PATH="$work/usr" \
   ${NXDKIT_SANITIZE:+-DCMAKE_CXX_FLAGS=-fsanitize=$NXDKIT_SANITIZE} >"$work/consumer.log"

@@ -8,7 +8,7 @@
 namespace nxdkit::test {
 
 struct SourceFile {
-  std::string path;  // "lib/error.h"
+  std::string path;  // "lib/base/error.h"
   std::string text;
   std::vector<std::string_view> lines;  // views into text, without line feeds
 };

@@ -9,9 +9,9 @@
 #include <random>
 #include <string>
 
-#include "formats/ops/artifact.h"
+#include "formats/artifact/artifact.h"
 #include "formats/rollout/weight_slots.h"
-#include "lib/file.h"
+#include "lib/system/file.h"
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/kill.h"
 

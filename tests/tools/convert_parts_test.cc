@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "formats/ops/parts.h"
-#include "lib/folder_lock.h"
+#include "formats/ops/convert/parts.h"
+#include "lib/system/folder_lock.h"
 #include "tests/tools/convert_workshop.h"
 
 namespace nxdkit::test {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 #include "tests/formats/ops/sample_config.h"
 #include "tests/tools/process.h"
 

@@ -1,4 +1,4 @@
-// man/nxdkit-errors.7 against lib/error.h, what the commands print, and the messages in the
+// man/nxdkit-errors.7 against lib/base/error.h, what the commands print, and the messages in the
 // sources.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <regex>
 
-#include "lib/error.h"
-#include "lib/json.h"
+#include "lib/base/error.h"
+#include "lib/json/json.h"
 #include "tests/tools/man_page.h"
 #include "tests/tools/process.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "formats/neff/manifest.h"
+#include "formats/compile_cache/manifest.h"
 #include "tests/tools/export_workshop.h"
 
 namespace nxdkit::test {

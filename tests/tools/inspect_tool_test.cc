@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "formats/torch/archive.h"
-#include "lib/crc32.h"
-#include "lib/json.h"
+#include "lib/hash/crc32.h"
+#include "lib/json/json.h"
 #include "tests/tools/man_page.h"
 #include "tests/tools/process.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::test {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::test {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 #include "tests/tools/json_schema.h"
 #include "tests/tools/man_page.h"
 #include "tests/tools/process.h"

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "tests/formats/ops/lora_workshop.h"
+#include "tests/formats/artifact/lora/lora_workshop.h"
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/json_schema.h"
 #include "tests/tools/man_page.h"

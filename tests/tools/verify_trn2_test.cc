@@ -10,8 +10,8 @@
 #include "formats/models/sample_model.h"
 #include "formats/nxd/nxd_layout.h"
 #include "formats/torch/archive.h"
-#include "lib/executor.h"
-#include "lib/write_sink.h"
+#include "lib/plan/executor.h"
+#include "lib/sinks/write_sink.h"
 #include "tests/tools/convert_workshop.h"
 
 namespace nxdkit::test {

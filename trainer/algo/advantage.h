@@ -17,7 +17,7 @@
 #include <span>
 #include <string_view>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::trainer {
 

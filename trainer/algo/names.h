@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/error.h"
-#include "lib/text.h"
+#include "lib/base/error.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::trainer {
 

@@ -4,10 +4,10 @@
 #include <bit>
 #include <cmath>
 
-#include "lib/simd.h"
+#include "lib/base/simd.h"
 #include "trainer/algo/names.h"
-#include "trainer/algo/rng.h"
-#include "trainer/ops/parallel.h"
+#include "trainer/base/parallel.h"
+#include "trainer/base/rng.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "trainer/model/param_table.h"
 
 namespace nxdkit::trainer {
@@ -58,7 +58,7 @@ void UpdateAdamW(const ParamTable& table, const AdamOptions& options, const Adam
 void UpdateAdamWBf16(const ParamTable& table, const AdamOptions& options, const AdamStep& step,
                      std::span<const float> gradient, AdamBf16State& state,
                      std::span<uint16_t> weights);
-// Random bits are those of (seed, step, parameter, place in it): trainer/algo/rng.h.
+// Random bits are those of (seed, step, parameter, place in it): trainer/base/rng.h.
 void UpdateAdamWBf16Fixed(const ParamTable& table, const AdamOptions& options, const AdamStep& step,
                           uint64_t seed, std::span<const float> gradient, AdamBf16State& state,
                           std::span<uint16_t> weights);

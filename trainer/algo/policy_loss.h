@@ -15,7 +15,7 @@
 #include <span>
 #include <string_view>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "trainer/algo/kl.h"
 #include "trainer/algo/loss_average.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::trainer {
 

@@ -1,6 +1,6 @@
 #include "trainer/algo/selection.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

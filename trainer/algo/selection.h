@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::trainer {
 

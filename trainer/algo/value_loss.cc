@@ -1,6 +1,6 @@
 #include "trainer/algo/value_loss.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

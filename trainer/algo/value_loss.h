@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "trainer/algo/loss_average.h"
 
 namespace nxdkit::trainer {

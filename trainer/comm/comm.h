@@ -12,7 +12,7 @@
 #include <memory>
 #include <span>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::trainer {
 

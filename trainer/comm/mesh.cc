@@ -1,6 +1,6 @@
 #include "trainer/comm/mesh.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

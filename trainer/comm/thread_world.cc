@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/ops/parallel.h"
+#include "trainer/base/parallel.h"
 
 namespace nxdkit::trainer {
 namespace {

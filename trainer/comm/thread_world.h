@@ -10,7 +10,7 @@ namespace nxdkit::trainer {
 // Threads that stay, one per rank, each with its communicator of the world.
 class ThreadWorld {
  public:
-  // `threads_per_rank`: for the loops and products of each rank (trainer/ops/parallel.h).
+  // `threads_per_rank`: for the loops and products of each rank (trainer/base/parallel.h).
   explicit ThreadWorld(int ranks, int threads_per_rank = 1);
   ~ThreadWorld();
   ThreadWorld(const ThreadWorld&) = delete;

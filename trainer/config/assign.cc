@@ -1,8 +1,8 @@
 #include "trainer/config/assign.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include "lib/text.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -1,6 +1,6 @@
 #include "trainer/config/check.h"
 
-#include "lib/file.h"
+#include "lib/system/file.h"
 #include "trainer/config/checker.h"
 
 namespace nxdkit::trainer {

@@ -1,10 +1,10 @@
 // Keys of the algorithm, the optimizer, the reward and the logs that do not go together.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
-#include "lib/file.h"
-#include "lib/text.h"
+#include "lib/base/text.h"
+#include "lib/system/file.h"
 #include "trainer/config/checker.h"
 #include "trainer/config/key_table.h"
 

@@ -1,5 +1,5 @@
 // Batches must divide evenly: over updates, over ranks, over micro-batches, over engines.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "trainer/config/checker.h"
 

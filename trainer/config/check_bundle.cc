@@ -1,10 +1,10 @@
 // A rollout bundle is compiled for its sizes: the configuration must ask for what it is.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "formats/rollout/neuron_config.h"
-#include "lib/file.h"
-#include "lib/json.h"
-#include "lib/text.h"
+#include "lib/base/text.h"
+#include "lib/json/json.h"
+#include "lib/system/file.h"
 #include "trainer/config/checker.h"
 
 namespace nxdkit::trainer {

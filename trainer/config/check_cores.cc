@@ -1,5 +1,5 @@
 // Which cores train and which generate; the compiled engine's own sizes.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "trainer/config/checker.h"
 

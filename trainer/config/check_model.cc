@@ -1,5 +1,5 @@
 // Rules that wait for the model.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "trainer/config/checker.h"
 

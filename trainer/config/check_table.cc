@@ -5,8 +5,8 @@
 #include <cmath>
 #include <span>
 
-#include "lib/file.h"
-#include "lib/text.h"
+#include "lib/base/text.h"
+#include "lib/system/file.h"
 #include "trainer/config/checker.h"
 #include "trainer/config/key_table.h"
 #include "trainer/rollout/sampling.h"

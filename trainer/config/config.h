@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/dtype.h"
+#include "lib/tensor/dtype.h"
 #include "trainer/config/value.h"
 
 namespace nxdkit::trainer {

@@ -1,12 +1,12 @@
 #include "trainer/config/load.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>
 
-#include "lib/file.h"
-#include "lib/text.h"
+#include "lib/base/text.h"
+#include "lib/system/file.h"
 #include "trainer/config/assign.h"
 #include "trainer/config/key_table.h"
 #include "trainer/config/yaml.h"

@@ -1,10 +1,10 @@
 #include "trainer/config/plan.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 
-#include "lib/checked.h"
+#include "lib/base/checked.h"
 #include "trainer/algo/schedule.h"
 
 namespace nxdkit::trainer {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lib/dtype.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
+#include "lib/tensor/dtype.h"
 #include "trainer/config/config.h"
 
 namespace nxdkit::trainer {

@@ -1,10 +1,10 @@
 #include "trainer/config/print.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include "lib/file.h"
-#include "lib/json.h"
-#include "lib/text.h"
+#include "lib/base/text.h"
+#include "lib/json/json.h"
+#include "lib/system/file.h"
 #include "trainer/config/key_table.h"
 
 namespace nxdkit::trainer {

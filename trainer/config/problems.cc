@@ -1,6 +1,6 @@
 #include "trainer/config/problems.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace nxdkit::trainer {
 

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -1,6 +1,6 @@
 #include "trainer/config/yaml.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/mark.h>
@@ -11,7 +11,7 @@
 #include <optional>
 #include <sstream>
 
-#include "lib/text.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::trainer {
 namespace {

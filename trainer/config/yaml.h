@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "trainer/config/value.h"
 
 namespace nxdkit::trainer {

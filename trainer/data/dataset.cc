@@ -1,15 +1,15 @@
 #include "trainer/data/dataset.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "lib/digest.h"
-#include "lib/json.h"
+#include "lib/hash/digest.h"
+#include "lib/json/json.h"
 #include "trainer/data/row_reader.h"
 #include "trainer/data/source.h"
-#include "trainer/tokenizer/jinja_value.h"
+#include "trainer/template/jinja_value.h"
 
 namespace nxdkit::trainer {
 namespace {

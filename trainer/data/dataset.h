@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/error.h"
-#include "trainer/tokenizer/chat_template.h"
-#include "trainer/tokenizer/tokenizer.h"
+#include "lib/base/error.h"
+#include "trainer/template/chat_template.h"
+#include "trainer/text/tokenizer.h"
 
 namespace nxdkit::trainer {
 

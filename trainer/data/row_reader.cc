@@ -1,13 +1,13 @@
 #include "trainer/data/row_reader.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <span>
 #include <string_view>
 
-#include "lib/file.h"
-#include "lib/lines.h"
+#include "lib/system/file.h"
+#include "lib/system/lines.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::trainer {
 

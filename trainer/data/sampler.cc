@@ -1,13 +1,13 @@
 #include "trainer/data/sampler.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
-#include "lib/json.h"
-#include "trainer/algo/rng.h"
+#include "lib/json/json.h"
+#include "trainer/base/rng.h"
 
 namespace nxdkit::trainer {
 namespace {

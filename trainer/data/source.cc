@@ -1,12 +1,12 @@
 #include "trainer/data/source.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>
 
-#include "lib/file.h"
-#include "lib/text.h"
+#include "lib/base/text.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -1,6 +1,6 @@
 #include "trainer/loop/checkpoint.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "formats/ops/convert.h"
-#include "lib/aside.h"
-#include "lib/file.h"
-#include "lib/json.h"
-#include "lib/system.h"
+#include "formats/ops/convert/convert.h"
+#include "lib/json/json.h"
+#include "lib/system/aside.h"
+#include "lib/system/file.h"
+#include "lib/system/system.h"
 #include "trainer/algo/selection.h"
 #include "trainer/report/metric_log.h"
 

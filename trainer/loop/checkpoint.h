@@ -17,8 +17,8 @@
 #include <span>
 #include <string>
 
-#include "formats/ops/artifact.h"
-#include "trainer/actor/mesh_model.h"
+#include "formats/artifact/artifact.h"
+#include "trainer/learner/mesh_model.h"
 #include "trainer/loop/text_files.h"
 
 namespace nxdkit::trainer {

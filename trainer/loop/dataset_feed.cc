@@ -1,6 +1,6 @@
 #include "trainer/loop/dataset_feed.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

@@ -1,13 +1,13 @@
 #include "trainer/loop/make_batch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <charconv>
 #include <cmath>
 #include <iterator>
 #include <utility>
 
-#include "lib/text.h"
+#include "lib/base/text.h"
 #include "trainer/algo/advantage.h"
 #include "trainer/algo/selection.h"
 

@@ -1,6 +1,6 @@
 #include "trainer/loop/memory_estimate.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

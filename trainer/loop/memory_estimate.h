@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/dtype.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
+#include "lib/tensor/dtype.h"
 #include "trainer/config/config.h"
 #include "trainer/config/plan.h"
 #include "trainer/model/decoder_config.h"

@@ -1,6 +1,6 @@
 #include "trainer/loop/mini_batches.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <vector>

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "trainer/actor/mesh_model.h"
 #include "trainer/algo/loss_average.h"
+#include "trainer/learner/mesh_model.h"
 #include "trainer/loop/parts.h"
 #include "trainer/loop/sample.h"
 #include "trainer/report/metrics.h"

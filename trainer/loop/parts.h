@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "formats/ops/artifact.h"
-#include "lib/folder_lock.h"
-#include "trainer/actor/actor.h"
-#include "trainer/actor/critic.h"
-#include "trainer/actor/critic_model.h"
+#include "formats/artifact/artifact.h"
+#include "lib/system/folder_lock.h"
+#include "trainer/learner/actor.h"
+#include "trainer/learner/critic.h"
+#include "trainer/learner/critic_model.h"
 #include "trainer/loop/text_files.h"
 #include "trainer/loop/weight_sync.h"
 #include "trainer/model/decoder_config.h"

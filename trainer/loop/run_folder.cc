@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "lib/file.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::trainer {
 

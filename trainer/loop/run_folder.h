@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "lib/error.h"
-#include "lib/folder_lock.h"
+#include "lib/base/error.h"
+#include "lib/system/folder_lock.h"
 
 namespace nxdkit::trainer {
 

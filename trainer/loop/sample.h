@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/actor/rows.h"
+#include "trainer/learner/rows.h"
 
 namespace nxdkit::trainer {
 

@@ -1,22 +1,22 @@
 #include "trainer/loop/setup.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
-#include "formats/ops/checksums.h"
-#include "formats/ops/export.h"
-#include "lib/file.h"
-#include "lib/system.h"
+#include "formats/ops/export/export.h"
+#include "formats/ops/verify/checksums.h"
+#include "lib/system/file.h"
+#include "lib/system/system.h"
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/dataset_feed.h"
 #include "trainer/loop/engine_generator.h"
 #include "trainer/loop/memory_estimate.h"
 #include "trainer/loop/worker_generator.h"
 #include "trainer/reward/reward.h"
-#include "trainer/tokenizer/special_tokens.h"
+#include "trainer/text/special_tokens.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -4,13 +4,13 @@
 #include <span>
 #include <vector>
 
-#include "trainer/actor/actor.h"
-#include "trainer/actor/critic.h"
 #include "trainer/algo/advantage.h"
 #include "trainer/algo/kl.h"
 #include "trainer/algo/schedule.h"
 #include "trainer/config/config.h"
 #include "trainer/config/plan.h"
+#include "trainer/learner/actor.h"
+#include "trainer/learner/critic.h"
 #include "trainer/loop/sample.h"
 #include "trainer/loop/update_policy.h"
 #include "trainer/report/metrics.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "formats/hf/hf.h"
-#include "lib/file.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::trainer {
 namespace {

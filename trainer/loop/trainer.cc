@@ -1,13 +1,13 @@
 #include "trainer/loop/trainer.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "lib/file.h"
-#include "lib/system.h"
+#include "lib/system/file.h"
+#include "lib/system/system.h"
 #include "trainer/algo/balance.h"
 #include "trainer/algo/schedule.h"
 #include "trainer/loop/checkpoint.h"

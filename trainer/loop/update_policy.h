@@ -3,10 +3,10 @@
 
 #include <span>
 
-#include "trainer/actor/actor.h"
-#include "trainer/actor/critic.h"
 #include "trainer/algo/policy_loss.h"
 #include "trainer/algo/value_loss.h"
+#include "trainer/learner/actor.h"
+#include "trainer/learner/critic.h"
 #include "trainer/loop/mini_batches.h"
 
 namespace nxdkit::trainer {

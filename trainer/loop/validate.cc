@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "trainer/algo/rng.h"
+#include "trainer/base/rng.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -1,7 +1,7 @@
 #include "trainer/loop/weight_sync.h"
 
 #include "formats/manifest/manifest.h"
-#include "formats/ops/digest.h"
+#include "formats/ops/digest/digest.h"
 
 namespace nxdkit::trainer {
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "formats/ops/convert.h"
-#include "trainer/actor/actor.h"
+#include "formats/ops/convert/convert.h"
+#include "trainer/learner/actor.h"
 #include "trainer/model/decoder_config.h"
 
 namespace nxdkit::trainer {

@@ -1,16 +1,16 @@
 #include "trainer/model/decoder.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "trainer/comm/reduce.h"
+#include "trainer/kernels/elementwise.h"
+#include "trainer/kernels/embedding.h"
+#include "trainer/kernels/log_prob.h"
+#include "trainer/kernels/score.h"
 #include "trainer/model/layer.h"
-#include "trainer/ops/elementwise.h"
-#include "trainer/ops/embedding.h"
-#include "trainer/ops/log_prob.h"
-#include "trainer/ops/score.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -1,13 +1,13 @@
 #include "trainer/model/decoder_config.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <utility>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::trainer {
 namespace {

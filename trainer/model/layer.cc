@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "trainer/comm/reduce.h"
-#include "trainer/ops/elementwise.h"
-#include "trainer/ops/swiglu.h"
+#include "trainer/kernels/elementwise.h"
+#include "trainer/kernels/swiglu.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -11,12 +11,12 @@
 #include <span>
 
 #include "trainer/comm/comm.h"
+#include "trainer/kernels/attention.h"
+#include "trainer/kernels/matmul.h"
+#include "trainer/kernels/rope.h"
 #include "trainer/model/array.h"
 #include "trainer/model/decoder_config.h"
 #include "trainer/model/param_table.h"
-#include "trainer/ops/attention.h"
-#include "trainer/ops/matmul.h"
-#include "trainer/ops/rope.h"
 
 namespace nxdkit::trainer {
 

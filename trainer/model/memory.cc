@@ -1,14 +1,14 @@
 #include "trainer/model/memory.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 #include <memory>
 #include <numeric>
 #include <utility>
 
-#include "lib/executor.h"
-#include "lib/plan.h"
+#include "lib/plan/executor.h"
+#include "lib/plan/plan.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "formats/ops/artifact.h"
-#include "formats/ops/run.h"
+#include "formats/artifact/artifact.h"
+#include "formats/artifact/run.h"
 #include "trainer/model/decoder_config.h"
 #include "trainer/model/param_table.h"
 

@@ -1,6 +1,6 @@
 #include "trainer/model/param_table.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <functional>

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "lib/dtype.h"
+#include "lib/tensor/dtype.h"
 #include "trainer/model/param_table.h"
 
 namespace nxdkit::trainer {

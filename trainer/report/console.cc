@@ -1,11 +1,11 @@
 #include "trainer/report/console.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "lib/text.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::trainer {
 namespace {

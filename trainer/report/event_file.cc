@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <span>
 
-#include "lib/crc32.h"
+#include "lib/hash/crc32.h"
 
 namespace nxdkit::trainer {
 namespace {

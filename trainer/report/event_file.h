@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "trainer/report/append_file.h"
 #include "trainer/report/metrics.h"
 

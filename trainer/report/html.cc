@@ -1,12 +1,12 @@
 #include "trainer/report/html.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
-#include "lib/file.h"
+#include "lib/system/file.h"
 #include "trainer/report/console.h"
 #include "trainer/report/page_style.h"
 #include "trainer/report/svg.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "trainer/report/run_files.h"
 
 namespace nxdkit::trainer {

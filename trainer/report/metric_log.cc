@@ -1,12 +1,12 @@
 #include "trainer/report/metric_log.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <filesystem>
 #include <set>
 
-#include "lib/json.h"
-#include "lib/lines.h"
+#include "lib/json/json.h"
+#include "lib/system/lines.h"
 #include "trainer/config/value.h"
 #include "trainer/report/run_files.h"
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "lib/progress.h"
-#include "lib/system.h"
+#include "lib/base/progress.h"
+#include "lib/system/system.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -1,13 +1,13 @@
 #include "trainer/report/run_files.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "lib/file.h"
-#include "lib/json.h"
-#include "lib/lines.h"
+#include "lib/json/json.h"
+#include "lib/system/file.h"
+#include "lib/system/lines.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "trainer/report/append_file.h"
 #include "trainer/report/metric_log.h"
 

@@ -1,6 +1,6 @@
 #include "trainer/report/run_log.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstddef>
 #include <ctime>
@@ -8,8 +8,8 @@
 #include <span>
 #include <utility>
 
-#include "lib/file.h"
-#include "lib/text.h"
+#include "lib/base/text.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "trainer/report/append_file.h"
 
 namespace nxdkit::trainer {

@@ -1,13 +1,13 @@
 #include "trainer/report/svg.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 
-#include "lib/text.h"
+#include "lib/base/text.h"
 #include "trainer/report/console.h"
 
 namespace nxdkit::trainer {

@@ -1,7 +1,7 @@
 #include "trainer/reward/exec_reward.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -12,10 +12,10 @@
 #include <optional>
 #include <utility>
 
-#include "lib/command_text.h"
-#include "lib/json.h"
-#include "lib/process.h"
-#include "lib/text.h"
+#include "lib/base/text.h"
+#include "lib/json/json.h"
+#include "lib/system/command_text.h"
+#include "lib/system/process.h"
 
 namespace nxdkit::trainer {
 namespace {

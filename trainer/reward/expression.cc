@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "lib/utf8.h"
+#include "lib/base/utf8.h"
 #include "trainer/reward/text.h"
 
 namespace nxdkit::trainer {

@@ -1,6 +1,6 @@
 #include "trainer/reward/grade.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <optional>

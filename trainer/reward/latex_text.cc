@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "lib/utf8.h"
+#include "lib/base/utf8.h"
 #include "trainer/reward/text.h"
 
 namespace nxdkit::trainer {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "lib/text.h"
+#include "lib/base/text.h"
 #include "trainer/reward/exec_reward.h"
 #include "trainer/reward/rules.h"
 #include "trainer/reward/text.h"

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::trainer {
 

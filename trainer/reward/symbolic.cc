@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/algo/rng.h"
+#include "trainer/base/rng.h"
 #include "trainer/reward/expression.h"
 
 namespace nxdkit::trainer {

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "lib/utf8.h"
+#include "lib/base/utf8.h"
 
 namespace nxdkit::trainer {
 namespace {

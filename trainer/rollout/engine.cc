@@ -1,14 +1,14 @@
 #include "trainer/rollout/engine.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <new>
 #include <numeric>
 #include <utility>
 
-#include "formats/ops/digest.h"
-#include "lib/system.h"
+#include "formats/ops/digest/digest.h"
+#include "lib/system/system.h"
 #include "trainer/comm/thread_world.h"
 #include "trainer/model/memory.h"
 #include "trainer/rollout/open_bundle.h"

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "formats/rollout/weight_slots.h"
-#include "lib/dtype.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
+#include "lib/tensor/dtype.h"
 #include "trainer/rollout/sampling.h"
 
 namespace nxdkit::trainer {

@@ -1,6 +1,6 @@
 #include "trainer/rollout/messages.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace nxdkit::trainer {
 namespace {

@@ -12,8 +12,8 @@
 #include <optional>
 #include <string_view>
 
-#include "lib/process.h"
-#include "lib/text.h"
+#include "lib/base/text.h"
+#include "lib/system/process.h"
 
 extern char** environ;
 

@@ -1,9 +1,9 @@
 #include "trainer/rollout/open_bundle.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include "formats/ops/fitness.h"
-#include "lib/file.h"
+#include "formats/ops/verify/fitness.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::trainer {
 namespace {

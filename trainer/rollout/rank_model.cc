@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "trainer/comm/reduce.h"
-#include "trainer/ops/elementwise.h"
-#include "trainer/ops/embedding.h"
-#include "trainer/ops/rms_norm.h"
-#include "trainer/ops/swiglu.h"
+#include "trainer/kernels/elementwise.h"
+#include "trainer/kernels/embedding.h"
+#include "trainer/kernels/rms_norm.h"
+#include "trainer/kernels/swiglu.h"
 
 namespace nxdkit::trainer {
 namespace {

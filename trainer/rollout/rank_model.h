@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "trainer/comm/comm.h"
+#include "trainer/kernels/kv_cache.h"
+#include "trainer/kernels/packed_matrix.h"
+#include "trainer/kernels/rope.h"
 #include "trainer/model/array.h"
 #include "trainer/model/decoder_config.h"
 #include "trainer/model/param_table.h"
 #include "trainer/model/weights.h"
-#include "trainer/ops/kv_cache.h"
-#include "trainer/ops/packed_matrix.h"
-#include "trainer/ops/rope.h"
 #include "trainer/rollout/schedule.h"
 
 namespace nxdkit::trainer {

@@ -1,14 +1,14 @@
 #include "trainer/rollout/sampler.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "trainer/ops/log_prob.h"
-#include "trainer/ops/parallel.h"
-#include "trainer/ops/softmax_sums.h"
+#include "trainer/base/parallel.h"
+#include "trainer/kernels/log_prob.h"
+#include "trainer/kernels/softmax_sums.h"
 
 namespace nxdkit::trainer {
 namespace {

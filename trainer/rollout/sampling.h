@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainer/algo/rng.h"
+#include "trainer/base/rng.h"
 
 namespace nxdkit::trainer {
 

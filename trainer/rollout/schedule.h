@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "trainer/ops/kv_cache.h"
+#include "trainer/kernels/kv_cache.h"
 #include "trainer/rollout/sampling.h"
 
 namespace nxdkit::trainer {

@@ -17,7 +17,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::trainer {
 

@@ -1,7 +1,7 @@
 // The other side of a WorkerPool: an engine in a process of its own.
 #pragma once
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::trainer {
 

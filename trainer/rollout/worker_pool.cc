@@ -1,6 +1,6 @@
 #include "trainer/rollout/worker_pool.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/process.h"
+#include "lib/system/process.h"
 #include "trainer/rollout/wire.h"
 
 namespace nxdkit::trainer {

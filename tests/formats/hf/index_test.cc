@@ -4,7 +4,7 @@
 
 #include "formats/hf/hf.h"
 #include "formats/hf/index.h"
-#include "lib/json.h"
+#include "lib/json/json.h"
 #include "tests/formats/memory_file.h"
 #include "tests/formats/scratch.h"
 

@@ -8,7 +8,7 @@
 #include "formats/hf/index.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
-#include "lib/file.h"
+#include "lib/system/file.h"
 #include "tests/formats/scratch.h"
 
 namespace nxdkit::hf {

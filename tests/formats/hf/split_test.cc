@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "formats/hf/hf.h"
-#include "lib/json.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::hf {
 namespace {

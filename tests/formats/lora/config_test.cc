@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 #include "tests/lib/expect_error.h"
 
 namespace nxdkit::lora {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/manifest/manifest.h"
-#include "lib/tree_digest.h"
+#include "lib/hash/tree_digest.h"
 #include "tests/lib/expect_error.h"
 
 namespace nxdkit::manifest {

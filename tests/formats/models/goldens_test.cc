@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/models/sample_model.h"
-#include "lib/digest.h"
+#include "lib/hash/digest.h"
 #include "tests/formats/memory_sink.h"
 #include "tests/formats/model_layouts.h"
 

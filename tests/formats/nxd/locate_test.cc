@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "formats/artifact/artifact.h"
 #include "formats/nxd/refuse.h"
 #include "formats/nxd/shard_set.h"
-#include "formats/ops/artifact.h"
 #include "tests/formats/scratch.h"
 #include "tests/lib/expect_error.h"
 

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "formats/ops/compare.h"
-#include "formats/ops/verify.h"
+#include "formats/ops/verify/compare.h"
+#include "formats/ops/verify/verify.h"
 #include "tests/formats/scratch.h"
 
 namespace nxdkit::ops {

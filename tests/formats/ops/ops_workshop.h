@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "formats/ops/convert.h"
-#include "formats/ops/make_model.h"
-#include "formats/ops/verify.h"
+#include "formats/ops/convert/convert.h"
+#include "formats/ops/sample/make_model.h"
+#include "formats/ops/verify/verify.h"
 #include "tests/formats/ops/sample_config.h"
 #include "tests/formats/scratch.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::testing_util {
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "formats/ops/convert.h"
+#include "formats/ops/convert/convert.h"
 #include "tests/formats/reshard/training_tag.h"
 #include "tests/formats/scratch.h"
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::rollout {
 namespace {

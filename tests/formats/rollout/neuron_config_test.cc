@@ -8,7 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 #include "tests/lib/expect_error.h"
 
 namespace nxdkit::rollout {

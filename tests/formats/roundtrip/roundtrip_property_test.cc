@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "formats/nxd/optimum.h"
-#include "formats/ops/convert.h"
-#include "formats/ops/digest.h"
-#include "formats/ops/make_model.h"
+#include "formats/ops/convert/convert.h"
+#include "formats/ops/digest/digest.h"
+#include "formats/ops/sample/make_model.h"
 #include "tests/formats/random_case.h"
 #include "tests/formats/scratch.h"
 

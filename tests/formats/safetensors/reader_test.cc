@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "formats/safetensors/limits.h"
-#include "lib/gather.h"
+#include "lib/plan/gather.h"
 #include "tests/formats/safetensors/invariants.h"
 #include "tests/formats/safetensors/probe_table.h"
 #include "tests/formats/safetensors/write_file.h"

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "lib/digest.h"
-#include "lib/json.h"
+#include "lib/hash/digest.h"
+#include "lib/json/json.h"
 #include "tests/formats/memory_file.h"
 #include "tests/formats/safetensors/invariants.h"
 #include "tests/formats/safetensors/write_file.h"

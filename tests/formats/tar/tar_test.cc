@@ -17,7 +17,7 @@
 #include "formats/rollout/weight_slots.h"
 #include "formats/tar/names.h"
 #include "formats/tar/transport.h"
-#include "lib/process.h"
+#include "lib/system/process.h"
 #include "tests/formats/scratch.h"
 
 namespace nxdkit::tar {

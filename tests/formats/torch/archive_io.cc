@@ -5,8 +5,8 @@
 #include <fstream>
 #include <variant>
 
-#include "lib/digest.h"
-#include "lib/json.h"
+#include "lib/hash/digest.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::torch {
 namespace {

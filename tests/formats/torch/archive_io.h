@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "formats/torch/archive.h"
-#include "lib/error.h"
-#include "lib/output.h"
-#include "lib/tensor.h"
+#include "lib/base/error.h"
+#include "lib/tensor/output.h"
+#include "lib/tensor/tensor.h"
 
 namespace nxdkit::torch {
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 #include "tests/formats/torch/builders.h"
 #include "tests/formats/torch/expect_error.h"
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/torch/archive.h"
-#include "lib/json.h"
+#include "lib/json/json.h"
 #include "tests/formats/torch/archive_io.h"
 
 namespace nxdkit::torch {

@@ -1,7 +1,7 @@
 // Opens an artifact through the installed library and prints how many tensors it has.
 #include <cstdio>
 
-#include "formats/ops/artifact.h"
+#include "formats/artifact/artifact.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;

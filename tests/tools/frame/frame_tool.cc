@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "lib/signals.h"
-#include "tools/common/layout_options.h"
-#include "tools/common/tool.h"
+#include "lib/system/signals.h"
+#include "tools/cli/tool.h"
+#include "tools/conversions/layout_options.h"
 
 namespace nxdkit::tool {
 namespace {

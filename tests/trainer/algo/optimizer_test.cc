@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "trainer/algo/rng.h"
+#include "trainer/base/rng.h"
 
 namespace nxdkit::trainer {
 namespace {

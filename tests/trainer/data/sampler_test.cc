@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-#include "lib/json.h"
+#include "lib/json/json.h"
 #include "tests/lib/expect_error.h"
 
 namespace nxdkit::trainer {

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "lib/file.h"
+#include "lib/system/file.h"
 #include "tests/lib/expect_error.h"
 #include "tests/lib/temp_folder.h"
 

@@ -11,10 +11,10 @@
 #include <mutex>
 #include <set>
 
-#include "formats/ops/export.h"
+#include "formats/ops/export/export.h"
 #include "formats/torch/archive.h"
-#include "lib/file.h"
-#include "lib/json.h"
+#include "lib/json/json.h"
+#include "lib/system/file.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/trainer/model/model_lab.h"
 #include "trainer/config/load.h"

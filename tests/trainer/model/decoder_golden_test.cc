@@ -8,7 +8,7 @@
 #include <string>
 
 #include "formats/safetensors/safetensors.h"
-#include "lib/file.h"
+#include "lib/system/file.h"
 #include "tests/trainer/model/batch_json.h"
 #include "tests/trainer/model/expect_close.h"
 

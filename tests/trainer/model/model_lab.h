@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/ops/make_model.h"
+#include "formats/ops/sample/make_model.h"
 #include "tests/formats/ops/sample_config.h"
 #include "tests/formats/scratch.h"
 #include "tests/trainer/model/whole.h"

@@ -159,8 +159,8 @@ TEST(MetricLog, ALogThatCannotBeReadIsNotLost) {
 TEST(MetricLog, AFolderThatCannotBeMade) {
   const TempFolder folder;
   WriteText(folder / "file", "");
-  const auto error = ExpectError(
-      MetricLog::Open(folder / "file/run", std::nullopt, "{}"), Errc::kIo, "create the folder");
+  const auto error = ExpectError(MetricLog::Open(folder / "file/run", std::nullopt, "{}"),
+                                 Errc::kIo, "create the folder");
   EXPECT_EQ(error->file(), folder / "file/run");
 }
 

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "lib/file.h"
+#include "lib/system/file.h"
 #include "tests/formats/scratch.h"
 #include "trainer/report/run_display.h"
 

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "formats/ops/digest.h"
+#include "formats/ops/digest/digest.h"
 #include "tests/trainer/rollout/rollout_lab.h"
 
 namespace nxdkit::trainer {

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <set>
 
-#include "lib/system.h"
+#include "lib/system/system.h"
 #include "tests/trainer/rollout/rollout_lab.h"
 
 namespace nxdkit::trainer {

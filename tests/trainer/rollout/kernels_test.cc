@@ -9,8 +9,8 @@
 
 #include "tests/trainer/reference.h"
 #include "trainer/comm/thread_world.h"
-#include "trainer/ops/kv_cache.h"
-#include "trainer/ops/packed_matrix.h"
+#include "trainer/kernels/kv_cache.h"
+#include "trainer/kernels/packed_matrix.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "formats/ops/convert.h"
-#include "formats/ops/export.h"
-#include "formats/ops/make_model.h"
-#include "lib/file.h"
+#include "formats/ops/convert/convert.h"
+#include "formats/ops/export/export.h"
+#include "formats/ops/sample/make_model.h"
+#include "lib/system/file.h"
 #include "tests/formats/ops/sample_config.h"
 #include "tests/formats/scratch.h"
 #include "trainer/comm/thread_world.h"

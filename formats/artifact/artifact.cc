@@ -1,0 +1,263 @@
+#include "formats/artifact/artifact.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "formats/artifact/lora/lora.h"
+#include "formats/artifact/open_file.h"
+#include "formats/hf/hf.h"
+#include "formats/nxd/refuse.h"
+#include "formats/safetensors/safetensors.h"
+#include "formats/torch/archive.h"
+#include "lib/sinks/write_sink.h"
+#include "lib/system/file.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr std::array<std::string_view, 5> kKindNames = {"hf", "nxd", "rollout", "torch", "delta"};
+constexpr uint64_t kMaxConfigBytes = 16 << 20;
+
+}  // namespace
+
+std::string_view KindName(Kind kind) { return kKindNames[static_cast<size_t>(kind)]; }
+
+std::optional<Kind> KindFromName(std::string_view name) {
+  for (size_t i = 0; i < kKindNames.size(); ++i)
+    if (kKindNames[i] == name) return static_cast<Kind>(i);
+  return std::nullopt;
+}
+
+uint64_t Artifact::file_bytes() const {
+  uint64_t bytes = 0;
+  for (const TensorFile& file : files) bytes += file.file_bytes;
+  return bytes;
+}
+
+size_t Artifact::tensor_count() const {
+  size_t count = 0;
+  for (const TensorFile& file : files) count += file.tensors.size();
+  return count;
+}
+
+namespace {
+
+// A staging place of ours: files have their sizes and names, but not yet their contents.
+Status RefuseUnfinished(const std::string& path) {
+  if (KindOf(JoinPath(path, WriteSink::kJournalName)) != PathKind::kFile) return OkStatus();
+  return Error(Errc::kCorrupt, "an unfinished output of nxd-convert, not an artifact")
+      .in(path)
+      .hint("run the same command again with --resume, or remove the folder");
+}
+
+}  // namespace
+
+Result<Kind> Recognise(const std::string& path) {
+  NXDKIT_TRY(RefuseUnfinished(path));
+  switch (KindOf(path)) {
+    case PathKind::kMissing:
+      return Error(Errc::kNotFound, "no such file or folder").in(path);
+    case PathKind::kOther:
+      return Error(Errc::kUnsupported, "neither a regular file nor a folder").in(path);
+    case PathKind::kFile:
+      if (path.ends_with(".safetensors") || safetensors::LooksLikeSafetensors(path))
+        return Kind::kHf;
+      if (torch::LooksLikeArchive(path)) return Kind::kTorch;
+      if (delta::LooksLikeDelta(path)) return Kind::kDelta;
+      return Error(Errc::kUnsupported, "neither a safetensors file nor a torch archive").in(path);
+    case PathKind::kFolder:
+      break;
+  }
+  if (rollout::LooksLikeBundle(path)) return Kind::kRollout;
+  // Weights in the folder itself count before tags in folders below: shards that were made of a
+  // model and put into its folder must not be taken for the model.
+  if (hf::HasWeights(path)) return Kind::kHf;
+  if (nxd::LooksLikeShardSet(path)) return Kind::kNxd;
+  if (std::optional<Error> refused = nxd::RefuseByName(path)) return *std::move(refused);
+  return Error(Errc::kUnsupported,
+               "no artifact recognised: no rollout bundle (neuron_config.json, "
+               "tp0_sharded_checkpoint.safetensors), "
+               "no NxD shard set (model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`), "
+               "no Hugging Face weights "
+               "(model.safetensors, model.safetensors.index.json, pytorch_model.bin)")
+      .in(path);
+}
+
+namespace {
+
+// The first folder that holds a config.json.
+std::string FindConfigFolder(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders)
+    if (!folder.empty() && KindOf(JoinPath(folder, "config.json")) == PathKind::kFile)
+      return folder;
+  return "";
+}
+
+}  // namespace
+
+Status LoadConfig(Artifact& artifact, const InputHints& hints,
+                  const std::vector<std::string>& folders) {
+  artifact.side_folder = FindConfigFolder(folders);
+  if (hints.config) {
+    artifact.config_path = KindOf(*hints.config) == PathKind::kFolder
+                               ? JoinPath(*hints.config, "config.json")
+                               : *hints.config;
+    if (artifact.side_folder.empty()) artifact.side_folder = ParentPath(artifact.config_path);
+  } else if (!artifact.side_folder.empty()) {
+    artifact.config_path = JoinPath(artifact.side_folder, "config.json");
+  } else if (artifact.bundle && artifact.bundle->config &&
+             artifact.bundle->config->flavor == rollout::Flavor::kNxdi) {
+    artifact.config_path = JoinPath(artifact.bundle->folder, "neuron_config.json");
+  } else {
+    return OkStatus();
+  }
+  NXDKIT_ASSIGN(artifact.config_text, ReadSmallFile(artifact.config_path, kMaxConfigBytes));
+  NXDKIT_ASSIGN(artifact.config, models::ParseConfig(artifact.config_text, artifact.config_path));
+  return OkStatus();
+}
+
+namespace {
+
+Status OpenHf(Artifact& artifact, const InputHints& hints) {
+  if (KindOf(artifact.path) == PathKind::kFile) {
+    NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(artifact.path));
+    artifact.files.push_back(std::move(file));
+    return LoadConfig(artifact, hints, {ParentPath(artifact.path)});
+  }
+  NXDKIT_ASSIGN(hf::Checkpoint checkpoint, hf::Open(artifact.path, OpenTensorFile));
+  artifact.files = std::move(checkpoint.files);
+  return LoadConfig(artifact, hints, {artifact.path});
+}
+
+Status OpenNxd(Artifact& artifact, const InputHints& hints) {
+  NXDKIT_ASSIGN(nxd::SetLocation location, nxd::Locate(artifact.path, hints.tag));
+  artifact.warnings = location.warnings;
+  NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location)));
+  if (!set.skipped.empty())
+    artifact.warnings.push_back(fmt::format("{}: left out, being no tensors of the model: {}",
+                                            artifact.path, fmt::join(set.skipped, ", ")));
+  for (const nxd::Shard& shard : set.shards) {
+    artifact.files.push_back(shard.tensors);
+    artifact.ranks.push_back({shard.file.path, shard.file.tp, shard.file.pp});
+  }
+  NXDKIT_ASSIGN(artifact.sidecar, nxd::ReadSidecar(set.location.tag_folder));
+  NXDKIT_ASSIGN(artifact.mp_record, nxd::ReadMpRecord(set.location.tag_folder, set.location.pp));
+  if (artifact.mp_record)
+    artifact.warnings.insert(artifact.warnings.end(), artifact.mp_record->warnings.begin(),
+                             artifact.mp_record->warnings.end());
+  const std::string tag = set.location.tag_folder;
+  const std::string root = set.location.root;
+  artifact.set = std::move(set);
+  return LoadConfig(artifact, hints, {tag, root, ParentPath(root)});
+}
+
+Status OpenRollout(Artifact& artifact, const InputHints& hints) {
+  NXDKIT_ASSIGN(rollout::Bundle bundle,
+                rollout::OpenBundle(artifact.path, OpenTensorFile, hints.weights));
+  if (bundle.half_done) return rollout::HalfWritten(bundle.weights_folder);
+  artifact.warnings = bundle.warnings;
+  if (!bundle.config)
+    artifact.warnings.push_back(
+        fmt::format("{}: neuron_config.json is missing: no engine can load the bundle as it is",
+                    artifact.path));
+  artifact.files = bundle.shards;
+  for (size_t i = 0; i < bundle.shards.size(); ++i)
+    artifact.ranks.push_back(
+        {bundle.shards[i].path, bundle.first_rank + static_cast<int64_t>(i), -1});
+  artifact.bundle = std::move(bundle);
+  return LoadConfig(artifact, hints, {artifact.path});
+}
+
+Status OpenTorch(Artifact& artifact, const InputHints& hints) {
+  if (KindOf(artifact.path) == PathKind::kFolder)
+    return Error(Errc::kUnsupported, "a torch state dict is one file; this is a folder")
+        .in(artifact.path);
+  NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(artifact.path));
+  std::vector<std::string> skipped;
+  NXDKIT_ASSIGN(TensorFile file, torch::FlattenStateDict(archive, &skipped));
+  artifact.files.push_back(std::move(file));
+  artifact.warnings = archive.warnings;
+  for (const std::string& name : skipped)
+    artifact.warnings.push_back(
+        fmt::format("{}: {} is no tensor and is left out", artifact.path, name));
+  return LoadConfig(artifact, hints, {ParentPath(artifact.path)});
+}
+
+// Changes alone are no model: everything but the changed elements comes from the base.
+Status OpenDelta(Artifact& artifact, const InputHints& hints) {
+  if (hints.base.empty())
+    return Error(Errc::kUsage, "a delta holds what changed in a model; its base is not named")
+        .in(artifact.path)
+        .hint("nxd-convert --from delta takes it with --base");
+  if (KindOf(artifact.path) == PathKind::kFolder)
+    return Error(Errc::kUnsupported, "a delta is one file; this is a folder").in(artifact.path);
+  NXDKIT_ASSIGN(artifact.delta, delta::Delta::Open(artifact.path));
+  NXDKIT_ASSIGN(const Kind kind, Recognise(hints.base));
+  if (kind == Kind::kDelta)
+    return Error(Errc::kUnsupported, "the base of a delta is a delta, expected a model")
+        .in(hints.base);
+  InputHints base_hints = hints;
+  base_hints.base.clear();
+  NXDKIT_ASSIGN(Artifact base, OpenArtifact(hints.base, kind, base_hints));
+  artifact.side_folder = base.side_folder;
+  artifact.config_path = base.config_path;
+  artifact.config_text = base.config_text;
+  artifact.config = base.config;
+  artifact.warnings = base.warnings;
+  artifact.files = base.files;
+  artifact.files.push_back({artifact.path, "delta", artifact.delta->file_bytes(), {}, {}});
+  artifact.ranks = base.ranks;
+  artifact.ranks.push_back({artifact.path, -1, -1});
+  artifact.base = std::make_shared<const Artifact>(std::move(base));
+  return OkStatus();
+}
+
+// Nothing of this kind is there: perhaps the user has mistaken the format.
+Error WithKindHint(Error error, const Artifact& artifact) {
+  if (error.code() != Errc::kNotFound) return error;
+  const Result<Kind> kind = Recognise(artifact.path);
+  if (!kind.ok() || *kind == artifact.kind) return error;
+  return std::move(error).hint(fmt::format("it looks like {}", KindName(*kind)));
+}
+
+Status OpenAs(Artifact& artifact, const InputHints& hints) {
+  switch (artifact.kind) {
+    case Kind::kHf:
+      return OpenHf(artifact, hints);
+    case Kind::kNxd:
+      return OpenNxd(artifact, hints);
+    case Kind::kRollout:
+      return OpenRollout(artifact, hints);
+    case Kind::kTorch:
+      return OpenTorch(artifact, hints);
+    case Kind::kDelta:
+      return OpenDelta(artifact, hints);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<Artifact> OpenArtifact(const std::string& path, Kind kind, const InputHints& hints) {
+  Artifact artifact;
+  artifact.kind = kind;
+  artifact.path = path;
+  if (KindOf(path) == PathKind::kMissing)
+    return Error(Errc::kNotFound, "no such file or folder").in(path);
+  NXDKIT_TRY(RefuseUnfinished(path));
+  Status opened = OpenAs(artifact, hints);
+  if (!opened.ok()) return WithKindHint(std::move(opened).error(), artifact);
+  if (artifact.ranks.empty())
+    for (const TensorFile& file : artifact.files) artifact.ranks.push_back({file.path, -1, -1});
+  return artifact;
+}
+
+Result<BoundArtifact> OpenAndBind(const std::string& path, Kind kind, const InputHints& hints) {
+  NXDKIT_ASSIGN(Artifact artifact, OpenArtifact(path, kind, hints));
+  if (hints.lora.empty()) return Bind(std::move(artifact), hints);
+  NXDKIT_ASSIGN(BoundArtifact base, Bind(std::move(artifact), hints));
+  return MergeLora(std::move(base), hints);
+}
+
+}  // namespace nxdkit::ops

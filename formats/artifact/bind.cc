@@ -1,0 +1,274 @@
+// From stored tensors to parameters.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "formats/artifact/artifact.h"
+#include "formats/artifact/bind_delta.h"
+#include "formats/artifact/optimizer/optimizer.h"
+#include "formats/models/hf_layout.h"
+#include "formats/rollout/rollout_layout.h"
+#include "lib/system/file.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using NameMap = std::unordered_map<std::string, TensorLayout>;
+
+NameMap ByName(std::vector<TensorLayout> tensors) {
+  NameMap map;
+  map.reserve(tensors.size());
+  for (TensorLayout& tensor : tensors) {
+    std::string name = tensor.name;
+    map.emplace(std::move(name), std::move(tensor));
+  }
+  return map;
+}
+
+Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known) {
+  out.bound.stored.reserve(out.artifact.tensor_count());
+  out.bound.layout.tensors.reserve(out.artifact.tensor_count());
+  for (const StoredTensor& stored : out.artifact.files[file].tensors) {
+    const auto it = known.find(stored.name);
+    if (it != known.end()) {
+      out.bound.layout.tensors.push_back(it->second);
+      out.bound.layout.tensors.back().file = file;
+      out.bound.stored.push_back(stored);
+      continue;
+    }
+    if (models::IsIgnorable(*out.model->config.family, stored.name)) {
+      out.left_out.push_back(stored.name);
+      continue;
+    }
+    return Error(Errc::kUnsupported,
+                 fmt::format("the {} family has no such tensor in this layout; it would be lost",
+                             out.model->config.family->model_type))
+        .in(out.artifact.files[file].path)
+        .on(stored.name);
+  }
+  return OkStatus();
+}
+
+Error NoConfig(const Artifact& artifact) {
+  return Error(Errc::kNotFound,
+               "no config.json: the shapes alone do not tell heads, layers and family")
+      .in(artifact.path)
+      .hint("name one with --config");
+}
+
+Status RequireFamily(BoundArtifact& out) {
+  if (!out.artifact.config) return NoConfig(out.artifact);
+  Result<models::Model> model = models::MakeModel(*out.artifact.config);
+  if (!model.ok()) return std::move(model).error().in(out.artifact.config_path);
+  out.model = *std::move(model);
+  out.params = out.model->Logical();
+  return OkStatus();
+}
+
+// A model that nobody wrote a table for: each tensor is its own parameter.
+Status BindPlain(BoundArtifact& out) {
+  std::unordered_map<std::string, std::string> seen;
+  for (uint32_t f = 0; f < out.artifact.files.size(); ++f) {
+    for (const StoredTensor& stored : out.artifact.files[f].tensors) {
+      const auto [it, added] = seen.emplace(stored.name, out.artifact.files[f].path);
+      if (!added)
+        return Error(Errc::kCorrupt, fmt::format("the tensor is in {} too", it->second))
+            .in(out.artifact.files[f].path)
+            .on(stored.name);
+      TensorLayout tensor{stored.name, f, stored.shape, std::nullopt, {}, {}};
+      AddWhole(tensor, static_cast<uint32_t>(out.params.size()), stored.shape);
+      out.params.push_back({stored.name, stored.shape, 0, 0});
+      out.bound.layout.tensors.push_back(std::move(tensor));
+      out.bound.stored.push_back(stored);
+    }
+  }
+  return OkStatus();
+}
+
+Status BindWhole(BoundArtifact& out) {
+  if (!out.artifact.config || !out.artifact.config->family) return BindPlain(out);
+  NXDKIT_TRY(RequireFamily(out));
+  const NameMap known = ByName(models::HfTensors(*out.model, true));
+  for (uint32_t f = 0; f < out.artifact.files.size(); ++f) NXDKIT_TRY(BindFile(out, f, known));
+  return OkStatus();
+}
+
+// The reference converter slices the experts for every expert parallel rank, and then stores all of
+// them all the same.
+Status CheckExperts(const BoundArtifact& out) {
+  for (size_t t = 0; t < out.bound.stored.size(); ++t) {
+    const StoredTensor& stored = out.bound.stored[t];
+    const Shape& shape = out.bound.layout.tensors[t].shape;
+    if (out.nxd_geometry.ep == 1 || shape.size() != 3 || stored.shape.size() != 3 ||
+        stored.shape == shape || stored.shape[0] != out.model->config.experts)
+      continue;
+    return Error(Errc::kCorrupt,
+                 fmt::format("all {} experts are stored here, {} of each of the {} expert parallel "
+                             "ranks were expected",
+                             stored.shape[0], shape[0], out.nxd_geometry.ep))
+        .in(stored.storage->path())
+        .on(stored.name)
+        .hint(
+            "NxD's checkpoint_converter.py writes such sets for --ep_size above 1; convert the "
+            "original checkpoint again with nxd-convert --ep");
+  }
+  return OkStatus();
+}
+
+Status BindNxd(BoundArtifact& out, const InputHints& hints) {
+  NXDKIT_TRY(RequireFamily(out));
+  std::vector<nxd::Claims> claims{hints.claims};
+  if (out.artifact.sidecar) claims.push_back(out.artifact.sidecar->claims);
+  if (out.artifact.mp_record) {
+    NXDKIT_TRY(nxd::CheckMpHeads(*out.artifact.mp_record, out.model->config));
+    claims.push_back(out.artifact.mp_record->claims);
+  }
+  NXDKIT_ASSIGN(const nxd::Detected detected, nxd::Detect(*out.artifact.set, out.model->config,
+                                                          claims, hints.hardware_if_unknown));
+  out.nxd_geometry = detected.geometry;
+  out.replicas = detected.replicas;
+  out.artifact.warnings.insert(out.artifact.warnings.end(), detected.warnings.begin(),
+                               detected.warnings.end());
+  std::map<std::pair<int, int>, NameMap> by_rank;  // tp and ep rank
+  for (uint32_t f = 0; f < out.artifact.files.size(); ++f) {
+    const nxd::ShardFile& file = out.artifact.set->shards[f].file;
+    const auto [known, added] = by_rank.try_emplace({file.tp, file.ep});
+    if (added) {
+      Result<std::vector<nxd::RankTensor>> tensors =
+          nxd::RankTensors(*out.model, detected.geometry, file.tp, true, file.ep);
+      // What cannot be laid out over the set's ranks is not this set's config.
+      if (!tensors.ok()) return std::move(tensors).error().in(out.artifact.config_path);
+      std::vector<TensorLayout> layouts;
+      for (nxd::RankTensor& tensor : *tensors) layouts.push_back(std::move(tensor.layout));
+      known->second = ByName(std::move(layouts));
+    }
+    Status bound = BindFile(out, f, known->second);
+    if (!bound.ok()) return std::move(bound).error().rank(file.tp);
+  }
+  return CheckExperts(out);
+}
+
+// NxDI's shards have rank tensors that optimum-neuron's lack: they tell the flavor where no
+// configuration does.
+Result<rollout::Flavor> FlavorOf(const BoundArtifact& out, const rollout::Geometry& geometry) {
+  NXDKIT_ASSIGN(const std::vector<TensorLayout> tensors,
+                rollout::RankTensors(*out.model, geometry, 0));
+  std::unordered_set<std::string_view> known;
+  for (const TensorLayout& tensor : tensors) known.insert(tensor.name);
+  for (const StoredTensor& stored : out.artifact.bundle->shards.front().tensors)
+    if (stored.name.ends_with("rank") && !known.contains(stored.name))
+      return rollout::Flavor::kNxdi;
+  return rollout::Flavor::kOptimum;
+}
+
+bool HasExpertRanks(const rollout::Bundle& bundle) {
+  return std::ranges::any_of(bundle.shards.front().tensors, [](const StoredTensor& stored) {
+    return stored.name.ends_with(".spmd_rank.rank");
+  });
+}
+
+Result<rollout::Geometry> RolloutGeometry(const Artifact& artifact, const InputHints& hints) {
+  const rollout::Bundle& bundle = *artifact.bundle;
+  if (bundle.shards.empty())
+    return Error(Errc::kUnsupported,
+                 "the bundle holds no rank shards; it loads its weights from a Hugging Face "
+                 "checkpoint")
+        .in(artifact.path);
+  rollout::Geometry geometry;
+  geometry.tp = static_cast<int>(bundle.shards.size());
+  if (bundle.config) geometry = bundle.config->MakeGeometry();
+  if (bundle.config && !bundle.config->unsupported.empty())
+    return Error(Errc::kUnsupported,
+                 fmt::format(
+                     "shards made with {} have another layout, which this program does not know",
+                     bundle.config->unsupported.front()))
+        .in(JoinPath(bundle.folder, "neuron_config.json"));
+  if (static_cast<int64_t>(bundle.shards.size()) != geometry.tp)
+    return Error(Errc::kUnsupported,
+                 fmt::format("{} of {} ranks are here; a part of a bundle cannot be converted",
+                             bundle.shards.size(), geometry.tp))
+        .in(bundle.weights_folder);
+  if (hints.claims.tp && *hints.claims.tp != geometry.tp)
+    return Error(Errc::kUsage, fmt::format("tp is {} by the bundle's shards, but {} by {}",
+                                           geometry.tp, *hints.claims.tp, hints.claims.origin))
+        .in(artifact.path);
+  bool fused = false;
+  for (const StoredTensor& tensor : bundle.shards.front().tensors)
+    fused |= tensor.name.find(".qkv_proj.Wqkv.") != std::string::npos;
+  if (bundle.config && bundle.config->fused_qkv != fused)
+    return Error(
+               Errc::kCorrupt,
+               fmt::format("neuron_config.json says fused_qkv {}, but the shards hold {}",
+                           bundle.config->fused_qkv, fused ? "Wqkv" : "q_proj, k_proj and v_proj"))
+        .in(bundle.weights_folder);
+  if (hints.fused_qkv && *hints.fused_qkv != fused)
+    return Error(Errc::kUsage, fmt::format("the shards' q/k/v are {}, {} says otherwise",
+                                           fused ? "fused" : "separate", hints.claims.origin))
+        .in(bundle.weights_folder);
+  geometry.fused_qkv = fused;
+  return geometry;
+}
+
+Status BindRollout(BoundArtifact& out, const InputHints& hints) {
+  NXDKIT_TRY(RequireFamily(out));
+  NXDKIT_ASSIGN(out.rollout_geometry, RolloutGeometry(out.artifact, hints));
+  if (!out.artifact.bundle->config) {
+    NXDKIT_ASSIGN(out.rollout_geometry.flavor, FlavorOf(out, out.rollout_geometry));
+    out.rollout_geometry.expert_ranks = HasExpertRanks(*out.artifact.bundle);
+  }
+  for (uint32_t f = 0; f < out.artifact.files.size(); ++f) {
+    const int rank = static_cast<int>(out.artifact.ranks[f].tp_rank);
+    NXDKIT_ASSIGN(std::vector<TensorLayout> tensors,
+                  rollout::RankTensors(*out.model, out.rollout_geometry, rank));
+    Status bound = BindFile(out, f, ByName(std::move(tensors)));
+    if (!bound.ok()) return std::move(bound).error().rank(rank);
+  }
+  return OkStatus();
+}
+
+// A weight that is no floating point number is not this model's, whatever its shape says.
+Status CheckWeights(const BoundArtifact& artifact) {
+  for (size_t t = 0; t < artifact.bound.stored.size(); ++t) {
+    const StoredTensor& stored = artifact.bound.stored[t];
+    if (artifact.bound.layout.tensors[t].dtype || Info(stored.dtype).floating) continue;
+    return Error(Errc::kUnsupported,
+                 fmt::format("dtype {} found; the weights of a {} model are floating point numbers",
+                             Name(stored.dtype), artifact.model->config.family->model_type))
+        .in(stored.storage->path())
+        .on(stored.name);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
+  BoundArtifact out;
+  out.artifact = std::move(artifact);
+  out.bound.layout.files = out.artifact.ranks;
+  switch (out.artifact.kind) {
+    case Kind::kHf:
+    case Kind::kTorch:
+      NXDKIT_TRY(BindWhole(out));
+      break;
+    case Kind::kNxd:
+      NXDKIT_TRY(BindNxd(out, hints));
+      if (hints.optimizer) NXDKIT_TRY(BindOptimizer(out, hints));
+      break;
+    case Kind::kRollout:
+      NXDKIT_TRY(BindRollout(out, hints));
+      break;
+    case Kind::kDelta:
+      NXDKIT_TRY(BindDelta(out, hints));
+      break;
+  }
+  // Shape or dtype faults name the file and tensor here, before anything is planned.
+  NXDKIT_TRY(CheckBinding(out.bound));
+  if (out.model) NXDKIT_TRY(CheckWeights(out));
+  return out;
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,49 @@
+#include "formats/artifact/canonical.h"
+
+#include <fmt/core.h>
+
+namespace nxdkit::ops {
+
+std::vector<TensorLayout> WholeTensors(const BoundArtifact& source) {
+  std::vector<TensorLayout> tensors;
+  for (uint32_t i = 0; i < source.params.size(); ++i) {
+    tensors.push_back({source.params[i].name, 0, source.params[i].shape, std::nullopt, {}, {}});
+    AddWhole(tensors.back(), i, source.params[i].shape);
+  }
+  return tensors;
+}
+
+Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optional<Dtype> wanted) {
+  NXDKIT_ASSIGN(const PrimaryPlaces places,
+                PrimaryPlaces::Find(source.params, source.bound.layout));
+  std::vector<Dtype> dtypes;
+  for (uint32_t i = 0; i < source.params.size(); ++i) {
+    std::optional<Dtype> dtype;
+    for (const PrimaryPlaces::Place& place : places.of(i)) {
+      const Dtype stored = source.bound.stored[place.tensor].dtype;
+      if (dtype && *dtype != stored && !wanted)
+        return Error(Errc::kUnsupported, fmt::format("stored partly as {} and partly as {}",
+                                                     Name(*dtype), Name(stored)))
+            .on(source.params[i].name)
+            .hint("convert it to one dtype: nxd-convert --dtype");
+      dtype = stored;
+    }
+    if (!dtype) dtype = Dtype::kF32;
+    if (!source.own_dtypes.empty() && source.own_dtypes[i]) dtype = source.own_dtypes[i];
+    dtypes.push_back(wanted && Info(*dtype).floating ? *wanted : *dtype);
+  }
+  return dtypes;
+}
+
+Result<CanonicalPlan> PlanCanonical(const BoundArtifact& source) {
+  CanonicalPlan out;
+  out.layout.files.push_back({});
+  out.layout.tensors = WholeTensors(source);
+  NXDKIT_ASSIGN(out.plan, BuildPlan(source.params, source.bound, out.layout));
+  NXDKIT_ASSIGN(const std::vector<Dtype> dtypes, ParamDtypes(source, std::nullopt));
+  for (size_t i = 0; i < dtypes.size(); ++i)
+    out.outputs.push_back({source.params[i].name, dtypes[i], source.params[i].shape});
+  return out;
+}
+
+}  // namespace nxdkit::ops

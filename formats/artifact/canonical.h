@@ -1,0 +1,30 @@
+// The layout that all artifacts of one model share: every logical parameter whole, under its own
+// name, as it is stored.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "formats/artifact/artifact.h"
+#include "lib/tensor/output.h"
+
+namespace nxdkit::ops {
+
+// One tensor per parameter, in the order of source.params; all in file 0.
+std::vector<TensorLayout> WholeTensors(const BoundArtifact& source);
+
+// Of each parameter: the dtype of its primary places; F32 when it has no elements. `wanted` takes
+// the place of floating ones. kUnsupported for a parameter stored partly in one and partly in
+// another, unless `wanted` says which.
+Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optional<Dtype> wanted);
+
+struct CanonicalPlan {
+  Layout layout;  // one file without a name
+  std::vector<OutputTensor> outputs;
+  Plan plan;
+};
+
+// tensors[i], outputs[i] and plan.tensors[i] belong to source.params[i].
+Result<CanonicalPlan> PlanCanonical(const BoundArtifact& source);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,144 @@
+// An adapter as NxD saves it: a shard set, cut like the layers that it adapts.
+#include <fmt/core.h>
+
+#include <set>
+#include <unordered_map>
+
+#include "formats/artifact/lora/lora_config.h"
+#include "formats/artifact/lora/lora_parts.h"
+#include "lib/system/file.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using NameMap = std::unordered_map<std::string, TensorLayout>;
+
+// The tensors of a rank if every linear layer were adapted, or those that are.
+Result<NameMap> Known(const models::Model& model, const nxd::Geometry& geometry,
+                      const std::vector<std::optional<nxd::LoraPair>>& pairs, int rank) {
+  NXDKIT_ASSIGN(std::vector<nxd::RankTensor> tensors,
+                nxd::LoraRankTensors(model, geometry, pairs, Dtype::kF32, rank));
+  NameMap map;
+  for (nxd::RankTensor& tensor : tensors) {
+    tensor.layout.dtype.reset();  // what is stored says it
+    std::string name = tensor.layout.name;
+    map.emplace(std::move(name), std::move(tensor.layout));
+  }
+  return map;
+}
+
+std::set<std::string> NamesIn(const Artifact& artifact) {
+  std::set<std::string> names;
+  for (const TensorFile& file : artifact.files)
+    for (const StoredTensor& stored : file.tensors) names.insert(stored.name);
+  return names;
+}
+
+// The base's weights that the stored tensors adapt.
+Result<std::vector<uint32_t>> FindTargets(const models::Model& model, const nxd::Geometry& geometry,
+                                          const std::set<std::string>& names) {
+  // Each weight with a B of its own: what is stored under a known name tells which are there.
+  std::vector<std::optional<nxd::LoraPair>> all(model.params.size());
+  for (uint32_t i = 0; i < model.params.size(); ++i)
+    if (nxd::LoraModule(model.params[i], nxd::SharingOf(geometry))) all[i] = nxd::LoraPair{i, i, 1};
+  NXDKIT_ASSIGN(const NameMap known, Known(model, geometry, all, 0));
+  std::set<uint32_t> targets;
+  for (const auto& [name, layout] : known)
+    if (name.find(".lora_B.") != std::string::npos && names.contains(name))
+      for (const Piece& piece : layout.pieces) targets.insert(piece.param);
+  return std::vector<uint32_t>(targets.begin(), targets.end());
+}
+
+Status CheckRanks(const BoundArtifact& out) {
+  for (const TensorFile& file : out.artifact.files)
+    for (const StoredTensor& stored : file.tensors) {
+      const bool a = stored.name.find(".lora_A.") != std::string::npos;
+      const bool b = stored.name.find(".lora_B.") != std::string::npos;
+      if (!a && !b) continue;
+      if (stored.shape.size() == 2 && stored.shape[a ? 0 : 1] == out.lora->config.rank) continue;
+      return Error(Errc::kCorrupt,
+                   fmt::format("shape {} found; {} says rank {}", ShapeText(stored.shape),
+                               out.lora->config_path, out.lora->config.rank))
+          .in(file.path)
+          .on(stored.name);
+    }
+  return OkStatus();
+}
+
+Status BindFiles(BoundArtifact& out, const models::Model& model) {
+  std::vector<NameMap> known;
+  for (int t = 0; t < out.nxd_geometry.tp; ++t) {
+    NXDKIT_ASSIGN(NameMap map, Known(model, out.nxd_geometry, out.lora->pairs, t));
+    known.push_back(std::move(map));
+  }
+  for (uint32_t f = 0; f < out.artifact.files.size(); ++f) {
+    const int64_t rank = out.artifact.ranks[f].tp_rank;
+    for (const StoredTensor& stored : out.artifact.files[f].tensors) {
+      const auto it = known.at(static_cast<size_t>(rank)).find(stored.name);
+      if (it == known[static_cast<size_t>(rank)].end())
+        return Error(Errc::kUnsupported,
+                     fmt::format("adapters of the {} family have no such tensor in this layout; it "
+                                 "would be lost",
+                                 model.config.family->model_type))
+            .in(out.artifact.files[f].path)
+            .on(stored.name)
+            .rank(rank);
+      if (!Info(stored.dtype).floating)
+        return Error(Errc::kUnsupported,
+                     fmt::format("dtype {} found; adapters are floating point numbers",
+                                 Name(stored.dtype)))
+            .in(out.artifact.files[f].path)
+            .on(stored.name);
+      out.bound.layout.tensors.push_back(it->second);
+      out.bound.layout.tensors.back().file = f;
+      out.bound.stored.push_back(stored);
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing,
+                   const InputHints& hints) {
+  if (!base.model)
+    return Error(Errc::kUnsupported,
+                 "how the shards of this adapter are cut follows from its base's family, which has "
+                 "no parameter table here")
+        .in(out.artifact.path);
+  NXDKIT_ASSIGN(nxd::SetLocation location, nxd::Locate(out.artifact.path, hints.tag));
+  out.artifact.warnings = location.warnings;
+  NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location)));
+  NXDKIT_ASSIGN(
+      LoraConfigFile config,
+      FindLoraConfig(set.shards.front().file.path,
+                     {set.location.shard_folder, set.location.tag_folder, set.location.root}));
+  out.lora->config = std::move(config.config);
+  out.lora->config_path = std::move(config.path);
+  NXDKIT_ASSIGN(out.artifact.sidecar, nxd::ReadSidecar(set.location.tag_folder));
+  std::vector<nxd::Claims> claims{hints.claims};
+  if (out.artifact.sidecar) claims.push_back(out.artifact.sidecar->claims);
+  NXDKIT_ASSIGN(out.nxd_geometry,
+                nxd::DetectLora(set, *base.model, claims, hints.hardware_if_unknown));
+  for (const nxd::Shard& shard : set.shards) {
+    out.artifact.files.push_back(shard.tensors);
+    out.artifact.ranks.push_back({shard.file.path, shard.file.tp, shard.file.pp});
+  }
+  out.artifact.kind = Kind::kNxd;
+  out.artifact.set = std::move(set);
+  // NxD knows no patterns: one rank for all.
+  NXDKIT_TRY(CheckRanks(out));
+  NXDKIT_ASSIGN(const std::vector<uint32_t> targets,
+                FindTargets(*base.model, out.nxd_geometry, NamesIn(out.artifact)));
+  const nxd::LoraSharing own = nxd::SharingOf(out.nxd_geometry);
+  LoraNumbering numbering(base, out, {own.qkv || sharing.qkv, own.gate_up || sharing.gate_up});
+  for (uint32_t target : targets)
+    if (!base.like || base.like->pairs[target]) NXDKIT_TRY(numbering.AddPair(target));
+  NXDKIT_TRY(BindFiles(out, *base.model));
+  // A pair that is not whole, on whatever rank.
+  const Result<PrimaryPlaces> places = PrimaryPlaces::Find(out.params, out.bound.layout);
+  if (!places.ok()) return Error(places.error()).in(out.artifact.set->location.shard_folder);
+  return OkStatus();
+}
+
+}  // namespace nxdkit::ops

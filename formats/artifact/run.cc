@@ -1,0 +1,54 @@
+#include "formats/artifact/run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "lib/system/system.h"
+
+namespace nxdkit::ops {
+namespace {
+
+// Stacks, allocator slack, file tables: what grows after the buffers are taken.
+constexpr uint64_t kReserve = 24u << 20;
+
+}  // namespace
+
+Result<ExecuteOptions> MakeExecuteOptions(const RunOptions& run, uint64_t share) {
+  const uint64_t taken = RssBytes() + kReserve;
+  if (taken >= run.max_memory)
+    return Error(Errc::kLimit,
+                 fmt::format("{} bytes are needed before any tensor is read ({} for stacks and "
+                             "tables), the cap is {}",
+                             taken, kReserve, run.max_memory))
+        .hint("raise --max-memory");
+  ExecuteOptions options;
+  options.jobs = run.jobs;
+  options.buffer_bytes = (run.max_memory - taken) / share;
+  options.poll = run.poll;
+  options.on_bytes = run.on_bytes;
+  return options;
+}
+
+RunOptions LessPerThread(RunOptions run, uint64_t bytes) {
+  run.max_memory -= std::min(run.max_memory, bytes * static_cast<uint64_t>(std::max(1, run.jobs)));
+  return run;
+}
+
+Result<ExecuteOptions> MakeAlignedOptions(const RunOptions& run, uint64_t aligned_bytes,
+                                          uint64_t extra_bytes) {
+  NXDKIT_ASSIGN(ExecuteOptions options, MakeExecuteOptions(run));
+  const uint64_t least = 2 * aligned_bytes;  // half of a worker's buffers are for staging
+  const uint64_t affordable = options.buffer_bytes / (least + extra_bytes);
+  if (affordable == 0)
+    return Error(Errc::kLimit, fmt::format("{} bytes are left for buffers, one thread needs {}",
+                                           options.buffer_bytes, least + extra_bytes))
+        .hint("raise --max-memory");
+  options.aligned_bytes = aligned_bytes;
+  options.jobs =
+      static_cast<int>(std::min(affordable, static_cast<uint64_t>(std::max(1, options.jobs))));
+  options.buffer_bytes -= static_cast<uint64_t>(options.jobs) * extra_bytes;
+  return options;
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,97 @@
+// The compile cache: one folder for each compiled graph, named after what it was compiled from.
+//
+//   ROOT/neuronxcc-<compiler version>/MODULE_<key>+<hash of the flags>/model.neff, model.done, ...
+//
+// The layout is that of the vendor's libraries; entries of ours hold model.pt instead of model.neff
+// and a manifest. Facts: FORMAT.md beside this file. Several processes may work on one cache: an
+// entry is used, made and removed under a lock (flock) of its folder.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/error.h"
+#include "lib/system/file.h"
+
+namespace nxdkit::neff {
+
+inline constexpr char kDefaultCacheRoot[] = "/var/tmp/neuron-compile-cache";
+inline constexpr char kUnknownCompiler[] = "neuronxcc-unknown";
+
+// Names of files in an entry.
+inline constexpr char kDoneFile[] = "model.done";    // empty; written last
+inline constexpr char kNeffFile[] = "model.neff";    // of the vendor's entries
+inline constexpr char kBlobFile[] = "model.pt";      // of ours
+inline constexpr char kFailureFile[] = "model.log";  // a compilation that failed
+inline constexpr char kFlagsFile[] = "compile_flags.json";
+inline constexpr char kOldFlagsFile[] = "compile_flags.txt";
+inline constexpr char kGraphFile[] = "model.graph.json";
+inline constexpr char kManifestFile[] = "nxdkit-entry.json";
+inline constexpr char kMakingFile[] = "nxdkit-entry.lock";  // of ours, while they are made
+
+// What an entry is named after.
+struct CacheKey {
+  std::string graph;       // canonical text of what is compiled
+  std::string flags_json;  // contents of compile_flags.json
+  std::string module;      // "MODULE_<20 hex>+<8 hex>"
+};
+// The flags as Python's json.dumps writes them; the key is SHA-256 over the graph and the flags
+// without spaces, the hash of the flags is MD5 over compile_flags.json.
+CacheKey MakeKey(std::string graph, const std::vector<std::string>& flags);
+
+enum class EntryState : uint8_t {
+  kDone,    // a payload and model.done
+  kFailed,  // model.log and no payload
+  kLocked,  // a *.lock file: being made, or left by a process that died
+  kEmpty,   // anything else, a payload without model.done too
+};
+std::string_view StateName(EntryState state);  // "done", "failed", "locked", "empty"
+
+struct CacheEntry {
+  std::string compiler;  // "neuronxcc-2.21.33363.0+82129205"
+  std::string module;    // "MODULE_..."
+  std::string path;
+  EntryState state = EntryState::kEmpty;
+  std::string payload;     // "model.neff", "model.pt" or ""
+  uint64_t files = 0;      // of the whole folder; links are not followed
+  uint64_t bytes = 0;      //
+  int64_t used_ns = 0;     // when it was made or used last, since 1970
+  bool well_named = true;  // MODULE_<letters and digits>+<8 hex>
+};
+
+struct CacheListing {
+  std::string root;
+  std::vector<CacheEntry> entries;     // sorted by compiler, then module
+  std::vector<std::string> strangers;  // other names in the root and in the compilers' folders
+  uint64_t bytes = 0;                  // of the entries
+};
+
+// kNotFound when there is no such folder. An entry that goes while it is looked at is left out.
+Result<CacheListing> ListCache(const std::string& root);
+// Whether a folder looks like the root of a cache: a neuronxcc-* folder in it, or nothing at all.
+bool LooksLikeCache(const std::string& path);
+
+// The state of one folder as it is now.
+Result<CacheEntry> ReadEntry(const std::string& path);
+
+// What is wrong with a model.pt, one line each; given by the caller, because one format's folder
+// does not include another's.
+using BlobCheck = std::function<Result<std::vector<std::string>>(
+    const std::string& path, const std::function<Status()>& poll)>;
+
+// What is wrong with a finished entry, one line each: flags that the name does not follow from, a
+// damaged NEFF header, a payload without its hash, files that are not those of the manifest, and
+// what `check_blob` finds in a blob. Reads all of it; leaves the time of last use alone.
+struct EntryFault {
+  std::string file;  // inside the entry; "" for the entry itself
+  std::string message;
+};
+Result<std::vector<EntryFault>> VerifyEntry(const CacheEntry& entry,
+                                            const std::function<Status()>& poll = {},
+                                            const BlobCheck& check_blob = {});
+
+}  // namespace nxdkit::neff

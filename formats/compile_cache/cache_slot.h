@@ -1,0 +1,54 @@
+// One entry of a compile cache, locked: to be used, or to be made.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "formats/compile_cache/cache.h"
+#include "formats/compile_cache/manifest.h"
+#include "lib/base/error.h"
+#include "lib/system/folder_lock.h"
+
+namespace nxdkit::neff {
+
+using Poll = std::function<Status()>;
+
+// Move-only. While it lives, no prune and no other process removes or rewrites the entry.
+class CacheSlot {
+ public:
+  // A finished blob of ours, locked for reading and marked as used now. `compiler` names the folder
+  // ("neuronxcc-2.21..."); "" takes that of the latest version which has it. nullopt when there is
+  // none; a blob whose files do not have the manifest's sizes is kCorrupt.
+  static Result<std::optional<CacheSlot>> Use(const std::string& root, const std::string& compiler,
+                                              const std::string& module, const Poll& poll);
+
+  // The entry, made if need be, locked alone; waits for whoever works on it. The state tells what
+  // the other has done meanwhile.
+  static Result<CacheSlot> Make(const std::string& root, const std::string& compiler,
+                                const std::string& module, const Poll& poll);
+
+  const CacheEntry& entry() const { return entry_; }
+  const std::string& path() const { return entry_.path; }
+
+  // For Make: marks the entry as one that is being made, and removes what an earlier attempt left.
+  // The mark stays when the process dies.
+  Status Begin();
+  // For Make: removes everything.
+  Status Empty();
+  // For Make: writes flags, graph, manifest over the files that are there, and model.done, each
+  // synced; then others may read.
+  Status Finish(const CacheKey& key, const std::string& summary, const Poll& poll);
+  // For Make: keeps the log as a remembered failure, with the flags and the graph; all else goes.
+  Status Fail(const CacheKey& key, const std::string& log);
+
+ private:
+  CacheSlot(CacheEntry entry, FolderLock lock) : entry_(std::move(entry)), lock_(std::move(lock)) {}
+  Status RemoveAllBut(std::string_view kept);
+  CacheEntry entry_;
+  FolderLock lock_;
+};
+
+}  // namespace nxdkit::neff

@@ -1,0 +1,42 @@
+#include "formats/compile_cache/entry_lock.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace nxdkit::neff {
+namespace {
+
+constexpr int kWaitMilliseconds = 50;
+
+}  // namespace
+
+Result<std::optional<FolderLock>> TryLock(const std::string& folder, FolderLock::Mode mode) {
+  NXDKIT_ASSIGN(FolderLock lock, FolderLock::Try(folder, mode));
+  if (lock.state() == FolderLock::State::kBusy || !lock.IsAt(folder))
+    return std::optional<FolderLock>();
+  return std::optional<FolderLock>(std::move(lock));
+}
+
+Result<FolderLock> WaitForLock(const std::string& folder, FolderLock::Mode mode,
+                               const std::function<Status()>& poll) {
+  for (;;) {
+    NXDKIT_ASSIGN(std::optional<FolderLock> lock, TryLock(folder, mode));
+    if (lock) return *std::move(lock);
+    if (poll) NXDKIT_TRY(poll());
+    ::poll(nullptr, 0, kWaitMilliseconds);
+  }
+}
+
+bool IsHeld(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return errno != ENOENT;
+  const bool held = ::flock(fd, LOCK_EX | LOCK_NB) != 0;
+  ::close(fd);
+  return held;
+}
+
+}  // namespace nxdkit::neff

@@ -1,0 +1,38 @@
+// nxdkit-entry.json: what an entry of ours in a compile cache holds, so that a cut or changed file
+// is found before it is used.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/error.h"
+
+namespace nxdkit::neff {
+
+struct ManifestFile {
+  std::string name;  // one path component
+  uint64_t bytes = 0;
+  std::string digest;  // "sha256:<hex>"
+
+  bool operator==(const ManifestFile&) const = default;
+};
+
+struct Manifest {
+  std::string summary;  // for people: "llama, tp 8, batch size 64, sequence length 4096, bfloat16"
+  std::vector<ManifestFile> files;
+
+  bool operator==(const Manifest&) const = default;
+};
+
+// Sorted keys, indent 2, a line feed at the end.
+std::string WriteManifest(const Manifest& manifest);
+// kCorrupt naming the key; names with a '/' and more than 1000 files are refused.
+Result<Manifest> ParseManifest(std::string_view json_text, const std::string& path);
+
+// "sha256:<hex>" of a file; `poll` is asked between blocks.
+Result<std::string> DigestFile(const std::string& path, const std::function<Status()>& poll = {});
+
+}  // namespace nxdkit::neff

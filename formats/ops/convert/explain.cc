@@ -1,0 +1,84 @@
+// --explain: one output tensor, and whence every byte of it comes.
+#include <fmt/core.h>
+
+#include "formats/ops/convert/convert_parts.h"
+#include "lib/base/text.h"
+#include "lib/system/file.h"
+
+namespace nxdkit::ops {
+namespace {
+
+std::string FileText(const LayoutFile& file, const std::string& fallback) {
+  std::string text = file.path.empty() ? fallback : file.path;
+  if (file.tp_rank >= 0)
+    text += fmt::format(" (tp rank {}", file.tp_rank) +
+            (file.pp_rank >= 0 ? fmt::format(", pp rank {})", file.pp_rank) : ")");
+  return text;
+}
+
+// The box in the source that an op reads, for a row-major or strided source tensor.
+std::string SourceText(const CopyOp& op, const BoundArtifact& source) {
+  const StoredTensor& stored = source.bound.stored[op.source];
+  const int64_t bytes = ElementBytes(stored.dtype);
+  int64_t last = op.start;
+  for (size_t d = 0; d < op.box.extent.size(); ++d) last += (op.box.extent[d] - 1) * op.strides[d];
+  const uint64_t base = stored.storage->file_offset() + stored.offset;
+  if (source.merged && !stored.storage->is_file_range())
+    return fmt::format("{} {} {} in {}", stored.name, Name(stored.dtype), ShapeText(stored.shape),
+                       stored.storage->path());
+  return fmt::format("{} {} {} in {}, file bytes [{}, {})", stored.name, Name(stored.dtype),
+                     ShapeText(stored.shape), stored.storage->path(), base + op.start * bytes,
+                     base + (last + 1) * bytes);
+}
+
+std::string LogicalText(const Piece& piece, const CopyOp& op, const LogicalTensor& param) {
+  Box logical = piece.logical;
+  for (size_t d = 0; d < piece.axes.size(); ++d) {
+    logical.lo[d] += op.box.lo[piece.axes[d]] - piece.stored_lo[piece.axes[d]];
+    logical.extent[d] = op.box.extent[piece.axes[d]];
+  }
+  std::string text = param.name + BoxText(logical);
+  if (param.head_rows > 0) {
+    const int64_t first = logical.lo[param.head_dim] / param.head_rows;
+    const int64_t last =
+        (logical.lo[param.head_dim] + logical.extent[param.head_dim] - 1) / param.head_rows;
+    text += first == last ? fmt::format(" (head {})", first)
+                          : fmt::format(" (heads {} to {})", first, last);
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::string> Explain(const ConvertRequest& request, const std::string& name) {
+  NXDKIT_ASSIGN(const Prepared prepared, Prepare(request));
+  const auto& [source, spec, output, plan] = prepared;
+  std::string text;
+  std::vector<std::string> names;
+  for (size_t t = 0; t < output.outputs.size(); ++t) {
+    const TensorLayout& tensor = output.layout.tensors[t];
+    names.push_back(tensor.name);
+    if (tensor.name != name) continue;
+    text += fmt::format("{} {} {} in {}\n", tensor.name, Name(output.outputs[t].dtype),
+                        ShapeText(tensor.shape),
+                        FileText(output.layout.files[tensor.file], request.output));
+    for (const CopyOp& op : plan.tensors[t].copies)
+      text += fmt::format(
+          "  {} = {}\n      from {}\n", BoxText(op.box),
+          LogicalText(tensor.pieces[op.piece], op, source.params[tensor.pieces[op.piece].param]),
+          SourceText(op, source));
+    for (const Fill& fill : plan.tensors[t].fills)
+      text += fmt::format(
+          "  {} = {}\n", BoxText(fill.stored),
+          tensor.dtype ? fmt::format("{} (the rank)", fill.value) : std::string("0 (padding)"));
+  }
+  if (!text.empty()) return text;
+  Error error(Errc::kNotFound, "the output has no tensor of this name");
+  const std::optional<std::string> closest = ClosestWord(name, names);
+  return std::move(error).on(name).hint(
+      closest ? fmt::format("did you mean {}?", *closest)
+              : std::string("names are those of the output's format; ckpt-inspect lists them of "
+                            "an artifact that is there"));
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,92 @@
+#include "formats/ops/convert/standing.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "lib/sinks/match_sink.h"
+#include "lib/system/file.h"
+
+namespace nxdkit::ops {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Every file that the folder must have, and no other.
+Status MatchNames(const OutputPlan& output, const std::string& folder,
+                  const std::vector<PlannedFile>& all) {
+  std::set<std::string> expected;
+  for (const PlannedFile& file : all) expected.insert(file.path);
+  for (const auto& [path, contents] : output.texts) expected.insert(path);
+  for (const auto& [path, from] : output.copies) expected.insert(path);
+  std::error_code failure;
+  fs::recursive_directory_iterator entry(folder, failure);
+  for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure)) {
+    if (entry->is_directory(failure) || failure) continue;
+    const std::string path = entry->path().lexically_relative(folder).string();
+    if (!expected.contains(path))
+      return Error(Errc::kFindings, "this file is not of it").in(entry->path().string());
+  }
+  if (failure) return SystemError("list the folder", failure.value()).in(folder);
+  return OkStatus();
+}
+
+Status MatchSmallFiles(const OutputPlan& output, const std::string& folder) {
+  for (const auto& [path, contents] : output.texts)
+    NXDKIT_TRY(MatchFile(JoinPath(folder, path),
+                         std::as_bytes(std::span(contents.data(), contents.size()))));
+  for (const auto& [path, from] : output.copies)
+    NXDKIT_TRY(MatchCopy(JoinPath(folder, path), from));
+  return OkStatus();
+}
+
+Status Match(Prepared& prepared, const ConvertRequest& request, const std::vector<PlannedFile>& all,
+             const Executor& executor) {
+  OutputPlan& output = prepared.output;
+  if (!output.single_file) {
+    if (KindOf(request.output) != PathKind::kFolder)
+      return Error(Errc::kFindings, "this is no folder").in(request.output);
+    NXDKIT_TRY(MatchNames(output, request.output, all));
+    for (const PlannedFile& file : all)
+      NXDKIT_TRY(MatchFileSize(JoinPath(request.output, file.path), file.bytes));
+    NXDKIT_TRY(MatchSmallFiles(output, request.output));
+  }
+  NXDKIT_ASSIGN(const std::unique_ptr<MatchSink> sink,
+                MatchSink::Begin(request.output, output.layout, std::move(output.files)));
+  if (request.run.begin) request.run.begin("comparing", executor.workload().bytes);
+  NXDKIT_TRY(executor.Run(*sink));
+  return sink->Finish();
+}
+
+}  // namespace
+
+bool FindsOutput(const ConvertRequest& request) {
+  if (request.force || (!request.resume && !request.part)) return false;
+  const PathKind kind = KindOf(request.output);
+  if (kind != PathKind::kFolder) return kind != PathKind::kMissing;
+  const Result<std::vector<std::string>> names = ListFolder(request.output);
+  return !names.ok() || !names->empty();
+}
+
+std::vector<PlannedFile> PlannedFiles(const OutputPlan& output) {
+  std::vector<PlannedFile> files;
+  for (const OutputFile& file : output.files)
+    files.push_back({file.path, file.encoder->file_bytes()});
+  return files;
+}
+
+Error InTheWay(const std::string& output, const Error& difference) {
+  return Error(Errc::kUsage,
+               "the output exists and is not what this command makes: " + difference.ToString())
+      .in(output)
+      .hint("--force replaces it");
+}
+
+Status RequireSameOutput(Prepared& prepared, const ConvertRequest& request,
+                         const std::vector<PlannedFile>& all, const Executor& executor) {
+  Status same = Match(prepared, request, all, executor);
+  if (same.ok() || same.error().code() != Errc::kFindings) return same;
+  return InTheWay(request.output, same.error());
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,245 @@
+#include "formats/ops/diff/diff.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "formats/artifact/canonical.h"
+#include "lib/base/scratch_pool.h"
+#include "lib/plan/gather.h"
+
+namespace nxdkit::ops {
+namespace {
+
+// Chunks of B's bytes. A fixed size: sums, which are added chunk by chunk, do not depend on threads
+// and memory. Both sides of one stay in the second-level cache.
+constexpr uint64_t kChunkBytes = 512 << 10;
+constexpr uint64_t kStagingBytes = 2 << 20;
+// A may have wider elements than B: F64 against one byte is no pair that can be compared, F64
+// against BF16 is.
+constexpr uint64_t kWidest = 4;
+
+std::string ValueText(Dtype dtype, const std::byte* element) {
+  std::string bits;
+  for (int64_t i = ElementBytes(dtype) - 1; i >= 0; --i)
+    bits += fmt::format("{:02x}", std::to_integer<unsigned>(element[i]));
+  return fmt::format("{:.6g} (0x{})", ElementAsDouble(dtype, element), bits);
+}
+
+// A parameter of both: its places in the two canonical plans.
+struct Pair {
+  uint32_t a = 0;
+  uint32_t b = 0;
+};
+
+// One chunk's share of a parameter.
+struct Sums {
+  double abs = 0;
+  double rel = 0;
+};
+
+// Takes chunks of B, loads the same elements of A, and measures.
+class DiffSink : public Sink {
+ public:
+  DiffSink(const CanonicalPlan& a, const BoundArtifact& a_artifact, const CanonicalPlan& b,
+           std::vector<Pair> pairs, const DiffLimits& limits)
+      : a_(a), a_artifact_(a_artifact), b_(b), pairs_(std::move(pairs)), limits_(limits) {
+    diffs_.resize(pairs_.size());
+    sums_.resize(pairs_.size());
+    for (size_t i = 0; i < pairs_.size(); ++i) {
+      const OutputTensor& output = b_.outputs[pairs_[i].b];
+      diffs_[i] = {
+          output.name, output.shape, a_.outputs[pairs_[i].a].dtype, output.dtype, {}, {}, {}, {}};
+      const auto bytes =
+          static_cast<uint64_t>(WholeBox(output.shape).Volume() * ElementBytes(output.dtype));
+      sums_[i].resize(bytes / kChunkBytes + 1);
+    }
+  }
+
+  // `index` counts pairs: what the executor was given.
+  Status Take(uint32_t index, uint64_t offset, std::span<const std::byte> bytes) override {
+    const ScratchPool<Scratch>::Lease scratch = scratch_.Take();
+    return Measure(index, offset, bytes, *scratch);
+  }
+
+  // Call after the run.
+  std::vector<ParamDiff> Finish() {
+    for (size_t i = 0; i < diffs_.size(); ++i)
+      for (const Sums& sums : sums_[i]) {
+        diffs_[i].tally.sum_abs += sums.abs;
+        diffs_[i].tally.sum_rel += sums.rel;
+      }
+    return std::move(diffs_);
+  }
+
+ private:
+  struct Scratch {
+    PageBuffer bytes;
+    Gatherer gatherer{kStagingBytes};
+  };
+
+  Status Measure(uint32_t index, uint64_t offset, std::span<const std::byte> bytes,
+                 Scratch& scratch) {
+    const OutputTensor& a = a_.outputs[pairs_[index].a];
+    const OutputTensor& b = b_.outputs[pairs_[index].b];
+    const int64_t first = static_cast<int64_t>(offset) / ElementBytes(b.dtype);
+    const int64_t count = static_cast<int64_t>(bytes.size()) / ElementBytes(b.dtype);
+    std::byte* const a_bytes =
+        scratch.bytes.AtLeast(static_cast<uint64_t>(count * ElementBytes(a.dtype))).data();
+    std::vector<Move> moves;
+    AddRangeMoves(a_.plan.tensors[pairs_[index].a], a_artifact_.bound, a, first,
+                  RangeBoxes(a.shape, first, first + count), a_bytes, moves);
+    NXDKIT_TRY(scratch.gatherer.Run(std::move(moves)));
+    DiffTally tally = DiffElements(a.dtype, a_bytes, b.dtype, bytes.data(), count, limits_);
+    sums_[index][offset / kChunkBytes] = {tally.sum_abs, tally.sum_rel};
+    tally.sum_abs = tally.sum_rel = 0;
+    const int64_t parts = count > 0 ? static_cast<int64_t>(tally.elements) / count : 1;
+    const int64_t worst = tally.worst < 0 ? -1 : tally.worst / parts;  // of a complex number
+    if (worst >= 0) tally.worst = first + worst;
+    const std::lock_guard lock(mutex_);
+    ParamDiff& diff = diffs_[index];
+    diff.tally.Merge(tally);
+    if (worst < 0 || diff.tally.worst != tally.worst) return OkStatus();
+    diff.worst_a = ValueText(a.dtype, a_bytes + worst * ElementBytes(a.dtype));
+    diff.worst_b = ValueText(b.dtype, bytes.data() + worst * ElementBytes(b.dtype));
+    diff.worst_index.clear();
+    int64_t rest = tally.worst;
+    for (const int64_t stride : RowMajorStrides(b.shape)) {
+      diff.worst_index.push_back(rest / stride);
+      rest %= stride;
+    }
+    return OkStatus();
+  }
+
+  const CanonicalPlan& a_;
+  const BoundArtifact& a_artifact_;
+  const CanonicalPlan& b_;
+  const std::vector<Pair> pairs_;
+  const DiffLimits limits_;
+  std::mutex mutex_;
+  ScratchPool<Scratch> scratch_;
+  std::vector<ParamDiff> diffs_;
+  std::vector<std::vector<Sums>> sums_;  // per chunk; threads write different ones
+};
+
+void AddFinding(DiffReport& report, const char* check, const std::string& name,
+                std::string message) {
+  Finding finding;
+  finding.check = check;
+  finding.tensor = finding.param = name;
+  finding.message = std::move(message);
+  report.findings.push_back(std::move(finding));
+}
+
+// The parameters that can be compared, by name; the others become findings.
+std::vector<Pair> PairUp(const CanonicalPlan& a, const CanonicalPlan& b, DiffReport& report) {
+  constexpr uint32_t kNone = UINT32_MAX;
+  std::map<std::string, Pair> by_name;
+  for (uint32_t i = 0; i < a.outputs.size(); ++i) by_name[a.outputs[i].name] = {i, kNone};
+  for (uint32_t i = 0; i < b.outputs.size(); ++i)
+    by_name.try_emplace(b.outputs[i].name, Pair{kNone, kNone}).first->second.b = i;
+  std::vector<Pair> pairs;
+  for (const auto& [name, pair] : by_name) {
+    if (pair.b == kNone) {
+      AddFinding(report, "only in a", name, "the parameter is only in A");
+      continue;
+    }
+    if (pair.a == kNone) {
+      AddFinding(report, "only in b", name, "the parameter is only in B");
+      continue;
+    }
+    const OutputTensor& x = a.outputs[pair.a];
+    const OutputTensor& y = b.outputs[pair.b];
+    if (x.shape != y.shape)
+      AddFinding(report, "shape", name,
+                 fmt::format("shape {} in A, {} in B", ShapeText(x.shape), ShapeText(y.shape)));
+    else if (!Comparable(x.dtype, y.dtype))
+      AddFinding(report, "dtype", name,
+                 fmt::format("dtype {} in A, {} in B: these cannot be compared", Name(x.dtype),
+                             Name(y.dtype)));
+    else
+      pairs.push_back(pair);
+  }
+  return pairs;
+}
+
+bool IsWorse(const ParamDiff& a, const ParamDiff& b) {
+  const auto key = [](const ParamDiff& diff) {
+    return std::tuple(diff.tally.worst_error, diff.tally.changed);
+  };
+  if (key(a) != key(b)) return key(a) > key(b);
+  return a.name < b.name;
+}
+
+// B's plan, cut down to the pairs.
+struct Chosen {
+  Plan plan;
+  Layout layout;
+  std::vector<OutputTensor> outputs;
+};
+
+Chosen Choose(const CanonicalPlan& b, const std::vector<Pair>& pairs) {
+  Chosen out;
+  out.layout.files = b.layout.files;
+  for (const Pair& pair : pairs) {
+    out.plan.tensors.push_back(b.plan.tensors[pair.b]);
+    out.layout.tensors.push_back(b.layout.tensors[pair.b]);
+    out.outputs.push_back(b.outputs[pair.b]);
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
+                              const DiffLimits& limits, const RunOptions& run) {
+  NXDKIT_ASSIGN(const CanonicalPlan a_plan, PlanCanonical(a));
+  NXDKIT_ASSIGN(const CanonicalPlan b_plan, PlanCanonical(b));
+  DiffReport report;
+  report.a_kind = a.artifact.kind;
+  report.b_kind = b.artifact.kind;
+  const std::vector<Pair> pairs = PairUp(a_plan, b_plan, report);
+  const Chosen chosen = Choose(b_plan, pairs);
+  NXDKIT_ASSIGN(const ExecuteOptions options,
+                MakeAlignedOptions(run, kChunkBytes, kWidest * kChunkBytes + kStagingBytes));
+  NXDKIT_ASSIGN(const Executor executor,
+                Executor::Make(chosen.plan, b.bound, chosen.layout, chosen.outputs, options));
+  if (run.begin) run.begin("comparing", executor.workload().bytes);
+  DiffSink sink(a_plan, a, b_plan, pairs, limits);
+  NXDKIT_TRY(executor.Run(sink));
+  report.params = sink.Finish();
+  for (const ParamDiff& diff : report.params) report.total.Merge(diff.tally);
+  report.total.worst = -1;
+  std::ranges::sort(report.params, IsWorse);
+  return report;
+}
+
+namespace {
+
+Result<BoundArtifact> Open(const DiffSide& side, const RunOptions& run) {
+  Kind kind = Kind::kHf;
+  if (side.kind) {
+    kind = *side.kind;
+  } else {
+    NXDKIT_ASSIGN(kind, Recognise(side.path));
+  }
+  NXDKIT_ASSIGN(BoundArtifact bound, OpenAndBind(side.path, kind, side.hints));
+  NXDKIT_TRY(RequireSound(bound, run));
+  return bound;
+}
+
+}  // namespace
+
+Result<DiffReport> Diff(const DiffRequest& request) {
+  NXDKIT_ASSIGN(const BoundArtifact a, Open(request.a, request.run));
+  NXDKIT_ASSIGN(const BoundArtifact b, Open(request.b, request.run));
+  NXDKIT_ASSIGN(DiffReport report, DiffModels(a, b, request.limits, request.run));
+  report.warnings = a.artifact.warnings;
+  report.warnings.insert(report.warnings.end(), b.artifact.warnings.begin(),
+                         b.artifact.warnings.end());
+  return report;
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,61 @@
+// How two models differ, parameter by parameter, whatever their layouts.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/artifact/artifact.h"
+#include "formats/artifact/run.h"
+#include "formats/ops/diff/diff_kernels.h"
+#include "formats/ops/verify/compare.h"
+
+namespace nxdkit::ops {
+
+// A parameter of both models.
+struct ParamDiff {
+  std::string name;
+  Shape shape;
+  Dtype a_dtype = Dtype::kF32;
+  Dtype b_dtype = Dtype::kF32;
+  DiffTally tally;
+  // Where tally.worst is, in the parameter, and what stands there; empty when nothing differs.
+  Shape worst_index;
+  std::string worst_a;
+  std::string worst_b;
+};
+
+struct DiffReport {
+  Kind a_kind = Kind::kHf;
+  Kind b_kind = Kind::kHf;
+  std::vector<ParamDiff> params;  // the worst first: NaNs and infinities, then the largest error
+  DiffTally total;                // without `worst`
+  // Parameters that only one has, whose shapes differ, or whose types cannot be compared: check
+  // "only in a", "only in b", "shape" or "dtype".
+  std::vector<Finding> findings;
+  std::vector<std::string> warnings;
+
+  bool differs() const { return total.beyond > 0 || !findings.empty(); }
+};
+
+struct DiffSide {
+  std::string path;
+  std::optional<Kind> kind;  // nullopt: recognised
+  InputHints hints;
+};
+
+struct DiffRequest {
+  DiffSide a;
+  DiffSide b;
+  DiffLimits limits;
+  RunOptions run;
+};
+
+// Compares the parameters of two bound artifacts; copies have no say. The same at any run.jobs.
+Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
+                              const DiffLimits& limits, const RunOptions& run);
+
+// Opens both, checks their copies, and compares.
+Result<DiffReport> Diff(const DiffRequest& request);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,54 @@
+// A Hugging Face model as a bundle that an engine can run: the conversion of convert.h, and before
+// it the compiled blob, from wherever one can be had.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/compile_cache/cache_place.h"
+#include "formats/compile_cache/cache_prune.h"
+#include "formats/ops/convert/convert.h"
+
+namespace nxdkit::ops {
+
+enum class BlobOrigin : uint8_t { kBundle, kCache, kCompiler, kCpuPlan, kNone };
+std::string_view BlobOriginName(BlobOrigin origin);  // "bundle", "cache", "compiler", ...
+
+struct ExportRequest {
+  ConvertRequest convert;                // from kHf to kRollout; options.bundle: --bundle
+  bool cpu = false;                      // our own plan in the place of a blob
+  bool no_blob = false;                  // a bundle without a blob is good enough; a compiler that
+                                         // fails is a warning then
+  std::optional<std::string> compiler;   // a command; nullopt: optimum-cli, when it is in PATH
+  std::vector<std::string> environment;  // names of variables that the compiler gets as well
+  neff::CachePlace cache;
+  neff::PruneOptions limits;  // of the cache, after an entry was added
+  bool dry_run = false;
+  std::function<void(const std::string&)> on_warning;
+  std::function<void(const std::string&)> on_detail;
+};
+
+struct ExportReport {
+  ConvertReport convert;
+  BlobOrigin blob = BlobOrigin::kNone;
+  std::string blob_path;    // the folder it came from; "" for none and kCpuPlan
+  std::string cache_entry;  // "MODULE_...", when the cache was asked
+  std::string command;      // of the compiler, when it ran, or with dry_run would
+};
+
+// The blob, in this order: request.convert.options.bundle, the compile cache, the compiler; with
+// `cpu` none of them. Where the command is repeated and its output stands, that output's own blob
+// comes after the cache; nothing is compiled then. kUnsupported (with what can be done) when there
+// is none and none is not good enough, when the compiler fails, failed before or makes what does
+// not fit, and when the blob of a bundle does not fit. What the cache has and does not fit is
+// passed over with a warning.
+Result<ExportReport> Export(const ExportRequest& request);
+
+// What a blob is compiled from, as one canonical text: the model's configuration without what does
+// not touch the graph, and the engine's settings. The cache's key is made of it.
+std::string GraphText(const std::string& config_text, const rollout::NeuronConfig& neuron,
+                      const models::ModelConfig& model);
+
+}  // namespace nxdkit::ops

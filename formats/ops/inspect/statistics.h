@@ -1,0 +1,36 @@
+// What the values of tensors are like: range, mean, and how many are no ordinary numbers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "formats/artifact/run.h"
+#include "lib/base/error.h"
+#include "lib/tensor/tensor.h"
+
+namespace nxdkit::ops {
+
+struct TensorStatistics {
+  uint64_t elements = 0;
+  uint64_t nan = 0;
+  uint64_t inf = 0;    // of either sign
+  uint64_t zeros = 0;  // of either sign
+  // Of the finite elements, in double (64-bit integers are rounded); nullopt when there is none.
+  std::optional<double> min;
+  std::optional<double> max;
+  std::optional<double> mean;
+};
+
+// Whether the dtype has an order and its elements have addresses: not complex, not F4 or F6.
+bool HasStatistics(Dtype dtype);
+
+// One entry per tensor; nullopt where the dtype has no statistics. Reads every element once, in
+// pieces of 1 MiB, on run.jobs threads as far as run.max_memory allows; the result is the same at
+// any number of threads: pieces, and the order in which their sums are added, depend on the tensor
+// only. Errors of reading, kLimit, and what run.poll returns.
+Result<std::vector<std::optional<TensorStatistics>>> ComputeStatistics(
+    std::span<const StoredTensor* const> tensors, const RunOptions& run);
+
+}  // namespace nxdkit::ops

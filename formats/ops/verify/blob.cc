@@ -1,0 +1,163 @@
+#include "formats/ops/verify/blob.h"
+
+#include <fmt/core.h>
+
+#include "formats/neff/header.h"
+#include "formats/torch/zip_format.h"
+#include "formats/torch/zip_reader.h"
+#include "formats/torch/zip_record.h"
+#include "lib/system/file.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr size_t kMaxNeffs = 10'000;
+
+// Without one of these torch.jit.load refuses a file.
+constexpr const char* kNeeded[] = {"version", "data.pkl", "constants.pkl"};
+
+// What is wrong with the file, rather than with the system.
+bool IsOfTheFile(Errc code) {
+  return code == Errc::kCorrupt || code == Errc::kUnsupported || code == Errc::kLimit;
+}
+
+class BlobChecker {
+ public:
+  BlobChecker(const std::string& path, const std::function<Status()>& poll)
+      : path_(path), poll_(poll) {}
+
+  Result<BlobReport> Run(BlobDepth depth) {
+    NXDKIT_TRY(Check(depth));
+    return std::move(report_);
+  }
+
+ private:
+  Status Check(BlobDepth depth) {
+    if (KindOf(path_) != PathKind::kFile) {
+      Add("it is no file");
+      return OkStatus();
+    }
+    NXDKIT_ASSIGN(const File file, File::OpenRead(path_));
+    if (file.bytes() == 0) {
+      Add("it is empty");
+      return OkStatus();
+    }
+    const Result<torch::ZipDirectory> directory = torch::ZipDirectory::Read(file);
+    if (!directory.ok()) return Take(directory.error(), "it is no whole TorchScript archive: ");
+    CheckNames(*directory);
+    if (depth == BlobDepth::kForm || !report_.findings.empty()) return OkStatus();
+    for (const torch::ZipRecord& record : directory->records())
+      NXDKIT_TRY(CheckRecord(file, record));
+    return OkStatus();
+  }
+
+  void Add(std::string message) {
+    Finding finding;
+    finding.check = "blob";
+    finding.file = path_;
+    finding.message = std::move(message);
+    report_.findings.push_back(std::move(finding));
+  }
+
+  // A fault of the file becomes a finding, with its place.
+  Status Take(const Error& error, std::string_view before) {
+    if (!IsOfTheFile(error.code())) return error;
+    std::string place;
+    if (!error.member().empty()) place += error.member() + ": ";
+    if (error.offset()) place += fmt::format("offset {}: ", *error.offset());
+    Add(fmt::format("{}{}{}", before, place, error.message()));
+    return OkStatus();
+  }
+
+  // torch puts all records into one folder; its name may be any.
+  void CheckNames(const torch::ZipDirectory& directory) {
+    if (directory.records().empty()) return Add("it is no TorchScript archive: it has no records");
+    const std::string_view first = directory.records().front().name;
+    const std::string_view top = first.substr(0, first.find('/'));
+    for (const char* needed : kNeeded) {
+      const std::string name = fmt::format("{}/{}", top, needed);
+      const torch::ZipRecord* record = directory.Find(name);
+      if (record == nullptr)
+        Add(fmt::format("it is no TorchScript archive: the record {} is missing", name));
+      else if (record->bytes == 0)
+        Add(fmt::format("it is no TorchScript archive: the record {} is empty", name));
+    }
+  }
+
+  Status CheckRecord(const File& file, const torch::ZipRecord& record) {
+    const auto pass = [&](std::span<const std::byte>) { return poll_ ? poll_() : OkStatus(); };
+    const Status read = torch::StreamRecord(file, record, pass);
+    if (!read.ok()) return Take(read.error(), "");
+    // What torch compresses is code; strings of bytes, which NEFFs are, lie as they are.
+    if (record.method != torch::zip::kStored) return OkStatus();
+    std::vector<Error> damaged;
+    const uint64_t end = record.data_offset + record.stored_bytes;
+    const auto neffs = neff::Find(file, record.data_offset, end, kMaxNeffs, poll_, &damaged);
+    if (!neffs.ok()) return Take(neffs.error(), fmt::format("record {}: ", record.name));
+    for (const Error& error : damaged)
+      NXDKIT_TRY(Take(error, fmt::format("record {}: header of a NEFF: ", record.name)));
+    for (const neff::Located& neff : *neffs) NXDKIT_TRY(CheckNeff(file, record, neff));
+    return OkStatus();
+  }
+
+  Status CheckNeff(const File& file, const torch::ZipRecord& record, const neff::Located& neff) {
+    ++report_.neffs;
+    NXDKIT_ASSIGN(const bool matches, neff::HashMatches(file, neff, poll_));
+    if (!matches)
+      Add(
+          fmt::format("record {}: the NEFF at offset {}: the payload does not have the hash of the "
+                      "header, {}",
+                      record.name, neff.offset, neff::HashText(neff.header)));
+    return OkStatus();
+  }
+
+  const std::string& path_;
+  const std::function<Status()>& poll_;
+  BlobReport report_;
+};
+
+}  // namespace
+
+std::string NoNeffText(const std::string& path) {
+  return path + ": no NEFF was found in it; whether it is a compiled model cannot be told";
+}
+
+Result<BlobReport> CheckBlob(const std::string& path, BlobDepth depth,
+                             const std::function<Status()>& poll) {
+  return BlobChecker(path, poll).Run(depth);
+}
+
+Status CheckBlobs(const rollout::Bundle& bundle, const std::function<Status()>& poll,
+                  VerifyReport& report) {
+  for (const std::string& name : bundle.blobs) {
+    const std::string path = JoinPath(bundle.folder, name);
+    NXDKIT_ASSIGN(BlobReport blob, CheckBlob(path, BlobDepth::kContents, poll));
+    if (blob.findings.empty())
+      report.checks.push_back(
+          fmt::format("{}: a whole TorchScript archive, {} NEFF{} in it, checksums and hashes hold",
+                      name, blob.neffs, blob.neffs == 1 ? "" : "s"));
+    if (blob.findings.empty() && blob.neffs == 0) report.warnings.push_back(NoNeffText(path));
+    for (Finding& finding : blob.findings) report.findings.push_back(std::move(finding));
+  }
+  return OkStatus();
+}
+
+Status RequireBlobs(const rollout::Bundle& bundle, const std::function<Status()>& poll) {
+  VerifyReport report;
+  NXDKIT_TRY(CheckBlobs(bundle, poll, report));
+  if (report.findings.empty()) return OkStatus();
+  const Finding& first = report.findings.front();
+  return Error(Errc::kCorrupt, "the compiled blob: " + first.message)
+      .in(first.file)
+      .hint("compile it again, or take the blob of another bundle");
+}
+
+Result<std::vector<std::string>> BlobFaults(const std::string& path,
+                                            const std::function<Status()>& poll) {
+  NXDKIT_ASSIGN(const BlobReport report, CheckBlob(path, BlobDepth::kContents, poll));
+  std::vector<std::string> lines;
+  for (const Finding& finding : report.findings) lines.push_back(finding.message);
+  return lines;
+}
+
+}  // namespace nxdkit::ops

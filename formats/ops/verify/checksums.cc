@@ -1,0 +1,118 @@
+#include "formats/ops/verify/checksums.h"
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "formats/torch/archive.h"
+#include "lib/hash/crc32.h"
+#include "lib/system/file.h"
+
+namespace nxdkit::ops {
+namespace {
+
+Finding FromError(const Error& error) {
+  Finding finding;
+  finding.check = "checksum";
+  finding.file = error.file();
+  finding.tensor = error.member();
+  finding.message = error.message();
+  return finding;
+}
+
+}  // namespace
+
+std::vector<std::string> FilesWithChecksums(const Artifact& artifact) {
+  std::vector<std::string> paths;
+  std::set<std::string> seen;
+  const auto add = [&](const std::string& path) {
+    if (seen.insert(path).second) paths.push_back(path);
+  };
+  for (const TensorFile& file : artifact.files) {
+    if (file.format != "torch zip") continue;  // the legacy format and safetensors have none
+    add(file.path);
+    // An xser set keeps each tensor in a file of its own.
+    for (const StoredTensor& tensor : file.tensors)
+      if (tensor.storage->is_file_range()) add(tensor.storage->path());
+  }
+  return paths;
+}
+
+SeenCrcs::SeenCrcs(const Artifact& artifact, const BoundLayout& bound)
+    : bound_(bound), chunks_(bound.stored.size()) {
+  const std::vector<std::string> paths = FilesWithChecksums(artifact);
+  const std::set<std::string> with_checksums(paths.begin(), paths.end());
+  for (const StoredTensor& tensor : bound.stored) {
+    const Storage& storage = *tensor.storage;
+    const bool swapped = tensor.big_endian && Info(tensor.dtype).swap_bytes > 1;
+    const uint64_t bytes = static_cast<uint64_t>(WholeBox(tensor.shape).Volume()) *
+                           static_cast<uint64_t>(ElementBytes(tensor.dtype));
+    wanted_.push_back(storage.is_file_range() && with_checksums.contains(storage.path()) &&
+                      IsPacked(tensor) && !swapped && tensor.offset == 0 && bytes > 0 &&
+                      bytes == storage.bytes());
+  }
+}
+
+void SeenCrcs::Add(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
+  if (!wanted_[tensor]) return;
+  const Chunk chunk{bytes.size(), Crc32(0, bytes)};
+  const std::lock_guard lock(mutex_);
+  chunks_[tensor][offset] = chunk;
+}
+
+KnownCrcs SeenCrcs::Known() const {
+  KnownCrcs known;
+  for (size_t t = 0; t < chunks_.size(); ++t) {
+    uint64_t at = 0;
+    uint32_t crc = 0;
+    for (const auto& [offset, chunk] : chunks_[t]) {
+      if (offset != at) break;
+      crc = Crc32Combine(crc, chunk.crc, chunk.bytes);
+      at += chunk.bytes;
+    }
+    const Storage& storage = *bound_.stored[t].storage;
+    if (wanted_[t] && at == storage.bytes()) known[storage.path()][storage.file_offset()] = crc;
+  }
+  return known;
+}
+
+Result<std::vector<Finding>> CheckChecksums(const Artifact& artifact, const RunOptions& run,
+                                            const KnownCrcs& known) {
+  const std::vector<std::string> paths = FilesWithChecksums(artifact);
+  std::vector<uint64_t> bytes;
+  uint64_t total = 0;
+  for (const std::string& path : paths) {
+    NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+    bytes.push_back(file.bytes());
+    total += file.bytes();
+  }
+  if (run.begin && !paths.empty()) run.begin("checking checksums", total);
+  std::vector<Status> results(paths.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < paths.size(); i = next++) {
+      results[i] = run.poll ? run.poll() : OkStatus();
+      if (!results[i].ok()) continue;
+      const auto crcs = known.find(paths[i]);
+      Result<torch::Archive> archive = torch::ReadArchive(
+          paths[i],
+          {.check_crc = true, .known_crcs = crcs == known.end() ? nullptr : &crcs->second});
+      if (!archive.ok()) results[i] = std::move(archive).error();
+      if (run.on_bytes) run.on_bytes(bytes[i]);
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (int i = 1; i < run.jobs; ++i) threads.emplace_back(work);
+  work();
+  threads.clear();
+  std::vector<Finding> findings;
+  for (Status& result : results) {
+    if (result.ok()) continue;
+    if (result.error().code() != Errc::kCorrupt) return std::move(result).error();
+    findings.push_back(FromError(result.error()));
+  }
+  return findings;
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,51 @@
+// The checksums that torch archives carry of their own bytes. Nothing else tells a damaged element
+// of a weight that is stored once.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formats/artifact/artifact.h"
+#include "formats/artifact/run.h"
+#include "formats/ops/verify/compare.h"
+
+namespace nxdkit::ops {
+
+// The files of the artifact that are torch archives with checksums, each once, in order; empty for
+// formats without.
+std::vector<std::string> FilesWithChecksums(const Artifact& artifact);
+
+// By file, the CRC-32 of the bytes at a place of it.
+using KnownCrcs = std::map<std::string, std::map<uint64_t, uint32_t>>;
+
+// What a comparison reads anyway need not be read again for its checksum: collects the CRC-32 of
+// the chunks that it sees.
+class SeenCrcs {
+ public:
+  // `bound` must outlive this; it is the artifact's.
+  SeenCrcs(const Artifact& artifact, const BoundLayout& bound);
+  // As CompareSink::Seen. Thread-safe.
+  void Add(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes);
+  // Of the records that were seen whole.
+  KnownCrcs Known() const;
+
+ private:
+  struct Chunk {
+    uint64_t bytes;
+    uint32_t crc;
+  };
+  const BoundLayout& bound_;
+  std::vector<bool> wanted_;  // tensors that are a record, no less and no more
+  std::mutex mutex_;
+  std::vector<std::map<uint64_t, Chunk>> chunks_;  // per tensor, by offset
+};
+
+// Reads every one of them whole, but for the records whose CRC is known. A record whose bytes are
+// not those that were written is a finding.
+Result<std::vector<Finding>> CheckChecksums(const Artifact& artifact, const RunOptions& run,
+                                            const KnownCrcs& known = {});
+
+}  // namespace nxdkit::ops

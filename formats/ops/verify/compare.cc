@@ -1,0 +1,221 @@
+#include "formats/ops/verify/compare.h"
+
+#include <fmt/core.h>
+
+#include <unordered_map>
+
+namespace nxdkit::ops {
+
+std::string Finding::ToString() const {
+  std::string text;
+  if (!file.empty()) text += file + ": ";
+  if (!tensor.empty()) text += tensor + ": ";
+  if (rank) text += fmt::format("rank {}: ", *rank);
+  if (!param.empty() && param != tensor && (head || !index.empty())) text += param + ": ";
+  if (head) text += fmt::format("head {}: ", *head);
+  if (!index.empty()) text += fmt::format("row {}: ", index[0]);
+  return text + message;
+}
+
+namespace {
+
+std::vector<OutputTensor> StoredAsOutputs(const BoundLayout& bound) {
+  std::vector<OutputTensor> outputs;
+  for (const StoredTensor& stored : bound.stored)
+    outputs.push_back({stored.name, stored.dtype, stored.shape});
+  return outputs;
+}
+
+Finding Describe(const BoundArtifact& artifact, const std::vector<LogicalTensor>& params,
+                 const Difference& difference) {
+  const TensorLayout& layout = artifact.bound.layout.tensors[difference.tensor];
+  const LayoutFile& file = artifact.bound.layout.files[layout.file];
+  Finding finding;
+  finding.file = file.path;
+  finding.tensor = layout.name;
+  if (file.tp_rank >= 0) finding.rank = file.tp_rank;
+  finding.count = difference.count;
+  finding.expected = difference.expected;
+  finding.found = difference.found;
+  const ElementPlace place = PlaceOf(layout, difference.first);
+  finding.index = place.param ? place.logical : place.stored;
+  if (!place.param) return finding;
+  const LogicalTensor& param = params[*place.param];
+  finding.param = param.name;
+  if (param.head_rows > 0) finding.head = place.logical[param.head_dim] / param.head_rows;
+  return finding;
+}
+
+std::string ElementText(const Shape& index) {
+  std::string text = "[";
+  for (size_t d = 0; d < index.size(); ++d) text += fmt::format("{}{}", d ? ", " : "", index[d]);
+  return text + "]";
+}
+
+std::string CountText(const Finding& finding) {
+  return finding.count == 1 ? "1 element" : fmt::format("{} elements", finding.count);
+}
+
+// What a difference between an artifact and its own prediction means.
+void NameSelfFinding(Finding& finding, const TensorLayout& layout) {
+  if (finding.param.empty()) {
+    finding.check = layout.dtype ? "rank tensor" : "padding";
+    finding.message = fmt::format("{} of {} must be {}: found {} at {}", CountText(finding),
+                                  layout.dtype ? "the rank tensor" : "padding", finding.expected,
+                                  finding.found, ElementText(finding.index));
+    return;
+  }
+  const bool tied = layout.name == "lm_head.weight" && finding.param != "lm_head.weight";
+  finding.check = tied ? "tied" : "replica";
+  finding.message =
+      fmt::format("{} differ{} from {} {}: found {} at {}, expected {}", CountText(finding),
+                  finding.count == 1 ? "s" : "", tied ? "the tied" : "the other copy of",
+                  finding.param, finding.found, ElementText(finding.index), finding.expected);
+}
+
+Result<std::vector<Difference>> RunComparison(const Plan& plan, const BoundLayout& expected,
+                                              const BoundLayout& actual, const RunOptions& run,
+                                              bool only_touched, const std::string& phase,
+                                              const CompareSink::Seen& seen = {}) {
+  const std::vector<OutputTensor> outputs = StoredAsOutputs(actual);
+  NXDKIT_ASSIGN(ExecuteOptions options, MakeExecuteOptions(run, 2));
+  if (only_touched) options.base = &actual;
+  NXDKIT_ASSIGN(const Executor executor,
+                Executor::Make(plan, expected, actual.layout, outputs, options));
+  if (run.begin) run.begin(phase, executor.workload().bytes);
+  CompareSink sink(actual, outputs, seen);
+  NXDKIT_TRY(executor.Run(sink));
+  return sink.differences();
+}
+
+}  // namespace
+
+Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actual) {
+  std::unordered_map<std::string, uint32_t> index;
+  for (uint32_t i = 0; i < expected.params.size(); ++i) index.emplace(expected.params[i].name, i);
+  std::vector<uint32_t> map;
+  for (const LogicalTensor& param : actual.params) {
+    const auto it = index.find(param.name);
+    if (it == index.end())
+      return Error(Errc::kFindings,
+                   fmt::format("the parameter is missing in {}", expected.artifact.path))
+          .in(actual.artifact.path)
+          .on(param.name);
+    const Shape& shape = expected.params[it->second].shape;
+    if (shape != param.shape)
+      return Error(Errc::kFindings, fmt::format("shape {} here, {} in {}", ShapeText(param.shape),
+                                                ShapeText(shape), expected.artifact.path))
+          .in(actual.artifact.path)
+          .on(param.name);
+    map.push_back(it->second);
+  }
+  if (map.size() != expected.params.size()) {
+    std::vector<bool> met(expected.params.size(), false);
+    for (uint32_t i : map) met[i] = true;
+    for (size_t i = 0; i < met.size(); ++i)
+      if (!met[i])
+        return Error(Errc::kFindings,
+                     fmt::format("the parameter is missing in {}", actual.artifact.path))
+            .in(expected.artifact.path)
+            .on(expected.params[i].name);
+  }
+  Layout layout = actual.bound.layout;
+  for (TensorLayout& tensor : layout.tensors)
+    for (Piece& piece : tensor.pieces) piece.param = map[piece.param];
+  return layout;
+}
+
+namespace {
+
+// Parts and copies of one parameter in different dtypes: rounding one to the other would hide a
+// difference.
+std::vector<Finding> CheckDtypes(const BoundArtifact& artifact) {
+  std::vector<std::optional<Dtype>> dtypes(artifact.params.size());
+  std::vector<Finding> findings;
+  for (size_t t = 0; t < artifact.bound.stored.size(); ++t) {
+    const TensorLayout& tensor = artifact.bound.layout.tensors[t];
+    const Dtype dtype = artifact.bound.stored[t].dtype;
+    for (const Piece& piece : tensor.pieces) {
+      std::optional<Dtype>& first = dtypes[piece.param];
+      if (!first) first = dtype;
+      if (*first == dtype) continue;
+      const LayoutFile& file = artifact.bound.layout.files[tensor.file];
+      Finding finding;
+      finding.check = "dtype";
+      finding.file = file.path;
+      finding.tensor = tensor.name;
+      finding.param = artifact.params[piece.param].name;
+      if (file.tp_rank >= 0) finding.rank = file.tp_rank;
+      finding.expected = Name(*first);
+      finding.found = Name(dtype);
+      finding.message = fmt::format("dtype {} here, {} in another part or copy of the parameter",
+                                    Name(dtype), Name(*first));
+      findings.push_back(std::move(finding));
+      break;
+    }
+  }
+  return findings;
+}
+
+}  // namespace
+
+Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunOptions& run) {
+  std::vector<Finding> findings = CheckDtypes(artifact);
+  if (!findings.empty()) return findings;
+  NXDKIT_ASSIGN(const Plan plan, BuildSelfPlan(artifact.params, artifact.bound));
+  NXDKIT_ASSIGN(const std::vector<Difference> differences,
+                RunComparison(plan, artifact.bound, artifact.bound, run, true,
+                              "checking replicas and padding"));
+  for (const Difference& difference : differences) {
+    findings.push_back(Describe(artifact, artifact.params, difference));
+    NameSelfFinding(findings.back(), artifact.bound.layout.tensors[difference.tensor]);
+  }
+  return findings;
+}
+
+Status RequireSound(const BoundArtifact& artifact, const RunOptions& run) {
+  if (artifact.base) NXDKIT_TRY(RequireSound(*artifact.base, run));
+  // What is merged has no copies but those of its base and of the adapter.
+  if (artifact.merged) return RequireSound(*artifact.merged, run);
+  NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(artifact, run));
+  // ckpt-verify judges models.
+  return artifact.lora ? FirstAsError(findings, "") : FirstAsError(findings);
+}
+
+Status FirstAsError(const std::vector<Finding>& findings, const char* hint) {
+  if (findings.empty()) return OkStatus();
+  const Finding& first = findings.front();
+  std::string message = first.message;
+  if (findings.size() > 1) message += fmt::format("; and {} more tensors", findings.size() - 1);
+  Error error(Errc::kCorrupt, std::move(message));
+  if (first.rank) error = std::move(error).rank(*first.rank);
+  return std::move(error).in(first.file).on(first.tensor).hint(hint);
+}
+
+Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected,
+                                              const BoundArtifact& actual, const RunOptions& run,
+                                              const CompareSink::Seen& seen) {
+  BoundArtifact renumbered;  // `actual` in expected's numbering
+  NXDKIT_ASSIGN(renumbered.bound.layout, Renumber(expected, actual));
+  renumbered.bound.stored = actual.bound.stored;
+  // A parameter that `actual` stores nowhere would not be compared at all.
+  NXDKIT_TRY(PrimaryPlaces::Find(expected.params, renumbered.bound.layout));
+  NXDKIT_ASSIGN(const Plan plan,
+                BuildPlan(expected.params, expected.bound, renumbered.bound.layout));
+  NXDKIT_ASSIGN(
+      const std::vector<Difference> differences,
+      RunComparison(plan, expected.bound, renumbered.bound,
+                    LessPerThread(run, expected.reading_bytes), false, "comparing", seen));
+  std::vector<Finding> findings;
+  for (const Difference& difference : differences) {
+    findings.push_back(Describe(renumbered, expected.params, difference));
+    Finding& finding = findings.back();
+    finding.check = "value";
+    finding.message = fmt::format("{} differ{}: found {} at {}, expected {}", CountText(finding),
+                                  finding.count == 1 ? "s" : "", finding.found,
+                                  ElementText(finding.index), finding.expected);
+  }
+  return findings;
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,386 @@
+#include "formats/ops/verify/fitness.h"
+
+#include <fmt/core.h>
+
+#include <map>
+
+#include "formats/models/gqa.h"
+#include "formats/ops/verify/blob.h"
+#include "formats/rollout/cpu_plan.h"
+#include "lib/json/json.h"
+#include "lib/system/file.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr uint64_t kMaxConfigBytes = 16 << 20;
+constexpr JsonOptions kLikePython = {.allow_nan = true, .allow_duplicate_keys = true};
+
+// Keys of a Hugging Face config whose values end up in a compiled graph, as shapes or constants.
+constexpr const char* kCompiledKeys[] = {"model_type",          "hidden_size",
+                                         "intermediate_size",   "num_hidden_layers",
+                                         "vocab_size",          "num_attention_heads",
+                                         "num_key_value_heads", "head_dim",
+                                         "attention_bias",      "mlp_bias",
+                                         "hidden_act",          "rms_norm_eps",
+                                         "rope_theta",          "rope_scaling",
+                                         "rope_parameters",     "partial_rotary_factor",
+                                         "use_sliding_window",  "sliding_window",
+                                         "max_window_layers",   "layer_types",
+                                         "num_local_experts",   "num_experts",
+                                         "num_experts_per_tok", "moe_intermediate_size",
+                                         "norm_topk_prob",      "decoder_sparse_step",
+                                         "mlp_only_layers"};
+
+Result<Json> ParseObject(const ConfigText& config) {
+  Result<Json> json = ParseJson(config.text, kLikePython);
+  if (!json.ok()) return std::move(json).error().in(config.path);
+  if (!json->is_object())
+    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(*json)))
+        .in(config.path);
+  return json;
+}
+
+// 500000 and 500000.0 are one number.
+bool SameValue(const Json& a, const Json& b) {
+  if (a.is_number() && b.is_number()) return a.get<double>() == b.get<double>();
+  return a == b;
+}
+
+Finding ConfigFinding(std::string check, std::string path, std::string found, std::string expected,
+                      std::string message) {
+  Finding finding;
+  finding.check = std::move(check);
+  finding.file = std::move(path);
+  finding.found = std::move(found);
+  finding.expected = std::move(expected);
+  finding.message = std::move(message);
+  return finding;
+}
+
+std::string HeadsText(const models::ModelConfig& config, int64_t tp) {
+  const models::RolloutHeads heads = models::RolloutPlacement(config.heads, config.kv_heads, tp);
+  return fmt::format("{} query and {} key heads stored as {} and {} ({})", config.heads,
+                     config.kv_heads, heads.padded_query, heads.padded_kv,
+                     models::GqaStrategyName(heads.strategy));
+}
+
+// Head counts that differ are a difference of strategy when the ranks hold them otherwise.
+Result<std::vector<Finding>> CompareHeads(const ConfigText& weights, const ConfigText& compiled,
+                                          int64_t tp) {
+  std::vector<Finding> findings;
+  NXDKIT_ASSIGN(const models::ModelConfig a, models::ParseConfig(weights.text, weights.path));
+  NXDKIT_ASSIGN(const models::ModelConfig b, models::ParseConfig(compiled.text, compiled.path));
+  if (a.family == nullptr || b.family == nullptr) return findings;
+  const std::string model = HeadsText(a, tp);
+  const std::string bundle = HeadsText(b, tp);
+  if (model != bundle)
+    findings.push_back(
+        ConfigFinding("gqa", compiled.path, model, bundle,
+                      fmt::format("GQA strategy: the bundle was compiled for {}, the model has {}",
+                                  bundle, model)));
+  return findings;
+}
+
+}  // namespace
+
+Result<ConfigText> CompiledModel(const rollout::Bundle& bundle) {
+  ConfigText config{"", JoinPath(bundle.folder, "config.json")};
+  if (KindOf(config.path) == PathKind::kFile) {
+    NXDKIT_ASSIGN(config.text, ReadSmallFile(config.path, kMaxConfigBytes));
+  } else if (bundle.config && bundle.config->flavor == rollout::Flavor::kNxdi) {
+    config = {bundle.config_text, JoinPath(bundle.folder, "neuron_config.json")};
+  }
+  return config;
+}
+
+Result<std::vector<Finding>> CompareModels(const ConfigText& weights, const ConfigText& compiled,
+                                           int64_t tp) {
+  std::vector<Finding> findings;
+  if (weights.text.empty() || compiled.text.empty()) return findings;
+  NXDKIT_ASSIGN(const Json model, ParseObject(weights));
+  NXDKIT_ASSIGN(const Json bundle, ParseObject(compiled));
+  for (const char* key : kCompiledKeys) {
+    const Json* a = JsonFind(model, key);
+    const Json* b = JsonFind(bundle, key);
+    if (!a || !b || SameValue(*a, *b)) continue;
+    findings.push_back(
+        ConfigFinding("config", compiled.path, JsonExcerpt(*a), JsonExcerpt(*b),
+                      fmt::format("{}: the bundle was compiled for {}, the model has {}", key,
+                                  JsonExcerpt(*b), JsonExcerpt(*a))));
+  }
+  NXDKIT_ASSIGN(std::vector<Finding> heads, CompareHeads(weights, compiled, tp));
+  findings.insert(findings.end(), heads.begin(), heads.end());
+  return findings;
+}
+
+std::vector<Finding> CompareShard(const TensorFile& compiled, int64_t rank,
+                                  std::span<const OutputTensor> model) {
+  std::vector<Finding> findings;
+  const auto add = [&](const std::string& tensor, std::string found, std::string expected,
+                       std::string message) {
+    Finding finding = ConfigFinding("shard", compiled.path, std::move(found), std::move(expected),
+                                    std::move(message));
+    finding.tensor = tensor;
+    finding.rank = rank;
+    findings.push_back(std::move(finding));
+  };
+  std::map<std::string_view, const StoredTensor*> there;
+  for (const StoredTensor& tensor : compiled.tensors) there[tensor.name] = &tensor;
+  size_t common = 0;
+  for (const OutputTensor& tensor : model) {
+    const auto it = there.find(tensor.name);
+    if (it == there.end()) {
+      add(tensor.name, "", "", "the bundle was compiled without this tensor");
+      continue;
+    }
+    ++common;
+    if (it->second->shape == tensor.shape && it->second->dtype == tensor.dtype) continue;
+    const auto text = [](Dtype dtype, const Shape& shape) {
+      return fmt::format("{} {}", Name(dtype), ShapeText(shape));
+    };
+    const std::string found = text(tensor.dtype, tensor.shape);
+    const std::string expected = text(it->second->dtype, it->second->shape);
+    add(tensor.name, found, expected,
+        fmt::format("the bundle was compiled for {}, the model gives {}", expected, found));
+  }
+  if (common != there.size())
+    add("", fmt::format("{}", model.size()), fmt::format("{}", there.size()),
+        fmt::format("the bundle was compiled for {} tensors per rank, the model gives {}",
+                    there.size(), model.size()));
+  return findings;
+}
+
+std::vector<Finding> CheckCpuPlan(const rollout::Bundle& bundle) {
+  if (!bundle.has_cpu_plan || !bundle.config) return {};
+  const std::string path = JoinPath(bundle.folder, std::string(rollout::kCpuPlanFile));
+  const auto wrong = [&](std::string found, std::string expected, std::string message) {
+    return ConfigFinding("cpu plan", path, std::move(found), std::move(expected),
+                         std::move(message));
+  };
+  const auto from = [&](const Error& error) {
+    return std::vector<Finding>{
+        wrong("", "",
+              error.member().empty() ? error.message() : error.member() + ": " + error.message())};
+  };
+  const Result<std::string> text = ReadSmallFile(path, kMaxConfigBytes);
+  if (!text.ok()) return from(text.error());
+  const Result<rollout::CpuPlan> plan = rollout::ParseCpuPlan(*text, path);
+  if (!plan.ok()) return from(plan.error());
+  const Result<ConfigText> config = CompiledModel(bundle);
+  if (!config.ok()) return from(config.error());
+  const Result<models::ModelConfig> model = models::ParseConfig(config->text, config->path);
+  if (!model.ok()) return from(model.error());
+  if (model->family == nullptr) return {};  // its heads are not known
+  const Result<rollout::CpuPlan> expected =
+      rollout::MakeCpuPlan(*model, config->text, *bundle.config, bundle.config_text);
+  if (!expected.ok()) return from(expected.error());
+  std::vector<Finding> findings;
+  const auto compare = [&](const char* key, const auto& found, const auto& wanted) {
+    if (found == wanted) return;
+    const std::string a = fmt::format("{}", found), b = fmt::format("{}", wanted);
+    findings.push_back(wrong(
+        a, b, fmt::format("{}: {} in the plan, the bundle's configurations give {}", key, a, b)));
+  };
+  compare("config_digest", plan->config_digest, expected->config_digest);
+  compare("neuron_config_digest", plan->neuron_config_digest, expected->neuron_config_digest);
+  compare("tp", plan->tp, expected->tp);
+  compare("batch_size", plan->batch_size, expected->batch_size);
+  compare("sequence_length", plan->sequence_length, expected->sequence_length);
+  compare("dtype", plan->dtype, expected->dtype);
+  compare("fused_qkv", plan->fused_qkv, expected->fused_qkv);
+  compare("gqa_strategy", models::GqaStrategyName(plan->gqa),
+          models::GqaStrategyName(expected->gqa));
+  compare("layers", plan->layers, expected->layers);
+  compare("head_dim", plan->head_dim, expected->head_dim);
+  compare("query_slots", plan->query_slots, expected->query_slots);
+  compare("kv_slots", plan->kv_slots, expected->kv_slots);
+  return findings;
+}
+
+namespace {
+
+class Judge {
+ public:
+  Judge(const rollout::Bundle& bundle, const BoundArtifact& weights, VerifyReport& report)
+      : bundle_(bundle), config_(*bundle.config), weights_(weights), report_(report) {}
+
+  Status Run() {
+    CheckSettings();
+    const std::vector<Finding> plan = CheckCpuPlan(bundle_);
+    report_.findings.insert(report_.findings.end(), plan.begin(), plan.end());
+    NXDKIT_TRY(CheckModel());
+    NXDKIT_TRY(CheckShards());
+    if (weights_.artifact.kind == Kind::kRollout) CheckCut();
+    CheckDtype();
+    return OkStatus();
+  }
+
+ private:
+  void Add(std::string check, std::string path, std::string found, std::string expected,
+           std::string message) {
+    report_.findings.push_back(ConfigFinding(std::move(check), std::move(path), std::move(found),
+                                             std::move(expected), std::move(message)));
+  }
+  std::string ConfigPath() const { return JoinPath(bundle_.folder, "neuron_config.json"); }
+
+  void CheckSettings() {
+    for (const std::string& setting : config_.unsupported)
+      Add("setting", ConfigPath(), "", "",
+          fmt::format("{}: shards for it have a layout that is not known here", setting));
+    if (config_.local_ranks != config_.tp)
+      Add("ranks", ConfigPath(), fmt::format("{}", config_.local_ranks),
+          fmt::format("{}", config_.tp),
+          fmt::format("the bundle is for ranks {} to {} of {}, a part of the model",
+                      config_.start_rank, config_.start_rank + config_.local_ranks - 1,
+                      config_.tp));
+    if (bundle_.blobs.empty() && !bundle_.has_cpu_plan)
+      Add("blob", bundle_.folder, "", "",
+          "there is nothing to run: neither model.pt nor nxdkit-cpu-plan.json");
+    const size_t before = report_.findings.size();
+    if (before == 0)
+      report_.checks.push_back(
+          fmt::format("compiled for tp {}, batch size {}, sequence length {}, {}, q/k/v {}",
+                      config_.tp, config_.batch_size, config_.sequence_length, config_.torch_dtype,
+                      config_.fused_qkv ? "fused" : "apart"));
+  }
+
+  Status CheckModel() {
+    NXDKIT_ASSIGN(const ConfigText compiled, CompiledModel(bundle_));
+    if (compiled.text.empty()) {
+      report_.warnings.push_back(
+          fmt::format("{}: no config.json, so that rope, norms and activation cannot be compared",
+                      bundle_.folder));
+      return OkStatus();
+    }
+    const ConfigText model{weights_.artifact.config_text, weights_.artifact.config_path};
+    NXDKIT_ASSIGN(std::vector<Finding> findings, CompareModels(model, compiled, config_.tp));
+    if (findings.empty())
+      report_.checks.push_back("the model's settings that are compiled in are the same, heads: " +
+                               HeadsText(weights_.model->config, config_.tp));
+    report_.findings.insert(report_.findings.end(), findings.begin(), findings.end());
+    return OkStatus();
+  }
+
+  // The tensors that the model gives on a rank of the bundle.
+  Result<std::vector<OutputTensor>> RankOf(int rank) const {
+    const auto dtype = DtypeFromTorchName(config_.torch_dtype);
+    std::vector<OutputTensor> tensors;
+    NXDKIT_ASSIGN(const std::vector<TensorLayout> layouts,
+                  rollout::RankTensors(*weights_.model, config_.MakeGeometry(), rank));
+    for (const TensorLayout& layout : layouts)
+      tensors.push_back(
+          {layout.name, layout.dtype.value_or(dtype.value_or(Dtype::kBF16)), layout.shape});
+    return tensors;
+  }
+
+  Status CheckShards() {
+    if (bundle_.shards.empty()) {
+      report_.checks.push_back("the bundle has no shards of its own to compare shapes with");
+      return OkStatus();
+    }
+    const size_t before = report_.findings.size();
+    for (size_t i = 0; i < bundle_.shards.size(); ++i) {
+      const int64_t rank = bundle_.first_rank + static_cast<int64_t>(i);
+      NXDKIT_ASSIGN(const std::vector<OutputTensor> model, RankOf(static_cast<int>(rank)));
+      std::vector<Finding> findings = CompareShard(bundle_.shards[i], rank, model);
+      report_.findings.insert(report_.findings.end(), findings.begin(), findings.end());
+    }
+    if (report_.findings.size() == before)
+      report_.checks.push_back(fmt::format(
+          "names, shapes and element types of all {} ranks are those that the model gives",
+          bundle_.shards.size()));
+    return OkStatus();
+  }
+
+  // Weights that are rank shards are loaded as they are.
+  void CheckCut() {
+    const rollout::Geometry& cut = weights_.rollout_geometry;
+    const rollout::Geometry wanted = config_.MakeGeometry();
+    const std::string path = weights_.artifact.bundle->weights_folder;
+    if (cut.tp != wanted.tp)
+      Add("tp", path, fmt::format("{}", cut.tp), fmt::format("{}", wanted.tp),
+          fmt::format("the shards are cut for tp {}, the bundle was compiled for tp {}", cut.tp,
+                      wanted.tp));
+    struct Row {
+      const char* what;
+      bool found, expected;
+    };
+    for (const Row& row :
+         {Row{"fused_qkv", cut.fused_qkv, wanted.fused_qkv},
+          Row{"vocab_parallel", cut.vocab_parallel, wanted.vocab_parallel},
+          Row{"transposed Wqkv", cut.transposed_qkv, wanted.transposed_qkv},
+          Row{"transposed o_proj", cut.transposed_output, wanted.transposed_output},
+          Row{"transposed mlp", cut.transposed_mlp, wanted.transposed_mlp}})
+      if (row.found != row.expected)
+        Add("layout", path, row.found ? "true" : "false", row.expected ? "true" : "false",
+            fmt::format("{}: {} in the shards, the bundle was compiled for {}", row.what, row.found,
+                        row.expected));
+  }
+
+  // Shards must have the type of the graph; other weights are rounded to it when they are cut.
+  void CheckDtype() {
+    const auto dtype = DtypeFromTorchName(config_.torch_dtype);
+    if (!dtype) {
+      Add("dtype", ConfigPath(), config_.torch_dtype, "",
+          fmt::format("torch_dtype \"{}\" is unknown", config_.torch_dtype));
+      return;
+    }
+    for (const StoredTensor& tensor : weights_.bound.stored) {
+      if (!Info(tensor.dtype).floating || tensor.dtype == *dtype) continue;
+      const std::string message = fmt::format("{} is {}, the bundle was compiled for {}",
+                                              tensor.name, Name(tensor.dtype), Name(*dtype));
+      if (weights_.artifact.kind == Kind::kRollout)
+        Add("dtype", weights_.artifact.path, std::string(Name(tensor.dtype)),
+            std::string(Name(*dtype)), message);
+      else
+        report_.warnings.push_back(message + "; the shards will hold rounded values");
+      return;  // the first one says it
+    }
+  }
+
+  const rollout::Bundle& bundle_;
+  const rollout::NeuronConfig& config_;
+  const BoundArtifact& weights_;
+  VerifyReport& report_;
+};
+
+}  // namespace
+
+Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
+  VerifyReport report;
+  report.kind = Kind::kRollout;
+  NXDKIT_ASSIGN(const Artifact compiled, OpenArtifact(request.bundle, Kind::kRollout, {}));
+  const rollout::Bundle& bundle = *compiled.bundle;
+  if (!bundle.config)
+    return Error(Errc::kNotFound,
+                 "no neuron_config.json: what the bundle was compiled for is not known")
+        .in(request.bundle);
+  Kind kind = Kind::kHf;
+  if (request.weights_kind) {
+    kind = *request.weights_kind;
+  } else {
+    NXDKIT_ASSIGN(kind, Recognise(request.weights));
+  }
+  InputHints hints = request.hints;
+  // Shapes are the same on both.
+  if (!hints.hardware_if_unknown) hints.hardware_if_unknown = models::Hardware::kTrn1;
+  NXDKIT_ASSIGN(const BoundArtifact weights, OpenAndBind(request.weights, kind, hints));
+  if (!weights.model)
+    return Error(Errc::kNotFound, "the weights have no config.json with a known family")
+        .in(request.weights)
+        .hint("name one with --weights-config");
+  report.warnings = compiled.warnings;
+  report.warnings.insert(report.warnings.end(), weights.artifact.warnings.begin(),
+                         weights.artifact.warnings.end());
+  report.model_type = weights.model->config.model_type;
+  report.tensors = weights.artifact.tensor_count();
+  report.ranks = static_cast<uint64_t>(bundle.config->tp);
+  for (const LogicalTensor& param : weights.params)
+    report.parameters += static_cast<uint64_t>(*ElementCount(param.shape));
+  NXDKIT_TRY(Judge(bundle, weights, report).Run());
+  NXDKIT_TRY(CheckBlobs(bundle, request.poll, report));
+  return report;
+}
+
+}  // namespace nxdkit::ops

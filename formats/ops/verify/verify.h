@@ -1,0 +1,42 @@
+// Is an artifact what it claims to be: structure, meaning, and equality with another one.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/artifact/artifact.h"
+#include "formats/artifact/run.h"
+#include "formats/ops/verify/compare.h"
+
+namespace nxdkit::ops {
+
+struct VerifyRequest {
+  std::string path;
+  std::optional<Kind> kind;  // nullopt: recognised
+  InputHints hints;
+  std::optional<std::string> against;
+  std::optional<Kind> against_kind;
+  InputHints against_hints;
+  RunOptions run;
+};
+
+struct VerifyReport {
+  Kind kind = Kind::kHf;
+  std::string model_type;
+  uint64_t tensors = 0;
+  uint64_t parameters = 0;  // elements of the model
+  uint64_t ranks = 0;
+  std::vector<std::string> checks;  // what was found good, one line each
+  std::vector<Finding> findings;    // what was not; empty: good
+  std::vector<std::string> warnings;
+};
+
+// An unreadable artifact is an Error; one that reads but is wrong gives findings.
+Result<VerifyReport> Verify(const VerifyRequest& request);
+
+// For every rank and layer: each query head sits with its own key and value head, and o_proj's
+// columns are those of the rank's query heads. Derived from where the pieces lie.
+std::vector<Finding> CheckMeaning(const BoundArtifact& artifact);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,86 @@
+// What a conversion will write: the layout, every file byte for byte planned, the small files
+// beside the weights.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/artifact/artifact.h"
+#include "lib/plan/executor.h"
+#include "lib/sinks/write_sink.h"
+
+namespace nxdkit::ops {
+
+// What the user says of the output; absent: decided from the source.
+struct OutputOptions {
+  std::optional<int> tp, pp, vpp, ep, kv_multiplier;
+  std::optional<int> dp;  // of the optimizer's state
+  std::optional<nxd::QkvStyle> qkv;
+  std::optional<models::Hardware> hardware;
+  std::optional<nxd::NameStyle> names;
+  std::optional<bool> xser;
+  // The output is an NxD tag that training goes on from: what its module has, and the source's is
+  // like (tied pair stored twice, gate and up apart, xser), stays so; scheduler and user content
+  // are carried over.
+  bool training_tag = false;
+  // The output is a training checkpoint of optimum-neuron (formats/nxd/optimum.h), or is none;
+  // absent: a training tag is what its source is, everything else is none.
+  std::optional<bool> optimum;
+  std::optional<rollout::Flavor> flavor;
+  std::optional<int64_t> batch_size, sequence_length;
+  std::optional<bool> fused_qkv;
+  std::optional<std::string>
+      bundle;                  // a compiled bundle to take model.pt and neuron_config.json from
+  bool cpu_plan = false;       // kRollout: nxdkit-cpu-plan.json in the place of a compiled blob
+  bool only_weights = false;   // of `bundle`, which is refreshed and may have no model.pt
+  std::optional<Dtype> dtype;  // nullopt: keep
+  uint64_t max_shard_bytes = 5'000'000'000;
+};
+
+// The output's layout, fully decided. Only the part of its kind counts.
+struct OutputSpec {
+  Kind kind = Kind::kHf;
+  nxd::Geometry nxd;
+  bool xser = false;
+  bool aliases = false;       // those of the family are stored too: lm_head of a tied model
+  bool training_tag = false;  // as in the options
+  bool optimum = false;       // the tag is `shards` of an optimum-neuron checkpoint
+  nxd::OptimizerStyle optimizer_style = nxd::OptimizerStyle::kZero1;
+  int dp = 1;
+  rollout::Geometry rollout;
+  rollout::NeuronConfig neuron;
+  std::string neuron_text;    // neuron_config.json as it will be written
+  std::string config_text;    // config.json where it cannot be carried over as it is; else ""
+  std::string cpu_plan_text;  // nxdkit-cpu-plan.json; "" for none
+  std::optional<rollout::Bundle> bundle;
+  bool only_weights = false;  // rank files alone, without folder
+  std::optional<Dtype> dtype;
+  uint64_t max_shard_bytes = 0;
+  std::string source_digest;       // for nxdkit.json; "" when it was not asked for
+  std::vector<std::string> notes;  // what was decided, and what the user should know
+};
+
+// Decides the output's layout. kUsage for missing or contradicting options, kUnsupported with the
+// reason for what cannot be laid out.
+Result<OutputSpec> DecideOutput(const BoundArtifact& source, Kind kind,
+                                const OutputOptions& options);
+
+struct OutputPlan {
+  Layout layout;
+  std::vector<OutputTensor> outputs;  // per layout.tensors
+  std::vector<OutputFile> files;      // per layout.files, and files without tensors behind them
+  std::vector<std::pair<std::string, std::string>> texts;   // path, contents; written in this order
+  std::vector<std::pair<std::string, std::string>> copies;  // path, source file
+  bool single_file = false;                                 // kTorch: files[0] is the output itself
+
+  uint64_t bytes() const;  // of the files of tensors
+};
+
+// Lays out and encodes. `output_name` is the output's base name (torch names its archive's top
+// folder after the file).
+Result<OutputPlan> PlanOutput(const BoundArtifact& source, const OutputSpec& spec,
+                              const std::string& output_name);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,79 @@
+#include "formats/output/places.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "lib/system/file.h"
+
+namespace nxdkit::ops {
+namespace {
+
+// The real, absolute path, as far as it exists; without a slash at the end.
+std::string RealPath(const std::string& path) {
+  std::error_code error;
+  std::string real = std::filesystem::weakly_canonical(path, error).string();
+  if (error) real = std::filesystem::absolute(path, error).lexically_normal().string();
+  while (real.size() > 1 && real.ends_with('/')) real.pop_back();
+  return real;
+}
+
+// Whether `path` is `folder` or lies inside it. Both are real paths.
+bool IsWithin(const std::string& path, const std::string& folder) {
+  return path == folder || path.starts_with(folder.ends_with('/') ? folder : folder + "/");
+}
+
+// The nearest folder above the output that exists, where the rest will be made.
+Status CheckFolder(const std::string& real_output) {
+  std::string folder = ParentPath(real_output);
+  while (KindOf(folder) == PathKind::kMissing && ParentPath(folder) != folder)
+    folder = ParentPath(folder);
+  if (KindOf(folder) != PathKind::kFolder)
+    return Error(Errc::kUsage, "this is not a folder, so the output cannot be in it").in(folder);
+  if (::access(folder.c_str(), W_OK) != 0)
+    return SystemError("write into the folder", errno).in(folder);
+  return OkStatus();
+}
+
+}  // namespace
+
+Status CheckPlaces(const std::string& output, const std::vector<std::string>& read) {
+  if (output.empty()) return Error(Errc::kUsage, "the output's name is empty");
+  const std::string out = RealPath(output);
+  const std::string staging = out + ".partial";
+  for (const std::string& path : read) {
+    const std::string in = RealPath(path);
+    if (in == out) return Error(Errc::kUsage, "the output is the input itself").in(output);
+    if (IsWithin(in, out))
+      return Error(Errc::kUsage,
+                   fmt::format("the output would replace the folder that {} is in, which is read",
+                               path))
+          .in(output);
+    if (IsWithin(in, staging))
+      return Error(Errc::kUsage,
+                   fmt::format("the output is built in {}, where {} is, which is read", staging,
+                               path))
+          .in(output);
+  }
+  return CheckFolder(out);
+}
+
+Status CheckNotAPart(const std::string& output, const std::string& artifact) {
+  if (artifact.empty()) return OkStatus();
+  const std::string out = RealPath(output);
+  const std::string folder = RealPath(artifact);
+  if (!IsWithin(out, folder) || out == folder) return OkStatus();
+  const PathKind kind = KindOf(out);
+  if (kind == PathKind::kMissing) return OkStatus();
+  if (kind == PathKind::kFolder) {
+    NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(out));
+    if (names.empty()) return OkStatus();
+  }
+  return Error(Errc::kUsage,
+               fmt::format("the output would replace a part of the input {}", artifact))
+      .in(output);
+}
+
+}  // namespace nxdkit::ops

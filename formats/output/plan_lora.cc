@@ -1,0 +1,134 @@
+#include "formats/output/plan_lora.h"
+
+#include <fmt/core.h>
+
+#include <map>
+#include <set>
+
+#include "formats/artifact/lora/lora_config.h"
+#include "formats/artifact/lora/lora_parts.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr std::string_view kPrefix = "base_model.model.";
+
+std::string LastOf(const std::string& module) { return module.substr(module.rfind('.') + 1); }
+
+// How many weights of the model end in each module's last name, and how many of them are adapted.
+struct Share {
+  int adapted = 0;
+  int all = 0;
+};
+std::map<std::string, Share> Shares(const BoundArtifact& adapter, nxd::LoraSharing sharing) {
+  std::map<std::string, Share> shares;
+  std::map<std::string, bool> modules;
+  for (size_t i = 0; i < adapter.model->params.size(); ++i)
+    if (const auto module = nxd::LoraModule(adapter.model->params[i], sharing))
+      modules[*module] |= adapter.lora->pairs[i].has_value();
+  for (const auto& [module, adapted] : modules) {
+    Share& share = shares[LastOf(module)];
+    ++share.all;
+    share.adapted += adapted;
+  }
+  return shares;
+}
+
+// target_modules of an adapter that has none of its own, or of other modules: the last names, where
+// every layer has them; else every module by its full name.
+std::vector<std::string> PeftTargets(const BoundArtifact& adapter) {
+  std::vector<std::string> names;
+  bool whole = true;
+  for (const auto& [name, share] : Shares(adapter, {})) {
+    if (share.adapted > 0) names.push_back(name);
+    whole &= share.adapted == 0 || share.adapted == share.all;
+  }
+  if (whole) return names;
+  names.clear();
+  for (size_t i = 0; i < adapter.model->params.size(); ++i)
+    if (adapter.lora->pairs[i]) names.push_back(ModuleOf(adapter.model->params[i].name));
+  return names;
+}
+
+}  // namespace
+
+std::vector<TensorLayout> PeftTensors(const BoundArtifact& adapter) {
+  std::vector<TensorLayout> tensors;
+  const auto add = [&](std::string name, uint32_t param, bool transposed) {
+    const Shape& shape = adapter.params[param].shape;
+    tensors.push_back({std::move(name), 0, shape, std::nullopt, {}, {}});
+    AddWhole(tensors.back(), param, shape);
+    if (transposed) TransposeStored(tensors.back());
+  };
+  for (size_t i = 0; i < adapter.model->params.size(); ++i) {
+    const models::Param& param = adapter.model->params[i];
+    const std::string module = std::string(kPrefix) + ModuleOf(param.name);
+    const bool embedding = param.role == models::Role::kEmbedding;
+    if (const auto& pair = adapter.lora->pairs[i]; pair && embedding) {
+      add(module + ".lora_embedding_A", pair->b, true);
+      add(module + ".lora_embedding_B", pair->a, true);
+    } else if (pair) {
+      add(module + ".lora_A.weight", pair->a, false);
+      add(module + ".lora_B.weight", pair->b, false);
+    }
+    if (const auto& whole = adapter.lora->wholes[i])
+      add(std::string(kPrefix) + param.name, *whole, false);
+  }
+  return tensors;
+}
+
+std::string PeftConfig(const BoundArtifact& adapter) {
+  lora::Config config = adapter.lora->config;
+  if (adapter.artifact.kind == Kind::kNxd) {
+    config.targets = PeftTargets(adapter);
+    config.targets_are_a_pattern = false;
+    if (config.task_type.empty()) config.task_type = "CAUSAL_LM";
+  }
+  return lora::WriteConfig(config);
+}
+
+Result<std::string> NxdLoraConfig(const BoundArtifact& adapter, const nxd::Geometry& geometry) {
+  const LoraParts& parts = *adapter.lora;
+  if (parts.whole_count() > 0)
+    return Error(Errc::kUnsupported,
+                 fmt::format("{} parameters are in the adapter whole (modules_to_save, bias); how "
+                             "NxD's shards name them is not known",
+                             parts.whole_count()))
+        .in(parts.config_path);
+  std::vector<std::string> targets;
+  for (const auto& [name, share] : Shares(adapter, nxd::SharingOf(geometry))) {
+    if (share.adapted == 0) continue;
+    targets.push_back(name);
+    if (share.adapted != share.all)
+      return Error(Errc::kUnsupported,
+                   fmt::format("{} of {} modules {} are adapted; NxD adapts all of a name",
+                               share.adapted, share.all, name))
+          .in(parts.config_path)
+          .member("target_modules");
+  }
+  lora::Config config = parts.config;
+  config.excluded.clear();  // what is adapted was counted
+  if (config.layers) config.layers.reset();
+  Result<std::string> text = lora::WriteNxdConfig(config, targets);
+  if (!text.ok()) return std::move(text).error().in(parts.config_path);
+  return text;
+}
+
+Status DecideLora(const BoundArtifact& adapter, const OutputOptions& options, OutputSpec& spec) {
+  if (spec.kind != Kind::kHf && spec.kind != Kind::kNxd)
+    return Error(Errc::kUnsupported,
+                 fmt::format("a LoRA adapter alone has no {} form; it can be written as hf (PEFT) "
+                             "or nxd",
+                             KindName(spec.kind)))
+        .in(adapter.artifact.path)
+        .hint("convert the base, and merge the adapter into it: --merge-lora");
+  if (spec.kind == Kind::kHf) return OkStatus();
+  if (spec.xser)
+    return Error(Errc::kUsage, "NxD loads adapters without references only: --xser cannot be used")
+        .in(adapter.artifact.path);
+  // Parallel layers have adapters in F32, whatever the base's dtype.
+  if (!options.dtype) spec.dtype = Dtype::kF32;
+  return OkStatus();
+}
+
+}  // namespace nxdkit::ops

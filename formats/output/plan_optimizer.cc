@@ -1,0 +1,257 @@
+// From logical parameters to optimizer files.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "formats/artifact/optimizer/optimizer.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using torch::PickleDict;
+using torch::PickleValue;
+using Kind = OptimizerEntry::Kind;
+using nxd::OptimizerStyle;
+
+constexpr int64_t kMaxFiles = 1'000'000;
+
+Result<std::string> ScalarBytes(const StoredTensor& stored) {
+  std::string bytes(static_cast<size_t>(ElementBytes(stored.dtype)), '\0');
+  NXDKIT_TRY(stored.storage->ReadAt(stored.offset, std::as_writable_bytes(std::span(bytes))));
+  return bytes;
+}
+
+// Whether two tensors without dimensions, of one dtype, are equal.
+Result<bool> SameScalar(const BoundLayout& bound, const OptimizerEntry& a,
+                        const OptimizerEntry& b) {
+  const StoredTensor& x = bound.stored[a.stored];
+  const StoredTensor& y = bound.stored[b.stored];
+  if (x.storage == y.storage && x.offset == y.offset) return true;
+  NXDKIT_ASSIGN(const std::string x_bytes, ScalarBytes(x));
+  NXDKIT_ASSIGN(const std::string y_bytes, ScalarBytes(y));
+  return x_bytes == y_bytes;
+}
+
+class TreeMaker {
+ public:
+  TreeMaker(const BoundArtifact& source, const OutputSpec& spec,
+            const std::vector<TensorLayout>& params, int dp_rank)
+      : source_(source), optimizer_(*source.optimizer), spec_(spec), dp_rank_(dp_rank) {
+    for (const std::vector<size_t>& group :
+         nxd::GroupParams(params, optimizer_.order, source.model->config.tied)) {
+      group_sizes_.push_back(group.size());
+      for (const size_t index : group) by_pid_.push_back(&params[index]);
+    }
+  }
+
+  Result<OptimizerTree> Make() {
+    const char* states = Has("base_state") ? "base_state" : "state";
+    PickleDict root;
+    for (const std::string& key : optimizer_.keys) {
+      PickleValue value = PickleValue::MakeDict({});
+      if (key == "param_groups") value = Groups();
+      if (key == "shape_info") value = Shapes();
+      if (key == states) {
+        NXDKIT_ASSIGN(value, States());
+      }
+      if (key == nxd::kMasterWeights) {
+        NXDKIT_ASSIGN(value, MasterWeights());
+      }
+      root.push_back({{key}, std::move(value)});
+    }
+    tree_.root = PickleValue::MakeDict(std::move(root));
+    return std::move(tree_);
+  }
+
+ private:
+  bool Has(std::string_view key) const {
+    return std::ranges::find(optimizer_.keys, key) != optimizer_.keys.end();
+  }
+
+  PickleValue Groups() const {
+    torch::PickleList out;
+    int64_t pid = 0;
+    for (size_t g = 0; g < group_sizes_.size(); ++g) {
+      torch::PickleList pids;
+      for (size_t i = 0; i < group_sizes_[g]; ++i) pids.push_back({pid++});
+      PickleDict group = optimizer_.groups[g];
+      for (auto& [key, value] : group)
+        if (*key.string() == "params") value = PickleValue::MakeList(pids);
+      out.push_back(PickleValue::MakeDict(std::move(group)));
+    }
+    return PickleValue::MakeList(std::move(out));
+  }
+
+  PickleValue Shapes() const {
+    PickleDict out;
+    for (size_t pid = 0; pid < by_pid_.size(); ++pid) {
+      const Shape& shape = by_pid_[pid]->shape;
+      PickleValue value{torch::TorchSize{shape}};
+      if (!optimizer_.shapes_are_sizes) {
+        torch::PickleList extents;
+        for (const int64_t extent : shape) extents.push_back({extent});
+        value = PickleValue::MakeList(std::move(extents));
+      }
+      out.push_back({{static_cast<int64_t>(pid)}, std::move(value)});
+    }
+    return PickleValue::MakeDict(std::move(out));
+  }
+
+  Result<PickleValue> States() {
+    PickleDict out;
+    for (size_t pid = 0; pid < by_pid_.size(); ++pid) {
+      const TensorLayout& param = *by_pid_[pid];
+      Status agree = CheckPartsAgree(param);
+      if (!agree.ok()) return std::move(agree).error().on(param.name);
+      const auto& entries = optimizer_.entries[param.pieces.front().param];
+      if (entries) out.push_back({{static_cast<int64_t>(pid)}, StateOf(param, *entries)});
+    }
+    return PickleValue::MakeDict(std::move(out));
+  }
+
+  PickleValue StateOf(const TensorLayout& param, const std::vector<OptimizerEntry>& entries) {
+    PickleDict state;
+    for (size_t e = 0; e < entries.size(); ++e) {
+      PickleValue value = entries[e].value;
+      if (entries[e].kind != Kind::kValue)
+        value = AddTensor(param, entries[e],
+                          [&](uint32_t i) { return (*optimizer_.entries[i])[e].param; });
+      state.push_back({{entries[e].name}, std::move(value)});
+    }
+    return PickleValue::MakeDict(std::move(state));
+  }
+
+  Result<PickleValue> MasterWeights() {
+    PickleDict out;
+    for (size_t pid = 0; pid < by_pid_.size(); ++pid) {
+      const TensorLayout& param = *by_pid_[pid];
+      const auto& master = optimizer_.masters[param.pieces.front().param];
+      for (const Piece& piece : param.pieces)
+        if (optimizer_.masters[piece.param].has_value() != master.has_value())
+          return PartsDiffer(param, piece.param, "the master weight of one is missing")
+              .on(param.name);
+      if (!master) continue;
+      PickleValue tensor =
+          AddTensor(param, *master, [&](uint32_t i) { return optimizer_.masters[i]->param; });
+      out.push_back({{static_cast<int64_t>(pid)}, std::move(tensor)});
+    }
+    return PickleValue::MakeDict(std::move(out));
+  }
+
+  Error PartsDiffer(const TensorLayout& tensor, uint32_t other, std::string_view what) const {
+    return Error(Errc::kUnsupported,
+                 fmt::format("{} and {} become one parameter, but the optimizer keeps something "
+                             "else of each: {}",
+                             source_.params[tensor.pieces.front().param].name,
+                             source_.params[other].name, what))
+        .hint("--qkv as the input has it keeps them apart");
+  }
+
+  // What the output fuses must have been stepped together: there is one step for all of it.
+  Status CheckPartsAgree(const TensorLayout& tensor) const {
+    const uint32_t front = tensor.pieces.front().param;
+    const auto& first = optimizer_.entries[front];
+    uint32_t last = front;
+    for (const Piece& piece : tensor.pieces) {
+      if (piece.param == last) continue;
+      last = piece.param;
+      const auto& other = optimizer_.entries[last];
+      if (first.has_value() != other.has_value() || (first && first->size() != other->size()))
+        return PartsDiffer(tensor, last, "one has fewer entries");
+      for (size_t e = 0; first && e < first->size(); ++e) {
+        const OptimizerEntry& a = (*first)[e];
+        const OptimizerEntry& b = (*other)[e];
+        if (a.name != b.name || a.kind != b.kind || a.dtype != b.dtype ||
+            a.value_text != b.value_text)
+          return PartsDiffer(tensor, last, a.name);
+        if (a.kind != Kind::kScalar) continue;
+        NXDKIT_ASSIGN(const bool same, SameScalar(source_.bound, a, b));
+        if (!same) return PartsDiffer(tensor, last, a.name);
+      }
+    }
+    return OkStatus();
+  }
+
+  // `logical` gives the logical parameter that is kept of a model parameter.
+  template <typename Logical>
+  PickleValue AddTensor(const TensorLayout& param, const OptimizerEntry& entry, Logical logical) {
+    const size_t index = tree_.tensors.size();
+    TensorLayout layout = param;
+    if (entry.kind == Kind::kScalar) {
+      layout.shape = {};
+      layout.pieces = {};
+      layout.fills = {};
+      AddWhole(layout, entry.param, {});
+    } else {
+      for (Piece& piece : layout.pieces) piece.param = logical(piece.param);
+      if (spec_.optimizer_style == OptimizerStyle::kZero1) {
+        const int64_t rows = nxd::ZeroRows(param.shape[0], spec_.dp);
+        layout = CutRows(layout, dp_rank_ * rows, rows);
+      }
+      if (layout.pieces.empty()) layout.dtype = entry.dtype;  // padding only
+    }
+    layout.name = param.name + "/" + entry.name;
+    tree_.tensors.push_back(std::move(layout));
+    if (spec_.xser) return {torch::TensorReference{static_cast<int64_t>(index)}};
+    return {torch::TensorIndex{index}};
+  }
+
+  const BoundArtifact& source_;
+  const BoundOptimizer& optimizer_;
+  const OutputSpec& spec_;
+  int dp_rank_;
+  std::vector<size_t> group_sizes_;
+  std::vector<const TensorLayout*> by_pid_;
+  OptimizerTree tree_;
+};
+
+// Whether the tied lm_head has a number of its own depends on the module: on one pipeline rank it
+// is the embedding's own object, on several it is not, and a trained tag of these stores both. So
+// it is even where the input stores no head.
+Status CheckTiedPair(const BoundArtifact& source, const OutputSpec& spec) {
+  const bool one_stage = source.nxd_geometry.pp == 1;
+  if (!source.model->config.tied || one_stage == (spec.nxd.pp == 1)) return OkStatus();
+  return Error(Errc::kUnsupported,
+               fmt::format("the embeddings are tied: whether lm_head.weight has a state of its own "
+                           "is known for pp {}, but not for pp {}",
+                           source.nxd_geometry.pp, spec.nxd.pp))
+      .in(source.artifact.path)
+      .hint(one_stage ? "keep --pp 1, or leave the optimizer's state out with --no-optimizer"
+                      : "keep --pp above 1, or leave the optimizer's state out with "
+                        "--no-optimizer");
+}
+
+}  // namespace
+
+Status DecideOptimizer(const BoundArtifact& source, const OutputOptions& options,
+                       OutputSpec& spec) {
+  if (!source.optimizer) {
+    if (options.training_tag)
+      spec.notes.push_back("without an optimizer: only the model's weights are written");
+    if (options.dp) spec.notes.push_back("no optimizer state, so --dp changes nothing");
+    return OkStatus();
+  }
+  NXDKIT_TRY(CheckTiedPair(source, spec));
+  spec.optimizer_style = source.optimizer->style;
+  spec.dp = source.optimizer->dp;
+  if (spec.optimizer_style == OptimizerStyle::kMerged && options.dp)
+    spec.optimizer_style = OptimizerStyle::kZero1;
+  if (spec.optimizer_style == OptimizerStyle::kReplicated && options.dp)
+    spec.notes.push_back(
+        "the optimizer's state is the same on all data parallel ranks: --dp changes nothing");
+  else
+    spec.dp = options.dp.value_or(spec.dp);
+  const int64_t ranks = int64_t{spec.nxd.tp} * spec.nxd.pp;
+  if (ranks > kMaxFiles || ranks * spec.dp > kMaxFiles)
+    return Error(Errc::kUsage,
+                 fmt::format("tp {} pp {} dp {} would be more than {} optimizer files", spec.nxd.tp,
+                             spec.nxd.pp, spec.dp, kMaxFiles));
+  return OkStatus();
+}
+
+Result<OptimizerTree> MakeOptimizerTree(const BoundArtifact& source, const OutputSpec& spec,
+                                        const std::vector<TensorLayout>& params, int dp_rank) {
+  return TreeMaker(source, spec, params, dp_rank).Make();
+}
+
+}  // namespace nxdkit::ops

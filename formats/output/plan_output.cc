@@ -1,0 +1,394 @@
+// From a decided layout to files.
+#include <fmt/core.h>
+
+#include "formats/artifact/canonical.h"
+#include "formats/artifact/lora/lora_config.h"
+#include "formats/artifact/optimizer/optimizer.h"
+#include "formats/hf/hf.h"
+#include "formats/nxd/optimum.h"
+#include "formats/ops/verify/fitness.h"
+#include "formats/output/output_plan.h"
+#include "formats/output/plan_lora.h"
+#include "formats/rollout/cpu_plan.h"
+#include "formats/safetensors/safetensors.h"
+#include "formats/torch/archive.h"
+#include "lib/system/file.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr uint64_t kMaxTrnConfigBytes = 1 << 20;
+
+// torch names the top folder of an archive after the file's stem, up to the last dot.
+std::string Stem(const std::string& path) {
+  const std::string name = BaseName(path);
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos || dot == 0 ? name : name.substr(0, dot);
+}
+
+class Planner {
+ public:
+  Planner(const BoundArtifact& source, const OutputSpec& spec, std::string output_name)
+      : source_(source), spec_(spec), output_name_(std::move(output_name)) {}
+
+  Result<OutputPlan> Run() {
+    NXDKIT_ASSIGN(dtypes_, ParamDtypes(source_, spec_.dtype));
+    switch (spec_.kind) {
+      case Kind::kHf:
+        NXDKIT_TRY(PlanHf());
+        break;
+      case Kind::kNxd:
+        NXDKIT_TRY(PlanNxd());
+        break;
+      case Kind::kRollout:
+        NXDKIT_TRY(PlanRollout());
+        break;
+      case Kind::kTorch:
+        NXDKIT_TRY(PlanTorch());
+        break;
+      case Kind::kDelta:
+        return Error(Errc::kInternal, "a delta has no layout");
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  Result<Dtype> DtypeOf(const TensorLayout& tensor) const {
+    if (tensor.dtype) return *tensor.dtype;
+    NXDKIT_CHECK(!tensor.pieces.empty() || !tensor.fills.empty());
+    // A slice that is all padding has the dtype of the bundle.
+    if (tensor.pieces.empty()) return spec_.dtype.value_or(Dtype::kBF16);
+    const Dtype dtype = dtypes_[tensor.pieces.front().param];
+    for (const Piece& piece : tensor.pieces)
+      if (dtypes_[piece.param] != dtype)
+        return Error(Errc::kUnsupported,
+                     fmt::format("{} is {} but {} is {}, and they are stored in one tensor",
+                                 source_.params[tensor.pieces.front().param].name, Name(dtype),
+                                 source_.params[piece.param].name, Name(dtypes_[piece.param])))
+            .on(tensor.name)
+            .hint("name one dtype with --dtype");
+    return dtype;
+  }
+
+  // Adds a tensor to the layout; returns what the encoder needs.
+  Result<OutputTensor> Add(TensorLayout tensor, uint32_t file) {
+    NXDKIT_ASSIGN(const Dtype dtype, DtypeOf(tensor));
+    OutputTensor output{tensor.name, dtype, tensor.shape};
+    tensor.file = file;
+    plan_.layout.tensors.push_back(std::move(tensor));
+    plan_.outputs.push_back(output);
+    return output;
+  }
+
+  uint32_t NewFile(std::string path, int64_t tp_rank, int64_t pp_rank) {
+    plan_.layout.files.push_back({path, tp_rank, pp_rank});
+    plan_.files.push_back({std::move(path), nullptr});
+    return static_cast<uint32_t>(plan_.files.size() - 1);
+  }
+
+  Status SetEncoder(uint32_t file, Result<std::unique_ptr<FileEncoder>> encoder) {
+    if (!encoder.ok()) return std::move(encoder).error().in(plan_.files[file].path);
+    plan_.files[file].encoder = *std::move(encoder);
+    return OkStatus();
+  }
+
+  void CarrySideFiles() {
+    if (!source_.artifact.side_folder.empty())
+      for (const std::string& name : hf::SideFiles(source_.artifact.side_folder))
+        if (name != "config.json")
+          plan_.copies.push_back({name, JoinPath(source_.artifact.side_folder, name)});
+    const Artifact& from = source_.artifact;
+    // NxDI's merged file stands for a config, but is none to carry on.
+    if (BaseName(from.config_path) == "neuron_config.json") return;
+    if (!spec_.config_text.empty())
+      plan_.texts.push_back({"config.json", spec_.config_text});
+    else if (!from.config_path.empty())
+      plan_.copies.push_back({"config.json", from.config_path});
+    else if (!from.config_text.empty())
+      plan_.texts.push_back({"config.json", from.config_text});
+  }
+
+  // An adapter's one file.
+  Status PlanPeft() {
+    const uint32_t file = NewFile(kPeftFile, -1, -1);
+    std::vector<OutputTensor> outputs;
+    for (TensorLayout& tensor : PeftTensors(source_)) {
+      NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
+      outputs.push_back(std::move(output));
+    }
+    NXDKIT_TRY(SetEncoder(file, safetensors::Encode(std::move(outputs), {{"format", "pt"}})));
+    plan_.texts.push_back({kLoraConfigFile, PeftConfig(source_)});
+    return OkStatus();
+  }
+
+  Status PlanHf() {
+    if (source_.lora) return PlanPeft();
+    std::vector<TensorLayout> tensors = WholeTensors(source_);
+    std::vector<uint64_t> bytes;
+    uint64_t total = 0;
+    uint64_t parameters = 0;
+    for (const TensorLayout& tensor : tensors) {
+      NXDKIT_ASSIGN(const Dtype dtype, DtypeOf(tensor));
+      NXDKIT_ASSIGN(const uint64_t size, PackedBytes(dtype, tensor.shape));
+      bytes.push_back(size);
+      total += size;
+      parameters += static_cast<uint64_t>(*ElementCount(tensor.shape));
+    }
+    const std::vector<std::vector<size_t>> shards = hf::SplitShards(bytes, spec_.max_shard_bytes);
+    std::vector<std::pair<std::string, std::string>> weight_map;
+    for (size_t s = 0; s < shards.size(); ++s) {
+      const std::string name = hf::ShardName(s, shards.size());
+      const uint32_t file = NewFile(name, -1, -1);
+      std::vector<OutputTensor> outputs;
+      for (size_t t : shards[s]) {
+        weight_map.push_back({tensors[t].name, name});
+        NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensors[t]), file));
+        outputs.push_back(std::move(output));
+      }
+      NXDKIT_TRY(SetEncoder(file, safetensors::Encode(std::move(outputs), {{"format", "pt"}})));
+    }
+    if (shards.size() > 1)
+      plan_.texts.push_back(
+          {"model.safetensors.index.json", hf::IndexJson(weight_map, total, parameters)});
+    CarrySideFiles();
+    return OkStatus();
+  }
+
+  Status PlanTorch() {
+    plan_.single_file = true;
+    const uint32_t file = NewFile("", -1, -1);
+    std::vector<OutputTensor> outputs;
+    for (TensorLayout& tensor : WholeTensors(source_)) {
+      NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
+      outputs.push_back(std::move(output));
+    }
+    return SetEncoder(file, torch::EncodeStateDict(std::move(outputs), Stem(output_name_)));
+  }
+
+  Result<std::vector<nxd::RankTensor>> NxdTensors(int t, int e) const {
+    if (!source_.lora) return nxd::RankTensors(*source_.model, spec_.nxd, t, spec_.aliases, e);
+    return nxd::LoraRankTensors(*source_.model, spec_.nxd, source_.lora->pairs,
+                                spec_.dtype.value_or(Dtype::kF32), t);
+  }
+
+  // Where a file of the tag lies in the output.
+  std::string InTag(const std::string& path) const {
+    return spec_.optimum ? JoinPath(nxd::kOptimumTag, path) : path;
+  }
+
+  Status PlanNxd() {
+    plan_.texts.push_back({InTag("checkpoint"), "1"});
+    if (source_.lora) {
+      NXDKIT_ASSIGN(const std::string config, NxdLoraConfig(source_, spec_.nxd));
+      lora_config_ = PickleOfJson(config);
+    }
+    for (int t = 0; t < spec_.nxd.tp; ++t)
+      for (int e = 0; e < spec_.nxd.ep; ++e) NXDKIT_TRY(PlanRank(t, e));
+    if (spec_.training_tag) CarryTrainingFiles();
+    if (spec_.optimum) NXDKIT_TRY(PlanTrnConfig());
+    CarrySideFiles();
+    const std::string dtype(dtypes_.empty() ? "" : TorchName(dtypes_.front()));
+    plan_.texts.push_back({InTag("nxdkit.json"),
+                           nxd::WriteSidecar(spec_.nxd, source_.model->config.family->model_type,
+                                             dtype, NXDKIT_VERSION, spec_.source_digest)});
+    plan_.texts.push_back({InTag("done"), "1"});
+    return OkStatus();
+  }
+
+  // All pipeline stages of one tensor and expert parallel rank.
+  Status PlanRank(int t, int e) {
+    NXDKIT_ASSIGN(const std::vector<nxd::RankTensor> tensors, NxdTensors(t, e));
+    for (int p = 0; p < spec_.nxd.pp; ++p) {
+      std::vector<nxd::RankTensor> here;
+      std::vector<TensorLayout> layouts;
+      for (const nxd::RankTensor& tensor : tensors) {
+        if (!nxd::OnPipelineRank(tensor, source_.model->config.layers, spec_.nxd, p)) continue;
+        here.push_back(tensor);
+        layouts.push_back(tensor.layout);
+      }
+      if (source_.optimizer) NXDKIT_TRY(PlanOptimizer(layouts, t, p));
+      if (spec_.optimum && t == 0)
+        plan_.texts.push_back({InTag(nxd::MpMetadataName(p)),
+                               nxd::WriteMpMetadata(source_.model->config, spec_.nxd, p, here)});
+      NXDKIT_TRY(PlanShard(here, std::move(layouts), t, p, e));
+    }
+    return OkStatus();
+  }
+
+  // Opaque to us: whatever they hold does not depend on the layout.
+  void CarryTrainingFiles() {
+    const nxd::SetLocation& location = source_.artifact.set->location;
+    const auto carry = [&](const std::string& folder, const char* name, std::string to) {
+      if (const std::string path = JoinPath(folder, name); KindOf(path) == PathKind::kFile)
+        plan_.copies.push_back({std::move(to), path});
+    };
+    for (const char* name : {"scheduler.pt", "user_content.pt"})
+      carry(location.tag_folder, name, InTag(name));
+    if (!spec_.optimum || !source_.artifact.mp_record) return;
+    // Beside optimum-neuron's tag. Its training_args.bin names the old sizes and stays behind.
+    for (const char* name : {"scheduler.pt", "trainer_state.json"})
+      carry(location.root, name, name);
+  }
+
+  // The settings of the trainer that left the source, if it was optimum-neuron's.
+  Status PlanTrnConfig() {
+    std::string settings;
+    if (source_.artifact.mp_record) {
+      const std::string path = JoinPath(source_.artifact.set->location.root, nxd::kTrnConfigFile);
+      if (KindOf(path) == PathKind::kFile) {
+        NXDKIT_ASSIGN(settings, ReadSmallFile(path, kMaxTrnConfigBytes));
+      }
+    }
+    plan_.texts.push_back(
+        {nxd::kTrnConfigFile, nxd::WriteTrnConfig(spec_.nxd, spec_.xser, settings)});
+    return OkStatus();
+  }
+
+  Status PlanOptimizer(const std::vector<TensorLayout>& params, int t, int p) {
+    const int ranks = spec_.optimizer_style == nxd::OptimizerStyle::kZero1 ? spec_.dp : 1;
+    for (int d = 0; d < ranks; ++d) {
+      NXDKIT_ASSIGN(OptimizerTree tree, MakeOptimizerTree(source_, spec_, params, d));
+      NXDKIT_TRY(PlanArchive(std::move(tree.root), std::move(tree.tensors),
+                             InTag(nxd::OptimizerFileName(spec_.optimizer_style, d, t, p)), t, p));
+    }
+    return OkStatus();
+  }
+
+  Status PlanShard(const std::vector<nxd::RankTensor>& tensors, std::vector<TensorLayout> layouts,
+                   int t, int p, int e) {
+    torch::PickleDict dict;
+    std::vector<XserPlace> places;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      torch::PickleValue tensor{torch::TensorIndex{i}};
+      if (spec_.xser) tensor = {torch::TensorReference{static_cast<int64_t>(i)}};
+      dict.push_back({{layouts[i].name}, std::move(tensor)});
+      const bool expert = tensors[i].expert && spec_.nxd.ep > 1;
+      places.push_back({expert, e == 0 || expert});
+    }
+    if (lora_config_) dict.push_back({{std::string(kLoraConfigKey)}, *lora_config_});
+    const std::optional<int> ep = spec_.nxd.ep > 1 ? std::optional<int>(e) : std::nullopt;
+    return PlanArchive(torch::PickleValue::MakeDict(std::move(dict)), std::move(layouts),
+                       InTag("model/" + nxd::ShardFileName(t, p, ep)), t, p, std::move(places));
+  }
+
+  // With expert parallelism: tensors that are no experts' have one file, with ep rank 0.
+  struct XserPlace {
+    bool expert = false;
+    bool here = true;
+  };
+
+  // One main file of a rank; `root` names tensor i by index, or in xser by reference.
+  Status PlanArchive(torch::PickleValue root, std::vector<TensorLayout> tensors,
+                     const std::string& path, int t, int p, std::vector<XserPlace> places = {}) {
+    places.resize(tensors.size());
+    if (spec_.xser) return PlanXser(std::move(root), std::move(tensors), path, t, p, places);
+    const uint32_t file = NewFile(path, t, p);
+    std::vector<OutputTensor> outputs;
+    for (TensorLayout& tensor : tensors) {
+      NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
+      outputs.push_back(std::move(output));
+    }
+    return SetEncoder(file, torch::EncodeValue(root, std::move(outputs), Stem(path)));
+  }
+
+  // The main file holds references, .info.pt what they stand for, .tensors/ one file per tensor; a
+  // tensor's id is its number in a walk of the main file's value.
+  Status PlanXser(torch::PickleValue root, std::vector<TensorLayout> tensors,
+                  const std::string& path, int t, int p, const std::vector<XserPlace>& places) {
+    torch::PickleDict info;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const int64_t tid = static_cast<int64_t>(i);
+      NXDKIT_ASSIGN(const Dtype dtype, DtypeOf(tensors[i]));
+      info.push_back({{tid},
+                      torch::PickleValue::MakeDict(
+                          {{{std::string("dtype")}, {dtype}},
+                           {{std::string("shape")}, {torch::TorchSize{tensors[i].shape}}},
+                           {{std::string("expert_model_parallel")}, {places[i].expert}}})});
+      if (!places[i].here) continue;
+      const uint32_t file = NewFile(fmt::format("{}.tensors/tensor_{}.pt", path, tid), t, p);
+      NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensors[i]), file));
+      NXDKIT_TRY(
+          SetEncoder(file, torch::EncodeTensor(std::move(output), fmt::format("tensor_{}", tid))));
+    }
+    const uint32_t main = NewFile(path, t, p);
+    NXDKIT_TRY(SetEncoder(main, torch::EncodeValue(root, {}, Stem(path))));
+    const uint32_t info_file = NewFile(path + ".info.pt", t, p);
+    return SetEncoder(info_file, torch::EncodeValue(torch::PickleValue::MakeDict(std::move(info)),
+                                                    {}, Stem(path + ".info.pt")));
+  }
+
+  Status PlanRollout() {
+    const std::string folder = rollout::WeightsFolder(spec_.neuron.flavor);
+    for (int rank = 0; rank < spec_.rollout.tp; ++rank) {
+      const std::string name = rollout::ShardFileName(rank);
+      const uint32_t file = NewFile(spec_.only_weights ? name : JoinPath(folder, name), rank, -1);
+      NXDKIT_ASSIGN(std::vector<TensorLayout> tensors,
+                    rollout::RankTensors(*source_.model, spec_.rollout, rank));
+      std::vector<OutputTensor> outputs;
+      for (TensorLayout& tensor : tensors) {
+        NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
+        outputs.push_back(std::move(output));
+      }
+      NXDKIT_TRY(SetEncoder(file, safetensors::Encode(std::move(outputs), {})));
+    }
+    if (spec_.only_weights) return CheckAgainstBundle();
+    plan_.texts.push_back({"neuron_config.json", spec_.neuron_text});
+    if (!spec_.cpu_plan_text.empty())
+      plan_.texts.push_back({std::string(rollout::kCpuPlanFile), spec_.cpu_plan_text});
+    CarrySideFiles();
+    if (!spec_.bundle) return OkStatus();
+    for (const std::string& blob : spec_.bundle->blobs)
+      plan_.copies.push_back({blob, JoinPath(spec_.bundle->folder, blob)});
+    return CheckAgainstBundle();
+  }
+
+  // The bundle's own shards, when it has some, and its model's settings show what its blob
+  // expects.
+  Status CheckAgainstBundle() const {
+    const rollout::Bundle& bundle = *spec_.bundle;
+    for (size_t i = 0; i < bundle.shards.size(); ++i) {
+      const int64_t rank = bundle.first_rank + static_cast<int64_t>(i);
+      std::vector<OutputTensor> model;
+      for (size_t t = 0; t < plan_.outputs.size(); ++t)
+        if (plan_.layout.files[plan_.layout.tensors[t].file].tp_rank == rank)
+          model.push_back(plan_.outputs[t]);
+      NXDKIT_TRY(Refuse(CompareShard(bundle.shards[i], rank, model)));
+    }
+    NXDKIT_ASSIGN(const ConfigText compiled, CompiledModel(bundle));
+    NXDKIT_ASSIGN(const std::vector<Finding> findings,
+                  CompareModels({source_.artifact.config_text, source_.artifact.config_path},
+                                compiled, spec_.rollout.tp));
+    return Refuse(findings);
+  }
+
+  static Status Refuse(const std::vector<Finding>& findings) {
+    if (findings.empty()) return OkStatus();
+    const Finding& first = findings.front();
+    return Error(Errc::kUnsupported, first.message)
+        .in(first.file)
+        .on(first.tensor)
+        .hint("the compiled blob does not fit this model; compile one for it");
+  }
+
+  const BoundArtifact& source_;
+  const OutputSpec& spec_;
+  std::string output_name_;
+  std::vector<Dtype> dtypes_;  // of the output, per parameter
+  std::optional<torch::PickleValue> lora_config_;
+  OutputPlan plan_;
+};
+
+}  // namespace
+
+uint64_t OutputPlan::bytes() const {
+  uint64_t bytes = 0;
+  for (const OutputFile& file : files) bytes += file.encoder->file_bytes();
+  return bytes;
+}
+
+Result<OutputPlan> PlanOutput(const BoundArtifact& source, const OutputSpec& spec,
+                              const std::string& output_name) {
+  return Planner(source, spec, output_name).Run();
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,178 @@
+#include "lib/base/text.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "lib/base/utf8.h"
+
+namespace nxdkit {
+namespace {
+
+bool IsUnsafe(uint32_t point) {
+  const bool control = point < 0x20 || (point >= 0x7f && point <= 0x9f);
+  const bool separator_or_direction = point == 0x200e || point == 0x200f ||
+                                      (point >= 0x2028 && point <= 0x202e) ||
+                                      (point >= 0x2066 && point <= 0x2069);
+  return control || separator_or_direction;
+}
+
+std::string Human(double value, std::string_view suffix) {
+  constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+  if (value < 999.5) return fmt::format("{:.0f} B{}", value, suffix);
+  size_t unit = 0;
+  while (value >= 999.5 && unit + 1 < std::size(kPrefixes)) {
+    value /= 1000;
+    ++unit;
+  }
+  const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f} {}B{}", value, decimals, kPrefixes[unit], suffix);
+}
+
+struct Unit {
+  std::string_view name;  // upper case
+  uint64_t bytes;
+};
+constexpr Unit kUnits[] = {
+    {"", 1},
+    {"B", 1},
+    {"K", 1000},
+    {"KB", 1000},
+    {"KIB", uint64_t{1} << 10},
+    {"M", 1000'000},
+    {"MB", 1000'000},
+    {"MIB", uint64_t{1} << 20},
+    {"G", 1000'000'000},
+    {"GB", 1000'000'000},
+    {"GIB", uint64_t{1} << 30},
+    {"T", 1000'000'000'000},
+    {"TB", 1000'000'000'000},
+    {"TIB", uint64_t{1} << 40},
+};
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+char Upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+
+Error NotBytes(std::string_view text, std::string_view why) {
+  return Error(Errc::kUsage, fmt::format("'{}' {}", EscapeControl(text.substr(0, 80)), why))
+      .hint("sizes are written as 4096, 500M, 4G (decimal) or 4GiB (binary)");
+}
+
+}  // namespace
+
+std::string EscapeControl(std::string_view text) {
+  std::string escaped;
+  escaped.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    const std::optional<CodePoint> point = DecodeUtf8(text, i);
+    const size_t bytes = point ? static_cast<size_t>(point->bytes) : 1;
+    const std::string_view raw = text.substr(i, bytes);
+    i += bytes;
+    if (point && !IsUnsafe(point->value)) {
+      escaped += raw;
+      continue;
+    }
+    for (const char c : raw) escaped += fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
+  }
+  return escaped;
+}
+
+std::string HumanBytes(uint64_t bytes) { return Human(static_cast<double>(bytes), ""); }
+
+std::string HumanRate(uint64_t bytes, double seconds) {
+  if (!(seconds > 0)) return "- B/s";
+  return Human(static_cast<double>(bytes) / seconds, "/s");
+}
+
+Result<uint64_t> ParseBytes(std::string_view text) {
+  const size_t whole = std::min(
+      text.size(),
+      static_cast<size_t>(std::find_if_not(text.begin(), text.end(), IsDigit) - text.begin()));
+  size_t end = whole;
+  if (end < text.size() && text[end] == '.')
+    while (++end < text.size() && IsDigit(text[end])) {
+    }
+  if (whole == 0 || text[end - 1] == '.') return NotBytes(text, "is not a size");
+  std::string_view unit_text = text.substr(end);
+  if (!unit_text.empty() && unit_text.front() == ' ') unit_text.remove_prefix(1);
+  std::string unit_name(unit_text);
+  std::transform(unit_name.begin(), unit_name.end(), unit_name.begin(), Upper);
+  const Unit* unit = std::find_if(std::begin(kUnits), std::end(kUnits),
+                                  [&](const Unit& row) { return row.name == unit_name; });
+  if (unit == std::end(kUnits)) return NotBytes(text, "does not end in a unit of bytes");
+
+  // Digit by digit in 128 bits: n / 10^fraction_digits units, exactly.
+  unsigned __int128 bytes = 0;
+  unsigned __int128 scale = 1;
+  for (size_t i = 0; i < end; ++i) {
+    if (text[i] == '.') continue;
+    bytes = bytes * 10 + static_cast<unsigned>(text[i] - '0');
+    if (i > whole) scale *= 10;
+    if (bytes > std::numeric_limits<uint64_t>::max() || scale > 1'000'000'000'000'000'000)
+      return NotBytes(text, "is too long a number");
+  }
+  bytes *= unit->bytes;
+  if (bytes % scale != 0) return NotBytes(text, "is not a whole number of bytes");
+  if (bytes / scale > std::numeric_limits<uint64_t>::max())
+    return NotBytes(text, "is over 2^64 - 1 bytes");
+  return static_cast<uint64_t>(bytes / scale);
+}
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);  // distances from a's prefix to each prefix of b
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::optional<std::string> ClosestWord(std::string_view word,
+                                       std::span<const std::string> candidates) {
+  size_t nearest = std::max<size_t>(1, word.size() / 3) + 1;
+  std::optional<std::string> found;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = EditDistance(word, candidate);
+    if (distance >= nearest) continue;
+    nearest = distance;
+    found = candidate;
+  }
+  return found;
+}
+
+// On a mismatch only the last star is widened: what came before it has matched as early as it can,
+// so the time is at most pattern * text.
+bool GlobMatch(std::string_view pattern, std::string_view text) {
+  size_t p = 0;
+  size_t t = 0;
+  size_t after_star = std::string_view::npos;
+  size_t star_text = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      after_star = ++p;
+      star_text = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (after_star != std::string_view::npos) {
+      p = after_star;
+      t = ++star_text;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+}  // namespace nxdkit

@@ -1,0 +1,41 @@
+// Text for people: names made safe to show, sizes, and near misses.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lib/base/error.h"
+
+namespace nxdkit {
+
+// For showing a name from a file on a terminal: control characters (C0, DEL, C1), characters that
+// turn the writing direction or end a line, and bytes that are not UTF-8, each byte as \xNN.
+std::string EscapeControl(std::string_view text);
+
+// Decimal units, three significant digits: "999 B", "1.00 kB", "15.3 GB".
+std::string HumanBytes(uint64_t bytes);
+std::string HumanRate(uint64_t bytes, double seconds);  // "1.25 GB/s"; "- B/s" when seconds <= 0
+
+// "4096", "4G" = "4GB" = 4e9, "4GiB" = 2^32, "1.5M"; K M G T, any case, an optional space before
+// the unit. kUsage when it is something else, not a whole number of bytes, or 2^64 and more.
+Result<uint64_t> ParseBytes(std::string_view text);
+
+// Of ASCII, whatever the locale.
+inline bool IsAlnum(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
+
+// Fewest insertions, deletions and replacements of bytes.
+size_t EditDistance(std::string_view a, std::string_view b);
+// The candidate to offer after "did you mean": the nearest, first among equals, when no more than
+// a third of `word` (at least 1) differs.
+std::optional<std::string> ClosestWord(std::string_view word,
+                                       std::span<const std::string> candidates);
+
+// `*` any run of bytes, `?` one byte, all else itself. The whole text must match.
+bool GlobMatch(std::string_view pattern, std::string_view text);
+
+}  // namespace nxdkit

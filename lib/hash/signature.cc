@@ -1,0 +1,98 @@
+#include "lib/hash/signature.h"
+
+#include <fmt/core.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+
+#include <memory>
+
+#include "lib/system/file.h"
+
+namespace nxdkit {
+namespace {
+
+constexpr uint64_t kMaxKeyBytes = 64 << 10;
+
+struct Free {
+  void operator()(BIO* bio) const { ::BIO_free(bio); }
+  void operator()(EVP_PKEY* key) const { ::EVP_PKEY_free(key); }
+  void operator()(EVP_MD_CTX* context) const { ::EVP_MD_CTX_free(context); }
+};
+template <typename T>
+using Owned = std::unique_ptr<T, Free>;
+
+// Asked for the passphrase of a locked key: there is nobody to ask.
+int NoPassphrase(char*, int, int, void* asked) {
+  *static_cast<bool*>(asked) = true;
+  return -1;
+}
+
+enum class KeyKind { kPrivate, kPublic };
+
+Result<Owned<EVP_PKEY>> ReadKey(const std::string& path, KeyKind kind) {
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxKeyBytes));
+  const Owned<BIO> bio(::BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+  NXDKIT_CHECK(bio != nullptr);
+  bool locked = false;
+  const auto read = kind == KeyKind::kPrivate ? ::PEM_read_bio_PrivateKey : ::PEM_read_bio_PUBKEY;
+  Owned<EVP_PKEY> key(read(bio.get(), nullptr, NoPassphrase, &locked));
+  ::ERR_clear_error();
+  const char* what = kind == KeyKind::kPrivate ? "private" : "public";
+  if (locked)
+    return Error(Errc::kUnsupported, "the key is locked with a passphrase")
+        .in(path)
+        .hint("openssl pkey -in LOCKED -out KEY writes it without");
+  if (!key) return Error(Errc::kCorrupt, fmt::format("no {} key in PEM form found", what)).in(path);
+  if (::EVP_PKEY_base_id(key.get()) != EVP_PKEY_ED25519) {
+    const char* name = ::OBJ_nid2sn(::EVP_PKEY_base_id(key.get()));
+    return Error(Errc::kUnsupported, fmt::format("a {} key of kind {} found, expected Ed25519",
+                                                 what, name ? name : "unknown"))
+        .in(path)
+        .hint("openssl genpkey -algorithm ed25519 -out KEY makes one");
+  }
+  return key;
+}
+
+const unsigned char* Bytes(std::span<const std::byte> bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes.data());
+}
+
+}  // namespace
+
+Result<std::string> SignEd25519(std::span<const std::byte> message, const std::string& key_path) {
+  NXDKIT_ASSIGN(const Owned<EVP_PKEY> key, ReadKey(key_path, KeyKind::kPrivate));
+  const Owned<EVP_MD_CTX> context(::EVP_MD_CTX_new());
+  std::string signature(kSignatureBytes, '\0');
+  size_t bytes = signature.size();
+  const bool done =
+      context && ::EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key.get()) == 1 &&
+      ::EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(signature.data()), &bytes,
+                       Bytes(message), message.size()) == 1;
+  ::ERR_clear_error();
+  if (!done || bytes != kSignatureBytes)
+    return Error(Errc::kInternal, "OpenSSL could not sign").in(key_path);
+  return signature;
+}
+
+Status VerifyEd25519(std::span<const std::byte> message, const std::string& signature,
+                     const std::string& key_path) {
+  NXDKIT_ASSIGN(const Owned<EVP_PKEY> key, ReadKey(key_path, KeyKind::kPublic));
+  if (signature.size() != kSignatureBytes)
+    return Error(Errc::kCorrupt, fmt::format("a signature of {} bytes found, {} expected",
+                                             signature.size(), kSignatureBytes));
+  const Owned<EVP_MD_CTX> context(::EVP_MD_CTX_new());
+  if (!context || ::EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, key.get()) != 1)
+    return Error(Errc::kInternal, "OpenSSL could not take the key").in(key_path);
+  const int good =
+      ::EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char*>(signature.data()),
+                         signature.size(), Bytes(message), message.size());
+  ::ERR_clear_error();
+  if (good != 1)
+    return Error(Errc::kFindings,
+                 fmt::format("the signature is not by the key {} over this text", key_path));
+  return OkStatus();
+}
+
+}  // namespace nxdkit

@@ -1,0 +1,389 @@
+#include "lib/plan/executor.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <thread>
+
+#include "lib/plan/gather.h"
+
+namespace nxdkit {
+namespace {
+
+constexpr uint64_t kLeastBudget = 1 << 20;
+constexpr uint64_t kLeastWorker = 128 << 10;
+// Dense tensors go straight from pread to pwrite: a buffer that stays in the second-level cache.
+constexpr uint64_t kStreamChunk = 1 << 20;
+
+// Elements [first, last] of the source that an op touches.
+std::pair<int64_t, int64_t> SourceSpan(const CopyOp& op) {
+  int64_t last = op.start;
+  for (size_t d = 0; d < op.box.extent.size(); ++d) last += (op.box.extent[d] - 1) * op.strides[d];
+  return {op.start, last};
+}
+
+bool SpansMeet(const TensorPlan& a, const TensorPlan& b) {
+  for (const CopyOp& x : a.copies) {
+    for (const CopyOp& y : b.copies) {
+      if (x.source != y.source) continue;
+      const auto [x_first, x_last] = SourceSpan(x);
+      const auto [y_first, y_last] = SourceSpan(y);
+      if (x_first <= y_last && y_first <= x_last) return true;
+    }
+  }
+  return false;
+}
+
+// Whether rows of the output are columns of the source, as of experts: a chunk then needs a part of
+// every row of the source, and the larger it is the less is read in vain.
+bool IsTransposed(const TensorPlan& plan) {
+  for (const CopyOp& op : plan.copies) {
+    size_t last = op.box.extent.size();  // the innermost dimension that is one
+    while (last > 0 && op.box.extent[last - 1] == 1) --last;
+    if (last > 1 && op.strides[last - 1] > 1) return true;
+  }
+  return false;
+}
+
+// Transposed parts are read together when that takes one read. A larger span is read in pieces
+// anyway, and then larger chunks of one tensor gain more.
+bool FitsStaging(const TensorPlan& plan, const BoundLayout& source, uint64_t staging_bytes) {
+  if (!IsTransposed(plan)) return true;
+  const CopyOp& op = plan.copies.front();
+  const auto [first, last] = SourceSpan(op);
+  const int64_t bytes = (last - first + 1) * ElementBytes(source.stored[op.source].dtype);
+  return static_cast<uint64_t>(bytes) <= staging_bytes;
+}
+
+// Which tensors may be made together, as `Groups` finds them.
+struct GroupKey {
+  std::string name;
+  Shape shape;
+  std::vector<uint32_t> sources;
+  auto operator<=>(const GroupKey&) const = default;
+};
+
+// Tensors of the same name and shape are the ranks' parts of one thing. Transposed ones are alike
+// when they are of the same matrices: gate and up of an expert lie side by side in each row.
+GroupKey KeyOf(const TensorPlan& plan, const OutputTensor& output) {
+  if (!IsTransposed(plan)) return {output.name, output.shape, {}};
+  GroupKey key{"", output.shape, {}};
+  for (const CopyOp& op : plan.copies) key.sources.push_back(op.source);
+  return key;
+}
+
+// The groups, each in ascending order. Of one matrix there may be thousands of transposed tensors
+// that follow each other (the experts of a layer); only neighbours that meet stay together.
+std::vector<std::vector<uint32_t>> Groups(const Plan& plan,
+                                          const std::vector<OutputTensor>& outputs) {
+  std::map<GroupKey, std::vector<uint32_t>> by_key;
+  for (uint32_t t = 0; t < outputs.size(); ++t)
+    by_key[KeyOf(plan.tensors[t], outputs[t])].push_back(t);
+  std::vector<std::vector<uint32_t>> groups;
+  for (auto& [key, members] : by_key) {
+    if (key.sources.empty()) {
+      groups.push_back(std::move(members));
+      continue;
+    }
+    std::ranges::stable_sort(members, {},
+                             [&](uint32_t t) { return plan.tensors[t].copies.front().start; });
+    for (size_t i = 0; i < members.size(); ++i) {
+      const bool meets = i > 0 && SpansMeet(plan.tensors[members[i - 1]], plan.tensors[members[i]]);
+      if (!meets) groups.emplace_back();
+      groups.back().push_back(members[i]);
+    }
+  }
+  for (std::vector<uint32_t>& group : groups) std::ranges::sort(group);
+  std::ranges::sort(groups);
+  return groups;
+}
+
+// How many times more bytes an element takes in the source than in the output: what is read once
+// for several tensors must fit the staging, which is as large as their chunks.
+uint64_t Widening(const TensorPlan& plan, const BoundLayout& source, Dtype output) {
+  const int64_t bytes = std::max<int64_t>(1, ElementBytes(output));
+  int64_t widest = bytes;
+  for (const CopyOp& op : plan.copies)
+    widest = std::max(widest, ElementBytes(source.stored[op.source].dtype));
+  return static_cast<uint64_t>((widest + bytes - 1) / bytes);
+}
+
+struct Range {
+  int64_t first;  // elements, row-major
+  int64_t end;
+};
+
+// The chunks of a tensor: boxes along the outermost dimension whose single index fits `bytes`.
+std::vector<Range> Chunks(const Shape& shape, int64_t element_bytes, uint64_t bytes) {
+  const int64_t volume = WholeBox(shape).Volume();
+  if (volume == 0) return {};
+  if (volume * element_bytes <= static_cast<int64_t>(bytes)) return {{0, volume}};
+  const Shape strides = RowMajorStrides(shape);
+  size_t dim = 0;
+  while (dim + 1 < shape.size() && strides[dim] * element_bytes > static_cast<int64_t>(bytes))
+    ++dim;
+  const int64_t rows =
+      std::max<int64_t>(1, static_cast<int64_t>(bytes) / (strides[dim] * element_bytes));
+  const int64_t slab = shape[dim] * strides[dim];  // no chunk goes beyond one
+  std::vector<Range> chunks;
+  for (int64_t begin = 0; begin < volume; begin += slab)
+    for (int64_t row = 0; row < shape[dim]; row += rows)
+      chunks.push_back(
+          {begin + row * strides[dim], begin + std::min(row + rows, shape[dim]) * strides[dim]});
+  return chunks;
+}
+
+std::vector<Range> AlignedChunks(const Shape& shape, int64_t element_bytes, uint64_t bytes) {
+  const int64_t volume = WholeBox(shape).Volume();
+  const int64_t step = static_cast<int64_t>(bytes) / element_bytes;
+  std::vector<Range> chunks;
+  for (int64_t first = 0; first < volume; first += step)
+    chunks.push_back({first, std::min(first + step, volume)});
+  return chunks;
+}
+
+CopyOp IdentityOp(const StoredTensor& stored, uint32_t index) {
+  return {index, 0, WholeBox(stored.shape), 0, stored.strides};
+}
+
+}  // namespace
+
+// One thread's buffers and its work on a task.
+class Worker {
+ public:
+  explicit Worker(const Executor& executor)
+      : executor_(executor),
+        memory_(executor.worker_bytes_ / 2),
+        gatherer_(executor.worker_bytes_ - executor.worker_bytes_ / 2) {}
+
+  Status Do(uint64_t index, Sink& sink) {
+    const Executor::Task& task = executor_.tasks_[index];
+    uint64_t used = 0;
+    std::vector<Move> moves;
+    std::vector<Part> parts;
+    for (uint32_t tensor : task.tensors) {
+      const OutputTensor& output = (*executor_.outputs_)[tensor];
+      const uint64_t bytes = task.size() * ElementBytes(output.dtype);
+      parts.push_back({tensor, memory_.span().subspan(used, bytes)});
+      used += bytes;
+    }
+    const std::vector<Box> boxes = executor_.BoxesOf(task);
+    if (executor_.options_.base && !executor_.Covers(task))
+      NXDKIT_TRY(LoadBase(task, boxes, parts));
+    for (const Part& part : parts)
+      AddRangeMoves(executor_.plan_->tensors[part.tensor], *executor_.source_,
+                    (*executor_.outputs_)[part.tensor], task.first, boxes, part.bytes.data(),
+                    moves);
+    NXDKIT_TRY(gatherer_.Run(std::move(moves)));
+    for (const Part& part : parts) {
+      const Dtype dtype = (*executor_.outputs_)[part.tensor].dtype;
+      NXDKIT_TRY(sink.Take(part.tensor, task.first * ElementBytes(dtype), part.bytes));
+    }
+    if (executor_.options_.on_bytes) executor_.options_.on_bytes(used);
+    return sink.TaskDone(index);
+  }
+
+ private:
+  struct Part {
+    uint32_t tensor;
+    std::span<std::byte> bytes;
+  };
+
+  Status LoadBase(const Executor::Task& task, const std::vector<Box>& boxes,
+                  const std::vector<Part>& parts) {
+    const BoundLayout& base = *executor_.options_.base;
+    std::vector<Move> moves;
+    for (const Part& part : parts)
+      AddRangeMoves({{IdentityOp(base.stored[part.tensor], part.tensor)}, {}}, base,
+                    (*executor_.outputs_)[part.tensor], task.first, boxes, part.bytes.data(),
+                    moves);
+    return gatherer_.Run(std::move(moves));
+  }
+
+  const Executor& executor_;
+  PageBuffer memory_;
+  Gatherer gatherer_;
+};
+
+Status Executor::CheckDtypes() const {
+  for (size_t t = 0; t < outputs_->size(); ++t) {
+    const OutputTensor& output = (*outputs_)[t];
+    if (ElementBytes(output.dtype) == 0)
+      return Error(Errc::kUnsupported, fmt::format("elements of dtype {} are smaller than a byte "
+                                                   "and cannot be sliced",
+                                                   Name(output.dtype)))
+          .on(output.name);
+    for (const CopyOp& op : plan_->tensors[t].copies) {
+      const StoredTensor& stored = source_->stored[op.source];
+      if (!Convertible(stored.dtype, output.dtype))
+        return Error(Errc::kUnsupported, fmt::format("dtype {} cannot be converted to {}",
+                                                     Name(stored.dtype), Name(output.dtype)))
+            .in(stored.storage->path())
+            .on(stored.name);
+    }
+  }
+  return OkStatus();
+}
+
+std::vector<Box> Executor::BoxesOf(const Task& task) const {
+  return RangeBoxes((*outputs_)[task.tensors.front()].shape, task.first, task.end);
+}
+
+// Whether the plan makes every element of the task. Ops and fills are disjoint.
+bool Executor::Covers(const Task& task) const {
+  const std::vector<Box> boxes = BoxesOf(task);
+  for (uint32_t tensor : task.tensors) {
+    int64_t made = 0;
+    const auto add = [&](const Box& box) {
+      for (const Box& chunk : boxes)
+        if (const std::optional<Box> part = Intersect(box, chunk)) made += part->Volume();
+    };
+    for (const CopyOp& op : plan_->tensors[tensor].copies) add(op.box);
+    for (const Fill& fill : plan_->tensors[tensor].fills) add(fill.stored);
+    if (made != task.size()) return false;
+  }
+  return true;
+}
+
+bool Executor::Touches(const Task& task) const {
+  for (const Box& chunk : BoxesOf(task)) {
+    for (uint32_t tensor : task.tensors) {
+      for (const CopyOp& op : plan_->tensors[tensor].copies)
+        if (Intersect(op.box, chunk)) return true;
+      for (const Fill& fill : plan_->tensors[tensor].fills)
+        if (Intersect(fill.stored, chunk)) return true;
+    }
+  }
+  return false;
+}
+
+void Executor::AddTasks(const std::vector<uint32_t>& tensors, uint64_t chunk_bytes) {
+  const OutputTensor& output = (*outputs_)[tensors.front()];
+  const int64_t element_bytes = ElementBytes(output.dtype);
+  const std::vector<Range> chunks =
+      options_.aligned_bytes > 0
+          ? AlignedChunks(output.shape, element_bytes, options_.aligned_bytes)
+          : Chunks(output.shape, element_bytes, chunk_bytes);
+  for (const Range& chunk : chunks) {
+    Task task{tensors, chunk.first, chunk.end};
+    if (options_.base && !Touches(task)) continue;
+    workload_.bytes += task.size() * element_bytes * tensors.size();
+    tasks_.push_back(std::move(task));
+  }
+}
+
+// Neighbouring tasks of different threads should write different files: the kernel lets one
+// thread at a time write to a file. Tasks are dealt round robin over the files they begin with.
+void Executor::OrderByFile() {
+  std::map<uint32_t, std::vector<Task>> queues;
+  for (Task& task : tasks_)
+    queues[layout_->tensors[task.tensors.front()].file].push_back(std::move(task));
+  const uint64_t total = tasks_.size();
+  tasks_.clear();
+  for (uint64_t round = 0; tasks_.size() < total; ++round)
+    for (auto& [file, queue] : queues)
+      if (round < queue.size()) tasks_.push_back(std::move(queue[round]));
+}
+
+Result<Executor> Executor::Make(const Plan& plan, const BoundLayout& source, const Layout& layout,
+                                const std::vector<OutputTensor>& outputs,
+                                const ExecuteOptions& options) {
+  NXDKIT_CHECK(plan.tensors.size() == outputs.size() && layout.tensors.size() == outputs.size());
+  Executor executor;
+  executor.plan_ = &plan;
+  executor.source_ = &source;
+  executor.layout_ = &layout;
+  executor.outputs_ = &outputs;
+  executor.options_ = options;
+  NXDKIT_TRY(executor.CheckDtypes());
+  const uint64_t jobs = static_cast<uint64_t>(std::max(1, options.jobs));
+  if (options.buffer_bytes < kLeastBudget || options.buffer_bytes / jobs < kLeastWorker)
+    return Error(Errc::kLimit,
+                 fmt::format(
+                     "{} bytes are left for the buffers of {} threads, at least {} are needed",
+                     options.buffer_bytes, jobs, std::max(kLeastBudget, jobs * kLeastWorker)))
+        .hint("raise --max-memory or lower --jobs");
+  executor.worker_bytes_ = std::min(options.buffer_bytes / jobs, options.worker_bytes);
+  if (executor.worker_bytes_ / 2 < options.aligned_bytes)
+    return Error(Errc::kLimit,
+                 fmt::format("{} bytes are left for the buffers of {} threads, at least {} are "
+                             "needed",
+                             options.buffer_bytes, jobs, jobs * 2 * options.aligned_bytes))
+        .hint("raise --max-memory or lower --jobs");
+  executor.workload_.buffer_bytes = executor.worker_bytes_ * jobs;
+
+  const uint64_t chunk_budget = executor.worker_bytes_ / 2;
+  for (const std::vector<uint32_t>& group : Groups(plan, outputs)) {
+    const uint32_t first = group.front();
+    const OutputTensor& output = outputs[first];
+    const int64_t row_bytes =
+        (output.shape.empty() ? 1 : RowMajorStrides(output.shape)[0]) * ElementBytes(output.dtype);
+    const uint64_t share =
+        chunk_budget / (group.size() * Widening(plan.tensors[first], source, output.dtype));
+    bool together = options.aligned_bytes == 0 && group.size() > 1 &&
+                    SpansMeet(plan.tensors[group[0]], plan.tensors[group[1]]) &&
+                    static_cast<uint64_t>(row_bytes) <= share &&
+                    FitsStaging(plan.tensors[first], source, chunk_budget);
+    for (uint32_t member : group) together &= outputs[member].dtype == output.dtype;
+    if (together) {
+      executor.AddTasks(group, share);
+      continue;
+    }
+    for (uint32_t member : group)
+      executor.AddTasks({member}, IsTransposed(plan.tensors[member])
+                                      ? chunk_budget
+                                      : std::min(chunk_budget, kStreamChunk));
+  }
+  executor.OrderByFile();
+  executor.workload_.tasks = executor.tasks_.size();
+  return executor;
+}
+
+Status Executor::Run(Sink& sink) const {
+  std::atomic<uint64_t> next{0};
+  std::atomic<bool> stop{false};
+  std::mutex mutex;
+  std::optional<std::pair<uint64_t, Error>> first_error;  // of the lowest task: the same at any -j
+
+  const auto fail = [&](uint64_t task, Error error) {
+    stop = true;
+    const std::lock_guard lock(mutex);
+    if (!first_error || task < first_error->first) first_error.emplace(task, std::move(error));
+  };
+  const auto do_tasks = [&] {
+    Worker worker(*this);
+    while (!stop) {
+      const uint64_t task = next++;
+      if (task >= tasks_.size()) return;
+      if (options_.skip && options_.skip(task)) continue;
+      Status status = options_.poll ? options_.poll() : OkStatus();
+      if (status.ok()) status = worker.Do(task, sink);
+      if (!status.ok()) fail(task, std::move(status).error());
+    }
+  };
+  const auto work = [&] {
+    try {  // an exception that leaves a thread ends the process
+      do_tasks();
+    } catch (const std::bad_alloc&) {
+      fail(UINT64_MAX, Error(Errc::kLimit, "the system gave no more memory")
+                           .hint("lower --max-memory or --jobs"));
+    }
+  };
+  std::vector<std::jthread> threads;
+  try {
+    for (int i = 1; i < options_.jobs; ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // Fewer threads do the same work.
+  }
+  work();
+  threads.clear();
+  if (first_error) return std::move(first_error->second);
+  return OkStatus();
+}
+
+}  // namespace nxdkit

@@ -1,0 +1,168 @@
+#include "lib/plan/gather.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace nxdkit {
+namespace {
+
+// A sparse read may fetch this many times the bytes that it needs, before it is split instead.
+constexpr uint64_t kMaxReadAmplification = 4;
+// Below this a read costs as much as a system call: never split it.
+constexpr uint64_t kSmallRead = 64 << 10;
+
+struct Range {
+  uint64_t begin;  // bytes in the storage
+  uint64_t end;
+  uint64_t size() const { return end - begin; }
+};
+
+int64_t Count(const Shape& extent) { return Box{extent, extent}.Volume(); }
+
+Range SourceRange(const Move& move) {
+  int64_t last = move.start;
+  for (size_t d = 0; d < move.copy.extent.size(); ++d)
+    last += (move.copy.extent[d] - 1) * move.copy.source_strides[d];
+  const int64_t bytes = ElementBytes(move.source->dtype);
+  return {move.source->offset + move.start * bytes, move.source->offset + (last + 1) * bytes};
+}
+
+uint64_t Payload(const Move& move) {
+  return Count(move.copy.extent) * ElementBytes(move.source->dtype);
+}
+
+bool WorthOneRead(uint64_t payload, uint64_t span) {
+  return span <= kSmallRead || span <= payload * kMaxReadAmplification;
+}
+
+// Halves the move along its widest source stride.
+std::array<Move, 2> Split(const Move& move) {
+  size_t widest = move.copy.extent.size();
+  for (size_t d = 0; d < move.copy.extent.size(); ++d)
+    if (move.copy.extent[d] > 1 && (widest == move.copy.extent.size() ||
+                                    move.copy.source_strides[d] > move.copy.source_strides[widest]))
+      widest = d;
+  NXDKIT_CHECK(widest < move.copy.extent.size());
+  const int64_t half = move.copy.extent[widest] / 2;
+  std::array<Move, 2> halves{move, move};
+  halves[0].copy.extent[widest] = half;
+  halves[1].copy.extent[widest] -= half;
+  halves[1].start += half * move.copy.source_strides[widest];
+  halves[1].output += half * move.copy.output_strides[widest] * ElementBytes(move.copy.to);
+  return halves;
+}
+
+Error AtTensor(Error error, const StoredTensor& tensor) { return std::move(error).on(tensor.name); }
+
+}  // namespace
+
+std::optional<Move> ClipToChunk(const CopyOp& op, const StoredTensor& source, const Box& chunk,
+                                const Shape& output_strides, Dtype output_dtype,
+                                std::byte* output) {
+  const std::optional<Box> part = Intersect(op.box, chunk);
+  if (!part) return std::nullopt;
+  Move move{&source, op.start, {}, output};
+  int64_t at = 0;
+  for (size_t d = 0; d < part->lo.size(); ++d) {
+    move.start += (part->lo[d] - op.box.lo[d]) * op.strides[d];
+    at += (part->lo[d] - chunk.lo[d]) * output_strides[d];
+  }
+  move.output += at * ElementBytes(output_dtype);
+  const bool swaps = source.big_endian && Info(source.dtype).swap_bytes > 1;
+  move.copy = {part->extent, op.strides, output_strides, source.dtype, output_dtype, swaps};
+  return move;
+}
+
+Result<const std::byte*> Gatherer::Stage(const StoredTensor& tensor, uint64_t offset,
+                                         uint64_t bytes) {
+  const std::span<std::byte> staging =
+      memory_.InStep(tensor.storage->file_offset() + offset, bytes);
+  Status read = tensor.storage->ReadAt(offset, staging);
+  if (!read.ok()) return AtTensor(std::move(read).error(), tensor);
+  return staging.data();
+}
+
+Status Gatherer::RunOne(const Move& move) {
+  const Range range = SourceRange(move);
+  const Storage& storage = *move.source->storage;
+  if (IsPlainRun(move.copy) && !CopiesSlowly(storage.file_offset() + range.begin, move.output)) {
+    Status read = storage.ReadAt(range.begin, {move.output, range.size()});
+    if (!read.ok()) return AtTensor(std::move(read).error(), *move.source);
+    return OkStatus();
+  }
+  if (range.size() > staging_bytes_ || !WorthOneRead(Payload(move), range.size())) {
+    for (const Move& half : Split(move)) NXDKIT_TRY(RunOne(half));
+    return OkStatus();
+  }
+  NXDKIT_ASSIGN(const std::byte* const staged, Stage(*move.source, range.begin, range.size()));
+  RunStridedCopy(move.copy, staged, move.output);
+  return OkStatus();
+}
+
+Status Gatherer::Run(std::vector<Move> moves) {
+  std::stable_sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) {
+    if (a.source->storage != b.source->storage) return a.source->storage < b.source->storage;
+    return SourceRange(a).begin < SourceRange(b).begin;
+  });
+  for (size_t first = 0; first < moves.size();) {
+    Range shared = SourceRange(moves[first]);
+    uint64_t payload = Payload(moves[first]);
+    size_t last = first + 1;
+    for (; last < moves.size(); ++last) {
+      if (moves[last].source->storage != moves[first].source->storage) break;
+      const Range range = SourceRange(moves[last]);
+      const uint64_t end = std::max(shared.end, range.end);
+      if (range.begin >= shared.end || end - shared.begin > staging_bytes_) break;
+      shared.end = end;
+      payload += Payload(moves[last]);
+    }
+    if (last == first + 1 || !WorthOneRead(payload, shared.size())) {
+      for (size_t i = first; i < last; ++i) NXDKIT_TRY(RunOne(moves[i]));
+    } else {
+      NXDKIT_ASSIGN(const std::byte* const staged,
+                    Stage(*moves[first].source, shared.begin, shared.size()));
+      for (size_t i = first; i < last; ++i)
+        RunStridedCopy(moves[i].copy, staged + (SourceRange(moves[i]).begin - shared.begin),
+                       moves[i].output);
+    }
+    first = last;
+  }
+  return OkStatus();
+}
+
+void FillBox(const Fill& fill, const Box& chunk, const Shape& output_strides, Dtype dtype,
+             std::byte* output) {
+  const std::optional<Box> part = Intersect(fill.stored, chunk);
+  if (!part) return;
+  int64_t at = 0;
+  for (size_t d = 0; d < part->lo.size(); ++d)
+    at += (part->lo[d] - chunk.lo[d]) * output_strides[d];
+  // Non-zero constants exist only for integer tensors (ranks), so their bytes are the value's.
+  std::array<std::byte, 16> element{};
+  std::memcpy(element.data(), &fill.value, sizeof(fill.value));
+  const Shape still(part->extent.size(), 0);
+  RunStridedCopy({part->extent, still, output_strides, dtype, dtype, false}, element.data(),
+                 output + at * ElementBytes(dtype));
+}
+
+void AddRangeMoves(const TensorPlan& plan, const BoundLayout& source, const OutputTensor& output,
+                   int64_t first, std::span<const Box> boxes, std::byte* to,
+                   std::vector<Move>& moves) {
+  const Shape strides = RowMajorStrides(output.shape);
+  for (const Box& box : boxes) {
+    int64_t at = -first;
+    for (size_t d = 0; d < strides.size(); ++d) at += box.lo[d] * strides[d];
+    std::byte* const begin = to + at * ElementBytes(output.dtype);
+    for (const Fill& fill : plan.fills) FillBox(fill, box, strides, output.dtype, begin);
+    for (const CopyOp& op : plan.copies) {
+      std::optional<Move> move =
+          ClipToChunk(op, source.stored[op.source], box, strides, output.dtype, begin);
+      if (move) moves.push_back(*std::move(move));
+    }
+  }
+}
+
+}  // namespace nxdkit

@@ -1,0 +1,57 @@
+// Reads boxes of stored tensors into memory with few, large, bounded reads.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "lib/plan/plan.h"
+#include "lib/plan/strided_copy.h"
+#include "lib/system/page_buffer.h"
+#include "lib/tensor/output.h"
+
+namespace nxdkit {
+
+// One box on its way from a stored tensor to memory.
+struct Move {
+  const StoredTensor* source = nullptr;
+  int64_t start = 0;  // first element, in elements from the tensor's offset
+  StridedCopy copy;
+  std::byte* output = nullptr;
+};
+
+// A move of `op`, clipped to `chunk` (a box of the output tensor that starts at `output` in memory
+// and is packed row-major with the strides `output_strides`). nullopt when they do not meet.
+std::optional<Move> ClipToChunk(const CopyOp& op, const StoredTensor& source, const Box& chunk,
+                                const Shape& output_strides, Dtype output_dtype, std::byte* output);
+
+// Adds the moves that make elements [first, ...) of an output tensor, given as its boxes in order
+// (RangeBoxes), in packed memory at `to`; constants are filled in at once.
+void AddRangeMoves(const TensorPlan& plan, const BoundLayout& source, const OutputTensor& output,
+                   int64_t first, std::span<const Box> boxes, std::byte* to,
+                   std::vector<Move>& moves);
+
+// Not thread-safe: one per thread, it owns the staging buffer.
+class Gatherer {
+ public:
+  explicit Gatherer(uint64_t staging_bytes)
+      : staging_bytes_(staging_bytes), memory_(staging_bytes + kPageBytes) {}
+
+  // Executes all moves. Moves whose source ranges overlap share one read; a dense move is read
+  // straight into its output, unless the copy would be a slow one; a sparse one is split so that
+  // little is read in vain.
+  Status Run(std::vector<Move> moves);
+
+ private:
+  Status RunOne(const Move& move);
+  // `bytes` bytes of the tensor's storage, at most staging_bytes_; valid until the next call.
+  Result<const std::byte*> Stage(const StoredTensor& tensor, uint64_t offset, uint64_t bytes);
+
+  uint64_t staging_bytes_;
+  PageBuffer memory_;
+};
+
+// Fills a box of a packed output with an integer constant (0, or a rank).
+void FillBox(const Fill& fill, const Box& chunk, const Shape& output_strides, Dtype dtype,
+             std::byte* output);
+
+}  // namespace nxdkit

@@ -1,0 +1,271 @@
+#include "lib/plan/layout.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace nxdkit {
+
+int64_t Box::Volume() const {
+  int64_t volume = 1;
+  for (int64_t e : extent) volume *= e;
+  return volume;
+}
+
+Box WholeBox(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
+
+std::optional<Box> Intersect(const Box& a, const Box& b) {
+  Box out{Shape(a.lo.size()), Shape(a.lo.size())};
+  for (size_t d = 0; d < a.lo.size(); ++d) {
+    const int64_t lo = std::max(a.lo[d], b.lo[d]);
+    const int64_t hi = std::min(a.lo[d] + a.extent[d], b.lo[d] + b.extent[d]);
+    if (hi <= lo) return std::nullopt;
+    out.lo[d] = lo;
+    out.extent[d] = hi - lo;
+  }
+  return out;
+}
+
+std::vector<Box> Subtract(const Box& a, const Box& b) {
+  const std::optional<Box> common = Intersect(a, b);
+  if (!common) return {a};
+  std::vector<Box> rest;
+  Box core = a;  // shrinks to the intersection, one face at a time
+  for (size_t d = 0; d < a.lo.size(); ++d) {
+    const int64_t below = common->lo[d] - core.lo[d];
+    const int64_t above = core.lo[d] + core.extent[d] - common->lo[d] - common->extent[d];
+    if (below > 0) {
+      Box slab = core;
+      slab.extent[d] = below;
+      rest.push_back(std::move(slab));
+    }
+    if (above > 0) {
+      Box slab = core;
+      slab.lo[d] = common->lo[d] + common->extent[d];
+      slab.extent[d] = above;
+      rest.push_back(std::move(slab));
+    }
+    core.lo[d] = common->lo[d];
+    core.extent[d] = common->extent[d];
+  }
+  return rest;
+}
+
+std::vector<Box> RangeBoxes(const Shape& shape, int64_t first, int64_t end) {
+  if (shape.empty()) return {WholeBox(shape)};
+  const Shape strides = RowMajorStrides(shape);
+  std::vector<Box> boxes;
+  for (int64_t at = first; at < end;) {
+    size_t dim = 0;
+    while (at % strides[dim] != 0 || at + strides[dim] > end) ++dim;  // ends: the last stride is 1
+    Box box = WholeBox(shape);
+    for (size_t d = 0; d <= dim; ++d) {
+      box.lo[d] = at / strides[d] % shape[d];
+      box.extent[d] = 1;
+    }
+    box.extent[dim] = std::min((end - at) / strides[dim], shape[dim] - box.lo[dim]);
+    at += box.extent[dim] * strides[dim];
+    boxes.push_back(std::move(box));
+  }
+  return boxes;
+}
+
+std::string BoxText(const Box& box) {
+  std::string text = "[";
+  for (size_t d = 0; d < box.lo.size(); ++d)
+    text += fmt::format("{}{}:{}", d ? ", " : "", box.lo[d], box.lo[d] + box.extent[d]);
+  return text + "]";
+}
+
+namespace {
+
+std::vector<uint8_t> IdentityAxes(size_t rank) {
+  std::vector<uint8_t> axes(rank);
+  for (size_t d = 0; d < rank; ++d) axes[d] = static_cast<uint8_t>(d);
+  return axes;
+}
+
+// Grows the last piece when the new one continues it along `dim`, logically and in storage.
+bool Continues(const TensorLayout& tensor, uint32_t param, size_t dim, int64_t from, int64_t at) {
+  if (tensor.pieces.empty()) return false;
+  const Piece& last = tensor.pieces.back();
+  return last.param == param && last.logical.lo[dim] + last.logical.extent[dim] == from &&
+         last.stored_lo[dim] + last.logical.extent[dim] == at;
+}
+
+void AddSlice(TensorLayout& tensor, uint32_t param, const Shape& shape, size_t dim, int64_t from,
+              int64_t count, int64_t at) {
+  if (count == 0) return;
+  if (Continues(tensor, param, dim, from, at)) {
+    tensor.pieces.back().logical.extent[dim] += count;
+    return;
+  }
+  Piece piece{param, WholeBox(shape), Shape(shape.size(), 0), IdentityAxes(shape.size())};
+  piece.logical.lo[dim] = from;
+  piece.logical.extent[dim] = count;
+  piece.stored_lo[dim] = at;
+  tensor.pieces.push_back(std::move(piece));
+}
+
+}  // namespace
+
+void AddRows(TensorLayout& tensor, uint32_t param, const Shape& shape, int64_t row, int64_t rows,
+             int64_t at) {
+  AddSlice(tensor, param, shape, 0, row, rows, at);
+}
+
+void AddColumns(TensorLayout& tensor, uint32_t param, const Shape& shape, int64_t column,
+                int64_t columns, int64_t at) {
+  AddSlice(tensor, param, shape, 1, column, columns, at);
+}
+
+void AddWhole(TensorLayout& tensor, uint32_t param, const Shape& shape) {
+  tensor.pieces.push_back(
+      {param, WholeBox(shape), Shape(shape.size(), 0), IdentityAxes(shape.size())});
+}
+
+void AddZeros(TensorLayout& tensor, int dim, int64_t at, int64_t count) {
+  if (count == 0) return;
+  Fill fill{WholeBox(tensor.shape), 0};
+  fill.stored.lo[dim] = at;
+  fill.stored.extent[dim] = count;
+  tensor.fills.push_back(std::move(fill));
+}
+
+void TransposeStored(TensorLayout& tensor) {
+  NXDKIT_CHECK(tensor.shape.size() == 2);
+  std::swap(tensor.shape[0], tensor.shape[1]);
+  for (Piece& piece : tensor.pieces) {
+    std::swap(piece.stored_lo[0], piece.stored_lo[1]);
+    for (uint8_t& axis : piece.axes) axis = static_cast<uint8_t>(1 - axis);
+  }
+  for (Fill& fill : tensor.fills) {
+    std::swap(fill.stored.lo[0], fill.stored.lo[1]);
+    std::swap(fill.stored.extent[0], fill.stored.extent[1]);
+  }
+}
+
+TensorLayout CutRows(const TensorLayout& tensor, int64_t row, int64_t rows) {
+  NXDKIT_CHECK(!tensor.shape.empty());
+  TensorLayout cut{tensor.name, tensor.file, tensor.shape, tensor.dtype, {}, {}};
+  cut.shape[0] = rows;
+  Box window = WholeBox(cut.shape);
+  window.lo[0] = row;
+  for (const Piece& piece : tensor.pieces) {
+    const Box stored = StoredBox(piece, tensor.shape.size());
+    const std::optional<Box> part = Intersect(stored, window);
+    if (!part) continue;
+    Piece clipped = piece;
+    for (size_t d = 0; d < piece.axes.size(); ++d) {
+      if (piece.axes[d] != 0) continue;
+      clipped.logical.lo[d] += part->lo[0] - stored.lo[0];
+      clipped.logical.extent[d] = part->extent[0];
+    }
+    clipped.stored_lo[0] = part->lo[0] - row;
+    cut.pieces.push_back(std::move(clipped));
+  }
+  for (const Fill& fill : tensor.fills) {
+    std::optional<Box> part = Intersect(fill.stored, window);
+    if (!part) continue;
+    part->lo[0] -= row;
+    cut.fills.push_back({*std::move(part), fill.value});
+  }
+  const int64_t stored_rows = std::clamp<int64_t>(tensor.shape[0] - row, 0, rows);
+  AddZeros(cut, 0, stored_rows, rows - stored_rows);
+  return cut;
+}
+
+Box StoredBox(const Piece& piece, size_t stored_rank) {
+  Box box{piece.stored_lo, Shape(stored_rank, 1)};
+  for (size_t d = 0; d < piece.axes.size(); ++d)
+    box.extent[piece.axes[d]] = piece.logical.extent[d];
+  return box;
+}
+
+namespace {
+
+Error LayoutError(const TensorLayout& tensor, std::string what) {
+  return Error(Errc::kInternal, "layout: " + std::move(what)).on(tensor.name);
+}
+
+bool Inside(const Box& box, const Shape& shape) {
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (box.lo[d] < 0 || box.extent[d] < 0 || box.lo[d] + box.extent[d] > shape[d]) return false;
+  return true;
+}
+
+Status CheckPiece(const std::vector<LogicalTensor>& params, const TensorLayout& tensor,
+                  const Piece& piece) {
+  if (piece.param >= params.size()) return LayoutError(tensor, "piece of an unknown parameter");
+  const LogicalTensor& param = params[piece.param];
+  if (piece.logical.lo.size() != param.shape.size() || piece.axes.size() != param.shape.size())
+    return LayoutError(tensor, fmt::format("piece of {} has the wrong rank", param.name));
+  if (piece.stored_lo.size() != tensor.shape.size())
+    return LayoutError(tensor, "piece has the wrong stored rank");
+  std::vector<bool> taken(tensor.shape.size(), false);
+  for (const uint8_t axis : piece.axes) {
+    if (axis >= taken.size() || taken[axis])
+      return LayoutError(
+          tensor, fmt::format("axes of a piece of {} are not distinct dimensions", param.name));
+    taken[axis] = true;
+  }
+  if (!Inside(piece.logical, param.shape))
+    return LayoutError(tensor, fmt::format("piece {} is outside of {} {}", BoxText(piece.logical),
+                                           param.name, ShapeText(param.shape)));
+  return OkStatus();
+}
+
+bool Overlap(const Box& a, const Box& b) {
+  for (size_t d = 0; d < a.lo.size(); ++d)
+    if (a.lo[d] + a.extent[d] <= b.lo[d] || b.lo[d] + b.extent[d] <= a.lo[d]) return false;
+  return true;
+}
+
+// Two boxes that overlap, the later one first. Boxes are met in the order of their first rows: the
+// hundreds of pieces of a tensor of experts are not compared each with each.
+std::optional<std::pair<size_t, size_t>> FindOverlap(const std::vector<Box>& boxes) {
+  const auto first = [&](size_t i) { return boxes[i].lo.empty() ? 0 : boxes[i].lo[0]; };
+  const auto end = [&](size_t i) {
+    return boxes[i].lo.empty() ? 1 : boxes[i].lo[0] + boxes[i].extent[0];
+  };
+  std::vector<size_t> order(boxes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, first);
+  for (size_t i = 0; i < order.size(); ++i)
+    for (size_t j = i + 1; j < order.size() && first(order[j]) < end(order[i]); ++j)
+      if (Overlap(boxes[order[i]], boxes[order[j]]))
+        return std::pair(std::max(order[i], order[j]), std::min(order[i], order[j]));
+  return std::nullopt;
+}
+
+}  // namespace
+
+Status CheckLayout(const std::vector<LogicalTensor>& params, const Layout& layout) {
+  for (const TensorLayout& tensor : layout.tensors) {
+    if (tensor.file >= layout.files.size()) return LayoutError(tensor, "no such file");
+    std::vector<Box> boxes;
+    for (const Piece& piece : tensor.pieces) {
+      NXDKIT_TRY(CheckPiece(params, tensor, piece));
+      boxes.push_back(StoredBox(piece, tensor.shape.size()));
+    }
+    for (const Fill& fill : tensor.fills) boxes.push_back(fill.stored);
+    int64_t covered = 0;
+    for (size_t i = 0; i < boxes.size(); ++i) {
+      if (!Inside(boxes[i], tensor.shape))
+        return LayoutError(tensor, fmt::format("{} is outside of the stored shape {}",
+                                               BoxText(boxes[i]), ShapeText(tensor.shape)));
+      covered += boxes[i].Volume();
+    }
+    if (const auto pair = FindOverlap(boxes))
+      return LayoutError(tensor, fmt::format("{} and {} overlap", BoxText(boxes[pair->first]),
+                                             BoxText(boxes[pair->second])));
+    const int64_t all = WholeBox(tensor.shape).Volume();
+    if (covered != all)
+      return LayoutError(tensor, fmt::format("{} of {} elements are covered", covered, all));
+  }
+  return OkStatus();
+}
+
+}  // namespace nxdkit

@@ -1,0 +1,106 @@
+// A layout says where the elements of every logical parameter are stored. Two layouts over the same
+// parameters make a slice plan (lib/plan/plan.h).
+//
+//   logical parameter   a tensor as Hugging Face names it:   q_proj.weight [heads * head_dim,
+//   hidden] piece               a box of it that lies at a box of a stored tensor, possibly
+//   transposed fill                a box of a stored tensor that holds a constant: padding zeros,
+//   rank tensors
+//
+// A logical element may be stored several times (replicas). Every element of a stored tensor
+// belongs to exactly one piece or fill.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/base/error.h"
+#include "lib/tensor/dtype.h"
+
+namespace nxdkit {
+
+// Half-open box: lo[d] <= i[d] < lo[d] + extent[d].
+struct Box {
+  Shape lo;
+  Shape extent;
+
+  int64_t Volume() const;  // 1 for rank 0
+  bool operator==(const Box&) const = default;
+};
+Box WholeBox(const Shape& shape);
+std::optional<Box> Intersect(const Box& a, const Box& b);  // nullopt when empty
+// a minus b as disjoint boxes, at most 2 * rank of them.
+std::vector<Box> Subtract(const Box& a, const Box& b);
+// The row-major range [first, end) of the elements of a shape as boxes in order: at most two per
+// dimension.
+std::vector<Box> RangeBoxes(const Shape& shape, int64_t first, int64_t end);
+std::string BoxText(const Box& box);  // "[0:128, 0:4096]"
+
+struct LogicalTensor {
+  std::string name;
+  Shape shape;
+  // Rows of one attention head, 0 if the parameter has no heads, and the dimension they run along:
+  // only for messages ("head 3").
+  int64_t head_rows = 0;
+  int head_dim = 0;
+};
+
+struct Piece {
+  uint32_t param = 0;  // index into the list of logical parameters
+  Box logical;
+  Shape stored_lo;            // rank of the stored tensor
+  std::vector<uint8_t> axes;  // axes[d]: stored dimension that logical dimension d runs along
+};
+
+struct Fill {
+  Box stored;
+  int64_t value = 0;
+};
+
+struct TensorLayout {
+  std::string name;
+  uint32_t file = 0;  // index into Layout::files
+  Shape shape;
+  std::optional<Dtype> dtype;  // fixed (rank tensors are I32); nullopt: that of the parameter
+  std::vector<Piece> pieces;
+  std::vector<Fill> fills;
+};
+
+struct LayoutFile {
+  std::string path;      // relative to the artifact, or absolute for a source
+  int64_t tp_rank = -1;  // -1: the file belongs to no rank
+  int64_t pp_rank = -1;
+};
+
+struct Layout {
+  std::vector<LayoutFile> files;
+  std::vector<TensorLayout> tensors;
+};
+
+// Adds the piece that puts rows [row, row + rows) of a rank 1 or 2 parameter, full width, at row
+// `at` of the stored tensor.
+void AddRows(TensorLayout& tensor, uint32_t param, const Shape& shape, int64_t row, int64_t rows,
+             int64_t at);
+// The same for columns of a rank 2 parameter.
+void AddColumns(TensorLayout& tensor, uint32_t param, const Shape& shape, int64_t column,
+                int64_t columns, int64_t at);
+// The whole parameter, in a tensor of the same shape.
+void AddWhole(TensorLayout& tensor, uint32_t param, const Shape& shape);
+// Zero padding for rows (dim 0) or columns (dim 1) [at, at + count) of the stored tensor; nothing
+// when count is 0. The stored shape must be set.
+void AddZeros(TensorLayout& tensor, int dim, int64_t at, int64_t count);
+// Exchanges the two dimensions of a rank 2 stored tensor.
+void TransposeStored(TensorLayout& tensor);
+// Rows [row, row + rows) of a stored tensor as one of their own: pieces and fills are clipped in
+// stored space; rows past the tensor's end are zero padding. The rank is at least 1.
+TensorLayout CutRows(const TensorLayout& tensor, int64_t row, int64_t rows);
+
+// Box of the stored tensor that a piece covers.
+Box StoredBox(const Piece& piece, size_t stored_rank);
+
+// Checks the layout by itself: every piece inside its parameter and its tensor, the pieces and
+// fills of each tensor disjoint and covering it. kInternal otherwise: layouts are made by us.
+Status CheckLayout(const std::vector<LogicalTensor>& params, const Layout& layout);
+
+}  // namespace nxdkit

@@ -1,0 +1,65 @@
+// The files of one output, and which of them has which tensor of a layout: what the sinks that make
+// and compare files share.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/plan/layout.h"
+#include "lib/tensor/output.h"
+
+namespace nxdkit {
+
+// One file to be written; `path` is relative to the output's folder, or "" for the folder path
+// itself.
+struct OutputFile {
+  std::string path;
+  std::unique_ptr<FileEncoder> encoder;
+};
+
+// Move-only. Not thread-safe as to checksums.
+class OutputFiles {
+ public:
+  OutputFiles() = default;
+  // `layout.tensors[i].file` is an index into `files`; a file's encoder has its tensors in the
+  // layout's order.
+  OutputFiles(std::string folder, const Layout& layout, std::vector<OutputFile> files);
+
+  size_t size() const { return files_.size(); }
+  std::string Path(size_t file) const;
+  const FileEncoder& encoder(size_t file) const { return *files_[file].encoder; }
+
+  // Of a tensor of the layout.
+  uint32_t FileOf(uint32_t tensor) const { return places_[tensor].file; }
+  const std::string& NameOf(uint32_t tensor) const;
+  uint64_t DataOffset(uint32_t tensor) const;  // in its file
+  uint32_t tensor_count() const { return static_cast<uint32_t>(places_.size()); }
+
+  // The checksum of some of a tensor's bytes, in any order.
+  void AddCrc(uint32_t tensor, uint64_t offset, uint64_t bytes, uint32_t crc) {
+    crcs_[tensor][offset] = {bytes, crc};
+  }
+  // For FileEncoder::Frame: empty when it needs none. kInternal when bytes were left out.
+  Result<std::vector<uint32_t>> Crcs(size_t file) const;
+
+ private:
+  struct Place {
+    uint32_t file;
+    uint32_t index;  // in the encoder
+  };
+  struct Chunk {
+    uint64_t bytes;
+    uint32_t crc;
+  };
+
+  std::string folder_;
+  std::vector<OutputFile> files_;
+  std::vector<Place> places_;                    // per layout tensor
+  std::vector<std::vector<uint32_t>> members_;   // per file: its layout tensors
+  std::vector<std::map<uint64_t, Chunk>> crcs_;  // per layout tensor: offset -> chunk
+};
+
+}  // namespace nxdkit

@@ -1,0 +1,201 @@
+#include "lib/sinks/write_sink.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "lib/hash/crc32.h"
+
+namespace nxdkit {
+namespace {
+
+constexpr uint64_t kMaxJournalBytes = 1 << 30;
+
+// A journal speaks of what was handed to the kernel, not of what is on the disk: it is void after
+// the machine was restarted, and when nobody says whether it was.
+std::string JournalHead(const std::string& fingerprint) {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");  // a file of /proc has no size to read by
+  std::string boot_id;
+  if (!std::getline(file, boot_id) || boot_id.empty()) return "";
+  return "nxdkit-journal 2 " + fingerprint + " " + boot_id + "\n";
+}
+
+Status RemoveContents(const std::string& folder) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
+  for (const std::string& name : names) {
+    const std::string path = JoinPath(folder, name);
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    if (error) return SystemError("remove", error.value()).in(path);
+  }
+  return OkStatus();
+}
+
+Status MakeFolders(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return OutputError("create the folder", error.value()).in(path);
+  return OkStatus();
+}
+
+std::span<const std::byte> Bytes(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WriteSink>> WriteSink::Begin(const std::string& folder, const Layout& layout,
+                                                    std::vector<OutputFile> files,
+                                                    const Options& options) {
+  std::unique_ptr<WriteSink> sink(new WriteSink());
+  sink->folder_ = folder;
+  sink->options_ = options;
+  sink->files_ = OutputFiles(folder, layout, std::move(files));
+  if (!options.fingerprint.empty()) NXDKIT_TRY(sink->TakeOver());
+  NXDKIT_TRY(sink->CreateFiles());
+  return sink;
+}
+
+// Files of another size, or not there, are not the earlier run's: nothing of it can be trusted.
+bool WriteSink::FilesAreThere() const {
+  for (size_t f = 0; f < files_.size(); ++f) {
+    struct stat info;
+    if (::stat(files_.Path(f).c_str(), &info) != 0) return false;
+    if (static_cast<uint64_t>(info.st_size) != files_.encoder(f).file_bytes()) return false;
+  }
+  return true;
+}
+
+// Goes on from what an earlier run of the same plan left, else makes room for this one.
+Status WriteSink::TakeOver() {
+  const std::string path = JoinPath(folder_, kJournalName);
+  const std::string head = JournalHead(options_.fingerprint);
+  const Result<std::string> old = ReadSmallFile(path, kMaxJournalBytes);
+  const bool same_run = !head.empty() && old.ok() && old->starts_with(head) && FilesAreThere();
+  if (!same_run) NXDKIT_TRY(RemoveContents(folder_));
+  NXDKIT_ASSIGN(journal_, File::OpenWrite(path));
+  if (!same_run) return journal_.WriteAt(std::exchange(journal_bytes_, head.size()), Bytes(head));
+  journal_bytes_ = head.size();
+  LoadJournal(old->substr(head.size()));
+  if (::ftruncate(journal_.fd(), static_cast<off_t>(journal_bytes_)) != 0)
+    return SystemError("truncate", errno).in(path);
+  return OkStatus();
+}
+
+// Lines "t <task>" and "c <tensor> <offset> <bytes> <crc>", each followed by the checksum of all
+// lines up to it. The first that does not fit, cut off by the kill or damaged, ends the journal.
+void WriteSink::LoadJournal(const std::string& lines) {
+  constexpr size_t kSumBytes = 9;  // blank and 8 digits
+  size_t begin = 0;
+  for (size_t end = lines.find('\n'); end != std::string::npos; end = lines.find('\n', begin)) {
+    if (end - begin < kSumBytes) return;
+    const std::string line = lines.substr(begin, end - begin - kSumBytes);
+    const uint32_t crc = Crc32(journal_crc_, Bytes(line));
+    if (lines.substr(begin + line.size(), kSumBytes) != fmt::format(" {:08x}", crc)) return;
+    journal_crc_ = crc;
+    journal_bytes_ += end + 1 - begin;
+    begin = end + 1;
+    std::istringstream words(line);
+    std::string kind;
+    uint64_t a = 0, b = 0, c = 0, d = 0;
+    words >> kind >> a >> b >> c >> d;
+    if (kind == "t") done_.insert(a);
+    if (kind == "c" && a < files_.tensor_count())
+      files_.AddCrc(static_cast<uint32_t>(a), b, c, static_cast<uint32_t>(d));
+  }
+}
+
+Status WriteSink::Journal(const std::string& line) {
+  journal_crc_ = Crc32(journal_crc_, Bytes(line));
+  const std::string text = fmt::format("{} {:08x}\n", line, journal_crc_);
+  return journal_.WriteAt(std::exchange(journal_bytes_, journal_bytes_ + text.size()), Bytes(text));
+}
+
+Status WriteSink::CreateFiles() {
+  std::set<std::string> folders;
+  for (size_t f = 0; f < files_.size(); ++f) {
+    const std::string path = files_.Path(f);
+    if (folders.insert(ParentPath(path)).second) NXDKIT_TRY(MakeFolders(ParentPath(path)));
+    if (!done_.empty()) continue;  // all of them are there
+    NXDKIT_ASSIGN(File file, File::OpenWrite(path));
+    NXDKIT_TRY(file.Allocate(files_.encoder(f).file_bytes()));
+    NXDKIT_TRY(file.Close());
+  }
+  return OkStatus();
+}
+
+Status WriteSink::Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
+  const uint32_t place = files_.FileOf(tensor);
+  NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_.Get(files_.Path(place)));
+  NXDKIT_TRY(file->WriteAt(files_.DataOffset(tensor) + offset, bytes));
+  if (!files_.encoder(place).needs_crc()) return OkStatus();
+  const uint32_t crc = Crc32(0, bytes);
+  const std::lock_guard lock(mutex_);
+  files_.AddCrc(tensor, offset, bytes.size(), crc);
+  if (!journal_.is_open()) return OkStatus();
+  return Journal(fmt::format("c {} {} {} {}", tensor, offset, bytes.size(), crc));
+}
+
+Status WriteSink::TaskDone(uint64_t task) {
+  if (!journal_.is_open()) return OkStatus();
+  const std::lock_guard lock(mutex_);
+  return Journal(fmt::format("t {}", task));
+}
+
+Status WriteSink::FinishFile(size_t f) {
+  NXDKIT_ASSIGN(const std::vector<uint32_t> crcs, files_.Crcs(f));
+  NXDKIT_ASSIGN(File file, File::OpenWrite(files_.Path(f)));
+  for (const Fragment& fragment : files_.encoder(f).Frame(crcs))
+    NXDKIT_TRY(file.WriteAt(fragment.offset, Bytes(fragment.bytes)));
+  if (options_.sync) file.StartSync();
+  return file.Close();
+}
+
+Status WriteSink::SyncFile(size_t f) const {
+  NXDKIT_ASSIGN(File file, File::OpenWrite(files_.Path(f)));
+  NXDKIT_TRY(file.Sync());
+  return file.Close();
+}
+
+Status WriteSink::ForEachFile(const std::function<Status(size_t file)>& job) const {
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  std::optional<Error> error;
+  const auto work = [&] {
+    for (size_t f = next++; f < files_.size(); f = next++) {
+      Status status = job(f);
+      if (status.ok()) continue;
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::move(status).error();
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (int i = 1; i < options_.jobs; ++i) threads.emplace_back(work);
+  work();
+  threads.clear();
+  if (error) return *std::move(error);
+  return OkStatus();
+}
+
+Status WriteSink::Finish() {
+  cache_.Clear();
+  NXDKIT_TRY(ForEachFile([this](size_t f) { return FinishFile(f); }));
+  // Only now, when all are on their way: file by file, each sync would wait for a write and a
+  // commit of its own, which is slow for the thousands of files of an xser set.
+  if (options_.sync) NXDKIT_TRY(ForEachFile([this](size_t f) { return SyncFile(f); }));
+  if (!journal_.is_open()) return OkStatus();
+  NXDKIT_TRY(journal_.Close());
+  const std::string path = JoinPath(folder_, kJournalName);
+  if (::unlink(path.c_str()) != 0) return SystemError("remove the journal", errno).in(path);
+  return OkStatus();
+}
+
+}  // namespace nxdkit

@@ -1,0 +1,69 @@
+// The sink that writes files: chunks go to their place with pwrite, frames (headers, directories)
+// last. What an interrupted run has done can be taken over.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lib/plan/executor.h"
+#include "lib/sinks/output_files.h"
+#include "lib/system/file_cache.h"
+
+namespace nxdkit {
+
+class WriteSink : public Sink {
+ public:
+  // In a folder that is being written; a folder that has it is no whole output.
+  static constexpr char kJournalName[] = ".nxdkit-journal";
+
+  struct Options {
+    bool sync = true;  // fsync every file before Finish returns
+    int jobs = 1;
+    // Identifies source, layout and budget; with it an interrupted run is resumed from the journal
+    // in the folder, when that was written by the same plan since the machine was started. Anything
+    // else that lies in the folder is removed. Empty: no journal is kept, nothing is removed.
+    std::string fingerprint;
+  };
+
+  // `layout` and `files` as for OutputFiles. Creates and allocates all files (their folders too).
+  // `folder` must exist.
+  static Result<std::unique_ptr<WriteSink>> Begin(const std::string& folder, const Layout& layout,
+                                                  std::vector<OutputFile> files,
+                                                  const Options& options);
+
+  Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override;
+  Status TaskDone(uint64_t task) override;
+  // Whether the journal says that an earlier run finished this task.
+  bool IsDone(uint64_t task) const { return done_.contains(task); }
+  uint64_t resumed_tasks() const { return done_.size(); }
+
+  // Writes the frames, syncs, and removes the journal. Call when all tasks are done.
+  Status Finish();
+
+ private:
+  WriteSink() : cache_(FileCache::Mode::kWrite, 128) {}
+  bool FilesAreThere() const;
+  Status CreateFiles();
+  Status TakeOver();
+  void LoadJournal(const std::string& lines);
+  Status Journal(const std::string& line);
+  Status ForEachFile(const std::function<Status(size_t file)>& job) const;
+  Status FinishFile(size_t file);
+  Status SyncFile(size_t file) const;
+
+  std::string folder_;
+  Options options_;
+  OutputFiles files_;
+  FileCache cache_;
+  std::mutex mutex_;
+  std::set<uint64_t> done_;
+  File journal_;
+  uint64_t journal_bytes_ = 0;
+  uint32_t journal_crc_ = 0;  // of all lines so far
+};
+
+}  // namespace nxdkit

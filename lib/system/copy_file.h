@@ -1,0 +1,22 @@
+// Copies a file byte for byte.
+#pragma once
+
+#include <string>
+
+#include "lib/base/error.h"
+
+namespace nxdkit {
+
+// Copies `from` to the new or overwritten file `to`, in bounded memory; synced when asked to.
+Status CopyFile(const std::string& from, const std::string& to, bool sync);
+
+// The same to a new file, with owner and mode as KeepAccess takes them over. Nobody but us can open
+// the copy before it is whole.
+Status CopyFileAndAccess(const std::string& from, const std::string& to, bool sync);
+
+// Gives the file or folder `to`, open as `fd`, the mode of `from`, and its owner and group as far
+// as we may. Set-user-ID and set-group-ID stay only where both are the same then: such a program
+// would run as somebody else.
+Status KeepAccess(const std::string& from, int fd, const std::string& to);
+
+}  // namespace nxdkit

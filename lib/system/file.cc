@@ -1,0 +1,199 @@
+#include "lib/system/file.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+namespace nxdkit {
+namespace {
+
+constexpr uint64_t kMaxOffset = std::numeric_limits<off_t>::max();
+
+const char* KindText(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISCHR(mode)) return "a character device";
+  if (S_ISBLK(mode)) return "a block device";
+  return "of an unknown kind";
+}
+
+Error NotRegular(const std::string& path, mode_t mode) {
+  return Error(Errc::kUnsupported, fmt::format("is {}, expected a regular file", KindText(mode)))
+      .in(path);
+}
+
+int OpenRetrying(const char* path, int flags, mode_t mode = 0) {
+  for (;;) {
+    const int fd = ::open(path, flags | O_CLOEXEC, mode);
+    if (fd >= 0 || errno != EINTR) return fd;
+  }
+}
+
+// The error of an open() that failed: a socket gives ENXIO and a folder opened for writing EISDIR,
+// which say less than what is there.
+Error OpenError(const std::string& path, bool writing, int saved_errno) {
+  struct stat info;
+  if ((saved_errno == ENXIO || saved_errno == EISDIR) && ::stat(path.c_str(), &info) == 0)
+    return NotRegular(path, info.st_mode);
+  return writing ? OutputError("open for writing", saved_errno).in(path)
+                 : SystemError("open", saved_errno).in(path);
+}
+
+uint64_t AvailableBytes(int fd) {
+  struct statvfs info;
+  if (::fstatvfs(fd, &info) != 0) return 0;
+  return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+}
+
+// 0 or an errno. fallocate, not posix_fallocate: where the file system cannot reserve, glibc writes
+// into every block instead, which costs more than it saves.
+int Reserve(int fd, uint64_t bytes) {
+  while (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS) return errno;
+    return ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  }
+  return 0;
+}
+
+}  // namespace
+
+File::File(int fd, std::string path, uint64_t bytes)
+    : fd_(fd), path_(std::move(path)), bytes_(bytes) {}
+
+File::File(File&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)), bytes_(other.bytes_) {}
+
+File& File::operator=(File&& other) noexcept {
+  if (this == &other) return *this;
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = std::exchange(other.fd_, -1);
+  path_ = std::move(other.path_);
+  bytes_ = other.bytes_;
+  return *this;
+}
+
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<File> File::OpenRead(const std::string& path) {
+  // O_NONBLOCK: opening a FIFO that nobody writes to would hang before fstat can refuse it.
+  const int fd = OpenRetrying(path.c_str(), O_RDONLY | O_NONBLOCK);
+  if (fd < 0) return OpenError(path, /*writing=*/false, errno);
+  File file(fd, path, 0);
+  struct stat info;
+  if (::fstat(fd, &info) != 0) return SystemError("stat", errno).in(path);
+  if (!S_ISREG(info.st_mode)) return NotRegular(path, info.st_mode);
+  if (::fcntl(fd, F_SETFL, 0) != 0) return SystemError("set up", errno).in(path);
+  file.bytes_ = static_cast<uint64_t>(info.st_size);
+  return file;
+}
+
+Result<File> File::OpenWrite(const std::string& path) {
+  const int fd = OpenRetrying(path.c_str(), O_RDWR | O_CREAT | O_NONBLOCK, 0666);
+  if (fd < 0) return OpenError(path, /*writing=*/true, errno);
+  File file(fd, path, 0);
+  struct stat info;
+  if (::fstat(fd, &info) != 0) return SystemError("stat", errno).in(path);
+  if (!S_ISREG(info.st_mode)) return NotRegular(path, info.st_mode);
+  if (::fcntl(fd, F_SETFL, 0) != 0) return SystemError("set up", errno).in(path);
+  file.bytes_ = static_cast<uint64_t>(info.st_size);
+  return file;
+}
+
+Result<File> File::OpenTemporary() {
+  const char* variable = std::getenv("TMPDIR");
+  const std::string folder = variable != nullptr && *variable != '\0' ? variable : "/tmp";
+  int fd = OpenRetrying(folder.c_str(), O_RDWR | O_TMPFILE | O_EXCL, 0600);
+  if (fd >= 0) return File(fd, folder + "/(temporary file)", 0);
+  // Not every file system has O_TMPFILE (overlayfs of older kernels, NFS).
+  std::string name = JoinPath(folder, "nxdkit-XXXXXX");
+  fd = ::mkostemp(name.data(), O_CLOEXEC);
+  if (fd < 0) return OutputError("create a temporary file", errno).in(folder);
+  ::unlink(name.c_str());
+  return File(fd, folder + "/(temporary file)", 0);
+}
+
+Status File::ReadAt(uint64_t offset, std::span<std::byte> to) const {
+  size_t done = 0;
+  while (done < to.size()) {
+    const uint64_t at = offset + done;
+    const bool reachable = offset <= kMaxOffset && at <= kMaxOffset;
+    const ssize_t n =
+        reachable ? ::pread(fd_, to.data() + done, to.size() - done, static_cast<off_t>(at)) : 0;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0)
+      return SystemError(fmt::format("read {} bytes", to.size()), errno).in(path_).at(offset);
+    if (n == 0)
+      return Error(Errc::kCorrupt,
+                   fmt::format("the file ends after {} of the {} bytes expected here", done,
+                               to.size()))
+          .in(path_)
+          .at(offset);
+    done += static_cast<size_t>(n);
+  }
+  return OkStatus();
+}
+
+Status File::WriteAt(uint64_t offset, std::span<const std::byte> from) const {
+  if (offset > kMaxOffset || from.size() > kMaxOffset - offset)
+    return SystemError(fmt::format("write {} bytes", from.size()), EFBIG).in(path_).at(offset);
+  size_t done = 0;
+  while (done < from.size()) {
+    const ssize_t n =
+        ::pwrite(fd_, from.data() + done, from.size() - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      return SystemError(fmt::format("write {} bytes", from.size()), n < 0 ? errno : EIO)
+          .in(path_)
+          .at(offset + done);
+    done += static_cast<size_t>(n);
+  }
+  return OkStatus();
+}
+
+Status File::Allocate(uint64_t bytes) const {
+  struct stat info;
+  if (::fstat(fd_, &info) != 0) return SystemError("stat", errno).in(path_);
+  const off_t old_bytes = info.st_size;
+  int failure = 0;
+  if (bytes > kMaxOffset) failure = EFBIG;
+  if (failure == 0 && static_cast<uint64_t>(old_bytes) > bytes &&
+      ::ftruncate(fd_, static_cast<off_t>(bytes)) != 0)
+    failure = errno;
+  if (failure == 0 && bytes > 0) failure = Reserve(fd_, bytes);
+  if (failure == 0) return OkStatus();
+
+  // A reservation that failed half way has filled the disk: give it back, then count.
+  if (static_cast<uint64_t>(old_bytes) <= bytes) (void)!::ftruncate(fd_, old_bytes);
+  Error error = SystemError(
+      fmt::format("reserve {} bytes ({} bytes are available)", bytes, AvailableBytes(fd_)),
+      failure);
+  return std::move(error).in(path_);
+}
+
+void File::StartSync() const { (void)!::sync_file_range(fd_, 0, 0, SYNC_FILE_RANGE_WRITE); }
+
+Status File::Sync() const {
+  while (::fsync(fd_) != 0)
+    if (errno != EINTR) return SystemError("sync", errno).in(path_);
+  return OkStatus();
+}
+
+Status File::Close() {
+  const int fd = std::exchange(fd_, -1);
+  // On Linux the descriptor is gone even after EINTR; to close it again could close another's.
+  if (fd >= 0 && ::close(fd) != 0 && errno != EINTR) return SystemError("close", errno).in(path_);
+  return OkStatus();
+}
+
+}  // namespace nxdkit

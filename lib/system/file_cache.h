@@ -1,0 +1,29 @@
+// A bounded number of open files for sets of thousands (xser keeps every tensor in its own file).
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "lib/system/file.h"
+
+namespace nxdkit {
+
+// Thread-safe. A file that falls out of the cache stays open for whoever still holds it.
+class FileCache {
+ public:
+  enum class Mode { kRead, kWrite };
+  FileCache(Mode mode, size_t capacity) : mode_(mode), capacity_(capacity) {}
+
+  Result<std::shared_ptr<const File>> Get(const std::string& path);
+  void Clear();
+
+ private:
+  Mode mode_;
+  size_t capacity_;
+  std::mutex mutex_;
+  std::list<std::shared_ptr<const File>> files_;  // most recently used first
+};
+
+}  // namespace nxdkit

@@ -1,0 +1,235 @@
+#include "lib/system/process.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "lib/system/file.h"
+
+extern char** environ;
+
+namespace nxdkit {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kPollMilliseconds = 5;  // where the kernel has no pidfd
+constexpr auto kReaping = std::chrono::seconds(1);
+
+bool IsExecutableFile(const std::string& path) {
+  return KindOf(path) == PathKind::kFile && ::access(path.c_str(), X_OK) == 0;
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+// What Become needs, made before the fork: behind it no memory may be taken.
+struct NewProgram {
+  const char* program;
+  char* const* words;
+  char* const* environment;
+  std::array<int, 3> streams;  // -1: ours stays
+  int report;                  // where errno goes when it fails
+  int signal_with_parent;
+  pid_t parent;
+};
+
+// Above the standard streams, which are replaced one by one, and closed on exec.
+int AboveStandard(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); }
+
+// Between fork and exec: only what may be called there.
+[[noreturn]] void Become(const NewProgram& to) {
+  ::setpgid(0, 0);
+  const int report = AboveStandard(to.report);
+  if (to.signal_with_parent != 0) {
+    ::prctl(PR_SET_PDEATHSIG, to.signal_with_parent);
+    if (::getppid() != to.parent) ::_exit(127);
+  }
+  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  int streams[3];
+  for (int i = 0; i < 3; ++i) streams[i] = to.streams[i] < 0 ? i : AboveStandard(to.streams[i]);
+  bool ready = true;
+  for (int i = 0; i < 3; ++i) ready = ready && (streams[i] == i || ::dup2(streams[i], i) >= 0);
+  if (ready) ::execve(to.program, to.words, to.environment);
+  const int failure = errno;
+  if (::write(report, &failure, sizeof failure) < 0) ::_exit(126);
+  ::_exit(127);
+}
+
+// errno of the child that could not become the program; 0 when it did.
+int FailureOf(const Descriptor& report) {
+  int failure = 0;
+  while (::read(report.fd(), &failure, sizeof failure) < 0 && errno == EINTR) {
+  }
+  return failure;
+}
+
+}  // namespace
+
+std::optional<std::string> FindProgram(const std::string& name) {
+  if (name.find('/') != std::string::npos)
+    return IsExecutableFile(name) ? std::optional<std::string>(name) : std::nullopt;
+  const char* path = std::getenv("PATH");
+  std::string_view left = path == nullptr ? "" : path;
+  while (!left.empty()) {
+    const size_t end = std::min(left.find(':'), left.size());
+    const std::string candidate = JoinPath(end == 0 ? "." : left.substr(0, end), name);
+    if (IsExecutableFile(candidate)) return candidate;
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> WholeEnvironment() {
+  std::vector<std::string> out;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
+    out.emplace_back(*entry);
+  return out;
+}
+
+std::vector<std::string> EnvironmentOf(std::span<const std::string_view> names,
+                                       std::span<const std::string_view> prefixes) {
+  std::vector<std::string> out = WholeEnvironment();
+  std::erase_if(out, [&](std::string_view entry) {
+    const std::string_view name = entry.substr(0, entry.find('='));
+    return std::ranges::find(names, name) == names.end() &&
+           std::ranges::none_of(prefixes, [&](std::string_view p) { return name.starts_with(p); });
+  });
+  return out;
+}
+
+Result<PipeEnds> MakePipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return OutputError("make a pipe", errno);
+  return PipeEnds{Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+ssize_t WriteQuietly(int fd, std::string_view bytes) {
+  sigset_t pipe_signal, before, pending;
+  ::sigemptyset(&pipe_signal);
+  ::sigaddset(&pipe_signal, SIGPIPE);
+  ::sigpending(&pending);
+  const bool was_pending = ::sigismember(&pending, SIGPIPE) == 1;
+  ::pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+  const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+  const int failure = errno;
+  if (written < 0 && failure == EPIPE && !was_pending) {
+    // The signal went to this thread: taken away before anybody sees it.
+    const timespec now = {};
+    while (::sigtimedwait(&pipe_signal, nullptr, &now) < 0 && errno == EINTR) {
+    }
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = failure;
+  return written;
+}
+
+Process::Process(pid_t pid)
+    : pid_(pid), pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
+
+Process::Process(Process&& other) noexcept { *this = std::move(other); }
+
+Process& Process::operator=(Process&& other) noexcept {
+  std::swap(pid_, other.pid_);
+  std::swap(pidfd_, other.pidfd_);
+  std::swap(reaped_, other.reaped_);
+  std::swap(status_, other.status_);
+  return *this;
+}
+
+Result<Process> Process::Start(const ProcessOptions& options) {
+  NXDKIT_CHECK(!options.words.empty());
+  Result<PipeEnds> report = MakePipe();
+  if (!report.ok()) return std::move(report).error().in(options.program);
+  const std::vector<char*> words = Pointers(options.words);
+  const std::vector<char*> environment = Pointers(options.environment);
+  const NewProgram to = {.program = options.program.c_str(),
+                         .words = words.data(),
+                         .environment = environment.data(),
+                         .streams = {options.in, options.out, options.err},
+                         .report = report->write.fd(),
+                         .signal_with_parent = options.signal_with_parent,
+                         .parent = ::getpid()};
+  const pid_t pid = ::fork();
+  if (pid < 0) return OutputError("start a process for", errno).in(options.program);
+  if (pid == 0) Become(to);
+  ::setpgid(pid, pid);  // whichever of the two comes first
+  Process process(pid);
+  report->write.Close();
+  if (const int failure = FailureOf(report->read); failure != 0)
+    return Error(Errc::kNotFound, fmt::format("cannot start it: {}", std::strerror(failure)))
+        .in(options.program);
+  return process;
+}
+
+bool Process::HasEnded() const {
+  if (pid_ < 0 || reaped_) return true;
+  // Not reaped: the zombie keeps the number of the group from being used again.
+  siginfo_t info = {};
+  const int failed = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+  if (failed != 0) return errno == ECHILD;  // SIGCHLD is ignored: the kernel reaped it
+  return info.si_pid == pid_;
+}
+
+bool Process::WaitForEnd(Time most) const {
+  const Clock::time_point until = Clock::now() + most;
+  while (!HasEnded()) {
+    const auto left = std::chrono::ceil<Time>(until - Clock::now()).count();
+    if (left <= 0) return false;
+    pollfd waiting{pidfd_.fd(), POLLIN, 0};
+    const int64_t step = pidfd_.is_open() ? left : std::min<int64_t>(left, kPollMilliseconds);
+    ::poll(&waiting, 1, static_cast<int>(std::min<int64_t>(step, 1 << 30)));
+  }
+  return true;
+}
+
+void Process::End(Time grace) {
+  if (pid_ < 0 || reaped_) return;
+  if (!HasEnded()) {
+    ::kill(-pid_, SIGTERM);
+    WaitForEnd(grace);
+  }
+  Kill();
+  const Clock::time_point until = Clock::now() + kReaping;
+  while (::kill(-pid_, 0) == 0 && Clock::now() < until) ::poll(nullptr, 0, 1);
+}
+
+void Process::Kill() {
+  if (pid_ < 0 || reaped_) return;
+  ::kill(-pid_, SIGKILL);
+  pid_t got;
+  do {
+    got = ::waitpid(pid_, &status_, 0);
+  } while (got < 0 && errno == EINTR);
+  reaped_ = true;
+  pidfd_.Close();
+}
+
+int Process::exit_code() const {
+  return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+}
+
+std::string Process::EndText() const {
+  if (WIFEXITED(status_)) return fmt::format("exited with {}", WEXITSTATUS(status_));
+  return fmt::format("was killed by signal {}", WTERMSIG(status_));
+}
+
+}  // namespace nxdkit

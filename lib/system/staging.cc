@@ -1,0 +1,325 @@
+// Staging of lib/system/file.h. The lock is an flock on the staging folder itself: it goes with the
+// process, and leaves no file behind.
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <linux/magic.h>
+#include <linux/stat.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "lib/system/aside.h"
+#include "lib/system/descriptor.h"
+#include "lib/system/file.h"
+#include "lib/system/folder_lock.h"
+
+namespace nxdkit {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Never follows symbolic links.
+Status RemoveTree(const std::string& path) {
+  std::error_code failure;
+  fs::remove_all(path, failure);
+  if (failure) return OutputError("remove", failure.value()).in(path);
+  return OkStatus();
+}
+
+Error NoStagingFolder(const std::string& staging) {
+  return Error(Errc::kIo, "the output is built in this place, but it is not a folder")
+      .in(staging)
+      .hint("move it away");
+}
+
+Status RemoveContents(const std::string& folder) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
+  for (const std::string& name : names) NXDKIT_TRY(RemoveTree(JoinPath(folder, name)));
+  return OkStatus();
+}
+
+Status SyncTree(const std::string& folder) {
+  std::error_code failure;
+  fs::recursive_directory_iterator entry(folder, failure);
+  for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure)) {
+    if (entry->symlink_status(failure).type() == fs::file_type::directory)
+      NXDKIT_TRY(SyncFolder(entry->path().string()));
+  }
+  if (failure) return OutputError("list the folder", failure.value()).in(folder);
+  return SyncFolder(folder);
+}
+
+// mkdir -p; every new name is synced into its parent.
+Status CreateFolders(const std::string& path, bool sync) {
+  std::vector<std::string> missing;
+  for (std::string at = path; KindOf(at) == PathKind::kMissing; at = ParentPath(at))
+    missing.push_back(at);
+  while (!missing.empty()) {
+    const std::string folder = std::move(missing.back());
+    missing.pop_back();
+    if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
+      return OutputError("create the folder", errno).in(folder);
+    if (sync) NXDKIT_TRY(SyncFolder(ParentPath(folder)));
+  }
+  return OkStatus();
+}
+
+bool IsMountPoint(const std::string& path) {
+  struct statx info;
+  if (::statx(AT_FDCWD, path.c_str(), 0, STATX_TYPE, &info) != 0) return false;
+  return (info.stx_attributes & info.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+// The output's real place: without trailing slashes, behind a symbolic link or a final "." or
+// "..", because a rename replaces names, and needs the staging place on the same file system.
+Result<std::string> ResolveOutput(const std::string& output) {
+  if (output.empty()) return Error(Errc::kUsage, "the output's name is empty");
+  const std::string name = BaseName(output);
+  const std::string path = name == "/" ? name : JoinPath(ParentPath(output), name);
+  struct stat info;
+  const bool link = ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+  if (!link && name != "." && name != ".." && name != "/")
+    return output.find('/') == std::string::npos ? name : path;
+  const std::unique_ptr<char, void (*)(void*)> real(::realpath(path.c_str(), nullptr), std::free);
+  if (real == nullptr)
+    return Error(Errc::kUsage, "the output is a symbolic link to nothing").in(output);
+  if (std::string_view(real.get()) == "/")
+    return Error(Errc::kUsage, "the root folder cannot be an output").in(output);
+  return std::string(real.get());
+}
+
+bool SameFile(int fd, const std::string& path) {
+  struct stat open_info, path_info;
+  return ::fstat(fd, &open_info) == 0 && ::lstat(path.c_str(), &path_info) == 0 &&
+         open_info.st_dev == path_info.st_dev && open_info.st_ino == path_info.st_ino;
+}
+
+// renameat2 with `flags`; true when the kernel or the file system does not have the flag.
+bool RenameFlagIsMissing(int failure) {
+  return failure == EINVAL || failure == ENOSYS || failure == EOPNOTSUPP;
+}
+
+Error RenameError(const std::string& from, const std::string& to, int failure) {
+  return OutputError(fmt::format("rename {} to it", from), failure).in(to);
+}
+
+uint64_t InodeOf(int fd) {
+  struct stat info;
+  return ::fstat(fd, &info) == 0 ? info.st_ino : 0;
+}
+
+// The file or folder opened and locked; closed when somebody else has it, or there are no locks.
+Descriptor TryLock(const std::string& path) {
+  Descriptor lock(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  if (lock.is_open() && ::flock(lock.fd(), LOCK_EX | LOCK_NB) != 0) lock.Close();
+  return lock;
+}
+
+// What processes that were killed have left aside: nobody holds it any more. What cannot be removed
+// stays: no reason to fail now that the work is done.
+void RemoveAsides(const std::string& output) {
+  const Result<std::vector<std::string>> names = ListFolder(ParentPath(output));
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (OutputOfAside(name) != BaseName(output)) continue;
+    const std::string path = JoinPath(ParentPath(output), name);
+    if (const Descriptor lock = TryLock(path); lock.is_open()) (void)RemoveTree(path).ok();
+  }
+}
+
+// `fresh` and the output trade places. 0, or the reason, and then nothing has changed.
+int Exchange(const std::string& fresh, const std::string& output) {
+  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, output.c_str(), RENAME_EXCHANGE) == 0)
+    return 0;
+  if (!RenameFlagIsMissing(errno)) return errno;
+  // In steps where the file system has no exchange.
+  const std::string third = AsideName(output, 0);
+  if (::rename(output.c_str(), third.c_str()) != 0) return errno;
+  if (::rename(fresh.c_str(), output.c_str()) != 0) {
+    const int failure = errno;
+    (void)!::rename(third.c_str(), output.c_str());
+    return failure;
+  }
+  (void)!::rename(third.c_str(), fresh.c_str());
+  return 0;
+}
+
+}  // namespace
+
+Result<Staging> Staging::Begin(const std::string& output, const Options& options) {
+  Staging staging;
+  NXDKIT_ASSIGN(staging.output_, ResolveOutput(output));
+  staging.staging_ = staging.output_ + ".partial";
+  staging.options_ = options;
+  NXDKIT_TRY(staging.CheckOutput());
+  NXDKIT_TRY(CreateFolders(ParentPath(staging.output_), options.sync));
+  NXDKIT_TRY(staging.Lock());
+  // Again: the process that held the lock until now may have published.
+  if (Status status = staging.CheckOutput(); !status.ok()) {
+    ::rmdir(staging.staging_.c_str());
+    return std::move(status).error();
+  }
+  if (!options.resume) NXDKIT_TRY(RemoveContents(staging.staging_));
+  NXDKIT_ASSIGN(const std::vector<std::string> left, ListFolder(staging.staging_));
+  staging.resumed_ = !left.empty();
+  staging.build_path_ =
+      options.folder ? staging.staging_ : JoinPath(staging.staging_, BaseName(staging.output_));
+  staging.done_ = false;
+  return staging;
+}
+
+namespace {
+
+// Whether the staging place can be made: what Begin would find out by making it.
+Status CheckPlace(const std::string& output) {
+  const std::string staging = output + ".partial";
+  struct stat info;
+  if (::lstat(staging.c_str(), &info) == 0 && !S_ISDIR(info.st_mode))
+    return NoStagingFolder(staging);
+  std::string parent = ParentPath(output);
+  while (KindOf(parent) == PathKind::kMissing && ParentPath(parent) != parent)
+    parent = ParentPath(parent);
+  if (::access(parent.c_str(), W_OK | X_OK) != 0)
+    return OutputError("write into the folder", errno).in(parent);
+  // Folders of the kernel take no files, whatever their permissions say.
+  struct statfs system;
+  if (::statfs(parent.c_str(), &system) == 0 &&
+      (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC))
+    return Error(Errc::kIo, "no files can be made in this folder").in(parent);
+  return OkStatus();
+}
+
+}  // namespace
+
+Status Staging::Check(const std::string& output, const Options& options) {
+  Staging staging;
+  NXDKIT_ASSIGN(staging.output_, ResolveOutput(output));
+  staging.options_ = options;
+  NXDKIT_TRY(staging.CheckOutput());
+  return CheckPlace(staging.output_);
+}
+
+Staging::Staging(Staging&& other) noexcept
+    : output_(std::move(other.output_)),
+      staging_(std::move(other.staging_)),
+      build_path_(std::move(other.build_path_)),
+      options_(other.options_),
+      resumed_(other.resumed_),
+      keep_(other.keep_),
+      done_(std::exchange(other.done_, true)),
+      lock_(std::move(other.lock_)) {}
+
+Staging::~Staging() {
+  // Removed before the lock goes: who comes next finds either all of it, locked, or nothing.
+  if (!done_ && !keep_) (void)RemoveTree(staging_).ok();
+}
+
+Status Staging::Lock() {
+  constexpr int kAttempts = 100;  // each needs another process to remove the folder in between
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (::mkdir(staging_.c_str(), 0777) != 0 && errno != EEXIST)
+      return OutputError("create the staging folder", errno).in(staging_);
+    const int fd = ::open(staging_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) continue;
+    if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) return NoStagingFolder(staging_);
+    if (fd < 0) return OutputError("open the staging folder", errno).in(staging_);
+    lock_ = File(fd, staging_, 0);
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK)
+        return Error(Errc::kIo, "another process is building this output").in(staging_);
+      if (errno == EINTR) continue;
+      if (!LocksAreMissing(errno)) return OutputError("lock", errno).in(staging_);
+    }
+    if (SameFile(fd, staging_)) return OkStatus();
+  }
+  return Error(Errc::kIo, fmt::format("the staging folder went away {} times", kAttempts))
+      .in(staging_);
+}
+
+Status Staging::CheckOutput() const {
+  const PathKind kind = KindOf(output_);
+  if (kind == PathKind::kMissing) return OkStatus();
+  if (kind == PathKind::kOther)
+    return Error(Errc::kUsage, "the output exists and is neither a file nor a folder").in(output_);
+  if (kind == PathKind::kFolder && !options_.folder)  // --force must not cost a whole folder
+    return Error(Errc::kUsage, "the output is a folder, expected the name of a file").in(output_);
+  if (IsMountPoint(output_))
+    return Error(Errc::kUsage, "the output is a mount point, which a rename cannot replace")
+        .in(output_)
+        .hint("name a folder inside it");
+  if (options_.replace) return OkStatus();
+  if (kind == PathKind::kFile)
+    return Error(Errc::kUsage, "the output exists").in(output_).hint("--force replaces it");
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(output_));
+  if (names.empty()) return OkStatus();
+  return Error(Errc::kUsage,
+               fmt::format("the output exists and is not empty ({} entries, {} first)",
+                           names.size(), names.front()))
+      .in(output_)
+      .hint("--force replaces it");
+}
+
+Status Staging::Publish() {
+  NXDKIT_CHECK(!done_);
+  Status published = options_.folder ? PublishFolder() : PublishFile();
+  if (!done_) keep_ = true;
+  if (done_ || published.ok()) return published;
+  return std::move(published).error().hint(
+      fmt::format("the finished output was left in {}", build_path_));
+}
+
+Status Staging::PublishFile() {
+  const unsigned flags = options_.replace ? 0 : RENAME_NOREPLACE;
+  int failure = 0;
+  if (::renameat2(AT_FDCWD, build_path_.c_str(), AT_FDCWD, output_.c_str(), flags) != 0)
+    failure = errno;
+  if (flags != 0 && RenameFlagIsMissing(failure))
+    failure = ::rename(build_path_.c_str(), output_.c_str()) == 0 ? 0 : errno;
+  if (failure != 0) return RenameError(build_path_, output_, failure);
+  done_ = true;
+  if (options_.sync) NXDKIT_TRY(SyncFolder(ParentPath(output_)));
+  return RemoveTree(staging_);
+}
+
+Status Staging::PublishFolder() {
+  if (options_.sync) NXDKIT_TRY(SyncTree(staging_));
+  if (options_.replace && KindOf(output_) != PathKind::kMissing) return Replace();
+  // Over an empty folder this works, over a folder that was filled meanwhile it fails.
+  if (::rename(staging_.c_str(), output_.c_str()) != 0)
+    return RenameError(staging_, output_, errno);
+  done_ = true;
+  return options_.sync ? SyncFolder(ParentPath(output_)) : OkStatus();
+}
+
+// The exchange goes through a third name: were it done with the staging name, a crash right after
+// it would leave the old output where --resume looks for half-made work. From the first rename on
+// the staging name is free, and whoever takes it may come here before this is over; who clears up
+// then takes only what nobody has locked. We hold our own from the beginning, and the old output,
+// which comes into its place, from now on.
+Status Staging::Replace() {
+  RemoveAsides(output_);
+  const std::string aside = AsideName(output_, InodeOf(lock_.fd()));
+  const Descriptor old = TryLock(output_);
+  if (::rename(staging_.c_str(), aside.c_str()) != 0) return RenameError(staging_, aside, errno);
+  if (const int failure = Exchange(aside, output_); failure != 0) {
+    // Back, unless somebody has begun in that place.
+    if (::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, staging_.c_str(), RENAME_NOREPLACE) != 0)
+      build_path_ = aside;
+    return RenameError(build_path_, output_, failure);
+  }
+  done_ = true;
+  lock_ = File();  // the new output is whole, and anybody's
+  if (options_.sync) NXDKIT_TRY(SyncFolder(ParentPath(output_)));
+  return RemoveTree(aside);
+}
+
+}  // namespace nxdkit

@@ -1,0 +1,83 @@
+#include "lib/system/system.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+
+namespace nxdkit {
+
+uint64_t RssBytes() {
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/statm", "r"),
+                                                   std::fclose);
+  if (!file) return 0;
+  unsigned long long all = 0;
+  unsigned long long resident = 0;
+  if (std::fscanf(file.get(), "%llu %llu", &all, &resident) != 2) return 0;
+  return resident * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+namespace {
+
+// The first word of a file as a number; nullopt for "max" and when there is none.
+std::optional<uint64_t> NumberIn(const std::string& path) {
+  uint64_t number = 0;
+  std::ifstream file(path);
+  return file >> number ? std::optional(number) : std::nullopt;
+}
+
+std::optional<uint64_t> MachineMemory(const std::string& root) {
+  std::ifstream file(root + "/proc/meminfo");
+  uint64_t kib = 0;
+  for (std::string word; file >> word;)
+    if (word == "MemTotal:" && file >> kib) return kib * 1024;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<uint64_t> MemoryLimitBytes(const std::string& root) {
+  std::optional<uint64_t> least = MachineMemory(root);
+  const auto lower = [&](std::optional<uint64_t> limit) {
+    if (limit && (!least || *limit < *least)) least = limit;
+  };
+  // "0::/a/b" of version 2, "9:memory:/a/b" of version 1; a limit of /a holds for /a/b too.
+  std::ifstream groups(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool unified = controllers.empty();
+    if (!unified && ("," + controllers + ",").find(",memory,") == std::string::npos) continue;
+    const std::string base = root + (unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory");
+    const char* file = unified ? "/memory.max" : "/memory.limit_in_bytes";
+    std::string path = line.substr(second + 1);
+    while (true) {
+      while (path.ends_with('/')) path.pop_back();
+      lower(NumberIn(base + path + file));
+      if (path.empty()) break;
+      path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+    }
+  }
+  return least;
+}
+
+std::string FileStamp(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return "-";
+  return fmt::format("{}.{:09} {}.{:09} {}", info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
+                     info.st_ctim.tv_sec, info.st_ctim.tv_nsec, info.st_ino);
+}
+
+bool SamePath(const std::string& a, const std::string& b) {
+  struct stat x;
+  struct stat y;
+  return ::stat(a.c_str(), &x) == 0 && ::stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev &&
+         x.st_ino == y.st_ino;
+}
+
+}  // namespace nxdkit

@@ -1,0 +1,62 @@
+// Where a tensor's bytes lie, whatever the file format: what a format reader returns, and what
+// the plan engine reads from.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/base/error.h"
+#include "lib/system/file.h"
+#include "lib/tensor/dtype.h"
+
+namespace nxdkit {
+
+// A byte range that can be read at random: a piece of a file, or something inflated on demand.
+// Thread-safe: ReadAt may be called from several threads.
+class Storage {
+ public:
+  virtual ~Storage() = default;
+  virtual uint64_t bytes() const = 0;
+  // Fills all of `to` from `offset`; an error when the range is not inside the storage.
+  virtual Status ReadAt(uint64_t offset, std::span<std::byte> to) const = 0;
+  virtual const std::string& path() const = 0;  // for messages
+  // Position of the storage's first byte in the file at path(), for messages and --explain.
+  virtual uint64_t file_offset() const = 0;
+  // Whether the storage is exactly the bytes of the file from file_offset() on.
+  virtual bool is_file_range() const { return false; }
+};
+
+// One tensor of a file. Element [i0, i1, ...] lies at
+//   storage byte  offset + ElementBytes * (i0 * strides[0] + i1 * strides[1] + ...).
+// Readers check that every element is inside the storage. Sub-byte dtypes are always packed
+// row-major from `offset`.
+struct StoredTensor {
+  std::string name;
+  Dtype dtype = Dtype::kF32;
+  Shape shape;
+  Shape strides;        // in elements, never negative
+  uint64_t offset = 0;  // bytes from the start of the storage
+  bool big_endian = false;
+  std::shared_ptr<const Storage> storage;  // shared: views of one storage, read by many threads
+};
+
+bool IsPacked(const StoredTensor& tensor);  // row-major without gaps
+
+// The part [offset, offset + bytes) of a file; the file stays open as long as the storage lives.
+std::shared_ptr<const Storage> FileStorage(std::shared_ptr<const File> file, uint64_t offset,
+                                           uint64_t bytes);
+
+// A file of named tensors, as any format reader returns it, in the order of the file's own index.
+struct TensorFile {
+  std::string path;
+  std::string format;  // "safetensors", "torch zip", "torch legacy"
+  uint64_t file_bytes = 0;
+  std::vector<StoredTensor> tensors;
+  std::vector<std::pair<std::string, std::string>> metadata;  // safetensors __metadata__, sorted
+};
+
+}  // namespace nxdkit

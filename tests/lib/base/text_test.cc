@@ -1,0 +1,160 @@
+#include "lib/base/text.h"
+
+#include "tests/lib/expect_error.h"
+
+namespace nxdkit {
+namespace {
+
+using testing_util::ExpectError;
+
+TEST(EscapeControl, Table) {
+  const std::pair<std::string, std::string> rows[] = {
+      {"model.layers.0", "model.layers.0"},
+      {"caf\xc3\xa9 \xf0\x9f\x98\x80", "caf\xc3\xa9 \xf0\x9f\x98\x80"},
+      {"a\nb\tc", "a\\x0ab\\x09c"},
+      {"\x1b[31mred", "\\x1b[31mred"},
+      {std::string("\0x", 2), "\\x00x"},
+      {"\x7f", "\\x7f"},
+      {"\xc2\x9b"
+       "31m",
+       "\\xc2\\x9b31m"},  // C1: CSI
+      {"\xff\xfe ok", "\\xff\\xfe ok"},
+      {"cut \xe2\x82", "cut \\xe2\\x82"},
+      {"evil\xe2\x80\xae"
+       "txt",
+       "evil\\xe2\\x80\\xaetxt"},           // right-to-left override
+      {"\xe2\x80\xa8", "\\xe2\\x80\\xa8"},  // line separator
+  };
+  for (const auto& [text, escaped] : rows) EXPECT_EQ(EscapeControl(text), escaped);
+}
+
+TEST(HumanBytes, ThreeDigits) {
+  const std::pair<uint64_t, const char*> rows[] = {{0, "0 B"},
+                                                   {999, "999 B"},
+                                                   {1000, "1.00 kB"},
+                                                   {1005, "1.00 kB"},
+                                                   {9990, "9.99 kB"},
+                                                   {9996, "10.0 kB"},
+                                                   {99'949, "99.9 kB"},
+                                                   {99'951, "100 kB"},
+                                                   {999'499, "999 kB"},
+                                                   {999'500, "1.00 MB"},
+                                                   {15'300'000'000, "15.3 GB"},
+                                                   {UINT64_MAX, "18.4 EB"}};
+  for (const auto& [bytes, text] : rows) EXPECT_EQ(HumanBytes(bytes), text) << bytes;
+}
+
+TEST(HumanRate, PerSecond) {
+  EXPECT_EQ(HumanRate(2'500'000'000, 2), "1.25 GB/s");
+  EXPECT_EQ(HumanRate(1, 4), "0 B/s");
+  EXPECT_EQ(HumanRate(5, 0), "- B/s");
+  EXPECT_EQ(HumanRate(5, -1), "- B/s");
+}
+
+TEST(ParseBytes, Sizes) {
+  const std::pair<const char*, uint64_t> rows[] = {
+      {"0", 0},
+      {"4096", 4096},
+      {"17B", 17},
+      {"4G", 4'000'000'000},
+      {"4GB", 4'000'000'000},
+      {"4GiB", uint64_t{4} << 30},
+      {"500M", 500'000'000},
+      {"512MiB", uint64_t{512} << 20},
+      {"1.5k", 1500},
+      {"1.5 gib", 3 * (uint64_t{1} << 29)},
+      {"2T", 2'000'000'000'000},
+      {"1TiB", uint64_t{1} << 40},
+      {"0.125KiB", 128},
+      {"18446744073709551615", UINT64_MAX},
+  };
+  for (const auto& [text, bytes] : rows) {
+    const Result<uint64_t> found = ParseBytes(text);
+    ASSERT_TRUE(found.ok()) << text << ": " << found.error().message();
+    EXPECT_EQ(*found, bytes) << text;
+  }
+}
+
+TEST(ParseBytes, Refuses) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"", "is not a size"},
+      {"G", "is not a size"},
+      {"-1", "is not a size"},
+      {"+1", "is not a size"},
+      {".5G", "is not a size"},
+      {"1.G", "is not a size"},
+      {"1.5", "whole number"},
+      {"0.0001K", "whole number"},
+      {"4GX", "unit"},
+      {"4  G", "unit"},
+      {"4G ", "unit"},
+      {"1e9", "unit"},
+      {"0x10", "unit"},
+      {"1.2.3", "unit"},
+      {"18446744073709551616", "too long"},
+      {"1.0000000000000000000000000001G", "too long"},
+      {"18446745T", "2^64"},
+      {"17179869184GiB", "2^64"},
+  };
+  for (const auto& [text, part] : rows) {
+    const std::optional<Error> error = ExpectError(ParseBytes(text), Errc::kUsage, part);
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->hint(), ::testing::HasSubstr("4GiB"));
+  }
+}
+
+TEST(EditDistance, Table) {
+  EXPECT_EQ(EditDistance("", ""), 0u);
+  EXPECT_EQ(EditDistance("", "abc"), 3u);
+  EXPECT_EQ(EditDistance("abc", ""), 3u);
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3u);
+  EXPECT_EQ(EditDistance("flaw", "lawn"), 2u);
+}
+
+TEST(ClosestWord, NearestOrNone) {
+  const std::vector<std::string> words = {"--tp", "--pp", "--max-memory", "--max-shard-size"};
+  EXPECT_EQ(ClosestWord("--max-memroy", words), "--max-memory");
+  EXPECT_EQ(ClosestWord("--xp", words), "--tp");  // the first of equals
+  EXPECT_EQ(ClosestWord("--verbose", words), std::nullopt);
+  EXPECT_EQ(ClosestWord("--tp", {}), std::nullopt);
+}
+
+struct GlobRow {
+  const char* pattern;
+  const char* text;
+  bool match;
+};
+
+TEST(GlobMatch, Table) {
+  const GlobRow rows[] = {
+      {"", "", true},
+      {"", "a", false},
+      {"*", "", true},
+      {"*", "abc", true},
+      {"?", "", false},
+      {"?", "a", true},
+      {"a?c", "abc", true},
+      {"a*c", "abbbc", true},
+      {"a*c", "abcb", false},
+      {"*.q_proj.*", "model.layers.3.q_proj.weight", true},
+      {"*a*b*c", "xxaxxbxxbxc", true},
+      {"a**b", "ab", true},
+      {"[a]", "a", false},
+      {"[a]", "[a]", true},
+      {"abc", "abcd", false},
+      {"abc?", "abc", false},
+      {"\\*", "\\x", true},
+  };
+  for (const GlobRow& row : rows)
+    EXPECT_EQ(GlobMatch(row.pattern, row.text), row.match) << row.pattern << " on " << row.text;
+}
+
+// Exponential in a matcher that tries every star.
+TEST(GlobMatch, ManyStarsAreNoTrap) {
+  std::string pattern;
+  for (int i = 0; i < 100; ++i) pattern += "a*";
+  EXPECT_FALSE(GlobMatch(pattern + "b", std::string(5000, 'a')));
+}
+
+}  // namespace
+}  // namespace nxdkit

@@ -1,0 +1,196 @@
+// Other programs, started and ended; each test leaves no process behind.
+#include "lib/system/process.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nxdkit {
+namespace {
+
+using Time = Process::Time;
+
+constexpr Time kLong{60'000};
+
+// A shell with the script, its output in a pipe.
+class Shell {
+ public:
+  explicit Shell(const std::string& script, std::vector<std::string> environment = {}) {
+    Descriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    Result<PipeEnds> pipe = MakePipe();
+    EXPECT_TRUE(pipe.ok());
+    Result<Process> started = Process::Start({.program = "/bin/sh",
+                                              .words = {"sh", "-c", script},
+                                              .environment = std::move(environment),
+                                              .in = null.fd(),
+                                              .out = pipe->write.fd(),
+                                              .err = null.fd()});
+    EXPECT_TRUE(started.ok()) << started.error().ToString();
+    out_ = std::move(pipe->read);
+    process_ = std::move(started).value();
+  }
+  Process& process() { return *process_; }
+  // Up to the next line feed or the end.
+  std::string Line() {
+    std::string line;
+    for (char c = 0; ::read(out_.fd(), &c, 1) == 1 && c != '\n';) line += c;
+    return line;
+  }
+
+ private:
+  std::optional<Process> process_;
+  Descriptor out_;
+};
+
+class Processes : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child is left, dead or alive";
+    EXPECT_EQ(errno, ECHILD);
+  }
+};
+
+TEST_F(Processes, GetTheirWordsAndTheirEnvironment) {
+  Shell shell("echo \"$0 $A_NAME $HOME.\"", {"A_NAME=a value"});
+  EXPECT_EQ(shell.Line(), "sh a value .");
+  EXPECT_TRUE(shell.process().WaitForEnd(kLong));
+  shell.process().Kill();
+  EXPECT_EQ(shell.process().exit_code(), 0);
+}
+
+TEST_F(Processes, TellHowTheyEnded) {
+  Shell three("exit 3");
+  EXPECT_TRUE(three.process().WaitForEnd(kLong));
+  three.process().End(kLong);
+  EXPECT_EQ(three.process().exit_code(), 3);
+  EXPECT_EQ(three.process().EndText(), "exited with 3");
+  Shell killed("kill -9 $$");
+  EXPECT_TRUE(killed.process().WaitForEnd(kLong));
+  killed.process().Kill();
+  EXPECT_EQ(killed.process().exit_code(), 137);
+  EXPECT_EQ(killed.process().EndText(), "was killed by signal 9");
+}
+
+TEST_F(Processes, AreWaitedForNoLongerThanAsked) {
+  Shell shell("echo started; exec sleep 1000");
+  EXPECT_EQ(shell.Line(), "started");
+  EXPECT_FALSE(shell.process().WaitForEnd(Time(1)));
+  EXPECT_FALSE(shell.process().HasEnded());
+}
+
+TEST_F(Processes, AreAskedFirst) {
+  Shell shell("trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done");
+  EXPECT_EQ(shell.Line(), "ready");
+  shell.process().End(kLong);
+  EXPECT_EQ(shell.process().exit_code(), 7);
+}
+
+TEST_F(Processes, AreKilledWhenTheyDoNotListen) {
+  Shell shell("trap '' TERM; echo ready; while :; do sleep 0.01; done");
+  EXPECT_EQ(shell.Line(), "ready");
+  shell.process().End(Time(20));
+  EXPECT_EQ(shell.process().exit_code(), 128 + SIGKILL);
+}
+
+// Gone, or a zombie that some other process is to reap.
+bool Runs(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string number, name, state;
+  stat >> number >> name >> state;
+  return !state.empty() && state != "Z" && state != "X";
+}
+
+TEST_F(Processes, TakeWhatTheyLeftRunningWithThem) {
+  Shell shell("sleep 1000 >/dev/null & echo $!");
+  const pid_t left = std::stoi(shell.Line());
+  EXPECT_TRUE(shell.process().WaitForEnd(kLong));
+  EXPECT_TRUE(Runs(left));
+  shell.process().End(kLong);
+  EXPECT_FALSE(Runs(left));
+}
+
+TEST_F(Processes, ThatCannotBeStartedAreNamed) {
+  const auto missing = Process::Start({.program = "/no/such", .words = {"such"}});
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code(), Errc::kNotFound);
+  EXPECT_EQ(missing.error().file(), "/no/such");
+  EXPECT_EQ(missing.error().message(), "cannot start it: No such file or directory");
+  const auto folder = Process::Start({.program = "/", .words = {"/"}});
+  ASSERT_FALSE(folder.ok());
+  EXPECT_EQ(folder.error().message(), "cannot start it: Permission denied");
+}
+
+// The exit code of the body, run in a child of ours.
+int InAChild(const std::function<int()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Then pipes get the numbers of the standard streams.
+TEST_F(Processes, CanBeStartedWithOurOwnStreamsClosed) {
+  EXPECT_EQ(InAChild([] {
+              for (const int fd : {0, 1, 2}) ::close(fd);
+              Result<PipeEnds> in = MakePipe();
+              Result<PipeEnds> out = MakePipe();
+              if (!in.ok() || !out.ok() || in->read.fd() != 0) return 100;
+              Result<Process> cat = Process::Start({.program = "/bin/cat",
+                                                    .words = {"cat"},
+                                                    .in = in->read.fd(),
+                                                    .out = out->write.fd(),
+                                                    .err = out->write.fd()});
+              if (!cat.ok()) return 101;
+              if (WriteQuietly(in->write.fd(), "x") != 1) return 102;
+              in->write.Close();
+              out->write.Close();
+              char c = 0;
+              if (::read(out->read.fd(), &c, 1) != 1 || c != 'x') return 103;
+              if (::read(out->read.fd(), &c, 1) != 0) return 104;
+              if (!cat->WaitForEnd(kLong)) return 105;
+              cat->Kill();
+              return cat->exit_code();
+            }),
+            0);
+}
+
+// Somebody who ignores SIGCHLD may have started us: the kernel then keeps no exit codes.
+TEST_F(Processes, ThatTheKernelReapsHaveEndedButNotWell) {
+  EXPECT_EQ(InAChild([] {
+              ::signal(SIGCHLD, SIG_IGN);
+              Result<Process> process = Process::Start({.program = "/bin/true", .words = {"true"}});
+              if (!process.ok()) return 100;
+              if (!process->WaitForEnd(kLong)) return 101;
+              process->Kill();
+              return process->exit_code();
+            }),
+            255);
+}
+
+TEST_F(Processes, NobodyReadsAndNoSignalComes) {
+  Result<PipeEnds> pipe = MakePipe();
+  ASSERT_TRUE(pipe.ok());
+  pipe->read.Close();
+  EXPECT_EQ(WriteQuietly(pipe->write.fd(), "x"), -1);
+  EXPECT_EQ(errno, EPIPE);
+}
+
+TEST_F(Processes, AreFoundByNameOrPath) {
+  EXPECT_EQ(FindProgram("/bin/sh"), "/bin/sh");
+  EXPECT_TRUE(FindProgram("sh").has_value());
+  EXPECT_EQ(FindProgram("no-such-program"), std::nullopt);
+  EXPECT_EQ(FindProgram("/"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace nxdkit

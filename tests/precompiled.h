@@ -1,0 +1,7 @@
+// What most tests include, read once for all of them.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cmake/precompiled.h"

@@ -1,0 +1,162 @@
+#include "tools/cli/completion.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace nxdkit::tool {
+namespace {
+
+std::string FunctionName(const ToolInfo& info) {
+  std::string name = "_" + info.name;
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+// Long names, then the short one: "--jobs", "-j".
+std::vector<std::string> AllNames(const OptionRow& row) {
+  std::vector<std::string> names = LongNames(row);
+  if (row.short_name != 0) names.push_back(fmt::format("-{}", row.short_name));
+  return names;
+}
+
+// Every character of `special` in `text` with `escape` before it.
+std::string Escaped(std::string_view text, std::string_view special, std::string_view escape) {
+  std::string out;
+  for (const char c : text) {
+    if (special.find(c) != std::string_view::npos) out += escape;
+    out += c;
+  }
+  return out;
+}
+
+// --- bash
+
+std::string BashValueCase(const OptionRow& row) {
+  const std::string pattern = fmt::format("{}", fmt::join(AllNames(row), "|"));
+  if (!row.choices.empty())
+    return fmt::format(
+        "    {}) mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$word\"); return ;;\n", pattern,
+        fmt::join(row.choices, " "));
+  if (row.completes == Completes::kNothing) return fmt::format("    {}) return ;;\n", pattern);
+  return fmt::format("    {}) {}_paths {}; return ;;\n", pattern, "_nxdkit",
+                     row.completes == Completes::kFolder ? "-d" : "-f");
+}
+
+std::string BashScript(const ToolInfo& info, const OptionTable& table) {
+  std::string cases;
+  std::vector<std::string> names;
+  for (const OptionRow& row : table.rows()) {
+    if (row.kind == OptionKind::kPositional) continue;
+    for (std::string& name : AllNames(row)) names.push_back(std::move(name));
+    if (TakesValue(row)) cases += BashValueCase(row);
+  }
+  return fmt::format(
+      R"(# bash completion of {0}; made by: {0} --completion bash
+_nxdkit_paths() {{
+  compopt -o filenames 2>/dev/null
+  mapfile -t COMPREPLY < <(compgen "$1" -- "$word")
+}}
+{1}() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}}
+  if [[ $word == "=" ]]; then
+    word=""
+  elif [[ $previous == "=" ]]; then
+    previous=${{COMP_WORDS[COMP_CWORD - 2]}}
+  fi
+  COMPREPLY=()
+  case $previous in
+{2}  esac
+  if [[ $word == -* ]]; then
+    mapfile -t COMPREPLY < <(compgen -W '{3}' -- "$word")
+    return
+  fi
+  _nxdkit_paths -f
+}}
+complete -F {1} {0}
+)",
+      info.name, FunctionName(info), cases, fmt::join(names, " "));
+}
+
+// --- zsh
+
+// Inside single quotes; in a spec, brackets and colons have a meaning of their own.
+std::string ZshText(std::string_view text) {
+  std::string out;
+  for (const char c : Escaped(text, "[]:\\", "\\")) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out;
+}
+
+std::string ZshAction(const OptionRow& row) {
+  if (!row.choices.empty()) return fmt::format("({})", fmt::join(row.choices, " "));
+  if (row.completes == Completes::kPath) return "_files";
+  return row.completes == Completes::kFolder ? "_files -/" : " ";
+}
+
+std::string ZshSpecs(const OptionRow& row) {
+  if (row.kind == OptionKind::kPositional)
+    return fmt::format("    '{}:{}:{}' \\\n", row.required ? "" : ":", ZshText(row.name),
+                       ZshAction(row));
+  std::string specs;
+  for (const std::string& name : AllNames(row)) {
+    const char* equals = TakesValue(row) ? (name.starts_with("--") ? "=" : "+") : "";
+    specs +=
+        fmt::format("    '{}{}{}[{}]", row.repeats ? "*" : "", name, equals, ZshText(row.help));
+    if (TakesValue(row)) specs += fmt::format(":{}:{}", ZshText(row.value), ZshAction(row));
+    specs += "' \\\n";
+  }
+  return specs;
+}
+
+std::string ZshScript(const ToolInfo& info, const OptionTable& table) {
+  std::string specs;
+  for (const OptionRow& row : table.rows()) specs += ZshSpecs(row);
+  return fmt::format(
+      R"(#compdef {0}
+# zsh completion of {0}; made by: {0} --completion zsh
+{1}() {{
+  _arguments -s -S \
+{2}    && return 0
+}}
+if [ "$funcstack[1]" = "{1}" ]; then
+  {1} "$@"
+else
+  compdef {1} {0}
+fi
+)",
+      info.name, FunctionName(info), specs);
+}
+
+// --- fish
+
+std::string FishLine(const ToolInfo& info, const OptionRow& row, const std::string& name) {
+  std::string line = fmt::format("complete -c {}", info.name);
+  line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+  if (!row.choices.empty())
+    line += fmt::format(" -x -a '{}'", fmt::join(row.choices, " "));
+  else if (TakesValue(row))
+    line += row.completes == Completes::kNothing ? " -x" : " -r -F";
+  return line + fmt::format(" -d '{}'\n", Escaped(row.help, "'\\", "\\"));
+}
+
+std::string FishScript(const ToolInfo& info, const OptionTable& table) {
+  std::string script =
+      fmt::format("# fish completion of {0}; made by: {0} --completion fish\n", info.name);
+  for (const OptionRow& row : table.rows()) {
+    if (row.kind == OptionKind::kPositional) continue;
+    for (const std::string& name : AllNames(row)) script += FishLine(info, row, name);
+  }
+  return script;
+}
+
+}  // namespace
+
+std::string CompletionScript(std::string_view shell, const ToolInfo& info,
+                             const OptionTable& table) {
+  if (shell == "zsh") return ZshScript(info, table);
+  if (shell == "fish") return FishScript(info, table);
+  return BashScript(info, table);
+}
+
+}  // namespace nxdkit::tool

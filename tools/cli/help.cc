@@ -1,0 +1,113 @@
+#include "tools/cli/help.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace nxdkit::tool {
+namespace {
+
+constexpr size_t kWidth = 80;
+constexpr size_t kHelpColumn = 28;
+
+// Words of `text`, each line indented by `indent`; the first line begins at column `column`.
+std::string Wrap(std::string_view text, size_t indent, size_t column) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (column > indent && column + 1 + word.size() > kWidth) {
+      out += '\n' + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+  }
+  return out + '\n';
+}
+
+std::string LeftColumn(const OptionRow& row) {
+  if (row.kind == OptionKind::kPositional) return "  " + row.name;
+  std::string left = row.short_name != 0 ? fmt::format("  -{}, ", row.short_name) : "      ";
+  left += fmt::format("{}", fmt::join(LongNames(row), ", "));
+  if (TakesValue(row)) left += " " + row.value;
+  return left;
+}
+
+std::string RowText(const OptionRow& row) {
+  std::string text = LeftColumn(row);
+  if (text.size() + 2 > kHelpColumn)
+    text += '\n' + std::string(kHelpColumn, ' ');
+  else
+    text += std::string(kHelpColumn - text.size(), ' ');
+  std::string help = row.help;
+  if (row.repeats) help += "; may be given more than once";
+  if (!row.default_text.empty()) help += fmt::format(" (default {})", row.default_text);
+  return text + Wrap(help, kHelpColumn, kHelpColumn);
+}
+
+std::string UsageLine(const ToolInfo& info, const OptionTable& table) {
+  std::string line = fmt::format("usage: {} [options]", info.name);
+  for (const OptionRow& row : table.rows()) {
+    if (row.kind == OptionKind::kPositional)
+      line += row.required ? " " + row.name : fmt::format(" [{}]", row.name);
+    else if (row.required)
+      line += fmt::format(" --{} {}", row.name, row.value);
+  }
+  return line + "\n";
+}
+
+std::string Paragraphs(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    out += '\n' + Wrap(text.substr(0, end), 0, 0);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+std::string Rows(const OptionTable& table) {
+  std::string out;
+  std::string group;
+  for (const OptionRow& row : table.rows()) {
+    if (row.group != group) {
+      group = row.group;
+      out += fmt::format("\n{}:\n", group);
+    }
+    out += RowText(row);
+  }
+  return out;
+}
+
+std::string Examples(const ToolInfo& info) {
+  if (info.examples.empty()) return "";
+  std::string out = "\nExamples:\n";
+  for (const Example& example : info.examples)
+    out += fmt::format("  {}\n      {}", example.command, Wrap(example.what, 6, 6));
+  return out;
+}
+
+std::string ExitCodes(const ToolInfo& info) {
+  const std::string findings = info.findings.empty() ? "" : fmt::format("1 {}, ", info.findings);
+  return "\nExit codes:\n  " +
+         Wrap(fmt::format("0 done and good, {}2 wrong options, 3 input missing or damaged, "
+                          "4 not supported, 5 I/O error or no space, 6 a limit such as "
+                          "--max-memory cannot be met, 70 internal error, 130 and 143 stopped by "
+                          "SIGINT and SIGTERM",
+                          findings),
+              2, 2);
+}
+
+}  // namespace
+
+std::string HelpText(const ToolInfo& info, const OptionTable& table) {
+  return UsageLine(info, table) + Wrap(info.name + " " + info.summary + ".", 0, 0) +
+         Paragraphs(info.details) + Rows(table) + Examples(info) + ExitCodes(info);
+}
+
+}  // namespace nxdkit::tool

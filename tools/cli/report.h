@@ -1,0 +1,27 @@
+// PRIVATE to tools/: the outcome of a command as lines on stderr and as the one JSON document.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/error.h"
+#include "tools/cli/tool.h"
+
+namespace nxdkit::tool {
+
+inline constexpr int kSchemaVersion = 1;
+
+// "nxd-convert: error: model.pt: offset 17: ..." and, where there is one, a "hint: ..." line.
+// Control characters of names are escaped.
+std::string ErrorLines(std::string_view tool, const Error& error, bool color);
+std::string WarningLine(std::string_view tool, std::string_view message, bool color);
+
+// The document, one line with its line feed. `error` may be null; its keys that are not known are
+// left out. Bytes that are not UTF-8 become U+FFFD.
+std::string JsonDocument(std::string_view tool, int exit_code, const Error* error,
+                         const std::vector<std::string>& warnings, Json fields);
+
+const char* ToolVersion();
+
+}  // namespace nxdkit::tool

@@ -1,0 +1,68 @@
+#include "tools/cli/terminal.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace nxdkit::tool {
+namespace {
+
+std::string_view Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+int AffinityCpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+// A container's CPU limit; affinity does not show it. cpu.max is "<quota> <period>" or "max ...".
+int QuotaCpus(int otherwise) {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  double quota = 0;
+  double period = 0;
+  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return otherwise;
+  return std::max(1, static_cast<int>(std::ceil(std::min(quota / period, 1e6))));
+}
+
+}  // namespace
+
+bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
+
+bool ColorOnStderr(std::string_view color_option) {
+  if (color_option == "always") return true;
+  if (color_option == "never") return false;
+  return StderrIsTerminal() && Environment("NO_COLOR").empty() && Environment("TERM") != "dumb";
+}
+
+Status WriteStdout(std::string_view text, bool* closed) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (written && std::fflush(stdout) == 0) return OkStatus();
+  const int saved_errno = errno;
+  *closed = saved_errno == EPIPE;
+  if (*closed) return OkStatus();
+  Error error = SystemError("write the answer to standard output", saved_errno);
+  return Error(Errc::kIo, error.message());
+}
+
+void WriteStderr(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+int UsableCpus() {
+  const int cpus = AffinityCpus();
+  return std::min(cpus, QuotaCpus(cpus));
+}
+
+}  // namespace nxdkit::tool

@@ -1,0 +1,25 @@
+// What the process is connected to.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "lib/base/error.h"
+
+namespace nxdkit::tool {
+
+bool StderrIsTerminal();
+
+// Whether to colour what goes to stderr. "always" and "never" decide; "auto" means a terminal that
+// is not "dumb", and no NO_COLOR in the environment (no-color.org: set and not empty).
+bool ColorOnStderr(std::string_view color_option);
+
+// Writes and flushes. kIo when stdout cannot take it (a full disk); success when the reader has
+// closed the pipe early, as `| head` does: `closed` is then true.
+Status WriteStdout(std::string_view text, bool* closed);
+void WriteStderr(std::string_view text);
+
+// CPUs this process may run on (affinity and the cgroup's quota), at least 1.
+int UsableCpus();
+
+}  // namespace nxdkit::tool

@@ -1,0 +1,144 @@
+#include "tools/conversions/convert_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "lib/base/progress.h"
+#include "lib/base/text.h"
+#include "tools/conversions/sides.h"
+
+namespace nxdkit::tool {
+namespace {
+
+int64_t NowNs() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Stopwatch::Stopwatch() : start_ns_(NowNs()) {}
+
+double Stopwatch::seconds() const { return static_cast<double>(NowNs() - start_ns_) * 1e-9; }
+
+Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run) {
+  return {{"model_type", report.model_type},
+          {"parameters", report.parameters},
+          {"output_bytes", report.output_bytes},
+          {"output_files", report.output_files},
+          {"output_tensors", report.output_tensors},
+          {"peak_memory_bytes", PeakRssBytes()},
+          {"seconds", seconds},
+          {"verified", report.verified},
+          {"already_published", report.already_published},
+          {"dry_run", dry_run},
+          {"notes", report.notes}};
+}
+
+Json PlannedJson(const ops::ConvertReport& report, double seconds, bool dry_run) {
+  return WithKeys({{"source_bytes", report.source_bytes},
+                   {"tasks", report.tasks},
+                   {"resumed_tasks", report.resumed_tasks},
+                   {"buffer_bytes", report.buffer_bytes},
+                   {"predicted_memory_bytes", report.predicted_memory}},
+                  WrittenJson(report, seconds, dry_run));
+}
+
+Json PartJson(const ops::PartReport& part) {
+  return {{"index", part.index}, {"count", part.count},         {"files", part.files},
+          {"bytes", part.bytes}, {"published", part.published}, {"missing", part.missing}};
+}
+
+namespace {
+
+// "parts 0, 3"; the first of many.
+std::string PartNames(const std::vector<int>& parts) {
+  constexpr size_t kShown = 16;
+  const std::vector<int> shown(parts.begin(), parts.begin() + std::min(parts.size(), kShown));
+  std::string text =
+      fmt::format("{} {}", parts.size() == 1 ? "part" : "parts", fmt::join(shown, ", "));
+  if (parts.size() > kShown) text += fmt::format(" and {} more", parts.size() - kShown);
+  return text;
+}
+
+}  // namespace
+
+std::string PartText(const ops::PartReport& part, bool dry_run) {
+  std::string text = fmt::format("part {} of {}: {} files, {}", part.index, part.count, part.files,
+                                 HumanBytes(part.bytes));
+  if (dry_run) return text + "\n";
+  if (part.published) return text + "; all parts are there, the output is published\n";
+  if (part.missing.empty()) return text + "; another process publishes the output\n";
+  return text + "; the output waits for " + PartNames(part.missing) + "\n";
+}
+
+Json LoraJson(const ops::LoraReport& lora) {
+  return {{"adapter", lora.path},
+          {"pairs", lora.pairs},
+          {"whole", lora.wholes},
+          {"rank", lora.rank},
+          {"scale", lora.scale}};
+}
+
+std::string LoraText(const ops::LoraReport& lora) {
+  return fmt::format(
+      "adapter {}: {} weights with A and B, {} parameters whole; rank {}, scale {}\n",
+      EscapeControl(lora.path), lora.pairs, lora.wholes, lora.rank, lora.scale);
+}
+
+Json WithKeys(Json json, const Json& more) {
+  json.update(more);
+  return json;
+}
+
+std::string WroteText(std::string_view output, const ops::ConvertReport& report, bool dry_run) {
+  if (report.already_published)
+    return fmt::format("{} is there already, every byte as it would be written: ",
+                       EscapeControl(output));
+  return fmt::format("{} {}: ", dry_run ? "would write" : "wrote", EscapeControl(output));
+}
+
+std::string CountsText(const ops::ConvertReport& report) {
+  return fmt::format("{} parameters, {} in {} tensors, {} files\n", report.parameters,
+                     HumanBytes(report.output_bytes), report.output_tensors, report.output_files);
+}
+
+std::string CostText(const ops::ConvertReport& report, uint64_t work_bytes, double seconds,
+                     bool dry_run) {
+  if (dry_run)
+    return fmt::format("plan: {} tasks, {} of buffers, about {} of memory\n", report.tasks,
+                       HumanBytes(report.buffer_bytes), HumanBytes(report.predicted_memory));
+  return fmt::format("{:.2f} s, {}, peak memory {}{}\n", seconds, HumanRate(work_bytes, seconds),
+                     HumanBytes(PeakRssBytes()), report.verified ? ", verified" : "");
+}
+
+std::string NotesText(const ops::ConvertReport& report) {
+  std::string text;
+  for (const std::string& note : report.notes) text += "note: " + EscapeControl(note) + "\n";
+  return text;
+}
+
+Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
+                                 const std::optional<std::string>& explain,
+                                 const ConvertWords& words, ToolContext& context) {
+  const Runner runner(context);
+  request.run = runner.options();
+  ToolAnswer answer;
+  if (explain) {
+    NXDKIT_ASSIGN(answer.text, ops::Explain(request, *explain));
+    answer.fields = {{"tensor", *explain}, {"explanation", answer.text}};
+    return answer;
+  }
+  const Stopwatch watch;
+  const bool dry_run = context.common().dry_run;
+  NXDKIT_ASSIGN(const ops::ConvertReport report,
+                dry_run ? ops::DryRun(request) : ops::Convert(request));
+  const double seconds = watch.seconds();
+  for (const std::string& warning : report.warnings) context.Warn(warning);
+  answer.text = words.text(report, request, seconds, dry_run);
+  answer.fields = words.json(report, request, seconds, dry_run);
+  return answer;
+}
+
+}  // namespace nxdkit::tool

@@ -1,0 +1,62 @@
+// PRIVATE to tools/: what every command that writes weights says of it, as JSON keys and as lines.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "formats/ops/convert/convert.h"
+#include "tools/cli/tool.h"
+
+namespace nxdkit::tool {
+
+// Reads the clock from its making on.
+class Stopwatch {
+ public:
+  Stopwatch();
+  double seconds() const;
+
+ private:
+  int64_t start_ns_;
+};
+
+// model_type, parameters, output_bytes, output_files, output_tensors, peak_memory_bytes, seconds,
+// verified, already_published, dry_run, notes.
+Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run);
+// Those, and of the plan: source_bytes, tasks, resumed_tasks, buffer_bytes, predicted_memory_bytes.
+Json PlannedJson(const ops::ConvertReport& report, double seconds, bool dry_run);
+
+// Of a part: index, count, files, bytes, published, missing; and a line.
+Json PartJson(const ops::PartReport& part);
+std::string PartText(const ops::PartReport& part, bool dry_run);
+
+// Of an adapter: adapter, pairs, whole, rank, scale; and a line.
+Json LoraJson(const ops::LoraReport& lora);
+std::string LoraText(const ops::LoraReport& lora);
+
+// `json` with the keys of `more` behind its own.
+Json WithKeys(Json json, const Json& more);
+
+// "wrote OUTPUT: ", "would write OUTPUT: ", or that it is there already.
+std::string WroteText(std::string_view output, const ops::ConvertReport& report, bool dry_run);
+// "1 parameters, 2 MB in 3 tensors, 4 files\n"
+std::string CountsText(const ops::ConvertReport& report);
+// The plan of a dry run, else how long the run took and what memory: one line. The rate is that of
+// `work_bytes`.
+std::string CostText(const ops::ConvertReport& report, uint64_t work_bytes, double seconds,
+                     bool dry_run);
+std::string NotesText(const ops::ConvertReport& report);  // a line for each
+
+// What a command says of a conversion.
+struct ConvertWords {
+  std::string (*text)(const ops::ConvertReport&, const ops::ConvertRequest&, double seconds,
+                      bool dry_run);
+  Json (*json)(const ops::ConvertReport&, const ops::ConvertRequest&, double seconds, bool dry_run);
+};
+// Runs the request, or with --dry-run plans it, or with `explain` tells of that tensor.
+Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
+                                 const std::optional<std::string>& explain,
+                                 const ConvertWords& words, ToolContext& context);
+
+}  // namespace nxdkit::tool

@@ -1,0 +1,47 @@
+// The layout options that the conversions and every reader of an NxD set share, as one table.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tools/cli/option_table.h"
+
+namespace nxdkit::tool {
+
+// What was given; nothing here is a default. Numbers are at least 1.
+struct LayoutArgs {
+  // NxD sets
+  std::optional<int> tp, pp, vpp, ep, kv_multiplier;
+  std::optional<std::string> qkv;    // separate, linear, fused, coalesced
+  std::optional<std::string> hw;     // trn1, trn2
+  std::optional<std::string> style;  // hf, nxdt, megatron, optimum
+  std::optional<bool> xser;
+  std::optional<std::string> tag;
+  std::optional<std::string> config;  // a config.json, for a source that has none
+  // rollout bundles
+  std::optional<std::string> flavor;  // optimum, nxdi
+  std::optional<int> bs, seq;
+  std::optional<bool> fused_qkv;
+  std::optional<std::string> bundle;  // a compiled bundle to take model.pt and neuron_config from
+  std::optional<std::string> merge_lora;  // an adapter that is merged into the source
+  // any output
+  std::optional<std::string> dtype;           // keep, bf16, f16, f32
+  std::optional<std::string> max_shard_size;  // as hf::ParseShardSize reads it
+};
+
+enum LayoutGroup : unsigned {
+  kNxdLayout = 1,      // --tp --pp --vpp --ep --kv-multiplier --qkv --hw --style --tag --config
+  kRolloutLayout = 2,  // --tp --flavor --bs --seq --fused-qkv --bundle
+  kOutputLayout = 4,   // --xser --dtype --max-shard-size
+  kXserLayout = 8,     // --xser
+  kLoraLayout = 16,    // --merge-lora
+};
+
+// Adds the options of the groups (LayoutGroup bits) under the heading `heading`. With a prefix,
+// say "against-", they are named --against-tp and so on, and have no long aliases: for a command
+// that reads two artifacts.
+void AddLayoutOptions(OptionTable& table, LayoutArgs& args, unsigned groups,
+                      std::string_view heading, std::string_view prefix = "");
+
+}  // namespace nxdkit::tool

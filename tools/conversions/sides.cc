@@ -1,0 +1,147 @@
+#include "tools/conversions/sides.h"
+
+#include <fmt/core.h>
+
+#include "formats/hf/hf.h"
+#include "lib/system/signals.h"
+
+namespace nxdkit::tool {
+namespace {
+
+using ops::Kind;
+
+// The words were checked by the option table.
+std::optional<nxd::QkvStyle> QkvOf(const LayoutArgs& args) {
+  if (!args.qkv) return std::nullopt;
+  for (nxd::QkvStyle style : {nxd::QkvStyle::kSeparate, nxd::QkvStyle::kLinear,
+                              nxd::QkvStyle::kFused, nxd::QkvStyle::kCoalesced})
+    if (*args.qkv == nxd::QkvStyleName(style)) return style;
+  return std::nullopt;
+}
+
+std::optional<models::Hardware> HardwareOf(const LayoutArgs& args) {
+  if (!args.hw) return std::nullopt;
+  return *args.hw == "trn2" ? models::Hardware::kTrn2 : models::Hardware::kTrn1;
+}
+
+std::optional<nxd::NameStyle> NamesOf(const LayoutArgs& args) {
+  if (!args.style) return std::nullopt;
+  // optimum-neuron's checkpoints have Hugging Face's names.
+  return *args.style == "optimum" ? nxd::NameStyle::kHf : nxd::NameStyleFromName(*args.style);
+}
+
+struct Given {
+  const char* option;
+  bool given;
+  bool nxd_input;  // can describe an NxD input
+  bool rollout_input;
+  bool nxd_output;
+  bool rollout_output;
+  bool hf_output;
+};
+
+// Which option means something for which side.
+Status CheckMeaning(const LayoutArgs& args, Kind from, Kind to) {
+  const Given rows[] = {
+      {"--tp", args.tp.has_value(), true, true, true, true, false},
+      {"--pp", args.pp.has_value(), true, false, true, false, false},
+      {"--vpp", args.vpp.has_value(), true, false, true, false, false},
+      {"--ep", args.ep.has_value(), true, false, true, false, false},
+      {"--kv-multiplier", args.kv_multiplier.has_value(), true, false, true, false, false},
+      {"--qkv", args.qkv.has_value(), true, false, true, false, false},
+      {"--hw", args.hw.has_value(), true, false, true, false, false},
+      {"--style", args.style.has_value(), true, false, true, false, false},
+      {"--tag", args.tag.has_value(), true, false, false, false, false},
+      {"--xser", args.xser.has_value(), false, false, true, false, false},
+      {"--fused-qkv", args.fused_qkv.has_value(), false, true, false, true, false},
+      {"--flavor", args.flavor.has_value(), false, false, false, true, false},
+      {"--bs", args.bs.has_value(), false, false, false, true, false},
+      {"--seq", args.seq.has_value(), false, false, false, true, false},
+      {"--bundle", args.bundle.has_value(), false, false, false, true, false},
+      {"--max-shard-size", args.max_shard_size.has_value(), false, false, false, false, true},
+  };
+  for (const Given& row : rows) {
+    if (!row.given) continue;
+    const bool in = (from == Kind::kNxd && row.nxd_input) ||
+                    (from == Kind::kRollout && row.rollout_input) ||
+                    (from == Kind::kDelta && row.nxd_input);  // of its base
+    const bool out = (to == Kind::kNxd && row.nxd_output) ||
+                     (to == Kind::kRollout && row.rollout_output) ||
+                     (to == Kind::kHf && row.hf_output);
+    if (!in && !out)
+      return Error(Errc::kUsage, fmt::format("{} says nothing about a conversion from {} to {}",
+                                             row.option, ops::KindName(from), ops::KindName(to)));
+  }
+  return OkStatus();
+}
+
+Result<std::optional<Dtype>> DtypeOf(const LayoutArgs& args) {
+  if (!args.dtype || *args.dtype == "keep") return std::optional<Dtype>();
+  return DtypeFromTorchName(*args.dtype);
+}
+
+}  // namespace
+
+ops::InputHints HintsOf(const LayoutArgs& args) {
+  ops::InputHints hints;
+  hints.claims = {"the command line", args.tp,     args.pp,          args.vpp,     args.ep,
+                  args.kv_multiplier, QkvOf(args), HardwareOf(args), NamesOf(args)};
+  hints.tag = args.tag;
+  hints.config = args.config;
+  hints.fused_qkv = args.fused_qkv;
+  hints.lora = args.merge_lora.value_or("");
+  return hints;
+}
+
+Result<Sides> SidesOf(const LayoutArgs& args, Kind from, Kind to) {
+  NXDKIT_TRY(CheckMeaning(args, from, to));
+  Sides sides;
+  sides.input = HintsOf(args);
+  if (to == Kind::kNxd) {
+    nxd::Claims claims;
+    claims.origin = sides.input.claims.origin;
+    sides.input.claims = std::move(claims);
+    sides.input.hardware_if_unknown = HardwareOf(args);
+  }
+  if (to == Kind::kRollout) {
+    sides.input.claims.tp.reset();
+    sides.input.fused_qkv.reset();
+  }
+  ops::OutputOptions& out = sides.output;
+  out.tp = args.tp;
+  out.pp = args.pp;
+  out.vpp = args.vpp;
+  out.ep = args.ep;
+  out.kv_multiplier = args.kv_multiplier;
+  out.qkv = QkvOf(args);
+  out.hardware = HardwareOf(args);
+  out.names = NamesOf(args);
+  if (args.style) out.optimum = *args.style == "optimum";
+  out.xser = args.xser;
+  if (args.flavor)
+    out.flavor = *args.flavor == "nxdi" ? rollout::Flavor::kNxdi : rollout::Flavor::kOptimum;
+  if (args.bs) out.batch_size = *args.bs;
+  if (args.seq) out.sequence_length = *args.seq;
+  out.fused_qkv = args.fused_qkv;
+  out.bundle = args.bundle;
+  NXDKIT_ASSIGN(out.dtype, DtypeOf(args));
+  if (args.max_shard_size) {
+    NXDKIT_ASSIGN(out.max_shard_bytes, hf::ParseShardSize(*args.max_shard_size));
+  }
+  return sides;
+}
+
+Runner::Runner(const ToolContext& context) : sink_(context.progress_sink()) {
+  options_.jobs = context.common().jobs;
+  options_.max_memory = context.common().max_memory;
+  options_.poll = StopIfInterrupted;
+  options_.begin = [this](const std::string& phase, uint64_t bytes) {
+    progress_.reset();
+    progress_ = std::make_unique<Progress>(phase, bytes, sink_);
+  };
+  options_.on_bytes = [this](uint64_t bytes) {
+    if (progress_) progress_->Add(bytes);
+  };
+}
+
+}  // namespace nxdkit::tool

@@ -1,0 +1,44 @@
+// PRIVATE to tools/: from the layout options to what they say of an input and of an output.
+//
+// Options describe the output; where the output's format has no such option, they describe the
+// input. An option that fits neither side is a usage error.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "formats/artifact/artifact.h"
+#include "formats/artifact/run.h"
+#include "formats/output/output_plan.h"
+#include "lib/base/progress.h"
+#include "tools/cli/tool.h"
+#include "tools/conversions/layout_options.h"
+
+namespace nxdkit::tool {
+
+struct Sides {
+  ops::InputHints input;
+  ops::OutputOptions output;
+};
+
+Result<Sides> SidesOf(const LayoutArgs& args, ops::Kind from, ops::Kind to);
+
+// For a command that only reads: every layout option describes the input.
+ops::InputHints HintsOf(const LayoutArgs& args);
+
+// Threads, memory cap, interruption and a progress bar, for the time of one command.
+class Runner {
+ public:
+  explicit Runner(const ToolContext& context);
+  Runner(const Runner&) = delete;  // its options point into it
+  Runner& operator=(const Runner&) = delete;
+  const ops::RunOptions& options() const { return options_; }
+
+ private:
+  ops::RunOptions options_;
+  Progress::Sink sink_;
+  std::unique_ptr<Progress> progress_;
+};
+
+}  // namespace nxdkit::tool

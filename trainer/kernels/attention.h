@@ -1,0 +1,56 @@
+// Causal grouped-query attention over packed sequences, without dropout: softmax(q k^T / sqrt(D))
+// v. A sequence may go on from another one: the answers to one prompt, which is there once.
+//
+// Scores are made a few rows at a time and made again in the backward pass; nothing of size T x T
+// is kept, and of the future only what shares a tile with the past is computed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/tensor/dtype.h"
+
+namespace nxdkit::trainer {
+
+// scores [count]: all that a query may see. Leaves exp(score - lse) and returns lse, the log of the
+// sum of exponents.
+float Softmax(float* scores, int64_t count);
+
+struct AttentionShape {
+  int64_t heads = 0;     // query heads of this rank
+  int64_t kv_heads = 0;  // divides heads; query head h meets key head h / (heads / kv_heads)
+  int64_t width = 0;     // D, even
+  // Floats from token to token.
+  int64_t q_stride = 0;
+  int64_t k_stride = 0;
+  int64_t v_stride = 0;
+  int64_t out_stride = 0;
+  // kBF16: the operands of the products are rounded to it; sums and softmax are f32.
+  Dtype compute = Dtype::kF32;
+};
+
+// Sequence s holds tokens [starts[s], starts[s + 1]). They also see all tokens of sequence
+// parents[s], where that is not -1: an earlier one, which has no parent itself. Empty: none has.
+struct Sequences {
+  std::span<const int32_t> starts;   // [sequences + 1]
+  std::span<const int32_t> parents;  // [sequences]
+};
+
+// Memory of the loops, kept from call to call: a part per thread.
+using AttentionScratch = std::vector<std::vector<std::byte>>;
+
+// q, k, v point to the first head of the first token. out [T, heads, D]; lse [T, heads] (log of the
+// sum of exponents of the scaled scores) is kept for the backward pass.
+void AttentionForward(const AttentionShape& shape, const Sequences& sequences, const float* q,
+                      const float* k, const float* v, float* out, float* lse,
+                      AttentionScratch& scratch);
+
+// dq, dk, dv lie like q, k, v and are set; dout and out as in the forward pass.
+void AttentionBackward(const AttentionShape& shape, const Sequences& sequences, const float* q,
+                       const float* k, const float* v, const float* out, const float* lse,
+                       const float* dout, float* dq, float* dk, float* dv,
+                       AttentionScratch& scratch);
+
+}  // namespace nxdkit::trainer

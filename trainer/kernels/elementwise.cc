@@ -1,0 +1,67 @@
+#include "trainer/kernels/elementwise.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "lib/base/simd.h"
+#include "lib/tensor/dtype.h"
+#include "trainer/base/parallel.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr int64_t kPiece = 1 << 14;
+
+NXDKIT_CLONES void AddRange(const float* from, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+NXDKIT_CLONES void ScaleRange(const float* from, float factor, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i] * factor;
+}
+
+}  // namespace
+
+void Copy(int64_t size, const float* from, float* to) {
+  ParallelPieces(size, kPiece, [&](int64_t first, int64_t end) {
+    std::copy(from + first, from + end, to + first);
+  });
+}
+
+void Add(int64_t size, const float* from, float* to) {
+  ParallelPieces(size, kPiece, [&](int64_t first, int64_t end) {
+    AddRange(from + first, to + first, end - first);
+  });
+}
+
+void ScaleRows(int64_t tokens, int64_t width, const float* factors, const float* from, float* to) {
+  ParallelFor(tokens, 16,
+              [&](int64_t t) { ScaleRange(from + t * width, factors[t], to + t * width, width); });
+}
+
+void AddToRows(int64_t tokens, int64_t width, const float* vector, float* rows) {
+  ParallelFor(tokens, 16, [&](int64_t t) { AddRange(vector, rows + t * width, width); });
+}
+
+void AddRowSums(int64_t tokens, int64_t width, int64_t stride, const float* rows, float* sums) {
+  ParallelPieces(width, 256, [&](int64_t first, int64_t end) {
+    for (int64_t t = 0; t < tokens; ++t)
+      AddRange(rows + t * stride + first, sums + first, end - first);
+  });
+}
+
+void Narrow(int64_t size, const float* from, uint16_t* to) {
+  ParallelPieces(size, kPiece, [&](int64_t first, int64_t end) {
+    ConvertElements(Dtype::kF32, reinterpret_cast<const std::byte*>(from + first), Dtype::kBF16,
+                    reinterpret_cast<std::byte*>(to + first), end - first);
+  });
+}
+
+void Widen(int64_t size, const uint16_t* from, float* to) {
+  ParallelPieces(size, kPiece, [&](int64_t first, int64_t end) {
+    ConvertElements(Dtype::kBF16, reinterpret_cast<const std::byte*>(from + first), Dtype::kF32,
+                    reinterpret_cast<std::byte*>(to + first), end - first);
+  });
+}
+
+}  // namespace nxdkit::trainer

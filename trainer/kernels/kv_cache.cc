@@ -1,0 +1,324 @@
+#include "trainer/kernels/kv_cache.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "lib/base/checked.h"
+#include "trainer/base/lanes.h"
+#include "trainer/base/parallel.h"
+#include "trainer/kernels/attention.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr int64_t kMaxRows = 6;  // of queries that meet the same keys at once
+constexpr int64_t kWide = 4;     // vectors of positions, or of values, at once
+
+// One query head of one token.
+struct QueryRow {
+  const float* q;
+  float* out;
+  int64_t length;  // positions that it sees
+};
+
+using Words = uint32_t __attribute__((vector_size(64)));
+using Halves = uint16_t __attribute__((vector_size(32)));
+
+NXDKIT_INLINE void LoadElements(const float* from, Lanes& to) { Load(from, to); }
+NXDKIT_INLINE void LoadElements(const uint16_t* from, Lanes& to) {
+  Halves halves;
+  std::memcpy(&halves, from, sizeof halves);
+  const Words words = __builtin_convertvector(halves, Words) << 16;
+  std::memcpy(&to, &words, sizeof to);
+}
+
+// scores of kBlocks * 16 positions for each row: a chain over D for each.
+template <int64_t kRows, int64_t kBlocks, typename Element>
+NXDKIT_INLINE void ScoreBlocks(const QueryRow* rows, const Element* keys, int64_t width,
+                               float scale, float* scores, int64_t stride) {
+  Lanes sums[kRows][kBlocks] = {};
+  for (int64_t d = 0; d < width; ++d) {
+    Lanes k[kBlocks];
+    for (int64_t b = 0; b < kBlocks; ++b) LoadElements(keys + (b * width + d) * kLanes, k[b]);
+    for (int64_t r = 0; r < kRows; ++r)
+      for (int64_t b = 0; b < kBlocks; ++b) sums[r][b] += k[b] * rows[r].q[d];
+  }
+  for (int64_t r = 0; r < kRows; ++r)
+    for (int64_t b = 0; b < kBlocks; ++b) {
+      const Lanes scaled = sums[r][b] * scale;
+      std::memcpy(scores + r * stride + b * kLanes, &scaled, sizeof scaled);
+    }
+}
+
+template <int64_t kRows, typename Element>
+NXDKIT_INLINE void Score(const QueryRow* rows, const Element* keys, int64_t blocks, int64_t width,
+                         float scale, float* scores, int64_t stride) {
+  int64_t b = 0;
+  for (; b + kWide <= blocks; b += kWide)
+    ScoreBlocks<kRows, kWide>(rows, keys + b * width * kLanes, width, scale, scores + b * kLanes,
+                              stride);
+  for (; b < blocks; ++b)
+    ScoreBlocks<kRows, 1>(rows, keys + b * width * kLanes, width, scale, scores + b * kLanes,
+                          stride);
+}
+
+// sums [rows, wide] += probabilities * values over positions [first, end): a chain for each.
+template <int64_t kRows, int64_t kVectors, typename Element>
+NXDKIT_INLINE void MixVectors(const float* probabilities, int64_t stride, const Element* values,
+                              int64_t wide, int64_t first, int64_t end, float* sums) {
+  Lanes sum[kRows][kVectors];
+  for (int64_t r = 0; r < kRows; ++r) std::memcpy(sum[r], sums + r * wide, sizeof sum[r]);
+  for (int64_t t = first; t < end; ++t) {
+    Lanes v[kVectors];
+    for (int64_t i = 0; i < kVectors; ++i) LoadElements(values + t * wide + i * kLanes, v[i]);
+    for (int64_t r = 0; r < kRows; ++r)
+      for (int64_t i = 0; i < kVectors; ++i) sum[r][i] += v[i] * probabilities[r * stride + t];
+  }
+  for (int64_t r = 0; r < kRows; ++r) std::memcpy(sums + r * wide, sum[r], sizeof sum[r]);
+}
+
+template <int64_t kRows, typename Element>
+NXDKIT_INLINE void Mix(const float* probabilities, int64_t stride, const Element* values,
+                       int64_t wide, int64_t first, int64_t end, float* sums) {
+  int64_t d = 0;
+  for (; d + kWide * kLanes <= wide; d += kWide * kLanes)
+    MixVectors<kRows, kWide>(probabilities, stride, values + d, wide, first, end, sums + d);
+  for (; d < wide; d += kLanes)
+    MixVectors<kRows, 1>(probabilities, stride, values + d, wide, first, end, sums + d);
+}
+
+template <typename Element>
+NXDKIT_INLINE void ScoreRows(int64_t rows, const QueryRow* row, const Element* keys, int64_t blocks,
+                             int64_t width, float scale, float* scores, int64_t stride) {
+  switch (rows) {
+    case 1:
+      return Score<1>(row, keys, blocks, width, scale, scores, stride);
+    case 2:
+      return Score<2>(row, keys, blocks, width, scale, scores, stride);
+    case 3:
+      return Score<3>(row, keys, blocks, width, scale, scores, stride);
+    case 4:
+      return Score<4>(row, keys, blocks, width, scale, scores, stride);
+    case 5:
+      return Score<5>(row, keys, blocks, width, scale, scores, stride);
+    default:
+      return Score<6>(row, keys, blocks, width, scale, scores, stride);
+  }
+}
+
+template <typename Element>
+NXDKIT_INLINE void MixRows(int64_t rows, const float* probabilities, int64_t stride,
+                           const Element* values, int64_t wide, int64_t end, float* sums) {
+  switch (rows) {
+    case 1:
+      return Mix<1>(probabilities, stride, values, wide, 0, end, sums);
+    case 2:
+      return Mix<2>(probabilities, stride, values, wide, 0, end, sums);
+    case 3:
+      return Mix<3>(probabilities, stride, values, wide, 0, end, sums);
+    case 4:
+      return Mix<4>(probabilities, stride, values, wide, 0, end, sums);
+    case 5:
+      return Mix<5>(probabilities, stride, values, wide, 0, end, sums);
+    default:
+      return Mix<6>(probabilities, stride, values, wide, 0, end, sums);
+  }
+}
+
+NXDKIT_CLONES void ScoreKeys(int64_t rows, const QueryRow* row, const float* keys, int64_t blocks,
+                             int64_t width, float scale, float* scores, int64_t stride) {
+  ScoreRows(rows, row, keys, blocks, width, scale, scores, stride);
+}
+NXDKIT_CLONES void ScoreKeys(int64_t rows, const QueryRow* row, const uint16_t* keys,
+                             int64_t blocks, int64_t width, float scale, float* scores,
+                             int64_t stride) {
+  ScoreRows(rows, row, keys, blocks, width, scale, scores, stride);
+}
+NXDKIT_CLONES void MixValues(int64_t rows, const float* probabilities, int64_t stride,
+                             const float* values, int64_t wide, int64_t end, float* sums) {
+  MixRows(rows, probabilities, stride, values, wide, end, sums);
+}
+NXDKIT_CLONES void MixValues(int64_t rows, const float* probabilities, int64_t stride,
+                             const uint16_t* values, int64_t wide, int64_t end, float* sums) {
+  MixRows(rows, probabilities, stride, values, wide, end, sums);
+}
+NXDKIT_CLONES void MixTail(const float* probabilities, const float* values, int64_t wide,
+                           int64_t first, int64_t end, float* sums) {
+  Mix<1>(probabilities, 0, values, wide, first, end, sums);
+}
+NXDKIT_CLONES void MixTail(const float* probabilities, const uint16_t* values, int64_t wide,
+                           int64_t first, int64_t end, float* sums) {
+  Mix<1>(probabilities, 0, values, wide, first, end, sums);
+}
+
+int64_t RoundUp(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+// A few query rows that meet the same keys and values.
+template <typename Element>
+void AttendTile(std::span<const QueryRow> rows, const Element* keys, const Element* values,
+                int64_t width, int64_t wide) {
+  const float scale = 1.0f / std::sqrt(static_cast<float>(width));
+  const int64_t count = static_cast<int64_t>(rows.size());
+  int64_t longest = 0, shortest = rows[0].length;
+  for (const QueryRow& row : rows) {
+    longest = std::max(longest, row.length);
+    shortest = std::min(shortest, row.length);
+  }
+  const int64_t stride = RoundUp(longest, kLanes);
+  std::vector<float> scores(static_cast<size_t>(count * stride));
+  std::vector<float> sums(static_cast<size_t>(count * wide));
+  ScoreKeys(count, rows.data(), keys, stride / kLanes, width, scale, scores.data(), stride);
+  for (int64_t r = 0; r < count; ++r)
+    Softmax(scores.data() + r * stride, rows[static_cast<size_t>(r)].length);
+  MixValues(count, scores.data(), stride, values, wide, shortest, sums.data());
+  for (int64_t r = 0; r < count; ++r) {
+    const QueryRow& row = rows[static_cast<size_t>(r)];
+    float* sum = sums.data() + r * wide;
+    // What the others do not see is added to the same chain.
+    MixTail(scores.data() + r * stride, values, wide, shortest, row.length, sum);
+    std::copy_n(sum, width, row.out);
+  }
+}
+
+// Places [first, end) of one slot.
+struct Run {
+  size_t first;
+  size_t end;
+};
+std::vector<Run> Runs(std::span<const CachePlace> places) {
+  std::vector<Run> runs;
+  for (size_t i = 0; i < places.size(); ++i)
+    if (i == 0 || places[i].slot != places[i - 1].slot)
+      runs.push_back({i, i + 1});
+    else
+      runs.back().end = i + 1;
+  return runs;
+}
+
+// Some tokens of a run, for one key head: what one thread does at once.
+constexpr size_t kTokens = 32;
+struct Task {
+  size_t first;
+  size_t end;
+  int64_t kv_head;
+};
+
+}  // namespace
+
+int64_t KvCache::KeyAt(int64_t slot, int64_t head) const {
+  return (slot * shape_.kv_heads + head) * blocks_ * kLanes * shape_.width;
+}
+int64_t KvCache::ValueAt(int64_t slot, int64_t head) const {
+  return (slot * shape_.kv_heads + head) * shape_.positions * wide_;
+}
+
+Result<KvCache> KvCache::Make(const Shape& shape) {
+  KvCache cache;
+  cache.shape_ = shape;
+  cache.blocks_ = (shape.positions + kLanes - 1) / kLanes;
+  cache.wide_ = RoundUp(shape.width, kLanes);
+  const auto take = [&](int64_t per_head) -> std::unique_ptr<void, Free> {
+    std::optional<int64_t> bytes = int64_t{ElementBytes(shape.dtype)};
+    for (const int64_t factor : {shape.slots, shape.kv_heads, per_head})
+      if (bytes) bytes = CheckedMul<int64_t>(*bytes, factor);
+    if (!bytes || *bytes > INT64_MAX - 64) return nullptr;
+    return std::unique_ptr<void, Free>(
+        std::aligned_alloc(64, static_cast<size_t>(RoundUp(*bytes, 64))));
+  };
+  cache.keys_ = take(cache.blocks_ * kLanes * shape.width);
+  cache.values_ = take(shape.positions * cache.wide_);
+  if (cache.keys_ && cache.values_) return cache;
+  return Error(Errc::kLimit,
+               fmt::format("there is no memory for the keys and values of {} sequences of {} "
+                           "tokens, {} heads of {}",
+                           shape.slots, shape.positions, shape.kv_heads, shape.width));
+}
+
+int64_t KvCache::bytes() const {
+  return shape_.slots * shape_.kv_heads * ElementBytes(shape_.dtype) *
+         (blocks_ * kLanes * shape_.width + shape_.positions * wide_);
+}
+
+template <typename Element>
+void KvCache::StoreAll(std::span<const CachePlace> places, const float* k, const float* v,
+                       int64_t stride) {
+  auto* const keys = static_cast<Element*>(keys_.get());
+  auto* const values = static_cast<Element*>(values_.get());
+  ParallelFor(static_cast<int64_t>(places.size()), 16, [&](int64_t i) {
+    const CachePlace& place = places[static_cast<size_t>(i)];
+    const auto convert = [&](const float* from, Element* to) {
+      ConvertElements(Dtype::kF32, reinterpret_cast<const std::byte*>(from), shape_.dtype,
+                      reinterpret_cast<std::byte*>(to), shape_.width);
+    };
+    std::vector<Element> key(static_cast<size_t>(shape_.width));
+    for (int64_t head = 0; head < shape_.kv_heads; ++head) {
+      convert(v + i * stride + head * shape_.width,
+              values + ValueAt(place.slot, head) + place.position * wide_);
+      convert(k + i * stride + head * shape_.width, key.data());
+      Element* block = keys + KeyAt(place.slot, head) +
+                       place.position / kLanes * kLanes * shape_.width + place.position % kLanes;
+      for (int64_t d = 0; d < shape_.width; ++d) block[d * kLanes] = key[static_cast<size_t>(d)];
+    }
+  });
+}
+
+void KvCache::Store(std::span<const CachePlace> places, const float* k, const float* v,
+                    int64_t stride) {
+  if (shape_.dtype == Dtype::kF32) return StoreAll<float>(places, k, v, stride);
+  StoreAll<uint16_t>(places, k, v, stride);
+}
+
+void KvCache::CopyPrefix(int32_t from, int32_t to, int64_t positions) {
+  const int64_t element = ElementBytes(shape_.dtype);
+  auto* const keys = static_cast<std::byte*>(keys_.get());
+  auto* const values = static_cast<std::byte*>(values_.get());
+  const auto copy = [&](std::byte* base, int64_t source, int64_t target, int64_t count) {
+    std::memcpy(base + target * element, base + source * element,
+                static_cast<size_t>(count * element));
+  };
+  ParallelFor(shape_.kv_heads, 1, [&](int64_t head) {
+    copy(keys, KeyAt(from, head), KeyAt(to, head), RoundUp(positions, kLanes) * shape_.width);
+    copy(values, ValueAt(from, head), ValueAt(to, head), positions * wide_);
+  });
+}
+
+template <typename Element>
+void KvCache::AttendAll(std::span<const CachePlace> places, int64_t heads, const float* q,
+                        int64_t q_stride, float* out, int64_t out_stride) const {
+  const int64_t group = heads / shape_.kv_heads;
+  std::vector<Task> tasks;
+  for (const Run& run : Runs(places))
+    for (size_t first = run.first; first < run.end; first += kTokens)
+      for (int64_t head = 0; head < shape_.kv_heads; ++head)
+        tasks.push_back({first, std::min(run.end, first + kTokens), head});
+  const auto* const keys = static_cast<const Element*>(keys_.get());
+  const auto* const values = static_cast<const Element*>(values_.get());
+  ParallelFor(static_cast<int64_t>(tasks.size()), 1, [&](int64_t i) {
+    const Task& task = tasks[static_cast<size_t>(i)];
+    const int32_t slot = places[task.first].slot;
+    std::vector<QueryRow> rows;
+    for (size_t token = task.first; token < task.end; ++token)
+      for (int64_t head = task.kv_head * group; head < (task.kv_head + 1) * group; ++head)
+        rows.push_back({q + static_cast<int64_t>(token) * q_stride + head * shape_.width,
+                        out + static_cast<int64_t>(token) * out_stride + head * shape_.width,
+                        places[token].position + 1});
+    for (size_t first = 0; first < rows.size(); first += kMaxRows)
+      AttendTile(std::span<const QueryRow>(rows).subspan(
+                     first, std::min<size_t>(kMaxRows, rows.size() - first)),
+                 keys + KeyAt(slot, task.kv_head), values + ValueAt(slot, task.kv_head),
+                 shape_.width, wide_);
+  });
+}
+
+void KvCache::Attend(std::span<const CachePlace> places, int64_t heads, const float* q,
+                     int64_t q_stride, float* out, int64_t out_stride) const {
+  if (shape_.dtype == Dtype::kF32)
+    return AttendAll<float>(places, heads, q, q_stride, out, out_stride);
+  AttendAll<uint16_t>(places, heads, q, q_stride, out, out_stride);
+}
+
+}  // namespace nxdkit::trainer

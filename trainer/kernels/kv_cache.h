@@ -1,0 +1,72 @@
+// Keys and values of one layer of one rank, for a fixed number of sequences of a fixed length, and
+// the attention of single tokens over them.
+//
+// What a token's heads get is a function of its queries and of the keys and values up to its own
+// position, bit for bit: the other rows of the call, slots and threads do not matter. So a prompt
+// may be read in any pieces, and what it left in one slot may be copied to another.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+
+#include "lib/base/error.h"
+#include "lib/tensor/dtype.h"
+
+namespace nxdkit::trainer {
+
+// A token at its place: it sees positions [0, position] of its slot.
+struct CachePlace {
+  int32_t slot = 0;
+  int32_t position = 0;
+};
+
+// Movable. Calls that store and calls that read must not overlap.
+class KvCache {
+ public:
+  struct Shape {
+    int64_t slots = 0;
+    int64_t kv_heads = 0;
+    int64_t positions = 0;
+    int64_t width = 0;           // D
+    Dtype dtype = Dtype::kBF16;  // or kF32
+  };
+  // Memory is taken, not touched. kLimit when there is none.
+  static Result<KvCache> Make(const Shape& shape);
+
+  const Shape& shape() const { return shape_; }
+  int64_t bytes() const;
+
+  // k, v: [places, kv_heads, D], rows `stride` floats apart.
+  void Store(std::span<const CachePlace> places, const float* k, const float* v, int64_t stride);
+  // Positions [0, positions) of slot `from` to slot `to`.
+  void CopyPrefix(int32_t from, int32_t to, int64_t positions);
+
+  // out [places, heads, D] = softmax(q k^T / sqrt(D)) v, over what Store has stored. Query head h
+  // meets key head h / (heads / kv_heads). Places of one slot that stand behind one another read
+  // its cache together.
+  void Attend(std::span<const CachePlace> places, int64_t heads, const float* q, int64_t q_stride,
+              float* out, int64_t out_stride) const;
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  int64_t KeyAt(int64_t slot, int64_t head) const;
+  int64_t ValueAt(int64_t slot, int64_t head) const;
+  template <typename Element>
+  void StoreAll(std::span<const CachePlace> places, const float* k, const float* v, int64_t stride);
+  template <typename Element>
+  void AttendAll(std::span<const CachePlace> places, int64_t heads, const float* q,
+                 int64_t q_stride, float* out, int64_t out_stride) const;
+
+  Shape shape_;
+  int64_t blocks_ = 0;  // of 16 positions
+  int64_t wide_ = 0;    // D in whole vectors
+  // Keys of a slot and head: [blocks, D, 16 positions], so that scores need no sums across a
+  // vector. Values: [positions, wide_].
+  std::unique_ptr<void, Free> keys_, values_;
+};
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,45 @@
+// The weights of a product, laid out once for many products with few rows: decoding.
+//
+// Every element of a result is one chain of multiply-adds over k, in order, in one accumulator. So
+// a row of the result has the same bits whatever the other rows are, how many they are, where it
+// stands among them and how many threads work: what a library of products does not promise.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "trainer/kernels/matmul.h"
+
+namespace nxdkit::trainer {
+
+// b [k, n] as panels of 64 columns, padded with zeros; bf16 in pairs of k. Movable; thread-safe.
+class PackedMatrix {
+ public:
+  PackedMatrix() = default;
+  // `weight` [n, k] as a checkpoint stores it: b is its transpose. f32 or bf16. kLimit when there
+  // is no memory for it.
+  static Result<PackedMatrix> Make(int64_t n, int64_t k, const Matrix& weight);
+
+  int64_t columns() const { return n_; }
+  int64_t depth() const { return k_; }
+  int64_t bytes() const { return bytes_; }
+
+  // c [m, n] = a [m, k] * b, rows of a `a_stride` and of c `c_stride` floats apart. A matrix of
+  // bf16 rounds a to bf16 first, in `narrow`; sums are f32. On this rank's threads.
+  void Multiply(int64_t m, const float* a, int64_t a_stride, float* c, int64_t c_stride,
+                std::vector<uint16_t>& narrow) const;
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  int64_t n_ = 0;
+  int64_t k_ = 0;
+  int64_t bytes_ = 0;
+  Dtype dtype_ = Dtype::kF32;
+  std::unique_ptr<void, Free> panels_;
+};
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,191 @@
+#include "trainer/kernels/tile.h"
+
+#include <dnnl.h>
+
+#include <bit>
+#include <cstring>
+
+#include "trainer/base/lanes.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace nxdkit::trainer {
+namespace {
+
+using Pairs = uint32_t __attribute__((vector_size(64)));
+
+// Sums of kRows x kVectors vectors: as many as there are registers for.
+template <int64_t kRows, int64_t kVectors>
+NXDKIT_INLINE void Store(const Lanes (&sums)[kRows][kVectors], float* c, int64_t c_stride,
+                         bool add) {
+  for (int64_t r = 0; r < kRows; ++r)
+    for (int64_t v = 0; v < kVectors; ++v) {
+      float* to = c + r * c_stride + v * kLanes;
+      Lanes sum = sums[r][v];
+      if (add) {
+        Lanes was;
+        Load(to, was);
+        sum += was;
+      }
+      std::memcpy(to, &sum, sizeof sum);
+    }
+}
+
+// Contracted to fused multiply-adds where the machine has them.
+template <int64_t kRows, int64_t kVectors>
+NXDKIT_INLINE void Tile(F32, const TileRows<F32>& a, const float* panel, int64_t depth, float* c,
+                        int64_t c_stride, bool add) {
+  Lanes sums[kRows][kVectors] = {};
+  const float* at = a.data;
+  for (int64_t k = 0; k < depth; ++k, panel += kPanel, at += a.step) {
+    Lanes b[kVectors];
+    for (int64_t v = 0; v < kVectors; ++v) Load(panel + v * kLanes, b[v]);
+    for (int64_t r = 0; r < kRows; ++r)
+      for (int64_t v = 0; v < kVectors; ++v) sums[r][v] += b[v] * at[r * a.row];
+  }
+  Store(sums, c, c_stride, add);
+}
+
+// Without an instruction for it: each pair is two floats, the even one first.
+template <int64_t kRows, int64_t kVectors>
+NXDKIT_INLINE void Tile(Bf16, const TileRows<Bf16>& a, const uint16_t* panel, int64_t depth,
+                        float* c, int64_t c_stride, bool add) {
+  Lanes sums[kRows][kVectors] = {};
+  const auto widen = [](uint16_t value) {
+    return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
+  };
+  const uint16_t* at = a.data;
+  for (int64_t k = 0; k < depth; k += 2, panel += 2 * kPanel, at += a.step) {
+    for (int64_t v = 0; v < kVectors; ++v) {
+      Pairs pairs;
+      std::memcpy(&pairs, panel + v * 2 * kLanes, sizeof pairs);
+      const Pairs even_bits = pairs << 16;
+      const Pairs odd_bits = pairs & 0xffff0000u;
+      Lanes even, odd;
+      std::memcpy(&even, &even_bits, sizeof even);
+      std::memcpy(&odd, &odd_bits, sizeof odd);
+      for (int64_t r = 0; r < kRows; ++r) {
+        sums[r][v] += even * widen(at[r * a.row]);
+        sums[r][v] += odd * widen(at[r * a.row + 1]);
+      }
+    }
+  }
+  Store(sums, c, c_stride, add);
+}
+
+template <int64_t kVectors, typename Type>
+NXDKIT_INLINE void AnyTile(Type type, int64_t rows, const TileRows<Type>& a,
+                           const typename Type::Element* panel, int64_t depth, float* c,
+                           int64_t c_stride, bool add) {
+  switch (rows) {
+    case 1:
+      return Tile<1, kVectors>(type, a, panel, depth, c, c_stride, add);
+    case 2:
+      return Tile<2, kVectors>(type, a, panel, depth, c, c_stride, add);
+    case 3:
+      return Tile<3, kVectors>(type, a, panel, depth, c, c_stride, add);
+    case 4:
+      return Tile<4, kVectors>(type, a, panel, depth, c, c_stride, add);
+    case 5:
+      return Tile<5, kVectors>(type, a, panel, depth, c, c_stride, add);
+    default:
+      return Tile<6, kVectors>(type, a, panel, depth, c, c_stride, add);
+  }
+}
+
+// The whole panel at once with 32 wide registers; vector by vector, of two halves each, with 16.
+NXDKIT_CLONES void RunWide(int64_t rows, const TileRows<F32>& a, const float* panel, int64_t depth,
+                           float* c, int64_t c_stride, bool add) {
+  AnyTile<4>(F32(), rows, a, panel, depth, c, c_stride, add);
+}
+NXDKIT_CLONES void RunNarrow(int64_t rows, const TileRows<F32>& a, const float* panel,
+                             int64_t depth, float* c, int64_t c_stride, bool add) {
+  for (int64_t v = 0; v < kPanel / kLanes; ++v)
+    AnyTile<1>(F32(), rows, a, panel + v * kLanes, depth, c + v * kLanes, c_stride, add);
+}
+NXDKIT_CLONES void RunPairs(int64_t rows, const TileRows<Bf16>& a, const uint16_t* panel,
+                            int64_t depth, float* c, int64_t c_stride, bool add) {
+  for (int64_t v = 0; v < kPanel / kLanes; ++v)
+    AnyTile<1>(Bf16(), rows, a, panel + 2 * v * kLanes, depth, c + v * kLanes, c_stride, add);
+}
+
+#if defined(__x86_64__)
+constexpr bool kHasBf16Kernel = true;
+#define NXDKIT_BF16_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+
+template <int64_t kRows>
+NXDKIT_BF16_TARGET void DotTile(const TileRows<Bf16>& a, const uint16_t* panel, int64_t depth,
+                                float* c, int64_t c_stride, bool add) {
+  constexpr int64_t kVectors = kPanel / kLanes;
+  __m512 sums[kRows][kVectors];
+  for (int64_t r = 0; r < kRows; ++r)
+    for (int64_t v = 0; v < kVectors; ++v) sums[r][v] = _mm512_setzero_ps();
+  const uint16_t* at = a.data;
+  for (int64_t k = 0; k < depth; k += 2, panel += 2 * kPanel, at += a.step) {
+    __m512i b[kVectors];
+    for (int64_t v = 0; v < kVectors; ++v) b[v] = _mm512_loadu_si512(panel + v * 2 * kLanes);
+    for (int64_t r = 0; r < kRows; ++r) {
+      int32_t pair;
+      std::memcpy(&pair, at + r * a.row, sizeof pair);
+      const __m512i x = _mm512_set1_epi32(pair);
+      for (int64_t v = 0; v < kVectors; ++v)
+        sums[r][v] = _mm512_dpbf16_ps(sums[r][v], reinterpret_cast<__m512bh>(b[v]),
+                                      reinterpret_cast<__m512bh>(x));
+    }
+  }
+  for (int64_t r = 0; r < kRows; ++r)
+    for (int64_t v = 0; v < kVectors; ++v) {
+      float* to = c + r * c_stride + v * kLanes;
+      if (add) sums[r][v] = _mm512_add_ps(sums[r][v], _mm512_loadu_ps(to));
+      _mm512_storeu_ps(to, sums[r][v]);
+    }
+}
+
+void RunDot(int64_t rows, const TileRows<Bf16>& a, const uint16_t* panel, int64_t depth, float* c,
+            int64_t c_stride, bool add) {
+  switch (rows) {
+    case 1:
+      return DotTile<1>(a, panel, depth, c, c_stride, add);
+    case 2:
+      return DotTile<2>(a, panel, depth, c, c_stride, add);
+    case 3:
+      return DotTile<3>(a, panel, depth, c, c_stride, add);
+    case 4:
+      return DotTile<4>(a, panel, depth, c, c_stride, add);
+    case 5:
+      return DotTile<5>(a, panel, depth, c, c_stride, add);
+    default:
+      return DotTile<6>(a, panel, depth, c, c_stride, add);
+  }
+}
+
+#else
+constexpr bool kHasBf16Kernel = false;
+void RunDot(int64_t, const TileRows<Bf16>&, const uint16_t*, int64_t, float*, int64_t, bool) {}
+#endif
+
+// What oneDNN may use, so that DNNL_MAX_CPU_ISA holds for these products, too.
+bool May(dnnl_cpu_isa_t isa) {
+  static const dnnl_cpu_isa_t may = dnnl_get_effective_cpu_isa();
+  return (may & isa) == isa;
+}
+bool HasDot() { return kHasBf16Kernel && May(dnnl_cpu_isa_avx512_core_bf16); }
+bool HasWide() { return May(dnnl_cpu_isa_avx512_core); }
+
+}  // namespace
+
+void RunTile(F32, int64_t rows, const TileRows<F32>& a, const float* panel, int64_t depth, float* c,
+             int64_t c_stride, bool add) {
+  if (HasWide()) return RunWide(rows, a, panel, depth, c, c_stride, add);
+  RunNarrow(rows, a, panel, depth, c, c_stride, add);
+}
+
+void RunTile(Bf16, int64_t rows, const TileRows<Bf16>& a, const uint16_t* panel, int64_t depth,
+             float* c, int64_t c_stride, bool add) {
+  if (HasDot()) return RunDot(rows, a, panel, depth, c, c_stride, add);
+  RunPairs(rows, a, panel, depth, c, c_stride, add);
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,219 @@
+#include "trainer/learner/mesh_model.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "trainer/comm/mesh.h"
+#include "trainer/comm/reduce.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+// One rank of the mesh.
+struct Rank {
+  Mesh mesh;
+  std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<RankOptimizer> optimizer;
+};
+
+// Values of the tokens of a micro-batch, each row's to its place.
+void Unpack(std::span<const Row> rows, std::span<const size_t> micro, std::span<const float> values,
+            RowValues& to) {
+  for (const size_t r : micro) {
+    const std::span<const float> own = values.first(rows[r].response.size());
+    to[r].assign(own.begin(), own.end());
+    values = values.subspan(own.size());
+  }
+}
+
+}  // namespace
+
+struct MeshModel::State {
+  State(const DecoderConfig& config_in, const MeshOptions& options_in, Forward forward_in)
+      : config(config_in),
+        options(options_in),
+        forward(std::move(forward_in)),
+        ranks(static_cast<size_t>(options.tp * options.dp)),
+        world(options.tp * options.dp, options.threads_per_rank) {}
+
+  Rank& of(Comm& comm) { return ranks[static_cast<size_t>(comm.rank())]; }
+  Status Load(const ops::BoundArtifact& source);
+  Status RunMicroBatches(Rank& rank, std::span<const Row> rows, std::span<const size_t> share,
+                         const Loss& loss);
+  Result<UpdateResult> Step(Rank& rank, double lr);
+  RankMemory MemoryOf(Rank& rank) {
+    return {&rank.decoder->table(), rank.decoder->weights().bytes(),
+            rank.decoder->weights().dtype()};
+  }
+
+  const DecoderConfig& config;
+  const MeshOptions options;
+  const Forward forward;
+  std::vector<Rank> ranks;
+  ThreadWorld world;  // last: its threads hold what the ranks use
+};
+
+Status MeshModel::State::Load(const ops::BoundArtifact& source) {
+  return world.Run([&](Comm& comm) -> Status {
+    Rank& rank = of(comm);
+    NXDKIT_ASSIGN(rank.mesh, Mesh::Make(comm, options.tp));
+    NXDKIT_ASSIGN(Decoder decoder, Decoder::Make(config, options.decoder, *rank.mesh.tp));
+    rank.decoder = std::make_unique<Decoder>(std::move(decoder));
+    if (options.decoder.trainable) {
+      NXDKIT_ASSIGN(
+          RankOptimizer optimizer,
+          RankOptimizer::Make(options.optimizer, rank.decoder->table(), rank.decoder->weights()));
+      rank.optimizer = std::make_unique<RankOptimizer>(std::move(optimizer));
+      if (const std::optional<RankMemory> masters = rank.optimizer->masters()) {
+        NXDKIT_TRY(LoadWeights(source, config.model, {*masters}, {}));
+        rank.optimizer->MastersChanged();
+        return OkStatus();
+      }
+    }
+    NXDKIT_TRY(LoadWeights(source, config.model, {MemoryOf(rank)}, {}));
+    rank.decoder->weights().Changed();
+    return OkStatus();
+  });
+}
+
+Status MeshModel::State::RunMicroBatches(Rank& rank, std::span<const Row> rows,
+                                         std::span<const size_t> share, const Loss& loss) {
+  std::vector<float> outputs, gradient;
+  for (const std::vector<size_t>& micro :
+       MicroBatches(rows, share, options.update.max_tokens, options.update.max_rows)) {
+    const Batch batch = PackRows(rows, micro);
+    outputs.resize(batch.targets.size());
+    gradient.assign(batch.targets.size(), 0);
+    NXDKIT_TRY(forward(*rank.decoder, batch, true, outputs, nullptr));
+    NXDKIT_TRY(loss(rank.mesh.dp_rank(), rank.mesh.tp_rank() == 0, micro, outputs, gradient));
+    NXDKIT_TRY(rank.decoder->Backward(batch, gradient));
+  }
+  return OkStatus();
+}
+
+Result<UpdateResult> MeshModel::State::Step(Rank& rank, double lr) {
+  const std::span<float> gradients = rank.decoder->gradients();
+  NXDKIT_TRY(rank.decoder->SumPartialGradients());
+  NXDKIT_TRY(AllReduceSum(*rank.mesh.dp, gradients));
+  double squared = SquaredNorm(rank.decoder->table(), gradients);
+  NXDKIT_TRY(AllReduceSum(*rank.mesh.tp, std::span(&squared, size_t{1})));
+  const GradientClip clip = ClipGradient(squared, options.max_grad_norm);
+  if (!clip.skip) rank.optimizer->Step({lr, clip.scale}, gradients);
+  return UpdateResult{clip.norm, clip.skip};
+}
+
+Status MeshModel::Start(const DecoderConfig& config, const MeshOptions& options,
+                        const ops::BoundArtifact& source, Forward forward) {
+  try {
+    state_ = std::make_unique<State>(config, options, std::move(forward));
+    return state_->Load(source);
+  } catch (const std::bad_alloc&) {
+    return Error(Errc::kLimit, "there is not enough memory for the model and its optimizer");
+  }
+}
+
+MeshModel::MeshModel() = default;
+MeshModel::~MeshModel() = default;
+const MeshOptions& MeshModel::options() const { return state_->options; }
+const DecoderConfig& MeshModel::config() const { return state_->config; }
+
+Status MeshModel::Evaluate(std::span<const Row> rows, RowValues& outputs, RowValues* second) {
+  State& s = *state_;
+  const size_t dp = static_cast<size_t>(s.options.dp);
+  if (rows.size() % dp != 0)
+    return Error(Errc::kUsage, fmt::format("{} rows cannot be divided over {} data parallel ranks",
+                                           rows.size(), dp));
+  outputs.resize(rows.size());
+  if (second) second->resize(rows.size());
+  return s.world.Run([&](Comm& comm) -> Status {
+    Rank& rank = s.of(comm);
+    std::vector<size_t> share(rows.size() / dp);
+    std::iota(share.begin(), share.end(), static_cast<size_t>(rank.mesh.dp_rank()) * share.size());
+    std::vector<float> first_of, second_of;
+    for (const std::vector<size_t>& micro : MicroBatches(
+             rows, share, s.options.experience.max_tokens, s.options.experience.max_rows)) {
+      const Batch batch = PackRows(rows, micro);
+      first_of.resize(batch.targets.size());
+      if (second) second_of.resize(batch.targets.size());
+      NXDKIT_TRY(
+          s.forward(*rank.decoder, batch, false, first_of, second ? second_of.data() : nullptr));
+      if (rank.mesh.tp_rank() != 0) continue;
+      Unpack(rows, micro, first_of, outputs);
+      if (second) Unpack(rows, micro, second_of, *second);
+    }
+    return OkStatus();
+  });
+}
+
+Result<UpdateResult> MeshModel::Update(std::span<const Row> rows,
+                                       const std::vector<std::vector<size_t>>& shares,
+                                       const Loss& loss, double lr) {
+  State& s = *state_;
+  NXDKIT_CHECK(static_cast<int>(shares.size()) == s.options.dp);
+  UpdateResult result;
+  const Status ran = s.world.Run([&](Comm& comm) -> Status {
+    Rank& rank = s.of(comm);
+    std::ranges::fill(rank.decoder->gradients(), 0.0f);
+    NXDKIT_TRY(
+        s.RunMicroBatches(rank, rows, shares[static_cast<size_t>(rank.mesh.dp_rank())], loss));
+    NXDKIT_ASSIGN(const UpdateResult mine, s.Step(rank, lr));
+    if (comm.rank() == 0) result = mine;
+    return OkStatus();
+  });
+  if (!ran.ok()) return ran.error();
+  return result;
+}
+
+std::vector<RankMemory> MeshModel::weights() {
+  std::vector<RankMemory> memory;
+  for (int rank = 0; rank < state_->options.tp; ++rank)
+    memory.push_back(state_->MemoryOf(state_->ranks[static_cast<size_t>(rank)]));
+  return memory;
+}
+
+OptimizerMemory MeshModel::optimizer() {
+  OptimizerMemory memory;
+  for (int t = 0; t < state_->options.tp; ++t) {
+    RankOptimizer& optimizer = *state_->ranks[static_cast<size_t>(t)].optimizer;
+    const std::vector<RankOptimizer::Entry> entries = optimizer.entries();
+    memory.entries.resize(entries.size());
+    for (size_t e = 0; e < entries.size(); ++e) {
+      memory.entries[e].name = entries[e].name;
+      memory.entries[e].ranks.push_back(entries[e].memory);
+    }
+    if (const auto masters = optimizer.masters()) memory.masters.push_back(*masters);
+    memory.step = optimizer.step();
+  }
+  const AdamOptions& adam = state_->options.optimizer.adam;
+  memory.betas = {adam.beta1, adam.beta2};
+  memory.eps = adam.epsilon;
+  memory.weight_decay = adam.weight_decay;
+  return memory;
+}
+
+// The files are read once; the other data-parallel ranks copy what the first ones got.
+Status MeshModel::Restore(const std::string& tag_folder, const ops::RunOptions& run) {
+  State& s = *state_;
+  OptimizerMemory first = optimizer();
+  NXDKIT_TRY(LoadTraining(tag_folder, s.config.model, weights(), first, run));
+  for (size_t r = 0; r < s.ranks.size(); ++r) {
+    Rank& from = s.ranks[r % static_cast<size_t>(s.options.tp)];
+    Rank& to = s.ranks[r];
+    const auto copy = [](const RankMemory& a, const RankMemory& b) {
+      if (a.data != b.data) std::copy_n(a.data, a.table->size * ElementBytes(a.dtype), b.data);
+    };
+    copy(s.MemoryOf(from), s.MemoryOf(to));
+    const std::vector<RankOptimizer::Entry> source = from.optimizer->entries();
+    const std::vector<RankOptimizer::Entry> target = to.optimizer->entries();
+    for (size_t e = 0; e < source.size(); ++e) copy(source[e].memory, target[e].memory);
+    if (const auto masters = from.optimizer->masters()) copy(*masters, *to.optimizer->masters());
+    to.optimizer->set_step(first.step);
+    to.decoder->weights().Changed();
+  }
+  return OkStatus();
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,90 @@
+// A model on a TP x DP mesh of threads: what it says of sampled rows, updates, and its state as
+// memory that checkpoints and rollout bundles are made from. Actor and critic are such models.
+//
+// Every data-parallel rank holds all weights of its tensor-parallel ranks and sees its own rows;
+// gradients are summed over the data-parallel ranks in rank order, once per update.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formats/artifact/artifact.h"
+#include "trainer/comm/thread_world.h"
+#include "trainer/learner/rank_optimizer.h"
+#include "trainer/learner/rows.h"
+#include "trainer/learner/training_tag.h"
+
+namespace nxdkit::trainer {
+
+struct MeshOptions {
+  int tp = 1;
+  int dp = 1;
+  int threads_per_rank = 1;
+  DecoderOptions decoder;
+  double max_grad_norm = 1;
+  struct MicroBatch {
+    int64_t max_tokens = 0;
+    int64_t max_rows = 0;  // 0: as max_tokens allows (rows.h)
+  };
+  MicroBatch update{};         // forward and backward
+  MicroBatch experience{};     // forward alone
+  OptimizerOptions optimizer;  // of a trainable decoder
+};
+
+// How one update went.
+struct UpdateResult {
+  double grad_norm = 0;  // before clipping
+  bool skipped = false;  // the norm was not finite: nothing was changed
+};
+
+// One number for each token of each row's response, in the order of the rows.
+using RowValues = std::vector<std::vector<float>>;
+
+class MeshModel {
+ public:
+  virtual ~MeshModel();
+
+  // The gradient of the loss by each output of a micro-batch: `rows` names its rows, in order,
+  // outputs and gradient hold the tokens of their responses behind one another. Called on all
+  // ranks; those with `record` false must get the same gradient and count nothing. Calls with
+  // `record` come one at a time per `dp_rank`, from different threads for different ones.
+  using Loss = std::function<Status(int dp_rank, bool record, std::span<const size_t> rows,
+                                    std::span<const float> outputs, std::span<float> gradient)>;
+  // One optimizer step on shares[d] of `rows` for data-parallel rank d.
+  Result<UpdateResult> Update(std::span<const Row> rows,
+                              const std::vector<std::vector<size_t>>& shares, const Loss& loss,
+                              double lr);
+
+  // Of the tensor-parallel ranks of data-parallel rank 0; valid until the next Update or Restore.
+  std::vector<RankMemory> weights();
+  OptimizerMemory optimizer();
+  // Weights and optimizer state from a checkpoint, into all data-parallel ranks.
+  Status Restore(const std::string& tag_folder, const ops::RunOptions& run);
+
+  const MeshOptions& options() const;
+  const DecoderConfig& config() const;
+
+ protected:
+  // One batch forward: its outputs [targets], and a second number of each target where not null.
+  using Forward = std::function<Status(Decoder& decoder, const Batch& batch, bool keep,
+                                       std::span<float> outputs, float* second)>;
+  MeshModel();
+  // To be called once, first. The weights come from `source`, an opened artifact of the same model.
+  // `config` must outlive the model.
+  Status Start(const DecoderConfig& config, const MeshOptions& options,
+               const ops::BoundArtifact& source, Forward forward);
+
+  // Outputs of all rows, and second numbers where not null. Rows are cut into dp contiguous shares:
+  // their number must be a multiple of dp.
+  Status Evaluate(std::span<const Row> rows, RowValues& outputs, RowValues* second);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,194 @@
+#include "trainer/learner/training_tag.h"
+
+#include <fmt/core.h>
+
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "formats/ops/verify/checksums.h"
+#include "trainer/learner/float_storage.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+using ops::OptimizerEntry;
+using torch::PickleValue;
+
+PickleValue Text(const char* text) { return {std::string(text)}; }
+
+torch::PickleDict ParamGroup(const OptimizerMemory& memory) {
+  return {{Text("lr"), {memory.lr}},
+          {Text("betas"), PickleValue::MakeList({{memory.betas[0]}, {memory.betas[1]}})},
+          {Text("eps"), {memory.eps}},
+          {Text("weight_decay"), {memory.weight_decay}},
+          {Text("params"), PickleValue::MakeList({})}};
+}
+
+class Binder {
+ public:
+  Binder(ops::BoundArtifact& out, const models::Model& model, const OptimizerMemory& memory)
+      : out_(out), model_(model), memory_(memory) {}
+
+  void Run() {
+    optimizer_.style = nxd::OptimizerStyle::kZero1;
+    optimizer_.order = {nxd::GroupRule::kOne, false};
+    optimizer_.keys = {"state", "param_groups", "base_state", "shape_info"};
+    optimizer_.groups = {ParamGroup(memory_)};
+    optimizer_.entries.resize(model_.params.size(), std::vector<OptimizerEntry>());
+    optimizer_.masters.resize(model_.params.size());
+    AddStep();
+    for (const OptimizerMemory::Entry& entry : memory_.entries)
+      AddLike(entry.name, entry.ranks, [&](uint32_t i, const OptimizerEntry& made) {
+        optimizer_.entries[i]->push_back(made);
+      });
+    if (!memory_.masters.empty()) {
+      optimizer_.keys.push_back(nxd::kMasterWeights);
+      AddLike(nxd::kMasterWeights, memory_.masters,
+              [&](uint32_t i, const OptimizerEntry& made) { optimizer_.masters[i] = made; });
+    }
+    out_.optimizer = std::move(optimizer_);
+  }
+
+ private:
+  // One number, and every parameter's own.
+  void AddStep() {
+    // As torch keeps it: a tensor without dimensions.
+    const auto storage =
+        std::make_shared<FloatStorage>(std::vector<float>{static_cast<float>(memory_.step)});
+    const uint32_t file = static_cast<uint32_t>(out_.bound.layout.files.size());
+    out_.bound.layout.files.push_back({"memory of the optimizer", -1, -1});
+    for (uint32_t i = 0; i < model_.params.size(); ++i) {
+      OptimizerEntry entry{"step",
+                           OptimizerEntry::Kind::kScalar,
+                           Number(i, "step", {}),
+                           out_.bound.stored.size(),
+                           Dtype::kF32,
+                           {},
+                           ""};
+      TensorLayout layout{out_.params.back().name, file, {}, std::nullopt, {}, {}};
+      AddWhole(layout, entry.param, {});
+      StoredTensor stored;
+      stored.name = layout.name;
+      stored.dtype = Dtype::kF32;
+      stored.storage = storage;
+      out_.bound.layout.tensors.push_back(std::move(layout));
+      out_.bound.stored.push_back(std::move(stored));
+      optimizer_.entries[i]->push_back(std::move(entry));
+    }
+  }
+
+  template <typename Take>
+  void AddLike(const std::string& name, const std::vector<RankMemory>& ranks, const Take& take) {
+    const size_t first = out_.bound.stored.size();
+    std::vector<uint32_t> params;
+    for (uint32_t i = 0; i < model_.params.size(); ++i)
+      params.push_back(Number(i, name, model_.params[i].shape));
+    BindMemory(model_, params, ranks, out_.bound);
+    const std::vector<Slot>& slots = ranks.front().table->slots;
+    for (size_t s = 0; s < slots.size(); ++s)
+      take(slots[s].param, {name,
+                            OptimizerEntry::Kind::kLike,
+                            params[slots[s].param],
+                            first + s,
+                            ranks.front().dtype,
+                            {},
+                            ""});
+  }
+
+  uint32_t Number(uint32_t param, const std::string& name, Shape shape) {
+    out_.params.push_back({model_.params[param].name + "/" + name, std::move(shape), 0, 0});
+    return static_cast<uint32_t>(out_.params.size() - 1);
+  }
+
+  ops::BoundArtifact& out_;
+  const models::Model& model_;
+  const OptimizerMemory& memory_;
+  ops::BoundOptimizer optimizer_;
+};
+
+// The one step that all parameters have made.
+Result<int64_t> ReadStep(const ops::BoundArtifact& source, const models::Model& model) {
+  std::optional<int64_t> found;
+  for (uint32_t i = 0; i < model.params.size(); ++i) {
+    const OptimizerEntry* entry = source.optimizer->Find(i, "step");
+    float step = -1;
+    if (entry && entry->kind == OptimizerEntry::Kind::kScalar && entry->dtype == Dtype::kF32) {
+      const StoredTensor& stored = source.bound.stored[entry->stored];
+      NXDKIT_TRY(stored.storage->ReadAt(stored.offset,
+                                        std::as_writable_bytes(std::span(&step, size_t{1}))));
+    }
+    if (!(step >= 0 && step < 1e9f) || step != std::floor(step))
+      return Error(Errc::kCorrupt, "the optimizer's state has no whole step of it")
+          .in(source.artifact.path)
+          .on(model.params[i].name);
+    if (found.value_or(static_cast<int64_t>(step)) != static_cast<int64_t>(step))
+      return Error(Errc::kCorrupt, fmt::format("step {}, where others are at {}", step, *found))
+          .in(source.artifact.path)
+          .on(model.params[i].name);
+    found = static_cast<int64_t>(step);
+  }
+  return found.value_or(0);
+}
+
+// Nothing else tells a damaged element: of most there is one copy.
+Status CheckRecords(const ops::Artifact& tag, const ops::RunOptions& run) {
+  NXDKIT_ASSIGN(const std::vector<ops::Finding> damaged, ops::CheckChecksums(tag, run));
+  if (damaged.empty()) return OkStatus();
+  std::string message = damaged.front().message;
+  if (damaged.size() > 1) message += fmt::format("; {} more files are damaged", damaged.size() - 1);
+  return Error(Errc::kCorrupt, std::move(message))
+      .in(damaged.front().file)
+      .member(damaged.front().tensor);
+}
+
+}  // namespace
+
+ops::BoundArtifact BindTraining(const ops::Artifact& base, const models::Model& model,
+                                const std::vector<RankMemory>& weights,
+                                const OptimizerMemory* optimizer) {
+  ops::BoundArtifact out;
+  out.artifact.kind = ops::Kind::kHf;
+  out.artifact.path = "memory of the trainer";
+  out.artifact.side_folder = base.side_folder;
+  out.artifact.config_path = base.config_path;
+  out.artifact.config_text = base.config_text;
+  out.artifact.config = base.config;
+  out.model = model;
+  out.params = model.Logical();
+  std::vector<uint32_t> params(model.params.size());
+  std::iota(params.begin(), params.end(), 0u);
+  BindMemory(model, params, weights, out.bound);
+  if (optimizer) Binder(out, model, *optimizer).Run();
+  return out;
+}
+
+Status LoadTraining(const std::string& tag_folder, const models::Model& model,
+                    const std::vector<RankMemory>& weights, OptimizerMemory& optimizer,
+                    const ops::RunOptions& run) {
+  ops::InputHints hints;
+  hints.optimizer = true;
+  hints.param_order = nxd::GroupRule::kOne;
+  NXDKIT_ASSIGN(const ops::BoundArtifact source,
+                ops::OpenAndBind(tag_folder, ops::Kind::kNxd, hints));
+  if (!source.optimizer)
+    return Error(Errc::kCorrupt, "the tag has no optimizer state: training cannot go on from it")
+        .in(tag_folder)
+        .hint("name its weights as the model path to begin a new run with them");
+  NXDKIT_TRY(CheckRecords(source.artifact, run));
+  NXDKIT_TRY(LoadWeights(source, model, weights, run));
+  // A run in f32 that goes on from one in bf16 takes the full precision that was kept.
+  const bool kept = source.optimizer->Find(0, nxd::kMasterWeights) != nullptr;
+  if (kept && optimizer.masters.empty() && weights.front().dtype == Dtype::kF32)
+    NXDKIT_TRY(LoadEntry(source, model, nxd::kMasterWeights, weights, run));
+  for (const OptimizerMemory::Entry& entry : optimizer.entries)
+    NXDKIT_TRY(LoadEntry(source, model, entry.name, entry.ranks, run));
+  if (!optimizer.masters.empty())
+    NXDKIT_TRY(LoadEntry(source, model, nxd::kMasterWeights, optimizer.masters, run));
+  NXDKIT_ASSIGN(optimizer.step, ReadStep(source, model));
+  return OkStatus();
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,45 @@
+// A training state in memory as an artifact of the toolchain: what nxd-convert would have opened.
+// An NxD tag with ZeRO-1 optimizer files, a Hugging Face folder, a refreshed rollout bundle and a
+// digest are made from it by the same code as from files, and it is filled from a tag again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "formats/artifact/artifact.h"
+#include "trainer/model/memory.h"
+
+namespace nxdkit::trainer {
+
+// What an optimizer keeps of every parameter, on all tensor-parallel ranks.
+struct OptimizerMemory {
+  struct Entry {
+    std::string name;  // "exp_avg"
+    std::vector<RankMemory> ranks;
+  };
+  std::vector<Entry> entries;
+  std::vector<RankMemory> masters;  // empty: none
+  int64_t step = 0;                 // updates so far
+  // For whoever goes on with the tag: param_groups.
+  double lr = 0;
+  std::array<double, 2> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;
+};
+
+// `base` is the opened model that the training began from: its configuration and tokenizer go with
+// every output, its weights do not. The arrays must live and not change as long as the result does.
+ops::BoundArtifact BindTraining(const ops::Artifact& base, const models::Model& model,
+                                const std::vector<RankMemory>& weights,
+                                const OptimizerMemory* optimizer);
+
+// Fills all arrays and `step` of `optimizer` from a tag, which may have been cut for other numbers
+// of ranks. kCorrupt when the tag lacks something of it or keeps it in another dtype, and when a
+// record of its files is damaged (its CRC-32 tells): then nothing has been filled.
+Status LoadTraining(const std::string& tag_folder, const models::Model& model,
+                    const std::vector<RankMemory>& weights, OptimizerMemory& optimizer,
+                    const ops::RunOptions& run);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,81 @@
+// The tree of a template. Expressions and statements are each one struct with a kind: a list of
+// parts whose meaning the kind tells, so that walking and freeing them is one piece of code.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/template/jinja_value.h"
+
+namespace nxdkit::trainer::jinja {
+
+enum class ExprKind {
+  kLiteral,    // value
+  kName,       // name
+  kList,       // parts
+  kDict,       // parts: key, value, key, value, ...
+  kAttribute,  // parts[0].name
+  kIndex,      // parts[0][parts[1]]
+  kSlice,      // parts[0][parts[1]:parts[2]:parts[3]]; nullptr where nothing is written
+  kCall,       // parts[0](parts[1...], named...)
+  kFilter,     // parts[0] | name(parts[1...], named...)
+  kTest,       // parts[0] is name(parts[1...])
+  kNot,        // not parts[0]
+  kNegative,   // -parts[0]
+  kPositive,   // +parts[0]
+  kBinary,     // parts[0] name parts[1]: + - * / // % ~
+  kAnd,        // parts[0] and parts[1]
+  kOr,         // parts[0] or parts[1]
+  kCompare,    // parts[0] names[0] parts[1] names[1] parts[2] ...; "in", "not in" too
+  kIf,         // parts[0] if parts[1] else parts[2], which may be nullptr
+};
+
+struct Expr;
+using ExprPtr = std::unique_ptr<Expr>;
+
+struct Expr {
+  ExprKind kind;
+  size_t offset;  // in the source, for messages
+  std::string name = {};
+  Value value = {};
+  std::vector<ExprPtr> parts = {};
+  std::vector<std::string> names = {};                      // of kCompare
+  std::vector<std::pair<std::string, ExprPtr>> named = {};  // key=value of calls
+  int depth = 1;                                            // of the tree below
+};
+
+enum class StmtKind {
+  kText,       // text
+  kPrint,      // expr
+  kIf,         // expr, body, otherwise
+  kFor,        // names in expr, where `condition`; body, otherwise (nothing was gone through)
+  kSet,        // names = expr
+  kSetMember,  // names[0].names[1] = expr
+  kSetBlock,   // names[0] = what body prints
+  kMacro,      // names[0](names[1...]), with `defaults` for the last of them; body
+  kScope,      // body: of {% generation %}, which prints it
+  kBreak,
+  kContinue,
+};
+
+struct Stmt {
+  StmtKind kind;
+  size_t offset;
+  std::string text = {};
+  ExprPtr expr = nullptr;
+  ExprPtr condition = nullptr;
+  std::vector<std::string> names = {};
+  std::vector<ExprPtr> defaults = {};
+  std::vector<Stmt> body = {};
+  std::vector<Stmt> otherwise = {};
+};
+
+// A macro, or a function that is built in (`macro` is nullptr).
+struct Function {
+  std::string name;
+  const Stmt* macro = nullptr;  // belongs to the template
+};
+
+}  // namespace nxdkit::trainer::jinja

@@ -1,0 +1,456 @@
+// Expressions, by recursive descent in the order of Jinja's precedences.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "trainer/template/jinja_parser.h"
+
+namespace nxdkit::trainer::jinja {
+namespace {
+
+constexpr int kMaxDepth = 60;       // of brackets and calls inside each other
+constexpr int kMaxTreeDepth = 200;  // of the tree: a + b + c + ... goes down one level for each
+
+class ExpressionParser {
+ public:
+  explicit ExpressionParser(TokenCursor& cursor) : cursor_(cursor) {}
+
+  Result<ExprPtr> Conditional() {
+    if (++nesting_ > kMaxDepth)
+      return cursor_.Fail(Errc::kLimit, cursor_.peek().offset,
+                          fmt::format("expressions nest deeper than {} levels", kMaxDepth));
+    Result<ExprPtr> expr = ConditionalHere();
+    --nesting_;
+    return expr;
+  }
+
+  using Operand = Result<ExprPtr> (ExpressionParser::*)();
+
+  // "a, b, c" as a list; one expression without a comma as itself.
+  Result<ExprPtr> Tuple(Operand operand) {
+    const size_t offset = cursor_.peek().offset;
+    NXDKIT_ASSIGN(ExprPtr first, (this->*operand)());
+    if (!cursor_.IsOperator(",")) return first;
+    ExprPtr list = Make(ExprKind::kList, offset);
+    list->parts.push_back(std::move(first));
+    while (cursor_.TakeOperator(",")) {
+      if (EndsTuple()) break;
+      NXDKIT_ASSIGN(ExprPtr next, (this->*operand)());
+      list->parts.push_back(std::move(next));
+    }
+    return Checked(std::move(list));
+  }
+
+  Result<ExprPtr> Or() {
+    NXDKIT_ASSIGN(ExprPtr left, And());
+    while (cursor_.IsName("or")) {
+      NXDKIT_TRY(Extend(ExprKind::kOr, &left, &ExpressionParser::And));
+    }
+    return left;
+  }
+
+ private:
+  static ExprPtr Make(ExprKind kind, size_t offset) {
+    return std::make_unique<Expr>(Expr{kind, offset});
+  }
+
+  Result<ExprPtr> Checked(ExprPtr expr) const {
+    int below = 0;
+    for (const ExprPtr& part : expr->parts)
+      if (part != nullptr) below = std::max(below, part->depth);
+    for (const auto& [name, part] : expr->named) below = std::max(below, part->depth);
+    expr->depth = below + 1;
+    if (expr->depth > kMaxTreeDepth)
+      return cursor_.Fail(Errc::kLimit, expr->offset,
+                          fmt::format("an expression of more than {} levels", kMaxTreeDepth));
+    return expr;
+  }
+
+  // *left becomes `*left OP right`, with the operator at the cursor.
+  Status Extend(ExprKind kind, ExprPtr* left, Operand operand) {
+    const Token& token = cursor_.Next();
+    ExprPtr whole = Make(kind, token.offset);
+    whole->name = token.text;
+    NXDKIT_ASSIGN(ExprPtr right, (this->*operand)());
+    whole->parts.push_back(std::move(*left));
+    whole->parts.push_back(std::move(right));
+    NXDKIT_ASSIGN(*left, Checked(std::move(whole)));
+    return OkStatus();
+  }
+
+  bool EndsTuple() const {
+    const TokenKind kind = cursor_.peek().kind;
+    return kind == TokenKind::kBlockEnd || kind == TokenKind::kVariableEnd ||
+           cursor_.IsOperator(")") || cursor_.IsOperator("=");
+  }
+
+  Result<ExprPtr> ConditionalHere() {
+    NXDKIT_ASSIGN(ExprPtr value, Or());
+    while (cursor_.IsName("if")) {
+      ExprPtr whole = Make(ExprKind::kIf, cursor_.Next().offset);
+      NXDKIT_ASSIGN(ExprPtr condition, Or());
+      ExprPtr otherwise;
+      if (cursor_.TakeName("else")) {
+        NXDKIT_ASSIGN(otherwise, Conditional());
+      }
+      whole->parts.push_back(std::move(value));
+      whole->parts.push_back(std::move(condition));
+      whole->parts.push_back(std::move(otherwise));
+      NXDKIT_ASSIGN(value, Checked(std::move(whole)));
+    }
+    return value;
+  }
+
+  Result<ExprPtr> And() {
+    NXDKIT_ASSIGN(ExprPtr left, Not());
+    while (cursor_.IsName("and")) {
+      NXDKIT_TRY(Extend(ExprKind::kAnd, &left, &ExpressionParser::Not));
+    }
+    return left;
+  }
+
+  Result<ExprPtr> Not() {
+    std::vector<size_t> offsets;
+    while (cursor_.IsName("not")) offsets.push_back(cursor_.Next().offset);
+    NXDKIT_ASSIGN(ExprPtr value, Compare());
+    for (; !offsets.empty(); offsets.pop_back()) {
+      ExprPtr whole = Make(ExprKind::kNot, offsets.back());
+      whole->parts.push_back(std::move(value));
+      NXDKIT_ASSIGN(value, Checked(std::move(whole)));
+    }
+    return value;
+  }
+
+  // The comparison at the cursor, taken; empty when there is none.
+  std::string TakeComparison() {
+    for (const std::string_view op : {"==", "!=", "<=", ">=", "<", ">"})
+      if (cursor_.TakeOperator(op)) return std::string(op);
+    if (cursor_.TakeName("in")) return "in";
+    if (cursor_.IsName("not") && cursor_.peek(1).kind == TokenKind::kName &&
+        cursor_.peek(1).text == "in") {
+      cursor_.Next();
+      cursor_.Next();
+      return "not in";
+    }
+    return {};
+  }
+
+  Result<ExprPtr> Compare() {
+    NXDKIT_ASSIGN(ExprPtr first, Sum());
+    const size_t offset = cursor_.peek().offset;
+    std::string op = TakeComparison();
+    if (op.empty()) return first;
+    ExprPtr whole = Make(ExprKind::kCompare, offset);
+    whole->parts.push_back(std::move(first));
+    for (; !op.empty(); op = TakeComparison()) {
+      NXDKIT_ASSIGN(ExprPtr next, Sum());
+      whole->names.push_back(op);
+      whole->parts.push_back(std::move(next));
+    }
+    return Checked(std::move(whole));
+  }
+
+  Result<ExprPtr> Sum() {
+    NXDKIT_ASSIGN(ExprPtr left, Concatenation());
+    while (cursor_.IsOperator("+") || cursor_.IsOperator("-")) {
+      NXDKIT_TRY(Extend(ExprKind::kBinary, &left, &ExpressionParser::Concatenation));
+    }
+    return left;
+  }
+
+  Result<ExprPtr> Concatenation() {
+    NXDKIT_ASSIGN(ExprPtr left, Product());
+    while (cursor_.IsOperator("~")) {
+      NXDKIT_TRY(Extend(ExprKind::kBinary, &left, &ExpressionParser::Product));
+    }
+    return left;
+  }
+
+  Result<ExprPtr> Product() {
+    NXDKIT_ASSIGN(ExprPtr left, Filtered());
+    for (;;) {
+      if (cursor_.IsOperator("**"))
+        return cursor_.Fail(Errc::kUnsupported, cursor_.peek().offset, "the operator '**'");
+      const bool here = cursor_.IsOperator("*") || cursor_.IsOperator("/") ||
+                        cursor_.IsOperator("//") || cursor_.IsOperator("%");
+      if (!here) return left;
+      NXDKIT_TRY(Extend(ExprKind::kBinary, &left, &ExpressionParser::Filtered));
+    }
+  }
+
+  Result<ExprPtr> Filtered() {
+    NXDKIT_ASSIGN(ExprPtr value, Unary());
+    for (;;) {
+      if (cursor_.IsOperator("|")) {
+        NXDKIT_ASSIGN(value, Filter(std::move(value)));
+      } else if (cursor_.IsName("is")) {
+        NXDKIT_ASSIGN(value, Test(std::move(value)));
+      } else if (cursor_.IsOperator("(")) {
+        NXDKIT_ASSIGN(value, Call(std::move(value)));
+      } else {
+        return value;
+      }
+    }
+  }
+
+  // A sign binds tighter than a filter: -1 | abs is (-1) | abs.
+  Result<ExprPtr> Unary() {
+    std::vector<const Token*> signs;
+    while (cursor_.IsOperator("-") || cursor_.IsOperator("+")) signs.push_back(&cursor_.Next());
+    NXDKIT_ASSIGN(ExprPtr value, Postfix());
+    for (; !signs.empty(); signs.pop_back()) {
+      const bool minus = signs.back()->text == "-";
+      ExprPtr whole = Make(minus ? ExprKind::kNegative : ExprKind::kPositive, signs.back()->offset);
+      whole->parts.push_back(std::move(value));
+      NXDKIT_ASSIGN(value, Checked(std::move(whole)));
+    }
+    return value;
+  }
+
+  Result<ExprPtr> Postfix() {
+    NXDKIT_ASSIGN(ExprPtr value, Primary());
+    return PostfixOf(std::move(value));
+  }
+
+  Result<ExprPtr> PostfixOf(ExprPtr value) {
+    for (;;) {
+      if (cursor_.IsOperator(".")) {
+        NXDKIT_ASSIGN(value, Attribute(std::move(value)));
+      } else if (cursor_.IsOperator("[")) {
+        NXDKIT_ASSIGN(value, Subscript(std::move(value)));
+      } else if (cursor_.IsOperator("(")) {
+        NXDKIT_ASSIGN(value, Call(std::move(value)));
+      } else {
+        return value;
+      }
+    }
+  }
+
+  Result<ExprPtr> Attribute(ExprPtr object) {
+    ExprPtr whole = Make(ExprKind::kAttribute, cursor_.Next().offset);
+    if (cursor_.peek().kind == TokenKind::kInteger) {  // a.0 is a[0]
+      whole->kind = ExprKind::kIndex;
+      whole->parts.push_back(std::move(object));
+      NXDKIT_ASSIGN(ExprPtr index, Primary());
+      whole->parts.push_back(std::move(index));
+      return Checked(std::move(whole));
+    }
+    NXDKIT_ASSIGN(whole->name, cursor_.ExpectName("the name of an attribute"));
+    whole->parts.push_back(std::move(object));
+    return Checked(std::move(whole));
+  }
+
+  // One part of a slice; nothing where nothing is written.
+  Result<ExprPtr> SlicePart() {
+    if (cursor_.IsOperator(":") || cursor_.IsOperator("]")) return ExprPtr();
+    return Conditional();
+  }
+
+  Result<ExprPtr> Subscript(ExprPtr object) {
+    ExprPtr whole = Make(ExprKind::kIndex, cursor_.Next().offset);
+    NXDKIT_ASSIGN(ExprPtr first, SlicePart());
+    if (first == nullptr && !cursor_.IsOperator(":")) return cursor_.Unexpected("an index");
+    whole->parts.push_back(std::move(object));
+    whole->parts.push_back(std::move(first));
+    if (cursor_.TakeOperator(":")) {
+      whole->kind = ExprKind::kSlice;
+      NXDKIT_ASSIGN(ExprPtr second, SlicePart());
+      whole->parts.push_back(std::move(second));
+      ExprPtr step;
+      if (cursor_.TakeOperator(":")) {
+        NXDKIT_ASSIGN(step, SlicePart());
+      }
+      whole->parts.push_back(std::move(step));
+    }
+    if (cursor_.IsOperator(","))
+      return cursor_.Fail(Errc::kUnsupported, whole->offset, "an index of several parts");
+    NXDKIT_TRY(cursor_.ExpectOperator("]"));
+    return Checked(std::move(whole));
+  }
+
+  Status Arguments(Expr* call) {
+    NXDKIT_TRY(cursor_.ExpectOperator("("));
+    while (!cursor_.TakeOperator(")")) {
+      if (cursor_.IsOperator("*") || cursor_.IsOperator("**"))
+        return cursor_.Fail(Errc::kUnsupported, cursor_.peek().offset, "arguments from a list");
+      const bool is_named = cursor_.peek().kind == TokenKind::kName &&
+                            cursor_.peek(1).kind == TokenKind::kOperator &&
+                            cursor_.peek(1).text == "=";
+      std::string name;
+      if (is_named) {
+        name = cursor_.Next().text;
+        cursor_.Next();
+      }
+      NXDKIT_ASSIGN(ExprPtr value, Conditional());
+      if (is_named)
+        call->named.emplace_back(std::move(name), std::move(value));
+      else if (!call->named.empty())
+        return cursor_.Fail(Errc::kCorrupt, value->offset, "an argument after a named one");
+      else
+        call->parts.push_back(std::move(value));
+      if (!cursor_.TakeOperator(",") && !cursor_.IsOperator(")"))
+        return cursor_.Unexpected("',' or ')'");
+    }
+    return OkStatus();
+  }
+
+  Result<ExprPtr> Call(ExprPtr callee) {
+    ExprPtr whole = Make(ExprKind::kCall, cursor_.peek().offset);
+    whole->parts.push_back(std::move(callee));
+    NXDKIT_TRY(Arguments(whole.get()));
+    return Checked(std::move(whole));
+  }
+
+  Result<ExprPtr> Filter(ExprPtr value) {
+    cursor_.Next();
+    ExprPtr whole = Make(ExprKind::kFilter, cursor_.peek().offset);
+    NXDKIT_ASSIGN(whole->name, cursor_.ExpectName("the name of a filter"));
+    whole->parts.push_back(std::move(value));
+    if (cursor_.IsOperator("(")) NXDKIT_TRY(Arguments(whole.get()));
+    return Checked(std::move(whole));
+  }
+
+  // Whether a test is followed by an argument without brackets: `x is divisibleby 3`.
+  bool BeginsArgument() const {
+    switch (cursor_.peek().kind) {
+      case TokenKind::kString:
+      case TokenKind::kInteger:
+      case TokenKind::kFloat:
+        return true;
+      case TokenKind::kName:
+        return !(cursor_.IsName("else") || cursor_.IsName("or") || cursor_.IsName("and") ||
+                 cursor_.IsName("if") || cursor_.IsName("is") || cursor_.IsName("not") ||
+                 cursor_.IsName("in"));
+      default:
+        return cursor_.IsOperator("[") || cursor_.IsOperator("{");
+    }
+  }
+
+  Result<ExprPtr> Test(ExprPtr value) {
+    const size_t offset = cursor_.Next().offset;
+    const bool negated = cursor_.TakeName("not");
+    ExprPtr whole = Make(ExprKind::kTest, cursor_.peek().offset);
+    NXDKIT_ASSIGN(whole->name, cursor_.ExpectName("the name of a test"));
+    whole->parts.push_back(std::move(value));
+    if (cursor_.IsOperator("(")) {
+      NXDKIT_TRY(Arguments(whole.get()));
+    } else if (BeginsArgument()) {
+      NXDKIT_ASSIGN(ExprPtr argument, Postfix());
+      whole->parts.push_back(std::move(argument));
+    }
+    NXDKIT_ASSIGN(whole, Checked(std::move(whole)));
+    if (!negated) return whole;
+    ExprPtr inverse = Make(ExprKind::kNot, offset);
+    inverse->parts.push_back(std::move(whole));
+    return Checked(std::move(inverse));
+  }
+
+  Result<ExprPtr> Primary() {
+    const Token& token = cursor_.peek();
+    switch (token.kind) {
+      case TokenKind::kName:
+        return Name();
+      case TokenKind::kString:
+        return String();
+      case TokenKind::kInteger:
+      case TokenKind::kFloat:
+        return Number();
+      default:
+        break;
+    }
+    if (cursor_.IsOperator("(")) return Brackets();
+    if (cursor_.IsOperator("[")) return ListOf();
+    if (cursor_.IsOperator("{")) return DictOf();
+    return cursor_.Unexpected("an expression");
+  }
+
+  ExprPtr Literal(size_t offset, Value value) const {
+    ExprPtr literal = Make(ExprKind::kLiteral, offset);
+    literal->value = std::move(value);
+    return literal;
+  }
+
+  Result<ExprPtr> Name() {
+    const Token& token = cursor_.Next();
+    if (token.text == "true" || token.text == "True") return Literal(token.offset, true);
+    if (token.text == "false" || token.text == "False") return Literal(token.offset, false);
+    if (token.text == "none" || token.text == "None") return Literal(token.offset, Value());
+    ExprPtr name = Make(ExprKind::kName, token.offset);
+    name->name = token.text;
+    return name;
+  }
+
+  // Strings next to each other are one.
+  Result<ExprPtr> String() {
+    const size_t offset = cursor_.peek().offset;
+    std::string text;
+    while (cursor_.peek().kind == TokenKind::kString) text += cursor_.Next().text;
+    return Literal(offset, std::move(text));
+  }
+
+  Result<ExprPtr> Number() {
+    const Token& token = cursor_.Next();
+    const char* end = token.text.data() + token.text.size();
+    if (token.kind == TokenKind::kFloat) {
+      double real = 0;
+      if (std::from_chars(token.text.data(), end, real).ec == std::errc())
+        return Literal(token.offset, real);
+    } else {
+      int64_t whole = 0;
+      if (std::from_chars(token.text.data(), end, whole).ec == std::errc())
+        return Literal(token.offset, whole);
+    }
+    return cursor_.Fail(Errc::kUnsupported, token.offset,
+                        fmt::format("the number {}", token.text.substr(0, 40)));
+  }
+
+  Result<ExprPtr> Brackets() {
+    const size_t offset = cursor_.Next().offset;
+    if (cursor_.TakeOperator(")")) return Make(ExprKind::kList, offset);
+    NXDKIT_ASSIGN(ExprPtr value, Tuple(&ExpressionParser::Conditional));
+    NXDKIT_TRY(cursor_.ExpectOperator(")"));
+    return value;
+  }
+
+  Result<ExprPtr> ListOf() {
+    ExprPtr list = Make(ExprKind::kList, cursor_.Next().offset);
+    while (!cursor_.TakeOperator("]")) {
+      NXDKIT_ASSIGN(ExprPtr item, Conditional());
+      list->parts.push_back(std::move(item));
+      if (!cursor_.TakeOperator(",") && !cursor_.IsOperator("]"))
+        return cursor_.Unexpected("',' or ']'");
+    }
+    return Checked(std::move(list));
+  }
+
+  Result<ExprPtr> DictOf() {
+    ExprPtr dict = Make(ExprKind::kDict, cursor_.Next().offset);
+    while (!cursor_.TakeOperator("}")) {
+      NXDKIT_ASSIGN(ExprPtr key, Conditional());
+      NXDKIT_TRY(cursor_.ExpectOperator(":"));
+      NXDKIT_ASSIGN(ExprPtr value, Conditional());
+      dict->parts.push_back(std::move(key));
+      dict->parts.push_back(std::move(value));
+      if (!cursor_.TakeOperator(",") && !cursor_.IsOperator("}"))
+        return cursor_.Unexpected("',' or '}'");
+    }
+    return Checked(std::move(dict));
+  }
+
+  TokenCursor& cursor_;
+  int nesting_ = 0;
+};
+
+}  // namespace
+
+Result<ExprPtr> ParseExpression(TokenCursor& cursor, bool tuple) {
+  ExpressionParser parser(cursor);
+  return tuple ? parser.Tuple(&ExpressionParser::Conditional) : parser.Conditional();
+}
+
+Result<ExprPtr> ParseTupleNoIf(TokenCursor& cursor) {
+  return ExpressionParser(cursor).Tuple(&ExpressionParser::Or);
+}
+
+}  // namespace nxdkit::trainer::jinja

@@ -1,0 +1,307 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "trainer/template/jinja_builtins.h"
+
+namespace nxdkit::trainer::jinja {
+namespace {
+
+using Filter = Result<Value> (*)(const Value& value, const Arguments& arguments, Budget& budget);
+
+Result<Value> Trim(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_TRY(arguments.Allow(1, {"chars"}));
+  NXDKIT_ASSIGN(const auto chars, arguments.Text(0, "chars"));
+  NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
+  return Value(std::string(Strip(text, chars, true, true)));
+}
+
+// (item, key), or None for the default.
+Status ReadSeparators(const Value* value, JsonStyle* style) {
+  if (value == nullptr || value->is_none()) return OkStatus();
+  const List* list = value->list();
+  if (list == nullptr || list->size() != 2 || (*list)[0].text() == nullptr ||
+      (*list)[1].text() == nullptr || (*list)[0].text()->empty() || (*list)[1].text()->empty())
+    return Error(Errc::kUnsupported, "separators that are not two texts");
+  style->item_separator = *(*list)[0].text();
+  style->key_separator = *(*list)[1].text();
+  return OkStatus();
+}
+
+Result<Value> ToJsonFilter(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_TRY(arguments.Allow(4, {"ensure_ascii", "indent", "separators", "sort_keys"}));
+  JsonStyle style;
+  const Value* ascii = arguments.Get(0, "ensure_ascii");
+  const Value* indent = arguments.Get(1, "indent");
+  const Value* sorted = arguments.Get(3, "sort_keys");
+  style.ensure_ascii = ascii != nullptr && IsTrue(*ascii);
+  style.sort_keys = sorted != nullptr && IsTrue(*sorted);
+  if (indent != nullptr && !indent->is_none()) {
+    if (!indent->integer()) return Error(Errc::kUnsupported, "an indent that is no int");
+    style.indent = *indent->integer();
+  }
+  NXDKIT_TRY(ReadSeparators(arguments.Get(2, "separators"), &style));
+  NXDKIT_ASSIGN(std::string text, ToJson(value, style, budget));
+  return Value(std::move(text));
+}
+
+Result<Value> LengthFilter(const Value& value, const Arguments& arguments, Budget&) {
+  NXDKIT_TRY(arguments.Allow(0));
+  NXDKIT_ASSIGN(const int64_t length, Length(value));
+  return Value(length);
+}
+
+template <std::string (*kMap)(std::string_view)>
+Result<Value> MapText(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_TRY(arguments.Allow(0));
+  NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
+  NXDKIT_TRY(budget.Charge(text.size()));
+  return Value(kMap(text));
+}
+
+std::string Same(std::string_view text) { return std::string(text); }
+
+// The number that a text begins and ends with, white space aside.
+template <typename Number>
+std::optional<Number> Parse(std::string_view text) {
+  text = Strip(text, std::nullopt, true, true);
+  if (text.starts_with('+')) text.remove_prefix(1);
+  Number number{};
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (code != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+Result<Value> Int(const Value& value, const Arguments& arguments, Budget&) {
+  NXDKIT_TRY(arguments.Allow(1, {"default"}));
+  const Value* otherwise = arguments.Get(0, "default");
+  std::optional<int64_t> number = value.integer();
+  std::optional<double> real;
+  if (value.is_float()) real = value.number();
+  if (value.text() != nullptr) {
+    number = Parse<int64_t>(*value.text());
+    if (!number) real = Parse<double>(*value.text());
+  }
+  if (!number && real && std::abs(*real) < 9e18) number = static_cast<int64_t>(*real);
+  if (number) return Value(*number);
+  return otherwise == nullptr ? Value(int64_t{0}) : *otherwise;
+}
+
+Result<Value> Float(const Value& value, const Arguments& arguments, Budget&) {
+  NXDKIT_TRY(arguments.Allow(1, {"default"}));
+  const Value* otherwise = arguments.Get(0, "default");
+  std::optional<double> number = value.number();
+  if (value.text() != nullptr) number = Parse<double>(*value.text());
+  if (number) return Value(*number);
+  return otherwise == nullptr ? Value(0.0) : *otherwise;
+}
+
+Result<Value> ReplaceFilter(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_TRY(arguments.Allow(3, {"old", "new", "count"}));
+  NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
+  NXDKIT_ASSIGN(const auto from, arguments.Text(0, "old"));
+  NXDKIT_ASSIGN(const auto to, arguments.Text(1, "new"));
+  if (!from || !to) return Error(Errc::kCorrupt, "needs two arguments");
+  const Value* count = arguments.Get(2, "count");
+  const int64_t most = count == nullptr ? -1 : count->integer().value_or(-1);
+  NXDKIT_ASSIGN(std::string out, Replace(text, *from, *to, most, budget));
+  return Value(std::move(out));
+}
+
+// "a.b" of an element, where a part that is a number is an index.
+Result<Value> DottedAttribute(Value value, std::string_view path, Budget& budget) {
+  while (true) {
+    const std::string part(path.substr(0, path.find('.')));
+    const std::optional<int64_t> index = Parse<int64_t>(part);
+    NXDKIT_ASSIGN(value, Index(value, index ? Value(*index) : Value(part), budget));
+    if (part.size() == path.size()) return value;
+    path.remove_prefix(part.size() + 1);
+  }
+}
+
+Result<Value> Join(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_TRY(arguments.Allow(2, {"d", "attribute"}));
+  NXDKIT_ASSIGN(const auto separator, arguments.Text(0, "d"));
+  NXDKIT_ASSIGN(const auto attribute, arguments.Text(1, "attribute"));
+  NXDKIT_ASSIGN(const List items, Iterate(value, budget));
+  std::string out;
+  for (size_t i = 0; i < items.size(); ++i) {
+    Value item = items[i];
+    if (attribute) {
+      NXDKIT_ASSIGN(item, DottedAttribute(item, *attribute, budget));
+    }
+    NXDKIT_ASSIGN(const std::string text, ToText(item, budget));
+    if (i > 0 && separator) out += *separator;
+    out += text;
+    NXDKIT_TRY(budget.Charge(text.size() + (separator ? separator->size() : 0)));
+  }
+  return Value(std::move(out));
+}
+
+template <bool kFirst>
+Result<Value> End(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_TRY(arguments.Allow(0));
+  NXDKIT_ASSIGN(const List items, Iterate(value, budget));
+  if (items.empty()) return Value::MakeUndefined(kFirst ? "first" : "last");
+  return kFirst ? items.front() : items.back();
+}
+
+Result<Value> ListFilter(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_TRY(arguments.Allow(0));
+  NXDKIT_ASSIGN(List items, Iterate(value, budget));
+  return Value(std::move(items));
+}
+
+Result<Value> Reverse(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_TRY(arguments.Allow(0));
+  if (value.text() != nullptr) return Slice(value, Value(), Value(), Value(int64_t{-1}), budget);
+  NXDKIT_ASSIGN(List items, Iterate(value, budget));
+  std::ranges::reverse(items);
+  return Value(std::move(items));
+}
+
+Result<Value> Default(const Value& value, const Arguments& arguments, Budget&) {
+  NXDKIT_TRY(arguments.Allow(2, {"default_value", "boolean"}));
+  const Value* otherwise = arguments.Get(0, "default_value");
+  const Value* falsy = arguments.Get(1, "boolean");
+  const bool replaces =
+      value.undefined() != nullptr || (falsy != nullptr && IsTrue(*falsy) && !IsTrue(value));
+  if (!replaces) return value;
+  return otherwise == nullptr ? Value("") : *otherwise;
+}
+
+Result<Value> Items(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_TRY(arguments.Allow(0));
+  if (value.undefined() != nullptr) return Value(List());
+  if (value.dict() == nullptr)
+    return Error(Errc::kCorrupt, fmt::format("the items of {}", TypeName(value)));
+  return CallMethod(value, "items", {}, budget);
+}
+
+// By key, upper and lower case alike.
+Result<Value> DictSort(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_TRY(arguments.Allow(0));
+  if (value.dict() == nullptr)
+    return Error(Errc::kCorrupt, fmt::format("the items of {}", TypeName(value)));
+  NXDKIT_TRY(budget.Charge(value.dict()->size() * 64));
+  std::vector<std::pair<std::string, const std::pair<std::string, Value>*>> rows;
+  for (const auto& row : *value.dict()) rows.emplace_back(ToLower(row.first), &row);
+  std::ranges::stable_sort(rows, [](const auto& a, const auto& b) { return a.first < b.first; });
+  List items;
+  for (const auto& [lower, row] : rows) items.push_back(List{row->first, row->second});
+  return Value(std::move(items));
+}
+
+Result<Value> Abs(const Value& value, const Arguments& arguments, Budget&) {
+  NXDKIT_TRY(arguments.Allow(0));
+  if (!value.number()) return Error(Errc::kCorrupt, fmt::format("abs of {}", TypeName(value)));
+  if (*value.number() < 0) return Negate(value);
+  return value.boolean() != nullptr ? Value(*value.integer()) : value;
+}
+
+Arguments Rest(const Arguments& arguments, size_t from) {
+  Arguments rest;
+  for (size_t i = from; i < arguments.values.size(); ++i)
+    rest.values.push_back(arguments.values[i]);
+  return rest;
+}
+
+// map('upper'), map(attribute='role'), map(attribute='role', default='')
+Result<Value> Map(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_ASSIGN(const List items, Iterate(value, budget));
+  List mapped;
+  const Value* attribute = Find(arguments.named, "attribute");
+  if (attribute == nullptr) {
+    NXDKIT_ASSIGN(const auto name, arguments.Text(0, "filter"));
+    if (!name) return Error(Errc::kUnsupported, "map without a filter or an attribute");
+    for (const Value& item : items) {
+      NXDKIT_ASSIGN(Value out, ApplyFilter(*name, item, Rest(arguments, 1), budget));
+      mapped.push_back(std::move(out));
+    }
+    return Value(std::move(mapped));
+  }
+  NXDKIT_TRY(arguments.Allow(0, {"attribute", "default"}));
+  if (attribute->text() == nullptr) return Error(Errc::kUnsupported, "an attribute that is no str");
+  const Value* otherwise = Find(arguments.named, "default");
+  for (const Value& item : items) {
+    NXDKIT_ASSIGN(Value out, DottedAttribute(item, *attribute->text(), budget));
+    mapped.push_back(out.undefined() != nullptr && otherwise != nullptr ? *otherwise : out);
+  }
+  return Value(std::move(mapped));
+}
+
+// select, reject, selectattr, rejectattr.
+template <bool kKeeps, bool kAttribute>
+Result<Value> Select(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_TRY(arguments.Allow(arguments.values.size()));
+  NXDKIT_ASSIGN(const List items, Iterate(value, budget));
+  constexpr size_t kTest = kAttribute ? 1 : 0;
+  std::optional<std::string> attribute;
+  if (kAttribute) {
+    NXDKIT_ASSIGN(attribute, arguments.Text(0, "attribute"));
+    if (!attribute) return Error(Errc::kCorrupt, "needs an attribute");
+  }
+  NXDKIT_ASSIGN(const auto test, arguments.Text(kTest, "test"));
+  List kept;
+  for (const Value& item : items) {
+    Value tested = item;
+    if (attribute) {
+      NXDKIT_ASSIGN(tested, DottedAttribute(item, *attribute, budget));
+    }
+    bool passes = IsTrue(tested);
+    if (test) {
+      NXDKIT_ASSIGN(passes, ApplyTest(*test, tested, Rest(arguments, kTest + 1), budget));
+    }
+    if (passes == kKeeps) kept.push_back(item);
+  }
+  return Value(std::move(kept));
+}
+
+struct Row {
+  std::string_view name;
+  Filter filter;
+};
+constexpr Row kFilters[] = {
+    {"trim", Trim},
+    {"tojson", ToJsonFilter},
+    {"length", LengthFilter},
+    {"count", LengthFilter},
+    {"string", MapText<Same>},
+    {"safe", MapText<Same>},
+    {"upper", MapText<ToUpper>},
+    {"lower", MapText<ToLower>},
+    {"capitalize", MapText<Capitalize>},
+    {"int", Int},
+    {"float", Float},
+    {"abs", Abs},
+    {"replace", ReplaceFilter},
+    {"join", Join},
+    {"first", End<true>},
+    {"last", End<false>},
+    {"list", ListFilter},
+    {"reverse", Reverse},
+    {"default", Default},
+    {"d", Default},
+    {"items", Items},
+    {"dictsort", DictSort},
+    {"map", Map},
+    {"select", Select<true, false>},
+    {"reject", Select<false, false>},
+    {"selectattr", Select<true, true>},
+    {"rejectattr", Select<false, true>},
+};
+
+}  // namespace
+
+Result<Value> ApplyFilter(std::string_view name, const Value& value, const Arguments& arguments,
+                          Budget& budget) {
+  NXDKIT_TRY(budget.Charge(value.text() == nullptr ? 0 : value.text()->size()));
+  const auto* row = std::ranges::find(kFilters, name, &Row::name);
+  if (row == std::end(kFilters))
+    return Error(Errc::kUnsupported, fmt::format("the filter '{}' is not known", name));
+  return row->filter(value, arguments, budget);
+}
+
+}  // namespace nxdkit::trainer::jinja

@@ -1,0 +1,273 @@
+#include "trainer/template/jinja_lexer.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+
+#include "lib/base/text.h"
+#include "lib/base/utf8.h"
+#include "trainer/template/jinja_text.h"
+#include "trainer/template/jinja_value.h"
+
+namespace nxdkit::trainer::jinja {
+namespace {
+
+// Longest first.
+constexpr std::string_view kOperators[] = {"**", "//", "==", "!=", "<=", ">=", "+", "-", "/",
+                                           "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                           "<",  ">",  "=",  ".",  ":",  "|",  ",", ";"};
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsNameByte(char c) { return c == '_' || IsAlnum(c); }
+bool IsNameStart(char c) { return IsNameByte(c) && !IsDigit(c); }
+
+// Offset after the white space at `offset`.
+size_t SkipSpace(std::string_view text, size_t offset) {
+  while (offset < text.size()) {
+    const std::optional<CodePoint> point = DecodeUtf8(text, offset);
+    if (!point || !IsPythonSpace(point->value)) break;
+    offset += static_cast<size_t>(point->bytes);
+  }
+  return offset;
+}
+
+// The value of a hexadecimal escape of exactly `digits` digits at `offset`.
+std::optional<uint32_t> Hexadecimal(std::string_view text, size_t offset, size_t digits) {
+  if (offset + digits > text.size()) return std::nullopt;
+  uint32_t value = 0;
+  for (const char c : text.substr(offset, digits)) {
+    if (std::isxdigit(static_cast<unsigned char>(c)) == 0) return std::nullopt;
+    value = value * 16 + static_cast<uint32_t>(IsDigit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
+  }
+  return value;
+}
+
+class Lexer {
+ public:
+  explicit Lexer(std::string_view source) : source_(source) {}
+
+  Result<std::vector<Token>> Run() {
+    while (at_ < source_.size()) NXDKIT_TRY(TextAndTag());
+    Add(TokenKind::kEnd, "", source_.size());
+    return std::move(tokens_);
+  }
+
+ private:
+  Error Fail(Errc code, size_t offset, std::string_view what) const {
+    return Error(code, fmt::format("{}: {}", PlaceOf(source_, offset), what)).at(offset);
+  }
+  void Add(TokenKind kind, std::string_view text, size_t offset) {
+    tokens_.push_back({kind, std::string(text), offset});
+  }
+  bool Looks(std::string_view text) const { return source_.substr(at_, text.size()) == text; }
+
+  Status TextAndTag() {
+    const size_t begin = at_;
+    size_t open = source_.find('{', at_);
+    while (open != std::string_view::npos && open + 1 < source_.size() &&
+           std::string_view("{%#").find(source_[open + 1]) == std::string_view::npos)
+      open = source_.find('{', open + 1);
+    if (open == std::string_view::npos || open + 1 >= source_.size()) {
+      AddText(source_.substr(begin), begin);
+      at_ = source_.size();
+      return OkStatus();
+    }
+    const char kind = source_[open + 1];
+    const char sign = open + 2 < source_.size() ? source_[open + 2] : '\0';
+    AddText(Stripped(source_.substr(begin, open - begin), kind, sign), begin);
+    at_ = open + 2 + (sign == '-' || sign == '+' ? 1 : 0);
+    if (kind == '#') return Comment(open);
+    return Tag(open, kind == '%');
+  }
+
+  void AddText(std::string_view text, size_t offset) {
+    if (!text.empty()) Add(TokenKind::kText, text, offset);
+  }
+
+  std::string_view Stripped(std::string_view text, char kind, char sign) const {
+    if (sign == '-') return Strip(text, std::nullopt, false, true);
+    if (sign == '+' || kind == '{') return text;
+    const size_t line = text.rfind('\n') + 1;  // npos + 1 is 0
+    if (line == 0 && !line_starting_) return text;
+    return SkipSpace(text, line) == text.size() ? text.substr(0, line) : text;
+  }
+
+  // What stands behind the closing sign of a tag: with '-' all white space goes, else the line end
+  // of blocks and comments (trim_blocks).
+  void AfterTag(char sign, bool trims) {
+    const size_t begin = at_;
+    if (sign == '-')
+      at_ = SkipSpace(source_, at_);
+    else if (sign != '+' && trims && Looks("\n"))
+      ++at_;
+    line_starting_ = at_ > begin && source_[at_ - 1] == '\n';
+  }
+
+  Status Comment(size_t open) {
+    const size_t close = source_.find("#}", at_);
+    if (close == std::string_view::npos)
+      return Fail(Errc::kCorrupt, open, "a comment that does not end");
+    const char sign = close > at_ ? source_[close - 1] : '\0';
+    at_ = close + 2;
+    AfterTag(sign, true);
+    return OkStatus();
+  }
+
+  Status Tag(size_t open, bool is_block) {
+    Add(is_block ? TokenKind::kBlockBegin : TokenKind::kVariableBegin, source_.substr(open, 2),
+        open);
+    const std::string_view end = is_block ? "%}" : "}}";
+    std::string brackets;
+    for (;;) {
+      at_ = SkipSpace(source_, at_);
+      if (at_ >= source_.size()) return Fail(Errc::kCorrupt, open, "a tag that does not end");
+      const bool has_sign = Looks("-") || (is_block && Looks("+"));
+      if (brackets.empty() && source_.substr(at_ + (has_sign ? 1 : 0), 2) == end) {
+        const char sign = has_sign ? source_[at_] : '\0';
+        Add(is_block ? TokenKind::kBlockEnd : TokenKind::kVariableEnd, end, at_);
+        at_ += has_sign ? 3 : 2;
+        AfterTag(sign, is_block);
+        return OkStatus();
+      }
+      NXDKIT_TRY(InTag(&brackets));
+    }
+  }
+
+  Status InTag(std::string* brackets) {
+    const char c = source_[at_];
+    if (IsNameStart(c)) return Word(TokenKind::kName);
+    if (IsDigit(c)) return Number();
+    if (c == '"' || c == '\'') return String(c);
+    for (const std::string_view op : kOperators) {
+      if (!Looks(op)) continue;
+      NXDKIT_TRY(Balance(op, brackets));
+      Add(TokenKind::kOperator, op, at_);
+      at_ += op.size();
+      return OkStatus();
+    }
+    return Fail(Errc::kCorrupt, at_,
+                fmt::format("unexpected character '{}'", Points(source_.substr(at_, 4)).front()));
+  }
+
+  Status Balance(std::string_view op, std::string* brackets) {
+    constexpr std::string_view kOpen = "([{", kClose = ")]}";
+    if (op.size() == 1 && kOpen.find(op) != std::string_view::npos) {
+      brackets->push_back(kClose[kOpen.find(op)]);
+    } else if (op.size() == 1 && kClose.find(op) != std::string_view::npos) {
+      if (brackets->empty() || brackets->back() != op[0])
+        return Fail(Errc::kCorrupt, at_, fmt::format("'{}' closes nothing", op));
+      brackets->pop_back();
+    }
+    return OkStatus();
+  }
+
+  Status Word(TokenKind kind) {
+    size_t end = at_;
+    while (end < source_.size() && IsNameByte(source_[end])) ++end;
+    Add(kind, source_.substr(at_, end - at_), at_);
+    at_ = end;
+    return OkStatus();
+  }
+
+  // 12, 1_000, 1.5, 2e3, 1.5e-3. A digit must follow the point: 1.x is an attribute.
+  Status Number() {
+    const size_t begin = at_;
+    const auto digits = [&] {
+      while (at_ < source_.size() && (IsDigit(source_[at_]) || source_[at_] == '_')) ++at_;
+    };
+    const auto digit_at = [&](size_t i) { return i < source_.size() && IsDigit(source_[i]); };
+    digits();
+    bool real = false;
+    if (Looks(".") && digit_at(at_ + 1)) {
+      real = true;
+      ++at_;
+      digits();
+    }
+    if (Looks("e") || Looks("E")) {
+      const bool sign =
+          at_ + 1 < source_.size() && (source_[at_ + 1] == '-' || source_[at_ + 1] == '+');
+      if (digit_at(at_ + 1 + (sign ? 1 : 0))) {
+        real = true;
+        at_ += sign ? 2 : 1;
+        digits();
+      }
+    }
+    if (at_ < source_.size() && IsNameByte(source_[at_]))
+      return Fail(Errc::kUnsupported, begin, "a number that is not decimal");
+    std::string text(source_.substr(begin, at_ - begin));
+    std::erase(text, '_');
+    Add(real ? TokenKind::kFloat : TokenKind::kInteger, text, begin);
+    return OkStatus();
+  }
+
+  Status String(char quote) {
+    const size_t begin = at_++;
+    std::string value;
+    while (at_ < source_.size() && source_[at_] != quote) {
+      if (source_[at_] == '\\')
+        NXDKIT_TRY(EscapeIn(&value));
+      else
+        value += source_[at_++];
+    }
+    if (at_ >= source_.size()) return Fail(Errc::kCorrupt, begin, "a string that does not end");
+    ++at_;
+    Add(TokenKind::kString, value, begin);
+    return OkStatus();
+  }
+
+  // The escapes of a Python string; a backslash before anything else stands for itself.
+  Status EscapeIn(std::string* value) {
+    constexpr std::string_view kLetters = "\\'\"abfnrtv", kValues = "\\'\"\a\b\f\n\r\t\v";
+    const char c = at_ + 1 < source_.size() ? source_[at_ + 1] : '\0';
+    const size_t found = c == '\0' ? std::string_view::npos : kLetters.find(c);
+    if (found != std::string_view::npos) {
+      *value += kValues[found];
+      at_ += 2;
+    } else if (c == '\n') {
+      at_ += 2;
+    } else if (c == 'x' || c == 'u' || c == 'U') {
+      const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
+      const std::optional<uint32_t> point = Hexadecimal(source_, at_ + 2, digits);
+      if (!point || *point > 0x10ffff || (*point >= 0xd800 && *point < 0xe000))
+        return Fail(Errc::kCorrupt, at_, "an escape that is no character");
+      AppendUtf8(*point, value);
+      at_ += 2 + digits;
+    } else if (IsDigit(c) || c == 'N') {
+      return Fail(Errc::kUnsupported, at_, fmt::format("escape '\\{}'", c));
+    } else {
+      *value += source_[at_++];
+    }
+    return OkStatus();
+  }
+
+  std::string_view source_;
+  size_t at_ = 0;
+  bool line_starting_ = true;
+  std::vector<Token> tokens_;
+};
+
+}  // namespace
+
+Result<std::vector<Token>> Tokenize(std::string_view source) { return Lexer(source).Run(); }
+
+std::string NormalizeNewlines(std::string_view source) {
+  std::string text;
+  text.reserve(source.size());
+  for (size_t i = 0; i < source.size(); ++i) {
+    const bool pair = source[i] == '\r' && i + 1 < source.size() && source[i + 1] == '\n';
+    if (!pair) text += source[i] == '\r' ? '\n' : source[i];
+  }
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+std::string PlaceOf(std::string_view source, size_t offset) {
+  const std::string_view before = source.substr(0, std::min(offset, source.size()));
+  const auto line = 1 + std::ranges::count(before, '\n');
+  return fmt::format("line {} column {}", line,
+                     CountPoints(before.substr(before.rfind('\n') + 1)) + 1);
+}
+
+}  // namespace nxdkit::trainer::jinja

@@ -1,0 +1,43 @@
+// The tokens of a template, with white space already taken away as trim_blocks, lstrip_blocks and
+// the signs '-' and '+' say. Follows what Jinja 3.1 does with the settings of transformers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/error.h"
+
+namespace nxdkit::trainer::jinja {
+
+enum class TokenKind {
+  kText,           // outside of tags; `text` is what to print
+  kBlockBegin,     // {%
+  kBlockEnd,       // %}
+  kVariableBegin,  // {{
+  kVariableEnd,    // }}
+  kName,
+  kString,  // `text` is the value
+  kInteger,
+  kFloat,
+  kOperator,
+  kEnd,
+};
+
+struct Token {
+  TokenKind kind;
+  std::string text;
+  size_t offset = 0;  // in the source with its line ends made "\n"
+};
+
+// kCorrupt with line and column for what no tag can hold.
+Result<std::vector<Token>> Tokenize(std::string_view source);
+
+// "\r\n" and "\r" become "\n", and the last line end goes.
+std::string NormalizeNewlines(std::string_view source);
+
+// "line 3 column 14", of an offset into the normalized source.
+std::string PlaceOf(std::string_view source, size_t offset);
+
+}  // namespace nxdkit::trainer::jinja

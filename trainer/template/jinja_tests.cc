@@ -1,0 +1,90 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "trainer/template/jinja_builtins.h"
+
+namespace nxdkit::trainer::jinja {
+namespace {
+
+using Plain = bool (*)(const Value& value);
+
+bool IsLowerText(const Value& value) {
+  const std::string* text = value.text();
+  return text != nullptr && ToLower(*text) == *text && ToUpper(*text) != *text;
+}
+bool IsUpperText(const Value& value) {
+  const std::string* text = value.text();
+  return text != nullptr && ToUpper(*text) == *text && ToLower(*text) != *text;
+}
+bool IsIterable(const Value& value) {
+  return value.text() != nullptr || value.list() != nullptr || value.dict() != nullptr ||
+         value.undefined() != nullptr;
+}
+
+struct PlainRow {
+  std::string_view name;
+  Plain test;
+};
+constexpr PlainRow kPlain[] = {
+    {"defined", [](const Value& value) { return value.undefined() == nullptr; }},
+    {"undefined", [](const Value& value) { return value.undefined() != nullptr; }},
+    {"none", [](const Value& value) { return value.is_none(); }},
+    {"string", [](const Value& value) { return value.text() != nullptr; }},
+    {"mapping", [](const Value& value) { return value.dict() != nullptr; }},
+    {"sequence", IsIterable},
+    {"iterable", IsIterable},
+    {"number", [](const Value& value) { return value.number().has_value(); }},
+    {"integer",
+     [](const Value& value) { return value.integer().has_value() && value.boolean() == nullptr; }},
+    {"float", [](const Value& value) { return value.is_float(); }},
+    {"boolean", [](const Value& value) { return value.boolean() != nullptr; }},
+    {"true", [](const Value& value) { return value.boolean() != nullptr && *value.boolean(); }},
+    {"false", [](const Value& value) { return value.boolean() != nullptr && !*value.boolean(); }},
+    {"callable", [](const Value& value) { return value.function() != nullptr; }},
+    {"lower", IsLowerText},
+    {"upper", IsUpperText},
+};
+
+// Tests that compare, under all their names.
+struct CompareRow {
+  std::string_view name;
+  std::string_view op;
+};
+constexpr CompareRow kCompare[] = {
+    {"==", "=="}, {"eq", "=="},         {"equalto", "=="}, {"!=", "!="}, {"ne", "!="}, {"<", "<"},
+    {"lt", "<"},  {"lessthan", "<"},    {"<=", "<="},      {"le", "<="}, {">", ">"},   {"gt", ">"},
+    {">=", ">="}, {"greaterthan", ">"}, {"ge", ">="},      {"in", "in"},
+};
+
+Result<bool> Divides(const Value& value, int64_t by, int64_t rest, Budget& budget) {
+  NXDKIT_ASSIGN(const Value remainder, Binary("%", value, Value(by), budget));
+  return Equal(remainder, Value(rest), budget);
+}
+
+}  // namespace
+
+Result<bool> ApplyTest(std::string_view name, const Value& value, const Arguments& arguments,
+                       Budget& budget) {
+  NXDKIT_TRY(budget.Charge());
+  const auto* plain = std::ranges::find(kPlain, name, &PlainRow::name);
+  if (plain != std::end(kPlain)) {
+    NXDKIT_TRY(arguments.Allow(0));
+    return plain->test(value);
+  }
+  if (name == "odd" || name == "even") return Divides(value, 2, name == "odd" ? 1 : 0, budget);
+  NXDKIT_TRY(arguments.Allow(1));
+  const auto* compare = std::ranges::find(kCompare, name, &CompareRow::name);
+  if (compare != std::end(kCompare) || name == "divisibleby") {
+    if (arguments.values.empty())
+      return Error(Errc::kCorrupt, fmt::format("the test '{}' needs an argument", name));
+    const Value& other = arguments.values[0];
+    if (compare != std::end(kCompare)) return Compare(compare->op, value, other, budget);
+    if (!other.integer())
+      return Error(Errc::kCorrupt, fmt::format("divisible by {}", TypeName(other)));
+    return Divides(value, *other.integer(), 0, budget);
+  }
+  return Error(Errc::kUnsupported, fmt::format("the test '{}' is not known", name));
+}
+
+}  // namespace nxdkit::trainer::jinja

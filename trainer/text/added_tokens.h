@@ -1,0 +1,61 @@
+// Tokens that are found in a text before anything else is done to it: "<|im_start|>".
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/error.h"
+
+namespace nxdkit::trainer {
+
+struct AddedToken {
+  int32_t id = 0;
+  std::string content;
+  bool special = false;      // left out by Decode when asked
+  bool single_word = false;  // only where no letter, digit or '_' touches it
+  bool lstrip = false;       // takes the white space before it along
+  bool rstrip = false;       // and after it
+  bool normalized = false;   // its normalized content is looked for in the normalized text
+};
+
+// A part of a text: one added token, or text between two.
+struct TextPart {
+  std::string_view text;
+  int32_t id = -1;  // -1: text
+};
+
+// Finds the tokens of one list. At each place the longest one wins, and what it covers is not
+// looked at again. Thread-safe once made.
+class AddedTokenFinder {
+ public:
+  // `patterns[i]` is what is looked for of `tokens[i]`; both must outlive this. The first of two
+  // equal patterns counts.
+  AddedTokenFinder(const std::vector<const AddedToken*>& tokens,
+                   const std::vector<std::string>& patterns);
+
+  // Appends the parts of `text`, in order; no text part is empty. Where one token strips white
+  // space that another one is made of, both are there, as in the library this follows.
+  void Split(std::string_view text, std::vector<TextPart>* parts) const;
+
+ private:
+  struct Found {
+    const AddedToken* token = nullptr;
+    size_t bytes = 0;
+  };
+  struct Node {
+    std::vector<std::pair<uint8_t, uint32_t>> next;  // sorted by byte
+    const AddedToken* token = nullptr;
+  };
+
+  void Insert(std::string_view pattern, const AddedToken* token);
+  const Node* Next(const Node& node, uint8_t byte) const;
+  Found LongestAt(std::string_view text, size_t offset) const;
+
+  std::vector<Node> nodes_;
+  std::array<bool, 256> begins_{};  // whether any pattern begins with the byte
+};
+
+}  // namespace nxdkit::trainer

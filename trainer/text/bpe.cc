@@ -1,0 +1,251 @@
+#include "trainer/text/bpe.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "lib/base/text.h"
+#include "trainer/text/byte_level.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+// Tables are as large as the largest id, so a small file must not name a large one.
+constexpr uint64_t kMaxTokens = uint64_t{1} << 24;
+constexpr uint64_t kMostIdsPerToken = 8;
+constexpr uint64_t kIdsForFree = 4096;
+
+Error Corrupt(std::string_view member, std::string message) {
+  return Error(Errc::kCorrupt, std::move(message)).member(member);
+}
+
+// null, absent, and for text the empty one, are what every byte-level tokenizer has.
+Status RefuseOption(const Json& model, std::string_view key) {
+  const Json* value = JsonFind(model, key);
+  if (value == nullptr || *value == "" || (value->is_number() && *value == 0)) return OkStatus();
+  return Error(Errc::kUnsupported, fmt::format("{} {}, expected null", key, JsonExcerpt(*value)))
+      .member("model");
+}
+
+// A pair as [left, right], or as "left right".
+Result<std::pair<std::string, std::string>> PairOf(const Json& merge, size_t index) {
+  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
+    return std::pair(merge[0].get<std::string>(), merge[1].get<std::string>());
+  if (merge.is_string()) {
+    const auto& text = merge.get_ref<const std::string&>();
+    const size_t space = text.find(' ');
+    if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
+      return std::pair(text.substr(0, space), text.substr(space + 1));
+  }
+  return Corrupt("model.merges",
+                 fmt::format("merge {} is {}, expected two tokens", index, JsonExcerpt(merge)));
+}
+
+// Bytes 0xc0, 0xc1 and from 0xf5 on are in no UTF-8 text.
+bool IsByteOfUtf8(size_t byte) { return byte < 0xc0 || (byte > 0xc1 && byte < 0xf5); }
+
+constexpr uint32_t kNone = ~uint32_t{0};
+
+// A token of the word, and its living neighbours. One that was merged into its left neighbour is
+// dead.
+struct Symbol {
+  int32_t id;
+  uint32_t before;
+  uint32_t after;
+};
+constexpr int32_t kDead = -1;
+
+// Two neighbours that may merge; stale when one of them has changed.
+struct Candidate {
+  Merge merge;
+  uint32_t place;  // of the left one
+  int32_t left;
+  int32_t right;
+  bool operator>(const Candidate& other) const {
+    return merge.rank != other.merge.rank ? merge.rank > other.merge.rank : place > other.place;
+  }
+};
+
+class Word {
+ public:
+  explicit Word(const MergeTable& merges) : merges_(merges) {}
+
+  void Add(int32_t id) {
+    const auto at = static_cast<uint32_t>(symbols_.size());
+    symbols_.push_back({id, at == 0 ? kNone : at - 1, at + 1});
+  }
+
+  void MergeAll() {
+    if (symbols_.empty()) return;
+    symbols_.back().after = kNone;
+    for (uint32_t i = 0; i + 1 < symbols_.size(); ++i) AppendCandidate(i);
+    std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
+    while (!heap_.empty()) {
+      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+      const Candidate candidate = heap_.back();
+      heap_.pop_back();
+      if (IsStale(candidate)) continue;
+      Join(candidate);
+    }
+  }
+
+  void AppendTo(std::vector<int32_t>* ids) const {
+    for (const Symbol& symbol : symbols_)
+      if (symbol.id != kDead) ids->push_back(symbol.id);
+  }
+
+ private:
+  bool IsStale(const Candidate& candidate) const {
+    const Symbol& left = symbols_[candidate.place];
+    return left.id != candidate.left || left.after == kNone ||
+           symbols_[left.after].id != candidate.right;
+  }
+
+  bool AppendCandidate(uint32_t place) {
+    const Symbol& left = symbols_[place];
+    if (left.after == kNone) return false;
+    const Merge* merge = merges_.Find(left.id, symbols_[left.after].id);
+    if (merge == nullptr) return false;
+    heap_.push_back({*merge, place, left.id, symbols_[left.after].id});
+    return true;
+  }
+  void Push(uint32_t place) {
+    if (AppendCandidate(place)) std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+  }
+
+  void Join(const Candidate& candidate) {
+    Symbol& left = symbols_[candidate.place];
+    Symbol& right = symbols_[left.after];
+    left.id = candidate.merge.id;
+    left.after = right.after;
+    right.id = kDead;
+    if (left.after != kNone) symbols_[left.after].before = candidate.place;
+    if (left.before != kNone) Push(left.before);
+    Push(candidate.place);
+  }
+
+  const MergeTable& merges_;
+  std::vector<Symbol> symbols_;
+  std::vector<Candidate> heap_;
+};
+
+}  // namespace
+
+Result<Bpe> Bpe::FromJson(const Json& model) {
+  NXDKIT_ASSIGN(const std::string type, JsonString(model, "type"));
+  if (type != "BPE")
+    return Error(Errc::kUnsupported, fmt::format("type '{}' is not known, expected BPE", type))
+        .member("model");
+  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
+    NXDKIT_TRY(RefuseOption(model, key));
+  const Json* vocabulary = JsonFind(model, "vocab");
+  const Json* merges = JsonFind(model, "merges");
+  if (vocabulary == nullptr || !vocabulary->is_object())
+    return Corrupt("model.vocab", "found no object of tokens and ids");
+  if (merges == nullptr || !merges->is_array())
+    return Corrupt("model.merges", "found no array of pairs");
+  Bpe bpe;
+  if (JsonFind(model, "ignore_merges") != nullptr) {
+    NXDKIT_ASSIGN(bpe.ignore_merges_, JsonBool(model, "ignore_merges"));
+  }
+  NXDKIT_TRY(bpe.ReadVocabulary(*vocabulary));
+  bpe.FindBytes();
+  NXDKIT_TRY(bpe.ReadMerges(*merges));
+  return bpe;
+}
+
+Status Bpe::ReadVocabulary(const Json& vocabulary) {
+  if (vocabulary.size() > kMaxTokens)
+    return Corrupt("model.vocab",
+                   fmt::format("{} tokens, the limit is {}", vocabulary.size(), kMaxTokens));
+  const uint64_t most = vocabulary.size() * kMostIdsPerToken + kIdsForFree;
+  ids_.reserve(vocabulary.size());
+  for (const auto& [token, value] : vocabulary.items()) {
+    if (!value.is_number_unsigned() || value.get<uint64_t>() > most)
+      return Corrupt("model.vocab", fmt::format("token '{}' has id {}, expected 0 to {}",
+                                                EscapeControl(token), JsonExcerpt(value), most));
+    const auto id = value.get<size_t>();
+    const auto entry = ids_.emplace(token, static_cast<int32_t>(id)).first;
+    if (id >= tokens_.size()) tokens_.resize(id + 1);
+    if (tokens_[id] != nullptr)
+      return Corrupt("model.vocab", fmt::format("id {} belongs to '{}' and to '{}'", id,
+                                                EscapeControl(*tokens_[id]), EscapeControl(token)));
+    tokens_[id] = &entry->first;
+  }
+  return OkStatus();
+}
+
+void Bpe::FindBytes() {
+  for (size_t byte = 0; byte < 256; ++byte) {
+    byte_ids_[byte] = IdOf(TokenOfByte(static_cast<uint8_t>(byte)));
+    complete_ = complete_ && (byte_ids_[byte] >= 0 || !IsByteOfUtf8(byte));
+  }
+}
+
+Status Bpe::CheckBytes(std::string_view word) const {
+  for (size_t i = 0; !complete_ && i < word.size(); ++i)
+    if (const auto byte = static_cast<uint8_t>(word[i]); byte_ids_[byte] < 0)
+      return Error(Errc::kUnsupported, fmt::format("no token '{}' for the byte 0x{:02x} of '{}'",
+                                                   TokenOfByte(byte), byte, EscapeControl(word)))
+          .member("model.vocab");
+  return OkStatus();
+}
+
+Status Bpe::ReadMerges(const Json& merges) {
+  if (merges.size() > kMaxTokens)
+    return Corrupt("model.merges",
+                   fmt::format("{} merges, the limit is {}", merges.size(), kMaxTokens));
+  merges_ = std::make_unique<MergeTable>(merges.size());
+  uint32_t rank = 0;
+  for (const Json& merge : merges) {
+    // The first line of a merges.txt, which old converters took along.
+    if (merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version")) continue;
+    NXDKIT_ASSIGN(const auto pair, PairOf(merge, rank));
+    NXDKIT_TRY(AddMerge(rank++, pair.first, pair.second));
+  }
+  return OkStatus();
+}
+
+Status Bpe::AddMerge(uint32_t rank, std::string_view left, std::string_view right) {
+  const std::string whole = std::string(left).append(right);
+  const int32_t left_id = IdOf(left), right_id = IdOf(right), id = IdOf(whole);
+  if (left_id < 0 || right_id < 0 || id < 0)
+    return Corrupt("model.merges",
+                   fmt::format("merge {} of '{}' and '{}': '{}' is not in the vocabulary", rank,
+                               EscapeControl(left), EscapeControl(right),
+                               EscapeControl(left_id < 0    ? left
+                                             : right_id < 0 ? right
+                                                            : std::string_view(whole))));
+  merges_->Insert(left_id, right_id, {rank, id});
+  return OkStatus();
+}
+
+int32_t Bpe::IdOf(std::string_view token) const {
+  const auto found = ids_.find(std::string(token));
+  return found == ids_.end() ? -1 : found->second;
+}
+
+const std::string* Bpe::TokenOf(int32_t id) const {
+  return id < 0 || id >= id_limit() ? nullptr : tokens_[static_cast<size_t>(id)];
+}
+
+void Bpe::Encode(std::string_view word, std::vector<int32_t>* ids) const {
+  if (cache_->Find(word, ids)) return;
+  const auto before = static_cast<ptrdiff_t>(ids->size());
+  const int32_t whole = ignore_merges_ ? IdOf(TokenOfBytes(word)) : -1;
+  if (whole >= 0)
+    ids->push_back(whole);
+  else
+    MergeAll(word, ids);
+  cache_->Insert(word, std::vector<int32_t>(ids->begin() + before, ids->end()));
+}
+
+void Bpe::MergeAll(std::string_view bytes, std::vector<int32_t>* ids) const {
+  Word word(*merges_);
+  for (const char byte : bytes) word.Add(byte_ids_[static_cast<uint8_t>(byte)]);
+  word.MergeAll();
+  word.AppendTo(ids);
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,182 @@
+#include "trainer/text/pre_tokenizer.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr std::string_view kKey = "pre_tokenizer";
+constexpr int kMaxDepth = 8;
+
+// Of GPT-2; what ByteLevel splits by when use_regex is set.
+constexpr std::string_view kByteLevelPattern =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+struct BehaviorName {
+  std::string_view name;
+  SplitBehavior behavior;
+};
+constexpr BehaviorName kBehaviors[] = {
+    {"Removed", SplitBehavior::kRemoved},
+    {"Isolated", SplitBehavior::kIsolated},
+    {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
+    {"MergedWithNext", SplitBehavior::kMergedWithNext},
+    {"Contiguous", SplitBehavior::kContiguous},
+};
+
+Error Unsupported(std::string_view what) {
+  return Error(Errc::kUnsupported, std::string(what)).member(kKey);
+}
+
+Result<SplitBehavior> BehaviorOf(const Json& json) {
+  NXDKIT_ASSIGN(const std::string name, JsonString(json, "behavior"));
+  for (const BehaviorName& row : kBehaviors)
+    if (row.name == name) return row.behavior;
+  return Unsupported(fmt::format("Split with behavior '{}' is not known", name));
+}
+
+// {"Regex": "..."} or {"String": "..."}
+Result<Regex> PatternOf(const Json& json) {
+  const Json* pattern = JsonFind(json, "pattern");
+  if (pattern == nullptr) return Error(Errc::kCorrupt, "Split without a pattern").member(kKey);
+  if (JsonFind(*pattern, "String") != nullptr) {
+    NXDKIT_ASSIGN(const std::string text, JsonString(*pattern, "String"));
+    return Regex::Compile(EscapeRegex(text));
+  }
+  NXDKIT_ASSIGN(const std::string text, JsonString(*pattern, "Regex"));
+  Result<Regex> regex = Regex::Compile(text);
+  if (!regex.ok()) return std::move(regex).error().member(kKey);
+  return regex;
+}
+
+struct Piece {
+  Span span;
+  bool is_match;
+};
+
+std::vector<Piece> PiecesOf(const std::vector<Span>& matches, size_t text_bytes, bool invert) {
+  std::vector<Piece> pieces;
+  size_t done = 0;
+  for (const Span& match : matches) {
+    if (match.begin > done) pieces.push_back({{done, match.begin}, invert});
+    pieces.push_back({match, !invert});
+    done = match.end;
+  }
+  if (done < text_bytes) pieces.push_back({{done, text_bytes}, invert});
+  return pieces;
+}
+
+bool Joins(SplitBehavior behavior, bool is_match, bool before) {
+  if (behavior == SplitBehavior::kContiguous) return is_match == before;
+  const bool merges =
+      behavior == SplitBehavior::kMergedWithPrevious || behavior == SplitBehavior::kMergedWithNext;
+  return merges && is_match && !before;
+}
+
+std::string_view WithSpace(std::string_view text, std::deque<std::string>* owned) {
+  if (text.starts_with(' ')) return text;
+  return owned->emplace_back(" ").append(text);
+}
+
+}  // namespace
+
+std::vector<Span> CutAt(const std::vector<Span>& matches, size_t text_bytes, SplitBehavior behavior,
+                        bool invert) {
+  std::vector<Piece> pieces = PiecesOf(matches, text_bytes, invert);
+  // What merges with the next one is what merges with the previous one, seen from the end.
+  const bool backwards = behavior == SplitBehavior::kMergedWithNext;
+  if (backwards) std::ranges::reverse(pieces);
+  std::vector<Span> spans;
+  bool before = false;
+  for (const auto& [span, is_match] : pieces) {
+    const bool joins = !spans.empty() && Joins(behavior, is_match, before);
+    before = is_match;
+    if (behavior == SplitBehavior::kRemoved && is_match) continue;
+    if (!joins)
+      spans.push_back(span);
+    else if (backwards)
+      spans.back().begin = span.begin;
+    else
+      spans.back().end = span.end;
+  }
+  if (backwards) std::ranges::reverse(spans);
+  std::erase_if(spans, [](const Span& span) { return span.begin == span.end; });
+  return spans;
+}
+
+Result<PreTokenizer> PreTokenizer::FromJson(const Json& json) {
+  PreTokenizer made;
+  NXDKIT_TRY(made.Add(json, 0));
+  if (!made.byte_level_) return Unsupported("no ByteLevel; only byte-level tokenizers are known");
+  return made;
+}
+
+Status PreTokenizer::Add(const Json& json, int depth) {
+  if (depth > kMaxDepth)
+    return Unsupported(fmt::format("Sequences nest deeper than {}", kMaxDepth));
+  if (!json.is_object())
+    return Unsupported(
+        fmt::format("found {}, expected Split, ByteLevel or Sequence", JsonTypeText(json)));
+  NXDKIT_ASSIGN(const std::string type, JsonString(json, "type"));
+  if (type == "Split") return AddSplit(json);
+  if (type == "ByteLevel") return AddByteLevel(json);
+  if (type != "Sequence")
+    return Unsupported(
+        fmt::format("type '{}' is not known, expected Split, ByteLevel or Sequence", type));
+  const Json* list = JsonFind(json, "pretokenizers");
+  if (list == nullptr || !list->is_array())
+    return Error(Errc::kCorrupt, "Sequence without an array 'pretokenizers'").member(kKey);
+  for (const Json& step : *list) NXDKIT_TRY(Add(step, depth + 1));
+  return OkStatus();
+}
+
+Status PreTokenizer::AddSplit(const Json& json) {
+  if (byte_level_) return Unsupported("Split after ByteLevel");
+  NXDKIT_ASSIGN(const SplitBehavior behavior, BehaviorOf(json));
+  NXDKIT_ASSIGN(const bool invert, JsonBool(json, "invert"));
+  NXDKIT_ASSIGN(Regex regex, PatternOf(json));
+  steps_.push_back({std::move(regex), behavior, invert, false});
+  return OkStatus();
+}
+
+Status PreTokenizer::AddByteLevel(const Json& json) {
+  if (byte_level_) return Unsupported("ByteLevel twice");
+  byte_level_ = true;
+  NXDKIT_ASSIGN(const bool prefix_space, JsonBool(json, "add_prefix_space"));
+  bool use_regex = true;  // older files do not have the key
+  if (JsonFind(json, "use_regex") != nullptr) {
+    NXDKIT_ASSIGN(use_regex, JsonBool(json, "use_regex"));
+  }
+  if (!use_regex) {
+    last_prefix_space_ = prefix_space;
+    return OkStatus();
+  }
+  NXDKIT_ASSIGN(Regex regex, Regex::Compile(kByteLevelPattern));
+  steps_.push_back({std::move(regex), SplitBehavior::kIsolated, false, prefix_space});
+  return OkStatus();
+}
+
+Status PreTokenizer::Split(std::string_view text, Words* words) const {
+  if (text.empty()) return OkStatus();
+  std::vector<std::string_view> parts{text};
+  std::vector<std::string_view> cut;
+  std::vector<Span> matches;
+  for (const Step& step : steps_) {
+    cut.clear();
+    for (std::string_view part : parts) {
+      if (step.prefix_space) part = WithSpace(part, &words->owned);
+      NXDKIT_TRY(step.regex.FindAll(part, &matches));
+      for (const Span& span : CutAt(matches, part.size(), step.behavior, step.invert))
+        cut.push_back(part.substr(span.begin, span.end - span.begin));
+    }
+    parts.swap(cut);
+  }
+  for (const std::string_view part : parts)
+    words->list.push_back(last_prefix_space_ ? WithSpace(part, &words->owned) : part);
+  return OkStatus();
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,141 @@
+#include "trainer/text/special_tokens.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "lib/base/text.h"
+#include "lib/json/json.h"
+#include "lib/system/file.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
+constexpr size_t kMaxEosIds = 1000;
+
+// An empty object when the file is not there.
+Result<Json> ReadIfThere(const std::string& path) {
+  if (KindOf(path) == PathKind::kMissing) return Json::object();
+  NXDKIT_ASSIGN(Json json, ReadJsonFile(path, kMaxFileBytes, {.allow_nan = true}));
+  if (json.is_object()) return json;
+  return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)))
+      .in(path);
+}
+
+// "<s>", or {"content": "<s>", ...}; empty when there is none.
+Result<std::string> TokenText(const Json& config, std::string_view key) {
+  const Json* value = JsonFind(config, key);
+  if (value == nullptr) return std::string();
+  if (!value->is_object()) return JsonString(config, key);
+  Result<std::string> content = JsonString(*value, "content");
+  if (!content.ok()) return std::move(content).error().member(key);
+  return content;
+}
+
+Result<std::optional<int32_t>> IdOf(const std::string& token, std::string_view key,
+                                    const Tokenizer& tokenizer) {
+  if (token.empty()) return std::optional<int32_t>();
+  const std::optional<int32_t> id = tokenizer.TokenId(token);
+  if (id) return id;
+  return Error(Errc::kCorrupt, fmt::format("'{}' is not a token", EscapeControl(token)))
+      .member(key);
+}
+
+Result<int32_t> CheckId(const Json& value, std::string_view key, const Tokenizer& tokenizer) {
+  if (value.is_number_unsigned() && value.get<uint64_t>() < uint64_t(tokenizer.id_limit()))
+    return static_cast<int32_t>(value.get<int64_t>());
+  return Error(Errc::kCorrupt, fmt::format("{} is not an id, expected 0 to {}", JsonExcerpt(value),
+                                           tokenizer.id_limit() - 1))
+      .member(key);
+}
+
+// An id, or a list of ids; empty when there is none.
+Result<std::vector<int32_t>> Ids(const Json& config, std::string_view key,
+                                 const Tokenizer& tokenizer) {
+  std::vector<int32_t> ids;
+  const Json* value = JsonFind(config, key);
+  if (value == nullptr) return ids;
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  if (list.size() > kMaxEosIds)
+    return Error(Errc::kCorrupt, fmt::format("{} ids, the limit is {}", list.size(), kMaxEosIds))
+        .member(key);
+  for (const Json& item : list) {
+    NXDKIT_ASSIGN(const int32_t id, CheckId(item, key, tokenizer));
+    if (std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+  }
+  return ids;
+}
+
+// transformers would add tokens that only tokenizer_config.json has; tokenizer.json alone must do.
+Status CheckAddedTokens(const Json& config, const Tokenizer& tokenizer) {
+  constexpr std::string_view kKey = "added_tokens_decoder";
+  const Json* rows = JsonFind(config, kKey);
+  if (rows == nullptr || !rows->is_object()) return OkStatus();
+  for (const auto& [key, row] : rows->items()) {
+    int32_t id = -1;
+    const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), id);
+    NXDKIT_ASSIGN(const std::string content, JsonString(row, "content"));
+    if (code == std::errc() && end == key.data() + key.size() && tokenizer.TokenId(content) == id)
+      continue;
+    return Error(Errc::kCorrupt, fmt::format("'{}' with id {} is not in tokenizer.json",
+                                             EscapeControl(content), EscapeControl(key)))
+        .member(kKey);
+  }
+  return OkStatus();
+}
+
+struct Files {
+  Json tokenizer_config;
+  Json generation_config;
+  Json config;
+};
+
+Result<SpecialTokens> Read(const Files& files, const Tokenizer& tokenizer) {
+  NXDKIT_TRY(CheckAddedTokens(files.tokenizer_config, tokenizer));
+  SpecialTokens special;
+  NXDKIT_ASSIGN(special.bos_token, TokenText(files.tokenizer_config, "bos_token"));
+  NXDKIT_ASSIGN(special.eos_token, TokenText(files.tokenizer_config, "eos_token"));
+  NXDKIT_ASSIGN(const std::string pad_token, TokenText(files.tokenizer_config, "pad_token"));
+  NXDKIT_ASSIGN(special.bos, IdOf(special.bos_token, "bos_token", tokenizer));
+  NXDKIT_ASSIGN(const auto eos, IdOf(special.eos_token, "eos_token", tokenizer));
+  NXDKIT_ASSIGN(std::optional<int32_t> pad, IdOf(pad_token, "pad_token", tokenizer));
+
+  for (const Json* config : {&files.generation_config, &files.config}) {
+    if (!special.eos_ids.empty()) break;
+    NXDKIT_ASSIGN(special.eos_ids, Ids(*config, "eos_token_id", tokenizer));
+  }
+  if (special.eos_ids.empty() && eos) special.eos_ids.push_back(*eos);
+  if (special.eos_ids.empty())
+    return Error(Errc::kNotFound,
+                 "neither generation_config.json nor config.json has eos_token_id, "
+                 "and tokenizer_config.json has no eos_token");
+
+  if (!pad) pad = eos;
+  if (!pad) {
+    NXDKIT_ASSIGN(const auto ids, Ids(files.generation_config, "pad_token_id", tokenizer));
+    pad = ids.empty() ? special.eos_ids.front() : ids.front();
+  }
+  special.pad = *pad;
+  return special;
+}
+
+}  // namespace
+
+Result<SpecialTokens> LoadSpecialTokens(const std::string& folder, const std::string& model,
+                                        const Tokenizer& tokenizer) {
+  Files files;
+  NXDKIT_ASSIGN(files.tokenizer_config, ReadIfThere(JoinPath(folder, "tokenizer_config.json")));
+  const auto of_model = [&](const char* name) {
+    const std::string path = JoinPath(model, name);
+    return ReadIfThere(KindOf(path) == PathKind::kFile ? path : JoinPath(folder, name));
+  };
+  NXDKIT_ASSIGN(files.generation_config, of_model("generation_config.json"));
+  NXDKIT_ASSIGN(files.config, of_model("config.json"));
+  Result<SpecialTokens> special = Read(files, tokenizer);
+  if (!special.ok()) return std::move(special).error().in(folder);
+  return special;
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,50 @@
+// The tokenizer of a model, from Hugging Face's tokenizer.json: byte-level BPE as Qwen2, Qwen3 and
+// Llama 3 have it. Gives the ids that the library `tokenizers` gives; README.md says what of the
+// file is known. What is not known is refused when the file is opened, never ignored.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/error.h"
+
+namespace nxdkit::trainer {
+
+// Thread-safe once made. Move-only.
+class Tokenizer {
+ public:
+  // kNotFound, kIo, kCorrupt for a file that is damaged, kUnsupported with the member that is
+  // beyond this program.
+  static Result<Tokenizer> Open(const std::string& path);
+  static Result<Tokenizer> Parse(std::string_view json);
+
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  // With `add_special_tokens` what the post-processor puts around a text (BOS); a chat template has
+  // written it already. Special tokens in `text` are taken as such. kCorrupt with the offset for
+  // text that is not UTF-8, kLimit for more than 1 GiB.
+  Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens) const;
+
+  // Ids that no token has are left out. Bytes that are not UTF-8 become U+FFFD.
+  std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
+
+  // The token as the file writes it; byte-level characters and all.
+  std::optional<int32_t> TokenId(std::string_view token) const;
+  std::optional<std::string> Token(int32_t id) const;
+  bool IsSpecial(int32_t id) const;
+  int32_t id_limit() const;  // largest id + 1; a model's vocabulary is at least as large
+
+ private:
+  struct Parts;
+  explicit Tokenizer(std::unique_ptr<const Parts> parts);
+  std::unique_ptr<const Parts> parts_;
+};
+
+}  // namespace nxdkit::trainer

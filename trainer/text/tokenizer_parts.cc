@@ -1,0 +1,174 @@
+#include "trainer/text/tokenizer_parts.h"
+
+#include <fmt/core.h>
+
+#include "lib/base/text.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr int kMaxDepth = 8;
+constexpr size_t kMaxContentBytes = 1024;  // looking for a token costs its length at every place
+constexpr size_t kMaxAllContentBytes = size_t{4} << 20;  // each byte is a node of a tree
+constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
+
+Error Unknown(std::string_view member, std::string_view type, std::string_view expected) {
+  return Error(Errc::kUnsupported,
+               fmt::format("type '{}' is not known, expected {}", type, expected))
+      .member(member);
+}
+
+Result<int32_t> IdOf(const Json& json, std::string_view member) {
+  if (!json.is_number_unsigned() || json.get<uint64_t>() > uint64_t{kMaxId})
+    return Error(Errc::kCorrupt, fmt::format("id {}, expected 0 to {}", JsonExcerpt(json), kMaxId))
+        .member(member);
+  return static_cast<int32_t>(json.get<int64_t>());
+}
+
+Result<const Json*> ListOf(const Json& json, std::string_view key, std::string_view member) {
+  const Json* list = JsonFind(json, key);
+  if (list == nullptr || !list->is_array())
+    return Error(Errc::kCorrupt, fmt::format("found no array '{}'", key)).member(member);
+  return list;
+}
+
+Result<AddedToken> ReadAddedToken(const Json& json) {
+  if (!json.is_object())
+    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)));
+  AddedToken token;
+  const Json* id = JsonFind(json, "id");
+  NXDKIT_ASSIGN(token.content, JsonString(json, "content"));
+  NXDKIT_ASSIGN(token.id, IdOf(id == nullptr ? Json() : *id, token.content));
+  NXDKIT_ASSIGN(token.special, JsonBool(json, "special"));
+  NXDKIT_ASSIGN(token.single_word, JsonBool(json, "single_word"));
+  NXDKIT_ASSIGN(token.lstrip, JsonBool(json, "lstrip"));
+  NXDKIT_ASSIGN(token.rstrip, JsonBool(json, "rstrip"));
+  NXDKIT_ASSIGN(token.normalized, JsonBool(json, "normalized"));
+  if (token.content.empty() || token.content.size() > kMaxContentBytes)
+    return Error(Errc::kCorrupt, fmt::format("content of {} bytes, expected 1 to {}",
+                                             token.content.size(), kMaxContentBytes));
+  return token;
+}
+
+// {"single": [{"SpecialToken": {"id": "bos"}}, {"Sequence": {"id": "A"}}],
+//  "special_tokens": {"bos": {"ids": [1]}}}
+Status ApplyTemplate(const Json& json, Surroundings* around) {
+  constexpr std::string_view kMember = "post_processor";
+  NXDKIT_ASSIGN(const Json* single, ListOf(json, "single", kMember));
+  std::vector<int32_t> before, after;
+  bool passed = false;  // the text itself
+  for (const Json& part : *single) {
+    if (JsonFind(part, "Sequence") != nullptr) {
+      if (passed) return Error(Errc::kUnsupported, "a template with two sequences").member(kMember);
+      passed = true;
+      continue;
+    }
+    const Json* special = JsonFind(part, "SpecialToken");
+    if (special == nullptr)
+      return Error(Errc::kCorrupt, fmt::format("template part {}", JsonExcerpt(part)))
+          .member(kMember);
+    NXDKIT_ASSIGN(const std::string name, JsonString(*special, "id"));
+    const Json* table = JsonFind(json, "special_tokens");
+    const Json* entry = table == nullptr ? nullptr : JsonFind(*table, name);
+    if (entry == nullptr)
+      return Error(Errc::kCorrupt, fmt::format("template token '{}' has no ids", name))
+          .member(kMember);
+    NXDKIT_ASSIGN(const Json* ids, ListOf(*entry, "ids", kMember));
+    for (const Json& value : *ids) {
+      NXDKIT_ASSIGN(const int32_t id, IdOf(value, kMember));
+      (passed ? after : before).push_back(id);
+    }
+  }
+  if (!passed) return Error(Errc::kUnsupported, "a template without a sequence").member(kMember);
+  around->before.insert(around->before.begin(), before.begin(), before.end());
+  around->after.insert(around->after.end(), after.begin(), after.end());
+  return OkStatus();
+}
+
+Status ApplyPostProcessor(const Json& json, int depth, Surroundings* around) {
+  constexpr std::string_view kMember = "post_processor";
+  NXDKIT_ASSIGN(const std::string type, JsonString(json, "type"));
+  if (type == "ByteLevel") return OkStatus();  // moves offsets, which are not kept here
+  if (type == "TemplateProcessing") return ApplyTemplate(json, around);
+  if (type != "Sequence" || depth >= kMaxDepth)
+    return Unknown(kMember, type, "ByteLevel, TemplateProcessing or a flat Sequence");
+  NXDKIT_ASSIGN(const Json* list, ListOf(json, "processors", kMember));
+  for (const Json& part : *list) NXDKIT_TRY(ApplyPostProcessor(part, depth + 1, around));
+  return OkStatus();
+}
+
+Result<bool> NormalizesToNfc(const Json& json, int depth) {
+  constexpr std::string_view kMember = "normalizer";
+  NXDKIT_ASSIGN(const std::string type, JsonString(json, "type"));
+  if (type == "NFC") return true;
+  if (type != "Sequence" || depth >= kMaxDepth)
+    return Unknown(kMember, type, "null, NFC or a flat Sequence");
+  NXDKIT_ASSIGN(const Json* list, ListOf(json, "normalizers", kMember));
+  bool nfc = false;
+  for (const Json& part : *list) {
+    NXDKIT_ASSIGN(const bool does, NormalizesToNfc(part, depth + 1));
+    nfc = nfc || does;
+  }
+  return nfc;
+}
+
+// How many ByteLevel there are.
+Result<int> CountDecoders(const Json& json, int depth) {
+  constexpr std::string_view kMember = "decoder";
+  NXDKIT_ASSIGN(const std::string type, JsonString(json, "type"));
+  if (type == "ByteLevel") return 1;
+  if (type == "Fuse") return 0;  // joins what ByteLevel has joined already
+  if (type != "Sequence" || depth >= kMaxDepth)
+    return Unknown(kMember, type, "ByteLevel, Fuse or a flat Sequence");
+  NXDKIT_ASSIGN(const Json* list, ListOf(json, "decoders", kMember));
+  int count = 0;
+  for (const Json& part : *list) {
+    NXDKIT_ASSIGN(const int more, CountDecoders(part, depth + 1));
+    count += more;
+  }
+  return count;
+}
+
+}  // namespace
+
+Result<std::vector<AddedToken>> ReadAddedTokens(const Json* json) {
+  std::vector<AddedToken> tokens;
+  if (json == nullptr) return tokens;
+  if (!json->is_array())
+    return Error(Errc::kCorrupt, fmt::format("found {}, expected an array", JsonTypeText(*json)))
+        .member("added_tokens");
+  size_t all_bytes = 0;
+  for (const Json& row : *json) {
+    Result<AddedToken> token = ReadAddedToken(row);
+    if (!token.ok())
+      return std::move(token).error().member(fmt::format("added_tokens[{}]", tokens.size()));
+    all_bytes += token->content.size();
+    if (all_bytes > kMaxAllContentBytes)
+      return Error(Errc::kCorrupt,
+                   fmt::format("contents of more than {} bytes", kMaxAllContentBytes))
+          .member("added_tokens");
+    tokens.push_back(*std::move(token));
+  }
+  return tokens;
+}
+
+Result<bool> ReadNormalizer(const Json* json) {
+  return json == nullptr ? Result<bool>(false) : NormalizesToNfc(*json, 0);
+}
+
+Result<Surroundings> ReadPostProcessor(const Json* json) {
+  Surroundings around;
+  if (json != nullptr) NXDKIT_TRY(ApplyPostProcessor(*json, 0, &around));
+  return around;
+}
+
+Status CheckDecoder(const Json* json) {
+  if (json == nullptr)
+    return Error(Errc::kUnsupported, "found none, expected ByteLevel").member("decoder");
+  NXDKIT_ASSIGN(const int count, CountDecoders(*json, 0));
+  if (count == 1) return OkStatus();
+  return Error(Errc::kUnsupported, fmt::format("ByteLevel {} times, expected once", count))
+      .member("decoder");
+}
+
+}  // namespace nxdkit::trainer
