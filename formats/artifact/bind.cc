@@ -8,7 +8,7 @@
 
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/bind_delta.h"
-#include "formats/artifact/optimizer/optimizer.h"
+#include "formats/artifact/optimizer/bind_optimizer.h"
 #include "formats/models/hf_layout.h"
 #include "formats/rollout/rollout_layout.h"
 #include "lib/system/file.h"

@@ -7,7 +7,7 @@
 
 #include "formats/artifact/canonical_reader.h"
 #include "formats/artifact/computed_storage.h"
-#include "formats/ops/digest/digest.h"
+#include "formats/manifest/manifest.h"
 #include "lib/base/scratch_pool.h"
 
 namespace nxdkit::ops {
@@ -167,29 +167,6 @@ Status BindDelta(BoundArtifact& out, const InputHints& hints) {
                                 std::make_shared<const ComputedStorage<Overlay>>(overlay, i)});
   }
   return OkStatus();
-}
-
-Status RequireResult(const delta::Head& promised, const BoundArtifact& made,
-                     const RunOptions& run) {
-  NXDKIT_TRY(RequireSound(made, run));
-  NXDKIT_ASSIGN(const ModelDigest found, DigestModel(made, run));
-  if (found.digest == promised.result) return OkStatus();
-  std::vector<manifest::ParamDigest> params;
-  for (const delta::Param& param : promised.params)
-    params.push_back({param.name, param.dtype, param.shape, param.result});
-  const std::vector<Finding> findings =
-      CompareModels(manifest::MakeModelDigest(std::move(params)), found);
-  NXDKIT_CHECK(!findings.empty());
-  const Finding& first = findings.front();
-  return Error(Errc::kFindings,
-               fmt::format("not what the delta promises: {} of {} parameters differ, the first has "
-                           "the digest {}, expected {}",
-                           findings.size(), promised.params.size(), first.found, first.expected))
-      .in(made.artifact.path)
-      .on(first.param)
-      .hint(
-          "the base is not the version that the delta was made from, or it was applied before; "
-          "nothing was published");
 }
 
 }  // namespace nxdkit::ops

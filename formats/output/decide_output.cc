@@ -5,11 +5,11 @@
 #include <map>
 
 #include "formats/artifact/open_file.h"
-#include "formats/artifact/optimizer/optimizer.h"
 #include "formats/models/experts.h"
 #include "formats/nxd/optimum.h"
 #include "formats/output/output_plan.h"
 #include "formats/output/plan_lora.h"
+#include "formats/output/plan_optimizer.h"
 #include "formats/rollout/cpu_plan.h"
 #include "lib/system/file.h"
 

@@ -1,9 +1,8 @@
-// From logical parameters to optimizer files.
+#include "formats/output/plan_optimizer.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
-
-#include "formats/artifact/optimizer/optimizer.h"
 
 namespace nxdkit::ops {
 namespace {

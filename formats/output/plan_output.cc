@@ -2,13 +2,13 @@
 #include <fmt/core.h>
 
 #include "formats/artifact/canonical.h"
+#include "formats/artifact/compiled_model.h"
 #include "formats/artifact/lora/lora_config.h"
-#include "formats/artifact/optimizer/optimizer.h"
 #include "formats/hf/hf.h"
 #include "formats/nxd/optimum.h"
-#include "formats/ops/verify/fitness.h"
 #include "formats/output/output_plan.h"
 #include "formats/output/plan_lora.h"
+#include "formats/output/plan_optimizer.h"
 #include "formats/rollout/cpu_plan.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"

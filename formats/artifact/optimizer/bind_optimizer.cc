@@ -1,10 +1,10 @@
-// From optimizer files to logical parameters.
+#include "formats/artifact/optimizer/bind_optimizer.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "formats/artifact/optimizer/optimizer.h"
 #include "formats/artifact/optimizer/optimizer_entries.h"
 #include "formats/nxd/check_optimizer.h"
 

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include "formats/artifact/bind_delta.h"
 #include "formats/artifact/infinities.h"
 #include "formats/artifact/lora/lora.h"
 #include "formats/manifest/manifest.h"
@@ -231,6 +230,31 @@ Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool 
 }
 
 namespace {
+
+// What was made of a delta and its base, bound: sound, and every parameter's digest the one that
+// the delta promises. kFindings naming the first that is not.
+Status RequireResult(const delta::Head& promised, const BoundArtifact& made,
+                     const RunOptions& run) {
+  NXDKIT_TRY(RequireSound(made, run));
+  NXDKIT_ASSIGN(const ModelDigest found, DigestModel(made, run));
+  if (found.digest == promised.result) return OkStatus();
+  std::vector<manifest::ParamDigest> params;
+  for (const delta::Param& param : promised.params)
+    params.push_back({param.name, param.dtype, param.shape, param.result});
+  const std::vector<Finding> findings =
+      CompareModels(manifest::MakeModelDigest(std::move(params)), found);
+  NXDKIT_CHECK(!findings.empty());
+  const Finding& first = findings.front();
+  return Error(Errc::kFindings,
+               fmt::format("not what the delta promises: {} of {} parameters differ, the first has "
+                           "the digest {}, expected {}",
+                           findings.size(), promised.params.size(), first.found, first.expected))
+      .in(made.artifact.path)
+      .on(first.param)
+      .hint(
+          "the base is not the version that the delta was made from, or it was applied before; "
+          "nothing was published");
+}
 
 Status VerifyWritten(const Prepared& prepared, const BoundArtifact& written,
                      const RunOptions& run) {

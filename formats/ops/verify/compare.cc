@@ -6,17 +6,6 @@
 
 namespace nxdkit::ops {
 
-std::string Finding::ToString() const {
-  std::string text;
-  if (!file.empty()) text += file + ": ";
-  if (!tensor.empty()) text += tensor + ": ";
-  if (rank) text += fmt::format("rank {}: ", *rank);
-  if (!param.empty() && param != tensor && (head || !index.empty())) text += param + ": ";
-  if (head) text += fmt::format("head {}: ", *head);
-  if (!index.empty()) text += fmt::format("row {}: ", index[0]);
-  return text + message;
-}
-
 namespace {
 
 std::vector<OutputTensor> StoredAsOutputs(const BoundLayout& bound) {

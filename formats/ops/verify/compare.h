@@ -2,33 +2,14 @@
 // two artifacts of any layouts against each other.
 #pragma once
 
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "formats/artifact/artifact.h"
+#include "formats/artifact/finding.h"
 #include "formats/artifact/run.h"
 #include "lib/sinks/compare_sink.h"
 
 namespace nxdkit::ops {
-
-// Something that is not as it must be. Fields that do not apply are empty.
-struct Finding {
-  std::string check;  // "replica", "padding", "rank tensor", "tied", "value", "missing", ...
-  std::string file;
-  std::string tensor;  // stored name
-  std::string param;   // logical name
-  std::optional<int64_t> rank;
-  std::optional<int64_t> head;
-  Shape index;        // logical, or stored for padding
-  int64_t count = 0;  // differing elements of this tensor
-  std::string expected;
-  std::string found;
-  std::string message;  // what it means, one line
-
-  // "FILE: TENSOR: rank 3: head 5: row 17: message"
-  std::string ToString() const;
-};
 
 // Replicas bit-equal, padding zero, rank tensors right, the tied pair equal.
 Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunOptions& run);

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "formats/artifact/optimizer/optimizer.h"
+#include "formats/artifact/optimizer/bind_optimizer.h"
 #include "formats/ops/verify/checksums.h"
 
 namespace nxdkit::ops {

@@ -1,0 +1,49 @@
+#include "formats/artifact/finding.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+namespace nxdkit::ops {
+
+Finding::Finding(std::string check_name, std::string text)
+    : check(std::move(check_name)), message(std::move(text)) {}
+
+Finding Finding::in(std::string path) && {
+  file = std::move(path);
+  return std::move(*this);
+}
+
+Finding Finding::on(std::string name) && {
+  tensor = std::move(name);
+  return std::move(*this);
+}
+
+Finding Finding::of(std::string name) && {
+  param = std::move(name);
+  return std::move(*this);
+}
+
+Finding Finding::at_rank(std::optional<int64_t> number) && {
+  rank = number;
+  return std::move(*this);
+}
+
+Finding Finding::differs(std::string here, std::string wanted) && {
+  found = std::move(here);
+  expected = std::move(wanted);
+  return std::move(*this);
+}
+
+std::string Finding::ToString() const {
+  std::string text;
+  if (!file.empty()) text += file + ": ";
+  if (!tensor.empty()) text += tensor + ": ";
+  if (rank) text += fmt::format("rank {}: ", *rank);
+  if (!param.empty() && param != tensor && (head || !index.empty())) text += param + ": ";
+  if (head) text += fmt::format("head {}: ", *head);
+  if (!index.empty()) text += fmt::format("row {}: ", index[0]);
+  return text + message;
+}
+
+}  // namespace nxdkit::ops
