@@ -23,7 +23,7 @@ class Checker {
     problems.push_back(
         {code, std::string(key), std::move(message), std::move(fix), std::move(place)});
   }
-  void Note(std::string text) { notes.push_back(std::move(text)); }
+  void Note(std::string_view text) { notes.emplace_back(text); }
 
   std::vector<ConfigProblem> problems;
   std::vector<std::string> notes;
