@@ -59,6 +59,15 @@ TEST_F(GrpoTrain, SaysWhatIsWrongWithAConfiguration) {
 }
 
 // What a run would find out before it loads weights, without a trace.
+TEST_F(GrpoTrain, EachProblemOfAConfigurationHasALine) {
+  std::vector<std::string> words = {Workshop::Tool("grpo-train"), "worker.actor.lr=1",
+                                    "data.shufle=true"};
+  const ProcessResult result = RunProcess(words);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("grpo-train: error: 2 problems in the configuration:\n  [1] "));
+  EXPECT_THAT(result.err, HasSubstr("\n  [2] command line: data.shufle=true: data.shufle: "));
+}
+
 TEST_F(GrpoTrain, ADryRunReadsTheDataAndTheModel) {
   const ProcessResult good = Train("run", {"--dry-run"});
   EXPECT_EQ(good.exit_code, 0) << good.out;

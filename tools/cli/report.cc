@@ -36,8 +36,15 @@ Json ErrorJson(const Error& error) {
 }  // namespace
 
 std::string ErrorLines(std::string_view tool, const Error& error, bool color) {
-  std::string lines = fmt::format("{}: {} {}\n", tool, Painted("error:", kRed, color),
-                                  EscapeControl(error.ToString()));
+  const std::string text = error.ToString();
+  const std::string_view place =
+      std::string_view(text).substr(0, text.size() - error.message().size());
+  std::string lines =
+      fmt::format("{}: {} {}", tool, Painted("error:", kRed, color), EscapeControl(place));
+  std::string_view rest = error.message();
+  for (size_t end; (end = rest.find('\n')) != std::string_view::npos; rest.remove_prefix(end + 1))
+    lines += EscapeControl(rest.substr(0, end)) + "\n  ";
+  lines += EscapeControl(rest) + "\n";
   if (!error.hint().empty()) lines += fmt::format("hint: {}\n", EscapeControl(error.hint()));
   return lines;
 }

@@ -13,7 +13,7 @@ namespace nxdkit::tool {
 inline constexpr int kSchemaVersion = 1;
 
 // "nxd-convert: error: model.pt: offset 17: ..." and, where there is one, a "hint: ..." line.
-// Control characters of names are escaped.
+// Control characters of names are escaped; a message of several lines keeps them, indented.
 std::string ErrorLines(std::string_view tool, const Error& error, bool color);
 std::string WarningLine(std::string_view tool, std::string_view message, bool color);
 

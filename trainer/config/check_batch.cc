@@ -8,31 +8,28 @@ namespace {
 
 constexpr std::string_view kPrompts = "data.rollout_batch_size";
 
-// What the update rules of actor and critic are about.
+// The section of the actor or the critic.
 struct Updater {
   std::string_view name;  // "worker.actor"
-  int64_t global_batch;
-  int64_t micro_update;
-  int64_t micro_experience;
-  bool dynamic;
-  bool offload;
+  const UpdaterConfig& config;
+
+  std::string Key(std::string_view leaf) const { return fmt::format("{}.{}", name, leaf); }
 };
 
-std::string Key(const Updater& updater, std::string_view leaf) {
-  return fmt::format("{}.{}", updater.name, leaf);
-}
+constexpr std::string_view kGlobal = "global_batch_size";
+constexpr std::string_view kUpdate = "micro_batch_size_per_device_for_update";
 
 // Whether an update of `batch` prompts can be cut as it must be.
 bool Fits(const Updater& updater, const RunPlan& plan, int64_t batch) {
   const int64_t rows = batch * plan.samples;
   if (plan.prompts % batch != 0 || rows % plan.data_parallel != 0) return false;
-  return rows / plan.data_parallel % updater.micro_update == 0;
+  return rows / plan.data_parallel % updater.config.micro_batch_size_per_device_for_update == 0;
 }
 
 std::string LegalBatches(const Updater& updater, const RunPlan& plan) {
   const std::string values =
       LegalValues(plan.prompts, [&](int64_t batch) { return Fits(updater, plan, batch); });
-  const std::string key = Key(updater, "global_batch_size");
+  const std::string key = updater.Key(kGlobal);
   if (!values.empty()) return fmt::format("legal values of {}: {}", key, values);
   return fmt::format(
       "no value of {} fits; a smaller micro_batch_size_per_device_for_update or "
@@ -42,49 +39,51 @@ std::string LegalBatches(const Updater& updater, const RunPlan& plan) {
 
 // The last rule of the chain that fails is the one to show: the others follow from it.
 void CheckGlobalBatch(Checker& check, const Updater& updater, const RunPlan& plan) {
-  const std::string key = Key(updater, "global_batch_size");
-  const int64_t rows = updater.global_batch * plan.samples;
-  if (plan.prompts % updater.global_batch != 0)
+  const std::string key = updater.Key(kGlobal);
+  const int64_t rows = updater.config.global_batch_size * plan.samples;
+  if (plan.prompts % updater.config.global_batch_size != 0)
+    return check.Problem(key,
+                         fmt::format("{} {} is not a multiple of {}", kPrompts, plan.prompts,
+                                     updater.config.global_batch_size),
+                         LegalBatches(updater, plan));
+  if (rows < plan.data_parallel || rows % plan.data_parallel != 0)
     return check.Problem(
         key,
-        fmt::format("{} {} is not a multiple of {}", kPrompts, plan.prompts, updater.global_batch),
+        fmt::format("{} prompts x {} responses = {} sequences cannot be divided "
+                    "over {} data-parallel ranks",
+                    updater.config.global_batch_size, plan.samples, rows, plan.data_parallel),
         LegalBatches(updater, plan));
-  if (rows < plan.data_parallel || rows % plan.data_parallel != 0)
-    return check.Problem(key,
-                         fmt::format("{} prompts x {} responses = {} sequences cannot be divided "
-                                     "over {} data-parallel ranks",
-                                     updater.global_batch, plan.samples, rows, plan.data_parallel),
-                         LegalBatches(updater, plan));
   const int64_t rank_rows = rows / plan.data_parallel;
-  if (rank_rows % updater.micro_update != 0)
+  if (rank_rows % updater.config.micro_batch_size_per_device_for_update != 0)
     return check.Problem(
-        Key(updater, "micro_batch_size_per_device_for_update"),
+        updater.Key(kUpdate),
         fmt::format("{} sequences of an update on one data-parallel rank ({} prompts x {} / {}) "
                     "are not a multiple of {}",
-                    rank_rows, updater.global_batch, plan.samples, plan.data_parallel,
-                    updater.micro_update),
+                    rank_rows, updater.config.global_batch_size, plan.samples, plan.data_parallel,
+                    updater.config.micro_batch_size_per_device_for_update),
         fmt::format("legal values: {}; or {}",
                     LegalValues(rank_rows, [&](int64_t v) { return rank_rows % v == 0; }),
                     LegalBatches(updater, plan)));
-  if (updater.offload && rank_rows != updater.micro_update)
-    check.Problem(Key(updater, "fsdp.enable_cpu_offload"),
+  if (updater.config.fsdp.enable_cpu_offload &&
+      rank_rows != updater.config.micro_batch_size_per_device_for_update)
+    check.Problem(updater.Key("fsdp.enable_cpu_offload"),
                   fmt::format("it allows no gradient accumulation, but an update has {} sequences "
                               "on one data-parallel rank and a micro-batch has {}",
-                              rank_rows, updater.micro_update),
-                  fmt::format("set {} to {}, or this to false",
-                              Key(updater, "micro_batch_size_per_device_for_update"), rank_rows));
+                              rank_rows, updater.config.micro_batch_size_per_device_for_update),
+                  fmt::format("set {} to {}, or this to false", updater.Key(kUpdate), rank_rows));
 }
 
 void CheckExperience(Checker& check, const Updater& updater, const RunPlan& plan) {
-  const std::string key = Key(updater, "micro_batch_size_per_device_for_experience");
+  const std::string key = updater.Key("micro_batch_size_per_device_for_experience");
   const int64_t ranks = plan.data_parallel;
-  const bool by_rank = !updater.dynamic && plan.sequences % ranks == 0;
+  const bool by_rank = !updater.config.dynamic_batching && plan.sequences % ranks == 0;
   const int64_t rows = by_rank ? plan.sequences / ranks : plan.sequences;
-  if (rows % updater.micro_experience == 0) return;
+  if (rows % updater.config.micro_batch_size_per_device_for_experience == 0) return;
   const std::string of = by_rank ? fmt::format(" / {} data-parallel ranks", ranks) : "";
   check.Problem(key,
                 fmt::format("{} prompts x {} responses{} = {} sequences are not a multiple of {}",
-                            plan.prompts, plan.samples, of, rows, updater.micro_experience),
+                            plan.prompts, plan.samples, of, rows,
+                            updater.config.micro_batch_size_per_device_for_experience),
                 "legal values: " + LegalValues(std::min<int64_t>(rows, 256),
                                                [&](int64_t v) { return rows % v == 0; }));
 }
@@ -117,26 +116,15 @@ void CheckEngines(Checker& check, const RunPlan& plan) {
 
 void CheckBatches(Checker& check, const RunPlan& plan) {
   const ActorConfig& actor = check.config().worker.actor;
-  const CriticConfig& critic = check.config().worker.critic;
   if (plan.rollout_workers > 0) CheckEngines(check, plan);
   if (plan.data_parallel < 1) return;  // CheckCores has told
   CheckRanks(check, plan);
-  CheckUpdater(
-      check,
-      {"worker.actor", actor.global_batch_size, actor.micro_batch_size_per_device_for_update,
-       actor.micro_batch_size_per_device_for_experience, actor.dynamic_batching,
-       actor.fsdp.enable_cpu_offload},
-      plan);
+  CheckUpdater(check, {"worker.actor", actor}, plan);
   if (NeedsCritic(check.config()))
-    CheckUpdater(
-        check,
-        {"worker.critic", critic.global_batch_size, critic.micro_batch_size_per_device_for_update,
-         critic.micro_batch_size_per_device_for_experience, critic.dynamic_batching,
-         critic.fsdp.enable_cpu_offload},
-        plan);
+    CheckUpdater(check, {"worker.critic", check.config().worker.critic}, plan);
   if (actor.loss_avg_mode == "seq" && actor.micro_batch_size_per_device_for_update == 1)
-    check.Note(fmt::format("{} = seq with one sequence per micro-batch is the same as token",
-                           "worker.actor.loss_avg_mode"));
+    check.Note(
+        "worker.actor.loss_avg_mode = seq with one sequence per micro-batch is the same as token");
 }
 
 }  // namespace nxdkit::trainer

@@ -1,13 +1,14 @@
 // The configuration of a training run: the schema of EasyR1, the keys of its Trainium port, and a
 // few of our own, as plain structs with the default values in place. What each key means, which
-// are ours, and which have no effect here stands in key_table.cc and README.md. A path through
-// these structs is the key's name: config.worker.actor.optim.lr is worker.actor.optim.lr.
+// are ours, and which have no effect here is in key_rows.cc and README.md. A path through these
+// structs is the key's name: config.worker.actor.optim.lr is worker.actor.optim.lr.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "lib/tensor/dtype.h"
@@ -22,21 +23,15 @@ struct DataConfig {
   std::string answer_key = "answer";
   std::string image_key = "images";
   std::string video_key = "videos";
-  std::optional<std::string> image_dir;
-  double video_fps = 2.0;
   int64_t max_prompt_length = 512;    // P, tokens
   int64_t max_response_length = 512;  // R, tokens
   int64_t rollout_batch_size = 512;   // B, prompts per training step
   std::optional<int64_t> mini_rollout_batch_size;
-  int64_t val_batch_size = -1;
   std::optional<std::string> format_prompt;
   std::optional<std::string> override_chat_template;
   bool shuffle = true;
   int64_t seed = 1;
-  std::optional<int64_t> min_pixels = 262144;
-  std::optional<int64_t> max_pixels = 4194304;
   bool filter_overlong_prompts = true;
-  int64_t filter_overlong_prompts_workers = 16;
   std::optional<bool> enable_thinking;  // ours
 };
 
@@ -57,21 +52,10 @@ struct AlgorithmConfig {
   double filter_high = 0.99;
 };
 
-struct LoraConfig {
-  int64_t rank = 0;
-  int64_t alpha = 64;
-  std::string target_modules = "all-linear";
-  std::optional<std::string> exclude_modules;
-};
-
 struct ModelSection {
   std::optional<std::string> model_path;
   std::optional<std::string> tokenizer_path;
-  Value override_config = Value::Map();
   bool enable_gradient_checkpointing = true;
-  bool trust_remote_code = true;
-  bool freeze_vision_tower = false;
-  LoraConfig lora;
 };
 
 struct OptimConfig {
@@ -83,86 +67,41 @@ struct OptimConfig {
   std::optional<int64_t> lr_warmup_steps;
   std::optional<double> min_lr_ratio;
   std::string lr_scheduler_type = "constant";
-  int64_t training_steps = 0;  // derived: TrainingSteps()
 };
 
 struct FsdpConfig {
-  bool enable_full_shard = true;
   bool enable_cpu_offload = false;
-  bool enable_rank0_init = true;
-  bool use_orig_params = false;
-  std::optional<std::string> torch_dtype;
-  int64_t fsdp_size = -1;
-  std::string mp_param_dtype = "bf16";
-  std::string mp_reduce_dtype = "fp32";
-  std::string mp_buffer_dtype = "fp32";
 };
 
-struct OffloadConfig {
-  bool offload_params = false;
-  bool offload_optimizer = false;
-};
-
-struct ActorConfig {
-  std::string strategy = "fsdp";
+// A model that is updated: what actor and critic have in common.
+struct UpdaterConfig {
   int64_t global_batch_size = 256;  // G, prompts per update
   int64_t micro_batch_size_per_device_for_update = 4;
   int64_t micro_batch_size_per_device_for_experience = 16;
   double max_grad_norm = 1.0;
+  std::string loss_avg_mode = "token";
+  int64_t ppo_epochs = 1;
+  bool dynamic_batching = true;
+  ModelSection model;
+  OptimConfig optim;
+  FsdpConfig fsdp;
+};
+
+struct ActorConfig : UpdaterConfig {
   double clip_ratio_low = 0.2;
   double clip_ratio_high = 0.3;
   double clip_ratio_dual = 3.0;
-  std::string loss_avg_mode = "token";
   std::string loss_type = "default";
-  int64_t ppo_epochs = 1;
-  bool padding_free = true;
-  bool dynamic_batching = true;
-  int64_t ulysses_size = 1;
-  bool use_torch_compile = true;
+  bool padding_free = true;  // not read; its default is not the critic's
   double tau_positive = 1.0;
   double tau_negative = 1.05;
-  ModelSection model;
-  OptimConfig optim;
-  FsdpConfig fsdp;
-  OffloadConfig offload;
   int64_t tensor_parallel_size = 1;          // the port's
   std::optional<std::string> compute_dtype;  // ours; null: what optim.strategy needs
-  // Derived from algorithm.
-  bool disable_kl = false;
-  bool use_kl_loss = false;
-  std::string kl_penalty;
-  double kl_coef = 0;
 };
 
-struct CriticConfig {
-  std::string strategy = "fsdp";
-  int64_t global_batch_size = 256;
-  int64_t micro_batch_size_per_device_for_update = 4;
-  int64_t micro_batch_size_per_device_for_experience = 16;
-  double max_grad_norm = 1.0;
+struct CriticConfig : UpdaterConfig {
   double cliprange_value = 0.5;
-  std::string loss_avg_mode = "token";
-  int64_t ppo_epochs = 1;
-  bool padding_free = false;
-  bool dynamic_batching = true;
-  int64_t ulysses_size = 1;
-  bool use_torch_compile = true;
-  ModelSection model;
-  OptimConfig optim;
-  FsdpConfig fsdp;
-  OffloadConfig offload;
-};
-
-struct RefConfig {
-  std::string strategy = "fsdp";
-  FsdpConfig fsdp;
-  OffloadConfig offload;
-  // Derived from the actor.
-  int64_t micro_batch_size_per_device_for_experience = 0;
-  bool padding_free = false;
-  bool dynamic_batching = false;
-  int64_t ulysses_size = 1;
-  bool use_torch_compile = false;
+  bool padding_free = false;  // not read
 };
 
 // Sampling of validation; what is not set is as in training, but n, which is 1.
@@ -186,44 +125,30 @@ struct NeuronOverrideConfig {
 };
 
 struct RolloutConfig {
-  std::string name = "vllm";
   int64_t n = 1;
   double temperature = 1.0;
   double top_p = 1.0;
   int64_t top_k = -1;
   int64_t seed = 1;
-  int64_t limit_images = 0;
   std::string dtype = "bf16";
-  double gpu_memory_utilization = 0.6;
   bool ignore_eos = false;
-  bool enforce_eager = false;
-  bool enable_chunked_prefill = false;
   int64_t tensor_parallel_size = 2;
   std::optional<int64_t> max_model_len;
   int64_t max_num_batched_tokens = 8192;
-  bool disable_log_stats = true;
-  bool disable_tqdm = false;
   ValOverrideConfig val_override_config;
   std::optional<std::string> model_path;        // the port's
   NeuronOverrideConfig neuron_override_config;  // the port's
-  // Derived.
-  int64_t prompt_length = 0;
-  int64_t response_length = 0;
-  bool trust_remote_code = false;
 };
 
 struct RewardConfig {
   std::optional<std::string> reward_function;
   Value reward_function_kwargs = Value::Map();
   bool skip_special_tokens = true;
-  int64_t num_cpus = 1;
 };
 
 struct WorkerConfig {
-  bool hybrid_engine = true;
   ActorConfig actor;
   CriticConfig critic;
-  RefConfig ref;
   RolloutConfig rollout;
   RewardConfig reward;
 };
@@ -234,7 +159,6 @@ struct TrainerConfig {
   std::string project_name = "easy_r1";
   std::string experiment_name = "demo";
   std::vector<std::string> logger = {"console", "file"};  // upstream: console, wandb
-  int64_t nnodes = 1;
   int64_t n_gpus_per_node = 8;
   int64_t max_try_make_batch = 20;
   int64_t critic_warmup = 0;
@@ -247,7 +171,6 @@ struct TrainerConfig {
   bool save_model_only = false;
   std::optional<std::string> save_checkpoint_path;
   std::optional<std::string> load_checkpoint_path;
-  std::optional<std::string> ray_timeline;
   bool find_last_checkpoint = true;
   bool separate_rollout_workers = false;       // the port's
   double training_core_ratio = 0.5;            // the port's
@@ -258,15 +181,22 @@ struct TrainerConfig {
   std::optional<std::string> tensorboard_dir;  // ours
 };
 
+// The value of a key that nothing reads: kept to be checked and printed.
+using UnreadValue = std::variant<bool, int64_t, double, std::string, std::optional<int64_t>,
+                                 std::optional<std::string>, Value>;
+// Their defaults, in the order of the table.
+std::vector<UnreadValue> UnreadDefaults();
+
 struct Config {
   DataConfig data;
   AlgorithmConfig algorithm;
   WorkerConfig worker;
   TrainerConfig trainer;
+  std::vector<UnreadValue> unread = UnreadDefaults();
 };
 
-// Fills what is marked derived above from the keys it is derived from, tokenizer_path from
-// model_path, and save_checkpoint_path from project and experiment. LoadConfig calls it.
+// Fills tokenizer_path from model_path, compute_dtype from the optimizer, and save_checkpoint_path
+// from project and experiment, where they are not set. LoadConfig calls it.
 void DeriveConfig(Config& config);
 
 // Whether this optimizer is one for weights in bf16: adamw_bf16 and adamw_bf16_fixed.

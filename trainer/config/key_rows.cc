@@ -1,4 +1,4 @@
-#include "trainer/config/key_table.h"
+#include "trainer/config/key_rows.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -6,320 +6,364 @@ namespace {
 using enum KeyOwner;
 using enum KeyLimit;
 using enum KeyUse;
+using std::string_literals::operator""s;
 
-#define KEY_AT(name, path) name, [](Config& c) -> ConfigSlot { return &c.path; }
-#define KEY(path) KEY_AT(#path, path)
+#define MEMBER(type, name, path) name, [](type& c) -> ConfigSlot { return &c.path; }
+#define DATA(path) MEMBER(Config, #path, data.path)
+#define ALGORITHM(path) MEMBER(Config, #path, algorithm.path)
+#define ROLLOUT(path) MEMBER(Config, #path, worker.rollout.path)
+#define REWARD(path) MEMBER(Config, #path, worker.reward.path)
+#define TRAINER(path) MEMBER(Config, #path, trainer.path)
+// Of actor and critic, and of one of them.
+#define UPDATER(path) MEMBER(UpdaterConfig, #path, path)
+#define ACTOR(path) MEMBER(ActorConfig, #path, path)
+#define CRITIC(path) MEMBER(CriticConfig, #path, path)
 
-constexpr ConfigKey kKeys[] = {
-    {KEY(data.train_files), kUsed, kNone, "", "training rows: file, folder, or name@split"},
-    {KEY(data.val_files), kUsed, kNone, "", "validation rows, as train_files"},
-    {KEY(data.prompt_key), kUsed, kNone, "", "column of the question"},
-    {KEY(data.answer_key), kUsed, kNone, "", "column of the answer"},
-    {KEY(data.image_key), kUsed, kNone, "",
-     "a row with something in this column is refused: images are not read"},
-    {KEY(data.video_key), kUsed, kNone, "",
-     "a row with something in this column is refused: videos are not read"},
-    {KEY(data.image_dir), kOnly, kNone, "null", "images are not read"},
-    {KEY(data.video_fps), kNoEffect, kNone, "", "videos are not read"},
-    {KEY(data.max_prompt_length), kUsed, kPositive, "",
-     "P: tokens of a prompt, chat template included"},
-    {KEY(data.max_response_length), kUsed, kPositive, "", "R: tokens of a response"},
-    {KEY(data.rollout_batch_size), kUsed, kPositive, "", "B: prompts per training step"},
-    {KEY(data.mini_rollout_batch_size), kUsed, kPositive, "",
-     "prompts per call of the engine; null: B"},
-    {KEY(data.val_batch_size), kNoEffect, kUnlimited, "", "the validation rows are one batch"},
-    {KEY(data.format_prompt), kUsed, kFile, "", "template around each question"},
-    {KEY(data.override_chat_template), kUsed, kFile, "",
-     "template used in place of the tokenizer's"},
-    {KEY(data.shuffle), kUsed, kNone, "", "a new order each epoch"},
-    {KEY(data.seed), kUsed, kNone, "", "of the order"},
-    {KEY(data.min_pixels), kNoEffect, kNone, "", "images are not read"},
-    {KEY(data.max_pixels), kNoEffect, kNone, "", "images are not read"},
-    {KEY(data.filter_overlong_prompts), kUsed, kNone, "", "drop rows longer than P"},
-    {KEY(data.filter_overlong_prompts_workers), kNoEffect, kNone, "",
-     "prompts are tokenized by one thread"},
-    {KEY(data.enable_thinking), kUsed, kNone, "",
-     "of the chat template; null: not passed, the template's own choice", kOurs},
-    {KEY(algorithm.gamma), kUsed, kFraction, "", "discount"},
-    {KEY(algorithm.lam), kUsed, kFraction, "", "of generalized advantage estimation"},
-    {KEY(algorithm.adv_estimator), kUsed, kNone,
-     "grpo|grpo_passk|rloo|reinforce_plus_plus|remax|gae", "how advantages are made"},
-    {KEY(algorithm.disable_kl), kUsed, kNone, "", "no reference model, no KL"},
-    {KEY(algorithm.use_kl_loss), kUsed, kNone, "",
-     "KL in the loss; else it is taken off the reward"},
-    {KEY(algorithm.kl_penalty), kUsed, kNone, "kl|abs|mse|low_var_kl", "the KL estimator"},
-    {KEY(algorithm.kl_coef), kUsed, kNotNegative, "", "weight of KL"},
-    {KEY(algorithm.kl_type), kUsed, kNone, "fixed|adaptive", "of the weight in the reward"},
-    {KEY(algorithm.kl_horizon), kUsed, kNone, "", "of the adaptive weight, in sequences"},
-    {KEY(algorithm.kl_target), kUsed, kNone, "", "of the adaptive weight"},
-    {KEY(algorithm.online_filtering), kUsed, kNone, "",
-     "drop prompts whose mean score is outside filter_low..filter_high"},
-    {KEY(algorithm.filter_key), kUsed, kNone, "", "which score the filter looks at"},
-    {KEY(algorithm.filter_low), kUsed, kNone, "", "exclusive"},
-    {KEY(algorithm.filter_high), kUsed, kNone, "", "exclusive"},
-    {KEY(worker.hybrid_engine), kOnly, kNone, "true", "there is no other engine"},
-    {KEY(worker.actor.strategy), kNoEffect, kNone, "",
-     "there is one way of sharding: tensor parallel times data parallel"},
-    {KEY(worker.actor.global_batch_size), kUsed, kPositive, "", "G: prompts per update"},
-    {KEY(worker.actor.micro_batch_size_per_device_for_update), kUsed, kPositive, "",
-     "sequences per forward and backward pass"},
-    {KEY(worker.actor.micro_batch_size_per_device_for_experience), kUsed, kPositive, "",
-     "sequences per log-prob pass"},
-    {KEY(worker.actor.max_grad_norm), kUsed, kPositive, "",
-     "gradients are scaled down to this norm"},
-    {KEY(worker.actor.clip_ratio_low), kUsed, kFraction, "", "lower clip: 1 - this"},
-    {KEY(worker.actor.clip_ratio_high), kUsed, kNotNegative, "", "upper clip: 1 + this"},
-    {KEY(worker.actor.clip_ratio_dual), kUsed, kAboveOne, "", "dual clip of negative advantages"},
-    {KEY(worker.actor.loss_avg_mode), kUsed, kNone, "token|seq|seq_mean",
-     "mean over tokens, or over the sequences of a micro-batch, or (seq_mean, ours) of the update"},
-    {KEY(worker.actor.loss_type), kUsed, kNone, "default|gspo|gspo_token|cispo|sapo",
-     "the policy loss"},
-    {KEY(worker.actor.ppo_epochs), kUsed, kPositive, "", "passes over each batch"},
-    {KEY(worker.actor.padding_free), kNoEffect, kNone, "",
-     "rows are always packed without padding"},
-    {KEY(worker.actor.dynamic_batching), kUsed, kNone, "",
-     "micro-batches of nearly equal token counts, at most micro_batch_size * (P + R)"},
-    {KEY(worker.actor.ulysses_size), kOnly, kNone, "1",
-     "sequence parallelism is not built; use tensor_parallel_size"},
-    {KEY(worker.actor.use_torch_compile), kNoEffect, kNone, "", "there is nothing to compile"},
-    {KEY(worker.actor.tau_positive), kUsed, kPositive, "", "of sapo"},
-    {KEY(worker.actor.tau_negative), kUsed, kPositive, "", "of sapo"},
-    {KEY(worker.actor.tensor_parallel_size), kUsed, kPositive, "",
-     "ranks that share one model in training", kPort},
-    {KEY(worker.actor.compute_dtype), kUsed, kNone, "f32|bf16",
-     "of weights and operands in forward and backward, sums are f32; null: bf16 with an adamw_bf16 "
-     "optimizer, otherwise f32",
-     kOurs},
-    {KEY(worker.actor.model.model_path), kUsed, kNone, "", "Hugging Face folder of the weights"},
-    {KEY(worker.actor.model.tokenizer_path), kUsed, kNone, "",
-     "folder of the tokenizer; null: model_path"},
-    {KEY(worker.actor.model.override_config), kOnly, kNone, "{}",
-     "the model is what its config.json says; edit that"},
-    {KEY(worker.actor.model.enable_gradient_checkpointing), kUsed, kNone, "",
-     "keep each layer's input only, and run the layer again going back"},
-    {KEY(worker.actor.model.trust_remote_code), kNoEffect, kNone, "",
-     "code in a model folder is never run"},
-    {KEY(worker.actor.model.freeze_vision_tower), kNoEffect, kNone, "", "there is no vision tower"},
-    {KEY(worker.actor.model.lora.rank), kOnly, kNone, "0", "LoRA is not trained here"},
-    {KEY(worker.actor.model.lora.alpha), kNoEffect, kNone, "", "LoRA is not trained here"},
-    {KEY(worker.actor.model.lora.target_modules), kNoEffect, kNone, "", "LoRA is not trained here"},
-    {KEY(worker.actor.model.lora.exclude_modules), kNoEffect, kNone, "",
-     "LoRA is not trained here"},
-    {KEY(worker.actor.optim.lr), kUsed, kNotNegative, "", "learning rate"},
-    {KEY(worker.actor.optim.betas), kUsed, kBeta, "", "of AdamW"},
-    {KEY(worker.actor.optim.weight_decay), kUsed, kNotNegative, "", "of every parameter"},
-    {KEY(worker.actor.optim.strategy), kUsed, kNone, "adamw|adamw_bf16|adamw_bf16_fixed",
-     "adamw: f32 state; adamw_bf16: bf16 state with Kahan sums, rounded as the original does; "
-     "adamw_bf16_fixed (ours): v and weight decay also work"},
-    {KEY(worker.actor.optim.lr_warmup_ratio), kUsed, kFraction, "",
-     "warm-up as a share of all steps"},
-    {KEY(worker.actor.optim.lr_warmup_steps), kUsed, kNotNegative, "",
-     "warm-up steps; wins over the ratio"},
-    {KEY(worker.actor.optim.min_lr_ratio), kUsed, kFraction, "", "floor of the cosine; null: 0"},
-    {KEY(worker.actor.optim.lr_scheduler_type), kUsed, kNone, "constant|cosine",
-     "after the warm-up"},
-    {KEY(worker.actor.fsdp.enable_full_shard), kNoEffect, kNone, "", "there is no FSDP here"},
-    {KEY(worker.actor.fsdp.enable_cpu_offload), kUsed, kNone, "",
-     "only its rule is kept: no gradient accumulation with it"},
-    {KEY(worker.actor.fsdp.enable_rank0_init), kNoEffect, kNone, "", "there is no FSDP here"},
-    {KEY(worker.actor.fsdp.use_orig_params), kNoEffect, kNone, "", "there is no FSDP here"},
-    {KEY(worker.actor.fsdp.torch_dtype), kNoEffect, kNone, "",
-     "the optimizer decides: weights are f32 with adamw, bf16 with adamw_bf16"},
-    {KEY(worker.actor.fsdp.fsdp_size), kNoEffect, kNone, "", "there is no FSDP here"},
-    {KEY(worker.actor.fsdp.mp_param_dtype), kNoEffect, kNone, "", "see worker.actor.compute_dtype"},
-    {KEY(worker.actor.fsdp.mp_reduce_dtype), kNoEffect, kNone, "", "sums are f32"},
-    {KEY(worker.actor.fsdp.mp_buffer_dtype), kNoEffect, kNone, "", "buffers are f32"},
-    {KEY(worker.actor.offload.offload_params), kNoEffect, kNone, "",
-     "everything is in host memory"},
-    {KEY(worker.actor.offload.offload_optimizer), kNoEffect, kNone, "",
-     "everything is in host memory"},
-    {KEY(worker.critic.strategy), kNoEffect, kNone, "",
-     "there is one way of sharding: tensor parallel times data parallel"},
-    {KEY(worker.critic.global_batch_size), kUsed, kPositive, "", "G: prompts per update"},
-    {KEY(worker.critic.micro_batch_size_per_device_for_update), kUsed, kPositive, "",
-     "sequences per forward and backward pass"},
-    {KEY(worker.critic.micro_batch_size_per_device_for_experience), kUsed, kPositive, "",
-     "sequences per pass for values"},
-    {KEY(worker.critic.max_grad_norm), kUsed, kPositive, "",
-     "gradients are scaled down to this norm"},
-    {KEY(worker.critic.cliprange_value), kUsed, kPositive, "", "clip of the value update"},
-    {KEY(worker.critic.loss_avg_mode), kUsed, kNone, "token|seq|seq_mean",
-     "mean over tokens, or over the sequences of a micro-batch, or (seq_mean, ours) of the update"},
-    {KEY(worker.critic.ppo_epochs), kUsed, kPositive, "", "passes over each batch"},
-    {KEY(worker.critic.padding_free), kNoEffect, kNone, "",
-     "rows are always packed without padding"},
-    {KEY(worker.critic.dynamic_batching), kUsed, kNone, "",
-     "micro-batches of nearly equal token counts, at most micro_batch_size * (P + R)"},
-    {KEY(worker.critic.ulysses_size), kOnly, kNone, "1", "sequence parallelism is not built"},
-    {KEY(worker.critic.use_torch_compile), kNoEffect, kNone, "", "there is nothing to compile"},
-    {KEY(worker.critic.model.model_path), kUsed, kNone, "",
-     "Hugging Face folder that the critic begins with: a language model, or one with one score"},
-    {KEY(worker.critic.model.tokenizer_path), kUsed, kNone, "",
-     "folder of its tokenizer, which must be the actor's; null: model_path"},
-    {KEY(worker.critic.model.override_config), kOnly, kNone, "{}",
-     "the model is what its config.json says; edit that"},
-    {KEY(worker.critic.model.enable_gradient_checkpointing), kUsed, kNone, "",
-     "keep each layer's input only, and run the layer again going back"},
-    {KEY(worker.critic.model.trust_remote_code), kNoEffect, kNone, "",
-     "code in a model folder is never run"},
-    {KEY(worker.critic.model.freeze_vision_tower), kNoEffect, kNone, "",
-     "there is no vision tower"},
-    {KEY(worker.critic.model.lora.rank), kOnly, kNone, "0", "LoRA is not trained here"},
-    {KEY(worker.critic.model.lora.alpha), kNoEffect, kNone, "", "LoRA is not trained here"},
-    {KEY(worker.critic.model.lora.target_modules), kNoEffect, kNone, "",
-     "LoRA is not trained here"},
-    {KEY(worker.critic.model.lora.exclude_modules), kNoEffect, kNone, "",
-     "LoRA is not trained here"},
-    {KEY(worker.critic.optim.lr), kUsed, kNotNegative, "", "learning rate"},
-    {KEY(worker.critic.optim.betas), kUsed, kBeta, "", "of AdamW"},
-    {KEY(worker.critic.optim.weight_decay), kUsed, kNotNegative, "", "of every parameter"},
-    {KEY(worker.critic.optim.strategy), kUsed, kNone, "adamw|adamw_bf16|adamw_bf16_fixed",
-     "adamw: f32 state; adamw_bf16: bf16 state with Kahan sums, rounded as the original does; "
-     "adamw_bf16_fixed (ours): v and weight decay also work"},
-    {KEY(worker.critic.optim.lr_warmup_ratio), kUsed, kFraction, "",
-     "warm-up as a share of all steps"},
-    {KEY(worker.critic.optim.lr_warmup_steps), kUsed, kNotNegative, "",
-     "warm-up steps; wins over the ratio"},
-    {KEY(worker.critic.optim.min_lr_ratio), kUsed, kFraction, "", "floor of the cosine; null: 0"},
-    {KEY(worker.critic.optim.lr_scheduler_type), kUsed, kNone, "constant|cosine",
-     "after the warm-up"},
-    {KEY(worker.critic.fsdp.enable_full_shard), kNoEffect, kNone, "", "there is no FSDP here"},
-    {KEY(worker.critic.fsdp.enable_cpu_offload), kUsed, kNone, "",
-     "only its rule is kept: no gradient accumulation with it"},
-    {KEY(worker.critic.fsdp.enable_rank0_init), kNoEffect, kNone, "", "there is no FSDP here"},
-    {KEY(worker.critic.fsdp.use_orig_params), kNoEffect, kNone, "", "there is no FSDP here"},
-    {KEY(worker.critic.fsdp.torch_dtype), kNoEffect, kNone, "",
-     "the optimizer decides: weights are f32 with adamw, bf16 with adamw_bf16"},
-    {KEY(worker.critic.fsdp.fsdp_size), kNoEffect, kNone, "", "there is no FSDP here"},
-    {KEY(worker.critic.fsdp.mp_param_dtype), kNoEffect, kNone, "",
-     "see worker.actor.compute_dtype"},
-    {KEY(worker.critic.fsdp.mp_reduce_dtype), kNoEffect, kNone, "", "sums are f32"},
-    {KEY(worker.critic.fsdp.mp_buffer_dtype), kNoEffect, kNone, "", "buffers are f32"},
-    {KEY(worker.critic.offload.offload_params), kNoEffect, kNone, "",
-     "everything is in host memory"},
-    {KEY(worker.critic.offload.offload_optimizer), kNoEffect, kNone, "",
-     "everything is in host memory"},
-    {KEY(worker.ref.strategy), kNoEffect, kNone, "",
-     "there is one way of sharding: tensor parallel times data parallel"},
-    {KEY(worker.ref.fsdp.enable_full_shard), kNoEffect, kNone, "", "there is no FSDP here"},
-    {KEY(worker.ref.fsdp.enable_cpu_offload), kNoEffect, kNone, "", "there is no FSDP here"},
-    {KEY(worker.ref.fsdp.enable_rank0_init), kNoEffect, kNone, "", "there is no FSDP here"},
-    {KEY(worker.ref.fsdp.use_orig_params), kNoEffect, kNone, "", "there is no FSDP here"},
-    {KEY(worker.ref.fsdp.torch_dtype), kNoEffect, kNone, "", "see worker.actor.compute_dtype"},
-    {KEY(worker.ref.fsdp.fsdp_size), kNoEffect, kNone, "", "there is no FSDP here"},
-    {KEY(worker.ref.fsdp.mp_param_dtype), kNoEffect, kNone, "", "see worker.actor.compute_dtype"},
-    {KEY(worker.ref.fsdp.mp_reduce_dtype), kNoEffect, kNone, "", "sums are f32"},
-    {KEY(worker.ref.fsdp.mp_buffer_dtype), kNoEffect, kNone, "", "buffers are f32"},
-    {KEY(worker.ref.offload.offload_params), kNoEffect, kNone, "", "everything is in host memory"},
-    {KEY(worker.ref.offload.offload_optimizer), kNoEffect, kNone, "",
-     "everything is in host memory"},
-    {KEY(worker.rollout.name), kNoEffect, kNone, "", "there is one engine"},
-    {KEY(worker.rollout.n), kUsed, kPositive, "", "responses per prompt"},
-    {KEY(worker.rollout.temperature), kUsed, kTemperature, "",
-     "of sampling; log-probs are divided by it too"},
-    {KEY(worker.rollout.top_p), kUsed, kMass, "",
-     "sample from the most likely tokens of this mass"},
-    {KEY(worker.rollout.top_k), kUsed, kUnlimited, "",
-     "sample from this many most likely tokens; -1: all"},
-    {KEY(worker.rollout.seed), kUsed, kNone, "",
-     "of sampling; each prompt, sample and token draws its own number from it"},
-    {KEY(worker.rollout.limit_images), kOnly, kNone, "0", "images are not read"},
-    {KEY(worker.rollout.dtype), kUsed, kNone, "bf16|bfloat16|fp32|float32|float",
-     "of the engine's weights"},
-    {KEY(worker.rollout.gpu_memory_utilization), kNoEffect, kFraction, "",
-     "the engine takes the memory that its batch needs"},
-    {KEY(worker.rollout.ignore_eos), kUsed, kNone, "", "do not stop at an end token"},
-    {KEY(worker.rollout.enforce_eager), kNoEffect, kNone, "", "there are no graphs to capture"},
-    {KEY(worker.rollout.enable_chunked_prefill), kNoEffect, kNone, "",
-     "long prompts are always read in pieces"},
-    {KEY(worker.rollout.tensor_parallel_size), kUsed, kPositive, "",
-     "ranks that share one model in an engine"},
-    {KEY(worker.rollout.max_model_len), kUsed, kPositive, "", "context of the engine; null: P + R"},
-    {KEY(worker.rollout.max_num_batched_tokens), kUsed, kPositive, "",
-     "only its rule is kept: at least P + R"},
-    {KEY(worker.rollout.disable_log_stats), kNoEffect, kNone, "", "the engine prints nothing"},
-    {KEY(worker.rollout.disable_tqdm), kNoEffect, kNone, "", "progress is the command's -q"},
-    {KEY(worker.rollout.val_override_config.n), kUsed, kPositive, "",
-     "responses per validation prompt; null: 1"},
-    {KEY(worker.rollout.val_override_config.temperature), kUsed, kTemperatureOrZero, "",
-     "in validation; 0: the most likely token"},
-    {KEY(worker.rollout.val_override_config.top_p), kUsed, kMass, "", "in validation"},
-    {KEY(worker.rollout.val_override_config.top_k), kUsed, kUnlimited, "", "in validation"},
-    {KEY(worker.rollout.val_override_config.seed), kUsed, kNone, "", "in validation"},
-    {KEY(worker.rollout.val_override_config.ignore_eos), kUsed, kNone, "", "in validation"},
-    {KEY(worker.rollout.val_override_config.max_tokens), kUsed, kPositive, "",
-     "of a validation response; null: R"},
-    {KEY(worker.rollout.model_path), kUsed, kNone, "",
-     "compiled rollout bundle; null: the actor's weights", kPort},
-    {KEY(worker.rollout.neuron_override_config.tp_degree), kUsed, kPositive, "",
-     "that the bundle was compiled for", kPort},
-    {KEY(worker.rollout.neuron_override_config.batch_size), kUsed, kPositive, "",
-     "that the bundle was compiled for: slots of an engine", kPort},
-    {KEY(worker.rollout.neuron_override_config.seq_len), kUsed, kPositive, "",
-     "that the bundle was compiled for: prompt and response", kPort},
-    {KEY(worker.rollout.neuron_override_config.on_device_sampling), kUsed, kNone, "",
-     "that the bundle was compiled for", kPort},
-    {KEY_AT("worker.rollout.neuron_override_config", worker.rollout.neuron_override_config.others),
-     kUsed, kNone, "",
-     "other keys of the bundle's neuron_config.json, which must have these values", kPort},
-    {KEY(worker.reward.reward_function), kUsed, kNone, "",
-     "math, r1v, dapo, exact, or exec:COMMAND"},
-    {KEY(worker.reward.reward_function_kwargs), kUsed, kNone, "", "numbers, passed to each call"},
-    {KEY(worker.reward.skip_special_tokens), kUsed, kNone, "",
-     "when responses are turned into text"},
-    {KEY(worker.reward.num_cpus), kNoEffect, kPositive, "",
-     "rules that are built in need no more; a command brings its own processes"},
-    {KEY(trainer.total_epochs), kUsed, kPositive, "", "passes over the training rows"},
-    {KEY(trainer.max_steps), kUsed, kPositive, "", "training steps; wins over total_epochs"},
-    {KEY(trainer.project_name), kUsed, kNone, "", "of the run"},
-    {KEY(trainer.experiment_name), kUsed, kNone, "", "of the run"},
-    {KEY(trainer.logger), kUsed, kNone, "console|file|tensorboard|wandb|mlflow|swanlab",
-     "what is told: `console` prints steps and phases, `tensorboard` writes event files; "
-     "experiment_log.jsonl (`file`) is always written, a resumed run needs it"},
-    {KEY(trainer.nnodes), kOnly, kPositive, "1",
-     "a run is on one machine; trainer.n_gpus_per_node or trainer.cores is the number of its "
-     "ranks"},
-    {KEY(trainer.n_gpus_per_node), kUsed, kPositive, "",
-     "cores (ranks), where trainer.cores does not say"},
-    {KEY(trainer.max_try_make_batch), kUsed, kNone, "",
-     "generations until a filtered batch is full; 0 and less: no limit"},
-    {KEY(trainer.critic_warmup), kUsed, kNotNegative, "", "steps before the actor is updated"},
-    {KEY(trainer.val_freq), kUsed, kUnlimited, "", "steps between validations; -1: none"},
-    {KEY(trainer.val_before_train), kUsed, kNone, "", "validate first"},
-    {KEY(trainer.val_only), kUsed, kNone, "", "validate and stop"},
-    {KEY(trainer.val_generations_to_log), kUsed, kNotNegative, "",
-     "samples per validation in the logs"},
-    {KEY(trainer.save_freq), kUsed, kUnlimited, "",
-     "steps between checkpoints; -1: at the end only"},
-    {KEY(trainer.save_limit), kUsed, kUnlimited, "", "checkpoints that are kept; -1: all"},
-    {KEY(trainer.save_model_only), kUsed, kNone, "",
-     "checkpoints without optimizer: they cannot be resumed"},
-    {KEY(trainer.save_checkpoint_path), kUsed, kNone, "",
-     "folder of the run; null: checkpoints/<project>/<experiment>"},
-    {KEY(trainer.load_checkpoint_path), kUsed, kFolder, "", "checkpoint to resume from"},
-    {KEY(trainer.ray_timeline), kOnly, kNone, "null",
-     "there is no Ray here; timing_s/* and the report show the phases"},
-    {KEY(trainer.find_last_checkpoint), kUsed, kNone, "", "resume from the run's last checkpoint"},
-    {KEY(trainer.separate_rollout_workers), kUsed, kNone, "",
-     "cores are either for training or for rollout", kPort},
-    {KEY(trainer.training_core_ratio), kUsed, kInside, "",
-     "share of the cores for training, when separate", kPort},
-    {KEY(trainer.cores), kUsed, kPositive, "", "all cores (ranks); null: n_gpus_per_node", kOurs},
-    {KEY(trainer.max_skipped_steps), kUsed, kPositive, "",
-     "stop after this many steps in a row with gradients that are not finite", kOurs},
-    {KEY(trainer.peak_tflops), kUsed, kPositive, "",
-     "of one core, for perf/mfu_*; null: not reported", kOurs},
-    {KEY(trainer.check_memory), kUsed, kNone, "",
-     "refuse to start when the run may take more memory than there is", kOurs},
-    {KEY(trainer.tensorboard_dir), kUsed, kNone, "",
-     "of the event files; null: $TENSORBOARD_DIR or tensorboard_log, then project and experiment",
-     kOurs},
+template <typename Section>
+using SlotOf = ConfigSlot (*)(Section& section);
+
+// A key as it is written below, with the part of its path after the section. Its value is a member
+// of the section, or an unread one, which begins as this.
+struct Row {
+  std::string_view path;
+  std::variant<SlotOf<Config>, SlotOf<UpdaterConfig>, SlotOf<ActorConfig>, SlotOf<CriticConfig>,
+               UnreadValue>
+      slot;
+  std::string_view text;
+  KeyLimit limit = kNone;
+  std::string_view words = "";
+  KeyOwner owner = kEasyR1;
+  KeyUse use = kUsed;
 };
-#undef KEY
-#undef KEY_AT
+
+// A key that is accepted and does nothing, for the reason `why`.
+Row NoEffect(std::string_view path, UnreadValue standard, std::string_view why,
+             KeyLimit limit = kNone) {
+  return {path, std::move(standard), why, limit, "", kEasyR1, kNoEffect};
+}
+
+// A key that may have the value `word` only.
+Row Only(std::string_view path, UnreadValue standard, std::string_view word, std::string_view why,
+         KeyLimit limit = kNone) {
+  return {path, std::move(standard), why, limit, word, kEasyR1, kOnly};
+}
+
+const std::optional<std::string> kNull;
+constexpr std::string_view kNoFsdp = "there is no FSDP here";
+constexpr std::string_view kNoLora = "LoRA is not trained here";
+constexpr std::string_view kPacked = "rows are always packed without padding";
+
+class Table {
+ public:
+  template <typename Section = Config>
+  void Add(
+      std::string_view prefix, std::span<const Row> rows,
+      Section& (*of)(Config&) = [](Config& c) -> Config& { return c; }) {
+    for (const Row& row : rows) AddRow(prefix, row, of);
+  }
+  std::vector<ConfigKey> Take() { return std::move(keys_); }
+
+ private:
+  // A row of another section is passed over.
+  template <typename Section>
+  void AddRow(std::string_view prefix, const Row& row, Section& (*of)(Config&)) {
+    ConfigKey key = {
+        std::string(prefix).append(row.path), row.use, row.limit, row.words, row.text, row.owner};
+    if (const auto* member = std::get_if<SlotOf<Section>>(&row.slot))
+      key.slot = [member = *member, of](Config& c) { return member(of(c)); };
+    if constexpr (std::is_base_of_v<UpdaterConfig, Section>)
+      if (const auto* member = std::get_if<SlotOf<UpdaterConfig>>(&row.slot))
+        key.slot = [member = *member, of](Config& c) { return member(of(c)); };
+    if (const auto* value = std::get_if<UnreadValue>(&row.slot)) {
+      key.unread = *value;
+      key.slot = [i = unread_++](Config& c) {
+        return std::visit([](auto& held) -> ConfigSlot { return &held; }, c.unread[i]);
+      };
+    }
+    if (key.slot) keys_.push_back(std::move(key));
+  }
+
+  std::vector<ConfigKey> keys_;
+  size_t unread_ = 0;
+};
+
+void AddData(Table& table) {
+  const Row rows[] = {
+      {DATA(train_files), "training rows: file, folder, or name@split"},
+      {DATA(val_files), "validation rows, as train_files"},
+      {DATA(prompt_key), "column of the question"},
+      {DATA(answer_key), "column of the answer"},
+      {DATA(image_key), "a row with something in this column is refused: images are not read"},
+      {DATA(video_key), "a row with something in this column is refused: videos are not read"},
+      Only("image_dir", kNull, "null", "images are not read"),
+      NoEffect("video_fps", 2.0, "videos are not read"),
+      {DATA(max_prompt_length), "P: tokens of a prompt, chat template included", kPositive},
+      {DATA(max_response_length), "R: tokens of a response", kPositive},
+      {DATA(rollout_batch_size), "B: prompts per training step", kPositive},
+      {DATA(mini_rollout_batch_size), "prompts per call of the engine; null: B", kPositive},
+      NoEffect("val_batch_size", -1, "the validation rows are one batch", kUnlimited),
+      {DATA(format_prompt), "template around each question", kFile},
+      {DATA(override_chat_template), "template used in place of the tokenizer's", kFile},
+      {DATA(shuffle), "a new order each epoch"},
+      {DATA(seed), "of the order"},
+      NoEffect("min_pixels", std::optional<int64_t>(262144), "images are not read"),
+      NoEffect("max_pixels", std::optional<int64_t>(4194304), "images are not read"),
+      {DATA(filter_overlong_prompts), "drop rows longer than P"},
+      NoEffect("filter_overlong_prompts_workers", 16, "prompts are tokenized by one thread"),
+      {DATA(enable_thinking), "of the chat template; null: not passed, the template's own choice",
+       kNone, "", kOurs},
+  };
+  table.Add("data.", rows);
+}
+
+void AddAlgorithm(Table& table) {
+  const Row rows[] = {
+      {ALGORITHM(gamma), "discount", kFraction},
+      {ALGORITHM(lam), "of generalized advantage estimation", kFraction},
+      {ALGORITHM(adv_estimator), "how advantages are made", kNone,
+       "grpo|grpo_passk|rloo|reinforce_plus_plus|remax|gae"},
+      {ALGORITHM(disable_kl), "no reference model, no KL"},
+      {ALGORITHM(use_kl_loss), "KL in the loss; else it is taken off the reward"},
+      {ALGORITHM(kl_penalty), "the KL estimator", kNone, "kl|abs|mse|low_var_kl"},
+      {ALGORITHM(kl_coef), "weight of KL", kNotNegative},
+      {ALGORITHM(kl_type), "of the weight in the reward", kNone, "fixed|adaptive"},
+      {ALGORITHM(kl_horizon), "of the adaptive weight, in sequences"},
+      {ALGORITHM(kl_target), "of the adaptive weight"},
+      {ALGORITHM(online_filtering),
+       "drop prompts whose mean score is outside filter_low..filter_high"},
+      {ALGORITHM(filter_key), "which score the filter looks at"},
+      {ALGORITHM(filter_low), "exclusive"},
+      {ALGORITHM(filter_high), "exclusive"},
+  };
+  table.Add("algorithm.", rows);
+}
+
+// Of actor, critic and ref: nothing but enable_cpu_offload, which is `cpu_offload`, has an effect.
+std::vector<Row> Sharding(const Row& cpu_offload) {
+  return {
+      NoEffect("fsdp.enable_full_shard", true, kNoFsdp),
+      cpu_offload,
+      NoEffect("fsdp.enable_rank0_init", true, kNoFsdp),
+      NoEffect("fsdp.use_orig_params", false, kNoFsdp),
+      NoEffect("fsdp.torch_dtype", kNull, "see worker.actor.compute_dtype"),
+      NoEffect("fsdp.fsdp_size", -1, kNoFsdp),
+      NoEffect("fsdp.mp_param_dtype", "bf16"s, "see worker.actor.compute_dtype"),
+      NoEffect("fsdp.mp_reduce_dtype", "fp32"s, "sums are f32"),
+      NoEffect("fsdp.mp_buffer_dtype", "fp32"s, "buffers are f32"),
+      NoEffect("offload.offload_params", false, "everything is in host memory"),
+      NoEffect("offload.offload_optimizer", false, "everything is in host memory"),
+  };
+}
+
+Row Strategy() {
+  return NoEffect("strategy", "fsdp"s,
+                  "there is one way of sharding: tensor parallel times data parallel");
+}
+
+// worker.actor and worker.critic.
+void AddUpdaters(Table& table) {
+  std::vector<Row> rows = {
+      Strategy(),
+      {UPDATER(global_batch_size), "G: prompts per update", kPositive},
+      {UPDATER(micro_batch_size_per_device_for_update), "sequences per forward and backward pass",
+       kPositive},
+      {UPDATER(micro_batch_size_per_device_for_experience),
+       "sequences per pass for log-probs or values", kPositive},
+      {UPDATER(max_grad_norm), "gradients are scaled down to this norm", kPositive},
+      {ACTOR(clip_ratio_low), "lower clip: 1 - this", kFraction},
+      {ACTOR(clip_ratio_high), "upper clip: 1 + this", kNotNegative},
+      {ACTOR(clip_ratio_dual), "dual clip of negative advantages", kAboveOne},
+      {CRITIC(cliprange_value), "clip of the value update", kPositive},
+      {UPDATER(loss_avg_mode),
+       "mean over tokens, or over the sequences of a micro-batch, or (seq_mean, ours) of the "
+       "update",
+       kNone, "token|seq|seq_mean"},
+      {ACTOR(loss_type), "the policy loss", kNone, "default|gspo|gspo_token|cispo|sapo"},
+      {UPDATER(ppo_epochs), "passes over each batch", kPositive},
+      {ACTOR(padding_free), kPacked, kNone, "", kEasyR1, kNoEffect},
+      {CRITIC(padding_free), kPacked, kNone, "", kEasyR1, kNoEffect},
+      {UPDATER(dynamic_batching),
+       "micro-batches of nearly equal token counts, at most micro_batch_size * (P + R)"},
+      Only("ulysses_size", 1, "1",
+           "sequence parallelism is not built; use worker.actor.tensor_parallel_size"),
+      NoEffect("use_torch_compile", true, "there is nothing to compile"),
+      {ACTOR(tau_positive), "of sapo", kPositive},
+      {ACTOR(tau_negative), "of sapo", kPositive},
+      {ACTOR(tensor_parallel_size), "ranks that share one model in training", kPositive, "", kPort},
+      {ACTOR(compute_dtype),
+       "of weights and operands in forward and backward, sums are f32; null: bf16 with an "
+       "adamw_bf16 optimizer, otherwise f32",
+       kNone, "f32|bf16", kOurs},
+      {UPDATER(model.model_path),
+       "Hugging Face folder of the weights; the critic may have its head of one score already"},
+      {UPDATER(model.tokenizer_path),
+       "folder of the tokenizer, which is the same for both; null: model_path"},
+      Only("model.override_config", Value::Map(), "{}",
+           "the model is what its config.json says; edit that"),
+      {UPDATER(model.enable_gradient_checkpointing),
+       "keep each layer's input only, and run the layer again going back"},
+      NoEffect("model.trust_remote_code", true, "code in a model folder is never run"),
+      NoEffect("model.freeze_vision_tower", false, "there is no vision tower"),
+      Only("model.lora.rank", 0, "0", kNoLora),
+      NoEffect("model.lora.alpha", 64, kNoLora),
+      NoEffect("model.lora.target_modules", "all-linear"s, kNoLora),
+      NoEffect("model.lora.exclude_modules", kNull, kNoLora),
+      {UPDATER(optim.lr), "learning rate", kNotNegative},
+      {UPDATER(optim.betas), "of AdamW", kBeta},
+      {UPDATER(optim.weight_decay), "of every parameter", kNotNegative},
+      {UPDATER(optim.strategy),
+       "adamw: f32 state; adamw_bf16: bf16 state with Kahan sums, rounded as the original does; "
+       "adamw_bf16_fixed (ours): v and weight decay also work",
+       kNone, "adamw|adamw_bf16|adamw_bf16_fixed"},
+      {UPDATER(optim.lr_warmup_ratio), "warm-up as a share of all steps", kFraction},
+      {UPDATER(optim.lr_warmup_steps), "warm-up steps; wins over the ratio", kNotNegative},
+      {UPDATER(optim.min_lr_ratio), "floor of the cosine; null: 0", kFraction},
+      {UPDATER(optim.lr_scheduler_type), "after the warm-up", kNone, "constant|cosine"},
+  };
+  const Row offload = {UPDATER(fsdp.enable_cpu_offload),
+                       "only its rule is kept: no gradient accumulation with it"};
+  for (Row& row : Sharding(offload)) rows.push_back(std::move(row));
+  table.Add<ActorConfig>("worker.actor.", rows,
+                         [](Config& c) -> ActorConfig& { return c.worker.actor; });
+  table.Add<CriticConfig>("worker.critic.", rows,
+                          [](Config& c) -> CriticConfig& { return c.worker.critic; });
+}
+
+void AddRef(Table& table) {
+  const Row strategy[] = {Strategy()};
+  table.Add("worker.ref.", strategy);
+  table.Add("worker.ref.", Sharding(NoEffect("fsdp.enable_cpu_offload", false, kNoFsdp)));
+}
+
+void AddRollout(Table& table) {
+  const Row rows[] = {
+      NoEffect("name", "vllm"s, "there is one engine"),
+      {ROLLOUT(n), "responses per prompt", kPositive},
+      {ROLLOUT(temperature), "of sampling; log-probs are divided by it too", kTemperature},
+      {ROLLOUT(top_p), "sample from the most likely tokens of this mass", kMass},
+      {ROLLOUT(top_k), "sample from this many most likely tokens; -1: all", kUnlimited},
+      {ROLLOUT(seed), "of sampling; each prompt, sample and token draws its own number from it"},
+      Only("limit_images", 0, "0", "images are not read"),
+      {ROLLOUT(dtype), "of the engine's weights", kNone, "bf16|bfloat16|fp32|float32|float"},
+      NoEffect("gpu_memory_utilization", 0.6, "the engine takes the memory that its batch needs",
+               kFraction),
+      {ROLLOUT(ignore_eos), "do not stop at an end token"},
+      NoEffect("enforce_eager", false, "there are no graphs to capture"),
+      NoEffect("enable_chunked_prefill", false, "long prompts are always read in pieces"),
+      {ROLLOUT(tensor_parallel_size), "ranks that share one model in an engine", kPositive},
+      {ROLLOUT(max_model_len), "context of the engine; null: P + R", kPositive},
+      {ROLLOUT(max_num_batched_tokens), "only its rule is kept: at least P + R", kPositive},
+      NoEffect("disable_log_stats", true, "the engine prints nothing"),
+      NoEffect("disable_tqdm", false, "progress is the command's -q"),
+      {ROLLOUT(val_override_config.n), "responses per validation prompt; null: 1", kPositive},
+      {ROLLOUT(val_override_config.temperature), "in validation; 0: the most likely token",
+       kTemperatureOrZero},
+      {ROLLOUT(val_override_config.top_p), "in validation", kMass},
+      {ROLLOUT(val_override_config.top_k), "in validation", kUnlimited},
+      {ROLLOUT(val_override_config.seed), "in validation"},
+      {ROLLOUT(val_override_config.ignore_eos), "in validation"},
+      {ROLLOUT(val_override_config.max_tokens), "of a validation response; null: R", kPositive},
+      {ROLLOUT(model_path), "compiled rollout bundle; null: the actor's weights", kNone, "", kPort},
+      {ROLLOUT(neuron_override_config.tp_degree), "that the bundle was compiled for", kPositive, "",
+       kPort},
+      {ROLLOUT(neuron_override_config.batch_size),
+       "that the bundle was compiled for: slots of an engine", kPositive, "", kPort},
+      {ROLLOUT(neuron_override_config.seq_len),
+       "that the bundle was compiled for: prompt and response", kPositive, "", kPort},
+      {ROLLOUT(neuron_override_config.on_device_sampling), "that the bundle was compiled for",
+       kNone, "", kPort},
+      {MEMBER(Config, "neuron_override_config", worker.rollout.neuron_override_config.others),
+       "other keys of the bundle's neuron_config.json, which must have these values", kNone, "",
+       kPort},
+  };
+  table.Add("worker.rollout.", rows);
+}
+
+void AddReward(Table& table) {
+  const Row rows[] = {
+      {REWARD(reward_function), "math, r1v, dapo, exact, or exec:COMMAND"},
+      {REWARD(reward_function_kwargs), "numbers, passed to each call"},
+      {REWARD(skip_special_tokens), "when responses are turned into text"},
+      NoEffect("num_cpus", 1,
+               "rules that are built in need no more; a command brings its own processes",
+               kPositive),
+  };
+  table.Add("worker.reward.", rows);
+}
+
+void AddTrainer(Table& table) {
+  const Row rows[] = {
+      {TRAINER(total_epochs), "passes over the training rows", kPositive},
+      {TRAINER(max_steps), "training steps; wins over total_epochs", kPositive},
+      {TRAINER(project_name), "of the run"},
+      {TRAINER(experiment_name), "of the run"},
+      {TRAINER(logger),
+       "what is told: `console` prints steps and phases, `tensorboard` writes event files; "
+       "experiment_log.jsonl (`file`) is always written, a resumed run needs it",
+       kNone, "console|file|tensorboard|wandb|mlflow|swanlab"},
+      Only("nnodes", 1, "1",
+           "a run is on one machine; trainer.n_gpus_per_node or trainer.cores is the number of its "
+           "ranks",
+           kPositive),
+      {TRAINER(n_gpus_per_node), "cores (ranks), where trainer.cores does not say", kPositive},
+      {TRAINER(max_try_make_batch),
+       "generations until a filtered batch is full; 0 and less: no limit"},
+      {TRAINER(critic_warmup), "steps before the actor is updated", kNotNegative},
+      {TRAINER(val_freq), "steps between validations; -1: none", kUnlimited},
+      {TRAINER(val_before_train), "validate first"},
+      {TRAINER(val_only), "validate and stop"},
+      {TRAINER(val_generations_to_log), "samples per validation in the logs", kNotNegative},
+      {TRAINER(save_freq), "steps between checkpoints; -1: at the end only", kUnlimited},
+      {TRAINER(save_limit), "checkpoints that are kept; -1: all", kUnlimited},
+      {TRAINER(save_model_only), "checkpoints without optimizer: they cannot be resumed"},
+      {TRAINER(save_checkpoint_path),
+       "folder of the run; null: checkpoints/<project>/<experiment>"},
+      {TRAINER(load_checkpoint_path), "checkpoint to resume from", kFolder},
+      Only("ray_timeline", kNull, "null",
+           "there is no Ray here; timing_s/* and the report show the phases"),
+      {TRAINER(find_last_checkpoint), "resume from the run's last checkpoint"},
+      {TRAINER(separate_rollout_workers), "cores are either for training or for rollout", kNone, "",
+       kPort},
+      {TRAINER(training_core_ratio), "share of the cores for training, when separate", kInside, "",
+       kPort},
+      {TRAINER(cores), "all cores (ranks); null: n_gpus_per_node", kPositive, "", kOurs},
+      {TRAINER(max_skipped_steps),
+       "stop after this many steps in a row with gradients that are not finite", kPositive, "",
+       kOurs},
+      {TRAINER(peak_tflops), "of one core, for perf/mfu_*; null: not reported", kPositive, "",
+       kOurs},
+      {TRAINER(check_memory), "refuse to start when the run may take more memory than there is",
+       kNone, "", kOurs},
+      {TRAINER(tensorboard_dir),
+       "of the event files; null: $TENSORBOARD_DIR or tensorboard_log, then project and experiment",
+       kNone, "", kOurs},
+  };
+  table.Add("trainer.", rows);
+}
+#undef CRITIC
+#undef ACTOR
+#undef UPDATER
+#undef TRAINER
+#undef REWARD
+#undef ROLLOUT
+#undef ALGORITHM
+#undef DATA
+#undef MEMBER
 
 }  // namespace
 
-std::span<const ConfigKey> ConfigKeys() { return kKeys; }
+std::vector<ConfigKey> MakeConfigKeys() {
+  Table table;
+  AddData(table);
+  AddAlgorithm(table);
+  const Row engine[] = {Only("hybrid_engine", true, "true", "there is no other engine")};
+  table.Add("worker.", engine);
+  AddUpdaters(table);
+  AddRef(table);
+  AddRollout(table);
+  AddReward(table);
+  AddTrainer(table);
+  return table.Take();
+}
 
 }  // namespace nxdkit::trainer

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "trainer/config/key_rows.h"
+
 namespace nxdkit::trainer {
 namespace {
 
@@ -57,6 +59,11 @@ std::string Text(const std::optional<T>& value) {
 }
 
 }  // namespace
+
+std::span<const ConfigKey> ConfigKeys() {
+  static const std::vector<ConfigKey> keys = MakeConfigKeys();
+  return keys;
+}
 
 const ConfigKey* FindConfigKey(std::string_view path) {
   for (const ConfigKey& key : ConfigKeys())

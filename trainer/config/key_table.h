@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -46,15 +47,17 @@ enum class KeyUse {
 };
 
 struct ConfigKey {
-  std::string_view path;
-  ConfigSlot (*slot)(Config&);
+  std::string path;
   KeyUse use;
   KeyLimit limit;
   std::string_view words;  // "a|b": the values there are; "" for any
   std::string_view text;   // what it means; of kNoEffect and kOnly why
-  KeyOwner owner = KeyOwner::kEasyR1;
+  KeyOwner owner;
+  std::function<ConfigSlot(Config&)> slot = nullptr;
+  std::optional<UnreadValue> unread = std::nullopt;  // the default of one that nothing reads
 };
 
+// In the order in which they are printed.
 std::span<const ConfigKey> ConfigKeys();
 // The row of a full path; nullptr when there is none.
 const ConfigKey* FindConfigKey(std::string_view path);

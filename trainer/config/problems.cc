@@ -22,7 +22,7 @@ Error ProblemsError(const std::vector<ConfigProblem>& problems) {
   }
   std::string text = fmt::format("{} problems in the configuration:", problems.size());
   for (size_t i = 0; i < problems.size(); ++i)
-    text += fmt::format(" [{}] {}", i + 1, ProblemText(problems[i]));
+    text += fmt::format("\n[{}] {}", i + 1, ProblemText(problems[i]));
   return Error(first.code, text);
 }
 

@@ -23,6 +23,14 @@ constexpr int64_t kPassTokens = 256;
 double D(int64_t value) { return static_cast<double>(value); }
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
+// The keys that lower a part, but those that are set so already.
+std::string Keys(std::initializer_list<std::pair<bool, std::string_view>> rows) {
+  std::string text;
+  for (const auto& [helps, key] : rows)
+    if (helps) text += fmt::format("{}{}", text.empty() ? "" : ", ", key);
+  return text;
+}
+
 // What one rank's passes over a micro-batch leave in memory (model/decoder.cc, model/layer.cc).
 class Activations {
  public:
@@ -76,10 +84,10 @@ class Estimator {
     const ActorConfig& actor = config_.worker.actor;
     NXDKIT_ASSIGN(const ParamTable table, TableOf(model_));
     NXDKIT_ASSIGN(const Sizes sizes, SizesOf(table, actor.optim));
-    Add("weights", sizes.weights, "worker.actor.compute_dtype=bf16, trainer.cores");
+    Add("weights", sizes.weights,
+        Keys({{wide(), "worker.actor.compute_dtype=bf16"}, {true, "trainer.cores"}}));
     Add("gradients", sizes.gradients, "trainer.cores (each data-parallel rank holds all of them)");
-    Add("optimizer", sizes.optimizer,
-        "worker.actor.optim.strategy=adamw_bf16 with worker.actor.compute_dtype=bf16");
+    Add("optimizer", sizes.optimizer, OptimizerKeys("worker.actor", actor));
     stored_ = sizes.weights + sizes.optimizer;
     const bool reference = !config_.algorithm.disable_kl;
     if (reference) Add("reference", sizes.weights, "algorithm.disable_kl=true");
@@ -87,8 +95,7 @@ class Estimator {
         PassesOf(Activations(model_, table, compute()), actor, plan_.rows_per_update);
     Add("activations",
         ranks() * (std::max(passes.forward, passes.backward) + (reference ? passes.forward : 0)),
-        "worker.actor.micro_batch_size_per_device_for_update and _for_experience, "
-        "worker.actor.model.enable_gradient_checkpointing=true, data.max_response_length");
+        PassKeys("worker.actor", actor) + "data.max_response_length");
     return OkStatus();
   }
 
@@ -97,14 +104,13 @@ class Estimator {
     NXDKIT_ASSIGN(const ParamTable table, TableOf(model));
     NXDKIT_ASSIGN(const Sizes sizes, SizesOf(table, critic.optim));
     Add("critic", sizes.weights + sizes.gradients + sizes.optimizer,
-        "a smaller worker.critic.model.model_path, worker.critic.optim.strategy=adamw_bf16 with "
-        "worker.actor.compute_dtype=bf16");
+        Keys({{true, "a smaller worker.critic.model.model_path"},
+              {!KeepsWeightsInBf16(critic.optim), OptimizerKeys("worker.critic", critic)}}));
     stored_ = std::max(stored_, sizes.weights + sizes.optimizer);
     const Passes passes =
         PassesOf(Activations(model, table, compute()), critic, plan_.critic_rows_per_update);
     Add("critic's activations", ranks() * std::max(passes.forward, passes.backward),
-        "worker.critic.micro_batch_size_per_device_for_update and _for_experience, "
-        "worker.critic.model.enable_gradient_checkpointing=true");
+        PassKeys("worker.critic", critic) + "data.max_response_length");
     return OkStatus();
   }
 
@@ -118,7 +124,8 @@ class Estimator {
     // The embedding is kept for look-ups and, packed, for the logits.
     const double packed = D(table.size) + D(table.vocab) * D(shapes.hidden);
     Add("rollout weights", ranks * packed * element,
-        "worker.rollout.dtype=bf16, fewer rollout workers");
+        Keys({{engine.dtype != Dtype::kBF16, "worker.rollout.dtype=bf16"},
+              {engines > 1, "fewer rollout workers"}}));
     const double cache = 2 * D(shapes.layers) * D(engine.slots) * D(table.kv_heads) *
                          D(RoundUp(engine.positions, 16)) * D(RoundUp(shapes.head_dim, 16));
     Add("KV cache", ranks * cache * element,
@@ -136,13 +143,31 @@ class Estimator {
   MemoryEstimate Take() { return std::move(estimate_); }
 
  private:
-  void Add(std::string name, double bytes, std::string_view keys) {
+  void Add(std::string name, double bytes, std::string keys) {
     constexpr double kMost = 9e18;
     if (bytes > 0)
       estimate_.parts.push_back(
-          {std::move(name), static_cast<uint64_t>(std::min(bytes, kMost)), keys});
+          {std::move(name), static_cast<uint64_t>(std::min(bytes, kMost)), std::move(keys)});
   }
 
+  std::string OptimizerKeys(std::string_view section, const UpdaterConfig& updater) const {
+    if (KeepsWeightsInBf16(updater.optim)) return "";
+    return fmt::format("{}.optim.strategy=adamw_bf16{}", section,
+                       wide() ? " with worker.actor.compute_dtype=bf16" : "");
+  }
+  // Each with a comma after it.
+  std::string PassKeys(std::string_view section, const UpdaterConfig& updater) const {
+    std::string text;
+    if (updater.micro_batch_size_per_device_for_update > 1)
+      text += fmt::format("{}.micro_batch_size_per_device_for_update, ", section);
+    if (updater.micro_batch_size_per_device_for_experience > 1)
+      text += fmt::format("{}.micro_batch_size_per_device_for_experience, ", section);
+    if (!updater.model.enable_gradient_checkpointing)
+      text += fmt::format("{}.model.enable_gradient_checkpointing=true, ", section);
+    return text;
+  }
+
+  bool wide() const { return compute() != Dtype::kBF16; }
   Dtype compute() const { return ComputeDtype(config_); }
   double ranks() const { return D(plan_.train_tp) * D(plan_.data_parallel); }
   Result<ParamTable> TableOf(const DecoderConfig& model) const {
@@ -165,8 +190,8 @@ class Estimator {
   struct Passes {
     double forward = 0, backward = 0;
   };
-  template <typename Section>
-  Passes PassesOf(const Activations& rank, const Section& section, int64_t rows_per_update) const {
+  Passes PassesOf(const Activations& rank, const UpdaterConfig& section,
+                  int64_t rows_per_update) const {
     const double response = D(config_.data.max_response_length);
     const double row = D(config_.data.max_prompt_length) + response;
     const double update =

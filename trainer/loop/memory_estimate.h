@@ -26,7 +26,7 @@ struct EngineShape {
 struct MemoryPart {
   std::string name;
   uint64_t bytes = 0;
-  std::string_view keys;  // of the configuration, that make it less
+  std::string keys;  // of the configuration, that lower it and are not set so already
 };
 
 struct MemoryEstimate {

@@ -130,5 +130,27 @@ TEST_F(MemoryEstimateTest, TooLittleIsRefusedWithTheNumbersAndTheKeys) {
   EXPECT_THAT(MemoryText(estimate, 24 * kGib), HasSubstr("GiB of 24.0: weights 30.0"));
 }
 
+std::string HintOf(const MemoryEstimate& estimate) {
+  return CheckMemory(estimate, 0).error().hint();
+}
+
+TEST_F(MemoryEstimateTest, HintsNameNothingThatIsSetAlready) {
+  const std::vector<std::string> narrow = {"worker.actor.optim.strategy=adamw_bf16",
+                                           "data.max_response_length=100000"};
+  EXPECT_THAT(HintOf(Estimate({})), HasSubstr("optimizer: worker.actor.optim.strategy=adamw_bf16 "
+                                              "with worker.actor.compute_dtype=bf16"));
+  EXPECT_THAT(HintOf(Estimate({"worker.actor.compute_dtype=bf16"})),
+              HasSubstr("optimizer: worker.actor.optim.strategy=adamw_bf16;"));
+  const std::string hint = HintOf(Estimate(narrow));
+  EXPECT_THAT(hint, HasSubstr("activations: data.max_response_length;"));
+  EXPECT_THAT(hint, Not(HasSubstr("adamw_bf16")));
+  EXPECT_THAT(hint, Not(HasSubstr("compute_dtype=bf16")));
+  const std::string passes = HintOf(Estimate(
+      {"data.max_response_length=100000", "worker.actor.micro_batch_size_per_device_for_update=2",
+       "worker.actor.model.enable_gradient_checkpointing=false"}));
+  EXPECT_THAT(passes, HasSubstr("worker.actor.micro_batch_size_per_device_for_update, "
+                                "worker.actor.model.enable_gradient_checkpointing=true"));
+}
+
 }  // namespace
 }  // namespace nxdkit::trainer
