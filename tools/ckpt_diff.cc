@@ -47,8 +47,8 @@ const ToolInfo kInfo = {
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
-  table.Positional("A", &args.a, "a folder or a file").completes = Completes::kPath;
-  table.Positional("B", &args.b, "what to compare it with").completes = Completes::kPath;
+  table.Positional("A", &args.a, "a folder or a file");
+  table.Positional("B", &args.b, "what to compare it with");
   table.Group("Limits");
   table.Integer("max-ulp", "N", &args.max_ulp, {0, std::numeric_limits<int>::max()},
                 "let values differ by N units in the last place");

@@ -46,23 +46,21 @@ const ToolInfo kInfo = {
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
-  table.Positional("PATH", &args.path, "what to digest: a folder or a file").completes =
-      Completes::kPath;
+  table.Positional("PATH", &args.path, "what to digest: a folder or a file");
   table.Group("What to print");
   table.Flag("tensors", &args.tensors, "print the digest of each tensor, too");
   table.Group("Manifest");
-  table.Text("manifest", "FILE", &args.manifest, "write a manifest").completes = Completes::kPath;
-  table.Text("check", "FILE", &args.check, "compare with a manifest").completes = Completes::kPath;
-  table.Toggle("files", &args.files, "record, and check, the artifact's files").default_text =
-      "yes";
+  table.Text("manifest", "FILE", &args.manifest, "write a manifest").completes(Completes::kPath);
+  table.Text("check", "FILE", &args.check, "compare with a manifest").completes(Completes::kPath);
+  table.Toggle("files", &args.files, "record, and check, the artifact's files").default_text("yes");
   table
       .Text("sign", "KEY", &args.sign,
             "sign the manifest with this Ed25519 private key (PEM), into FILE.sig")
-      .completes = Completes::kPath;
+      .completes(Completes::kPath);
   table
       .Text("verify-signature", "PUB", &args.verify_signature,
             "first check the signature FILE.sig with this public key (PEM)")
-      .completes = Completes::kPath;
+      .completes(Completes::kPath);
   table.Group("Formats");
   table.Choice("from", {"hf", "nxd", "rollout", "torch"}, &args.from,
                "format of PATH, where it cannot be recognised");

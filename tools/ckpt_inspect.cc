@@ -41,8 +41,7 @@ const ToolInfo kInfo = {
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
-  table.Positional("PATH", &args.path, "what to inspect: a folder or a file").completes =
-      Completes::kPath;
+  table.Positional("PATH", &args.path, "what to inspect: a folder or a file");
   table.Group("Tensors");
   table.Integer("top", "N", &args.top, {0, std::numeric_limits<int>::max()},
                 "list the N largest tensors only; 0 lists none");

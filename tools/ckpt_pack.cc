@@ -41,10 +41,8 @@ const ToolInfo kInfo = {
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
-  table.Positional("INPUT", &args.input, "what to pack, or the archive to unpack").completes =
-      Completes::kPath;
-  table.Positional("OUTPUT", &args.output, "the archive, or with --unpack what was packed")
-      .completes = Completes::kPath;
+  table.Positional("INPUT", &args.input, "what to pack, or the archive to unpack");
+  table.Positional("OUTPUT", &args.output, "the archive, or with --unpack what was packed");
   table.Group("What to do");
   table.Flag("unpack", &args.unpack, "unpack INPUT to OUTPUT");
   table.Choice("format", {"tar", "tar.zst", "tar.gz"}, &args.format,
@@ -52,8 +50,7 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Integer("level", "N", &args.level, {0, 22}, "compression level of the format");
   table.Integer("strip", "N", &args.strip, {0, 64},
                 "drop the first N parts of every name in the archive");
-  table.Toggle("sync", &args.sync, "have the output on the disk before it is published")
-      .default_text = "on";
+  table.Toggle("sync", &args.sync, "have the output on the disk before it is published");
 }
 
 // Neither the input, nor a folder around it, nor a part of it may be replaced by the output.

@@ -47,15 +47,14 @@ const ToolInfo kInfo = {
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
-  table.Positional("PATH", &args.path, "what to verify: a folder or a file").completes =
-      Completes::kPath;
+  table.Positional("PATH", &args.path, "what to verify: a folder or a file");
   table.Group("What to compare with");
   table.Text("against", "OTHER", &args.against, "compare every element with this artifact")
-      .completes = Completes::kPath;
+      .completes(Completes::kPath);
   table
       .Text("weights", "CKPT", &args.weights,
             "say whether the bundle PATH can run these weights, and nothing else")
-      .completes = Completes::kPath;
+      .completes(Completes::kPath);
   table.Group("Formats");
   table.Choice("from", {"hf", "nxd", "rollout", "torch"}, &args.from,
                "format of PATH, where it cannot be recognised");

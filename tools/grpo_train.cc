@@ -60,15 +60,14 @@ const ToolInfo kInfo = {
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
-  table.Positionals("WORD", &args.words, "KEY=VALUE; or: report RUN").completes = Completes::kPath;
+  table.Positionals("WORD", &args.words, "KEY=VALUE; or: report RUN");
   table.Group("Training");
-  table.Text("config", "FILE", &args.config, "the configuration, YAML").completes =
-      Completes::kPath;
+  table.Text("config", "FILE", &args.config, "the configuration, YAML").completes(Completes::kPath);
   table.Flag("print-config", &args.print_config,
              "print the merged configuration with where each value came from, and end");
   table.Group("Report");
-  table.Text("out", "FILE", &args.out, "where to write the page (RUN/report.html)").completes =
-      Completes::kPath;
+  table.Text("out", "FILE", &args.out, "where to write the page (RUN/report.html)")
+      .completes(Completes::kPath);
 }
 
 Result<ToolAnswer> Report(const Args& args, ToolContext& context) {

@@ -46,20 +46,20 @@ const ToolInfo kInfo = {
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
-  table.Positional("COMMAND", &args.command, "ls, verify, prune or clear").completes =
-      Completes::kNothing;
+  table.Positional("COMMAND", &args.command, "ls, verify, prune or clear")
+      .completes(Completes::kNothing);
   table.Group("Cache");
   table
       .Text("cache-dir", "DIR", &args.cache_dir,
             "the cache; without it that of NEURON_CC_FLAGS or NEURON_COMPILE_CACHE_URL")
-      .completes = Completes::kFolder;
+      .completes(Completes::kFolderOrUrl);
   table.Group("What prune removes");
   table.Text("max-size", "SIZE", &args.max_size, "entries not used lately, while there is more")
-      .default_text = "100G";
+      .default_text("100G");
   table
       .Integer("ttl", "DAYS", &args.ttl_days, {0, kMaxDays},
                "but none that was used in the last DAYS days")
-      .default_text = "30";
+      .default_text("30");
   table.Flag("empty", &args.empty, "unfinished entries that nobody works on, too");
   table.Flag("damaged", &args.damaged, "entries in which verify finds something, too");
   table.Text("only-compiler", "VERSION", &args.only_compiler,

@@ -51,10 +51,10 @@ const ToolInfo kInfo = {
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
-  table.Positional("MODEL", &args.model, "a Hugging Face model folder").completes =
-      Completes::kFolder;
-  table.Positional("OUTPUT", &args.output, "the bundle to write, a folder").completes =
-      Completes::kFolder;
+  table.Positional("MODEL", &args.model, "a Hugging Face model folder")
+      .completes(Completes::kFolder);
+  table.Positional("OUTPUT", &args.output, "the bundle to write, a folder")
+      .completes(Completes::kFolder);
   AddLayoutOptions(table, args.layout, kRolloutLayout | kLoraLayout, "Bundle");
   table.Choice("dtype", {"keep", "bf16", "f16", "f32"}, &args.layout.dtype,
                "element type of the floating point weights");
@@ -63,17 +63,16 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Text("compiler", "CMD", &args.compiler,
              "compiler to run in the place of optimum-cli; see the man page");
   table.TextList("pass-env", "NAME", &args.pass_env, "let the compiler see this variable too");
-  table.Text("cache-dir", "DIR", &args.cache_dir, "the compile cache").completes =
-      Completes::kFolder;
-  table.Toggle("cache", &args.cache, "use the compile cache").default_text = "on";
+  table.Text("cache-dir", "DIR", &args.cache_dir, "the compile cache")
+      .completes(Completes::kFolderOrUrl);
+  table.Toggle("cache", &args.cache, "use the compile cache");
   table.Flag("retry-failed-compilation", &args.retry_failed,
              "compile again what the cache remembers as failed");
   table.Flag("no-blob", &args.no_blob, "go without a blob when there is none");
   table.Group("What to do");
   table.Flag("verify", &args.verify,
              "read the output again and compare it with MODEL before it is published");
-  table.Toggle("sync", &args.sync, "have the output on the disk before it is published")
-      .default_text = "on";
+  table.Toggle("sync", &args.sync, "have the output on the disk before it is published");
 }
 
 std::string Environment(const char* name) {

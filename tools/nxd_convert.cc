@@ -56,16 +56,13 @@ const ToolInfo kInfo = {
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
+  table.Positional("INPUT", &args.ends.input,
+                   "what to read: a folder, or a file for torch and safetensors");
   table
-      .Positional("INPUT", &args.ends.input,
-                  "what to read: a folder, or a file for torch and safetensors")
-      .completes = Completes::kPath;
-  OptionRow& output =
-      table.Positional("OUTPUT", &args.ends.output,
-                       "what to write: a folder (for nxd the tag folder), or a file for torch; "
-                       "left out with --apply --into");
-  output.completes = Completes::kPath;
-  output.required = false;  // not with --apply --into
+      .Positional("OUTPUT", &args.ends.output,
+                  "what to write: a folder (for nxd the tag folder), or a file for torch; "
+                  "left out with --apply --into")
+      .required(false);  // not with --apply --into
   table.Group("Formats");
   table.Choice("from", {"hf", "nxd", "rollout", "torch", "delta"}, &args.ends.from,
                "format of INPUT; always needed but with --apply");
@@ -83,7 +80,7 @@ void AddOptions(OptionTable& table, Args& args) {
       "digest", &args.digest,
       "with --to nxd: record INPUT's digest in nxdkit.json, which reads all of it once more");
   table.Toggle("sync", &args.sync, "have the output on the disk before it is published")
-      .default_text = "on; off with --into";
+      .default_text("on; off with --into");
   table.Flag(
       "into", &args.into,
       "OUTPUT is a rollout bundle that may be in use: replace its weights, and nothing else");

@@ -51,15 +51,13 @@ const ToolInfo kInfo = {
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
   table.Positional("INPUT", &args.input, "the NxD tag, or a root with --tag or its newest one")
-      .completes = Completes::kFolder;
-  table.Positional("OUTPUT", &args.output, "the tag folder to write").completes =
-      Completes::kFolder;
+      .completes(Completes::kFolder);
+  table.Positional("OUTPUT", &args.output, "the tag folder to write").completes(Completes::kFolder);
   AddLayoutOptions(table, args.layout, kNxdLayout | kXserLayout, "Layout");
   table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
                 "data parallel size, over which ZeRO-1 shards the optimizer's state");
   table.Group("Optimizer");
-  table.Toggle("optimizer", &args.optimizer, "reshard the optimizer's state too").default_text =
-      "on";
+  table.Toggle("optimizer", &args.optimizer, "reshard the optimizer's state too");
   table.Choice("param-order", {"norms", "biases", "one"}, &args.param_order,
                "what makes the second group of parameters, where the shapes do not tell");
   table.Group("What to do");
@@ -67,8 +65,7 @@ void AddOptions(OptionTable& table, Args& args) {
              "print whence every byte of this output tensor comes, and write nothing");
   table.Flag("verify", &args.verify,
              "read the output again and compare it with INPUT before it is published");
-  table.Toggle("sync", &args.sync, "have the output on the disk before it is published")
-      .default_text = "on";
+  table.Toggle("sync", &args.sync, "have the output on the disk before it is published");
   AddPartOption(table, &args.part);
 }
 

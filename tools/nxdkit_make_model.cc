@@ -35,20 +35,18 @@ const ToolInfo kInfo = {
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Model");
-  table
-      .Choice("family", {"bert", "gpt_neox", "llama", "mixtral", "qwen2", "qwen3", "qwen3_moe"},
-              &args.family, "model family")
-      .default_text = "qwen3";
-  table.Choice("size", {"tiny", "0.6b", "1.7b", "4b", "8b"}, &args.size, "shapes of this size")
-      .default_text = "tiny";
-  table.Text("config", "FILE", &args.config, "shapes of this config.json instead").completes =
-      Completes::kPath;
-  table.Choice("dtype", {"bf16", "f32"}, &args.dtype, "dtype of the weights").default_text = "bf16";
-  table.Integer("seed", "N", &args.seed, {0, 1'000'000'000}, "seed of the weights").default_text =
-      "1";
+  table.Choice("family", {"bert", "gpt_neox", "llama", "mixtral", "qwen2", "qwen3", "qwen3_moe"},
+               &args.family, "model family");
+  table.Choice("size", {"tiny", "0.6b", "1.7b", "4b", "8b"}, &args.size, "shapes of this size");
+  table.Text("config", "FILE", &args.config, "shapes of this config.json instead")
+      .completes(Completes::kPath);
+  table.Choice("dtype", {"bf16", "f32"}, &args.dtype, "dtype of the weights");
+  table.Integer("seed", "N", &args.seed, {0, 1'000'000'000}, "seed of the weights");
   table.Text("max-shard-size", "SIZE", &args.max_shard_size, "largest file of weights")
-      .default_text = "5GB";
-  table.Text("out", "FOLDER", &args.out, "where to write").required = true;
+      .default_text("5GB");
+  table.Text("out", "FOLDER", &args.out, "where to write")
+      .required(true)
+      .completes(Completes::kFolder);
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {

@@ -125,13 +125,17 @@ Result<uint64_t> ParseBytes(std::string_view text) {
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);  // distances from a's prefix to each prefix of b
   std::iota(row.begin(), row.end(), size_t{0});
+  std::vector<size_t> above = row;
+  std::vector<size_t> two_above = row;
   for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
+    two_above.swap(above);
+    above.swap(row);
     row[0] = i + 1;
     for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+      const size_t replaced = above[j] + (a[i] == b[j] ? 0 : 1);
+      row[j + 1] = std::min({replaced, row[j] + 1, above[j + 1] + 1});
+      if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j])
+        row[j + 1] = std::min(row[j + 1], two_above[j - 1] + 1);
     }
   }
   return row[b.size()];

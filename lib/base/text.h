@@ -28,7 +28,7 @@ inline bool IsAlnum(char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
-// Fewest insertions, deletions and replacements of bytes.
+// Fewest insertions, deletions, replacements and swaps of neighbouring bytes.
 size_t EditDistance(std::string_view a, std::string_view b);
 // The candidate to offer after "did you mean": the nearest, first among equals, when no more than
 // a third of `word` (at least 1) differs.

@@ -81,14 +81,24 @@ INSTANTIATE_TEST_SUITE_P(
             "hint: lower --max-memory or --jobs, where the command has them\n"},
         End{"sigint", 130, "interrupted",
             "frame-tool: error: stopped by SIGINT\n"
-            "hint: the same command line with --resume goes on from here\n"},
+            "hint: run the same command line with --resume to continue\n"},
         End{"sigterm", 143, "interrupted",
             "frame-tool: error: stopped by SIGTERM\n"
-            "hint: the same command line with --resume goes on from here\n"},
+            "hint: run the same command line with --resume to continue\n"},
         End{"throw", 70, "internal",
             "frame-tool: error: internal error: boom\n"
             "hint: this is a bug of the program; please report it with the command line\n"}),
     [](const auto& end) { return std::string(end.param.code) + std::to_string(end.index); });
+
+// Each problem can be read, and searched for, by itself; a number alone is no list.
+TEST(Frame, ProblemsAreALineEach) {
+  EXPECT_EQ(Frame({"problems"}).err,
+            "frame-tool: error: 2 problems in the configuration:\n  [1] a\\x0ab [9] is wrong\n"
+            "  [2] c is missing\n");
+  const Json json = Json::parse(Frame({"problems", "--json"}).out);
+  EXPECT_EQ(json["error"]["message"],
+            "2 problems in the configuration:\n[1] a\nb [9] is wrong\n[2] c is missing");
+}
 
 TEST(Frame, FailedCheckIsAnInternalErrorAlsoAsJson) {
   const ProcessResult result = Frame({"check", "--json"});
@@ -166,6 +176,7 @@ INSTANTIATE_TEST_SUITE_P(
         Misuse{{"good", "-tp", "8"}, "unknown option -tp; did you mean --tp?"},
         Misuse{{"good", "--max_memorry", "8"},
                "unknown option --max-memorry; did you mean --max-memory?"},
+        Misuse{{"good", "--tga", "x"}, "unknown option --tga; did you mean --tag?"},
         Misuse{{"good", "--something-else"}, "unknown option --something-else"},
         Misuse{{"good", "-z"}, "unknown option -z"},
         Misuse{{"good", "--stats=True"},
@@ -202,6 +213,24 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Frame, UnknownOptionWithoutANeighbourPointsToTheHelp) {
   EXPECT_THAT(Frame({"good", "--something-else"}).err, HasSubstr("\nhint: --help lists"));
+}
+
+TEST(Frame, UrlsAreRefusedWhereALocalPathIsMeant) {
+  const std::vector<std::vector<std::string>> rows = {
+      {"INPUT", "s3://bucket/x"},
+      {"OUTPUT", "good", "gs://bucket/x"},
+      {"--config", "good", "--config", "file:///etc/passwd"},
+      {"--bundle", "good", "--bundle=https://host/x"}};
+  for (const std::vector<std::string>& row : rows) {
+    const ProcessResult result = Frame({row.begin() + 1, row.end()});
+    EXPECT_EQ(result.exit_code, 4) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, ::testing::StartsWith("frame-tool: error: " + row[0] + ": \""));
+    EXPECT_THAT(result.err, HasSubstr("is a URL, expected a local path\nhint: mount"));
+  }
+  EXPECT_EQ(Frame({"good", "a:/b"}).exit_code, 0);
+  EXPECT_EQ(Frame({"good", "./s3://x"}).exit_code, 0) << "a path with ./ is never a URL";
+  EXPECT_EQ(Frame({"good", "--tag", "s3://x"}).exit_code, 0) << "not a path";
 }
 
 TEST(Frame, ControlCharactersOfArgumentsAreEscaped) {

@@ -104,7 +104,7 @@ std::vector<std::string> BuiltTools() {
     if (entry.path().extension() != ".cc") continue;
     std::string name = entry.path().stem().string();
     std::ranges::replace(name, '_', '-');
-    tools.push_back(std::string(NXDKIT_TOOLS) + "/" + name);
+    tools.push_back(NXDKIT_TOOLS "/" + name);
   }
   std::ranges::sort(tools);
   return tools;

@@ -14,13 +14,6 @@ std::string FunctionName(const ToolInfo& info) {
   return name;
 }
 
-// Long names, then the short one: "--jobs", "-j".
-std::vector<std::string> AllNames(const OptionRow& row) {
-  std::vector<std::string> names = LongNames(row);
-  if (row.short_name != 0) names.push_back(fmt::format("-{}", row.short_name));
-  return names;
-}
-
 // Every character of `special` in `text` with `escape` before it.
 std::string Escaped(std::string_view text, std::string_view special, std::string_view escape) {
   std::string out;
@@ -33,24 +26,24 @@ std::string Escaped(std::string_view text, std::string_view special, std::string
 
 // --- bash
 
-std::string BashValueCase(const OptionRow& row) {
-  const std::string pattern = fmt::format("{}", fmt::join(AllNames(row), "|"));
+std::string BashValueCase(const OptionFacts& row) {
+  const std::string pattern = fmt::format("{}", fmt::join(row.AllNames(), "|"));
   if (!row.choices.empty())
     return fmt::format(
         "    {}) mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$word\"); return ;;\n", pattern,
         fmt::join(row.choices, " "));
   if (row.completes == Completes::kNothing) return fmt::format("    {}) return ;;\n", pattern);
-  return fmt::format("    {}) {}_paths {}; return ;;\n", pattern, "_nxdkit",
-                     row.completes == Completes::kFolder ? "-d" : "-f");
+  return fmt::format("    {}) _nxdkit_paths {}; return ;;\n", pattern,
+                     row.completes == Completes::kPath ? "-f" : "-d");
 }
 
-std::string BashScript(const ToolInfo& info, const OptionTable& table) {
+std::string BashScript(const ToolInfo& info, const std::vector<OptionFacts>& options) {
   std::string cases;
   std::vector<std::string> names;
-  for (const OptionRow& row : table.rows()) {
-    if (row.kind == OptionKind::kPositional) continue;
-    for (std::string& name : AllNames(row)) names.push_back(std::move(name));
-    if (TakesValue(row)) cases += BashValueCase(row);
+  for (const OptionFacts& row : options) {
+    if (row.positional) continue;
+    for (std::string& name : row.AllNames()) names.push_back(std::move(name));
+    if (!row.value.empty()) cases += BashValueCase(row);
   }
   return fmt::format(
       R"(# bash completion of {0}; made by: {0} --completion bash
@@ -88,30 +81,30 @@ std::string ZshText(std::string_view text) {
   return out;
 }
 
-std::string ZshAction(const OptionRow& row) {
+std::string ZshAction(const OptionFacts& row) {
   if (!row.choices.empty()) return fmt::format("({})", fmt::join(row.choices, " "));
   if (row.completes == Completes::kPath) return "_files";
-  return row.completes == Completes::kFolder ? "_files -/" : " ";
+  return row.completes == Completes::kNothing ? " " : "_files -/";
 }
 
-std::string ZshSpecs(const OptionRow& row) {
-  if (row.kind == OptionKind::kPositional)
+std::string ZshSpecs(const OptionFacts& row) {
+  if (row.positional)
     return fmt::format("    '{}:{}:{}' \\\n", row.required ? "" : ":", ZshText(row.name),
                        ZshAction(row));
   std::string specs;
-  for (const std::string& name : AllNames(row)) {
-    const char* equals = TakesValue(row) ? (name.starts_with("--") ? "=" : "+") : "";
+  for (const std::string& name : row.AllNames()) {
+    const char* equals = !row.value.empty() ? (name.starts_with("--") ? "=" : "+") : "";
     specs +=
         fmt::format("    '{}{}{}[{}]", row.repeats ? "*" : "", name, equals, ZshText(row.help));
-    if (TakesValue(row)) specs += fmt::format(":{}:{}", ZshText(row.value), ZshAction(row));
+    if (!row.value.empty()) specs += fmt::format(":{}:{}", ZshText(row.value), ZshAction(row));
     specs += "' \\\n";
   }
   return specs;
 }
 
-std::string ZshScript(const ToolInfo& info, const OptionTable& table) {
+std::string ZshScript(const ToolInfo& info, const std::vector<OptionFacts>& options) {
   std::string specs;
-  for (const OptionRow& row : table.rows()) specs += ZshSpecs(row);
+  for (const OptionFacts& row : options) specs += ZshSpecs(row);
   return fmt::format(
       R"(#compdef {0}
 # zsh completion of {0}; made by: {0} --completion zsh
@@ -130,22 +123,22 @@ fi
 
 // --- fish
 
-std::string FishLine(const ToolInfo& info, const OptionRow& row, const std::string& name) {
+std::string FishLine(const ToolInfo& info, const OptionFacts& row, const std::string& name) {
   std::string line = fmt::format("complete -c {}", info.name);
   line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   if (!row.choices.empty())
     line += fmt::format(" -x -a '{}'", fmt::join(row.choices, " "));
-  else if (TakesValue(row))
+  else if (!row.value.empty())
     line += row.completes == Completes::kNothing ? " -x" : " -r -F";
   return line + fmt::format(" -d '{}'\n", Escaped(row.help, "'\\", "\\"));
 }
 
-std::string FishScript(const ToolInfo& info, const OptionTable& table) {
+std::string FishScript(const ToolInfo& info, const std::vector<OptionFacts>& options) {
   std::string script =
       fmt::format("# fish completion of {0}; made by: {0} --completion fish\n", info.name);
-  for (const OptionRow& row : table.rows()) {
-    if (row.kind == OptionKind::kPositional) continue;
-    for (const std::string& name : AllNames(row)) script += FishLine(info, row, name);
+  for (const OptionFacts& row : options) {
+    if (row.positional) continue;
+    for (const std::string& name : row.AllNames()) script += FishLine(info, row, name);
   }
   return script;
 }
@@ -153,10 +146,10 @@ std::string FishScript(const ToolInfo& info, const OptionTable& table) {
 }  // namespace
 
 std::string CompletionScript(std::string_view shell, const ToolInfo& info,
-                             const OptionTable& table) {
-  if (shell == "zsh") return ZshScript(info, table);
-  if (shell == "fish") return FishScript(info, table);
-  return BashScript(info, table);
+                             const std::vector<OptionFacts>& options) {
+  if (shell == "zsh") return ZshScript(info, options);
+  if (shell == "fish") return FishScript(info, options);
+  return BashScript(info, options);
 }
 
 }  // namespace nxdkit::tool

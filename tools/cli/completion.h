@@ -1,8 +1,9 @@
-// Completion scripts for the shells, made from the option table.
+// PRIVATE to tools/: completion scripts for the shells.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tools/cli/option_table.h"
 #include "tools/cli/tool_info.h"
@@ -11,6 +12,6 @@ namespace nxdkit::tool {
 
 // `shell` is bash, zsh or fish.
 std::string CompletionScript(std::string_view shell, const ToolInfo& info,
-                             const OptionTable& table);
+                             const std::vector<OptionFacts>& options);
 
 }  // namespace nxdkit::tool

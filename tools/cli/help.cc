@@ -30,15 +30,15 @@ std::string Wrap(std::string_view text, size_t indent, size_t column) {
   return out + '\n';
 }
 
-std::string LeftColumn(const OptionRow& row) {
-  if (row.kind == OptionKind::kPositional) return "  " + row.name;
-  std::string left = row.short_name != 0 ? fmt::format("  -{}, ", row.short_name) : "      ";
-  left += fmt::format("{}", fmt::join(LongNames(row), ", "));
-  if (TakesValue(row)) left += " " + row.value;
+std::string LeftColumn(const OptionFacts& row) {
+  if (row.positional) return "  " + row.name;
+  std::string left = !row.short_name.empty() ? fmt::format("  -{}, ", row.short_name) : "      ";
+  left += fmt::format("{}", fmt::join(row.names, ", "));
+  if (!row.value.empty()) left += " " + row.value;
   return left;
 }
 
-std::string RowText(const OptionRow& row) {
+std::string RowText(const OptionFacts& row) {
   std::string text = LeftColumn(row);
   if (text.size() + 2 > kHelpColumn)
     text += '\n' + std::string(kHelpColumn, ' ');
@@ -50,10 +50,10 @@ std::string RowText(const OptionRow& row) {
   return text + Wrap(help, kHelpColumn, kHelpColumn);
 }
 
-std::string UsageLine(const ToolInfo& info, const OptionTable& table) {
+std::string UsageLine(const ToolInfo& info, const std::vector<OptionFacts>& options) {
   std::string line = fmt::format("usage: {} [options]", info.name);
-  for (const OptionRow& row : table.rows()) {
-    if (row.kind == OptionKind::kPositional)
+  for (const OptionFacts& row : options) {
+    if (row.positional)
       line += row.required ? " " + row.name : fmt::format(" [{}]", row.name);
     else if (row.required)
       line += fmt::format(" --{} {}", row.name, row.value);
@@ -71,10 +71,10 @@ std::string Paragraphs(std::string_view text) {
   return out;
 }
 
-std::string Rows(const OptionTable& table) {
+std::string Rows(const std::vector<OptionFacts>& options) {
   std::string out;
   std::string group;
-  for (const OptionRow& row : table.rows()) {
+  for (const OptionFacts& row : options) {
     if (row.group != group) {
       group = row.group;
       out += fmt::format("\n{}:\n", group);
@@ -105,9 +105,28 @@ std::string ExitCodes(const ToolInfo& info) {
 
 }  // namespace
 
-std::string HelpText(const ToolInfo& info, const OptionTable& table) {
-  return UsageLine(info, table) + Wrap(info.name + " " + info.summary + ".", 0, 0) +
-         Paragraphs(info.details) + Rows(table) + Examples(info) + ExitCodes(info);
+std::string HelpText(const ToolInfo& info, const std::vector<OptionFacts>& options) {
+  return UsageLine(info, options) + Wrap(info.name + " " + info.summary + ".", 0, 0) +
+         Paragraphs(info.details) + Rows(options) + Examples(info) + ExitCodes(info);
+}
+
+Json HelpJson(const std::vector<OptionFacts>& options) {
+  Json rows = Json::array();
+  for (const OptionFacts& row : options) {
+    Json json = {{"group", row.group}, {"name", row.name}, {"help", row.help}};
+    if (row.positional)
+      json["positional"] = true;
+    else
+      json["names"] = row.names;
+    if (!row.short_name.empty()) json["short"] = row.short_name;
+    if (!row.value.empty()) json["value"] = row.value;
+    if (!row.choices.empty()) json["choices"] = row.choices;
+    if (!row.default_text.empty()) json["default"] = row.default_text;
+    if (row.required) json["required"] = true;
+    if (row.repeats) json["repeats"] = true;
+    rows.push_back(std::move(json));
+  }
+  return {{"options", std::move(rows)}};
 }
 
 }  // namespace nxdkit::tool

@@ -2,212 +2,260 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
-#include "tools/cli/values.h"
+#include "lib/base/text.h"
+#include "tools/cli/house_rules.h"
 
 namespace nxdkit::tool {
 namespace {
 
-// "jobs,j" -> {"jobs", "j"}
-std::vector<std::string> SplitNames(std::string_view names) {
+constexpr int kMaxPositionals = 10'000;
+constexpr const char* kCompletesNames[] = {"", "path", "folder", "folder or URL"};
+
+std::vector<std::string> Split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   while (true) {
-    const size_t comma = names.find(',');
-    parts.emplace_back(names.substr(0, comma));
-    if (comma == std::string_view::npos) return parts;
-    names.remove_prefix(comma + 1);
+    const size_t end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
   }
 }
 
-std::string JoinChoices(const std::vector<std::string>& choices) {
-  return fmt::format("{}", fmt::join(choices, "|"));
+// CLI11's spelling of "jobs,j": "--jobs,-j"; with `off`, "!--no-xser" for what means false.
+std::string Cli11Names(std::string_view names, bool off = false) {
+  std::string text;
+  for (const std::string& name : Split(names, ',')) {
+    text += fmt::format("{}{}{}", text.empty() ? "" : ",", name.size() == 1 ? "-" : "--", name);
+    if (off) text += ",!--no-" + name;
+  }
+  return text;
 }
 
-Status CheckChoice(const OptionRow& row, const std::string& value) {
-  if (std::ranges::find(row.choices, value) != row.choices.end()) return OkStatus();
-  return Error(Errc::kUsage, fmt::format("option {}: found \"{}\", expected one of {}",
-                                         DisplayName(row), value, JoinChoices(row.choices)));
+std::string MainName(std::string_view names) { return "--" + Split(names, ',').front(); }
+
+Error WrongValue(std::string_view option, std::string_view found, std::string_view expected) {
+  return Error(Errc::kUsage,
+               fmt::format("option {}: found \"{}\", expected {}", option, found, expected));
 }
 
-template <typename To>
-auto StoreInteger(const OptionRow* row, IntegerRange range, To* to) {
-  return [row, range, to](const std::string& value) -> Status {
-    NXDKIT_ASSIGN(const int64_t number, ParseInteger(DisplayName(*row), value, range));
-    *to = static_cast<int>(number);
-    return OkStatus();
-  };
+std::string RangeText(IntegerRange range) {
+  const IntegerRange any;
+  if (range.min == any.min && range.max == any.max) return "a whole number";
+  if (range.max == any.max) return fmt::format("a whole number of at least {}", range.min);
+  return fmt::format("a whole number from {} to {}", range.min, range.max);
 }
 
-template <typename To>
-auto StoreText(To* to) {
-  return [to](const std::string& value) -> Status {
-    *to = value;
-    return OkStatus();
-  };
+std::optional<int> IntegerIn(IntegerRange range, std::string_view text) {
+  int64_t number = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (fault != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (number < range.min || number > range.max) return std::nullopt;
+  return static_cast<int>(number);
 }
 
-template <typename To>
-auto StoreChoice(const OptionRow* row, To* to) {
-  return [row, to](const std::string& value) -> Status {
-    NXDKIT_TRY(CheckChoice(*row, value));
-    *to = value;
-    return OkStatus();
-  };
+// The shortest exact spelling with a binary unit: "512MiB", "1000B".
+std::string SizeText(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  while (bytes > 0 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return fmt::format("{}{}", bytes, kUnits[unit]);
 }
 
-template <typename To>
-auto StoreBool(To* to) {
-  return [to](const std::string& value) -> Status {
-    *to = value == "true";
-    return OkStatus();
-  };
+OptionFacts FactsOf(const CLI::Option& option) {
+  OptionFacts facts;
+  facts.group = option.get_group();
+  facts.name = option.get_single_name();
+  facts.positional = option.get_positional();
+  if (!option.get_snames().empty()) facts.short_name = option.get_snames().front();
+  for (const std::string& name : option.get_lnames()) facts.names.push_back("--" + name);
+  facts.value = option.get_type_name();
+  if (facts.value.find('|') != std::string::npos) facts.choices = Split(facts.value, '|');
+  facts.help = option.get_description();
+  facts.default_text = option.get_default_str();
+  const auto* const completes = std::ranges::find(kCompletesNames, option.get_option_text());
+  facts.completes = static_cast<Completes>(completes - std::begin(kCompletesNames));
+  facts.required = option.get_required();
+  facts.repeats = option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+  return facts;
 }
 
 }  // namespace
 
-OptionRow& OptionTable::Add(OptionKind kind, std::string_view names, std::string_view value,
-                            std::string_view help) {
-  OptionRow& row = rows_.emplace_back();
-  row.kind = kind;
-  row.group = group_;
-  row.value = value;
-  row.help = help;
-  std::vector<std::string> parts = SplitNames(names);
-  row.name = parts.front();
-  for (size_t i = 1; i < parts.size(); ++i) {
-    if (parts[i].size() == 1)
-      row.short_name = parts[i].front();
-    else
-      row.aliases.push_back(std::move(parts[i]));
-  }
-  return row;
+std::vector<std::string> OptionFacts::AllNames() const {
+  std::vector<std::string> all = names;
+  if (!short_name.empty()) all.push_back("-" + short_name);
+  return all;
 }
 
-OptionRow& OptionTable::Flag(std::string_view names, bool* to, std::string_view help) {
-  OptionRow& row = Add(OptionKind::kFlag, names, "", help);
-  row.set = StoreBool(to);
-  return row;
+OptionRow OptionRow::completes(Completes what) const {
+  option_->option_text(kCompletesNames[static_cast<size_t>(what)]);
+  return *this;
 }
 
-OptionRow& OptionTable::Toggle(std::string_view names, std::optional<bool>* to,
-                               std::string_view help) {
-  OptionRow& row = Add(OptionKind::kToggle, names, "", help);
-  row.set = StoreBool(to);
-  return row;
+OptionRow OptionRow::required(bool required) const {
+  option_->required(required);
+  return *this;
 }
 
-OptionRow& OptionTable::Toggle(std::string_view names, bool* to, std::string_view help) {
-  OptionRow& row = Add(OptionKind::kToggle, names, "", help);
-  row.default_text = (*to ? "--" : "--no-") + row.name;
-  row.set = StoreBool(to);
-  return row;
+OptionRow OptionRow::default_text(const std::string& text) const {
+  option_->default_str(text);
+  return *this;
 }
 
-OptionRow& OptionTable::Integer(std::string_view names, std::string_view value,
-                                std::optional<int>* to, IntegerRange range, std::string_view help) {
-  OptionRow& row = Add(OptionKind::kValue, names, value, help);
-  row.set = StoreInteger(&row, range, to);
-  return row;
+OptionTable::OptionTable() : app_(std::make_unique<CLI::App>()) {
+  app_->set_help_flag();
+  app_->allow_extras();
 }
 
-OptionRow& OptionTable::Integer(std::string_view names, std::string_view value, int* to,
-                                IntegerRange range, std::string_view help) {
-  OptionRow& row = Add(OptionKind::kValue, names, value, help);
-  row.default_text = fmt::format("{}", *to);
-  row.set = StoreInteger(&row, range, to);
-  return row;
+OptionTable::~OptionTable() = default;
+
+void OptionTable::Group(std::string_view heading) {
+  app_->option_defaults()->group(std::string(heading));
 }
 
-OptionRow& OptionTable::Size(std::string_view names, uint64_t* to, std::string_view help) {
-  OptionRow& row = Add(OptionKind::kValue, names, "SIZE", help);
-  row.default_text = SizeText(*to);
-  row.set = [&row, to](const std::string& value) -> Status {
-    NXDKIT_ASSIGN(*to, ParseSize(DisplayName(row), value));
+CLI::Option* OptionTable::Add(std::string_view names, std::string_view help, Store store) {
+  CLI::callback_t callback = [this, store = std::move(store)](const CLI::results_t& values) {
+    for (const std::string& value : values)
+      if (failure_.ok()) failure_ = store(value);
+    return failure_.ok();
+  };
+  return app_->add_option(std::string(names), std::move(callback), std::string(help));
+}
+
+// No extra arguments: one occurrence is one value, and "[a,b]" is not a list.
+CLI::Option* OptionTable::AddValue(std::string_view names, std::string_view value,
+                                   std::string_view help, const std::string& default_text,
+                                   Store store) {
+  return Add(Cli11Names(names), help, std::move(store))
+      ->type_name(std::string(value))
+      ->default_str(default_text)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->allow_extra_args(false);
+}
+
+OptionRow OptionTable::Flag(std::string_view names, bool* to, std::string_view help) {
+  return OptionRow(app_->add_flag_callback(
+      Cli11Names(names), [to] { *to = true; }, std::string(help)));
+}
+
+OptionRow OptionTable::AddToggle(std::string_view names, std::string_view help,
+                                 const std::string& default_text, std::function<void(bool)> store) {
+  CLI::Option* option = app_->add_flag_function(
+      Cli11Names(names, true), [store = std::move(store)](int64_t count) { store(count > 0); },
+      std::string(help));
+  return OptionRow(
+      option->default_str(default_text)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast));
+}
+
+OptionRow OptionTable::AddInteger(std::string_view names, std::string_view value,
+                                  std::string_view help, IntegerRange range,
+                                  const std::string& default_text, std::function<void(int)> store) {
+  const auto store_checked = [name = MainName(names), range,
+                              store = std::move(store)](const std::string& text) -> Status {
+    const std::optional<int> number = IntegerIn(range, text);
+    if (!number) return WrongValue(name, text, RangeText(range));
+    store(*number);
     return OkStatus();
   };
+  return OptionRow(AddValue(names, value, help, default_text, store_checked));
+}
+
+OptionRow OptionTable::Size(std::string_view names, uint64_t* to, std::string_view help) {
+  const auto store = [name = MainName(names), to](const std::string& text) -> Status {
+    const Result<uint64_t> bytes = ParseBytes(text);
+    if (!bytes.ok() || *bytes == 0)
+      return WrongValue(name, text, "a size such as 500M, 4G or 4GiB");
+    *to = *bytes;
+    return OkStatus();
+  };
+  return OptionRow(AddValue(names, "SIZE", help, SizeText(*to), store));
+}
+
+OptionRow OptionTable::AddText(std::string_view names, std::string_view value,
+                               std::string_view help, const std::vector<std::string>& choices,
+                               const std::string& default_text, StoreText store) {
+  const std::string words = fmt::format("{}", fmt::join(choices, "|"));
+  const auto store_checked = [name = MainName(names), choices, words,
+                              store = std::move(store)](const std::string& text) -> Status {
+    if (!choices.empty() && std::ranges::find(choices, text) == choices.end())
+      return WrongValue(name, text, "one of " + words);
+    store(text);
+    return OkStatus();
+  };
+  return OptionRow(
+      AddValue(names, choices.empty() ? value : words, help, default_text, store_checked));
+}
+
+OptionRow OptionTable::TextList(std::string_view names, std::string_view value,
+                                std::vector<std::string>* to, std::string_view help) {
+  const OptionRow row =
+      AddText(names, value, help, {}, "", [to](const std::string& text) { to->push_back(text); });
+  app_->get_option(MainName(names))->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   return row;
 }
 
-OptionRow& OptionTable::Text(std::string_view names, std::string_view value,
-                             std::optional<std::string>* to, std::string_view help) {
-  OptionRow& row = Add(OptionKind::kValue, names, value, help);
-  row.set = StoreText(to);
-  return row;
+OptionRow OptionTable::Positional(std::string_view name, std::string* to, std::string_view help) {
+  const auto store = [to](const std::string& text) {
+    *to = text;
+    return OkStatus();
+  };
+  return OptionRow(Add(name, help, store)).completes(Completes::kPath).required(true);
 }
 
-OptionRow& OptionTable::Text(std::string_view names, std::string_view value, std::string* to,
-                             std::string_view help) {
-  OptionRow& row = Add(OptionKind::kValue, names, value, help);
-  row.default_text = *to;
-  row.set = StoreText(to);
-  return row;
-}
-
-OptionRow& OptionTable::TextList(std::string_view names, std::string_view value,
-                                 std::vector<std::string>* to, std::string_view help) {
-  OptionRow& row = Add(OptionKind::kValue, names, value, help);
-  row.repeats = true;
-  row.set = [to](const std::string& text) -> Status {
+OptionRow OptionTable::Positionals(std::string_view name, std::vector<std::string>* to,
+                                   std::string_view help) {
+  const auto store = [to](const std::string& text) {
     to->push_back(text);
     return OkStatus();
   };
-  return row;
+  CLI::Option* option = Add(name, help, store)->expected(1, kMaxPositionals)->allow_extra_args();
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  return OptionRow(option).completes(Completes::kPath);
 }
 
-OptionRow& OptionTable::Choice(std::string_view names, std::vector<std::string> choices,
-                               std::optional<std::string>* to, std::string_view help) {
-  OptionRow& row = Add(OptionKind::kValue, names, JoinChoices(choices), help);
-  row.choices = std::move(choices);
-  row.set = StoreChoice(&row, to);
-  return row;
+std::vector<OptionFacts> OptionTable::Facts() const {
+  std::vector<OptionFacts> facts;
+  for (const CLI::Option* option : std::as_const(*app_).get_options())
+    facts.push_back(FactsOf(*option));
+  return facts;
 }
 
-OptionRow& OptionTable::Choice(std::string_view names, std::vector<std::string> choices,
-                               std::string* to, std::string_view help) {
-  OptionRow& row = Add(OptionKind::kValue, names, JoinChoices(choices), help);
-  row.choices = std::move(choices);
-  row.default_text = *to;
-  row.set = StoreChoice(&row, to);
-  return row;
-}
-
-OptionRow& OptionTable::Positional(std::string_view name, std::string* to, std::string_view help) {
-  OptionRow& row = Add(OptionKind::kPositional, name, "", help);
-  row.required = true;
-  row.completes = Completes::kPath;
-  row.set = StoreText(to);
-  return row;
-}
-
-OptionRow& OptionTable::Positionals(std::string_view name, std::vector<std::string>* to,
-                                    std::string_view help) {
-  OptionRow& row = Add(OptionKind::kPositional, name, "", help);
-  row.repeats = true;
-  row.set = [to](const std::string& value) {
-    to->push_back(value);
-    return OkStatus();
-  };
-  return row;
-}
-
-std::vector<std::string> LongNames(const OptionRow& row) {
-  std::vector<std::string> names;
-  if (row.kind == OptionKind::kPositional) return names;
-  names.push_back("--" + row.name);
-  if (row.kind == OptionKind::kToggle) names.push_back("--no-" + row.name);
-  for (const std::string& alias : row.aliases) {
-    names.push_back("--" + alias);
-    if (row.kind == OptionKind::kToggle) names.push_back("--no-" + alias);
+Status OptionTable::Parse(const std::vector<std::string>& arguments) {
+  const std::vector<OptionFacts> facts = Facts();
+  NXDKIT_ASSIGN(std::vector<std::string> normal, ApplyHouseRules(facts, arguments));
+  const std::string last = normal.empty() ? "" : normal.back();
+  std::ranges::reverse(normal);  // CLI11 takes a vector from its back
+  try {
+    app_->parse(std::move(normal));
+  } catch (const CLI::ArgumentMismatch&) {
+    return EndsTooEarly(facts, last);
+  } catch (const CLI::ConversionError&) {  // failure_ says which
+  } catch (const CLI::RequiredError&) {    // CheckRequired says which
+  } catch (const std::exception& error) {
+    return Error(Errc::kUsage, error.what());
   }
-  return names;
+  NXDKIT_TRY(CheckRemaining(facts, app_->remaining()));
+  if (!failure_.ok()) return failure_;
+  for (size_t i = 0; i < facts.size(); ++i)
+    for (const std::string& value : app_->get_options()[i]->results())
+      NXDKIT_TRY(CheckLocal(facts[i], value));
+  return OkStatus();
 }
 
-std::string DisplayName(const OptionRow& row) {
-  return row.kind == OptionKind::kPositional ? row.name : "--" + row.name;
+Status OptionTable::CheckRequired() const {
+  for (const CLI::Option* option : std::as_const(*app_).get_options())
+    if (option->get_required() && option->count() == 0)
+      return Error(Errc::kUsage, fmt::format("{} is missing", option->get_name()))
+          .hint("--help shows the usage");
+  return OkStatus();
 }
-
-bool TakesValue(const OptionRow& row) { return row.kind == OptionKind::kValue; }
 
 }  // namespace nxdkit::tool

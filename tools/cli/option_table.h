@@ -1,11 +1,11 @@
-// The options of a command as one table. --help, --completion, --help --json and the check of the
-// man pages are all made from it, so that they cannot disagree.
+// PRIVATE to tools/: the options of a command. CLI11's App is the table; --help, --completion,
+// --help --json and the check of the man pages are read from it, so that they cannot disagree.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,33 +13,15 @@
 
 #include "lib/base/error.h"
 
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
 namespace nxdkit::tool {
 
-enum class OptionKind {
-  kFlag,        // --force
-  kToggle,      // --xser and --no-xser
-  kValue,       // --tp N
-  kPositional,  // INPUT
-};
-
-enum class Completes { kNothing, kPath, kFolder };  // what a shell offers for the value
-
-struct OptionRow {
-  OptionKind kind = OptionKind::kFlag;
-  std::string group;                 // heading in the help
-  std::string name;                  // "tp"; a positional: "INPUT"
-  char short_name = 0;               // 'j', or 0
-  std::vector<std::string> aliases;  // "tensor-parallel-size"
-  std::string value;                 // what stands for the value in the help: "N"
-  std::vector<std::string> choices;  // the only values it takes, when not empty
-  std::string help;                  // a phrase, no full stop
-  std::string default_text;          // "" when there is none worth saying
-  Completes completes = Completes::kNothing;
-  bool required = false;  // positionals and values
-  bool repeats = false;   // every occurrence counts; otherwise the last one wins
-  // Stores one value; flags and toggles get "true" or "false". kUsage when the value is wrong.
-  std::function<Status(const std::string& value)> set;
-};
+// What the value names. Shells complete it, and a URL is refused where only a local path will do.
+enum class Completes { kNothing, kPath, kFolder, kFolderOrUrl };
 
 struct IntegerRange {
   int64_t min = std::numeric_limits<int>::min();
@@ -47,51 +29,116 @@ struct IntegerRange {
 };
 inline constexpr IntegerRange kPositive{1, std::numeric_limits<int>::max()};
 
-// Names are given as one list, the main name first, one letter for a short name: "jobs,j",
-// "tp,tensor-parallel-size". The pointers must outlive the parsing. The row that comes back may be
-// adjusted (completes, required, default_text) until the next one is added.
-class OptionTable {
- public:
-  // The heading of the rows that follow.
-  void Group(std::string_view heading) { group_ = heading; }
+// What a command says of one option.
+struct OptionFacts {
+  std::string group;  // heading in the help
+  std::string name;   // "tp"; a positional: "INPUT"
+  bool positional = false;
+  std::string short_name;            // "j", or ""
+  std::vector<std::string> names;    // "--xser", "--no-xser", then aliases; none of a positional
+  std::string value;                 // what stands for the value in the help: "N"; "" of a flag
+  std::vector<std::string> choices;  // the only values it takes, when not empty
+  std::string help;                  // a phrase, no full stop
+  std::string default_text;          // "" when there is none worth saying
+  Completes completes = Completes::kNothing;
+  bool required = false;
+  bool repeats = false;  // every occurrence counts; otherwise the last one wins
 
-  OptionRow& Flag(std::string_view names, bool* to, std::string_view help);
-  OptionRow& Toggle(std::string_view names, std::optional<bool>* to, std::string_view help);
-  OptionRow& Toggle(std::string_view names, bool* to, std::string_view help);
-  OptionRow& Integer(std::string_view names, std::string_view value, std::optional<int>* to,
-                     IntegerRange range, std::string_view help);
-  OptionRow& Integer(std::string_view names, std::string_view value, int* to, IntegerRange range,
-                     std::string_view help);
-  // "4G", "500M", "1.5GiB"; see ParseSize in values.h.
-  OptionRow& Size(std::string_view names, uint64_t* to, std::string_view help);
-  OptionRow& Text(std::string_view names, std::string_view value, std::optional<std::string>* to,
-                  std::string_view help);
-  OptionRow& Text(std::string_view names, std::string_view value, std::string* to,
-                  std::string_view help);
-  OptionRow& TextList(std::string_view names, std::string_view value, std::vector<std::string>* to,
-                      std::string_view help);
-  OptionRow& Choice(std::string_view names, std::vector<std::string> choices,
-                    std::optional<std::string>* to, std::string_view help);
-  OptionRow& Choice(std::string_view names, std::vector<std::string> choices, std::string* to,
-                    std::string_view help);
-  OptionRow& Positional(std::string_view name, std::string* to, std::string_view help);
-  // All arguments that are left: the last positional of a command. None is fine, too.
-  OptionRow& Positionals(std::string_view name, std::vector<std::string>* to,
-                         std::string_view help);
-
-  const std::deque<OptionRow>& rows() const { return rows_; }
-
- private:
-  OptionRow& Add(OptionKind kind, std::string_view names, std::string_view value,
-                 std::string_view help);
-  std::string group_;
-  std::deque<OptionRow> rows_;  // a deque: rows that were handed out stay where they are
+  // How messages call it: "--tp", or "INPUT".
+  std::string DisplayName() const { return positional ? name : "--" + name; }
+  // "--jobs", "-j"
+  std::vector<std::string> AllNames() const;
 };
 
-// Every long name of a row with its dashes: "--xser", "--no-xser"; aliases after the main name.
-std::vector<std::string> LongNames(const OptionRow& row);
-// How messages call it: "--tp", or "INPUT".
-std::string DisplayName(const OptionRow& row);
-bool TakesValue(const OptionRow& row);
+// An option that was added, for what only a few say.
+class OptionRow {
+ public:
+  explicit OptionRow(CLI::Option* option) : option_(option) {}
+  OptionRow completes(Completes what) const;
+  OptionRow required(bool required) const;
+  OptionRow default_text(const std::string& text) const;
+
+ private:
+  CLI::Option* option_;
+};
+
+// Names are given as one list, the main name first, one letter for a short name: "jobs,j",
+// "tp,tensor-parallel-size". The pointers must outlive the parsing. Where a value goes to a
+// std::optional there is no default; else the default is what is there when the option is added.
+class OptionTable {
+ public:
+  OptionTable();
+  ~OptionTable();
+  OptionTable(const OptionTable&) = delete;
+  OptionTable& operator=(const OptionTable&) = delete;
+
+  // The heading of the options that follow.
+  void Group(std::string_view heading);
+
+  OptionRow Flag(std::string_view names, bool* to, std::string_view help);  // --force
+  template <typename To>                                                    // --xser and --no-xser
+  OptionRow Toggle(std::string_view names, To* to, std::string_view help) {
+    return AddToggle(names, help, DefaultText(*to), [to](bool on) { *to = on; });
+  }
+  template <typename To>
+  OptionRow Integer(std::string_view names, std::string_view value, To* to, IntegerRange range,
+                    std::string_view help) {
+    return AddInteger(names, value, help, range, DefaultText(*to), [to](int n) { *to = n; });
+  }
+  // "4G", "500M", "1.5GiB"
+  OptionRow Size(std::string_view names, uint64_t* to, std::string_view help);
+  template <typename To>
+  OptionRow Text(std::string_view names, std::string_view value, To* to, std::string_view help) {
+    return AddText(names, value, help, {}, DefaultText(*to), [to](auto& text) { *to = text; });
+  }
+  template <typename To>
+  OptionRow Choice(std::string_view names, std::vector<std::string> choices, To* to,
+                   std::string_view help) {
+    return AddText(names, "", help, choices, DefaultText(*to), [to](auto& text) { *to = text; });
+  }
+  OptionRow TextList(std::string_view names, std::string_view value, std::vector<std::string>* to,
+                     std::string_view help);
+  // Required, and a path, unless said otherwise.
+  OptionRow Positional(std::string_view name, std::string* to, std::string_view help);
+  // All arguments that are left: the last positional of a command. None is fine, too.
+  OptionRow Positionals(std::string_view name, std::vector<std::string>* to, std::string_view help);
+
+  // In the order of adding.
+  std::vector<OptionFacts> Facts() const;
+
+  // `arguments` is argv without the program's name. Stores every option that was given; of one that
+  // was given more than once the last value, unless it repeats. Every failure names the option: an
+  // unknown one comes with the closest known name (kUsage), and a URL is kUnsupported.
+  Status Parse(const std::vector<std::string>& arguments);
+
+  // kUsage when a required option was not given. Apart from Parse, so that `--help` alone is enough.
+  Status CheckRequired() const;
+
+ private:
+  using StoreText = std::function<void(const std::string&)>;
+  using Store = std::function<Status(const std::string&)>;
+
+  static std::string DefaultText(bool on) { return on ? "on" : "off"; }
+  static std::string DefaultText(int number) { return std::to_string(number); }
+  static std::string DefaultText(const std::string& text) { return text; }
+  template <typename T>
+  static std::string DefaultText(const std::optional<T>&) {
+    return "";
+  }
+  CLI::Option* Add(std::string_view names, std::string_view help, Store store);
+  CLI::Option* AddValue(std::string_view names, std::string_view value, std::string_view help,
+                        const std::string& default_text, Store store);
+  OptionRow AddToggle(std::string_view names, std::string_view help,
+                      const std::string& default_text, std::function<void(bool)> store);
+  OptionRow AddInteger(std::string_view names, std::string_view value, std::string_view help,
+                       IntegerRange range, const std::string& default_text,
+                       std::function<void(int)> store);
+  OptionRow AddText(std::string_view names, std::string_view value, std::string_view help,
+                    const std::vector<std::string>& choices, const std::string& default_text,
+                    StoreText store);
+
+  std::unique_ptr<CLI::App> app_;
+  Status failure_;  // of the first value that could not be stored
+};
 
 }  // namespace nxdkit::tool

@@ -22,6 +22,18 @@ const char* StatusWord(int exit_code) {
   return exit_code == ExitCode(Errc::kFindings) ? "findings" : "error";
 }
 
+// The line feeds of "2 problems in x:\n[1] a\n[2] b", which `escaped` has as \x0a. All others stay
+// escaped: a name with a line feed must not look like a message of ours.
+std::string EntryLines(std::string escaped) {
+  size_t at = 0;
+  for (int i = 1; at != std::string::npos; ++i) {
+    const std::string mark = fmt::format("\\x0a[{}] ", i);
+    at = escaped.find(mark, at);
+    if (at != std::string::npos) escaped.replace(at, mark.size(), fmt::format("\n  [{}] ", i));
+  }
+  return escaped;
+}
+
 Json ErrorJson(const Error& error) {
   Json json = {{"code", ErrcName(error.code())}, {"message", error.message()}};
   if (!error.file().empty()) json["file"] = error.file();
@@ -36,15 +48,8 @@ Json ErrorJson(const Error& error) {
 }  // namespace
 
 std::string ErrorLines(std::string_view tool, const Error& error, bool color) {
-  const std::string text = error.ToString();
-  const std::string_view place =
-      std::string_view(text).substr(0, text.size() - error.message().size());
-  std::string lines =
-      fmt::format("{}: {} {}", tool, Painted("error:", kRed, color), EscapeControl(place));
-  std::string_view rest = error.message();
-  for (size_t end; (end = rest.find('\n')) != std::string_view::npos; rest.remove_prefix(end + 1))
-    lines += EscapeControl(rest.substr(0, end)) + "\n  ";
-  lines += EscapeControl(rest) + "\n";
+  std::string lines = fmt::format("{}: {} {}\n", tool, Painted("error:", kRed, color),
+                                  EntryLines(EscapeControl(error.ToString())));
   if (!error.hint().empty()) lines += fmt::format("hint: {}\n", EscapeControl(error.hint()));
   return lines;
 }

@@ -6,14 +6,15 @@
 #include <vector>
 
 #include "lib/base/error.h"
-#include "tools/cli/tool.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::tool {
 
 inline constexpr int kSchemaVersion = 1;
 
-// "nxd-convert: error: model.pt: offset 17: ..." and, where there is one, a "hint: ..." line.
-// Control characters of names are escaped; a message of several lines keeps them, indented.
+// "nxd-convert: error: model.pt: offset 17: ..." and, where there is one, a "hint: ..." line. The
+// entries of "3 problems in ...:\n[1] ...\n[2] ...\n[3] ..." are a line each.
+// Control characters of names are escaped.
 std::string ErrorLines(std::string_view tool, const Error& error, bool color);
 std::string WarningLine(std::string_view tool, std::string_view message, bool color);
 

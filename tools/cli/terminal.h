@@ -1,4 +1,4 @@
-// What the process is connected to.
+// PRIVATE to tools/: what the process is connected to.
 #pragma once
 
 #include <string>

@@ -10,67 +10,25 @@
 #include <new>
 #include <utility>
 
-#include "lib/base/text.h"
 #include "lib/system/signals.h"
 #include "tools/cli/completion.h"
 #include "tools/cli/help.h"
-#include "tools/cli/parse_arguments.h"
+#include "tools/cli/house_rules.h"
 #include "tools/cli/report.h"
 #include "tools/cli/terminal.h"
 
 namespace nxdkit::tool {
 namespace {
 
-void AddCommonOptions(OptionTable& table, const ToolInfo& info, CommonArgs& common) {
-  table.Group("Common options");
-  if (info.common & kTakesJobs)
-    table.Integer("jobs,j", "N", &common.jobs, {1, 256}, "threads to work on");
-  if (info.common & kTakesMaxMemory)
-    table.Size("max-memory", &common.max_memory, "memory to stay under");
-  if (info.common & kTakesDryRun)
-    table.Flag("dry-run,n", &common.dry_run, "say what would be done, and do nothing");
-  if (info.common & kTakesForce)
-    table.Flag("force,f", &common.force, "replace an output that exists");
-  if (info.common & kTakesResume)
-    table.Flag("resume", &common.resume, "go on with what an interrupted run left");
-  table.Flag("json", &common.json, "print one JSON document on stdout");
-  table.Flag("quiet,q", &common.quiet, "no progress and no warnings");
-  table.Flag("verbose,v", &common.verbose, "say more on stderr");
-  table.Choice("color", {"auto", "always", "never"}, &common.color, "colour messages");
-  table.Choice("completion", {"bash", "zsh", "fish"}, &common.completion,
-               "print a completion script for the shell");
-  table.Flag("help,h", &common.help, "print this help");
-  table.Flag("version,V", &common.version, "print the version");
-}
-
-// The option table for programs: --help --json.
-Json HelpJson(const OptionTable& table) {
-  Json options = Json::array();
-  for (const OptionRow& row : table.rows()) {
-    Json option = {{"group", row.group}, {"name", row.name}, {"help", row.help}};
-    if (row.kind == OptionKind::kPositional)
-      option["positional"] = true;
-    else
-      option["names"] = LongNames(row);
-    if (row.short_name != 0) option["short"] = std::string(1, row.short_name);
-    if (!row.value.empty()) option["value"] = row.value;
-    if (!row.choices.empty()) option["choices"] = row.choices;
-    if (!row.default_text.empty()) option["default"] = row.default_text;
-    if (row.required) option["required"] = true;
-    if (row.repeats) option["repeats"] = true;
-    options.push_back(std::move(option));
-  }
-  return {{"options", std::move(options)}};
-}
-
 // The answers that need no input: help, version, completion.
 std::optional<ToolAnswer> AnswerAboutItself(const ToolInfo& info, const OptionTable& table,
                                             const CommonArgs& common) {
-  if (common.help) return ToolAnswer{.text = HelpText(info, table), .fields = HelpJson(table)};
+  const std::vector<OptionFacts> options = table.Facts();
+  if (common.help) return ToolAnswer{.text = HelpText(info, options), .fields = HelpJson(options)};
   if (common.version)
     return ToolAnswer{.text = fmt::format("{} (nxdkit) {}\n", info.name, ToolVersion())};
   if (!common.completion) return std::nullopt;
-  std::string script = CompletionScript(*common.completion, info, table);
+  std::string script = CompletionScript(*common.completion, info, options);
   Json fields = {{"completion", script}};
   return ToolAnswer{.text = std::move(script), .fields = std::move(fields)};
 }
@@ -91,7 +49,7 @@ Result<ToolAnswer> CallGuarded(const RunFunction& run, ToolContext& context) {
 
 Error WithResumeHint(Error error, const ToolInfo& info) {
   if (error.code() != Errc::kInterrupted || (info.common & kTakesResume) == 0) return error;
-  return std::move(error).hint("the same command line with --resume goes on from here");
+  return std::move(error).hint("run the same command line with --resume to continue");
 }
 
 // The document for an abort (a failed check of ours or of the C++ library), made ready before the
@@ -101,7 +59,7 @@ char abort_document[512];
 void HandleAbort(int) {
   const size_t bytes = std::strlen(abort_document);
   if (bytes > 0 && write(STDOUT_FILENO, abort_document, bytes) < 0) {
-    // Nothing is left to tell it to.
+    // There is nobody left to tell.
   }
   _exit(ExitCode(Errc::kInternal));
 }
@@ -162,29 +120,6 @@ class Outcome {
 
 }  // namespace
 
-ToolContext::ToolContext(const ToolInfo& info, const CommonArgs& common, bool color_errors)
-    : info_(info),
-      common_(common),
-      color_errors_(color_errors),
-      draws_progress_(!common.quiet && StderrIsTerminal()) {}
-
-void ToolContext::Warn(std::string_view message) {
-  warnings_.emplace_back(message);
-  if (common_.quiet) return;
-  // A progress line may stand there: it is drawn again below the warning.
-  const char* erase = draws_progress_ ? "\r\033[K" : "";
-  WriteStderr(erase + WarningLine(info_.name, message, color_errors_));
-}
-
-void ToolContext::Detail(std::string_view message) const {
-  if (common_.verbose) WriteStderr(fmt::format("{}: {}\n", info_.name, EscapeControl(message)));
-}
-
-Progress::Sink ToolContext::progress_sink() const {
-  if (!draws_progress_) return nullptr;
-  return [](std::string_view text) { WriteStderr(text); };
-}
-
 int RunTool(int argc, const char* const* argv, const ToolInfo& info,
             const AddOptionsFunction& add_options, const RunFunction& run) {
   const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
@@ -196,12 +131,12 @@ int RunTool(int argc, const char* const* argv, const ToolInfo& info,
 
   const bool json = WantsJson(arguments);
   PrepareSignals(info, json);
-  const Result<GivenRows> given = ParseArguments(table, arguments);
+  const Status parsed = table.Parse(arguments);
   const Outcome outcome(info, json, ColorOnStderr(common.color));
-  if (!given.ok()) return outcome.Fail(given.error(), {});
+  if (!parsed.ok()) return outcome.Fail(parsed.error(), {});
   if (std::optional<ToolAnswer> answer = AnswerAboutItself(info, table, common))
     return outcome.Finish(*std::move(answer), {});
-  const Status complete = CheckRequired(table, *given);
+  const Status complete = table.CheckRequired();
   if (!complete.ok()) return outcome.Fail(complete.error(), {});
 
   ToolContext context(info, common, ColorOnStderr(common.color));

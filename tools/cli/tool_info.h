@@ -1,4 +1,4 @@
-// What a command says about itself.
+// PRIVATE to tools/: what a command says about itself.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ enum CommonOption : unsigned {
 struct ToolInfo {
   std::string name;     // "nxd-convert"
   std::string summary;  // one line, no full stop: "converts model weights between layouts"
-  std::string details;  // paragraphs for --help, parted by '\n'; the man page says more
+  std::string details;  // paragraphs for --help, separated by '\n'; the man page says more
   std::string
       findings;         // what exit code 1 means here: "the artifacts differ"; "" when it cannot be
   unsigned common = 0;  // CommonOption bits

@@ -38,17 +38,17 @@ void AddDeltaOptions(OptionTable& table, DeltaArgs& args) {
   table
       .Text("base", "BASE", &args.base,
             "with --to delta, what INPUT is compared with; with --from delta, what is changed")
-      .completes = Completes::kPath;
+      .completes(Completes::kPath);
   table
       .Choice("coding", {"raw", "ulp"}, &args.coding,
               "with --to delta: store new values, or by how many representable values each moved")
-      .default_text = "raw";
-  table.Text("delta-from", "PREV", &args.delta_from, "short for --to delta --base PREV").completes =
-      Completes::kPath;
+      .default_text("raw");
+  table.Text("delta-from", "PREV", &args.delta_from, "short for --to delta --base PREV")
+      .completes(Completes::kPath);
   table
       .Text("apply", "DELTA", &args.apply,
             "apply DELTA to INPUT, in any format; with --into to the bundle, the only path then")
-      .completes = Completes::kPath;
+      .completes(Completes::kPath);
 }
 
 Status ExpandDelta(bool into, DeltaArgs& args, Ends& ends) {

@@ -195,7 +195,7 @@ void AddLayoutOptions(OptionTable& table, LayoutArgs& args, unsigned groups,
     else if (const BoolField* toggle = std::get_if<BoolField>(&row.field))
       table.Toggle(names, &(args.**toggle), row.help);
     else if (TextField text = std::get<TextField>(row.field); row.choices.empty())
-      table.Text(names, row.value, &(args.*text), row.help).completes = row.completes;
+      table.Text(names, row.value, &(args.*text), row.help).completes(row.completes);
     else
       table.Choice(names, row.choices, &(args.*text), row.help);
   }

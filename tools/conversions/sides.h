@@ -12,7 +12,7 @@
 #include "formats/artifact/run.h"
 #include "formats/output/output_plan.h"
 #include "lib/base/progress.h"
-#include "tools/cli/tool.h"
+#include "tools/cli/tool_context.h"
 #include "tools/conversions/layout_options.h"
 
 namespace nxdkit::tool {

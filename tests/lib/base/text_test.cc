@@ -109,6 +109,9 @@ TEST(EditDistance, Table) {
   EXPECT_EQ(EditDistance("abc", ""), 3u);
   EXPECT_EQ(EditDistance("kitten", "sitting"), 3u);
   EXPECT_EQ(EditDistance("flaw", "lawn"), 2u);
+  EXPECT_EQ(EditDistance("form", "from"), 1u) << "a swap is one edit";
+  EXPECT_EQ(EditDistance("ab", "ba"), 1u);
+  EXPECT_EQ(EditDistance("abcd", "badc"), 2u);
 }
 
 TEST(ClosestWord, NearestOrNone) {
@@ -117,6 +120,8 @@ TEST(ClosestWord, NearestOrNone) {
   EXPECT_EQ(ClosestWord("--xp", words), "--tp");  // the first of equals
   EXPECT_EQ(ClosestWord("--verbose", words), std::nullopt);
   EXPECT_EQ(ClosestWord("--tp", {}), std::nullopt);
+  const std::vector<std::string> alike = {"--force", "--from"};
+  EXPECT_EQ(ClosestWord("--form", alike), "--from");
 }
 
 struct GlobRow {

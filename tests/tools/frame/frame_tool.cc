@@ -29,7 +29,7 @@ struct Args {
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
   table.Positional("INPUT", &args.input, "how to end");
-  table.Positional("OUTPUT", &args.output, "ignored").required = false;
+  table.Positional("OUTPUT", &args.output, "ignored").required(false);
   table.Group("Options");
   table.Integer("top", "N", &args.top, {0, 1000}, "a number");
   table.TextList("filter", "GLOB", &args.filters, "a list");
@@ -52,6 +52,9 @@ Result<ToolAnswer> EndBadly(const std::string& how) {
   if (how == "io") return Error(Errc::kIo, "no space");
   if (how == "limit") return Error(Errc::kLimit, "1 MiB is too little");
   if (how == "refused") return Error(Errc::kFindings, "the plan is refused");
+  if (how == "problems")
+    return Error(Errc::kUsage,
+                 "2 problems in the configuration:\n[1] a\nb [9] is wrong\n[2] c is missing");
   if (how == "throw") throw std::runtime_error("boom");
   if (how == "memory") throw std::bad_alloc();
   if (how == "sigint" || how == "sigterm") {

@@ -1,0 +1,140 @@
+#include "tools/cli/house_rules.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lib/base/text.h"
+
+namespace nxdkit::tool {
+namespace {
+
+using Options = std::vector<OptionFacts>;
+
+Error UsageError(std::string message) { return Error(Errc::kUsage, std::move(message)); }
+
+// The option of that name with its dashes, long or short; null for another.
+const OptionFacts* Find(const Options& options, const std::string& dashed) {
+  for (const OptionFacts& option : options) {
+    const std::vector<std::string> names = option.AllNames();
+    if (std::ranges::find(names, dashed) != names.end()) return &option;
+  }
+  return nullptr;
+}
+
+// "--max_memory=4_G" -> {"--max-memory", "=4_G"}; the value keeps its underscores.
+std::pair<std::string, std::string> SplitLong(const std::string& argument) {
+  const size_t equals = argument.find('=');
+  std::string name = argument.substr(0, equals);
+  std::ranges::replace(name, '_', '-');
+  return {name, equals == std::string::npos ? "" : argument.substr(equals)};
+}
+
+bool IsKnownOption(const Options& options, const std::string& argument) {
+  if (argument.starts_with("--")) return Find(options, SplitLong(argument).first) != nullptr;
+  return Find(options, argument) != nullptr;
+}
+
+Error UnknownOption(const Options& options, const std::string& found) {
+  std::vector<std::string> known;
+  for (const OptionFacts& option : options)
+    known.insert(known.end(), option.names.begin(), option.names.end());
+  // "-tp" is compared as "--tp".
+  const std::string dashed = found.starts_with("--") ? found : "-" + found;
+  // Of equally near names the one that begins alike: --tpp is --tp before it is --top.
+  std::ranges::stable_sort(known, std::greater(), [&](const std::string& name) {
+    return std::ranges::mismatch(name, dashed).in1 - name.begin();
+  });
+  const std::optional<std::string> close = ClosestWord(dashed, known);
+  if (close) return UsageError(fmt::format("unknown option {}; did you mean {}?", found, *close));
+  return UsageError(fmt::format("unknown option {}", found)).hint("--help lists the options");
+}
+
+Error MissingValue(const OptionFacts& option) {
+  return UsageError(fmt::format("option {} needs a value: {}", option.DisplayName(), option.value));
+}
+
+Status CheckLong(const Options& options, const OptionFacts& option, const std::string& name,
+                 const std::string& equals_value, const std::string* next) {
+  if (option.value.empty()) {
+    if (equals_value.empty()) return OkStatus();
+    const bool toggle = option.names.size() > 1 && option.names[1] == "--no-" + option.name;
+    const std::string off = toggle ? fmt::format("give --{0} or --no-{0}", option.name)
+                                   : fmt::format("give {} or leave it out", name);
+    return UsageError(fmt::format("option {} takes no value, found \"{}\"; {}", name,
+                                  equals_value.substr(1), off));
+  }
+  const bool empty = equals_value == "=";
+  const bool swallows = equals_value.empty() && (next == nullptr || IsKnownOption(options, *next));
+  return empty || swallows ? Status(MissingValue(option)) : OkStatus();
+}
+
+bool IsUrl(std::string_view text) {
+  const size_t colon = text.find("://");
+  return colon != std::string_view::npos && colon > 0 &&
+         std::ranges::all_of(text.substr(0, colon),
+                             [](char c) { return IsAlnum(c) || c == '+' || c == '-' || c == '.'; });
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> ApplyHouseRules(const Options& options,
+                                                 const std::vector<std::string>& arguments) {
+  std::vector<std::string> normal;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--") {
+      normal.insert(normal.end(), arguments.begin() + static_cast<ptrdiff_t>(i), arguments.end());
+      break;
+    }
+    if (!argument.starts_with("--")) {
+      normal.push_back(argument);
+      continue;
+    }
+    const auto [name, equals_value] = SplitLong(argument);
+    const OptionFacts* option = Find(options, name);
+    if (option == nullptr) return UnknownOption(options, name);
+    const std::string* next = i + 1 < arguments.size() ? &arguments[i + 1] : nullptr;
+    NXDKIT_TRY(CheckLong(options, *option, name, equals_value, next));
+    normal.push_back(name + equals_value);
+    if (!option->value.empty() && equals_value.empty()) normal.push_back(arguments[++i]);
+  }
+  return normal;
+}
+
+Status CheckRemaining(const Options& options, const std::vector<std::string>& remaining) {
+  for (const std::string& argument : remaining)
+    if (argument.size() > 1 && argument[0] == '-' && argument != "--")
+      return UnknownOption(options, argument);
+  for (const std::string& argument : remaining)
+    if (argument != "--")
+      return UsageError(fmt::format("unexpected argument \"{}\"", argument))
+          .hint("--help shows the usage");
+  return OkStatus();
+}
+
+Error EndsTooEarly(const Options& options, const std::string& last) {
+  const OptionFacts* option =
+      last.size() > 1 ? Find(options, std::string("-") + last.back()) : nullptr;
+  if (option != nullptr) return MissingValue(*option);
+  return UsageError(fmt::format("cannot read the argument \"{}\"", last));
+}
+
+Status CheckLocal(const OptionFacts& option, const std::string& value) {
+  const bool local = option.completes == Completes::kPath || option.completes == Completes::kFolder;
+  if (!local || !IsUrl(value)) return OkStatus();
+  return Error(Errc::kUnsupported, fmt::format("{}: \"{}\" is a URL, expected a local path",
+                                               option.DisplayName(), value))
+      .hint("mount the storage, or copy the files to or from it with its own tools");
+}
+
+bool WantsJson(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--") return false;
+    if (argument == "--json") return true;
+  }
+  return false;
+}
+
+}  // namespace nxdkit::tool

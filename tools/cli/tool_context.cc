@@ -1,0 +1,56 @@
+#include "tools/cli/tool_context.h"
+
+#include <fmt/core.h>
+
+#include "lib/base/text.h"
+#include "tools/cli/report.h"
+#include "tools/cli/terminal.h"
+
+namespace nxdkit::tool {
+
+void AddCommonOptions(OptionTable& table, const ToolInfo& info, CommonArgs& common) {
+  table.Group("Common options");
+  if (info.common & kTakesJobs)
+    table.Integer("jobs,j", "N", &common.jobs, {1, 256}, "threads to work on");
+  if (info.common & kTakesMaxMemory)
+    table.Size("max-memory", &common.max_memory, "memory to stay under");
+  if (info.common & kTakesDryRun)
+    table.Flag("dry-run,n", &common.dry_run, "say what would be done, and do nothing");
+  if (info.common & kTakesForce)
+    table.Flag("force,f", &common.force, "replace an output that exists");
+  if (info.common & kTakesResume)
+    table.Flag("resume", &common.resume, "continue what an interrupted run left");
+  table.Flag("json", &common.json, "print one JSON document on stdout");
+  table.Flag("quiet,q", &common.quiet, "no progress and no warnings");
+  table.Flag("verbose,v", &common.verbose, "say more on stderr");
+  table.Choice("color", {"auto", "always", "never"}, &common.color, "colour messages");
+  table.Choice("completion", {"bash", "zsh", "fish"}, &common.completion,
+               "print a completion script for the shell");
+  table.Flag("help,h", &common.help, "print this help");
+  table.Flag("version,V", &common.version, "print the version");
+}
+
+ToolContext::ToolContext(const ToolInfo& info, const CommonArgs& common, bool color_errors)
+    : info_(info),
+      common_(common),
+      color_errors_(color_errors),
+      draws_progress_(!common.quiet && StderrIsTerminal()) {}
+
+void ToolContext::Warn(std::string_view message) {
+  warnings_.emplace_back(message);
+  if (common_.quiet) return;
+  // A progress line may be there: it is drawn again below the warning.
+  const char* erase = draws_progress_ ? "\r\033[K" : "";
+  WriteStderr(erase + WarningLine(info_.name, message, color_errors_));
+}
+
+void ToolContext::Detail(std::string_view message) const {
+  if (common_.verbose) WriteStderr(fmt::format("{}: {}\n", info_.name, EscapeControl(message)));
+}
+
+Progress::Sink ToolContext::progress_sink() const {
+  if (!draws_progress_) return nullptr;
+  return [](std::string_view text) { WriteStderr(text); };
+}
+
+}  // namespace nxdkit::tool
