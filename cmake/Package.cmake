@@ -14,18 +14,11 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/nxdkit-config-version.cma
 install(FILES ${PROJECT_BINARY_DIR}/nxdkit-config.cmake
   ${PROJECT_BINARY_DIR}/nxdkit-config-version.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/nxdkit COMPONENT dev)
-# A header that says PRIVATE is for our own sources: it needs more than the standard library.
-foreach(folder lib formats)
-  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-    ${PROJECT_SOURCE_DIR}/${folder}/*.h)
-  foreach(header ${headers})
-    file(STRINGS ${PROJECT_SOURCE_DIR}/${header} private REGEX "PRIVATE" LIMIT_COUNT 1)
-    if(NOT private)
-      get_filename_component(place ${header} DIRECTORY)
-      install(FILES ${PROJECT_SOURCE_DIR}/${header} COMPONENT dev
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/nxdkit/${place})
-    endif()
-  endforeach()
+include(${CMAKE_CURRENT_LIST_DIR}/PublicHeaders.cmake)
+foreach(header ${NXDKIT_PUBLIC_HEADERS})
+  get_filename_component(place ${header} DIRECTORY)
+  install(FILES ${PROJECT_SOURCE_DIR}/${header} COMPONENT dev
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/nxdkit/${place})
 endforeach()
 
 set(CPACK_GENERATOR DEB)

@@ -41,13 +41,13 @@ const ToolInfo kInfo = {
     .name = "grpo-train",
     .summary = "trains a language model with GRPO, and reports on a run",
     .details =
-        "grpo-train --config FILE [KEY=VALUE ...] trains; it goes on from the run's last "
+        "grpo-train --config FILE [KEY=VALUE ...] trains; it continues from the run's last "
         "checkpoint, if there is one. Keys are those of EasyR1, with dots: "
         "worker.actor.optim.lr=1e-6. Values are YAML.\n"
         "grpo-train report RUN writes RUN/report.html: curves of the run, samples and its "
         "configuration on one page.\n"
-        "SIGINT and SIGTERM end the run after the phase under way; the last whole step is saved. "
-        "SIGUSR1 saves a checkpoint after the step under way, and the run goes on.",
+        "SIGINT and SIGTERM end the run after the current phase; the last whole step is saved. "
+        "SIGUSR1 saves a checkpoint after the current step, and the run continues.",
     .findings = "the run was given up: gradients or filtering left nothing to learn from",
     .common = kTakesDryRun | kTakesForce,
     .examples = {{"grpo-train --config config.yaml", "train"},
@@ -64,7 +64,7 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Group("Training");
   table.Text("config", "FILE", &args.config, "the configuration, YAML").completes(Completes::kPath);
   table.Flag("print-config", &args.print_config,
-             "print the merged configuration with where each value came from, and end");
+             "print the merged configuration with where each value came from, and exit");
   table.Group("Report");
   table.Text("out", "FILE", &args.out, "where to write the page (RUN/report.html)")
       .completes(Completes::kPath);
@@ -76,7 +76,7 @@ Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
   const std::string path = args.out.value_or(JoinPath(args.words[1], "report.html"));
   NXDKIT_ASSIGN(const std::string page, trainer::WriteHtmlReport(args.words[1]));
   if (args.out && KindOf(path) != PathKind::kMissing && !context.common().force)
-    return Error(Errc::kUsage, "it exists already").in(path).hint("--force replaces it");
+    return Error(Errc::kUsage, "it already exists").in(path).hint("--force replaces it");
   NXDKIT_TRY(WriteFileAtomic(path, page));
   ToolAnswer answer;
   answer.text = fmt::format("wrote {}\n", path);
@@ -144,7 +144,7 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
                         hooks);
 }
 
-// What the workers get of the environment; without workers it stays as it is.
+// The part of the environment that the workers get; without workers it stays as it is.
 Result<trainer::RolloutEnvironment> TakeRolloutEnvironment(const trainer::RunPlan& plan) {
   if (!plan.separate) return trainer::RolloutEnvironment{};
   const trainer::CoreSplit split{.train_cores = plan.train_cores,
@@ -189,10 +189,10 @@ Status CheckPlaces(const trainer::Config& config) {
       trainer.tensorboard_dir.value_or(""), trainer.project_name, trainer.experiment_name));
 }
 
-// A rollout worker: what it has to say goes to standard error, a file of the run.
+// A rollout worker: its messages go to standard error, a file of the run.
 int Work() {
   IgnoreSaveSignal();
-  std::signal(SIGXFSZ, SIG_IGN);  // a log at `ulimit -f` is no reason to end
+  std::signal(SIGXFSZ, SIG_IGN);  // a log at `ulimit -f` does not end the worker
   WriteToStderr(fmt::format("{} rollout worker begins, process {}\n",
                             trainer::TimeText(trainer::SecondsNow()), ::getpid()));
   const Status status = trainer::RunRolloutWorker(STDIN_FILENO, STDOUT_FILENO);

@@ -23,6 +23,9 @@ for file in share/man/man7/nxdkit-errors.7 share/nxdkit/schemas/common.json; do
 done
 bash -n "$work"/usr/share/bash-completion/completions/*
 [ ! -e "$work/usr/include/nxdkit/lib/json/json.h" ] || fail "a PRIVATE header was installed"
+installed=$(cd "$work/usr/include/nxdkit" && find . -name '*.h' | sed 's|^\./||' | LC_ALL=C sort)
+listed=$(sed -n 's/^  //p' ../../cmake/PublicHeaders.cmake | LC_ALL=C sort)
+expect "$installed" "$listed" "the installed headers"
 
 cmake -S consumer -B "$work/consumer" -DCMAKE_PREFIX_PATH="$work/usr" \
   ${NXDKIT_SANITIZE:+-DCMAKE_CXX_FLAGS=-fsanitize=$NXDKIT_SANITIZE} >"$work/consumer.log"

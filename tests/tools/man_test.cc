@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -159,12 +161,39 @@ TEST(ManPages, ExamplesAreAccepted) {
   }
 }
 
+constexpr const char* kReadmes[] = {"/README.md", "/tools/README.md", "/trainer/README.md"};
+
+// Command lines are indented, with a "$ " where their output follows.
 TEST(Readme, ExamplesAreAccepted) {
-  const std::string readme = ReadFile(NXDKIT_SOURCE_DIR "/README.md");
-  for (const std::string& tool : BuiltTools()) {
-    const std::string start = "\n    " + NameOf(tool) + " ";
-    for (size_t at = readme.find(start); at != std::string::npos; at = readme.find(start, at + 1))
-      ExpectAccepted(tool, readme.substr(at + 5, readme.find('\n', at + 1) - at - 5));
+  size_t examples = 0;
+  for (const char* readme : kReadmes) {
+    std::istringstream lines(ReadFile(std::string(NXDKIT_SOURCE_DIR) + readme));
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("    ") || line.ends_with("\\")) continue;
+      line.erase(0, line.find_first_not_of(" $"));
+      for (const std::string& tool : BuiltTools()) {
+        if (!line.starts_with(NameOf(tool) + " ")) continue;
+        ExpectAccepted(tool, line);
+        ++examples;
+      }
+    }
+  }
+  EXPECT_GE(examples, 20u);
+}
+
+TEST(Readme, NamesOnlyOptionsThatExist) {
+  Names known = {"--install"};  // of cmake
+  const std::string quickstart = ReadFile(NXDKIT_SOURCE_DIR "/tools/quickstart.sh");
+  for (const std::string& tool : BuiltTools())
+    known.merge(HelpOptions(RunProcess({tool, "--help"}).out));
+  static const std::regex option("(^|[ `(])(--[a-z][a-z-]*)");
+  for (const char* readme : {"/README.md", "/tools/README.md", "/formats/README.md"}) {
+    const std::string text = ReadFile(std::string(NXDKIT_SOURCE_DIR) + readme);
+    for (std::sregex_iterator at(text.begin(), text.end(), option), end; at != end; ++at) {
+      const std::string name = (*at)[2];
+      EXPECT_TRUE(known.contains(name) || quickstart.find(name) != std::string::npos)
+          << readme << " names " << name;
+    }
   }
 }
 

@@ -1,5 +1,5 @@
-// PRIVATE to tools/: what a command line must keep beyond CLI11's own rules. `_` is as good as `-`
-// in long names; a flag takes no value; no value is empty or an option; a near miss is answered with
+// PRIVATE to tools/: what a command line must keep beyond CLI11's own rules. `_` is as good as
+// `-` in long names; a flag takes no value; no value is empty or an option; a near miss is answered with
 // the closest name; a path is local.
 #pragma once
 
@@ -26,8 +26,8 @@ Error EndsTooEarly(const std::vector<OptionFacts>& options, const std::string& l
 // become a folder `s3:`.
 Status CheckLocal(const OptionFacts& option, const std::string& value);
 
-// Whether `--json` is among the options, also where the rest cannot be parsed, so that a usage error
-// can be reported as JSON too.
+// Whether `--json` is among the options, also where the rest cannot be parsed, so that a usage
+// error can be reported as JSON too.
 bool WantsJson(const std::vector<std::string>& arguments);
 
 }  // namespace nxdkit::tool

@@ -111,7 +111,7 @@ class OptionTable {
   // unknown one comes with the closest known name (kUsage), and a URL is kUnsupported.
   Status Parse(const std::vector<std::string>& arguments);
 
-  // kUsage when a required option was not given. Apart from Parse, so that `--help` alone is enough.
+  // kUsage when a required option was not given; apart from Parse, as `--help` alone is enough.
   Status CheckRequired() const;
 
  private:

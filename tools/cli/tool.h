@@ -1,5 +1,5 @@
-// PRIVATE to tools/: the frame of every command. It parses the options, runs the command, prints the
-// answer or the error once, as text or as JSON, and turns the outcome into the exit code.
+// PRIVATE to tools/: the frame of every command. It parses the options, runs the command, prints
+// the answer or the error once, as text or as JSON, and turns the outcome into the exit code.
 //
 //   struct Args {
 //     std::string input;

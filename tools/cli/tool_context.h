@@ -44,8 +44,8 @@ class ToolContext {
   void Warn(std::string_view message);
   // One line on stderr, only with -v.
   void Detail(std::string_view message) const;
-  // For Progress of lib/base/progress.h: draws on stderr when that is a terminal and -q was not given;
-  // else empty, and nothing is drawn.
+  // For Progress of lib/base/progress.h: draws on stderr when that is a terminal and -q was not
+  // given; else empty, and nothing is drawn.
   Progress::Sink progress_sink() const;
 
   const std::vector<std::string>& warnings() const { return warnings_; }

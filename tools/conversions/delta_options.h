@@ -1,4 +1,4 @@
-// The options of nxd-convert that are about deltas.
+// PRIVATE to tools/: the options of nxd-convert that are about deltas.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// The layout options that the conversions and every reader of an NxD set share, as one table.
+// PRIVATE to tools/: the layout options that the conversions and every reader of an NxD set share.
 #pragma once
 
 #include <optional>

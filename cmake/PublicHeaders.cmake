@@ -1,0 +1,57 @@
+# What is installed: what others need to convert, inspect, compare and verify artifacts, and what those
+# headers include (tests/structure holds that). A header that is not in this list is ours alone.
+set(NXDKIT_PUBLIC_HEADERS
+  formats/artifact/artifact.h
+  formats/artifact/finding.h
+  formats/artifact/run.h
+  formats/compile_cache/cache.h
+  formats/delta/block.h
+  formats/delta/delta.h
+  formats/lora/config.h
+  formats/manifest/manifest.h
+  formats/models/family.h
+  formats/models/gqa.h
+  formats/models/model.h
+  formats/neff/header.h
+  formats/neff/payload.h
+  formats/nxd/detect.h
+  formats/nxd/lora_layout.h
+  formats/nxd/mp_metadata.h
+  formats/nxd/nxd_layout.h
+  formats/nxd/optimizer_set.h
+  formats/nxd/param_order.h
+  formats/nxd/shard_set.h
+  formats/ops/convert/convert.h
+  formats/ops/diff/diff.h
+  formats/ops/diff/diff_kernels.h
+  formats/ops/digest/digest.h
+  formats/ops/inspect/inspect.h
+  formats/ops/inspect/statistics.h
+  formats/ops/verify/compare.h
+  formats/ops/verify/fitness.h
+  formats/ops/verify/verify.h
+  formats/output/output_plan.h
+  formats/rollout/bundle.h
+  formats/rollout/neuron_config.h
+  formats/rollout/rollout_layout.h
+  formats/rollout/weight_slots.h
+  formats/torch/pickle_value.h
+  lib/base/error.h
+  lib/base/scratch_pool.h
+  lib/hash/digest.h
+  lib/plan/executor.h
+  lib/plan/gather.h
+  lib/plan/layout.h
+  lib/plan/plan.h
+  lib/plan/strided_copy.h
+  lib/sinks/compare_sink.h
+  lib/sinks/output_files.h
+  lib/sinks/write_sink.h
+  lib/system/file.h
+  lib/system/file_cache.h
+  lib/system/folder_lock.h
+  lib/system/page_buffer.h
+  lib/tensor/dtype.h
+  lib/tensor/output.h
+  lib/tensor/tensor.h
+)
