@@ -1,6 +1,6 @@
 // PRIVATE to tools/: what a command line must keep beyond CLI11's own rules. `_` is as good as
-// `-` in long names; a flag takes no value; no value is empty or an option; a near miss is answered with
-// the closest name; a path is local.
+// `-` in long names; a flag takes no value; no value is empty or an option; a near miss is
+// answered with the closest name; a path is local.
 #pragma once
 
 #include <string>
