@@ -233,6 +233,28 @@ TEST(Frame, UrlsAreRefusedWhereALocalPathIsMeant) {
   EXPECT_EQ(Frame({"good", "--tag", "s3://x"}).exit_code, 0) << "not a path";
 }
 
+// A local folder "s3:" was made of it before.
+TEST(Frame, EveryCommandRefusesAUrl) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"ckpt-inspect", "s3://b/x"},
+      {"ckpt-verify", "model", "--against", "s3://b/x"},
+      {"ckpt-digest", "s3://b/x"},
+      {"ckpt-diff", "model", "s3://b/x"},
+      {"ckpt-pack", "model", "s3://b/x.tar"},
+      {"nxd-convert", "--from", "hf", "--to", "nxd", "model", "s3://b/x"},
+      {"nxd-reshard", "shards", "s3://b/x"},
+      {"neuron-export", "--tp", "2", "model", "s3://b/x"},
+      {"grpo-train", "report", "s3://b/x"},
+      {"grpo-train", "--config", "s3://b/x.yaml"},
+      {"nxdkit-make-model", "--out", "s3://b/x"}};
+  for (std::vector<std::string> command : commands) {
+    command[0].insert(0, NXDKIT_TOOLS "/");
+    const ProcessResult result = RunProcess(command);
+    EXPECT_EQ(result.exit_code, 4) << command[0] << ": " << result.err;
+    EXPECT_THAT(result.err, HasSubstr("is a URL, expected a local path\n")) << command[0];
+  }
+}
+
 TEST(Frame, ControlCharactersOfArgumentsAreEscaped) {
   const ProcessResult result = Frame({"good", "two", "\x1b[2J"});
   EXPECT_THAT(result.err, HasSubstr("\\x1b[2J"));
