@@ -36,13 +36,6 @@ std::string Cli11Names(std::string_view names, bool off = false) {
   return text;
 }
 
-std::string MainName(std::string_view names) { return "--" + Split(names, ',').front(); }
-
-Error WrongValue(std::string_view option, std::string_view found, std::string_view expected) {
-  return Error(Errc::kUsage,
-               fmt::format("option {}: found \"{}\", expected {}", option, found, expected));
-}
-
 std::string RangeText(IntegerRange range) {
   const IntegerRange any;
   if (range.min == any.min && range.max == any.max) return "a whole number";
@@ -121,102 +114,93 @@ void OptionTable::Group(std::string_view heading) {
   app_->option_defaults()->group(std::string(heading));
 }
 
-CLI::Option* OptionTable::Add(std::string_view names, std::string_view help, Store store) {
-  CLI::callback_t callback = [this, store = std::move(store)](const CLI::results_t& values) {
-    for (const std::string& value : values)
-      if (failure_.ok()) failure_ = store(value);
+CLI::Option* OptionTable::Add(const std::string& names, std::string_view help, Store store) {
+  const std::string name = names.substr(0, names.find(','));
+  CLI::callback_t callback = [this, name, store = std::move(store)](const auto& values) {
+    for (const std::string& value : values) {
+      const std::string expected = store(value);
+      if (!expected.empty() && failure_.ok())
+        failure_ = Error(Errc::kUsage, fmt::format("option {}: found \"{}\", expected {}", name,
+                                                   value, expected));
+    }
     return failure_.ok();
   };
-  return app_->add_option(std::string(names), std::move(callback), std::string(help));
+  return app_->add_option(names, std::move(callback), std::string(help));
 }
 
 // No extra arguments: one occurrence is one value, and "[a,b]" is not a list.
-CLI::Option* OptionTable::AddValue(std::string_view names, std::string_view value,
-                                   std::string_view help, const std::string& default_text,
-                                   Store store) {
-  return Add(Cli11Names(names), help, std::move(store))
-      ->type_name(std::string(value))
-      ->default_str(default_text)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
-      ->allow_extra_args(false);
+OptionRow OptionTable::AddValue(std::string_view names, std::string_view value,
+                                std::string_view help, const std::string& default_text,
+                                Store store) {
+  return OptionRow(Add(Cli11Names(names), help, std::move(store))
+                       ->type_name(std::string(value))
+                       ->default_str(default_text)
+                       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+                       ->allow_extra_args(false));
 }
 
-OptionRow OptionTable::Flag(std::string_view names, bool* to, std::string_view help) {
-  return OptionRow(app_->add_flag_callback(
-      Cli11Names(names), [to] { *to = true; }, std::string(help)));
-}
-
-OptionRow OptionTable::AddToggle(std::string_view names, std::string_view help,
-                                 const std::string& default_text, std::function<void(bool)> store) {
-  CLI::Option* option = app_->add_flag_function(
-      Cli11Names(names, true), [store = std::move(store)](int64_t count) { store(count > 0); },
-      std::string(help));
-  return OptionRow(
-      option->default_str(default_text)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast));
+OptionRow OptionTable::AddFlag(std::string_view names, bool negatable, std::string_view help,
+                               const std::string& default_text, std::function<void(bool)> store) {
+  return OptionRow(app_->add_flag_function(
+                           Cli11Names(names, negatable),
+                           [store = std::move(store)](int64_t count) { store(count > 0); },
+                           std::string(help))
+                       ->default_str(default_text)
+                       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast));
 }
 
 OptionRow OptionTable::AddInteger(std::string_view names, std::string_view value,
-                                  std::string_view help, IntegerRange range,
-                                  const std::string& default_text, std::function<void(int)> store) {
-  const auto store_checked = [name = MainName(names), range,
-                              store = std::move(store)](const std::string& text) -> Status {
+                                  std::string_view help, const std::string& default_text,
+                                  IntegerRange range, std::function<void(int)> store) {
+  return AddValue(names, value, help, default_text, [=](const std::string& text) -> std::string {
     const std::optional<int> number = IntegerIn(range, text);
-    if (!number) return WrongValue(name, text, RangeText(range));
+    if (!number) return RangeText(range);
     store(*number);
-    return OkStatus();
-  };
-  return OptionRow(AddValue(names, value, help, default_text, store_checked));
+    return "";
+  });
 }
 
 OptionRow OptionTable::Size(std::string_view names, uint64_t* to, std::string_view help) {
-  const auto store = [name = MainName(names), to](const std::string& text) -> Status {
+  return AddValue(names, "SIZE", help, SizeText(*to), [to](const std::string& text) -> std::string {
     const Result<uint64_t> bytes = ParseBytes(text);
-    if (!bytes.ok() || *bytes == 0)
-      return WrongValue(name, text, "a size such as 500M, 4G or 4GiB");
+    if (!bytes.ok() || *bytes == 0) return "a size such as 500M, 4G or 4GiB";
     *to = *bytes;
-    return OkStatus();
-  };
-  return OptionRow(AddValue(names, "SIZE", help, SizeText(*to), store));
+    return "";
+  });
 }
 
 OptionRow OptionTable::AddText(std::string_view names, std::string_view value,
-                               std::string_view help, const std::vector<std::string>& choices,
-                               const std::string& default_text, StoreText store) {
+                               const std::vector<std::string>& choices, std::string_view help,
+                               const std::string& default_text,
+                               std::function<void(const std::string&)> store) {
   const std::string words = fmt::format("{}", fmt::join(choices, "|"));
-  const auto store_checked = [name = MainName(names), choices, words,
-                              store = std::move(store)](const std::string& text) -> Status {
-    if (!choices.empty() && std::ranges::find(choices, text) == choices.end())
-      return WrongValue(name, text, "one of " + words);
-    store(text);
-    return OkStatus();
-  };
-  return OptionRow(
-      AddValue(names, choices.empty() ? value : words, help, default_text, store_checked));
+  return AddValue(names, choices.empty() ? value : words, help, default_text,
+                  [=](const std::string& text) -> std::string {
+                    if (!choices.empty() && std::ranges::find(choices, text) == choices.end())
+                      return "one of " + words;
+                    store(text);
+                    return "";
+                  });
 }
 
 OptionRow OptionTable::TextList(std::string_view names, std::string_view value,
                                 std::vector<std::string>* to, std::string_view help) {
-  const OptionRow row =
-      AddText(names, value, help, {}, "", [to](const std::string& text) { to->push_back(text); });
-  app_->get_option(MainName(names))->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  const auto row =
+      AddText(names, value, {}, help, "", [to](const std::string& text) { to->push_back(text); });
+  app_->get_options().back()->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   return row;
 }
 
 OptionRow OptionTable::Positional(std::string_view name, std::string* to, std::string_view help) {
-  const auto store = [to](const std::string& text) {
-    *to = text;
-    return OkStatus();
-  };
-  return OptionRow(Add(name, help, store)).completes(Completes::kPath).required(true);
+  const auto store = [to](const std::string& text) { return *to = text, ""; };
+  return OptionRow(Add(std::string(name), help, store)).completes(Completes::kPath).required(true);
 }
 
 OptionRow OptionTable::Positionals(std::string_view name, std::vector<std::string>* to,
                                    std::string_view help) {
-  const auto store = [to](const std::string& text) {
-    to->push_back(text);
-    return OkStatus();
-  };
-  CLI::Option* option = Add(name, help, store)->expected(1, kMaxPositionals)->allow_extra_args();
+  const auto store = [to](const std::string& text) { return to->push_back(text), ""; };
+  CLI::Option* option = Add(std::string(name), help, store);
+  option->expected(1, kMaxPositionals)->allow_extra_args();
   option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   return OptionRow(option).completes(Completes::kPath);
 }

@@ -75,26 +75,28 @@ class OptionTable {
   // The heading of the options that follow.
   void Group(std::string_view heading);
 
-  OptionRow Flag(std::string_view names, bool* to, std::string_view help);  // --force
-  template <typename To>                                                    // --xser and --no-xser
+  OptionRow Flag(std::string_view names, bool* to, std::string_view help) {  // --force
+    return AddFlag(names, false, help, "", [to](bool on) { *to = on; });
+  }
+  template <typename To>  // --xser and --no-xser
   OptionRow Toggle(std::string_view names, To* to, std::string_view help) {
-    return AddToggle(names, help, DefaultText(*to), [to](bool on) { *to = on; });
+    return AddFlag(names, true, help, DefaultText(*to), [to](bool on) { *to = on; });
   }
   template <typename To>
   OptionRow Integer(std::string_view names, std::string_view value, To* to, IntegerRange range,
                     std::string_view help) {
-    return AddInteger(names, value, help, range, DefaultText(*to), [to](int n) { *to = n; });
+    return AddInteger(names, value, help, DefaultText(*to), range, [to](int n) { *to = n; });
   }
   // "4G", "500M", "1.5GiB"
   OptionRow Size(std::string_view names, uint64_t* to, std::string_view help);
   template <typename To>
   OptionRow Text(std::string_view names, std::string_view value, To* to, std::string_view help) {
-    return AddText(names, value, help, {}, DefaultText(*to), [to](auto& text) { *to = text; });
+    return AddText(names, value, {}, help, DefaultText(*to), [to](auto& text) { *to = text; });
   }
   template <typename To>
-  OptionRow Choice(std::string_view names, std::vector<std::string> choices, To* to,
+  OptionRow Choice(std::string_view names, const std::vector<std::string>& choices, To* to,
                    std::string_view help) {
-    return AddText(names, "", help, choices, DefaultText(*to), [to](auto& text) { *to = text; });
+    return AddText(names, "", choices, help, DefaultText(*to), [to](auto& text) { *to = text; });
   }
   OptionRow TextList(std::string_view names, std::string_view value, std::vector<std::string>* to,
                      std::string_view help);
@@ -115,8 +117,8 @@ class OptionTable {
   Status CheckRequired() const;
 
  private:
-  using StoreText = std::function<void(const std::string&)>;
-  using Store = std::function<Status(const std::string&)>;
+  // Stores a value; where it is wrong, says what was expected instead.
+  using Store = std::function<std::string(const std::string& text)>;
 
   static std::string DefaultText(bool on) { return on ? "on" : "off"; }
   static std::string DefaultText(int number) { return std::to_string(number); }
@@ -125,17 +127,17 @@ class OptionTable {
   static std::string DefaultText(const std::optional<T>&) {
     return "";
   }
-  CLI::Option* Add(std::string_view names, std::string_view help, Store store);
-  CLI::Option* AddValue(std::string_view names, std::string_view value, std::string_view help,
-                        const std::string& default_text, Store store);
-  OptionRow AddToggle(std::string_view names, std::string_view help,
-                      const std::string& default_text, std::function<void(bool)> store);
+  CLI::Option* Add(const std::string& names, std::string_view help, Store store);
+  OptionRow AddValue(std::string_view names, std::string_view value, std::string_view help,
+                     const std::string& default_text, Store store);
+  OptionRow AddFlag(std::string_view names, bool negatable, std::string_view help,
+                    const std::string& default_text, std::function<void(bool)> store);
   OptionRow AddInteger(std::string_view names, std::string_view value, std::string_view help,
-                       IntegerRange range, const std::string& default_text,
+                       const std::string& default_text, IntegerRange range,
                        std::function<void(int)> store);
-  OptionRow AddText(std::string_view names, std::string_view value, std::string_view help,
-                    const std::vector<std::string>& choices, const std::string& default_text,
-                    StoreText store);
+  OptionRow AddText(std::string_view names, std::string_view value,
+                    const std::vector<std::string>& choices, std::string_view help,
+                    const std::string& default_text, std::function<void(const std::string&)> store);
 
   std::unique_ptr<CLI::App> app_;
   Status failure_;  // of the first value that could not be stored
