@@ -302,19 +302,20 @@ Result<Executor> Executor::Make(const Plan& plan, const BoundLayout& source, con
   executor.options_ = options;
   NXDKIT_TRY(executor.CheckDtypes());
   const uint64_t jobs = static_cast<uint64_t>(std::max(1, options.jobs));
+  const char* hint = jobs > 1 ? "raise --max-memory or lower --jobs" : "raise --max-memory";
   if (options.buffer_bytes < kLeastBudget || options.buffer_bytes / jobs < kLeastWorker)
     return Error(Errc::kLimit,
                  fmt::format(
                      "{} bytes are left for the buffers of {} threads, at least {} are needed",
                      options.buffer_bytes, jobs, std::max(kLeastBudget, jobs * kLeastWorker)))
-        .hint("raise --max-memory or lower --jobs");
+        .hint(hint);
   executor.worker_bytes_ = std::min(options.buffer_bytes / jobs, options.worker_bytes);
   if (executor.worker_bytes_ / 2 < options.aligned_bytes)
     return Error(Errc::kLimit,
                  fmt::format("{} bytes are left for the buffers of {} threads, at least {} are "
                              "needed",
                              options.buffer_bytes, jobs, jobs * 2 * options.aligned_bytes))
-        .hint("raise --max-memory or lower --jobs");
+        .hint(hint);
   executor.workload_.buffer_bytes = executor.worker_bytes_ * jobs;
 
   const uint64_t chunk_budget = executor.worker_bytes_ / 2;

@@ -5,6 +5,7 @@
 
 #include "tests/fuzz/fuzzing.h"
 #include "trainer/config/check.h"
+#include "trainer/config/check_model.h"
 #include "trainer/config/load.h"
 #include "trainer/config/print.h"
 

@@ -100,8 +100,9 @@ Result<std::vector<Part>> PartitionEqual(std::span<const int64_t> lengths, int64
 Result<std::vector<Part>> PartitionAny(std::span<const int64_t> lengths, int64_t parts) {
   const int64_t rows = static_cast<int64_t>(lengths.size());
   if (parts < 1 || rows < parts)
-    return Error(Errc::kUsage,
-                 fmt::format("{} rows do not make {} parts with a row in each", rows, parts));
+    return Error(
+        Errc::kUsage,
+        fmt::format("{} rows cannot be divided into {} parts of at least one row", rows, parts));
   return Partition(lengths, static_cast<size_t>(parts), 1);
 }
 

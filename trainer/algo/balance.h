@@ -1,4 +1,4 @@
-// Sharing rows of different lengths out, by the largest differencing method (Karmarkar and Karp):
+// Distributes rows of different lengths by the largest differencing method (Karmarkar and Karp):
 // the two states with the largest spread are merged, largest set with smallest, until one is left.
 // Ties are broken as in the reference, so the same lengths give the same parts.
 #pragma once
@@ -18,7 +18,7 @@ Result<std::vector<Part>> PartitionEqual(std::span<const int64_t> lengths, int64
 // `parts` parts of any number of rows. kUsage when there are fewer rows than parts, or no part.
 Result<std::vector<Part>> PartitionAny(std::span<const int64_t> lengths, int64_t parts);
 
-// The new order of the rows of a batch: equal parts behind one another, part r for worker r.
+// The new order of the rows of a batch: equal parts one after another, part r for worker r.
 struct Balance {
   std::vector<int64_t> order;  // row order[i] of the batch becomes row i
   // global_seqlen/*: sums of lengths per worker before and after, and their mean.

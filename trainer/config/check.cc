@@ -1,7 +1,13 @@
 #include "trainer/config/check.h"
 
 #include "lib/system/file.h"
-#include "trainer/config/checker.h"
+#include "trainer/config/check_algorithm.h"
+#include "trainer/config/check_batch.h"
+#include "trainer/config/check_bundle.h"
+#include "trainer/config/check_cores.h"
+#include "trainer/config/check_files.h"
+#include "trainer/config/check_reward.h"
+#include "trainer/config/check_table.h"
 
 namespace nxdkit::trainer {
 

@@ -2,8 +2,6 @@
 // reported together, each with its numbers and what would be right.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,33 +28,5 @@ struct ConfigCheck {
 // Words, limits, core allocation, batch arithmetic, and what this trainer does not do. Problems of
 // what is not built are kUnsupported, of missing files kNotFound, all others kUsage.
 ConfigCheck CheckConfig(const LoadedConfig& loaded, const CheckOptions& options = {});
-
-// What of a model's config.json the parallelism depends on.
-struct ModelFacts {
-  int64_t heads = 0;
-  int64_t kv_heads = 0;
-  int64_t vocab = 0;
-  int64_t intermediate = 0;
-  int64_t max_positions = 0;  // 0: not known
-};
-
-// Rules that need the model: heads, vocabulary and intermediate size over both tensor-parallel
-// sizes, and P + R within its positions. The critic has those of training only.
-std::vector<ConfigProblem> CheckModel(const LoadedConfig& loaded, const ModelFacts& model);
-std::vector<ConfigProblem> CheckCriticModel(const LoadedConfig& loaded, const ModelFacts& model);
-
-// A rollout bundle is compiled: worker.rollout must ask for what neuron_config.json in `folder`
-// says. Part of CheckConfig.
-std::vector<ConfigProblem> CheckBundle(const LoadedConfig& loaded, const std::string& folder);
-
-// worker.reward.reward_function: a rule that is built in, or a command that scores.
-enum class RewardKind { kBuiltIn, kCommand, kPython, kUnknown };
-struct RewardChoice {
-  RewardKind kind = RewardKind::kUnknown;
-  std::string name;  // "math"; the command line; or the text as it stands
-  // Given as a file of EasyR1's examples, ".../reward_function/math.py:compute_score".
-  bool from_example = false;
-};
-RewardChoice ResolveReward(const std::string& text);
 
 }  // namespace nxdkit::trainer

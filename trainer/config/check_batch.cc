@@ -1,7 +1,6 @@
-// Batches must divide evenly: over updates, over ranks, over micro-batches, over engines.
-#include <fmt/core.h>
+#include "trainer/config/check_batch.h"
 
-#include "trainer/config/checker.h"
+#include <fmt/core.h>
 
 namespace nxdkit::trainer {
 namespace {

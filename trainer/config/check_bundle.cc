@@ -1,10 +1,12 @@
-// A rollout bundle is compiled for its sizes: the configuration must ask for what it is.
+#include "trainer/config/check_bundle.h"
+
 #include <fmt/core.h>
 
 #include "formats/rollout/neuron_config.h"
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
+#include "trainer/config/check_cores.h"
 #include "trainer/config/checker.h"
 
 namespace nxdkit::trainer {
@@ -48,7 +50,7 @@ void CheckSizes(Checker& check, const rollout::NeuronConfig& made) {
                 asked.seq_len ? std::nullopt : std::optional(made.sequence_length));
 }
 
-// A default is no wish: the bundle's own dtype counts then.
+// A default asks for nothing: the dtype of the bundle counts then.
 void CheckDtype(Checker& check, const rollout::NeuronConfig& made) {
   constexpr std::string_view kKey = "worker.rollout.dtype";
   if (check.loaded().SourceOf(kKey).kind == SourceKind::kDefault) return;

@@ -1,7 +1,6 @@
-// Which cores train and which generate; the compiled engine's own sizes.
-#include <fmt/core.h>
+#include "trainer/config/check_cores.h"
 
-#include "trainer/config/checker.h"
+#include <fmt/core.h>
 
 namespace nxdkit::trainer {
 namespace {

@@ -1,4 +1,5 @@
-// Rules that wait for the model.
+#include "trainer/config/check_model.h"
+
 #include <fmt/core.h>
 
 #include "trainer/config/checker.h"

@@ -1,11 +1,13 @@
-// Collects what the rules find. Internal to the check_*.cc files.
+// PRIVATE to trainer/config. Collects what the rules find.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "trainer/config/check.h"
+#include "trainer/config/load.h"
+#include "trainer/config/problems.h"
 
 namespace nxdkit::trainer {
 
@@ -31,19 +33,6 @@ class Checker {
  private:
   const LoadedConfig& loaded_;
 };
-
-// check_table.cc: limits, words and use of every key. False when a number is outside its limits,
-// so that arithmetic with it would mean nothing.
-bool CheckTable(Checker& check);
-void CheckFiles(Checker& check);
-// check_cores.cc, check_batch.cc, check_algorithm.cc
-void CheckCores(Checker& check, const RunPlan& plan);
-// `tp` and `positions`: what the engine is compiled for; nullopt: not known.
-void CheckCompiled(Checker& check, const RunPlan& plan, std::optional<int64_t> tp,
-                   std::optional<int64_t> positions);
-void CheckBatches(Checker& check, const RunPlan& plan);
-void CheckAlgorithm(Checker& check);
-void CheckReward(Checker& check);
 
 // Up to 8 of the numbers from `most` down to 1 that pass, as "64, 32, 16, ..."; "" when none does.
 template <typename Passes>

@@ -23,7 +23,7 @@ template <typename Section>
 using SlotOf = ConfigSlot (*)(Section& section);
 
 // A key as it is written below, with the part of its path after the section. Its value is a member
-// of the section, or an unread one, which begins as this.
+// of the section, or an unread one, which starts as this.
 struct Row {
   std::string_view path;
   std::variant<SlotOf<Config>, SlotOf<UpdaterConfig>, SlotOf<ActorConfig>, SlotOf<CriticConfig>,

@@ -36,7 +36,7 @@ struct LoadedConfig {
 // `config=FILE` among them names the file when `path` is "". Keys of an open map can be set by
 // themselves: worker.reward.reward_function_kwargs.format_weight=0.2. All unknown keys and wrong
 // types are reported together (ProblemsError), with file, line, column and the nearest key there
-// is; a text that is no YAML is an error of its own (see ParseYaml).
+// is; a text that is not YAML is an error of its own (see ParseYaml).
 Result<LoadedConfig> LoadConfig(const std::string& path, std::span<const std::string> overrides);
 
 // The same of a text that was read already; `path` is for messages only.

@@ -21,7 +21,7 @@ struct ConfigProblem {
 std::string ProblemText(const ConfigProblem& problem);
 
 // One error of all problems (at least one), in their order: a single one is its own message with
-// its key as member; several are numbered, each on a line of its own. The code is that of the first.
+// its key as member; several are numbered, one a line. The code is that of the first.
 Error ProblemsError(const std::vector<ConfigProblem>& problems);
 
 }  // namespace nxdkit::trainer

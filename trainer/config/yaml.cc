@@ -50,7 +50,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (error_) return;
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end())
-      return Fail(mark, Errc::kCorrupt, "an alias stands inside what it stands for");
+      return Fail(mark, Errc::kCorrupt, "an alias is inside the value it names");
     if (static_cast<int>(open_.size()) + Depth(found->second) > limits_.depth)
       return FailDepth(mark);
     Take(mark, 0, found->second, CountNodes(found->second));
@@ -154,7 +154,7 @@ class TreeBuilder : public YAML::EventHandler {
       if (entry.key == key.text)
         return Fail(
             mark, Errc::kCorrupt,
-            fmt::format("key {} stands here and on line {}", EscapeControl(key.text), entry.line));
+            fmt::format("key {} is here and on line {}", EscapeControl(key.text), entry.line));
     open_.back().key = ValueEntry{key.text, mark.line + 1, mark.column + 1, {}};
   }
 
@@ -190,7 +190,7 @@ Result<Value> ParseYaml(std::string_view text, const YamlLimits& limits) {
     return Error(Errc::kCorrupt, PlaceText(exception.mark.line + 1, exception.mark.column + 1) +
                                      EscapeControl(exception.msg));
   } catch (const std::exception& exception) {  // of its use of the standard library
-    return Error(Errc::kCorrupt, fmt::format("no YAML: {}", EscapeControl(exception.what())));
+    return Error(Errc::kCorrupt, fmt::format("not YAML: {}", EscapeControl(exception.what())));
   }
   return std::move(builder.root());
 }

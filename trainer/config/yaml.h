@@ -16,9 +16,9 @@ struct YamlLimits {
   size_t nodes = 5000;  // an alias counts what it stands for
 };
 
-// kCorrupt, with line and column, for what is no YAML, a key that stands twice in one map, a key
-// that is no scalar, and a second document. kUnsupported for tags (!!python/...), merge keys (<<)
-// and interpolations (${...}), kLimit over the limits. Quoted scalars are text whatever they
+// kCorrupt, with line and column, for what is not YAML, a key that occurs twice in one map, a key
+// that is not a scalar, and a second document. kUnsupported for tags (!!python/...), merge keys
+// (<<) and interpolations (${...}), kLimit over the limits. Quoted scalars are text whatever they
 // look like. An empty document is null.
 Result<Value> ParseYaml(std::string_view text, const YamlLimits& limits = {});
 

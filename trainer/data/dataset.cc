@@ -9,7 +9,7 @@
 #include "lib/json/json.h"
 #include "trainer/data/row_reader.h"
 #include "trainer/data/source.h"
-#include "trainer/template/jinja_value.h"
+#include "trainer/template/python_text.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -48,7 +48,7 @@ Result<std::string> AnswerOf(const Json& row, const std::string& key) {
 Status RefuseMedia(const Json& row, const std::string& key) {
   const Json* value = JsonFind(row, key);
   if (value == nullptr || (value->is_array() && value->empty())) return OkStatus();
-  return Error(Errc::kUnsupported, "a row with pictures or films").member(key);
+  return Error(Errc::kUnsupported, "a row with images or videos").member(key);
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ class DatasetLoader {
     NXDKIT_ASSIGN(const std::string text, PromptOf(row, options_.prompt_key));
     NXDKIT_ASSIGN(const std::string answer, AnswerOf(row, options_.answer_key));
     NXDKIT_ASSIGN(std::vector<int32_t> ids, MakePrompt(maker_, text, options_.chat));
-    if (ids.empty()) return Error(Errc::kCorrupt, "the prompt is of no tokens");
+    if (ids.empty()) return Error(Errc::kCorrupt, "the prompt has no tokens");
     if (Fits(ids)) {
       Keep(ids, answer);
       return OkStatus();

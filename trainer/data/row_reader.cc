@@ -26,7 +26,7 @@ Error AtLine(const Error& error, uint64_t line) {
 }
 
 Status OneRow(std::string_view text, uint64_t line, const Each& each) {
-  // NaN in a column that nobody asked for is no fault.
+  // NaN in a column that is not used is not an error.
   const Result<Json> row = ParseJson(text, {.allow_nan = true});
   if (!row.ok()) return AtLine(row.error(), line);
   if (!row->is_object())
@@ -79,10 +79,10 @@ class Array {
   Status AfterEnd() {
     ++at_;
     Skip();
-    return at_ == text_.size() ? OkStatus() : Status(Fail("something stands behind the array"));
+    return at_ == text_.size() ? OkStatus() : Status(Fail("something follows the array"));
   }
 
-  // To the ',' or ']' behind the element, or the end of the text.
+  // To the ',' or ']' after the element, or the end of the text.
   void FindEnd() {
     int64_t depth = 0;
     for (; at_ < text_.size(); Step()) {

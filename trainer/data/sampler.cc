@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kMaxRows = std::numeric_limits<uint32_t>::max();
 constexpr size_t kMaxJsonBytes = 4096;
 
-// Uniform in [0, bound), by Lemire's method; what would favour some numbers is drawn anew.
+// Uniform in [0, bound), by Lemire's method; what would favour some numbers is drawn again.
 uint32_t DrawBelow(PhiloxKey key, uint64_t epoch, uint32_t place, uint32_t bound) {
   const uint32_t unfair = -bound % bound;
   for (uint32_t attempt = 0;; ++attempt) {
@@ -37,7 +37,7 @@ Result<uint64_t> Number(const Json& json, std::string_view key, uint64_t most) {
 Error Changed(std::string_view what, std::string_view was, std::string_view is) {
   return Error(Errc::kFindings,
                fmt::format("cannot resume: the {} was {} and is {}", what, was, is))
-      .hint("resume with the data and the settings of the checkpoint, or begin anew");
+      .hint("resume with the data and the settings of the checkpoint, or start a new run");
 }
 
 std::string_view OnOff(bool on) { return on ? "on" : "off"; }
@@ -103,8 +103,8 @@ void BatchSampler::StartEpoch() {
 Result<BatchSampler> BatchSampler::Make(const DataPosition& position, int64_t batch_rows) {
   if (batch_rows < 1 || position.rows < static_cast<uint64_t>(batch_rows))
     return Error(Errc::kUsage,
-                 fmt::format("batches of {} rows from a data set of {}: not one is whole",
-                             batch_rows, position.rows));
+                 fmt::format("batches of {} rows from a data set of {}: none is whole", batch_rows,
+                             position.rows));
   if (position.rows > kMaxRows || position.next_row > position.rows)
     return Error(Errc::kCorrupt, fmt::format("row {} of {}, the limit is {}", position.next_row,
                                              position.rows, kMaxRows));

@@ -52,12 +52,12 @@ Status CheckKind(const std::string& path) {
   const std::string kind = Extension(path);
   if (kind == "jsonl" || kind == "json") return OkStatus();
   return Error(Errc::kUnsupported,
-               fmt::format("data of the kind '{}', expected .jsonl or .json", kind))
+               fmt::format("a data file of type '{}', expected .jsonl or .json", kind))
       .in(path)
-      .hint("convert it: one JSON object for each row, one row for each line");
+      .hint("convert it: one JSON object per line");
 }
 
-// What is there to be read by people, and what is hidden, is no data.
+// Hidden files and documentation are not data.
 bool IsAside(const std::string& name) { return name.starts_with('.') || name.ends_with(".md"); }
 
 Result<std::vector<std::string>> FolderFiles(const DataSource& source) {
@@ -73,7 +73,7 @@ Result<std::vector<std::string>> FolderFiles(const DataSource& source) {
   }
   if (!of_split.empty()) return of_split;
   if (others.empty() && wanted == "train" && !plain.empty()) return plain;
-  return Error(Errc::kNotFound, fmt::format("none of the {} data files is of the split '{}'",
+  return Error(Errc::kNotFound, fmt::format("none of the {} data files belongs to the split '{}'",
                                             plain.size() + others.size(), source.split))
       .in(source.path);
 }

@@ -10,6 +10,8 @@
 #include "formats/ops/verify/checksums.h"
 #include "lib/system/file.h"
 #include "lib/system/system.h"
+#include "trainer/config/check_model.h"
+#include "trainer/config/check_reward.h"
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/dataset_feed.h"
 #include "trainer/loop/engine_generator.h"

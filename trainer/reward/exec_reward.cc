@@ -125,7 +125,7 @@ struct Exchange {
   size_t written = 0;
   size_t expected = 0;
   std::vector<std::string> lines = {};
-  std::string rest = {};            // of the output, behind the last line
+  std::string rest = {};            // of the output, after the last line
   std::vector<Scores> scores = {};  // of the lines
   bool ended = false;
 

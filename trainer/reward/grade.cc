@@ -31,7 +31,7 @@ constexpr Replacement kWords[] = {
     {"billion", "*10^9"},
     {"trillion", "*10^12"},
 };
-// Removed in this order, with "es", "s", spaces and a power behind them.
+// Removed in this order, with "es", "s", spaces and a power after them.
 constexpr std::string_view kUnits[] = {"degree", "cm",   "centimeter", "meter", "mile",  "second",
                                        "minute", "hour", "day",        "week",  "month", "year",
                                        "foot",   "feet", "inch",       "yard"};
@@ -39,7 +39,7 @@ constexpr std::string_view kUnits[] = {"degree", "cm",   "centimeter", "meter", 
 constexpr Replacement kGlyphs[] = {{"\u221a", "sqrt"}, {"\u03c0", "pi"}, {"\u221e", "inf"},
                                    {"\u222a", "U"},    {"\u00b7", "*"},  {"\u00d7", "*"}};
 
-// All of `word`, each with what `tail` finds behind it: the place where that ends.
+// All of `word`, each with what `tail` finds after it: the place where that ends.
 template <typename Tail>
 std::string RemoveWith(std::string_view text, std::string_view word, const Tail& tail) {
   std::string out;
@@ -112,7 +112,7 @@ bool IsInteger(double value) {
 
 std::string IntegerText(double value) { return value == 0 ? "0" : fmt::format("{:.0f}", value); }
 
-// "(\d),(\d\d\d)" before the end or what is no digit; what stands behind is used up by the match,
+// "(\d),(\d\d\d)" before the end or a character that is not a digit, which is part of the match,
 // so that of "1,000,000,000" every other comma stays, as in the reference.
 std::string StripCommasOnce(std::string_view text) {
   std::string out;
@@ -244,7 +244,7 @@ std::string NormalizeAnswer(std::string_view answer) {
     at = text[at] == '-' ? SkipSpaces(text, at + 1) : at + 1;
   }
   text = ReplaceAll(AddMixedNumbers(joined), " ", "");
-  text = Lower(ReplaceAll(ReplaceAll(text, "{", ""), "}", ""));
+  text = ToLower(ReplaceAll(ReplaceAll(text, "{", ""), "}", ""));
   if (!LooksLikeInteger(text)) return text;
   const std::optional<double> value = ParseFloat(ReplaceAll(text, ",", ""));
   return value ? IntegerText(std::trunc(*value)) : text;

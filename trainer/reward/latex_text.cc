@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "lib/base/utf8.h"
 #include "trainer/reward/text.h"
 
 namespace nxdkit::trainer {
@@ -245,18 +244,6 @@ constexpr std::string_view kMatrices[] = {"array",       "pmatrix",      "bmatri
 
 bool IsAsciiLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-void AppendCodePoint(uint32_t c, std::string& out) {
-  const auto tail = [&](int shift) { out += static_cast<char>(0x80 | ((c >> shift) & 0x3f)); };
-  if (c < 0x10000) {
-    out += static_cast<char>(0xe0 | (c >> 12));
-  } else {
-    out += static_cast<char>(0xf0 | (c >> 18));
-    tail(12);
-  }
-  tail(6);
-  tail(0);
-}
-
 // Letters that were in Unicode before the others of their font.
 uint32_t FontLetter(uint32_t first, char letter) {
   struct Early {
@@ -276,7 +263,7 @@ std::string InFont(uint32_t first, std::string_view text) {
   std::string out;
   for (const char c : text) {
     if (IsAsciiLetter(c))
-      AppendCodePoint(FontLetter(first, c), out);
+      AppendUtf8(FontLetter(first, c), &out);
     else
       out += c;
   }
@@ -335,7 +322,7 @@ class Converter {
     return out;
   }
 
-  // After a backslash: letters, and the space behind them; or any one character.
+  // After a backslash: letters, and the space after them; or any one character.
   std::string_view TakeName() {
     const size_t begin = ++at_;
     while (at_ < text_.size() && IsAsciiLetter(text_[at_])) ++at_;

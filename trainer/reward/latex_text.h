@@ -1,6 +1,6 @@
 // LaTeX as one line of plain text, as far as the answers of math problems need it: fractions become
-// a/b without parentheses, roots sqrt(x), symbols their characters; braces, fonts, sizes and macros
-// nobody knows are dropped and what they enclose stays.
+// a/b without parentheses, roots sqrt(x), symbols their characters; braces, fonts, sizes and
+// unknown macros are dropped and what they enclose stays.
 #pragma once
 
 #include <optional>

@@ -14,7 +14,7 @@ constexpr Replacement kFirst[] = {
 };
 constexpr Replacement kSecond[] = {{"\\%", ""}, {"%", ""}, {" .", " 0."}, {"{.", "{0."}};
 
-// A unit behind the number: "5 \text{ cm}". Two of them are nothing this form knows.
+// A unit after the number: "5 \text{ cm}". This form does not know two of them.
 std::optional<std::string> CutUnit(const std::string& text) {
   constexpr std::string_view kUnit = "\\text{ ";
   const size_t at = text.find(kUnit);

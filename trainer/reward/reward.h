@@ -42,7 +42,7 @@ class Reward {
                                             const ScoreHooks& hooks = {}) = 0;
 };
 
-// Numbers by name, as they stand in the configuration (reward_function_kwargs): format_weight (math
+// Numbers by name, as in the configuration (reward_function_kwargs): format_weight (math
 // 0.1, r1v 0.5); max_response_length, overlong_buffer_length, overlong_penalty_factor (dapo, all
 // three needed); timeout_s (exec: seconds for one batch, 300).
 using RewardOptions = std::map<std::string, double, std::less<>>;

@@ -70,60 +70,22 @@ std::string_view R1vAnswer(std::string_view text) {
   return Strip(text);
 }
 
-// In this order.
-constexpr Replacement kDapo[] = {
-    {"an ", ""},
-    {"a ", ""},
-    {".$", "$"},
-    {"\\$", ""},
-    {"\\ ", ""},
-    {" ", ""},
-    {"mbox", "text"},
-    {",\\text{and}", ","},
-    {"\\text{and}", ","},
-    {"\\text{m}", "\\text{}"},
-    {"square", ""},
-    {"ways", ""},
-    {"integers", ""},
-    {"dollars", ""},
-    {"mph", ""},
-    {"inches", ""},
-    {"hours", ""},
-    {"km", ""},
-    {"units", ""},
-    {"\\ldots", ""},
-    {"sue", ""},
-    {"points", ""},
-    {"feet", ""},
-    {"minutes", ""},
-    {"digits", ""},
-    {"cents", ""},
-    {"degrees", ""},
-    {"cm", ""},
-    {"gm", ""},
-    {"pounds", ""},
-    {"meters", ""},
-    {"meals", ""},
-    {"edges", ""},
-    {"students", ""},
-    {"childrentickets", ""},
-    {"multiples", ""},
-    {"\\text{s}", ""},
-    {"\\text{.}", ""},
-    {"\\text{\ns}", ""},
-    {"\\text{}^2", ""},
-    {"\\text{}^3", ""},
-    {"\\text{\n}", ""},
-    {"\\text{}", ""},
-    {"\\mathrm{th}", ""},
-    {"^\\circ", ""},
-    {"^{\\circ}", ""},
-    {"\\;", ""},
-    {",\\!", ""},
-    {"{,}", ""},
-    {"\"", ""},
-    {"\\dots", ""},
-};
+// Replaced in this order, then dropped in this order.
+constexpr Replacement kDapo[] = {{"an ", ""},          {"a ", ""},
+                                 {".$", "$"},          {"\\$", ""},
+                                 {"\\ ", ""},          {" ", ""},
+                                 {"mbox", "text"},     {",\\text{and}", ","},
+                                 {"\\text{and}", ","}, {"\\text{m}", "\\text{}"}};
+constexpr std::string_view kDapoDropped[] = {
+    "square",     "ways",       "integers",  "dollars",      "mph",
+    "inches",     "hours",      "km",        "units",        "\\ldots",
+    "sue",        "points",     "feet",      "minutes",      "digits",
+    "cents",      "degrees",    "cm",        "gm",           "pounds",
+    "meters",     "meals",      "edges",     "students",     "childrentickets",
+    "multiples",  "\\text{s}",  "\\text{.}", "\\text{\ns}",  "\\text{}^2",
+    "\\text{}^3", "\\text{\n}", "\\text{}",  "\\mathrm{th}", "^\\circ",
+    "^{\\circ}",  "\\;",        ",\\!",      "{,}",          "\"",
+    "\\dots"};
 
 // Each line with two dollars becomes what is between the first two, dollars kept.
 std::string KeepMathSpan(std::string_view text) {
@@ -159,7 +121,7 @@ std::string Unwrap(std::string_view text, std::string_view open, bool longest) {
   }
 }
 
-// "frac12" -> "frac{1}{2}", "sqrt3" -> "sqrt{3}": `count` characters behind the word, the first not
+// "frac12" -> "frac{1}{2}", "sqrt3" -> "sqrt{3}": `count` characters after the word, the first not
 // "{", the others no line feeds.
 std::string BraceBehind(std::string_view text, std::string_view word, int count) {
   std::string out;
@@ -202,8 +164,8 @@ bool StartsWithoutCase(std::string_view text, std::string_view lower) {
 }
 
 // What follows "Answer", space, ":", space: the rest of that line, at least one character. Space
-// may run over lines; where nothing follows, its last character that is no line feed counts. `end`
-// is set behind it.
+// may run over lines; where nothing follows, its last character that is not a line feed counts.
+// `end` is set after it.
 std::string_view AnswerAt(std::string_view text, size_t at, size_t* end) {
   constexpr std::string_view kWord = "answer";
   if (!StartsWithoutCase(text.substr(at), kWord)) return {};
@@ -252,7 +214,9 @@ RuleScore ScoreR1v(std::string_view response, std::string_view truth) {
 std::string NormalizeDapo(std::string_view answer) {
   const size_t equals = answer.rfind('=');
   if (equals != std::string_view::npos) answer.remove_prefix(equals + 1);
-  std::string text = KeepMathSpan(ReplaceEach(std::string(answer), kDapo));
+  std::string text = ReplaceEach(std::string(answer), kDapo);
+  for (const std::string_view word : kDapoDropped) text = ReplaceAll(text, word, "");
+  text = KeepMathSpan(text);
   for (const std::string_view open : {"\\text{", "\\textbf{", "\\overline{"})
     text = Unwrap(text, open, false);
   text = Unwrap(text, "\\boxed{", true);

@@ -170,7 +170,7 @@ class Reals : public WithoutRoots<Real> {
   using Value = Real;
 
   std::optional<Real> Number(const ExpressionNumber& number) const {
-    constexpr size_t kExactInF64 = 15;  // digits; more are taken at their word
+    constexpr size_t kExactInF64 = 15;  // digits; with more the number is taken as written
     if (number.decimal && number.digits.size() <= kExactInF64) return Inexact(number.value);
     Int128 over = 0;
     Int128 under = 1;

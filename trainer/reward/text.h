@@ -1,5 +1,5 @@
-// PRIVATE to trainer/reward. Text as the reference's Python sees it: characters are code points,
-// bytes that are not UTF-8 count one each. Everything here is linear in the length of the text.
+// PRIVATE to trainer/reward. Text as the reference's Python sees it, beyond base/characters.h.
+// Everything here is linear in the length of the text.
 #pragma once
 
 #include <optional>
@@ -7,18 +7,12 @@
 #include <string>
 #include <string_view>
 
+#include "trainer/base/characters.h"
+
 namespace nxdkit::trainer {
 
-// Bytes of the character at `at` (< text.size()).
-size_t CharBytes(std::string_view text, size_t at);
 // The character at `at` is a letter (Unicode category L).
 bool IsLetter(std::string_view text, size_t at);
-// The bytes of the white space character at `at`; 0 when it is none.
-size_t SpaceBytes(std::string_view text, size_t at);
-
-size_t CountChars(std::string_view text);
-std::string_view Strip(std::string_view text);
-std::string Lower(std::string_view text);
 // All of `from` (not empty), left to right, without looking at what was put in.
 std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to);
 struct Replacement {

@@ -7,6 +7,7 @@
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
+#include "trainer/base/characters.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -28,11 +29,11 @@ Result<std::string> DefaultOf(const Json& list) {
 
 Result<std::string> SourceFromConfig(const std::string& path) {
   if (KindOf(path) == PathKind::kMissing)
-    return Error(Errc::kNotFound, "neither this file nor chat_template.jinja is there");
+    return Error(Errc::kNotFound, "neither this file nor chat_template.jinja exists");
   NXDKIT_ASSIGN(const Json config, ReadJsonFile(path, kMaxConfigBytes, {.allow_nan = true}));
   const Json* found = JsonFind(config, "chat_template");
   if (found == nullptr)
-    return Error(Errc::kNotFound, "no chat_template here, and no chat_template.jinja beside it")
+    return Error(Errc::kNotFound, "no chat_template here, and no chat_template.jinja next to it")
         .hint("give a template file (override_chat_template)");
   return found->is_array() ? DefaultOf(*found) : JsonString(config, "chat_template");
 }
@@ -82,8 +83,7 @@ Result<std::string> ChatTemplate::Render(std::span<const ChatMessage> messages,
 }
 
 Result<PromptFormat> PromptFormat::Parse(std::string_view source) {
-  NXDKIT_ASSIGN(jinja::Template parsed,
-                jinja::Template::Parse(jinja::Strip(source, std::nullopt, true, true)));
+  NXDKIT_ASSIGN(jinja::Template parsed, jinja::Template::Parse(Strip(source)));
   if (!parsed.Mentions("content"))
     return Error(Errc::kCorrupt, "the template does not use {{ content }}");
   return PromptFormat(std::move(parsed));

@@ -25,7 +25,7 @@ struct ChatOptions {
   std::string eos_token = {};
   // Unix time for strftime_now, as UTC. Absent: the function is undefined, and templates that print
   // a date fall back to a fixed one. transformers prints today's date; a prompt that changes
-  // from day to day is nothing to train on.
+  // from day to day is not one to train on.
   std::optional<int64_t> now = {};
 };
 
@@ -53,8 +53,8 @@ class ChatTemplate {
   std::string source_;
 };
 
-// What stands around the text of a prompt: a Jinja file in which {{ content }} is the text. White
-// space around the template itself is not part of it.
+// The text around a prompt: a Jinja file in which {{ content }} is the prompt. White space around
+// the template itself is not part of it.
 class PromptFormat {
  public:
   // kCorrupt as jinja.h, and for a template that does not mention `content`.

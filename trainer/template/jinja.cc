@@ -3,9 +3,9 @@
 #include <fmt/core.h>
 
 #include "lib/base/utf8.h"
-#include "trainer/template/jinja_lexer.h"
-#include "trainer/template/jinja_parser.h"
-#include "trainer/template/jinja_renderer.h"
+#include "trainer/template/lexer.h"
+#include "trainer/template/parser.h"
+#include "trainer/template/renderer.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "lib/base/error.h"
-#include "trainer/template/jinja_value.h"
+#include "trainer/template/value.h"
 
 namespace nxdkit::trainer::jinja {
 

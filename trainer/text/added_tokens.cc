@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lib/base/utf8.h"
-#include "trainer/text/characters.h"
+#include "trainer/base/characters.h"
 
 namespace nxdkit::trainer {
 namespace {

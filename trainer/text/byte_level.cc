@@ -3,6 +3,7 @@
 #include <array>
 
 #include "lib/base/utf8.h"
+#include "trainer/base/characters.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -31,16 +32,6 @@ constexpr std::array<int16_t, kLastCharacter + 1> MakeBytes() {
 }
 constexpr std::array<int16_t, kLastCharacter + 1> kBytes = MakeBytes();
 
-void AppendCharacter(uint8_t byte, std::string* out) {
-  const uint32_t point = kCharacters[byte];
-  if (point < 0x80) {
-    *out += static_cast<char>(point);
-    return;
-  }
-  *out += static_cast<char>(0xc0 | point >> 6);
-  *out += static_cast<char>(0x80 | (point & 0x3f));
-}
-
 // How many bytes at `offset` are the beginning of some code point, at least 1.
 size_t BrokenBytes(std::string_view bytes, size_t offset) {
   const auto at = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
@@ -67,14 +58,14 @@ size_t BrokenBytes(std::string_view bytes, size_t offset) {
 
 std::string TokenOfByte(uint8_t byte) {
   std::string token;
-  AppendCharacter(byte, &token);
+  AppendUtf8(kCharacters[byte], &token);
   return token;
 }
 
 std::string TokenOfBytes(std::string_view bytes) {
   std::string token;
   token.reserve(bytes.size() * 2);
-  for (const char byte : bytes) AppendCharacter(static_cast<uint8_t>(byte), &token);
+  for (const char byte : bytes) AppendUtf8(kCharacters[static_cast<uint8_t>(byte)], &token);
   return token;
 }
 

@@ -16,7 +16,7 @@ std::string TokenOfBytes(std::string_view bytes);
 // The bytes a token stands for; nullopt when a character of it is not of the alphabet.
 std::optional<std::string> BytesOfToken(std::string_view token);
 
-// Text of bytes that may be no UTF-8: every maximal part of a broken sequence becomes one U+FFFD,
+// Text of bytes that may not be UTF-8: every maximal part of a broken sequence becomes one U+FFFD,
 // as the Unicode standard (3.9, best practice) has it, and Rust's from_utf8_lossy.
 std::string Utf8Lossy(std::string_view bytes);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lib/base/utf8.h"
+#include "trainer/base/characters.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -99,11 +100,8 @@ Status AppendRun(std::string_view text, std::string* out) {
                                static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
   if (composed < 0)
     return Error(Errc::kInternal, fmt::format("NFC: {}", utf8proc_errmsg(composed)));
-  for (utf8proc_ssize_t i = 0; i < composed; ++i) {
-    uint8_t bytes[4];
-    const auto length = utf8proc_encode_char(points[static_cast<size_t>(i)], bytes);
-    out->append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(length));
-  }
+  for (utf8proc_ssize_t i = 0; i < composed; ++i)
+    AppendUtf8(static_cast<uint32_t>(points[static_cast<size_t>(i)]), out);
   return OkStatus();
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "trainer/text/regex_syntax.h"
+
 namespace nxdkit::trainer {
 namespace {
 

@@ -2,7 +2,8 @@
 
 #include <fmt/core.h>
 
-#include "lib/base/utf8.h"
+#include "trainer/base/characters.h"
+#include "trainer/text/regex_syntax.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -35,12 +36,6 @@ std::string Reason(int code) {
 }
 
 PCRE2_SPTR Bytes(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
-
-size_t CharacterBytes(std::string_view text, size_t offset) {
-  if (offset >= text.size()) return 1;
-  const auto point = DecodeUtf8(text, offset);
-  return point ? static_cast<size_t>(point->bytes) : 1;
-}
 
 }  // namespace
 
@@ -103,7 +98,7 @@ Status Regex::FindAll(std::string_view text, std::vector<Span>* matches) const {
     const Span match{span[0], span[1]};
     const bool empty = match.begin == match.end;
     if (empty && !matches->empty() && matches->back().end == match.end) {
-      from += CharacterBytes(text, from);
+      from += from < text.size() ? CharBytes(text, from) : 1;
       continue;
     }
     from = match.end;

@@ -1,5 +1,7 @@
-// Regular expressions of tokenizer.json. They are written for Oniguruma with Ruby's syntax; here
-// PCRE2 runs them, after a translation that keeps their meaning or refuses them.
+// Regular expressions of tokenizer.json. They are written for Oniguruma in Ruby's syntax; PCRE2 runs
+// them here, after a translation that keeps their meaning or refuses them. Oniguruma itself finds
+// the same words, but has no JIT: it takes three times as long for that, and encoding a text takes
+// 1.7 times as long (Qwen2's pattern, 0.9 MB, Oniguruma 6.9.8 against PCRE2 10.42).
 #pragma once
 
 #include <cstddef>
@@ -17,13 +19,6 @@ struct Span {
   size_t end = 0;  // past the last byte
   bool operator==(const Span&) const = default;
 };
-
-// The pattern as PCRE2 (UTF and UCP) must have it to mean the same; README.md lists what is known.
-// kUnsupported with the offset of what is not.
-Result<std::string> TranslateOniguruma(std::string_view pattern);
-
-// A pattern that matches `text` and nothing else, for Compile.
-std::string EscapeRegex(std::string_view text);
 
 // Thread-safe once made; copies share the compiled pattern.
 class Regex {

@@ -1,12 +1,10 @@
-// From Oniguruma's Ruby syntax to PCRE2's. What both write alike but mean differently is rewritten
-// where a pattern of a tokenizer could hold it (\s: PCRE2 adds U+180E; {n}+: possessive only there;
-// \p{Han}: script extensions only there) and refused elsewhere.
+#include "trainer/text/regex_syntax.h"
+
 #include <fmt/core.h>
 
 #include <cctype>
 
 #include "lib/base/text.h"
-#include "trainer/text/regex.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -104,10 +102,10 @@ class Translator {
   Status Interval() {
     size_t length = 1;
     while (IsDigit(Peek(length))) ++length;
-    if (length == 1) return Refuse("'{' that begins no count", at_);
+    if (length == 1) return Refuse("'{' that does not begin a count", at_);
     if (Peek(length) == ',') ++length;
     while (IsDigit(Peek(length))) ++length;
-    if (Peek(length) != '}') return Refuse("'{' that begins no count", at_);
+    if (Peek(length) != '}') return Refuse("'{' that does not begin a count", at_);
     if (Peek(length + 1) == '+') return Refuse("'+' after a count", at_ + length + 1);
     Copy(length + 1);
     return OkStatus();

@@ -1,4 +1,4 @@
-// Which ids begin, end and pad: from the JSON files beside a tokenizer.
+// Which ids begin, end and pad: from the JSON files next to a tokenizer.
 #pragma once
 
 #include <cstdint>

@@ -67,7 +67,7 @@ Status Index(const Bpe& model, bool nfc, AddedVocabulary* added) {
     NXDKIT_TRY(CheckAgainstModel(token, model));
     if (!added->by_content.emplace(token.content, &token).second ||
         !added->by_id.emplace(token.id, &token).second)
-      return Error(Errc::kCorrupt, fmt::format("'{}' with id {}: its content or id is there twice",
+      return Error(Errc::kCorrupt, fmt::format("'{}' with id {}: its content or id occurs twice",
                                                EscapeControl(token.content), token.id))
           .member("added_tokens");
   }

@@ -74,7 +74,7 @@ TEST(Balance, WhatCannotBeDivided) {
   EXPECT_EQ(equal.error().message(), "8 rows cannot be divided into 3 equal parts");
   const auto any = PartitionAny(kLengths, 9);
   ASSERT_FALSE(any.ok());
-  EXPECT_EQ(any.error().message(), "8 rows do not make 9 parts with a row in each");
+  EXPECT_EQ(any.error().message(), "8 rows cannot be divided into 9 parts of at least one row");
   EXPECT_FALSE(PartitionAny(kLengths, 0).ok());
   EXPECT_FALSE(BalanceRows({}, 2).ok());
 }

@@ -1,4 +1,5 @@
 // A bundle must be what the configuration asks for, and what it does not ask for must fit.
+#include "trainer/config/check_bundle.h"
 #include "tests/lib/temp_folder.h"
 #include "tests/trainer/config/config_workshop.h"
 

@@ -2,6 +2,8 @@
 
 #include "tests/lib/temp_folder.h"
 #include "tests/trainer/config/config_workshop.h"
+#include "trainer/config/check_model.h"
+#include "trainer/config/check_reward.h"
 
 namespace nxdkit::trainer::test {
 namespace {
@@ -276,10 +278,10 @@ TEST(CheckConfig, FilesMustBeThere) {
     std::string message;
   } rows[] = {
       {"data.format_prompt=" + (folder / "typo"), "there is no file " + (folder / "typo")},
-      {"data.format_prompt=" + folder.path(), folder.path() + " is no file"},
+      {"data.format_prompt=" + folder.path(), folder.path() + " is not a file"},
       {"data.override_chat_template=" + (folder / "typo"), "there is no file"},
       {"trainer.load_checkpoint_path=" + (folder / "global_step_5"), "there is no folder"},
-      {"worker.rollout.model_path=" + (folder / "file"), (folder / "file") + " is no folder"},
+      {"worker.rollout.model_path=" + (folder / "file"), (folder / "file") + " is not a folder"},
       {"worker.actor.model.tokenizer_path=" + (folder / "t"), "there is no folder"},
       {"worker.actor.model.model_path=Qwen/Qwen3-4B", "there is no folder Qwen/Qwen3-4B"},
       {"worker.actor.model.model_path=null", "no model is named"},

@@ -83,8 +83,8 @@ TEST(Yaml, RefusesWhatIsNoConfig) {
     Errc code;
     const char* part;
   } rows[] = {
-      {"a: 1\nb: 2\na: 3\n", Errc::kCorrupt, "line 3 column 1: key a stands here and on line 1"},
-      {"a: {b: 1, b: 2}", Errc::kCorrupt, "line 1 column 11: key b stands here"},
+      {"a: 1\nb: 2\na: 3\n", Errc::kCorrupt, "line 3 column 1: key a is here and on line 1"},
+      {"a: {b: 1, b: 2}", Errc::kCorrupt, "line 1 column 11: key b is here"},
       {"a: [1, 2\n", Errc::kCorrupt, "line "},
       {"a: 1\n b: 2\n", Errc::kCorrupt, "line 2"},
       {"a: \"\\q\"\n", Errc::kCorrupt, "line 1"},

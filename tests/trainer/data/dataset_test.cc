@@ -69,7 +69,7 @@ TEST_F(DatasetTest, APromptHasTokens) {
   chat_ = *ChatTemplate::Parse("{{ messages[0].content }}");
   const auto error =
       ExpectError(Load("{\"prompt\": \"1\", \"answer\": 1}\n{\"prompt\": \"\", \"answer\": 1}"),
-                  Errc::kCorrupt, "line 2: the prompt is of no tokens");
+                  Errc::kCorrupt, "line 2: the prompt has no tokens");
   EXPECT_EQ(error->file(), path_);
 }
 
@@ -150,7 +150,7 @@ TEST_F(DatasetTest, NamesFileLineAndColumn) {
        "expected a text or a finite number"},
       {R"({"prompt": "p", "answer": true})", Errc::kCorrupt, "answer", "found true"},
       {R"({"prompt": "p", "answer": "a", "images": ["x.png"]})", Errc::kUnsupported, "images",
-       "line 2: a row with pictures or films"},
+       "line 2: a row with images or videos"},
   };
   for (const Fault& fault : faults) {
     SCOPED_TRACE(fault.row);

@@ -40,7 +40,7 @@ TEST(ResolveFiles, AFolderIsAllItsFiles) {
   EXPECT_THAT(*ResolveFiles({folder.path(), "train"}),
               ElementsAre(folder / "a.jsonl", folder / "b.json", folder / "latest.jsonl"));
   ExpectError(ResolveFiles({folder.path(), "test"}), Errc::kNotFound,
-              "none of the 3 data files is of the split 'test'");
+              "none of the 3 data files belongs to the split 'test'");
 }
 
 TEST(ResolveFiles, NamesTellSplits) {

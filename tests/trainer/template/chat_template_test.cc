@@ -47,7 +47,7 @@ TEST(ChatTemplate, HasTheVariablesOfTransformers) {
 
 TEST(ChatTemplate, IsFoundInAFolder) {
   const TempFolder folder;
-  ExpectError(ChatTemplate::Load(folder.path()), Errc::kNotFound, "chat_template.jinja is there");
+  ExpectError(ChatTemplate::Load(folder.path()), Errc::kNotFound, "chat_template.jinja exists");
   WriteText(folder / "tokenizer_config.json", R"({"chat_template": null})");
   ExpectError(ChatTemplate::Load(folder.path()), Errc::kNotFound, "no chat_template here");
   WriteText(folder / "tokenizer_config.json",

@@ -91,8 +91,8 @@ TEST(Jinja, NamesFaultsWithLineAndColumn) {
       {"{{ x.y.z }}", Errc::kCorrupt, "'y' is undefined"},
       {"{{ 1 + 'a' }}", Errc::kCorrupt, "line 1 column 6: '+' between an int and a str"},
       {"{{ 1 / 0 }}", Errc::kCorrupt, "division by zero"},
-      {"{% for a in x %}{% endfor %}", Errc::kCorrupt, "an int cannot be gone through"},
-      {"{% set x.y = 1 %}", Errc::kCorrupt, "line 1 column 4: 'x' is no namespace"},
+      {"{% for a in x %}{% endfor %}", Errc::kCorrupt, "an int is not iterable"},
+      {"{% set x.y = 1 %}", Errc::kCorrupt, "line 1 column 4: 'x' is not a namespace"},
       {"{{ raise_exception('no ' ~ x) }}", Errc::kCorrupt, "the template says: no 7"},
   };
   for (const Fault& fault : faults) {

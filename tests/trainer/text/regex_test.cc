@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trainer/text/pre_tokenizer.h"
+#include "trainer/text/regex_syntax.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -58,7 +59,7 @@ TEST(Regex, RefusesWhatItCannotTranslate) {
       {"(?<n>a)", "group '(?<n'"},
       {"(*UTF)a", "begins with '*'"},
       {"a{1,2}+", "'+' after a count at character 7"},
-      {"a{,2}", "'{' that begins no count"},
+      {"a{,2}", "'{' that does not begin a count"},
       {"[[:alpha:]]", "a class inside a class"},
       {"[a&&b]", "an intersection"},
       {"[]a]", "an empty character class"},

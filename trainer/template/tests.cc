@@ -1,8 +1,11 @@
+#include "trainer/template/tests.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 
-#include "trainer/template/jinja_builtins.h"
+#include "trainer/base/characters.h"
+#include "trainer/template/operators.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {

@@ -1,8 +1,8 @@
+#include "trainer/template/cursor.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
-
-#include "trainer/template/jinja_parser.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/template/jinja_value.h"
+#include "trainer/template/value.h"
 
 namespace nxdkit::trainer::jinja {
 

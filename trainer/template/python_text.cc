@@ -1,11 +1,13 @@
-#include "trainer/template/jinja_text.h"
+#include "trainer/template/python_text.h"
 
 #include <fmt/core.h>
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "lib/base/utf8.h"
+#include "trainer/base/characters.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {
@@ -56,12 +58,6 @@ void ForEachPoint(std::string_view text, Each each) {
 
 }  // namespace
 
-void AppendUtf8(uint32_t point, std::string* out) {
-  uint8_t bytes[4];
-  const auto length = utf8proc_encode_char(static_cast<int32_t>(point), bytes);
-  out->append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(length));
-}
-
 void AppendPythonRepr(std::string_view text, std::string* out) {
   const bool has_single = text.find('\'') != std::string_view::npos;
   const char quote = has_single && text.find('"') == std::string_view::npos ? '"' : '\'';
@@ -101,6 +97,57 @@ void AppendJsonString(std::string_view text, bool ascii, std::string* out) {
       *out += bytes;
   });
   *out += '"';
+}
+
+std::vector<std::string_view> Points(std::string_view text) {
+  std::vector<std::string_view> points;
+  for (size_t i = 0; i < text.size();) {
+    const size_t bytes = CharBytes(text, i);
+    points.push_back(text.substr(i, bytes));
+    i += bytes;
+  }
+  return points;
+}
+
+std::string_view Strip(std::string_view text, const std::optional<std::string>& chars, bool left,
+                       bool right) {
+  std::vector<std::string_view> taken = chars ? Points(*chars) : std::vector<std::string_view>();
+  std::ranges::sort(taken);  // both may be long
+  const auto goes = [&](std::string_view point) {
+    if (chars) return std::ranges::binary_search(taken, point);
+    return SpaceBytes(point, 0) > 0;
+  };
+  const std::vector<std::string_view> points = Points(text);
+  size_t begin = 0, end = points.size();
+  while (left && begin < end && goes(points[begin])) ++begin;
+  while (right && end > begin && goes(points[end - 1])) --end;
+  if (begin == end) return {};
+  const size_t from = static_cast<size_t>(points[begin].data() - text.data());
+  const size_t to =
+      static_cast<size_t>(points[end - 1].data() - text.data()) + points[end - 1].size();
+  return text.substr(from, to - from);
+}
+
+Result<std::string> Replace(std::string_view text, std::string_view from, std::string_view to,
+                            int64_t most, Budget& budget) {
+  if (from.empty()) return Error(Errc::kUnsupported, "the replacement of an empty text");
+  std::string out;
+  size_t begin = 0;
+  for (int64_t done = 0; most < 0 || done < most; ++done) {
+    const size_t at = text.find(from, begin);
+    if (at == std::string_view::npos) break;
+    NXDKIT_TRY(budget.Charge(at - begin + to.size()));
+    out.append(text.substr(begin, at - begin)).append(to);
+    begin = at + from.size();
+  }
+  NXDKIT_TRY(budget.Charge(text.size() - begin));
+  return out.append(text.substr(begin));
+}
+
+std::string Capitalize(std::string_view text) {
+  if (text.empty()) return {};
+  const size_t first = CharBytes(text, 0);
+  return MapChars(text.substr(0, first), utf8proc_totitle) + ToLower(text.substr(first));
 }
 
 }  // namespace nxdkit::trainer::jinja

@@ -1,10 +1,10 @@
-// Expressions, by recursive descent in the order of Jinja's precedences.
+// By recursive descent in the order of Jinja's precedences.
+#include "trainer/template/expressions.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
-
-#include "trainer/template/jinja_parser.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {
@@ -42,17 +42,14 @@ class ExpressionParser {
     return Checked(std::move(list));
   }
 
-  Result<ExprPtr> Or() {
-    NXDKIT_ASSIGN(ExprPtr left, And());
-    while (cursor_.IsName("or")) {
-      NXDKIT_TRY(Extend(ExprKind::kOr, &left, &ExpressionParser::And));
-    }
-    return left;
-  }
+  Result<ExprPtr> Or() { return Chain(ExprKind::kOr, {"or"}, &ExpressionParser::And); }
 
  private:
-  static ExprPtr Make(ExprKind kind, size_t offset) {
-    return std::make_unique<Expr>(Expr{kind, offset});
+  template <typename... Parts>
+  static ExprPtr Make(ExprKind kind, size_t offset, Parts... parts) {
+    ExprPtr expr = std::make_unique<Expr>(Expr{kind, offset});
+    (expr->parts.push_back(std::move(parts)), ...);
+    return expr;
   }
 
   Result<ExprPtr> Checked(ExprPtr expr) const {
@@ -67,16 +64,21 @@ class ExpressionParser {
     return expr;
   }
 
-  // *left becomes `*left OP right`, with the operator at the cursor.
-  Status Extend(ExprKind kind, ExprPtr* left, Operand operand) {
-    const Token& token = cursor_.Next();
-    ExprPtr whole = Make(kind, token.offset);
-    whole->name = token.text;
-    NXDKIT_ASSIGN(ExprPtr right, (this->*operand)());
-    whole->parts.push_back(std::move(*left));
-    whole->parts.push_back(std::move(right));
-    NXDKIT_ASSIGN(*left, Checked(std::move(whole)));
-    return OkStatus();
+  // operand OP operand OP ..., from the left.
+  Result<ExprPtr> Chain(ExprKind kind, std::initializer_list<std::string_view> ops,
+                        Operand operand) {
+    NXDKIT_ASSIGN(ExprPtr left, (this->*operand)());
+    const auto is_here = [&](std::string_view op) {
+      return kind == ExprKind::kBinary ? cursor_.IsOperator(op) : cursor_.IsName(op);
+    };
+    while (std::ranges::any_of(ops, is_here)) {
+      const Token& token = cursor_.Next();
+      NXDKIT_ASSIGN(ExprPtr right, (this->*operand)());
+      ExprPtr whole = Make(kind, token.offset, std::move(left), std::move(right));
+      whole->name = token.text;
+      NXDKIT_ASSIGN(left, Checked(std::move(whole)));
+    }
+    return left;
   }
 
   bool EndsTuple() const {
@@ -88,36 +90,26 @@ class ExpressionParser {
   Result<ExprPtr> ConditionalHere() {
     NXDKIT_ASSIGN(ExprPtr value, Or());
     while (cursor_.IsName("if")) {
-      ExprPtr whole = Make(ExprKind::kIf, cursor_.Next().offset);
+      const size_t offset = cursor_.Next().offset;
       NXDKIT_ASSIGN(ExprPtr condition, Or());
       ExprPtr otherwise;
       if (cursor_.TakeName("else")) {
         NXDKIT_ASSIGN(otherwise, Conditional());
       }
-      whole->parts.push_back(std::move(value));
-      whole->parts.push_back(std::move(condition));
-      whole->parts.push_back(std::move(otherwise));
-      NXDKIT_ASSIGN(value, Checked(std::move(whole)));
+      NXDKIT_ASSIGN(value, Checked(Make(ExprKind::kIf, offset, std::move(value),
+                                        std::move(condition), std::move(otherwise))));
     }
     return value;
   }
 
-  Result<ExprPtr> And() {
-    NXDKIT_ASSIGN(ExprPtr left, Not());
-    while (cursor_.IsName("and")) {
-      NXDKIT_TRY(Extend(ExprKind::kAnd, &left, &ExpressionParser::Not));
-    }
-    return left;
-  }
+  Result<ExprPtr> And() { return Chain(ExprKind::kAnd, {"and"}, &ExpressionParser::Not); }
 
   Result<ExprPtr> Not() {
     std::vector<size_t> offsets;
     while (cursor_.IsName("not")) offsets.push_back(cursor_.Next().offset);
     NXDKIT_ASSIGN(ExprPtr value, Compare());
     for (; !offsets.empty(); offsets.pop_back()) {
-      ExprPtr whole = Make(ExprKind::kNot, offsets.back());
-      whole->parts.push_back(std::move(value));
-      NXDKIT_ASSIGN(value, Checked(std::move(whole)));
+      NXDKIT_ASSIGN(value, Checked(Make(ExprKind::kNot, offsets.back(), std::move(value))));
     }
     return value;
   }
@@ -141,8 +133,7 @@ class ExpressionParser {
     const size_t offset = cursor_.peek().offset;
     std::string op = TakeComparison();
     if (op.empty()) return first;
-    ExprPtr whole = Make(ExprKind::kCompare, offset);
-    whole->parts.push_back(std::move(first));
+    ExprPtr whole = Make(ExprKind::kCompare, offset, std::move(first));
     for (; !op.empty(); op = TakeComparison()) {
       NXDKIT_ASSIGN(ExprPtr next, Sum());
       whole->names.push_back(op);
@@ -152,31 +143,16 @@ class ExpressionParser {
   }
 
   Result<ExprPtr> Sum() {
-    NXDKIT_ASSIGN(ExprPtr left, Concatenation());
-    while (cursor_.IsOperator("+") || cursor_.IsOperator("-")) {
-      NXDKIT_TRY(Extend(ExprKind::kBinary, &left, &ExpressionParser::Concatenation));
-    }
-    return left;
+    return Chain(ExprKind::kBinary, {"+", "-"}, &ExpressionParser::Concatenation);
   }
-
   Result<ExprPtr> Concatenation() {
-    NXDKIT_ASSIGN(ExprPtr left, Product());
-    while (cursor_.IsOperator("~")) {
-      NXDKIT_TRY(Extend(ExprKind::kBinary, &left, &ExpressionParser::Product));
-    }
-    return left;
+    return Chain(ExprKind::kBinary, {"~"}, &ExpressionParser::Product);
   }
-
   Result<ExprPtr> Product() {
-    NXDKIT_ASSIGN(ExprPtr left, Filtered());
-    for (;;) {
-      if (cursor_.IsOperator("**"))
-        return cursor_.Fail(Errc::kUnsupported, cursor_.peek().offset, "the operator '**'");
-      const bool here = cursor_.IsOperator("*") || cursor_.IsOperator("/") ||
-                        cursor_.IsOperator("//") || cursor_.IsOperator("%");
-      if (!here) return left;
-      NXDKIT_TRY(Extend(ExprKind::kBinary, &left, &ExpressionParser::Filtered));
-    }
+    NXDKIT_ASSIGN(ExprPtr product,
+                  Chain(ExprKind::kBinary, {"*", "/", "//", "%"}, &ExpressionParser::Filtered));
+    if (!cursor_.IsOperator("**")) return product;
+    return cursor_.Fail(Errc::kUnsupported, cursor_.peek().offset, "the operator '**'");
   }
 
   Result<ExprPtr> Filtered() {
@@ -200,10 +176,8 @@ class ExpressionParser {
     while (cursor_.IsOperator("-") || cursor_.IsOperator("+")) signs.push_back(&cursor_.Next());
     NXDKIT_ASSIGN(ExprPtr value, Postfix());
     for (; !signs.empty(); signs.pop_back()) {
-      const bool minus = signs.back()->text == "-";
-      ExprPtr whole = Make(minus ? ExprKind::kNegative : ExprKind::kPositive, signs.back()->offset);
-      whole->parts.push_back(std::move(value));
-      NXDKIT_ASSIGN(value, Checked(std::move(whole)));
+      const ExprKind kind = signs.back()->text == "-" ? ExprKind::kNegative : ExprKind::kPositive;
+      NXDKIT_ASSIGN(value, Checked(Make(kind, signs.back()->offset, std::move(value))));
     }
     return value;
   }
@@ -228,16 +202,14 @@ class ExpressionParser {
   }
 
   Result<ExprPtr> Attribute(ExprPtr object) {
-    ExprPtr whole = Make(ExprKind::kAttribute, cursor_.Next().offset);
+    ExprPtr whole = Make(ExprKind::kAttribute, cursor_.Next().offset, std::move(object));
     if (cursor_.peek().kind == TokenKind::kInteger) {  // a.0 is a[0]
       whole->kind = ExprKind::kIndex;
-      whole->parts.push_back(std::move(object));
       NXDKIT_ASSIGN(ExprPtr index, Primary());
       whole->parts.push_back(std::move(index));
       return Checked(std::move(whole));
     }
     NXDKIT_ASSIGN(whole->name, cursor_.ExpectName("the name of an attribute"));
-    whole->parts.push_back(std::move(object));
     return Checked(std::move(whole));
   }
 
@@ -271,42 +243,40 @@ class ExpressionParser {
 
   Status Arguments(Expr* call) {
     NXDKIT_TRY(cursor_.ExpectOperator("("));
-    while (!cursor_.TakeOperator(")")) {
-      if (cursor_.IsOperator("*") || cursor_.IsOperator("**"))
-        return cursor_.Fail(Errc::kUnsupported, cursor_.peek().offset, "arguments from a list");
-      const bool is_named = cursor_.peek().kind == TokenKind::kName &&
-                            cursor_.peek(1).kind == TokenKind::kOperator &&
-                            cursor_.peek(1).text == "=";
-      std::string name;
-      if (is_named) {
-        name = cursor_.Next().text;
-        cursor_.Next();
-      }
-      NXDKIT_ASSIGN(ExprPtr value, Conditional());
-      if (is_named)
-        call->named.emplace_back(std::move(name), std::move(value));
-      else if (!call->named.empty())
-        return cursor_.Fail(Errc::kCorrupt, value->offset, "an argument after a named one");
-      else
-        call->parts.push_back(std::move(value));
-      if (!cursor_.TakeOperator(",") && !cursor_.IsOperator(")"))
-        return cursor_.Unexpected("',' or ')'");
+    return cursor_.Separated(")", [&] { return Argument(call); });
+  }
+
+  Status Argument(Expr* call) {
+    if (cursor_.IsOperator("*") || cursor_.IsOperator("**"))
+      return cursor_.Fail(Errc::kUnsupported, cursor_.peek().offset, "arguments from a list");
+    const bool is_named = cursor_.peek().kind == TokenKind::kName &&
+                          cursor_.peek(1).kind == TokenKind::kOperator &&
+                          cursor_.peek(1).text == "=";
+    std::string name;
+    if (is_named) {
+      name = cursor_.Next().text;
+      cursor_.Next();
     }
+    NXDKIT_ASSIGN(ExprPtr value, Conditional());
+    if (is_named)
+      call->named.emplace_back(std::move(name), std::move(value));
+    else if (!call->named.empty())
+      return cursor_.Fail(Errc::kCorrupt, value->offset, "an argument after a named one");
+    else
+      call->parts.push_back(std::move(value));
     return OkStatus();
   }
 
   Result<ExprPtr> Call(ExprPtr callee) {
-    ExprPtr whole = Make(ExprKind::kCall, cursor_.peek().offset);
-    whole->parts.push_back(std::move(callee));
+    ExprPtr whole = Make(ExprKind::kCall, cursor_.peek().offset, std::move(callee));
     NXDKIT_TRY(Arguments(whole.get()));
     return Checked(std::move(whole));
   }
 
   Result<ExprPtr> Filter(ExprPtr value) {
     cursor_.Next();
-    ExprPtr whole = Make(ExprKind::kFilter, cursor_.peek().offset);
+    ExprPtr whole = Make(ExprKind::kFilter, cursor_.peek().offset, std::move(value));
     NXDKIT_ASSIGN(whole->name, cursor_.ExpectName("the name of a filter"));
-    whole->parts.push_back(std::move(value));
     if (cursor_.IsOperator("(")) NXDKIT_TRY(Arguments(whole.get()));
     return Checked(std::move(whole));
   }
@@ -330,9 +300,8 @@ class ExpressionParser {
   Result<ExprPtr> Test(ExprPtr value) {
     const size_t offset = cursor_.Next().offset;
     const bool negated = cursor_.TakeName("not");
-    ExprPtr whole = Make(ExprKind::kTest, cursor_.peek().offset);
+    ExprPtr whole = Make(ExprKind::kTest, cursor_.peek().offset, std::move(value));
     NXDKIT_ASSIGN(whole->name, cursor_.ExpectName("the name of a test"));
-    whole->parts.push_back(std::move(value));
     if (cursor_.IsOperator("(")) {
       NXDKIT_TRY(Arguments(whole.get()));
     } else if (BeginsArgument()) {
@@ -341,9 +310,7 @@ class ExpressionParser {
     }
     NXDKIT_ASSIGN(whole, Checked(std::move(whole)));
     if (!negated) return whole;
-    ExprPtr inverse = Make(ExprKind::kNot, offset);
-    inverse->parts.push_back(std::move(whole));
-    return Checked(std::move(inverse));
+    return Checked(Make(ExprKind::kNot, offset, std::move(whole)));
   }
 
   Result<ExprPtr> Primary() {
@@ -413,28 +380,27 @@ class ExpressionParser {
     return value;
   }
 
+  // One more expression of a list or a dict.
+  Status Item(Expr* whole) {
+    NXDKIT_ASSIGN(ExprPtr item, Conditional());
+    whole->parts.push_back(std::move(item));
+    return OkStatus();
+  }
+
   Result<ExprPtr> ListOf() {
     ExprPtr list = Make(ExprKind::kList, cursor_.Next().offset);
-    while (!cursor_.TakeOperator("]")) {
-      NXDKIT_ASSIGN(ExprPtr item, Conditional());
-      list->parts.push_back(std::move(item));
-      if (!cursor_.TakeOperator(",") && !cursor_.IsOperator("]"))
-        return cursor_.Unexpected("',' or ']'");
-    }
+    NXDKIT_TRY(cursor_.Separated("]", [&] { return Item(list.get()); }));
     return Checked(std::move(list));
   }
 
   Result<ExprPtr> DictOf() {
     ExprPtr dict = Make(ExprKind::kDict, cursor_.Next().offset);
-    while (!cursor_.TakeOperator("}")) {
-      NXDKIT_ASSIGN(ExprPtr key, Conditional());
+    const auto entry = [&]() -> Status {
+      NXDKIT_TRY(Item(dict.get()));
       NXDKIT_TRY(cursor_.ExpectOperator(":"));
-      NXDKIT_ASSIGN(ExprPtr value, Conditional());
-      dict->parts.push_back(std::move(key));
-      dict->parts.push_back(std::move(value));
-      if (!cursor_.TakeOperator(",") && !cursor_.IsOperator("}"))
-        return cursor_.Unexpected("',' or '}'");
-    }
+      return Item(dict.get());
+    };
+    NXDKIT_TRY(cursor_.Separated("}", entry));
     return Checked(std::move(dict));
   }
 

@@ -1,16 +1,15 @@
-// From tokens to a tree.
+// A place in the tokens of a template; the parsers of expressions and statements share it.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "lib/base/error.h"
-#include "trainer/template/jinja_ast.h"
-#include "trainer/template/jinja_lexer.h"
+#include "trainer/template/lexer.h"
 
 namespace nxdkit::trainer::jinja {
 
-// A cursor over tokens, with the limits on nesting; the two parsers share it.
 class TokenCursor {
  public:
   TokenCursor(std::string_view source, const std::vector<Token>& tokens)
@@ -26,6 +25,16 @@ class TokenCursor {
   Status ExpectOperator(std::string_view op);
   Result<std::string> ExpectName(std::string_view what);
   Status Expect(TokenKind kind, std::string_view what);
+  // Calls `each`, which returns a Status, for each item of a list with commas, and takes `close`.
+  template <typename Each>
+  Status Separated(std::string_view close, const Each& each) {
+    while (!TakeOperator(close)) {
+      NXDKIT_TRY(each());
+      if (!TakeOperator(",") && !IsOperator(close))
+        return Unexpected("',' or '" + std::string(close) + "'");
+    }
+    return OkStatus();
+  }
 
   // With line and column of a token, or of an offset.
   Error Fail(Errc code, size_t offset, std::string_view what) const;
@@ -36,14 +45,5 @@ class TokenCursor {
   const std::vector<Token>& tokens_;
   size_t at_ = 0;
 };
-
-// An expression; with `tuple`, "a, b" makes a list. kCorrupt for what is not Jinja, kUnsupported
-// for what is not known here.
-Result<ExprPtr> ParseExpression(TokenCursor& cursor, bool tuple = false);
-// The same with `tuple`, stopping before "if": what a for loop goes through.
-Result<ExprPtr> ParseTupleNoIf(TokenCursor& cursor);
-
-// `source` has its newlines normalized.
-Result<std::vector<Stmt>> ParseTemplate(std::string_view source);
 
 }  // namespace nxdkit::trainer::jinja

@@ -1,4 +1,7 @@
-// The values of a template: what Python would have, less what can change.
+// The values of a template: what Python would have, less what can change. Not parsed JSON, because
+// a template also has undefined values that know their names, namespaces that change in place, and
+// functions; and because values are shared: JSON would be copied at every use of a variable,
+// and [x, x] fifty times over would take 2^50 copies.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +18,6 @@
 
 namespace nxdkit::trainer::jinja {
 
-class Budget;
 class Value;
 struct Namespace;
 struct Function;
@@ -91,32 +93,20 @@ const Value* Find(const Dict& dict, std::string_view key);
 bool IsTrue(const Value& value);
 std::string_view TypeName(const Value& value);  // as Python names it
 
-// These go through all of a value, and a value may hold one part many times over: what it costs is
-// charged as they go, and kLimit when it is more than is left.
+// Bounds what a rendering may do. Not thread-safe; one for each rendering.
+class Budget {
+ public:
+  static constexpr size_t kBytesPerUnit = 16;
+  // One step, and what `bytes` of text, or kBytesPerUnit times the number of elements, cost. kLimit
+  // when used up.
+  Status Charge(size_t bytes = 0);
 
-// a == b
-Result<bool> Equal(const Value& a, const Value& b, Budget& budget);
-// str(value): "None", "True", "['a', 1]". kUnsupported for functions and namespaces.
-Result<std::string> ToText(const Value& value, Budget& budget);
-
-struct JsonStyle {
-  bool ensure_ascii = false;
-  std::optional<int64_t> indent;
-  bool sort_keys = false;
-  std::string item_separator;  // empty: Python's default for the indent
-  std::string key_separator;
+ private:
+  size_t used_ = 0;
 };
-// json.dumps(value). kCorrupt for what JSON cannot say.
-Result<std::string> ToJson(const Value& value, const JsonStyle& style, Budget& budget);
 
-// Python's text, by code points.
-size_t CountPoints(std::string_view text);
-std::vector<std::string_view> Points(std::string_view text);  // each one's bytes
-
-// str.isspace() of one code point: White_Space, and U+001C to U+001F.
-bool IsPythonSpace(uint32_t point);
-// str.strip(); `chars` is what is taken off, nullopt for white space.
-std::string_view Strip(std::string_view text, const std::optional<std::string>& chars, bool left,
-                       bool right);
+// a == b. Goes through all of both, and a value may hold one part many times over: what it costs is
+// charged as it goes, and kLimit when it is more than is left.
+Result<bool> Equal(const Value& a, const Value& b, Budget& budget);
 
 }  // namespace nxdkit::trainer::jinja

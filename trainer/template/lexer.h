@@ -34,7 +34,7 @@ struct Token {
 // kCorrupt with line and column for what no tag can hold.
 Result<std::vector<Token>> Tokenize(std::string_view source);
 
-// "\r\n" and "\r" become "\n", and the last line end goes.
+// "\r\n" and "\r" become "\n", and the last line end is removed.
 std::string NormalizeNewlines(std::string_view source);
 
 // "line 3 column 14", of an offset into the normalized source.

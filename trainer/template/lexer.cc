@@ -1,4 +1,4 @@
-#include "trainer/template/jinja_lexer.h"
+#include "trainer/template/lexer.h"
 
 #include <fmt/core.h>
 
@@ -7,9 +7,8 @@
 #include <optional>
 
 #include "lib/base/text.h"
-#include "lib/base/utf8.h"
-#include "trainer/template/jinja_text.h"
-#include "trainer/template/jinja_value.h"
+#include "trainer/base/characters.h"
+#include "trainer/template/python_text.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {
@@ -25,11 +24,7 @@ bool IsNameStart(char c) { return IsNameByte(c) && !IsDigit(c); }
 
 // Offset after the white space at `offset`.
 size_t SkipSpace(std::string_view text, size_t offset) {
-  while (offset < text.size()) {
-    const std::optional<CodePoint> point = DecodeUtf8(text, offset);
-    if (!point || !IsPythonSpace(point->value)) break;
-    offset += static_cast<size_t>(point->bytes);
-  }
+  while (const size_t bytes = SpaceBytes(text, offset)) offset += bytes;
   return offset;
 }
 
@@ -94,7 +89,7 @@ class Lexer {
     return SkipSpace(text, line) == text.size() ? text.substr(0, line) : text;
   }
 
-  // What stands behind the closing sign of a tag: with '-' all white space goes, else the line end
+  // What follows the closing sign of a tag: with '-' all white space goes, else the line end
   // of blocks and comments (trim_blocks).
   void AfterTag(char sign, bool trims) {
     const size_t begin = at_;
@@ -231,7 +226,7 @@ class Lexer {
       const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
       const std::optional<uint32_t> point = Hexadecimal(source_, at_ + 2, digits);
       if (!point || *point > 0x10ffff || (*point >= 0xd800 && *point < 0xe000))
-        return Fail(Errc::kCorrupt, at_, "an escape that is no character");
+        return Fail(Errc::kCorrupt, at_, "an escape that is not a character");
       AppendUtf8(*point, value);
       at_ += 2 + digits;
     } else if (IsDigit(c) || c == 'N') {
@@ -267,7 +262,7 @@ std::string PlaceOf(std::string_view source, size_t offset) {
   const std::string_view before = source.substr(0, std::min(offset, source.size()));
   const auto line = 1 + std::ranges::count(before, '\n');
   return fmt::format("line {} column {}", line,
-                     CountPoints(before.substr(before.rfind('\n') + 1)) + 1);
+                     CountChars(before.substr(before.rfind('\n') + 1)) + 1);
 }
 
 }  // namespace nxdkit::trainer::jinja

@@ -1,10 +1,17 @@
-#include "trainer/template/jinja_renderer.h"
+#include "trainer/template/renderer.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <span>
 
-#include "trainer/template/jinja_lexer.h"
+#include "trainer/template/filters.h"
+#include "trainer/template/functions.h"
+#include "trainer/template/lexer.h"
+#include "trainer/template/methods.h"
+#include "trainer/template/operators.h"
+#include "trainer/template/print.h"
+#include "trainer/template/tests.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {
@@ -35,6 +42,33 @@ Value LoopVariable(const List& items, size_t i) {
            {"depth0", int64_t{0}},
            {"previtem", i == 0 ? Value::MakeUndefined("previtem") : items[i - 1]},
            {"nextitem", index + 1 == size ? Value::MakeUndefined("nextitem") : items[i + 1]}});
+}
+
+Status OnlyNamed(const Arguments& arguments) {
+  if (arguments.values.empty()) return OkStatus();
+  return Error(Errc::kUnsupported, "arguments without names");
+}
+
+Status CheckMacroArguments(const Stmt& macro, const Arguments& arguments) {
+  const std::span<const std::string> parameters = std::span(macro.names).subspan(1);
+  if (arguments.values.size() > parameters.size())
+    return Error(Errc::kCorrupt,
+                 fmt::format("{} arguments for the {} parameters of '{}'", arguments.values.size(),
+                             parameters.size(), macro.names[0]));
+  for (const auto& [name, value] : arguments.named)
+    if (std::ranges::find(parameters, name) == parameters.end())
+      return Error(Errc::kCorrupt,
+                   fmt::format("the macro '{}' has no parameter '{}'", macro.names[0], name));
+  return OkStatus();
+}
+
+// values[name] = value
+void Put(Dict& values, const std::string& name, Value value) {
+  const auto found = std::ranges::find(values, name, &Dict::value_type::first);
+  if (found == values.end())
+    values.emplace_back(name, std::move(value));
+  else
+    found->second = std::move(value);
 }
 
 }  // namespace
@@ -81,15 +115,6 @@ const Value* Renderer::Look(std::string_view name) const {
     if (found != scope.rend()) return &found->second;
   }
   return nullptr;
-}
-
-void Renderer::Set(const std::string& name, Value value) {
-  Scope& scope = scopes_.back();
-  const auto found = std::ranges::find(scope, name, &Scope::value_type::first);
-  if (found == scope.end())
-    scope.emplace_back(name, std::move(value));
-  else
-    found->second = std::move(value);
 }
 
 Status Renderer::Print(std::string_view text) {
@@ -146,11 +171,11 @@ Result<Renderer::Flow> Renderer::Statement(const Stmt& statement) {
       return Flow::kOn;
     case StmtKind::kSetBlock: {
       NXDKIT_ASSIGN(std::string text, Captured(statement.body));
-      Set(statement.names[0], std::move(text));
+      Put(scopes_.back(), statement.names[0], std::move(text));
       return Flow::kOn;
     }
     case StmtKind::kMacro:
-      Set(statement.names[0], MakeFunction(statement.names[0], &statement));
+      Put(scopes_.back(), statement.names[0], MakeFunction(statement.names[0], &statement));
       return Flow::kOn;
     case StmtKind::kScope:
       return ScopedBody(statement.body);
@@ -165,7 +190,7 @@ Result<Renderer::Flow> Renderer::Statement(const Stmt& statement) {
 Status Renderer::SetTargets(const Stmt& statement, const std::vector<std::string>& names,
                             const Value& value) {
   if (names.size() == 1) {
-    Set(names[0], value);
+    Put(scopes_.back(), names[0], value);
     return OkStatus();
   }
   Result<List> items = Iterate(value, budget_);
@@ -173,7 +198,7 @@ Status Renderer::SetTargets(const Stmt& statement, const std::vector<std::string
   if (items->size() != names.size())
     return Error(Errc::kCorrupt,
                  fmt::format("{} values for {} names", items->size(), names.size()));
-  for (size_t i = 0; i < names.size(); ++i) Set(names[i], (*items)[i]);
+  for (size_t i = 0; i < names.size(); ++i) Put(scopes_.back(), names[i], (*items)[i]);
   return OkStatus();
 }
 
@@ -182,15 +207,10 @@ Status Renderer::SetMember(const Stmt& statement) {
   const std::string& member = statement.names[1];
   const Value* object = Look(statement.names[0]);
   if (object == nullptr || object->space() == nullptr)
-    return Error(Errc::kCorrupt, fmt::format("'{}' is no namespace", statement.names[0]));
+    return Error(Errc::kCorrupt, fmt::format("'{}' is not a namespace", statement.names[0]));
   if (member.starts_with('_'))
     return Error(Errc::kUnsupported, fmt::format("the attribute '{}'", member));
-  Dict& values = object->space()->values;
-  const auto found = std::ranges::find(values, member, &Dict::value_type::first);
-  if (found == values.end())
-    values.emplace_back(member, std::move(value));
-  else
-    found->second = std::move(value);
+  Put(object->space()->values, member, std::move(value));
   return OkStatus();
 }
 
@@ -225,7 +245,7 @@ Result<Renderer::Flow> Renderer::For(const Stmt& loop) {
   for (size_t i = 0; i < items.size(); ++i) {
     NXDKIT_TRY(budget_.Charge());
     scopes_.emplace_back();
-    Set("loop", LoopVariable(items, i));
+    Put(scopes_.back(), "loop", LoopVariable(items, i));
     Status set = SetTargets(loop, loop.names, items[i]);
     Result<Flow> flow = set.ok() ? Body(loop.body) : std::move(set).error();
     scopes_.pop_back();
@@ -326,11 +346,7 @@ Result<Value> Renderer::DictOf(const Expr& expr) {
     NXDKIT_ASSIGN(Value value, Evaluate(*expr.parts[i + 1]));
     if (key.text() == nullptr)
       return Error(Errc::kUnsupported, fmt::format("a dict with {} for a key", TypeName(key)));
-    const auto found = std::ranges::find(dict, *key.text(), &Dict::value_type::first);
-    if (found == dict.end())
-      dict.emplace_back(*key.text(), std::move(value));
-    else
-      found->second = std::move(value);
+    Put(dict, *key.text(), std::move(value));
   }
   return Value(std::move(dict));
 }
@@ -363,7 +379,7 @@ Result<Arguments> Renderer::ArgumentsOf(const Expr& expr) {
   for (const auto& [name, part] : expr.named) {
     NXDKIT_ASSIGN(Value value, Evaluate(*part));
     if (Find(arguments.named, name) != nullptr)
-      return Error(Errc::kCorrupt, fmt::format("the argument '{}' is there twice", name));
+      return Error(Errc::kCorrupt, fmt::format("the argument '{}' is given twice", name));
     arguments.named.emplace_back(name, std::move(value));
   }
   return arguments;
@@ -385,6 +401,30 @@ Result<Value> Renderer::Call(const Expr& expr) {
   return CallFunction(*function.function(), arguments);
 }
 
+Result<Value> Renderer::CallFunction(const Function& function, const Arguments& arguments) {
+  NXDKIT_TRY(budget_.Charge());
+  if (function.macro != nullptr) {
+    NXDKIT_TRY(CheckMacroArguments(*function.macro, arguments));
+    return CallMacro(*function.macro, arguments);
+  }
+  if (function.name == "namespace") return MakeNamespace(arguments);
+  if (function.name == "range") return MakeRange(arguments, budget_);
+  if (function.name == "strftime_now") return FormatTime(arguments, *now_);
+  if (function.name == "dict") {
+    NXDKIT_TRY(OnlyNamed(arguments));
+    return Value(arguments.named);
+  }
+  return RaisedError(arguments, budget_);
+}
+
+Result<Value> Renderer::MakeNamespace(const Arguments& arguments) {
+  NXDKIT_TRY(OnlyNamed(arguments));
+  for (const auto& [name, value] : arguments.named)
+    if (name.starts_with('_'))
+      return Error(Errc::kUnsupported, fmt::format("the attribute '{}'", name));
+  return Value(&namespaces_.emplace_back(Namespace{arguments.named}));
+}
+
 Result<Value> Renderer::CallMacro(const Stmt& macro, const Arguments& arguments) {
   const size_t count = macro.names.size() - 1;
   const size_t without_default = count - macro.defaults.size();
@@ -395,13 +435,13 @@ Result<Value> Renderer::CallMacro(const Stmt& macro, const Arguments& arguments)
     const std::string& name = macro.names[i + 1];
     const Value* given = arguments.Get(i, name);
     if (given != nullptr) {
-      Set(name, *given);
+      Put(scopes_.back(), name, *given);
     } else if (i < without_default) {
-      Set(name, Value::MakeUndefined(name));
+      Put(scopes_.back(), name, Value::MakeUndefined(name));
     } else {
       Result<Value> value = Evaluate(*macro.defaults[i - without_default]);
       if (value.ok())
-        Set(name, *std::move(value));
+        Put(scopes_.back(), name, *std::move(value));
       else
         status = std::move(value).error();
     }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "lib/base/error.h"
-#include "trainer/template/jinja_ast.h"
-#include "trainer/template/jinja_builtins.h"
+#include "trainer/template/arguments.h"
+#include "trainer/template/ast.h"
 
 namespace nxdkit::trainer::jinja {
 
@@ -24,7 +24,7 @@ class Renderer {
 
  private:
   enum class Flow { kOn, kBreak, kContinue };
-  using Scope = std::vector<std::pair<std::string, Value>>;
+  using Scope = Dict;
   class Deeper;
 
   Error Located(Error error, size_t offset) const;
@@ -32,7 +32,6 @@ class Renderer {
   // Names are looked for from the innermost scope out. In a macro only its own scopes count, then
   // the two outermost: the variables given, and what the template itself has set.
   const Value* Look(std::string_view name) const;
-  void Set(const std::string& name, Value value);
 
   Status Print(std::string_view text);
   Result<Flow> Body(const std::vector<Stmt>& body);
@@ -56,8 +55,6 @@ class Renderer {
   Result<Value> CallFunction(const Function& function, const Arguments& arguments);
   Result<Value> CallMacro(const Stmt& macro, const Arguments& arguments);
   Result<Value> MakeNamespace(const Arguments& arguments);
-  Result<Value> MakeRange(const Arguments& arguments);
-  Result<Value> FormatNow(const Arguments& arguments) const;
   Result<Arguments> ArgumentsOf(const Expr& expr);
 
   std::string_view source_;

@@ -1,16 +1,20 @@
+#include "trainer/template/operators.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "lib/base/checked.h"
-#include "trainer/template/jinja_builtins.h"
+#include "trainer/base/characters.h"
+#include "trainer/template/methods.h"
+#include "trainer/template/print.h"
+#include "trainer/template/python_text.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {
 
-constexpr size_t kMaxUnits = 20'000'000;
-constexpr size_t kBytesPerUnit = 16;
+constexpr size_t kBytesPerUnit = Budget::kBytesPerUnit;
 constexpr size_t kMaxTextBytes = size_t{64} << 20;
 
 Error TypeError(std::string_view op, const Value& a, const Value& b) {
@@ -152,34 +156,6 @@ void TakeSlice(int64_t size, std::optional<int64_t> from, std::optional<int64_t>
 
 }  // namespace
 
-Status Budget::Charge(size_t bytes) {
-  used_ += 1 + bytes / kBytesPerUnit;
-  if (used_ <= kMaxUnits) return OkStatus();
-  return Error(Errc::kLimit, fmt::format("more than {} steps", kMaxUnits));
-}
-
-const Value* Arguments::Get(size_t place, std::string_view name) const {
-  return place < values.size() ? &values[place] : Find(named, name);
-}
-
-Status Arguments::Allow(size_t most, std::initializer_list<std::string_view> names) const {
-  if (values.size() > most)
-    return Error(Errc::kUnsupported,
-                 fmt::format("{} arguments, {} are known", values.size(), most));
-  for (const auto& [name, value] : named)
-    if (std::ranges::find(names, name) == names.end())
-      return Error(Errc::kUnsupported, fmt::format("the argument '{}'", name));
-  return OkStatus();
-}
-
-Result<std::optional<std::string>> Arguments::Text(size_t place, std::string_view name) const {
-  const Value* value = Get(place, name);
-  if (value == nullptr || value->is_none()) return std::optional<std::string>();
-  if (value->text() != nullptr) return std::optional(*value->text());
-  return Error(Errc::kCorrupt,
-               fmt::format("the argument '{}' is {}, expected a str", name, TypeName(*value)));
-}
-
 Result<Value> Binary(std::string_view op, const Value& a, const Value& b, Budget& budget) {
   if (op == "~") {
     NXDKIT_ASSIGN(const std::string left, ToText(a, budget));
@@ -291,13 +267,13 @@ Result<List> Iterate(const Value& value, Budget& budget) {
     NXDKIT_TRY(budget.Charge(text->size() * kBytesPerUnit));
     for (const std::string_view point : Points(*text)) items.push_back(std::string(point));
   } else if (value.undefined() == nullptr) {
-    return Error(Errc::kCorrupt, fmt::format("{} cannot be gone through", TypeName(value)));
+    return Error(Errc::kCorrupt, fmt::format("{} is not iterable", TypeName(value)));
   }
   return items;
 }
 
 Result<int64_t> Length(const Value& value) {
-  if (value.text() != nullptr) return static_cast<int64_t>(CountPoints(*value.text()));
+  if (value.text() != nullptr) return static_cast<int64_t>(CountChars(*value.text()));
   if (value.list() != nullptr) return static_cast<int64_t>(value.list()->size());
   if (value.dict() != nullptr) return static_cast<int64_t>(value.dict()->size());
   if (value.undefined() != nullptr) return int64_t{0};

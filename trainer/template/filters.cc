@@ -1,10 +1,17 @@
+#include "trainer/template/filters.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
-#include "trainer/template/jinja_builtins.h"
+#include "trainer/base/characters.h"
+#include "trainer/template/methods.h"
+#include "trainer/template/operators.h"
+#include "trainer/template/print.h"
+#include "trainer/template/python_text.h"
+#include "trainer/template/tests.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {
@@ -12,7 +19,6 @@ namespace {
 using Filter = Result<Value> (*)(const Value& value, const Arguments& arguments, Budget& budget);
 
 Result<Value> Trim(const Value& value, const Arguments& arguments, Budget& budget) {
-  NXDKIT_TRY(arguments.Allow(1, {"chars"}));
   NXDKIT_ASSIGN(const auto chars, arguments.Text(0, "chars"));
   NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
   return Value(std::string(Strip(text, chars, true, true)));
@@ -31,7 +37,6 @@ Status ReadSeparators(const Value* value, JsonStyle* style) {
 }
 
 Result<Value> ToJsonFilter(const Value& value, const Arguments& arguments, Budget& budget) {
-  NXDKIT_TRY(arguments.Allow(4, {"ensure_ascii", "indent", "separators", "sort_keys"}));
   JsonStyle style;
   const Value* ascii = arguments.Get(0, "ensure_ascii");
   const Value* indent = arguments.Get(1, "indent");
@@ -39,7 +44,7 @@ Result<Value> ToJsonFilter(const Value& value, const Arguments& arguments, Budge
   style.ensure_ascii = ascii != nullptr && IsTrue(*ascii);
   style.sort_keys = sorted != nullptr && IsTrue(*sorted);
   if (indent != nullptr && !indent->is_none()) {
-    if (!indent->integer()) return Error(Errc::kUnsupported, "an indent that is no int");
+    if (!indent->integer()) return Error(Errc::kUnsupported, "an indent that is not an int");
     style.indent = *indent->integer();
   }
   NXDKIT_TRY(ReadSeparators(arguments.Get(2, "separators"), &style));
@@ -47,15 +52,13 @@ Result<Value> ToJsonFilter(const Value& value, const Arguments& arguments, Budge
   return Value(std::move(text));
 }
 
-Result<Value> LengthFilter(const Value& value, const Arguments& arguments, Budget&) {
-  NXDKIT_TRY(arguments.Allow(0));
+Result<Value> LengthFilter(const Value& value, const Arguments&, Budget&) {
   NXDKIT_ASSIGN(const int64_t length, Length(value));
   return Value(length);
 }
 
 template <std::string (*kMap)(std::string_view)>
-Result<Value> MapText(const Value& value, const Arguments& arguments, Budget& budget) {
-  NXDKIT_TRY(arguments.Allow(0));
+Result<Value> MapText(const Value& value, const Arguments&, Budget& budget) {
   NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
   NXDKIT_TRY(budget.Charge(text.size()));
   return Value(kMap(text));
@@ -75,7 +78,6 @@ std::optional<Number> Parse(std::string_view text) {
 }
 
 Result<Value> Int(const Value& value, const Arguments& arguments, Budget&) {
-  NXDKIT_TRY(arguments.Allow(1, {"default"}));
   const Value* otherwise = arguments.Get(0, "default");
   std::optional<int64_t> number = value.integer();
   std::optional<double> real;
@@ -90,7 +92,6 @@ Result<Value> Int(const Value& value, const Arguments& arguments, Budget&) {
 }
 
 Result<Value> Float(const Value& value, const Arguments& arguments, Budget&) {
-  NXDKIT_TRY(arguments.Allow(1, {"default"}));
   const Value* otherwise = arguments.Get(0, "default");
   std::optional<double> number = value.number();
   if (value.text() != nullptr) number = Parse<double>(*value.text());
@@ -99,7 +100,6 @@ Result<Value> Float(const Value& value, const Arguments& arguments, Budget&) {
 }
 
 Result<Value> ReplaceFilter(const Value& value, const Arguments& arguments, Budget& budget) {
-  NXDKIT_TRY(arguments.Allow(3, {"old", "new", "count"}));
   NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
   NXDKIT_ASSIGN(const auto from, arguments.Text(0, "old"));
   NXDKIT_ASSIGN(const auto to, arguments.Text(1, "new"));
@@ -122,7 +122,6 @@ Result<Value> DottedAttribute(Value value, std::string_view path, Budget& budget
 }
 
 Result<Value> Join(const Value& value, const Arguments& arguments, Budget& budget) {
-  NXDKIT_TRY(arguments.Allow(2, {"d", "attribute"}));
   NXDKIT_ASSIGN(const auto separator, arguments.Text(0, "d"));
   NXDKIT_ASSIGN(const auto attribute, arguments.Text(1, "attribute"));
   NXDKIT_ASSIGN(const List items, Iterate(value, budget));
@@ -141,21 +140,18 @@ Result<Value> Join(const Value& value, const Arguments& arguments, Budget& budge
 }
 
 template <bool kFirst>
-Result<Value> End(const Value& value, const Arguments& arguments, Budget& budget) {
-  NXDKIT_TRY(arguments.Allow(0));
+Result<Value> End(const Value& value, const Arguments&, Budget& budget) {
   NXDKIT_ASSIGN(const List items, Iterate(value, budget));
   if (items.empty()) return Value::MakeUndefined(kFirst ? "first" : "last");
   return kFirst ? items.front() : items.back();
 }
 
-Result<Value> ListFilter(const Value& value, const Arguments& arguments, Budget& budget) {
-  NXDKIT_TRY(arguments.Allow(0));
+Result<Value> ListFilter(const Value& value, const Arguments&, Budget& budget) {
   NXDKIT_ASSIGN(List items, Iterate(value, budget));
   return Value(std::move(items));
 }
 
-Result<Value> Reverse(const Value& value, const Arguments& arguments, Budget& budget) {
-  NXDKIT_TRY(arguments.Allow(0));
+Result<Value> Reverse(const Value& value, const Arguments&, Budget& budget) {
   if (value.text() != nullptr) return Slice(value, Value(), Value(), Value(int64_t{-1}), budget);
   NXDKIT_ASSIGN(List items, Iterate(value, budget));
   std::ranges::reverse(items);
@@ -163,7 +159,6 @@ Result<Value> Reverse(const Value& value, const Arguments& arguments, Budget& bu
 }
 
 Result<Value> Default(const Value& value, const Arguments& arguments, Budget&) {
-  NXDKIT_TRY(arguments.Allow(2, {"default_value", "boolean"}));
   const Value* otherwise = arguments.Get(0, "default_value");
   const Value* falsy = arguments.Get(1, "boolean");
   const bool replaces =
@@ -172,8 +167,7 @@ Result<Value> Default(const Value& value, const Arguments& arguments, Budget&) {
   return otherwise == nullptr ? Value("") : *otherwise;
 }
 
-Result<Value> Items(const Value& value, const Arguments& arguments, Budget& budget) {
-  NXDKIT_TRY(arguments.Allow(0));
+Result<Value> Items(const Value& value, const Arguments&, Budget& budget) {
   if (value.undefined() != nullptr) return Value(List());
   if (value.dict() == nullptr)
     return Error(Errc::kCorrupt, fmt::format("the items of {}", TypeName(value)));
@@ -181,8 +175,7 @@ Result<Value> Items(const Value& value, const Arguments& arguments, Budget& budg
 }
 
 // By key, upper and lower case alike.
-Result<Value> DictSort(const Value& value, const Arguments& arguments, Budget& budget) {
-  NXDKIT_TRY(arguments.Allow(0));
+Result<Value> DictSort(const Value& value, const Arguments&, Budget& budget) {
   if (value.dict() == nullptr)
     return Error(Errc::kCorrupt, fmt::format("the items of {}", TypeName(value)));
   NXDKIT_TRY(budget.Charge(value.dict()->size() * 64));
@@ -194,8 +187,7 @@ Result<Value> DictSort(const Value& value, const Arguments& arguments, Budget& b
   return Value(std::move(items));
 }
 
-Result<Value> Abs(const Value& value, const Arguments& arguments, Budget&) {
-  NXDKIT_TRY(arguments.Allow(0));
+Result<Value> Abs(const Value& value, const Arguments&, Budget&) {
   if (!value.number()) return Error(Errc::kCorrupt, fmt::format("abs of {}", TypeName(value)));
   if (*value.number() < 0) return Negate(value);
   return value.boolean() != nullptr ? Value(*value.integer()) : value;
@@ -222,8 +214,10 @@ Result<Value> Map(const Value& value, const Arguments& arguments, Budget& budget
     }
     return Value(std::move(mapped));
   }
-  NXDKIT_TRY(arguments.Allow(0, {"attribute", "default"}));
-  if (attribute->text() == nullptr) return Error(Errc::kUnsupported, "an attribute that is no str");
+  constexpr std::string_view kNames[] = {"attribute", "default"};
+  NXDKIT_TRY(arguments.Allow(0, kNames));
+  if (attribute->text() == nullptr)
+    return Error(Errc::kUnsupported, "an attribute that is not a str");
   const Value* otherwise = Find(arguments.named, "default");
   for (const Value& item : items) {
     NXDKIT_ASSIGN(Value out, DottedAttribute(item, *attribute->text(), budget));
@@ -262,10 +256,12 @@ Result<Value> Select(const Value& value, const Arguments& arguments, Budget& bud
 struct Row {
   std::string_view name;
   Filter filter;
+  Parameters takes = {};
+  bool checks = true;  // false: what it takes depends on what it is given
 };
 constexpr Row kFilters[] = {
-    {"trim", Trim},
-    {"tojson", ToJsonFilter},
+    {"trim", Trim, {1, {"chars"}}},
+    {"tojson", ToJsonFilter, {4, {"ensure_ascii", "indent", "separators", "sort_keys"}}},
     {"length", LengthFilter},
     {"count", LengthFilter},
     {"string", MapText<Same>},
@@ -273,24 +269,24 @@ constexpr Row kFilters[] = {
     {"upper", MapText<ToUpper>},
     {"lower", MapText<ToLower>},
     {"capitalize", MapText<Capitalize>},
-    {"int", Int},
-    {"float", Float},
+    {"int", Int, {1, {"default"}}},
+    {"float", Float, {1, {"default"}}},
     {"abs", Abs},
-    {"replace", ReplaceFilter},
-    {"join", Join},
+    {"replace", ReplaceFilter, {3, {"old", "new", "count"}}},
+    {"join", Join, {2, {"d", "attribute"}}},
     {"first", End<true>},
     {"last", End<false>},
     {"list", ListFilter},
     {"reverse", Reverse},
-    {"default", Default},
-    {"d", Default},
+    {"default", Default, {2, {"default_value", "boolean"}}},
+    {"d", Default, {2, {"default_value", "boolean"}}},
     {"items", Items},
     {"dictsort", DictSort},
-    {"map", Map},
-    {"select", Select<true, false>},
-    {"reject", Select<false, false>},
-    {"selectattr", Select<true, true>},
-    {"rejectattr", Select<false, true>},
+    {"map", Map, {}, false},
+    {"select", Select<true, false>, {}, false},
+    {"reject", Select<false, false>, {}, false},
+    {"selectattr", Select<true, true>, {}, false},
+    {"rejectattr", Select<false, true>, {}, false},
 };
 
 }  // namespace
@@ -301,6 +297,7 @@ Result<Value> ApplyFilter(std::string_view name, const Value& value, const Argum
   const auto* row = std::ranges::find(kFilters, name, &Row::name);
   if (row == std::end(kFilters))
     return Error(Errc::kUnsupported, fmt::format("the filter '{}' is not known", name));
+  if (row->checks) NXDKIT_TRY(arguments.Allow(row->takes.most, row->takes.names));
   return row->filter(value, arguments, budget);
 }
 

@@ -1,9 +1,12 @@
-#include "trainer/template/jinja_parser.h"
+#include "trainer/template/parser.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <span>
+
+#include "trainer/template/cursor.h"
+#include "trainer/template/expressions.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {
@@ -44,6 +47,15 @@ class TemplateParser {
       }
     }
     --depth_;
+    return body;
+  }
+
+  // Up to the one end, which is taken; loops around it do not count.
+  Result<std::vector<Stmt>> BodyOfItsOwn(Words end) {
+    const int loops = std::exchange(loops_, 0);
+    NXDKIT_ASSIGN(std::vector<Stmt> body, Body(end));
+    loops_ = loops;
+    NXDKIT_TRY(End(end[0]));
     return body;
   }
 
@@ -175,7 +187,7 @@ class TemplateParser {
     NXDKIT_ASSIGN(std::string name, cursor_.ExpectName("the name of a macro"));
     macro.names.push_back(std::move(name));
     NXDKIT_TRY(cursor_.ExpectOperator("("));
-    while (!cursor_.TakeOperator(")")) {
+    const auto add_parameter = [&]() -> Status {
       NXDKIT_ASSIGN(std::string parameter, cursor_.ExpectName("the name of a parameter"));
       macro.names.push_back(std::move(parameter));
       if (cursor_.TakeOperator("=")) {
@@ -184,14 +196,11 @@ class TemplateParser {
       } else if (!macro.defaults.empty()) {
         return cursor_.Unexpected("a default, as the parameter before has one");
       }
-      if (!cursor_.TakeOperator(",") && !cursor_.IsOperator(")"))
-        return cursor_.Unexpected("',' or ')'");
-    }
+      return OkStatus();
+    };
+    NXDKIT_TRY(cursor_.Separated(")", add_parameter));
     NXDKIT_TRY(EndTag());
-    const int loops = std::exchange(loops_, 0);
-    NXDKIT_ASSIGN(macro.body, Body(kEnds));
-    loops_ = loops;
-    NXDKIT_TRY(End("endmacro"));
+    NXDKIT_ASSIGN(macro.body, BodyOfItsOwn(kEnds));
     return macro;
   }
 
@@ -199,10 +208,7 @@ class TemplateParser {
     constexpr std::string_view kEnds[] = {"endgeneration"};
     Stmt scope{StmtKind::kScope, offset};
     NXDKIT_TRY(EndTag());
-    const int loops = std::exchange(loops_, 0);
-    NXDKIT_ASSIGN(scope.body, Body(kEnds));
-    loops_ = loops;
-    NXDKIT_TRY(End("endgeneration"));
+    NXDKIT_ASSIGN(scope.body, BodyOfItsOwn(kEnds));
     return scope;
   }
 

@@ -1,0 +1,32 @@
+// Characters as Python and the tokenizers of models see them: classes of code points, and text by
+// its code points. Bytes that are not UTF-8 count one each and stay as they are. All of it is
+// linear in the length of the text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace nxdkit::trainer {
+
+// The property White_Space.
+bool IsWhiteSpace(uint32_t point);
+// str.isspace(): White_Space, and U+001C to U+001F.
+bool IsPythonSpace(uint32_t point);
+// \w of Unicode's regular expressions: letters, marks, decimal digits, connectors, joiners.
+bool IsWordCharacter(uint32_t point);
+
+// Bytes of the character at `at` (< text.size()).
+size_t CharBytes(std::string_view text, size_t at);
+// Bytes of the character at `at` where Python takes it for white space; else, and at the end, 0.
+size_t SpaceBytes(std::string_view text, size_t at);
+size_t CountChars(std::string_view text);
+std::string_view Strip(std::string_view text);  // str.strip()
+
+void AppendUtf8(uint32_t point, std::string* out);
+// `map` is a function of utf8proc that maps one code point to one.
+std::string MapChars(std::string_view text, int32_t (*map)(int32_t));
+std::string ToLower(std::string_view text);
+std::string ToUpper(std::string_view text);
+
+}  // namespace nxdkit::trainer

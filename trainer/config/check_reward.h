@@ -1,0 +1,23 @@
+// What worker.reward.reward_function names.
+#pragma once
+
+#include <string>
+
+namespace nxdkit::trainer {
+
+class Checker;
+
+// worker.reward.reward_function: a rule that is built in, or a command that scores.
+enum class RewardKind { kBuiltIn, kCommand, kPython, kUnknown };
+struct RewardChoice {
+  RewardKind kind = RewardKind::kUnknown;
+  std::string name;  // "math"; the command line; or the text as given
+  // Given as a file of EasyR1's examples, ".../reward_function/math.py:compute_score".
+  bool from_example = false;
+};
+RewardChoice ResolveReward(const std::string& text);
+
+// Part of CheckConfig.
+void CheckReward(Checker& check);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,18 @@
+// The functions that every template has, less those that need the renderer. Errors carry no place;
+// the renderer adds it.
+#pragma once
+
+#include <cstdint>
+
+#include "trainer/template/arguments.h"
+
+namespace nxdkit::trainer::jinja {
+
+// range(end), range(begin, end), range(begin, end, step) as a list; at most 100000 numbers.
+Result<Value> MakeRange(const Arguments& arguments, Budget& budget);
+// strftime_now(format): `now`, seconds of Unix time, as UTC.
+Result<Value> FormatTime(const Arguments& arguments, int64_t now);
+// raise_exception(message)
+Error RaisedError(const Arguments& arguments, Budget& budget);
+
+}  // namespace nxdkit::trainer::jinja

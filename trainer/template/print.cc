@@ -1,0 +1,130 @@
+#include "trainer/template/print.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/json/json.h"
+#include "trainer/template/python_text.h"
+
+namespace nxdkit::trainer::jinja {
+namespace {
+
+constexpr int kMaxDepth = 100;
+
+std::string FloatText(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return PythonFloat(value);
+}
+
+class Printer {
+ public:
+  // `json` nullptr: as str() has it.
+  Printer(const JsonStyle* json, Budget& budget) : json_(json), budget_(budget) {
+    if (json == nullptr) return;
+    if (json->indent) items_ = ",";
+    if (!json->item_separator.empty()) items_ = json->item_separator;
+    if (!json->key_separator.empty()) keys_ = json->key_separator;
+  }
+
+  Status Append(const Value& value, int depth) {
+    if (value.text() != nullptr) return AppendText(*value.text(), depth > 0);
+    NXDKIT_TRY(budget_.Charge());
+    if (depth > kMaxDepth)
+      return Error(Errc::kLimit, fmt::format("a value is nested deeper than {} levels", kMaxDepth));
+    if (value.list() != nullptr) return AppendList(*value.list(), depth);
+    if (value.dict() != nullptr) return AppendDict(*value.dict(), depth);
+    if (value.is_none())
+      out_ += json_ ? "null" : "None";
+    else if (value.boolean() != nullptr)
+      out_ += *value.boolean() ? (json_ ? "true" : "True") : (json_ ? "false" : "False");
+    else if (value.integer())
+      out_ += std::to_string(*value.integer());
+    else if (value.is_float())
+      out_ += json_ ? PythonFloat(*value.number()) : FloatText(*value.number());
+    else if (json_)
+      return Error(Errc::kCorrupt, fmt::format("{} is not JSON", TypeName(value)));
+    else if (value.undefined() == nullptr)
+      return Error(Errc::kUnsupported, fmt::format("{} as text", TypeName(value)));
+    return OkStatus();
+  }
+
+  std::string Take() { return std::move(out_); }
+
+ private:
+  Status AppendText(const std::string& text, bool quoted) {
+    NXDKIT_TRY(budget_.Charge(text.size()));
+    if (json_)
+      AppendJsonString(text, json_->ensure_ascii, &out_);
+    else if (quoted)
+      AppendPythonRepr(text, &out_);
+    else
+      out_ += text;
+    return OkStatus();
+  }
+
+  Status NewLine(int depth) {
+    if (!json_ || !json_->indent) return OkStatus();
+    const auto spaces = static_cast<size_t>(std::clamp<int64_t>(*json_->indent, 0, 100) * depth);
+    NXDKIT_TRY(budget_.Charge(spaces));
+    out_.append("\n").append(spaces, ' ');
+    return OkStatus();
+  }
+
+  template <typename Items, typename Write>
+  Status AppendItems(char open, const Items& items, char close, int depth, const Write& write) {
+    out_ += open;
+    bool first = true;
+    for (const auto& item : items) {
+      if (!std::exchange(first, false)) out_ += items_;
+      NXDKIT_TRY(NewLine(depth + 1));
+      NXDKIT_TRY(write(item));
+    }
+    if (!first) NXDKIT_TRY(NewLine(depth));
+    out_ += close;
+    return OkStatus();
+  }
+
+  Status AppendList(const List& list, int depth) {
+    return AppendItems('[', list, ']', depth,
+                       [&](const Value& item) { return Append(item, depth + 1); });
+  }
+
+  Status AppendDict(const Dict& dict, int depth) {
+    std::vector<const std::pair<std::string, Value>*> rows;
+    for (const auto& row : dict) rows.push_back(&row);
+    if (json_ && json_->sort_keys)
+      std::ranges::stable_sort(rows, [](auto* a, auto* b) { return a->first < b->first; });
+    return AppendItems('{', rows, '}', depth, [&](const auto* row) -> Status {
+      NXDKIT_TRY(AppendText(row->first, true));
+      out_ += keys_;
+      return Append(row->second, depth + 1);
+    });
+  }
+
+  const JsonStyle* json_;
+  Budget& budget_;
+  std::string items_ = ", ";
+  std::string keys_ = ": ";
+  std::string out_;
+};
+
+Result<std::string> Print(const Value& value, const JsonStyle* json, Budget& budget) {
+  Printer printer(json, budget);
+  NXDKIT_TRY(printer.Append(value, 0));
+  return printer.Take();
+}
+
+}  // namespace
+
+Result<std::string> ToText(const Value& value, Budget& budget) {
+  return Print(value, nullptr, budget);
+}
+
+Result<std::string> ToJson(const Value& value, const JsonStyle& style, Budget& budget) {
+  return Print(value, &style, budget);
+}
+
+}  // namespace nxdkit::trainer::jinja

@@ -1,0 +1,14 @@
+// value is test(arguments). Errors carry no place; the renderer adds it.
+#pragma once
+
+#include <string_view>
+
+#include "trainer/template/arguments.h"
+
+namespace nxdkit::trainer::jinja {
+
+// kUnsupported for tests that are not known here.
+Result<bool> ApplyTest(std::string_view name, const Value& value, const Arguments& arguments,
+                       Budget& budget);
+
+}  // namespace nxdkit::trainer::jinja
