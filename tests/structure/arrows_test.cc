@@ -71,7 +71,7 @@ const std::vector<Room>& Rooms() {
       {"trainer/learner",
        {"trainer/base", "trainer/kernels", "trainer/comm", "trainer/model", "trainer/algo"}},
       {"trainer/text", {"trainer/base"}},
-      {"trainer/template", {"trainer/text"}},
+      {"trainer/template", {"trainer/base", "trainer/text"}},
       {"trainer/data", {"trainer/base", "trainer/text", "trainer/template"}},
       {"trainer/reward", {"trainer/base"}},
       {"trainer/rollout", {"trainer/base", "trainer/kernels", "trainer/comm", "trainer/model"}},

@@ -1,5 +1,5 @@
-// Regular expressions of tokenizer.json. They are written for Oniguruma in Ruby's syntax; PCRE2 runs
-// them here, after a translation that keeps their meaning or refuses them. Oniguruma itself finds
+// Regular expressions of tokenizer.json. They are written for Oniguruma in Ruby's syntax; PCRE2
+// runs them here, after a translation that keeps their meaning or refuses them. Oniguruma finds
 // the same words, but has no JIT: it takes three times as long for that, and encoding a text takes
 // 1.7 times as long (Qwen2's pattern, 0.9 MB, Oniguruma 6.9.8 against PCRE2 10.42).
 #pragma once
