@@ -20,6 +20,7 @@
 #include "formats/torch/archive.h"
 #include "lib/hash/crc32.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit {
 namespace {

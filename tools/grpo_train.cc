@@ -9,6 +9,7 @@
 
 #include "lib/base/text.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "lib/system/signals.h"
 #include "tools/cli/report.h"
 #include "tools/cli/tool.h"

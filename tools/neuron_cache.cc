@@ -9,7 +9,7 @@
 #include "formats/compile_cache/cache_prune.h"
 #include "formats/ops/verify/blob.h"
 #include "lib/base/text.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "lib/system/signals.h"
 #include "tools/cli/tool.h"
 

@@ -3,7 +3,6 @@
 
 #include "formats/ops/convert/convert.h"
 #include "lib/base/text.h"
-#include "lib/system/file.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/convert_report.h"
 #include "tools/conversions/launcher.h"

@@ -12,6 +12,7 @@
 #include "formats/torch/archive.h"
 #include "lib/sinks/write_sink.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 namespace {

@@ -11,7 +11,7 @@
 #include "formats/artifact/optimizer/bind_optimizer.h"
 #include "formats/models/hf_layout.h"
 #include "formats/rollout/rollout_layout.h"
-#include "lib/system/file.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::ops {
 namespace {

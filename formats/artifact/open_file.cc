@@ -2,7 +2,7 @@
 
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 

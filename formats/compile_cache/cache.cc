@@ -9,6 +9,7 @@
 #include "formats/compile_cache/hash.h"
 #include "lib/hash/digest.h"
 #include "lib/json/json.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::neff {
 namespace {

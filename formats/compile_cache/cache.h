@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "lib/base/error.h"
-#include "lib/system/file.h"
 
 namespace nxdkit::neff {
 

@@ -8,14 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 
 #include "formats/compile_cache/entry_lock.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::neff {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::string_view kTrashPrefix = ".nxdkit-removed-";
 
@@ -127,9 +125,7 @@ class Pruner {
       ::rmdir(trash.c_str());
       return OutputError("remove", failure).in(path);
     }
-    std::error_code error;
-    fs::remove_all(trash, error);
-    if (error) return OutputError("remove", error.value()).in(trash);
+    NXDKIT_TRY(RemoveTree(trash));
     ::rmdir(ParentPath(path).c_str());  // the compiler's folder, when this was its last entry
     return OkStatus();
   }
@@ -138,10 +134,8 @@ class Pruner {
   void EmptyTrash() const {
     const Result<std::vector<std::string>> names = ListFolder(root_);
     if (!names.ok()) return;
-    for (const std::string& name : *names) {
-      std::error_code ignored;
-      if (name.starts_with(kTrashPrefix)) fs::remove_all(JoinPath(root_, name), ignored);
-    }
+    for (const std::string& name : *names)
+      if (name.starts_with(kTrashPrefix)) (void)RemoveTree(JoinPath(root_, name)).ok();
   }
 
   const std::string& root_;

@@ -3,17 +3,16 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 
 #include "formats/compile_cache/entry_lock.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::neff {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxManifestBytes = 1 << 20;
 
@@ -64,17 +63,7 @@ void MarkUsed(const CacheEntry& entry) {
 }
 
 // What is finished, or has failed, is told by other files; a mark that stays means nothing then.
-void RemoveMark(const std::string& path) {
-  std::error_code ignored;
-  fs::remove(JoinPath(path, kMakingFile), ignored);
-}
-
-Status MakeFolders(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) return OutputError("make the folder", error.value()).in(path);
-  return OkStatus();
-}
+void RemoveMark(const std::string& path) { ::unlink(JoinPath(path, kMakingFile).c_str()); }
 
 }  // namespace
 
@@ -115,10 +104,7 @@ Status CacheSlot::RemoveAllBut(std::string_view kept) {
   // The marker first: an entry that is half removed is no finished one.
   std::ranges::stable_partition(names, [](const std::string& name) { return name == kDoneFile; });
   for (const std::string& name : names) {
-    if (name == kept) continue;
-    std::error_code error;
-    fs::remove_all(JoinPath(path(), name), error);
-    if (error) return OutputError("remove", error.value()).in(JoinPath(path(), name));
+    if (name != kept) NXDKIT_TRY(RemoveTree(JoinPath(path(), name)));
   }
   return OkStatus();
 }

@@ -9,6 +9,7 @@
 #include "formats/compile_cache/hash.h"
 #include "formats/compile_cache/manifest.h"
 #include "formats/neff/header.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::neff {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "formats/hf/hf.h"
 #include "formats/hf/index.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::hf {
 namespace {

@@ -2,7 +2,7 @@
 #include <string_view>
 
 #include "formats/hf/hf.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::hf {
 namespace {

@@ -6,7 +6,7 @@
 #include <array>
 #include <map>
 
-#include "lib/system/file.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::nxd {
 namespace {

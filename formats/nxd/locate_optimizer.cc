@@ -6,7 +6,7 @@
 #include "formats/nxd/optimizer_set.h"
 #include "formats/nxd/refuse.h"
 #include "formats/nxd/shards_in.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::nxd {
 namespace {

@@ -6,8 +6,6 @@
 #include <array>
 #include <unordered_map>
 
-#include "lib/system/file.h"
-
 namespace nxdkit::nxd {
 namespace {
 

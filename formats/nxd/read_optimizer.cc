@@ -7,7 +7,7 @@
 #include "formats/torch/archive.h"
 #include "lib/base/checked.h"
 #include "lib/base/text.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::nxd {
 namespace {

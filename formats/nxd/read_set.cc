@@ -6,7 +6,7 @@
 #include "formats/nxd/shard_set.h"
 #include "formats/nxd/tensor_files.h"
 #include "formats/torch/archive.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::nxd {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::nxd {
 namespace {

@@ -7,7 +7,7 @@
 #include <charconv>
 
 #include "formats/nxd/refuse.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "lib/system/system.h"
 
 namespace nxdkit::nxd {

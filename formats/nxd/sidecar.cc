@@ -4,6 +4,7 @@
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::nxd {
 namespace {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::nxd {
 namespace {

@@ -11,7 +11,7 @@
 #include "formats/output/plan_lora.h"
 #include "formats/output/plan_optimizer.h"
 #include "formats/rollout/cpu_plan.h"
-#include "lib/system/file.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::ops {
 namespace {

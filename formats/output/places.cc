@@ -4,21 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 namespace {
-
-// The real, absolute path, as far as it exists; without a slash at the end.
-std::string RealPath(const std::string& path) {
-  std::error_code error;
-  std::string real = std::filesystem::weakly_canonical(path, error).string();
-  if (error) real = std::filesystem::absolute(path, error).lexically_normal().string();
-  while (real.size() > 1 && real.ends_with('/')) real.pop_back();
-  return real;
-}
 
 // Whether `path` is `folder` or lies inside it. Both are real paths.
 bool IsWithin(const std::string& path, const std::string& folder) {
@@ -27,9 +17,7 @@ bool IsWithin(const std::string& path, const std::string& folder) {
 
 // The nearest folder above the output that exists, where the rest will be made.
 Status CheckFolder(const std::string& real_output) {
-  std::string folder = ParentPath(real_output);
-  while (KindOf(folder) == PathKind::kMissing && ParentPath(folder) != folder)
-    folder = ParentPath(folder);
+  const std::string folder = NearestExisting(ParentPath(real_output));
   if (KindOf(folder) != PathKind::kFolder)
     return Error(Errc::kUsage, "this is not a folder, so the output cannot be in it").in(folder);
   if (::access(folder.c_str(), W_OK) != 0)

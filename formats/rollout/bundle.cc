@@ -7,6 +7,7 @@
 
 #include "formats/rollout/cpu_plan.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::rollout {
 namespace {

@@ -10,7 +10,7 @@
 #include <filesystem>
 
 #include "lib/system/copy_file.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::rollout {
 namespace {

@@ -14,6 +14,7 @@
 
 #include "formats/rollout/foreign_files.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::rollout {
 namespace {
@@ -65,15 +66,10 @@ void AllowRemoval(const std::string& path) {
       fs::permissions(entry->path(), fs::perms::owner_all, fs::perm_options::add, ignored);
 }
 
-Status RemoveTree(const std::string& path) {
-  std::error_code failure;
-  fs::remove_all(path, failure);
-  if (failure == std::errc::permission_denied) {
-    AllowRemoval(path);
-    fs::remove_all(path, failure);
-  }
-  if (failure) return OutputError("remove", failure.value()).in(path);
-  return OkStatus();
+Status RemoveSlot(const std::string& path) {
+  if (RemoveTree(path).ok()) return OkStatus();
+  AllowRemoval(path);
+  return RemoveTree(path);
 }
 
 Status Rename(const std::string& from, const std::string& to, unsigned flags = 0) {
@@ -171,7 +167,7 @@ Status SlotUpdate::CheckForeign(const std::string& weights, const Options& optio
 }
 
 SlotUpdate::~SlotUpdate() {
-  if (!done_ && !reused_ && lock_) (void)RemoveTree(path_).ok();
+  if (!done_ && !reused_ && lock_) (void)RemoveSlot(path_).ok();
   if (writer_lock_is_ours_) (void)!::ftruncate(writer_lock_.fd(), 0);  // our pid
 }
 
@@ -211,7 +207,7 @@ Status SlotUpdate::FindCurrent() {
 // become `weights`, or the plain folder that was `weights` until then, now the first retired slot.
 Status SlotUpdate::Recover() const {
   const std::string next = JoinPath(parent_, kNextName);
-  if (IsLink(next) || KindOf(next) == PathKind::kFile) return RemoveTree(next);
+  if (IsLink(next) || KindOf(next) == PathKind::kFile) return RemoveSlot(next);
   return KindOf(next) == PathKind::kMissing ? OkStatus() : Rename(next, FreeName());
 }
 
@@ -289,7 +285,7 @@ Status SlotUpdate::Clear() const {
     const bool plain =
         ::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1;
     const bool wanted = name == kHalfDone || std::ranges::count(options_.files, name) > 0;
-    if (!plain || !wanted) NXDKIT_TRY(RemoveTree(path));
+    if (!plain || !wanted) NXDKIT_TRY(RemoveSlot(path));
   }
   return OkStatus();
 }
@@ -332,7 +328,7 @@ void SlotUpdate::Tidy() const {
     const Result<FolderLock> lock = FolderLock::Try(slot, FolderLock::Mode::kExclusive);
     if (!lock.ok() || lock->state() != FolderLock::State::kHeld) continue;
     const Result<bool> in_use = HasAFileInUse(slot);
-    if (in_use.ok() && !*in_use) (void)RemoveTree(slot).ok();
+    if (in_use.ok() && !*in_use) (void)RemoveSlot(slot).ok();
   }
 }
 

@@ -4,6 +4,7 @@
 #include "formats/rollout/weight_slots.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::rollout {
 namespace {

@@ -13,6 +13,8 @@
 #include "formats/tar/names.h"
 #include "formats/tar/transport.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
+#include "lib/system/staging.h"
 #include "lib/system/utf8_locale.h"
 
 namespace nxdkit::tar {

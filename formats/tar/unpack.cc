@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <memory>
 #include <set>
 #include <vector>
@@ -14,6 +13,8 @@
 #include "formats/tar/names.h"
 #include "formats/tar/transport.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
+#include "lib/system/staging.h"
 #include "lib/system/utf8_locale.h"
 
 namespace nxdkit::tar {
@@ -187,25 +188,6 @@ class Unpacker {
   TransportReport report_;
 };
 
-// The one file in the staging folder becomes the output; the folder goes with `staging`.
-Status PublishFile(const Staging& staging, const std::string& name, const UnpackRequest& request) {
-  constexpr std::string_view kStagingSuffix = ".partial";  // the folder stands beside the output
-  const std::string output =
-      staging.path().substr(0, staging.path().size() - kStagingSuffix.size());
-  if (KindOf(output) == PathKind::kFolder)
-    return Error(Errc::kUsage,
-                 "the archive is of a single file and the output is a folder, expected the name of "
-                 "a file")
-        .in(request.output);
-  const std::string from = JoinPath(staging.path(), name);
-  const unsigned flags = request.force ? 0 : RENAME_NOREPLACE;
-  bool done = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, output.c_str(), flags) == 0;
-  if (!done && flags != 0 && errno != EEXIST)  // a file system without the flag
-    done = ::rename(from.c_str(), output.c_str()) == 0;
-  if (!done) return OutputError(fmt::format("rename {} to it", from), errno).in(output);
-  return request.sync ? SyncFolder(ParentPath(output)) : OkStatus();
-}
-
 }  // namespace
 
 Result<TransportReport> Unpack(const UnpackRequest& request) {
@@ -221,8 +203,12 @@ Result<TransportReport> Unpack(const UnpackRequest& request) {
   Unpacker unpacker(request, reader.get(), staging.path());
   NXDKIT_ASSIGN(const TransportReport report, unpacker.Run());
   if (request.sync) NXDKIT_TRY(unpacker.Sync());
-  NXDKIT_TRY(report.single_file ? PublishFile(staging, unpacker.OnlyFile(), request)
-                                : staging.Publish());
+  if (report.single_file && KindOf(request.output) == PathKind::kFolder)
+    return Error(Errc::kUsage,
+                 "the archive is of a single file and the output is a folder, expected the name of "
+                 "a file")
+        .in(request.output);
+  NXDKIT_TRY(report.single_file ? staging.PublishOnly(unpacker.OnlyFile()) : staging.Publish());
   return report;
 }
 

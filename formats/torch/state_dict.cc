@@ -5,6 +5,7 @@
 
 #include "formats/torch/archive.h"
 #include "lib/base/text.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::torch {
 namespace {

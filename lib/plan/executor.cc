@@ -3,13 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
 #include <map>
-#include <mutex>
-#include <new>
-#include <system_error>
-#include <thread>
+#include <memory>
 
+#include "lib/base/parallel.h"
 #include "lib/plan/gather.h"
 
 namespace nxdkit {
@@ -346,45 +343,14 @@ Result<Executor> Executor::Make(const Plan& plan, const BoundLayout& source, con
 }
 
 Status Executor::Run(Sink& sink) const {
-  std::atomic<uint64_t> next{0};
-  std::atomic<bool> stop{false};
-  std::mutex mutex;
-  std::optional<std::pair<uint64_t, Error>> first_error;  // of the lowest task: the same at any -j
-
-  const auto fail = [&](uint64_t task, Error error) {
-    stop = true;
-    const std::lock_guard lock(mutex);
-    if (!first_error || task < first_error->first) first_error.emplace(task, std::move(error));
-  };
-  const auto do_tasks = [&] {
-    Worker worker(*this);
-    while (!stop) {
-      const uint64_t task = next++;
-      if (task >= tasks_.size()) return;
-      if (options_.skip && options_.skip(task)) continue;
-      Status status = options_.poll ? options_.poll() : OkStatus();
-      if (status.ok()) status = worker.Do(task, sink);
-      if (!status.ok()) fail(task, std::move(status).error());
-    }
-  };
-  const auto work = [&] {
-    try {  // an exception that leaves a thread ends the process
-      do_tasks();
-    } catch (const std::bad_alloc&) {
-      fail(UINT64_MAX, Error(Errc::kLimit, "the system gave no more memory")
-                           .hint("lower --max-memory or --jobs"));
-    }
-  };
-  std::vector<std::jthread> threads;
-  try {
-    for (int i = 1; i < options_.jobs; ++i) threads.emplace_back(work);
-  } catch (const std::system_error&) {
-    // Fewer threads do the same work.
-  }
-  work();
-  threads.clear();
-  if (first_error) return std::move(first_error->second);
-  return OkStatus();
+  return ParallelFor(tasks_.size(), options_.jobs, [&]() -> LoopBody {
+    const auto worker = std::make_shared<Worker>(*this);  // shared: a function can be copied
+    return [this, &sink, worker](size_t task) -> Status {
+      if (options_.skip && options_.skip(task)) return OkStatus();
+      if (options_.poll) NXDKIT_TRY(options_.poll());
+      return worker->Do(task, sink);
+    };
+  });
 }
 
 }  // namespace nxdkit

@@ -7,6 +7,7 @@
 
 #include "lib/hash/crc32.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lib/hash/crc32.h"
-#include "lib/system/file.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit {
 

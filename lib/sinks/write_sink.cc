@@ -4,15 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <thread>
 #include <utility>
 
+#include "lib/base/parallel.h"
 #include "lib/hash/crc32.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit {
 namespace {
@@ -26,24 +25,6 @@ std::string JournalHead(const std::string& fingerprint) {
   std::string boot_id;
   if (!std::getline(file, boot_id) || boot_id.empty()) return "";
   return "nxdkit-journal 2 " + fingerprint + " " + boot_id + "\n";
-}
-
-Status RemoveContents(const std::string& folder) {
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
-  for (const std::string& name : names) {
-    const std::string path = JoinPath(folder, name);
-    std::error_code error;
-    std::filesystem::remove_all(path, error);
-    if (error) return SystemError("remove", error.value()).in(path);
-  }
-  return OkStatus();
-}
-
-Status MakeFolders(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return OutputError("create the folder", error.value()).in(path);
-  return OkStatus();
 }
 
 std::span<const std::byte> Bytes(const std::string& text) {
@@ -165,32 +146,13 @@ Status WriteSink::SyncFile(size_t f) const {
   return file.Close();
 }
 
-Status WriteSink::ForEachFile(const std::function<Status(size_t file)>& job) const {
-  std::atomic<size_t> next{0};
-  std::mutex mutex;
-  std::optional<Error> error;
-  const auto work = [&] {
-    for (size_t f = next++; f < files_.size(); f = next++) {
-      Status status = job(f);
-      if (status.ok()) continue;
-      const std::lock_guard lock(mutex);
-      if (!error) error = std::move(status).error();
-    }
-  };
-  std::vector<std::jthread> threads;
-  for (int i = 1; i < options_.jobs; ++i) threads.emplace_back(work);
-  work();
-  threads.clear();
-  if (error) return *std::move(error);
-  return OkStatus();
-}
-
 Status WriteSink::Finish() {
   cache_.Clear();
-  NXDKIT_TRY(ForEachFile([this](size_t f) { return FinishFile(f); }));
+  NXDKIT_TRY(ParallelFor(files_.size(), options_.jobs, [this](size_t f) { return FinishFile(f); }));
   // Only now, when all are on their way: file by file, each sync would wait for a write and a
   // commit of its own, which is slow for the thousands of files of an xser set.
-  if (options_.sync) NXDKIT_TRY(ForEachFile([this](size_t f) { return SyncFile(f); }));
+  if (options_.sync)
+    NXDKIT_TRY(ParallelFor(files_.size(), options_.jobs, [this](size_t f) { return SyncFile(f); }));
   if (!journal_.is_open()) return OkStatus();
   NXDKIT_TRY(journal_.Close());
   const std::string path = JoinPath(folder_, kJournalName);

@@ -2,7 +2,6 @@
 // last. What an interrupted run has done can be taken over.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -51,7 +50,6 @@ class WriteSink : public Sink {
   Status TakeOver();
   void LoadJournal(const std::string& lines);
   Status Journal(const std::string& line);
-  Status ForEachFile(const std::function<Status(size_t file)>& job) const;
   Status FinishFile(size_t file);
   Status SyncFile(size_t file) const;
 

@@ -7,9 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <utility>
+
+#include "lib/system/folders.h"
 
 namespace nxdkit {
 namespace {
@@ -62,6 +65,13 @@ int Reserve(int fd, uint64_t bytes) {
     return ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
   }
   return 0;
+}
+
+Status WriteNewFile(const std::string& path, std::string_view contents) {
+  NXDKIT_ASSIGN(File file, File::OpenWrite(path));
+  NXDKIT_TRY(file.WriteAt(0, std::as_bytes(std::span(contents))));
+  NXDKIT_TRY(file.Sync());
+  return file.Close();
 }
 
 }  // namespace
@@ -194,6 +204,30 @@ Status File::Close() {
   // On Linux the descriptor is gone even after EINTR; to close it again could close another's.
   if (fd >= 0 && ::close(fd) != 0 && errno != EINTR) return SystemError("close", errno).in(path_);
   return OkStatus();
+}
+
+Result<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes) {
+  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+  if (file.bytes() > max_bytes)
+    return Error(Errc::kCorrupt,
+                 fmt::format("file of {} bytes is over the limit of {}", file.bytes(), max_bytes))
+        .in(path);
+  std::string contents(file.bytes(), '\0');
+  NXDKIT_TRY(file.ReadAt(0, std::as_writable_bytes(std::span(contents))));
+  return contents;
+}
+
+Status WriteFileAtomic(const std::string& path, std::string_view contents) {
+  const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
+  ::unlink(temporary.c_str());  // of a killed process that had the same pid
+  Status written = WriteNewFile(temporary, contents);
+  if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0)
+    written = OutputError(fmt::format("rename {} to it", temporary), errno).in(path);
+  if (!written.ok()) {
+    ::unlink(temporary.c_str());
+    return written;
+  }
+  return SyncFolder(ParentPath(path));
 }
 
 }  // namespace nxdkit

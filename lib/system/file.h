@@ -1,13 +1,11 @@
-// Files as RAII descriptors, with positioned I/O; and outputs that appear whole or not at all.
+// Files as RAII descriptors, with positioned I/O; small files as a whole.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "lib/base/error.h"
 
@@ -57,73 +55,10 @@ class File {
   uint64_t bytes_ = 0;
 };
 
-enum class PathKind { kMissing, kFile, kFolder, kOther };
-PathKind KindOf(const std::string& path);  // follows symbolic links
-
 // Whole small file (a config, an index, a marker); kLimit-free: kCorrupt when over `max_bytes`.
 Result<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes);
 
 // Writes `contents` to path + ".tmp-<pid>", syncs, renames over `path`, syncs the folder.
 Status WriteFileAtomic(const std::string& path, std::string_view contents);
-
-Status SyncFolder(const std::string& path);
-
-// Direct children, sorted by name bytes; no "." and "..".
-Result<std::vector<std::string>> ListFolder(const std::string& path);
-
-std::string JoinPath(std::string_view folder, std::string_view name);
-std::string BaseName(std::string_view path);    // "a/b/" -> "b"
-std::string ParentPath(std::string_view path);  // "a/b/" -> "a"; "b" -> "."
-
-// A folder (or file) built aside as "<output>.partial" and published under its own name by one
-// rename. The staging place is locked (where the file system has locks): a second process that
-// builds the same output fails with kIo. Dropped without Publish, the staging place is removed,
-// unless Keep was called. Not thread-safe.
-class Staging {
- public:
-  struct Options {
-    bool replace = false;  // an existing non-empty output may be replaced (--force)
-    bool resume = false;   // keep what an interrupted run left in the staging place
-    bool folder = true;    // a folder, else a single file inside a staging folder
-    bool sync = true;      // folders and names are on the disk when Publish returns
-  };
-  // kUsage when `output` is there and may not be replaced, or can never be the target of a rename
-  // (a mount point, "/"). Missing parent folders are created. A symbolic link is followed.
-  static Result<Staging> Begin(const std::string& output, const Options& options);
-  // What Begin would refuse of the output as it is now; changes nothing.
-  static Status Check(const std::string& output, const Options& options);
-
-  Staging(Staging&&) noexcept;
-  Staging& operator=(Staging&&) = delete;
-  Staging(const Staging&) = delete;
-  ~Staging();
-
-  // Where to build: a folder, or the path of the single file.
-  const std::string& path() const { return build_path_; }
-  bool resumed() const { return resumed_; }  // something was left there by an earlier run
-  // Leaves the staging place as it is when this object goes, for --resume.
-  void Keep() { keep_ = true; }
-  // Syncs the folders (files are synced by who wrote them), and renames. With `replace` the old
-  // output is exchanged in one step and then removed. Finished work is never thrown away: when the
-  // rename fails, the staging place stays, and the hint names it.
-  Status Publish();
-
- private:
-  Staging() = default;
-  Status Lock();
-  Status CheckOutput() const;
-  Status PublishFile();
-  Status PublishFolder();
-  Status Replace();
-
-  std::string output_;
-  std::string staging_;  // "<output>.partial"
-  std::string build_path_;
-  Options options_;
-  bool resumed_ = false;
-  bool keep_ = false;
-  bool done_ = true;
-  File lock_;
-};
 
 }  // namespace nxdkit

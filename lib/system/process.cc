@@ -15,7 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 extern char** environ;
 

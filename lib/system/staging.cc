@@ -1,5 +1,6 @@
-// Staging of lib/system/file.h. The lock is an flock on the staging folder itself: it goes with the
-// process, and leaves no file behind.
+// The lock is an flock on the staging folder itself: it ends with the process, and leaves no file.
+#include "lib/system/staging.h"
+
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <linux/magic.h>
@@ -10,41 +11,24 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <system_error>
 
 #include "lib/system/aside.h"
 #include "lib/system/descriptor.h"
-#include "lib/system/file.h"
 #include "lib/system/folder_lock.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Never follows symbolic links.
-Status RemoveTree(const std::string& path) {
-  std::error_code failure;
-  fs::remove_all(path, failure);
-  if (failure) return OutputError("remove", failure.value()).in(path);
-  return OkStatus();
-}
-
 Error NoStagingFolder(const std::string& staging) {
   return Error(Errc::kIo, "the output is built in this place, but it is not a folder")
       .in(staging)
       .hint("move it away");
-}
-
-Status RemoveContents(const std::string& folder) {
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
-  for (const std::string& name : names) NXDKIT_TRY(RemoveTree(JoinPath(folder, name)));
-  return OkStatus();
 }
 
 Status SyncTree(const std::string& folder) {
@@ -56,21 +40,6 @@ Status SyncTree(const std::string& folder) {
   }
   if (failure) return OutputError("list the folder", failure.value()).in(folder);
   return SyncFolder(folder);
-}
-
-// mkdir -p; every new name is synced into its parent.
-Status CreateFolders(const std::string& path, bool sync) {
-  std::vector<std::string> missing;
-  for (std::string at = path; KindOf(at) == PathKind::kMissing; at = ParentPath(at))
-    missing.push_back(at);
-  while (!missing.empty()) {
-    const std::string folder = std::move(missing.back());
-    missing.pop_back();
-    if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
-      return OutputError("create the folder", errno).in(folder);
-    if (sync) NXDKIT_TRY(SyncFolder(ParentPath(folder)));
-  }
-  return OkStatus();
 }
 
 bool IsMountPoint(const std::string& path) {
@@ -89,12 +58,11 @@ Result<std::string> ResolveOutput(const std::string& output) {
   const bool link = ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
   if (!link && name != "." && name != ".." && name != "/")
     return output.find('/') == std::string::npos ? name : path;
-  const std::unique_ptr<char, void (*)(void*)> real(::realpath(path.c_str(), nullptr), std::free);
-  if (real == nullptr)
+  if (::stat(path.c_str(), &info) != 0)
     return Error(Errc::kUsage, "the output is a symbolic link to nothing").in(output);
-  if (std::string_view(real.get()) == "/")
-    return Error(Errc::kUsage, "the root folder cannot be an output").in(output);
-  return std::string(real.get());
+  std::string real = RealPath(path);
+  if (real == "/") return Error(Errc::kUsage, "the root folder cannot be an output").in(output);
+  return real;
 }
 
 bool SameFile(int fd, const std::string& path) {
@@ -161,7 +129,7 @@ Result<Staging> Staging::Begin(const std::string& output, const Options& options
   staging.staging_ = staging.output_ + ".partial";
   staging.options_ = options;
   NXDKIT_TRY(staging.CheckOutput());
-  NXDKIT_TRY(CreateFolders(ParentPath(staging.output_), options.sync));
+  NXDKIT_TRY(MakeFolders(ParentPath(staging.output_), options.sync));
   NXDKIT_TRY(staging.Lock());
   // Again: the process that held the lock until now may have published.
   if (Status status = staging.CheckOutput(); !status.ok()) {
@@ -185,9 +153,7 @@ Status CheckPlace(const std::string& output) {
   struct stat info;
   if (::lstat(staging.c_str(), &info) == 0 && !S_ISDIR(info.st_mode))
     return NoStagingFolder(staging);
-  std::string parent = ParentPath(output);
-  while (KindOf(parent) == PathKind::kMissing && ParentPath(parent) != parent)
-    parent = ParentPath(parent);
+  const std::string parent = NearestExisting(ParentPath(output));
   if (::access(parent.c_str(), W_OK | X_OK) != 0)
     return OutputError("write into the folder", errno).in(parent);
   // Folders of the kernel take no files, whatever their permissions say.
@@ -288,6 +254,12 @@ Status Staging::PublishFile() {
   done_ = true;
   if (options_.sync) NXDKIT_TRY(SyncFolder(ParentPath(output_)));
   return RemoveTree(staging_);
+}
+
+Status Staging::PublishOnly(const std::string& name) {
+  NXDKIT_CHECK(!done_ && options_.folder);
+  build_path_ = JoinPath(staging_, name);
+  return PublishFile();
 }
 
 Status Staging::PublishFolder() {

@@ -10,7 +10,7 @@
 #include "formats/hf/hf.h"
 #include "formats/safetensors/safetensors.h"
 #include "lib/json/json.h"
-#include "lib/system/file.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit {
 namespace {

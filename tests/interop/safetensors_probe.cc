@@ -13,6 +13,7 @@
 #include "lib/hash/digest.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
+#include "lib/system/paths.h"
 #include "tests/formats/safetensors/probe_rows.h"
 
 namespace nxdkit {

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "formats/rollout/weight_slots.h"
-#include "lib/system/file.h"
 #include "tests/formats/compiled_blob.h"
 #include "tests/tools/convert_workshop.h"
 

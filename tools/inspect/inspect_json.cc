@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "lib/base/text.h"
-#include "lib/system/file.h"
 #include "tools/inspect/inspect_report.h"
 
 namespace nxdkit::ops {

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "lib/base/text.h"
-#include "lib/system/file.h"
 #include "tools/inspect/inspect_report.h"
 
 namespace nxdkit::ops {

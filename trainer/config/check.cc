@@ -1,6 +1,6 @@
 #include "trainer/config/check.h"
 
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "trainer/config/check_algorithm.h"
 #include "trainer/config/check_batch.h"
 #include "trainer/config/check_bundle.h"

@@ -6,6 +6,7 @@
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
+#include "lib/system/paths.h"
 #include "trainer/config/check_cores.h"
 #include "trainer/config/checker.h"
 

@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/text.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "trainer/config/key_table.h"
 
 namespace nxdkit::trainer {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "lib/base/text.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "trainer/config/checker.h"
 
 namespace nxdkit::trainer {

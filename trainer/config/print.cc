@@ -4,7 +4,7 @@
 
 #include "lib/base/text.h"
 #include "lib/json/json.h"
-#include "lib/system/file.h"
+#include "lib/system/paths.h"
 #include "trainer/config/key_table.h"
 
 namespace nxdkit::trainer {

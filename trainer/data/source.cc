@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "lib/base/text.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <climits>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -13,6 +12,8 @@
 #include "lib/json/json.h"
 #include "lib/system/aside.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
+#include "lib/system/staging.h"
 #include "lib/system/system.h"
 #include "trainer/algo/selection.h"
 #include "trainer/report/metric_log.h"
@@ -127,10 +128,7 @@ Status DeleteObsolete(const SaveRequest& request) {
     // The command that named it must still find it.
     if (FolderName(step) == request.state.started_from) continue;
     const std::string folder = CheckpointFolder(request.root, step);
-    std::error_code error;
-    std::filesystem::remove_all(folder, error);
-    if (error)
-      return Error(Errc::kIo, fmt::format("cannot delete it: {}", error.message())).in(folder);
+    NXDKIT_TRY(RemoveTree(folder));
     if (request.on_deleted) request.on_deleted(step);
   }
   return OkStatus();
@@ -225,12 +223,6 @@ Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
   NXDKIT_ASSIGN(const Json json, ReadJson(tracker));
   found.best = BestOf(json);
   return found;
-}
-
-std::string RealPath(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path real = std::filesystem::canonical(path, error);
-  return error ? path : real.string();
 }
 
 // "" too when that cannot be told.
@@ -335,12 +327,7 @@ Status RemoveLeftovers(const std::string& root) {
   if (KindOf(root) != PathKind::kFolder) return OkStatus();
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(root));
   for (const std::string& name : names) {
-    if (!IsLeftover(name, root)) continue;
-    const std::string path = JoinPath(root, name);
-    std::error_code error;
-    std::filesystem::remove_all(path, error);
-    if (error)
-      return Error(Errc::kIo, fmt::format("cannot delete it: {}", error.message())).in(path);
+    if (IsLeftover(name, root)) NXDKIT_TRY(RemoveTree(JoinPath(root, name)));
   }
   return OkStatus();
 }

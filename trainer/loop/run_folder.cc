@@ -3,25 +3,20 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::trainer {
 
 Status CheckFolderWritable(const std::string& folder) {
-  std::string there = folder;
-  while (KindOf(there) == PathKind::kMissing && ParentPath(there) != there)
-    there = ParentPath(there);
+  const std::string there = NearestExisting(folder);
   if (KindOf(there) != PathKind::kFolder) return OutputError("make files", ENOTDIR).in(there);
   if (::access(there.c_str(), W_OK | X_OK) != 0) return OutputError("make files", errno).in(there);
   return OkStatus();
 }
 
 Result<FolderLock> LockRunFolder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return OutputError("create the folder", error.value()).in(folder);
+  NXDKIT_TRY(MakeFolders(folder));
   auto lock = FolderLock::Try(folder, FolderLock::Mode::kExclusive);
   if (!lock.ok()) return lock.error();
   if (lock->state() == FolderLock::State::kBusy)

@@ -9,6 +9,7 @@
 #include "formats/ops/export/export.h"
 #include "formats/ops/verify/checksums.h"
 #include "lib/system/file.h"
+#include "lib/system/paths.h"
 #include "lib/system/system.h"
 #include "trainer/config/check_model.h"
 #include "trainer/config/check_reward.h"

@@ -6,6 +6,7 @@
 
 #include "formats/hf/hf.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::trainer {
 namespace {

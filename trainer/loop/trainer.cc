@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "lib/system/system.h"
 #include "trainer/algo/balance.h"
 #include "trainer/algo/schedule.h"

@@ -3,6 +3,9 @@
 #include <cerrno>
 #include <span>
 
+#include "lib/system/folders.h"
+#include "lib/system/staging.h"
+
 namespace nxdkit::trainer {
 
 Result<AppendFile> AppendFile::Begin(const std::string& path, const Fill& fill) {

@@ -6,10 +6,10 @@
 #include <bit>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <span>
 
 #include "lib/hash/crc32.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -153,9 +153,7 @@ std::string RestartEvent(double wall_time, int64_t step) {
 }
 
 Result<EventFile> EventFile::Create(const std::string& folder, int64_t resumed_step) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return OutputError("create the folder", error.value()).in(folder);
+  NXDKIT_TRY(MakeFolders(folder));
   EventFile result;
   result.path_ = NewPath(folder);
   std::string first = EventFrame(VersionEvent(Now()));

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "lib/system/file.h"
+#include "lib/system/paths.h"
 #include "trainer/report/console.h"
 #include "trainer/report/page_style.h"
 #include "trainer/report/svg.h"

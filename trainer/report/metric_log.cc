@@ -2,10 +2,10 @@
 
 #include <fmt/core.h>
 
-#include <filesystem>
 #include <set>
 
 #include "lib/json/json.h"
+#include "lib/system/folders.h"
 #include "lib/system/lines.h"
 #include "trainer/config/value.h"
 #include "trainer/report/run_files.h"
@@ -57,13 +57,6 @@ std::string OneLine(const Json& value) {
   return "{" + text + "}";
 }
 
-Status MakeFolder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return OutputError("create the folder", error.value()).in(folder);
-  return OkStatus();
-}
-
 // generations.log anew from its records. A folder that has none is another trainer's: its samples
 // carry no step and are all kept.
 Result<AppendFile> ContinueSamples(const std::string& folder, bool has_records) {
@@ -101,7 +94,7 @@ std::string GenerationText(const Generation& sample) {
 
 Result<MetricLog> MetricLog::Open(const std::string& folder, std::optional<int64_t> resumed_step,
                                   std::string_view config_json) {
-  NXDKIT_TRY(MakeFolder(folder));
+  NXDKIT_TRY(MakeFolders(folder));
   MetricLog log;
   const std::string records_path = JoinPath(folder, kGenerationRecordsFile);
   const bool has_records = KindOf(records_path) != PathKind::kMissing;

@@ -7,6 +7,7 @@
 
 #include "lib/json/json.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "lib/system/lines.h"
 
 namespace nxdkit::trainer {

@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <ctime>
-#include <filesystem>
 #include <span>
 #include <utility>
 
 #include "lib/base/text.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -48,9 +48,7 @@ std::vector<std::string> WorkerLogPaths(const std::string& run_folder, int64_t w
 
 Result<RunLog> RunLog::Open(const std::string& run_folder, Clock clock) {
   const std::string folder = JoinPath(run_folder, kRunningLogFolder);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return OutputError("create the folder", error.value()).in(folder);
+  NXDKIT_TRY(MakeFolders(folder));
   RunLog log;
   log.clock_ = std::move(clock);
   const std::string path = Below(run_folder, "trainer.log");

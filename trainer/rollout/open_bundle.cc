@@ -4,6 +4,7 @@
 
 #include "formats/ops/verify/fitness.h"
 #include "lib/system/file.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -7,6 +7,7 @@
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "trainer/base/characters.h"
 
 namespace nxdkit::trainer {

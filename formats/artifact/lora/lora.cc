@@ -9,7 +9,7 @@
 #include "formats/hf/hf.h"
 #include "formats/nxd/shard_set.h"
 #include "formats/torch/archive.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 

@@ -5,6 +5,7 @@
 #include "formats/torch/archive.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 namespace {

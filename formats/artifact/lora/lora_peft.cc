@@ -7,7 +7,7 @@
 #include "formats/artifact/lora/lora_config.h"
 #include "formats/artifact/lora/lora_parts.h"
 #include "formats/artifact/open_file.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 namespace {

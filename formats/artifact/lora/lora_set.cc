@@ -6,7 +6,6 @@
 
 #include "formats/artifact/lora/lora_config.h"
 #include "formats/artifact/lora/lora_parts.h"
-#include "lib/system/file.h"
 
 namespace nxdkit::ops {
 namespace {

@@ -16,6 +16,8 @@
 #include "lib/hash/digest.h"
 #include "lib/system/copy_file.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
+#include "lib/system/staging.h"
 #include "lib/system/system.h"
 
 namespace nxdkit::ops {

@@ -3,7 +3,6 @@
 
 #include "formats/ops/convert/convert_parts.h"
 #include "lib/base/text.h"
-#include "lib/system/file.h"
 
 namespace nxdkit::ops {
 namespace {

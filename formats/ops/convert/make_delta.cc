@@ -12,6 +12,7 @@
 #include "lib/hash/tree_digest.h"
 #include "lib/sinks/match_sink.h"
 #include "lib/system/file.h"
+#include "lib/system/staging.h"
 
 namespace nxdkit::ops {
 namespace {

@@ -7,13 +7,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <numeric>
 #include <random>
 
 #include "formats/ops/convert/convert_parts.h"
 #include "formats/ops/convert/standing.h"
 #include "lib/system/folder_lock.h"
+#include "lib/system/folders.h"
+#include "lib/system/staging.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -21,13 +22,6 @@ namespace {
 constexpr uint64_t kMaxPlanBytes = 4096;
 
 std::string PartsFolder(const ConvertRequest& request) { return request.output + ".parts"; }
-
-Status MakeFolders(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return OutputError("create the folder", error.value()).in(path);
-  return OkStatus();
-}
 
 Status MoveFile(const std::string& from, const std::string& to) {
   NXDKIT_TRY(MakeFolders(ParentPath(to)));
@@ -186,10 +180,7 @@ class PartRun {
   }
 
   // The output is whole; what is left over harms nobody.
-  void RemoveFolder() const {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
+  void RemoveFolder() const { (void)RemoveTree(folder_).ok(); }
 
   // From here on prepared_ holds this part's files alone.
   Result<Executor> PlanOwn() {

@@ -3,7 +3,7 @@
 
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/convert_parts.h"
-#include "lib/system/file.h"
+#include "lib/system/paths.h"
 #include "lib/system/system.h"
 
 namespace nxdkit::ops {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "lib/sinks/match_sink.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 namespace {

@@ -2,13 +2,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
-#include <mutex>
 #include <system_error>
-#include <thread>
 
 #include "formats/ops/digest/digest.h"
+#include "lib/base/parallel.h"
+#include "lib/system/folders.h"
 #include "lib/system/page_buffer.h"
 
 namespace nxdkit::ops {
@@ -23,12 +22,6 @@ constexpr size_t kReadBytes = 256 << 10;  // stays in the second-level cache
 std::string FolderOf(const Artifact& artifact) {
   if (artifact.set) return artifact.set->location.tag_folder;
   return KindOf(artifact.path) == PathKind::kFolder ? artifact.path : "";
-}
-
-fs::path RealPath(const fs::path& path) {
-  std::error_code error;
-  const fs::path real = fs::weakly_canonical(path, error);
-  return error ? path : real;
 }
 
 // Where files are read. A bundle's weights are not read by its link: that may lead to another
@@ -61,14 +54,14 @@ class Places {
 };
 
 struct Folder {
-  std::string below;            // its path below the artifact's folder
-  std::vector<fs::path> chain;  // the real folders that it is in, itself the last
+  std::string below;               // its path below the artifact's folder
+  std::vector<std::string> chain;  // the real folders that it is in, itself the last
 };
 
 // Walks the tree without recursion: folders still to be listed stand in a list.
 Status ListFiles(const Places& places, const std::vector<std::string>& without,
                  std::vector<FileDigest>& files) {
-  std::vector<fs::path> left_out;
+  std::vector<std::string> left_out;
   for (const std::string& path : without) left_out.push_back(RealPath(path));
   std::vector<Folder> folders{{"", {RealPath(places.PathOf(""))}}};
   while (!folders.empty()) {
@@ -81,7 +74,7 @@ Status ListFiles(const Places& places, const std::vector<std::string>& without,
       const std::string path = places.PathOf(below);
       const PathKind kind = KindOf(path);
       if (kind != PathKind::kFolder && kind != PathKind::kFile) continue;
-      const fs::path real = RealPath(path);
+      const std::string real = RealPath(path);
       if (kind == PathKind::kFile) {
         if (std::ranges::find(left_out, real) == left_out.end()) files.push_back({below, 0, {}});
         continue;
@@ -141,27 +134,10 @@ Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
   std::ranges::sort(order, std::greater<>());
   if (run.begin) run.begin("hashing files", total);
 
-  std::vector<Status> outcome(files.size());
-  std::atomic<size_t> next{0};
-  std::atomic<bool> stop{false};
-  const auto work = [&] {
-    for (size_t i = next++; i < order.size() && !stop; i = next++) {
-      const size_t file = order[i].second;
-      outcome[file] = HashFile(places.PathOf(files[file].path), run, files[file]);
-      if (!outcome[file].ok()) stop = true;
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    const size_t jobs = std::min<size_t>(static_cast<size_t>(std::max(1, run.jobs)), order.size());
-    try {
-      for (size_t i = 1; i < jobs; ++i) threads.emplace_back(work);
-    } catch (const std::system_error&) {
-      // Fewer threads do the same work.
-    }
-    work();
-  }
-  for (Status& status : outcome) NXDKIT_TRY(std::move(status));
+  NXDKIT_TRY(ParallelFor(order.size(), run.jobs, [&](size_t i) {
+    FileDigest& file = files[order[i].second];
+    return HashFile(places.PathOf(file.path), run, file);
+  }));
   return files;
 }
 

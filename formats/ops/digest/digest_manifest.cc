@@ -7,6 +7,7 @@
 #include "formats/ops/digest/digest.h"
 #include "formats/output/places.h"
 #include "lib/hash/signature.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 namespace {

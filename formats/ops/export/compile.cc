@@ -12,7 +12,7 @@
 
 #include "formats/artifact/open_file.h"
 #include "formats/rollout/bundle.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "lib/system/process.h"
 
 namespace nxdkit::ops {

@@ -2,11 +2,11 @@
 
 #include <fmt/core.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <filesystem>
 
 #include "formats/compile_cache/cache_slot.h"
 #include "formats/ops/convert/convert_parts.h"
@@ -16,12 +16,11 @@
 #include "formats/ops/verify/blob.h"
 #include "lib/system/command_text.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "lib/system/process.h"
 
 namespace nxdkit::ops {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr char kCompiler[] = "optimum-cli";
 constexpr uint64_t kMaxLogBytes = 64 << 20;
@@ -34,10 +33,7 @@ class WorkFolder {
   explicit WorkFolder(std::string path) : path_(std::move(path)) {}
   WorkFolder(const WorkFolder&) = delete;
   WorkFolder& operator=(const WorkFolder&) = delete;
-  ~WorkFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
+  ~WorkFolder() { (void)RemoveTree(path_).ok(); }
   const std::string& path() const { return path_; }
 
  private:
@@ -234,8 +230,7 @@ class Exporter {
       NXDKIT_TRY(slot.Empty());
       return std::move(made).error();
     }
-    std::error_code ignored;
-    fs::remove_all(work.path(), ignored);
+    (void)RemoveTree(work.path()).ok();
     NXDKIT_TRY(slot.Finish(key_, summary_, convert_.run.poll));
     MakeRoom();
     return slot;
@@ -290,12 +285,11 @@ class Exporter {
     while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
     const std::string log = folder + ".compile.log";
     folder += ".compile-XXXXXX";
-    std::error_code ignored;
-    fs::create_directories(ParentPath(folder), ignored);  // mkdtemp tells when that failed
+    (void)MakeFolders(ParentPath(folder)).ok();  // mkdtemp tells when that failed
     if (::mkdtemp(folder.data()) == nullptr) return OutputError("make a folder", errno).in(folder);
     auto work = std::make_unique<WorkFolder>(folder);
     NXDKIT_TRY(MakeBundle(command, Made(*work), log));
-    fs::remove(log, ignored);
+    ::unlink(log.c_str());
     return work;
   }
 

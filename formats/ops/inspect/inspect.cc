@@ -8,7 +8,7 @@
 #include "formats/nxd/refuse.h"
 #include "formats/ops/inspect/inspect_parts.h"
 #include "formats/rollout/rollout_layout.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 namespace {

@@ -9,7 +9,6 @@
 #include "formats/ops/inspect/inspect.h"
 #include "formats/ops/inspect/inspect_parts.h"
 #include "lib/base/text.h"
-#include "lib/system/file.h"
 
 namespace nxdkit::ops {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "formats/ops/inspect/inspect_parts.h"
 #include "formats/rollout/cpu_plan.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 namespace {

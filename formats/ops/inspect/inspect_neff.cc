@@ -3,6 +3,7 @@
 
 #include "formats/ops/inspect/inspect_parts.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 namespace {

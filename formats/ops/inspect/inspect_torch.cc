@@ -12,6 +12,7 @@
 #include "formats/torch/zip_reader.h"
 #include "lib/base/text.h"
 #include "lib/system/file.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::ops {
 namespace {

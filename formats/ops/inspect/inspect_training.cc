@@ -11,7 +11,7 @@
 #include "formats/ops/inspect/inspect_parts.h"
 #include "lib/base/checked.h"
 #include "lib/json/json.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 namespace {

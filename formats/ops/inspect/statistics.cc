@@ -3,12 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
-#include <mutex>
+#include <memory>
 #include <numeric>
-#include <thread>
 
 #include "formats/ops/inspect/statistics_kernels.h"
+#include "lib/base/parallel.h"
 #include "lib/plan/gather.h"
 #include "lib/plan/layout.h"
 
@@ -139,56 +138,16 @@ class Worker {
   Gatherer gatherer_;
 };
 
-// Hands out runs to threads and keeps the first failure.
-class Pool {
- public:
-  Pool(const std::vector<Job>& jobs, std::vector<Run>& runs, const RunOptions& options)
-      : jobs_(jobs), runs_(runs), options_(options) {}
-
-  Status Work(int threads) {
-    std::vector<Worker> workers(static_cast<size_t>(threads));  // all memory before any thread
-    {
-      std::vector<std::jthread> others;
-      for (size_t i = 1; i < workers.size(); ++i)
-        others.emplace_back([this, worker = &workers[i]] { Take(*worker); });
-      Take(workers.front());
-    }
-    return std::move(failure_);
+Status TallyRun(Worker& worker, const Job& job, const RunOptions& options, Run& run) {
+  for (int64_t piece = run.first; piece < run.last; ++piece) {
+    if (options.poll) NXDKIT_TRY(options.poll());
+    NXDKIT_ASSIGN(const Tally tally, worker.TallyPiece(job, piece));
+    run.tally.Merge(tally);
+    if (options.on_bytes)
+      options.on_bytes(tally.elements * static_cast<uint64_t>(ElementBytes(job.tensor->dtype)));
   }
-
- private:
-  void Take(Worker& worker) {
-    while (true) {
-      const size_t run = next_.fetch_add(1);
-      if (run >= runs_.size() || failed_) return;
-      Status done = Do(worker, runs_[run]);
-      if (done.ok()) continue;
-      const std::lock_guard lock(mutex_);
-      if (failure_.ok()) failure_ = std::move(done);
-      failed_ = true;
-    }
-  }
-
-  Status Do(Worker& worker, Run& run) {
-    const Job& job = jobs_[run.tensor];
-    for (int64_t piece = run.first; piece < run.last; ++piece) {
-      if (options_.poll) NXDKIT_TRY(options_.poll());
-      NXDKIT_ASSIGN(const Tally tally, worker.TallyPiece(job, piece));
-      run.tally.Merge(tally);
-      if (options_.on_bytes)
-        options_.on_bytes(tally.elements * static_cast<uint64_t>(ElementBytes(job.tensor->dtype)));
-    }
-    return OkStatus();
-  }
-
-  const std::vector<Job>& jobs_;
-  std::vector<Run>& runs_;
-  const RunOptions& options_;
-  std::atomic<size_t> next_{0};
-  std::atomic<bool> failed_{false};
-  std::mutex mutex_;
-  Status failure_;
-};
+  return OkStatus();
+}
 
 std::vector<Job> JobsOf(std::span<const StoredTensor* const> tensors) {
   std::vector<Job> jobs(tensors.size());
@@ -270,7 +229,10 @@ Result<std::vector<std::optional<TensorStatistics>>> ComputeStatistics(
   std::vector<Run> runs = RunsOf(jobs);
   if (run.begin) run.begin("statistics", BytesToRead(jobs, runs));
   NXDKIT_ASSIGN(const int threads, ThreadsFor(run, runs.size()));
-  NXDKIT_TRY(Pool(jobs, runs, run).Work(threads));
+  NXDKIT_TRY(ParallelFor(runs.size(), threads, [&]() -> LoopBody {
+    const auto worker = std::make_shared<Worker>();  // shared: a function can be copied
+    return [&, worker](size_t i) { return TallyRun(*worker, jobs[runs[i].tensor], run, runs[i]); };
+  }));
 
   std::vector<Tally> tallies(tensors.size());
   for (const Run& done : runs) tallies[done.tensor].Merge(done.tally);

@@ -9,6 +9,8 @@
 #include "lib/json/json.h"
 #include "lib/sinks/write_sink.h"
 #include "lib/system/file.h"
+#include "lib/system/paths.h"
+#include "lib/system/staging.h"
 
 namespace nxdkit::ops {
 namespace {

@@ -7,6 +7,7 @@
 #include "formats/torch/zip_reader.h"
 #include "formats/torch/zip_record.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 namespace {

@@ -1,11 +1,10 @@
 #include "formats/ops/verify/checksums.h"
 
 #include <algorithm>
-#include <atomic>
 #include <set>
-#include <thread>
 
 #include "formats/torch/archive.h"
+#include "lib/base/parallel.h"
 #include "lib/hash/crc32.h"
 #include "lib/system/file.h"
 
@@ -89,29 +88,20 @@ Result<std::vector<Finding>> CheckChecksums(const Artifact& artifact, const RunO
   }
   if (run.begin && !paths.empty()) run.begin("checking checksums", total);
   std::vector<Status> results(paths.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < paths.size(); i = next++) {
-      results[i] = run.poll ? run.poll() : OkStatus();
-      if (!results[i].ok()) continue;
-      const auto crcs = known.find(paths[i]);
-      Result<torch::Archive> archive = torch::ReadArchive(
-          paths[i],
-          {.check_crc = true, .known_crcs = crcs == known.end() ? nullptr : &crcs->second});
-      if (!archive.ok()) results[i] = std::move(archive).error();
-      if (run.on_bytes) run.on_bytes(bytes[i]);
-    }
+  const auto check = [&](size_t i) -> Status {
+    if (run.poll) NXDKIT_TRY(run.poll());
+    const auto crcs = known.find(paths[i]);
+    Result<torch::Archive> archive = torch::ReadArchive(
+        paths[i], {.check_crc = true, .known_crcs = crcs == known.end() ? nullptr : &crcs->second});
+    if (!archive.ok()) results[i] = std::move(archive).error();
+    if (run.on_bytes) run.on_bytes(bytes[i]);
+    const bool is_finding = results[i].ok() || results[i].error().code() == Errc::kCorrupt;
+    return is_finding ? OkStatus() : results[i];
   };
-  std::vector<std::jthread> threads;
-  for (int i = 1; i < run.jobs; ++i) threads.emplace_back(work);
-  work();
-  threads.clear();
+  NXDKIT_TRY(ParallelFor(paths.size(), run.jobs, check));
   std::vector<Finding> findings;
-  for (Status& result : results) {
-    if (result.ok()) continue;
-    if (result.error().code() != Errc::kCorrupt) return std::move(result).error();
-    findings.push_back(FromError(result.error()));
-  }
+  for (const Status& result : results)
+    if (!result.ok()) findings.push_back(FromError(result.error()));
   return findings;
 }
 

@@ -6,6 +6,8 @@
 #include "formats/ops/verify/blob.h"
 #include "formats/rollout/cpu_plan.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::ops {
 namespace {

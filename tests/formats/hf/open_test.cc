@@ -9,6 +9,7 @@
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
 #include "lib/system/file.h"
+#include "lib/system/paths.h"
 #include "tests/formats/scratch.h"
 
 namespace nxdkit::hf {

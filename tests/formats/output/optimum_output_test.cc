@@ -6,7 +6,7 @@
 #include "formats/nxd/optimum.h"
 #include "formats/ops/digest/digest.h"
 #include "lib/json/json.h"
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "lib/json/json.h"
-#include "lib/system/file.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
 

@@ -1,4 +1,5 @@
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 
 #include <fcntl.h>
 #include <sys/mount.h>
@@ -258,63 +259,6 @@ TEST(WriteFileAtomic, FailureLeavesNothing) {
   const Status status = WriteFileAtomic(folder / "d", "t");  // a folder is in the way
   ExpectErrorAt(status, Errc::kIo, "rename", folder / "d", std::nullopt);
   EXPECT_EQ(*ListFolder(folder.path()), std::vector<std::string>{"d"});
-}
-
-TEST(KindOf, FollowsLinks) {
-  const TempFolder folder;
-  WriteText(folder / "file", "");
-  std::filesystem::create_symlink("file", folder / "link");
-  std::filesystem::create_symlink(".", folder / "folder_link");
-  std::filesystem::create_symlink("nowhere", folder / "dangling");
-  std::filesystem::create_symlink("loop", folder / "loop");
-  EXPECT_EQ(KindOf(folder / "file"), PathKind::kFile);
-  EXPECT_EQ(KindOf(folder / "link"), PathKind::kFile);
-  EXPECT_EQ(KindOf(folder.path()), PathKind::kFolder);
-  EXPECT_EQ(KindOf(folder / "folder_link"), PathKind::kFolder);
-  EXPECT_EQ(KindOf(folder / "dangling"), PathKind::kMissing);
-  EXPECT_EQ(KindOf(folder / "file/x"), PathKind::kMissing);
-  EXPECT_EQ(KindOf(folder / "loop"), PathKind::kOther);
-  EXPECT_EQ(KindOf("/dev/null"), PathKind::kOther);
-}
-
-TEST(ListFolder, SortedByBytes) {
-  const TempFolder folder;
-  for (const char* name : {"b", "a10", "a2", "Z", ".hidden", "\xc3\xa9"})
-    WriteText(folder / name, "");
-  EXPECT_EQ(*ListFolder(folder.path()),
-            (std::vector<std::string>{".hidden", "Z", "a10", "a2", "b", "\xc3\xa9"}));
-  ExpectErrorAt(ListFolder(folder / "no"), Errc::kNotFound, "open the folder", folder / "no",
-                std::nullopt);
-  ExpectErrorAt(ListFolder(folder / "a2"), Errc::kNotFound, "Not a directory", folder / "a2",
-                std::nullopt);
-}
-
-TEST(SyncFolder, NamesTheFolder) {
-  const TempFolder folder;
-  EXPECT_TRUE(SyncFolder(folder.path()).ok());
-  ExpectErrorAt(SyncFolder(folder / "no"), Errc::kIo, "open the folder", folder / "no",
-                std::nullopt);
-}
-
-struct PathRow {
-  const char* path;
-  const char* parent;
-  const char* base;
-};
-
-TEST(Paths, Table) {
-  const PathRow rows[] = {{"a/b", "a", "b"},  {"a/b/", "a", "b"}, {"b", ".", "b"},
-                          {"/a", "/", "a"},   {"/", "/", "/"},    {"///", "/", "/"},
-                          {"a//b", "a", "b"}, {"", ".", ""},      {"/a/b//", "/a", "b"},
-                          {"./x", ".", "x"},  {"..", ".", ".."}};
-  for (const PathRow& row : rows) {
-    EXPECT_EQ(ParentPath(row.path), row.parent) << row.path;
-    EXPECT_EQ(BaseName(row.path), row.base) << row.path;
-  }
-  EXPECT_EQ(JoinPath("a", "b"), "a/b");
-  EXPECT_EQ(JoinPath("a/", "b"), "a/b");
-  EXPECT_EQ(JoinPath("", "b"), "b");
-  EXPECT_EQ(JoinPath("/", "b"), "/b");
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 
 #include "lib/system/file.h"
 #include "lib/system/folder_lock.h"
+#include "lib/system/folders.h"
+#include "lib/system/staging.h"
 #include "tests/lib/expect_error.h"
 #include "tests/lib/temp_folder.h"
 

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "tests/lib/expect_error.h"
 #include "tests/lib/temp_folder.h"
 

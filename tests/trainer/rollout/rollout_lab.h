@@ -12,7 +12,6 @@
 #include "formats/ops/convert/convert.h"
 #include "formats/ops/export/export.h"
 #include "formats/ops/sample/make_model.h"
-#include "lib/system/file.h"
 #include "tests/formats/ops/sample_config.h"
 #include "tests/formats/scratch.h"
 #include "trainer/comm/thread_world.h"

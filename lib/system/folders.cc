@@ -1,0 +1,101 @@
+#include "lib/system/folders.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+namespace nxdkit {
+
+namespace fs = std::filesystem;
+
+PathKind KindOf(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) {
+    // Something is there that cannot be looked at (a link to itself, no permission).
+    const bool missing = errno == ENOENT || errno == ENOTDIR;
+    return missing ? PathKind::kMissing : PathKind::kOther;
+  }
+  if (S_ISREG(info.st_mode)) return PathKind::kFile;
+  if (S_ISDIR(info.st_mode)) return PathKind::kFolder;
+  return PathKind::kOther;
+}
+
+std::string RealPath(const std::string& path) {
+  std::error_code error;
+  std::string real = fs::weakly_canonical(path, error).string();
+  if (error) real = fs::absolute(path, error).lexically_normal().string();
+  while (real.size() > 1 && real.ends_with('/')) real.pop_back();
+  return real;
+}
+
+std::string NearestExisting(std::string path) {
+  while (KindOf(path) == PathKind::kMissing && ParentPath(path) != path) path = ParentPath(path);
+  return path;
+}
+
+Result<std::vector<std::string>> ListFolder(const std::string& path) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
+  if (folder == nullptr) return SystemError("open the folder", errno).in(path);
+  std::vector<std::string> names;
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(folder.get());
+    if (entry == nullptr && errno != 0) return SystemError("list the folder", errno).in(path);
+    if (entry == nullptr) break;
+    std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(std::move(name));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Status MakeFolders(const std::string& path, bool sync) {
+  std::vector<std::string> missing;
+  for (std::string at = path; KindOf(at) == PathKind::kMissing; at = ParentPath(at))
+    missing.push_back(at);
+  for (; !missing.empty(); missing.pop_back()) {
+    const std::string& folder = missing.back();
+    if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
+      return OutputError("create the folder", errno).in(folder);
+    if (sync) NXDKIT_TRY(SyncFolder(ParentPath(folder)));
+  }
+  if (KindOf(path) == PathKind::kFile) return OutputError("create the folder", ENOTDIR).in(path);
+  return OkStatus();
+}
+
+Status RemoveTree(const std::string& path) {
+  std::error_code failure;
+  fs::remove_all(path, failure);
+  if (failure) return OutputError("remove", failure.value()).in(path);
+  return OkStatus();
+}
+
+Status RemoveContents(const std::string& folder) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
+  for (const std::string& name : names) NXDKIT_TRY(RemoveTree(JoinPath(folder, name)));
+  return OkStatus();
+}
+
+Status SyncFolder(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return OutputError("open the folder", errno).in(path);
+  int failure = 0;
+  while (::fsync(fd) != 0) {
+    failure = errno;
+    if (failure != EINTR) break;
+    failure = 0;
+  }
+  ::close(fd);
+  // Some network file systems cannot sync a folder and say so with EINVAL.
+  if (failure != 0 && failure != EINVAL) return OutputError("sync the folder", failure).in(path);
+  return OkStatus();
+}
+
+}  // namespace nxdkit

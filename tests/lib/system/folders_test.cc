@@ -1,0 +1,103 @@
+#include "lib/system/folders.h"
+
+#include <filesystem>
+
+#include "tests/lib/expect_error.h"
+#include "tests/lib/temp_folder.h"
+
+namespace nxdkit {
+namespace {
+
+using testing_util::Exists;
+using testing_util::ExpectErrorAt;
+using testing_util::TempFolder;
+using testing_util::WriteText;
+
+TEST(KindOf, FollowsLinks) {
+  const TempFolder folder;
+  WriteText(folder / "file", "");
+  std::filesystem::create_symlink("file", folder / "link");
+  std::filesystem::create_symlink(".", folder / "folder_link");
+  std::filesystem::create_symlink("nowhere", folder / "dangling");
+  std::filesystem::create_symlink("loop", folder / "loop");
+  EXPECT_EQ(KindOf(folder / "file"), PathKind::kFile);
+  EXPECT_EQ(KindOf(folder / "link"), PathKind::kFile);
+  EXPECT_EQ(KindOf(folder.path()), PathKind::kFolder);
+  EXPECT_EQ(KindOf(folder / "folder_link"), PathKind::kFolder);
+  EXPECT_EQ(KindOf(folder / "dangling"), PathKind::kMissing);
+  EXPECT_EQ(KindOf(folder / "file/x"), PathKind::kMissing);
+  EXPECT_EQ(KindOf(folder / "loop"), PathKind::kOther);
+  EXPECT_EQ(KindOf("/dev/null"), PathKind::kOther);
+}
+
+TEST(ListFolder, SortedByBytes) {
+  const TempFolder folder;
+  for (const char* name : {"b", "a10", "a2", "Z", ".hidden", "\xc3\xa9"})
+    WriteText(folder / name, "");
+  EXPECT_EQ(*ListFolder(folder.path()),
+            (std::vector<std::string>{".hidden", "Z", "a10", "a2", "b", "\xc3\xa9"}));
+  ExpectErrorAt(ListFolder(folder / "no"), Errc::kNotFound, "open the folder", folder / "no",
+                std::nullopt);
+  ExpectErrorAt(ListFolder(folder / "a2"), Errc::kNotFound, "Not a directory", folder / "a2",
+                std::nullopt);
+}
+
+TEST(SyncFolder, NamesTheFolder) {
+  const TempFolder folder;
+  EXPECT_TRUE(SyncFolder(folder.path()).ok());
+  ExpectErrorAt(SyncFolder(folder / "no"), Errc::kIo, "open the folder", folder / "no",
+                std::nullopt);
+}
+
+TEST(RealPath, AsFarAsItExists) {
+  const TempFolder folder;
+  const std::string real = std::filesystem::canonical(folder.path()).string();
+  std::filesystem::create_directory(folder / "a");
+  std::filesystem::create_symlink("a", folder / "link");
+  EXPECT_EQ(RealPath(folder / "link/"), real + "/a");
+  EXPECT_EQ(RealPath(folder / "link/../link/no/./more"), real + "/a/no/more");
+  EXPECT_EQ(RealPath("/"), "/");
+}
+
+TEST(NearestExisting, ClimbsToWhatIsThere) {
+  const TempFolder folder;
+  WriteText(folder / "file", "");
+  EXPECT_EQ(NearestExisting(folder / "a/b/c"), folder.path());
+  EXPECT_EQ(NearestExisting(folder / "file/b"), folder / "file");
+  EXPECT_EQ(NearestExisting("no/such"), ".");
+}
+
+TEST(MakeFolders, AllThatAreMissing) {
+  const TempFolder folder;
+  for (const bool sync : {false, true}) {
+    EXPECT_TRUE(MakeFolders(folder / "a/b/c", sync).ok());
+    EXPECT_EQ(KindOf(folder / "a/b/c"), PathKind::kFolder);
+    EXPECT_TRUE(MakeFolders(folder / "a/b/c/", sync).ok());
+  }
+}
+
+TEST(MakeFolders, FileInTheWay) {
+  const TempFolder folder;
+  WriteText(folder / "file", "");
+  ExpectErrorAt(MakeFolders(folder / "file"), Errc::kIo, "create the folder", folder / "file",
+                std::nullopt);
+  ExpectErrorAt(MakeFolders(folder / "file/b"), Errc::kIo, "create the folder", folder / "file/b",
+                std::nullopt);
+}
+
+TEST(RemoveTree, LeavesWhatLinksLeadTo) {
+  const TempFolder folder;
+  std::filesystem::create_directories(folder / "a/b");
+  std::filesystem::create_directory(folder / "other");
+  WriteText(folder / "other/file", "");
+  std::filesystem::create_directory_symlink(folder / "other", folder / "a/b/link");
+  EXPECT_TRUE(RemoveContents(folder / "a").ok());
+  EXPECT_TRUE(ListFolder(folder / "a")->empty());
+  EXPECT_TRUE(RemoveTree(folder / "a").ok());
+  EXPECT_FALSE(Exists(folder / "a"));
+  EXPECT_TRUE(Exists(folder / "other/file"));
+  EXPECT_TRUE(RemoveTree(folder / "a").ok());
+}
+
+}  // namespace
+}  // namespace nxdkit
