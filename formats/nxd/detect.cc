@@ -2,7 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "formats/nxd/detect_steps.h"
+#include "formats/nxd/grid.h"
 #include "lib/base/checked.h"
 
 namespace nxdkit::nxd {
@@ -82,8 +85,18 @@ Status Check(const char* what, const T& proven, const std::optional<T>& claimed,
 
 }  // namespace
 
-// A rank that is missing at the end shows only here.
-Status CheckGridClaims(const SetLocation& location, const Claims& claim) {
+// Ranks that are missing at the end show only by a record that is in the set.
+Status CheckGridClaims(const ShardSet& set, const Claims& claim) {
+  const SetLocation& location = set.location;
+  const GridSizes recorded = {std::max(location.tp, claim.tp.value_or(0)),
+                              std::max(location.pp, claim.pp.value_or(0)),
+                              std::max(location.ep, claim.ep.value_or(0)), 1};
+  if (claim.in_set &&
+      (recorded.tp > location.tp || recorded.pp > location.pp || recorded.ep > location.ep)) {
+    std::vector<ShardFile> files;
+    for (const Shard& shard : set.shards) files.push_back(shard.file);
+    return RequireGrid(files, recorded, claim.origin);
+  }
   const auto number = [](int n) { return fmt::format("is {}", n); };
   NXDKIT_TRY(Check("tp", location.tp, claim.tp, claim, number));
   NXDKIT_TRY(Check("pp", location.pp, claim.pp, claim, number));
@@ -127,7 +140,7 @@ Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config,
   geometry.pp = set.location.pp;
   geometry.ep = set.location.ep;
   for (const Claims& claim : claims) {
-    Status agrees = CheckGridClaims(set.location, claim);
+    Status agrees = CheckGridClaims(set, claim);
     if (!agrees.ok()) return std::move(agrees).error().in(set.location.shard_folder);
   }
   NXDKIT_ASSIGN(const Style style, StyleOf(set, *config.family));

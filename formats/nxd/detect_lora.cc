@@ -143,7 +143,7 @@ Result<Geometry> DetectLora(const ShardSet& set, const models::Model& model,
       !FindOnRank(set, 0, ".gate_proj.lora_", "") && !FindOnRank(set, 0, ".up_proj.lora_", "");
   NXDKIT_TRY(DetectQkv(set, model.config, claims, geometry));
   for (const Claims& claim : claims) {
-    Status agrees = CheckGridClaims(set.location, claim);
+    Status agrees = CheckGridClaims(set, claim);
     if (agrees.ok()) agrees = CheckClaims(geometry, claim);
     if (!agrees.ok()) return std::move(agrees).error().in(set.location.shard_folder);
   }

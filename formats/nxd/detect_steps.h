@@ -31,7 +31,7 @@ Result<int> Multiplier(const StoredTensor& tensor, const models::ModelConfig& co
                        bool fused);
 
 // Whether what the files' names and the tensors' names and shapes prove is what is claimed.
-Status CheckGridClaims(const SetLocation& location, const Claims& claim);
+Status CheckGridClaims(const ShardSet& set, const Claims& claim);
 Status CheckClaims(const Geometry& geometry, const Claims& claim);
 
 // Sets the hardware and the order of the replicas, as Detect says. The rest of the geometry is

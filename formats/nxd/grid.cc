@@ -37,17 +37,28 @@ std::vector<std::string> Missing(const Grid& grid, const GridSizes& sizes) {
   return missing;
 }
 
-Error Holes(const Grid& grid, const GridSizes& sizes, unsigned __int128 expected) {
+// Ranks are numbers below 2^20: four of them fit 128 bits.
+unsigned __int128 Places(const GridSizes& sizes) {
+  unsigned __int128 places = 1;
+  for (const int size : {sizes.tp, sizes.pp, sizes.ep, sizes.dp})
+    places *= static_cast<unsigned>(size);
+  return places;
+}
+
+Error Holes(const Grid& grid, const GridSizes& sizes, const std::string& origin) {
+  const unsigned __int128 expected = Places(sizes);
   const std::vector<std::string> missing = Missing(grid, sizes);
   const bool more = expected - grid.size() > missing.size();
   constexpr unsigned __int128 kMost = UINT64_MAX;
-  return Error(Errc::kCorrupt,
-               fmt::format("incomplete set: {} shard files found, {} expected for tp {} pp {}{}{}; "
-                           "missing {}{}",
-                           grid.size(), static_cast<uint64_t>(std::min(expected, kMost)), sizes.tp,
-                           sizes.pp, sizes.ep > 1 ? fmt::format(" ep {}", sizes.ep) : "",
-                           sizes.dp > 1 ? fmt::format(" dp {}", sizes.dp) : "",
-                           fmt::join(missing, ", "), more ? ", ..." : ""));
+  return Error(
+      Errc::kCorrupt,
+      fmt::format("incomplete set: {} shard files found, {} expected for tp {} pp {}{}{}{}; "
+                  "missing {}{}",
+                  grid.size(), static_cast<uint64_t>(std::min(expected, kMost)), sizes.tp, sizes.pp,
+                  sizes.ep > 1 ? fmt::format(" ep {}", sizes.ep) : "",
+                  sizes.dp > 1 ? fmt::format(" dp {}", sizes.dp) : "",
+                  origin.empty() ? "" : fmt::format(" by {}", origin), fmt::join(missing, ", "),
+                  more ? ", ..." : ""));
 }
 
 }  // namespace
@@ -67,15 +78,19 @@ Result<GridSizes> OrderGrid(std::vector<ShardFile>& files, const std::string& fo
                                BaseName(it->second->path), BaseName(file.path)))
           .in(folder);
   }
-  // Ranks are numbers below 2^20 from names: four of them fit 128 bits.
-  unsigned __int128 expected = 1;
-  for (const int size : {sizes.tp, sizes.pp, sizes.ep, sizes.dp})
-    expected *= static_cast<unsigned>(size);
-  if (grid.size() != expected) return Holes(grid, sizes, expected).in(folder);
+  if (grid.size() != Places(sizes)) return Holes(grid, sizes, "").in(folder);
   std::vector<ShardFile> ordered;
   for (const auto& [place, file] : grid) ordered.push_back(*file);
   files = std::move(ordered);
   return sizes;
+}
+
+Status RequireGrid(const std::vector<ShardFile>& files, const GridSizes& sizes,
+                   const std::string& origin) {
+  Grid grid;
+  for (const ShardFile& file : files)
+    grid.emplace(Place{file.tp, file.pp, file.ep, file.dp}, &file);
+  return grid.size() == Places(sizes) ? OkStatus() : Status(Holes(grid, sizes, origin));
 }
 
 }  // namespace nxdkit::nxd

@@ -20,4 +20,9 @@ struct GridSizes {
 // `folder` when two files hold one place of the grid, or when it has holes (names the first).
 Result<GridSizes> OrderGrid(std::vector<ShardFile>& files, const std::string& folder);
 
+// kCorrupt, naming the first missing files, when there are fewer than a grid of `sizes` has. The
+// files show no larger grid; `origin` is what says that there is one.
+Status RequireGrid(const std::vector<ShardFile>& files, const GridSizes& sizes,
+                   const std::string& origin);
+
 }  // namespace nxdkit::nxd

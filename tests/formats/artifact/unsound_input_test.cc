@@ -136,8 +136,9 @@ TEST_F(UnsoundInput, TheLastRankThatIsMissingIsNamedByTheRecord) {
   const auto converted = ToHf(set, Kind::kNxd);
   ASSERT_FALSE(converted.ok());
   EXPECT_EQ(converted.error().code(), Errc::kCorrupt);
-  EXPECT_THAT(converted.error().message(), HasSubstr("tp is 1 by the set's names and shapes, but "
-                                                     "is 2 by nxdkit.json"));
+  EXPECT_THAT(converted.error().message(),
+              HasSubstr("1 shard files found, 2 expected for tp 2 pp 1 by nxdkit.json; missing "
+                        "tp_rank_01_pp_rank_00"));
 }
 
 TEST_F(UnsoundInput, TheLastPipelineRankThatIsMissingIsNamed) {

@@ -167,7 +167,12 @@ TEST(Contradicted, TheSidecarIsNamed) {
   sidecar.tp = 4;
   ExpectError(Detect(MemorySet(model, Of(2, QkvStyle::kLinear)), model.config,
                      {Says(std::nullopt), sidecar}),
-              Errc::kCorrupt, "but is 4 by nxdkit.json");
+              Errc::kCorrupt,
+              "incomplete set: 2 shard files found, 4 expected for tp 4 pp 1 by nxdkit.json; "
+              "missing tp_rank_02_pp_rank_00, tp_rank_03_pp_rank_00");
+  sidecar.tp = 1;
+  ExpectError(Detect(MemorySet(model, Of(2, QkvStyle::kLinear)), model.config, {sidecar}),
+              Errc::kCorrupt, "tp is 2 by the set's names and shapes, but is 1 by nxdkit.json");
 }
 
 TEST(Stages, OwnCutsAreReadAndMentioned) {
