@@ -7,10 +7,13 @@
 #include <map>
 
 #include "formats/models/experts.h"
+#include "formats/models/rank_tensors.h"
 
 namespace nxdkit::nxd {
 
 using models::Param;
+using models::Partner;
+using models::Replaced;
 using models::Role;
 
 std::string_view QkvStyleName(QkvStyle style) {
@@ -71,16 +74,6 @@ constexpr std::pair<const char*, const char*> kMegatronNames[] = {
     {"qkv_proj.", "query_key_value."},
 };
 
-void Replace(std::string& text, std::string_view from, std::string_view to) {
-  const size_t at = text.find(from);
-  if (at != std::string::npos) text.replace(at, from.size(), to);
-}
-
-std::string Replaced(std::string text, std::string_view from, std::string_view to) {
-  Replace(text, from, to);
-  return text;
-}
-
 class Builder {
  public:
   Builder(const models::Model& model, const Geometry& geometry, const models::Placement& placement,
@@ -98,7 +91,8 @@ class Builder {
     if (aliases) NXDKIT_TRY(AddAliases());
     if (geometry_.names == NameStyle::kMegatron)
       for (RankTensor& tensor : tensors_)
-        for (const auto& [from, to] : kMegatronNames) Replace(tensor.layout.name, from, to);
+        for (const auto& [from, to] : kMegatronNames)
+          tensor.layout.name = Replaced(std::move(tensor.layout.name), from, to);
     return std::move(tensors_);
   }
 
@@ -111,25 +105,31 @@ class Builder {
       case Role::kLmHead:
       case Role::kHeadColumn:
       case Role::kColumn:
-        return AddRowSlice(i, param(i).name);
+        return AddSlice(i, 0);
       case Role::kQuery:
-        return AddQkv(i);
+        AddQkv(i);
+        return OkStatus();
       case Role::kKey:
       case Role::kValue:
-        if (KeepsQkvApart()) AddProjections(param(i), param(i).name, {{i, &heads_.kv}});
+        if (KeepsQkvApart()) AddHeads(i, param(i).name, {{i, &heads_.kv}});
         return OkStatus();  // otherwise added with their query
-      case Role::kOutput:
-        return param(i).shape.size() == 2 ? AddOutput(i) : AddReplicated(i);
+      case Role::kOutput:   // its columns follow the rows of q
+        if (param(i).shape.size() == 2)
+          AddHeads(i, param(i).name, {{i, &heads_.query}}, 1);
+        else
+          AddWhole(i, param(i).name);
+        return OkStatus();
       case Role::kGate:
-        return AddGateUp(i);
+        return geometry_.fused_gate_up ? AddGateUp(i) : AddSlice(i, 0);
       case Role::kUp:
-        return geometry_.fused_gate_up ? OkStatus() : AddRowSlice(i, param(i).name);
+        return geometry_.fused_gate_up ? OkStatus() : AddSlice(i, 0);
       case Role::kDown:
       case Role::kRow:
-        return param(i).shape.size() == 2 ? AddColumnSlice(i) : AddReplicated(i);
+        if (param(i).shape.size() == 2) return AddSlice(i, 1);
+        AddWhole(i, param(i).name);
+        return OkStatus();
       case Role::kRouter:
-        AddWhole(Add(param(i), ExpertName(i, "router.linear_router"), param(i).shape).layout, i,
-                 param(i).shape);
+        AddWhole(i, ExpertName(i, "router.linear_router"));
         return OkStatus();
       case Role::kExpertGate:
         return param(i).expert == 0 ? AddExperts(i) : OkStatus();
@@ -141,7 +141,8 @@ class Builder {
       case Role::kQueryNorm:
       case Role::kKeyNorm:
       case Role::kReplicated:
-        return AddReplicated(i);
+        AddWhole(i, param(i).name);
+        return OkStatus();
     }
     return OkStatus();
   }
@@ -151,10 +152,9 @@ class Builder {
     return geometry_.names != NameStyle::kMegatron && geometry_.qkv == QkvStyle::kSeparate;
   }
 
-  RankTensor& Add(const Param& like, std::string name, Shape shape) {
-    RankTensor tensor;
-    tensor.layout.name = std::move(name);
-    tensor.layout.shape = std::move(shape);
+  RankTensor& Add(const Param& like, TensorLayout layout) {
+    RankTensor& tensor = tensors_.emplace_back();
+    tensor.layout = std::move(layout);
     tensor.layer = like.layer;
     if (like.layer >= 0)
       tensor.stage = RankTensor::Stage::kLayer;
@@ -163,52 +163,45 @@ class Builder {
     else if (like.role == Role::kLmHead || like.role == Role::kScore ||
              like.role == Role::kFinalNorm)
       tensor.stage = RankTensor::Stage::kLast;
-    tensors_.push_back(std::move(tensor));
-    return tensors_.back();
+    return tensor;
   }
 
-  Error NotDivisible(const Param& like, int64_t extent) const {
+  void AddWhole(uint32_t i, std::string name) {
+    Add(param(i), models::WholeTensor(model_, i, std::move(name)));
+  }
+
+  void AddHeads(uint32_t like, std::string name, const std::vector<models::HeadsOf>& parts,
+                int dim = 0) {
+    Add(param(like), models::HeadsTensor(model_, std::move(name), parts, dim));
+  }
+
+  Status CheckDivisible(uint32_t i, int dim) const {
+    const int64_t extent = param(i).shape[dim];
+    if (extent % geometry_.tp == 0) return OkStatus();
     return Error(Errc::kUnsupported,
                  fmt::format("{} cannot be split evenly over tp {}; NxD training pads nothing",
                              extent, geometry_.tp))
-        .on(like.name);
+        .on(param(i).name);
   }
 
-  Status AddReplicated(uint32_t i) {
-    AddWhole(Add(param(i), param(i).name, param(i).shape).layout, i, param(i).shape);
-    return OkStatus();
-  }
-
-  Status AddRowSlice(uint32_t i, std::string name) {
-    Shape shape = param(i).shape;
-    if (shape[0] % geometry_.tp != 0) return NotDivisible(param(i), shape[0]);
-    const int64_t rows = shape[0] / geometry_.tp;
-    shape[0] = rows;
-    AddRows(Add(param(i), std::move(name), shape).layout, i, param(i).shape, rank_ * rows, rows, 0);
-    return OkStatus();
-  }
-
-  Status AddColumnSlice(uint32_t i) {
-    Shape shape = param(i).shape;
-    if (shape[1] % geometry_.tp != 0) return NotDivisible(param(i), shape[1]);
-    const int64_t columns = shape[1] / geometry_.tp;
-    shape[1] = columns;
-    AddColumns(Add(param(i), param(i).name, shape).layout, i, param(i).shape, rank_ * columns,
-               columns, 0);
+  Status AddSlice(uint32_t i, int dim) {
+    NXDKIT_TRY(CheckDivisible(i, dim));
+    Add(param(i), models::SliceTensor(model_, i, param(i).name, dim, geometry_.tp, rank_));
     return OkStatus();
   }
 
   // Rows [gate_t; up_t], each a contiguous slice: a column parallel layer of stride 2.
   Status AddGateUp(uint32_t gate) {
-    if (!geometry_.fused_gate_up) return AddRowSlice(gate, param(gate).name);
-    const uint32_t up = Partner(gate, "gate_proj.", "up_proj.");
-    Shape shape = param(gate).shape;
-    if (shape[0] % geometry_.tp != 0) return NotDivisible(param(gate), shape[0]);
-    const int64_t rows = shape[0] / geometry_.tp;
-    shape[0] = 2 * rows;
+    NXDKIT_TRY(CheckDivisible(gate, 0));
+    const uint32_t up = Partner(model_, gate, "gate_proj.", "up_proj.");
     TensorLayout& out =
-        Add(param(gate), Replaced(param(gate).name, "gate_proj.", "gate_up_proj."), shape).layout;
-    AddRows(out, gate, param(gate).shape, rank_ * rows, rows, 0);
+        Add(param(gate),
+            models::SliceTensor(model_, gate,
+                                Replaced(param(gate).name, "gate_proj.", "gate_up_proj."), 0,
+                                geometry_.tp, rank_))
+            .layout;
+    const int64_t rows = out.shape[0];
+    out.shape[0] = 2 * rows;
     AddRows(out, up, param(up).shape, rank_ * rows, rows, rows);
     return OkStatus();
   }
@@ -225,99 +218,30 @@ class Builder {
          std::array{models::ExpertGateUp(model_, gate, part,
                                          ExpertName(gate, "expert_mlps.mlp_op.gate_up_proj")),
                     models::ExpertDown(model_, gate, part,
-                                       ExpertName(gate, "expert_mlps.mlp_op.down_proj"))}) {
-      RankTensor& out = Add(param(gate), tensor.name, tensor.shape);
-      out.layout = std::move(tensor);
-      out.expert = true;
-    }
+                                       ExpertName(gate, "expert_mlps.mlp_op.down_proj"))})
+      Add(param(gate), std::move(tensor)).expert = true;
     return OkStatus();
   }
 
-  // The k or v of a q, the up of a gate.
-  uint32_t Partner(uint32_t i, std::string_view own, std::string_view other) const {
-    const std::string name = Replaced(param(i).name, own, other);
-    for (uint32_t p = i; p < model_.params.size(); ++p)
-      if (param(p).name == name) return p;
-    NXDKIT_CHECK(false && "a family without the partner of a projection");
-  }
-
-  // Appends the heads of one projection at row `at`; returns the row behind them.
-  int64_t AddHeads(TensorLayout& out, uint32_t i, const std::vector<int64_t>& heads, int64_t at) {
-    const int64_t rows = model_.config.head_dim;
-    for (int64_t head : heads) {
-      AddRows(out, i, param(i).shape, head * rows, rows, at);
-      at += rows;
+  // The weights or the biases, unless they are kept apart.
+  void AddQkv(uint32_t q) {
+    const std::string& own = param(q).name;  // ...self_attn.q_proj.weight or .bias
+    if (KeepsQkvApart()) return AddHeads(q, own, {{q, &heads_.query}});
+    const uint32_t k = Partner(model_, q, ".q_proj.", ".k_proj.");
+    const uint32_t v = Partner(model_, q, ".q_proj.", ".v_proj.");
+    const std::vector<models::HeadsOf> all = {{q, &heads_.query}, {k, &heads_.kv}, {v, &heads_.kv}};
+    const std::string name = Replaced(own, ".q_proj.", ".qkv_proj.");
+    if (geometry_.names == NameStyle::kMegatron) {
+      if (model_.config.heads == model_.config.kv_heads) return AddHeads(q, name, all);
+      AddHeads(q, Replaced(own, ".q_proj.", ".query."), {all[0]});
+      AddHeads(k, Replaced(own, ".q_proj.", ".key_value."), {all[1], all[2]});
+    } else if (geometry_.qkv == QkvStyle::kLinear) {
+      AddHeads(q, name + "_q", {all[0]});
+      AddHeads(k, name + "_k", {all[1]});
+      AddHeads(v, name + "_v", {all[2]});
+    } else {
+      AddHeads(q, geometry_.qkv == QkvStyle::kFused ? name + "_qkv" : name, all);
     }
-    return at;
-  }
-
-  void AddProjections(const Param& like, std::string name,
-                      const std::vector<std::pair<uint32_t, const std::vector<int64_t>*>>& parts) {
-    Shape shape = like.shape;
-    shape[0] = 0;
-    for (const auto& [i, heads] : parts)
-      shape[0] += model_.config.head_dim * static_cast<int64_t>(heads->size());
-    TensorLayout& out = Add(like, std::move(name), shape).layout;
-    int64_t at = 0;
-    for (const auto& [i, heads] : parts) at = AddHeads(out, i, *heads, at);
-  }
-
-  Status AddQkv(uint32_t q) {
-    if (KeepsQkvApart()) {
-      AddProjections(param(q), param(q).name, {{q, &heads_.query}});
-      return OkStatus();
-    }
-    const uint32_t k = Partner(q, ".q_proj.", ".k_proj.");
-    const uint32_t v = Partner(q, ".q_proj.", ".v_proj.");
-    const std::string& name = param(q).name;  // ...self_attn.q_proj.weight or .bias
-    if (geometry_.names == NameStyle::kMegatron) return AddMegatronQkv(q, k, v);
-    switch (geometry_.qkv) {
-      case QkvStyle::kSeparate:
-        return OkStatus();  // above
-      case QkvStyle::kLinear:
-        AddProjections(param(q), Replaced(name, ".q_proj.", ".qkv_proj.") + "_q",
-                       {{q, &heads_.query}});
-        AddProjections(param(k), Replaced(name, ".q_proj.", ".qkv_proj.") + "_k",
-                       {{k, &heads_.kv}});
-        AddProjections(param(v), Replaced(name, ".q_proj.", ".qkv_proj.") + "_v",
-                       {{v, &heads_.kv}});
-        return OkStatus();
-      case QkvStyle::kFused:
-        AddProjections(param(q), Replaced(name, ".q_proj.", ".qkv_proj.") + "_qkv",
-                       {{q, &heads_.query}, {k, &heads_.kv}, {v, &heads_.kv}});
-        return OkStatus();
-      case QkvStyle::kCoalesced:
-        AddProjections(param(q), Replaced(name, ".q_proj.", ".qkv_proj."),
-                       {{q, &heads_.query}, {k, &heads_.kv}, {v, &heads_.kv}});
-        return OkStatus();
-    }
-    return OkStatus();
-  }
-
-  Status AddMegatronQkv(uint32_t q, uint32_t k, uint32_t v) {
-    const std::string& name = param(q).name;
-    if (model_.config.heads == model_.config.kv_heads) {
-      AddProjections(param(q), Replaced(name, ".q_proj.", ".qkv_proj."),
-                     {{q, &heads_.query}, {k, &heads_.kv}, {v, &heads_.kv}});
-      return OkStatus();
-    }
-    AddProjections(param(q), Replaced(name, ".q_proj.", ".query."), {{q, &heads_.query}});
-    AddProjections(param(k), Replaced(name, ".q_proj.", ".key_value."),
-                   {{k, &heads_.kv}, {v, &heads_.kv}});
-    return OkStatus();
-  }
-
-  // Columns of o_proj follow the rows of q.
-  Status AddOutput(uint32_t i) {
-    const int64_t columns = model_.config.head_dim;
-    const Shape shape = {param(i).shape[0], columns * static_cast<int64_t>(heads_.query.size())};
-    TensorLayout& out = Add(param(i), param(i).name, shape).layout;
-    int64_t at = 0;
-    for (int64_t head : heads_.query) {
-      AddColumns(out, i, param(i).shape, head * columns, columns, at);
-      at += columns;
-    }
-    return OkStatus();
   }
 
   Status AddAliases() {

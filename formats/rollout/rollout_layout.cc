@@ -5,10 +5,13 @@
 #include <array>
 
 #include "formats/models/experts.h"
+#include "formats/models/rank_tensors.h"
 
 namespace nxdkit::rollout {
 
 using models::Param;
+using models::Partner;
+using models::Replaced;
 using models::Role;
 
 std::string_view FlavorName(Flavor flavor) {
@@ -16,16 +19,6 @@ std::string_view FlavorName(Flavor flavor) {
 }
 
 namespace {
-
-int64_t CeilTo(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-std::string Replaced(std::string text, std::string_view from, std::string_view to) {
-  const size_t at = text.find(from);
-  if (at != std::string::npos) text.replace(at, from.size(), to);
-  return text;
-}
 
 // Renames that need only the name; the leading "model." goes for all.
 struct Rename {
@@ -80,33 +73,26 @@ class Builder {
   const Param& param(uint32_t i) const { return model_.params[i]; }
   bool is_weight(uint32_t i) const { return param(i).shape.size() == 2; }
 
-  TensorLayout& Add(std::string name, Shape shape) {
-    tensors_.push_back({std::move(name), 0, std::move(shape), std::nullopt, {}, {}});
-    return tensors_.back();
-  }
-
   void AddParam(uint32_t i) {
     switch (param(i).role) {
       case Role::kEmbedding:
-        return geometry_.vocab_parallel ? AddPaddedSlice(i, RolloutName(param(i)), 0)
-                                        : AddPaddedSlice(i, RolloutName(param(i)), 1);
+        return AddSlice(i, RolloutName(param(i)), geometry_.vocab_parallel ? 0 : 1);
       case Role::kLmHead:
-        return AddPaddedSlice(i, RolloutName(param(i)), 0);
+        return AddSlice(i, RolloutName(param(i)), 0);
       case Role::kQuery:
         return AddQkv(i);
       case Role::kKey:
       case Role::kValue:
         return;  // added with their query
       case Role::kOutput:
-        return is_weight(i) ? AddOutput(i) : AddReplicated(i);
+        return is_weight(i) ? AddOutput(i) : AddWhole(i, RolloutName(param(i)));
       case Role::kGate:
       case Role::kUp:
         return AddMlp(i, 0);
       case Role::kDown:
-        return is_weight(i) ? AddMlp(i, 1) : AddReplicated(i);
+        return is_weight(i) ? AddMlp(i, 1) : AddWhole(i, RolloutName(param(i)));
       case Role::kRouter:
-        AddWhole(Add(ExpertName(i, "router.linear_router"), param(i).shape), i, param(i).shape);
-        return;
+        return AddWhole(i, ExpertName(i, "router.linear_router"));
       case Role::kExpertGate:
         if (param(i).expert == 0) AddExperts(i);
         return;
@@ -122,33 +108,20 @@ class Builder {
       case Role::kQueryNorm:
       case Role::kKeyNorm:
       case Role::kReplicated:
-        return AddReplicated(i);
+        return AddWhole(i, RolloutName(param(i)));
     }
   }
 
-  void AddReplicated(uint32_t i) {
-    AddWhole(Add(RolloutName(param(i)), param(i).shape), i, param(i).shape);
+  void AddWhole(uint32_t i, std::string name) {
+    tensors_.push_back(models::WholeTensor(model_, i, std::move(name)));
   }
 
-  // This rank's slice along `dim` of the parameter padded with zeros at the end to a multiple of
-  // tp.
-  void AddPaddedSlice(uint32_t i, std::string name, int dim) {
-    const int64_t extent = param(i).shape[dim];
-    const int64_t part = CeilTo(extent, geometry_.tp) / geometry_.tp;
-    const int64_t from = std::min(rank_ * part, extent);
-    const int64_t real = std::min(part, extent - from);
-    Shape shape = param(i).shape;
-    shape[dim] = part;
-    TensorLayout& out = Add(std::move(name), shape);
-    if (dim == 0)
-      AddRows(out, i, param(i).shape, from, real, 0);
-    else
-      AddColumns(out, i, param(i).shape, from, real, 0);
-    AddZeros(out, dim, real, part - real);
+  void AddSlice(uint32_t i, std::string name, int dim) {
+    tensors_.push_back(models::SliceTensor(model_, i, std::move(name), dim, geometry_.tp, rank_));
   }
 
   void AddMlp(uint32_t i, int dim) {
-    AddPaddedSlice(i, RolloutName(param(i)), dim);
+    AddSlice(i, RolloutName(param(i)), dim);
     if (geometry_.transposed_mlp && is_weight(i)) TransposeStored(tensors_.back());
   }
 
@@ -164,70 +137,33 @@ class Builder {
         models::ExpertDown(model_, gate, part, ExpertName(gate, "expert_mlps.mlp_op.down_proj")));
   }
 
-  uint32_t Partner(uint32_t i, std::string_view other) const {
-    const std::string name = Replaced(param(i).name, ".q_proj.", other);
-    for (uint32_t p = i; p < model_.params.size(); ++p)
-      if (param(p).name == name) return p;
-    NXDKIT_CHECK(false && "a family without the partner of a projection");
-  }
-
-  // Heads along `dim` from `at` on, padding slots as zeros; returns the place behind them.
-  int64_t AddHeads(TensorLayout& out, uint32_t i, const std::vector<int64_t>& heads, int dim,
-                   int64_t at) {
-    const int64_t size = model_.config.head_dim;
-    for (int64_t head : heads) {
-      if (head == models::kZeroHead)
-        AddZeros(out, dim, at, size);
-      else if (dim == 0)
-        AddRows(out, i, param(i).shape, head * size, size, at);
-      else
-        AddColumns(out, i, param(i).shape, head * size, size, at);
-      at += size;
-    }
-    return at;
-  }
-
-  int64_t SlotRows(const std::vector<int64_t>& heads) const {
-    return model_.config.head_dim * static_cast<int64_t>(heads.size());
-  }
-
   void AddQkv(uint32_t q) {
-    const uint32_t k = Partner(q, ".k_proj.");
-    const uint32_t v = Partner(q, ".v_proj.");
-    const std::pair<uint32_t, const std::vector<int64_t>*> parts[] = {
+    const uint32_t k = Partner(model_, q, ".q_proj.", ".k_proj.");
+    const uint32_t v = Partner(model_, q, ".q_proj.", ".v_proj.");
+    const std::vector<models::HeadsOf> parts = {
         {q, &heads_.query}, {k, &heads_.kv}, {v, &heads_.kv}};
     if (!geometry_.fused_qkv) {
-      for (const auto& [i, heads] : parts) {
-        Shape shape = param(i).shape;
-        shape[0] = SlotRows(*heads);
-        AddHeads(Add(RolloutName(param(i)), shape), i, *heads, 0, 0);
-      }
+      for (const models::HeadsOf& part : parts)
+        tensors_.push_back(models::HeadsTensor(model_, RolloutName(param(part.first)), {part}));
       return;
     }
-    Shape shape = param(q).shape;
-    shape[0] = SlotRows(heads_.query) + 2 * SlotRows(heads_.kv);
-    TensorLayout& out =
-        Add(Replaced(RolloutName(param(q)), ".qkv_proj.q_proj.", ".qkv_proj.Wqkv."), shape);
-    int64_t at = 0;
-    for (const auto& [i, heads] : parts) at = AddHeads(out, i, *heads, 0, at);
-    if (geometry_.transposed_qkv && is_weight(q)) TransposeStored(out);
+    tensors_.push_back(models::HeadsTensor(
+        model_, Replaced(RolloutName(param(q)), ".qkv_proj.q_proj.", ".qkv_proj.Wqkv."), parts));
+    if (geometry_.transposed_qkv && is_weight(q)) TransposeStored(tensors_.back());
   }
 
   void AddOutput(uint32_t i) {
-    TensorLayout& out = Add(RolloutName(param(i)), {param(i).shape[0], SlotRows(heads_.query)});
-    AddHeads(out, i, heads_.query, 1, 0);
-    if (geometry_.transposed_output) TransposeStored(out);
+    tensors_.push_back(models::HeadsTensor(model_, RolloutName(param(i)), {{i, &heads_.query}}, 1));
+    if (geometry_.transposed_output) TransposeStored(tensors_.back());
   }
 
   void AddTiedHead() {
     for (uint32_t i = 0; i < model_.params.size(); ++i)
-      if (param(i).role == Role::kEmbedding) AddPaddedSlice(i, "lm_head.weight", 0);
+      if (param(i).role == Role::kEmbedding) AddSlice(i, "lm_head.weight", 0);
   }
 
   void AddRankTensor(std::string name) {
-    TensorLayout& out = Add(std::move(name), {1});
-    out.dtype = Dtype::kI32;
-    out.fills.push_back({WholeBox({1}), rank_});
+    tensors_.push_back({std::move(name), 0, {1}, Dtype::kI32, {}, {{WholeBox({1}), rank_}}});
   }
 
   const models::Model& model_;
