@@ -56,13 +56,13 @@ struct Refused {
   const char* why;
 };
 constexpr Refused kRefused[] = {
-    {"alora_invocation_tokens", "the adapter acts behind some tokens only; no weight can say that"},
+    {"alora_invocation_tokens", "the adapter acts after some tokens only; weights cannot say that"},
     {"arrow_config", "adapters are chosen as the model runs; no weight can say that"},
     {"fan_in_fan_out", "its layers store [in, out]; those of the models here store [out, in]"},
     {"layer_replication", "layers of the base are repeated; the base has fewer than the result"},
     {"lora_bias", "B has a bias of its own, which the base's layers have no place for"},
     {"megatron_config", "its layers are cut for tensor parallel ranks in a way of their own"},
-    {"target_parameters", "parameters that are no module's weight are adapted"},
+    {"target_parameters", "parameters other than the weights of modules are adapted"},
     {"trainable_token_indices", "single rows of the embedding are replaced"},
     {"use_bdlora", "A or B is block diagonal"},
     {"use_dora", "the magnitude vectors of DoRA scale the merged rows by their norms"},

@@ -107,7 +107,7 @@ Result<ParamDigest> ReadParam(const Json& row) {
     NXDKIT_ASSIGN(const std::string dtype, JsonString(row, "dtype"));
     const std::optional<Dtype> known = DtypeFromName(dtype);
     if (!known)
-      return Error(Errc::kCorrupt, fmt::format("\"{}\" is no dtype", dtype)).member("dtype");
+      return Error(Errc::kCorrupt, fmt::format("\"{}\" is not a dtype", dtype)).member("dtype");
     param.dtype = *known;
     NXDKIT_ASSIGN(param.shape, ShapeOf(row));
     NXDKIT_ASSIGN(param.root, DigestOf(row));
@@ -151,7 +151,7 @@ Result<ModelDigest> ReadModel(const Json& json) {
     NXDKIT_ASSIGN(ParamDigest param, ReadParam(row));
     if (!params.empty() && params.back().name >= param.name)
       return Error(Errc::kCorrupt,
-                   fmt::format("parameters are not in order: \"{}\" stands before it",
+                   fmt::format("parameters are not in order: \"{}\" comes before it",
                                params.back().name))
           .on(param.name);
     params.push_back(std::move(param));

@@ -201,8 +201,9 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& p
         .member("num_key_value_heads");
   if (!JsonFind(json, "head_dim") && config.hidden % config.heads != 0)
     return Error(Errc::kCorrupt,
-                 fmt::format("missing, and hidden_size {} is no multiple of num_attention_heads {}",
-                             config.hidden, config.heads))
+                 fmt::format(
+                     "missing, and hidden_size {} is not a multiple of num_attention_heads {}",
+                     config.hidden, config.heads))
         .in(path)
         .member("head_dim");
   if (config.heads * config.head_dim > kMaxExtent)

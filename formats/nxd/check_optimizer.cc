@@ -19,7 +19,7 @@ using GroupText = std::vector<KeyText>;
 Result<GroupText> TextOf(const torch::PickleDict& group) {
   GroupText texts;
   for (const auto& [key, value] : group) {
-    if (!key.string()) return Error(Errc::kUnsupported, "a key of the group is no string");
+    if (!key.string()) return Error(Errc::kUnsupported, "a key of the group is not a string");
     if (*key.string() == "params") {
       texts.push_back({*key.string(), ""});
       continue;

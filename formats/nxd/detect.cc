@@ -62,9 +62,9 @@ Result<int> Multiplier(const StoredTensor& tensor, const models::ModelConfig& co
   if (rest > 0 && rest % unit == 0 && rest / unit <= config.heads)
     return static_cast<int>(rest / unit);
   return Error(Errc::kCorrupt,
-               fmt::format("{} rows on tp {} are no multiple of {} key heads of {} rows{}",
+               fmt::format("{} rows on tp {} are not a multiple of {} key heads of {} rows{}",
                            local_rows, tp, config.kv_heads, config.head_dim,
-                           fused ? fmt::format(" beside {} query heads", config.heads) : ""))
+                           fused ? fmt::format(" next to {} query heads", config.heads) : ""))
       .on(tensor.name)
       .in(tensor.storage->path())
       .hint(fmt::format("is the config the one of this model, and is tp rank {} the last one?",
@@ -123,7 +123,7 @@ void WarnOfBlockOrder(const models::ModelConfig& config, Detected& detected) {
   const Geometry& geometry = detected.geometry;
   if (geometry.names != NameStyle::kMegatron || config.kv_heads <= geometry.tp) return;
   detected.warnings.push_back(fmt::format(
-      "the {} key heads of a rank are taken to lie in block order, as NxD's converter writes them "
+      "the {} key heads of a rank are assumed to be in block order, as NxD's converter writes them "
       "and megatron_legacy=True reads them; a set that was trained with megatron_legacy=False has "
       "them interleaved, and does not say so",
       config.kv_heads / geometry.tp));

@@ -109,7 +109,7 @@ Error WrongReplicas(Hardware claimed, ReplicaOrder found, const std::string& ori
   if (found == ReplicaOrder::kNeither) return NoCopies();
   if (claimed == Hardware::kTrn2)
     return Error(Errc::kCorrupt,
-                 fmt::format("{} says trn2, where the {} copies of a key head lie on adjacent "
+                 fmt::format("{} says trn2, where the {} copies of a key head are on adjacent "
                              "ranks, but here they are tiled over the ranks as on trn1; {}",
                              origin, geometry.kv_multiplier, FirstWrongPair(geometry, config)))
         .hint(

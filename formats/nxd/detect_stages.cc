@@ -70,7 +70,7 @@ Status DetectStages(const ShardSet& set, const models::ModelConfig& config,
   }
   // The trainer's own pipeline_cuts: what is stored is read as it lies.
   detected.warnings.push_back(fmt::format(
-      "the {} layers lie on the {} pipeline ranks as no vpp of NxD's own cuts puts them",
+      "the {} layers are on the {} pipeline ranks as no vpp of NxD's own cuts puts them",
       config.layers, pp));
   return OkStatus();
 }

@@ -56,7 +56,7 @@ Status RefuseLegacy(const std::string& folder) {
   const auto legacy = std::ranges::find_if(names, IsLegacyOptimizer);
   if (legacy == names.end()) return OkStatus();
   return Error(Errc::kUnsupported,
-               fmt::format("a legacy ZeRO-1 optimizer ({}) lies beside the model; only the forms "
+               fmt::format("a legacy ZeRO-1 optimizer ({}) is next to the model; only the forms "
                            "in optim/ can be resharded",
                            *legacy))
       .in(folder)
@@ -83,7 +83,7 @@ Result<std::optional<OptimizerLocation>> LocateOptimizer(const std::string& tag_
   if (!found.sharded.empty() && !found.full.empty())
     return Error(
                Errc::kCorrupt,
-               fmt::format("a merged optimizer and a sharded one lie together: {} and {}",
+               fmt::format("a merged optimizer and a sharded one are here: {} and {}",
                            BaseName(found.full.front().path), BaseName(found.sharded.front().path)))
         .in(out.folder)
         .hint("move away the one that is not to be used");

@@ -31,8 +31,8 @@ constexpr KeyRow kKeys[] = {
     {"ep_param_group_offset", "the state of an expert parallel optimizer"},
     {"ep_base_state_offset", "the state of an expert parallel optimizer"},
     {"ep_shape_info_offset", "the state of an expert parallel optimizer"},
-    {"dp_rank", "a file of the legacy form, which knows no pipeline ranks"},
-    {"tp_rank", "a file of the legacy form, which knows no pipeline ranks"},
+    {"dp_rank", "a file of the legacy form, which has no pipeline ranks"},
+    {"tp_rank", "a file of the legacy form, which has no pipeline ranks"},
 };
 
 Status CheckKey(const std::string& key) {

@@ -25,7 +25,7 @@ class Reader {
     for (const auto& [key, value] : *dict) {
       const std::string* name = key.string();
       if (!name)
-        return Error(Errc::kCorrupt, "a key of the state dict is no string")
+        return Error(Errc::kCorrupt, "a key of the state dict is not a string")
             .in(file.path)
             .member("data.pkl");
       if (!value.tensor() && !value.reference()) {

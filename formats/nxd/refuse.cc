@@ -41,11 +41,11 @@ constexpr Row kRows[] = {
      "name the tag folder, whose model/ holds the weights"},
     {[](const Names& names) { return std::ranges::any_of(names, IsLegacyOptimizer); },
      "a legacy ZeRO-1 optimizer (optim.dp_rank_DD.tp_rank_TT files); it holds no weights",
-     "name the folder of the model that was saved beside it"},
+     "name the folder of the model that was saved with it"},
     {[](const Names& names) {
        return Starts(names, "adapter_model.") || Has(names, "adapter_config.json");
      },
-     "a LoRA adapter; it holds no whole model", "nxd-convert --merge-lora merges it into its base"},
+     "a LoRA adapter, not a whole model", "nxd-convert --merge-lora merges it into its base"},
     {[](const Names& names) {
        return Starts(names, "tp") && Ends(names, "_sharded_checkpoint.safetensors");
      },

@@ -122,7 +122,7 @@ Result<SetStyle> OneStyle(const std::set<SetStyle>& styles, const std::string& f
     if (styles.contains(style) && std::ranges::all_of(styles, IsV2)) return style;
   if (styles.size() == 1) return *styles.begin();
   return Error(Errc::kCorrupt,
-               fmt::format("files of two styles lie here: {} and {}", SetStyleName(*styles.begin()),
+               fmt::format("files of two styles are here: {} and {}", SetStyleName(*styles.begin()),
                            SetStyleName(*styles.rbegin())))
       .in(folder);
 }

@@ -81,7 +81,7 @@ Error TensorFiles::Missing(const std::string& main, const std::string& path) {
   const std::string folder = ParentPath(path);
   if (KindOf(folder) != PathKind::kFolder)
     return Error(Errc::kCorrupt,
-                 fmt::format("the tensors are in a folder {} beside this file, which is missing",
+                 fmt::format("the tensors are in a folder {} next to this file, which is missing",
                              BaseName(folder)))
         .in(main);
   return Error(Errc::kCorrupt, fmt::format("the tensor file {} is missing", BaseName(path)))

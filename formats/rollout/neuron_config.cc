@@ -341,7 +341,7 @@ Result<std::string> WriteNeuronConfig(const NeuronConfig& config, std::string_vi
   if (!hf_config_text.empty()) {
     NXDKIT_ASSIGN(top,
                   ParseJson(hf_config_text, {.allow_nan = true, .allow_duplicate_keys = true}));
-    if (!top.is_object()) return Error(Errc::kCorrupt, "config.json is no object");
+    if (!top.is_object()) return Error(Errc::kCorrupt, "config.json is not an object");
   }
   return DumpPython(NxdiJson(config, std::move(top))) + "\n";
 }

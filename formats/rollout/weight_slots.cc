@@ -196,7 +196,7 @@ Status SlotUpdate::FindCurrent() {
   NXDKIT_ASSIGN(const std::string target, ReadLink(weights_));
   if (!IsSlotName(target))
     return Error(Errc::kUnsupported, fmt::format("is a link to {}, expected a folder or a link to "
-                                                 "a slot beside it (.weights.0)",
+                                                 "a slot next to it (.weights.0)",
                                                  target))
         .in(weights_);
   current_ = JoinPath(parent_, target);

@@ -132,7 +132,7 @@ Status BuildReference(PickleGraph& graph, NodeId object, NodeId state) {
                    fmt::format("a tensor reference has the unknown attribute \"{}\"", name));
     if (name != "tid") continue;
     if (graph.kind(items[i + 1]) != NodeKind::kInt || graph.AsInt(items[i + 1]) < 0)
-      return Error(Errc::kCorrupt, "the tid of a tensor reference is no integer of 0 or more");
+      return Error(Errc::kCorrupt, "the tid of a tensor reference is not an integer of 0 or more");
     graph.SetTid(object, graph.AsInt(items[i + 1]));
   }
   return OkStatus();

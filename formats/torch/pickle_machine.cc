@@ -92,7 +92,7 @@ Result<int64_t> ParseInt64(std::string_view digits) {
   int64_t value = 0;
   const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (code != std::errc() || end != digits.data() + digits.size())
-    return Corrupt(fmt::format("\"{:.40}\" is no integer of 64 bits", digits));
+    return Corrupt(fmt::format("\"{:.40}\" is not a 64-bit integer", digits));
   return value;
 }
 
@@ -113,7 +113,7 @@ Status Machine::PushFloat(std::string_view line) {
   double value = 0;
   const auto [end, code] = std::from_chars(line.data(), line.data() + line.size(), value);
   if (code != std::errc() || end != line.data() + line.size())
-    return Corrupt(fmt::format("\"{:.40}\" is no floating point number", line));
+    return Corrupt(fmt::format("\"{:.40}\" is not a floating point number", line));
   return Push(graph_.Float(value));
 }
 

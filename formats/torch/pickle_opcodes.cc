@@ -154,7 +154,7 @@ Error UnknownOpcode(std::string_view pickle, size_t offset) {
       return Error(Errc::kUnsupported,
                    fmt::format("pickle opcode {} ({:#04x}) is not supported", refused.name, code))
           .at(offset);
-  return Error(Errc::kCorrupt, fmt::format("{:#04x} is no pickle opcode", code)).at(offset);
+  return Error(Errc::kCorrupt, fmt::format("{:#04x} is not a pickle opcode", code)).at(offset);
 }
 
 Decoded DecodeInstruction(std::string_view pickle, size_t offset, Instruction& out) {

@@ -234,7 +234,7 @@ Status Writer::Value(const PickleValue& value, int depth) {
             const std::optional<std::string> bytes = DecimalToLong(number.decimal);
             if (!bytes)
               return Error(Errc::kUnsupported,
-                           fmt::format("\"{:.40}\" is no integer of at most {} bytes",
+                           fmt::format("\"{:.40}\" is not an integer of at most {} bytes",
                                        number.decimal, kMaxLongBytes));
             return emit_.Long(*bytes), OkStatus();
           },

@@ -26,16 +26,16 @@ struct StorageFields {
 Result<StorageFields> ParseStorageId(const PickleGraph& graph, Arguments fields) {
   StorageFields out;
   const NodeId type = fields[1];
-  if (graph.kind(type) != NodeKind::kGlobal) return BadId("field 2 is no storage class");
+  if (graph.kind(type) != NodeKind::kGlobal) return BadId("field 2 is not a storage class");
   const Global& global = graph.AsGlobal(type);
   if (global.kind == GlobalKind::kStorageClass)
     out.dtype = global.dtype;
   else if (global.kind != GlobalKind::kUntypedStorageClass)
     return BadId(fmt::format("field 2 is {}, expected a storage class", global.name));
-  if (graph.kind(fields[2]) != NodeKind::kString) return BadId("field 3, the key, is no string");
+  if (graph.kind(fields[2]) != NodeKind::kString) return BadId("field 3, the key, is not a string");
   out.key = graph.AsText(fields[2]);
   if (graph.kind(fields[4]) != NodeKind::kInt || graph.AsInt(fields[4]) < 0)
-    return BadId("field 5, the number of elements, is no integer of 0 or more");
+    return BadId("field 5, the number of elements, is not an integer of 0 or more");
   out.element_bytes = out.dtype ? ElementBytes(*out.dtype) : 1;
   const auto bytes = CheckedMul(graph.AsInt(fields[4]), out.element_bytes);
   if (!bytes)

@@ -107,12 +107,11 @@ Status Place(StoredTensor& tensor, int64_t offset, const StorageRef& storage) {
   const auto end = extent ? CheckedAdd(*extent, static_cast<uint64_t>(offset)) : std::nullopt;
   const auto end_bytes = end ? CheckedMul(*end, element) : std::nullopt;
   if (!end_bytes || *end_bytes > storage.bytes)
-    return Error(
-        Errc::kCorrupt,
-        fmt::format("a tensor of shape {}, strides {} and offset {} ({}) does not lie within "
-                    "its storage of {} bytes",
-                    ShapeText(tensor.shape), ShapeText(tensor.strides), offset,
-                    TorchName(tensor.dtype), storage.bytes));
+    return Error(Errc::kCorrupt,
+                 fmt::format("a tensor of shape {}, strides {} and offset {} ({}) is not within "
+                             "its storage of {} bytes",
+                             ShapeText(tensor.shape), ShapeText(tensor.strides), offset,
+                             TorchName(tensor.dtype), storage.bytes));
   tensor.offset = storage.base + static_cast<uint64_t>(offset) * element;
   return OkStatus();
 }

@@ -91,7 +91,7 @@ Status ZipArchiveReader::ReadVersion() {
   int version = 0;
   const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), version);
   if (code != std::errc() || end != digits.data() + digits.size())
-    return Error(Errc::kCorrupt, fmt::format("the version \"{:.20}\" is no number", digits))
+    return Error(Errc::kCorrupt, fmt::format("the version \"{:.20}\" is not a number", digits))
         .member(record->name)
         .at(record->data_offset);
   if (version < kOldestVersion || version > kNewestVersion)
@@ -119,7 +119,7 @@ Status ZipArchiveReader::ReadByteOrder() {
 Status ZipArchiveReader::ReadPickle() {
   const ZipRecord* record = directory_.Find(Name("data.pkl"));
   if (record == nullptr)
-    return Error(Errc::kUnsupported, "a zip archive without this record is no file of torch.save")
+    return Error(Errc::kUnsupported, "a zip archive without this record is not from torch.save")
         .member(Name("data.pkl"));
   NXDKIT_ASSIGN(const std::string pickle, ReadRecord(*file_, *record, kMaxPickleBytes));
   PickleGraph graph(pickle);

@@ -231,7 +231,7 @@ std::string_view JsonKindName(JsonKind kind) {
     case JsonKind::kUnsigned:
       return "an integer";
     case JsonKind::kFloat:
-      return "a number that is no 64-bit integer";
+      return "a number that is not a 64-bit integer";
     case JsonKind::kString:
       return "a string";
     case JsonKind::kArray:

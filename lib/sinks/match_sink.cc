@@ -41,7 +41,7 @@ Status MatchFileSize(const std::string& path, uint64_t bytes) {
   const PathKind kind = KindOf(path);
   if (kind != PathKind::kFile)
     return Error(Errc::kFindings,
-                 kind == PathKind::kMissing ? "there is no such file" : "this is no file")
+                 kind == PathKind::kMissing ? "there is no such file" : "this is not a file")
         .in(path);
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
   if (file.bytes() == bytes) return OkStatus();

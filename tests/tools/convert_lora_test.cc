@@ -137,7 +137,7 @@ TEST_F(ConvertLora, OtherCommandsSayWhatTheyCanDo) {
   for (const char* tool : {"ckpt-verify", "ckpt-digest"}) {
     const ProcessResult result = RunProcess({Workshop::Tool(tool), adapter_});
     EXPECT_EQ(result.exit_code, 4) << tool;
-    EXPECT_THAT(result.err, HasSubstr("a LoRA adapter; it holds no whole model"));
+    EXPECT_THAT(result.err, HasSubstr("a LoRA adapter, not a whole model"));
     EXPECT_THAT(result.err, HasSubstr("hint: nxd-convert --merge-lora merges it into its base"));
   }
   ExpectConverts("--from hf --to nxd --tp 2 --config " + model_ + "/config.json", adapter_,

@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"Unknown", R"({"use_magic": 3})", Errc::kUnsupported, "use_magic",
                "the option is 3"},
         BadRow{"Parameters", R"({"target_parameters": ["x"]})", Errc::kUnsupported,
-               "target_parameters", "no module's weight"},
+               "target_parameters", "other than the weights of modules"},
         BadRow{"Tokens", R"({"trainable_token_indices": [1]})", Errc::kUnsupported,
                "trainable_token_indices", "single rows"},
         BadRow{"Invocation", R"({"alora_invocation_tokens": [1]})", Errc::kUnsupported,

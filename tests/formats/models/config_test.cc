@@ -158,7 +158,7 @@ TEST(Config, AHeadDimThatCannotBeDerivedIsAskedFor) {
   json config = Config("llama");
   config["hidden_size"] = 30;
   const auto error = ExpectError(ParseConfig(config.dump(), "config.json"), Errc::kCorrupt,
-                                 "hidden_size 30 is no multiple of num_attention_heads 4");
+                                 "hidden_size 30 is not a multiple of num_attention_heads 4");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->member(), "head_dim");
   config["head_dim"] = 8;

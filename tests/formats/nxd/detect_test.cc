@@ -191,7 +191,7 @@ TEST(Stages, OwnCutsAreReadAndMentioned) {
   ASSERT_TRUE(detected.ok()) << detected.error().ToString();
   EXPECT_EQ(detected->geometry.vpp, 1);
   EXPECT_THAT(detected->warnings,
-              ElementsAre("the 4 layers lie on the 2 pipeline ranks as no vpp of NxD's own cuts "
+              ElementsAre("the 4 layers are on the 2 pipeline ranks as no vpp of NxD's own cuts "
                           "puts them"));
 }
 
@@ -261,7 +261,7 @@ TEST(Replicas, TheConvertersTrn2SetIsRefusedWithTheReason) {
       testing_util::ReferenceTrn2Set(model, Of(8, QkvStyle::kLinear, 2, Hardware::kTrn2));
   const auto error = ExpectError(
       Detect(set, model.config, {Says(Hardware::kTrn2)}), Errc::kCorrupt,
-      "the 2 copies of a key head lie on adjacent ranks, but here they are tiled over the ranks as "
+      "the 2 copies of a key head are on adjacent ranks, but here they are tiled over the ranks as "
       "on trn1; rank 1: query head 1 belongs to key head 0 but sits with key head 1");
   ASSERT_TRUE(error);
   EXPECT_THAT(error->hint(), HasSubstr("checkpoint_converter.py writes such sets for --hw_backend "
@@ -354,7 +354,7 @@ TEST(Megatron, SeveralKeyHeadsOnARankAreABlockByAssumption) {
   const models::Model model = ModelOf(SmallConfig());
   const auto two = Detect(MemorySet(model, Megatron(Of(2, QkvStyle::kSeparate))), model.config, {});
   ASSERT_TRUE(two.ok()) << two.error().ToString();
-  EXPECT_THAT(two->warnings, ElementsAre(HasSubstr("the 2 key heads of a rank are taken to lie in "
+  EXPECT_THAT(two->warnings, ElementsAre(HasSubstr("the 2 key heads of a rank are assumed to be in "
                                                    "block order")));
   const auto one = Detect(MemorySet(model, Megatron(Of(4, QkvStyle::kSeparate))), model.config, {});
   ASSERT_TRUE(one.ok()) << one.error().ToString();
@@ -377,7 +377,7 @@ TEST(Faults, RowsThatAreNoKeyHeads) {
   for (StoredTensor& tensor : set.shards[0].tensors.tensors)
     if (tensor.name == "model.layers.0.self_attn.qkv_proj.weight_k") tensor.shape = {5, 16};
   const auto error = ExpectError(Detect(set, model.config, {}), Errc::kCorrupt,
-                                 "5 rows on tp 2 are no multiple of 4 key heads of 2 rows");
+                                 "5 rows on tp 2 are not a multiple of 4 key heads of 2 rows");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->tensor(), "model.layers.0.self_attn.qkv_proj.weight_k");
   EXPECT_EQ(error->file(), "memory");

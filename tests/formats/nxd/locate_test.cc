@@ -172,7 +172,7 @@ TEST(Styles, TwoInOneFolderAreRefused) {
   Tree tree;
   tree.Add("tp_rank_00_pp_rank_00/checkpoint.pt").Add("tp_rank_01_pp_rank_00");
   const auto error = ExpectError(Locate(tree.Path(), std::nullopt), Errc::kCorrupt,
-                                 "files of two styles lie here: v1 and v1 xser");
+                                 "files of two styles are here: v1 and v1 xser");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), tree.Path());
 }

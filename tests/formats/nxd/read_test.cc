@@ -166,7 +166,7 @@ TEST(Xser, AMissingFolderIsNamed) {
   fs::remove_all(copy.Path("epoch=0-step=10.ckpt/tp_rank_01_pp_rank_00.tensors"));
   const auto error =
       ExpectError(ReadAt(copy.Path("epoch=0-step=10.ckpt")), Errc::kCorrupt,
-                  "the tensors are in a folder tp_rank_01_pp_rank_00.tensors beside this file, "
+                  "the tensors are in a folder tp_rank_01_pp_rank_00.tensors next to this file, "
                   "which is missing");
   ASSERT_TRUE(error);
   EXPECT_TRUE(

@@ -266,7 +266,7 @@ INSTANTIATE_TEST_SUITE_P(
                 fs::copy_file(o / "dp_rank_00_tp_rank_00_pp_rank_00.pt",
                               o / "full_tp_rank_00_pp_rank_00.pt");
               },
-              Errc::kCorrupt, "a merged optimizer and a sharded one lie together"},
+              Errc::kCorrupt, "a merged optimizer and a sharded one are here"},
         Files{"ADistributedCheckpoint",
               [](const fs::path& o) {
                 RemoveRanks(o, 0);

@@ -410,7 +410,7 @@ TEST(WrittenNxdi, IsTheConfigWithTheSettingsInside) {
 
 TEST(WrittenNxdi, AConfigThatIsNoObjectIsRefused) {
   ExpectError(WriteNeuronConfig(Full(Flavor::kNxdi), "[]"), Errc::kCorrupt,
-              "config.json is no object");
+              "config.json is not an object");
 }
 
 // What is written is read back the same, whatever the flags.

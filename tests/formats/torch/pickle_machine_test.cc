@@ -179,9 +179,10 @@ TEST(PickleMachine, RefusesOtherReferences) {
                 "unknown attribute \"name\"");
   const std::string negative = "}" + Str("tid") + "J\xff\xff\xff\xffs";
   ExpectRefused(Reference(negative), Errc::kCorrupt, build + negative.size(),
-                "no integer of 0 or more");
+                "not an integer of 0 or more");
   const std::string text = "}" + Str("tid") + Str("1") + "s";
-  ExpectRefused(Reference(text), Errc::kCorrupt, build + text.size(), "no integer of 0 or more");
+  ExpectRefused(Reference(text), Errc::kCorrupt, build + text.size(),
+                "not an integer of 0 or more");
   ExpectRefused(Global("torch_xla.utils.serialization", "TensorReference") + "K\1\x85\x81",
                 Errc::kCorrupt, 50, "called with other arguments than ()");
   ExpectError(ReadBytes(ArchiveOf(Pickle(Reference("}")))),
@@ -216,7 +217,7 @@ TEST(PickleMachine, RefusesOpcodesByName) {
   ExpectRefused("V1\n", Errc::kUnsupported, 0, "pickle opcode UNICODE (0x56) is not supported");
   ExpectRefused("N\x82\x01", Errc::kUnsupported, 1, "EXT1");
   ExpectRefused("(N\x91", Errc::kUnsupported, 2, "FROZENSET");
-  ExpectRefused("\x99", Errc::kCorrupt, 0, "0x99 is no pickle opcode");
+  ExpectRefused("\x99", Errc::kCorrupt, 0, "0x99 is not a pickle opcode");
   ExpectError(ReadBytes(ArchiveOf("\x80\x06N.")),
               {Errc::kUnsupported, kMember, 0, "pickle protocol 6"});
 }
@@ -290,9 +291,9 @@ TEST(PickleMachine, RefusesArgumentsThatDoNotFit) {
 }
 
 TEST(PickleMachine, RefusesNumbersThatAreNone) {
-  ExpectRefused("I9223372036854775808\n", Errc::kCorrupt, 0, "no integer of 64 bits");
+  ExpectRefused("I9223372036854775808\n", Errc::kCorrupt, 0, "not a 64-bit integer");
   ExpectRefused("I1x\n", Errc::kCorrupt, 0, "\"1x\" is no integer");
-  ExpectRefused("Fabc\n", Errc::kCorrupt, 0, "\"abc\" is no floating point number");
+  ExpectRefused("Fabc\n", Errc::kCorrupt, 0, "\"abc\" is not a floating point number");
   ExpectRefused("\x8b" + U32(65) + std::string(65, 'a'), Errc::kUnsupported, 0,
                 "an integer of 65 bytes, the limit is 64");
 }

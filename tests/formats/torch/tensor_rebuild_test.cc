@@ -117,7 +117,7 @@ TEST(TensorRebuild, RefusesElementsOutsideOfTheStorage) {
   EXPECT_TRUE(ReadBody(TestTensor{.shape = {6}, .strides = {1}}.Pickled()).ok());
   ExpectTensorRefused(
       {.shape = {7}, .strides = {1}}, Errc::kCorrupt,
-      "shape [7], strides [1] and offset 0 (float32) does not lie within its storage of 24");
+      "shape [7], strides [1] and offset 0 (float32) is not within its storage of 24");
   ExpectTensorRefused({.offset = 1}, Errc::kCorrupt, "offset 1 (float32) does not lie within");
   ExpectTensorRefused({.strides = {4, 1}}, Errc::kCorrupt, "strides [4, 1]");
   ExpectTensorRefused({.shape = {2}, .strides = {6}}, Errc::kCorrupt, "strides [6]");
@@ -215,7 +215,7 @@ TEST(PersistentId, RefusesWhatIsNoStorage) {
   ExpectIdRefused(Str("storage") + type + Str("0") + Str("cpu"), Errc::kCorrupt,
                   "4 fields, expected 5");
   ExpectIdRefused(Str("storage") + Str("t") + Str("0") + Str("cpu") + Int(6), Errc::kCorrupt,
-                  "field 2 is no storage class");
+                  "field 2 is not a storage class");
   ExpectIdRefused(Str("storage") + Global("torch", "Size") + Str("0") + Str("cpu") + Int(6),
                   Errc::kCorrupt, "field 2 is torch.Size");
   ExpectIdRefused(Str("storage") + type + Int(0) + Str("cpu") + Int(6), Errc::kCorrupt,

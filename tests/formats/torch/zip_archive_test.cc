@@ -83,7 +83,7 @@ TEST(ZipArchive, VersionsThatTorchReads) {
               {"11\n", Errc::kUnsupported, "version 11"},
               {"-3", Errc::kUnsupported, "version -3"},
               {"", Errc::kCorrupt, "is no number"},
-              {"3 or so", Errc::kCorrupt, "\"3 or so\" is no number"},
+              {"3 or so", Errc::kCorrupt, "\"3 or so\" is not a number"},
               {"99999999999", Errc::kCorrupt, "is no number"}};
   for (const auto& bad : kBad) {
     TestZip zip;
