@@ -1,10 +1,9 @@
-// Hugging Face model folders: single or sharded weights, the index, the small files beside them.
+// Hugging Face model folders: single or sharded weights, and the small files next to them.
 // Format facts: FORMAT.md beside this file.
 #pragma once
 
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "lib/base/error.h"
@@ -33,23 +32,7 @@ Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open);
 // Whether Open would find weights there (by file names only).
 bool HasWeights(const std::string& folder);
 
-// The exact split rule of huggingface_hub (specs: greedy, one open shard, input order; a tensor
-// over the limit gets a shard of its own at once). Returns for each shard the indices of its
-// tensors.
-std::vector<std::vector<size_t>> SplitShards(const std::vector<uint64_t>& bytes, uint64_t limit);
-
-// "model.safetensors" for one shard, else "model-00001-of-00003.safetensors". `index` from 0.
-std::string ShardName(size_t index, size_t count);
-
-// Contents of model.safetensors.index.json: indent 2, sorted keys, trailing newline.
-// `weight_map` pairs are tensor -> file name.
-std::string IndexJson(const std::vector<std::pair<std::string, std::string>>& weight_map,
-                      uint64_t total_bytes, uint64_t total_parameters);
-
-// Parses "5GB", "500MB", "1.5 gb", "1000000" (decimal units KB MB GB TB); kUsage otherwise.
-Result<uint64_t> ParseShardSize(const std::string& text);
-
-// The files beside the weights that travel with a model byte for byte, those present in `folder`,
+// The files next to the weights that travel with a model byte for byte, those present in `folder`,
 // sorted: config.json, generation_config.json, tokenizer files, chat templates...
 std::vector<std::string> SideFiles(const std::string& folder);
 

@@ -1,4 +1,5 @@
-// How tensors are spread over shards.
+#include "formats/hf/split.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "formats/hf/hf.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::hf {
 namespace {
@@ -84,6 +85,30 @@ Result<uint64_t> ParseShardSize(const std::string& text) {
   if (!(bytes >= 1)) return BadSize(text, "must be at least one byte");
   if (!(bytes < 0x1p63)) return BadSize(text, "is over 2^63 bytes");
   return static_cast<uint64_t>(bytes);
+}
+
+std::string ShardName(size_t index, size_t count) {
+  if (count <= 1) return "model.safetensors";
+  return fmt::format("model-{:05d}-of-{:05d}.safetensors", index + 1, count);
+}
+
+std::string IndexJson(const std::vector<std::pair<std::string, std::string>>& weight_map,
+                      uint64_t total_bytes, uint64_t total_parameters) {
+  auto sorted = weight_map;
+  std::ranges::sort(sorted);
+  std::string map;
+  for (const auto& [tensor, file] : sorted)
+    map +=
+        fmt::format("{}\n    {}: {}", map.empty() ? "" : ",", DumpPython(tensor), DumpPython(file));
+  return fmt::format(
+      "{{\n"
+      "  \"metadata\": {{\n"
+      "    \"total_parameters\": {},\n"
+      "    \"total_size\": {}\n"
+      "  }},\n"
+      "  \"weight_map\": {{{}}}\n"
+      "}}\n",
+      total_parameters, total_bytes, map.empty() ? map : map + "\n  ");
 }
 
 }  // namespace nxdkit::hf

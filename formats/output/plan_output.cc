@@ -5,6 +5,7 @@
 #include "formats/artifact/compiled_model.h"
 #include "formats/artifact/lora/lora_config.h"
 #include "formats/hf/hf.h"
+#include "formats/hf/split.h"
 #include "formats/nxd/optimum.h"
 #include "formats/output/output_plan.h"
 #include "formats/output/plan_lora.h"

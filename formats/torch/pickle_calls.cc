@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 
+#include "formats/torch/tensor_rebuild.h"
 #include "lib/base/utf8.h"
 
 namespace nxdkit::torch {

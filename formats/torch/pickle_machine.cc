@@ -13,6 +13,7 @@
 #include "formats/torch/pickle_calls.h"
 #include "formats/torch/pickle_numbers.h"
 #include "formats/torch/pickle_opcodes.h"
+#include "formats/torch/storage_ids.h"
 #include "lib/base/utf8.h"
 
 namespace nxdkit::torch {

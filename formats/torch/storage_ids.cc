@@ -1,10 +1,10 @@
-// Persistent ids: how the pickle names the storages beside it. Their fields: torch/serialization.py
-// of torch 1.13 to 2.15.
+// The fields of the ids: torch/serialization.py of torch 1.13 to 2.15.
+#include "formats/torch/storage_ids.h"
+
 #include <fmt/core.h>
 
 #include <optional>
 
-#include "formats/torch/pickle_calls.h"
 #include "lib/base/checked.h"
 
 namespace nxdkit::torch {

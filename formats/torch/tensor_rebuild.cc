@@ -1,10 +1,10 @@
-// The calls of torch._utils that make a tensor of a storage. Argument lists: torch/_utils.py of
-// torch 1.13 to 2.15.
+// Argument lists: torch/_utils.py of torch 1.13 to 2.15.
+#include "formats/torch/tensor_rebuild.h"
+
 #include <fmt/core.h>
 
 #include <optional>
 
-#include "formats/torch/pickle_calls.h"
 #include "lib/base/checked.h"
 
 namespace nxdkit::torch {

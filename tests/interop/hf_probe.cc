@@ -8,6 +8,7 @@
 #include <string>
 
 #include "formats/hf/hf.h"
+#include "formats/hf/split.h"
 #include "formats/safetensors/safetensors.h"
 #include "lib/json/json.h"
 #include "lib/system/paths.h"

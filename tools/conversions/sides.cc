@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "formats/hf/hf.h"
+#include "formats/hf/split.h"
 #include "lib/system/signals.h"
 
 namespace nxdkit::tool {

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "formats/hf/hf.h"
+#include "formats/hf/split.h"
 #include "formats/models/sample_model.h"
 #include "formats/output/output_plan.h"
 #include "formats/output/places.h"

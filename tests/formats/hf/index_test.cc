@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "formats/hf/hf.h"
 #include "formats/hf/index.h"
+#include "formats/hf/split.h"
 #include "lib/json/json.h"
 #include "tests/formats/memory_file.h"
 #include "tests/formats/scratch.h"

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "formats/hf/hf.h"
+#include "formats/hf/split.h"
 #include "lib/json/json.h"
 
 namespace nxdkit::hf {

@@ -1,3 +1,5 @@
+#include "formats/hf/hf.h"
+
 #include <fmt/core.h>
 
 #include <array>
@@ -5,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "formats/hf/hf.h"
 #include "formats/hf/index.h"
 #include "lib/system/folders.h"
 
@@ -114,6 +115,48 @@ Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open) {
   NXDKIT_ASSIGN(TensorFile file, OpenOne(JoinPath(folder, weights->file), open));
   checkpoint.files.push_back(std::move(file));
   return checkpoint;
+}
+
+namespace {
+
+// Sorted. Configuration, tokenizer and processor: what a loader reads beside the weights. Not
+// licences, cards or code.
+constexpr std::array<std::string_view, 26> kSideFiles = {
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "config.json",
+    "generation_config.json",
+    "hf_quant_config.json",
+    "merges.txt",
+    "normalizer.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "quantization_config.json",
+    "quantize_config.json",
+    "sentencepiece.bpe.model",
+    "source.spm",
+    "special_tokens_map.json",
+    "spiece.model",
+    "target.spm",
+    "tekken.json",
+    "tiktoken.model",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "video_preprocessor_config.json",
+    "vocab.bpe",
+    "vocab.json",
+    "vocab.txt",
+};
+
+}  // namespace
+
+std::vector<std::string> SideFiles(const std::string& folder) {
+  std::vector<std::string> present;
+  for (const std::string_view name : kSideFiles)
+    if (KindOf(JoinPath(folder, name)) == PathKind::kFile) present.emplace_back(name);
+  return present;
 }
 
 }  // namespace nxdkit::hf
