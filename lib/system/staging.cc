@@ -129,7 +129,8 @@ Result<Staging> Staging::Begin(const std::string& output, const Options& options
   staging.staging_ = staging.output_ + ".partial";
   staging.options_ = options;
   NXDKIT_TRY(staging.CheckOutput());
-  NXDKIT_TRY(MakeFolders(ParentPath(staging.output_), options.sync));
+  if (const std::string parent = ParentPath(staging.output_); KindOf(parent) == PathKind::kMissing)
+    NXDKIT_TRY(MakeFolders(parent, options.sync));
   NXDKIT_TRY(staging.Lock());
   // Again: the process that held the lock until now may have published.
   if (Status status = staging.CheckOutput(); !status.ok()) {
