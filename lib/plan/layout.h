@@ -1,10 +1,9 @@
 // A layout says where the elements of every logical parameter are stored. Two layouts over the same
 // parameters make a slice plan (lib/plan/plan.h).
 //
-//   logical parameter   a tensor as Hugging Face names it:   q_proj.weight [heads * head_dim,
-//   hidden] piece               a box of it that lies at a box of a stored tensor, possibly
-//   transposed fill                a box of a stored tensor that holds a constant: padding zeros,
-//   rank tensors
+//   logical parameter  a tensor as Hugging Face names it: q_proj.weight [heads * head_dim, hidden]
+//   piece              a box of it, stored at a box of a stored tensor, possibly transposed
+//   fill               a box of a stored tensor that holds a constant: zero padding, a rank tensor
 //
 // A logical element may be stored several times (replicas). Every element of a stored tensor
 // belongs to exactly one piece or fill.
