@@ -1,5 +1,5 @@
-// The calls of torch._utils that make a tensor of a storage. Errors have no offset: the machine adds
-// it.
+// The calls of torch._utils that make a tensor of a storage. Errors have no offset: the machine
+// adds it.
 #pragma once
 
 #include "formats/torch/pickle_graph.h"

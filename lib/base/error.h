@@ -34,8 +34,8 @@ std::string_view ErrcName(Errc code);  // stable snake_case word, for --json
 // A place that is already set is kept: the innermost caller knows best. By value, so that
 // `error = std::move(error).in(path)` is right.
 //
-// A pointer in size, with its special members in error.cc: a Result is in every function, and what it
-// moves and destroys is compiled into each of them.
+// A pointer in size, with its special members in error.cc: a Result is in every function, and what
+// it moves and destroys is compiled into each of them.
 class [[nodiscard]] Error {
  public:
   Error(Errc code, std::string message);

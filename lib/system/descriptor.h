@@ -1,4 +1,4 @@
-// A file descriptor that is closed with the object. Move-only. Files have more to them: lib/system/file.h.
+// A file descriptor that is closed with the object. Move-only. For files: lib/system/file.h.
 #pragma once
 
 #include <unistd.h>

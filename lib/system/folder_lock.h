@@ -8,8 +8,8 @@
 
 namespace nxdkit {
 
-// Whether this errno of flock says that there are no locks: Lustre without the flock option, and NFS
-// for folders, have none. Who can then goes on without.
+// Whether this errno of flock says that there are no locks: Lustre without the flock option has
+// none, nor has NFS for folders. Callers that can do without locks continue.
 bool LocksAreMissing(int failure);
 
 // A try to lock a folder. Move-only; the lock is released with the object.
