@@ -20,8 +20,8 @@ inline constexpr size_t kMaxForeignEntries = 10'000;
 Result<std::vector<std::string>> ListForeign(const std::string& weights,
                                              const std::vector<std::string>& ours);
 
-// Copies them, links as links, with their modes (lib/system/copy_file.h: KeepAccess). Nothing may be
-// there under their names.
+// Copies them, links as links, with their modes (lib/system/copy_file.h: KeepAccess). Nothing may
+// be there under their names.
 Status CopyForeign(const std::vector<std::string>& paths, const std::string& from,
                    const std::string& to, bool sync);
 
