@@ -4,7 +4,7 @@ namespace nxdkit {
 namespace {
 
 TEST(FormatPage, OfNeffIsTrue) {
-  testing_util::ExpectPageHolds("neff", {"tests/formats/neff"});
+  testing_util::ExpectPageHolds("neff", {"tests/formats/neff", "tests/formats/compile_cache"});
   EXPECT_FALSE(HasFailure());
 }
 

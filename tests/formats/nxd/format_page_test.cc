@@ -4,9 +4,9 @@ namespace nxdkit {
 namespace {
 
 TEST(FormatPage, OfNxdIsTrue) {
-  testing_util::ExpectPageHolds("nxd",
-                                {"tests/formats/nxd", "tests/formats/models", "tests/formats/ops",
-                                 "tests/formats/reshard", "tests/lib", "tests/tools"});
+  testing_util::ExpectPageHolds(
+      "nxd", {"tests/formats/nxd", "tests/formats/models", "tests/formats/ops",
+              "tests/formats/output", "tests/formats/reshard", "tests/lib", "tests/tools"});
   EXPECT_FALSE(HasFailure());
 }
 
