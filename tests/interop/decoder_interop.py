@@ -97,6 +97,15 @@ class Decoder(unittest.TestCase):
                     worst = numpy.abs(committed[key] - values).max()
                     self.assertLessEqual(worst, 1e-5 * numpy.abs(values).max())
 
+    def test_rope_goldens_are_what_transformers_says(self):
+        rope = interop.load_make("decoder", "rope.py")
+        with open(os.path.join(make.HERE, "rope.json")) as file:
+            committed = json.load(file)
+        self.assertEqual(len(committed), 3 * len(rope.CASES))
+        for committed_row, row in zip(committed, rope.rows()):
+            with self.subTest(row["case"]):
+                self.assertEqual(committed_row, row)
+
     def test_values_and_gradients(self):
         for name, config in MODELS.items():
             for kind in (transformers.AutoModelForTokenClassification,

@@ -20,10 +20,10 @@ def program(name):
     raise SystemExit(f"no {name} in {folder} or ../../tools beside it")
 
 
-def load_make(folder):
-    """The make.py of a testdata folder, as a module."""
-    path = os.path.join(SOURCE, "testdata", folder, "make.py")
-    spec = importlib.util.spec_from_file_location(f"make_{folder}", path)
+def load_make(folder, name="make.py"):
+    """A script of a testdata folder, as a module."""
+    path = os.path.join(SOURCE, "testdata", folder, name)
+    spec = importlib.util.spec_from_file_location(f"{name[:-3]}_{folder}", path)
     module = importlib.util.module_from_spec(spec)
     sys.dont_write_bytecode = True
     spec.loader.exec_module(module)

@@ -48,49 +48,94 @@ class Reader {
   std::optional<Error> error_;
 };
 
-std::string RopeType(const Json& scaling) {
-  for (const char* key : {"rope_type", "type"})
-    if (const Json* type = JsonFind(scaling, key); type && type->is_string())
-      return type->get<std::string>();
-  return "default";
-}
-
-// Llama 3.1: long wavelengths are slowed by `factor`, short ones kept, a smooth step between.
-double Llama3(double frequency, const Json& scaling, Reader& reader) {
-  const double factor = reader.Number(scaling, "factor", 8);
-  const double low = reader.Number(scaling, "low_freq_factor", 1);
-  const double high = reader.Number(scaling, "high_freq_factor", 4);
-  const double old = reader.Number(scaling, "original_max_position_embeddings", 8192);
-  const double wavelength = 2 * std::numbers::pi / frequency;
-  if (wavelength < old / high) return frequency;
-  if (wavelength > old / low) return frequency / factor;
-  const double smooth = (old / wavelength - low) / (high - low);
-  return (1 - smooth) * frequency / factor + smooth * frequency;
-}
-
-std::vector<float> Frequencies(const Json& json, int64_t head_dim, Reader& reader) {
-  const Json* parameters = JsonFind(json, "rope_parameters");
-  const bool nested = parameters && parameters->is_object();
-  const Json* scaling = nested ? parameters : JsonFind(json, "rope_scaling");
-  const Json none = Json::object();
-  const Json& rules = scaling && scaling->is_object() ? *scaling : none;
-  const double theta = reader.Number(nested ? rules : json, "rope_theta", 10000);
-  const std::string type = RopeType(rules);
-  const double slower = type == "linear" ? reader.Number(rules, "factor", 1) : 1;
-  if (type != "default" && type != "linear" && type != "llama3")
-    reader.Fail(Errc::kUnsupported, nested ? "rope_parameters" : "rope_scaling",
-                fmt::format("rope type {} is not built into this trainer: default, linear and "
-                            "llama3 are",
-                            type));
-  std::vector<float> frequencies;
-  for (int64_t i = 0; i < head_dim / 2; ++i) {
-    const double power = static_cast<double>(2 * i) / static_cast<double>(head_dim);
-    double frequency = 1 / std::pow(theta, power) / slower;
-    if (type == "llama3") frequency = Llama3(frequency, rules, reader);
-    frequencies.push_back(static_cast<float>(frequency));
+// The rules of the rotary embedding, as transformers 5 finds them in a config.json.
+class Rope {
+ public:
+  Rope(const Json& json, int64_t max_positions, Reader& reader)
+      : json_(json), max_positions_(static_cast<double>(max_positions)), reader_(reader) {
+    const bool scaled = IsSaid("rope_scaling");
+    source_ = scaled || !IsSaid("rope_parameters") ? "rope_scaling" : "rope_parameters";
+    const Json* rules = JsonFind(json, source_);
+    if (rules && rules->is_object())
+      rules_ = rules;
+    else if (rules && IsSaid(source_))
+      reader_.Fail(Errc::kCorrupt, source_,
+                   fmt::format("found {}, expected an object", JsonExcerpt(*rules)));
   }
-  return frequencies;
-}
+
+  std::vector<float> Frequencies(int64_t head_dim) {
+    const double theta = reader_.Number(*rules_, "rope_theta", Top("rope_theta", 10000));
+    const std::string type = Type();
+    if (type != "default" && type != "linear" && type != "llama3")
+      reader_.Fail(Errc::kUnsupported, source_,
+                   fmt::format("rope type {} is not built into this trainer: default, linear and "
+                               "llama3 are",
+                               type));
+    if (type != "default") RequireWholeHeads();
+    const double slower = type == "linear" ? Needed("factor", type) : 1;
+    const Llama3 llama3 = type == "llama3" ? ReadLlama3() : Llama3();
+    std::vector<float> frequencies;
+    for (int64_t i = 0; i < head_dim / 2; ++i) {
+      const double power = static_cast<double>(2 * i) / static_cast<double>(head_dim);
+      const double frequency = 1 / std::pow(theta, power) / slower;
+      frequencies.push_back(
+          static_cast<float>(type == "llama3" ? llama3.Slowed(frequency) : frequency));
+    }
+    return frequencies;
+  }
+
+ private:
+  // Llama 3.1: long wavelengths are slowed by `factor`, short ones kept, a smooth step between.
+  struct Llama3 {
+    double factor = 1, low = 1, high = 1, old = 1;
+    double Slowed(double frequency) const {
+      const double wavelength = 2 * std::numbers::pi / frequency;
+      if (wavelength < old / high) return frequency;
+      if (wavelength > old / low) return frequency / factor;
+      const double smooth = (old / wavelength - low) / (high - low);
+      return (1 - smooth) * frequency / factor + smooth * frequency;
+    }
+  };
+  Llama3 ReadLlama3() {
+    constexpr char kOriginal[] = "original_max_position_embeddings";
+    const double own = reader_.Number(*rules_, kOriginal, max_positions_);
+    return {Needed("factor", "llama3"), Needed("low_freq_factor", "llama3"),
+            Needed("high_freq_factor", "llama3"), Top(kOriginal, own)};
+  }
+
+  bool IsSaid(const char* key) const {
+    const Json* value = JsonFind(json_, key);
+    return value && !value->is_null() && !(value->is_object() && value->empty());
+  }
+  std::string Type() const {
+    for (const char* key : {"rope_type", "type"})
+      if (const Json* type = JsonFind(*rules_, key); type && type->is_string())
+        return type->get<std::string>();
+    return "default";
+  }
+  double Top(const char* key, double fallback) { return reader_.Number(json_, key, fallback); }
+  double Needed(const char* key, std::string_view type) {
+    const Json* value = JsonFind(*rules_, key);
+    if (!value || value->is_null())
+      reader_.Fail(Errc::kCorrupt, source_, fmt::format("rope type {} needs a {}", type, key));
+    return reader_.Number(*rules_, key, 1);
+  }
+  // Those types turn only a part of each head then; type default ignores the key.
+  void RequireWholeHeads() {
+    constexpr char kShare[] = "partial_rotary_factor";
+    const double share = reader_.Number(*rules_, kShare, Top(kShare, 1));
+    if (share != 1)
+      reader_.Fail(Errc::kUnsupported, kShare,
+                   fmt::format("{} is not built into this trainer: 1 is", share));
+  }
+
+  static inline const Json kNone = Json::object();
+  const Json& json_;
+  const double max_positions_;
+  Reader& reader_;
+  const char* source_;
+  const Json* rules_ = &kNone;
+};
 
 }  // namespace
 
@@ -126,12 +171,13 @@ Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::
     reader.Fail(Errc::kCorrupt, "head_dim",
                 fmt::format("{} is odd: rotary embedding turns pairs", shapes.head_dim));
   config.rms_eps = static_cast<float>(reader.Number(json, "rms_norm_eps", 1e-6));
-  const double positions = reader.Number(json, "max_position_embeddings", 2048);
+  const double positions =
+      reader.Number(json, "max_position_embeddings", type == "llama" ? 2048 : 32768);
   if (positions > static_cast<double>(kMaxPositions))
     reader.Fail(Errc::kCorrupt, "max_position_embeddings",
                 fmt::format("{} is over the limit of {}", positions, kMaxPositions));
   config.max_positions = static_cast<int64_t>(positions);
-  config.rope_frequencies = Frequencies(json, shapes.head_dim, reader);
+  config.rope_frequencies = Rope(json, config.max_positions, reader).Frequencies(shapes.head_dim);
   config.head_norm = type == "qwen3";
   if (reader.error()) return *reader.error();
   return config;

@@ -18,10 +18,13 @@ struct DecoderConfig {
   bool head_norm = false;               // RMSNorm over each query and key head (qwen3)
 };
 
-// Reads rope_theta and rope_scaling (default, linear, llama3), also as rope_parameters of
-// transformers 5. kUnsupported, naming the key, for what changes the arithmetic and is not built:
-// other activations, attention dropout, sliding windows in use, other rope types, biases of the
-// output or MLP projections, more than one score, other families.
+// Reads the rotary embedding (default, linear, llama3) as transformers 5 does: rope_scaling wins
+// over rope_parameters, a top-level rope_theta counts where the winner has none, and llama3 takes
+// max_position_embeddings for an original length that nobody gives. kCorrupt where transformers
+// refuses: a type without its factors. kUnsupported, naming the key, for what changes the
+// arithmetic and is not built: other activations, attention dropout, sliding windows in use, other
+// rope types, rotary embedding of a part of each head, biases of the output or MLP projections,
+// more than one score, other families.
 Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::string& path);
 
 }  // namespace nxdkit::trainer
