@@ -20,18 +20,15 @@ struct ChartRow {
   const char* title;
   const char* help;
   std::vector<const char*> names;  // metrics; "reward/*" all of a group
+  bool band = false;               // each ".../mean" has its min and max around it
 };
 
 const std::vector<ChartRow>& Charts() {
   static const std::vector<ChartRow> kCharts = {
       {"Reward", "mean over the step's responses", {"reward/*"}},
       {"Validation", "mean over the validation set", {"val/*"}},
-      {"Score",
-       "before KL is taken off",
-       {"critic/score/mean", "critic/score/max", "critic/score/min"}},
-      {"Response length",
-       "tokens",
-       {"response_length/mean", "response_length/max", "response_length/min"}},
+      {"Score", "before KL is taken off", {"critic/score/mean"}, true},
+      {"Response length", "tokens", {"response_length/mean"}, true},
       {"Responses cut off",
        "share at the length limit",
        {"response_length/clip_ratio", "prompt_length/clip_ratio"}},
@@ -82,25 +79,67 @@ Summary Summarize(const std::vector<Point>& points) {
   return result;
 }
 
-std::vector<Curve> CurvesOf(const SeriesMap& all, const std::vector<const char*>& names) {
+// Whole, wrapped after "/" and "." only.
+std::string NameText(std::string_view name) {
+  std::string out;
+  for (size_t at = 0; at < name.size();) {
+    const size_t end = std::min(name.find_first_of("/.", at), name.size() - 1) + 1;
+    out += (at == 0 ? "" : "<wbr>") + EscapeHtml(name.substr(at, end - at));
+    at = end;
+  }
+  return out;
+}
+
+// The smallest, largest and last value.
+std::string SummaryCells(const std::vector<Point>& points) {
+  const Summary sum = Summarize(points);
+  const bool any = sum.count > 0;
+  return fmt::format("<td>{}</td><td>{}</td><td>{}</td>", any ? ShortNumber(sum.low) : "-",
+                     any ? ShortNumber(sum.high) : "-", ShortNumber(sum.last));
+}
+
+const std::vector<Point>* Find(const SeriesMap& all, const std::string& name) {
+  const auto found = all.find(name);
+  return found != all.end() && Summarize(found->second).count > 0 ? &found->second : nullptr;
+}
+
+// "response_length/mean" -> "response_length/"
+std::string StemOf(const std::string& mean) { return mean.substr(0, mean.rfind('/') + 1); }
+
+// Those that have a finite value.
+std::vector<Curve> CurvesOf(const SeriesMap& all, const std::vector<const char*>& names,
+                            bool band = false) {
   std::vector<Curve> curves;
   for (const std::string_view name : names) {
     const bool group = name.ends_with("/*");
     const std::string_view prefix = group ? name.substr(0, name.size() - 1) : name;
     for (const auto& [key, points] : all)
-      if (group ? key.starts_with(prefix) : key == prefix) curves.push_back({key, &points});
+      if ((group ? key.starts_with(prefix) : key == prefix) && Find(all, key))
+        curves.push_back({key, &points});
+  }
+  if (!band) return curves;
+  for (Curve& curve : curves) {
+    curve.low = Find(all, StemOf(curve.name) + "min");
+    curve.high = Find(all, StemOf(curve.name) + "max");
   }
   return curves;
+}
+
+std::string LegendRow(std::string_view name, std::string_view key,
+                      const std::vector<Point>& points) {
+  return fmt::format("<tr><td title=\"{}\"><span class=\"key {}\"></span>{}</td>{}</tr>\n",
+                     EscapeHtml(name), key, NameText(name), SummaryCells(points));
 }
 
 std::string Legend(const std::vector<Curve>& curves) {
   std::string rows;
   for (size_t i = 0; i < curves.size(); ++i) {
-    const Summary sum = Summarize(*curves[i].points);
-    rows += fmt::format(
-        "<tr><td><span class=\"key f{}\"></span>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-        i % 8, EscapeHtml(curves[i].name), sum.count > 0 ? ShortNumber(sum.low) : "-",
-        sum.count > 0 ? ShortNumber(sum.high) : "-", ShortNumber(sum.last));
+    const Curve& curve = curves[i];
+    rows += LegendRow(curve.name, fmt::format("f{}", i % 8), *curve.points);
+    const std::string stem = StemOf(curve.name);
+    const std::string band = fmt::format("band f{}", i % 8);
+    if (curve.high) rows += LegendRow(stem + "max", band, *curve.high);
+    if (curve.low) rows += LegendRow(stem + "min", band, *curve.low);
   }
   return "<table class=\"legend\"><tr><th></th><th>min</th><th>max</th><th>last</th></tr>\n" +
          rows + "</table>\n";
@@ -135,7 +174,7 @@ std::string TimingFigure(const SeriesMap& all) {
 std::string ChartSection(const SeriesMap& all) {
   std::string html;
   for (const ChartRow& row : Charts()) {
-    const std::vector<Curve> curves = CurvesOf(all, row.names);
+    const std::vector<Curve> curves = CurvesOf(all, row.names, row.band);
     html += Figure(row.title, row.help, CurveChart(curves), curves);
   }
   html += TimingFigure(all);
@@ -145,13 +184,9 @@ std::string ChartSection(const SeriesMap& all) {
 std::string MetricTable(const SeriesMap& all) {
   if (all.empty()) return "";
   std::string rows;
-  for (const auto& [name, points] : all) {
-    const Summary sum = Summarize(points);
-    const bool any = sum.count > 0;
-    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-                        EscapeHtml(name), points.size(), any ? ShortNumber(sum.low) : "-",
-                        any ? ShortNumber(sum.high) : "-", ShortNumber(sum.last));
-  }
+  for (const auto& [name, points] : all)
+    rows += fmt::format("<tr><td>{}</td><td>{}</td>{}</tr>\n", NameText(name), points.size(),
+                        SummaryCells(points));
   return fmt::format(
       "<details><summary>All {} metrics</summary><table class=\"data\"><tr><th>name</th>"
       "<th>values</th><th>min</th><th>max</th><th>last</th></tr>\n{}</table></details>\n",
@@ -169,7 +204,7 @@ std::string ConfigTable(const RunFiles& run) {
   if (run.config.empty()) return "";
   std::string rows;
   for (const auto& [key, value] : run.config)
-    rows += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", EscapeHtml(key), EscapeHtml(value));
+    rows += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", NameText(key), EscapeHtml(value));
   return fmt::format(
       "<details><summary>Configuration, {} keys</summary><table class=\"data\">\n"
       "{}</table></details>\n",

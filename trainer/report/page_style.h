@@ -39,7 +39,8 @@ svg { display: block; width: 100%; height: auto; }
 .line { fill: none; stroke-width: 1.6; stroke-linejoin: round; stroke-linecap: round; }
 .area { opacity: 0.35; }
 .dot { opacity: 0; }
-.dot:hover { opacity: 1; }
+.dot:hover, .alone { opacity: 1; }
+.band { opacity: 0.18; }
 .s0 { stroke: var(--c0); } .s1 { stroke: var(--c1); } .s2 { stroke: var(--c2); }
 .s3 { stroke: var(--c3); } .s4 { stroke: var(--c4); } .s5 { stroke: var(--c5); }
 .s6 { stroke: var(--c6); } .s7 { stroke: var(--c7); }
@@ -50,13 +51,17 @@ svg { display: block; width: 100%; height: auto; }
 .key { border-radius: 2px; display: inline-block; height: 10px; margin-right: 6px; width: 10px; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th { color: var(--soft); font-weight: normal; }
-.legend { font-size: 13px; width: 100%; }
-.legend th, .legend td:not(:first-child) { text-align: right; width: 58px; }
-.legend td:first-child { overflow-wrap: anywhere; }
+.legend { font-size: 13px; table-layout: fixed; width: 100%; }
+.legend th:not(:first-child) { width: 58px; }
+.legend th, .legend td:not(:first-child) { text-align: right; }
+.legend td:first-child { padding-left: 16px; text-indent: -16px; }
+.legend td { overflow: hidden; text-overflow: ellipsis; vertical-align: top; }
 .data { font-size: 13px; margin: 8px 0; }
 .data td, .data th { border-bottom: 1px solid var(--line); padding: 2px 14px 2px 0;
-  text-align: left; overflow-wrap: anywhere; }
-details { margin: 8px 0; }
+  text-align: left; vertical-align: top; }
+.data td:not(:first-child) { overflow-wrap: anywhere; }
+details { margin: 8px 0; overflow-x: auto; }
+@media (max-width: 500px) { body { padding: 12px; } figure { padding: 10px; } }
 summary { cursor: pointer; }
 article { background: var(--panel); border-radius: 8px; margin: 10px 0; padding: 10px 14px; }
 pre { font: 13px/1.45 ui-monospace, monospace; margin: 6px 0; max-height: 420px; overflow: auto;

@@ -18,6 +18,7 @@ constexpr double kWidth = 440, kHeight = 176;
 constexpr double kLeft = 56, kRight = 430, kTop = 8, kBottom = 152;
 constexpr size_t kColors = 8;
 constexpr size_t kTooltips = 150;  // of a curve at most
+constexpr size_t kEnough = 800;    // points of a curve: more are more than one in a pixel
 
 struct Range {
   double low = std::numeric_limits<double>::infinity();
@@ -78,16 +79,18 @@ std::string Svg(std::string_view content) {
                      content);
 }
 
-std::string Tooltip(const Frame& frame, std::string_view name, const Point& point, double at) {
+// `alone`: no line leads to it, so it is seen without being pointed at.
+std::string Tooltip(const Frame& frame, const std::string& name, const Point& point, double at,
+                    bool alone = false) {
   return fmt::format(
-      "<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\"><title>{}, step {}: {}</title>"
+      "<circle class=\"dot{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}, step {}: {}</title>"
       "</circle>",
-      frame.X(point.step), frame.Y(at), EscapeHtml(name), point.step, ShortNumber(point.value));
+      alone ? " alone" : "", frame.X(point.step), frame.Y(at), alone ? 3 : 5, EscapeHtml(name),
+      point.step, ShortNumber(point.value));
 }
 
 // All points, or of each column of pixels the lowest and the highest, in the order of steps.
 std::vector<Point> Thinned(const std::vector<Point>& points, const Frame& frame) {
-  constexpr size_t kEnough = 800;
   if (points.size() <= kEnough) return points;
   std::vector<Point> kept;
   for (size_t begin = 0; begin < points.size();) {
@@ -107,27 +110,23 @@ std::vector<Point> Thinned(const std::vector<Point>& points, const Frame& frame)
   return kept;
 }
 
-std::string Line(const Curve& curve, size_t color, const Frame& frame) {
+std::string Line(const Curve& curve, size_t slot, const Frame& frame) {
   std::string path;
   std::string dots;
-  bool open = false;
   const std::vector<Point> points = Thinned(*curve.points, frame);
+  const auto finite = [&](size_t i) { return i < points.size() && std::isfinite(points[i].value); };
   const size_t every = points.size() / kTooltips + 1;
   for (size_t i = 0; i < points.size(); ++i) {
+    if (!finite(i)) continue;
     const Point& point = points[i];
-    if (!std::isfinite(point.value)) {
-      open = false;
-      continue;
-    }
-    path +=
-        fmt::format("{}{:.1f} {:.1f}", open ? "L" : "M", frame.X(point.step), frame.Y(point.value));
-    if (!open) path += "h0";  // so that a point alone is seen
-    open = true;
-    if (i % every == 0 || i + 1 == points.size())
-      dots += Tooltip(frame, curve.name, point, point.value);
+    const bool begins = !finite(i - 1);  // also where i is 0
+    path += fmt::format("{}{:.1f} {:.1f}", begins ? "M" : "L", frame.X(point.step),
+                        frame.Y(point.value));
+    const bool alone = begins && !finite(i + 1);
+    if (alone || i % every == 0 || i + 1 == points.size())
+      dots += Tooltip(frame, curve.name, point, point.value, alone);
   }
-  const size_t slot = color % kColors;
-  return fmt::format("<path class=\"line s{}\" d=\"{}\"/><g class=\"f{}\">{}</g>", slot, path, slot,
+  return fmt::format("<path class=\"line s{0}\" d=\"{1}\"/><g class=\"f{0}\">{2}</g>", slot, path,
                      dots);
 }
 
@@ -140,6 +139,38 @@ std::string AreaPath(const std::vector<Point>& upper, const std::vector<Point>& 
   for (size_t i = lower.size(); i-- > 0;)
     path += fmt::format("L{:.1f} {:.1f}", frame.X(lower[i].step), frame.Y(lower[i].value));
   return path + "Z";
+}
+
+const Point* FiniteAt(const std::vector<Point>& points, int64_t step) {
+  const auto at = std::ranges::lower_bound(points, step, {}, &Point::step);
+  const bool there = at != points.end() && at->step == step && std::isfinite(at->value);
+  return there ? &*at : nullptr;
+}
+
+// Of each column of pixels the lowest and the highest; a gap where either is missing ends it.
+std::string Band(const Curve& curve, size_t slot, const Frame& frame) {
+  std::string paths;
+  std::vector<Point> upper, lower;
+  const auto finish = [&] {
+    if (!upper.empty()) paths += AreaPath(upper, lower, frame);
+    upper.clear();
+    lower.clear();
+  };
+  for (const Point& high : *curve.high) {
+    const Point* low = FiniteAt(*curve.low, high.step);
+    if (!low || !std::isfinite(high.value)) {
+      finish();
+    } else if (!upper.empty() && curve.high->size() > kEnough &&
+               std::floor(frame.X(upper.back().step)) == std::floor(frame.X(high.step))) {
+      upper.back().value = std::max(upper.back().value, high.value);
+      lower.back().value = std::min(lower.back().value, low->value);
+    } else {
+      upper.push_back(high);
+      lower.push_back(*low);
+    }
+  }
+  finish();
+  return fmt::format("<path class=\"band f{}\" d=\"{}\"/>", slot, paths);
 }
 
 // As many steps as there are pixels to show them.
@@ -157,9 +188,8 @@ std::vector<int64_t> StackSteps(const std::vector<Curve>& curves) {
 }
 
 double ValueAt(const std::vector<Point>& points, int64_t step) {
-  const auto at = std::ranges::lower_bound(points, step, {}, &Point::step);
-  const bool there = at != points.end() && at->step == step && std::isfinite(at->value);
-  return there ? std::max(at->value, 0.0) : 0;
+  const Point* point = FiniteAt(points, step);
+  return point ? std::max(point->value, 0.0) : 0;
 }
 
 }  // namespace
@@ -194,15 +224,18 @@ std::string EscapeHtml(std::string_view text) {
 std::string CurveChart(const std::vector<Curve>& curves) {
   Frame frame;
   for (const Curve& curve : curves)
-    for (const Point& point : *curve.points)
-      if (std::isfinite(point.value)) {
-        frame.values.Add(point.value);
-        frame.steps.Add(static_cast<double>(point.step));
-      }
+    for (const std::vector<Point>* points : {curve.points, curve.low, curve.high})
+      for (size_t i = 0; points && i < points->size(); ++i)
+        if (const Point& point = (*points)[i]; std::isfinite(point.value)) {
+          frame.values.Add(point.value);
+          frame.steps.Add(static_cast<double>(point.step));
+        }
   if (frame.values.empty()) return "";
   Widen(frame.values);
   std::string svg = Axes(frame);
-  for (size_t i = 0; i < curves.size(); ++i) svg += Line(curves[i], i, frame);
+  for (size_t i = 0; i < curves.size(); ++i)
+    if (curves[i].low && curves[i].high) svg += Band(curves[i], i % kColors, frame);
+  for (size_t i = 0; i < curves.size(); ++i) svg += Line(curves[i], i % kColors, frame);
   return Svg(svg);
 }
 

@@ -12,10 +12,13 @@ namespace nxdkit::trainer {
 struct Curve {
   std::string name;  // of the legend
   const std::vector<Point>* points = nullptr;
+  // A band around the curve, from the one to the other, where both are there; nullptr: none.
+  const std::vector<Point>* low = nullptr;
+  const std::vector<Point>* high = nullptr;
 };
 
 // One chart of some curves over the steps, with the range of values and steps on its axes, and the
-// value of a point as its tooltip. Points that are no finite numbers are gaps. Long curves are
+// value of a point as its tooltip. Points that are not finite numbers are gaps. Long curves are
 // drawn by the lowest and highest point of each column of pixels. "" without any finite point.
 std::string CurveChart(const std::vector<Curve>& curves);
 

@@ -32,7 +32,7 @@ void ExpectBalanced(const std::string& html) {
   const std::string body = std::regex_replace(html, std::regex("<style>[^<]*</style>"), "");
   for (std::sregex_iterator it(body.begin(), body.end(), tag), end; it != end; ++it) {
     const std::string name = (*it)[2];
-    if (name == "meta" || (*it)[4] == "/") continue;
+    if (name == "meta" || name == "wbr" || (*it)[4] == "/") continue;
     if ((*it)[1] == "/") {
       ASSERT_FALSE(open.empty()) << "</" << name << "> closes nothing";
       ASSERT_EQ(open.back(), name);
@@ -105,12 +105,46 @@ TEST(HtmlReport, ShowsTheRun) {
     EXPECT_THAT(html, HasSubstr(std::string("<b>") + title + "</b>"));
   EXPECT_THAT(html, HasSubstr("<span>training time</span><b>33:20</b>"));
   EXPECT_THAT(html, HasSubstr("<title>reward/overall, step 50: 0.8500</title>"));
-  EXPECT_THAT(html, HasSubstr("</span>reward/overall</td><td>0.3600</td><td>0.8500</td>"
+  EXPECT_THAT(html, HasSubstr("</span>reward/<wbr>overall</td><td>0.3600</td><td>0.8500</td>"
                               "<td>0.8500</td>"));
   EXPECT_THAT(html, HasSubstr("<details open><summary>Step 10, 1 of 1 samples"));
-  EXPECT_THAT(html, HasSubstr("<td>data.seed</td><td>1</td>"));
+  EXPECT_THAT(html, HasSubstr("<td>data.<wbr>seed</td><td>1</td>"));
   EXPECT_THAT(html, Not(HasSubstr("class=\"problems\"")));
-  EXPECT_EQ(Count(html, "timing_s/step</td>"), 1u) << "the whole is no part of the stack";
+  EXPECT_EQ(Count(html, "timing_s/<wbr>step</td>"), 1u) << "the whole is no part of the stack";
+}
+
+// Names break after "/" and ".", never within a word.
+TEST(HtmlReport, NamesAreWhole) {
+  const TempFolder folder;
+  WriteRun(folder, FullLog(3));
+  const std::string html = Report(folder);
+  EXPECT_THAT(html, HasSubstr("<td title=\"reward/accuracy\">"));
+  EXPECT_THAT(html, HasSubstr("</span>reward/<wbr>accuracy</td>"));
+  const size_t style = html.find(".legend td");
+  EXPECT_THAT(html.substr(style, html.find(".data", style) - style), Not(HasSubstr("anywhere")));
+}
+
+TEST(HtmlReport, MinAndMaxAreABandAroundTheMean) {
+  const TempFolder folder;
+  WriteRun(folder, FullLog(4));
+  const std::string html = Report(folder);
+  EXPECT_EQ(Count(html, "<path class=\"band f0\""), 1u);
+  EXPECT_EQ(Count(html, "<title>response_length/min"), 0u) << "no line of its own";
+  for (const char* name : {"mean", "max", "min"})
+    EXPECT_THAT(html, HasSubstr(std::string("title=\"response_length/") + name + "\""));
+}
+
+// Neither a chart nor a row of a legend; the table of all metrics has it.
+TEST(HtmlReport, WithoutDataThereIsNoChart) {
+  const TempFolder folder;
+  WriteText(folder / "experiment_log.jsonl",
+            MetricLine(1, {{"actor/grad_norm", NAN}, {"actor/lr", 1e-5}, {"critic/lr", NAN}}));
+  const std::string html = Report(folder);
+  EXPECT_EQ(Count(html, "<figure>"), 1u);
+  EXPECT_EQ(Count(html, "class=\"key"), 1u);
+  EXPECT_EQ(Count(html, "<svg"), 1u);
+  EXPECT_EQ(Count(html, "class=\"dot alone\""), 1u) << "the only step is seen";
+  EXPECT_THAT(html, HasSubstr("<td>critic/<wbr>lr</td><td>1</td><td>-</td>"));
 }
 
 TEST(HtmlReport, NeedsNothingFromElsewhere) {
@@ -218,6 +252,30 @@ TEST(CurveChart, LongCurvesKeepTheirExtremes) {
   std::vector<Point> points;
   for (int64_t step = 0; step < 100000; ++step) points.push_back({step, step == 51234 ? 9.0 : 1.0});
   const std::string svg = CurveChart({{"a", &points}});
+  EXPECT_LT(svg.size(), 100000u);
+  EXPECT_EQ(Count(svg, " 14.5"), 1u) << "the top of the range, less its room";
+}
+
+TEST(CurveChart, ABandHasGapsWhereItsCurvesHave) {
+  const double nan = std::nan("");
+  const std::vector<Point> mean = {{1, 5}, {2, 5}, {3, 5}, {4, 5}, {5, 5}};
+  const std::vector<Point> low = {{1, 0}, {2, 0}, {3, nan}, {4, 0}, {5, 0}};
+  const std::vector<Point> high = {{1, 9}, {2, 9}, {3, 9}, {4, 9}, {5, 9}};
+  const std::string svg = CurveChart({{"a", &mean, &low, &high}});
+  const size_t band = svg.find("<path class=\"band f0\"");
+  ASSERT_NE(band, std::string::npos);
+  EXPECT_LT(band, svg.find("<path class=\"line s0\"")) << "the curve is drawn over it";
+  EXPECT_EQ(Count(svg.substr(band, svg.find("/>", band) - band), "Z"), 2u);
+  EXPECT_EQ(CurveChart({{"a", &mean, nullptr, &high}}).find("band"), std::string::npos);
+}
+
+TEST(CurveChart, ALongBandKeepsItsExtremes) {
+  std::vector<Point> low, high;
+  for (int64_t step = 0; step < 100000; ++step) {
+    low.push_back({step, 1});
+    high.push_back({step, step == 51234 ? 9.0 : 2.0});
+  }
+  const std::string svg = CurveChart({{"a", &low, &low, &high}});
   EXPECT_LT(svg.size(), 100000u);
   EXPECT_EQ(Count(svg, " 14.5"), 1u) << "the top of the range, less its room";
 }
