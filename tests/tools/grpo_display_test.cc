@@ -88,7 +88,7 @@ TEST_F(GrpoTrainTells, TheRunningLogHasAllThatWasToldWithItsTime) {
   EXPECT_EQ(failed.exit_code, 5) << failed.out;
   EXPECT_THAT(Log("trainer.log"),
               HasSubstr("Z error: /bin/false: the reward program exited with 1"));
-  EXPECT_THAT(Log("trainer.log"), HasSubstr("Z hint: mend worker.reward.reward_function"));
+  EXPECT_THAT(Log("trainer.log"), HasSubstr("Z hint: fix worker.reward.reward_function"));
 }
 
 TEST_F(GrpoTrainTells, AWorkerThatIsStartedAgainIsInTheLogs) {

@@ -145,7 +145,7 @@ TEST_F(GrpoTrain, AFaultOfTheRewardIsSaidWithWhatItWasAsked) {
        "It was asked: prompt \""},
       {"while read -r l; do echo oops; done", 3, "its answer is not JSON", "It was asked: prompt"},
       {"read -r l; echo 'no such module' >&2; exit 3", 5, "no such module",
-       "mend worker.reward.reward_function; the same command goes on from the last checkpoint"},
+       "fix worker.reward.reward_function; the same command continues from the last checkpoint"},
       {"sleep 100", 6, "within 1 seconds", "raise timeout_s"},
   };
   for (const auto& row : rows) {

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <utility>
@@ -145,23 +144,17 @@ std::string Excerpt(std::string_view text) {
 }
 
 // The reward is the user's: what it was asked, and what can be done.
-Error WithAdvice(const Error& error, const std::vector<Sample>& samples) {
+Error WithAdvice(const Error& error, const Sample* asked) {
   if (error.code() == Errc::kInterrupted) return error;
-  constexpr std::string_view kNamed = "sample ";
   std::string hint = error.code() == Errc::kLimit
                          ? "make worker.reward.reward_function faster, or raise timeout_s in "
                            "worker.reward.reward_function_kwargs"
-                         : "mend worker.reward.reward_function";
-  hint += "; the same command goes on from the last checkpoint";
-  size_t number = samples.size();
-  const std::string& member = error.member();
-  if (member.starts_with(kNamed))
-    std::from_chars(member.data() + kNamed.size(), member.data() + member.size(), number);
-  if (number < samples.size())
-    hint +=
-        fmt::format(". It was asked: prompt \"{}\", response \"{}\", ground truth \"{}\"",
-                    Excerpt(samples[number].prompt_text), Excerpt(samples[number].response_text),
-                    Excerpt(samples[number].ground_truth));
+                         : "fix worker.reward.reward_function";
+  hint += "; the same command continues from the last checkpoint";
+  if (asked)
+    hint += fmt::format(". It was asked: prompt \"{}\", response \"{}\", ground truth \"{}\"",
+                        Excerpt(asked->prompt_text), Excerpt(asked->response_text),
+                        Excerpt(asked->ground_truth));
   return Error(error).hint(hint);
 }
 
@@ -172,8 +165,10 @@ Status ScoreSamples(const Scorer& score, std::vector<Sample>& samples) {
   for (const Sample& sample : samples)
     responses.push_back({sample.response_text, static_cast<int64_t>(sample.response_tokens()),
                          sample.ground_truth});
-  auto scores = score(responses);
-  if (!scores.ok()) return WithAdvice(scores.error(), samples);
+  std::optional<size_t> bad;
+  auto scores = score(responses, bad);
+  if (!scores.ok())
+    return WithAdvice(scores.error(), bad && *bad < samples.size() ? &samples[*bad] : nullptr);
   NXDKIT_CHECK(scores->size() == samples.size());
   for (size_t i = 0; i < samples.size(); ++i) {
     samples[i].scores = std::move((*scores)[i]);
@@ -181,7 +176,7 @@ Status ScoreSamples(const Scorer& score, std::vector<Sample>& samples) {
     if (overall == samples[i].scores.end() || !std::isfinite(overall->second))
       return WithAdvice(Error(Errc::kCorrupt, "it has no finite score \"overall\"")
                             .member(fmt::format("sample {}", i)),
-                        samples);
+                        &samples[i]);
     samples[i].rewards.assign(samples[i].response_tokens(), 0);
     samples[i].rewards.back() = static_cast<float>(overall->second);
   }

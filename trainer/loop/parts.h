@@ -60,9 +60,10 @@ struct Response {
   int64_t tokens = 0;
   std::string ground_truth;
 };
-// Named scores of each response, "overall" among them.
-using Scorer =
-    std::function<Result<std::vector<std::map<std::string, double>>>(std::span<const Response>)>;
+// Named scores of each response, "overall" among them. `bad` is set to the response that an error is
+// about, if it is about one.
+using Scorer = std::function<Result<std::vector<std::map<std::string, double>>>(
+    std::span<const Response>, std::optional<size_t>& bad)>;
 
 struct RunParts {
   std::optional<FolderLock> lock;  // of the run's folder

@@ -225,20 +225,23 @@ class Maker {
         std::shared_ptr<Reward> made,
         MakeReward(choice.kind == RewardKind::kCommand ? "exec:" + choice.name : choice.name,
                    numbers));
-    return Scorer([made, poll = options_.poll,
-                   progress = options_.progress](std::span<const Response> responses)
-                      -> Result<std::vector<std::map<std::string, double>>> {
-      std::vector<RewardSample> samples;
-      for (const Response& response : responses)
-        samples.push_back({response.text, response.tokens, response.ground_truth});
-      const auto count = [&](size_t scored) {
-        if (progress) progress(static_cast<int64_t>(scored), std::ssize(samples));
-      };
-      NXDKIT_ASSIGN(const std::vector<Scores> scores, made->Score(samples, {poll, count}));
-      std::vector<std::map<std::string, double>> out;
-      for (const Scores& of_sample : scores) out.emplace_back(of_sample.begin(), of_sample.end());
-      return out;
-    });
+    return Scorer(
+        [made, poll = options_.poll, progress = options_.progress](
+            std::span<const Response> responses,
+            std::optional<size_t>& bad) -> Result<std::vector<std::map<std::string, double>>> {
+          std::vector<RewardSample> samples;
+          for (const Response& response : responses)
+            samples.push_back({response.text, response.tokens, response.ground_truth});
+          const auto count = [&](size_t scored) {
+            if (progress) progress(static_cast<int64_t>(scored), std::ssize(samples));
+          };
+          NXDKIT_ASSIGN(const std::vector<Scores> scores,
+                        made->Score(samples, {poll, count, [&](size_t sample) { bad = sample; }}));
+          std::vector<std::map<std::string, double>> out;
+          for (const Scores& of_sample : scores)
+            out.emplace_back(of_sample.begin(), of_sample.end());
+          return out;
+        });
   }
 
   // What actor and critic have in common; `section` is worker.actor or worker.critic.

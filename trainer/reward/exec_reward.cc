@@ -204,23 +204,22 @@ class ExecReward : public Reward {
       if (waiting[1].revents != 0) ReadWords();
       if (waiting[0].revents != 0) Read(exchange);
       if (waiting[2].revents != 0) Write(exchange);
-      NXDKIT_TRY(ReadAnswers(exchange));
+      NXDKIT_TRY(ReadAnswers(exchange, hooks));
       if (hooks.progress) hooks.progress(exchange.scores.size());
       if (exchange.rest.size() > kMaxLine)
-        return WithWords(
+        return BadAnswer(
             Error(Errc::kCorrupt,
-                  fmt::format("its answer is longer than the limit of {} bytes", kMaxLine))
-                .member(fmt::format("sample {}", exchange.lines.size())));
+                  fmt::format("its answer is longer than the limit of {} bytes", kMaxLine)),
+            exchange.lines.size(), hooks);
     }
     return OkStatus();
   }
 
-  Status ReadAnswers(Exchange& exchange) {
+  Status ReadAnswers(Exchange& exchange, const ScoreHooks& hooks) {
     for (size_t i = exchange.scores.size(); i < exchange.lines.size(); ++i) {
       if (i == exchange.expected) return TooMuch(exchange.expected);
       Result<Scores> answer = ReadAnswer(exchange.lines[i]);
-      if (!answer.ok())
-        return WithWords(std::move(answer).error().member(fmt::format("sample {}", i)));
+      if (!answer.ok()) return BadAnswer(std::move(answer).error(), i, hooks);
       exchange.scores.push_back(*std::move(answer));
     }
     return OkStatus();
@@ -288,6 +287,11 @@ class ExecReward : public Reward {
       }
     }
     return Error(error.code(), std::move(message)).in(program_).member(error.member());
+  }
+
+  Error BadAnswer(Error error, size_t sample, const ScoreHooks& hooks) {
+    if (hooks.bad) hooks.bad(sample);
+    return WithWords(std::move(error).member(fmt::format("sample {}", sample)));
   }
 
   Error Died(const Exchange& exchange) {

@@ -27,10 +27,11 @@ struct RewardSample {
 using Scores = std::map<std::string, double, std::less<>>;
 inline constexpr std::string_view kOverall = "overall";
 
-// Of a call of Score; both may be empty. Called by its thread.
+// Of a call of Score; all may be empty. Called by its thread.
 struct ScoreHooks {
   std::function<Status()> poll;  // asked ten times a second and more; its error ends the call
   std::function<void(size_t scored)> progress;  // so many samples have their scores
+  std::function<void(size_t sample)> bad = {};  // the error that ends the call is about this one
 };
 
 // One object serves one thread at a time; a program ends with the thread that had it started.

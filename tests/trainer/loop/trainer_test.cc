@@ -125,8 +125,8 @@ class Loop : public ::testing::Test {
     parts.train = std::make_unique<ToyFeed>();
     parts.validation = {{{3, 11}, "11", "11"}, {{3, 12}, "12", "12"}};
     parts.decode = [](std::span<const int32_t> ids) { return std::to_string(ids[0]); };
-    parts.score = [](std::span<const Response> responses)
-        -> Result<std::vector<std::map<std::string, double>>> {
+    parts.score = [](std::span<const Response> responses,
+                     std::optional<size_t>&) -> Result<std::vector<std::map<std::string, double>>> {
       std::vector<std::map<std::string, double>> scores;
       for (const Response& response : responses)
         scores.push_back({{"overall", response.text == response.ground_truth ? 1.0 : 0.0},
@@ -236,7 +236,7 @@ TEST_F(Loop, AnInterruptedRunSavesItsLastWholeStep) {
     // An update that has begun is finished first.
     const int64_t saved = std::string_view(phase) == "update_actor" ? 4 : 3;
     EXPECT_EQ(notes_.back(),
-              "step " + std::to_string(saved) + " is saved: the same command goes on from it");
+              "step " + std::to_string(saved) + " is saved: the same command continues from it");
     const auto rest = Run(config, 6);
     ASSERT_EQ(rest.size(), static_cast<size_t>(6 - saved));
     for (const char* name : {"actor/grad_norm", "reward/overall", "actor/entropy"})
@@ -272,7 +272,7 @@ TEST_F(Loop, TheSameCommandGoesOnFromWhatAnInterruptedRunSaved) {
       ASSERT_FALSE(result.ok());
       ASSERT_EQ(result.error().code(), Errc::kInterrupted) << result.error().ToString();
       EXPECT_EQ(notes_.back(),
-                fmt::format("step {} is saved: the same command goes on from it", stop_at));
+                fmt::format("step {} is saved: the same command continues from it", stop_at));
       last = stop_at;
     }
     const auto rest = Run(config, 8);
@@ -305,7 +305,7 @@ TEST_F(Loop, ARunIsNotBegunOverAnother) {
   hooks.note = [&](const std::string& line) { notes_.push_back(line); };
   EXPECT_FALSE(Train(config, MakeRunPlan(config), MakeParts(config, 6), "{}", hooks).ok());
   EXPECT_EQ(notes_.back(),
-            "step 1 is saved: the command with trainer.find_last_checkpoint=true goes on from it");
+            "step 1 is saved: the command with trainer.find_last_checkpoint=true continues from it");
 }
 
 // "Best" is a checkpoint that lies here.
@@ -349,17 +349,19 @@ TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
   const Config config = Configure({});
   RunParts parts = MakeParts(config, 6);
   // A fault of the reward is none of the weights.
-  parts.score = [score = parts.score, calls = 0](std::span<const Response> responses) mutable
+  parts.score = [score = parts.score, calls = 0](std::span<const Response> responses,
+                                                 std::optional<size_t>& bad) mutable
       -> Result<std::vector<std::map<std::string, double>>> {
-    if (++calls == 3) return Error(Errc::kCorrupt, "its overall is nan").member("sample 1");
-    return score(responses);
+    if (++calls < 3) return score(responses, bad);
+    bad = 1;
+    return Error(Errc::kCorrupt, "its overall is nan").member("sample 1");
   };
   TrainHooks hooks;
   hooks.note = [&](const std::string& line) { notes_.push_back(line); };
   auto result = Train(config, MakeRunPlan(config), std::move(parts), "{}", hooks);
   ASSERT_FALSE(result.ok());
   EXPECT_THAT(result.error().hint(), HasSubstr("It was asked: prompt \""));
-  EXPECT_EQ(notes_.back(), "step 2 is saved: the same command goes on from it");
+  EXPECT_EQ(notes_.back(), "step 2 is saved: the same command continues from it");
   // Logits that are not finite are.
   parts = MakeParts(config, 6);
   hooks.phase = [&, weights = parts.actor->weights()](int64_t step, int64_t,
@@ -372,14 +374,14 @@ TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
   ASSERT_FALSE(result.ok());
   EXPECT_FALSE(fs::exists(folder_.Path("run/global_step_4")));
   EXPECT_EQ(notes_.back(),
-            "the last checkpoint is that of step 2: the same command goes on from it");
+            "the last checkpoint is that of step 2: the same command continues from it");
 }
 
 TEST_F(Loop, AFaultOfTheRewardInValidationCostsNoStep) {
   const Config config = Configure({"trainer.save_freq=100", "trainer.val_freq=2"});
   RunParts parts = MakeParts(config, 6);
-  parts.score_validation =
-      [](std::span<const Response>) -> Result<std::vector<std::map<std::string, double>>> {
+  parts.score_validation = [](std::span<const Response>, std::optional<size_t>&)
+      -> Result<std::vector<std::map<std::string, double>>> {
     return Error(Errc::kCorrupt, "its answer is not JSON").member("sample 0");
   };
   TrainHooks hooks;
@@ -393,7 +395,7 @@ TEST_F(Loop, AFaultOfTheRewardInValidationCostsNoStep) {
   EXPECT_EQ(result.error().code(), Errc::kCorrupt);
   EXPECT_EQ(phases.back(), "reward");
   EXPECT_EQ(phases.at(phases.size() - 2), "validation");
-  EXPECT_EQ(notes_.back(), "step 2 is saved: the same command goes on from it");
+  EXPECT_EQ(notes_.back(), "step 2 is saved: the same command continues from it");
   EXPECT_TRUE(fs::exists(folder_.Path("run/global_step_2/actor/optim")));
   const auto rest = Run(config, 4);
   ASSERT_EQ(rest.size(), 2u);

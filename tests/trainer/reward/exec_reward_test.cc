@@ -44,7 +44,10 @@ class ExecReward : public testing::Test {
 
   Result<std::vector<Scores>> Score(size_t samples) {
     std::vector<RewardSample> batch(samples, {"a \"b\"\n\xff", 3, "5"});
-    return reward_->Score(batch);
+    bad_.reset();
+    return reward_->Score(batch, {.poll = nullptr, .progress = nullptr, .bad = [&](size_t sample) {
+                                    bad_ = sample;
+                                  }});
   }
 
   void ExpectError(size_t samples, Errc code, const std::string& member,
@@ -53,6 +56,7 @@ class ExecReward : public testing::Test {
     ASSERT_FALSE(scores.ok());
     EXPECT_EQ(scores.error().code(), code);
     EXPECT_EQ(scores.error().member(), member);
+    EXPECT_EQ(bad_ ? "sample " + std::to_string(*bad_) : "", member);
     EXPECT_NE(scores.error().message().find(message), std::string::npos)
         << scores.error().message();
     EXPECT_NE(scores.error().file().find("sh"), std::string::npos);
@@ -60,6 +64,7 @@ class ExecReward : public testing::Test {
 
   std::string folder_;
   std::unique_ptr<Reward> reward_;
+  std::optional<size_t> bad_;
 };
 
 // Answers to every line with how many it has seen.
