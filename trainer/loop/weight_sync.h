@@ -1,5 +1,7 @@
-// New weights for the rollout engine: the actor's memory into the bundle's other slot, one rename,
-// and the proof of what lies there.
+// New weights for the rollout engine, in four runs over them and one read of the bundle: the actor's
+// memory is hashed as the bundle will hold it, and written into the bundle's other slot, which one
+// rename makes current; the engine loads it (Generator::Reload), hashes what it has in memory then,
+// and both hashes must be the same.
 #pragma once
 
 #include <string>
@@ -15,8 +17,8 @@ struct SyncedWeights {
   std::string digest;  // "sha256:..." of the model in the bundle's dtype: what an engine must load
 };
 
-// Refreshes the weights of `bundle`, reads them back and compares them with the memory. kFindings
-// when they differ.
+// Hashes the memory and refreshes the weights of `bundle`. The files are not read back: what an
+// engine loads of them is held against the digest. kCorrupt when the ranks' copies differ.
 Result<SyncedWeights> SyncWeights(Actor& actor, const DecoderConfig& config,
                                   const ops::Artifact& base, const std::string& bundle,
                                   const std::string& label, const ops::RunOptions& run);

@@ -11,6 +11,7 @@
 #include "lib/system/system.h"
 #include "trainer/comm/thread_world.h"
 #include "trainer/model/memory.h"
+#include "trainer/rollout/expected_weights.h"
 #include "trainer/rollout/open_bundle.h"
 #include "trainer/rollout/rank_model.h"
 #include "trainer/rollout/sampler.h"
@@ -28,24 +29,6 @@ ops::RunOptions LoadOptions(int jobs, const std::function<Status()>& poll) {
   run.max_memory = RssBytes() + kLoadBuffers;
   run.poll = poll;
   return run;
-}
-
-std::string VersionText(const std::optional<rollout::WeightsVersion>& version) {
-  if (!version) return "weights that were never refreshed";
-  return fmt::format("version {} \"{}\" of {}", version->serial, version->label, version->source);
-}
-
-Status CheckVersion(const ExpectedWeights& expect,
-                    const std::optional<rollout::WeightsVersion>& found,
-                    const std::string& folder) {
-  const bool serial = !expect.serial || (found && found->serial == *expect.serial);
-  const bool label = !expect.label || (found && found->label == *expect.label);
-  if (serial && label) return OkStatus();
-  return Error(Errc::kFindings,
-               fmt::format("stale weights: found {}, expected {}{}", VersionText(found),
-                           expect.serial ? fmt::format("version {}", *expect.serial) : "",
-                           expect.label ? fmt::format(" \"{}\"", *expect.label) : ""))
-      .in(folder);
 }
 
 // Of what lies in memory, not of what the files say.
@@ -95,12 +78,7 @@ Status Engine::State::LoadRanks(const EngineOptions& options, const std::functio
   NXDKIT_TRY(LoadWeights(bundle.artifact, model, memory, LoadOptions(jobs, poll)));
   if (options.digest || !options.expect.digest.empty()) {
     NXDKIT_ASSIGN(facts.digest, DigestOf(model, memory, LoadOptions(jobs, poll)));
-    if (!options.expect.digest.empty() && facts.digest != options.expect.digest)
-      return Error(Errc::kFindings,
-                   fmt::format("stale weights: the model that was loaded has the digest {}, "
-                               "expected {}",
-                               facts.digest, options.expect.digest))
-          .in(options.bundle);
+    NXDKIT_TRY(CheckLoaded(options.expect, facts, options.bundle));
   }
   bundle.artifact = {};
   for (Weights& rank : weights) rank.Changed();

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "trainer/rollout/expected_weights.h"
 #include "trainer/rollout/messages.h"
 #include "trainer/rollout/worker_process.h"
 
@@ -156,6 +157,7 @@ Status WorkerPool::State::Restart(size_t index, const std::string& why) {
 
 Status WorkerPool::State::TakeLoaded(Worker& worker, const std::string& payload) {
   NXDKIT_ASSIGN(EngineFacts loaded, DecodeFacts(payload));
+  NXDKIT_TRY(CheckLoaded(load->expect, loaded, load->bundle));
   if (!facts)
     facts = std::move(loaded);
   else if (!SameWeights(*facts, loaded))
