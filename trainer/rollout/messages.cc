@@ -5,74 +5,135 @@
 namespace nxdkit::trainer {
 namespace {
 
-// An optional: a flag, and the value when it is set.
-template <typename T>
-void PutOptional(WireWriter& writer, const std::optional<T>& value) {
-  writer.Put<uint8_t>(value.has_value());
-  if (!value) return;
-  if constexpr (std::is_same_v<T, std::string>)
-    writer.PutText(*value);
-  else
-    writer.Put(*value);
-}
-template <typename T>
-std::optional<T> GetOptional(WireReader& reader) {
-  if (!reader.GetFlag()) return std::nullopt;
-  if constexpr (std::is_same_v<T, std::string>)
-    return reader.GetText();
-  else
-    return reader.Get<T>();
-}
+// Both directions of a field. What a struct is made of is listed once, in Fields.
+class Put {
+ public:
+  void operator()(const auto&... fields) { (One(fields), ...); }
+  std::string Take() { return writer_.Take(); }
 
-template <typename T>
-Result<T> Finished(const WireReader& reader, T value) {
-  NXDKIT_TRY(reader.Finish());
-  return value;
-}
+ private:
+  void One(bool flag) { writer_.Put<uint8_t>(flag); }
+  template <typename T>
+  requires std::is_arithmetic_v<T>
+  void One(T number) { writer_.Put(number); }
+  template <typename T>
+  requires std::is_arithmetic_v<T>
+  void One(const std::vector<T>& numbers) { writer_.PutArray<T>(numbers); }
+  void One(const std::string& text) { writer_.PutText(text); }
+  void One(Dtype dtype) { writer_.PutText(TorchName(dtype)); }
+  void One(FinishReason reason) { writer_.Put(static_cast<uint8_t>(reason)); }
+  void One(const rollout::WeightsVersion& version);
+  template <typename T>
+  void One(const std::optional<T>& value) {
+    One(value.has_value());
+    if (value) One(*value);
+  }
+
+  WireWriter writer_;
+};
+
+class Get {
+ public:
+  explicit Get(std::string_view payload) : reader_(payload) {}
+  void operator()(auto&... fields) { (One(fields), ...); }
+  WireReader& reader() { return reader_; }
+  // kCorrupt where the bytes are too few or too many, or a word or number means nothing.
+  template <typename T>
+  Result<T> Finished(T value) const {
+    NXDKIT_TRY(reader_.Finish());
+    if (unknown_) return *unknown_;
+    return value;
+  }
+
+ private:
+  void One(bool& flag) { flag = reader_.GetFlag(); }
+  template <typename T>
+  requires std::is_arithmetic_v<T>
+  void One(T& number) { number = reader_.Get<T>(); }
+  template <typename T>
+  requires std::is_arithmetic_v<T>
+  void One(std::vector<T>& numbers) { numbers = reader_.GetArray<T>(); }
+  void One(std::string& text) { text = reader_.GetText(); }
+  void One(Dtype& dtype) {
+    const std::string name = reader_.GetText();
+    const std::optional<Dtype> known = DtypeFromTorchName(name);
+    if (known)
+      dtype = *known;
+    else
+      unknown_ = Error(Errc::kCorrupt, fmt::format("an element type \"{}\"", name));
+  }
+  void One(FinishReason& reason) {
+    const uint8_t number = reader_.Get<uint8_t>();
+    reason = static_cast<FinishReason>(number);
+    if (number > static_cast<uint8_t>(FinishReason::kLength))
+      unknown_ = Error(Errc::kCorrupt, fmt::format("an end of kind {}", number));
+  }
+  void One(rollout::WeightsVersion& version);
+  template <typename T>
+  void One(std::optional<T>& value) {
+    if (reader_.GetFlag()) One(value.emplace());
+  }
+
+  WireReader reader_;
+  std::optional<Error> unknown_;
+};
+
+// `of`: const where it is put.
+void Fields(auto& wire, auto& of) requires requires { of.serial; }
+{ wire(of.serial, of.label, of.source, of.digest); }
+
+void Put::One(const rollout::WeightsVersion& version) { Fields(*this, version); }
+void Get::One(rollout::WeightsVersion& version) { Fields(*this, version); }
 
 // The least that one request takes; counts are bounded with it.
 constexpr uint64_t kLeastRequestBytes = 70;
 
-void PutRequest(WireWriter& writer, const RolloutRequest& request) {
-  writer.PutArray<int32_t>(request.prompt);
-  const SamplingParams& sampling = request.sampling;
-  writer.Put(sampling.temperature);
-  writer.Put(sampling.top_k);
-  writer.Put(sampling.top_p);
-  writer.Put<uint8_t>(sampling.log_probs);
-  writer.Put<uint8_t>(sampling.ignore_eos);
-  writer.Put(sampling.max_tokens);
-  writer.PutArray<int32_t>(sampling.stop_tokens);
-  writer.Put(request.seed);
-  writer.Put(request.step);
-  writer.Put(request.prompt_index);
-  writer.Put(request.sample_index);
+void Fields(auto& wire, auto& request) requires requires { request.prompt; }
+{
+  auto& sampling = request.sampling;
+  wire(request.prompt, sampling.temperature, sampling.top_k, sampling.top_p, sampling.log_probs,
+       sampling.ignore_eos, sampling.max_tokens, sampling.stop_tokens, request.seed, request.step,
+       request.prompt_index, request.sample_index);
 }
 
-RolloutRequest GetRequest(WireReader& reader) {
-  RolloutRequest request;
-  request.prompt = reader.GetArray<int32_t>();
-  SamplingParams& sampling = request.sampling;
-  sampling.temperature = reader.Get<float>();
-  sampling.top_k = reader.Get<int64_t>();
-  sampling.top_p = reader.Get<float>();
-  sampling.log_probs = reader.GetFlag();
-  sampling.ignore_eos = reader.GetFlag();
-  sampling.max_tokens = reader.Get<int64_t>();
-  sampling.stop_tokens = reader.GetArray<int32_t>();
-  request.seed = reader.Get<uint64_t>();
-  request.step = reader.Get<uint32_t>();
-  request.prompt_index = reader.Get<uint32_t>();
-  request.sample_index = reader.Get<uint32_t>();
-  return request;
+void Fields(auto& wire, auto& options) requires requires { options.neuron_override; }
+{
+  auto& over = options.neuron_override;
+  wire(options.bundle, over.tp_degree, over.batch_size, over.seq_len, over.torch_dtype,
+       options.expect.serial, options.expect.label, options.expect.digest, options.threads,
+       options.pass_tokens, options.digest);
+}
+
+void Fields(auto& wire, auto& facts) requires requires { facts.model_type; }
+{
+  wire(facts.model_type, facts.tp, facts.batch_size, facts.seq_len, facts.vocab, facts.weight_bytes,
+       facts.cache_bytes, facts.dtype, facts.version, facts.digest);
+}
+
+void Fields(auto& wire, auto& stats) requires requires { stats.passes; }
+{ wire(stats.passes, stats.prompt_tokens, stats.copied_tokens, stats.response_tokens); }
+
+template <typename T>
+std::string Encoded(const T& value) {
+  Put put;
+  Fields(put, value);
+  return put.Take();
+}
+
+template <typename T>
+Result<T> Decoded(std::string_view payload) {
+  Get get(payload);
+  T value;
+  Fields(get, value);
+  return get.Finished(std::move(value));
 }
 
 }  // namespace
 
 std::string EncodeHello() {
-  WireWriter writer;
-  writer.Put(kProtocolVersion);
-  return writer.Take();
+  Put put;
+  put(kProtocolVersion);
+  return put.Take();
 }
 
 Status DecodeHello(std::string_view payload) {
@@ -85,148 +146,58 @@ Status DecodeHello(std::string_view payload) {
                            version, kProtocolVersion));
 }
 
-std::string EncodeOptions(const EngineOptions& options) {
-  WireWriter writer;
-  writer.PutText(options.bundle);
-  PutOptional(writer, options.neuron_override.tp_degree);
-  PutOptional(writer, options.neuron_override.batch_size);
-  PutOptional(writer, options.neuron_override.seq_len);
-  PutOptional(writer, options.neuron_override.torch_dtype);
-  PutOptional(writer, options.expect.serial);
-  PutOptional(writer, options.expect.label);
-  writer.PutText(options.expect.digest);
-  writer.Put<int32_t>(options.threads);
-  writer.Put(options.pass_tokens);
-  writer.Put<uint8_t>(options.digest);
-  return writer.Take();
-}
-
+std::string EncodeOptions(const EngineOptions& options) { return Encoded(options); }
 Result<EngineOptions> DecodeOptions(std::string_view payload) {
-  WireReader reader(payload);
-  EngineOptions options;
-  options.bundle = reader.GetText();
-  options.neuron_override.tp_degree = GetOptional<int64_t>(reader);
-  options.neuron_override.batch_size = GetOptional<int64_t>(reader);
-  options.neuron_override.seq_len = GetOptional<int64_t>(reader);
-  options.neuron_override.torch_dtype = GetOptional<std::string>(reader);
-  options.expect.serial = GetOptional<int64_t>(reader);
-  options.expect.label = GetOptional<std::string>(reader);
-  options.expect.digest = reader.GetText();
-  options.threads = reader.Get<int32_t>();
-  options.pass_tokens = reader.Get<int64_t>();
-  options.digest = reader.GetFlag();
-  return Finished(reader, std::move(options));
+  return Decoded<EngineOptions>(payload);
 }
 
-std::string EncodeFacts(const EngineFacts& facts) {
-  WireWriter writer;
-  writer.PutText(facts.model_type);
-  for (const int64_t number : {facts.tp, facts.batch_size, facts.seq_len, facts.vocab,
-                               facts.weight_bytes, facts.cache_bytes})
-    writer.Put(number);
-  writer.PutText(TorchName(facts.dtype));
-  writer.Put<uint8_t>(facts.version.has_value());
-  if (facts.version) {
-    writer.Put(facts.version->serial);
-    writer.PutText(facts.version->label);
-    writer.PutText(facts.version->source);
-    writer.PutText(facts.version->digest);
-  }
-  writer.PutText(facts.digest);
-  return writer.Take();
-}
+std::string EncodeFacts(const EngineFacts& facts) { return Encoded(facts); }
+Result<EngineFacts> DecodeFacts(std::string_view payload) { return Decoded<EngineFacts>(payload); }
 
-Result<EngineFacts> DecodeFacts(std::string_view payload) {
-  WireReader reader(payload);
-  EngineFacts facts;
-  facts.model_type = reader.GetText();
-  for (int64_t* number : {&facts.tp, &facts.batch_size, &facts.seq_len, &facts.vocab,
-                          &facts.weight_bytes, &facts.cache_bytes})
-    *number = reader.Get<int64_t>();
-  const std::string dtype = reader.GetText();
-  if (reader.GetFlag()) {
-    facts.version.emplace();
-    facts.version->serial = reader.Get<int64_t>();
-    facts.version->label = reader.GetText();
-    facts.version->source = reader.GetText();
-    facts.version->digest = reader.GetText();
-  }
-  facts.digest = reader.GetText();
-  NXDKIT_TRY(reader.Finish());
-  const std::optional<Dtype> known = DtypeFromTorchName(dtype);
-  if (!known) return Error(Errc::kCorrupt, fmt::format("an element type \"{}\"", dtype));
-  facts.dtype = *known;
-  return facts;
+std::string EncodeStats(const GenerateStats& stats) { return Encoded(stats); }
+Result<GenerateStats> DecodeStats(std::string_view payload) {
+  return Decoded<GenerateStats>(payload);
 }
 
 std::string EncodeRequests(const std::vector<NumberedRequest>& requests) {
-  WireWriter writer;
-  writer.Put<uint64_t>(requests.size());
+  Put put;
+  put(uint64_t{requests.size()});
   for (const NumberedRequest& one : requests) {
-    writer.Put(one.number);
-    PutRequest(writer, *one.request);
+    put(one.number);
+    Fields(put, *one.request);
   }
-  return writer.Take();
+  return put.Take();
 }
 
 Result<DecodedRequests> DecodeRequests(std::string_view payload) {
-  WireReader reader(payload);
+  Get get(payload);
   DecodedRequests out;
-  const uint64_t count = reader.GetCount(kLeastRequestBytes);
+  const uint64_t count = get.reader().GetCount(kLeastRequestBytes);
   for (uint64_t i = 0; i < count; ++i) {
-    out.numbers.push_back(reader.Get<uint64_t>());
-    out.requests.push_back(GetRequest(reader));
+    get(out.numbers.emplace_back());
+    Fields(get, out.requests.emplace_back());
   }
-  return Finished(reader, std::move(out));
+  return get.Finished(std::move(out));
 }
 
 std::string EncodeResponse(uint64_t number, const RolloutResponse& response) {
-  WireWriter writer;
-  writer.Put(number);
-  writer.PutArray<int32_t>(response.ids);
-  writer.PutArray<float>(response.log_probs);
-  writer.Put(static_cast<uint8_t>(response.reason));
-  return writer.Take();
+  Put put;
+  put(number, response.ids, response.log_probs, response.reason);
+  return put.Take();
 }
 
 Result<NumberedResponse> DecodeResponse(std::string_view payload) {
-  WireReader reader(payload);
+  Get get(payload);
   NumberedResponse out;
-  out.number = reader.Get<uint64_t>();
-  out.response.ids = reader.GetArray<int32_t>();
-  out.response.log_probs = reader.GetArray<float>();
-  const uint8_t reason = reader.Get<uint8_t>();
-  NXDKIT_TRY(reader.Finish());
-  if (reason > static_cast<uint8_t>(FinishReason::kLength))
-    return Error(Errc::kCorrupt, fmt::format("an end of kind {}", reason));
-  out.response.reason = static_cast<FinishReason>(reason);
-  return out;
-}
-
-std::string EncodeStats(const GenerateStats& stats) {
-  WireWriter writer;
-  for (const int64_t number :
-       {stats.passes, stats.prompt_tokens, stats.copied_tokens, stats.response_tokens})
-    writer.Put(number);
-  return writer.Take();
-}
-
-Result<GenerateStats> DecodeStats(std::string_view payload) {
-  WireReader reader(payload);
-  GenerateStats stats;
-  for (int64_t* number :
-       {&stats.passes, &stats.prompt_tokens, &stats.copied_tokens, &stats.response_tokens})
-    *number = reader.Get<int64_t>();
-  return Finished(reader, stats);
+  get(out.number, out.response.ids, out.response.log_probs, out.response.reason);
+  return get.Finished(std::move(out));
 }
 
 std::string EncodeError(const Error& error) {
-  WireWriter writer;
-  writer.Put(static_cast<uint32_t>(error.code()));
-  for (const std::string* text :
-       {&error.message(), &error.file(), &error.member(), &error.tensor(), &error.hint()})
-    writer.PutText(*text);
-  return writer.Take();
+  Put put;
+  put(static_cast<uint32_t>(error.code()), error.message(), error.file(), error.member(),
+      error.tensor(), error.hint());
+  return put.Take();
 }
 
 Error ErrorFrom(std::string_view payload) {
