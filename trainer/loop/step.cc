@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "trainer/algo/balance.h"
+
 namespace nxdkit::trainer {
 namespace {
 
@@ -85,6 +87,26 @@ Result<StepRules> MakeStepRules(const Config& config, const RunPlan& plan, int64
   return rules;
 }
 
+Status BalanceSamples(int dp, std::vector<Sample>& samples, Metrics& metrics) {
+  std::vector<int64_t> lengths;
+  for (const Sample& sample : samples) lengths.push_back(sample.row.tokens());
+  NXDKIT_ASSIGN(const Balance balance, BalanceRows(lengths, dp));
+  std::vector<Sample> ordered;
+  for (const int64_t row : balance.order)
+    ordered.push_back(std::move(samples[static_cast<size_t>(row)]));
+  samples = std::move(ordered);
+  const auto set = [&](const char* name, int64_t value) {
+    metrics.Set(std::string("global_seqlen/") + name, static_cast<double>(value));
+  };
+  set("min", balance.min);
+  set("max", balance.max);
+  set("minmax_diff", balance.minmax_diff());
+  set("balanced_min", balance.balanced_min);
+  set("balanced_max", balance.balanced_max);
+  metrics.Set("global_seqlen/mean", balance.mean);
+  return OkStatus();
+}
+
 Status AddOldLogProbs(Actor& actor, std::vector<Sample>& samples, Metrics& metrics) {
   NXDKIT_ASSIGN(RowLogProbs found, actor.LogProbs(RowsOf(samples)));
   double entropy = 0;
@@ -150,6 +172,52 @@ void AddBatchStats(const Config& config, std::span<const Sample> samples, Metric
   if (!values.empty()) metrics.Set("critic/vf_explained_var", ExplainedVariance(returns, values));
   AddLengths(metrics, "response_length", responses, cut);
   AddLengths(metrics, "prompt_length", prompts, full);
+}
+
+namespace {
+
+// A score costs next to nothing.
+ModelCost CostOf(const MeshModel& trained) {
+  const models::ModelConfig& model = trained.config().model.config;
+  return {model.layers,
+          model.hidden,
+          model.intermediate,
+          model.heads,
+          model.kv_heads,
+          model.head_dim,
+          model.labels > 0 ? 0 : model.vocab};
+}
+
+}  // namespace
+
+void AddStepTimes(const Config& config, const RunPlan& plan, const RunParts& parts,
+                  std::span<const Sample> samples, const PhaseTimes& phases, double seconds,
+                  Metrics& metrics) {
+  int64_t response_tokens = 0;
+  StepPerformance performance;
+  std::vector<int64_t> lengths;
+  for (const Sample& sample : samples) {
+    response_tokens += static_cast<int64_t>(sample.response_tokens());
+    lengths.push_back(sample.row.tokens());
+    performance.tokens += lengths.back();
+  }
+  AddTimings(metrics, phases, response_tokens, performance.tokens);
+  metrics.Set("timing_s/step", seconds);
+  performance.seconds = seconds;
+  performance.devices = plan.cores;
+  performance.training_devices = plan.train_cores;
+  performance.peak_tflops = config.trainer.peak_tflops.value_or(0);
+  const auto add = [&](const MeshModel& model, int64_t epochs, std::string_view phase,
+                       StepPerformance::Work& work) {
+    work.flops = TrainingFlops(CostOf(model), lengths) * static_cast<double>(epochs);
+    for (const auto& [name, time] : phases)
+      if (name == phase) work.seconds = time;
+  };
+  add(*parts.actor, config.worker.actor.ppo_epochs, "update_actor", performance.actor);
+  if (parts.critic)
+    add(*parts.critic, config.worker.critic.ppo_epochs, "update_critic", performance.critic);
+  AddPerformance(metrics, performance);
+  metrics.Set("rollout/worker_restarts", static_cast<double>(parts.generator->restarts()));
 }
 
 }  // namespace nxdkit::trainer

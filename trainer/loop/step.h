@@ -11,6 +11,7 @@
 #include "trainer/config/plan.h"
 #include "trainer/learner/actor.h"
 #include "trainer/learner/critic.h"
+#include "trainer/loop/parts.h"
 #include "trainer/loop/sample.h"
 #include "trainer/loop/update_policy.h"
 #include "trainer/report/metrics.h"
@@ -29,6 +30,10 @@ struct StepRules {
 };
 Result<StepRules> MakeStepRules(const Config& config, const RunPlan& plan, int64_t training_steps);
 
+// Moves rows between the data-parallel ranks so that each has about as many tokens. Adds
+// global_seqlen/*.
+Status BalanceSamples(int dp, std::vector<Sample>& samples, Metrics& metrics);
+
 // Of the actor as it is before the step's updates, and how far the engine's are from them:
 // rollout/log_prob_gap_mean and _max. A gap that is not small says that the engine ran other
 // weights or other arithmetic.
@@ -42,5 +47,10 @@ Status AddAdvantages(const StepRules& rules, double& beta, std::vector<Sample>& 
 
 // critic/*, response_length/*, prompt_length/*.
 void AddBatchStats(const Config& config, std::span<const Sample> samples, Metrics& metrics);
+
+// timing_s/*, perf/*, rollout/worker_restarts: what the step took so far.
+void AddStepTimes(const Config& config, const RunPlan& plan, const RunParts& parts,
+                  std::span<const Sample> samples, const PhaseTimes& phases, double seconds,
+                  Metrics& metrics);
 
 }  // namespace nxdkit::trainer

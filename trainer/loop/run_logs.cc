@@ -1,0 +1,49 @@
+#include "trainer/loop/run_logs.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "lib/system/file.h"
+#include "trainer/report/run_files.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr char kSyncs[] = "weight_syncs.jsonl";
+
+}  // namespace
+
+Result<RunLogs> RunLogs::Open(const LoopContext& run, std::optional<int64_t> resumed,
+                              const std::string& config_json) {
+  const TrainerConfig& trainer = run.config.trainer;
+  const std::string& root = run.root();
+  if (!resumed && KindOf(JoinPath(root, kMetricsFile)) == PathKind::kFile)
+    run.Note(fmt::format("{} has a log but no checkpoint: the run and its log start over", root));
+  RunLogs logs;
+  NXDKIT_ASSIGN(logs.metrics_, MetricLog::Open(root, resumed, config_json));
+  int64_t dropped = 0;
+  NXDKIT_ASSIGN(logs.syncs_, ContinueLog(JoinPath(root, kSyncs), resumed, &dropped));
+  if (logs.metrics_.dropped() > 0)
+    run.Note(fmt::format("{} records of steps after {} are dropped from the logs",
+                         logs.metrics_.dropped(), *resumed));
+  if (std::ranges::find(trainer.logger, "tensorboard") == trainer.logger.end()) return logs;
+  auto events = EventFile::Create(TensorboardFolder(trainer.tensorboard_dir.value_or(""),
+                                                    trainer.project_name, trainer.experiment_name),
+                                  resumed.value_or(0));
+  if (!events.ok()) return events.error();
+  logs.events_.emplace(*std::move(events));
+  return logs;
+}
+
+Status RunLogs::Write(int64_t step, const MetricRecord& record) {
+  NXDKIT_TRY(metrics_.Write(step, record));
+  return events_ ? events_->WriteScalars(step, record) : OkStatus();
+}
+
+Status RunLogs::WriteSync(int64_t step, const SyncedWeights& synced) {
+  return syncs_.Append(fmt::format("{{\"step\": {}, \"serial\": {}, \"digest\": \"{}\"}}\n", step,
+                                   synced.version.serial, synced.digest));
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,146 @@
+#include "trainer/loop/run_state.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "lib/system/file.h"
+#include "lib/system/system.h"
+#include "trainer/algo/schedule.h"
+
+namespace nxdkit::trainer {
+
+double RunState::LearningRate(const StepRules& rules) const {
+  return run_.config.worker.actor.optim.lr * ScheduleFactor(rules.schedule, now.schedule_steps);
+}
+
+Status RunState::Resume(const StepRules& rules) {
+  const TrainerConfig& trainer = run_.config.trainer;
+  now.kl_beta = run_.config.algorithm.kl_coef;
+  NXDKIT_TRY(RemoveLeftovers(run_.root()));
+  NXDKIT_ASSIGN(
+      const std::optional<FoundCheckpoint> found,
+      ChooseCheckpoint(run_.root(), trainer.load_checkpoint_path, trainer.find_last_checkpoint));
+  if (!found) return OkStatus();
+  NXDKIT_ASSIGN(now, RestoreCheckpoint(*found, Models(), run_.FileOptions(run_.hooks.poll)));
+  NXDKIT_TRY(run_.parts.train->Seek(now.data));
+  best_ = found->best;
+  // Of another branch of the run, of another run, or gone.
+  if (best_ && (best_->step > now.step || !SamePath(ParentPath(found->folder), run_.root()) ||
+                KindOf(CheckpointFolder(run_.root(), best_->step)) != PathKind::kFolder))
+    best_.reset();
+  // Only the adaptive controller has a coefficient of its own.
+  if (rules.kl.type != KlControl::kAdaptive) now.kl_beta = run_.config.algorithm.kl_coef;
+  resumed_ = resumable_ = now.step;
+  whole_ = now;
+  run_.Note(ResumeNote(found->folder, rules));
+  const MeshOptions& mesh = run_.parts.actor->options();
+  if (mesh.tp != now.tp || mesh.dp != now.dp)
+    run_.Note(
+        fmt::format("the checkpoint is from TP {} x DP {}, this run is TP {} x DP {}: it "
+                    "continues, but not bit for bit",
+                    now.tp, now.dp, mesh.tp, mesh.dp));
+  return OkStatus();
+}
+
+std::string RunState::ResumeNote(const std::string& folder, const StepRules& rules) const {
+  std::string note = fmt::format(
+      "resumed from {}: step {} of {}, learning rate {:.3g}, data at {}, {} prompts seen", folder,
+      now.step, run_.parts.training_steps, LearningRate(rules), run_.parts.train->Place(),
+      now.prompts_seen);
+  if (rules.kl.type == KlControl::kAdaptive)
+    note += fmt::format(", KL coefficient {:.3g}", now.kl_beta);
+  if (best_) note += fmt::format(", best score {:.4f} at step {}", best_->score, best_->step);
+  return note;
+}
+
+std::vector<TrainedModel> RunState::Models() const {
+  const RunParts& parts = run_.parts;
+  std::vector<TrainedModel> models = {{"actor", parts.actor.get(), &parts.base.artifact, lr}};
+  if (parts.critic)
+    models.push_back(
+        {"critic", parts.critic.get(), &parts.critic_model->source.artifact, critic_lr});
+  return models;
+}
+
+void RunState::EndStep() {
+  whole_ = now;
+  whole_->data = run_.parts.train->Position();
+}
+
+Status RunState::CountSkips(const UpdateSummary& summary, std::string_view model) {
+  int64_t& in_row = model == "actor" ? actor_skips_ : critic_skips_;
+  if (summary.skipped == summary.updates)
+    ++in_row;
+  else if (summary.moved)
+    in_row = 0;
+  if (summary.skipped > 0)
+    run_.Note(
+        fmt::format("step {}: a gradient of the {} was not finite; {} of {} updates were skipped",
+                    now.step + 1, model, summary.skipped, summary.updates));
+  if (in_row < run_.config.trainer.max_skipped_steps) return OkStatus();
+  return Error(Errc::kFindings,
+               fmt::format("{} steps in a row had gradients of the {} that are not finite", in_row,
+                           model))
+      .hint(fmt::format("lower worker.{}.optim.lr, or continue from an earlier checkpoint", model));
+}
+
+bool RunState::IsToBeSaved() const {
+  const bool saved = saved_ == now.step || resumed_ == now.step;
+  return (!saved || IsBetter()) && !stuck();
+}
+
+Status RunState::Save(RunLogs& logs, const std::function<Status()>& poll, bool model_only) {
+  // Only what is saved can be the best one.
+  if (IsBetter()) best_ = score_;
+  NXDKIT_TRY(logs.Sync());
+  const auto record = [&](const std::string& line) {
+    if (run_.hooks.record) run_.hooks.record(line);
+  };
+  SaveRequest request;
+  request.root = run_.root();
+  request.state = *whole_;
+  request.state.tp = run_.parts.actor->options().tp;
+  request.state.dp = run_.parts.actor->options().dp;
+  request.best = best_;
+  request.limit = run_.config.trainer.save_limit;
+  request.model_only = model_only;
+  request.text = run_.parts.text_files;
+  request.on_deleted = [&](int64_t step) {
+    record(fmt::format("deleted {}: trainer.save_limit is {}", CheckpointFolder(run_.root(), step),
+                       request.limit));
+  };
+  NXDKIT_TRY(SaveCheckpoint(request, Models(), run_.FileOptions(poll)));
+  record(fmt::format("saved {}", CheckpointFolder(run_.root(), whole_->step)));
+  saved_ = whole_->step;
+  if (!model_only) resumable_ = saved_;
+  return OkStatus();
+}
+
+void RunState::SaveBeforeLeaving(const Error& error, std::string_view phase, RunLogs& logs) {
+  const char* continues = run_.config.trainer.find_last_checkpoint
+                              ? "the same command continues from it"
+                              : "the command with trainer.find_last_checkpoint=true continues from "
+                                "it";
+  const bool interrupted = error.code() == Errc::kInterrupted;
+  // Weights of a run whose numbers went wrong push no good checkpoint out, nor do half updates.
+  const bool suspect = stuck() || error.code() == Errc::kInternal ||
+                       (error.code() == Errc::kCorrupt && phase != "reward");
+  const bool wanted = whole_ && whole_->step > resumable_.value_or(0);
+  // What could not be saved a moment ago cannot be saved now.
+  if (wanted && !suspect && (interrupted || phase != "save_checkpoint")) {
+    const Status saved = Save(logs, {}, false);
+    if (saved.ok()) return run_.Note(fmt::format("step {} is saved: {}", whole_->step, continues));
+    run_.Note(
+        fmt::format("step {} could not be saved: {}", whole_->step, saved.error().ToString()));
+  }
+  if (saved_ && saved_ != resumable_)
+    run_.Note(
+        fmt::format("the last checkpoint is that of step {}: it has no optimizer, so no run can "
+                    "continue from it (trainer.save_model_only)",
+                    *saved_));
+  else if (resumable_)
+    run_.Note(fmt::format("the last checkpoint is that of step {}: {}", *resumable_, continues));
+}
+
+}  // namespace nxdkit::trainer

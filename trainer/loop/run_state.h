@@ -1,0 +1,64 @@
+// PRIVATE to trainer/loop. Where a run stands, and what of it is in checkpoints.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/loop/checkpoint.h"
+#include "trainer/loop/loop_context.h"
+#include "trainer/loop/mini_batches.h"
+#include "trainer/loop/run_logs.h"
+#include "trainer/loop/step.h"
+
+namespace nxdkit::trainer {
+
+class RunState {
+ public:
+  explicit RunState(const LoopContext& run) : run_(run) {}
+
+  TrainerState now;              // after the last step; within one, as far as it has come
+  double lr = 0, critic_lr = 0;  // of the last updates
+
+  // From the checkpoint that the configuration chooses, if it chooses one.
+  Status Resume(const StepRules& rules);
+  std::optional<int64_t> resumed() const { return resumed_; }  // the step of that checkpoint
+  double LearningRate(const StepRules& rules) const;           // of the next update
+
+  // From here to EndStep the weights are of no step.
+  void BeginUpdate() { whole_.reset(); }
+  void EndStep();
+  // Counts steps in a row in which a model ("actor", "critic") had no finite gradient: kFindings
+  // when they are trainer.max_skipped_steps.
+  Status CountSkips(const UpdateSummary& summary, std::string_view model);
+  // Steps that updated nothing push no good checkpoint out.
+  bool stuck() const { return actor_skips_ > 0 || critic_skips_ > 0; }
+
+  void SetScore(double score) { score_ = BestScore{now.step, score}; }  // of a validation
+  // The checkpoint that is written last is missing, or is not yet known to be the best.
+  bool IsToBeSaved() const;
+
+  // Of the last whole step.
+  Status Save(RunLogs& logs, const std::function<Status()>& poll, bool model_only);
+  // A run that is interrupted, or whose reward or workers fail, loses the step under way, not those
+  // since the last checkpoint that a run can continue from. `phase`: in which the error occurred.
+  void SaveBeforeLeaving(const Error& error, std::string_view phase, RunLogs& logs);
+
+ private:
+  std::string ResumeNote(const std::string& folder, const StepRules& rules) const;
+  std::vector<TrainedModel> Models() const;
+  bool IsBetter() const {
+    return score_ && score_->step == now.step && (!best_ || score_->score > best_->score);
+  }
+
+  const LoopContext& run_;
+  std::optional<BestScore> best_;      // of a checkpoint that is there
+  std::optional<BestScore> score_;     // of the last validation
+  std::optional<TrainerState> whole_;  // of which weights and log are; nullopt: amid an update
+  std::optional<int64_t> resumed_;
+  std::optional<int64_t> saved_;      // by this process
+  std::optional<int64_t> resumable_;  // the last checkpoint that a run can continue from
+  int64_t actor_skips_ = 0, critic_skips_ = 0;
+};
+
+}  // namespace nxdkit::trainer
