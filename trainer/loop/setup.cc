@@ -15,9 +15,8 @@
 #include "trainer/config/check_reward.h"
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/dataset_feed.h"
-#include "trainer/loop/engine_generator.h"
+#include "trainer/loop/generators.h"
 #include "trainer/loop/memory_estimate.h"
-#include "trainer/loop/worker_generator.h"
 #include "trainer/reward/reward.h"
 #include "trainer/text/special_tokens.h"
 

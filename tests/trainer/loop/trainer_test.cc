@@ -19,7 +19,7 @@
 #include "tests/trainer/model/model_lab.h"
 #include "trainer/config/load.h"
 #include "trainer/loop/checkpoint.h"
-#include "trainer/loop/engine_generator.h"
+#include "trainer/loop/generators.h"
 
 namespace nxdkit::trainer {
 namespace {

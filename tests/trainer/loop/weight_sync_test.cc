@@ -15,7 +15,7 @@
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
 #include "tests/trainer/model/model_lab.h"
-#include "trainer/loop/engine_generator.h"
+#include "trainer/loop/generators.h"
 #include "trainer/rollout/messages.h"
 #include "trainer/rollout/worker_pool.h"
 

@@ -1,4 +1,4 @@
-// Rollout workers as the generator of a run.
+// The rollout engines of a run: one in this process, or workers in processes of their own.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,13 @@
 
 namespace nxdkit::trainer {
 
-// Starts the workers; used and destroyed by the calling thread. `engine.expect` is set at every
-// Reload.
+// `engine.expect` is set at every Reload. `poll` as in Engine; `progress` of the responses, may be
+// empty.
+std::unique_ptr<Generator> MakeEngineGenerator(const EngineOptions& engine,
+                                               std::function<Status()> poll,
+                                               ProgressHook progress = nullptr);
+
+// Starts the workers; used and destroyed by the calling thread.
 Result<std::unique_ptr<Generator>> MakeWorkerGenerator(const WorkerPoolOptions& pool,
                                                        const EngineOptions& engine,
                                                        std::function<Status()> poll,
