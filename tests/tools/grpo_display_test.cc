@@ -100,7 +100,7 @@ TEST_F(GrpoTrainTells, AWorkerThatIsStartedAgainIsInTheLogs) {
   for (int i = 0; i < 5000 && begun() < 2; ++i) ::usleep(1000);
   ::kill(trainer, SIGINT);
   EXPECT_EQ(WaitProcess(trainer), 130);
-  EXPECT_THAT(Log("trainer.log"), HasSubstr("killed by signal 9; it is started again"));
+  EXPECT_THAT(Log("trainer.log"), HasSubstr("killed by signal 9; it is restarted"));
   EXPECT_THAT(Log("trainer.log"), HasSubstr("Z error: stopped by SIGINT"));
   EXPECT_EQ(begun(), 2);
 }

@@ -328,7 +328,7 @@ TEST_F(GrpoTrain, NeuronVariablesReachTheRolloutWorkersOnly) {
 TEST_F(GrpoTrain, CoresThatCannotBeDividedAreFoundFirst) {
   const std::map<std::string, std::string> rows = {
       {"0-2", "names 3 cores, the run has 4"},
-      {"abc", "'abc' is no list of cores"},
+      {"abc", "'abc' is not a list of cores"},
       {"9,0,0,2,3", "names core 0 more than once"},
   };
   for (const auto& [cores, message] : rows)

@@ -236,7 +236,7 @@ struct ThreadWorld::State {
       return body(comm);
     } catch (const std::bad_alloc&) {
       return Error(Errc::kLimit,
-                   "there is not enough memory for the model and its intermediate "
+                   "not enough memory for the model and its intermediate "
                    "results")
           .hint("smaller micro-batches or more tensor parallel ranks need less");
     }

@@ -233,7 +233,7 @@ Result<KvCache> KvCache::Make(const Shape& shape) {
   cache.values_ = take(shape.positions * cache.wide_);
   if (cache.keys_ && cache.values_) return cache;
   return Error(Errc::kLimit,
-               fmt::format("there is no memory for the keys and values of {} sequences of {} "
+               fmt::format("not enough memory for the keys and values of {} sequences of {} "
                            "tokens, {} heads of {}",
                            shape.slots, shape.positions, shape.kv_heads, shape.width));
 }

@@ -66,7 +66,7 @@ Result<PackedMatrix> PackedMatrix::Make(int64_t n, int64_t k, const Matrix& weig
   packed.panels_.reset(std::aligned_alloc(64, static_cast<size_t>(packed.bytes_)));
   if (!packed.panels_)
     return Error(Errc::kLimit,
-                 fmt::format("there is no memory for a packed matrix of {} bytes", packed.bytes_));
+                 fmt::format("not enough memory for a packed matrix of {} bytes", packed.bytes_));
   if (wide)
     Pack<F32>(n, k, weight, packed.panels_.get());
   else

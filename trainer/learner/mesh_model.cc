@@ -111,7 +111,7 @@ Status MeshModel::Start(const DecoderConfig& config, const MeshOptions& options,
     state_ = std::make_unique<State>(config, options, std::move(forward));
     return state_->Load(source);
   } catch (const std::bad_alloc&) {
-    return Error(Errc::kLimit, "there is not enough memory for the model and its optimizer");
+    return Error(Errc::kLimit, "not enough memory for the model and its optimizer");
   }
 }
 

@@ -179,7 +179,7 @@ Status LoadTraining(const std::string& tag_folder, const models::Model& model,
         .hint("name its weights as the model path to begin a new run with them");
   NXDKIT_TRY(CheckRecords(source.artifact, run));
   NXDKIT_TRY(LoadWeights(source, model, weights, run));
-  // A run in f32 that goes on from one in bf16 takes the full precision that was kept.
+  // A run in f32 that continues one in bf16 takes the full precision that was kept.
   const bool kept = source.optimizer->Find(0, nxd::kMasterWeights) != nullptr;
   if (kept && optimizer.masters.empty() && weights.front().dtype == Dtype::kF32)
     NXDKIT_TRY(LoadEntry(source, model, nxd::kMasterWeights, weights, run));

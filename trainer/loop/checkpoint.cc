@@ -175,12 +175,12 @@ std::string EarlierHint(const FoundCheckpoint& damaged) {
   if (steps.ok())
     for (const int64_t step : *steps)
       if (step < damaged.step && step > earlier.value_or(-1)) earlier = step;
-  if (!earlier) return "there is no earlier checkpoint: begin anew in another folder";
-  return fmt::format("go on from an earlier step: trainer.load_checkpoint_path={}",
+  if (!earlier) return "there is no earlier checkpoint: start over in another folder";
+  return fmt::format("continue from an earlier step: trainer.load_checkpoint_path={}",
                      CheckpointFolder(root, *earlier));
 }
 
-// An error of a file of the checkpoint, with what is left to do behind the hint that it has.
+// An error of a file of the checkpoint, with what is left to do after the hint that it has.
 Error WithEarlier(const Error& error, const FoundCheckpoint& damaged) {
   if (error.code() != Errc::kCorrupt && error.code() != Errc::kNotFound) return error;
   const std::string own = error.hint().empty() ? "" : error.hint() + "; ";
@@ -237,7 +237,7 @@ Status CheckNoOther(const std::string& root, std::string_view or_else) {
   NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(root));
   if (steps.empty()) return OkStatus();
   return Error(Errc::kUsage, fmt::format("the folder holds another run, with a checkpoint of step "
-                                         "{}; this one would begin beside it",
+                                         "{}; this run would mix with it",
                                          std::ranges::max(steps)))
       .in(root)
       .hint(fmt::format("name another trainer.save_checkpoint_path, or {}", or_else));
@@ -247,7 +247,7 @@ bool IsNumber(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// A checkpoint that lies aside while another one takes its place. Where that place is empty it is
+// A checkpoint that is set aside while another one takes its place. Where that place is empty it is
 // the only one of its step.
 bool IsReplaced(std::string_view name, const std::string& root) {
   const std::optional<std::string_view> output = OutputOfAside(name);
@@ -294,10 +294,11 @@ Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& roo
   found.best = BestOf(tracker);
   if (KindOf(found.folder) != PathKind::kFolder)
     return Error(Errc::kCorrupt,
-                 fmt::format("{} is named by the tracker and not there", FolderName(found.step)))
+                 fmt::format("{} is named by the tracker but missing", FolderName(found.step)))
         .in(path)
         .hint(
-            "trainer.load_checkpoint_path names another one, trainer.save_checkpoint_path another "
+            "trainer.load_checkpoint_path can name another one, trainer.save_checkpoint_path "
+            "another "
             "folder for a new run");
   return std::optional(found);
 }
@@ -307,19 +308,19 @@ Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
                                                         bool find_last) {
   if (!load && find_last) return FindLastCheckpoint(root);
   if (!load) {
-    NXDKIT_TRY(CheckNoOther(root, "go on with it: trainer.find_last_checkpoint=true"));
+    NXDKIT_TRY(CheckNoOther(root, "continue it: trainer.find_last_checkpoint=true"));
     return std::optional<FoundCheckpoint>();
   }
   NXDKIT_ASSIGN(FoundCheckpoint loaded, OpenCheckpoint(*load));
   const bool beside = SamePath(ParentPath(loaded.folder), root);
   loaded.started_from = beside ? BaseName(loaded.folder) : RealPath(loaded.folder);
   if (find_last) {
-    // A damaged tracker is no reason not to load what is named.
+    // A damaged tracker does not stop what is named from loading.
     Result<std::optional<FoundCheckpoint>> last = FindLastCheckpoint(root);
     if (last.ok() && *last && StartedFrom(**last) == loaded.started_from) return last;
   }
   if (!beside)
-    NXDKIT_TRY(CheckNoOther(root, "go on with it: leave trainer.load_checkpoint_path out"));
+    NXDKIT_TRY(CheckNoOther(root, "continue it: leave trainer.load_checkpoint_path out"));
   return std::optional(std::move(loaded));
 }
 
@@ -345,7 +346,7 @@ Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
     if (KindOf(folder) != PathKind::kFolder)
       return Error(Errc::kNotFound, fmt::format("the checkpoint has no {}", trained.name))
           .in(folder)
-          .hint("it is of a run with another algorithm.adv_estimator");
+          .hint("it is from a run with another algorithm.adv_estimator");
     const Status restored = trained.model->Restore(folder, run);
     if (!restored.ok()) return WithEarlier(restored.error(), found);
   }

@@ -31,7 +31,7 @@ struct TrainerState {
   double kl_beta = 0;
   int64_t prompts_seen = 0;  // counts prompts for their random numbers
   std::string data;          // position in the data, as JSON; the dataset's own
-  int tp = 1;                // of the mesh that wrote it: another one goes on, in other bits
+  int tp = 1;                // of the mesh that wrote it: another mesh continues, in other bits
   int dp = 1;
   // The checkpoint that trainer.load_checkpoint_path named when this run began: its name when it is
   // of the same folder, else its path; "" for none.
@@ -49,7 +49,7 @@ struct SaveRequest {
   TrainerState state;
   std::optional<BestScore> best;
   int64_t limit = -1;       // checkpoints to keep, as ObsoleteSteps
-  bool model_only = false;  // without optimizer: no run goes on from it
+  bool model_only = false;  // without optimizer: no run can continue from it
   TextFiles text;
   std::function<void(int64_t step)> on_deleted = {};  // of a checkpoint that was over the limit
 };
@@ -78,20 +78,20 @@ struct FoundCheckpoint {
 // kCorrupt for a tracker that is damaged or names a checkpoint that is gone.
 Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& root);
 
-// What a run in `root` goes on from; nullopt: it begins.
+// What a run in `root` continues from; nullopt: it begins.
 //   without `load`           the last one in `root`; with `find_last` false nothing
 //   with `load`              that one (its name ends in global_step_N), or the last one in `root`
 //                            when that was made by a run from `load`: a run that was stopped goes
 //                            on
 //   ... `find_last` false    that one
-// kUsage when `root` has checkpoints that neither are gone on from nor lie beside `load`: they
+// kUsage when `root` has checkpoints that are neither continued from nor next to `load`: they
 // would be mixed with those of the new run.
 Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
                                                         const std::optional<std::string>& load,
                                                         bool find_last);
 
 // What killed runs left in `root`: half-made checkpoints and files, and checkpoints that
-// another one has replaced. For who holds the run's lock.
+// another one has replaced. For the holder of the run's lock.
 Status RemoveLeftovers(const std::string& root);
 
 // kNotFound when it lacks one of the models or a file, kCorrupt when a file of it is damaged; with

@@ -42,11 +42,11 @@ class PromptFeed {
   virtual Status Seek(const std::string& position) = 0;
 };
 
-// The rollout engines behind one door.
+// The rollout engines behind one interface.
 class Generator {
  public:
   virtual ~Generator() = default;
-  // New weights lie in the bundle: engines are destroyed, made again and loaded; they must find
+  // New weights are in the bundle: engines are destroyed, made again and loaded; they must find
   // these weights.
   virtual Status Reload(const SyncedWeights& weights) = 0;
   virtual Result<std::vector<RolloutResponse>> Generate(
@@ -60,8 +60,8 @@ struct Response {
   int64_t tokens = 0;
   std::string ground_truth;
 };
-// Named scores of each response, "overall" among them. `bad` is set to the response that an error is
-// about, if it is about one.
+// Named scores of each response, "overall" among them. `bad` is set to the response that an error
+// is about, if it is about one.
 using Scorer = std::function<Result<std::vector<std::map<std::string, double>>>(
     std::span<const Response>, std::optional<size_t>& bad)>;
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "trainer/report/run_files.h"
 
 namespace nxdkit::trainer {

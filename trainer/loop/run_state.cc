@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "lib/system/system.h"
 #include "trainer/algo/schedule.h"
 

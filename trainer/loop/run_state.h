@@ -1,4 +1,4 @@
-// PRIVATE to trainer/loop. Where a run stands, and what of it is in checkpoints.
+// PRIVATE to trainer/loop. How far a run is, and what of it is in checkpoints.
 #pragma once
 
 #include <optional>

@@ -21,7 +21,7 @@ struct TrainHooks {
   std::function<void(int64_t step, int64_t steps, const MetricRecord& metrics)> step;
   ProgressHook progress;                                // of the phase that began last
   std::function<void(const std::string& line)> note;    // for people
-  std::function<void(const std::string& line)> record;  // for who looks for something later
+  std::function<void(const std::string& line)> record;  // for whoever looks later
 };
 
 struct TrainResult {

@@ -240,7 +240,7 @@ Result<Decoder> Decoder::Make(const DecoderConfig& config, const DecoderOptions&
     return Decoder(
         std::make_unique<State>(config, options, tp, std::move(table), std::move(key_group)));
   } catch (const std::bad_alloc&) {
-    return Error(Errc::kLimit, "there is not enough memory for the model's weights and gradients");
+    return Error(Errc::kLimit, "not enough memory for the model's weights and gradients");
   }
 }
 

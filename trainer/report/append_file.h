@@ -16,10 +16,10 @@ class AppendFile {
  public:
   using Fill = std::function<Status(AppendFile&)>;
 
-  // Puts what `fill` appends in place of what is there, whole or not at all, and goes on behind it.
+  // Puts what `fill` appends in place of what is there, whole or not at all, and appends to it.
   static Result<AppendFile> Begin(const std::string& path, const Fill& fill);
   static Result<AppendFile> Begin(const std::string& path, std::string_view contents);
-  // Goes on behind what is there.
+  // Appends to what is there.
   static Result<AppendFile> Open(const std::string& path);
 
   Status Append(std::string_view piece);

@@ -17,7 +17,7 @@ struct ConsoleOptions {
   bool terminal = false;                        // redraw a status line; else whole lines only
   int columns = 100;
   int64_t total_steps = 0;  // of the whole run
-  int64_t first_step = 0;   // the step of the checkpoint the run goes on from; 0: none
+  int64_t first_step = 0;   // the step of the checkpoint the run continues from; 0: none
   PhaseTimer::Clock clock;  // seconds; nullptr: the system's steady clock
 };
 
@@ -38,7 +38,7 @@ class Console {
   // Of the phase under way, `done` of `units` (responses, scores, rows); at most ten redraws a
   // second.
   void Progress(int64_t done, int64_t units);
-  void Tick();  // time has gone on: redraws the status line when that shows
+  void Tick();  // time has passed: redraws the status line when that shows
   void EndPhase();
 
   // "step 12/50  overall 0.512  len 412  kl 1.2e-03  ...  12.3 s  left 7:45"
@@ -64,7 +64,7 @@ class Console {
   int64_t last_step_ = 0;    // that StepDone told of
   double last_done_at_ = 0;  // when
   double drawn_at_ = -1;
-  std::string drawn_;  // what stands there; "": nothing
+  std::string drawn_;  // what is drawn there; "": nothing
 };
 
 // "1:02:03", "2:03", "0:07".

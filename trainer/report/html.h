@@ -9,7 +9,7 @@
 namespace nxdkit::trainer {
 
 // Curves of what is watched, where the time of a step went, the last value of everything else,
-// samples and the configuration. Whatever stands in the run's files is shown as text. What was
+// samples and the configuration. Whatever is in the run's files is shown as text. What was
 // missing or damaged is listed at the top; it is never an error.
 std::string HtmlReport(const RunFiles& run);
 

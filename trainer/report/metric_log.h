@@ -33,7 +33,7 @@ struct Generation {
 // Not thread-safe.
 class MetricLog {
  public:
-  // `resumed_step`: the step of the checkpoint that the run goes on from; records of later steps,
+  // `resumed_step`: the step of the checkpoint that the run continues from; records of later steps,
   // and lines that are damaged, are dropped. Without it the run is new and the files start empty.
   // A log that is there and cannot be read is an error: it would be lost.
   // `config_json` is written in any case: it is what this run uses.
@@ -55,7 +55,7 @@ class MetricLog {
   int64_t dropped_ = 0;
 };
 
-// One line of experiment_log.jsonl, with its line feed. A name that stands both for a value and
+// One line of experiment_log.jsonl, with its line feed. A name that is both a value and
 // for a group ("a" and "a/b") keeps its "/".
 std::string MetricLine(int64_t step, const MetricRecord& record);
 // One line of generations.jsonl, with its line feed.

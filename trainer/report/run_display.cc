@@ -87,7 +87,7 @@ void RunDisplay::Log(std::string_view line) {
   }
   const Status written = log_->Line(line);
   if (written.ok() || std::exchange(log_failed_, true)) return;
-  Show("the run goes on without its running_log: " + written.error().ToString());
+  Show("the run continues without its running_log: " + written.error().ToString());
 }
 
 void RunDisplay::Tick(const std::stop_token& stop) {

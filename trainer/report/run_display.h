@@ -1,4 +1,4 @@
-// What a run tells while it goes on: to a person through a sink, and to its log.
+// What a run tells while it is under way: to a person through a sink, and to its log.
 #pragma once
 
 #include <condition_variable>
@@ -18,7 +18,7 @@ namespace nxdkit::trainer {
 
 struct DisplayOptions {
   std::function<void(std::string_view)> write;  // to stderr; none: nothing is shown
-  bool terminal = false;                        // a status line that goes on by itself
+  bool terminal = false;                        // a status line that moves by itself
   bool steps = true;  // false: steps and their phases are only logged (trainer.logger: no console)
 };
 

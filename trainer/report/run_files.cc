@@ -14,7 +14,7 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
-constexpr uint64_t kMaxLineBytes = uint64_t{64} << 20;  // of a log that is gone on with
+constexpr uint64_t kMaxLineBytes = uint64_t{64} << 20;  // of a log that is continued
 constexpr JsonOptions kLineOptions = {
     .allow_nan = true, .allow_duplicate_keys = true, .max_depth = 16};
 
@@ -83,7 +83,7 @@ std::string TextOf(const std::string& folder, std::string_view name, RunFiles& r
 
 void CountDamage(RunFiles& run, std::string_view name, int64_t damaged) {
   if (damaged > 0)
-    run.problems.push_back(fmt::format("{}: {} damaged lines were passed over", name, damaged));
+    run.problems.push_back(fmt::format("{}: {} damaged lines were skipped", name, damaged));
 }
 
 void ReadConfig(RunFiles& run) {

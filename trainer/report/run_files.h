@@ -25,7 +25,7 @@ Lines SplitLines(std::string_view text);
 // "step" of a line that is a JSON object with an integer there; nullopt otherwise.
 std::optional<int64_t> StepOfLine(std::string_view line);
 
-// Goes on with a log of such lines behind step `last`: lines of later steps and damaged ones are
+// Continues a log of such lines after step `last`: lines of later steps and damaged ones are
 // taken out, and counted. nullopt begins it anew, without counting; a missing file is begun.
 Result<AppendFile> ContinueLog(const std::string& path, std::optional<int64_t> last,
                                int64_t* dropped);
@@ -61,7 +61,7 @@ struct RunFiles {
   std::vector<std::pair<std::string, std::string>> config;
   std::vector<std::string> problems;  // what is missing or damaged, for people
 };
-// kNotFound when `folder` is no folder or has none of the files.
+// kNotFound when `folder` is not a folder or has none of the files.
 Result<RunFiles> ReadRunFiles(const std::string& folder);
 
 }  // namespace nxdkit::trainer

@@ -1,7 +1,7 @@
 // running_log/ in a run's folder: what a person was told, for later.
 //   trainer.log             2026-11-21T12:05:09Z step 3/50  reward 0.5120 ...
 //   rollout_worker_N.log    standard error of rollout worker N
-// A run that is gone on with adds to them.
+// A run that is continued adds to them.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class RunLog {
  public:
   using Clock = std::function<int64_t()>;  // seconds since 1970
 
-  // Makes the folder and trainer.log, or goes on behind what is there.
+  // Makes the folder and trainer.log, or appends to what is there.
   static Result<RunLog> Open(const std::string& run_folder, Clock clock = SecondsNow);
 
   // Each line of `text` with the time. After an error a later line may be written again: whoever

@@ -31,7 +31,7 @@ ops::RunOptions LoadOptions(int jobs, const std::function<Status()>& poll) {
   return run;
 }
 
-// Of what lies in memory, not of what the files say.
+// Of what is in memory, not of what the files say.
 Result<std::string> DigestOf(const models::Model& model, const std::vector<RankMemory>& ranks,
                              const ops::RunOptions& run) {
   ops::BoundArtifact memory;
@@ -123,8 +123,7 @@ Result<Engine> Engine::Load(const EngineOptions& options, const std::function<St
   try {
     NXDKIT_TRY(state->LoadRanks(options, poll));
   } catch (const std::bad_alloc&) {
-    return Error(Errc::kLimit, "there is not enough memory for the model's weights")
-        .in(options.bundle);
+    return Error(Errc::kLimit, "not enough memory for the model's weights").in(options.bundle);
   }
   return Engine(std::move(state));
 }
@@ -212,7 +211,7 @@ Result<Generated> Engine::Generate(std::span<const RolloutRequest> requests,
     try {
       return state_->RunRank(tp, requests, watched, out);
     } catch (const std::bad_alloc&) {
-      return Error(Errc::kLimit, "there is not enough memory to generate");
+      return Error(Errc::kLimit, "not enough memory to generate");
     }
   });
   if (!stopped.ok()) return std::move(stopped).error();

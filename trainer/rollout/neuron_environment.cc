@@ -74,14 +74,14 @@ Result<std::vector<int64_t>> ParseCores(std::string_view text) {
         dash == std::string_view::npos ? first : CoreOf(range.substr(dash + 1));
     if (!first || !last || *last < *first || std::ssize(cores) > kMaxCore)
       return Error(Errc::kUsage,
-                   fmt::format("'{}' is no list of cores, such as 0-15,20", EscapeControl(text)))
+                   fmt::format("'{}' is not a list of cores such as 0-15,20", EscapeControl(text)))
           .member(std::string(kVisible));
     for (int64_t core = *first; core <= *last; ++core) cores.push_back(core);
     if (left.find(',') == std::string_view::npos) return cores;
   }
 }
 
-// One core for two sides, or twice for one, is no division.
+// One core for two sides, or twice for one, is not a division.
 Status CheckEachOnce(std::vector<int64_t> cores) {
   std::ranges::sort(cores);
   const auto twice = std::ranges::adjacent_find(cores);

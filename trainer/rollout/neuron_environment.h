@@ -33,7 +33,7 @@ struct RolloutEnvironment {
 
 // `taken` for all workers, but NEURON_RT_VISIBLE_CORES, of which each gets its own: "16-23". Where
 // `taken` has one, such as "0-3,8", it names the cores of the whole run, in their order. kUsage
-// when it is no such list, names a core twice, or fewer than there are.
+// when it is not such a list, names a core twice, or fewer than there are.
 Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>& taken,
                                                  const CoreSplit& split);
 

@@ -22,7 +22,7 @@ std::vector<float> Vector(const Weights& weights, const ParamTable& table, int s
   return {first, first + table.at(slot).size()};
 }
 
-// Rows of a slot, and of those that lie right behind it.
+// Rows of a slot, and of those that come right after it.
 Result<PackedMatrix> Packed(const Weights& weights, const ParamTable& table, int slot,
                             int64_t rows) {
   const Slot& at = table.at(slot);
@@ -59,7 +59,7 @@ Result<RankModel> RankModel::Make(const DecoderConfig& config, const ParamTable&
     model.weight_bytes_ += model.head_.bytes();
     return model;
   } catch (const std::bad_alloc&) {
-    return Error(Errc::kLimit, "there is not enough memory for the packed weights of a rank");
+    return Error(Errc::kLimit, "not enough memory for the packed weights of a rank");
   }
 }
 

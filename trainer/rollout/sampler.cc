@@ -148,7 +148,7 @@ int32_t Sampler::FindByMass(size_t row, const float* logits, float temperature,
   return static_cast<int32_t>(first + last);
 }
 
-// The `count` best of this rank's share, sorted; missing ones are -infinity behind all tokens.
+// The `count` best of this rank's share, sorted; missing ones are -infinity after all tokens.
 void Sampler::TakeBest(const float* logits, size_t count, Candidate* best) const {
   const size_t wanted = std::min(count, static_cast<size_t>(columns_));
   const int32_t first_token = static_cast<int32_t>(tp_->rank() * columns_);

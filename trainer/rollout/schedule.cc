@@ -20,7 +20,7 @@ Schedule::Schedule(std::span<const RolloutRequest> requests, int64_t slots, int6
       slots_(static_cast<size_t>(slots)),
       responses_(requests.size()) {}
 
-// Takes over what lies in a cache already; waits for a slot that is about to have more of it.
+// Takes over what is in a cache already; waits for a slot that is about to have more of it.
 void Schedule::FindPrefix(int index, Pass& pass) {
   Slot& slot = slots_[static_cast<size_t>(index)];
   const int64_t most = slot.prompt - 1;  // the last token is read for its logits

@@ -20,7 +20,7 @@ std::string MakeFrame(FrameKind kind, std::string_view payload) {
 Result<std::optional<Frame>> TakeFrame(std::string& bytes) {
   const size_t known = std::min(bytes.size(), std::strlen(kMagic));
   if (bytes.compare(0, known, kMagic, known) != 0)
-    return Error(Errc::kCorrupt, "what came is no frame of the rollout protocol");
+    return Error(Errc::kCorrupt, "what came is not a frame of the rollout protocol");
   if (bytes.size() < kFrameHeaderBytes) return std::optional<Frame>();
   WireReader header(std::string_view(bytes).substr(4, 12));
   const uint32_t kind = header.Get<uint32_t>();

@@ -65,7 +65,7 @@ class WorkerLoop {
     return Send(FrameKind::kDone, EncodeStats(generated.stats));
   }
 
-  // Says now and then that work goes on. Called from any thread.
+  // Says now and then that it is still at work. Called from any thread.
   Status Beat() {
     const auto now = std::chrono::steady_clock::now();
     {

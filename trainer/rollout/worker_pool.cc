@@ -148,7 +148,7 @@ Status WorkerPool::State::Restart(size_t index, const std::string& why) {
         .hint(LogFile(index).empty() ? "" : "what it said is in " + LogFile(index));
   if (options.on_warning)
     options.on_warning(
-        fmt::format("{}; it is started again for {} requests", what, worker.pending.size()));
+        fmt::format("{}; it is restarted for {} requests", what, worker.pending.size()));
   ++all_restarts;
   NXDKIT_TRY(StartProcess(index));
   QueueLoad(worker);

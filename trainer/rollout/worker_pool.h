@@ -22,7 +22,7 @@ struct WorkerPoolOptions {
   // workers get but a few harmless variables.
   std::vector<std::string> environment;
   std::vector<std::vector<std::string>> environment_of;  // empty, or one for each worker
-  // Files that get the standard error of each worker behind what they hold: empty, or one for each.
+  // Files that the standard error of each worker is appended to: empty, or one for each.
   // Without, or where one cannot be written, it is ours.
   std::vector<std::string> log_files;
   int max_restarts = 3;          // in one call, of all workers together

@@ -21,7 +21,7 @@ std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& more)
 class WorkerProcess {
  public:
   // The worker reads frames from its standard input and writes them to its standard output; its
-  // standard error goes behind what is in `log_file`, or is ours without one. It is killed by the
+  // standard error is appended to `log_file`, or is ours without one. It is killed by the
   // kernel when the thread that called this ends. command[0] is a path. kNotFound when it cannot be
   // started.
   static Result<WorkerProcess> Start(const std::vector<std::string>& command,

@@ -113,7 +113,7 @@ TEST(RestoreCheckpoint, ADamagedStateNamesTheEarlierCheckpoint) {
     const auto error = ExpectError(RestoreCheckpoint(found, {}, {}), code, "");
     ASSERT_TRUE(error);
     EXPECT_EQ(error->file(), state);
-    EXPECT_EQ(error->hint(), "go on from an earlier step: trainer.load_checkpoint_path=" +
+    EXPECT_EQ(error->hint(), "continue from an earlier step: trainer.load_checkpoint_path=" +
                                  (folder / "global_step_3"));
   };
   refuse(Errc::kNotFound);

@@ -304,8 +304,9 @@ TEST_F(Loop, ARunIsNotBegunOverAnother) {
   };
   hooks.note = [&](const std::string& line) { notes_.push_back(line); };
   EXPECT_FALSE(Train(config, MakeRunPlan(config), MakeParts(config, 6), "{}", hooks).ok());
-  EXPECT_EQ(notes_.back(),
-            "step 1 is saved: the command with trainer.find_last_checkpoint=true continues from it");
+  EXPECT_EQ(
+      notes_.back(),
+      "step 1 is saved: the command with trainer.find_last_checkpoint=true continues from it");
 }
 
 // "Best" is a checkpoint that lies here.
@@ -341,7 +342,7 @@ TEST_F(Loop, ADamagedCheckpointIsNotGoneOnFrom) {
   EXPECT_EQ(cut.error().file(), file);
   EXPECT_EQ(
       cut.error().hint(),
-      "the file is cut off, or is still being written; go on from an earlier step: " + earlier);
+      "the file is cut off, or is still being written; continue from an earlier step: " + earlier);
   EXPECT_EQ(Run(Configure({earlier}), 6).size(), 4u);
 }
 
@@ -380,8 +381,9 @@ TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
 TEST_F(Loop, AFaultOfTheRewardInValidationCostsNoStep) {
   const Config config = Configure({"trainer.save_freq=100", "trainer.val_freq=2"});
   RunParts parts = MakeParts(config, 6);
-  parts.score_validation = [](std::span<const Response>, std::optional<size_t>&)
-      -> Result<std::vector<std::map<std::string, double>>> {
+  parts.score_validation =
+      [](std::span<const Response>,
+         std::optional<size_t>&) -> Result<std::vector<std::map<std::string, double>>> {
     return Error(Errc::kCorrupt, "its answer is not JSON").member("sample 0");
   };
   TrainHooks hooks;

@@ -181,7 +181,7 @@ TEST(HtmlReport, DamagedLogsAreShownAsFarAsTheyGo) {
   WriteRun(folder, "garbage\n" + log.substr(0, log.size() - 20));
   const std::string html = Report(folder);
   ExpectBalanced(html);
-  EXPECT_THAT(html, HasSubstr("experiment_log.jsonl: 2 damaged lines were passed over"));
+  EXPECT_THAT(html, HasSubstr("experiment_log.jsonl: 2 damaged lines were skipped"));
   EXPECT_THAT(html, HasSubstr("<span>last step</span><b>7</b>"));
 }
 

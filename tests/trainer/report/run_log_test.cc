@@ -103,7 +103,7 @@ TEST_F(RunningLog, ADisplayGoesOnWithoutItAndSaysSoOnce) {
   display.Line("fits again");
   EXPECT_EQ(Text(),
             "2026-11-21T12:05:09Z before there was a log\n2026-11-21T12:05:09Z fits again\n");
-  const std::string complaint = "the run goes on without its running_log: ";
+  const std::string complaint = "the run continues without its running_log: ";
   const size_t at = shown.find(complaint);
   ASSERT_NE(at, std::string::npos) << shown;
   EXPECT_EQ(shown.find(complaint, at + 1), std::string::npos) << shown;

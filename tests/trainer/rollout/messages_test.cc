@@ -148,7 +148,7 @@ TEST(Frames, ThatAreNoneAreRefused) {
     char byte;
     const char* said;
   };
-  for (const Case& one : {Case{0, 'X', "is no frame"}, Case{4, 9, "a frame of kind 9"},
+  for (const Case& one : {Case{0, 'X', "is not a frame"}, Case{4, 9, "a frame of kind 9"},
                           Case{14, 1, "is over the limit of 1073741824"}}) {
     std::string bytes = MakeFrame(FrameKind::kDone, "payload");
     bytes[one.at] = one.byte;

@@ -59,13 +59,13 @@ TEST(NeuronEnvironment, RefusesCoresThatAreNoListOrTooFew) {
   const struct {
     const char* cores;
     const char* message;
-  } rows[] = {{"", "'' is no list of cores"},
-              {"0-", "'0-' is no list of cores"},
-              {"0,,3", "is no list of cores"},
-              {"0-3x", "is no list of cores"},
-              {"3-0", "is no list of cores"},
-              {"-1", "is no list of cores"},
-              {"0-99999999999999999999", "is no list of cores"},
+  } rows[] = {{"", "'' is not a list of cores"},
+              {"0-", "'0-' is not a list of cores"},
+              {"0,,3", "is not a list of cores"},
+              {"0-3x", "is not a list of cores"},
+              {"3-0", "is not a list of cores"},
+              {"-1", "is not a list of cores"},
+              {"0-99999999999999999999", "is not a list of cores"},
               {"9,0,0,2,3", "names core 0 more than once"},
               {"0-3,3-6", "names core 3 more than once"},
               {"0,1,2,0", "names core 0 more than once"},

@@ -121,7 +121,7 @@ TEST_F(Pools, KilledWorkersAreStartedAgainWithTheSameResult) {
   EXPECT_EQ(generated->responses, expected);
   EXPECT_EQ(told, 12) << "each response once";
   ASSERT_GE(warnings.size(), 1u);
-  EXPECT_THAT(warnings.front(), HasSubstr("killed by signal 9; it is started again"));
+  EXPECT_THAT(warnings.front(), HasSubstr("killed by signal 9; it is restarted"));
   EXPECT_EQ(pool.restarts(), static_cast<int64_t>(warnings.size()));
   for (const int pid : killed) EXPECT_EQ(::kill(pid, 0), -1) << "a zombie, or alive";
 }
