@@ -1,7 +1,7 @@
-// New weights for the rollout engine, in four runs over them and one read of the bundle: the actor's
-// memory is hashed as the bundle will hold it, and written into the bundle's other slot, which one
-// rename makes current; the engine loads it (Generator::Reload), hashes what it has in memory then,
-// and both hashes must be the same.
+// New weights for the rollout engine, in four runs over them and one read of the bundle: the
+// actor's memory is hashed as the bundle will hold it, and written into the bundle's other slot,
+// which one rename makes current; the engine loads it (Generator::Reload), hashes what it has in
+// memory then, and both hashes must be the same.
 #pragma once
 
 #include <string>
