@@ -55,9 +55,7 @@ void AddOptions(OptionTable& table, Args& args) {
       .completes(Completes::kFolder);
   table.Positional("OUTPUT", &args.output, "the bundle to write, a folder")
       .completes(Completes::kFolder);
-  AddLayoutOptions(table, args.layout, kRolloutLayout | kLoraLayout, "Bundle");
-  table.Choice("dtype", {"keep", "bf16", "f16", "f32"}, &args.layout.dtype,
-               "element type of the floating point weights");
+  AddLayoutOptions(table, args.layout, kRolloutLayout | kLoraLayout | kDtypeLayout, "Bundle");
   table.Group("Compiled blob");
   table.Choice("target", {"neuron", "cpu"}, &args.target, "what the bundle is to run on");
   table.Text("compiler", "CMD", &args.compiler,
@@ -68,7 +66,7 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Toggle("cache", &args.cache, "use the compile cache");
   table.Flag("retry-failed-compilation", &args.retry_failed,
              "compile again what the cache remembers as failed");
-  table.Flag("no-blob", &args.no_blob, "go without a blob when there is none");
+  table.Flag("no-blob", &args.no_blob, "write the bundle without a blob when there is none");
   table.Group("What to do");
   table.Flag("verify", &args.verify,
              "read the output again and compare it with MODEL before it is published");
@@ -88,7 +86,7 @@ Status CheckTogether(const Args& args) {
         .hint("--bundle takes it from a compiled bundle");
   if (args.target != "cpu") return OkStatus();
   const auto refuse = [](const char* option) {
-    return Error(Errc::kUsage, fmt::format("{} says nothing about --target cpu", option));
+    return Error(Errc::kUsage, fmt::format("{} does not apply to --target cpu", option));
   };
   if (args.layout.bundle) return refuse("--bundle");
   if (args.compiler) return refuse("--compiler");

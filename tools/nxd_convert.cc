@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "formats/artifact/lora/lora.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
@@ -65,15 +66,15 @@ void AddOptions(OptionTable& table, Args& args) {
       .required(false);  // not with --apply --into
   table.Group("Formats");
   table.Choice("from", {"hf", "nxd", "rollout", "torch", "delta"}, &args.ends.from,
-               "format of INPUT; always needed but with --apply");
+               "format of INPUT; recognised when it is left out");
   table.Choice("to", {"hf", "nxd", "rollout", "torch", "delta"}, &args.ends.to,
-               "format of OUTPUT; always needed but with --delta-from and --apply --into");
+               "format of OUTPUT; needed, except with --delta-from and with --apply --into");
   AddDeltaOptions(table, args.delta);
   AddLayoutOptions(table, args.layout, kNxdLayout | kRolloutLayout | kOutputLayout | kLoraLayout,
                    "Layout");
   table.Group("What to do");
   table.Text("explain", "TENSOR", &args.explain,
-             "print whence every byte of this output tensor comes, and write nothing");
+             "print where every byte of this output tensor comes from, and write nothing");
   table.Flag("verify", &args.verify,
              "read the output again and compare it with INPUT before it is published");
   table.Flag(
@@ -138,12 +139,22 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
 
 // What the table cannot ask for, because the short forms for deltas imply it.
 Status CheckEnds(const Ends& ends) {
-  const std::pair<std::string_view, const std::string&> rows[] = {
-      {"--from", ends.from}, {"--to", ends.to}, {"OUTPUT", ends.output}};
+  const std::pair<std::string_view, const std::string&> rows[] = {{"--to", ends.to},
+                                                                  {"OUTPUT", ends.output}};
   for (const auto& [name, value] : rows)
     if (value.empty())
       return Error(Errc::kUsage, fmt::format("{} is missing", name)).hint("--help shows the usage");
   return OkStatus();
+}
+
+// What --from says, else what INPUT is by its files. An adapter has the format of its model.
+Result<ops::Kind> FormatOf(const Ends& ends) {
+  if (!ends.from.empty()) return *ops::KindFromName(ends.from);
+  if (ops::LooksLikePeft(ends.input)) return ops::Kind::kHf;
+  Result<ops::Kind> kind = ops::Recognise(ends.input);
+  if (!kind.ok() && kind.error().code() == Errc::kUnsupported)
+    return std::move(kind).error().hint("--from names the format of INPUT");
+  return kind;
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
@@ -152,7 +163,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   DeltaArgs delta = args.delta;
   NXDKIT_TRY(ExpandDelta(args.into, delta, ends));
   NXDKIT_TRY(CheckEnds(ends));
-  request.from = *ops::KindFromName(ends.from);
+  NXDKIT_ASSIGN(request.from, FormatOf(ends));
   request.to = *ops::KindFromName(ends.to);
   request.input = ends.input;
   request.output = ends.output;
@@ -167,8 +178,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
     return Error(Errc::kUsage, "--digest is recorded in nxdkit.json of an NxD set")
         .hint("ckpt-digest --manifest records the digest of anything");
   NXDKIT_TRY(TakeDelta(delta, args.layout.dtype.has_value(), request));
-  request.into = args.into;
-  request.label = args.label;
+  if (args.into) request.place = ops::Slot{args.label};
   if (args.label && !args.into)
     return Error(Errc::kUsage, "--label names the weights that --into replaces");
   NXDKIT_TRY(TakePart(args.part, request));

@@ -29,7 +29,7 @@ struct Args {
 
 const ToolInfo kInfo = {
     .name = "nxd-reshard",
-    .summary = "reshards an NxD checkpoint, model and optimizer state, to go on training",
+    .summary = "reshards an NxD checkpoint, model and optimizer state, so that training can go on",
     .details =
         "Reads the NxD tag INPUT and writes the tag OUTPUT for other tensor, pipeline and data "
         "parallel sizes, straight from stored bytes to stored bytes: memory stays under "
@@ -61,7 +61,7 @@ void AddOptions(OptionTable& table, Args& args) {
                "what makes the second group of parameters, where the shapes do not tell");
   table.Group("What to do");
   table.Text("explain", "TENSOR", &args.explain,
-             "print whence every byte of this output tensor comes, and write nothing");
+             "print where every byte of this output tensor comes from, and write nothing");
   table.Flag("verify", &args.verify,
              "read the output again and compare it with INPUT before it is published");
   table.Toggle("sync", &args.sync, "have the output on the disk before it is published");
@@ -125,10 +125,10 @@ Result<ops::ConvertRequest> RequestOf(const Args& args, const ToolContext& conte
   request.hints.optimizer = args.optimizer;
   if (args.param_order) request.hints.param_order = nxd::GroupRuleFromName(*args.param_order);
   if (args.param_order && !args.optimizer)
-    return Error(Errc::kUsage, "--param-order says nothing with --no-optimizer");
+    return Error(Errc::kUsage, "--param-order does not apply with --no-optimizer");
   if (args.dp && !args.optimizer)
     return Error(Errc::kUsage,
-                 "--dp says nothing with --no-optimizer: only the optimizer's state "
+                 "--dp does not apply with --no-optimizer: only the optimizer's state "
                  "is sharded over data parallel ranks");
   request.options = std::move(sides.output);
   request.options.dp = args.dp;

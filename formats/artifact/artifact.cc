@@ -136,7 +136,7 @@ Status OpenNxd(Artifact& artifact, const InputHints& hints) {
   artifact.warnings = location.warnings;
   NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location)));
   if (!set.skipped.empty())
-    artifact.warnings.push_back(fmt::format("{}: left out, being no tensors of the model: {}",
+    artifact.warnings.push_back(fmt::format("{}: left out, not tensors of the model: {}",
                                             artifact.path, fmt::join(set.skipped, ", ")));
   for (const nxd::Shard& shard : set.shards) {
     artifact.files.push_back(shard.tensors);
@@ -181,7 +181,7 @@ Status OpenTorch(Artifact& artifact, const InputHints& hints) {
   artifact.warnings = archive.warnings;
   for (const std::string& name : skipped)
     artifact.warnings.push_back(
-        fmt::format("{}: {} is no tensor and is left out", artifact.path, name));
+        fmt::format("{}: {} is not a tensor and is left out", artifact.path, name));
   return LoadConfig(artifact, hints, {ParentPath(artifact.path)});
 }
 

@@ -1,5 +1,5 @@
-// Something about an artifact that is not as it must be. The checks of formats/ops find it and go on;
-// tools/ shows and counts it.
+// Something about an artifact that is not as it must be. The checks of formats/ops find it and
+// continue; tools/ shows and counts it.
 #pragma once
 
 #include <cstdint>

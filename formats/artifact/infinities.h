@@ -18,6 +18,7 @@ class InfinityCounter : public Sink {
 
   Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override;
   Status TaskDone(uint64_t task) override { return next_.TaskDone(task); }
+  bool IsDone(uint64_t task) const override { return next_.IsDone(task); }
 
   // One line for each of the first tensors with infinite elements, and one for the rest.
   std::vector<std::string> Warnings() const;

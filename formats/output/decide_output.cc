@@ -67,7 +67,7 @@ Status CheckPlainFamily(const models::Family& family, const OutputOptions& optio
   if (SplitsQkv(family)) return OkStatus();
   if (options.qkv)
     return Error(Errc::kUsage, fmt::format("a {} model has one way to store q, k and v: --qkv "
-                                           "says nothing",
+                                           "does not apply",
                                            family.model_type));
   if (out.names != nxd::NameStyle::kHf)
     return Error(Errc::kUnsupported, fmt::format("NxDT has no {} models: --style {} names none",
@@ -84,8 +84,7 @@ Status DecideQkv(const BoundArtifact& source, const OutputOptions& options, Outp
   nxd::Geometry& out = spec.nxd;
   if (options.qkv && out.names == nxd::NameStyle::kMegatron)
     return Error(Errc::kUsage,
-                 "--style megatron has one way to store q, k and v: --qkv says "
-                 "nothing");
+                 "--style megatron has one way to store q, k and v: --qkv does not apply");
   if (options.qkv) {
     out.qkv = *options.qkv;
   } else if (spec.optimum) {
@@ -104,8 +103,11 @@ Status DecideQkv(const BoundArtifact& source, const OutputOptions& options, Outp
 }
 
 Status DecideHardware(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
+  // The order of heads that are stored once tells nothing; a record of the set may.
+  const std::optional<nxd::Sidecar>& record = source.artifact.sidecar;
   const bool known =
-      source.artifact.kind == Kind::kNxd && source.nxd_geometry.kv_multiplier > 1 && !spec.optimum;
+      source.artifact.kind == Kind::kNxd && !spec.optimum &&
+      (source.nxd_geometry.kv_multiplier > 1 || (record && record->claims.hardware.has_value()));
   if (options.hardware)
     spec.nxd.hardware = *options.hardware;
   else if (spec.optimum)

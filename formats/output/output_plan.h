@@ -1,5 +1,5 @@
-// What a conversion will write: the layout, every file byte for byte planned, the small files
-// beside the weights.
+// What a conversion will write: the layout, every file byte for byte planned, the small files that
+// go with the weights.
 #pragma once
 
 #include <optional>
@@ -79,8 +79,8 @@ struct OutputPlan {
 };
 
 // Lays out and encodes. `output_name` is the output's base name (torch names its archive's top
-// folder after the file).
+// folder after the file). kLimit for more ranks than a plan of `max_memory` bytes can hold.
 Result<OutputPlan> PlanOutput(const BoundArtifact& source, const OutputSpec& spec,
-                              const std::string& output_name);
+                              const std::string& output_name, uint64_t max_memory);
 
 }  // namespace nxdkit::ops

@@ -28,10 +28,23 @@ std::string Stem(const std::string& path) {
   return dot == std::string::npos || dot == 0 ? name : name.substr(0, dot);
 }
 
+// What a tensor takes in a plan at the least: its layout, its output, a copy for each piece.
+uint64_t LeastPlanBytes(const TensorLayout& tensor) {
+  constexpr uint64_t kShapeBytes = 32;  // a few numbers on the heap
+  constexpr uint64_t kTensorBytes =
+      sizeof(TensorLayout) + sizeof(OutputTensor) + sizeof(TensorPlan) + 2 * kShapeBytes;
+  constexpr uint64_t kPieceBytes = sizeof(Piece) + sizeof(CopyOp) + 7 * kShapeBytes;
+  return kTensorBytes + tensor.pieces.size() * kPieceBytes;
+}
+
 class Planner {
  public:
-  Planner(const BoundArtifact& source, const OutputSpec& spec, std::string output_name)
-      : source_(source), spec_(spec), output_name_(std::move(output_name)) {}
+  Planner(const BoundArtifact& source, const OutputSpec& spec, std::string output_name,
+          uint64_t max_memory)
+      : source_(source),
+        spec_(spec),
+        output_name_(std::move(output_name)),
+        max_memory_(max_memory) {}
 
   Result<OutputPlan> Run() {
     NXDKIT_ASSIGN(dtypes_, ParamDtypes(source_, spec_.dtype));
@@ -197,9 +210,28 @@ class Planner {
     return OkStatus();
   }
 
+  // Of `first`, the first of the ranks: more of them than memory can hold are refused before they
+  // are planned.
+  Status CheckRanks(const std::vector<const TensorLayout*>& first, int64_t ranks) const {
+    uint64_t bytes = 0;
+    for (const TensorLayout* tensor : first) bytes += LeastPlanBytes(*tensor);
+    if (bytes * static_cast<uint64_t>(ranks) <= max_memory_) return OkStatus();
+    return Error(
+               Errc::kLimit,
+               fmt::format("the plan alone for {} ranks with {} tensors each takes {} bytes or "
+                           "more, the cap is {}",
+                           ranks, first.size(), bytes * static_cast<uint64_t>(ranks), max_memory_))
+        .hint("ask for fewer ranks, or raise --max-memory");
+  }
+
   // All pipeline stages of one tensor and expert parallel rank.
   Status PlanRank(int t, int e) {
     NXDKIT_ASSIGN(const std::vector<nxd::RankTensor> tensors, NxdTensors(t, e));
+    if (t == 0 && e == 0) {
+      std::vector<const TensorLayout*> first;
+      for (const nxd::RankTensor& tensor : tensors) first.push_back(&tensor.layout);
+      NXDKIT_TRY(CheckRanks(first, int64_t{spec_.nxd.tp} * spec_.nxd.ep));
+    }
     for (int p = 0; p < spec_.nxd.pp; ++p) {
       std::vector<nxd::RankTensor> here;
       std::vector<TensorLayout> layouts;
@@ -326,6 +358,11 @@ class Planner {
       const uint32_t file = NewFile(spec_.only_weights ? name : JoinPath(folder, name), rank, -1);
       NXDKIT_ASSIGN(std::vector<TensorLayout> tensors,
                     rollout::RankTensors(*source_.model, spec_.rollout, rank));
+      if (rank == 0) {
+        std::vector<const TensorLayout*> first;
+        for (const TensorLayout& tensor : tensors) first.push_back(&tensor);
+        NXDKIT_TRY(CheckRanks(first, spec_.rollout.tp));
+      }
       std::vector<OutputTensor> outputs;
       for (TensorLayout& tensor : tensors) {
         NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
@@ -375,6 +412,7 @@ class Planner {
   const BoundArtifact& source_;
   const OutputSpec& spec_;
   std::string output_name_;
+  uint64_t max_memory_;
   std::vector<Dtype> dtypes_;  // of the output, per parameter
   std::optional<torch::PickleValue> lora_config_;
   OutputPlan plan_;
@@ -389,8 +427,8 @@ uint64_t OutputPlan::bytes() const {
 }
 
 Result<OutputPlan> PlanOutput(const BoundArtifact& source, const OutputSpec& spec,
-                              const std::string& output_name) {
-  return Planner(source, spec, output_name).Run();
+                              const std::string& output_name, uint64_t max_memory) {
+  return Planner(source, spec, output_name, max_memory).Run();
 }
 
 }  // namespace nxdkit::ops

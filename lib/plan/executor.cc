@@ -346,7 +346,7 @@ Status Executor::Run(Sink& sink) const {
   return ParallelFor(tasks_.size(), options_.jobs, [&]() -> LoopBody {
     const auto worker = std::make_shared<Worker>(*this);  // shared: a function can be copied
     return [this, &sink, worker](size_t task) -> Status {
-      if (options_.skip && options_.skip(task)) return OkStatus();
+      if (sink.IsDone(task)) return OkStatus();
       if (options_.poll) NXDKIT_TRY(options_.poll());
       return worker->Do(task, sink);
     };

@@ -25,6 +25,11 @@ class Sink {
     (void)task;
     return OkStatus();
   }
+  // A task that an earlier, interrupted run has done: it is left out.
+  virtual bool IsDone(uint64_t task) const {
+    (void)task;
+    return false;
+  }
 };
 
 struct ExecuteOptions {
@@ -43,7 +48,6 @@ struct ExecuteOptions {
   // When set, chunks start as what these tensors hold, and only chunks that the plan touches are
   // made (for comparing replicas and padding).
   const BoundLayout* base = nullptr;
-  std::function<bool(uint64_t task)> skip;  // a task that an earlier, interrupted run has done
 };
 
 // What will be read for, and written to, one plan.

@@ -341,7 +341,7 @@ TEST_F(ConvertDelta, OptionsThatMakeNoSenseAreRefused) {
               "a delta has the dtypes of its base");
   ExpectFails("--from hf --to delta --into --base " + old_, new_, out, 2, "--into");
   ExpectFails("--from hf --to delta -n --base " + old_, new_, out, 2, "leave --dry-run out");
-  ExpectFails("--from hf --to delta --tp 4 --base " + old_, new_, out, 2, "--tp says nothing");
+  ExpectFails("--from hf --to delta --tp 4 --base " + old_, new_, out, 2, "--tp does not apply");
   ExpectFails("--from hf --to delta --base " + delta, new_, out, 2, "its base is not named");
   ExpectFails("--from delta --to hf --base " + delta, delta, out, 4,
               "the base of a delta is a delta");

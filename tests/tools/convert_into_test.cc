@@ -109,7 +109,7 @@ TEST_P(ConvertInto, RefusesWhatDoesNotFit) {
 }
 
 TEST_P(ConvertInto, RefusesOptionsThatSayNothing) {
-  Refuse("--force", tuned_, 2, "--force says nothing about it");
+  Refuse("--force", tuned_, 2, "--force does not apply");
   Refuse("--bundle " + bundle_, tuned_, 2, "--bundle names others");
   ExpectRefused("--from hf --to hf --into", tuned_, workshop_ / "other", 2,
                 "only the weights of a rollout bundle");

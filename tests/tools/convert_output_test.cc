@@ -172,36 +172,36 @@ TEST_F(ConvertOutput, RefusesOptionsThatSayNothing) {
     const char* part;
   };
   for (const Row& row :
-       {Row{"--from hf --to hf --tp 2", "--tp says nothing"},
-        {"--from hf --to torch --max-shard-size 1GB", "--max-shard-size says nothing"},
-        {"--from hf --to nxd --tp 2 --bs 4", "--bs says nothing"},
-        {"--from hf --to nxd --tp 2 --tag x", "--tag says nothing"},
-        {"--from hf --to rollout --tp 2 --pp 2", "--pp says nothing"},
-        {"--from hf --to rollout --tp 2 --xser", "--xser says nothing"},
-        {"--from hf --to hf --no-fused-qkv", "--fused-qkv says nothing"},
-        {"--from hf --to hf --flavor nxdi", "--flavor says nothing"},
-        {"--from hf --to rollout --tp 2 --ep 2", "--ep says nothing"}})
+       {Row{"--from hf --to hf --tp 2", "--tp does not apply"},
+        {"--from hf --to torch --max-shard-size 1GB", "--max-shard-size does not apply"},
+        {"--from hf --to nxd --tp 2 --bs 4", "--bs does not apply"},
+        {"--from hf --to nxd --tp 2 --tag x", "--tag does not apply"},
+        {"--from hf --to rollout --tp 2 --pp 2", "--pp does not apply"},
+        {"--from hf --to rollout --tp 2 --xser", "--xser does not apply"},
+        {"--from hf --to hf --no-fused-qkv", "--fused-qkv does not apply"},
+        {"--from hf --to hf --flavor nxdi", "--flavor does not apply"},
+        {"--from hf --to rollout --tp 2 --ep 2", "--ep does not apply"}})
     ExpectRefused(row.options, model_, out_, 2, row.part);
 }
 
-TEST_F(ConvertOutput, AsksForWhatItCannotKnow) {
+// Which layouts are refused: tests/formats/output/decide_output_test.cc.
+TEST_F(ConvertOutput, ExitsByTheKindOfRefusal) {
   ExpectRefused("--from hf --to nxd", model_, out_, 2, "--to nxd needs --tp");
-  ExpectRefused("--from hf --to rollout", model_, out_, 2, "--to rollout needs --tp");
-  ExpectRefused("--from hf --to nxd --tp 4", model_, out_, 2, "say --hw trn1 or --hw trn2");
-  const std::string torch = workshop_ / "model.pt";
-  ExpectConverts("--from hf --to torch", other_, torch);
-  fs::remove(workshop_ / "config.json");
-  ExpectRefused("--from torch --to nxd --tp 2", torch, out_, 3, "no config.json");
+  ExpectRefused("--from hf --to nxd --tp 3", model_, out_, 4, "cannot be split");
+  ExpectRefused("--from hf --to rollout --tp 99999", model_, out_, 6, "for 99999 ranks");
 }
 
-TEST_F(ConvertOutput, RefusesWhatCannotBeLaidOut) {
-  ExpectRefused("--from hf --to nxd --tp 3", model_, out_, 4, "cannot be split");
-  ExpectRefused("--from hf --to nxd --tp 2 --pp 8", model_, out_, 4, "4 layers cannot fill 8");
-  ExpectRefused("--from hf --to nxd --tp 2 --qkv coalesced", model_, out_, 4, "coalesced");
-  ExpectRefused("--from hf --to nxd --tp 4 --hw trn1 --qkv separate", model_, out_, 4,
-                "needs the linear or fused q/k/v style");
-  ExpectRefused("--from hf --to nxd --tp 4 --hw trn1 --style megatron", model_, out_, 4,
-                "Megatron");
+// A format that is not named is recognised; one that is named is taken.
+TEST_F(ConvertOutput, RecognisesTheInputWithoutFrom) {
+  const std::string named = workshop_ / "named";
+  const std::string set = workshop_ / "set";
+  ExpectConverts("--to nxd --tp 2", model_, set);
+  ExpectConverts("--from hf --to nxd --tp 2", model_, named);
+  ExpectSameTree(set, named);
+  ExpectConverts("--to hf", set, out_);
+  ExpectRefused("--from rollout --to nxd --tp 2", set, workshop_ / "other", 3, "");
+  ExpectRefused("--to nxd --tp 2", workshop_ / "missing", workshop_ / "other", 3,
+                "no such file or folder");
 }
 
 TEST_F(ConvertOutput, RefusesAContradictionOfTheInputsLayout) {
@@ -210,13 +210,6 @@ TEST_F(ConvertOutput, RefusesAContradictionOfTheInputsLayout) {
   ExpectRefused("--from nxd --to hf --tp 4", set, out_, 2, "tp is 2 by the set");
   ExpectRefused("--from nxd --to hf --qkv fused", set, out_, 2, "is separate by the set");
   ExpectRefused("--from nxd --to hf --ep 2", set, out_, 2, "ep is 1 by the set");
-}
-
-TEST_F(ConvertOutput, SpreadsNoExpertsOfADenseModel) {
-  ExpectRefused("--from hf --to nxd --tp 2 --ep 2", model_, out_, 4,
-                "has no experts to spread over ep 2");
-  ExpectRefused("--from hf --to nxd --tp 2 --style nxdt", model_, out_, 2,
-                "--style nxdt names the experts of a model");
 }
 
 // --- memory

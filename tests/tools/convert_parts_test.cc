@@ -62,6 +62,15 @@ TEST_F(ConvertParts, TheLastOnePublishes) {
   ExpectWholeOutput();
 }
 
+TEST_F(ConvertParts, SaysThatTheOutputIsThereWhenItIs) {
+  const std::string to(kToNxd);
+  const ProcessResult first = Workshop::Convert(to + "--part 0/2", model_, out_);
+  EXPECT_THAT(first.out, HasSubstr("made part 0 of 2 of " + out_));
+  EXPECT_THAT(first.out, ::testing::Not(HasSubstr("wrote")));
+  const ProcessResult last = Workshop::Convert(to + "--part 1/2", model_, out_);
+  EXPECT_THAT(last.out, HasSubstr("wrote " + out_));
+}
+
 TEST_F(ConvertParts, ADryRunTellsThePartsFilesAndBytes) {
   const std::string dry = std::string(kToNxd) + "--dry-run ";
   uint64_t bytes = 0;
@@ -178,7 +187,7 @@ TEST_F(ConvertParts, AnOutputThatIsNotTheSameIsInTheWay) {
   expect("nxdkit.json: offset 1: byte ");
   ChangeByte(out_ + "/nxdkit.json", 1);
   workshop_.Write("out/optim.pt", "x");
-  expect("optim.pt: this file is not of it");
+  expect("optim.pt: this file does not belong to it");
   fs::remove(out_ + "/optim.pt");
   fs::rename(out_ + "/" + rank, workshop_ / "aside");
   expect(rank + ": there is no such file");
@@ -315,7 +324,7 @@ TEST_F(ConvertParts, LaunchersSayWhichPart) {
        0,
        "its parts cannot be numbered"},
       {{"JOB_COMPLETION_INDEX=3"}, 0, 0, "PART_COUNT is not set"},
-      {{"PMI_RANK=x", "PMI_SIZE=2"}, 0, 0, "PMI_RANK=x is no number"},
+      {{"PMI_RANK=x", "PMI_SIZE=2"}, 0, 0, "PMI_RANK=x is not a number"},
       {{"PMI_RANK=2", "PMI_SIZE=2"}, 0, 0, "part 2 of 2 does not exist"},
   };
   for (const Launcher& launcher : launchers) {

@@ -222,7 +222,7 @@ TEST_F(ExportCompile, ResumeRefusesABlobThatIsDamagedMissingOrOfOtherSizes) {
   refused("--bs 4 --seq 256", "no compiled blob (model.pt)");
   std::ofstream(out_ + "/model.pt") << whole;
   std::ofstream(out_ + "/stray") << "x";
-  refused("--bs 4 --seq 256", "stray: this file is not of it");
+  refused("--bs 4 --seq 256", "stray: this file does not belong to it");
   EXPECT_EQ(workshop_.Runs(), 1u);
 }
 

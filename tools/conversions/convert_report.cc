@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "formats/ops/convert/explain.h"
 #include "lib/base/progress.h"
 #include "lib/base/text.h"
 #include "tools/conversions/sides.h"
@@ -96,6 +97,9 @@ std::string WroteText(std::string_view output, const ops::ConvertReport& report,
   if (report.already_published)
     return fmt::format("{} is there already, every byte as it would be written: ",
                        EscapeControl(output));
+  if (report.part && !report.part->published)  // the output is not there yet
+    return fmt::format("{} part {} of {} of {}: ", dry_run ? "would make" : "made",
+                       report.part->index, report.part->count, EscapeControl(output));
   return fmt::format("{} {}: ", dry_run ? "would write" : "wrote", EscapeControl(output));
 }
 

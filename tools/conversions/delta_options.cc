@@ -65,7 +65,7 @@ Status TakeDelta(const DeltaArgs& args, bool dtype_given, ops::ConvertRequest& r
     return Error(Errc::kUsage, "--base goes with --from delta and --to delta");
   if (args.coding && !to_delta) return Error(Errc::kUsage, "--coding goes with --to delta");
   if (to_delta && dtype_given)
-    return Error(Errc::kUsage, "a delta has the dtypes of its base: --dtype says nothing about it");
+    return Error(Errc::kUsage, "a delta has the dtypes of its base: --dtype does not apply");
   request.hints.base = args.base.value_or("");
   if (args.coding == "ulp") request.coding = delta::Coding::kUlp;
   return OkStatus();

@@ -31,7 +31,7 @@ class Variables {
                    fmt::format("{} is not set: the number of parts cannot be known", name))
           .hint("say --part I/N");
     if (const std::optional<int> value = Number(text)) return *value;
-    return Error(Errc::kUsage, fmt::format("{}={} is no number", name, text));
+    return Error(Errc::kUsage, fmt::format("{}={} is not a number", name, text));
   }
 
  private:
@@ -127,9 +127,9 @@ void AddPartOption(OptionTable& table, std::optional<std::string>* text) {
 
 Status TakePart(const std::optional<std::string>& text, ops::ConvertRequest& request) {
   if (!text) return OkStatus();
-  if (request.into)
+  if (std::holds_alternative<ops::Slot>(request.place))
     return Error(Errc::kUsage, "one process refreshes a bundle: --part does not go with --into");
-  NXDKIT_ASSIGN(request.part, PartOf(*text, [](const char* name) { return std::getenv(name); }));
+  NXDKIT_ASSIGN(request.place, PartOf(*text, [](const char* name) { return std::getenv(name); }));
   return OkStatus();
 }
 

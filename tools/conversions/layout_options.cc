@@ -1,184 +1,96 @@
 #include "tools/conversions/layout_options.h"
 
 #include <variant>
+#include <vector>
 
 namespace nxdkit::tool {
 namespace {
 
-using IntField = std::optional<int> LayoutArgs::*;
-using TextField = std::optional<std::string> LayoutArgs::*;
-using BoolField = std::optional<bool> LayoutArgs::*;
+using Field =
+    std::variant<std::optional<int> LayoutArgs::*, std::optional<std::string> LayoutArgs::*,
+                 std::optional<bool> LayoutArgs::*>;
 
 struct LayoutRow {
   unsigned groups;
-  const char* name;
-  const char* alias;  // "" for none
-  std::variant<IntField, TextField, BoolField> field;
-  std::vector<std::string> choices;
-  const char* value;
-  Completes completes;
+  unsigned sides;     // what it can describe (LayoutSide bits)
+  const char* names;  // as OptionTable takes them: name and alias
+  Field field;
+  const char* value;  // "N"; or the choices, "trn1|trn2"
   const char* help;
+  Completes completes = Completes::kNothing;
 };
 
-constexpr unsigned kTensorParallel = kNxdLayout | kRolloutLayout;
-constexpr Completes kNothing = Completes::kNothing;
+using Args = LayoutArgs;
+constexpr unsigned kNxdSides = kNxdInput | kNxdOutput;
+constexpr unsigned kTpGroups = kNxdLayout | kRolloutLayout;
+constexpr unsigned kTpSides = kNxdSides | kRolloutInput | kRolloutOutput;
 
-const std::vector<LayoutRow>& LayoutRows() {
-  static const std::vector<LayoutRow> kRows = {
-      {kTensorParallel,
-       "tp",
-       "tensor-parallel-size",
-       &LayoutArgs::tp,
-       {},
-       "N",
-       kNothing,
-       "tensor parallel size"},
-      {kNxdLayout,
-       "pp",
-       "pipeline-parallel-size",
-       &LayoutArgs::pp,
-       {},
-       "N",
-       kNothing,
-       "pipeline parallel size"},
-      {kNxdLayout,
-       "vpp",
-       "virtual-pipeline-parallel-size",
-       &LayoutArgs::vpp,
-       {},
-       "N",
-       kNothing,
-       "virtual pipeline stages per pipeline rank"},
-      {kNxdLayout,
-       "ep",
-       "expert-parallel-size",
-       &LayoutArgs::ep,
-       {},
-       "N",
-       kNothing,
-       "expert parallel size"},
-      {kNxdLayout,
-       "kv-multiplier",
-       "",
-       &LayoutArgs::kv_multiplier,
-       {},
-       "N",
-       kNothing,
-       "how often each key/value head is stored"},
-      {kNxdLayout,
-       "qkv",
-       "",
-       &LayoutArgs::qkv,
-       {"separate", "linear", "fused", "coalesced"},
-       "",
-       kNothing,
-       "how the query, key and value weights are stored"},
-      {kNxdLayout,
-       "hw",
-       "",
-       &LayoutArgs::hw,
-       {"trn1", "trn2"},
-       "",
-       kNothing,
-       "hardware, which decides the order of repeated key/value heads"},
-      {kNxdLayout,
-       "style",
-       "",
-       &LayoutArgs::style,
-       {"hf", "nxdt", "megatron", "optimum"},
-       "",
-       kNothing,
-       "whose naming of the parameters; optimum: optimum-neuron's training checkpoint"},
-      {kOutputLayout | kXserLayout,
-       "xser",
-       "",
-       &LayoutArgs::xser,
-       {},
-       "",
-       kNothing,
-       "one file per tensor (xser), or all tensors of a rank in one file"},
-      {kNxdLayout,
-       "tag",
-       "",
-       &LayoutArgs::tag,
-       {},
-       "TAG",
-       kNothing,
-       "which tag of an NxD root; without it the newest finished one"},
-      {kNxdLayout,
-       "config",
-       "",
-       &LayoutArgs::config,
-       {},
-       "FILE",
-       Completes::kPath,
-       "config.json of the model, where the input has none"},
-      {kRolloutLayout,
-       "flavor",
-       "",
-       &LayoutArgs::flavor,
-       {"optimum", "nxdi"},
-       "",
-       kNothing,
-       "kind of rollout bundle"},
-      {kRolloutLayout,
-       "bs",
-       "batch-size",
-       &LayoutArgs::bs,
-       {},
-       "N",
-       kNothing,
-       "batch size of the rollout engine"},
-      {kRolloutLayout,
-       "seq",
-       "sequence-length",
-       &LayoutArgs::seq,
-       {},
-       "N",
-       kNothing,
-       "sequence length of the rollout engine"},
-      {kRolloutLayout,
-       "fused-qkv",
-       "",
-       &LayoutArgs::fused_qkv,
-       {},
-       "",
-       kNothing,
-       "one Wqkv tensor, or q, k and v apart"},
-      {kRolloutLayout,
-       "bundle",
-       "",
-       &LayoutArgs::bundle,
-       {},
-       "DIR",
-       Completes::kFolder,
-       "compiled bundle to take the blob and neuron_config.json from"},
-      {kLoraLayout,
-       "merge-lora",
-       "",
-       &LayoutArgs::merge_lora,
-       {},
-       "ADAPTER",
-       Completes::kPath,
-       "add this LoRA adapter to the model: PEFT's folder, or an NxD set of its shards"},
-      {kOutputLayout,
-       "dtype",
-       "",
-       &LayoutArgs::dtype,
-       {"keep", "bf16", "f16", "f32"},
-       "",
-       kNothing,
-       "element type of the floating point weights"},
-      {kOutputLayout,
-       "max-shard-size",
-       "",
-       &LayoutArgs::max_shard_size,
-       {},
-       "SIZE",
-       kNothing,
-       "size of one HF weight file in decimal units, such as 5GB"},
-  };
-  return kRows;
+const LayoutRow kRows[] = {
+    {kTpGroups, kTpSides, "tp,tensor-parallel-size", &Args::tp, "N", "tensor parallel size"},
+    {kNxdLayout, kNxdSides, "pp,pipeline-parallel-size", &Args::pp, "N", "pipeline parallel size"},
+    {kNxdLayout, kNxdSides, "vpp,virtual-pipeline-parallel-size", &Args::vpp, "N",
+     "virtual pipeline stages per pipeline rank"},
+    {kNxdLayout, kNxdSides, "ep,expert-parallel-size", &Args::ep, "N", "expert parallel size"},
+    {kNxdLayout, kNxdSides, "kv-multiplier", &Args::kv_multiplier, "N",
+     "how often each key/value head is stored"},
+    {kNxdLayout, kNxdSides, "qkv", &Args::qkv, "separate|linear|fused|coalesced",
+     "how the query, key and value weights are stored"},
+    {kNxdLayout, kNxdSides, "hw", &Args::hw, "trn1|trn2",
+     "hardware, which decides the order of repeated key/value heads"},
+    {kNxdLayout, kNxdSides, "style", &Args::style, "hf|nxdt|megatron|optimum",
+     "whose naming of the parameters; optimum: optimum-neuron's training checkpoint"},
+    {kOutputLayout | kXserLayout, kNxdOutput, "xser", &Args::xser, "",
+     "one file per tensor (xser), or all tensors of a rank in one file"},
+    {kNxdLayout, kNxdInput, "tag", &Args::tag, "TAG",
+     "which tag of an NxD root; without it the newest finished one"},
+    {kNxdLayout, kAnySide, "config", &Args::config, "FILE",
+     "config.json of the model, where the input has none", Completes::kPath},
+    {kRolloutLayout, kRolloutOutput, "flavor", &Args::flavor, "optimum|nxdi",
+     "kind of rollout bundle"},
+    {kRolloutLayout, kRolloutOutput, "bs,batch-size", &Args::bs, "N",
+     "batch size of the rollout engine"},
+    {kRolloutLayout, kRolloutOutput, "seq,sequence-length", &Args::seq, "N",
+     "sequence length of the rollout engine"},
+    {kRolloutLayout, kRolloutInput | kRolloutOutput, "fused-qkv", &Args::fused_qkv, "",
+     "one Wqkv tensor, or q, k and v apart"},
+    {kRolloutLayout, kRolloutOutput, "bundle", &Args::bundle, "DIR",
+     "compiled bundle to take the blob and neuron_config.json from", Completes::kFolder},
+    {kLoraLayout, kAnySide, "merge-lora", &Args::merge_lora, "ADAPTER",
+     "add this LoRA adapter to the model: PEFT's folder, or an NxD set of its shards",
+     Completes::kPath},
+    {kOutputLayout | kDtypeLayout, kAnySide, "dtype", &Args::dtype, "keep|bf16|f16|f32",
+     "element type of the floating point weights"},
+    {kOutputLayout, kHfOutput, "max-shard-size", &Args::max_shard_size, "SIZE",
+     "size of one HF weight file in decimal units, such as 5GB"},
+};
+
+std::vector<std::string> ChoicesOf(const LayoutRow& row) {
+  std::vector<std::string> choices;
+  std::string_view rest = row.value;
+  for (size_t bar; (bar = rest.find('|')) != std::string_view::npos; rest.remove_prefix(bar + 1))
+    choices.emplace_back(rest.substr(0, bar));
+  if (!choices.empty()) choices.emplace_back(rest);
+  return choices;
+}
+
+std::string MainName(const LayoutRow& row) {
+  const std::string names = row.names;
+  return names.substr(0, names.find(','));
+}
+
+void AddRow(OptionTable& table, LayoutArgs& args, const LayoutRow& row, const std::string& names) {
+  if (const auto* field = std::get_if<std::optional<int> LayoutArgs::*>(&row.field)) {
+    table.Integer(names, row.value, &(args.**field), kPositive, row.help);
+  } else if (const auto* toggle = std::get_if<std::optional<bool> LayoutArgs::*>(&row.field)) {
+    table.Toggle(names, &(args.**toggle), row.help);
+  } else {
+    std::optional<std::string>* text =
+        &(args.*std::get<std::optional<std::string> LayoutArgs::*>(row.field));
+    if (const std::vector<std::string> choices = ChoicesOf(row); !choices.empty())
+      table.Choice(names, choices, text, row.help);
+    else
+      table.Text(names, row.value, text, row.help).completes(row.completes);
+  }
 }
 
 }  // namespace
@@ -186,19 +98,18 @@ const std::vector<LayoutRow>& LayoutRows() {
 void AddLayoutOptions(OptionTable& table, LayoutArgs& args, unsigned groups,
                       std::string_view heading, std::string_view prefix) {
   table.Group(heading);
-  for (const LayoutRow& row : LayoutRows()) {
-    if ((row.groups & groups) == 0) continue;
-    std::string names = std::string(prefix) + row.name;
-    if (*row.alias != 0 && prefix.empty()) names += std::string(",") + row.alias;
-    if (const IntField* field = std::get_if<IntField>(&row.field))
-      table.Integer(names, row.value, &(args.**field), kPositive, row.help);
-    else if (const BoolField* toggle = std::get_if<BoolField>(&row.field))
-      table.Toggle(names, &(args.**toggle), row.help);
-    else if (TextField text = std::get<TextField>(row.field); row.choices.empty())
-      table.Text(names, row.value, &(args.*text), row.help).completes(row.completes);
-    else
-      table.Choice(names, row.choices, &(args.*text), row.help);
+  for (const LayoutRow& row : kRows)
+    if ((row.groups & groups) != 0)
+      AddRow(table, args, row, prefix.empty() ? row.names : std::string(prefix) + MainName(row));
+}
+
+std::optional<std::string> OptionWithoutMeaning(const LayoutArgs& args, unsigned sides) {
+  for (const LayoutRow& row : kRows) {
+    const bool given =
+        std::visit([&](const auto& field) { return (args.*field).has_value(); }, row.field);
+    if (given && (row.sides & (sides | kAnySide)) == 0) return "--" + MainName(row);
   }
+  return std::nullopt;
 }
 
 }  // namespace nxdkit::tool

@@ -36,6 +36,17 @@ enum LayoutGroup : unsigned {
   kOutputLayout = 4,   // --xser --dtype --max-shard-size
   kXserLayout = 8,     // --xser
   kLoraLayout = 16,    // --merge-lora
+  kDtypeLayout = 32,   // --dtype
+};
+
+// What an option can describe.
+enum LayoutSide : unsigned {
+  kNxdInput = 1,
+  kRolloutInput = 2,
+  kNxdOutput = 4,
+  kRolloutOutput = 8,
+  kHfOutput = 16,
+  kAnySide = 32,
 };
 
 // Adds the options of the groups (LayoutGroup bits) under the heading `heading`. With a prefix,
@@ -43,5 +54,8 @@ enum LayoutGroup : unsigned {
 // that reads two artifacts.
 void AddLayoutOptions(OptionTable& table, LayoutArgs& args, unsigned groups,
                       std::string_view heading, std::string_view prefix = "");
+
+// The first option that was given and describes none of these sides (LayoutSide bits): "--bs".
+std::optional<std::string> OptionWithoutMeaning(const LayoutArgs& args, unsigned sides);
 
 }  // namespace nxdkit::tool

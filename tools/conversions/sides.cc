@@ -30,48 +30,16 @@ std::optional<nxd::NameStyle> NamesOf(const LayoutArgs& args) {
   return *args.style == "optimum" ? nxd::NameStyle::kHf : nxd::NameStyleFromName(*args.style);
 }
 
-struct Given {
-  const char* option;
-  bool given;
-  bool nxd_input;  // can describe an NxD input
-  bool rollout_input;
-  bool nxd_output;
-  bool rollout_output;
-  bool hf_output;
-};
-
-// Which option means something for which side.
 Status CheckMeaning(const LayoutArgs& args, Kind from, Kind to) {
-  const Given rows[] = {
-      {"--tp", args.tp.has_value(), true, true, true, true, false},
-      {"--pp", args.pp.has_value(), true, false, true, false, false},
-      {"--vpp", args.vpp.has_value(), true, false, true, false, false},
-      {"--ep", args.ep.has_value(), true, false, true, false, false},
-      {"--kv-multiplier", args.kv_multiplier.has_value(), true, false, true, false, false},
-      {"--qkv", args.qkv.has_value(), true, false, true, false, false},
-      {"--hw", args.hw.has_value(), true, false, true, false, false},
-      {"--style", args.style.has_value(), true, false, true, false, false},
-      {"--tag", args.tag.has_value(), true, false, false, false, false},
-      {"--xser", args.xser.has_value(), false, false, true, false, false},
-      {"--fused-qkv", args.fused_qkv.has_value(), false, true, false, true, false},
-      {"--flavor", args.flavor.has_value(), false, false, false, true, false},
-      {"--bs", args.bs.has_value(), false, false, false, true, false},
-      {"--seq", args.seq.has_value(), false, false, false, true, false},
-      {"--bundle", args.bundle.has_value(), false, false, false, true, false},
-      {"--max-shard-size", args.max_shard_size.has_value(), false, false, false, false, true},
-  };
-  for (const Given& row : rows) {
-    if (!row.given) continue;
-    const bool in = (from == Kind::kNxd && row.nxd_input) ||
-                    (from == Kind::kRollout && row.rollout_input) ||
-                    (from == Kind::kDelta && row.nxd_input);  // of its base
-    const bool out = (to == Kind::kNxd && row.nxd_output) ||
-                     (to == Kind::kRollout && row.rollout_output) ||
-                     (to == Kind::kHf && row.hf_output);
-    if (!in && !out)
-      return Error(Errc::kUsage, fmt::format("{} says nothing about a conversion from {} to {}",
-                                             row.option, ops::KindName(from), ops::KindName(to)));
-  }
+  unsigned sides = 0;
+  if (from == Kind::kNxd || from == Kind::kDelta) sides |= kNxdInput;  // of a delta: its base
+  if (from == Kind::kRollout) sides |= kRolloutInput;
+  if (to == Kind::kNxd) sides |= kNxdOutput;
+  if (to == Kind::kRollout) sides |= kRolloutOutput;
+  if (to == Kind::kHf) sides |= kHfOutput;
+  if (const std::optional<std::string> option = OptionWithoutMeaning(args, sides))
+    return Error(Errc::kUsage, fmt::format("{} does not apply to a conversion from {} to {}",
+                                           *option, ops::KindName(from), ops::KindName(to)));
   return OkStatus();
 }
 

@@ -27,8 +27,7 @@ Result<SyncedWeights> SyncWeights(Actor& actor, const DecoderConfig& config,
   request.input = "the trainer";
   request.to = ops::Kind::kRollout;
   request.output = bundle;
-  request.into = true;
-  request.label = label;
+  request.place = ops::Slot{label};
   request.sync = false;  // weights can be made again
   request.run = run;
   NXDKIT_ASSIGN(const std::optional<Dtype> dtype, BundleDtype(bundle));

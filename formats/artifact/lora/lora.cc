@@ -34,16 +34,11 @@ bool LooksLikePeft(const std::string& path) {
   return !LoraFile(path).empty() && !hf::HasWeights(path);
 }
 
-bool LooksLikeLora(const std::string& path, const std::optional<std::string>& tag) {
-  if (LooksLikePeft(path)) return true;
-  if (KindOf(path) != PathKind::kFolder || !nxd::LooksLikeShardSet(path)) return false;
-  const Result<nxd::SetLocation> location = nxd::Locate(path, tag);
-  if (!location.ok() || location->files.empty()) return false;
-  const Result<torch::Archive> first = torch::ReadArchive(location->files.front().path);
-  if (!first.ok() || !first->root.dict()) return false;
-  return std::ranges::any_of(*first->root.dict(), [](const auto& entry) {
-    return entry.first.string() && entry.first.string()->find(".lora_") != std::string::npos;
-  });
+bool HoldsLora(const Artifact& set) {
+  return !set.files.empty() &&
+         std::ranges::any_of(set.files.front().tensors, [](const StoredTensor& stored) {
+           return stored.name.find(".lora_") != std::string::npos;
+         });
 }
 
 std::string ModuleOf(const std::string& weight) {

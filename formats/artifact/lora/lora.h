@@ -14,9 +14,8 @@ std::string LoraFile(const std::string& folder);
 // Whether this is an adapter in PEFT's form: a folder, or its file of tensors.
 bool LooksLikePeft(const std::string& path);
 
-// Whether it is an adapter, in PEFT's form or as an NxD set by its first shard. Damaged ones are
-// none.
-bool LooksLikeLora(const std::string& path, const std::optional<std::string>& tag);
+// Whether this NxD set, whose layout nobody knows yet, is one of an adapter: by its first shard.
+bool HoldsLora(const Artifact& set);
 
 // What an adapter is bound against: the parameters of its base. `model` is null for a family
 // without a table; the adapter can then only be in PEFT's form.

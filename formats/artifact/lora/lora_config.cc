@@ -32,14 +32,14 @@ class ToJson {
     const torch::PickleList* items = value.list();
     if (const auto* set = std::get_if<PickleValue::Set>(&value.value)) items = set->items.get();
     if (items) return List(*items, depth);
-    return Error(Errc::kUnsupported, "a value that is no plain data");
+    return Error(Errc::kUnsupported, "a value that is not plain data");
   }
 
  private:
   Result<Json> Object(const torch::PickleDict& dict, int depth) {
     Json json = Json::object();
     for (const auto& [key, item] : dict) {
-      if (!key.string()) return Error(Errc::kUnsupported, "a key that is no string");
+      if (!key.string()) return Error(Errc::kUnsupported, "a key that is not a string");
       Result<Json> converted = Convert(item, depth + 1);
       if (!converted.ok()) return std::move(converted).error().member(*key.string());
       json[*key.string()] = *std::move(converted);

@@ -4,19 +4,26 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/run.h"
-#include "formats/ops/verify/compare.h"
 #include "formats/output/output_plan.h"
 
 namespace nxdkit::ops {
 
-// One of `count` processes that make an output together; see formats/ops/convert/parts.h.
+// How the output comes to be there. A whole one, built aside and renamed:
+struct NewOutput {};
+// One of `count` processes that make it together; see formats/ops/convert/parts.h.
 struct Part {
   int index = 0;  // from 0
   int count = 1;
+};
+// A rollout bundle that may be in use, of which only the weights are replaced, by one rename; see
+// formats/rollout/weight_slots.h.
+struct Slot {
+  std::optional<std::string> label;  // what the new version is called; nullopt: as its source
 };
 
 struct ConvertRequest {
@@ -37,12 +44,8 @@ struct ConvertRequest {
   bool verify = false;  // re-read and compare before publishing
   bool digest = false;  // of an NxD set: nxdkit.json names the digest of the source
   bool sync = true;     // the output is on the disk before it is published
-  // The output is a rollout bundle, and only its weights are replaced, by one rename; see
-  // formats/rollout/weight_slots.h.
-  bool into = false;
-  std::optional<std::string> label;            // with `into`: what the new version is called
+  std::variant<NewOutput, Part, Slot> place;
   delta::Coding coding = delta::Coding::kRaw;  // of a delta, which hints.base is the base of
-  std::optional<Part> part;                    // make only this part's files
 };
 
 // What a refresh did.
@@ -107,8 +110,8 @@ struct ConvertReport {
   nxd::Geometry nxd;               // of the output, when that is an NxD set
   bool xser = false;
   std::optional<OptimizerReport> optimizer;
-  std::optional<Refreshed> refreshed;  // with `into`
-  std::optional<PartReport> part;      // with `part`
+  std::optional<Refreshed> refreshed;  // of a Slot
+  std::optional<PartReport> part;      // of a Part
   std::optional<DeltaReport> delta;    // to and from a delta
   std::optional<LoraReport> lora;
   std::vector<std::string> notes;
@@ -120,9 +123,5 @@ Result<ConvertReport> DryRun(const ConvertRequest& request);
 
 // Reads, checks replicas and padding of the source, writes aside, optionally verifies, publishes.
 Result<ConvertReport> Convert(const ConvertRequest& request);
-
-// Whence every byte of the output tensors with this name comes (all ranks), as text lines.
-// kNotFound when no output tensor has the name (with the closest one as a hint).
-Result<std::string> Explain(const ConvertRequest& request, const std::string& tensor);
 
 }  // namespace nxdkit::ops

@@ -1,7 +1,8 @@
-// --explain: one output tensor, and whence every byte of it comes.
+#include "formats/ops/convert/explain.h"
+
 #include <fmt/core.h>
 
-#include "formats/ops/convert/convert_parts.h"
+#include "formats/ops/convert/conversion.h"
 #include "lib/base/text.h"
 
 namespace nxdkit::ops {
@@ -50,8 +51,9 @@ std::string LogicalText(const Piece& piece, const CopyOp& op, const LogicalTenso
 }  // namespace
 
 Result<std::string> Explain(const ConvertRequest& request, const std::string& name) {
-  NXDKIT_ASSIGN(const Prepared prepared, Prepare(request));
-  const auto& [source, spec, output, plan] = prepared;
+  NXDKIT_ASSIGN(const Conversion conversion, PlanConversion(request));
+  const BoundArtifact& source = conversion.source;
+  const OutputPlan& output = conversion.output;
   std::string text;
   std::vector<std::string> names;
   for (size_t t = 0; t < output.outputs.size(); ++t) {
@@ -61,12 +63,12 @@ Result<std::string> Explain(const ConvertRequest& request, const std::string& na
     text += fmt::format("{} {} {} in {}\n", tensor.name, Name(output.outputs[t].dtype),
                         ShapeText(tensor.shape),
                         FileText(output.layout.files[tensor.file], request.output));
-    for (const CopyOp& op : plan.tensors[t].copies)
+    for (const CopyOp& op : conversion.plan.tensors[t].copies)
       text += fmt::format(
           "  {} = {}\n      from {}\n", BoxText(op.box),
           LogicalText(tensor.pieces[op.piece], op, source.params[tensor.pieces[op.piece].param]),
           SourceText(op, source));
-    for (const Fill& fill : plan.tensors[t].fills)
+    for (const Fill& fill : conversion.plan.tensors[t].fills)
       text += fmt::format(
           "  {} = {}\n", BoxText(fill.stored),
           tensor.dtype ? fmt::format("{} (the rank)", fill.value) : std::string("0 (padding)"));

@@ -10,8 +10,7 @@
 #include <numeric>
 #include <random>
 
-#include "formats/ops/convert/convert_parts.h"
-#include "formats/ops/convert/standing.h"
+#include "formats/ops/convert/new_output.h"
 #include "lib/system/folder_lock.h"
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"
@@ -20,8 +19,6 @@ namespace nxdkit::ops {
 namespace {
 
 constexpr uint64_t kMaxPlanBytes = 4096;
-
-std::string PartsFolder(const ConvertRequest& request) { return request.output + ".parts"; }
 
 Status MoveFile(const std::string& from, const std::string& to) {
   NXDKIT_TRY(MakeFolders(ParentPath(to)));
@@ -92,42 +89,78 @@ std::string AttemptName(int part) {
   return fmt::format("part-{}-{:08x}{:08x}", part, random(), random());
 }
 
-class PartRun {
+class OnePart : public Destination {
  public:
-  PartRun(const ConvertRequest& request, Prepared prepared)
-      : request_(request), part_(*request.part), prepared_(std::move(prepared)) {
-    folder_ = PartsFolder(request);
-    files_ = PlannedFiles(prepared_.output);
+  OnePart(const ConvertRequest& request, Conversion& conversion)
+      : request_(request),
+        part_(std::get<Part>(request.place)),
+        conversion_(conversion),
+        folder_(request.output + ".parts"),
+        plan_(fmt::format("nxdkit-parts 1 {} {}\n", Fingerprint(conversion, Workload{}),
+                          part_.count)) {
     std::vector<uint64_t> bytes;
-    for (const PlannedFile& file : files_) bytes.push_back(file.bytes);
+    for (const PlannedFile& file : conversion.files) bytes.push_back(file.bytes);
     owners_ = AssignParts(bytes, part_.count);
-    plan_ = fmt::format("nxdkit-parts 1 {} {}\n", Fingerprint(prepared_, Workload{}), part_.count);
+    std::vector<bool> keep;
+    for (int owner : owners_) keep.push_back(owner == part_.index);
+    KeepFiles(keep, conversion.output, conversion.plan);
+    for (const OutputFile& file : conversion.output.files) own_.push_back(file.path);
   }
 
-  Result<ConvertReport> Run() {
-    if (FindsOutput(request_)) return CompareStanding(folder_);
+  Status Check() override { return CheckFolder(folder_, plan_); }
+
+  Result<Sink*> Begin(const Workload&, ConvertReport&) override {
     NXDKIT_TRY(ClaimFolder(folder_, plan_));
-    NXDKIT_ASSIGN(const Executor executor, PlanOwn());
-    ConvertReport report = Report(executor);
-    Status status = WriteOwn(executor, report);
-    if (status.ok()) status = PublishIfAllDone(report);
-    // Meanwhile another one may have published, and taken the folder of the parts away.
-    const bool stopped = !status.ok() && status.error().code() == Errc::kInterrupted;
-    if (!report.part->published && !stopped && FindsOutput(request_)) return ConvertPart(request_);
-    NXDKIT_TRY(std::move(status));
-    return report;
+    if (IsDone(part_.index)) return nullptr;
+    const std::string place = JoinPath(folder_, AttemptName(part_.index));
+    NXDKIT_ASSIGN(Staging staging, Staging::Begin(place, {.sync = request_.sync}));
+    attempt_.emplace(std::move(staging));
+    OutputPlan& output = conversion_.output;
+    NXDKIT_ASSIGN(
+        sink_,
+        WriteSink::Begin(attempt_->path(), output.layout, std::move(output.files),
+                         {.sync = request_.sync, .jobs = request_.run.jobs, .fingerprint = ""}));
+    return sink_.get();
   }
 
-  Result<ConvertReport> DryRun() {
-    if (FindsOutput(request_)) return CompareStanding("");
-    NXDKIT_TRY(CheckFolder(folder_, plan_));
-    NXDKIT_ASSIGN(const Executor executor, PlanOwn());
-    return Report(executor);
+  // Whoever finds all parts done puts them together. Where two do, one has the lock, and the other
+  // is through: either at once, or because the folder of the parts is gone when it looks again.
+  Result<std::optional<MadePlace>> Finish(ConvertReport& report) override {
+    if (sink_) NXDKIT_TRY(FinishOwn());
+    report.part->missing = MissingParts();
+    WarnOfLostFiles(report);
+    if (!report.part->missing.empty()) return std::optional<MadePlace>();
+    Result<FolderLock> lock = FolderLock::Try(folder_, FolderLock::Mode::kExclusive);
+    if (!lock.ok() && lock.error().code() != Errc::kNotFound) return std::move(lock).error();
+    if (!lock.ok() || lock->state() == FolderLock::State::kBusy || !MissingParts().empty())
+      return std::optional<MadePlace>();
+    lock_.emplace(*std::move(lock));
+    NXDKIT_ASSIGN(Staging staging, Staging::Begin(request_.output, {.replace = request_.force,
+                                                                    .sync = request_.sync}));
+    whole_.emplace(std::move(staging));
+    for (const PlannedFile& file : conversion_.files)
+      NXDKIT_TRY(LinkFile(Finished(file.path), JoinPath(whole_->path(), file.path)));
+    NXDKIT_TRY(WriteSideFiles(conversion_.output, whole_->path(), request_.sync));
+    return std::optional(MadePlace{whole_->path(), ""});
+  }
+
+  Status Publish(ConvertReport& report) override {
+    NXDKIT_TRY(whole_->Publish());
+    report.part->published = true;
+    RemoveFolder();
+    return OkStatus();
+  }
+
+  // A process that was killed after it published has left the folder of the parts.
+  void Stands(ConvertReport& report, bool dry_run) override {
+    report.already_published = report.part->published = true;
+    const Result<std::string> plan = ReadSmallFile(PlanPath(folder_), kMaxPlanBytes);
+    if (!dry_run && plan.ok() && *plan == plan_) RemoveFolder();
   }
 
  private:
-  std::string Finished(size_t f) const {
-    return JoinPath(JoinPath(folder_, "files"), files_[f].path);
+  std::string Finished(const std::string& path) const {
+    return JoinPath(JoinPath(folder_, "files"), path);
   }
   std::string DoneMark(int part) const { return JoinPath(folder_, fmt::format("done-{}", part)); }
 
@@ -138,11 +171,12 @@ class PartRun {
 
   // The first of the part's finished files that is not there as it was finished.
   std::optional<std::string> LostFile(int part) const {
-    for (size_t f = 0; f < files_.size(); ++f) {
-      struct stat info;
+    for (size_t f = 0; f < owners_.size(); ++f) {
       if (owners_[f] != part) continue;
-      const bool there = ::stat(Finished(f).c_str(), &info) == 0;
-      if (!there || static_cast<uint64_t>(info.st_size) != files_[f].bytes) return Finished(f);
+      const std::string path = Finished(conversion_.files[f].path);
+      struct stat info;
+      const bool there = ::stat(path.c_str(), &info) == 0;
+      if (!there || static_cast<uint64_t>(info.st_size) != conversion_.files[f].bytes) return path;
     }
     return std::nullopt;
   }
@@ -166,85 +200,29 @@ class PartRun {
                         part, LostFile(part).value_or(folder_)));
   }
 
-  // The output is there: this part's files are compared, those of the others must be there. A
-  // process that was killed after it published has left `leftover`; "" for none.
-  Result<ConvertReport> CompareStanding(const std::string& leftover) {
-    NXDKIT_ASSIGN(const Executor executor, PlanOwn());
-    ConvertReport report = Report(executor);
-    NXDKIT_TRY(RequireSameOutput(prepared_, request_, files_, executor));
-    NXDKIT_TRY(CheckWritten(prepared_, request_, request_.output, "", report));
-    report.already_published = report.part->published = true;
-    const Result<std::string> plan = ReadSmallFile(PlanPath(leftover), kMaxPlanBytes);
-    if (!leftover.empty() && plan.ok() && *plan == plan_) RemoveFolder();
-    return report;
-  }
-
   // The output is whole; what is left over harms nobody.
   void RemoveFolder() const { (void)RemoveTree(folder_).ok(); }
 
-  // From here on prepared_ holds this part's files alone.
-  Result<Executor> PlanOwn() {
-    std::vector<bool> keep;
-    for (int owner : owners_) keep.push_back(owner == part_.index);
-    KeepFiles(keep, prepared_.output, prepared_.plan);
-    NXDKIT_ASSIGN(const ExecuteOptions options, OptionsFor(prepared_, request_.run));
-    return Executor::Make(prepared_.plan, prepared_.source.bound, prepared_.output.layout,
-                          prepared_.output.outputs, options);
-  }
-
-  ConvertReport Report(const Executor& executor) const {
-    ConvertReport report = MakeReport(prepared_, request_, executor.workload());
-    report.part =
-        PartReport{part_.index, part_.count, report.output_files, report.output_bytes, false, {}};
-    return report;
-  }
-
-  Status WriteOwn(const Executor& executor, ConvertReport& report) {
-    if (IsDone(part_.index)) return OkStatus();
-    const std::string place = JoinPath(folder_, AttemptName(part_.index));
-    NXDKIT_ASSIGN(Staging staging, Staging::Begin(place, {.sync = request_.sync}));
-    std::vector<std::string> own;
-    for (const OutputFile& file : prepared_.output.files) own.push_back(file.path);
-    NXDKIT_ASSIGN(
-        const std::unique_ptr<WriteSink> sink,
-        WriteSink::Begin(staging.path(), prepared_.output.layout, std::move(prepared_.output.files),
-                         {.sync = request_.sync, .jobs = request_.run.jobs, .fingerprint = ""}));
-    NXDKIT_TRY(RunTasks(prepared_, request_, executor, *sink, report));
-    for (const std::string& path : own)
-      NXDKIT_TRY(
-          MoveFile(JoinPath(staging.path(), path), JoinPath(JoinPath(folder_, "files"), path)));
-    return WriteFileAtomic(DoneMark(part_.index), plan_);
-  }
-
-  // Whoever finds all parts done. Where two do, one has the lock, and the other is through: either
-  // at once, or because the folder of the parts is gone when it looks again.
-  Status PublishIfAllDone(ConvertReport& report) {
-    report.part->missing = MissingParts();
-    WarnOfLostFiles(report);
-    if (!report.part->missing.empty()) return OkStatus();
-    Result<FolderLock> lock = FolderLock::Try(folder_, FolderLock::Mode::kExclusive);
-    if (!lock.ok() && lock.error().code() != Errc::kNotFound) return std::move(lock).error();
-    if (!lock.ok() || lock->state() == FolderLock::State::kBusy || !MissingParts().empty())
-      return OkStatus();
-    NXDKIT_ASSIGN(Staging staging, Staging::Begin(request_.output, {.replace = request_.force,
-                                                                    .sync = request_.sync}));
-    for (size_t f = 0; f < files_.size(); ++f)
-      NXDKIT_TRY(LinkFile(Finished(f), JoinPath(staging.path(), files_[f].path)));
-    NXDKIT_TRY(WriteSideFiles(prepared_.output, staging.path(), request_.sync));
-    NXDKIT_TRY(CheckWritten(prepared_, request_, staging.path(), "", report));
-    NXDKIT_TRY(staging.Publish());
-    report.part->published = true;
-    RemoveFolder();
+  Status FinishOwn() {
+    NXDKIT_TRY(sink_->Finish());
+    for (const std::string& path : own_)
+      NXDKIT_TRY(MoveFile(JoinPath(attempt_->path(), path), Finished(path)));
+    NXDKIT_TRY(WriteFileAtomic(DoneMark(part_.index), plan_));
+    attempt_.reset();
     return OkStatus();
   }
 
   const ConvertRequest& request_;
-  Part part_;
-  Prepared prepared_;
-  std::string folder_;
-  std::string plan_;
-  std::vector<PlannedFile> files_;  // of the whole output
-  std::vector<int> owners_;
+  const Part part_;
+  Conversion& conversion_;
+  const std::string folder_;
+  const std::string plan_;
+  std::vector<int> owners_;       // of all files
+  std::vector<std::string> own_;  // paths
+  std::optional<Staging> attempt_;
+  std::unique_ptr<WriteSink> sink_;
+  std::optional<FolderLock> lock_;
+  std::optional<Staging> whole_;
 };
 
 }  // namespace
@@ -264,25 +242,11 @@ std::vector<int> AssignParts(const std::vector<uint64_t>& file_bytes, int count)
   return owners;
 }
 
-namespace {
-
-Result<PartRun> PreparePart(const ConvertRequest& request) {
-  NXDKIT_ASSIGN(Prepared prepared, PrepareChecked(request));
-  if (prepared.output.single_file)
+Result<std::unique_ptr<Destination>> MakePart(const ConvertRequest& request,
+                                              Conversion& conversion) {
+  if (conversion.output.single_file)
     return Error(Errc::kUsage, "a single file cannot be made in parts").in(request.output);
-  return PartRun(request, std::move(prepared));
-}
-
-}  // namespace
-
-Result<ConvertReport> ConvertPart(const ConvertRequest& request) {
-  NXDKIT_ASSIGN(PartRun run, PreparePart(request));
-  return run.Run();
-}
-
-Result<ConvertReport> DryRunPart(const ConvertRequest& request) {
-  NXDKIT_ASSIGN(PartRun run, PreparePart(request));
-  return run.DryRun();
+  return std::unique_ptr<Destination>(std::make_unique<OnePart>(request, conversion));
 }
 
 }  // namespace nxdkit::ops

@@ -1,5 +1,6 @@
-// One conversion split over processes and machines that share nothing but a file system: each makes
-// whole files of the output, without talking to the others, and the last one publishes.
+// PRIVATE to formats/ops: one conversion split over processes and machines that share nothing but a
+// file system: each makes whole files of the output, without talking to the others, and the last
+// one publishes.
 //
 //   OUTPUT.parts/plan           fingerprint of the plan, and into how many parts it is split
 //   OUTPUT.parts/part-I-...     where part I builds; private to one attempt
@@ -13,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "formats/ops/convert/convert.h"
+#include "formats/ops/convert/destination.h"
 
 namespace nxdkit::ops {
 
@@ -21,10 +22,10 @@ namespace nxdkit::ops {
 // number among equals. Every process comes to the same answer.
 std::vector<int> AssignParts(const std::vector<uint64_t>& file_bytes, int count);
 
-// Convert for a request with `part`. kUsage when the output is a single file, or when the folder of
-// the parts belongs to another plan or another split.
-Result<ConvertReport> ConvertPart(const ConvertRequest& request);
-// The same without writing: what this part would do.
-Result<ConvertReport> DryRunPart(const ConvertRequest& request);
+// Leaves the files of the request's part alone in `conversion`, which must outlive it. kUsage when
+// the output is a single file; Check and Begin when the folder of the parts belongs to another plan
+// or another split.
+Result<std::unique_ptr<Destination>> MakePart(const ConvertRequest& request,
+                                              Conversion& conversion);
 
 }  // namespace nxdkit::ops

@@ -25,7 +25,7 @@ Status MatchNames(const OutputPlan& output, const std::string& folder,
     if (entry->is_directory(failure) || failure) continue;
     const std::string path = entry->path().lexically_relative(folder).string();
     if (!expected.contains(path))
-      return Error(Errc::kFindings, "this file is not of it").in(entry->path().string());
+      return Error(Errc::kFindings, "this file does not belong to it").in(entry->path().string());
   }
   if (failure) return SystemError("list the folder", failure.value()).in(folder);
   return OkStatus();
@@ -40,14 +40,13 @@ Status MatchSmallFiles(const OutputPlan& output, const std::string& folder) {
   return OkStatus();
 }
 
-Status Match(Prepared& prepared, const ConvertRequest& request, const std::vector<PlannedFile>& all,
-             const Executor& executor) {
-  OutputPlan& output = prepared.output;
+Status Match(const ConvertRequest& request, Conversion& conversion, const Executor& executor) {
+  OutputPlan& output = conversion.output;
   if (!output.single_file) {
     if (KindOf(request.output) != PathKind::kFolder)
-      return Error(Errc::kFindings, "this is no folder").in(request.output);
-    NXDKIT_TRY(MatchNames(output, request.output, all));
-    for (const PlannedFile& file : all)
+      return Error(Errc::kFindings, "this is not a folder").in(request.output);
+    NXDKIT_TRY(MatchNames(output, request.output, conversion.files));
+    for (const PlannedFile& file : conversion.files)
       NXDKIT_TRY(MatchFileSize(JoinPath(request.output, file.path), file.bytes));
     NXDKIT_TRY(MatchSmallFiles(output, request.output));
   }
@@ -61,18 +60,12 @@ Status Match(Prepared& prepared, const ConvertRequest& request, const std::vecto
 }  // namespace
 
 bool FindsOutput(const ConvertRequest& request) {
-  if (request.force || (!request.resume && !request.part)) return false;
+  if (std::holds_alternative<Slot>(request.place) || request.force) return false;
+  if (!request.resume && !std::holds_alternative<Part>(request.place)) return false;
   const PathKind kind = KindOf(request.output);
   if (kind != PathKind::kFolder) return kind != PathKind::kMissing;
   const Result<std::vector<std::string>> names = ListFolder(request.output);
   return !names.ok() || !names->empty();
-}
-
-std::vector<PlannedFile> PlannedFiles(const OutputPlan& output) {
-  std::vector<PlannedFile> files;
-  for (const OutputFile& file : output.files)
-    files.push_back({file.path, file.encoder->file_bytes()});
-  return files;
 }
 
 Error InTheWay(const std::string& output, const Error& difference) {
@@ -82,9 +75,9 @@ Error InTheWay(const std::string& output, const Error& difference) {
       .hint("--force replaces it");
 }
 
-Status RequireSameOutput(Prepared& prepared, const ConvertRequest& request,
-                         const std::vector<PlannedFile>& all, const Executor& executor) {
-  Status same = Match(prepared, request, all, executor);
+Status RequireSameOutput(const ConvertRequest& request, Conversion& conversion,
+                         const Executor& executor) {
+  Status same = Match(request, conversion, executor);
   if (same.ok() || same.error().code() != Errc::kFindings) return same;
   return InTheWay(request.output, same.error());
 }

@@ -1,12 +1,11 @@
-// An output that is there already when its command is repeated: a job that was requeued, or killed
-// right after it published. Nobody's word is taken for it, no record's and no date's: everything
-// that the command would write is compared with what is there.
+// PRIVATE to formats/ops: an output that is there already when its command is repeated, by a job
+// that was requeued, or killed right after it published. No record and no date is trusted:
+// everything that the command would write is compared with what is there.
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "formats/ops/convert/convert_parts.h"
+#include "formats/ops/convert/conversion.h"
 
 namespace nxdkit::ops {
 
@@ -14,20 +13,13 @@ namespace nxdkit::ops {
 // something stands in the output's place.
 bool FindsOutput(const ConvertRequest& request);
 
-// A planned file of tensors.
-struct PlannedFile {
-  std::string path;
-  uint64_t bytes = 0;
-};
-std::vector<PlannedFile> PlannedFiles(const OutputPlan& output);
-
 // The refusal of an output that stands and differs.
 Error InTheWay(const std::string& output, const Error& difference);
 
-// Whether the output is what `prepared` makes, byte for byte: its files of tensors, which are used
-// up by it, and all small files; of the others of `all` the names and sizes. kUsage naming the
-// first difference, as for any output that is in the way.
-Status RequireSameOutput(Prepared& prepared, const ConvertRequest& request,
-                         const std::vector<PlannedFile>& all, const Executor& executor);
+// Whether the output is what `conversion` makes, byte for byte: its files of tensors, which are
+// used up by it, and all small files; of the files of other parts the names and sizes. kUsage
+// naming the first difference, as for any output that is in the way.
+Status RequireSameOutput(const ConvertRequest& request, Conversion& conversion,
+                         const Executor& executor);
 
 }  // namespace nxdkit::ops

@@ -9,7 +9,6 @@
 #include <cerrno>
 
 #include "formats/compile_cache/cache_slot.h"
-#include "formats/ops/convert/convert_parts.h"
 #include "formats/ops/convert/standing.h"
 #include "formats/ops/export/command.h"
 #include "formats/ops/export/compile.h"
@@ -63,13 +62,12 @@ class Exporter {
  private:
   // What would be compiled: the layout as it is decided without a bundle.
   Status Decide() {
-    NXDKIT_ASSIGN(const BoundArtifact source,
-                  OpenAndBind(convert_.input, convert_.from, convert_.hints));
-    NXDKIT_ASSIGN(const OutputSpec spec, DecideOutput(source, Kind::kRollout, convert_.options));
+    NXDKIT_ASSIGN(source_, OpenAndBind(convert_.input, convert_.from, convert_.hints));
+    NXDKIT_ASSIGN(const OutputSpec spec, DecideOutput(source_, Kind::kRollout, convert_.options));
     neuron_ = spec.neuron;
-    const models::ModelConfig& model = source.model->config;
+    const models::ModelConfig& model = source_.model->config;
     NXDKIT_ASSIGN(const std::vector<std::string> flags, KeyFlags());
-    key_ = neff::MakeKey(GraphText(source.artifact.config_text, neuron_, model), flags);
+    key_ = neff::MakeKey(GraphText(source_.artifact.config_text, neuron_, model), flags);
     summary_ = fmt::format("{}, {} layers, hidden {}, tp {}, batch size {}, sequence length {}, {}",
                            model.model_type, model.layers, model.hidden, neuron_.tp,
                            neuron_.batch_size, neuron_.sequence_length, neuron_.torch_dtype);
@@ -109,15 +107,16 @@ class Exporter {
 
   // A bundle of the cache or of the compiler against what was asked for and the model.
   Status CheckFits(const std::string& folder) const {
-    ConvertRequest request = convert_;
-    request.options.bundle = folder;
+    OutputOptions options = convert_.options;
+    options.bundle = folder;
     // What nobody named was decided, and that is what the blob has to be compiled for.
-    request.options.tp = static_cast<int>(neuron_.tp);
-    request.options.batch_size = neuron_.batch_size;
-    request.options.sequence_length = neuron_.sequence_length;
-    request.options.dtype = DtypeFromTorchName(neuron_.torch_dtype);
-    NXDKIT_ASSIGN(const Prepared prepared, Prepare(request));
-    return RequireBlobs(*prepared.spec.bundle, convert_.run.poll);
+    options.tp = static_cast<int>(neuron_.tp);
+    options.batch_size = neuron_.batch_size;
+    options.sequence_length = neuron_.sequence_length;
+    options.dtype = DtypeFromTorchName(neuron_.torch_dtype);
+    NXDKIT_ASSIGN(const OutputSpec spec, DecideOutput(source_, Kind::kRollout, options));
+    NXDKIT_TRY(PlanOutput(source_, spec, BaseName(convert_.output), convert_.run.max_memory));
+    return RequireBlobs(*spec.bundle, convert_.run.poll);
   }
 
   // What is wrong with it, rather than with the system.
@@ -143,7 +142,7 @@ class Exporter {
                                                               request_.cache.root, key_.module)
                                                 : "the compile cache is not asked";
     return Error(Errc::kUnsupported,
-                 fmt::format("no compiled blob can be had: {}, and there is no {}", looked,
+                 fmt::format("no compiled blob was found: {}, and there is no {}", looked,
                              neuron_.flavor == rollout::Flavor::kOptimum
                                  ? "optimum-cli in PATH"
                                  : "compiler for NxDI bundles (--compiler)"))
@@ -274,7 +273,7 @@ class Exporter {
     if (!kept.ok()) return kept.error();
     return Error(error.code(), error.message())
         .in(JoinPath(slot.path(), neff::kFailureFile))
-        .hint("--retry-failed-compilation compiles it again once the cause is mended");
+        .hint("--retry-failed-compilation compiles it again once the cause is fixed");
   }
 
   static std::string Made(const WorkFolder& work) { return JoinPath(work.path(), "bundle"); }
@@ -349,6 +348,7 @@ class Exporter {
 
   const ExportRequest& request_;
   ConvertRequest convert_;
+  BoundArtifact source_;  // as Decide found it: what blobs are held against
   rollout::NeuronConfig neuron_;
   neff::CacheKey key_;
   std::string cache_folder_;  // of the compiler that is installed; "" when none tells its version

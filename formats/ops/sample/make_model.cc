@@ -91,7 +91,8 @@ Result<uint64_t> MakeModel(const MakeModelRequest& request) {
   if (request.max_shard_size) {
     NXDKIT_ASSIGN(spec.max_shard_bytes, hf::ParseShardSize(*request.max_shard_size));
   }
-  NXDKIT_ASSIGN(OutputPlan output, PlanOutput(source, spec, BaseName(request.output)));
+  NXDKIT_ASSIGN(OutputPlan output,
+                PlanOutput(source, spec, BaseName(request.output), request.run.max_memory));
   output.texts.push_back({"config.json", config_text});
   NXDKIT_ASSIGN(const Plan plan, BuildPlan(source.params, source.bound, output.layout));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));

@@ -172,7 +172,7 @@ TEST_F(UnsoundInput, WhatDoesNotFitANarrowerDtypeIsCounted) {
   config.replace(config.find("bfloat16"), 8, "float16");
   EXPECT_EQ(testing_util::ReadText(workshop_ / "out" + "/config.json"), config);
   auto in_parts = OpsWorkshop::Request(model_, Kind::kHf, workshop_ / "parts", Kind::kHf, options);
-  in_parts.part = {0, 1};
+  in_parts.place = ops::Part{0, 1};
   const auto part = ops::Convert(in_parts);
   ASSERT_TRUE(part.ok()) << part.error().ToString();
   EXPECT_EQ(part->warnings, converted->warnings);

@@ -84,7 +84,6 @@ class WriteJob {
     uint64_t count = 0;
     ExecuteOptions options;
     options.worker_bytes = 512;  // 256-byte chunks: 4 rows
-    options.skip = [&](uint64_t task) { return sink.IsDone(task); };
     options.poll = [&]() -> Status {
       if (count == stop_after) return Error(Errc::kInterrupted, "stopped by the test");
       ++count;

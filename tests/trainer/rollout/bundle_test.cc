@@ -128,9 +128,8 @@ TEST(EngineBundle, StaleWeightsDoNotPass) {
   refresh.to = ops::Kind::kRollout;
   refresh.input = lab.model() + "-flat";
   refresh.output = bundle;
-  refresh.into = true;
+  refresh.place = ops::Slot{"step_1"};
   refresh.sync = false;
-  refresh.label = "step_1";
   const auto refreshed = ops::Convert(refresh);
   ASSERT_TRUE(refreshed.ok()) << Text(refreshed);
   const auto second =

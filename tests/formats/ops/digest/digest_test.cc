@@ -328,7 +328,7 @@ TEST_F(Digest, OfFilesIsOfTheVersionThatIsOpen) {
     EXPECT_GE(before.size(), 4u);
     for (const std::string& input : {tuned, model, tuned}) {
       ops::ConvertRequest refresh = OpsWorkshop::Request(input, Kind::kHf, bundle, Kind::kRollout);
-      refresh.into = true;
+      refresh.place = ops::Slot{};
       const auto report = ops::Convert(refresh);
       ASSERT_TRUE(report.ok()) << report.error().ToString();
     }

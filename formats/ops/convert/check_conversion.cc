@@ -1,0 +1,215 @@
+#include "formats/ops/convert/check_conversion.h"
+
+#include <fmt/core.h>
+
+#include "formats/artifact/lora/lora.h"
+#include "formats/manifest/manifest.h"
+#include "formats/ops/convert/standing.h"
+#include "formats/ops/digest/digest.h"
+#include "formats/ops/verify/blob.h"
+#include "formats/ops/verify/checksums.h"
+#include "formats/ops/verify/compare.h"
+#include "formats/output/places.h"
+#include "lib/system/folders.h"
+#include "lib/system/staging.h"
+#include "lib/system/system.h"
+
+namespace nxdkit::ops {
+namespace {
+
+Status CheckSlot(const ConvertRequest& request) {
+  if (request.to != Kind::kRollout)
+    return Error(Errc::kUsage, "only the weights of a rollout bundle can be replaced in place")
+        .hint("--into goes with --to rollout");
+  if (request.options.bundle)
+    return Error(Errc::kUsage,
+                 "with --into blob and settings are those of OUTPUT; --bundle names others")
+        .hint("leave --bundle out");
+  if (request.force)
+    return Error(Errc::kUsage, "--into replaces the weights of OUTPUT: --force does not apply");
+  return OkStatus();
+}
+
+Status CheckDeltaFile(const ConvertRequest& request) {
+  if (request.hints.base.empty())
+    return Error(Errc::kUsage, "a delta needs the model that it starts from")
+        .hint("name it with --base");
+  if (!std::holds_alternative<NewOutput>(request.place))
+    return Error(Errc::kUsage,
+                 "a delta is written by one process to a file of its own: "
+                 "--into and --part do not apply");
+  return OkStatus();
+}
+
+// The folder that the artifact is, or none for a single file.
+std::string FolderOf(const Artifact& artifact) {
+  if (artifact.set) return artifact.set->location.tag_folder;
+  return KindOf(artifact.path) == PathKind::kFolder ? artifact.path : "";
+}
+
+// Everything that would be destroyed by an output in its place.
+std::vector<std::string> FilesRead(const ConvertRequest& request, const Conversion& conversion) {
+  std::vector<std::string> read;
+  for (const TensorFile& file : conversion.source.artifact.files) read.push_back(file.path);
+  if (!conversion.source.artifact.config_path.empty())
+    read.push_back(conversion.source.artifact.config_path);
+  for (const BoundArtifact* adapter : {conversion.source.merged.get(), &conversion.source})
+    if (adapter && adapter->lora) read.push_back(adapter->lora->config_path);
+  // A bundle may be replaced by what is made from it; the blob has been copied by then.
+  const bool in_place = request.options.bundle && SamePath(*request.options.bundle, request.output);
+  if (request.options.bundle && !in_place) read.push_back(*request.options.bundle);
+  return read;
+}
+
+Status CheckOutput(const ConvertRequest& request, const Conversion& conversion) {
+  NXDKIT_TRY(CheckPlaces(request.output, FilesRead(request, conversion)));
+  if (FindsOutput(request)) return OkStatus();  // it is compared, not replaced
+  NXDKIT_TRY(CheckNotAPart(request.output, FolderOf(conversion.source.artifact)));
+  if (conversion.source.merged)
+    NXDKIT_TRY(CheckNotAPart(request.output, FolderOf(conversion.source.merged->artifact)));
+  return Staging::Check(request.output,
+                        {.replace = request.force, .folder = !conversion.output.single_file});
+}
+
+// What a delta makes is proved by its digest, and that is one of its own dtypes.
+Status CheckDelta(const Conversion& conversion) {
+  if (!conversion.source.artifact.delta) return OkStatus();
+  for (const delta::Param& param : conversion.source.artifact.delta->head().params)
+    if (conversion.spec.dtype && Info(param.dtype).floating &&
+        *conversion.spec.dtype != param.dtype)
+      return Error(Errc::kUsage, fmt::format("the output is to be {}, the delta makes {}",
+                                             Name(*conversion.spec.dtype), Name(param.dtype)))
+          .in(conversion.source.artifact.path)
+          .on(param.name)
+          .hint("apply it first, and convert what comes out");
+  return OkStatus();
+}
+
+// Copies that differ may be those that only the output would make one of: each A for itself is
+// right then.
+Status RequireSoundAdapter(const ConvertRequest& request, const Conversion& conversion) {
+  NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(conversion.source, request.run));
+  if (findings.empty()) return OkStatus();
+  NXDKIT_ASSIGN(const BoundArtifact apart,
+                OpenLora(request.input, request.from, {}, request.hints));
+  NXDKIT_TRY(RequireSound(apart, request.run));
+  const Finding& first = findings.front();
+  const bool qkv = first.param.find("qkv_proj") != std::string::npos;
+  return Error(Errc::kUnsupported,
+               fmt::format("NxD has one A for {}, and the adapter has different ones: {}",
+                           qkv ? "q, k and v" : "gate and up", first.message))
+      .in(first.file)
+      .on(first.tensor)
+      .hint(qkv ? "--qkv separate keeps them apart"
+                : "--merge-lora merges the adapter into its base instead");
+}
+
+Status CheckSource(const ConvertRequest& request, const Conversion& conversion) {
+  NXDKIT_TRY(CheckDelta(conversion));
+  const bool shares_modules = conversion.source.lora && request.to == Kind::kNxd;
+  NXDKIT_TRY(shares_modules ? RequireSoundAdapter(request, conversion)
+                            : RequireSound(conversion.source, request.run));
+  if (conversion.base) return RequireSound(conversion.base->artifact, request.run);
+  if (!request.verify) return OkStatus();
+  NXDKIT_ASSIGN(const std::vector<Finding> damaged,
+                CheckChecksums(conversion.source.artifact, request.run));
+  return FirstAsError(damaged);
+}
+
+}  // namespace
+
+Status CheckRequest(const ConvertRequest& request) {
+  if (request.to == Kind::kDelta) {
+    NXDKIT_TRY(CheckDeltaFile(request));
+    return CheckPlaces(request.output, {request.input, request.hints.base});
+  }
+  if (std::holds_alternative<Slot>(request.place)) return CheckSlot(request);
+  return CheckPlaces(request.output, {request.input});
+}
+
+Status CheckConversion(const ConvertRequest& request, const Conversion& conversion) {
+  const bool fresh = request.to != Kind::kDelta && !std::holds_alternative<Slot>(request.place);
+  if (fresh) NXDKIT_TRY(CheckOutput(request, conversion));
+  NXDKIT_TRY(CheckSource(request, conversion));
+  if (fresh && conversion.spec.bundle)
+    NXDKIT_TRY(RequireBlobs(*conversion.spec.bundle, request.run.poll));
+  return OkStatus();
+}
+
+namespace {
+
+// What was made of a delta and its base, bound: sound, and every parameter's digest the one that
+// the delta promises. kFindings naming the first that is not.
+Status RequireResult(const delta::Head& promised, const BoundArtifact& made,
+                     const RunOptions& run) {
+  NXDKIT_TRY(RequireSound(made, run));
+  NXDKIT_ASSIGN(const ModelDigest found, DigestModel(made, run));
+  if (found.digest == promised.result) return OkStatus();
+  std::vector<manifest::ParamDigest> params;
+  for (const delta::Param& param : promised.params)
+    params.push_back({param.name, param.dtype, param.shape, param.result});
+  const std::vector<Finding> findings =
+      CompareModels(manifest::MakeModelDigest(std::move(params)), found);
+  NXDKIT_CHECK(!findings.empty());
+  const Finding& first = findings.front();
+  return Error(Errc::kFindings,
+               fmt::format("not what the delta promises: {} of {} parameters differ, the first has "
+                           "the digest {}, expected {}",
+                           findings.size(), promised.params.size(), first.found, first.expected))
+      .in(made.artifact.path)
+      .on(first.param)
+      .hint(
+          "the base is not the version that the delta was made from, or it was applied before; "
+          "nothing was published");
+}
+
+Status VerifyWritten(const Conversion& conversion, const BoundArtifact& written,
+                     const RunOptions& run) {
+  NXDKIT_ASSIGN(std::vector<Finding> findings, CompareArtifacts(conversion.source, written, run));
+  if (findings.empty()) return OkStatus();
+  const Finding& first = findings.front();
+  return Error(Errc::kFindings, fmt::format("verification failed: {}", first.message))
+      .in(first.file)
+      .on(first.tensor)
+      .hint("the disk gave back other bytes than were written; nothing was published");
+}
+
+// What was decided, where the output alone does not tell it.
+InputHints HintsOfMade(const ConvertRequest& request, const Conversion& conversion,
+                       const MadePlace& made) {
+  InputHints hints;
+  if (conversion.base) {
+    hints = BaseHints(request, conversion.base->artifact.artifact.kind);
+    hints.base = request.hints.base;
+    return hints;
+  }
+  const BoundArtifact& source = conversion.source;
+  hints.claims.origin = "the conversion";
+  hints.claims.hardware = conversion.spec.nxd.hardware;
+  if (!source.artifact.config_path.empty()) hints.config = source.artifact.config_path;
+  hints.weights = made.weights;
+  hints.optimizer = source.optimizer.has_value();
+  if (source.optimizer) hints.param_order = source.optimizer->order.rule;
+  return hints;
+}
+
+}  // namespace
+
+Status CheckWritten(const ConvertRequest& request, const Conversion& conversion,
+                    const MadePlace& made, ConvertReport& report) {
+  const BoundArtifact& source = conversion.source;
+  const std::shared_ptr<const delta::Delta> applied =
+      conversion.base ? nullptr : source.artifact.delta;
+  if (!request.verify && !applied) return OkStatus();
+  const InputHints hints = HintsOfMade(request, conversion, made);
+  NXDKIT_ASSIGN(const BoundArtifact written,
+                source.lora
+                    ? OpenLora(made.path, request.to, source.lora->sharing, hints, &*source.lora)
+                    : OpenAndBind(made.path, request.to, hints));
+  if (applied) NXDKIT_TRY(RequireResult(applied->head(), written, request.run));
+  if (request.verify) NXDKIT_TRY(VerifyWritten(conversion, written, request.run));
+  report.verified = request.verify;
+  return OkStatus();
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,22 @@
+// PRIVATE to formats/ops: what is refused of a conversion before anything is written, and what was
+// written held against its source.
+#pragma once
+
+#include "formats/ops/convert/destination.h"
+
+namespace nxdkit::ops {
+
+// What shows without opening anything: options that do not go together, an output on its input.
+Status CheckRequest(const ConvertRequest& request);
+
+// What the plan shows (the output's place, a delta that does not fit), and then what the source
+// holds: copies that differ, padding that is not zero, a damaged blob; with `verify` also damaged
+// archives.
+Status CheckConversion(const ConvertRequest& request, const Conversion& conversion);
+
+// What was made, opened like any other artifact: with `verify` compared with the source, and what
+// was made from a delta held against the digest in it.
+Status CheckWritten(const ConvertRequest& request, const Conversion& conversion,
+                    const MadePlace& made, ConvertReport& report);
+
+}  // namespace nxdkit::ops

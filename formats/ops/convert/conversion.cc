@@ -1,0 +1,155 @@
+#include "formats/ops/convert/conversion.h"
+
+#include <fmt/core.h>
+
+#include "formats/artifact/lora/lora.h"
+#include "formats/manifest/manifest.h"
+#include "formats/nxd/optimum.h"
+#include "formats/ops/convert/delta_file.h"
+#include "formats/ops/verify/compare.h"
+#include "lib/hash/digest.h"
+#include "lib/system/paths.h"
+#include "lib/system/system.h"
+
+namespace nxdkit::ops {
+namespace {
+
+Result<BoundArtifact> OpenSource(const ConvertRequest& request) {
+  if (request.source) return request.source();
+  const bool whole = request.from == Kind::kHf || request.from == Kind::kNxd;
+  if (!whole || !request.hints.lora.empty())
+    return OpenAndBind(request.input, request.from, request.hints);
+  if (LooksLikePeft(request.input)) return OpenLora(request.input, request.from, {}, request.hints);
+  NXDKIT_ASSIGN(Artifact artifact, OpenArtifact(request.input, request.from, request.hints));
+  if (request.from == Kind::kNxd && HoldsLora(artifact))
+    return OpenLora(request.input, request.from, {}, request.hints);
+  return Bind(std::move(artifact), request.hints);
+}
+
+// Modules that have one A in the source, or will have in the output, share it from the start.
+Status ShareModules(const ConvertRequest& request, const OutputSpec& spec, BoundArtifact& adapter) {
+  if (request.to != Kind::kNxd) return OkStatus();
+  const nxd::LoraSharing own = adapter.lora->sharing;
+  nxd::LoraSharing both = nxd::SharingOf(spec.nxd);
+  both = {both.qkv || own.qkv, both.gate_up || own.gate_up};
+  NXDKIT_ASSIGN(adapter, OpenLora(request.input, request.from, both, request.hints));
+  return OkStatus();
+}
+
+// optimum-neuron's checkpoint is the folder around the tag.
+Status CheckName(const ConvertRequest& request, const OutputSpec& spec) {
+  if (!spec.optimum || BaseName(request.output) != nxd::kOptimumTag) return OkStatus();
+  return Error(Errc::kUsage,
+               fmt::format("the output is the checkpoint's folder, in which {} is made: expected a "
+                           "name such as checkpoint-100",
+                           nxd::kOptimumTag))
+      .in(request.output);
+}
+
+// The bundle is its own compiled one, and a delta without a base changes what it holds.
+ConvertRequest IntoBundle(const ConvertRequest& request) {
+  ConvertRequest out = request;
+  out.options.bundle = request.output;
+  out.options.only_weights = true;
+  if (out.from == Kind::kDelta && out.hints.base.empty()) out.hints.base = out.output;
+  return out;
+}
+
+Result<Conversion> PlanLayout(const ConvertRequest& request) {
+  Conversion out;
+  NXDKIT_ASSIGN(out.source, OpenSource(request));
+  NXDKIT_ASSIGN(out.spec, DecideOutput(out.source, request.to, request.options));
+  NXDKIT_TRY(CheckName(request, out.spec));
+  if (out.source.lora) NXDKIT_TRY(ShareModules(request, out.spec, out.source));
+  NXDKIT_ASSIGN(out.output,
+                PlanOutput(out.source, out.spec, BaseName(request.output), request.run.max_memory));
+  Result<Plan> plan = BuildPlan(out.source.params, out.source.bound, out.output.layout);
+  // Only the parameter is known by now; ckpt-verify finds the file and the rank.
+  if (!plan.ok())
+    return std::move(plan).error().in(request.input).hint("ckpt-verify names the files and ranks");
+  out.plan = *std::move(plan);
+  for (const OutputFile& file : out.output.files)
+    out.files.push_back({file.path, file.encoder->file_bytes()});
+  return out;
+}
+
+// Every parameter of the base, as the input has it.
+Result<Conversion> PlanDelta(const ConvertRequest& request) {
+  Conversion out;
+  out.spec.kind = Kind::kDelta;
+  NXDKIT_ASSIGN(out.source, OpenAndBind(request.input, request.from, request.hints));
+  NXDKIT_ASSIGN(const Kind kind, Recognise(request.hints.base));
+  Conversion::Base base;
+  NXDKIT_ASSIGN(base.artifact, OpenAndBind(request.hints.base, kind, BaseHints(request, kind)));
+  NXDKIT_ASSIGN(base.plan, PlanCanonical(base.artifact));
+  NXDKIT_ASSIGN(out.source.bound.layout, Renumber(base.artifact, out.source));
+  out.source.params = base.artifact.params;
+  out.output.layout = base.plan.layout;
+  out.output.outputs = base.plan.outputs;
+  out.output.single_file = true;
+  NXDKIT_ASSIGN(out.plan, BuildPlan(out.source.params, out.source.bound, out.output.layout));
+  out.base = std::make_unique<const Conversion::Base>(std::move(base));
+  return out;
+}
+
+}  // namespace
+
+InputHints BaseHints(const ConvertRequest& request, Kind kind) {
+  InputHints hints;
+  if (kind == request.from) hints = request.hints;
+  hints.base.clear();
+  hints.lora.clear();
+  hints.tag.reset();
+  hints.claims.origin = request.hints.claims.origin;
+  hints.config = request.hints.config;
+  return hints;
+}
+
+Result<Conversion> PlanConversion(const ConvertRequest& request) {
+  if (request.to == Kind::kDelta) return PlanDelta(request);
+  return PlanLayout(std::holds_alternative<Slot>(request.place) ? IntoBundle(request) : request);
+}
+
+Result<Executor> MakeExecutor(const Conversion& conversion, const RunOptions& run) {
+  const OutputPlan& output = conversion.output;
+  NXDKIT_ASSIGN(const ExecuteOptions options,
+                conversion.base
+                    ? MakeAlignedOptions(run, delta::kBlockBytes, kDeltaBytesPerThread)
+                    : MakeExecuteOptions(LessPerThread(run, conversion.source.reading_bytes)));
+  return Executor::Make(conversion.plan, conversion.source.bound, output.layout, output.outputs,
+                        options);
+}
+
+std::string Fingerprint(const Conversion& conversion, const Workload& workload) {
+  Sha256 digest;
+  const auto add = [&](const std::string& text) {
+    digest.Update(std::as_bytes(std::span(text.data(), text.size())));
+  };
+  for (const TensorFile& file : conversion.source.artifact.files)
+    add(fmt::format("in {} {} {}\n", file.path, file.file_bytes, FileStamp(file.path)));
+  if (conversion.source.merged)
+    add(fmt::format("scale {}\n", FileStamp(conversion.source.merged->lora->config_path)));
+  for (const PlannedFile& file : conversion.files)
+    add(fmt::format("out {} {}\n", file.path, file.bytes));
+  for (const OutputTensor& tensor : conversion.output.outputs)
+    add(fmt::format("{} {} {}\n", tensor.name, Name(tensor.dtype), ShapeText(tensor.shape)));
+  for (const TensorPlan& plan : conversion.plan.tensors)
+    for (const CopyOp& op : plan.copies)
+      add(fmt::format("{} {} {} {}\n", op.source, BoxText(op.box), op.start,
+                      ShapeText(op.strides)));
+  add(fmt::format("tasks {} buffers {}\n", workload.tasks, workload.buffer_bytes));
+  return HexText(digest.Finish());
+}
+
+DeltaReport ReportOf(const delta::Head& head) {
+  DeltaReport report;
+  for (const delta::Param& param : head.params) {
+    report.changed += param.changed;
+    report.dense_bytes += param.bytes();
+  }
+  report.base = manifest::DigestText(head.base);
+  report.result = manifest::DigestText(head.result);
+  return report;
+}
+
+}  // namespace nxdkit::ops

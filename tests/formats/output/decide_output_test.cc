@@ -1,0 +1,162 @@
+// From options and source to one layout: what is decided where nobody says it, and what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "formats/output/output_plan.h"
+#include "tests/formats/ops/ops_workshop.h"
+#include "tests/lib/expect_error.h"
+
+namespace nxdkit {
+namespace {
+
+using ops::Kind;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using testing_util::ExpectError;
+using testing_util::OpsWorkshop;
+using testing_util::TinyModel;
+
+class DecideOutput : public ::testing::Test {
+ protected:
+  static ops::BoundArtifact Open(const std::string& path, Kind kind) {
+    Result<ops::BoundArtifact> bound = ops::OpenAndBind(path, kind, {});
+    EXPECT_TRUE(bound.ok()) << bound.error().ToString();
+    return bound.ok() ? *std::move(bound) : ops::BoundArtifact();
+  }
+  const OpsWorkshop workshop_;
+  const std::string path_ = workshop_.MakeModel("model", testing_util::TinyLlama());
+  const ops::BoundArtifact model_ = Open(path_, Kind::kHf);
+};
+
+struct Refusal {
+  const char* name;
+  Kind to;
+  Errc code;
+  const char* part;
+  void (*ask)(ops::OutputOptions& options);
+};
+
+class DecideOutputRefuses : public DecideOutput, public ::testing::WithParamInterface<Refusal> {};
+TEST_P(DecideOutputRefuses, Layout) {
+  ops::OutputOptions options;
+  GetParam().ask(options);
+  ExpectError(ops::DecideOutput(model_, GetParam().to, options), GetParam().code, GetParam().part);
+}
+
+using Options = ops::OutputOptions;
+const Refusal kRefusals[] = {
+    {"NxdWithoutTp", Kind::kNxd, Errc::kUsage, "--to nxd needs --tp", [](Options&) {}},
+    {"RolloutWithoutTp", Kind::kRollout, Errc::kUsage, "--to rollout needs --tp", [](Options&) {}},
+    {"RepeatedHeadsWithoutHardware", Kind::kNxd, Errc::kUsage, "say --hw trn1 or --hw trn2",
+     [](Options& o) { o.tp = 4; }},
+    {"UnevenTp", Kind::kNxd, Errc::kUnsupported, "cannot be split", [](Options& o) { o.tp = 3; }},
+    {"MoreStagesThanLayers", Kind::kNxd, Errc::kUnsupported, "4 layers cannot fill 8",
+     [](Options& o) { o.tp = 2, o.pp = 8; }},
+    {"CoalescedGroupedHeads", Kind::kNxd, Errc::kUnsupported, "coalesced",
+     [](Options& o) { o.tp = 2, o.qkv = nxd::QkvStyle::kCoalesced; }},
+    {"SeparateRepeatedHeads", Kind::kNxd, Errc::kUnsupported,
+     "needs the linear or fused q/k/v style",
+     [](Options& o) {
+       o.tp = 4, o.hardware = models::Hardware::kTrn1, o.qkv = nxd::QkvStyle::kSeparate;
+     }},
+    {"MegatronWithRepeatedHeads", Kind::kNxd, Errc::kUnsupported, "Megatron",
+     [](Options& o) {
+       o.tp = 4, o.hardware = models::Hardware::kTrn1, o.names = nxd::NameStyle::kMegatron;
+     }},
+    {"QkvOfMegatron", Kind::kNxd, Errc::kUsage, "--style megatron has one way",
+     [](Options& o) {
+       o.tp = 2, o.names = nxd::NameStyle::kMegatron, o.qkv = nxd::QkvStyle::kSeparate;
+     }},
+    {"ExpertsOfADenseModel", Kind::kNxd, Errc::kUnsupported, "has no experts to spread over ep 2",
+     [](Options& o) { o.tp = 2, o.ep = 2; }},
+    {"ExpertNamesOfADenseModel", Kind::kNxd, Errc::kUsage,
+     "--style nxdt names the experts of a model",
+     [](Options& o) { o.tp = 2, o.names = nxd::NameStyle::kNxdt; }},
+};
+INSTANTIATE_TEST_SUITE_P(Layouts, DecideOutputRefuses, ::testing::ValuesIn(kRefusals),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+TEST_F(DecideOutput, RefusesAModelWithoutConfiguration) {
+  const std::string torch = workshop_.Make("model.pt", path_, Kind::kHf, Kind::kTorch);
+  const OpsWorkshop elsewhere;  // without a config.json beside it
+  std::filesystem::copy_file(torch, elsewhere / "model.pt");
+  const ops::BoundArtifact source = Open(elsewhere / "model.pt", Kind::kTorch);
+  ops::OutputOptions options;
+  options.tp = 2;
+  for (const Kind to : {Kind::kNxd, Kind::kRollout})
+    ExpectError(ops::DecideOutput(source, to, options), Errc::kNotFound, "no config.json");
+}
+
+TEST_F(DecideOutput, TakesTheRestOfABundleFromTheModel) {
+  ops::OutputOptions options;
+  options.tp = 2;
+  const auto spec = ops::DecideOutput(model_, Kind::kRollout, options);
+  ASSERT_TRUE(spec.ok()) << spec.error().ToString();
+  EXPECT_EQ(spec->rollout.tp, 2);
+  EXPECT_EQ(spec->neuron.sequence_length, 4096);
+  EXPECT_EQ(spec->neuron.torch_dtype, "bfloat16");
+  EXPECT_EQ(spec->dtype, Dtype::kBF16);
+  EXPECT_THAT(spec->notes, Contains(HasSubstr("the compiled blob (model.pt) is missing")));
+}
+
+TEST_F(DecideOutput, RepeatsKeyHeadsAsOftenAsRanksNeed) {
+  ops::OutputOptions options;
+  options.tp = 4;  // over 2 key heads
+  options.hardware = models::Hardware::kTrn2;
+  const auto spec = ops::DecideOutput(model_, Kind::kNxd, options);
+  ASSERT_TRUE(spec.ok()) << spec.error().ToString();
+  EXPECT_EQ(spec->nxd.kv_multiplier, 2);
+  EXPECT_EQ(spec->nxd.qkv, nxd::QkvStyle::kLinear);
+}
+
+// The heads of the input are stored once, so that its shards do not tell; its record does.
+TEST_F(DecideOutput, TakesTheHardwareThatTheInputRecords) {
+  ops::OutputOptions options;
+  options.tp = 2;
+  options.hardware = models::Hardware::kTrn2;
+  const std::string set = workshop_.Make("set", path_, Kind::kHf, Kind::kNxd, options);
+  options = {};
+  options.tp = 4;
+  options.training_tag = true;
+  const auto spec = ops::DecideOutput(Open(set, Kind::kNxd), Kind::kNxd, options);
+  ASSERT_TRUE(spec.ok()) << spec.error().ToString();
+  EXPECT_EQ(spec->nxd.hardware, models::Hardware::kTrn2);
+  std::filesystem::remove(set + "/nxdkit.json");
+  ExpectError(ops::DecideOutput(Open(set, Kind::kNxd), Kind::kNxd, options), Errc::kUsage,
+              "say --hw trn1 or --hw trn2");
+}
+
+// A compiled bundle has decided most of it; an option may only say the same.
+TEST_F(DecideOutput, AgreesWithACompiledBundle) {
+  ops::OutputOptions options;
+  options.tp = 2;
+  options.batch_size = 4;
+  options.sequence_length = 256;
+  const std::string bundle = workshop_.Make("bundle", path_, Kind::kHf, Kind::kRollout, options);
+  options = {};
+  options.bundle = bundle;
+  ExpectError(ops::DecideOutput(model_, Kind::kRollout, options), Errc::kNotFound,
+              "no compiled blob");
+  std::ofstream(bundle + "/model.pt") << "blob";
+  const auto spec = ops::DecideOutput(model_, Kind::kRollout, options);
+  ASSERT_TRUE(spec.ok()) << spec.error().ToString();
+  EXPECT_EQ(spec->rollout.tp, 2);
+  EXPECT_EQ(spec->neuron.batch_size, 4);
+  const auto refused = [&](void (*ask)(ops::OutputOptions&), const char* part) {
+    ops::OutputOptions more = options;
+    ask(more);
+    ExpectError(ops::DecideOutput(model_, Kind::kRollout, more), Errc::kUsage, part);
+  };
+  refused([](Options& o) { o.tp = 4; }, "--tp 4 was asked for, but the bundle was compiled for 2");
+  refused([](Options& o) { o.batch_size = 8; }, "--bs 8 was asked for");
+  refused([](Options& o) { o.sequence_length = 512; }, "--seq 512 was asked for");
+  refused([](Options& o) { o.dtype = Dtype::kF32; }, "the bundle was compiled for bfloat16");
+  refused([](Options& o) { o.fused_qkv = false; }, "--no-fused-qkv was asked for");
+  refused([](Options& o) { o.flavor = rollout::Flavor::kNxdi; }, "the bundle is of flavor optimum");
+}
+
+}  // namespace
+}  // namespace nxdkit
