@@ -25,8 +25,11 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/ops/diff/diff.h
   formats/ops/diff/diff_kernels.h
   formats/ops/digest/digest.h
+  formats/ops/digest/files.h
+  formats/ops/digest/manifest.h
   formats/ops/inspect/inspect.h
   formats/ops/inspect/statistics.h
+  formats/ops/inspect/tensors.h
   formats/ops/verify/compare.h
   formats/ops/verify/fitness.h
   formats/ops/verify/verify.h

@@ -1,9 +1,10 @@
 // ckpt-digest: which weights an artifact holds, whatever its layout.
 #include <fmt/core.h>
 
-#include "formats/ops/digest/digest.h"
+#include "formats/ops/digest/manifest.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
+#include "tools/conversions/findings.h"
 #include "tools/conversions/layout_options.h"
 #include "tools/conversions/sides.h"
 
@@ -21,8 +22,6 @@ struct Args {
   std::optional<std::string> from;
   LayoutArgs layout;
 };
-
-constexpr size_t kShownFindings = 20;
 
 const ToolInfo kInfo = {
     .name = "ckpt-digest",
@@ -88,25 +87,7 @@ std::string ReportText(const ops::DigestReport& report, const Args& args) {
       text += fmt::format("{}  {} {} {}\n", manifest::DigestText(param.root), Name(param.dtype),
                           ShapeText(param.shape), EscapeControl(param.name));
   if (!args.check) return text + manifest::DigestText(report.model.digest) + "\n";
-  for (const std::string& check : report.checks) text += "ok: " + EscapeControl(check) + "\n";
-  for (size_t i = 0; i < report.findings.size() && i < kShownFindings; ++i)
-    text += "WRONG: " + EscapeControl(report.findings[i].ToString()) + "\n";
-  if (report.findings.size() > kShownFindings)
-    text += fmt::format("... and {} more (--json lists all)\n",
-                        report.findings.size() - kShownFindings);
-  return text + (report.findings.empty()
-                     ? fmt::format("{}: good\n", EscapeControl(args.path))
-                     : fmt::format("{}: {} finding{}\n", EscapeControl(args.path),
-                                   report.findings.size(), report.findings.size() == 1 ? "" : "s"));
-}
-
-Json FindingJson(const ops::Finding& finding) {
-  Json json = {{"check", finding.check}, {"message", finding.message}};
-  if (!finding.file.empty()) json["file"] = finding.file;
-  if (!finding.param.empty()) json["parameter"] = finding.param;
-  if (!finding.expected.empty()) json["expected"] = finding.expected;
-  if (!finding.found.empty()) json["found"] = finding.found;
-  return json;
+  return text + FindingsText(report.checks, report.findings, args.path, "good");
 }
 
 Json ReportJson(const ops::DigestReport& report, const Args& args) {
@@ -133,10 +114,9 @@ Json ReportJson(const ops::DigestReport& report, const Args& args) {
                        {"digest", manifest::DigestText(file.digest)}});
     json["files"] = std::move(files);
   }
-  Json findings = Json::array();
-  for (const ops::Finding& finding : report.findings) findings.push_back(FindingJson(finding));
   json["checks"] = report.checks;
-  json["findings"] = std::move(findings);
+  json["findings"] = FindingsJson(report.findings);
+  for (Json& finding : json["findings"]) finding.erase("tensor");  // a tensor is a parameter here
   return json;
 }
 

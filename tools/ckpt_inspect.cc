@@ -1,13 +1,14 @@
 // ckpt-inspect: what an artifact is, and what is in it.
 #include <fmt/core.h>
 
-#include "formats/ops/inspect/inspect.h"
+#include "formats/ops/inspect/tensors.h"
 #include "lib/base/text.h"
 #include "lib/system/signals.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/layout_options.h"
 #include "tools/conversions/sides.h"
-#include "tools/inspect/inspect_report.h"
+#include "tools/inspect/report.h"
+#include "tools/inspect/tensors.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -62,14 +63,15 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
                 ops::Inspect({args.path, HintsOf(args.layout), args.stats, StopIfInterrupted}));
   for (const std::string& warning : inspection.warnings) context.Warn(warning);
 
-  ops::Selection selection{args.filters, std::nullopt};
+  // The order of the files is for programs.
+  ops::Selection selection{args.filters, std::nullopt, !context.json()};
   if (args.top) selection.top = static_cast<uint64_t>(*args.top);
   std::vector<ops::TensorPlace> listed = ops::SelectTensors(inspection, selection);
   const size_t selected = listed.size();
   const bool limited = !args.top && args.filters.empty() && !context.json();
   if (limited && selected > kShownTensors) listed.resize(kShownTensors);
 
-  ops::ListedStatistics statistics;
+  ListedStatistics statistics;
   if (args.stats) {
     const Runner runner(context);
     std::vector<const StoredTensor*> tensors;
@@ -78,11 +80,12 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   }
   ToolAnswer answer;
   if (context.json()) {
-    answer.fields = ops::InspectionJson(inspection, listed, statistics);
+    answer.fields = SummaryJson(inspection);
+    answer.fields["tensors"] = TensorsJson(inspection, listed, statistics);
     return answer;
   }
-  answer.text = ops::SummaryText(inspection);
-  const std::string table = ops::TensorTable(inspection, listed, statistics);
+  answer.text = SummaryText(inspection);
+  const std::string table = TensorTable(inspection, listed, statistics);
   if (!table.empty()) answer.text += "\n" + table;
   answer.text += MoreLine(listed.size(), selected);
   return answer;

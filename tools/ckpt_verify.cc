@@ -3,8 +3,8 @@
 
 #include "formats/ops/verify/fitness.h"
 #include "formats/ops/verify/verify.h"
-#include "lib/base/text.h"
 #include "tools/cli/tool.h"
+#include "tools/conversions/findings.h"
 #include "tools/conversions/layout_options.h"
 #include "tools/conversions/sides.h"
 
@@ -22,8 +22,6 @@ struct Args {
   LayoutArgs against_layout;
   LayoutArgs weights_layout;
 };
-
-constexpr size_t kShownFindings = 20;
 
 const ToolInfo kInfo = {
     .name = "ckpt-verify",
@@ -67,35 +65,6 @@ void AddOptions(OptionTable& table, Args& args) {
   AddLayoutOptions(table, args.weights_layout, kNxdLayout, "Layout of CKPT", "weights-");
 }
 
-Json FindingJson(const ops::Finding& finding) {
-  Json json = {{"check", finding.check}, {"message", finding.message}};
-  if (!finding.file.empty()) json["file"] = finding.file;
-  if (!finding.tensor.empty()) json["tensor"] = finding.tensor;
-  if (!finding.param.empty()) json["parameter"] = finding.param;
-  if (finding.rank) json["rank"] = *finding.rank;
-  if (finding.head) json["head"] = *finding.head;
-  if (!finding.index.empty()) json["index"] = finding.index;
-  if (finding.count > 0) json["count"] = finding.count;
-  if (!finding.expected.empty()) json["expected"] = finding.expected;
-  if (!finding.found.empty()) json["found"] = finding.found;
-  return json;
-}
-
-std::string ReportText(const ops::VerifyReport& report, const std::string& path, const char* good) {
-  std::string text;
-  for (const std::string& check : report.checks) text += "ok: " + EscapeControl(check) + "\n";
-  for (size_t i = 0; i < report.findings.size() && i < kShownFindings; ++i)
-    text += "WRONG: " + EscapeControl(report.findings[i].ToString()) + "\n";
-  if (report.findings.size() > kShownFindings)
-    text += fmt::format("... and {} more (--json lists all)\n",
-                        report.findings.size() - kShownFindings);
-  text += report.findings.empty()
-              ? fmt::format("{}: {}\n", EscapeControl(path), good)
-              : fmt::format("{}: {} finding{}\n", EscapeControl(path), report.findings.size(),
-                            report.findings.size() == 1 ? "" : "s");
-  return text;
-}
-
 Result<ops::VerifyReport> Judge(const Args& args, const ops::RunOptions& run) {
   if (args.against || args.against_from)
     return Error(Errc::kUsage, "--weights and --against are two different questions");
@@ -126,9 +95,8 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   for (const std::string& warning : report.warnings) context.Warn(warning);
   ToolAnswer answer;
   answer.findings = !report.findings.empty();
-  answer.text = ReportText(report, args.path, args.weights ? "fits" : "good");
-  Json findings = Json::array();
-  for (const ops::Finding& finding : report.findings) findings.push_back(FindingJson(finding));
+  answer.text =
+      FindingsText(report.checks, report.findings, args.path, args.weights ? "fits" : "good");
   answer.fields = {{"path", args.path},
                    {"kind", ops::KindName(report.kind)},
                    {"model_type", report.model_type},
@@ -136,7 +104,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
                    {"parameters", report.parameters},
                    {"ranks", report.ranks},
                    {"checks", report.checks},
-                   {"findings", std::move(findings)}};
+                   {"findings", FindingsJson(report.findings)}};
   if (args.against) answer.fields["against"] = *args.against;
   if (args.weights) answer.fields["weights"] = *args.weights;
   return answer;

@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "formats/compile_cache/cache.h"
-#include "formats/compile_cache/cache_place.h"
-#include "formats/compile_cache/cache_prune.h"
+#include "formats/compile_cache/place.h"
+#include "formats/compile_cache/prune.h"
 #include "formats/ops/verify/blob.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
@@ -132,8 +132,11 @@ Json PrunedJson(const std::vector<neff::Pruned>& list) {
   return json;
 }
 
-Result<neff::PruneOptions> OptionsOf(const Args& args, const ToolContext& context) {
+Result<neff::PruneOptions> OptionsOf(const Args& args, const neff::CachePlace& place,
+                                     const ToolContext& context) {
   neff::PruneOptions options;
+  options.max_bytes = place.max_bytes.value_or(options.max_bytes);
+  options.keep_seconds = place.keep_seconds.value_or(options.keep_seconds);
   options.everything = args.command == "clear";
   options.dry_run = context.common().dry_run;
   options.poll = StopIfInterrupted;
@@ -158,8 +161,9 @@ bool IsNotMadeYet(const Args& args, const std::string& root) {
   return !args.cache_dir && KindOf(root) == PathKind::kMissing;
 }
 
-Result<ToolAnswer> Remove(const Args& args, const std::string& root, ToolContext& context) {
-  NXDKIT_ASSIGN(const neff::PruneOptions options, OptionsOf(args, context));
+Result<ToolAnswer> Remove(const Args& args, const neff::CachePlace& place, ToolContext& context) {
+  NXDKIT_ASSIGN(const neff::PruneOptions options, OptionsOf(args, place, context));
+  const std::string& root = place.root;
   neff::PruneReport report;
   if (!IsNotMadeYet(args, root)) {
     NXDKIT_ASSIGN(report, neff::Prune(root, options));
@@ -212,19 +216,20 @@ Status CheckCommand(const Args& args) {
       args.max_size || args.ttl_days || args.empty || args.damaged || args.only_compiler;
   if (limits && args.command != "prune")
     return Error(Errc::kUsage,
-                 "--max-size, --ttl, --empty, --damaged and --only-compiler are of prune");
+                 "--max-size, --ttl, --empty, --damaged and --only-compiler belong to prune");
   return OkStatus();
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckCommand(args));
-  const neff::CachePlace place = neff::FindCache(args.cache_dir, Environment("NEURON_CC_FLAGS"),
-                                                 Environment("NEURON_COMPILE_CACHE_URL"));
+  NXDKIT_ASSIGN(const neff::CachePlace place,
+                neff::FindCache(args.cache_dir, Environment("NEURON_CC_FLAGS"),
+                                Environment("NEURON_COMPILE_CACHE_URL")));
   if (place.root.find("://") != std::string::npos)
     return Error(Errc::kUnsupported, place.disabled_because).hint("name a folder with --cache-dir");
   ToolAnswer answer;
   if (args.command == "prune" || args.command == "clear") {
-    NXDKIT_ASSIGN(answer, Remove(args, place.root, context));
+    NXDKIT_ASSIGN(answer, Remove(args, place, context));
   } else {
     NXDKIT_ASSIGN(answer, Look(args, place.root));
   }

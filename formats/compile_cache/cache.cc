@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "formats/compile_cache/hash.h"
 #include "lib/hash/digest.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::neff {
 namespace {

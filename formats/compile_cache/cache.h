@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -76,21 +75,5 @@ bool LooksLikeCache(const std::string& path);
 
 // The state of one folder as it is now.
 Result<CacheEntry> ReadEntry(const std::string& path);
-
-// What is wrong with a model.pt, one line each; given by the caller, because one format's folder
-// does not include another's.
-using BlobCheck = std::function<Result<std::vector<std::string>>(
-    const std::string& path, const std::function<Status()>& poll)>;
-
-// What is wrong with a finished entry, one line each: flags that the name does not follow from, a
-// damaged NEFF header, a payload without its hash, files that are not those of the manifest, and
-// what `check_blob` finds in a blob. Reads all of it; leaves the time of last use alone.
-struct EntryFault {
-  std::string file;  // inside the entry; "" for the entry itself
-  std::string message;
-};
-Result<std::vector<EntryFault>> VerifyEntry(const CacheEntry& entry,
-                                            const std::function<Status()>& poll = {},
-                                            const BlobCheck& check_blob = {});
 
 }  // namespace nxdkit::neff

@@ -1,15 +1,16 @@
-// What is wrong with an entry of a compile cache.
+#include "formats/compile_cache/verify_entry.h"
+
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 
-#include "formats/compile_cache/cache.h"
-#include "formats/compile_cache/hash.h"
 #include "formats/compile_cache/manifest.h"
 #include "formats/neff/header.h"
+#include "lib/hash/digest.h"
 #include "lib/system/folders.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::neff {
 namespace {

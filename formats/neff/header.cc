@@ -6,7 +6,6 @@
 #include <array>
 #include <cstring>
 
-#include "formats/compile_cache/hash.h"
 #include "lib/hash/digest.h"
 
 namespace nxdkit::neff {

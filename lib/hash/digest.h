@@ -1,4 +1,4 @@
-// SHA-256.
+// SHA-256; and MD5, which NEFF headers and the names of compile caches are made with.
 #pragma once
 
 #include <array>
@@ -6,20 +6,23 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 struct evp_md_ctx_st;  // OpenSSL's EVP_MD_CTX
 
 namespace nxdkit {
 
 using Sha256Bytes = std::array<std::byte, 32>;
+using Md5Bytes = std::array<std::byte, 16>;  // not for security
 
 // Bytes in, digest out. Move-only. One thread at a time.
-class Sha256 {
+template <typename Bytes>
+class Hasher {
  public:
-  Sha256();
+  Hasher();
   void Update(std::span<const std::byte> bytes);
   // The digest of everything so far; the object begins anew.
-  Sha256Bytes Finish();
+  Bytes Finish();
 
  private:
   struct Free {
@@ -27,8 +30,11 @@ class Sha256 {
   };
   std::unique_ptr<evp_md_ctx_st, Free> context_;
 };
+using Sha256 = Hasher<Sha256Bytes>;
+using Md5 = Hasher<Md5Bytes>;
 
 std::string Sha256Hex(std::span<const std::byte> bytes);
+std::string Md5Hex(std::string_view text);
 
 // Lower-case hexadecimal, two characters per byte.
 std::string HexText(std::span<const std::byte> bytes);

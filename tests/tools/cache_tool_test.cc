@@ -89,6 +89,12 @@ TEST_F(CacheTool, Prunes) {
   EXPECT_EQ(json["bytes_after"], 0);
 }
 
+TEST_F(CacheTool, TakesItsLimitsFromTheCompilersFlags) {
+  const Words flags = {"NEURON_CC_FLAGS=--cache_size=1000 --cache_ttl 0"};
+  EXPECT_THAT(workshop_.CacheTool("prune --ttl 1", flags).err, HasSubstr("still 367 B over"));
+  EXPECT_EQ(JsonOf(workshop_.CacheTool("prune --json", flags))["bytes_after"], 0);
+}
+
 TEST_F(CacheTool, Clears) {
   EXPECT_EQ(workshop_.CacheTool("clear").exit_code, 0);
   EXPECT_TRUE(fs::is_empty(workshop_.Cache()));
@@ -102,7 +108,7 @@ TEST_F(CacheTool, RefusesWhatItCannotMean) {
   };
   refused("prunes", 2, "did you mean prune?");
   refused("", 2, "COMMAND is missing");
-  refused("clear --ttl 3", 2, "are of prune");
+  refused("clear --ttl 3", 2, "belong to prune");
   refused("prune --max-size many", 2, "--max-size");
   refused("ls --cache-dir " + workshop_ / "none", 3, "No such file");
   refused("ls --cache-dir s3://bucket/x", 4, "object store");

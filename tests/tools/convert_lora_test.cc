@@ -145,7 +145,7 @@ TEST_F(ConvertLora, OtherCommandsSayWhatTheyCanDo) {
   const Json set = JsonOf(RunProcess({Workshop::Tool("ckpt-inspect"), shop_ / "set", "--json"}));
   EXPECT_EQ(set["layout_check"]["outcome"], "not_checked");
   EXPECT_EQ(set["layout_check"]["message"],
-            "the shards of a LoRA adapter, which is no whole model");
+            "the shards of a LoRA adapter, which is not a whole model");
   const ProcessResult inspected = RunProcess({Workshop::Tool("ckpt-inspect"), adapter_});
   EXPECT_THAT(inspected.out, HasSubstr("12 pairs of A and B"));
 }

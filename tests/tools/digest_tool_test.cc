@@ -261,7 +261,7 @@ TEST_F(DigestTool, ReplacesOnlyManifests) {
   ASSERT_EQ(Digest("--manifest " + manifest_, model_).exit_code, 0);
   ExpectFails(2, "the output exists", "--manifest " + manifest_, model_);
   EXPECT_EQ(Digest("--force --manifest " + manifest_, model_).exit_code, 0);
-  ExpectFails(2, "--force replaces a manifest, and this file is none",
+  ExpectFails(2, "--force replaces a manifest, and this file is not one",
               "--force --manifest " + model_ + "/config.json", model_);
   ExpectFails(2, "the output is the input itself",
               "--force --manifest " + model_ + "/model.safetensors", model_);

@@ -117,6 +117,33 @@ TEST(InspectTool, ListsTwentyAndSaysHowManyMore) {
   EXPECT_EQ(lines(filtered.out), lines(none.out) + 1 + 1 + 17);
 }
 
+// A rank's file begins with the rank tensors, of 4 bytes each.
+TEST(InspectTool, ListsLayerByLayerFromLargeToSmall) {
+  const TempFolder folder;
+  const std::string model = folder.path() + "/model";
+  MakeModel(model);
+  const std::string bundle = folder.path() + "/bundle";
+  Convert(
+      {"--from", "hf", "--to", "rollout", "--tp", "2", "--bs", "1", "--seq", "128", model, bundle});
+  const auto names = [](const std::string& out) {
+    std::vector<std::string> found;
+    std::istringstream lines(out.substr(out.find("\nname ") + 1));
+    for (std::string line; std::getline(lines, line);)
+      found.push_back(line.substr(0, line.find(' ')));
+    return found;
+  };
+  const std::vector<std::string> brief = names(Inspect({bundle}).out);
+  ASSERT_GT(brief.size(), 20u);
+  EXPECT_EQ(brief[1], "embed_tokens.weight");
+  EXPECT_THAT(brief[20], StartsWith("layers.1."));
+  const auto first_rank_tensor = std::ranges::find(brief, "layers.0.self_attn.rank_util.rank");
+  ASSERT_NE(first_rank_tensor, brief.end());
+  EXPECT_THAT(*(first_rank_tensor - 1), StartsWith("layers.0."));
+  EXPECT_THAT(*(first_rank_tensor + 1), StartsWith("layers.1."));
+  const Json json = InspectJson({bundle});
+  EXPECT_EQ(json["tensors"][0]["bytes"], 4) << "programs get the order of the file";
+}
+
 TEST(InspectTool, SameOutputAtAnyNumberOfThreads) {
   const TempFolder folder;
   const std::string model = folder.path() + "/model";

@@ -126,7 +126,7 @@ TEST_F(VerifyTrn2, IsFoundWrongAgainstTheModel) {
     EXPECT_EQ(first["head"], 2);
     EXPECT_EQ(first["index"], Json::array({8, 0}));
     EXPECT_EQ(first["count"], 4 * 32);
-    EXPECT_THAT(first["message"], HasSubstr("query head 1 lies where head 2 belongs"));
+    EXPECT_THAT(first["message"], HasSubstr("query head 1 is where head 2 belongs"));
     EXPECT_THAT(first["message"], HasSubstr("checkpoint_converter.py"));
   }
 }

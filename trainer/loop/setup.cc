@@ -8,6 +8,7 @@
 
 #include "formats/ops/export/export.h"
 #include "formats/ops/verify/checksums.h"
+#include "formats/ops/verify/compare.h"
 #include "lib/system/file.h"
 #include "lib/system/paths.h"
 #include "lib/system/system.h"

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "formats/artifact/canonical.h"
+#include "formats/ops/verify/compare.h"
 #include "lib/base/scratch_pool.h"
 #include "lib/plan/gather.h"
 
@@ -17,8 +18,7 @@ namespace {
 // and memory. Both sides of one stay in the second-level cache.
 constexpr uint64_t kChunkBytes = 512 << 10;
 constexpr uint64_t kStagingBytes = 2 << 20;
-// A may have wider elements than B: F64 against one byte is no pair that can be compared, F64
-// against BF16 is.
+// A may have wider elements than B: F64 cannot be compared with one byte, but with BF16.
 constexpr uint64_t kWidest = 4;
 
 std::string ValueText(Dtype dtype, const std::byte* element) {
@@ -126,11 +126,7 @@ class DiffSink : public Sink {
 
 void AddFinding(DiffReport& report, const char* check, const std::string& name,
                 std::string message) {
-  Finding finding;
-  finding.check = check;
-  finding.tensor = finding.param = name;
-  finding.message = std::move(message);
-  report.findings.push_back(std::move(finding));
+  report.findings.push_back(Finding(check, std::move(message)).on(name).of(name));
 }
 
 // The parameters that can be compared, by name; the others become findings.
@@ -219,12 +215,7 @@ Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
 namespace {
 
 Result<BoundArtifact> Open(const DiffSide& side, const RunOptions& run) {
-  Kind kind = Kind::kHf;
-  if (side.kind) {
-    kind = *side.kind;
-  } else {
-    NXDKIT_ASSIGN(kind, Recognise(side.path));
-  }
+  NXDKIT_ASSIGN(const Kind kind, side.kind ? Result<Kind>(*side.kind) : Recognise(side.path));
   NXDKIT_ASSIGN(BoundArtifact bound, OpenAndBind(side.path, kind, side.hints));
   NXDKIT_TRY(RequireSound(bound, run));
   return bound;

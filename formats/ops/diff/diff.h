@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "formats/artifact/artifact.h"
+#include "formats/artifact/finding.h"
 #include "formats/artifact/run.h"
 #include "formats/ops/diff/diff_kernels.h"
-#include "formats/ops/verify/compare.h"
 
 namespace nxdkit::ops {
 

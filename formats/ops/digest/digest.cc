@@ -53,50 +53,31 @@ Result<ModelDigest> DigestModel(const BoundArtifact& artifact, const RunOptions&
 namespace {
 
 Finding ParamFinding(const manifest::ParamDigest& param, const char* check, std::string message) {
-  Finding finding;
-  finding.check = check;
-  finding.tensor = finding.param = param.name;
-  finding.message = std::move(message);
-  return finding;
+  return Finding(check, std::move(message)).on(param.name).of(param.name);
 }
 
 Finding CompareParams(const manifest::ParamDigest& recorded, const manifest::ParamDigest& found) {
-  Finding finding = ParamFinding(recorded, "digest", "the values differ");
-  finding.expected = manifest::DigestText(recorded.root);
-  finding.found = manifest::DigestText(found.root);
-  const auto differ = [&](const char* check, std::string expected, std::string now) {
-    finding.check = check;
-    finding.message = fmt::format("{} {} found, {} recorded", check, now, expected);
-    finding.expected = std::move(expected);
-    finding.found = std::move(now);
+  const auto differ = [&](const char* check, std::string now, std::string expected) {
+    return ParamFinding(recorded, check,
+                        fmt::format("{} {} found, {} recorded", check, now, expected))
+        .differs(now, expected);
   };
   if (recorded.shape != found.shape)
-    differ("shape", ShapeText(recorded.shape), ShapeText(found.shape));
-  else if (recorded.dtype != found.dtype)
-    differ("dtype", std::string(Name(recorded.dtype)), std::string(Name(found.dtype)));
-  return finding;
-}
-
-Finding FileFinding(const FileDigest& file, const char* check, std::string message) {
-  Finding finding;
-  finding.check = check;
-  finding.file = file.path;
-  finding.message = std::move(message);
-  return finding;
+    return differ("shape", ShapeText(found.shape), ShapeText(recorded.shape));
+  if (recorded.dtype != found.dtype)
+    return differ("dtype", std::string(Name(found.dtype)), std::string(Name(recorded.dtype)));
+  return ParamFinding(recorded, "digest", "the values differ")
+      .differs(manifest::DigestText(found.root), manifest::DigestText(recorded.root));
 }
 
 Finding CompareFile(const FileDigest& recorded, const FileDigest& found) {
-  if (recorded.bytes != found.bytes) {
-    Finding finding = FileFinding(
-        recorded, "bytes", fmt::format("{} bytes found, {} recorded", found.bytes, recorded.bytes));
-    finding.expected = std::to_string(recorded.bytes);
-    finding.found = std::to_string(found.bytes);
-    return finding;
-  }
-  Finding finding = FileFinding(recorded, "digest", "the contents differ");
-  finding.expected = manifest::DigestText(recorded.digest);
-  finding.found = manifest::DigestText(found.digest);
-  return finding;
+  if (recorded.bytes != found.bytes)
+    return Finding("bytes", fmt::format("{} bytes found, {} recorded", found.bytes, recorded.bytes))
+        .in(recorded.path)
+        .differs(std::to_string(found.bytes), std::to_string(recorded.bytes));
+  return Finding("digest", "the contents differ")
+      .in(recorded.path)
+      .differs(manifest::DigestText(found.digest), manifest::DigestText(recorded.digest));
 }
 
 // Walks two lists that are sorted by `key` side by side.
@@ -140,10 +121,10 @@ std::vector<Finding> CompareFiles(const std::vector<FileDigest>& recorded,
   Walk(
       recorded, found, &FileDigest::path,
       [&](const FileDigest& file) {
-        findings.push_back(FileFinding(file, "missing", "the file is recorded, but not here"));
+        findings.push_back(Finding("missing", "the file is recorded, but not here").in(file.path));
       },
       [&](const FileDigest& file) {
-        findings.push_back(FileFinding(file, "extra", "the file is here, but not recorded"));
+        findings.push_back(Finding("extra", "the file is here, but not recorded").in(file.path));
       },
       [&](const FileDigest& a, const FileDigest& b) {
         if (a.bytes != b.bytes || a.digest != b.digest) findings.push_back(CompareFile(a, b));

@@ -8,7 +8,7 @@
 #include <array>
 #include <cerrno>
 
-#include "formats/compile_cache/cache_slot.h"
+#include "formats/compile_cache/slot.h"
 #include "formats/ops/convert/standing.h"
 #include "formats/ops/export/command.h"
 #include "formats/ops/export/compile.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "formats/compile_cache/cache_place.h"
-#include "formats/compile_cache/cache_prune.h"
+#include "formats/compile_cache/place.h"
+#include "formats/compile_cache/prune.h"
 #include "formats/ops/convert/convert.h"
 
 namespace nxdkit::ops {

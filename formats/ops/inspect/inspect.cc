@@ -6,9 +6,15 @@
 #include <charconv>
 
 #include "formats/nxd/refuse.h"
-#include "formats/ops/inspect/inspect_parts.h"
+#include "formats/ops/inspect/compiled.h"
+#include "formats/ops/inspect/describe.h"
+#include "formats/ops/inspect/layout.h"
+#include "formats/ops/inspect/tensors.h"
+#include "formats/ops/inspect/torch.h"
+#include "formats/ops/inspect/training.h"
 #include "formats/rollout/rollout_layout.h"
 #include "lib/system/folders.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -46,7 +52,7 @@ Status InspectHfFolder(Inspection& inspection, const InspectRequest& request) {
   inspection.form = Form::kHfFolder;
   inspection.description = "Hugging Face model folder";
   const size_t files = inspection.artifact.files.size();
-  if (files > 1) inspection.description += fmt::format(", {} files behind an index", files);
+  if (files > 1) inspection.description += fmt::format(", {} files and an index", files);
   return OkStatus();
 }
 
@@ -139,6 +145,12 @@ Status Open(Inspection& inspection, const InspectRequest& request) {
 }  // namespace
 
 std::string_view FormName(Form form) { return kFormNames[static_cast<size_t>(form)]; }
+
+std::string_view HardwareSourceName(HardwareSource source) {
+  constexpr std::array<std::string_view, 6> kNames = {"unknown", "irrelevant", "options",
+                                                      "sidecar", "record",     "replicas"};
+  return kNames[static_cast<size_t>(source)];
+}
 
 Result<Inspection> Inspect(const InspectRequest& request) {
   Inspection inspection;

@@ -1,5 +1,5 @@
-// What an artifact is and what is in it, learned from names, shapes and configuration: the summary
-// behind ckpt-inspect. Nothing of what is read is executed.
+// What an artifact is and what is in it, learned from names, shapes and configuration: what
+// ckpt-inspect shows. Nothing of what is read is executed.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,6 @@
 #include "formats/artifact/artifact.h"
 #include "formats/compile_cache/cache.h"
 #include "formats/neff/payload.h"
-#include "formats/ops/inspect/statistics.h"
 
 namespace nxdkit::ops {
 
@@ -85,7 +84,7 @@ struct NxdFacts {
   int tp = 0;
   int pp = 0;
   int ep = 0;
-  bool xser = false;  // tensors lie in files of their own
+  bool xser = false;  // each tensor in a file of its own
   std::string tag;    // name of the tag folder; "" for styles without tags
   bool has_markers = false;
   bool done = false;                      // the marker `done`
@@ -109,7 +108,7 @@ struct RolloutFacts {
 
 // A compiled graph, in a file of its own or inside model.pt.
 struct NeffFacts {
-  std::string record;  // of the archive that it lies in; "" for a file of its own
+  std::string record;  // of the archive that it is in; "" for a file of its own
   neff::Located neff;
   bool listed = true;  // else `listing` is empty: of a bundle's blob, headers alone are read
   neff::Listing listing;
@@ -195,20 +194,5 @@ struct Inspection {
 // Opens and summarises. kNotFound, kCorrupt and kUnsupported when the artifact cannot be read;
 // kUsage when an option contradicts it. A layout that does not fit is a warning.
 Result<Inspection> Inspect(const InspectRequest& request);
-
-// Which tensors to list.
-struct Selection {
-  std::vector<std::string> filters;  // GlobMatch on the name; any of them; none: all
-  std::optional<uint64_t> top;       // the largest ones only, largest first
-};
-
-// Without `top`, file by file in the order of each file. With it, tensors of the same size keep
-// that order.
-std::vector<TensorPlace> SelectTensors(const Inspection& inspection, const Selection& selection);
-
-// The file that holds the tensor's bytes: relative to `path` when it lies inside.
-std::string FileOf(const Inspection& inspection, TensorPlace place);
-
-uint64_t TensorBytes(const StoredTensor& tensor);  // packed
 
 }  // namespace nxdkit::ops

@@ -1,189 +1,105 @@
 #include "formats/ops/inspect/statistics.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
-#include <memory>
+#include <mutex>
 #include <numeric>
 
 #include "formats/ops/inspect/statistics_kernels.h"
-#include "lib/base/parallel.h"
-#include "lib/plan/gather.h"
-#include "lib/plan/layout.h"
+#include "lib/plan/executor.h"
 
 namespace nxdkit::ops {
 namespace {
 
-// Of one read. Small enough to stay in the second cache until it has been tallied.
+// What is tallied at once. Small enough to stay in the second cache.
 constexpr uint64_t kPieceBytes = 256 << 10;
-constexpr uint64_t kStagingBytes = 1 << 20;
-constexpr uint64_t kWorkerBytes = kPieceBytes + kStagingBytes;
-// Pieces that one thread takes at once: enough to make taking cheap, few enough to share a large
-// tensor; more of them where a tensor would have more runs than kMaxRuns.
-constexpr int64_t kPiecesPerRun = 64;
-constexpr int64_t kMaxRuns = 4096;
+constexpr uint64_t kChunkBytes = 2 * kPieceBytes;  // of the executor
+// The sums of the pieces are added in runs of this many; of more where a tensor would have more
+// runs than kMaxRuns.
+constexpr size_t kPiecesPerRun = 64;
+constexpr size_t kMaxRuns = 4096;
 
-// The elements of a tensor in the order of their bytes: dimensions by falling stride, those without
-// gaps between them merged, repeated ones (stride 0) taken out.
-struct View {
-  Shape extent;
-  Shape strides;
-  uint64_t repeats = 1;
-};
-
-View ViewOf(const StoredTensor& tensor) {
-  View view;
+// The elements in the order of their bytes, each once: dimensions by falling stride, repeated ones
+// (stride 0) taken out and counted in `repeats`.
+StoredTensor InOrderOfBytes(const StoredTensor& tensor, uint64_t& repeats) {
+  StoredTensor out = tensor;
+  out.shape.clear();
+  out.strides.clear();
   std::vector<size_t> order;
   for (size_t d = 0; d < tensor.shape.size(); ++d) {
-    if (tensor.shape[d] == 1) continue;
-    if (tensor.strides[d] == 0)
-      view.repeats *= static_cast<uint64_t>(tensor.shape[d]);
-    else
+    if (tensor.strides[d] == 0 && tensor.shape[d] > 0)
+      repeats *= static_cast<uint64_t>(tensor.shape[d]);
+    else if (tensor.shape[d] != 1)
       order.push_back(d);
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return tensor.strides[a] > tensor.strides[b]; });
+  std::ranges::stable_sort(order, std::greater<>(), [&](size_t d) { return tensor.strides[d]; });
   for (const size_t d : order) {
-    if (!view.extent.empty() && view.strides.back() == tensor.shape[d] * tensor.strides[d]) {
-      view.extent.back() *= tensor.shape[d];
-      view.strides.back() = tensor.strides[d];
-      continue;
-    }
-    view.extent.push_back(tensor.shape[d]);
-    view.strides.push_back(tensor.strides[d]);
+    out.shape.push_back(tensor.shape[d]);
+    out.strides.push_back(tensor.strides[d]);
   }
-  return view;
+  return out;
 }
 
-int64_t Product(const Shape& shape, size_t from) {
-  return std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(from), shape.end(), int64_t{1},
-                         std::multiplies<>());
-}
+// Each tensor as it is stored.
+struct StoredPlan {
+  BoundLayout source;
+  std::vector<OutputTensor> outputs;
+  Plan plan;
 
-// The view cut into boxes of at most `limit` elements: whole inner dimensions, `rows` indices of
-// dimension `split`, one index of each outer dimension.
-struct Cut {
-  size_t split = 0;
-  int64_t rows = 1;
-  int64_t per_outer = 1;  // boxes for one index of the outer dimensions
-  int64_t pieces = 1;
-};
-
-Cut CutOf(const View& view, int64_t limit) {
-  Cut cut;
-  cut.split = view.extent.size();
-  int64_t inner = 1;
-  while (cut.split > 0 && inner * view.extent[cut.split - 1] <= limit)
-    inner *= view.extent[--cut.split];
-  if (cut.split == 0) return cut;
-  --cut.split;
-  cut.rows = std::max<int64_t>(1, limit / inner);
-  cut.per_outer = (view.extent[cut.split] + cut.rows - 1) / cut.rows;
-  cut.pieces = cut.per_outer;
-  for (size_t d = 0; d < cut.split; ++d) cut.pieces *= view.extent[d];
-  return cut;
-}
-
-// The box of piece `index`.
-Box PieceBox(const View& view, const Cut& cut, int64_t index) {
-  Box box = WholeBox(view.extent);
-  if (view.extent.empty() || cut.pieces == 1) return box;
-  box.lo[cut.split] = index % cut.per_outer * cut.rows;
-  box.extent[cut.split] = std::min(cut.rows, view.extent[cut.split] - box.lo[cut.split]);
-  index /= cut.per_outer;
-  for (size_t d = cut.split; d-- > 0;) {
-    box.lo[d] = index % view.extent[d];
-    box.extent[d] = 1;
-    index /= view.extent[d];
+  void Add(StoredTensor tensor) {
+    const auto index = static_cast<uint32_t>(outputs.size());
+    outputs.push_back({tensor.name, tensor.dtype, tensor.shape});
+    plan.tensors.push_back({{{index, 0, WholeBox(tensor.shape), 0, tensor.strides}}, {}});
+    TensorLayout& layout = source.layout.tensors.emplace_back();
+    layout.name = tensor.name;
+    layout.shape = tensor.shape;
+    source.stored.push_back(std::move(tensor));
   }
-  return box;
-}
-
-// Consecutive pieces of one tensor.
-struct Run {
-  uint32_t tensor = 0;
-  int64_t first = 0;
-  int64_t last = 0;  // one past
-  Tally tally;
 };
 
-struct Job {
-  const StoredTensor* tensor = nullptr;
-  View view;
-  Cut cut;
-};
-
-// One thread's buffers.
-class Worker {
+class StatisticsSink : public Sink {
  public:
-  Worker() : piece_(kPieceBytes), gatherer_(kStagingBytes) {}
+  explicit StatisticsSink(const std::vector<OutputTensor>& outputs)
+      : outputs_(outputs), tallies_(outputs.size()), sums_(outputs.size()) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const auto bytes = static_cast<uint64_t>(WholeBox(outputs[i].shape).Volume() *
+                                               ElementBytes(outputs[i].dtype));
+      sums_[i].resize((bytes + kPieceBytes - 1) / kPieceBytes);
+    }
+  }
 
-  Result<Tally> TallyPiece(const Job& job, int64_t index) {
-    const StoredTensor& tensor = *job.tensor;
-    const Box box = PieceBox(job.view, job.cut, index);
-    const int64_t count = box.Volume();
-    const auto bytes = static_cast<size_t>(count * ElementBytes(tensor.dtype));
-    Move move{&tensor, 0, {}, piece_.data()};
-    for (size_t d = 0; d < box.lo.size(); ++d) move.start += box.lo[d] * job.view.strides[d];
-    const bool swaps = tensor.big_endian && Info(tensor.dtype).swap_bytes > 1;
-    move.copy = {box.extent,   job.view.strides, RowMajorStrides(box.extent),
-                 tensor.dtype, tensor.dtype,     false};
-    NXDKIT_TRY(gatherer_.Run({move}));
-    if (swaps) SwapBytes(std::span(piece_).first(bytes), Info(tensor.dtype).swap_bytes);
-    return TallyElements(tensor.dtype, piece_.data(), count);
+  Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override {
+    const Dtype dtype = outputs_[tensor].dtype;
+    Tally chunk;
+    for (size_t at = 0; at < bytes.size(); at += kPieceBytes) {
+      const auto piece = bytes.subspan(at, std::min<size_t>(kPieceBytes, bytes.size() - at));
+      const Tally tally = TallyElements(dtype, piece.data(),
+                                        static_cast<int64_t>(piece.size()) / ElementBytes(dtype));
+      sums_[tensor][(offset + at) / kPieceBytes] = tally.sum;
+      chunk.Merge(tally);
+    }
+    const std::lock_guard lock(mutex_);
+    tallies_[tensor].Merge(chunk);
+    return OkStatus();
+  }
+
+  // Call after the run. The sum is made anew, in an order that no thread has a say in.
+  Tally Of(size_t tensor) const {
+    Tally tally = tallies_[tensor];
+    const std::vector<double>& sums = sums_[tensor];
+    const size_t run = std::max(kPiecesPerRun, sums.size() / kMaxRuns + 1);
+    tally.sum = 0;
+    for (size_t first = 0; first < sums.size(); first += run)
+      tally.sum += std::accumulate(sums.data() + first,
+                                   sums.data() + std::min(first + run, sums.size()), 0.0);
+    return tally;
   }
 
  private:
-  std::vector<std::byte> piece_;
-  Gatherer gatherer_;
+  const std::vector<OutputTensor>& outputs_;
+  std::mutex mutex_;
+  std::vector<Tally> tallies_;
+  std::vector<std::vector<double>> sums_;  // of pieces; threads write different ones
 };
-
-Status TallyRun(Worker& worker, const Job& job, const RunOptions& options, Run& run) {
-  for (int64_t piece = run.first; piece < run.last; ++piece) {
-    if (options.poll) NXDKIT_TRY(options.poll());
-    NXDKIT_ASSIGN(const Tally tally, worker.TallyPiece(job, piece));
-    run.tally.Merge(tally);
-    if (options.on_bytes)
-      options.on_bytes(tally.elements * static_cast<uint64_t>(ElementBytes(job.tensor->dtype)));
-  }
-  return OkStatus();
-}
-
-std::vector<Job> JobsOf(std::span<const StoredTensor* const> tensors) {
-  std::vector<Job> jobs(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const StoredTensor& tensor = *tensors[i];
-    jobs[i].tensor = &tensor;
-    if (!HasStatistics(tensor.dtype) || ElementCount(tensor.shape) == 0) continue;
-    jobs[i].view = ViewOf(tensor);
-    jobs[i].cut =
-        CutOf(jobs[i].view, static_cast<int64_t>(kPieceBytes) / ElementBytes(tensor.dtype));
-  }
-  return jobs;
-}
-
-// The runs of all tensors, those of one tensor in order.
-std::vector<Run> RunsOf(const std::vector<Job>& jobs) {
-  std::vector<Run> runs;
-  for (uint32_t i = 0; i < jobs.size(); ++i) {
-    const StoredTensor& tensor = *jobs[i].tensor;
-    if (!HasStatistics(tensor.dtype) || ElementCount(tensor.shape) == 0) continue;
-    const int64_t pieces = jobs[i].cut.pieces;
-    const int64_t step = std::max(kPiecesPerRun, pieces / kMaxRuns + 1);
-    for (int64_t first = 0; first < pieces; first += step)
-      runs.push_back({i, first, std::min(pieces, first + step), {}});
-  }
-  return runs;
-}
-
-uint64_t BytesToRead(const std::vector<Job>& jobs, const std::vector<Run>& runs) {
-  uint64_t bytes = 0;
-  for (const Run& run : runs)
-    if (run.first == 0)
-      bytes += static_cast<uint64_t>(Product(jobs[run.tensor].view.extent, 0) *
-                                     ElementBytes(jobs[run.tensor].tensor->dtype));
-  return bytes;
-}
 
 TensorStatistics Summary(const Tally& tally, uint64_t repeats) {
   TensorStatistics out;
@@ -197,17 +113,6 @@ TensorStatistics Summary(const Tally& tally, uint64_t repeats) {
   out.max = tally.max + 0.0;
   out.mean = tally.sum / static_cast<double>(finite) + 0.0;
   return out;
-}
-
-Result<int> ThreadsFor(const RunOptions& run, size_t runs) {
-  NXDKIT_ASSIGN(const ExecuteOptions execute, MakeExecuteOptions(run));
-  const uint64_t affordable = execute.buffer_bytes / kWorkerBytes;
-  if (affordable == 0)
-    return Error(Errc::kLimit, fmt::format("{} bytes are left for buffers, one thread needs {}",
-                                           execute.buffer_bytes, kWorkerBytes))
-        .hint("raise --max-memory");
-  const auto wanted = static_cast<uint64_t>(std::max(run.jobs, 1));
-  return static_cast<int>(std::min({wanted, affordable, std::max<uint64_t>(runs, 1)}));
 }
 
 }  // namespace
@@ -225,20 +130,19 @@ bool HasStatistics(Dtype dtype) {
 
 Result<std::vector<std::optional<TensorStatistics>>> ComputeStatistics(
     std::span<const StoredTensor* const> tensors, const RunOptions& run) {
-  const std::vector<Job> jobs = JobsOf(tensors);
-  std::vector<Run> runs = RunsOf(jobs);
-  if (run.begin) run.begin("statistics", BytesToRead(jobs, runs));
-  NXDKIT_ASSIGN(const int threads, ThreadsFor(run, runs.size()));
-  NXDKIT_TRY(ParallelFor(runs.size(), threads, [&]() -> LoopBody {
-    const auto worker = std::make_shared<Worker>();  // shared: a function can be copied
-    return [&, worker](size_t i) { return TallyRun(*worker, jobs[runs[i].tensor], run, runs[i]); };
-  }));
-
-  std::vector<Tally> tallies(tensors.size());
-  for (const Run& done : runs) tallies[done.tensor].Merge(done.tally);
-  std::vector<std::optional<TensorStatistics>> out(tensors.size());
+  StoredPlan all;
+  std::vector<uint64_t> repeats(tensors.size(), 1);
   for (size_t i = 0; i < tensors.size(); ++i)
-    if (HasStatistics(tensors[i]->dtype)) out[i] = Summary(tallies[i], jobs[i].view.repeats);
+    if (HasStatistics(tensors[i]->dtype)) all.Add(InOrderOfBytes(*tensors[i], repeats[i]));
+  NXDKIT_ASSIGN(const ExecuteOptions options, MakeAlignedOptions(run, kChunkBytes));
+  NXDKIT_ASSIGN(const Executor executor,
+                Executor::Make(all.plan, all.source, all.source.layout, all.outputs, options));
+  if (run.begin) run.begin("statistics", executor.workload().bytes);
+  StatisticsSink sink(all.outputs);
+  NXDKIT_TRY(executor.Run(sink));
+  std::vector<std::optional<TensorStatistics>> out(tensors.size());
+  for (size_t i = 0, next = 0; i < tensors.size(); ++i)
+    if (HasStatistics(tensors[i]->dtype)) out[i] = Summary(sink.Of(next++), repeats[i]);
   return out;
 }
 

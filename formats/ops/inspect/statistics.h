@@ -26,10 +26,10 @@ struct TensorStatistics {
 // Whether the dtype has an order and its elements have addresses: not complex, not F4 or F6.
 bool HasStatistics(Dtype dtype);
 
-// One entry per tensor; nullopt where the dtype has no statistics. Reads every element once, in
-// pieces of 1 MiB, on run.jobs threads as far as run.max_memory allows; the result is the same at
-// any number of threads: pieces, and the order in which their sums are added, depend on the tensor
-// only. Errors of reading, kLimit, and what run.poll returns.
+// One entry per tensor; nullopt where the dtype has no statistics. Reads every element once, on
+// run.jobs threads as far as run.max_memory allows; the result is the same at any number of
+// threads: the order in which sums are added depends on the tensor only. Errors of reading, kLimit,
+// and what run.poll returns.
 Result<std::vector<std::optional<TensorStatistics>>> ComputeStatistics(
     std::span<const StoredTensor* const> tensors, const RunOptions& run);
 

@@ -8,6 +8,7 @@
 #include "formats/torch/zip_record.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -34,17 +35,11 @@ class BlobChecker {
 
  private:
   Status Check(BlobDepth depth) {
-    if (KindOf(path_) != PathKind::kFile) {
-      Add("it is no file");
-      return OkStatus();
-    }
+    if (KindOf(path_) != PathKind::kFile) return Add("it is not a file"), OkStatus();
     NXDKIT_ASSIGN(const File file, File::OpenRead(path_));
-    if (file.bytes() == 0) {
-      Add("it is empty");
-      return OkStatus();
-    }
+    if (file.bytes() == 0) return Add("it is empty"), OkStatus();
     const Result<torch::ZipDirectory> directory = torch::ZipDirectory::Read(file);
-    if (!directory.ok()) return Take(directory.error(), "it is no whole TorchScript archive: ");
+    if (!directory.ok()) return Take(directory.error(), "it is not a whole TorchScript archive: ");
     CheckNames(*directory);
     if (depth == BlobDepth::kForm || !report_.findings.empty()) return OkStatus();
     for (const torch::ZipRecord& record : directory->records())
@@ -53,11 +48,7 @@ class BlobChecker {
   }
 
   void Add(std::string message) {
-    Finding finding;
-    finding.check = "blob";
-    finding.file = path_;
-    finding.message = std::move(message);
-    report_.findings.push_back(std::move(finding));
+    report_.findings.push_back(Finding("blob", std::move(message)).in(path_));
   }
 
   // A fault of the file becomes a finding, with its place.
@@ -72,16 +63,17 @@ class BlobChecker {
 
   // torch puts all records into one folder; its name may be any.
   void CheckNames(const torch::ZipDirectory& directory) {
-    if (directory.records().empty()) return Add("it is no TorchScript archive: it has no records");
+    if (directory.records().empty())
+      return Add("it is not a TorchScript archive: it has no records");
     const std::string_view first = directory.records().front().name;
     const std::string_view top = first.substr(0, first.find('/'));
     for (const char* needed : kNeeded) {
       const std::string name = fmt::format("{}/{}", top, needed);
       const torch::ZipRecord* record = directory.Find(name);
       if (record == nullptr)
-        Add(fmt::format("it is no TorchScript archive: the record {} is missing", name));
+        Add(fmt::format("it is not a TorchScript archive: the record {} is missing", name));
       else if (record->bytes == 0)
-        Add(fmt::format("it is no TorchScript archive: the record {} is empty", name));
+        Add(fmt::format("it is not a TorchScript archive: the record {} is empty", name));
     }
   }
 
@@ -89,7 +81,7 @@ class BlobChecker {
     const auto pass = [&](std::span<const std::byte>) { return poll_ ? poll_() : OkStatus(); };
     const Status read = torch::StreamRecord(file, record, pass);
     if (!read.ok()) return Take(read.error(), "");
-    // What torch compresses is code; strings of bytes, which NEFFs are, lie as they are.
+    // What torch compresses is code; strings of bytes, which NEFFs are, are stored as they are.
     if (record.method != torch::zip::kStored) return OkStatus();
     std::vector<Error> damaged;
     const uint64_t end = record.data_offset + record.stored_bytes;

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "formats/ops/verify/compare.h"
 #include "formats/ops/verify/verify.h"
 #include "formats/rollout/bundle.h"
 

@@ -12,12 +12,7 @@ namespace nxdkit::ops {
 namespace {
 
 Finding FromError(const Error& error) {
-  Finding finding;
-  finding.check = "checksum";
-  finding.file = error.file();
-  finding.tensor = error.member();
-  finding.message = error.message();
-  return finding;
+  return Finding("checksum", error.message()).in(error.file()).on(error.member());
 }
 
 }  // namespace

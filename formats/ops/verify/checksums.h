@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "formats/artifact/artifact.h"
+#include "formats/artifact/finding.h"
 #include "formats/artifact/run.h"
-#include "formats/ops/verify/compare.h"
 
 namespace nxdkit::ops {
 

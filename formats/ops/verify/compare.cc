@@ -15,17 +15,22 @@ std::vector<OutputTensor> StoredAsOutputs(const BoundLayout& bound) {
   return outputs;
 }
 
+// Something about a stored tensor, with its file and rank.
+Finding At(const BoundArtifact& artifact, const TensorLayout& tensor, std::string check,
+           std::string message) {
+  const LayoutFile& file = artifact.bound.layout.files[tensor.file];
+  return Finding(std::move(check), std::move(message))
+      .in(file.path)
+      .on(tensor.name)
+      .at_rank(file.tp_rank < 0 ? std::nullopt : std::optional(file.tp_rank));
+}
+
 Finding Describe(const BoundArtifact& artifact, const std::vector<LogicalTensor>& params,
                  const Difference& difference) {
   const TensorLayout& layout = artifact.bound.layout.tensors[difference.tensor];
-  const LayoutFile& file = artifact.bound.layout.files[layout.file];
-  Finding finding;
-  finding.file = file.path;
-  finding.tensor = layout.name;
-  if (file.tp_rank >= 0) finding.rank = file.tp_rank;
+  Finding finding =
+      At(artifact, layout, "value", "").differs(difference.found, difference.expected);
   finding.count = difference.count;
-  finding.expected = difference.expected;
-  finding.found = difference.found;
   const ElementPlace place = PlaceOf(layout, difference.first);
   finding.index = place.param ? place.logical : place.stored;
   if (!place.param) return finding;
@@ -128,18 +133,12 @@ std::vector<Finding> CheckDtypes(const BoundArtifact& artifact) {
       std::optional<Dtype>& first = dtypes[piece.param];
       if (!first) first = dtype;
       if (*first == dtype) continue;
-      const LayoutFile& file = artifact.bound.layout.files[tensor.file];
-      Finding finding;
-      finding.check = "dtype";
-      finding.file = file.path;
-      finding.tensor = tensor.name;
-      finding.param = artifact.params[piece.param].name;
-      if (file.tp_rank >= 0) finding.rank = file.tp_rank;
-      finding.expected = Name(*first);
-      finding.found = Name(dtype);
-      finding.message = fmt::format("dtype {} here, {} in another part or copy of the parameter",
-                                    Name(dtype), Name(*first));
-      findings.push_back(std::move(finding));
+      findings.push_back(
+          At(artifact, tensor, "dtype",
+             fmt::format("dtype {} here, {} in another part or copy of the parameter", Name(dtype),
+                         Name(*first)))
+              .of(artifact.params[piece.param].name)
+              .differs(std::string(Name(dtype)), std::string(Name(*first))));
       break;
     }
   }
@@ -199,7 +198,6 @@ Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected,
   for (const Difference& difference : differences) {
     findings.push_back(Describe(renumbered, expected.params, difference));
     Finding& finding = findings.back();
-    finding.check = "value";
     finding.message = fmt::format("{} differ{}: found {} at {}, expected {}", CountText(finding),
                                   finding.count == 1 ? "s" : "", finding.found,
                                   ElementText(finding.index), finding.expected);

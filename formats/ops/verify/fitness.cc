@@ -228,12 +228,8 @@ Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
     return Error(Errc::kNotFound,
                  "no neuron_config.json: what the bundle was compiled for is not known")
         .in(request.bundle);
-  Kind kind = Kind::kHf;
-  if (request.weights_kind) {
-    kind = *request.weights_kind;
-  } else {
-    NXDKIT_ASSIGN(kind, Recognise(request.weights));
-  }
+  NXDKIT_ASSIGN(const Kind kind, request.weights_kind ? Result<Kind>(*request.weights_kind)
+                                                      : Recognise(request.weights));
   InputHints hints = request.hints;
   // Shapes are the same on both.
   if (!hints.hardware_if_unknown) hints.hardware_if_unknown = models::Hardware::kTrn1;

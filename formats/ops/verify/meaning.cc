@@ -1,10 +1,10 @@
-// Which query head meets which key head, derived from the pieces of the bound layout.
+#include "formats/ops/verify/meaning.h"
+
 #include <fmt/core.h>
 
 #include <map>
 
 #include "formats/models/gqa.h"
-#include "formats/ops/verify/verify.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -96,13 +96,9 @@ std::map<std::pair<int64_t, int>, Attention> Collect(const BoundArtifact& artifa
 }
 
 Finding Wrong(const Attention& attention, int64_t rank, int64_t head, std::string message) {
-  Finding finding;
-  finding.check = "meaning";
-  finding.file = attention.file;
-  finding.tensor = attention.tensor;
-  finding.rank = rank;
+  Finding finding =
+      Finding("meaning", std::move(message)).in(attention.file).on(attention.tensor).at_rank(rank);
   finding.head = head;
-  finding.message = std::move(message);
   return finding;
 }
 

@@ -1,30 +1,19 @@
 #include "formats/ops/verify/verify.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include <map>
-#include <set>
-
+#include "formats/ops/verify/against.h"
 #include "formats/ops/verify/blob.h"
-#include "formats/ops/verify/check_mp_record.h"
 #include "formats/ops/verify/checksums.h"
+#include "formats/ops/verify/compare.h"
 #include "formats/ops/verify/fitness.h"
-#include "formats/ops/verify/verify_optimizer.h"
-#include "formats/ops/verify/wrong_heads.h"
+#include "formats/ops/verify/meaning.h"
+#include "formats/ops/verify/mp_record.h"
+#include "formats/ops/verify/optimizer.h"
+#include "formats/ops/verify/structure.h"
 
 namespace nxdkit::ops {
 namespace {
-
-Finding FromError(const Error& error) {
-  Finding finding;
-  finding.check = "layout";
-  finding.file = error.file();
-  finding.tensor = error.tensor();
-  finding.rank = error.rank();
-  finding.message = error.message();
-  if (!error.hint().empty()) finding.message += fmt::format(" ({})", error.hint());
-  return finding;
-}
 
 // A fault of the artifact rather than of the question: shapes, names or replicas that are wrong.
 bool IsFinding(const Error& error) {
@@ -32,99 +21,8 @@ bool IsFinding(const Error& error) {
          (error.code() == Errc::kUnsupported && !error.tensor().empty());
 }
 
-void CheckMissingParams(const BoundArtifact& artifact, std::vector<Finding>& findings) {
-  std::set<uint32_t> stored;
-  for (const TensorLayout& tensor : artifact.bound.layout.tensors)
-    for (const Piece& piece : tensor.pieces) stored.insert(piece.param);
-  for (uint32_t i = 0; i < artifact.params.size(); ++i) {
-    if (stored.contains(i)) continue;
-    Finding finding;
-    finding.check = "missing";
-    finding.file = artifact.artifact.path;
-    finding.param = finding.tensor = artifact.params[i].name;
-    finding.message = "the parameter is stored nowhere";
-    findings.push_back(std::move(finding));
-  }
-  if (!findings.empty()) return;
-  const auto places = PrimaryPlaces::Find(artifact.params, artifact.bound.layout);
-  if (!places.ok()) findings.push_back(FromError(places.error()));
-}
-
-// Names that every rank of a pipeline stage must share.
-void CheckRanksAlike(const BoundArtifact& artifact, std::vector<Finding>& findings) {
-  // By pp and ep rank, from the first tp rank: NxD's converter stores with ep rank 0 alone what is
-  // no expert's.
-  std::map<std::pair<int64_t, int>, std::set<std::string>> of_stage;
-  for (size_t f = 0; f < artifact.artifact.files.size(); ++f) {
-    const TensorFile& file = artifact.artifact.files[f];
-    const LayoutFile& ranks = artifact.artifact.ranks[f];
-    if (ranks.tp_rank < 0) return;
-    // Expert parallel ranks above 0 of a dense model may hold nothing.
-    if (artifact.artifact.set && artifact.artifact.set->location.ep > 1 && file.tensors.empty())
-      continue;
-    std::set<std::string> here;
-    for (const StoredTensor& tensor : file.tensors) here.insert(tensor.name);
-    const auto& set = artifact.artifact.set;
-    const int ep = set && f < set->shards.size() ? set->shards[f].file.ep : 0;
-    const auto [it, first] = of_stage.emplace(std::pair(ranks.pp_rank, ep), here);
-    if (first) continue;
-    const auto add = [&](const std::string& name, std::string message) {
-      Finding finding;
-      finding.check = "ranks";
-      finding.file = file.path;
-      finding.tensor = name;
-      finding.rank = ranks.tp_rank;
-      finding.message = std::move(message);
-      findings.push_back(std::move(finding));
-    };
-    for (const std::string& name : it->second)
-      if (!here.contains(name))
-        add(name, "the tensor is missing on this rank, other ranks have it");
-    for (const std::string& name : here)
-      if (!it->second.contains(name)) add(name, "the tensor is on this rank only");
-  }
-}
-
-void CheckRolloutTensors(const BoundArtifact& artifact, std::vector<Finding>& findings) {
-  if (artifact.artifact.kind != Kind::kRollout) return;
-  const auto& config = artifact.artifact.bundle->config;
-  if (!config) {
-    Finding finding;
-    finding.check = "config";
-    finding.file = artifact.artifact.path;
-    finding.message = "neuron_config.json is missing: no engine can load the bundle";
-    findings.push_back(std::move(finding));
-  }
-  std::optional<Dtype> dtype;
-  if (config) dtype = DtypeFromTorchName(config->torch_dtype);
-  for (size_t f = 0; f < artifact.artifact.files.size(); ++f) {
-    const TensorFile& file = artifact.artifact.files[f];
-    const int rank = static_cast<int>(artifact.artifact.ranks[f].tp_rank);
-    std::set<std::string> here;
-    const auto add = [&](const char* check, const std::string& name, std::string message) {
-      Finding finding;
-      finding.check = check;
-      finding.file = file.path;
-      finding.tensor = name;
-      finding.rank = rank;
-      finding.message = std::move(message);
-      findings.push_back(std::move(finding));
-    };
-    for (const StoredTensor& tensor : file.tensors) {
-      here.insert(tensor.name);
-      if (dtype && Info(tensor.dtype).floating && tensor.dtype != *dtype)
-        add("dtype", tensor.name,
-            fmt::format("dtype {} found, neuron_config.json says {}", Name(tensor.dtype),
-                        Name(*dtype)));
-    }
-    const auto expected = rollout::RankTensors(*artifact.model, artifact.rollout_geometry, rank);
-    if (!expected.ok()) continue;
-    for (const TensorLayout& tensor : *expected)
-      if (!here.contains(tensor.name)) add("missing", tensor.name, "the tensor is missing");
-  }
-}
-
-void Append(std::vector<Finding>& to, std::vector<Finding> from) {
+template <typename T>
+void Append(std::vector<T>& to, std::vector<T> from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
@@ -179,61 +77,39 @@ void NameChecks(const BoundArtifact& artifact, VerifyReport& report) {
                   report.ranks, artifact.model->config.layers, AssumedHardware(artifact)));
 }
 
-// Elements are compared in the dtype that `artifact` stores them in.
-std::string RoundingText(const BoundArtifact& other, const BoundArtifact& artifact) {
-  std::set<std::string> pairs;
-  std::map<std::string, Dtype> dtypes;
-  for (size_t t = 0; t < other.bound.stored.size(); ++t)
-    for (const Piece& piece : other.bound.layout.tensors[t].pieces)
-      dtypes.emplace(other.params[piece.param].name, other.bound.stored[t].dtype);
-  for (size_t t = 0; t < artifact.bound.stored.size(); ++t)
-    for (const Piece& piece : artifact.bound.layout.tensors[t].pieces) {
-      const auto it = dtypes.find(artifact.params[piece.param].name);
-      const Dtype dtype = artifact.bound.stored[t].dtype;
-      if (it != dtypes.end() && it->second != dtype)
-        pairs.insert(fmt::format("{} to {}", Name(it->second), Name(dtype)));
-    }
-  return pairs.empty() ? "" : fmt::format(", converted from {}", fmt::join(pairs, " and "));
+void Count(const BoundArtifact& artifact, VerifyReport& report) {
+  for (const LogicalTensor& param : artifact.params)
+    report.parameters += static_cast<uint64_t>(*ElementCount(param.shape));
+  for (const LayoutFile& file : artifact.artifact.ranks)
+    report.ranks = std::max(report.ranks, static_cast<uint64_t>(file.tp_rank + 1));
 }
 
-// Adds findings and checks to `report`.
-Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact, SeenCrcs& crcs,
-                     VerifyReport& report) {
-  Kind kind = Kind::kHf;
-  if (request.against_kind) {
-    kind = *request.against_kind;
-  } else {
-    NXDKIT_ASSIGN(kind, Recognise(*request.against));
+// By itself, but for the checksums. False when there is no more to look at.
+Result<bool> CheckAlone(const BoundArtifact& artifact, const RunOptions& run,
+                        VerifyReport& report) {
+  Append(report.findings, CheckStructure(artifact));
+  Append(report.findings, CheckMpRecord(artifact));
+  if (const auto& bundle = artifact.artifact.bundle) {
+    Append(report.findings, CheckCpuPlan(*bundle));
+    NXDKIT_TRY(CheckBlobs(*bundle, run.poll, report));
   }
-  NXDKIT_ASSIGN(const BoundArtifact other,
-                OpenAndBind(*request.against, kind, request.against_hints));
-  const auto seen = [&](uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
-    crcs.Add(tensor, offset, bytes);
-  };
-  Result<std::vector<Finding>> findings = CompareArtifacts(other, artifact, request.run, seen);
-  if (!findings.ok()) {
-    if (findings.error().code() != Errc::kFindings) return std::move(findings).error();
-    report.findings.push_back(FromError(findings.error()));
-    return OkStatus();
+  Append(report.findings, CheckMeaning(artifact));
+  Result<std::vector<Finding>> self = CheckSelf(artifact, run);
+  if (self.ok()) {
+    Append(report.findings, *std::move(self));
+    return true;
   }
-  if (findings->empty())
-    report.checks.push_back(
-        fmt::format("every element equals {}{}", *request.against, RoundingText(other, artifact)));
-  else
-    NXDKIT_TRY(ExplainHeads(other, artifact, *findings));
-  Append(report.findings, *std::move(findings));
-  return OkStatus();
+  if (!IsFinding(self.error())) return std::move(self).error();
+  // What is missing was named above, with its rank.
+  if (report.findings.empty()) report.findings.push_back(LayoutFinding(self.error()));
+  return false;
 }
 
 }  // namespace
 
 Result<VerifyReport> Verify(const VerifyRequest& request) {
   VerifyReport report;
-  if (request.kind) {
-    report.kind = *request.kind;
-  } else {
-    NXDKIT_ASSIGN(report.kind, Recognise(request.path));
-  }
+  NXDKIT_ASSIGN(report.kind, request.kind ? Result<Kind>(*request.kind) : Recognise(request.path));
   NXDKIT_ASSIGN(Artifact opened, OpenArtifact(request.path, report.kind, request.hints));
   report.warnings = opened.warnings;
   report.tensors = opened.tensor_count();
@@ -242,35 +118,18 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   // With something to compare with, contents decide; without, an unknown hardware must be said.
   if (request.against && !hints.hardware_if_unknown)
     hints.hardware_if_unknown = models::Hardware::kTrn1;
-  Result<BoundArtifact> bound = Bind(std::move(opened), hints);
+  const Result<BoundArtifact> bound = Bind(std::move(opened), hints);
   if (!bound.ok()) {
-    if (!IsFinding(bound.error())) return std::move(bound).error();
-    report.findings.push_back(FromError(bound.error()));
+    if (!IsFinding(bound.error())) return bound.error();
+    report.findings.push_back(LayoutFinding(bound.error()));
     return report;
   }
   const BoundArtifact& artifact = *bound;
   NXDKIT_TRY(RequireModel(artifact, request));
-  for (const LogicalTensor& param : artifact.params)
-    report.parameters += static_cast<uint64_t>(*ElementCount(param.shape));
-  for (const LayoutFile& file : artifact.artifact.ranks)
-    report.ranks = std::max(report.ranks, static_cast<uint64_t>(file.tp_rank + 1));
-  CheckMissingParams(artifact, report.findings);
-  CheckRanksAlike(artifact, report.findings);
-  CheckRolloutTensors(artifact, report.findings);
-  Append(report.findings, CheckMpRecord(artifact));
-  if (artifact.artifact.bundle) {
-    Append(report.findings, CheckCpuPlan(*artifact.artifact.bundle));
-    NXDKIT_TRY(CheckBlobs(*artifact.artifact.bundle, request.run.poll, report));
-  }
-  Append(report.findings, CheckMeaning(artifact));
-  Result<std::vector<Finding>> self = CheckSelf(artifact, request.run);
-  if (!self.ok()) {
-    if (!IsFinding(self.error())) return std::move(self).error();
-    // What is missing was named above, with its rank.
-    if (report.findings.empty()) report.findings.push_back(FromError(self.error()));
-    return report;
-  }
-  Append(report.findings, *std::move(self));
+  Count(artifact, report);
+  NXDKIT_ASSIGN(const bool goes_on, CheckAlone(artifact, request.run, report));
+  if (!goes_on) return report;
+  // What the comparison reads need not be read again for its checksum.
   SeenCrcs crcs(artifact.artifact, artifact.bound);
   VerifyReport against;
   if (request.against) NXDKIT_TRY(VerifyAgainst(request, artifact, crcs, against));
@@ -282,7 +141,8 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
     NXDKIT_TRY(VerifyOptimizer(artifact, request.hints, request.run, report));
   }
   Append(report.findings, std::move(against.findings));
-  for (std::string& check : against.checks) report.checks.push_back(std::move(check));
+  Append(report.checks, std::move(against.checks));
+  Append(report.warnings, std::move(against.warnings));
   return report;
 }
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "formats/artifact/artifact.h"
+#include "formats/artifact/finding.h"
 #include "formats/artifact/run.h"
-#include "formats/ops/verify/compare.h"
 
 namespace nxdkit::ops {
 
@@ -15,7 +15,7 @@ struct VerifyRequest {
   std::string path;
   std::optional<Kind> kind;  // nullopt: recognised
   InputHints hints;
-  std::optional<std::string> against;
+  std::optional<std::string> against;  // another artifact to compare with
   std::optional<Kind> against_kind;
   InputHints against_hints;
   RunOptions run;
@@ -34,9 +34,5 @@ struct VerifyReport {
 
 // An unreadable artifact is an Error; one that reads but is wrong gives findings.
 Result<VerifyReport> Verify(const VerifyRequest& request);
-
-// For every rank and layer: each query head sits with its own key and value head, and o_proj's
-// columns are those of the rank's query heads. Derived from where the pieces lie.
-std::vector<Finding> CheckMeaning(const BoundArtifact& artifact);
 
 }  // namespace nxdkit::ops

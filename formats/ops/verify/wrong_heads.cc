@@ -102,10 +102,10 @@ Status Extend(const BoundArtifact& expected, const BoundArtifact& actual, Findin
     if (head == *finding.head) return OkStatus();  // the right head, with wrong elements
     const char* what = role == Role::kKey ? "key" : role == Role::kValue ? "value" : "query";
     finding.message +=
-        fmt::format("; {} head {} lies where head {} belongs", what, head, *finding.head);
+        fmt::format("; {} head {} is where head {} belongs", what, head, *finding.head);
     if ((role == Role::kQuery || role == Role::kOutput) && IsReferenceTrn2(actual, finding, head))
       finding.message +=
-          ": the query heads lie in natural order while the key heads are tiled over the ranks, so "
+          ": the query heads are in natural order while the key heads are tiled over the ranks, so "
           "they meet other groups' keys; "
           "NxD's checkpoint_converter.py writes such sets for --hw_backend trn2 with a "
           "kv_size_multiplier above 1";

@@ -1,10 +1,10 @@
-// When attention weights differ from a reference: which head lies where another one belongs.
+// When attention weights differ from a reference: which head is where another one belongs.
 #pragma once
 
 #include <vector>
 
 #include "formats/artifact/artifact.h"
-#include "formats/ops/verify/compare.h"
+#include "formats/artifact/finding.h"
 
 namespace nxdkit::ops {
 

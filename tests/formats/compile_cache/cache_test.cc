@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "formats/compile_cache/cache_place.h"
-#include "formats/compile_cache/hash.h"
 #include "formats/compile_cache/manifest.h"
+#include "formats/compile_cache/place.h"
+#include "lib/hash/digest.h"
 #include "tests/formats/compile_cache/cache_workshop.h"
 
 namespace nxdkit::neff {
@@ -33,27 +33,53 @@ TEST(Keys, AreTheOnesOfTheVendor) {
   EXPECT_EQ(MakeKey("graph", {"-a b", "-c"}).flags_json, "[\"-a b\", \"-c\"]");
 }
 
+CachePlace Find(const std::optional<std::string>& folder, const char* flags, const char* url) {
+  const auto place = FindCache(folder, flags, url);
+  if (place.ok()) return *place;
+  ADD_FAILURE() << place.error().ToString();
+  return {};
+}
+
 TEST(Places, WhoSaysWhereTheCacheIs) {
-  EXPECT_EQ(FindCache({}, "", "").root, "/var/tmp/neuron-compile-cache");
-  EXPECT_EQ(FindCache({}, "", "/url").root, "/url");
-  EXPECT_EQ(FindCache({}, "", "file:///url").root, "/url");
-  EXPECT_EQ(FindCache({}, "-a --cache_dir=/flag -b", "/url").root, "/flag");
-  EXPECT_EQ(FindCache({}, "--cache_dir /flag", "/url").root, "/flag");
-  EXPECT_EQ(FindCache("/said", "--cache_dir=/flag", "/url").root, "/said");
+  EXPECT_EQ(Find({}, "", "").root, "/var/tmp/neuron-compile-cache");
+  EXPECT_EQ(Find({}, "", "/url").root, "/url");
+  EXPECT_EQ(Find({}, "", "file:///url").root, "/url");
+  EXPECT_EQ(Find({}, "-a --cache_dir=/flag -b", "/url").root, "/flag");
+  EXPECT_EQ(Find({}, "--cache_dir /flag", "/url").root, "/flag");
+  EXPECT_EQ(Find("/said", "--cache_dir=/flag", "/url").root, "/said");
 }
 
 TEST(Places, FlagsOfTheCacheAreNoFlagsOfTheGraph) {
-  const CachePlace place = FindCache(
-      {}, " --model-type=transformer\t--cache_dir=/c  --retry_failed_compilation -O2", "");
-  EXPECT_THAT(place.flags, ElementsAre("--model-type=transformer", "-O2"));
+  const CachePlace place =
+      Find({},
+           " --model-type=transformer\t--cache_dir=/c  --retry_failed_compilation --log_level=INFO "
+           "--cache_size=50000000 --cache_ttl 7 --tensorizer-options='-a --log_level=x' -O2",
+           "");
+  EXPECT_THAT(place.flags, ElementsAre("--model-type=transformer",
+                                       "--tensorizer-options=-a --log_level=x", "-O2"));
   EXPECT_TRUE(place.retry_failed);
   EXPECT_TRUE(place.enabled);
+  EXPECT_EQ(place.max_bytes, 50'000'000u);
+  EXPECT_EQ(place.keep_seconds, 7 * 24 * 3600);
+}
+
+TEST(Places, FlagsThatCannotBeReadAreRefused) {
+  const auto refused = [](const char* flags) {
+    const auto place = FindCache({}, flags, "");
+    EXPECT_TRUE(!place.ok() && place.error().code() == Errc::kUsage) << flags;
+    return place.ok() ? "" : place.error().message();
+  };
+  EXPECT_EQ(refused("-a --cache_dir"), "NEURON_CC_FLAGS: --cache_dir has no value");
+  EXPECT_EQ(refused("--cache_ttl=soon"),
+            "NEURON_CC_FLAGS: --cache_ttl: found \"soon\", expected days from 0 to 36500");
+  EXPECT_THAT(refused("--cache_size=-1"), HasSubstr("NEURON_CC_FLAGS: --cache_size: "));
+  EXPECT_THAT(refused("--tensorizer-options='-a"), HasSubstr("is not closed"));
 }
 
 TEST(Places, SwitchedOff) {
-  EXPECT_FALSE(FindCache({}, "--no_cache", "").enabled);
-  EXPECT_TRUE(FindCache("/said", "--no_cache", "").enabled);
-  const CachePlace store = FindCache({}, "", "s3://bucket/x");
+  EXPECT_FALSE(Find({}, "--no_cache", "").enabled);
+  EXPECT_TRUE(Find("/said", "--no_cache", "").enabled);
+  const CachePlace store = Find({}, "", "s3://bucket/x");
   EXPECT_FALSE(store.enabled);
   EXPECT_THAT(store.disabled_because, HasSubstr("s3://bucket/x is an object store"));
 }

@@ -11,9 +11,9 @@
 #include <string>
 
 #include "formats/compile_cache/cache.h"
-#include "formats/compile_cache/cache_prune.h"
-#include "formats/compile_cache/cache_slot.h"
-#include "formats/compile_cache/hash.h"
+#include "formats/compile_cache/prune.h"
+#include "formats/compile_cache/slot.h"
+#include "lib/hash/digest.h"
 #include "tests/formats/neff/neff_bytes.h"
 #include "tests/formats/scratch.h"
 
@@ -47,7 +47,7 @@ class CacheWorkshop {
     return module;
   }
   static std::string Module(char key) {
-    return "MODULE_" + std::string(20, key) + "+" + neff::Md5Hex("[]").substr(0, 8);
+    return "MODULE_" + std::string(20, key) + "+" + Md5Hex("[]").substr(0, 8);
   }
 
   void Age(const std::string& module, int days) const {

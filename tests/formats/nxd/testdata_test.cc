@@ -146,7 +146,7 @@ TEST(ReferenceTrn2, IsFoundWrongAgainstItsModel) {
   EXPECT_EQ(first.rank, 1);
   EXPECT_EQ(first.param, "model.layers.0.self_attn.q_proj.weight");
   EXPECT_EQ(first.head, 2);
-  EXPECT_THAT(first.message, HasSubstr("query head 1 lies where head 2 belongs"));
+  EXPECT_THAT(first.message, HasSubstr("query head 1 is where head 2 belongs"));
   EXPECT_THAT(first.message, HasSubstr("NxD's checkpoint_converter.py writes such sets for "
                                        "--hw_backend trn2 with a kv_size_multiplier above 1"));
 }

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/nxd/optimum.h"
-#include "formats/ops/digest/digest.h"
+#include "formats/ops/digest/manifest.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
 #include "tests/formats/ops/ops_workshop.h"

@@ -10,7 +10,7 @@
 
 #include "formats/artifact/lora/lora.h"
 #include "lib/json/json.h"
-#include "tests/formats/ops/inspect/inspect_inputs.h"
+#include "tests/formats/ops/inspect/inputs.h"
 #include "tests/formats/ops/ops_workshop.h"
 
 namespace nxdkit::testing_util {

@@ -1,6 +1,7 @@
 // One digest for all layouts of a model; every element counts in it; copies that differ are
 // refused.
-#include "formats/ops/digest/digest.h"
+#include "formats/ops/digest/files.h"
+#include "formats/ops/digest/manifest.h"
 
 #include <set>
 

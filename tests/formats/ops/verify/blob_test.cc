@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tests/formats/compiled_blob.h"
-#include "tests/formats/ops/inspect/inspect_inputs.h"
+#include "tests/formats/ops/inspect/inputs.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -77,18 +77,18 @@ std::string TooLong() {
 std::vector<Row> FaultyForms() {
   return {
       {"Empty", "", "it is empty"},
-      {"Text", "compiled", "it is no whole TorchScript archive: "},
-      {"CpuPlan", "{\"schema\": \"nxdkit-cpu-plan\"}\n", "it is no whole TorchScript archive: "},
-      {"Truncated", CompiledBlob().substr(0, 1500), "it is no whole TorchScript archive: "},
+      {"Text", "compiled", "it is not a whole TorchScript archive: "},
+      {"CpuPlan", "{\"schema\": \"nxdkit-cpu-plan\"}\n", "it is not a whole TorchScript archive: "},
+      {"Truncated", CompiledBlob().substr(0, 1500), "it is not a whole TorchScript archive: "},
       {"OneByteShort", CompiledBlob().substr(0, CompiledBlob().size() - 1),
-       "it is no whole TorchScript archive: "},
+       "it is not a whole TorchScript archive: "},
       {"StateDict", ZipOf({{"model/data.pkl", "\x80\x02}."}, {"model/version", "3\n"}}),
-       "it is no TorchScript archive: the record model/constants.pkl is missing"},
+       "it is not a TorchScript archive: the record model/constants.pkl is missing"},
       {"EmptyRecord",
        ZipOf(
            {{"model/data.pkl", ""}, {"model/constants.pkl", "\x80\x02)."}, {"model/version", "3"}}),
-       "it is no TorchScript archive: the record model/data.pkl is empty"},
-      {"NoRecords", ZipOf({}), "it is no TorchScript archive: it has no records"},
+       "it is not a TorchScript archive: the record model/data.pkl is empty"},
+      {"NoRecords", ZipOf({}), "it is not a TorchScript archive: it has no records"},
   };
 }
 
@@ -121,7 +121,7 @@ TEST(Blobs, FaultyContentsAreNamed) {
 
 TEST(Blobs, FoldersAreNone) {
   const Scratch scratch;
-  EXPECT_THAT(FaultsOf(scratch.folder()), ElementsAre("it is no file"));
+  EXPECT_THAT(FaultsOf(scratch.folder()), ElementsAre("it is not a file"));
 }
 
 // Wherever it is cut, and whichever byte is another one: the blob is no good.

@@ -171,7 +171,7 @@ TEST_P(Fitness, APlanForTheCpuIsNoBlob) {
   const std::string bundle = MakeBundle("bundle", model_, 2, options);
   const std::string plan = ReadBytes(bundle + "/nxdkit-cpu-plan.json");
   std::ofstream(bundle + "/model.pt") << plan;
-  EXPECT_THAT(Found(bundle, model_), ElementsAre(HasSubstr("blob it is no whole TorchScript")));
+  EXPECT_THAT(Found(bundle, model_), ElementsAre(HasSubstr("blob it is not a whole TorchScript")));
 }
 
 TEST_P(Fitness, APlanForTheCpuFollowsFromTheConfigurations) {

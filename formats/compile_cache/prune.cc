@@ -1,0 +1,154 @@
+#include "formats/compile_cache/prune.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "formats/compile_cache/entry_lock.h"
+#include "lib/system/folders.h"
+#include "lib/system/paths.h"
+
+namespace nxdkit::neff {
+namespace {
+
+constexpr std::string_view kTrashPrefix = ".nxdkit-removed-";
+
+int64_t Now() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// A *.lock of the vendor's libraries in the entry that a living process holds.
+bool AnyLockHeld(const std::string& folder) {
+  const Result<std::vector<std::string>> names = ListFolder(folder);
+  return names.ok() && std::ranges::any_of(*names, [&](const std::string& name) {
+           return name.ends_with(".lock") && IsHeld(JoinPath(folder, name));
+         });
+}
+
+class Pruner {
+ public:
+  Pruner(const std::string& root, const PruneOptions& options)
+      : root_(root), options_(options), now_(options.now_ns ? options.now_ns : Now()) {}
+
+  Result<PruneReport> Run() {
+    NXDKIT_ASSIGN(CacheListing listing, ListCache(root_));
+    report_.bytes_before = report_.bytes_after = listing.bytes;
+    if (!options_.dry_run) EmptyTrash();
+    std::vector<CacheEntry> kept;
+    for (CacheEntry& entry : listing.entries) {
+      if (options_.poll) NXDKIT_TRY(options_.poll());
+      NXDKIT_ASSIGN(const std::string reason, ReasonOf(entry));
+      if (reason.empty())
+        kept.push_back(std::move(entry));
+      else
+        NXDKIT_TRY(Remove(entry, reason));
+    }
+    NXDKIT_TRY(Evict(std::move(kept)));
+    if (report_.bytes_after > options_.max_bytes)
+      report_.over_limit_bytes = report_.bytes_after - options_.max_bytes;
+    return std::move(report_);
+  }
+
+ private:
+  // Why an entry goes whatever its age; "" when it stays.
+  Result<std::string> ReasonOf(const CacheEntry& entry) const {
+    if (options_.everything) return std::string("clear");
+    if (options_.only_compiler && entry.compiler != *options_.only_compiler)
+      return std::string("other compiler");
+    switch (entry.state) {
+      case EntryState::kFailed:
+        return std::string(options_.failed ? "failed" : "");
+      case EntryState::kLocked:
+        return std::string(options_.stale_locks ? "stale lock" : "");
+      case EntryState::kEmpty:
+        return std::string(options_.empty ? "empty" : "");
+      case EntryState::kDone:
+        break;
+    }
+    if (!options_.damaged) return std::string();
+    NXDKIT_ASSIGN(const std::vector<EntryFault> faults,
+                  VerifyEntry(entry, options_.poll, options_.check_blob));
+    return std::string(faults.empty() ? "" : "damaged");
+  }
+
+  Status Evict(std::vector<CacheEntry> entries) {
+    std::erase_if(entries, [](const auto& e) { return e.state != EntryState::kDone; });
+    std::ranges::stable_sort(entries, {}, &CacheEntry::used_ns);
+    for (const CacheEntry& entry : entries) {
+      if (report_.bytes_after <= options_.max_bytes) break;
+      const int64_t unused_seconds = (now_ - entry.used_ns) / 1'000'000'000;
+      if (unused_seconds < options_.keep_seconds) break;  // and so are all that follow
+      if (options_.poll) NXDKIT_TRY(options_.poll());
+      NXDKIT_TRY(Remove(entry, "least recently used"));
+    }
+    return OkStatus();
+  }
+
+  Status Remove(const CacheEntry& entry, const std::string& reason) {
+    const Pruned pruned{JoinPath(entry.compiler, entry.module), reason, entry.bytes};
+    Result<std::optional<FolderLock>> lock = TryLock(entry.path, FolderLock::Mode::kExclusive);
+    if (!lock.ok() && lock.error().code() == Errc::kNotFound) return Count(pruned);  // another was
+    if (!lock.ok()) return std::move(lock).error();                                  // quicker
+    if (!*lock || AnyLockHeld(entry.path)) {
+      report_.in_use.push_back(pruned);
+      return OkStatus();
+    }
+    // Used or finished between the listing and the lock: it is another entry now.
+    NXDKIT_ASSIGN(const CacheEntry now, ReadEntry(entry.path));
+    if (now.state != entry.state || now.used_ns != entry.used_ns) {
+      report_.in_use.push_back(pruned);
+      return OkStatus();
+    }
+    if (!options_.dry_run) NXDKIT_TRY(Discard(entry.path));
+    return Count(pruned);
+  }
+
+  Status Count(const Pruned& pruned) {
+    report_.removed.push_back(pruned);
+    report_.bytes_after -= std::min(report_.bytes_after, pruned.bytes);
+    return OkStatus();
+  }
+
+  // Out of sight in one step, then removed.
+  Status Discard(const std::string& path) const {
+    std::string trash = JoinPath(root_, std::string(kTrashPrefix) + "XXXXXX");
+    if (::mkdtemp(trash.data()) == nullptr) return OutputError("make a folder", errno).in(trash);
+    const std::string target = JoinPath(trash, BaseName(path));
+    if (::rename(path.c_str(), target.c_str()) != 0) {
+      const int failure = errno;
+      ::rmdir(trash.c_str());
+      return OutputError("remove", failure).in(path);
+    }
+    NXDKIT_TRY(RemoveTree(trash));
+    ::rmdir(ParentPath(path).c_str());  // the compiler's folder, when this was its last entry
+    return OkStatus();
+  }
+
+  // What a prune that was killed had moved there.
+  void EmptyTrash() const {
+    const Result<std::vector<std::string>> names = ListFolder(root_);
+    if (!names.ok()) return;
+    for (const std::string& name : *names)
+      if (name.starts_with(kTrashPrefix)) (void)RemoveTree(JoinPath(root_, name)).ok();
+  }
+
+  const std::string& root_;
+  const PruneOptions& options_;
+  int64_t now_;
+  PruneReport report_;
+};
+
+}  // namespace
+
+Result<PruneReport> Prune(const std::string& root, const PruneOptions& options) {
+  return Pruner(root, options).Run();
+}
+
+}  // namespace nxdkit::neff

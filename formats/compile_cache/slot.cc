@@ -1,0 +1,157 @@
+#include "formats/compile_cache/slot.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "formats/compile_cache/entry_lock.h"
+#include "lib/system/folders.h"
+#include "lib/system/paths.h"
+
+namespace nxdkit::neff {
+namespace {
+
+constexpr uint64_t kMaxManifestBytes = 1 << 20;
+
+// Like strverscmp for the parts that matter: runs of digits count as numbers.
+bool IsOlder(const std::string& a, const std::string& b) {
+  return ::strverscmp(a.c_str(), b.c_str()) < 0;
+}
+
+// The folders that have the entry, the one of the latest compiler first.
+std::vector<std::string> CompilersWith(const std::string& root, const std::string& module) {
+  std::vector<std::string> found;
+  const Result<std::vector<std::string>> names = ListFolder(root);
+  if (!names.ok()) return found;
+  for (const std::string& name : *names)
+    if (name.starts_with("neuronxcc-") &&
+        KindOf(JoinPath(JoinPath(root, name), module)) == PathKind::kFolder)
+      found.push_back(name);
+  std::ranges::sort(found, [](const std::string& a, const std::string& b) {
+    // A version that is not known is no late one.
+    if ((a == kUnknownCompiler) != (b == kUnknownCompiler)) return b == kUnknownCompiler;
+    return IsOlder(b, a);
+  });
+  return found;
+}
+
+// The sizes alone: quick, and enough to find a file that was cut.
+Status CheckSizes(const CacheEntry& entry) {
+  const std::string path = JoinPath(entry.path, kManifestFile);
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxManifestBytes));
+  NXDKIT_ASSIGN(const Manifest manifest, ParseManifest(text, path));
+  for (const ManifestFile& file : manifest.files) {
+    struct stat at;
+    const std::string member = JoinPath(entry.path, file.name);
+    if (::stat(member.c_str(), &at) != 0) return SystemError("find", errno).in(member);
+    if (static_cast<uint64_t>(at.st_size) != file.bytes)
+      return Error(Errc::kCorrupt,
+                   fmt::format("{} bytes found, the manifest says {}", at.st_size, file.bytes))
+          .in(member)
+          .hint("`neuron-cache verify` shows all of it, `neuron-cache prune --damaged` removes it");
+  }
+  return OkStatus();
+}
+
+void MarkUsed(const CacheEntry& entry) {
+  // A cache that may only be read is used all the same.
+  static_cast<void>(::utimensat(AT_FDCWD, JoinPath(entry.path, kDoneFile).c_str(), nullptr, 0) ==
+                    0);
+}
+
+// What is finished, or has failed, is told by other files; a mark that stays means nothing then.
+void RemoveMark(const std::string& path) { ::unlink(JoinPath(path, kMakingFile).c_str()); }
+
+}  // namespace
+
+Result<std::optional<CacheSlot>> CacheSlot::Use(const std::string& root,
+                                                const std::string& compiler,
+                                                const std::string& module, const Poll& poll) {
+  std::vector<std::string> compilers = CompilersWith(root, module);
+  if (!compiler.empty()) std::erase_if(compilers, [&](const auto& c) { return c != compiler; });
+  for (const std::string& name : compilers) {
+    const std::string path = JoinPath(JoinPath(root, name), module);
+    Result<FolderLock> lock = WaitForLock(path, FolderLock::Mode::kShared, poll);
+    if (!lock.ok() && lock.error().code() == Errc::kNotFound) continue;  // pruned meanwhile
+    if (!lock.ok()) return std::move(lock).error();
+    NXDKIT_ASSIGN(CacheEntry entry, ReadEntry(path));
+    if (entry.state != EntryState::kDone || entry.payload != kBlobFile) continue;
+    NXDKIT_TRY(CheckSizes(entry));
+    MarkUsed(entry);
+    return std::optional<CacheSlot>(CacheSlot(std::move(entry), *std::move(lock)));
+  }
+  return std::optional<CacheSlot>();
+}
+
+Result<CacheSlot> CacheSlot::Make(const std::string& root, const std::string& compiler,
+                                  const std::string& module, const Poll& poll) {
+  const std::string path = JoinPath(JoinPath(root, compiler), module);
+  for (;;) {
+    NXDKIT_TRY(MakeFolders(path));
+    Result<FolderLock> lock = WaitForLock(path, FolderLock::Mode::kExclusive, poll);
+    if (!lock.ok() && lock.error().code() == Errc::kNotFound) continue;  // pruned meanwhile
+    if (!lock.ok()) return std::move(lock).error();
+    NXDKIT_ASSIGN(CacheEntry entry, ReadEntry(path));
+    return CacheSlot(std::move(entry), *std::move(lock));
+  }
+}
+
+Status CacheSlot::RemoveAllBut(std::string_view kept) {
+  NXDKIT_ASSIGN(std::vector<std::string> names, ListFolder(path()));
+  // The marker first: an entry that is half removed is no finished one.
+  std::ranges::stable_partition(names, [](const std::string& name) { return name == kDoneFile; });
+  for (const std::string& name : names) {
+    if (name != kept) NXDKIT_TRY(RemoveTree(JoinPath(path(), name)));
+  }
+  return OkStatus();
+}
+
+Status CacheSlot::Begin() {
+  NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kMakingFile), ""));
+  return RemoveAllBut(kMakingFile);
+}
+
+Status CacheSlot::Empty() { return RemoveAllBut(""); }
+
+Status CacheSlot::Finish(const CacheKey& key, const std::string& summary, const Poll& poll) {
+  Manifest manifest;
+  manifest.summary = summary;
+  NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kFlagsFile), key.flags_json));
+  NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kGraphFile), key.graph));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path()));
+  for (const std::string& name : names) {
+    const std::string file = JoinPath(path(), name);
+    const bool is_ours = name == kManifestFile || name == kMakingFile;
+    if (is_ours || KindOf(file) != PathKind::kFile) continue;
+    NXDKIT_ASSIGN(std::string digest, DigestFile(file, poll));
+    NXDKIT_ASSIGN(const File opened, File::OpenRead(file));
+    NXDKIT_TRY(opened.Sync());
+    manifest.files.push_back({name, opened.bytes(), std::move(digest)});
+  }
+  NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kManifestFile), WriteManifest(manifest)));
+  NXDKIT_TRY(SyncFolder(path()));
+  NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kDoneFile), ""));
+  NXDKIT_TRY(SyncFolder(path()));
+  RemoveMark(path());
+  NXDKIT_ASSIGN(entry_, ReadEntry(path()));
+  // A lock is not exchanged in one step, but nobody removes what was made this moment.
+  lock_.Release();
+  NXDKIT_ASSIGN(lock_, WaitForLock(path(), FolderLock::Mode::kShared, poll));
+  return OkStatus();
+}
+
+Status CacheSlot::Fail(const CacheKey& key, const std::string& log) {
+  NXDKIT_TRY(RemoveAllBut(kMakingFile));
+  NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kFlagsFile), key.flags_json));
+  NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kGraphFile), key.graph));
+  NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kFailureFile), log));
+  RemoveMark(path());
+  NXDKIT_ASSIGN(entry_, ReadEntry(path()));
+  return OkStatus();
+}
+
+}  // namespace nxdkit::neff

@@ -1,0 +1,147 @@
+#include "formats/ops/digest/files.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "lib/base/parallel.h"
+#include "lib/system/folders.h"
+#include "lib/system/page_buffer.h"
+#include "lib/system/paths.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using manifest::FileDigest;
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxFiles = 1'000'000;
+constexpr size_t kReadBytes = 256 << 10;  // stays in the second-level cache
+
+// The folder whose files belong to the artifact; "" when it is a single file.
+std::string FolderOf(const Artifact& artifact) {
+  if (artifact.set) return artifact.set->location.tag_folder;
+  return KindOf(artifact.path) == PathKind::kFolder ? artifact.path : "";
+}
+
+// Where files are read. A bundle's weights are not read by its link: that may lead to another
+// version by now than the one that was opened.
+class Places {
+ public:
+  Places(const Artifact& artifact, std::string folder) : folder_(std::move(folder)) {
+    if (!artifact.bundle || !artifact.bundle->lock) return;
+    const rollout::Bundle& bundle = *artifact.bundle;
+    pinned_ = rollout::PlaceOf(bundle.weights_folder, *bundle.lock);
+    if (bundle.weights_link != bundle.folder)
+      weights_ = bundle.weights_link.substr(JoinPath(bundle.folder, "").size());
+  }
+  // `below`: a path below the folder; "" is the folder itself.
+  std::string PathOf(const std::string& below) const {
+    if (pinned_.empty() || !below.starts_with(weights_)) return Join(folder_, below);
+    if (weights_.empty()) return Join(pinned_, below);
+    const std::string rest = below.substr(weights_.size());
+    return rest.empty() || rest.starts_with('/') ? pinned_ + rest : Join(folder_, below);
+  }
+  const std::string& folder() const { return folder_; }
+
+ private:
+  static std::string Join(const std::string& folder, const std::string& below) {
+    return below.empty() ? folder : JoinPath(folder, below);
+  }
+  std::string folder_;
+  std::string weights_;  // the path of the bundle's weights below the folder, by the link
+  std::string pinned_;   // where those that are open lie; "" when there are none
+};
+
+struct Folder {
+  std::string below;               // its path below the artifact's folder
+  std::vector<std::string> chain;  // the real folders that it is in, itself the last
+};
+
+// Walks the tree without recursion: folders still to be listed stand in a list.
+Status ListFiles(const Places& places, const std::vector<std::string>& without,
+                 std::vector<FileDigest>& files) {
+  std::vector<std::string> left_out;
+  for (const std::string& path : without) left_out.push_back(RealPath(path));
+  std::vector<Folder> folders{{"", {RealPath(places.PathOf(""))}}};
+  while (!folders.empty()) {
+    const Folder here = std::move(folders.back());
+    folders.pop_back();
+    NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(places.PathOf(here.below)));
+    for (const std::string& name : names) {
+      if (name.starts_with('.')) continue;
+      const std::string below = here.below.empty() ? name : JoinPath(here.below, name);
+      const std::string path = places.PathOf(below);
+      const PathKind kind = KindOf(path);
+      if (kind != PathKind::kFolder && kind != PathKind::kFile) continue;
+      const std::string real = RealPath(path);
+      if (kind == PathKind::kFile) {
+        if (std::ranges::find(left_out, real) == left_out.end()) files.push_back({below, 0, {}});
+        continue;
+      }
+      if (std::ranges::find(here.chain, real) != here.chain.end())
+        return Error(Errc::kUnsupported, "the link leads to a folder that it is in").in(path);
+      folders.push_back({below, here.chain});
+      folders.back().chain.push_back(real);
+    }
+    if (files.size() > kMaxFiles)
+      return Error(Errc::kLimit, fmt::format("more than {} files", kMaxFiles)).in(places.folder());
+  }
+  std::ranges::sort(files, {}, &FileDigest::path);
+  return OkStatus();
+}
+
+Status HashFile(const std::string& path, const RunOptions& run, FileDigest& out) {
+  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+  out.bytes = file.bytes();
+  const PageBuffer buffer(std::min<uint64_t>(kReadBytes, out.bytes));
+  Sha256 sha;
+  for (uint64_t at = 0; at < out.bytes;) {
+    if (run.poll) NXDKIT_TRY(run.poll());
+    const auto part = buffer.span().first(std::min<uint64_t>(kReadBytes, out.bytes - at));
+    NXDKIT_TRY(file.ReadAt(at, part));
+    sha.Update(part);
+    at += part.size();
+    if (run.on_bytes) run.on_bytes(part.size());
+  }
+  out.digest = sha.Finish();
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
+                                            const std::vector<std::string>& without,
+                                            const RunOptions& run) {
+  std::string folder = FolderOf(artifact);
+  std::vector<FileDigest> files;
+  if (folder.empty()) {
+    folder = ParentPath(artifact.path);
+    files.push_back({BaseName(artifact.path), 0, {}});
+  } else {
+    NXDKIT_TRY(ListFiles(Places(artifact, folder), without, files));
+  }
+  const Places places(artifact, folder);
+  // The largest first: the threads then end together.
+  std::vector<std::pair<uint64_t, size_t>> order;
+  uint64_t total = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    std::error_code error;
+    const uint64_t bytes = fs::file_size(places.PathOf(files[i].path), error);
+    order.push_back({error ? 0 : bytes, i});
+    total += order.back().first;
+  }
+  std::ranges::sort(order, std::greater<>());
+  if (run.begin) run.begin("hashing files", total);
+
+  NXDKIT_TRY(ParallelFor(order.size(), run.jobs, [&](size_t i) {
+    FileDigest& file = files[order[i].second];
+    return HashFile(places.PathOf(file.path), run, file);
+  }));
+  return files;
+}
+
+}  // namespace nxdkit::ops

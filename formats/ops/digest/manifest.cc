@@ -1,0 +1,146 @@
+#include "formats/ops/digest/manifest.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "formats/ops/digest/files.h"
+#include "formats/ops/verify/compare.h"
+#include "formats/output/places.h"
+#include "lib/hash/signature.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using manifest::Manifest;
+
+std::span<const std::byte> BytesOf(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+std::string SignaturePath(const std::string& manifest) { return manifest + kSignatureSuffix; }
+
+bool IsManifest(const std::string& path) {
+  const Result<std::string> text = ReadSmallFile(path, manifest::kMaxManifestBytes);
+  return text.ok() && manifest::ReadManifest(*text).ok();
+}
+
+// Before the work: what would be destroyed by the manifest or its signature, and a key that is
+// not one.
+Status CheckOutputs(const DigestRequest& request, const Artifact& artifact) {
+  const std::string& path = *request.write_manifest;
+  const std::string signature = SignaturePath(path);
+  std::vector<std::string> read{request.path};
+  for (const TensorFile& file : artifact.files) read.push_back(file.path);
+  if (request.sign_key) {
+    read.push_back(*request.sign_key);
+    NXDKIT_TRY(SignEd25519({}, *request.sign_key));
+  }
+  NXDKIT_TRY(CheckPlaces(path, read));
+  NXDKIT_TRY(CheckPlaces(signature, read));
+  const bool there = KindOf(path) != PathKind::kMissing;
+  if ((there || KindOf(signature) != PathKind::kMissing) && !request.force)
+    return Error(Errc::kUsage, "the output exists")
+        .in(there ? path : signature)
+        .hint("--force replaces it");
+  if (there && !IsManifest(path))
+    return Error(Errc::kUsage, "--force replaces a manifest, and this file is not one").in(path);
+  return OkStatus();
+}
+
+// A signature of an older manifest would not fit the new one: it goes before, and the new one comes
+// last.
+Status Write(const DigestRequest& request, const std::string& text) {
+  const std::string signature = SignaturePath(*request.write_manifest);
+  if (KindOf(signature) == PathKind::kFile && ::unlink(signature.c_str()) != 0)
+    return OutputError("remove the old signature", errno).in(signature);
+  NXDKIT_TRY(WriteFileAtomic(*request.write_manifest, text));
+  if (!request.sign_key) return OkStatus();
+  NXDKIT_ASSIGN(const std::string bytes, SignEd25519(BytesOf(text), *request.sign_key));
+  return WriteFileAtomic(signature, bytes);
+}
+
+Status CheckSignature(const DigestRequest& request, const std::string& text, DigestReport& report) {
+  const std::string path = SignaturePath(*request.check_manifest);
+  NXDKIT_ASSIGN(const std::string signature, ReadSmallFile(path, 4096));
+  Status good = VerifyEd25519(BytesOf(text), signature, *request.public_key);
+  if (good.ok()) {
+    report.checks.push_back(fmt::format("the manifest is signed by {}", *request.public_key));
+    return OkStatus();
+  }
+  if (good.error().code() != Errc::kFindings) return std::move(good).error().in(path);
+  report.findings.push_back(Finding("signature", good.error().message()).in(path));
+  return OkStatus();
+}
+
+Status CheckFiles(const DigestRequest& request, const Artifact& artifact, const Manifest& recorded,
+                  DigestReport& report) {
+  if (recorded.kind.empty() || !request.files) return OkStatus();
+  if (recorded.kind != KindName(report.kind))
+    return Error(Errc::kUsage,
+                 fmt::format("the manifest records the files of an artifact of kind {}, this one "
+                             "is of kind {}",
+                             recorded.kind, KindName(report.kind)))
+        .in(request.path)
+        .hint("--no-files compares the weights alone");
+  const std::string& path = *request.check_manifest;
+  NXDKIT_ASSIGN(report.files, DigestFiles(artifact, {path, SignaturePath(path)}, request.run));
+  const std::vector<Finding> findings = CompareFiles(recorded.files, report.files);
+  if (findings.empty())
+    report.checks.push_back(fmt::format("all {} files are as recorded", report.files.size()));
+  report.findings.insert(report.findings.end(), findings.begin(), findings.end());
+  return OkStatus();
+}
+
+Status Check(const DigestRequest& request, const Artifact& artifact, const Manifest& recorded,
+             DigestReport& report) {
+  report.findings = CompareModels(recorded.model, report.model);
+  if (report.findings.empty())
+    report.checks.push_back(
+        fmt::format("all {} parameters are as recorded", report.model.params.size()));
+  return CheckFiles(request, artifact, recorded, report);
+}
+
+}  // namespace
+
+Result<DigestReport> Digest(const DigestRequest& request) {
+  NXDKIT_CHECK(!request.write_manifest || !request.check_manifest);
+  DigestReport report;
+  // Before anything large is read: a manifest that cannot be believed ends the matter.
+  Manifest recorded;
+  if (request.check_manifest) {
+    NXDKIT_ASSIGN(const std::string text,
+                  ReadSmallFile(*request.check_manifest, manifest::kMaxManifestBytes));
+    if (request.public_key) NXDKIT_TRY(CheckSignature(request, text, report));
+    if (!report.findings.empty()) return report;
+    Result<Manifest> read = manifest::ReadManifest(text);
+    if (!read.ok()) return std::move(read).error().in(*request.check_manifest);
+    recorded = *std::move(read);
+  }
+  NXDKIT_ASSIGN(report.kind, request.kind ? Result<Kind>(*request.kind) : Recognise(request.path));
+  NXDKIT_ASSIGN(const BoundArtifact bound, OpenAndBind(request.path, report.kind, request.hints));
+  const Artifact& artifact = bound.artifact;
+  report.warnings = artifact.warnings;
+  report.left_out = bound.left_out;
+  if (artifact.config) report.model_type = artifact.config->model_type;
+  if (request.write_manifest) NXDKIT_TRY(CheckOutputs(request, artifact));
+  NXDKIT_TRY(RequireSound(bound, request.run));
+  NXDKIT_ASSIGN(report.model, DigestModel(bound, request.run));
+  if (request.check_manifest) NXDKIT_TRY(Check(request, artifact, recorded, report));
+  if (!request.write_manifest) return report;
+
+  const std::string& path = *request.write_manifest;
+  Manifest manifest{report.model, "", {}};
+  if (request.files) {
+    manifest.kind = KindName(report.kind);
+    NXDKIT_ASSIGN(report.files, DigestFiles(artifact, {path, SignaturePath(path)}, request.run));
+    manifest.files = report.files;
+  }
+  NXDKIT_ASSIGN(const std::string text, manifest::WriteManifest(manifest));
+  NXDKIT_TRY(Write(request, text));
+  return report;
+}
+
+}  // namespace nxdkit::ops

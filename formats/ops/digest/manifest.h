@@ -1,0 +1,43 @@
+// The digest of an artifact and its files, recorded in a manifest and checked against one.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/ops/digest/digest.h"
+
+namespace nxdkit::ops {
+
+struct DigestRequest {
+  std::string path;
+  std::optional<Kind> kind;  // nullopt: recognised
+  InputHints hints;
+  bool files = true;  // a manifest records files, and they are checked
+  // At most one of the two.
+  std::optional<std::string> write_manifest;
+  std::optional<std::string> check_manifest;
+  std::optional<std::string> sign_key;    // with write_manifest: writes <manifest>.sig
+  std::optional<std::string> public_key;  // with check_manifest: reads it
+  bool force = false;                     // replace a manifest and its signature
+  RunOptions run;
+};
+
+struct DigestReport {
+  Kind kind = Kind::kHf;
+  std::string model_type;
+  ModelDigest model;
+  std::vector<FileDigest> files;  // when a manifest was written or checked with files
+  std::vector<std::string> checks;
+  std::vector<Finding> findings;
+  std::vector<std::string> left_out;  // tensors that are no parameters
+  std::vector<std::string> warnings;
+};
+
+// Checks the copies, digests, and writes or checks the manifest. A signature that is wrong is a
+// finding, and nothing else is looked at then.
+Result<DigestReport> Digest(const DigestRequest& request);
+
+inline constexpr char kSignatureSuffix[] = ".sig";
+
+}  // namespace nxdkit::ops

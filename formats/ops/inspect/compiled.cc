@@ -1,0 +1,124 @@
+#include "formats/ops/inspect/compiled.h"
+
+#include <fmt/core.h>
+
+#include "formats/ops/verify/blob.h"
+#include "formats/torch/zip_format.h"
+#include "lib/system/file.h"
+#include "lib/system/folders.h"
+#include "lib/system/paths.h"
+
+namespace nxdkit::ops {
+namespace {
+
+// Archives of real graphs are larger than anybody wants to wait for; a listing says where it ended.
+constexpr uint64_t kMaxListedBytes = 512 << 20;
+constexpr size_t kMaxNeffs = 10'000;
+
+Status AddNeffs(Inspection& inspection, const File& file, const std::string& record,
+                uint64_t offset, uint64_t end, const InspectRequest& request, bool list_members) {
+  std::vector<Error> damaged;
+  NXDKIT_ASSIGN(const std::vector<neff::Located> found,
+                neff::Find(file, offset, end, kMaxNeffs, request.poll, &damaged));
+  for (const Error& error : damaged)
+    inspection.warnings.push_back("header of a NEFF: " + error.ToString());
+  for (const neff::Located& neff : found) {
+    NeffFacts facts;
+    facts.record = record;
+    facts.neff = neff;
+    facts.listed = list_members;
+    if (list_members) {
+      neff::ListLimits limits;
+      limits.bytes = kMaxListedBytes;
+      limits.poll = request.poll;
+      NXDKIT_ASSIGN(facts.listing, neff::ListPayload(file, neff, limits));
+    }
+    if (!facts.listing.cut_short.empty())
+      inspection.warnings.push_back(
+          fmt::format("the NEFF at offset {}: its members are not all listed: {}", neff.offset,
+                      facts.listing.cut_short));
+    if (request.check_hashes) {
+      NXDKIT_ASSIGN(facts.hash_matches, neff::HashMatches(file, neff, request.poll));
+      if (!*facts.hash_matches)
+        inspection.warnings.push_back(
+            fmt::format("the NEFF at offset {}: the payload does not have the hash of the header",
+                        neff.offset));
+    }
+    inspection.neffs.push_back(std::move(facts));
+  }
+  return OkStatus();
+}
+
+// Records of a TorchScript archive, or any file.
+Status AddBlob(Inspection& inspection, const std::string& path, const InspectRequest& request) {
+  NXDKIT_ASSIGN(const BlobReport form, CheckBlob(path, BlobDepth::kForm, request.poll));
+  for (const Finding& finding : form.findings)
+    inspection.warnings.push_back(finding.ToString() + "; ckpt-verify says more");
+  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+  const std::string name = BaseName(path);
+  const Result<torch::ZipDirectory> directory = torch::ZipDirectory::Read(file);
+  if (!directory.ok()) return AddNeffs(inspection, file, name, 0, file.bytes(), request, false);
+  const size_t before = inspection.neffs.size();
+  NXDKIT_TRY(AddNeffsOfRecords(inspection, file, *directory, name + ": ", request, false));
+  if (form.findings.empty() && inspection.neffs.size() == before)
+    inspection.warnings.push_back(NoNeffText(path));
+  return OkStatus();
+}
+
+}  // namespace
+
+bool LooksLikeNeff(const std::string& path) {
+  if (KindOf(path) != PathKind::kFile) return false;
+  const Result<File> file = File::OpenRead(path);
+  if (!file.ok()) return false;
+  const Result<neff::Located> neff = neff::ReadAt(*file, 0, file->bytes());
+  // A name that says so is enough to be told what is wrong with the header.
+  return path.ends_with(".neff") || (neff.ok() && neff->payload != neff::Payload::kUnknown);
+}
+
+Status InspectNeff(Inspection& inspection, const InspectRequest& request) {
+  NXDKIT_ASSIGN(const File file, File::OpenRead(request.path));
+  NXDKIT_ASSIGN(const neff::Located neff, neff::ReadAt(file, 0, file.bytes()));
+  inspection.form = Form::kNeff;
+  inspection.description = "NEFF: a compiled graph, which is not run and holds no weights";
+  inspection.artifact.path = request.path;
+  inspection.artifact.files.push_back({request.path, "neff", file.bytes(), {}, {}});
+  const uint64_t end = neff.data_offset() + neff.header.data_bytes;
+  if (end != file.bytes())
+    inspection.warnings.push_back(
+        fmt::format("{} bytes follow the payload; they are not looked at", file.bytes() - end));
+  return AddNeffs(inspection, file, "", 0, end, request, true);
+}
+
+Status InspectCache(Inspection& inspection, const InspectRequest& request) {
+  NXDKIT_ASSIGN(inspection.cache, neff::ListCache(request.path));
+  inspection.form = Form::kCompileCache;
+  inspection.description = "compile cache; neuron-cache lists, verifies and prunes it";
+  inspection.artifact.path = request.path;
+  return OkStatus();
+}
+
+Status AddNeffsOfRecords(Inspection& inspection, const File& file,
+                         const torch::ZipDirectory& directory, const std::string& prefix,
+                         const InspectRequest& request, bool list_members) {
+  for (const torch::ZipRecord& record : directory.records()) {
+    // What torch compresses is code; strings of bytes, which NEFFs are, are stored as they are.
+    if (record.method != torch::zip::kStored) continue;
+    NXDKIT_TRY(AddNeffs(inspection, file, prefix + std::string(record.name), record.data_offset,
+                        record.data_offset + record.stored_bytes, request, list_members));
+  }
+  return OkStatus();
+}
+
+Status AddBlobs(Inspection& inspection, const InspectRequest& request) {
+  const rollout::Bundle& bundle = *inspection.artifact.bundle;
+  for (const std::string& blob : bundle.blobs) {
+    const Status added = AddBlob(inspection, JoinPath(bundle.folder, blob), request);
+    if (added.ok()) continue;
+    if (added.error().code() == Errc::kInterrupted) return added;
+    inspection.warnings.push_back("the blob cannot be looked into: " + added.error().ToString());
+  }
+  return OkStatus();
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,226 @@
+#include "formats/ops/inspect/torch.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <unordered_set>
+
+#include "formats/ops/inspect/compiled.h"
+#include "formats/torch/archive.h"
+#include "formats/torch/zip_reader.h"
+#include "lib/base/text.h"
+#include "lib/system/file.h"
+#include "lib/system/paths.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using torch::PickleDict;
+using torch::PickleList;
+using torch::PickleValue;
+
+// A name repeats the keys above it, so names can be far longer than the file.
+constexpr uint64_t kMaxNameBytes = 256 << 20;
+
+bool IsPlain(const PickleValue& value) {
+  return value.tensor() == nullptr && value.reference() == nullptr && value.dict() == nullptr &&
+         value.list() == nullptr;
+}
+
+// The tensors of a tree of values, named by their place: "base_state.0.exp_avg", "groups[1].t".
+// Recursion is bounded: ReadArchive refuses values that are nested too deep.
+class TreeWalk {
+ public:
+  explicit TreeWalk(const torch::Archive& archive) : archive_(archive) {}
+
+  Status Walk(const PickleValue& value, const std::string& path) {
+    name_bytes_ += path.size();
+    if (name_bytes_ > kMaxNameBytes)
+      return Error(Errc::kUnsupported,
+                   fmt::format("the places of the values need more than {} bytes of names",
+                               kMaxNameBytes))
+          .in(archive_.path);
+    if (value.tensor() != nullptr) {
+      tensors.push_back(archive_.tensors.at(value.tensor()->index));
+      tensors.back().name = path;
+    }
+    if (value.reference() != nullptr)
+      references.push_back({path, fmt::format("tensor_{}.pt", value.reference()->tid)});
+    NXDKIT_TRY(WalkDict(value.dict(), path));
+    return WalkList(value.list(), path);
+  }
+
+  std::vector<StoredTensor> tensors;
+  std::vector<TensorReference> references;
+
+ private:
+  Status WalkDict(const PickleDict* dict, const std::string& path) {
+    if (dict == nullptr || !visited_.insert(dict).second) return OkStatus();
+    for (const auto& [key, item] : *dict)
+      if (!IsPlain(item))
+        NXDKIT_TRY(Walk(item, path.empty() ? KeyText(key) : path + "." + KeyText(key)));
+    return OkStatus();
+  }
+
+  Status WalkList(const PickleList* list, const std::string& path) {
+    if (list == nullptr || !visited_.insert(list).second) return OkStatus();
+    for (size_t i = 0; i < list->size(); ++i)
+      if (!IsPlain((*list)[i])) NXDKIT_TRY(Walk((*list)[i], fmt::format("{}[{}]", path, i)));
+    return OkStatus();
+  }
+
+  static std::string KeyText(const PickleValue& key) {
+    if (key.string() != nullptr) return *key.string();
+    if (key.integer() != nullptr) return fmt::format("{}", *key.integer());
+    return "?";
+  }
+
+  const torch::Archive& archive_;
+  // Shared containers are walked once: the first place counts.
+  std::unordered_set<const void*> visited_;
+  uint64_t name_bytes_ = 0;
+};
+
+// What the top of a tree of values says it is.
+std::string TreeDescription(const PickleValue& root) {
+  if (root.tensor() != nullptr) return "torch archive of one tensor";
+  if (root.Find("base_state") != nullptr || root.Find("shape_info") != nullptr)
+    return "torch archive of a ZeRO-1 optimizer's state";
+  if (root.Find("state") != nullptr && root.Find("param_groups") != nullptr)
+    return "torch archive of an optimizer's state";
+  return "torch archive of nested values";
+}
+
+bool HoldsTensors(const PickleValue& value) {
+  if (value.tensor() != nullptr || value.reference() != nullptr) return true;
+  return value.dict() != nullptr &&
+         std::ranges::any_of(*value.dict(), [](const auto& item) { return !IsPlain(item.second); });
+}
+
+// Keys of the top dict whose values hold no tensors: "epoch".
+std::vector<std::string> OtherEntries(const PickleValue& root) {
+  std::vector<std::string> names;
+  if (root.dict() == nullptr) return names;
+  for (const auto& [key, value] : *root.dict())
+    if (key.string() != nullptr && !HoldsTensors(value) && value.list() == nullptr)
+      names.push_back(*key.string());
+  return names;
+}
+
+// A main file of an xser set: the tensors that it refers to, by the reader of such sets.
+Status ResolveReferences(Inspection& inspection, const std::string& path) {
+  nxd::SetLocation location;
+  location.files.push_back(inspection.shard.value_or(nxd::ShardFile{path, 0, 0, 0}));
+  location.files.front().path = path;
+  NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location)));
+  inspection.artifact.files.push_back(std::move(set.shards.front().tensors));
+  inspection.entries = std::move(set.skipped);
+  return OkStatus();
+}
+
+Status AddReferences(Inspection& inspection, const torch::Archive& archive, TreeWalk& walk) {
+  inspection.form = Form::kNxdShard;
+  inspection.description =
+      "main file of an NxD shard saved with xser: its tensors lie in files of their own";
+  Status resolved = ResolveReferences(inspection, archive.path);
+  if (resolved.ok()) return OkStatus();
+  inspection.warnings.push_back("the tensors cannot be shown: " + resolved.error().ToString());
+  inspection.references = std::move(walk.references);
+  inspection.artifact.files.push_back(
+      {archive.path, archive.format, archive.file_bytes, std::move(walk.tensors), {}});
+  inspection.entries = OtherEntries(archive.root);
+  return OkStatus();
+}
+
+Status AddTensors(Inspection& inspection, const torch::Archive& archive, TreeWalk& walk) {
+  Result<TensorFile> flat = torch::FlattenStateDict(archive);
+  const bool is_flat = flat.ok() && flat->tensors.size() == walk.tensors.size();
+  if (is_flat) {
+    inspection.artifact.files.push_back(*std::move(flat));
+    inspection.entries = OtherEntries(archive.root);
+    inspection.form = inspection.shard ? Form::kNxdShard : Form::kTorchStateDict;
+    inspection.description =
+        inspection.shard ? "one shard of an NxD training set" : "torch state dict";
+    return OkStatus();
+  }
+  inspection.form = Form::kTorchTree;
+  inspection.description = TreeDescription(archive.root);
+  inspection.artifact.files.push_back(
+      {archive.path, archive.format, archive.file_bytes, std::move(walk.tensors), {}});
+  inspection.entries = OtherEntries(archive.root);
+  return OkStatus();
+}
+
+// A program: its records are listed, and the compiled graphs in them found by their headers; its
+// code is not read.
+Status DescribeProgram(Inspection& inspection, const InspectRequest& request) {
+  const std::string& path = inspection.artifact.path;
+  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+  Result<torch::ZipDirectory> directory = torch::ZipDirectory::Read(file);
+  if (!directory.ok()) return std::move(directory).error().in(path);
+  inspection.form = Form::kTorchScript;
+  inspection.description =
+      "TorchScript archive: a program, such as the compiled model.pt of a rollout bundle; it is "
+      "not run, and holds no weights that could be converted";
+  for (const torch::ZipRecord& record : directory->records())
+    inspection.records.push_back({std::string(record.name), record.bytes});
+  NXDKIT_TRY(AddNeffsOfRecords(inspection, file, *directory, "", request, true));
+  std::stable_sort(inspection.records.begin(), inspection.records.end(),
+                   [](const Item& a, const Item& b) { return a.bytes > b.bytes; });
+  inspection.artifact.files.push_back({path, "torch zip", file.bytes(), {}, {}});
+  return OkStatus();
+}
+
+// "checkpoint_epoch_3.pt", what xm.save is mostly called with, is of epoch 3.
+std::optional<int64_t> EpochOf(std::string_view name) {
+  constexpr std::string_view kBefore = "checkpoint_epoch_", kAfter = ".pt";
+  if (!name.starts_with(kBefore) || !name.ends_with(kAfter)) return std::nullopt;
+  name.remove_prefix(kBefore.size());
+  name.remove_suffix(std::min(name.size(), kAfter.size()));
+  int64_t epoch = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), epoch);
+  if (error != std::errc() || end != name.data() + name.size() || epoch < 0) return std::nullopt;
+  return epoch;
+}
+
+bool IsProgram(const Error& error) {
+  return error.code() == Errc::kUnsupported && error.member().ends_with("/constants.pkl");
+}
+
+}  // namespace
+
+Status InspectTorchFile(Inspection& inspection, const InspectRequest& request) {
+  Artifact& artifact = inspection.artifact;
+  artifact.kind = Kind::kTorch;
+  artifact.path = request.path;
+  Result<torch::Archive> archive = torch::ReadArchive(request.path);
+  if (!archive.ok() && IsProgram(archive.error())) return DescribeProgram(inspection, request);
+  if (!archive.ok()) return std::move(archive).error();
+  artifact.warnings = archive->warnings;
+  inspection.shard = nxd::ShardOfPath(request.path);
+  TreeWalk walk(*archive);
+  NXDKIT_TRY(walk.Walk(archive->root, ""));
+  if (!walk.references.empty())
+    NXDKIT_TRY(AddReferences(inspection, *archive, walk));
+  else
+    NXDKIT_TRY(AddTensors(inspection, *archive, walk));
+  if (const std::optional<int64_t> epoch = EpochOf(BaseName(request.path)))
+    inspection.description = fmt::format("checkpoint of epoch {}, as training loops write it: {}",
+                                         *epoch, inspection.description);
+  for (const TensorFile& file : artifact.files) artifact.ranks.push_back({file.path, -1, -1});
+  return LoadConfig(artifact, request.hints, {ParentPath(request.path)});
+}
+
+Result<TensorFile> ReadTreeOfTensors(const std::string& path) {
+  Inspection inspection;
+  InspectRequest request;
+  request.path = path;
+  NXDKIT_TRY(InspectTorchFile(inspection, request));
+  if (inspection.form == Form::kTorchScript || !inspection.references.empty())
+    return Error(Errc::kUnsupported, "the tensors of this file cannot be read").in(path);
+  NXDKIT_CHECK(inspection.artifact.files.size() == 1);
+  return std::move(inspection.artifact.files.front());
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,196 @@
+#include "formats/ops/inspect/training.h"
+
+#include <fmt/core.h>
+
+#include <map>
+#include <set>
+
+#include "formats/artifact/lora/lora.h"
+#include "formats/artifact/lora/lora_config.h"
+#include "formats/artifact/open_file.h"
+#include "formats/manifest/manifest.h"
+#include "formats/nxd/shards_in.h"
+#include "formats/ops/inspect/torch.h"
+#include "lib/base/checked.h"
+#include "lib/json/json.h"
+#include "lib/system/folders.h"
+#include "lib/system/paths.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr uint64_t kMaxConfigBytes = 16 << 20;
+constexpr JsonOptions kLikePython = {.allow_nan = true, .allow_duplicate_keys = true};
+constexpr size_t kMaxTargets = 1000;
+
+std::string TextOf(const Json& json, std::string_view key) {
+  const Json* value = JsonFind(json, key);
+  return value && value->is_string() ? value->get<std::string>() : "";
+}
+
+// PEFT writes a list, or one string that is a pattern.
+std::vector<std::string> TextsOf(const Json& json, std::string_view key) {
+  const Json* value = JsonFind(json, key);
+  if (value && value->is_string()) return {value->get<std::string>()};
+  std::vector<std::string> out;
+  if (value && value->is_array())
+    for (const Json& item : *value)
+      if (item.is_string() && out.size() < kMaxTargets) out.push_back(item.get<std::string>());
+  return out;
+}
+
+AdapterFacts ReadAdapterConfig(const Json& config) {
+  AdapterFacts facts;
+  facts.type = TextOf(config, "peft_type");
+  facts.base_model = TextOf(config, "base_model_name_or_path");
+  facts.targets = TextsOf(config, "target_modules");
+  // NxD calls it lora_rank.
+  for (const char* key : {"r", "lora_rank"})
+    if (const Result<int64_t> rank = JsonInt(config, key); rank.ok() && !facts.rank)
+      facts.rank = *rank;
+  if (const Result<double> alpha = JsonDouble(config, "lora_alpha"); alpha.ok())
+    facts.alpha = *alpha;
+  return facts;
+}
+
+// A [r, in] and B [out, r] of each module.
+void CheckPairs(Inspection& inspection, AdapterFacts& facts) {
+  std::map<std::string, const StoredTensor*> by_name;
+  for (const StoredTensor& tensor : inspection.artifact.files.front().tensors)
+    by_name[tensor.name] = &tensor;
+  const auto warn = [&](const std::string& text) { inspection.warnings.push_back(text); };
+  constexpr std::string_view kA = ".lora_A.", kB = ".lora_B.";
+  for (const auto& [name, a] : by_name) {
+    const size_t at = name.find(kA);
+    if (at == std::string::npos) continue;
+    const std::string other = std::string(name).replace(at, kA.size(), kB);
+    const auto b = by_name.find(other);
+    if (b == by_name.end()) {
+      // NxD's fused projections have one A for q, k and v, and a B of another name for each.
+      const std::string prefix = other.substr(0, at + kB.size());
+      if (by_name.lower_bound(prefix) == by_name.end() ||
+          !by_name.lower_bound(prefix)->first.starts_with(prefix))
+        warn(fmt::format("{} has no {}", name, other));
+      continue;
+    }
+    const Shape& first = a->shape;
+    const Shape& second = b->second->shape;
+    if (first.size() < 2 || second.size() < 2 || first[0] != second[1])
+      warn(fmt::format("{} {} and {} {} do not multiply", name, ShapeText(first), other,
+                       ShapeText(second)));
+    else if (facts.rank && first[0] != *facts.rank)
+      warn(fmt::format("{} is of rank {}, adapter_config.json says {}", name, first[0],
+                       *facts.rank));
+    else
+      ++facts.pairs;
+  }
+}
+
+}  // namespace
+
+bool LooksLikeAdapter(const std::string& path) {
+  return KindOf(JoinPath(path, kLoraConfigFile)) == PathKind::kFile && !LoraFile(path).empty();
+}
+
+Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
+  inspection.form = Form::kLoraAdapter;
+  inspection.artifact.path = request.path;
+  NXDKIT_ASSIGN(const Json config, ReadJsonFile(JoinPath(request.path, kLoraConfigFile),
+                                                kMaxConfigBytes, kLikePython));
+  AdapterFacts facts = ReadAdapterConfig(config);
+  inspection.description = "LoRA adapter: what it adds to a model, which is not here";
+  NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(LoraFile(request.path)));
+  inspection.artifact.files.push_back(std::move(file));
+  inspection.artifact.ranks.push_back({inspection.artifact.files.front().path, -1, -1});
+  CheckPairs(inspection, facts);
+  inspection.adapter = std::move(facts);
+  return OkStatus();
+}
+
+Status InspectOptimizer(Inspection& inspection, const InspectRequest& request) {
+  inspection.form = Form::kNxdOptimizer;
+  inspection.artifact.kind = Kind::kNxd;
+  inspection.artifact.path = request.path;
+  OptimizerFacts& facts = inspection.optimizer.emplace();
+  for (const nxd::ShardFile& shard : nxd::OptimizerFilesIn(request.path)) {
+    if (request.poll) NXDKIT_TRY(request.poll());
+    facts.dp = std::max(facts.dp, shard.dp + 1);
+    facts.tp = std::max(facts.tp, shard.tp + 1);
+    facts.pp = std::max(facts.pp, shard.pp + 1);
+    facts.ep = std::max(facts.ep, shard.ep + 1);
+    ++facts.files;
+    Result<TensorFile> read = ReadTreeOfTensors(shard.path);
+    if (!read.ok() && read.error().code() != Errc::kUnsupported) return std::move(read).error();
+    if (!read.ok())
+      inspection.warnings.push_back("the tensors cannot be shown: " + read.error().ToString());
+    TensorFile file = read.ok() ? *std::move(read) : TensorFile{shard.path, "", 0, {}, {}};
+    for (const StoredTensor& tensor : file.tensors)
+      facts.zero1 |= tensor.name.starts_with("base_state.");
+    inspection.artifact.files.push_back(std::move(file));
+    inspection.artifact.ranks.push_back({shard.path, shard.tp, shard.pp});
+  }
+  // Ranks are at most a million each, so that four of them may not fit.
+  std::optional<uint64_t> grid = uint64_t{1};
+  for (const int size : {facts.dp, facts.tp, facts.pp, facts.ep})
+    if (grid) grid = CheckedMul(*grid, static_cast<uint64_t>(size));
+  facts.missing = grid.value_or(~uint64_t{0}) - facts.files;
+  facts.zero1 |= facts.dp > 1;
+  inspection.description = facts.zero1
+                               ? "state of an NxD optimizer, cut over data parallel ranks (ZeRO-1)"
+                               : "state of an NxD optimizer";
+  if (facts.missing > 0)
+    inspection.warnings.push_back(
+        fmt::format("{} of the {} files of dp {}, tp {}, pp {} are missing", facts.missing,
+                    facts.missing + facts.files, facts.dp, facts.tp, facts.pp));
+  return OkStatus();
+}
+
+Status InspectDelta(Inspection& inspection, const InspectRequest& request) {
+  NXDKIT_ASSIGN(const std::shared_ptr<const delta::Delta> delta, delta::Delta::Open(request.path));
+  const delta::Head& head = delta->head();
+  inspection.form = Form::kDelta;
+  inspection.description = "delta: what changed from one version of a model to another";
+  inspection.artifact.path = request.path;
+  inspection.artifact.files.push_back({request.path, "delta", delta->file_bytes(), {}, {}});
+  DeltaFacts& facts = inspection.delta.emplace();
+  facts.coding = head.coding;
+  facts.parameters = head.params.size();
+  for (const delta::Param& param : head.params) {
+    facts.elements += param.elements();
+    facts.changed += param.changed;
+    facts.dense_bytes += param.bytes();
+  }
+  facts.payload_bytes = delta->payload_bytes();
+  facts.base = manifest::DigestText(head.base);
+  facts.result = manifest::DigestText(head.result);
+  return OkStatus();
+}
+
+void DescribeTrainer(Inspection& inspection, const std::string& folder) {
+  TrainerFacts facts;
+  bool any = false;
+  const auto read = [&](const char* name) -> std::optional<Json> {
+    const std::string path = JoinPath(folder, name);
+    if (KindOf(path) != PathKind::kFile) return std::nullopt;
+    Result<Json> json = ReadJsonFile(path, kMaxConfigBytes, kLikePython);
+    any = true;
+    if (json.ok() && json->is_object()) return *std::move(json);
+    inspection.warnings.push_back(json.ok() ? path + " is not a JSON object"
+                                            : json.error().ToString());
+    return std::nullopt;
+  };
+  if (const auto config = read("trn_config.json"))
+    for (const auto& [key, value] : config->items())
+      facts.settings.push_back({key, JsonExcerpt(value)});
+  if (const auto state = read("trainer_state.json")) {
+    if (const Result<int64_t> step = JsonInt(*state, "global_step"); step.ok()) facts.step = *step;
+    if (const Result<double> epoch = JsonDouble(*state, "epoch"); epoch.ok()) facts.epoch = *epoch;
+  }
+  if (!any) return;
+  if (const auto names = ListFolder(JoinPath(folder, "shards")); names.ok())
+    for (const std::string& name : *names)
+      if (name.starts_with("mp_metadata_pp_rank_")) facts.metadata.push_back(name);
+  inspection.trainer = std::move(facts);
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,19 @@
+// PRIVATE to formats/ops/inspect: what training leaves beside whole models: adapters, optimizer
+// states, deltas, a trainer's own files.
+#pragma once
+
+#include <string>
+
+#include "formats/ops/inspect/inspect.h"
+
+namespace nxdkit::ops {
+
+bool LooksLikeAdapter(const std::string& path);
+Status InspectAdapter(Inspection& inspection, const InspectRequest& request);
+Status InspectOptimizer(Inspection& inspection, const InspectRequest& request);
+Status InspectDelta(Inspection& inspection, const InspectRequest& request);
+
+// Fills `trainer` when optimum-neuron's trainer or transformers' left its files in the folder.
+void DescribeTrainer(Inspection& inspection, const std::string& folder);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,16 @@
+// PRIVATE to formats/ops/verify: an artifact against another, of any layout and element type.
+#pragma once
+
+#include "formats/ops/verify/checksums.h"
+#include "formats/ops/verify/verify.h"
+
+namespace nxdkit::ops {
+
+// Compares every element of `artifact` with request.against, whose elements are rounded to its
+// types. Where that finds more than the other way round, `artifact` is taken for what the other one
+// was rounded from, and every element of the other is compared instead. Adds findings, checks and
+// warnings to `report`; `crcs` sees what `artifact` stores.
+Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact, SeenCrcs& crcs,
+                     VerifyReport& report);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,21 @@
+// PRIVATE to tools/: what a check has found good and wrong, for people and for programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "formats/artifact/finding.h"
+#include "lib/json/json.h"
+
+namespace nxdkit::tool {
+
+// A line for each check, then for each of the first twenty findings, then the verdict: "PATH:
+// <good>", or how many findings there are.
+std::string FindingsText(const std::vector<std::string>& checks,
+                         const std::vector<ops::Finding>& findings, const std::string& path,
+                         const char* good);
+
+// All of them, each with the keys that apply.
+Json FindingsJson(const std::vector<ops::Finding>& findings);
+
+}  // namespace nxdkit::tool

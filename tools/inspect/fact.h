@@ -1,0 +1,67 @@
+// PRIVATE to tools/: what ckpt-inspect knows of an artifact, as rows. Each is described once and
+// shown twice: as a line for people and as a key of --json, or as one of the two.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/ops/inspect/inspect.h"
+#include "lib/base/text.h"
+#include "lib/json/json.h"
+
+namespace nxdkit::tool {
+
+struct Fact {
+  std::string label;  // "" for no line
+  std::string text;   // any bytes: escaped when shown
+  std::string key;    // "" for no key
+  Json value;
+};
+
+struct Facts {
+  std::vector<Fact> rows;
+
+  void Add(std::string_view label, std::string text, std::string_view key, Json value) {
+    rows.push_back({std::string(label), std::move(text), std::string(key), std::move(value)});
+  }
+  void Line(std::string_view label, std::string text) { Add(label, std::move(text), "", {}); }
+  void Key(std::string_view key, Json value) { Add("", "", key, std::move(value)); }
+};
+
+inline constexpr size_t kShownItems = 8;    // of lists inside one line
+inline constexpr size_t kShownValue = 200;  // bytes of a text from a file
+
+inline std::string Short(std::string_view text) { return std::string(text.substr(0, kShownValue)); }
+
+// "a, b, c and 12 more"
+template <typename List, typename Text>
+std::string Joined(const List& list, const Text& text) {
+  std::string out;
+  size_t shown = 0;
+  for (const auto& item : list) {
+    if (shown == kShownItems) return out + fmt::format(" and {} more", list.size() - shown);
+    out += (shown++ == 0 ? "" : ", ") + text(item);
+  }
+  return out;
+}
+
+template <typename List, typename Make>
+Json ArrayOf(const List& list, const Make& make) {
+  Json json = Json::array();
+  for (const auto& item : list) json.push_back(make(item));
+  return json;
+}
+
+template <typename T>
+Json OrNull(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+Json FiniteOrNull(const std::optional<double>& value);
+
+std::string ItemText(const ops::Item& item);  // "model.pt (1.5 MB)"
+Json ItemsJson(const std::vector<ops::Item>& items);
+
+}  // namespace nxdkit::tool

@@ -1,0 +1,193 @@
+#include "tools/inspect/report.h"
+
+#include "tools/inspect/compiled_facts.h"
+#include "tools/inspect/layout_facts.h"
+#include "tools/inspect/training_facts.h"
+
+namespace nxdkit::tool {
+namespace {
+
+using ops::Inspection;
+using Outcome = ops::LayoutCheck::Outcome;
+
+std::string Large(uint64_t count) {
+  if (count >= 1'000'000'000)
+    return fmt::format("{} ({:.2f} billion)", count, static_cast<double>(count) / 1e9);
+  if (count >= 1'000'000)
+    return fmt::format("{} ({:.1f} million)", count, static_cast<double>(count) / 1e6);
+  return fmt::format("{}", count);
+}
+
+std::string Bytes(uint64_t bytes) {
+  return bytes < 1000 ? HumanBytes(bytes) : fmt::format("{} ({} bytes)", HumanBytes(bytes), bytes);
+}
+
+Json ModelJson(const ops::Artifact& artifact) {
+  const models::ModelConfig& config = *artifact.config;
+  const auto known = [&](const auto& value) { return config.family ? Json(value) : Json(); };
+  return {{"model_type", config.model_type},
+          {"config", artifact.config_path},
+          {"architecture", config.family ? Json(config.family->architecture) : Json()},
+          {"layers", known(config.layers)},
+          {"hidden", known(config.hidden)},
+          {"intermediate", known(config.intermediate)},
+          {"heads", known(config.heads)},
+          {"kv_heads", known(config.kv_heads)},
+          {"head_dim", known(config.head_dim)},
+          {"vocab", known(config.vocab)},
+          {"experts", known(config.experts)},
+          {"expert_intermediate", known(config.expert_intermediate)},
+          {"tied", known(config.tied)},
+          {"dtype", config.dtype ? Json(Name(*config.dtype)) : Json()}};
+}
+
+void AddModel(Facts& facts, const ops::Artifact& artifact) {
+  if (!artifact.config) return facts.Key("model", {});
+  const models::ModelConfig& config = *artifact.config;
+  const std::string type = config.model_type.empty() ? "not said by the config" : config.model_type;
+  if (!config.family)
+    return facts.Add("family", type + " (no parameter table)", "model", ModelJson(artifact));
+  facts.Add("family",
+            fmt::format("{} ({})", config.family->model_type, config.family->architecture), "model",
+            ModelJson(artifact));
+  facts.Line("shape",
+             fmt::format(
+                 "{} layers, hidden {}, intermediate {}, {} heads of {}, {} key/value heads, "
+                 "vocabulary {}{}{}",
+                 config.layers, config.hidden, config.intermediate, config.heads, config.head_dim,
+                 config.kv_heads, config.vocab,
+                 config.experts > 0
+                     ? fmt::format(", {} experts of {}", config.experts, config.expert_intermediate)
+                     : "",
+                 config.tied ? ", tied embeddings" : ""));
+}
+
+void AddCounts(Facts& facts, const Inspection& inspection) {
+  const bool logical = inspection.parameters_are_logical;
+  facts.Add("parameters", Large(inspection.parameters) + (logical ? "" : " stored elements"),
+            "parameters", inspection.parameters);
+  facts.Key("parameters_are_logical", logical);
+  facts.Add("bytes", Bytes(inspection.bytes), "bytes", inspection.bytes);
+  facts.Add("files", fmt::format("{}", inspection.files), "files", inspection.files);
+  facts.Add("tensors", fmt::format("{}", inspection.tensors), "tensor_count", inspection.tensors);
+  const auto text = [](const ops::DtypeUse& use) {
+    return fmt::format("{} in {} ({})", Name(use.dtype), use.tensors, HumanBytes(use.bytes));
+  };
+  facts.Add(inspection.dtypes.empty() ? "" : "dtypes", Joined(inspection.dtypes, text), "dtypes",
+            ArrayOf(inspection.dtypes, [](const ops::DtypeUse& use) -> Json {
+              return {{"dtype", Name(use.dtype)},
+                      {"tensors", use.tensors},
+                      {"elements", use.elements},
+                      {"bytes", use.bytes}};
+            }));
+}
+
+Json RankJson(const Inspection& inspection) {
+  if (const auto& shard = inspection.shard)
+    return {{"tp", shard->tp}, {"pp", shard->pp}, {"ep", shard->ep}};
+  if (inspection.rank) return {{"tp", *inspection.rank}, {"pp", nullptr}, {"ep", nullptr}};
+  return {};
+}
+
+Json WeightFilesJson(const ops::Artifact& artifact) {
+  Json json = Json::array();
+  for (size_t i = 0; i < artifact.files.size(); ++i) {
+    const TensorFile& file = artifact.files[i];
+    const LayoutFile ranks = i < artifact.ranks.size() ? artifact.ranks[i] : LayoutFile();
+    const auto rank = [](int64_t number) { return number < 0 ? Json() : Json(number); };
+    Json metadata = Json::object();
+    for (const auto& [key, value] : file.metadata) metadata[key] = value;
+    json.push_back({{"path", file.path},
+                    {"format", file.format},
+                    {"bytes", file.file_bytes},
+                    {"tensors", file.tensors.size()},
+                    {"tp_rank", rank(ranks.tp_rank)},
+                    {"pp_rank", rank(ranks.pp_rank)},
+                    {"metadata", std::move(metadata)}});
+  }
+  return json;
+}
+
+Json CheckJson(const ops::LayoutCheck& check) {
+  return {{"outcome", check.outcome == Outcome::kFits         ? "fits"
+                      : check.outcome == Outcome::kDoesNotFit ? "does_not_fit"
+                                                              : "not_checked"},
+          {"message", check.message},
+          {"parameters", check.parameters},
+          {"missing_parameters", check.missing_parameters}};
+}
+
+std::string CheckText(const ops::LayoutCheck& check) {
+  if (check.outcome == Outcome::kNotChecked) return "not checked: " + check.message;
+  if (check.outcome == Outcome::kDoesNotFit) return "does not fit: " + check.message;
+  if (check.missing_parameters > 0) return "each tensor has its place; " + check.message;
+  return fmt::format("each tensor has its place; all {} parameters are here", check.parameters);
+}
+
+// What is in the files beside the weights.
+void AddContents(Facts& facts, const Inspection& inspection) {
+  if (const auto& shard = inspection.shard)
+    facts.Line("rank", fmt::format("tp {}, pp {}{}", shard->tp, shard->pp,
+                                   shard->ep > 0 ? fmt::format(", ep {}", shard->ep) : ""));
+  if (const auto& files = inspection.artifact.files; !files.empty() && !files[0].metadata.empty())
+    facts.Line("metadata", Joined(files[0].metadata, [](const auto& pair) {
+                 return Short(pair.first) + "=" + Short(pair.second);
+               }));
+  if (!inspection.entries.empty()) facts.Line("also holds", Joined(inspection.entries, Short));
+  if (!inspection.records.empty()) facts.Line("records", Joined(inspection.records, ItemText));
+  const auto text = [](const ops::TensorReference& reference) {
+    return fmt::format("{} in {}", reference.name, reference.file);
+  };
+  facts.Add(inspection.references.empty() ? "" : "references", Joined(inspection.references, text),
+            "references",
+            ArrayOf(inspection.references, [](const ops::TensorReference& reference) -> Json {
+              return {{"name", reference.name}, {"file", reference.file}};
+            }));
+}
+
+}  // namespace
+
+// Lines and keys are in one order but for a few: those are two rows.
+Facts FactsOf(const Inspection& inspection) {
+  Facts facts;
+  facts.Add("path", inspection.artifact.path, "path", inspection.artifact.path);
+  facts.Key("format", FormName(inspection.form));
+  facts.Key("description", inspection.description);
+  AddModel(facts, inspection.artifact);
+  AddCounts(facts, inspection);
+  facts.Key("rank", RankJson(inspection));
+  AddLayout(facts, inspection);
+  facts.Key("layout_check", CheckJson(inspection.layout));
+  AddTag(facts, inspection);
+  facts.Key("entries", inspection.entries);
+  facts.Key("weight_files", WeightFilesJson(inspection.artifact));
+  AddBeside(facts, inspection);
+  AddBundle(facts, inspection);
+  facts.Key("records", ItemsJson(inspection.records));
+  AddNeffs(facts, inspection.neffs);
+  AddCache(facts, inspection.cache);
+  AddAdapter(facts, inspection.adapter);
+  AddOptimizer(facts, inspection.optimizer);
+  AddTrainer(facts, inspection.trainer);
+  AddDelta(facts, inspection.delta);
+  AddContents(facts, inspection);
+  facts.Line("layout", CheckText(inspection.layout));
+  return facts;
+}
+
+std::string SummaryText(const Inspection& inspection) {
+  std::string text = EscapeControl(inspection.description) + "\n";
+  for (const Fact& fact : FactsOf(inspection).rows)
+    if (!fact.label.empty())
+      text += fmt::format("  {:<12}{}\n", fact.label, EscapeControl(fact.text));
+  return text;
+}
+
+Json SummaryJson(const Inspection& inspection) {
+  Json json = Json::object();
+  for (Fact& fact : FactsOf(inspection).rows)
+    if (!fact.key.empty()) json[fact.key] = std::move(fact.value);
+  return json;
+}
+
+}  // namespace nxdkit::tool

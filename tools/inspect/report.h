@@ -1,0 +1,19 @@
+// PRIVATE to tools/: an inspection as text for people and as JSON for programs.
+#pragma once
+
+#include <string>
+
+#include "tools/inspect/fact.h"
+
+namespace nxdkit::tool {
+
+// All that is known but the tensors, in the order in which it is shown.
+Facts FactsOf(const ops::Inspection& inspection);
+
+// What it is, and one line for each fact that has one; every line ends with a line feed.
+std::string SummaryText(const ops::Inspection& inspection);
+
+// The keys that man/ckpt-inspect.1 documents, without `tensors`.
+Json SummaryJson(const ops::Inspection& inspection);
+
+}  // namespace nxdkit::tool
