@@ -61,8 +61,8 @@ struct ParamTable {
 // divided, or a parameter has no slot.
 Result<ParamTable> MakeParamTable(const models::Model& model, int tp, int rank);
 
-// The slots of all ranks as a layout over the model's parameters (lib/plan/layout.h): tensors rank by
-// rank, slot by slot; file r is rank r.
+// The slots of all ranks as a layout over the model's parameters (lib/plan/layout.h): tensors rank
+// by rank, slot by slot; file r is rank r.
 Layout MemoryLayout(const models::Model& model, const std::vector<ParamTable>& ranks);
 
 }  // namespace nxdkit::trainer
