@@ -30,10 +30,23 @@ if(NXDKIT_SANITIZE)
   target_link_options(nxdkit_settings INTERFACE -fsanitize=${NXDKIT_SANITIZE})
 endif()
 
-# The standard library and fmt are read once, not in each of 500 files: half of the time.
+# Two ways to read the same headers less often. Unity: the files of a folder are compiled as one, a third of the
+# time from scratch, for whoever builds once. Precompiled headers, else: a changed file is compiled alone.
+option(NXDKIT_UNITY "compile the files of each folder as one" OFF)
 option(NXDKIT_PRECOMPILE "precompile the headers that most files include" ON)
-function(nxdkit_precompile target)
-  if(NXDKIT_PRECOMPILE)
+function(nxdkit_compile_fast target)
+  if(NXDKIT_UNITY)
+    get_target_property(sources ${target} SOURCES)
+    foreach(source ${sources})
+      get_filename_component(folder ${source} DIRECTORY)
+      file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${folder})
+      string(MAKE_C_IDENTIFIER ${folder} group)
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+    endforeach()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    # A private struct with members from the unnamed namespace of its own file looks like one of a header.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  elseif(NXDKIT_PRECOMPILE)
     target_precompile_headers(${target} PRIVATE <cmake/precompiled.h>)
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Winvalid-pch>)
   endif()

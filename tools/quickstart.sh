@@ -31,10 +31,11 @@ build=build/release
 work=build/quickstart
 steps=()  # lines of the summary
 
+# The commands of the main job alone; `cmake --build build/release` makes the others and the trainer.
 build_commands() {
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-    -DNXDKIT_TESTS=OFF -DNXDKIT_BENCH=OFF
-  cmake --build "$build" -j "$(nproc)"
+    -DNXDKIT_TESTS=OFF -DNXDKIT_BENCH=OFF -DNXDKIT_UNITY=ON
+  cmake --build "$build" -j "$(nproc)" --target nxdkit-make-model nxd-convert ckpt-inspect ckpt-verify
 }
 
 check_space() {
