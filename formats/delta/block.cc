@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstring>
 
+#include "formats/delta/file_format.h"
+
 namespace nxdkit::delta {
 namespace {
 
@@ -129,10 +131,6 @@ void WritePlane(const std::vector<uint64_t>& values, size_t plane, std::vector<s
   out.resize(values.size());
   for (size_t i = 0; i < values.size(); ++i)
     out[i] = static_cast<std::byte>(values[i] >> (8 * plane));
-}
-
-Error Corrupt(uint64_t at, std::string what) {
-  return Error(Errc::kCorrupt, std::move(what)).at(at);
 }
 
 }  // namespace

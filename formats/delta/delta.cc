@@ -27,10 +27,6 @@ Sha256Bytes LoadDigest(std::span<const std::byte> from, uint64_t at) {
   return digest;
 }
 
-Error Corrupt(uint64_t at, std::string what) {
-  return Error(Errc::kCorrupt, std::move(what)).at(at);
-}
-
 Result<Shape> ReadShape(const Json& json) {
   const Json* dims = JsonFind(json, "shape");
   if (dims == nullptr || !dims->is_array() || dims->size() > 64)

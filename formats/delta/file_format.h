@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "formats/delta/delta.h"
 
@@ -21,6 +22,10 @@ inline constexpr uint64_t kMaxMetaBytes = 64 << 20;
 
 // The table begins with the digests of base and result, then those of each parameter.
 inline uint64_t DigestsBytes(uint64_t params) { return 2 * kDigestBytes * (1 + params); }
+
+inline Error Corrupt(uint64_t at, std::string what) {
+  return Error(Errc::kCorrupt, std::move(what)).at(at);
+}
 
 std::array<std::byte, kHeaderBytes> MakeHeader(Coding coding, uint64_t payload_bytes,
                                                std::span<const std::byte> table,

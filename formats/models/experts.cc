@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "formats/models/rank_tensors.h"
+
 namespace nxdkit::models {
 namespace {
 
@@ -19,10 +21,6 @@ void ForExperts(const Model& model, uint32_t first, const ExpertPart& part, Role
     const int64_t slot = model.params[i].expert - part.ep_rank * count;
     if (model.params[i].role == role && slot >= 0 && slot < count) add(i, slot);
   }
-}
-
-TensorLayout Empty(std::string name, Shape shape) {
-  return {std::move(name), 0, std::move(shape), std::nullopt, {}, {}};
 }
 
 }  // namespace
@@ -48,7 +46,7 @@ TensorLayout ExpertGateUp(const Model& model, uint32_t first, const ExpertPart& 
   const int64_t hidden = model.config.hidden;
   const int64_t columns = model.config.expert_intermediate / part.tp;
   TensorLayout tensor =
-      Empty(std::move(name), {model.config.experts / part.ep, hidden, 2 * columns});
+      EmptyTensor(std::move(name), {model.config.experts / part.ep, hidden, 2 * columns});
   const Box rows = {{part.tp_rank * columns, 0}, {columns, hidden}};
   for (const auto& [role, at] :
        {std::pair{Role::kExpertGate, int64_t{0}}, std::pair{Role::kExpertUp, columns}})
@@ -62,7 +60,8 @@ TensorLayout ExpertDown(const Model& model, uint32_t first, const ExpertPart& pa
                         std::string name) {
   const int64_t hidden = model.config.hidden;
   const int64_t rows = model.config.expert_intermediate / part.tp;
-  TensorLayout tensor = Empty(std::move(name), {model.config.experts / part.ep, rows, hidden});
+  TensorLayout tensor =
+      EmptyTensor(std::move(name), {model.config.experts / part.ep, rows, hidden});
   const Box columns = {{0, part.tp_rank * rows}, {hidden, rows}};
   ForExperts(model, first, part, Role::kExpertDown, [&](uint32_t param, int64_t slot) {
     AddTransposed(tensor, param, columns, {slot, 0, 0});

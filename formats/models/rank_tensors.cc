@@ -15,11 +15,11 @@ void AddPart(TensorLayout& tensor, const Model& model, uint32_t param, int dim, 
     AddColumns(tensor, param, shape, from, count, at);
 }
 
-TensorLayout Empty(std::string name, Shape shape) {
+}  // namespace
+
+TensorLayout EmptyTensor(std::string name, Shape shape) {
   return {std::move(name), 0, std::move(shape), std::nullopt, {}, {}};
 }
-
-}  // namespace
 
 std::string Replaced(std::string text, std::string_view from, std::string_view to) {
   const size_t at = text.find(from);
@@ -35,14 +35,14 @@ uint32_t Partner(const Model& model, uint32_t param, std::string_view from, std:
 }
 
 TensorLayout WholeTensor(const Model& model, uint32_t param, std::string name) {
-  TensorLayout tensor = Empty(std::move(name), model.params[param].shape);
+  TensorLayout tensor = EmptyTensor(std::move(name), model.params[param].shape);
   AddWhole(tensor, param, tensor.shape);
   return tensor;
 }
 
 TensorLayout SliceTensor(const Model& model, uint32_t param, std::string name, int dim, int64_t tp,
                          int64_t rank) {
-  TensorLayout tensor = Empty(std::move(name), model.params[param].shape);
+  TensorLayout tensor = EmptyTensor(std::move(name), model.params[param].shape);
   const int64_t extent = tensor.shape[dim];
   const int64_t part = (extent + tp - 1) / tp;
   const int64_t from = std::min(rank * part, extent);
@@ -56,7 +56,7 @@ TensorLayout SliceTensor(const Model& model, uint32_t param, std::string name, i
 TensorLayout HeadsTensor(const Model& model, std::string name, const std::vector<HeadsOf>& parts,
                          int dim) {
   const int64_t size = model.config.head_dim;
-  TensorLayout tensor = Empty(std::move(name), model.params[parts.front().first].shape);
+  TensorLayout tensor = EmptyTensor(std::move(name), model.params[parts.front().first].shape);
   tensor.shape[dim] = 0;
   for (const auto& [param, heads] : parts)
     tensor.shape[dim] += size * static_cast<int64_t>(heads->size());

@@ -21,6 +21,9 @@ std::string Replaced(std::string text, std::string_view from, std::string_view t
 // `from` replaced. It must be there, at or after `param`.
 uint32_t Partner(const Model& model, uint32_t param, std::string_view from, std::string_view to);
 
+// A tensor that nothing is stored in yet.
+TensorLayout EmptyTensor(std::string name, Shape shape);
+
 // The whole parameter.
 TensorLayout WholeTensor(const Model& model, uint32_t param, std::string name);
 

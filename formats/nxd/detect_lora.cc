@@ -23,28 +23,29 @@ Status RefuseBaseWeights(const ShardSet& set) {
 }
 
 // What the names say of q, k and v; nullopt when none of them is adapted.
-struct Style {
+struct LoraStyle {
   QkvStyle qkv = QkvStyle::kSeparate;
   const StoredTensor* rows = nullptr;  // proves the kv multiplier
 };
 
-std::optional<Style> StyleOf(const ShardSet& set) {
+std::optional<LoraStyle> StyleOf(const ShardSet& set) {
   constexpr std::string_view kB = ".qkv_proj.lora_B.";
   for (const char* end : {".weight_k", ".weight_v"})
-    if (const StoredTensor* key = FindOnRank(set, 0, kB, end)) return Style{QkvStyle::kLinear, key};
+    if (const StoredTensor* key = FindOnRank(set, 0, kB, end))
+      return LoraStyle{QkvStyle::kLinear, key};
   if (const StoredTensor* all = FindOnRank(set, 0, kB, ".weight_qkv"))
-    return Style{QkvStyle::kFused, all};
-  if (FindOnRank(set, 0, kB, ".weight_q")) return Style{QkvStyle::kLinear};
-  if (FindOnRank(set, 0, kB, ".weight")) return Style{QkvStyle::kCoalesced};
+    return LoraStyle{QkvStyle::kFused, all};
+  if (FindOnRank(set, 0, kB, ".weight_q")) return LoraStyle{QkvStyle::kLinear};
+  if (FindOnRank(set, 0, kB, ".weight")) return LoraStyle{QkvStyle::kCoalesced};
   for (const char* name : {".q_proj.lora_", ".k_proj.lora_", ".v_proj.lora_"})
-    if (FindOnRank(set, 0, name, "")) return Style{};
+    if (FindOnRank(set, 0, name, "")) return LoraStyle{};
   return std::nullopt;
 }
 
 // Sets what q, k and v are like: by the names and shapes, else as it is claimed.
 Status DetectQkv(const ShardSet& set, const models::ModelConfig& config,
                  const std::vector<Claims>& claims, Geometry& geometry) {
-  const std::optional<Style> style = StyleOf(set);
+  const std::optional<LoraStyle> style = StyleOf(set);
   const auto qkv = FirstClaim(claims, &Claims::qkv).first;
   const auto multiplier = FirstClaim(claims, &Claims::kv_multiplier).first;
   geometry.qkv = style ? style->qkv : qkv.value_or(QkvStyle::kSeparate);

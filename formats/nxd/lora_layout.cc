@@ -27,10 +27,10 @@ std::string WithLast(const std::string& module, std::string_view last) {
   return module.substr(0, module.rfind('.') + 1) + std::string(last);
 }
 
-class Builder {
+class LoraBuilder {
  public:
-  Builder(const models::Model& model, const std::vector<std::optional<LoraPair>>& pairs,
-          Dtype dtype)
+  LoraBuilder(const models::Model& model, const std::vector<std::optional<LoraPair>>& pairs,
+              Dtype dtype)
       : model_(model), pairs_(pairs), dtype_(dtype) {}
 
   std::vector<RankTensor> Build(const std::vector<RankTensor>& base) {
@@ -131,7 +131,7 @@ Result<std::vector<RankTensor>> LoraRankTensors(const models::Model& model,
                    "layers are")
           .on(model.params[i].name);
   NXDKIT_ASSIGN(const std::vector<RankTensor> base, RankTensors(model, geometry, rank, false));
-  return Builder(model, pairs, dtype).Build(base);
+  return LoraBuilder(model, pairs, dtype).Build(base);
 }
 
 }  // namespace nxdkit::nxd

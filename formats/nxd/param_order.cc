@@ -32,7 +32,7 @@ const std::array<RuleRow, 3>& Rules() {
 
 const RuleRow& RowOf(GroupRule rule) { return Rules()[static_cast<size_t>(rule)]; }
 
-std::string Place(const ShardFile& file) {
+std::string PlaceOf(const ShardFile& file) {
   return fmt::format("tp rank {} pp rank {}", file.tp, file.pp);
 }
 
@@ -49,7 +49,7 @@ std::string Objection(const OptimizerShard& shard, const std::vector<TensorLayou
   for (const std::vector<size_t>& group : groups)
     sizes.push_back(static_cast<int64_t>(group.size()));
   if (sizes != shard.group_sizes)
-    return fmt::format("the groups of {} have {} parameters, expected {}", Place(shard.file),
+    return fmt::format("the groups of {} have {} parameters, expected {}", PlaceOf(shard.file),
                        ShapeText(shard.group_sizes), ShapeText(sizes));
   auto state = shard.state.begin();
   int64_t pid = 0;
@@ -60,8 +60,8 @@ std::string Objection(const OptimizerShard& shard, const std::vector<TensorLayou
       const ParamState& found = (state++)->second;
       const TensorLayout& param = params[index];
       const auto objection = [&](const char* what, const Shape& shape) {
-        return fmt::format("{}, parameter {}: {} has shape {}, {} has {}", Place(shard.file), here,
-                           what, ShapeText(shape), param.name, ShapeText(param.shape));
+        return fmt::format("{}, parameter {}: {} has shape {}, {} has {}", PlaceOf(shard.file),
+                           here, what, ShapeText(shape), param.name, ShapeText(param.shape));
       };
       if (found.shape && *found.shape != param.shape) return objection("shape_info", *found.shape);
       const auto fits = [&](const StoredTensor& tensor) {

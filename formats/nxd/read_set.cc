@@ -11,9 +11,9 @@
 namespace nxdkit::nxd {
 namespace {
 
-class Reader {
+class SetReader {
  public:
-  explicit Reader(const SetLocation& location)
+  explicit SetReader(const SetLocation& location)
       : location_(location), files_(location.files.size()) {}
 
   Result<Shard> ReadShard(const ShardFile& file) {
@@ -135,7 +135,7 @@ class Reader {
 
 Result<ShardSet> Read(SetLocation location) {
   ShardSet set;
-  Reader reader(location);
+  SetReader reader(location);
   for (const ShardFile& file : location.files) {
     Result<Shard> shard = reader.ReadShard(file);
     if (!shard.ok()) return std::move(shard).error().in(file.path).rank(file.tp);

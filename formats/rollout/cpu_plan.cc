@@ -16,7 +16,7 @@ namespace {
 constexpr char kSchema[] = "nxdkit-cpu-plan";
 constexpr int64_t kVersion = 1;
 constexpr int64_t kLeastBucket = 128;
-constexpr int64_t kMaxRanks = 4096;
+constexpr int64_t kMaxPlanRanks = 4096;
 constexpr int64_t kMaxExtent = int64_t{1} << 31;
 constexpr size_t kMaxBuckets = 64;
 
@@ -118,9 +118,9 @@ std::string WriteCpuPlan(const CpuPlan& plan) {
 namespace {
 
 // Reads keys that must all be there; the first failure is kept.
-class Reader {
+class PlanReader {
  public:
-  Reader(const Json& json, std::string path) : json_(json), path_(std::move(path)) {}
+  PlanReader(const Json& json, std::string path) : json_(json), path_(std::move(path)) {}
 
   int64_t Int(const char* key, int64_t most) {
     const Result<int64_t> value = JsonInt(json_, key);
@@ -193,7 +193,7 @@ Status CheckSchema(const Json& json, const std::string& path) {
 }
 
 // The parts of "kv_cache" are told by the others; one that says something else is damaged.
-void CheckCache(Reader& reader, const Json& json, CpuPlan& plan) {
+void CheckCache(PlanReader& reader, const Json& json, CpuPlan& plan) {
   const Json* cache = JsonFind(json, "kv_cache");
   const Json* shape = cache ? JsonFind(*cache, "shape") : nullptr;
   const Json expected = CacheShape(plan);
@@ -216,12 +216,12 @@ Result<CpuPlan> ParseCpuPlan(std::string_view json_text, const std::string& path
   Result<Json> json = ParseJson(json_text);
   if (!json.ok()) return std::move(json).error().in(path);
   NXDKIT_TRY(CheckSchema(*json, path));
-  Reader reader(*json, path);
+  PlanReader reader(*json, path);
   CpuPlan plan;
   plan.model_type = reader.Text("model_type");
   plan.config_digest = reader.Text("config_digest");
   plan.neuron_config_digest = reader.Text("neuron_config_digest");
-  plan.tp = reader.Int("tp", kMaxRanks);
+  plan.tp = reader.Int("tp", kMaxPlanRanks);
   plan.batch_size = reader.Int("batch_size", kMaxExtent);
   plan.context_batch_size = reader.Int("context_batch_size", plan.batch_size);
   plan.sequence_length = reader.Int("sequence_length", kMaxExtent);

@@ -45,9 +45,9 @@ const models::RolloutTraits& TraitsOf(const models::Model& model, const Geometry
   return geometry.flavor == Flavor::kNxdi ? family.nxdi : family.optimum;
 }
 
-class Builder {
+class RolloutBuilder {
  public:
-  Builder(const models::Model& model, const Geometry& geometry, int rank)
+  RolloutBuilder(const models::Model& model, const Geometry& geometry, int rank)
       : model_(model),
         geometry_(geometry),
         heads_(models::RolloutPlacement(model.config.heads, model.config.kv_heads, geometry.tp)
@@ -226,7 +226,7 @@ Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const 
     return Error(Errc::kUnsupported,
                  fmt::format("bundles of flavor {} know no {} model with tied embeddings",
                              FlavorName(geometry.flavor), model.config.family->model_type));
-  return Builder(model, geometry, rank).Build();
+  return RolloutBuilder(model, geometry, rank).Build();
 }
 
 std::string ShardFileName(int rank) {

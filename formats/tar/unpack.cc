@@ -20,7 +20,7 @@
 namespace nxdkit::tar {
 namespace {
 
-constexpr size_t kBufferBytes = 1 << 20;
+constexpr size_t kReadBytes = 1 << 20;
 constexpr la_int64_t kBlockBytes = 512;
 constexpr uint64_t kMaxEntries = 1'000'000;
 
@@ -44,7 +44,7 @@ Result<Reader> OpenReader(const UnpackRequest& request, const File& file) {
   archive_read_support_filter_gzip(reader.get());
   archive_read_support_format_tar(reader.get());
   const int fd = request.archive == kStream ? STDIN_FILENO : file.fd();
-  if (archive_read_open_fd(reader.get(), fd, kBufferBytes) != ARCHIVE_OK)
+  if (archive_read_open_fd(reader.get(), fd, kReadBytes) != ARCHIVE_OK)
     return ReadError(reader.get(), request.archive);
   return reader;
 }
@@ -52,7 +52,7 @@ Result<Reader> OpenReader(const UnpackRequest& request, const File& file) {
 class Unpacker {
  public:
   Unpacker(const UnpackRequest& request, archive* reader, const std::string& folder)
-      : request_(request), reader_(reader), folder_(folder), buffer_(kBufferBytes) {}
+      : request_(request), reader_(reader), folder_(folder), buffer_(kReadBytes) {}
 
   Result<TransportReport> Run() {
     while (true) {

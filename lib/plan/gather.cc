@@ -14,7 +14,7 @@ constexpr uint64_t kMaxReadAmplification = 4;
 // Below this a read costs as much as a system call: never split it.
 constexpr uint64_t kSmallRead = 64 << 10;
 
-struct Range {
+struct ByteRange {
   uint64_t begin;  // bytes in the storage
   uint64_t end;
   uint64_t size() const { return end - begin; }
@@ -22,7 +22,7 @@ struct Range {
 
 int64_t Count(const Shape& extent) { return Box{extent, extent}.Volume(); }
 
-Range SourceRange(const Move& move) {
+ByteRange SourceRange(const Move& move) {
   int64_t last = move.start;
   for (size_t d = 0; d < move.copy.extent.size(); ++d)
     last += (move.copy.extent[d] - 1) * move.copy.source_strides[d];
@@ -86,7 +86,7 @@ Result<const std::byte*> Gatherer::Stage(const StoredTensor& tensor, uint64_t of
 }
 
 Status Gatherer::RunOne(const Move& move) {
-  const Range range = SourceRange(move);
+  const ByteRange range = SourceRange(move);
   const Storage& storage = *move.source->storage;
   if (IsPlainRun(move.copy) && !CopiesSlowly(storage.file_offset() + range.begin, move.output)) {
     Status read = storage.ReadAt(range.begin, {move.output, range.size()});
@@ -108,12 +108,12 @@ Status Gatherer::Run(std::vector<Move> moves) {
     return SourceRange(a).begin < SourceRange(b).begin;
   });
   for (size_t first = 0; first < moves.size();) {
-    Range shared = SourceRange(moves[first]);
+    ByteRange shared = SourceRange(moves[first]);
     uint64_t payload = Payload(moves[first]);
     size_t last = first + 1;
     for (; last < moves.size(); ++last) {
       if (moves[last].source->storage != moves[first].source->storage) break;
-      const Range range = SourceRange(moves[last]);
+      const ByteRange range = SourceRange(moves[last]);
       const uint64_t end = std::max(shared.end, range.end);
       if (range.begin >= shared.end || end - shared.begin > staging_bytes_) break;
       shared.end = end;

@@ -14,10 +14,6 @@ namespace {
 
 constexpr uint64_t kPieceBytes = 256 << 10;
 
-std::span<const std::byte> Bytes(const std::string& text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
-
 Status MatchAt(const File& file, uint64_t offset, std::span<const std::byte> bytes) {
   std::vector<std::byte> found(static_cast<size_t>(std::min<uint64_t>(bytes.size(), kPieceBytes)));
   for (size_t at = 0; at < bytes.size(); at += found.size()) {
@@ -98,7 +94,7 @@ Status MatchSink::Finish() {
   for (size_t f = 0; f < files_.size(); ++f) {
     NXDKIT_ASSIGN(const std::vector<uint32_t> crcs, files_.Crcs(f));
     for (const Fragment& fragment : files_.encoder(f).Frame(crcs))
-      NXDKIT_TRY(Match(f, fragment.offset, Bytes(fragment.bytes)));
+      NXDKIT_TRY(Match(f, fragment.offset, std::as_bytes(std::span(fragment.bytes))));
   }
   return OkStatus();
 }

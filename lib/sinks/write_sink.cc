@@ -27,10 +27,6 @@ std::string JournalHead(const std::string& fingerprint) {
   return "nxdkit-journal 2 " + fingerprint + " " + boot_id + "\n";
 }
 
-std::span<const std::byte> Bytes(const std::string& text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<WriteSink>> WriteSink::Begin(const std::string& folder, const Layout& layout,
@@ -63,7 +59,9 @@ Status WriteSink::TakeOver() {
   const bool same_run = !head.empty() && old.ok() && old->starts_with(head) && FilesAreThere();
   if (!same_run) NXDKIT_TRY(RemoveContents(folder_));
   NXDKIT_ASSIGN(journal_, File::OpenWrite(path));
-  if (!same_run) return journal_.WriteAt(std::exchange(journal_bytes_, head.size()), Bytes(head));
+  if (!same_run)
+    return journal_.WriteAt(std::exchange(journal_bytes_, head.size()),
+                            std::as_bytes(std::span(head)));
   journal_bytes_ = head.size();
   LoadJournal(old->substr(head.size()));
   if (::ftruncate(journal_.fd(), static_cast<off_t>(journal_bytes_)) != 0)
@@ -79,7 +77,7 @@ void WriteSink::LoadJournal(const std::string& lines) {
   for (size_t end = lines.find('\n'); end != std::string::npos; end = lines.find('\n', begin)) {
     if (end - begin < kSumBytes) return;
     const std::string line = lines.substr(begin, end - begin - kSumBytes);
-    const uint32_t crc = Crc32(journal_crc_, Bytes(line));
+    const uint32_t crc = Crc32(journal_crc_, std::as_bytes(std::span(line)));
     if (lines.substr(begin + line.size(), kSumBytes) != fmt::format(" {:08x}", crc)) return;
     journal_crc_ = crc;
     journal_bytes_ += end + 1 - begin;
@@ -95,9 +93,10 @@ void WriteSink::LoadJournal(const std::string& lines) {
 }
 
 Status WriteSink::Journal(const std::string& line) {
-  journal_crc_ = Crc32(journal_crc_, Bytes(line));
+  journal_crc_ = Crc32(journal_crc_, std::as_bytes(std::span(line)));
   const std::string text = fmt::format("{} {:08x}\n", line, journal_crc_);
-  return journal_.WriteAt(std::exchange(journal_bytes_, journal_bytes_ + text.size()), Bytes(text));
+  return journal_.WriteAt(std::exchange(journal_bytes_, journal_bytes_ + text.size()),
+                          std::as_bytes(std::span(text)));
 }
 
 Status WriteSink::CreateFiles() {
@@ -135,7 +134,7 @@ Status WriteSink::FinishFile(size_t f) {
   NXDKIT_ASSIGN(const std::vector<uint32_t> crcs, files_.Crcs(f));
   NXDKIT_ASSIGN(File file, File::OpenWrite(files_.Path(f)));
   for (const Fragment& fragment : files_.encoder(f).Frame(crcs))
-    NXDKIT_TRY(file.WriteAt(fragment.offset, Bytes(fragment.bytes)));
+    NXDKIT_TRY(file.WriteAt(fragment.offset, std::as_bytes(std::span(fragment.bytes))));
   if (options_.sync) file.StartSync();
   return file.Close();
 }

@@ -14,7 +14,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr Named<AdvantageEstimator> kNames[] = {
+constexpr Named<AdvantageEstimator> kEstimatorNames[] = {
     {"gae", AdvantageEstimator::kGae},
     {"grpo", AdvantageEstimator::kGrpo},
     {"grpo_passk", AdvantageEstimator::kGrpoPassk},
@@ -188,7 +188,7 @@ void Gae(const AdvantageOptions& options, Rows rows) {
 }  // namespace
 
 Result<AdvantageEstimator> ParseAdvantageEstimator(std::string_view name) {
-  return FindNamed(kNames, "algorithm.adv_estimator", name);
+  return FindNamed(kEstimatorNames, "algorithm.adv_estimator", name);
 }
 
 bool ComparesGroups(AdvantageEstimator estimator) {

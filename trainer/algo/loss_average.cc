@@ -5,7 +5,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr Named<LossAverage> kNames[] = {
+constexpr Named<LossAverage> kAverageNames[] = {
     {"token", LossAverage::kToken},
     {"seq", LossAverage::kSequence},
     {"seq_mean", LossAverage::kSequenceMean},
@@ -14,7 +14,7 @@ constexpr Named<LossAverage> kNames[] = {
 }  // namespace
 
 Result<LossAverage> ParseLossAverage(std::string_view name) {
-  return FindNamed(kNames, "worker.actor.loss_avg_mode", name);
+  return FindNamed(kAverageNames, "worker.actor.loss_avg_mode", name);
 }
 
 LossWeights::LossWeights(LossAverage average, const MiniBatch& mini_batch, int64_t rows,

@@ -12,7 +12,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr Named<OptimizerType> kNames[] = {
+constexpr Named<OptimizerType> kOptimizerNames[] = {
     {"adamw", OptimizerType::kAdamW},
     {"adamw_bf16", OptimizerType::kAdamWBf16},
     {"adamw_bf16_fixed", OptimizerType::kAdamWBf16Fixed},
@@ -207,7 +207,7 @@ NXDKIT_CLONES double SumOfSquares(int64_t count, const float* values) {
 }  // namespace
 
 Result<OptimizerType> ParseOptimizerType(std::string_view name) {
-  return FindNamed(kNames, "worker.actor.optim.strategy", name);
+  return FindNamed(kOptimizerNames, "worker.actor.optim.strategy", name);
 }
 
 AdamState MakeAdamState(const ParamTable& table) {

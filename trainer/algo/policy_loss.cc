@@ -11,7 +11,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr Named<LossType> kNames[] = {
+constexpr Named<LossType> kLossNames[] = {
     {"default", LossType::kDefault},
     {"gspo", LossType::kGspo},
     {"gspo_token", LossType::kGspoToken},
@@ -153,7 +153,7 @@ Status CheckFinite(size_t index, const PolicyRow& row) {
 }  // namespace
 
 Result<LossType> ParseLossType(std::string_view name) {
-  return FindNamed(kNames, "worker.actor.loss_type", name);
+  return FindNamed(kLossNames, "worker.actor.loss_type", name);
 }
 
 Status CheckPolicyLossOptions(const PolicyLossOptions& options) {

@@ -9,7 +9,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr Named<ScheduleType> kNames[] = {
+constexpr Named<ScheduleType> kScheduleNames[] = {
     {"constant", ScheduleType::kConstant},
     {"cosine", ScheduleType::kCosine},
 };
@@ -17,7 +17,7 @@ constexpr Named<ScheduleType> kNames[] = {
 }  // namespace
 
 Result<ScheduleType> ParseScheduleType(std::string_view name) {
-  return FindNamed(kNames, "optim.lr_scheduler_type", name);
+  return FindNamed(kScheduleNames, "optim.lr_scheduler_type", name);
 }
 
 double ScheduleFactor(const Schedule& schedule, int64_t step) {

@@ -5,7 +5,6 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr std::string_view kTrainTp = "worker.actor.tensor_parallel_size";
 constexpr std::string_view kRolloutTp = "worker.rollout.tensor_parallel_size";
 constexpr std::string_view kRatio = "trainer.training_core_ratio";
 

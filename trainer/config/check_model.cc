@@ -35,8 +35,6 @@ void CheckTp(Checker& check, std::string_view key, int64_t tp, const ModelFacts&
                   fix);
 }
 
-constexpr std::string_view kTrainTp = "worker.actor.tensor_parallel_size";
-
 bool CheckHeads(Checker& check, std::string_view section, const ModelFacts& model) {
   if (model.heads > 0 && model.kv_heads > 0) return true;
   check.Problem(

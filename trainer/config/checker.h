@@ -11,6 +11,8 @@
 
 namespace nxdkit::trainer {
 
+inline constexpr std::string_view kTrainTp = "worker.actor.tensor_parallel_size";
+
 class Checker {
  public:
   explicit Checker(const LoadedConfig& loaded) : loaded_(loaded) {}

@@ -25,7 +25,7 @@ std::string_view Parent(std::string_view path) {
   return dot == std::string_view::npos ? "" : path.substr(0, dot);
 }
 
-std::string_view Leaf(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+std::string_view LastKey(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
 // All keys, and all groups they lie in.
 std::vector<std::string> KeysAndGroups() {
@@ -41,12 +41,12 @@ std::string NearestKey(std::string_view path) {
   const std::vector<std::string> all = KeysAndGroups();
   std::vector<std::string> siblings;
   for (const std::string& other : all)
-    if (Parent(other) == Parent(path)) siblings.emplace_back(Leaf(other));
-  if (const auto near = ClosestWord(Leaf(path), siblings)) return Join(Parent(path), *near);
+    if (Parent(other) == Parent(path)) siblings.emplace_back(LastKey(other));
+  if (const auto near = ClosestWord(LastKey(path), siblings)) return Join(Parent(path), *near);
   for (const std::string& other : all)
     if (other.ends_with("." + std::string(path))) return other;
   for (const std::string& other : all)
-    if (Leaf(other) == Leaf(path)) return other;
+    if (LastKey(other) == LastKey(path)) return other;
   const std::string near = ClosestWord(path, all).value_or("");
   return EditDistance(path, near) <= 3 ? near : "";
 }
@@ -115,13 +115,13 @@ class Merger {
     Value inner = value;
     for (std::string_view at = path; !Parent(at).empty(); at = Parent(at)) {
       Value outer = Value::Map();
-      outer.entries.push_back({std::string(Leaf(at)), where.line, where.column, inner});
+      outer.entries.push_back({std::string(LastKey(at)), where.line, where.column, inner});
       inner = std::move(outer);
       const ConfigKey* key = FindConfigKey(Parent(at));
       if (key == nullptr) continue;
       if (!std::holds_alternative<Value*>(key->slot(loaded_.config))) return false;
       // A misspelt key of a group that also takes others is a mistake all the same.
-      if (IsConfigGroup(key->path) && IsNearKeyOf(*key, Leaf(at))) return false;
+      if (IsConfigGroup(key->path) && IsNearKeyOf(*key, LastKey(at))) return false;
       Set(*key, inner, where);
       return true;
     }
@@ -131,7 +131,7 @@ class Merger {
   static bool IsNearKeyOf(const ConfigKey& group, std::string_view leaf) {
     std::vector<std::string> names;
     for (const ConfigKey& key : ConfigKeys())
-      if (Parent(key.path) == group.path) names.emplace_back(Leaf(key.path));
+      if (Parent(key.path) == group.path) names.emplace_back(LastKey(key.path));
     const auto near = ClosestWord(leaf, names);
     return near && EditDistance(*near, leaf) <= 2;
   }

@@ -15,7 +15,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr size_t kMaxBytes = 10000;
+constexpr size_t kMaxAnswerBytes = 10000;
 constexpr double kIntegerTolerance = 1e-7;
 constexpr size_t kMaxLetters = 2;  // different ones, in an expression that is evaluated
 constexpr std::string_view kBrackets = "()[]";
@@ -252,7 +252,7 @@ std::string NormalizeAnswer(std::string_view answer) {
 
 bool GradeAnswer(std::string_view given, std::string_view truth) {
   if (NormalizeMathd(given) == NormalizeMathd(truth)) return true;
-  if (given.size() > kMaxBytes || truth.size() > kMaxBytes) return false;
+  if (given.size() > kMaxAnswerBytes || truth.size() > kMaxAnswerBytes) return false;
   const std::string answer = NormalizeAnswer(given);
   const std::string expected = NormalizeAnswer(truth);
   if (answer == expected) return true;

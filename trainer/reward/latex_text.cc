@@ -8,7 +8,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr int kMaxDepth = 40;
+constexpr int kMaxNesting = 40;
 
 struct Symbol {
   std::string_view name, text;
@@ -301,7 +301,7 @@ class Converter {
   // Until an unmatched '}' (not taken), or \end{environment} (taken).
   std::string Run(std::string_view environment) {
     std::string out;
-    if (++depth_ > kMaxDepth) {
+    if (++depth_ > kMaxNesting) {
       too_deep_ = true;
       at_ = text_.size();
     }

@@ -11,7 +11,7 @@
 namespace nxdkit::trainer::jinja {
 namespace {
 
-constexpr int kMaxDepth = 60;  // of blocks inside each other
+constexpr int kMaxBlockDepth = 60;  // of blocks inside each other
 
 class TemplateParser {
  public:
@@ -25,9 +25,9 @@ class TemplateParser {
 
   // Statements up to a tag that begins with one of `ends`; the cursor is at that word then.
   Result<std::vector<Stmt>> Body(Words ends) {
-    if (++depth_ > kMaxDepth)
+    if (++depth_ > kMaxBlockDepth)
       return cursor_.Fail(Errc::kLimit, cursor_.peek().offset,
-                          fmt::format("blocks nest deeper than {} levels", kMaxDepth));
+                          fmt::format("blocks nest deeper than {} levels", kMaxBlockDepth));
     std::vector<Stmt> body;
     for (;;) {
       const Token& token = cursor_.Next();
@@ -96,9 +96,9 @@ class TemplateParser {
     NXDKIT_ASSIGN(statement.body, Body(kEnds));
     const size_t next = cursor_.peek().offset;
     if (cursor_.TakeName("elif")) {
-      if (++depth_ > kMaxDepth)
+      if (++depth_ > kMaxBlockDepth)
         return cursor_.Fail(Errc::kLimit, next,
-                            fmt::format("blocks nest deeper than {} levels", kMaxDepth));
+                            fmt::format("blocks nest deeper than {} levels", kMaxBlockDepth));
       NXDKIT_ASSIGN(Stmt inner, If(next));
       --depth_;
       statement.otherwise.push_back(std::move(inner));

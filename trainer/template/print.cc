@@ -11,7 +11,7 @@
 namespace nxdkit::trainer::jinja {
 namespace {
 
-constexpr int kMaxDepth = 100;
+constexpr int kMaxPrintDepth = 100;
 
 std::string FloatText(double value) {
   if (std::isnan(value)) return "nan";
@@ -32,8 +32,9 @@ class Printer {
   Status Append(const Value& value, int depth) {
     if (value.text() != nullptr) return AppendText(*value.text(), depth > 0);
     NXDKIT_TRY(budget_.Charge());
-    if (depth > kMaxDepth)
-      return Error(Errc::kLimit, fmt::format("a value is nested deeper than {} levels", kMaxDepth));
+    if (depth > kMaxPrintDepth)
+      return Error(Errc::kLimit,
+                   fmt::format("a value is nested deeper than {} levels", kMaxPrintDepth));
     if (value.list() != nullptr) return AppendList(*value.list(), depth);
     if (value.dict() != nullptr) return AppendDict(*value.dict(), depth);
     if (value.is_none())

@@ -16,7 +16,7 @@
 namespace nxdkit::trainer::jinja {
 namespace {
 
-constexpr int kMaxDepth = 400;
+constexpr int kMaxRenderDepth = 400;
 constexpr int kMaxValueDepth = 100;
 constexpr size_t kMaxOutputBytes = size_t{64} << 20;
 constexpr std::string_view kFunctions[] = {"raise_exception", "namespace", "range", "dict"};
@@ -80,8 +80,9 @@ class Renderer::Deeper {
   ~Deeper() { --*depth_; }
   Deeper(const Deeper&) = delete;
   Status Check() const {
-    if (*depth_ <= kMaxDepth) return OkStatus();
-    return Error(Errc::kLimit, fmt::format("the template goes deeper than {} levels", kMaxDepth));
+    if (*depth_ <= kMaxRenderDepth) return OkStatus();
+    return Error(Errc::kLimit,
+                 fmt::format("the template goes deeper than {} levels", kMaxRenderDepth));
   }
 
  private:

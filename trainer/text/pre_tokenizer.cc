@@ -10,7 +10,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr std::string_view kKey = "pre_tokenizer";
+constexpr std::string_view kPreTokenizerKey = "pre_tokenizer";
 constexpr int kMaxDepth = 8;
 
 // Of GPT-2; what ByteLevel splits by when use_regex is set.
@@ -30,7 +30,7 @@ constexpr BehaviorName kBehaviors[] = {
 };
 
 Error Unsupported(std::string_view what) {
-  return Error(Errc::kUnsupported, std::string(what)).member(kKey);
+  return Error(Errc::kUnsupported, std::string(what)).member(kPreTokenizerKey);
 }
 
 Result<SplitBehavior> BehaviorOf(const Json& json) {
@@ -43,14 +43,15 @@ Result<SplitBehavior> BehaviorOf(const Json& json) {
 // {"Regex": "..."} or {"String": "..."}
 Result<Regex> PatternOf(const Json& json) {
   const Json* pattern = JsonFind(json, "pattern");
-  if (pattern == nullptr) return Error(Errc::kCorrupt, "Split without a pattern").member(kKey);
+  if (pattern == nullptr)
+    return Error(Errc::kCorrupt, "Split without a pattern").member(kPreTokenizerKey);
   if (JsonFind(*pattern, "String") != nullptr) {
     NXDKIT_ASSIGN(const std::string text, JsonString(*pattern, "String"));
     return Regex::Compile(EscapeRegex(text));
   }
   NXDKIT_ASSIGN(const std::string text, JsonString(*pattern, "Regex"));
   Result<Regex> regex = Regex::Compile(text);
-  if (!regex.ok()) return std::move(regex).error().member(kKey);
+  if (!regex.ok()) return std::move(regex).error().member(kPreTokenizerKey);
   return regex;
 }
 
@@ -130,7 +131,8 @@ Status PreTokenizer::Add(const Json& json, int depth) {
         fmt::format("type '{}' is not known, expected Split, ByteLevel or Sequence", type));
   const Json* list = JsonFind(json, "pretokenizers");
   if (list == nullptr || !list->is_array())
-    return Error(Errc::kCorrupt, "Sequence without an array 'pretokenizers'").member(kKey);
+    return Error(Errc::kCorrupt, "Sequence without an array 'pretokenizers'")
+        .member(kPreTokenizerKey);
   for (const Json& step : *list) NXDKIT_TRY(Add(step, depth + 1));
   return OkStatus();
 }

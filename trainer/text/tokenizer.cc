@@ -17,7 +17,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = uint64_t{128} << 20;  // the largest known is 33 MB
+constexpr uint64_t kMaxTokenizerBytes = uint64_t{128} << 20;  // the largest known is 33 MB
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
 struct AddedVocabulary {
@@ -124,7 +124,7 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Result<Tokenizer> Tokenizer::Open(const std::string& path) {
-  NXDKIT_ASSIGN(const std::string json, ReadSmallFile(path, kMaxFileBytes));
+  NXDKIT_ASSIGN(const std::string json, ReadSmallFile(path, kMaxTokenizerBytes));
   Result<Tokenizer> tokenizer = Parse(json);
   if (!tokenizer.ok()) return std::move(tokenizer).error().in(path);
   return tokenizer;

@@ -7,7 +7,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr int kMaxDepth = 8;
+constexpr int kMaxPartsDepth = 8;
 constexpr size_t kMaxContentBytes = 1024;  // looking for a token costs its length at every place
 constexpr size_t kMaxAllContentBytes = size_t{4} << 20;  // each byte is a node of a tree
 constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
@@ -90,7 +90,7 @@ Status ApplyPostProcessor(const Json& json, int depth, Surroundings* around) {
   NXDKIT_ASSIGN(const std::string type, JsonString(json, "type"));
   if (type == "ByteLevel") return OkStatus();  // moves offsets, which are not kept here
   if (type == "TemplateProcessing") return ApplyTemplate(json, around);
-  if (type != "Sequence" || depth >= kMaxDepth)
+  if (type != "Sequence" || depth >= kMaxPartsDepth)
     return Unknown(kMember, type, "ByteLevel, TemplateProcessing or a flat Sequence");
   NXDKIT_ASSIGN(const Json* list, ListOf(json, "processors", kMember));
   for (const Json& part : *list) NXDKIT_TRY(ApplyPostProcessor(part, depth + 1, around));
@@ -101,7 +101,7 @@ Result<bool> NormalizesToNfc(const Json& json, int depth) {
   constexpr std::string_view kMember = "normalizer";
   NXDKIT_ASSIGN(const std::string type, JsonString(json, "type"));
   if (type == "NFC") return true;
-  if (type != "Sequence" || depth >= kMaxDepth)
+  if (type != "Sequence" || depth >= kMaxPartsDepth)
     return Unknown(kMember, type, "null, NFC or a flat Sequence");
   NXDKIT_ASSIGN(const Json* list, ListOf(json, "normalizers", kMember));
   bool nfc = false;
@@ -118,7 +118,7 @@ Result<int> CountDecoders(const Json& json, int depth) {
   NXDKIT_ASSIGN(const std::string type, JsonString(json, "type"));
   if (type == "ByteLevel") return 1;
   if (type == "Fuse") return 0;  // joins what ByteLevel has joined already
-  if (type != "Sequence" || depth >= kMaxDepth)
+  if (type != "Sequence" || depth >= kMaxPartsDepth)
     return Unknown(kMember, type, "ByteLevel, Fuse or a flat Sequence");
   NXDKIT_ASSIGN(const Json* list, ListOf(json, "decoders", kMember));
   int count = 0;
