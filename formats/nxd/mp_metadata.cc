@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kMaxBytes = 64 << 20;
 constexpr int64_t kMaxNumber = 1'000'000;
-constexpr std::string_view kPrefix = "mp_metadata_pp_rank_";
+constexpr std::string_view kRecordPrefix = "mp_metadata_pp_rank_";
 
 Error Fault(const std::string& key, std::string what) {
   return Error(Errc::kCorrupt, std::move(what)).member(key);
@@ -121,8 +121,8 @@ Result<MpMetadata> Read(const Json& json) {
 
 // "mp_metadata_pp_rank_3.json" -> 3 and ".json"
 std::optional<std::pair<int, std::string>> RankOf(std::string_view name) {
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
+  if (!name.starts_with(kRecordPrefix)) return std::nullopt;
+  name.remove_prefix(kRecordPrefix.size());
   int rank = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), rank);
   if (error != std::errc() || rank < 0) return std::nullopt;
@@ -188,7 +188,8 @@ Result<std::optional<MpRecord>> ReadMpRecord(const std::string& tag_folder, int 
   for (int rank = 0; rank < pp && !paths.empty(); ++rank) {
     const auto it = paths.find(rank);
     if (it == paths.end()) {
-      record.warnings.push_back(fmt::format("{}: {}{}.json is missing", tag_folder, kPrefix, rank));
+      record.warnings.push_back(
+          fmt::format("{}: {}{}.json is missing", tag_folder, kRecordPrefix, rank));
       continue;
     }
     NXDKIT_ASSIGN(const std::string text, ReadSmallFile(it->second, kMaxBytes));

@@ -9,7 +9,7 @@
 namespace nxdkit::nxd {
 namespace {
 
-constexpr uint64_t kMaxBytes = 1 << 20;
+constexpr uint64_t kMaxSidecarBytes = 1 << 20;
 
 template <typename T>
 Status ReadWord(const Json& json, const char* key,
@@ -94,7 +94,7 @@ Result<Sidecar> ParseSidecar(std::string_view json_text, const std::string& path
 Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder) {
   const std::string path = JoinPath(tag_folder, kSidecarName);
   if (KindOf(path) != PathKind::kFile) return std::optional<Sidecar>();
-  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxBytes));
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxSidecarBytes));
   NXDKIT_ASSIGN(Sidecar sidecar, ParseSidecar(text, path));
   return std::optional<Sidecar>(std::move(sidecar));
 }

@@ -72,7 +72,7 @@ Status RemoveSlot(const std::string& path) {
   return RemoveTree(path);
 }
 
-Status Rename(const std::string& from, const std::string& to, unsigned flags = 0) {
+Status RenameAt(const std::string& from, const std::string& to, unsigned flags = 0) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0) return OkStatus();
   const bool missing = errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
   if (flags != 0 && missing)
@@ -208,7 +208,7 @@ Status SlotUpdate::FindCurrent() {
 Status SlotUpdate::Recover() const {
   const std::string next = JoinPath(parent_, kNextName);
   if (IsLink(next) || KindOf(next) == PathKind::kFile) return RemoveSlot(next);
-  return KindOf(next) == PathKind::kMissing ? OkStatus() : Rename(next, FreeName());
+  return KindOf(next) == PathKind::kMissing ? OkStatus() : RenameAt(next, FreeName());
 }
 
 Result<std::vector<std::string>> SlotUpdate::Retired() const {
@@ -307,7 +307,7 @@ Status SlotUpdate::Switch() {
   const std::string next = JoinPath(parent_, kNextName);
   if (::symlink(BaseName(path_).c_str(), next.c_str()) != 0)
     return OutputError("create the link", errno).in(next);
-  Status switched = Rename(next, weights_, current_.empty() ? RENAME_EXCHANGE : 0);
+  Status switched = RenameAt(next, weights_, current_.empty() ? RENAME_EXCHANGE : 0);
   done_ = switched.ok();
   if (!done_) {
     ::unlink(next.c_str());
@@ -315,7 +315,7 @@ Status SlotUpdate::Switch() {
   }
   if (!current_.empty()) return OkStatus();
   current_ = FreeName();  // the plain folder that was exchanged is the first retired slot
-  return Rename(next, current_);
+  return RenameAt(next, current_);
 }
 
 // The version before is kept as the next refresh's slot; older ones go when nobody holds them. What

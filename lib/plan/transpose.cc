@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kLine = 64;
 
 template <size_t kBytes>
-struct Element {
+struct Square {
   std::array<std::byte, kBytes> bytes;
 };
 
@@ -36,7 +36,7 @@ template <size_t kBytes>
 void CopyTile(const Tile& tile, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c) {
-      Element<kBytes> element;
+      Square<kBytes> element;
       std::memcpy(&element, tile.source + r * int64_t{kBytes} + c * tile.source_stride, kBytes);
       std::memcpy(tile.output + r * tile.output_stride + c * int64_t{kBytes}, &element, kBytes);
     }
