@@ -12,7 +12,7 @@
 namespace nxdkit::ops {
 namespace {
 
-constexpr uint64_t kMaxConfigBytes = 16 << 20;
+constexpr uint64_t kMaxModelConfigBytes = 16 << 20;
 constexpr JsonOptions kLikePython = {.allow_nan = true, .allow_duplicate_keys = true};
 
 // Keys of a Hugging Face config whose values end up in a compiled graph, as shapes or constants.
@@ -76,7 +76,7 @@ std::string HeadsText(const models::ModelConfig& config, int64_t tp) {
 Result<ConfigText> CompiledModel(const rollout::Bundle& bundle) {
   ConfigText config{"", JoinPath(bundle.folder, "config.json")};
   if (KindOf(config.path) == PathKind::kFile) {
-    NXDKIT_ASSIGN(config.text, ReadSmallFile(config.path, kMaxConfigBytes));
+    NXDKIT_ASSIGN(config.text, ReadSmallFile(config.path, kMaxModelConfigBytes));
   } else if (bundle.config && bundle.config->flavor == rollout::Flavor::kNxdi) {
     config = {bundle.config_text, JoinPath(bundle.folder, "neuron_config.json")};
   }

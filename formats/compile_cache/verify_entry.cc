@@ -16,7 +16,7 @@ namespace nxdkit::neff {
 namespace {
 
 constexpr uint64_t kMaxFlagsBytes = 1 << 20;
-constexpr uint64_t kMaxManifestBytes = 1 << 20;
+constexpr uint64_t kMaxJsonBytes = 1 << 20;
 
 // To read a payload is no use of it: the order of eviction stays.
 class KeepAccessTime {
@@ -130,7 +130,7 @@ class Verifier {
 
   Status CheckManifest() {
     const std::string path = Path(kManifestFile);
-    const Result<std::string> text = ReadSmallFile(path, kMaxManifestBytes);
+    const Result<std::string> text = ReadSmallFile(path, kMaxJsonBytes);
     NXDKIT_TRY(Keep(kManifestFile, text));
     if (!text.ok()) return OkStatus();
     const Result<Manifest> manifest = ParseManifest(*text, path);

@@ -15,7 +15,7 @@
 namespace nxdkit::neff {
 namespace {
 
-constexpr size_t kBlock = 64 << 10;
+constexpr size_t kReadBlock = 64 << 10;
 
 using Reader = std::unique_ptr<archive, int (*)(archive*)>;
 
@@ -30,7 +30,7 @@ struct Source {
 
 la_ssize_t ReadBlock(archive* reader, void* client, const void** buffer) {
   auto& source = *static_cast<Source*>(client);
-  source.block.resize(std::min<uint64_t>(kBlock, source.end - source.at));
+  source.block.resize(std::min<uint64_t>(kReadBlock, source.end - source.at));
   if (Status got = source.file.ReadAt(source.at, source.block); !got.ok()) {
     source.error = std::move(got).error();
     archive_set_error(reader, EIO, "read error");

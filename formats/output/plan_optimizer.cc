@@ -9,7 +9,7 @@ namespace {
 
 using torch::PickleDict;
 using torch::PickleValue;
-using Kind = OptimizerEntry::Kind;
+using EntryKind = OptimizerEntry::Kind;
 using nxd::OptimizerStyle;
 
 constexpr int64_t kMaxFiles = 1'000'000;
@@ -112,7 +112,7 @@ class TreeMaker {
     PickleDict state;
     for (size_t e = 0; e < entries.size(); ++e) {
       PickleValue value = entries[e].value;
-      if (entries[e].kind != Kind::kValue)
+      if (entries[e].kind != EntryKind::kValue)
         value = AddTensor(param, entries[e],
                           [&](uint32_t i) { return (*optimizer_.entries[i])[e].param; });
       state.push_back({{entries[e].name}, std::move(value)});
@@ -163,7 +163,7 @@ class TreeMaker {
         if (a.name != b.name || a.kind != b.kind || a.dtype != b.dtype ||
             a.value_text != b.value_text)
           return PartsDiffer(tensor, last, a.name);
-        if (a.kind != Kind::kScalar) continue;
+        if (a.kind != EntryKind::kScalar) continue;
         NXDKIT_ASSIGN(const bool same, SameScalar(source_.bound, a, b));
         if (!same) return PartsDiffer(tensor, last, a.name);
       }
@@ -176,7 +176,7 @@ class TreeMaker {
   PickleValue AddTensor(const TensorLayout& param, const OptimizerEntry& entry, Logical logical) {
     const size_t index = tree_.tensors.size();
     TensorLayout layout = param;
-    if (entry.kind == Kind::kScalar) {
+    if (entry.kind == EntryKind::kScalar) {
       layout.shape = {};
       layout.pieces = {};
       layout.fills = {};

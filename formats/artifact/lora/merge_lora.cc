@@ -55,9 +55,9 @@ std::vector<bool> Changed(const BoundArtifact& base, const LoraParts& parts) {
   return changed;
 }
 
-class Binder {
+class MergedBinder {
  public:
-  Binder(BoundArtifact base, BoundArtifact adapter)
+  MergedBinder(BoundArtifact base, BoundArtifact adapter)
       : base_(std::make_shared<const BoundArtifact>(std::move(base))),
         adapter_(std::make_shared<const BoundArtifact>(std::move(adapter))) {}
 
@@ -162,7 +162,7 @@ Result<BoundArtifact> MergeLora(BoundArtifact base, const InputHints& hints) {
   const models::Model* model = base.model ? &*base.model : nullptr;
   NXDKIT_ASSIGN(BoundArtifact adapter,
                 BindLora(hints.lora, {&base.params, model, base.artifact.path}, {}, adapter_hints));
-  return Binder(std::move(base), std::move(adapter)).Run();
+  return MergedBinder(std::move(base), std::move(adapter)).Run();
 }
 
 }  // namespace nxdkit::ops
