@@ -1,4 +1,4 @@
-// What most tests include, read once for all of them.
+// PRIVATE: what most tests include, read once for all of them.
 #pragma once
 
 #include <gmock/gmock.h>

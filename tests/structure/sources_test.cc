@@ -146,8 +146,8 @@ TEST(Tests, EachFileAsserts) {
   }
 }
 
-// A test file in a folder that no test binary is made of would never run. A binary is made of a folder
-// and all below it.
+// A test file in a folder that no test binary is made of would never run. A binary is made of a
+// folder and all below it.
 TEST(Tests, EachFileIsBuilt) {
   const SourceFile* cmake = Find("tests/CMakeLists.txt");
   ASSERT_NE(cmake, nullptr);

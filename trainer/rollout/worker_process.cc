@@ -14,18 +14,18 @@ namespace nxdkit::trainer {
 namespace {
 
 // What a program needs to find its libraries, its files and its words.
-constexpr std::array<std::string_view, 13> kNames = {
+constexpr std::array<std::string_view, 13> kKeptNames = {
     "PATH",         "HOME",          "USER",
     "LOGNAME",      "LANG",          "TZ",
     "TMPDIR",       "TEMP",          "LD_LIBRARY_PATH",
     "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS",
     "LSAN_OPTIONS"};
-constexpr std::array<std::string_view, 1> kPrefixes = {"LC_"};
+constexpr std::array<std::string_view, 1> kKeptPrefixes = {"LC_"};
 // Ranks and their threads wait for each other thousands of times in a second; with more of them
 // than processors, the default of 300,000 turns of a loop costs a factor of five (measured).
 constexpr std::string_view kSpin = "GOMP_SPINCOUNT=20000";
 
-std::string_view NameOf(std::string_view entry) { return entry.substr(0, entry.find('=')); }
+std::string_view EntryName(std::string_view entry) { return entry.substr(0, entry.find('=')); }
 
 }  // namespace
 
@@ -33,10 +33,10 @@ std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& more)
   std::vector<std::string> out = more;
   const auto add = [&](std::string_view entry) {
     const bool said = std::ranges::any_of(
-        more, [&](const std::string& own) { return NameOf(own) == NameOf(entry); });
+        more, [&](const std::string& own) { return EntryName(own) == EntryName(entry); });
     if (!said) out.emplace_back(entry);
   };
-  for (const std::string& entry : EnvironmentOf(kNames, kPrefixes)) add(entry);
+  for (const std::string& entry : EnvironmentOf(kKeptNames, kKeptPrefixes)) add(entry);
   add(kSpin);
   std::ranges::sort(out);
   return out;
