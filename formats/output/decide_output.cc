@@ -103,11 +103,12 @@ Status DecideQkv(const BoundArtifact& source, const OutputOptions& options, Outp
 }
 
 Status DecideHardware(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
-  // The order of heads that are stored once tells nothing; a record of the set may.
+  // The order of heads that are stored once tells nothing. A record of trn2 does; one of trn1 is
+  // also written where nobody had said --hw, and does not.
   const std::optional<nxd::Sidecar>& record = source.artifact.sidecar;
-  const bool known =
-      source.artifact.kind == Kind::kNxd && !spec.optimum &&
-      (source.nxd_geometry.kv_multiplier > 1 || (record && record->claims.hardware.has_value()));
+  const bool recorded = record && record->claims.hardware == Hardware::kTrn2;
+  const bool known = source.artifact.kind == Kind::kNxd && !spec.optimum &&
+                     (source.nxd_geometry.kv_multiplier > 1 || recorded);
   if (options.hardware)
     spec.nxd.hardware = *options.hardware;
   else if (spec.optimum)

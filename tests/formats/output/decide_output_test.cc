@@ -129,6 +129,17 @@ TEST_F(DecideOutput, TakesTheHardwareThatTheInputRecords) {
               "say --hw trn1 or --hw trn2");
 }
 
+// The record of a set that was made without --hw says trn1: nobody has decided it.
+TEST_F(DecideOutput, AsksForTheHardwareThatNobodySaid) {
+  ops::OutputOptions options;
+  options.tp = 2;
+  const std::string set = workshop_.Make("set", path_, Kind::kHf, Kind::kNxd, options);
+  options.tp = 4;
+  options.training_tag = true;
+  ExpectError(ops::DecideOutput(Open(set, Kind::kNxd), Kind::kNxd, options), Errc::kUsage,
+              "say --hw trn1 or --hw trn2");
+}
+
 // A compiled bundle has decided most of it; an option may only say the same.
 TEST_F(DecideOutput, AgreesWithACompiledBundle) {
   ops::OutputOptions options;
