@@ -443,7 +443,7 @@ TEST(OlderOptimizer, FilesBesideTheShards) {
   const std::string v1 = AsV1(shop, shop.Make("in", tag));
   std::ofstream(v1 + "/optim.dp_rank_00.tp_rank_01") << "state";
   ExpectRefusedButForTheModel(shop, v1,
-                              "a legacy ZeRO-1 optimizer (optim.dp_rank_00.tp_rank_01) lies");
+                              "a legacy ZeRO-1 optimizer (optim.dp_rank_00.tp_rank_01) is next");
 }
 
 TEST(OlderOptimizer, FilesInTheFolderOfTheNewerForm) {

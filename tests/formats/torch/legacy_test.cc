@@ -91,7 +91,7 @@ TEST(Legacy, RefusesTensorsOutsideOfTheirView) {
   file.object = LegacyTensor(
       LegacyStorage("ShortStorage", "77", 3, Str("78") + Int(0) + Int(2) + "\x87"), {3});
   ExpectError(ReadBytes(file.Bytes()), {Errc::kCorrupt, "object", file.keys_offset() - 2,
-                                        "does not lie within its storage of 4 bytes"});
+                                        "is not within its storage of 4 bytes"});
 }
 
 TEST(Legacy, RefusesAnotherMagicNumber) {

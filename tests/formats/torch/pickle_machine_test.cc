@@ -292,7 +292,7 @@ TEST(PickleMachine, RefusesArgumentsThatDoNotFit) {
 
 TEST(PickleMachine, RefusesNumbersThatAreNone) {
   ExpectRefused("I9223372036854775808\n", Errc::kCorrupt, 0, "not a 64-bit integer");
-  ExpectRefused("I1x\n", Errc::kCorrupt, 0, "\"1x\" is no integer");
+  ExpectRefused("I1x\n", Errc::kCorrupt, 0, "\"1x\" is not a 64-bit integer");
   ExpectRefused("Fabc\n", Errc::kCorrupt, 0, "\"abc\" is not a floating point number");
   ExpectRefused("\x8b" + U32(65) + std::string(65, 'a'), Errc::kUnsupported, 0,
                 "an integer of 65 bytes, the limit is 64");

@@ -118,7 +118,7 @@ TEST(TensorRebuild, RefusesElementsOutsideOfTheStorage) {
   ExpectTensorRefused(
       {.shape = {7}, .strides = {1}}, Errc::kCorrupt,
       "shape [7], strides [1] and offset 0 (float32) is not within its storage of 24");
-  ExpectTensorRefused({.offset = 1}, Errc::kCorrupt, "offset 1 (float32) does not lie within");
+  ExpectTensorRefused({.offset = 1}, Errc::kCorrupt, "offset 1 (float32) is not within");
   ExpectTensorRefused({.strides = {4, 1}}, Errc::kCorrupt, "strides [4, 1]");
   ExpectTensorRefused({.shape = {2}, .strides = {6}}, Errc::kCorrupt, "strides [6]");
 }
@@ -126,12 +126,12 @@ TEST(TensorRebuild, RefusesElementsOutsideOfTheStorage) {
 TEST(TensorRebuild, RefusesArithmeticThatOverflows) {
   ExpectTensorRefused({.shape = {kMost, 3}}, Errc::kCorrupt, "more than 2^63 - 1 elements");
   ExpectTensorRefused({.shape = {2, 2}, .strides = {kMost, kMost}}, Errc::kCorrupt,
-                      "does not lie within");
+                      "is not within");
   ExpectTensorRefused({.shape = {3, 2}, .strides = {kMost, 1}}, Errc::kCorrupt,
-                      "does not lie within");
-  ExpectTensorRefused({.offset = kMost}, Errc::kCorrupt, "does not lie within");
+                      "is not within");
+  ExpectTensorRefused({.offset = kMost}, Errc::kCorrupt, "is not within");
   ExpectTensorRefused({.shape = {2}, .strides = {kMost / 4}}, Errc::kCorrupt,
-                      "does not lie within");
+                      "is not within");
 }
 
 TEST(TensorRebuild, RefusesNegativeNumbers) {

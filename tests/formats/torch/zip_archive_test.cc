@@ -48,7 +48,7 @@ TEST(ZipArchive, RefusesAZipThatIsNoTorchArchive) {
   TestZip zip;
   zip.records = {{"x/word/document.xml", "<a/>"}, {"x/version", "3\n"}};
   ExpectError(ReadBytes(zip.Bytes()),
-              {Errc::kUnsupported, "x/data.pkl", {}, "no file of torch.save"});
+              {Errc::kUnsupported, "x/data.pkl", {}, "is not from torch.save"});
 }
 
 TEST(ZipArchive, RefusesTorchScript) {
@@ -82,9 +82,9 @@ TEST(ZipArchive, VersionsThatTorchReads) {
   } kBad[] = {{"0\n", Errc::kUnsupported, "version 0, supported are 1 to 10"},
               {"11\n", Errc::kUnsupported, "version 11"},
               {"-3", Errc::kUnsupported, "version -3"},
-              {"", Errc::kCorrupt, "is no number"},
+              {"", Errc::kCorrupt, "is not a number"},
               {"3 or so", Errc::kCorrupt, "\"3 or so\" is not a number"},
-              {"99999999999", Errc::kCorrupt, "is no number"}};
+              {"99999999999", Errc::kCorrupt, "is not a number"}};
   for (const auto& bad : kBad) {
     TestZip zip;
     zip.records = {{"x/data.pkl", kEmptyDict}, {"x/version", bad.version}};
