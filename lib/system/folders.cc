@@ -66,7 +66,7 @@ Status MakeFolders(const std::string& path, bool sync) {
       return OutputError("create the folder", errno).in(folder);
     if (sync) NXDKIT_TRY(SyncFolder(ParentPath(folder)));
   }
-  if (KindOf(path) == PathKind::kFile) return OutputError("create the folder", ENOTDIR).in(path);
+  if (KindOf(path) != PathKind::kFolder) return OutputError("create the folder", ENOTDIR).in(path);
   return OkStatus();
 }
 

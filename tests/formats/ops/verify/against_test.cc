@@ -54,5 +54,21 @@ TEST_F(Against, OneWrongElementOfTheRoundingIsOneFinding) {
                                             " was rounded from F32 to BF16"));
 }
 
+// A model that was widened holds the other's values exactly: what differs in it is damage, even where
+// rounding would hide it.
+TEST_F(Against, DamageBelowTheRoundingOfAWidenedModelIsAFinding) {
+  const std::string narrow = workshop_.MakeModel("narrow", testing_util::TinyLlama(), Dtype::kBF16);
+  ops::OutputOptions options;
+  options.dtype = Dtype::kF32;
+  const std::string wide = workshop_.Make("wide", narrow, Kind::kHf, Kind::kHf, options);
+  const std::string name = "model.layers.0.self_attn.o_proj.weight";
+  testing_util::FlipElement(testing_util::FindStored(wide, Kind::kHf, name, -1), 3);
+  const auto report = VerifyAgainst(wide, narrow);
+  ASSERT_TRUE(report.ok());
+  ASSERT_EQ(report->findings.size(), 1u);
+  EXPECT_EQ(report->findings[0].tensor, name);
+  EXPECT_EQ(report->findings[0].count, 1);
+}
+
 }  // namespace
 }  // namespace nxdkit
