@@ -112,12 +112,13 @@ Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, Too
   request.no_blob = args.no_blob;
   request.compiler = args.compiler;
   request.environment = args.pass_env;
-  NXDKIT_ASSIGN(request.cache, neff::FindCache(args.cache_dir, Environment("NEURON_CC_FLAGS"),
-                                               Environment("NEURON_COMPILE_CACHE_URL")));
-  request.limits.max_bytes = request.cache.max_bytes.value_or(request.limits.max_bytes);
-  request.limits.keep_seconds = request.cache.keep_seconds.value_or(request.limits.keep_seconds);
-  request.cache.retry_failed |= args.retry_failed;
-  if (!args.cache) {
+  if (args.cache) {
+    NXDKIT_ASSIGN(request.cache, neff::FindCache(args.cache_dir, Environment("NEURON_CC_FLAGS"),
+                                                 Environment("NEURON_COMPILE_CACHE_URL")));
+    request.limits.max_bytes = request.cache.max_bytes.value_or(request.limits.max_bytes);
+    request.limits.keep_seconds = request.cache.keep_seconds.value_or(request.limits.keep_seconds);
+    request.cache.retry_failed |= args.retry_failed;
+  } else {  // then its flags need not be readable either
     request.cache.enabled = false;
     request.cache.disabled_because = "--no-cache was given";
   }
