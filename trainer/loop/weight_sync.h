@@ -18,8 +18,9 @@ struct SyncedWeights {
 };
 
 // Hashes the memory and refreshes the weights of `bundle`. The files are not read back: what an
-// engine loads of them is held against the digest, after the new slot is current. Copies and padding
-// that the engine does not read are not proved by that; `ckpt-verify` looks at them. kCorrupt when the ranks' copies differ.
+// engine loads of them is held against the digest, after the new slot is current. Copies and
+// padding that the engine does not read are not proved by that; `ckpt-verify` looks at them.
+// kCorrupt when the ranks' copies differ.
 Result<SyncedWeights> SyncWeights(Actor& actor, const DecoderConfig& config,
                                   const ops::Artifact& base, const std::string& bundle,
                                   const std::string& label, const ops::RunOptions& run);

@@ -54,8 +54,8 @@ TEST_F(Against, OneWrongElementOfTheRoundingIsOneFinding) {
                                             " was rounded from F32 to BF16"));
 }
 
-// A model that was widened holds the other's values exactly: what differs in it is damage, even where
-// rounding would hide it.
+// A model that was widened holds the other's values exactly: what differs in it is damage, even
+// where rounding would hide it.
 TEST_F(Against, DamageBelowTheRoundingOfAWidenedModelIsAFinding) {
   const std::string narrow = workshop_.MakeModel("narrow", testing_util::TinyLlama(), Dtype::kBF16);
   ops::OutputOptions options;
