@@ -210,17 +210,13 @@ class Planner {
     return OkStatus();
   }
 
-  // Of `first`, the first of the ranks: more of them than memory can hold are refused before they
-  // are planned.
-  Status CheckRanks(const std::vector<const TensorLayout*>& first, int64_t ranks) const {
-    uint64_t bytes = 0;
-    for (const TensorLayout* tensor : first) bytes += LeastPlanBytes(*tensor);
-    if (bytes * static_cast<uint64_t>(ranks) <= max_memory_) return OkStatus();
-    return Error(
-               Errc::kLimit,
-               fmt::format("the plan alone for {} ranks with {} tensors each takes {} bytes or "
-                           "more, the cap is {}",
-                           ranks, first.size(), bytes * static_cast<uint64_t>(ranks), max_memory_))
+  // `bytes` are what the plan of all ranks takes at the least: more of them than memory can hold are
+  // refused before they are planned.
+  Status CheckPlanBytes(uint64_t bytes, int64_t ranks) const {
+    if (bytes <= max_memory_) return OkStatus();
+    return Error(Errc::kLimit,
+                 fmt::format("the plan alone for {} ranks takes {} bytes or more, the cap is {}",
+                             ranks, bytes, max_memory_))
         .hint("ask for fewer ranks, or raise --max-memory");
   }
 
@@ -228,9 +224,15 @@ class Planner {
   Status PlanRank(int t, int e) {
     NXDKIT_ASSIGN(const std::vector<nxd::RankTensor> tensors, NxdTensors(t, e));
     if (t == 0 && e == 0) {
-      std::vector<const TensorLayout*> first;
-      for (const nxd::RankTensor& tensor : tensors) first.push_back(&tensor.layout);
-      NXDKIT_TRY(CheckRanks(first, int64_t{spec_.nxd.tp} * spec_.nxd.ep));
+      const int64_t ranks = int64_t{spec_.nxd.tp} * spec_.nxd.ep;
+      uint64_t bytes = 0;
+      for (const nxd::RankTensor& tensor : tensors) {
+        // A file of its own, which the expert parallel ranks share.
+        const bool shared = spec_.xser && !tensor.expert;
+        bytes +=
+            LeastPlanBytes(tensor.layout) * static_cast<uint64_t>(shared ? spec_.nxd.tp : ranks);
+      }
+      NXDKIT_TRY(CheckPlanBytes(bytes, ranks));
     }
     for (int p = 0; p < spec_.nxd.pp; ++p) {
       std::vector<nxd::RankTensor> here;
@@ -359,9 +361,10 @@ class Planner {
       NXDKIT_ASSIGN(std::vector<TensorLayout> tensors,
                     rollout::RankTensors(*source_.model, spec_.rollout, rank));
       if (rank == 0) {
-        std::vector<const TensorLayout*> first;
-        for (const TensorLayout& tensor : tensors) first.push_back(&tensor);
-        NXDKIT_TRY(CheckRanks(first, spec_.rollout.tp));
+        uint64_t bytes = 0;
+        for (const TensorLayout& tensor : tensors) bytes += LeastPlanBytes(tensor);
+        bytes *= static_cast<uint64_t>(spec_.rollout.tp);
+        NXDKIT_TRY(CheckPlanBytes(bytes, spec_.rollout.tp));
       }
       std::vector<OutputTensor> outputs;
       for (TensorLayout& tensor : tensors) {

@@ -60,11 +60,6 @@ void ForEach(const std::vector<Dim>& dims, const Run& run) {
   }
 }
 
-template <size_t kBytes>
-struct Element {
-  std::array<std::byte, kBytes> bytes;
-};
-
 // Two dimensions, in blocks that keep both sides in the first-level cache.
 template <size_t kBytes>
 void CopyPlane(const Dim& rows, const Dim& columns, const std::byte* source, std::byte* output) {

@@ -18,11 +18,6 @@ namespace {
 // few places in the first-level cache.
 constexpr int64_t kLine = 64;
 
-template <size_t kBytes>
-struct Square {
-  std::array<std::byte, kBytes> bytes;
-};
-
 // What a tile is read from and written to, at its first element; strides in bytes.
 struct Tile {
   const std::byte* source;
@@ -36,7 +31,7 @@ template <size_t kBytes>
 void CopyTile(const Tile& tile, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c) {
-      Square<kBytes> element;
+      Element<kBytes> element;
       std::memcpy(&element, tile.source + r * int64_t{kBytes} + c * tile.source_stride, kBytes);
       std::memcpy(tile.output + r * tile.output_stride + c * int64_t{kBytes}, &element, kBytes);
     }

@@ -2,10 +2,17 @@
 // stores as [in, out] and the other as [out, in].
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
 namespace nxdkit {
+
+// One element, as a copy moves it.
+template <size_t kBytes>
+struct Element {
+  std::array<std::byte, kBytes> bytes;
+};
 
 // Copies `rows` x `columns` elements of `bytes` bytes each (1, 2, 4, 8 or 16): element (r, c) from
 // source[r + c * source_stride] to output[r * output_stride + c], strides in elements. No alignment

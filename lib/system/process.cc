@@ -105,11 +105,13 @@ std::vector<std::string> WholeEnvironment() {
   return out;
 }
 
+std::string_view VariableName(std::string_view entry) { return entry.substr(0, entry.find('=')); }
+
 std::vector<std::string> EnvironmentOf(std::span<const std::string_view> names,
                                        std::span<const std::string_view> prefixes) {
   std::vector<std::string> out = WholeEnvironment();
   std::erase_if(out, [&](std::string_view entry) {
-    const std::string_view name = entry.substr(0, entry.find('='));
+    const std::string_view name = VariableName(entry);
     return std::ranges::find(names, name) == names.end() &&
            std::ranges::none_of(prefixes, [&](std::string_view p) { return name.starts_with(p); });
   });

@@ -24,8 +24,6 @@ constexpr std::array<std::string_view, 2> kPrefixes = {"NEURON_", "NEURONX_"};
 constexpr std::string_view kVisible = "NEURON_RT_VISIBLE_CORES";
 constexpr int64_t kMaxCore = 1 << 16;  // far above what one machine has
 
-std::string_view NameOf(std::string_view entry) { return entry.substr(0, entry.find('=')); }
-
 bool IsOfNeuron(std::string_view entry) {
   return std::ranges::any_of(kPrefixes, [&](std::string_view p) { return entry.starts_with(p); });
 }
@@ -110,7 +108,7 @@ std::vector<std::string> TakeNeuronVariables() {
       taken.emplace_back(*entry);
       texts.push_back(*entry);
     }
-  for (const std::string& entry : taken) ::unsetenv(std::string(NameOf(entry)).c_str());
+  for (const std::string& entry : taken) ::unsetenv(std::string(VariableName(entry)).c_str());
   // unsetenv forgets where they are; the kernel goes on showing them.
   for (char* text : texts)
     if (shown.Has(text)) std::memset(text, 0, std::strlen(text));
@@ -124,7 +122,7 @@ Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>&
   std::vector<int64_t> cores;
   for (int64_t core = 0; core < split.all(); ++core) cores.push_back(core);
   for (const std::string& entry : taken) {
-    if (NameOf(entry) != kVisible) {
+    if (VariableName(entry) != kVisible) {
       result.all.push_back(entry);
       continue;
     }

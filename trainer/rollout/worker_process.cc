@@ -25,15 +25,13 @@ constexpr std::array<std::string_view, 1> kKeptPrefixes = {"LC_"};
 // than processors, the default of 300,000 turns of a loop costs a factor of five (measured).
 constexpr std::string_view kSpin = "GOMP_SPINCOUNT=20000";
 
-std::string_view EntryName(std::string_view entry) { return entry.substr(0, entry.find('=')); }
-
 }  // namespace
 
 std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& more) {
   std::vector<std::string> out = more;
   const auto add = [&](std::string_view entry) {
     const bool said = std::ranges::any_of(
-        more, [&](const std::string& own) { return EntryName(own) == EntryName(entry); });
+        more, [&](const std::string& own) { return VariableName(own) == VariableName(entry); });
     if (!said) out.emplace_back(entry);
   };
   for (const std::string& entry : EnvironmentOf(kKeptNames, kKeptPrefixes)) add(entry);

@@ -152,6 +152,7 @@ class Exporter {
   }
 
   Result<ExportReport> Finish(BlobOrigin origin, std::string path) {
+    source_ = {};  // opened again by the conversion, whose buffers get what memory is left
     NXDKIT_ASSIGN(report_.convert, request_.dry_run ? DryRun(convert_) : Convert(convert_));
     report_.blob = origin;
     report_.blob_path = std::move(path);
