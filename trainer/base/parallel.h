@@ -5,6 +5,9 @@
 #include <omp.h>
 
 #include <cstdint>
+#if defined(__SANITIZE_THREAD__)
+#include "lib/base/parallel.h"
+#endif
 
 namespace nxdkit::trainer {
 
@@ -14,8 +17,18 @@ inline void SetThreads(int threads) { omp_set_num_threads(threads); }
 // body(i) for i in [0, count), in any order. `grain` tasks are worth a thread of their own.
 template <typename Body>
 void ParallelFor(int64_t count, int64_t grain, const Body& body) {
+#if defined(__SANITIZE_THREAD__)  // it cannot see that OpenMP's threads wait for each other
+  const auto task = [&](size_t i) {
+    body(static_cast<int64_t>(i));
+    return OkStatus();
+  };
+  NXDKIT_CHECK(nxdkit::ParallelFor(static_cast<size_t>(count),
+                                   count > grain ? omp_get_max_threads() : 1, task)
+                   .ok());
+#else
 #pragma omp parallel for schedule(static) if (count > grain)
   for (int64_t i = 0; i < count; ++i) body(i);
+#endif
 }
 
 // body(first, end) for pieces of [0, count) of `piece` elements.
