@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "trainer/base/characters.h"
-#include "trainer/template/methods.h"
+#include "trainer/template/functions.h"
 #include "trainer/template/operators.h"
 #include "trainer/template/print.h"
 #include "trainer/template/python_text.h"

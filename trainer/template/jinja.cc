@@ -37,7 +37,7 @@ Result<Template> Template::Parse(std::string_view source) {
 }
 
 Result<std::string> Template::Render(const Dict& variables, std::optional<int64_t> now) const {
-  return Renderer(parts_->source, variables, now).Run(parts_->body);
+  return jinja::Render(parts_->source, parts_->body, variables, now);
 }
 
 bool Template::Mentions(std::string_view name) const {

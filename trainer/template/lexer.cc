@@ -51,7 +51,7 @@ class Lexer {
 
  private:
   Error Fail(Errc code, size_t offset, std::string_view what) const {
-    return Error(code, fmt::format("{}: {}", PlaceOf(source_, offset), what)).at(offset);
+    return ErrorAt(code, source_, offset, what);
   }
   void Add(TokenKind kind, std::string_view text, size_t offset) {
     tokens_.push_back({kind, std::string(text), offset});
@@ -258,11 +258,11 @@ std::string NormalizeNewlines(std::string_view source) {
   return text;
 }
 
-std::string PlaceOf(std::string_view source, size_t offset) {
-  const std::string_view before = source.substr(0, std::min(offset, source.size()));
+Error ErrorAt(Errc code, std::string_view source, size_t offset, std::string_view what) {
+  const std::string_view before = source.substr(0, offset);
   const auto line = 1 + std::ranges::count(before, '\n');
-  return fmt::format("line {} column {}", line,
-                     CountChars(before.substr(before.rfind('\n') + 1)) + 1);
+  const size_t column = 1 + CountChars(before.substr(before.rfind('\n') + 1));
+  return Error(code, fmt::format("line {} column {}: {}", line, column, what)).at(offset);
 }
 
 }  // namespace nxdkit::trainer::jinja
