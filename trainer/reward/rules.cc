@@ -1,6 +1,5 @@
 #include "trainer/reward/rules.h"
 
-#include "trainer/reward/boxed.h"
 #include "trainer/reward/grade.h"
 #include "trainer/reward/text.h"
 
@@ -104,46 +103,31 @@ std::string KeepMathSpan(std::string_view text) {
 
 // `open` ... "}" on one line, to the first "}", or to the last of the line with `longest`.
 std::string Unwrap(std::string_view text, std::string_view open, bool longest) {
-  std::string out;
-  for (;;) {
-    const size_t at = text.find(open);
-    out += text.substr(0, at);
-    if (at == std::string_view::npos) return out;
-    text.remove_prefix(at + open.size());
-    const std::string_view line = text.substr(0, text.find('\n'));
+  return RewriteEach(text, open, [&](std::string_view rest, std::string* out) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
     const size_t close = longest ? line.rfind('}') : line.find('}');
-    if (close == std::string_view::npos) {
-      out += open;
-      continue;
-    }
-    out += text.substr(0, close);
-    text.remove_prefix(close + 1);
-  }
+    const bool closes = close != std::string_view::npos;
+    out->append(closes ? line.substr(0, close) : open);
+    return closes ? close + 1 : 0;
+  });
 }
 
 // "frac12" -> "frac{1}{2}", "sqrt3" -> "sqrt{3}": `count` characters after the word, the first not
 // "{", the others no line feeds.
 std::string BraceBehind(std::string_view text, std::string_view word, int count) {
-  std::string out;
-  for (;;) {
-    const size_t at = text.find(word);
-    out += text.substr(0, at);
-    if (at == std::string_view::npos) return out;
-    out += word;
-    text.remove_prefix(at + word.size());
+  return RewriteEach(text, word, [&](std::string_view rest, std::string* out) {
+    *out += word;
     std::string braced;
     size_t taken = 0;
-    int left = count;
-    for (; left > 0 && taken < text.size(); --left) {
-      if (text[taken] == (left == count ? '{' : '\n')) break;
-      const size_t bytes = CharBytes(text, taken);
-      braced.append("{").append(text.substr(taken, bytes)).append("}");
+    for (int i = 0; i < count; ++i) {
+      if (taken == rest.size() || rest[taken] == (i == 0 ? '{' : '\n')) return size_t{0};
+      const size_t bytes = CharBytes(rest, taken);
+      braced.append("{").append(rest.substr(taken, bytes)).append("}");
       taken += bytes;
     }
-    if (left > 0) continue;
-    out += braced;
-    text.remove_prefix(taken);
-  }
+    *out += braced;
+    return taken;
+  });
 }
 
 // The last `count` characters.
@@ -198,6 +182,21 @@ std::string_view LastAnswer(std::string_view text) {
 }
 
 }  // namespace
+
+std::string ExtractBoxed(std::string_view response) {
+  constexpr std::string_view kOpen = "\\boxed{";
+  const size_t box = response.rfind(kOpen);
+  if (box == std::string_view::npos) return "None";
+  const std::string_view content = response.substr(box + kOpen.size());
+  size_t depth = 0;
+  for (size_t i = 0; i < content.size(); ++i) {
+    if (content[i] == '{') ++depth;
+    if (content[i] != '}') continue;
+    if (depth == 0) return std::string(Strip(content.substr(0, i)));
+    --depth;
+  }
+  return "None";
+}
 
 RuleScore ScoreMath(std::string_view response, std::string_view truth) {
   constexpr std::string_view kFormat[] = {kThink, kThinkEnd, "\\boxed{", "}"};
