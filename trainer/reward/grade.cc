@@ -176,11 +176,7 @@ std::vector<std::string> SplitTuple(std::string_view normalized) {
       inside.find_first_of(kBrackets) != std::string_view::npos)
     return {text};
   std::vector<std::string> elements;
-  for (size_t at = 0; at <= inside.size();) {
-    const size_t comma = std::min(inside.find(',', at), inside.size());
-    elements.emplace_back(Strip(inside.substr(at, comma - at)));
-    at = comma + 1;
-  }
+  for (const std::string_view element : Split(inside, ',')) elements.emplace_back(Strip(element));
   return elements;
 }
 

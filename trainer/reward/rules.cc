@@ -89,14 +89,11 @@ constexpr std::string_view kDapoDropped[] = {
 // Each line with two dollars becomes what is between the first two, dollars kept.
 std::string KeepMathSpan(std::string_view text) {
   std::string out;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = text.substr(at, end - at);
+  for (const std::string_view line : Split(text, '\n')) {
+    if (line.data() != text.data()) out += '\n';
     const size_t open = line.find('$');
     const size_t close = open == std::string_view::npos ? open : line.find('$', open + 1);
     out += close == std::string_view::npos ? line : line.substr(open, close + 1 - open);
-    if (end < text.size()) out += '\n';
-    at = end + 1;
   }
   return out;
 }
@@ -133,10 +130,7 @@ std::string BraceBehind(std::string_view text, std::string_view word, int count)
 // The last `count` characters.
 std::string_view Tail(std::string_view text, size_t count) {
   size_t at = text.size();
-  for (size_t i = 0; i < count && at > 0; ++i) {
-    --at;
-    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
-  }
+  for (size_t i = 0; i < count && at > 0; ++i) at = CharBegin(text, at - 1);
   return text.substr(at);
 }
 

@@ -39,7 +39,6 @@ std::string_view UnwrapText(std::string_view text);
 // the range of f64.
 std::optional<double> ParseDouble(const std::string& text);
 
-inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 inline bool IsDigitAt(std::string_view text, size_t at) {
   return at < text.size() && IsDigit(text[at]);
 }

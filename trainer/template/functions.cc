@@ -136,14 +136,14 @@ Result<Value> CallDict(const Dict& dict, std::string_view name, const Arguments&
                        Budget& budget) {
   NXDKIT_TRY(budget.Charge(dict.size() * 16));
   if (name == "get") {
-    NXDKIT_TRY(arguments.Allow(2));
+    NXDKIT_TRY(arguments.Allow({2}));
     if (arguments.values.empty()) return Error(Errc::kCorrupt, "get() needs a key");
     const std::string* key = arguments.values[0].text();
     const Value* found = key == nullptr ? nullptr : Find(dict, *key);
     if (found != nullptr) return *found;
     return arguments.values.size() > 1 ? arguments.values[1] : Value();
   }
-  NXDKIT_TRY(arguments.Allow(0));
+  NXDKIT_TRY(arguments.Allow({}));
   List list;
   for (const auto& [key, value] : dict) {
     if (name == "items")
@@ -157,7 +157,7 @@ Result<Value> CallDict(const Dict& dict, std::string_view name, const Arguments&
 }  // namespace
 
 Result<Value> MakeRange(const Arguments& arguments, Budget& budget) {
-  NXDKIT_TRY(arguments.Allow(3));
+  NXDKIT_TRY(arguments.Allow({3}));
   std::vector<int64_t> numbers;
   for (const Value& value : arguments.values) {
     if (!value.integer()) return Error(Errc::kCorrupt, fmt::format("range of {}", TypeName(value)));
@@ -179,8 +179,7 @@ Result<Value> MakeRange(const Arguments& arguments, Budget& budget) {
 }
 
 Result<Value> FormatTime(const Arguments& arguments, int64_t now) {
-  constexpr std::string_view kNames[] = {"format"};
-  NXDKIT_TRY(arguments.Allow(1, kNames));
+  NXDKIT_TRY(arguments.Allow({1, {"format"}}));
   NXDKIT_ASSIGN(const auto format, arguments.Text(0, "format"));
   if (!format || format->empty() || format->size() > kMaxFormatBytes)
     return Error(Errc::kCorrupt,
@@ -194,8 +193,8 @@ Result<Value> FormatTime(const Arguments& arguments, int64_t now) {
 }
 
 Error RaisedError(const Arguments& arguments, Budget& budget) {
-  constexpr std::string_view kNames[] = {"message"};
-  if (Status status = arguments.Allow(1, kNames); !status.ok()) return std::move(status).error();
+  if (Status status = arguments.Allow({1, {"message"}}); !status.ok())
+    return std::move(status).error();
   const Value* message = arguments.Get(0, "message");
   const Result<std::string> text =
       message == nullptr ? Result<std::string>("") : ToText(*message, budget);
@@ -219,7 +218,7 @@ Result<Value> CallMethod(const Value& object, std::string_view name, const Argum
     const auto* row = std::ranges::find(kTextMethods, name, &TextRow::name);
     if (row != std::end(kTextMethods)) {
       NXDKIT_TRY(budget.Charge(text->size()));
-      NXDKIT_TRY(arguments.Allow(row->takes.most, row->takes.names));
+      NXDKIT_TRY(arguments.Allow(row->takes));
       return row->method(*text, arguments, budget);
     }
   }

@@ -73,7 +73,7 @@ void Put(Dict& values, const std::string& name, Value value) {
     found->second = std::move(value);
 }
 
-// One rendering. Not thread-safe.
+// One rendering. Not thread-safe. An error ends it: nobody puts scopes, depth and output back then.
 class Renderer {
  public:
   Renderer(std::string_view source, const Dict& variables, std::optional<int64_t> now)
@@ -85,7 +85,7 @@ class Renderer {
   }
 
   Result<std::string> Run(const std::vector<Stmt>& body) {
-    NXDKIT_ASSIGN([[maybe_unused]] const Flow flow, Body(body));
+    NXDKIT_TRY(Body(body));
     return std::move(out_);
   }
 
@@ -129,13 +129,12 @@ class Renderer {
 
   Result<Flow> ScopedBody(const std::vector<Stmt>& body) {
     scopes_.emplace_back();
-    Result<Flow> flow = Body(body);
+    NXDKIT_ASSIGN(const Flow flow, Body(body));
     scopes_.pop_back();
     return flow;
   }
 
-  // One level further down, and one step; the caller goes up again by --depth_. After an error
-  // nobody does: it ends the rendering.
+  // One level further down, and one step; the caller goes up again by --depth_.
   Status Descend() {
     if (++depth_ > kMaxRenderDepth)
       return Error(Errc::kLimit,
@@ -145,7 +144,7 @@ class Renderer {
 
   Result<Flow> Statement(const Stmt& statement) {
     NXDKIT_TRY(Descend());
-    Result<Flow> flow = StatementHere(statement);
+    NXDKIT_ASSIGN(const Flow flow, StatementHere(statement));
     --depth_;
     return flow;
   }
@@ -169,7 +168,7 @@ class Renderer {
         return For(statement);
       case StmtKind::kSet: {
         NXDKIT_ASSIGN(Value value, Evaluate(*statement.expr));
-        NXDKIT_TRY(SetTargets(statement, statement.names, value));
+        NXDKIT_TRY(SetTargets(statement.names, value));
         return Flow::kOn;
       }
       case StmtKind::kSetMember:
@@ -193,18 +192,16 @@ class Renderer {
     return Error(Errc::kInternal, "a statement of no kind");
   }
 
-  Status SetTargets(const Stmt& statement, const std::vector<std::string>& names,
-                    const Value& value) {
+  Status SetTargets(const std::vector<std::string>& names, const Value& value) {
     if (names.size() == 1) {
       Put(scopes_.back(), names[0], value);
       return OkStatus();
     }
-    Result<List> items = Iterate(value, budget_);
-    if (!items.ok()) return Located(std::move(items).error(), statement.offset);
-    if (items->size() != names.size())
+    NXDKIT_ASSIGN(const List items, Iterate(value, budget_));
+    if (items.size() != names.size())
       return Error(Errc::kCorrupt,
-                   fmt::format("{} values for {} names", items->size(), names.size()));
-    for (size_t i = 0; i < names.size(); ++i) Put(scopes_.back(), names[i], (*items)[i]);
+                   fmt::format("{} values for {} names", items.size(), names.size()));
+    for (size_t i = 0; i < names.size(); ++i) Put(scopes_.back(), names[i], items[i]);
     return OkStatus();
   }
 
@@ -222,10 +219,8 @@ class Renderer {
 
   Result<std::string> Captured(const std::vector<Stmt>& body) {
     std::string outer = std::exchange(out_, std::string());
-    Result<Flow> flow = ScopedBody(body);
-    std::string text = std::exchange(out_, std::move(outer));
-    if (!flow.ok()) return std::move(flow).error();
-    return text;
+    NXDKIT_TRY(ScopedBody(body));
+    return std::exchange(out_, std::move(outer));
   }
 
   // The condition of a loop sees the names of the loop, and filters before the loop counts.
@@ -236,11 +231,10 @@ class Renderer {
     List kept;
     for (Value& item : items) {
       scopes_.emplace_back();
-      Status set = SetTargets(loop, loop.names, item);
-      Result<Value> passes = set.ok() ? Evaluate(*loop.condition) : std::move(set).error();
+      NXDKIT_TRY(SetTargets(loop.names, item));
+      NXDKIT_ASSIGN(const Value passes, Evaluate(*loop.condition));
       scopes_.pop_back();
-      if (!passes.ok()) return std::move(passes).error();
-      if (IsTrue(*passes)) kept.push_back(std::move(item));
+      if (IsTrue(passes)) kept.push_back(std::move(item));
     }
     return kept;
   }
@@ -252,11 +246,10 @@ class Renderer {
       NXDKIT_TRY(budget_.Charge());
       scopes_.emplace_back();
       Put(scopes_.back(), "loop", LoopVariable(items, i));
-      Status set = SetTargets(loop, loop.names, items[i]);
-      Result<Flow> flow = set.ok() ? Body(loop.body) : std::move(set).error();
+      NXDKIT_TRY(SetTargets(loop.names, items[i]));
+      NXDKIT_ASSIGN(const Flow flow, Body(loop.body));
       scopes_.pop_back();
-      if (!flow.ok()) return flow;
-      if (*flow == Flow::kBreak) break;
+      if (flow == Flow::kBreak) break;
     }
     return Flow::kOn;
   }
@@ -430,32 +423,29 @@ class Renderer {
     return Value(&namespaces_.emplace_back(Namespace{arguments.named}));
   }
 
-  Result<Value> CallMacro(const Stmt& macro, const Arguments& arguments) {
+  Status BindParameters(const Stmt& macro, const Arguments& arguments) {
     const size_t count = macro.names.size() - 1;
     const size_t without_default = count - macro.defaults.size();
-    const size_t outer = std::exchange(first_scope_, scopes_.size());
-    scopes_.emplace_back();
-    Status status;
-    for (size_t i = 0; i < count && status.ok(); ++i) {
+    for (size_t i = 0; i < count; ++i) {
       const std::string& name = macro.names[i + 1];
       const Value* given = arguments.Get(i, name);
-      if (given != nullptr) {
-        Put(scopes_.back(), name, *given);
-      } else if (i < without_default) {
-        Put(scopes_.back(), name, Value::MakeUndefined(name));
-      } else {
-        Result<Value> value = Evaluate(*macro.defaults[i - without_default]);
-        if (value.ok())
-          Put(scopes_.back(), name, *std::move(value));
-        else
-          status = std::move(value).error();
+      Value value = given != nullptr ? *given : Value::MakeUndefined(name);
+      if (given == nullptr && i >= without_default) {
+        NXDKIT_ASSIGN(value, Evaluate(*macro.defaults[i - without_default]));
       }
+      Put(scopes_.back(), name, std::move(value));
     }
-    Result<std::string> text = status.ok() ? Captured(macro.body) : std::move(status).error();
+    return OkStatus();
+  }
+
+  Result<Value> CallMacro(const Stmt& macro, const Arguments& arguments) {
+    const size_t outer = std::exchange(first_scope_, scopes_.size());
+    scopes_.emplace_back();
+    NXDKIT_TRY(BindParameters(macro, arguments));
+    NXDKIT_ASSIGN(std::string text, Captured(macro.body));
     scopes_.pop_back();
     first_scope_ = outer;
-    if (!text.ok()) return std::move(text).error();
-    return Value(*std::move(text));
+    return Value(std::move(text));
   }
 
   std::string_view source_;
