@@ -61,7 +61,7 @@ struct ConfigKey {
 std::span<const ConfigKey> ConfigKeys();
 // The row of a full path; nullptr when there is none.
 const ConfigKey* FindConfigKey(std::string_view path);
-// Whether keys lie below `path`: "worker.actor".
+// Whether there are keys below `path`: "worker.actor".
 bool IsConfigGroup(std::string_view path);
 // Where a key that cannot be set comes from ("data.max_prompt_length"); "" for other names.
 std::string_view DerivedFrom(std::string_view path);

@@ -26,7 +26,7 @@ std::string_view Parent(std::string_view path) {
 
 std::string_view LastKey(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
-// All keys, and all groups they lie in.
+// All keys, and all groups they are in.
 std::vector<std::string> KeysAndGroups() {
   std::vector<std::string> paths;
   for (const ConfigKey& key : ConfigKeys())

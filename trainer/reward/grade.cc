@@ -131,17 +131,17 @@ std::string AddMixedNumbers(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     out += text[at];
-    const size_t behind = IsDigit(text[at]) ? SkipSpaces(text, at + 1) : at + 1;
-    if (behind > at + 1) {
-      if (IsDigitAt(text, behind)) {
+    const size_t after = IsDigit(text[at]) ? SkipSpaces(text, at + 1) : at + 1;
+    if (after > at + 1) {
+      if (IsDigitAt(text, after)) {
         out += '+';
-        out += text[behind];
-        at = behind + 1;
+        out += text[after];
+        at = after + 1;
         continue;
       }
-      out += text.substr(at + 1, behind - at - 1);
+      out += text.substr(at + 1, after - at - 1);
     }
-    at = behind;
+    at = after;
   }
   return out;
 }
@@ -190,8 +190,8 @@ bool MayEvaluate(std::string_view text) {
   for (size_t at = 0; at < text.size(); ++at) {
     if (text[at] != '^' || at + 1 == text.size()) continue;
     if (text[at + 1] == '{' || text[at + 1] == '(') return false;
-    const size_t behind = SkipDigits(text, at + 1);
-    if (behind > at + 2 || (behind == at + 2 && behind < text.size() && text[behind] == '^'))
+    const size_t after = SkipDigits(text, at + 1);
+    if (after > at + 2 || (after == at + 2 && after < text.size() && text[after] == '^'))
       return false;
   }
   return true;

@@ -19,14 +19,14 @@ size_t SkipSpace(std::string_view text, size_t at) {
 std::string CloseTags(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
-    const size_t behind = SkipSpace(text, at);
-    const char c = behind < text.size() ? text[behind] : '\0';
+    const size_t after = SkipSpace(text, at);
+    const char c = after < text.size() ? text[after] : '\0';
     if (c == '<' || c == '>' || c == '/') {
       out += c;
-      at = SkipSpace(text, behind + 1);
+      at = SkipSpace(text, after + 1);
       continue;
     }
-    const size_t end = behind > at ? behind : at + 1;
+    const size_t end = after > at ? after : at + 1;
     out += text.substr(at, end - at);
     at = end;
   }
@@ -111,7 +111,7 @@ std::string Unwrap(std::string_view text, std::string_view open, bool longest) {
 
 // "frac12" -> "frac{1}{2}", "sqrt3" -> "sqrt{3}": `count` characters after the word, the first not
 // "{", the others no line feeds.
-std::string BraceBehind(std::string_view text, std::string_view word, int count) {
+std::string BraceAfter(std::string_view text, std::string_view word, int count) {
   return RewriteEach(text, word, [&](std::string_view rest, std::string* out) {
     *out += word;
     std::string braced;
@@ -213,7 +213,7 @@ std::string NormalizeDapo(std::string_view answer) {
   for (const std::string_view open : {"\\text{", "\\textbf{", "\\overline{"})
     text = Unwrap(text, open, false);
   text = Unwrap(text, "\\boxed{", true);
-  text = ReplaceAll(BraceBehind(BraceBehind(text, "frac", 2), "sqrt", 1), "$", "");
+  text = ReplaceAll(BraceAfter(BraceAfter(text, "frac", 2), "sqrt", 1), "$", "");
   const std::string plain = ReplaceAll(text, ",", "");
   if (!plain.empty() && plain.find_first_not_of("0123456789") == std::string::npos) text = plain;
   return std::string(Strip(text));
