@@ -75,7 +75,8 @@ Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
   if (args.words.size() != 2)
     return Error(Errc::kUsage, "report takes one argument: the folder of a run");
   const std::string path = args.out.value_or(JoinPath(args.words[1], "report.html"));
-  NXDKIT_ASSIGN(const std::string page, trainer::WriteHtmlReport(args.words[1]));
+  NXDKIT_ASSIGN(const trainer::RunFiles run, trainer::ReadRunFiles(args.words[1]));
+  const std::string page = trainer::HtmlReport(run);
   if (args.out && KindOf(path) != PathKind::kMissing && !context.common().force)
     return Error(Errc::kUsage, "it already exists").in(path).hint("--force replaces it");
   NXDKIT_TRY(WriteFileAtomic(path, page));

@@ -72,13 +72,27 @@ size_t CountChars(std::string_view text) {
   return count;
 }
 
+size_t CharBegin(std::string_view text, size_t at) {
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
+  return at;
+}
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
 std::string_view Strip(std::string_view text) {
   size_t begin = 0;
   while (const size_t bytes = SpaceBytes(text, begin)) begin += bytes;
   text.remove_prefix(begin);
   while (!text.empty()) {
-    size_t last = text.size() - 1;
-    while (last > 0 && (static_cast<unsigned char>(text[last]) & 0xc0) == 0x80) --last;
+    const size_t last = CharBegin(text, text.size() - 1);
     if (SpaceBytes(text, last) != text.size() - last) break;
     text.remove_suffix(text.size() - last);
   }

@@ -3,9 +3,12 @@
 // linear in the length of the text.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace nxdkit::trainer {
 
@@ -21,7 +24,21 @@ size_t CharBytes(std::string_view text, size_t at);
 // Bytes of the character at `at` where Python takes it for white space; else, and at the end, 0.
 size_t SpaceBytes(std::string_view text, size_t at);
 size_t CountChars(std::string_view text);
+// Where the character begins that the byte at `at` (< text.size()) is part of.
+size_t CharBegin(std::string_view text, size_t at);
 std::string_view Strip(std::string_view text);  // str.strip()
+// str.split(separator): one more part than there are separators.
+std::vector<std::string_view> Split(std::string_view text, char separator);
+
+inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+// The number that all of the text is, as std::from_chars reads it.
+template <typename Number>
+std::optional<Number> ParseNumber(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool all = error == std::errc() && end == text.data() + text.size();
+  return all ? std::optional(number) : std::nullopt;
+}
 
 void AppendUtf8(uint32_t point, std::string* out);
 // `map` is a function of utf8proc that maps one code point to one.

@@ -1,15 +1,70 @@
 #include "trainer/config/check.h"
 
+#include <fmt/core.h>
+
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "trainer/config/check_algorithm.h"
-#include "trainer/config/check_batch.h"
 #include "trainer/config/check_bundle.h"
-#include "trainer/config/check_cores.h"
-#include "trainer/config/check_files.h"
+#include "trainer/config/check_plan.h"
 #include "trainer/config/check_reward.h"
 #include "trainer/config/check_table.h"
+#include "trainer/config/key_table.h"
 
 namespace nxdkit::trainer {
+namespace {
+
+void CheckPath(Checker& check, std::string_view key, const std::optional<std::string>& path,
+               PathKind wanted) {
+  if (!path) return;
+  const char* what = wanted == PathKind::kFile ? "file" : "folder";
+  const PathKind kind = KindOf(*path);
+  if (kind == wanted) return;
+  const std::string shown = EscapeControl(*path);
+  check.Problem(key,
+                kind == PathKind::kMissing ? fmt::format("there is no {} {}", what, shown)
+                                           : fmt::format("{} is not a {}", shown, what),
+                "", Errc::kNotFound);
+}
+
+// "PATH" or "PATH@SPLIT".
+void CheckData(Checker& check, std::string_view key, const std::string& source) {
+  if (source.empty()) return check.Problem(key, "no data is named", "set it to PATH or PATH@SPLIT");
+  const std::string path = source.substr(0, source.find('@'));
+  if (KindOf(path) == PathKind::kMissing)
+    check.Problem(key, fmt::format("there is no file or folder {}", EscapeControl(path)),
+                  "data sets are not downloaded: name a local copy", Errc::kNotFound);
+}
+
+void CheckModelFolder(Checker& check, std::string_view section, const ModelSection& model) {
+  const std::string key = fmt::format("{}.model_path", section);
+  if (!model.model_path)
+    return check.Problem(key, "no model is named", "set it to a Hugging Face folder");
+  CheckPath(check, key, model.model_path, PathKind::kFolder);
+  if (model.tokenizer_path != model.model_path)
+    CheckPath(check, fmt::format("{}.tokenizer_path", section), model.tokenizer_path,
+              PathKind::kFolder);
+}
+
+// Whether the files and folders that are named are there.
+void CheckFiles(Checker& check) {
+  Config config = check.config();
+  for (const ConfigKey& key : ConfigKeys()) {
+    if (key.limit != KeyLimit::kFile && key.limit != KeyLimit::kFolder) continue;
+    const auto* path = std::get<std::optional<std::string>*>(key.slot(config));
+    CheckPath(check, key.path, *path,
+              key.limit == KeyLimit::kFile ? PathKind::kFile : PathKind::kFolder);
+  }
+  CheckData(check, "data.train_files", config.data.train_files);
+  if (!config.data.val_files.empty()) CheckData(check, "data.val_files", config.data.val_files);
+  CheckModelFolder(check, "worker.actor.model", config.worker.actor.model);
+  if (NeedsCritic(config))
+    CheckModelFolder(check, "worker.critic.model", config.worker.critic.model);
+  CheckPath(check, "worker.rollout.model_path", config.worker.rollout.model_path,
+            PathKind::kFolder);
+}
+
+}  // namespace
 
 Status ConfigCheck::status() const {
   return problems.empty() ? OkStatus() : Status(ProblemsError(problems));

@@ -26,8 +26,7 @@ void CheckCritic(Checker& check) {
   if (NeedsCritic(config)) return;
   const std::string& estimator = config.algorithm.adv_estimator;
   const bool set = std::ranges::any_of(ConfigKeys(), [&](const ConfigKey& key) {
-    return key.path.starts_with("worker.critic.") &&
-           check.loaded().SourceOf(key.path).kind != SourceKind::kDefault;
+    return key.path.starts_with("worker.critic.") && check.IsSet(key.path);
   });
   if (set)
     check.Note(
@@ -44,18 +43,16 @@ void CheckCritic(Checker& check) {
 void CheckKl(Checker& check) {
   const AlgorithmConfig& algorithm = check.config().algorithm;
   if (algorithm.disable_kl) return;
-  if (algorithm.kl_type == "adaptive" && algorithm.use_kl_loss)
+  const bool adaptive = algorithm.kl_type == "adaptive";
+  if (adaptive && algorithm.use_kl_loss)
     check.Problem("algorithm.kl_type",
                   "the adaptive weight acts on KL in the reward only, and algorithm.use_kl_loss "
                   "is true",
                   "set it to fixed, or algorithm.use_kl_loss to false");
-  if (algorithm.kl_type == "adaptive" && !(algorithm.kl_horizon > 0))
-    check.Problem(
-        "algorithm.kl_horizon",
-        fmt::format("{} must be more than 0 with kl_type adaptive", algorithm.kl_horizon));
-  if (algorithm.kl_type == "adaptive" && !(algorithm.kl_target > 0))
-    check.Problem("algorithm.kl_target",
-                  fmt::format("{} must be more than 0 with kl_type adaptive", algorithm.kl_target));
+  for (const auto& [key, value] : {std::pair("algorithm.kl_horizon", algorithm.kl_horizon),
+                                   {"algorithm.kl_target", algorithm.kl_target}})
+    if (adaptive && !(value > 0))
+      check.Problem(key, fmt::format("{} must be more than 0 with kl_type adaptive", value));
   if (algorithm.use_kl_loss && algorithm.kl_penalty == "kl")
     check.Note(
         "algorithm.kl_penalty = kl as a loss has no gradient in expectation; low_var_kl "
@@ -106,8 +103,7 @@ void CheckLogs(Checker& check) {
   if (check.config().trainer.save_model_only)
     check.Note(
         "trainer.save_model_only: these checkpoints cannot be resumed; only what an interrupted "
-        "run "
-        "saves can");
+        "run saves can");
 }
 
 void CheckLoss(Checker& check) {

@@ -7,7 +7,7 @@
 #include "lib/json/json.h"
 #include "lib/system/file.h"
 #include "lib/system/paths.h"
-#include "trainer/config/check_cores.h"
+#include "trainer/config/check_plan.h"
 #include "trainer/config/checker.h"
 
 namespace nxdkit::trainer {
@@ -54,7 +54,7 @@ void CheckSizes(Checker& check, const rollout::NeuronConfig& made) {
 // A default asks for nothing: the dtype of the bundle counts then.
 void CheckDtype(Checker& check, const rollout::NeuronConfig& made) {
   constexpr std::string_view kKey = "worker.rollout.dtype";
-  if (check.loaded().SourceOf(kKey).kind == SourceKind::kDefault) return;
+  if (!check.IsSet(kKey)) return;
   const Dtype asked = RolloutDtype(check.config().worker.rollout);
   if (TorchName(asked) != made.torch_dtype)
     check.Problem(

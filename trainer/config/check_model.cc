@@ -45,13 +45,9 @@ bool CheckHeads(Checker& check, std::string_view section, const ModelFacts& mode
 }
 
 void CheckPositions(Checker& check, std::string_view whose, const ModelFacts& model) {
-  const DataConfig& data = check.config().data;
-  const int64_t length = data.max_prompt_length + data.max_response_length;
-  if (model.max_positions > 0 && length > model.max_positions)
+  if (model.max_positions > 0 && check.longest_sequence() > model.max_positions)
     check.Problem("data.max_response_length",
-                  fmt::format("data.max_prompt_length {} + data.max_response_length {} = {} is "
-                              "over {}'s {} positions",
-                              data.max_prompt_length, data.max_response_length, length, whose,
+                  fmt::format("{} is over {}'s {} positions", check.LongestSequenceText(), whose,
                               model.max_positions));
 }
 

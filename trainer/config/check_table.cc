@@ -114,7 +114,7 @@ void CheckUse(Checker& check, const ConfigKey& key, const ConfigSlot& slot,
   if (key.use == KeyUse::kOnly && text != key.words)
     check.Problem(key.path, fmt::format("{} is not supported: {}", text, key.text),
                   fmt::format("set it to {}", key.words), Errc::kUnsupported);
-  const bool set = check.loaded().SourceOf(key.path).kind != SourceKind::kDefault;
+  const bool set = check.IsSet(key.path);
   if (key.use == KeyUse::kNoEffect && set && text != SlotText(built_in))
     check.Note(fmt::format("{} = {} has no effect: {}", key.path, text, key.text));
 }

@@ -1,6 +1,8 @@
 // PRIVATE to trainer/config. Collects what the rules find.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -22,11 +24,24 @@ class Checker {
 
   void Problem(std::string_view key, std::string message, std::string fix = "",
                Errc code = Errc::kUsage) {
-    std::string place =
-        loaded_.SourceOf(key).kind == SourceKind::kDefault ? loaded_.path : loaded_.PlaceOf(key);
+    std::string place = IsSet(key) ? loaded_.PlaceOf(key) : loaded_.path;
     problems.push_back(
         {code, std::string(key), std::move(message), std::move(fix), std::move(place)});
   }
+  // Whether the file or an override says it.
+  bool IsSet(std::string_view key) const {
+    return loaded_.SourceOf(key).kind != SourceKind::kDefault;
+  }
+  int64_t longest_sequence() const {
+    return config().data.max_prompt_length + config().data.max_response_length;
+  }
+  // "data.max_prompt_length 512 + data.max_response_length 256 = 768", for messages.
+  std::string LongestSequenceText() const {
+    return fmt::format("data.max_prompt_length {} + data.max_response_length {} = {}",
+                       config().data.max_prompt_length, config().data.max_response_length,
+                       longest_sequence());
+  }
+
   void Note(std::string_view text) { notes.emplace_back(text); }
 
   std::vector<ConfigProblem> problems;

@@ -1,8 +1,12 @@
 #include "trainer/config/key_table.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <type_traits>
 
+#include "lib/base/text.h"
+#include "trainer/base/characters.h"
 #include "trainer/config/key_rows.h"
 
 namespace nxdkit::trainer {
@@ -58,6 +62,71 @@ std::string Text(const std::optional<T>& value) {
   return value ? Text(*value) : "null";
 }
 
+bool IsScalar(const Value& value) {
+  return value.kind != ValueKind::kNull && value.kind != ValueKind::kList &&
+         value.kind != ValueKind::kMap;
+}
+
+template <typename T>
+bool TakeIf(bool fits, const T& value, T* to) {
+  if (fits) *to = value;
+  return fits;
+}
+bool Take(const Value& value, bool* to) {
+  return TakeIf(value.kind == ValueKind::kBool, value.boolean, to);
+}
+bool Take(const Value& value, int64_t* to) {
+  return TakeIf(value.kind == ValueKind::kInt, value.integer, to);
+}
+bool Take(const Value& value, double* to) {
+  const bool fits = value.kind == ValueKind::kInt || value.kind == ValueKind::kDouble;
+  return TakeIf(fits, value.number, to);
+}
+bool Take(const Value& value, std::string* to) { return TakeIf(IsScalar(value), value.text, to); }
+
+bool Take(const Value& value, std::array<double, 2>* to) {
+  std::array<double, 2> pair;
+  if (value.kind != ValueKind::kList || value.items.size() != 2) return false;
+  if (!Take(value.items[0], &pair[0]) || !Take(value.items[1], &pair[1])) return false;
+  *to = pair;
+  return true;
+}
+
+bool Take(const Value& value, std::vector<std::string>* to) {
+  if (value.kind != ValueKind::kList) return false;
+  std::vector<std::string> list(value.items.size());
+  for (size_t i = 0; i < list.size(); ++i)
+    if (!Take(value.items[i], &list[i])) return false;
+  *to = std::move(list);
+  return true;
+}
+
+bool Take(const Value& value, Value* to) {
+  if (value.kind != ValueKind::kMap) return false;
+  MergeValue(*to, value);
+  return true;
+}
+
+template <typename T>
+bool Take(const Value& value, std::optional<T>* to) {
+  if (value.kind == ValueKind::kNull) {
+    to->reset();
+    return true;
+  }
+  T inner{};
+  if (!Take(value, &inner)) return false;
+  *to = std::move(inner);
+  return true;
+}
+
+std::string Found(const Value& value) {
+  constexpr size_t kLongest = 60;
+  if (value.kind == ValueKind::kNull) return "null";
+  const std::string text = EscapeControl(ValueText(value));
+  return fmt::format("{} {}{}", ValueKindText(value.kind), text.substr(0, kLongest),
+                     text.size() > kLongest ? "..." : "");
+}
+
 }  // namespace
 
 std::span<const ConfigKey> ConfigKeys() {
@@ -90,16 +159,15 @@ std::string SlotText(const ConfigSlot& slot) {
   return std::visit([](const auto* value) { return Text(*value); }, slot);
 }
 
-bool IsUnset(const ConfigSlot& slot) { return SlotText(slot) == "null"; }
+std::string AssignSlot(const ConfigSlot& slot, const Value& value) {
+  const bool taken = std::visit([&](auto* to) { return Take(value, to); }, slot);
+  return taken ? "" : fmt::format("expected {}, found {}", TypeText(slot), Found(value));
+}
 
 std::vector<std::string> SplitWords(std::string_view words) {
-  std::vector<std::string> list;
-  while (!words.empty()) {
-    const size_t end = std::min(words.find('|'), words.size());
-    list.emplace_back(words.substr(0, end));
-    words.remove_prefix(std::min(end + 1, words.size()));
-  }
-  return list;
+  if (words.empty()) return {};
+  const std::vector<std::string_view> parts = Split(words, '|');
+  return {parts.begin(), parts.end()};
 }
 
 }  // namespace nxdkit::trainer

@@ -61,14 +61,18 @@ struct ConfigKey {
 std::span<const ConfigKey> ConfigKeys();
 // The row of a full path; nullptr when there is none.
 const ConfigKey* FindConfigKey(std::string_view path);
-// Whether keys lie below `path`: "worker.actor".
+// Whether there are keys below `path`: "worker.actor".
 bool IsConfigGroup(std::string_view path);
 // Where a key that cannot be set comes from ("data.max_prompt_length"); "" for other names.
 std::string_view DerivedFrom(std::string_view path);
 
 std::string_view TypeText(const ConfigSlot& slot);  // "int", "float?", "list of str"
 std::string SlotText(const ConfigSlot& slot);       // as YAML on one line
-bool IsUnset(const ConfigSlot& slot);               // an optional without a value
+// Puts a value into a slot. "" when done, else what is wrong: "expected int, found the string
+// \"x\"". The slot is unchanged then. A float takes an integer; an integer takes no fraction; a
+// string takes any scalar but null, as it is written; null is for optional keys; quoted text is a
+// string, whatever it looks like. An open map is merged key by key.
+std::string AssignSlot(const ConfigSlot& slot, const Value& value);
 std::vector<std::string> SplitWords(std::string_view words);
 
 }  // namespace nxdkit::trainer

@@ -7,7 +7,6 @@
 
 #include "lib/base/text.h"
 #include "lib/system/file.h"
-#include "trainer/config/assign.h"
 #include "trainer/config/key_table.h"
 #include "trainer/config/yaml.h"
 
@@ -27,7 +26,7 @@ std::string_view Parent(std::string_view path) {
 
 std::string_view LastKey(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
-// All keys, and all groups they lie in.
+// All keys, and all groups they are in.
 std::vector<std::string> KeysAndGroups() {
   std::vector<std::string> paths;
   for (const ConfigKey& key : ConfigKeys())
@@ -57,11 +56,10 @@ class Merger {
 
   std::vector<ConfigProblem>& problems() { return problems_; }
 
-  void BeginFile() { override_.clear(); }
   void BeginOverride(const std::string& text) { override_ = text; }
 
   // The value of `path`, a key or a group, "" being the root. `where` is the place of the key.
-  void Apply(const std::string& path, const Value& value, const Value& where) {
+  void Apply(const std::string& path, const Value& value, const Place& where) {
     const ConfigKey* key = FindConfigKey(path);
     const bool group = path.empty() || IsConfigGroup(path);
     if (!group && key != nullptr) return Set(*key, value, where);
@@ -69,18 +67,13 @@ class Merger {
     if (value.kind != ValueKind::kMap)
       return Problem(path, where,
                      fmt::format("expected a map, found {}", ValueKindText(value.kind)));
-    for (const ValueEntry& entry : value.entries) {
-      Value place;
-      place.line = entry.line;
-      place.column = entry.column;
-      Apply(Join(path, entry.key), entry.value, place);
-    }
+    for (const ValueEntry& entry : value.entries)
+      Apply(Join(path, entry.key), entry.value, entry.place);
   }
 
-  void Problem(const std::string& path, const Value& where, std::string message,
+  void Problem(const std::string& path, const Place& where, std::string message,
                std::string fix = "") {
-    std::string place = PlaceText(where.line, where.column);
-    if (place.size() > 2) place.resize(place.size() - 2);  // without its colon
+    std::string place = PlaceText(where);
     if (!override_.empty())
       place = "command line: " + EscapeControl(override_);
     else if (!loaded_.path.empty())
@@ -90,18 +83,17 @@ class Merger {
   }
 
  private:
-  void Set(const ConfigKey& key, const Value& value, const Value& where) {
+  void Set(const ConfigKey& key, const Value& value, const Place& where) {
     std::string wrong = AssignSlot(key.slot(loaded_.config), value);
     if (!wrong.empty()) return Problem(std::string(key.path), where, std::move(wrong));
     ConfigSource& source = loaded_.sources[static_cast<size_t>(&key - ConfigKeys().data())];
     source.kind = override_.empty() ? SourceKind::kFile : SourceKind::kOverride;
-    source.line = where.line;
-    source.column = where.column;
+    source.place = where;
     source.override_text = override_;
   }
 
   // Not in the table: part of an open map, a key that only the program sets, or a mistake.
-  void Unknown(const std::string& path, const Value& value, const Value& where) {
+  void Unknown(const std::string& path, const Value& value, const Place& where) {
     if (const std::string_view from = DerivedFrom(path); !from.empty())
       return Problem(path, where, "this key is derived and cannot be set",
                      fmt::format("set {}", from));
@@ -111,11 +103,11 @@ class Merger {
             near.empty() ? "" : fmt::format("did you mean {}?", near));
   }
 
-  bool SetInOpenMap(const std::string& path, const Value& value, const Value& where) {
+  bool SetInOpenMap(const std::string& path, const Value& value, const Place& where) {
     Value inner = value;
     for (std::string_view at = path; !Parent(at).empty(); at = Parent(at)) {
       Value outer = Value::Map();
-      outer.entries.push_back({std::string(LastKey(at)), where.line, where.column, inner});
+      outer.entries.push_back({std::string(LastKey(at)), where, inner});
       inner = std::move(outer);
       const ConfigKey* key = FindConfigKey(Parent(at));
       if (key == nullptr) continue;
@@ -175,8 +167,7 @@ std::string LoadedConfig::PlaceOf(std::string_view key) const {
   if (source.kind == SourceKind::kOverride)
     return "command line: " + EscapeControl(source.override_text);
   if (source.kind == SourceKind::kDefault) return "default";
-  return fmt::format("{} line {} column {}", path.empty() ? "file" : path, source.line,
-                     source.column);
+  return (path.empty() ? "file" : path) + " " + PlaceText(source.place);
 }
 
 Result<LoadedConfig> LoadConfigText(std::string_view yaml, const std::string& path,

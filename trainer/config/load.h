@@ -17,8 +17,7 @@ enum class SourceKind { kDefault, kFile, kOverride };
 // Who set a key last.
 struct ConfigSource {
   SourceKind kind = SourceKind::kDefault;
-  int line = 0;  // kFile, from 1
-  int column = 0;
+  Place place;                // kFile
   std::string override_text;  // kOverride, as given
 };
 

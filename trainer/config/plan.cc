@@ -39,8 +39,6 @@ RunPlan MakeRunPlan(const Config& config) {
   plan.waves =
       RoundedUp(plan.sequences_per_worker, rollout.neuron_override_config.batch_size.value_or(0));
   plan.rows_per_update = Quotient(actor.global_batch_size * plan.samples, plan.data_parallel);
-  plan.passes_per_update =
-      Quotient(plan.rows_per_update, actor.micro_batch_size_per_device_for_update);
   plan.updates_per_step = Quotient(plan.prompts, actor.global_batch_size) * actor.ppo_epochs;
   if (!NeedsCritic(config)) return plan;
   const CriticConfig& critic = config.worker.critic;

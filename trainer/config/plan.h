@@ -29,7 +29,6 @@ struct RunPlan {
   int64_t sequences_per_worker = 0;  // of one rollout worker in one call
   int64_t waves = 0;                 // of the engine's slots; 0 when their number is not known
   int64_t rows_per_update = 0;       // G * n / data_parallel, on each data-parallel rank
-  int64_t passes_per_update = 0;     // micro-batches without dynamic batching
   int64_t updates_per_step = 0;      // B / G * ppo_epochs
   // Of the critic, on the same ranks; 0 when the advantages need none.
   int64_t critic_rows_per_update = 0;

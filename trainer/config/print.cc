@@ -5,26 +5,17 @@
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/paths.h"
+#include "trainer/base/characters.h"
 #include "trainer/config/key_table.h"
 
 namespace nxdkit::trainer {
 namespace {
 
-std::vector<std::string_view> Components(std::string_view path) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const size_t dot = path.find('.');
-    parts.push_back(path.substr(0, dot));
-    if (dot == std::string_view::npos) return parts;
-    path.remove_prefix(dot + 1);
-  }
-}
-
 std::string SourceText(const LoadedConfig& loaded, const ConfigKey& key, bool is_default) {
   const ConfigSource& source = loaded.SourceOf(key.path);
   if (source.kind == SourceKind::kOverride) return "command line";
   if (source.kind == SourceKind::kFile)
-    return fmt::format("{}:{}", EscapeControl(BaseName(loaded.path)), source.line);
+    return fmt::format("{}:{}", EscapeControl(BaseName(loaded.path)), source.place.line);
   return is_default ? "default" : "derived";
 }
 
@@ -32,7 +23,7 @@ std::string SourceText(const LoadedConfig& loaded, const ConfigKey& key, bool is
 class YamlLines {
  public:
   void Add(std::string_view path, std::string_view value, std::string_view comment) {
-    const std::vector<std::string_view> parts = Components(path);
+    const std::vector<std::string_view> parts = Split(path, '.');
     size_t same = 0;
     while (same + 1 < parts.size() && same < open_.size() && open_[same] == parts[same]) ++same;
     for (; same + 1 < parts.size(); ++same)
@@ -57,9 +48,9 @@ class YamlLines {
 };
 
 // Where the value of a key goes in nested objects.
-Json& Place(Json& root, std::string_view path) {
+Json& MemberAt(Json& root, std::string_view path) {
   Json* at = &root;
-  for (const std::string_view part : Components(path)) at = &(*at)[std::string(part)];
+  for (const std::string_view part : Split(path, '.')) at = &(*at)[std::string(part)];
   return *at;
 }
 
@@ -69,17 +60,8 @@ Json SlotJson(const ConfigSlot& slot) {
   return std::move(json).value();
 }
 
-constexpr std::string_view Owner(KeyOwner owner) {
-  switch (owner) {
-    case KeyOwner::kEasyR1:
-      return "";
-    case KeyOwner::kPort:
-      return " (Trainium port)";
-    case KeyOwner::kOurs:
-      return " (ours)";
-  }
-  return "";
-}
+// In the order of KeyOwner.
+constexpr std::string_view kOwners[] = {"", " (Trainium port)", " (ours)"};
 
 std::string Meaning(const ConfigKey& key) {
   std::string text(key.text);
@@ -115,7 +97,7 @@ std::string ConfigJson(const Config& config) {
   Config copy = config;
   Json root = Json::object();
   for (const ConfigKey& key : ConfigKeys()) {
-    Json& place = Place(root, key.path);
+    Json& place = MemberAt(root, key.path);
     const Json value = SlotJson(key.slot(copy));
     if (IsConfigGroup(key.path))
       place.update(value);
@@ -131,7 +113,7 @@ std::string ConfigKeyTable() {
   for (const ConfigKey& key : ConfigKeys()) {
     const ConfigSlot slot = key.slot(defaults);
     text += fmt::format("| `{}` | {} | `{}` | {}{} |\n", key.path, TypeText(slot), SlotText(slot),
-                        Meaning(key), Owner(key.owner));
+                        Meaning(key), kOwners[static_cast<size_t>(key.owner)]);
   }
   return text;
 }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 namespace nxdkit::trainer {
+namespace {
 
 std::string ProblemText(const ConfigProblem& problem) {
   std::string text;
@@ -12,6 +13,8 @@ std::string ProblemText(const ConfigProblem& problem) {
   if (!problem.fix.empty()) text += "; " + problem.fix;
   return text;
 }
+
+}  // namespace
 
 Error ProblemsError(const std::vector<ConfigProblem>& problems) {
   NXDKIT_CHECK(!problems.empty());

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "lib/base/error.h"
@@ -17,11 +16,10 @@ struct ConfigProblem {
   std::string place;    // "config.yaml line 12 column 5", "command line: a.b=c"; may be empty
 };
 
-// "config.yaml line 12 column 5: worker.actor.optim.lr: MESSAGE; FIX"
-std::string ProblemText(const ConfigProblem& problem);
-
 // One error of all problems (at least one), in their order: a single one is its own message with
-// its key as member; several are numbered, one a line. The code is that of the first.
+// its key as member; several are numbered, one a line:
+// "[2] config.yaml line 12 column 5: worker.actor.optim.lr: MESSAGE; FIX". The code is that of the
+// first.
 Error ProblemsError(const std::vector<ConfigProblem>& problems);
 
 }  // namespace nxdkit::trainer

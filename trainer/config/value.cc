@@ -1,10 +1,10 @@
 #include "trainer/config/value.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "lib/json/json.h"
+#include "trainer/base/characters.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -20,20 +20,12 @@ constexpr BoolWord kBoolWords[] = {
     {"off", false},   {"Off", false},   {"OFF", false},
 };
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
 // Without its sign: begins with a digit, or a point and a digit, and has no leading zero.
 bool LooksNumeric(std::string_view text) {
   if (text.empty()) return false;
   if (text[0] == '.') return text.size() > 1 && IsDigit(text[1]);
   if (!IsDigit(text[0])) return false;
   return !(text[0] == '0' && text.size() > 1 && IsDigit(text[1]));
-}
-
-template <typename T>
-bool ParseWhole(std::string_view text, T* value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-  return error == std::errc() && end == text.data() + text.size();
 }
 
 void ResolveNumber(Value& value) {
@@ -43,11 +35,13 @@ void ResolveNumber(Value& value) {
   std::string_view digits = text;
   if (!plus && digits.starts_with('-')) digits.remove_prefix(1);
   if (!LooksNumeric(digits)) return;
-  if (ParseWhole(text, &value.integer)) {
+  if (const auto whole = ParseNumber<int64_t>(text)) {
     value.kind = ValueKind::kInt;
-    value.number = static_cast<double>(value.integer);
-  } else if (ParseWhole(text, &value.number) && std::isfinite(value.number)) {
+    value.integer = *whole;
+    value.number = static_cast<double>(*whole);
+  } else if (const auto real = ParseNumber<double>(text); real && std::isfinite(*real)) {
     value.kind = ValueKind::kDouble;
+    value.number = *real;
   }
 }
 
@@ -64,23 +58,9 @@ std::string Joined(const Items& items, char open, char close, Write write) {
 }  // namespace
 
 std::string_view ValueKindText(ValueKind kind) {
-  switch (kind) {
-    case ValueKind::kNull:
-      return "null";
-    case ValueKind::kBool:
-      return "a boolean";
-    case ValueKind::kInt:
-      return "an integer";
-    case ValueKind::kDouble:
-      return "a number";
-    case ValueKind::kString:
-      return "a string";
-    case ValueKind::kList:
-      return "a list";
-    case ValueKind::kMap:
-      return "a map";
-  }
-  return "";
+  constexpr std::string_view kTexts[] = {"null",     "a boolean", "an integer", "a number",
+                                         "a string", "a list",    "a map"};
+  return kTexts[static_cast<size_t>(kind)];
 }
 
 Value Value::Map() {

@@ -12,6 +12,12 @@ namespace nxdkit::trainer {
 enum class ValueKind { kNull, kBool, kInt, kDouble, kString, kList, kMap };
 std::string_view ValueKindText(ValueKind kind);  // with its article: "an integer"
 
+// In a text, from 1; 0: the value is from no file.
+struct Place {
+  int line = 0;
+  int column = 0;
+};
+
 struct ValueEntry;
 
 struct Value {
@@ -22,8 +28,7 @@ struct Value {
   std::string text;      // a scalar as written; of kString without its quotes
   std::vector<Value> items;
   std::vector<ValueEntry> entries;  // in the order written, keys are unique
-  int line = 0;                     // from 1; 0: not from a file
-  int column = 0;
+  Place place;
 
   static Value Map();  // an empty one
   // The value under `key` of a map; nullptr when there is none.
@@ -32,8 +37,7 @@ struct Value {
 
 struct ValueEntry {
   std::string key;
-  int line = 0;
-  int column = 0;
+  Place place;
   Value value;
 };
 

@@ -30,6 +30,13 @@ int Depth(const Value& value) {
   return depth;
 }
 
+Place PlaceOf(const YAML::Mark& mark) { return {mark.line + 1, mark.column + 1}; }
+
+Error ErrorAt(const YAML::Mark& mark, Errc code, const std::string& message) {
+  const std::string place = PlaceText(PlaceOf(mark));
+  return Error(code, place.empty() ? message : place + ": " + message);
+}
+
 // Builds the tree from the parser's events. After the first error all further events are dropped:
 // the parser offers no other way to stop it.
 class TreeBuilder : public YAML::EventHandler {
@@ -91,7 +98,7 @@ class TreeBuilder : public YAML::EventHandler {
   };
 
   void Fail(const YAML::Mark& mark, Errc code, const std::string& message) {
-    if (!error_) error_ = Error(code, PlaceText(mark.line + 1, mark.column + 1) + message);
+    if (!error_) error_ = ErrorAt(mark, code, message);
   }
   void FailDepth(const YAML::Mark& mark) {
     Fail(mark, Errc::kLimit,
@@ -126,8 +133,7 @@ class TreeBuilder : public YAML::EventHandler {
   // `added`: values that are new with it.
   void Take(const YAML::Mark& mark, YAML::anchor_t anchor, Value value, size_t added = 1) {
     if (error_) return;
-    value.line = mark.line + 1;
-    value.column = mark.column + 1;
+    value.place = PlaceOf(mark);
     nodes_ += added;
     if (nodes_ > limits_.nodes)
       return Fail(mark, Errc::kLimit,
@@ -152,10 +158,10 @@ class TreeBuilder : public YAML::EventHandler {
     if (key.text == "<<") return Fail(mark, Errc::kUnsupported, "merge keys are not supported");
     for (const ValueEntry& entry : open_.back().value.entries)
       if (entry.key == key.text)
-        return Fail(
-            mark, Errc::kCorrupt,
-            fmt::format("key {} is here and on line {}", EscapeControl(key.text), entry.line));
-    open_.back().key = ValueEntry{key.text, mark.line + 1, mark.column + 1, {}};
+        return Fail(mark, Errc::kCorrupt,
+                    fmt::format("key {} is here and on line {}", EscapeControl(key.text),
+                                entry.place.line));
+    open_.back().key = ValueEntry{key.text, PlaceOf(mark), {}};
   }
 
   const YamlLimits limits_;
@@ -168,8 +174,8 @@ class TreeBuilder : public YAML::EventHandler {
 
 }  // namespace
 
-std::string PlaceText(int line, int column) {
-  return line > 0 ? fmt::format("line {} column {}: ", line, column) : "";
+std::string PlaceText(const Place& place) {
+  return place.line > 0 ? fmt::format("line {} column {}", place.line, place.column) : "";
 }
 
 Result<Value> ParseYaml(std::string_view text, const YamlLimits& limits) {
@@ -187,8 +193,7 @@ Result<Value> ParseYaml(std::string_view text, const YamlLimits& limits) {
       return Error(Errc::kCorrupt, "a second document follows the first");
   } catch (const YAML::Exception& exception) {
     if (builder.error()) return *std::move(builder.error());
-    return Error(Errc::kCorrupt, PlaceText(exception.mark.line + 1, exception.mark.column + 1) +
-                                     EscapeControl(exception.msg));
+    return ErrorAt(exception.mark, Errc::kCorrupt, EscapeControl(exception.msg));
   } catch (const std::exception& exception) {  // of its use of the standard library
     return Error(Errc::kCorrupt, fmt::format("not YAML: {}", EscapeControl(exception.what())));
   }

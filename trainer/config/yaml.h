@@ -22,7 +22,7 @@ struct YamlLimits {
 // look like. An empty document is null.
 Result<Value> ParseYaml(std::string_view text, const YamlLimits& limits = {});
 
-// "line 3 column 7: "; empty when the value is from no file.
-std::string PlaceText(int line, int column);
+// "line 3 column 7"; empty when the value is from no file.
+std::string PlaceText(const Place& place);
 
 }  // namespace nxdkit::trainer

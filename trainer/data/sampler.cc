@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
+#include <charconv>
 #include <limits>
 #include <numeric>
 
@@ -71,12 +71,10 @@ Result<DataPosition> PositionFromJson(std::string_view text) {
   NXDKIT_ASSIGN(const Json json, ParseJson(text));
   DataPosition position;
   NXDKIT_ASSIGN(const std::string seed, JsonString(json, "seed"));
-  const bool is_number = !seed.empty() && seed.size() <= 20 &&
-                         std::ranges::all_of(seed, [](char c) { return c >= '0' && c <= '9'; });
-  if (!is_number || std::to_string(std::strtoull(seed.c_str(), nullptr, 10)) != seed)
+  std::from_chars(seed.data(), seed.data() + seed.size(), position.seed);
+  if (std::to_string(position.seed) != seed)
     return Error(Errc::kCorrupt, fmt::format("found '{}', expected a number", seed.substr(0, 40)))
         .member("seed");
-  position.seed = std::strtoull(seed.c_str(), nullptr, 10);
   NXDKIT_ASSIGN(position.shuffle, JsonBool(json, "shuffle"));
   NXDKIT_ASSIGN(position.epoch, Number(json, "epoch", kAny));
   NXDKIT_ASSIGN(position.rows, Number(json, "rows", kMaxRows));

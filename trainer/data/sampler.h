@@ -50,7 +50,6 @@ class BatchSampler {
 
   // Before the next batch.
   const DataPosition& position() const { return position_; }
-  uint64_t batches_per_epoch() const { return position_.rows / batch_rows_; }
 
  private:
   BatchSampler(DataPosition position, uint64_t batch_rows);

@@ -28,11 +28,7 @@ constexpr Column kColumns[] = {
 
 constexpr std::string_view kAnnounced[] = {"gen", "validation", "save_checkpoint"};
 constexpr double kDrawSeconds = 0.1;
-
-const double* Find(const MetricRecord& record, std::string_view name) {
-  const auto found = std::ranges::find(record, name, &MetricRecord::value_type::first);
-  return found == record.end() ? nullptr : &found->second;
-}
+constexpr size_t kMostColumns = 99;  // of the status line
 
 }  // namespace
 
@@ -127,7 +123,7 @@ void Console::Draw() {
     line +=
         " of " + DurationText(seconds * static_cast<double>(units_) / static_cast<double>(done_));
   line += Left();
-  line.resize(std::min(line.size(), static_cast<size_t>(std::max(options_.columns - 1, 20))));
+  line.resize(std::min(line.size(), kMostColumns));
   if (line == drawn_) return;
   options_.write("\r\x1b[K" + line);
   drawn_ = std::move(line);
@@ -141,9 +137,9 @@ void Console::Erase() {
 void Console::StepDone(int64_t step, const MetricRecord& record) {
   std::string line = Position(step);
   for (const Column& column : kColumns)
-    if (const double* value = Find(record, column.metric))
+    if (const double* value = FindMetric(record, column.metric))
       line += fmt::format("  {} {}", column.label, ShortNumber(*value));
-  if (const double* seconds = Find(record, "perf/time_per_step"))
+  if (const double* seconds = FindMetric(record, "perf/time_per_step"))
     line += fmt::format("  {:.1f} s", *seconds);
   phase_.clear();
   last_step_ = step;

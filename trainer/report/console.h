@@ -15,8 +15,7 @@ struct ConsoleOptions {
   std::function<void(std::string_view)> write;  // to stderr; none: nothing is shown
   std::function<void(std::string_view)> log;    // whole lines of steps and long phases
   bool terminal = false;                        // redraw a status line; else whole lines only
-  int columns = 100;
-  int64_t total_steps = 0;  // of the whole run
+  int64_t total_steps = 0;                      // of the whole run
   int64_t first_step = 0;   // the step of the checkpoint the run continues from; 0: none
   PhaseTimer::Clock clock;  // seconds; nullptr: the system's steady clock
 };

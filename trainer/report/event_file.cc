@@ -14,6 +14,10 @@
 namespace nxdkit::trainer {
 namespace {
 
+void AppendFixed(uint64_t value, int bytes, std::string* out) {
+  for (int i = 0; i < bytes; ++i) *out += static_cast<char>(value >> (8 * i));
+}
+
 // Protocol buffers, as far as events need them: fields in ascending order, wire types 0, 1, 2, 5.
 class Message {
  public:
@@ -24,7 +28,7 @@ class Message {
   }
   Message& Double(uint32_t field, double value) {
     Tag(field, 1);
-    PutFixed(std::bit_cast<uint64_t>(value), 8);
+    AppendFixed(std::bit_cast<uint64_t>(value), 8, &bytes_);
     return *this;
   }
   Message& Bytes(uint32_t field, std::string_view value) {
@@ -35,7 +39,7 @@ class Message {
   }
   Message& Float(uint32_t field, float value) {
     Tag(field, 5);
-    PutFixed(std::bit_cast<uint32_t>(value), 4);
+    AppendFixed(std::bit_cast<uint32_t>(value), 4, &bytes_);
     return *this;
   }
   Message& Nested(uint32_t field, const Message& value) { return Bytes(field, value.bytes_); }
@@ -46,9 +50,6 @@ class Message {
   void PutVarint(uint64_t value) {
     for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>(value | 0x80);
     bytes_ += static_cast<char>(value);
-  }
-  void PutFixed(uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; ++i) bytes_ += static_cast<char>(value >> (8 * i));
   }
 
   std::string bytes_;
@@ -78,12 +79,6 @@ Message At(double wall_time, int64_t step) {
   return message;
 }
 
-std::string Fixed(uint64_t value, size_t bytes) {
-  std::string text;
-  for (size_t i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
-  return text;
-}
-
 double Now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -111,9 +106,12 @@ uint32_t MaskedCrc32c(std::string_view bytes) {
 }
 
 std::string EventFrame(std::string_view event) {
-  const std::string length = Fixed(event.size(), 8);
-  return length + Fixed(MaskedCrc32c(length), 4) + std::string(event) +
-         Fixed(MaskedCrc32c(event), 4);
+  std::string frame;
+  AppendFixed(event.size(), 8, &frame);
+  AppendFixed(MaskedCrc32c(frame), 4, &frame);
+  frame += event;
+  AppendFixed(MaskedCrc32c(event), 4, &frame);
+  return frame;
 }
 
 std::string VersionEvent(double wall_time) {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "lib/system/paths.h"
+#include "trainer/base/characters.h"
 #include "trainer/report/console.h"
 #include "trainer/report/page_style.h"
 #include "trainer/report/svg.h"
@@ -263,8 +264,7 @@ constexpr size_t kSamplesOfStep = 20;
 
 std::string Shown(const std::string& text) {
   if (text.size() <= kLongestText) return EscapeHtml(text);
-  size_t end = kLongestText;  // not within a character
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  const size_t end = CharBegin(text, kLongestText);
   return EscapeHtml(text.substr(0, end)) +
          fmt::format("<i> ... {} more bytes</i>", text.size() - end);
 }
@@ -321,11 +321,6 @@ std::string HtmlReport(const RunFiles& run) {
       "<h2>Numbers</h2>\n{}{}</body></html>\n",
       title, kPageStyle, title, Problems(run), Cards(all), ChartSection(all), Samples(run),
       MetricTable(all), ConfigTable(run));
-}
-
-Result<std::string> WriteHtmlReport(const std::string& run_folder) {
-  NXDKIT_ASSIGN(const RunFiles run, ReadRunFiles(run_folder));
-  return HtmlReport(run);
 }
 
 }  // namespace nxdkit::trainer

@@ -7,21 +7,12 @@
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
 #include "lib/system/lines.h"
+#include "trainer/base/characters.h"
 #include "trainer/config/value.h"
 #include "trainer/report/run_files.h"
 
 namespace nxdkit::trainer {
 namespace {
-
-std::vector<std::string_view> Split(std::string_view name) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const size_t slash = name.find('/');
-    parts.push_back(name.substr(0, slash));
-    if (slash == std::string_view::npos) return parts;
-    name.remove_prefix(slash + 1);
-  }
-}
 
 // Names ascend, so the members of a group are neighbours but for names between '/' and the rest
 // ("a b" sorts before "a/b"): a tree keeps every group in one place.
@@ -31,7 +22,7 @@ Json Nested(const MetricRecord& record) {
   for (const auto& [name, value] : record) values.insert(name);
   for (const auto& [name, value] : record) {
     Json* at = &root;
-    const std::vector<std::string_view> parts = Split(name);
+    const std::vector<std::string_view> parts = Split(name, '/');
     bool flat = name == "step" || name.starts_with("step/");
     for (size_t i = 0, length = 0; i + 1 < parts.size(); ++i) {
       length += parts[i].size();

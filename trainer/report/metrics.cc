@@ -54,6 +54,11 @@ constexpr PhaseRow kPhases[] = {
 
 }  // namespace
 
+const double* FindMetric(const MetricRecord& record, std::string_view name) {
+  const auto found = std::ranges::find(record, name, &MetricRecord::value_type::first);
+  return found == record.end() ? nullptr : &found->second;
+}
+
 void Metrics::Add(std::string_view name, double value, double weight) {
   Sum& sum = sums_.try_emplace(std::string(name)).first->second;
   sum.total += value * weight;

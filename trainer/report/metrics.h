@@ -16,6 +16,7 @@ namespace nxdkit::trainer {
 
 // What is logged: names ascend, one value each.
 using MetricRecord = std::vector<std::pair<std::string, double>>;
+const double* FindMetric(const MetricRecord& record, std::string_view name);  // nullptr: none
 
 // Not thread-safe: ranks collect their own, Merge joins them in rank order.
 class Metrics {

@@ -1,6 +1,5 @@
 #include "trainer/report/run_display.h"
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -8,10 +7,6 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(500);  // the line shows seconds
-
-bool Has(const MetricRecord& record, std::string_view name) {
-  return std::ranges::any_of(record, [&](const auto& entry) { return entry.first == name; });
-}
 
 }  // namespace
 
@@ -48,8 +43,8 @@ void RunDisplay::Step(int64_t step, int64_t steps, const MetricRecord& record) {
   const std::scoped_lock lock(mutex_);
   Console& console = ConsoleFor(step, steps);
   console.EndPhase();
-  if (Has(record, "timing_s/step")) console.StepDone(step, record);
-  if (Has(record, "val/reward_score")) console.Validation(step, record);
+  if (FindMetric(record, "timing_s/step")) console.StepDone(step, record);
+  if (FindMetric(record, "val/reward_score")) console.Validation(step, record);
 }
 
 void RunDisplay::Close() {

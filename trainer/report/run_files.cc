@@ -9,6 +9,7 @@
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/lines.h"
+#include "trainer/base/characters.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -29,6 +30,24 @@ std::optional<int64_t> StepOf(const Json& record) {
   if (step == nullptr || !step->is_number_integer()) return std::nullopt;
   if (step->is_number_unsigned() && step->get<uint64_t>() > INT64_MAX) return std::nullopt;
   return step->get<int64_t>();
+}
+
+// Calls each(step, record) for the lines of a log, and returns how many are damaged: also the last
+// one without a line feed, which was being written.
+template <typename Each>
+int64_t ForEachRecord(std::string_view text, const Each& each) {
+  std::vector<std::string_view> lines = Split(text, '\n');
+  int64_t damaged = lines.back().empty() ? 0 : 1;
+  lines.pop_back();
+  for (const std::string_view line : lines) {
+    const std::optional<Json> record = ParseLine(line);
+    const std::optional<int64_t> step = record ? StepOf(*record) : std::nullopt;
+    if (step)
+      each(*step, *record);
+    else
+      ++damaged;
+  }
+  return damaged;
 }
 
 // In the order of steps; of several values of one step the last one written stays.
@@ -98,18 +117,6 @@ void ReadConfig(RunFiles& run) {
 
 }  // namespace
 
-Lines SplitLines(std::string_view text) {
-  Lines result;
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    result.cut = end == std::string_view::npos;
-    if (result.cut) break;
-    result.lines.emplace_back(text.substr(0, end));
-    text.remove_prefix(end + 1);
-  }
-  return result;
-}
-
 std::optional<int64_t> StepOfLine(std::string_view line) {
   const std::optional<Json> record = ParseLine(line);
   return record ? StepOf(*record) : std::nullopt;
@@ -131,42 +138,26 @@ Result<AppendFile> ContinueLog(const std::string& path, std::optional<int64_t> l
 
 MetricSeries ParseMetrics(std::string_view text) {
   MetricSeries series;
-  const Lines lines = SplitLines(text);
-  series.damaged = lines.cut ? 1 : 0;
-  for (const std::string& line : lines.lines) {
-    const std::optional<Json> record = ParseLine(line);
-    const std::optional<int64_t> step = record ? StepOf(*record) : std::nullopt;
-    if (!step) {
-      ++series.damaged;
-      continue;
-    }
+  series.damaged = ForEachRecord(text, [&](int64_t step, const Json& record) {
     ++series.records;
-    for (const auto& [key, value] : record->items())
+    for (const auto& [key, value] : record.items())
       if (key != "step")
-        AddNumbers(value, key.starts_with('/') ? key.substr(1) : key, *step, series);
-  }
+        AddNumbers(value, key.starts_with('/') ? key.substr(1) : key, step, series);
+  });
   for (auto& [name, points] : series.by_name) Arrange(points);
   return series;
 }
 
 GenerationRecords ParseGenerations(std::string_view text) {
   GenerationRecords result;
-  const Lines lines = SplitLines(text);
-  result.damaged = lines.cut ? 1 : 0;
-  for (const std::string& line : lines.lines) {
-    const std::optional<Json> record = ParseLine(line);
-    const std::optional<int64_t> step = record ? StepOf(*record) : std::nullopt;
-    if (!step) {
-      ++result.damaged;
-      continue;
-    }
-    const Json* score = JsonFind(*record, "score");
+  result.damaged = ForEachRecord(text, [&](int64_t step, const Json& record) {
+    const Json* score = JsonFind(record, "score");
     const bool number = score != nullptr && score->is_number();
     result.records.push_back(
-        {*step,
-         {StringOf(*record, "prompt"), StringOf(*record, "output"),
-          StringOf(*record, "ground_truth"), number ? score->get<double>() : std::nan("")}});
-  }
+        {step,
+         {StringOf(record, "prompt"), StringOf(record, "output"), StringOf(record, "ground_truth"),
+          number ? score->get<double>() : std::nan("")}});
+  });
   return result;
 }
 

@@ -15,13 +15,6 @@
 
 namespace nxdkit::trainer {
 
-struct Lines {
-  std::vector<std::string> lines;
-  // The last line has no line feed: it was being written. It is not among `lines`.
-  bool cut = false;
-};
-Lines SplitLines(std::string_view text);
-
 // "step" of a line that is a JSON object with an integer there; nullopt otherwise.
 std::optional<int64_t> StepOfLine(std::string_view line);
 
@@ -52,7 +45,7 @@ struct GenerationRecords {
 };
 GenerationRecords ParseGenerations(std::string_view text);
 
-// What WriteHtmlReport draws from.
+// What HtmlReport draws from.
 struct RunFiles {
   std::string folder;
   MetricSeries metrics;

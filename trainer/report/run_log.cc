@@ -10,6 +10,7 @@
 #include "lib/base/text.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
+#include "trainer/base/characters.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -33,8 +34,8 @@ std::string TimeText(int64_t seconds) {
   const std::time_t time = seconds;
   std::tm parts = {};
   ::gmtime_r(&time, &parts);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 int64_t SecondsNow() { return std::time(nullptr); }
@@ -64,13 +65,10 @@ Result<RunLog> RunLog::Open(const std::string& run_folder, Clock clock) {
 
 Status RunLog::Line(std::string_view text) {
   const std::string time = TimeText(clock_());
+  if (text.ends_with('\n')) text.remove_suffix(1);
   std::string lines;
-  while (true) {
-    const size_t end = text.find('\n');
-    lines += time + " " + EscapeControl(text.substr(0, end)) + "\n";
-    if (end == std::string_view::npos || end + 1 == text.size()) break;
-    text.remove_prefix(end + 1);
-  }
+  for (const std::string_view line : Split(text, '\n'))
+    lines += time + " " + EscapeControl(line) + "\n";
   return file_.Append(lines);
 }
 

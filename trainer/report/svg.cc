@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
+#include <set>
+#include <span>
 
 #include "lib/base/text.h"
 #include "trainer/report/console.h"
@@ -97,11 +98,9 @@ std::vector<Point> Thinned(const std::vector<Point>& points, const Frame& frame)
     const double column = std::floor(frame.X(points[begin].step));
     size_t end = begin;
     while (end < points.size() && std::floor(frame.X(points[end].step)) == column) ++end;
-    const auto less = [](const Point& a, const Point& b) { return a.value < b.value; };
-    const auto first = points.begin() + static_cast<ptrdiff_t>(begin);
-    const auto last = points.begin() + static_cast<ptrdiff_t>(end);
-    auto low = std::min_element(first, last, less);
-    auto high = std::max_element(first, last, less);
+    const auto column_points = std::span(points).subspan(begin, end - begin);
+    auto low = std::ranges::min_element(column_points, {}, &Point::value);
+    auto high = std::ranges::max_element(column_points, {}, &Point::value);
     if (high < low) std::swap(low, high);
     kept.push_back(*low);
     if (low != high) kept.push_back(*high);
@@ -175,14 +174,14 @@ std::string Band(const Curve& curve, size_t slot, const Frame& frame) {
 
 // As many steps as there are pixels to show them.
 std::vector<int64_t> StackSteps(const std::vector<Curve>& curves) {
-  std::map<int64_t, bool> steps;
+  std::set<int64_t> steps;
   for (const Curve& curve : curves)
     for (const Point& point : *curve.points)
-      if (std::isfinite(point.value)) steps[point.step] = true;
+      if (std::isfinite(point.value)) steps.insert(point.step);
   const size_t every = steps.size() / 400 + 1;
   std::vector<int64_t> kept;
   size_t i = 0;
-  for (const auto& [step, there] : steps)
+  for (const int64_t step : steps)
     if (i++ % every == 0) kept.push_back(step);
   return kept;
 }
@@ -195,30 +194,16 @@ double ValueAt(const std::vector<Point>& points, int64_t step) {
 }  // namespace
 
 std::string EscapeHtml(std::string_view text) {
+  constexpr std::string_view kSpecial = "&<>\"'\n\t";
+  constexpr std::string_view kTexts[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;", "\n", "\t"};
   std::string out;
-  std::string run;
-  const auto flush = [&] {
-    out += EscapeControl(run);
-    run.clear();
-  };
-  for (const char c : text) {
-    const std::string_view entity = c == '&'    ? "&amp;"
-                                    : c == '<'  ? "&lt;"
-                                    : c == '>'  ? "&gt;"
-                                    : c == '"'  ? "&quot;"
-                                    : c == '\'' ? "&#39;"
-                                    : c == '\n' ? "\n"
-                                    : c == '\t' ? "\t"
-                                                : "";
-    if (entity.empty()) {
-      run += c;
-      continue;
-    }
-    flush();
-    out += entity;
+  for (;;) {
+    const size_t end = text.find_first_of(kSpecial);
+    out += EscapeControl(text.substr(0, end));
+    if (end == std::string_view::npos) return out;
+    out += kTexts[kSpecial.find(text[end])];
+    text.remove_prefix(end + 1);
   }
-  flush();
-  return out;
 }
 
 std::string CurveChart(const std::vector<Curve>& curves) {

@@ -1,7 +1,7 @@
 #include "trainer/reward/exec_reward.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 #include "lib/json/json.h"
 #include "lib/system/command_text.h"
 #include "lib/system/process.h"
+#include "trainer/base/characters.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -279,12 +280,9 @@ class ExecReward : public Reward {
     if (words.size() > kShownWords) words.remove_prefix(words.size() - kShownWords);
     std::string message = error.message();
     if (!words.empty()) {
-      message += "; its standard error: ";
-      for (size_t at = 0; at <= words.size();) {
-        const size_t end = std::min(words.find('\n', at), words.size());
-        message += (at == 0 ? "" : " | ") + EscapeControl(words.substr(at, end - at));
-        at = end + 1;
-      }
+      std::vector<std::string> lines;
+      for (const std::string_view line : Split(words, '\n')) lines.push_back(EscapeControl(line));
+      message += fmt::format("; its standard error: {}", fmt::join(lines, " | "));
     }
     return Error(error.code(), std::move(message)).in(program_).member(error.member());
   }

@@ -39,21 +39,8 @@ constexpr std::string_view kUnits[] = {"degree", "cm",   "centimeter", "meter", 
 constexpr Replacement kGlyphs[] = {{"\u221a", "sqrt"}, {"\u03c0", "pi"}, {"\u221e", "inf"},
                                    {"\u222a", "U"},    {"\u00b7", "*"},  {"\u00d7", "*"}};
 
-// All of `word`, each with what `tail` finds after it: the place where that ends.
-template <typename Tail>
-std::string RemoveWith(std::string_view text, std::string_view word, const Tail& tail) {
-  std::string out;
-  for (size_t at = 0;;) {
-    const size_t found = text.find(word, at);
-    out += text.substr(at, found - at);
-    if (found == std::string_view::npos) return out;
-    at = tail(text, found + word.size());
-  }
-}
-
 size_t SkipSpaces(std::string_view text, size_t at) {
-  while (at < text.size() && text[at] == ' ') ++at;
-  return at;
+  return std::min(text.find_first_not_of(' ', at), text.size());
 }
 
 size_t SkipDigits(std::string_view text, size_t at) {
@@ -61,30 +48,24 @@ size_t SkipDigits(std::string_view text, size_t at) {
   return at;
 }
 
-size_t UnitTail(std::string_view text, size_t at) {
-  if (text.substr(at).starts_with("es")) at += 2;
-  if (text.substr(at).starts_with('s')) ++at;
-  at = SkipSpaces(text, at);
-  if (text.substr(at).starts_with('^') && IsDigitAt(text, at + 1)) at = SkipDigits(text, at + 1);
+// What goes with a unit.
+size_t UnitTail(std::string_view rest) {
+  size_t at = rest.starts_with("es") ? 2 : 0;
+  if (rest.substr(at).starts_with('s')) ++at;
+  at = SkipSpaces(rest, at);
+  if (rest.substr(at).starts_with('^') && IsDigitAt(rest, at + 1)) at = SkipDigits(rest, at + 1);
   return at;
 }
 
 // "^\circ", with spaces after the "^".
 std::string RemoveDegrees(std::string_view text) {
   constexpr std::string_view kCirc = "\\circ";
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t behind = text[at] == '^' ? SkipSpaces(text, at + 1) : text.size();
-    if (text[at] == '^' && text.substr(behind).starts_with(kCirc)) {
-      at = behind + kCirc.size();
-      continue;
-    }
-    // The spaces were looked at: not again, or many of them would take quadratic time.
-    const size_t end = text[at] == '^' ? behind : at + 1;
-    out += text.substr(at, end - at);
-    at = end;
-  }
-  return out;
+  return RewriteEach(text, "^", [&](std::string_view rest, std::string* out) {
+    const size_t spaces = SkipSpaces(rest, 0);
+    if (rest.substr(spaces).starts_with(kCirc)) return spaces + kCirc.size();
+    out->append("^").append(rest.substr(0, spaces));
+    return spaces;
+  });
 }
 
 // Python's float(text): white space around it, a sign, underscores between digits.
@@ -150,17 +131,17 @@ std::string AddMixedNumbers(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     out += text[at];
-    const size_t behind = IsDigit(text[at]) ? SkipSpaces(text, at + 1) : at + 1;
-    if (behind > at + 1) {
-      if (IsDigitAt(text, behind)) {
+    const size_t after = IsDigit(text[at]) ? SkipSpaces(text, at + 1) : at + 1;
+    if (after > at + 1) {
+      if (IsDigitAt(text, after)) {
         out += '+';
-        out += text[behind];
-        at = behind + 1;
+        out += text[after];
+        at = after + 1;
         continue;
       }
-      out += text.substr(at + 1, behind - at - 1);
+      out += text.substr(at + 1, after - at - 1);
     }
-    at = behind;
+    at = after;
   }
   return out;
 }
@@ -195,11 +176,7 @@ std::vector<std::string> SplitTuple(std::string_view normalized) {
       inside.find_first_of(kBrackets) != std::string_view::npos)
     return {text};
   std::vector<std::string> elements;
-  for (size_t at = 0; at <= inside.size();) {
-    const size_t comma = std::min(inside.find(',', at), inside.size());
-    elements.emplace_back(Strip(inside.substr(at, comma - at)));
-    at = comma + 1;
-  }
+  for (const std::string_view element : Split(inside, ',')) elements.emplace_back(Strip(element));
   return elements;
 }
 
@@ -213,8 +190,8 @@ bool MayEvaluate(std::string_view text) {
   for (size_t at = 0; at < text.size(); ++at) {
     if (text[at] != '^' || at + 1 == text.size()) continue;
     if (text[at + 1] == '{' || text[at + 1] == '(') return false;
-    const size_t behind = SkipDigits(text, at + 1);
-    if (behind > at + 2 || (behind == at + 2 && behind < text.size() && text[behind] == '^'))
+    const size_t after = SkipDigits(text, at + 1);
+    if (after > at + 2 || (after == at + 2 && after < text.size() && text[after] == '^'))
       return false;
   }
   return true;
@@ -230,20 +207,21 @@ bool ElementsAreEqual(const std::string& truth, const std::string& given) {
 
 std::string NormalizeAnswer(std::string_view answer) {
   std::string text = ReplaceEach(std::string(UnwrapText(answer)), kWords);
-  for (const std::string_view unit : kUnits) text = RemoveWith(text, unit, UnitTail);
+  for (const std::string_view unit : kUnits)
+    text = RewriteEach(text, unit, [](std::string_view rest, auto*) { return UnitTail(rest); });
   text = RemoveDegrees(text);
   if (!text.empty() && text.front() == '{' && text.back() == '}')
     text = text.size() < 2 ? "" : text.substr(1, text.size() - 2);
-  text = RemoveWith(text, ",\\!", SkipSpaces);
+  text =
+      RewriteEach(text, ",\\!", [](std::string_view rest, auto*) { return SkipSpaces(rest, 0); });
   if (const std::optional<double> value = ParseFloat(text); value && IsInteger(*value))
     text = IntegerText(std::nearbyint(*value));
   if (text.find('\\') != std::string::npos) text = ReadLatex(text);
-  std::string joined;
-  for (size_t at = 0; at < text.size();) {
-    joined += text[at];
-    at = text[at] == '-' ? SkipSpaces(text, at + 1) : at + 1;
-  }
-  text = ReplaceAll(AddMixedNumbers(joined), " ", "");
+  text = RewriteEach(text, "-", [](std::string_view rest, std::string* out) {
+    *out += '-';
+    return SkipSpaces(rest, 0);
+  });
+  text = ReplaceAll(AddMixedNumbers(text), " ", "");
   text = ToLower(ReplaceAll(ReplaceAll(text, "{", ""), "}", ""));
   if (!LooksLikeInteger(text)) return text;
   const std::optional<double> value = ParseFloat(ReplaceAll(text, ",", ""));

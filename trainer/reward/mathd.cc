@@ -33,20 +33,17 @@ std::string CutVariable(const std::string& text) {
 // "\sqrt3" -> "\sqrt{3}". nullopt when nothing follows.
 std::optional<std::string> BraceRoots(std::string_view text) {
   constexpr std::string_view kRoot = "\\sqrt";
-  std::string out;
-  for (;;) {
-    const size_t at = text.find(kRoot);
-    out += text.substr(0, at);
-    if (at == std::string_view::npos) return out;
-    text.remove_prefix(at + kRoot.size());
+  bool empty = false;
+  std::string out = RewriteEach(text, kRoot, [&](std::string_view rest, std::string* braced) {
     // The next root counts as an end: "\sqrt\sqrt2" has nothing under the first.
-    if (text.empty() || text.starts_with(kRoot)) return std::nullopt;
-    out += kRoot;
-    if (text[0] == '{') continue;
-    const size_t bytes = CharBytes(text, 0);
-    out += "{" + std::string(text.substr(0, bytes)) + "}";
-    text.remove_prefix(bytes);
-  }
+    empty = empty || rest.empty() || rest.starts_with(kRoot);
+    *braced += kRoot;
+    if (rest.empty() || rest[0] == '{') return size_t{0};
+    const size_t bytes = CharBytes(rest, 0);
+    braced->append("{").append(rest.substr(0, bytes)).append("}");
+    return bytes;
+  });
+  return empty ? std::nullopt : std::optional(std::move(out));
 }
 
 // "\frac12" -> "\frac{1}{2}", "\frac1{72}" -> "\frac{1}{72}". The text as it was when a fraction

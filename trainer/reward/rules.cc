@@ -1,6 +1,5 @@
 #include "trainer/reward/rules.h"
 
-#include "trainer/reward/boxed.h"
 #include "trainer/reward/grade.h"
 #include "trainer/reward/text.h"
 
@@ -20,14 +19,14 @@ size_t SkipSpace(std::string_view text, size_t at) {
 std::string CloseTags(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
-    const size_t behind = SkipSpace(text, at);
-    const char c = behind < text.size() ? text[behind] : '\0';
+    const size_t after = SkipSpace(text, at);
+    const char c = after < text.size() ? text[after] : '\0';
     if (c == '<' || c == '>' || c == '/') {
       out += c;
-      at = SkipSpace(text, behind + 1);
+      at = SkipSpace(text, after + 1);
       continue;
     }
-    const size_t end = behind > at ? behind : at + 1;
+    const size_t end = after > at ? after : at + 1;
     out += text.substr(at, end - at);
     at = end;
   }
@@ -90,69 +89,48 @@ constexpr std::string_view kDapoDropped[] = {
 // Each line with two dollars becomes what is between the first two, dollars kept.
 std::string KeepMathSpan(std::string_view text) {
   std::string out;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = text.substr(at, end - at);
+  for (const std::string_view line : Split(text, '\n')) {
+    if (line.data() != text.data()) out += '\n';
     const size_t open = line.find('$');
     const size_t close = open == std::string_view::npos ? open : line.find('$', open + 1);
     out += close == std::string_view::npos ? line : line.substr(open, close + 1 - open);
-    if (end < text.size()) out += '\n';
-    at = end + 1;
   }
   return out;
 }
 
 // `open` ... "}" on one line, to the first "}", or to the last of the line with `longest`.
 std::string Unwrap(std::string_view text, std::string_view open, bool longest) {
-  std::string out;
-  for (;;) {
-    const size_t at = text.find(open);
-    out += text.substr(0, at);
-    if (at == std::string_view::npos) return out;
-    text.remove_prefix(at + open.size());
-    const std::string_view line = text.substr(0, text.find('\n'));
+  return RewriteEach(text, open, [&](std::string_view rest, std::string* out) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
     const size_t close = longest ? line.rfind('}') : line.find('}');
-    if (close == std::string_view::npos) {
-      out += open;
-      continue;
-    }
-    out += text.substr(0, close);
-    text.remove_prefix(close + 1);
-  }
+    const bool closes = close != std::string_view::npos;
+    out->append(closes ? line.substr(0, close) : open);
+    return closes ? close + 1 : 0;
+  });
 }
 
 // "frac12" -> "frac{1}{2}", "sqrt3" -> "sqrt{3}": `count` characters after the word, the first not
 // "{", the others no line feeds.
-std::string BraceBehind(std::string_view text, std::string_view word, int count) {
-  std::string out;
-  for (;;) {
-    const size_t at = text.find(word);
-    out += text.substr(0, at);
-    if (at == std::string_view::npos) return out;
-    out += word;
-    text.remove_prefix(at + word.size());
+std::string BraceAfter(std::string_view text, std::string_view word, int count) {
+  return RewriteEach(text, word, [&](std::string_view rest, std::string* out) {
+    *out += word;
     std::string braced;
     size_t taken = 0;
-    int left = count;
-    for (; left > 0 && taken < text.size(); --left) {
-      if (text[taken] == (left == count ? '{' : '\n')) break;
-      const size_t bytes = CharBytes(text, taken);
-      braced.append("{").append(text.substr(taken, bytes)).append("}");
+    for (int i = 0; i < count; ++i) {
+      if (taken == rest.size() || rest[taken] == (i == 0 ? '{' : '\n')) return size_t{0};
+      const size_t bytes = CharBytes(rest, taken);
+      braced.append("{").append(rest.substr(taken, bytes)).append("}");
       taken += bytes;
     }
-    if (left > 0) continue;
-    out += braced;
-    text.remove_prefix(taken);
-  }
+    *out += braced;
+    return taken;
+  });
 }
 
 // The last `count` characters.
 std::string_view Tail(std::string_view text, size_t count) {
   size_t at = text.size();
-  for (size_t i = 0; i < count && at > 0; ++i) {
-    --at;
-    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
-  }
+  for (size_t i = 0; i < count && at > 0; ++i) at = CharBegin(text, at - 1);
   return text.substr(at);
 }
 
@@ -199,6 +177,21 @@ std::string_view LastAnswer(std::string_view text) {
 
 }  // namespace
 
+std::string ExtractBoxed(std::string_view response) {
+  constexpr std::string_view kOpen = "\\boxed{";
+  const size_t box = response.rfind(kOpen);
+  if (box == std::string_view::npos) return "None";
+  const std::string_view content = response.substr(box + kOpen.size());
+  size_t depth = 0;
+  for (size_t i = 0; i < content.size(); ++i) {
+    if (content[i] == '{') ++depth;
+    if (content[i] != '}') continue;
+    if (depth == 0) return std::string(Strip(content.substr(0, i)));
+    --depth;
+  }
+  return "None";
+}
+
 RuleScore ScoreMath(std::string_view response, std::string_view truth) {
   constexpr std::string_view kFormat[] = {kThink, kThinkEnd, "\\boxed{", "}"};
   const std::string text = CloseTags(response);
@@ -220,7 +213,7 @@ std::string NormalizeDapo(std::string_view answer) {
   for (const std::string_view open : {"\\text{", "\\textbf{", "\\overline{"})
     text = Unwrap(text, open, false);
   text = Unwrap(text, "\\boxed{", true);
-  text = ReplaceAll(BraceBehind(BraceBehind(text, "frac", 2), "sqrt", 1), "$", "");
+  text = ReplaceAll(BraceAfter(BraceAfter(text, "frac", 2), "sqrt", 1), "$", "");
   const std::string plain = ReplaceAll(text, ",", "");
   if (!plain.empty() && plain.find_first_not_of("0123456789") == std::string::npos) text = plain;
   return std::string(Strip(text));

@@ -7,6 +7,11 @@
 
 namespace nxdkit::trainer {
 
+// What is in the last \boxed{...} of a response, trimmed. "None", which is graded like any other
+// text, when there is no box or the last one is not closed: an unclosed last box hides complete
+// ones before it. Escaped braces count as braces.
+std::string ExtractBoxed(std::string_view response);
+
 struct RuleScore {
   double accuracy = 0;
   double format = 0;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <complex>
 #include <cstdint>
+#include <functional>
 #include <numbers>
 #include <optional>
 #include <utility>
@@ -324,37 +325,37 @@ class ComplexField {
 // The largest primes below 2^61 and 2^59: no difference is a multiple of both by chance.
 constexpr uint64_t kPrimes[] = {(uint64_t{1} << 61) - 1, (uint64_t{1} << 59) - 55};
 
+// False also where either has no value.
+template <typename Field, typename Same>
+bool AreEqualIn(const Field& field, const Expression& a, const Expression& b, const Same& same) {
+  const auto left = Evaluate(a, field);
+  const auto right = Evaluate(b, field);
+  return left && right && same(*left, *right);
+}
+
 bool EqualInPrimeFields(const Expression& a, const Expression& b) {
   for (const uint64_t prime : kPrimes)
-    for (uint32_t point = 0; point < 2; ++point) {
-      const PrimeField field(prime, point);
-      const auto left = Evaluate(a, field);
-      const auto right = Evaluate(b, field);
-      if (!left || !right || *left != *right) return false;
-    }
+    for (uint32_t point = 0; point < 2; ++point)
+      if (!AreEqualIn(PrimeField(prime, point), a, b, std::equal_to<>())) return false;
   return true;
 }
 
 bool EqualReals(const Expression& a, const Expression& b) {
   const Reals field;
-  const auto left = Evaluate(a, field);
-  const auto right = Evaluate(b, field);
-  if (!left || !right) return false;
-  const auto difference = field.Combine(ExpressionOp::kSubtract, *left, *right);
-  return difference && (difference->exact ? difference->over == 0 : difference->value == 0);
+  return AreEqualIn(field, a, b, [&](const Real& left, const Real& right) {
+    const auto difference = field.Combine(ExpressionOp::kSubtract, left, right);
+    return difference && (difference->exact ? difference->over == 0 : difference->value == 0);
+  });
 }
 
 bool EqualComplex(const Expression& a, const Expression& b) {
   constexpr long double kTolerance = 1e-13L;
   const uint32_t points = a.has_letters || b.has_letters ? 8 : 1;
-  for (uint32_t point = 0; point < points; ++point) {
-    const ComplexField field(point);
-    const auto left = Evaluate(a, field);
-    const auto right = Evaluate(b, field);
-    if (!left || !right) return false;
-    const long double difference = std::abs(left->value - right->value);
-    if (!(difference <= kTolerance * (left->size + right->size))) return false;
-  }
+  const auto same = [](const Approximate& left, const Approximate& right) {
+    return std::abs(left.value - right.value) <= kTolerance * (left.size + right.size);
+  };
+  for (uint32_t point = 0; point < points; ++point)
+    if (!AreEqualIn(ComplexField(point), a, b, same)) return false;
   return true;
 }
 

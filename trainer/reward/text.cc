@@ -8,6 +8,7 @@
 #include "lib/base/utf8.h"
 
 namespace nxdkit::trainer {
+
 bool IsLetter(std::string_view text, size_t at) {
   const std::optional<CodePoint> point = DecodeUtf8(text, at);
   if (!point) return false;
@@ -25,14 +26,10 @@ std::optional<double> ParseDouble(const std::string& text) {
 }
 
 std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to) {
-  std::string out;
-  for (;;) {
-    const size_t at = text.find(from);
-    out.append(text.substr(0, at));
-    if (at == std::string_view::npos) return out;
-    out.append(to);
-    text.remove_prefix(at + from.size());
-  }
+  return RewriteEach(text, from, [&](std::string_view, std::string* out) {
+    out->append(to);
+    return size_t{0};
+  });
 }
 
 std::string ReplaceEach(std::string text, std::span<const Replacement> list) {

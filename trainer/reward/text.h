@@ -13,6 +13,18 @@ namespace nxdkit::trainer {
 
 // The character at `at` is a letter (Unicode category L).
 bool IsLetter(std::string_view text, size_t at);
+// `text` with each `word` (not empty), left to right, replaced by what rewrite(rest, &out) appends.
+// `rest` is what follows the word; rewrite returns how many of its bytes it stands for as well.
+template <typename Rewrite>
+std::string RewriteEach(std::string_view text, std::string_view word, const Rewrite& rewrite) {
+  std::string out;
+  for (size_t at; (at = text.find(word)) != std::string_view::npos;) {
+    out += text.substr(0, at);
+    text.remove_prefix(at + word.size());
+    text.remove_prefix(rewrite(text, &out));
+  }
+  return out.append(text);
+}
 // All of `from` (not empty), left to right, without looking at what was put in.
 std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to);
 struct Replacement {
@@ -27,7 +39,6 @@ std::string_view UnwrapText(std::string_view text);
 // the range of f64.
 std::optional<double> ParseDouble(const std::string& text);
 
-inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 inline bool IsDigitAt(std::string_view text, size_t at) {
   return at < text.size() && IsDigit(text[at]);
 }

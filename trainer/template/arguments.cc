@@ -10,12 +10,12 @@ const Value* Arguments::Get(size_t place, std::string_view name) const {
   return place < values.size() ? &values[place] : Find(named, name);
 }
 
-Status Arguments::Allow(size_t most, std::span<const std::string_view> names) const {
-  if (values.size() > most)
+Status Arguments::Allow(const Parameters& known) const {
+  if (values.size() > known.most)
     return Error(Errc::kUnsupported,
-                 fmt::format("{} arguments, {} are known", values.size(), most));
+                 fmt::format("{} arguments, {} are known", values.size(), known.most));
   for (const auto& [name, value] : named)
-    if (std::ranges::find(names, name) == names.end())
+    if (std::ranges::find(known.names, name) == known.names.end())
       return Error(Errc::kUnsupported, fmt::format("the argument '{}'", name));
   return OkStatus();
 }

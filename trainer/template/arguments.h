@@ -3,7 +3,6 @@
 
 #include <array>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -11,22 +10,22 @@
 
 namespace nxdkit::trainer::jinja {
 
+// What a function, filter or method takes: at most so many arguments by place, and these by name.
+struct Parameters {
+  size_t most = 0;
+  std::array<std::string_view, 4> names = {};
+};
+
 struct Arguments {
   List values;
   Dict named;
 
   // By place or by name; nullptr when it was not given.
   const Value* Get(size_t place, std::string_view name) const;
-  // kUnsupported when there are more than `most`, or one is named otherwise.
-  Status Allow(size_t most, std::span<const std::string_view> names = {}) const;
+  // kUnsupported when there are more than these, or one is named otherwise.
+  Status Allow(const Parameters& known) const;
   // kCorrupt when it is not a str; nullopt when it was not given or is None.
   Result<std::optional<std::string>> Text(size_t place, std::string_view name) const;
-};
-
-// What a filter or a method takes: at most so many arguments by place, and these by name.
-struct Parameters {
-  size_t most = 0;
-  std::array<std::string_view, 4> names = {};
 };
 
 }  // namespace nxdkit::trainer::jinja

@@ -69,7 +69,7 @@ Status TokenCursor::Expect(TokenKind kind, std::string_view what) {
 }
 
 Error TokenCursor::Fail(Errc code, size_t offset, std::string_view what) const {
-  return Error(code, fmt::format("{}: {}", PlaceOf(source_, offset), what)).at(offset);
+  return ErrorAt(code, source_, offset, what);
 }
 
 Error TokenCursor::Unexpected(std::string_view expected) const {

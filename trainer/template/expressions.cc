@@ -4,7 +4,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
+
+#include "trainer/base/characters.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {
@@ -358,16 +359,11 @@ class ExpressionParser {
 
   Result<ExprPtr> Number() {
     const Token& token = cursor_.Next();
-    const char* end = token.text.data() + token.text.size();
-    if (token.kind == TokenKind::kFloat) {
-      double real = 0;
-      if (std::from_chars(token.text.data(), end, real).ec == std::errc())
-        return Literal(token.offset, real);
-    } else {
-      int64_t whole = 0;
-      if (std::from_chars(token.text.data(), end, whole).ec == std::errc())
-        return Literal(token.offset, whole);
-    }
+    const bool whole = token.kind == TokenKind::kInteger;
+    if (const auto number = ParseNumber<int64_t>(token.text); whole && number)
+      return Literal(token.offset, *number);
+    if (const auto number = ParseNumber<double>(token.text); !whole && number)
+      return Literal(token.offset, *number);
     return cursor_.Fail(Errc::kUnsupported, token.offset,
                         fmt::format("the number {}", token.text.substr(0, 40)));
   }

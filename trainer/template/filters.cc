@@ -3,11 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "trainer/base/characters.h"
-#include "trainer/template/methods.h"
+#include "trainer/template/functions.h"
 #include "trainer/template/operators.h"
 #include "trainer/template/print.h"
 #include "trainer/template/python_text.h"
@@ -71,10 +70,7 @@ template <typename Number>
 std::optional<Number> Parse(std::string_view text) {
   text = Strip(text, std::nullopt, true, true);
   if (text.starts_with('+')) text.remove_prefix(1);
-  Number number{};
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (code != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
+  return ParseNumber<Number>(text);
 }
 
 Result<Value> Int(const Value& value, const Arguments& arguments, Budget&) {
@@ -214,8 +210,7 @@ Result<Value> Map(const Value& value, const Arguments& arguments, Budget& budget
     }
     return Value(std::move(mapped));
   }
-  constexpr std::string_view kNames[] = {"attribute", "default"};
-  NXDKIT_TRY(arguments.Allow(0, kNames));
+  NXDKIT_TRY(arguments.Allow({0, {"attribute", "default"}}));
   if (attribute->text() == nullptr)
     return Error(Errc::kUnsupported, "an attribute that is not a str");
   const Value* otherwise = Find(arguments.named, "default");
@@ -229,7 +224,7 @@ Result<Value> Map(const Value& value, const Arguments& arguments, Budget& budget
 // select, reject, selectattr, rejectattr.
 template <bool kKeeps, bool kAttribute>
 Result<Value> Select(const Value& value, const Arguments& arguments, Budget& budget) {
-  NXDKIT_TRY(arguments.Allow(arguments.values.size()));
+  NXDKIT_TRY(arguments.Allow({arguments.values.size()}));
   NXDKIT_ASSIGN(const List items, Iterate(value, budget));
   constexpr size_t kTest = kAttribute ? 1 : 0;
   std::optional<std::string> attribute;
@@ -297,7 +292,7 @@ Result<Value> ApplyFilter(std::string_view name, const Value& value, const Argum
   const auto* row = std::ranges::find(kFilters, name, &Row::name);
   if (row == std::end(kFilters))
     return Error(Errc::kUnsupported, fmt::format("the filter '{}' is not known", name));
-  if (row->checks) NXDKIT_TRY(arguments.Allow(row->takes.most, row->takes.names));
+  if (row->checks) NXDKIT_TRY(arguments.Allow(row->takes));
   return row->filter(value, arguments, budget);
 }
 

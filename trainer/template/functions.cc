@@ -2,9 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <ctime>
 
+#include "trainer/base/characters.h"
 #include "trainer/template/print.h"
+#include "trainer/template/python_text.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {
@@ -12,10 +15,149 @@ namespace {
 constexpr int64_t kMaxRange = 100'000;  // as the sandbox of jinja2 has it
 constexpr size_t kMaxFormatBytes = 200;
 
+using TextMethod = Result<Value> (*)(const std::string& text, const Arguments& arguments,
+                                     Budget& budget);
+
+// startswith and endswith take a str, or a list of them of which one is enough.
+template <bool kFront>
+Result<Value> HasEnd(const std::string& text, const Arguments& arguments, Budget& budget) {
+  const Value* wanted = arguments.Get(0, "");
+  if (wanted == nullptr) return Error(Errc::kCorrupt, "an argument is missing");
+  const List list = wanted->list() != nullptr ? *wanted->list() : List{*wanted};
+  NXDKIT_TRY(budget.Charge(list.size() * 16));
+  for (const Value& item : list) {
+    if (item.text() == nullptr)
+      return Error(Errc::kCorrupt, fmt::format("found {}, expected a str", TypeName(item)));
+    if (kFront ? text.starts_with(*item.text()) : text.ends_with(*item.text())) return Value(true);
+  }
+  return Value(false);
+}
+
+template <bool kLeft, bool kRight>
+Result<Value> StripMethod(const std::string& text, const Arguments& arguments, Budget&) {
+  NXDKIT_ASSIGN(const std::optional<std::string> chars, arguments.Text(0, "chars"));
+  return Value(std::string(Strip(text, chars, kLeft, kRight)));
+}
+
+// str.split() without a separator: by runs of white space, with none at the ends; what follows
+// the last cut keeps its own.
+List SplitAtSpace(std::string_view text, int64_t most) {
+  List parts;
+  text = Strip(text, std::nullopt, true, false);
+  std::string word;
+  size_t at = 0;
+  for (const std::string_view point : Points(text)) {
+    const bool space = SpaceBytes(point, 0) > 0;
+    const bool is_full = most >= 0 && static_cast<int64_t>(parts.size()) >= most;
+    if (!space && is_full && word.empty()) {
+      parts.push_back(std::string(text.substr(at)));
+      return parts;
+    }
+    if (!space) {
+      word += point;
+    } else if (!word.empty()) {
+      parts.push_back(std::exchange(word, std::string()));
+    }
+    at += point.size();
+  }
+  if (!word.empty()) parts.push_back(std::move(word));
+  return parts;
+}
+
+Result<Value> Split(const std::string& text, const Arguments& arguments, Budget& budget) {
+  NXDKIT_ASSIGN(const std::optional<std::string> separator, arguments.Text(0, "sep"));
+  const Value* limit = arguments.Get(1, "maxsplit");
+  if (limit != nullptr && !limit->integer())
+    return Error(Errc::kCorrupt, fmt::format("maxsplit is {}, expected an int", TypeName(*limit)));
+  const int64_t most = limit == nullptr ? -1 : *limit->integer();
+  if (!separator) return Value(SplitAtSpace(text, most));
+  if (separator->empty()) return Error(Errc::kCorrupt, "split() by an empty separator");
+  List parts;
+  size_t begin = 0;
+  for (;;) {
+    NXDKIT_TRY(budget.Charge());
+    const bool is_full = most >= 0 && static_cast<int64_t>(parts.size()) == most;
+    const size_t end = is_full ? std::string::npos : text.find(*separator, begin);
+    parts.push_back(text.substr(begin, end == std::string::npos ? end : end - begin));
+    if (end == std::string::npos) return Value(std::move(parts));
+    begin = end + separator->size();
+  }
+}
+
+Result<Value> ReplaceMethod(const std::string& text, const Arguments& arguments, Budget& budget) {
+  NXDKIT_ASSIGN(const auto from, arguments.Text(0, "old"));
+  NXDKIT_ASSIGN(const auto to, arguments.Text(1, "new"));
+  if (!from || !to) return Error(Errc::kCorrupt, "replace() needs two arguments");
+  const Value* count = arguments.Get(2, "count");
+  NXDKIT_ASSIGN(
+      std::string out,
+      Replace(text, *from, *to, count == nullptr ? -1 : count->integer().value_or(-1), budget));
+  return Value(std::move(out));
+}
+
+Result<Value> FindMethod(const std::string& text, const Arguments& arguments, Budget& budget) {
+  NXDKIT_TRY(budget.Charge(text.size()));
+  NXDKIT_ASSIGN(const auto wanted, arguments.Text(0, "sub"));
+  if (!wanted) return Error(Errc::kCorrupt, "an argument is missing");
+  const size_t at = text.find(*wanted);
+  if (at == std::string::npos) return Value(int64_t{-1});
+  return Value(static_cast<int64_t>(CountChars(std::string_view(text).substr(0, at))));
+}
+
+template <std::string (*kMap)(std::string_view)>
+Result<Value> Mapped(const std::string& text, const Arguments&, Budget&) {
+  return Value(kMap(text));
+}
+
+struct TextRow {
+  std::string_view name;
+  TextMethod method;
+  Parameters takes = {};
+};
+constexpr TextRow kTextMethods[] = {
+    {"startswith", HasEnd<true>, {1}},
+    {"endswith", HasEnd<false>, {1}},
+    {"strip", StripMethod<true, true>, {1}},
+    {"lstrip", StripMethod<true, false>, {1}},
+    {"rstrip", StripMethod<false, true>, {1}},
+    {"split", Split, {2, {"sep", "maxsplit"}}},
+    {"replace", ReplaceMethod, {3, {"count"}}},
+    {"find", FindMethod, {1}},
+    {"upper", Mapped<ToUpper>},
+    {"lower", Mapped<ToLower>},
+    {"capitalize", Mapped<Capitalize>},
+};
+constexpr std::string_view kDictMethods[] = {"items", "keys", "values", "get"};
+// They change the dict, which a template may not.
+constexpr std::string_view kRefusedDictMethods[] = {"clear",   "copy",       "fromkeys", "pop",
+                                                    "popitem", "setdefault", "update"};
+
+Result<Value> CallDict(const Dict& dict, std::string_view name, const Arguments& arguments,
+                       Budget& budget) {
+  NXDKIT_TRY(budget.Charge(dict.size() * 16));
+  if (name == "get") {
+    NXDKIT_TRY(arguments.Allow({2}));
+    if (arguments.values.empty()) return Error(Errc::kCorrupt, "get() needs a key");
+    const std::string* key = arguments.values[0].text();
+    const Value* found = key == nullptr ? nullptr : Find(dict, *key);
+    if (found != nullptr) return *found;
+    return arguments.values.size() > 1 ? arguments.values[1] : Value();
+  }
+  NXDKIT_TRY(arguments.Allow({}));
+  List list;
+  for (const auto& [key, value] : dict) {
+    if (name == "items")
+      list.push_back(List{key, value});
+    else
+      list.push_back(name == "keys" ? Value(key) : value);
+  }
+  return Value(std::move(list));
+}
+
 }  // namespace
 
 Result<Value> MakeRange(const Arguments& arguments, Budget& budget) {
-  NXDKIT_TRY(arguments.Allow(3));
+  NXDKIT_TRY(arguments.Allow({3}));
   std::vector<int64_t> numbers;
   for (const Value& value : arguments.values) {
     if (!value.integer()) return Error(Errc::kCorrupt, fmt::format("range of {}", TypeName(value)));
@@ -37,8 +179,7 @@ Result<Value> MakeRange(const Arguments& arguments, Budget& budget) {
 }
 
 Result<Value> FormatTime(const Arguments& arguments, int64_t now) {
-  constexpr std::string_view kNames[] = {"format"};
-  NXDKIT_TRY(arguments.Allow(1, kNames));
+  NXDKIT_TRY(arguments.Allow({1, {"format"}}));
   NXDKIT_ASSIGN(const auto format, arguments.Text(0, "format"));
   if (!format || format->empty() || format->size() > kMaxFormatBytes)
     return Error(Errc::kCorrupt,
@@ -52,13 +193,41 @@ Result<Value> FormatTime(const Arguments& arguments, int64_t now) {
 }
 
 Error RaisedError(const Arguments& arguments, Budget& budget) {
-  constexpr std::string_view kNames[] = {"message"};
-  if (Status status = arguments.Allow(1, kNames); !status.ok()) return std::move(status).error();
+  if (Status status = arguments.Allow({1, {"message"}}); !status.ok())
+    return std::move(status).error();
   const Value* message = arguments.Get(0, "message");
   const Result<std::string> text =
       message == nullptr ? Result<std::string>("") : ToText(*message, budget);
   if (!text.ok()) return text.error();
   return Error(Errc::kCorrupt, fmt::format("the template says: {}", *text));
+}
+
+bool IsMethod(const Value& object, std::string_view name) {
+  if (object.dict() != nullptr)
+    return std::ranges::find(kDictMethods, name) != std::end(kDictMethods) ||
+           std::ranges::find(kRefusedDictMethods, name) != std::end(kRefusedDictMethods);
+  if (object.text() == nullptr) return false;
+  return std::ranges::find(kTextMethods, name, &TextRow::name) != std::end(kTextMethods);
+}
+
+Result<Value> CallMethod(const Value& object, std::string_view name, const Arguments& arguments,
+                         Budget& budget) {
+  if (const Undefined* undefined = object.undefined())
+    return Error(Errc::kCorrupt, fmt::format("'{}' is undefined", *undefined->name));
+  if (const std::string* text = object.text()) {
+    const auto* row = std::ranges::find(kTextMethods, name, &TextRow::name);
+    if (row != std::end(kTextMethods)) {
+      NXDKIT_TRY(budget.Charge(text->size()));
+      NXDKIT_TRY(arguments.Allow(row->takes));
+      return row->method(*text, arguments, budget);
+    }
+  }
+  if (const Dict* dict = object.dict()) {
+    if (std::ranges::find(kDictMethods, name) != std::end(kDictMethods))
+      return CallDict(*dict, name, arguments, budget);
+  }
+  return Error(Errc::kUnsupported,
+               fmt::format("the method '{}' of {} is not known", name, TypeName(object)));
 }
 
 }  // namespace nxdkit::trainer::jinja

@@ -1,8 +1,9 @@
-// The functions that every template has, less those that need the renderer. Errors carry no place;
-// the renderer adds it.
+// The functions that every template has, less those that need the renderer, and the methods of
+// texts and dicts. Errors carry no place; the renderer adds it.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "trainer/template/arguments.h"
 
@@ -14,5 +15,11 @@ Result<Value> MakeRange(const Arguments& arguments, Budget& budget);
 Result<Value> FormatTime(const Arguments& arguments, int64_t now);
 // raise_exception(message)
 Error RaisedError(const Arguments& arguments, Budget& budget);
+
+bool IsMethod(const Value& object, std::string_view name);
+// object.name(arguments). kUnsupported for methods that are not known here, or that would change
+// the object.
+Result<Value> CallMethod(const Value& object, std::string_view name, const Arguments& arguments,
+                         Budget& budget);
 
 }  // namespace nxdkit::trainer::jinja

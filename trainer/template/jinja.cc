@@ -14,34 +14,20 @@ constexpr size_t kMaxBytes = size_t{1} << 20;
 
 }  // namespace
 
-struct Template::Parts {
-  std::string source;
-  std::vector<Stmt> body;
-};
-
-Template::Template(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
-Template::Template(Template&&) noexcept = default;
-Template& Template::operator=(Template&&) noexcept = default;
-Template::~Template() = default;
-
 Result<Template> Template::Parse(std::string_view source) {
   if (source.size() > kMaxBytes)
     return Error(Errc::kLimit, fmt::format("template of {} bytes is over the limit of {}",
                                            source.size(), kMaxBytes));
   if (const auto bad = ValidateUtf8(source))
     return Error(Errc::kCorrupt, "the template is not UTF-8").at(*bad);
-  auto parts = std::make_unique<Parts>();
-  parts->source = NormalizeNewlines(source);
-  NXDKIT_ASSIGN(parts->body, ParseTemplate(parts->source));
-  return Template(std::move(parts));
+  Template made;
+  made.source_ = NormalizeNewlines(source);
+  NXDKIT_ASSIGN(made.body_, ParseTemplate(made.source_));
+  return made;
 }
 
 Result<std::string> Template::Render(const Dict& variables, std::optional<int64_t> now) const {
-  return Renderer(parts_->source, variables, now).Run(parts_->body);
-}
-
-bool Template::Mentions(std::string_view name) const {
-  return parts_->source.find(name) != std::string::npos;
+  return jinja::Render(source_, body_, variables, now);
 }
 
 }  // namespace nxdkit::trainer::jinja

@@ -4,13 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/base/error.h"
-#include "trainer/template/value.h"
+#include "trainer/template/ast.h"
 
 namespace nxdkit::trainer::jinja {
 
@@ -21,9 +21,8 @@ class Template {
   // column; kLimit for more than 1 MiB, or nesting without end.
   static Result<Template> Parse(std::string_view source);
 
-  Template(Template&&) noexcept;
-  Template& operator=(Template&&) noexcept;
-  ~Template();
+  Template(Template&&) noexcept = default;
+  Template& operator=(Template&&) noexcept = default;
 
   // With `now`, seconds of Unix time, strftime_now(format) is there and tells that time as UTC;
   // without, it is undefined. Errors have line and column, also those the template raises itself
@@ -31,12 +30,12 @@ class Template {
   Result<std::string> Render(const Dict& variables, std::optional<int64_t> now = {}) const;
 
   // Whether the name occurs in the template: what a template does not read has no effect.
-  bool Mentions(std::string_view name) const;
+  bool Mentions(std::string_view name) const { return source_.find(name) != std::string::npos; }
 
  private:
-  struct Parts;
-  explicit Template(std::unique_ptr<const Parts> parts);
-  std::unique_ptr<const Parts> parts_;
+  Template() = default;
+  std::string source_;
+  std::vector<Stmt> body_;
 };
 
 }  // namespace nxdkit::trainer::jinja

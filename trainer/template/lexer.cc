@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cctype>
+#include <charconv>
 #include <optional>
 
 #include "lib/base/text.h"
@@ -18,7 +18,6 @@ constexpr std::string_view kOperators[] = {"**", "//", "==", "!=", "<=", ">=", "
                                            "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
                                            "<",  ">",  "=",  ".",  ":",  "|",  ",", ";"};
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsNameByte(char c) { return c == '_' || IsAlnum(c); }
 bool IsNameStart(char c) { return IsNameByte(c) && !IsDigit(c); }
 
@@ -32,11 +31,9 @@ size_t SkipSpace(std::string_view text, size_t offset) {
 std::optional<uint32_t> Hexadecimal(std::string_view text, size_t offset, size_t digits) {
   if (offset + digits > text.size()) return std::nullopt;
   uint32_t value = 0;
-  for (const char c : text.substr(offset, digits)) {
-    if (std::isxdigit(static_cast<unsigned char>(c)) == 0) return std::nullopt;
-    value = value * 16 + static_cast<uint32_t>(IsDigit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
-  }
-  return value;
+  const char* begin = text.data() + offset;
+  const bool all = std::from_chars(begin, begin + digits, value, 16).ptr == begin + digits;
+  return all ? std::optional(value) : std::nullopt;
 }
 
 class Lexer {
@@ -51,7 +48,7 @@ class Lexer {
 
  private:
   Error Fail(Errc code, size_t offset, std::string_view what) const {
-    return Error(code, fmt::format("{}: {}", PlaceOf(source_, offset), what)).at(offset);
+    return ErrorAt(code, source_, offset, what);
   }
   void Add(TokenKind kind, std::string_view text, size_t offset) {
     tokens_.push_back({kind, std::string(text), offset});
@@ -132,7 +129,7 @@ class Lexer {
 
   Status InTag(std::string* brackets) {
     const char c = source_[at_];
-    if (IsNameStart(c)) return Word(TokenKind::kName);
+    if (IsNameStart(c)) return Name();
     if (IsDigit(c)) return Number();
     if (c == '"' || c == '\'') return String(c);
     for (const std::string_view op : kOperators) {
@@ -158,10 +155,10 @@ class Lexer {
     return OkStatus();
   }
 
-  Status Word(TokenKind kind) {
+  Status Name() {
     size_t end = at_;
     while (end < source_.size() && IsNameByte(source_[end])) ++end;
-    Add(kind, source_.substr(at_, end - at_), at_);
+    Add(TokenKind::kName, source_.substr(at_, end - at_), at_);
     at_ = end;
     return OkStatus();
   }
@@ -258,11 +255,11 @@ std::string NormalizeNewlines(std::string_view source) {
   return text;
 }
 
-std::string PlaceOf(std::string_view source, size_t offset) {
-  const std::string_view before = source.substr(0, std::min(offset, source.size()));
+Error ErrorAt(Errc code, std::string_view source, size_t offset, std::string_view what) {
+  const std::string_view before = source.substr(0, offset);
   const auto line = 1 + std::ranges::count(before, '\n');
-  return fmt::format("line {} column {}", line,
-                     CountChars(before.substr(before.rfind('\n') + 1)) + 1);
+  const size_t column = 1 + CountChars(before.substr(before.rfind('\n') + 1));
+  return Error(code, fmt::format("line {} column {}: {}", line, column, what)).at(offset);
 }
 
 }  // namespace nxdkit::trainer::jinja

@@ -37,7 +37,7 @@ Result<std::vector<Token>> Tokenize(std::string_view source);
 // "\r\n" and "\r" become "\n", and the last line end is removed.
 std::string NormalizeNewlines(std::string_view source);
 
-// "line 3 column 14", of an offset into the normalized source.
-std::string PlaceOf(std::string_view source, size_t offset);
+// "line 3 column 14: WHAT", of an offset into the normalized source.
+Error ErrorAt(Errc code, std::string_view source, size_t offset, std::string_view what);
 
 }  // namespace nxdkit::trainer::jinja

@@ -7,7 +7,7 @@
 
 #include "lib/base/checked.h"
 #include "trainer/base/characters.h"
-#include "trainer/template/methods.h"
+#include "trainer/template/functions.h"
 #include "trainer/template/print.h"
 #include "trainer/template/python_text.h"
 

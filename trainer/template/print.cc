@@ -58,7 +58,7 @@ class Printer {
   Status AppendText(const std::string& text, bool quoted) {
     NXDKIT_TRY(budget_.Charge(text.size()));
     if (json_)
-      AppendJsonString(text, json_->ensure_ascii, &out_);
+      out_ += Json(text).dump(-1, ' ', json_->ensure_ascii, Json::error_handler_t::replace);
     else if (quoted)
       AppendPythonRepr(text, &out_);
     else

@@ -30,42 +30,18 @@ bool IsPrintable(uint32_t point) {
   }
 }
 
-std::string_view ShortEscape(uint32_t point) {
-  switch (point) {
-    case '\n':
-      return "\\n";
-    case '\r':
-      return "\\r";
-    case '\t':
-      return "\\t";
-    case '\\':
-      return "\\\\";
-    default:
-      return {};
-  }
-}
-
-// Calls `each(value, bytes)` for every code point; a byte that begins none stands for itself.
-template <typename Each>
-void ForEachPoint(std::string_view text, Each each) {
-  for (size_t i = 0; i < text.size();) {
-    const std::optional<CodePoint> point = DecodeUtf8(text, i);
-    const size_t bytes = point ? static_cast<size_t>(point->bytes) : 1;
-    each(point ? point->value : static_cast<uint8_t>(text[i]), text.substr(i, bytes));
-    i += bytes;
-  }
-}
-
 }  // namespace
 
 void AppendPythonRepr(std::string_view text, std::string* out) {
+  constexpr std::string_view kEscaped = "\n\r\t\\", kLetters = "nrt\\";
   const bool has_single = text.find('\'') != std::string_view::npos;
   const char quote = has_single && text.find('"') == std::string_view::npos ? '"' : '\'';
   *out += quote;
-  ForEachPoint(text, [&](uint32_t point, std::string_view bytes) {
-    const std::string_view escape = ShortEscape(point);
-    if (!escape.empty())
-      *out += escape;
+  for (const std::string_view bytes : Points(text)) {
+    const std::optional<CodePoint> decoded = DecodeUtf8(bytes, 0);
+    const uint32_t point = decoded ? decoded->value : static_cast<uint8_t>(bytes[0]);
+    if (const size_t letter = kEscaped.find(bytes); letter != std::string_view::npos)
+      out->append("\\") += kLetters[letter];
     else if (point == static_cast<uint8_t>(quote))
       out->append("\\").append(bytes);
     else if (IsPrintable(point))
@@ -74,29 +50,8 @@ void AppendPythonRepr(std::string_view text, std::string* out) {
       *out += fmt::format("\\x{:02x}", point);
     else
       *out += point < 0x10000 ? fmt::format("\\u{:04x}", point) : fmt::format("\\U{:08x}", point);
-  });
+  }
   *out += quote;
-}
-
-void AppendJsonString(std::string_view text, bool ascii, std::string* out) {
-  *out += '"';
-  ForEachPoint(text, [&](uint32_t point, std::string_view bytes) {
-    const std::string_view escape = ShortEscape(point);
-    if (!escape.empty())
-      *out += escape;
-    else if (point == '"')
-      *out += "\\\"";
-    else if (point == '\b' || point == '\f')
-      *out += point == '\b' ? "\\b" : "\\f";
-    else if (point < 0x20 || (ascii && point > 0x7f && point < 0x10000))
-      *out += fmt::format("\\u{:04x}", point);
-    else if (ascii && point >= 0x10000)
-      *out += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + ((point - 0x10000) >> 10),
-                          0xdc00 + ((point - 0x10000) & 0x3ff));
-    else
-      *out += bytes;
-  });
-  *out += '"';
 }
 
 std::vector<std::string_view> Points(std::string_view text) {

@@ -1,4 +1,4 @@
-// Strings as Python and JSON write them, and Python's methods of strings.
+// Strings as Python writes them, and Python's methods of strings.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,6 @@ namespace nxdkit::trainer::jinja {
 
 // repr(text): 'it', "it's", '\n', '\u200b'.
 void AppendPythonRepr(std::string_view text, std::string* out);
-
-// json.dumps(text, ensure_ascii=ascii).
-void AppendJsonString(std::string_view text, bool ascii, std::string* out);
 
 std::vector<std::string_view> Points(std::string_view text);  // each character's bytes
 // str.strip(); `chars` is what is taken off, nullopt for white space.

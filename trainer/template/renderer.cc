@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <deque>
 #include <span>
+#include <utility>
 
+#include "trainer/template/arguments.h"
 #include "trainer/template/filters.h"
 #include "trainer/template/functions.h"
 #include "trainer/template/lexer.h"
-#include "trainer/template/methods.h"
 #include "trainer/template/operators.h"
 #include "trainer/template/print.h"
 #include "trainer/template/tests.h"
@@ -71,387 +73,396 @@ void Put(Dict& values, const std::string& name, Value value) {
     found->second = std::move(value);
 }
 
-}  // namespace
-
-// Counts how deep the walk is.
-class Renderer::Deeper {
+// One rendering. Not thread-safe. An error ends it: nobody puts scopes, depth and output back then.
+class Renderer {
  public:
-  explicit Deeper(int* depth) : depth_(depth) { ++*depth_; }
-  ~Deeper() { --*depth_; }
-  Deeper(const Deeper&) = delete;
-  Status Check() const {
-    if (*depth_ <= kMaxRenderDepth) return OkStatus();
-    return Error(Errc::kLimit,
-                 fmt::format("the template goes deeper than {} levels", kMaxRenderDepth));
+  Renderer(std::string_view source, const Dict& variables, std::optional<int64_t> now)
+      : source_(source), now_(now), scopes_(2) {
+    for (const std::string_view name : kFunctions)
+      scopes_[0].emplace_back(name, MakeFunction(name));
+    if (now) scopes_[0].emplace_back("strftime_now", MakeFunction("strftime_now"));
+    for (const auto& [name, value] : variables) scopes_[0].emplace_back(name, value);
+  }
+
+  Result<std::string> Run(const std::vector<Stmt>& body) {
+    NXDKIT_TRY(Body(body));
+    return std::move(out_);
   }
 
  private:
-  int* depth_;
-};
+  enum class Flow { kOn, kBreak, kContinue };
 
-Renderer::Renderer(std::string_view source, const Dict& variables, std::optional<int64_t> now)
-    : source_(source), now_(now), scopes_(2) {
-  for (const std::string_view name : kFunctions) scopes_[0].emplace_back(name, MakeFunction(name));
-  if (now) scopes_[0].emplace_back("strftime_now", MakeFunction("strftime_now"));
-  for (const auto& [name, value] : variables) scopes_[0].emplace_back(name, value);
-}
-
-Result<std::string> Renderer::Run(const std::vector<Stmt>& body) {
-  NXDKIT_ASSIGN([[maybe_unused]] const Flow flow, Body(body));
-  return std::move(out_);
-}
-
-Error Renderer::Located(Error error, size_t offset) const {
-  if (error.offset()) return error;
-  return Error(error.code(), fmt::format("{}: {}", PlaceOf(source_, offset), error.message()))
-      .at(offset);
-}
-
-const Value* Renderer::Look(std::string_view name) const {
-  for (size_t i = scopes_.size(); i-- > 0;) {
-    if (i > 1 && i < first_scope_) continue;
-    const Scope& scope = scopes_[i];
-    const auto found = std::find_if(scope.rbegin(), scope.rend(),
-                                    [&](const auto& row) { return row.first == name; });
-    if (found != scope.rend()) return &found->second;
+  Error Located(Error error, size_t offset) const {
+    if (error.offset()) return error;
+    return ErrorAt(error.code(), source_, offset, error.message());
   }
-  return nullptr;
-}
 
-Status Renderer::Print(std::string_view text) {
-  NXDKIT_TRY(budget_.Charge(text.size()));
-  if (out_.size() + text.size() > kMaxOutputBytes)
-    return Error(Errc::kLimit, fmt::format("more than {} bytes of output", kMaxOutputBytes));
-  out_ += text;
-  return OkStatus();
-}
-
-Result<Renderer::Flow> Renderer::Body(const std::vector<Stmt>& body) {
-  for (const Stmt& statement : body) {
-    Result<Flow> flow = Statement(statement);
-    if (!flow.ok()) return Located(std::move(flow).error(), statement.offset);
-    if (*flow != Flow::kOn) return flow;
+  // Names are looked for from the innermost scope out. In a macro only its own scopes count, then
+  // the two outermost: the variables given, and what the template itself has set.
+  const Value* Look(std::string_view name) const {
+    for (size_t i = scopes_.size(); i-- > 0;) {
+      if (i > 1 && i < first_scope_) continue;
+      const Dict& scope = scopes_[i];
+      const auto found = std::find_if(scope.rbegin(), scope.rend(),
+                                      [&](const auto& row) { return row.first == name; });
+      if (found != scope.rend()) return &found->second;
+    }
+    return nullptr;
   }
-  return Flow::kOn;
-}
 
-Result<Renderer::Flow> Renderer::ScopedBody(const std::vector<Stmt>& body) {
-  scopes_.emplace_back();
-  Result<Flow> flow = Body(body);
-  scopes_.pop_back();
-  return flow;
-}
-
-Result<Renderer::Flow> Renderer::Statement(const Stmt& statement) {
-  const Deeper deeper(&depth_);
-  NXDKIT_TRY(deeper.Check());
-  NXDKIT_TRY(budget_.Charge());
-  switch (statement.kind) {
-    case StmtKind::kText:
-      NXDKIT_TRY(Print(statement.text));
-      return Flow::kOn;
-    case StmtKind::kPrint: {
-      NXDKIT_ASSIGN(const Value value, Evaluate(*statement.expr));
-      NXDKIT_ASSIGN(const std::string text, ToText(value, budget_));
-      NXDKIT_TRY(Print(text));
-      return Flow::kOn;
-    }
-    case StmtKind::kIf: {
-      NXDKIT_ASSIGN(const Value condition, Evaluate(*statement.expr));
-      return Body(IsTrue(condition) ? statement.body : statement.otherwise);
-    }
-    case StmtKind::kFor:
-      return For(statement);
-    case StmtKind::kSet: {
-      NXDKIT_ASSIGN(Value value, Evaluate(*statement.expr));
-      NXDKIT_TRY(SetTargets(statement, statement.names, value));
-      return Flow::kOn;
-    }
-    case StmtKind::kSetMember:
-      NXDKIT_TRY(SetMember(statement));
-      return Flow::kOn;
-    case StmtKind::kSetBlock: {
-      NXDKIT_ASSIGN(std::string text, Captured(statement.body));
-      Put(scopes_.back(), statement.names[0], std::move(text));
-      return Flow::kOn;
-    }
-    case StmtKind::kMacro:
-      Put(scopes_.back(), statement.names[0], MakeFunction(statement.names[0], &statement));
-      return Flow::kOn;
-    case StmtKind::kScope:
-      return ScopedBody(statement.body);
-    case StmtKind::kBreak:
-      return Flow::kBreak;
-    case StmtKind::kContinue:
-      return Flow::kContinue;
-  }
-  return Error(Errc::kInternal, "a statement of no kind");
-}
-
-Status Renderer::SetTargets(const Stmt& statement, const std::vector<std::string>& names,
-                            const Value& value) {
-  if (names.size() == 1) {
-    Put(scopes_.back(), names[0], value);
+  Status Print(std::string_view text) {
+    NXDKIT_TRY(budget_.Charge(text.size()));
+    if (out_.size() + text.size() > kMaxOutputBytes)
+      return Error(Errc::kLimit, fmt::format("more than {} bytes of output", kMaxOutputBytes));
+    out_ += text;
     return OkStatus();
   }
-  Result<List> items = Iterate(value, budget_);
-  if (!items.ok()) return Located(std::move(items).error(), statement.offset);
-  if (items->size() != names.size())
-    return Error(Errc::kCorrupt,
-                 fmt::format("{} values for {} names", items->size(), names.size()));
-  for (size_t i = 0; i < names.size(); ++i) Put(scopes_.back(), names[i], (*items)[i]);
-  return OkStatus();
-}
 
-Status Renderer::SetMember(const Stmt& statement) {
-  NXDKIT_ASSIGN(Value value, Evaluate(*statement.expr));
-  const std::string& member = statement.names[1];
-  const Value* object = Look(statement.names[0]);
-  if (object == nullptr || object->space() == nullptr)
-    return Error(Errc::kCorrupt, fmt::format("'{}' is not a namespace", statement.names[0]));
-  if (member.starts_with('_'))
-    return Error(Errc::kUnsupported, fmt::format("the attribute '{}'", member));
-  Put(object->space()->values, member, std::move(value));
-  return OkStatus();
-}
+  Result<Flow> Body(const std::vector<Stmt>& body) {
+    for (const Stmt& statement : body) {
+      Result<Flow> flow = Statement(statement);
+      if (!flow.ok()) return Located(std::move(flow).error(), statement.offset);
+      if (*flow != Flow::kOn) return flow;
+    }
+    return Flow::kOn;
+  }
 
-Result<std::string> Renderer::Captured(const std::vector<Stmt>& body) {
-  std::string outer = std::exchange(out_, std::string());
-  Result<Flow> flow = ScopedBody(body);
-  std::string text = std::exchange(out_, std::move(outer));
-  if (!flow.ok()) return std::move(flow).error();
-  return text;
-}
-
-// The condition of a loop sees the names of the loop, and filters before the loop counts.
-Result<List> Renderer::LoopItems(const Stmt& loop) {
-  NXDKIT_ASSIGN(const Value value, Evaluate(*loop.expr));
-  NXDKIT_ASSIGN(List items, Iterate(value, budget_));
-  if (loop.condition == nullptr) return items;
-  List kept;
-  for (Value& item : items) {
+  Result<Flow> ScopedBody(const std::vector<Stmt>& body) {
     scopes_.emplace_back();
-    Status set = SetTargets(loop, loop.names, item);
-    Result<Value> passes = set.ok() ? Evaluate(*loop.condition) : std::move(set).error();
+    NXDKIT_ASSIGN(const Flow flow, Body(body));
     scopes_.pop_back();
-    if (!passes.ok()) return std::move(passes).error();
-    if (IsTrue(*passes)) kept.push_back(std::move(item));
+    return flow;
   }
-  return kept;
-}
 
-Result<Renderer::Flow> Renderer::For(const Stmt& loop) {
-  NXDKIT_ASSIGN(const List items, LoopItems(loop));
-  if (items.empty()) return ScopedBody(loop.otherwise);
-  for (size_t i = 0; i < items.size(); ++i) {
-    NXDKIT_TRY(budget_.Charge());
-    scopes_.emplace_back();
-    Put(scopes_.back(), "loop", LoopVariable(items, i));
-    Status set = SetTargets(loop, loop.names, items[i]);
-    Result<Flow> flow = set.ok() ? Body(loop.body) : std::move(set).error();
-    scopes_.pop_back();
-    if (!flow.ok()) return flow;
-    if (*flow == Flow::kBreak) break;
+  // One level further down, and one step; the caller goes up again by --depth_.
+  Status Descend() {
+    if (++depth_ > kMaxRenderDepth)
+      return Error(Errc::kLimit,
+                   fmt::format("the template goes deeper than {} levels", kMaxRenderDepth));
+    return budget_.Charge();
   }
-  return Flow::kOn;
-}
 
-Result<Value> Renderer::Evaluate(const Expr& expr) {
-  const Deeper deeper(&depth_);
-  NXDKIT_TRY(deeper.Check());
-  NXDKIT_TRY(budget_.Charge());
-  Result<Value> value = EvaluateHere(expr);
-  if (value.ok() && value->depth() > kMaxValueDepth)
-    value =
-        Error(Errc::kLimit, fmt::format("a value is nested deeper than {} levels", kMaxValueDepth));
-  if (!value.ok()) return Located(std::move(value).error(), expr.offset);
-  return value;
-}
+  Result<Flow> Statement(const Stmt& statement) {
+    NXDKIT_TRY(Descend());
+    NXDKIT_ASSIGN(const Flow flow, StatementHere(statement));
+    --depth_;
+    return flow;
+  }
 
-Result<Value> Renderer::EvaluatePart(const Expr& expr, size_t part) {
-  const ExprPtr& wanted = expr.parts[part];
-  return wanted == nullptr ? Result<Value>(Value()) : Evaluate(*wanted);
-}
-
-Result<Value> Renderer::EvaluateHere(const Expr& expr) {
-  switch (expr.kind) {
-    case ExprKind::kLiteral:
-      return expr.value;
-    case ExprKind::kName: {
-      const Value* found = Look(expr.name);
-      if (found != nullptr) return *found;
-      if (std::ranges::find(kMissing, expr.name) != std::end(kMissing))
-        return Error(Errc::kUnsupported, fmt::format("'{}'", expr.name));
-      return Value::MakeUndefined(expr.name);
+  Result<Flow> StatementHere(const Stmt& statement) {
+    switch (statement.kind) {
+      case StmtKind::kText:
+        NXDKIT_TRY(Print(statement.text));
+        return Flow::kOn;
+      case StmtKind::kPrint: {
+        NXDKIT_ASSIGN(const Value value, Evaluate(*statement.expr));
+        NXDKIT_ASSIGN(const std::string text, ToText(value, budget_));
+        NXDKIT_TRY(Print(text));
+        return Flow::kOn;
+      }
+      case StmtKind::kIf: {
+        NXDKIT_ASSIGN(const Value condition, Evaluate(*statement.expr));
+        return Body(IsTrue(condition) ? statement.body : statement.otherwise);
+      }
+      case StmtKind::kFor:
+        return For(statement);
+      case StmtKind::kSet: {
+        NXDKIT_ASSIGN(Value value, Evaluate(*statement.expr));
+        NXDKIT_TRY(SetTargets(statement.names, value));
+        return Flow::kOn;
+      }
+      case StmtKind::kSetMember:
+        NXDKIT_TRY(SetMember(statement));
+        return Flow::kOn;
+      case StmtKind::kSetBlock: {
+        NXDKIT_ASSIGN(std::string text, Captured(statement.body));
+        Put(scopes_.back(), statement.names[0], std::move(text));
+        return Flow::kOn;
+      }
+      case StmtKind::kMacro:
+        Put(scopes_.back(), statement.names[0], MakeFunction(statement.names[0], &statement));
+        return Flow::kOn;
+      case StmtKind::kScope:
+        return ScopedBody(statement.body);
+      case StmtKind::kBreak:
+        return Flow::kBreak;
+      case StmtKind::kContinue:
+        return Flow::kContinue;
     }
-    case ExprKind::kList:
-      return ListOf(expr);
-    case ExprKind::kDict:
-      return DictOf(expr);
-    case ExprKind::kCompare:
-      return CompareChain(expr);
-    case ExprKind::kIf:
-      return Conditional(expr);
-    case ExprKind::kCall:
-      return Call(expr);
-    default:
-      break;
+    return Error(Errc::kInternal, "a statement of no kind");
   }
-  NXDKIT_ASSIGN(const Value first, EvaluatePart(expr, 0));
-  switch (expr.kind) {
-    case ExprKind::kAttribute:
-      return Attribute(first, expr.name);
-    case ExprKind::kNot:
-      return Value(!IsTrue(first));
-    case ExprKind::kNegative:
-      return Negate(first);
-    case ExprKind::kPositive:
-      return Binary("+", first, Value(int64_t{0}), budget_);
-    case ExprKind::kAnd:
-      return IsTrue(first) ? EvaluatePart(expr, 1) : Result<Value>(first);
-    case ExprKind::kOr:
-      return IsTrue(first) ? Result<Value>(first) : EvaluatePart(expr, 1);
-    case ExprKind::kFilter: {
+
+  Status SetTargets(const std::vector<std::string>& names, const Value& value) {
+    if (names.size() == 1) {
+      Put(scopes_.back(), names[0], value);
+      return OkStatus();
+    }
+    NXDKIT_ASSIGN(const List items, Iterate(value, budget_));
+    if (items.size() != names.size())
+      return Error(Errc::kCorrupt,
+                   fmt::format("{} values for {} names", items.size(), names.size()));
+    for (size_t i = 0; i < names.size(); ++i) Put(scopes_.back(), names[i], items[i]);
+    return OkStatus();
+  }
+
+  Status SetMember(const Stmt& statement) {
+    NXDKIT_ASSIGN(Value value, Evaluate(*statement.expr));
+    const std::string& member = statement.names[1];
+    const Value* object = Look(statement.names[0]);
+    if (object == nullptr || object->space() == nullptr)
+      return Error(Errc::kCorrupt, fmt::format("'{}' is not a namespace", statement.names[0]));
+    if (member.starts_with('_'))
+      return Error(Errc::kUnsupported, fmt::format("the attribute '{}'", member));
+    Put(object->space()->values, member, std::move(value));
+    return OkStatus();
+  }
+
+  Result<std::string> Captured(const std::vector<Stmt>& body) {
+    std::string outer = std::exchange(out_, std::string());
+    NXDKIT_TRY(ScopedBody(body));
+    return std::exchange(out_, std::move(outer));
+  }
+
+  // The condition of a loop sees the names of the loop, and filters before the loop counts.
+  Result<List> LoopItems(const Stmt& loop) {
+    NXDKIT_ASSIGN(const Value value, Evaluate(*loop.expr));
+    NXDKIT_ASSIGN(List items, Iterate(value, budget_));
+    if (loop.condition == nullptr) return items;
+    List kept;
+    for (Value& item : items) {
+      scopes_.emplace_back();
+      NXDKIT_TRY(SetTargets(loop.names, item));
+      NXDKIT_ASSIGN(const Value passes, Evaluate(*loop.condition));
+      scopes_.pop_back();
+      if (IsTrue(passes)) kept.push_back(std::move(item));
+    }
+    return kept;
+  }
+
+  Result<Flow> For(const Stmt& loop) {
+    NXDKIT_ASSIGN(const List items, LoopItems(loop));
+    if (items.empty()) return ScopedBody(loop.otherwise);
+    for (size_t i = 0; i < items.size(); ++i) {
+      NXDKIT_TRY(budget_.Charge());
+      scopes_.emplace_back();
+      Put(scopes_.back(), "loop", LoopVariable(items, i));
+      NXDKIT_TRY(SetTargets(loop.names, items[i]));
+      NXDKIT_ASSIGN(const Flow flow, Body(loop.body));
+      scopes_.pop_back();
+      if (flow == Flow::kBreak) break;
+    }
+    return Flow::kOn;
+  }
+
+  Result<Value> Evaluate(const Expr& expr) {
+    NXDKIT_TRY(Descend());
+    Result<Value> value = EvaluateHere(expr);
+    --depth_;
+    if (value.ok() && value->depth() > kMaxValueDepth)
+      value = Error(Errc::kLimit,
+                    fmt::format("a value is nested deeper than {} levels", kMaxValueDepth));
+    if (!value.ok()) return Located(std::move(value).error(), expr.offset);
+    return value;
+  }
+
+  Result<Value> EvaluatePart(const Expr& expr, size_t part) {
+    const ExprPtr& wanted = expr.parts[part];
+    return wanted == nullptr ? Result<Value>(Value()) : Evaluate(*wanted);
+  }
+
+  Result<Value> EvaluateHere(const Expr& expr) {
+    switch (expr.kind) {
+      case ExprKind::kLiteral:
+        return expr.value;
+      case ExprKind::kName: {
+        const Value* found = Look(expr.name);
+        if (found != nullptr) return *found;
+        if (std::ranges::find(kMissing, expr.name) != std::end(kMissing))
+          return Error(Errc::kUnsupported, fmt::format("'{}'", expr.name));
+        return Value::MakeUndefined(expr.name);
+      }
+      case ExprKind::kList:
+        return ListOf(expr);
+      case ExprKind::kDict:
+        return DictOf(expr);
+      case ExprKind::kCompare:
+        return CompareChain(expr);
+      case ExprKind::kIf:
+        return Conditional(expr);
+      case ExprKind::kCall:
+        return Call(expr);
+      default:
+        break;
+    }
+    NXDKIT_ASSIGN(const Value first, EvaluatePart(expr, 0));
+    switch (expr.kind) {
+      case ExprKind::kAttribute:
+        return Attribute(first, expr.name);
+      case ExprKind::kNot:
+        return Value(!IsTrue(first));
+      case ExprKind::kNegative:
+        return Negate(first);
+      case ExprKind::kPositive:
+        return Binary("+", first, Value(int64_t{0}), budget_);
+      case ExprKind::kAnd:
+        return IsTrue(first) ? EvaluatePart(expr, 1) : Result<Value>(first);
+      case ExprKind::kOr:
+        return IsTrue(first) ? Result<Value>(first) : EvaluatePart(expr, 1);
+      case ExprKind::kFilter: {
+        NXDKIT_ASSIGN(const Arguments arguments, ArgumentsOf(expr));
+        return ApplyFilter(expr.name, first, arguments, budget_);
+      }
+      case ExprKind::kTest: {
+        NXDKIT_ASSIGN(const Arguments arguments, ArgumentsOf(expr));
+        NXDKIT_ASSIGN(const bool passes, ApplyTest(expr.name, first, arguments, budget_));
+        return Value(passes);
+      }
+      default:
+        break;
+    }
+    NXDKIT_ASSIGN(const Value second, EvaluatePart(expr, 1));
+    if (expr.kind == ExprKind::kIndex) return Index(first, second, budget_);
+    if (expr.kind == ExprKind::kBinary) return Binary(expr.name, first, second, budget_);
+    NXDKIT_ASSIGN(const Value third, EvaluatePart(expr, 2));
+    NXDKIT_ASSIGN(const Value fourth, EvaluatePart(expr, 3));
+    return Slice(first, second, third, fourth, budget_);
+  }
+
+  Result<Value> ListOf(const Expr& expr) {
+    List list;
+    for (const ExprPtr& part : expr.parts) {
+      NXDKIT_ASSIGN(Value item, Evaluate(*part));
+      list.push_back(std::move(item));
+    }
+    return Value(std::move(list));
+  }
+
+  Result<Value> DictOf(const Expr& expr) {
+    Dict dict;
+    for (size_t i = 0; i + 1 < expr.parts.size(); i += 2) {
+      NXDKIT_ASSIGN(const Value key, Evaluate(*expr.parts[i]));
+      NXDKIT_ASSIGN(Value value, Evaluate(*expr.parts[i + 1]));
+      if (key.text() == nullptr)
+        return Error(Errc::kUnsupported, fmt::format("a dict with {} for a key", TypeName(key)));
+      Put(dict, *key.text(), std::move(value));
+    }
+    return Value(std::move(dict));
+  }
+
+  // a < b < c is a < b and b < c, with b looked at once.
+  Result<Value> CompareChain(const Expr& expr) {
+    NXDKIT_ASSIGN(Value left, Evaluate(*expr.parts[0]));
+    for (size_t i = 0; i < expr.names.size(); ++i) {
+      NXDKIT_ASSIGN(Value right, Evaluate(*expr.parts[i + 1]));
+      NXDKIT_ASSIGN(const bool holds, Compare(expr.names[i], left, right, budget_));
+      if (!holds) return Value(false);
+      left = std::move(right);
+    }
+    return Value(true);
+  }
+
+  Result<Value> Conditional(const Expr& expr) {
+    NXDKIT_ASSIGN(const Value condition, Evaluate(*expr.parts[1]));
+    if (IsTrue(condition)) return Evaluate(*expr.parts[0]);
+    if (expr.parts[2] != nullptr) return Evaluate(*expr.parts[2]);
+    return Value::MakeUndefined("the inline if without else");
+  }
+
+  Result<Arguments> ArgumentsOf(const Expr& expr) {
+    Arguments arguments;
+    for (size_t i = 1; i < expr.parts.size(); ++i) {
+      NXDKIT_ASSIGN(Value value, Evaluate(*expr.parts[i]));
+      arguments.values.push_back(std::move(value));
+    }
+    for (const auto& [name, part] : expr.named) {
+      NXDKIT_ASSIGN(Value value, Evaluate(*part));
+      if (Find(arguments.named, name) != nullptr)
+        return Error(Errc::kCorrupt, fmt::format("the argument '{}' is given twice", name));
+      arguments.named.emplace_back(name, std::move(value));
+    }
+    return arguments;
+  }
+
+  Result<Value> Call(const Expr& expr) {
+    const Expr& callee = *expr.parts[0];
+    if (callee.kind == ExprKind::kAttribute) {
+      NXDKIT_ASSIGN(const Value object, Evaluate(*callee.parts[0]));
       NXDKIT_ASSIGN(const Arguments arguments, ArgumentsOf(expr));
-      return ApplyFilter(expr.name, first, arguments, budget_);
+      return CallMethod(object, callee.name, arguments, budget_);
     }
-    case ExprKind::kTest: {
-      NXDKIT_ASSIGN(const Arguments arguments, ArgumentsOf(expr));
-      NXDKIT_ASSIGN(const bool passes, ApplyTest(expr.name, first, arguments, budget_));
-      return Value(passes);
-    }
-    default:
-      break;
-  }
-  NXDKIT_ASSIGN(const Value second, EvaluatePart(expr, 1));
-  if (expr.kind == ExprKind::kIndex) return Index(first, second, budget_);
-  if (expr.kind == ExprKind::kBinary) return Binary(expr.name, first, second, budget_);
-  NXDKIT_ASSIGN(const Value third, EvaluatePart(expr, 2));
-  NXDKIT_ASSIGN(const Value fourth, EvaluatePart(expr, 3));
-  return Slice(first, second, third, fourth, budget_);
-}
-
-Result<Value> Renderer::ListOf(const Expr& expr) {
-  List list;
-  for (const ExprPtr& part : expr.parts) {
-    NXDKIT_ASSIGN(Value item, Evaluate(*part));
-    list.push_back(std::move(item));
-  }
-  return Value(std::move(list));
-}
-
-Result<Value> Renderer::DictOf(const Expr& expr) {
-  Dict dict;
-  for (size_t i = 0; i + 1 < expr.parts.size(); i += 2) {
-    NXDKIT_ASSIGN(const Value key, Evaluate(*expr.parts[i]));
-    NXDKIT_ASSIGN(Value value, Evaluate(*expr.parts[i + 1]));
-    if (key.text() == nullptr)
-      return Error(Errc::kUnsupported, fmt::format("a dict with {} for a key", TypeName(key)));
-    Put(dict, *key.text(), std::move(value));
-  }
-  return Value(std::move(dict));
-}
-
-// a < b < c is a < b and b < c, with b looked at once.
-Result<Value> Renderer::CompareChain(const Expr& expr) {
-  NXDKIT_ASSIGN(Value left, Evaluate(*expr.parts[0]));
-  for (size_t i = 0; i < expr.names.size(); ++i) {
-    NXDKIT_ASSIGN(Value right, Evaluate(*expr.parts[i + 1]));
-    NXDKIT_ASSIGN(const bool holds, Compare(expr.names[i], left, right, budget_));
-    if (!holds) return Value(false);
-    left = std::move(right);
-  }
-  return Value(true);
-}
-
-Result<Value> Renderer::Conditional(const Expr& expr) {
-  NXDKIT_ASSIGN(const Value condition, Evaluate(*expr.parts[1]));
-  if (IsTrue(condition)) return Evaluate(*expr.parts[0]);
-  if (expr.parts[2] != nullptr) return Evaluate(*expr.parts[2]);
-  return Value::MakeUndefined("the inline if without else");
-}
-
-Result<Arguments> Renderer::ArgumentsOf(const Expr& expr) {
-  Arguments arguments;
-  for (size_t i = 1; i < expr.parts.size(); ++i) {
-    NXDKIT_ASSIGN(Value value, Evaluate(*expr.parts[i]));
-    arguments.values.push_back(std::move(value));
-  }
-  for (const auto& [name, part] : expr.named) {
-    NXDKIT_ASSIGN(Value value, Evaluate(*part));
-    if (Find(arguments.named, name) != nullptr)
-      return Error(Errc::kCorrupt, fmt::format("the argument '{}' is given twice", name));
-    arguments.named.emplace_back(name, std::move(value));
-  }
-  return arguments;
-}
-
-Result<Value> Renderer::Call(const Expr& expr) {
-  const Expr& callee = *expr.parts[0];
-  if (callee.kind == ExprKind::kAttribute) {
-    NXDKIT_ASSIGN(const Value object, Evaluate(*callee.parts[0]));
+    NXDKIT_ASSIGN(const Value function, Evaluate(callee));
+    if (const Undefined* undefined = function.undefined())
+      return Error(Errc::kCorrupt, fmt::format("'{}' is undefined", *undefined->name));
+    if (function.function() == nullptr)
+      return Error(Errc::kCorrupt, fmt::format("{} cannot be called", TypeName(function)));
     NXDKIT_ASSIGN(const Arguments arguments, ArgumentsOf(expr));
-    return CallMethod(object, callee.name, arguments, budget_);
+    return CallFunction(*function.function(), arguments);
   }
-  NXDKIT_ASSIGN(const Value function, Evaluate(callee));
-  if (const Undefined* undefined = function.undefined())
-    return Error(Errc::kCorrupt, fmt::format("'{}' is undefined", *undefined->name));
-  if (function.function() == nullptr)
-    return Error(Errc::kCorrupt, fmt::format("{} cannot be called", TypeName(function)));
-  NXDKIT_ASSIGN(const Arguments arguments, ArgumentsOf(expr));
-  return CallFunction(*function.function(), arguments);
-}
 
-Result<Value> Renderer::CallFunction(const Function& function, const Arguments& arguments) {
-  NXDKIT_TRY(budget_.Charge());
-  if (function.macro != nullptr) {
-    NXDKIT_TRY(CheckMacroArguments(*function.macro, arguments));
-    return CallMacro(*function.macro, arguments);
-  }
-  if (function.name == "namespace") return MakeNamespace(arguments);
-  if (function.name == "range") return MakeRange(arguments, budget_);
-  if (function.name == "strftime_now") return FormatTime(arguments, *now_);
-  if (function.name == "dict") {
-    NXDKIT_TRY(OnlyNamed(arguments));
-    return Value(arguments.named);
-  }
-  return RaisedError(arguments, budget_);
-}
-
-Result<Value> Renderer::MakeNamespace(const Arguments& arguments) {
-  NXDKIT_TRY(OnlyNamed(arguments));
-  for (const auto& [name, value] : arguments.named)
-    if (name.starts_with('_'))
-      return Error(Errc::kUnsupported, fmt::format("the attribute '{}'", name));
-  return Value(&namespaces_.emplace_back(Namespace{arguments.named}));
-}
-
-Result<Value> Renderer::CallMacro(const Stmt& macro, const Arguments& arguments) {
-  const size_t count = macro.names.size() - 1;
-  const size_t without_default = count - macro.defaults.size();
-  const size_t outer = std::exchange(first_scope_, scopes_.size());
-  scopes_.emplace_back();
-  Status status;
-  for (size_t i = 0; i < count && status.ok(); ++i) {
-    const std::string& name = macro.names[i + 1];
-    const Value* given = arguments.Get(i, name);
-    if (given != nullptr) {
-      Put(scopes_.back(), name, *given);
-    } else if (i < without_default) {
-      Put(scopes_.back(), name, Value::MakeUndefined(name));
-    } else {
-      Result<Value> value = Evaluate(*macro.defaults[i - without_default]);
-      if (value.ok())
-        Put(scopes_.back(), name, *std::move(value));
-      else
-        status = std::move(value).error();
+  Result<Value> CallFunction(const Function& function, const Arguments& arguments) {
+    NXDKIT_TRY(budget_.Charge());
+    if (function.macro != nullptr) {
+      NXDKIT_TRY(CheckMacroArguments(*function.macro, arguments));
+      return CallMacro(*function.macro, arguments);
     }
+    if (function.name == "namespace") return MakeNamespace(arguments);
+    if (function.name == "range") return MakeRange(arguments, budget_);
+    if (function.name == "strftime_now") return FormatTime(arguments, *now_);
+    if (function.name == "dict") {
+      NXDKIT_TRY(OnlyNamed(arguments));
+      return Value(arguments.named);
+    }
+    return RaisedError(arguments, budget_);
   }
-  Result<std::string> text = status.ok() ? Captured(macro.body) : std::move(status).error();
-  scopes_.pop_back();
-  first_scope_ = outer;
-  if (!text.ok()) return std::move(text).error();
-  return Value(*std::move(text));
+
+  Result<Value> MakeNamespace(const Arguments& arguments) {
+    NXDKIT_TRY(OnlyNamed(arguments));
+    for (const auto& [name, value] : arguments.named)
+      if (name.starts_with('_'))
+        return Error(Errc::kUnsupported, fmt::format("the attribute '{}'", name));
+    return Value(&namespaces_.emplace_back(Namespace{arguments.named}));
+  }
+
+  Status BindParameters(const Stmt& macro, const Arguments& arguments) {
+    const size_t count = macro.names.size() - 1;
+    const size_t without_default = count - macro.defaults.size();
+    for (size_t i = 0; i < count; ++i) {
+      const std::string& name = macro.names[i + 1];
+      const Value* given = arguments.Get(i, name);
+      Value value = given != nullptr ? *given : Value::MakeUndefined(name);
+      if (given == nullptr && i >= without_default) {
+        NXDKIT_ASSIGN(value, Evaluate(*macro.defaults[i - without_default]));
+      }
+      Put(scopes_.back(), name, std::move(value));
+    }
+    return OkStatus();
+  }
+
+  Result<Value> CallMacro(const Stmt& macro, const Arguments& arguments) {
+    const size_t outer = std::exchange(first_scope_, scopes_.size());
+    scopes_.emplace_back();
+    NXDKIT_TRY(BindParameters(macro, arguments));
+    NXDKIT_ASSIGN(std::string text, Captured(macro.body));
+    scopes_.pop_back();
+    first_scope_ = outer;
+    return Value(std::move(text));
+  }
+
+  std::string_view source_;
+  std::optional<int64_t> now_;
+  Budget budget_;
+  std::vector<Dict> scopes_;
+  size_t first_scope_ = 2;  // of the macro that runs; the two before are always there
+  std::deque<Namespace> namespaces_;
+  std::string out_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+Result<std::string> Render(std::string_view source, const std::vector<Stmt>& body,
+                           const Dict& variables, std::optional<int64_t> now) {
+  return Renderer(source, variables, now).Run(body);
 }
 
 }  // namespace nxdkit::trainer::jinja

@@ -72,11 +72,11 @@ Result<bool> ApplyTest(std::string_view name, const Value& value, const Argument
   NXDKIT_TRY(budget.Charge());
   const auto* plain = std::ranges::find(kPlain, name, &PlainRow::name);
   if (plain != std::end(kPlain)) {
-    NXDKIT_TRY(arguments.Allow(0));
+    NXDKIT_TRY(arguments.Allow({}));
     return plain->test(value);
   }
   if (name == "odd" || name == "even") return Divides(value, 2, name == "odd" ? 1 : 0, budget);
-  NXDKIT_TRY(arguments.Allow(1));
+  NXDKIT_TRY(arguments.Allow({1}));
   const auto* compare = std::ranges::find(kCompare, name, &CompareRow::name);
   if (compare != std::end(kCompare) || name == "divisibleby") {
     if (arguments.values.empty())

@@ -14,20 +14,14 @@ bool StartsWithWord(std::string_view text) {
   return point && IsWordCharacter(point->value);
 }
 
-size_t LastCharacter(std::string_view text) {
-  size_t begin = text.size() - 1;
-  while (begin > 0 && (static_cast<uint8_t>(text[begin]) & 0xc0) == 0x80) --begin;
-  return begin;
-}
-
 bool EndsWithWord(std::string_view text) {
-  return !text.empty() && StartsWithWord(text.substr(LastCharacter(text)));
+  return !text.empty() && StartsWithWord(text.substr(CharBegin(text, text.size() - 1)));
 }
 
 // Where the white space before `end` begins, not before `floor`.
 size_t SpaceBefore(std::string_view text, size_t floor, size_t end) {
   while (end > floor) {
-    const size_t begin = LastCharacter(text.substr(0, end));
+    const size_t begin = CharBegin(text, end - 1);
     const std::optional<CodePoint> point = DecodeUtf8(text, begin);
     if (!point || !IsWhiteSpace(point->value)) break;
     end = begin;

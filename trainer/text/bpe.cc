@@ -232,20 +232,17 @@ const std::string* Bpe::TokenOf(int32_t id) const {
 
 void Bpe::Encode(std::string_view word, std::vector<int32_t>* ids) const {
   if (cache_->Find(word, ids)) return;
-  const auto before = static_cast<ptrdiff_t>(ids->size());
+  const size_t before = ids->size();
   const int32_t whole = ignore_merges_ ? IdOf(TokenOfBytes(word)) : -1;
-  if (whole >= 0)
+  if (whole >= 0) {
     ids->push_back(whole);
-  else
-    MergeAll(word, ids);
-  cache_->Insert(word, std::vector<int32_t>(ids->begin() + before, ids->end()));
-}
-
-void Bpe::MergeAll(std::string_view bytes, std::vector<int32_t>* ids) const {
-  Word word(*merges_);
-  for (const char byte : bytes) word.Add(byte_ids_[static_cast<uint8_t>(byte)]);
-  word.MergeAll();
-  word.AppendTo(ids);
+  } else {
+    Word merged(*merges_);
+    for (const char byte : word) merged.Add(byte_ids_[static_cast<uint8_t>(byte)]);
+    merged.MergeAll();
+    merged.AppendTo(ids);
+  }
+  cache_->Insert(word, std::span(*ids).subspan(before));
 }
 
 }  // namespace nxdkit::trainer

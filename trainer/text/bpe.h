@@ -43,7 +43,6 @@ class Bpe {
   Status ReadMerges(const Json& merges);
   Status AddMerge(uint32_t rank, std::string_view left, std::string_view right);
   void FindBytes();
-  void MergeAll(std::string_view word, std::vector<int32_t>* ids) const;
 
   std::unordered_map<std::string, int32_t> ids_;
   std::vector<const std::string*> tokens_;  // by id; keys of ids_, nullptr where an id is not used

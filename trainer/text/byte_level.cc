@@ -8,7 +8,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr uint32_t kFirstShifted = 256;  // bytes that do not print stand at 256 and after
+constexpr uint32_t kFirstShifted = 256;  // bytes that do not print are at 256 and after
 constexpr uint32_t kLastCharacter = kFirstShifted + 67;
 
 constexpr bool StandsForItself(uint32_t byte) {

@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "lib/base/text.h"
+#include "trainer/base/characters.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -30,7 +31,6 @@ constexpr Escape kEscapes[] = {
     {'v', "\\x0b"},
 };
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsHex(char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; }
 
 class Translator {

@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
+#include "trainer/base/characters.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -74,11 +74,9 @@ Status CheckAddedTokens(const Json& config, const Tokenizer& tokenizer) {
   const Json* rows = JsonFind(config, kKey);
   if (rows == nullptr || !rows->is_object()) return OkStatus();
   for (const auto& [key, row] : rows->items()) {
-    int32_t id = -1;
-    const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), id);
+    const std::optional<int32_t> id = ParseNumber<int32_t>(key);
     NXDKIT_ASSIGN(const std::string content, JsonString(row, "content"));
-    if (code == std::errc() && end == key.data() + key.size() && tokenizer.TokenId(content) == id)
-      continue;
+    if (id && tokenizer.TokenId(content) == id) continue;
     return Error(Errc::kCorrupt, fmt::format("'{}' with id {} is not in tokenizer.json",
                                              EscapeControl(content), EscapeControl(key)))
         .member(kKey);

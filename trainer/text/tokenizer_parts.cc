@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "lib/base/text.h"
 
 namespace nxdkit::trainer {
@@ -11,12 +13,6 @@ constexpr int kMaxPartsDepth = 8;
 constexpr size_t kMaxContentBytes = 1024;  // looking for a token costs its length at every place
 constexpr size_t kMaxAllContentBytes = size_t{4} << 20;  // each byte is a node of a tree
 constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
-
-Error Unknown(std::string_view member, std::string_view type, std::string_view expected) {
-  return Error(Errc::kUnsupported,
-               fmt::format("type '{}' is not known, expected {}", type, expected))
-      .member(member);
-}
 
 Result<int32_t> IdOf(const Json& json, std::string_view member) {
   if (!json.is_number_unsigned() || json.get<uint64_t>() > uint64_t{kMaxId})
@@ -85,48 +81,26 @@ Status ApplyTemplate(const Json& json, Surroundings* around) {
   return OkStatus();
 }
 
-Status ApplyPostProcessor(const Json& json, int depth, Surroundings* around) {
-  constexpr std::string_view kMember = "post_processor";
+// A part of the file that is one step or a Sequence of them.
+struct StepList {
+  std::string_view member;              // "decoder"
+  std::string_view list;                // of a Sequence: "decoders"
+  std::vector<std::string_view> types;  // that are known, besides Sequence
+  std::string_view expected;            // for messages
+};
+
+// Calls each(type, step), which returns a Status, for every step that is not a Sequence.
+template <typename Each>
+Status ForEachStep(const Json& json, const StepList& part, const Each& each, int depth = 0) {
   NXDKIT_ASSIGN(const std::string type, JsonString(json, "type"));
-  if (type == "ByteLevel") return OkStatus();  // moves offsets, which are not kept here
-  if (type == "TemplateProcessing") return ApplyTemplate(json, around);
+  if (std::ranges::find(part.types, type) != part.types.end()) return each(type, json);
   if (type != "Sequence" || depth >= kMaxPartsDepth)
-    return Unknown(kMember, type, "ByteLevel, TemplateProcessing or a flat Sequence");
-  NXDKIT_ASSIGN(const Json* list, ListOf(json, "processors", kMember));
-  for (const Json& part : *list) NXDKIT_TRY(ApplyPostProcessor(part, depth + 1, around));
+    return Error(Errc::kUnsupported,
+                 fmt::format("type '{}' is not known, expected {}", type, part.expected))
+        .member(part.member);
+  NXDKIT_ASSIGN(const Json* list, ListOf(json, part.list, part.member));
+  for (const Json& step : *list) NXDKIT_TRY(ForEachStep(step, part, each, depth + 1));
   return OkStatus();
-}
-
-Result<bool> NormalizesToNfc(const Json& json, int depth) {
-  constexpr std::string_view kMember = "normalizer";
-  NXDKIT_ASSIGN(const std::string type, JsonString(json, "type"));
-  if (type == "NFC") return true;
-  if (type != "Sequence" || depth >= kMaxPartsDepth)
-    return Unknown(kMember, type, "null, NFC or a flat Sequence");
-  NXDKIT_ASSIGN(const Json* list, ListOf(json, "normalizers", kMember));
-  bool nfc = false;
-  for (const Json& part : *list) {
-    NXDKIT_ASSIGN(const bool does, NormalizesToNfc(part, depth + 1));
-    nfc = nfc || does;
-  }
-  return nfc;
-}
-
-// How many ByteLevel there are.
-Result<int> CountDecoders(const Json& json, int depth) {
-  constexpr std::string_view kMember = "decoder";
-  NXDKIT_ASSIGN(const std::string type, JsonString(json, "type"));
-  if (type == "ByteLevel") return 1;
-  if (type == "Fuse") return 0;  // joins what ByteLevel has joined already
-  if (type != "Sequence" || depth >= kMaxPartsDepth)
-    return Unknown(kMember, type, "ByteLevel, Fuse or a flat Sequence");
-  NXDKIT_ASSIGN(const Json* list, ListOf(json, "decoders", kMember));
-  int count = 0;
-  for (const Json& part : *list) {
-    NXDKIT_ASSIGN(const int more, CountDecoders(part, depth + 1));
-    count += more;
-  }
-  return count;
 }
 
 }  // namespace
@@ -153,19 +127,41 @@ Result<std::vector<AddedToken>> ReadAddedTokens(const Json* json) {
 }
 
 Result<bool> ReadNormalizer(const Json* json) {
-  return json == nullptr ? Result<bool>(false) : NormalizesToNfc(*json, 0);
+  const StepList part = {"normalizer", "normalizers", {"NFC"}, "null, NFC or a flat Sequence"};
+  bool nfc = false;
+  const auto read = [&](std::string_view, const Json&) {
+    nfc = true;
+    return OkStatus();
+  };
+  if (json != nullptr) NXDKIT_TRY(ForEachStep(*json, part, read));
+  return nfc;
 }
 
 Result<Surroundings> ReadPostProcessor(const Json* json) {
+  const StepList part = {"post_processor",
+                         "processors",
+                         {"ByteLevel", "TemplateProcessing"},
+                         "ByteLevel, TemplateProcessing or a flat Sequence"};
   Surroundings around;
-  if (json != nullptr) NXDKIT_TRY(ApplyPostProcessor(*json, 0, &around));
+  const auto read = [&](std::string_view type, const Json& step) {
+    // ByteLevel moves offsets, which are not kept here.
+    return type == "ByteLevel" ? OkStatus() : ApplyTemplate(step, &around);
+  };
+  if (json != nullptr) NXDKIT_TRY(ForEachStep(*json, part, read));
   return around;
 }
 
 Status CheckDecoder(const Json* json) {
+  const StepList part = {
+      "decoder", "decoders", {"ByteLevel", "Fuse"}, "ByteLevel, Fuse or a flat Sequence"};
   if (json == nullptr)
     return Error(Errc::kUnsupported, "found none, expected ByteLevel").member("decoder");
-  NXDKIT_ASSIGN(const int count, CountDecoders(*json, 0));
+  int count = 0;
+  const auto read = [&](std::string_view type, const Json&) {
+    if (type == "ByteLevel") ++count;  // Fuse joins what that has joined already
+    return OkStatus();
+  };
+  NXDKIT_TRY(ForEachStep(*json, part, read));
   if (count == 1) return OkStatus();
   return Error(Errc::kUnsupported, fmt::format("ByteLevel {} times, expected once", count))
       .member("decoder");

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -18,8 +19,22 @@ namespace nxdkit::trainer {
 class WordCache {
  public:
   // Appends the ids of `word`; false when it is not here.
-  bool Find(std::string_view word, std::vector<int32_t>* ids) const;
-  void Insert(std::string_view word, std::vector<int32_t> ids);
+  bool Find(std::string_view word, std::vector<int32_t>* ids) const {
+    if (word.size() > kMaxWordBytes) return false;
+    const Shard& shard = shards_[ShardOf(word)];
+    const std::lock_guard lock(shard.mutex);
+    const auto found = shard.words.find(word);
+    if (found == shard.words.end()) return false;
+    ids->insert(ids->end(), found->second.begin(), found->second.end());
+    return true;
+  }
+  void Insert(std::string_view word, std::span<const int32_t> ids) {
+    if (word.size() > kMaxWordBytes) return;
+    Shard& shard = shards_[ShardOf(word)];
+    const std::lock_guard lock(shard.mutex);
+    if (shard.words.size() < kMaxWordsPerShard)
+      shard.words.try_emplace(std::string(word), ids.begin(), ids.end());
+  }
 
  private:
   struct Hash {
@@ -31,6 +46,7 @@ class WordCache {
     std::unordered_map<std::string, std::vector<int32_t>, Hash, std::equal_to<>> words;
   };
   static constexpr size_t kShards = 16;  // so that threads seldom meet
+  static constexpr size_t kMaxWordBytes = 64, kMaxWordsPerShard = 4096;
 
   static size_t ShardOf(std::string_view word) { return Hash()(word) >> 8 & (kShards - 1); }
 

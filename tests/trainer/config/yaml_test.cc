@@ -61,10 +61,10 @@ TEST(Yaml, KnowsThePlaceOfEverything) {
   const Value* a = root.Find("a");
   ASSERT_NE(a, nullptr);
   ASSERT_EQ(a->entries.size(), 2u);
-  EXPECT_EQ(a->entries[0].line, 2);
-  EXPECT_EQ(a->entries[0].column, 3);
-  EXPECT_EQ(a->entries[1].value.items[1].line, 3);
-  EXPECT_EQ(a->entries[1].value.items[1].column, 10);
+  EXPECT_EQ(a->entries[0].place.line, 2);
+  EXPECT_EQ(a->entries[0].place.column, 3);
+  EXPECT_EQ(a->entries[1].value.items[1].place.line, 3);
+  EXPECT_EQ(a->entries[1].value.items[1].place.column, 10);
 }
 
 TEST(Yaml, AliasesAreCopies) {

@@ -86,9 +86,9 @@ void WriteRun(const TempFolder& folder, const std::string& log) {
 }
 
 std::string Report(const TempFolder& folder) {
-  Result<std::string> html = WriteHtmlReport(folder.path());
-  if (html.ok()) return std::move(html).value();
-  ADD_FAILURE() << html.error().ToString();
+  const Result<RunFiles> run = ReadRunFiles(folder.path());
+  if (run.ok()) return HtmlReport(*run);
+  ADD_FAILURE() << run.error().ToString();
   return "";
 }
 
@@ -211,9 +211,9 @@ TEST(HtmlReport, AnyCutOfTheFilesStillMakesAPage) {
               config.substr(0, config.size() - std::min(config.size(), cut / 8 + 1)));
     WriteText(folder / "generations.jsonl",
               samples.substr(0, samples.size() - std::min(samples.size(), cut / 4)));
-    const Result<std::string> html = WriteHtmlReport(folder.path());
-    if (html.ok()) ExpectBalanced(*html);
-    EXPECT_TRUE(html.ok() || html.error().code() == Errc::kNotFound);
+    const Result<RunFiles> run = ReadRunFiles(folder.path());
+    if (run.ok()) ExpectBalanced(HtmlReport(*run));
+    EXPECT_TRUE(run.ok() || run.error().code() == Errc::kNotFound);
   }
 }
 

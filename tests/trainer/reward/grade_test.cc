@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "trainer/reward/boxed.h"
 #include "trainer/reward/latex_text.h"
 #include "trainer/reward/mathd.h"
+#include "trainer/reward/rules.h"
 #include "trainer/reward/symbolic.h"
 
 namespace nxdkit::trainer {

@@ -47,6 +47,7 @@ TEST(Jinja, RendersAsTheReferenceDoes) {  // tests/interop compares hundreds mor
       {"a  {%- if x -%}\n b {% endif +%}\n c\n", "ab \n c"},
       {"{% for a in list %}{% if loop.index == 3 %}{% break %}{% endif %}{{ a }}{% endfor %}",
        "1two"},
+      {"{{ '\\x7f\\u00e9\\n' | tojson(ensure_ascii=true) }}", R"("\u007f\u00e9\n")"},
       {"{{ 'it\\'s' | tojson }}{{ {'a': {'b': 1}} }}{{ '}}' }}", "\"it's\"{'a': {'b': 1}}}}"},
   };
   for (const Row& row : rows) {

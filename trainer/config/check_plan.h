@@ -1,4 +1,5 @@
-// PRIVATE to trainer/config. Which cores train and which generate; the compiled engine's sizes.
+// PRIVATE to trainer/config. Which cores train and which generate; whether batches divide evenly
+// over updates, ranks, micro-batches and engines; the compiled engine's sizes.
 #pragma once
 
 #include <cstdint>
@@ -13,5 +14,6 @@ void CheckCores(Checker& check, const RunPlan& plan);
 // `tp` and `positions`: what the engine is compiled for; nullopt: not known.
 void CheckCompiled(Checker& check, const RunPlan& plan, std::optional<int64_t> tp,
                    std::optional<int64_t> positions);
+void CheckBatches(Checker& check, const RunPlan& plan);
 
 }  // namespace nxdkit::trainer
