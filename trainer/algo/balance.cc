@@ -81,13 +81,13 @@ std::vector<Part> Partition(std::span<const int64_t> lengths, size_t parts, size
   return out;
 }
 
-int64_t SumOf(std::span<const int64_t> lengths, std::span<const int64_t> rows) {
+}  // namespace
+
+int64_t LengthOf(std::span<const int64_t> lengths, const Part& part) {
   int64_t sum = 0;
-  for (const int64_t row : rows) sum += lengths[static_cast<size_t>(row)];
+  for (const int64_t row : part) sum += lengths[static_cast<size_t>(row)];
   return sum;
 }
-
-}  // namespace
 
 Result<std::vector<Part>> PartitionEqual(std::span<const int64_t> lengths, int64_t parts) {
   const int64_t rows = static_cast<int64_t>(lengths.size());
@@ -114,13 +114,13 @@ Result<Balance> BalanceRows(std::span<const int64_t> lengths, int64_t workers) {
   for (size_t part = 0; part < parts.size(); ++part) {
     const auto old = lengths.subspan(part * share, share);
     before.push_back(std::accumulate(old.begin(), old.end(), int64_t{0}));
-    after.push_back(SumOf(lengths, parts[part]));
+    after.push_back(LengthOf(lengths, parts[part]));
     balance.order.insert(balance.order.end(), parts[part].begin(), parts[part].end());
   }
-  std::tie(balance.min, balance.max) =
-      std::pair(std::ranges::min(before), std::ranges::max(before));
-  std::tie(balance.balanced_min, balance.balanced_max) =
-      std::pair(std::ranges::min(after), std::ranges::max(after));
+  balance.min = std::ranges::min(before);
+  balance.max = std::ranges::max(before);
+  balance.balanced_min = std::ranges::min(after);
+  balance.balanced_max = std::ranges::max(after);
   balance.mean = static_cast<double>(std::accumulate(after.begin(), after.end(), int64_t{0})) /
                  static_cast<double>(workers);
   return balance;

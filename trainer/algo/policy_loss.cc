@@ -195,10 +195,7 @@ Result<PolicyMetrics> ComputePolicyLoss(const PolicyLossOptions& options,
     tokens += static_cast<int64_t>(rows[i].log_probs.size());
   }
   const int64_t count = static_cast<int64_t>(rows.size());
-  if (mini_batch.tokens < tokens || mini_batch.rows < count)
-    return Error(Errc::kInternal, fmt::format("a micro-batch of {} rows and {} tokens in a "
-                                              "mini-batch of {} rows and {} tokens",
-                                              count, tokens, mini_batch.rows, mini_batch.tokens));
+  NXDKIT_TRY(CheckMicroBatch(mini_batch, count, tokens));
   if (tokens == 0) return PolicyMetrics();
   const LossWeights weights(options.average, mini_batch, count, tokens);
   MicroBatch micro_batch(options, weights, tokens);

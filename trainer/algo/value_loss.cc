@@ -56,11 +56,7 @@ Result<ValueMetrics> ComputeValueLoss(const ValueLossOptions& options, const Min
     metrics.tokens += static_cast<int64_t>(rows[i].values.size());
   }
   const int64_t count = static_cast<int64_t>(rows.size());
-  if (mini_batch.tokens < metrics.tokens || mini_batch.rows < count)
-    return Error(Errc::kInternal,
-                 fmt::format("a micro-batch of {} rows and {} tokens in a mini-batch of {} rows "
-                             "and {} tokens",
-                             count, metrics.tokens, mini_batch.rows, mini_batch.tokens));
+  NXDKIT_TRY(CheckMicroBatch(mini_batch, count, metrics.tokens));
   if (metrics.tokens == 0) return metrics;
   const LossWeights weights(options.average, mini_batch, count, metrics.tokens);
   for (size_t i = 0; i < rows.size(); ++i)

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -13,26 +14,26 @@
 namespace nxdkit::trainer {
 namespace {
 
-class RankStorage : public Storage {
+class MemoryStorage : public Storage {
  public:
-  explicit RankStorage(const RankMemory& memory)
-      : data_(memory.data),
-        bytes_(static_cast<uint64_t>(memory.table->size * ElementBytes(memory.dtype))),
-        path_(fmt::format("memory of rank {}", memory.table->rank)) {}
-  uint64_t bytes() const override { return bytes_; }
+  // `owner` keeps the bytes; without one they must outlive the storage.
+  MemoryStorage(std::span<const std::byte> bytes, std::string name,
+                std::shared_ptr<const void> owner = nullptr)
+      : bytes_(bytes), path_(std::move(name)), owner_(std::move(owner)) {}
+  uint64_t bytes() const override { return bytes_.size(); }
   const std::string& path() const override { return path_; }
   uint64_t file_offset() const override { return 0; }
   Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
-    if (offset > bytes_ || to.size() > bytes_ - offset)
-      return Error(Errc::kInternal, "read past the memory of a rank").in(path_).at(offset);
-    std::memcpy(to.data(), data_ + offset, to.size());
+    if (offset > bytes_.size() || to.size() > bytes_.size() - offset)
+      return Error(Errc::kInternal, "read past the end of memory").in(path_).at(offset);
+    std::ranges::copy(bytes_.subspan(offset, to.size()), to.begin());
     return OkStatus();
   }
 
  private:
-  const std::byte* data_;
-  uint64_t bytes_;
-  std::string path_;
+  const std::span<const std::byte> bytes_;
+  const std::string path_;
+  const std::shared_ptr<const void> owner_;
 };
 
 class MemorySink : public Sink {
@@ -132,6 +133,11 @@ Status LoadEntry(const ops::BoundArtifact& source, const models::Model& model,
   return Fill(source, model, params, ranks, run);
 }
 
+std::shared_ptr<const Storage> StorageOf(std::vector<float> values) {
+  const auto owner = std::make_shared<const std::vector<float>>(std::move(values));
+  return std::make_shared<MemoryStorage>(std::as_bytes(std::span(*owner)), "memory", owner);
+}
+
 void BindMemory(const models::Model& model, const std::vector<uint32_t>& params,
                 const std::vector<RankMemory>& ranks, BoundLayout& to) {
   const uint32_t first_file = static_cast<uint32_t>(to.layout.files.size());
@@ -142,7 +148,10 @@ void BindMemory(const models::Model& model, const std::vector<uint32_t>& params,
     to.layout.tensors.push_back(std::move(tensor));
   }
   for (const RankMemory& memory : ranks) {
-    const auto storage = std::make_shared<RankStorage>(memory);
+    const auto size = static_cast<size_t>(memory.table->size * ElementBytes(memory.dtype));
+    const auto storage =
+        std::make_shared<MemoryStorage>(std::span<const std::byte>(memory.data, size),
+                                        fmt::format("memory of rank {}", memory.table->rank));
     for (const Slot& slot : memory.table->slots) {
       StoredTensor tensor;
       tensor.name = model.params[slot.param].name;

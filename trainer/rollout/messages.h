@@ -1,5 +1,7 @@
-// PRIVATE to trainer/rollout. The payloads of the frames of wire.h, there and back. What is decoded
-// has the right form; whether it makes sense is for the reader to check.
+// PRIVATE to trainer/rollout. The payloads of the frames of wire.h, there and back: plain numbers
+// and counted arrays, little-endian; a count is compared with the bytes that are there before
+// memory is taken for it. What is decoded has the right form; whether it makes sense is for the
+// reader to check.
 #pragma once
 
 #include <string>

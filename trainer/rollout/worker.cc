@@ -114,7 +114,7 @@ class WorkerLoop {
   std::optional<Engine> engine_;
   std::mutex mutex_;  // of what Send writes
   std::chrono::steady_clock::time_point last_sent_;
-  bool broken_ = false;  // there is no use in answering
+  bool broken_ = false;  // answering is pointless
 };
 
 }  // namespace
