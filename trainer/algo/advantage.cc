@@ -62,7 +62,7 @@ Result<Groups> FindGroups(const AdvantageOptions& options, Rows rows) {
   Groups groups;
   for (size_t i = 0; i < rows.size(); ++i) groups[rows[i].group].push_back(i);
   for (const auto& [group, members] : groups)
-    if (static_cast<int64_t>(members.size()) != options.samples)
+    if (std::ssize(members) != options.samples)
       return Error(Errc::kCorrupt, fmt::format("the group of row {} has {} rows, expected {}",
                                                members[0], members.size(), options.samples))
           .member(fmt::format("group {}", group));

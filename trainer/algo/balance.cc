@@ -90,7 +90,7 @@ int64_t LengthOf(std::span<const int64_t> lengths, const Part& part) {
 }
 
 Result<std::vector<Part>> PartitionEqual(std::span<const int64_t> lengths, int64_t parts) {
-  const int64_t rows = static_cast<int64_t>(lengths.size());
+  const int64_t rows = std::ssize(lengths);
   if (parts < 1 || rows == 0 || rows % parts != 0)
     return Error(Errc::kUsage,
                  fmt::format("{} rows cannot be divided into {} equal parts", rows, parts));
@@ -98,7 +98,7 @@ Result<std::vector<Part>> PartitionEqual(std::span<const int64_t> lengths, int64
 }
 
 Result<std::vector<Part>> PartitionAny(std::span<const int64_t> lengths, int64_t parts) {
-  const int64_t rows = static_cast<int64_t>(lengths.size());
+  const int64_t rows = std::ssize(lengths);
   if (parts < 1 || rows < parts)
     return Error(
         Errc::kUsage,
@@ -130,7 +130,7 @@ int64_t MicroBatchCount(std::span<const int64_t> lengths, int64_t max_tokens) {
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   max_tokens = std::max<int64_t>(1, max_tokens);
   const int64_t wanted = tokens / max_tokens + (tokens % max_tokens != 0);
-  return std::min(static_cast<int64_t>(lengths.size()), std::max<int64_t>(1, wanted));
+  return std::min(std::ssize(lengths), std::max<int64_t>(1, wanted));
 }
 
 Result<std::vector<Part>> PackMicroBatches(std::span<const int64_t> lengths, int64_t count) {

@@ -131,7 +131,7 @@ template <typename Element>
 void AttendTile(std::span<const QueryRow> rows, const Element* keys, const Element* values,
                 int64_t width, int64_t wide) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(width));
-  const int64_t count = static_cast<int64_t>(rows.size());
+  const int64_t count = std::ssize(rows);
   int64_t longest = 0, shortest = rows[0].length;
   for (const QueryRow& row : rows) {
     longest = std::max(longest, row.length);
@@ -217,7 +217,7 @@ void KvCache::StoreAll(std::span<const CachePlace> places, const float* k, const
                        int64_t stride) {
   auto* const keys = static_cast<Element*>(keys_.get());
   auto* const values = static_cast<Element*>(values_.get());
-  ParallelFor(static_cast<int64_t>(places.size()), 16, [&](int64_t i) {
+  ParallelFor(std::ssize(places), 16, [&](int64_t i) {
     const CachePlace& place = places[static_cast<size_t>(i)];
     const auto convert = [&](const float* from, Element* to) {
       ConvertElements(Dtype::kF32, reinterpret_cast<const std::byte*>(from), shape_.dtype,
@@ -266,7 +266,7 @@ void KvCache::AttendAll(std::span<const CachePlace> places, int64_t heads, const
         tasks.push_back({first, std::min(run.end, first + kTokens), head});
   const auto* const keys = static_cast<const Element*>(keys_.get());
   const auto* const values = static_cast<const Element*>(values_.get());
-  ParallelFor(static_cast<int64_t>(tasks.size()), 1, [&](int64_t i) {
+  ParallelFor(std::ssize(tasks), 1, [&](int64_t i) {
     const Task& task = tasks[static_cast<size_t>(i)];
     const int32_t slot = places[task.first].slot;
     std::vector<QueryRow> rows;

@@ -55,7 +55,7 @@ size_t SamePrompts(std::span<const Row> rows, std::span<const size_t> chosen) {
 
 // As few parts as it takes for each to be at most `most` long, or one item.
 std::vector<Part> PartsWithin(std::span<const int64_t> lengths, int64_t most) {
-  const int64_t items = static_cast<int64_t>(lengths.size());
+  const int64_t items = std::ssize(lengths);
   if (items == 0) return {};
   for (int64_t count = MicroBatchCount(lengths, most);;) {
     Result<std::vector<Part>> parts = PackMicroBatches(lengths, count);
@@ -83,7 +83,7 @@ std::vector<Answers> ShareOut(std::span<const Row> rows, std::span<const size_t>
     chosen = chosen.subspan(same.size());
     const int64_t prompt = static_cast<int64_t>(rows[same[0]].prompt.size());
     std::vector<int64_t> lengths;
-    for (const size_t r : same) lengths.push_back(static_cast<int64_t>(rows[r].response.size()));
+    for (const size_t r : same) lengths.push_back(std::ssize(rows[r].response));
     for (const Part& part : PartsWithin(lengths, std::max<int64_t>(1, max_tokens - prompt))) {
       Answers& answers = items.emplace_back();
       answers.tokens = prompt;

@@ -43,8 +43,8 @@ class BatchMaker {
     if (run_.config.algorithm.adv_estimator == "remax") NXDKIT_TRY(AddBaselines(prompts, samples));
     for (const Sample& sample : samples)
       for (const auto& [name, value] : sample.scores) metrics_.Add("reward/" + name, value);
-    prompts_seen_ += static_cast<int64_t>(prompts.size());
-    made_ += static_cast<int64_t>(prompts.size());
+    prompts_seen_ += std::ssize(prompts);
+    made_ += std::ssize(prompts);
     if (run_.config.algorithm.online_filtering) return Filter(std::move(samples));
     return samples;
   }

@@ -40,7 +40,7 @@ class Activations {
         wide_(query_ + 2 * D(table.kv_heads * model.model.config.head_dim)),
         inner_(D(table.intermediate)),
         vocab_(D(table.score < 0 ? table.vocab : 0)),  // a score is one number
-        layers_(D(static_cast<int64_t>(table.layers.size()))),
+        layers_(D(std::ssize(table.layers))),
         narrow_(compute == Dtype::kBF16) {}
 
   // Of log-probabilities alone.

@@ -74,10 +74,13 @@ class Maker {
     return OkStatus();
   }
 
-  Status OpenModel() {
-    const std::string& path = *model().model_path;
+  static Result<ops::BoundArtifact> Open(const std::string& path) {
     NXDKIT_ASSIGN(const ops::Kind kind, ops::Recognise(path));
-    NXDKIT_ASSIGN(parts_.base, ops::OpenAndBind(path, kind, {}));
+    return ops::OpenAndBind(path, kind, {});
+  }
+
+  Status OpenModel() {
+    NXDKIT_ASSIGN(parts_.base, Open(*model().model_path));
     NXDKIT_ASSIGN(DecoderConfig config, ParseDecoderConfig(parts_.base.artifact.config_text,
                                                            parts_.base.artifact.config_path));
     const std::vector<ConfigProblem> problems = CheckModel(loaded_, FactsOf(config));
@@ -87,9 +90,7 @@ class Maker {
   }
 
   Status OpenCritic() {
-    const std::string& path = *config_.worker.critic.model.model_path;
-    NXDKIT_ASSIGN(const ops::Kind kind, ops::Recognise(path));
-    NXDKIT_ASSIGN(ops::BoundArtifact opened, ops::OpenAndBind(path, kind, {}));
+    NXDKIT_ASSIGN(ops::BoundArtifact opened, Open(*config_.worker.critic.model.model_path));
     NXDKIT_ASSIGN(CriticModel critic,
                   MakeCriticModel(std::move(opened), static_cast<uint64_t>(config_.data.seed)));
     const std::vector<ConfigProblem> problems = CheckCriticModel(loaded_, FactsOf(critic.config));
@@ -190,7 +191,7 @@ class Maker {
     const bool validates = config_.trainer.val_freq > 0 || config_.trainer.val_only;
     NXDKIT_ASSIGN(parts_.training_steps,
                   TrainingSteps(config_, static_cast<int64_t>(train->size()),
-                                validates ? static_cast<int64_t>(parts_.validation.size()) : 1));
+                                validates ? std::ssize(parts_.validation) : 1));
     NXDKIT_ASSIGN(parts_.train, MakeDatasetFeed(train, tokenizer_, config_.data.seed,
                                                 config_.data.shuffle, plan_.prompts_per_call));
     return OkStatus();

@@ -34,7 +34,7 @@ Status Penalize(const StepRules& rules, double& beta, std::vector<Sample>& sampl
   metrics.Set("actor/kl_coef", beta);
   KlController controller = rules.kl;
   controller.beta = beta;
-  controller.Update(divergence, static_cast<int64_t>(samples.size()));
+  controller.Update(divergence, std::ssize(samples));
   beta = controller.beta;
   return OkStatus();
 }
@@ -120,23 +120,16 @@ Status AddOldLogProbs(MeshModel& actor, std::vector<Sample>& samples, Metrics& m
   for (size_t i = 0; i < samples.size(); ++i) {
     samples[i].old_log_probs = std::move(found.outputs[i]);
     for (const float value : found.entropies[i]) entropy += value;
-    tokens += static_cast<int64_t>(found.entropies[i].size());
+    tokens += std::ssize(found.entropies[i]);
   }
   metrics.Set("actor/entropy", entropy / static_cast<double>(std::max<int64_t>(1, tokens)));
   AddGap(samples, metrics);
   return OkStatus();
 }
 
-Status AddRefLogProbs(MeshModel& reference, std::vector<Sample>& samples) {
-  NXDKIT_ASSIGN(RowOutputs found, reference.Evaluate(RowsOf(samples)));
-  for (size_t i = 0; i < samples.size(); ++i)
-    samples[i].ref_log_probs = std::move(found.outputs[i]);
-  return OkStatus();
-}
-
-Status AddValues(MeshModel& critic, std::vector<Sample>& samples) {
-  NXDKIT_ASSIGN(RowOutputs found, critic.Evaluate(RowsOf(samples)));
-  for (size_t i = 0; i < samples.size(); ++i) samples[i].values = std::move(found.outputs[i]);
+Status AddOutputs(MeshModel& model, std::vector<float> Sample::*to, std::vector<Sample>& samples) {
+  NXDKIT_ASSIGN(RowOutputs found, model.Evaluate(RowsOf(samples)));
+  for (size_t i = 0; i < samples.size(); ++i) samples[i].*to = std::move(found.outputs[i]);
   return OkStatus();
 }
 

@@ -35,8 +35,8 @@ Status BalanceSamples(int dp, std::vector<Sample>& samples, Metrics& metrics);
 // rollout/log_prob_gap_mean and _max. A gap that is not small says that the engine ran other
 // weights or other arithmetic.
 Status AddOldLogProbs(MeshModel& actor, std::vector<Sample>& samples, Metrics& metrics);
-Status AddRefLogProbs(MeshModel& reference, std::vector<Sample>& samples);
-Status AddValues(MeshModel& critic, std::vector<Sample>& samples);
+// What the reference or the critic says, into `to` of each sample.
+Status AddOutputs(MeshModel& model, std::vector<float> Sample::*to, std::vector<Sample>& samples);
 
 // KL penalty, if there is one, then advantages and returns. `beta` is the controller's state.
 Status AddAdvantages(const StepRules& rules, double& beta, std::vector<Sample>& samples,

@@ -88,11 +88,11 @@ class Steps {
     NXDKIT_TRY(AddOldLogProbs(*parts_.actor, samples, metrics));
     if (parts_.reference) {
       NXDKIT_TRY(Begin("ref"));
-      NXDKIT_TRY(AddRefLogProbs(*parts_.reference, samples));
+      NXDKIT_TRY(AddOutputs(*parts_.reference, &Sample::ref_log_probs, samples));
     }
     if (parts_.critic) {
       NXDKIT_TRY(Begin("values"));
-      NXDKIT_TRY(AddValues(*parts_.critic, samples));
+      NXDKIT_TRY(AddOutputs(*parts_.critic, &Sample::values, samples));
     }
     NXDKIT_TRY(Begin("adv"));
     NXDKIT_TRY(AddAdvantages(rules_, state_.now.kl_beta, samples, metrics));

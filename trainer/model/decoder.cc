@@ -85,7 +85,7 @@ struct Decoder::State {
   float* Stream(size_t layer) { return streams[keeping ? layer : layer % 2].data(); }
 
   Status RunLayers(const Batch& batch) {
-    const int64_t tokens = static_cast<int64_t>(batch.ids.size());
+    const int64_t tokens = std::ssize(batch.ids);
     const size_t layers = table.layers.size();
     streams.resize(std::max(streams.size(), keeping ? layers + 1 : 2));
     for (size_t i = 0; i < (keeping ? layers + 1 : 2); ++i) streams[i].Take(tokens * hidden());
@@ -103,7 +103,7 @@ struct Decoder::State {
 
   // What the head reads: the last hidden states of the targets.
   void GatherRows(const Batch& batch) {
-    const int64_t targets = static_cast<int64_t>(batch.targets.size());
+    const int64_t targets = std::ssize(batch.targets);
     float* gathered = rows.Take(targets * hidden());
     for (int64_t i = 0; i < targets; ++i)
       std::copy_n(normed.data() + batch.targets[static_cast<size_t>(i)].token * hidden(), hidden(),
@@ -112,7 +112,7 @@ struct Decoder::State {
 
   Status MakeStatistics(const Batch& batch, float temperature_in) {
     temperature = temperature_in;
-    const int64_t targets = static_cast<int64_t>(batch.targets.size());
+    const int64_t targets = std::ssize(batch.targets);
     labels.clear();
     for (const Batch::Target& target : batch.targets) labels.push_back(target.label);
     rows_operand.Make(options.compute, rows.data(), targets, hidden());
@@ -141,13 +141,13 @@ struct Decoder::State {
   // Every rank holds the whole score and all hidden states: nothing is summed over ranks.
   void MakeScores(std::span<float> scores) {
     const float bias = table.score_bias < 0 ? 0 : *Vector(table.score_bias);
-    ScoreForward(static_cast<int64_t>(scores.size()), hidden(), rows.data(), Vector(table.score),
-                 bias, scores.data());
+    ScoreForward(std::ssize(scores), hidden(), rows.data(), Vector(table.score), bias,
+                 scores.data());
   }
 
   // drow [targets, H]: set to the gradient by the rows.
   Status HeadBackward(std::span<const float> gradient, float* drow) {
-    const int64_t targets = static_cast<int64_t>(gradient.size());
+    const int64_t targets = std::ssize(gradient);
     // The gradient of the loss scales whole rows: of what the products take, the narrower side.
     ScaleRows(targets, hidden(), gradient.data(), rows.data(), scaled.Take(targets * hidden()));
     scaled_operand.Make(options.compute, scaled.data(), targets, hidden());
@@ -168,7 +168,7 @@ struct Decoder::State {
   }
 
   void ScoresBackward(std::span<const float> gradient, float* drow) {
-    const int64_t targets = static_cast<int64_t>(gradient.size());
+    const int64_t targets = std::ssize(gradient);
     ScoreBackward(targets, hidden(), rows.data(), Vector(table.score), gradient.data(), drow,
                   Gradient(table.score));
     if (table.score_bias >= 0)
@@ -264,9 +264,9 @@ Status Decoder::Forward(const Batch& batch, float temperature, bool keep, std::s
 Status Decoder::Backward(const Batch& batch, std::span<const float> gradient) {
   State& s = *state_;
   NXDKIT_CHECK(s.keeping && s.options.trainable);
-  const int64_t tokens = static_cast<int64_t>(batch.ids.size());
+  const int64_t tokens = std::ssize(batch.ids);
   const int64_t hidden = s.hidden();
-  const int64_t targets = static_cast<int64_t>(batch.targets.size());
+  const int64_t targets = std::ssize(batch.targets);
   float* drow = s.drows.Take(targets * hidden);
   if (s.table.score >= 0)
     s.ScoresBackward(gradient, drow);

@@ -117,17 +117,18 @@ Status LoadEntry(const ops::BoundArtifact& source, const models::Model& model,
   NXDKIT_TRY(CheckSameModel(source, model));
   std::vector<uint32_t> params;
   for (uint32_t i = 0; i < model.params.size(); ++i) {
+    const auto bad = [&](std::string what) {
+      return Error(Errc::kCorrupt, std::move(what))
+          .in(source.artifact.path)
+          .on(model.params[i].name);
+    };
     const ops::OptimizerEntry* found =
         source.optimizer ? source.optimizer->Find(i, entry) : nullptr;
     if (!found || found->kind != ops::OptimizerEntry::Kind::kLike)
-      return Error(Errc::kCorrupt, fmt::format("the optimizer's state has no {} of it", entry))
-          .in(source.artifact.path)
-          .on(model.params[i].name);
+      return bad(fmt::format("the optimizer's state has no {} of it", entry));
     if (found->dtype != ranks.front().dtype)
-      return Error(Errc::kCorrupt, fmt::format("{} is {}, expected {}", entry, Name(found->dtype),
-                                               Name(ranks.front().dtype)))
-          .in(source.artifact.path)
-          .on(model.params[i].name);
+      return bad(fmt::format("{} is {}, expected {}", entry, Name(found->dtype),
+                             Name(ranks.front().dtype)));
     params.push_back(found->param);
   }
   return Fill(source, model, params, ranks, run);

@@ -64,7 +64,7 @@ Result<std::string> DigestOf(const models::Model& model, const std::vector<RankM
 
 Status CheckRequest(const RolloutRequest& request, const EngineFacts& facts) {
   const auto bad = [](std::string what) { return Error(Errc::kUsage, std::move(what)); };
-  const int64_t tokens = static_cast<int64_t>(request.prompt.size());
+  const int64_t tokens = std::ssize(request.prompt);
   if (tokens < 1 || tokens > facts.seq_len - 1)
     return bad(fmt::format("a prompt of {} tokens, expected 1 to {}: the sequence length is {}",
                            tokens, facts.seq_len - 1, facts.seq_len));
@@ -169,12 +169,12 @@ struct Engine::State {
           hooks.on_response(request, schedule.response(request));
       }
       ++stats.passes;
-      stats.response_tokens += static_cast<int64_t>(drawn.size());
-      stats.prompt_tokens += static_cast<int64_t>(pass.places.size());
+      stats.response_tokens += std::ssize(drawn);
+      stats.prompt_tokens += std::ssize(pass.places);
     }
     if (!speaks) return OkStatus();
     // Every token but the last of a response went through the model too.
-    stats.prompt_tokens -= stats.response_tokens - static_cast<int64_t>(requests.size());
+    stats.prompt_tokens -= stats.response_tokens - std::ssize(requests);
     stats.copied_tokens = schedule.copied_tokens();
     out.stats = stats;
     out.responses = std::move(schedule).TakeResponses();

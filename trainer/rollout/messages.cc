@@ -159,15 +159,17 @@ void Fields(auto& wire, auto& facts) requires requires { facts.model_type; }
 void Fields(auto& wire, auto& stats) requires requires { stats.passes; }
 { wire(stats.passes, stats.prompt_tokens, stats.copied_tokens, stats.response_tokens); }
 
+}  // namespace
+
 template <typename T>
-std::string Encoded(const T& value) {
+std::string Encode(const T& value) {
   Put put;
   Fields(put, value);
   return put.Take();
 }
 
 template <typename T>
-Result<T> Decoded(std::string_view payload) {
+Result<T> Decode(std::string_view payload) {
   Get get(payload);
   T value;
   Fields(get, value);
@@ -175,7 +177,12 @@ Result<T> Decoded(std::string_view payload) {
   return value;
 }
 
-}  // namespace
+template std::string Encode(const EngineOptions&);
+template std::string Encode(const EngineFacts&);
+template std::string Encode(const GenerateStats&);
+template Result<EngineOptions> Decode(std::string_view);
+template Result<EngineFacts> Decode(std::string_view);
+template Result<GenerateStats> Decode(std::string_view);
 
 std::string EncodeHello() {
   Put put;
@@ -192,19 +199,6 @@ Status DecodeHello(std::string_view payload) {
   return Error(Errc::kUnsupported,
                fmt::format("the rollout worker speaks version {} of the protocol, this program {}",
                            version, kProtocolVersion));
-}
-
-std::string EncodeOptions(const EngineOptions& options) { return Encoded(options); }
-Result<EngineOptions> DecodeOptions(std::string_view payload) {
-  return Decoded<EngineOptions>(payload);
-}
-
-std::string EncodeFacts(const EngineFacts& facts) { return Encoded(facts); }
-Result<EngineFacts> DecodeFacts(std::string_view payload) { return Decoded<EngineFacts>(payload); }
-
-std::string EncodeStats(const GenerateStats& stats) { return Encoded(stats); }
-Result<GenerateStats> DecodeStats(std::string_view payload) {
-  return Decoded<GenerateStats>(payload);
 }
 
 std::string EncodeRequests(const std::vector<NumberedRequest>& requests) {

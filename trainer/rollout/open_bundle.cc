@@ -48,16 +48,11 @@ Status CheckOverride(const NeuronOverride& asked, const rollout::CpuPlan& plan,
         .in(folder)
         .hint("change the configuration, or export the bundle again");
   };
-  struct Row {
-    const char* key;
-    std::optional<int64_t> asked;
-    int64_t made;
-  };
-  for (const Row& row : {Row{"tp_degree", asked.tp_degree, plan.tp},
-                         Row{"batch_size", asked.batch_size, plan.batch_size},
-                         Row{"seq_len", asked.seq_len, plan.sequence_length}})
-    if (row.asked && *row.asked != row.made)
-      return refuse(row.key, std::to_string(*row.asked), std::to_string(row.made));
+  for (const auto& [key, wanted, made] : {std::tuple("tp_degree", asked.tp_degree, plan.tp),
+                                          {"batch_size", asked.batch_size, plan.batch_size},
+                                          {"seq_len", asked.seq_len, plan.sequence_length}})
+    if (wanted && *wanted != made)
+      return refuse(key, std::to_string(*wanted), std::to_string(made));
   if (asked.torch_dtype && *asked.torch_dtype != plan.dtype)
     return refuse("torch_dtype", *asked.torch_dtype, plan.dtype);
   return OkStatus();

@@ -111,7 +111,7 @@ Status Sampler::Sample(std::span<const Draw> draws, const float* logits, std::ve
 }
 
 Status Sampler::MakeMasses(std::span<const Draw> draws, const float* logits) {
-  const int64_t rows = static_cast<int64_t>(draws.size());
+  const int64_t rows = std::ssize(draws);
   masses_.resize(draws.size());
   block_sums_.resize(draws.size() * static_cast<size_t>(block_count()));
   ParallelFor(rows, 1, [&](int64_t row) {
@@ -227,7 +227,7 @@ Status Sampler::DrawSorted(std::span<const Draw> draws, const float* logits,
   while (!rows.empty()) {
     count = std::min(count, static_cast<size_t>(columns_));
     std::vector<Candidate> mine(rows.size() * count), all, sorted(ranks * count);
-    ParallelFor(static_cast<int64_t>(rows.size()), 1, [&](int64_t i) {
+    ParallelFor(std::ssize(rows), 1, [&](int64_t i) {
       const size_t row = rows[static_cast<size_t>(i)];
       TakeBest(logits + static_cast<int64_t>(row) * columns_, columns_,
                static_cast<int32_t>(tp_->rank() * columns_), count,
@@ -263,14 +263,14 @@ Status Sampler::MakeLogProbs(std::span<const Draw> draws, const float* logits,
   std::vector<ShardStatistics> mine(rows.size()), all;
   std::vector<int32_t> labels(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) labels[i] = out[rows[i]].token;
-  ParallelFor(static_cast<int64_t>(rows.size()), 1, [&](int64_t i) {
+  ParallelFor(std::ssize(rows), 1, [&](int64_t i) {
     const size_t row = rows[static_cast<size_t>(i)];
     ShardLogProbs(1, columns_, logits + static_cast<int64_t>(row) * columns_, labels.data() + i,
                   tp_->rank() * columns_, Temperature(*draws[row].params), mine.data() + i);
   });
   NXDKIT_TRY(Gather(*tp_, mine, all));
   std::vector<TokenStatistics> statistics(rows.size());
-  CombineShards(static_cast<int64_t>(rows.size()), columns_, tp_->size(), all.data(), labels.data(),
+  CombineShards(std::ssize(rows), columns_, tp_->size(), all.data(), labels.data(),
                 statistics.data());
   for (size_t i = 0; i < rows.size(); ++i) out[rows[i]].log_prob = statistics[i].log_prob;
   return OkStatus();

@@ -29,9 +29,9 @@ struct Worker {
 Status CheckResponse(const RolloutResponse& response, const RolloutRequest& request,
                      const EngineFacts& facts) {
   const auto bad = [](std::string what) { return Error(Errc::kCorrupt, std::move(what)); };
-  const int64_t tokens = static_cast<int64_t>(response.ids.size());
-  const int64_t most = std::min(request.sampling.max_tokens,
-                                facts.seq_len - static_cast<int64_t>(request.prompt.size()));
+  const int64_t tokens = std::ssize(response.ids);
+  const int64_t most =
+      std::min(request.sampling.max_tokens, facts.seq_len - std::ssize(request.prompt));
   if (tokens < 1 || tokens > most)
     return bad(fmt::format("a response of {} tokens, expected 1 to {}", tokens, most));
   for (const int32_t id : response.ids)
@@ -99,7 +99,7 @@ struct WorkerPool::State {
   void QueueLoad(Worker& worker) {
     worker.work = Work::kLoading;
     worker.process->Expect();
-    worker.process->Queue(FrameKind::kLoad, EncodeOptions(*load));
+    worker.process->Queue(FrameKind::kLoad, Encode(*load));
   }
 
   void QueueGenerate(Worker& worker) {
@@ -200,7 +200,7 @@ struct WorkerPool::State {
   }
 
   Status TakeLoaded(Worker& worker, const std::string& payload) {
-    NXDKIT_ASSIGN(EngineFacts loaded, DecodeFacts(payload));
+    NXDKIT_ASSIGN(EngineFacts loaded, Decode<EngineFacts>(payload));
     NXDKIT_TRY(CheckLoaded(load->expect, loaded, load->bundle));
     if (!facts)
       facts = std::move(loaded);
@@ -222,7 +222,7 @@ struct WorkerPool::State {
                    fmt::format("a response to request {}, which was not asked", one.number));
     NXDKIT_TRY(CheckResponse(one.response, requests[*found], *facts));
     RolloutResponse& response = out.responses[*found] = std::move(one.response);
-    out.stats.response_tokens += static_cast<int64_t>(response.ids.size());
+    out.stats.response_tokens += std::ssize(response.ids);
     const size_t request = *found;
     worker.pending.erase(found);
     if (hooks->on_response) hooks->on_response(request, response);
@@ -230,7 +230,7 @@ struct WorkerPool::State {
   }
 
   Status TakeDone(Worker& worker, const std::string& payload) {
-    NXDKIT_ASSIGN(const GenerateStats stats, DecodeStats(payload));
+    NXDKIT_ASSIGN(const GenerateStats stats, Decode<GenerateStats>(payload));
     if (!worker.pending.empty())
       return Error(Errc::kCorrupt, fmt::format("done, with {} requests that are not answered",
                                                worker.pending.size()));

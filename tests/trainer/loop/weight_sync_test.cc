@@ -153,8 +153,8 @@ TEST_F(WeightSync, AnEngineThatLoadsNothingIsStale) {
   Move();
   const SyncedWeights second = Sync("step 1");
   const auto reload = [&] {
-    const std::string answers = MakeFrame(FrameKind::kHello, EncodeHello()) +
-                                MakeFrame(FrameKind::kLoaded, EncodeFacts(facts));
+    const std::string answers =
+        MakeFrame(FrameKind::kHello, EncodeHello()) + MakeFrame(FrameKind::kLoaded, Encode(facts));
     folder_.Write("answers", answers);
     WorkerPoolOptions options;
     options.command = {"/bin/sh", "-c",
