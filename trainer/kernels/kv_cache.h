@@ -43,8 +43,7 @@ class KvCache {
   void CopyPrefix(int32_t from, int32_t to, int64_t positions);
 
   // out [places, heads, D] = softmax(q k^T / sqrt(D)) v, over what Store has stored. Query head h
-  // meets key head h / (heads / kv_heads). Consecutive places of one slot read its
-  // cache together.
+  // meets key head h / (heads / kv_heads). Consecutive places of one slot read its cache together.
   void Attend(std::span<const CachePlace> places, int64_t heads, const float* q, int64_t q_stride,
               float* out, int64_t out_stride) const;
 
