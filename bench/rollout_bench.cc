@@ -25,7 +25,7 @@
 
 #include "formats/ops/export/export.h"
 #include "formats/ops/sample/make_model.h"
-#include "trainer/comm/thread_world.h"
+#include "trainer/comm/comm.h"
 #include "trainer/kernels/packed_matrix.h"
 #include "trainer/rollout/engine.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "formats/artifact/artifact.h"
-#include "trainer/comm/thread_world.h"
+#include "trainer/comm/comm.h"
 #include "trainer/learner/rows.h"
 #include "trainer/model/decoder.h"
 #include "trainer/model/memory.h"

@@ -16,7 +16,7 @@
 
 #include "tests/trainer/model/batch_json.h"
 #include "tests/trainer/model/whole.h"
-#include "trainer/comm/thread_world.h"
+#include "trainer/comm/comm.h"
 #include "trainer/model/decoder.h"
 #include "trainer/model/memory.h"
 
@@ -51,7 +51,7 @@ Status Run(int tp, Dtype compute, const std::string& model, const nlohmann::json
   const Batch batch = ReadBatch(json);
   const auto gradient = json.at("gradient").get<std::vector<float>>();
   const float temperature = json.at("temperature").get<float>();
-  return RunThreadWorld(tp, [&](Comm& world) -> Status {
+  return ThreadWorld(tp).Run([&](Comm& world) -> Status {
     NXDKIT_ASSIGN(Decoder decoder, Decoder::Make(config, {.compute = compute}, world));
     NXDKIT_TRY(LoadWeights(
         source, config.model,
@@ -59,8 +59,7 @@ Status Run(int tp, Dtype compute, const std::string& model, const nlohmann::json
     decoder.weights().Changed();
     const bool scores = config.model.config.labels > 0;
     std::vector<float> outputs(batch.targets.size()), entropies(batch.targets.size());
-    NXDKIT_TRY(scores ? decoder.Scores(batch, true, outputs)
-                      : decoder.Forward(batch, temperature, true, outputs, entropies.data()));
+    NXDKIT_TRY(decoder.Forward(batch, temperature, true, outputs, entropies.data()));
     NXDKIT_TRY(decoder.Backward(batch, gradient));
     NXDKIT_TRY(decoder.SumPartialGradients());
     Collect(config, decoder, output);

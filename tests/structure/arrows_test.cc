@@ -168,7 +168,7 @@ TEST(Arrows, TheTableForbidsWhatItShould) {
   EXPECT_FALSE(IsAllowed("formats/output/plan_output.cc", "formats/ops/verify/fitness.h"));
   EXPECT_FALSE(IsAllowed("formats/ops/verify/verify.cc", "formats/ops/convert/convert.h"));
   EXPECT_FALSE(IsAllowed("trainer/model/decoder.h", "tools/cli/tool.h"));
-  EXPECT_FALSE(IsAllowed("trainer/kernels/matmul.h", "trainer/learner/actor.h"));
+  EXPECT_FALSE(IsAllowed("trainer/kernels/matmul.h", "trainer/learner/mesh_model.h"));
   EXPECT_TRUE(IsAllowed("formats/nxd/grid.h", "formats/torch/archive.h"));
   EXPECT_TRUE(IsAllowed("formats/ops/convert/convert.cc", "formats/rollout/bundle.h"));
   EXPECT_TRUE(IsAllowed("tools/grpo_train.cc", "trainer/loop/trainer.h"));

@@ -62,7 +62,7 @@ Result<Groups> FindGroups(const AdvantageOptions& options, Rows rows) {
   Groups groups;
   for (size_t i = 0; i < rows.size(); ++i) groups[rows[i].group].push_back(i);
   for (const auto& [group, members] : groups)
-    if (static_cast<int64_t>(members.size()) != options.samples)
+    if (std::ssize(members) != options.samples)
       return Error(Errc::kCorrupt, fmt::format("the group of row {} has {} rows, expected {}",
                                                members[0], members.size(), options.samples))
           .member(fmt::format("group {}", group));
@@ -106,6 +106,14 @@ Array GrpoPassk(const Array& scores) {
 
 Array Rloo(const Array& scores) {
   return scores - (scores.sum() - scores) / static_cast<double>(scores.size() - 1);
+}
+
+// nullptr for estimators that do not compare the samples of a prompt.
+GroupRule GroupRuleOf(AdvantageEstimator estimator) {
+  return estimator == AdvantageEstimator::kGrpo        ? Grpo
+         : estimator == AdvantageEstimator::kGrpoPassk ? GrpoPassk
+         : estimator == AdvantageEstimator::kRloo      ? Rloo
+                                                       : nullptr;
 }
 
 void ByGroup(const Groups& groups, Rows rows, GroupRule rule) {
@@ -191,13 +199,9 @@ Result<AdvantageEstimator> ParseAdvantageEstimator(std::string_view name) {
   return FindNamed(kEstimatorNames, "algorithm.adv_estimator", name);
 }
 
-bool ComparesGroups(AdvantageEstimator estimator) {
-  return estimator == AdvantageEstimator::kGrpo || estimator == AdvantageEstimator::kGrpoPassk ||
-         estimator == AdvantageEstimator::kRloo;
-}
-
 Status ComputeAdvantages(const AdvantageOptions& options, std::span<const AdvantageRow> rows) {
-  if (ComparesGroups(options.estimator) && options.samples < 2)
+  const GroupRule rule = GroupRuleOf(options.estimator);
+  if (rule && options.samples < 2)
     return Error(Errc::kUsage,
                  fmt::format("{} sample per prompt: this estimator compares samples and needs at "
                              "least 2",
@@ -205,26 +209,10 @@ Status ComputeAdvantages(const AdvantageOptions& options, std::span<const Advant
         .member("worker.rollout.n");
   for (size_t i = 0; i < rows.size(); ++i) NXDKIT_TRY(CheckRow(options, i, rows[i]));
   NXDKIT_ASSIGN(const Groups groups, FindGroups(options, rows));
-  switch (options.estimator) {
-    case AdvantageEstimator::kGrpo:
-      ByGroup(groups, rows, Grpo);
-      break;
-    case AdvantageEstimator::kGrpoPassk:
-      ByGroup(groups, rows, GrpoPassk);
-      break;
-    case AdvantageEstimator::kRloo:
-      ByGroup(groups, rows, Rloo);
-      break;
-    case AdvantageEstimator::kRemax:
-      Remax(rows);
-      break;
-    case AdvantageEstimator::kReinforcePlusPlus:
-      ReinforcePlusPlus(options, rows);
-      break;
-    case AdvantageEstimator::kGae:
-      Gae(options, rows);
-      break;
-  }
+  if (rule) ByGroup(groups, rows, rule);
+  if (options.estimator == AdvantageEstimator::kRemax) Remax(rows);
+  if (options.estimator == AdvantageEstimator::kReinforcePlusPlus) ReinforcePlusPlus(options, rows);
+  if (options.estimator == AdvantageEstimator::kGae) Gae(options, rows);
   return OkStatus();
 }
 

@@ -25,8 +25,6 @@ enum class AdvantageEstimator { kGae, kGrpo, kGrpoPassk, kReinforcePlusPlus, kRe
 
 // By its name in the configuration (algorithm.adv_estimator); kUsage for others.
 Result<AdvantageEstimator> ParseAdvantageEstimator(std::string_view name);
-// Whether the estimator compares samples of one prompt, and so needs two of them at least.
-bool ComparesGroups(AdvantageEstimator estimator);
 
 struct AdvantageOptions {
   AdvantageEstimator estimator = AdvantageEstimator::kGrpo;

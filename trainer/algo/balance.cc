@@ -81,16 +81,16 @@ std::vector<Part> Partition(std::span<const int64_t> lengths, size_t parts, size
   return out;
 }
 
-int64_t SumOf(std::span<const int64_t> lengths, std::span<const int64_t> rows) {
+}  // namespace
+
+int64_t LengthOf(std::span<const int64_t> lengths, const Part& part) {
   int64_t sum = 0;
-  for (const int64_t row : rows) sum += lengths[static_cast<size_t>(row)];
+  for (const int64_t row : part) sum += lengths[static_cast<size_t>(row)];
   return sum;
 }
 
-}  // namespace
-
 Result<std::vector<Part>> PartitionEqual(std::span<const int64_t> lengths, int64_t parts) {
-  const int64_t rows = static_cast<int64_t>(lengths.size());
+  const int64_t rows = std::ssize(lengths);
   if (parts < 1 || rows == 0 || rows % parts != 0)
     return Error(Errc::kUsage,
                  fmt::format("{} rows cannot be divided into {} equal parts", rows, parts));
@@ -98,7 +98,7 @@ Result<std::vector<Part>> PartitionEqual(std::span<const int64_t> lengths, int64
 }
 
 Result<std::vector<Part>> PartitionAny(std::span<const int64_t> lengths, int64_t parts) {
-  const int64_t rows = static_cast<int64_t>(lengths.size());
+  const int64_t rows = std::ssize(lengths);
   if (parts < 1 || rows < parts)
     return Error(
         Errc::kUsage,
@@ -114,13 +114,13 @@ Result<Balance> BalanceRows(std::span<const int64_t> lengths, int64_t workers) {
   for (size_t part = 0; part < parts.size(); ++part) {
     const auto old = lengths.subspan(part * share, share);
     before.push_back(std::accumulate(old.begin(), old.end(), int64_t{0}));
-    after.push_back(SumOf(lengths, parts[part]));
+    after.push_back(LengthOf(lengths, parts[part]));
     balance.order.insert(balance.order.end(), parts[part].begin(), parts[part].end());
   }
-  std::tie(balance.min, balance.max) =
-      std::pair(std::ranges::min(before), std::ranges::max(before));
-  std::tie(balance.balanced_min, balance.balanced_max) =
-      std::pair(std::ranges::min(after), std::ranges::max(after));
+  balance.min = std::ranges::min(before);
+  balance.max = std::ranges::max(before);
+  balance.balanced_min = std::ranges::min(after);
+  balance.balanced_max = std::ranges::max(after);
   balance.mean = static_cast<double>(std::accumulate(after.begin(), after.end(), int64_t{0})) /
                  static_cast<double>(workers);
   return balance;
@@ -130,7 +130,7 @@ int64_t MicroBatchCount(std::span<const int64_t> lengths, int64_t max_tokens) {
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   max_tokens = std::max<int64_t>(1, max_tokens);
   const int64_t wanted = tokens / max_tokens + (tokens % max_tokens != 0);
-  return std::min(static_cast<int64_t>(lengths.size()), std::max<int64_t>(1, wanted));
+  return std::min(std::ssize(lengths), std::max<int64_t>(1, wanted));
 }
 
 Result<std::vector<Part>> PackMicroBatches(std::span<const int64_t> lengths, int64_t count) {

@@ -11,7 +11,8 @@
 
 namespace nxdkit::trainer {
 
-using Part = std::vector<int64_t>;  // indices of rows, ascending
+using Part = std::vector<int64_t>;                                     // indices of rows, ascending
+int64_t LengthOf(std::span<const int64_t> lengths, const Part& part);  // of all its rows
 
 // `parts` parts with the same number of rows each. kUsage when the rows cannot be divided so.
 Result<std::vector<Part>> PartitionEqual(std::span<const int64_t> lengths, int64_t parts);

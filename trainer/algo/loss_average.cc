@@ -1,5 +1,7 @@
 #include "trainer/algo/loss_average.h"
 
+#include <fmt/core.h>
+
 #include "trainer/algo/names.h"
 
 namespace nxdkit::trainer {
@@ -15,6 +17,14 @@ constexpr Named<LossAverage> kAverageNames[] = {
 
 Result<LossAverage> ParseLossAverage(std::string_view name) {
   return FindNamed(kAverageNames, "worker.actor.loss_avg_mode", name);
+}
+
+Status CheckMicroBatch(const MiniBatch& mini_batch, int64_t rows, int64_t tokens) {
+  if (rows <= mini_batch.rows && tokens <= mini_batch.tokens) return OkStatus();
+  return Error(Errc::kInternal,
+               fmt::format("a micro-batch of {} rows and {} tokens in a mini-batch of {} rows and "
+                           "{} tokens",
+                           rows, tokens, mini_batch.rows, mini_batch.tokens));
 }
 
 LossWeights::LossWeights(LossAverage average, const MiniBatch& mini_batch, int64_t rows,

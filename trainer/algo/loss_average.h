@@ -28,6 +28,9 @@ struct MiniBatch {
   int64_t rows = 0;    // N
 };
 
+// kInternal when a micro-batch of `rows` rows and `tokens` tokens is larger than its mini-batch.
+Status CheckMicroBatch(const MiniBatch& mini_batch, int64_t rows, int64_t tokens);
+
 // The weights of one micro-batch of `rows` rows and `tokens` tokens.
 class LossWeights {
  public:

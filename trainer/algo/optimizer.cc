@@ -42,8 +42,7 @@ std::vector<Piece> PiecesOf(const ParamTable& table) {
 template <typename Body>
 void ForPieces(const ParamTable& table, const Body& body) {
   const std::vector<Piece> pieces = PiecesOf(table);
-  ParallelFor(static_cast<int64_t>(pieces.size()), 1,
-              [&](int64_t i) { body(pieces[static_cast<size_t>(i)]); });
+  ParallelFor(std::ssize(pieces), 1, [&](int64_t i) { body(pieces[static_cast<size_t>(i)]); });
 }
 
 // The scalars of one update, as the reference makes them: in f64, used in f32.
@@ -263,7 +262,7 @@ void UpdateAdamWBf16Fixed(const ParamTable& table, const AdamOptions& options, c
 double SquaredNorm(const ParamTable& table, std::span<const float> gradient) {
   const std::vector<Piece> pieces = PiecesOf(table);
   std::vector<double> sums(pieces.size());
-  ParallelFor(static_cast<int64_t>(pieces.size()), 1, [&](int64_t i) {
+  ParallelFor(std::ssize(pieces), 1, [&](int64_t i) {
     const Piece& piece = pieces[static_cast<size_t>(i)];
     sums[static_cast<size_t>(i)] =
         SumOfSquares(piece.count, gradient.data() + piece.offset) / table.slots[piece.slot].copies;

@@ -192,13 +192,10 @@ Result<PolicyMetrics> ComputePolicyLoss(const PolicyLossOptions& options,
   int64_t tokens = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     NXDKIT_TRY(CheckLengths(options, i, rows[i]));
-    tokens += static_cast<int64_t>(rows[i].log_probs.size());
+    tokens += std::ssize(rows[i].log_probs);
   }
-  const int64_t count = static_cast<int64_t>(rows.size());
-  if (mini_batch.tokens < tokens || mini_batch.rows < count)
-    return Error(Errc::kInternal, fmt::format("a micro-batch of {} rows and {} tokens in a "
-                                              "mini-batch of {} rows and {} tokens",
-                                              count, tokens, mini_batch.rows, mini_batch.tokens));
+  const int64_t count = std::ssize(rows);
+  NXDKIT_TRY(CheckMicroBatch(mini_batch, count, tokens));
   if (tokens == 0) return PolicyMetrics();
   const LossWeights weights(options.average, mini_batch, count, tokens);
   MicroBatch micro_batch(options, weights, tokens);

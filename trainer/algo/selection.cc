@@ -50,7 +50,7 @@ std::vector<int64_t> ObsoleteSteps(std::span<const int64_t> existing, int64_t cu
   }
   std::ranges::sort(obsolete);
   const int64_t stay = std::max<int64_t>(0, limit - 1 - (has_best ? 1 : 0));
-  const int64_t old = static_cast<int64_t>(obsolete.size());
+  const int64_t old = std::ssize(obsolete);
   obsolete.resize(static_cast<size_t>(std::max<int64_t>(0, old - stay)));
   return obsolete;
 }

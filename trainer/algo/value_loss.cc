@@ -21,7 +21,7 @@ Status CheckRow(size_t index, const ValueRow& row) {
 
 Status AddRow(const ValueLossOptions& options, const LossWeights& weights, size_t index,
               const ValueRow& row, ValueMetrics& metrics) {
-  const int64_t length = static_cast<int64_t>(row.values.size());
+  const int64_t length = std::ssize(row.values);
   const double in_gradient = weights.gradient(length);
   const double in_average = weights.average(length);
   const double token_share = 1 / static_cast<double>(metrics.tokens);
@@ -53,14 +53,10 @@ Result<ValueMetrics> ComputeValueLoss(const ValueLossOptions& options, const Min
   ValueMetrics metrics;
   for (size_t i = 0; i < rows.size(); ++i) {
     NXDKIT_TRY(CheckRow(i, rows[i]));
-    metrics.tokens += static_cast<int64_t>(rows[i].values.size());
+    metrics.tokens += std::ssize(rows[i].values);
   }
-  const int64_t count = static_cast<int64_t>(rows.size());
-  if (mini_batch.tokens < metrics.tokens || mini_batch.rows < count)
-    return Error(Errc::kInternal,
-                 fmt::format("a micro-batch of {} rows and {} tokens in a mini-batch of {} rows "
-                             "and {} tokens",
-                             count, metrics.tokens, mini_batch.rows, mini_batch.tokens));
+  const int64_t count = std::ssize(rows);
+  NXDKIT_TRY(CheckMicroBatch(mini_batch, count, metrics.tokens));
   if (metrics.tokens == 0) return metrics;
   const LossWeights weights(options.average, mini_batch, count, metrics.tokens);
   for (size_t i = 0; i < rows.size(); ++i)

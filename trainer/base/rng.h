@@ -41,8 +41,6 @@ constexpr PhiloxKey MakeKey(uint64_t seed, RandomUse use) {
   return {words[0], words[1]};
 }
 
-// In [0, 1), all 2^24 values equally likely: the top bits.
-constexpr float UniformFloat(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 // In [0, 1), 53 bits.
 constexpr double UniformDouble(uint32_t high, uint32_t low) {
   return static_cast<double>((uint64_t{high} << 32 | low) >> 11) * 0x1p-53;
@@ -56,11 +54,10 @@ struct SamplingPoint {
   uint32_t sample = 0;
   uint32_t position = 0;
 };
-constexpr PhiloxCounter DrawWords(PhiloxKey sampling_key, const SamplingPoint& at) {
-  return Philox({at.position, at.sample, at.prompt, at.step}, sampling_key);
-}
-constexpr float DrawUniform(PhiloxKey sampling_key, const SamplingPoint& at) {
-  return UniformFloat(DrawWords(sampling_key, at)[0]);
+// In [0, 1).
+constexpr double DrawUniform(PhiloxKey sampling_key, const SamplingPoint& at) {
+  const PhiloxCounter words = Philox({at.position, at.sample, at.prompt, at.step}, sampling_key);
+  return UniformDouble(words[0], words[1]);
 }
 
 }  // namespace nxdkit::trainer

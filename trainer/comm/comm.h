@@ -1,14 +1,16 @@
-// Moving bytes between the ranks of a run: a communicator knows nothing of numbers. Sums are made
-// by trainer/comm/reduce.h, in one fixed order, so that a layout gives the same bits on every
-// engine and in every run.
+// The ranks of a run as threads of this process, and bytes between them: a communicator knows
+// nothing of numbers. Sums are made by trainer/comm/reduce.h, in one fixed order, so that a layout
+// gives the same bits in every run.
 //
-// An engine (threads of one process today) makes a world; Split makes the groups of a mesh from it.
-// A communicator belongs to one rank and is used by that rank's thread only. Every call is
-// collective: all ranks of the group make the same calls in the same order with the same sizes.
-// An error of one rank reaches the others as kInterrupted: see ThreadWorld.
+// A ThreadWorld runs the ranks; Split makes the groups of a mesh from its communicators. A
+// communicator belongs to one rank and is used by that rank's thread only. Every call is
+// collective: all ranks of the group make the same calls in the same order with the same sizes;
+// other sizes are kInternal. An error of one rank reaches the others as kInterrupted: see
+// ThreadWorld::Run.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -18,19 +20,62 @@ namespace nxdkit::trainer {
 
 class Comm {
  public:
-  virtual ~Comm() = default;
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  int rank() const { return rank_; }
+  int size() const;
 
-  virtual Status Barrier() = 0;
-  // `bytes` of rank `root` reach every rank.
-  virtual Status Broadcast(std::span<std::byte> bytes, int root) = 0;
+  Status Barrier();
   // out = [rank 0's in, rank 1's in, ...]; out.size() == in.size() * size().
-  virtual Status AllGather(std::span<const std::byte> in, std::span<std::byte> out) = 0;
+  Status AllGather(std::span<const std::byte> in, std::span<std::byte> out);
   // Part r of `in` goes to rank r; part r of `out` came from rank r. Both have size() equal parts.
-  virtual Status AllToAll(std::span<const std::byte> in, std::span<std::byte> out) = 0;
+  Status AllToAll(std::span<const std::byte> in, std::span<std::byte> out);
   // The group of all ranks with the same color, numbered by key, then by rank here.
-  virtual Result<std::unique_ptr<Comm>> Split(int color, int key) = 0;
+  Result<std::unique_ptr<Comm>> Split(int color, int key);
+
+ private:
+  friend class ThreadWorld;
+  class Group;
+  struct World;
+  Comm(std::shared_ptr<Group> group, int rank, World& world);
+  template <typename Take>
+  Status Exchange(std::span<const std::byte> mine, const Take& take);
+  Status CheckSize(int peer, size_t expected) const;
+  void MakeChildren();
+
+  const std::shared_ptr<Group> group_;
+  const int rank_;
+  World* world_;
+};
+
+// Threads that stay, one per rank, each with its communicator of the world.
+class ThreadWorld {
+ public:
+  // `threads_per_rank`: for the loops and products of each rank (trainer/base/parallel.h).
+  explicit ThreadWorld(int ranks, int threads_per_rank = 1);
+  ~ThreadWorld();
+  ThreadWorld(const ThreadWorld&) = delete;
+  ThreadWorld& operator=(const ThreadWorld&) = delete;
+
+  // Runs `body` on every rank and waits for all. When a body returns an error, collectives that
+  // other ranks wait in (or enter later) fail with kInterrupted instead of waiting forever, and
+  // so does everything that this world is asked afterwards. Returns the error of the lowest rank
+  // that is not such an echo; kLimit where memory ran out. Called from one thread at a time. The
+  // communicators live as long as the world.
+  Status Run(const std::function<Status(Comm& world)>& body);
+
+ private:
+  std::unique_ptr<Comm::World> world_;
+};
+
+// The TP x DP mesh: world rank = dp_rank * tp + tp_rank, so that the ranks of a tensor-parallel
+// group are neighbours.
+struct Mesh {
+  std::unique_ptr<Comm> tp;
+  std::unique_ptr<Comm> dp;
+  int tp_rank() const { return tp->rank(); }
+  int dp_rank() const { return dp->rank(); }
+
+  // Collective. kUsage when the world's size is not a multiple of `tp_size`.
+  static Result<Mesh> Make(Comm& world, int tp_size);
 };
 
 }  // namespace nxdkit::trainer

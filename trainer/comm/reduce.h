@@ -1,5 +1,5 @@
-// Sums and maxima over the ranks of a group, in rank order: ((x0 + x1) + x2) + ... for every
-// element, whatever the engine. Every rank ends with the same bits.
+// Sums over the ranks of a group, in rank order: ((x0 + x1) + x2) + ... for every element. Every
+// rank ends with the same bits.
 #pragma once
 
 #include <span>
@@ -11,6 +11,5 @@ namespace nxdkit::trainer {
 // values[i] becomes the sum over ranks. All ranks give the same size.
 Status AllReduceSum(Comm& comm, std::span<float> values);
 Status AllReduceSum(Comm& comm, std::span<double> values);
-Status AllReduceMax(Comm& comm, std::span<float> values);
 
 }  // namespace nxdkit::trainer

@@ -1,7 +1,7 @@
 // Causal grouped-query attention over packed sequences, without dropout: softmax(q k^T / sqrt(D))
-// v. A sequence may go on from another one: the answers to one prompt, which is there once.
+// v. A sequence may continue another one: so the answers to one prompt share a single copy of it.
 //
-// Scores are made a few rows at a time and made again in the backward pass; nothing of size T x T
+// Scores are computed a few rows at a time, and again in the backward pass; nothing of size T x T
 // is kept, and of the future only what shares a tile with the past is computed.
 #pragma once
 
@@ -32,13 +32,13 @@ struct AttentionShape {
 };
 
 // Sequence s holds tokens [starts[s], starts[s + 1]). They also see all tokens of sequence
-// parents[s], where that is not -1: an earlier one, which has no parent itself. Empty: none has.
+// parents[s], unless that is -1: an earlier one, without a parent of its own. Empty: all are -1.
 struct Sequences {
   std::span<const int32_t> starts;   // [sequences + 1]
   std::span<const int32_t> parents;  // [sequences]
 };
 
-// Memory of the loops, kept from call to call: a part per thread.
+// Memory of the loops, kept between calls: a part for each thread.
 using AttentionScratch = std::vector<std::vector<std::byte>>;
 
 // q, k, v point to the first head of the first token. out [T, heads, D]; lse [T, heads] (log of the
@@ -47,7 +47,7 @@ void AttentionForward(const AttentionShape& shape, const Sequences& sequences, c
                       const float* k, const float* v, float* out, float* lse,
                       AttentionScratch& scratch);
 
-// dq, dk, dv lie like q, k, v and are set; dout and out as in the forward pass.
+// dq, dk, dv are laid out like q, k, v and are set; dout and out as in the forward pass.
 void AttentionBackward(const AttentionShape& shape, const Sequences& sequences, const float* q,
                        const float* k, const float* v, const float* out, const float* lse,
                        const float* dout, float* dq, float* dk, float* dv,

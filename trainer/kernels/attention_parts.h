@@ -1,5 +1,5 @@
 // PRIVATE to trainer/kernels: what the two directions of attention share. A task is a sequence with
-// those that go on from it (a family), and one key head: what different tasks write is disjoint.
+// those that continue it (a family), and one key head: different tasks write disjoint memory.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct Family {
 
 std::vector<Family> Families(const Sequences& sequences);
 
-// Arrays of one thread's memory, one behind the other on cache lines. The first round only counts.
+// Arrays in one thread's memory, one after another on cache lines. The first round only counts.
 class Arena {
  public:
   explicit Arena(std::byte* memory) : memory_(memory) {}

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "lib/base/simd.h"
 #include "lib/tensor/dtype.h"
+#include "trainer/base/lanes.h"
 #include "trainer/base/parallel.h"
 
 namespace nxdkit::trainer {
@@ -18,6 +18,14 @@ NXDKIT_CLONES void AddRange(const float* from, float* to, int64_t count) {
 
 NXDKIT_CLONES void ScaleRange(const float* from, float factor, float* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = from[i] * factor;
+}
+
+NXDKIT_CLONES void AddScaled(const float* from, float factor, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] += factor * from[i];
+}
+
+NXDKIT_CLONES float RowProduct(const float* a, const float* b, int64_t count) {
+  return Dot(a, b, count);
 }
 
 }  // namespace
@@ -57,10 +65,18 @@ void Narrow(int64_t size, const float* from, uint16_t* to) {
   });
 }
 
-void Widen(int64_t size, const uint16_t* from, float* to) {
-  ParallelPieces(size, kPiece, [&](int64_t first, int64_t end) {
-    ConvertElements(Dtype::kBF16, reinterpret_cast<const std::byte*>(from + first), Dtype::kF32,
-                    reinterpret_cast<std::byte*>(to + first), end - first);
+void ScoreForward(int64_t rows, int64_t width, const float* x, const float* weight, float bias,
+                  float* scores) {
+  ParallelFor(rows, 16,
+              [&](int64_t i) { scores[i] = RowProduct(x + i * width, weight, width) + bias; });
+}
+
+void ScoreBackward(int64_t rows, int64_t width, const float* x, const float* weight,
+                   const float* gradient, float* dx, float* dweight) {
+  ParallelFor(rows, 16, [&](int64_t i) { ScaleRange(weight, gradient[i], dx + i * width, width); });
+  ParallelPieces(width, 256, [&](int64_t first, int64_t end) {
+    for (int64_t i = 0; i < rows; ++i)
+      AddScaled(x + i * width + first, gradient[i], dweight + first, end - first);
   });
 }
 

@@ -13,8 +13,13 @@ void ScaleRows(int64_t tokens, int64_t width, const float* factors, const float*
 void AddToRows(int64_t tokens, int64_t width, const float* vector, float* rows);
 // sums [width] += sum over tokens of rows that are `stride` apart, in order.
 void AddRowSums(int64_t tokens, int64_t width, int64_t stride, const float* rows, float* sums);
-// f32 -> bf16, to nearest even; bf16 -> f32.
-void Narrow(int64_t size, const float* from, uint16_t* to);
-void Widen(int64_t size, const uint16_t* from, float* to);
+void Narrow(int64_t size, const float* from, uint16_t* to);  // to bf16, to nearest even
+
+// The score of each hidden state: scores [rows] = x [rows, width] * weight [width] + bias.
+void ScoreForward(int64_t rows, int64_t width, const float* x, const float* weight, float bias,
+                  float* scores);
+// dx [rows, width] is set, dweight [width] added to, row by row.
+void ScoreBackward(int64_t rows, int64_t width, const float* x, const float* weight,
+                   const float* gradient, float* dx, float* dweight);
 
 }  // namespace nxdkit::trainer

@@ -10,7 +10,7 @@ void EmbeddingForward(std::span<const int32_t> ids, int64_t first_row, int64_t r
                       Dtype dtype, const void* weight, float* out) {
   const std::byte* bytes = static_cast<const std::byte*>(weight);
   const int64_t row_bytes = width * ElementBytes(dtype);
-  ParallelFor(static_cast<int64_t>(ids.size()), 16, [&](int64_t t) {
+  ParallelFor(std::ssize(ids), 16, [&](int64_t t) {
     const int64_t row = ids[static_cast<size_t>(t)] - first_row;
     std::byte* to = reinterpret_cast<std::byte*>(out + t * width);
     if (row >= 0 && row < rows)

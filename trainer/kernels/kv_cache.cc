@@ -11,12 +11,12 @@
 #include "trainer/base/lanes.h"
 #include "trainer/base/parallel.h"
 #include "trainer/kernels/attention.h"
+#include "trainer/kernels/tile.h"
 
 namespace nxdkit::trainer {
 namespace {
 
-constexpr int64_t kMaxRows = 6;  // of queries that meet the same keys at once
-constexpr int64_t kWide = 4;     // vectors of positions, or of values, at once
+constexpr int64_t kWide = 4;  // vectors of positions, or of values, at once
 
 // One query head of one token.
 struct QueryRow {
@@ -91,78 +91,47 @@ NXDKIT_INLINE void Mix(const float* probabilities, int64_t stride, const Element
     MixVectors<kRows, 1>(probabilities, stride, values + d, wide, first, end, sums + d);
 }
 
-template <typename Element>
+// As many rows as `rows` says, as a constant.
+template <int64_t kRows = 1, typename Element>
 NXDKIT_INLINE void ScoreRows(int64_t rows, const QueryRow* row, const Element* keys, int64_t blocks,
                              int64_t width, float scale, float* scores, int64_t stride) {
-  switch (rows) {
-    case 1:
-      return Score<1>(row, keys, blocks, width, scale, scores, stride);
-    case 2:
-      return Score<2>(row, keys, blocks, width, scale, scores, stride);
-    case 3:
-      return Score<3>(row, keys, blocks, width, scale, scores, stride);
-    case 4:
-      return Score<4>(row, keys, blocks, width, scale, scores, stride);
-    case 5:
-      return Score<5>(row, keys, blocks, width, scale, scores, stride);
-    default:
-      return Score<6>(row, keys, blocks, width, scale, scores, stride);
-  }
+  if constexpr (kRows < kMaxRows)
+    if (rows != kRows)
+      return ScoreRows<kRows + 1>(rows, row, keys, blocks, width, scale, scores, stride);
+  Score<kRows>(row, keys, blocks, width, scale, scores, stride);
+}
+
+template <int64_t kRows = 1, typename Element>
+NXDKIT_INLINE void MixRows(int64_t rows, const float* probabilities, int64_t stride,
+                           const Element* values, int64_t wide, int64_t end, float* sums) {
+  if constexpr (kRows < kMaxRows)
+    if (rows != kRows)
+      return MixRows<kRows + 1>(rows, probabilities, stride, values, wide, end, sums);
+  Mix<kRows>(probabilities, stride, values, wide, 0, end, sums);
 }
 
 template <typename Element>
-NXDKIT_INLINE void MixRows(int64_t rows, const float* probabilities, int64_t stride,
-                           const Element* values, int64_t wide, int64_t end, float* sums) {
-  switch (rows) {
-    case 1:
-      return Mix<1>(probabilities, stride, values, wide, 0, end, sums);
-    case 2:
-      return Mix<2>(probabilities, stride, values, wide, 0, end, sums);
-    case 3:
-      return Mix<3>(probabilities, stride, values, wide, 0, end, sums);
-    case 4:
-      return Mix<4>(probabilities, stride, values, wide, 0, end, sums);
-    case 5:
-      return Mix<5>(probabilities, stride, values, wide, 0, end, sums);
-    default:
-      return Mix<6>(probabilities, stride, values, wide, 0, end, sums);
-  }
-}
-
-NXDKIT_CLONES void ScoreKeys(int64_t rows, const QueryRow* row, const float* keys, int64_t blocks,
+NXDKIT_CLONES void ScoreKeys(int64_t rows, const QueryRow* row, const Element* keys, int64_t blocks,
                              int64_t width, float scale, float* scores, int64_t stride) {
   ScoreRows(rows, row, keys, blocks, width, scale, scores, stride);
 }
-NXDKIT_CLONES void ScoreKeys(int64_t rows, const QueryRow* row, const uint16_t* keys,
-                             int64_t blocks, int64_t width, float scale, float* scores,
-                             int64_t stride) {
-  ScoreRows(rows, row, keys, blocks, width, scale, scores, stride);
-}
+template <typename Element>
 NXDKIT_CLONES void MixValues(int64_t rows, const float* probabilities, int64_t stride,
-                             const float* values, int64_t wide, int64_t end, float* sums) {
+                             const Element* values, int64_t wide, int64_t end, float* sums) {
   MixRows(rows, probabilities, stride, values, wide, end, sums);
 }
-NXDKIT_CLONES void MixValues(int64_t rows, const float* probabilities, int64_t stride,
-                             const uint16_t* values, int64_t wide, int64_t end, float* sums) {
-  MixRows(rows, probabilities, stride, values, wide, end, sums);
-}
-NXDKIT_CLONES void MixTail(const float* probabilities, const float* values, int64_t wide,
+template <typename Element>
+NXDKIT_CLONES void MixTail(const float* probabilities, const Element* values, int64_t wide,
                            int64_t first, int64_t end, float* sums) {
   Mix<1>(probabilities, 0, values, wide, first, end, sums);
 }
-NXDKIT_CLONES void MixTail(const float* probabilities, const uint16_t* values, int64_t wide,
-                           int64_t first, int64_t end, float* sums) {
-  Mix<1>(probabilities, 0, values, wide, first, end, sums);
-}
-
-int64_t RoundUp(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 // A few query rows that meet the same keys and values.
 template <typename Element>
 void AttendTile(std::span<const QueryRow> rows, const Element* keys, const Element* values,
                 int64_t width, int64_t wide) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(width));
-  const int64_t count = static_cast<int64_t>(rows.size());
+  const int64_t count = std::ssize(rows);
   int64_t longest = 0, shortest = rows[0].length;
   for (const QueryRow& row : rows) {
     longest = std::max(longest, row.length);
@@ -199,7 +168,7 @@ std::vector<Run> Runs(std::span<const CachePlace> places) {
   return runs;
 }
 
-// Some tokens of a run, for one key head: what one thread does at once.
+// Some tokens of a run, for one key head: what one thread does in one piece.
 constexpr size_t kTokens = 32;
 struct Task {
   size_t first;
@@ -248,7 +217,7 @@ void KvCache::StoreAll(std::span<const CachePlace> places, const float* k, const
                        int64_t stride) {
   auto* const keys = static_cast<Element*>(keys_.get());
   auto* const values = static_cast<Element*>(values_.get());
-  ParallelFor(static_cast<int64_t>(places.size()), 16, [&](int64_t i) {
+  ParallelFor(std::ssize(places), 16, [&](int64_t i) {
     const CachePlace& place = places[static_cast<size_t>(i)];
     const auto convert = [&](const float* from, Element* to) {
       ConvertElements(Dtype::kF32, reinterpret_cast<const std::byte*>(from), shape_.dtype,
@@ -297,7 +266,7 @@ void KvCache::AttendAll(std::span<const CachePlace> places, int64_t heads, const
         tasks.push_back({first, std::min(run.end, first + kTokens), head});
   const auto* const keys = static_cast<const Element*>(keys_.get());
   const auto* const values = static_cast<const Element*>(values_.get());
-  ParallelFor(static_cast<int64_t>(tasks.size()), 1, [&](int64_t i) {
+  ParallelFor(std::ssize(tasks), 1, [&](int64_t i) {
     const Task& task = tasks[static_cast<size_t>(i)];
     const int32_t slot = places[task.first].slot;
     std::vector<QueryRow> rows;

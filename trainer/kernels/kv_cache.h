@@ -1,9 +1,9 @@
 // Keys and values of one layer of one rank, for a fixed number of sequences of a fixed length, and
 // the attention of single tokens over them.
 //
-// What a token's heads get is a function of its queries and of the keys and values up to its own
-// position, bit for bit: the other rows of the call, slots and threads do not matter. So a prompt
-// may be read in any pieces, and what it left in one slot may be copied to another.
+// What a token's heads get depends on its queries and on the keys and values up to its own
+// position alone, bit for bit: not on the other rows of the call, slots or threads. So a prompt may
+// be read in any pieces, and what it left in one slot may be copied to another.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,9 @@ class KvCache {
     int64_t width = 0;           // D
     Dtype dtype = Dtype::kBF16;  // or kF32
   };
-  // Memory is taken, not touched. kLimit when there is none.
+  // Memory is allocated, not touched. kLimit when it is short.
   static Result<KvCache> Make(const Shape& shape);
 
-  const Shape& shape() const { return shape_; }
   int64_t bytes() const;
 
   // k, v: [places, kv_heads, D], rows `stride` floats apart.
@@ -44,8 +43,7 @@ class KvCache {
   void CopyPrefix(int32_t from, int32_t to, int64_t positions);
 
   // out [places, heads, D] = softmax(q k^T / sqrt(D)) v, over what Store has stored. Query head h
-  // meets key head h / (heads / kv_heads). Places of one slot that stand behind one another read
-  // its cache together.
+  // meets key head h / (heads / kv_heads). Consecutive places of one slot read its cache together.
   void Attend(std::span<const CachePlace> places, int64_t heads, const float* q, int64_t q_stride,
               float* out, int64_t out_stride) const;
 

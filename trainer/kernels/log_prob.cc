@@ -38,34 +38,10 @@ NXDKIT_CLONES ShardStatistics RowStatistics(const float* logits, int64_t columns
 }
 
 template <typename Out>
-NXDKIT_INLINE void RowInto(const float* logits, int64_t columns, float inverse, float shift,
-                           Out* out) {
+NXDKIT_CLONES void RowBackward(const float* logits, int64_t columns, float inverse, float shift,
+                               Out* out) {
   for (int64_t i = 0; i < columns; ++i) Put(-inverse * Exp(logits[i] * inverse - shift), out + i);
 }
-NXDKIT_CLONES void RowBackward(const float* logits, int64_t columns, float inverse, float shift,
-                               float* out) {
-  RowInto(logits, columns, inverse, shift, out);
-}
-NXDKIT_CLONES void RowBackward(const float* logits, int64_t columns, float inverse, float shift,
-                               uint16_t* out) {
-  RowInto(logits, columns, inverse, shift, out);
-}
-
-template <typename Out>
-void Backward(int64_t tokens, int64_t columns, const float* logits, const int32_t* labels,
-              int64_t first_row, float temperature, const TokenStatistics* statistics, Out* out) {
-  const float inverse = 1.0f / temperature;
-  ParallelFor(tokens, 4, [&](int64_t t) {
-    const float* row = logits + t * columns;
-    const float shift = statistics[t].max + statistics[t].log_sum;
-    const int64_t label = labels[t] - first_row;
-    const bool here = label >= 0 && label < columns;
-    const float of_label = here ? inverse - inverse * Exp(row[label] * inverse - shift) : 0;
-    RowBackward(row, columns, inverse, shift, out + t * columns);
-    if (here) Put(of_label, out + t * columns + label);
-  });
-}
-
 }  // namespace
 
 void ShardLogProbs(int64_t tokens, int64_t columns, const float* logits, const int32_t* labels,
@@ -103,15 +79,47 @@ void CombineShards(int64_t tokens, int64_t columns, int ranks, const ShardStatis
   }
 }
 
+template <typename Out>
 void LogProbBackward(int64_t tokens, int64_t columns, const float* logits, const int32_t* labels,
                      int64_t first_row, float temperature, const TokenStatistics* statistics,
-                     float* out) {
-  Backward(tokens, columns, logits, labels, first_row, temperature, statistics, out);
+                     Out* out) {
+  const float inverse = 1.0f / temperature;
+  ParallelFor(tokens, 4, [&](int64_t t) {
+    const float* row = logits + t * columns;
+    const float shift = statistics[t].max + statistics[t].log_sum;
+    const int64_t label = labels[t] - first_row;
+    const bool here = label >= 0 && label < columns;
+    const float of_label = here ? inverse - inverse * Exp(row[label] * inverse - shift) : 0;
+    RowBackward(row, columns, inverse, shift, out + t * columns);
+    if (here) Put(of_label, out + t * columns + label);
+  });
 }
-void LogProbBackward(int64_t tokens, int64_t columns, const float* logits, const int32_t* labels,
-                     int64_t first_row, float temperature, const TokenStatistics* statistics,
-                     uint16_t* out) {
-  Backward(tokens, columns, logits, labels, first_row, temperature, statistics, out);
+
+template void LogProbBackward(int64_t, int64_t, const float*, const int32_t*, int64_t, float,
+                              const TokenStatistics*, float*);
+template void LogProbBackward(int64_t, int64_t, const float*, const int32_t*, int64_t, float,
+                              const TokenStatistics*, uint16_t*);
+
+NXDKIT_CLONES float MaxOf(const float* values, int64_t count) { return Max(values, count); }
+
+NXDKIT_CLONES void ExpOf(const float* values, int64_t count, float factor, float shift,
+                         float* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] = Exp(values[i] * factor - shift);
+}
+
+NXDKIT_CLONES float SumOfExp(const float* values, int64_t count, float factor, float shift) {
+  Lanes sum = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    float e[kLanes];
+    for (int64_t k = 0; k < kLanes; ++k) e[k] = Exp(values[i + k] * factor - shift);
+    Lanes lanes;
+    Load(e, lanes);
+    sum += lanes;
+  }
+  float rest = Fold(sum);
+  for (; i < count; ++i) rest += Exp(values[i] * factor - shift);
+  return rest;
 }
 
 }  // namespace nxdkit::trainer

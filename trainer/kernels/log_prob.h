@@ -7,7 +7,7 @@
 
 namespace nxdkit::trainer {
 
-// What one shard knows of one token's logits. Shards are combined by Combine, in rank order.
+// What one shard knows of one token's logits. CombineShards combines them, in rank order.
 struct ShardStatistics {
   float max = 0;    // of u over the shard
   float sum = 0;    // of exp(u - max)
@@ -25,18 +25,21 @@ struct TokenStatistics {
 void ShardLogProbs(int64_t tokens, int64_t columns, const float* logits, const int32_t* labels,
                    int64_t first_row, float temperature, ShardStatistics* statistics);
 
-// shards[r * tokens + t]: rank r's statistics of token t. `label_rank(t)` is the rank that holds
-// the label: labels[t] / columns.
+// shards[r * tokens + t]: rank r's statistics of token t. Rank labels[t] / columns holds the label.
 void CombineShards(int64_t tokens, int64_t columns, int ranks, const ShardStatistics* shards,
                    const int32_t* labels, TokenStatistics* out);
 
 // The gradient of each log-probability by its logits: (1[v == label] - p) / temperature. `out` may
-// be `logits`; as bf16 it is rounded.
+// be `logits`. Out is float, or uint16_t: rounded to bf16.
+template <typename Out>
 void LogProbBackward(int64_t tokens, int64_t columns, const float* logits, const int32_t* labels,
                      int64_t first_row, float temperature, const TokenStatistics* statistics,
-                     float* out);
-void LogProbBackward(int64_t tokens, int64_t columns, const float* logits, const int32_t* labels,
-                     int64_t first_row, float temperature, const TokenStatistics* statistics,
-                     uint16_t* out);
+                     Out* out);
+
+// Parts of a softmax over a long row, for drawing from it.
+float MaxOf(const float* values, int64_t count);
+// out [count] = exp(values * factor - shift); the sum of them.
+void ExpOf(const float* values, int64_t count, float factor, float shift, float* out);
+float SumOfExp(const float* values, int64_t count, float factor, float shift);
 
 }  // namespace nxdkit::trainer

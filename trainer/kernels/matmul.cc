@@ -1,8 +1,9 @@
 #include "trainer/kernels/matmul.h"
 
+#include <compare>
 #include <dnnl.hpp>
+#include <map>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -11,13 +12,13 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Shapes of one run are few when rows are packed to a budget, but not bounded: the oldest half
-// goes.
+// Shapes of one run are few when rows are packed to a budget, but not bounded: when there are this
+// many, all are dropped.
 constexpr size_t kMaxPrimitives = 512;
 
-// Laid out as the library likes it best, b is 5 to 7 percent faster to multiply with: worth it
-// where enough rows of a meet it, and more are needed where it has to be transposed on the way.
-// (To lay out a transposed a as well costs what it brings.)
+// In the layout that the library prefers, b is 5 to 7 percent faster to multiply with: worth it
+// where enough rows of a use it, and it takes more of them where b has to be transposed on the way.
+// (For a transposed a the reordering costs what it brings.)
 constexpr int64_t kRowsToPack = 512;
 constexpr int64_t kRowsToPackTransposed = 2048;
 constexpr int64_t kMaxPackedBytes = int64_t{64} << 20;
@@ -25,18 +26,7 @@ constexpr int64_t kMaxPackedBytes = int64_t{64} << 20;
 struct Key {
   int64_t m, n, k, a_stride, b_stride, c_stride;
   bool a_transposed, b_transposed, add, pack;
-  bool operator==(const Key&) const = default;
-};
-
-struct KeyHash {
-  size_t operator()(const Key& key) const {
-    size_t hash = 0;
-    for (const int64_t part : {key.m, key.n, key.k, key.a_stride, key.b_stride, key.c_stride,
-                               int64_t{key.a_transposed} * 8 + int64_t{key.b_transposed} * 4 +
-                                   int64_t{key.add} * 2 + int64_t{key.pack}})
-      hash = hash * 1'000'003 + static_cast<size_t>(part);
-    return hash;
-  }
+  auto operator<=>(const Key&) const = default;
 };
 
 dnnl::memory::desc Describe(int64_t rows, int64_t columns, int64_t stride, bool transposed,
@@ -64,7 +54,7 @@ struct MatrixEngine::State {
     dnnl::matmul multiply;
     dnnl::reorder pack;  // empty unless the key says so
   };
-  std::unordered_map<Key, Product, KeyHash> primitives;
+  std::map<Key, Product> primitives;
   std::vector<std::byte> packed;  // b
   bool bf16 = true;
 
@@ -95,7 +85,7 @@ struct MatrixEngine::State {
 
   void Run(const Key& key, const Matrix& a, const Matrix& b, float* c) {
     Product& product = Find(key);
-    // The library's handles are not const, what lies behind the sources is only read.
+    // The library's handles are not const; the sources are only read.
     const auto memory = [&](const dnnl::memory::desc& desc, const void* data) {
       return dnnl::memory(desc, engine, const_cast<void*>(data));
     };

@@ -9,7 +9,7 @@
 
 namespace nxdkit::trainer {
 
-// A row-major matrix somebody else owns; `stride` elements from row to row.
+// A row-major matrix, not owned; `stride` elements from row to row.
 struct Matrix {
   const void* data = nullptr;
   Dtype dtype = Dtype::kF32;  // or kBF16
@@ -30,8 +30,8 @@ class MatrixEngine {
   MatrixEngine(MatrixEngine&&) noexcept;
 
   // c [m, n] = a [m, k] * b [k, n], or += with `add`. c's rows are `c_stride` floats apart. Both
-  // operands have the same dtype. bf16 without hardware or library support is widened first, with
-  // the same result but for the order of the sums. kInternal when the library refuses.
+  // operands have the same dtype. bf16 without hardware or library support is widened first: the
+  // same result except for the order of the sums. kInternal when the library refuses.
   Status Multiply(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b, float* c,
                   int64_t c_stride, bool add);
 

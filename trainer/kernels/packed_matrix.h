@@ -1,8 +1,8 @@
 // The weights of a product, laid out once for many products with few rows: decoding.
 //
 // Every element of a result is one chain of multiply-adds over k, in order, in one accumulator. So
-// a row of the result has the same bits whatever the other rows are, how many they are, where it
-// stands among them and how many threads work: what a library of products does not promise.
+// a row of the result has the same bits whatever the other rows are, however many there are,
+// wherever it is among them and however many threads work: no library of products promises that.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,10 @@ namespace nxdkit::trainer {
 class PackedMatrix {
  public:
   PackedMatrix() = default;
-  // `weight` [n, k] as a checkpoint stores it: b is its transpose. f32 or bf16. kLimit when there
-  // is no memory for it.
+  // `weight` [n, k] as a checkpoint stores it: b is its transpose. f32 or bf16. kLimit when memory
+  // is short.
   static Result<PackedMatrix> Make(int64_t n, int64_t k, const Matrix& weight);
 
-  int64_t columns() const { return n_; }
-  int64_t depth() const { return k_; }
   int64_t bytes() const { return bytes_; }
 
   // c [m, n] = a [m, k] * b, rows of a `a_stride` and of c `c_stride` floats apart. A matrix of

@@ -12,31 +12,11 @@ namespace {
 constexpr int64_t kGrain = 16;
 
 template <typename Out>
-NXDKIT_INLINE float NormalizeInto(const float* x, const float* weight, float eps, int64_t width,
-                                  Out* y) {
+NXDKIT_CLONES float Normalize(const float* x, const float* weight, float eps, int64_t width,
+                              Out* y) {
   const float rstd = 1.0f / std::sqrt(Dot(x, x, width) / static_cast<float>(width) + eps);
   for (int64_t i = 0; i < width; ++i) Put(x[i] * rstd * weight[i], y + i);
   return rstd;
-}
-
-NXDKIT_CLONES float Normalize(const float* x, const float* weight, float eps, int64_t width,
-                              float* y) {
-  return NormalizeInto(x, weight, eps, width, y);
-}
-NXDKIT_CLONES float Normalize(const float* x, const float* weight, float eps, int64_t width,
-                              uint16_t* y) {
-  return NormalizeInto(x, weight, eps, width, y);
-}
-
-template <typename Out>
-void ForwardRows(const Rows& rows, const float* x, const float* weight, float eps, Out* y,
-                 float* rstd) {
-  ParallelFor(rows.tokens, kGrain, [&](int64_t t) {
-    for (int64_t g = 0; g < rows.groups; ++g) {
-      const int64_t at = t * rows.stride + g * rows.width;
-      rstd[t * rows.groups + g] = Normalize(x + at, weight, eps, rows.width, y + at);
-    }
-  });
 }
 
 // dx = rstd * (h - xhat * mean(h * xhat)) with h = dy * w and xhat = x * rstd.
@@ -67,14 +47,19 @@ NXDKIT_CLONES void AddWeightGradient(const float* dy, const float* x, float rstd
 
 }  // namespace
 
-void RmsNormForward(const Rows& rows, const float* x, const float* weight, float eps, float* y,
+template <typename Out>
+void RmsNormForward(const Rows& rows, const float* x, const float* weight, float eps, Out* y,
                     float* rstd) {
-  ForwardRows(rows, x, weight, eps, y, rstd);
+  ParallelFor(rows.tokens, kGrain, [&](int64_t t) {
+    for (int64_t g = 0; g < rows.groups; ++g) {
+      const int64_t at = t * rows.stride + g * rows.width;
+      rstd[t * rows.groups + g] = Normalize(x + at, weight, eps, rows.width, y + at);
+    }
+  });
 }
-void RmsNormForward(const Rows& rows, const float* x, const float* weight, float eps, uint16_t* y,
-                    float* rstd) {
-  ForwardRows(rows, x, weight, eps, y, rstd);
-}
+
+template void RmsNormForward(const Rows&, const float*, const float*, float, float*, float*);
+template void RmsNormForward(const Rows&, const float*, const float*, float, uint16_t*, float*);
 
 void RmsNormBackward(const Rows& rows, const float* dy, const float* x, const float* weight,
                      const float* rstd, float* dx, bool set, float* dweight) {

@@ -15,18 +15,16 @@ struct Rows {
   int64_t groups = 1;
   int64_t width = 0;
   int64_t stride = 0;
-  int64_t count() const { return tokens * groups; }
 };
 
-// weight [width]; rstd [tokens, groups] is kept for the backward pass. y may be x; both lie as
-// `rows` says. As bf16 y is rounded.
-void RmsNormForward(const Rows& rows, const float* x, const float* weight, float eps, float* y,
-                    float* rstd);
-void RmsNormForward(const Rows& rows, const float* x, const float* weight, float eps, uint16_t* y,
+// weight [width]; rstd [tokens, groups] is kept for the backward pass. y may be x; both are
+// laid out as `rows` says. Out is float, or uint16_t: rounded to bf16.
+template <typename Out>
+void RmsNormForward(const Rows& rows, const float* x, const float* weight, float eps, Out* y,
                     float* rstd);
 
 // dx += gradient of x (or = , with `set`), dweight [width] += gradient of weight. x is the input
-// of the forward pass. dx may be dy with `set`. x, dy and dx lie as `rows` says.
+// of the forward pass. dx may be dy with `set`. x, dy and dx are laid out as `rows` says.
 void RmsNormBackward(const Rows& rows, const float* dy, const float* x, const float* weight,
                      const float* rstd, float* dx, bool set, float* dweight);
 

@@ -35,7 +35,7 @@ void TurnAll(const Rows& rows, std::span<const int32_t> positions, const RopeTab
 }  // namespace
 
 RopeTable::RopeTable(std::vector<float> frequencies, int64_t positions)
-    : half_(static_cast<int64_t>(frequencies.size())), positions_(positions) {
+    : half_(std::ssize(frequencies)), positions_(positions) {
   cos_.reserve(static_cast<size_t>(half_ * positions));
   sin_.reserve(static_cast<size_t>(half_ * positions));
   for (int64_t position = 0; position < positions; ++position)

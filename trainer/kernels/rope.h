@@ -10,7 +10,7 @@
 
 namespace nxdkit::trainer {
 
-// cos and sin of every position's angles, [positions, D/2] each; angles in f32 like the reference.
+// cos and sin of every position's angles, [positions, D/2] each; angles in f32 as in the reference.
 class RopeTable {
  public:
   // frequencies [D/2], radians per position.

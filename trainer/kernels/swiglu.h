@@ -1,5 +1,5 @@
-// SwiGLU: act = silu(gate) * up, elementwise; gate_up holds [gate | up] per token. What is an
-// operand of a product next can be rounded to bf16 on the way.
+// SwiGLU: act = silu(gate) * up, elementwise; gate_up holds [gate | up] per token. Out is float, or
+// uint16_t: rounded to bf16, for what is an operand of a product next.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,11 @@
 namespace nxdkit::trainer {
 
 // gate_up [T, 2 I] -> act [T, I].
-void SwigluForward(int64_t tokens, int64_t width, const float* gate_up, float* act);
-void SwigluForward(int64_t tokens, int64_t width, const float* gate_up, uint16_t* act);
+template <typename Out>
+void SwigluForward(int64_t tokens, int64_t width, const float* gate_up, Out* act);
 // dact [T, I] -> dgate_up [T, 2 I], set.
+template <typename Out>
 void SwigluBackward(int64_t tokens, int64_t width, const float* dact, const float* gate_up,
-                    float* dgate_up);
-void SwigluBackward(int64_t tokens, int64_t width, const float* dact, const float* gate_up,
-                    uint16_t* dgate_up);
+                    Out* dgate_up);
 
 }  // namespace nxdkit::trainer

@@ -75,27 +75,17 @@ NXDKIT_INLINE void Tile(Bf16, const TileRows<Bf16>& a, const uint16_t* panel, in
   Store(sums, c, c_stride, add);
 }
 
-template <int64_t kVectors, typename Type>
+template <int64_t kVectors, int64_t kRows = 1, typename Type>
 NXDKIT_INLINE void AnyTile(Type type, int64_t rows, const TileRows<Type>& a,
                            const typename Type::Element* panel, int64_t depth, float* c,
                            int64_t c_stride, bool add) {
-  switch (rows) {
-    case 1:
-      return Tile<1, kVectors>(type, a, panel, depth, c, c_stride, add);
-    case 2:
-      return Tile<2, kVectors>(type, a, panel, depth, c, c_stride, add);
-    case 3:
-      return Tile<3, kVectors>(type, a, panel, depth, c, c_stride, add);
-    case 4:
-      return Tile<4, kVectors>(type, a, panel, depth, c, c_stride, add);
-    case 5:
-      return Tile<5, kVectors>(type, a, panel, depth, c, c_stride, add);
-    default:
-      return Tile<6, kVectors>(type, a, panel, depth, c, c_stride, add);
-  }
+  if constexpr (kRows < kMaxRows)
+    if (rows != kRows)
+      return AnyTile<kVectors, kRows + 1>(type, rows, a, panel, depth, c, c_stride, add);
+  Tile<kRows, kVectors>(type, a, panel, depth, c, c_stride, add);
 }
 
-// The whole panel at once with 32 wide registers; vector by vector, of two halves each, with 16.
+// With 32 wide registers the whole panel in one go; with 16, vector by vector, of two halves each.
 NXDKIT_CLONES void RunWide(int64_t rows, const TileRows<F32>& a, const float* panel, int64_t depth,
                            float* c, int64_t c_stride, bool add) {
   AnyTile<4>(F32(), rows, a, panel, depth, c, c_stride, add);
@@ -145,20 +135,9 @@ NXDKIT_BF16_TARGET void DotTile(const TileRows<Bf16>& a, const uint16_t* panel, 
 
 void RunDot(int64_t rows, const TileRows<Bf16>& a, const uint16_t* panel, int64_t depth, float* c,
             int64_t c_stride, bool add) {
-  switch (rows) {
-    case 1:
-      return DotTile<1>(a, panel, depth, c, c_stride, add);
-    case 2:
-      return DotTile<2>(a, panel, depth, c, c_stride, add);
-    case 3:
-      return DotTile<3>(a, panel, depth, c, c_stride, add);
-    case 4:
-      return DotTile<4>(a, panel, depth, c, c_stride, add);
-    case 5:
-      return DotTile<5>(a, panel, depth, c, c_stride, add);
-    default:
-      return DotTile<6>(a, panel, depth, c, c_stride, add);
-  }
+  static constexpr decltype(&DotTile<1>) kTiles[] = {DotTile<1>, DotTile<2>, DotTile<3>,
+                                                     DotTile<4>, DotTile<5>, DotTile<6>};
+  kTiles[rows - 1](a, panel, depth, c, c_stride, add);
 }
 
 #else

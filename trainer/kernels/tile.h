@@ -30,7 +30,7 @@ template <typename Type>
 struct TileRows {
   const typename Type::Element* data = nullptr;
   int64_t row = 0;
-  int64_t step = Type::kStep;  // as they lie in a row-major matrix
+  int64_t step = Type::kStep;  // as in a row-major matrix
 };
 
 // c [rows, 64] = a [rows, depth] * panel, or += with `add`; `depth` is a multiple of kStep.
@@ -40,7 +40,7 @@ void RunTile(Bf16, int64_t rows, const TileRows<Bf16>& a, const uint16_t* panel,
              float* c, int64_t c_stride, bool add);
 
 // A panel of `columns` rows of a row-major matrix: b is its transpose. `depth` elements of each,
-// zeros behind them and beside them.
+// zeros after and beside them.
 template <typename Type>
 void PackTransposed(int64_t columns, int64_t depth, const typename Type::Element* from,
                     int64_t stride, typename Type::Element* panel) {

@@ -10,7 +10,7 @@
 
 #include "lib/json/json.h"
 #include "trainer/base/rng.h"
-#include "trainer/learner/float_storage.h"
+#include "trainer/model/memory.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 constexpr char kCausal[] = "ForCausalLM";
 constexpr char kTokens[] = "ForTokenClassification";
 
-// The configuration of the same decoder with one score. No dropout before it: there is none here.
+// The configuration of the same decoder with one score. No dropout: the trainer has none.
 Result<Json> CriticConfig(const ops::Artifact& artifact) {
   auto json = ParseJson(artifact.config_text, {.allow_nan = true, .allow_duplicate_keys = true});
   if (!json.ok()) return std::move(json).error().in(artifact.config_path);
@@ -55,89 +55,61 @@ std::vector<float> Normal(int64_t count, double deviation, uint64_t seed) {
   return values;
 }
 
-Status Check(const ops::BoundArtifact& opened) {
-  if (opened.base || opened.merged || opened.lora)
-    return Error(Errc::kUnsupported, "a critic begins with a model of its own, whole")
-        .in(opened.artifact.path)
-        .hint("convert it to a Hugging Face folder first");
-  return OkStatus();
+// The tensors of the parameters that both have, under the numbers that they have now.
+void KeepKnown(const models::Model& before, CriticModel& critic) {
+  std::vector<std::optional<uint32_t>> now;
+  for (const models::Param& param : before.params) {
+    now.push_back(critic.config.model.Find(param.name));
+    if (!now.back())
+      critic.notes.push_back(fmt::format("{} of {} is left out: a critic has none", param.name,
+                                         critic.source.artifact.path));
+  }
+  BoundLayout& bound = critic.source.bound;
+  const BoundLayout all = std::exchange(bound, {});
+  bound.layout.files = all.layout.files;
+  for (size_t t = 0; t < all.stored.size(); ++t) {
+    TensorLayout tensor = all.layout.tensors[t];
+    std::erase_if(tensor.pieces, [&](const Piece& piece) { return !now[piece.param]; });
+    if (tensor.pieces.empty()) continue;
+    for (Piece& piece : tensor.pieces) piece.param = *now[piece.param];
+    bound.layout.tensors.push_back(std::move(tensor));
+    bound.stored.push_back(all.stored[t]);
+  }
 }
 
-class Maker {
- public:
-  Maker(CriticModel& critic, double deviation, uint64_t seed)
-      : critic_(critic), deviation_(deviation), seed_(seed) {}
-
-  void Run(const models::Model& before) {
-    KeepKnown(before);
-    for (uint32_t i = 0; i < model().params.size(); ++i)
-      if (model().params[i].role == models::Role::kScore && !before.Find(model().params[i].name))
-        Add(i);
-    source().model = model();
-    source().params = model().Logical();
-  }
-
- private:
-  ops::BoundArtifact& source() { return critic_.source; }
-  const models::Model& model() const { return critic_.config.model; }
-
-  // The tensors of the parameters that both have, under the numbers that they have now.
-  void KeepKnown(const models::Model& before) {
-    std::vector<std::optional<uint32_t>> now;
-    for (const models::Param& param : before.params) {
-      now.push_back(model().Find(param.name));
-      if (!now.back())
-        critic_.notes.push_back(
-            fmt::format("{} of {} is left out: a critic has none", param.name, path()));
-    }
-    BoundLayout& bound = source().bound;
-    const BoundLayout all = std::exchange(bound, {});
-    bound.layout.files = all.layout.files;
-    for (size_t t = 0; t < all.stored.size(); ++t) {
-      TensorLayout tensor = all.layout.tensors[t];
-      std::erase_if(tensor.pieces, [&](const Piece& piece) { return !now[piece.param]; });
-      if (tensor.pieces.empty()) continue;
-      for (Piece& piece : tensor.pieces) piece.param = *now[piece.param];
-      bound.layout.tensors.push_back(std::move(tensor));
-      bound.stored.push_back(all.stored[t]);
-    }
-  }
-
-  void Add(uint32_t i) {
-    const models::Param& param = model().params[i];
-    const bool bias = param.shape.size() == 1;
-    const int64_t count = static_cast<int64_t>(*ElementCount(param.shape));
-    critic_.notes.push_back(bias ? fmt::format("{} has no {}: it is 0", path(), param.name)
-                                 : fmt::format("{} has no {}: drawn with seed {} and deviation {}",
-                                               path(), param.name, seed_, deviation_));
-    BoundLayout& bound = source().bound;
-    TensorLayout layout{param.name,  static_cast<uint32_t>(bound.layout.files.size()),
-                        param.shape, std::nullopt,
-                        {},          {}};
-    bound.layout.files.push_back({"a score that was made", -1, -1});
-    AddWhole(layout, i, param.shape);
-    StoredTensor stored;
-    stored.name = param.name;
-    stored.dtype = Dtype::kF32;
-    stored.shape = param.shape;
-    stored.strides = RowMajorStrides(param.shape);
-    stored.storage = std::make_shared<FloatStorage>(
-        bias ? std::vector<float>(static_cast<size_t>(count)) : Normal(count, deviation_, seed_));
-    bound.layout.tensors.push_back(std::move(layout));
-    bound.stored.push_back(std::move(stored));
-  }
-
-  const std::string& path() { return source().artifact.path; }
-
-  CriticModel& critic_;
-  const double deviation_;
-  const uint64_t seed_;
-};
+// Parameter i, the weight or bias of the score.
+void AddScore(uint32_t i, double deviation, uint64_t seed, CriticModel& critic) {
+  const models::Param& param = critic.config.model.params[i];
+  const std::string& path = critic.source.artifact.path;
+  const bool bias = param.shape.size() == 1;
+  const int64_t count = static_cast<int64_t>(*ElementCount(param.shape));
+  critic.notes.push_back(bias ? fmt::format("{} has no {}: it is 0", path, param.name)
+                              : fmt::format("{} has no {}: drawn with seed {} and deviation {}",
+                                            path, param.name, seed, deviation));
+  BoundLayout& bound = critic.source.bound;
+  TensorLayout layout{param.name,  static_cast<uint32_t>(bound.layout.files.size()),
+                      param.shape, std::nullopt,
+                      {},          {}};
+  bound.layout.files.push_back({"a score that was made", -1, -1});
+  AddWhole(layout, i, param.shape);
+  StoredTensor stored;
+  stored.name = param.name;
+  stored.dtype = Dtype::kF32;
+  stored.shape = param.shape;
+  stored.strides = RowMajorStrides(param.shape);
+  stored.storage = StorageOf(bias ? std::vector<float>(static_cast<size_t>(count))
+                                  : Normal(count, deviation, seed));
+  bound.layout.tensors.push_back(std::move(layout));
+  bound.stored.push_back(std::move(stored));
+}
 
 }  // namespace
 
 Result<CriticModel> MakeCriticModel(ops::BoundArtifact opened, uint64_t seed) {
-  NXDKIT_TRY(Check(opened));
+  if (opened.base || opened.merged || opened.lora)
+    return Error(Errc::kUnsupported, "a critic begins with a model of its own, whole")
+        .in(opened.artifact.path)
+        .hint("convert it to a Hugging Face folder first");
   CriticModel critic;
   ops::Artifact& artifact = opened.artifact;
   NXDKIT_ASSIGN(const DecoderConfig before,
@@ -148,7 +120,13 @@ Result<CriticModel> MakeCriticModel(ops::BoundArtifact opened, uint64_t seed) {
   artifact.config = critic.config.model.config;
   artifact.config_path.clear();
   critic.source = std::move(opened);
-  Maker(critic, InitializerRange(config), seed).Run(before.model);
+  KeepKnown(before.model, critic);
+  const models::Model& model = critic.config.model;
+  for (uint32_t i = 0; i < model.params.size(); ++i)
+    if (model.params[i].role == models::Role::kScore && !before.model.Find(model.params[i].name))
+      AddScore(i, InitializerRange(config), seed, critic);
+  critic.source.model = model;
+  critic.source.params = model.Logical();
   return critic;
 }
 

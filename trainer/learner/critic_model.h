@@ -1,4 +1,4 @@
-// The model that a critic begins with: that of a model folder, with one score of each token in the
+// The model that a critic begins with: that of a model folder, with one score of each token in
 // place of its lm_head, as transformers' ...ForTokenClassification with one label.
 #pragma once
 

@@ -6,7 +6,6 @@
 #include <numeric>
 #include <utility>
 
-#include "trainer/comm/mesh.h"
 #include "trainer/comm/reduce.h"
 
 namespace nxdkit::trainer {
@@ -32,18 +31,63 @@ void Unpack(std::span<const Row> rows, std::span<const size_t> micro, std::span<
 }  // namespace
 
 struct MeshModel::State {
-  State(const DecoderConfig& config_in, const MeshOptions& options_in, Forward forward_in)
+  State(const DecoderConfig& config_in, const MeshOptions& options_in)
       : config(config_in),
         options(options_in),
-        forward(std::move(forward_in)),
         ranks(static_cast<size_t>(options.tp * options.dp)),
-        world(options.tp * options.dp, options.threads_per_rank) {}
+        world(options.tp * options.dp) {}
 
   Rank& of(Comm& comm) { return ranks[static_cast<size_t>(comm.rank())]; }
-  Status Load(const ops::BoundArtifact& source);
+
+  Status Load(const ops::BoundArtifact& source) {
+    return world.Run([&](Comm& comm) -> Status {
+      Rank& rank = of(comm);
+      NXDKIT_ASSIGN(rank.mesh, Mesh::Make(comm, options.tp));
+      NXDKIT_ASSIGN(Decoder decoder, Decoder::Make(config, options.decoder, *rank.mesh.tp));
+      rank.decoder = std::make_unique<Decoder>(std::move(decoder));
+      if (options.decoder.trainable) {
+        NXDKIT_ASSIGN(
+            RankOptimizer optimizer,
+            RankOptimizer::Make(options.optimizer, rank.decoder->table(), rank.decoder->weights()));
+        rank.optimizer = std::make_unique<RankOptimizer>(std::move(optimizer));
+        if (const std::optional<RankMemory> masters = rank.optimizer->masters()) {
+          NXDKIT_TRY(LoadWeights(source, config.model, {*masters}, {}));
+          rank.optimizer->MastersChanged();
+          return OkStatus();
+        }
+      }
+      NXDKIT_TRY(LoadWeights(source, config.model, {MemoryOf(rank)}, {}));
+      rank.decoder->weights().Changed();
+      return OkStatus();
+    });
+  }
+
   Status RunMicroBatches(Rank& rank, std::span<const Row> rows, std::span<const size_t> share,
-                         const Loss& loss);
-  Result<UpdateResult> Step(Rank& rank, double lr);
+                         const Loss& loss) {
+    std::vector<float> outputs, gradient;
+    for (const std::vector<size_t>& micro :
+         MicroBatches(rows, share, options.update.max_tokens, options.update.max_rows)) {
+      const Batch batch = PackRows(rows, micro);
+      outputs.resize(batch.targets.size());
+      gradient.assign(batch.targets.size(), 0);
+      NXDKIT_TRY(rank.decoder->Forward(batch, options.temperature, true, outputs, nullptr));
+      NXDKIT_TRY(loss(rank.mesh.dp_rank(), rank.mesh.tp_rank() == 0, micro, outputs, gradient));
+      NXDKIT_TRY(rank.decoder->Backward(batch, gradient));
+    }
+    return OkStatus();
+  }
+
+  Result<UpdateResult> Step(Rank& rank, double lr) {
+    const std::span<float> gradients = rank.decoder->gradients();
+    NXDKIT_TRY(rank.decoder->SumPartialGradients());
+    NXDKIT_TRY(AllReduceSum(*rank.mesh.dp, gradients));
+    double squared = SquaredNorm(rank.decoder->table(), gradients);
+    NXDKIT_TRY(AllReduceSum(*rank.mesh.tp, std::span(&squared, size_t{1})));
+    const GradientClip clip = ClipGradient(squared, options.max_grad_norm);
+    if (!clip.skip) rank.optimizer->Step({lr, clip.scale}, gradients);
+    return UpdateResult{clip.norm, clip.skip};
+  }
+
   RankMemory MemoryOf(Rank& rank) {
     return {&rank.decoder->table(), rank.decoder->weights().bytes(),
             rank.decoder->weights().dtype()};
@@ -51,101 +95,57 @@ struct MeshModel::State {
 
   const DecoderConfig& config;
   const MeshOptions options;
-  const Forward forward;
   std::vector<Rank> ranks;
   ThreadWorld world;  // last: its threads hold what the ranks use
 };
 
-Status MeshModel::State::Load(const ops::BoundArtifact& source) {
-  return world.Run([&](Comm& comm) -> Status {
-    Rank& rank = of(comm);
-    NXDKIT_ASSIGN(rank.mesh, Mesh::Make(comm, options.tp));
-    NXDKIT_ASSIGN(Decoder decoder, Decoder::Make(config, options.decoder, *rank.mesh.tp));
-    rank.decoder = std::make_unique<Decoder>(std::move(decoder));
-    if (options.decoder.trainable) {
-      NXDKIT_ASSIGN(
-          RankOptimizer optimizer,
-          RankOptimizer::Make(options.optimizer, rank.decoder->table(), rank.decoder->weights()));
-      rank.optimizer = std::make_unique<RankOptimizer>(std::move(optimizer));
-      if (const std::optional<RankMemory> masters = rank.optimizer->masters()) {
-        NXDKIT_TRY(LoadWeights(source, config.model, {*masters}, {}));
-        rank.optimizer->MastersChanged();
-        return OkStatus();
-      }
-    }
-    NXDKIT_TRY(LoadWeights(source, config.model, {MemoryOf(rank)}, {}));
-    rank.decoder->weights().Changed();
-    return OkStatus();
-  });
-}
-
-Status MeshModel::State::RunMicroBatches(Rank& rank, std::span<const Row> rows,
-                                         std::span<const size_t> share, const Loss& loss) {
-  std::vector<float> outputs, gradient;
-  for (const std::vector<size_t>& micro :
-       MicroBatches(rows, share, options.update.max_tokens, options.update.max_rows)) {
-    const Batch batch = PackRows(rows, micro);
-    outputs.resize(batch.targets.size());
-    gradient.assign(batch.targets.size(), 0);
-    NXDKIT_TRY(forward(*rank.decoder, batch, true, outputs, nullptr));
-    NXDKIT_TRY(loss(rank.mesh.dp_rank(), rank.mesh.tp_rank() == 0, micro, outputs, gradient));
-    NXDKIT_TRY(rank.decoder->Backward(batch, gradient));
-  }
-  return OkStatus();
-}
-
-Result<UpdateResult> MeshModel::State::Step(Rank& rank, double lr) {
-  const std::span<float> gradients = rank.decoder->gradients();
-  NXDKIT_TRY(rank.decoder->SumPartialGradients());
-  NXDKIT_TRY(AllReduceSum(*rank.mesh.dp, gradients));
-  double squared = SquaredNorm(rank.decoder->table(), gradients);
-  NXDKIT_TRY(AllReduceSum(*rank.mesh.tp, std::span(&squared, size_t{1})));
-  const GradientClip clip = ClipGradient(squared, options.max_grad_norm);
-  if (!clip.skip) rank.optimizer->Step({lr, clip.scale}, gradients);
-  return UpdateResult{clip.norm, clip.skip};
-}
-
-Status MeshModel::Start(const DecoderConfig& config, const MeshOptions& options,
-                        const ops::BoundArtifact& source, Forward forward) {
+Result<std::unique_ptr<MeshModel>> MeshModel::Make(const DecoderConfig& config,
+                                                   const MeshOptions& options,
+                                                   const ops::BoundArtifact& source) {
   try {
-    state_ = std::make_unique<State>(config, options, std::move(forward));
-    return state_->Load(source);
+    auto state = std::make_unique<State>(config, options);
+    NXDKIT_TRY(state->Load(source));
+    return std::unique_ptr<MeshModel>(new MeshModel(std::move(state)));
   } catch (const std::bad_alloc&) {
     return Error(Errc::kLimit, "not enough memory for the model and its optimizer");
   }
 }
 
-MeshModel::MeshModel() = default;
+MeshModel::MeshModel(std::unique_ptr<State> state) : state_(std::move(state)) {}
 MeshModel::~MeshModel() = default;
 const MeshOptions& MeshModel::options() const { return state_->options; }
 const DecoderConfig& MeshModel::config() const { return state_->config; }
 
-Status MeshModel::Evaluate(std::span<const Row> rows, RowValues& outputs, RowValues* second) {
+Result<RowOutputs> MeshModel::Evaluate(std::span<const Row> rows) {
   State& s = *state_;
   const size_t dp = static_cast<size_t>(s.options.dp);
   if (rows.size() % dp != 0)
     return Error(Errc::kUsage, fmt::format("{} rows cannot be divided over {} data parallel ranks",
                                            rows.size(), dp));
-  outputs.resize(rows.size());
-  if (second) second->resize(rows.size());
-  return s.world.Run([&](Comm& comm) -> Status {
+  const bool has_entropies = s.config.model.config.labels == 0;
+  RowOutputs out;
+  out.outputs.resize(rows.size());
+  if (has_entropies) out.entropies.resize(rows.size());
+  const Status ran = s.world.Run([&](Comm& comm) -> Status {
     Rank& rank = s.of(comm);
     std::vector<size_t> share(rows.size() / dp);
     std::iota(share.begin(), share.end(), static_cast<size_t>(rank.mesh.dp_rank()) * share.size());
-    std::vector<float> first_of, second_of;
+    std::vector<float> outputs, entropies;
     for (const std::vector<size_t>& micro : MicroBatches(
              rows, share, s.options.experience.max_tokens, s.options.experience.max_rows)) {
       const Batch batch = PackRows(rows, micro);
-      first_of.resize(batch.targets.size());
-      if (second) second_of.resize(batch.targets.size());
-      NXDKIT_TRY(
-          s.forward(*rank.decoder, batch, false, first_of, second ? second_of.data() : nullptr));
+      outputs.resize(batch.targets.size());
+      entropies.resize(batch.targets.size());
+      NXDKIT_TRY(rank.decoder->Forward(batch, s.options.temperature, false, outputs,
+                                       has_entropies ? entropies.data() : nullptr));
       if (rank.mesh.tp_rank() != 0) continue;
-      Unpack(rows, micro, first_of, outputs);
-      if (second) Unpack(rows, micro, second_of, *second);
+      Unpack(rows, micro, outputs, out.outputs);
+      if (has_entropies) Unpack(rows, micro, entropies, out.entropies);
     }
     return OkStatus();
   });
+  if (!ran.ok()) return ran.error();
+  return out;
 }
 
 Result<UpdateResult> MeshModel::Update(std::span<const Row> rows,

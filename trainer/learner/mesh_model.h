@@ -1,5 +1,8 @@
 // A model on a TP x DP mesh of threads: what it says of sampled rows, updates, and its state as
-// memory that checkpoints and rollout bundles are made from. Actor and critic are such models.
+// memory that checkpoints and rollout bundles are made from. What it says of a token is its
+// log-probability (an actor, and frozen the reference policy), or of a model with one score that
+// score (a critic: what it expects of the response from the token on). Either is read where the
+// token is predicted: a value does not depend on what was chosen there.
 //
 // Every data-parallel rank holds all weights of its tensor-parallel ranks and sees its own rows;
 // gradients are summed over the data-parallel ranks in rank order, once per update.
@@ -13,7 +16,7 @@
 #include <vector>
 
 #include "formats/artifact/artifact.h"
-#include "trainer/comm/thread_world.h"
+#include "trainer/comm/comm.h"
 #include "trainer/learner/rank_optimizer.h"
 #include "trainer/learner/rows.h"
 #include "trainer/learner/training_tag.h"
@@ -23,8 +26,8 @@ namespace nxdkit::trainer {
 struct MeshOptions {
   int tp = 1;
   int dp = 1;
-  int threads_per_rank = 1;
   DecoderOptions decoder;
+  float temperature = 1;  // that logits are divided by
   double max_grad_norm = 1;
   struct MicroBatch {
     int64_t max_tokens = 0;
@@ -43,13 +46,25 @@ struct UpdateResult {
 
 // One number for each token of each row's response, in the order of the rows.
 using RowValues = std::vector<std::vector<float>>;
+struct RowOutputs {
+  RowValues outputs;    // log-probabilities or scores
+  RowValues entropies;  // of the whole distributions; empty for a model with a score
+};
 
 class MeshModel {
  public:
-  virtual ~MeshModel();
+  // The weights come from `source`, an opened artifact of the same model. `config` must outlive the
+  // model. kLimit when memory is short.
+  static Result<std::unique_ptr<MeshModel>> Make(const DecoderConfig& config,
+                                                 const MeshOptions& options,
+                                                 const ops::BoundArtifact& source);
+  ~MeshModel();
+
+  // Of all rows, which are cut into dp contiguous shares: their number must be a multiple of dp.
+  Result<RowOutputs> Evaluate(std::span<const Row> rows);
 
   // The gradient of the loss by each output of a micro-batch: `rows` names its rows, in order,
-  // outputs and gradient hold the tokens of their responses behind one another. Called on all
+  // outputs and gradient hold the tokens of their responses one after another. Called on all
   // ranks; those with `record` false must get the same gradient and count nothing. Calls with
   // `record` come one at a time per `dp_rank`, from different threads for different ones.
   using Loss = std::function<Status(int dp_rank, bool record, std::span<const size_t> rows,
@@ -68,22 +83,9 @@ class MeshModel {
   const MeshOptions& options() const;
   const DecoderConfig& config() const;
 
- protected:
-  // One batch forward: its outputs [targets], and a second number of each target where not null.
-  using Forward = std::function<Status(Decoder& decoder, const Batch& batch, bool keep,
-                                       std::span<float> outputs, float* second)>;
-  MeshModel();
-  // To be called once, first. The weights come from `source`, an opened artifact of the same model.
-  // `config` must outlive the model.
-  Status Start(const DecoderConfig& config, const MeshOptions& options,
-               const ops::BoundArtifact& source, Forward forward);
-
-  // Outputs of all rows, and second numbers where not null. Rows are cut into dp contiguous shares:
-  // their number must be a multiple of dp.
-  Status Evaluate(std::span<const Row> rows, RowValues& outputs, RowValues* second);
-
  private:
   struct State;
+  explicit MeshModel(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

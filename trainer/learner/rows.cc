@@ -11,7 +11,7 @@ namespace {
 
 class Packer {
  public:
-  // The answers to one prompt: alone they are one sequence with it, several go on from it.
+  // The answers to one prompt: alone they are one sequence with it, several continue it.
   void Add(std::span<const Row> rows, std::span<const size_t> answers) {
     const std::span<const int32_t> prompt = rows[answers.front()].prompt;
     Append(prompt, 0);
@@ -46,31 +46,22 @@ class Packer {
   Batch batch_{.ids = {}, .positions = {}, .starts = {0}, .parents = {}, .targets = {}};
 };
 
-// Behind the first of `chosen` while the prompt is the same.
+// How many of `chosen` begin with the prompt of the first.
 size_t SamePrompts(std::span<const Row> rows, std::span<const size_t> chosen) {
   size_t end = 1;
   while (end < chosen.size() && rows[chosen[end]].prompt == rows[chosen[0]].prompt) ++end;
   return end;
 }
 
-int64_t Largest(std::span<const int64_t> lengths, const std::vector<Part>& parts) {
-  int64_t largest = 0;
-  for (const Part& part : parts) {
-    int64_t sum = 0;
-    for (const int64_t i : part) sum += lengths[static_cast<size_t>(i)];
-    largest = std::max(largest, sum);
-  }
-  return largest;
-}
-
 // As few parts as it takes for each to be at most `most` long, or one item.
 std::vector<Part> PartsWithin(std::span<const int64_t> lengths, int64_t most) {
-  const int64_t items = static_cast<int64_t>(lengths.size());
+  const int64_t items = std::ssize(lengths);
   if (items == 0) return {};
   for (int64_t count = MicroBatchCount(lengths, most);;) {
     Result<std::vector<Part>> parts = PackMicroBatches(lengths, count);
     NXDKIT_CHECK(parts.ok());  // the count is from 1 to the number of items
-    const int64_t largest = Largest(lengths, *parts);
+    int64_t largest = 0;
+    for (const Part& part : *parts) largest = std::max(largest, LengthOf(lengths, part));
     if (largest <= most || count == items) return *std::move(parts);
     // Parts are nearly equal, so as many times more as the largest is too long.
     count = std::min(items, std::max(count + 1, count * largest / most));
@@ -92,7 +83,7 @@ std::vector<Answers> ShareOut(std::span<const Row> rows, std::span<const size_t>
     chosen = chosen.subspan(same.size());
     const int64_t prompt = static_cast<int64_t>(rows[same[0]].prompt.size());
     std::vector<int64_t> lengths;
-    for (const size_t r : same) lengths.push_back(static_cast<int64_t>(rows[r].response.size()));
+    for (const size_t r : same) lengths.push_back(std::ssize(rows[r].response));
     for (const Part& part : PartsWithin(lengths, std::max<int64_t>(1, max_tokens - prompt))) {
       Answers& answers = items.emplace_back();
       answers.tokens = prompt;

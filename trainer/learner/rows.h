@@ -17,16 +17,16 @@ struct Row {
   int64_t tokens() const { return static_cast<int64_t>(prompt.size() + response.size()); }
 };
 
-// rows[chosen[0]], rows[chosen[1]]... behind one another, neighbours with the same prompt with one
-// copy of it; the targets are the tokens of the responses, in order. The last token of a row is
-// only a label: nothing is asked of it.
+// rows[chosen[0]], rows[chosen[1]]... one after another; neighbours with the same prompt share one
+// copy of it. The targets are the tokens of the responses, in order. The last token of a row is
+// only a label: it is no input.
 Batch PackRows(std::span<const Row> rows, std::span<const size_t> chosen);
 
 // Chosen rows in micro-batches, each row in one. With `max_rows` > 0 consecutive ones of that many
 // rows; else (dynamic batching) of about equally many tokens, at most `max_tokens` each (a longer
 // row alone), the costliest first. A token is counted as often as it is computed: neighbours with
-// the same prompt stay together where they fit, and have one copy of it. Depends on nothing but the
-// arguments, so that all ranks of a mesh find the same.
+// the same prompt stay together where they fit, and share one copy of it. Depends on the arguments
+// alone, so that all ranks of a mesh find the same.
 std::vector<std::vector<size_t>> MicroBatches(std::span<const Row> rows,
                                               std::span<const size_t> chosen, int64_t max_tokens,
                                               int64_t max_rows);

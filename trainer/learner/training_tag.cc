@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "formats/ops/verify/checksums.h"
-#include "trainer/learner/float_storage.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -56,18 +55,15 @@ class Binder {
   // One number, and every parameter's own.
   void AddStep() {
     // As torch keeps it: a tensor without dimensions.
-    const auto storage =
-        std::make_shared<FloatStorage>(std::vector<float>{static_cast<float>(memory_.step)});
+    const std::shared_ptr<const Storage> storage = StorageOf({static_cast<float>(memory_.step)});
     const uint32_t file = static_cast<uint32_t>(out_.bound.layout.files.size());
     out_.bound.layout.files.push_back({"memory of the optimizer", -1, -1});
     for (uint32_t i = 0; i < model_.params.size(); ++i) {
-      OptimizerEntry entry{"step",
-                           OptimizerEntry::Kind::kScalar,
-                           Number(i, "step", {}),
-                           out_.bound.stored.size(),
-                           Dtype::kF32,
-                           {},
-                           ""};
+      OptimizerEntry entry;
+      entry.name = "step";
+      entry.kind = OptimizerEntry::Kind::kScalar;
+      entry.param = Number(i, "step", {});
+      entry.stored = out_.bound.stored.size();
       TensorLayout layout{out_.params.back().name, file, {}, std::nullopt, {}, {}};
       AddWhole(layout, entry.param, {});
       StoredTensor stored;
@@ -88,14 +84,14 @@ class Binder {
       params.push_back(Number(i, name, model_.params[i].shape));
     BindMemory(model_, params, ranks, out_.bound);
     const std::vector<Slot>& slots = ranks.front().table->slots;
-    for (size_t s = 0; s < slots.size(); ++s)
-      take(slots[s].param, {name,
-                            OptimizerEntry::Kind::kLike,
-                            params[slots[s].param],
-                            first + s,
-                            ranks.front().dtype,
-                            {},
-                            ""});
+    for (size_t s = 0; s < slots.size(); ++s) {
+      OptimizerEntry entry;
+      entry.name = name;
+      entry.param = params[slots[s].param];
+      entry.stored = first + s;
+      entry.dtype = ranks.front().dtype;
+      take(slots[s].param, entry);
+    }
   }
 
   uint32_t Number(uint32_t param, const std::string& name, Shape shape) {

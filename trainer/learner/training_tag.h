@@ -1,6 +1,6 @@
 // A training state in memory as an artifact of the toolchain: what nxd-convert would have opened.
 // An NxD tag with ZeRO-1 optimizer files, a Hugging Face folder, a refreshed rollout bundle and a
-// digest are made from it by the same code as from files, and it is filled from a tag again.
+// digest are made from it by the same code as from files; and it is filled from a tag again.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct OptimizerMemory {
   std::vector<Entry> entries;
   std::vector<RankMemory> masters;  // empty: none
   int64_t step = 0;                 // updates so far
-  // For whoever goes on with the tag: param_groups.
+  // For whoever continues from the tag: param_groups.
   double lr = 0;
   std::array<double, 2> betas = {0.9, 0.999};
   double eps = 1e-8;

@@ -29,7 +29,7 @@ constexpr uint64_t kMaxJson = 16 << 20;
 
 std::string FolderName(int64_t step) { return kPrefix + std::to_string(step); }
 
-// The whole name, so that "global_step_5.partial" is none.
+// The whole name, so that "global_step_5.partial" is not one.
 std::optional<int64_t> StepOf(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   name.remove_prefix(sizeof kPrefix - 1);
@@ -58,10 +58,8 @@ std::string StateText(const TrainerState& state) {
 }
 
 Result<Json> ReadJson(const std::string& path) {
-  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxJson));
-  auto json = ParseJson(text, {});
-  if (!json.ok()) return std::move(json).error().in(path);
-  if (!json->is_object()) return Error(Errc::kCorrupt, "found no object").in(path);
+  NXDKIT_ASSIGN(Json json, ReadJsonFile(path, kMaxJson));
+  if (!json.is_object()) return Error(Errc::kCorrupt, "found no object").in(path);
   return json;
 }
 
@@ -94,8 +92,7 @@ Result<TrainerState> ReadState(const std::string& path) {
   const Result<double> beta = JsonDouble(json, "kl_beta");
   if (!beta.ok()) return Error(beta.error()).in(path);
   state.kl_beta = *beta;
-  if (const Json* data = JsonFind(json, "data"); data && !data->is_null())
-    state.data = data->dump();
+  if (const Json* data = JsonFind(json, "data")) state.data = data->dump();
   if (const Json* from = JsonFind(json, "started_from"); from && from->is_string())
     state.started_from = from->get<std::string>();
   return state;
@@ -112,8 +109,9 @@ Status WriteTracker(const SaveRequest& request) {
   return WriteFileAtomic(JoinPath(request.root, kTracker), Text(json));
 }
 
-// Of the checkpoints in a folder.
+// Of the checkpoints in a folder, if it is there.
 Result<std::vector<int64_t>> StepsIn(const std::string& root) {
+  if (KindOf(root) != PathKind::kFolder) return std::vector<int64_t>();
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(root));
   std::vector<int64_t> steps;
   for (const std::string& name : names)
@@ -154,15 +152,13 @@ Status WriteModel(const SaveRequest& request, const TrainedModel& trained,
   convert.options.hardware = models::Hardware::kTrn1;
   convert.run = run;
   const std::string tag_folder = convert.output;
-  const auto tag = ops::Convert(convert);
-  if (!tag.ok()) return tag.error();
+  NXDKIT_TRY(ops::Convert(convert));
   convert.source = source(nullptr);
   convert.to = ops::Kind::kHf;
   convert.output = JoinPath(tag_folder, "huggingface");
   convert.options = {};
   convert.options.dtype = Dtype::kBF16;
-  const auto exported = ops::Convert(convert);
-  if (!exported.ok()) return exported.error();
+  NXDKIT_TRY(ops::Convert(convert));
   NXDKIT_TRY(WriteTextFiles(request.text, tag_folder));
   return WriteTextFiles(request.text, convert.output);
 }
@@ -171,13 +167,13 @@ Status WriteModel(const SaveRequest& request, const TrainedModel& trained,
 std::string EarlierHint(const FoundCheckpoint& damaged) {
   const std::string root = ParentPath(damaged.folder);
   const Result<std::vector<int64_t>> steps = StepsIn(root);
-  std::optional<int64_t> earlier;
+  int64_t earlier = -1;
   if (steps.ok())
     for (const int64_t step : *steps)
-      if (step < damaged.step && step > earlier.value_or(-1)) earlier = step;
-  if (!earlier) return "there is no earlier checkpoint: start over in another folder";
+      if (step < damaged.step) earlier = std::max(earlier, step);
+  if (earlier < 0) return "there is no earlier checkpoint: start over in another folder";
   return fmt::format("continue from an earlier step: trainer.load_checkpoint_path={}",
-                     CheckpointFolder(root, *earlier));
+                     CheckpointFolder(root, earlier));
 }
 
 // An error of a file of the checkpoint, with what is left to do after the hint that it has.
@@ -203,7 +199,6 @@ std::optional<BestScore> BestOf(const Json& tracker) {
 
 // A run may have been killed before it wrote its first tracker.
 Result<std::optional<FoundCheckpoint>> FindUntracked(const std::string& root) {
-  if (KindOf(root) != PathKind::kFolder) return std::optional<FoundCheckpoint>();
   NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(root));
   if (steps.empty()) return std::optional<FoundCheckpoint>();
   const int64_t last = std::ranges::max(steps);
@@ -233,12 +228,12 @@ std::string StartedFrom(const FoundCheckpoint& found) {
 
 // `or_else`: what to do but to name another folder.
 Status CheckNoOther(const std::string& root, std::string_view or_else) {
-  if (KindOf(root) != PathKind::kFolder) return OkStatus();
   NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(root));
   if (steps.empty()) return OkStatus();
-  return Error(Errc::kUsage, fmt::format("the folder holds another run, with a checkpoint of step "
-                                         "{}; this run would mix with it",
-                                         std::ranges::max(steps)))
+  return Error(Errc::kUsage,
+               fmt::format("the folder holds another run, with a checkpoint of step {}; this run "
+                           "would mix with it",
+                           std::ranges::max(steps)))
       .in(root)
       .hint(fmt::format("name another trainer.save_checkpoint_path, or {}", or_else));
 }
@@ -298,8 +293,7 @@ Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& roo
         .in(path)
         .hint(
             "trainer.load_checkpoint_path can name another one, trainer.save_checkpoint_path "
-            "another "
-            "folder for a new run");
+            "another folder for a new run");
   return std::optional(found);
 }
 
@@ -327,9 +321,8 @@ Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
 Status RemoveLeftovers(const std::string& root) {
   if (KindOf(root) != PathKind::kFolder) return OkStatus();
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(root));
-  for (const std::string& name : names) {
+  for (const std::string& name : names)
     if (IsLeftover(name, root)) NXDKIT_TRY(RemoveTree(JoinPath(root, name)));
-  }
   return OkStatus();
 }
 

@@ -31,9 +31,7 @@ class DatasetFeed : public PromptFeed {
   }
   Status Seek(const std::string& position) override {
     NXDKIT_ASSIGN(const DataPosition saved, PositionFromJson(position));
-    auto sampler = BatchSampler::Resume(saved, start_, count_);
-    if (!sampler.ok()) return sampler.error();
-    sampler_ = *std::move(sampler);
+    NXDKIT_ASSIGN(sampler_, BatchSampler::Resume(saved, start_, count_));
     return OkStatus();
   }
 
@@ -62,10 +60,9 @@ Result<std::unique_ptr<PromptFeed>> MakeDatasetFeed(std::shared_ptr<const Datase
   start.shuffle = shuffle;
   start.rows = dataset->size();
   start.fingerprint = dataset->fingerprint();
-  auto sampler = BatchSampler::Make(start, count);
-  if (!sampler.ok()) return sampler.error();
+  NXDKIT_ASSIGN(BatchSampler sampler, BatchSampler::Make(start, count));
   return std::unique_ptr<PromptFeed>(std::make_unique<DatasetFeed>(
-      std::move(dataset), std::move(tokenizer), std::move(start), *std::move(sampler), count));
+      std::move(dataset), std::move(tokenizer), std::move(start), std::move(sampler), count));
 }
 
 }  // namespace nxdkit::trainer

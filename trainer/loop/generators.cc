@@ -6,78 +6,63 @@
 namespace nxdkit::trainer {
 namespace {
 
-// What both do: the weights to expect, and responses counted as they come.
-class EngineUser : public Generator {
+// The engine of this process, as a pool of workers is used.
+class OwnEngine {
  public:
-  EngineUser(const EngineOptions& options, std::function<Status()> poll, ProgressHook progress)
-      : options_(options), poll_(std::move(poll)), progress_(std::move(progress)) {}
+  // Destroyed first: two engines would need twice the memory.
+  Result<EngineFacts> Load(const EngineOptions& options, const std::function<Status()>& poll) {
+    engine_.reset();
+    NXDKIT_ASSIGN(engine_, Engine::Load(options, poll));
+    return engine_->facts();
+  }
+  Result<Generated> Generate(std::span<const RolloutRequest> requests, const GenerateHooks& hooks) {
+    NXDKIT_CHECK(engine_.has_value());
+    return engine_->Generate(requests, hooks);
+  }
+  int64_t restarts() const { return 0; }
+
+ private:
+  std::optional<Engine> engine_;
+};
+
+// Tells an OwnEngine or a WorkerPool which weights to expect, and counts responses as they come.
+template <typename Rollout>
+class GeneratorOf : public Generator {
+ public:
+  GeneratorOf(Rollout rollout, const EngineOptions& options, std::function<Status()> poll,
+              ProgressHook progress)
+      : rollout_(std::move(rollout)),
+        options_(options),
+        poll_(std::move(poll)),
+        progress_(std::move(progress)) {}
 
   Status Reload(const SyncedWeights& weights) override {
     options_.expect.serial = weights.version.serial;
     options_.expect.digest = weights.digest;
-    return Load(options_, poll_);
+    NXDKIT_TRY(rollout_.Load(options_, poll_));
+    return OkStatus();
   }
 
   Result<std::vector<RolloutResponse>> Generate(std::span<const RolloutRequest> requests) override {
-    const auto all = static_cast<int64_t>(requests.size());
     GenerateHooks hooks{.poll = poll_, .on_response = nullptr};
     int64_t done = 0;
     if (progress_) {
-      progress_(0, all);
-      hooks.on_response = [&](size_t, const RolloutResponse&) { progress_(++done, all); };
+      progress_(0, std::ssize(requests));
+      hooks.on_response = [&](size_t, const RolloutResponse&) {
+        progress_(++done, std::ssize(requests));
+      };
     }
-    NXDKIT_ASSIGN(Generated generated, Run(requests, hooks));
+    NXDKIT_ASSIGN(Generated generated, rollout_.Generate(requests, hooks));
     return std::move(generated.responses);
   }
 
- private:
-  virtual Status Load(const EngineOptions& options, const std::function<Status()>& poll) = 0;
-  virtual Result<Generated> Run(std::span<const RolloutRequest> requests,
-                                const GenerateHooks& hooks) = 0;
+  int64_t restarts() const override { return rollout_.restarts(); }
 
+ private:
+  Rollout rollout_;
   EngineOptions options_;
   const std::function<Status()> poll_;
   const ProgressHook progress_;
-};
-
-class EngineGenerator : public EngineUser {
- public:
-  using EngineUser::EngineUser;
-
- private:
-  // Destroyed first: two engines would need twice the memory.
-  Status Load(const EngineOptions& options, const std::function<Status()>& poll) override {
-    engine_.reset();
-    NXDKIT_ASSIGN(engine_, Engine::Load(options, poll));
-    return OkStatus();
-  }
-  Result<Generated> Run(std::span<const RolloutRequest> requests,
-                        const GenerateHooks& hooks) override {
-    NXDKIT_CHECK(engine_.has_value());
-    return engine_->Generate(requests, hooks);
-  }
-
-  std::optional<Engine> engine_;
-};
-
-class WorkerGenerator : public EngineUser {
- public:
-  WorkerGenerator(WorkerPool pool, const EngineOptions& engine, std::function<Status()> poll,
-                  ProgressHook progress)
-      : EngineUser(engine, std::move(poll), std::move(progress)), pool_(std::move(pool)) {}
-  int64_t restarts() const override { return pool_.restarts(); }
-
- private:
-  Status Load(const EngineOptions& options, const std::function<Status()>& poll) override {
-    const auto loaded = pool_.Load(options, poll);
-    return loaded.ok() ? OkStatus() : Status(loaded.error());
-  }
-  Result<Generated> Run(std::span<const RolloutRequest> requests,
-                        const GenerateHooks& hooks) override {
-    return pool_.Generate(requests, hooks);
-  }
-
-  WorkerPool pool_;
 };
 
 }  // namespace
@@ -85,7 +70,8 @@ class WorkerGenerator : public EngineUser {
 std::unique_ptr<Generator> MakeEngineGenerator(const EngineOptions& engine,
                                                std::function<Status()> poll,
                                                ProgressHook progress) {
-  return std::make_unique<EngineGenerator>(engine, std::move(poll), std::move(progress));
+  return std::make_unique<GeneratorOf<OwnEngine>>(OwnEngine(), engine, std::move(poll),
+                                                  std::move(progress));
 }
 
 Result<std::unique_ptr<Generator>> MakeWorkerGenerator(const WorkerPoolOptions& pool,
@@ -93,7 +79,7 @@ Result<std::unique_ptr<Generator>> MakeWorkerGenerator(const WorkerPoolOptions& 
                                                        std::function<Status()> poll,
                                                        ProgressHook progress) {
   NXDKIT_ASSIGN(WorkerPool started, WorkerPool::Start(pool));
-  return std::unique_ptr<Generator>(std::make_unique<WorkerGenerator>(
+  return std::unique_ptr<Generator>(std::make_unique<GeneratorOf<WorkerPool>>(
       std::move(started), engine, std::move(poll), std::move(progress)));
 }
 

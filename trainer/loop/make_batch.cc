@@ -13,7 +13,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-std::string NamesOf(const std::map<std::string, double>& scores) {
+std::string NamesOf(const Scores& scores) {
   std::string names;
   for (const auto& [name, value] : scores)
     names += (names.empty() ? "" : ", ") + EscapeControl(name);
@@ -22,42 +22,30 @@ std::string NamesOf(const std::map<std::string, double>& scores) {
 
 class BatchMaker {
  public:
-  BatchMaker(const Config& config, const RunPlan& plan, RunParts& parts, int64_t step,
-             int64_t& prompts_seen, Metrics& metrics, const BatchHooks& hooks)
-      : config_(config),
-        plan_(plan),
-        parts_(parts),
+  BatchMaker(const LoopContext& run, int64_t step, int64_t& prompts_seen, Metrics& metrics,
+             const BeginPhase& begin)
+      : run_(run),
         prompts_seen_(prompts_seen),
         metrics_(metrics),
-        hooks_(hooks) {
-    options_.n = config.worker.rollout.n;
-    options_.seed = static_cast<uint64_t>(config.worker.rollout.seed);
-    options_.step = static_cast<uint32_t>(step);
-    SamplingParams& sampling = options_.sampling;
-    sampling.temperature = static_cast<float>(config.worker.rollout.temperature);
-    sampling.top_k = config.worker.rollout.top_k;
-    sampling.top_p = static_cast<float>(config.worker.rollout.top_p);
-    sampling.log_probs = true;
-    sampling.ignore_eos = config.worker.rollout.ignore_eos;
-    sampling.max_tokens = config.data.max_response_length;
-    sampling.stop_tokens = parts.stop_tokens;
-  }
+        begin_(begin),
+        options_(TrainingOptions(run, step)) {}
 
   // One call of the engines.
   Result<std::vector<Sample>> More() {
-    NXDKIT_TRY(hooks_.begin("gen"));
-    NXDKIT_ASSIGN(const std::vector<Prompt> prompts, parts_.train->Next(plan_.prompts_per_call));
+    NXDKIT_TRY(begin_("gen"));
+    NXDKIT_ASSIGN(const std::vector<Prompt> prompts,
+                  run_.parts.train->Next(run_.plan.prompts_per_call));
     options_.first_prompt = static_cast<uint32_t>(made_);
-    NXDKIT_ASSIGN(std::vector<Sample> samples, GenerateSamples(parts_, prompts, options_));
+    NXDKIT_ASSIGN(std::vector<Sample> samples, GenerateSamples(run_.parts, prompts, options_));
     for (Sample& sample : samples) sample.group += static_cast<uint64_t>(prompts_seen_);
-    NXDKIT_TRY(hooks_.begin("reward"));
-    NXDKIT_TRY(ScoreSamples(parts_.score, samples));
-    if (config_.algorithm.adv_estimator == "remax") NXDKIT_TRY(AddBaselines(prompts, samples));
+    NXDKIT_TRY(begin_("reward"));
+    NXDKIT_TRY(ScoreSamples(run_.parts.score, samples));
+    if (run_.config.algorithm.adv_estimator == "remax") NXDKIT_TRY(AddBaselines(prompts, samples));
     for (const Sample& sample : samples)
       for (const auto& [name, value] : sample.scores) metrics_.Add("reward/" + name, value);
-    prompts_seen_ += static_cast<int64_t>(prompts.size());
-    made_ += static_cast<int64_t>(prompts.size());
-    if (config_.algorithm.online_filtering) return Filter(std::move(samples));
+    prompts_seen_ += std::ssize(prompts);
+    made_ += std::ssize(prompts);
+    if (run_.config.algorithm.online_filtering) return Filter(std::move(samples));
     return samples;
   }
 
@@ -69,17 +57,17 @@ class BatchMaker {
     greedy.sampling.temperature = 0;
     greedy.sampling.top_k = -1;
     greedy.sampling.top_p = 1;
-    NXDKIT_TRY(hooks_.begin("gen"));
-    NXDKIT_ASSIGN(std::vector<Sample> best, GenerateSamples(parts_, prompts, greedy));
-    NXDKIT_TRY(hooks_.begin("reward"));
-    NXDKIT_TRY(ScoreSamples(parts_.score, best));
+    NXDKIT_TRY(begin_("gen"));
+    NXDKIT_ASSIGN(std::vector<Sample> best, GenerateSamples(run_.parts, prompts, greedy));
+    NXDKIT_TRY(begin_("reward"));
+    NXDKIT_TRY(ScoreSamples(run_.parts.score, best));
     for (size_t i = 0; i < samples.size(); ++i)
       samples[i].baseline = best[i / static_cast<size_t>(options_.n)].scores.at("overall");
     return OkStatus();
   }
 
   Result<std::vector<Sample>> Filter(std::vector<Sample> samples) const {
-    const AlgorithmConfig& algorithm = config_.algorithm;
+    const AlgorithmConfig& algorithm = run_.config.algorithm;
     std::vector<uint64_t> groups;
     std::vector<double> scores;
     for (const Sample& sample : samples) {
@@ -99,17 +87,49 @@ class BatchMaker {
     return out;
   }
 
-  const Config& config_;
-  const RunPlan& plan_;
-  RunParts& parts_;
+  const LoopContext& run_;
   int64_t& prompts_seen_;
   Metrics& metrics_;
-  const BatchHooks& hooks_;
+  const BeginPhase& begin_;
   GenerateOptions options_;
   int64_t made_ = 0;  // prompts of this step
 };
 
+std::string Excerpt(std::string_view text) {
+  constexpr size_t kMost = 60;
+  return EscapeControl(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
+}
+
+// The reward is the user's: what it was asked, and what can be done.
+Error WithAdvice(const Error& error, const Sample* asked) {
+  if (error.code() == Errc::kInterrupted) return error;
+  std::string hint = error.code() == Errc::kLimit
+                         ? "make worker.reward.reward_function faster, or raise timeout_s in "
+                           "worker.reward.reward_function_kwargs"
+                         : "fix worker.reward.reward_function";
+  hint += "; the same command continues from the last checkpoint";
+  if (asked)
+    hint += fmt::format(". It was asked: prompt \"{}\", response \"{}\", ground truth \"{}\"",
+                        Excerpt(asked->prompt_text), Excerpt(asked->response_text),
+                        Excerpt(asked->ground_truth));
+  return Error(error).hint(hint);
+}
+
 }  // namespace
+
+GenerateOptions TrainingOptions(const LoopContext& run, int64_t step) {
+  const RolloutConfig& rollout = run.config.worker.rollout;
+  return {.sampling = {.temperature = static_cast<float>(rollout.temperature),
+                       .top_k = rollout.top_k,
+                       .top_p = static_cast<float>(rollout.top_p),
+                       .log_probs = true,
+                       .ignore_eos = rollout.ignore_eos,
+                       .max_tokens = run.config.data.max_response_length,
+                       .stop_tokens = run.parts.stop_tokens},
+          .n = rollout.n,
+          .seed = static_cast<uint64_t>(rollout.seed),
+          .step = static_cast<uint32_t>(step)};
+}
 
 Result<std::vector<Sample>> GenerateSamples(RunParts& parts, const std::vector<Prompt>& prompts,
                                             const GenerateOptions& options) {
@@ -136,37 +156,13 @@ Result<std::vector<Sample>> GenerateSamples(RunParts& parts, const std::vector<P
   return samples;
 }
 
-namespace {
-
-std::string Excerpt(std::string_view text) {
-  constexpr size_t kMost = 60;
-  return EscapeControl(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
-}
-
-// The reward is the user's: what it was asked, and what can be done.
-Error WithAdvice(const Error& error, const Sample* asked) {
-  if (error.code() == Errc::kInterrupted) return error;
-  std::string hint = error.code() == Errc::kLimit
-                         ? "make worker.reward.reward_function faster, or raise timeout_s in "
-                           "worker.reward.reward_function_kwargs"
-                         : "fix worker.reward.reward_function";
-  hint += "; the same command continues from the last checkpoint";
-  if (asked)
-    hint += fmt::format(". It was asked: prompt \"{}\", response \"{}\", ground truth \"{}\"",
-                        Excerpt(asked->prompt_text), Excerpt(asked->response_text),
-                        Excerpt(asked->ground_truth));
-  return Error(error).hint(hint);
-}
-
-}  // namespace
-
 Status ScoreSamples(const Scorer& score, std::vector<Sample>& samples) {
-  std::vector<Response> responses;
+  std::vector<RewardSample> asked;
   for (const Sample& sample : samples)
-    responses.push_back({sample.response_text, static_cast<int64_t>(sample.response_tokens()),
-                         sample.ground_truth});
+    asked.push_back({sample.response_text, static_cast<int64_t>(sample.response_tokens()),
+                     sample.ground_truth});
   std::optional<size_t> bad;
-  auto scores = score(responses, bad);
+  auto scores = score(asked, bad);
   if (!scores.ok())
     return WithAdvice(scores.error(), bad && *bad < samples.size() ? &samples[*bad] : nullptr);
   NXDKIT_CHECK(scores->size() == samples.size());
@@ -183,12 +179,11 @@ Status ScoreSamples(const Scorer& score, std::vector<Sample>& samples) {
   return OkStatus();
 }
 
-Result<std::vector<Sample>> MakeBatch(const Config& config, const RunPlan& plan, RunParts& parts,
-                                      int64_t step, int64_t& prompts_seen, Metrics& metrics,
-                                      const BatchHooks& hooks) {
-  const size_t wanted = static_cast<size_t>(plan.sequences);
-  const int64_t tries = config.trainer.max_try_make_batch;
-  BatchMaker maker(config, plan, parts, step, prompts_seen, metrics, hooks);
+Result<std::vector<Sample>> MakeBatch(const LoopContext& run, int64_t step, int64_t& prompts_seen,
+                                      Metrics& metrics, const BeginPhase& begin) {
+  const size_t wanted = static_cast<size_t>(run.plan.sequences);
+  const int64_t tries = run.config.trainer.max_try_make_batch;
+  BatchMaker maker(run, step, prompts_seen, metrics, begin);
   std::vector<Sample> batch;
   for (int64_t made = 1;; ++made) {
     NXDKIT_ASSIGN(std::vector<Sample> more, maker.More());
@@ -202,8 +197,8 @@ Result<std::vector<Sample>> MakeBatch(const Config& config, const RunPlan& plan,
           .hint(
               "all samples of the other prompts score alike; other data, another temperature, or "
               "a larger trainer.max_try_make_batch may help");
-    hooks.note(fmt::format("step {}: {} of {} samples kept, generating more (try {})", step,
-                           batch.size(), wanted, made + 1));
+    run.Note(fmt::format("step {}: {} of {} samples kept, generating more (try {})", step,
+                         batch.size(), wanted, made + 1));
   }
   batch.resize(wanted);  // groups stay whole: both are multiples of n
   return batch;

@@ -1,29 +1,24 @@
-// The samples of one training step: prompts from the data, n responses each, scored, filtered.
+// PRIVATE to trainer/loop. The samples of one training step: prompts from the data, n responses
+// each, scored, filtered.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
-#include "trainer/config/plan.h"
-#include "trainer/loop/parts.h"
+#include "trainer/loop/loop_context.h"
 #include "trainer/loop/sample.h"
 #include "trainer/report/metrics.h"
 
 namespace nxdkit::trainer {
 
-struct BatchHooks {
-  std::function<void(const std::string&)> note;    // for people
-  std::function<Status(const char* phase)> begin;  // "gen" and "reward", in turn
-};
+using BeginPhase = std::function<Status(const char* phase)>;  // "gen" and "reward", in turn
 
 // B prompts with n samples each, in the order of the prompts. `prompts_seen` counts on. With online
 // filtering groups that all samples agree on are dropped and more are generated; kFindings when
 // trainer.max_try_make_batch tries did not suffice.
-Result<std::vector<Sample>> MakeBatch(const Config& config, const RunPlan& plan, RunParts& parts,
-                                      int64_t step, int64_t& prompts_seen, Metrics& metrics,
-                                      const BatchHooks& hooks);
+Result<std::vector<Sample>> MakeBatch(const LoopContext& run, int64_t step, int64_t& prompts_seen,
+                                      Metrics& metrics, const BeginPhase& begin);
 
 // `n` samples of each prompt. `first_prompt`: number of the first for its random draws. Scores are
 // not set.
@@ -34,6 +29,7 @@ struct GenerateOptions {
   uint32_t step = 0;
   uint32_t first_prompt = 0;
 };
+GenerateOptions TrainingOptions(const LoopContext& run, int64_t step);  // of worker.rollout
 Result<std::vector<Sample>> GenerateSamples(RunParts& parts, const std::vector<Prompt>& prompts,
                                             const GenerateOptions& options);
 

@@ -24,7 +24,7 @@ double D(int64_t value) { return static_cast<double>(value); }
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // The keys that lower a part, but those that are set so already.
-std::string Keys(std::initializer_list<std::pair<bool, std::string_view>> rows) {
+std::string Keys(std::initializer_list<std::pair<bool, std::string>> rows) {
   std::string text;
   for (const auto& [helps, key] : rows)
     if (helps) text += fmt::format("{}{}", text.empty() ? "" : ", ", key);
@@ -40,7 +40,7 @@ class Activations {
         wide_(query_ + 2 * D(table.kv_heads * model.model.config.head_dim)),
         inner_(D(table.intermediate)),
         vocab_(D(table.score < 0 ? table.vocab : 0)),  // a score is one number
-        layers_(D(static_cast<int64_t>(table.layers.size()))),
+        layers_(D(std::ssize(table.layers))),
         narrow_(compute == Dtype::kBF16) {}
 
   // Of log-probabilities alone.
@@ -95,7 +95,7 @@ class Estimator {
         PassesOf(Activations(model_, table, compute()), actor, plan_.rows_per_update);
     Add("activations",
         ranks() * (std::max(passes.forward, passes.backward) + (reference ? passes.forward : 0)),
-        PassKeys("worker.actor", actor) + "data.max_response_length");
+        PassKeys("worker.actor", actor));
     return OkStatus();
   }
 
@@ -110,7 +110,7 @@ class Estimator {
     const Passes passes =
         PassesOf(Activations(model, table, compute()), critic, plan_.critic_rows_per_update);
     Add("critic's activations", ranks() * std::max(passes.forward, passes.backward),
-        PassKeys("worker.critic", critic) + "data.max_response_length");
+        PassKeys("worker.critic", critic));
     return OkStatus();
   }
 
@@ -155,16 +155,14 @@ class Estimator {
     return fmt::format("{}.optim.strategy=adamw_bf16{}", section,
                        wide() ? " with worker.actor.compute_dtype=bf16" : "");
   }
-  // Each with a comma after it.
-  std::string PassKeys(std::string_view section, const UpdaterConfig& updater) const {
-    std::string text;
-    if (updater.micro_batch_size_per_device_for_update > 1)
-      text += fmt::format("{}.micro_batch_size_per_device_for_update, ", section);
-    if (updater.micro_batch_size_per_device_for_experience > 1)
-      text += fmt::format("{}.micro_batch_size_per_device_for_experience, ", section);
-    if (!updater.model.enable_gradient_checkpointing)
-      text += fmt::format("{}.model.enable_gradient_checkpointing=true, ", section);
-    return text;
+  static std::string PassKeys(const std::string& section, const UpdaterConfig& updater) {
+    return Keys({{updater.micro_batch_size_per_device_for_update > 1,
+                  section + ".micro_batch_size_per_device_for_update"},
+                 {updater.micro_batch_size_per_device_for_experience > 1,
+                  section + ".micro_batch_size_per_device_for_experience"},
+                 {!updater.model.enable_gradient_checkpointing,
+                  section + ".model.enable_gradient_checkpointing=true"},
+                 {true, "data.max_response_length"}});
   }
 
   bool wide() const { return compute() != Dtype::kBF16; }

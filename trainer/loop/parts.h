@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,12 +12,12 @@
 
 #include "formats/artifact/artifact.h"
 #include "lib/system/folder_lock.h"
-#include "trainer/learner/actor.h"
-#include "trainer/learner/critic.h"
 #include "trainer/learner/critic_model.h"
+#include "trainer/learner/mesh_model.h"
 #include "trainer/loop/text_files.h"
 #include "trainer/loop/weight_sync.h"
 #include "trainer/model/decoder_config.h"
+#include "trainer/reward/reward.h"
 #include "trainer/rollout/engine.h"
 
 namespace nxdkit::trainer {
@@ -55,25 +54,19 @@ class Generator {
   virtual int64_t restarts() const { return 0; }
 };
 
-struct Response {
-  std::string text;
-  int64_t tokens = 0;
-  std::string ground_truth;
-};
-// Named scores of each response, "overall" among them. `bad` is set to the response that an error
-// is about, if it is about one.
-using Scorer = std::function<Result<std::vector<std::map<std::string, double>>>(
-    std::span<const Response>, std::optional<size_t>& bad)>;
+// As Reward::Score. `bad` is set to the sample that an error is about, if it is about one.
+using Scorer = std::function<Result<std::vector<Scores>>(std::span<const RewardSample> samples,
+                                                         std::optional<size_t>& bad)>;
 
 struct RunParts {
   std::optional<FolderLock> lock;  // of the run's folder
   std::unique_ptr<const DecoderConfig> config;
   ops::BoundArtifact base;  // the model that the run begins with
-  std::unique_ptr<Actor> actor;
-  std::unique_ptr<Actor> reference;  // nullptr: no KL
+  std::unique_ptr<MeshModel> actor;
+  std::unique_ptr<MeshModel> reference;  // nullptr: no KL
   // What the critic begins with, and the critic; nullptr: the advantages need none.
   std::unique_ptr<const CriticModel> critic_model;
-  std::unique_ptr<Critic> critic;
+  std::unique_ptr<MeshModel> critic;
   std::string bundle;
   std::unique_ptr<Generator> generator;
   std::unique_ptr<PromptFeed> train;

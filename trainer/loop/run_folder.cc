@@ -17,11 +17,10 @@ Status CheckFolderWritable(const std::string& folder) {
 
 Result<FolderLock> LockRunFolder(const std::string& folder) {
   NXDKIT_TRY(MakeFolders(folder));
-  auto lock = FolderLock::Try(folder, FolderLock::Mode::kExclusive);
-  if (!lock.ok()) return lock.error();
-  if (lock->state() == FolderLock::State::kBusy)
+  NXDKIT_ASSIGN(FolderLock lock, FolderLock::Try(folder, FolderLock::Mode::kExclusive));
+  if (lock.state() == FolderLock::State::kBusy)
     return Error(Errc::kIo, "another process trains in this folder").in(folder);
-  return *std::move(lock);
+  return lock;
 }
 
 }  // namespace nxdkit::trainer

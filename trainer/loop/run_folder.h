@@ -12,7 +12,7 @@ namespace nxdkit::trainer {
 // in. Makes nothing. kIo with the system's reason.
 Status CheckFolderWritable(const std::string& folder);
 
-// Makes it where it is missing. kIo when another process has it: two in one run would each go on
+// Makes it where it is missing. kIo when another process has it: two in one run would each continue
 // from the other's checkpoints.
 Result<FolderLock> LockRunFolder(const std::string& folder);
 

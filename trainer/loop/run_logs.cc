@@ -21,29 +21,28 @@ Result<RunLogs> RunLogs::Open(const LoopContext& run, std::optional<int64_t> res
   if (!resumed && KindOf(JoinPath(root, kMetricsFile)) == PathKind::kFile)
     run.Note(fmt::format("{} has a log but no checkpoint: the run and its log start over", root));
   RunLogs logs;
-  NXDKIT_ASSIGN(logs.metrics_, MetricLog::Open(root, resumed, config_json));
+  NXDKIT_ASSIGN(logs.metrics, MetricLog::Open(root, resumed, config_json));
   int64_t dropped = 0;
-  NXDKIT_ASSIGN(logs.syncs_, ContinueLog(JoinPath(root, kSyncs), resumed, &dropped));
-  if (logs.metrics_.dropped() > 0)
+  NXDKIT_ASSIGN(logs.syncs, ContinueLog(JoinPath(root, kSyncs), resumed, &dropped));
+  if (logs.metrics.dropped() > 0)
     run.Note(fmt::format("{} records of steps after {} are dropped from the logs",
-                         logs.metrics_.dropped(), *resumed));
+                         logs.metrics.dropped(), *resumed));
   if (std::ranges::find(trainer.logger, "tensorboard") == trainer.logger.end()) return logs;
-  auto events = EventFile::Create(TensorboardFolder(trainer.tensorboard_dir.value_or(""),
+  NXDKIT_ASSIGN(logs.events,
+                EventFile::Create(TensorboardFolder(trainer.tensorboard_dir.value_or(""),
                                                     trainer.project_name, trainer.experiment_name),
-                                  resumed.value_or(0));
-  if (!events.ok()) return events.error();
-  logs.events_.emplace(*std::move(events));
+                                  resumed.value_or(0)));
   return logs;
 }
 
 Status RunLogs::Write(int64_t step, const MetricRecord& record) {
-  NXDKIT_TRY(metrics_.Write(step, record));
-  return events_ ? events_->WriteScalars(step, record) : OkStatus();
+  NXDKIT_TRY(metrics.Write(step, record));
+  return events ? events->WriteScalars(step, record) : OkStatus();
 }
 
 Status RunLogs::WriteSync(int64_t step, const SyncedWeights& synced) {
-  return syncs_.Append(fmt::format("{{\"step\": {}, \"serial\": {}, \"digest\": \"{}\"}}\n", step,
-                                   synced.version.serial, synced.digest));
+  return syncs.Append(fmt::format("{{\"step\": {}, \"serial\": {}, \"digest\": \"{}\"}}\n", step,
+                                  synced.version.serial, synced.digest));
 }
 
 }  // namespace nxdkit::trainer

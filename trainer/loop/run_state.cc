@@ -93,7 +93,7 @@ bool RunState::IsToBeSaved() const {
 Status RunState::Save(RunLogs& logs, const std::function<Status()>& poll, bool model_only) {
   // Only what is saved can be the best one.
   if (IsBetter()) best_ = score_;
-  NXDKIT_TRY(logs.Sync());
+  NXDKIT_TRY(logs.metrics.Sync());  // before the checkpoint is published
   const auto record = [&](const std::string& line) {
     if (run_.hooks.record) run_.hooks.record(line);
   };

@@ -7,7 +7,6 @@
 
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/loop_context.h"
-#include "trainer/loop/mini_batches.h"
 #include "trainer/loop/run_logs.h"
 #include "trainer/loop/step.h"
 

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "trainer/learner/rows.h"
+#include "trainer/reward/reward.h"
 
 namespace nxdkit::trainer {
 
@@ -18,8 +19,8 @@ struct Sample {
   std::string ground_truth;
   bool cut = false;  // it ended at the limit, not with an end token
 
-  std::map<std::string, double> scores;  // of the reward; "overall" is what counts
-  double baseline = 0;                   // remax: the score of the prompt's greedy sample
+  Scores scores;        // of the reward; "overall" is what counts
+  double baseline = 0;  // remax: the score of the prompt's greedy sample
   // Of the tokens of the response.
   std::vector<float> engine_log_probs;  // as the engine sampled; empty: not known
   std::vector<float> old_log_probs;
@@ -31,5 +32,11 @@ struct Sample {
 
   size_t response_tokens() const { return row.response.size(); }
 };
+
+inline std::vector<Row> RowsOf(std::span<const Sample> samples) {
+  std::vector<Row> rows;
+  for (const Sample& sample : samples) rows.push_back(sample.row);
+  return rows;
+}
 
 }  // namespace nxdkit::trainer

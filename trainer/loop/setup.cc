@@ -69,15 +69,18 @@ class Maker {
   // The run itself will choose; what it would refuse is told before anything is loaded.
   Status CheckRunFolder() const {
     const TrainerConfig& trainer = config_.trainer;
-    const auto chosen = ChooseCheckpoint(
-        *trainer.save_checkpoint_path, trainer.load_checkpoint_path, trainer.find_last_checkpoint);
-    return chosen.ok() ? OkStatus() : Status(chosen.error());
+    NXDKIT_TRY(ChooseCheckpoint(*trainer.save_checkpoint_path, trainer.load_checkpoint_path,
+                                trainer.find_last_checkpoint));
+    return OkStatus();
+  }
+
+  static Result<ops::BoundArtifact> Open(const std::string& path) {
+    NXDKIT_ASSIGN(const ops::Kind kind, ops::Recognise(path));
+    return ops::OpenAndBind(path, kind, {});
   }
 
   Status OpenModel() {
-    const std::string& path = *model().model_path;
-    NXDKIT_ASSIGN(const ops::Kind kind, ops::Recognise(path));
-    NXDKIT_ASSIGN(parts_.base, ops::OpenAndBind(path, kind, {}));
+    NXDKIT_ASSIGN(parts_.base, Open(*model().model_path));
     NXDKIT_ASSIGN(DecoderConfig config, ParseDecoderConfig(parts_.base.artifact.config_text,
                                                            parts_.base.artifact.config_path));
     const std::vector<ConfigProblem> problems = CheckModel(loaded_, FactsOf(config));
@@ -87,9 +90,7 @@ class Maker {
   }
 
   Status OpenCritic() {
-    const std::string& path = *config_.worker.critic.model.model_path;
-    NXDKIT_ASSIGN(const ops::Kind kind, ops::Recognise(path));
-    NXDKIT_ASSIGN(ops::BoundArtifact opened, ops::OpenAndBind(path, kind, {}));
+    NXDKIT_ASSIGN(ops::BoundArtifact opened, Open(*config_.worker.critic.model.model_path));
     NXDKIT_ASSIGN(CriticModel critic,
                   MakeCriticModel(std::move(opened), static_cast<uint64_t>(config_.data.seed)));
     const std::vector<ConfigProblem> problems = CheckCriticModel(loaded_, FactsOf(critic.config));
@@ -153,15 +154,14 @@ class Maker {
     NXDKIT_ASSIGN(special_, LoadSpecialTokens(folder, *model().model_path, *tokenizer_));
     parts_.stop_tokens = special_.eos_ids;
     const auto& override_path = config_.data.override_chat_template;
-    auto chat = override_path ? ChatTemplate::Open(*override_path) : ChatTemplate::Load(folder);
-    if (!chat.ok()) return chat.error();
-    if (override_path) parts_.text_files.chat_template = chat->source();
+    NXDKIT_ASSIGN(ChatTemplate chat,
+                  override_path ? ChatTemplate::Open(*override_path) : ChatTemplate::Load(folder));
+    if (override_path) parts_.text_files.chat_template = chat.source();
     if (!SamePath(folder, *model().model_path)) parts_.text_files.tokenizer = folder;
-    chat_ = std::make_shared<const ChatTemplate>(*std::move(chat));
+    chat_ = std::make_shared<const ChatTemplate>(std::move(chat));
     if (config_.data.format_prompt) {
-      auto format = PromptFormat::Open(*config_.data.format_prompt);
-      if (!format.ok()) return format.error();
-      format_ = std::make_shared<const PromptFormat>(*std::move(format));
+      NXDKIT_ASSIGN(PromptFormat format, PromptFormat::Open(*config_.data.format_prompt));
+      format_ = std::make_shared<const PromptFormat>(std::move(format));
     }
     parts_.decode = [tokenizer_ = tokenizer_, skip = config_.worker.reward.skip_special_tokens](
                         std::span<const int32_t> ids) { return tokenizer_->Decode(ids, skip); };
@@ -191,7 +191,7 @@ class Maker {
     const bool validates = config_.trainer.val_freq > 0 || config_.trainer.val_only;
     NXDKIT_ASSIGN(parts_.training_steps,
                   TrainingSteps(config_, static_cast<int64_t>(train->size()),
-                                validates ? static_cast<int64_t>(parts_.validation.size()) : 1));
+                                validates ? std::ssize(parts_.validation) : 1));
     NXDKIT_ASSIGN(parts_.train, MakeDatasetFeed(train, tokenizer_, config_.data.seed,
                                                 config_.data.shuffle, plan_.prompts_per_call));
     return OkStatus();
@@ -199,16 +199,14 @@ class Maker {
 
   Result<std::shared_ptr<const Dataset>> Load(const std::string& source, const PromptMaker& maker,
                                               const DatasetOptions& options) const {
-    auto dataset = Dataset::Load(source, maker, options);
-    if (!dataset.ok()) return dataset.error();
+    NXDKIT_ASSIGN(Dataset dataset, Dataset::Load(source, maker, options));
     std::string line = fmt::format("{}: {} prompts, the longest of {} tokens", source,
-                                   dataset->size(), dataset->longest());
-    if (dataset->dropped() > 0)
-      line += fmt::format(", {} too long and left out", dataset->dropped());
-    if (dataset->truncated() > 0)
-      line += fmt::format(", {} too long and cut at the front of their text", dataset->truncated());
+                                   dataset.size(), dataset.longest());
+    if (dataset.dropped() > 0) line += fmt::format(", {} too long and left out", dataset.dropped());
+    if (dataset.truncated() > 0)
+      line += fmt::format(", {} too long and cut at the front of their text", dataset.truncated());
     Note(line);
-    return std::make_shared<const Dataset>(*std::move(dataset));
+    return std::make_shared<const Dataset>(std::move(dataset));
   }
 
   Result<Scorer> MakeScorer() const {
@@ -225,32 +223,22 @@ class Maker {
         std::shared_ptr<Reward> made,
         MakeReward(choice.kind == RewardKind::kCommand ? "exec:" + choice.name : choice.name,
                    numbers));
-    return Scorer(
-        [made, poll = options_.poll, progress = options_.progress](
-            std::span<const Response> responses,
-            std::optional<size_t>& bad) -> Result<std::vector<std::map<std::string, double>>> {
-          std::vector<RewardSample> samples;
-          for (const Response& response : responses)
-            samples.push_back({response.text, response.tokens, response.ground_truth});
-          const auto count = [&](size_t scored) {
-            if (progress) progress(static_cast<int64_t>(scored), std::ssize(samples));
-          };
-          NXDKIT_ASSIGN(const std::vector<Scores> scores,
-                        made->Score(samples, {poll, count, [&](size_t sample) { bad = sample; }}));
-          std::vector<std::map<std::string, double>> out;
-          for (const Scores& of_sample : scores)
-            out.emplace_back(of_sample.begin(), of_sample.end());
-          return out;
-        });
+    return Scorer([made, poll = options_.poll, progress = options_.progress](
+                      std::span<const RewardSample> samples, std::optional<size_t>& bad) {
+      const auto count = [&](size_t scored) {
+        if (progress) progress(static_cast<int64_t>(scored), std::ssize(samples));
+      };
+      return made->Score(samples, {poll, count, [&](size_t sample) { bad = sample; }});
+    });
   }
 
-  // What actor and critic have in common; `section` is worker.actor or worker.critic.
-  template <typename Section>
-  Status SetMesh(const Section& section, MeshOptions& options) const {
+  // `section`: worker.actor or worker.critic.
+  Result<MeshOptions> MeshOf(const UpdaterConfig& section) const {
     const auto pass = [&](int64_t rows) {
       return MeshOptions::MicroBatch{rows * row_tokens(), section.dynamic_batching ? 0 : rows};
     };
     const OptimConfig& optim = section.optim;
+    MeshOptions options;
     options.tp = static_cast<int>(plan_.train_tp);
     options.dp = static_cast<int>(plan_.data_parallel);
     options.decoder.compute = ComputeDtype(config_);
@@ -262,7 +250,7 @@ class Maker {
     NXDKIT_ASSIGN(options.optimizer.type, ParseOptimizerType(optim.strategy));
     options.optimizer.adam = {optim.betas[0], optim.betas[1], 1e-8, optim.weight_decay};
     options.optimizer.seed = static_cast<uint64_t>(config_.data.seed);
-    return OkStatus();
+    return options;
   }
 
   // The weights are read once: a damaged element would be trained from.
@@ -276,20 +264,18 @@ class Maker {
 
   Status MakeModels() {
     NXDKIT_TRY(CheckRecords(parts_.base.artifact));
-    if (parts_.critic_model) NXDKIT_TRY(CheckRecords(parts_.critic_model->source.artifact));
     if (parts_.critic_model) {
-      MeshOptions options;
-      NXDKIT_TRY(SetMesh(config_.worker.critic, options));
-      NXDKIT_ASSIGN(parts_.critic, Critic::Make(parts_.critic_model->config, options,
-                                                parts_.critic_model->source));
+      NXDKIT_TRY(CheckRecords(parts_.critic_model->source.artifact));
+      NXDKIT_ASSIGN(const MeshOptions options, MeshOf(config_.worker.critic));
+      NXDKIT_ASSIGN(parts_.critic, MeshModel::Make(parts_.critic_model->config, options,
+                                                   parts_.critic_model->source));
     }
-    ActorOptions options;
-    NXDKIT_TRY(SetMesh(config_.worker.actor, options));
+    NXDKIT_ASSIGN(MeshOptions options, MeshOf(config_.worker.actor));
     options.temperature = static_cast<float>(config_.worker.rollout.temperature);
-    NXDKIT_ASSIGN(parts_.actor, Actor::Make(*parts_.config, options, parts_.base));
+    NXDKIT_ASSIGN(parts_.actor, MeshModel::Make(*parts_.config, options, parts_.base));
     if (config_.algorithm.disable_kl) return OkStatus();
     options.decoder.trainable = false;
-    NXDKIT_ASSIGN(parts_.reference, Actor::Make(*parts_.config, options, parts_.base));
+    NXDKIT_ASSIGN(parts_.reference, MeshModel::Make(*parts_.config, options, parts_.base));
     return OkStatus();
   }
 
@@ -315,8 +301,7 @@ class Maker {
     request.convert.options.batch_size = engine_.slots;
     request.convert.options.sequence_length = engine_.positions;
     request.convert.options.dtype = engine_.dtype;
-    const auto report = ops::Export(request);
-    if (!report.ok()) return report.error();
+    NXDKIT_TRY(ops::Export(request));
     NXDKIT_TRY(WriteTextFiles(parts_.text_files, parts_.bundle));
     Note(fmt::format("made the rollout bundle {}: tp {}, {} slots of {} tokens", parts_.bundle,
                      engine_.tp, engine_.slots, engine_.positions));

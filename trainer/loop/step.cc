@@ -9,12 +9,6 @@
 namespace nxdkit::trainer {
 namespace {
 
-std::vector<Row> RowsOf(std::span<const Sample> samples) {
-  std::vector<Row> rows;
-  for (const Sample& sample : samples) rows.push_back(sample.row);
-  return rows;
-}
-
 // Between what the engine and the trainer say of the same tokens.
 void AddGap(std::span<const Sample> samples, Metrics& metrics) {
   double sum = 0, worst = 0;
@@ -40,7 +34,7 @@ Status Penalize(const StepRules& rules, double& beta, std::vector<Sample>& sampl
   metrics.Set("actor/kl_coef", beta);
   KlController controller = rules.kl;
   controller.beta = beta;
-  controller.Update(divergence, static_cast<int64_t>(samples.size()));
+  controller.Update(divergence, std::ssize(samples));
   beta = controller.beta;
   return OkStatus();
 }
@@ -52,6 +46,18 @@ Result<Schedule> MakeSchedule(const OptimConfig& optim, int64_t training_steps) 
   schedule.training_steps = training_steps;
   schedule.min_ratio = optim.min_lr_ratio.value_or(0);
   return schedule;
+}
+
+// A score costs next to nothing.
+ModelCost CostOf(const MeshModel& trained) {
+  const models::ModelConfig& model = trained.config().model.config;
+  return {model.layers,
+          model.hidden,
+          model.intermediate,
+          model.heads,
+          model.kv_heads,
+          model.head_dim,
+          model.labels > 0 ? 0 : model.vocab};
 }
 
 }  // namespace
@@ -107,30 +113,23 @@ Status BalanceSamples(int dp, std::vector<Sample>& samples, Metrics& metrics) {
   return OkStatus();
 }
 
-Status AddOldLogProbs(Actor& actor, std::vector<Sample>& samples, Metrics& metrics) {
-  NXDKIT_ASSIGN(RowLogProbs found, actor.LogProbs(RowsOf(samples)));
+Status AddOldLogProbs(MeshModel& actor, std::vector<Sample>& samples, Metrics& metrics) {
+  NXDKIT_ASSIGN(RowOutputs found, actor.Evaluate(RowsOf(samples)));
   double entropy = 0;
   int64_t tokens = 0;
   for (size_t i = 0; i < samples.size(); ++i) {
-    samples[i].old_log_probs = std::move(found.log_probs[i]);
+    samples[i].old_log_probs = std::move(found.outputs[i]);
     for (const float value : found.entropies[i]) entropy += value;
-    tokens += static_cast<int64_t>(found.entropies[i].size());
+    tokens += std::ssize(found.entropies[i]);
   }
   metrics.Set("actor/entropy", entropy / static_cast<double>(std::max<int64_t>(1, tokens)));
   AddGap(samples, metrics);
   return OkStatus();
 }
 
-Status AddRefLogProbs(Actor& reference, std::vector<Sample>& samples) {
-  NXDKIT_ASSIGN(RowLogProbs found, reference.LogProbs(RowsOf(samples)));
-  for (size_t i = 0; i < samples.size(); ++i)
-    samples[i].ref_log_probs = std::move(found.log_probs[i]);
-  return OkStatus();
-}
-
-Status AddValues(Critic& critic, std::vector<Sample>& samples) {
-  NXDKIT_ASSIGN(RowValues values, critic.Values(RowsOf(samples)));
-  for (size_t i = 0; i < samples.size(); ++i) samples[i].values = std::move(values[i]);
+Status AddOutputs(MeshModel& model, std::vector<float> Sample::*to, std::vector<Sample>& samples) {
+  NXDKIT_ASSIGN(RowOutputs found, model.Evaluate(RowsOf(samples)));
+  for (size_t i = 0; i < samples.size(); ++i) samples[i].*to = std::move(found.outputs[i]);
   return OkStatus();
 }
 
@@ -147,10 +146,22 @@ Status AddAdvantages(const StepRules& rules, double& beta, std::vector<Sample>& 
   return ComputeAdvantages(rules.advantage, rows);
 }
 
-void AddBatchStats(const Config& config, std::span<const Sample> samples, Metrics& metrics) {
-  std::vector<float> scores, rewards, advantages, returns, values;
+void AddSampleLengths(const Config& config, std::span<const Sample> samples,
+                      const std::string& prefix, Metrics& metrics) {
   std::vector<int64_t> responses, prompts;
   int64_t cut = 0, full = 0;
+  for (const Sample& sample : samples) {
+    responses.push_back(std::ssize(sample.row.response));
+    prompts.push_back(std::ssize(sample.row.prompt));
+    cut += sample.cut;
+    full += prompts.back() == config.data.max_prompt_length;
+  }
+  AddLengths(metrics, prefix + "response_length", responses, cut);
+  AddLengths(metrics, prefix + "prompt_length", prompts, full);
+}
+
+void AddBatchStats(const Config& config, std::span<const Sample> samples, Metrics& metrics) {
+  std::vector<float> scores, rewards, advantages, returns, values;
   for (const Sample& sample : samples) {
     scores.push_back(static_cast<float>(sample.scores.at("overall")));
     float sum = 0;
@@ -159,10 +170,6 @@ void AddBatchStats(const Config& config, std::span<const Sample> samples, Metric
     advantages.insert(advantages.end(), sample.advantages.begin(), sample.advantages.end());
     returns.insert(returns.end(), sample.returns.begin(), sample.returns.end());
     values.insert(values.end(), sample.values.begin(), sample.values.end());
-    responses.push_back(static_cast<int64_t>(sample.row.response.size()));
-    prompts.push_back(static_cast<int64_t>(sample.row.prompt.size()));
-    cut += sample.cut;
-    full += prompts.back() == config.data.max_prompt_length;
   }
   AddStats(metrics, "critic/score", scores);
   AddStats(metrics, "critic/rewards", rewards);
@@ -170,29 +177,11 @@ void AddBatchStats(const Config& config, std::span<const Sample> samples, Metric
   AddStats(metrics, "critic/returns", returns);
   AddStats(metrics, "critic/values", values);
   if (!values.empty()) metrics.Set("critic/vf_explained_var", ExplainedVariance(returns, values));
-  AddLengths(metrics, "response_length", responses, cut);
-  AddLengths(metrics, "prompt_length", prompts, full);
+  AddSampleLengths(config, samples, "", metrics);
 }
 
-namespace {
-
-// A score costs next to nothing.
-ModelCost CostOf(const MeshModel& trained) {
-  const models::ModelConfig& model = trained.config().model.config;
-  return {model.layers,
-          model.hidden,
-          model.intermediate,
-          model.heads,
-          model.kv_heads,
-          model.head_dim,
-          model.labels > 0 ? 0 : model.vocab};
-}
-
-}  // namespace
-
-void AddStepTimes(const Config& config, const RunPlan& plan, const RunParts& parts,
-                  std::span<const Sample> samples, const PhaseTimes& phases, double seconds,
-                  Metrics& metrics) {
+void AddStepTimes(const LoopContext& run, std::span<const Sample> samples, const PhaseTimes& phases,
+                  double seconds, Metrics& metrics) {
   int64_t response_tokens = 0;
   StepPerformance performance;
   std::vector<int64_t> lengths;
@@ -204,20 +193,21 @@ void AddStepTimes(const Config& config, const RunPlan& plan, const RunParts& par
   AddTimings(metrics, phases, response_tokens, performance.tokens);
   metrics.Set("timing_s/step", seconds);
   performance.seconds = seconds;
-  performance.devices = plan.cores;
-  performance.training_devices = plan.train_cores;
-  performance.peak_tflops = config.trainer.peak_tflops.value_or(0);
+  performance.devices = run.plan.cores;
+  performance.training_devices = run.plan.train_cores;
+  performance.peak_tflops = run.config.trainer.peak_tflops.value_or(0);
   const auto add = [&](const MeshModel& model, int64_t epochs, std::string_view phase,
                        StepPerformance::Work& work) {
     work.flops = TrainingFlops(CostOf(model), lengths) * static_cast<double>(epochs);
     for (const auto& [name, time] : phases)
       if (name == phase) work.seconds = time;
   };
-  add(*parts.actor, config.worker.actor.ppo_epochs, "update_actor", performance.actor);
-  if (parts.critic)
-    add(*parts.critic, config.worker.critic.ppo_epochs, "update_critic", performance.critic);
+  const WorkerConfig& worker = run.config.worker;
+  add(*run.parts.actor, worker.actor.ppo_epochs, "update_actor", performance.actor);
+  if (run.parts.critic)
+    add(*run.parts.critic, worker.critic.ppo_epochs, "update_critic", performance.critic);
   AddPerformance(metrics, performance);
-  metrics.Set("rollout/worker_restarts", static_cast<double>(parts.generator->restarts()));
+  metrics.Set("rollout/worker_restarts", static_cast<double>(run.parts.generator->restarts()));
 }
 
 }  // namespace nxdkit::trainer

@@ -1,4 +1,4 @@
-// The phases of a training step between generation and update.
+// PRIVATE to trainer/loop. The phases of a training step between generation and update.
 #pragma once
 
 #include <span>
@@ -7,11 +7,8 @@
 #include "trainer/algo/advantage.h"
 #include "trainer/algo/kl.h"
 #include "trainer/algo/schedule.h"
-#include "trainer/config/config.h"
-#include "trainer/config/plan.h"
-#include "trainer/learner/actor.h"
-#include "trainer/learner/critic.h"
-#include "trainer/loop/parts.h"
+#include "trainer/learner/mesh_model.h"
+#include "trainer/loop/loop_context.h"
 #include "trainer/loop/sample.h"
 #include "trainer/loop/update_policy.h"
 #include "trainer/report/metrics.h"
@@ -37,20 +34,22 @@ Status BalanceSamples(int dp, std::vector<Sample>& samples, Metrics& metrics);
 // Of the actor as it is before the step's updates, and how far the engine's are from them:
 // rollout/log_prob_gap_mean and _max. A gap that is not small says that the engine ran other
 // weights or other arithmetic.
-Status AddOldLogProbs(Actor& actor, std::vector<Sample>& samples, Metrics& metrics);
-Status AddRefLogProbs(Actor& reference, std::vector<Sample>& samples);
-Status AddValues(Critic& critic, std::vector<Sample>& samples);
+Status AddOldLogProbs(MeshModel& actor, std::vector<Sample>& samples, Metrics& metrics);
+// What the reference or the critic says, into `to` of each sample.
+Status AddOutputs(MeshModel& model, std::vector<float> Sample::*to, std::vector<Sample>& samples);
 
 // KL penalty, if there is one, then advantages and returns. `beta` is the controller's state.
 Status AddAdvantages(const StepRules& rules, double& beta, std::vector<Sample>& samples,
                      Metrics& metrics);
 
-// critic/*, response_length/*, prompt_length/*.
+// <prefix>response_length/*, <prefix>prompt_length/*.
+void AddSampleLengths(const Config& config, std::span<const Sample> samples,
+                      const std::string& prefix, Metrics& metrics);
+// critic/*, and the lengths without a prefix.
 void AddBatchStats(const Config& config, std::span<const Sample> samples, Metrics& metrics);
 
 // timing_s/*, perf/*, rollout/worker_restarts: what the step took so far.
-void AddStepTimes(const Config& config, const RunPlan& plan, const RunParts& parts,
-                  std::span<const Sample> samples, const PhaseTimes& phases, double seconds,
-                  Metrics& metrics);
+void AddStepTimes(const LoopContext& run, std::span<const Sample> samples, const PhaseTimes& phases,
+                  double seconds, Metrics& metrics);
 
 }  // namespace nxdkit::trainer

@@ -14,8 +14,8 @@ struct TextFiles {
   std::string chat_template;  // in the place of the tokenizer's; "": that one
 };
 
-// Into `folder`, which holds a model with the files that lay beside its source. The tokenizer files
-// there are replaced, all of them: two tokenizers are not mixed. What belongs to the model
+// Into `folder`, which holds a model and the files that were beside its source. The tokenizer
+// files there are all replaced: two tokenizers are not mixed. What belongs to the model
 // (config.json, generation_config.json, ...) stays, but is taken from the tokenizer's folder where
 // the model has none.
 Status WriteTextFiles(const TextFiles& files, const std::string& folder);

@@ -17,13 +17,7 @@ namespace {
 class Steps {
  public:
   Steps(const LoopContext& run, const StepRules& rules, RunState& state, RunLogs& logs)
-      : run_(run),
-        config_(run.config),
-        parts_(run.parts),
-        hooks_(run.hooks),
-        rules_(rules),
-        state_(state),
-        logs_(logs) {}
+      : run_(run), rules_(rules), state_(state), logs_(logs) {}
 
   Status RunAll() {
     const bool only = config_.trainer.val_only;
@@ -86,20 +80,19 @@ class Steps {
   // Generated, scored, and with all that the updates ask of them.
   Result<std::vector<Sample>> MakeSamples(Metrics& metrics) {
     NXDKIT_TRY(Sync("gen", metrics));
-    const BatchHooks hooks{[&](const std::string& line) { run_.Note(line); },
-                           [&](const char* phase) { return Begin(phase); }};
-    NXDKIT_ASSIGN(std::vector<Sample> samples, MakeBatch(config_, run_.plan, parts_, current_,
-                                                         state_.now.prompts_seen, metrics, hooks));
+    NXDKIT_ASSIGN(std::vector<Sample> samples,
+                  MakeBatch(run_, current_, state_.now.prompts_seen, metrics,
+                            [&](const char* phase) { return Begin(phase); }));
     NXDKIT_TRY(BalanceSamples(parts_.actor->options().dp, samples, metrics));
     NXDKIT_TRY(Begin("old"));
     NXDKIT_TRY(AddOldLogProbs(*parts_.actor, samples, metrics));
     if (parts_.reference) {
       NXDKIT_TRY(Begin("ref"));
-      NXDKIT_TRY(AddRefLogProbs(*parts_.reference, samples));
+      NXDKIT_TRY(AddOutputs(*parts_.reference, &Sample::ref_log_probs, samples));
     }
     if (parts_.critic) {
       NXDKIT_TRY(Begin("values"));
-      NXDKIT_TRY(AddValues(*parts_.critic, samples));
+      NXDKIT_TRY(AddOutputs(*parts_.critic, &Sample::values, samples));
     }
     NXDKIT_TRY(Begin("adv"));
     NXDKIT_TRY(AddAdvantages(rules_, state_.now.kl_beta, samples, metrics));
@@ -149,13 +142,13 @@ class Steps {
     if (parts_.validation.empty()) return OkStatus();
     if (synced_step_ != state_.now.step) NXDKIT_TRY(Sync("validation", metrics));
     NXDKIT_TRY(Begin("validation"));
-    // A fault of its reward is none of the weights either: see SaveBeforeLeaving.
-    const BatchHooks hooks{{}, [&](const char* phase) { return Begin(phase, "validation"); }};
+    // A fault of its reward is not one of the weights either: see SaveBeforeLeaving.
     NXDKIT_ASSIGN(const ValidationResult result,
-                  RunValidation(config_, run_.plan, parts_, state_.now.step, metrics, hooks));
+                  RunValidation(run_, state_.now.step, metrics,
+                                [&](const char* phase) { return Begin(phase, "validation"); }));
     timer_.End();
     validated_step_ = state_.now.step;
-    NXDKIT_TRY(logs_.WriteGenerations(state_.now.step, result.samples));
+    NXDKIT_TRY(logs_.metrics.WriteGenerations(state_.now.step, result.samples));
     state_.SetScore(result.score);
     return OkStatus();
   }
@@ -191,7 +184,7 @@ class Steps {
   // Of the step so far.
   void AddTimes(const std::vector<Sample>& samples, double started, Metrics& metrics) {
     const double seconds = timer_.Now() - started;
-    AddStepTimes(config_, run_.plan, parts_, samples, timer_.Take(), seconds, metrics);
+    AddStepTimes(run_, samples, timer_.Take(), seconds, metrics);
   }
 
   // The last step's validation and checkpoint, unless they were due anyway.
@@ -207,9 +200,9 @@ class Steps {
   }
 
   const LoopContext& run_;
-  const Config& config_;
-  RunParts& parts_;
-  const TrainHooks& hooks_;
+  const Config& config_ = run_.config;
+  RunParts& parts_ = run_.parts;
+  const TrainHooks& hooks_ = run_.hooks;
   const StepRules& rules_;
   RunState& state_;
   RunLogs& logs_;

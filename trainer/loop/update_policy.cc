@@ -1,9 +1,95 @@
 #include "trainer/loop/update_policy.h"
 
+#include <fmt/core.h>
+
+#include <atomic>
+#include <functional>
+#include <string>
 #include <vector>
 
 namespace nxdkit::trainer {
 namespace {
+
+// One sample of a micro-batch, with the model's outputs for its tokens and where their gradient
+// goes.
+struct SampleOutputs {
+  const Sample& sample;
+  std::span<const float> outputs;
+  std::span<float> gradient;
+};
+
+// Sets the gradients of one micro-batch of a mini-batch and adds to `metrics` what it finds. Called
+// from the threads of several ranks at the same time.
+using SampleLoss = std::function<Status(const MiniBatch& mini_batch,
+                                        std::span<const SampleOutputs> rows, Metrics& metrics)>;
+
+// Adds to `metrics` what the losses add, micro-batch by micro-batch, whose rows `count` is told.
+Result<UpdateResult> UpdateOnce(MeshModel& model, std::span<const Sample> samples,
+                                std::span<const Row> rows,
+                                const std::vector<std::vector<size_t>>& shares,
+                                const SampleLoss& loss, double lr,
+                                const std::function<void(size_t)>& count, Metrics& metrics) {
+  MiniBatch mini_batch;
+  for (const std::vector<size_t>& share : shares)
+    for (const size_t row : share) {
+      mini_batch.rows += 1;
+      mini_batch.tokens += static_cast<int64_t>(samples[row].response_tokens());
+    }
+  std::vector<Metrics> of_ranks(shares.size());  // data-parallel ones
+  const auto on_rank = [&](int dp_rank, bool record, std::span<const size_t> chosen,
+                           std::span<const float> outputs, std::span<float> gradient) {
+    if (record) count(chosen.size());
+    std::vector<SampleOutputs> seen;
+    size_t at = 0;
+    for (const size_t r : chosen) {
+      const size_t tokens = samples[r].response_tokens();
+      seen.push_back({samples[r], outputs.subspan(at, tokens), gradient.subspan(at, tokens)});
+      at += tokens;
+    }
+    Metrics unseen;
+    return loss(mini_batch, seen, record ? of_ranks[static_cast<size_t>(dp_rank)] : unseen);
+  };
+  NXDKIT_ASSIGN(const UpdateResult updated, model.Update(rows, shares, on_rank, lr));
+  for (const Metrics& of_rank : of_ranks) metrics.Merge(of_rank);
+  return updated;
+}
+
+// And <group>/grad_norm, lr and skipped_updates.
+Result<UpdateSummary> UpdateInMiniBatches(MeshModel& model, const std::string& group,
+                                          std::span<const Sample> samples,
+                                          const MiniBatchOptions& options, const SampleLoss& loss,
+                                          Metrics& metrics) {
+  const size_t dp = static_cast<size_t>(model.options().dp);
+  const size_t own = samples.size() / dp;
+  const size_t step = static_cast<size_t>(options.rows_per_update);
+  if (samples.size() % dp != 0 || step == 0 || own % step != 0)
+    return Error(Errc::kUsage,
+                 fmt::format("{} samples cannot be divided over {} data parallel ranks in updates "
+                             "of {} rows each",
+                             samples.size(), dp, step));
+  std::atomic<int64_t> done = 0;
+  const auto count = [&](size_t seen) {
+    if (options.progress)
+      options.progress(done += static_cast<int64_t>(seen), std::ssize(samples) * options.epochs);
+  };
+  const std::vector<Row> rows = RowsOf(samples);
+  UpdateSummary summary;
+  for (int64_t epoch = 0; epoch < options.epochs; ++epoch)
+    for (size_t first = 0; first < own; first += step) {
+      std::vector<std::vector<size_t>> shares(dp);
+      for (size_t d = 0; d < dp; ++d)
+        for (size_t i = 0; i < step; ++i) shares[d].push_back(d * own + first + i);
+      NXDKIT_ASSIGN(const UpdateResult updated,
+                    UpdateOnce(model, samples, rows, shares, loss, options.lr, count, metrics));
+      metrics.Add(group + "/grad_norm", updated.grad_norm);
+      summary.updates += 1;
+      summary.skipped += updated.skipped;
+      summary.moved = summary.moved || (!updated.skipped && updated.grad_norm > 0);
+    }
+  metrics.Set(group + "/lr", options.lr);
+  metrics.Set(group + "/skipped_updates", static_cast<double>(summary.skipped));
+  return summary;
+}
 
 void Record(const PolicyMetrics& found, const PolicyLossOptions& options, Metrics& metrics) {
   metrics.Add("actor/pg_loss", found.pg_loss);
@@ -23,7 +109,7 @@ void Record(const PolicyMetrics& found, const PolicyLossOptions& options, Metric
 
 }  // namespace
 
-Result<UpdateSummary> UpdatePolicy(Actor& actor, std::span<const Sample> samples,
+Result<UpdateSummary> UpdatePolicy(MeshModel& actor, std::span<const Sample> samples,
                                    const PolicyLossOptions& loss, const MiniBatchOptions& options,
                                    Metrics& metrics) {
   return UpdateInMiniBatches(
@@ -41,7 +127,7 @@ Result<UpdateSummary> UpdatePolicy(Actor& actor, std::span<const Sample> samples
       metrics);
 }
 
-Result<UpdateSummary> UpdateCritic(Critic& critic, std::span<const Sample> samples,
+Result<UpdateSummary> UpdateCritic(MeshModel& critic, std::span<const Sample> samples,
                                    const ValueLossOptions& loss, const MiniBatchOptions& options,
                                    Metrics& metrics) {
   return UpdateInMiniBatches(

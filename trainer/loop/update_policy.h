@@ -1,23 +1,39 @@
-// The updates of one training step, of the policy and of its critic.
+// The updates that one training step makes of the policy and of its critic: mini-batches in order,
+// each one optimizer step over all data-parallel ranks.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "trainer/algo/policy_loss.h"
 #include "trainer/algo/value_loss.h"
-#include "trainer/learner/actor.h"
-#include "trainer/learner/critic.h"
-#include "trainer/loop/mini_batches.h"
+#include "trainer/loop/parts.h"
+#include "trainer/loop/sample.h"
+#include "trainer/report/metrics.h"
 
 namespace nxdkit::trainer {
 
-// Adds actor/*: means over the micro-batches, kl_loss weighed by their tokens.
-Result<UpdateSummary> UpdatePolicy(Actor& actor, std::span<const Sample> samples,
+struct MiniBatchOptions {
+  int64_t rows_per_update = 0;  // of each data-parallel rank
+  int64_t epochs = 1;
+  double lr = 0;
+  ProgressHook progress = nullptr;  // of rows, in all epochs
+};
+
+struct UpdateSummary {
+  int64_t updates = 0;
+  int64_t skipped = 0;  // their gradient was not finite
+  bool moved = false;   // one had a gradient that was finite and not zero
+};
+
+// `samples` in the order in which the ranks take them: data-parallel rank d has the d-th of equal
+// consecutive shares. Adds actor/*: means over the micro-batches, kl_loss weighed by their tokens.
+Result<UpdateSummary> UpdatePolicy(MeshModel& actor, std::span<const Sample> samples,
                                    const PolicyLossOptions& loss, const MiniBatchOptions& options,
                                    Metrics& metrics);
 
-// Adds critic/*: means over the micro-batches. The samples have values and returns.
-Result<UpdateSummary> UpdateCritic(Critic& critic, std::span<const Sample> samples,
+// Likewise critic/*. The samples have values and returns.
+Result<UpdateSummary> UpdateCritic(MeshModel& critic, std::span<const Sample> samples,
                                    const ValueLossOptions& loss, const MiniBatchOptions& options,
                                    Metrics& metrics);
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "trainer/base/rng.h"
+#include "trainer/loop/step.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -11,19 +12,20 @@ namespace {
 // Validation draws other numbers than training at the same step.
 constexpr uint32_t kValidation = 0x80000000u;
 
-GenerateOptions Options(const Config& config, const RunParts& parts, int64_t step) {
-  const RolloutConfig& rollout = config.worker.rollout;
+GenerateOptions Options(const LoopContext& run, int64_t step) {
+  const RolloutConfig& rollout = run.config.worker.rollout;
   const ValOverrideConfig& over = rollout.val_override_config;
-  GenerateOptions options;
+  GenerateOptions options = TrainingOptions(run, step);
   options.n = over.n.value_or(1);
   options.seed = static_cast<uint64_t>(over.seed.value_or(rollout.seed));
-  options.step = kValidation | static_cast<uint32_t>(step);
-  options.sampling.temperature = static_cast<float>(over.temperature.value_or(rollout.temperature));
-  options.sampling.top_k = over.top_k.value_or(rollout.top_k);
-  options.sampling.top_p = static_cast<float>(over.top_p.value_or(rollout.top_p));
-  options.sampling.ignore_eos = over.ignore_eos.value_or(rollout.ignore_eos);
-  options.sampling.max_tokens = over.max_tokens.value_or(config.data.max_response_length);
-  options.sampling.stop_tokens = parts.stop_tokens;
+  options.step |= kValidation;
+  SamplingParams& sampling = options.sampling;
+  sampling.temperature = static_cast<float>(over.temperature.value_or(rollout.temperature));
+  sampling.top_k = over.top_k.value_or(sampling.top_k);
+  sampling.top_p = static_cast<float>(over.top_p.value_or(rollout.top_p));
+  sampling.log_probs = false;
+  sampling.ignore_eos = over.ignore_eos.value_or(sampling.ignore_eos);
+  sampling.max_tokens = over.max_tokens.value_or(sampling.max_tokens);
   return options;
 }
 
@@ -46,27 +48,20 @@ std::vector<Generation> Some(const std::vector<Sample>& samples, int64_t count) 
 
 }  // namespace
 
-Result<ValidationResult> RunValidation(const Config& config, const RunPlan&, RunParts& parts,
-                                       int64_t step, Metrics& metrics, const BatchHooks& hooks) {
+Result<ValidationResult> RunValidation(const LoopContext& run, int64_t step, Metrics& metrics,
+                                       const BeginPhase& begin) {
   NXDKIT_ASSIGN(std::vector<Sample> samples,
-                GenerateSamples(parts, parts.validation, Options(config, parts, step)));
-  NXDKIT_TRY(hooks.begin("reward"));
-  NXDKIT_TRY(ScoreSamples(parts.score_validation, samples));
+                GenerateSamples(run.parts, run.parts.validation, Options(run, step)));
+  NXDKIT_TRY(begin("reward"));
+  NXDKIT_TRY(ScoreSamples(run.parts.score_validation, samples));
   ValidationResult result;
-  std::vector<int64_t> responses, prompts;
-  int64_t cut = 0, full = 0;
   for (const Sample& sample : samples) {
     result.score += sample.scores.at("overall") / static_cast<double>(samples.size());
     for (const auto& [name, value] : sample.scores) metrics.Add("val/" + name + "_reward", value);
-    responses.push_back(static_cast<int64_t>(sample.row.response.size()));
-    prompts.push_back(static_cast<int64_t>(sample.row.prompt.size()));
-    cut += sample.cut;
-    full += prompts.back() == config.data.max_prompt_length;
   }
   metrics.Set("val/reward_score", result.score);
-  AddLengths(metrics, "val_response_length", responses, cut);
-  AddLengths(metrics, "val_prompt_length", prompts, full);
-  result.samples = Some(samples, config.trainer.val_generations_to_log);
+  AddSampleLengths(run.config, samples, "val_", metrics);
+  result.samples = Some(samples, run.config.trainer.val_generations_to_log);
   return result;
 }
 

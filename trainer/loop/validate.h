@@ -1,14 +1,10 @@
-// The score of the validation set.
+// PRIVATE to trainer/loop. The score of the validation set.
 #pragma once
 
 #include <vector>
 
-#include "trainer/config/config.h"
-#include "trainer/config/plan.h"
 #include "trainer/loop/make_batch.h"
-#include "trainer/loop/parts.h"
 #include "trainer/report/metric_log.h"
-#include "trainer/report/metrics.h"
 
 namespace nxdkit::trainer {
 
@@ -18,8 +14,8 @@ struct ValidationResult {
 };
 
 // Adds val/* to `metrics`. Sampled as worker.rollout.val_override_config says; its n is 1 when it
-// says none. Of `hooks` only begin("reward") is called, when all is generated.
-Result<ValidationResult> RunValidation(const Config& config, const RunPlan& plan, RunParts& parts,
-                                       int64_t step, Metrics& metrics, const BatchHooks& hooks);
+// says none. begin("reward") is called when all is generated.
+Result<ValidationResult> RunValidation(const LoopContext& run, int64_t step, Metrics& metrics,
+                                       const BeginPhase& begin);
 
 }  // namespace nxdkit::trainer

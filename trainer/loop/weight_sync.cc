@@ -16,7 +16,7 @@ Result<std::optional<Dtype>> BundleDtype(const std::string& bundle) {
 
 }  // namespace
 
-Result<SyncedWeights> SyncWeights(Actor& actor, const DecoderConfig& config,
+Result<SyncedWeights> SyncWeights(MeshModel& actor, const DecoderConfig& config,
                                   const ops::Artifact& base, const std::string& bundle,
                                   const std::string& label, const ops::RunOptions& run) {
   const auto memory = [&]() -> Result<ops::BoundArtifact> {

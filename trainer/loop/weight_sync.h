@@ -7,7 +7,7 @@
 #include <string>
 
 #include "formats/ops/convert/convert.h"
-#include "trainer/learner/actor.h"
+#include "trainer/learner/mesh_model.h"
 #include "trainer/model/decoder_config.h"
 
 namespace nxdkit::trainer {
@@ -21,7 +21,7 @@ struct SyncedWeights {
 // engine loads of them is held against the digest, after the new slot is current. Copies and
 // padding that the engine does not read are not proved by that; `ckpt-verify` looks at them.
 // kCorrupt when the ranks' copies differ.
-Result<SyncedWeights> SyncWeights(Actor& actor, const DecoderConfig& config,
+Result<SyncedWeights> SyncWeights(MeshModel& actor, const DecoderConfig& config,
                                   const ops::Artifact& base, const std::string& bundle,
                                   const std::string& label, const ops::RunOptions& run);
 

@@ -1,5 +1,5 @@
-// A block of memory for intermediate results: grows, never shrinks, is never cleared. Fresh pages
-// cost more than the arithmetic on them, so these are kept from step to step.
+// A block of memory for intermediate results: it grows, never shrinks, and is never cleared. Fresh
+// pages cost more than the arithmetic on them, so these are kept from step to step.
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,6 @@
 #include "trainer/kernels/elementwise.h"
 #include "trainer/kernels/embedding.h"
 #include "trainer/kernels/log_prob.h"
-#include "trainer/kernels/score.h"
 #include "trainer/model/layer.h"
 
 namespace nxdkit::trainer {
@@ -85,16 +84,118 @@ struct Decoder::State {
   // The residual stream before layer l; kept for every layer when Backward follows.
   float* Stream(size_t layer) { return streams[keeping ? layer : layer % 2].data(); }
 
-  Status RunLayers(const Batch& batch);
-  void GatherRows(const Batch& batch);
-  Status MakeStatistics(const Batch& batch, float temperature_in);
-  void MakeScores(std::span<float> scores);
-  Status HeadBackward(std::span<const float> gradient, float* drow);
-  void ScoresBackward(std::span<const float> gradient, float* drow);
-  Status Logits(int64_t first, int64_t count);
-  // Targets [first, first + count) of rows [targets, ...], a part of an operand.
-  Matrix Part(const Operand& operand, int64_t first) const;
-  Matrix LogitGradient(Operand& to, int64_t first, int64_t count);
+  Status RunLayers(const Batch& batch) {
+    const int64_t tokens = std::ssize(batch.ids);
+    const size_t layers = table.layers.size();
+    streams.resize(std::max(streams.size(), keeping ? layers + 1 : 2));
+    for (size_t i = 0; i < (keeping ? layers + 1 : 2); ++i) streams[i].Take(tokens * hidden());
+    EmbeddingForward(batch.ids, first_row(), table.vocab, hidden(), weights.dtype(),
+                     weights.at(table.at(table.embedding)), Stream(0));
+    NXDKIT_TRY(AllReduceSum(tp, std::span(Stream(0), static_cast<size_t>(tokens * hidden()))));
+    const LayerContext context = Context(batch);
+    for (size_t l = 0; l < layers; ++l)
+      NXDKIT_TRY(LayerForward(context, WeightsOf(table.layers[l]), Stream(l), Stream(l + 1),
+                              states[options.recompute || !keeping ? 0 : l]));
+    RmsNormForward({tokens, 1, hidden(), hidden()}, Stream(layers), Vector(table.final_norm),
+                   config.rms_eps, normed.Take(tokens * hidden()), final_rstd.Take(tokens));
+    return OkStatus();
+  }
+
+  // What the head reads: the last hidden states of the targets.
+  void GatherRows(const Batch& batch) {
+    const int64_t targets = std::ssize(batch.targets);
+    float* gathered = rows.Take(targets * hidden());
+    for (int64_t i = 0; i < targets; ++i)
+      std::copy_n(normed.data() + batch.targets[static_cast<size_t>(i)].token * hidden(), hidden(),
+                  gathered + i * hidden());
+  }
+
+  Status MakeStatistics(const Batch& batch, float temperature_in) {
+    temperature = temperature_in;
+    const int64_t targets = std::ssize(batch.targets);
+    labels.clear();
+    for (const Batch::Target& target : batch.targets) labels.push_back(target.label);
+    rows_operand.Make(options.compute, rows.data(), targets, hidden());
+    statistics.resize(static_cast<size_t>(targets));
+    kept = 0;
+    const int64_t chunk = ChunkTargets(table.vocab);
+    const int64_t row_bytes = table.vocab * ElementBytes(options.compute);
+    for (int64_t first = 0; first < targets; first += chunk) {
+      const int64_t count = std::min(chunk, targets - first);
+      NXDKIT_TRY(Logits(first, count));
+      mine.resize(static_cast<size_t>(count));
+      ShardLogProbs(count, table.vocab, logits.data(), labels.data() + first, first_row(),
+                    temperature, mine.data());
+      all.resize(mine.size() * static_cast<size_t>(tp.size()));
+      NXDKIT_TRY(
+          tp.AllGather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all))));
+      CombineShards(count, table.vocab, tp.size(), all.data(), labels.data() + first,
+                    statistics.data() + first);
+      if (!keeping || (first + count) * row_bytes > options.kept_bytes) continue;
+      if (kept == dlogits_kept.size()) dlogits_kept.emplace_back();
+      LogitGradient(dlogits_kept[kept++], first, count);
+    }
+    return OkStatus();
+  }
+
+  // Every rank holds the whole score and all hidden states: nothing is summed over ranks.
+  void MakeScores(std::span<float> scores) {
+    const float bias = table.score_bias < 0 ? 0 : *Vector(table.score_bias);
+    ScoreForward(std::ssize(scores), hidden(), rows.data(), Vector(table.score), bias,
+                 scores.data());
+  }
+
+  // drow [targets, H]: set to the gradient by the rows.
+  Status HeadBackward(std::span<const float> gradient, float* drow) {
+    const int64_t targets = std::ssize(gradient);
+    // The gradient of the loss scales whole rows: of what the products take, the narrower side.
+    ScaleRows(targets, hidden(), gradient.data(), rows.data(), scaled.Take(targets * hidden()));
+    scaled_operand.Make(options.compute, scaled.data(), targets, hidden());
+    const int64_t chunk = ChunkTargets(table.vocab);
+    for (int64_t first = 0; first < targets; first += chunk) {
+      const int64_t count = std::min(chunk, targets - first);
+      const size_t index = static_cast<size_t>(first / chunk);
+      if (index >= kept) NXDKIT_TRY(Logits(first, count));
+      const Matrix dlogits = index < kept ? dlogits_kept[index].matrix()
+                                          : LogitGradient(dlogits_operand, first, count);
+      NXDKIT_TRY(products.Multiply(count, hidden(), table.vocab, dlogits, WeightMatrix(head()),
+                                   drow + first * hidden(), hidden(), false));
+      NXDKIT_TRY(products.Multiply(table.vocab, hidden(), count, Transposed(dlogits),
+                                   Part(scaled_operand, first), Gradient(head()), hidden(), true));
+    }
+    ScaleRows(targets, hidden(), gradient.data(), drow, drow);
+    return AllReduceSum(tp, std::span(drow, static_cast<size_t>(targets * hidden())));
+  }
+
+  void ScoresBackward(std::span<const float> gradient, float* drow) {
+    const int64_t targets = std::ssize(gradient);
+    ScoreBackward(targets, hidden(), rows.data(), Vector(table.score), gradient.data(), drow,
+                  Gradient(table.score));
+    if (table.score_bias >= 0)
+      AddRowSums(targets, 1, 1, gradient.data(), Gradient(table.score_bias));
+  }
+
+  Status Logits(int64_t first, int64_t count) {
+    return products.Multiply(count, table.vocab, hidden(), Part(rows_operand, first),
+                             Transposed(WeightMatrix(head())), logits.Take(count * table.vocab),
+                             table.vocab, false);
+  }
+
+  // The rows of an operand from `first` on.
+  static Matrix Part(const Operand& operand, int64_t first) {
+    Matrix part = operand.matrix();
+    part.data =
+        static_cast<const std::byte*>(part.data) + first * part.stride * ElementBytes(part.dtype);
+    return part;
+  }
+
+  // Of the log-probabilities, by the logits that have just been made.
+  Matrix LogitGradient(Operand& to, int64_t first, int64_t count) {
+    return to.Make(options.compute, count, table.vocab, [&](auto* out) {
+      LogProbBackward(count, table.vocab, logits.data(), labels.data() + first, first_row(),
+                      temperature, statistics.data() + first, out);
+    });
+  }
 
   const DecoderConfig& config;
   const DecoderOptions options;
@@ -120,117 +221,6 @@ struct Decoder::State {
   std::vector<TokenStatistics> statistics;
 };
 
-Status Decoder::State::RunLayers(const Batch& batch) {
-  const int64_t tokens = static_cast<int64_t>(batch.ids.size());
-  const size_t layers = table.layers.size();
-  streams.resize(std::max(streams.size(), keeping ? layers + 1 : 2));
-  for (size_t i = 0; i < (keeping ? layers + 1 : 2); ++i) streams[i].Take(tokens * hidden());
-  EmbeddingForward(batch.ids, first_row(), table.vocab, hidden(), weights.dtype(),
-                   weights.at(table.at(table.embedding)), Stream(0));
-  NXDKIT_TRY(AllReduceSum(tp, std::span(Stream(0), static_cast<size_t>(tokens * hidden()))));
-  const LayerContext context = Context(batch);
-  for (size_t l = 0; l < layers; ++l)
-    NXDKIT_TRY(LayerForward(context, WeightsOf(table.layers[l]), Stream(l), Stream(l + 1),
-                            states[options.recompute || !keeping ? 0 : l]));
-  RmsNormForward({tokens, 1, hidden(), hidden()}, Stream(layers), Vector(table.final_norm),
-                 config.rms_eps, normed.Take(tokens * hidden()), final_rstd.Take(tokens));
-  return OkStatus();
-}
-
-Status Decoder::State::Logits(int64_t first, int64_t count) {
-  return products.Multiply(count, table.vocab, hidden(), Part(rows_operand, first),
-                           Transposed(WeightMatrix(head())), logits.Take(count * table.vocab),
-                           table.vocab, false);
-}
-
-Matrix Decoder::State::Part(const Operand& operand, int64_t first) const {
-  Matrix part = operand.matrix();
-  part.data =
-      static_cast<const std::byte*>(part.data) + first * part.stride * ElementBytes(part.dtype);
-  return part;
-}
-
-// Of the log-probabilities, by the logits that have just been made.
-Matrix Decoder::State::LogitGradient(Operand& to, int64_t first, int64_t count) {
-  return to.Make(options.compute, count, table.vocab, [&](auto* out) {
-    LogProbBackward(count, table.vocab, logits.data(), labels.data() + first, first_row(),
-                    temperature, statistics.data() + first, out);
-  });
-}
-
-// What the head reads: the last hidden states of the targets.
-void Decoder::State::GatherRows(const Batch& batch) {
-  const int64_t targets = static_cast<int64_t>(batch.targets.size());
-  float* gathered = rows.Take(targets * hidden());
-  for (int64_t i = 0; i < targets; ++i)
-    std::copy_n(normed.data() + batch.targets[static_cast<size_t>(i)].token * hidden(), hidden(),
-                gathered + i * hidden());
-}
-
-Status Decoder::State::MakeStatistics(const Batch& batch, float temperature_in) {
-  temperature = temperature_in;
-  const int64_t targets = static_cast<int64_t>(batch.targets.size());
-  labels.clear();
-  for (const Batch::Target& target : batch.targets) labels.push_back(target.label);
-  rows_operand.Make(options.compute, rows.data(), targets, hidden());
-  statistics.resize(static_cast<size_t>(targets));
-  kept = 0;
-  const int64_t chunk = ChunkTargets(table.vocab);
-  const int64_t row_bytes = table.vocab * ElementBytes(options.compute);
-  for (int64_t first = 0; first < targets; first += chunk) {
-    const int64_t count = std::min(chunk, targets - first);
-    NXDKIT_TRY(Logits(first, count));
-    mine.resize(static_cast<size_t>(count));
-    ShardLogProbs(count, table.vocab, logits.data(), labels.data() + first, first_row(),
-                  temperature, mine.data());
-    all.resize(mine.size() * static_cast<size_t>(tp.size()));
-    NXDKIT_TRY(
-        tp.AllGather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all))));
-    CombineShards(count, table.vocab, tp.size(), all.data(), labels.data() + first,
-                  statistics.data() + first);
-    if (!keeping || (first + count) * row_bytes > options.kept_bytes) continue;
-    if (kept == dlogits_kept.size()) dlogits_kept.emplace_back();
-    LogitGradient(dlogits_kept[kept++], first, count);
-  }
-  return OkStatus();
-}
-
-// drow [targets, H]: set to the gradient by the rows.
-Status Decoder::State::HeadBackward(std::span<const float> gradient, float* drow) {
-  const int64_t targets = static_cast<int64_t>(gradient.size());
-  // The gradient of the loss scales whole rows: of what the products take, the narrower side.
-  ScaleRows(targets, hidden(), gradient.data(), rows.data(), scaled.Take(targets * hidden()));
-  scaled_operand.Make(options.compute, scaled.data(), targets, hidden());
-  const int64_t chunk = ChunkTargets(table.vocab);
-  for (int64_t first = 0; first < targets; first += chunk) {
-    const int64_t count = std::min(chunk, targets - first);
-    const size_t index = static_cast<size_t>(first / chunk);
-    if (index >= kept) NXDKIT_TRY(Logits(first, count));
-    const Matrix dlogits =
-        index < kept ? dlogits_kept[index].matrix() : LogitGradient(dlogits_operand, first, count);
-    NXDKIT_TRY(products.Multiply(count, hidden(), table.vocab, dlogits, WeightMatrix(head()),
-                                 drow + first * hidden(), hidden(), false));
-    NXDKIT_TRY(products.Multiply(table.vocab, hidden(), count, Transposed(dlogits),
-                                 Part(scaled_operand, first), Gradient(head()), hidden(), true));
-  }
-  ScaleRows(targets, hidden(), gradient.data(), drow, drow);
-  return AllReduceSum(tp, std::span(drow, static_cast<size_t>(targets * hidden())));
-}
-
-// Every rank holds the whole score and all hidden states: nothing is summed over ranks.
-void Decoder::State::MakeScores(std::span<float> scores) {
-  const float bias = table.score_bias < 0 ? 0 : *Vector(table.score_bias);
-  ScoreForward(static_cast<int64_t>(scores.size()), hidden(), rows.data(), Vector(table.score),
-               bias, scores.data());
-}
-
-void Decoder::State::ScoresBackward(std::span<const float> gradient, float* drow) {
-  const int64_t targets = static_cast<int64_t>(gradient.size());
-  ScoreBackward(targets, hidden(), rows.data(), Vector(table.score), gradient.data(), drow,
-                Gradient(table.score));
-  if (table.score_bias >= 0) AddRowSums(targets, 1, 1, gradient.data(), Gradient(table.score_bias));
-}
-
 Result<Decoder> Decoder::Make(const DecoderConfig& config, const DecoderOptions& options,
                               Comm& tp) {
   NXDKIT_ASSIGN(ParamTable table, MakeParamTable(config.model, tp.size(), tp.rank()));
@@ -252,37 +242,31 @@ const ParamTable& Decoder::table() const { return state_->table; }
 Weights& Decoder::weights() { return state_->weights; }
 std::span<float> Decoder::gradients() { return state_->gradients; }
 
-Status Decoder::Forward(const Batch& batch, float temperature, bool keep,
-                        std::span<float> log_probs, float* entropies) {
-  NXDKIT_TRY(CheckBatch(batch, state_->config.model.config.vocab, state_->rope.positions()));
-  NXDKIT_CHECK(state_->table.score < 0);
-  state_->keeping = keep;
-  NXDKIT_TRY(state_->RunLayers(batch));
-  state_->GatherRows(batch);
-  NXDKIT_TRY(state_->MakeStatistics(batch, temperature));
-  for (size_t i = 0; i < batch.targets.size(); ++i) {
-    log_probs[i] = state_->statistics[i].log_prob;
-    if (entropies) entropies[i] = state_->statistics[i].entropy;
+Status Decoder::Forward(const Batch& batch, float temperature, bool keep, std::span<float> outputs,
+                        float* entropies) {
+  State& s = *state_;
+  NXDKIT_TRY(CheckBatch(batch, s.config.model.config.vocab, s.rope.positions()));
+  s.keeping = keep;
+  NXDKIT_TRY(s.RunLayers(batch));
+  s.GatherRows(batch);
+  if (s.table.score >= 0) {
+    s.MakeScores(outputs);
+    return OkStatus();
   }
-  return OkStatus();
-}
-
-Status Decoder::Scores(const Batch& batch, bool keep, std::span<float> scores) {
-  NXDKIT_TRY(CheckBatch(batch, state_->config.model.config.vocab, state_->rope.positions()));
-  NXDKIT_CHECK(state_->table.score >= 0);
-  state_->keeping = keep;
-  NXDKIT_TRY(state_->RunLayers(batch));
-  state_->GatherRows(batch);
-  state_->MakeScores(scores);
+  NXDKIT_TRY(s.MakeStatistics(batch, temperature));
+  for (size_t i = 0; i < batch.targets.size(); ++i) {
+    outputs[i] = s.statistics[i].log_prob;
+    if (entropies) entropies[i] = s.statistics[i].entropy;
+  }
   return OkStatus();
 }
 
 Status Decoder::Backward(const Batch& batch, std::span<const float> gradient) {
   State& s = *state_;
   NXDKIT_CHECK(s.keeping && s.options.trainable);
-  const int64_t tokens = static_cast<int64_t>(batch.ids.size());
+  const int64_t tokens = std::ssize(batch.ids);
   const int64_t hidden = s.hidden();
-  const int64_t targets = static_cast<int64_t>(batch.targets.size());
+  const int64_t targets = std::ssize(batch.targets);
   float* drow = s.drows.Take(targets * hidden);
   if (s.table.score >= 0)
     s.ScoresBackward(gradient, drow);

@@ -1,6 +1,6 @@
-// A decoder-only language model of one tensor-parallel rank: log-probabilities of given tokens, or,
-// of a model with a score head, the scores; and the gradient of any function of them. All ranks of
-// the group call the same functions with the same batch.
+// One tensor-parallel rank's part of a decoder-only language model: log-probabilities of given
+// tokens, or, of a model with a score head, the scores; and the gradient of any function of them.
+// All ranks of the group call the same functions with the same batch.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace nxdkit::trainer {
 
-// Sequences packed behind one another, without padding. What several sequences begin with can be a
-// sequence of its own, that they name as their parent: it is computed once.
+// Sequences packed one after another, without padding. What several sequences begin with can be a
+// sequence of its own, which they name as their parent: it is computed once.
 struct Batch {
   std::vector<int32_t> ids;        // [T]
   std::vector<int32_t> positions;  // [T], within the sequence
   std::vector<int32_t> starts;     // [sequences + 1], the last is T
-  std::vector<int32_t> parents;    // [sequences], -1: none (see ops/attention.h); empty: all -1
+  std::vector<int32_t> parents;    // [sequences], -1: none (kernels/attention.h); empty: all -1
   // Whose log-probability is asked: `label` as the token after `token`, in any order. A score is
   // that of `token`, whatever the label.
   struct Target {
@@ -35,8 +35,8 @@ struct DecoderOptions {
   Dtype compute = Dtype::kF32;  // of weights and operands; sums are f32 always
   // Gradient checkpointing: keep each layer's input only and run the layer again going back.
   bool recompute = true;
-  // Of gradients by logits, that are kept from the forward to the backward pass. What does not fit
-  // is made again, at the price of one more product with the output matrix.
+  // Of gradients by logits that are kept from the forward to the backward pass. What does not fit
+  // is computed again, at the cost of one more product with the output matrix.
   int64_t kept_bytes = int64_t{128} << 20;
   int64_t max_positions = 0;  // 0: the config's
   bool trainable = true;      // false: no gradients are kept, Backward may not be called
@@ -52,18 +52,17 @@ class Decoder {
 
   const ParamTable& table() const;
   Weights& weights();
-  // [table().size] f32, added to by Backward; somebody else clears them.
+  // [table().size] f32, added to by Backward; the caller clears them.
   std::span<float> gradients();
 
-  // log_probs and, where not null, entropies of the whole distribution: [targets]. Logits are
-  // divided by `temperature` first. `keep`: Backward will follow. kUsage for ids, positions or
-  // labels that the model does not have.
-  Status Forward(const Batch& batch, float temperature, bool keep, std::span<float> log_probs,
+  // outputs [targets]: log-probabilities, of logits that are divided by `temperature` first; where
+  // `entropies` is not null, also those of the whole distributions. Of a model with a score head
+  // the scores, without temperature and entropies. `keep`: Backward will follow. kUsage for ids,
+  // positions or labels that the model does not have.
+  Status Forward(const Batch& batch, float temperature, bool keep, std::span<float> outputs,
                  float* entropies);
-  // The same of a model with a score head: [targets].
-  Status Scores(const Batch& batch, bool keep, std::span<float> scores);
-  // `gradient` [targets]: of the loss by each log-probability or score. After Forward or Scores
-  // with `keep` and the same batch. Partial gradients are not yet summed over the ranks.
+  // `gradient` [targets]: of the loss by each output. After Forward with `keep` and the same batch.
+  // Partial gradients are not yet summed over the ranks.
   Status Backward(const Batch& batch, std::span<const float> gradient);
   // Once per update, after all Backward: sums over tensor-parallel ranks what each saw only a part
   // of (norms of heads, shared key heads).

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
@@ -21,7 +22,7 @@ class Reader {
 
   double Number(const Json& object, const char* key, double fallback) {
     const Json* value = JsonFind(object, key);
-    if (!value || value->is_null()) return fallback;
+    if (!value) return fallback;
     if (value->is_number() && std::isfinite(value->get<double>()) && value->get<double>() > 0)
       return value->get<double>();
     Fail(Errc::kCorrupt, key,
@@ -31,9 +32,7 @@ class Reader {
   // What must not be there, or be one of the harmless values.
   void Require(const char* key, std::initializer_list<Json> harmless) {
     const Json* value = JsonFind(json_, key);
-    if (!value || value->is_null()) return;
-    for (const Json& one : harmless)
-      if (*value == one) return;
+    if (!value || std::ranges::find(harmless, *value) != harmless.end()) return;
     Fail(Errc::kUnsupported, key,
          fmt::format("{} is not built into this trainer", JsonExcerpt(*value)));
   }
@@ -105,7 +104,7 @@ class Rope {
 
   bool IsSaid(const char* key) const {
     const Json* value = JsonFind(json_, key);
-    return value && !value->is_null() && !(value->is_object() && value->empty());
+    return value && !(value->is_object() && value->empty());
   }
   std::string Type() const {
     for (const char* key : {"rope_type", "type"})
@@ -116,7 +115,7 @@ class Rope {
   double Top(const char* key, double fallback) { return reader_.Number(json_, key, fallback); }
   double Needed(const char* key, std::string_view type) {
     const Json* value = JsonFind(*rules_, key);
-    if (!value || value->is_null())
+    if (!value)
       reader_.Fail(Errc::kCorrupt, source_, fmt::format("rope type {} needs a {}", type, key));
     return reader_.Number(*rules_, key, 1);
   }

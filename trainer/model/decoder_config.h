@@ -20,7 +20,7 @@ struct DecoderConfig {
 
 // Reads the rotary embedding (default, linear, llama3) as transformers 5 does: rope_scaling wins
 // over rope_parameters, a top-level rope_theta counts where the winner has none, and llama3 takes
-// max_position_embeddings for an original length that nobody gives. kCorrupt where transformers
+// max_position_embeddings as the original length where none is given. kCorrupt where transformers
 // refuses: a type without its factors. kUnsupported, naming the key, for what changes the
 // arithmetic and is not built: other activations, attention dropout, sliding windows in use, other
 // rope types, rotary embedding of a part of each head, biases of the output or MLP projections,

@@ -51,7 +51,7 @@ struct LayerWeights {
   const float* post_norm = nullptr;
   const float* q_norm = nullptr;    // nullptr: none
   const float* k_norm = nullptr;    //
-  const float* qkv_bias = nullptr;  // q, k, v behind one another; nullptr: none
+  const float* qkv_bias = nullptr;  // q, k, v one after another; nullptr: none
 };
 
 // Where the gradients go: f32, added to.
@@ -88,7 +88,7 @@ struct LayerContext {
   int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
 };
 
-// x [T, H] -> out [T, H]. With `out` nullptr only what LayerBackward needs is made again.
+// x [T, H] -> out [T, H]. With `out` nullptr only what LayerBackward needs is computed again.
 Status LayerForward(const LayerContext& context, const LayerWeights& weights, const float* x,
                     float* out, LayerState& state);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -13,26 +14,26 @@
 namespace nxdkit::trainer {
 namespace {
 
-class RankStorage : public Storage {
+class MemoryStorage : public Storage {
  public:
-  explicit RankStorage(const RankMemory& memory)
-      : data_(memory.data),
-        bytes_(static_cast<uint64_t>(memory.table->size * ElementBytes(memory.dtype))),
-        path_(fmt::format("memory of rank {}", memory.table->rank)) {}
-  uint64_t bytes() const override { return bytes_; }
+  // `owner` keeps the bytes; without one they must outlive the storage.
+  MemoryStorage(std::span<const std::byte> bytes, std::string name,
+                std::shared_ptr<const void> owner = nullptr)
+      : bytes_(bytes), path_(std::move(name)), owner_(std::move(owner)) {}
+  uint64_t bytes() const override { return bytes_.size(); }
   const std::string& path() const override { return path_; }
   uint64_t file_offset() const override { return 0; }
   Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
-    if (offset > bytes_ || to.size() > bytes_ - offset)
-      return Error(Errc::kInternal, "read past the memory of a rank").in(path_).at(offset);
-    std::memcpy(to.data(), data_ + offset, to.size());
+    if (offset > bytes_.size() || to.size() > bytes_.size() - offset)
+      return Error(Errc::kInternal, "read past the end of memory").in(path_).at(offset);
+    std::ranges::copy(bytes_.subspan(offset, to.size()), to.begin());
     return OkStatus();
   }
 
  private:
-  const std::byte* data_;
-  uint64_t bytes_;
-  std::string path_;
+  const std::span<const std::byte> bytes_;
+  const std::string path_;
+  const std::shared_ptr<const void> owner_;
 };
 
 class MemorySink : public Sink {
@@ -116,20 +117,26 @@ Status LoadEntry(const ops::BoundArtifact& source, const models::Model& model,
   NXDKIT_TRY(CheckSameModel(source, model));
   std::vector<uint32_t> params;
   for (uint32_t i = 0; i < model.params.size(); ++i) {
+    const auto bad = [&](std::string what) {
+      return Error(Errc::kCorrupt, std::move(what))
+          .in(source.artifact.path)
+          .on(model.params[i].name);
+    };
     const ops::OptimizerEntry* found =
         source.optimizer ? source.optimizer->Find(i, entry) : nullptr;
     if (!found || found->kind != ops::OptimizerEntry::Kind::kLike)
-      return Error(Errc::kCorrupt, fmt::format("the optimizer's state has no {} of it", entry))
-          .in(source.artifact.path)
-          .on(model.params[i].name);
+      return bad(fmt::format("the optimizer's state has no {} of it", entry));
     if (found->dtype != ranks.front().dtype)
-      return Error(Errc::kCorrupt, fmt::format("{} is {}, expected {}", entry, Name(found->dtype),
-                                               Name(ranks.front().dtype)))
-          .in(source.artifact.path)
-          .on(model.params[i].name);
+      return bad(fmt::format("{} is {}, expected {}", entry, Name(found->dtype),
+                             Name(ranks.front().dtype)));
     params.push_back(found->param);
   }
   return Fill(source, model, params, ranks, run);
+}
+
+std::shared_ptr<const Storage> StorageOf(std::vector<float> values) {
+  const auto owner = std::make_shared<const std::vector<float>>(std::move(values));
+  return std::make_shared<MemoryStorage>(std::as_bytes(std::span(*owner)), "memory", owner);
 }
 
 void BindMemory(const models::Model& model, const std::vector<uint32_t>& params,
@@ -142,7 +149,10 @@ void BindMemory(const models::Model& model, const std::vector<uint32_t>& params,
     to.layout.tensors.push_back(std::move(tensor));
   }
   for (const RankMemory& memory : ranks) {
-    const auto storage = std::make_shared<RankStorage>(memory);
+    const auto size = static_cast<size_t>(memory.table->size * ElementBytes(memory.dtype));
+    const auto storage =
+        std::make_shared<MemoryStorage>(std::span<const std::byte>(memory.data, size),
+                                        fmt::format("memory of rank {}", memory.table->rank));
     for (const Slot& slot : memory.table->slots) {
       StoredTensor tensor;
       tensor.name = model.params[slot.param].name;

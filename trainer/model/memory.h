@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "formats/artifact/artifact.h"
@@ -12,8 +13,8 @@
 
 namespace nxdkit::trainer {
 
-// For RunOptions::max_memory: the weights are in memory already, and the cap of the commands is
-// about buffers for models that are not.
+// For RunOptions::max_memory: the cap of the commands is about buffers for models on disk; these
+// weights are in memory already.
 inline constexpr uint64_t kNoMemoryCap = uint64_t{1} << 46;
 
 // The flat array of one rank; not owned.
@@ -36,8 +37,11 @@ Status LoadEntry(const ops::BoundArtifact& source, const models::Model& model,
                  const std::string& entry, const std::vector<RankMemory>& ranks,
                  const ops::RunOptions& run);
 
+// Numbers of our own as storage to read a tensor from.
+std::shared_ptr<const Storage> StorageOf(std::vector<float> values);
+
 // Adds the arrays of all ranks to `to`, as tensors to read from while they live and do not change.
-// params[i] is the logical parameter in `to` that the model's parameter i stands for here.
+// params[i] is the logical parameter in `to` that the model's parameter i is bound as.
 void BindMemory(const models::Model& model, const std::vector<uint32_t>& params,
                 const std::vector<RankMemory>& ranks, BoundLayout& to);
 

@@ -1,11 +1,11 @@
-// What one tensor-parallel rank holds: its share of every parameter at a place of one flat array.
+// What one tensor-parallel rank holds: its share of every parameter, at a place in one flat array.
 // Weights, gradients and optimizer state all have this shape, so sums over ranks, norms and updates
 // are loops over one array.
 //
 //   embed_tokens | layer 0: input norm, [q k v], biases, head norms, o, post norm, [gate up], down
 //   | layer 1 ... | norm | lm_head (untied) or score, its bias
 //
-// q, k, v lie behind one another without a gap, so one product makes all three; gate and up too.
+// q, k, v follow one another without a gap, so one product makes all three; gate and up too.
 #pragma once
 
 #include <cstdint>

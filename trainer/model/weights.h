@@ -26,14 +26,14 @@ class Weights {
   const std::byte* at(const Slot& slot) const;
   // A parameter of one dimension, or of one row, as f32.
   const float* vector(const Slot& slot) const;
-  // To be called whenever the array has changed: vectors are kept widened.
+  // To be called after every change of the array: vectors are kept widened.
   void Changed();
 
  private:
   const ParamTable* table_;
   Dtype dtype_;
   std::vector<std::byte> bytes_;
-  std::vector<float> vectors_;  // such slots behind one another
+  std::vector<float> vectors_;  // such slots one after another
   std::vector<int64_t> vector_at_;
 };
 

@@ -9,9 +9,8 @@
 
 #include "formats/ops/digest/digest.h"
 #include "lib/system/system.h"
-#include "trainer/comm/thread_world.h"
+#include "trainer/comm/comm.h"
 #include "trainer/model/memory.h"
-#include "trainer/rollout/expected_weights.h"
 #include "trainer/rollout/open_bundle.h"
 #include "trainer/rollout/rank_model.h"
 #include "trainer/rollout/sampler.h"
@@ -31,6 +30,25 @@ ops::RunOptions LoadOptions(int jobs, const std::function<Status()>& poll) {
   return run;
 }
 
+std::string VersionText(const std::optional<rollout::WeightsVersion>& version) {
+  if (!version) return "weights that were never refreshed";
+  return fmt::format("version {} \"{}\" of {}", version->serial, version->label, version->source);
+}
+
+// Of the bundle, before anything of it is loaded.
+Status CheckVersion(const ExpectedWeights& expect,
+                    const std::optional<rollout::WeightsVersion>& found,
+                    const std::string& bundle) {
+  const bool serial = !expect.serial || (found && found->serial == *expect.serial);
+  const bool label = !expect.label || (found && found->label == *expect.label);
+  if (serial && label) return OkStatus();
+  return Error(Errc::kFindings,
+               fmt::format("stale weights: found {}, expected {}{}", VersionText(found),
+                           expect.serial ? fmt::format("version {}", *expect.serial) : "",
+                           expect.label ? fmt::format(" \"{}\"", *expect.label) : ""))
+      .in(bundle);
+}
+
 // Of what is in memory, not of what the files say.
 Result<std::string> DigestOf(const models::Model& model, const std::vector<RankMemory>& ranks,
                              const ops::RunOptions& run) {
@@ -44,93 +62,9 @@ Result<std::string> DigestOf(const models::Model& model, const std::vector<RankM
   return manifest::DigestText(digest.digest);
 }
 
-}  // namespace
-
-struct Engine::State {
-  OpenedBundle bundle;  // closed once the weights are loaded; configuration and tables stay
-  EngineFacts facts;
-  int threads = 1;
-  int64_t pass_tokens = 1;
-  std::vector<std::optional<RankModel>> ranks;
-  std::unique_ptr<ThreadWorld> world;
-
-  // A world in which something failed is of no more use.
-  Status OnRanks(const std::function<Status(Comm&)>& body) {
-    if (!world) world = std::make_unique<ThreadWorld>(static_cast<int>(facts.tp), threads);
-    Status status = world->Run(body);
-    if (!status.ok()) world.reset();
-    return status;
-  }
-  Status LoadRanks(const EngineOptions& options, const std::function<Status()>& poll);
-  Status Pack(std::vector<Weights>& weights);
-  Status RunRank(Comm& tp, std::span<const RolloutRequest> requests, const GenerateHooks& hooks,
-                 Generated& out);
-};
-
-Status Engine::State::LoadRanks(const EngineOptions& options, const std::function<Status()>& poll) {
-  const models::Model& model = bundle.config.model;
-  const int jobs = options.threads * static_cast<int>(facts.tp);
-  std::vector<Weights> weights;
-  std::vector<RankMemory> memory;
-  for (const ParamTable& table : bundle.tables) weights.emplace_back(table, bundle.dtype);
-  for (size_t r = 0; r < weights.size(); ++r)
-    memory.push_back({&bundle.tables[r], weights[r].bytes(), bundle.dtype});
-  NXDKIT_TRY(LoadWeights(bundle.artifact, model, memory, LoadOptions(jobs, poll)));
-  if (options.digest || !options.expect.digest.empty()) {
-    NXDKIT_ASSIGN(facts.digest, DigestOf(model, memory, LoadOptions(jobs, poll)));
-    NXDKIT_TRY(CheckLoaded(options.expect, facts, options.bundle));
-  }
-  bundle.artifact = {};
-  for (Weights& rank : weights) rank.Changed();
-  return Pack(weights);
-}
-
-Status Engine::State::Pack(std::vector<Weights>& weights) {
-  ranks.resize(weights.size());
-  NXDKIT_TRY(OnRanks([&](Comm& tp) -> Status {
-    const size_t rank = static_cast<size_t>(tp.rank());
-    NXDKIT_ASSIGN(RankModel model,
-                  RankModel::Make(bundle.config, bundle.tables[rank], weights[rank],
-                                  {facts.batch_size, facts.seq_len, bundle.dtype}));
-    ranks[rank] = std::move(model);
-    return OkStatus();
-  }));
-  for (const std::optional<RankModel>& rank : ranks) {
-    facts.weight_bytes += rank->weight_bytes();
-    facts.cache_bytes += rank->cache_bytes();
-  }
-  return OkStatus();
-}
-
-Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Engine::Engine(Engine&&) noexcept = default;
-Engine& Engine::operator=(Engine&&) noexcept = default;
-Engine::~Engine() = default;
-
-const EngineFacts& Engine::facts() const { return state_->facts; }
-
-Result<Engine> Engine::Load(const EngineOptions& options, const std::function<Status()>& poll) {
-  if (options.threads < 1 || options.pass_tokens < 1)
-    return Error(Errc::kUsage,
-                 fmt::format("{} threads and passes of {} tokens: both must be 1 or more",
-                             options.threads, options.pass_tokens));
-  auto state = std::make_unique<State>();
-  NXDKIT_ASSIGN(state->bundle, OpenBundleForEngine(options));
-  state->facts = FactsOf(state->bundle);
-  state->threads = options.threads;
-  state->pass_tokens = std::max(options.pass_tokens, state->facts.batch_size);
-  NXDKIT_TRY(CheckVersion(options.expect, state->facts.version, options.bundle));
-  try {
-    NXDKIT_TRY(state->LoadRanks(options, poll));
-  } catch (const std::bad_alloc&) {
-    return Error(Errc::kLimit, "not enough memory for the model's weights").in(options.bundle);
-  }
-  return Engine(std::move(state));
-}
-
 Status CheckRequest(const RolloutRequest& request, const EngineFacts& facts) {
   const auto bad = [](std::string what) { return Error(Errc::kUsage, std::move(what)); };
-  const int64_t tokens = static_cast<int64_t>(request.prompt.size());
+  const int64_t tokens = std::ssize(request.prompt);
   if (tokens < 1 || tokens > facts.seq_len - 1)
     return bad(fmt::format("a prompt of {} tokens, expected 1 to {}: the sequence length is {}",
                            tokens, facts.seq_len - 1, facts.seq_len));
@@ -151,57 +85,157 @@ Status CheckRequest(const RolloutRequest& request, const EngineFacts& facts) {
   return OkStatus();
 }
 
-// The same on every rank, but that rank 0 talks to the caller: what the ranks draw is equal, so
-// their schedules are.
-Status Engine::State::RunRank(Comm& tp, std::span<const RolloutRequest> requests,
-                              const GenerateHooks& hooks, Generated& out) {
-  RankModel& model = *ranks[static_cast<size_t>(tp.rank())];
-  const bool speaks = tp.rank() == 0;
-  Schedule schedule(requests, facts.batch_size, facts.seq_len, pass_tokens);
-  Sampler sampler(tp, bundle.tables[0].vocab);
-  GenerateStats stats;
-  Pass pass;
-  std::vector<Draw> draws;
-  std::vector<Drawn> drawn;
-  while (schedule.Next(pass)) {
-    if (speaks && hooks.poll) NXDKIT_TRY(hooks.poll());
-    NXDKIT_ASSIGN(const float* logits, model.Forward(tp, pass));
-    draws.clear();
-    for (const Pass::Wanted& wanted : pass.wanted) {
-      const RolloutRequest& request = requests[wanted.request];
-      const PhiloxCounter words =
-          DrawWords(MakeKey(request.seed, RandomUse::kSampling),
-                    {request.step, request.prompt_index, request.sample_index, wanted.position});
-      draws.push_back(
-          {&request.sampling, UniformDouble(words[0], words[1]), wanted.request, wanted.position});
-    }
-    NXDKIT_TRY(sampler.Sample(draws, logits, drawn));
-    for (size_t i = 0; i < drawn.size(); ++i) {
-      const size_t request = pass.wanted[i].request;
-      const bool whole = schedule.Accept(pass.wanted[i], drawn[i].token, drawn[i].log_prob);
-      if (whole && speaks && hooks.on_response)
-        hooks.on_response(request, schedule.response(request));
-    }
-    ++stats.passes;
-    stats.response_tokens += static_cast<int64_t>(drawn.size());
-    stats.prompt_tokens += static_cast<int64_t>(pass.places.size());
+}  // namespace
+
+struct Engine::State {
+  OpenedBundle bundle;  // closed once the weights are loaded; configuration and tables stay
+  EngineFacts& facts = bundle.facts;
+  int threads = 1;
+  int64_t pass_tokens = 1;
+  std::vector<std::optional<RankModel>> ranks;
+  std::unique_ptr<ThreadWorld> world;
+
+  // A world in which something failed is of no more use.
+  Status OnRanks(const std::function<Status(Comm&)>& body) {
+    if (!world) world = std::make_unique<ThreadWorld>(static_cast<int>(facts.tp), threads);
+    Status status = world->Run(body);
+    if (!status.ok()) world.reset();
+    return status;
   }
-  if (!speaks) return OkStatus();
-  // Every token but the last of a response went through the model too.
-  stats.prompt_tokens -= stats.response_tokens - static_cast<int64_t>(requests.size());
-  stats.copied_tokens = schedule.copied_tokens();
-  out.stats = stats;
-  out.responses = std::move(schedule).TakeResponses();
+
+  Status LoadRanks(const EngineOptions& options, const std::function<Status()>& poll) {
+    const models::Model& model = bundle.config.model;
+    const int jobs = options.threads * static_cast<int>(facts.tp);
+    std::vector<Weights> weights;
+    std::vector<RankMemory> memory;
+    for (const ParamTable& table : bundle.tables) weights.emplace_back(table, facts.dtype);
+    for (size_t r = 0; r < weights.size(); ++r)
+      memory.push_back({&bundle.tables[r], weights[r].bytes(), facts.dtype});
+    NXDKIT_TRY(LoadWeights(bundle.artifact, model, memory, LoadOptions(jobs, poll)));
+    if (options.digest || !options.expect.digest.empty()) {
+      NXDKIT_ASSIGN(facts.digest, DigestOf(model, memory, LoadOptions(jobs, poll)));
+      NXDKIT_TRY(CheckLoaded(options.expect, facts, options.bundle));
+    }
+    bundle.artifact = {};
+    for (Weights& rank : weights) rank.Changed();
+    return Pack(weights);
+  }
+
+  Status Pack(std::vector<Weights>& weights) {
+    ranks.resize(weights.size());
+    NXDKIT_TRY(OnRanks([&](Comm& tp) -> Status {
+      const size_t rank = static_cast<size_t>(tp.rank());
+      NXDKIT_ASSIGN(RankModel model,
+                    RankModel::Make(bundle.config, bundle.tables[rank], weights[rank],
+                                    {facts.batch_size, facts.seq_len, facts.dtype}));
+      ranks[rank] = std::move(model);
+      return OkStatus();
+    }));
+    for (const std::optional<RankModel>& rank : ranks) {
+      facts.weight_bytes += rank->weight_bytes();
+      facts.cache_bytes += rank->cache_bytes();
+    }
+    return OkStatus();
+  }
+
+  // The same on every rank, but that rank 0 talks to the caller: what the ranks draw is equal, so
+  // their schedules are.
+  Status RunRank(Comm& tp, std::span<const RolloutRequest> requests, const GenerateHooks& hooks,
+                 Generated& out) {
+    RankModel& model = *ranks[static_cast<size_t>(tp.rank())];
+    const bool speaks = tp.rank() == 0;
+    Schedule schedule(requests, facts.batch_size, facts.seq_len, pass_tokens);
+    Sampler sampler(tp, bundle.tables[0].vocab);
+    GenerateStats stats;
+    Pass pass;
+    std::vector<Draw> draws;
+    std::vector<Drawn> drawn;
+    while (schedule.Next(pass)) {
+      if (speaks && hooks.poll) NXDKIT_TRY(hooks.poll());
+      NXDKIT_ASSIGN(const float* logits, model.Forward(tp, pass));
+      draws.clear();
+      for (const Pass::Wanted& wanted : pass.wanted) {
+        const RolloutRequest& request = requests[wanted.request];
+        const double uniform = DrawUniform(
+            MakeKey(request.seed, RandomUse::kSampling),
+            {request.step, request.prompt_index, request.sample_index, wanted.position});
+        draws.push_back({&request.sampling, uniform, wanted.request, wanted.position});
+      }
+      NXDKIT_TRY(sampler.Sample(draws, logits, drawn));
+      for (size_t i = 0; i < drawn.size(); ++i) {
+        const size_t request = pass.wanted[i].request;
+        const bool whole = schedule.Accept(pass.wanted[i], drawn[i].token, drawn[i].log_prob);
+        if (whole && speaks && hooks.on_response)
+          hooks.on_response(request, schedule.response(request));
+      }
+      ++stats.passes;
+      stats.response_tokens += std::ssize(drawn);
+      stats.prompt_tokens += std::ssize(pass.places);
+    }
+    if (!speaks) return OkStatus();
+    // Every token but the last of a response went through the model too.
+    stats.prompt_tokens -= stats.response_tokens - std::ssize(requests);
+    stats.copied_tokens = schedule.copied_tokens();
+    out.stats = stats;
+    out.responses = std::move(schedule).TakeResponses();
+    return OkStatus();
+  }
+};
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+Engine::~Engine() = default;
+
+const EngineFacts& Engine::facts() const { return state_->facts; }
+
+Result<Engine> Engine::Load(const EngineOptions& options, const std::function<Status()>& poll) {
+  if (options.threads < 1 || options.pass_tokens < 1)
+    return Error(Errc::kUsage,
+                 fmt::format("{} threads and passes of {} tokens: both must be 1 or more",
+                             options.threads, options.pass_tokens));
+  auto state = std::make_unique<State>();
+  NXDKIT_ASSIGN(state->bundle, OpenBundleForEngine(options));
+  EngineFacts& facts = state->bundle.facts;
+  state->threads = options.threads;
+  state->pass_tokens = std::max(options.pass_tokens, facts.batch_size);
+  NXDKIT_TRY(CheckVersion(options.expect, facts.version, options.bundle));
+  try {
+    NXDKIT_TRY(state->LoadRanks(options, poll));
+  } catch (const std::bad_alloc&) {
+    return Error(Errc::kLimit, "not enough memory for the model's weights").in(options.bundle);
+  }
+  return Engine(std::move(state));
+}
+
+Result<EngineFacts> CheckEngineBundle(const EngineOptions& options) {
+  NXDKIT_ASSIGN(const OpenedBundle opened, OpenBundleForEngine(options));
+  return opened.facts;
+}
+
+Status CheckLoaded(const ExpectedWeights& expect, const EngineFacts& loaded,
+                   const std::string& bundle) {
+  NXDKIT_TRY(CheckVersion(expect, loaded.version, bundle));
+  if (expect.digest.empty() || loaded.digest == expect.digest) return OkStatus();
+  return Error(
+             Errc::kFindings,
+             fmt::format("stale weights: the model that was loaded has the digest {}, expected {}",
+                         loaded.digest.empty() ? "of nothing" : loaded.digest, expect.digest))
+      .in(bundle);
+}
+
+Status CheckRequests(std::span<const RolloutRequest> requests, const EngineFacts& facts) {
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const Status good = CheckRequest(requests[i], facts);
+    if (!good.ok())
+      return Error(good.error().code(), fmt::format("request {}: {}", i, good.error().message()));
+  }
   return OkStatus();
 }
 
 Result<Generated> Engine::Generate(std::span<const RolloutRequest> requests,
                                    const GenerateHooks& hooks) {
-  for (size_t i = 0; i < requests.size(); ++i) {
-    const Status good = CheckRequest(requests[i], state_->facts);
-    if (!good.ok())
-      return Error(good.error().code(), fmt::format("request {}: {}", i, good.error().message()));
-  }
+  NXDKIT_TRY(CheckRequests(requests, state_->facts));
   // Kept aside: what the other ranks see of it looks the same as an interruption of one's own.
   Status stopped;
   GenerateHooks watched = hooks;

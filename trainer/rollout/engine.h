@@ -56,7 +56,7 @@ struct EngineFacts {
   int64_t weight_bytes = 0;  // of all ranks, read for every pass
   int64_t cache_bytes = 0;   // of all ranks
   std::optional<rollout::WeightsVersion> version;
-  std::string digest;  // when asked for or expected
+  std::string digest{};  // when asked for or expected
 };
 
 struct GenerateStats {
@@ -110,7 +110,12 @@ class Engine {
 // facts say of weights is not set.
 Result<EngineFacts> CheckEngineBundle(const EngineOptions& options);
 
-// What Generate checks of a request; also before it is sent to a worker.
-Status CheckRequest(const RolloutRequest& request, const EngineFacts& facts);
+// What Load checks of what it has loaded: version and digest; also of what a worker says of itself.
+// kFindings: "stale weights: ...".
+Status CheckLoaded(const ExpectedWeights& expect, const EngineFacts& loaded,
+                   const std::string& bundle);
+
+// What Generate checks of its requests; also before they are sent to workers.
+Status CheckRequests(std::span<const RolloutRequest> requests, const EngineFacts& facts);
 
 }  // namespace nxdkit::trainer

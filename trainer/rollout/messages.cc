@@ -2,26 +2,36 @@
 
 #include <fmt/core.h>
 
+#include <cstring>
+#include <type_traits>
+
 namespace nxdkit::trainer {
 namespace {
 
-// Both directions of a field. What a struct is made of is listed once, in Fields.
+// Both directions of a field: numbers as they are, flags as a byte, texts and arrays after their
+// count, what may be missing after a flag. What a struct is made of is listed once, in Fields.
 class Put {
  public:
   void operator()(const auto&... fields) { (One(fields), ...); }
-  std::string Take() { return writer_.Take(); }
+  std::string Take() { return std::move(bytes_); }
 
  private:
-  void One(bool flag) { writer_.Put<uint8_t>(flag); }
   template <typename T>
   requires std::is_arithmetic_v<T>
-  void One(T number) { writer_.Put(number); }
+  void One(T number) { bytes_.append(reinterpret_cast<const char*>(&number), sizeof number); }
+  void One(bool flag) { One(static_cast<uint8_t>(flag)); }
   template <typename T>
   requires std::is_arithmetic_v<T>
-  void One(const std::vector<T>& numbers) { writer_.PutArray<T>(numbers); }
-  void One(const std::string& text) { writer_.PutText(text); }
-  void One(Dtype dtype) { writer_.PutText(TorchName(dtype)); }
-  void One(FinishReason reason) { writer_.Put(static_cast<uint8_t>(reason)); }
+  void One(const std::vector<T>& numbers) {
+    One(uint64_t{numbers.size()});
+    bytes_.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T));
+  }
+  void One(std::string_view text) {
+    One(uint64_t{text.size()});
+    bytes_.append(text);
+  }
+  void One(Dtype dtype) { One(TorchName(dtype)); }
+  void One(FinishReason reason) { One(static_cast<uint8_t>(reason)); }
   void One(const rollout::WeightsVersion& version);
   template <typename T>
   void One(const std::optional<T>& value) {
@@ -29,33 +39,65 @@ class Put {
     if (value) One(*value);
   }
 
-  WireWriter writer_;
+  std::string bytes_;
 };
 
+// The first failure is kept; what is read after it is zero. Nothing may be used before Finish.
 class Get {
  public:
-  explicit Get(std::string_view payload) : reader_(payload) {}
+  explicit Get(std::string_view payload) : bytes_(payload) {}
   void operator()(auto&... fields) { (One(fields), ...); }
-  WireReader& reader() { return reader_; }
+  // For a count of things of at least `least` bytes each; 0 when they cannot be there.
+  uint64_t Count(uint64_t least) {
+    uint64_t count = 0;
+    One(count);
+    return Has(least, count) ? count : 0;
+  }
   // kCorrupt where the bytes are too few or too many, or a word or number means nothing.
-  template <typename T>
-  Result<T> Finished(T value) const {
-    NXDKIT_TRY(reader_.Finish());
-    if (unknown_) return *unknown_;
-    return value;
+  Status Finish() const {
+    if (error_) return *error_;
+    if (at_ == bytes_.size()) return unknown_ ? Status(*unknown_) : OkStatus();
+    return Error(Errc::kCorrupt, fmt::format("{} bytes are left over", bytes_.size() - at_))
+        .at(at_);
   }
 
  private:
-  void One(bool& flag) { flag = reader_.GetFlag(); }
+  bool Has(uint64_t size, uint64_t count) {
+    if (error_) return false;
+    const uint64_t left = bytes_.size() - at_;
+    if (count <= left / size) return true;
+    error_ = Error(Errc::kCorrupt,
+                   fmt::format("{} x {} bytes are announced, {} are left", count, size, left))
+                 .at(at_);
+    return false;
+  }
+  void Take(void* to, size_t size) {
+    if (size > 0) std::memcpy(to, bytes_.data() + at_, size);
+    at_ += size;
+  }
   template <typename T>
   requires std::is_arithmetic_v<T>
-  void One(T& number) { number = reader_.Get<T>(); }
+  void One(T& number) {
+    number = {};
+    if (Has(sizeof number, 1)) Take(&number, sizeof number);
+  }
+  void One(bool& flag) {
+    uint8_t byte = 0;
+    One(byte);
+    flag = byte != 0;
+  }
+  void Elements(auto& to) {
+    constexpr size_t kSize = sizeof to[0];
+    to.resize(static_cast<size_t>(Count(kSize)));
+    Take(to.data(), to.size() * kSize);
+  }
   template <typename T>
   requires std::is_arithmetic_v<T>
-  void One(std::vector<T>& numbers) { numbers = reader_.GetArray<T>(); }
-  void One(std::string& text) { text = reader_.GetText(); }
+  void One(std::vector<T>& numbers) { Elements(numbers); }
+  void One(std::string& text) { Elements(text); }
   void One(Dtype& dtype) {
-    const std::string name = reader_.GetText();
+    std::string name;
+    One(name);
     const std::optional<Dtype> known = DtypeFromTorchName(name);
     if (known)
       dtype = *known;
@@ -63,7 +105,8 @@ class Get {
       unknown_ = Error(Errc::kCorrupt, fmt::format("an element type \"{}\"", name));
   }
   void One(FinishReason& reason) {
-    const uint8_t number = reader_.Get<uint8_t>();
+    uint8_t number = 0;
+    One(number);
     reason = static_cast<FinishReason>(number);
     if (number > static_cast<uint8_t>(FinishReason::kLength))
       unknown_ = Error(Errc::kCorrupt, fmt::format("an end of kind {}", number));
@@ -71,11 +114,14 @@ class Get {
   void One(rollout::WeightsVersion& version);
   template <typename T>
   void One(std::optional<T>& value) {
-    if (reader_.GetFlag()) One(value.emplace());
+    bool there = false;
+    One(there);
+    if (there) One(value.emplace());
   }
 
-  WireReader reader_;
-  std::optional<Error> unknown_;
+  std::string_view bytes_;
+  size_t at_ = 0;
+  std::optional<Error> error_, unknown_;
 };
 
 // `of`: const where it is put.
@@ -113,22 +159,30 @@ void Fields(auto& wire, auto& facts) requires requires { facts.model_type; }
 void Fields(auto& wire, auto& stats) requires requires { stats.passes; }
 { wire(stats.passes, stats.prompt_tokens, stats.copied_tokens, stats.response_tokens); }
 
+}  // namespace
+
 template <typename T>
-std::string Encoded(const T& value) {
+std::string Encode(const T& value) {
   Put put;
   Fields(put, value);
   return put.Take();
 }
 
 template <typename T>
-Result<T> Decoded(std::string_view payload) {
+Result<T> Decode(std::string_view payload) {
   Get get(payload);
   T value;
   Fields(get, value);
-  return get.Finished(std::move(value));
+  NXDKIT_TRY(get.Finish());
+  return value;
 }
 
-}  // namespace
+template std::string Encode(const EngineOptions&);
+template std::string Encode(const EngineFacts&);
+template std::string Encode(const GenerateStats&);
+template Result<EngineOptions> Decode(std::string_view);
+template Result<EngineFacts> Decode(std::string_view);
+template Result<GenerateStats> Decode(std::string_view);
 
 std::string EncodeHello() {
   Put put;
@@ -137,26 +191,14 @@ std::string EncodeHello() {
 }
 
 Status DecodeHello(std::string_view payload) {
-  WireReader reader(payload);
-  const uint32_t version = reader.Get<uint32_t>();
-  NXDKIT_TRY(reader.Finish());
+  Get get(payload);
+  uint32_t version = 0;
+  get(version);
+  NXDKIT_TRY(get.Finish());
   if (version == kProtocolVersion) return OkStatus();
   return Error(Errc::kUnsupported,
                fmt::format("the rollout worker speaks version {} of the protocol, this program {}",
                            version, kProtocolVersion));
-}
-
-std::string EncodeOptions(const EngineOptions& options) { return Encoded(options); }
-Result<EngineOptions> DecodeOptions(std::string_view payload) {
-  return Decoded<EngineOptions>(payload);
-}
-
-std::string EncodeFacts(const EngineFacts& facts) { return Encoded(facts); }
-Result<EngineFacts> DecodeFacts(std::string_view payload) { return Decoded<EngineFacts>(payload); }
-
-std::string EncodeStats(const GenerateStats& stats) { return Encoded(stats); }
-Result<GenerateStats> DecodeStats(std::string_view payload) {
-  return Decoded<GenerateStats>(payload);
 }
 
 std::string EncodeRequests(const std::vector<NumberedRequest>& requests) {
@@ -172,12 +214,13 @@ std::string EncodeRequests(const std::vector<NumberedRequest>& requests) {
 Result<DecodedRequests> DecodeRequests(std::string_view payload) {
   Get get(payload);
   DecodedRequests out;
-  const uint64_t count = get.reader().GetCount(kLeastRequestBytes);
+  const uint64_t count = get.Count(kLeastRequestBytes);
   for (uint64_t i = 0; i < count; ++i) {
     get(out.numbers.emplace_back());
     Fields(get, out.requests.emplace_back());
   }
-  return get.Finished(std::move(out));
+  NXDKIT_TRY(get.Finish());
+  return out;
 }
 
 std::string EncodeResponse(uint64_t number, const RolloutResponse& response) {
@@ -190,7 +233,8 @@ Result<NumberedResponse> DecodeResponse(std::string_view payload) {
   Get get(payload);
   NumberedResponse out;
   get(out.number, out.response.ids, out.response.log_probs, out.response.reason);
-  return get.Finished(std::move(out));
+  NXDKIT_TRY(get.Finish());
+  return out;
 }
 
 std::string EncodeError(const Error& error) {
@@ -201,18 +245,17 @@ std::string EncodeError(const Error& error) {
 }
 
 Error ErrorFrom(std::string_view payload) {
-  WireReader reader(payload);
-  const uint32_t code = reader.Get<uint32_t>();
+  Get get(payload);
+  uint32_t code = 0;
   std::string texts[5];
-  for (std::string& text : texts) text = reader.GetText();
-  if (!reader.Finish().ok() || code > static_cast<uint32_t>(Errc::kInternal))
+  get(code, texts[0], texts[1], texts[2], texts[3], texts[4]);
+  if (!get.Finish().ok() || code > static_cast<uint32_t>(Errc::kInternal))
     return Error(Errc::kCorrupt, "a rollout worker failed and did not say how");
-  Error error(static_cast<Errc>(code), texts[0]);
-  if (!texts[1].empty()) error = std::move(error).in(texts[1]);
-  if (!texts[2].empty()) error = std::move(error).member(texts[2]);
-  if (!texts[3].empty()) error = std::move(error).on(texts[3]);
-  if (!texts[4].empty()) error = std::move(error).hint(texts[4]);
-  return error;
+  return Error(static_cast<Errc>(code), texts[0])
+      .in(texts[1])
+      .member(texts[2])
+      .on(texts[3])
+      .hint(texts[4]);
 }
 
 }  // namespace nxdkit::trainer

@@ -1,5 +1,7 @@
-// PRIVATE to trainer/rollout. The payloads of the frames of wire.h, there and back. What is decoded
-// has the right form; whether it makes sense is for the reader to check.
+// PRIVATE to trainer/rollout. The payloads of the frames of wire.h, there and back: plain numbers
+// and counted arrays, little-endian; a count is compared with the bytes that are there before
+// memory is taken for it. What is decoded has the right form; whether it makes sense is for the
+// reader to check.
 #pragma once
 
 #include <string>
@@ -27,18 +29,18 @@ struct NumberedResponse {
   RolloutResponse response;
 };
 
+// Of EngineOptions, EngineFacts and GenerateStats.
+template <typename T>
+std::string Encode(const T& message);
+template <typename T>
+Result<T> Decode(std::string_view payload);
+
 std::string EncodeHello();
 Status DecodeHello(std::string_view payload);  // kUnsupported for another version
-std::string EncodeOptions(const EngineOptions& options);
-Result<EngineOptions> DecodeOptions(std::string_view payload);
-std::string EncodeFacts(const EngineFacts& facts);
-Result<EngineFacts> DecodeFacts(std::string_view payload);
 std::string EncodeRequests(const std::vector<NumberedRequest>& requests);
 Result<DecodedRequests> DecodeRequests(std::string_view payload);
 std::string EncodeResponse(uint64_t number, const RolloutResponse& response);
 Result<NumberedResponse> DecodeResponse(std::string_view payload);
-std::string EncodeStats(const GenerateStats& stats);
-Result<GenerateStats> DecodeStats(std::string_view payload);
 std::string EncodeError(const Error& error);
 // The error that the payload holds; kCorrupt when it holds none.
 Error ErrorFrom(std::string_view payload);

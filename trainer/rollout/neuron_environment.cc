@@ -73,7 +73,7 @@ Result<std::vector<int64_t>> ParseCores(std::string_view text) {
     if (!first || !last || *last < *first || std::ssize(cores) > kMaxCore)
       return Error(Errc::kUsage,
                    fmt::format("'{}' is not a list of cores such as 0-15,20", EscapeControl(text)))
-          .member(std::string(kVisible));
+          .member(kVisible);
     for (int64_t core = *first; core <= *last; ++core) cores.push_back(core);
     if (left.find(',') == std::string_view::npos) return cores;
   }
@@ -85,7 +85,7 @@ Status CheckEachOnce(std::vector<int64_t> cores) {
   const auto twice = std::ranges::adjacent_find(cores);
   if (twice == cores.end()) return OkStatus();
   return Error(Errc::kUsage, fmt::format("names core {} more than once", *twice))
-      .member(std::string(kVisible))
+      .member(kVisible)
       .hint("name each core once");
 }
 
@@ -109,7 +109,7 @@ std::vector<std::string> TakeNeuronVariables() {
       texts.push_back(*entry);
     }
   for (const std::string& entry : taken) ::unsetenv(std::string(VariableName(entry)).c_str());
-  // unsetenv forgets where they are; the kernel goes on showing them.
+  // unsetenv forgets where they are; the kernel would still show them.
   for (char* text : texts)
     if (shown.Has(text)) std::memset(text, 0, std::strlen(text));
   std::ranges::sort(taken);
@@ -133,7 +133,7 @@ Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>&
                                              "and {} of rollout",
                                              entry, cores.size(), split.all(), split.train_cores,
                                              split.all() - split.train_cores))
-          .member(std::string(kVisible))
+          .member(kVisible)
           .hint("name as many as trainer.cores, or unset it");
   }
   for (int64_t worker = 0; worker < split.workers; ++worker) {

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "formats/ops/verify/fitness.h"
+#include "formats/rollout/cpu_plan.h"
 #include "lib/system/file.h"
 #include "lib/system/paths.h"
 
@@ -12,21 +13,18 @@ namespace {
 constexpr uint64_t kMaxPlanBytes = 1 << 20;
 
 Status CheckBlob(const rollout::Bundle& bundle) {
-  if (!bundle.config)
-    return Error(Errc::kUnsupported, "rank shards without a neuron_config.json are no bundle")
-        .in(bundle.folder);
+  const auto refuse = [&](std::string what) {
+    return Error(Errc::kUnsupported, std::move(what)).in(bundle.folder);
+  };
+  if (!bundle.config) return refuse("rank shards without a neuron_config.json are not a bundle");
   if (bundle.has_cpu_plan) return OkStatus();
-  constexpr char kHint[] = "make a bundle for this engine: neuron-export --target cpu";
-  if (bundle.blobs.empty())
-    return Error(Errc::kUnsupported, fmt::format("there is nothing to run: the bundle has no {}",
-                                                 rollout::kCpuPlanFile))
-        .in(bundle.folder)
-        .hint(kHint);
-  return Error(Errc::kUnsupported,
-               fmt::format("{} is compiled for Neuron devices; this engine runs bundles with a {}",
-                           bundle.blobs.front(), rollout::kCpuPlanFile))
-      .in(bundle.folder)
-      .hint(kHint);
+  return refuse(bundle.blobs.empty()
+                    ? fmt::format("there is nothing to run: the bundle has no {}",
+                                  rollout::kCpuPlanFile)
+                    : fmt::format("{} is compiled for Neuron devices; this engine runs bundles "
+                                  "with a {}",
+                                  bundle.blobs.front(), rollout::kCpuPlanFile))
+      .hint("make a bundle for this engine: neuron-export --target cpu");
 }
 
 Result<rollout::CpuPlan> ReadPlan(const rollout::Bundle& bundle) {
@@ -50,42 +48,35 @@ Status CheckOverride(const NeuronOverride& asked, const rollout::CpuPlan& plan,
         .in(folder)
         .hint("change the configuration, or export the bundle again");
   };
-  struct Row {
-    const char* key;
-    std::optional<int64_t> asked;
-    int64_t made;
-  };
-  for (const Row& row : {Row{"tp_degree", asked.tp_degree, plan.tp},
-                         Row{"batch_size", asked.batch_size, plan.batch_size},
-                         Row{"seq_len", asked.seq_len, plan.sequence_length}})
-    if (row.asked && *row.asked != row.made)
-      return refuse(row.key, std::to_string(*row.asked), std::to_string(row.made));
+  for (const auto& [key, wanted, made] : {std::tuple("tp_degree", asked.tp_degree, plan.tp),
+                                          {"batch_size", asked.batch_size, plan.batch_size},
+                                          {"seq_len", asked.seq_len, plan.sequence_length}})
+    if (wanted && *wanted != made)
+      return refuse(key, std::to_string(*wanted), std::to_string(made));
   if (asked.torch_dtype && *asked.torch_dtype != plan.dtype)
     return refuse("torch_dtype", *asked.torch_dtype, plan.dtype);
   return OkStatus();
 }
 
 // What the engine's own layout has must be what the plan says.
-Status CheckMeans(const OpenedBundle& opened, const std::string& folder) {
-  const rollout::CpuPlan& plan = opened.plan;
+Status CheckMeans(const OpenedBundle& opened, const rollout::CpuPlan& plan,
+                  const std::string& folder) {
+  const auto refuse = [&](std::string what) {
+    return Error(Errc::kUnsupported, std::move(what)).in(folder);
+  };
   const rollout::NeuronConfig& neuron = *opened.artifact.artifact.bundle->config;
   const ParamTable& table = opened.tables.front();
   if (neuron.local_ranks != plan.tp)
-    return Error(Errc::kUnsupported,
-                 fmt::format("the bundle is for {} of {} ranks; this engine runs all of them",
-                             neuron.local_ranks, plan.tp))
-        .in(folder);
+    return refuse(fmt::format("the bundle is for {} of {} ranks; this engine runs all of them",
+                              neuron.local_ranks, plan.tp));
   if (table.heads != plan.query_slots || table.kv_heads != plan.kv_slots)
-    return Error(Errc::kUnsupported,
-                 fmt::format("the plan has {} query and {} key heads on a rank, padding included; "
-                             "this engine has {} and {}, unpadded",
-                             plan.query_slots, plan.kv_slots, table.heads, table.kv_heads))
-        .in(folder);
+    return refuse(
+        fmt::format("the plan has {} query and {} key heads on a rank, padding included; "
+                    "this engine has {} and {}, unpadded",
+                    plan.query_slots, plan.kv_slots, table.heads, table.kv_heads));
   if (plan.sequence_length > opened.config.max_positions)
-    return Error(Errc::kUnsupported,
-                 fmt::format("sequence length {} is over the model's max_position_embeddings {}",
-                             plan.sequence_length, opened.config.max_positions))
-        .in(folder);
+    return refuse(fmt::format("sequence length {} is over the model's max_position_embeddings {}",
+                              plan.sequence_length, opened.config.max_positions));
   return OkStatus();
 }
 
@@ -93,46 +84,35 @@ Status CheckMeans(const OpenedBundle& opened, const std::string& folder) {
 
 Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options) {
   NXDKIT_ASSIGN(ops::Artifact artifact, ops::OpenArtifact(options.bundle, ops::Kind::kRollout, {}));
-  OpenedBundle opened;
   NXDKIT_TRY(CheckBlob(*artifact.bundle));
-  NXDKIT_ASSIGN(opened.plan, ReadPlan(*artifact.bundle));
-  NXDKIT_TRY(CheckOverride(options.neuron_override, opened.plan, options.bundle));
+  NXDKIT_ASSIGN(const rollout::CpuPlan plan, ReadPlan(*artifact.bundle));
+  NXDKIT_TRY(CheckOverride(options.neuron_override, plan, options.bundle));
   if (artifact.files.empty())
     return Error(Errc::kNotFound, "the bundle has no rank shards").in(options.bundle);
-  const std::optional<Dtype> dtype = DtypeFromTorchName(opened.plan.dtype);
+  const std::optional<Dtype> dtype = DtypeFromTorchName(plan.dtype);
   if (dtype != Dtype::kF32 && dtype != Dtype::kBF16)
     return Error(Errc::kUnsupported,
                  fmt::format("torch_dtype {} is not built into this engine: float32 and bfloat16 "
                              "are",
-                             opened.plan.dtype))
+                             plan.dtype))
         .in(options.bundle);
-  opened.dtype = *dtype;
+  OpenedBundle opened;
   NXDKIT_ASSIGN(opened.config, ParseDecoderConfig(artifact.config_text, artifact.config_path));
-  for (int rank = 0; rank < static_cast<int>(opened.plan.tp); ++rank) {
+  for (int rank = 0; rank < static_cast<int>(plan.tp); ++rank) {
     NXDKIT_ASSIGN(ParamTable table,
-                  MakeParamTable(opened.config.model, static_cast<int>(opened.plan.tp), rank));
+                  MakeParamTable(opened.config.model, static_cast<int>(plan.tp), rank));
     opened.tables.push_back(std::move(table));
   }
+  opened.facts = {.model_type = plan.model_type,
+                  .tp = plan.tp,
+                  .batch_size = plan.batch_size,
+                  .seq_len = plan.sequence_length,
+                  .vocab = opened.config.model.config.vocab,
+                  .dtype = *dtype,
+                  .version = artifact.bundle->version};
   NXDKIT_ASSIGN(opened.artifact, ops::Bind(std::move(artifact), {}));
-  NXDKIT_TRY(CheckMeans(opened, options.bundle));
+  NXDKIT_TRY(CheckMeans(opened, plan, options.bundle));
   return opened;
-}
-
-EngineFacts FactsOf(const OpenedBundle& bundle) {
-  EngineFacts facts;
-  facts.model_type = bundle.plan.model_type;
-  facts.tp = bundle.plan.tp;
-  facts.batch_size = bundle.plan.batch_size;
-  facts.seq_len = bundle.plan.sequence_length;
-  facts.vocab = bundle.config.model.config.vocab;
-  facts.dtype = bundle.dtype;
-  facts.version = bundle.artifact.artifact.bundle->version;
-  return facts;
-}
-
-Result<EngineFacts> CheckEngineBundle(const EngineOptions& options) {
-  NXDKIT_ASSIGN(const OpenedBundle opened, OpenBundleForEngine(options));
-  return FactsOf(opened);
 }
 
 }  // namespace nxdkit::trainer

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "formats/artifact/artifact.h"
-#include "formats/rollout/cpu_plan.h"
 #include "trainer/model/decoder_config.h"
 #include "trainer/model/param_table.h"
 #include "trainer/rollout/engine.h"
@@ -12,16 +11,12 @@ namespace nxdkit::trainer {
 
 struct OpenedBundle {
   ops::BoundArtifact artifact;  // holds the bundle's shared lock
-  rollout::CpuPlan plan;
   DecoderConfig config;
   std::vector<ParamTable> tables;  // [tp]
-  Dtype dtype = Dtype::kBF16;      // of weights and cache
+  EngineFacts facts;               // what is known before the weights are
 };
 
 // Errors as Engine::Load.
 Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options);
-
-// What of EngineFacts is known before the weights are.
-EngineFacts FactsOf(const OpenedBundle& bundle);
 
 }  // namespace nxdkit::trainer

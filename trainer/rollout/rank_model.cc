@@ -99,7 +99,7 @@ int64_t RankModel::cache_bytes() const {
 }
 
 Status RankModel::Embed(Comm& tp, const Pass& pass) {
-  const int64_t tokens = static_cast<int64_t>(pass.ids.size());
+  const int64_t tokens = std::ssize(pass.ids);
   float* stream = stream_.Take(tokens * hidden());
   EmbeddingForward(pass.ids, table_->rank * table_->vocab, table_->vocab, hidden(),
                    embedding_dtype_, embedding_.data(), stream);
@@ -114,7 +114,7 @@ Status RankModel::AddToStream(Comm& tp, int64_t tokens, float* share) {
 }
 
 Status RankModel::Attention(Comm& tp, const Pass& pass, Layer& layer) {
-  const int64_t tokens = static_cast<int64_t>(pass.ids.size());
+  const int64_t tokens = std::ssize(pass.ids);
   const int64_t head = config_->model.config.head_dim;
   const int64_t query = table_->heads * head;
   const int64_t key = table_->kv_heads * head;
@@ -165,9 +165,9 @@ Result<const float*> RankModel::Forward(Comm& tp, const Pass& pass) {
     for (const Pass::Copy& copy : pass.copies)
       layer.cache.CopyPrefix(copy.from, copy.to, copy.positions);
     NXDKIT_TRY(Attention(tp, pass, layer));
-    NXDKIT_TRY(Mlp(tp, static_cast<int64_t>(pass.ids.size()), layer));
+    NXDKIT_TRY(Mlp(tp, std::ssize(pass.ids), layer));
   }
-  const int64_t wanted = static_cast<int64_t>(pass.wanted.size());
+  const int64_t wanted = std::ssize(pass.wanted);
   float* rows = share_.Take(wanted * hidden());
   for (int64_t i = 0; i < wanted; ++i)
     std::copy_n(stream_.data() + pass.wanted[static_cast<size_t>(i)].row * hidden(), hidden(),

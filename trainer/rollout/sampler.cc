@@ -8,7 +8,6 @@
 
 #include "trainer/base/parallel.h"
 #include "trainer/kernels/log_prob.h"
-#include "trainer/kernels/softmax_sums.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -21,6 +20,77 @@ float Temperature(const SamplingParams& params) {
   return params.temperature > 0 ? params.temperature : 1.0f;
 }
 
+bool IsSorted(const SamplingParams& params) {
+  return params.temperature == 0 || params.top_k > 0 || params.top_p < 1;
+}
+
+struct Candidate {
+  float logit = 0;
+  int32_t token = 0;
+};
+bool Before(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
+}
+
+// The `count` best of `columns` logits, whose first is that of `first_token`, sorted; missing ones
+// are -infinity after all tokens.
+void TakeBest(const float* logits, int64_t columns, int32_t first_token, size_t count,
+              Candidate* best) {
+  const size_t wanted = std::min(count, static_cast<size_t>(columns));
+  std::vector<Candidate> heap;  // its front is the worst
+  heap.reserve(wanted);
+  for (int64_t block = 0; block < columns; block += kBlock) {
+    const int64_t end = std::min(columns, block + kBlock);
+    if (heap.size() == wanted && MaxOf(logits + block, end - block) <= heap.front().logit) continue;
+    for (int64_t i = block; i < end; ++i) {
+      const Candidate candidate{logits[i], first_token + static_cast<int32_t>(i)};
+      if (heap.size() == wanted) {
+        if (!Before(candidate, heap.front())) continue;
+        std::ranges::pop_heap(heap, Before);
+        heap.back() = candidate;
+      } else {
+        heap.push_back(candidate);
+      }
+      std::ranges::push_heap(heap, Before);
+    }
+  }
+  std::ranges::sort_heap(heap, Before);
+  std::fill(
+      std::ranges::copy(heap, best).out, best + count,
+      Candidate{-std::numeric_limits<float>::infinity(), std::numeric_limits<int32_t>::max()});
+}
+
+// False when the candidates are too few to tell where top_p cuts. `all`: there are no others;
+// `total`: the mass of the whole row.
+bool Choose(const Draw& draw, std::span<const Candidate> sorted, bool all, double total,
+            int32_t& token) {
+  const SamplingParams& params = *draw.params;
+  token = sorted[0].token;
+  if (params.temperature == 0 || params.top_k == 1) return true;
+  size_t kept = sorted.size();
+  if (params.top_k > 0) kept = std::min(kept, static_cast<size_t>(params.top_k));
+  const float inverse = 1.0f / params.temperature;
+  const double top = double{sorted[0].logit * inverse};
+  std::vector<double> weights(kept);
+  double mass = 0;
+  for (size_t i = 0; i < kept; ++i)
+    mass += weights[i] = std::exp(double{sorted[i].logit * inverse} - top);
+  const double whole = params.top_k > 0 ? mass : total;
+  const double limit = params.top_p < 1 ? double{params.top_p} * whole : whole;
+  size_t count = 0;
+  double reached = 0;
+  while (count < kept && (count == 0 || reached < limit)) reached += weights[count++];
+  if (params.top_k <= 0 && reached < limit && !all) return false;
+  double target = draw.uniform * reached;
+  for (size_t i = 0; i < count; ++i) {
+    if (weights[i] <= 0) break;
+    token = sorted[i].token;
+    if (target < weights[i]) break;
+    target -= weights[i];
+  }
+  return true;
+}
+
 template <typename T>
 Status Gather(Comm& comm, const std::vector<T>& mine, std::vector<T>& all) {
   all.resize(mine.size() * static_cast<size_t>(comm.size()));
@@ -28,14 +98,6 @@ Status Gather(Comm& comm, const std::vector<T>& mine, std::vector<T>& all) {
 }
 
 }  // namespace
-
-bool Sampler::Before(const Candidate& a, const Candidate& b) {
-  return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
-}
-
-bool Sampler::IsSorted(const SamplingParams& params) {
-  return params.temperature == 0 || params.top_k > 0 || params.top_p < 1;
-}
 
 int64_t Sampler::block_count() const { return (columns_ + kBlock - 1) / kBlock; }
 
@@ -49,7 +111,7 @@ Status Sampler::Sample(std::span<const Draw> draws, const float* logits, std::ve
 }
 
 Status Sampler::MakeMasses(std::span<const Draw> draws, const float* logits) {
-  const int64_t rows = static_cast<int64_t>(draws.size());
+  const int64_t rows = std::ssize(draws);
   masses_.resize(draws.size());
   block_sums_.resize(draws.size() * static_cast<size_t>(block_count()));
   ParallelFor(rows, 1, [&](int64_t row) {
@@ -148,64 +210,6 @@ int32_t Sampler::FindByMass(size_t row, const float* logits, float temperature,
   return static_cast<int32_t>(first + last);
 }
 
-// The `count` best of this rank's share, sorted; missing ones are -infinity after all tokens.
-void Sampler::TakeBest(const float* logits, size_t count, Candidate* best) const {
-  const size_t wanted = std::min(count, static_cast<size_t>(columns_));
-  const int32_t first_token = static_cast<int32_t>(tp_->rank() * columns_);
-  std::vector<Candidate> heap;  // its front is the worst
-  heap.reserve(wanted);
-  for (int64_t block = 0; block < columns_; block += kBlock) {
-    const int64_t end = std::min(columns_, block + kBlock);
-    if (heap.size() == wanted && MaxOf(logits + block, end - block) <= heap.front().logit) continue;
-    for (int64_t i = block; i < end; ++i) {
-      const Candidate candidate{logits[i], first_token + static_cast<int32_t>(i)};
-      if (heap.size() == wanted) {
-        if (!Before(candidate, heap.front())) continue;
-        std::ranges::pop_heap(heap, Before);
-        heap.back() = candidate;
-      } else {
-        heap.push_back(candidate);
-      }
-      std::ranges::push_heap(heap, Before);
-    }
-  }
-  std::ranges::sort_heap(heap, Before);
-  std::fill(
-      std::ranges::copy(heap, best).out, best + count,
-      Candidate{-std::numeric_limits<float>::infinity(), std::numeric_limits<int32_t>::max()});
-}
-
-// False when the candidates are too few to tell where top_p cuts. `all`: there are no others.
-bool Sampler::Choose(const Draw& draw, size_t row, std::span<const Candidate> sorted, bool all,
-                     int32_t& token) const {
-  const SamplingParams& params = *draw.params;
-  token = sorted[0].token;
-  if (params.temperature == 0 || params.top_k == 1) return true;
-  size_t kept = sorted.size();
-  if (params.top_k > 0) kept = std::min(kept, static_cast<size_t>(params.top_k));
-  const float inverse = 1.0f / params.temperature;
-  const double top = double{sorted[0].logit * inverse};
-  std::vector<double> weights(kept);
-  double mass = 0;
-  for (size_t i = 0; i < kept; ++i)
-    mass += weights[i] = std::exp(double{sorted[i].logit * inverse} - top);
-  float max = 0;
-  const double whole = params.top_k > 0 ? mass : TotalMass(row, max);
-  const double limit = params.top_p < 1 ? double{params.top_p} * whole : whole;
-  size_t count = 0;
-  double reached = 0;
-  while (count < kept && (count == 0 || reached < limit)) reached += weights[count++];
-  if (params.top_k <= 0 && reached < limit && !all) return false;
-  double target = draw.uniform * reached;
-  for (size_t i = 0; i < count; ++i) {
-    if (weights[i] <= 0) break;
-    token = sorted[i].token;
-    if (target < weights[i]) break;
-    target -= weights[i];
-  }
-  return true;
-}
-
 Status Sampler::DrawSorted(std::span<const Draw> draws, const float* logits,
                            std::vector<Drawn>& out) {
   std::vector<size_t> rows;
@@ -223,9 +227,10 @@ Status Sampler::DrawSorted(std::span<const Draw> draws, const float* logits,
   while (!rows.empty()) {
     count = std::min(count, static_cast<size_t>(columns_));
     std::vector<Candidate> mine(rows.size() * count), all, sorted(ranks * count);
-    ParallelFor(static_cast<int64_t>(rows.size()), 1, [&](int64_t i) {
+    ParallelFor(std::ssize(rows), 1, [&](int64_t i) {
       const size_t row = rows[static_cast<size_t>(i)];
-      TakeBest(logits + static_cast<int64_t>(row) * columns_, count,
+      TakeBest(logits + static_cast<int64_t>(row) * columns_, columns_,
+               static_cast<int32_t>(tp_->rank() * columns_), count,
                mine.data() + static_cast<size_t>(i) * count);
     });
     NXDKIT_TRY(Gather(*tp_, mine, all));
@@ -239,8 +244,9 @@ Status Sampler::DrawSorted(std::span<const Draw> draws, const float* logits,
       const bool whole = count == static_cast<size_t>(columns_);
       const std::span<const Candidate> sure =
           std::span<const Candidate>(sorted).first(whole ? sorted.size() : count);
-      if (!Choose(draws[rows[i]], rows[i], sure, whole, out[rows[i]].token))
-        open.push_back(rows[i]);
+      float max = 0;
+      const double total = TotalMass(rows[i], max);
+      if (!Choose(draws[rows[i]], sure, whole, total, out[rows[i]].token)) open.push_back(rows[i]);
     }
     rows = std::move(open);
     count *= kMore;
@@ -257,14 +263,14 @@ Status Sampler::MakeLogProbs(std::span<const Draw> draws, const float* logits,
   std::vector<ShardStatistics> mine(rows.size()), all;
   std::vector<int32_t> labels(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) labels[i] = out[rows[i]].token;
-  ParallelFor(static_cast<int64_t>(rows.size()), 1, [&](int64_t i) {
+  ParallelFor(std::ssize(rows), 1, [&](int64_t i) {
     const size_t row = rows[static_cast<size_t>(i)];
     ShardLogProbs(1, columns_, logits + static_cast<int64_t>(row) * columns_, labels.data() + i,
                   tp_->rank() * columns_, Temperature(*draws[row].params), mine.data() + i);
   });
   NXDKIT_TRY(Gather(*tp_, mine, all));
   std::vector<TokenStatistics> statistics(rows.size());
-  CombineShards(static_cast<int64_t>(rows.size()), columns_, tp_->size(), all.data(), labels.data(),
+  CombineShards(std::ssize(rows), columns_, tp_->size(), all.data(), labels.data(),
                 statistics.data());
   for (size_t i = 0; i < rows.size(); ++i) out[rows[i]].log_prob = statistics[i].log_prob;
   return OkStatus();

@@ -4,7 +4,7 @@
 //   u = z / temperature; the `top_k` largest; of these the most likely until their mass is top_p;
 //   one of them by inverse distribution function.
 //
-// Equal logits stand in the order of their ids. Without top_k and top_p nothing is sorted and the
+// Equal logits are in the order of their ids. Without top_k and top_p nothing is sorted and the
 // function runs over the ids of the vocabulary; else over the candidates, most likely first.
 #pragma once
 
@@ -44,21 +44,11 @@ class Sampler {
     float pad = 0;   //
     double sum = 0;  // of exp(u - max)
   };
-  struct Candidate {
-    float logit = 0;
-    int32_t token = 0;
-  };
-  static bool Before(const Candidate& a, const Candidate& b);
-  static bool IsSorted(const SamplingParams& params);  // top_k, top_p or greedy
-
   Status MakeMasses(std::span<const Draw> draws, const float* logits);
   Status DrawFromAll(std::span<const Draw> draws, const float* logits, std::vector<Drawn>& out);
   Status DrawSorted(std::span<const Draw> draws, const float* logits, std::vector<Drawn>& out);
   Status MakeLogProbs(std::span<const Draw> draws, const float* logits, std::vector<Drawn>& out);
   int32_t FindByMass(size_t row, const float* logits, float temperature, double target) const;
-  void TakeBest(const float* logits, size_t count, Candidate* best) const;
-  bool Choose(const Draw& draw, size_t row, std::span<const Candidate> sorted, bool all,
-              int32_t& token) const;
   double TotalMass(size_t row, float& max) const;
   int64_t block_count() const;
 

@@ -62,7 +62,7 @@ void Schedule::Refill(Pass& pass) {
     slot.busy = true;
     slot.request = next_++;
     slot.tokens = prompt;
-    slot.prompt = static_cast<int64_t>(prompt.size());
+    slot.prompt = std::ssize(prompt);
     slot.cached = std::min(kept, slot.prompt - 1);
     copied_tokens_ += slot.cached;
     FindPrefix(i, pass);
@@ -81,7 +81,7 @@ bool Schedule::Next(Pass& pass) {
       pass.places.push_back({index, static_cast<int32_t>(slot.cached)});
       pass.ids.push_back(slot.tokens[static_cast<size_t>(slot.cached)]);
     }
-    const int64_t tokens = static_cast<int64_t>(slot.tokens.size());
+    const int64_t tokens = std::ssize(slot.tokens);
     if (slot.cached == tokens)
       pass.wanted.push_back({static_cast<int32_t>(pass.places.size()) - 1, index, slot.request,
                              static_cast<uint32_t>(tokens - slot.prompt)});
@@ -93,7 +93,7 @@ bool Schedule::Next(Pass& pass) {
   }
   for (int32_t i = 0; i < slots; ++i) {
     const Slot& slot = slots_[static_cast<size_t>(i)];
-    const int64_t room = rows_ - static_cast<int64_t>(pass.places.size());
+    const int64_t room = rows_ - std::ssize(pass.places);
     if (slot.reading() && slot.waiting_for < 0) add(i, std::min(room, slot.prompt - slot.cached));
   }
   return !pass.places.empty();
@@ -109,8 +109,8 @@ bool Schedule::Accept(const Pass::Wanted& wanted, int32_t token, float log_prob)
   const bool stops = !sampling.ignore_eos &&
                      std::ranges::find(sampling.stop_tokens, token) != sampling.stop_tokens.end();
   response.reason = stops ? FinishReason::kStop : FinishReason::kLength;
-  slot.busy = !stops && static_cast<int64_t>(response.ids.size()) < sampling.max_tokens &&
-              static_cast<int64_t>(slot.tokens.size()) < positions_;
+  slot.busy = !stops && std::ssize(response.ids) < sampling.max_tokens &&
+              std::ssize(slot.tokens) < positions_;
   return !slot.busy;
 }
 

@@ -45,10 +45,10 @@ class WorkerLoop {
 
   Status Load(const std::string& payload) {
     engine_.reset();
-    NXDKIT_ASSIGN(const EngineOptions options, DecodeOptions(payload));
+    NXDKIT_ASSIGN(const EngineOptions options, Decode<EngineOptions>(payload));
     NXDKIT_ASSIGN(Engine engine, Engine::Load(options, [this] { return Beat(); }));
     engine_ = std::move(engine);
-    return Send(FrameKind::kLoaded, EncodeFacts(engine_->facts()));
+    return Send(FrameKind::kLoaded, Encode(engine_->facts()));
   }
 
   Status Generate(const std::string& payload) {
@@ -62,7 +62,7 @@ class WorkerLoop {
         sent = Send(FrameKind::kResponse, EncodeResponse(decoded.numbers[request], response));
     };
     NXDKIT_ASSIGN(const Generated generated, engine_->Generate(decoded.requests, hooks));
-    return Send(FrameKind::kDone, EncodeStats(generated.stats));
+    return Send(FrameKind::kDone, Encode(generated.stats));
   }
 
   // Says now and then that it is still at work. Called from any thread.
@@ -114,7 +114,7 @@ class WorkerLoop {
   std::optional<Engine> engine_;
   std::mutex mutex_;  // of what Send writes
   std::chrono::steady_clock::time_point last_sent_;
-  bool broken_ = false;  // there is no use in answering
+  bool broken_ = false;  // answering is pointless
 };
 
 }  // namespace

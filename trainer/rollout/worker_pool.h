@@ -25,7 +25,6 @@ struct WorkerPoolOptions {
   // Files that the standard error of each worker is appended to: empty, or one for each.
   // Without, or where one cannot be written, it is ours.
   std::vector<std::string> log_files;
-  int max_restarts = 3;          // in one call, of all workers together
   double silence_seconds = 120;  // a worker at work that says nothing for so long is hung
   // What the user should know: a worker that was started again, and why.
   std::function<void(const std::string&)> on_warning;
@@ -40,13 +39,12 @@ class WorkerPool {
   WorkerPool& operator=(WorkerPool&&) noexcept;
   ~WorkerPool();  // ends all workers
 
-  int workers() const;
   std::vector<int> pids() const;  // -1: not running
   int64_t restarts() const;       // of workers that died or fell silent, in all calls
 
   // Every worker destroys its engine and loads anew: once per training step, after the bundle was
   // refreshed. Errors as Engine::Load; kFindings when workers loaded different weights; kIo when
-  // workers died too often. What `poll` returns ends the call.
+  // workers died more than three times in a call. What `poll` returns ends the call.
   Result<EngineFacts> Load(const EngineOptions& options,
                            const std::function<Status()>& poll = nullptr);
 

@@ -1,6 +1,6 @@
 // The critic: what it begins with, that its values are read where tokens are predicted, and that it
 // learns what the returns are on every mesh.
-#include "trainer/learner/critic.h"
+#include "trainer/learner/critic_model.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@
 #include "tests/lib/expect_error.h"
 #include "tests/trainer/model/model_lab.h"
 #include "trainer/algo/value_loss.h"
-#include "trainer/learner/critic_model.h"
+#include "trainer/learner/mesh_model.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -59,18 +59,18 @@ class CriticTest : public ::testing::Test {
     options.update.max_tokens = options.experience.max_tokens = 40;
     return options;
   }
-  std::unique_ptr<Critic> Make(const MeshOptions& options) const {
-    auto critic = Critic::Make(model_.config, options, model_.source);
+  std::unique_ptr<MeshModel> Make(const MeshOptions& options) const {
+    auto critic = MeshModel::Make(model_.config, options, model_.source);
     EXPECT_TRUE(critic.ok()) << critic.error().ToString();
     return *std::move(critic);
   }
-  static RowValues Values(Critic& critic) {
-    auto values = critic.Values(SampleRows());
+  static RowValues Values(MeshModel& critic) {
+    auto values = critic.Evaluate(SampleRows());
     EXPECT_TRUE(values.ok()) << values.error().ToString();
-    return *std::move(values);
+    return std::move(values->outputs);
   }
   // One step of the value loss; the loss before it.
-  static double Update(Critic& critic, double lr = 1e-2) {
+  static double Update(MeshModel& critic, double lr = 1e-2) {
     const std::vector<Row> rows = SampleRows();
     const RowValues old = Values(critic);
     const size_t dp = static_cast<size_t>(critic.options().dp);
@@ -106,7 +106,7 @@ class CriticTest : public ::testing::Test {
     for (const double of_rank : losses) loss += of_rank;
     return loss;
   }
-  std::string Save(Critic& critic, const std::string& name) const {
+  std::string Save(MeshModel& critic, const std::string& name) const {
     const OptimizerMemory optimizer = critic.optimizer();
     ops::ConvertRequest request;
     request.source = [&]() -> Result<ops::BoundArtifact> {
@@ -168,7 +168,7 @@ TEST_F(CriticTest, WritesTheConfigurationOfWhatItIs) {
   const auto again = MakeCriticModel(*std::move(opened), 1);
   ASSERT_TRUE(again.ok()) << again.error().ToString();
   EXPECT_THAT(again->notes, ::testing::IsEmpty());
-  auto reopened = Critic::Make(again->config, Options(1, 1), again->source);
+  auto reopened = MeshModel::Make(again->config, Options(1, 1), again->source);
   ASSERT_TRUE(reopened.ok());
   const RowValues expected = Values(*Make(Options(1, 1)));
   EXPECT_EQ(Values(**reopened), expected);
@@ -207,12 +207,12 @@ TEST_F(CriticTest, RefusesAModelThatNobodyKnows) {
 TEST_F(CriticTest, ValuesAreReadWhereTheTokenIsPredicted) {
   const auto critic = Make(Options(1, 1));
   std::vector<Row> rows = {{{3, 4}, {5, 6, 7}}};
-  const RowValues before = *critic->Values(rows);
+  const RowValues before = critic->Evaluate(rows)->outputs;
   ASSERT_EQ(before[0].size(), 3u);
   rows[0].response[2] = 9;
-  EXPECT_EQ(*critic->Values(rows), before);
+  EXPECT_EQ(critic->Evaluate(rows)->outputs, before);
   rows[0].response[1] = 9;
-  const RowValues after = *critic->Values(rows);
+  const RowValues after = critic->Evaluate(rows)->outputs;
   EXPECT_EQ(after[0][0], before[0][0]);
   EXPECT_EQ(after[0][1], before[0][1]);
   EXPECT_NE(after[0][2], before[0][2]);

@@ -98,11 +98,11 @@ class Loop : public ::testing::Test {
     auto base = ops::OpenAndBind(lab_.path(), ops::Kind::kHf, {});
     EXPECT_TRUE(base.ok());
     parts.base = *std::move(base);
-    ActorOptions options;
+    MeshOptions options;
     options.tp = 2;
     options.update.max_tokens = options.experience.max_tokens = 100;
     parts.bundle = MakeBundle("bundle");
-    auto actor = Actor::Make(*parts.config, options, parts.base);
+    auto actor = MeshModel::Make(*parts.config, options, parts.base);
     EXPECT_TRUE(actor.ok());
     parts.actor = *std::move(actor);
     if (NeedsCritic(config)) {
@@ -111,13 +111,14 @@ class Loop : public ::testing::Test {
       auto model = MakeCriticModel(*std::move(critic_base), 1);
       EXPECT_TRUE(model.ok());
       parts.critic_model = std::make_unique<const CriticModel>(*std::move(model));
-      auto critic = Critic::Make(parts.critic_model->config, options, parts.critic_model->source);
+      auto critic =
+          MeshModel::Make(parts.critic_model->config, options, parts.critic_model->source);
       EXPECT_TRUE(critic.ok());
       parts.critic = *std::move(critic);
     }
     if (!config.algorithm.disable_kl) {
       options.decoder.trainable = false;
-      auto reference = Actor::Make(*parts.config, options, parts.base);
+      auto reference = MeshModel::Make(*parts.config, options, parts.base);
       EXPECT_TRUE(reference.ok());
       parts.reference = *std::move(reference);
     }
@@ -125,11 +126,11 @@ class Loop : public ::testing::Test {
     parts.train = std::make_unique<ToyFeed>();
     parts.validation = {{{3, 11}, "11", "11"}, {{3, 12}, "12", "12"}};
     parts.decode = [](std::span<const int32_t> ids) { return std::to_string(ids[0]); };
-    parts.score = [](std::span<const Response> responses,
-                     std::optional<size_t>&) -> Result<std::vector<std::map<std::string, double>>> {
-      std::vector<std::map<std::string, double>> scores;
-      for (const Response& response : responses)
-        scores.push_back({{"overall", response.text == response.ground_truth ? 1.0 : 0.0},
+    parts.score = [](std::span<const RewardSample> responses,
+                     std::optional<size_t>&) -> Result<std::vector<Scores>> {
+      std::vector<Scores> scores;
+      for (const RewardSample& response : responses)
+        scores.push_back({{"overall", response.response == response.ground_truth ? 1.0 : 0.0},
                           {"length", static_cast<double>(response.tokens)}});
       return scores;
     };
@@ -350,9 +351,9 @@ TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
   const Config config = Configure({});
   RunParts parts = MakeParts(config, 6);
   // A fault of the reward is none of the weights.
-  parts.score = [score = parts.score, calls = 0](std::span<const Response> responses,
-                                                 std::optional<size_t>& bad) mutable
-      -> Result<std::vector<std::map<std::string, double>>> {
+  parts.score = [score = parts.score, calls = 0](
+                    std::span<const RewardSample> responses,
+                    std::optional<size_t>& bad) mutable -> Result<std::vector<Scores>> {
     if (++calls < 3) return score(responses, bad);
     bad = 1;
     return Error(Errc::kCorrupt, "its overall is nan").member("sample 1");
@@ -381,9 +382,8 @@ TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
 TEST_F(Loop, AFaultOfTheRewardInValidationCostsNoStep) {
   const Config config = Configure({"trainer.save_freq=100", "trainer.val_freq=2"});
   RunParts parts = MakeParts(config, 6);
-  parts.score_validation =
-      [](std::span<const Response>,
-         std::optional<size_t>&) -> Result<std::vector<std::map<std::string, double>>> {
+  parts.score_validation = [](std::span<const RewardSample>,
+                              std::optional<size_t>&) -> Result<std::vector<Scores>> {
     return Error(Errc::kCorrupt, "its answer is not JSON").member("sample 0");
   };
   TrainHooks hooks;

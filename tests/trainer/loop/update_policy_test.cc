@@ -28,10 +28,10 @@ std::vector<Sample> SampleRows() {
 class UpdatePolicyTest : public ::testing::Test {
  protected:
   std::map<std::string, double> Update(int64_t rows_per_pass, int dp) const {
-    ActorOptions mesh;
+    MeshOptions mesh;
     mesh.dp = dp;
     mesh.update = {1000, rows_per_pass};
-    auto actor = Actor::Make(lab_.config(), mesh, lab_.source());
+    auto actor = MeshModel::Make(lab_.config(), mesh, lab_.source());
     EXPECT_TRUE(actor.ok());
     PolicyLossOptions loss;
     loss.kl = KlEstimator::kKl;

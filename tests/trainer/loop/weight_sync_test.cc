@@ -41,10 +41,10 @@ class WeightSync : public ::testing::Test {
     request.cpu = true;
     const auto report = ops::Export(request);
     ASSERT_TRUE(report.ok()) << report.error().ToString();
-    ActorOptions options;
+    MeshOptions options;
     options.tp = 2;
     options.update.max_tokens = options.experience.max_tokens = 100;
-    auto actor = Actor::Make(lab_.config(), options, lab_.source());
+    auto actor = MeshModel::Make(lab_.config(), options, lab_.source());
     ASSERT_TRUE(actor.ok()) << actor.error().ToString();
     actor_ = *std::move(actor);
     generator_ = MakeEngineGenerator({.bundle = bundle_}, nullptr);
@@ -72,7 +72,7 @@ class WeightSync : public ::testing::Test {
   const ModelLab lab_{testing_util::TinyQwen3()};
   const testing_util::Scratch folder_;
   const std::string bundle_ = folder_.Path("bundle");
-  std::unique_ptr<Actor> actor_;
+  std::unique_ptr<MeshModel> actor_;
   std::unique_ptr<Generator> generator_;
 };
 
@@ -153,8 +153,8 @@ TEST_F(WeightSync, AnEngineThatLoadsNothingIsStale) {
   Move();
   const SyncedWeights second = Sync("step 1");
   const auto reload = [&] {
-    const std::string answers = MakeFrame(FrameKind::kHello, EncodeHello()) +
-                                MakeFrame(FrameKind::kLoaded, EncodeFacts(facts));
+    const std::string answers =
+        MakeFrame(FrameKind::kHello, EncodeHello()) + MakeFrame(FrameKind::kLoaded, Encode(facts));
     folder_.Write("answers", answers);
     WorkerPoolOptions options;
     options.command = {"/bin/sh", "-c",

@@ -15,7 +15,7 @@
 #include "tests/formats/ops/sample_config.h"
 #include "tests/formats/scratch.h"
 #include "tests/trainer/model/whole.h"
-#include "trainer/comm/thread_world.h"
+#include "trainer/comm/comm.h"
 #include "trainer/model/decoder.h"
 #include "trainer/model/memory.h"
 
@@ -70,7 +70,7 @@ class ModelLab {
   // On each rank a decoder with the model's weights.
   Status OnRanks(int tp, const DecoderOptions& options,
                  const std::function<Status(Decoder&, Comm&)>& body) const {
-    return RunThreadWorld(tp, [&](Comm& world) -> Status {
+    return ThreadWorld(tp).Run([&](Comm& world) -> Status {
       NXDKIT_ASSIGN(Decoder decoder, Decoder::Make(config_, options, world));
       NXDKIT_TRY(LoadWeights(
           source_, config_.model,
@@ -85,9 +85,7 @@ class ModelLab {
   Status Forward(Decoder& decoder, const Batch& batch, float temperature, bool keep,
                  Floats& outputs, float* entropies) const {
     outputs.resize(batch.targets.size());
-    return config_.model.config.labels > 0
-               ? decoder.Scores(batch, keep, outputs)
-               : decoder.Forward(batch, temperature, keep, outputs, entropies);
+    return decoder.Forward(batch, temperature, keep, outputs, entropies);
   }
 
   Outcome Run(int tp, const DecoderOptions& options, const std::vector<Batch>& batches,

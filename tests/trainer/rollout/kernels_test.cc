@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/trainer/reference.h"
-#include "trainer/comm/thread_world.h"
+#include "trainer/comm/comm.h"
 #include "trainer/kernels/kv_cache.h"
 #include "trainer/kernels/packed_matrix.h"
 

@@ -44,13 +44,13 @@ std::string SampleRequestBytes() {
 const RolloutResponse kResponse = {{1, 2, 3}, {-0.5f, -1, -2}, FinishReason::kStop};
 
 TEST(Messages, ComeBack) {
-  const auto options = DecodeOptions(EncodeOptions(SampleOptions()));
+  const auto options = Decode<EngineOptions>(Encode(SampleOptions()));
   ASSERT_TRUE(options.ok()) << Text(options);
-  EXPECT_EQ(EncodeOptions(*options), EncodeOptions(SampleOptions()));
+  EXPECT_EQ(Encode(*options), Encode(SampleOptions()));
   EXPECT_EQ(options->neuron_override.tp_degree, 2);
   EXPECT_FALSE(options->neuron_override.batch_size.has_value());
   EXPECT_EQ(options->expect.label, "step_3");
-  const auto facts = DecodeFacts(EncodeFacts(SampleFacts()));
+  const auto facts = Decode<EngineFacts>(Encode(SampleFacts()));
   ASSERT_TRUE(facts.ok()) << Text(facts);
   EXPECT_EQ(facts->version, SampleFacts().version);
   EXPECT_EQ(facts->digest, "sha256:22");
@@ -83,22 +83,25 @@ TEST(Messages, DamageIsAnError) {
   const auto decode = [](size_t kind, std::string_view bytes) -> bool {
     switch (kind) {
       case 0:
-        return DecodeOptions(bytes).ok();
+        return Decode<EngineOptions>(bytes).ok();
       case 1:
-        return DecodeFacts(bytes).ok();
+        return Decode<EngineFacts>(bytes).ok();
       case 2:
         return DecodeRequests(bytes).ok();
       case 3:
         return DecodeResponse(bytes).ok();
       case 4:
-        return DecodeStats(bytes).ok();
+        return Decode<GenerateStats>(bytes).ok();
       default:
         return DecodeHello(bytes).ok();
     }
   };
-  const std::vector<std::string> messages = {
-      EncodeOptions(SampleOptions()), EncodeFacts(SampleFacts()), SampleRequestBytes(),
-      EncodeResponse(7, kResponse),   EncodeStats({1, 2, 3, 4}),  EncodeHello()};
+  const std::vector<std::string> messages = {Encode(SampleOptions()),
+                                             Encode(SampleFacts()),
+                                             SampleRequestBytes(),
+                                             EncodeResponse(7, kResponse),
+                                             Encode(GenerateStats{1, 2, 3, 4}),
+                                             EncodeHello()};
   for (size_t kind = 0; kind < messages.size(); ++kind) {
     const std::string& whole = messages[kind];
     ASSERT_TRUE(decode(kind, whole)) << kind;

@@ -14,7 +14,7 @@
 #include "formats/ops/sample/make_model.h"
 #include "tests/formats/ops/sample_config.h"
 #include "tests/formats/scratch.h"
-#include "trainer/comm/thread_world.h"
+#include "trainer/comm/comm.h"
 #include "trainer/model/decoder.h"
 #include "trainer/model/memory.h"
 #include "trainer/rollout/engine.h"
@@ -111,7 +111,7 @@ class RolloutLab {
 
   std::vector<float> Run(const Batch& batch, float temperature, Dtype dtype) const {
     std::vector<float> out(batch.targets.size());
-    const Status status = RunThreadWorld(1, [&](Comm& world) -> Status {
+    const Status status = ThreadWorld(1).Run([&](Comm& world) -> Status {
       NXDKIT_ASSIGN(Decoder decoder, Decoder::Make(config_, {.compute = dtype}, world));
       NXDKIT_TRY(LoadWeights(source_, config_.model,
                              {{&decoder.table(), decoder.weights().bytes(), dtype}}, {}));

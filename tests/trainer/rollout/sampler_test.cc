@@ -10,7 +10,7 @@
 #include <limits>
 #include <numeric>
 
-#include "trainer/comm/thread_world.h"
+#include "trainer/comm/comm.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -32,7 +32,7 @@ Result<std::vector<Drawn>> SampleOn(int ranks, const std::vector<Draw>& draws,
                                     const std::vector<float>& logits) {
   std::vector<Drawn> out;
   const int columns = kVocab / ranks;
-  const Status done = RunThreadWorld(ranks, [&](Comm& tp) -> Status {
+  const Status done = ThreadWorld(ranks).Run([&](Comm& tp) -> Status {
     std::vector<float> mine;
     for (size_t row = 0; row < draws.size(); ++row)
       mine.insert(mine.end(), logits.begin() + tp.rank() * columns,

@@ -1,6 +1,6 @@
 // The actor on meshes: the same updates for every number of ranks and micro-batches, and a restored
 // one that goes on bit for bit.
-#include "trainer/learner/actor.h"
+#include "trainer/learner/mesh_model.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -27,8 +27,8 @@ std::vector<Row> SampleRows(size_t count) {
   return rows;
 }
 
-ActorOptions Options(int tp, int dp) {
-  ActorOptions options;
+MeshOptions Options(int tp, int dp) {
+  MeshOptions options;
   options.tp = tp;
   options.dp = dp;
   options.update.max_tokens = options.experience.max_tokens = 40;
@@ -49,12 +49,12 @@ Status SampleLoss(int, bool, std::span<const size_t> chosen, std::span<const flo
 
 class ActorTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Actor> Make(const ActorOptions& options) const {
-    auto actor = Actor::Make(lab_.config(), options, lab_.source());
+  std::unique_ptr<MeshModel> Make(const MeshOptions& options) const {
+    auto actor = MeshModel::Make(lab_.config(), options, lab_.source());
     EXPECT_TRUE(actor.ok()) << actor.error().ToString();
     return *std::move(actor);
   }
-  static UpdateResult Update(Actor& actor, int steps = 1) {
+  static UpdateResult Update(MeshModel& actor, int steps = 1) {
     const std::vector<Row> rows = SampleRows(8);
     const size_t dp = static_cast<size_t>(actor.options().dp);
     std::vector<std::vector<size_t>> shares(dp);
@@ -68,14 +68,14 @@ class ActorTest : public ::testing::Test {
     return last;
   }
   // All tokens of all rows.
-  static Floats LogProbs(Actor& actor) {
-    const auto result = actor.LogProbs(SampleRows(8));
+  static Floats LogProbs(MeshModel& actor) {
+    const auto result = actor.Evaluate(SampleRows(8));
     EXPECT_TRUE(result.ok());
     Floats all;
-    for (const auto& row : result->log_probs) all.insert(all.end(), row.begin(), row.end());
+    for (const auto& row : result->outputs) all.insert(all.end(), row.begin(), row.end());
     return all;
   }
-  std::string Save(Actor& actor, const std::string& name) const {
+  std::string Save(MeshModel& actor, const std::string& name) const {
     const OptimizerMemory optimizer = actor.optimizer();
     ops::ConvertRequest request;
     request.source = [&]() -> Result<ops::BoundArtifact> {
@@ -117,14 +117,14 @@ TEST_F(ActorTest, EveryMeshMakesTheSameUpdate) {
 }
 
 TEST_F(ActorTest, MicroBatchesDoNotMatter) {
-  ActorOptions single = Options(1, 1);
+  MeshOptions single = Options(1, 1);
   single.update.max_rows = 1;
   const auto apart = Make(single);
   const Floats expected = LogProbs(*apart);
   const double norm = Update(*apart).grad_norm;
   for (const int64_t tokens : {1, 12, 20, 33, 1000}) {
     SCOPED_TRACE(tokens);
-    ActorOptions packed = Options(1, 2);
+    MeshOptions packed = Options(1, 2);
     packed.update.max_tokens = packed.experience.max_tokens = tokens;
     const auto together = Make(packed);
     const Floats found = LogProbs(*together);
@@ -138,7 +138,7 @@ TEST_F(ActorTest, GoesOnBitForBitAfterARestore) {
        {OptimizerType::kAdamW, OptimizerType::kAdamWBf16, OptimizerType::kAdamWBf16Fixed}) {
     for (const Dtype compute : {Dtype::kF32, Dtype::kBF16}) {
       if (type != OptimizerType::kAdamW && compute == Dtype::kF32) continue;
-      ActorOptions options = Options(2, 2);
+      MeshOptions options = Options(2, 2);
       options.optimizer.type = type;
       options.decoder.compute = compute;
       const auto whole = Make(options);
@@ -175,7 +175,7 @@ TEST_F(ActorTest, SkipsAGradientThatIsNotFinite) {
 
 TEST_F(ActorTest, RefusesRowsThatDoNotDivide) {
   const auto actor = Make(Options(1, 2));
-  const auto result = actor->LogProbs(SampleRows(7));
+  const auto result = actor->Evaluate(SampleRows(7));
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().message(), "7 rows cannot be divided over 2 data parallel ranks");
 }
