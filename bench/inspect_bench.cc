@@ -16,8 +16,8 @@
 
 #include "formats/ops/convert/convert.h"
 #include "formats/ops/sample/make_model.h"
-#include "formats/safetensors/safetensors.h"
-#include "formats/torch/archive.h"
+#include "formats/safetensors/encoder.h"
+#include "formats/torch/encoder.h"
 #include "lib/hash/crc32.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"

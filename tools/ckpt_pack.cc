@@ -4,7 +4,8 @@
 #include <chrono>
 
 #include "formats/output/places.h"
-#include "formats/tar/transport.h"
+#include "formats/tar/pack.h"
+#include "formats/tar/unpack.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/sides.h"

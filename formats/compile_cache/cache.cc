@@ -21,18 +21,17 @@ constexpr std::string_view kModulePrefix = "MODULE_";
 constexpr size_t kKeyDigits = 20;
 constexpr size_t kFlagsDigits = 8;
 
-bool IsHex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
+bool IsHex(std::string_view text) {
+  return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
 
 bool IsWellNamed(std::string_view module) {
   if (!module.starts_with(kModulePrefix)) return false;
   module.remove_prefix(kModulePrefix.size());
   const size_t plus = module.find('+');
   if (plus == std::string_view::npos || plus == 0) return false;
-  const std::string_view key = module.substr(0, plus);
   const std::string_view flags = module.substr(plus + 1);
-  return std::ranges::all_of(key, [](char c) { return IsHex(c); }) &&
-         flags.size() == kFlagsDigits &&
-         std::ranges::all_of(flags, [](char c) { return IsHex(c); });
+  return IsHex(module.substr(0, plus)) && flags.size() == kFlagsDigits && IsHex(flags);
 }
 
 int64_t Nanoseconds(const timespec& time) {
@@ -71,18 +70,15 @@ void FindLastUse(CacheEntry& entry) {
 
 CacheKey MakeKey(std::string graph, const std::vector<std::string>& flags) {
   CacheKey key;
-  Json list = Json::array();
-  std::string joined;
-  for (const std::string& flag : flags) {
-    list.push_back(flag);
-    joined += flag;
-  }
-  std::erase(joined, ' ');
   // One line, ", " between the flags, as json.dumps without indentation.
   key.flags_json = "[";
-  for (const Json& flag : list)
+  std::string joined;
+  for (const std::string& flag : flags) {
     key.flags_json += (key.flags_json.size() > 1 ? ", " : "") + DumpPython(flag);
+    joined += flag;
+  }
   key.flags_json += "]";
+  std::erase(joined, ' ');
   const std::string hashed = graph + joined;
   key.module = fmt::format(
       "{}{}+{}", kModulePrefix,
@@ -93,17 +89,8 @@ CacheKey MakeKey(std::string graph, const std::vector<std::string>& flags) {
 }
 
 std::string_view StateName(EntryState state) {
-  switch (state) {
-    case EntryState::kDone:
-      return "done";
-    case EntryState::kFailed:
-      return "failed";
-    case EntryState::kLocked:
-      return "locked";
-    case EntryState::kEmpty:
-      break;
-  }
-  return "empty";
+  constexpr std::string_view kNames[] = {"done", "failed", "locked", "empty"};
+  return kNames[static_cast<size_t>(state)];
 }
 
 Result<CacheEntry> ReadEntry(const std::string& path) {

@@ -1,4 +1,4 @@
-// Private: locks on the entries of a compile cache.
+// PRIVATE: locks on the entries of a compile cache.
 #pragma once
 
 #include <functional>

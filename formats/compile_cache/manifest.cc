@@ -2,11 +2,8 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
-#include "lib/hash/digest.h"
+#include "lib/hash/hash_file.h"
 #include "lib/json/json.h"
-#include "lib/system/file.h"
 
 namespace nxdkit::neff {
 namespace {
@@ -14,7 +11,7 @@ namespace {
 constexpr char kSchema[] = "nxdkit-cache-entry";
 constexpr int64_t kVersion = 1;
 constexpr size_t kMaxFiles = 1000;
-constexpr size_t kBlock = 1 << 20;
+constexpr uint64_t kMaxManifestBytes = 1 << 20;
 
 Result<ManifestFile> ParseFile(const Json& json) {
   ManifestFile file;
@@ -70,25 +67,17 @@ std::string WriteManifest(const Manifest& manifest) {
          "\n";
 }
 
-Result<Manifest> ParseManifest(std::string_view json_text, const std::string& path) {
-  const Result<Json> json = ParseJson(json_text);
-  if (!json.ok()) return Error(json.error()).in(path);
-  Result<Manifest> manifest = Parse(*json);
+Result<Manifest> ReadManifest(const std::string& path) {
+  NXDKIT_ASSIGN(const Json json, ReadJsonFile(path, kMaxManifestBytes));
+  Result<Manifest> manifest = Parse(json);
   if (!manifest.ok()) return std::move(manifest).error().in(path);
   return manifest;
 }
 
 Result<std::string> DigestFile(const std::string& path, const std::function<Status()>& poll) {
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
-  Sha256 digest;
-  std::vector<std::byte> block;
-  for (uint64_t done = 0; done < file.bytes(); done += block.size()) {
-    if (poll) NXDKIT_TRY(poll());
-    block.resize(std::min<uint64_t>(kBlock, file.bytes() - done));
-    NXDKIT_TRY(file.ReadAt(done, block));
-    digest.Update(block);
-  }
-  return "sha256:" + HexText(digest.Finish());
+  NXDKIT_ASSIGN(const Sha256Bytes digest, HashFile<Sha256Bytes>(file, 0, file.bytes(), poll));
+  return "sha256:" + HexText(digest);
 }
 
 }  // namespace nxdkit::neff

@@ -1,11 +1,10 @@
-// nxdkit-entry.json: what an entry of ours in a compile cache holds, so that a cut or changed file
-// is found before it is used.
+// PRIVATE: nxdkit-entry.json: what an entry of ours in a compile cache holds, so that a cut or
+// changed file is found before it is used.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "lib/base/error.h"
@@ -29,8 +28,9 @@ struct Manifest {
 
 // Sorted keys, indent 2, a line feed at the end.
 std::string WriteManifest(const Manifest& manifest);
-// kCorrupt naming the key; names with a '/' and more than 1000 files are refused.
-Result<Manifest> ParseManifest(std::string_view json_text, const std::string& path);
+// The file at `path`, of at most 1 MiB. kCorrupt naming the key; names with a '/' and over 1000
+// files are refused.
+Result<Manifest> ReadManifest(const std::string& path);
 
 // "sha256:<hex>" of a file; `poll` is asked between blocks.
 Result<std::string> DigestFile(const std::string& path, const std::function<Status()>& poll = {});

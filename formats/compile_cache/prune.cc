@@ -3,11 +3,11 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 
 #include "formats/compile_cache/entry_lock.h"
 #include "lib/system/folders.h"
@@ -19,9 +19,8 @@ namespace {
 constexpr std::string_view kTrashPrefix = ".nxdkit-removed-";
 
 int64_t Now() {
-  timespec now = {};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+  using std::chrono::system_clock;
+  return std::chrono::nanoseconds(system_clock::now().time_since_epoch()).count();
 }
 
 // A *.lock of the vendor's libraries in the entry that a living process holds.
@@ -59,23 +58,17 @@ class Pruner {
  private:
   // Why an entry goes whatever its age; "" when it stays.
   Result<std::string> ReasonOf(const CacheEntry& entry) const {
-    if (options_.everything) return std::string("clear");
+    const auto reason = [](bool goes, const char* text) { return std::string(goes ? text : ""); };
+    if (options_.everything) return reason(true, "clear");
     if (options_.only_compiler && entry.compiler != *options_.only_compiler)
-      return std::string("other compiler");
-    switch (entry.state) {
-      case EntryState::kFailed:
-        return std::string(options_.failed ? "failed" : "");
-      case EntryState::kLocked:
-        return std::string(options_.stale_locks ? "stale lock" : "");
-      case EntryState::kEmpty:
-        return std::string(options_.empty ? "empty" : "");
-      case EntryState::kDone:
-        break;
-    }
+      return reason(true, "other compiler");
+    if (entry.state == EntryState::kFailed) return reason(options_.failed, "failed");
+    if (entry.state == EntryState::kLocked) return reason(options_.stale_locks, "stale lock");
+    if (entry.state == EntryState::kEmpty) return reason(options_.empty, "empty");
     if (!options_.damaged) return std::string();
     NXDKIT_ASSIGN(const std::vector<EntryFault> faults,
                   VerifyEntry(entry, options_.poll, options_.check_blob));
-    return std::string(faults.empty() ? "" : "damaged");
+    return reason(!faults.empty(), "damaged");
   }
 
   Status Evict(std::vector<CacheEntry> entries) {
@@ -96,16 +89,14 @@ class Pruner {
     Result<std::optional<FolderLock>> lock = TryLock(entry.path, FolderLock::Mode::kExclusive);
     if (!lock.ok() && lock.error().code() == Errc::kNotFound) return Count(pruned);  // another was
     if (!lock.ok()) return std::move(lock).error();                                  // quicker
-    if (!*lock || AnyLockHeld(entry.path)) {
+    const auto keep = [&] {
       report_.in_use.push_back(pruned);
       return OkStatus();
-    }
+    };
+    if (!*lock || AnyLockHeld(entry.path)) return keep();
     // Used or finished between the listing and the lock: it is another entry now.
     NXDKIT_ASSIGN(const CacheEntry now, ReadEntry(entry.path));
-    if (now.state != entry.state || now.used_ns != entry.used_ns) {
-      report_.in_use.push_back(pruned);
-      return OkStatus();
-    }
+    if (now.state != entry.state || now.used_ns != entry.used_ns) return keep();
     if (!options_.dry_run) NXDKIT_TRY(Discard(entry.path));
     return Count(pruned);
   }

@@ -15,13 +15,6 @@
 namespace nxdkit::neff {
 namespace {
 
-constexpr uint64_t kMaxManifestBytes = 1 << 20;
-
-// Like strverscmp for the parts that matter: runs of digits count as numbers.
-bool IsOlder(const std::string& a, const std::string& b) {
-  return ::strverscmp(a.c_str(), b.c_str()) < 0;
-}
-
 // The folders that have the entry, the one of the latest compiler first.
 std::vector<std::string> CompilersWith(const std::string& root, const std::string& module) {
   std::vector<std::string> found;
@@ -32,18 +25,16 @@ std::vector<std::string> CompilersWith(const std::string& root, const std::strin
         KindOf(JoinPath(JoinPath(root, name), module)) == PathKind::kFolder)
       found.push_back(name);
   std::ranges::sort(found, [](const std::string& a, const std::string& b) {
-    // A version that is not known is no late one.
+    // A version that is not known is not a late one. Runs of digits count as numbers.
     if ((a == kUnknownCompiler) != (b == kUnknownCompiler)) return b == kUnknownCompiler;
-    return IsOlder(b, a);
+    return ::strverscmp(a.c_str(), b.c_str()) > 0;
   });
   return found;
 }
 
 // The sizes alone: quick, and enough to find a file that was cut.
 Status CheckSizes(const CacheEntry& entry) {
-  const std::string path = JoinPath(entry.path, kManifestFile);
-  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxManifestBytes));
-  NXDKIT_ASSIGN(const Manifest manifest, ParseManifest(text, path));
+  NXDKIT_ASSIGN(const Manifest manifest, ReadManifest(JoinPath(entry.path, kManifestFile)));
   for (const ManifestFile& file : manifest.files) {
     struct stat at;
     const std::string member = JoinPath(entry.path, file.name);
@@ -117,11 +108,15 @@ Status CacheSlot::Begin() {
 
 Status CacheSlot::Empty() { return RemoveAllBut(""); }
 
+Status CacheSlot::WriteKey(const CacheKey& key) const {
+  NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kFlagsFile), key.flags_json));
+  return WriteFileAtomic(JoinPath(path(), kGraphFile), key.graph);
+}
+
 Status CacheSlot::Finish(const CacheKey& key, const std::string& summary, const Poll& poll) {
   Manifest manifest;
   manifest.summary = summary;
-  NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kFlagsFile), key.flags_json));
-  NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kGraphFile), key.graph));
+  NXDKIT_TRY(WriteKey(key));
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path()));
   for (const std::string& name : names) {
     const std::string file = JoinPath(path(), name);
@@ -146,8 +141,7 @@ Status CacheSlot::Finish(const CacheKey& key, const std::string& summary, const 
 
 Status CacheSlot::Fail(const CacheKey& key, const std::string& log) {
   NXDKIT_TRY(RemoveAllBut(kMakingFile));
-  NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kFlagsFile), key.flags_json));
-  NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kGraphFile), key.graph));
+  NXDKIT_TRY(WriteKey(key));
   NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kFailureFile), log));
   RemoveMark(path());
   NXDKIT_ASSIGN(entry_, ReadEntry(path()));

@@ -1,4 +1,4 @@
-// One entry of a compile cache, locked: to be used, or to be made.
+// PRIVATE: one entry of a compile cache, locked: to be used, or to be made.
 #pragma once
 
 #include <functional>
@@ -47,6 +47,7 @@ class CacheSlot {
  private:
   CacheSlot(CacheEntry entry, FolderLock lock) : entry_(std::move(entry)), lock_(std::move(lock)) {}
   Status RemoveAllBut(std::string_view kept);
+  Status WriteKey(const CacheKey& key) const;
   CacheEntry entry_;
   FolderLock lock_;
 };

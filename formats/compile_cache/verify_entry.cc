@@ -16,7 +16,6 @@ namespace nxdkit::neff {
 namespace {
 
 constexpr uint64_t kMaxFlagsBytes = 1 << 20;
-constexpr uint64_t kMaxJsonBytes = 1 << 20;
 
 // To read a payload is no use of it: the order of eviction stays.
 class KeepAccessTime {
@@ -48,13 +47,16 @@ class Verifier {
   Result<std::vector<EntryFault>> Run() {
     if (!entry_.well_named)
       Add("", "the name is not MODULE_<letters and digits>+<8 hexadecimal digits>");
-    const KeepAccessTime keep(JoinPath(entry_.path, entry_.payload));
-    NXDKIT_TRY(CheckFlags());
-    if (entry_.payload == kNeffFile) NXDKIT_TRY(CheckNeff());
+    const KeepAccessTime keep(Path(entry_.payload));
+    for (const char* name : {kFlagsFile, kOldFlagsFile}) {  // entries may have neither
+      if (!Has(name)) continue;
+      NXDKIT_TRY(Keep(name, CheckFlags(name)));
+      break;
+    }
+    if (entry_.payload == kNeffFile) NXDKIT_TRY(Keep(kNeffFile, CheckNeff()));
     if (entry_.payload == kBlobFile) NXDKIT_TRY(CheckBlobs());
-    const bool ours = KindOf(JoinPath(entry_.path, kManifestFile)) == PathKind::kFile;
-    if (ours)
-      NXDKIT_TRY(CheckManifest());
+    if (Has(kManifestFile))
+      NXDKIT_TRY(Keep(kManifestFile, CheckManifest()));
     else if (entry_.payload == kBlobFile)
       Add(kManifestFile, "missing: nothing says what model.pt has to be");
     return std::move(faults_);
@@ -65,52 +67,42 @@ class Verifier {
     faults_.push_back({std::move(file), std::move(message)});
   }
   std::string Path(std::string_view name) const { return JoinPath(entry_.path, name); }
+  bool Has(std::string_view name) const { return KindOf(Path(name)) == PathKind::kFile; }
 
   // Errors of the file are faults of the entry; those of the system and of the user are not.
-  template <typename T>
-  Status Keep(const std::string& file, const Result<T>& result) {
-    if (result.ok()) return OkStatus();
-    const Errc code = result.error().code();
-    if (code != Errc::kCorrupt && code != Errc::kNotFound && code != Errc::kUnsupported)
-      return result.error();
-    std::string message = result.error().message();
-    if (!result.error().member().empty()) message = result.error().member() + ": " + message;
-    if (result.error().offset())
-      message = fmt::format("offset {}: {}", *result.error().offset(), message);
+  Status Keep(const std::string& file, const Status& checked) {
+    if (checked.ok()) return OkStatus();
+    const Error& error = checked.error();
+    if (error.code() != Errc::kCorrupt && error.code() != Errc::kNotFound &&
+        error.code() != Errc::kUnsupported)
+      return error;
+    std::string message = error.message();
+    if (!error.member().empty()) message = error.member() + ": " + message;
+    if (error.offset()) message = fmt::format("offset {}: {}", *error.offset(), message);
     Add(file, std::move(message));
     return OkStatus();
   }
 
-  Status CheckFlags() {
-    for (const char* name : {kFlagsFile, kOldFlagsFile}) {
-      if (KindOf(Path(name)) != PathKind::kFile) continue;
-      const Result<std::string> flags = ReadSmallFile(Path(name), kMaxFlagsBytes);
-      NXDKIT_TRY(Keep(name, flags));
-      if (!flags.ok() || !entry_.well_named) return OkStatus();
-      const std::string expected = entry_.module.substr(entry_.module.rfind('+') + 1);
-      const std::string found = Md5Hex(*flags).substr(0, expected.size());
-      if (found != expected)
-        Add(name,
-            fmt::format("the hash of the flags is {}, the entry's name says {}", found, expected));
-      return OkStatus();
-    }
-    return OkStatus();  // entries may lack it
+  Status CheckFlags(const char* name) {
+    NXDKIT_ASSIGN(const std::string flags, ReadSmallFile(Path(name), kMaxFlagsBytes));
+    if (!entry_.well_named) return OkStatus();
+    const std::string expected = entry_.module.substr(entry_.module.rfind('+') + 1);
+    const std::string found = Md5Hex(flags).substr(0, expected.size());
+    if (found != expected)
+      Add(name,
+          fmt::format("the hash of the flags is {}, the entry's name says {}", found, expected));
+    return OkStatus();
   }
 
   Status CheckNeff() {
-    Result<File> file = File::OpenRead(Path(kNeffFile));
-    NXDKIT_TRY(Keep(kNeffFile, file));
-    if (!file.ok()) return OkStatus();
-    const Result<Located> neff = ReadAt(*file, 0, file->bytes());
-    NXDKIT_TRY(Keep(kNeffFile, neff));
-    if (!neff.ok()) return OkStatus();
-    const uint64_t whole = kHeaderBytes + neff->header.data_bytes;
-    if (whole != file->bytes())
-      Add(kNeffFile, fmt::format("{} bytes found, the header says {}", file->bytes(), whole));
-    const Result<bool> matches = HashMatches(*file, *neff, poll_);
-    NXDKIT_TRY(Keep(kNeffFile, matches));
-    if (matches.ok() && !*matches)
-      Add(kNeffFile, "the payload does not have the hash of the header, " + HashText(neff->header));
+    NXDKIT_ASSIGN(const File file, File::OpenRead(Path(kNeffFile)));
+    NXDKIT_ASSIGN(const Located neff, ReadAt(file, 0, file.bytes()));
+    const uint64_t whole = kHeaderBytes + neff.header.data_bytes;
+    if (whole != file.bytes())
+      Add(kNeffFile, fmt::format("{} bytes found, the header says {}", file.bytes(), whole));
+    NXDKIT_ASSIGN(const bool matches, HashMatches(file, neff, poll_));
+    if (!matches)
+      Add(kNeffFile, "the payload does not have the hash of the header, " + HashText(neff.header));
     return OkStatus();
   }
 
@@ -118,33 +110,30 @@ class Verifier {
   Status CheckBlobs() {
     if (!check_blob_) return OkStatus();
     NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(entry_.path));
-    for (const std::string& name : names) {
-      if (!name.ends_with(".pt")) continue;
-      const Result<std::vector<std::string>> messages = check_blob_(Path(name), poll_);
-      NXDKIT_TRY(Keep(name, messages));
-      if (!messages.ok()) continue;
-      for (const std::string& message : *messages) Add(name, message);
-    }
+    for (const std::string& name : names)
+      if (name.ends_with(".pt")) NXDKIT_TRY(Keep(name, CheckBlob(name)));
+    return OkStatus();
+  }
+
+  Status CheckBlob(const std::string& name) {
+    NXDKIT_ASSIGN(const std::vector<std::string> messages, check_blob_(Path(name), poll_));
+    for (const std::string& message : messages) Add(name, message);
     return OkStatus();
   }
 
   Status CheckManifest() {
-    const std::string path = Path(kManifestFile);
-    const Result<std::string> text = ReadSmallFile(path, kMaxJsonBytes);
-    NXDKIT_TRY(Keep(kManifestFile, text));
-    if (!text.ok()) return OkStatus();
-    const Result<Manifest> manifest = ParseManifest(*text, path);
-    NXDKIT_TRY(Keep(kManifestFile, manifest));
-    if (!manifest.ok()) return OkStatus();
-    for (const ManifestFile& file : manifest->files) {
-      const Result<std::string> digest = DigestFile(Path(file.name), poll_);
-      NXDKIT_TRY(Keep(file.name, digest));
-      if (digest.ok() && *digest != file.digest)
-        Add(file.name, fmt::format("{} found, the manifest says {}", *digest, file.digest));
-    }
+    NXDKIT_ASSIGN(const Manifest manifest, ReadManifest(Path(kManifestFile)));
+    for (const ManifestFile& file : manifest.files) NXDKIT_TRY(Keep(file.name, CheckDigest(file)));
     const bool has_payload = std::ranges::any_of(
-        manifest->files, [&](const ManifestFile& file) { return file.name == entry_.payload; });
+        manifest.files, [&](const ManifestFile& file) { return file.name == entry_.payload; });
     if (!has_payload) Add(kManifestFile, fmt::format("{} is not in the manifest", entry_.payload));
+    return OkStatus();
+  }
+
+  Status CheckDigest(const ManifestFile& file) {
+    NXDKIT_ASSIGN(const std::string digest, DigestFile(Path(file.name), poll_));
+    if (digest != file.digest)
+      Add(file.name, fmt::format("{} found, the manifest says {}", digest, file.digest));
     return OkStatus();
   }
 

@@ -60,7 +60,6 @@ class BlockDecoder {
   Status Decode(Dtype dtype, uint64_t elements, std::span<const std::byte> block, Changes& changes);
 
  private:
-  struct Section;
   Status Unpack(std::span<const std::byte> packed, uint64_t at, uint64_t bytes);
   Status ReadGaps(uint64_t elements, uint64_t at, Changes& changes) const;
 

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
+#include <string_view>
+#include <vector>
 
 #include "formats/delta/delta.h"
 
@@ -23,14 +24,15 @@ inline constexpr uint64_t kMaxMetaBytes = 64 << 20;
 // The table begins with the digests of base and result, then those of each parameter.
 inline uint64_t DigestsBytes(uint64_t params) { return 2 * kDigestBytes * (1 + params); }
 
-inline Error Corrupt(uint64_t at, std::string what) {
-  return Error(Errc::kCorrupt, std::move(what)).at(at);
-}
+Error Corrupt(uint64_t at, std::string what);
 
 std::array<std::byte, kHeaderBytes> MakeHeader(Coding coding, uint64_t payload_bytes,
                                                std::span<const std::byte> table,
                                                std::span<const std::byte> meta);
 
-std::string WriteMeta(const Head& head);
+// The meta: JSON of the parameters, without digests.
+std::string WriteMeta(const std::vector<Param>& params);
+// kCorrupt, kUnsupported with the parameter or the key.
+Result<std::vector<Param>> ReadMeta(std::string_view text);
 
 }  // namespace nxdkit::delta

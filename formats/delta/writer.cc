@@ -1,11 +1,11 @@
+#include "formats/delta/writer.h"
+
 #include <fmt/core.h>
 
 #include <cstring>
 
-#include "formats/delta/delta.h"
 #include "formats/delta/file_format.h"
 #include "lib/hash/crc32.h"
-#include "lib/json/json.h"
 
 namespace nxdkit::delta {
 namespace {
@@ -18,17 +18,6 @@ void Append(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
 }
 
 }  // namespace
-
-std::string WriteMeta(const Head& head) {
-  Json params = Json::array();
-  for (const Param& param : head.params)
-    params.push_back({{"name", param.name},
-                      {"dtype", Name(param.dtype)},
-                      {"shape", param.shape},
-                      {"changed", param.changed}});
-  const Json json = {{"block_bytes", kBlockBytes}, {"params", std::move(params)}};
-  return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n";
-}
 
 Result<std::unique_ptr<Writer>> Writer::Create(const std::string& path, const Head& head) {
   std::unique_ptr<Writer> writer(new Writer());
@@ -102,13 +91,13 @@ Result<Head> Writer::Finish(Head head, bool sync) {
     Append(table, head.params[i].result);
   }
   Append(table, table_);
-  const std::string meta = WriteMeta(head);
+  const std::string meta = WriteMeta(head.params);
   if (meta.size() > kMaxMetaBytes)
     return Error(Errc::kUnsupported, fmt::format("the names of {} parameters take {} bytes, the "
                                                  "limit is {}",
                                                  head.params.size(), meta.size(), kMaxMetaBytes))
         .in(file_.path());
-  const auto meta_bytes = std::as_bytes(std::span(meta.data(), meta.size()));
+  const auto meta_bytes = std::as_bytes(std::span(meta));
   NXDKIT_TRY(file_.WriteAt(kHeaderBytes + payload_bytes_, table));
   NXDKIT_TRY(file_.WriteAt(kHeaderBytes + payload_bytes_ + table.size(), meta_bytes));
   NXDKIT_TRY(file_.WriteAt(0, MakeHeader(head.coding, payload_bytes_, table, meta_bytes)));

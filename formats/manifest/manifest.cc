@@ -1,6 +1,8 @@
 #include "formats/manifest/manifest.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <algorithm>
 
 #include "lib/base/utf8.h"
 #include "lib/hash/tree_digest.h"
@@ -11,6 +13,9 @@ namespace {
 
 constexpr char kFormat[] = "nxdkit-manifest";
 constexpr int64_t kVersion = 1;
+constexpr std::string_view kDigestPrefix = "sha256:";
+// What a digest of this kind begins with: no other text that is hashed here does.
+constexpr std::string_view kModelHeading = "nxdkit-model-digest 1\n";
 
 uint64_t BytesOf(const ParamDigest& param) {
   const Result<uint64_t> bytes = PackedBytes(param.dtype, param.shape);
@@ -45,29 +50,12 @@ Json FileJson(const FileDigest& file) {
   return {{"path", file.path}, {"bytes", file.bytes}, {"digest", DigestText(file.digest)}};
 }
 
-}  // namespace
-
-Result<std::string> WriteManifest(const Manifest& manifest) {
-  for (const ParamDigest& param : manifest.model.params) {
-    Status text = CheckText(param.name);
-    if (!text.ok()) return std::move(text).error().on(param.name);
-  }
-  for (const FileDigest& file : manifest.files) {
-    Status text = CheckText(file.path);
-    if (!text.ok()) return std::move(text).error().in(file.path);
-  }
-  std::string text = fmt::format(
-      "{{\n  \"format\": \"{}\",\n  \"version\": {},\n  \"model\": {{\n    \"digest\": \"{}\",\n"
-      "    \"leaf_bytes\": {},\n    \"parameters\": {}\n  }}",
-      kFormat, kVersion, DigestText(manifest.model.digest), kLeafBytes,
-      Lines(manifest.model.params, ParamJson));
-  if (!manifest.kind.empty())
-    text += fmt::format(",\n  \"artifact\": {{\n    \"kind\": {},\n    \"files\": {}\n  }}",
-                        Json(manifest.kind).dump(), Lines(manifest.files, FileJson));
-  return text + "\n}\n";
+// Lower case only: two spellings of one digest would be two texts.
+int HexValue(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
 }
-
-namespace {
 
 Result<Sha256Bytes> DigestOf(const Json& object) {
   NXDKIT_ASSIGN(const std::string text, JsonString(object, "digest"));
@@ -76,19 +64,8 @@ Result<Sha256Bytes> DigestOf(const Json& object) {
   return digest;
 }
 
-// "key" of `object`; kCorrupt unless it is of this kind.
-Result<const Json*> Child(const Json& object, const char* key, bool array) {
-  const Json* child = JsonFind(object, key);
-  if (child && (array ? child->is_array() : child->is_object())) return child;
-  return Error(Errc::kCorrupt,
-               fmt::format("{}; expected {}",
-                           child ? fmt::format("found {}", JsonTypeText(*child)) : "missing",
-                           array ? "an array" : "an object"))
-      .member(key);
-}
-
 Result<Shape> ShapeOf(const Json& object) {
-  NXDKIT_ASSIGN(const Json* dims, Child(object, "shape", true));
+  NXDKIT_ASSIGN(const Json* dims, JsonArray(object, "shape"));
   Shape shape;
   for (const Json& dim : *dims) {
     if (!dim.is_number_unsigned() || dim.get<uint64_t>() > INT64_MAX)
@@ -138,14 +115,14 @@ Status CheckHeading(const Json& json) {
 }
 
 Result<ModelDigest> ReadModel(const Json& json) {
-  NXDKIT_ASSIGN(const Json* model, Child(json, "model", false));
+  NXDKIT_ASSIGN(const Json* model, JsonObject(json, "model"));
   NXDKIT_ASSIGN(const Sha256Bytes digest, DigestOf(*model));
   NXDKIT_ASSIGN(const int64_t leaf_bytes, JsonInt(*model, "leaf_bytes"));
   if (leaf_bytes != static_cast<int64_t>(kLeafBytes))
     return Error(Errc::kUnsupported, fmt::format("leaves of {} bytes found, this program knows {}",
                                                  leaf_bytes, kLeafBytes))
         .member("leaf_bytes");
-  NXDKIT_ASSIGN(const Json* rows, Child(*model, "parameters", true));
+  NXDKIT_ASSIGN(const Json* rows, JsonArray(*model, "parameters"));
   std::vector<ParamDigest> params;
   for (const Json& row : *rows) {
     NXDKIT_ASSIGN(ParamDigest param, ReadParam(row));
@@ -166,9 +143,9 @@ Result<ModelDigest> ReadModel(const Json& json) {
 
 Status ReadArtifact(const Json& json, Manifest& manifest) {
   if (!JsonFind(json, "artifact")) return OkStatus();
-  NXDKIT_ASSIGN(const Json* artifact, Child(json, "artifact", false));
+  NXDKIT_ASSIGN(const Json* artifact, JsonObject(json, "artifact"));
   NXDKIT_ASSIGN(manifest.kind, JsonString(*artifact, "kind"));
-  NXDKIT_ASSIGN(const Json* rows, Child(*artifact, "files", true));
+  NXDKIT_ASSIGN(const Json* rows, JsonArray(*artifact, "files"));
   for (const Json& row : *rows) {
     FileDigest file;
     NXDKIT_ASSIGN(file.path, JsonString(row, "path"));
@@ -188,6 +165,68 @@ Status ReadArtifact(const Json& json, Manifest& manifest) {
 }
 
 }  // namespace
+
+std::string ParamLine(const ParamDigest& param) {
+  return fmt::format("{} {} [{}] {}:{}\n", HexText(param.root), Name(param.dtype),
+                     fmt::join(param.shape, ","), param.name.size(), param.name);
+}
+
+ModelDigest MakeModelDigest(std::vector<ParamDigest> params) {
+  ModelDigest model;
+  model.params = std::move(params);
+  std::ranges::sort(model.params, {}, &ParamDigest::name);
+  Sha256 sha;
+  sha.Update(std::as_bytes(std::span(kModelHeading)));
+  for (const ParamDigest& param : model.params) {
+    const std::string line = ParamLine(param);
+    sha.Update(std::as_bytes(std::span(line)));
+  }
+  model.digest = sha.Finish();
+  return model;
+}
+
+std::string DigestText(const Sha256Bytes& digest) {
+  return std::string(kDigestPrefix) + HexText(digest);
+}
+
+Result<Sha256Bytes> ParseDigest(std::string_view text) {
+  const auto wrong = [&] {
+    return Error(Errc::kCorrupt,
+                 fmt::format("found \"{}\", expected sha256: and 64 lower-case hexadecimal digits",
+                             text.substr(0, 80)));
+  };
+  if (!text.starts_with(kDigestPrefix)) return wrong();
+  const std::string_view digits = text.substr(kDigestPrefix.size());
+  Sha256Bytes digest;
+  if (digits.size() != 2 * digest.size()) return wrong();
+  for (size_t i = 0; i < digest.size(); ++i) {
+    const int high = HexValue(digits[2 * i]);
+    const int low = HexValue(digits[2 * i + 1]);
+    if (high < 0 || low < 0) return wrong();
+    digest[i] = static_cast<std::byte>(high * 16 + low);
+  }
+  return digest;
+}
+
+Result<std::string> WriteManifest(const Manifest& manifest) {
+  for (const ParamDigest& param : manifest.model.params) {
+    Status text = CheckText(param.name);
+    if (!text.ok()) return std::move(text).error().on(param.name);
+  }
+  for (const FileDigest& file : manifest.files) {
+    Status text = CheckText(file.path);
+    if (!text.ok()) return std::move(text).error().in(file.path);
+  }
+  std::string text = fmt::format(
+      "{{\n  \"format\": \"{}\",\n  \"version\": {},\n  \"model\": {{\n    \"digest\": \"{}\",\n"
+      "    \"leaf_bytes\": {},\n    \"parameters\": {}\n  }}",
+      kFormat, kVersion, DigestText(manifest.model.digest), kLeafBytes,
+      Lines(manifest.model.params, ParamJson));
+  if (!manifest.kind.empty())
+    text += fmt::format(",\n  \"artifact\": {{\n    \"kind\": {},\n    \"files\": {}\n  }}",
+                        Json(manifest.kind).dump(), Lines(manifest.files, FileJson));
+  return text + "\n}\n";
+}
 
 Result<Manifest> ReadManifest(std::string_view text) {
   NXDKIT_ASSIGN(const Json json, ParseJson(text));

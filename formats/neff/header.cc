@@ -6,7 +6,8 @@
 #include <array>
 #include <cstring>
 
-#include "lib/hash/digest.h"
+#include "lib/base/little_endian.h"
+#include "lib/hash/hash_file.h"
 
 namespace nxdkit::neff {
 namespace {
@@ -28,14 +29,6 @@ constexpr size_t kLnc = 552;
 constexpr size_t kTarMagic = 257;  // "ustar" in the first block of a tar archive
 constexpr size_t kProbeBytes = kHeaderBytes + kTarMagic + 5;
 constexpr size_t kBlock = 1 << 20;
-
-template <typename T>
-T Number(std::span<const std::byte> bytes, size_t offset) {
-  T value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i)
-    value = static_cast<T>(value | static_cast<T>(static_cast<T>(bytes[offset + i]) << (8 * i)));
-  return value;
-}
 
 // Up to the first NUL, or all of the field.
 std::string Text(std::span<const std::byte> bytes, size_t offset, size_t size) {
@@ -84,6 +77,15 @@ size_t NextStart(std::span<const std::byte> block, size_t from) {
   return block.size();
 }
 
+// `bytes` from the header on: at least kProbeBytes, or as many as there are.
+Result<Located> LocatedIn(std::span<const std::byte> bytes, uint64_t offset, uint64_t end,
+                          const std::string& path) {
+  Result<Header> header = ParseHeader(bytes, end - offset);
+  if (header.ok()) return Located{offset, *std::move(header), PayloadOf(bytes)};
+  const Error& error = header.error();
+  return Error(error.code(), error.message()).in(path).at(offset + error.offset().value_or(0));
+}
+
 }  // namespace
 
 std::string_view PayloadName(Payload payload) {
@@ -107,41 +109,28 @@ Result<Header> ParseHeader(std::span<const std::byte> bytes, uint64_t available)
                  fmt::format("ends inside the header: {} of {} bytes are there",
                              std::min<uint64_t>(bytes.size(), available), kHeaderBytes));
   Header header;
-  header.package = Number<uint64_t>(bytes, kPackage);
+  header.package = LoadLittle<uint64_t>(bytes, kPackage);
   if (header.package != 1 && header.package != 2)
     return Wrong(kPackage,
                  fmt::format("package version {} found, 1 or 2 expected", header.package));
-  if (const auto size = Number<uint64_t>(bytes, kHeaderSize); size != kHeaderBytes)
+  if (const auto size = LoadLittle<uint64_t>(bytes, kHeaderSize); size != kHeaderBytes)
     return Wrong(kHeaderSize, fmt::format("header size {} found, {} expected", size, kHeaderBytes));
-  header.data_bytes = Number<uint64_t>(bytes, kDataSize);
+  header.data_bytes = LoadLittle<uint64_t>(bytes, kDataSize);
   if (header.data_bytes > available - kHeaderBytes)
     return Wrong(kDataSize, fmt::format("data size {} is past the end: {} bytes are left",
                                         header.data_bytes, available - kHeaderBytes));
   if (header.data_bytes == 0) return Wrong(kDataSize, "data size 0: there is no payload");
-  header.major = Number<uint64_t>(bytes, kMajor);
-  header.minor = Number<uint64_t>(bytes, kMinor);
+  header.major = LoadLittle<uint64_t>(bytes, kMajor);
+  header.minor = LoadLittle<uint64_t>(bytes, kMinor);
   header.build = Text(bytes, kBuild, kBuildBytes);
   std::copy_n(bytes.begin() + kHash, header.hash.size(), header.hash.begin());
   std::copy_n(bytes.begin() + kUuid, header.uuid.size(), header.uuid.begin());
   header.name = Text(bytes, kName, kNameBytes);
-  header.cores = Number<uint32_t>(bytes, kCores);
-  header.features = Number<uint64_t>(bytes, kFeatures);
-  header.lnc = Number<uint32_t>(bytes, kLnc);
+  header.cores = LoadLittle<uint32_t>(bytes, kCores);
+  header.features = LoadLittle<uint64_t>(bytes, kFeatures);
+  header.lnc = LoadLittle<uint32_t>(bytes, kLnc);
   return header;
 }
-
-namespace {
-
-// `bytes` from the header on: at least kProbeBytes, or as many as there are.
-Result<Located> LocatedIn(std::span<const std::byte> bytes, uint64_t offset, uint64_t end,
-                          const std::string& path) {
-  Result<Header> header = ParseHeader(bytes, end - offset);
-  if (header.ok()) return Located{offset, *std::move(header), PayloadOf(bytes)};
-  const Error& error = header.error();
-  return Error(error.code(), error.message()).in(path).at(offset + error.offset().value_or(0));
-}
-
-}  // namespace
 
 Result<Located> ReadAt(const File& file, uint64_t offset, uint64_t end) {
   NXDKIT_CHECK(offset <= end && end <= file.bytes());
@@ -184,21 +173,12 @@ Result<std::vector<Located>> Find(const File& file, uint64_t offset, uint64_t en
 
 Result<bool> HashMatches(const File& file, const Located& neff,
                          const std::function<Status()>& poll) {
-  Md5 md5;
-  Sha256 sha256;
-  const bool is_md5 = neff.header.package == 2;
-  std::vector<std::byte> block;
-  for (uint64_t done = 0; done < neff.header.data_bytes; done += block.size()) {
-    if (poll) NXDKIT_TRY(poll());
-    block.resize(std::min<uint64_t>(kBlock, neff.header.data_bytes - done));
-    NXDKIT_TRY(file.ReadAt(neff.data_offset() + done, block));
-    if (is_md5)
-      md5.Update(block);
-    else
-      sha256.Update(block);
-  }
-  if (is_md5) return std::ranges::equal(md5.Finish(), std::span(neff.header.hash).first(16));
-  return std::ranges::equal(sha256.Finish(), neff.header.hash);
+  const auto matches = [&]<typename Bytes>(Bytes) -> Result<bool> {
+    NXDKIT_ASSIGN(const Bytes hash,
+                  HashFile<Bytes>(file, neff.data_offset(), neff.header.data_bytes, poll));
+    return std::ranges::equal(hash, std::span(neff.header.hash).first(hash.size()));
+  };
+  return neff.header.package == 2 ? matches(Md5Bytes{}) : matches(Sha256Bytes{});
 }
 
 }  // namespace nxdkit::neff

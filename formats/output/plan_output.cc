@@ -11,8 +11,8 @@
 #include "formats/output/plan_lora.h"
 #include "formats/output/plan_optimizer.h"
 #include "formats/rollout/cpu_plan.h"
-#include "formats/safetensors/safetensors.h"
-#include "formats/torch/archive.h"
+#include "formats/safetensors/encoder.h"
+#include "formats/torch/encoder.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 

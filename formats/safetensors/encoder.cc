@@ -1,4 +1,5 @@
-// The canonical file: what the reference's writer makes, with the metadata sorted too.
+#include "formats/safetensors/encoder.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,8 +10,8 @@
 #include <utility>
 
 #include "formats/safetensors/limits.h"
-#include "formats/safetensors/safetensors.h"
 #include "lib/base/checked.h"
+#include "lib/base/little_endian.h"
 #include "lib/base/utf8.h"
 
 namespace nxdkit::safetensors {
@@ -95,8 +96,7 @@ Result<std::string> MetadataJson(const std::map<std::string, std::string>& metad
 std::string Frame(std::string header) {
   header.append((kHeaderAlign - header.size() % kHeaderAlign) % kHeaderAlign, ' ');
   std::string frame;
-  for (size_t i = 0; i < kLengthBytes; ++i)
-    frame += static_cast<char>(header.size() >> (8 * i) & 0xff);
+  AppendLittle(uint64_t{header.size()}, frame);
   return frame + header;
 }
 

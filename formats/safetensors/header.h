@@ -1,12 +1,12 @@
-// Private: the JSON header of a safetensors file as it stands, before its numbers are believed.
+// PRIVATE: the JSON header of a safetensors file.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "formats/safetensors/safetensors.h"
 #include "lib/base/error.h"
 #include "lib/system/file.h"
 #include "lib/tensor/tensor.h"
@@ -19,22 +19,26 @@ struct EntryPlace {
   uint32_t offset = 0;  // of the entry's '{', from the start of the file
 };
 
-// `tensors[i]` and `places[i]` are one entry. A tensor's offset is the first of data_offsets; its
-// dims are the unsigned 64-bit numbers of the header cast to int64_t, to be cast back by the
-// validation; strides and storage are empty.
+// The header as it is in the file, before its numbers are believed. `tensors[i]` and `places[i]`
+// are one entry. A tensor's offset is the first of data_offsets; its dims are the unsigned 64-bit
+// numbers of the header cast to int64_t, to be cast back by the validation; strides and storage are
+// empty.
 struct Header {
   std::vector<StoredTensor> tensors;
   std::vector<EntryPlace> places;
   std::vector<std::pair<std::string, std::string>> metadata;  // sorted by key
 };
 
-// Parses the `bytes` header bytes at offset 8, streaming. Faults: kInvalidHeader,
-// kInvalidHeaderDeserialization. kLimit where a cap of limits.h is met.
-Result<Header> ParseHeader(const File& file, uint64_t bytes, Fault* fault);
+// kCorrupt, "<the reference's name of the fault>: <message>".
+Error Refuse(std::string_view fault, std::string_view message);
+
+// Parses the `bytes` header bytes at offset 8, streaming. kCorrupt: InvalidHeader,
+// InvalidHeaderDeserialization. kLimit where a cap of limits.h is met.
+Result<Header> ParseHeader(const File& file, uint64_t bytes);
 
 // Sorts the entries by (begin, end) and checks them as the reference does, in its order; then sets
-// the strides. Faults: kInvalidOffset to kMetadataIncompleteBuffer. kUnsupported for the shapes
+// the strides. kCorrupt: InvalidOffset to MetadataIncompleteBuffer. kUnsupported for the shapes
 // that int64_t dims cannot carry (only beside a dim of 0). `data_begin` is where the data starts.
-Status ValidateLayout(Header& header, uint64_t data_begin, uint64_t file_bytes, Fault* fault);
+Status ValidateLayout(Header& header, uint64_t data_begin, uint64_t file_bytes);
 
 }  // namespace nxdkit::safetensors

@@ -1,4 +1,4 @@
-// Numbers of the format and our own caps, shared by reader and writer.
+// PRIVATE: numbers of the format and our own caps, shared by reader and writer.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,5 @@
+#include "formats/tar/pack.h"
+
 #include <archive.h>
 #include <archive_entry.h>
 #include <fmt/core.h>
@@ -10,8 +12,6 @@
 #include <vector>
 
 #include "formats/rollout/weight_slots.h"
-#include "formats/tar/names.h"
-#include "formats/tar/transport.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"
@@ -25,6 +25,7 @@ constexpr size_t kBufferBytes = 1 << 20;
 // last frame for damage.
 constexpr int kLastBlockBytes = 1;
 
+// In the order of Compression.
 struct Row {
   Compression compression;
   std::string_view name;
@@ -86,22 +87,15 @@ Status List(const std::string& given, const std::string& prefix, size_t depth, L
   return OkStatus();
 }
 
-Status ListFile(const std::string& path, Listing& out) {
-  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
-  out.members.push_back({BaseName(path), path, false, file.bytes()});
-  return OkStatus();
-}
-
 Status ListInput(const std::string& path, Listing& out) {
-  switch (KindOf(path)) {
-    case PathKind::kMissing:
-      return Error(Errc::kNotFound, "no such file or folder").in(path);
-    case PathKind::kOther:
-      return Error(Errc::kUnsupported, "neither a file nor a folder").in(path);
-    case PathKind::kFile:
-      return ListFile(path, out);
-    case PathKind::kFolder:
-      break;
+  const PathKind kind = KindOf(path);
+  if (kind == PathKind::kMissing) return Error(Errc::kNotFound, "no such file or folder").in(path);
+  if (kind == PathKind::kOther)
+    return Error(Errc::kUnsupported, "neither a file nor a folder").in(path);
+  if (kind == PathKind::kFile) {
+    NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+    out.members.push_back({BaseName(path), path, false, file.bytes()});
+    return OkStatus();
   }
   NXDKIT_TRY(List(path, "", 0, out));
   // One file and nothing else would be the archive of a file.
@@ -234,9 +228,7 @@ Result<TransportReport> PackTo(const PackRequest& request, const Listing& listin
 }  // namespace
 
 std::string_view CompressionName(Compression compression) {
-  for (const Row& row : kRows)
-    if (row.compression == compression) return row.name;
-  return "";
+  return kRows[static_cast<size_t>(compression)].name;
 }
 
 std::optional<Compression> CompressionFromName(std::string_view name) {

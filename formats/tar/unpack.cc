@@ -1,3 +1,5 @@
+#include "formats/tar/unpack.h"
+
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
@@ -10,8 +12,6 @@
 #include <set>
 #include <vector>
 
-#include "formats/tar/names.h"
-#include "formats/tar/transport.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"
@@ -75,6 +75,19 @@ class Unpacker {
       return Error(Errc::kCorrupt, "the archive holds no file").in(request_.archive);
     report_.archive_bytes = static_cast<uint64_t>(archive_filter_bytes(reader_, -1));
     return report_;
+  }
+
+  // Of a report with single_file.
+  const std::string& OnlyFile() const { return written_.front(); }
+
+  // Separately, so that the disk works on all files at once.
+  Status Sync() const {
+    for (const std::string& name : written_) {
+      NXDKIT_ASSIGN(File file, File::OpenWrite(JoinPath(folder_, name)));
+      NXDKIT_TRY(file.Sync());
+      NXDKIT_TRY(file.Close());
+    }
+    return OkStatus();
   }
 
  private:
@@ -162,21 +175,6 @@ class Unpacker {
     return Error(Errc::kCorrupt, fmt::format("{} bytes found, {} expected", at, bytes));
   }
 
- public:
-  // Of a report with single_file.
-  const std::string& OnlyFile() const { return written_.front(); }
-
-  // Separately, so that the disk works on all files at once.
-  Status Sync() const {
-    for (const std::string& name : written_) {
-      NXDKIT_ASSIGN(File file, File::OpenWrite(JoinPath(folder_, name)));
-      NXDKIT_TRY(file.Sync());
-      NXDKIT_TRY(file.Close());
-    }
-    return OkStatus();
-  }
-
- private:
   const UnpackRequest& request_;
   archive* reader_;
   const std::string folder_;

@@ -10,7 +10,6 @@
 
 #include "formats/torch/pickle_value.h"
 #include "lib/base/error.h"
-#include "lib/tensor/output.h"
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit::torch {
@@ -49,19 +48,5 @@ Result<Archive> ReadArchive(const std::string& path, const ReadOptions& options 
 // (kUnsupported).
 Result<TensorFile> FlattenStateDict(const Archive& archive,
                                     std::vector<std::string>* skipped = nullptr);
-
-// Encoders. `archive_name` is the top folder inside the zip; torch uses the file's stem up to the
-// last dot. All are read back by torch.load(weights_only=True).
-//
-// A flat plain dict name -> tensor, in the order given.
-Result<std::unique_ptr<FileEncoder>> EncodeStateDict(std::vector<OutputTensor> tensors,
-                                                     const std::string& archive_name);
-// One bare tensor (xser's tensor_<tid>.pt). The tensor's name is ignored.
-Result<std::unique_ptr<FileEncoder>> EncodeTensor(OutputTensor tensor,
-                                                  const std::string& archive_name);
-// Any tree; TensorIndex values refer to `tensors`.
-Result<std::unique_ptr<FileEncoder>> EncodeValue(const PickleValue& root,
-                                                 std::vector<OutputTensor> tensors,
-                                                 const std::string& archive_name);
 
 }  // namespace nxdkit::torch

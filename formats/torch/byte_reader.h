@@ -1,24 +1,18 @@
-// Little-endian numbers out of bytes that came from a file: every read is checked.
+// PRIVATE: bytes that came from a file, and small reads of files: every read is checked.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <string>
 #include <string_view>
+
+#include "lib/base/error.h"
+#include "lib/system/file.h"
 
 namespace nxdkit::torch {
 
-// The first sizeof(T) bytes of `bytes`, which must hold them.
-template <std::unsigned_integral T>
-T LittleEndian(std::string_view bytes) {
-  T value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i)
-    value |= static_cast<T>(static_cast<T>(static_cast<unsigned char>(bytes[i])) << (8 * i));
-  return value;
-}
-
-// A cursor over bytes it does not own. A read that does not fit leaves the cursor where it is.
+// A cursor over bytes it does not own. What does not fit is false, and leaves the cursor and the
+// output as they are.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes, size_t position = 0)
@@ -27,32 +21,37 @@ class ByteReader {
   size_t position() const { return position_; }
   size_t left() const { return bytes_.size() - position_; }
 
-  std::optional<std::string_view> Take(uint64_t count) {
-    if (count > left()) return std::nullopt;
-    const std::string_view taken = bytes_.substr(position_, static_cast<size_t>(count));
-    position_ += taken.size();
-    return taken;
-  }
-
-  template <std::unsigned_integral T>
-  std::optional<T> Number() {
-    const std::optional<std::string_view> taken = Take(sizeof(T));
-    if (!taken) return std::nullopt;
-    return LittleEndian<T>(*taken);
-  }
-
+  bool Take(uint64_t count, std::string_view& out);
+  // Little-endian, of 1 to 8 bytes.
+  bool Number(size_t bytes, uint64_t& out);
   // Up to the next newline, which is taken too but not returned.
-  std::optional<std::string_view> Line() {
-    const size_t end = bytes_.find('\n', position_);
-    if (end == std::string_view::npos) return std::nullopt;
-    const std::string_view line = bytes_.substr(position_, end - position_);
-    position_ = end + 1;
-    return line;
-  }
+  bool Line(std::string_view& out);
 
  private:
   std::string_view bytes_;
   size_t position_;
+};
+
+// The bytes [offset, offset + bytes) of the file; kCorrupt when it ends before.
+Result<std::string> ReadBytes(const File& file, uint64_t offset, uint64_t bytes);
+
+// Many small reads of one file in ascending order, as few system calls. 100,000 headers of small
+// tensors lie close together: one read serves many of them. Headers of large tensors lie far apart:
+// each then costs one read of kReadAhead bytes. Not thread-safe.
+class ReadWindow {
+ public:
+  // Reads of [0, limit) only. `file` must outlive the window.
+  ReadWindow(const File& file, uint64_t limit) : file_(file), limit_(limit) {}
+
+  // The bytes [offset, offset + bytes); valid until the next call. kCorrupt past the limit.
+  Result<std::string_view> At(uint64_t offset, uint64_t bytes);
+
+ private:
+  static constexpr uint64_t kReadAhead = 16 << 10;
+  const File& file_;
+  uint64_t limit_;
+  uint64_t start_ = 0;
+  std::string buffer_;
 };
 
 }  // namespace nxdkit::torch

@@ -107,7 +107,7 @@ Result<NodeId> CallSize(PickleGraph& graph, const Global& callee, Arguments argu
 Error NotCallable(const PickleGraph& graph, NodeId callee, std::string_view how) {
   if (graph.kind(callee) != NodeKind::kGlobal)
     return Error(Errc::kCorrupt, fmt::format("{} of a value of type {}, expected a global", how,
-                                             KindName(graph.kind(callee))));
+                                             graph.kind_name(callee)));
   return Error(Errc::kUnsupported,
                fmt::format("{} of {} is not supported", how, graph.AsGlobal(callee).name));
 }
@@ -121,7 +121,7 @@ Status BuildReference(PickleGraph& graph, NodeId object, NodeId state) {
   if (graph.kind(state) != NodeKind::kDict)
     return Error(Errc::kCorrupt,
                  fmt::format("BUILD of a tensor reference from a {}, expected a dict",
-                             KindName(graph.kind(state))));
+                             graph.kind_name(state)));
   const std::span<const std::string_view> known =
       graph.IsInternalReference(object) ? std::span<const std::string_view>(kInternalAttributes)
                                         : std::span<const std::string_view>(kReferenceAttributes);
@@ -145,7 +145,7 @@ Result<NodeId> Call(PickleGraph& graph, NodeId callee, NodeId arguments) {
   if (graph.kind(callee) != NodeKind::kGlobal) return NotCallable(graph, callee, "REDUCE");
   if (graph.kind(arguments) != NodeKind::kTuple)
     return Error(Errc::kCorrupt, fmt::format("REDUCE with a {} for arguments, expected a tuple",
-                                             KindName(graph.kind(arguments))));
+                                             graph.kind_name(arguments)));
   const Global& global = graph.AsGlobal(callee);
   // A copy: a call may add tuples, and so move the place where their items are.
   const std::span<const NodeId> tuple = graph.TupleItems(arguments);
@@ -162,7 +162,7 @@ Result<NodeId> Call(PickleGraph& graph, NodeId callee, NodeId arguments) {
     case GlobalKind::kEncode:
       return BytesFromLatin1(graph, global, values);
     case GlobalKind::kNamedCall:
-      return graph.Opaque(&global);
+      return graph.OfGlobal(NodeKind::kOpaque, &global);
     case GlobalKind::kSize:
       return CallSize(graph, global, values);
     case GlobalKind::kRebuildTensor:
@@ -182,7 +182,7 @@ Result<NodeId> NewObject(PickleGraph& graph, NodeId callee, NodeId arguments) {
   if (graph.kind(callee) != NodeKind::kGlobal) return NotCallable(graph, callee, "NEWOBJ");
   if (graph.kind(arguments) != NodeKind::kTuple)
     return Error(Errc::kCorrupt, fmt::format("NEWOBJ with a {} for arguments, expected a tuple",
-                                             KindName(graph.kind(arguments))));
+                                             graph.kind_name(arguments)));
   const GlobalKind kind = graph.AsGlobal(callee).kind;
   if (kind == GlobalKind::kOrderedDict || kind == GlobalKind::kSize)
     return Call(graph, callee, arguments);
@@ -198,7 +198,7 @@ Status Build(PickleGraph& graph, NodeId object, NodeId state) {
   // An OrderedDict's attributes, of which torch uses one, _metadata: no tensor, so left out.
   if (kind == NodeKind::kOrderedDict && graph.kind(state) == NodeKind::kDict) return OkStatus();
   return Error(Errc::kUnsupported, fmt::format("BUILD of a {} from a {} is not supported",
-                                               KindName(kind), KindName(graph.kind(state))));
+                                               KindName(kind), graph.kind_name(state)));
 }
 
 }  // namespace nxdkit::torch

@@ -1,5 +1,5 @@
-// What a pickle's calls mean: REDUCE, NEWOBJ and BUILD on the globals of the allow-list. Errors
-// have no offset: the machine adds it.
+// PRIVATE: what a pickle's calls mean: REDUCE, NEWOBJ and BUILD on the globals of the allow-list.
+// Errors have no offset: the machine adds it.
 #pragma once
 
 #include "formats/torch/pickle_graph.h"

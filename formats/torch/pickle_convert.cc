@@ -23,28 +23,6 @@ struct Converted {
   int height = 0;       // levels of containers below
 };
 
-class Converter {
- public:
-  explicit Converter(const PickleGraph& graph)
-      : graph_(graph), max_visits_(kFreeVisits + kMaxVisitsPerByte * graph.pickle().size()) {}
-
-  Result<Converted> Convert(NodeId id, int depth);
-
- private:
-  Result<Converted> ConvertContainer(NodeId id, int depth);
-  Result<Converted> ConvertItems(NodeId id, std::span<const NodeId> items, int depth);
-  Result<Converted> ConvertDict(NodeId id, int depth);
-  Result<Converted> ConvertSize(NodeId id);
-  Result<Converted> ConvertReference(NodeId id);
-  Status CheckKeys(const std::vector<NodeId>& items) const;
-  Status AddChild(Converted& parent, const Converted& child) const;
-
-  const PickleGraph& graph_;
-  uint64_t max_visits_;
-  std::unordered_map<NodeId, Converted> done_;  // containers only
-  std::unordered_set<NodeId> open_;             // containers on the way from the root
-};
-
 bool IsContainer(NodeKind kind) {
   return kind == NodeKind::kTuple || kind == NodeKind::kList || kind == NodeKind::kSet ||
          kind == NodeKind::kDict || kind == NodeKind::kOrderedDict;
@@ -59,151 +37,163 @@ Converted Leaf(decltype(PickleValue::value) value, uint64_t visits = 1) {
   return {PickleValue{std::move(value)}, visits, 0};
 }
 
-PickleValue OfGlobal(const Global& global) {
-  if (global.kind == GlobalKind::kDtype) return PickleValue{global.dtype};
-  return PickleValue{OpaqueObject{global.name}};
+Converted OfGlobal(const Global& global) {
+  if (global.kind == GlobalKind::kDtype) return Leaf(global.dtype);
+  return Leaf(OpaqueObject{global.name});
 }
 
-Status Converter::AddChild(Converted& parent, const Converted& child) const {
-  parent.height = std::max(parent.height, child.height + 1);
-  parent.visits += child.visits;
-  if (parent.visits <= max_visits_) return OkStatus();
-  return Error(
-      Errc::kUnsupported,
-      fmt::format("the values are shared so often that a walk over them would visit more than "
-                  "{} of them",
-                  max_visits_));
-}
+class Converter {
+ public:
+  explicit Converter(const PickleGraph& graph)
+      : graph_(graph), max_visits_(kFreeVisits + kMaxVisitsPerByte * graph.pickle().size()) {}
 
-Result<Converted> Converter::ConvertItems(NodeId id, std::span<const NodeId> items, int depth) {
-  Converted out;
-  auto list = std::make_shared<PickleList>();
-  list->reserve(items.size());
-  for (const NodeId item : items) {
-    NXDKIT_ASSIGN(Converted child, Convert(item, depth + 1));
-    NXDKIT_TRY(AddChild(out, child));
-    list->push_back(std::move(child.value));
-  }
-  if (graph_.kind(id) == NodeKind::kTuple)
-    out.value.value = PickleValue::Tuple{std::move(list)};
-  else if (graph_.kind(id) == NodeKind::kSet)
-    out.value.value = PickleValue::Set{std::move(list)};
-  else
-    out.value.value = PickleValue::List{std::move(list)};
-  return out;
-}
-
-// Python lets a later pair replace an earlier one with an equal key. No pickler writes such, and
-// two readers that disagree on which one counts would see two different files.
-Status Converter::CheckKeys(const std::vector<NodeId>& items) const {
-  std::unordered_set<std::string_view> names;
-  std::unordered_set<int64_t> numbers;
-  for (size_t i = 0; i < items.size(); i += 2) {
-    const NodeKind kind = graph_.kind(items[i]);
-    if (kind == NodeKind::kList || kind == NodeKind::kSet || kind == NodeKind::kDict ||
-        kind == NodeKind::kOrderedDict)
-      return Error(Errc::kCorrupt, fmt::format("a {} as the key of a dict", KindName(kind)));
-    if (kind == NodeKind::kString && !names.insert(graph_.AsText(items[i])).second)
-      return Error(Errc::kCorrupt,
-                   fmt::format("a dict has the key \"{}\" twice", graph_.AsText(items[i])));
-    if (kind == NodeKind::kInt && !numbers.insert(graph_.AsInt(items[i])).second)
-      return Error(Errc::kCorrupt,
-                   fmt::format("a dict has the key {} twice", graph_.AsInt(items[i])));
-  }
-  return OkStatus();
-}
-
-Result<Converted> Converter::ConvertDict(NodeId id, int depth) {
-  const std::vector<NodeId>& items = graph_.Items(id);
-  NXDKIT_TRY(CheckKeys(items));
-  Converted out;
-  auto dict = std::make_shared<PickleDict>();
-  dict->reserve(items.size() / 2);
-  for (size_t i = 0; i < items.size(); i += 2) {
-    NXDKIT_ASSIGN(Converted key, Convert(items[i], depth + 1));
-    NXDKIT_ASSIGN(Converted value, Convert(items[i + 1], depth + 1));
-    NXDKIT_TRY(AddChild(out, key));
-    NXDKIT_TRY(AddChild(out, value));
-    dict->emplace_back(std::move(key.value), std::move(value.value));
-  }
-  out.value.value = PickleValue::Dict{std::move(dict), graph_.kind(id) == NodeKind::kOrderedDict};
-  return out;
-}
-
-Result<Converted> Converter::ConvertContainer(NodeId id, int depth) {
-  const auto found = done_.find(id);
-  if (found != done_.end()) {
-    if (depth + found->second.height > kMaxNesting) return TooDeep();
-    return found->second;
-  }
-  if (depth > kMaxNesting) return TooDeep();
-  if (!open_.insert(id).second)
-    return Error(Errc::kUnsupported,
-                 fmt::format("a {} that contains itself", KindName(graph_.kind(id))));
-  const NodeKind kind = graph_.kind(id);
-  const bool dict = kind == NodeKind::kDict || kind == NodeKind::kOrderedDict;
-  Result<Converted> out =
-      dict ? ConvertDict(id, depth)
-           : ConvertItems(id, kind == NodeKind::kTuple ? graph_.TupleItems(id) : graph_.Items(id),
-                          depth);
-  open_.erase(id);
-  if (out.ok()) done_.emplace(id, *out);
-  return out;
-}
-
-Result<Converted> Converter::ConvertSize(NodeId id) {
-  TorchSize size;
-  for (const NodeId dim : graph_.TupleItems(id)) size.dims.push_back(graph_.AsInt(dim));
-  const uint64_t visits = 1 + size.dims.size();
-  return Leaf(std::move(size), visits);
-}
-
-Result<Converted> Converter::ConvertReference(NodeId id) {
-  const std::optional<int64_t> tid = graph_.Tid(id);
-  if (!tid) return Error(Errc::kCorrupt, "a tensor reference has no tid");
-  return Leaf(TensorReference{*tid});
-}
-
-Result<Converted> Converter::Convert(NodeId id, int depth) {
-  const NodeKind kind = graph_.kind(id);
-  if (IsContainer(kind)) return ConvertContainer(id, depth);
-  switch (kind) {
-    case NodeKind::kBool:
-      return Leaf(graph_.AsBool(id));
-    case NodeKind::kInt:
-      return Leaf(graph_.AsInt(id));
-    case NodeKind::kFloat:
-      return Leaf(graph_.AsFloat(id));
-    case NodeKind::kString: {
-      const std::string_view text = graph_.AsText(id);
-      return Leaf(std::string(text), 1 + text.size());
+  Result<Converted> Convert(NodeId id, int depth) {
+    const NodeKind kind = graph_.kind(id);
+    if (IsContainer(kind)) return ConvertContainer(id, depth);
+    switch (kind) {
+      case NodeKind::kBool:
+        return Leaf(graph_.AsBool(id));
+      case NodeKind::kInt:
+        return Leaf(graph_.AsInt(id));
+      case NodeKind::kFloat:
+        return Leaf(graph_.AsFloat(id));
+      case NodeKind::kString: {
+        const std::string_view text = graph_.AsText(id);
+        return Leaf(std::string(text), 1 + text.size());
+      }
+      case NodeKind::kBytes:
+      case NodeKind::kOwnedBytes: {
+        const std::string_view bytes = graph_.AsText(id);
+        return Leaf(PickleValue::Bytes{std::string(bytes)}, 1 + bytes.size());
+      }
+      case NodeKind::kBigInt: {
+        std::string decimal = LongToDecimal(graph_.AsText(id));
+        const uint64_t visits = decimal.size() * kMaxLongBytes;  // what the conversion cost
+        return Leaf(PickleValue::BigInt{std::move(decimal)}, visits);
+      }
+      case NodeKind::kGlobal:
+      case NodeKind::kOpaque:
+        return OfGlobal(graph_.AsGlobal(id));
+      case NodeKind::kSize:
+        return ConvertSize(id);
+      case NodeKind::kTensor:
+        return Leaf(TensorIndex{graph_.AsTensor(id)});
+      case NodeKind::kReference:
+        return ConvertReference(id);
+      case NodeKind::kStorage:
+        return Error(Errc::kUnsupported, "the file holds a bare storage, outside of any tensor")
+            .at(graph_.storages[graph_.AsStorage(id).storage].pickle_offset);
+      default:
+        return Leaf(PickleValue::None{});
     }
-    case NodeKind::kBytes:
-    case NodeKind::kOwnedBytes: {
-      const std::string_view bytes = graph_.AsText(id);
-      return Leaf(PickleValue::Bytes{std::string(bytes)}, 1 + bytes.size());
-    }
-    case NodeKind::kBigInt: {
-      std::string decimal = LongToDecimal(graph_.AsText(id));
-      const uint64_t visits = decimal.size() * kMaxLongBytes;  // what the conversion cost
-      return Leaf(PickleValue::BigInt{std::move(decimal)}, visits);
-    }
-    case NodeKind::kGlobal:
-    case NodeKind::kOpaque:
-      return Converted{OfGlobal(graph_.AsGlobal(id)), 1, 0};
-    case NodeKind::kSize:
-      return ConvertSize(id);
-    case NodeKind::kTensor:
-      return Leaf(TensorIndex{graph_.AsTensor(id)});
-    case NodeKind::kReference:
-      return ConvertReference(id);
-    case NodeKind::kStorage:
-      return Error(Errc::kUnsupported, "the file holds a bare storage, outside of any tensor")
-          .at(graph_.storages[graph_.AsStorage(id).storage].pickle_offset);
-    default:
-      return Leaf(PickleValue::None{});
   }
-}
+
+ private:
+  Status AddChild(Converted& parent, const Converted& child) const {
+    parent.height = std::max(parent.height, child.height + 1);
+    parent.visits += child.visits;
+    if (parent.visits <= max_visits_) return OkStatus();
+    return Error(
+        Errc::kUnsupported,
+        fmt::format("the values are shared so often that a walk over them would visit more than "
+                    "{} of them",
+                    max_visits_));
+  }
+
+  Result<Converted> ConvertItems(NodeId id, std::span<const NodeId> items, int depth) {
+    Converted out;
+    auto list = std::make_shared<PickleList>();
+    list->reserve(items.size());
+    for (const NodeId item : items) {
+      NXDKIT_ASSIGN(Converted child, Convert(item, depth + 1));
+      NXDKIT_TRY(AddChild(out, child));
+      list->push_back(std::move(child.value));
+    }
+    if (graph_.kind(id) == NodeKind::kTuple)
+      out.value.value = PickleValue::Tuple{std::move(list)};
+    else if (graph_.kind(id) == NodeKind::kSet)
+      out.value.value = PickleValue::Set{std::move(list)};
+    else
+      out.value.value = PickleValue::List{std::move(list)};
+    return out;
+  }
+
+  // Python lets a later pair replace an earlier one with an equal key. No pickler writes such, and
+  // two readers that disagree on which one counts would see two different files.
+  Status CheckKeys(const std::vector<NodeId>& items) const {
+    std::unordered_set<std::string_view> names;
+    std::unordered_set<int64_t> numbers;
+    for (size_t i = 0; i < items.size(); i += 2) {
+      const NodeKind kind = graph_.kind(items[i]);
+      if (kind == NodeKind::kList || kind == NodeKind::kSet || kind == NodeKind::kDict ||
+          kind == NodeKind::kOrderedDict)
+        return Error(Errc::kCorrupt, fmt::format("a {} as the key of a dict", KindName(kind)));
+      if (kind == NodeKind::kString && !names.insert(graph_.AsText(items[i])).second)
+        return Error(Errc::kCorrupt,
+                     fmt::format("a dict has the key \"{}\" twice", graph_.AsText(items[i])));
+      if (kind == NodeKind::kInt && !numbers.insert(graph_.AsInt(items[i])).second)
+        return Error(Errc::kCorrupt,
+                     fmt::format("a dict has the key {} twice", graph_.AsInt(items[i])));
+    }
+    return OkStatus();
+  }
+
+  Result<Converted> ConvertDict(NodeId id, int depth) {
+    const std::vector<NodeId>& items = graph_.Items(id);
+    NXDKIT_TRY(CheckKeys(items));
+    Converted out;
+    auto dict = std::make_shared<PickleDict>();
+    dict->reserve(items.size() / 2);
+    for (size_t i = 0; i < items.size(); i += 2) {
+      NXDKIT_ASSIGN(Converted key, Convert(items[i], depth + 1));
+      NXDKIT_ASSIGN(Converted value, Convert(items[i + 1], depth + 1));
+      NXDKIT_TRY(AddChild(out, key));
+      NXDKIT_TRY(AddChild(out, value));
+      dict->emplace_back(std::move(key.value), std::move(value.value));
+    }
+    out.value.value = PickleValue::Dict{std::move(dict), graph_.kind(id) == NodeKind::kOrderedDict};
+    return out;
+  }
+
+  Result<Converted> ConvertContainer(NodeId id, int depth) {
+    const auto found = done_.find(id);
+    if (found != done_.end()) {
+      if (depth + found->second.height > kMaxNesting) return TooDeep();
+      return found->second;
+    }
+    if (depth > kMaxNesting) return TooDeep();
+    if (!open_.insert(id).second)
+      return Error(Errc::kUnsupported,
+                   fmt::format("a {} that contains itself", graph_.kind_name(id)));
+    const NodeKind kind = graph_.kind(id);
+    const bool dict = kind == NodeKind::kDict || kind == NodeKind::kOrderedDict;
+    Result<Converted> out =
+        dict ? ConvertDict(id, depth)
+             : ConvertItems(id, kind == NodeKind::kTuple ? graph_.TupleItems(id) : graph_.Items(id),
+                            depth);
+    open_.erase(id);
+    if (out.ok()) done_.emplace(id, *out);
+    return out;
+  }
+
+  Result<Converted> ConvertSize(NodeId id) {
+    TorchSize size;
+    for (const NodeId dim : graph_.TupleItems(id)) size.dims.push_back(graph_.AsInt(dim));
+    const uint64_t visits = 1 + size.dims.size();
+    return Leaf(std::move(size), visits);
+  }
+
+  Result<Converted> ConvertReference(NodeId id) {
+    const std::optional<int64_t> tid = graph_.Tid(id);
+    if (!tid) return Error(Errc::kCorrupt, "a tensor reference has no tid");
+    return Leaf(TensorReference{*tid});
+  }
+
+  const PickleGraph& graph_;
+  uint64_t max_visits_;
+  std::unordered_map<NodeId, Converted> done_;  // containers only
+  std::unordered_set<NodeId> open_;             // containers on the way from the root
+};
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// From the machine's arena of nodes to the tree that callers see.
+// PRIVATE: from the machine's arena of nodes to the tree that callers see.
 #pragma once
 
 #include "formats/torch/pickle_graph.h"

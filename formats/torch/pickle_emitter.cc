@@ -9,27 +9,20 @@
 
 namespace nxdkit::torch {
 
-uint32_t PickleEmitter::Memoize() {
-  const uint32_t memo = memo_used_++;
-  if (memo < 256) {
-    Put(Op::kBinPut);
+void PickleEmitter::PutMemo(Op small, Op large, uint32_t memo) {
+  Put(memo < 256 ? small : large);
+  if (memo < 256)
     PutNumber(static_cast<uint8_t>(memo));
-  } else {
-    Put(Op::kLongBinPut);
+  else
     PutNumber(memo);
-  }
-  return memo;
 }
 
-void PickleEmitter::Get(uint32_t memo) {
-  if (memo < 256) {
-    Put(Op::kBinGet);
-    PutNumber(static_cast<uint8_t>(memo));
-  } else {
-    Put(Op::kLongBinGet);
-    PutNumber(memo);
-  }
+uint32_t PickleEmitter::Memoize() {
+  PutMemo(Op::kBinPut, Op::kLongBinPut, memo_used_);
+  return memo_used_++;
 }
+
+void PickleEmitter::Get(uint32_t memo) { PutMemo(Op::kBinGet, Op::kLongBinGet, memo); }
 
 void PickleEmitter::Global(const char* module, const std::string& name) {
   const std::string spelled = fmt::format("{}\n{}\n", module, name);

@@ -1,4 +1,4 @@
-// The words of a pickle of protocol 2, as Python's pickler spells them, and its memo.
+// PRIVATE: the words of a pickle of protocol 2, as Python's pickler spells them, and its memo.
 #pragma once
 
 #include <concepts>
@@ -9,6 +9,7 @@
 
 #include "formats/torch/pickle_opcodes.h"
 #include "formats/torch/pickle_value.h"
+#include "lib/base/little_endian.h"
 
 namespace nxdkit::torch {
 
@@ -19,7 +20,7 @@ class PickleEmitter {
   void Put(Op op) { out_.push_back(static_cast<char>(op)); }
   template <std::unsigned_integral T>
   void PutNumber(T value) {
-    for (size_t i = 0; i < sizeof(T); ++i) out_.push_back(static_cast<char>(value >> (8 * i)));
+    AppendLittle(value, out_);
   }
 
   // Gives the value that was just written the next memo number; that number.
@@ -42,6 +43,8 @@ class PickleEmitter {
   std::string Take() { return std::move(out_); }
 
  private:
+  void PutMemo(Op small, Op large, uint32_t memo);
+
   std::string out_;
   uint32_t memo_used_ = 0;
   std::unordered_map<std::string, uint32_t> global_memo_;

@@ -78,6 +78,7 @@ struct StorageRow {
   const char* name;
   Dtype dtype;
 };
+// Tensors of other dtypes are rebuilt by _rebuild_tensor_v3 (torch 2.1 and later).
 constexpr StorageRow kStorages[] = {
     {"DoubleStorage", Dtype::kF64},       {"FloatStorage", Dtype::kF32},
     {"HalfStorage", Dtype::kF16},         {"BFloat16Storage", Dtype::kBF16},
@@ -134,6 +135,11 @@ Result<const Global*> FindGlobal(std::string_view module, std::string_view name)
                  fmt::format("the pickle asks for {}, which is not supported", full))
         .hint(found->hint);
   return &*found;
+}
+
+const char* StorageClassName(Dtype dtype) {
+  const auto* row = std::ranges::find(kStorages, dtype, &StorageRow::dtype);
+  return row != std::end(kStorages) ? row->name : nullptr;
 }
 
 }  // namespace nxdkit::torch

@@ -1,5 +1,6 @@
-// The allow-list: every global a pickle may name, and what it stands for here. It is the list of
-// torch.load(weights_only=True) of torch 2.15, and the two reference classes of NxD's checkpoints.
+// PRIVATE: the allow-list: every global a pickle may name, and what it stands for here. It is the
+// list of torch.load(weights_only=True) of torch 2.15, and the two reference classes of NxD's
+// checkpoints.
 #pragma once
 
 #include <string>
@@ -49,5 +50,8 @@ struct Global {
 
 // kUnsupported naming "module.name" for what is not on the list. The result lives for ever.
 Result<const Global*> FindGlobal(std::string_view module, std::string_view name);
+
+// "FloatStorage"; nullptr for a dtype whose tensors are stored untyped.
+const char* StorageClassName(Dtype dtype);
 
 }  // namespace nxdkit::torch

@@ -3,54 +3,18 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
-
-#include "lib/base/error.h"
 
 namespace nxdkit::torch {
 
 const char* KindName(NodeKind kind) {
-  switch (kind) {
-    case NodeKind::kNone:
-      return "None";
-    case NodeKind::kBool:
-      return "bool";
-    case NodeKind::kInt:
-      return "int";
-    case NodeKind::kFloat:
-      return "float";
-    case NodeKind::kString:
-      return "str";
-    case NodeKind::kBytes:
-      return "bytes";
-    case NodeKind::kOwnedBytes:
-      return "bytes";
-    case NodeKind::kBigInt:
-      return "int over 64 bits";
-    case NodeKind::kTuple:
-      return "tuple";
-    case NodeKind::kList:
-      return "list";
-    case NodeKind::kSet:
-      return "set";
-    case NodeKind::kDict:
-      return "dict";
-    case NodeKind::kOrderedDict:
-      return "OrderedDict";
-    case NodeKind::kGlobal:
-      return "global";
-    case NodeKind::kOpaque:
-      return "object";
-    case NodeKind::kSize:
-      return "torch.Size";
-    case NodeKind::kStorage:
-      return "storage";
-    case NodeKind::kTensor:
-      return "tensor";
-    case NodeKind::kReference:
-      return "tensor reference";
-  }
-  return "?";
+  constexpr auto kNames = std::to_array<const char*>(
+      {"None", "bool", "int", "float", "str", "bytes", "bytes", "int over 64 bits", "tuple", "list",
+       "set", "dict", "OrderedDict", "global", "object", "torch.Size", "storage", "tensor",
+       "tensor reference"});
+  static_assert(kNames.size() == static_cast<size_t>(NodeKind::kReference) + 1);
+  return kNames[static_cast<size_t>(kind)];
 }
 
 // A tensor takes some 250 bytes of the pickle and 25 nodes.
@@ -109,14 +73,9 @@ NodeId PickleGraph::Container(NodeKind kind) {
   return Add(kind, 0, containers_.size() - 1);
 }
 
-NodeId PickleGraph::OfGlobal(const Global* global) {
+NodeId PickleGraph::OfGlobal(NodeKind kind, const Global* global) {
   globals_.push_back(global);
-  return Add(NodeKind::kGlobal, 0, globals_.size() - 1);
-}
-
-NodeId PickleGraph::Opaque(const Global* global) {
-  globals_.push_back(global);
-  return Add(NodeKind::kOpaque, 0, globals_.size() - 1);
+  return Add(kind, 0, globals_.size() - 1);
 }
 
 NodeId PickleGraph::Storage(const StorageRef& ref) {

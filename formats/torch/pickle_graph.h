@@ -1,5 +1,6 @@
-// What the pickle machine builds: nodes in one arena, by number. A cycle does no harm here, and
-// nothing recurses; pickle_convert.h turns the part that is reachable from the root into a tree.
+// PRIVATE: what the pickle machine builds: nodes in one arena, by number. A cycle does no harm
+// here, and nothing recurses; pickle_convert.h turns the part that is reachable from the root into
+// a tree.
 #pragma once
 
 #include <cstdint>
@@ -64,6 +65,7 @@ class PickleGraph {
   explicit PickleGraph(std::string_view pickle);
 
   NodeKind kind(NodeId id) const { return nodes_[id].kind; }
+  const char* kind_name(NodeId id) const { return KindName(kind(id)); }
   size_t size() const { return nodes_.size(); }
   size_t containers() const { return containers_.size(); }
   std::string_view pickle() const { return pickle_; }
@@ -76,9 +78,8 @@ class PickleGraph {
   NodeId Text(NodeKind kind, std::string_view text);
   NodeId OwnedBytes(std::string bytes);
   NodeId Tuple(std::span<const NodeId> items);
-  NodeId Container(NodeKind kind);  // empty list, set or dict
-  NodeId OfGlobal(const Global* global);
-  NodeId Opaque(const Global* global);
+  NodeId Container(NodeKind kind);                       // empty list, set or dict
+  NodeId OfGlobal(NodeKind kind, const Global* global);  // kGlobal or kOpaque
   NodeId Size(NodeId tuple) { return Add(NodeKind::kSize, 0, tuple); }
   NodeId Storage(const StorageRef& ref);
   NodeId Tensor(StoredTensor tensor, uint32_t storage);

@@ -13,7 +13,6 @@
 #include "formats/torch/pickle_calls.h"
 #include "formats/torch/pickle_numbers.h"
 #include "formats/torch/pickle_opcodes.h"
-#include "formats/torch/storage_ids.h"
 #include "lib/base/utf8.h"
 
 namespace nxdkit::torch {
@@ -27,15 +26,48 @@ constexpr NodeId kNoNode = UINT32_MAX;
 constexpr size_t kMaxNodes = 64 << 20;
 constexpr size_t kMaxContainers = 4 << 20;
 
+Error Corrupt(std::string message) { return Error(Errc::kCorrupt, std::move(message)); }
+
+template <typename T>
+Result<T> Parse(std::string_view text, std::string_view what) {
+  T value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code == std::errc() && end == text.data() + text.size()) return value;
+  return Corrupt(fmt::format("\"{:.40}\" is not {}", text, what));
+}
+
 class Machine {
  public:
   Machine(PickleGraph& graph, PickleFlavor flavor) : graph_(graph), flavor_(flavor) {}
-  Result<PickleResult> Run();
+
+  Result<PickleResult> Run() {
+    const std::string_view pickle = graph_.pickle();
+    Instruction in;
+    for (size_t offset = 0;; offset = in.next) {
+      const Decoded decoded = DecodeInstruction(pickle, offset, in);
+      if (decoded == Decoded::kUnknown) return UnknownOpcode(pickle, offset);
+      if (decoded == Decoded::kCutOff)
+        return Corrupt(
+                   fmt::format("the pickle ends after {} bytes, before its STOP", pickle.size()))
+            .at(offset);
+      Status status = CheckStack(in);
+      if (status.ok()) status = Execute(in);
+      if (!status.ok()) return std::move(status).error().at(offset);
+      if (graph_.size() > kMaxNodes || graph_.containers() > kMaxContainers)
+        return Error(Errc::kUnsupported,
+                     fmt::format("the pickle has more than {} values or {} containers", kMaxNodes,
+                                 kMaxContainers))
+            .at(offset);
+      if (in.info->op != Op::kStop) continue;
+      if (stack_.size() == 1 && marks_.empty()) return PickleResult{stack_.back(), in.next};
+      return Corrupt(
+                 fmt::format("STOP with {} values and {} marks on the stack, expected one value",
+                             stack_.size(), marks_.size()))
+          .at(offset);
+    }
+  }
 
  private:
-  Status Execute(const Instruction& in);
-  Status CheckStack(const Instruction& in) const;
-
   // Values above the topmost mark.
   size_t Depth() const { return stack_.size() - (marks_.empty() ? 0 : marks_.back()); }
   NodeId Top(size_t below = 0) const { return stack_[stack_.size() - 1 - below]; }
@@ -43,27 +75,278 @@ class Machine {
     stack_.push_back(id);
     return OkStatus();
   }
-  Status Replace(size_t count, Result<NodeId> id);  // pops `count`, pushes one
-  std::vector<NodeId> PopMarked();
 
-  Status PushInt(std::string_view line);
-  Status PushDecimalLong(std::string_view line);
-  Status PushFloat(std::string_view line);
-  Status PushLong(std::string_view bytes);
-  Status PushString(std::string_view text);
-  Status PushGlobal(std::string_view module, std::string_view name);
-  Status PushStackGlobal();
-  Status PushMemo(uint64_t index);
-  Status StoreMemo(uint64_t index, size_t offset);
-  Status PushTuple(size_t count);
-  Status PushMarkedTuple();
-  Status PushMarked(NodeKind kind);
-  Status AddToContainer(const Instruction& in, std::span<const NodeId> items);
-  Status AddMarked(const Instruction& in);
-  Status AddTopmost(const Instruction& in, size_t count);
-  Status NewObjectEx();
-  Status Pop();
-  Status CheckFrame(const Instruction& in) const;
+  // Pops `count`, pushes one.
+  Status Replace(size_t count, Result<NodeId> id) {
+    if (!id.ok()) return std::move(id).error();
+    stack_.resize(stack_.size() - count);
+    return Push(*id);
+  }
+
+  std::vector<NodeId> PopMarked() {
+    const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
+    std::vector<NodeId> items(begin, stack_.end());
+    stack_.erase(begin, stack_.end());
+    marks_.pop_back();
+    return items;
+  }
+
+  Status PushDecimal(std::string_view line) {
+    NXDKIT_ASSIGN(const auto value, Parse<int64_t>(line, "a 64-bit integer"));
+    return Push(graph_.Int(value));
+  }
+
+  // Python 2 writes booleans of protocol 1, and integers over 32 bits, in this way.
+  Status PushInt(std::string_view line) {
+    return line == "00" || line == "01" ? Push(graph_.Bool(line == "01")) : PushDecimal(line);
+  }
+
+  Status PushFloat(std::string_view line) {
+    NXDKIT_ASSIGN(const auto value, Parse<double>(line, "a floating point number"));
+    return Push(graph_.Float(value));
+  }
+
+  Status PushLong(std::string_view bytes) {
+    if (const std::optional<int64_t> small = LongToInt64(bytes)) return Push(graph_.Int(*small));
+    if (bytes.size() > kMaxLongBytes)
+      return Error(Errc::kUnsupported, fmt::format("an integer of {} bytes, the limit is {}",
+                                                   bytes.size(), kMaxLongBytes));
+    return Push(graph_.Text(NodeKind::kBigInt, bytes));
+  }
+
+  Status PushString(std::string_view text) {
+    if (const std::optional<size_t> bad = ValidateUtf8(text))
+      return Corrupt(
+          fmt::format("a string of {} bytes is not UTF-8 at its byte {}", text.size(), *bad));
+    return Push(graph_.Text(NodeKind::kString, text));
+  }
+
+  Status PushGlobal(std::string_view module, std::string_view name) {
+    NXDKIT_ASSIGN(const Global* global, FindGlobal(module, name));
+    return Push(graph_.OfGlobal(NodeKind::kGlobal, global));
+  }
+
+  Status PushStackGlobal() {
+    const NodeId module = Top(1);
+    const NodeId name = Top(0);
+    if (graph_.kind(module) != NodeKind::kString || graph_.kind(name) != NodeKind::kString)
+      return Corrupt(fmt::format("STACK_GLOBAL of {} and {}, expected two strings",
+                                 graph_.kind_name(module), graph_.kind_name(name)));
+    stack_.resize(stack_.size() - 2);
+    return PushGlobal(graph_.AsText(module), graph_.AsText(name));
+  }
+
+  Status PushMemo(uint64_t index) {
+    if (index >= memo_.size() || memo_[index] == kNoNode)
+      return Corrupt(fmt::format("nothing was stored under memo number {}", index));
+    return Push(memo_[index]);
+  }
+
+  // Picklers number the memo 0, 1, 2..., and every number costs them a byte, so that no pickler
+  // writes a number larger than the offset; without this check it would cost us the memory.
+  Status StoreMemo(uint64_t index, size_t offset) {
+    if (index > offset)
+      return Error(
+          Errc::kUnsupported,
+          fmt::format("memo number {} at offset {} of the pickle: numbers this sparse are not "
+                      "supported",
+                      index, offset));
+    if (index >= memo_.size()) memo_.resize(static_cast<size_t>(index) + 1, kNoNode);
+    if (memo_[index] == kNoNode) ++memo_used_;
+    memo_[index] = Top();
+    return OkStatus();
+  }
+
+  Status PushTuple(size_t count) {
+    return Replace(count, graph_.Tuple(std::span(stack_).last(count)));
+  }
+
+  Status PushMarkedTuple() {
+    const NodeId tuple = graph_.Tuple(std::span(stack_).subspan(marks_.back()));
+    stack_.resize(marks_.back());
+    marks_.pop_back();
+    return Push(tuple);
+  }
+
+  Status PushMarked(NodeKind kind) {
+    std::vector<NodeId> items = PopMarked();
+    if (kind == NodeKind::kDict && items.size() % 2 != 0)
+      return Corrupt(fmt::format("DICT of {} values, expected pairs", items.size()));
+    const NodeId container = graph_.Container(kind);
+    graph_.Items(container) = std::move(items);
+    return Push(container);
+  }
+
+  // `items` go into the container on top of the stack, which must be of the instruction's kind.
+  Status AddToContainer(const Instruction& in, std::span<const NodeId> items) {
+    const NodeId target = Top();
+    const NodeKind kind = graph_.kind(target);
+    const Op op = in.info->op;
+    const bool pairs = op == Op::kSetItem || op == Op::kSetItems;
+    const bool fits = pairs ? kind == NodeKind::kDict || kind == NodeKind::kOrderedDict
+                            : kind == (op == Op::kAddItems ? NodeKind::kSet : NodeKind::kList);
+    if (!fits)
+      return Corrupt(fmt::format("{} on a value of type {}", in.info->name, KindName(kind)));
+    if (pairs && items.size() % 2 != 0)
+      return Corrupt(fmt::format("{} with {} values, expected pairs", in.info->name, items.size()));
+    std::vector<NodeId>& into = graph_.Items(target);
+    into.insert(into.end(), items.begin(), items.end());
+    return OkStatus();
+  }
+
+  Status AddTopmost(const Instruction& in, size_t count) {
+    const std::array<NodeId, 2> items = {Top(count - 1), Top()};
+    stack_.resize(stack_.size() - count);
+    return AddToContainer(in, std::span(items).first(count));
+  }
+
+  Status NewObjectEx() {
+    const NodeId keywords = Top();
+    if (graph_.kind(keywords) != NodeKind::kDict || !graph_.Items(keywords).empty())
+      return Error(Errc::kUnsupported, "NEWOBJ_EX with keyword arguments");
+    return Replace(3, NewObject(graph_, Top(2), Top(1)));
+  }
+
+  Status Pop() {
+    if (Depth() == 0 && marks_.empty())
+      return Corrupt("POP needs a value on the stack, found none");
+    Depth() > 0 ? stack_.pop_back() : marks_.pop_back();
+    return OkStatus();
+  }
+
+  Status CheckFrame(const Instruction& in) const {
+    const size_t left = graph_.pickle().size() - in.next;
+    if (in.number <= left) return OkStatus();
+    return Corrupt(fmt::format("FRAME of {} bytes, but only {} are left", in.number, left));
+  }
+
+  Status CheckStack(const Instruction& in) const {
+    const OpInfo& info = *in.info;
+    size_t depth = Depth();
+    if (info.marked) {
+      if (marks_.empty()) return Corrupt(fmt::format("{} without a MARK", info.name));
+      depth = marks_.back() - (marks_.size() > 1 ? marks_[marks_.size() - 2] : 0);
+    }
+    if (depth >= info.pops) return OkStatus();
+    return Corrupt(
+        fmt::format("{} needs {} values on the stack, found {}", info.name, info.pops, depth));
+  }
+
+  Status Execute(const Instruction& in) {
+    switch (in.info->op) {
+      case Op::kProto:
+        if (in.number > kNewestProtocol)
+          return Error(Errc::kUnsupported, fmt::format("pickle protocol {}, the newest known is {}",
+                                                       in.number, kNewestProtocol));
+        return OkStatus();
+      case Op::kFrame:
+        return CheckFrame(in);
+      case Op::kStop:
+        return OkStatus();
+
+      case Op::kNone:
+        return Push(graph_.None());
+      case Op::kNewTrue:
+        return Push(graph_.Bool(true));
+      case Op::kNewFalse:
+        return Push(graph_.Bool(false));
+      case Op::kInt:
+        return PushInt(in.text);
+      case Op::kLong:
+        return PushDecimal(in.text.substr(0, in.text.size() - in.text.ends_with('L')));
+      case Op::kBinInt:
+        return Push(graph_.Int(static_cast<int32_t>(in.number)));
+      case Op::kBinInt1:
+      case Op::kBinInt2:
+        return Push(graph_.Int(static_cast<int64_t>(in.number)));
+      case Op::kLong1:
+      case Op::kLong4:
+        return PushLong(in.text);
+      case Op::kFloat:
+        return PushFloat(in.text);
+      // The one big-endian number of a pickle.
+      case Op::kBinFloat:
+        return Push(graph_.Float(std::bit_cast<double>(__builtin_bswap64(in.number))));
+
+      // Python 2's str: torch.load takes it for UTF-8.
+      case Op::kBinString:
+      case Op::kShortBinString:
+      case Op::kBinUnicode:
+      case Op::kShortBinUnicode:
+      case Op::kBinUnicode8:
+        return PushString(in.text);
+      case Op::kBinBytes:
+      case Op::kShortBinBytes:
+      case Op::kBinBytes8:
+      case Op::kByteArray8:
+        return Push(graph_.Text(NodeKind::kBytes, in.text));
+
+      case Op::kEmptyTuple:
+        return Push(graph_.Tuple({}));
+      case Op::kEmptyList:
+        return Push(graph_.Container(NodeKind::kList));
+      case Op::kEmptyDict:
+        return Push(graph_.Container(NodeKind::kDict));
+      case Op::kEmptySet:
+        return Push(graph_.Container(NodeKind::kSet));
+      case Op::kTuple1:
+      case Op::kTuple2:
+      case Op::kTuple3:
+        return PushTuple(in.info->pops);
+      case Op::kTuple:
+        return PushMarkedTuple();
+      case Op::kList:
+        return PushMarked(NodeKind::kList);
+      case Op::kDict:
+        return PushMarked(NodeKind::kDict);
+
+      case Op::kAppend:
+      case Op::kSetItem:
+        return AddTopmost(in, in.info->pops - size_t{1});
+      case Op::kAppends:
+      case Op::kSetItems:
+      case Op::kAddItems:
+        return AddToContainer(in, PopMarked());
+
+      case Op::kMark:
+        marks_.push_back(stack_.size());
+        return OkStatus();
+      case Op::kPop:
+        return Pop();
+      case Op::kPopMark:
+        PopMarked();
+        return OkStatus();
+      case Op::kDup:
+        return Push(Top());
+      case Op::kBinPut:
+      case Op::kLongBinPut:
+        return StoreMemo(in.number, in.offset);
+      case Op::kMemoize:
+        return StoreMemo(memo_used_, in.offset);
+      case Op::kBinGet:
+      case Op::kLongBinGet:
+        return PushMemo(in.number);
+
+      case Op::kGlobal:
+        return PushGlobal(in.text, in.text2);
+      case Op::kStackGlobal:
+        return PushStackGlobal();
+      case Op::kReduce:
+        return Replace(2, Call(graph_, Top(1), Top()));
+      case Op::kNewObj:
+        return Replace(2, NewObject(graph_, Top(1), Top()));
+      case Op::kNewObjEx:
+        return NewObjectEx();
+      case Op::kBinPersId:
+        return Replace(1, LoadStorage(graph_, Top(), flavor_, in.offset));
+      case Op::kBuild: {
+        NXDKIT_TRY(Build(graph_, Top(1), Top()));
+        stack_.pop_back();
+        return OkStatus();
+      }
+    }
+    return Error(Errc::kInternal, fmt::format("no code for opcode {}", in.info->name));
+  }
 
   PickleGraph& graph_;
   PickleFlavor flavor_;
@@ -72,331 +355,6 @@ class Machine {
   std::vector<NodeId> memo_;
   size_t memo_used_ = 0;
 };
-
-Error Corrupt(std::string message) { return Error(Errc::kCorrupt, std::move(message)); }
-
-Status Machine::Replace(size_t count, Result<NodeId> id) {
-  if (!id.ok()) return std::move(id).error();
-  stack_.resize(stack_.size() - count);
-  return Push(*id);
-}
-
-std::vector<NodeId> Machine::PopMarked() {
-  const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
-  std::vector<NodeId> items(begin, stack_.end());
-  stack_.erase(begin, stack_.end());
-  marks_.pop_back();
-  return items;
-}
-
-Result<int64_t> ParseInt64(std::string_view digits) {
-  int64_t value = 0;
-  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (code != std::errc() || end != digits.data() + digits.size())
-    return Corrupt(fmt::format("\"{:.40}\" is not a 64-bit integer", digits));
-  return value;
-}
-
-// Python 2 writes booleans of protocol 1, and integers over 32 bits, in this way.
-Status Machine::PushInt(std::string_view line) {
-  if (line == "00" || line == "01") return Push(graph_.Bool(line == "01"));
-  NXDKIT_ASSIGN(const int64_t value, ParseInt64(line));
-  return Push(graph_.Int(value));
-}
-
-Status Machine::PushDecimalLong(std::string_view line) {
-  if (line.ends_with('L')) line.remove_suffix(1);
-  NXDKIT_ASSIGN(const int64_t value, ParseInt64(line));
-  return Push(graph_.Int(value));
-}
-
-Status Machine::PushFloat(std::string_view line) {
-  double value = 0;
-  const auto [end, code] = std::from_chars(line.data(), line.data() + line.size(), value);
-  if (code != std::errc() || end != line.data() + line.size())
-    return Corrupt(fmt::format("\"{:.40}\" is not a floating point number", line));
-  return Push(graph_.Float(value));
-}
-
-Status Machine::PushLong(std::string_view bytes) {
-  if (const std::optional<int64_t> small = LongToInt64(bytes)) return Push(graph_.Int(*small));
-  if (bytes.size() > kMaxLongBytes)
-    return Error(Errc::kUnsupported, fmt::format("an integer of {} bytes, the limit is {}",
-                                                 bytes.size(), kMaxLongBytes));
-  return Push(graph_.Text(NodeKind::kBigInt, bytes));
-}
-
-Status Machine::PushString(std::string_view text) {
-  if (const std::optional<size_t> bad = ValidateUtf8(text))
-    return Corrupt(
-        fmt::format("a string of {} bytes is not UTF-8 at its byte {}", text.size(), *bad));
-  return Push(graph_.Text(NodeKind::kString, text));
-}
-
-Status Machine::PushGlobal(std::string_view module, std::string_view name) {
-  Result<const Global*> global = FindGlobal(module, name);
-  if (!global.ok()) return std::move(global).error();
-  return Push(graph_.OfGlobal(*global));
-}
-
-Status Machine::PushStackGlobal() {
-  const NodeId module = Top(1);
-  const NodeId name = Top(0);
-  if (graph_.kind(module) != NodeKind::kString || graph_.kind(name) != NodeKind::kString)
-    return Corrupt(fmt::format("STACK_GLOBAL of {} and {}, expected two strings",
-                               KindName(graph_.kind(module)), KindName(graph_.kind(name))));
-  stack_.resize(stack_.size() - 2);
-  return PushGlobal(graph_.AsText(module), graph_.AsText(name));
-}
-
-Status Machine::PushMemo(uint64_t index) {
-  if (index >= memo_.size() || memo_[index] == kNoNode)
-    return Corrupt(fmt::format("nothing was stored under memo number {}", index));
-  return Push(memo_[index]);
-}
-
-// Picklers number the memo 0, 1, 2..., and every number costs them a byte, so that a larger number
-// than the offset is no pickler's; without this check it would cost us the memory.
-Status Machine::StoreMemo(uint64_t index, size_t offset) {
-  if (index > offset)
-    return Error(
-        Errc::kUnsupported,
-        fmt::format("memo number {} at offset {} of the pickle: numbers this sparse are not "
-                    "supported",
-                    index, offset));
-  if (index >= memo_.size()) memo_.resize(static_cast<size_t>(index) + 1, kNoNode);
-  if (memo_[index] == kNoNode) ++memo_used_;
-  memo_[index] = Top();
-  return OkStatus();
-}
-
-Status Machine::PushTuple(size_t count) {
-  const NodeId tuple = graph_.Tuple(std::span(stack_).last(count));
-  return Replace(count, tuple);
-}
-
-Status Machine::PushMarkedTuple() {
-  const NodeId tuple = graph_.Tuple(std::span(stack_).subspan(marks_.back()));
-  stack_.resize(marks_.back());
-  marks_.pop_back();
-  return Push(tuple);
-}
-
-Status Machine::PushMarked(NodeKind kind) {
-  std::vector<NodeId> items = PopMarked();
-  if (kind == NodeKind::kDict && items.size() % 2 != 0)
-    return Corrupt(fmt::format("DICT of {} values, expected pairs", items.size()));
-  const NodeId container = graph_.Container(kind);
-  graph_.Items(container) = std::move(items);
-  return Push(container);
-}
-
-// `items` go into the container on top of the stack, which must be of the instruction's kind.
-Status Machine::AddToContainer(const Instruction& in, std::span<const NodeId> items) {
-  const NodeId target = Top();
-  const NodeKind kind = graph_.kind(target);
-  const Op op = in.info->op;
-  const bool pairs = op == Op::kSetItem || op == Op::kSetItems;
-  const bool fits = pairs ? kind == NodeKind::kDict || kind == NodeKind::kOrderedDict
-                          : kind == (op == Op::kAddItems ? NodeKind::kSet : NodeKind::kList);
-  if (!fits) return Corrupt(fmt::format("{} on a value of type {}", in.info->name, KindName(kind)));
-  if (pairs && items.size() % 2 != 0)
-    return Corrupt(fmt::format("{} with {} values, expected pairs", in.info->name, items.size()));
-  std::vector<NodeId>& into = graph_.Items(target);
-  into.insert(into.end(), items.begin(), items.end());
-  return OkStatus();
-}
-
-Status Machine::AddMarked(const Instruction& in) {
-  const std::vector<NodeId> items = PopMarked();
-  return AddToContainer(in, items);
-}
-
-Status Machine::AddTopmost(const Instruction& in, size_t count) {
-  const std::array<NodeId, 2> items = {Top(count - 1), Top()};
-  stack_.resize(stack_.size() - count);
-  return AddToContainer(in, std::span(items).first(count));
-}
-
-Status Machine::NewObjectEx() {
-  const NodeId keywords = Top();
-  if (graph_.kind(keywords) != NodeKind::kDict || !graph_.Items(keywords).empty())
-    return Error(Errc::kUnsupported, "NEWOBJ_EX with keyword arguments");
-  return Replace(3, NewObject(graph_, Top(2), Top(1)));
-}
-
-Status Machine::Pop() {
-  if (Depth() > 0) {
-    stack_.pop_back();
-  } else if (!marks_.empty()) {
-    marks_.pop_back();
-  } else {
-    return Corrupt("POP needs a value on the stack, found none");
-  }
-  return OkStatus();
-}
-
-Status Machine::CheckFrame(const Instruction& in) const {
-  const size_t left = graph_.pickle().size() - in.next;
-  if (in.number <= left) return OkStatus();
-  return Corrupt(fmt::format("FRAME of {} bytes, but only {} are left", in.number, left));
-}
-
-Status Machine::CheckStack(const Instruction& in) const {
-  const OpInfo& info = *in.info;
-  size_t depth = Depth();
-  if (info.marked) {
-    if (marks_.empty()) return Corrupt(fmt::format("{} without a MARK", info.name));
-    depth = marks_.back() - (marks_.size() > 1 ? marks_[marks_.size() - 2] : 0);
-  }
-  if (depth >= info.pops) return OkStatus();
-  return Corrupt(
-      fmt::format("{} needs {} values on the stack, found {}", info.name, info.pops, depth));
-}
-
-Status Machine::Execute(const Instruction& in) {
-  switch (in.info->op) {
-    case Op::kProto:
-      if (in.number > kNewestProtocol)
-        return Error(Errc::kUnsupported, fmt::format("pickle protocol {}, the newest known is {}",
-                                                     in.number, kNewestProtocol));
-      return OkStatus();
-    case Op::kFrame:
-      return CheckFrame(in);
-    case Op::kStop:
-      return OkStatus();
-
-    case Op::kNone:
-      return Push(graph_.None());
-    case Op::kNewTrue:
-      return Push(graph_.Bool(true));
-    case Op::kNewFalse:
-      return Push(graph_.Bool(false));
-    case Op::kInt:
-      return PushInt(in.text);
-    case Op::kLong:
-      return PushDecimalLong(in.text);
-    case Op::kBinInt:
-      return Push(graph_.Int(static_cast<int32_t>(in.number)));
-    case Op::kBinInt1:
-    case Op::kBinInt2:
-      return Push(graph_.Int(static_cast<int64_t>(in.number)));
-    case Op::kLong1:
-    case Op::kLong4:
-      return PushLong(in.text);
-    case Op::kFloat:
-      return PushFloat(in.text);
-    // The one big-endian number of a pickle.
-    case Op::kBinFloat:
-      return Push(graph_.Float(std::bit_cast<double>(__builtin_bswap64(in.number))));
-
-    // Python 2's str: torch.load takes it for UTF-8.
-    case Op::kBinString:
-    case Op::kShortBinString:
-    case Op::kBinUnicode:
-    case Op::kShortBinUnicode:
-    case Op::kBinUnicode8:
-      return PushString(in.text);
-    case Op::kBinBytes:
-    case Op::kShortBinBytes:
-    case Op::kBinBytes8:
-    case Op::kByteArray8:
-      return Push(graph_.Text(NodeKind::kBytes, in.text));
-
-    case Op::kEmptyTuple:
-      return Push(graph_.Tuple({}));
-    case Op::kEmptyList:
-      return Push(graph_.Container(NodeKind::kList));
-    case Op::kEmptyDict:
-      return Push(graph_.Container(NodeKind::kDict));
-    case Op::kEmptySet:
-      return Push(graph_.Container(NodeKind::kSet));
-    case Op::kTuple1:
-      return PushTuple(1);
-    case Op::kTuple2:
-      return PushTuple(2);
-    case Op::kTuple3:
-      return PushTuple(3);
-    case Op::kTuple:
-      return PushMarkedTuple();
-    case Op::kList:
-      return PushMarked(NodeKind::kList);
-    case Op::kDict:
-      return PushMarked(NodeKind::kDict);
-
-    case Op::kAppend:
-      return AddTopmost(in, 1);
-    case Op::kSetItem:
-      return AddTopmost(in, 2);
-    case Op::kAppends:
-    case Op::kSetItems:
-    case Op::kAddItems:
-      return AddMarked(in);
-
-    case Op::kMark:
-      marks_.push_back(stack_.size());
-      return OkStatus();
-    case Op::kPop:
-      return Pop();
-    case Op::kPopMark:
-      PopMarked();
-      return OkStatus();
-    case Op::kDup:
-      return Push(Top());
-    case Op::kBinPut:
-    case Op::kLongBinPut:
-      return StoreMemo(in.number, in.offset);
-    case Op::kMemoize:
-      return StoreMemo(memo_used_, in.offset);
-    case Op::kBinGet:
-    case Op::kLongBinGet:
-      return PushMemo(in.number);
-
-    case Op::kGlobal:
-      return PushGlobal(in.text, in.text2);
-    case Op::kStackGlobal:
-      return PushStackGlobal();
-    case Op::kReduce:
-      return Replace(2, Call(graph_, Top(1), Top()));
-    case Op::kNewObj:
-      return Replace(2, NewObject(graph_, Top(1), Top()));
-    case Op::kNewObjEx:
-      return NewObjectEx();
-    case Op::kBinPersId:
-      return Replace(1, LoadStorage(graph_, Top(), flavor_, in.offset));
-    case Op::kBuild: {
-      NXDKIT_TRY(Build(graph_, Top(1), Top()));
-      stack_.pop_back();
-      return OkStatus();
-    }
-  }
-  return Error(Errc::kInternal, fmt::format("no code for opcode {}", in.info->name));
-}
-
-Result<PickleResult> Machine::Run() {
-  const std::string_view pickle = graph_.pickle();
-  Instruction in;
-  for (size_t offset = 0;; offset = in.next) {
-    const Decoded decoded = DecodeInstruction(pickle, offset, in);
-    if (decoded == Decoded::kUnknown) return UnknownOpcode(pickle, offset);
-    if (decoded == Decoded::kCutOff)
-      return Corrupt(fmt::format("the pickle ends after {} bytes, before its STOP", pickle.size()))
-          .at(offset);
-    Status status = CheckStack(in);
-    if (status.ok()) status = Execute(in);
-    if (!status.ok()) return std::move(status).error().at(offset);
-    if (graph_.size() > kMaxNodes || graph_.containers() > kMaxContainers)
-      return Error(Errc::kUnsupported,
-                   fmt::format("the pickle has more than {} values or {} containers", kMaxNodes,
-                               kMaxContainers))
-          .at(offset);
-    if (in.info->op != Op::kStop) continue;
-    if (stack_.size() == 1 && marks_.empty()) return PickleResult{stack_.back(), in.next};
-    return Corrupt(fmt::format("STOP with {} values and {} marks on the stack, expected one value",
-                               stack_.size(), marks_.size()))
-        .at(offset);
-  }
-}
 
 }  // namespace
 

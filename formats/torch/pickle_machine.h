@@ -1,16 +1,18 @@
-// Runs a pickle. It builds plain containers and tensors, and can do nothing else: globals are
-// looked up in the allow-list (pickle_globals.h), and each has one fixed meaning.
+// PRIVATE: runs a pickle. It builds plain containers and tensors, and can do nothing else: globals
+// are looked up in the allow-list (pickle_globals.h), and each has one fixed meaning.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "formats/torch/pickle_graph.h"
+#include "formats/torch/tensor_rebuild.h"
 #include "lib/base/error.h"
 
 namespace nxdkit::torch {
 
-// How persistent ids are spelled: a zip has 5 fields, a legacy file 6.
-enum class PickleFlavor { kZip, kLegacy };
+// Pickles are read into memory; this bounds them. A real one has some 250 bytes per tensor.
+inline constexpr uint64_t kMaxPickleBytes = 256 << 20;
 
 struct PickleResult {
   NodeId root = 0;

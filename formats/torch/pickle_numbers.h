@@ -1,4 +1,4 @@
-// The integers of a pickle: two's complement of any length, little-endian (LONG1, LONG4).
+// PRIVATE: the integers of a pickle: two's complement of any length, little-endian (LONG1, LONG4).
 #pragma once
 
 #include <cstdint>

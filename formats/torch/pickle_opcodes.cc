@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include <array>
-#include <optional>
+#include <utility>
 
 #include "formats/torch/byte_reader.h"
 
@@ -71,25 +71,20 @@ constexpr OpInfo kTable[] = {
 };
 
 // Real opcodes that no torch file needs, so that a refusal can name them.
-struct RefusedOp {
-  unsigned char code;
-  const char* name;
-};
-constexpr RefusedOp kRefused[] = {
-    {'P', "PERSID"},
-    {'S', "STRING"},
-    {'V', "UNICODE"},
-    {'g', "GET"},
-    {'p', "PUT"},
-    {'i', "INST"},
-    {'o', "OBJ"},
-    {0x82, "EXT1"},
-    {0x83, "EXT2"},
-    {0x84, "EXT4"},
-    {0x91, "FROZENSET"},
-    {0x97, "NEXT_BUFFER"},
-    {0x98, "READONLY_BUFFER"},
-};
+constexpr auto kRefused =
+    std::to_array<std::pair<unsigned char, const char*>>({{'P', "PERSID"},
+                                                          {'S', "STRING"},
+                                                          {'V', "UNICODE"},
+                                                          {'g', "GET"},
+                                                          {'p', "PUT"},
+                                                          {'i', "INST"},
+                                                          {'o', "OBJ"},
+                                                          {0x82, "EXT1"},
+                                                          {0x83, "EXT2"},
+                                                          {0x84, "EXT4"},
+                                                          {0x91, "FROZENSET"},
+                                                          {0x97, "NEXT_BUFFER"},
+                                                          {0x98, "READONLY_BUFFER"}});
 
 constexpr auto kByCode = [] {
   std::array<const OpInfo*, 256> by_code{};
@@ -97,50 +92,32 @@ constexpr auto kByCode = [] {
   return by_code;
 }();
 
-template <typename T>
-bool ReadNumber(ByteReader& reader, Instruction& out) {
-  const std::optional<T> number = reader.Number<T>();
-  if (number) out.number = *number;
-  return number.has_value();
-}
-
-template <typename T>
-bool ReadCounted(ByteReader& reader, Instruction& out) {
-  if (!ReadNumber<T>(reader, out)) return false;
-  const std::optional<std::string_view> text = reader.Take(out.number);
-  if (text) out.text = *text;
-  return text.has_value();
-}
-
-bool ReadLine(ByteReader& reader, std::string_view& line) {
-  const std::optional<std::string_view> found = reader.Line();
-  if (found) line = *found;
-  return found.has_value();
-}
-
 // False when the bytes end inside the operand.
 bool ReadOperand(ByteReader& reader, Instruction& out) {
+  const auto counted = [&](size_t bytes) {
+    return reader.Number(bytes, out.number) && reader.Take(out.number, out.text);
+  };
   switch (out.info->operand) {
     case K::kNone:
       return true;
     case K::kNumber1:
-      return ReadNumber<uint8_t>(reader, out);
+      return reader.Number(1, out.number);
     case K::kNumber2:
-      return ReadNumber<uint16_t>(reader, out);
+      return reader.Number(2, out.number);
     case K::kNumber4:
-      return ReadNumber<uint32_t>(reader, out);
+      return reader.Number(4, out.number);
     case K::kNumber8:
-      return ReadNumber<uint64_t>(reader, out);
+      return reader.Number(8, out.number);
     case K::kLine:
-      return ReadLine(reader, out.text);
+      return reader.Line(out.text);
     case K::kTwoLines:
-      return ReadLine(reader, out.text) && ReadLine(reader, out.text2);
+      return reader.Line(out.text) && reader.Line(out.text2);
     case K::kCounted1:
-      return ReadCounted<uint8_t>(reader, out);
+      return counted(1);
     case K::kCounted4:
-      return ReadCounted<uint32_t>(reader, out);
+      return counted(4);
     case K::kCounted8:
-      return ReadCounted<uint64_t>(reader, out);
+      return counted(8);
   }
   return false;
 }
@@ -149,10 +126,10 @@ bool ReadOperand(ByteReader& reader, Instruction& out) {
 
 Error UnknownOpcode(std::string_view pickle, size_t offset) {
   const auto code = static_cast<unsigned char>(pickle[offset]);
-  for (const RefusedOp& refused : kRefused)
-    if (refused.code == code)
+  for (const auto& [refused, name] : kRefused)
+    if (refused == code)
       return Error(Errc::kUnsupported,
-                   fmt::format("pickle opcode {} ({:#04x}) is not supported", refused.name, code))
+                   fmt::format("pickle opcode {} ({:#04x}) is not supported", name, code))
           .at(offset);
   return Error(Errc::kCorrupt, fmt::format("{:#04x} is not a pickle opcode", code)).at(offset);
 }

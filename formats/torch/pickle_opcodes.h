@@ -1,4 +1,4 @@
-// The instructions of a pickle, protocols 2 to 5: their codes, operands and stack needs.
+// PRIVATE: the instructions of a pickle, protocols 2 to 5: their codes, operands and stack needs.
 #pragma once
 
 #include <cstddef>
@@ -80,7 +80,7 @@ enum class OperandKind : uint8_t {
   kTwoLines,  // text up to a newline, into `text` (and `text2`)
   kCounted1,
   kCounted4,
-  kCounted8,  // a length of 1, 4 or 8 bytes, then that many bytes
+  kCounted8,  // a length of 1, 4 or 8 bytes, then that many bytes, into `text`
 };
 
 struct OpInfo {
@@ -105,11 +105,11 @@ enum class Decoded : uint8_t { kInstruction, kCutOff, kUnknown };
 Decoded DecodeInstruction(std::string_view pickle, size_t offset, Instruction& out);
 
 // What is wrong with the opcode at `offset`: kUnsupported for the opcodes of Python that no torch
-// file needs (the text forms of protocol 0, extensions), kCorrupt for what is no opcode.
+// file needs (the text forms of protocol 0, extensions), kCorrupt for what is not an opcode.
 Error UnknownOpcode(std::string_view pickle, size_t offset);
 
 // Moves `position` over whole instructions: true when STOP was passed, false when `bytes` ends
-// before (`position` then stands at the instruction that is not complete).
+// before (`position` is then that of the instruction that is not complete).
 Result<bool> SkipPickle(std::string_view bytes, size_t& position);
 
 }  // namespace nxdkit::torch

@@ -8,6 +8,7 @@
 
 #include "formats/torch/pickle_convert.h"
 #include "formats/torch/pickle_emitter.h"
+#include "formats/torch/pickle_globals.h"
 #include "formats/torch/pickle_numbers.h"
 
 namespace nxdkit::torch {
@@ -16,201 +17,6 @@ namespace {
 // Python writes the items of long lists and dicts in portions.
 constexpr size_t kBatch = 1000;
 
-struct StorageClass {
-  Dtype dtype;
-  const char* name;
-};
-// Other dtypes are stored untyped, and rebuilt by _rebuild_tensor_v3 (torch 2.1 and later).
-constexpr StorageClass kStorageClasses[] = {
-    {Dtype::kF64, "DoubleStorage"},       {Dtype::kF32, "FloatStorage"},
-    {Dtype::kF16, "HalfStorage"},         {Dtype::kBF16, "BFloat16Storage"},
-    {Dtype::kI64, "LongStorage"},         {Dtype::kI32, "IntStorage"},
-    {Dtype::kI16, "ShortStorage"},        {Dtype::kI8, "CharStorage"},
-    {Dtype::kU8, "ByteStorage"},          {Dtype::kBool, "BoolStorage"},
-    {Dtype::kC64, "ComplexFloatStorage"}, {Dtype::kC128, "ComplexDoubleStorage"},
-};
-
-const char* StorageClassName(Dtype dtype) {
-  for (const StorageClass& row : kStorageClasses)
-    if (row.dtype == dtype) return row.name;
-  return nullptr;
-}
-
-class Writer {
- public:
-  explicit Writer(const std::vector<OutputTensor>& tensors)
-      : tensors_(tensors), tensor_memo_(tensors.size()) {}
-
-  Result<std::string> Write(const PickleValue& root);
-
- private:
-  void PersistentId(size_t index, uint64_t elements, const char* module, const char* storage_class);
-  Status Tensor(size_t index);
-
-  Status Value(const PickleValue& value, int depth);
-  Status Tuple(const PickleList& items, int depth);
-  Status List(const PickleList& items, int depth);
-  Status Set(const PickleList& items, int depth);
-  Status Dict(const PickleValue::Dict& dict, int depth);
-  Status PlainItems(const PickleDict& items, int depth);
-  Status OrderedItems(const PickleDict& items, int depth);
-  Status Item(const std::pair<PickleValue, PickleValue>& item, int depth);
-  // True when the container was written before, and is referred to now.
-  bool Shared(const void* container);
-  void Remember(const void* container) { container_memo_[container] = emit_.Memoize(); }
-
-  const std::vector<OutputTensor>& tensors_;
-  PickleEmitter emit_;
-  std::unordered_map<const void*, uint32_t> container_memo_;
-  std::vector<std::optional<uint32_t>> tensor_memo_;
-};
-
-bool Writer::Shared(const void* container) {
-  NXDKIT_CHECK(container != nullptr);  // PickleValue::MakeList and MakeDict never leave it out
-  const auto found = container_memo_.find(container);
-  if (found == container_memo_.end()) return false;
-  emit_.Get(found->second);
-  return true;
-}
-
-void Writer::PersistentId(size_t index, uint64_t elements, const char* module,
-                          const char* storage_class) {
-  emit_.Put(Op::kMark);
-  emit_.String("storage");
-  emit_.Global(module, storage_class);
-  emit_.String(fmt::format("{}", index));
-  emit_.String("cpu");
-  emit_.Int(static_cast<int64_t>(elements));
-  emit_.Put(Op::kTuple);
-  emit_.Memoize();
-  emit_.Put(Op::kBinPersId);
-}
-
-Status Writer::Tensor(size_t index) {
-  if (index >= tensors_.size())
-    return Error(Errc::kInternal,
-                 fmt::format("the value names tensor {}, there are {}", index, tensors_.size()));
-  if (tensor_memo_[index]) {
-    emit_.Get(*tensor_memo_[index]);
-    return OkStatus();
-  }
-  const OutputTensor& tensor = tensors_[index];
-  NXDKIT_ASSIGN(const uint64_t bytes, PackedBytes(tensor.dtype, tensor.shape));
-  const int64_t element_bytes = ElementBytes(tensor.dtype);
-  if (element_bytes == 0 || TorchName(tensor.dtype).empty())
-    return Error(Errc::kUnsupported,
-                 fmt::format("a torch file cannot hold elements of {}", Name(tensor.dtype)))
-        .on(tensor.name);
-  const char* storage_class = StorageClassName(tensor.dtype);
-
-  emit_.Global("torch._utils",
-               storage_class != nullptr ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
-  emit_.Put(Op::kMark);
-  if (storage_class != nullptr)
-    PersistentId(index, bytes / static_cast<uint64_t>(element_bytes), "torch", storage_class);
-  else
-    PersistentId(index, bytes, "torch.storage", "UntypedStorage");
-  emit_.Int(0);  // offset
-  emit_.IntTuple(tensor.shape);
-  emit_.IntTuple(RowMajorStrides(tensor.shape));
-  emit_.Put(Op::kNewFalse);                    // requires_grad
-  emit_.Global("collections", "OrderedDict");  // backward hooks
-  emit_.Put(Op::kEmptyTuple);
-  emit_.Put(Op::kReduce);
-  emit_.Memoize();
-  if (storage_class == nullptr) emit_.Global("torch", std::string(TorchName(tensor.dtype)));
-  emit_.Put(Op::kTuple);
-  emit_.Memoize();
-  emit_.Put(Op::kReduce);
-  tensor_memo_[index] = emit_.Memoize();
-  return OkStatus();
-}
-
-Status Writer::Item(const std::pair<PickleValue, PickleValue>& item, int depth) {
-  NXDKIT_TRY(Value(item.first, depth));
-  return Value(item.second, depth);
-}
-
-Status Writer::Tuple(const PickleList& items, int depth) {
-  if (items.size() > 3) emit_.Put(Op::kMark);
-  for (const PickleValue& item : items) NXDKIT_TRY(Value(item, depth + 1));
-  const uint32_t memo = emit_.EndTuple(items.size());
-  if (!items.empty()) container_memo_[&items] = memo;
-  return OkStatus();
-}
-
-Status Writer::List(const PickleList& items, int depth) {
-  emit_.Put(Op::kEmptyList);
-  Remember(&items);
-  if (items.size() == 1) {
-    NXDKIT_TRY(Value(items[0], depth + 1));
-    emit_.Put(Op::kAppend);
-    return OkStatus();
-  }
-  for (size_t i = 0; i < items.size(); ++i) {
-    if (i % kBatch == 0) emit_.Put(Op::kMark);
-    NXDKIT_TRY(Value(items[i], depth + 1));
-    if (i % kBatch == kBatch - 1 || i + 1 == items.size()) emit_.Put(Op::kAppends);
-  }
-  return OkStatus();
-}
-
-Status Writer::Set(const PickleList& items, int depth) {
-  emit_.Global("__builtin__", "set");
-  emit_.Put(Op::kEmptyList);
-  emit_.Memoize();
-  if (items.size() > 1) emit_.Put(Op::kMark);
-  for (const PickleValue& item : items) NXDKIT_TRY(Value(item, depth + 1));
-  if (!items.empty()) emit_.Put(items.size() > 1 ? Op::kAppends : Op::kAppend);
-  emit_.EndTuple(1);
-  emit_.Put(Op::kReduce);
-  Remember(&items);
-  return OkStatus();
-}
-
-// The portions of a plain dict end with an empty one when its size is a multiple of kBatch.
-Status Writer::PlainItems(const PickleDict& items, int depth) {
-  if (items.size() == 1) {
-    NXDKIT_TRY(Item(items[0], depth));
-    emit_.Put(Op::kSetItem);
-    return OkStatus();
-  }
-  if (items.empty()) return OkStatus();
-  emit_.Put(Op::kMark);
-  for (size_t i = 0; i < items.size(); ++i) {
-    NXDKIT_TRY(Item(items[i], depth));
-    if (i % kBatch != kBatch - 1) continue;
-    emit_.Put(Op::kSetItems);
-    emit_.Put(Op::kMark);
-  }
-  emit_.Put(Op::kSetItems);
-  return OkStatus();
-}
-
-// Those of an OrderedDict do not, and a last portion of one item is written as SETITEM.
-Status Writer::OrderedItems(const PickleDict& items, int depth) {
-  for (size_t begin = 0; begin < items.size(); begin += kBatch) {
-    const size_t end = std::min(begin + kBatch, items.size());
-    if (end - begin > 1) emit_.Put(Op::kMark);
-    for (size_t i = begin; i < end; ++i) NXDKIT_TRY(Item(items[i], depth));
-    emit_.Put(end - begin > 1 ? Op::kSetItems : Op::kSetItem);
-  }
-  return OkStatus();
-}
-
-Status Writer::Dict(const PickleValue::Dict& dict, int depth) {
-  if (!dict.ordered) {
-    emit_.Put(Op::kEmptyDict);
-    Remember(dict.items.get());
-    return PlainItems(*dict.items, depth + 1);
-  }
-  emit_.Global("collections", "OrderedDict");
-  emit_.Put(Op::kEmptyTuple);
-  emit_.Put(Op::kReduce);
-  Remember(dict.items.get());
-  return OrderedItems(*dict.items, depth + 1);
-}
-
 template <class... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
@@ -218,66 +24,229 @@ struct Overloaded : Cases... {
 template <class... Cases>
 Overloaded(Cases...) -> Overloaded<Cases...>;
 
-Status Writer::Value(const PickleValue& value, int depth) {
-  if (depth > kMaxNesting)
-    return Error(Errc::kUnsupported,
-                 fmt::format("values are nested more than {} levels deep", kMaxNesting));
-  return std::visit(
-      Overloaded{
-          [&](const PickleValue::None&) { return emit_.Put(Op::kNone), OkStatus(); },
-          [&](bool flag) { return emit_.Put(flag ? Op::kNewTrue : Op::kNewFalse), OkStatus(); },
-          [&](int64_t number) { return emit_.Int(number), OkStatus(); },
-          [&](double number) { return emit_.Float(number), OkStatus(); },
-          [&](const std::string& text) { return emit_.String(text), OkStatus(); },
-          [&](const PickleValue::Bytes& bytes) { return emit_.Bytes(bytes.bytes), OkStatus(); },
-          [&](const PickleValue::BigInt& number) -> Status {
-            const std::optional<std::string> bytes = DecimalToLong(number.decimal);
-            if (!bytes)
-              return Error(Errc::kUnsupported,
-                           fmt::format("\"{:.40}\" is not an integer of at most {} bytes",
-                                       number.decimal, kMaxLongBytes));
-            return emit_.Long(*bytes), OkStatus();
-          },
-          [&](const PickleValue::List& list) {
-            return Shared(list.items.get()) ? OkStatus() : List(*list.items, depth);
-          },
-          [&](const PickleValue::Tuple& tuple) {
-            return Shared(tuple.items.get()) ? OkStatus() : Tuple(*tuple.items, depth);
-          },
-          [&](const PickleValue::Set& set) {
-            return Shared(set.items.get()) ? OkStatus() : Set(*set.items, depth);
-          },
-          [&](const PickleValue::Dict& dict) {
-            return Shared(dict.items.get()) ? OkStatus() : Dict(dict, depth);
-          },
-          [&](const TorchSize& size) { return emit_.Size(size.dims), OkStatus(); },
-          [&](const TensorIndex& tensor) { return Tensor(tensor.index); },
-          [&](const TensorReference& reference) { return emit_.Reference(reference), OkStatus(); },
-          [&](Dtype dtype) -> Status {
-            if (TorchName(dtype).empty())
-              return Error(Errc::kUnsupported, fmt::format("torch has no dtype {}", Name(dtype)));
-            return emit_.Global("torch", std::string(TorchName(dtype))), OkStatus();
-          },
-          [&](const OpaqueObject& object) -> Status {
-            return Error(Errc::kUnsupported,
-                         fmt::format("an object of {} cannot be written", object.qualified_name));
-          },
-      },
-      value.value);
-}
+class Writer {
+ public:
+  explicit Writer(const std::vector<OutputTensor>& tensors)
+      : tensors_(tensors), tensor_memo_(tensors.size()) {}
 
-Result<std::string> Writer::Write(const PickleValue& root) {
-  emit_.Put(Op::kProto);
-  emit_.PutNumber(uint8_t{2});
-  NXDKIT_TRY(Value(root, 1));
-  emit_.Put(Op::kStop);
-  for (size_t i = 0; i < tensors_.size(); ++i)
-    if (!tensor_memo_[i])
+  Result<std::string> Write(const PickleValue& root) {
+    emit_.Put(Op::kProto);
+    emit_.PutNumber(uint8_t{2});
+    NXDKIT_TRY(Value(root, 1));
+    emit_.Put(Op::kStop);
+    for (size_t i = 0; i < tensors_.size(); ++i)
+      if (!tensor_memo_[i])
+        return Error(Errc::kInternal,
+                     fmt::format("the value does not use tensor {} of {}", i, tensors_.size()))
+            .on(tensors_[i].name);
+    return emit_.Take();
+  }
+
+ private:
+  void Remember(const void* container) { container_memo_[container] = emit_.Memoize(); }
+
+  // True when the container was written before, and is referred to now.
+  bool Shared(const void* container) {
+    NXDKIT_CHECK(container != nullptr);  // PickleValue::MakeList and MakeDict never leave it out
+    const auto found = container_memo_.find(container);
+    if (found == container_memo_.end()) return false;
+    emit_.Get(found->second);
+    return true;
+  }
+
+  void PersistentId(size_t index, uint64_t elements, const char* module,
+                    const char* storage_class) {
+    emit_.Put(Op::kMark);
+    emit_.String("storage");
+    emit_.Global(module, storage_class);
+    emit_.String(fmt::format("{}", index));
+    emit_.String("cpu");
+    emit_.Int(static_cast<int64_t>(elements));
+    emit_.Put(Op::kTuple);
+    emit_.Memoize();
+    emit_.Put(Op::kBinPersId);
+  }
+
+  Status Tensor(size_t index) {
+    if (index >= tensors_.size())
       return Error(Errc::kInternal,
-                   fmt::format("the value does not use tensor {} of {}", i, tensors_.size()))
-          .on(tensors_[i].name);
-  return emit_.Take();
-}
+                   fmt::format("the value names tensor {}, there are {}", index, tensors_.size()));
+    if (tensor_memo_[index]) {
+      emit_.Get(*tensor_memo_[index]);
+      return OkStatus();
+    }
+    const OutputTensor& tensor = tensors_[index];
+    NXDKIT_ASSIGN(const uint64_t bytes, PackedBytes(tensor.dtype, tensor.shape));
+    const int64_t element_bytes = ElementBytes(tensor.dtype);
+    if (element_bytes == 0 || TorchName(tensor.dtype).empty())
+      return Error(Errc::kUnsupported,
+                   fmt::format("a torch file cannot hold elements of {}", Name(tensor.dtype)))
+          .on(tensor.name);
+    const char* storage_class = StorageClassName(tensor.dtype);
+
+    emit_.Global("torch._utils",
+                 storage_class != nullptr ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+    emit_.Put(Op::kMark);
+    if (storage_class != nullptr)
+      PersistentId(index, bytes / static_cast<uint64_t>(element_bytes), "torch", storage_class);
+    else
+      PersistentId(index, bytes, "torch.storage", "UntypedStorage");
+    emit_.Int(0);  // offset
+    emit_.IntTuple(tensor.shape);
+    emit_.IntTuple(RowMajorStrides(tensor.shape));
+    emit_.Put(Op::kNewFalse);                    // requires_grad
+    emit_.Global("collections", "OrderedDict");  // backward hooks
+    emit_.Put(Op::kEmptyTuple);
+    emit_.Put(Op::kReduce);
+    emit_.Memoize();
+    if (storage_class == nullptr) emit_.Global("torch", std::string(TorchName(tensor.dtype)));
+    emit_.Put(Op::kTuple);
+    emit_.Memoize();
+    emit_.Put(Op::kReduce);
+    tensor_memo_[index] = emit_.Memoize();
+    return OkStatus();
+  }
+
+  Status Item(const std::pair<PickleValue, PickleValue>& item, int depth) {
+    NXDKIT_TRY(Value(item.first, depth));
+    return Value(item.second, depth);
+  }
+
+  Status Tuple(const PickleList& items, int depth) {
+    if (items.size() > 3) emit_.Put(Op::kMark);
+    for (const PickleValue& item : items) NXDKIT_TRY(Value(item, depth + 1));
+    const uint32_t memo = emit_.EndTuple(items.size());
+    if (!items.empty()) container_memo_[&items] = memo;
+    return OkStatus();
+  }
+
+  Status List(const PickleList& items, int depth) {
+    emit_.Put(Op::kEmptyList);
+    Remember(&items);
+    if (items.size() == 1) {
+      NXDKIT_TRY(Value(items[0], depth + 1));
+      emit_.Put(Op::kAppend);
+      return OkStatus();
+    }
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i % kBatch == 0) emit_.Put(Op::kMark);
+      NXDKIT_TRY(Value(items[i], depth + 1));
+      if (i % kBatch == kBatch - 1 || i + 1 == items.size()) emit_.Put(Op::kAppends);
+    }
+    return OkStatus();
+  }
+
+  Status Set(const PickleList& items, int depth) {
+    emit_.Global("__builtin__", "set");
+    emit_.Put(Op::kEmptyList);
+    emit_.Memoize();
+    if (items.size() > 1) emit_.Put(Op::kMark);
+    for (const PickleValue& item : items) NXDKIT_TRY(Value(item, depth + 1));
+    if (!items.empty()) emit_.Put(items.size() > 1 ? Op::kAppends : Op::kAppend);
+    emit_.EndTuple(1);
+    emit_.Put(Op::kReduce);
+    Remember(&items);
+    return OkStatus();
+  }
+
+  // The portions of a plain dict end with an empty one when its size is a multiple of kBatch.
+  Status PlainItems(const PickleDict& items, int depth) {
+    if (items.size() == 1) {
+      NXDKIT_TRY(Item(items[0], depth));
+      emit_.Put(Op::kSetItem);
+      return OkStatus();
+    }
+    if (items.empty()) return OkStatus();
+    emit_.Put(Op::kMark);
+    for (size_t i = 0; i < items.size(); ++i) {
+      NXDKIT_TRY(Item(items[i], depth));
+      if (i % kBatch != kBatch - 1) continue;
+      emit_.Put(Op::kSetItems);
+      emit_.Put(Op::kMark);
+    }
+    emit_.Put(Op::kSetItems);
+    return OkStatus();
+  }
+
+  // Those of an OrderedDict do not, and a last portion of one item is written as SETITEM.
+  Status OrderedItems(const PickleDict& items, int depth) {
+    for (size_t begin = 0; begin < items.size(); begin += kBatch) {
+      const size_t end = std::min(begin + kBatch, items.size());
+      if (end - begin > 1) emit_.Put(Op::kMark);
+      for (size_t i = begin; i < end; ++i) NXDKIT_TRY(Item(items[i], depth));
+      emit_.Put(end - begin > 1 ? Op::kSetItems : Op::kSetItem);
+    }
+    return OkStatus();
+  }
+
+  Status Dict(const PickleValue::Dict& dict, int depth) {
+    if (!dict.ordered) {
+      emit_.Put(Op::kEmptyDict);
+      Remember(dict.items.get());
+      return PlainItems(*dict.items, depth + 1);
+    }
+    emit_.Global("collections", "OrderedDict");
+    emit_.Put(Op::kEmptyTuple);
+    emit_.Put(Op::kReduce);
+    Remember(dict.items.get());
+    return OrderedItems(*dict.items, depth + 1);
+  }
+
+  Status Value(const PickleValue& value, int depth) {
+    if (depth > kMaxNesting)
+      return Error(Errc::kUnsupported,
+                   fmt::format("values are nested more than {} levels deep", kMaxNesting));
+    return std::visit(
+        Overloaded{
+            [&](const PickleValue::None&) { return emit_.Put(Op::kNone), OkStatus(); },
+            [&](bool flag) { return emit_.Put(flag ? Op::kNewTrue : Op::kNewFalse), OkStatus(); },
+            [&](int64_t number) { return emit_.Int(number), OkStatus(); },
+            [&](double number) { return emit_.Float(number), OkStatus(); },
+            [&](const std::string& text) { return emit_.String(text), OkStatus(); },
+            [&](const PickleValue::Bytes& bytes) { return emit_.Bytes(bytes.bytes), OkStatus(); },
+            [&](const PickleValue::BigInt& number) -> Status {
+              const std::optional<std::string> bytes = DecimalToLong(number.decimal);
+              if (!bytes)
+                return Error(Errc::kUnsupported,
+                             fmt::format("\"{:.40}\" is not an integer of at most {} bytes",
+                                         number.decimal, kMaxLongBytes));
+              return emit_.Long(*bytes), OkStatus();
+            },
+            [&](const PickleValue::List& list) {
+              return Shared(list.items.get()) ? OkStatus() : List(*list.items, depth);
+            },
+            [&](const PickleValue::Tuple& tuple) {
+              return Shared(tuple.items.get()) ? OkStatus() : Tuple(*tuple.items, depth);
+            },
+            [&](const PickleValue::Set& set) {
+              return Shared(set.items.get()) ? OkStatus() : Set(*set.items, depth);
+            },
+            [&](const PickleValue::Dict& dict) {
+              return Shared(dict.items.get()) ? OkStatus() : Dict(dict, depth);
+            },
+            [&](const TorchSize& size) { return emit_.Size(size.dims), OkStatus(); },
+            [&](const TensorIndex& tensor) { return Tensor(tensor.index); },
+            [&](const TensorReference& reference) {
+              return emit_.Reference(reference), OkStatus();
+            },
+            [&](Dtype dtype) -> Status {
+              if (TorchName(dtype).empty())
+                return Error(Errc::kUnsupported, fmt::format("torch has no dtype {}", Name(dtype)));
+              return emit_.Global("torch", std::string(TorchName(dtype))), OkStatus();
+            },
+            [&](const OpaqueObject& object) -> Status {
+              return Error(Errc::kUnsupported,
+                           fmt::format("an object of {} cannot be written", object.qualified_name));
+            },
+        },
+        value.value);
+  }
+
+  const std::vector<OutputTensor>& tensors_;
+  PickleEmitter emit_;
+  std::unordered_map<const void*, uint32_t> container_memo_;
+  std::vector<std::optional<uint32_t>> tensor_memo_;
+};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// A value as a pickle of protocol 2, spelled byte for byte as Python's pickler under torch.save
-// spells it. Nothing of it needs more than torch.load(weights_only=True) allows.
+// PRIVATE: a value as a pickle of protocol 2, spelled byte for byte as Python's pickler under
+// torch.save spells it. Nothing of it needs more than torch.load(weights_only=True) allows.
 #pragma once
 
 #include <string>

@@ -1,14 +1,13 @@
-// The zip form, torch 1.6 to 2.x: <name>/data.pkl, <name>/data/<key>, <name>/version, ...
+#include "formats/torch/zip_archive.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
 
-#include "formats/torch/archive_readers.h"
 #include "formats/torch/pickle_convert.h"
 #include "formats/torch/pickle_machine.h"
 #include "formats/torch/zip_format.h"
-#include "formats/torch/zip_reader.h"
 #include "formats/torch/zip_record.h"
 
 namespace nxdkit::torch {
@@ -25,23 +24,160 @@ class ZipArchiveReader {
   ZipArchiveReader(std::shared_ptr<const File> file, ZipDirectory directory)
       : file_(std::move(file)), directory_(std::move(directory)) {}
 
-  Result<Archive> Read(const ReadOptions& options);
+  Result<Archive> Read(const ReadOptions& options) {
+    archive_.format = "torch zip";
+    NXDKIT_TRY(FindTopFolder());
+    NXDKIT_TRY(ReadVersion());
+    NXDKIT_TRY(ReadByteOrder());
+    NXDKIT_TRY(ReadPickle());
+    if (options.check_crc) NXDKIT_TRY(CheckCrcs(options.known_crcs));
+    WarnOfMissingCrcs();
+    if (warnings_left_out_ != 0)
+      archive_.warnings.push_back(fmt::format("{} more warnings of this file", warnings_left_out_));
+    return std::move(archive_);
+  }
 
  private:
-  Status FindTopFolder();
-  Status ReadVersion();
-  Status ReadByteOrder();
-  Status ReadPickle();
-  Status BindStorages(PickleGraph& graph);
-  Result<const ZipRecord*> StorageRecord(const StorageClaim& claim) const;
-  Status CheckCrcs(const std::map<uint64_t, uint32_t>* known) const;
-  void WarnOfMissingCrcs();
-  void Warn(std::string message);
-
   std::string Name(std::string_view record) const { return fmt::format("{}/{}", top_, record); }
-  // The name without the top folder, for warnings.
-  std::string_view Short(const ZipRecord& record) const {
-    return record.name.substr(top_.size() + 1);
+
+  void Warn(std::string message) {
+    if (archive_.warnings.size() < kMaxWarnings)
+      archive_.warnings.push_back(std::move(message));
+    else
+      ++warnings_left_out_;
+  }
+
+  // Any name will do; torch takes it from the first record.
+  Status FindTopFolder() {
+    if (directory_.records().empty())
+      return Error(Errc::kCorrupt, "a zip archive without any record");
+    const ZipRecord& first = directory_.records().front();
+    const size_t slash = first.name.find('/');
+    if (slash == std::string_view::npos || slash == 0)
+      return Error(Errc::kUnsupported, "the first record is in no folder; torch puts all into one")
+          .member(first.name)
+          .at(first.header_offset);
+    top_ = first.name.substr(0, slash);
+    if (const ZipRecord* constants = directory_.Find(Name("constants.pkl")))
+      return Error(Errc::kUnsupported, "this is a TorchScript archive (a compiled model?)")
+          .member(constants->name)
+          .at(constants->header_offset)
+          .hint("save the module's state_dict with torch.save");
+    return OkStatus();
+  }
+
+  // Torch refuses a file without a version, and one of a version it does not know.
+  Status ReadVersion() {
+    const ZipRecord* record = directory_.Find(Name("version"));
+    if (record == nullptr) record = directory_.Find(Name(".data/version"));
+    if (record == nullptr)
+      return Error(Errc::kCorrupt, "the archive has no version record").member(Name("version"));
+    NXDKIT_ASSIGN(archive_.version, ReadRecord(*file_, *record, kMaxSmallRecord));
+    std::string_view digits = archive_.version;
+    digits = digits.substr(0, digits.find_last_not_of("\r\n") + 1);
+    int version = 0;
+    const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), version);
+    if (code != std::errc() || end != digits.data() + digits.size())
+      return InRecord(*record, Errc::kCorrupt,
+                      fmt::format("the version \"{:.20}\" is not a number", digits));
+    if (version < kOldestVersion || version > kNewestVersion)
+      return InRecord(*record, Errc::kUnsupported,
+                      fmt::format("file format version {}, supported are {} to {}", version,
+                                  kOldestVersion, kNewestVersion));
+    return OkStatus();
+  }
+
+  // Absent before torch 2.1, which was little-endian machines in practice.
+  Status ReadByteOrder() {
+    const ZipRecord* record = directory_.Find(Name("byteorder"));
+    if (record == nullptr) return OkStatus();
+    NXDKIT_ASSIGN(const std::string order, ReadRecord(*file_, *record, kMaxSmallRecord));
+    big_endian_ = order == "big";
+    if (big_endian_ || order == "little") return OkStatus();
+    return InRecord(*record, Errc::kUnsupported,
+                    fmt::format("byte order \"{:.20}\", expected \"little\" or \"big\"", order));
+  }
+
+  Status ReadPickle() {
+    const ZipRecord* record = directory_.Find(Name("data.pkl"));
+    if (record == nullptr)
+      return Error(Errc::kUnsupported, "a zip archive without this record is not from torch.save")
+          .member(Name("data.pkl"));
+    NXDKIT_ASSIGN(const std::string pickle, ReadRecord(*file_, *record, kMaxPickleBytes));
+    PickleGraph graph(pickle);
+    Result<PickleResult> run = RunPickle(graph, PickleFlavor::kZip);
+    if (!run.ok()) return std::move(run).error().member(record->name);
+    Result<PickleValue> root = ToValue(graph, run->root);
+    if (!root.ok()) return std::move(root).error().member(record->name);
+    archive_.root = std::move(*root);
+    if (run->bytes != pickle.size())
+      Warn(fmt::format("record data.pkl: {} bytes after the end of the pickle",
+                       pickle.size() - run->bytes));
+    return BindStorages(graph);
+  }
+
+  // Torch reads a storage that is too short without a word, and then has wrong numbers.
+  Result<const ZipRecord*> StorageRecord(const StorageClaim& claim) const {
+    const std::string name = Name(fmt::format("data/{}", claim.key));
+    const ZipRecord* record = directory_.Find(name);
+    if (record == nullptr)
+      return Error(
+                 Errc::kCorrupt,
+                 fmt::format("the record is missing; data.pkl names this storage at its offset {}",
+                             claim.pickle_offset))
+          .member(name);
+    if (record->bytes == claim.bytes) return record;
+    return InRecord(*record, Errc::kCorrupt,
+                    fmt::format("the record has {} bytes, but data.pkl says {} at its offset {}",
+                                record->bytes, claim.bytes, claim.pickle_offset));
+  }
+
+  Status BindStorages(PickleGraph& graph) {
+    std::vector<std::shared_ptr<const Storage>> storages;
+    storages.reserve(graph.storages.size());
+    for (const StorageClaim& claim : graph.storages) {
+      NXDKIT_ASSIGN(const ZipRecord* record, StorageRecord(claim));
+      storages.push_back(RecordStorage(file_, *record));
+    }
+    for (size_t i = 0; i < graph.tensors.size(); ++i) {
+      graph.tensors[i].storage = storages[graph.tensor_storages[i]];
+      graph.tensors[i].big_endian = big_endian_;
+    }
+    archive_.tensors = std::move(graph.tensors);
+
+    const std::string data_folder = Name("data/");
+    const auto data_records = static_cast<size_t>(
+        std::ranges::count_if(directory_.records(), [&](const ZipRecord& record) {
+          return record.name.starts_with(data_folder) && record.name.size() > data_folder.size();
+        }));
+    if (data_records > storages.size())
+      Warn(fmt::format("{} of {} data records belong to no tensor", data_records - storages.size(),
+                       data_records));
+    return OkStatus();
+  }
+
+  Status CheckCrcs(const std::map<uint64_t, uint32_t>* known) const {
+    const ByteSink ignore = [](std::span<const std::byte>) { return OkStatus(); };
+    for (const ZipRecord& record : directory_.records()) {
+      if (known != nullptr && record.method == zip::kStored) {
+        const auto crc = known->find(record.data_offset);
+        if (crc != known->end()) {
+          NXDKIT_TRY(CheckCrc(record, crc->second));
+          continue;
+        }
+      }
+      NXDKIT_TRY(StreamRecord(*file_, record, ignore));
+    }
+    return OkStatus();
+  }
+
+  // torch.serialization.set_crc32_options(False) writes 0, as did other zip writers of torch files.
+  void WarnOfMissingCrcs() {
+    const std::string folder = Name("");
+    for (const ZipRecord& record : directory_.records())
+      if (record.crc == 0 && record.bytes != 0 && record.name.starts_with(folder))
+        Warn(fmt::format("record {}: CRC is 0, so damage cannot be seen",
+                         record.name.substr(folder.size())));
   }
 
   std::shared_ptr<const File> file_;
@@ -51,166 +187,6 @@ class ZipArchiveReader {
   size_t warnings_left_out_ = 0;
   Archive archive_;
 };
-
-void ZipArchiveReader::Warn(std::string message) {
-  if (archive_.warnings.size() < kMaxWarnings)
-    archive_.warnings.push_back(std::move(message));
-  else
-    ++warnings_left_out_;
-}
-
-// Any name will do; torch takes it from the first record.
-Status ZipArchiveReader::FindTopFolder() {
-  if (directory_.records().empty())
-    return Error(Errc::kCorrupt, "a zip archive without any record");
-  const ZipRecord& first = directory_.records().front();
-  const size_t slash = first.name.find('/');
-  if (slash == std::string_view::npos || slash == 0)
-    return Error(Errc::kUnsupported, "the first record is in no folder; torch puts all into one")
-        .member(first.name)
-        .at(first.header_offset);
-  top_ = first.name.substr(0, slash);
-  if (const ZipRecord* constants = directory_.Find(Name("constants.pkl")))
-    return Error(Errc::kUnsupported, "this is a TorchScript archive (a compiled model?)")
-        .member(constants->name)
-        .at(constants->header_offset)
-        .hint("save the module's state_dict with torch.save");
-  return OkStatus();
-}
-
-// Torch refuses a file without a version, and one of a version it does not know.
-Status ZipArchiveReader::ReadVersion() {
-  const ZipRecord* record = directory_.Find(Name("version"));
-  if (record == nullptr) record = directory_.Find(Name(".data/version"));
-  if (record == nullptr)
-    return Error(Errc::kCorrupt, "the archive has no version record").member(Name("version"));
-  NXDKIT_ASSIGN(archive_.version, ReadRecord(*file_, *record, kMaxSmallRecord));
-  std::string_view digits = archive_.version;
-  while (!digits.empty() && (digits.back() == '\n' || digits.back() == '\r'))
-    digits.remove_suffix(1);
-  int version = 0;
-  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), version);
-  if (code != std::errc() || end != digits.data() + digits.size())
-    return Error(Errc::kCorrupt, fmt::format("the version \"{:.20}\" is not a number", digits))
-        .member(record->name)
-        .at(record->data_offset);
-  if (version < kOldestVersion || version > kNewestVersion)
-    return Error(Errc::kUnsupported, fmt::format("file format version {}, supported are {} to {}",
-                                                 version, kOldestVersion, kNewestVersion))
-        .member(record->name)
-        .at(record->data_offset);
-  return OkStatus();
-}
-
-// Absent before torch 2.1, which was little-endian machines in practice.
-Status ZipArchiveReader::ReadByteOrder() {
-  const ZipRecord* record = directory_.Find(Name("byteorder"));
-  if (record == nullptr) return OkStatus();
-  NXDKIT_ASSIGN(const std::string order, ReadRecord(*file_, *record, kMaxSmallRecord));
-  if (order != "little" && order != "big")
-    return Error(Errc::kUnsupported,
-                 fmt::format("byte order \"{:.20}\", expected \"little\" or \"big\"", order))
-        .member(record->name)
-        .at(record->data_offset);
-  big_endian_ = order == "big";
-  return OkStatus();
-}
-
-Status ZipArchiveReader::ReadPickle() {
-  const ZipRecord* record = directory_.Find(Name("data.pkl"));
-  if (record == nullptr)
-    return Error(Errc::kUnsupported, "a zip archive without this record is not from torch.save")
-        .member(Name("data.pkl"));
-  NXDKIT_ASSIGN(const std::string pickle, ReadRecord(*file_, *record, kMaxPickleBytes));
-  PickleGraph graph(pickle);
-  Result<PickleResult> run = RunPickle(graph, PickleFlavor::kZip);
-  if (!run.ok()) return std::move(run).error().member(record->name);
-  Result<PickleValue> root = ToValue(graph, run->root);
-  if (!root.ok()) return std::move(root).error().member(record->name);
-  archive_.root = std::move(*root);
-  if (run->bytes != pickle.size())
-    Warn(fmt::format("record data.pkl: {} bytes after the end of the pickle",
-                     pickle.size() - run->bytes));
-  return BindStorages(graph);
-}
-
-// Torch reads a storage that is too short without a word, and then has wrong numbers.
-Result<const ZipRecord*> ZipArchiveReader::StorageRecord(const StorageClaim& claim) const {
-  const std::string name = Name(fmt::format("data/{}", claim.key));
-  const ZipRecord* record = directory_.Find(name);
-  if (record == nullptr)
-    return Error(Errc::kCorrupt,
-                 fmt::format("the record is missing; data.pkl names this storage at its offset {}",
-                             claim.pickle_offset))
-        .member(name);
-  if (record->bytes != claim.bytes)
-    return Error(Errc::kCorrupt,
-                 fmt::format("the record has {} bytes, but data.pkl says {} at its offset {}",
-                             record->bytes, claim.bytes, claim.pickle_offset))
-        .member(name)
-        .at(record->data_offset);
-  return record;
-}
-
-Status ZipArchiveReader::BindStorages(PickleGraph& graph) {
-  std::vector<std::shared_ptr<const Storage>> storages;
-  storages.reserve(graph.storages.size());
-  for (const StorageClaim& claim : graph.storages) {
-    NXDKIT_ASSIGN(const ZipRecord* record, StorageRecord(claim));
-    storages.push_back(RecordStorage(file_, *record));
-  }
-  for (size_t i = 0; i < graph.tensors.size(); ++i) {
-    graph.tensors[i].storage = storages[graph.tensor_storages[i]];
-    graph.tensors[i].big_endian = big_endian_;
-  }
-  archive_.tensors = std::move(graph.tensors);
-
-  const std::string data_folder = Name("data/");
-  const auto data_records =
-      static_cast<size_t>(std::ranges::count_if(directory_.records(), [&](const ZipRecord& record) {
-        return record.name.starts_with(data_folder) && record.name.size() > data_folder.size();
-      }));
-  if (data_records > storages.size())
-    Warn(fmt::format("{} of {} data records belong to no tensor", data_records - storages.size(),
-                     data_records));
-  return OkStatus();
-}
-
-Status ZipArchiveReader::CheckCrcs(const std::map<uint64_t, uint32_t>* known) const {
-  const ByteSink ignore = [](std::span<const std::byte>) { return OkStatus(); };
-  for (const ZipRecord& record : directory_.records()) {
-    if (known != nullptr && record.method == zip::kStored) {
-      const auto crc = known->find(record.data_offset);
-      if (crc != known->end()) {
-        NXDKIT_TRY(CheckCrc(record, crc->second));
-        continue;
-      }
-    }
-    NXDKIT_TRY(StreamRecord(*file_, record, ignore));
-  }
-  return OkStatus();
-}
-
-// torch.serialization.set_crc32_options(False) writes 0, and other zip writers of torch files did.
-void ZipArchiveReader::WarnOfMissingCrcs() {
-  const std::string folder = Name("");
-  for (const ZipRecord& record : directory_.records())
-    if (record.crc == 0 && record.bytes != 0 && record.name.starts_with(folder))
-      Warn(fmt::format("record {}: CRC is 0, so damage cannot be seen", Short(record)));
-}
-
-Result<Archive> ZipArchiveReader::Read(const ReadOptions& options) {
-  archive_.format = "torch zip";
-  NXDKIT_TRY(FindTopFolder());
-  NXDKIT_TRY(ReadVersion());
-  NXDKIT_TRY(ReadByteOrder());
-  NXDKIT_TRY(ReadPickle());
-  if (options.check_crc) NXDKIT_TRY(CheckCrcs(options.known_crcs));
-  WarnOfMissingCrcs();
-  if (warnings_left_out_ != 0)
-    archive_.warnings.push_back(fmt::format("{} more warnings of this file", warnings_left_out_));
-  return std::move(archive_);
-}
 
 }  // namespace
 

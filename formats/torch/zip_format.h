@@ -1,4 +1,5 @@
-// The zip structures of a torch archive, for reader and writer alike. Field tables: FORMAT.md.
+// PRIVATE: the zip structures of a torch archive, for reader and writer alike. Field tables:
+// FORMAT.md.
 #pragma once
 
 #include <cstdint>

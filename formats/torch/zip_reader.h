@@ -1,4 +1,5 @@
-// The directory of a zip file: where each record's bytes lie. Only what torch archives need.
+// PRIVATE: the directory of a zip file: where each record's bytes are. Only what torch archives
+// need.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,10 @@ struct ZipRecord {
 class ZipDirectory {
  public:
   // Reads the central directory and every local header, and checks that the records have
-  // different names, lie inside the file and do not overlap. kCorrupt, or kUnsupported for
-  // encrypted records and other methods; errors carry the member name and the file offset.
+  // different names, lie inside the file and do not overlap. Bytes after the end record are
+  // allowed, as torch allows them, within the last 64 KiB + 22 of the file. kCorrupt, or
+  // kUnsupported for encrypted records and other methods; errors carry the member name and the file
+  // offset.
   static Result<ZipDirectory> Read(const File& file);
 
   ZipDirectory(ZipDirectory&&) = default;

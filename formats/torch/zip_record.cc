@@ -16,31 +16,6 @@ namespace {
 
 constexpr size_t kChunkBytes = 256 << 10;
 
-// Owns zlib's inflate state.
-class Inflater {
- public:
-  Inflater() {
-    // Negative window bits: zip holds raw deflate data, without zlib's header.
-    ok_ = inflateInit2(&stream_, -MAX_WBITS) == Z_OK;
-  }
-  ~Inflater() {
-    if (ok_) inflateEnd(&stream_);
-  }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-
-  bool ok() const { return ok_; }
-  z_stream& stream() { return stream_; }
-
- private:
-  z_stream stream_ = {};
-  bool ok_ = false;
-};
-
-Error InRecord(const ZipRecord& record, Errc code, std::string message) {
-  return Error(code, std::move(message)).member(record.name).at(record.data_offset);
-}
-
 Status StreamStored(const File& file, const ZipRecord& record, const ByteSink& sink) {
   const PageBuffer buffer(std::min<uint64_t>(kChunkBytes, record.bytes) + kPageBytes);
   for (uint64_t done = 0; done < record.bytes;) {
@@ -54,15 +29,19 @@ Status StreamStored(const File& file, const ZipRecord& record, const ByteSink& s
 }
 
 Status StreamDeflated(const File& file, const ZipRecord& record, const ByteSink& sink) {
-  Inflater inflater;
-  if (!inflater.ok()) return Error(Errc::kInternal, "zlib: inflateInit2 failed");
-  z_stream& stream = inflater.stream();
+  z_stream stream = {};
+  // Negative window bits: zip holds raw deflate data, without zlib's header.
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
+    return Error(Errc::kInternal, "zlib: inflateInit2 failed");
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> owner(&stream, inflateEnd);
   std::vector<std::byte> in(std::min<uint64_t>(kChunkBytes, record.stored_bytes));
   std::vector<std::byte> out(kChunkBytes);
   uint64_t read = 0;
   uint64_t written = 0;
-  int code = Z_OK;
-  while (code != Z_STREAM_END) {
+  const auto corrupt = [&](std::string message) {
+    return InRecord(record, Errc::kCorrupt, std::move(message));
+  };
+  for (int code = Z_OK; code != Z_STREAM_END;) {
     if (stream.avail_in == 0 && read < record.stored_bytes) {
       const auto piece = std::span(in).first(
           static_cast<size_t>(std::min<uint64_t>(in.size(), record.stored_bytes - read)));
@@ -75,26 +54,21 @@ Status StreamDeflated(const File& file, const ZipRecord& record, const ByteSink&
     stream.avail_out = static_cast<uInt>(out.size());
     code = inflate(&stream, Z_NO_FLUSH);
     if (code != Z_OK && code != Z_STREAM_END)
-      return InRecord(record, Errc::kCorrupt,
-                      fmt::format("inflating stops after {} of {} bytes: {}", written, record.bytes,
-                                  stream.msg != nullptr ? stream.msg : "the data ends too early"));
+      return corrupt(fmt::format("inflating stops after {} of {} bytes: {}", written, record.bytes,
+                                 stream.msg ? stream.msg : "the data ends too early"));
     const auto piece = std::span<const std::byte>(out).first(out.size() - stream.avail_out);
     if (piece.size() > record.bytes - written)
-      return InRecord(
-          record, Errc::kCorrupt,
+      return corrupt(
           fmt::format("the record inflates to more than the {} bytes it claims", record.bytes));
     NXDKIT_TRY(sink(piece));
     written += piece.size();
   }
   if (written != record.bytes)
-    return InRecord(
-        record, Errc::kCorrupt,
+    return corrupt(
         fmt::format("the record inflates to {} bytes, expected {}", written, record.bytes));
   const uint64_t unused = stream.avail_in + (record.stored_bytes - read);
-  if (unused != 0)
-    return InRecord(record, Errc::kCorrupt,
-                    fmt::format("{} bytes are left over after the deflated data", unused));
-  return OkStatus();
+  if (unused == 0) return OkStatus();
+  return corrupt(fmt::format("{} bytes are left over after the deflated data", unused));
 }
 
 // A deflated record. Only a temporary file gives random access to it.
@@ -110,45 +84,41 @@ class InflatedStorage : public Storage {
   uint64_t file_offset() const override { return record_.data_offset; }
 
   Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
-    std::call_once(once_, [this] { InflateAll(); });
-    if (!failure_.ok()) return failure_;
+    std::call_once(once_, [this] { inflated_ = Inflate(); });
+    if (!inflated_->ok()) return inflated_->error();
     if (offset > record_.bytes || to.size() > record_.bytes - offset)
       return InRecord(record_, Errc::kCorrupt,
                       fmt::format("{} bytes at offset {} of a record of {} bytes", to.size(),
                                   offset, record_.bytes))
           .in(path());
-    return inflated_->ReadAt(offset, to);
+    return (*inflated_)->ReadAt(offset, to);
   }
 
  private:
-  void InflateAll() const {
-    Result<File> temporary = File::OpenTemporary();
-    if (!temporary.ok()) {
-      failure_ = std::move(temporary).error();
-      return;
-    }
+  Result<File> Inflate() const {
+    NXDKIT_ASSIGN(File temporary, File::OpenTemporary());
     uint64_t written = 0;
-    failure_ = StreamRecord(*file_, record_, [&](std::span<const std::byte> piece) -> Status {
-      NXDKIT_TRY(temporary->WriteAt(written, piece));
+    Status done = StreamRecord(*file_, record_, [&](std::span<const std::byte> piece) -> Status {
+      NXDKIT_TRY(temporary.WriteAt(written, piece));
       written += piece.size();
       return OkStatus();
     });
-    if (!failure_.ok()) {
-      failure_ = std::move(failure_).error().in(path());
-      return;
-    }
-    inflated_ = std::move(*temporary);
+    if (!done.ok()) return std::move(done).error().in(path());
+    return temporary;
   }
 
   std::shared_ptr<const File> file_;  // shared by all storages of the archive
   std::string name_;                  // record_.name points here
   ZipRecord record_;
   mutable std::once_flag once_;
-  mutable Status failure_;
-  mutable std::optional<File> inflated_;
+  mutable std::optional<Result<File>> inflated_;
 };
 
 }  // namespace
+
+Error InRecord(const ZipRecord& record, Errc code, std::string message) {
+  return Error(code, std::move(message)).member(record.name).at(record.data_offset);
+}
 
 Status StreamRecord(const File& file, const ZipRecord& record, const ByteSink& sink) {
   uint32_t crc = 0;

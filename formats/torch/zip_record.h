@@ -1,4 +1,4 @@
-// The bytes of one zip record: as a random-access storage, or whole.
+// PRIVATE: the bytes of one zip record: as a random-access storage, or whole.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,9 @@
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit::torch {
+
+// An error at the record's data.
+Error InRecord(const ZipRecord& record, Errc code, std::string message);
 
 using ByteSink = std::function<Status(std::span<const std::byte>)>;
 

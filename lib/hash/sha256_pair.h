@@ -1,5 +1,5 @@
-// SHA-256 of two messages at once. The SHA instructions of a processor wait for the result of the
-// one before: a second, independent message fills the gaps, and doubles what a core hashes.
+// PRIVATE: SHA-256 of two messages at once. The SHA instructions of a processor wait for the result
+// of the one before: a second, independent message fills the gaps, and doubles what a core hashes.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Ed25519 signatures (RFC 8032) with keys in PEM files, as `openssl genpkey -algorithm ed25519`
-// makes them. A signature is the 64 bytes that `openssl pkeyutl -sign -rawin` gives.
+// PRIVATE: Ed25519 signatures (RFC 8032) with keys in PEM files, as `openssl genpkey -algorithm
+// ed25519` makes them. A signature is the 64 bytes that `openssl pkeyutl -sign -rawin` gives.
 #pragma once
 
 #include <cstddef>

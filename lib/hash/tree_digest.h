@@ -1,6 +1,7 @@
-// A hash tree over the bytes of one tensor: fixed leaves, so that threads can share a tensor and
-// one leaf can be checked alone. Leaves and nodes are hashed with different first bytes, so that
-// neither can be taken for the other. The same tree as in RFC 6962 (certificate transparency).
+// PRIVATE: a hash tree over the bytes of one tensor: fixed leaves, so that threads can share a
+// tensor and one leaf can be checked alone. Leaves and nodes are hashed with different first bytes,
+// so that neither can be taken for the other. The same tree as in RFC 6962 (certificate
+// transparency).
 #pragma once
 
 #include <array>

@@ -58,80 +58,49 @@ std::vector<const Pair*> Pairs(const Json& object, bool sort_keys) {
 
 void NewLine(size_t depth, std::string* out) { out->append(1, '\n').append(2 * depth, ' '); }
 
-void Append(const Json& value, bool sort_keys, size_t depth, std::string* out);
-
-void AppendObject(const Json& object, bool sort_keys, size_t depth, std::string* out) {
-  *out += '{';
+// `[` or `{`, the items with a comma and a new line each, and the closing bracket.
+template <typename Items, typename AppendItem>
+void AppendItems(const char* brackets, const Items& items, size_t depth, std::string* out,
+                 const AppendItem& append) {
+  *out += brackets[0];
   const char* separator = "";
-  for (const Pair* pair : Pairs(object, sort_keys)) {
+  for (const auto& item : items) {
     *out += separator;
     separator = ",";
     NewLine(depth + 1, out);
-    AppendString(pair->first, out);
-    *out += ": ";
-    Append(pair->second, sort_keys, depth + 1, out);
+    append(item);
   }
-  if (!object.empty()) NewLine(depth, out);
-  *out += '}';
-}
-
-void AppendArray(const Json& array, bool sort_keys, size_t depth, std::string* out) {
-  *out += '[';
-  const char* separator = "";
-  for (const Json& item : array) {
-    *out += separator;
-    separator = ",";
-    NewLine(depth + 1, out);
-    Append(item, sort_keys, depth + 1, out);
-  }
-  if (!array.empty()) NewLine(depth, out);
-  *out += ']';
+  if (!items.empty()) NewLine(depth, out);
+  *out += brackets[1];
 }
 
 void Append(const Json& value, bool sort_keys, size_t depth, std::string* out) {
   NXDKIT_CHECK(depth < kMaxDumpDepth);
-  switch (value.type()) {
-    case Json::value_t::object:
-      return AppendObject(value, sort_keys, depth, out);
-    case Json::value_t::array:
-      return AppendArray(value, sort_keys, depth, out);
-    case Json::value_t::string:
-      return AppendString(value.get_ref<const std::string&>(), out);
-    case Json::value_t::boolean:
-      *out += value.get<bool>() ? "true" : "false";
-      return;
-    case Json::value_t::number_integer:
-      *out += std::to_string(value.get<int64_t>());
-      return;
-    case Json::value_t::number_unsigned:
-      *out += std::to_string(value.get<uint64_t>());
-      return;
-    case Json::value_t::number_float:
-      *out += PythonFloat(value.get<double>());
-      return;
-    case Json::value_t::null:
-    case Json::value_t::binary:
-    case Json::value_t::discarded:
-      *out += "null";
-      return;
-  }
+  if (value.is_object())
+    return AppendItems("{}", Pairs(value, sort_keys), depth, out, [&](const Pair* pair) {
+      AppendString(pair->first, out);
+      *out += ": ";
+      Append(pair->second, sort_keys, depth + 1, out);
+    });
+  if (value.is_array())
+    return AppendItems("[]", value, depth, out,
+                       [&](const Json& item) { Append(item, sort_keys, depth + 1, out); });
+  if (value.is_string()) return AppendString(value.get_ref<const std::string&>(), out);
+  *out += value.is_number_float() ? PythonFloat(value.get<double>()) : value.dump();
 }
 
-Error WrongType(std::string_view key, const Json& found, std::string_view expected) {
-  return Error(Errc::kCorrupt, fmt::format("found {}, expected {}", JsonTypeText(found), expected))
-      .member(key);
-}
-
-// The value under `key`, whatever it is.
-Result<const Json*> Member(const Json& object, std::string_view key, std::string_view expected) {
+// The value under `key`, which must be of the type.
+Result<const Json*> Member(const Json& object, std::string_view key,
+                           bool (Json::*is_type)() const noexcept, std::string_view type) {
+  const auto wrong = [&](std::string message) {
+    return Error(Errc::kCorrupt, std::move(message)).member(key);
+  };
   if (!object.is_object())
-    return Error(Errc::kCorrupt,
-                 fmt::format("found {} around this key, expected an object", JsonTypeText(object)))
-        .member(key);
+    return wrong(fmt::format("found {} around this key, expected an object", JsonTypeText(object)));
   const auto found = object.find(std::string(key));
-  if (found == object.end())
-    return Error(Errc::kCorrupt, fmt::format("the key is missing, expected {}", expected))
-        .member(key);
+  if (found == object.end()) return wrong(fmt::format("the key is missing, expected {}", type));
+  if (!((*found).*is_type)())
+    return wrong(fmt::format("found {}, expected {}", JsonTypeText(*found), type));
   return &*found;
 }
 
@@ -159,7 +128,7 @@ std::string PythonFloat(double value) {
   if (exponent < -4 || exponent >= 16) return sign.append(text);  // both write e-06 and e+16
 
   std::string digits(text.substr(0, e));
-  digits.erase(std::remove(digits.begin(), digits.end(), '.'), digits.end());
+  std::erase(digits, '.');
   if (exponent < 0)
     return sign + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
   const size_t whole = static_cast<size_t>(exponent) + 1;
@@ -168,14 +137,12 @@ std::string PythonFloat(double value) {
 }
 
 Result<std::string> JsonString(const Json& object, std::string_view key) {
-  NXDKIT_ASSIGN(const Json* value, Member(object, key, "a string"));
-  if (!value->is_string()) return WrongType(key, *value, "a string");
+  NXDKIT_ASSIGN(const Json* value, Member(object, key, &Json::is_string, "a string"));
   return value->get<std::string>();
 }
 
 Result<int64_t> JsonInt(const Json& object, std::string_view key) {
-  NXDKIT_ASSIGN(const Json* value, Member(object, key, "an integer"));
-  if (!value->is_number_integer()) return WrongType(key, *value, "an integer");
+  NXDKIT_ASSIGN(const Json* value, Member(object, key, &Json::is_number_integer, "an integer"));
   if (value->is_number_unsigned() && !std::in_range<int64_t>(value->get<uint64_t>()))
     return Error(Errc::kCorrupt, fmt::format("{} is over the limit of {}", value->get<uint64_t>(),
                                              std::numeric_limits<int64_t>::max()))
@@ -184,15 +151,21 @@ Result<int64_t> JsonInt(const Json& object, std::string_view key) {
 }
 
 Result<double> JsonDouble(const Json& object, std::string_view key) {
-  NXDKIT_ASSIGN(const Json* value, Member(object, key, "a number"));
-  if (!value->is_number()) return WrongType(key, *value, "a number");
+  NXDKIT_ASSIGN(const Json* value, Member(object, key, &Json::is_number, "a number"));
   return value->get<double>();
 }
 
 Result<bool> JsonBool(const Json& object, std::string_view key) {
-  NXDKIT_ASSIGN(const Json* value, Member(object, key, "true or false"));
-  if (!value->is_boolean()) return WrongType(key, *value, "true or false");
+  NXDKIT_ASSIGN(const Json* value, Member(object, key, &Json::is_boolean, "true or false"));
   return value->get<bool>();
+}
+
+Result<const Json*> JsonArray(const Json& object, std::string_view key) {
+  return Member(object, key, &Json::is_array, "an array");
+}
+
+Result<const Json*> JsonObject(const Json& object, std::string_view key) {
+  return Member(object, key, &Json::is_object, "an object");
 }
 
 const Json* JsonFind(const Json& object, std::string_view key) {
@@ -202,27 +175,13 @@ const Json* JsonFind(const Json& object, std::string_view key) {
 }
 
 std::string_view JsonTypeText(const Json& value) {
-  switch (value.type()) {
-    case Json::value_t::object:
-      return "an object";
-    case Json::value_t::array:
-      return "an array";
-    case Json::value_t::string:
-      return "a string";
-    case Json::value_t::boolean:
-      return value.get<bool>() ? "true" : "false";
-    case Json::value_t::number_integer:
-    case Json::value_t::number_unsigned:
-      return "an integer";
-    case Json::value_t::number_float:
-      return "a floating point number";
-    case Json::value_t::null:
-      return "null";
-    case Json::value_t::binary:
-    case Json::value_t::discarded:
-      break;
-  }
-  return "nothing";
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "an array";
+  if (value.is_string()) return "a string";
+  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
+  if (value.is_number_integer()) return "an integer";
+  if (value.is_number_float()) return "a floating point number";
+  return value.is_null() ? "null" : "nothing";
 }
 
 std::string JsonExcerpt(const Json& value) {

@@ -1,6 +1,5 @@
-// ParseJson: nlohmann's parser behind a scan that does what it lacks: a cap on depth (its own SAX
-// parser does not recurse, but the tree it builds is deep), Python's NaN words, NUL bytes and byte
-// order marks refused, and an offset for every error.
+#include "lib/json/json_parse.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,11 +12,14 @@
 
 #include "lib/base/text.h"
 #include "lib/base/utf8.h"
-#include "lib/json/json.h"
 #include "lib/system/file.h"
 
 namespace nxdkit {
 namespace {
+
+// nlohmann's parser, after a scan that does what it lacks: a cap on depth (its own SAX
+// parser does not recurse, but the tree it builds is deep), Python's NaN words, NUL bytes and byte
+// order marks refused, and an offset for every error.
 
 Error JsonError(std::string_view text, size_t offset, std::string_view what) {
   offset = std::min(offset, text.size());
@@ -52,10 +54,7 @@ struct Scanned {
   std::vector<size_t> word_ends;
 };
 
-bool IsWordByte(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-         c == '.' || c == '+' || c == '-';
-}
+bool IsWordByte(char c) { return IsAlnum(c) || c == '_' || c == '.' || c == '+' || c == '-'; }
 
 const NanWord* NanWordAt(std::string_view text, size_t offset) {
   if (offset > 0 && IsWordByte(text[offset - 1])) return nullptr;
@@ -193,9 +192,8 @@ class Builder : public nlohmann::json_sax<Json> {
 
   // The lexer has read one byte past a number, except at the end of the text.
   bool IsReplacedWord() const {
-    return std::binary_search(word_ends_.begin(), word_ends_.end(), Reached()) ||
-           (Reached() > 0 &&
-            std::binary_search(word_ends_.begin(), word_ends_.end(), Reached() - 1));
+    return std::ranges::binary_search(word_ends_, Reached()) ||
+           (Reached() > 0 && std::ranges::binary_search(word_ends_, Reached() - 1));
   }
   static double WordValue(std::string_view raw) {
     for (const NanWord& row : kNanWords)
@@ -211,20 +209,16 @@ class Builder : public nlohmann::json_sax<Json> {
     return what.substr(0, std::min(what.find("; last read"), what.find(" parsing '")));
   }
 
-  Json* Place(Json value) {
+  // Where the value came to.
+  Json* Add(Json value) {
     if (open_.empty()) return &(root_ = std::move(value));
     Level& level = open_.back();
     if (level.slot != nullptr) return &(*level.slot = std::move(value));
     level.container->push_back(std::move(value));
     return &level.container->back();
   }
-  bool Add(Json value) {
-    Place(std::move(value));
-    return true;
-  }
   bool Open(Json container) {
-    Json* placed = Place(std::move(container));
-    open_.push_back({placed, nullptr, {}});
+    open_.push_back({Add(std::move(container)), nullptr, {}});
     return true;
   }
   bool Close() {

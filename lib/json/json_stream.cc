@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <exception>
 #include <iterator>
@@ -221,25 +222,11 @@ class Sax {
 }  // namespace
 
 std::string_view JsonKindName(JsonKind kind) {
-  switch (kind) {
-    case JsonKind::kNull:
-      return "null";
-    case JsonKind::kBoolean:
-      return "a boolean";
-    case JsonKind::kNegative:
-      return "a negative number";
-    case JsonKind::kUnsigned:
-      return "an integer";
-    case JsonKind::kFloat:
-      return "a number that is not a 64-bit integer";
-    case JsonKind::kString:
-      return "a string";
-    case JsonKind::kArray:
-      return "an array";
-    case JsonKind::kObject:
-      return "an object";
-  }
-  return "";
+  constexpr auto kNames = std::to_array<std::string_view>(
+      {"null", "a boolean", "a negative number", "an integer",
+       "a number that is not a 64-bit integer", "a string", "an array", "an object"});
+  static_assert(kNames.size() == static_cast<size_t>(JsonKind::kObject) + 1);
+  return kNames[static_cast<size_t>(kind)];
 }
 
 Status ReadJsonStream(const File& file, uint64_t offset, uint64_t bytes, JsonHandler& handler,

@@ -1,5 +1,6 @@
-// JSON texts of any size as a stream of events, read from a file in blocks: no tree, and memory
-// that does not grow with the text. For headers and indexes of 100 MB; small configs use json.h.
+// PRIVATE: JSON texts of any size as a stream of events, read from a file in blocks: no tree, and
+// memory that does not grow with the text. For headers and indexes of 100 MB; small configs use
+// json.h.
 #pragma once
 
 #include <cstdint>

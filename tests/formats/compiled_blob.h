@@ -2,31 +2,50 @@
 // together by hand; no compiler made it.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "formats/torch/zip_writer.h"
+#include "lib/base/little_endian.h"
+#include "lib/hash/crc32.h"
 
 namespace nxdkit::testing_util {
 
-// A zip of stored records.
+// A zip of stored records, each aligned to 64 bytes as torch does it.
 inline std::string ZipOf(const std::vector<std::pair<std::string, std::string>>& records) {
-  std::vector<torch::OutputRecord> out;
-  for (const auto& [name, contents] : records) out.push_back({name, contents});
-  const auto layout = torch::LayOutZip(std::move(out));
-  if (!layout.ok()) {
-    ADD_FAILURE() << layout.error().ToString();
-    return "";
+  const auto u16 = [](uint64_t value, std::string& to) {
+    AppendLittle(static_cast<uint16_t>(value), to);
+  };
+  const auto u32 = [](uint64_t value, std::string& to) {
+    AppendLittle(static_cast<uint32_t>(value), to);
+  };
+  std::string file;
+  std::string directory;
+  for (const auto& [name, contents] : records) {
+    const size_t header_offset = file.size();
+    const size_t padding = 63 - (header_offset + 30 + name.size() + 4 + 63) % 64;
+    std::string facts;  // version, flags, method, time, CRC, both sizes, size of the name
+    u16(10, facts), u16(0x0800, facts), u16(0, facts), u32(0, facts);
+    u32(Crc32(0, std::as_bytes(std::span(contents))), facts);
+    u32(contents.size(), facts), u32(contents.size(), facts), u16(name.size(), facts);
+    file += "PK\3\4" + facts;
+    u16(4 + padding, file);
+    file += name + "FB";
+    u16(padding, file);
+    file += std::string(padding, 'Z') + contents;
+    directory += "PK\1\2";
+    u16(10, directory);
+    directory += facts + std::string(12, '\0');  // no extra field, comment, disk, attributes
+    u32(header_offset, directory);
+    directory += name;
   }
-  std::string file(layout->file_bytes, '\0');
-  for (const Fragment& fragment : torch::ZipFrame(*layout, {}))
-    file.replace(fragment.offset, fragment.bytes.size(), fragment.bytes);
-  return file;
+  std::string end("PK\5\6\0\0\0\0", 8);
+  u16(records.size(), end), u16(records.size(), end);
+  u32(directory.size(), end), u32(file.size(), end), u16(0, end);
+  return file + directory + end;
 }
 
 inline std::string ToyNeff() {

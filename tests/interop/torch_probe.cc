@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "formats/torch/archive.h"
+#include "formats/torch/encoder.h"
 #include "lib/hash/crc32.h"
 #include "lib/hash/digest.h"
 #include "tests/formats/torch/archive_io.h"

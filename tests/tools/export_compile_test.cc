@@ -326,7 +326,7 @@ TEST_P(ExportFaultyBlob, OfTheCacheIsFoundAndMadeAnew) {
   const std::string entry = workshop_.OnlyEntry();
   std::ofstream(entry + "/model.pt") << blob_;
   const auto digest = neff::DigestFile(entry + "/model.pt");
-  neff::Manifest manifest = *neff::ParseManifest(ReadFile(entry + "/nxdkit-entry.json"), "");
+  neff::Manifest manifest = *neff::ReadManifest(entry + "/nxdkit-entry.json");
   for (neff::ManifestFile& file : manifest.files)
     if (file.name == "model.pt") file = {"model.pt", blob_.size(), *digest};
   std::ofstream(entry + "/nxdkit-entry.json") << neff::WriteManifest(manifest);

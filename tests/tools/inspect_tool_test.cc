@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/torch/archive.h"
+#include "formats/torch/encoder.h"
 #include "lib/hash/crc32.h"
 #include "lib/json/json.h"
 #include "tests/tools/man_page.h"

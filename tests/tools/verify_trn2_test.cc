@@ -9,7 +9,7 @@
 
 #include "formats/models/sample_model.h"
 #include "formats/nxd/nxd_layout.h"
-#include "formats/torch/archive.h"
+#include "formats/torch/encoder.h"
 #include "lib/plan/executor.h"
 #include "lib/sinks/write_sink.h"
 #include "tests/tools/convert_workshop.h"

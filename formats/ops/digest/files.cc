@@ -7,8 +7,8 @@
 #include <system_error>
 
 #include "lib/base/parallel.h"
+#include "lib/hash/hash_file.h"
 #include "lib/system/folders.h"
-#include "lib/system/page_buffer.h"
 #include "lib/system/paths.h"
 
 namespace nxdkit::ops {
@@ -19,7 +19,6 @@ using manifest::FileDigest;
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxFiles = 1'000'000;
-constexpr size_t kReadBytes = 256 << 10;  // stays in the second-level cache
 
 // The folder whose files belong to the artifact; "" when it is a single file.
 std::string FolderOf(const Artifact& artifact) {
@@ -94,20 +93,10 @@ Status ListFiles(const Places& places, const std::vector<std::string>& without,
   return OkStatus();
 }
 
-Status HashFile(const std::string& path, const RunOptions& run, FileDigest& out) {
+Status AddDigest(const std::string& path, const RunOptions& run, FileDigest& out) {
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
   out.bytes = file.bytes();
-  const PageBuffer buffer(std::min<uint64_t>(kReadBytes, out.bytes));
-  Sha256 sha;
-  for (uint64_t at = 0; at < out.bytes;) {
-    if (run.poll) NXDKIT_TRY(run.poll());
-    const auto part = buffer.span().first(std::min<uint64_t>(kReadBytes, out.bytes - at));
-    NXDKIT_TRY(file.ReadAt(at, part));
-    sha.Update(part);
-    at += part.size();
-    if (run.on_bytes) run.on_bytes(part.size());
-  }
-  out.digest = sha.Finish();
+  NXDKIT_ASSIGN(out.digest, HashFile<Sha256Bytes>(file, 0, out.bytes, run.poll, run.on_bytes));
   return OkStatus();
 }
 
@@ -139,7 +128,7 @@ Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
 
   NXDKIT_TRY(ParallelFor(order.size(), run.jobs, [&](size_t i) {
     FileDigest& file = files[order[i].second];
-    return HashFile(places.PathOf(file.path), run, file);
+    return AddDigest(places.PathOf(file.path), run, file);
   }));
   return files;
 }

@@ -200,22 +200,24 @@ TEST(Verifies, LeaveTheTimeOfUseAlone) {
 
 TEST(Manifests, ComeBack) {
   const Manifest manifest{"a \"summary\"", {{"model.pt", 8, "sha256:00"}, {"x", 0, "sha256:11"}}};
-  const auto back = ParseManifest(WriteManifest(manifest), "m");
+  const testing_util::Scratch scratch;
+  const auto back = ReadManifest(scratch.Write("m", WriteManifest(manifest)));
   ASSERT_TRUE(back.ok()) << back.error().ToString();
   EXPECT_EQ(*back, manifest);
 }
 
 TEST(Manifests, AreNotTrusted) {
-  const auto refused = [](const std::string& files, const char* member) {
-    const auto manifest = ParseManifest(
-        "{\"schema\": \"nxdkit-cache-entry\", \"version\": 1, "
-        "\"summary\": \"\", \"files\": " +
-            files + "}",
-        "m.json");
+  const testing_util::Scratch scratch;
+  const auto refused = [&](const std::string& files, const char* member) {
+    const auto manifest =
+        ReadManifest(scratch.Write("m.json",
+                                   "{\"schema\": \"nxdkit-cache-entry\", \"version\": 1, "
+                                   "\"summary\": \"\", \"files\": " +
+                                       files + "}"));
     ASSERT_FALSE(manifest.ok()) << files;
     EXPECT_EQ(manifest.error().code(), Errc::kCorrupt) << files;
     EXPECT_EQ(manifest.error().member(), member) << files;
-    EXPECT_EQ(manifest.error().file(), "m.json");
+    EXPECT_EQ(manifest.error().file(), scratch.Path("m.json"));
   };
   refused("[{\"name\": \"../x\", \"bytes\": 1, \"digest\": \"\"}]", "name");
   refused("[{\"name\": \"..\", \"bytes\": 1, \"digest\": \"\"}]", "name");
@@ -223,9 +225,9 @@ TEST(Manifests, AreNotTrusted) {
   refused("[{\"name\": \"x\", \"bytes\": -1, \"digest\": \"\"}]", "bytes");
   refused("[{\"name\": \"x\", \"digest\": \"\"}]", "bytes");
   refused("{}", "files");
-  const auto later = ParseManifest(
-      "{\"schema\": \"nxdkit-cache-entry\", \"version\": 2, \"summary\": \"\", \"files\": []}",
-      "m");
+  const auto later = ReadManifest(scratch.Write(
+      "m",
+      "{\"schema\": \"nxdkit-cache-entry\", \"version\": 2, \"summary\": \"\", \"files\": []}"));
   ASSERT_FALSE(later.ok());
   EXPECT_EQ(later.error().code(), Errc::kUnsupported);
 }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "formats/delta/delta.h"
+#include "formats/delta/writer.h"
 
 namespace nxdkit::delta::testing {
 

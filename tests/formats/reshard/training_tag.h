@@ -17,7 +17,7 @@
 
 #include "formats/models/sample_model.h"
 #include "formats/nxd/detect.h"
-#include "formats/torch/archive.h"
+#include "formats/torch/encoder.h"
 #include "lib/hash/crc32.h"
 #include "tests/formats/memory_sink.h"
 #include "tests/formats/model_layouts.h"

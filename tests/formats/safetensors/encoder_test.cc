@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "formats/safetensors/encoder.h"
 #include "formats/safetensors/limits.h"
 #include "tests/formats/safetensors/probe_table.h"
 #include "tests/formats/safetensors/write_file.h"

@@ -18,10 +18,30 @@ enum class Ours {
   kUnsupported,  // valid, but its dims do not fit int64_t
 };
 
+inline constexpr std::string_view kNone = "None";
+inline constexpr std::string_view kFaults[] = {"HeaderTooSmall",
+                                               "HeaderTooLarge",
+                                               "InvalidHeaderLength",
+                                               "InvalidHeader",
+                                               "InvalidHeaderDeserialization",
+                                               "InvalidOffset",
+                                               "ValidationOverflow",
+                                               "MisalignedSlice",
+                                               "TensorInvalidInfo",
+                                               "MetadataIncompleteBuffer"};
+
+// The fault that the message of a kCorrupt begins with; kNone for all else.
+inline std::string_view FaultOf(const Result<TensorFile>& file) {
+  if (file.ok() || file.error().code() != Errc::kCorrupt) return kNone;
+  for (const std::string_view fault : kFaults)
+    if (file.error().message().starts_with(std::string(fault) + ": ")) return fault;
+  return kNone;
+}
+
 struct Probe {
   std::string id;
-  std::string bytes;               // of the whole file
-  Fault reference = Fault::kNone;  // what the reference says
+  std::string bytes;                   // of the whole file
+  std::string_view reference = kNone;  // the fault that the reference names, or kNone
   Ours ours = Ours::kSame;
 };
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/safetensors/safetensors.h"
+#include "formats/safetensors/encoder.h"
 
 namespace nxdkit::safetensors::testing {
 

@@ -15,8 +15,8 @@
 #include <string>
 
 #include "formats/rollout/weight_slots.h"
-#include "formats/tar/names.h"
-#include "formats/tar/transport.h"
+#include "formats/tar/pack.h"
+#include "formats/tar/unpack.h"
 #include "lib/system/process.h"
 #include "tests/formats/scratch.h"
 

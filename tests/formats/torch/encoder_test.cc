@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/torch/archive.h"
+#include "formats/torch/encoder.h"
 #include "tests/formats/torch/archive_io.h"
 #include "tests/formats/torch/temp_folder.h"
 

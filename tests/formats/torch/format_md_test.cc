@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "formats/torch/archive.h"
+#include "formats/torch/encoder.h"
 #include "tests/formats/torch/archive_io.h"
 
 namespace nxdkit::torch {

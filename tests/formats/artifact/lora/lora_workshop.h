@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/safetensors/encoder.h"
 #include "formats/artifact/lora/lora.h"
 #include "lib/json/json.h"
 #include "tests/formats/ops/inspect/inputs.h"

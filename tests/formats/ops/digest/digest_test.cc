@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "formats/safetensors/safetensors.h"
+#include "formats/safetensors/encoder.h"
 #include "lib/hash/tree_digest.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"

@@ -1,4 +1,4 @@
-#include "formats/tar/names.h"
+#include "formats/tar/transport.h"
 
 #include <fmt/core.h>
 

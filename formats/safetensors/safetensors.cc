@@ -1,3 +1,5 @@
+#include "formats/safetensors/safetensors.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -7,51 +9,41 @@
 #include <memory>
 #include <utility>
 
-#include "formats/safetensors/fault.h"
 #include "formats/safetensors/header.h"
 #include "formats/safetensors/limits.h"
-#include "formats/safetensors/safetensors.h"
+#include "lib/base/little_endian.h"
 #include "lib/system/file.h"
 
 namespace nxdkit::safetensors {
 namespace {
 
+// The header's length, held against the limit first and the file second: the reference's order.
 Result<uint64_t> ReadLength(const File& file) {
+  if (file.bytes() < kLengthBytes)
+    return Refuse("HeaderTooSmall",
+                  fmt::format("the file has {} bytes, the header's length alone takes {}",
+                              file.bytes(), kLengthBytes))
+        .at(0);
   std::array<std::byte, kLengthBytes> bytes;
   NXDKIT_TRY(file.ReadAt(0, bytes));
-  uint64_t length = 0;
-  for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<uint8_t>(bytes[i]);
-  return length;
-}
-
-// The header's length, held against the limit first and the file second: the reference's order.
-Result<uint64_t> CheckedLength(const File& file, Fault* fault) {
-  if (file.bytes() < kLengthBytes)
-    return Refuse(Fault::kHeaderTooSmall,
-                  fmt::format("the file has {} bytes, the header's length alone takes {}",
-                              file.bytes(), kLengthBytes),
-                  fault)
-        .at(0);
-  NXDKIT_ASSIGN(const uint64_t length, ReadLength(file));
+  const uint64_t length = LoadLittle<uint64_t>(bytes);
   if (length > kMaxHeaderBytes)
-    return Refuse(Fault::kHeaderTooLarge,
-                  fmt::format("header length {} is over the limit of {}", length, kMaxHeaderBytes),
-                  fault)
+    return Refuse("HeaderTooLarge",
+                  fmt::format("header length {} is over the limit of {}", length, kMaxHeaderBytes))
         .at(0);
   if (length > file.bytes() - kLengthBytes)
-    return Refuse(Fault::kInvalidHeaderLength,
+    return Refuse("InvalidHeaderLength",
                   fmt::format("header length {} is more than the {} bytes that follow it", length,
-                              file.bytes() - kLengthBytes),
-                  fault)
+                              file.bytes() - kLengthBytes))
         .at(0);
   return length;
 }
 
-Result<TensorFile> Read(std::shared_ptr<const File> file, Fault* fault) {
-  NXDKIT_ASSIGN(const uint64_t length, CheckedLength(*file, fault));
-  NXDKIT_ASSIGN(Header header, ParseHeader(*file, length, fault));
+Result<TensorFile> Read(std::shared_ptr<const File> file) {
+  NXDKIT_ASSIGN(const uint64_t length, ReadLength(*file));
+  NXDKIT_ASSIGN(Header header, ParseHeader(*file, length));
   const uint64_t data_begin = kLengthBytes + length;
-  NXDKIT_TRY(ValidateLayout(header, data_begin, file->bytes(), fault));
+  NXDKIT_TRY(ValidateLayout(header, data_begin, file->bytes()));
 
   TensorFile result;
   result.path = file->path();
@@ -66,21 +58,17 @@ Result<TensorFile> Read(std::shared_ptr<const File> file, Fault* fault) {
 
 }  // namespace
 
-Result<TensorFile> Open(const std::string& path, Fault* fault) {
-  Fault ignored = Fault::kNone;
-  if (fault == nullptr) fault = &ignored;
-  *fault = Fault::kNone;
+Result<TensorFile> Open(const std::string& path) {
   NXDKIT_ASSIGN(File file, File::OpenRead(path));
-  Result<TensorFile> result = Read(std::make_shared<const File>(std::move(file)), fault);
+  Result<TensorFile> result = Read(std::make_shared<const File>(std::move(file)));
   if (!result.ok()) return std::move(result).error().in(path);
   return result;
 }
 
 bool LooksLikeSafetensors(const std::string& path) {
   const Result<File> file = File::OpenRead(path);
-  Fault fault = Fault::kNone;
   if (!file.ok()) return false;
-  const Result<uint64_t> length = CheckedLength(*file, &fault);
+  const Result<uint64_t> length = ReadLength(*file);
   if (!length.ok() || *length == 0) return false;
   std::byte first{};
   if (!file->ReadAt(kLengthBytes, std::span(&first, 1)).ok()) return false;
