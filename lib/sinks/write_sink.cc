@@ -105,9 +105,8 @@ Status WriteSink::CreateFiles() {
     const std::string path = files_.Path(f);
     if (folders.insert(ParentPath(path)).second) NXDKIT_TRY(MakeFolders(ParentPath(path)));
     if (!done_.empty()) continue;  // all of them are there
-    NXDKIT_ASSIGN(File file, File::OpenWrite(path));
-    NXDKIT_TRY(file.Allocate(files_.encoder(f).file_bytes()));
-    NXDKIT_TRY(file.Close());
+    NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_.Get(path));
+    NXDKIT_TRY(file->Allocate(files_.encoder(f).file_bytes()));
   }
   return OkStatus();
 }
@@ -132,26 +131,25 @@ Status WriteSink::TaskDone(uint64_t task) {
 
 Status WriteSink::FinishFile(size_t f) {
   NXDKIT_ASSIGN(const std::vector<uint32_t> crcs, files_.Crcs(f));
-  NXDKIT_ASSIGN(File file, File::OpenWrite(files_.Path(f)));
+  NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_.Get(files_.Path(f)));
   for (const Fragment& fragment : files_.encoder(f).Frame(crcs))
-    NXDKIT_TRY(file.WriteAt(fragment.offset, std::as_bytes(std::span(fragment.bytes))));
-  if (options_.sync) file.StartSync();
-  return file.Close();
+    NXDKIT_TRY(file->WriteAt(fragment.offset, std::as_bytes(std::span(fragment.bytes))));
+  if (options_.sync) file->StartSync();
+  return OkStatus();
 }
 
-Status WriteSink::SyncFile(size_t f) const {
-  NXDKIT_ASSIGN(File file, File::OpenWrite(files_.Path(f)));
-  NXDKIT_TRY(file.Sync());
-  return file.Close();
+Status WriteSink::SyncFile(size_t f) {
+  NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_.Get(files_.Path(f)));
+  return file->Sync();
 }
 
 Status WriteSink::Finish() {
-  cache_.Clear();
   NXDKIT_TRY(ParallelFor(files_.size(), options_.jobs, [this](size_t f) { return FinishFile(f); }));
   // Only now, when all are on their way: file by file, each sync would wait for a write and a
   // commit of its own, which is slow for the thousands of files of an xser set.
   if (options_.sync)
     NXDKIT_TRY(ParallelFor(files_.size(), options_.jobs, [this](size_t f) { return SyncFile(f); }));
+  NXDKIT_TRY(cache_.Close());
   if (!journal_.is_open()) return OkStatus();
   NXDKIT_TRY(journal_.Close());
   const std::string path = JoinPath(folder_, kJournalName);
