@@ -10,7 +10,6 @@
 
 #include "formats/compile_cache/slot.h"
 #include "formats/ops/convert/standing.h"
-#include "formats/ops/export/command.h"
 #include "formats/ops/export/compile.h"
 #include "formats/ops/verify/blob.h"
 #include "lib/system/command_text.h"
