@@ -1,7 +1,6 @@
 #include "lib/sinks/write_sink.h"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +10,7 @@
 
 #include "lib/base/parallel.h"
 #include "lib/hash/crc32.h"
+#include "lib/sinks/match_sink.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit {
@@ -43,11 +43,8 @@ Result<std::unique_ptr<WriteSink>> WriteSink::Begin(const std::string& folder, c
 
 // Files of another size, or not there, are not the earlier run's: nothing of it can be trusted.
 bool WriteSink::FilesAreThere() const {
-  for (size_t f = 0; f < files_.size(); ++f) {
-    struct stat info;
-    if (::stat(files_.Path(f).c_str(), &info) != 0) return false;
-    if (static_cast<uint64_t>(info.st_size) != files_.encoder(f).file_bytes()) return false;
-  }
+  for (size_t f = 0; f < files_.size(); ++f)
+    if (!MatchFileSize(files_.Path(f), files_.encoder(f).file_bytes()).ok()) return false;
   return true;
 }
 

@@ -38,7 +38,7 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-// What Become needs, made before the fork: behind it no memory may be taken.
+// What Become needs, made before the fork: after it no memory may be taken.
 struct NewProgram {
   const char* program;
   char* const* words;

@@ -30,8 +30,8 @@ bool IsNumber(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// Of this process. The inode tells machines of one file system apart, the process who comes upon an
-// inode that was given back meanwhile.
+// Of this process. The inode tells machines of one file system apart; the process, those that meet
+// an inode that was given back meanwhile.
 std::string AsideName(const std::string& output, uint64_t inode) {
   return fmt::format("{}{}{}-{}{}", output, kAside, ::getpid(), inode, kPartial);
 }
@@ -212,7 +212,7 @@ Staging& Staging::operator=(Staging&& other) noexcept {
 }
 
 Staging::~Staging() {
-  // Removed before the lock goes: who comes next finds either all of it, locked, or nothing.
+  // Removed before the lock goes: the next one finds either all of it, locked, or nothing.
   if (!done_ && !keep_) (void)RemoveTree(staging_).ok();
 }
 

@@ -1,7 +1,6 @@
 #include "formats/ops/convert/parts.h"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "lib/sinks/match_sink.h"
 #include "lib/system/folder_lock.h"
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"
@@ -166,9 +166,7 @@ class OnePart : public Destination {
     for (size_t f = 0; f < owners_.size(); ++f) {
       if (owners_[f] != part) continue;
       const std::string path = Finished(conversion_.files[f].path);
-      struct stat info;
-      const bool there = ::stat(path.c_str(), &info) == 0;
-      if (!there || static_cast<uint64_t>(info.st_size) != conversion_.files[f].bytes) return path;
+      if (!MatchFileSize(path, conversion_.files[f].bytes).ok()) return path;
     }
     return std::nullopt;
   }

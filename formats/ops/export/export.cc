@@ -164,7 +164,7 @@ class Exporter {
     return Finish(origin, slot.path());
   }
 
-  // The command is repeated, and what it compiled stands in the output's place: that blob is the
+  // The command is repeated, and what it compiled is in the output's place: that blob is the
   // one to compare with, as far as it is whole and fits. No compiler runs for it, and none is
   // needed.
   Result<ExportReport> FinishStanding() {

@@ -117,14 +117,8 @@ TensorStatistics Summary(const Tally& tally, uint64_t repeats) {
 }  // namespace
 
 bool HasStatistics(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kC32:
-    case Dtype::kC64:
-    case Dtype::kC128:
-      return false;
-    default:
-      return ElementBytes(dtype) > 0;
-  }
+  const bool complex = dtype == Dtype::kC32 || dtype == Dtype::kC64 || dtype == Dtype::kC128;
+  return !complex && ElementBytes(dtype) > 0;
 }
 
 Result<std::vector<std::optional<TensorStatistics>>> ComputeStatistics(
