@@ -1,7 +1,6 @@
 // ckpt-diff: by how much two models differ, whatever their layouts.
 #include <fmt/core.h>
 
-#include <charconv>
 #include <cmath>
 
 #include "formats/ops/diff/diff.h"
@@ -68,11 +67,8 @@ void AddOptions(OptionTable& table, Args& args) {
 Result<std::optional<double>> ParseLimit(const char* option,
                                          const std::optional<std::string>& text) {
   if (!text) return std::optional<double>();
-  double value = 0;
-  const char* end = text->data() + text->size();
-  const auto [at, fault] = std::from_chars(text->data(), end, value);
-  if (fault == std::errc() && at == end && std::isfinite(value) && value >= 0)
-    return std::optional<double>(value);
+  const std::optional<double> value = ParseNumber<double>(*text);
+  if (value && std::isfinite(*value) && *value >= 0) return value;
   return Error(Errc::kUsage,
                fmt::format("{}: found \"{}\", expected a number from 0 on", option, *text));
 }
@@ -111,11 +107,8 @@ std::string Row(const ops::DiffTally& tally, std::string_view name) {
 
 std::string WorstText(const ops::ParamDiff& param) {
   if (param.tally.worst < 0) return "";
-  std::string index;
-  for (const int64_t i : param.worst_index)
-    index += fmt::format("{}{}", index.empty() ? "" : ", ", i);
-  return fmt::format("{:12}   worst at [{}]: {} in A, {} in B\n", "", index, param.worst_a,
-                     param.worst_b);
+  return fmt::format("{:12}   worst at {}: {} in A, {} in B\n", "", ShapeText(param.worst_index),
+                     param.worst_a, param.worst_b);
 }
 
 std::string UlpText(const ops::DiffTally& tally) {
@@ -229,11 +222,8 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::DiffReport report, ops::Diff(request));
   for (const std::string& warning : report.warnings) context.Warn(warning);
-  ToolAnswer answer;
-  answer.findings = report.differs();
-  answer.text = ReportText(report, args, request.limits);
-  answer.fields = ReportJson(report, args);
-  return answer;
+  return ToolAnswer{ReportText(report, args, request.limits), ReportJson(report, args),
+                    report.differs()};
 }
 
 }  // namespace

@@ -138,11 +138,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   for (const std::string& warning : report.warnings) context.Warn(warning);
   for (const std::string& name : report.left_out)
     context.Detail(fmt::format("{} is not a parameter and is left out", name));
-  ToolAnswer answer;
-  answer.findings = !report.findings.empty();
-  answer.text = ReportText(report, args);
-  answer.fields = ReportJson(report, args);
-  return answer;
+  return ToolAnswer{ReportText(report, args), ReportJson(report, args), !report.findings.empty()};
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // ckpt-pack: an artifact as one archive, and back.
 #include <fmt/core.h>
 
-#include <chrono>
-
 #include "formats/output/places.h"
 #include "formats/tar/pack.h"
 #include "formats/tar/unpack.h"
@@ -100,12 +98,10 @@ Result<tar::TransportReport> Unpack(const Args& args, const ToolContext& context
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckOutput(args));
   const Runner runner(context);
-  const auto start = std::chrono::steady_clock::now();
   NXDKIT_ASSIGN(const tar::TransportReport report, args.unpack
                                                        ? Unpack(args, context, runner.options())
                                                        : Pack(args, context, runner.options()));
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = context.seconds();
   ToolAnswer answer;
   const bool piped = !args.unpack && args.output == tar::kStream;
   if (!piped)

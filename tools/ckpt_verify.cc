@@ -93,21 +93,19 @@ Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(const ops::VerifyReport report, Verify(args, context));
   for (const std::string& warning : report.warnings) context.Warn(warning);
-  ToolAnswer answer;
-  answer.findings = !report.findings.empty();
-  answer.text =
-      FindingsText(report.checks, report.findings, args.path, args.weights ? "fits" : "good");
-  answer.fields = {{"path", args.path},
-                   {"kind", ops::KindName(report.kind)},
-                   {"model_type", report.model_type},
-                   {"tensors", report.tensors},
-                   {"parameters", report.parameters},
-                   {"ranks", report.ranks},
-                   {"checks", report.checks},
-                   {"findings", FindingsJson(report.findings)}};
-  if (args.against) answer.fields["against"] = *args.against;
-  if (args.weights) answer.fields["weights"] = *args.weights;
-  return answer;
+  Json fields = {{"path", args.path},
+                 {"kind", ops::KindName(report.kind)},
+                 {"model_type", report.model_type},
+                 {"tensors", report.tensors},
+                 {"parameters", report.parameters},
+                 {"ranks", report.ranks},
+                 {"checks", report.checks},
+                 {"findings", FindingsJson(report.findings)}};
+  if (args.against) fields["against"] = *args.against;
+  if (args.weights) fields["weights"] = *args.weights;
+  const char* good = args.weights ? "fits" : "good";
+  return ToolAnswer{FindingsText(report.checks, report.findings, args.path, good),
+                    std::move(fields), !report.findings.empty()};
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "lib/system/folders.h"
 #include "lib/system/signals.h"
 #include "tools/cli/report.h"
+#include "tools/cli/terminal.h"
 #include "tools/cli/tool.h"
 #include "trainer/config/check.h"
 #include "trainer/config/load.h"
@@ -80,10 +81,7 @@ Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
   if (args.out && KindOf(path) != PathKind::kMissing && !context.common().force)
     return Error(Errc::kUsage, "it already exists").in(path).hint("--force replaces it");
   NXDKIT_TRY(WriteFileAtomic(path, page));
-  ToolAnswer answer;
-  answer.text = fmt::format("wrote {}\n", path);
-  answer.fields = {{"report", path}, {"bytes", page.size()}};
-  return answer;
+  return ToolAnswer{fmt::format("wrote {}\n", path), {{"report", path}, {"bytes", page.size()}}};
 }
 
 // This program, whatever name it was called by.
@@ -94,16 +92,11 @@ Result<std::string> OwnPath() {
   return path.string();
 }
 
-void WriteToStderr(std::string_view text) {
-  // Progress is not the answer: what stderr does not take is lost.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-}
-
 trainer::DisplayOptions DisplayFor(const trainer::Config& config, bool quiet) {
   const std::vector<std::string>& loggers = config.trainer.logger;
   trainer::DisplayOptions options;
-  if (!quiet) options.write = WriteToStderr;
-  options.terminal = ::isatty(STDERR_FILENO) == 1;
+  if (!quiet) options.write = WriteStderr;
+  options.terminal = StderrIsTerminal();
   options.steps = std::ranges::find(loggers, "console") != loggers.end();
   return options;
 }
@@ -195,12 +188,12 @@ Status CheckPlaces(const trainer::Config& config) {
 int Work() {
   IgnoreSaveSignal();
   std::signal(SIGXFSZ, SIG_IGN);  // a log at `ulimit -f` does not end the worker
-  WriteToStderr(fmt::format("{} rollout worker begins, process {}\n",
-                            trainer::TimeText(trainer::SecondsNow()), ::getpid()));
+  WriteStderr(fmt::format("{} rollout worker begins, process {}\n",
+                          trainer::TimeText(trainer::SecondsNow()), ::getpid()));
   const Status status = trainer::RunRolloutWorker(STDIN_FILENO, STDOUT_FILENO);
   if (status.ok()) return 0;
-  WriteToStderr(fmt::format("{} {}\n", trainer::TimeText(trainer::SecondsNow()),
-                            EscapeControl(status.error().ToString())));
+  WriteStderr(fmt::format("{} {}\n", trainer::TimeText(trainer::SecondsNow()),
+                          EscapeControl(status.error().ToString())));
   return 1;
 }
 
@@ -208,11 +201,9 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (!args.words.empty() && args.words[0] == "report") return Report(args, context);
   NXDKIT_ASSIGN(const trainer::LoadedConfig loaded,
                 trainer::LoadConfig(args.config.value_or(""), args.words));
-  ToolAnswer answer;
   if (args.print_config) {
-    answer.text = trainer::PrintConfig(loaded);
-    answer.fields = {{"config", answer.text}};
-    return answer;
+    const std::string text = trainer::PrintConfig(loaded);
+    return ToolAnswer{text, {{"config", text}}};
   }
   if (!args.config && args.words.empty())
     return Error(Errc::kUsage, "no configuration").hint("name one with --config FILE");
@@ -227,10 +218,9 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   setup.poll = StopIfInterrupted;
   setup.note = [&](const std::string& line) { display.Line(line); };
   NXDKIT_TRY(trainer::CheckParts(loaded, check.plan, setup));
-  answer.text = trainer::RunPlanText(check.plan) + "\n";
-  answer.fields = {{"run", *loaded.config.trainer.save_checkpoint_path},
-                   {"config", trainer::PrintConfig(loaded)}};
-  return answer;
+  return ToolAnswer{trainer::RunPlanText(check.plan) + "\n",
+                    {{"run", *loaded.config.trainer.save_checkpoint_path},
+                     {"config", trainer::PrintConfig(loaded)}}};
 }
 
 }  // namespace

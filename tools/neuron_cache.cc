@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "formats/compile_cache/cache.h"
 #include "formats/compile_cache/place.h"
@@ -10,6 +9,7 @@
 #include "formats/ops/verify/blob.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
+#include "lib/system/process.h"
 #include "lib/system/signals.h"
 #include "tools/cli/tool.h"
 
@@ -81,19 +81,19 @@ Json EntryJson(const neff::CacheEntry& entry) {
 }
 
 ToolAnswer List(const neff::CacheListing& listing) {
-  ToolAnswer answer;
+  std::string text;
   Json entries = Json::array();
   for (const neff::CacheEntry& entry : listing.entries) {
     entries.push_back(EntryJson(entry));
-    answer.text += fmt::format("{:<7} {:>9}  {}\n", neff::StateName(entry.state),
-                               HumanBytes(entry.bytes), EscapeControl(EntryName(entry)));
+    text += fmt::format("{:<7} {:>9}  {}\n", neff::StateName(entry.state), HumanBytes(entry.bytes),
+                        EscapeControl(EntryName(entry)));
   }
-  answer.text +=
-      fmt::format("{}: {} {}, {}\n", EscapeControl(listing.root), listing.entries.size(),
-                  listing.entries.size() == 1 ? "entry" : "entries", HumanBytes(listing.bytes));
-  answer.fields = {
-      {"entries", std::move(entries)}, {"bytes", listing.bytes}, {"strangers", listing.strangers}};
-  return answer;
+  text += fmt::format("{}: {} {}, {}\n", EscapeControl(listing.root), listing.entries.size(),
+                      listing.entries.size() == 1 ? "entry" : "entries", HumanBytes(listing.bytes));
+  return {text,
+          {{"entries", std::move(entries)},
+           {"bytes", listing.bytes},
+           {"strangers", listing.strangers}}};
 }
 
 Result<ToolAnswer> VerifyAll(const neff::CacheListing& listing) {
@@ -198,11 +198,6 @@ Result<ToolAnswer> Look(const Args& args, const std::string& root) {
   return VerifyAll(listing);
 }
 
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 Status CheckCommand(const Args& args) {
   const std::vector<std::string> commands = {"ls", "verify", "prune", "clear"};
   if (std::ranges::find(commands, args.command) == commands.end()) {
@@ -223,8 +218,8 @@ Status CheckCommand(const Args& args) {
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckCommand(args));
   NXDKIT_ASSIGN(const neff::CachePlace place,
-                neff::FindCache(args.cache_dir, Environment("NEURON_CC_FLAGS"),
-                                Environment("NEURON_COMPILE_CACHE_URL")));
+                neff::FindCache(args.cache_dir, EnvironmentValue("NEURON_CC_FLAGS"),
+                                EnvironmentValue("NEURON_COMPILE_CACHE_URL")));
   if (place.root.find("://") != std::string::npos)
     return Error(Errc::kUnsupported, place.disabled_because).hint("name a folder with --cache-dir");
   ToolAnswer answer;

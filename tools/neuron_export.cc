@@ -1,10 +1,9 @@
 // neuron-export: a Hugging Face model as a rollout bundle that can be run.
 #include <fmt/core.h>
 
-#include <cstdlib>
-
 #include "formats/ops/export/export.h"
 #include "lib/base/text.h"
+#include "lib/system/process.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/convert_report.h"
 #include "tools/conversions/layout_options.h"
@@ -73,11 +72,6 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Toggle("sync", &args.sync, "have the output on the disk before it is published");
 }
 
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 Status CheckTogether(const Args& args) {
   if (args.layout.bundle && args.compiler)
     return Error(Errc::kUsage, "--bundle and --compiler: the blob can be from one of them only");
@@ -113,8 +107,9 @@ Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, Too
   request.compiler = args.compiler;
   request.environment = args.pass_env;
   if (args.cache) {
-    NXDKIT_ASSIGN(request.cache, neff::FindCache(args.cache_dir, Environment("NEURON_CC_FLAGS"),
-                                                 Environment("NEURON_COMPILE_CACHE_URL")));
+    NXDKIT_ASSIGN(request.cache,
+                  neff::FindCache(args.cache_dir, EnvironmentValue("NEURON_CC_FLAGS"),
+                                  EnvironmentValue("NEURON_COMPILE_CACHE_URL")));
     request.limits.max_bytes = request.cache.max_bytes.value_or(request.limits.max_bytes);
     request.limits.keep_seconds = request.cache.keep_seconds.value_or(request.limits.keep_seconds);
     request.cache.retry_failed |= args.retry_failed;
@@ -172,14 +167,11 @@ std::string ReportText(const ops::ExportReport& report, const Args& args, double
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   const Runner runner(context);
   NXDKIT_ASSIGN(const ops::ExportRequest request, RequestOf(args, runner, context));
-  const Stopwatch watch;
   NXDKIT_ASSIGN(const ops::ExportReport report, ops::Export(request));
-  const double seconds = watch.seconds();
+  const double seconds = context.seconds();
   for (const std::string& warning : report.convert.warnings) context.Warn(warning);
-  ToolAnswer answer;
-  answer.text = ReportText(report, args, seconds, request.dry_run);
-  answer.fields = ReportJson(report, args, seconds, request.dry_run);
-  return answer;
+  return ToolAnswer{ReportText(report, args, seconds, request.dry_run),
+                    ReportJson(report, args, seconds, request.dry_run)};
 }
 
 }  // namespace

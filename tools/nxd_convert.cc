@@ -2,19 +2,34 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "formats/artifact/lora/lora.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/convert_report.h"
-#include "tools/conversions/delta_options.h"
 #include "tools/conversions/launcher.h"
 #include "tools/conversions/layout_options.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
 namespace {
+
+struct DeltaArgs {
+  std::optional<std::string> base;
+  std::optional<std::string> coding;
+  std::optional<std::string> delta_from;
+  std::optional<std::string> apply;
+};
+
+// What a command line says of formats and places.
+struct Ends {
+  std::string from;
+  std::string to;
+  std::string input;
+  std::string output;
+};
 
 struct Args {
   Ends ends;
@@ -54,6 +69,24 @@ const ToolInfo kInfo = {
                   "a base with a LoRA adapter merged into it"},
                  {"nxd-convert --from rollout --to hf bundle model", "the way back"}},
 };
+
+void AddDeltaOptions(OptionTable& table, DeltaArgs& args) {
+  table.Group("Deltas");
+  table
+      .Text("base", "BASE", &args.base,
+            "with --to delta, what INPUT is compared with; with --from delta, what is changed")
+      .completes(Completes::kPath);
+  table
+      .Choice("coding", {"raw", "ulp"}, &args.coding,
+              "with --to delta: store new values, or by how many representable values each moved")
+      .default_text("raw");
+  table.Text("delta-from", "PREV", &args.delta_from, "short for --to delta --base PREV")
+      .completes(Completes::kPath);
+  table
+      .Text("apply", "DELTA", &args.apply,
+            "apply DELTA to INPUT, in any format; with --into to the bundle, the only path then")
+      .completes(Completes::kPath);
+}
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
@@ -137,6 +170,58 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
   return text + NotesText(report);
 }
 
+Status ExpandDeltaFrom(DeltaArgs& args, Ends& ends) {
+  if (args.base) return Error(Errc::kUsage, "--delta-from names the base already: drop --base");
+  if (!ends.to.empty() && ends.to != "delta")
+    return Error(Errc::kUsage, "--delta-from writes a delta: drop --to, or say --to delta");
+  ends.to = "delta";
+  args.base = args.delta_from;
+  return OkStatus();
+}
+
+Status ExpandApply(bool into, DeltaArgs& args, Ends& ends) {
+  if (args.base) return Error(Errc::kUsage, "--apply changes INPUT: drop --base");
+  if (!ends.from.empty())
+    return Error(Errc::kUsage, "--apply recognises the format of what it changes: drop --from");
+  ends.from = "delta";
+  const std::string changed = std::exchange(ends.input, *args.apply);
+  if (!into) {
+    args.base = changed;
+    return OkStatus();
+  }
+  if (!ends.output.empty())
+    return Error(Errc::kUsage, "--apply with --into changes one bundle, and two paths are given");
+  ends.output = changed;
+  if (ends.to.empty()) ends.to = "rollout";
+  return OkStatus();
+}
+
+// Writes out the two short forms:
+//   --delta-from PREV INPUT OUTPUT    is --to delta --base PREV INPUT OUTPUT
+//   --apply DELTA BASE OUTPUT         is --from delta --base BASE DELTA OUTPUT
+//   --apply DELTA --into BUNDLE       is --from delta --to rollout --into DELTA BUNDLE
+// kUsage where they meet another word on the same thing.
+Status ExpandDelta(bool into, DeltaArgs& args, Ends& ends) {
+  if (args.delta_from && args.apply)
+    return Error(Errc::kUsage, "--delta-from makes a delta, --apply uses one: give one of them");
+  if (args.delta_from) return ExpandDeltaFrom(args, ends);
+  if (args.apply) return ExpandApply(into, args, ends);
+  return OkStatus();
+}
+
+// Base and coding; kUsage where they have nothing to say.
+Status TakeDelta(const DeltaArgs& args, bool dtype_given, ops::ConvertRequest& request) {
+  const bool to_delta = request.to == ops::Kind::kDelta;
+  if (args.base && !to_delta && request.from != ops::Kind::kDelta)
+    return Error(Errc::kUsage, "--base goes with --from delta and --to delta");
+  if (args.coding && !to_delta) return Error(Errc::kUsage, "--coding goes with --to delta");
+  if (to_delta && dtype_given)
+    return Error(Errc::kUsage, "a delta has the dtypes of its base: --dtype does not apply");
+  request.hints.base = args.base.value_or("");
+  if (args.coding == "ulp") request.coding = delta::Coding::kUlp;
+  return OkStatus();
+}
+
 // What the table cannot ask for, because the short forms for deltas imply it.
 Status CheckEnds(const Ends& ends) {
   const std::pair<std::string_view, const std::string&> rows[] = {{"--to", ends.to},
@@ -170,8 +255,6 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, request.from, request.to));
   request.hints = std::move(sides.input);
   request.options = std::move(sides.output);
-  request.force = context.common().force;
-  request.resume = context.common().resume;
   request.verify = args.verify;
   request.digest = args.digest;
   if (args.digest && request.to != ops::Kind::kNxd)

@@ -115,7 +115,7 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
   return text + CostText(report, report.output_bytes, seconds, dry_run) + NotesText(report);
 }
 
-Result<ops::ConvertRequest> RequestOf(const Args& args, const ToolContext& context) {
+Result<ops::ConvertRequest> RequestOf(const Args& args) {
   ops::ConvertRequest request;
   request.from = request.to = Kind::kNxd;
   request.input = args.input;
@@ -133,8 +133,6 @@ Result<ops::ConvertRequest> RequestOf(const Args& args, const ToolContext& conte
   request.options = std::move(sides.output);
   request.options.dp = args.dp;
   request.options.training_tag = true;
-  request.force = context.common().force;
-  request.resume = context.common().resume;
   request.verify = args.verify;
   request.sync = args.sync;
   NXDKIT_TRY(TakePart(args.part, request));
@@ -142,7 +140,7 @@ Result<ops::ConvertRequest> RequestOf(const Args& args, const ToolContext& conte
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
-  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, context));
+  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args));
   return AnswerConvert(request, args.explain, {ReportText, ReportJson}, context);
 }
 

@@ -81,17 +81,16 @@ std::string ProgressLine(std::string_view label, uint64_t done, uint64_t total, 
 }
 
 // getrusage will not do: its figure begins with the size of the process that started this one.
-uint64_t PeakRssBytes() {
+uint64_t StatusBytes(std::string_view key) {
   const int fd = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
   char buffer[8192];
   const ssize_t n = ::read(fd, buffer, sizeof buffer);
   ::close(fd);
   const std::string status(buffer, n > 0 ? static_cast<size_t>(n) : 0);
-  constexpr std::string_view kKey = "VmHWM:";
-  const size_t at = status.find(kKey);
+  const size_t at = status.find(key);
   if (at == std::string::npos) return 0;
-  return std::strtoull(status.c_str() + at + kKey.size(), nullptr, 10) * 1024;
+  return std::strtoull(status.c_str() + at + key.size(), nullptr, 10) * 1024;
 }
 
 }  // namespace nxdkit

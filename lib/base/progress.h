@@ -46,7 +46,9 @@ class Progress {
 std::string ProgressLine(std::string_view label, uint64_t done, uint64_t total, double seconds,
                          uint64_t peak_rss_bytes);
 
-// The most memory this process has held at once (VmHWM); 0 when the system does not say.
-uint64_t PeakRssBytes();
+// What /proc/self/status says of this process, such as "VmRSS:" in bytes; 0 when it does not.
+uint64_t StatusBytes(std::string_view key);
+// The most memory this process has held at once.
+inline uint64_t PeakRssBytes() { return StatusBytes("VmHWM:"); }
 
 }  // namespace nxdkit

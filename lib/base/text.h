@@ -1,11 +1,13 @@
 // Text for people: names made safe to show, sizes, and near misses.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "lib/base/error.h"
 
@@ -22,6 +24,16 @@ std::string HumanRate(uint64_t bytes, double seconds);  // "1.25 GB/s"; "- B/s" 
 // "4096", "4G" = "4GB" = 4e9, "4GiB" = 2^32, "1.5M"; K M G T, any case, an optional space before
 // the unit. kUsage when it is something else, not a whole number of bytes, or 2^64 and more.
 Result<uint64_t> ParseBytes(std::string_view text);
+
+// All of the text as a number, without spaces or a plus; nullopt when it is something else or does
+// not fit the type.
+template <typename Number>
+std::optional<Number> ParseNumber(std::string_view text) {
+  Number number{};
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
 
 // Of ASCII, whatever the locale.
 inline bool IsAlnum(char c) {

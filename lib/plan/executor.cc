@@ -144,10 +144,6 @@ std::vector<Range> AlignedChunks(const Shape& shape, int64_t element_bytes, uint
   return chunks;
 }
 
-CopyOp IdentityOp(const StoredTensor& stored, uint32_t index) {
-  return {index, 0, WholeBox(stored.shape), 0, stored.strides};
-}
-
 }  // namespace
 
 // One thread's buffers and its work on a task.
@@ -196,7 +192,7 @@ class Worker {
     const BoundLayout& base = *executor_.options_.base;
     std::vector<Move> moves;
     for (const Part& part : parts)
-      AddRangeMoves({{IdentityOp(base.stored[part.tensor], part.tensor)}, {}}, base,
+      AddRangeMoves({{CopyWhole(base.stored[part.tensor], part.tensor)}, {}}, base,
                     (*executor_.outputs_)[part.tensor], task.first, boxes, part.bytes.data(),
                     moves);
     return gatherer_.Run(std::move(moves));
@@ -231,32 +227,28 @@ std::vector<Box> Executor::BoxesOf(const Task& task) const {
   return RangeBoxes((*outputs_)[task.tensors.front()].shape, task.first, task.end);
 }
 
-// Whether the plan makes every element of the task. Ops and fills are disjoint.
-bool Executor::Covers(const Task& task) const {
-  const std::vector<Box> boxes = BoxesOf(task);
-  for (uint32_t tensor : task.tensors) {
-    int64_t made = 0;
+// Elements of the task's part of `tensor` that the plan makes. Ops and fills are disjoint.
+int64_t Executor::CountMade(const Task& task, uint32_t tensor) const {
+  int64_t made = 0;
+  for (const Box& chunk : BoxesOf(task)) {
     const auto add = [&](const Box& box) {
-      for (const Box& chunk : boxes)
-        if (const std::optional<Box> part = Intersect(box, chunk)) made += part->Volume();
+      if (const std::optional<Box> part = Intersect(box, chunk)) made += part->Volume();
     };
     for (const CopyOp& op : plan_->tensors[tensor].copies) add(op.box);
     for (const Fill& fill : plan_->tensors[tensor].fills) add(fill.stored);
-    if (made != task.size()) return false;
   }
-  return true;
+  return made;
+}
+
+// Whether the plan makes every element of the task.
+bool Executor::Covers(const Task& task) const {
+  return std::ranges::all_of(
+      task.tensors, [&](uint32_t tensor) { return CountMade(task, tensor) == task.size(); });
 }
 
 bool Executor::Touches(const Task& task) const {
-  for (const Box& chunk : BoxesOf(task)) {
-    for (uint32_t tensor : task.tensors) {
-      for (const CopyOp& op : plan_->tensors[tensor].copies)
-        if (Intersect(op.box, chunk)) return true;
-      for (const Fill& fill : plan_->tensors[tensor].fills)
-        if (Intersect(fill.stored, chunk)) return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(task.tensors,
+                             [&](uint32_t tensor) { return CountMade(task, tensor) > 0; });
 }
 
 void Executor::AddTasks(const std::vector<uint32_t>& tensors, uint64_t chunk_bytes) {
@@ -299,20 +291,18 @@ Result<Executor> Executor::Make(const Plan& plan, const BoundLayout& source, con
   executor.options_ = options;
   NXDKIT_TRY(executor.CheckDtypes());
   const uint64_t jobs = static_cast<uint64_t>(std::max(1, options.jobs));
-  const char* hint = jobs > 1 ? "raise --max-memory or lower --jobs" : "raise --max-memory";
-  if (options.buffer_bytes < kLeastBudget || options.buffer_bytes / jobs < kLeastWorker)
+  const auto too_little = [&](uint64_t least) {
     return Error(Errc::kLimit,
                  fmt::format(
                      "{} bytes are left for the buffers of {} threads, at least {} are needed",
-                     options.buffer_bytes, jobs, std::max(kLeastBudget, jobs * kLeastWorker)))
-        .hint(hint);
+                     options.buffer_bytes, jobs, least))
+        .hint(jobs > 1 ? "raise --max-memory or lower --jobs" : "raise --max-memory");
+  };
+  if (options.buffer_bytes < kLeastBudget || options.buffer_bytes / jobs < kLeastWorker)
+    return too_little(std::max(kLeastBudget, jobs * kLeastWorker));
   executor.worker_bytes_ = std::min(options.buffer_bytes / jobs, options.worker_bytes);
   if (executor.worker_bytes_ / 2 < options.aligned_bytes)
-    return Error(Errc::kLimit,
-                 fmt::format("{} bytes are left for the buffers of {} threads, at least {} are "
-                             "needed",
-                             options.buffer_bytes, jobs, jobs * 2 * options.aligned_bytes))
-        .hint(hint);
+    return too_little(jobs * 2 * options.aligned_bytes);
   executor.workload_.buffer_bytes = executor.worker_bytes_ * jobs;
 
   const uint64_t chunk_budget = executor.worker_bytes_ / 2;

@@ -83,6 +83,7 @@ class Executor {
   std::vector<Box> BoxesOf(const Task& task) const;
   void AddTasks(const std::vector<uint32_t>& tensors, uint64_t chunk_bytes);
   void OrderByFile();
+  int64_t CountMade(const Task& task, uint32_t tensor) const;
   bool Touches(const Task& task) const;
   bool Covers(const Task& task) const;
   Status CheckDtypes() const;

@@ -165,4 +165,16 @@ void AddRangeMoves(const TensorPlan& plan, const BoundLayout& source, const Outp
   }
 }
 
+Status Gatherer::Read(const TensorPlan& plan, const BoundLayout& source, const OutputTensor& output,
+                      uint64_t offset, std::span<std::byte> to) {
+  const int64_t width = ElementBytes(output.dtype);
+  NXDKIT_CHECK(offset % static_cast<uint64_t>(width) == 0);
+  const int64_t first = static_cast<int64_t>(offset) / width;
+  const int64_t end = first + static_cast<int64_t>(to.size()) / width;
+  std::vector<Move> moves;
+  AddRangeMoves(plan, source, output, first, RangeBoxes(output.shape, first, end), to.data(),
+                moves);
+  return Run(std::move(moves));
+}
+
 }  // namespace nxdkit

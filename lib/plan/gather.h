@@ -40,6 +40,9 @@ class Gatherer {
   // straight into its output, unless the copy would be a slow one; a sparse one is split so that
   // little is read in vain.
   Status Run(std::vector<Move> moves);
+  // The bytes of an output tensor from `offset` on, packed: whole elements.
+  Status Read(const TensorPlan& plan, const BoundLayout& source, const OutputTensor& output,
+              uint64_t offset, std::span<std::byte> to);
 
  private:
   Status RunOne(const Move& move);

@@ -16,6 +16,12 @@ int64_t Box::Volume() const {
 
 Box WholeBox(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
 
+bool Meet(const Box& a, const Box& b) {
+  for (size_t d = 0; d < a.lo.size(); ++d)
+    if (a.lo[d] + a.extent[d] <= b.lo[d] || b.lo[d] + b.extent[d] <= a.lo[d]) return false;
+  return true;
+}
+
 std::optional<Box> Intersect(const Box& a, const Box& b) {
   Box out{Shape(a.lo.size()), Shape(a.lo.size())};
   for (size_t d = 0; d < a.lo.size(); ++d) {
@@ -217,12 +223,6 @@ Status CheckPiece(const std::vector<LogicalTensor>& params, const TensorLayout& 
   return OkStatus();
 }
 
-bool Overlap(const Box& a, const Box& b) {
-  for (size_t d = 0; d < a.lo.size(); ++d)
-    if (a.lo[d] + a.extent[d] <= b.lo[d] || b.lo[d] + b.extent[d] <= a.lo[d]) return false;
-  return true;
-}
-
 // Two boxes that overlap, the later one first. Boxes are met in the order of their first rows: the
 // hundreds of pieces of a tensor of experts are not compared each with each.
 std::optional<std::pair<size_t, size_t>> FindOverlap(const std::vector<Box>& boxes) {
@@ -235,7 +235,7 @@ std::optional<std::pair<size_t, size_t>> FindOverlap(const std::vector<Box>& box
   std::ranges::stable_sort(order, {}, first);
   for (size_t i = 0; i < order.size(); ++i)
     for (size_t j = i + 1; j < order.size() && first(order[j]) < end(order[i]); ++j)
-      if (Overlap(boxes[order[i]], boxes[order[j]]))
+      if (Meet(boxes[order[i]], boxes[order[j]]))
         return std::pair(std::max(order[i], order[j]), std::min(order[i], order[j]));
   return std::nullopt;
 }

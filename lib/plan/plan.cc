@@ -6,6 +6,10 @@
 
 namespace nxdkit {
 
+CopyOp CopyWhole(const StoredTensor& stored, uint32_t index) {
+  return {index, 0, WholeBox(stored.shape), 0, stored.strides};
+}
+
 Status CheckBinding(const BoundLayout& bound) {
   NXDKIT_CHECK(bound.stored.size() == bound.layout.tensors.size());
   for (size_t i = 0; i < bound.stored.size(); ++i) {
@@ -26,12 +30,6 @@ Status CheckBinding(const BoundLayout& bound) {
 }
 
 namespace {
-
-bool Meet(const Box& a, const Box& b) {
-  for (size_t d = 0; d < a.lo.size(); ++d)
-    if (a.lo[d] + a.extent[d] <= b.lo[d] || b.lo[d] + b.extent[d] <= a.lo[d]) return false;
-  return true;
-}
 
 // The parts of `box` that no place of `taken` holds yet.
 std::vector<Box> Uncovered(const Box& box, const std::vector<PrimaryPlaces::Place>& taken) {

@@ -37,7 +37,7 @@ void CopyTile(const Tile& tile, int64_t rows, int64_t columns) {
     }
 }
 
-// Of a whole tile, into the buffer `turned`: rows one behind the other.
+// Of a whole tile, into the buffer `turned`: rows one after the other.
 template <size_t kBytes>
 void TurnTile(const Tile& tile, std::byte* turned) {
   constexpr int64_t kSide = kLine / int64_t{kBytes};

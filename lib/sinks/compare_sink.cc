@@ -11,18 +11,6 @@
 namespace nxdkit {
 namespace {
 
-std::string ValueText(Dtype dtype, const std::byte* element) {
-  std::string bits;
-  for (int64_t i = ElementBytes(dtype) - 1; i >= 0; --i)
-    bits += fmt::format("{:02x}", static_cast<unsigned>(element[i]));
-  return fmt::format("{:.6g} (0x{})", ElementAsDouble(dtype, element), bits);
-}
-
-struct Mismatch {
-  int64_t first = 0;  // elements
-  int64_t count = 0;
-};
-
 template <typename Element>
 NXDKIT_INLINE Element Load(const std::byte* from, int64_t i) {
   Element element;
@@ -80,14 +68,14 @@ int64_t CountMismatches(int64_t element_bytes, std::span<const std::byte> a,
   }
 }
 
-// Of two runs of equal length that are not equal.
-Mismatch FindMismatch(int64_t element_bytes, std::span<const std::byte> a,
-                      std::span<const std::byte> b) {
-  const auto first = std::ranges::mismatch(a, b).in1 - a.begin();
-  return {first / element_bytes, CountMismatches(element_bytes, a, b)};
-}
-
 }  // namespace
+
+std::string ValueText(Dtype dtype, const std::byte* element) {
+  std::string bits;
+  for (int64_t i = ElementBytes(dtype) - 1; i >= 0; --i)
+    bits += fmt::format("{:02x}", static_cast<unsigned>(element[i]));
+  return fmt::format("{:.6g} (0x{})", ElementAsDouble(dtype, element), bits);
+}
 
 ElementPlace PlaceOf(const TensorLayout& tensor, int64_t element) {
   ElementPlace place;
@@ -107,29 +95,6 @@ ElementPlace PlaceOf(const TensorLayout& tensor, int64_t element) {
   return place;
 }
 
-// The stored bytes of the same chunk.
-Status CompareSink::Load(uint32_t tensor, uint64_t offset, std::span<std::byte> to,
-                         Gatherer& gatherer) const {
-  const StoredTensor& stored = actual_.stored[tensor];
-  const bool swaps = stored.big_endian && Info(stored.dtype).swap_bytes > 1;
-  const int64_t bytes = ElementBytes(stored.dtype);
-  const int64_t first = static_cast<int64_t>(offset) / bytes;
-  const int64_t end = first + static_cast<int64_t>(to.size()) / bytes;
-  const Shape packed = RowMajorStrides(stored.shape);
-  std::vector<Move> moves;
-  for (const Box& box : RangeBoxes(stored.shape, first, end)) {
-    int64_t start = 0;
-    int64_t at = -first;
-    for (size_t d = 0; d < packed.size(); ++d) {
-      start += box.lo[d] * stored.strides[d];
-      at += box.lo[d] * packed[d];
-    }
-    const StridedCopy copy{box.extent, stored.strides, packed, stored.dtype, stored.dtype, swaps};
-    moves.push_back({&stored, start, copy, to.data() + at * bytes});
-  }
-  return gatherer.Run(std::move(moves));
-}
-
 void CompareSink::Record(Difference difference) {
   const std::lock_guard lock(mutex_);
   const auto [it, added] = differences_.emplace(difference.tensor, difference);
@@ -143,15 +108,16 @@ void CompareSink::Record(Difference difference) {
 Status CompareSink::Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
   const ScratchPool<Scratch>::Lease scratch = scratch_.Take();
   const std::span<std::byte> found = scratch->chunk.AtLeast(bytes.size());
-  NXDKIT_TRY(Load(tensor, offset, found, scratch->gatherer));
+  NXDKIT_TRY(scratch->gatherer.Read({{CopyWhole(actual_.stored[tensor], tensor)}, {}}, actual_,
+                                    outputs_[tensor], offset, found));
   if (seen_) seen_(tensor, offset, found);
   if (std::memcmp(bytes.data(), found.data(), bytes.size()) != 0) {
     const Dtype dtype = outputs_[tensor].dtype;
     const int64_t size = ElementBytes(dtype);
-    const Mismatch mismatch = FindMismatch(size, bytes, found);
-    const auto at = static_cast<size_t>(mismatch.first * size);
-    Record({tensor, static_cast<int64_t>(offset) / size + mismatch.first, mismatch.count,
-            ValueText(dtype, bytes.data() + at), ValueText(dtype, found.data() + at)});
+    const int64_t first = (std::ranges::mismatch(bytes, found).in1 - bytes.begin()) / size;
+    Record({tensor, static_cast<int64_t>(offset) / size + first,
+            CountMismatches(size, bytes, found), ValueText(dtype, bytes.data() + first * size),
+            ValueText(dtype, found.data() + first * size)});
   }
   return OkStatus();
 }

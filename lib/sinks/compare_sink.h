@@ -24,6 +24,9 @@ struct Difference {
   std::string found;
 };
 
+// Value and bits of an element, as above.
+std::string ValueText(Dtype dtype, const std::byte* element);
+
 // Where an element of a stored tensor belongs, for messages.
 struct ElementPlace {
   std::optional<uint32_t> param;  // nullopt: padding or constant
@@ -53,7 +56,6 @@ class CompareSink : public Sink {
     PageBuffer chunk;
     Gatherer gatherer{256 << 10};
   };
-  Status Load(uint32_t tensor, uint64_t offset, std::span<std::byte> to, Gatherer& gatherer) const;
   void Record(Difference difference);
 
   const BoundLayout& actual_;

@@ -31,30 +31,34 @@ Status MatchAt(const File& file, uint64_t offset, std::span<const std::byte> byt
   return OkStatus();
 }
 
-}  // namespace
-
-Status MatchFileSize(const std::string& path, uint64_t bytes) {
+// Open for comparing; kFindings when it is missing or has another size.
+Result<File> OpenOfSize(const std::string& path, uint64_t bytes) {
   const PathKind kind = KindOf(path);
   if (kind != PathKind::kFile)
     return Error(Errc::kFindings,
                  kind == PathKind::kMissing ? "there is no such file" : "this is not a file")
         .in(path);
-  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
-  if (file.bytes() == bytes) return OkStatus();
+  NXDKIT_ASSIGN(File file, File::OpenRead(path));
+  if (file.bytes() == bytes) return file;
   return Error(Errc::kFindings, fmt::format("{} bytes are there, expected {}", file.bytes(), bytes))
       .in(path);
 }
 
+}  // namespace
+
+Status MatchFileSize(const std::string& path, uint64_t bytes) {
+  NXDKIT_TRY(OpenOfSize(path, bytes));
+  return OkStatus();
+}
+
 Status MatchFile(const std::string& path, std::span<const std::byte> contents) {
-  NXDKIT_TRY(MatchFileSize(path, contents.size()));
-  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+  NXDKIT_ASSIGN(const File file, OpenOfSize(path, contents.size()));
   return MatchAt(file, 0, contents);
 }
 
 Status MatchCopy(const std::string& path, const std::string& original) {
   NXDKIT_ASSIGN(const File expected, File::OpenRead(original));
-  NXDKIT_TRY(MatchFileSize(path, expected.bytes()));
-  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+  NXDKIT_ASSIGN(const File file, OpenOfSize(path, expected.bytes()));
   std::vector<std::byte> piece(static_cast<size_t>(std::min(expected.bytes(), kPieceBytes)));
   for (uint64_t at = 0; at < expected.bytes(); at += piece.size()) {
     const auto part =

@@ -9,6 +9,16 @@
 
 namespace nxdkit {
 
+ChunkCrcs::Sum ChunkCrcs::FromStart() const {
+  Sum sum;
+  for (const auto& [offset, chunk] : chunks_) {
+    if (offset != sum.bytes) break;
+    sum = {sum.bytes + chunk.bytes,
+           offset == 0 ? chunk.crc : Crc32Combine(sum.crc, chunk.crc, chunk.bytes)};
+  }
+  return sum;
+}
+
 OutputFiles::OutputFiles(std::string folder, const Layout& layout, std::vector<OutputFile> files)
     : folder_(std::move(folder)),
       files_(std::move(files)),
@@ -41,19 +51,14 @@ Result<std::vector<uint32_t>> OutputFiles::Crcs(size_t file) const {
   std::vector<uint32_t> out;
   if (!encoder(file).needs_crc()) return out;
   for (uint32_t tensor : members_[file]) {
-    uint32_t crc = 0;
-    uint64_t at = 0;
-    for (const auto& [offset, chunk] : crcs_[tensor]) {
-      if (offset != at) break;
-      crc = at == 0 ? chunk.crc : Crc32Combine(crc, chunk.crc, chunk.bytes);
-      at += chunk.bytes;
-    }
+    const ChunkCrcs::Sum seen = crcs_[tensor].FromStart();
     const OutputTensor& output = encoder(file).tensors()[out.size()];
     const uint64_t bytes = *PackedBytes(output.dtype, output.shape);
-    if (at != bytes)
-      return Error(Errc::kInternal, fmt::format("{} of {} bytes have a checksum", at, bytes))
+    if (seen.bytes != bytes)
+      return Error(Errc::kInternal,
+                   fmt::format("{} of {} bytes have a checksum", seen.bytes, bytes))
           .on(output.name);
-    out.push_back(crc);
+    out.push_back(seen.crc);
   }
   return out;
 }

@@ -20,6 +20,21 @@ struct OutputFile {
   std::unique_ptr<FileEncoder> encoder;
 };
 
+// The CRC-32 of bytes that are seen in chunks, in any order.
+class ChunkCrcs {
+ public:
+  void Add(uint64_t offset, uint64_t bytes, uint32_t crc) { chunks_[offset] = {bytes, crc}; }
+  // Of the bytes from 0 up to the first that was not seen, and how many these are.
+  struct Sum {
+    uint64_t bytes = 0;
+    uint32_t crc = 0;
+  };
+  Sum FromStart() const;
+
+ private:
+  std::map<uint64_t, Sum> chunks_;  // by offset
+};
+
 // Move-only. Not thread-safe as to checksums.
 class OutputFiles {
  public:
@@ -40,7 +55,7 @@ class OutputFiles {
 
   // The checksum of some of a tensor's bytes, in any order.
   void AddCrc(uint32_t tensor, uint64_t offset, uint64_t bytes, uint32_t crc) {
-    crcs_[tensor][offset] = {bytes, crc};
+    crcs_[tensor].Add(offset, bytes, crc);
   }
   // For FileEncoder::Frame: empty when it needs none. kInternal when bytes were left out.
   Result<std::vector<uint32_t>> Crcs(size_t file) const;
@@ -50,16 +65,12 @@ class OutputFiles {
     uint32_t file;
     uint32_t index;  // in the encoder
   };
-  struct Chunk {
-    uint64_t bytes;
-    uint32_t crc;
-  };
 
   std::string folder_;
   std::vector<OutputFile> files_;
-  std::vector<Place> places_;                    // per layout tensor
-  std::vector<std::vector<uint32_t>> members_;   // per file: its layout tensors
-  std::vector<std::map<uint64_t, Chunk>> crcs_;  // per layout tensor: offset -> chunk
+  std::vector<Place> places_;                   // per layout tensor
+  std::vector<std::vector<uint32_t>> members_;  // per file: its layout tensors
+  std::vector<ChunkCrcs> crcs_;                 // per layout tensor
 };
 
 }  // namespace nxdkit

@@ -1,7 +1,6 @@
 #include "lib/sinks/write_sink.h"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +10,7 @@
 
 #include "lib/base/parallel.h"
 #include "lib/hash/crc32.h"
+#include "lib/sinks/match_sink.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit {
@@ -43,11 +43,8 @@ Result<std::unique_ptr<WriteSink>> WriteSink::Begin(const std::string& folder, c
 
 // Files of another size, or not there, are not the earlier run's: nothing of it can be trusted.
 bool WriteSink::FilesAreThere() const {
-  for (size_t f = 0; f < files_.size(); ++f) {
-    struct stat info;
-    if (::stat(files_.Path(f).c_str(), &info) != 0) return false;
-    if (static_cast<uint64_t>(info.st_size) != files_.encoder(f).file_bytes()) return false;
-  }
+  for (size_t f = 0; f < files_.size(); ++f)
+    if (!MatchFileSize(files_.Path(f), files_.encoder(f).file_bytes()).ok()) return false;
   return true;
 }
 
@@ -105,9 +102,8 @@ Status WriteSink::CreateFiles() {
     const std::string path = files_.Path(f);
     if (folders.insert(ParentPath(path)).second) NXDKIT_TRY(MakeFolders(ParentPath(path)));
     if (!done_.empty()) continue;  // all of them are there
-    NXDKIT_ASSIGN(File file, File::OpenWrite(path));
-    NXDKIT_TRY(file.Allocate(files_.encoder(f).file_bytes()));
-    NXDKIT_TRY(file.Close());
+    NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_.Get(path));
+    NXDKIT_TRY(file->Allocate(files_.encoder(f).file_bytes()));
   }
   return OkStatus();
 }
@@ -132,26 +128,25 @@ Status WriteSink::TaskDone(uint64_t task) {
 
 Status WriteSink::FinishFile(size_t f) {
   NXDKIT_ASSIGN(const std::vector<uint32_t> crcs, files_.Crcs(f));
-  NXDKIT_ASSIGN(File file, File::OpenWrite(files_.Path(f)));
+  NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_.Get(files_.Path(f)));
   for (const Fragment& fragment : files_.encoder(f).Frame(crcs))
-    NXDKIT_TRY(file.WriteAt(fragment.offset, std::as_bytes(std::span(fragment.bytes))));
-  if (options_.sync) file.StartSync();
-  return file.Close();
+    NXDKIT_TRY(file->WriteAt(fragment.offset, std::as_bytes(std::span(fragment.bytes))));
+  if (options_.sync) file->StartSync();
+  return OkStatus();
 }
 
-Status WriteSink::SyncFile(size_t f) const {
-  NXDKIT_ASSIGN(File file, File::OpenWrite(files_.Path(f)));
-  NXDKIT_TRY(file.Sync());
-  return file.Close();
+Status WriteSink::SyncFile(size_t f) {
+  NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_.Get(files_.Path(f)));
+  return file->Sync();
 }
 
 Status WriteSink::Finish() {
-  cache_.Clear();
   NXDKIT_TRY(ParallelFor(files_.size(), options_.jobs, [this](size_t f) { return FinishFile(f); }));
   // Only now, when all are on their way: file by file, each sync would wait for a write and a
   // commit of its own, which is slow for the thousands of files of an xser set.
   if (options_.sync)
     NXDKIT_TRY(ParallelFor(files_.size(), options_.jobs, [this](size_t f) { return SyncFile(f); }));
+  NXDKIT_TRY(cache_.Close());
   if (!journal_.is_open()) return OkStatus();
   NXDKIT_TRY(journal_.Close());
   const std::string path = JoinPath(folder_, kJournalName);

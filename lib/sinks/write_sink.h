@@ -51,7 +51,7 @@ class WriteSink : public Sink {
   void LoadJournal(const std::string& lines);
   Status Journal(const std::string& line);
   Status FinishFile(size_t file);
-  Status SyncFile(size_t file) const;
+  Status SyncFile(size_t file);
 
   std::string folder_;
   Options options_;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "lib/system/folders.h"
+#include "lib/system/process.h"
 
 namespace nxdkit {
 namespace {
@@ -33,7 +34,7 @@ Error NotRegular(const std::string& path, mode_t mode) {
       .in(path);
 }
 
-int OpenRetrying(const char* path, int flags, mode_t mode = 0) {
+int OpenRetrying(const char* path, int flags, mode_t mode) {
   for (;;) {
     const int fd = ::open(path, flags | O_CLOEXEC, mode);
     if (fd >= 0 || errno != EINTR) return fd;
@@ -79,15 +80,12 @@ Status WriteNewFile(const std::string& path, std::string_view contents) {
 File::File(int fd, std::string path, uint64_t bytes)
     : fd_(fd), path_(std::move(path)), bytes_(bytes) {}
 
-File::File(File&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)), bytes_(other.bytes_) {}
+File::File(File&& other) noexcept { *this = std::move(other); }
 
 File& File::operator=(File&& other) noexcept {
-  if (this == &other) return *this;
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = std::exchange(other.fd_, -1);
-  path_ = std::move(other.path_);
-  bytes_ = other.bytes_;
+  std::swap(fd_, other.fd_);
+  std::swap(path_, other.path_);
+  std::swap(bytes_, other.bytes_);
   return *this;
 }
 
@@ -95,10 +93,10 @@ File::~File() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-Result<File> File::OpenRead(const std::string& path) {
+Result<File> File::OpenRegular(const std::string& path, int flags) {
   // O_NONBLOCK: opening a FIFO that nobody writes to would hang before fstat can refuse it.
-  const int fd = OpenRetrying(path.c_str(), O_RDONLY | O_NONBLOCK);
-  if (fd < 0) return OpenError(path, /*writing=*/false, errno);
+  const int fd = OpenRetrying(path.c_str(), flags | O_NONBLOCK, 0666);
+  if (fd < 0) return OpenError(path, (flags & O_CREAT) != 0, errno);
   File file(fd, path, 0);
   struct stat info;
   if (::fstat(fd, &info) != 0) return SystemError("stat", errno).in(path);
@@ -108,21 +106,15 @@ Result<File> File::OpenRead(const std::string& path) {
   return file;
 }
 
+Result<File> File::OpenRead(const std::string& path) { return OpenRegular(path, O_RDONLY); }
+
 Result<File> File::OpenWrite(const std::string& path) {
-  const int fd = OpenRetrying(path.c_str(), O_RDWR | O_CREAT | O_NONBLOCK, 0666);
-  if (fd < 0) return OpenError(path, /*writing=*/true, errno);
-  File file(fd, path, 0);
-  struct stat info;
-  if (::fstat(fd, &info) != 0) return SystemError("stat", errno).in(path);
-  if (!S_ISREG(info.st_mode)) return NotRegular(path, info.st_mode);
-  if (::fcntl(fd, F_SETFL, 0) != 0) return SystemError("set up", errno).in(path);
-  file.bytes_ = static_cast<uint64_t>(info.st_size);
-  return file;
+  return OpenRegular(path, O_RDWR | O_CREAT);
 }
 
 Result<File> File::OpenTemporary() {
-  const char* variable = std::getenv("TMPDIR");
-  const std::string folder = variable != nullptr && *variable != '\0' ? variable : "/tmp";
+  std::string folder = EnvironmentValue("TMPDIR");
+  if (folder.empty()) folder = "/tmp";
   int fd = OpenRetrying(folder.c_str(), O_RDWR | O_TMPFILE | O_EXCL, 0600);
   if (fd >= 0) return File(fd, folder + "/(temporary file)", 0);
   // Not every file system has O_TMPFILE (overlayfs of older kernels, NFS).
@@ -175,8 +167,7 @@ Status File::Allocate(uint64_t bytes) const {
   struct stat info;
   if (::fstat(fd_, &info) != 0) return SystemError("stat", errno).in(path_);
   const off_t old_bytes = info.st_size;
-  int failure = 0;
-  if (bytes > kMaxOffset) failure = EFBIG;
+  int failure = bytes > kMaxOffset ? EFBIG : 0;
   if (failure == 0 && static_cast<uint64_t>(old_bytes) > bytes &&
       ::ftruncate(fd_, static_cast<off_t>(bytes)) != 0)
     failure = errno;
@@ -185,10 +176,10 @@ Status File::Allocate(uint64_t bytes) const {
 
   // A reservation that failed half way has filled the disk: give it back, then count.
   if (static_cast<uint64_t>(old_bytes) <= bytes) (void)!::ftruncate(fd_, old_bytes);
-  Error error = SystemError(
-      fmt::format("reserve {} bytes ({} bytes are available)", bytes, AvailableBytes(fd_)),
-      failure);
-  return std::move(error).in(path_);
+  return SystemError(
+             fmt::format("reserve {} bytes ({} bytes are available)", bytes, AvailableBytes(fd_)),
+             failure)
+      .in(path_);
 }
 
 void File::StartSync() const { (void)!::sync_file_range(fd_, 0, 0, SYNC_FILE_RANGE_WRITE); }

@@ -47,9 +47,9 @@ class File {
   Status Close();
 
  private:
-  friend class Staging;     // its lock is the descriptor of a folder
-  friend class FolderLock;  // and so is this
+  friend class FolderLock;  // it holds the descriptor of a folder
   File(int fd, std::string path, uint64_t bytes);
+  static Result<File> OpenRegular(const std::string& path, int flags);
   int fd_ = -1;
   std::string path_;
   uint64_t bytes_ = 0;

@@ -10,20 +10,22 @@
 
 namespace nxdkit {
 
-// Thread-safe. A file that falls out of the cache stays open for whoever still holds it.
+// Thread-safe. A file that falls out of the cache is closed, or stays open for whoever still holds
+// it; the error of closing it is that of Get.
 class FileCache {
  public:
   enum class Mode { kRead, kWrite };
   FileCache(Mode mode, size_t capacity) : mode_(mode), capacity_(capacity) {}
 
   Result<std::shared_ptr<const File>> Get(const std::string& path);
-  void Clear();
+  // Closes all of them. Call when nobody holds one.
+  Status Close();
 
  private:
   Mode mode_;
   size_t capacity_;
   std::mutex mutex_;
-  std::list<std::shared_ptr<const File>> files_;  // most recently used first
+  std::list<std::shared_ptr<File>> files_;  // most recently used first
 };
 
 }  // namespace nxdkit

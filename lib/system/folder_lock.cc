@@ -12,8 +12,8 @@
 namespace nxdkit {
 namespace {
 
-// SIGIO held back in this thread, and thrown away if it came: who opens a file while a lease is
-// tried makes the kernel send one, and it would end the process.
+// SIGIO held back in this thread, and thrown away if it came: opening a file while a lease is tried
+// makes the kernel send one, and it would end the process.
 class WithoutSigio {
  public:
   WithoutSigio() {

@@ -11,6 +11,8 @@
 #include <memory>
 #include <system_error>
 
+#include "lib/system/descriptor.h"
+
 namespace nxdkit {
 
 namespace fs = std::filesystem;
@@ -84,15 +86,10 @@ Status RemoveContents(const std::string& folder) {
 }
 
 Status SyncFolder(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return OutputError("open the folder", errno).in(path);
-  int failure = 0;
-  while (::fsync(fd) != 0) {
-    failure = errno;
-    if (failure != EINTR) break;
-    failure = 0;
-  }
-  ::close(fd);
+  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.is_open()) return OutputError("open the folder", errno).in(path);
+  int failure = EINTR;
+  while (failure == EINTR) failure = ::fsync(folder.fd()) == 0 ? 0 : errno;
   // Some network file systems cannot sync a folder and say so with EINVAL.
   if (failure != 0 && failure != EINVAL) return OutputError("sync the folder", failure).in(path);
   return OkStatus();

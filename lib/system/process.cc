@@ -38,7 +38,7 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-// What Become needs, made before the fork: behind it no memory may be taken.
+// What Become needs, made before the fork: after it no memory may be taken.
 struct NewProgram {
   const char* program;
   char* const* words;
@@ -87,8 +87,8 @@ int FailureOf(const Descriptor& report) {
 std::optional<std::string> FindProgram(const std::string& name) {
   if (name.find('/') != std::string::npos)
     return IsExecutableFile(name) ? std::optional<std::string>(name) : std::nullopt;
-  const char* path = std::getenv("PATH");
-  std::string_view left = path == nullptr ? "" : path;
+  const std::string path = EnvironmentValue("PATH");
+  std::string_view left = path;
   while (!left.empty()) {
     const size_t end = std::min(left.find(':'), left.size());
     const std::string candidate = JoinPath(end == 0 ? "." : left.substr(0, end), name);
@@ -103,6 +103,11 @@ std::vector<std::string> WholeEnvironment() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
     out.emplace_back(*entry);
   return out;
+}
+
+std::string EnvironmentValue(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
 }
 
 std::string_view VariableName(std::string_view entry) { return entry.substr(0, entry.find('=')); }

@@ -25,6 +25,9 @@ std::optional<std::string> FindProgram(const std::string& name);
 std::vector<std::string> EnvironmentOf(std::span<const std::string_view> names,
                                        std::span<const std::string_view> prefixes);
 
+// Of our environment; "" when it is not set.
+std::string EnvironmentValue(const char* name);
+
 // "NAME" of an entry "NAME=value".
 std::string_view VariableName(std::string_view entry);
 

@@ -15,8 +15,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "lib/system/aside.h"
-#include "lib/system/descriptor.h"
 #include "lib/system/folder_lock.h"
 #include "lib/system/folders.h"
 
@@ -24,6 +22,19 @@ namespace nxdkit {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view kAside = ".old.";
+constexpr std::string_view kPartial = ".partial";
+
+bool IsNumber(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// Of this process. The inode tells machines of one file system apart; the process, those that meet
+// an inode that was given back meanwhile.
+std::string AsideName(const std::string& output, uint64_t inode) {
+  return fmt::format("{}{}{}-{}{}", output, kAside, ::getpid(), inode, kPartial);
+}
 
 Error NoStagingFolder(const std::string& staging) {
   return Error(Errc::kIo, "the output is built in this place, but it is not a folder")
@@ -123,6 +134,19 @@ int Exchange(const std::string& fresh, const std::string& output) {
 
 }  // namespace
 
+std::optional<std::string_view> OutputOfAside(std::string_view name) {
+  if (!name.ends_with(kPartial)) return std::nullopt;
+  name.remove_suffix(kPartial.size());
+  const size_t at = name.rfind(kAside);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view owner = name.substr(at + kAside.size());
+  const size_t dash = owner.find('-');
+  if (dash == std::string_view::npos || !IsNumber(owner.substr(0, dash)) ||
+      !IsNumber(owner.substr(dash + 1)))
+    return std::nullopt;
+  return name.substr(0, at);
+}
+
 Result<Staging> Staging::Begin(const std::string& output, const Options& options) {
   Staging staging;
   NXDKIT_ASSIGN(staging.output_, ResolveOutput(output));
@@ -175,18 +199,20 @@ Status Staging::Check(const std::string& output, const Options& options) {
   return CheckPlace(staging.output_);
 }
 
-Staging::Staging(Staging&& other) noexcept
-    : output_(std::move(other.output_)),
-      staging_(std::move(other.staging_)),
-      build_path_(std::move(other.build_path_)),
-      options_(other.options_),
-      resumed_(other.resumed_),
-      keep_(other.keep_),
-      done_(std::exchange(other.done_, true)),
-      lock_(std::move(other.lock_)) {}
+Staging& Staging::operator=(Staging&& other) noexcept {
+  std::swap(output_, other.output_);
+  std::swap(staging_, other.staging_);
+  std::swap(build_path_, other.build_path_);
+  std::swap(options_, other.options_);
+  std::swap(resumed_, other.resumed_);
+  std::swap(keep_, other.keep_);
+  std::swap(done_, other.done_);
+  std::swap(lock_, other.lock_);
+  return *this;
+}
 
 Staging::~Staging() {
-  // Removed before the lock goes: who comes next finds either all of it, locked, or nothing.
+  // Removed before the lock goes: the next one finds either all of it, locked, or nothing.
   if (!done_ && !keep_) (void)RemoveTree(staging_).ok();
 }
 
@@ -199,7 +225,7 @@ Status Staging::Lock() {
     if (fd < 0 && errno == ENOENT) continue;
     if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) return NoStagingFolder(staging_);
     if (fd < 0) return OutputError("open the staging folder", errno).in(staging_);
-    lock_ = File(fd, staging_, 0);
+    lock_ = Descriptor(fd);
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK)
         return Error(Errc::kIo, "another process is building this output").in(staging_);
@@ -290,7 +316,7 @@ Status Staging::Replace() {
     return RenameError(build_path_, output_, failure);
   }
   done_ = true;
-  lock_ = File();  // the new output is whole, and anybody's
+  lock_.Close();  // the new output is whole, and anybody's
   if (options_.sync) NXDKIT_TRY(SyncFolder(ParentPath(output_)));
   return RemoveTree(aside);
 }

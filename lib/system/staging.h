@@ -1,10 +1,13 @@
 // Outputs that appear whole or not at all.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "lib/base/error.h"
-#include "lib/system/file.h"
+#include "lib/system/descriptor.h"
 
 namespace nxdkit {
 
@@ -26,9 +29,9 @@ class Staging {
   // What Begin would refuse of the output as it is now; changes nothing.
   static Status Check(const std::string& output, const Options& options);
 
-  Staging(Staging&&) noexcept;
-  Staging& operator=(Staging&&) = delete;
-  Staging(const Staging&) = delete;
+  Staging() = default;  // nowhere
+  Staging(Staging&& other) noexcept { *this = std::move(other); }
+  Staging& operator=(Staging&& other) noexcept;
   ~Staging();
 
   // Where to build: a folder, or the path of the single file.
@@ -44,7 +47,6 @@ class Staging {
   Status PublishOnly(const std::string& name);
 
  private:
-  Staging() = default;
   Status Lock();
   Status CheckOutput() const;
   Status PublishFile();
@@ -58,7 +60,12 @@ class Staging {
   bool resumed_ = false;
   bool keep_ = false;
   bool done_ = true;
-  File lock_;
+  Descriptor lock_;
 };
+
+// An output that another one replaces is put aside until it is removed, as
+// "OUTPUT.old.<pid>-<inode>.partial"; who is killed meanwhile leaves it there. The base name of the
+// output that `name`, a base name as well, is aside of; nullopt for any other name.
+std::optional<std::string_view> OutputOfAside(std::string_view name);
 
 }  // namespace nxdkit

@@ -2,23 +2,14 @@
 
 #include <fmt/core.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <fstream>
-#include <memory>
+
+#include "lib/base/progress.h"
 
 namespace nxdkit {
 
-uint64_t RssBytes() {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/statm", "r"),
-                                                   std::fclose);
-  if (!file) return 0;
-  unsigned long long all = 0;
-  unsigned long long resident = 0;
-  if (std::fscanf(file.get(), "%llu %llu", &all, &resident) != 2) return 0;
-  return resident * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-}
+uint64_t RssBytes() { return StatusBytes("VmRSS:"); }
 
 namespace {
 

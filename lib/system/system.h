@@ -7,7 +7,7 @@
 
 namespace nxdkit {
 
-// Memory this process holds now (VmRSS); 0 when the system does not say.
+// Memory this process holds now; 0 when the system does not say.
 uint64_t RssBytes();
 
 // What this process may hold at most: the machine's memory, or less where a control group (v1 or

@@ -6,7 +6,7 @@
 
 #include "lib/json/json.h"
 #include "tools/cli/option_table.h"
-#include "tools/cli/tool_info.h"
+#include "tools/cli/tool_context.h"
 
 namespace nxdkit::tool {
 

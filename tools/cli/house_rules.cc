@@ -130,11 +130,8 @@ Status CheckLocal(const OptionFacts& option, const std::string& value) {
 }
 
 bool WantsJson(const std::vector<std::string>& arguments) {
-  for (const std::string& argument : arguments) {
-    if (argument == "--") return false;
-    if (argument == "--json") return true;
-  }
-  return false;
+  const auto end = std::ranges::find(arguments, "--");
+  return std::find(arguments.begin(), end, "--json") != end;
 }
 
 }  // namespace nxdkit::tool

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "lib/base/text.h"
@@ -44,11 +43,9 @@ std::string RangeText(IntegerRange range) {
 }
 
 std::optional<int> IntegerIn(IntegerRange range, std::string_view text) {
-  int64_t number = 0;
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (fault != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (number < range.min || number > range.max) return std::nullopt;
-  return static_cast<int>(number);
+  const std::optional<int64_t> number = ParseNumber<int64_t>(text);
+  if (!number || *number < range.min || *number > range.max) return std::nullopt;
+  return static_cast<int>(*number);
 }
 
 // The shortest exact spelling with a binary unit: "512MiB", "1000B".

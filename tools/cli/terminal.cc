@@ -7,17 +7,12 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
-#include <sstream>
+
+#include "lib/system/process.h"
 
 namespace nxdkit::tool {
 namespace {
-
-std::string_view Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 int AffinityCpus() {
   cpu_set_t set;
@@ -42,7 +37,8 @@ bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
 bool ColorOnStderr(std::string_view color_option) {
   if (color_option == "always") return true;
   if (color_option == "never") return false;
-  return StderrIsTerminal() && Environment("NO_COLOR").empty() && Environment("TERM") != "dumb";
+  return StderrIsTerminal() && EnvironmentValue("NO_COLOR").empty() &&
+         EnvironmentValue("TERM") != "dumb";
 }
 
 Status WriteStdout(std::string_view text, bool* closed) {
@@ -51,8 +47,8 @@ Status WriteStdout(std::string_view text, bool* closed) {
   const int saved_errno = errno;
   *closed = saved_errno == EPIPE;
   if (*closed) return OkStatus();
-  Error error = SystemError("write the answer to standard output", saved_errno);
-  return Error(Errc::kIo, error.message());
+  return Error(Errc::kIo,
+               SystemError("write the answer to standard output", saved_errno).message());
 }
 
 void WriteStderr(std::string_view text) {

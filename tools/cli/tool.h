@@ -20,7 +20,6 @@
 #include "lib/json/json.h"
 #include "tools/cli/option_table.h"
 #include "tools/cli/tool_context.h"
-#include "tools/cli/tool_info.h"
 
 namespace nxdkit::tool {
 

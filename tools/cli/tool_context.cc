@@ -36,6 +36,10 @@ ToolContext::ToolContext(const ToolInfo& info, const CommonArgs& common, bool co
       color_errors_(color_errors),
       draws_progress_(!common.quiet && StderrIsTerminal()) {}
 
+double ToolContext::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
 void ToolContext::Warn(std::string_view message) {
   warnings_.emplace_back(message);
   if (common_.quiet) return;

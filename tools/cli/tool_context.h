@@ -1,6 +1,7 @@
-// PRIVATE to tools/: what a command gets from its frame.
+// PRIVATE to tools/: what a command says about itself, and what it gets from its frame.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,9 +10,32 @@
 
 #include "lib/base/progress.h"
 #include "tools/cli/option_table.h"
-#include "tools/cli/tool_info.h"
 
 namespace nxdkit::tool {
+
+struct Example {
+  std::string command;  // as typed: "nxd-convert --from hf --to nxd --tp 8 model shards"
+  std::string what;     // a phrase, no full stop
+};
+
+// Options that many commands take and that mean the same everywhere.
+enum CommonOption : unsigned {
+  kTakesJobs = 1,       // -j/--jobs
+  kTakesMaxMemory = 2,  // --max-memory
+  kTakesDryRun = 4,     // -n/--dry-run
+  kTakesForce = 8,      // -f/--force
+  kTakesResume = 16,    // --resume
+};
+
+struct ToolInfo {
+  std::string name;     // "nxd-convert"
+  std::string summary;  // one line, no full stop: "converts model weights between layouts"
+  std::string details;  // paragraphs for --help, separated by '\n'; the man page says more
+  // What exit code 1 means here: "the artifacts differ"; "" when it cannot be.
+  std::string findings;
+  unsigned common = 0;  // CommonOption bits
+  std::vector<Example> examples;
+};
 
 // The options that mean the same in every command; ToolInfo::common says which of the last five it
 // takes.
@@ -49,12 +73,14 @@ class ToolContext {
   Progress::Sink progress_sink() const;
 
   const std::vector<std::string>& warnings() const { return warnings_; }
+  double seconds() const;  // since the command began
 
  private:
   const ToolInfo& info_;
   const CommonArgs& common_;
   bool color_errors_;
   bool draws_progress_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<std::string> warnings_;
 };
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "formats/ops/convert/explain.h"
 #include "lib/base/progress.h"
@@ -11,18 +10,6 @@
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
-namespace {
-
-int64_t NowNs() {
-  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
-
-Stopwatch::Stopwatch() : start_ns_(NowNs()) {}
-
-double Stopwatch::seconds() const { return static_cast<double>(NowNs() - start_ns_) * 1e-9; }
-
 Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run) {
   return {{"model_type", report.model_type},
           {"parameters", report.parameters},
@@ -128,21 +115,19 @@ Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
                                  const ConvertWords& words, ToolContext& context) {
   const Runner runner(context);
   request.run = runner.options();
-  ToolAnswer answer;
+  request.force = context.common().force;
+  request.resume = context.common().resume;
   if (explain) {
-    NXDKIT_ASSIGN(answer.text, ops::Explain(request, *explain));
-    answer.fields = {{"tensor", *explain}, {"explanation", answer.text}};
-    return answer;
+    NXDKIT_ASSIGN(const std::string text, ops::Explain(request, *explain));
+    return ToolAnswer{text, {{"tensor", *explain}, {"explanation", text}}};
   }
-  const Stopwatch watch;
   const bool dry_run = context.common().dry_run;
   NXDKIT_ASSIGN(const ops::ConvertReport report,
                 dry_run ? ops::DryRun(request) : ops::Convert(request));
-  const double seconds = watch.seconds();
+  const double seconds = context.seconds();
   for (const std::string& warning : report.warnings) context.Warn(warning);
-  answer.text = words.text(report, request, seconds, dry_run);
-  answer.fields = words.json(report, request, seconds, dry_run);
-  return answer;
+  return ToolAnswer{words.text(report, request, seconds, dry_run),
+                    words.json(report, request, seconds, dry_run)};
 }
 
 }  // namespace nxdkit::tool

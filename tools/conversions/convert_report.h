@@ -11,16 +11,6 @@
 
 namespace nxdkit::tool {
 
-// Reads the clock from its making on.
-class Stopwatch {
- public:
-  Stopwatch();
-  double seconds() const;
-
- private:
-  int64_t start_ns_;
-};
-
 // model_type, parameters, output_bytes, output_files, output_tensors, peak_memory_bytes, seconds,
 // verified, already_published, dry_run, notes.
 Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run);

@@ -2,21 +2,16 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
+
+#include "lib/base/text.h"
 
 namespace nxdkit::tool {
 namespace {
 
 constexpr int kMaxParts = 1'000'000;
-
-std::optional<int> Number(std::string_view text) {
-  int value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 // The variables of one launcher, each a number or not there.
 class Variables {
@@ -30,7 +25,7 @@ class Variables {
       return Error(Errc::kUsage,
                    fmt::format("{} is not set: the number of parts cannot be known", name))
           .hint("say --part I/N");
-    if (const std::optional<int> value = Number(text)) return *value;
+    if (const std::optional<int> value = ParseNumber<int>(text)) return *value;
     return Error(Errc::kUsage, fmt::format("{}={} is not a number", name, text));
   }
 
@@ -109,9 +104,10 @@ Result<ops::Part> FromLauncher(const Variables& variables) {
 Result<ops::Part> PartOf(const std::string& text, const Environment& environment) {
   if (text == "auto") return FromLauncher(Variables(environment));
   const size_t slash = text.find('/');
-  const std::optional<int> index = Number(std::string_view(text).substr(0, slash));
-  const std::optional<int> count =
-      slash == std::string::npos ? std::nullopt : Number(std::string_view(text).substr(slash + 1));
+  const std::optional<int> index = ParseNumber<int>(std::string_view(text).substr(0, slash));
+  const std::optional<int> count = slash == std::string::npos
+                                       ? std::nullopt
+                                       : ParseNumber<int>(std::string_view(text).substr(slash + 1));
   if (!index || !count)
     return Error(Errc::kUsage, fmt::format("--part: found {}, expected I/N or auto", text));
   const ops::Part part{*index, *count};

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,9 +60,17 @@ template <typename T>
 Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
-Json FiniteOrNull(const std::optional<double>& value);
+inline Json FiniteOrNull(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json();
+}
 
-std::string ItemText(const ops::Item& item);  // "model.pt (1.5 MB)"
-Json ItemsJson(const std::vector<ops::Item>& items);
+inline std::string ItemText(const ops::Item& item) {  // "model.pt (1.5 MB)"
+  return fmt::format("{} ({})", item.name, HumanBytes(item.bytes));
+}
+inline Json ItemsJson(const std::vector<ops::Item>& items) {
+  return ArrayOf(items, [](const ops::Item& item) -> Json {
+    return {{"name", item.name}, {"bytes", item.bytes}};
+  });
+}
 
 }  // namespace nxdkit::tool

@@ -32,10 +32,10 @@ std::string HardwareText(const ops::NxdFacts& nxd) {
 }
 
 void AddSetKeys(Json& layout, const ops::NxdFacts& nxd) {
-  layout["set_style"] = nxd::SetStyleName(nxd.style);
-  layout["tp"] = nxd.tp;
-  layout["pp"] = nxd.pp;
-  layout["ep"] = nxd.ep;
+  layout["set_style"] = nxd::SetStyleName(nxd.location.style);
+  layout["tp"] = nxd.location.tp;
+  layout["pp"] = nxd.location.pp;
+  layout["ep"] = nxd.location.ep;
   layout["xser"] = nxd.xser;
   if (!nxd.geometry) return;
   layout["vpp"] = nxd.geometry->vpp;
@@ -107,8 +107,8 @@ void AddLayout(Facts& facts, const Inspection& inspection) {
   const ops::NxdFacts& nxd = *inspection.nxd;
   const auto& geometry = nxd.geometry;
   if (inspection.form == ops::Form::kNxdSet) {
-    std::string grid = fmt::format("tp {}, pp {}", nxd.tp, nxd.pp);
-    if (nxd.ep > 1) grid += fmt::format(", ep {}", nxd.ep);
+    std::string grid = fmt::format("tp {}, pp {}", nxd.location.tp, nxd.location.pp);
+    if (nxd.location.ep > 1) grid += fmt::format(", ep {}", nxd.location.ep);
     if (geometry && geometry->vpp > 1) grid += fmt::format(", vpp {}", geometry->vpp);
     facts.Line("grid", grid + (nxd.xser ? ", one file per tensor (xser)" : ""));
   }
@@ -124,11 +124,11 @@ void AddLayout(Facts& facts, const Inspection& inspection) {
 void AddTag(Facts& facts, const Inspection& inspection) {
   const ops::NxdFacts nxd = inspection.nxd.value_or(ops::NxdFacts());
   const auto there = [](bool is) { return is ? "there" : "missing"; };
-  if (nxd.has_markers)
-    facts.Line("tag", fmt::format("{}; markers: checkpoint {}, done {}", nxd.tag,
-                                  there(nxd.checkpoint), there(nxd.done)));
+  if (nxd.location.has_markers)
+    facts.Line("tag", fmt::format("{}; markers: checkpoint {}, done {}", nxd.location.tag,
+                                  there(nxd.checkpoint), there(nxd.location.finished)));
   const auto read = [&](const nxd::TagFolder& tag) {
-    return inspection.form == ops::Form::kNxdSet && tag.name == nxd.tag;
+    return inspection.form == ops::Form::kNxdSet && tag.name == nxd.location.tag;
   };
   const auto text = [&](const nxd::TagFolder& tag) {
     return tag.name + (tag.finished ? "" : " (not finished)") + (read(tag) ? " (read)" : "");
@@ -138,8 +138,9 @@ void AddTag(Facts& facts, const Inspection& inspection) {
               return {{"name", tag.name}, {"finished", tag.finished}, {"read", read(tag)}};
             }));
   Json markers;
-  if (nxd.has_markers)
-    markers = {{"tag", nxd.tag}, {"checkpoint", nxd.checkpoint}, {"done", nxd.done}};
+  if (nxd.location.has_markers)
+    markers = {
+        {"tag", nxd.location.tag}, {"checkpoint", nxd.checkpoint}, {"done", nxd.location.finished}};
   facts.Key("markers", std::move(markers));
 }
 

@@ -10,7 +10,6 @@
 
 #include "formats/ops/convert/convert.h"
 #include "lib/json/json.h"
-#include "lib/system/aside.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"

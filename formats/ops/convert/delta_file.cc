@@ -108,19 +108,17 @@ Status RequireSameFile(const std::string& output, const std::string& made) {
 class DeltaFile : public Destination {
  public:
   DeltaFile(const ConvertRequest& request, Conversion& conversion)
-      : request_(request),
+      : Destination(request, conversion),
         base_(*conversion.base),
         reader_(base_.artifact.bound, base_.plan),
         stands_(FindsOutput(request)) {}  // compared once the delta is made
 
   Result<Sink*> Begin(const Workload&, ConvertReport&) override {
-    NXDKIT_ASSIGN(Staging staging,
-                  Staging::Begin(request_.output, {.replace = request_.force || stands_,
-                                                   .folder = false,
-                                                   .sync = request_.sync && !stands_}));
-    staging_.emplace(std::move(staging));
+    NXDKIT_ASSIGN(staging_, Staging::Begin(request_.output, {.replace = request_.force || stands_,
+                                                             .folder = false,
+                                                             .sync = request_.sync && !stands_}));
     head_ = MakeHead(base_.plan, request_.coding);
-    NXDKIT_ASSIGN(writer_, delta::Writer::Create(staging_->path(), head_));
+    NXDKIT_ASSIGN(writer_, delta::Writer::Create(staging_.path(), head_));
     sink_.emplace(reader_, base_.plan.outputs, request_.coding, *writer_);
     return &*sink_;
   }
@@ -128,24 +126,23 @@ class DeltaFile : public Destination {
   Result<std::optional<MadePlace>> Finish(ConvertReport& report) override {
     sink_->Digest(head_);
     NXDKIT_ASSIGN(head_, writer_->Finish(std::move(head_), request_.sync));
-    NXDKIT_ASSIGN(const File written, File::OpenRead(staging_->path()));
+    NXDKIT_ASSIGN(const File written, File::OpenRead(staging_.path()));
     report.output_bytes = written.bytes();
     report.output_files = 1;
     report.delta = ReportOf(head_);
-    return std::optional(MadePlace{staging_->path(), ""});
+    return std::optional(MadePlace{staging_.path(), ""});
   }
 
   Status Publish(ConvertReport& report) override {
     report.already_published = stands_;
-    return stands_ ? RequireSameFile(request_.output, staging_->path()) : staging_->Publish();
+    return stands_ ? RequireSameFile(request_.output, staging_.path()) : staging_.Publish();
   }
 
  private:
-  const ConvertRequest& request_;
   const Conversion::Base& base_;
   const CanonicalReader reader_;
   const bool stands_;
-  std::optional<Staging> staging_;
+  Staging staging_;
   delta::Head head_;
   std::unique_ptr<delta::Writer> writer_;
   std::optional<DeltaSink> sink_;

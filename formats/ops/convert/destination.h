@@ -19,6 +19,9 @@ struct MadePlace {
 
 class Destination {
  public:
+  // Both must outlive it; the conversion's files are used up.
+  Destination(const ConvertRequest& request, Conversion& conversion)
+      : request_(request), conversion_(conversion) {}
   virtual ~Destination() = default;
 
   // What Begin would refuse; changes nothing.
@@ -37,6 +40,23 @@ class Destination {
     (void)dry_run;
     report.already_published = true;
   }
+
+ protected:
+  // The sink that writes the conversion's files into `folder`.
+  Result<std::unique_ptr<WriteSink>> WriteInto(const std::string& folder,
+                                               std::string fingerprint = "");
+
+  const ConvertRequest& request_;
+  Conversion& conversion_;
 };
+
+// A whole output, built aside and published by one rename.
+std::unique_ptr<Destination> MakeNewOutput(const ConvertRequest& request, Conversion& conversion);
+
+// New weights for a bundle that is in use, written into a slot, then made current by one rename.
+std::unique_ptr<Destination> MakeSlot(const ConvertRequest& request, Conversion& conversion);
+
+// The small files: configuration and tokenizer files; markers last.
+Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool sync);
 
 }  // namespace nxdkit::ops

@@ -1,7 +1,6 @@
 #include "formats/ops/convert/parts.h"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-#include "formats/ops/convert/new_output.h"
+#include "lib/sinks/match_sink.h"
 #include "lib/system/folder_lock.h"
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"
@@ -92,9 +91,8 @@ std::string AttemptName(int part) {
 class OnePart : public Destination {
  public:
   OnePart(const ConvertRequest& request, Conversion& conversion)
-      : request_(request),
+      : Destination(request, conversion),
         part_(std::get<Part>(request.place)),
-        conversion_(conversion),
         folder_(request.output + ".parts"),
         plan_(fmt::format("nxdkit-parts 1 {} {}\n", Fingerprint(conversion, Workload{}),
                           part_.count)) {
@@ -113,13 +111,8 @@ class OnePart : public Destination {
     NXDKIT_TRY(ClaimFolder(folder_, plan_));
     if (IsDone(part_.index)) return nullptr;
     const std::string place = JoinPath(folder_, AttemptName(part_.index));
-    NXDKIT_ASSIGN(Staging staging, Staging::Begin(place, {.sync = request_.sync}));
-    attempt_.emplace(std::move(staging));
-    OutputPlan& output = conversion_.output;
-    NXDKIT_ASSIGN(
-        sink_,
-        WriteSink::Begin(attempt_->path(), output.layout, std::move(output.files),
-                         {.sync = request_.sync, .jobs = request_.run.jobs, .fingerprint = ""}));
+    NXDKIT_ASSIGN(attempt_, Staging::Begin(place, {.sync = request_.sync}));
+    NXDKIT_ASSIGN(sink_, WriteInto(attempt_.path()));
     return sink_.get();
   }
 
@@ -135,17 +128,16 @@ class OnePart : public Destination {
     if (!lock.ok() || lock->state() == FolderLock::State::kBusy || !MissingParts().empty())
       return std::optional<MadePlace>();
     lock_.emplace(*std::move(lock));
-    NXDKIT_ASSIGN(Staging staging, Staging::Begin(request_.output, {.replace = request_.force,
-                                                                    .sync = request_.sync}));
-    whole_.emplace(std::move(staging));
+    NXDKIT_ASSIGN(whole_, Staging::Begin(request_.output,
+                                         {.replace = request_.force, .sync = request_.sync}));
     for (const PlannedFile& file : conversion_.files)
-      NXDKIT_TRY(LinkFile(Finished(file.path), JoinPath(whole_->path(), file.path)));
-    NXDKIT_TRY(WriteSideFiles(conversion_.output, whole_->path(), request_.sync));
-    return std::optional(MadePlace{whole_->path(), ""});
+      NXDKIT_TRY(LinkFile(Finished(file.path), JoinPath(whole_.path(), file.path)));
+    NXDKIT_TRY(WriteSideFiles(conversion_.output, whole_.path(), request_.sync));
+    return std::optional(MadePlace{whole_.path(), ""});
   }
 
   Status Publish(ConvertReport& report) override {
-    NXDKIT_TRY(whole_->Publish());
+    NXDKIT_TRY(whole_.Publish());
     report.part->published = true;
     RemoveFolder();
     return OkStatus();
@@ -174,9 +166,7 @@ class OnePart : public Destination {
     for (size_t f = 0; f < owners_.size(); ++f) {
       if (owners_[f] != part) continue;
       const std::string path = Finished(conversion_.files[f].path);
-      struct stat info;
-      const bool there = ::stat(path.c_str(), &info) == 0;
-      if (!there || static_cast<uint64_t>(info.st_size) != conversion_.files[f].bytes) return path;
+      if (!MatchFileSize(path, conversion_.files[f].bytes).ok()) return path;
     }
     return std::nullopt;
   }
@@ -206,23 +196,21 @@ class OnePart : public Destination {
   Status FinishOwn() {
     NXDKIT_TRY(sink_->Finish());
     for (const std::string& path : own_)
-      NXDKIT_TRY(MoveFile(JoinPath(attempt_->path(), path), Finished(path)));
+      NXDKIT_TRY(MoveFile(JoinPath(attempt_.path(), path), Finished(path)));
     NXDKIT_TRY(WriteFileAtomic(DoneMark(part_.index), plan_));
-    attempt_.reset();
+    attempt_ = Staging();
     return OkStatus();
   }
 
-  const ConvertRequest& request_;
   const Part part_;
-  Conversion& conversion_;
   const std::string folder_;
   const std::string plan_;
   std::vector<int> owners_;       // of all files
   std::vector<std::string> own_;  // paths
-  std::optional<Staging> attempt_;
+  Staging attempt_;
   std::unique_ptr<WriteSink> sink_;
   std::optional<FolderLock> lock_;
-  std::optional<Staging> whole_;
+  Staging whole_;
 };
 
 }  // namespace

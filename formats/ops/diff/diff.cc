@@ -6,10 +6,9 @@
 #include <map>
 #include <mutex>
 
-#include "formats/artifact/canonical.h"
+#include "formats/artifact/canonical_reader.h"
 #include "formats/ops/verify/compare.h"
 #include "lib/base/scratch_pool.h"
-#include "lib/plan/gather.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -20,13 +19,6 @@ constexpr uint64_t kChunkBytes = 512 << 10;
 constexpr uint64_t kStagingBytes = 2 << 20;
 // A may have wider elements than B: F64 cannot be compared with one byte, but with BF16.
 constexpr uint64_t kWidest = 4;
-
-std::string ValueText(Dtype dtype, const std::byte* element) {
-  std::string bits;
-  for (int64_t i = ElementBytes(dtype) - 1; i >= 0; --i)
-    bits += fmt::format("{:02x}", std::to_integer<unsigned>(element[i]));
-  return fmt::format("{:.6g} (0x{})", ElementAsDouble(dtype, element), bits);
-}
 
 // A parameter of both: its places in the two canonical plans.
 struct Pair {
@@ -45,23 +37,42 @@ class DiffSink : public Sink {
  public:
   DiffSink(const CanonicalPlan& a, const BoundArtifact& a_artifact, const CanonicalPlan& b,
            std::vector<Pair> pairs, const DiffLimits& limits)
-      : a_(a), a_artifact_(a_artifact), b_(b), pairs_(std::move(pairs)), limits_(limits) {
+      : a_(a), a_reader_(a_artifact.bound, a), b_(b), pairs_(std::move(pairs)), limits_(limits) {
     diffs_.resize(pairs_.size());
     sums_.resize(pairs_.size());
     for (size_t i = 0; i < pairs_.size(); ++i) {
       const OutputTensor& output = b_.outputs[pairs_[i].b];
       diffs_[i] = {
           output.name, output.shape, a_.outputs[pairs_[i].a].dtype, output.dtype, {}, {}, {}, {}};
-      const auto bytes =
-          static_cast<uint64_t>(WholeBox(output.shape).Volume() * ElementBytes(output.dtype));
-      sums_[i].resize(bytes / kChunkBytes + 1);
+      sums_[i].resize(*PackedBytes(output.dtype, output.shape) / kChunkBytes + 1);
     }
   }
 
   // `index` counts pairs: what the executor was given.
   Status Take(uint32_t index, uint64_t offset, std::span<const std::byte> bytes) override {
     const ScratchPool<Scratch>::Lease scratch = scratch_.Take();
-    return Measure(index, offset, bytes, *scratch);
+    const OutputTensor& a = a_.outputs[pairs_[index].a];
+    const OutputTensor& b = b_.outputs[pairs_[index].b];
+    const int64_t first = static_cast<int64_t>(offset) / ElementBytes(b.dtype);
+    const int64_t count = static_cast<int64_t>(bytes.size()) / ElementBytes(b.dtype);
+    const std::span<std::byte> a_bytes =
+        scratch->bytes.AtLeast(static_cast<uint64_t>(count * ElementBytes(a.dtype)));
+    NXDKIT_TRY(
+        a_reader_.Read(pairs_[index].a, first * ElementBytes(a.dtype), a_bytes, scratch->gatherer));
+    DiffTally tally = DiffElements(a.dtype, a_bytes.data(), b.dtype, bytes.data(), count, limits_);
+    sums_[index][offset / kChunkBytes] = {tally.sum_abs, tally.sum_rel};
+    tally.sum_abs = tally.sum_rel = 0;
+    const int64_t parts = count > 0 ? static_cast<int64_t>(tally.elements) / count : 1;
+    const int64_t worst = tally.worst < 0 ? -1 : tally.worst / parts;  // of a complex number
+    if (worst >= 0) tally.worst = first + worst;
+    const std::lock_guard lock(mutex_);
+    ParamDiff& diff = diffs_[index];
+    diff.tally.Merge(tally);
+    if (worst < 0 || diff.tally.worst != tally.worst) return OkStatus();
+    diff.worst_a = ValueText(a.dtype, a_bytes.data() + worst * ElementBytes(a.dtype));
+    diff.worst_b = ValueText(b.dtype, bytes.data() + worst * ElementBytes(b.dtype));
+    diff.worst_index = PlaceOf(b_.layout.tensors[pairs_[index].b], tally.worst).stored;
+    return OkStatus();
   }
 
   // Call after the run.
@@ -80,41 +91,8 @@ class DiffSink : public Sink {
     Gatherer gatherer{kStagingBytes};
   };
 
-  Status Measure(uint32_t index, uint64_t offset, std::span<const std::byte> bytes,
-                 Scratch& scratch) {
-    const OutputTensor& a = a_.outputs[pairs_[index].a];
-    const OutputTensor& b = b_.outputs[pairs_[index].b];
-    const int64_t first = static_cast<int64_t>(offset) / ElementBytes(b.dtype);
-    const int64_t count = static_cast<int64_t>(bytes.size()) / ElementBytes(b.dtype);
-    std::byte* const a_bytes =
-        scratch.bytes.AtLeast(static_cast<uint64_t>(count * ElementBytes(a.dtype))).data();
-    std::vector<Move> moves;
-    AddRangeMoves(a_.plan.tensors[pairs_[index].a], a_artifact_.bound, a, first,
-                  RangeBoxes(a.shape, first, first + count), a_bytes, moves);
-    NXDKIT_TRY(scratch.gatherer.Run(std::move(moves)));
-    DiffTally tally = DiffElements(a.dtype, a_bytes, b.dtype, bytes.data(), count, limits_);
-    sums_[index][offset / kChunkBytes] = {tally.sum_abs, tally.sum_rel};
-    tally.sum_abs = tally.sum_rel = 0;
-    const int64_t parts = count > 0 ? static_cast<int64_t>(tally.elements) / count : 1;
-    const int64_t worst = tally.worst < 0 ? -1 : tally.worst / parts;  // of a complex number
-    if (worst >= 0) tally.worst = first + worst;
-    const std::lock_guard lock(mutex_);
-    ParamDiff& diff = diffs_[index];
-    diff.tally.Merge(tally);
-    if (worst < 0 || diff.tally.worst != tally.worst) return OkStatus();
-    diff.worst_a = ValueText(a.dtype, a_bytes + worst * ElementBytes(a.dtype));
-    diff.worst_b = ValueText(b.dtype, bytes.data() + worst * ElementBytes(b.dtype));
-    diff.worst_index.clear();
-    int64_t rest = tally.worst;
-    for (const int64_t stride : RowMajorStrides(b.shape)) {
-      diff.worst_index.push_back(rest / stride);
-      rest %= stride;
-    }
-    return OkStatus();
-  }
-
   const CanonicalPlan& a_;
-  const BoundArtifact& a_artifact_;
+  const CanonicalReader a_reader_;
   const CanonicalPlan& b_;
   const std::vector<Pair> pairs_;
   const DiffLimits limits_;
@@ -123,11 +101,6 @@ class DiffSink : public Sink {
   std::vector<ParamDiff> diffs_;
   std::vector<std::vector<Sums>> sums_;  // per chunk; threads write different ones
 };
-
-void AddFinding(DiffReport& report, const char* check, const std::string& name,
-                std::string message) {
-  report.findings.push_back(Finding(check, std::move(message)).on(name).of(name));
-}
 
 // The parameters that can be compared, by name; the others become findings.
 std::vector<Pair> PairUp(const CanonicalPlan& a, const CanonicalPlan& b, DiffReport& report) {
@@ -138,23 +111,18 @@ std::vector<Pair> PairUp(const CanonicalPlan& a, const CanonicalPlan& b, DiffRep
     by_name.try_emplace(b.outputs[i].name, Pair{kNone, kNone}).first->second.b = i;
   std::vector<Pair> pairs;
   for (const auto& [name, pair] : by_name) {
-    if (pair.b == kNone) {
-      AddFinding(report, "only in a", name, "the parameter is only in A");
-      continue;
-    }
-    if (pair.a == kNone) {
-      AddFinding(report, "only in b", name, "the parameter is only in B");
-      continue;
-    }
-    const OutputTensor& x = a.outputs[pair.a];
-    const OutputTensor& y = b.outputs[pair.b];
-    if (x.shape != y.shape)
-      AddFinding(report, "shape", name,
-                 fmt::format("shape {} in A, {} in B", ShapeText(x.shape), ShapeText(y.shape)));
+    const auto wrong = [&, &name = name](const char* check, std::string message) {
+      report.findings.push_back(Finding(check, std::move(message)).on(name).of(name));
+    };
+    if (pair.b == kNone)
+      wrong("only in a", "the parameter is only in A");
+    else if (pair.a == kNone)
+      wrong("only in b", "the parameter is only in B");
+    else if (const OutputTensor& x = a.outputs[pair.a], &y = b.outputs[pair.b]; x.shape != y.shape)
+      wrong("shape", fmt::format("shape {} in A, {} in B", ShapeText(x.shape), ShapeText(y.shape)));
     else if (!Comparable(x.dtype, y.dtype))
-      AddFinding(report, "dtype", name,
-                 fmt::format("dtype {} in A, {} in B: these cannot be compared", Name(x.dtype),
-                             Name(y.dtype)));
+      wrong("dtype", fmt::format("dtype {} in A, {} in B: these cannot be compared", Name(x.dtype),
+                                 Name(y.dtype)));
     else
       pairs.push_back(pair);
   }
@@ -170,14 +138,8 @@ bool IsWorse(const ParamDiff& a, const ParamDiff& b) {
 }
 
 // B's plan, cut down to the pairs.
-struct Chosen {
-  Plan plan;
-  Layout layout;
-  std::vector<OutputTensor> outputs;
-};
-
-Chosen Choose(const CanonicalPlan& b, const std::vector<Pair>& pairs) {
-  Chosen out;
+CanonicalPlan Choose(const CanonicalPlan& b, const std::vector<Pair>& pairs) {
+  CanonicalPlan out;
   out.layout.files = b.layout.files;
   for (const Pair& pair : pairs) {
     out.plan.tensors.push_back(b.plan.tensors[pair.b]);
@@ -197,7 +159,7 @@ Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
   report.a_kind = a.artifact.kind;
   report.b_kind = b.artifact.kind;
   const std::vector<Pair> pairs = PairUp(a_plan, b_plan, report);
-  const Chosen chosen = Choose(b_plan, pairs);
+  const CanonicalPlan chosen = Choose(b_plan, pairs);
   NXDKIT_ASSIGN(const ExecuteOptions options,
                 MakeAlignedOptions(run, kChunkBytes, kWidest * kChunkBytes + kStagingBytes));
   NXDKIT_ASSIGN(const Executor executor,

@@ -306,16 +306,8 @@ void NoteWorst(const Block<Float, Unsigned>& block, int64_t first, int64_t count
 
 // Mantissa bits decide which type is the narrower one; of two with as many, either.
 int MantissaBits(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kBF16:
-      return 7;
-    case Dtype::kF16:
-      return 10;
-    case Dtype::kF32:
-      return 23;
-    default:
-      return 52;
-  }
+  if (dtype == Dtype::kBF16) return 7;
+  return dtype == Dtype::kF16 ? 10 : dtype == Dtype::kF32 ? 23 : 52;
 }
 
 struct Side {
@@ -349,14 +341,16 @@ void DiffFloats(Side a, Side b, int64_t count, const Limits& limits, DiffTally& 
       block = {};
       block.same_type = a.dtype == b.dtype;
     }
-    const bool reads_in_place = in_place && size == kBlock;
-    block.from_a = reads_in_place ? x.bytes : reinterpret_cast<std::byte*>(block.narrow_a);
-    block.from_b = reads_in_place ? y.bytes : reinterpret_cast<std::byte*>(block.narrow_b);
-    if (!reads_in_place) {
-      std::byte* const to_a = reinterpret_cast<std::byte*>(block.narrow_a);
-      std::byte* const to_b = reinterpret_cast<std::byte*>(block.narrow_b);
+    if (in_place && size == kBlock) {
+      block.from_a = x.bytes;
+      block.from_b = y.bytes;
+    } else {
+      auto* const to_a = reinterpret_cast<std::byte*>(block.narrow_a);
+      auto* const to_b = reinterpret_cast<std::byte*>(block.narrow_b);
       ConvertElements(x.dtype, x.bytes, narrow, to_a, size);
       ConvertElements(y.dtype, y.bytes, narrow, to_b, size);
+      block.from_a = to_a;
+      block.from_b = to_b;
     }
     if (!in_place) FillArrays(x, y, size, block);
     const double before = tally.max_abs;
@@ -386,33 +380,27 @@ Value LoadInteger(const std::byte* from) {
   return {static_cast<double>(value), static_cast<uint64_t>(static_cast<int64_t>(value)) ^ sign};
 }
 
+struct IntegerRow {
+  Dtype dtype;
+  Value (*load)(const std::byte* from);
+};
+constexpr IntegerRow kIntegers[] = {
+    {Dtype::kI8, LoadInteger<int8_t>},   {Dtype::kU8, LoadInteger<uint8_t>},
+    {Dtype::kI16, LoadInteger<int16_t>}, {Dtype::kU16, LoadInteger<uint16_t>},
+    {Dtype::kI32, LoadInteger<int32_t>}, {Dtype::kU32, LoadInteger<uint32_t>},
+    {Dtype::kI64, LoadInteger<int64_t>}, {Dtype::kU64, LoadInteger<uint64_t>},
+};
+
 Value Load(Dtype dtype, const std::byte* from) {
-  switch (dtype) {
-    case Dtype::kI16:
-      return LoadInteger<int16_t>(from);
-    case Dtype::kU16:
-      return LoadInteger<uint16_t>(from);
-    case Dtype::kI32:
-      return LoadInteger<int32_t>(from);
-    case Dtype::kU32:
-      return LoadInteger<uint32_t>(from);
-    case Dtype::kI64:
-      return LoadInteger<int64_t>(from);
-    case Dtype::kU64:
-      return LoadInteger<uint64_t>(from);
-    case Dtype::kI8:
-      return LoadInteger<int8_t>(from);
-    case Dtype::kU8:
-    case Dtype::kBool:
-    case Dtype::kF8E8M0:  // an exponent, without sign
-      return {ElementAsDouble(dtype, from), std::to_integer<uint64_t>(*from)};
-    default:
-      break;
-  }
-  NXDKIT_CHECK(ElementBytes(dtype) == 1);  // sign and magnitude
-  const auto magnitude = std::to_integer<uint64_t>(*from & std::byte{0x7f});
-  const bool negative = (*from & std::byte{0x80}) != std::byte{0};
-  return {ElementAsDouble(dtype, from), negative ? 128 - magnitude : 128 + magnitude};
+  const auto* const row = std::ranges::find(kIntegers, dtype, &IntegerRow::dtype);
+  if (row != std::end(kIntegers)) return row->load(from);
+  NXDKIT_CHECK(ElementBytes(dtype) == 1);
+  const auto bits = std::to_integer<uint64_t>(*from);
+  const uint64_t magnitude = bits & 0x7f;
+  const bool plain = dtype == Dtype::kBool || dtype == Dtype::kF8E8M0;  // without sign
+  return {ElementAsDouble(dtype, from), plain         ? bits
+                                        : bits > 0x7f ? 128 - magnitude
+                                                      : 128 + magnitude};
 }
 
 bool IsFloatOfAByte(Dtype dtype) {
@@ -442,16 +430,8 @@ void DiffOthers(Dtype dtype, const std::byte* a, const std::byte* b, int64_t cou
 
 // The type of the two halves of a complex number; others are themselves.
 Dtype PartOf(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kC32:
-      return Dtype::kF16;
-    case Dtype::kC64:
-      return Dtype::kF32;
-    case Dtype::kC128:
-      return Dtype::kF64;
-    default:
-      return dtype;
-  }
+  if (dtype == Dtype::kC32) return Dtype::kF16;
+  return dtype == Dtype::kC64 ? Dtype::kF32 : dtype == Dtype::kC128 ? Dtype::kF64 : dtype;
 }
 
 }  // namespace
@@ -495,10 +475,8 @@ DiffTally DiffElements(Dtype a_dtype, const std::byte* a, Dtype b_dtype, const s
   const bool wide = x.dtype == Dtype::kF64 || y.dtype == Dtype::kF64;
   const int64_t narrow = std::min(ElementBytes(x.dtype), ElementBytes(y.dtype));
   const bool bf16 = x.dtype == Dtype::kBF16 && y.dtype == Dtype::kBF16;
-  if (bf16)
-    DiffFloats<float, uint16_t>(x, y, count, limits, tally, true, AddBf16);
-  else if (!wide && narrow == 2)
-    DiffFloats<float, uint16_t>(x, y, count, limits, tally, false, AddTo16);
+  if (!wide && narrow == 2)
+    DiffFloats<float, uint16_t>(x, y, count, limits, tally, bf16, bf16 ? AddBf16 : AddTo16);
   else if (!wide)
     DiffFloats<float, uint32_t>(x, y, count, limits, tally, true, AddF32);
   else if (narrow == 2)

@@ -18,8 +18,7 @@ class DigestSink : public Sink {
  public:
   explicit DigestSink(const std::vector<OutputTensor>& outputs) : leaves_(outputs.size()) {
     for (size_t i = 0; i < outputs.size(); ++i)
-      leaves_[i].resize(LeafCount(static_cast<uint64_t>(WholeBox(outputs[i].shape).Volume()) *
-                                  static_cast<uint64_t>(ElementBytes(outputs[i].dtype))));
+      leaves_[i].resize(LeafCount(*PackedBytes(outputs[i].dtype, outputs[i].shape)));
   }
   Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override {
     NXDKIT_CHECK(offset % kLeafBytes == 0);
@@ -56,12 +55,14 @@ Finding ParamFinding(const manifest::ParamDigest& param, const char* check, std:
   return Finding(check, std::move(message)).on(param.name).of(param.name);
 }
 
-Finding CompareParams(const manifest::ParamDigest& recorded, const manifest::ParamDigest& found) {
+std::optional<Finding> CompareParams(const manifest::ParamDigest& recorded,
+                                     const manifest::ParamDigest& found) {
   const auto differ = [&](const char* check, std::string now, std::string expected) {
     return ParamFinding(recorded, check,
                         fmt::format("{} {} found, {} recorded", check, now, expected))
         .differs(now, expected);
   };
+  if (recorded == found) return std::nullopt;
   if (recorded.shape != found.shape)
     return differ("shape", ShapeText(found.shape), ShapeText(recorded.shape));
   if (recorded.dtype != found.dtype)
@@ -70,66 +71,55 @@ Finding CompareParams(const manifest::ParamDigest& recorded, const manifest::Par
       .differs(manifest::DigestText(found.root), manifest::DigestText(recorded.root));
 }
 
-Finding CompareFile(const FileDigest& recorded, const FileDigest& found) {
+std::optional<Finding> CompareFile(const FileDigest& recorded, const FileDigest& found) {
   if (recorded.bytes != found.bytes)
     return Finding("bytes", fmt::format("{} bytes found, {} recorded", found.bytes, recorded.bytes))
         .in(recorded.path)
         .differs(std::to_string(found.bytes), std::to_string(recorded.bytes));
+  if (recorded.digest == found.digest) return std::nullopt;
   return Finding("digest", "the contents differ")
       .in(recorded.path)
       .differs(manifest::DigestText(found.digest), manifest::DigestText(recorded.digest));
 }
 
 // Walks two lists that are sorted by `key` side by side.
-template <typename Row, typename Key, typename Missing, typename Extra, typename Both>
-void Walk(const std::vector<Row>& recorded, const std::vector<Row>& found, Key key,
-          const Missing& missing, const Extra& extra, const Both& both) {
+template <typename Row, typename Key, typename One, typename Both>
+std::vector<Finding> Walk(const std::vector<Row>& recorded, const std::vector<Row>& found, Key key,
+                          const One& missing, const One& extra, const Both& both) {
+  std::vector<Finding> findings;
   auto a = recorded.begin();
   auto b = found.begin();
   while (a != recorded.end() || b != found.end()) {
     if (b == found.end() || (a != recorded.end() && (*a).*key < (*b).*key))
-      missing(*a++);
+      findings.push_back(missing(*a++));
     else if (a == recorded.end() || (*b).*key < (*a).*key)
-      extra(*b++);
-    else
-      both(*a++, *b++);
+      findings.push_back(extra(*b++));
+    else if (std::optional<Finding> differs = both(*a++, *b++))
+      findings.push_back(*std::move(differs));
   }
+  return findings;
 }
 
 }  // namespace
 
 std::vector<Finding> CompareModels(const ModelDigest& recorded, const ModelDigest& found) {
-  std::vector<Finding> findings;
   using manifest::ParamDigest;
-  Walk(
-      recorded.params, found.params, &ParamDigest::name,
-      [&](const ParamDigest& param) {
-        findings.push_back(ParamFinding(param, "missing", "recorded, but not in the model"));
-      },
-      [&](const ParamDigest& param) {
-        findings.push_back(ParamFinding(param, "extra", "in the model, but not recorded"));
-      },
-      [&](const ParamDigest& a, const ParamDigest& b) {
-        if (!(a == b)) findings.push_back(CompareParams(a, b));
-      });
-  return findings;
+  const auto alone = [](const char* check, const char* message) {
+    return [=](const ParamDigest& param) { return ParamFinding(param, check, message); };
+  };
+  return Walk(recorded.params, found.params, &ParamDigest::name,
+              alone("missing", "recorded, but not in the model"),
+              alone("extra", "in the model, but not recorded"), CompareParams);
 }
 
 std::vector<Finding> CompareFiles(const std::vector<FileDigest>& recorded,
                                   const std::vector<FileDigest>& found) {
-  std::vector<Finding> findings;
-  Walk(
-      recorded, found, &FileDigest::path,
-      [&](const FileDigest& file) {
-        findings.push_back(Finding("missing", "the file is recorded, but not here").in(file.path));
-      },
-      [&](const FileDigest& file) {
-        findings.push_back(Finding("extra", "the file is here, but not recorded").in(file.path));
-      },
-      [&](const FileDigest& a, const FileDigest& b) {
-        if (a.bytes != b.bytes || a.digest != b.digest) findings.push_back(CompareFile(a, b));
-      });
-  return findings;
+  const auto alone = [](const char* check, const char* message) {
+    return [=](const FileDigest& file) { return Finding(check, message).in(file.path); };
+  };
+  return Walk(recorded, found, &FileDigest::path,
+              alone("missing", "the file is recorded, but not here"),
+              alone("extra", "the file is here, but not recorded"), CompareFile);
 }
 
 }  // namespace nxdkit::ops

@@ -1,22 +1,41 @@
 #include "formats/ops/export/compile.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
-#include <stdlib.h>
-#include <unistd.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
-#include <filesystem>
 
 #include "formats/artifact/open_file.h"
+#include "formats/models/gqa.h"
 #include "formats/rollout/bundle.h"
+#include "lib/json/json.h"
+#include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/process.h"
 
 namespace nxdkit::ops {
 namespace {
+
+// Keys of a config.json that change nothing in a graph.
+constexpr std::string_view kOutsideOfGraph[] = {"_name_or_path",
+                                                "transformers_version",
+                                                "_diffusers_version",
+                                                "eos_token_id",
+                                                "bos_token_id",
+                                                "pad_token_id",
+                                                "torchscript",
+                                                "torch_dtype",
+                                                "dtype",
+                                                "_commit_hash",
+                                                "use_cache",
+                                                "return_dict",
+                                                "_attn_implementation_autoset",
+                                                "initializer_range"};
 
 constexpr char kVendorCompiler[] = "neuronx-cc";
 
@@ -52,7 +71,114 @@ std::string Replaced(const std::string& word, std::span<const Placeholder> place
   return out;
 }
 
+// What a compiler and its Python need to find themselves; no credentials, no settings of ours.
+constexpr std::string_view kNames[] = {"PATH",
+                                       "HOME",
+                                       "USER",
+                                       "LOGNAME",
+                                       "LANG",
+                                       "LANGUAGE",
+                                       "TZ",
+                                       "TMPDIR",
+                                       "VIRTUAL_ENV",
+                                       "CONDA_PREFIX",
+                                       "LD_LIBRARY_PATH",
+                                       "HF_HOME",
+                                       "HF_HUB_OFFLINE",
+                                       "TRANSFORMERS_OFFLINE",
+                                       "XDG_CACHE_HOME"};
+constexpr std::string_view kPrefixes[] = {"LC_", "NEURON_"};
+
+constexpr size_t kShownLines = 12;
+constexpr uint64_t kTailBytes = 16 << 10;
+constexpr auto kGrace = std::chrono::seconds(5);
+constexpr auto kPollEvery = std::chrono::milliseconds(100);
+
+// The last lines of the log that say something.
+std::vector<std::string> LastLines(const std::string& path) {
+  std::vector<std::string> lines;
+  const Result<File> file = File::OpenRead(path);
+  if (!file.ok()) return lines;
+  const uint64_t bytes = std::min(file->bytes(), kTailBytes);
+  std::string tail(bytes, '\0');
+  const auto to = std::as_writable_bytes(std::span(tail.data(), tail.size()));
+  if (!file->ReadAt(file->bytes() - bytes, to).ok()) return lines;
+  for (size_t at = 0; at < tail.size();) {
+    const size_t end = std::min(tail.find_first_of("\r\n", at), tail.size());
+    if (end > at) lines.push_back(tail.substr(at, end - at));
+    at = end + 1;
+  }
+  if (lines.size() > kShownLines) lines.erase(lines.begin(), lines.end() - kShownLines);
+  return lines;
+}
+
+Result<Descriptor> OpenFor(const std::string& path, int flags) {
+  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0666));
+  if (!file.is_open()) return OutputError(flags & O_CREAT ? "create" : "open", errno).in(path);
+  return file;
+}
+
 }  // namespace
+
+std::string GraphText(const std::string& config_text, const rollout::NeuronConfig& neuron,
+                      const models::ModelConfig& model) {
+  Json config = Json::object();
+  const Result<Json> parsed =
+      ParseJson(config_text, {.allow_nan = true, .allow_duplicate_keys = true});
+  if (parsed.ok() && parsed->is_object())
+    for (const auto& [key, value] : parsed->items())
+      if (std::ranges::find(kOutsideOfGraph, key) == std::end(kOutsideOfGraph)) config[key] = value;
+  const models::GqaStrategy strategy =
+      models::RolloutPlacement(model.heads, model.kv_heads, neuron.tp).strategy;
+  return DumpPython(Json{{"model", std::move(config)},
+                         {"neuron",
+                          {{"batch_size", neuron.batch_size},
+                           {"dtype", neuron.torch_dtype},
+                           {"flavor", rollout::FlavorName(neuron.flavor)},
+                           {"fused_qkv", neuron.fused_qkv},
+                           {"gqa_strategy", models::GqaStrategyName(strategy)},
+                           {"sequence_length", neuron.sequence_length},
+                           {"tp_degree", neuron.tp}}},
+                         {"schema", "nxdkit-graph"},
+                         {"version", 1}}) +
+         "\n";
+}
+
+std::vector<std::string> CompilerEnvironment(const std::vector<std::string>& more) {
+  std::vector<std::string_view> names(std::begin(kNames), std::end(kNames));
+  names.insert(names.end(), more.begin(), more.end());
+  std::vector<std::string> out = EnvironmentOf(names, kPrefixes);
+  std::ranges::sort(out);
+  return out;
+}
+
+Result<CommandResult> RunCommand(const Command& command) {
+  NXDKIT_CHECK(!command.words.empty());
+  const std::optional<std::string> program = FindProgram(command.words[0]);
+  if (!program)
+    return Error(Errc::kNotFound, "no such program, or it may not be executed")
+        .in(command.words[0]);
+  NXDKIT_ASSIGN(const Descriptor log,
+                OpenFor(command.log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND));
+  NXDKIT_ASSIGN(const Descriptor nothing, OpenFor("/dev/null", O_RDONLY));
+  NXDKIT_ASSIGN(Process process, Process::Start({.program = *program,
+                                                 .words = command.words,
+                                                 .environment = command.environment,
+                                                 .in = nothing.fd(),
+                                                 .out = log.fd(),
+                                                 .err = log.fd(),
+                                                 .signal_with_parent = SIGTERM}));
+  while (!process.WaitForEnd(kPollEvery)) {
+    if (Status asked = command.poll ? command.poll() : OkStatus(); !asked.ok()) {
+      process.End(kGrace);
+      return std::move(asked).error();
+    }
+  }
+  process.Kill();  // what it left running
+  // The user may have interrupted while it ended.
+  if (command.poll) NXDKIT_TRY(command.poll());
+  return CommandResult{process.exit_code(), LastLines(command.log)};
+}
 
 std::vector<std::string> CompilerWords(std::vector<std::string> command,
                                        const CompileRequest& request) {
@@ -69,27 +195,6 @@ std::vector<std::string> CompilerWords(std::vector<std::string> command,
 }
 
 namespace {
-
-// A file of its own name in the folder for temporary files; gone with the object.
-class TemporaryFile {
- public:
-  TemporaryFile() {
-    std::error_code ignored;
-    path_ = JoinPath(std::filesystem::temp_directory_path(ignored).string(), "nxdkit-XXXXXX");
-    const int fd = ::mkstemp(path_.data());
-    if (fd < 0) path_.clear();
-    if (fd >= 0) ::close(fd);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // The word after "version ", as far as it can be the name of a folder.
 std::string VersionIn(const std::vector<std::string>& lines) {
@@ -109,10 +214,11 @@ std::string VersionIn(const std::vector<std::string>& lines) {
 
 Result<std::string> CompilerVersion(const std::function<Status()>& poll) {
   if (!FindProgram(kVendorCompiler)) return std::string();
-  const TemporaryFile log;
-  if (log.path().empty()) return std::string();
+  const Result<File> log = File::OpenTemporary();
+  if (!log.ok()) return std::string();
+  const std::string path = fmt::format("/proc/self/fd/{}", log->fd());
   const Result<CommandResult> result =
-      RunCommand({{kVendorCompiler, "--version"}, CompilerEnvironment({}), log.path(), poll});
+      RunCommand({{kVendorCompiler, "--version"}, CompilerEnvironment({}), path, poll});
   if (!result.ok() && result.error().code() == Errc::kInterrupted) return result.error();
   return result.ok() && result->exit_code == 0 ? VersionIn(result->last_lines) : std::string();
 }

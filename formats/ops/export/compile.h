@@ -1,15 +1,42 @@
-// Private: running the compiler for one bundle.
+// PRIVATE to formats/ops/export: what is compiled, and the compiler that does it: run with a clean
+// environment, its output in a file, and ended with everything it started when the user interrupts.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "formats/ops/export/command.h"
+#include "formats/models/model.h"
 #include "formats/rollout/neuron_config.h"
 #include "lib/base/error.h"
 
 namespace nxdkit::ops {
+
+// What a blob is compiled from, as one canonical text: the model's configuration without what does
+// not touch the graph, and the engine's settings. The cache's key is made of it.
+std::string GraphText(const std::string& config_text, const rollout::NeuronConfig& neuron,
+                      const models::ModelConfig& model);
+
+struct Command {
+  std::vector<std::string> words;        // words[0]: a path, or a name looked up in PATH
+  std::vector<std::string> environment;  // "NAME=value", all that it gets
+  std::string log;                       // standard output and error; made anew
+  std::function<Status()> poll;          // an error (kInterrupted) ends the program
+};
+
+struct CommandResult {
+  int exit_code = 0;  // 128 + signal when a signal ended it
+  std::vector<std::string> last_lines;
+};
+
+// The variables of this process that a compiler may need (table in compile.cc, documented in
+// man/neuron-export.1), and those named in `more`. Sorted.
+std::vector<std::string> CompilerEnvironment(const std::vector<std::string>& more);
+
+// Runs it to its end; what it left running is killed then. Standard input is empty. When `poll`
+// fails, it and all that it started get SIGTERM and, when it is not gone after five seconds,
+// SIGKILL. kNotFound when the program is not there or cannot be started, kIo for the log.
+Result<CommandResult> RunCommand(const Command& command);
 
 struct CompileRequest {
   std::string model;  // the Hugging Face folder

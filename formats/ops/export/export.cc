@@ -10,7 +10,6 @@
 
 #include "formats/compile_cache/slot.h"
 #include "formats/ops/convert/standing.h"
-#include "formats/ops/export/command.h"
 #include "formats/ops/export/compile.h"
 #include "formats/ops/verify/blob.h"
 #include "lib/system/command_text.h"
@@ -165,7 +164,7 @@ class Exporter {
     return Finish(origin, slot.path());
   }
 
-  // The command is repeated, and what it compiled stands in the output's place: that blob is the
+  // The command is repeated, and what it compiled is in the output's place: that blob is the
   // one to compare with, as far as it is whole and fits. No compiler runs for it, and none is
   // needed.
   Result<ExportReport> FinishStanding() {

@@ -46,9 +46,4 @@ struct ExportReport {
 // passed over with a warning.
 Result<ExportReport> Export(const ExportRequest& request);
 
-// What a blob is compiled from, as one canonical text: the model's configuration without what does
-// not touch the graph, and the engine's settings. The cache's key is made of it.
-std::string GraphText(const std::string& config_text, const rollout::NeuronConfig& neuron,
-                      const models::ModelConfig& model);
-
 }  // namespace nxdkit::ops

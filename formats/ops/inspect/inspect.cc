@@ -1,23 +1,27 @@
 #include "formats/ops/inspect/inspect.h"
 
 #include <fmt/core.h>
+#include <sys/stat.h>
 
 #include <array>
-#include <charconv>
+#include <filesystem>
 
 #include "formats/nxd/refuse.h"
 #include "formats/ops/inspect/compiled.h"
-#include "formats/ops/inspect/describe.h"
 #include "formats/ops/inspect/layout.h"
 #include "formats/ops/inspect/tensors.h"
 #include "formats/ops/inspect/torch.h"
 #include "formats/ops/inspect/training.h"
+#include "formats/rollout/cpu_plan.h"
 #include "formats/rollout/rollout_layout.h"
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "lib/system/paths.h"
 
 namespace nxdkit::ops {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 15> kFormNames = {
     "hf",   "safetensors",   "torch",        "torch_tree",    "torchscript",
@@ -26,11 +30,10 @@ constexpr std::array<std::string_view, 15> kFormNames = {
 
 // "tp3_sharded_checkpoint.safetensors" is rank 3's file.
 std::optional<int> RolloutRank(const std::string& name) {
-  int rank = -1;
   if (!name.starts_with("tp")) return std::nullopt;
-  const auto [end, error] = std::from_chars(name.data() + 2, name.data() + name.size(), rank);
-  if (error != std::errc() || rank < 0 || name != rollout::ShardFileName(rank)) return std::nullopt;
-  return rank;
+  const std::string_view digits = std::string_view(name).substr(2, name.find('_') - 2);
+  const std::optional<int> rank = ParseNumber<int>(digits);
+  return rank && *rank >= 0 && name == rollout::ShardFileName(*rank) ? rank : std::nullopt;
 }
 
 std::string Plural(uint64_t count, std::string_view one) {
@@ -54,6 +57,62 @@ Status InspectHfFolder(Inspection& inspection, const InspectRequest& request) {
   const size_t files = inspection.artifact.files.size();
   if (files > 1) inspection.description += fmt::format(", {} files and an index", files);
   return OkStatus();
+}
+
+// 0 when there is none.
+uint64_t FileBytes(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return 0;
+  return static_cast<uint64_t>(info.st_size);
+}
+
+// Bytes of a file, or of all files below a folder.
+uint64_t BytesBelow(const std::string& path) {
+  if (KindOf(path) != PathKind::kFolder) return FileBytes(path);
+  uint64_t bytes = 0;
+  std::error_code error;
+  fs::recursive_directory_iterator at(path, error);
+  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error))
+    bytes += FileBytes(at->path().string());
+  return bytes;
+}
+
+// What NxD keeps in a tag folder beside the weights.
+constexpr const char* kBeside[] = {"optim", "scheduler.pt", "user_content.pt"};
+
+bool HoldsOwnFiles(nxd::SetStyle style) {
+  return style == nxd::SetStyle::kV2Xser || style == nxd::SetStyle::kV1Xser;
+}
+
+// What names tell of an NxD set.
+void DescribeSet(Inspection& inspection) {
+  const nxd::SetLocation& location = inspection.artifact.set->location;
+  NxdFacts& facts = inspection.nxd.emplace();
+  facts.location = location;
+  facts.xser = HoldsOwnFiles(location.style);
+  inspection.entries = inspection.artifact.set->skipped;
+  if (!location.has_markers) return;
+  facts.checkpoint = KindOf(JoinPath(location.tag_folder, "checkpoint")) == PathKind::kFile;
+  for (const char* name : kBeside) {
+    const std::string path = JoinPath(location.tag_folder, name);
+    const PathKind kind = KindOf(path);
+    if (kind == PathKind::kMissing) continue;
+    facts.beside.push_back(
+        {std::string(name) + (kind == PathKind::kFolder ? "/" : ""), BytesBelow(path)});
+  }
+}
+
+void DescribeBundle(Inspection& inspection) {
+  const rollout::Bundle& bundle = *inspection.artifact.bundle;
+  RolloutFacts& facts = inspection.rollout.emplace();
+  facts.config = bundle.config;
+  facts.weights = bundle.version;
+  facts.first_rank = bundle.first_rank;
+  facts.ranks = static_cast<int64_t>(bundle.shards.size());
+  for (const std::string& blob : bundle.blobs)
+    facts.blobs.push_back({blob, FileBytes(JoinPath(bundle.folder, blob))});
+  const std::string plan(rollout::kCpuPlanFile);
+  if (bundle.has_cpu_plan) facts.blobs.push_back({plan, FileBytes(JoinPath(bundle.folder, plan))});
 }
 
 Status InspectBundle(Inspection& inspection, const InspectRequest& request) {
@@ -99,13 +158,13 @@ Status InspectSet(Inspection& inspection, const InspectRequest& request) {
   inspection.form = Form::kNxdSet;
   DescribeSet(inspection);
   inspection.nxd->tags = std::move(tags);
-  const std::string set =
-      fmt::format("NxD training shard set, style {}", nxd::SetStyleName(inspection.nxd->style));
-  inspection.description =
-      inspection.nxd->tags.empty()
-          ? set
-          : fmt::format("NxD checkpoint folder of {}; the tag {} is an {}",
-                        Plural(inspection.nxd->tags.size(), "tag"), inspection.nxd->tag, set);
+  const std::string set = fmt::format("NxD training shard set, style {}",
+                                      nxd::SetStyleName(inspection.nxd->location.style));
+  inspection.description = inspection.nxd->tags.empty()
+                               ? set
+                               : fmt::format("NxD checkpoint folder of {}; the tag {} is an {}",
+                                             Plural(inspection.nxd->tags.size(), "tag"),
+                                             inspection.nxd->location.tag, set);
   return OkStatus();
 }
 

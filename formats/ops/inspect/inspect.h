@@ -80,14 +80,8 @@ enum class HardwareSource : uint8_t {
 std::string_view HardwareSourceName(HardwareSource source);
 
 struct NxdFacts {
-  nxd::SetStyle style = nxd::SetStyle::kV2;
-  int tp = 0;
-  int pp = 0;
-  int ep = 0;
-  bool xser = false;  // each tensor in a file of its own
-  std::string tag;    // name of the tag folder; "" for styles without tags
-  bool has_markers = false;
-  bool done = false;                      // the marker `done`
+  nxd::SetLocation location;              // style, sizes, tag and its marker `done`
+  bool xser = false;                      // each tensor in a file of its own
   bool checkpoint = false;                // the marker `checkpoint`
   std::vector<nxd::TagFolder> tags;       // when the path is a root
   std::vector<Item> beside;               // optim/, scheduler.pt, user_content.pt of the tag

@@ -48,7 +48,7 @@ struct StoredPlan {
   void Add(StoredTensor tensor) {
     const auto index = static_cast<uint32_t>(outputs.size());
     outputs.push_back({tensor.name, tensor.dtype, tensor.shape});
-    plan.tensors.push_back({{{index, 0, WholeBox(tensor.shape), 0, tensor.strides}}, {}});
+    plan.tensors.push_back({{CopyWhole(tensor, index)}, {}});
     TensorLayout& layout = source.layout.tensors.emplace_back();
     layout.name = tensor.name;
     layout.shape = tensor.shape;
@@ -61,8 +61,7 @@ class StatisticsSink : public Sink {
   explicit StatisticsSink(const std::vector<OutputTensor>& outputs)
       : outputs_(outputs), tallies_(outputs.size()), sums_(outputs.size()) {
     for (size_t i = 0; i < outputs.size(); ++i) {
-      const auto bytes = static_cast<uint64_t>(WholeBox(outputs[i].shape).Volume() *
-                                               ElementBytes(outputs[i].dtype));
+      const uint64_t bytes = *PackedBytes(outputs[i].dtype, outputs[i].shape);
       sums_[i].resize((bytes + kPieceBytes - 1) / kPieceBytes);
     }
   }
@@ -118,14 +117,8 @@ TensorStatistics Summary(const Tally& tally, uint64_t repeats) {
 }  // namespace
 
 bool HasStatistics(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kC32:
-    case Dtype::kC64:
-    case Dtype::kC128:
-      return false;
-    default:
-      return ElementBytes(dtype) > 0;
-  }
+  const bool complex = dtype == Dtype::kC32 || dtype == Dtype::kC64 || dtype == Dtype::kC128;
+  return !complex && ElementBytes(dtype) > 0;
 }
 
 Result<std::vector<std::optional<TensorStatistics>>> ComputeStatistics(

@@ -195,6 +195,23 @@ void AddIntegers(const std::byte* from, int64_t count, Tally& tally) {
   }
 }
 
+struct AdderRow {
+  Dtype dtype;
+  void (*add)(const std::byte* from, int64_t count, Tally& tally);
+};
+constexpr AdderRow kAdders[] = {
+    {Dtype::kF32, AddF32},
+    {Dtype::kBF16, AddBf16},
+    {Dtype::kF16, AddF16},
+    {Dtype::kF64, AddF64},
+    {Dtype::kI16, AddIntegers<int16_t>},
+    {Dtype::kU16, AddIntegers<uint16_t>},
+    {Dtype::kI32, AddIntegers<int32_t>},
+    {Dtype::kU32, AddIntegers<uint32_t>},
+    {Dtype::kI64, AddIntegers<int64_t>},
+    {Dtype::kU64, AddIntegers<uint64_t>},
+};
+
 // Bytes have 256 values: count each, and look at what they mean afterwards.
 void AddBytes(Dtype dtype, const std::byte* from, int64_t count, Tally& tally) {
   // Four tables: equal neighbours would wait for each other's increment.
@@ -230,40 +247,12 @@ void Tally::Merge(const Tally& next) {
 Tally TallyElements(Dtype dtype, const std::byte* elements, int64_t count) {
   Tally tally;
   tally.elements = static_cast<uint64_t>(count);
-  switch (dtype) {
-    case Dtype::kF32:
-      AddF32(elements, count, tally);
-      break;
-    case Dtype::kBF16:
-      AddBf16(elements, count, tally);
-      break;
-    case Dtype::kF16:
-      AddF16(elements, count, tally);
-      break;
-    case Dtype::kF64:
-      AddF64(elements, count, tally);
-      break;
-    case Dtype::kI16:
-      AddIntegers<int16_t>(elements, count, tally);
-      break;
-    case Dtype::kU16:
-      AddIntegers<uint16_t>(elements, count, tally);
-      break;
-    case Dtype::kI32:
-      AddIntegers<int32_t>(elements, count, tally);
-      break;
-    case Dtype::kU32:
-      AddIntegers<uint32_t>(elements, count, tally);
-      break;
-    case Dtype::kI64:
-      AddIntegers<int64_t>(elements, count, tally);
-      break;
-    case Dtype::kU64:
-      AddIntegers<uint64_t>(elements, count, tally);
-      break;
-    default:
-      NXDKIT_CHECK(ElementBytes(dtype) == 1);
-      AddBytes(dtype, elements, count, tally);
+  const auto* const row = std::ranges::find(kAdders, dtype, &AdderRow::dtype);
+  if (row != std::end(kAdders)) {
+    row->add(elements, count, tally);
+  } else {
+    NXDKIT_CHECK(ElementBytes(dtype) == 1);
+    AddBytes(dtype, elements, count, tally);
   }
   return tally;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string_view>
 #include <unordered_set>
 
@@ -20,9 +19,8 @@ std::string_view PathOf(const TensorFile& file, const StoredTensor& tensor) {
 int64_t LayerOf(std::string_view name) {
   for (size_t at = 0; at < name.size();) {
     const size_t end = std::min(name.find('.', at), name.size());
-    int64_t layer = 0;
-    const auto [stop, error] = std::from_chars(name.data() + at, name.data() + end, layer);
-    if (error == std::errc() && stop == name.data() + end && layer >= 0) return layer;
+    const std::optional<int64_t> layer = ParseNumber<int64_t>(name.substr(at, end - at));
+    if (layer && *layer >= 0) return *layer;
     at = end + 1;
   }
   return -1;

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <unordered_set>
 
 #include "formats/ops/inspect/compiled.h"
@@ -119,37 +118,35 @@ Status ResolveReferences(Inspection& inspection, const std::string& path) {
   return OkStatus();
 }
 
-Status AddReferences(Inspection& inspection, const torch::Archive& archive, TreeWalk& walk) {
+void AddTree(Inspection& inspection, const torch::Archive& archive, TreeWalk& walk) {
+  inspection.artifact.files.push_back(
+      {archive.path, archive.format, archive.file_bytes, std::move(walk.tensors), {}});
+  inspection.entries = OtherEntries(archive.root);
+}
+
+void AddReferences(Inspection& inspection, const torch::Archive& archive, TreeWalk& walk) {
   inspection.form = Form::kNxdShard;
   inspection.description =
       "main file of an NxD shard saved with xser: its tensors lie in files of their own";
-  Status resolved = ResolveReferences(inspection, archive.path);
-  if (resolved.ok()) return OkStatus();
+  const Status resolved = ResolveReferences(inspection, archive.path);
+  if (resolved.ok()) return;
   inspection.warnings.push_back("the tensors cannot be shown: " + resolved.error().ToString());
   inspection.references = std::move(walk.references);
-  inspection.artifact.files.push_back(
-      {archive.path, archive.format, archive.file_bytes, std::move(walk.tensors), {}});
-  inspection.entries = OtherEntries(archive.root);
-  return OkStatus();
+  AddTree(inspection, archive, walk);
 }
 
-Status AddTensors(Inspection& inspection, const torch::Archive& archive, TreeWalk& walk) {
+void AddTensors(Inspection& inspection, const torch::Archive& archive, TreeWalk& walk) {
   Result<TensorFile> flat = torch::FlattenStateDict(archive);
-  const bool is_flat = flat.ok() && flat->tensors.size() == walk.tensors.size();
-  if (is_flat) {
-    inspection.artifact.files.push_back(*std::move(flat));
-    inspection.entries = OtherEntries(archive.root);
-    inspection.form = inspection.shard ? Form::kNxdShard : Form::kTorchStateDict;
-    inspection.description =
-        inspection.shard ? "one shard of an NxD training set" : "torch state dict";
-    return OkStatus();
+  if (!flat.ok() || flat->tensors.size() != walk.tensors.size()) {
+    inspection.form = Form::kTorchTree;
+    inspection.description = TreeDescription(archive.root);
+    return AddTree(inspection, archive, walk);
   }
-  inspection.form = Form::kTorchTree;
-  inspection.description = TreeDescription(archive.root);
-  inspection.artifact.files.push_back(
-      {archive.path, archive.format, archive.file_bytes, std::move(walk.tensors), {}});
+  inspection.artifact.files.push_back(*std::move(flat));
   inspection.entries = OtherEntries(archive.root);
-  return OkStatus();
+  inspection.form = inspection.shard ? Form::kNxdShard : Form::kTorchStateDict;
+  inspection.description =
+      inspection.shard ? "one shard of an NxD training set" : "torch state dict";
 }
 
 // A program: its records are listed, and the compiled graphs in them found by their headers; its
@@ -178,10 +175,8 @@ std::optional<int64_t> EpochOf(std::string_view name) {
   if (!name.starts_with(kBefore) || !name.ends_with(kAfter)) return std::nullopt;
   name.remove_prefix(kBefore.size());
   name.remove_suffix(std::min(name.size(), kAfter.size()));
-  int64_t epoch = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), epoch);
-  if (error != std::errc() || end != name.data() + name.size() || epoch < 0) return std::nullopt;
-  return epoch;
+  const std::optional<int64_t> epoch = ParseNumber<int64_t>(name);
+  return epoch && *epoch >= 0 ? epoch : std::nullopt;
 }
 
 bool IsProgram(const Error& error) {
@@ -201,10 +196,8 @@ Status InspectTorchFile(Inspection& inspection, const InspectRequest& request) {
   inspection.shard = nxd::ShardOfPath(request.path);
   TreeWalk walk(*archive);
   NXDKIT_TRY(walk.Walk(archive->root, ""));
-  if (!walk.references.empty())
-    NXDKIT_TRY(AddReferences(inspection, *archive, walk));
-  else
-    NXDKIT_TRY(AddTensors(inspection, *archive, walk));
+  const auto add = walk.references.empty() ? AddTensors : AddReferences;
+  add(inspection, *archive, walk);
   if (const std::optional<int64_t> epoch = EpochOf(BaseName(request.path)))
     inspection.description = fmt::format("checkpoint of epoch {}, as training loops write it: {}",
                                          *epoch, inspection.description);

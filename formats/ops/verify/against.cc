@@ -2,15 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
+#include "formats/models/gqa.h"
 #include "formats/ops/verify/compare.h"
 #include "formats/ops/verify/structure.h"
-#include "formats/ops/verify/wrong_heads.h"
+#include "lib/plan/gather.h"
 
 namespace nxdkit::ops {
 namespace {
+
+using models::Role;
 
 // "F32 to BF16": the parameters' types here, and there, where they differ; "" when they do not.
 std::string TypesText(const BoundArtifact& from, const BoundArtifact& to) {
@@ -38,6 +42,107 @@ bool LooksRounded(const BoundArtifact& artifact, const std::vector<Finding>& fin
   int64_t differing = 0;
   for (const Finding& finding : findings) differing += finding.count;
   return differing > all / 2;
+}
+
+// --- which head is where another one belongs
+
+// Rows and columns that are compared: a strip of a head is enough to tell heads apart.
+constexpr int64_t kStrip = 64;
+
+// The first elements of head `head` of a parameter, [strip rows or columns], as the layout stores
+// them, in tensor `only` where one is named; empty when they are not in one piece.
+Result<std::vector<std::byte>> ReadStrip(const BoundLayout& bound, std::optional<size_t> only,
+                                         const LogicalTensor& param, uint32_t index, int64_t head,
+                                         Dtype dtype) {
+  const int dim = param.head_dim;
+  Box strip = WholeBox(param.shape);
+  strip.lo[dim] = head * param.head_rows;
+  strip.extent[dim] = 1;
+  if (param.shape.size() == 2) strip.extent[1 - dim] = std::min(strip.extent[1 - dim], kStrip);
+  std::vector<std::byte> bytes(strip.Volume() * ElementBytes(dtype));
+  for (size_t t = only.value_or(0); t < (only ? *only + 1 : bound.stored.size()); ++t)
+    for (const Piece& piece : bound.layout.tensors[t].pieces) {
+      if (piece.param != index || Intersect(piece.logical, strip) != strip) continue;
+      const StoredTensor& stored = bound.stored[t];
+      Move move{
+          &stored,
+          0,
+          {strip.extent, {}, RowMajorStrides(strip.extent), stored.dtype, dtype, stored.big_endian},
+          bytes.data()};
+      for (size_t d = 0; d < strip.lo.size(); ++d) {
+        const int64_t stride = stored.strides[piece.axes[d]];
+        move.copy.source_strides.push_back(stride);
+        move.start += (piece.stored_lo[piece.axes[d]] + strip.lo[d] - piece.logical.lo[d]) * stride;
+      }
+      NXDKIT_TRY(Gatherer(256 << 10).Run({move}));
+      return bytes;
+    }
+  return std::vector<std::byte>();
+}
+
+// The stored tensor that the finding is about.
+std::optional<size_t> TensorOf(const Layout& layout, const Finding& finding) {
+  for (size_t t = 0; t < layout.tensors.size(); ++t)
+    if (layout.tensors[t].name == finding.tensor &&
+        layout.files[layout.tensors[t].file].path == finding.file)
+      return t;
+  return std::nullopt;
+}
+
+// Queries in natural order over tiled key heads: what the reference converter writes for trn2.
+bool IsReferenceTrn2(const BoundArtifact& actual, const Finding& finding, int64_t stored_head) {
+  const nxd::Geometry& geometry = actual.nxd_geometry;
+  if (actual.artifact.kind != Kind::kNxd || geometry.kv_multiplier == 1 || !finding.rank)
+    return false;
+  const models::ModelConfig& config = actual.model->config;
+  const auto assumed = nxd::HeadPlacement(config, geometry);
+  if (!assumed.ok()) return false;
+  const std::vector<int64_t>& slots = (*assumed)[*finding.rank].query;
+  const int64_t per_rank = static_cast<int64_t>(slots.size());
+  for (int64_t slot = 0; slot < per_rank; ++slot)
+    if (slots[slot] == *finding.head) return stored_head == *finding.rank * per_rank + slot;
+  return false;
+}
+
+// Extends the finding with the head that is really there, and with the cause, where the pattern is
+// a known one.
+Status ExplainHead(const BoundArtifact& expected, const BoundArtifact& actual, Finding& finding) {
+  const auto index = expected.model->Find(finding.param);
+  const std::optional<size_t> tensor = TensorOf(actual.bound.layout, finding);
+  if (!index || !tensor) return OkStatus();
+  const LogicalTensor& param = expected.params[*index];
+  const Role role = expected.model->params[*index].role;
+  const Dtype dtype = actual.bound.stored[*tensor].dtype;
+  NXDKIT_ASSIGN(const std::vector<std::byte> stored,
+                ReadStrip(actual.bound, tensor, param, *index, *finding.head, dtype));
+  if (stored.empty()) return OkStatus();
+  const int64_t heads = param.shape[param.head_dim] / param.head_rows;
+  for (int64_t head = 0; head < heads; ++head) {
+    NXDKIT_ASSIGN(const std::vector<std::byte> strip,
+                  ReadStrip(expected.bound, std::nullopt, param, *index, head, dtype));
+    if (strip != stored) continue;
+    if (head == *finding.head) return OkStatus();  // the right head, with wrong elements
+    const char* what = role == Role::kKey ? "key" : role == Role::kValue ? "value" : "query";
+    finding.message +=
+        fmt::format("; {} head {} is where head {} belongs", what, head, *finding.head);
+    if ((role == Role::kQuery || role == Role::kOutput) && IsReferenceTrn2(actual, finding, head))
+      finding.message +=
+          ": the query heads are in natural order while the key heads are tiled over the ranks, so "
+          "they meet other groups' keys; "
+          "NxD's checkpoint_converter.py writes such sets for --hw_backend trn2 with a "
+          "kv_size_multiplier above 1";
+    return OkStatus();
+  }
+  return OkStatus();
+}
+
+// The first finding of a q, k, v or o projection is explained.
+Status ExplainHeads(const BoundArtifact& expected, const BoundArtifact& actual,
+                    std::vector<Finding>& findings) {
+  if (!expected.model || !actual.model) return OkStatus();
+  const auto first = std::ranges::find_if(
+      findings, [](const Finding& finding) { return finding.head.has_value(); });
+  return first == findings.end() ? OkStatus() : ExplainHead(expected, actual, *first);
 }
 
 }  // namespace

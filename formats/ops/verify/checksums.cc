@@ -34,7 +34,7 @@ std::vector<std::string> FilesWithChecksums(const Artifact& artifact) {
 }
 
 SeenCrcs::SeenCrcs(const Artifact& artifact, const BoundLayout& bound)
-    : bound_(bound), chunks_(bound.stored.size()) {
+    : bound_(bound), crcs_(bound.stored.size()) {
   const std::vector<std::string> paths = FilesWithChecksums(artifact);
   const std::set<std::string> with_checksums(paths.begin(), paths.end());
   for (const StoredTensor& tensor : bound.stored) {
@@ -50,23 +50,18 @@ SeenCrcs::SeenCrcs(const Artifact& artifact, const BoundLayout& bound)
 
 void SeenCrcs::Add(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
   if (!wanted_[tensor]) return;
-  const Chunk chunk{bytes.size(), Crc32(0, bytes)};
+  const uint32_t crc = Crc32(0, bytes);
   const std::lock_guard lock(mutex_);
-  chunks_[tensor][offset] = chunk;
+  crcs_[tensor].Add(offset, bytes.size(), crc);
 }
 
 KnownCrcs SeenCrcs::Known() const {
   KnownCrcs known;
-  for (size_t t = 0; t < chunks_.size(); ++t) {
-    uint64_t at = 0;
-    uint32_t crc = 0;
-    for (const auto& [offset, chunk] : chunks_[t]) {
-      if (offset != at) break;
-      crc = Crc32Combine(crc, chunk.crc, chunk.bytes);
-      at += chunk.bytes;
-    }
+  for (size_t t = 0; t < crcs_.size(); ++t) {
     const Storage& storage = *bound_.stored[t].storage;
-    if (wanted_[t] && at == storage.bytes()) known[storage.path()][storage.file_offset()] = crc;
+    const ChunkCrcs::Sum seen = crcs_[t].FromStart();
+    if (wanted_[t] && seen.bytes == storage.bytes())
+      known[storage.path()][storage.file_offset()] = seen.crc;
   }
   return known;
 }

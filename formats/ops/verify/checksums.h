@@ -11,6 +11,7 @@
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/finding.h"
 #include "formats/artifact/run.h"
+#include "lib/sinks/output_files.h"
 
 namespace nxdkit::ops {
 
@@ -33,14 +34,10 @@ class SeenCrcs {
   KnownCrcs Known() const;
 
  private:
-  struct Chunk {
-    uint64_t bytes;
-    uint32_t crc;
-  };
   const BoundLayout& bound_;
   std::vector<bool> wanted_;  // tensors that are a record, no less and no more
   std::mutex mutex_;
-  std::vector<std::map<uint64_t, Chunk>> chunks_;  // per tensor, by offset
+  std::vector<ChunkCrcs> crcs_;  // per tensor
 };
 
 // Reads every one of them whole, but for the records whose CRC is known. A record whose bytes are

@@ -25,6 +25,30 @@ Finding At(const BoundArtifact& artifact, const TensorLayout& tensor, std::strin
       .at_rank(file.tp_rank < 0 ? std::nullopt : std::optional(file.tp_rank));
 }
 
+// Parts and copies of one parameter in different dtypes: rounding one to the other would hide a
+// difference.
+std::vector<Finding> CheckDtypes(const BoundArtifact& artifact) {
+  std::vector<std::optional<Dtype>> dtypes(artifact.params.size());
+  std::vector<Finding> findings;
+  for (size_t t = 0; t < artifact.bound.stored.size(); ++t) {
+    const TensorLayout& tensor = artifact.bound.layout.tensors[t];
+    const Dtype dtype = artifact.bound.stored[t].dtype;
+    for (const Piece& piece : tensor.pieces) {
+      std::optional<Dtype>& first = dtypes[piece.param];
+      if (!first) first = dtype;
+      if (*first == dtype) continue;
+      findings.push_back(
+          At(artifact, tensor, "dtype",
+             fmt::format("dtype {} here, {} in another part or copy of the parameter", Name(dtype),
+                         Name(*first)))
+              .of(artifact.params[piece.param].name)
+              .differs(std::string(Name(dtype)), std::string(Name(*first))));
+      break;
+    }
+  }
+  return findings;
+}
+
 Finding Describe(const BoundArtifact& artifact, const std::vector<LogicalTensor>& params,
                  const Difference& difference) {
   const TensorLayout& layout = artifact.bound.layout.tensors[difference.tensor];
@@ -40,12 +64,6 @@ Finding Describe(const BoundArtifact& artifact, const std::vector<LogicalTensor>
   return finding;
 }
 
-std::string ElementText(const Shape& index) {
-  std::string text = "[";
-  for (size_t d = 0; d < index.size(); ++d) text += fmt::format("{}{}", d ? ", " : "", index[d]);
-  return text + "]";
-}
-
 std::string CountText(const Finding& finding) {
   return finding.count == 1 ? "1 element" : fmt::format("{} elements", finding.count);
 }
@@ -56,7 +74,7 @@ void NameSelfFinding(Finding& finding, const TensorLayout& layout) {
     finding.check = layout.dtype ? "rank tensor" : "padding";
     finding.message = fmt::format("{} of {} must be {}: found {} at {}", CountText(finding),
                                   layout.dtype ? "the rank tensor" : "padding", finding.expected,
-                                  finding.found, ElementText(finding.index));
+                                  finding.found, ShapeText(finding.index));
     return;
   }
   const bool tied = layout.name == "lm_head.weight" && finding.param != "lm_head.weight";
@@ -64,7 +82,7 @@ void NameSelfFinding(Finding& finding, const TensorLayout& layout) {
   finding.message =
       fmt::format("{} differ{} from {} {}: found {} at {}, expected {}", CountText(finding),
                   finding.count == 1 ? "s" : "", tied ? "the tied" : "the other copy of",
-                  finding.param, finding.found, ElementText(finding.index), finding.expected);
+                  finding.param, finding.found, ShapeText(finding.index), finding.expected);
 }
 
 Result<std::vector<Difference>> RunComparison(const Plan& plan, const BoundLayout& expected,
@@ -119,34 +137,6 @@ Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actu
   return layout;
 }
 
-namespace {
-
-// Parts and copies of one parameter in different dtypes: rounding one to the other would hide a
-// difference.
-std::vector<Finding> CheckDtypes(const BoundArtifact& artifact) {
-  std::vector<std::optional<Dtype>> dtypes(artifact.params.size());
-  std::vector<Finding> findings;
-  for (size_t t = 0; t < artifact.bound.stored.size(); ++t) {
-    const TensorLayout& tensor = artifact.bound.layout.tensors[t];
-    const Dtype dtype = artifact.bound.stored[t].dtype;
-    for (const Piece& piece : tensor.pieces) {
-      std::optional<Dtype>& first = dtypes[piece.param];
-      if (!first) first = dtype;
-      if (*first == dtype) continue;
-      findings.push_back(
-          At(artifact, tensor, "dtype",
-             fmt::format("dtype {} here, {} in another part or copy of the parameter", Name(dtype),
-                         Name(*first)))
-              .of(artifact.params[piece.param].name)
-              .differs(std::string(Name(dtype)), std::string(Name(*first))));
-      break;
-    }
-  }
-  return findings;
-}
-
-}  // namespace
-
 Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunOptions& run) {
   std::vector<Finding> findings = CheckDtypes(artifact);
   if (!findings.empty()) return findings;
@@ -200,7 +190,7 @@ Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected,
     Finding& finding = findings.back();
     finding.message = fmt::format("{} differ{}: found {} at {}, expected {}", CountText(finding),
                                   finding.count == 1 ? "s" : "", finding.found,
-                                  ElementText(finding.index), finding.expected);
+                                  ShapeText(finding.index), finding.expected);
   }
   return findings;
 }

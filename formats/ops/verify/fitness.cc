@@ -14,63 +14,39 @@ namespace {
 
 constexpr uint64_t kMaxConfigBytes = 16 << 20;
 
-Finding ConfigFinding(std::string check, std::string path, std::string found, std::string expected,
-                      std::string message) {
-  return Finding(std::move(check), std::move(message))
-      .in(std::move(path))
-      .differs(std::move(found), std::move(expected));
-}
-
-}  // namespace
-
-std::vector<Finding> CheckCpuPlan(const rollout::Bundle& bundle) {
-  if (!bundle.has_cpu_plan || !bundle.config) return {};
-  const std::string path = JoinPath(bundle.folder, std::string(rollout::kCpuPlanFile));
-  const auto wrong = [&](std::string found, std::string expected, std::string message) {
-    return ConfigFinding("cpu plan", path, std::move(found), std::move(expected),
-                         std::move(message));
-  };
-  const auto from = [&](const Error& error) {
-    return std::vector<Finding>{
-        wrong("", "",
-              error.member().empty() ? error.message() : error.member() + ": " + error.message())};
-  };
-  const Result<std::string> text = ReadSmallFile(path, kMaxConfigBytes);
-  if (!text.ok()) return from(text.error());
-  const Result<rollout::CpuPlan> plan = rollout::ParseCpuPlan(*text, path);
-  if (!plan.ok()) return from(plan.error());
-  const Result<ConfigText> config = CompiledModel(bundle);
-  if (!config.ok()) return from(config.error());
-  const Result<models::ModelConfig> model = models::ParseConfig(config->text, config->path);
-  if (!model.ok()) return from(model.error());
-  if (model->family == nullptr) return {};  // its heads are not known
-  const Result<rollout::CpuPlan> expected =
-      rollout::MakeCpuPlan(*model, config->text, *bundle.config, bundle.config_text);
-  if (!expected.ok()) return from(expected.error());
+// What the bundle's plan has otherwise than its configurations give.
+Result<std::vector<Finding>> ComparePlan(const rollout::Bundle& bundle, const std::string& path) {
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxConfigBytes));
+  NXDKIT_ASSIGN(const rollout::CpuPlan plan, rollout::ParseCpuPlan(text, path));
+  NXDKIT_ASSIGN(const ConfigText config, CompiledModel(bundle));
+  NXDKIT_ASSIGN(const models::ModelConfig model, models::ParseConfig(config.text, config.path));
+  if (model.family == nullptr) return std::vector<Finding>();  // its heads are not known
+  NXDKIT_ASSIGN(const rollout::CpuPlan expected,
+                rollout::MakeCpuPlan(model, config.text, *bundle.config, bundle.config_text));
   std::vector<Finding> findings;
   const auto compare = [&](const char* key, const auto& found, const auto& wanted) {
     if (found == wanted) return;
     const std::string a = fmt::format("{}", found), b = fmt::format("{}", wanted);
-    findings.push_back(wrong(
-        a, b, fmt::format("{}: {} in the plan, the bundle's configurations give {}", key, a, b)));
+    findings.push_back(
+        Finding("cpu plan",
+                fmt::format("{}: {} in the plan, the bundle's configurations give {}", key, a, b))
+            .in(path)
+            .differs(a, b));
   };
-  compare("config_digest", plan->config_digest, expected->config_digest);
-  compare("neuron_config_digest", plan->neuron_config_digest, expected->neuron_config_digest);
-  compare("tp", plan->tp, expected->tp);
-  compare("batch_size", plan->batch_size, expected->batch_size);
-  compare("sequence_length", plan->sequence_length, expected->sequence_length);
-  compare("dtype", plan->dtype, expected->dtype);
-  compare("fused_qkv", plan->fused_qkv, expected->fused_qkv);
-  compare("gqa_strategy", models::GqaStrategyName(plan->gqa),
-          models::GqaStrategyName(expected->gqa));
-  compare("layers", plan->layers, expected->layers);
-  compare("head_dim", plan->head_dim, expected->head_dim);
-  compare("query_slots", plan->query_slots, expected->query_slots);
-  compare("kv_slots", plan->kv_slots, expected->kv_slots);
+  compare("config_digest", plan.config_digest, expected.config_digest);
+  compare("neuron_config_digest", plan.neuron_config_digest, expected.neuron_config_digest);
+  compare("tp", plan.tp, expected.tp);
+  compare("batch_size", plan.batch_size, expected.batch_size);
+  compare("sequence_length", plan.sequence_length, expected.sequence_length);
+  compare("dtype", plan.dtype, expected.dtype);
+  compare("fused_qkv", plan.fused_qkv, expected.fused_qkv);
+  compare("gqa_strategy", models::GqaStrategyName(plan.gqa), models::GqaStrategyName(expected.gqa));
+  compare("layers", plan.layers, expected.layers);
+  compare("head_dim", plan.head_dim, expected.head_dim);
+  compare("query_slots", plan.query_slots, expected.query_slots);
+  compare("kv_slots", plan.kv_slots, expected.kv_slots);
   return findings;
 }
-
-namespace {
 
 class Judge {
  public:
@@ -79,8 +55,7 @@ class Judge {
 
   Status Run() {
     CheckSettings();
-    const std::vector<Finding> plan = CheckCpuPlan(bundle_);
-    report_.findings.insert(report_.findings.end(), plan.begin(), plan.end());
+    Append(CheckCpuPlan(bundle_));
     NXDKIT_TRY(CheckModel());
     NXDKIT_TRY(CheckShards());
     if (weights_.artifact.kind == Kind::kRollout) CheckCut();
@@ -89,28 +64,30 @@ class Judge {
   }
 
  private:
-  void Add(std::string check, std::string path, std::string found, std::string expected,
-           std::string message) {
-    report_.findings.push_back(ConfigFinding(std::move(check), std::move(path), std::move(found),
-                                             std::move(expected), std::move(message)));
+  void Add(Finding finding) { report_.findings.push_back(std::move(finding)); }
+  void Append(const std::vector<Finding>& findings) {
+    report_.findings.insert(report_.findings.end(), findings.begin(), findings.end());
   }
-  std::string ConfigPath() const { return JoinPath(bundle_.folder, "neuron_config.json"); }
+  // About the bundle's configuration.
+  Finding OfConfig(std::string check, std::string message) const {
+    return Finding(std::move(check), std::move(message))
+        .in(JoinPath(bundle_.folder, "neuron_config.json"));
+  }
 
   void CheckSettings() {
     for (const std::string& setting : config_.unsupported)
-      Add("setting", ConfigPath(), "", "",
-          fmt::format("{}: shards for it have a layout that is not known here", setting));
+      Add(OfConfig("setting",
+                   fmt::format("{}: shards for it have a layout that is not known here", setting)));
     if (config_.local_ranks != config_.tp)
-      Add("ranks", ConfigPath(), fmt::format("{}", config_.local_ranks),
-          fmt::format("{}", config_.tp),
-          fmt::format("the bundle is for ranks {} to {} of {}, a part of the model",
-                      config_.start_rank, config_.start_rank + config_.local_ranks - 1,
-                      config_.tp));
+      Add(OfConfig("ranks",
+                   fmt::format("the bundle is for ranks {} to {} of {}, a part of the model",
+                               config_.start_rank, config_.start_rank + config_.local_ranks - 1,
+                               config_.tp))
+              .differs(std::to_string(config_.local_ranks), std::to_string(config_.tp)));
     if (bundle_.blobs.empty() && !bundle_.has_cpu_plan)
-      Add("blob", bundle_.folder, "", "",
-          "there is nothing to run: neither model.pt nor nxdkit-cpu-plan.json");
-    const size_t before = report_.findings.size();
-    if (before == 0)
+      Add(Finding("blob", "there is nothing to run: neither model.pt nor nxdkit-cpu-plan.json")
+              .in(bundle_.folder));
+    if (report_.findings.empty())
       report_.checks.push_back(
           fmt::format("compiled for tp {}, batch size {}, sequence length {}, {}, q/k/v {}",
                       config_.tp, config_.batch_size, config_.sequence_length, config_.torch_dtype,
@@ -126,11 +103,11 @@ class Judge {
       return OkStatus();
     }
     const ConfigText model{weights_.artifact.config_text, weights_.artifact.config_path};
-    NXDKIT_ASSIGN(std::vector<Finding> findings, CompareModels(model, compiled, config_.tp));
+    NXDKIT_ASSIGN(const std::vector<Finding> findings, CompareModels(model, compiled, config_.tp));
     if (findings.empty())
       report_.checks.push_back("the model's settings that are compiled in are the same, heads: " +
                                HeadsText(weights_.model->config, config_.tp));
-    report_.findings.insert(report_.findings.end(), findings.begin(), findings.end());
+    Append(findings);
     return OkStatus();
   }
 
@@ -155,8 +132,7 @@ class Judge {
     for (size_t i = 0; i < bundle_.shards.size(); ++i) {
       const int64_t rank = bundle_.first_rank + static_cast<int64_t>(i);
       NXDKIT_ASSIGN(const std::vector<OutputTensor> model, RankOf(static_cast<int>(rank)));
-      std::vector<Finding> findings = CompareShard(bundle_.shards[i], rank, model);
-      report_.findings.insert(report_.findings.end(), findings.begin(), findings.end());
+      Append(CompareShard(bundle_.shards[i], rank, model));
     }
     if (report_.findings.size() == before)
       report_.checks.push_back(fmt::format(
@@ -171,9 +147,11 @@ class Judge {
     const rollout::Geometry wanted = config_.MakeGeometry();
     const std::string path = weights_.artifact.bundle->weights_folder;
     if (cut.tp != wanted.tp)
-      Add("tp", path, fmt::format("{}", cut.tp), fmt::format("{}", wanted.tp),
-          fmt::format("the shards are cut for tp {}, the bundle was compiled for tp {}", cut.tp,
-                      wanted.tp));
+      Add(Finding("tp",
+                  fmt::format("the shards are cut for tp {}, the bundle was compiled for tp {}",
+                              cut.tp, wanted.tp))
+              .in(path)
+              .differs(std::to_string(cut.tp), std::to_string(wanted.tp)));
     struct Row {
       const char* what;
       bool found, expected;
@@ -185,26 +163,27 @@ class Judge {
           Row{"transposed o_proj", cut.transposed_output, wanted.transposed_output},
           Row{"transposed mlp", cut.transposed_mlp, wanted.transposed_mlp}})
       if (row.found != row.expected)
-        Add("layout", path, row.found ? "true" : "false", row.expected ? "true" : "false",
-            fmt::format("{}: {} in the shards, the bundle was compiled for {}", row.what, row.found,
-                        row.expected));
+        Add(Finding("layout", fmt::format("{}: {} in the shards, the bundle was compiled for {}",
+                                          row.what, row.found, row.expected))
+                .in(path)
+                .differs(fmt::format("{}", row.found), fmt::format("{}", row.expected)));
   }
 
   // Shards must have the type of the graph; other weights are rounded to it when they are cut.
   void CheckDtype() {
     const auto dtype = DtypeFromTorchName(config_.torch_dtype);
-    if (!dtype) {
-      Add("dtype", ConfigPath(), config_.torch_dtype, "",
-          fmt::format("torch_dtype \"{}\" is unknown", config_.torch_dtype));
-      return;
-    }
+    if (!dtype)
+      return Add(
+          OfConfig("dtype", fmt::format("torch_dtype \"{}\" is unknown", config_.torch_dtype))
+              .differs(config_.torch_dtype, ""));
     for (const StoredTensor& tensor : weights_.bound.stored) {
       if (!Info(tensor.dtype).floating || tensor.dtype == *dtype) continue;
       const std::string message = fmt::format("{} is {}, the bundle was compiled for {}",
                                               tensor.name, Name(tensor.dtype), Name(*dtype));
       if (weights_.artifact.kind == Kind::kRollout)
-        Add("dtype", weights_.artifact.path, std::string(Name(tensor.dtype)),
-            std::string(Name(*dtype)), message);
+        Add(Finding("dtype", message)
+                .in(weights_.artifact.path)
+                .differs(std::string(Name(tensor.dtype)), std::string(Name(*dtype))));
       else
         report_.warnings.push_back(message + "; the shards will hold rounded values");
       return;  // the first one says it
@@ -218,6 +197,16 @@ class Judge {
 };
 
 }  // namespace
+
+std::vector<Finding> CheckCpuPlan(const rollout::Bundle& bundle) {
+  if (!bundle.has_cpu_plan || !bundle.config) return {};
+  const std::string path = JoinPath(bundle.folder, std::string(rollout::kCpuPlanFile));
+  Result<std::vector<Finding>> found = ComparePlan(bundle, path);
+  if (found.ok()) return *std::move(found);
+  const Error& error = found.error();
+  const std::string place = error.member().empty() ? "" : error.member() + ": ";
+  return {Finding("cpu plan", place + error.message()).in(path)};
+}
 
 Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
   VerifyReport report;

@@ -16,4 +16,8 @@ Finding LayoutFinding(const Error& error);
 // ranks of a bundle lack or have in another type than its configuration says.
 std::vector<Finding> CheckStructure(const BoundArtifact& artifact);
 
+// Whether every tensor in the record that optimum-neuron's trainer left in an NxD set is stored,
+// and cut as recorded; empty without a record.
+std::vector<Finding> CheckMpRecord(const BoundArtifact& artifact);
+
 }  // namespace nxdkit::ops

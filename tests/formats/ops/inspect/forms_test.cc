@@ -133,20 +133,20 @@ TEST(InspectNxd, RootWithTags) {
   EXPECT_THAT(inspection.description, HasSubstr("NxD checkpoint folder of 3 tags; the tag step_2"));
   ExpectFits(inspection);
   const NxdFacts& facts = *inspection.nxd;
-  EXPECT_EQ(facts.tag, "step_2");
+  EXPECT_EQ(facts.location.tag, "step_2");
   ASSERT_EQ(facts.tags.size(), 3u);
   EXPECT_TRUE(facts.tags[0].finished);
   EXPECT_TRUE(facts.tags[1].finished);
   EXPECT_FALSE(facts.tags[2].finished);
-  EXPECT_TRUE(facts.done);
+  EXPECT_TRUE(facts.location.finished);
   EXPECT_TRUE(facts.checkpoint);
   EXPECT_EQ(facts.hardware, HardwareSource::kIrrelevant);
 
   InputHints hints;
   hints.tag = "step_3";
   const Inspection asked = InspectOk(models.path("root"), hints);
-  EXPECT_EQ(asked.nxd->tag, "step_3");
-  EXPECT_FALSE(asked.nxd->done);
+  EXPECT_EQ(asked.nxd->location.tag, "step_3");
+  EXPECT_FALSE(asked.nxd->location.finished);
   EXPECT_THAT(asked.warnings, ElementsAre(HasSubstr("no `done` marker")));
 }
 
@@ -176,7 +176,7 @@ TEST(InspectNxd, HardwareByTheSidecarByOptionsAndByTheCopies) {
   EXPECT_EQ(by_sidecar.nxd->geometry->kv_multiplier, 2);
   EXPECT_EQ(by_sidecar.nxd->geometry->qkv, nxd::QkvStyle::kFused);
   EXPECT_EQ(by_sidecar.nxd->geometry->hardware, models::Hardware::kTrn2);
-  EXPECT_EQ(by_sidecar.nxd->tp, 8);
+  EXPECT_EQ(by_sidecar.nxd->location.tp, 8);
 
   fs::remove(path + "/nxdkit.json");
   EXPECT_EQ(InspectOk(path).nxd->hardware, HardwareSource::kReplicas);
@@ -216,8 +216,8 @@ TEST(InspectNxd, XserSetAndItsMainFile) {
   const Inspection inspection = InspectOk(path);
   ExpectFits(inspection);
   EXPECT_TRUE(inspection.nxd->xser);
-  EXPECT_EQ(inspection.nxd->style, nxd::SetStyle::kV2Xser);
-  EXPECT_EQ(inspection.nxd->pp, 2);
+  EXPECT_EQ(inspection.nxd->location.style, nxd::SetStyle::kV2Xser);
+  EXPECT_EQ(inspection.nxd->location.pp, 2);
   EXPECT_EQ(inspection.files, 4u + inspection.tensors);
   EXPECT_EQ(FileOf(inspection, {0, 0}),
             "model/dp_rank_00_tp_rank_00_pp_rank_00.pt.tensors/tensor_0.pt");
@@ -273,7 +273,7 @@ TEST(InspectNxd, WithoutAConfigTheGridIsShown) {
       models.Make("set", Kind::kNxd, [](OutputOptions& options) { options.tp = 2; });
   fs::remove(path + "/config.json");
   const Inspection inspection = InspectOk(path);
-  EXPECT_EQ(inspection.nxd->tp, 2);
+  EXPECT_EQ(inspection.nxd->location.tp, 2);
   EXPECT_FALSE(inspection.nxd->geometry.has_value());
   EXPECT_EQ(inspection.layout.outcome, Outcome::kNotChecked);
   EXPECT_THAT(inspection.layout.message, HasSubstr("--config"));

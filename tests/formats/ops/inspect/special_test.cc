@@ -233,7 +233,7 @@ TEST(InspectTrainer, AFolderOfOptimumNeuron) {
         R"({"parameters": {}, "model_weight_transformation_specs": []})");
   const Inspection inspection = InspectOk(folder);
   EXPECT_EQ(inspection.form, Form::kNxdSet);
-  EXPECT_EQ(inspection.nxd->tag, "shards");
+  EXPECT_EQ(inspection.nxd->location.tag, "shards");
   EXPECT_EQ(inspection.layout.outcome, LayoutCheck::Outcome::kFits);
   ASSERT_TRUE(inspection.trainer.has_value());
   EXPECT_EQ(inspection.trainer->step, 20);

@@ -1,12 +1,63 @@
-#include "formats/ops/convert/slot.h"
+#include "formats/ops/convert/destination.h"
 
 #include "formats/manifest/manifest.h"
-#include "formats/ops/convert/new_output.h"
+#include "lib/system/copy_file.h"
+#include "lib/system/file.h"
 #include "lib/system/paths.h"
+#include "lib/system/staging.h"
 #include "lib/system/system.h"
 
 namespace nxdkit::ops {
+
+Result<std::unique_ptr<WriteSink>> Destination::WriteInto(const std::string& folder,
+                                                          std::string fingerprint) {
+  return WriteSink::Begin(
+      folder, conversion_.output.layout, std::move(conversion_.output.files),
+      {.sync = request_.sync, .jobs = request_.run.jobs, .fingerprint = std::move(fingerprint)});
+}
+
 namespace {
+
+// Where nobody sees it half written.
+Status WriteText(const std::string& path, const std::string& contents, bool sync) {
+  NXDKIT_ASSIGN(File file, File::OpenWrite(path));
+  NXDKIT_TRY(file.Allocate(contents.size()));
+  NXDKIT_TRY(file.WriteAt(0, std::as_bytes(std::span(contents.data(), contents.size()))));
+  if (sync) NXDKIT_TRY(file.Sync());
+  return file.Close();
+}
+
+class NewOutputFolder : public Destination {
+ public:
+  using Destination::Destination;
+
+  Result<Sink*> Begin(const Workload& workload, ConvertReport& report) override {
+    const bool folder = !conversion_.output.single_file;
+    NXDKIT_ASSIGN(staging_, Staging::Begin(request_.output, {.replace = request_.force,
+                                                             .resume = request_.resume,
+                                                             .folder = folder,
+                                                             .sync = request_.sync}));
+    // A single file has no folder to keep a journal in.
+    NXDKIT_ASSIGN(sink_, WriteInto(staging_.path(),
+                                   folder ? Fingerprint(conversion_, workload) : std::string()));
+    report.resumed_tasks = sink_->resumed_tasks();
+    return sink_.get();
+  }
+
+  void Keep() override { staging_.Keep(); }
+
+  Result<std::optional<MadePlace>> Finish(ConvertReport&) override {
+    NXDKIT_TRY(sink_->Finish());
+    NXDKIT_TRY(WriteSideFiles(conversion_.output, staging_.path(), request_.sync));
+    return std::optional(MadePlace{staging_.path(), ""});
+  }
+
+  Status Publish(ConvertReport&) override { return staging_.Publish(); }
+
+ private:
+  Staging staging_;
+  std::unique_ptr<WriteSink> sink_;
+};
 
 // Called while no other process can switch the bundle's weights.
 Result<rollout::WeightsVersion> NextVersion(const ConvertRequest& request,
@@ -37,21 +88,16 @@ Status CheckStillTheBase(const ConvertRequest& request, const Conversion& conver
 
 class BundleSlot : public Destination {
  public:
-  BundleSlot(const ConvertRequest& request, Conversion& conversion)
-      : request_(request), conversion_(conversion) {}
+  using Destination::Destination;
 
   Status Check() override { return rollout::SlotUpdate::CheckForeign(WeightsLink(), Options()); }
 
   Result<Sink*> Begin(const Workload&, ConvertReport& report) override {
-    OutputPlan& output = conversion_.output;
     NXDKIT_ASSIGN(update_, rollout::SlotUpdate::Begin(WeightsLink(), Options()));
     NXDKIT_TRY(CheckStillTheBase(request_, conversion_));
     NXDKIT_ASSIGN(rollout::WeightsVersion version, NextVersion(request_, conversion_));
     report.refreshed = {update_->path(), update_->reused(), std::move(version)};
-    NXDKIT_ASSIGN(
-        sink_,
-        WriteSink::Begin(update_->path(), output.layout, std::move(output.files),
-                         {.sync = request_.sync, .jobs = request_.run.jobs, .fingerprint = ""}));
+    NXDKIT_ASSIGN(sink_, WriteInto(update_->path()));
     return sink_.get();
   }
 
@@ -72,16 +118,26 @@ class BundleSlot : public Destination {
     return options;
   }
 
-  const ConvertRequest& request_;
-  Conversion& conversion_;
   std::unique_ptr<rollout::SlotUpdate> update_;
   std::unique_ptr<WriteSink> sink_;
 };
 
 }  // namespace
 
+std::unique_ptr<Destination> MakeNewOutput(const ConvertRequest& request, Conversion& conversion) {
+  return std::make_unique<NewOutputFolder>(request, conversion);
+}
+
 std::unique_ptr<Destination> MakeSlot(const ConvertRequest& request, Conversion& conversion) {
   return std::make_unique<BundleSlot>(request, conversion);
+}
+
+Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool sync) {
+  for (const auto& [path, from] : output.copies)
+    NXDKIT_TRY(CopyFile(from, JoinPath(folder, path), sync));
+  for (const auto& [path, contents] : output.texts)
+    NXDKIT_TRY(WriteText(JoinPath(folder, path), contents, sync));
+  return OkStatus();
 }
 
 }  // namespace nxdkit::ops
