@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "formats/artifact/lora/lora.h"
+#include "formats/artifact/lora/lora_peft.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"

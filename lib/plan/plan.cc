@@ -6,6 +6,11 @@
 
 namespace nxdkit {
 
+void BoundLayout::Add(TensorLayout tensor, StoredTensor from) {
+  layout.tensors.push_back(std::move(tensor));
+  stored.push_back(std::move(from));
+}
+
 Status CheckBinding(const BoundLayout& bound) {
   NXDKIT_CHECK(bound.stored.size() == bound.layout.tensors.size());
   for (size_t i = 0; i < bound.stored.size(); ++i) {

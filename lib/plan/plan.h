@@ -32,6 +32,8 @@ struct TensorPlan {
 struct BoundLayout {
   Layout layout;
   std::vector<StoredTensor> stored;
+
+  void Add(TensorLayout tensor, StoredTensor from);
 };
 
 struct Plan {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/artifact.h"
+#include "formats/artifact/bind.h"
 #include "lib/system/folder_lock.h"
 #include "trainer/learner/actor.h"
 #include "trainer/learner/critic.h"

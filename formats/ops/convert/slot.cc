@@ -2,6 +2,7 @@
 
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/new_output.h"
+#include "formats/rollout/weight_slots.h"
 #include "lib/system/paths.h"
 #include "lib/system/system.h"
 

@@ -1,7 +1,7 @@
 // PRIVATE to formats/ops/verify: ckpt-verify's part on optim/ of a training tag.
 #pragma once
 
-#include "formats/artifact/artifact.h"
+#include "formats/artifact/bind.h"
 #include "formats/ops/verify/verify.h"
 
 namespace nxdkit::ops {
