@@ -2,6 +2,7 @@
 # headers include (tests/structure holds that). A header that is not in this list is ours alone.
 set(NXDKIT_PUBLIC_HEADERS
   formats/artifact/artifact.h
+  formats/artifact/bind.h
   formats/artifact/finding.h
   formats/artifact/run.h
   formats/compile_cache/cache.h
@@ -21,6 +22,7 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/nxd/optimizer_set.h
   formats/nxd/param_order.h
   formats/nxd/shard_set.h
+  formats/nxd/sidecar.h
   formats/ops/convert/convert.h
   formats/ops/diff/diff.h
   formats/ops/diff/diff_kernels.h
@@ -33,11 +35,11 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/ops/verify/compare.h
   formats/ops/verify/fitness.h
   formats/ops/verify/verify.h
-  formats/output/output_plan.h
+  formats/output/decide_output.h
   formats/rollout/bundle.h
   formats/rollout/neuron_config.h
   formats/rollout/rollout_layout.h
-  formats/rollout/weight_slots.h
+  formats/rollout/weights_version.h
   formats/torch/pickle_value.h
   lib/base/error.h
   lib/base/scratch_pool.h

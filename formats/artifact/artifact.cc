@@ -4,12 +4,14 @@
 
 #include <array>
 
-#include "formats/artifact/lora/lora.h"
 #include "formats/artifact/open_file.h"
+#include "formats/delta/delta.h"
 #include "formats/hf/hf.h"
 #include "formats/nxd/refuse.h"
+#include "formats/rollout/weight_slots.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
+#include "lib/base/errors.h"
 #include "lib/sinks/write_sink.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -18,74 +20,14 @@ namespace nxdkit::ops {
 namespace {
 
 constexpr std::array<std::string_view, 5> kKindNames = {"hf", "nxd", "rollout", "torch", "delta"};
-constexpr uint64_t kMaxConfigBytes = 16 << 20;
-
-}  // namespace
-
-std::string_view KindName(Kind kind) { return kKindNames[static_cast<size_t>(kind)]; }
-
-std::optional<Kind> KindFromName(std::string_view name) {
-  for (size_t i = 0; i < kKindNames.size(); ++i)
-    if (kKindNames[i] == name) return static_cast<Kind>(i);
-  return std::nullopt;
-}
-
-uint64_t Artifact::file_bytes() const {
-  uint64_t bytes = 0;
-  for (const TensorFile& file : files) bytes += file.file_bytes;
-  return bytes;
-}
-
-size_t Artifact::tensor_count() const {
-  size_t count = 0;
-  for (const TensorFile& file : files) count += file.tensors.size();
-  return count;
-}
-
-namespace {
 
 // A staging place of ours: files have their sizes and names, but not yet their contents.
 Status RefuseUnfinished(const std::string& path) {
   if (KindOf(JoinPath(path, WriteSink::kJournalName)) != PathKind::kFile) return OkStatus();
-  return Error(Errc::kCorrupt, "an unfinished output of nxd-convert, not an artifact")
+  return Corrupt("an unfinished output of nxd-convert, not an artifact")
       .in(path)
       .hint("run the same command again with --resume, or remove the folder");
 }
-
-}  // namespace
-
-Result<Kind> Recognise(const std::string& path) {
-  NXDKIT_TRY(RefuseUnfinished(path));
-  switch (KindOf(path)) {
-    case PathKind::kMissing:
-      return Error(Errc::kNotFound, "no such file or folder").in(path);
-    case PathKind::kOther:
-      return Error(Errc::kUnsupported, "neither a regular file nor a folder").in(path);
-    case PathKind::kFile:
-      if (path.ends_with(".safetensors") || safetensors::LooksLikeSafetensors(path))
-        return Kind::kHf;
-      if (torch::LooksLikeArchive(path)) return Kind::kTorch;
-      if (delta::LooksLikeDelta(path)) return Kind::kDelta;
-      return Error(Errc::kUnsupported, "neither a safetensors file nor a torch archive").in(path);
-    case PathKind::kFolder:
-      break;
-  }
-  if (rollout::LooksLikeBundle(path)) return Kind::kRollout;
-  // Weights in the folder itself count before tags in folders below: shards that were made of a
-  // model and put into its folder must not be taken for the model.
-  if (hf::HasWeights(path)) return Kind::kHf;
-  if (nxd::LooksLikeShardSet(path)) return Kind::kNxd;
-  if (std::optional<Error> refused = nxd::RefuseByName(path)) return *std::move(refused);
-  return Error(Errc::kUnsupported,
-               "no artifact recognised: no rollout bundle (neuron_config.json, "
-               "tp0_sharded_checkpoint.safetensors), "
-               "no NxD shard set (model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`), "
-               "no Hugging Face weights "
-               "(model.safetensors, model.safetensors.index.json, pytorch_model.bin)")
-      .in(path);
-}
-
-namespace {
 
 // The first folder that holds a config.json.
 std::string FindConfigFolder(const std::vector<std::string>& folders) {
@@ -94,31 +36,6 @@ std::string FindConfigFolder(const std::vector<std::string>& folders) {
       return folder;
   return "";
 }
-
-}  // namespace
-
-Status LoadConfig(Artifact& artifact, const InputHints& hints,
-                  const std::vector<std::string>& folders) {
-  artifact.side_folder = FindConfigFolder(folders);
-  if (hints.config) {
-    artifact.config_path = KindOf(*hints.config) == PathKind::kFolder
-                               ? JoinPath(*hints.config, "config.json")
-                               : *hints.config;
-    if (artifact.side_folder.empty()) artifact.side_folder = ParentPath(artifact.config_path);
-  } else if (!artifact.side_folder.empty()) {
-    artifact.config_path = JoinPath(artifact.side_folder, "config.json");
-  } else if (artifact.bundle && artifact.bundle->config &&
-             artifact.bundle->config->flavor == rollout::Flavor::kNxdi) {
-    artifact.config_path = JoinPath(artifact.bundle->folder, "neuron_config.json");
-  } else {
-    return OkStatus();
-  }
-  NXDKIT_ASSIGN(artifact.config_text, ReadSmallFile(artifact.config_path, kMaxConfigBytes));
-  NXDKIT_ASSIGN(artifact.config, models::ParseConfig(artifact.config_text, artifact.config_path));
-  return OkStatus();
-}
-
-namespace {
 
 Status OpenHf(Artifact& artifact, const InputHints& hints) {
   if (KindOf(artifact.path) == PathKind::kFile) {
@@ -172,8 +89,7 @@ Status OpenRollout(Artifact& artifact, const InputHints& hints) {
 
 Status OpenTorch(Artifact& artifact, const InputHints& hints) {
   if (KindOf(artifact.path) == PathKind::kFolder)
-    return Error(Errc::kUnsupported, "a torch state dict is one file; this is a folder")
-        .in(artifact.path);
+    return Unsupported("a torch state dict is one file; this is a folder").in(artifact.path);
   NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(artifact.path));
   std::vector<std::string> skipped;
   NXDKIT_ASSIGN(TensorFile file, torch::FlattenStateDict(archive, &skipped));
@@ -188,16 +104,15 @@ Status OpenTorch(Artifact& artifact, const InputHints& hints) {
 // Changes alone are no model: everything but the changed elements comes from the base.
 Status OpenDelta(Artifact& artifact, const InputHints& hints) {
   if (hints.base.empty())
-    return Error(Errc::kUsage, "a delta holds what changed in a model; its base is not named")
+    return BadUsage("a delta holds what changed in a model; its base is not named")
         .in(artifact.path)
         .hint("nxd-convert --from delta takes it with --base");
   if (KindOf(artifact.path) == PathKind::kFolder)
-    return Error(Errc::kUnsupported, "a delta is one file; this is a folder").in(artifact.path);
+    return Unsupported("a delta is one file; this is a folder").in(artifact.path);
   NXDKIT_ASSIGN(artifact.delta, delta::Delta::Open(artifact.path));
   NXDKIT_ASSIGN(const Kind kind, Recognise(hints.base));
   if (kind == Kind::kDelta)
-    return Error(Errc::kUnsupported, "the base of a delta is a delta, expected a model")
-        .in(hints.base);
+    return Unsupported("the base of a delta is a delta, expected a model").in(hints.base);
   InputHints base_hints = hints;
   base_hints.base.clear();
   NXDKIT_ASSIGN(Artifact base, OpenArtifact(hints.base, kind, base_hints));
@@ -240,25 +155,88 @@ Status OpenAs(Artifact& artifact, const InputHints& hints) {
 
 }  // namespace
 
+std::string_view KindName(Kind kind) { return kKindNames[static_cast<size_t>(kind)]; }
+
+std::optional<Kind> KindFromName(std::string_view name) {
+  for (size_t i = 0; i < kKindNames.size(); ++i)
+    if (kKindNames[i] == name) return static_cast<Kind>(i);
+  return std::nullopt;
+}
+
+uint64_t Artifact::file_bytes() const {
+  uint64_t bytes = 0;
+  for (const TensorFile& file : files) bytes += file.file_bytes;
+  return bytes;
+}
+
+size_t Artifact::tensor_count() const {
+  size_t count = 0;
+  for (const TensorFile& file : files) count += file.tensors.size();
+  return count;
+}
+
+Result<Kind> Recognise(const std::string& path) {
+  NXDKIT_TRY(RefuseUnfinished(path));
+  switch (KindOf(path)) {
+    case PathKind::kMissing:
+      return NotFound("no such file or folder").in(path);
+    case PathKind::kOther:
+      return Unsupported("neither a regular file nor a folder").in(path);
+    case PathKind::kFile:
+      if (path.ends_with(".safetensors") || safetensors::LooksLikeSafetensors(path))
+        return Kind::kHf;
+      if (torch::LooksLikeArchive(path)) return Kind::kTorch;
+      if (delta::LooksLikeDelta(path)) return Kind::kDelta;
+      return Unsupported("neither a safetensors file nor a torch archive").in(path);
+    case PathKind::kFolder:
+      break;
+  }
+  if (rollout::LooksLikeBundle(path)) return Kind::kRollout;
+  // Weights in the folder itself count before tags in folders below: shards that were made of a
+  // model and put into its folder must not be taken for the model.
+  if (hf::HasWeights(path)) return Kind::kHf;
+  if (nxd::LooksLikeShardSet(path)) return Kind::kNxd;
+  if (std::optional<Error> refused = nxd::RefuseByName(path)) return *std::move(refused);
+  return Unsupported(
+             "no artifact recognised: no rollout bundle (neuron_config.json, "
+             "tp0_sharded_checkpoint.safetensors), no NxD shard set "
+             "(model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`), no Hugging Face "
+             "weights (model.safetensors, model.safetensors.index.json, pytorch_model.bin)")
+      .in(path);
+}
+
+Status LoadConfig(Artifact& artifact, const InputHints& hints,
+                  const std::vector<std::string>& folders) {
+  artifact.side_folder = FindConfigFolder(folders);
+  if (hints.config) {
+    artifact.config_path = KindOf(*hints.config) == PathKind::kFolder
+                               ? JoinPath(*hints.config, "config.json")
+                               : *hints.config;
+    if (artifact.side_folder.empty()) artifact.side_folder = ParentPath(artifact.config_path);
+  } else if (!artifact.side_folder.empty()) {
+    artifact.config_path = JoinPath(artifact.side_folder, "config.json");
+  } else if (artifact.bundle && artifact.bundle->config &&
+             artifact.bundle->config->flavor == rollout::Flavor::kNxdi) {
+    artifact.config_path = JoinPath(artifact.bundle->folder, "neuron_config.json");
+  } else {
+    return OkStatus();
+  }
+  NXDKIT_ASSIGN(artifact.config_text, ReadSmallFile(artifact.config_path, models::kMaxConfigBytes));
+  NXDKIT_ASSIGN(artifact.config, models::ParseConfig(artifact.config_text, artifact.config_path));
+  return OkStatus();
+}
+
 Result<Artifact> OpenArtifact(const std::string& path, Kind kind, const InputHints& hints) {
   Artifact artifact;
   artifact.kind = kind;
   artifact.path = path;
-  if (KindOf(path) == PathKind::kMissing)
-    return Error(Errc::kNotFound, "no such file or folder").in(path);
+  if (KindOf(path) == PathKind::kMissing) return NotFound("no such file or folder").in(path);
   NXDKIT_TRY(RefuseUnfinished(path));
   Status opened = OpenAs(artifact, hints);
   if (!opened.ok()) return WithKindHint(std::move(opened).error(), artifact);
   if (artifact.ranks.empty())
     for (const TensorFile& file : artifact.files) artifact.ranks.push_back({file.path, -1, -1});
   return artifact;
-}
-
-Result<BoundArtifact> OpenAndBind(const std::string& path, Kind kind, const InputHints& hints) {
-  NXDKIT_ASSIGN(Artifact artifact, OpenArtifact(path, kind, hints));
-  if (hints.lora.empty()) return Bind(std::move(artifact), hints);
-  NXDKIT_ASSIGN(BoundArtifact base, Bind(std::move(artifact), hints));
-  return MergeLora(std::move(base), hints);
 }
 
 }  // namespace nxdkit::ops

@@ -1,21 +1,24 @@
-// Anything that holds a model's weights, opened: what it is, its files, its configuration; and,
-// once bound, where every parameter lies.
+// Anything that holds a model's weights, opened: what it is, its files, its configuration.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "formats/delta/delta.h"
-#include "formats/lora/config.h"
 #include "formats/models/model.h"
-#include "formats/nxd/detect.h"
-#include "formats/nxd/lora_layout.h"
 #include "formats/nxd/mp_metadata.h"
-#include "formats/nxd/param_order.h"
 #include "formats/nxd/shard_set.h"
+#include "formats/nxd/sidecar.h"
 #include "formats/rollout/bundle.h"
-#include "lib/plan/plan.h"
+#include "lib/plan/layout.h"
+
+namespace nxdkit::delta {
+class Delta;  // formats/delta/delta.h
+}
+namespace nxdkit::nxd {
+enum class GroupRule : uint8_t;  // formats/nxd/param_order.h
+}
 
 namespace nxdkit::ops {
 
@@ -47,7 +50,7 @@ struct Artifact {
   std::string config_text;
   std::optional<models::ModelConfig> config;
 
-  std::vector<TensorFile> files;          // a bound optimizer's behind those of the model
+  std::vector<TensorFile> files;          // a bound optimizer's after those of the model
   std::vector<LayoutFile> ranks;          // parallel to files
   std::optional<nxd::ShardSet> set;       // kNxd; its shards' tensors are in `files`
   std::optional<rollout::Bundle> bundle;  // kRollout; its shards are in `files`
@@ -72,84 +75,5 @@ Result<Artifact> OpenArtifact(const std::string& path, Kind kind, const InputHin
 // error.
 Status LoadConfig(Artifact& artifact, const InputHints& hints,
                   const std::vector<std::string>& folders);
-
-// What an optimizer keeps of one parameter under one name: "exp_avg", "step".
-struct OptimizerEntry {
-  enum class Kind : uint8_t {
-    kLike,    // a tensor like the parameter's, cut and replicated with it
-    kScalar,  // a tensor without dimensions
-    kValue,   // a number or the like, in the file's dict itself
-  };
-  std::string name;
-  Kind kind = Kind::kLike;
-  uint32_t param = 0;  // index into BoundArtifact::params; not for kValue
-  size_t stored = 0;   // index into BoundArtifact::bound of the first place; not for kValue
-  Dtype dtype = Dtype::kF32;
-  torch::PickleValue value;  // kValue
-  std::string value_text;    // its pickle: equal values have equal ones
-};
-
-// The optimizer state of an NxD tag. Every entry of every parameter is a logical parameter itself,
-// named "<parameter>/<entry>", behind the model's own in BoundArtifact::params.
-struct BoundOptimizer {
-  nxd::OptimizerStyle style = nxd::OptimizerStyle::kZero1;
-  int dp = 1;
-  nxd::ParamOrder order;
-  std::vector<std::string> keys;          // of every file's dict, in order
-  std::vector<torch::PickleDict> groups;  // param_groups, the same in every file but for "params"
-  bool shapes_are_sizes = false;          // shape_info has torch.Size, not list
-  // Per model parameter; nullopt before its first step.
-  std::vector<std::optional<std::vector<OptimizerEntry>>> entries;
-  std::vector<std::optional<OptimizerEntry>> masters;  // sharded_master_weights
-
-  std::vector<std::string> EntryNames() const;  // all of them, masters too, each once
-  // What is kept of model parameter `param` under a name (nxd::kMasterWeights too); nullptr: none.
-  const OptimizerEntry* Find(uint32_t param, std::string_view name) const;
-};
-
-// What the parameters of a LoRA adapter are to those of its base. Where the base's family is known,
-// the indices are those of Model::params, else of the base's BoundArtifact::params.
-struct LoraParts {
-  lora::Config config;
-  std::string config_path;                          // of adapter_config.json, or of what embeds it
-  std::vector<std::optional<nxd::LoraPair>> pairs;  // a and b index the adapter's params
-  // Parameters that the adapter holds whole (modules_to_save, biases), in its params.
-  std::vector<std::optional<uint32_t>> wholes;
-  nxd::LoraSharing sharing;  // which modules have one A
-
-  size_t pair_count() const;
-  size_t whole_count() const;
-};
-
-// The artifact with every stored tensor laid out.
-struct BoundArtifact {
-  Artifact artifact;
-  std::optional<models::Model> model;  // nullopt: no table; parameters are the tensors themselves
-  std::vector<LogicalTensor> params;
-  BoundLayout bound;
-  nxd::Geometry nxd_geometry;  // kNxd
-  nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;
-  rollout::Geometry rollout_geometry;  // kRollout
-  std::vector<std::string> left_out;   // ignorable tensors
-  // Of a delta, or with a merged adapter: what the parameters are read from, changed.
-  std::shared_ptr<const BoundArtifact> base;
-  std::optional<LoraParts> lora;                // this is an adapter, no model
-  std::shared_ptr<const BoundArtifact> merged;  // the adapter that is merged as base is read
-  // With `merged`: the dtypes that parameters have where they are stored; they are read as F32, so
-  // that a sum is rounded once. Empty, or one per parameter.
-  std::vector<std::optional<Dtype>> own_dtypes;
-  uint64_t reading_bytes = 0;  // memory that each thread takes to read it
-  std::optional<BoundOptimizer> optimizer;
-  // params from here on are the optimizer's.
-  size_t model_params() const { return optimizer ? optimizer->entries.size() : params.size(); }
-};
-
-// Maps every stored tensor to parameters. kUnsupported for a tensor that the family does not know,
-// kCorrupt for shapes that are not the layout's. A family without a table can be bound only for hf
-// and torch. Parameters that are stored nowhere show up in BuildPlan.
-Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints);
-
-// Open and Bind.
-Result<BoundArtifact> OpenAndBind(const std::string& path, Kind kind, const InputHints& hints);
 
 }  // namespace nxdkit::ops

@@ -1,16 +1,16 @@
-// From stored tensors to parameters.
-#include <fmt/core.h>
+#include "formats/artifact/bind.h"
 
 #include <algorithm>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "formats/artifact/artifact.h"
 #include "formats/artifact/bind_delta.h"
+#include "formats/artifact/lora/merge_lora.h"
 #include "formats/artifact/optimizer/bind_optimizer.h"
-#include "formats/models/hf_layout.h"
+#include "formats/models/rank_tensors.h"
 #include "formats/rollout/rollout_layout.h"
+#include "lib/base/errors.h"
 #include "lib/system/paths.h"
 
 namespace nxdkit::ops {
@@ -34,36 +34,28 @@ Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known) {
   for (const StoredTensor& stored : out.artifact.files[file].tensors) {
     const auto it = known.find(stored.name);
     if (it != known.end()) {
-      out.bound.layout.tensors.push_back(it->second);
+      out.bound.Add(it->second, stored);
       out.bound.layout.tensors.back().file = file;
-      out.bound.stored.push_back(stored);
       continue;
     }
     if (models::IsIgnorable(*out.model->config.family, stored.name)) {
       out.left_out.push_back(stored.name);
       continue;
     }
-    return Error(Errc::kUnsupported,
-                 fmt::format("the {} family has no such tensor in this layout; it would be lost",
-                             out.model->config.family->model_type))
+    return Unsupported("the {} family has no such tensor in this layout; it would be lost",
+                       out.model->config.family->model_type)
         .in(out.artifact.files[file].path)
         .on(stored.name);
   }
   return OkStatus();
 }
 
-Error NoConfig(const Artifact& artifact) {
-  return Error(Errc::kNotFound,
-               "no config.json: the shapes alone do not tell heads, layers and family")
-      .in(artifact.path)
-      .hint("name one with --config");
-}
-
 Status RequireFamily(BoundArtifact& out) {
-  if (!out.artifact.config) return NoConfig(out.artifact);
-  Result<models::Model> model = models::MakeModel(*out.artifact.config);
-  if (!model.ok()) return std::move(model).error().in(out.artifact.config_path);
-  out.model = *std::move(model);
+  if (!out.artifact.config)
+    return NotFound("no config.json: the shapes alone do not tell heads, layers and family")
+        .in(out.artifact.path)
+        .hint("name one with --config");
+  NXDKIT_ASSIGN(out.model, MakeModel(*out.artifact.config).in(out.artifact.config_path));
   out.params = out.model->Logical();
   return OkStatus();
 }
@@ -75,14 +67,12 @@ Status BindPlain(BoundArtifact& out) {
     for (const StoredTensor& stored : out.artifact.files[f].tensors) {
       const auto [it, added] = seen.emplace(stored.name, out.artifact.files[f].path);
       if (!added)
-        return Error(Errc::kCorrupt, fmt::format("the tensor is in {} too", it->second))
+        return Corrupt("the tensor is in {} too", it->second)
             .in(out.artifact.files[f].path)
             .on(stored.name);
-      TensorLayout tensor{stored.name, f, stored.shape, std::nullopt, {}, {}};
-      AddWhole(tensor, static_cast<uint32_t>(out.params.size()), stored.shape);
+      const auto number = static_cast<uint32_t>(out.params.size());
       out.params.push_back({stored.name, stored.shape, 0, 0});
-      out.bound.layout.tensors.push_back(std::move(tensor));
-      out.bound.stored.push_back(stored);
+      out.bound.Add(WholeTensor(stored.name, f, number, stored.shape), stored);
     }
   }
   return OkStatus();
@@ -105,10 +95,10 @@ Status CheckExperts(const BoundArtifact& out) {
     if (out.nxd_geometry.ep == 1 || shape.size() != 3 || stored.shape.size() != 3 ||
         stored.shape == shape || stored.shape[0] != out.model->config.experts)
       continue;
-    return Error(Errc::kCorrupt,
-                 fmt::format("all {} experts are stored here, {} of each of the {} expert parallel "
-                             "ranks were expected",
-                             stored.shape[0], shape[0], out.nxd_geometry.ep))
+    return Corrupt(
+               "all {} experts are stored here, {} of each of the {} expert parallel ranks were "
+               "expected",
+               stored.shape[0], shape[0], out.nxd_geometry.ep)
         .in(stored.storage->path())
         .on(stored.name)
         .hint(
@@ -137,16 +127,15 @@ Status BindNxd(BoundArtifact& out, const InputHints& hints) {
     const nxd::ShardFile& file = out.artifact.set->shards[f].file;
     const auto [known, added] = by_rank.try_emplace({file.tp, file.ep});
     if (added) {
-      Result<std::vector<nxd::RankTensor>> tensors =
-          nxd::RankTensors(*out.model, detected.geometry, file.tp, true, file.ep);
       // What cannot be laid out over the set's ranks is not this set's config.
-      if (!tensors.ok()) return std::move(tensors).error().in(out.artifact.config_path);
+      NXDKIT_ASSIGN(std::vector<nxd::RankTensor> tensors,
+                    nxd::RankTensors(*out.model, detected.geometry, file.tp, true, file.ep)
+                        .in(out.artifact.config_path));
       std::vector<TensorLayout> layouts;
-      for (nxd::RankTensor& tensor : *tensors) layouts.push_back(std::move(tensor.layout));
+      for (nxd::RankTensor& tensor : tensors) layouts.push_back(std::move(tensor.layout));
       known->second = ByName(std::move(layouts));
     }
-    Status bound = BindFile(out, f, known->second);
-    if (!bound.ok()) return std::move(bound).error().rank(file.tp);
+    NXDKIT_TRY(BindFile(out, f, known->second).rank(file.tp));
   }
   return CheckExperts(out);
 }
@@ -173,40 +162,35 @@ bool HasExpertRanks(const rollout::Bundle& bundle) {
 Result<rollout::Geometry> RolloutGeometry(const Artifact& artifact, const InputHints& hints) {
   const rollout::Bundle& bundle = *artifact.bundle;
   if (bundle.shards.empty())
-    return Error(Errc::kUnsupported,
-                 "the bundle holds no rank shards; it loads its weights from a Hugging Face "
-                 "checkpoint")
+    return Unsupported(
+               "the bundle holds no rank shards; it loads its weights from a Hugging Face "
+               "checkpoint")
         .in(artifact.path);
   rollout::Geometry geometry;
   geometry.tp = static_cast<int>(bundle.shards.size());
-  if (bundle.config) geometry = bundle.config->MakeGeometry();
+  if (bundle.config) geometry = *bundle.config;
   if (bundle.config && !bundle.config->unsupported.empty())
-    return Error(Errc::kUnsupported,
-                 fmt::format(
-                     "shards made with {} have another layout, which this program does not know",
-                     bundle.config->unsupported.front()))
+    return Unsupported("shards made with {} have another layout, which this program does not know",
+                       bundle.config->unsupported.front())
         .in(JoinPath(bundle.folder, "neuron_config.json"));
   if (static_cast<int64_t>(bundle.shards.size()) != geometry.tp)
-    return Error(Errc::kUnsupported,
-                 fmt::format("{} of {} ranks are here; a part of a bundle cannot be converted",
-                             bundle.shards.size(), geometry.tp))
+    return Unsupported("{} of {} ranks are here; a part of a bundle cannot be converted",
+                       bundle.shards.size(), geometry.tp)
         .in(bundle.weights_folder);
   if (hints.claims.tp && *hints.claims.tp != geometry.tp)
-    return Error(Errc::kUsage, fmt::format("tp is {} by the bundle's shards, but {} by {}",
-                                           geometry.tp, *hints.claims.tp, hints.claims.origin))
+    return BadUsage("tp is {} by the bundle's shards, but {} by {}", geometry.tp, *hints.claims.tp,
+                    hints.claims.origin)
         .in(artifact.path);
   bool fused = false;
   for (const StoredTensor& tensor : bundle.shards.front().tensors)
     fused |= tensor.name.find(".qkv_proj.Wqkv.") != std::string::npos;
   if (bundle.config && bundle.config->fused_qkv != fused)
-    return Error(
-               Errc::kCorrupt,
-               fmt::format("neuron_config.json says fused_qkv {}, but the shards hold {}",
-                           bundle.config->fused_qkv, fused ? "Wqkv" : "q_proj, k_proj and v_proj"))
+    return Corrupt("neuron_config.json says fused_qkv {}, but the shards hold {}",
+                   bundle.config->fused_qkv, fused ? "Wqkv" : "q_proj, k_proj and v_proj")
         .in(bundle.weights_folder);
   if (hints.fused_qkv && *hints.fused_qkv != fused)
-    return Error(Errc::kUsage, fmt::format("the shards' q/k/v are {}, {} says otherwise",
-                                           fused ? "fused" : "separate", hints.claims.origin))
+    return BadUsage("the shards' q/k/v are {}, {} says otherwise", fused ? "fused" : "separate",
+                    hints.claims.origin)
         .in(bundle.weights_folder);
   geometry.fused_qkv = fused;
   return geometry;
@@ -223,8 +207,7 @@ Status BindRollout(BoundArtifact& out, const InputHints& hints) {
     const int rank = static_cast<int>(out.artifact.ranks[f].tp_rank);
     NXDKIT_ASSIGN(std::vector<TensorLayout> tensors,
                   rollout::RankTensors(*out.model, out.rollout_geometry, rank));
-    Status bound = BindFile(out, f, ByName(std::move(tensors)));
-    if (!bound.ok()) return std::move(bound).error().rank(rank);
+    NXDKIT_TRY(BindFile(out, f, ByName(std::move(tensors))).rank(rank));
   }
   return OkStatus();
 }
@@ -234,9 +217,8 @@ Status CheckWeights(const BoundArtifact& artifact) {
   for (size_t t = 0; t < artifact.bound.stored.size(); ++t) {
     const StoredTensor& stored = artifact.bound.stored[t];
     if (artifact.bound.layout.tensors[t].dtype || Info(stored.dtype).floating) continue;
-    return Error(Errc::kUnsupported,
-                 fmt::format("dtype {} found; the weights of a {} model are floating point numbers",
-                             Name(stored.dtype), artifact.model->config.family->model_type))
+    return Unsupported("dtype {} found; the weights of a {} model are floating point numbers",
+                       Name(stored.dtype), artifact.model->config.family->model_type)
         .in(stored.storage->path())
         .on(stored.name);
   }
@@ -244,6 +226,37 @@ Status CheckWeights(const BoundArtifact& artifact) {
 }
 
 }  // namespace
+
+std::vector<std::string> BoundOptimizer::EntryNames() const {
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  };
+  for (const auto& of_param : entries)
+    if (of_param)
+      for (const OptimizerEntry& entry : *of_param) add(entry.name);
+  for (const auto& master : masters)
+    if (master) add(master->name);
+  return names;
+}
+
+const OptimizerEntry* BoundOptimizer::Find(uint32_t param, std::string_view name) const {
+  if (name == nxd::kMasterWeights) return masters[param] ? &*masters[param] : nullptr;
+  if (!entries[param]) return nullptr;
+  for (const OptimizerEntry& entry : *entries[param])
+    if (entry.name == name) return &entry;
+  return nullptr;
+}
+
+size_t LoraParts::pair_count() const {
+  return static_cast<size_t>(
+      std::ranges::count_if(pairs, [](const auto& pair) { return pair.has_value(); }));
+}
+
+size_t LoraParts::whole_count() const {
+  return static_cast<size_t>(
+      std::ranges::count_if(wholes, [](const auto& whole) { return whole.has_value(); }));
+}
 
 Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
   BoundArtifact out;
@@ -269,6 +282,13 @@ Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
   NXDKIT_TRY(CheckBinding(out.bound));
   if (out.model) NXDKIT_TRY(CheckWeights(out));
   return out;
+}
+
+Result<BoundArtifact> OpenAndBind(const std::string& path, Kind kind, const InputHints& hints) {
+  NXDKIT_ASSIGN(Artifact artifact, OpenArtifact(path, kind, hints));
+  if (hints.lora.empty()) return Bind(std::move(artifact), hints);
+  NXDKIT_ASSIGN(BoundArtifact base, Bind(std::move(artifact), hints));
+  return MergeLora(std::move(base), hints);
 }
 
 }  // namespace nxdkit::ops

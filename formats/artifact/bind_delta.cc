@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "formats/artifact/canonical_reader.h"
-#include "formats/artifact/computed_storage.h"
+#include "formats/artifact/canonical.h"
+#include "formats/artifact/computed_tensor.h"
+#include "formats/delta/delta.h"
 #include "formats/manifest/manifest.h"
+#include "lib/base/errors.h"
 #include "lib/base/scratch_pool.h"
 
 namespace nxdkit::ops {
@@ -139,8 +141,7 @@ Status CheckHead(const delta::Delta& delta) {
   if (manifest::MakeModelDigest(std::move(base)).digest == delta.head().base &&
       manifest::MakeModelDigest(std::move(result)).digest == delta.head().result)
     return OkStatus();
-  return Error(Errc::kCorrupt, "a model's digest does not follow from those of its parameters")
-      .in(delta.path());
+  return Corrupt("a model's digest does not follow from those of its parameters").in(delta.path());
 }
 
 }  // namespace
@@ -162,9 +163,7 @@ Status BindDelta(BoundArtifact& out, const InputHints& hints) {
       std::make_shared<const Overlay>(out.base, std::move(plan), delta, std::move(rows));
   for (size_t i = 0; i < outputs.size(); ++i) {
     out.bound.layout.tensors[i].file = static_cast<uint32_t>(out.artifact.files.size() - 1);
-    out.bound.stored.push_back({outputs[i].name, outputs[i].dtype, outputs[i].shape,
-                                RowMajorStrides(outputs[i].shape), 0, false,
-                                std::make_shared<const ComputedStorage<Overlay>>(overlay, i)});
+    out.bound.stored.push_back(ComputedTensor(overlay, i, outputs[i]));
   }
   return OkStatus();
 }

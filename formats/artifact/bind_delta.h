@@ -1,8 +1,8 @@
-// A delta as an artifact like any other: its parameters are those of its base, changed as they are
-// read.
+// PRIVATE: a delta as an artifact like any other: its parameters are those of its base, changed as
+// they are read.
 #pragma once
 
-#include "formats/artifact/artifact.h"
+#include "formats/artifact/bind.h"
 
 namespace nxdkit::ops {
 

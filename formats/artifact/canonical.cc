@@ -1,15 +1,13 @@
 #include "formats/artifact/canonical.h"
 
-#include <fmt/core.h>
+#include "lib/base/errors.h"
 
 namespace nxdkit::ops {
 
 std::vector<TensorLayout> WholeTensors(const BoundArtifact& source) {
   std::vector<TensorLayout> tensors;
-  for (uint32_t i = 0; i < source.params.size(); ++i) {
-    tensors.push_back({source.params[i].name, 0, source.params[i].shape, std::nullopt, {}, {}});
-    AddWhole(tensors.back(), i, source.params[i].shape);
-  }
+  for (uint32_t i = 0; i < source.params.size(); ++i)
+    tensors.push_back(WholeTensor(source.params[i].name, 0, i, source.params[i].shape));
   return tensors;
 }
 
@@ -22,8 +20,7 @@ Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optiona
     for (const PrimaryPlaces::Place& place : places.of(i)) {
       const Dtype stored = source.bound.stored[place.tensor].dtype;
       if (dtype && *dtype != stored && !wanted)
-        return Error(Errc::kUnsupported, fmt::format("stored partly as {} and partly as {}",
-                                                     Name(*dtype), Name(stored)))
+        return Unsupported("stored partly as {} and partly as {}", Name(*dtype), Name(stored))
             .on(source.params[i].name)
             .hint("convert it to one dtype: nxd-convert --dtype");
       dtype = stored;
@@ -44,6 +41,11 @@ Result<CanonicalPlan> PlanCanonical(const BoundArtifact& source) {
   for (size_t i = 0; i < dtypes.size(); ++i)
     out.outputs.push_back({source.params[i].name, dtypes[i], source.params[i].shape});
   return out;
+}
+
+Status CanonicalReader::Read(size_t param, uint64_t offset, std::span<std::byte> to,
+                             Gatherer& gatherer) const {
+  return gatherer.Read(plan_.plan.tensors[param], bound_, plan_.outputs[param], offset, to);
 }
 
 }  // namespace nxdkit::ops

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
-#include "formats/artifact/artifact.h"
+#include "formats/artifact/bind.h"
+#include "lib/plan/gather.h"
 #include "lib/tensor/output.h"
 
 namespace nxdkit::ops {
@@ -26,5 +28,20 @@ struct CanonicalPlan {
 
 // tensors[i], outputs[i] and plan.tensors[i] belong to source.params[i].
 Result<CanonicalPlan> PlanCanonical(const BoundArtifact& source);
+
+// Random access to the parameters. Thread-safe, but for the gatherers: one per thread.
+class CanonicalReader {
+ public:
+  // `bound` and `plan` must outlive the reader; the plan's source is `bound`.
+  CanonicalReader(const BoundLayout& bound, const CanonicalPlan& plan)
+      : bound_(bound), plan_(plan) {}
+
+  // The bytes of parameter `param` from `offset` on, packed, in the plan's dtype. Whole elements.
+  Status Read(size_t param, uint64_t offset, std::span<std::byte> to, Gatherer& gatherer) const;
+
+ private:
+  const BoundLayout& bound_;
+  const CanonicalPlan& plan_;
+};
 
 }  // namespace nxdkit::ops

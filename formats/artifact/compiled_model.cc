@@ -5,6 +5,7 @@
 #include <map>
 
 #include "formats/models/gqa.h"
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -12,7 +13,6 @@
 namespace nxdkit::ops {
 namespace {
 
-constexpr uint64_t kMaxModelConfigBytes = 16 << 20;
 constexpr JsonOptions kLikePython = {.allow_nan = true, .allow_duplicate_keys = true};
 
 // Keys of a Hugging Face config whose values end up in a compiled graph, as shapes or constants.
@@ -32,12 +32,9 @@ constexpr const char* kCompiledKeys[] = {"model_type",          "hidden_size",
                                          "mlp_only_layers"};
 
 Result<Json> ParseObject(const ConfigText& config) {
-  Result<Json> json = ParseJson(config.text, kLikePython);
-  if (!json.ok()) return std::move(json).error().in(config.path);
-  if (!json->is_object())
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(*json)))
-        .in(config.path);
-  return json;
+  NXDKIT_ASSIGN(Json json, ParseJson(config.text, kLikePython).in(config.path));
+  if (json.is_object()) return json;
+  return Corrupt("found {}, expected an object", JsonTypeText(json)).in(config.path);
 }
 
 // 500000 and 500000.0 are one number.
@@ -76,7 +73,7 @@ std::string HeadsText(const models::ModelConfig& config, int64_t tp) {
 Result<ConfigText> CompiledModel(const rollout::Bundle& bundle) {
   ConfigText config{"", JoinPath(bundle.folder, "config.json")};
   if (KindOf(config.path) == PathKind::kFile) {
-    NXDKIT_ASSIGN(config.text, ReadSmallFile(config.path, kMaxModelConfigBytes));
+    NXDKIT_ASSIGN(config.text, ReadSmallFile(config.path, models::kMaxConfigBytes));
   } else if (bundle.config && bundle.config->flavor == rollout::Flavor::kNxdi) {
     config = {bundle.config_text, JoinPath(bundle.folder, "neuron_config.json")};
   }

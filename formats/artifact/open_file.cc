@@ -2,14 +2,15 @@
 
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
+#include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 
 Result<TensorFile> OpenTensorFile(const std::string& path) {
   const PathKind kind = KindOf(path);
-  if (kind == PathKind::kMissing) return Error(Errc::kNotFound, "no such file").in(path);
-  if (kind != PathKind::kFile) return Error(Errc::kUnsupported, "not a regular file").in(path);
+  if (kind == PathKind::kMissing) return NotFound("no such file").in(path);
+  if (kind != PathKind::kFile) return Unsupported("not a regular file").in(path);
   // The name counts first: a damaged file is then reported as what it was meant to be.
   if (path.ends_with(".safetensors") || safetensors::LooksLikeSafetensors(path))
     return safetensors::Open(path);
@@ -18,8 +19,7 @@ Result<TensorFile> OpenTensorFile(const std::string& path) {
     if (!archive.ok()) return std::move(archive).error();
     return torch::FlattenStateDict(*archive);
   }
-  return Error(
-             Errc::kCorrupt,
+  return Corrupt(
              "neither a safetensors file nor a torch archive: the first bytes are of another kind")
       .in(path);
 }

@@ -1,9 +1,8 @@
 #include "formats/artifact/run.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 
+#include "lib/base/errors.h"
 #include "lib/system/system.h"
 
 namespace nxdkit::ops {
@@ -17,10 +16,10 @@ constexpr uint64_t kReserve = 24u << 20;
 Result<ExecuteOptions> MakeExecuteOptions(const RunOptions& run, uint64_t share) {
   const uint64_t taken = RssBytes() + kReserve;
   if (taken >= run.max_memory)
-    return Error(Errc::kLimit,
-                 fmt::format("{} bytes are needed before any tensor is read ({} for stacks and "
-                             "tables), the cap is {}",
-                             taken, kReserve, run.max_memory))
+    return OverLimit(
+               "{} bytes are needed before any tensor is read ({} for stacks and tables), the cap "
+               "is {}",
+               taken, kReserve, run.max_memory)
         .hint("raise --max-memory");
   ExecuteOptions options;
   options.jobs = run.jobs;
@@ -41,8 +40,8 @@ Result<ExecuteOptions> MakeAlignedOptions(const RunOptions& run, uint64_t aligne
   const uint64_t least = 2 * aligned_bytes;  // half of a worker's buffers are for staging
   const uint64_t affordable = options.buffer_bytes / (least + extra_bytes);
   if (affordable == 0)
-    return Error(Errc::kLimit, fmt::format("{} bytes are left for buffers, one thread needs {}",
-                                           options.buffer_bytes, least + extra_bytes))
+    return OverLimit("{} bytes are left for buffers, one thread needs {}", options.buffer_bytes,
+                     least + extra_bytes)
         .hint("raise --max-memory");
   options.aligned_bytes = aligned_bytes;
   options.jobs =

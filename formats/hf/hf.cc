@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "formats/hf/index.h"
+#include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::hf {
@@ -31,12 +32,6 @@ const Candidate* FindWeights(const std::string& folder) {
   return nullptr;
 }
 
-Result<TensorFile> OpenOne(const std::string& path, const OpenTensorFile& open) {
-  Result<TensorFile> file = open(path);
-  if (!file.ok()) return std::move(file).error().in(path);
-  return file;
-}
-
 // All at once, so that one message shows what a broken download lacks.
 Status CheckPresent(const std::string& folder, const Index& index) {
   size_t missing = 0;
@@ -46,8 +41,8 @@ Status CheckPresent(const std::string& folder, const Index& index) {
     if (missing++ == 0) first = name;
   }
   if (missing == 0) return OkStatus();
-  return Error(Errc::kNotFound, fmt::format("{} is missing ({} of the {} files it names are)",
-                                            first, missing, index.files.size()))
+  return NotFound("{} is missing ({} of the {} files it names are)", first, missing,
+                  index.files.size())
       .in(index.path)
       .member(first);
 }
@@ -58,13 +53,11 @@ Status CheckFile(const TensorFile& file, size_t number, const Index& index,
   for (const StoredTensor& tensor : file.tensors) {
     const Index::Entry* const entry = Find(index, tensor.name);
     if (entry == nullptr)
-      return Error(Errc::kCorrupt,
-                   fmt::format("the index {} does not name this tensor", BaseName(index.path)))
+      return Corrupt("the index {} does not name this tensor", BaseName(index.path))
           .in(file.path)
           .on(tensor.name);
     if (entry->file != number)
-      return Error(Errc::kCorrupt,
-                   fmt::format("the index puts this tensor into {}", index.files[entry->file]))
+      return Corrupt("the index puts this tensor into {}", index.files[entry->file])
           .in(file.path)
           .on(tensor.name);
     found[static_cast<size_t>(entry - index.entries.data())] = true;
@@ -75,8 +68,8 @@ Status CheckFile(const TensorFile& file, size_t number, const Index& index,
 Status CheckNoGhosts(const Index& index, const std::vector<bool>& found) {
   for (size_t i = 0; i < found.size(); ++i)
     if (!found[i])
-      return Error(Errc::kCorrupt, fmt::format("the index puts this tensor into {}, which lacks it",
-                                               index.files[index.entries[i].file]))
+      return Corrupt("the index puts this tensor into {}, which lacks it",
+                     index.files[index.entries[i].file])
           .in(index.path)
           .on(index.entries[i].tensor);
   return OkStatus();
@@ -90,7 +83,8 @@ Result<Checkpoint> OpenSharded(const std::string& folder, const Candidate& candi
   Checkpoint checkpoint{folder, {}, true};
   std::vector<bool> found(index.entries.size());
   for (size_t i = 0; i < index.files.size(); ++i) {
-    NXDKIT_ASSIGN(TensorFile file, OpenOne(JoinPath(folder, index.files[i]), open));
+    const std::string path = JoinPath(folder, index.files[i]);
+    NXDKIT_ASSIGN(TensorFile file, open(path).in(path));
     NXDKIT_TRY(CheckFile(file, i, index, found));
     checkpoint.files.push_back(std::move(file));
   }
@@ -108,11 +102,12 @@ Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open) {
     std::string names;
     for (const Candidate& candidate : kCandidates)
       names += fmt::format("{}{}", names.empty() ? "" : ", ", candidate.file);
-    return Error(Errc::kNotFound, fmt::format("no weights: none of {} is there", names)).in(folder);
+    return NotFound("no weights: none of {} is there", names).in(folder);
   }
   if (!weights->shard_extension.empty()) return OpenSharded(folder, *weights, open);
   Checkpoint checkpoint{folder, {}, false};
-  NXDKIT_ASSIGN(TensorFile file, OpenOne(JoinPath(folder, weights->file), open));
+  const std::string path = JoinPath(folder, weights->file);
+  NXDKIT_ASSIGN(TensorFile file, open(path).in(path));
   checkpoint.files.push_back(std::move(file));
   return checkpoint;
 }

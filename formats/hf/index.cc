@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/json/json_stream.h"
 #include "lib/system/file.h"
 
@@ -67,11 +68,10 @@ class IndexHandler : public JsonHandler {
       return OkStatus();
     }
     if (const std::string fault = ShardFileNameFault(value, extension_); !fault.empty())
-      return Error(Errc::kCorrupt, fmt::format("file name \"{}\" is refused: {}",
-                                               value.substr(0, kMaxShown), fault))
+      return Corrupt("file name \"{}\" is refused: {}", value.substr(0, kMaxShown), fault)
           .on(entry.tensor);
     if (files_.size() == kMaxShards)
-      return Error(Errc::kLimit, fmt::format("the index names more than {} files", kMaxShards));
+      return OverLimit("the index names more than {} files", kMaxShards);
     entry.file = static_cast<uint32_t>(files_.size());
     index_.files.emplace_back(value);
     files_.emplace(value, entry.file);
@@ -81,9 +81,7 @@ class IndexHandler : public JsonHandler {
   Status Unsigned(uint64_t) override { return Scalar(JsonKind::kUnsigned); }
 
   Status Scalar(JsonKind kind) override {
-    if (depth_ == 0)
-      return Error(Errc::kCorrupt,
-                   fmt::format("the index is {} instead of an object", JsonKindName(kind)));
+    if (depth_ == 0) return Corrupt("the index is {} instead of an object", JsonKindName(kind));
     if (in_map_) return Wrong(kind);
     return OkStatus();
   }
@@ -109,7 +107,7 @@ class IndexHandler : public JsonHandler {
     if (key != "weight_map") return OkStatus();
     in_map_ = true;
     if (!std::exchange(weight_map_seen_, true)) return OkStatus();
-    return Error(Errc::kCorrupt, "weight_map is there twice").member(key);
+    return Corrupt("weight_map is there twice").member(key);
   }
 
   // `kind` where the map or one of its file names was expected.
@@ -144,22 +142,19 @@ void SortFiles(Index& index) {
 Result<Index> ReadIndex(const std::string& path, std::string_view extension) {
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
   if (file.bytes() > kMaxIndexBytes)
-    return Error(Errc::kLimit,
-                 fmt::format("index of {} bytes, the limit is {}", file.bytes(), kMaxIndexBytes))
-        .in(path);
+    return OverLimit("index of {} bytes, the limit is {}", file.bytes(), kMaxIndexBytes).in(path);
   Index index;
   index.path = path;
   IndexHandler handler(extension, &index);
   NXDKIT_TRY(ReadJsonStream(file, 0, file.bytes(), handler));
-  if (!handler.weight_map_seen())
-    return Error(Errc::kCorrupt, "the index has no weight_map").in(path);
+  if (!handler.weight_map_seen()) return Corrupt("the index has no weight_map").in(path);
 
   SortFiles(index);
   std::ranges::sort(index.entries, {}, &Index::Entry::tensor);
   const auto twin = std::ranges::adjacent_find(index.entries, {}, &Index::Entry::tensor);
   if (twin == index.entries.end()) return index;
-  return Error(Errc::kCorrupt, fmt::format("the index names it twice, in {} and in {}",
-                                           index.files[twin[0].file], index.files[twin[1].file]))
+  return Corrupt("the index names it twice, in {} and in {}", index.files[twin[0].file],
+                 index.files[twin[1].file])
       .in(path)
       .on(twin->tensor);
 }

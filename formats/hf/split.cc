@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 
 namespace nxdkit::hf {
@@ -38,7 +39,7 @@ std::optional<Number> Parse(std::string_view text) {
 }
 
 Error BadSize(const std::string& text, std::string_view why) {
-  return Error(Errc::kUsage, fmt::format("shard size \"{}\": {}", text, why))
+  return BadUsage("shard size \"{}\": {}", text, why)
       .hint("a number of bytes, or a number with KB, MB, GB or TB (powers of 1000): 5GB");
 }
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "formats/models/model.h"
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 
 namespace nxdkit::lora {
@@ -30,19 +32,6 @@ bool EndsIn(std::string_view module, std::string_view name) {
   return module.size() == name.size() || module[module.size() - name.size() - 1] == '.';
 }
 
-int64_t LayerOf(std::string_view module) {
-  constexpr std::string_view kLayers = ".layers.";
-  constexpr size_t kDigits = 9;
-  const size_t at = module.find(kLayers);
-  if (at == std::string_view::npos) return -1;
-  const std::string_view rest = module.substr(at + kLayers.size());
-  const size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
-  if (digits == 0 || digits > kDigits) return -1;
-  int64_t layer = 0;
-  for (char c : rest.substr(0, digits)) layer = 10 * layer + (c - '0');
-  return layer;
-}
-
 int64_t Config::RankOf(std::string_view module) const {
   return ByPattern(rank_pattern, module, rank);
 }
@@ -60,7 +49,7 @@ bool Config::Names(std::string_view module) const {
   const auto ends = [&](const std::string& name) { return EndsIn(module, name); };
   if (std::ranges::any_of(excluded, ends) || std::ranges::none_of(targets, ends)) return false;
   if (!layers) return true;
-  return std::ranges::find(*layers, LayerOf(module)) != layers->end();
+  return std::ranges::find(*layers, models::LayerOf(module)) != layers->end();
 }
 
 bool Config::Saves(std::string_view module) const {
@@ -124,8 +113,7 @@ Result<std::string> WriteNxdConfig(const Config& config, const std::vector<std::
       {"layers_to_transform", config.layers.has_value()},
       {"exclude_modules", !config.excluded.empty()}};
   for (const auto& [key, used] : without)
-    if (used)
-      return Error(Errc::kUnsupported, "NxD's LoRA configuration has no such option").member(key);
+    if (used) return Unsupported("NxD's LoRA configuration has no such option").member(key);
   const Json json = {{"bias", BiasName(config.bias)},
                      {"init_lora_weights", "default"},
                      {"lora_alpha", Number(config.alpha)},

@@ -50,13 +50,6 @@ struct Config {
 // Whether `module` is `name` or ends in ".name", as PEFT compares them.
 bool EndsIn(std::string_view module, std::string_view name);
 
-// The number behind ".layers."; -1 when there is none.
-int64_t LayerOf(std::string_view module);
-
-// kCorrupt naming the key, found and expected; kUnsupported naming an option that changes what the
-// tensors mean and is not known, or known and not supported.
-Result<Config> ParseConfig(std::string_view json_text, const std::string& path);
-
 // As PEFT writes it: its keys, sorted. Ends in a line feed.
 std::string WriteConfig(const Config& config);
 

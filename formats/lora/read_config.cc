@@ -1,11 +1,10 @@
-// Reading: every key is read, known to say nothing, off, or refused by name.
-#include <fmt/core.h>
+#include "formats/lora/read_config.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "formats/lora/config.h"
-#include "lib/json/json.h"
+#include "lib/base/errors.h"
+#include "lib/json/json_reader.h"
 
 namespace nxdkit::lora {
 namespace {
@@ -79,8 +78,7 @@ bool IsOff(const Json& value) {
 }
 
 Error Found(std::string_view key, const Json& value, const char* expected) {
-  return Error(Errc::kCorrupt, fmt::format("found {}, expected {}", JsonExcerpt(value), expected))
-      .member(key);
+  return Corrupt("found {}, expected {}", JsonExcerpt(value), expected).member(key);
 }
 
 Status CheckKey(const std::string& key, const Json& value) {
@@ -91,12 +89,9 @@ Status CheckKey(const std::string& key, const Json& value) {
   if (IsOff(value)) return OkStatus();
   for (const Refused& refused : kRefused)
     if (key == refused.key)
-      return Error(Errc::kUnsupported,
-                   fmt::format("the option is {}: {}", JsonExcerpt(value), refused.why))
-          .member(key);
-  return Error(Errc::kUnsupported,
-               fmt::format("the option is {}, and this program does not know what it changes",
-                           JsonExcerpt(value)))
+      return Unsupported("the option is {}: {}", JsonExcerpt(value), refused.why).member(key);
+  return Unsupported("the option is {}, and this program does not know what it changes",
+                     JsonExcerpt(value))
       .member(key);
 }
 
@@ -109,10 +104,10 @@ Status CheckInit(const Json& json) {
   const std::string word = init->get<std::string>();
   for (std::string_view plain : kPlainInits)
     if (word == plain) return OkStatus();
-  return Error(Errc::kUnsupported,
-               fmt::format("the adapter was begun as \"{}\", which may have changed the base too: "
-                           "added to the original base it would give another model",
-                           word))
+  return Unsupported(
+             "the adapter was begun as \"{}\", which may have changed the base too: added to the "
+             "original base it would give another model",
+             word)
       .member("init_lora_weights")
       .hint(
           "have PEFT convert it to plain LoRA when it saves "
@@ -124,8 +119,7 @@ Status ReadType(const Json& json) {
   if (!type) return OkStatus();  // NxD writes none
   if (!type->is_string()) return Found("peft_type", *type, "\"LORA\"");
   if (*type == "LORA") return OkStatus();
-  return Error(Errc::kUnsupported,
-               fmt::format("found {}; only \"LORA\" adapters are known", JsonExcerpt(*type)))
+  return Unsupported("found {}; only \"LORA\" adapters are known", JsonExcerpt(*type))
       .member("peft_type");
 }
 
@@ -146,31 +140,13 @@ Status ReadRank(const Json& json, Config& config) {
     if (!value) continue;
     NXDKIT_ASSIGN(const int64_t rank, RankIn(key, *value));
     if (config.rank > 0 && rank != config.rank)
-      return Error(Errc::kCorrupt, fmt::format("found {}, but r is {}", rank, config.rank))
-          .member(key);
+      return Corrupt("found {}, but r is {}", rank, config.rank).member(key);
     config.rank = rank;
   }
-  if (config.rank == 0)
-    return Error(Errc::kCorrupt, "missing; expected a rank from 1 to 65536").member("r");
+  if (config.rank == 0) return Corrupt("missing; expected a rank from 1 to 65536").member("r");
   const Json* alpha = JsonFind(json, "lora_alpha");
-  if (!alpha) return Error(Errc::kCorrupt, "missing; expected a number").member("lora_alpha");
+  if (!alpha) return Corrupt("missing; expected a number").member("lora_alpha");
   NXDKIT_ASSIGN(config.alpha, NumberIn("lora_alpha", *alpha));
-  return OkStatus();
-}
-
-Status ReadFlag(const Json& json, const char* key, bool& out) {
-  const Json* value = JsonFind(json, key);
-  if (!value) return OkStatus();
-  if (!value->is_boolean()) return Found(key, *value, "true or false");
-  out = value->get<bool>();
-  return OkStatus();
-}
-
-Status ReadText(const Json& json, const char* key, std::string& out) {
-  const Json* value = JsonFind(json, key);
-  if (!value) return OkStatus();
-  if (!value->is_string()) return Found(key, *value, "a string");
-  out = value->get<std::string>();
   return OkStatus();
 }
 
@@ -193,24 +169,23 @@ Status ReadNames(const Json& json, const char* key, std::vector<std::string>& na
   return OkStatus();
 }
 
-Status ReadBias(const Json& json, Config& config) {
-  std::string word = "none";
-  NXDKIT_TRY(ReadText(json, "bias", word));
+void ReadBias(JsonReader& reader, Config& config) {
+  const std::string word = reader.Text("bias", "none");
   for (const Bias bias : {Bias::kNone, Bias::kAll, Bias::kLoraOnly})
     if (word == BiasName(bias)) {
       config.bias = bias;
-      return OkStatus();
+      return;
     }
-  return Found("bias", word, "\"none\", \"all\" or \"lora_only\"");
+  reader.Fail("bias", fmt::format("found {}, expected \"none\", \"all\" or \"lora_only\"",
+                                  JsonExcerpt(word)));
 }
 
 Status ReadLayers(const Json& json, Config& config) {
   if (const Json* pattern = JsonFind(json, "layers_pattern"); pattern && !IsOff(*pattern)) {
     const bool plain = *pattern == "layers" || *pattern == Json::array({"layers"});
     if (!plain)
-      return Error(Errc::kUnsupported, fmt::format("found {}; the layers of the models here are "
-                                                   "counted below \"layers\"",
-                                                   JsonExcerpt(*pattern)))
+      return Unsupported("found {}; the layers of the models here are counted below \"layers\"",
+                         JsonExcerpt(*pattern))
           .member("layers_pattern");
   }
   const Json* value = JsonFind(json, "layers_to_transform");
@@ -235,10 +210,9 @@ Status CheckPattern(const char* key, const std::string& name) {
            c == '.';
   });
   if (plain) return OkStatus();
-  return Error(Errc::kUnsupported,
-               fmt::format("the key {} is a regular expression; names of modules, or their ends, "
-                           "are supported",
-                           JsonExcerpt(name)))
+  return Unsupported(
+             "the key {} is a regular expression; names of modules, or their ends, are supported",
+             JsonExcerpt(name))
       .member(key);
 }
 
@@ -257,40 +231,39 @@ Status ReadPattern(const Json& json, const char* key,
   return OkStatus();
 }
 
-Status Read(const Json& json, Config& config) {
+Result<Config> Read(const Json& json, const std::string& path) {
+  Config config;
   for (const auto& [key, value] : json.items()) NXDKIT_TRY(CheckKey(key, value));
   NXDKIT_TRY(ReadType(json));
   NXDKIT_TRY(CheckInit(json));
   NXDKIT_TRY(ReadRank(json, config));
-  NXDKIT_TRY(ReadFlag(json, "use_rslora", config.rslora));
-  NXDKIT_TRY(ReadBias(json, config));
+  JsonReader reader(json, path);
+  config.rslora = reader.Flag("use_rslora");
+  ReadBias(reader, config);
+  config.base_model = reader.Text("base_model_name_or_path");
+  config.task_type = reader.Text("task_type");
+  NXDKIT_TRY(reader.status());
   NXDKIT_TRY(ReadNames(json, "target_modules", config.targets, &config.targets_are_a_pattern));
   NXDKIT_TRY(ReadNames(json, "exclude_modules", config.excluded, &config.excluded_is_a_pattern));
   NXDKIT_TRY(ReadNames(json, "modules_to_save", config.modules_to_save, nullptr));
   NXDKIT_TRY(ReadLayers(json, config));
   NXDKIT_TRY(ReadPattern(json, "rank_pattern", RankIn, config.rank_pattern));
   NXDKIT_TRY(ReadPattern(json, "alpha_pattern", NumberIn, config.alpha_pattern));
-  NXDKIT_TRY(ReadText(json, "base_model_name_or_path", config.base_model));
-  NXDKIT_TRY(ReadText(json, "task_type", config.task_type));
   if (const Json* dropout = JsonFind(json, "lora_dropout")) {
     NXDKIT_ASSIGN(config.dropout, NumberIn("lora_dropout", *dropout));
   }
-  return OkStatus();
+  return config;
 }
 
 }  // namespace
 
 Result<Config> ParseConfig(std::string_view json_text, const std::string& path) {
   // Python writes it: NaN may stand in it, and the last of equal keys counts.
-  auto parsed = ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true});
-  if (!parsed.ok()) return std::move(parsed).error().in(path);
-  if (!parsed->is_object())
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(*parsed)))
-        .in(path);
-  Config config;
-  Status read = Read(*parsed, config);
-  if (!read.ok()) return std::move(read).error().in(path);
-  return config;
+  NXDKIT_ASSIGN(const Json json,
+                ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true}).in(path));
+  if (!json.is_object())
+    return Corrupt("found {}, expected an object", JsonTypeText(json)).in(path);
+  return Read(json, path).in(path);
 }
 
 }  // namespace nxdkit::lora

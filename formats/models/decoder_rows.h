@@ -10,52 +10,46 @@
 
 namespace nxdkit::models {
 
+using enum Role;
+using enum Dim;
+
 inline constexpr std::array kBeginRows = {
-    ParamRow{"model.embed_tokens.weight", Role::kEmbedding, Dim::kVocab, Dim::kHidden},
-    ParamRow{"model.layers.{}.self_attn.q_proj.weight", Role::kQuery, Dim::kQueryRows,
-             Dim::kHidden},
-    ParamRow{"model.layers.{}.self_attn.q_proj.bias", Role::kQuery, Dim::kQueryRows, Dim::kNone,
-             When::kQkvBias},
-    ParamRow{"model.layers.{}.self_attn.k_proj.weight", Role::kKey, Dim::kKeyRows, Dim::kHidden},
-    ParamRow{"model.layers.{}.self_attn.k_proj.bias", Role::kKey, Dim::kKeyRows, Dim::kNone,
-             When::kQkvBias},
-    ParamRow{"model.layers.{}.self_attn.v_proj.weight", Role::kValue, Dim::kKeyRows, Dim::kHidden},
-    ParamRow{"model.layers.{}.self_attn.v_proj.bias", Role::kValue, Dim::kKeyRows, Dim::kNone,
-             When::kQkvBias},
-    ParamRow{"model.layers.{}.self_attn.o_proj.weight", Role::kOutput, Dim::kHidden,
-             Dim::kQueryRows},
-    ParamRow{"model.layers.{}.self_attn.o_proj.bias", Role::kOutput, Dim::kHidden, Dim::kNone,
-             When::kOutputBias},
+    ParamRow{"model.embed_tokens.weight", kEmbedding, kVocab, kHidden},
+    ParamRow{"model.layers.{}.self_attn.q_proj.weight", kQuery, kQueryRows, kHidden},
+    ParamRow{"model.layers.{}.self_attn.q_proj.bias", kQuery, kQueryRows, kNone, When::kQkvBias},
+    ParamRow{"model.layers.{}.self_attn.k_proj.weight", kKey, kKeyRows, kHidden},
+    ParamRow{"model.layers.{}.self_attn.k_proj.bias", kKey, kKeyRows, kNone, When::kQkvBias},
+    ParamRow{"model.layers.{}.self_attn.v_proj.weight", kValue, kKeyRows, kHidden},
+    ParamRow{"model.layers.{}.self_attn.v_proj.bias", kValue, kKeyRows, kNone, When::kQkvBias},
+    ParamRow{"model.layers.{}.self_attn.o_proj.weight", kOutput, kHidden, kQueryRows},
+    ParamRow{"model.layers.{}.self_attn.o_proj.bias", kOutput, kHidden, kNone, When::kOutputBias},
 };
 
 inline constexpr std::array kHeadNormRows = {
-    ParamRow{"model.layers.{}.self_attn.q_norm.weight", Role::kQueryNorm, Dim::kHeadDim},
-    ParamRow{"model.layers.{}.self_attn.k_norm.weight", Role::kKeyNorm, Dim::kHeadDim},
+    ParamRow{"model.layers.{}.self_attn.q_norm.weight", kQueryNorm, kHeadDim},
+    ParamRow{"model.layers.{}.self_attn.k_norm.weight", kKeyNorm, kHeadDim},
 };
 
 inline constexpr std::array kMlpRows = {
-    ParamRow{"model.layers.{}.mlp.gate_proj.weight", Role::kGate, Dim::kIntermediate, Dim::kHidden},
-    ParamRow{"model.layers.{}.mlp.gate_proj.bias", Role::kGate, Dim::kIntermediate, Dim::kNone,
-             When::kMlpBias},
-    ParamRow{"model.layers.{}.mlp.up_proj.weight", Role::kUp, Dim::kIntermediate, Dim::kHidden},
-    ParamRow{"model.layers.{}.mlp.up_proj.bias", Role::kUp, Dim::kIntermediate, Dim::kNone,
-             When::kMlpBias},
-    ParamRow{"model.layers.{}.mlp.down_proj.weight", Role::kDown, Dim::kHidden, Dim::kIntermediate},
-    ParamRow{"model.layers.{}.mlp.down_proj.bias", Role::kDown, Dim::kHidden, Dim::kNone,
-             When::kMlpBias},
+    ParamRow{"model.layers.{}.mlp.gate_proj.weight", kGate, kIntermediate, kHidden},
+    ParamRow{"model.layers.{}.mlp.gate_proj.bias", kGate, kIntermediate, kNone, When::kMlpBias},
+    ParamRow{"model.layers.{}.mlp.up_proj.weight", kUp, kIntermediate, kHidden},
+    ParamRow{"model.layers.{}.mlp.up_proj.bias", kUp, kIntermediate, kNone, When::kMlpBias},
+    ParamRow{"model.layers.{}.mlp.down_proj.weight", kDown, kHidden, kIntermediate},
+    ParamRow{"model.layers.{}.mlp.down_proj.bias", kDown, kHidden, kNone, When::kMlpBias},
 };
 
 inline constexpr std::array kEndRows = {
-    ParamRow{"model.layers.{}.input_layernorm.weight", Role::kReplicated, Dim::kHidden},
-    ParamRow{"model.layers.{}.post_attention_layernorm.weight", Role::kReplicated, Dim::kHidden},
-    ParamRow{"model.norm.weight", Role::kFinalNorm, Dim::kHidden},
-    ParamRow{"lm_head.weight", Role::kLmHead, Dim::kVocab, Dim::kHidden, When::kUntied},
+    ParamRow{"model.layers.{}.input_layernorm.weight", kReplicated, kHidden},
+    ParamRow{"model.layers.{}.post_attention_layernorm.weight", kReplicated, kHidden},
+    ParamRow{"model.norm.weight", kFinalNorm, kHidden},
+    ParamRow{"lm_head.weight", kLmHead, kVocab, kHidden, When::kUntied},
 };
 
 // Of those that are trained as value models too.
 inline constexpr std::array kScoreRows = {
-    ParamRow{"score.weight", Role::kScore, Dim::kLabels, Dim::kHidden, When::kScore},
-    ParamRow{"score.bias", Role::kScore, Dim::kLabels, Dim::kNone, When::kScoreBias},
+    ParamRow{"score.weight", kScore, kLabels, kHidden, When::kScore},
+    ParamRow{"score.bias", kScore, kLabels, kNone, When::kScoreBias},
 };
 
 // The last as NxDT's Megatron models name it.

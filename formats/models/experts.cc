@@ -1,8 +1,7 @@
 #include "formats/models/experts.h"
 
-#include <fmt/core.h>
-
 #include "formats/models/rank_tensors.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::models {
 namespace {
@@ -27,17 +26,15 @@ void ForExperts(const Model& model, uint32_t first, const ExpertPart& part, Role
 
 Status CheckExpertParts(const ModelConfig& config, int64_t tp, int64_t ep) {
   if (config.experts == 0 && ep > 1)
-    return Error(Errc::kUnsupported, fmt::format("a {} model has no experts to spread over ep {}",
-                                                 config.model_type, ep));
+    return Unsupported("a {} model has no experts to spread over ep {}", config.model_type, ep);
   if (config.experts == 0) return OkStatus();
   if (config.experts % ep != 0)
-    return Error(Errc::kUnsupported,
-                 fmt::format("{} experts cannot be split evenly over ep {}", config.experts, ep));
+    return Unsupported("{} experts cannot be split evenly over ep {}", config.experts, ep);
   if (config.expert_intermediate % tp != 0)
-    return Error(Errc::kUnsupported,
-                 fmt::format("the experts' intermediate size {} cannot be split evenly over tp {}; "
-                             "expert layers pad nothing",
-                             config.expert_intermediate, tp));
+    return Unsupported(
+        "the experts' intermediate size {} cannot be split evenly over tp {}; expert layers pad "
+        "nothing",
+        config.expert_intermediate, tp);
   return OkStatus();
 }
 

@@ -1,8 +1,14 @@
 #include "formats/models/gqa.h"
 
+#include "lib/base/errors.h"
+
 #include <fmt/core.h>
 
 namespace nxdkit::models {
+
+std::string_view HardwareName(Hardware hardware) {
+  return hardware == Hardware::kTrn1 ? "trn1" : "trn2";
+}
 
 Result<Placement> TrainingPlacement(int64_t heads, int64_t kv_heads, int64_t multiplier, int64_t tp,
                                     Hardware hardware) {
@@ -37,14 +43,12 @@ Result<Placement> TrainingPlacement(int64_t heads, int64_t kv_heads, int64_t mul
 }
 
 Result<Placement> PlainPlacement(int64_t heads, int64_t kv_heads, int64_t tp) {
-  if (heads % tp != 0)
-    return Error(Errc::kUnsupported,
-                 fmt::format("{} query heads cannot be split over tp {}", heads, tp));
+  if (heads % tp != 0) return Unsupported("{} query heads cannot be split over tp {}", heads, tp);
   if (kv_heads % tp != 0)
-    return Error(Errc::kUnsupported,
-                 fmt::format("{} key heads cannot be split over tp {} without replication: a rank "
-                             "would hold part of a head",
-                             kv_heads, tp))
+    return Unsupported(
+               "{} key heads cannot be split over tp {} without replication: a rank would hold "
+               "part of a head",
+               kv_heads, tp)
         .hint("use --qkv linear with --kv-multiplier");
   return TrainingPlacement(heads, kv_heads, 1, tp, Hardware::kTrn2);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/base/error.h"
@@ -20,6 +21,7 @@ struct RankHeads {
 using Placement = std::vector<RankHeads>;  // one per rank
 
 enum class Hardware { kTrn1, kTrn2 };
+std::string_view HardwareName(Hardware hardware);  // "trn1", "trn2"
 
 // NxD's GQAQKVColumnParallelLinear with kv_size_multiplier m. Slot S = rank * (kv * m / tp) + s
 // holds

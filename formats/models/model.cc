@@ -3,10 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <map>
-#include <nlohmann/json.hpp>
 
-#include "lib/json/json.h"
+#include "lib/base/errors.h"
+#include "lib/json/json_reader.h"
 
 namespace nxdkit::models {
 namespace {
@@ -28,89 +27,22 @@ const Family* FindFamily(const std::string& model_type, const std::string& archi
   return nullptr;
 }
 
-// Reads the keys of a config; the first failure is kept and the rest become no-ops.
-class ConfigReader {
- public:
-  ConfigReader(const Json& json, std::string path) : json_(json), path_(std::move(path)) {}
-
-  int64_t Extent(const char* key, std::optional<int64_t> fallback, int64_t max) {
-    const auto it = json_.find(key);
-    if (it == json_.end() || it->is_null()) {
-      if (fallback) return *fallback;
-      Fail(key, fmt::format("missing; expected an integer from 1 to {}", max));
-      return 0;
-    }
-    if (!it->is_number_integer() || it->get<int64_t>() < 1 || it->get<int64_t>() > max) {
-      Fail(key, fmt::format("found {}, expected an integer from 1 to {}", JsonExcerpt(*it), max));
-      return 0;
-    }
-    return it->get<int64_t>();
-  }
-
-  bool Flag(const char* key, bool fallback) {
-    const auto it = json_.find(key);
-    if (it == json_.end() || it->is_null()) return fallback;
-    if (it->is_boolean()) return it->get<bool>();
-    Fail(key, fmt::format("found {}, expected true or false", JsonExcerpt(*it)));
-    return fallback;
-  }
-
-  // Ascending.
-  std::vector<int64_t> Integers(const char* key) {
-    std::vector<int64_t> numbers;
-    const auto it = json_.find(key);
-    if (it == json_.end() || it->is_null()) return numbers;
-    if (!it->is_array()) {
-      Fail(key, fmt::format("found {}, expected an array of integers", JsonExcerpt(*it)));
-      return numbers;
-    }
-    for (const Json& number : *it) {
-      if (!number.is_number_integer()) {
-        Fail(key, fmt::format("found {}, expected an integer", JsonExcerpt(number)));
-        return numbers;
-      }
-      numbers.push_back(number.get<int64_t>());
-    }
-    std::sort(numbers.begin(), numbers.end());
-    return numbers;
-  }
-
-  std::string Text(const char* key) {
-    const auto it = json_.find(key);
-    if (it == json_.end() || it->is_null()) return "";
-    if (it->is_string()) return it->get<std::string>();
-    Fail(key, fmt::format("found {}, expected a string", JsonExcerpt(*it)));
-    return "";
-  }
-
-  void Fail(const char* key, std::string what) {
-    if (!error_) error_ = Error(Errc::kCorrupt, std::move(what)).in(path_).member(key);
-  }
-  std::optional<Error>& error() { return error_; }
-
- private:
-  const Json& json_;
-  std::string path_;
-  std::optional<Error> error_;
-};
-
 // NxDI's merged file has bare Infinity; Python's json takes the last of duplicate keys.
 constexpr JsonOptions kConfigJson{.allow_nan = true, .allow_duplicate_keys = true};
 
-std::string Architecture(const Json& json) {
-  const auto it = json.find("architectures");
-  if (it == json.end() || !it->is_array() || it->empty() || !it->front().is_string()) return "";
-  return it->front().get<std::string>();
+std::string Architecture(const JsonReader& reader) {
+  const Json* names = reader.Find("architectures");
+  const bool named = names && names->is_array() && !names->empty() && names->front().is_string();
+  return named ? names->front().get<std::string>() : "";
 }
 
-std::optional<Dtype> ConfigDtype(ConfigReader& reader, const Json& json) {
+std::optional<Dtype> ConfigDtype(JsonReader& reader) {
   std::string text = reader.Text("dtype");
   if (text.empty()) text = reader.Text("torch_dtype");
   // NxDI moves the dtype into its nested object.
-  const auto nested = json.find("neuron_config");
-  if (text.empty() && nested != json.end() && nested->is_object())
-    if (const auto it = nested->find("torch_dtype"); it != nested->end() && it->is_string())
-      text = it->get<std::string>();
+  const Json* nested = reader.Find("neuron_config");
+  const Json* moved = nested ? JsonFind(*nested, "torch_dtype") : nullptr;
+  if (text.empty() && moved && moved->is_string()) text = moved->get<std::string>();
   return text.empty() ? std::nullopt : DtypeFromTorchName(text);
 }
 
@@ -125,26 +57,43 @@ bool Uses(const Family& family, Dim dim) {
 // The heads that transformers puts in the place of the lm_head: a score of each label for every
 // token, with a bias, or for the whole sequence, without one. How many labels there are is kept as
 // their names; without any there are two.
-void ReadScoreHead(ConfigReader& reader, const Json& json, ModelConfig& config) {
+void ReadScoreHead(JsonReader& reader, ModelConfig& config) {
   const bool tokens = config.architecture.ends_with("ForTokenClassification");
   const bool sequences = config.architecture.ends_with("ForSequenceClassification");
   if ((!tokens && !sequences) || !Uses(*config.family, Dim::kLabels)) return;
-  const auto names = json.find("id2label");
-  const bool named = names != json.end() && names->is_object() && !names->empty();
+  const Json* names = reader.Find("id2label");
+  const bool named = names && names->is_object() && !names->empty();
   config.labels = named ? static_cast<int64_t>(names->size())
-                        : reader.Extent("num_labels", kDefaultLabels, kMaxExtent);
+                        : reader.Int("num_labels", kDefaultLabels, 1, kMaxExtent);
   config.score_bias = tokens;
   config.tied = false;
 }
 
-void ReadExperts(ConfigReader& reader, ModelConfig& config) {
+// Ascending.
+std::vector<int64_t> ReadDenseLayers(JsonReader& reader) {
+  constexpr const char* kKey = "mlp_only_layers";
+  std::vector<int64_t> layers;
+  const Json* list = reader.Find(kKey);
+  if (!list) return layers;
+  if (!list->is_array())
+    reader.Fail(kKey, fmt::format("found {}, expected an array of integers", JsonExcerpt(*list)));
+  for (const Json& layer : *list)
+    if (layer.is_number_integer())
+      layers.push_back(layer.get<int64_t>());
+    else
+      reader.Fail(kKey, fmt::format("found {}, expected an integer", JsonExcerpt(layer)));
+  std::ranges::sort(layers);
+  return layers;
+}
+
+void ReadExperts(JsonReader& reader, ModelConfig& config) {
   const ExpertKeys& keys = config.family->experts;
   if (!keys.count) return;
-  config.experts = reader.Extent(keys.count, std::nullopt, kMaxExperts);
-  config.expert_intermediate = reader.Extent(keys.intermediate, std::nullopt, kMaxExtent);
+  config.experts = reader.Int(keys.count, std::nullopt, 1, kMaxExperts);
+  config.expert_intermediate = reader.Int(keys.intermediate, std::nullopt, 1, kMaxExtent);
   if (keys.dense_layers) {
-    config.sparse_step = reader.Extent("decoder_sparse_step", 1, kMaxLayers);
-    config.dense_layers = reader.Integers("mlp_only_layers");
+    config.sparse_step = reader.Int("decoder_sparse_step", 1, 1, kMaxLayers);
+    config.dense_layers = ReadDenseLayers(reader);
   }
   if (config.experts * config.layers > kMaxExpertsInAll)
     reader.Fail(keys.count, fmt::format("{} experts in each of {} layers are over the limit of {} "
@@ -155,60 +104,53 @@ void ReadExperts(ConfigReader& reader, ModelConfig& config) {
 }  // namespace
 
 Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& path) {
-  auto parsed = ParseJson(json_text, kConfigJson);
-  if (!parsed.ok()) return std::move(parsed).error().in(path);
-  const Json& json = *parsed;
+  NXDKIT_ASSIGN(const Json json, ParseJson(json_text, kConfigJson).in(path));
   if (!json.is_object())
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)))
-        .in(path);
+    return Corrupt("found {}, expected an object", JsonTypeText(json)).in(path);
 
-  ConfigReader reader(json, path);
+  JsonReader reader(json, path);
   ModelConfig config;
   config.model_type = reader.Text("model_type");
-  config.architecture = Architecture(json);
+  config.architecture = Architecture(reader);
   config.family = FindFamily(config.model_type, config.architecture);
-  config.dtype = ConfigDtype(reader, json);
-  if (reader.error()) return *std::move(reader.error());
+  config.dtype = ConfigDtype(reader);
+  NXDKIT_TRY(reader.status());
   if (!config.family) return config;
 
-  config.hidden = reader.Extent("hidden_size", std::nullopt, kMaxExtent);
-  config.intermediate = reader.Extent("intermediate_size", std::nullopt, kMaxExtent);
-  config.layers = reader.Extent("num_hidden_layers", std::nullopt, kMaxLayers);
-  config.heads = reader.Extent("num_attention_heads", std::nullopt, kMaxHeads);
+  config.hidden = reader.Int("hidden_size", std::nullopt, 1, kMaxExtent);
+  config.intermediate = reader.Int("intermediate_size", std::nullopt, 1, kMaxExtent);
+  config.layers = reader.Int("num_hidden_layers", std::nullopt, 1, kMaxLayers);
+  config.heads = reader.Int("num_attention_heads", std::nullopt, 1, kMaxHeads);
   config.kv_heads = config.heads;
   if (SplitsQkv(*config.family))
-    config.kv_heads = reader.Extent("num_key_value_heads", config.heads, kMaxHeads);
-  config.vocab = reader.Extent("vocab_size", std::nullopt, kMaxExtent);
-  const int64_t derived = config.heads > 0 ? config.hidden / config.heads : 0;  // 0: Fail is set
-  config.head_dim = reader.Extent("head_dim", derived, kMaxExtent);
+    config.kv_heads = reader.Int("num_key_value_heads", config.heads, 1, kMaxHeads);
+  config.vocab = reader.Int("vocab_size", std::nullopt, 1, kMaxExtent);
+  config.head_dim = reader.Int("head_dim", config.hidden / config.heads, 1, kMaxExtent);
   if (Uses(*config.family, Dim::kPositions))
-    config.positions = reader.Extent("max_position_embeddings", std::nullopt, kMaxExtent);
+    config.positions = reader.Int("max_position_embeddings", std::nullopt, 1, kMaxExtent);
   if (Uses(*config.family, Dim::kTokenTypes))
-    config.token_types = reader.Extent("type_vocab_size", std::nullopt, kMaxExtent);
+    config.token_types = reader.Int("type_vocab_size", std::nullopt, 1, kMaxExtent);
   config.tied = reader.Flag("tie_word_embeddings", config.family->tied_by_default);
   const bool attention_bias =
       reader.Flag("attention_bias", config.family->qkv_bias == Family::Bias::kUnlessConfig);
   config.qkv_bias = BiasOf(config.family->qkv_bias, attention_bias);
   config.output_bias = BiasOf(config.family->output_bias, attention_bias);
-  config.mlp_bias = config.family->mlp_bias_key && reader.Flag("mlp_bias", false);
-  ReadScoreHead(reader, json, config);
+  config.mlp_bias = config.family->mlp_bias_key && reader.Flag("mlp_bias");
+  ReadScoreHead(reader, config);
   ReadExperts(reader, config);
-  if (reader.error()) return *std::move(reader.error());
+  NXDKIT_TRY(reader.status());
   if (config.heads % config.kv_heads != 0)
-    return Error(Errc::kCorrupt, fmt::format("{} is not a divisor of num_attention_heads {}",
-                                             config.kv_heads, config.heads))
+    return Corrupt("{} is not a divisor of num_attention_heads {}", config.kv_heads, config.heads)
         .in(path)
         .member("num_key_value_heads");
   if (!JsonFind(json, "head_dim") && config.hidden % config.heads != 0)
-    return Error(Errc::kCorrupt,
-                 fmt::format(
-                     "missing, and hidden_size {} is not a multiple of num_attention_heads {}",
-                     config.hidden, config.heads))
+    return Corrupt("missing, and hidden_size {} is not a multiple of num_attention_heads {}",
+                   config.hidden, config.heads)
         .in(path)
         .member("head_dim");
   if (config.heads * config.head_dim > kMaxExtent)
-    return Error(Errc::kCorrupt, fmt::format("{} heads of {} rows are over the limit of {} rows",
-                                             config.heads, config.head_dim, kMaxExtent))
+    return Corrupt("{} heads of {} rows are over the limit of {} rows", config.heads,
+                   config.head_dim, kMaxExtent)
         .in(path)
         .member("head_dim");
   return config;
@@ -371,6 +313,19 @@ std::vector<LogicalTensor> Model::Logical() const {
 bool SplitsQkv(const Family& family) {
   return std::ranges::any_of(family.rows,
                              [](const ParamRow& row) { return row.role == Role::kQuery; });
+}
+
+int64_t LayerOf(std::string_view name) {
+  constexpr std::string_view kLayers = ".layers.";
+  constexpr size_t kDigits = 9;
+  const size_t at = name.find(kLayers);
+  if (at == std::string_view::npos) return -1;
+  const std::string_view rest = name.substr(at + kLayers.size());
+  const size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+  if (digits == 0 || digits > kDigits) return -1;
+  int64_t layer = 0;
+  for (char c : rest.substr(0, digits)) layer = 10 * layer + (c - '0');
+  return layer;
 }
 
 bool IsIgnorable(const Family& family, std::string_view name) {

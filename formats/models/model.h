@@ -14,6 +14,8 @@
 
 namespace nxdkit::models {
 
+inline constexpr uint64_t kMaxConfigBytes = 16 << 20;  // of a config.json
+
 struct ModelConfig {
   const Family* family = nullptr;  // nullptr: nobody wrote a table for this model
   std::string model_type;          // as config.json says, "" when it says nothing
@@ -73,6 +75,9 @@ Result<std::string> WithDtype(std::string_view json_text, Dtype dtype);
 // Bounds: at most 10,000 layers, 65,536 heads and 4,096 experts, 2^18 experts in all layers, every
 // extent at most 2^30.
 Result<Model> MakeModel(const ModelConfig& config);
+
+// The layer that a parameter or module is of: the number after ".layers."; -1 when there is none.
+int64_t LayerOf(std::string_view name);
 
 // Whether the family says that a tensor of this name may be left out.
 bool IsIgnorable(const Family& family, std::string_view name);

@@ -35,9 +35,18 @@ uint32_t Partner(const Model& model, uint32_t param, std::string_view from, std:
 }
 
 TensorLayout WholeTensor(const Model& model, uint32_t param, std::string name) {
-  TensorLayout tensor = EmptyTensor(std::move(name), model.params[param].shape);
-  AddWhole(tensor, param, tensor.shape);
-  return tensor;
+  return nxdkit::WholeTensor(std::move(name), 0, param, model.params[param].shape);
+}
+
+std::vector<TensorLayout> HfTensors(const Model& model, bool aliases) {
+  std::vector<TensorLayout> tensors;
+  for (uint32_t i = 0; i < model.params.size(); ++i)
+    tensors.push_back(WholeTensor(model, i, model.params[i].name));
+  if (!aliases) return tensors;
+  for (const Alias& alias : model.config.family->aliases)
+    if (const auto i = model.Find(alias.of); i && (model.config.tied || !alias.tied))
+      tensors.push_back(WholeTensor(model, *i, alias.name));
+  return tensors;
 }
 
 TensorLayout SliceTensor(const Model& model, uint32_t param, std::string name, int dim, int64_t tp,

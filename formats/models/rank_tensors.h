@@ -1,5 +1,6 @@
-// What one tensor parallel rank stores, in training sets and rollout bundles alike: slices, heads
-// and whole parameters. Which of them a role asks for, under which name, is the format's.
+// What is stored of a model: whole, by Hugging Face, or by one tensor parallel rank, in training
+// sets and rollout bundles alike: slices, heads and whole parameters. Which of them a role asks
+// for, under which name, is the format's.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,10 @@ TensorLayout EmptyTensor(std::string name, Shape shape);
 
 // The whole parameter.
 TensorLayout WholeTensor(const Model& model, uint32_t param, std::string name);
+
+// Hugging Face's layout: one tensor per parameter, under its own name, in the model's order.
+// `aliases`: those of the family too, such as the lm_head.weight of a tied model, as replicas.
+std::vector<TensorLayout> HfTensors(const Model& model, bool aliases);
 
 // The rank's slice along `dim` of the parameter, padded with zeros at the end to a multiple of tp.
 TensorLayout SliceTensor(const Model& model, uint32_t param, std::string name, int dim, int64_t tp,

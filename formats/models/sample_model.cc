@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "formats/models/hf_layout.h"
+#include "formats/models/rank_tensors.h"
 
 namespace nxdkit::models {
 namespace {

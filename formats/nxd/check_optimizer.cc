@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "formats/torch/pickle_writer.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::nxd {
 namespace {
@@ -19,17 +20,16 @@ using GroupText = std::vector<KeyText>;
 Result<GroupText> TextOf(const torch::PickleDict& group) {
   GroupText texts;
   for (const auto& [key, value] : group) {
-    if (!key.string()) return Error(Errc::kUnsupported, "a key of the group is not a string");
+    if (!key.string()) return Unsupported("a key of the group is not a string");
     if (*key.string() == "params") {
       texts.push_back({*key.string(), ""});
       continue;
     }
     Result<std::string> text = torch::WritePickle(value, {});
     if (!text.ok())
-      return Error(Errc::kUnsupported,
-                   fmt::format("the value of {} cannot be carried over: {}", *key.string(),
-                               value.tensor() || value.reference() ? "it is a tensor"
-                                                                   : text.error().message()));
+      return Unsupported(
+          "the value of {} cannot be carried over: {}", *key.string(),
+          value.tensor() || value.reference() ? "it is a tensor" : text.error().message());
     texts.push_back({*key.string(), *std::move(text)});
   }
   return texts;
@@ -37,11 +37,9 @@ Result<GroupText> TextOf(const torch::PickleDict& group) {
 
 Status Same(const GroupText& first, const GroupText& here, const std::string& first_path) {
   for (size_t i = 0; i < here.size() && i < first.size(); ++i)
-    if (here[i] != first[i])
-      return Error(Errc::kCorrupt, fmt::format("{} is not what {} has", here[i].key, first_path));
+    if (here[i] != first[i]) return Corrupt("{} is not what {} has", here[i].key, first_path);
   if (here.size() == first.size()) return OkStatus();
-  return Error(Errc::kCorrupt, fmt::format("the group has {} keys, in {} it has {}", here.size(),
-                                           first_path, first.size()));
+  return Corrupt("the group has {} keys, in {} it has {}", here.size(), first_path, first.size());
 }
 
 // Writers that lose rows, told by what they leave. Seen in NxD 0.18.0 and NxDT 1.6.0.
@@ -52,22 +50,22 @@ Error RowsMissing(const OptimizerSet& set, const std::string& entry, int64_t row
       fmt::format("{} has {} rows on each of {} data parallel ranks, the parameter has {}", entry,
                   rows, dp, whole);
   if (entry == kMasterWeights && others_are_whole)
-    return Error(Errc::kCorrupt,
-                 fmt::format("{}: nxd_convert_zero_checkpoints cut the master weights of rank 0 "
-                             "once more instead of all ranks' together",
-                             found))
+    return Corrupt(
+               "{}: nxd_convert_zero_checkpoints cut the master weights of rank 0 once more "
+               "instead of all ranks' together",
+               found)
         .hint("reshard the set that was given to it");
   if (dp == 1)
-    return Error(Errc::kCorrupt,
-                 fmt::format("{}: ZeRO-1 state that was saved as if it were the same on every rank "
-                             "(as NxDT does, whose saver looks for wrap_with_zero), or by context "
-                             "parallel ranks over each other; the other ranks' rows are lost",
-                             found))
+    return Corrupt(
+               "{}: ZeRO-1 state that was saved as if it were the same on every rank (as NxDT "
+               "does, whose saver looks for wrap_with_zero), or by context parallel ranks over "
+               "each other; the other ranks' rows are lost",
+               found)
         .hint("--no-optimizer leaves the optimizer's state out");
-  return Error(Errc::kCorrupt,
-               fmt::format("{}: the context parallel ranks of a data parallel rank wrote their "
-                           "different rows to one file, and the last one is left",
-                           found))
+  return Corrupt(
+             "{}: the context parallel ranks of a data parallel rank wrote their different rows to "
+             "one file, and the last one is left",
+             found)
       .hint("--no-optimizer leaves the optimizer's state out");
 }
 
@@ -78,17 +76,16 @@ Status CheckGroups(const OptimizerSet& set) {
   std::vector<GroupText> expected;
   for (const OptimizerShard& shard : set.shards) {
     if (shard.groups.size() != first.groups.size())
-      return Error(Errc::kCorrupt, fmt::format("{} groups, {} in {}", shard.groups.size(),
-                                               first.groups.size(), first.file.path))
+      return Corrupt("{} groups, {} in {}", shard.groups.size(), first.groups.size(),
+                     first.file.path)
           .in(shard.file.path)
           .member("param_groups");
     for (size_t g = 0; g < shard.groups.size(); ++g) {
       const std::string member = fmt::format("param_groups[{}]", g);
-      Result<GroupText> texts = TextOf(shard.groups[g]);
-      if (!texts.ok()) return std::move(texts).error().in(shard.file.path).member(member);
-      if (&shard == &first) expected.push_back(*texts);
-      Status same = Same(expected[g], *texts, first.file.path);
-      if (!same.ok()) return std::move(same).error().in(shard.file.path).member(member);
+      NXDKIT_ASSIGN(const GroupText texts,
+                    TextOf(shard.groups[g]).in(shard.file.path).member(member));
+      if (&shard == &first) expected.push_back(texts);
+      NXDKIT_TRY(Same(expected[g], texts, first.file.path).in(shard.file.path).member(member));
     }
   }
   return OkStatus();
@@ -101,16 +98,15 @@ Status CheckRows(const OptimizerSet& set, const TensorLayout& param, const Param
   const auto check = [&](const std::string& name, const StoredTensor& tensor) -> Status {
     if (tensor.shape.empty() || tensor.shape[0] == expected) return OkStatus();
     if (set.style == OptimizerStyle::kMerged)
-      return Error(Errc::kCorrupt, fmt::format("{} has {} of the parameter's {} rows: "
-                                               "nxd_convert_zero_checkpoints kept those of data "
-                                               "parallel rank 0 only",
-                                               name, tensor.shape[0], whole))
+      return Corrupt(
+                 "{} has {} of the parameter's {} rows: nxd_convert_zero_checkpoints kept those of "
+                 "data parallel rank 0 only",
+                 name, tensor.shape[0], whole)
           .hint("reshard the set that was given to it");
     if (tensor.shape[0] < expected)
       return RowsMissing(set, name, tensor.shape[0], whole, name == kMasterWeights);
-    return Error(Errc::kCorrupt,
-                 fmt::format("{} has {} rows on each of {} data parallel ranks, expected {}", name,
-                             tensor.shape[0], set.location.dp, expected));
+    return Corrupt("{} has {} rows on each of {} data parallel ranks, expected {}", name,
+                   tensor.shape[0], set.location.dp, expected);
   };
   if (state.entries)
     for (const StateEntry& entry : *state.entries)

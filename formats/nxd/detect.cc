@@ -1,25 +1,12 @@
 #include "formats/nxd/detect.h"
 
-#include <fmt/core.h>
+#include <map>
 
-#include <algorithm>
-
+#include "formats/nxd/detect_hardware.h"
 #include "formats/nxd/detect_steps.h"
-#include "formats/nxd/grid.h"
-#include "lib/base/checked.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::nxd {
-
-const StoredTensor* FindOnRank(const ShardSet& set, int tp, std::string_view part,
-                               std::string_view end) {
-  for (const Shard& shard : set.shards) {
-    if (shard.file.tp != tp) continue;
-    for (const StoredTensor& tensor : shard.tensors.tensors)
-      if (tensor.name.find(part) != std::string::npos && tensor.name.ends_with(end)) return &tensor;
-  }
-  return nullptr;
-}
-
 namespace {
 
 struct Style {
@@ -30,8 +17,7 @@ struct Style {
 
 Result<Style> StyleOf(const ShardSet& set, const models::Family& family) {
   if (const StoredTensor* adapter = FindOnRank(set, 0, ".lora_", ""))
-    return Error(Errc::kUnsupported,
-                 "a LoRA adapter; what can be read here is a model, with its adapters merged")
+    return Unsupported("a LoRA adapter; what can be read here is a model, with its adapters merged")
         .in(set.location.shard_folder)
         .on(adapter->name)
         .hint("nxd-convert --merge-lora merges it into its base");
@@ -45,77 +31,63 @@ Result<Style> StyleOf(const ShardSet& set, const models::Family& family) {
     return Style{QkvStyle::kFused, names, all};
   if (FindOnRank(set, 0, ".qkv_proj.", ".weight")) return Style{QkvStyle::kCoalesced, names};
   if (FindOnRank(set, 0, ".q_proj.", ".weight")) return Style{QkvStyle::kSeparate, names};
-  return Error(Errc::kUnsupported, "no known q/k/v projection among the tensor names")
+  return Unsupported("no known q/k/v projection among the tensor names")
       .in(set.location.shard_folder);
 }
 
-}  // namespace
+using LayerRanks = std::map<int64_t, int>;  // layer -> pipeline rank
 
-Result<int> Multiplier(const StoredTensor& tensor, const models::ModelConfig& config, int tp,
-                       bool fused) {
-  const int64_t local_rows = tensor.shape.empty() ? 0 : tensor.shape[0];
-  const int64_t query_rows = fused ? config.heads * config.head_dim : 0;
-  const int64_t unit = (fused ? 2 : 1) * config.kv_heads * config.head_dim;
-  const auto rows = CheckedMul<int64_t>(local_rows, tp);
-  const int64_t rest = rows.value_or(0) - query_rows;
-  // More copies than query heads could never be placed.
-  if (rest > 0 && rest % unit == 0 && rest / unit <= config.heads)
-    return static_cast<int>(rest / unit);
-  return Error(Errc::kCorrupt,
-               fmt::format("{} rows on tp {} are not a multiple of {} key heads of {} rows{}",
-                           local_rows, tp, config.kv_heads, config.head_dim,
-                           fused ? fmt::format(" next to {} query heads", config.heads) : ""))
-      .on(tensor.name)
-      .in(tensor.storage->path())
-      .hint(fmt::format("is the config the one of this model, and is tp rank {} the last one?",
-                        tp - 1));
-}
-
-namespace {
-
-template <typename T>
-Status Check(const char* what, const T& proven, const std::optional<T>& claimed,
-             const Claims& claims, const auto& text) {
-  if (!claimed || *claimed == proven) return OkStatus();
-  // A record in the set against the set's shapes: the set is at fault, not the command line.
-  const Errc code = claims.in_set ? Errc::kCorrupt : Errc::kUsage;
-  return Error(code, fmt::format("{} {} by the set's names and shapes, but {} by {}", what,
-                                 text(proven), text(*claimed), claims.origin));
-}
-
-}  // namespace
-
-// Ranks that are missing at the end show only by a record that is in the set.
-Status CheckGridClaims(const ShardSet& set, const Claims& claim) {
-  const SetLocation& location = set.location;
-  const GridSizes recorded = {std::max(location.tp, claim.tp.value_or(0)),
-                              std::max(location.pp, claim.pp.value_or(0)),
-                              std::max(location.ep, claim.ep.value_or(0)), 1};
-  if (claim.in_set &&
-      (recorded.tp > location.tp || recorded.pp > location.pp || recorded.ep > location.ep)) {
-    std::vector<ShardFile> files;
-    for (const Shard& shard : set.shards) files.push_back(shard.file);
-    return RequireGrid(files, recorded, claim.origin);
+LayerRanks LayersOf(const ShardSet& set) {
+  LayerRanks ranks;
+  for (const Shard& shard : set.shards) {
+    if (shard.file.tp != 0 || shard.file.ep != 0) continue;
+    for (const StoredTensor& tensor : shard.tensors.tensors)
+      if (const int64_t layer = models::LayerOf(tensor.name); layer >= 0)
+        ranks[layer] = shard.file.pp;
   }
-  const auto number = [](int n) { return fmt::format("is {}", n); };
-  NXDKIT_TRY(Check("tp", location.tp, claim.tp, claim, number));
-  NXDKIT_TRY(Check("pp", location.pp, claim.pp, claim, number));
-  return Check("ep", location.ep, claim.ep, claim, number);
+  return ranks;
 }
 
-Status CheckClaims(const Geometry& geometry, const Claims& claim) {
-  const auto number = [](int n) { return fmt::format("is {}", n); };
-  const auto qkv = [](QkvStyle s) { return fmt::format("is {}", QkvStyleName(s)); };
-  const auto names = [](NameStyle s) { return fmt::format("are {}", NameStyleName(s)); };
-  NXDKIT_TRY(
-      Check("the kv multiplier", geometry.kv_multiplier, claim.kv_multiplier, claim, number));
-  NXDKIT_TRY(Check("the tensor names", geometry.names, claim.names, claim, names));
-  // Megatron names know one form of q/k/v only.
-  if (geometry.names == NameStyle::kMegatron) return OkStatus();
-  return Check("the q/k/v style", geometry.qkv, claim.qkv, claim, qkv);
+bool Explains(int vpp, const LayerRanks& ranks, int64_t layers, int pp) {
+  for (const auto& [layer, stored] : ranks) {
+    if (layer >= layers) continue;  // of another model: binding names it
+    const Result<int> rank = PipelineRank(layer, layers, pp, vpp);
+    if (!rank.ok() || *rank != stored) return false;
+  }
+  return true;
 }
 
-namespace {
+// Sets vpp: the one whose cuts put every layer where it is.
+Status DetectStages(const ShardSet& set, const models::ModelConfig& config,
+                    const std::vector<Claims>& claims, Detected& detected) {
+  const auto [claimed, origin] = FirstClaim(claims, &Claims::vpp);
+  int& vpp = detected.geometry.vpp;
+  vpp = claimed.value_or(1);
+  const int pp = detected.geometry.pp;
+  if (pp == 1) return OkStatus();
+  const LayerRanks ranks = LayersOf(set);
+  if (!ranks.empty() && ranks.rbegin()->first < config.layers - 1)
+    return Corrupt(
+               "pipeline ranks 0 to {} are here, and layers 0 to {} of {}: the last pipeline rank "
+               "is missing",
+               pp - 1, ranks.rbegin()->first, config.layers)
+        .in(set.location.shard_folder);
+  if (Explains(vpp, ranks, config.layers, pp)) return OkStatus();
+  for (int other = 1; int64_t{other} * pp <= config.layers; ++other) {
+    if (!Explains(other, ranks, config.layers, pp)) continue;
+    if (claimed)
+      return BadUsage("vpp is {} by the layers of each pipeline rank, but is {} by {}", other,
+                      *claimed, origin)
+          .in(set.location.shard_folder);
+    vpp = other;
+    return OkStatus();
+  }
+  // The trainer's own pipeline_cuts: what is stored is read as it lies.
+  detected.warnings.push_back(fmt::format(
+      "the {} layers are on the {} pipeline ranks as no vpp of NxD's own cuts puts them",
+      config.layers, pp));
+  return OkStatus();
+}
 
 // NxDT's Megatron attention with megatron_legacy=False views the rows of a fused projection head by
 // head; with one key head on a rank both are the same.
@@ -139,10 +111,8 @@ Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config,
   geometry.tp = set.location.tp;
   geometry.pp = set.location.pp;
   geometry.ep = set.location.ep;
-  for (const Claims& claim : claims) {
-    Status agrees = CheckGridClaims(set, claim);
-    if (!agrees.ok()) return std::move(agrees).error().in(set.location.shard_folder);
-  }
+  for (const Claims& claim : claims)
+    NXDKIT_TRY(CheckGridClaims(set, claim).in(set.location.shard_folder));
   NXDKIT_ASSIGN(const Style style, StyleOf(set, *config.family));
   geometry.qkv = style.qkv;
   geometry.names = style.names;
@@ -151,12 +121,9 @@ Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config,
     const bool fused = style.qkv == QkvStyle::kFused;
     NXDKIT_ASSIGN(geometry.kv_multiplier, Multiplier(*style.key, config, geometry.tp, fused));
   }
-  for (const Claims& claim : claims) {
-    Status agrees = CheckClaims(geometry, claim);
-    if (!agrees.ok()) return std::move(agrees).error().in(set.location.shard_folder);
-  }
-  Result<models::Placement> heads = HeadPlacement(config, geometry);
-  if (!heads.ok()) return std::move(heads).error().in(set.location.shard_folder);
+  for (const Claims& claim : claims)
+    NXDKIT_TRY(CheckClaims(geometry, claim).in(set.location.shard_folder));
+  NXDKIT_TRY(HeadPlacement(config, geometry).in(set.location.shard_folder));
   NXDKIT_TRY(DetectStages(set, config, claims, detected));
   NXDKIT_TRY(DetectHardware(set, config, claims, hardware_if_unknown, detected));
   WarnOfBlockOrder(config, detected);

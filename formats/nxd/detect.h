@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "formats/models/model.h"
@@ -14,34 +13,13 @@
 namespace nxdkit::nxd {
 
 // What somebody claims; absent: not claimed.
-struct Claims {
-  std::string origin;  // "the options", "nxdkit.json": for messages
-  std::optional<int> tp, pp, vpp, ep, kv_multiplier;
-  std::optional<QkvStyle> qkv;
-  std::optional<models::Hardware> hardware;
-  std::optional<NameStyle> names;
+struct Claims : LayoutOptions {
+  std::string origin;   // "the options", "nxdkit.json": for messages
   bool in_set = false;  // a file of the set says so: a contradiction is a fault of the set
 };
 
-// nxdkit.json in the tag folder, as our writer leaves it. Its name is the origin of its claims.
-inline constexpr char kSidecarName[] = "nxdkit.json";
-struct Sidecar {
-  Claims claims;
-  std::string family;
-  std::string dtype;
-  std::string source_digest;  // of the model that the set was made from; "" when not recorded
-};
-// nullopt when the folder has none. kCorrupt naming the key, kUnsupported for a newer version.
-Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder);
-Result<Sidecar> ParseSidecar(std::string_view json_text, const std::string& path);
-std::string WriteSidecar(const Geometry& geometry, const std::string& family,
-                         const std::string& dtype, const std::string& tool_version,
-                         const std::string& source_digest = "");
-
 // How the copies of key heads lie, read off the contents of one layer.
 enum class ReplicaOrder : uint8_t { kNone, kTiled, kAdjacent, kBoth, kNeither };
-Result<ReplicaOrder> CompareReplicas(const ShardSet& set, const models::ModelConfig& config,
-                                     const Geometry& geometry);
 
 struct Detected {
   Geometry geometry;

@@ -1,8 +1,9 @@
-#include <fmt/core.h>
+#include "formats/nxd/detect_hardware.h"
 
 #include <algorithm>
 
 #include "formats/nxd/detect_steps.h"
+#include "lib/base/errors.h"
 #include "lib/hash/digest.h"
 #include "lib/plan/gather.h"
 
@@ -53,14 +54,14 @@ Result<std::vector<Sha256Bytes>> SlotDigests(const ShardSet& set, const models::
         name.empty() ? FindOnRank(set, t, ".qkv_proj.", fused ? ".weight_qkv" : ".weight_k")
                      : FindOnRank(set, t, name, name);
     if (!key)
-      return Error(Errc::kCorrupt, "the key projection is missing")
+      return Corrupt("the key projection is missing")
           .rank(t)
           .on(name)
           .in(set.location.shard_folder);
     name = key->name;
     if (key->shape != expected || ElementBytes(key->dtype) == 0)
-      return Error(Errc::kCorrupt, fmt::format("{} {} found, shape {} expected", Name(key->dtype),
-                                               ShapeText(key->shape), ShapeText(expected)))
+      return Corrupt("{} {} found, shape {} expected", Name(key->dtype), ShapeText(key->shape),
+                     ShapeText(expected))
           .rank(t)
           .on(name)
           .in(key->storage->path());
@@ -71,10 +72,6 @@ Result<std::vector<Sha256Bytes>> SlotDigests(const ShardSet& set, const models::
     }
   }
   return digests;
-}
-
-std::string_view HardwareText(Hardware hardware) {
-  return hardware == Hardware::kTrn1 ? "trn1" : "trn2";
 }
 
 Result<models::Placement> PlacementOn(const models::ModelConfig& config, const Geometry& geometry,
@@ -96,9 +93,9 @@ std::string FirstWrongPair(const Geometry& geometry, const models::ModelConfig& 
 }
 
 Error NoCopies() {
-  return Error(Errc::kCorrupt,
-               "the copies of a key head differ between ranks, tiled as well as adjacent; none of "
-               "them can be dropped")
+  return Corrupt(
+             "the copies of a key head differ between ranks, tiled as well as adjacent; none of "
+             "them can be dropped")
       .hint(
           "a trn2 model trained from scratch with NxD starts like that: its copies are different "
           "heads");
@@ -108,26 +105,24 @@ Error WrongReplicas(Hardware claimed, ReplicaOrder found, const std::string& ori
                     const Geometry& geometry, const models::ModelConfig& config) {
   if (found == ReplicaOrder::kNeither) return NoCopies();
   if (claimed == Hardware::kTrn2)
-    return Error(Errc::kCorrupt,
-                 fmt::format("{} says trn2, where the {} copies of a key head are on adjacent "
-                             "ranks, but here they are tiled over the ranks as on trn1; {}",
-                             origin, geometry.kv_multiplier, FirstWrongPair(geometry, config)))
+    return Corrupt(
+               "{} says trn2, where the {} copies of a key head are on adjacent ranks, but here "
+               "they are tiled over the ranks as on trn1; {}",
+               origin, geometry.kv_multiplier, FirstWrongPair(geometry, config))
         .hint(
             "NxD's checkpoint_converter.py writes such sets for --hw_backend trn2 with a "
             "kv_size_multiplier above 1; convert the original checkpoint again with nxd-convert "
             "--hw trn2");
-  return Error(Errc::kCorrupt, fmt::format("{} says {}, but the {} copies of a key head are on "
-                                           "adjacent ranks, as on trn2",
-                                           origin, HardwareText(claimed), geometry.kv_multiplier));
+  return Corrupt("{} says {}, but the {} copies of a key head are on adjacent ranks, as on trn2",
+                 origin, models::HardwareName(claimed), geometry.kv_multiplier);
 }
 
 Error AskForHardware(const Geometry& geometry) {
-  return Error(
-             Errc::kUsage,
-             fmt::format("key heads are stored {} times, tiled over the ranks: right for trn1, but "
-                         "NxD's converter also writes that for trn2, with the query heads in "
-                         "another order; the set does not say which it is",
-                         geometry.kv_multiplier))
+  return BadUsage(
+             "key heads are stored {} times, tiled over the ranks: right for trn1, but NxD's "
+             "converter also writes that for trn2, with the query heads in another order; the set "
+             "does not say which it is",
+             geometry.kv_multiplier)
       .hint("say --hw trn1 if the set was trained or converted for trn1");
 }
 
@@ -184,9 +179,8 @@ Status DetectHardware(const ShardSet& set, const models::ModelConfig& config,
     return OkStatus();
   }
   NXDKIT_ASSIGN(detected.replicas, CompareReplicas(set, config, geometry));
-  Result<Hardware> hardware = Decide(detected.replicas, claims, if_unknown, geometry, config);
-  if (!hardware.ok()) return std::move(hardware).error().in(set.location.shard_folder);
-  geometry.hardware = *hardware;
+  NXDKIT_ASSIGN(geometry.hardware, Decide(detected.replicas, claims, if_unknown, geometry, config)
+                                       .in(set.location.shard_folder));
   return OkStatus();
 }
 

@@ -1,8 +1,8 @@
-// The layout of a shard set that holds a LoRA adapter.
-#include <fmt/core.h>
+#include "formats/nxd/detect_lora.h"
 
 #include "formats/nxd/detect_steps.h"
 #include "formats/nxd/lora_layout.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::nxd {
 namespace {
@@ -12,9 +12,9 @@ Status RefuseBaseWeights(const ShardSet& set) {
   for (const Shard& shard : set.shards)
     for (const StoredTensor& tensor : shard.tensors.tensors)
       if (tensor.name.find(".lora_") == std::string::npos)
-        return Error(Errc::kUnsupported,
-                     "a tensor of no adapter: base weights, biases or modules_to_save beside an "
-                     "adapter are not read")
+        return Unsupported(
+                   "a tensor of no adapter: base weights, biases or modules_to_save beside an "
+                   "adapter are not read")
             .in(shard.file.path)
             .on(tensor.name)
             .rank(shard.file.tp)
@@ -59,9 +59,9 @@ Status DetectQkv(const ShardSet& set, const models::ModelConfig& config,
   const bool known = style && !replicates;
   if (known || multiplier || qkv || geometry.tp == 1 || !FindOnRank(set, 0, ".o_proj.lora_A.", ""))
     return OkStatus();
-  return Error(Errc::kUsage,
-               "which columns of o_proj a rank has follows from how key heads are replicated, and "
-               "the adapter does not say it")
+  return BadUsage(
+             "which columns of o_proj a rank has follows from how key heads are replicated, and "
+             "the adapter does not say it")
       .in(set.location.shard_folder)
       .hint(
           "convert the adapter to hf by itself, with --qkv, --kv-multiplier and --hw of the model "
@@ -102,10 +102,10 @@ Status RefuseGathered(const ShardSet& set, const models::Model& model) {
       const StoredTensor* found = FindOnRank(set, 0, cut.name, "");
       if (!found || found->name != cut.name || found->shape.size() != 2) continue;
       if (found->shape[cut.dim] != cut.whole) continue;
-      return Error(Errc::kUnsupported,
-                   fmt::format("all {} {} are on one of {} ranks: the shards were gathered when "
-                               "they were saved (merge_sharded_lora)",
-                               cut.whole, cut.dim == 0 ? "rows" : "columns", set.location.tp))
+      return Unsupported(
+                 "all {} {} are on one of {} ranks: the shards were gathered when they were saved "
+                 "(merge_sharded_lora)",
+                 cut.whole, cut.dim == 0 ? "rows" : "columns", set.location.tp)
           .in(set.location.shard_folder)
           .on(found->name)
           .hint("save the adapter with merge_sharded_lora off");
@@ -120,10 +120,9 @@ Result<models::Hardware> HardwareOf(const std::vector<Claims>& claims,
   if (claimed) return *claimed;
   if (if_unknown) return *if_unknown;
   if (geometry.kv_multiplier == 1) return geometry.hardware;  // both orders are the same
-  return Error(Errc::kUsage,
-               fmt::format("key heads are stored {} times; the adapter does not say whether for "
-                           "trn1 or for trn2",
-                           geometry.kv_multiplier))
+  return BadUsage(
+             "key heads are stored {} times; the adapter does not say whether for trn1 or for trn2",
+             geometry.kv_multiplier)
       .hint(
           "say --hw trn1 or --hw trn2, where the command line has it; else convert the adapter to "
           "hf by itself first");
@@ -144,13 +143,11 @@ Result<Geometry> DetectLora(const ShardSet& set, const models::Model& model,
       !FindOnRank(set, 0, ".gate_proj.lora_", "") && !FindOnRank(set, 0, ".up_proj.lora_", "");
   NXDKIT_TRY(DetectQkv(set, model.config, claims, geometry));
   for (const Claims& claim : claims) {
-    Status agrees = CheckGridClaims(set, claim);
-    if (agrees.ok()) agrees = CheckClaims(geometry, claim);
-    if (!agrees.ok()) return std::move(agrees).error().in(set.location.shard_folder);
+    NXDKIT_TRY(CheckGridClaims(set, claim).in(set.location.shard_folder));
+    NXDKIT_TRY(CheckClaims(geometry, claim).in(set.location.shard_folder));
   }
-  Result<models::Hardware> hardware = HardwareOf(claims, hardware_if_unknown, geometry);
-  if (!hardware.ok()) return std::move(hardware).error().in(set.location.shard_folder);
-  geometry.hardware = *hardware;
+  NXDKIT_ASSIGN(geometry.hardware,
+                HardwareOf(claims, hardware_if_unknown, geometry).in(set.location.shard_folder));
   return geometry;
 }
 

@@ -1,4 +1,4 @@
-// The steps of Detect that have files of their own.
+// PRIVATE to formats/nxd. What the layout of a set is learned with: names, shapes, claims.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ const StoredTensor* FindOnRank(const ShardSet& set, int tp, std::string_view par
 // One claim from several sources: the first that speaks, and who it is.
 template <typename T>
 std::pair<std::optional<T>, std::string> FirstClaim(const std::vector<Claims>& claims,
-                                                    std::optional<T> Claims::*field) {
+                                                    std::optional<T> LayoutOptions::*field) {
   for (const Claims& claim : claims)
     if (claim.*field) return {claim.*field, claim.origin};
   return {std::nullopt, ""};
@@ -33,15 +33,5 @@ Result<int> Multiplier(const StoredTensor& tensor, const models::ModelConfig& co
 // Whether what the files' names and the tensors' names and shapes prove is what is claimed.
 Status CheckGridClaims(const ShardSet& set, const Claims& claim);
 Status CheckClaims(const Geometry& geometry, const Claims& claim);
-
-// Sets the hardware and the order of the replicas, as Detect says. The rest of the geometry is
-// known, and heads can be placed with it.
-Status DetectHardware(const ShardSet& set, const models::ModelConfig& config,
-                      const std::vector<Claims>& claims,
-                      std::optional<models::Hardware> hardware_if_unknown, Detected& detected);
-
-// Sets vpp: the one whose cuts put every layer where it lies.
-Status DetectStages(const ShardSet& set, const models::ModelConfig& config,
-                    const std::vector<Claims>& claims, Detected& detected);
 
 }  // namespace nxdkit::nxd

@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 
+#include "lib/base/errors.h"
 #include "lib/system/paths.h"
 
 namespace nxdkit::nxd {
@@ -50,15 +51,13 @@ Error Holes(const Grid& grid, const GridSizes& sizes, const std::string& origin)
   const std::vector<std::string> missing = Missing(grid, sizes);
   const bool more = expected - grid.size() > missing.size();
   constexpr unsigned __int128 kMost = UINT64_MAX;
-  return Error(
-      Errc::kCorrupt,
-      fmt::format("incomplete set: {} shard files found, {} expected for tp {} pp {}{}{}{}; "
-                  "missing {}{}",
-                  grid.size(), static_cast<uint64_t>(std::min(expected, kMost)), sizes.tp, sizes.pp,
-                  sizes.ep > 1 ? fmt::format(" ep {}", sizes.ep) : "",
-                  sizes.dp > 1 ? fmt::format(" dp {}", sizes.dp) : "",
-                  origin.empty() ? "" : fmt::format(" by {}", origin), fmt::join(missing, ", "),
-                  more ? ", ..." : ""));
+  return Corrupt(
+      "incomplete set: {} shard files found, {} expected for tp {} pp {}{}{}{}; missing {}{}",
+      grid.size(), static_cast<uint64_t>(std::min(expected, kMost)), sizes.tp, sizes.pp,
+      sizes.ep > 1 ? fmt::format(" ep {}", sizes.ep) : "",
+      sizes.dp > 1 ? fmt::format(" dp {}", sizes.dp) : "",
+      origin.empty() ? "" : fmt::format(" by {}", origin), fmt::join(missing, ", "),
+      more ? ", ..." : "");
 }
 
 }  // namespace
@@ -73,9 +72,8 @@ Result<GridSizes> OrderGrid(std::vector<ShardFile>& files, const std::string& fo
     sizes.dp = std::max(sizes.dp, file.dp + 1);
     const auto [it, added] = grid.emplace(Place{file.tp, file.pp, file.ep, file.dp}, &file);
     if (!added)
-      return Error(Errc::kCorrupt,
-                   fmt::format("two files hold tp rank {}, pp rank {}: {} and {}", file.tp, file.pp,
-                               BaseName(it->second->path), BaseName(file.path)))
+      return Corrupt("two files hold tp rank {}, pp rank {}: {} and {}", file.tp, file.pp,
+                     BaseName(it->second->path), BaseName(file.path))
           .in(folder);
   }
   if (grid.size() != Places(sizes)) return Holes(grid, sizes, "").in(folder);

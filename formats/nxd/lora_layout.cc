@@ -1,5 +1,7 @@
 #include "formats/nxd/lora_layout.h"
 
+#include "lib/base/errors.h"
+
 #include <map>
 
 namespace nxdkit::nxd {
@@ -122,13 +124,12 @@ Result<std::vector<RankTensor>> LoraRankTensors(const models::Model& model,
                                                 const std::vector<std::optional<LoraPair>>& pairs,
                                                 Dtype dtype, int rank) {
   if (geometry.names == NameStyle::kMegatron)
-    return Error(Errc::kUnsupported,
-                 "how adapters of NxDT's Megatron models are named and cut is not known");
+    return Unsupported("how adapters of NxDT's Megatron models are named and cut is not known");
   for (size_t i = 0; i < pairs.size(); ++i)
     if (pairs[i] && !LoraModule(model.params[i], SharingOf(geometry)))
-      return Error(Errc::kUnsupported,
-                   "how NxD stores an adapter of this parameter is not known: only those of linear "
-                   "layers are")
+      return Unsupported(
+                 "how NxD stores an adapter of this parameter is not known: only those of linear "
+                 "layers are")
           .on(model.params[i].name);
   NXDKIT_ASSIGN(const std::vector<RankTensor> base, RankTensors(model, geometry, rank, false));
   return LoraBuilder(model, pairs, dtype).Build(base);

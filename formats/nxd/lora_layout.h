@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/nxd/detect.h"
+#include "formats/nxd/nxd_layout.h"
 
 namespace nxdkit::nxd {
 
@@ -38,12 +38,5 @@ Result<std::vector<RankTensor>> LoraRankTensors(const models::Model& model,
                                                 const Geometry& geometry,
                                                 const std::vector<std::optional<LoraPair>>& pairs,
                                                 Dtype dtype, int rank);
-
-// The layout of a set that holds an adapter and nothing else, by its names and shapes; claims count
-// as in Detect (detect.h), and say the hardware where key heads are replicated. kUnsupported for
-// base weights beside the adapter, and for shards that were gathered when they were saved.
-Result<Geometry> DetectLora(const ShardSet& set, const models::Model& model,
-                            const std::vector<Claims>& claims,
-                            std::optional<models::Hardware> hardware_if_unknown = std::nullopt);
 
 }  // namespace nxdkit::nxd

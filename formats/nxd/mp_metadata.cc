@@ -5,7 +5,8 @@
 #include <charconv>
 #include <map>
 
-#include "lib/json/json.h"
+#include "lib/base/errors.h"
+#include "lib/json/json_reader.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
@@ -16,101 +17,77 @@ constexpr uint64_t kMaxBytes = 64 << 20;
 constexpr int64_t kMaxNumber = 1'000'000;
 constexpr std::string_view kRecordPrefix = "mp_metadata_pp_rank_";
 
-Error Fault(const std::string& key, std::string what) {
-  return Error(Errc::kCorrupt, std::move(what)).member(key);
-}
-
-Result<int64_t> Number(const Json& json, const std::string& where, const char* key, int64_t least) {
-  const Json* value = JsonFind(json, key);
-  const std::string name = where + "." + key;
-  if (!value)
-    return Fault(name,
-                 fmt::format("missing; expected an integer from {} to {}", least, kMaxNumber));
-  if (!value->is_number_integer() || value->get<int64_t>() < least ||
-      value->get<int64_t>() > kMaxNumber)
-    return Fault(name, fmt::format("found {}, expected an integer from {} to {}",
-                                   JsonExcerpt(*value), least, kMaxNumber));
-  return value->get<int64_t>();
-}
-
 Result<MpParameter> ReadParameter(const std::string& name, const Json& json) {
-  const std::string where = "parameters." + name;
-  const Json* parallel = JsonFind(json, "tensor_model_parallel");
-  if (!parallel || !parallel->is_boolean())
-    return Fault(where + ".tensor_model_parallel",
-                 fmt::format("found {}, expected true or false",
-                             parallel ? JsonExcerpt(*parallel) : "nothing"));
-  MpParameter out{name, parallel->get<bool>()};
-  if (!out.parallel) return out;
-  NXDKIT_ASSIGN(out.dim, Number(json, where, "partition_dim", 0));
-  NXDKIT_ASSIGN(out.partitions, Number(json, where, "num_partitions", 1));
-  NXDKIT_TRY(Number(json, where, "partition_stride", 1));
+  JsonReader reader(json, "", "parameters." + name + ".");
+  MpParameter out{name, reader.Flag("tensor_model_parallel", std::nullopt)};
+  if (out.parallel) {
+    out.dim = reader.Int("partition_dim", std::nullopt, 0, kMaxNumber);
+    out.partitions = reader.Int("num_partitions", std::nullopt, 1, kMaxNumber);
+    reader.Int("partition_stride", std::nullopt, 1, kMaxNumber);
+  }
+  NXDKIT_TRY(reader.status());
   return out;
 }
 
 // What several layers say, and must say alike.
 template <typename T>
-Status Agree(std::optional<T>& known, const T& value, const std::string& where) {
+void Agree(JsonReader& reader, const char* key, T value, std::optional<T>& known) {
   if (known && *known != value)
-    return Fault(where, fmt::format("found {}, another layer says {}", value, *known));
+    reader.Fail(key, fmt::format("found {}, another layer says {}", value, *known));
   known = value;
-  return OkStatus();
 }
 
-Status ReadGqa(const Json& fields, const std::string& where, MpMetadata& out) {
-  NXDKIT_ASSIGN(const int64_t heads, Number(fields, where, "num_attention_heads", 1));
-  NXDKIT_ASSIGN(const int64_t kv_heads, Number(fields, where, "num_key_value_heads", 1));
-  NXDKIT_ASSIGN(const int64_t multiplier, Number(fields, where, "kv_size_multiplier", 1));
-  const Json* fuse = JsonFind(fields, "fuse_qkv");
-  if (!fuse || !fuse->is_boolean())
-    return Fault(where + ".fuse_qkv", fmt::format("found {}, expected true or false",
-                                                  fuse ? JsonExcerpt(*fuse) : "nothing"));
-  NXDKIT_TRY(Agree(out.heads, heads, where + ".num_attention_heads"));
-  NXDKIT_TRY(Agree(out.kv_heads, kv_heads, where + ".num_key_value_heads"));
-  NXDKIT_TRY(Agree(out.kv_multiplier, multiplier, where + ".kv_size_multiplier"));
-  return Agree(out.fuse_qkv, fuse->get<bool>(), where + ".fuse_qkv");
+void AgreeOnNumber(JsonReader& reader, const char* key, std::optional<int64_t>& known) {
+  Agree(reader, key, reader.Int(key, std::nullopt, 1, kMaxNumber), known);
 }
 
 // One [class name, fields].
 Status ReadSpec(const Json& spec, const std::string& where, MpMetadata& out) {
   if (!spec.is_array() || spec.size() != 2 || !spec[0].is_string() || !spec[1].is_object())
-    return Fault(where,
-                 fmt::format("found {}, expected a class name and its fields", JsonExcerpt(spec)));
-  const std::string name = spec[0].get<std::string>();
-  if (name != "FusedLinearsSpec" && name != "GQAQKVColumnParallelLinearSpec")
-    return Error(Errc::kUnsupported,
-                 fmt::format("layers of class {} store their parameters in a way that is not known",
-                             JsonExcerpt(spec[0])))
+    return Corrupt("found {}, expected a class name and its fields", JsonExcerpt(spec))
         .member(where);
-  NXDKIT_ASSIGN(const int64_t tp, Number(spec[1], where, "tp_size", 1));
-  NXDKIT_TRY(Agree(out.tp, tp, where + ".tp_size"));
-  return name == "FusedLinearsSpec" ? OkStatus() : ReadGqa(spec[1], where, out);
+  const bool gqa = spec[0] == "GQAQKVColumnParallelLinearSpec";
+  if (!gqa && spec[0] != "FusedLinearsSpec")
+    return Unsupported("layers of class {} store their parameters in a way that is not known",
+                       JsonExcerpt(spec[0]))
+        .member(where);
+  JsonReader reader(spec[1], "", where + ".");
+  AgreeOnNumber(reader, "tp_size", out.tp);
+  if (gqa) {
+    AgreeOnNumber(reader, "num_attention_heads", out.heads);
+    AgreeOnNumber(reader, "num_key_value_heads", out.kv_heads);
+    AgreeOnNumber(reader, "kv_size_multiplier", out.kv_multiplier);
+    Agree(reader, "fuse_qkv", reader.Flag("fuse_qkv", std::nullopt), out.fuse_qkv);
+  }
+  return reader.status();
+}
+
+Result<const Json*> ListAt(const Json& json, const char* key, const std::string& where) {
+  const Json* list = JsonFind(json, key);
+  if (list && list->is_array()) return list;
+  return Corrupt("found {}, expected an array", list ? JsonExcerpt(*list) : "nothing")
+      .member(where);
 }
 
 Status ReadSpecs(const Json& json, MpMetadata& out) {
-  const Json* modules = JsonFind(json, "model_weight_transformation_specs");
-  const std::string top = "model_weight_transformation_specs";
-  if (!modules || !modules->is_array())
-    return Fault(top, fmt::format("found {}, expected an array",
-                                  modules ? JsonExcerpt(*modules) : "nothing"));
+  constexpr const char* kTop = "model_weight_transformation_specs";
+  NXDKIT_ASSIGN(const Json* modules, ListAt(json, kTop, kTop));
   for (size_t i = 0; i < modules->size(); ++i) {
-    const std::string where = fmt::format("{}[{}].specs", top, i);
-    const Json* specs = JsonFind((*modules)[i], "specs");
-    if (!specs || !specs->is_array())
-      return Fault(where, fmt::format("found {}, expected an array",
-                                      specs ? JsonExcerpt(*specs) : "nothing"));
+    const std::string where = fmt::format("{}[{}].specs", kTop, i);
+    NXDKIT_ASSIGN(const Json* specs, ListAt((*modules)[i], "specs", where));
     for (size_t s = 0; s < specs->size(); ++s)
       NXDKIT_TRY(ReadSpec((*specs)[s], fmt::format("{}[{}]", where, s), out));
   }
   return OkStatus();
 }
 
-Result<MpMetadata> Read(const Json& json) {
+Result<MpMetadata> ReadMetadata(const Json& json) {
   MpMetadata out;
   const Json* parameters = JsonFind(json, "parameters");
   if (!parameters || !parameters->is_object())
-    return Fault("parameters", fmt::format("found {}, expected an object",
-                                           parameters ? JsonExcerpt(*parameters) : "nothing"));
+    return Corrupt("found {}, expected an object",
+                   parameters ? JsonExcerpt(*parameters) : "nothing")
+        .member("parameters");
   for (const auto& [name, value] : parameters->items()) {
     NXDKIT_ASSIGN(MpParameter parameter, ReadParameter(name, value));
     out.parameters.push_back(std::move(parameter));
@@ -136,8 +113,7 @@ Status AddClaims(const MpMetadata& metadata, MpRecord& record) {
     if (!value) return OkStatus();
     const int number = static_cast<int>(*value);
     if (known && *known != number)
-      return Fault(key, fmt::format("found {}, {} says {}", number, record.claims.origin, *known))
-          .in(metadata.path);
+      return Corrupt("found {}, {} says {}", number, record.claims.origin, *known).member(key);
     known = number;
     return OkStatus();
   };
@@ -146,9 +122,8 @@ Status AddClaims(const MpMetadata& metadata, MpRecord& record) {
   if (!metadata.fuse_qkv) return OkStatus();
   const QkvStyle style = *metadata.fuse_qkv ? QkvStyle::kFused : QkvStyle::kLinear;
   if (record.claims.qkv && *record.claims.qkv != style)
-    return Fault("fuse_qkv", fmt::format("found {}, {} says otherwise", *metadata.fuse_qkv,
-                                         record.claims.origin))
-        .in(metadata.path);
+    return Corrupt("found {}, {} says otherwise", *metadata.fuse_qkv, record.claims.origin)
+        .member("fuse_qkv");
   record.claims.qkv = style;
   // optimum-neuron tiles key heads and orders query heads as NxD does for trn1, on all hardware.
   record.claims.hardware = models::Hardware::kTrn1;
@@ -158,11 +133,9 @@ Status AddClaims(const MpMetadata& metadata, MpRecord& record) {
 }  // namespace
 
 Result<MpMetadata> ParseMpMetadata(std::string_view json_text, const std::string& path) {
-  const Result<Json> json = ParseJson(json_text);
-  if (!json.ok()) return Error(json.error()).in(path);
-  Result<MpMetadata> metadata = Read(*json);
-  if (!metadata.ok()) return std::move(metadata).error().in(path);
-  metadata->path = path;
+  NXDKIT_ASSIGN(const Json json, ParseJson(json_text).in(path));
+  NXDKIT_ASSIGN(MpMetadata metadata, ReadMetadata(json).in(path));
+  metadata.path = path;
   return metadata;
 }
 
@@ -180,9 +153,8 @@ Result<std::optional<MpRecord>> ReadMpRecord(const std::string& tag_folder, int 
   }
   if (paths.empty() && record.warnings.empty()) return std::optional<MpRecord>();
   if (!paths.empty() && paths.rbegin()->first >= pp)
-    return Error(Errc::kCorrupt,
-                 fmt::format("the shards are of {} pipeline rank{}: those of rank {} are missing",
-                             pp, pp == 1 ? "" : "s", paths.rbegin()->first))
+    return Corrupt("the shards are of {} pipeline rank{}: those of rank {} are missing", pp,
+                   pp == 1 ? "" : "s", paths.rbegin()->first)
         .in(paths.rbegin()->second);
   record.ranks.resize(static_cast<size_t>(pp));
   for (int rank = 0; rank < pp && !paths.empty(); ++rank) {
@@ -196,7 +168,7 @@ Result<std::optional<MpRecord>> ReadMpRecord(const std::string& tag_folder, int 
     NXDKIT_ASSIGN(MpMetadata metadata, ParseMpMetadata(text, it->second));
     if (record.claims.origin.empty()) record.claims.origin = BaseName(it->second);
     record.claims.in_set = true;
-    NXDKIT_TRY(AddClaims(metadata, record));
+    NXDKIT_TRY(AddClaims(metadata, record).in(metadata.path));
     record.ranks[static_cast<size_t>(rank)] = std::move(metadata);
   }
   return std::optional<MpRecord>(std::move(record));
@@ -209,8 +181,7 @@ Status CheckMpHeads(const MpRecord& record, const models::ModelConfig& config) {
          {std::tuple{"num_attention_heads", metadata->heads, config.heads},
           std::tuple{"num_key_value_heads", metadata->kv_heads, config.kv_heads}})
       if (said && *said != known)
-        return Fault(key, fmt::format("found {}, the config says {}", *said, known))
-            .in(metadata->path);
+        return Corrupt("found {}, the config says {}", *said, known).in(metadata->path).member(key);
   }
   return OkStatus();
 }

@@ -8,6 +8,7 @@
 
 #include "formats/models/experts.h"
 #include "formats/models/rank_tensors.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::nxd {
 
@@ -39,19 +40,17 @@ Result<models::Placement> HeadPlacement(const models::ModelConfig& config,
                                         const Geometry& geometry) {
   const bool replicates = geometry.qkv == QkvStyle::kLinear || geometry.qkv == QkvStyle::kFused;
   if (geometry.names == NameStyle::kMegatron && geometry.kv_multiplier != 1)
-    return Error(Errc::kUnsupported,
-                 fmt::format("Megatron style sets have no replicated key heads; "
-                             "kv multiplier {} cannot be stored",
-                             geometry.kv_multiplier));
+    return Unsupported(
+        "Megatron style sets have no replicated key heads; kv multiplier {} cannot be stored",
+        geometry.kv_multiplier);
   if (!replicates && geometry.kv_multiplier != 1)
-    return Error(Errc::kUnsupported,
-                 fmt::format("kv multiplier {} needs the linear or fused q/k/v style, not {}",
-                             geometry.kv_multiplier, QkvStyleName(geometry.qkv)));
+    return Unsupported("kv multiplier {} needs the linear or fused q/k/v style, not {}",
+                       geometry.kv_multiplier, QkvStyleName(geometry.qkv));
   if (geometry.qkv == QkvStyle::kCoalesced && config.heads != config.kv_heads)
-    return Error(Errc::kUnsupported,
-                 fmt::format("the coalesced q/k/v style is for models with one key head "
-                             "per query head; this one has {} and {}",
-                             config.heads, config.kv_heads));
+    return Unsupported(
+        "the coalesced q/k/v style is for models with one key head per query head; this one has {} "
+        "and {}",
+        config.heads, config.kv_heads);
   if (!replicates || geometry.names == NameStyle::kMegatron)
     return models::PlainPlacement(config.heads, config.kv_heads, geometry.tp);
   return models::TrainingPlacement(config.heads, config.kv_heads, geometry.kv_multiplier,
@@ -178,9 +177,8 @@ class Builder {
   Status CheckDivisible(uint32_t i, int dim) const {
     const int64_t extent = param(i).shape[dim];
     if (extent % geometry_.tp == 0) return OkStatus();
-    return Error(Errc::kUnsupported,
-                 fmt::format("{} cannot be split evenly over tp {}; NxD training pads nothing",
-                             extent, geometry_.tp))
+    return Unsupported("{} cannot be split evenly over tp {}; NxD training pads nothing", extent,
+                       geometry_.tp)
         .on(param(i).name);
   }
 
@@ -274,9 +272,8 @@ Result<std::vector<RankTensor>> RankTensors(const models::Model& model, const Ge
 Result<int> PipelineRank(int64_t layer, int64_t layers, int pp, int vpp) {
   const int64_t stages = int64_t{pp} * vpp;
   if (layers < stages)
-    return Error(Errc::kUnsupported,
-                 fmt::format("{} layers cannot fill {} pipeline stages (pp {} times vpp {})",
-                             layers, stages, pp, vpp));
+    return Unsupported("{} layers cannot fill {} pipeline stages (pp {} times vpp {})", layers,
+                       stages, pp, vpp);
   const int64_t base = layers / stages;
   const int64_t small_stages = stages - layers % stages;  // these come first
   const int64_t in_small = small_stages * base;

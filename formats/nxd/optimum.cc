@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 
 namespace nxdkit::nxd {
@@ -110,9 +111,9 @@ Status CheckOptimum(const models::ModelConfig& config, const Geometry& geometry)
                     "divide, this one is {}",
                     config.heads, config.hidden));
   if (geometry.kv_multiplier > 1 && geometry.hardware != models::Hardware::kTrn1)
-    return Error(Errc::kUsage,
-                 "optimum-neuron stores repeated key heads as for trn1, on all hardware: --hw "
-                 "trn2 names no layout of its own");
+    return BadUsage(
+        "optimum-neuron stores repeated key heads as for trn1, on all hardware: --hw trn2 names no "
+        "layout of its own");
   if (geometry.tp % geometry.kv_multiplier != 0)
     return NoModule(
         fmt::format("NxD's layer wants a kv multiplier that divides tp {}, this one "

@@ -1,5 +1,7 @@
 #include "formats/nxd/param_order.h"
 
+#include "lib/base/errors.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -115,11 +117,10 @@ Error NoneFits(const std::vector<Candidate>& candidates, bool tied) {
   for (const Candidate& candidate : candidates)
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", NameOf(candidate, tied),
                            candidate.objection);
-  return Error(
-             Errc::kUnsupported,
-             fmt::format("which parameter each number stands for cannot be told, because no known "
-                         "order of the parameters fits the shapes: {}",
-                         reasons))
+  return Unsupported(
+             "which parameter each number stands for cannot be told, because no known order of the "
+             "parameters fits the shapes: {}",
+             reasons)
       .hint("--no-optimizer leaves the optimizer's state out");
 }
 
@@ -166,10 +167,10 @@ Result<ParamOrder> FindParamOrder(const OptimizerSet& set, std::span<const RankP
       continue;
     }
     if (candidate.groups == fits->groups) continue;
-    return Error(Errc::kUnsupported,
-                 fmt::format("two orders of the parameters fit the shapes, {} and {}, and would "
-                             "number them differently",
-                             NameOf(*fits, head), NameOf(candidate, head)))
+    return Unsupported(
+               "two orders of the parameters fit the shapes, {} and {}, and would number them "
+               "differently",
+               NameOf(*fits, head), NameOf(candidate, head))
         .in(set.location.folder)
         .hint("--param-order decides, if you know how the trainer groups its parameters");
   }
@@ -185,11 +186,11 @@ Status CheckModuleOrder(const RankParams& rank, const TensorFile& file) {
     const auto it = known.find(stored.name);
     if (it == known.end()) continue;
     if (it->second != next)
-      return Error(Errc::kUnsupported,
-                   fmt::format("the state dict has the parameter where {} was expected: the module "
-                               "that wrote it orders its parameters in a way that is not known, so "
-                               "the optimizer's numbers cannot be told",
-                               rank.params[next].name))
+      return Unsupported(
+                 "the state dict has the parameter where {} was expected: the module that wrote it "
+                 "orders its parameters in a way that is not known, so the optimizer's numbers "
+                 "cannot be told",
+                 rank.params[next].name)
           .in(file.path)
           .on(stored.name)
           .hint("--no-optimizer leaves the optimizer's state out");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::nxd {
@@ -68,15 +69,14 @@ bool IsOptimizerFolder(const std::string& path) {
 
 std::optional<Error> RefuseByName(const std::string& path) {
   if (IsOptimizerFolder(path))
-    return Error(Errc::kUnsupported, "optimizer state (optim/); it holds no weights")
+    return Unsupported("optimizer state (optim/); it holds no weights")
         .in(path)
         .hint("name the tag folder, whose model/ holds the weights");
   const Names names = NamesIn(path);
   for (const Row& row : kRows)
     if (row.is(names)) return Error(Errc::kUnsupported, row.what).in(path).hint(row.hint);
   if (Has(names, "optim") && !Has(names, "model"))
-    return Error(Errc::kUnsupported,
-                 "a tag folder with optimizer state (optim/) only; it holds no weights")
+    return Unsupported("a tag folder with optimizer state (optim/) only; it holds no weights")
         .in(path);
   return std::nullopt;
 }

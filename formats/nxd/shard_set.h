@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/base/error.h"
@@ -53,11 +54,12 @@ Result<SetLocation> Locate(const std::string& path, const std::optional<std::str
 // Whether Locate could find something there: by names only.
 bool LooksLikeShardSet(const std::string& path);
 
-// The folders below an NxD root that hold a `model` folder, sorted by name; empty when `path` is no
-// root.
+// The tags of an NxD root, sorted by name: the folders that have a marker, or (a converter's
+// output) shards in model/. Empty when `path` is not a root.
 struct TagFolder {
   std::string name;
-  bool finished = false;  // `done` is there
+  bool finished = false;                     // `done` is there
+  std::pair<int64_t, int64_t> done_at = {};  // when it was written: seconds, nanoseconds
 };
 std::vector<TagFolder> ListTags(const std::string& path);
 

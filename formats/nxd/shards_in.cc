@@ -1,22 +1,14 @@
 #include "formats/nxd/shards_in.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 
 #include "formats/nxd/refuse.h"
+#include "lib/base/errors.h"
 #include "lib/system/folders.h"
-#include "lib/system/system.h"
 
 namespace nxdkit::nxd {
-
-std::string_view SetStyleName(SetStyle style) {
-  constexpr std::array<std::string_view, 7> kNames = {
-      "v2", "v2 xser", "v2 inline xser", "v1", "v1 xser", "v0", "NeMo Megatron (NNM)"};
-  return kNames[static_cast<size_t>(style)];
-}
 
 std::optional<RankName> ParseRankName(std::string_view name) {
   RankName ranks;
@@ -52,7 +44,8 @@ bool HasEntries(const std::string& folder) {
   return names.ok() && !names->empty();
 }
 
-// The shard that an entry of the folder is, and its style.
+}  // namespace
+
 std::optional<std::pair<ShardFile, SetStyle>> ShardOf(const std::string& folder,
                                                       const std::string& name) {
   const std::optional<RankName> ranks = ParseRankName(name);
@@ -82,8 +75,6 @@ std::optional<std::pair<ShardFile, SetStyle>> ShardOf(const std::string& folder,
   }
   return std::nullopt;
 }
-
-}  // namespace
 
 ShardsFound ShardsIn(const std::string& folder) {
   ShardsFound found;
@@ -116,25 +107,13 @@ bool IsV2(SetStyle style) {
   return style == SetStyle::kV2 || style == SetStyle::kV2Xser || style == SetStyle::kInlineXser;
 }
 
-// One style for the whole set. In v2 a rank may have all its tensors inside and another none.
 Result<SetStyle> OneStyle(const std::set<SetStyle>& styles, const std::string& folder) {
   for (SetStyle style : {SetStyle::kV2Xser, SetStyle::kInlineXser})
     if (styles.contains(style) && std::ranges::all_of(styles, IsV2)) return style;
   if (styles.size() == 1) return *styles.begin();
-  return Error(Errc::kCorrupt,
-               fmt::format("files of two styles are here: {} and {}", SetStyleName(*styles.begin()),
-                           SetStyleName(*styles.rbegin())))
+  return Corrupt("files of two styles are here: {} and {}", SetStyleName(*styles.begin()),
+                 SetStyleName(*styles.rbegin()))
       .in(folder);
-}
-
-std::optional<ShardFile> ShardOfPath(const std::string& path) {
-  const std::string folder = ParentPath(path);
-  // v1 and NNM: the ranks are in the name of the folder around the file.
-  for (const std::string& shard : {path, folder}) {
-    const auto found = ShardOf(ParentPath(shard), BaseName(shard));
-    if (found && SamePath(found->first.path, path)) return found->first;
-  }
-  return std::nullopt;
 }
 
 }  // namespace nxdkit::nxd

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "formats/nxd/shard_set.h"
@@ -19,6 +20,10 @@ struct RankName {
 // Parts of a key and a number joined by '_', in any order; nullopt for any other name. Ranks are at
 // most 1,000,000.
 std::optional<RankName> ParseRankName(std::string_view name);
+
+// The shard that an entry of a folder is, and its style.
+std::optional<std::pair<ShardFile, SetStyle>> ShardOf(const std::string& folder,
+                                                      const std::string& name);
 
 struct ShardsFound {
   std::vector<ShardFile> files;  // in the order of their names

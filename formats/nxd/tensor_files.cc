@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
@@ -23,9 +24,7 @@ class PathRange : public Storage {
   bool is_file_range() const override { return true; }
   Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
     if (offset > bytes_ || to.size() > bytes_ - offset)
-      return Error(Errc::kCorrupt,
-                   fmt::format("{} bytes at {} of a storage of {}", to.size(), offset, bytes_))
-          .in(path_);
+      return Corrupt("{} bytes at {} of a storage of {}", to.size(), offset, bytes_).in(path_);
     NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_->Get(path_));
     return file->ReadAt(offset_ + offset, to);
   }
@@ -68,9 +67,7 @@ Result<StoredTensor> TensorFiles::Open(const std::string& path, uint64_t& file_b
   NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(path));
   const torch::TensorIndex* index = archive.root.tensor();
   if (!index)
-    return Error(Errc::kCorrupt, "the archive holds something else than one tensor")
-        .in(path)
-        .member("data.pkl");
+    return Corrupt("the archive holds something else than one tensor").in(path).member("data.pkl");
   StoredTensor tensor = archive.tensors.at(index->index);
   tensor.storage = Reopened(tensor.storage, path);
   file_bytes += archive.file_bytes;
@@ -80,12 +77,10 @@ Result<StoredTensor> TensorFiles::Open(const std::string& path, uint64_t& file_b
 Error TensorFiles::Missing(const std::string& main, const std::string& path) {
   const std::string folder = ParentPath(path);
   if (KindOf(folder) != PathKind::kFolder)
-    return Error(Errc::kCorrupt,
-                 fmt::format("the tensors are in a folder {} next to this file, which is missing",
-                             BaseName(folder)))
+    return Corrupt("the tensors are in a folder {} next to this file, which is missing",
+                   BaseName(folder))
         .in(main);
-  return Error(Errc::kCorrupt, fmt::format("the tensor file {} is missing", BaseName(path)))
-      .in(folder);
+  return Corrupt("the tensor file {} is missing", BaseName(path)).in(folder);
 }
 
 }  // namespace nxdkit::nxd

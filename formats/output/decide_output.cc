@@ -1,5 +1,4 @@
-// From options, source and bundle to one decided layout.
-#include <fmt/core.h>
+#include "formats/output/decide_output.h"
 
 #include <algorithm>
 #include <map>
@@ -7,10 +6,10 @@
 #include "formats/artifact/open_file.h"
 #include "formats/models/experts.h"
 #include "formats/nxd/optimum.h"
-#include "formats/output/output_plan.h"
 #include "formats/output/plan_lora.h"
 #include "formats/output/plan_optimizer.h"
 #include "formats/rollout/cpu_plan.h"
+#include "lib/base/errors.h"
 #include "lib/system/paths.h"
 
 namespace nxdkit::ops {
@@ -20,16 +19,14 @@ using models::Hardware;
 using nxd::QkvStyle;
 
 Error NeedTp(Kind kind) {
-  return Error(Errc::kUsage,
-               fmt::format("--to {} needs --tp: the source does not say it", KindName(kind)));
+  return BadUsage("--to {} needs --tp: the source does not say it", KindName(kind));
 }
 
 // Only hf and torch go without knowing the model.
 Error NeedFamily(const BoundArtifact& source) {
   if (source.artifact.config)
     return MakeModel(*source.artifact.config).error().in(source.artifact.config_path);
-  return Error(Errc::kNotFound,
-               "no config.json: the tensors alone do not tell heads, layers and family")
+  return NotFound("no config.json: the tensors alone do not tell heads, layers and family")
       .in(source.artifact.path)
       .hint("name one with --config");
 }
@@ -61,17 +58,15 @@ bool StoresHead(const BoundArtifact& source) {
 Status CheckPlainFamily(const models::Family& family, const OutputOptions& options,
                         const nxd::Geometry& out) {
   if (!family.nxd_pipelines && out.pp > 1)
-    return Error(Errc::kUnsupported,
-                 fmt::format("how NxD cuts a {} model into pipeline stages is not known",
-                             family.model_type));
+    return Unsupported("how NxD cuts a {} model into pipeline stages is not known",
+                       family.model_type);
   if (SplitsQkv(family)) return OkStatus();
   if (options.qkv)
-    return Error(Errc::kUsage, fmt::format("a {} model has one way to store q, k and v: --qkv "
-                                           "does not apply",
-                                           family.model_type));
+    return BadUsage("a {} model has one way to store q, k and v: --qkv does not apply",
+                    family.model_type);
   if (out.names != nxd::NameStyle::kHf)
-    return Error(Errc::kUnsupported, fmt::format("NxDT has no {} models: --style {} names none",
-                                                 family.model_type, NameStyleName(out.names)));
+    return Unsupported("NxDT has no {} models: --style {} names none", family.model_type,
+                       NameStyleName(out.names));
   return OkStatus();
 }
 
@@ -83,8 +78,7 @@ Status DecideQkv(const BoundArtifact& source, const OutputOptions& options, Outp
   const bool from_nxd = source.artifact.kind == Kind::kNxd;
   nxd::Geometry& out = spec.nxd;
   if (options.qkv && out.names == nxd::NameStyle::kMegatron)
-    return Error(Errc::kUsage,
-                 "--style megatron has one way to store q, k and v: --qkv does not apply");
+    return BadUsage("--style megatron has one way to store q, k and v: --qkv does not apply");
   if (options.qkv) {
     out.qkv = *options.qkv;
   } else if (spec.optimum) {
@@ -114,11 +108,9 @@ Status DecideHardware(const BoundArtifact& source, const OutputOptions& options,
   else if (spec.optimum)
     spec.nxd.hardware = Hardware::kTrn1;  // on all hardware
   else if (spec.nxd.kv_multiplier > 1 && !known)
-    return Error(
-        Errc::kUsage,
-        fmt::format(
-            "with kv multiplier {} the sets for trn1 and trn2 differ: say --hw trn1 or --hw trn2",
-            spec.nxd.kv_multiplier));
+    return BadUsage(
+        "with kv multiplier {} the sets for trn1 and trn2 differ: say --hw trn1 or --hw trn2",
+        spec.nxd.kv_multiplier);
   return OkStatus();
 }
 
@@ -173,29 +165,26 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
   spec.aliases = family.nxd_stores_aliases || (spec.optimum && config.tied) ||
                  (options.training_tag && from_nxd && config.tied && StoresHead(source));
   if (out.names == nxd::NameStyle::kMegatron && config.labels > 0)
-    return Error(Errc::kUnsupported, "how NxDT's Megatron models name a score head is not known");
+    return Unsupported("how NxDT's Megatron models name a score head is not known");
   NXDKIT_TRY(nxd::HeadPlacement(config, out));
   NXDKIT_TRY(nxd::PipelineRank(0, config.layers, out.pp, out.vpp));
   NXDKIT_TRY(models::CheckExpertParts(config, out.tp, out.ep));
   if (out.names == nxd::NameStyle::kNxdt && config.experts == 0)
-    return Error(Errc::kUsage,
-                 fmt::format("--style nxdt names the experts of a model; a {} model has none",
-                             config.model_type))
+    return BadUsage("--style nxdt names the experts of a model; a {} model has none",
+                    config.model_type)
         .hint("NxDT's names of its other Hugging Face models are those of --style hf");
   // Where no layer has experts the two name alike, and the set will show no more than that.
   if (out.names == nxd::NameStyle::kNxdt && !HasSparseLayer(config))
     out.names = nxd::NameStyle::kHf;
   NXDKIT_TRY(DecideOptimizer(source, options, spec));
   if (source.lora && spec.optimum)
-    return Error(Errc::kUnsupported,
-                 "how optimum-neuron stores the adapters of a training run is not written: --style "
-                 "optimum is for models");
+    return Unsupported(
+        "how optimum-neuron stores the adapters of a training run is not written: --style optimum "
+        "is for models");
   if (source.lora && out.ep > 1)
-    return Error(Errc::kUnsupported,
-                 "how NxD stores an adapter on expert parallel ranks is not known");
+    return Unsupported("how NxD stores an adapter on expert parallel ranks is not known");
   if (source.optimizer && out.ep > 1)
-    return Error(Errc::kUnsupported,
-                 "optimizer state spread over expert parallel ranks is not supported")
+    return Unsupported("optimizer state spread over expert parallel ranks is not supported")
         .hint("--no-optimizer leaves the optimizer's state out");
   if (out.names == nxd::NameStyle::kMegatron && config.kv_heads > out.tp)
     spec.notes.push_back(fmt::format(
@@ -210,8 +199,7 @@ template <typename T>
 Status Agree(const char* option, const std::optional<T>& asked, const T& bundle,
              const std::string& path) {
   if (!asked || *asked == bundle) return OkStatus();
-  return Error(Errc::kUsage, fmt::format("{} {} was asked for, but the bundle was compiled for {}",
-                                         option, *asked, bundle))
+  return BadUsage("{} {} was asked for, but the bundle was compiled for {}", option, *asked, bundle)
       .in(path)
       .hint(kAgreeHint);
 }
@@ -219,18 +207,17 @@ Status Agree(const char* option, const std::optional<T>& asked, const T& bundle,
 // Only a bundle that has all its shards can have them replaced.
 Status CheckRefreshable(const rollout::Bundle& bundle) {
   if (bundle.shards.empty())
-    return Error(Errc::kUnsupported, "the bundle has no rank shards that could be replaced")
+    return Unsupported("the bundle has no rank shards that could be replaced")
         .in(bundle.folder)
         .hint("make a bundle that has some with --bundle");
   if (bundle.weights_link == bundle.folder)
-    return Error(Errc::kUnsupported,
-                 "the rank shards lie in the bundle itself, expected a folder weights, which can "
-                 "be switched")
+    return Unsupported(
+               "the rank shards lie in the bundle itself, expected a folder weights, which can be "
+               "switched")
         .in(bundle.folder);
   if (static_cast<int64_t>(bundle.shards.size()) != bundle.config->tp)
-    return Error(Errc::kUnsupported,
-                 fmt::format("the bundle holds {} of {} ranks; a part cannot be refreshed",
-                             bundle.shards.size(), bundle.config->tp))
+    return Unsupported("the bundle holds {} of {} ranks; a part cannot be refreshed",
+                       bundle.shards.size(), bundle.config->tp)
         .in(bundle.weights_folder);
   return OkStatus();
 }
@@ -238,47 +225,37 @@ Status CheckRefreshable(const rollout::Bundle& bundle) {
 Status TakeBundle(const std::string& path, const OutputOptions& options, OutputSpec& spec) {
   NXDKIT_ASSIGN(rollout::Bundle bundle, rollout::OpenBundle(path, OpenTensorFile));
   const std::string file = JoinPath(path, "neuron_config.json");
-  if (!bundle.config)
-    return Error(Errc::kNotFound, "the bundle has no neuron_config.json").in(path);
+  if (!bundle.config) return NotFound("the bundle has no neuron_config.json").in(path);
   if (bundle.blobs.empty() && !options.only_weights)
-    return Error(Errc::kNotFound, "the bundle has no compiled blob (model.pt)")
+    return NotFound("the bundle has no compiled blob (model.pt)")
         .in(path)
         .hint(bundle.has_cpu_plan
                   ? "it is one for the CPU: neuron-export --target cpu makes another"
                   : "");
   if (!bundle.config->unsupported.empty())
-    return Error(Errc::kUnsupported,
-                 fmt::format("shards for {} have another layout, which this program does not know",
-                             bundle.config->unsupported.front()))
+    return Unsupported("shards for {} have another layout, which this program does not know",
+                       bundle.config->unsupported.front())
         .in(file);
   const rollout::NeuronConfig& config = *bundle.config;
   if (options.only_weights) NXDKIT_TRY(CheckRefreshable(bundle));
-  NXDKIT_TRY(Agree("--tp", options.tp ? std::optional<int64_t>(*options.tp) : std::nullopt,
-                   config.tp, file));
+  NXDKIT_TRY(Agree("--tp", options.tp, config.tp, file));
   NXDKIT_TRY(Agree("--bs", options.batch_size, config.batch_size, file));
   NXDKIT_TRY(Agree("--seq", options.sequence_length, config.sequence_length, file));
   if (options.fused_qkv && *options.fused_qkv != config.fused_qkv)
-    return Error(Errc::kUsage,
-                 fmt::format(
-                     "--{}fused-qkv was asked for, but the bundle was compiled with q, k and v {}",
-                     *options.fused_qkv ? "" : "no-", config.fused_qkv ? "fused" : "apart"))
+    return BadUsage("--{}fused-qkv was asked for, but the bundle was compiled with q, k and v {}",
+                    *options.fused_qkv ? "" : "no-", config.fused_qkv ? "fused" : "apart")
         .in(file)
         .hint(kAgreeHint);
   if (options.flavor && *options.flavor != config.flavor)
-    return Error(Errc::kUsage,
-                 fmt::format("--flavor {} was asked for, but the bundle is of flavor {}",
-                             FlavorName(*options.flavor), FlavorName(config.flavor)))
+    return BadUsage("--flavor {} was asked for, but the bundle is of flavor {}",
+                    FlavorName(*options.flavor), FlavorName(config.flavor))
         .in(file)
         .hint(kAgreeHint);
   const std::optional<Dtype> dtype = DtypeFromTorchName(config.torch_dtype);
-  if (!dtype)
-    return Error(Errc::kUnsupported,
-                 fmt::format("torch_dtype \"{}\" is unknown", config.torch_dtype))
-        .in(file);
+  if (!dtype) return Unsupported("torch_dtype \"{}\" is unknown", config.torch_dtype).in(file);
   if (options.dtype && *options.dtype != *dtype)
-    return Error(Errc::kUsage,
-                 fmt::format("--dtype {} was asked for, but the bundle was compiled for {}",
-                             TorchName(*options.dtype), config.torch_dtype))
+    return BadUsage("--dtype {} was asked for, but the bundle was compiled for {}",
+                    TorchName(*options.dtype), config.torch_dtype)
         .in(file)
         .hint(kAgreeHint);
   spec.dtype = dtype;
@@ -297,8 +274,8 @@ Result<Dtype> CommonDtype(const BoundArtifact& source) {
     if (common && *common != stored.dtype) {
       if (source.artifact.config && source.artifact.config->dtype)
         return *source.artifact.config->dtype;
-      return Error(Errc::kUsage, fmt::format("the source mixes {} and {}; a bundle has one dtype",
-                                             Name(*common), Name(stored.dtype)))
+      return BadUsage("the source mixes {} and {}; a bundle has one dtype", Name(*common),
+                      Name(stored.dtype))
           .hint("name it with --dtype");
     }
     common = stored.dtype;
@@ -350,7 +327,7 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
     const std::optional<int> tp = options.tp ? options.tp : SourceTp(source);
     if (!tp) return NeedTp(Kind::kRollout);
     rollout::NeuronConfig& neuron = spec.neuron;
-    neuron.tp = neuron.local_ranks = *tp;
+    neuron.local_ranks = neuron.tp = *tp;
     neuron.flavor = options.flavor.value_or(neuron.flavor);
     if (neuron.flavor == rollout::Flavor::kOptimum)  // has neither
       neuron.vocab_parallel = neuron.transposed_qkv = neuron.transposed_output =
@@ -382,10 +359,9 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
           "take one with --bundle");
     }
   }
-  spec.rollout = spec.neuron.MakeGeometry();
   const models::ModelConfig& config = source.model->config;
   const models::RolloutHeads heads =
-      models::RolloutPlacement(config.heads, config.kv_heads, spec.rollout.tp);
+      models::RolloutPlacement(config.heads, config.kv_heads, spec.neuron.tp);
   if (heads.strategy == models::GqaStrategy::kConvertToMha && heads.padded_kv != config.kv_heads &&
       config.heads != config.kv_heads)
     spec.notes.push_back(fmt::format(
@@ -395,9 +371,9 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
         heads.padded_kv, config.kv_heads,
         spec.neuron.flavor == rollout::Flavor::kNxdi ? "NxDI" : "an older optimum-neuron"));
   if (spec.neuron.fused_qkv && config.qkv_bias && spec.neuron.flavor == rollout::Flavor::kOptimum)
-    return Error(Errc::kUnsupported,
-                 "optimum-neuron does not fuse q/k/v biases: a fused bundle of this model cannot "
-                 "be loaded")
+    return Unsupported(
+               "optimum-neuron does not fuse q/k/v biases: a fused bundle of this model cannot be "
+               "loaded")
         .hint("use --no-fused-qkv, or --flavor nxdi");
   return OkStatus();
 }

@@ -1,10 +1,10 @@
 #include "formats/output/places.h"
 
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::ops {
@@ -19,7 +19,7 @@ bool IsWithin(const std::string& path, const std::string& folder) {
 Status CheckFolder(const std::string& real_output) {
   const std::string folder = NearestExisting(ParentPath(real_output));
   if (KindOf(folder) != PathKind::kFolder)
-    return Error(Errc::kUsage, "this is not a folder, so the output cannot be in it").in(folder);
+    return BadUsage("this is not a folder, so the output cannot be in it").in(folder);
   if (::access(folder.c_str(), W_OK) != 0)
     return SystemError("write into the folder", errno).in(folder);
   return OkStatus();
@@ -28,21 +28,17 @@ Status CheckFolder(const std::string& real_output) {
 }  // namespace
 
 Status CheckPlaces(const std::string& output, const std::vector<std::string>& read) {
-  if (output.empty()) return Error(Errc::kUsage, "the output's name is empty");
+  if (output.empty()) return BadUsage("the output's name is empty");
   const std::string out = RealPath(output);
   const std::string staging = out + ".partial";
   for (const std::string& path : read) {
     const std::string in = RealPath(path);
-    if (in == out) return Error(Errc::kUsage, "the output is the input itself").in(output);
+    if (in == out) return BadUsage("the output is the input itself").in(output);
     if (IsWithin(in, out))
-      return Error(Errc::kUsage,
-                   fmt::format("the output would replace the folder that {} is in, which is read",
-                               path))
+      return BadUsage("the output would replace the folder that {} is in, which is read", path)
           .in(output);
     if (IsWithin(in, staging))
-      return Error(Errc::kUsage,
-                   fmt::format("the output is built in {}, where {} is, which is read", staging,
-                               path))
+      return BadUsage("the output is built in {}, where {} is, which is read", staging, path)
           .in(output);
   }
   return CheckFolder(out);
@@ -59,9 +55,7 @@ Status CheckNotAPart(const std::string& output, const std::string& artifact) {
     NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(out));
     if (names.empty()) return OkStatus();
   }
-  return Error(Errc::kUsage,
-               fmt::format("the output would replace a part of the input {}", artifact))
-      .in(output);
+  return BadUsage("the output would replace a part of the input {}", artifact).in(output);
 }
 
 }  // namespace nxdkit::ops

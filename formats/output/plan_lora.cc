@@ -1,12 +1,11 @@
 #include "formats/output/plan_lora.h"
 
-#include <fmt/core.h>
-
 #include <map>
 #include <set>
 
 #include "formats/artifact/lora/lora_config.h"
 #include "formats/artifact/lora/lora_parts.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -55,9 +54,7 @@ std::vector<std::string> PeftTargets(const BoundArtifact& adapter) {
 std::vector<TensorLayout> PeftTensors(const BoundArtifact& adapter) {
   std::vector<TensorLayout> tensors;
   const auto add = [&](std::string name, uint32_t param, bool transposed) {
-    const Shape& shape = adapter.params[param].shape;
-    tensors.push_back({std::move(name), 0, shape, std::nullopt, {}, {}});
-    AddWhole(tensors.back(), param, shape);
+    tensors.push_back(WholeTensor(std::move(name), 0, param, adapter.params[param].shape));
     if (transposed) TransposeStored(tensors.back());
   };
   for (size_t i = 0; i < adapter.model->params.size(); ++i) {
@@ -90,41 +87,36 @@ std::string PeftConfig(const BoundArtifact& adapter) {
 Result<std::string> NxdLoraConfig(const BoundArtifact& adapter, const nxd::Geometry& geometry) {
   const LoraParts& parts = *adapter.lora;
   if (parts.whole_count() > 0)
-    return Error(Errc::kUnsupported,
-                 fmt::format("{} parameters are in the adapter whole (modules_to_save, bias); how "
-                             "NxD's shards name them is not known",
-                             parts.whole_count()))
+    return Unsupported(
+               "{} parameters are in the adapter whole (modules_to_save, bias); how NxD's shards "
+               "name them is not known",
+               parts.whole_count())
         .in(parts.config_path);
   std::vector<std::string> targets;
   for (const auto& [name, share] : Shares(adapter, nxd::SharingOf(geometry))) {
     if (share.adapted == 0) continue;
     targets.push_back(name);
     if (share.adapted != share.all)
-      return Error(Errc::kUnsupported,
-                   fmt::format("{} of {} modules {} are adapted; NxD adapts all of a name",
-                               share.adapted, share.all, name))
+      return Unsupported("{} of {} modules {} are adapted; NxD adapts all of a name", share.adapted,
+                         share.all, name)
           .in(parts.config_path)
           .member("target_modules");
   }
   lora::Config config = parts.config;
   config.excluded.clear();  // what is adapted was counted
-  if (config.layers) config.layers.reset();
-  Result<std::string> text = lora::WriteNxdConfig(config, targets);
-  if (!text.ok()) return std::move(text).error().in(parts.config_path);
-  return text;
+  config.layers.reset();
+  return lora::WriteNxdConfig(config, targets).in(parts.config_path);
 }
 
 Status DecideLora(const BoundArtifact& adapter, const OutputOptions& options, OutputSpec& spec) {
   if (spec.kind != Kind::kHf && spec.kind != Kind::kNxd)
-    return Error(Errc::kUnsupported,
-                 fmt::format("a LoRA adapter alone has no {} form; it can be written as hf (PEFT) "
-                             "or nxd",
-                             KindName(spec.kind)))
+    return Unsupported("a LoRA adapter alone has no {} form; it can be written as hf (PEFT) or nxd",
+                       KindName(spec.kind))
         .in(adapter.artifact.path)
         .hint("convert the base, and merge the adapter into it: --merge-lora");
   if (spec.kind == Kind::kHf) return OkStatus();
   if (spec.xser)
-    return Error(Errc::kUsage, "NxD loads adapters without references only: --xser cannot be used")
+    return BadUsage("NxD loads adapters without references only: --xser cannot be used")
         .in(adapter.artifact.path);
   // Parallel layers have adapters in F32, whatever the base's dtype.
   if (!options.dtype) spec.dtype = Dtype::kF32;

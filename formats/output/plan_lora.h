@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/output/output_plan.h"
+#include "formats/output/decide_output.h"
 
 namespace nxdkit::ops {
 

@@ -1,6 +1,6 @@
 #include "formats/output/plan_optimizer.h"
 
-#include <fmt/core.h>
+#include "lib/base/errors.h"
 
 #include <algorithm>
 
@@ -100,8 +100,7 @@ class TreeMaker {
     PickleDict out;
     for (size_t pid = 0; pid < by_pid_.size(); ++pid) {
       const TensorLayout& param = *by_pid_[pid];
-      Status agree = CheckPartsAgree(param);
-      if (!agree.ok()) return std::move(agree).error().on(param.name);
+      NXDKIT_TRY(CheckPartsAgree(param).on(param.name));
       const auto& entries = optimizer_.entries[param.pieces.front().param];
       if (entries) out.push_back({{static_cast<int64_t>(pid)}, StateOf(param, *entries)});
     }
@@ -138,11 +137,9 @@ class TreeMaker {
   }
 
   Error PartsDiffer(const TensorLayout& tensor, uint32_t other, std::string_view what) const {
-    return Error(Errc::kUnsupported,
-                 fmt::format("{} and {} become one parameter, but the optimizer keeps something "
-                             "else of each: {}",
-                             source_.params[tensor.pieces.front().param].name,
-                             source_.params[other].name, what))
+    return Unsupported(
+               "{} and {} become one parameter, but the optimizer keeps something else of each: {}",
+               source_.params[tensor.pieces.front().param].name, source_.params[other].name, what)
         .hint("--qkv as the input has it keeps them apart");
   }
 
@@ -177,10 +174,7 @@ class TreeMaker {
     const size_t index = tree_.tensors.size();
     TensorLayout layout = param;
     if (entry.kind == EntryKind::kScalar) {
-      layout.shape = {};
-      layout.pieces = {};
-      layout.fills = {};
-      AddWhole(layout, entry.param, {});
+      layout = WholeTensor("", 0, entry.param, {});
     } else {
       for (Piece& piece : layout.pieces) piece.param = logical(piece.param);
       if (spec_.optimizer_style == OptimizerStyle::kZero1) {
@@ -210,10 +204,10 @@ class TreeMaker {
 Status CheckTiedPair(const BoundArtifact& source, const OutputSpec& spec) {
   const bool one_stage = source.nxd_geometry.pp == 1;
   if (!source.model->config.tied || one_stage == (spec.nxd.pp == 1)) return OkStatus();
-  return Error(Errc::kUnsupported,
-               fmt::format("the embeddings are tied: whether lm_head.weight has a state of its own "
-                           "is known for pp {}, but not for pp {}",
-                           source.nxd_geometry.pp, spec.nxd.pp))
+  return Unsupported(
+             "the embeddings are tied: whether lm_head.weight has a state of its own is known for "
+             "pp {}, but not for pp {}",
+             source.nxd_geometry.pp, spec.nxd.pp)
       .in(source.artifact.path)
       .hint(one_stage ? "keep --pp 1, or leave the optimizer's state out with --no-optimizer"
                       : "keep --pp above 1, or leave the optimizer's state out with "
@@ -242,9 +236,8 @@ Status DecideOptimizer(const BoundArtifact& source, const OutputOptions& options
     spec.dp = options.dp.value_or(spec.dp);
   const int64_t ranks = int64_t{spec.nxd.tp} * spec.nxd.pp;
   if (ranks > kMaxFiles || ranks * spec.dp > kMaxFiles)
-    return Error(Errc::kUsage,
-                 fmt::format("tp {} pp {} dp {} would be more than {} optimizer files", spec.nxd.tp,
-                             spec.nxd.pp, spec.dp, kMaxFiles));
+    return BadUsage("tp {} pp {} dp {} would be more than {} optimizer files", spec.nxd.tp,
+                    spec.nxd.pp, spec.dp, kMaxFiles);
   return OkStatus();
 }
 

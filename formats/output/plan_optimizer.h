@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "formats/output/output_plan.h"
+#include "formats/output/decide_output.h"
 
 namespace nxdkit::ops {
 

@@ -1,5 +1,8 @@
-// From a decided layout to files.
+#include "formats/output/plan_output.h"
+
 #include <fmt/core.h>
+
+#include <map>
 
 #include "formats/artifact/canonical.h"
 #include "formats/artifact/compiled_model.h"
@@ -7,12 +10,12 @@
 #include "formats/hf/hf.h"
 #include "formats/hf/split.h"
 #include "formats/nxd/optimum.h"
-#include "formats/output/output_plan.h"
 #include "formats/output/plan_lora.h"
 #include "formats/output/plan_optimizer.h"
 #include "formats/rollout/cpu_plan.h"
 #include "formats/safetensors/encoder.h"
 #include "formats/torch/encoder.h"
+#include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
@@ -76,10 +79,9 @@ class Planner {
     const Dtype dtype = dtypes_[tensor.pieces.front().param];
     for (const Piece& piece : tensor.pieces)
       if (dtypes_[piece.param] != dtype)
-        return Error(Errc::kUnsupported,
-                     fmt::format("{} is {} but {} is {}, and they are stored in one tensor",
-                                 source_.params[tensor.pieces.front().param].name, Name(dtype),
-                                 source_.params[piece.param].name, Name(dtypes_[piece.param])))
+        return Unsupported("{} is {} but {} is {}, and they are stored in one tensor",
+                           source_.params[tensor.pieces.front().param].name, Name(dtype),
+                           source_.params[piece.param].name, Name(dtypes_[piece.param]))
             .on(tensor.name)
             .hint("name one dtype with --dtype");
     return dtype;
@@ -95,6 +97,15 @@ class Planner {
     return output;
   }
 
+  Result<std::vector<OutputTensor>> AddAll(std::vector<TensorLayout> tensors, uint32_t file) {
+    std::vector<OutputTensor> outputs;
+    for (TensorLayout& tensor : tensors) {
+      NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
+      outputs.push_back(std::move(output));
+    }
+    return outputs;
+  }
+
   uint32_t NewFile(std::string path, int64_t tp_rank, int64_t pp_rank) {
     plan_.layout.files.push_back({path, tp_rank, pp_rank});
     plan_.files.push_back({std::move(path), nullptr});
@@ -102,8 +113,7 @@ class Planner {
   }
 
   Status SetEncoder(uint32_t file, Result<std::unique_ptr<FileEncoder>> encoder) {
-    if (!encoder.ok()) return std::move(encoder).error().in(plan_.files[file].path);
-    plan_.files[file].encoder = *std::move(encoder);
+    NXDKIT_ASSIGN(plan_.files[file].encoder, std::move(encoder).in(plan_.files[file].path));
     return OkStatus();
   }
 
@@ -123,21 +133,18 @@ class Planner {
       plan_.texts.push_back({"config.json", from.config_text});
   }
 
-  // An adapter's one file.
-  Status PlanPeft() {
-    const uint32_t file = NewFile(kPeftFile, -1, -1);
-    std::vector<OutputTensor> outputs;
-    for (TensorLayout& tensor : PeftTensors(source_)) {
-      NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
-      outputs.push_back(std::move(output));
-    }
-    NXDKIT_TRY(SetEncoder(file, safetensors::Encode(std::move(outputs), {{"format", "pt"}})));
-    plan_.texts.push_back({kLoraConfigFile, PeftConfig(source_)});
-    return OkStatus();
+  Status PlanSafetensors(std::string path, int64_t rank, std::vector<TensorLayout> tensors,
+                         const std::map<std::string, std::string>& metadata) {
+    const uint32_t file = NewFile(std::move(path), rank, -1);
+    NXDKIT_ASSIGN(std::vector<OutputTensor> outputs, AddAll(std::move(tensors), file));
+    return SetEncoder(file, safetensors::Encode(std::move(outputs), metadata));
   }
 
   Status PlanHf() {
-    if (source_.lora) return PlanPeft();
+    if (source_.lora) {
+      plan_.texts.push_back({kLoraConfigFile, PeftConfig(source_)});
+      return PlanSafetensors(kPeftFile, -1, PeftTensors(source_), {{"format", "pt"}});
+    }
     std::vector<TensorLayout> tensors = WholeTensors(source_);
     std::vector<uint64_t> bytes;
     uint64_t total = 0;
@@ -153,14 +160,12 @@ class Planner {
     std::vector<std::pair<std::string, std::string>> weight_map;
     for (size_t s = 0; s < shards.size(); ++s) {
       const std::string name = hf::ShardName(s, shards.size());
-      const uint32_t file = NewFile(name, -1, -1);
-      std::vector<OutputTensor> outputs;
+      std::vector<TensorLayout> here;
       for (size_t t : shards[s]) {
         weight_map.push_back({tensors[t].name, name});
-        NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensors[t]), file));
-        outputs.push_back(std::move(output));
+        here.push_back(std::move(tensors[t]));
       }
-      NXDKIT_TRY(SetEncoder(file, safetensors::Encode(std::move(outputs), {{"format", "pt"}})));
+      NXDKIT_TRY(PlanSafetensors(name, -1, std::move(here), {{"format", "pt"}}));
     }
     if (shards.size() > 1)
       plan_.texts.push_back(
@@ -172,11 +177,7 @@ class Planner {
   Status PlanTorch() {
     plan_.single_file = true;
     const uint32_t file = NewFile("", -1, -1);
-    std::vector<OutputTensor> outputs;
-    for (TensorLayout& tensor : WholeTensors(source_)) {
-      NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
-      outputs.push_back(std::move(output));
-    }
+    NXDKIT_ASSIGN(std::vector<OutputTensor> outputs, AddAll(WholeTensors(source_), file));
     return SetEncoder(file, torch::EncodeStateDict(std::move(outputs), Stem(output_name_)));
   }
 
@@ -210,13 +211,12 @@ class Planner {
     return OkStatus();
   }
 
-  // `bytes` are what the plan of all ranks takes at the least: more of them than memory can hold are
-  // refused before they are planned.
+  // `bytes` are what the plan of all ranks takes at the least: more of them than memory can hold
+  // are refused before they are planned.
   Status CheckPlanBytes(uint64_t bytes, int64_t ranks) const {
     if (bytes <= max_memory_) return OkStatus();
-    return Error(Errc::kLimit,
-                 fmt::format("the plan alone for {} ranks takes {} bytes or more, the cap is {}",
-                             ranks, bytes, max_memory_))
+    return OverLimit("the plan alone for {} ranks takes {} bytes or more, the cap is {}", ranks,
+                     bytes, max_memory_)
         .hint("ask for fewer ranks, or raise --max-memory");
   }
 
@@ -319,11 +319,7 @@ class Planner {
     places.resize(tensors.size());
     if (spec_.xser) return PlanXser(std::move(root), std::move(tensors), path, t, p, places);
     const uint32_t file = NewFile(path, t, p);
-    std::vector<OutputTensor> outputs;
-    for (TensorLayout& tensor : tensors) {
-      NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
-      outputs.push_back(std::move(output));
-    }
+    NXDKIT_ASSIGN(std::vector<OutputTensor> outputs, AddAll(std::move(tensors), file));
     return SetEncoder(file, torch::EncodeValue(root, std::move(outputs), Stem(path)));
   }
 
@@ -355,23 +351,18 @@ class Planner {
 
   Status PlanRollout() {
     const std::string folder = rollout::WeightsFolder(spec_.neuron.flavor);
-    for (int rank = 0; rank < spec_.rollout.tp; ++rank) {
+    for (int rank = 0; rank < spec_.neuron.tp; ++rank) {
       const std::string name = rollout::ShardFileName(rank);
-      const uint32_t file = NewFile(spec_.only_weights ? name : JoinPath(folder, name), rank, -1);
       NXDKIT_ASSIGN(std::vector<TensorLayout> tensors,
-                    rollout::RankTensors(*source_.model, spec_.rollout, rank));
+                    rollout::RankTensors(*source_.model, spec_.neuron, rank));
       if (rank == 0) {
         uint64_t bytes = 0;
         for (const TensorLayout& tensor : tensors) bytes += LeastPlanBytes(tensor);
-        bytes *= static_cast<uint64_t>(spec_.rollout.tp);
-        NXDKIT_TRY(CheckPlanBytes(bytes, spec_.rollout.tp));
+        bytes *= static_cast<uint64_t>(spec_.neuron.tp);
+        NXDKIT_TRY(CheckPlanBytes(bytes, spec_.neuron.tp));
       }
-      std::vector<OutputTensor> outputs;
-      for (TensorLayout& tensor : tensors) {
-        NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
-        outputs.push_back(std::move(output));
-      }
-      NXDKIT_TRY(SetEncoder(file, safetensors::Encode(std::move(outputs), {})));
+      NXDKIT_TRY(PlanSafetensors(spec_.only_weights ? name : JoinPath(folder, name), rank,
+                                 std::move(tensors), {}));
     }
     if (spec_.only_weights) return CheckAgainstBundle();
     plan_.texts.push_back({"neuron_config.json", spec_.neuron_text});
@@ -399,7 +390,7 @@ class Planner {
     NXDKIT_ASSIGN(const ConfigText compiled, CompiledModel(bundle));
     NXDKIT_ASSIGN(const std::vector<Finding> findings,
                   CompareModels({source_.artifact.config_text, source_.artifact.config_path},
-                                compiled, spec_.rollout.tp));
+                                compiled, spec_.neuron.tp));
     return Refuse(findings);
   }
 

@@ -6,13 +6,14 @@
 #include <map>
 
 #include "formats/rollout/cpu_plan.h"
+#include "formats/rollout/weight_slots.h"
+#include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::rollout {
 namespace {
 
-constexpr uint64_t kMaxConfigBytes = 16 << 20;
 constexpr std::string_view kShardSuffix = "_sharded_checkpoint.safetensors";
 
 // "tp12_sharded_checkpoint.safetensors" -> 12. Ranks are written without zero padding.
@@ -65,9 +66,9 @@ Status ChooseWeights(Bundle& bundle) {
   if (found.empty()) {
     const std::string named = FindNamedWeights(bundle.folder);
     if (named.empty()) return OkStatus();
-    return Error(Errc::kUnsupported,
-                 "shards of one of several sub-models (a vision language model): "
-                 "no family with such a layout is known")
+    return Unsupported(
+               "shards of one of several sub-models (a vision language model): no family with such "
+               "a layout is known")
         .in(named);
   }
   bundle.weights_link = found.front();
@@ -87,7 +88,7 @@ bool IsBlobName(std::string_view name) {
 Status LoadConfig(Bundle& bundle) {
   const std::string path = JoinPath(bundle.folder, "neuron_config.json");
   if (KindOf(path) != PathKind::kFile) return OkStatus();
-  NXDKIT_ASSIGN(bundle.config_text, ReadSmallFile(path, kMaxConfigBytes));
+  NXDKIT_ASSIGN(bundle.config_text, ReadSmallFile(path, models::kMaxConfigBytes));
   NXDKIT_ASSIGN(bundle.config, ParseNeuronConfig(bundle.config_text, path));
   return OkStatus();
 }
@@ -95,19 +96,16 @@ Status LoadConfig(Bundle& bundle) {
 Status LoadShards(Bundle& bundle, const OpenTensorFile& open) {
   const std::map<int64_t, std::string> ranks = RanksIn(bundle.weights_folder);
   if (ranks.empty())
-    return Error(Errc::kCorrupt, fmt::format("no rank shards, expected {}", ShardFileName(0)))
-        .in(bundle.weights_folder);
+    return Corrupt("no rank shards, expected {}", ShardFileName(0)).in(bundle.weights_folder);
   bundle.first_rank = ranks.begin()->first;
   int64_t expected = bundle.first_rank;
   for (const auto& [rank, path] : ranks) {
     if (rank != expected)
-      return Error(Errc::kCorrupt,
-                   fmt::format("incomplete bundle: {} is missing, ranks {} to {} found around it",
-                               ShardFileName(static_cast<int>(expected)), expected - 1, rank))
+      return Corrupt("incomplete bundle: {} is missing, ranks {} to {} found around it",
+                     ShardFileName(static_cast<int>(expected)), expected - 1, rank)
           .in(bundle.weights_folder);
-    Result<TensorFile> file = open(path);
-    if (!file.ok()) return std::move(file).error().in(path).rank(rank);
-    bundle.shards.push_back(*std::move(file));
+    NXDKIT_ASSIGN(TensorFile file, open(path).in(path).rank(rank));
+    bundle.shards.push_back(std::move(file));
     ++expected;
   }
   return OkStatus();
@@ -116,24 +114,20 @@ Status LoadShards(Bundle& bundle, const OpenTensorFile& open) {
 Status CheckRanks(Bundle& bundle) {
   const int64_t found = static_cast<int64_t>(bundle.shards.size());
   if (!bundle.config && bundle.first_rank != 0)
-    return Error(Errc::kCorrupt,
-                 fmt::format("incomplete bundle: {} is missing, the first one found is of rank {}",
-                             ShardFileName(0), bundle.first_rank))
+    return Corrupt("incomplete bundle: {} is missing, the first one found is of rank {}",
+                   ShardFileName(0), bundle.first_rank)
         .in(bundle.weights_folder);
   if (!bundle.config) return OkStatus();
   if (bundle.shards.empty()) {
     if (bundle.config->flavor == Flavor::kNxdi && bundle.config->sharded_checkpoint)
-      return Error(Errc::kCorrupt,
-                   "save_sharded_checkpoint is true, but there is no weights/ folder with shards")
+      return Corrupt("save_sharded_checkpoint is true, but there is no weights/ folder with shards")
           .in(bundle.folder);
     return OkStatus();
   }
   if (found != bundle.config->local_ranks || bundle.first_rank != bundle.config->start_rank)
-    return Error(Errc::kCorrupt,
-                 fmt::format("ranks {} to {} found, neuron_config.json says {} to {}",
-                             bundle.first_rank, bundle.first_rank + found - 1,
-                             bundle.config->start_rank,
-                             bundle.config->start_rank + bundle.config->local_ranks - 1))
+    return Corrupt("ranks {} to {} found, neuron_config.json says {} to {}", bundle.first_rank,
+                   bundle.first_rank + found - 1, bundle.config->start_rank,
+                   bundle.config->start_rank + bundle.config->local_ranks - 1)
         .in(bundle.weights_folder);
   return OkStatus();
 }
@@ -151,18 +145,16 @@ bool LooksLikeBundle(const std::string& path) {
 
 Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open,
                           const std::string& weights) {
-  if (KindOf(path) == PathKind::kMissing)
-    return Error(Errc::kNotFound, "no such file or folder").in(path);
+  if (KindOf(path) == PathKind::kMissing) return NotFound("no such file or folder").in(path);
   if (KindOf(path) != PathKind::kFolder)
-    return Error(Errc::kUnsupported, "a rollout bundle is a folder; this is a file").in(path);
+    return Unsupported("a rollout bundle is a folder; this is a file").in(path);
   Bundle bundle;
   bundle.folder = path;
   NXDKIT_TRY(LoadConfig(bundle));
   bundle.weights_link = bundle.weights_folder = weights;
   if (weights.empty()) NXDKIT_TRY(ChooseWeights(bundle));
   if (!bundle.config && bundle.weights_folder.empty())
-    return Error(Errc::kNotFound, "no rollout bundle: neither neuron_config.json nor rank shards")
-        .in(path);
+    return NotFound("no rollout bundle: neither neuron_config.json nor rank shards").in(path);
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path));
   for (const std::string& name : names)
     if (IsBlobName(name)) bundle.blobs.push_back(name);

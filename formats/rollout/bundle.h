@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "formats/rollout/neuron_config.h"
-#include "formats/rollout/weight_slots.h"
+#include "formats/rollout/weights_version.h"
 #include "lib/base/error.h"
+#include "lib/system/folder_lock.h"
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit::rollout {

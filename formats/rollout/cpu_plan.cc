@@ -6,8 +6,9 @@
 #include <cmath>
 
 #include "lib/base/checked.h"
+#include "lib/base/errors.h"
 #include "lib/hash/digest.h"
-#include "lib/json/json.h"
+#include "lib/json/json_reader.h"
 #include "lib/tensor/dtype.h"
 
 namespace nxdkit::rollout {
@@ -16,7 +17,6 @@ namespace {
 constexpr char kSchema[] = "nxdkit-cpu-plan";
 constexpr int64_t kVersion = 1;
 constexpr int64_t kLeastBucket = 128;
-constexpr int64_t kMaxPlanRanks = 4096;
 constexpr int64_t kMaxExtent = int64_t{1} << 31;
 constexpr size_t kMaxBuckets = 64;
 
@@ -74,12 +74,11 @@ Result<CpuPlan> MakeCpuPlan(const models::ModelConfig& model, std::string_view c
   plan.prompt_buckets = MakeBuckets(kLeastBucket, plan.sequence_length);
   plan.generation_buckets = plan.prompt_buckets;
   if (!DtypeFromTorchName(plan.dtype))
-    return Error(Errc::kUnsupported, fmt::format("torch_dtype \"{}\" is unknown", plan.dtype));
+    return Unsupported("torch_dtype \"{}\" is unknown", plan.dtype);
   const std::optional<uint64_t> bytes = CacheBytes(plan);
   if (!bytes)
-    return Error(Errc::kLimit,
-                 fmt::format("a KV cache of {} {} for {} layers has more than 2^63 bytes",
-                             plan.dtype, ShapeText(CacheShape(plan)), plan.layers))
+    return OverLimit("a KV cache of {} {} for {} layers has more than 2^63 bytes", plan.dtype,
+                     ShapeText(CacheShape(plan)), plan.layers)
         .hint("take a smaller --bs or --seq");
   plan.kv_cache_bytes = *bytes;
   return plan;
@@ -117,57 +116,22 @@ std::string WriteCpuPlan(const CpuPlan& plan) {
 
 namespace {
 
-// Reads keys that must all be there; the first failure is kept.
-class PlanReader {
- public:
-  PlanReader(const Json& json, std::string path) : json_(json), path_(std::move(path)) {}
-
-  int64_t Int(const char* key, int64_t most) {
-    const Result<int64_t> value = JsonInt(json_, key);
-    if (!value.ok()) return Keep(value.error(), int64_t{1});
-    if (*value < 1 || *value > most)
-      Fail(key, fmt::format("found {}, expected an integer from 1 to {}", *value, most));
-    return *value;
-  }
-  std::string Text(const char* key) {
-    const Result<std::string> value = JsonString(json_, key);
-    return value.ok() ? *value : Keep(value.error(), std::string());
-  }
-  bool Flag(const char* key) {
-    const Result<bool> value = JsonBool(json_, key);
-    return value.ok() ? *value : Keep(value.error(), false);
-  }
-  // Ascending numbers of tokens, the last of them `most`.
-  std::vector<int64_t> Buckets(const char* key, int64_t most) {
-    const Json* buckets = JsonFind(json_, "buckets");
-    const Json* list = buckets ? JsonFind(*buckets, key) : nullptr;
-    std::vector<int64_t> out;
-    if (list && list->is_array() && !list->empty() && list->size() <= kMaxBuckets)
-      for (const Json& item : *list) {
-        const int64_t least = out.empty() ? 1 : out.back() + 1;
-        if (!item.is_number_integer() || item < least || item > most) break;
-        out.push_back(item.get<int64_t>());
-      }
-    if (!list || out.size() != list->size() || out.empty() || out.back() != most)
-      Fail(key, fmt::format("found {}, expected 1 to {} ascending numbers that end with {}",
-                            list ? JsonExcerpt(*list) : "nothing", kMaxBuckets, most));
-    return out;
-  }
-  void Fail(std::string_view key, std::string what) {
-    if (!error_) error_ = Error(Errc::kCorrupt, std::move(what)).in(path_).member(key);
-  }
-  std::optional<Error>& error() { return error_; }
-
- private:
-  template <typename T>
-  T Keep(const Error& error, T fallback) {
-    if (!error_) error_ = Error(error).in(path_);
-    return fallback;
-  }
-  const Json& json_;
-  std::string path_;
-  std::optional<Error> error_;
-};
+// Ascending numbers of tokens, the last of them `most`.
+std::vector<int64_t> ReadBuckets(JsonReader& reader, const char* key, int64_t most) {
+  const Json* buckets = reader.Find("buckets");
+  const Json* list = buckets ? JsonFind(*buckets, key) : nullptr;
+  std::vector<int64_t> out;
+  if (list && list->is_array() && !list->empty() && list->size() <= kMaxBuckets)
+    for (const Json& item : *list) {
+      const int64_t least = out.empty() ? 1 : out.back() + 1;
+      if (!item.is_number_integer() || item < least || item > most) break;
+      out.push_back(item.get<int64_t>());
+    }
+  if (!list || out.size() != list->size() || out.empty() || out.back() != most)
+    reader.Fail(key, fmt::format("found {}, expected 1 to {} ascending numbers that end with {}",
+                                 list ? JsonExcerpt(*list) : "nothing", kMaxBuckets, most));
+  return out;
+}
 
 std::optional<models::GqaStrategy> StrategyFromName(std::string_view name) {
   for (const models::GqaStrategy strategy :
@@ -176,25 +140,19 @@ std::optional<models::GqaStrategy> StrategyFromName(std::string_view name) {
   return std::nullopt;
 }
 
-Status CheckSchema(const Json& json, const std::string& path) {
-  const Result<std::string> schema = JsonString(json, "schema");
-  if (!schema.ok()) return Error(schema.error()).in(path);
-  if (*schema != kSchema)
-    return Error(Errc::kCorrupt, fmt::format("found \"{}\", expected \"{}\"", *schema, kSchema))
-        .in(path)
-        .member("schema");
-  const Result<int64_t> version = JsonInt(json, "version");
-  if (!version.ok()) return Error(version.error()).in(path);
-  if (*version == kVersion) return OkStatus();
-  return Error(Errc::kUnsupported,
-               fmt::format("version {} found, this program knows {}", *version, kVersion))
-      .in(path)
+Status CheckSchema(const Json& json) {
+  NXDKIT_ASSIGN(const std::string schema, JsonString(json, "schema"));
+  if (schema != kSchema)
+    return Corrupt("found \"{}\", expected \"{}\"", schema, kSchema).member("schema");
+  NXDKIT_ASSIGN(const int64_t version, JsonInt(json, "version"));
+  if (version == kVersion) return OkStatus();
+  return Unsupported("version {} found, this program knows {}", version, kVersion)
       .member("version");
 }
 
 // The parts of "kv_cache" are told by the others; one that says something else is damaged.
-void CheckCache(PlanReader& reader, const Json& json, CpuPlan& plan) {
-  const Json* cache = JsonFind(json, "kv_cache");
+void CheckCache(JsonReader& reader, CpuPlan& plan) {
+  const Json* cache = reader.Find("kv_cache");
   const Json* shape = cache ? JsonFind(*cache, "shape") : nullptr;
   const Json expected = CacheShape(plan);
   if (!shape || *shape != expected)
@@ -213,27 +171,26 @@ void CheckCache(PlanReader& reader, const Json& json, CpuPlan& plan) {
 }  // namespace
 
 Result<CpuPlan> ParseCpuPlan(std::string_view json_text, const std::string& path) {
-  Result<Json> json = ParseJson(json_text);
-  if (!json.ok()) return std::move(json).error().in(path);
-  NXDKIT_TRY(CheckSchema(*json, path));
-  PlanReader reader(*json, path);
+  NXDKIT_ASSIGN(const Json json, ParseJson(json_text).in(path));
+  NXDKIT_TRY(CheckSchema(json).in(path));
+  JsonReader reader(json, path);
   CpuPlan plan;
-  plan.model_type = reader.Text("model_type");
-  plan.config_digest = reader.Text("config_digest");
-  plan.neuron_config_digest = reader.Text("neuron_config_digest");
-  plan.tp = reader.Int("tp", kMaxPlanRanks);
-  plan.batch_size = reader.Int("batch_size", kMaxExtent);
-  plan.context_batch_size = reader.Int("context_batch_size", plan.batch_size);
-  plan.sequence_length = reader.Int("sequence_length", kMaxExtent);
-  plan.dtype = reader.Text("dtype");
-  plan.fused_qkv = reader.Flag("fused_qkv");
-  plan.layers = reader.Int("layers", kMaxExtent);
-  plan.head_dim = reader.Int("head_dim", kMaxExtent);
-  plan.query_slots = reader.Int("query_slots", kMaxExtent);
-  plan.kv_slots = reader.Int("kv_slots", kMaxExtent);
-  plan.prompt_buckets = reader.Buckets("prompt", plan.sequence_length);
-  plan.generation_buckets = reader.Buckets("generation", plan.sequence_length);
-  const std::string strategy = reader.Text("gqa_strategy");
+  plan.model_type = reader.Text("model_type", std::nullopt);
+  plan.config_digest = reader.Text("config_digest", std::nullopt);
+  plan.neuron_config_digest = reader.Text("neuron_config_digest", std::nullopt);
+  plan.tp = reader.Int("tp", std::nullopt, 1, kMaxRanks);
+  plan.batch_size = reader.Int("batch_size", std::nullopt, 1, kMaxExtent);
+  plan.context_batch_size = reader.Int("context_batch_size", std::nullopt, 1, plan.batch_size);
+  plan.sequence_length = reader.Int("sequence_length", std::nullopt, 1, kMaxExtent);
+  plan.dtype = reader.Text("dtype", std::nullopt);
+  plan.fused_qkv = reader.Flag("fused_qkv", std::nullopt);
+  plan.layers = reader.Int("layers", std::nullopt, 1, kMaxExtent);
+  plan.head_dim = reader.Int("head_dim", std::nullopt, 1, kMaxExtent);
+  plan.query_slots = reader.Int("query_slots", std::nullopt, 1, kMaxExtent);
+  plan.kv_slots = reader.Int("kv_slots", std::nullopt, 1, kMaxExtent);
+  plan.prompt_buckets = ReadBuckets(reader, "prompt", plan.sequence_length);
+  plan.generation_buckets = ReadBuckets(reader, "generation", plan.sequence_length);
+  const std::string strategy = reader.Text("gqa_strategy", std::nullopt);
   if (const auto known = StrategyFromName(strategy))
     plan.gqa = *known;
   else
@@ -242,8 +199,8 @@ Result<CpuPlan> ParseCpuPlan(std::string_view json_text, const std::string& path
   if (!DtypeFromTorchName(plan.dtype))
     reader.Fail("dtype",
                 fmt::format("found \"{}\", an element type that does not exist", plan.dtype));
-  CheckCache(reader, *json, plan);
-  if (reader.error()) return *std::move(reader.error());
+  CheckCache(reader, plan);
+  NXDKIT_TRY(reader.status());
   return plan;
 }
 

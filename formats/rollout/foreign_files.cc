@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "lib/base/errors.h"
 #include "lib/system/copy_file.h"
 #include "lib/system/folders.h"
 
@@ -20,10 +21,8 @@ namespace fs = std::filesystem;
 constexpr char kHint[] = "move it out of the folder of the weights";
 
 Error TooMuch(const std::string& what, const std::string& path) {
-  return Error(Errc::kUnsupported,
-               fmt::format("no part of the weights; each refresh copies such files, and they are "
-                           "over {}",
-                           what))
+  return Unsupported("no part of the weights; each refresh copies such files, and they are over {}",
+                     what)
       .in(path)
       .hint(kHint);
 }
@@ -79,9 +78,7 @@ Result<std::vector<std::string>> ListForeign(const std::string& weights,
         if (bytes > kMaxForeignBytes)
           return TooMuch(fmt::format("{} MiB together", kMaxForeignBytes >> 20), path);
       } else if (!S_ISLNK(info.st_mode)) {
-        return Error(Errc::kUnsupported,
-                     "neither a file nor a folder nor a link: no refresh keeps "
-                     "it")
+        return Unsupported("neither a file nor a folder nor a link: no refresh keeps it")
             .in(path)
             .hint(kHint);
       }

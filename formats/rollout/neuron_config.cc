@@ -4,87 +4,13 @@
 
 #include <limits>
 
-#include "lib/json/json.h"
+#include "lib/base/errors.h"
+#include "lib/json/json_reader.h"
 
 namespace nxdkit::rollout {
-
-Geometry NeuronConfig::MakeGeometry() const {
-  Geometry geometry;
-  geometry.tp = static_cast<int>(tp);
-  geometry.flavor = flavor;
-  geometry.expert_ranks = expert_ranks;
-  geometry.fused_qkv = fused_qkv;
-  geometry.vocab_parallel = vocab_parallel;
-  geometry.transposed_qkv = transposed_qkv;
-  geometry.transposed_output = transposed_output;
-  geometry.transposed_mlp = transposed_mlp;
-  return geometry;
-}
-
 namespace {
 
-constexpr int64_t kMaxRanks = 4096;
 constexpr int64_t kMaxTokens = int64_t{1} << 31;
-
-// Reads keys with defaults; the first failure is kept.
-class Reader {
- public:
-  Reader(const Json& json, std::string prefix, std::string path)
-      : json_(json), prefix_(std::move(prefix)), path_(std::move(path)) {}
-
-  int64_t Int(const char* key, int64_t fallback, int64_t least, int64_t most) {
-    const Json* value = JsonFind(json_, key);
-    if (!value) return fallback;
-    if (value->is_number_integer()) {
-      const int64_t number = value->get<int64_t>();
-      if (number >= least && number <= most) return number;
-    }
-    Fail(key, fmt::format("found {}, expected an integer from {} to {}", JsonExcerpt(*value), least,
-                          most));
-    return fallback;
-  }
-
-  bool Flag(const char* key, bool fallback = false) {
-    const Json* value = JsonFind(json_, key);
-    if (!value) return fallback;
-    if (value->is_boolean()) return value->get<bool>();
-    Fail(key, fmt::format("found {}, expected true or false", JsonExcerpt(*value)));
-    return fallback;
-  }
-
-  std::string Text(const char* key, std::string fallback) {
-    const Json* value = JsonFind(json_, key);
-    if (!value) return fallback;
-    if (value->is_string()) return value->get<std::string>();
-    Fail(key, fmt::format("found {}, expected a string", JsonExcerpt(*value)));
-    return fallback;
-  }
-
-  // nullptr when it is absent or null.
-  const Json* Object(const char* key) {
-    const Json* value = JsonFind(json_, key);
-    if (!value || value->is_object()) return value;
-    Fail(key, fmt::format("found {}, expected an object", JsonExcerpt(*value)));
-    return nullptr;
-  }
-
-  // Of an object inside this one.
-  Reader Inside(const Json& json, const char* prefix) const {
-    return Reader(json, prefix_ + prefix, path_);
-  }
-
-  bool has(const char* key) const { return JsonFind(json_, key) != nullptr; }
-  void Fail(const char* key, std::string what) {
-    if (!error_) error_ = Error(Errc::kCorrupt, std::move(what)).in(path_).member(prefix_ + key);
-  }
-  std::optional<Error>& error() { return error_; }
-
- private:
-  const Json& json_;
-  std::string prefix_;
-  std::string path_;
-  std::optional<Error> error_;
-};
 
 // Settings that put other tensors, or other numbers, into the shards (FORMAT.md): those
 // that no field of NeuronConfig stands for.
@@ -106,41 +32,45 @@ constexpr const char* kObjects[] = {"padded_hidden_size", "padded_intermediate_s
                                     "activation_quantization_type", "lora_config",
                                     "hybrid_sharding_config"};
 
-void CollectUnsupported(Reader& reader, std::vector<std::string>& out) {
+void CollectUnsupported(JsonReader& reader, std::vector<std::string>& out) {
   for (const char* key : kDegrees)
     if (const int64_t degree = reader.Int(key, 1, 1, kMaxRanks); degree > 1)
       out.push_back(fmt::format("{}: {}", key, degree));
   for (const char* key : kFlags)
     if (reader.Flag(key)) out.push_back(fmt::format("{}: true", key));
   for (const char* key : kObjects)
-    if (reader.has(key)) out.push_back(fmt::format("{} is set", key));
+    if (reader.Find(key)) out.push_back(fmt::format("{} is set", key));
   if (const std::string cast = reader.Text("cast_type", "config"); cast != "config")
     out.push_back(fmt::format("cast_type: {}", cast));
   if (!reader.Flag("glu_mlp", true)) out.push_back("glu_mlp: false");
 }
 
 // Of expert layers: whether they hold their rank, and a kernel that pads their columns.
-void ReadBlockwise(Reader& reader, NeuronConfig& config) {
-  const Json* blockwise = reader.Object("blockwise_matmul_config");
-  if (!blockwise) return;
-  Reader inner = reader.Inside(*blockwise, "blockwise_matmul_config.");
-  config.expert_ranks = inner.Flag("parallelize_token_to_block_mapping", true);
-  if (inner.Flag("use_shard_on_intermediate_dynamic_while"))
+Status ReadBlockwise(const Json& json, const std::string& path, NeuronConfig& config) {
+  constexpr const char* kKey = "blockwise_matmul_config";
+  const Json* blockwise = JsonFind(json, kKey);
+  if (!blockwise) return OkStatus();
+  const std::string name = fmt::format("neuron_config.{}", kKey);
+  if (!blockwise->is_object())
+    return Corrupt("found {}, expected an object", JsonExcerpt(*blockwise)).in(path).member(name);
+  JsonReader reader(*blockwise, path, name + ".");
+  config.expert_ranks = reader.Flag("parallelize_token_to_block_mapping", true);
+  if (reader.Flag("use_shard_on_intermediate_dynamic_while"))
     config.unsupported.push_back("use_shard_on_intermediate_dynamic_while: true");
-  if (inner.error() && !reader.error()) reader.error() = std::move(inner.error());
+  return reader.status();
 }
 
 // The ranks of this bundle are among those of tp_degree, unless other axes multiply them.
-void CheckRanks(Reader& reader, const NeuronConfig& config) {
+void CheckRanks(JsonReader& reader, const NeuronConfig& config) {
   if (!config.unsupported.empty() || config.start_rank + config.local_ranks <= config.tp) return;
   reader.Fail("local_ranks_size",
               fmt::format("{} ranks from start_rank_id {} on are more than tp_degree {}",
                           config.local_ranks, config.start_rank, config.tp));
 }
 
-NeuronConfig ReadCommon(Reader& reader) {
+NeuronConfig ReadCommon(JsonReader& reader) {
   NeuronConfig config;
-  config.tp = reader.Int("tp_degree", 1, 1, kMaxRanks);
+  config.tp = static_cast<int>(reader.Int("tp_degree", 1, 1, kMaxRanks));
   config.start_rank = reader.Int("start_rank_id", 0, 0, kMaxRanks);
   config.local_ranks = reader.Int("local_ranks_size", config.tp, 1, kMaxRanks);
   config.batch_size = reader.Int("batch_size", 1, 1, kMaxTokens);
@@ -151,44 +81,11 @@ NeuronConfig ReadCommon(Reader& reader) {
   return config;
 }
 
-bool AnyFlag(Reader& reader, std::initializer_list<const char*> keys) {
+bool AnyFlag(JsonReader& reader, std::initializer_list<const char*> keys) {
   bool any = false;
-  for (const char* key : keys) any |= reader.Flag(key);  // all are looked at: each may be wrong
+  // All are looked at: each may be wrong.
+  for (const char* key : keys) any |= reader.Flag(key);
   return any;
-}
-
-// The kernels that want a stored matrix transposed; NxDI still takes the older names for them.
-NeuronConfig ReadNxdi(Reader& reader) {
-  NeuronConfig config = ReadCommon(reader);
-  config.flavor = Flavor::kNxdi;
-  config.sequence_length = reader.Int("seq_len", 128, 1, kMaxTokens);
-  config.sharded_checkpoint = reader.Flag("save_sharded_checkpoint");
-  config.vocab_parallel = reader.Flag("vocab_parallel");
-  const bool all_kernels = reader.Flag("attn_block_cte_nki_kernel_enabled");
-  const bool qkv = AnyFlag(reader, {"qkv_kernel_enabled", "qkv_nki_kernel_enabled"});
-  config.transposed_qkv = config.fused_qkv && (qkv || all_kernels);
-  config.transposed_output =
-      all_kernels ||
-      AnyFlag(reader, {"out_proj_kernel_enabled", "attn_block_tkg_nki_kernel_enabled",
-                       "attn_tkg_nki_kernel_enabled", "attn_tkg_builtin_kernel_enabled"});
-  config.transposed_mlp = AnyFlag(reader, {"mlp_kernel_enabled", "mlp_tkg_nki_kernel_enabled"});
-  ReadBlockwise(reader, config);
-  const int64_t expert_tp = reader.Int("moe_tp_degree", 1, 1, kMaxRanks);
-  if (expert_tp > 1 && expert_tp != config.tp)
-    config.unsupported.push_back(fmt::format("moe_tp_degree: {}", expert_tp));
-  return config;
-}
-
-constexpr char kOptimumClass[] = "NxDNeuronConfig";
-
-NeuronConfig ReadOptimum(Reader& reader) {
-  NeuronConfig config = ReadCommon(reader);
-  config.flavor = Flavor::kOptimum;
-  config.sequence_length = reader.Int("sequence_length", 128, 1, kMaxTokens);
-  config.checkpoint_id = reader.Text("checkpoint_id", "");
-  if (const std::string key = reader.Text("_serialized_key", ""); key != kOptimumClass)
-    config.unsupported.push_back(fmt::format("_serialized_key: {}", key));
-  return config;
 }
 
 constexpr const char* kMadeFor[] = {"target", "logical_nc_config", "checkpoint_revision"};
@@ -205,47 +102,56 @@ void CollectVersions(const Json& json, std::vector<std::pair<std::string, std::s
     if (const Json* value = JsonFind(json, key)) add(key, *value);
 }
 
-Result<NeuronConfig> ReadDialect(const Json& json, const std::string& path) {
-  const Json* nested = JsonFind(json, "neuron_config");
-  if (nested && nested->is_object()) {
-    Reader reader(*nested, "neuron_config.", path);
-    NeuronConfig config = ReadNxdi(reader);
-    if (reader.error()) return *std::move(reader.error());
-    // Then every name has draft_model. or target_model. before it.
-    if (JsonFind(json, "fused_spec_config"))
-      config.unsupported.push_back("fused_spec_config is set");
-    // Derived settings of models with experts, which pad or double their weights.
-    Reader top(json, "", path);
-    if (const int64_t pad = top.Int("moe_intermediate_pad_size", 0, 0, kMaxTokens); pad > 0)
-      config.unsupported.push_back(fmt::format("moe_intermediate_pad_size: {}", pad));
-    if (top.Flag("moe_fused_nki_kernel_enabled"))
-      config.unsupported.push_back("moe_fused_nki_kernel_enabled: true");
-    if (top.error()) return *std::move(top.error());
-    CollectVersions(json, config.versions);
-    CollectVersions(*nested, config.versions);
-    return config;
-  }
-  if (!JsonFind(json, "_serialized_key"))
-    return Error(Errc::kCorrupt,
-                 "neither an object \"neuron_config\" (NxDI) nor \"_serialized_key\" "
-                 "(optimum-neuron) is there: an unknown dialect")
-        .in(path);
-  Reader reader(json, "", path);
-  NeuronConfig config = ReadOptimum(reader);
-  if (reader.error()) return *std::move(reader.error());
+// The kernels that want a stored matrix transposed; NxDI still takes the older names for them.
+Result<NeuronConfig> ReadNxdi(const Json& top, const Json& json, const std::string& path) {
+  JsonReader reader(json, path, "neuron_config.");
+  NeuronConfig config = ReadCommon(reader);
+  config.flavor = Flavor::kNxdi;
+  config.sequence_length = reader.Int("seq_len", 128, 1, kMaxTokens);
+  config.sharded_checkpoint = reader.Flag("save_sharded_checkpoint");
+  config.vocab_parallel = reader.Flag("vocab_parallel");
+  const bool all_kernels = reader.Flag("attn_block_cte_nki_kernel_enabled");
+  const bool qkv = AnyFlag(reader, {"qkv_kernel_enabled", "qkv_nki_kernel_enabled"});
+  config.transposed_qkv = config.fused_qkv && (qkv || all_kernels);
+  config.transposed_output =
+      all_kernels ||
+      AnyFlag(reader, {"out_proj_kernel_enabled", "attn_block_tkg_nki_kernel_enabled",
+                       "attn_tkg_nki_kernel_enabled", "attn_tkg_builtin_kernel_enabled"});
+  config.transposed_mlp = AnyFlag(reader, {"mlp_kernel_enabled", "mlp_tkg_nki_kernel_enabled"});
+  NXDKIT_TRY(reader.status());
+  NXDKIT_TRY(ReadBlockwise(json, path, config));
+  const int64_t expert_tp = reader.Int("moe_tp_degree", 1, 1, kMaxRanks);
+  if (expert_tp > 1 && expert_tp != config.tp)
+    config.unsupported.push_back(fmt::format("moe_tp_degree: {}", expert_tp));
+  NXDKIT_TRY(reader.status());
+  // Then every name has draft_model. or target_model. before it.
+  if (JsonFind(top, "fused_spec_config")) config.unsupported.push_back("fused_spec_config is set");
+  // Derived settings of models with experts, which pad or double their weights.
+  JsonReader derived(top, path);
+  if (const int64_t pad = derived.Int("moe_intermediate_pad_size", 0, 0, kMaxTokens); pad > 0)
+    config.unsupported.push_back(fmt::format("moe_intermediate_pad_size: {}", pad));
+  if (derived.Flag("moe_fused_nki_kernel_enabled"))
+    config.unsupported.push_back("moe_fused_nki_kernel_enabled: true");
+  NXDKIT_TRY(derived.status());
+  CollectVersions(top, config.versions);
   CollectVersions(json, config.versions);
   return config;
 }
 
-}  // namespace
+constexpr char kOptimumClass[] = "NxDNeuronConfig";
 
-Result<NeuronConfig> ParseNeuronConfig(std::string_view json_text, const std::string& path) {
-  auto parsed = ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true});
-  if (!parsed.ok()) return std::move(parsed).error().in(path);
-  return ReadDialect(*parsed, path);
+Result<NeuronConfig> ReadOptimum(const Json& json, const std::string& path) {
+  JsonReader reader(json, path);
+  NeuronConfig config = ReadCommon(reader);
+  config.flavor = Flavor::kOptimum;
+  config.sequence_length = reader.Int("sequence_length", 128, 1, kMaxTokens);
+  config.checkpoint_id = reader.Text("checkpoint_id");
+  if (const std::string key = reader.Text("_serialized_key"); key != kOptimumClass)
+    config.unsupported.push_back(fmt::format("_serialized_key: {}", key));
+  NXDKIT_TRY(reader.status());
+  CollectVersions(json, config.versions);
+  return config;
 }
-
-namespace {
 
 // The versions of the dialect that we write. optimum-neuron compares them with its own when it
 // loads, so a bundle that is to run takes its neuron_config.json from the compiled one.
@@ -255,8 +161,7 @@ constexpr char kCompilerVersion[] = "2.21.33363.0+82129205";
 // What its dialect has no key for.
 Status CheckOptimum(const NeuronConfig& config) {
   const auto refuse = [](const char* what) {
-    return Error(Errc::kUnsupported, fmt::format("optimum-neuron knows no {}", what))
-        .hint("use --flavor nxdi");
+    return Unsupported("optimum-neuron knows no {}", what).hint("use --flavor nxdi");
   };
   if (config.vocab_parallel) return refuse("embedding split over the vocabulary (vocab_parallel)");
   if (config.transposed_qkv || config.transposed_output || config.transposed_mlp)
@@ -332,6 +237,18 @@ Json NxdiJson(const NeuronConfig& config, Json top) {
 
 }  // namespace
 
+Result<NeuronConfig> ParseNeuronConfig(std::string_view json_text, const std::string& path) {
+  NXDKIT_ASSIGN(const Json json,
+                ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true}).in(path));
+  const Json* nested = JsonFind(json, "neuron_config");
+  if (nested && nested->is_object()) return ReadNxdi(json, *nested, path);
+  if (JsonFind(json, "_serialized_key")) return ReadOptimum(json, path);
+  return Corrupt(
+             "neither an object \"neuron_config\" (NxDI) nor \"_serialized_key\" (optimum-neuron) "
+             "is there: an unknown dialect")
+      .in(path);
+}
+
 Result<std::string> WriteNeuronConfig(const NeuronConfig& config, std::string_view hf_config_text) {
   if (config.flavor == Flavor::kOptimum) {
     NXDKIT_TRY(CheckOptimum(config));
@@ -341,7 +258,7 @@ Result<std::string> WriteNeuronConfig(const NeuronConfig& config, std::string_vi
   if (!hf_config_text.empty()) {
     NXDKIT_ASSIGN(top,
                   ParseJson(hf_config_text, {.allow_nan = true, .allow_duplicate_keys = true}));
-    if (!top.is_object()) return Error(Errc::kCorrupt, "config.json is not an object");
+    if (!top.is_object()) return Corrupt("config.json is not an object");
   }
   return DumpPython(NxdiJson(config, std::move(top))) + "\n";
 }

@@ -14,29 +14,22 @@
 
 namespace nxdkit::rollout {
 
-struct NeuronConfig {
-  Flavor flavor = Flavor::kOptimum;
-  int64_t tp = 1;
+inline constexpr int64_t kMaxRanks = 4096;
+
+// The layout of the bundle, and what else its file says.
+struct NeuronConfig : Geometry {
   int64_t start_rank = 0;
   int64_t local_ranks = 1;
   int64_t batch_size = 1;
   int64_t sequence_length = 128;
   std::string torch_dtype = "bfloat16";
-  bool fused_qkv = false;
   bool sharded_checkpoint = true;  // NxDI: save_sharded_checkpoint; optimum always looks for shards
-  bool vocab_parallel = false;
-  bool transposed_qkv = false;
-  bool transposed_output = false;
-  bool transposed_mlp = false;
-  bool expert_ranks = true;   // NxDI: blockwise_matmul_config.parallelize_token_to_block_mapping
-  std::string checkpoint_id;  // optimum: where the weights came from
+  std::string checkpoint_id;       // optimum: where the weights came from
   // Settings that change the shards in ways that we cannot lay out: "quantized: true".
   std::vector<std::string> unsupported;
   // What the file says of the programs that made the bundle and of what it was made for, as far as
   // it says anything: "neuronxcc_version", "2.21.33363.0+82129205".
   std::vector<std::pair<std::string, std::string>> versions;
-
-  Geometry MakeGeometry() const;
 };
 
 // The dialect is told by the keys: an object "neuron_config" (NxDI), "_serialized_key" (optimum).

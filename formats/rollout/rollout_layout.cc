@@ -6,6 +6,7 @@
 
 #include "formats/models/experts.h"
 #include "formats/models/rank_tensors.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::rollout {
 
@@ -177,14 +178,13 @@ class RolloutBuilder {
 
 Status CheckFamily(const models::ModelConfig& config) {
   if (config.labels > 0)
-    return Error(Errc::kUnsupported,
-                 fmt::format("a {} has a score head and no lm_head: no engine generates with it",
-                             config.architecture));
+    return Unsupported("a {} has a score head and no lm_head: no engine generates with it",
+                       config.architecture);
   if (config.family->has_bundles) return OkStatus();
-  return Error(Errc::kUnsupported,
-               fmt::format("how rollout bundles hold a {} model is not known: it can be converted "
-                           "between hf, torch and nxd",
-                           config.family->model_type));
+  return Unsupported(
+      "how rollout bundles hold a {} model is not known: it can be converted between hf, torch and "
+      "nxd",
+      config.family->model_type);
 }
 
 namespace {
@@ -197,20 +197,18 @@ Status CheckExperts(const models::Model& model, const Geometry& geometry) {
   for (const auto& [what, extent] :
        {std::pair{"hidden size", config.hidden}, std::pair{"vocabulary of", config.vocab}})
     if (extent % geometry.tp != 0)
-      return Error(Errc::kUnsupported,
-                   fmt::format("{} {} cannot be split evenly over tp {}; bundles of models with "
-                               "experts are not padded",
-                               what, extent, geometry.tp));
+      return Unsupported(
+          "{} {} cannot be split evenly over tp {}; bundles of models with experts are not padded",
+          what, extent, geometry.tp);
   if (geometry.transposed_mlp)
-    return Error(Errc::kUnsupported,
-                 "how mlp_kernel_enabled stores the experts of a model is not known");
+    return Unsupported("how mlp_kernel_enabled stores the experts of a model is not known");
   bool dense_layers = false;
   for (int64_t layer = 0; layer < config.layers; ++layer) dense_layers |= !config.IsSparse(layer);
   if (dense_layers && !TraitsOf(model, geometry).dense_layers)
-    return Error(Errc::kUnsupported,
-                 fmt::format("bundles of flavor {} know no {} layers without experts "
-                             "(mlp_only_layers, decoder_sparse_step)",
-                             FlavorName(geometry.flavor), config.family->model_type));
+    return Unsupported(
+        "bundles of flavor {} know no {} layers without experts (mlp_only_layers, "
+        "decoder_sparse_step)",
+        FlavorName(geometry.flavor), config.family->model_type);
   return OkStatus();
 }
 
@@ -223,9 +221,8 @@ Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const 
   NXDKIT_TRY(CheckFamily(model.config));
   NXDKIT_TRY(CheckExperts(model, geometry));
   if (model.config.tied && !TraitsOf(model, geometry).ties)
-    return Error(Errc::kUnsupported,
-                 fmt::format("bundles of flavor {} know no {} model with tied embeddings",
-                             FlavorName(geometry.flavor), model.config.family->model_type));
+    return Unsupported("bundles of flavor {} know no {} model with tied embeddings",
+                       FlavorName(geometry.flavor), model.config.family->model_type);
   return RolloutBuilder(model, geometry, rank).Build();
 }
 

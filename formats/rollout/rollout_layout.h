@@ -26,7 +26,8 @@ struct Geometry {
   bool transposed_qkv = false;
   bool transposed_output = false;
   bool transposed_mlp = false;
-  bool expert_ranks = true;  // NxDI: expert layers hold their rank (parallelize_token_to_block...)
+  // NxDI: expert layers hold their rank (blockwise_matmul_config of neuron_config.json).
+  bool expert_ranks = true;
 };
 
 // The tensors of one rank, sorted as the model's state dict. Names have no leading "model.".

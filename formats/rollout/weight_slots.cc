@@ -13,6 +13,7 @@
 #include <filesystem>
 
 #include "formats/rollout/foreign_files.h"
+#include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
@@ -76,18 +77,18 @@ Status RenameAt(const std::string& from, const std::string& to, unsigned flags =
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0) return OkStatus();
   const bool missing = errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
   if (flags != 0 && missing)
-    return Error(Errc::kUnsupported,
-                 "the file system cannot exchange a folder and a link in one step, so this plain "
-                 "folder cannot become a slot while engines read it")
+    return Unsupported(
+               "the file system cannot exchange a folder and a link in one step, so this plain "
+               "folder cannot become a slot while engines read it")
         .in(to)
         .hint("while no engine reads: mv weights .weights.0 && ln -s .weights.0 weights");
   return OutputError(fmt::format("rename {} to it", from), errno).in(to);
 }
 
 Error NoLocks(const std::string& path) {
-  return Error(Errc::kUnsupported,
-               "the file system has no locks (flock) here: readers of an old version cannot be "
-               "told, nor another writer")
+  return Unsupported(
+             "the file system has no locks (flock) here: readers of an old version cannot be told, "
+             "nor another writer")
       .in(path)
       .hint("write a whole bundle with --bundle and --force instead");
 }
@@ -128,7 +129,7 @@ Result<PinnedWeights> PinWeights(const std::string& weights) {
 }
 
 Error HalfWritten(const std::string& folder) {
-  return Error(Errc::kCorrupt, "half written: a refresh of these weights was cut short")
+  return Corrupt("half written: a refresh of these weights was cut short")
       .in(folder)
       .hint("refresh the bundle again (nxd-convert --into)");
 }
@@ -195,9 +196,9 @@ Status SlotUpdate::FindCurrent() {
   if (!IsLink(weights_)) return OkStatus();
   NXDKIT_ASSIGN(const std::string target, ReadLink(weights_));
   if (!IsSlotName(target))
-    return Error(Errc::kUnsupported, fmt::format("is a link to {}, expected a folder or a link to "
-                                                 "a slot next to it (.weights.0)",
-                                                 target))
+    return Unsupported(
+               "is a link to {}, expected a folder or a link to a slot next to it (.weights.0)",
+               target)
         .in(weights_);
   current_ = JoinPath(parent_, target);
   return OkStatus();

@@ -1,5 +1,5 @@
-// The versions of a bundle's weights. Once refreshed, `weights` is a symbolic link to one of two
-// (or more) hidden folders beside it, the slots, and a refresh is one rename of that link.
+// PRIVATE: the versions of a bundle's weights. Once refreshed, `weights` is a symbolic link to one
+// of two (or more) hidden folders beside it, the slots, and a refresh is one rename of that link.
 //
 //   checkpoint/weights -> .weights.1     what an engine opens, always a whole version
 //   checkpoint/.weights.0, .weights.1    slots: the current one, and the one before
@@ -21,37 +21,22 @@ namespace nxdkit::rollout {
 // What `weights` leads to now, held: it is neither overwritten nor removed while this lives.
 struct PinnedWeights {
   // The slot; or `weights` itself while that is a plain folder, and then the first refresh gives it
-  // another name: who has opened files by this path asks lock->IsAt(folder) afterwards.
+  // another name: after opening files by this path, ask lock->IsAt(folder).
   std::string folder;
   bool half_done = false;  // a refresh of it was cut short, by a power cut: links lead to no other
   std::shared_ptr<const FolderLock> lock;
 };
 Result<PinnedWeights> PinWeights(const std::string& weights);
-// kCorrupt, for who cannot do with half_done.
+// kCorrupt, for a caller that cannot use half_done.
 Error HalfWritten(const std::string& folder);
 
 // Where to read the files of pinned weights: a path that leads to them until the lock goes, also
 // when the first refresh has given their folder another name.
 std::string PlaceOf(const std::string& folder, const FolderLock& lock);
 
-// Whether a folder is, by the name it has behind all links, a bundle's weights or one of their
+// Whether a folder is, by the name that all links lead to, a bundle's weights or one of their
 // slots: what a refresh may switch or overwrite unless it is pinned.
 bool AreWeights(const std::string& folder);
-
-// version.json of a slot: which version it holds.
-struct WeightsVersion {
-  int64_t serial = 0;    // counts the refreshes of the bundle
-  std::string label;     // what the user calls it: "step_120"
-  std::string source;    // the path it was made from, as given
-  std::string digest{};  // of the model, "sha256:..."; "" when nobody computed it
-  bool operator==(const WeightsVersion&) const = default;
-};
-inline constexpr char kVersionName[] = "version.json";
-std::string WriteVersion(const WeightsVersion& version);
-// kCorrupt, kUnsupported naming the key, found and expected.
-Result<WeightsVersion> ParseVersion(std::string_view json_text, const std::string& path);
-// nullopt: the folder has none, as weights that were never refreshed.
-Result<std::optional<WeightsVersion>> ReadVersion(const std::string& folder);
 
 // A refresh under way. One at a time for a bundle, among all processes. Not thread-safe.
 class SlotUpdate {

@@ -1,7 +1,6 @@
-// version.json of a slot.
-#include <fmt/core.h>
+#include "formats/rollout/weights_version.h"
 
-#include "formats/rollout/weight_slots.h"
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -11,20 +10,20 @@ namespace {
 
 constexpr uint64_t kMaxBytes = 1 << 20;
 
-Status Fill(const Json& json, WeightsVersion& version) {
+Result<WeightsVersion> ReadFields(const Json& json) {
   NXDKIT_ASSIGN(const int64_t schema, JsonInt(json, "schema_version"));
   if (schema != 1)
-    return Error(Errc::kUnsupported, fmt::format("found version {}, this program knows 1", schema))
-        .member("schema_version");
+    return Unsupported("found version {}, this program knows 1", schema).member("schema_version");
+  WeightsVersion version;
   NXDKIT_ASSIGN(version.serial, JsonInt(json, "serial"));
   if (version.serial < 1 || version.serial == INT64_MAX)
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected 1 or more", version.serial))
-        .member("serial");
+    return Corrupt("found {}, expected 1 or more", version.serial).member("serial");
   NXDKIT_ASSIGN(version.label, JsonString(json, "label"));
   NXDKIT_ASSIGN(version.source, JsonString(json, "source"));
-  if (JsonFind(json, "digest") == nullptr) return OkStatus();
-  NXDKIT_ASSIGN(version.digest, JsonString(json, "digest"));
-  return OkStatus();
+  if (JsonFind(json, "digest")) {
+    NXDKIT_ASSIGN(version.digest, JsonString(json, "digest"));
+  }
+  return version;
 }
 
 }  // namespace
@@ -39,12 +38,8 @@ std::string WriteVersion(const WeightsVersion& version) {
 }
 
 Result<WeightsVersion> ParseVersion(std::string_view json_text, const std::string& path) {
-  const Result<Json> json = ParseJson(json_text);
-  if (!json.ok()) return Error(json.error()).in(path);
-  WeightsVersion version;
-  Status filled = Fill(*json, version);
-  if (!filled.ok()) return std::move(filled).error().in(path);
-  return version;
+  NXDKIT_ASSIGN(const Json json, ParseJson(json_text).in(path));
+  return ReadFields(json).in(path);
 }
 
 Result<std::optional<WeightsVersion>> ReadVersion(const std::string& folder) {

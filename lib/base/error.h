@@ -75,9 +75,28 @@ Error SystemError(std::string_view action, int saved_errno);
 // The same for outputs, always kIo: a folder missing there is no missing input.
 Error OutputError(std::string_view action, int saved_errno);
 
+// What Result and Status share: an error is given its place where it is handed on.
+//   NXDKIT_TRY(CheckShape(tensor).in(path).on(tensor.name));
+template <typename Self>
+class Placed {
+ public:
+  Self&& in(std::string_view file) && { return Place(&Error::in, file); }
+  Self&& member(std::string_view member) && { return Place(&Error::member, member); }
+  Self&& on(std::string_view tensor) && { return Place(&Error::on, tensor); }
+  Self&& rank(int64_t rank) && { return Place(&Error::rank, rank); }
+
+ private:
+  template <typename Value>
+  Self&& Place(Error (Error::*set)(Value) &&, Value value) {
+    Self& self = static_cast<Self&>(*this);
+    if (!self.ok()) self.error() = (std::move(self.error()).*set)(value);
+    return std::move(self);
+  }
+};
+
 // A value or an Error.
 template <typename T>
-class [[nodiscard]] Result {
+class [[nodiscard]] Result : public Placed<Result<T>> {
  public:
   Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(explicit)
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(explicit)
@@ -103,7 +122,7 @@ class [[nodiscard]] Result {
 };
 
 // Success or an Error. Default-constructed: success.
-class [[nodiscard]] Status {
+class [[nodiscard]] Status : public Placed<Status> {
  public:
   Status() = default;
   Status(Error error) : error_(std::move(error)) {}  // NOLINT(explicit)

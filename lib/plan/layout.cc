@@ -132,6 +132,12 @@ void AddWhole(TensorLayout& tensor, uint32_t param, const Shape& shape) {
       {param, WholeBox(shape), Shape(shape.size(), 0), IdentityAxes(shape.size())});
 }
 
+TensorLayout WholeTensor(std::string name, uint32_t file, uint32_t param, const Shape& shape) {
+  TensorLayout tensor{std::move(name), file, shape, std::nullopt, {}, {}};
+  AddWhole(tensor, param, shape);
+  return tensor;
+}
+
 void AddZeros(TensorLayout& tensor, int dim, int64_t at, int64_t count) {
   if (count == 0) return;
   Fill fill{WholeBox(tensor.shape), 0};

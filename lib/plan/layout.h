@@ -87,6 +87,8 @@ void AddColumns(TensorLayout& tensor, uint32_t param, const Shape& shape, int64_
                 int64_t columns, int64_t at);
 // The whole parameter, in a tensor of the same shape.
 void AddWhole(TensorLayout& tensor, uint32_t param, const Shape& shape);
+// A tensor that is the whole parameter.
+TensorLayout WholeTensor(std::string name, uint32_t file, uint32_t param, const Shape& shape);
 // Zero padding for rows (dim 0) or columns (dim 1) [at, at + count) of the stored tensor; nothing
 // when count is 0. The stored shape must be set.
 void AddZeros(TensorLayout& tensor, int dim, int64_t at, int64_t count);

@@ -10,6 +10,11 @@ CopyOp CopyWhole(const StoredTensor& stored, uint32_t index) {
   return {index, 0, WholeBox(stored.shape), 0, stored.strides};
 }
 
+void BoundLayout::Add(TensorLayout tensor, StoredTensor from) {
+  layout.tensors.push_back(std::move(tensor));
+  stored.push_back(std::move(from));
+}
+
 Status CheckBinding(const BoundLayout& bound) {
   NXDKIT_CHECK(bound.stored.size() == bound.layout.tensors.size());
   for (size_t i = 0; i < bound.stored.size(); ++i) {

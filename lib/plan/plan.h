@@ -35,6 +35,8 @@ struct TensorPlan {
 struct BoundLayout {
   Layout layout;
   std::vector<StoredTensor> stored;
+
+  void Add(TensorLayout tensor, StoredTensor from);
 };
 
 struct Plan {

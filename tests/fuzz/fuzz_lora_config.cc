@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "formats/lora/config.h"
+#include "formats/lora/read_config.h"
 #include "tests/fuzz/fuzzing.h"
 
 using namespace nxdkit;

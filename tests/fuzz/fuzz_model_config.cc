@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "formats/models/hf_layout.h"
 #include "formats/models/model.h"
+#include "formats/models/rank_tensors.h"
 #include "formats/nxd/nxd_layout.h"
 #include "formats/rollout/rollout_layout.h"
 

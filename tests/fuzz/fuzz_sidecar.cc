@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "formats/nxd/detect.h"
+#include "formats/nxd/sidecar.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   namespace nxd = nxdkit::nxd;

@@ -11,6 +11,7 @@
 
 #include "formats/artifact/artifact.h"
 #include "formats/rollout/weight_slots.h"
+#include "formats/rollout/weights_version.h"
 #include "lib/system/file.h"
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/kill.h"

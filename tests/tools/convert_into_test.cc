@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "formats/rollout/weight_slots.h"
+#include "formats/rollout/weights_version.h"
 #include "tests/formats/compiled_blob.h"
 #include "tests/tools/convert_workshop.h"
 

@@ -52,8 +52,9 @@ Result<std::optional<Dtype>> DtypeOf(const LayoutArgs& args) {
 
 ops::InputHints HintsOf(const LayoutArgs& args) {
   ops::InputHints hints;
-  hints.claims = {"the command line", args.tp,     args.pp,          args.vpp,     args.ep,
-                  args.kv_multiplier, QkvOf(args), HardwareOf(args), NamesOf(args)};
+  hints.claims = {{args.tp, args.pp, args.vpp, args.ep, args.kv_multiplier, QkvOf(args),
+                   HardwareOf(args), NamesOf(args)},
+                  "the command line"};
   hints.tag = args.tag;
   hints.config = args.config;
   hints.fused_qkv = args.fused_qkv;
@@ -65,25 +66,17 @@ Result<Sides> SidesOf(const LayoutArgs& args, Kind from, Kind to) {
   NXDKIT_TRY(CheckMeaning(args, from, to));
   Sides sides;
   sides.input = HintsOf(args);
+  nxd::LayoutOptions& layout = sides.input.claims;
+  ops::OutputOptions& out = sides.output;
+  static_cast<nxd::LayoutOptions&>(out) = layout;
   if (to == Kind::kNxd) {
-    nxd::Claims claims;
-    claims.origin = sides.input.claims.origin;
-    sides.input.claims = std::move(claims);
+    layout = {};
     sides.input.hardware_if_unknown = HardwareOf(args);
   }
   if (to == Kind::kRollout) {
     sides.input.claims.tp.reset();
     sides.input.fused_qkv.reset();
   }
-  ops::OutputOptions& out = sides.output;
-  out.tp = args.tp;
-  out.pp = args.pp;
-  out.vpp = args.vpp;
-  out.ep = args.ep;
-  out.kv_multiplier = args.kv_multiplier;
-  out.qkv = QkvOf(args);
-  out.hardware = HardwareOf(args);
-  out.names = NamesOf(args);
   if (args.style) out.optimum = *args.style == "optimum";
   out.xser = args.xser;
   if (args.flavor)

@@ -10,7 +10,7 @@
 
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/run.h"
-#include "formats/output/output_plan.h"
+#include "formats/output/plan_output.h"
 #include "lib/base/progress.h"
 #include "tools/cli/tool_context.h"
 #include "tools/conversions/layout_options.h"

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/artifact.h"
+#include "formats/artifact/bind.h"
 #include "trainer/comm/comm.h"
 #include "trainer/learner/rank_optimizer.h"
 #include "trainer/learner/rows.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/artifact.h"
+#include "formats/artifact/bind.h"
 #include "trainer/model/memory.h"
 
 namespace nxdkit::trainer {

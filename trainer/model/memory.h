@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "formats/artifact/artifact.h"
+#include "formats/artifact/bind.h"
 #include "formats/artifact/run.h"
 #include "trainer/model/decoder_config.h"
 #include "trainer/model/param_table.h"

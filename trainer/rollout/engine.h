@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/rollout/weight_slots.h"
+#include "formats/rollout/weights_version.h"
 #include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 #include "trainer/rollout/sampling.h"

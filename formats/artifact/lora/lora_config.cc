@@ -1,8 +1,9 @@
 #include "formats/artifact/lora/lora_config.h"
 
-#include <fmt/core.h>
-
+#include "formats/lora/read_config.h"
+#include "formats/models/model.h"
 #include "formats/torch/archive.h"
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -10,7 +11,6 @@
 namespace nxdkit::ops {
 namespace {
 
-constexpr uint64_t kMaxBytes = 16 << 20;
 constexpr int kMaxDepth = 8;
 constexpr size_t kMaxItems = 1'000'000;  // of all containers together: a pickle may share them
 
@@ -21,8 +21,7 @@ class ToJson {
  public:
   Result<Json> Convert(const PickleValue& value, int depth = 0) {
     if (depth > kMaxDepth || ++items_ > kMaxItems)
-      return Error(Errc::kUnsupported,
-                   fmt::format("more than {} values, or deeper than {}", kMaxItems, kMaxDepth));
+      return Unsupported("more than {} values, or deeper than {}", kMaxItems, kMaxDepth);
     if (std::holds_alternative<PickleValue::None>(value.value)) return Json();
     if (const bool* flag = std::get_if<bool>(&value.value)) return Json(*flag);
     if (const int64_t* number = value.integer()) return Json(*number);
@@ -32,17 +31,15 @@ class ToJson {
     const torch::PickleList* items = value.list();
     if (const auto* set = std::get_if<PickleValue::Set>(&value.value)) items = set->items.get();
     if (items) return List(*items, depth);
-    return Error(Errc::kUnsupported, "a value that is not plain data");
+    return Unsupported("a value that is not plain data");
   }
 
  private:
   Result<Json> Object(const torch::PickleDict& dict, int depth) {
     Json json = Json::object();
     for (const auto& [key, item] : dict) {
-      if (!key.string()) return Error(Errc::kUnsupported, "a key that is not a string");
-      Result<Json> converted = Convert(item, depth + 1);
-      if (!converted.ok()) return std::move(converted).error().member(*key.string());
-      json[*key.string()] = *std::move(converted);
+      if (!key.string()) return Unsupported("a key that is not a string");
+      NXDKIT_ASSIGN(json[*key.string()], Convert(item, depth + 1).member(*key.string()));
     }
     return json;
   }
@@ -82,9 +79,8 @@ Result<LoraConfigFile> FindLoraConfig(const std::string& archive,
   if (!archive.empty()) {
     NXDKIT_ASSIGN(const torch::Archive read, torch::ReadArchive(archive));
     if (const PickleValue* value = read.root.Find(kLoraConfigKey)) {
-      const Result<Json> json = ToJson().Convert(*value);
-      if (!json.ok()) return Error(json.error()).in(archive).member(kLoraConfigKey);
-      NXDKIT_ASSIGN(lora::Config config, lora::ParseConfig(DumpPython(*json), archive));
+      NXDKIT_ASSIGN(const Json json, ToJson().Convert(*value).in(archive).member(kLoraConfigKey));
+      NXDKIT_ASSIGN(lora::Config config, lora::ParseConfig(DumpPython(json), archive));
       return LoraConfigFile{std::move(config), archive};
     }
   }
@@ -93,14 +89,12 @@ Result<LoraConfigFile> FindLoraConfig(const std::string& archive,
     const std::string path = JoinPath(folder, kLoraConfigFile);
     looked += (looked.empty() ? "" : ", ") + path;
     if (KindOf(path) != PathKind::kFile) continue;
-    NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxBytes));
+    NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, models::kMaxConfigBytes));
     NXDKIT_ASSIGN(lora::Config config, lora::ParseConfig(text, path));
     return LoraConfigFile{std::move(config), path};
   }
-  return Error(Errc::kNotFound,
-               fmt::format("no configuration of the adapter, which says its rank and scale: looked "
-                           "for {}{}",
-                           looked, archive.empty() ? "" : " and lora_config in the archive"))
+  return NotFound("no configuration of the adapter, which says its rank and scale: looked for {}{}",
+                  looked, archive.empty() ? "" : " and lora_config in the archive")
       .in(archive.empty() ? folders.front() : archive);
 }
 

@@ -1,4 +1,4 @@
-// Private: the inner loop of merging a LoRA adapter.
+// PRIVATE: the inner loop of merging a LoRA adapter.
 #pragma once
 
 #include <cstddef>

@@ -1,15 +1,27 @@
-// Private: what the two forms of adapters, PEFT's and NxD's, are bound with.
+// PRIVATE to formats. What the two forms of adapters, PEFT's and NxD's, are bound with.
 #pragma once
 
 #include <map>
 #include <string>
+#include <vector>
 
-#include "formats/artifact/lora/lora.h"
+#include "formats/artifact/bind.h"
 
 namespace nxdkit::ops {
 
 // "model.layers.0.mlp.up_proj" of "model.layers.0.mlp.up_proj.weight"; "" for another name.
 std::string ModuleOf(const std::string& weight);
+
+// What an adapter is bound against: the parameters of its base. `model` is null for a family
+// without a table; the adapter can then only be in PEFT's form.
+struct LoraBase {
+  const std::vector<LogicalTensor>* params = nullptr;
+  const models::Model* model = nullptr;
+  std::string path;  // for messages
+  // Which parameters an NxD set adapts; null: those that it has tensors for. Its modules may store
+  // more, as zeros.
+  const LoraParts* like = nullptr;
+};
 
 // Numbers the parameters of an adapter as its pairs become known.
 class LoraNumbering {
@@ -32,10 +44,5 @@ class LoraNumbering {
   };
   std::map<std::string, Module> modules_;
 };
-
-// Fills in `out`, whose artifact has its path. The configuration is known.
-Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing);
-Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing,
-                   const InputHints& hints);
 
 }  // namespace nxdkit::ops

@@ -1,12 +1,13 @@
-// An adapter as PEFT saves it: one file of tensors, and what they mean in adapter_config.json.
-#include <fmt/core.h>
+#include "formats/artifact/lora/lora_peft.h"
 
+#include <algorithm>
 #include <map>
 #include <unordered_map>
 
 #include "formats/artifact/lora/lora_config.h"
-#include "formats/artifact/lora/lora_parts.h"
 #include "formats/artifact/open_file.h"
+#include "formats/hf/hf.h"
+#include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::ops {
@@ -14,20 +15,20 @@ namespace {
 
 constexpr std::string_view kPrefix = "base_model.model.";
 
-// What a tensor of the file is, by the end of its name.
-enum class Part : uint8_t { kA, kB, kEmbeddingA, kEmbeddingB, kWhole };
-struct PartName {
+// What a tensor of the file is, by the end of its name: A or B, of a linear layer or an embedding.
+struct Part {
   std::string_view end;
-  Part part;
+  bool is_a;
+  bool embedding;
 };
-constexpr PartName kPartNames[] = {{".lora_A.weight", Part::kA},
-                                   {".lora_B.weight", Part::kB},
-                                   {".lora_embedding_A", Part::kEmbeddingA},
-                                   {".lora_embedding_B", Part::kEmbeddingB}};
+constexpr Part kParts[] = {{".lora_A.weight", true, false},
+                           {".lora_B.weight", false, false},
+                           {".lora_embedding_A", true, true},
+                           {".lora_embedding_B", false, true}};
 
 struct Named {
-  Part part = Part::kWhole;
-  std::string target;  // the parameter of the base: "model.layers.0.self_attn.q_proj.weight"
+  const Part* part = nullptr;  // nullptr: a parameter as a whole
+  std::string target;          // the base's: "model.layers.0.self_attn.q_proj.weight"
 };
 
 void Remove(std::string& text, std::string_view part) {
@@ -37,20 +38,18 @@ void Remove(std::string& text, std::string_view part) {
 
 Result<Named> NameOf(std::string_view stored) {
   std::string name(stored.starts_with(kPrefix) ? stored.substr(kPrefix.size()) : stored);
-  for (const auto& [end, part] : kPartNames)
-    if (name.ends_with(end))
-      return Named{part, name.substr(0, name.size() - end.size()) + ".weight"};
+  for (const Part& part : kParts)
+    if (name.ends_with(part.end))
+      return Named{&part, name.substr(0, name.size() - part.end.size()) + ".weight"};
   if (name.find(".lora_magnitude_vector") != std::string::npos)
-    return Error(Errc::kUnsupported,
-                 "a magnitude vector of DoRA, which scales the merged rows by their norms");
+    return Unsupported("a magnitude vector of DoRA, which scales the merged rows by their norms");
   if (name.find(".lora_") != std::string::npos)
-    return Error(Errc::kUnsupported,
-                 "a tensor of an adapter of a kind that this program does not know; it would be "
-                 "lost");
+    return Unsupported(
+        "a tensor of an adapter of a kind that this program does not know; it would be lost");
   // PEFT's wrappers stand in the names of what it saves whole.
   for (std::string_view wrapper : {".modules_to_save.default", ".modules_to_save", ".base_layer"})
     Remove(name, wrapper);
-  return Named{Part::kWhole, std::move(name)};
+  return Named{nullptr, std::move(name)};
 }
 
 class Binder {
@@ -62,14 +61,13 @@ class Binder {
 
   Status Run() {
     for (const StoredTensor& stored : out_.artifact.files.front().tensors) {
-      Status placed = Place(stored);
-      if (!placed.ok()) return std::move(placed).error().in(stored.storage->path()).on(stored.name);
+      NXDKIT_TRY(Place(stored).in(stored.storage->path()).on(stored.name));
     }
     for (const auto& [target, pair] : pairs_) {
-      Status added = AddPair(target, pair);
-      if (!added.ok()) return std::move(added).error().in(out_.artifact.files.front().path);
+      NXDKIT_TRY(AddPair(target, pair).in(out_.artifact.files.front().path));
     }
-    for (const auto& [target, stored] : wholes_) AddWholeOf(target, *stored);
+    for (const auto& [target, stored] : wholes_)
+      Bind(*stored, numbering_.AddWhole(target), stored->shape, false);
     NXDKIT_TRY(CheckTargets());
     return CheckSaved();
   }
@@ -87,27 +85,20 @@ class Binder {
     NXDKIT_ASSIGN(const Named named, NameOf(stored.name));
     const auto it = index_.find(named.target);
     if (it == index_.end())
-      return Error(Errc::kUnsupported,
-                   fmt::format("the base has no {}; what the adapter says of it would be lost",
-                               named.target))
+      return Unsupported("the base has no {}; what the adapter says of it would be lost",
+                         named.target)
           .hint(fmt::format("is {} the adapter's base?", base_.path));
     if (!Info(stored.dtype).floating)
-      return Error(
-          Errc::kUnsupported,
-          fmt::format("dtype {} found; adapters are floating point numbers", Name(stored.dtype)));
-    if (named.part == Part::kWhole) return PlaceWhole(it->second, named.target, stored);
+      return Unsupported("dtype {} found; adapters are floating point numbers", Name(stored.dtype));
+    if (!named.part) return PlaceWhole(it->second, named.target, stored);
     Pair& pair = pairs_[it->second];
-    const bool embedding = named.part == Part::kEmbeddingA || named.part == Part::kEmbeddingB;
-    const bool is_a = named.part == Part::kA || named.part == Part::kEmbeddingA;
-    const StoredTensor*& place = is_a ? pair.a : pair.b;
-    if (place || ((pair.a || pair.b) && pair.embedding != embedding))
-      return Error(Errc::kCorrupt,
-                   fmt::format("{} adapts the same parameter too", (place    ? place
-                                                                    : pair.a ? pair.a
-                                                                             : pair.b)
-                                                                       ->name));
+    const StoredTensor* there = pair.a ? pair.a : pair.b;
+    const StoredTensor*& place = named.part->is_a ? pair.a : pair.b;
+    if (place) there = place;
+    if (place || (there && pair.embedding != named.part->embedding))
+      return Corrupt("{} adapts the same parameter too", there->name);
     place = &stored;
-    pair.embedding = embedding;
+    pair.embedding = named.part->embedding;
     return OkStatus();
   }
 
@@ -117,16 +108,14 @@ class Binder {
     // PEFT saves the embedding beside its adapter, when the vocabulary may have grown.
     const bool embedding = stored.name.find(".base_layer.") != std::string::npos;
     if (!bias && !embedding && !config_.Saves(module))
-      return Error(Errc::kCorrupt,
-                   "a parameter that neither modules_to_save nor bias of adapter_config.json says "
-                   "is in the adapter");
+      return Corrupt(
+          "a parameter that neither modules_to_save nor bias of adapter_config.json says is in the "
+          "adapter");
     if (stored.shape != param(target).shape)
-      return Error(Errc::kCorrupt,
-                   fmt::format("shape {} found, {} expected", ShapeText(stored.shape),
-                               ShapeText(param(target).shape)));
+      return Corrupt("shape {} found, {} expected", ShapeText(stored.shape),
+                     ShapeText(param(target).shape));
     if (!wholes_.emplace(target, &stored).second)
-      return Error(Errc::kCorrupt,
-                   fmt::format("{} is in the adapter under another name too", name));
+      return Corrupt("{} is in the adapter under another name too", name);
     return OkStatus();
   }
 
@@ -135,13 +124,11 @@ class Binder {
     const Shape& found = stored.shape;
     if (found.size() == 2 && found[rank_dim] != rank &&
         found[1 - rank_dim] == expected[1 - rank_dim])
-      return Error(Errc::kCorrupt, fmt::format("rank {} found, {} says {}", found[rank_dim],
-                                               out_.lora->config_path, rank))
+      return Corrupt("rank {} found, {} says {}", found[rank_dim], out_.lora->config_path, rank)
           .on(stored.name);
     if (found != expected)
-      return Error(Errc::kCorrupt,
-                   fmt::format("shape {} found, {} expected: the base's {} is {}", ShapeText(found),
-                               ShapeText(expected), "weight", ShapeText(expected)))
+      return Corrupt("shape {} found, {} expected: the base's weight is {}", ShapeText(found),
+                     ShapeText(expected), ShapeText(expected))
           .on(stored.name);
     return OkStatus();
   }
@@ -150,19 +137,17 @@ class Binder {
     const LogicalTensor& weight = param(target);
     const std::string module = ModuleOf(weight.name);
     if (!pair.a || !pair.b)
-      return Error(Errc::kCorrupt,
-                   fmt::format("{} has no {}: an adapter is a pair",
-                               (pair.a ? pair.a : pair.b)->name, pair.a ? "lora_B" : "lora_A"))
+      return Corrupt("{} has no {}: an adapter is a pair", (pair.a ? pair.a : pair.b)->name,
+                     pair.a ? "lora_B" : "lora_A")
           .on(module);
     if (weight.shape.size() != 2)
-      return Error(Errc::kUnsupported,
-                   fmt::format("the base's weight is {}; adapters of matrices are supported",
-                               ShapeText(weight.shape)))
+      return Unsupported("the base's weight is {}; adapters of matrices are supported",
+                         ShapeText(weight.shape))
           .on(pair.a->name);
     if (!config_.targets_are_a_pattern && !config_.excluded_is_a_pattern && !config_.Names(module))
-      return Error(Errc::kCorrupt,
-                   "an adapter of a module that adapter_config.json does not name (target_modules, "
-                   "exclude_modules, layers_to_transform)")
+      return Corrupt(
+                 "an adapter of a module that adapter_config.json does not name (target_modules, "
+                 "exclude_modules, layers_to_transform)")
           .on(pair.a->name);
     const int64_t rank = config_.RankOf(module);
     const int64_t out = weight.shape[0];
@@ -183,15 +168,9 @@ class Binder {
   }
 
   void Bind(const StoredTensor& stored, uint32_t number, const Shape& shape, bool transposed) {
-    TensorLayout tensor{stored.name, 0, shape, std::nullopt, {}, {}};
-    AddWhole(tensor, number, shape);
+    TensorLayout tensor = WholeTensor(stored.name, 0, number, shape);
     if (transposed) TransposeStored(tensor);
-    out_.bound.layout.tensors.push_back(std::move(tensor));
-    out_.bound.stored.push_back(stored);
-  }
-
-  void AddWholeOf(uint32_t target, const StoredTensor& stored) {
-    Bind(stored, numbering_.AddWhole(target), stored.shape, false);
+    out_.bound.Add(std::move(tensor), stored);
   }
 
   // A module that is adapted by the configuration and not in the file: the file was cut short, or
@@ -202,26 +181,19 @@ class Binder {
       const std::string module = ModuleOf(param(i).name);
       if (module.empty() || param(i).shape.size() != 2 || pairs_.contains(i)) continue;
       if (!config_.Names(module) || config_.Saves(module)) continue;
-      return Error(
-                 Errc::kCorrupt,
-                 fmt::format("{} names the module, but the adapter has no lora_A and lora_B of it",
-                             out_.lora->config_path))
+      return Corrupt("{} names the module, but the adapter has no lora_A and lora_B of it",
+                     out_.lora->config_path)
           .in(out_.artifact.files.front().path)
           .on(module);
     }
     for (const std::string& name : config_.targets)
-      if (!AnyModule([&](const std::string& module) { return lora::EndsIn(module, name); }))
+      if (std::ranges::none_of(*base_.params, [&](const LogicalTensor& weight) {
+            return lora::EndsIn(ModuleOf(weight.name), name);
+          }))
         out_.artifact.warnings.push_back(
             fmt::format("{}: target_modules names {}, which the base does not have",
                         out_.lora->config_path, name));
     return OkStatus();
-  }
-
-  bool AnyModule(const auto& fits) const {
-    for (const LogicalTensor& weight : *base_.params)
-      if (const std::string module = ModuleOf(weight.name); !module.empty() && fits(module))
-        return true;
-    return false;
   }
 
   // The same for what is saved whole.
@@ -231,10 +203,8 @@ class Binder {
       for (const auto& [target, stored] : wholes_)
         found |= lora::EndsIn(param(target).name.substr(0, param(target).name.rfind('.')), name);
       if (!found)
-        return Error(Errc::kCorrupt,
-                     fmt::format("modules_to_save of {} names {}, but the adapter has no such "
-                                 "parameter",
-                                 out_.lora->config_path, name))
+        return Corrupt("modules_to_save of {} names {}, but the adapter has no such parameter",
+                       out_.lora->config_path, name)
             .in(out_.artifact.files.front().path);
     }
     if (config_.bias == lora::Bias::kNone) return OkStatus();
@@ -243,9 +213,8 @@ class Binder {
       const auto weight = index_.find(param(i).name.substr(0, param(i).name.size() - 4) + "weight");
       const bool adapted = weight != index_.end() && pairs_.contains(weight->second);
       if (config_.bias == lora::Bias::kLoraOnly && !adapted) continue;
-      return Error(Errc::kCorrupt,
-                   fmt::format("bias is \"{}\", but the adapter does not have this one",
-                               lora::BiasName(config_.bias)))
+      return Corrupt("bias is \"{}\", but the adapter does not have this one",
+                     lora::BiasName(config_.bias))
           .in(out_.artifact.files.front().path)
           .on(param(i).name);
     }
@@ -262,6 +231,17 @@ class Binder {
 };
 
 }  // namespace
+
+std::string LoraFile(const std::string& folder) {
+  for (const char* name : {"adapter_model.safetensors", "adapter_model.bin", "adapter_model.pt"})
+    if (std::string path = JoinPath(folder, name); KindOf(path) == PathKind::kFile) return path;
+  return "";
+}
+
+bool LooksLikePeft(const std::string& path) {
+  if (KindOf(path) == PathKind::kFile) return BaseName(path).starts_with("adapter_model.");
+  return !LoraFile(path).empty() && !hf::HasWeights(path);
+}
 
 Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing) {
   const std::string path = KindOf(out.artifact.path) == PathKind::kFile

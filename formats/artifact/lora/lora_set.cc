@@ -1,11 +1,12 @@
-// An adapter as NxD saves it: a shard set, cut like the layers that it adapts.
-#include <fmt/core.h>
+#include "formats/artifact/lora/lora_set.h"
 
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 
 #include "formats/artifact/lora/lora_config.h"
-#include "formats/artifact/lora/lora_parts.h"
+#include "formats/nxd/detect_lora.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -55,9 +56,8 @@ Status CheckRanks(const BoundArtifact& out) {
       const bool b = stored.name.find(".lora_B.") != std::string::npos;
       if (!a && !b) continue;
       if (stored.shape.size() == 2 && stored.shape[a ? 0 : 1] == out.lora->config.rank) continue;
-      return Error(Errc::kCorrupt,
-                   fmt::format("shape {} found; {} says rank {}", ShapeText(stored.shape),
-                               out.lora->config_path, out.lora->config.rank))
+      return Corrupt("shape {} found; {} says rank {}", ShapeText(stored.shape),
+                     out.lora->config_path, out.lora->config.rank)
           .in(file.path)
           .on(stored.name);
     }
@@ -75,22 +75,19 @@ Status BindFiles(BoundArtifact& out, const models::Model& model) {
     for (const StoredTensor& stored : out.artifact.files[f].tensors) {
       const auto it = known.at(static_cast<size_t>(rank)).find(stored.name);
       if (it == known[static_cast<size_t>(rank)].end())
-        return Error(Errc::kUnsupported,
-                     fmt::format("adapters of the {} family have no such tensor in this layout; it "
-                                 "would be lost",
-                                 model.config.family->model_type))
+        return Unsupported(
+                   "adapters of the {} family have no such tensor in this layout; it would be lost",
+                   model.config.family->model_type)
             .in(out.artifact.files[f].path)
             .on(stored.name)
             .rank(rank);
       if (!Info(stored.dtype).floating)
-        return Error(Errc::kUnsupported,
-                     fmt::format("dtype {} found; adapters are floating point numbers",
-                                 Name(stored.dtype)))
+        return Unsupported("dtype {} found; adapters are floating point numbers",
+                           Name(stored.dtype))
             .in(out.artifact.files[f].path)
             .on(stored.name);
-      out.bound.layout.tensors.push_back(it->second);
+      out.bound.Add(it->second, stored);
       out.bound.layout.tensors.back().file = f;
-      out.bound.stored.push_back(stored);
     }
   }
   return OkStatus();
@@ -98,12 +95,19 @@ Status BindFiles(BoundArtifact& out, const models::Model& model) {
 
 }  // namespace
 
+bool HoldsLora(const Artifact& set) {
+  return !set.files.empty() &&
+         std::ranges::any_of(set.files.front().tensors, [](const StoredTensor& stored) {
+           return stored.name.find(".lora_") != std::string::npos;
+         });
+}
+
 Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing,
                    const InputHints& hints) {
   if (!base.model)
-    return Error(Errc::kUnsupported,
-                 "how the shards of this adapter are cut follows from its base's family, which has "
-                 "no parameter table here")
+    return Unsupported(
+               "how the shards of this adapter are cut follows from its base's family, which has "
+               "no parameter table here")
         .in(out.artifact.path);
   NXDKIT_ASSIGN(nxd::SetLocation location, nxd::Locate(out.artifact.path, hints.tag));
   out.artifact.warnings = location.warnings;
@@ -135,8 +139,8 @@ Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sh
     if (!base.like || base.like->pairs[target]) NXDKIT_TRY(numbering.AddPair(target));
   NXDKIT_TRY(BindFiles(out, *base.model));
   // A pair that is not whole, on whatever rank.
-  const Result<PrimaryPlaces> places = PrimaryPlaces::Find(out.params, out.bound.layout);
-  if (!places.ok()) return Error(places.error()).in(out.artifact.set->location.shard_folder);
+  NXDKIT_TRY(PrimaryPlaces::Find(out.params, out.bound.layout)
+                 .in(out.artifact.set->location.shard_folder));
   return OkStatus();
 }
 

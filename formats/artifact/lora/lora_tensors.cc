@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "formats/artifact/canonical_reader.h"
-#include "formats/artifact/computed_storage.h"
+#include "formats/artifact/canonical.h"
+#include "formats/artifact/computed_tensor.h"
 #include "formats/artifact/lora/lora_kernel.h"
 #include "lib/base/scratch_pool.h"
 
@@ -160,16 +160,7 @@ MergedTensors MakeMergedTensors(std::shared_ptr<const BoundArtifact> base, Canon
                                 CanonicalPlan adapter_plan) {
   const auto merger = std::make_shared<const Merger>(std::move(base), std::move(base_plan),
                                                      std::move(adapter), std::move(adapter_plan));
-  return [merger](size_t param) {
-    const OutputTensor& output = merger->output(param);
-    return StoredTensor{output.name,
-                        output.dtype,
-                        output.shape,
-                        RowMajorStrides(output.shape),
-                        0,
-                        false,
-                        std::make_shared<const ComputedStorage<Merger>>(merger, param)};
-  };
+  return [merger](size_t param) { return ComputedTensor(merger, param, merger->output(param)); };
 }
 
 }  // namespace nxdkit::ops

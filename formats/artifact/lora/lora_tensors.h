@@ -1,11 +1,10 @@
-// Private: the weights of a base with an adapter added, as tensors that compute what is read of
+// PRIVATE: the weights of a base with an adapter added, as tensors that compute what is read of
 // them. Nothing is ever held but a part of A, a few rows of B and what was asked for.
 #pragma once
 
 #include <functional>
 #include <memory>
 
-#include "formats/artifact/artifact.h"
 #include "formats/artifact/canonical.h"
 
 namespace nxdkit::ops {

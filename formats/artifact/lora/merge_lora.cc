@@ -1,10 +1,10 @@
-// A model with an adapter added: which weights change, and where the others are read.
-#include <fmt/core.h>
+#include "formats/artifact/lora/merge_lora.h"
 
 #include <algorithm>
 
 #include "formats/artifact/lora/lora.h"
 #include "formats/artifact/lora/lora_tensors.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -15,9 +15,9 @@ Status RefuseTied(const BoundArtifact& base, const BoundArtifact& adapter) {
   for (size_t i = 0; i < base.model->params.size(); ++i) {
     if (base.model->params[i].role != models::Role::kEmbedding) continue;
     if (!adapter.lora->pairs[i] && !adapter.lora->wholes[i]) continue;
-    return Error(Errc::kUnsupported,
-                 "the adapter changes the embedding, which is the head too (tie_word_embeddings): "
-                 "merged, it would change both")
+    return Unsupported(
+               "the adapter changes the embedding, which is the head too (tie_word_embeddings): "
+               "merged, it would change both")
         .in(adapter.artifact.path)
         .on(base.model->params[i].name);
   }
@@ -29,8 +29,7 @@ Status RefuseWide(const BoundArtifact& base, const BoundArtifact& adapter,
                   const std::vector<Dtype>& dtypes) {
   for (size_t i = 0; i < dtypes.size(); ++i)
     if (adapter.lora->pairs[i] && (dtypes[i] == Dtype::kF64 || !Info(dtypes[i]).floating))
-      return Error(Errc::kUnsupported,
-                   fmt::format("the weight is {}; adapters are added in F32", Name(dtypes[i])))
+      return Unsupported("the weight is {}; adapters are added in F32", Name(dtypes[i]))
           .in(base.artifact.path)
           .on(base.params[i].name);
   return OkStatus();
@@ -86,12 +85,12 @@ class MergedBinder {
   void Describe() {
     out_.artifact = base_->artifact;
     const Artifact& adapter = adapter_->artifact;
-    out_.artifact.files.insert(out_.artifact.files.end(), adapter.files.begin(),
-                               adapter.files.end());
-    out_.artifact.ranks.insert(out_.artifact.ranks.end(), adapter.ranks.begin(),
-                               adapter.ranks.end());
-    out_.artifact.warnings.insert(out_.artifact.warnings.end(), adapter.warnings.begin(),
-                                  adapter.warnings.end());
+    const auto append = [](auto& to, const auto& from) {
+      to.insert(to.end(), from.begin(), from.end());
+    };
+    append(out_.artifact.files, adapter.files);
+    append(out_.artifact.ranks, adapter.ranks);
+    append(out_.artifact.warnings, adapter.warnings);
     out_.model = base_->model;
     out_.params = base_->params;
     out_.nxd_geometry = base_->nxd_geometry;
@@ -110,16 +109,13 @@ class MergedBinder {
       const TensorLayout& tensor = base_->bound.layout.tensors[t];
       if (std::ranges::any_of(tensor.pieces, [&](const Piece& p) { return changed[p.param]; }))
         continue;
-      out_.bound.layout.tensors.push_back(tensor);
-      out_.bound.stored.push_back(base_->bound.stored[t]);
+      out_.bound.Add(tensor, base_->bound.stored[t]);
     }
   }
 
   void Add(uint32_t param, uint32_t file, StoredTensor stored) {
-    TensorLayout tensor{stored.name, file, stored.shape, std::nullopt, {}, {}};
-    AddWhole(tensor, param, stored.shape);
-    out_.bound.layout.tensors.push_back(std::move(tensor));
-    out_.bound.stored.push_back(std::move(stored));
+    TensorLayout tensor = WholeTensor(stored.name, file, param, stored.shape);
+    out_.bound.Add(std::move(tensor), std::move(stored));
   }
 
   void AddChanged(uint32_t param, const PrimaryPlaces& places) {
@@ -150,7 +146,7 @@ class MergedBinder {
 
 Result<BoundArtifact> MergeLora(BoundArtifact base, const InputHints& hints) {
   if (base.artifact.delta)
-    return Error(Errc::kUsage, "an adapter cannot be merged into what a delta makes")
+    return BadUsage("an adapter cannot be merged into what a delta makes")
         .in(base.artifact.path)
         .hint("apply the delta first, and merge the adapter into what comes out");
   InputHints adapter_hints;

@@ -1,12 +1,11 @@
 #include "formats/artifact/optimizer/bind_optimizer.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <unordered_set>
 
-#include "formats/artifact/optimizer/optimizer_entries.h"
 #include "formats/nxd/check_optimizer.h"
+#include "formats/torch/pickle_writer.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -16,6 +15,60 @@ using nxd::OptimizerShard;
 using nxd::OptimizerStyle;
 using nxd::RankParams;
 using Kind = OptimizerEntry::Kind;
+using OptimizerEntries = std::optional<std::vector<OptimizerEntry>>;  // nullopt: before a step
+
+Result<OptimizerEntry> EntryOf(const nxd::StateEntry& entry) {
+  OptimizerEntry made;
+  made.name = entry.name;
+  if (entry.tensor) {
+    made.kind = entry.tensor->shape.empty() ? Kind::kScalar : Kind::kLike;
+    made.dtype = entry.tensor->dtype;
+    return made;
+  }
+  Result<std::string> text = torch::WritePickle(entry.value, {});
+  if (!text.ok())
+    return Unsupported("the value of {} cannot be carried over: {}", entry.name,
+                       text.error().message());
+  made.kind = Kind::kValue;
+  made.value = entry.value;
+  made.value_text = *std::move(text);
+  return made;
+}
+
+std::string Names(const OptimizerEntries& entries) {
+  if (!entries) return "nothing";
+  std::string names;
+  for (const OptimizerEntry& entry : *entries) names += (names.empty() ? "" : ", ") + entry.name;
+  return "[" + names + "]";
+}
+
+bool SameKinds(const OptimizerEntries& a, const OptimizerEntries& b) {
+  if (!a || !b) return a.has_value() == b.has_value();
+  return std::ranges::equal(*a, *b, [](const OptimizerEntry& x, const OptimizerEntry& y) {
+    return x.name == y.name && x.kind == y.kind;
+  });
+}
+
+// As one file has them; logical parameters are not given yet.
+Result<OptimizerEntries> EntriesOf(const nxd::ParamState& state) {
+  if (!state.entries) return OptimizerEntries();
+  std::vector<OptimizerEntry> entries;
+  for (const nxd::StateEntry& entry : *state.entries) {
+    NXDKIT_ASSIGN(OptimizerEntry made, EntryOf(entry));
+    entries.push_back(std::move(made));
+  }
+  return OptimizerEntries(std::move(entries));
+}
+
+// Another rank must keep the same of a parameter as the first one: names, kinds and values.
+Status RequireSame(const OptimizerEntries& first, const OptimizerEntries& here) {
+  if (!SameKinds(first, here))
+    return Corrupt("the optimizer keeps {} here, and {} on other ranks", Names(here), Names(first));
+  for (size_t e = 0; here && e < here->size(); ++e)
+    if ((*here)[e].value_text != (*first)[e].value_text)
+      return Corrupt("{} has another value than on other ranks", (*here)[e].name);
+  return OkStatus();
+}
 
 // The model's parameters that a tensor holds parts of, each once.
 std::vector<uint32_t> ParamsOf(const TensorLayout& tensor) {
@@ -25,35 +78,26 @@ std::vector<uint32_t> ParamsOf(const TensorLayout& tensor) {
   return params;
 }
 
-TensorLayout ScalarLayout(std::string name, uint32_t file, uint32_t param) {
-  TensorLayout tensor{std::move(name), file, {}, std::nullopt, {}, {}};
-  AddWhole(tensor, param, {});
-  return tensor;
-}
-
 class Binder {
  public:
   Binder(BoundArtifact& out, const InputHints& hints) : out_(out), hints_(hints) {}
 
   Status Run(nxd::OptimizerLocation location) {
-    NXDKIT_TRY(CheckSupported(location));
+    NXDKIT_TRY(CheckSupported(location).in(location.folder));
     NXDKIT_TRY(FindRankParams());
-    Result<OptimizerSet> set = ReadOptimizer(std::move(location));
-    if (!set.ok()) return std::move(set).error();
-    NXDKIT_TRY(nxd::CheckGroups(*set));
+    NXDKIT_ASSIGN(const OptimizerSet set, ReadOptimizer(std::move(location)));
+    NXDKIT_TRY(nxd::CheckGroups(set));
     const bool tied = out_.model->config.tied;
-    NXDKIT_ASSIGN(optimizer_.order, nxd::FindParamOrder(*set, ranks_, tied, hints_.param_order));
-    optimizer_.style = set->style;
-    optimizer_.dp = set->location.dp;
-    optimizer_.keys = set->shards.front().keys;
-    optimizer_.groups = set->shards.front().groups;
+    NXDKIT_ASSIGN(optimizer_.order, nxd::FindParamOrder(set, ranks_, tied, hints_.param_order));
+    optimizer_.style = set.style;
+    optimizer_.dp = set.location.dp;
+    optimizer_.keys = set.shards.front().keys;
+    optimizer_.groups = set.shards.front().groups;
     optimizer_.entries.resize(out_.params.size());
     optimizer_.masters.resize(out_.params.size());
     seen_.resize(out_.params.size(), false);
-    for (const OptimizerShard& shard : set->shards) {
-      Status added = AddShard(*set, shard);
-      if (!added.ok()) return std::move(added).error().in(shard.file.path).rank(shard.file.tp);
-    }
+    for (const OptimizerShard& shard : set.shards)
+      NXDKIT_TRY(AddShard(set, shard).in(shard.file.path).rank(shard.file.tp));
     out_.optimizer = std::move(optimizer_);
     return OkStatus();
   }
@@ -62,29 +106,22 @@ class Binder {
   Status CheckSupported(const nxd::OptimizerLocation& location) const {
     const nxd::SetLocation& set = out_.artifact.set->location;
     if (out_.nxd_geometry.names == nxd::NameStyle::kMegatron)
-      return Error(Errc::kUnsupported,
-                   "how NxDT's Megatron models group their parameters is not known, so the "
-                   "optimizer's numbers cannot be told")
-          .in(location.folder)
+      return Unsupported(
+                 "how NxDT's Megatron models group their parameters is not known, so the "
+                 "optimizer's numbers cannot be told")
           .hint("--no-optimizer leaves the optimizer's state out");
     if (const models::Family& family = *out_.model->config.family; !family.optimizer_known)
-      return Error(Errc::kUnsupported,
-                   fmt::format("how trainers of {} models number their parameters is not known",
-                               family.model_type))
-          .in(location.folder)
+      return Unsupported("how trainers of {} models number their parameters is not known",
+                         family.model_type)
           .hint("--no-optimizer leaves the optimizer's state out");
     if (set.ep > 1)
-      return Error(Errc::kUnsupported,
-                   fmt::format("the set has {} expert parallel ranks; their optimizer state is not "
-                               "supported",
-                               set.ep))
-          .in(location.folder)
+      return Unsupported(
+                 "the set has {} expert parallel ranks; their optimizer state is not supported",
+                 set.ep)
           .hint("--no-optimizer leaves the optimizer's state out");
     if (location.tp == set.tp && location.pp == set.pp) return OkStatus();
-    return Error(Errc::kCorrupt,
-                 fmt::format("the optimizer's files are of tp {} pp {}, the model's of tp {} pp {}",
-                             location.tp, location.pp, set.tp, set.pp))
-        .in(location.folder);
+    return Corrupt("the optimizer's files are of tp {} pp {}, the model's of tp {} pp {}",
+                   location.tp, location.pp, set.tp, set.pp);
   }
 
   // What the model's files hold, rank by rank: a trainer may cut the pipeline where it likes.
@@ -122,9 +159,9 @@ class Binder {
          nxd::GroupParams(params, optimizer_.order, out_.model->config.tied))
       for (const size_t index : group) {
         const auto state = shard.state.find(pid++);
-        Status added = AddParam(set, shard, params[index],
-                                state == shard.state.end() ? nxd::ParamState() : state->second);
-        if (!added.ok()) return std::move(added).error().on(params[index].name);
+        NXDKIT_TRY(AddParam(set, shard, params[index],
+                            state == shard.state.end() ? nxd::ParamState() : state->second)
+                       .on(params[index].name));
       }
     return OkStatus();
   }
@@ -136,12 +173,13 @@ class Binder {
     for (size_t e = 0; state.entries && e < state.entries->size(); ++e) {
       const nxd::StateEntry& entry = (*state.entries)[e];
       if (!entry.tensor) continue;
-      NXDKIT_TRY(AddTensor(set, shard, param, entry.name, *entry.tensor,
-                           [&](uint32_t i) { return &(*optimizer_.entries[i])[e]; }));
+      AddTensor(set, shard, param, entry.name, *entry.tensor,
+                [&](uint32_t i) { return &(*optimizer_.entries[i])[e]; });
     }
-    if (!state.master) return OkStatus();
-    return AddTensor(set, shard, param, nxd::kMasterWeights, *state.master,
-                     [&](uint32_t i) { return &*optimizer_.masters[i]; });
+    if (state.master)
+      AddTensor(set, shard, param, nxd::kMasterWeights, *state.master,
+                [&](uint32_t i) { return &*optimizer_.masters[i]; });
+    return OkStatus();
   }
 
   // The first rank that holds a parameter says what is kept of it; the others must agree.
@@ -159,9 +197,8 @@ class Binder {
       }
       NXDKIT_TRY(RequireSame(optimizer_.entries[i], entries));
       if (optimizer_.masters[i].has_value() != state.master.has_value())
-        return Error(Errc::kCorrupt,
-                     fmt::format("{} here {}, and on other ranks not so", nxd::kMasterWeights,
-                                 state.master ? "has the parameter" : "lacks the parameter"));
+        return Corrupt("{} here {}, and on other ranks not so", nxd::kMasterWeights,
+                       state.master ? "has the parameter" : "lacks the parameter");
     }
     return OkStatus();
   }
@@ -184,15 +221,17 @@ class Binder {
 
   // `entry_of` gives the entry of a model parameter.
   template <typename EntryOf>
-  Status AddTensor(const OptimizerSet& set, const OptimizerShard& shard, const TensorLayout& param,
-                   const std::string& name, const StoredTensor& stored, EntryOf entry_of) {
+  void AddTensor(const OptimizerSet& set, const OptimizerShard& shard, const TensorLayout& param,
+                 const std::string& name, const StoredTensor& stored, EntryOf entry_of) {
     const std::string full_name = param.name + "/" + name;
     out_.artifact.files[file_].tensors.push_back(stored);  // its file is one of the artifact's
     if (stored.shape.empty()) {
       // One number for all that the tensor holds: it is the step of each of them.
-      for (const uint32_t i : ParamsOf(param))
-        Add(ScalarLayout(full_name, file_, entry_of(i)->param), stored, *entry_of(i));
-      return OkStatus();
+      for (const uint32_t i : ParamsOf(param)) {
+        Remember(*entry_of(i));
+        Add(WholeTensor(full_name, file_, entry_of(i)->param, {}), stored);
+      }
+      return;
     }
     TensorLayout layout = param;
     layout.name = full_name;
@@ -203,17 +242,12 @@ class Binder {
       layout = CutRows(layout, shard.file.dp * rows, rows);
     }
     for (const uint32_t i : ParamsOf(param)) Remember(*entry_of(i));
-    out_.bound.layout.tensors.push_back(std::move(layout));
-    out_.bound.stored.push_back(stored);
-    out_.bound.stored.back().name = full_name;
-    return OkStatus();
+    Add(std::move(layout), stored);
   }
 
-  void Add(TensorLayout layout, const StoredTensor& stored, OptimizerEntry& entry) {
-    Remember(entry);
-    out_.bound.stored.push_back(stored);
-    out_.bound.stored.back().name = layout.name;
-    out_.bound.layout.tensors.push_back(std::move(layout));
+  void Add(TensorLayout layout, StoredTensor stored) {
+    stored.name = layout.name;
+    out_.bound.Add(std::move(layout), std::move(stored));
   }
 
   void Remember(OptimizerEntry& entry) {
@@ -230,17 +264,13 @@ class Binder {
   uint32_t file_ = 0;
 };
 
-}  // namespace
-
-namespace {
-
 // Older forms keep it inside the files of the model, each rank with its own numbers.
 Status RefuseStateInside(const nxd::ShardSet& set) {
   if (set.optimizer_entry.empty()) return OkStatus();
-  return Error(Errc::kUnsupported,
-               fmt::format("the files of the model hold the optimizer's state too (\"{}\"), and "
-                           "only that in optim/ can be resharded",
-                           set.optimizer_entry))
+  return Unsupported(
+             "the files of the model hold the optimizer's state too (\"{}\"), and only that in "
+             "optim/ can be resharded",
+             set.optimizer_entry)
       .in(set.location.shard_folder)
       .hint("--no-optimizer leaves the optimizer's state out");
 }

@@ -1,7 +1,7 @@
 // PRIVATE to formats: the optimizer state of an NxD tag, from files to logical parameters.
 #pragma once
 
-#include "formats/artifact/artifact.h"
+#include "formats/artifact/bind.h"
 
 namespace nxdkit::ops {
 

@@ -5,27 +5,27 @@
 namespace nxdkit::models {
 namespace {
 
+using enum Role;
+using enum Dim;
+
 constexpr ParamRow kRows[] = {
-    {"gpt_neox.embed_in.weight", Role::kEmbedding, Dim::kVocab, Dim::kHidden},
-    {"gpt_neox.layers.{}.input_layernorm.weight", Role::kReplicated, Dim::kHidden},
-    {"gpt_neox.layers.{}.input_layernorm.bias", Role::kReplicated, Dim::kHidden},
-    {"gpt_neox.layers.{}.post_attention_layernorm.weight", Role::kReplicated, Dim::kHidden},
-    {"gpt_neox.layers.{}.post_attention_layernorm.bias", Role::kReplicated, Dim::kHidden},
-    {"gpt_neox.layers.{}.attention.query_key_value.weight", Role::kHeadColumn, Dim::kFusedHeadRows,
-     Dim::kHidden},
-    {"gpt_neox.layers.{}.attention.query_key_value.bias", Role::kHeadColumn, Dim::kFusedHeadRows,
-     Dim::kNone, When::kQkvBias},
-    {"gpt_neox.layers.{}.attention.dense.weight", Role::kRow, Dim::kHidden, Dim::kQueryRows},
-    {"gpt_neox.layers.{}.attention.dense.bias", Role::kRow, Dim::kHidden, Dim::kNone,
-     When::kOutputBias},
-    {"gpt_neox.layers.{}.mlp.dense_h_to_4h.weight", Role::kColumn, Dim::kIntermediate,
-     Dim::kHidden},
-    {"gpt_neox.layers.{}.mlp.dense_h_to_4h.bias", Role::kColumn, Dim::kIntermediate},
-    {"gpt_neox.layers.{}.mlp.dense_4h_to_h.weight", Role::kRow, Dim::kHidden, Dim::kIntermediate},
-    {"gpt_neox.layers.{}.mlp.dense_4h_to_h.bias", Role::kRow, Dim::kHidden},
-    {"gpt_neox.final_layer_norm.weight", Role::kFinalNorm, Dim::kHidden},
-    {"gpt_neox.final_layer_norm.bias", Role::kFinalNorm, Dim::kHidden},
-    {"embed_out.weight", Role::kLmHead, Dim::kVocab, Dim::kHidden, When::kUntied},
+    {"gpt_neox.embed_in.weight", kEmbedding, kVocab, kHidden},
+    {"gpt_neox.layers.{}.input_layernorm.weight", kReplicated, kHidden},
+    {"gpt_neox.layers.{}.input_layernorm.bias", kReplicated, kHidden},
+    {"gpt_neox.layers.{}.post_attention_layernorm.weight", kReplicated, kHidden},
+    {"gpt_neox.layers.{}.post_attention_layernorm.bias", kReplicated, kHidden},
+    {"gpt_neox.layers.{}.attention.query_key_value.weight", kHeadColumn, kFusedHeadRows, kHidden},
+    {"gpt_neox.layers.{}.attention.query_key_value.bias", kHeadColumn, kFusedHeadRows, kNone,
+     When::kQkvBias},
+    {"gpt_neox.layers.{}.attention.dense.weight", kRow, kHidden, kQueryRows},
+    {"gpt_neox.layers.{}.attention.dense.bias", kRow, kHidden, kNone, When::kOutputBias},
+    {"gpt_neox.layers.{}.mlp.dense_h_to_4h.weight", kColumn, kIntermediate, kHidden},
+    {"gpt_neox.layers.{}.mlp.dense_h_to_4h.bias", kColumn, kIntermediate},
+    {"gpt_neox.layers.{}.mlp.dense_4h_to_h.weight", kRow, kHidden, kIntermediate},
+    {"gpt_neox.layers.{}.mlp.dense_4h_to_h.bias", kRow, kHidden},
+    {"gpt_neox.final_layer_norm.weight", kFinalNorm, kHidden},
+    {"gpt_neox.final_layer_norm.bias", kFinalNorm, kHidden},
+    {"embed_out.weight", kLmHead, kVocab, kHidden, When::kUntied},
 };
 
 // The causal mask, which old versions stored, and its fill value.

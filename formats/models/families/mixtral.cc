@@ -6,14 +6,14 @@ namespace nxdkit::models {
 namespace {
 
 constexpr std::array kExpertRows = {
-    ParamRow{"model.layers.{}.block_sparse_moe.gate.weight", Role::kRouter, Dim::kExperts,
-             Dim::kHidden, When::kSparseLayer},
-    ParamRow{"model.layers.{}.block_sparse_moe.experts.{e}.w1.weight", Role::kExpertGate,
-             Dim::kExpertIntermediate, Dim::kHidden, When::kSparseLayer},
-    ParamRow{"model.layers.{}.block_sparse_moe.experts.{e}.w2.weight", Role::kExpertDown,
-             Dim::kHidden, Dim::kExpertIntermediate, When::kSparseLayer},
-    ParamRow{"model.layers.{}.block_sparse_moe.experts.{e}.w3.weight", Role::kExpertUp,
-             Dim::kExpertIntermediate, Dim::kHidden, When::kSparseLayer},
+    ParamRow{"model.layers.{}.block_sparse_moe.gate.weight", kRouter, kExperts, kHidden,
+             When::kSparseLayer},
+    ParamRow{"model.layers.{}.block_sparse_moe.experts.{e}.w1.weight", kExpertGate,
+             kExpertIntermediate, kHidden, When::kSparseLayer},
+    ParamRow{"model.layers.{}.block_sparse_moe.experts.{e}.w2.weight", kExpertDown, kHidden,
+             kExpertIntermediate, When::kSparseLayer},
+    ParamRow{"model.layers.{}.block_sparse_moe.experts.{e}.w3.weight", kExpertUp,
+             kExpertIntermediate, kHidden, When::kSparseLayer},
 };
 
 constexpr auto kRows = JoinRows(kBeginRows, kExpertRows, kEndRows);

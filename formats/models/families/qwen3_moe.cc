@@ -6,19 +6,17 @@ namespace nxdkit::models {
 namespace {
 
 constexpr std::array kLayerRows = {
-    ParamRow{"model.layers.{}.mlp.gate.weight", Role::kRouter, Dim::kExperts, Dim::kHidden,
-             When::kSparseLayer},
-    ParamRow{"model.layers.{}.mlp.experts.{e}.gate_proj.weight", Role::kExpertGate,
-             Dim::kExpertIntermediate, Dim::kHidden, When::kSparseLayer},
-    ParamRow{"model.layers.{}.mlp.experts.{e}.up_proj.weight", Role::kExpertUp,
-             Dim::kExpertIntermediate, Dim::kHidden, When::kSparseLayer},
-    ParamRow{"model.layers.{}.mlp.experts.{e}.down_proj.weight", Role::kExpertDown, Dim::kHidden,
-             Dim::kExpertIntermediate, When::kSparseLayer},
-    ParamRow{"model.layers.{}.mlp.gate_proj.weight", Role::kGate, Dim::kIntermediate, Dim::kHidden,
+    ParamRow{"model.layers.{}.mlp.gate.weight", kRouter, kExperts, kHidden, When::kSparseLayer},
+    ParamRow{"model.layers.{}.mlp.experts.{e}.gate_proj.weight", kExpertGate, kExpertIntermediate,
+             kHidden, When::kSparseLayer},
+    ParamRow{"model.layers.{}.mlp.experts.{e}.up_proj.weight", kExpertUp, kExpertIntermediate,
+             kHidden, When::kSparseLayer},
+    ParamRow{"model.layers.{}.mlp.experts.{e}.down_proj.weight", kExpertDown, kHidden,
+             kExpertIntermediate, When::kSparseLayer},
+    ParamRow{"model.layers.{}.mlp.gate_proj.weight", kGate, kIntermediate, kHidden,
              When::kDenseLayer},
-    ParamRow{"model.layers.{}.mlp.up_proj.weight", Role::kUp, Dim::kIntermediate, Dim::kHidden,
-             When::kDenseLayer},
-    ParamRow{"model.layers.{}.mlp.down_proj.weight", Role::kDown, Dim::kHidden, Dim::kIntermediate,
+    ParamRow{"model.layers.{}.mlp.up_proj.weight", kUp, kIntermediate, kHidden, When::kDenseLayer},
+    ParamRow{"model.layers.{}.mlp.down_proj.weight", kDown, kHidden, kIntermediate,
              When::kDenseLayer},
 };
 

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include "formats/artifact/lora/lora.h"
+#include "formats/artifact/lora/lora_peft.h"
+#include "formats/artifact/lora/lora_set.h"
 #include "formats/manifest/manifest.h"
 #include "formats/nxd/optimum.h"
 #include "formats/ops/convert/delta_file.h"

@@ -7,6 +7,7 @@
 
 #include "formats/artifact/canonical.h"
 #include "formats/ops/convert/convert.h"
+#include "formats/output/plan_output.h"
 
 namespace nxdkit::ops {
 

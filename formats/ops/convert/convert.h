@@ -7,9 +7,10 @@
 #include <variant>
 #include <vector>
 
-#include "formats/artifact/artifact.h"
+#include "formats/artifact/bind.h"
 #include "formats/artifact/run.h"
-#include "formats/output/output_plan.h"
+#include "formats/delta/delta.h"
+#include "formats/output/decide_output.h"
 
 namespace nxdkit::ops {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "formats/artifact/canonical_reader.h"
+#include "formats/artifact/canonical.h"
 #include "formats/delta/writer.h"
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/standing.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/artifact.h"
+#include "formats/artifact/bind.h"
 #include "formats/artifact/finding.h"
 #include "formats/artifact/run.h"
 #include "formats/ops/diff/diff_kernels.h"

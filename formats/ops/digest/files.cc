@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "formats/rollout/weight_slots.h"
 #include "lib/base/parallel.h"
 #include "lib/hash/hash_file.h"
 #include "lib/system/folders.h"

@@ -11,6 +11,7 @@
 
 #include "formats/artifact/artifact.h"
 #include "formats/compile_cache/cache.h"
+#include "formats/delta/delta.h"
 #include "formats/neff/payload.h"
 
 namespace nxdkit::ops {

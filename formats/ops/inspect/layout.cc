@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "formats/artifact/bind.h"
+
 namespace nxdkit::ops {
 namespace {
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "formats/artifact/lora/lora.h"
 #include "formats/artifact/lora/lora_config.h"
+#include "formats/artifact/lora/lora_peft.h"
 #include "formats/artifact/open_file.h"
 #include "formats/manifest/manifest.h"
 #include "formats/nxd/shards_in.h"

@@ -4,8 +4,8 @@
 
 #include "formats/hf/split.h"
 #include "formats/models/sample_model.h"
-#include "formats/output/output_plan.h"
 #include "formats/output/places.h"
+#include "formats/output/plan_output.h"
 #include "lib/json/json.h"
 #include "lib/sinks/write_sink.h"
 #include "lib/system/file.h"

@@ -1,6 +1,7 @@
 // PRIVATE to formats/ops/verify: an artifact against another, of any layout and element type.
 #pragma once
 
+#include "formats/artifact/bind.h"
 #include "formats/ops/verify/checksums.h"
 #include "formats/ops/verify/verify.h"
 

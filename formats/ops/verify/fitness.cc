@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "formats/artifact/bind.h"
 #include "formats/artifact/compiled_model.h"
 #include "formats/ops/verify/blob.h"
 #include "formats/rollout/cpu_plan.h"
@@ -116,7 +117,7 @@ class Judge {
     const auto dtype = DtypeFromTorchName(config_.torch_dtype);
     std::vector<OutputTensor> tensors;
     NXDKIT_ASSIGN(const std::vector<TensorLayout> layouts,
-                  rollout::RankTensors(*weights_.model, config_.MakeGeometry(), rank));
+                  rollout::RankTensors(*weights_.model, config_, rank));
     for (const TensorLayout& layout : layouts)
       tensors.push_back(
           {layout.name, layout.dtype.value_or(dtype.value_or(Dtype::kBF16)), layout.shape});
@@ -144,7 +145,7 @@ class Judge {
   // Weights that are rank shards are loaded as they are.
   void CheckCut() {
     const rollout::Geometry& cut = weights_.rollout_geometry;
-    const rollout::Geometry wanted = config_.MakeGeometry();
+    const rollout::Geometry wanted = config_;
     const std::string path = weights_.artifact.bundle->weights_folder;
     if (cut.tp != wanted.tp)
       Add(Finding("tp",

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "formats/artifact/artifact.h"
+#include "formats/artifact/bind.h"
 #include "formats/artifact/finding.h"
 
 namespace nxdkit::ops {

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "formats/lora/read_config.h"
+#include "formats/models/model.h"
 #include "lib/json/json.h"
 #include "tests/lib/expect_error.h"
 
@@ -170,10 +172,10 @@ TEST(LoraConfig, NxdHasNoPatterns) {
 }
 
 TEST(LoraConfig, LayersAreNumbers) {
-  EXPECT_EQ(LayerOf("model.layers.12.mlp.up_proj"), 12);
-  EXPECT_EQ(LayerOf("lm_head"), -1);
-  EXPECT_EQ(LayerOf("model.layers.x.y"), -1);
-  EXPECT_EQ(LayerOf("model.layers.99999999999999999999.y"), -1);
+  EXPECT_EQ(models::LayerOf("model.layers.12.mlp.up_proj"), 12);
+  EXPECT_EQ(models::LayerOf("lm_head"), -1);
+  EXPECT_EQ(models::LayerOf("model.layers.x.y"), -1);
+  EXPECT_EQ(models::LayerOf("model.layers.99999999999999999999.y"), -1);
 }
 
 }  // namespace

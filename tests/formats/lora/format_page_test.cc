@@ -1,6 +1,6 @@
 #include "tests/formats/format_page.h"
 
-#include "formats/lora/config.h"
+#include "formats/lora/read_config.h"
 
 namespace nxdkit::lora {
 namespace {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "formats/nxd/detect_hardware.h"
 #include "tests/formats/nxd/memory_set.h"
 #include "tests/lib/expect_error.h"
 

@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
               "found nothing, expected an object"},
         Fault{"NoFlag", [](json& j) { j["parameters"]["model.norm.weight"] = json::object(); },
               Errc::kCorrupt, "parameters.model.norm.weight.tensor_model_parallel",
-              "found nothing, expected true or false"},
+              "missing; expected true or false"},
         Fault{"Dimension",
               [](json& j) {
                 j["parameters"]["model.layers.0.mlp.down_proj.weight"]["partition_dim"] = -1;

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "formats/nxd/detect.h"
+#include "formats/nxd/sidecar.h"
 #include "tests/formats/scratch.h"
 #include "tests/lib/expect_error.h"
 

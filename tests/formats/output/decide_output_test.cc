@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "formats/output/output_plan.h"
+#include "formats/output/decide_output.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
 
@@ -95,7 +95,7 @@ TEST_F(DecideOutput, TakesTheRestOfABundleFromTheModel) {
   options.tp = 2;
   const auto spec = ops::DecideOutput(model_, Kind::kRollout, options);
   ASSERT_TRUE(spec.ok()) << spec.error().ToString();
-  EXPECT_EQ(spec->rollout.tp, 2);
+  EXPECT_EQ(spec->neuron.tp, 2);
   EXPECT_EQ(spec->neuron.sequence_length, 4096);
   EXPECT_EQ(spec->neuron.torch_dtype, "bfloat16");
   EXPECT_EQ(spec->dtype, Dtype::kBF16);
@@ -154,7 +154,7 @@ TEST_F(DecideOutput, AgreesWithACompiledBundle) {
   std::ofstream(bundle + "/model.pt") << "blob";
   const auto spec = ops::DecideOutput(model_, Kind::kRollout, options);
   ASSERT_TRUE(spec.ok()) << spec.error().ToString();
-  EXPECT_EQ(spec->rollout.tp, 2);
+  EXPECT_EQ(spec->neuron.tp, 2);
   EXPECT_EQ(spec->neuron.batch_size, 4);
   const auto refused = [&](void (*ask)(ops::OutputOptions&), const char* part) {
     ops::OutputOptions more = options;

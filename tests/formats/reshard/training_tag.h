@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "formats/models/sample_model.h"
-#include "formats/nxd/detect.h"
+#include "formats/nxd/sidecar.h"
 #include "formats/torch/encoder.h"
 #include "lib/hash/crc32.h"
 #include "tests/formats/memory_sink.h"

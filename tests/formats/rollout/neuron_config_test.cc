@@ -88,7 +88,7 @@ TEST(Optimum, IsRead) {
   EXPECT_TRUE(config.fused_qkv);
   EXPECT_EQ(config.checkpoint_id, "org/model");
   EXPECT_THAT(config.unsupported, IsEmpty());
-  const Geometry geometry = config.MakeGeometry();
+  const Geometry geometry = config;
   EXPECT_EQ(geometry.tp, 8);
   EXPECT_TRUE(geometry.fused_qkv);
   EXPECT_FALSE(geometry.vocab_parallel);
@@ -226,9 +226,9 @@ TEST(Experts, HoldTheirRankUnlessTheBlocksAreMappedOtherwise) {
     return Parsed(
         Nxdi({{"blockwise_matmul_config", {{"parallelize_token_to_block_mapping", parallel}}}}));
   };
-  EXPECT_TRUE(mapped(true).MakeGeometry().expert_ranks);
-  EXPECT_FALSE(mapped(false).MakeGeometry().expert_ranks);
-  EXPECT_EQ(mapped(false).MakeGeometry().flavor, Flavor::kNxdi);
+  EXPECT_TRUE(mapped(true).expert_ranks);
+  EXPECT_FALSE(mapped(false).expert_ranks);
+  EXPECT_EQ(mapped(false).flavor, Flavor::kNxdi);
   const auto error = ExpectError(ParseNeuronConfig(R"({"neuron_config": {"blockwise_matmul_config":
                               {"parallelize_token_to_block_mapping": 1}}})",
                                                    "neuron_config.json"),
@@ -325,7 +325,7 @@ TEST(Ranks, OfOneNodeOfTwo) {
 NeuronConfig Full(Flavor flavor) {
   NeuronConfig config;
   config.flavor = flavor;
-  config.tp = config.local_ranks = 8;
+  config.local_ranks = config.tp = 8;
   config.batch_size = 4;
   config.sequence_length = 4096;
   config.fused_qkv = true;

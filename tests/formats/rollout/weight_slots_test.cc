@@ -12,6 +12,7 @@
 #include <set>
 
 #include "formats/rollout/foreign_files.h"
+#include "formats/rollout/weights_version.h"
 #include "lib/system/file.h"
 #include "tests/formats/scratch.h"
 #include "tests/lib/expect_error.h"

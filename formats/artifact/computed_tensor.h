@@ -1,4 +1,4 @@
-// PRIVATE to formats/ops. Tensors that are computed as they are read, from files, by one maker.
+// PRIVATE to formats/artifact. Tensors that one maker computes as they are read, from files.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "lib/tensor/output.h"
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit::ops {
@@ -31,5 +32,18 @@ class ComputedStorage : public Storage {
   size_t param_;
   uint64_t bytes_;
 };
+
+// The whole parameter, as `output` says.
+template <typename Maker>
+StoredTensor ComputedTensor(std::shared_ptr<const Maker> maker, size_t param,
+                            const OutputTensor& output) {
+  return {output.name,
+          output.dtype,
+          output.shape,
+          RowMajorStrides(output.shape),
+          0,
+          false,
+          std::make_shared<const ComputedStorage<Maker>>(std::move(maker), param)};
+}
 
 }  // namespace nxdkit::ops

@@ -1,25 +1,18 @@
-// What a conversion will write: the layout, every file byte for byte planned, the small files that
-// go with the weights.
+// What a conversion is to write: what was asked for, and the layout that follows from it.
 #pragma once
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "formats/artifact/artifact.h"
-#include "lib/plan/executor.h"
-#include "lib/sinks/write_sink.h"
+#include "formats/artifact/bind.h"
 
 namespace nxdkit::ops {
 
-// What the user says of the output; absent: decided from the source.
-struct OutputOptions {
-  std::optional<int> tp, pp, vpp, ep, kv_multiplier;
+// What the user says of the output; absent: decided from the source. Of the layout a rollout bundle
+// has tp only.
+struct OutputOptions : nxd::LayoutOptions {
   std::optional<int> dp;  // of the optimizer's state
-  std::optional<nxd::QkvStyle> qkv;
-  std::optional<models::Hardware> hardware;
-  std::optional<nxd::NameStyle> names;
   std::optional<bool> xser;
   // The output is an NxD tag that training goes on from: what its module has, and the source's is
   // like (tied pair stored twice, gate and up apart, xser), stays so; scheduler and user content
@@ -31,8 +24,8 @@ struct OutputOptions {
   std::optional<rollout::Flavor> flavor;
   std::optional<int64_t> batch_size, sequence_length;
   std::optional<bool> fused_qkv;
-  std::optional<std::string>
-      bundle;                  // a compiled bundle to take model.pt and neuron_config.json from
+  // A compiled bundle to take model.pt and neuron_config.json from.
+  std::optional<std::string> bundle;
   bool cpu_plan = false;       // kRollout: nxdkit-cpu-plan.json in the place of a compiled blob
   bool only_weights = false;   // of `bundle`, which is refreshed and may have no model.pt
   std::optional<Dtype> dtype;  // nullopt: keep
@@ -49,7 +42,6 @@ struct OutputSpec {
   bool optimum = false;       // the tag is `shards` of an optimum-neuron checkpoint
   nxd::OptimizerStyle optimizer_style = nxd::OptimizerStyle::kZero1;
   int dp = 1;
-  rollout::Geometry rollout;
   rollout::NeuronConfig neuron;
   std::string neuron_text;    // neuron_config.json as it will be written
   std::string config_text;    // config.json where it cannot be carried over as it is; else ""
@@ -66,21 +58,5 @@ struct OutputSpec {
 // reason for what cannot be laid out.
 Result<OutputSpec> DecideOutput(const BoundArtifact& source, Kind kind,
                                 const OutputOptions& options);
-
-struct OutputPlan {
-  Layout layout;
-  std::vector<OutputTensor> outputs;  // per layout.tensors
-  std::vector<OutputFile> files;      // per layout.files, and files without tensors behind them
-  std::vector<std::pair<std::string, std::string>> texts;   // path, contents; written in this order
-  std::vector<std::pair<std::string, std::string>> copies;  // path, source file
-  bool single_file = false;                                 // kTorch: files[0] is the output itself
-
-  uint64_t bytes() const;  // of the files of tensors
-};
-
-// Lays out and encodes. `output_name` is the output's base name (torch names its archive's top
-// folder after the file). kLimit for more ranks than a plan of `max_memory` bytes can hold.
-Result<OutputPlan> PlanOutput(const BoundArtifact& source, const OutputSpec& spec,
-                              const std::string& output_name, uint64_t max_memory);
 
 }  // namespace nxdkit::ops

@@ -1,0 +1,15 @@
+// PRIVATE to formats. An adapter as NxD saves it: a shard set, cut like the layers that it adapts.
+#pragma once
+
+#include "formats/artifact/lora/lora_parts.h"
+
+namespace nxdkit::ops {
+
+// Whether this NxD set, whose layout nobody knows yet, is one of an adapter: by its first shard.
+bool HoldsLora(const Artifact& set);
+
+// Fills in `out`, whose artifact has its path.
+Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing,
+                   const InputHints& hints);
+
+}  // namespace nxdkit::ops

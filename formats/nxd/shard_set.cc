@@ -1,0 +1,295 @@
+#include "formats/nxd/shard_set.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <tuple>
+
+#include "formats/nxd/grid.h"
+#include "formats/nxd/nnm_names.h"
+#include "formats/nxd/refuse.h"
+#include "formats/nxd/shards_in.h"
+#include "formats/nxd/tensor_files.h"
+#include "formats/torch/archive.h"
+#include "lib/base/errors.h"
+#include "lib/system/folders.h"
+#include "lib/system/system.h"
+
+namespace nxdkit::nxd {
+namespace {
+
+bool IsFile(const std::string& folder, const char* name) {
+  return KindOf(JoinPath(folder, name)) == PathKind::kFile;
+}
+
+// Output that another command is still building, or was when it was killed: never a finished tag.
+bool IsPartial(const std::string& folder) { return BaseName(folder).ends_with(".partial"); }
+
+// ParentPath that also steps out of "." and "..".
+std::string FolderAbove(const std::string& path) {
+  const std::string name = BaseName(path);
+  return name == "." || name == ".." ? JoinPath(path, "..") : ParentPath(path);
+}
+
+Result<SetLocation> MakeLocation(const std::string& tag_folder, const std::string& shard_folder,
+                                 ShardsFound found) {
+  SetLocation set;
+  set.shard_folder = shard_folder;
+  set.tag_folder = tag_folder;
+  set.root = FolderAbove(tag_folder);
+  set.tag = BaseName(tag_folder);
+  NXDKIT_ASSIGN(set.style, OneStyle(found.styles, shard_folder));
+  set.files = std::move(found.files);
+  set.has_markers = IsV2(set.style);
+  set.finished = IsFile(tag_folder, "done") && !IsPartial(tag_folder);
+  NXDKIT_ASSIGN(const GridSizes sizes, OrderGrid(set.files, shard_folder));
+  set.tp = sizes.tp;
+  set.pp = sizes.pp;
+  set.ep = sizes.ep;
+  if (set.has_markers && !set.finished)
+    set.warnings.push_back(
+        fmt::format("{} has no `done` marker: the save may not have finished", tag_folder));
+  return set;
+}
+
+Error NothingHere(const std::string& path, std::string what) {
+  if (std::optional<Error> refused = RefuseByName(path)) return *std::move(refused);
+  return Error(Errc::kNotFound, std::move(what)).in(path);
+}
+
+// The finished tag whose `done` is newest; on equal times the last by name.
+Result<std::string> LatestTag(const std::string& root) {
+  TagFolder latest;
+  std::string unfinished;
+  for (const TagFolder& tag : ListTags(root)) {
+    if (!tag.finished)
+      unfinished += (unfinished.empty() ? "" : ", ") + tag.name;
+    else if (!latest.finished ||
+             std::tie(tag.done_at, tag.name) > std::tie(latest.done_at, latest.name))
+      latest = tag;
+  }
+  if (latest.finished) return latest.name;
+  if (unfinished.empty())
+    return NothingHere(root,
+                       "no NxD shard set found: neither shard files, nor model/, nor tag folders");
+  return Corrupt("no finished tag; without a `done` marker: {}", unfinished)
+      .in(root)
+      .hint("name one with --tag to read it all the same");
+}
+
+Result<SetLocation> LocateTag(const std::string& tag_folder) {
+  const std::string model = JoinPath(tag_folder, "model");
+  if (ShardsFound shards = ShardsIn(model); !shards.files.empty())
+    return MakeLocation(tag_folder, model, std::move(shards));
+  if (ShardsFound shards = ShardsIn(tag_folder); !shards.files.empty())
+    return MakeLocation(tag_folder, tag_folder, std::move(shards));
+  return NothingHere(tag_folder, "the tag folder holds no shard files");
+}
+
+// A folder that holds the shards itself: model/ of a tag, or an old style's own folder.
+Result<SetLocation> LocateShards(const std::string& path, ShardsFound shards) {
+  const std::string above = FolderAbove(path);
+  const bool inside_tag =
+      IsV2(*shards.styles.begin()) &&
+      (BaseName(path) == "model" || IsFile(above, "checkpoint") || IsFile(above, "done"));
+  return MakeLocation(inside_tag ? above : path, path, std::move(shards));
+}
+
+Status CheckTagName(std::string_view tag) {
+  if (!tag.empty() && tag.find('/') == std::string_view::npos && tag != "." && tag != "..")
+    return OkStatus();
+  return BadUsage("--tag \"{}\" is not the name of a folder", tag);
+}
+
+class SetReader {
+ public:
+  explicit SetReader(const SetLocation& location)
+      : location_(location), files_(location.files.size()) {}
+
+  Result<Shard> ReadShard(const ShardFile& file) {
+    NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(file.path));
+    const torch::PickleDict* dict = StateDict(archive.root);
+    if (!dict) return NoStateDict(archive.root).member("data.pkl");
+    Shard shard{file, {archive.path, archive.format, archive.file_bytes, {}, {}}};
+    std::set<std::string> names;
+    for (const auto& [key, value] : *dict) {
+      const std::string* name = key.string();
+      if (!name) return Corrupt("a key of the state dict is not a string").member("data.pkl");
+      if (!value.tensor() && !value.reference()) {
+        Skip(*name, value);
+        continue;
+      }
+      if (!names.insert(*name).second)
+        return Corrupt("the state dict names the tensor twice").on(*name);
+      if (const torch::TensorIndex* index = value.tensor()) {
+        shard.tensors.tensors.push_back(files_.Inside(archive, index->index));
+      } else {
+        NXDKIT_ASSIGN(StoredTensor tensor,
+                      Resolve(file, value.reference()->tid, shard.tensors.file_bytes).on(*name));
+        shard.tensors.tensors.push_back(std::move(tensor));
+      }
+      shard.tensors.tensors.back().name = *name;
+    }
+    return shard;
+  }
+
+  std::vector<std::string> skipped() const { return {skipped_.begin(), skipped_.end()}; }
+  const std::string& optimizer_entry() const { return optimizer_entry_; }
+
+ private:
+  void Skip(const std::string& name, const torch::PickleValue& value) {
+    skipped_.insert(name);
+    // A count of steps or the name of the optimizer is no state.
+    const bool holds =
+        (value.dict() && !value.dict()->empty()) || (value.list() && !value.list()->empty());
+    if (name.find("optim") != std::string::npos && holds) optimizer_entry_ = name;
+  }
+
+  static bool HoldsTensors(const torch::PickleDict& dict) {
+    for (const auto& [key, value] : dict)
+      if (key.string() && (value.tensor() || value.reference())) return true;
+    return false;
+  }
+
+  // The flat state dict: what the caller of save wrapped it in, or the root itself.
+  const torch::PickleDict* StateDict(const torch::PickleValue& root) {
+    const torch::PickleDict* dict = root.dict();
+    if (!dict) return nullptr;
+    if (const torch::PickleDict* inner = Unwrap(root, HoldsTensors)) return inner;
+    if (HoldsTensors(*dict) || dict->empty()) return dict;
+    // An expert parallel rank of a dense model may hold nothing.
+    return Unwrap(root, [](const torch::PickleDict& inner) { return inner.empty(); });
+  }
+
+  const torch::PickleDict* Unwrap(const torch::PickleValue& root,
+                                  bool (*fits)(const torch::PickleDict&)) {
+    for (const char* wrapper : {"model", "state_dict", "module"}) {
+      const torch::PickleValue* inner = root.Find(wrapper);
+      if (!inner || !inner->dict() || !fits(*inner->dict())) continue;
+      for (const auto& [key, value] : *root.dict())
+        if (key.string() && *key.string() != wrapper) Skip(*key.string(), value);
+      return inner->dict();
+    }
+    return nullptr;
+  }
+
+  static Error NoStateDict(const torch::PickleValue& root) {
+    if (root.Find("param_groups"))
+      return Unsupported("the archive holds the state of an optimizer (param_groups), no weights");
+    return Corrupt(
+        "the archive holds no dictionary of tensors, neither at its top nor under \"model\" or "
+        "\"state_dict\"");
+  }
+
+  // Adds the size of the tensor's file to `file_bytes`.
+  Result<StoredTensor> Resolve(const ShardFile& file, int64_t tid, uint64_t& file_bytes) {
+    std::string path = TensorFiles::PathOf(file.path, tid);
+    if (KindOf(path) != PathKind::kFile && file.ep > 0)
+      path = TensorFiles::PathOf(FirstExpertRank(file), tid);
+    if (KindOf(path) != PathKind::kFile) return MissingTensorFile(file, path);
+    return files_.Open(path, file_bytes);
+  }
+
+  // Tensors that are no experts' are written by expert parallel rank 0 only.
+  std::string FirstExpertRank(const ShardFile& file) const {
+    for (const ShardFile& other : location_.files)
+      if (other.tp == file.tp && other.pp == file.pp && other.ep == 0) return other.path;
+    return file.path;
+  }
+
+  Error MissingTensorFile(const ShardFile& file, const std::string& path) const {
+    const auto entries = ListFolder(ParentPath(path));
+    if (entries.ok() && entries->empty())
+      return Unsupported(
+                 "the weights were left out when the set was saved "
+                 "(avoid_saving_lower_precision_weights): .tensors/ is empty")
+          .in(file.path)
+          .hint("they are in sharded_master_weights of the optimizer's files under optim/");
+    return TensorFiles::Missing(file.path, path);
+  }
+
+  const SetLocation& location_;
+  TensorFiles files_;
+  std::set<std::string> skipped_;
+  std::string optimizer_entry_;
+};
+
+}  // namespace
+
+std::string_view SetStyleName(SetStyle style) {
+  constexpr std::array<std::string_view, 7> kNames = {
+      "v2", "v2 xser", "v2 inline xser", "v1", "v1 xser", "v0", "NeMo Megatron (NNM)"};
+  return kNames[static_cast<size_t>(style)];
+}
+
+std::optional<ShardFile> ShardOfPath(const std::string& path) {
+  const std::string folder = ParentPath(path);
+  // v1 and NNM: the ranks are in the name of the folder around the file.
+  for (const std::string& shard : {path, folder}) {
+    const auto found = ShardOf(ParentPath(shard), BaseName(shard));
+    if (found && SamePath(found->first.path, path)) return found->first;
+  }
+  return std::nullopt;
+}
+
+bool LooksLikeShardSet(const std::string& path) {
+  if (KindOf(path) != PathKind::kFolder) return false;
+  if (!ShardsIn(path).files.empty() || !ShardsIn(JoinPath(path, "model")).files.empty())
+    return true;
+  return std::ranges::any_of(ListTags(path), [&](const TagFolder& tag) {
+    return !ShardsIn(JoinPath(JoinPath(path, tag.name), "model")).files.empty();
+  });
+}
+
+std::vector<TagFolder> ListTags(const std::string& path) {
+  std::vector<TagFolder> tags;
+  const auto names = ListFolder(path);
+  if (!names.ok()) return tags;
+  for (const std::string& name : *names) {
+    const std::string folder = JoinPath(path, name);
+    if (KindOf(folder) != PathKind::kFolder || IsPartial(folder)) continue;
+    struct stat info;
+    if (::stat(JoinPath(folder, "done").c_str(), &info) == 0 && S_ISREG(info.st_mode))
+      tags.push_back({name, true, {info.st_mtim.tv_sec, info.st_mtim.tv_nsec}});
+    else if (IsFile(folder, "checkpoint") || !ShardsIn(JoinPath(folder, "model")).files.empty())
+      tags.push_back({name});
+  }
+  return tags;
+}
+
+Result<SetLocation> Locate(const std::string& path, const std::optional<std::string>& tag) {
+  const PathKind kind = KindOf(path);
+  if (kind == PathKind::kMissing) return NotFound("no such file or folder").in(path);
+  if (kind != PathKind::kFolder)
+    return Unsupported("an NxD shard set is a folder; this is a file").in(path);
+  if (tag) {
+    NXDKIT_TRY(CheckTagName(*tag));
+    const std::string tag_folder = JoinPath(path, *tag);
+    if (KindOf(tag_folder) != PathKind::kFolder) return NotFound("no tag \"{}\"", *tag).in(path);
+    return LocateTag(tag_folder);
+  }
+  if (ShardsFound direct = ShardsIn(path); !direct.files.empty())
+    return LocateShards(path, std::move(direct));
+  if (!ShardsIn(JoinPath(path, "model")).files.empty()) return LocateTag(path);
+  NXDKIT_ASSIGN(const std::string latest, LatestTag(path));
+  return LocateTag(JoinPath(path, latest));
+}
+
+Result<ShardSet> Read(SetLocation location) {
+  ShardSet set;
+  SetReader reader(location);
+  for (const ShardFile& file : location.files) {
+    NXDKIT_ASSIGN(Shard shard, reader.ReadShard(file).in(file.path).rank(file.tp));
+    set.shards.push_back(std::move(shard));
+  }
+  if (location.style == SetStyle::kNnm) RenameNnm(set.shards);
+  set.skipped = reader.skipped();
+  set.optimizer_entry = reader.optimizer_entry();
+  set.location = std::move(location);
+  return set;
+}
+
+}  // namespace nxdkit::nxd

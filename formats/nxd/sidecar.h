@@ -1,0 +1,27 @@
+// nxdkit.json in the tag folder: what our writer records of an NxD set.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "formats/nxd/detect.h"
+
+namespace nxdkit::nxd {
+
+// The file's name is the origin of its claims.
+inline constexpr char kSidecarName[] = "nxdkit.json";
+struct Sidecar {
+  Claims claims;
+  std::string family;
+  std::string dtype;
+  std::string source_digest;  // of the model that the set was made from; "" when not recorded
+};
+// nullopt when the folder has none. kCorrupt naming the key, kUnsupported for a newer version.
+Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder);
+Result<Sidecar> ParseSidecar(std::string_view json_text, const std::string& path);
+std::string WriteSidecar(const Geometry& geometry, const std::string& family,
+                         const std::string& dtype, const std::string& tool_version,
+                         const std::string& source_digest = "");
+
+}  // namespace nxdkit::nxd
