@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "formats/ops/diff/diff.h"
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/layout_options.h"
@@ -69,8 +70,7 @@ Result<std::optional<double>> ParseLimit(const char* option,
   if (!text) return std::optional<double>();
   const std::optional<double> value = ParseNumber<double>(*text);
   if (value && std::isfinite(*value) && *value >= 0) return value;
-  return Error(Errc::kUsage,
-               fmt::format("{}: found \"{}\", expected a number from 0 on", option, *text));
+  return BadUsage("{}: found \"{}\", expected a number from 0 on", option, *text);
 }
 
 Result<ops::DiffLimits> LimitsOf(const Args& args) {

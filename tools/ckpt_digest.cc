@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include "formats/ops/digest/manifest.h"
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/findings.h"
@@ -68,15 +69,15 @@ void AddOptions(OptionTable& table, Args& args) {
 
 Status CheckArgs(const Args& args, const CommonArgs& common) {
   if (args.manifest && args.check)
-    return Error(Errc::kUsage, "--manifest writes and --check reads; give one of them");
+    return BadUsage("--manifest writes and --check reads; give one of them");
   if (args.sign && !args.manifest)
-    return Error(Errc::kUsage, "--sign signs a manifest; name it with --manifest");
+    return BadUsage("--sign signs a manifest; name it with --manifest");
   if (args.verify_signature && !args.check)
-    return Error(Errc::kUsage, "--verify-signature is about a manifest; name it with --check");
+    return BadUsage("--verify-signature is about a manifest; name it with --check");
   if (!args.files && !args.manifest && !args.check)
-    return Error(Errc::kUsage, "--no-files is about a manifest; give --manifest or --check");
+    return BadUsage("--no-files is about a manifest; give --manifest or --check");
   if (common.force && !args.manifest)
-    return Error(Errc::kUsage, "--force replaces a manifest; give --manifest");
+    return BadUsage("--force replaces a manifest; give --manifest");
   return OkStatus();
 }
 

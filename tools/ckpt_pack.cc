@@ -4,6 +4,7 @@
 #include "formats/output/places.h"
 #include "formats/tar/pack.h"
 #include "formats/tar/unpack.h"
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/sides.h"
@@ -65,16 +66,16 @@ tar::Hooks HooksOf(const ops::RunOptions& run) {
 
 Result<tar::TransportReport> Pack(const Args& args, const ToolContext& context,
                                   const ops::RunOptions& run) {
-  if (args.strip) return Error(Errc::kUsage, "--strip is for --unpack");
+  if (args.strip) return BadUsage("--strip is for --unpack");
   tar::PackRequest request{.input = args.input, .output = args.output};
   const auto compression =
       args.format ? tar::CompressionFromName(*args.format) : tar::CompressionOf(args.output);
   if (!compression)
-    return Error(Errc::kUsage, "the name does not end in .tar, .tar.zst or .tar.gz")
+    return BadUsage("the name does not end in .tar, .tar.zst or .tar.gz")
         .in(args.output)
         .hint("say the kind of archive with --format");
   if (args.output == tar::kStream && context.json())
-    return Error(Errc::kUsage, "standard output cannot take both the archive and --json");
+    return BadUsage("standard output cannot take both the archive and --json");
   request.compression = *compression;
   request.level = args.level;
   request.force = context.common().force;
@@ -86,7 +87,7 @@ Result<tar::TransportReport> Pack(const Args& args, const ToolContext& context,
 Result<tar::TransportReport> Unpack(const Args& args, const ToolContext& context,
                                     const ops::RunOptions& run) {
   if (args.format || args.level)
-    return Error(Errc::kUsage, "--format and --level are for packing; an archive says what it is");
+    return BadUsage("--format and --level are for packing; an archive says what it is");
   tar::UnpackRequest request{.archive = args.input, .output = args.output};
   request.strip = args.strip.value_or(0);
   request.force = context.common().force;

@@ -1,8 +1,7 @@
 // ckpt-verify: is an artifact right, by itself and against another.
-#include <fmt/core.h>
-
 #include "formats/ops/verify/fitness.h"
 #include "formats/ops/verify/verify.h"
+#include "lib/base/errors.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/findings.h"
 #include "tools/conversions/layout_options.h"
@@ -67,10 +66,9 @@ void AddOptions(OptionTable& table, Args& args) {
 
 Result<ops::VerifyReport> Judge(const Args& args, const ops::RunOptions& run) {
   if (args.against || args.against_from)
-    return Error(Errc::kUsage, "--weights and --against are two different questions");
+    return BadUsage("--weights and --against are two different questions");
   if (args.from && *args.from != "rollout")
-    return Error(Errc::kUsage,
-                 fmt::format("--from {}: with --weights PATH is a rollout bundle", *args.from));
+    return BadUsage("--from {}: with --weights PATH is a rollout bundle", *args.from);
   ops::FitnessRequest request{args.path, *args.weights, {}, HintsOf(args.weights_layout), run.poll};
   if (args.weights_from) request.weights_kind = ops::KindFromName(*args.weights_from);
   return ops::JudgeFitness(request);

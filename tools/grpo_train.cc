@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -73,13 +74,12 @@ void AddOptions(OptionTable& table, Args& args) {
 }
 
 Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
-  if (args.words.size() != 2)
-    return Error(Errc::kUsage, "report takes one argument: the folder of a run");
+  if (args.words.size() != 2) return BadUsage("report takes one argument: the folder of a run");
   const std::string path = args.out.value_or(JoinPath(args.words[1], "report.html"));
   NXDKIT_ASSIGN(const trainer::RunFiles run, trainer::ReadRunFiles(args.words[1]));
   const std::string page = trainer::HtmlReport(run);
   if (args.out && KindOf(path) != PathKind::kMissing && !context.common().force)
-    return Error(Errc::kUsage, "it already exists").in(path).hint("--force replaces it");
+    return BadUsage("it already exists").in(path).hint("--force replaces it");
   NXDKIT_TRY(WriteFileAtomic(path, page));
   return ToolAnswer{fmt::format("wrote {}\n", path), {{"report", path}, {"bytes", page.size()}}};
 }
@@ -206,7 +206,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
     return ToolAnswer{text, {{"config", text}}};
   }
   if (!args.config && args.words.empty())
-    return Error(Errc::kUsage, "no configuration").hint("name one with --config FILE");
+    return BadUsage("no configuration").hint("name one with --config FILE");
   const trainer::ConfigCheck check = trainer::CheckConfig(loaded);
   NXDKIT_TRY(check.status());
   for (const std::string& note : check.notes) context.Warn(note);

@@ -7,6 +7,7 @@
 #include "formats/compile_cache/place.h"
 #include "formats/compile_cache/prune.h"
 #include "formats/ops/verify/blob.h"
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "lib/system/process.h"
@@ -210,8 +211,7 @@ Status CheckCommand(const Args& args) {
   const bool limits =
       args.max_size || args.ttl_days || args.empty || args.damaged || args.only_compiler;
   if (limits && args.command != "prune")
-    return Error(Errc::kUsage,
-                 "--max-size, --ttl, --empty, --damaged and --only-compiler belong to prune");
+    return BadUsage("--max-size, --ttl, --empty, --damaged and --only-compiler belong to prune");
   return OkStatus();
 }
 

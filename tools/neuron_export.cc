@@ -1,7 +1,6 @@
 // neuron-export: a Hugging Face model as a rollout bundle that can be run.
-#include <fmt/core.h>
-
 #include "formats/ops/export/export.h"
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/process.h"
 #include "tools/cli/tool.h"
@@ -74,13 +73,13 @@ void AddOptions(OptionTable& table, Args& args) {
 
 Status CheckTogether(const Args& args) {
   if (args.layout.bundle && args.compiler)
-    return Error(Errc::kUsage, "--bundle and --compiler: the blob can be from one of them only");
+    return BadUsage("--bundle and --compiler: the blob can be from one of them only");
   if (!args.layout.bundle && !args.layout.tp)
-    return Error(Errc::kUsage, "--tp is missing: for how many ranks the bundle is to be")
+    return BadUsage("--tp is missing: for how many ranks the bundle is to be")
         .hint("--bundle takes it from a compiled bundle");
   if (args.target != "cpu") return OkStatus();
   const auto refuse = [](const char* option) {
-    return Error(Errc::kUsage, fmt::format("{} does not apply to --target cpu", option));
+    return BadUsage("{} does not apply to --target cpu", option);
   };
   if (args.layout.bundle) return refuse("--bundle");
   if (args.compiler) return refuse("--compiler");

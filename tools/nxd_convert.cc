@@ -6,6 +6,7 @@
 
 #include "formats/artifact/lora/lora_peft.h"
 #include "formats/ops/convert/convert.h"
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/convert_report.h"
@@ -171,18 +172,18 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
 }
 
 Status ExpandDeltaFrom(DeltaArgs& args, Ends& ends) {
-  if (args.base) return Error(Errc::kUsage, "--delta-from names the base already: drop --base");
+  if (args.base) return BadUsage("--delta-from names the base already: drop --base");
   if (!ends.to.empty() && ends.to != "delta")
-    return Error(Errc::kUsage, "--delta-from writes a delta: drop --to, or say --to delta");
+    return BadUsage("--delta-from writes a delta: drop --to, or say --to delta");
   ends.to = "delta";
   args.base = args.delta_from;
   return OkStatus();
 }
 
 Status ExpandApply(bool into, DeltaArgs& args, Ends& ends) {
-  if (args.base) return Error(Errc::kUsage, "--apply changes INPUT: drop --base");
+  if (args.base) return BadUsage("--apply changes INPUT: drop --base");
   if (!ends.from.empty())
-    return Error(Errc::kUsage, "--apply recognises the format of what it changes: drop --from");
+    return BadUsage("--apply recognises the format of what it changes: drop --from");
   ends.from = "delta";
   const std::string changed = std::exchange(ends.input, *args.apply);
   if (!into) {
@@ -190,7 +191,7 @@ Status ExpandApply(bool into, DeltaArgs& args, Ends& ends) {
     return OkStatus();
   }
   if (!ends.output.empty())
-    return Error(Errc::kUsage, "--apply with --into changes one bundle, and two paths are given");
+    return BadUsage("--apply with --into changes one bundle, and two paths are given");
   ends.output = changed;
   if (ends.to.empty()) ends.to = "rollout";
   return OkStatus();
@@ -203,7 +204,7 @@ Status ExpandApply(bool into, DeltaArgs& args, Ends& ends) {
 // kUsage where they meet another word on the same thing.
 Status ExpandDelta(bool into, DeltaArgs& args, Ends& ends) {
   if (args.delta_from && args.apply)
-    return Error(Errc::kUsage, "--delta-from makes a delta, --apply uses one: give one of them");
+    return BadUsage("--delta-from makes a delta, --apply uses one: give one of them");
   if (args.delta_from) return ExpandDeltaFrom(args, ends);
   if (args.apply) return ExpandApply(into, args, ends);
   return OkStatus();
@@ -213,10 +214,10 @@ Status ExpandDelta(bool into, DeltaArgs& args, Ends& ends) {
 Status TakeDelta(const DeltaArgs& args, bool dtype_given, ops::ConvertRequest& request) {
   const bool to_delta = request.to == ops::Kind::kDelta;
   if (args.base && !to_delta && request.from != ops::Kind::kDelta)
-    return Error(Errc::kUsage, "--base goes with --from delta and --to delta");
-  if (args.coding && !to_delta) return Error(Errc::kUsage, "--coding goes with --to delta");
+    return BadUsage("--base goes with --from delta and --to delta");
+  if (args.coding && !to_delta) return BadUsage("--coding goes with --to delta");
   if (to_delta && dtype_given)
-    return Error(Errc::kUsage, "a delta has the dtypes of its base: --dtype does not apply");
+    return BadUsage("a delta has the dtypes of its base: --dtype does not apply");
   request.hints.base = args.base.value_or("");
   if (args.coding == "ulp") request.coding = delta::Coding::kUlp;
   return OkStatus();
@@ -227,8 +228,7 @@ Status CheckEnds(const Ends& ends) {
   const std::pair<std::string_view, const std::string&> rows[] = {{"--to", ends.to},
                                                                   {"OUTPUT", ends.output}};
   for (const auto& [name, value] : rows)
-    if (value.empty())
-      return Error(Errc::kUsage, fmt::format("{} is missing", name)).hint("--help shows the usage");
+    if (value.empty()) return BadUsage("{} is missing", name).hint("--help shows the usage");
   return OkStatus();
 }
 
@@ -258,12 +258,11 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.verify = args.verify;
   request.digest = args.digest;
   if (args.digest && request.to != ops::Kind::kNxd)
-    return Error(Errc::kUsage, "--digest is recorded in nxdkit.json of an NxD set")
+    return BadUsage("--digest is recorded in nxdkit.json of an NxD set")
         .hint("ckpt-digest --manifest records the digest of anything");
   NXDKIT_TRY(TakeDelta(delta, args.layout.dtype.has_value(), request));
   if (args.into) request.place = ops::Slot{args.label};
-  if (args.label && !args.into)
-    return Error(Errc::kUsage, "--label names the weights that --into replaces");
+  if (args.label && !args.into) return BadUsage("--label names the weights that --into replaces");
   NXDKIT_TRY(TakePart(args.part, request));
   // Rollout weights can be made again: what counts is when the engine can read them.
   request.sync = args.sync.value_or(!args.into);

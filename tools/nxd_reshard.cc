@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "formats/ops/convert/convert.h"
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/convert_report.h"
@@ -125,11 +126,11 @@ Result<ops::ConvertRequest> RequestOf(const Args& args) {
   request.hints.optimizer = args.optimizer;
   if (args.param_order) request.hints.param_order = nxd::GroupRuleFromName(*args.param_order);
   if (args.param_order && !args.optimizer)
-    return Error(Errc::kUsage, "--param-order does not apply with --no-optimizer");
+    return BadUsage("--param-order does not apply with --no-optimizer");
   if (args.dp && !args.optimizer)
-    return Error(Errc::kUsage,
-                 "--dp does not apply with --no-optimizer: only the optimizer's state "
-                 "is sharded over data parallel ranks");
+    return BadUsage(
+        "--dp does not apply with --no-optimizer: only the optimizer's state is sharded over data "
+        "parallel ranks");
   request.options = std::move(sides.output);
   request.options.dp = args.dp;
   request.options.training_tag = true;

@@ -1,7 +1,6 @@
 #include "formats/compile_cache/manifest.h"
 
-#include <fmt/core.h>
-
+#include "lib/base/errors.h"
 #include "lib/hash/hash_file.h"
 #include "lib/json/json.h"
 
@@ -20,12 +19,9 @@ Result<ManifestFile> ParseFile(const Json& json) {
   NXDKIT_ASSIGN(file.digest, JsonString(json, "digest"));
   if (file.name.empty() || file.name == "." || file.name == ".." ||
       file.name.find('/') != std::string::npos)
-    return Error(Errc::kCorrupt, fmt::format("found \"{}\", expected the name of a file of the "
-                                             "entry",
-                                             file.name))
+    return Corrupt("found \"{}\", expected the name of a file of the entry", file.name)
         .member("name");
-  if (bytes < 0)
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected a size", bytes)).member("bytes");
+  if (bytes < 0) return Corrupt("found {}, expected a size", bytes).member("bytes");
   file.bytes = static_cast<uint64_t>(bytes);
   return file;
 }
@@ -35,17 +31,15 @@ Result<Manifest> Parse(const Json& json) {
   NXDKIT_ASSIGN(const std::string schema, JsonString(json, "schema"));
   NXDKIT_ASSIGN(const int64_t version, JsonInt(json, "version"));
   if (schema != kSchema)
-    return Error(Errc::kCorrupt, fmt::format("found \"{}\", expected \"{}\"", schema, kSchema))
-        .member("schema");
+    return Corrupt("found \"{}\", expected \"{}\"", schema, kSchema).member("schema");
   if (version != kVersion)
-    return Error(Errc::kUnsupported,
-                 fmt::format("version {} found, this program knows {}", version, kVersion))
+    return Unsupported("version {} found, this program knows {}", version, kVersion)
         .member("version");
   NXDKIT_ASSIGN(manifest.summary, JsonString(json, "summary"));
   const Json* files = JsonFind(json, "files");
   if (files == nullptr || !files->is_array() || files->size() > kMaxFiles)
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected an array of at most {} files",
-                                             files ? JsonExcerpt(*files) : "nothing", kMaxFiles))
+    return Corrupt("found {}, expected an array of at most {} files",
+                   files ? JsonExcerpt(*files) : "nothing", kMaxFiles)
         .member("files");
   for (const Json& item : *files) {
     NXDKIT_ASSIGN(ManifestFile file, ParseFile(item));

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "formats/compile_cache/cache.h"
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/command_text.h"
 
@@ -28,8 +29,7 @@ Status TakeDays(const std::string& value, CachePlace& place) {
   const char* end = value.data() + value.size();
   const auto [at, fault] = std::from_chars(value.data(), end, days);
   if (fault != std::errc() || at != end || days < 0 || days > kMaxDays)
-    return Error(Errc::kUsage,
-                 fmt::format("found \"{}\", expected days from 0 to {}", value, kMaxDays));
+    return BadUsage("found \"{}\", expected days from 0 to {}", value, kMaxDays);
   place.keep_seconds = days * 24 * 3600;
   return OkStatus();
 }
@@ -63,12 +63,11 @@ Status TakeFlags(const std::vector<std::string>& words, CachePlace& place) {
       place.retry_failed = true;
     } else if (const Flag* flag = FindFlag(std::string_view(word).substr(0, equals))) {
       if (equals == std::string::npos && ++i == words.size())
-        return Error(Errc::kUsage, fmt::format("NEURON_CC_FLAGS: {} has no value", word));
+        return BadUsage("NEURON_CC_FLAGS: {} has no value", word);
       const Status taken =
           flag->take(equals == std::string::npos ? words[i] : word.substr(equals + 1), place);
       if (!taken.ok())
-        return Error(Errc::kUsage,
-                     fmt::format("NEURON_CC_FLAGS: {}: {}", flag->name, taken.error().message()));
+        return BadUsage("NEURON_CC_FLAGS: {}: {}", flag->name, taken.error().message());
     } else {
       place.flags.push_back(word);
     }

@@ -1,7 +1,6 @@
 #include "formats/compile_cache/slot.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <cerrno>
 
 #include "formats/compile_cache/entry_lock.h"
+#include "lib/base/errors.h"
 #include "lib/system/folders.h"
 #include "lib/system/paths.h"
 
@@ -40,8 +40,7 @@ Status CheckSizes(const CacheEntry& entry) {
     const std::string member = JoinPath(entry.path, file.name);
     if (::stat(member.c_str(), &at) != 0) return SystemError("find", errno).in(member);
     if (static_cast<uint64_t>(at.st_size) != file.bytes)
-      return Error(Errc::kCorrupt,
-                   fmt::format("{} bytes found, the manifest says {}", at.st_size, file.bytes))
+      return Corrupt("{} bytes found, the manifest says {}", at.st_size, file.bytes)
           .in(member)
           .hint("`neuron-cache verify` shows all of it, `neuron-cache prune --damaged` removes it");
   }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "formats/delta/file_format.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::delta {
 namespace {
@@ -152,8 +153,7 @@ Status BlockEncoder::Append(std::span<const std::byte> section, size_t size_at,
   packed_.resize(ZSTD_compressBound(section.size()));
   const size_t packed = ZSTD_compressCCtx(context_.get(), packed_.data(), packed_.size(),
                                           section.data(), section.size(), kLevel);
-  if (ZSTD_isError(packed))
-    return Error(Errc::kLimit, fmt::format("zstd: {}", ZSTD_getErrorName(packed)));
+  if (ZSTD_isError(packed)) return OverLimit("zstd: {}", ZSTD_getErrorName(packed));
   const std::span<const std::byte> bytes =
       packed < section.size() ? std::span<const std::byte>(packed_).first(packed) : section;
   block.insert(block.end(), bytes.begin(), bytes.end());

@@ -7,6 +7,7 @@
 
 #include "formats/delta/file_format.h"
 #include "lib/base/checked.h"
+#include "lib/base/errors.h"
 #include "lib/base/little_endian.h"
 #include "lib/hash/crc32.h"
 
@@ -42,8 +43,7 @@ bool LooksLikeDelta(const std::string& path) {
 Result<std::shared_ptr<const Delta>> Delta::Open(const std::string& path) {
   const std::shared_ptr<Delta> delta(new Delta());
   NXDKIT_ASSIGN(delta->file_, File::OpenRead(path));
-  Status read = delta->ReadHead();
-  if (!read.ok()) return std::move(read).error().in(path);
+  NXDKIT_TRY(delta->ReadHead().in(path));
   return std::shared_ptr<const Delta>(delta);
 }
 
@@ -58,12 +58,9 @@ Status Delta::ReadHead() {
   const uint32_t version = LoadLittle<uint32_t>(header, 8);
   const uint32_t coding = LoadLittle<uint32_t>(header, 12);
   if (version != kVersion)
-    return Error(Errc::kUnsupported,
-                 fmt::format("a delta of version {}, this program knows {}", version, kVersion))
-        .at(8);
+    return Unsupported("a delta of version {}, this program knows {}", version, kVersion).at(8);
   if (coding > static_cast<uint32_t>(Coding::kUlp))
-    return Error(Errc::kUnsupported, fmt::format("coding {}, this program knows 0 and 1", coding))
-        .at(12);
+    return Unsupported("coding {}, this program knows 0 and 1", coding).at(12);
   head_.coding = static_cast<Coding>(coding);
   payload_bytes_ = LoadLittle<uint64_t>(header, 16);
   const uint64_t table_bytes = LoadLittle<uint64_t>(header, 24);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lib/base/checked.h"
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 
 namespace nxdkit::delta {
@@ -35,8 +36,7 @@ Result<Param> ReadParam(const Json& json) {
   NXDKIT_ASSIGN(const std::string dtype, JsonString(json, "dtype"));
   const std::optional<Dtype> known = DtypeFromName(dtype);
   if (!known || !CanEncode(*known))
-    return Error(Errc::kUnsupported, fmt::format("a delta of elements of dtype \"{}\"", dtype))
-        .on(param.name);
+    return Unsupported("a delta of elements of dtype \"{}\"", dtype).on(param.name);
   param.dtype = *known;
   NXDKIT_ASSIGN(param.shape, ReadShape(json));
   const Result<uint64_t> bytes = PackedBytes(param.dtype, param.shape);
@@ -95,8 +95,7 @@ Result<std::vector<Param>> ReadMeta(std::string_view text) {
   NXDKIT_ASSIGN(const Json json, ParseJson(text));
   NXDKIT_ASSIGN(const int64_t block_bytes, JsonInt(json, "block_bytes"));
   if (block_bytes != static_cast<int64_t>(kBlockBytes))
-    return Error(Errc::kUnsupported,
-                 fmt::format("blocks of {} bytes, this program knows {}", block_bytes, kBlockBytes))
+    return Unsupported("blocks of {} bytes, this program knows {}", block_bytes, kBlockBytes)
         .member("block_bytes");
   NXDKIT_ASSIGN(const Json* rows, JsonArray(json, "params"));
   std::vector<Param> params;

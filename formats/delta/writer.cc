@@ -1,10 +1,9 @@
 #include "formats/delta/writer.h"
 
-#include <fmt/core.h>
-
 #include <cstring>
 
 #include "formats/delta/file_format.h"
+#include "lib/base/errors.h"
 #include "lib/hash/crc32.h"
 
 namespace nxdkit::delta {
@@ -23,9 +22,7 @@ Result<std::unique_ptr<Writer>> Writer::Create(const std::string& path, const He
   std::unique_ptr<Writer> writer(new Writer());
   for (const Param& param : head.params) {
     if (!CanEncode(param.dtype))
-      return Error(Errc::kUnsupported,
-                   fmt::format("elements of dtype {} have no delta", Name(param.dtype)))
-          .on(param.name);
+      return Unsupported("elements of dtype {} have no delta", Name(param.dtype)).on(param.name);
     writer->first_block_.push_back(writer->block_count_);
     writer->block_count_ += param.blocks();
   }
@@ -93,9 +90,8 @@ Result<Head> Writer::Finish(Head head, bool sync) {
   Append(table, table_);
   const std::string meta = WriteMeta(head.params);
   if (meta.size() > kMaxMetaBytes)
-    return Error(Errc::kUnsupported, fmt::format("the names of {} parameters take {} bytes, the "
-                                                 "limit is {}",
-                                                 head.params.size(), meta.size(), kMaxMetaBytes))
+    return Unsupported("the names of {} parameters take {} bytes, the limit is {}",
+                       head.params.size(), meta.size(), kMaxMetaBytes)
         .in(file_.path());
   const auto meta_bytes = std::as_bytes(std::span(meta));
   NXDKIT_TRY(file_.WriteAt(kHeaderBytes + payload_bytes_, table));

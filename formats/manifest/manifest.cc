@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lib/base/errors.h"
 #include "lib/base/utf8.h"
 #include "lib/hash/tree_digest.h"
 #include "lib/json/json.h"
@@ -25,8 +26,7 @@ uint64_t BytesOf(const ParamDigest& param) {
 Status CheckText(const std::string& name) {
   const std::optional<size_t> fault = ValidateUtf8(name);
   if (!fault) return OkStatus();
-  return Error(Errc::kUnsupported,
-               fmt::format("byte {} of the name is not UTF-8, and JSON cannot hold it", *fault));
+  return Unsupported("byte {} of the name is not UTF-8, and JSON cannot hold it", *fault);
 }
 
 // One entry for each line: a manifest is read by people, too.
@@ -69,9 +69,7 @@ Result<Shape> ShapeOf(const Json& object) {
   Shape shape;
   for (const Json& dim : *dims) {
     if (!dim.is_number_unsigned() || dim.get<uint64_t>() > INT64_MAX)
-      return Error(Errc::kCorrupt,
-                   fmt::format("found {}, expected an integer from 0 on", JsonExcerpt(dim)))
-          .member("shape");
+      return Corrupt("found {}, expected an integer from 0 on", JsonExcerpt(dim)).member("shape");
     shape.push_back(dim.get<int64_t>());
   }
   return shape;
@@ -83,33 +81,29 @@ Result<ParamDigest> ReadParam(const Json& row) {
   const auto rest = [&]() -> Status {
     NXDKIT_ASSIGN(const std::string dtype, JsonString(row, "dtype"));
     const std::optional<Dtype> known = DtypeFromName(dtype);
-    if (!known)
-      return Error(Errc::kCorrupt, fmt::format("\"{}\" is not a dtype", dtype)).member("dtype");
+    if (!known) return Corrupt("\"{}\" is not a dtype", dtype).member("dtype");
     param.dtype = *known;
     NXDKIT_ASSIGN(param.shape, ShapeOf(row));
     NXDKIT_ASSIGN(param.root, DigestOf(row));
     NXDKIT_ASSIGN(const int64_t bytes, JsonInt(row, "bytes"));
     NXDKIT_ASSIGN(const uint64_t packed, PackedBytes(param.dtype, param.shape));
     if (bytes < 0 || static_cast<uint64_t>(bytes) != packed)
-      return Error(Errc::kCorrupt, fmt::format("found {}, but {} {} takes {}", bytes,
-                                               Name(param.dtype), ShapeText(param.shape), packed))
+      return Corrupt("found {}, but {} {} takes {}", bytes, Name(param.dtype),
+                     ShapeText(param.shape), packed)
           .member("bytes");
     return OkStatus();
   };
-  Status status = rest();
-  if (!status.ok()) return std::move(status).error().on(param.name);
+  NXDKIT_TRY(rest().on(param.name));
   return param;
 }
 
 Status CheckHeading(const Json& json) {
   NXDKIT_ASSIGN(const std::string format, JsonString(json, "format"));
   if (format != kFormat)
-    return Error(Errc::kCorrupt, fmt::format("found \"{}\", expected \"{}\"", format, kFormat))
-        .member("format");
+    return Corrupt("found \"{}\", expected \"{}\"", format, kFormat).member("format");
   NXDKIT_ASSIGN(const int64_t version, JsonInt(json, "version"));
   if (version != kVersion)
-    return Error(Errc::kUnsupported,
-                 fmt::format("version {} found, this program reads {}", version, kVersion))
+    return Unsupported("version {} found, this program reads {}", version, kVersion)
         .member("version");
   return OkStatus();
 }
@@ -119,24 +113,21 @@ Result<ModelDigest> ReadModel(const Json& json) {
   NXDKIT_ASSIGN(const Sha256Bytes digest, DigestOf(*model));
   NXDKIT_ASSIGN(const int64_t leaf_bytes, JsonInt(*model, "leaf_bytes"));
   if (leaf_bytes != static_cast<int64_t>(kLeafBytes))
-    return Error(Errc::kUnsupported, fmt::format("leaves of {} bytes found, this program knows {}",
-                                                 leaf_bytes, kLeafBytes))
+    return Unsupported("leaves of {} bytes found, this program knows {}", leaf_bytes, kLeafBytes)
         .member("leaf_bytes");
   NXDKIT_ASSIGN(const Json* rows, JsonArray(*model, "parameters"));
   std::vector<ParamDigest> params;
   for (const Json& row : *rows) {
     NXDKIT_ASSIGN(ParamDigest param, ReadParam(row));
     if (!params.empty() && params.back().name >= param.name)
-      return Error(Errc::kCorrupt,
-                   fmt::format("parameters are not in order: \"{}\" comes before it",
-                               params.back().name))
+      return Corrupt("parameters are not in order: \"{}\" comes before it", params.back().name)
           .on(param.name);
     params.push_back(std::move(param));
   }
   ModelDigest out = MakeModelDigest(std::move(params));
   if (out.digest != digest)
-    return Error(Errc::kCorrupt, fmt::format("found {}, but the parameters give {}",
-                                             DigestText(digest), DigestText(out.digest)))
+    return Corrupt("found {}, but the parameters give {}", DigestText(digest),
+                   DigestText(out.digest))
         .member("digest");
   return out;
 }
@@ -150,14 +141,12 @@ Status ReadArtifact(const Json& json, Manifest& manifest) {
     FileDigest file;
     NXDKIT_ASSIGN(file.path, JsonString(row, "path"));
     NXDKIT_ASSIGN(const int64_t bytes, JsonInt(row, "bytes"));
-    if (bytes < 0)
-      return Error(Errc::kCorrupt, fmt::format("found {}, expected 0 or more", bytes))
-          .member("bytes");
+    if (bytes < 0) return Corrupt("found {}, expected 0 or more", bytes).member("bytes");
     file.bytes = static_cast<uint64_t>(bytes);
     NXDKIT_ASSIGN(file.digest, DigestOf(row));
     if (!manifest.files.empty() && manifest.files.back().path >= file.path)
-      return Error(Errc::kCorrupt, fmt::format("files are not in order: \"{}\" after \"{}\"",
-                                               file.path, manifest.files.back().path))
+      return Corrupt("files are not in order: \"{}\" after \"{}\"", file.path,
+                     manifest.files.back().path)
           .member("path");
     manifest.files.push_back(std::move(file));
   }
@@ -191,9 +180,8 @@ std::string DigestText(const Sha256Bytes& digest) {
 
 Result<Sha256Bytes> ParseDigest(std::string_view text) {
   const auto wrong = [&] {
-    return Error(Errc::kCorrupt,
-                 fmt::format("found \"{}\", expected sha256: and 64 lower-case hexadecimal digits",
-                             text.substr(0, 80)));
+    return Corrupt("found \"{}\", expected sha256: and 64 lower-case hexadecimal digits",
+                   text.substr(0, 80));
   };
   if (!text.starts_with(kDigestPrefix)) return wrong();
   const std::string_view digits = text.substr(kDigestPrefix.size());
@@ -210,12 +198,10 @@ Result<Sha256Bytes> ParseDigest(std::string_view text) {
 
 Result<std::string> WriteManifest(const Manifest& manifest) {
   for (const ParamDigest& param : manifest.model.params) {
-    Status text = CheckText(param.name);
-    if (!text.ok()) return std::move(text).error().on(param.name);
+    NXDKIT_TRY(CheckText(param.name).on(param.name));
   }
   for (const FileDigest& file : manifest.files) {
-    Status text = CheckText(file.path);
-    if (!text.ok()) return std::move(text).error().in(file.path);
+    NXDKIT_TRY(CheckText(file.path).in(file.path));
   }
   std::string text = fmt::format(
       "{{\n  \"format\": \"{}\",\n  \"version\": {},\n  \"model\": {{\n    \"digest\": \"{}\",\n"

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "lib/base/errors.h"
 #include "lib/base/little_endian.h"
 #include "lib/hash/hash_file.h"
 
@@ -157,7 +158,7 @@ Result<std::vector<Located>> Find(const File& file, uint64_t offset, uint64_t en
       const Result<Located> neff = LocatedIn(bytes, offset + at, end, file.path());
       const bool is_one = neff.ok() && neff->payload != Payload::kUnknown;
       if (is_one && found.size() == most)
-        return Error(Errc::kLimit, fmt::format("more than {} NEFFs", most)).in(file.path());
+        return OverLimit("more than {} NEFFs", most).in(file.path());
       if (is_one) found.push_back(*neff);
       const bool is_damaged = !neff.ok() && PayloadOf(bytes) != Payload::kUnknown;
       if (is_damaged && damaged != nullptr && damaged->size() < most)

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 
+#include "lib/base/errors.h"
 #include "lib/system/utf8_locale.h"
 
 namespace nxdkit::neff {
@@ -49,7 +50,7 @@ class Lister {
         reader_(archive_read_new(), archive_read_free) {}
 
   Result<Listing> Run() {
-    if (!reader_) return Error(Errc::kLimit, "the system gave no memory");
+    if (!reader_) return OverLimit("the system gave no memory");
     archive_read_support_filter_gzip(reader_.get());
     archive_read_support_format_tar(reader_.get());
     if (archive_read_open(reader_.get(), &source_, nullptr, ReadBlock, nullptr) != ARCHIVE_OK)

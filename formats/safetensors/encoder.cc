@@ -11,6 +11,7 @@
 
 #include "formats/safetensors/limits.h"
 #include "lib/base/checked.h"
+#include "lib/base/errors.h"
 #include "lib/base/little_endian.h"
 #include "lib/base/utf8.h"
 
@@ -59,23 +60,21 @@ Status CheckNames(const std::vector<OutputTensor>& tensors) {
   names.reserve(tensors.size());
   for (const OutputTensor& tensor : tensors) {
     if (tensor.name == kMetadataKey)
-      return Error(Errc::kUsage, "the name __metadata__ is reserved in a safetensors file")
-          .on(tensor.name);
+      return BadUsage("the name __metadata__ is reserved in a safetensors file").on(tensor.name);
     if (ValidateUtf8(tensor.name))
-      return Error(Errc::kUsage, "the tensor's name is not UTF-8").on(tensor.name);
+      return BadUsage("the tensor's name is not UTF-8").on(tensor.name);
     names.push_back(tensor.name);
   }
   std::ranges::sort(names);
   const auto twin = std::ranges::adjacent_find(names);
   if (twin == names.end()) return OkStatus();
-  return Error(Errc::kUsage, "two tensors of one name").on(*twin);
+  return BadUsage("two tensors of one name").on(*twin);
 }
 
 // Packed bytes of a tensor that the format can hold.
 Result<uint64_t> TensorBytes(const OutputTensor& tensor) {
   if (static_cast<int>(tensor.dtype) >= kSafetensorsDtypeCount)
-    return Error(Errc::kUsage, fmt::format("safetensors has no dtype {}", Name(tensor.dtype)))
-        .on(tensor.name);
+    return BadUsage("safetensors has no dtype {}", Name(tensor.dtype)).on(tensor.name);
   Result<uint64_t> bytes = PackedBytes(tensor.dtype, tensor.shape);
   if (!bytes.ok()) return Error(Errc::kUsage, bytes.error().message()).on(tensor.name);
   return bytes;
@@ -86,7 +85,7 @@ Result<std::string> MetadataJson(const std::map<std::string, std::string>& metad
   std::string json;
   for (const auto& [key, value] : metadata) {
     if (ValidateUtf8(key) || ValidateUtf8(value))
-      return Error(Errc::kUsage, fmt::format("metadata entry {} is not UTF-8", key));
+      return BadUsage("metadata entry {} is not UTF-8", key);
     json += fmt::format("{}{}:{}", json.empty() ? "" : ",", Json(key), Json(value));
   }
   if (!json.empty()) json = fmt::format("\"{}\":{{{}}}", kMetadataKey, json);
@@ -115,10 +114,10 @@ Result<std::unique_ptr<FileEncoder>> Encode(std::vector<OutputTensor> tensors,
     NXDKIT_ASSIGN(const uint64_t bytes, TensorBytes(tensor));
     const std::optional<uint64_t> next = CheckedAdd(end, bytes);
     if (!next || !CheckedCast<int64_t>(*next + 2 * kMaxHeaderBytes))
-      return Error(Errc::kLimit, "the tensors take more than 2^63 bytes").on(tensor.name);
+      return OverLimit("the tensors take more than 2^63 bytes").on(tensor.name);
     dims += tensor.shape.size();
     if (dims > kSpareDims + kDimsPerTensor * ++count)
-      return Error(Errc::kLimit, fmt::format("shapes of {} dims together", dims)).on(tensor.name);
+      return OverLimit("shapes of {} dims together", dims).on(tensor.name);
     header += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
                           header.empty() ? "" : ",", Json(tensor.name), Name(tensor.dtype),
                           fmt::join(tensor.shape, ","), end, *next);
@@ -127,8 +126,8 @@ Result<std::unique_ptr<FileEncoder>> Encode(std::vector<OutputTensor> tensors,
   }
   std::string frame = Frame("{" + header + "}");
   if (frame.size() - kLengthBytes > kMaxHeaderBytes)
-    return Error(Errc::kLimit, fmt::format("header of {} bytes, the limit is {}",
-                                           frame.size() - kLengthBytes, kMaxHeaderBytes));
+    return OverLimit("header of {} bytes, the limit is {}", frame.size() - kLengthBytes,
+                     kMaxHeaderBytes);
   for (uint64_t& offset : offsets) offset += frame.size();
   const uint64_t file_bytes = frame.size() + end;
   return std::unique_ptr<FileEncoder>(std::make_unique<Encoder>(

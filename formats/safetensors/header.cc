@@ -12,6 +12,7 @@
 #include "formats/safetensors/header_json.h"
 #include "formats/safetensors/limits.h"
 #include "lib/base/checked.h"
+#include "lib/base/errors.h"
 #include "lib/base/utf8.h"
 
 namespace nxdkit::safetensors {
@@ -171,7 +172,7 @@ Status CheckEntry(const StoredTensor& tensor, uint64_t end, uint64_t expected) {
 }  // namespace
 
 Error Refuse(std::string_view fault, std::string_view message) {
-  return Error(Errc::kCorrupt, fmt::format("{}: {}", fault, message));
+  return Corrupt("{}: {}", fault, message);
 }
 
 Result<Header> ParseHeader(const File& file, uint64_t bytes) {
@@ -201,9 +202,8 @@ Status ValidateLayout(Header& header, uint64_t data_begin, uint64_t file_bytes) 
   for (size_t i = 0; i < header.tensors.size(); ++i) {
     StoredTensor& tensor = header.tensors[i];
     if (!ElementCount(tensor.shape))
-      return Error(Errc::kUnsupported,
-                   fmt::format("empty tensor of shape {}, dims over 2^63-1 are not supported",
-                               DimsText(tensor.shape)))
+      return Unsupported("empty tensor of shape {}, dims over 2^63-1 are not supported",
+                         DimsText(tensor.shape))
           .on(tensor.name)
           .at(header.places[i].offset);
     tensor.strides = RowMajorStrides(tensor.shape);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "formats/safetensors/limits.h"
+#include "lib/base/errors.h"
 #include "lib/json/json_stream.h"
 
 namespace nxdkit::safetensors {
@@ -65,8 +66,7 @@ class HeaderHandler : public JsonHandler {
         return FieldKey(key);
       case Place::kMetadataKeys:
         if (header_.metadata.size() == kMaxMetadataEntries)
-          return Error(Errc::kLimit,
-                       fmt::format("__metadata__ has more than {} entries", kMaxMetadataEntries));
+          return OverLimit("__metadata__ has more than {} entries", kMaxMetadataEntries);
         header_.metadata.emplace_back(key, std::string());
         place_ = Place::kMetadataValue;
         return OkStatus();
@@ -193,8 +193,8 @@ class HeaderHandler : public JsonHandler {
   Status AddDim(uint64_t value) {
     const uint64_t limit = kSpareDims + kDimsPerTensor * header_.tensors.size();
     if (++dims_ > limit)
-      return Error(Errc::kLimit, fmt::format("the first {} tensors have more than {} dims together",
-                                             header_.tensors.size(), limit))
+      return OverLimit("the first {} tensors have more than {} dims together",
+                       header_.tensors.size(), limit)
           .on(tensor().name);
     shape_.push_back(static_cast<int64_t>(value));
     return OkStatus();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "formats/rollout/weight_slots.h"
+#include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"
@@ -62,9 +63,8 @@ Result<std::string> PlaceOf(const std::string& folder, Listing& out) {
 Status List(const std::string& given, const std::string& prefix, size_t depth, Listing& out) {
   NXDKIT_ASSIGN(const std::string folder, PlaceOf(given, out));
   if (depth > kMaxDepth)
-    return Error(Errc::kUnsupported, fmt::format("folders are over {} deep; does a link lead to "
-                                                 "a folder around it?",
-                                                 kMaxDepth))
+    return Unsupported("folders are over {} deep; does a link lead to a folder around it?",
+                       kMaxDepth)
         .in(folder);
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
   for (const std::string& name : names) {
@@ -73,9 +73,9 @@ Status List(const std::string& given, const std::string& prefix, size_t depth, L
     Member member{prefix + name, JoinPath(folder, name)};
     const PathKind kind = KindOf(member.path);
     if (kind == PathKind::kMissing)
-      return Error(Errc::kNotFound, "the link leads to nothing").in(JoinPath(given, name));
+      return NotFound("the link leads to nothing").in(JoinPath(given, name));
     if (kind == PathKind::kOther)
-      return Error(Errc::kUnsupported, "neither a file nor a folder").in(JoinPath(given, name));
+      return Unsupported("neither a file nor a folder").in(JoinPath(given, name));
     member.folder = kind == PathKind::kFolder;
     if (!member.folder) {
       NXDKIT_ASSIGN(const File file, File::OpenRead(member.path));
@@ -89,9 +89,8 @@ Status List(const std::string& given, const std::string& prefix, size_t depth, L
 
 Status ListInput(const std::string& path, Listing& out) {
   const PathKind kind = KindOf(path);
-  if (kind == PathKind::kMissing) return Error(Errc::kNotFound, "no such file or folder").in(path);
-  if (kind == PathKind::kOther)
-    return Error(Errc::kUnsupported, "neither a file nor a folder").in(path);
+  if (kind == PathKind::kMissing) return NotFound("no such file or folder").in(path);
+  if (kind == PathKind::kOther) return Unsupported("neither a file nor a folder").in(path);
   if (kind == PathKind::kFile) {
     NXDKIT_ASSIGN(const File file, File::OpenRead(path));
     out.members.push_back({BaseName(path), path, false, file.bytes()});
@@ -138,7 +137,7 @@ Error WriteError(archive* writer, const Target& target) {
 
 Result<Writer> OpenWriter(const PackRequest& request, Target& target) {
   Writer writer(archive_write_new(), archive_write_free);
-  if (!writer) return Error(Errc::kLimit, "the system gave no memory");
+  if (!writer) return OverLimit("the system gave no memory");
   // ustar headers, with pax records only for what does not fit them.
   int status = archive_write_set_format_pax_restricted(writer.get());
   if (request.compression == Compression::kZstd)
@@ -153,8 +152,7 @@ Result<Writer> OpenWriter(const PackRequest& request, Target& target) {
     const std::string level = std::to_string(*request.level);
     if (archive_write_set_filter_option(writer.get(), nullptr, "compression-level",
                                         level.c_str()) != ARCHIVE_OK)
-      return Error(Errc::kUsage,
-                   fmt::format("{} has no level {}", CompressionName(request.compression), level));
+      return BadUsage("{} has no level {}", CompressionName(request.compression), level);
   }
   status = std::min(status, archive_write_set_bytes_in_last_block(writer.get(), kLastBlockBytes));
   status =
@@ -172,7 +170,7 @@ class Packer {
     const std::unique_ptr<archive_entry, void (*)(archive_entry*)> entry(archive_entry_new(),
                                                                          archive_entry_free);
     if (archive_entry_update_pathname_utf8(entry.get(), member.name.c_str()) == 0)
-      return Error(Errc::kUnsupported, "the name is not UTF-8").in(member.path);
+      return Unsupported("the name is not UTF-8").in(member.path);
     archive_entry_set_filetype(entry.get(), member.folder ? AE_IFDIR : AE_IFREG);
     archive_entry_set_perm(entry.get(), member.folder ? 0755 : 0644);
     archive_entry_set_mtime(entry.get(), 0, 0);
@@ -180,8 +178,7 @@ class Packer {
     if (archive_write_header(writer_, entry.get()) != ARCHIVE_OK)
       return WriteError(writer_, target_);
     if (member.folder) return OkStatus();
-    Status added = AddBytes(member);
-    if (!added.ok()) return std::move(added).error().member(member.name);
+    NXDKIT_TRY(AddBytes(member).member(member.name));
     return OkStatus();
   }
 

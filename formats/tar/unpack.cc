@@ -12,6 +12,7 @@
 #include <set>
 #include <vector>
 
+#include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"
@@ -39,7 +40,7 @@ Error ReadError(archive* reader, const std::string& path) {
 
 Result<Reader> OpenReader(const UnpackRequest& request, const File& file) {
   Reader reader(archive_read_new(), archive_read_free);
-  if (!reader) return Error(Errc::kLimit, "the system gave no memory");
+  if (!reader) return OverLimit("the system gave no memory");
   archive_read_support_filter_zstd(reader.get());
   archive_read_support_filter_gzip(reader.get());
   archive_read_support_format_tar(reader.get());
@@ -66,13 +67,10 @@ class Unpacker {
       if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
         return ReadError(reader_, request_.archive);
       if (++entries_ > kMaxEntries)
-        return Error(Errc::kCorrupt, fmt::format("over {} entries", kMaxEntries))
-            .in(request_.archive);
-      Status added = Add(entry);
-      if (!added.ok()) return std::move(added).error().in(request_.archive);
+        return Corrupt("over {} entries", kMaxEntries).in(request_.archive);
+      NXDKIT_TRY(Add(entry).in(request_.archive));
     }
-    if (report_.files == 0)
-      return Error(Errc::kCorrupt, "the archive holds no file").in(request_.archive);
+    if (report_.files == 0) return Corrupt("the archive holds no file").in(request_.archive);
     report_.archive_bytes = static_cast<uint64_t>(archive_filter_bytes(reader_, -1));
     return report_;
   }
@@ -95,13 +93,12 @@ class Unpacker {
   // between two files lacks the block of zeros; padding alone is less than a block.
   Status CheckEnd(la_int64_t bytes) const {
     if (bytes >= kBlockBytes) return OkStatus();
-    return Error(Errc::kCorrupt, "the archive is cut off: the zeros at its end are missing")
-        .in(request_.archive);
+    return Corrupt("the archive is cut off: the zeros at its end are missing").in(request_.archive);
   }
 
   Status Add(archive_entry* entry) {
     const char* given = archive_entry_pathname_utf8(entry);
-    if (given == nullptr) return Error(Errc::kCorrupt, "an entry whose name is not UTF-8");
+    if (given == nullptr) return Corrupt("an entry whose name is not UTF-8");
     NXDKIT_ASSIGN(const std::string name, SafeName(given, request_.strip));
     NXDKIT_TRY(CheckKind(entry, given));
     NXDKIT_ASSIGN(const std::string whole_name, SafeName(given, 0));
@@ -109,11 +106,9 @@ class Unpacker {
                           whole_name.find('/') == std::string::npos;
     if (name.empty()) return OkStatus();
     if (archive_entry_filetype(entry) == AE_IFDIR) return MakeFolders(name);
-    if (!names_.insert(name).second)
-      return Error(Errc::kCorrupt, "the name is there twice").member(given);
+    if (!names_.insert(name).second) return Corrupt("the name is there twice").member(given);
     NXDKIT_TRY(MakeFolders(ParentPath(name)));
-    Status written = WriteFile(entry, name);
-    if (!written.ok()) return std::move(written).error().member(given);
+    NXDKIT_TRY(WriteFile(entry, name).member(given));
     return OkStatus();
   }
 
@@ -121,18 +116,15 @@ class Unpacker {
     const char* link = archive_entry_hardlink(entry);
     if (link == nullptr && archive_entry_filetype(entry) == AE_IFLNK)
       link = archive_entry_symlink(entry);
-    if (link != nullptr)
-      return Error(Errc::kCorrupt, fmt::format("a link to {}: links are refused", link))
-          .member(name);
+    if (link != nullptr) return Corrupt("a link to {}: links are refused", link).member(name);
     const auto type = archive_entry_filetype(entry);
     if (type == AE_IFREG || type == AE_IFDIR) return OkStatus();
-    return Error(Errc::kCorrupt, "neither a file nor a folder").member(name);
+    return Corrupt("neither a file nor a folder").member(name);
   }
 
   Status MakeFolders(const std::string& name) {
     if (name == "." || folders_.contains(name)) return OkStatus();
-    if (names_.contains(name))
-      return Error(Errc::kCorrupt, "a folder where a file of that name is").member(name);
+    if (names_.contains(name)) return Corrupt("a folder where a file of that name is").member(name);
     NXDKIT_TRY(MakeFolders(ParentPath(name)));
     const std::string path = JoinPath(folder_, name);
     if (::mkdir(path.c_str(), 0777) != 0) return OutputError("create the folder", errno).in(path);
@@ -141,11 +133,10 @@ class Unpacker {
   }
 
   Status WriteFile(archive_entry* entry, const std::string& name) {
-    if (folders_.contains(name))
-      return Error(Errc::kCorrupt, "a file where a folder of that name is");
-    if (!archive_entry_size_is_set(entry)) return Error(Errc::kCorrupt, "an entry without a size");
+    if (folders_.contains(name)) return Corrupt("a file where a folder of that name is");
+    if (!archive_entry_size_is_set(entry)) return Corrupt("an entry without a size");
     const la_int64_t declared = archive_entry_size(entry);
-    if (declared < 0) return Error(Errc::kCorrupt, fmt::format("a size of {} bytes", declared));
+    if (declared < 0) return Corrupt("a size of {} bytes", declared);
     const uint64_t bytes = static_cast<uint64_t>(declared);
     NXDKIT_ASSIGN(File file, File::OpenWrite(JoinPath(folder_, name)));
     if (bytes > 0) NXDKIT_TRY(file.Allocate(bytes));
@@ -165,14 +156,13 @@ class Unpacker {
       if (got < 0) return ReadError(reader_, request_.archive);
       if (got == 0) break;
       const std::span<const std::byte> part = std::span(buffer_).first(static_cast<size_t>(got));
-      if (part.size() > bytes - at)
-        return Error(Errc::kCorrupt, fmt::format("more than the {} bytes it says", bytes));
+      if (part.size() > bytes - at) return Corrupt("more than the {} bytes it says", bytes);
       NXDKIT_TRY(file.WriteAt(at, part));
       at += part.size();
       if (request_.hooks.on_bytes) request_.hooks.on_bytes(part.size());
     }
     if (at == bytes) return OkStatus();
-    return Error(Errc::kCorrupt, fmt::format("{} bytes found, {} expected", at, bytes));
+    return Corrupt("{} bytes found, {} expected", at, bytes);
   }
 
   const UnpackRequest& request_;
@@ -202,9 +192,9 @@ Result<TransportReport> Unpack(const UnpackRequest& request) {
   NXDKIT_ASSIGN(const TransportReport report, unpacker.Run());
   if (request.sync) NXDKIT_TRY(unpacker.Sync());
   if (report.single_file && KindOf(request.output) == PathKind::kFolder)
-    return Error(Errc::kUsage,
-                 "the archive is of a single file and the output is a folder, expected the name of "
-                 "a file")
+    return BadUsage(
+               "the archive is of a single file and the output is a folder, expected the name of a "
+               "file")
         .in(request.output);
   NXDKIT_TRY(report.single_file ? staging.PublishOnly(unpacker.OnlyFile()) : staging.Publish());
   return report;

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/errors.h"
+
 namespace nxdkit {
 namespace {
 
@@ -28,8 +30,8 @@ class Loop {
         if (Status status = body(index); !status.ok()) Fail(index, std::move(status).error());
       }
     } catch (const std::bad_alloc&) {
-      Fail(std::numeric_limits<size_t>::max(), Error(Errc::kLimit, "the system gave no more memory")
-                                                   .hint("lower --max-memory or --jobs"));
+      Fail(std::numeric_limits<size_t>::max(),
+           OverLimit("the system gave no more memory").hint("lower --max-memory or --jobs"));
     }
   }
 

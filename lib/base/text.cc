@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "lib/base/errors.h"
 #include "lib/base/utf8.h"
 
 namespace nxdkit {
@@ -58,7 +59,7 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 char Upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 
 Error NotBytes(std::string_view text, std::string_view why) {
-  return Error(Errc::kUsage, fmt::format("'{}' {}", EscapeControl(text.substr(0, 80)), why))
+  return BadUsage("'{}' {}", EscapeControl(text.substr(0, 80)), why)
       .hint("sizes are written as 4096, 500M, 4G (decimal) or 4GiB (binary)");
 }
 

@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "lib/base/errors.h"
 #include "lib/system/file.h"
 
 namespace nxdkit {
@@ -41,14 +42,13 @@ Result<Owned<EVP_PKEY>> ReadKey(const std::string& path, KeyKind kind) {
   ::ERR_clear_error();
   const char* what = kind == KeyKind::kPrivate ? "private" : "public";
   if (locked)
-    return Error(Errc::kUnsupported, "the key is locked with a passphrase")
+    return Unsupported("the key is locked with a passphrase")
         .in(path)
         .hint("openssl pkey -in LOCKED -out KEY writes it without");
-  if (!key) return Error(Errc::kCorrupt, fmt::format("no {} key in PEM form found", what)).in(path);
+  if (!key) return Corrupt("no {} key in PEM form found", what).in(path);
   if (::EVP_PKEY_base_id(key.get()) != EVP_PKEY_ED25519) {
     const char* name = ::OBJ_nid2sn(::EVP_PKEY_base_id(key.get()));
-    return Error(Errc::kUnsupported, fmt::format("a {} key of kind {} found, expected Ed25519",
-                                                 what, name ? name : "unknown"))
+    return Unsupported("a {} key of kind {} found, expected Ed25519", what, name ? name : "unknown")
         .in(path)
         .hint("openssl genpkey -algorithm ed25519 -out KEY makes one");
   }
@@ -80,8 +80,7 @@ Status VerifyEd25519(std::span<const std::byte> message, const std::string& sign
                      const std::string& key_path) {
   NXDKIT_ASSIGN(const Owned<EVP_PKEY> key, ReadKey(key_path, KeyKind::kPublic));
   if (signature.size() != kSignatureBytes)
-    return Error(Errc::kCorrupt, fmt::format("a signature of {} bytes found, {} expected",
-                                             signature.size(), kSignatureBytes));
+    return Corrupt("a signature of {} bytes found, {} expected", signature.size(), kSignatureBytes);
   const Owned<EVP_MD_CTX> context(::EVP_MD_CTX_new());
   if (!context || ::EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, key.get()) != 1)
     return Error(Errc::kInternal, "OpenSSL could not take the key").in(key_path);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/errors.h"
 #include "lib/base/utf8.h"
 
 namespace nxdkit {
@@ -144,8 +145,8 @@ Result<std::string> JsonString(const Json& object, std::string_view key) {
 Result<int64_t> JsonInt(const Json& object, std::string_view key) {
   NXDKIT_ASSIGN(const Json* value, Member(object, key, &Json::is_number_integer, "an integer"));
   if (value->is_number_unsigned() && !std::in_range<int64_t>(value->get<uint64_t>()))
-    return Error(Errc::kCorrupt, fmt::format("{} is over the limit of {}", value->get<uint64_t>(),
-                                             std::numeric_limits<int64_t>::max()))
+    return Corrupt("{} is over the limit of {}", value->get<uint64_t>(),
+                   std::numeric_limits<int64_t>::max())
         .member(key);
   return value->get<int64_t>();
 }

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/base/utf8.h"
 #include "lib/system/file.h"
@@ -26,9 +27,7 @@ Error JsonError(std::string_view text, size_t offset, std::string_view what) {
   const std::string_view before = text.substr(0, offset);
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
   const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
-  return Error(Errc::kCorrupt,
-               fmt::format("JSON line {} column {}: {}", line, offset - line_start + 1, what))
-      .at(offset);
+  return Corrupt("JSON line {} column {}: {}", line, offset - line_start + 1, what).at(offset);
 }
 
 std::string Near(std::string_view text, size_t offset) {

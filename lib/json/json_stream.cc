@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/errors.h"
+
 namespace nxdkit {
 namespace {
 
@@ -80,9 +82,8 @@ class Blocks {
     position_ = filled_ = 0;
     if (error_ || next_ == end_) return;
     if (!outside_ && next_ - mark_ > run_bytes_) {
-      error_ = Error(Errc::kLimit, fmt::format("{} bytes of JSON without the end of a string or "
-                                               "number, the limit is {}",
-                                               next_ - mark_, run_bytes_))
+      error_ = OverLimit("{} bytes of JSON without the end of a string or number, the limit is {}",
+                         next_ - mark_, run_bytes_)
                    .at(mark_);
       return;
     }
@@ -173,8 +174,7 @@ class Sax {
   bool binary(Json::binary_t&) { return false; }  // never in JSON text
 
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& exception) {
-    error_ = Error(Errc::kCorrupt, fmt::format("JSON {}: {}", LastByte(), Reason(exception.what())))
-                 .at(blocks_.offset());
+    error_ = Corrupt("JSON {}: {}", LastByte(), Reason(exception.what())).at(blocks_.offset());
     return false;
   }
 
@@ -192,8 +192,7 @@ class Sax {
 
   bool Begin(JsonKind kind) {
     if (++depth_ > max_depth_)
-      return Go(Error(Errc::kCorrupt,
-                      fmt::format("JSON nested {} deep, the limit is {}", depth_, max_depth_)));
+      return Go(Corrupt("JSON nested {} deep, the limit is {}", depth_, max_depth_));
     return Go(handler_.Begin(kind, blocks_.offset()));
   }
 

@@ -1,11 +1,10 @@
 #include "lib/plan/executor.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <map>
 #include <memory>
 
+#include "lib/base/errors.h"
 #include "lib/base/parallel.h"
 #include "lib/plan/gather.h"
 
@@ -207,15 +206,14 @@ Status Executor::CheckDtypes() const {
   for (size_t t = 0; t < outputs_->size(); ++t) {
     const OutputTensor& output = (*outputs_)[t];
     if (ElementBytes(output.dtype) == 0)
-      return Error(Errc::kUnsupported, fmt::format("elements of dtype {} are smaller than a byte "
-                                                   "and cannot be sliced",
-                                                   Name(output.dtype)))
+      return Unsupported("elements of dtype {} are smaller than a byte and cannot be sliced",
+                         Name(output.dtype))
           .on(output.name);
     for (const CopyOp& op : plan_->tensors[t].copies) {
       const StoredTensor& stored = source_->stored[op.source];
       if (!Convertible(stored.dtype, output.dtype))
-        return Error(Errc::kUnsupported, fmt::format("dtype {} cannot be converted to {}",
-                                                     Name(stored.dtype), Name(output.dtype)))
+        return Unsupported("dtype {} cannot be converted to {}", Name(stored.dtype),
+                           Name(output.dtype))
             .in(stored.storage->path())
             .on(stored.name);
     }
@@ -292,10 +290,8 @@ Result<Executor> Executor::Make(const Plan& plan, const BoundLayout& source, con
   NXDKIT_TRY(executor.CheckDtypes());
   const uint64_t jobs = static_cast<uint64_t>(std::max(1, options.jobs));
   const auto too_little = [&](uint64_t least) {
-    return Error(Errc::kLimit,
-                 fmt::format(
-                     "{} bytes are left for the buffers of {} threads, at least {} are needed",
-                     options.buffer_bytes, jobs, least))
+    return OverLimit("{} bytes are left for the buffers of {} threads, at least {} are needed",
+                     options.buffer_bytes, jobs, least)
         .hint(jobs > 1 ? "raise --max-memory or lower --jobs" : "raise --max-memory");
   };
   if (options.buffer_bytes < kLeastBudget || options.buffer_bytes / jobs < kLeastWorker)

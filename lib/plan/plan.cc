@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lib/base/errors.h"
+
 namespace nxdkit {
 
 CopyOp CopyWhole(const StoredTensor& stored, uint32_t index) {
@@ -21,13 +23,12 @@ Status CheckBinding(const BoundLayout& bound) {
     const StoredTensor& stored = bound.stored[i];
     const TensorLayout& tensor = bound.layout.tensors[i];
     if (stored.shape != tensor.shape)
-      return Error(Errc::kCorrupt, fmt::format("shape {} found, {} expected",
-                                               ShapeText(stored.shape), ShapeText(tensor.shape)))
+      return Corrupt("shape {} found, {} expected", ShapeText(stored.shape),
+                     ShapeText(tensor.shape))
           .in(stored.storage->path())
           .on(stored.name);
     if (tensor.dtype && stored.dtype != *tensor.dtype)
-      return Error(Errc::kCorrupt, fmt::format("dtype {} found, {} expected", Name(stored.dtype),
-                                               Name(*tensor.dtype)))
+      return Corrupt("dtype {} found, {} expected", Name(stored.dtype), Name(*tensor.dtype))
           .in(stored.storage->path())
           .on(stored.name);
   }

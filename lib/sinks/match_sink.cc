@@ -85,8 +85,7 @@ Status MatchSink::Match(size_t file, uint64_t offset, std::span<const std::byte>
 
 Status MatchSink::Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
   const uint32_t file = files_.FileOf(tensor);
-  Status same = Match(file, files_.DataOffset(tensor) + offset, bytes);
-  if (!same.ok()) return std::move(same).error().on(files_.NameOf(tensor));
+  NXDKIT_TRY(Match(file, files_.DataOffset(tensor) + offset, bytes).on(files_.NameOf(tensor)));
   if (!files_.encoder(file).needs_crc()) return OkStatus();
   const uint32_t crc = Crc32(0, bytes);
   const std::lock_guard lock(mutex_);

@@ -1,12 +1,11 @@
 #include "lib/system/command_text.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 
 namespace nxdkit {
@@ -47,10 +46,9 @@ Result<std::vector<std::string>> SplitCommand(const std::string& text) {
       *word += c;
     }
   }
-  if (quote != 0)
-    return Error(Errc::kUsage, fmt::format("the quote {} in \"{}\" is not closed", quote, text));
+  if (quote != 0) return BadUsage("the quote {} in \"{}\" is not closed", quote, text);
   if (word) words.push_back(*word);
-  if (words.empty()) return Error(Errc::kUsage, "an empty command");
+  if (words.empty()) return BadUsage("an empty command");
   return words;
 }
 

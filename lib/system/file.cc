@@ -12,6 +12,7 @@
 #include <limits>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/system/folders.h"
 #include "lib/system/process.h"
 
@@ -30,8 +31,7 @@ const char* KindText(mode_t mode) {
 }
 
 Error NotRegular(const std::string& path, mode_t mode) {
-  return Error(Errc::kUnsupported, fmt::format("is {}, expected a regular file", KindText(mode)))
-      .in(path);
+  return Unsupported("is {}, expected a regular file", KindText(mode)).in(path);
 }
 
 int OpenRetrying(const char* path, int flags, mode_t mode) {
@@ -136,9 +136,7 @@ Status File::ReadAt(uint64_t offset, std::span<std::byte> to) const {
     if (n < 0)
       return SystemError(fmt::format("read {} bytes", to.size()), errno).in(path_).at(offset);
     if (n == 0)
-      return Error(Errc::kCorrupt,
-                   fmt::format("the file ends after {} of the {} bytes expected here", done,
-                               to.size()))
+      return Corrupt("the file ends after {} of the {} bytes expected here", done, to.size())
           .in(path_)
           .at(offset);
     done += static_cast<size_t>(n);
@@ -200,9 +198,7 @@ Status File::Close() {
 Result<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes) {
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
   if (file.bytes() > max_bytes)
-    return Error(Errc::kCorrupt,
-                 fmt::format("file of {} bytes is over the limit of {}", file.bytes(), max_bytes))
-        .in(path);
+    return Corrupt("file of {} bytes is over the limit of {}", file.bytes(), max_bytes).in(path);
   std::string contents(file.bytes(), '\0');
   NXDKIT_TRY(file.ReadAt(0, std::as_writable_bytes(std::span(contents))));
   return contents;

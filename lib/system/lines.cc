@@ -1,10 +1,10 @@
 #include "lib/system/lines.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <span>
 #include <string>
+
+#include "lib/base/errors.h"
 
 namespace nxdkit {
 namespace {
@@ -18,8 +18,7 @@ Status ForEachLine(const File& file, uint64_t max_bytes, const LineTaker& each) 
   std::string line;  // as far as it was read
   const auto add = [&](std::string_view part) -> Status {
     if (part.size() > max_bytes - line.size())
-      return Error(Errc::kLimit,
-                   fmt::format("line {}: it is over the limit of {} bytes", number, max_bytes));
+      return OverLimit("line {}: it is over the limit of {} bytes", number, max_bytes);
     line += part;
     return OkStatus();
   };

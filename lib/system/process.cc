@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
 extern char** environ;
@@ -182,8 +183,7 @@ Result<Process> Process::Start(const ProcessOptions& options) {
   Process process(pid);
   report->write.Close();
   if (const int failure = FailureOf(report->read); failure != 0)
-    return Error(Errc::kNotFound, fmt::format("cannot start it: {}", std::strerror(failure)))
-        .in(options.program);
+    return NotFound("cannot start it: {}", std::strerror(failure)).in(options.program);
   return process;
 }
 

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "lib/base/errors.h"
 #include "lib/system/folder_lock.h"
 #include "lib/system/folders.h"
 
@@ -62,7 +63,7 @@ bool IsMountPoint(const std::string& path) {
 // The output's real place: without trailing slashes, behind a symbolic link or a final "." or
 // "..", because a rename replaces names, and needs the staging place on the same file system.
 Result<std::string> ResolveOutput(const std::string& output) {
-  if (output.empty()) return Error(Errc::kUsage, "the output's name is empty");
+  if (output.empty()) return BadUsage("the output's name is empty");
   const std::string name = BaseName(output);
   const std::string path = name == "/" ? name : JoinPath(ParentPath(output), name);
   struct stat info;
@@ -70,9 +71,9 @@ Result<std::string> ResolveOutput(const std::string& output) {
   if (!link && name != "." && name != ".." && name != "/")
     return output.find('/') == std::string::npos ? name : path;
   if (::stat(path.c_str(), &info) != 0)
-    return Error(Errc::kUsage, "the output is a symbolic link to nothing").in(output);
+    return BadUsage("the output is a symbolic link to nothing").in(output);
   std::string real = RealPath(path);
-  if (real == "/") return Error(Errc::kUsage, "the root folder cannot be an output").in(output);
+  if (real == "/") return BadUsage("the root folder cannot be an output").in(output);
   return real;
 }
 
@@ -242,21 +243,20 @@ Status Staging::CheckOutput() const {
   const PathKind kind = KindOf(output_);
   if (kind == PathKind::kMissing) return OkStatus();
   if (kind == PathKind::kOther)
-    return Error(Errc::kUsage, "the output exists and is neither a file nor a folder").in(output_);
+    return BadUsage("the output exists and is neither a file nor a folder").in(output_);
   if (kind == PathKind::kFolder && !options_.folder)  // --force must not cost a whole folder
-    return Error(Errc::kUsage, "the output is a folder, expected the name of a file").in(output_);
+    return BadUsage("the output is a folder, expected the name of a file").in(output_);
   if (IsMountPoint(output_))
-    return Error(Errc::kUsage, "the output is a mount point, which a rename cannot replace")
+    return BadUsage("the output is a mount point, which a rename cannot replace")
         .in(output_)
         .hint("name a folder inside it");
   if (options_.replace) return OkStatus();
   if (kind == PathKind::kFile)
-    return Error(Errc::kUsage, "the output exists").in(output_).hint("--force replaces it");
+    return BadUsage("the output exists").in(output_).hint("--force replaces it");
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(output_));
   if (names.empty()) return OkStatus();
-  return Error(Errc::kUsage,
-               fmt::format("the output exists and is not empty ({} entries, {} first)",
-                           names.size(), names.front()))
+  return BadUsage("the output exists and is not empty ({} entries, {} first)", names.size(),
+                  names.front())
       .in(output_)
       .hint("--force replaces it");
 }

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "lib/base/checked.h"
+#include "lib/base/errors.h"
 #include "lib/base/simd.h"
 
 namespace nxdkit {
@@ -104,19 +105,17 @@ std::optional<int64_t> ElementCount(const Shape& shape) {
 Result<uint64_t> PackedBytes(Dtype dtype, const Shape& shape) {
   const std::optional<int64_t> count = ElementCount(shape);
   if (!count)
-    return Error(Errc::kCorrupt, fmt::format("shape {} has a negative dimension or more than "
-                                             "2^63 - 1 elements",
-                                             ShapeText(shape)));
+    return Corrupt("shape {} has a negative dimension or more than 2^63 - 1 elements",
+                   ShapeText(shape));
   const auto bits =
       CheckedMul<uint64_t>(static_cast<uint64_t>(*count),
                            Info(dtype).bits % 8 == 0 ? Info(dtype).bits / 8 : Info(dtype).bits);
   if (!bits)
-    return Error(Errc::kCorrupt, fmt::format("shape {} of {} has more than 2^64 - 1 bytes",
-                                             ShapeText(shape), Name(dtype)));
+    return Corrupt("shape {} of {} has more than 2^64 - 1 bytes", ShapeText(shape), Name(dtype));
   if (Info(dtype).bits % 8 == 0) return *bits;
   if (*bits % 8 != 0)
-    return Error(Errc::kCorrupt, fmt::format("shape {} of {} has {} bits, expected a multiple of 8",
-                                             ShapeText(shape), Name(dtype), *bits));
+    return Corrupt("shape {} of {} has {} bits, expected a multiple of 8", ShapeText(shape),
+                   Name(dtype), *bits);
   return *bits / 8;
 }
 

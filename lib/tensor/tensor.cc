@@ -1,10 +1,9 @@
 #include "lib/tensor/tensor.h"
 
-#include <fmt/core.h>
-
 #include <optional>
 
 #include "lib/base/checked.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit {
 namespace {
@@ -23,10 +22,9 @@ class FileRange : public Storage {
     const std::optional<uint64_t> end = CheckedAdd<uint64_t>(offset, to.size());
     const std::optional<uint64_t> at = CheckedAdd(offset_, offset);
     if (!end || *end > bytes_ || !at)
-      return Error(Errc::kCorrupt,
-                   fmt::format("{} bytes at offset {} of a storage of {} bytes (which starts at {} "
-                               "in the file)",
-                               to.size(), offset, bytes_, offset_))
+      return Corrupt(
+                 "{} bytes at offset {} of a storage of {} bytes (which starts at {} in the file)",
+                 to.size(), offset, bytes_, offset_)
           .in(path());
     return file_->ReadAt(*at, to);
   }

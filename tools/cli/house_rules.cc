@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 
 namespace nxdkit::tool {
@@ -124,8 +125,7 @@ Error EndsTooEarly(const Options& options, const std::string& last) {
 Status CheckLocal(const OptionFacts& option, const std::string& value) {
   const bool local = option.completes == Completes::kPath || option.completes == Completes::kFolder;
   if (!local || !IsUrl(value)) return OkStatus();
-  return Error(Errc::kUnsupported, fmt::format("{}: \"{}\" is a URL, expected a local path",
-                                               option.DisplayName(), value))
+  return Unsupported("{}: \"{}\" is a URL, expected a local path", option.DisplayName(), value)
       .hint("mount the storage, or copy the files to or from it with its own tools");
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "tools/cli/house_rules.h"
 
@@ -117,8 +118,7 @@ CLI::Option* OptionTable::Add(const std::string& names, std::string_view help, S
     for (const std::string& value : values) {
       const std::string expected = store(value);
       if (!expected.empty() && failure_.ok())
-        failure_ = Error(Errc::kUsage, fmt::format("option {}: found \"{}\", expected {}", name,
-                                                   value, expected));
+        failure_ = BadUsage("option {}: found \"{}\", expected {}", name, value, expected);
     }
     return failure_.ok();
   };
@@ -234,8 +234,7 @@ Status OptionTable::Parse(const std::vector<std::string>& arguments) {
 Status OptionTable::CheckRequired() const {
   for (const CLI::Option* option : std::as_const(*app_).get_options())
     if (option->get_required() && option->count() == 0)
-      return Error(Errc::kUsage, fmt::format("{} is missing", option->get_name()))
-          .hint("--help shows the usage");
+      return BadUsage("{} is missing", option->get_name()).hint("--help shows the usage");
   return OkStatus();
 }
 

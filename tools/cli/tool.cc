@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/system/signals.h"
 #include "tools/cli/completion.h"
 #include "tools/cli/help.h"
@@ -37,7 +38,7 @@ Result<ToolAnswer> CallGuarded(const RunFunction& run, ToolContext& context) {
   try {
     return run(context);
   } catch (const std::bad_alloc&) {
-    return Error(Errc::kLimit, "the system gave no more memory")
+    return OverLimit("the system gave no more memory")
         .hint("lower --max-memory or --jobs, where the command has them");
   } catch (const std::exception& error) {
     return Error(Errc::kInternal, fmt::format("internal error: {}", error.what()))

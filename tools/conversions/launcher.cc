@@ -1,11 +1,10 @@
 #include "tools/conversions/launcher.h"
 
-#include <fmt/core.h>
-
 #include <cstdlib>
 #include <optional>
 #include <string_view>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 
 namespace nxdkit::tool {
@@ -22,11 +21,10 @@ class Variables {
   Result<int> Get(const char* name) const {
     const char* text = environment_(name);
     if (!text)
-      return Error(Errc::kUsage,
-                   fmt::format("{} is not set: the number of parts cannot be known", name))
+      return BadUsage("{} is not set: the number of parts cannot be known", name)
           .hint("say --part I/N");
     if (const std::optional<int> value = ParseNumber<int>(text)) return *value;
-    return Error(Errc::kUsage, fmt::format("{}={} is not a number", name, text));
+    return BadUsage("{}={} is not a number", name, text);
   }
 
  private:
@@ -36,9 +34,9 @@ class Variables {
 Status CheckPart(const ops::Part& part, std::string_view what) {
   if (part.count >= 1 && part.count <= kMaxParts && part.index >= 0 && part.index < part.count)
     return OkStatus();
-  return Error(Errc::kUsage, fmt::format("{}: part {} of {} does not exist; parts are counted from "
-                                         "0 and there are at most {}",
-                                         what, part.index, part.count, kMaxParts));
+  return BadUsage(
+      "{}: part {} of {} does not exist; parts are counted from 0 and there are at most {}", what,
+      part.index, part.count, kMaxParts);
 }
 
 // A plain array 0-7, 1-8 or 4-8:2. What a list 1,5,9 leaves out cannot be told from outside.
@@ -52,10 +50,10 @@ Result<ops::Part> SlurmArray(const Variables& variables) {
     NXDKIT_ASSIGN(step, variables.Get("SLURM_ARRAY_TASK_STEP"));
   }
   if (step < 1 || max < min || (max - min) / step + 1 != count || (id - min) % step != 0)
-    return Error(Errc::kUsage,
-                 fmt::format("the Slurm array from {} to {} in steps of {} has {} tasks: its parts "
-                             "cannot be numbered",
-                             min, max, step, count))
+    return BadUsage(
+               "the Slurm array from {} to {} in steps of {} has {} tasks: its parts cannot be "
+               "numbered",
+               min, max, step, count)
         .hint("use an array without gaps, or say --part I/N");
   return ops::Part{(id - min) / step, count};
 }
@@ -91,11 +89,10 @@ Result<ops::Part> FromLauncher(const Variables& variables) {
   NXDKIT_ASSIGN(const ops::Part job, array ? SlurmArray(variables) : FirstOf(kJobs, variables));
   NXDKIT_ASSIGN(const ops::Part process, FirstOf(kProcesses, variables));
   if (job.count == 1 && process.count == 1 && !array)
-    return Error(Errc::kUsage, "no launcher says which part this process is")
-        .hint("say --part I/N");
+    return BadUsage("no launcher says which part this process is").hint("say --part I/N");
   if (job.count > kMaxParts / process.count)
-    return Error(Errc::kUsage, fmt::format("{} jobs of {} processes are over the limit of {} parts",
-                                           job.count, process.count, kMaxParts));
+    return BadUsage("{} jobs of {} processes are over the limit of {} parts", job.count,
+                    process.count, kMaxParts);
   return ops::Part{job.index * process.count + process.index, job.count * process.count};
 }
 
@@ -108,8 +105,7 @@ Result<ops::Part> PartOf(const std::string& text, const Environment& environment
   const std::optional<int> count = slash == std::string::npos
                                        ? std::nullopt
                                        : ParseNumber<int>(std::string_view(text).substr(slash + 1));
-  if (!index || !count)
-    return Error(Errc::kUsage, fmt::format("--part: found {}, expected I/N or auto", text));
+  if (!index || !count) return BadUsage("--part: found {}, expected I/N or auto", text);
   const ops::Part part{*index, *count};
   NXDKIT_TRY(CheckPart(part, "--part"));
   return part;
@@ -124,7 +120,7 @@ void AddPartOption(OptionTable& table, std::optional<std::string>* text) {
 Status TakePart(const std::optional<std::string>& text, ops::ConvertRequest& request) {
   if (!text) return OkStatus();
   if (std::holds_alternative<ops::Slot>(request.place))
-    return Error(Errc::kUsage, "one process refreshes a bundle: --part does not go with --into");
+    return BadUsage("one process refreshes a bundle: --part does not go with --into");
   NXDKIT_ASSIGN(request.place, PartOf(*text, [](const char* name) { return std::getenv(name); }));
   return OkStatus();
 }

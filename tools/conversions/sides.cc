@@ -1,8 +1,7 @@
 #include "tools/conversions/sides.h"
 
-#include <fmt/core.h>
-
 #include "formats/hf/split.h"
+#include "lib/base/errors.h"
 #include "lib/system/signals.h"
 
 namespace nxdkit::tool {
@@ -38,8 +37,8 @@ Status CheckMeaning(const LayoutArgs& args, Kind from, Kind to) {
   if (to == Kind::kRollout) sides |= kRolloutOutput;
   if (to == Kind::kHf) sides |= kHfOutput;
   if (const std::optional<std::string> option = OptionWithoutMeaning(args, sides))
-    return Error(Errc::kUsage, fmt::format("{} does not apply to a conversion from {} to {}",
-                                           *option, ops::KindName(from), ops::KindName(to)));
+    return BadUsage("{} does not apply to a conversion from {} to {}", *option, ops::KindName(from),
+                    ops::KindName(to));
   return OkStatus();
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <vector>
 
+#include "lib/base/errors.h"
 #include "trainer/algo/names.h"
 
 namespace nxdkit::trainer {
@@ -63,8 +64,8 @@ Result<Groups> FindGroups(const AdvantageOptions& options, Rows rows) {
   for (size_t i = 0; i < rows.size(); ++i) groups[rows[i].group].push_back(i);
   for (const auto& [group, members] : groups)
     if (std::ssize(members) != options.samples)
-      return Error(Errc::kCorrupt, fmt::format("the group of row {} has {} rows, expected {}",
-                                               members[0], members.size(), options.samples))
+      return Corrupt("the group of row {} has {} rows, expected {}", members[0], members.size(),
+                     options.samples)
           .member(fmt::format("group {}", group));
   return groups;
 }
@@ -202,10 +203,8 @@ Result<AdvantageEstimator> ParseAdvantageEstimator(std::string_view name) {
 Status ComputeAdvantages(const AdvantageOptions& options, std::span<const AdvantageRow> rows) {
   const GroupRule rule = GroupRuleOf(options.estimator);
   if (rule && options.samples < 2)
-    return Error(Errc::kUsage,
-                 fmt::format("{} sample per prompt: this estimator compares samples and needs at "
-                             "least 2",
-                             options.samples))
+    return BadUsage("{} sample per prompt: this estimator compares samples and needs at least 2",
+                    options.samples)
         .member("worker.rollout.n");
   for (size_t i = 0; i < rows.size(); ++i) NXDKIT_TRY(CheckRow(options, i, rows[i]));
   NXDKIT_ASSIGN(const Groups groups, FindGroups(options, rows));

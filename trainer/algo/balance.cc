@@ -7,6 +7,8 @@
 #include <queue>
 #include <utility>
 
+#include "lib/base/errors.h"
+
 namespace nxdkit::trainer {
 namespace {
 
@@ -92,8 +94,7 @@ int64_t LengthOf(std::span<const int64_t> lengths, const Part& part) {
 Result<std::vector<Part>> PartitionEqual(std::span<const int64_t> lengths, int64_t parts) {
   const int64_t rows = std::ssize(lengths);
   if (parts < 1 || rows == 0 || rows % parts != 0)
-    return Error(Errc::kUsage,
-                 fmt::format("{} rows cannot be divided into {} equal parts", rows, parts));
+    return BadUsage("{} rows cannot be divided into {} equal parts", rows, parts);
   return Partition(lengths, static_cast<size_t>(parts), static_cast<size_t>(parts));
 }
 

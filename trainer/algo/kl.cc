@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/base/errors.h"
 #include "trainer/algo/names.h"
 
 namespace nxdkit::trainer {
@@ -36,9 +37,9 @@ KlToken LowVariance(double difference) {
 
 Result<KlEstimator> ParseKlEstimator(std::string_view name) {
   if (name == "full")
-    return Error(Errc::kUnsupported,
-                 "'full' needs the log-probabilities of the whole vocabulary, and only those of "
-                 "the sampled tokens are made")
+    return Unsupported(
+               "'full' needs the log-probabilities of the whole vocabulary, and only those of the "
+               "sampled tokens are made")
         .member("algorithm.kl_penalty")
         .hint("low_var_kl estimates the same divergence");
   return FindNamed(kEstimators, "algorithm.kl_penalty", name);

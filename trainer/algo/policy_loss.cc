@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "lib/base/errors.h"
 #include "trainer/algo/names.h"
 
 namespace nxdkit::trainer {
@@ -141,11 +142,10 @@ Status CheckFinite(size_t index, const PolicyRow& row) {
   for (size_t t = 0; t < row.gradient.size(); ++t)
     if (!std::isfinite(row.gradient[t]) || !std::isfinite(row.log_probs[t]) ||
         !std::isfinite(row.old_log_probs[t]))
-      return Error(Errc::kCorrupt,
-                   fmt::format("token {} has log-probability {}, old {}, advantage {}, gradient "
-                               "{}: expected finite numbers",
-                               t, row.log_probs[t], row.old_log_probs[t], row.advantages[t],
-                               row.gradient[t]))
+      return Corrupt(
+                 "token {} has log-probability {}, old {}, advantage {}, gradient {}: expected "
+                 "finite numbers",
+                 t, row.log_probs[t], row.old_log_probs[t], row.advantages[t], row.gradient[t])
           .member(fmt::format("row {}", index));
   return OkStatus();
 }
@@ -173,8 +173,8 @@ Status CheckPolicyLossOptions(const PolicyLossOptions& options) {
   };
   for (const Bound& bound : bounds)
     if (!bound.good || !std::isfinite(bound.value))
-      return Error(Errc::kUsage, fmt::format("{} is out of range: expected a finite number, {}",
-                                             bound.value, bound.expected))
+      return BadUsage("{} is out of range: expected a finite number, {}", bound.value,
+                      bound.expected)
           .member(fmt::format("worker.actor.{}", bound.setting));
   return OkStatus();
 }

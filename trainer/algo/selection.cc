@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 
+#include "lib/base/errors.h"
+
 namespace nxdkit::trainer {
 
 Result<std::vector<size_t>> FilterGroups(std::span<const uint64_t> groups,
@@ -20,8 +22,7 @@ Result<std::vector<size_t>> FilterGroups(std::span<const uint64_t> groups,
   std::map<uint64_t, Sum> sums;
   for (size_t i = 0; i < groups.size(); ++i) {
     if (!std::isfinite(scores[i]))
-      return Error(Errc::kCorrupt,
-                   fmt::format("the score is {}, expected a finite number", scores[i]))
+      return Corrupt("the score is {}, expected a finite number", scores[i])
           .member(fmt::format("row {}", i));
     Sum& sum = sums[groups[i]];
     sum.total += scores[i];

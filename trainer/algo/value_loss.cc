@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/base/errors.h"
+
 namespace nxdkit::trainer {
 namespace {
 
@@ -39,8 +41,8 @@ Status AddRow(const ValueLossOptions& options, const LossWeights& weights, size_
     metrics.value_mean += value * token_share;
     row.gradient[t] = static_cast<float>(is_clipped ? 0 : error * in_gradient);
     if (!std::isfinite(used))
-      return Error(Errc::kCorrupt, fmt::format("the error of token {} is {} (value {}, return {})",
-                                               t, used, value, row.returns[t]))
+      return Corrupt("the error of token {} is {} (value {}, return {})", t, used, value,
+                     row.returns[t])
           .member(fmt::format("row {}", index));
   }
   return OkStatus();

@@ -1,7 +1,5 @@
 #include "trainer/comm/comm.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -13,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/errors.h"
 #include "trainer/base/parallel.h"
 
 namespace nxdkit::trainer {
@@ -119,7 +118,7 @@ struct Comm::World {
     try {
       return body(comm);
     } catch (const std::bad_alloc&) {
-      return Error(Errc::kLimit, "not enough memory for the model and its intermediate results")
+      return OverLimit("not enough memory for the model and its intermediate results")
           .hint("smaller micro-batches or more tensor parallel ranks need less");
     }
   }
@@ -247,8 +246,7 @@ Status ThreadWorld::Run(const std::function<Status(Comm& world)>& body) {
 
 Result<Mesh> Mesh::Make(Comm& world, int tp_size) {
   if (tp_size < 1 || world.size() % tp_size != 0)
-    return Error(Errc::kUsage, fmt::format("{} ranks cannot be divided into groups of {}",
-                                           world.size(), tp_size));
+    return BadUsage("{} ranks cannot be divided into groups of {}", world.size(), tp_size);
   Mesh mesh;
   NXDKIT_ASSIGN(mesh.tp, world.Split(world.rank() / tp_size, world.rank()));
   NXDKIT_ASSIGN(mesh.dp, world.Split(world.rank() % tp_size, world.rank()));

@@ -37,7 +37,7 @@ void CheckEqual(Checker& check, std::string_view key, const std::optional<T>& as
 void CheckSizes(Checker& check, const rollout::NeuronConfig& made) {
   const RolloutConfig& rollout = check.config().worker.rollout;
   const NeuronOverrideConfig& asked = rollout.neuron_override_config;
-  CheckEqual(check, Leaf("tp_degree"), asked.tp_degree, made.tp, "--tp");
+  CheckEqual(check, Leaf("tp_degree"), asked.tp_degree, int64_t{made.tp}, "--tp");
   CheckEqual(check, Leaf("batch_size"), asked.batch_size, made.batch_size, "--bs");
   CheckEqual(check, Leaf("seq_len"), asked.seq_len, made.sequence_length, "--seq");
   if (rollout.max_model_len && *rollout.max_model_len > made.sequence_length)
@@ -47,7 +47,7 @@ void CheckSizes(Checker& check, const rollout::NeuronConfig& made) {
                   Fix(made.sequence_length, "--seq", *rollout.max_model_len));
   // What the configuration does not repeat must fit all the same.
   CheckCompiled(check, MakeRunPlan(check.config()),
-                asked.tp_degree ? std::nullopt : std::optional(made.tp),
+                asked.tp_degree ? std::nullopt : std::optional<int64_t>(made.tp),
                 asked.seq_len ? std::nullopt : std::optional(made.sequence_length));
 }
 

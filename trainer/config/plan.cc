@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lib/base/checked.h"
+#include "lib/base/errors.h"
 #include "trainer/algo/schedule.h"
 
 namespace nxdkit::trainer {
@@ -78,23 +79,21 @@ Result<int64_t> TrainingSteps(const Config& config, int64_t train_rows, int64_t 
   const int64_t batch = config.data.mini_rollout_batch_size.value_or(wanted);
   const int64_t batches = Quotient(train_rows, batch);
   if (batches < 1)
-    return Error(Errc::kUsage,
-                 fmt::format("{} training rows are less than one batch of {}", train_rows, batch))
+    return BadUsage("{} training rows are less than one batch of {}", train_rows, batch)
         .member("data.train_files")
         .hint(
             "lower data.rollout_batch_size or data.mini_rollout_batch_size, or raise "
             "data.max_prompt_length when too many rows are filtered as too long");
   const bool validates = trainer.val_freq > 0 || trainer.val_before_train || trainer.val_only;
   if (validates && val_rows < 1)
-    return Error(Errc::kUsage, "there are no validation rows")
+    return BadUsage("there are no validation rows")
         .member("data.val_files")
         .hint("set data.val_files, or trainer.val_freq=-1 and trainer.val_before_train=false");
   if (trainer.max_steps) return *trainer.max_steps;
   // For batches = rows / B both rules give the same.
   const int64_t per_epoch = batches * batch / wanted;
   if (per_epoch < 1)
-    return Error(Errc::kUsage, fmt::format("{} batches of {} prompts are less than one step of {}",
-                                           batches, batch, wanted))
+    return BadUsage("{} batches of {} prompts are less than one step of {}", batches, batch, wanted)
         .member("data.rollout_batch_size");
   return CheckedMul(per_epoch, trainer.total_epochs).value_or(INT64_MAX);
 }

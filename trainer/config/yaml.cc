@@ -11,6 +11,7 @@
 #include <optional>
 #include <sstream>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 
 namespace nxdkit::trainer {
@@ -180,8 +181,7 @@ std::string PlaceText(const Place& place) {
 
 Result<Value> ParseYaml(std::string_view text, const YamlLimits& limits) {
   if (text.size() > limits.bytes)
-    return Error(Errc::kLimit,
-                 fmt::format("{} bytes are over the limit of {}", text.size(), limits.bytes));
+    return OverLimit("{} bytes are over the limit of {}", text.size(), limits.bytes);
   TreeBuilder builder(limits);
   try {
     std::istringstream stream{std::string(text)};
@@ -189,13 +189,12 @@ Result<Value> ParseYaml(std::string_view text, const YamlLimits& limits) {
     parser.HandleNextDocument(builder);
     if (builder.error()) return *std::move(builder.error());
     TreeBuilder rest(limits);
-    if (parser.HandleNextDocument(rest))
-      return Error(Errc::kCorrupt, "a second document follows the first");
+    if (parser.HandleNextDocument(rest)) return Corrupt("a second document follows the first");
   } catch (const YAML::Exception& exception) {
     if (builder.error()) return *std::move(builder.error());
     return ErrorAt(exception.mark, Errc::kCorrupt, EscapeControl(exception.msg));
   } catch (const std::exception& exception) {  // of its use of the standard library
-    return Error(Errc::kCorrupt, fmt::format("not YAML: {}", EscapeControl(exception.what())));
+    return Corrupt("not YAML: {}", EscapeControl(exception.what()));
   }
   return std::move(builder.root());
 }

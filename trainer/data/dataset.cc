@@ -1,10 +1,9 @@
 #include "trainer/data/dataset.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 
+#include "lib/base/errors.h"
 #include "lib/hash/digest.h"
 #include "lib/json/json.h"
 #include "trainer/data/row_reader.h"
@@ -15,8 +14,7 @@ namespace nxdkit::trainer {
 namespace {
 
 Error BadValue(const Json& value, std::string_view key, std::string_view expected) {
-  return Error(Errc::kCorrupt, fmt::format("found {}, expected {}", JsonExcerpt(value), expected))
-      .member(key);
+  return Corrupt("found {}, expected {}", JsonExcerpt(value), expected).member(key);
 }
 
 Result<const Json*> Column(const Json& row, const std::string& key) {
@@ -25,8 +23,7 @@ Result<const Json*> Column(const Json& row, const std::string& key) {
   std::string keys;
   for (const auto& [name, value] : row.items())
     if (keys.size() < 200) keys += (keys.empty() ? "" : ", ") + name;
-  return Error(Errc::kCorrupt, fmt::format("the column is missing; there are: {}", keys))
-      .member(key);
+  return Corrupt("the column is missing; there are: {}", keys).member(key);
 }
 
 Result<std::string> PromptOf(const Json& row, const std::string& key) {
@@ -48,7 +45,7 @@ Result<std::string> AnswerOf(const Json& row, const std::string& key) {
 Status RefuseMedia(const Json& row, const std::string& key) {
   const Json* value = JsonFind(row, key);
   if (value == nullptr || (value->is_array() && value->empty())) return OkStatus();
-  return Error(Errc::kUnsupported, "a row with images or videos").member(key);
+  return Unsupported("a row with images or videos").member(key);
 }
 
 }  // namespace
@@ -77,7 +74,7 @@ class DatasetLoader {
     NXDKIT_ASSIGN(const std::string text, PromptOf(row, options_.prompt_key));
     NXDKIT_ASSIGN(const std::string answer, AnswerOf(row, options_.answer_key));
     NXDKIT_ASSIGN(std::vector<int32_t> ids, MakePrompt(maker_, text, options_.chat));
-    if (ids.empty()) return Error(Errc::kCorrupt, "the prompt has no tokens");
+    if (ids.empty()) return Corrupt("the prompt has no tokens");
     if (Fits(ids)) {
       Keep(ids, answer);
       return OkStatus();
@@ -87,8 +84,8 @@ class DatasetLoader {
         ++data_.dropped_;
         return OkStatus();
       case Overlong::kError:
-        return Error(Errc::kLimit, fmt::format("a prompt of {} tokens is over the limit of {}",
-                                               ids.size(), options_.max_prompt_tokens))
+        return OverLimit("a prompt of {} tokens is over the limit of {}", ids.size(),
+                         options_.max_prompt_tokens)
             .hint("drop such rows (data.filter_overlong_prompts) or raise data.max_prompt_length");
       case Overlong::kTruncate:
         break;
@@ -100,10 +97,10 @@ class DatasetLoader {
   }
 
   Result<Dataset> Finish() {
-    if (rows_ == 0) return Error(Errc::kCorrupt, "there are no rows");
+    if (rows_ == 0) return Corrupt("there are no rows");
     if (data_.size() == 0)
-      return Error(Errc::kUsage, fmt::format("no row is left of {}: {} are longer than {} tokens",
-                                             rows_, data_.dropped_, options_.max_prompt_tokens))
+      return BadUsage("no row is left of {}: {} are longer than {} tokens", rows_, data_.dropped_,
+                      options_.max_prompt_tokens)
           .hint("raise data.max_prompt_length");
     data_.fingerprint_ = Fingerprint();
     return std::move(data_);
@@ -128,10 +125,10 @@ class DatasetLoader {
     const std::vector<std::string_view> points = jinja::Points(text);
     NXDKIT_ASSIGN(std::vector<int32_t> best, MakePrompt(maker_, "", options_.chat));
     if (!Fits(best))
-      return Error(Errc::kLimit,
-                   fmt::format("the prompt format and the chat template alone take {} tokens, over "
-                               "the limit of {}",
-                               best.size(), options_.max_prompt_tokens))
+      return OverLimit(
+                 "the prompt format and the chat template alone take {} tokens, over the limit of "
+                 "{}",
+                 best.size(), options_.max_prompt_tokens)
           .hint("raise data.max_prompt_length");
     size_t fits = points.size(), too_long = 0;  // how many characters are taken off
     while (fits - too_long > 1) {
@@ -173,8 +170,7 @@ class DatasetLoader {
 Result<Dataset> Dataset::Load(std::string_view source, const PromptMaker& maker,
                               const DatasetOptions& options) {
   if (options.max_prompt_tokens < 1)
-    return Error(Errc::kUsage, fmt::format("max_prompt_tokens is {}, expected 1 or more",
-                                           options.max_prompt_tokens));
+    return BadUsage("max_prompt_tokens is {}, expected 1 or more", options.max_prompt_tokens);
   NXDKIT_ASSIGN(const DataSource parsed, ParseDataSource(source));
   NXDKIT_ASSIGN(const std::vector<std::string> files, ResolveFiles(parsed));
   DatasetLoader loader(maker, options);

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/lines.h"
 
@@ -30,15 +31,13 @@ Status OneRow(std::string_view text, uint64_t line, const Each& each) {
   const Result<Json> row = ParseJson(text, {.allow_nan = true});
   if (!row.ok()) return AtLine(row.error(), line);
   if (!row->is_object())
-    return Error(Errc::kCorrupt,
-                 fmt::format("line {}: found {}, expected an object", line, JsonTypeText(*row)));
+    return Corrupt("line {}: found {}, expected an object", line, JsonTypeText(*row));
   const Status status = each(*row, line);
   return status.ok() ? OkStatus() : Status(AtLine(status.error(), line));
 }
 
 Error TooLong(uint64_t line) {
-  return Error(Errc::kLimit,
-               fmt::format("line {}: a row is over the limit of {} bytes", line, kMaxRowBytes));
+  return OverLimit("line {}: a row is over the limit of {} bytes", line, kMaxRowBytes);
 }
 
 // The elements of an array are found by their brackets and quotes, then parsed one by one; what is
@@ -67,9 +66,7 @@ class Array {
 
  private:
   char Peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  Error Fail(std::string_view what) const {
-    return Error(Errc::kCorrupt, fmt::format("line {}: {}", line_, what)).at(at_);
-  }
+  Error Fail(std::string_view what) const { return Corrupt("line {}: {}", line_, what).at(at_); }
   void Step() {
     if (text_[at_++] == '\n') ++line_;
   }
@@ -122,8 +119,8 @@ Status ReadFile(const File& file, const Each& each) {
   NXDKIT_ASSIGN(const char first, FirstCharacter(file));
   if (first == '[') {
     if (file.bytes() > kMaxArrayBytes)
-      return Error(Errc::kLimit, fmt::format("a JSON array of {} bytes is over the limit of {}",
-                                             file.bytes(), kMaxArrayBytes))
+      return OverLimit("a JSON array of {} bytes is over the limit of {}", file.bytes(),
+                       kMaxArrayBytes)
           .hint("use JSON Lines, which are read line by line");
     std::string text(file.bytes(), '\0');
     NXDKIT_TRY(file.ReadAt(0, std::as_writable_bytes(std::span(text))));

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "trainer/base/rng.h"
 
@@ -31,7 +32,7 @@ uint32_t DrawBelow(PhiloxKey key, uint64_t epoch, uint32_t place, uint32_t bound
 Result<uint64_t> Number(const Json& json, std::string_view key, uint64_t most) {
   NXDKIT_ASSIGN(const int64_t value, JsonInt(json, key));
   if (value >= 0 && static_cast<uint64_t>(value) <= most) return static_cast<uint64_t>(value);
-  return Error(Errc::kCorrupt, fmt::format("found {}, expected 0 to {}", value, most)).member(key);
+  return Corrupt("found {}, expected 0 to {}", value, most).member(key);
 }
 
 Error Changed(std::string_view what, std::string_view was, std::string_view is) {
@@ -65,16 +66,14 @@ std::string PositionToJson(const DataPosition& position) {
 
 Result<DataPosition> PositionFromJson(std::string_view text) {
   if (text.size() > kMaxJsonBytes)
-    return Error(Errc::kCorrupt, fmt::format("data position of {} bytes, the limit is {}",
-                                             text.size(), kMaxJsonBytes));
+    return Corrupt("data position of {} bytes, the limit is {}", text.size(), kMaxJsonBytes);
   constexpr uint64_t kAny = std::numeric_limits<int64_t>::max();
   NXDKIT_ASSIGN(const Json json, ParseJson(text));
   DataPosition position;
   NXDKIT_ASSIGN(const std::string seed, JsonString(json, "seed"));
   std::from_chars(seed.data(), seed.data() + seed.size(), position.seed);
   if (std::to_string(position.seed) != seed)
-    return Error(Errc::kCorrupt, fmt::format("found '{}', expected a number", seed.substr(0, 40)))
-        .member("seed");
+    return Corrupt("found '{}', expected a number", seed.substr(0, 40)).member("seed");
   NXDKIT_ASSIGN(position.shuffle, JsonBool(json, "shuffle"));
   NXDKIT_ASSIGN(position.epoch, Number(json, "epoch", kAny));
   NXDKIT_ASSIGN(position.rows, Number(json, "rows", kMaxRows));
@@ -100,12 +99,10 @@ void BatchSampler::StartEpoch() {
 
 Result<BatchSampler> BatchSampler::Make(const DataPosition& position, int64_t batch_rows) {
   if (batch_rows < 1 || position.rows < static_cast<uint64_t>(batch_rows))
-    return Error(Errc::kUsage,
-                 fmt::format("batches of {} rows from a data set of {}: none is whole", batch_rows,
-                             position.rows));
+    return BadUsage("batches of {} rows from a data set of {}: none is whole", batch_rows,
+                    position.rows);
   if (position.rows > kMaxRows || position.next_row > position.rows)
-    return Error(Errc::kCorrupt, fmt::format("row {} of {}, the limit is {}", position.next_row,
-                                             position.rows, kMaxRows));
+    return Corrupt("row {} of {}, the limit is {}", position.next_row, position.rows, kMaxRows);
   return BatchSampler(position, static_cast<uint64_t>(batch_rows));
 }
 

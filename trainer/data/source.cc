@@ -1,10 +1,9 @@
 #include "trainer/data/source.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <optional>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
 
@@ -51,8 +50,7 @@ std::string Extension(const std::string& path) {
 Status CheckKind(const std::string& path) {
   const std::string kind = Extension(path);
   if (kind == "jsonl" || kind == "json") return OkStatus();
-  return Error(Errc::kUnsupported,
-               fmt::format("a data file of type '{}', expected .jsonl or .json", kind))
+  return Unsupported("a data file of type '{}', expected .jsonl or .json", kind)
       .in(path)
       .hint("convert it: one JSON object per line");
 }
@@ -73,8 +71,8 @@ Result<std::vector<std::string>> FolderFiles(const DataSource& source) {
   }
   if (!of_split.empty()) return of_split;
   if (others.empty() && wanted == "train" && !plain.empty()) return plain;
-  return Error(Errc::kNotFound, fmt::format("none of the {} data files belongs to the split '{}'",
-                                            plain.size() + others.size(), source.split))
+  return NotFound("none of the {} data files belongs to the split '{}'",
+                  plain.size() + others.size(), source.split)
       .in(source.path);
 }
 
@@ -86,7 +84,7 @@ Result<DataSource> ParseDataSource(std::string_view text) {
   source.path = text.substr(0, at);
   if (at != std::string_view::npos) source.split = text.substr(at + 1);
   if (source.path.empty() || source.split.empty() || source.split.find('@') != std::string::npos)
-    return Error(Errc::kUsage, fmt::format("data source '{}', expected PATH or PATH@SPLIT", text));
+    return BadUsage("data source '{}', expected PATH or PATH@SPLIT", text);
   return source;
 }
 
@@ -97,11 +95,9 @@ Result<std::vector<std::string>> ResolveFiles(const DataSource& source) {
     case PathKind::kFile:
       NXDKIT_TRY(CheckKind(source.path));
       if (SplitOf(source.split) == "train") return std::vector<std::string>{source.path};
-      return Error(Errc::kNotFound,
-                   fmt::format("a file has the split 'train' only, not '{}'", source.split))
-          .in(source.path);
+      return NotFound("a file has the split 'train' only, not '{}'", source.split).in(source.path);
     default:
-      return Error(Errc::kNotFound, "neither a file nor a folder")
+      return NotFound("neither a file nor a folder")
           .in(source.path)
           .hint("data sets of a hub are not fetched: export them to .jsonl files");
   }

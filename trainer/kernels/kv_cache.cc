@@ -1,13 +1,12 @@
 #include "trainer/kernels/kv_cache.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "lib/base/checked.h"
+#include "lib/base/errors.h"
 #include "trainer/base/lanes.h"
 #include "trainer/base/parallel.h"
 #include "trainer/kernels/attention.h"
@@ -201,10 +200,9 @@ Result<KvCache> KvCache::Make(const Shape& shape) {
   cache.keys_ = take(cache.blocks_ * kLanes * shape.width);
   cache.values_ = take(shape.positions * cache.wide_);
   if (cache.keys_ && cache.values_) return cache;
-  return Error(Errc::kLimit,
-               fmt::format("not enough memory for the keys and values of {} sequences of {} "
-                           "tokens, {} heads of {}",
-                           shape.slots, shape.positions, shape.kv_heads, shape.width));
+  return OverLimit(
+      "not enough memory for the keys and values of {} sequences of {} tokens, {} heads of {}",
+      shape.slots, shape.positions, shape.kv_heads, shape.width);
 }
 
 int64_t KvCache::bytes() const {

@@ -1,10 +1,9 @@
 #include "trainer/kernels/packed_matrix.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <vector>
 
+#include "lib/base/errors.h"
 #include "trainer/base/parallel.h"
 #include "trainer/kernels/tile.h"
 
@@ -65,8 +64,7 @@ Result<PackedMatrix> PackedMatrix::Make(int64_t n, int64_t k, const Matrix& weig
   packed.bytes_ = RoundUp(n, kPanel) * RoundUp(k, 2) * ElementBytes(weight.dtype);
   packed.panels_.reset(std::aligned_alloc(64, static_cast<size_t>(packed.bytes_)));
   if (!packed.panels_)
-    return Error(Errc::kLimit,
-                 fmt::format("not enough memory for a packed matrix of {} bytes", packed.bytes_));
+    return OverLimit("not enough memory for a packed matrix of {} bytes", packed.bytes_);
   if (wide)
     Pack<F32>(n, k, weight, packed.panels_.get());
   else

@@ -8,6 +8,7 @@
 #include <numbers>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "trainer/base/rng.h"
 #include "trainer/model/memory.h"
@@ -107,7 +108,7 @@ void AddScore(uint32_t i, double deviation, uint64_t seed, CriticModel& critic) 
 
 Result<CriticModel> MakeCriticModel(ops::BoundArtifact opened, uint64_t seed) {
   if (opened.base || opened.merged || opened.lora)
-    return Error(Errc::kUnsupported, "a critic begins with a model of its own, whole")
+    return Unsupported("a critic begins with a model of its own, whole")
         .in(opened.artifact.path)
         .hint("convert it to a Hugging Face folder first");
   CriticModel critic;

@@ -1,11 +1,10 @@
 #include "trainer/learner/mesh_model.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "trainer/comm/reduce.h"
 
 namespace nxdkit::trainer {
@@ -107,7 +106,7 @@ Result<std::unique_ptr<MeshModel>> MeshModel::Make(const DecoderConfig& config,
     NXDKIT_TRY(state->Load(source));
     return std::unique_ptr<MeshModel>(new MeshModel(std::move(state)));
   } catch (const std::bad_alloc&) {
-    return Error(Errc::kLimit, "not enough memory for the model and its optimizer");
+    return OverLimit("not enough memory for the model and its optimizer");
   }
 }
 
@@ -120,8 +119,7 @@ Result<RowOutputs> MeshModel::Evaluate(std::span<const Row> rows) {
   State& s = *state_;
   const size_t dp = static_cast<size_t>(s.options.dp);
   if (rows.size() % dp != 0)
-    return Error(Errc::kUsage, fmt::format("{} rows cannot be divided over {} data parallel ranks",
-                                           rows.size(), dp));
+    return BadUsage("{} rows cannot be divided over {} data parallel ranks", rows.size(), dp);
   const bool has_entropies = s.config.model.config.labels == 0;
   RowOutputs out;
   out.outputs.resize(rows.size());

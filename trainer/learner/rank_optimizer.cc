@@ -1,5 +1,6 @@
 #include "trainer/learner/rank_optimizer.h"
 
+#include "lib/base/errors.h"
 #include "trainer/kernels/elementwise.h"
 
 namespace nxdkit::trainer {
@@ -23,7 +24,7 @@ Result<RankOptimizer> RankOptimizer::Make(const OptimizerOptions& options, const
     return optimizer;
   }
   if (weights.dtype() != Dtype::kBF16)
-    return Error(Errc::kUsage, "the bf16 optimizer needs bf16 weights")
+    return BadUsage("the bf16 optimizer needs bf16 weights")
         .hint("set worker.actor.compute_dtype=bf16, or optim.strategy=adamw");
   optimizer.bf16_ = MakeAdamBf16State(table);
   return optimizer;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "formats/ops/verify/checksums.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -117,11 +118,11 @@ Result<int64_t> ReadStep(const ops::BoundArtifact& source, const models::Model& 
                                         std::as_writable_bytes(std::span(&step, size_t{1}))));
     }
     if (!(step >= 0 && step < 1e9f) || step != std::floor(step))
-      return Error(Errc::kCorrupt, "the optimizer's state has no whole step of it")
+      return Corrupt("the optimizer's state has no whole step of it")
           .in(source.artifact.path)
           .on(model.params[i].name);
     if (found.value_or(static_cast<int64_t>(step)) != static_cast<int64_t>(step))
-      return Error(Errc::kCorrupt, fmt::format("step {}, where others are at {}", step, *found))
+      return Corrupt("step {}, where others are at {}", step, *found)
           .in(source.artifact.path)
           .on(model.params[i].name);
     found = static_cast<int64_t>(step);
@@ -170,7 +171,7 @@ Status LoadTraining(const std::string& tag_folder, const models::Model& model,
   NXDKIT_ASSIGN(const ops::BoundArtifact source,
                 ops::OpenAndBind(tag_folder, ops::Kind::kNxd, hints));
   if (!source.optimizer)
-    return Error(Errc::kCorrupt, "the tag has no optimizer state: training cannot go on from it")
+    return Corrupt("the tag has no optimizer state: training cannot go on from it")
         .in(tag_folder)
         .hint("name its weights as the model path to begin a new run with them");
   NXDKIT_TRY(CheckRecords(source.artifact, run));

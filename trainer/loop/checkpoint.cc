@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "formats/ops/convert/convert.h"
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -58,7 +59,7 @@ std::string StateText(const TrainerState& state) {
 
 Result<Json> ReadJson(const std::string& path) {
   NXDKIT_ASSIGN(Json json, ReadJsonFile(path, kMaxJson));
-  if (!json.is_object()) return Error(Errc::kCorrupt, "found no object").in(path);
+  if (!json.is_object()) return Corrupt("found no object").in(path);
   return json;
 }
 
@@ -68,18 +69,14 @@ Result<int64_t> Count(const Json& json, const char* key, const std::string& path
   Result<int64_t> count = JsonInt(json, key);
   if (!count.ok()) return std::move(count).error().in(path);
   if (*count >= 0 && *count <= most) return count;
-  return Error(Errc::kCorrupt, fmt::format("found {}, expected 0 to {}", *count, most))
-      .in(path)
-      .member(key);
+  return Corrupt("found {}, expected 0 to {}", *count, most).in(path).member(key);
 }
 
 Result<TrainerState> ReadState(const std::string& path) {
   NXDKIT_ASSIGN(const Json json, ReadJson(path));
   NXDKIT_ASSIGN(const int64_t version, Count(json, "version", path));
   if (version != kVersion)
-    return Error(Errc::kUnsupported,
-                 fmt::format("version {}, this program knows {}", version, kVersion))
-        .in(path);
+    return Unsupported("version {}, this program knows {}", version, kVersion).in(path);
   TrainerState state;
   NXDKIT_ASSIGN(state.step, Count(json, "step", path));
   NXDKIT_ASSIGN(state.schedule_steps, Count(json, "schedule_steps", path));
@@ -206,11 +203,8 @@ Result<std::optional<FoundCheckpoint>> FindUntracked(const std::string& root) {
 
 Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
   const std::optional<int64_t> step = StepOf(BaseName(folder));
-  if (!step)
-    return Error(Errc::kUsage, fmt::format("{} is not named {}N", BaseName(folder), kPrefix))
-        .in(folder);
-  if (KindOf(folder) != PathKind::kFolder)
-    return Error(Errc::kNotFound, "no such checkpoint").in(folder);
+  if (!step) return BadUsage("{} is not named {}N", BaseName(folder), kPrefix).in(folder);
+  if (KindOf(folder) != PathKind::kFolder) return NotFound("no such checkpoint").in(folder);
   FoundCheckpoint found{folder, *step, std::nullopt};
   const std::string tracker = JoinPath(ParentPath(folder), kTracker);
   if (KindOf(tracker) != PathKind::kFile) return found;
@@ -229,10 +223,10 @@ std::string StartedFrom(const FoundCheckpoint& found) {
 Status CheckNoOther(const std::string& root, std::string_view or_else) {
   NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(root));
   if (steps.empty()) return OkStatus();
-  return Error(Errc::kUsage,
-               fmt::format("the folder holds another run, with a checkpoint of step {}; this run "
-                           "would mix with it",
-                           std::ranges::max(steps)))
+  return BadUsage(
+             "the folder holds another run, with a checkpoint of step {}; this run would mix with "
+             "it",
+             std::ranges::max(steps))
       .in(root)
       .hint(fmt::format("name another trainer.save_checkpoint_path, or {}", or_else));
 }
@@ -287,8 +281,7 @@ Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& roo
   found.folder = CheckpointFolder(root, found.step);
   found.best = BestOf(tracker);
   if (KindOf(found.folder) != PathKind::kFolder)
-    return Error(Errc::kCorrupt,
-                 fmt::format("{} is named by the tracker but missing", FolderName(found.step)))
+    return Corrupt("{} is named by the tracker but missing", FolderName(found.step))
         .in(path)
         .hint(
             "trainer.load_checkpoint_path can name another one, trainer.save_checkpoint_path "
@@ -330,13 +323,13 @@ Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
                                        const ops::RunOptions& run) {
   Result<TrainerState> state = ReadState(JoinPath(found.folder, kState));
   if (state.ok() && state->step != found.step)
-    state = Error(Errc::kCorrupt, fmt::format("step {}, expected {}", state->step, found.step))
-                .in(JoinPath(found.folder, kState));
+    state =
+        Corrupt("step {}, expected {}", state->step, found.step).in(JoinPath(found.folder, kState));
   if (!state.ok()) return WithEarlier(state.error(), found);
   for (const TrainedModel& trained : models) {
     const std::string folder = JoinPath(found.folder, trained.name);
     if (KindOf(folder) != PathKind::kFolder)
-      return Error(Errc::kNotFound, fmt::format("the checkpoint has no {}", trained.name))
+      return NotFound("the checkpoint has no {}", trained.name)
           .in(folder)
           .hint("it is from a run with another algorithm.adv_estimator");
     const Status restored = trained.model->Restore(folder, run);

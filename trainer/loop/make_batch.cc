@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "trainer/algo/advantage.h"
 #include "trainer/algo/selection.h"
@@ -73,9 +74,8 @@ class BatchMaker {
     for (const Sample& sample : samples) {
       const auto score = sample.scores.find(algorithm.filter_key);
       if (score == sample.scores.end())
-        return Error(Errc::kUsage,
-                     fmt::format("the reward gives no {}; it gives {}",
-                                 EscapeControl(algorithm.filter_key), NamesOf(sample.scores)))
+        return BadUsage("the reward gives no {}; it gives {}", EscapeControl(algorithm.filter_key),
+                        NamesOf(sample.scores))
             .member("algorithm.filter_key");
       groups.push_back(sample.group);
       scores.push_back(score->second);
@@ -170,9 +170,9 @@ Status ScoreSamples(const Scorer& score, std::vector<Sample>& samples) {
     samples[i].scores = std::move((*scores)[i]);
     const auto overall = samples[i].scores.find("overall");
     if (overall == samples[i].scores.end() || !std::isfinite(overall->second))
-      return WithAdvice(Error(Errc::kCorrupt, "it has no finite score \"overall\"")
-                            .member(fmt::format("sample {}", i)),
-                        &samples[i]);
+      return WithAdvice(
+          Corrupt("it has no finite score \"overall\"").member(fmt::format("sample {}", i)),
+          &samples[i]);
     samples[i].rewards.assign(samples[i].response_tokens(), 0);
     samples[i].rewards.back() = static_cast<float>(overall->second);
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lib/base/errors.h"
 #include "trainer/algo/optimizer.h"
 #include "trainer/model/decoder.h"
 #include "trainer/model/param_table.h"
@@ -256,8 +257,8 @@ Status CheckMemory(const MemoryEstimate& estimate, uint64_t limit) {
     if (!largest[i].keys.empty())
       hint += fmt::format("{}{}: {}", hint.empty() ? "what lowers it: " : "; ", largest[i].name,
                           largest[i].keys);
-  return Error(Errc::kLimit, fmt::format("the run may take {} GiB, and there are {}: {}",
-                                         Gib(estimate.bytes()), Gib(limit), PartsText(estimate)))
+  return OverLimit("the run may take {} GiB, and there are {}: {}", Gib(estimate.bytes()),
+                   Gib(limit), PartsText(estimate))
       .hint(hint + "; trainer.check_memory=false tries it all the same");
 }
 

@@ -9,6 +9,7 @@
 #include "formats/ops/export/export.h"
 #include "formats/ops/verify/checksums.h"
 #include "formats/ops/verify/compare.h"
+#include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/paths.h"
 #include "lib/system/system.h"
@@ -119,8 +120,8 @@ class Maker {
 
   Status CheckVocabulary(const DecoderConfig& config, const std::string& folder) const {
     if (tokenizer_->id_limit() <= config.model.config.vocab) return OkStatus();
-    return Error(Errc::kCorrupt, fmt::format("the tokenizer has ids up to {}, the model {} rows",
-                                             tokenizer_->id_limit() - 1, config.model.config.vocab))
+    return Corrupt("the tokenizer has ids up to {}, the model {} rows", tokenizer_->id_limit() - 1,
+                   config.model.config.vocab)
         .in(folder);
   }
 
@@ -215,7 +216,7 @@ class Maker {
     RewardOptions numbers;
     for (const ValueEntry& entry : reward.reward_function_kwargs.entries) {
       if (entry.value.kind != ValueKind::kInt && entry.value.kind != ValueKind::kDouble)
-        return Error(Errc::kUsage, "found no number: rewards take numbers only")
+        return BadUsage("found no number: rewards take numbers only")
             .member("worker.reward.reward_function_kwargs." + entry.key);
       numbers[entry.key] = entry.value.number;
     }

@@ -1,11 +1,11 @@
 #include "trainer/loop/update_policy.h"
 
-#include <fmt/core.h>
-
 #include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "lib/base/errors.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -63,10 +63,9 @@ Result<UpdateSummary> UpdateInMiniBatches(MeshModel& model, const std::string& g
   const size_t own = samples.size() / dp;
   const size_t step = static_cast<size_t>(options.rows_per_update);
   if (samples.size() % dp != 0 || step == 0 || own % step != 0)
-    return Error(Errc::kUsage,
-                 fmt::format("{} samples cannot be divided over {} data parallel ranks in updates "
-                             "of {} rows each",
-                             samples.size(), dp, step));
+    return BadUsage(
+        "{} samples cannot be divided over {} data parallel ranks in updates of {} rows each",
+        samples.size(), dp, step);
   std::atomic<int64_t> done = 0;
   const auto count = [&](size_t seen) {
     if (options.progress)

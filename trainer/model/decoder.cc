@@ -1,10 +1,9 @@
 #include "trainer/model/decoder.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "trainer/comm/reduce.h"
 #include "trainer/kernels/elementwise.h"
 #include "trainer/kernels/embedding.h"
@@ -21,8 +20,7 @@ int64_t ChunkTargets(int64_t vocab) {
 
 Status CheckBatch(const Batch& batch, int64_t vocab, int64_t positions) {
   const auto bad = [](const char* what, int64_t value, int64_t limit) {
-    return Error(Errc::kUsage,
-                 fmt::format("{} {} is not below the model's {}", what, value, limit));
+    return BadUsage("{} {} is not below the model's {}", what, value, limit);
   };
   for (const int32_t id : batch.ids)
     if (id < 0 || id >= vocab) return bad("token id", id, vocab);
@@ -230,7 +228,7 @@ Result<Decoder> Decoder::Make(const DecoderConfig& config, const DecoderOptions&
     return Decoder(
         std::make_unique<State>(config, options, tp, std::move(table), std::move(key_group)));
   } catch (const std::bad_alloc&) {
-    return Error(Errc::kLimit, "not enough memory for the model's weights and gradients");
+    return OverLimit("not enough memory for the model's weights and gradients");
   }
 }
 

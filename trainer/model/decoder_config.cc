@@ -8,6 +8,7 @@
 #include <numbers>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 
 namespace nxdkit::trainer {
@@ -148,8 +149,7 @@ Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::
                 ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true}));
   const std::string& type = shapes.model_type;
   if (type != "llama" && type != "qwen2" && type != "qwen3")
-    return Error(Errc::kUnsupported,
-                 fmt::format("model_type {} cannot be trained: llama, qwen2 and qwen3 can", type))
+    return Unsupported("model_type {} cannot be trained: llama, qwen2 and qwen3 can", type)
         .in(path)
         .member("model_type");
   Reader reader(json, path);

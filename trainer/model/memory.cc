@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/plan/executor.h"
 #include "lib/plan/plan.h"
 
@@ -90,15 +91,13 @@ Status Fill(const ops::BoundArtifact& source, const models::Model& model,
 Status CheckSameModel(const ops::BoundArtifact& source, const models::Model& model) {
   const std::vector<LogicalTensor> params = model.Logical();
   if (source.model_params() != params.size())
-    return Error(Errc::kCorrupt, fmt::format("found {} parameters, the configuration has {}",
-                                             source.model_params(), params.size()))
+    return Corrupt("found {} parameters, the configuration has {}", source.model_params(),
+                   params.size())
         .in(source.artifact.path);
   for (size_t i = 0; i < params.size(); ++i)
     if (source.params[i].name != params[i].name || source.params[i].shape != params[i].shape)
-      return Error(Errc::kCorrupt,
-                   fmt::format("found {} {}, the configuration has {} {}", source.params[i].name,
-                               ShapeText(source.params[i].shape), params[i].name,
-                               ShapeText(params[i].shape)))
+      return Corrupt("found {} {}, the configuration has {} {}", source.params[i].name,
+                     ShapeText(source.params[i].shape), params[i].name, ShapeText(params[i].shape))
           .in(source.artifact.path);
   return OkStatus();
 }

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "lib/base/errors.h"
+
 namespace nxdkit::trainer {
 namespace {
 
@@ -40,8 +42,7 @@ class TableMaker {
     for (const Slot& slot : table_.slots) seen[slot.param] = true;
     const size_t first =
         static_cast<size_t>(std::find(seen.begin(), seen.end(), false) - seen.begin());
-    return Error(Errc::kUnsupported, "the trainer has no place for this parameter")
-        .on(model_.params[first].name);
+    return Unsupported("the trainer has no place for this parameter").on(model_.params[first].name);
   }
 
  private:
@@ -62,19 +63,15 @@ class TableMaker {
     const int tp = table_.tp;
     const auto check = [&](int64_t value, const char* what) -> Status {
       if (value % tp == 0) return OkStatus();
-      return Error(Errc::kUnsupported,
-                   fmt::format("{} {} cannot be divided over {} tensor parallel "
-                               "ranks",
-                               value, what, tp));
+      return Unsupported("{} {} cannot be divided over {} tensor parallel ranks", value, what, tp);
     };
     NXDKIT_TRY(check(config.heads, "attention heads"));
     NXDKIT_TRY(check(config.intermediate, "rows of the MLP"));
     NXDKIT_TRY(check(config.vocab, "rows of the vocabulary"));
     if (config.kv_heads % tp != 0 && tp % config.kv_heads != 0)
-      return Error(Errc::kUnsupported,
-                   fmt::format("{} key/value heads and {} tensor parallel ranks: neither is a "
-                               "multiple of the other",
-                               config.kv_heads, tp));
+      return Unsupported(
+          "{} key/value heads and {} tensor parallel ranks: neither is a multiple of the other",
+          config.kv_heads, tp);
     table_.heads = config.heads / tp;
     table_.kv_heads = std::max<int64_t>(1, config.kv_heads / tp);
     kv_copies_ = static_cast<int>(std::max<int64_t>(1, tp / config.kv_heads));
@@ -86,7 +83,7 @@ class TableMaker {
 
   Result<int> Add(const std::string& name, const Cut& cut) {
     const std::optional<uint32_t> param = model_.Find(name);
-    if (!param) return Error(Errc::kUnsupported, "the model has no such parameter").on(name);
+    if (!param) return Unsupported("the model has no such parameter").on(name);
     Slot slot;
     slot.param = *param;
     slot.shape = model_.params[*param].shape;

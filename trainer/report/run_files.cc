@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -162,8 +163,7 @@ GenerationRecords ParseGenerations(std::string_view text) {
 }
 
 Result<RunFiles> ReadRunFiles(const std::string& folder) {
-  if (KindOf(folder) != PathKind::kFolder)
-    return Error(Errc::kNotFound, "there is no such folder").in(folder);
+  if (KindOf(folder) != PathKind::kFolder) return NotFound("there is no such folder").in(folder);
   RunFiles run;
   run.folder = folder;
   run.metrics = ParseMetrics(TextOf(folder, kMetricsFile, run));
@@ -173,8 +173,8 @@ Result<RunFiles> ReadRunFiles(const std::string& folder) {
   run.generations = std::move(generations.records);
   ReadConfig(run);
   if (run.metrics.records == 0 && run.generations.empty() && run.config.empty())
-    return Error(Errc::kNotFound, fmt::format("no run: neither {}, {} nor {} says anything",
-                                              kMetricsFile, kGenerationRecordsFile, kConfigFile))
+    return NotFound("no run: neither {}, {} nor {} says anything", kMetricsFile,
+                    kGenerationRecordsFile, kConfigFile)
         .in(folder);
   return run;
 }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/command_text.h"
@@ -40,29 +41,23 @@ std::string LineOf(const RewardSample& sample) {
 Result<Scores> ReadAnswer(std::string_view line) {
   Result<Json> json = ParseJson(line, {.allow_nan = true});
   if (!json.ok())
-    return Error(Errc::kCorrupt,
-                 fmt::format("its answer is not JSON ({}): {}", json.error().message(),
-                             EscapeControl(line.substr(0, 60))));
+    return Corrupt("its answer is not JSON ({}): {}", json.error().message(),
+                   EscapeControl(line.substr(0, 60)));
   if (!json->is_object())
-    return Error(Errc::kCorrupt,
-                 fmt::format("its answer is {}, expected an object", JsonTypeText(*json)));
+    return Corrupt("its answer is {}, expected an object", JsonTypeText(*json));
   if (json->size() > kMaxNumbers)
-    return Error(Errc::kCorrupt, fmt::format("its answer has {} numbers, over the limit of {}",
-                                             json->size(), kMaxNumbers));
+    return Corrupt("its answer has {} numbers, over the limit of {}", json->size(), kMaxNumbers);
   Scores scores;
   for (const auto& [name, value] : json->items()) {
     if (!value.is_number())
-      return Error(Errc::kCorrupt, fmt::format("its {} is {}, expected a number",
-                                               EscapeControl(name), JsonTypeText(value)));
+      return Corrupt("its {} is {}, expected a number", EscapeControl(name), JsonTypeText(value));
     const double number = value.get<double>();
     if (!std::isfinite(number))
-      return Error(Errc::kCorrupt, fmt::format("its {} is {}, expected a finite number",
-                                               EscapeControl(name), number));
+      return Corrupt("its {} is {}, expected a finite number", EscapeControl(name), number);
     scores[name] = number;
   }
   if (!scores.contains(kOverall))
-    return Error(Errc::kCorrupt,
-                 fmt::format("its answer has no \"{}\": {}", kOverall, JsonExcerpt(*json)));
+    return Corrupt("its answer has no \"{}\": {}", kOverall, JsonExcerpt(*json));
   return scores;
 }
 
@@ -208,10 +203,8 @@ class ExecReward : public Reward {
       NXDKIT_TRY(ReadAnswers(exchange, hooks));
       if (hooks.progress) hooks.progress(exchange.scores.size());
       if (exchange.rest.size() > kMaxLine)
-        return BadAnswer(
-            Error(Errc::kCorrupt,
-                  fmt::format("its answer is longer than the limit of {} bytes", kMaxLine)),
-            exchange.lines.size(), hooks);
+        return BadAnswer(Corrupt("its answer is longer than the limit of {} bytes", kMaxLine),
+                         exchange.lines.size(), hooks);
     }
     return OkStatus();
   }
@@ -303,9 +296,8 @@ class ExecReward : public Reward {
   Error TimedOut(const Exchange& exchange) {
     child_->process.Kill();
     return WithWords(
-        Error(Errc::kLimit, fmt::format("the reward program gave {} of {} answers within {} "
-                                        "seconds, and was ended",
-                                        exchange.lines.size(), exchange.expected, timeout_)));
+        OverLimit("the reward program gave {} of {} answers within {} seconds, and was ended",
+                  exchange.lines.size(), exchange.expected, timeout_));
   }
 
   Error TooMuch(size_t expected) {
@@ -329,8 +321,7 @@ class ExecReward : public Reward {
 Result<std::unique_ptr<Reward>> MakeExecReward(const std::string& command, double timeout_seconds) {
   NXDKIT_ASSIGN(std::vector<std::string> words, SplitCommand(command));
   const std::optional<std::string> program = FindProgram(words[0]);
-  if (!program)
-    return Error(Errc::kNotFound, "no such program, or it may not be executed").in(words[0]);
+  if (!program) return NotFound("no such program, or it may not be executed").in(words[0]);
   return std::unique_ptr<Reward>(
       std::make_unique<ExecReward>(*program, std::move(words), timeout_seconds));
 }

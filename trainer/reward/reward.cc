@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "trainer/reward/exec_reward.h"
 #include "trainer/reward/rules.h"
@@ -150,8 +151,8 @@ Result<std::unique_ptr<Reward>> MakeReward(std::string_view name, const RewardOp
     if (name == one.name) return one.make(options);
     names.emplace_back(one.name);
   }
-  Error error = Error(Errc::kUsage, fmt::format("'{}' is not one of {}, nor exec:PROGRAM",
-                                                EscapeControl(name), fmt::join(names, ", ")))
+  Error error = BadUsage("'{}' is not one of {}, nor exec:PROGRAM", EscapeControl(name),
+                         fmt::join(names, ", "))
                     .member("worker.reward.reward_function");
   if (const auto near = ClosestWord(name, names))
     return std::move(error).hint(fmt::format("did you mean {}?", *near));

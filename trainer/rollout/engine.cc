@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "formats/ops/digest/digest.h"
+#include "lib/base/errors.h"
 #include "lib/system/system.h"
 #include "trainer/comm/comm.h"
 #include "trainer/model/memory.h"
@@ -191,9 +192,8 @@ const EngineFacts& Engine::facts() const { return state_->facts; }
 
 Result<Engine> Engine::Load(const EngineOptions& options, const std::function<Status()>& poll) {
   if (options.threads < 1 || options.pass_tokens < 1)
-    return Error(Errc::kUsage,
-                 fmt::format("{} threads and passes of {} tokens: both must be 1 or more",
-                             options.threads, options.pass_tokens));
+    return BadUsage("{} threads and passes of {} tokens: both must be 1 or more", options.threads,
+                    options.pass_tokens);
   auto state = std::make_unique<State>();
   NXDKIT_ASSIGN(state->bundle, OpenBundleForEngine(options));
   EngineFacts& facts = state->bundle.facts;
@@ -203,7 +203,7 @@ Result<Engine> Engine::Load(const EngineOptions& options, const std::function<St
   try {
     NXDKIT_TRY(state->LoadRanks(options, poll));
   } catch (const std::bad_alloc&) {
-    return Error(Errc::kLimit, "not enough memory for the model's weights").in(options.bundle);
+    return OverLimit("not enough memory for the model's weights").in(options.bundle);
   }
   return Engine(std::move(state));
 }
@@ -245,7 +245,7 @@ Result<Generated> Engine::Generate(std::span<const RolloutRequest> requests,
     try {
       return state_->RunRank(tp, requests, watched, out);
     } catch (const std::bad_alloc&) {
-      return Error(Errc::kLimit, "not enough memory to generate");
+      return OverLimit("not enough memory to generate");
     }
   });
   if (!stopped.ok()) return std::move(stopped).error();

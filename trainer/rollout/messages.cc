@@ -1,9 +1,9 @@
 #include "trainer/rollout/messages.h"
 
-#include <fmt/core.h>
-
 #include <cstring>
 #include <type_traits>
+
+#include "lib/base/errors.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -57,8 +57,7 @@ class Get {
   Status Finish() const {
     if (error_) return *error_;
     if (at_ == bytes_.size()) return unknown_ ? Status(*unknown_) : OkStatus();
-    return Error(Errc::kCorrupt, fmt::format("{} bytes are left over", bytes_.size() - at_))
-        .at(at_);
+    return Corrupt("{} bytes are left over", bytes_.size() - at_).at(at_);
   }
 
  private:
@@ -66,9 +65,7 @@ class Get {
     if (error_) return false;
     const uint64_t left = bytes_.size() - at_;
     if (count <= left / size) return true;
-    error_ = Error(Errc::kCorrupt,
-                   fmt::format("{} x {} bytes are announced, {} are left", count, size, left))
-                 .at(at_);
+    error_ = Corrupt("{} x {} bytes are announced, {} are left", count, size, left).at(at_);
     return false;
   }
   void Take(void* to, size_t size) {
@@ -102,14 +99,14 @@ class Get {
     if (known)
       dtype = *known;
     else
-      unknown_ = Error(Errc::kCorrupt, fmt::format("an element type \"{}\"", name));
+      unknown_ = Corrupt("an element type \"{}\"", name);
   }
   void One(FinishReason& reason) {
     uint8_t number = 0;
     One(number);
     reason = static_cast<FinishReason>(number);
     if (number > static_cast<uint8_t>(FinishReason::kLength))
-      unknown_ = Error(Errc::kCorrupt, fmt::format("an end of kind {}", number));
+      unknown_ = Corrupt("an end of kind {}", number);
   }
   void One(rollout::WeightsVersion& version);
   template <typename T>
@@ -196,9 +193,8 @@ Status DecodeHello(std::string_view payload) {
   get(version);
   NXDKIT_TRY(get.Finish());
   if (version == kProtocolVersion) return OkStatus();
-  return Error(Errc::kUnsupported,
-               fmt::format("the rollout worker speaks version {} of the protocol, this program {}",
-                           version, kProtocolVersion));
+  return Unsupported("the rollout worker speaks version {} of the protocol, this program {}",
+                     version, kProtocolVersion);
 }
 
 std::string EncodeRequests(const std::vector<NumberedRequest>& requests) {
@@ -250,7 +246,7 @@ Error ErrorFrom(std::string_view payload) {
   std::string texts[5];
   get(code, texts[0], texts[1], texts[2], texts[3], texts[4]);
   if (!get.Finish().ok() || code > static_cast<uint32_t>(Errc::kInternal))
-    return Error(Errc::kCorrupt, "a rollout worker failed and did not say how");
+    return Corrupt("a rollout worker failed and did not say how");
   return Error(static_cast<Errc>(code), texts[0])
       .in(texts[1])
       .member(texts[2])

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string_view>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/process.h"
 
@@ -71,8 +72,7 @@ Result<std::vector<int64_t>> ParseCores(std::string_view text) {
     const std::optional<int64_t> last =
         dash == std::string_view::npos ? first : CoreOf(range.substr(dash + 1));
     if (!first || !last || *last < *first || std::ssize(cores) > kMaxCore)
-      return Error(Errc::kUsage,
-                   fmt::format("'{}' is not a list of cores such as 0-15,20", EscapeControl(text)))
+      return BadUsage("'{}' is not a list of cores such as 0-15,20", EscapeControl(text))
           .member(kVisible);
     for (int64_t core = *first; core <= *last; ++core) cores.push_back(core);
     if (left.find(',') == std::string_view::npos) return cores;
@@ -84,7 +84,7 @@ Status CheckEachOnce(std::vector<int64_t> cores) {
   std::ranges::sort(cores);
   const auto twice = std::ranges::adjacent_find(cores);
   if (twice == cores.end()) return OkStatus();
-  return Error(Errc::kUsage, fmt::format("names core {} more than once", *twice))
+  return BadUsage("names core {} more than once", *twice)
       .member(kVisible)
       .hint("name each core once");
 }
@@ -129,10 +129,8 @@ Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>&
     NXDKIT_ASSIGN(cores, ParseCores(std::string_view(entry).substr(kVisible.size() + 1)));
     NXDKIT_TRY(CheckEachOnce(cores));
     if (std::ssize(cores) < split.all())
-      return Error(Errc::kUsage, fmt::format("{} names {} cores, the run has {}: {} of training "
-                                             "and {} of rollout",
-                                             entry, cores.size(), split.all(), split.train_cores,
-                                             split.all() - split.train_cores))
+      return BadUsage("{} names {} cores, the run has {}: {} of training and {} of rollout", entry,
+                      cores.size(), split.all(), split.train_cores, split.all() - split.train_cores)
           .member(kVisible)
           .hint("name as many as trainer.cores, or unset it");
   }

@@ -4,6 +4,7 @@
 
 #include "formats/ops/verify/fitness.h"
 #include "formats/rollout/cpu_plan.h"
+#include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/paths.h"
 
@@ -42,9 +43,8 @@ Result<rollout::CpuPlan> ReadPlan(const rollout::Bundle& bundle) {
 Status CheckOverride(const NeuronOverride& asked, const rollout::CpuPlan& plan,
                      const std::string& folder) {
   const auto refuse = [&](const char* key, const std::string& wanted, const std::string& made) {
-    return Error(Errc::kUnsupported,
-                 fmt::format("neuron_override_config.{} is {}, the bundle was made for {}", key,
-                             wanted, made))
+    return Unsupported("neuron_override_config.{} is {}, the bundle was made for {}", key, wanted,
+                       made)
         .in(folder)
         .hint("change the configuration, or export the bundle again");
   };
@@ -87,14 +87,11 @@ Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options) {
   NXDKIT_TRY(CheckBlob(*artifact.bundle));
   NXDKIT_ASSIGN(const rollout::CpuPlan plan, ReadPlan(*artifact.bundle));
   NXDKIT_TRY(CheckOverride(options.neuron_override, plan, options.bundle));
-  if (artifact.files.empty())
-    return Error(Errc::kNotFound, "the bundle has no rank shards").in(options.bundle);
+  if (artifact.files.empty()) return NotFound("the bundle has no rank shards").in(options.bundle);
   const std::optional<Dtype> dtype = DtypeFromTorchName(plan.dtype);
   if (dtype != Dtype::kF32 && dtype != Dtype::kBF16)
-    return Error(Errc::kUnsupported,
-                 fmt::format("torch_dtype {} is not built into this engine: float32 and bfloat16 "
-                             "are",
-                             plan.dtype))
+    return Unsupported("torch_dtype {} is not built into this engine: float32 and bfloat16 are",
+                       plan.dtype)
         .in(options.bundle);
   OpenedBundle opened;
   NXDKIT_ASSIGN(opened.config, ParseDecoderConfig(artifact.config_text, artifact.config_path));

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "trainer/comm/reduce.h"
 #include "trainer/kernels/elementwise.h"
 #include "trainer/kernels/embedding.h"
@@ -59,7 +60,7 @@ Result<RankModel> RankModel::Make(const DecoderConfig& config, const ParamTable&
     model.weight_bytes_ += model.head_.bytes();
     return model;
   } catch (const std::bad_alloc&) {
-    return Error(Errc::kLimit, "not enough memory for the packed weights of a rank");
+    return OverLimit("not enough memory for the packed weights of a rank");
   }
 }
 

@@ -1,11 +1,10 @@
 #include "trainer/rollout/sampler.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "lib/base/errors.h"
 #include "trainer/base/parallel.h"
 #include "trainer/kernels/log_prob.h"
 
@@ -131,10 +130,10 @@ Status Sampler::MakeMasses(std::span<const Draw> draws, const float* logits) {
   for (size_t row = 0; row < draws.size(); ++row) {
     float max = 0;
     if (const double total = TotalMass(row, max); !(total > 0 && total < INFINITY))
-      return Error(Errc::kCorrupt,
-                   fmt::format("the logits for token {} of request {} are not finite (largest {}, "
-                               "mass {}): the weights are damaged or have diverged",
-                               draws[row].position, draws[row].request, max, total));
+      return Corrupt(
+          "the logits for token {} of request {} are not finite (largest {}, mass {}): the weights "
+          "are damaged or have diverged",
+          draws[row].position, draws[row].request, max, total);
   }
   return OkStatus();
 }

@@ -1,10 +1,10 @@
 #include "trainer/rollout/wire.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
+
+#include "lib/base/errors.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -29,15 +29,13 @@ Result<std::optional<Frame>> TakeFrame(std::string& bytes) {
   FrameHeader header;
   if (!std::equal(bytes.begin(), bytes.begin() + std::min(bytes.size(), sizeof header.magic),
                   header.magic))
-    return Error(Errc::kCorrupt, "what came is not a frame of the rollout protocol");
+    return Corrupt("what came is not a frame of the rollout protocol");
   if (bytes.size() < sizeof header) return std::optional<Frame>();
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.kind < FrameKind::kHello || header.kind > FrameKind::kProgress)
-    return Error(Errc::kCorrupt, fmt::format("a frame of kind {}, expected 1 to 8",
-                                             static_cast<uint32_t>(header.kind)));
+    return Corrupt("a frame of kind {}, expected 1 to 8", static_cast<uint32_t>(header.kind));
   if (header.bytes > kMaxFrameBytes)
-    return Error(Errc::kCorrupt, fmt::format("a frame of {} bytes is over the limit of {}",
-                                             header.bytes, kMaxFrameBytes));
+    return Corrupt("a frame of {} bytes is over the limit of {}", header.bytes, kMaxFrameBytes);
   if (bytes.size() - sizeof header < header.bytes) return std::optional<Frame>();
   Frame frame{header.kind, bytes.substr(sizeof header, header.bytes)};
   bytes.erase(0, sizeof header + header.bytes);

@@ -1,12 +1,12 @@
 #include "trainer/rollout/worker.h"
 
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <mutex>
 
+#include "lib/base/errors.h"
 #include "trainer/rollout/messages.h"
 
 namespace nxdkit::trainer {
@@ -39,8 +39,7 @@ class WorkerLoop {
 
   Status Unexpected(FrameKind kind) {
     broken_ = true;
-    return Error(Errc::kCorrupt, fmt::format("a frame of kind {} is not for a rollout worker",
-                                             static_cast<uint32_t>(kind)));
+    return Corrupt("a frame of kind {} is not for a rollout worker", static_cast<uint32_t>(kind));
   }
 
   Status Load(const std::string& payload) {
@@ -101,9 +100,7 @@ class WorkerLoop {
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return SystemError("read from the trainer", errno);
       if (got == 0 && bytes_.empty()) return std::optional<Frame>();
-      if (got == 0)
-        return Error(Errc::kCorrupt,
-                     fmt::format("the trainer's last frame ends after {} bytes", bytes_.size()));
+      if (got == 0) return Corrupt("the trainer's last frame ends after {} bytes", bytes_.size());
       bytes_.append(some, static_cast<size_t>(got));
     }
   }

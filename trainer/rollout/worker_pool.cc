@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "trainer/rollout/messages.h"
 #include "trainer/rollout/worker_process.h"
 
@@ -218,8 +219,7 @@ struct WorkerPool::State {
     NXDKIT_ASSIGN(NumberedResponse one, DecodeResponse(payload));
     const auto found = worker.pending.find(static_cast<size_t>(one.number));
     if (found == worker.pending.end())
-      return Error(Errc::kCorrupt,
-                   fmt::format("a response to request {}, which was not asked", one.number));
+      return Corrupt("a response to request {}, which was not asked", one.number);
     NXDKIT_TRY(CheckResponse(one.response, requests[*found], *facts));
     RolloutResponse& response = out.responses[*found] = std::move(one.response);
     out.stats.response_tokens += std::ssize(response.ids);
@@ -232,8 +232,7 @@ struct WorkerPool::State {
   Status TakeDone(Worker& worker, const std::string& payload) {
     NXDKIT_ASSIGN(const GenerateStats stats, Decode<GenerateStats>(payload));
     if (!worker.pending.empty())
-      return Error(Errc::kCorrupt, fmt::format("done, with {} requests that are not answered",
-                                               worker.pending.size()));
+      return Corrupt("done, with {} requests that are not answered", worker.pending.size());
     out.stats.passes += stats.passes;
     out.stats.prompt_tokens += stats.prompt_tokens;
     out.stats.copied_tokens += stats.copied_tokens;
@@ -262,12 +261,11 @@ WorkerPool::~WorkerPool() = default;
 
 Result<WorkerPool> WorkerPool::Start(const WorkerPoolOptions& options) {
   if (options.command.empty() || options.workers < 1 || !(options.silence_seconds > 0))
-    return Error(Errc::kUsage, "rollout workers need a command, a number and a time");
+    return BadUsage("rollout workers need a command, a number and a time");
   for (const auto& [what, count] : {std::pair("environments", std::ssize(options.environment_of)),
                                     {"log files", std::ssize(options.log_files)}})
     if (count != 0 && count != options.workers)
-      return Error(Errc::kUsage, fmt::format("{} for {} rollout workers, there are {}", what, count,
-                                             options.workers));
+      return BadUsage("{} for {} rollout workers, there are {}", what, count, options.workers);
   auto state = std::make_unique<State>();
   state->options = options;
   state->workers.resize(static_cast<size_t>(options.workers));

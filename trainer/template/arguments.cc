@@ -1,8 +1,8 @@
 #include "trainer/template/arguments.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
+
+#include "lib/base/errors.h"
 
 namespace nxdkit::trainer::jinja {
 
@@ -12,11 +12,10 @@ const Value* Arguments::Get(size_t place, std::string_view name) const {
 
 Status Arguments::Allow(const Parameters& known) const {
   if (values.size() > known.most)
-    return Error(Errc::kUnsupported,
-                 fmt::format("{} arguments, {} are known", values.size(), known.most));
+    return Unsupported("{} arguments, {} are known", values.size(), known.most);
   for (const auto& [name, value] : named)
     if (std::ranges::find(known.names, name) == known.names.end())
-      return Error(Errc::kUnsupported, fmt::format("the argument '{}'", name));
+      return Unsupported("the argument '{}'", name);
   return OkStatus();
 }
 
@@ -24,8 +23,7 @@ Result<std::optional<std::string>> Arguments::Text(size_t place, std::string_vie
   const Value* value = Get(place, name);
   if (value == nullptr || value->is_none()) return std::optional<std::string>();
   if (value->text() != nullptr) return std::optional(*value->text());
-  return Error(Errc::kCorrupt,
-               fmt::format("the argument '{}' is {}, expected a str", name, TypeName(*value)));
+  return Corrupt("the argument '{}' is {}, expected a str", name, TypeName(*value));
 }
 
 }  // namespace nxdkit::trainer::jinja

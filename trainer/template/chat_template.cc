@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
@@ -24,17 +25,16 @@ Result<std::string> DefaultOf(const Json& list) {
     if (name == "default") return JsonString(row, "template");
     names += fmt::format(" '{}'", EscapeControl(name));
   }
-  return Error(Errc::kNotFound, fmt::format("no template is named 'default'; there are:{}", names))
-      .member("chat_template");
+  return NotFound("no template is named 'default'; there are:{}", names).member("chat_template");
 }
 
 Result<std::string> SourceFromConfig(const std::string& path) {
   if (KindOf(path) == PathKind::kMissing)
-    return Error(Errc::kNotFound, "neither this file nor chat_template.jinja exists");
+    return NotFound("neither this file nor chat_template.jinja exists");
   NXDKIT_ASSIGN(const Json config, ReadJsonFile(path, kMaxConfigBytes, {.allow_nan = true}));
   const Json* found = JsonFind(config, "chat_template");
   if (found == nullptr)
-    return Error(Errc::kNotFound, "no chat_template here, and no chat_template.jinja next to it")
+    return NotFound("no chat_template here, and no chat_template.jinja next to it")
         .hint("give a template file (override_chat_template)");
   return found->is_array() ? DefaultOf(*found) : JsonString(config, "chat_template");
 }
@@ -85,8 +85,7 @@ Result<std::string> ChatTemplate::Render(std::span<const ChatMessage> messages,
 
 Result<PromptFormat> PromptFormat::Parse(std::string_view source) {
   NXDKIT_ASSIGN(jinja::Template parsed, jinja::Template::Parse(Strip(source)));
-  if (!parsed.Mentions("content"))
-    return Error(Errc::kCorrupt, "the template does not use {{ content }}");
+  if (!parsed.Mentions("content")) return Corrupt("the template does not use {{{{ content }}}}");
   return PromptFormat(std::move(parsed));
 }
 

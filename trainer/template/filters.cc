@@ -1,10 +1,9 @@
 #include "trainer/template/filters.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 
+#include "lib/base/errors.h"
 #include "trainer/base/characters.h"
 #include "trainer/template/functions.h"
 #include "trainer/template/operators.h"
@@ -29,7 +28,7 @@ Status ReadSeparators(const Value* value, JsonStyle* style) {
   const List* list = value->list();
   if (list == nullptr || list->size() != 2 || (*list)[0].text() == nullptr ||
       (*list)[1].text() == nullptr || (*list)[0].text()->empty() || (*list)[1].text()->empty())
-    return Error(Errc::kUnsupported, "separators that are not two texts");
+    return Unsupported("separators that are not two texts");
   style->item_separator = *(*list)[0].text();
   style->key_separator = *(*list)[1].text();
   return OkStatus();
@@ -43,7 +42,7 @@ Result<Value> ToJsonFilter(const Value& value, const Arguments& arguments, Budge
   style.ensure_ascii = ascii != nullptr && IsTrue(*ascii);
   style.sort_keys = sorted != nullptr && IsTrue(*sorted);
   if (indent != nullptr && !indent->is_none()) {
-    if (!indent->integer()) return Error(Errc::kUnsupported, "an indent that is not an int");
+    if (!indent->integer()) return Unsupported("an indent that is not an int");
     style.indent = *indent->integer();
   }
   NXDKIT_TRY(ReadSeparators(arguments.Get(2, "separators"), &style));
@@ -99,7 +98,7 @@ Result<Value> ReplaceFilter(const Value& value, const Arguments& arguments, Budg
   NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
   NXDKIT_ASSIGN(const auto from, arguments.Text(0, "old"));
   NXDKIT_ASSIGN(const auto to, arguments.Text(1, "new"));
-  if (!from || !to) return Error(Errc::kCorrupt, "needs two arguments");
+  if (!from || !to) return Corrupt("needs two arguments");
   const Value* count = arguments.Get(2, "count");
   const int64_t most = count == nullptr ? -1 : count->integer().value_or(-1);
   NXDKIT_ASSIGN(std::string out, Replace(text, *from, *to, most, budget));
@@ -165,15 +164,13 @@ Result<Value> Default(const Value& value, const Arguments& arguments, Budget&) {
 
 Result<Value> Items(const Value& value, const Arguments&, Budget& budget) {
   if (value.undefined() != nullptr) return Value(List());
-  if (value.dict() == nullptr)
-    return Error(Errc::kCorrupt, fmt::format("the items of {}", TypeName(value)));
+  if (value.dict() == nullptr) return Corrupt("the items of {}", TypeName(value));
   return CallMethod(value, "items", {}, budget);
 }
 
 // By key, upper and lower case alike.
 Result<Value> DictSort(const Value& value, const Arguments&, Budget& budget) {
-  if (value.dict() == nullptr)
-    return Error(Errc::kCorrupt, fmt::format("the items of {}", TypeName(value)));
+  if (value.dict() == nullptr) return Corrupt("the items of {}", TypeName(value));
   NXDKIT_TRY(budget.Charge(value.dict()->size() * 64));
   std::vector<std::pair<std::string, const std::pair<std::string, Value>*>> rows;
   for (const auto& row : *value.dict()) rows.emplace_back(ToLower(row.first), &row);
@@ -184,7 +181,7 @@ Result<Value> DictSort(const Value& value, const Arguments&, Budget& budget) {
 }
 
 Result<Value> Abs(const Value& value, const Arguments&, Budget&) {
-  if (!value.number()) return Error(Errc::kCorrupt, fmt::format("abs of {}", TypeName(value)));
+  if (!value.number()) return Corrupt("abs of {}", TypeName(value));
   if (*value.number() < 0) return Negate(value);
   return value.boolean() != nullptr ? Value(*value.integer()) : value;
 }
@@ -203,7 +200,7 @@ Result<Value> Map(const Value& value, const Arguments& arguments, Budget& budget
   const Value* attribute = Find(arguments.named, "attribute");
   if (attribute == nullptr) {
     NXDKIT_ASSIGN(const auto name, arguments.Text(0, "filter"));
-    if (!name) return Error(Errc::kUnsupported, "map without a filter or an attribute");
+    if (!name) return Unsupported("map without a filter or an attribute");
     for (const Value& item : items) {
       NXDKIT_ASSIGN(Value out, ApplyFilter(*name, item, Rest(arguments, 1), budget));
       mapped.push_back(std::move(out));
@@ -211,8 +208,7 @@ Result<Value> Map(const Value& value, const Arguments& arguments, Budget& budget
     return Value(std::move(mapped));
   }
   NXDKIT_TRY(arguments.Allow({0, {"attribute", "default"}}));
-  if (attribute->text() == nullptr)
-    return Error(Errc::kUnsupported, "an attribute that is not a str");
+  if (attribute->text() == nullptr) return Unsupported("an attribute that is not a str");
   const Value* otherwise = Find(arguments.named, "default");
   for (const Value& item : items) {
     NXDKIT_ASSIGN(Value out, DottedAttribute(item, *attribute->text(), budget));
@@ -230,7 +226,7 @@ Result<Value> Select(const Value& value, const Arguments& arguments, Budget& bud
   std::optional<std::string> attribute;
   if (kAttribute) {
     NXDKIT_ASSIGN(attribute, arguments.Text(0, "attribute"));
-    if (!attribute) return Error(Errc::kCorrupt, "needs an attribute");
+    if (!attribute) return Corrupt("needs an attribute");
   }
   NXDKIT_ASSIGN(const auto test, arguments.Text(kTest, "test"));
   List kept;
@@ -290,8 +286,7 @@ Result<Value> ApplyFilter(std::string_view name, const Value& value, const Argum
                           Budget& budget) {
   NXDKIT_TRY(budget.Charge(value.text() == nullptr ? 0 : value.text()->size()));
   const auto* row = std::ranges::find(kFilters, name, &Row::name);
-  if (row == std::end(kFilters))
-    return Error(Errc::kUnsupported, fmt::format("the filter '{}' is not known", name));
+  if (row == std::end(kFilters)) return Unsupported("the filter '{}' is not known", name);
   if (row->checks) NXDKIT_TRY(arguments.Allow(row->takes));
   return row->filter(value, arguments, budget);
 }

@@ -1,10 +1,9 @@
 #include "trainer/template/functions.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <ctime>
 
+#include "lib/base/errors.h"
 #include "trainer/base/characters.h"
 #include "trainer/template/print.h"
 #include "trainer/template/python_text.h"
@@ -22,12 +21,11 @@ using TextMethod = Result<Value> (*)(const std::string& text, const Arguments& a
 template <bool kFront>
 Result<Value> HasEnd(const std::string& text, const Arguments& arguments, Budget& budget) {
   const Value* wanted = arguments.Get(0, "");
-  if (wanted == nullptr) return Error(Errc::kCorrupt, "an argument is missing");
+  if (wanted == nullptr) return Corrupt("an argument is missing");
   const List list = wanted->list() != nullptr ? *wanted->list() : List{*wanted};
   NXDKIT_TRY(budget.Charge(list.size() * 16));
   for (const Value& item : list) {
-    if (item.text() == nullptr)
-      return Error(Errc::kCorrupt, fmt::format("found {}, expected a str", TypeName(item)));
+    if (item.text() == nullptr) return Corrupt("found {}, expected a str", TypeName(item));
     if (kFront ? text.starts_with(*item.text()) : text.ends_with(*item.text())) return Value(true);
   }
   return Value(false);
@@ -68,10 +66,10 @@ Result<Value> Split(const std::string& text, const Arguments& arguments, Budget&
   NXDKIT_ASSIGN(const std::optional<std::string> separator, arguments.Text(0, "sep"));
   const Value* limit = arguments.Get(1, "maxsplit");
   if (limit != nullptr && !limit->integer())
-    return Error(Errc::kCorrupt, fmt::format("maxsplit is {}, expected an int", TypeName(*limit)));
+    return Corrupt("maxsplit is {}, expected an int", TypeName(*limit));
   const int64_t most = limit == nullptr ? -1 : *limit->integer();
   if (!separator) return Value(SplitAtSpace(text, most));
-  if (separator->empty()) return Error(Errc::kCorrupt, "split() by an empty separator");
+  if (separator->empty()) return Corrupt("split() by an empty separator");
   List parts;
   size_t begin = 0;
   for (;;) {
@@ -87,7 +85,7 @@ Result<Value> Split(const std::string& text, const Arguments& arguments, Budget&
 Result<Value> ReplaceMethod(const std::string& text, const Arguments& arguments, Budget& budget) {
   NXDKIT_ASSIGN(const auto from, arguments.Text(0, "old"));
   NXDKIT_ASSIGN(const auto to, arguments.Text(1, "new"));
-  if (!from || !to) return Error(Errc::kCorrupt, "replace() needs two arguments");
+  if (!from || !to) return Corrupt("replace() needs two arguments");
   const Value* count = arguments.Get(2, "count");
   NXDKIT_ASSIGN(
       std::string out,
@@ -98,7 +96,7 @@ Result<Value> ReplaceMethod(const std::string& text, const Arguments& arguments,
 Result<Value> FindMethod(const std::string& text, const Arguments& arguments, Budget& budget) {
   NXDKIT_TRY(budget.Charge(text.size()));
   NXDKIT_ASSIGN(const auto wanted, arguments.Text(0, "sub"));
-  if (!wanted) return Error(Errc::kCorrupt, "an argument is missing");
+  if (!wanted) return Corrupt("an argument is missing");
   const size_t at = text.find(*wanted);
   if (at == std::string::npos) return Value(int64_t{-1});
   return Value(static_cast<int64_t>(CountChars(std::string_view(text).substr(0, at))));
@@ -137,7 +135,7 @@ Result<Value> CallDict(const Dict& dict, std::string_view name, const Arguments&
   NXDKIT_TRY(budget.Charge(dict.size() * 16));
   if (name == "get") {
     NXDKIT_TRY(arguments.Allow({2}));
-    if (arguments.values.empty()) return Error(Errc::kCorrupt, "get() needs a key");
+    if (arguments.values.empty()) return Corrupt("get() needs a key");
     const std::string* key = arguments.values[0].text();
     const Value* found = key == nullptr ? nullptr : Find(dict, *key);
     if (found != nullptr) return *found;
@@ -160,19 +158,19 @@ Result<Value> MakeRange(const Arguments& arguments, Budget& budget) {
   NXDKIT_TRY(arguments.Allow({3}));
   std::vector<int64_t> numbers;
   for (const Value& value : arguments.values) {
-    if (!value.integer()) return Error(Errc::kCorrupt, fmt::format("range of {}", TypeName(value)));
+    if (!value.integer()) return Corrupt("range of {}", TypeName(value));
     numbers.push_back(*value.integer());
   }
-  if (numbers.empty()) return Error(Errc::kCorrupt, "range() needs an argument");
+  if (numbers.empty()) return Corrupt("range() needs an argument");
   const int64_t begin = numbers.size() == 1 ? 0 : numbers[0];
   const int64_t end = numbers.size() == 1 ? numbers[0] : numbers[1];
   const int64_t step = numbers.size() == 3 ? numbers[2] : 1;
-  if (step == 0) return Error(Errc::kCorrupt, "range() by steps of 0");
+  if (step == 0) return Corrupt("range() by steps of 0");
   List list;
   for (__int128 i = begin; step > 0 ? i < end : i > end; i += step) {
     NXDKIT_TRY(budget.Charge());
     if (static_cast<int64_t>(list.size()) == kMaxRange)
-      return Error(Errc::kLimit, fmt::format("range of more than {} numbers", kMaxRange));
+      return OverLimit("range of more than {} numbers", kMaxRange);
     list.push_back(static_cast<int64_t>(i));
   }
   return Value(std::move(list));
@@ -182,12 +180,10 @@ Result<Value> FormatTime(const Arguments& arguments, int64_t now) {
   NXDKIT_TRY(arguments.Allow({1, {"format"}}));
   NXDKIT_ASSIGN(const auto format, arguments.Text(0, "format"));
   if (!format || format->empty() || format->size() > kMaxFormatBytes)
-    return Error(Errc::kCorrupt,
-                 fmt::format("strftime_now() needs a format of 1 to {} bytes", kMaxFormatBytes));
+    return Corrupt("strftime_now() needs a format of 1 to {} bytes", kMaxFormatBytes);
   const auto seconds = static_cast<std::time_t>(now);
   std::tm parts{};
-  if (::gmtime_r(&seconds, &parts) == nullptr)
-    return Error(Errc::kCorrupt, fmt::format("{} is not a time", now));
+  if (::gmtime_r(&seconds, &parts) == nullptr) return Corrupt("{} is not a time", now);
   char text[4096];
   return Value(std::string(text, std::strftime(text, sizeof text, format->c_str(), &parts)));
 }
@@ -199,7 +195,7 @@ Error RaisedError(const Arguments& arguments, Budget& budget) {
   const Result<std::string> text =
       message == nullptr ? Result<std::string>("") : ToText(*message, budget);
   if (!text.ok()) return text.error();
-  return Error(Errc::kCorrupt, fmt::format("the template says: {}", *text));
+  return Corrupt("the template says: {}", *text);
 }
 
 bool IsMethod(const Value& object, std::string_view name) {
@@ -213,7 +209,7 @@ bool IsMethod(const Value& object, std::string_view name) {
 Result<Value> CallMethod(const Value& object, std::string_view name, const Arguments& arguments,
                          Budget& budget) {
   if (const Undefined* undefined = object.undefined())
-    return Error(Errc::kCorrupt, fmt::format("'{}' is undefined", *undefined->name));
+    return Corrupt("'{}' is undefined", *undefined->name);
   if (const std::string* text = object.text()) {
     const auto* row = std::ranges::find(kTextMethods, name, &TextRow::name);
     if (row != std::end(kTextMethods)) {
@@ -226,8 +222,7 @@ Result<Value> CallMethod(const Value& object, std::string_view name, const Argum
     if (std::ranges::find(kDictMethods, name) != std::end(kDictMethods))
       return CallDict(*dict, name, arguments, budget);
   }
-  return Error(Errc::kUnsupported,
-               fmt::format("the method '{}' of {} is not known", name, TypeName(object)));
+  return Unsupported("the method '{}' of {} is not known", name, TypeName(object));
 }
 
 }  // namespace nxdkit::trainer::jinja

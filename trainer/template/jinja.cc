@@ -1,7 +1,6 @@
 #include "trainer/template/jinja.h"
 
-#include <fmt/core.h>
-
+#include "lib/base/errors.h"
 #include "lib/base/utf8.h"
 #include "trainer/template/lexer.h"
 #include "trainer/template/parser.h"
@@ -16,10 +15,8 @@ constexpr size_t kMaxBytes = size_t{1} << 20;
 
 Result<Template> Template::Parse(std::string_view source) {
   if (source.size() > kMaxBytes)
-    return Error(Errc::kLimit, fmt::format("template of {} bytes is over the limit of {}",
-                                           source.size(), kMaxBytes));
-  if (const auto bad = ValidateUtf8(source))
-    return Error(Errc::kCorrupt, "the template is not UTF-8").at(*bad);
+    return OverLimit("template of {} bytes is over the limit of {}", source.size(), kMaxBytes);
+  if (const auto bad = ValidateUtf8(source)) return Corrupt("the template is not UTF-8").at(*bad);
   Template made;
   made.source_ = NormalizeNewlines(source);
   NXDKIT_ASSIGN(made.body_, ParseTemplate(made.source_));

@@ -1,11 +1,10 @@
 #include "trainer/template/operators.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "lib/base/checked.h"
+#include "lib/base/errors.h"
 #include "trainer/base/characters.h"
 #include "trainer/template/functions.h"
 #include "trainer/template/print.h"
@@ -18,11 +17,11 @@ constexpr size_t kBytesPerUnit = Budget::kBytesPerUnit;
 constexpr size_t kMaxTextBytes = size_t{64} << 20;
 
 Error TypeError(std::string_view op, const Value& a, const Value& b) {
-  return Error(Errc::kCorrupt, fmt::format("'{}' between {} and {}", op, TypeName(a), TypeName(b)));
+  return Corrupt("'{}' between {} and {}", op, TypeName(a), TypeName(b));
 }
 
 Error Overflow(std::string_view op) {
-  return Error(Errc::kLimit, fmt::format("the result of '{}' is beyond 64 bits", op));
+  return OverLimit("the result of '{}' is beyond 64 bits", op);
 }
 
 Result<Value> Checked(std::string_view op, std::optional<int64_t> value) {
@@ -38,7 +37,7 @@ Result<Value> Integers(std::string_view op, int64_t a, int64_t b) {
     if (__builtin_sub_overflow(a, b, &out)) return Overflow(op);
     return Value(out);
   }
-  if (b == 0) return Error(Errc::kCorrupt, "division by zero");
+  if (b == 0) return Corrupt("division by zero");
   if (op == "/") return Value(static_cast<double>(a) / static_cast<double>(b));
   if (b == -1) return op == "%" ? Result<Value>(Value(int64_t{0})) : Integers("-", 0, a);
   // Python rounds down, C++ towards zero.
@@ -51,7 +50,7 @@ Result<Value> Floats(std::string_view op, double a, double b) {
   if (op == "+") return Value(a + b);
   if (op == "-") return Value(a - b);
   if (op == "*") return Value(a * b);
-  if (b == 0) return Error(Errc::kCorrupt, "division by zero");
+  if (b == 0) return Corrupt("division by zero");
   if (op == "/") return Value(a / b);
   double rest = std::fmod(a, b);
   if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
@@ -60,8 +59,7 @@ Result<Value> Floats(std::string_view op, double a, double b) {
 
 Status CheckBytes(size_t bytes) {
   if (bytes <= kMaxTextBytes) return OkStatus();
-  return Error(Errc::kLimit,
-               fmt::format("a text of {} bytes is over the limit of {}", bytes, kMaxTextBytes));
+  return OverLimit("a text of {} bytes is over the limit of {}", bytes, kMaxTextBytes);
 }
 
 Result<Value> Concatenate(const std::string& a, const std::string& b, Budget& budget) {
@@ -134,7 +132,7 @@ const typename Sequence::value_type* At(const Sequence& items, int64_t place) {
 Result<std::optional<int64_t>> SliceNumber(const Value& value) {
   if (value.is_none()) return std::optional<int64_t>();
   if (value.integer()) return value.integer();
-  return Error(Errc::kCorrupt, fmt::format("a slice by {}", TypeName(value)));
+  return Corrupt("a slice by {}", TypeName(value));
 }
 
 // Calls take(index) for what Python's slice takes of `size` elements.
@@ -173,14 +171,14 @@ Result<Value> Binary(std::string_view op, const Value& a, const Value& b, Budget
     return Repeat(*a.text(), *b.integer(), budget);
   if (op == "*" && a.integer() && b.text() != nullptr)
     return Repeat(*b.text(), *a.integer(), budget);
-  if (op == "%" && a.text() != nullptr) return Error(Errc::kUnsupported, "formatting by '%'");
+  if (op == "%" && a.text() != nullptr) return Unsupported("formatting by '%'");
   return TypeError(op, a, b);
 }
 
 Result<Value> Negate(const Value& value) {
   if (value.is_float()) return Value(-*value.number());
   if (value.integer()) return Integers("-", 0, *value.integer());
-  return Error(Errc::kCorrupt, fmt::format("'-' before {}", TypeName(value)));
+  return Corrupt("'-' before {}", TypeName(value));
 }
 
 Result<bool> Compare(std::string_view op, const Value& a, const Value& b, Budget& budget) {
@@ -203,9 +201,8 @@ Result<bool> Compare(std::string_view op, const Value& a, const Value& b, Budget
 
 Result<Value> Attribute(const Value& object, const std::string& name) {
   if (const Undefined* undefined = object.undefined())
-    return Error(Errc::kCorrupt, fmt::format("'{}' is undefined", *undefined->name));
-  if (IsMethod(object, name))
-    return Error(Errc::kUnsupported, fmt::format("the method '{}' without a call", name));
+    return Corrupt("'{}' is undefined", *undefined->name);
+  if (IsMethod(object, name)) return Unsupported("the method '{}' without a call", name);
   const Dict* dict = object.space() != nullptr ? &object.space()->values : object.dict();
   const Value* found = dict == nullptr ? nullptr : Find(*dict, name);
   return found == nullptr ? Value::MakeUndefined(name) : *found;
@@ -214,7 +211,7 @@ Result<Value> Attribute(const Value& object, const std::string& name) {
 Result<Value> Index(const Value& object, const Value& key, Budget& budget) {
   if (key.text() != nullptr && object.dict() == nullptr) return Attribute(object, *key.text());
   if (const Undefined* undefined = object.undefined())
-    return Error(Errc::kCorrupt, fmt::format("'{}' is undefined", *undefined->name));
+    return Corrupt("'{}' is undefined", *undefined->name);
   const Value* found = nullptr;
   if (const Dict* dict = object.dict()) {
     if (key.text() != nullptr) found = Find(*dict, *key.text());
@@ -236,7 +233,7 @@ Result<Value> Slice(const Value& object, const Value& from, const Value& to, con
   NXDKIT_ASSIGN(const auto begin, SliceNumber(from));
   NXDKIT_ASSIGN(const auto end, SliceNumber(to));
   NXDKIT_ASSIGN(const auto by, SliceNumber(step));
-  if (by == 0) return Error(Errc::kCorrupt, "a slice by steps of 0");
+  if (by == 0) return Corrupt("a slice by steps of 0");
   if (const std::string* text = object.text()) {
     NXDKIT_TRY(budget.Charge(text->size()));
     const std::vector<std::string_view> points = Points(*text);
@@ -245,8 +242,7 @@ Result<Value> Slice(const Value& object, const Value& from, const Value& to, con
               [&](size_t i) { taken += points[i]; });
     return Value(std::move(taken));
   }
-  if (object.list() == nullptr)
-    return Error(Errc::kCorrupt, fmt::format("a slice of {}", TypeName(object)));
+  if (object.list() == nullptr) return Corrupt("a slice of {}", TypeName(object));
   const List& list = *object.list();
   NXDKIT_TRY(budget.Charge(list.size() * kBytesPerUnit));
   List taken;
@@ -267,7 +263,7 @@ Result<List> Iterate(const Value& value, Budget& budget) {
     NXDKIT_TRY(budget.Charge(text->size() * kBytesPerUnit));
     for (const std::string_view point : Points(*text)) items.push_back(std::string(point));
   } else if (value.undefined() == nullptr) {
-    return Error(Errc::kCorrupt, fmt::format("{} is not iterable", TypeName(value)));
+    return Corrupt("{} is not iterable", TypeName(value));
   }
   return items;
 }
@@ -277,7 +273,7 @@ Result<int64_t> Length(const Value& value) {
   if (value.list() != nullptr) return static_cast<int64_t>(value.list()->size());
   if (value.dict() != nullptr) return static_cast<int64_t>(value.dict()->size());
   if (value.undefined() != nullptr) return int64_t{0};
-  return Error(Errc::kCorrupt, fmt::format("{} has no length", TypeName(value)));
+  return Corrupt("{} has no length", TypeName(value));
 }
 
 }  // namespace nxdkit::trainer::jinja

@@ -1,10 +1,9 @@
 #include "trainer/template/print.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "trainer/template/python_text.h"
 
@@ -33,8 +32,7 @@ class Printer {
     if (value.text() != nullptr) return AppendText(*value.text(), depth > 0);
     NXDKIT_TRY(budget_.Charge());
     if (depth > kMaxPrintDepth)
-      return Error(Errc::kLimit,
-                   fmt::format("a value is nested deeper than {} levels", kMaxPrintDepth));
+      return OverLimit("a value is nested deeper than {} levels", kMaxPrintDepth);
     if (value.list() != nullptr) return AppendList(*value.list(), depth);
     if (value.dict() != nullptr) return AppendDict(*value.dict(), depth);
     if (value.is_none())
@@ -46,9 +44,9 @@ class Printer {
     else if (value.is_float())
       out_ += json_ ? PythonFloat(*value.number()) : FloatText(*value.number());
     else if (json_)
-      return Error(Errc::kCorrupt, fmt::format("{} is not JSON", TypeName(value)));
+      return Corrupt("{} is not JSON", TypeName(value));
     else if (value.undefined() == nullptr)
-      return Error(Errc::kUnsupported, fmt::format("{} as text", TypeName(value)));
+      return Unsupported("{} as text", TypeName(value));
     return OkStatus();
   }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "lib/base/errors.h"
 #include "lib/base/utf8.h"
 #include "trainer/base/characters.h"
 
@@ -85,7 +86,7 @@ std::string_view Strip(std::string_view text, const std::optional<std::string>& 
 
 Result<std::string> Replace(std::string_view text, std::string_view from, std::string_view to,
                             int64_t most, Budget& budget) {
-  if (from.empty()) return Error(Errc::kUnsupported, "the replacement of an empty text");
+  if (from.empty()) return Unsupported("the replacement of an empty text");
   std::string out;
   size_t begin = 0;
   for (int64_t done = 0; most < 0 || done < most; ++done) {

@@ -1,12 +1,11 @@
 #include "trainer/template/renderer.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <deque>
 #include <span>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "trainer/template/arguments.h"
 #include "trainer/template/filters.h"
 #include "trainer/template/functions.h"
@@ -48,19 +47,17 @@ Value LoopVariable(const List& items, size_t i) {
 
 Status OnlyNamed(const Arguments& arguments) {
   if (arguments.values.empty()) return OkStatus();
-  return Error(Errc::kUnsupported, "arguments without names");
+  return Unsupported("arguments without names");
 }
 
 Status CheckMacroArguments(const Stmt& macro, const Arguments& arguments) {
   const std::span<const std::string> parameters = std::span(macro.names).subspan(1);
   if (arguments.values.size() > parameters.size())
-    return Error(Errc::kCorrupt,
-                 fmt::format("{} arguments for the {} parameters of '{}'", arguments.values.size(),
-                             parameters.size(), macro.names[0]));
+    return Corrupt("{} arguments for the {} parameters of '{}'", arguments.values.size(),
+                   parameters.size(), macro.names[0]);
   for (const auto& [name, value] : arguments.named)
     if (std::ranges::find(parameters, name) == parameters.end())
-      return Error(Errc::kCorrupt,
-                   fmt::format("the macro '{}' has no parameter '{}'", macro.names[0], name));
+      return Corrupt("the macro '{}' has no parameter '{}'", macro.names[0], name);
   return OkStatus();
 }
 
@@ -113,7 +110,7 @@ class Renderer {
   Status Print(std::string_view text) {
     NXDKIT_TRY(budget_.Charge(text.size()));
     if (out_.size() + text.size() > kMaxOutputBytes)
-      return Error(Errc::kLimit, fmt::format("more than {} bytes of output", kMaxOutputBytes));
+      return OverLimit("more than {} bytes of output", kMaxOutputBytes);
     out_ += text;
     return OkStatus();
   }
@@ -137,8 +134,7 @@ class Renderer {
   // One level further down, and one step; the caller goes up again by --depth_.
   Status Descend() {
     if (++depth_ > kMaxRenderDepth)
-      return Error(Errc::kLimit,
-                   fmt::format("the template goes deeper than {} levels", kMaxRenderDepth));
+      return OverLimit("the template goes deeper than {} levels", kMaxRenderDepth);
     return budget_.Charge();
   }
 
@@ -199,8 +195,7 @@ class Renderer {
     }
     NXDKIT_ASSIGN(const List items, Iterate(value, budget_));
     if (items.size() != names.size())
-      return Error(Errc::kCorrupt,
-                   fmt::format("{} values for {} names", items.size(), names.size()));
+      return Corrupt("{} values for {} names", items.size(), names.size());
     for (size_t i = 0; i < names.size(); ++i) Put(scopes_.back(), names[i], items[i]);
     return OkStatus();
   }
@@ -210,9 +205,8 @@ class Renderer {
     const std::string& member = statement.names[1];
     const Value* object = Look(statement.names[0]);
     if (object == nullptr || object->space() == nullptr)
-      return Error(Errc::kCorrupt, fmt::format("'{}' is not a namespace", statement.names[0]));
-    if (member.starts_with('_'))
-      return Error(Errc::kUnsupported, fmt::format("the attribute '{}'", member));
+      return Corrupt("'{}' is not a namespace", statement.names[0]);
+    if (member.starts_with('_')) return Unsupported("the attribute '{}'", member);
     Put(object->space()->values, member, std::move(value));
     return OkStatus();
   }
@@ -259,8 +253,7 @@ class Renderer {
     Result<Value> value = EvaluateHere(expr);
     --depth_;
     if (value.ok() && value->depth() > kMaxValueDepth)
-      value = Error(Errc::kLimit,
-                    fmt::format("a value is nested deeper than {} levels", kMaxValueDepth));
+      value = OverLimit("a value is nested deeper than {} levels", kMaxValueDepth);
     if (!value.ok()) return Located(std::move(value).error(), expr.offset);
     return value;
   }
@@ -278,7 +271,7 @@ class Renderer {
         const Value* found = Look(expr.name);
         if (found != nullptr) return *found;
         if (std::ranges::find(kMissing, expr.name) != std::end(kMissing))
-          return Error(Errc::kUnsupported, fmt::format("'{}'", expr.name));
+          return Unsupported("'{}'", expr.name);
         return Value::MakeUndefined(expr.name);
       }
       case ExprKind::kList:
@@ -342,8 +335,7 @@ class Renderer {
     for (size_t i = 0; i + 1 < expr.parts.size(); i += 2) {
       NXDKIT_ASSIGN(const Value key, Evaluate(*expr.parts[i]));
       NXDKIT_ASSIGN(Value value, Evaluate(*expr.parts[i + 1]));
-      if (key.text() == nullptr)
-        return Error(Errc::kUnsupported, fmt::format("a dict with {} for a key", TypeName(key)));
+      if (key.text() == nullptr) return Unsupported("a dict with {} for a key", TypeName(key));
       Put(dict, *key.text(), std::move(value));
     }
     return Value(std::move(dict));
@@ -377,7 +369,7 @@ class Renderer {
     for (const auto& [name, part] : expr.named) {
       NXDKIT_ASSIGN(Value value, Evaluate(*part));
       if (Find(arguments.named, name) != nullptr)
-        return Error(Errc::kCorrupt, fmt::format("the argument '{}' is given twice", name));
+        return Corrupt("the argument '{}' is given twice", name);
       arguments.named.emplace_back(name, std::move(value));
     }
     return arguments;
@@ -392,9 +384,8 @@ class Renderer {
     }
     NXDKIT_ASSIGN(const Value function, Evaluate(callee));
     if (const Undefined* undefined = function.undefined())
-      return Error(Errc::kCorrupt, fmt::format("'{}' is undefined", *undefined->name));
-    if (function.function() == nullptr)
-      return Error(Errc::kCorrupt, fmt::format("{} cannot be called", TypeName(function)));
+      return Corrupt("'{}' is undefined", *undefined->name);
+    if (function.function() == nullptr) return Corrupt("{} cannot be called", TypeName(function));
     NXDKIT_ASSIGN(const Arguments arguments, ArgumentsOf(expr));
     return CallFunction(*function.function(), arguments);
   }
@@ -418,8 +409,7 @@ class Renderer {
   Result<Value> MakeNamespace(const Arguments& arguments) {
     NXDKIT_TRY(OnlyNamed(arguments));
     for (const auto& [name, value] : arguments.named)
-      if (name.starts_with('_'))
-        return Error(Errc::kUnsupported, fmt::format("the attribute '{}'", name));
+      if (name.starts_with('_')) return Unsupported("the attribute '{}'", name);
     return Value(&namespaces_.emplace_back(Namespace{arguments.named}));
   }
 

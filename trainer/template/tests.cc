@@ -1,9 +1,8 @@
 #include "trainer/template/tests.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 
+#include "lib/base/errors.h"
 #include "trainer/base/characters.h"
 #include "trainer/template/operators.h"
 
@@ -79,15 +78,13 @@ Result<bool> ApplyTest(std::string_view name, const Value& value, const Argument
   NXDKIT_TRY(arguments.Allow({1}));
   const auto* compare = std::ranges::find(kCompare, name, &CompareRow::name);
   if (compare != std::end(kCompare) || name == "divisibleby") {
-    if (arguments.values.empty())
-      return Error(Errc::kCorrupt, fmt::format("the test '{}' needs an argument", name));
+    if (arguments.values.empty()) return Corrupt("the test '{}' needs an argument", name);
     const Value& other = arguments.values[0];
     if (compare != std::end(kCompare)) return Compare(compare->op, value, other, budget);
-    if (!other.integer())
-      return Error(Errc::kCorrupt, fmt::format("divisible by {}", TypeName(other)));
+    if (!other.integer()) return Corrupt("divisible by {}", TypeName(other));
     return Divides(value, *other.integer(), 0, budget);
   }
-  return Error(Errc::kUnsupported, fmt::format("the test '{}' is not known", name));
+  return Unsupported("the test '{}' is not known", name);
 }
 
 }  // namespace nxdkit::trainer::jinja

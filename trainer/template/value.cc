@@ -1,8 +1,8 @@
 #include "trainer/template/value.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
+
+#include "lib/base/errors.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {
@@ -105,7 +105,7 @@ Status Budget::Charge(size_t bytes) {
   constexpr size_t kMaxUnits = 20'000'000;
   used_ += 1 + bytes / kBytesPerUnit;
   if (used_ <= kMaxUnits) return OkStatus();
-  return Error(Errc::kLimit, fmt::format("more than {} steps", kMaxUnits));
+  return OverLimit("more than {} steps", kMaxUnits);
 }
 
 }  // namespace nxdkit::trainer::jinja

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/errors.h"
 #include "trainer/base/characters.h"
 #include "trainer/text/regex_syntax.h"
 
@@ -62,7 +63,7 @@ Result<Regex> Regex::Compile(std::string_view pattern) {
   const CompileContext context(pcre2_compile_context_create(nullptr));
   const auto compiled = std::make_shared<Compiled>();
   compiled->limits.reset(pcre2_match_context_create(nullptr));
-  if (!context || !compiled->limits) return Error(Errc::kLimit, "no memory for PCRE2");
+  if (!context || !compiled->limits) return OverLimit("no memory for PCRE2");
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   pcre2_set_parens_nest_limit(context.get(), kParenthesesLimit);
   pcre2_set_match_limit(compiled->limits.get(), kMatchLimit);
@@ -86,15 +87,15 @@ Result<Regex> Regex::Compile(std::string_view pattern) {
 Status Regex::FindAll(std::string_view text, std::vector<Span>* matches) const {
   matches->clear();
   const MatchData data(pcre2_match_data_create(1, nullptr));
-  if (!data) return Error(Errc::kLimit, "no memory for a match");
+  if (!data) return OverLimit("no memory for a match");
   const size_t* span = pcre2_get_ovector_pointer(data.get());
   size_t from = 0;
   while (from <= text.size()) {
     const int found = compiled_->Search(text, from, data.get());
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0)
-      return Error(Errc::kLimit, fmt::format("regular expression '{}' on {} bytes of text: {}",
-                                             compiled_->pattern, text.size(), Reason(found)));
+      return OverLimit("regular expression '{}' on {} bytes of text: {}", compiled_->pattern,
+                       text.size(), Reason(found));
     const Span match{span[0], span[1]};
     const bool empty = match.begin == match.end;
     if (empty && !matches->empty() && matches->back().end == match.end) {

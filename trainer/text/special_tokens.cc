@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
@@ -106,9 +107,9 @@ Result<SpecialTokens> Read(const Files& files, const Tokenizer& tokenizer) {
   }
   if (special.eos_ids.empty() && eos) special.eos_ids.push_back(*eos);
   if (special.eos_ids.empty())
-    return Error(Errc::kNotFound,
-                 "neither generation_config.json nor config.json has eos_token_id, "
-                 "and tokenizer_config.json has no eos_token");
+    return NotFound(
+        "neither generation_config.json nor config.json has eos_token_id, and "
+        "tokenizer_config.json has no eos_token");
 
   if (!pad) pad = eos;
   if (!pad) {

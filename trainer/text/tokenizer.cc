@@ -4,6 +4,7 @@
 
 #include <unordered_map>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/base/utf8.h"
 #include "lib/json/json.h"
@@ -155,8 +156,7 @@ Result<Tokenizer> Tokenizer::Parse(std::string_view text) {
 Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,
                                                bool add_special_tokens) const {
   if (text.size() > kMaxTextBytes)
-    return Error(Errc::kLimit, fmt::format("text of {} bytes is over the limit of {}", text.size(),
-                                           kMaxTextBytes));
+    return OverLimit("text of {} bytes is over the limit of {}", text.size(), kMaxTextBytes);
   if (const auto bad = ValidateUtf8(text))
     return Error(Errc::kCorrupt, "the text to encode is not UTF-8").at(*bad);
   std::vector<int32_t> ids;

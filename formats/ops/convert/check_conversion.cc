@@ -10,6 +10,7 @@
 #include "formats/ops/verify/checksums.h"
 #include "formats/ops/verify/compare.h"
 #include "formats/output/places.h"
+#include "lib/base/errors.h"
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"
 #include "lib/system/system.h"
@@ -19,25 +20,22 @@ namespace {
 
 Status CheckSlot(const ConvertRequest& request) {
   if (request.to != Kind::kRollout)
-    return Error(Errc::kUsage, "only the weights of a rollout bundle can be replaced in place")
+    return BadUsage("only the weights of a rollout bundle can be replaced in place")
         .hint("--into goes with --to rollout");
   if (request.options.bundle)
-    return Error(Errc::kUsage,
-                 "with --into blob and settings are those of OUTPUT; --bundle names others")
+    return BadUsage("with --into blob and settings are those of OUTPUT; --bundle names others")
         .hint("leave --bundle out");
   if (request.force)
-    return Error(Errc::kUsage, "--into replaces the weights of OUTPUT: --force does not apply");
+    return BadUsage("--into replaces the weights of OUTPUT: --force does not apply");
   return OkStatus();
 }
 
 Status CheckDeltaFile(const ConvertRequest& request) {
   if (request.hints.base.empty())
-    return Error(Errc::kUsage, "a delta needs the model that it starts from")
-        .hint("name it with --base");
+    return BadUsage("a delta needs the model that it starts from").hint("name it with --base");
   if (!std::holds_alternative<NewOutput>(request.place))
-    return Error(Errc::kUsage,
-                 "a delta is written by one process to a file of its own: "
-                 "--into and --part do not apply");
+    return BadUsage(
+        "a delta is written by one process to a file of its own: --into and --part do not apply");
   return OkStatus();
 }
 
@@ -77,8 +75,8 @@ Status CheckDelta(const Conversion& conversion) {
   for (const delta::Param& param : conversion.source.artifact.delta->head().params)
     if (conversion.spec.dtype && Info(param.dtype).floating &&
         *conversion.spec.dtype != param.dtype)
-      return Error(Errc::kUsage, fmt::format("the output is to be {}, the delta makes {}",
-                                             Name(*conversion.spec.dtype), Name(param.dtype)))
+      return BadUsage("the output is to be {}, the delta makes {}", Name(*conversion.spec.dtype),
+                      Name(param.dtype))
           .in(conversion.source.artifact.path)
           .on(param.name)
           .hint("apply it first, and convert what comes out");
@@ -95,9 +93,8 @@ Status RequireSoundAdapter(const ConvertRequest& request, const Conversion& conv
   NXDKIT_TRY(RequireSound(apart, request.run));
   const Finding& first = findings.front();
   const bool qkv = first.param.find("qkv_proj") != std::string::npos;
-  return Error(Errc::kUnsupported,
-               fmt::format("NxD has one A for {}, and the adapter has different ones: {}",
-                           qkv ? "q, k and v" : "gate and up", first.message))
+  return Unsupported("NxD has one A for {}, and the adapter has different ones: {}",
+                     qkv ? "q, k and v" : "gate and up", first.message)
       .in(first.file)
       .on(first.tensor)
       .hint(qkv ? "--qkv separate keeps them apart"

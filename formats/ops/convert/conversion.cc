@@ -9,6 +9,7 @@
 #include "formats/nxd/optimum.h"
 #include "formats/ops/convert/delta_file.h"
 #include "formats/ops/verify/compare.h"
+#include "lib/base/errors.h"
 #include "lib/hash/digest.h"
 #include "lib/system/paths.h"
 #include "lib/system/system.h"
@@ -41,10 +42,10 @@ Status ShareModules(const ConvertRequest& request, const OutputSpec& spec, Bound
 // optimum-neuron's checkpoint is the folder around the tag.
 Status CheckName(const ConvertRequest& request, const OutputSpec& spec) {
   if (!spec.optimum || BaseName(request.output) != nxd::kOptimumTag) return OkStatus();
-  return Error(Errc::kUsage,
-               fmt::format("the output is the checkpoint's folder, in which {} is made: expected a "
-                           "name such as checkpoint-100",
-                           nxd::kOptimumTag))
+  return BadUsage(
+             "the output is the checkpoint's folder, in which {} is made: expected a name such as "
+             "checkpoint-100",
+             nxd::kOptimumTag)
       .in(request.output);
 }
 

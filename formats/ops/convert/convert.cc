@@ -11,6 +11,7 @@
 #include "formats/ops/convert/parts.h"
 #include "formats/ops/convert/standing.h"
 #include "formats/ops/digest/digest.h"
+#include "lib/base/errors.h"
 #include "lib/system/paths.h"
 #include "lib/system/system.h"
 
@@ -62,8 +63,7 @@ ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conver
 // tensors' layout changes with it.
 Status RecordDigest(const ConvertRequest& request, Conversion& conversion) {
   if (conversion.source.lora)
-    return Error(Errc::kUsage, "--digest: an adapter alone has no digest of a model")
-        .in(request.input);
+    return BadUsage("--digest: an adapter alone has no digest of a model").in(request.input);
   NXDKIT_ASSIGN(const ModelDigest digest, DigestModel(conversion.source, request.run));
   conversion.spec.source_digest = manifest::DigestText(digest.digest);
   NXDKIT_ASSIGN(conversion.output, PlanOutput(conversion.source, conversion.spec,
@@ -141,8 +141,7 @@ Result<ConvertReport> Run(const ConvertRequest& request, bool dry_run) {
 
 Result<ConvertReport> DryRun(const ConvertRequest& request) {
   if (request.to == Kind::kDelta)
-    return Error(Errc::kUsage, "how large a delta is shows only when it is made")
-        .hint("leave --dry-run out");
+    return BadUsage("how large a delta is shows only when it is made").hint("leave --dry-run out");
   return Run(request, true);
 }
 

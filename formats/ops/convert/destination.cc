@@ -1,7 +1,7 @@
 #include "formats/ops/convert/destination.h"
 
 #include "formats/manifest/manifest.h"
-#include "formats/rollout/weights_version.h"
+#include "formats/rollout/weight_slots.h"
 #include "lib/system/copy_file.h"
 #include "lib/system/file.h"
 #include "lib/system/paths.h"

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "lib/base/errors.h"
 #include "lib/sinks/match_sink.h"
 #include "lib/system/folder_lock.h"
 #include "lib/system/folders.h"
@@ -33,7 +34,7 @@ Status CheckFolder(const std::string& folder, const std::string& plan) {
   if (KindOf(path) == PathKind::kMissing) return OkStatus();
   NXDKIT_ASSIGN(const std::string there, ReadSmallFile(path, kMaxPlanBytes));
   if (there == plan) return OkStatus();
-  return Error(Errc::kUsage, "the folder holds the parts of another conversion or another split")
+  return BadUsage("the folder holds the parts of another conversion or another split")
       .in(folder)
       .hint("use the same options and the same N for every part, or remove the folder");
 }
@@ -233,7 +234,7 @@ std::vector<int> AssignParts(const std::vector<uint64_t>& file_bytes, int count)
 Result<std::unique_ptr<Destination>> MakePart(const ConvertRequest& request,
                                               Conversion& conversion) {
   if (conversion.output.single_file)
-    return Error(Errc::kUsage, "a single file cannot be made in parts").in(request.output);
+    return BadUsage("a single file cannot be made in parts").in(request.output);
   return std::unique_ptr<Destination>(std::make_unique<OnePart>(request, conversion));
 }
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 
-#include "formats/artifact/canonical_reader.h"
+#include "formats/artifact/canonical.h"
 #include "formats/ops/verify/compare.h"
 #include "lib/base/scratch_pool.h"
 

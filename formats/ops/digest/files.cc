@@ -1,12 +1,11 @@
 #include "formats/ops/digest/files.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
 
 #include "formats/rollout/weight_slots.h"
+#include "lib/base/errors.h"
 #include "lib/base/parallel.h"
 #include "lib/hash/hash_file.h"
 #include "lib/system/folders.h"
@@ -83,12 +82,12 @@ Status ListFiles(const Places& places, const std::vector<std::string>& without,
         continue;
       }
       if (std::ranges::find(here.chain, real) != here.chain.end())
-        return Error(Errc::kUnsupported, "the link leads to a folder that it is in").in(path);
+        return Unsupported("the link leads to a folder that it is in").in(path);
       folders.push_back({below, here.chain});
       folders.back().chain.push_back(real);
     }
     if (files.size() > kMaxFiles)
-      return Error(Errc::kLimit, fmt::format("more than {} files", kMaxFiles)).in(places.folder());
+      return OverLimit("more than {} files", kMaxFiles).in(places.folder());
   }
   std::ranges::sort(files, {}, &FileDigest::path);
   return OkStatus();

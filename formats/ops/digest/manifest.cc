@@ -8,6 +8,7 @@
 #include "formats/ops/digest/files.h"
 #include "formats/ops/verify/compare.h"
 #include "formats/output/places.h"
+#include "lib/base/errors.h"
 #include "lib/hash/signature.h"
 #include "lib/system/folders.h"
 
@@ -42,11 +43,9 @@ Status CheckOutputs(const DigestRequest& request, const Artifact& artifact) {
   NXDKIT_TRY(CheckPlaces(signature, read));
   const bool there = KindOf(path) != PathKind::kMissing;
   if ((there || KindOf(signature) != PathKind::kMissing) && !request.force)
-    return Error(Errc::kUsage, "the output exists")
-        .in(there ? path : signature)
-        .hint("--force replaces it");
+    return BadUsage("the output exists").in(there ? path : signature).hint("--force replaces it");
   if (there && !IsManifest(path))
-    return Error(Errc::kUsage, "--force replaces a manifest, and this file is not one").in(path);
+    return BadUsage("--force replaces a manifest, and this file is not one").in(path);
   return OkStatus();
 }
 
@@ -79,10 +78,9 @@ Status CheckFiles(const DigestRequest& request, const Artifact& artifact, const 
                   DigestReport& report) {
   if (recorded.kind.empty() || !request.files) return OkStatus();
   if (recorded.kind != KindName(report.kind))
-    return Error(Errc::kUsage,
-                 fmt::format("the manifest records the files of an artifact of kind {}, this one "
-                             "is of kind {}",
-                             recorded.kind, KindName(report.kind)))
+    return BadUsage(
+               "the manifest records the files of an artifact of kind {}, this one is of kind {}",
+               recorded.kind, KindName(report.kind))
         .in(request.path)
         .hint("--no-files compares the weights alone");
   const std::string& path = *request.check_manifest;

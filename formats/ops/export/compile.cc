@@ -13,6 +13,7 @@
 #include "formats/artifact/open_file.h"
 #include "formats/models/gqa.h"
 #include "formats/rollout/bundle.h"
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -155,9 +156,7 @@ std::vector<std::string> CompilerEnvironment(const std::vector<std::string>& mor
 Result<CommandResult> RunCommand(const Command& command) {
   NXDKIT_CHECK(!command.words.empty());
   const std::optional<std::string> program = FindProgram(command.words[0]);
-  if (!program)
-    return Error(Errc::kNotFound, "no such program, or it may not be executed")
-        .in(command.words[0]);
+  if (!program) return NotFound("no such program, or it may not be executed").in(command.words[0]);
   NXDKIT_ASSIGN(const Descriptor log,
                 OpenFor(command.log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND));
   NXDKIT_ASSIGN(const Descriptor nothing, OpenFor("/dev/null", O_RDONLY));

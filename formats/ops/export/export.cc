@@ -12,6 +12,7 @@
 #include "formats/ops/convert/standing.h"
 #include "formats/ops/export/compile.h"
 #include "formats/ops/verify/blob.h"
+#include "lib/base/errors.h"
 #include "lib/system/command_text.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -129,7 +130,7 @@ class Exporter {
     if (request_.compiler) {
       NXDKIT_ASSIGN(words, SplitCommand(*request_.compiler));
       if (!FindProgram(words[0]))
-        return Error(Errc::kNotFound, "no such program, or it may not be executed").in(words[0]);
+        return NotFound("no such program, or it may not be executed").in(words[0]);
     } else if (neuron_.flavor == rollout::Flavor::kOptimum && FindProgram(kCompiler)) {
       words = {kCompiler};
     }
@@ -140,11 +141,10 @@ class Exporter {
     std::string looked = request_.cache.enabled ? fmt::format("the compile cache {} has no {}",
                                                               request_.cache.root, key_.module)
                                                 : "the compile cache is not asked";
-    return Error(Errc::kUnsupported,
-                 fmt::format("no compiled blob was found: {}, and there is no {}", looked,
-                             neuron_.flavor == rollout::Flavor::kOptimum
-                                 ? "optimum-cli in PATH"
-                                 : "compiler for NxDI bundles (--compiler)"))
+    return Unsupported("no compiled blob was found: {}, and there is no {}", looked,
+                       neuron_.flavor == rollout::Flavor::kOptimum
+                           ? "optimum-cli in PATH"
+                           : "compiler for NxDI bundles (--compiler)")
         .hint(
             "take one with --bundle, name a compiler with --compiler, use --target cpu for our "
             "own engine, or --no-blob for the weights alone");
@@ -255,10 +255,8 @@ class Exporter {
             ? ""
             : fmt::format(" ({})", log->substr(at + kReason.size(),
                                                log->find('\n', at) - at - kReason.size()));
-    return Error(Errc::kUnsupported,
-                 fmt::format("the compile cache remembers that compiling this failed{}; the log is "
-                             "here",
-                             reason))
+    return Unsupported("the compile cache remembers that compiling this failed{}; the log is here",
+                       reason)
         .in(path)
         .hint("--retry-failed-compilation compiles it again");
   }
@@ -302,9 +300,8 @@ class Exporter {
     if (fits.ok()) return names;
     const Error& error = fits.error();
     if (!IsOfTheBundle(error)) return error;
-    return Error(Errc::kUnsupported,
-                 fmt::format("what the compiler made does not fit: {}{}{}", error.tensor(),
-                             error.tensor().empty() ? "" : ": ", error.message()))
+    return Unsupported("what the compiler made does not fit: {}{}{}", error.tensor(),
+                       error.tensor().empty() ? "" : ": ", error.message())
         .in(log);
   }
 
@@ -321,8 +318,8 @@ class Exporter {
     NXDKIT_ASSIGN(const CommandResult result, RunCommand(run));
     if (result.exit_code == 0) return OkStatus();
     for (const std::string& line : result.last_lines) Warn("compiler: " + line);
-    return Error(Errc::kUnsupported, fmt::format("the compiler ended with exit code {}: {}",
-                                                 result.exit_code, report_.command))
+    return Unsupported("the compiler ended with exit code {}: {}", result.exit_code,
+                       report_.command)
         .in(log);
   }
 

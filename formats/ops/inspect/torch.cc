@@ -8,6 +8,7 @@
 #include "formats/ops/inspect/compiled.h"
 #include "formats/torch/archive.h"
 #include "formats/torch/zip_reader.h"
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/file.h"
 #include "lib/system/paths.h"
@@ -36,9 +37,7 @@ class TreeWalk {
   Status Walk(const PickleValue& value, const std::string& path) {
     name_bytes_ += path.size();
     if (name_bytes_ > kMaxNameBytes)
-      return Error(Errc::kUnsupported,
-                   fmt::format("the places of the values need more than {} bytes of names",
-                               kMaxNameBytes))
+      return Unsupported("the places of the values need more than {} bytes of names", kMaxNameBytes)
           .in(archive_.path);
     if (value.tensor() != nullptr) {
       tensors.push_back(archive_.tensors.at(value.tensor()->index));
@@ -211,7 +210,7 @@ Result<TensorFile> ReadTreeOfTensors(const std::string& path) {
   request.path = path;
   NXDKIT_TRY(InspectTorchFile(inspection, request));
   if (inspection.form == Form::kTorchScript || !inspection.references.empty())
-    return Error(Errc::kUnsupported, "the tensors of this file cannot be read").in(path);
+    return Unsupported("the tensors of this file cannot be read").in(path);
   NXDKIT_CHECK(inspection.artifact.files.size() == 1);
   return std::move(inspection.artifact.files.front());
 }

@@ -1,11 +1,10 @@
 #include "formats/ops/sample/make_model.h"
 
-#include <fmt/core.h>
-
 #include "formats/hf/split.h"
 #include "formats/models/sample_model.h"
 #include "formats/output/places.h"
 #include "formats/output/plan_output.h"
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/sinks/write_sink.h"
 #include "lib/system/file.h"
@@ -40,8 +39,7 @@ Result<std::string> ConfigText(const MakeModelRequest& request) {
   for (const models::Family* row : models::Families())
     if (request.family == row->model_type) family = row;
   if (!shapes || !family)
-    return Error(Errc::kUsage, fmt::format("no shapes for family \"{}\", size \"{}\"",
-                                           request.family, request.size));
+    return BadUsage("no shapes for family \"{}\", size \"{}\"", request.family, request.size);
   // Only Qwen3 has heads wider than hidden / heads.
   const bool wide_heads = request.family.starts_with("qwen3");
   const int64_t heads = wide_heads ? shapes->heads : shapes->hidden / shapes->head_dim;

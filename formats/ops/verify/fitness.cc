@@ -6,6 +6,7 @@
 #include "formats/artifact/compiled_model.h"
 #include "formats/ops/verify/blob.h"
 #include "formats/rollout/cpu_plan.h"
+#include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/paths.h"
@@ -215,8 +216,7 @@ Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
   NXDKIT_ASSIGN(const Artifact compiled, OpenArtifact(request.bundle, Kind::kRollout, {}));
   const rollout::Bundle& bundle = *compiled.bundle;
   if (!bundle.config)
-    return Error(Errc::kNotFound,
-                 "no neuron_config.json: what the bundle was compiled for is not known")
+    return NotFound("no neuron_config.json: what the bundle was compiled for is not known")
         .in(request.bundle);
   NXDKIT_ASSIGN(const Kind kind, request.weights_kind ? Result<Kind>(*request.weights_kind)
                                                       : Recognise(request.weights));
@@ -225,7 +225,7 @@ Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
   if (!hints.hardware_if_unknown) hints.hardware_if_unknown = models::Hardware::kTrn1;
   NXDKIT_ASSIGN(const BoundArtifact weights, OpenAndBind(request.weights, kind, hints));
   if (!weights.model)
-    return Error(Errc::kNotFound, "the weights have no config.json with a known family")
+    return NotFound("the weights have no config.json with a known family")
         .in(request.weights)
         .hint("name one with --weights-config");
   report.warnings = compiled.warnings;

@@ -12,6 +12,7 @@
 #include "formats/ops/verify/fitness.h"
 #include "formats/ops/verify/meaning.h"
 #include "formats/ops/verify/structure.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -41,11 +42,10 @@ Status RequireModel(const BoundArtifact& artifact, const VerifyRequest& request)
   if (artifact.model || request.against) return OkStatus();
   const Artifact& opened = artifact.artifact;
   if (!opened.config)
-    return Error(Errc::kNotFound, "no config.json: nothing says which tensors this must have")
+    return NotFound("no config.json: nothing says which tensors this must have")
         .in(opened.path)
         .hint("name one with --config, or compare with --against");
-  return Error(Errc::kUnsupported,
-               fmt::format("its structure cannot be verified: {}", NoTableText(*opened.config)))
+  return Unsupported("its structure cannot be verified: {}", NoTableText(*opened.config))
       .in(opened.config_path)
       .hint("compare with --against");
 }
