@@ -80,7 +80,6 @@ std::string ProgressLine(std::string_view label, uint64_t done, uint64_t total, 
                      HumanBytes(total), rate, TimeLeft(done, total, seconds), rss);
 }
 
-// getrusage will not do: its figure begins with the size of the process that started this one.
 uint64_t StatusBytes(std::string_view key) {
   const int fd = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;

@@ -48,7 +48,8 @@ std::string ProgressLine(std::string_view label, uint64_t done, uint64_t total, 
 
 // What /proc/self/status says of this process, such as "VmRSS:" in bytes; 0 when it does not.
 uint64_t StatusBytes(std::string_view key);
-// The most memory this process has held at once.
+// The most memory this process has held at once. Not from getrusage, whose figure begins with the
+// size of the process that started this one.
 inline uint64_t PeakRssBytes() { return StatusBytes("VmHWM:"); }
 
 }  // namespace nxdkit
