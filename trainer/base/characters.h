@@ -3,12 +3,12 @@
 // linear in the length of the text.
 #pragma once
 
-#include <charconv>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "lib/base/text.h"
 
 namespace nxdkit::trainer {
 
@@ -31,14 +31,6 @@ std::string_view Strip(std::string_view text);  // str.strip()
 std::vector<std::string_view> Split(std::string_view text, char separator);
 
 inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-// The number that all of the text is, as std::from_chars reads it.
-template <typename Number>
-std::optional<Number> ParseNumber(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool all = error == std::errc() && end == text.data() + text.size();
-  return all ? std::optional(number) : std::nullopt;
-}
 
 void AppendUtf8(uint32_t point, std::string* out);
 // `map` is a function of utf8proc that maps one code point to one.

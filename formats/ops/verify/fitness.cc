@@ -14,11 +14,9 @@
 namespace nxdkit::ops {
 namespace {
 
-constexpr uint64_t kMaxConfigBytes = 16 << 20;
-
 // What the bundle's plan has otherwise than its configurations give.
 Result<std::vector<Finding>> ComparePlan(const rollout::Bundle& bundle, const std::string& path) {
-  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxConfigBytes));
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, models::kMaxConfigBytes));
   NXDKIT_ASSIGN(const rollout::CpuPlan plan, rollout::ParseCpuPlan(text, path));
   NXDKIT_ASSIGN(const ConfigText config, CompiledModel(bundle));
   NXDKIT_ASSIGN(const models::ModelConfig model, models::ParseConfig(config.text, config.path));
