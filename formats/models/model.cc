@@ -316,9 +316,11 @@ bool SplitsQkv(const Family& family) {
 }
 
 int64_t LayerOf(std::string_view name) {
-  constexpr std::string_view kLayers = ".layers.";
+  constexpr std::string_view kLayers = "layers.";
   constexpr size_t kDigits = 9;
-  const size_t at = name.find(kLayers);
+  size_t at = name.find(kLayers);
+  while (at != std::string_view::npos && at > 0 && name[at - 1] != '.')
+    at = name.find(kLayers, at + 1);
   if (at == std::string_view::npos) return -1;
   const std::string_view rest = name.substr(at + kLayers.size());
   const size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());

@@ -76,7 +76,8 @@ Result<std::string> WithDtype(std::string_view json_text, Dtype dtype);
 // extent at most 2^30.
 Result<Model> MakeModel(const ModelConfig& config);
 
-// The layer that a parameter or module is of: the number after ".layers."; -1 when there is none.
+// The layer that a parameter or module is of: the number after the part "layers"; -1 when there is
+// none.
 int64_t LayerOf(std::string_view name);
 
 // Whether the family says that a tensor of this name may be left out.

@@ -83,10 +83,11 @@ std::string ProgressLine(std::string_view label, uint64_t done, uint64_t total, 
 uint64_t StatusBytes(std::string_view key) {
   const int fd = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
+  std::string status;  // a user of a thousand groups makes it long
   char buffer[8192];
-  const ssize_t n = ::read(fd, buffer, sizeof buffer);
+  for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof buffer)) > 0;)
+    status.append(buffer, static_cast<size_t>(n));
   ::close(fd);
-  const std::string status(buffer, n > 0 ? static_cast<size_t>(n) : 0);
   const size_t at = status.find(key);
   if (at == std::string::npos) return 0;
   return std::strtoull(status.c_str() + at + key.size(), nullptr, 10) * 1024;

@@ -28,7 +28,7 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 Box WholeBox(const Shape& shape);
-bool Meet(const Box& a, const Box& b);                     // have an element in common
+bool Meet(const Box& a, const Box& b);                     // neither ends before the other begins
 std::optional<Box> Intersect(const Box& a, const Box& b);  // nullopt when empty
 // a minus b as disjoint boxes, at most 2 * rank of them.
 std::vector<Box> Subtract(const Box& a, const Box& b);

@@ -1,12 +1,14 @@
 #include "lib/system/file_cache.h"
 
 #include <algorithm>
+#include <atomic>
+#include <iterator>
 #include <utility>
 
 namespace nxdkit {
 
 Result<std::shared_ptr<const File>> FileCache::Get(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto it = std::find_if(files_.begin(), files_.end(),
                                [&](const auto& file) { return file->path() == path; });
   if (it != files_.end()) {
@@ -14,13 +16,19 @@ Result<std::shared_ptr<const File>> FileCache::Get(const std::string& path) {
     return std::shared_ptr<const File>(files_.front());
   }
   NXDKIT_ASSIGN(File file, mode_ == Mode::kRead ? File::OpenRead(path) : File::OpenWrite(path));
-  files_.push_front(std::make_shared<File>(std::move(file)));
-  if (files_.size() > capacity_) {
-    const std::shared_ptr<File> oldest = std::move(files_.back());
-    files_.pop_back();
-    if (oldest.use_count() == 1) NXDKIT_TRY(oldest->Close());
-  }
-  return std::shared_ptr<const File>(files_.front());
+  const auto opened = std::make_shared<File>(std::move(file));
+  files_.push_front(opened);
+  if (files_.size() <= capacity_) return std::shared_ptr<const File>(opened);
+  // The oldest that nobody holds; only we could hand it out again.
+  const auto unused = std::find_if(files_.rbegin(), files_.rend(),
+                                   [](const auto& held) { return held.use_count() == 1; });
+  if (unused == files_.rend()) return std::shared_ptr<const File>(opened);
+  std::atomic_thread_fence(std::memory_order_acquire);  // what its last user did comes before
+  const std::shared_ptr<File> oldest = std::move(*unused);
+  files_.erase(std::next(unused).base());
+  lock.unlock();  // closing a file of a network file system writes it
+  NXDKIT_TRY(oldest->Close());
+  return std::shared_ptr<const File>(opened);
 }
 
 Status FileCache::Close() {

@@ -10,8 +10,8 @@
 
 namespace nxdkit {
 
-// Thread-safe. A file that falls out of the cache is closed, or stays open for whoever still holds
-// it; the error of closing it is that of Get.
+// Thread-safe. A file that falls out of the cache is closed, and the error of closing it is that of
+// Get. Those that somebody holds stay: it may have a few more than `capacity`.
 class FileCache {
  public:
   enum class Mode { kRead, kWrite };

@@ -9,6 +9,7 @@
 #include "formats/artifact/lora/lora_peft.h"
 #include "formats/artifact/open_file.h"
 #include "formats/manifest/manifest.h"
+#include "formats/models/model.h"
 #include "formats/nxd/shards_in.h"
 #include "formats/ops/inspect/torch.h"
 #include "lib/base/checked.h"
@@ -19,7 +20,6 @@
 namespace nxdkit::ops {
 namespace {
 
-constexpr uint64_t kMaxConfigBytes = 16 << 20;
 constexpr JsonOptions kLikePython = {.allow_nan = true, .allow_duplicate_keys = true};
 constexpr size_t kMaxTargets = 1000;
 
@@ -96,7 +96,7 @@ Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
   inspection.form = Form::kLoraAdapter;
   inspection.artifact.path = request.path;
   NXDKIT_ASSIGN(const Json config, ReadJsonFile(JoinPath(request.path, kLoraConfigFile),
-                                                kMaxConfigBytes, kLikePython));
+                                                models::kMaxConfigBytes, kLikePython));
   AdapterFacts facts = ReadAdapterConfig(config);
   inspection.description = "LoRA adapter: what it adds to a model, which is not here";
   NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(LoraFile(request.path)));
@@ -172,7 +172,7 @@ void DescribeTrainer(Inspection& inspection, const std::string& folder) {
   const auto read = [&](const char* name) -> std::optional<Json> {
     const std::string path = JoinPath(folder, name);
     if (KindOf(path) != PathKind::kFile) return std::nullopt;
-    Result<Json> json = ReadJsonFile(path, kMaxConfigBytes, kLikePython);
+    Result<Json> json = ReadJsonFile(path, models::kMaxConfigBytes, kLikePython);
     any = true;
     if (json.ok() && json->is_object()) return *std::move(json);
     inspection.warnings.push_back(json.ok() ? path + " is not a JSON object"

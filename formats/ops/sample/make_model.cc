@@ -1,6 +1,7 @@
 #include "formats/ops/sample/make_model.h"
 
 #include "formats/hf/split.h"
+#include "formats/models/model.h"
 #include "formats/models/sample_model.h"
 #include "formats/output/places.h"
 #include "formats/output/plan_output.h"
@@ -31,7 +32,7 @@ constexpr Shapes kShapes[] = {
 };
 
 Result<std::string> ConfigText(const MakeModelRequest& request) {
-  if (request.config) return ReadSmallFile(*request.config, 16 << 20);
+  if (request.config) return ReadSmallFile(*request.config, models::kMaxConfigBytes);
   const Shapes* shapes = nullptr;
   for (const Shapes& row : kShapes)
     if (request.size == row.size) shapes = &row;

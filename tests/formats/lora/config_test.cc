@@ -173,6 +173,8 @@ TEST(LoraConfig, NxdHasNoPatterns) {
 
 TEST(LoraConfig, LayersAreNumbers) {
   EXPECT_EQ(models::LayerOf("model.layers.12.mlp.up_proj"), 12);
+  EXPECT_EQ(models::LayerOf("layers.3.mlp.up_proj"), 3);  // of the inner module
+  EXPECT_EQ(models::LayerOf("model.players.3.mlp"), -1);
   EXPECT_EQ(models::LayerOf("lm_head"), -1);
   EXPECT_EQ(models::LayerOf("model.layers.x.y"), -1);
   EXPECT_EQ(models::LayerOf("model.layers.99999999999999999999.y"), -1);

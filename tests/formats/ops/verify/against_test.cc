@@ -68,6 +68,24 @@ TEST_F(Against, DamageBelowTheRoundingOfAWidenedModelIsAFinding) {
   ASSERT_EQ(report->findings.size(), 1u);
   EXPECT_EQ(report->findings[0].tensor, name);
   EXPECT_EQ(report->findings[0].count, 1);
+  EXPECT_THAT(report->warnings, ElementsAre("the element types differ: compared after " + narrow +
+                                            " was converted from BF16 to F32"));
+}
+
+// Norms that are trained in float32, beside bfloat16 weights: few of all elements, all of a tensor.
+TEST_F(Against, ATensorThatDiffersAsAWholeWasRounded) {
+  const std::string narrow = workshop_.MakeModel("narrow", testing_util::TinyLlama(), Dtype::kBF16);
+  ops::OutputOptions options;
+  options.dtype = Dtype::kF32;
+  const std::string wide = workshop_.Make("wide", narrow, Kind::kHf, Kind::kHf, options);
+  const std::string name = "model.layers.0.input_layernorm.weight";
+  const auto norm = testing_util::FindStored(wide, Kind::kHf, name, -1);
+  for (int64_t i = 0; i < testing_util::TinyLlama().hidden; ++i) testing_util::FlipElement(norm, i);
+  const auto report = VerifyAgainst(wide, narrow);
+  ASSERT_TRUE(report.ok());
+  EXPECT_THAT(report->findings, IsEmpty());
+  EXPECT_THAT(report->checks, Contains("every element of " + narrow +
+                                       " equals the one here, rounded from F32 to BF16"));
 }
 
 }  // namespace
