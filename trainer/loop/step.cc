@@ -115,6 +115,7 @@ Status BalanceSamples(int dp, std::vector<Sample>& samples, Metrics& metrics) {
 
 Status AddOldLogProbs(MeshModel& actor, std::vector<Sample>& samples, Metrics& metrics) {
   NXDKIT_ASSIGN(RowOutputs found, actor.Evaluate(RowsOf(samples)));
+  NXDKIT_CHECK(found.entropies.size() == samples.size());  // a critic has none
   double entropy = 0;
   int64_t tokens = 0;
   for (size_t i = 0; i < samples.size(); ++i) {
