@@ -1,7 +1,6 @@
 #include "lib/system/file_cache.h"
 
 #include <algorithm>
-#include <atomic>
 #include <iterator>
 #include <utility>
 
@@ -23,8 +22,8 @@ Result<std::shared_ptr<const File>> FileCache::Get(const std::string& path) {
   const auto unused = std::find_if(files_.rbegin(), files_.rend(),
                                    [](const auto& held) { return held.use_count() == 1; });
   if (unused == files_.rend()) return std::shared_ptr<const File>(opened);
-  std::atomic_thread_fence(std::memory_order_acquire);  // what its last user did comes before
   const std::shared_ptr<File> oldest = std::move(*unused);
+  std::shared_ptr<File>(oldest).reset();  // what its last user did comes before: use_count is relaxed
   files_.erase(std::next(unused).base());
   lock.unlock();  // closing a file of a network file system writes it
   NXDKIT_TRY(oldest->Close());
