@@ -23,7 +23,8 @@ Result<std::shared_ptr<const File>> FileCache::Get(const std::string& path) {
                                    [](const auto& held) { return held.use_count() == 1; });
   if (unused == files_.rend()) return std::shared_ptr<const File>(opened);
   const std::shared_ptr<File> oldest = std::move(*unused);
-  std::shared_ptr<File>(oldest).reset();  // what its last user did comes before: use_count is relaxed
+  // What its last user did comes before: use_count alone orders nothing.
+  std::shared_ptr<File>(oldest).reset();
   files_.erase(std::next(unused).base());
   lock.unlock();  // closing a file of a network file system writes it
   NXDKIT_TRY(oldest->Close());

@@ -22,14 +22,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kFinished = -1;
 
-// Two models of 45 MB with the same shapes, made once.
+// Two models with the same shapes.
 struct Models {
-  Models() {
+  Models(int hidden, int vocab) {
     TinyModel big = testing_util::TinyQwen3();
-    big.hidden = 512;
-    big.intermediate = 1536;
+    big.hidden = hidden;
+    big.intermediate = 3 * hidden;
     big.head_dim = 64;
-    big.vocab = 32768;
+    big.vocab = vocab;
     first = workshop.MakeModel("first", big, "--seed 1");
     second = workshop.MakeModel("second", big, "--seed 2");
   }
@@ -37,8 +37,14 @@ struct Models {
   std::string first;
   std::string second;
 };
+// 45 MB: writing takes so long that a signal finds it.
 const Models& TheModels() {
-  static const auto models = std::make_unique<Models>();
+  static const auto models = std::make_unique<Models>(512, 32768);
+  return *models;
+}
+// 10 MB, for many kills at random moments: each costs four conversions and as many comparisons.
+const Models& TheSmallModels() {
+  static const auto models = std::make_unique<Models>(256, 16384);
   return *models;
 }
 
@@ -51,9 +57,9 @@ class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
  protected:
   void SetUp() override {
     const auto start = Clock::now();
-    ExpectConverts(options_, TheModels().second, new_);
+    ExpectConverts(options_, TheSmallModels().second, new_);
     duration_ = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start);
-    if (over_an_old_one_) ExpectConverts(options_, TheModels().first, old_);
+    if (over_an_old_one_) ExpectConverts(options_, TheSmallModels().first, old_);
   }
 
   Words Command(bool resume) const {
@@ -61,7 +67,7 @@ class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
     for (const std::string& word : Split(options_)) words.push_back(word);
     if (over_an_old_one_) words.push_back("--force");
     if (resume) words.push_back("--resume");
-    words.push_back(TheModels().second);
+    words.push_back(TheSmallModels().second);
     words.push_back(out_);
     return words;
   }

@@ -28,7 +28,7 @@ class IntoKill : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     TinyModel big = testing_util::TinyQwen3();
-    big.hidden = 512;
+    big.hidden = 256;
     big.vocab = 16384;
     models_[0] = workshop_.MakeModel("first", big, "--seed 1");
     models_[1] = workshop_.MakeModel("second", big, "--seed 2");
