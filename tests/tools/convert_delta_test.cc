@@ -100,7 +100,7 @@ TEST_F(ConvertDelta, LayoutsAndThreadsLeaveNoTrace) {
   const std::string expected = ReadFile(Make("a", "--from hf", old_, new_));
   EXPECT_TRUE(ReadFile(Make("b", "--from nxd -j 1", Bundle(), workshop_ / "set")) == expected);
   EXPECT_TRUE(ReadFile(Make("c", "--from nxd -j 7", old_, workshop_ / "set")) == expected);
-  EXPECT_TRUE(ReadFile(Make("d", "--from hf -j 2 " + SmallMemory(67), old_, new_)) == expected);
+  EXPECT_TRUE(ReadFile(Make("d", "--from hf --max-memory 70M -j 2", old_, new_)) == expected);
 }
 
 TEST_F(ConvertDelta, RefreshesABundle) {

@@ -30,7 +30,7 @@ class ConvertLora : public ::testing::Test {
 TEST_F(ConvertLora, BytesDoNotDependOnThreadsAndMemory) {
   ExpectConverts(Merge("--from hf --to hf -j 1"), model_, shop_ / "one");
   ExpectConverts(Merge("--from hf --to hf -j 5"), model_, shop_ / "five");
-  ExpectConverts(Merge("--from hf --to hf -j 2 " + SmallMemory(46)), model_, shop_ / "small");
+  ExpectConverts(Merge("--from hf --to hf -j 2 --max-memory 48M"), model_, shop_ / "small");
   ExpectSameTree(shop_ / "one", shop_ / "five");
   ExpectSameTree(shop_ / "one", shop_ / "small");
   EXPECT_EQ(Workshop::Verify(shop_ / "one", "--against " + model_).exit_code, 1)

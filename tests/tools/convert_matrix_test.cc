@@ -154,7 +154,7 @@ TEST_P(Matrix, ThereAndBackIsByteIdentical) {
 }
 
 TEST_P(Matrix, SameBytesWithAnyThreadsAndMemory) {
-  const std::string one = Make("one/x", "-j 1 " + SmallMemory(64));
+  const std::string one = Make("one/x", "-j 1 --max-memory 64MiB");
   const std::string eight = Make("eight/x", "-j 8");
   ExpectSameTree(one, eight);
 }

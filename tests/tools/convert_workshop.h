@@ -31,15 +31,6 @@ inline Words Split(const std::string& text) {
   return words;
 }
 
-// "--max-memory 64MiB": a cap that is small for the command; above what a sanitizer itself keeps in
-// memory (75 MB of tables, and more the larger the program).
-inline std::string SmallMemory(int mib) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  mib += 192;
-#endif
-  return "--max-memory " + std::to_string(mib) + "MiB";
-}
-
 // Every file below a folder (or the file itself) with its bytes, by relative path.
 using Tree = std::map<std::string, std::string>;
 inline Tree ReadTree(const std::string& path) {
