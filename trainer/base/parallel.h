@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #if defined(__SANITIZE_THREAD__)
+#include <atomic>
+
 #include "lib/base/parallel.h"
 #endif
 
@@ -14,16 +16,34 @@ namespace nxdkit::trainer {
 // For the calling thread: how many threads its loops and matrix products use.
 inline void SetThreads(int threads) { omp_set_num_threads(threads); }
 
+#if defined(__SANITIZE_THREAD__)
+inline thread_local int loop_thread = 0;
+#endif
+
+// In a loop's body: the number of the thread that runs it, below the one said with SetThreads.
+inline int LoopThread() {
+#if defined(__SANITIZE_THREAD__)
+  return loop_thread;
+#else
+  return omp_get_thread_num();
+#endif
+}
+
 // body(i) for i in [0, count), in any order. `grain` tasks are worth a thread of their own.
 template <typename Body>
 void ParallelFor(int64_t count, int64_t grain, const Body& body) {
 #if defined(__SANITIZE_THREAD__)  // it cannot see that OpenMP's threads wait for each other
-  const auto task = [&](size_t i) {
-    body(static_cast<int64_t>(i));
-    return OkStatus();
+  std::atomic<int> threads = 0;
+  const auto make_body = [&]() -> LoopBody {
+    return [&, thread = threads++](size_t i) {
+      loop_thread = thread;
+      body(static_cast<int64_t>(i));
+      return OkStatus();
+    };
   };
   NXDKIT_CHECK(nxdkit::ParallelFor(static_cast<size_t>(count),
-                                   count > grain ? omp_get_max_threads() : 1, task)
+                                   count > grain ? omp_get_max_threads() : 1,
+                                   std::function<LoopBody()>(make_body))
                    .ok());
 #else
 #pragma omp parallel for schedule(static) if (count > grain)

@@ -146,7 +146,7 @@ void ForEachTask(const AttentionShape& shape, const Sequences& sequences, Attent
   if (scratch.size() < threads) scratch.resize(threads);
   ParallelFor(static_cast<int64_t>(families.size()) * shape.kv_heads, 1, [&](int64_t task) {
     body(families[static_cast<size_t>(task / shape.kv_heads)], task % shape.kv_heads,
-         scratch[static_cast<size_t>(omp_get_thread_num())]);
+         scratch[static_cast<size_t>(LoopThread())]);
   });
 }
 
