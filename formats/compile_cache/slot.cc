@@ -93,7 +93,8 @@ Result<CacheSlot> CacheSlot::Make(const std::string& root, const std::string& co
 Status CacheSlot::RemoveAllBut(std::string_view kept) {
   NXDKIT_ASSIGN(std::vector<std::string> names, ListFolder(path()));
   // The marker first: an entry that is half removed is no finished one.
-  std::ranges::stable_partition(names, [](const std::string& name) { return name == kDoneFile; });
+  std::stable_partition(names.begin(), names.end(),
+                        [](const std::string& name) { return name == kDoneFile; });
   for (const std::string& name : names) {
     if (name != kept) NXDKIT_TRY(RemoveTree(JoinPath(path(), name)));
   }
