@@ -174,12 +174,13 @@ class OptimizerReader {
   Status ReadEntries(ParamState& state, const PickleValue& value) {
     if (!value.dict()) return Mistyped("the parameter's state", "a dict");
     state.entries.emplace();
-    for (const auto& [name, item] : *value.dict()) {
-      if (!name.string()) return Mistyped("a key of the parameter's state", "a string");
-      const auto same = [&](const StateEntry& other) { return other.name == *name.string(); };
-      if (*name.string() == kMasterWeights || std::ranges::any_of(*state.entries, same))
-        return Mistyped(*name.string(), "there once");
-      StateEntry entry{*name.string(), std::nullopt, item};
+    for (const auto& [key, item] : *value.dict()) {
+      if (!key.string()) return Mistyped("a key of the parameter's state", "a string");
+      const std::string& name = *key.string();
+      const auto same = [&](const StateEntry& other) { return other.name == name; };
+      if (name == kMasterWeights || std::ranges::any_of(*state.entries, same))
+        return Mistyped(name, "there once");
+      StateEntry entry{name, std::nullopt, item};
       NXDKIT_ASSIGN(entry.tensor, TensorOf(item));
       state.entries->push_back(std::move(entry));
     }
