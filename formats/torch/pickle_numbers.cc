@@ -20,20 +20,25 @@ void Negate(std::vector<uint8_t>& bytes) {
   }
 }
 
+// Without bytes at the end that only repeat the sign.
+std::string_view WithoutSignBytes(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const bool sign_below = IsNegative(bytes.substr(0, bytes.size() - 1));
+    if (bytes.back() != (sign_below ? '\xff' : '\0')) break;
+    bytes.remove_suffix(1);
+  }
+  return bytes;
+}
+
 // Drops the upper bytes that only repeat the sign.
 std::string Shortest(const std::vector<uint8_t>& bytes) {
-  size_t size = bytes.size();
-  while (size > 0) {
-    const bool sign_below = size > 1 && (bytes[size - 2] & 0x80) != 0;
-    if (bytes[size - 1] != (sign_below ? 0xff : 0x00)) break;
-    --size;
-  }
-  return std::string(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
+  return std::string(WithoutSignBytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
 }
 
 }  // namespace
 
 std::optional<int64_t> LongToInt64(std::string_view bytes) {
+  bytes = WithoutSignBytes(bytes);
   if (bytes.size() > 8) return std::nullopt;
   uint64_t value = IsNegative(bytes) ? UINT64_MAX : 0;
   for (size_t i = bytes.size(); i-- > 0;)

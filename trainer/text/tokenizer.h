@@ -29,7 +29,8 @@ class Tokenizer {
 
   // With `add_special_tokens` what the post-processor puts around a text (BOS); a chat template has
   // written it already. Special tokens in `text` are taken as such. kCorrupt with the offset for
-  // text that is not UTF-8, kLimit for more than 1 GiB.
+  // text that is not UTF-8, kUnsupported for a byte of it that the vocabulary has no token for,
+  // kLimit for more than 1 GiB.
   Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens) const;
 
   // Ids that no token has are left out. Bytes that are not UTF-8 become U+FFFD.
