@@ -49,7 +49,9 @@ TEST(PickleMachine, Longs) {
   EXPECT_EQ(Value(std::string("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00", 11)),
             R"({"int":"18446744073709551615"})");
   EXPECT_EQ(Value("\x8b" + U32(1) + "\x7f"), "127");
-  EXPECT_EQ(Value("\x8b" + U32(64) + std::string(64, '\xff')), R"({"int":"-1"})");
+  EXPECT_EQ(Value("\x8b" + U32(9) + std::string(8, '\xff') + std::string(1, '\0')),
+            R"({"int":"18446744073709551615"})");
+  EXPECT_EQ(Value("\x8b" + U32(64) + std::string(64, '\xff')), "-1") << "as pickle.loads says";
 }
 
 TEST(PickleMachine, Strings) {
