@@ -55,7 +55,6 @@ constexpr Unit kUnits[] = {
     {"TIB", uint64_t{1} << 40},
 };
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 char Upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 
 Error NotBytes(std::string_view text, std::string_view why) {

@@ -36,8 +36,9 @@ std::optional<Number> ParseNumber(std::string_view text) {
 }
 
 // Of ASCII, whatever the locale.
+inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 inline bool IsAlnum(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+  return IsDigit(c) || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
 // Fewest insertions, deletions, replacements and swaps of neighbouring bytes.

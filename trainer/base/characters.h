@@ -30,8 +30,6 @@ std::string_view Strip(std::string_view text);  // str.strip()
 // str.split(separator): one more part than there are separators.
 std::vector<std::string_view> Split(std::string_view text, char separator);
 
-inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
 void AppendUtf8(uint32_t point, std::string* out);
 // `map` is a function of utf8proc that maps one code point to one.
 std::string MapChars(std::string_view text, int32_t (*map)(int32_t));

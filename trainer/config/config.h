@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lib/tensor/dtype.h"
-#include "trainer/config/value.h"
+#include "lib/yaml/value.h"
 
 namespace nxdkit::trainer {
 

@@ -8,7 +8,7 @@
 #include "lib/base/text.h"
 #include "lib/system/file.h"
 #include "trainer/config/key_table.h"
-#include "trainer/config/yaml.h"
+#include "lib/yaml/yaml.h"
 
 namespace nxdkit::trainer {
 namespace {

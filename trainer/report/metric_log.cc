@@ -8,7 +8,7 @@
 #include "lib/system/folders.h"
 #include "lib/system/lines.h"
 #include "trainer/base/characters.h"
-#include "trainer/config/value.h"
+#include "lib/yaml/value.h"
 #include "trainer/report/run_files.h"
 
 namespace nxdkit::trainer {

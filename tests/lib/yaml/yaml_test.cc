@@ -1,11 +1,11 @@
-#include "trainer/config/yaml.h"
+#include "lib/yaml/yaml.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/lib/expect_error.h"
 
-namespace nxdkit::trainer {
+namespace nxdkit {
 namespace {
 
 using testing_util::ExpectError;
@@ -149,4 +149,4 @@ TEST(Yaml, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace nxdkit::trainer
+}  // namespace nxdkit

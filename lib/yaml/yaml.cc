@@ -1,4 +1,4 @@
-#include "trainer/config/yaml.h"
+#include "lib/yaml/yaml.h"
 
 #include <fmt/core.h>
 #include <yaml-cpp/eventhandler.h>
@@ -14,7 +14,7 @@
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 
-namespace nxdkit::trainer {
+namespace nxdkit {
 namespace {
 
 size_t CountNodes(const Value& value) {
@@ -67,7 +67,7 @@ class TreeBuilder : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& text) override {
     if (!TagIsPlain(mark, tag)) return;
-    if (text.find("${") != std::string::npos)
+    if (!limits_.interpolations && text.find("${") != std::string::npos)
       return Fail(mark, Errc::kUnsupported,
                   fmt::format("interpolations are not supported: {}", EscapeControl(text)));
     Value value = tag == "?" ? ResolveScalar(text) : Value{};
@@ -199,4 +199,4 @@ Result<Value> ParseYaml(std::string_view text, const YamlLimits& limits) {
   return std::move(builder.root());
 }
 
-}  // namespace nxdkit::trainer
+}  // namespace nxdkit

@@ -1,12 +1,12 @@
-#include "trainer/config/value.h"
+#include "lib/yaml/value.h"
 
 #include <algorithm>
 #include <cmath>
 
+#include "lib/base/text.h"
 #include "lib/json/json.h"
-#include "trainer/base/characters.h"
 
-namespace nxdkit::trainer {
+namespace nxdkit {
 namespace {
 
 struct BoolWord {
@@ -140,4 +140,4 @@ std::string ValueText(const Value& value) {
   return "";
 }
 
-}  // namespace nxdkit::trainer
+}  // namespace nxdkit

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace nxdkit::trainer {
+namespace nxdkit {
 
 enum class ValueKind { kNull, kBool, kInt, kDouble, kString, kList, kMap };
 std::string_view ValueKindText(ValueKind kind);  // with its article: "an integer"
@@ -56,4 +56,4 @@ std::string NumberText(double number);
 // In double quotes, with the escapes that JSON and YAML share.
 std::string QuotedText(std::string_view text);
 
-}  // namespace nxdkit::trainer
+}  // namespace nxdkit

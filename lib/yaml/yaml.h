@@ -6,23 +6,24 @@
 #include <string_view>
 
 #include "lib/base/error.h"
-#include "trainer/config/value.h"
+#include "lib/yaml/value.h"
 
-namespace nxdkit::trainer {
+namespace nxdkit {
 
 struct YamlLimits {
   uint64_t bytes = uint64_t{1} << 20;
-  int depth = 32;       // of lists and maps in one another
-  size_t nodes = 5000;  // an alias counts what it stands for
+  int depth = 32;               // of lists and maps in one another
+  size_t nodes = 5000;          // an alias counts what it stands for
+  bool interpolations = false;  // ${...} is text, for a reader that knows what to do with it
 };
 
 // kCorrupt, with line and column, for what is not YAML, a key that occurs twice in one map, a key
 // that is not a scalar, and a second document. kUnsupported for tags (!!python/...), merge keys
-// (<<) and interpolations (${...}), kLimit over the limits. Quoted scalars are text whatever they
-// look like. An empty document is null.
+// (<<) and, unless they are asked for, interpolations (${...}), kLimit over the limits. Quoted
+// scalars are text whatever they look like. An empty document is null.
 Result<Value> ParseYaml(std::string_view text, const YamlLimits& limits = {});
 
 // "line 3 column 7"; empty when the value is from no file.
 std::string PlaceText(const Place& place);
 
-}  // namespace nxdkit::trainer
+}  // namespace nxdkit
