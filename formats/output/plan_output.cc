@@ -365,6 +365,7 @@ class Planner {
                                  std::move(tensors), {}));
     }
     if (spec_.only_weights) return CheckAgainstBundle();
+    plan_.first_slot = folder;
     plan_.texts.push_back({"neuron_config.json", spec_.neuron_text});
     if (!spec_.cpu_plan_text.empty())
       plan_.texts.push_back({std::string(rollout::kCpuPlanFile), spec_.cpu_plan_text});

@@ -18,7 +18,8 @@ struct OutputPlan {
   std::vector<OutputFile> files;      // per layout.files, and after them files without tensors
   std::vector<std::pair<std::string, std::string>> texts;   // path, contents; written in this order
   std::vector<std::pair<std::string, std::string>> copies;  // path, source file
-  bool single_file = false;                                 // kTorch: files[0] is the output itself
+  std::string first_slot;    // a folder of the output: a new bundle's weights, which get their slot
+  bool single_file = false;  // kTorch: files[0] is the output itself
 
   uint64_t bytes() const;  // of the files of tensors
 };

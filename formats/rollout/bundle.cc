@@ -3,9 +3,13 @@
 #include <fmt/core.h>
 
 #include <charconv>
+#include <chrono>
 #include <map>
+#include <thread>
 
+#include "formats/rollout/adoption.h"
 #include "formats/rollout/cpu_plan.h"
+#include "formats/rollout/slot_names.h"
 #include "formats/rollout/weight_slots.h"
 #include "lib/base/errors.h"
 #include "lib/system/file.h"
@@ -28,8 +32,11 @@ std::optional<int64_t> RankOf(std::string_view name) {
   return rank;
 }
 
-std::map<int64_t, std::string> RanksIn(const std::string& folder) {
+// `weights`: a folder, or what Resolve knows to be one.
+std::map<int64_t, std::string> RanksIn(const std::string& weights) {
   std::map<int64_t, std::string> ranks;
+  const Result<std::string> resolved = Resolve(weights);
+  const std::string& folder = resolved.ok() ? *resolved : weights;
   const auto names = ListFolder(folder);
   if (!names.ok()) return ranks;
   for (const std::string& name : *names)
@@ -132,6 +139,36 @@ Status CheckRanks(Bundle& bundle) {
   return OkStatus();
 }
 
+Status Open(Bundle& bundle, const OpenTensorFile& open, const std::string& weights) {
+  const std::string& path = bundle.folder;
+  NXDKIT_TRY(LoadConfig(bundle));
+  bundle.weights_link = bundle.weights_folder = weights;
+  if (weights.empty()) NXDKIT_TRY(ChooseWeights(bundle));
+  if (!bundle.config && bundle.weights_folder.empty())
+    return NotFound("no rollout bundle: neither neuron_config.json nor rank shards").in(path);
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path));
+  for (const std::string& name : names)
+    if (IsBlobName(name)) bundle.blobs.push_back(name);
+  bundle.has_cpu_plan = KindOf(JoinPath(path, std::string(kCpuPlanFile))) == PathKind::kFile;
+  if (!bundle.weights_folder.empty()) {
+    NXDKIT_TRY(LoadShards(bundle, open));
+    NXDKIT_ASSIGN(bundle.version, ReadVersion(bundle.weights_folder));
+  }
+  NXDKIT_TRY(CheckRanks(bundle));
+  for (const TensorFile& shard : bundle.shards)
+    if (!shard.metadata.empty())
+      bundle.warnings.push_back(
+          fmt::format("{} has __metadata__; rank shards have none", shard.path));
+  return OkStatus();
+}
+
+// Whether the folder that was opened is not there by its name any more, or another one has it: some
+// shards may be of that. A retired slot of a file system without locks is removed after a while; a
+// plain folder becomes a slot with the first refresh.
+bool IsGone(const Bundle& bundle) {
+  return bundle.lock && !bundle.lock->IsAt(bundle.weights_folder);
+}
+
 }  // namespace
 
 std::string WeightsFolder(Flavor flavor) {
@@ -148,30 +185,27 @@ Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open,
   if (KindOf(path) == PathKind::kMissing) return NotFound("no such file or folder").in(path);
   if (KindOf(path) != PathKind::kFolder)
     return Unsupported("a rollout bundle is a folder; this is a file").in(path);
-  Bundle bundle;
-  bundle.folder = path;
-  NXDKIT_TRY(LoadConfig(bundle));
-  bundle.weights_link = bundle.weights_folder = weights;
-  if (weights.empty()) NXDKIT_TRY(ChooseWeights(bundle));
-  if (!bundle.config && bundle.weights_folder.empty())
-    return NotFound("no rollout bundle: neither neuron_config.json nor rank shards").in(path);
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path));
-  for (const std::string& name : names)
-    if (IsBlobName(name)) bundle.blobs.push_back(name);
-  bundle.has_cpu_plan = KindOf(JoinPath(path, std::string(kCpuPlanFile))) == PathKind::kFile;
-  if (!bundle.weights_folder.empty()) {
-    NXDKIT_TRY(LoadShards(bundle, open));
-    NXDKIT_ASSIGN(bundle.version, ReadVersion(bundle.weights_folder));
-    // The first refresh, meanwhile: some shards may be of the old folder and some of the slot that
-    // has its name now. From then on the name is a link, and this cannot happen again.
-    if (weights.empty() && !bundle.lock->IsAt(bundle.weights_folder)) return OpenBundle(path, open);
+  constexpr int kTries = 6;  // 3 seconds: what another client of NFS may see late
+  for (int i = 1;; ++i) {
+    Bundle bundle;
+    bundle.folder = path;
+    Status opened = Open(bundle, open, weights);
+    const bool gone = IsGone(bundle);
+    if (!gone && opened.ok()) return bundle;
+    if (!gone) return std::move(opened).error();
+    if (i == kTries)
+      return Error(Errc::kIo, "its weights are replaced again and again").in(bundle.weights_link);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50 << i));
   }
-  NXDKIT_TRY(CheckRanks(bundle));
-  for (const TensorFile& shard : bundle.shards)
-    if (!shard.metadata.empty())
-      bundle.warnings.push_back(
-          fmt::format("{} has __metadata__; rank shards have none", shard.path));
-  return bundle;
+}
+
+Result<std::string> RepairBundle(const std::string& path, bool sync) {
+  for (const char* place : kPlaces) {
+    if (!*place) continue;
+    NXDKIT_ASSIGN(std::string done, Repair(JoinPath(path, place), sync));
+    if (!done.empty()) return done;
+  }
+  return std::string();
 }
 
 }  // namespace nxdkit::rollout

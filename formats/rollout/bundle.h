@@ -46,6 +46,10 @@ bool LooksLikeBundle(const std::string& path);
 Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open,
                           const std::string& weights = "");
 
+// Completes what a killed refresh of the bundle's weights left (adoption.h: Repair), so that it can
+// be opened. Returns what was done, for a message; "" when all was well.
+Result<std::string> RepairBundle(const std::string& path, bool sync);
+
 // Where the shards of a flavor lie, relative to the bundle: "weights", "checkpoint/weights".
 std::string WeightsFolder(Flavor flavor);
 

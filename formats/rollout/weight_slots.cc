@@ -8,53 +8,33 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <cstdio>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
+#include "formats/rollout/adoption.h"
 #include "formats/rollout/foreign_files.h"
+#include "formats/rollout/slot_names.h"
 #include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
+#include "lib/system/owner.h"
 
 namespace nxdkit::rollout {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kWeightsName = "weights";
-constexpr std::string_view kSlotPrefix = ".weights.";
 constexpr char kLockName[] = ".weights.lock";
-constexpr char kNextName[] = ".weights.next";  // the link that becomes `weights`
-constexpr char kHalfDone[] = ".incomplete";    // in a slot: not a whole version
+constexpr char kGivenUp[] = ".removed";  // what kHalfDone is renamed to: its writer cannot publish
+constexpr uint64_t kMaxMarkBytes = 4096;
 
-bool IsSlotName(std::string_view name) {
-  if (!name.starts_with(kSlotPrefix)) return false;
-  name.remove_prefix(kSlotPrefix.size());
-  uint32_t number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  return error == std::errc() && end == name.data() + name.size() && std::to_string(number) == name;
-}
-
-bool IsLink(const std::string& path) {
-  struct stat info;
-  return ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
-}
-
-Result<std::string> ReadLink(const std::string& path) {
-  std::error_code failure;
-  std::string target = fs::read_symlink(path, failure).string();
-  if (failure) return SystemError("read the link", failure.value()).in(path);
-  return target;
-}
-
-// Where `weights` leads: a path that no rename of the link changes.
-Result<std::string> Resolve(const std::string& weights) {
-  if (!IsLink(weights)) return weights;
-  const Result<std::string> target = ReadLink(weights);
-  if (!target.ok()) return target.error();
-  return target->starts_with('/') ? *target : JoinPath(ParentPath(weights), *target);
-}
+// Seconds. A client of NFS may follow the old link for a minute (acdirmax, nfs(5)), and then loads.
+constexpr int64_t kKeepRetired = 120;
+// A writer of another machine that has touched nothing for so long is taken for dead. If it lives,
+// it cannot publish any more.
+constexpr int64_t kWriterIsDead = 30 * 60;
+constexpr int64_t kWriterIsAlive = 60;
 
 // A foreign folder may forbid to remove what is in it; here it is ours to remove.
 void AllowRemoval(const std::string& path) {
@@ -73,26 +53,6 @@ Status RemoveSlot(const std::string& path) {
   return RemoveTree(path);
 }
 
-Status RenameAt(const std::string& from, const std::string& to, unsigned flags = 0) {
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0) return OkStatus();
-  const bool missing = errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
-  if (flags != 0 && missing)
-    return Unsupported(
-               "the file system cannot exchange a folder and a link in one step, so this plain "
-               "folder cannot become a slot while engines read it")
-        .in(to)
-        .hint("while no engine reads: mv weights .weights.0 && ln -s .weights.0 weights");
-  return OutputError(fmt::format("rename {} to it", from), errno).in(to);
-}
-
-Error NoLocks(const std::string& path) {
-  return Unsupported(
-             "the file system has no locks (flock) here: readers of an old version cannot be told, "
-             "nor another writer")
-      .in(path)
-      .hint("write a whole bundle with --bundle and --force instead");
-}
-
 // By somebody who takes no lock.
 Result<bool> HasAFileInUse(const std::string& slot) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(slot));
@@ -105,6 +65,63 @@ Result<bool> HasAFileInUse(const std::string& slot) {
   return false;
 }
 
+// When its name, its bytes or what is in it changed, in seconds, by the clock of the file system.
+int64_t ChangedAt(const std::string& path) {
+  struct stat info;
+  return ::lstat(path.c_str(), &info) == 0 ? info.st_mtim.tv_sec : 0;
+}
+
+// Who writes a slot that is not whole.
+struct Writer {
+  Owner owner;
+  Alive alive = Alive::kUnknown;
+  int64_t last_change = 0;
+};
+// nullopt: the slot is whole.
+std::optional<Writer> WriterOf(const std::string& slot) {
+  const Result<std::string> mark = ReadSmallFile(JoinPath(slot, kHalfDone), kMaxMarkBytes);
+  if (!mark.ok()) return std::nullopt;
+  Writer writer;
+  if (const std::optional<Owner> owner = ParseOwner(*mark)) {
+    writer.owner = *owner;
+    writer.alive = AskAlive(*owner);
+  }
+  const Result<std::vector<std::string>> names = ListFolder(slot);
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>())
+    writer.last_change = std::max(writer.last_change, ChangedAt(JoinPath(slot, name)));
+  return writer;
+}
+
+// Whether nobody of this machine reads the slot, as far as locks and leases tell.
+bool IsUnused(const std::string& slot) {
+  const Result<FolderLock> lock = FolderLock::Try(slot, FolderLock::Mode::kExclusive);
+  if (!lock.ok() || lock->state() != FolderLock::State::kHeld) return false;
+  const Result<bool> in_use = HasAFileInUse(slot);
+  return in_use.ok() && !*in_use;
+}
+
+// Of a file system that others have mounted too: whether the slot is old enough to go. Who renames
+// the mark has it for himself: its writer, if it lives after all, finds it missing and ends.
+bool IsForgotten(const std::string& slot, int64_t now) {
+  const Result<FolderLock> lock = FolderLock::Try(slot, FolderLock::Mode::kExclusive);
+  if (!lock.ok() || lock->state() == FolderLock::State::kBusy) return false;
+  const std::optional<Writer> writer = WriterOf(slot);
+  if (!writer) return ChangedAt(slot) + kKeepRetired <= now;
+  if (writer->alive == Alive::kYes) return false;
+  if (writer->alive == Alive::kUnknown && writer->last_change + kWriterIsDead > now) return false;
+  return ::rename(JoinPath(slot, kHalfDone).c_str(), JoinPath(slot, kGivenUp).c_str()) == 0;
+}
+
+// What killed runs left: links with the names of slots, or on their way to become `weights`.
+void RemoveLinks(const std::string& parent) {
+  const Result<std::vector<std::string>> names = ListFolder(parent);
+  if (!names.ok()) return;
+  for (const std::string& name : *names)
+    if (const std::string path = JoinPath(parent, name);
+        name.starts_with(".weights.") && IsLink(path))
+      ::unlink(path.c_str());
+}
+
 std::vector<std::string> WithMark(std::vector<std::string> files) {
   files.push_back(kHalfDone);
   return files;
@@ -115,12 +132,14 @@ std::vector<std::string> WithMark(std::vector<std::string> files) {
 Result<PinnedWeights> PinWeights(const std::string& weights) {
   constexpr int kAttempts = 1000;  // each needs another switch, or removal, in between
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (attempt > 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     NXDKIT_ASSIGN(const std::string folder, Resolve(weights));
     Result<FolderLock> lock = FolderLock::Try(folder, FolderLock::Mode::kShared);
-    if (!lock.ok() && KindOf(weights) == PathKind::kFolder) continue;
+    NXDKIT_ASSIGN(const std::string now, Resolve(weights));
+    if (!lock.ok() && (KindOf(now) == PathKind::kFolder || now != folder)) continue;
     if (!lock.ok()) return std::move(lock).error();
     // Busy: retired since the link was read, and being overwritten.
-    if (lock->state() == FolderLock::State::kBusy || !lock->IsAt(weights)) continue;
+    if (lock->state() == FolderLock::State::kBusy || !lock->IsAt(now)) continue;
     const bool half_done = KindOf(JoinPath(folder, kHalfDone)) != PathKind::kMissing;
     return PinnedWeights{folder, half_done, std::make_shared<const FolderLock>(*std::move(lock))};
   }
@@ -135,13 +154,21 @@ Error HalfWritten(const std::string& folder) {
 }
 
 std::string PlaceOf(const std::string& folder, const FolderLock& lock) {
-  return IsSlotName(BaseName(folder)) ? folder : lock.HeldPath();
+  return SlotNumber(BaseName(folder)) ? folder : lock.HeldPath();
 }
 
 bool AreWeights(const std::string& folder) {
   std::error_code failure;
   const std::string name = fs::canonical(folder, failure).filename().string();
-  return !failure && (name == kWeightsName || IsSlotName(name));
+  return !failure && (name == kWeightsName || SlotNumber(name));
+}
+
+Status MakeFirstSlot(const std::string& weights) {
+  if (IsLink(weights)) return OkStatus();
+  NXDKIT_ASSIGN(const std::string slot, NewSlot(weights));
+  if (::rename(weights.c_str(), slot.c_str()) != 0)
+    return OutputError(fmt::format("rename it to {}", BaseName(slot)), errno).in(weights);
+  return PointTo(weights, slot, false);
 }
 
 Result<std::unique_ptr<SlotUpdate>> SlotUpdate::Begin(const std::string& weights,
@@ -151,14 +178,20 @@ Result<std::unique_ptr<SlotUpdate>> SlotUpdate::Begin(const std::string& weights
   update->parent_ = ParentPath(weights);
   update->options_ = options;
   NXDKIT_TRY(update->TakeWriterLock());
+  // Without locks nobody can tell who reads: as if they were on other machines.
+  if (!update->writer_lock_is_ours_) update->options_.shared = true;
+  NXDKIT_ASSIGN(std::string repaired, Repair(weights, options.sync));
+  if (!repaired.empty()) update->notes_.push_back(std::move(repaired));
   NXDKIT_TRY(update->FindCurrent());
-  NXDKIT_TRY(update->Recover());
   const std::string from = update->current_.empty() ? weights : update->current_;
   NXDKIT_ASSIGN(const std::vector<std::string> foreign, ListForeign(from, WithMark(options.files)));
+  if (update->current_.empty()) NXDKIT_TRY(update->AdoptPlainFolder());
   NXDKIT_TRY(update->Choose());
   NXDKIT_TRY(update->Mark());
+  if (!update->writer_lock_is_ours_) NXDKIT_TRY(update->CheckNobodyWrites());
   NXDKIT_TRY(update->Clear());
-  NXDKIT_TRY(CopyForeign(foreign, from, update->path_, options.sync));
+  if (update->options_.shared) update->Tidy("");
+  NXDKIT_TRY(CopyForeign(foreign, update->current_, update->path_, options.sync));
   return update;
 }
 
@@ -168,7 +201,7 @@ Status SlotUpdate::CheckForeign(const std::string& weights, const Options& optio
 }
 
 SlotUpdate::~SlotUpdate() {
-  if (!done_ && !reused_ && lock_) (void)RemoveSlot(path_).ok();
+  if (!done_ && !reused_ && !path_.empty()) (void)RemoveSlot(path_).ok();
   if (writer_lock_is_ours_) (void)!::ftruncate(writer_lock_.fd(), 0);  // our pid
 }
 
@@ -178,7 +211,13 @@ Status SlotUpdate::TakeWriterLock() {
   NXDKIT_ASSIGN(writer_lock_, File::OpenWrite(path));
   while (::flock(writer_lock_.fd(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return NoLocks(path);
+    if (errno != EWOULDBLOCK && !LocksAreMissing(errno)) return SystemError("lock", errno).in(path);
+    if (errno != EWOULDBLOCK) {
+      notes_.push_back(
+          "the file system has no locks here: when two refreshes of this bundle run at once, the "
+          "last to end wins");
+      return OkStatus();
+    }
     const Result<std::string> holder = ReadSmallFile(path, 64);
     if (holder.ok() && !holder->empty())
       return Error(Errc::kIo,
@@ -195,7 +234,7 @@ Status SlotUpdate::TakeWriterLock() {
 Status SlotUpdate::FindCurrent() {
   if (!IsLink(weights_)) return OkStatus();
   NXDKIT_ASSIGN(const std::string target, ReadLink(weights_));
-  if (!IsSlotName(target))
+  if (!SlotNumber(target))
     return Unsupported(
                "is a link to {}, expected a folder or a link to a slot next to it (.weights.0)",
                target)
@@ -204,33 +243,24 @@ Status SlotUpdate::FindCurrent() {
   return OkStatus();
 }
 
-// What a run that was killed right before or right after the switch left: the link that did not
-// become `weights`, or the plain folder that was `weights` until then, now the first retired slot.
-Status SlotUpdate::Recover() const {
-  const std::string next = JoinPath(parent_, kNextName);
-  if (IsLink(next) || KindOf(next) == PathKind::kFile) return RemoveSlot(next);
-  return KindOf(next) == PathKind::kMissing ? OkStatus() : RenameAt(next, FreeName());
+Status SlotUpdate::AdoptPlainFolder() {
+  NXDKIT_ASSIGN(Adopted adopted, Adopt(weights_, options_.sync));
+  current_ = std::move(adopted.slot);
+  if (adopted.in_steps)
+    notes_.push_back(
+        "weights was a plain folder and is a link now; the file system cannot do that in one step: "
+        "who opened it just then found it missing");
+  return OkStatus();
 }
 
 Result<std::vector<std::string>> SlotUpdate::Retired() const {
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(parent_));
-  std::vector<std::string> slots;
-  for (const std::string& name : names) {
-    const std::string path = JoinPath(parent_, name);
-    if (IsSlotName(name) && path != current_ && !IsLink(path) && KindOf(path) == PathKind::kFolder)
-      slots.push_back(path);
-  }
+  NXDKIT_ASSIGN(std::vector<std::string> slots, ListSlots(weights_));
+  std::erase(slots, current_);
   return slots;
 }
 
-std::string SlotUpdate::FreeName() const {
-  for (uint32_t i = 0;; ++i) {
-    std::string path = JoinPath(parent_, fmt::format("{}{}", kSlotPrefix, i));
-    if (KindOf(path) == PathKind::kMissing && !IsLink(path)) return path;
-  }
-}
-
 Status SlotUpdate::Choose() {
+  if (options_.shared) return Make();
   NXDKIT_ASSIGN(const std::vector<std::string> retired, Retired());
   for (const std::string& slot : retired) {
     NXDKIT_ASSIGN(const bool taken, Take(slot));
@@ -239,11 +269,10 @@ Status SlotUpdate::Choose() {
   return Make();
 }
 
-// False when readers hold it.
+// False when readers hold it, and when nobody can tell.
 Result<bool> SlotUpdate::Lock(const std::string& slot) {
   NXDKIT_ASSIGN(FolderLock lock, FolderLock::Try(slot, FolderLock::Mode::kExclusive));
-  if (lock.state() == FolderLock::State::kUnsupported) return NoLocks(slot);
-  if (lock.state() == FolderLock::State::kBusy) return false;
+  if (lock.state() != FolderLock::State::kHeld) return false;
   lock_ = std::move(lock);
   path_ = slot;
   return true;
@@ -259,21 +288,47 @@ Result<bool> SlotUpdate::Take(const std::string& slot) {
   return !in_use;
 }
 
+// Of two writers that cannot see each other's locks, one makes the folder, the other the next.
 Status SlotUpdate::Make() {
-  const std::string slot = FreeName();
-  if (::mkdir(slot.c_str(), 0777) != 0) return OutputError("create the folder", errno).in(slot);
+  constexpr int kAttempts = 100;
   reused_ = false;
-  NXDKIT_ASSIGN(const bool locked, Lock(slot));
-  if (locked) return OkStatus();
-  return Error(Errc::kIo, "another process locked the new slot").in(slot);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    NXDKIT_ASSIGN(const std::string slot, NewSlot(weights_));
+    if (::mkdir(slot.c_str(), 0777) != 0 && errno == EEXIST) continue;
+    if (KindOf(slot) != PathKind::kFolder) return OutputError("create the folder", errno).in(slot);
+    path_ = slot;
+    NXDKIT_ASSIGN(const bool locked, Lock(slot));
+    (void)locked;
+    return OkStatus();
+  }
+  return Error(Errc::kIo, "other processes keep making slots here").in(parent_);
 }
 
 // It is there before the first byte changes.
 Status SlotUpdate::Mark() {
   const std::string mark = JoinPath(path_, kHalfDone);
+  const std::string owner = ThisProcess().ToText();
   NXDKIT_ASSIGN(File file, File::OpenWrite(mark));
+  NXDKIT_TRY(file.Allocate(owner.size()));
+  NXDKIT_TRY(file.WriteAt(0, std::as_bytes(std::span(owner.data(), owner.size()))));
   NXDKIT_TRY(file.Close());
   return options_.sync ? SyncFolder(path_) : OkStatus();
+}
+
+// Instead of a lock. Of two that begin at once the one with the lower number goes on.
+Status SlotUpdate::CheckNobodyWrites() const {
+  const int64_t now = ChangedAt(JoinPath(path_, kHalfDone));
+  NXDKIT_ASSIGN(const std::vector<std::string> slots, ListSlots(weights_));
+  for (const std::string& slot : slots) {
+    if (slot == path_) return OkStatus();  // by number: those after it are younger
+    const std::optional<Writer> writer = WriterOf(slot);
+    if (!writer || writer->alive == Alive::kNo) continue;
+    if (writer->alive == Alive::kUnknown && writer->last_change + kWriterIsAlive < now) continue;
+    return Error(Errc::kIo, fmt::format("another process is refreshing this bundle (pid {} on {})",
+                                        writer->owner.pid, writer->owner.host))
+        .in(parent_);
+  }
+  return OkStatus();
 }
 
 // What will not be overwritten goes, and so do files that have a second name elsewhere: overwriting
@@ -297,40 +352,27 @@ Status SlotUpdate::Publish() {
   if (options_.sync) NXDKIT_TRY(SyncFolder(path_));
   if (::unlink(mark.c_str()) != 0) return OutputError("remove the mark", errno).in(mark);
   if (options_.sync) NXDKIT_TRY(SyncFolder(path_));
-  lock_->Release();  // from the switch on, readers lock it
-  NXDKIT_TRY(Switch());
-  if (options_.sync) NXDKIT_TRY(SyncFolder(parent_));
-  Tidy();
+  if (lock_) lock_->Release();  // from the switch on, readers lock it
+  NXDKIT_TRY(PointTo(weights_, path_, options_.sync));
+  done_ = true;
+  const std::string previous = std::exchange(current_, path_);
+  // When it was retired, by the clock that stamps files there.
+  if (options_.shared) (void)!::utimensat(AT_FDCWD, previous.c_str(), nullptr, 0);
+  Tidy(previous);
   return OkStatus();
 }
 
-Status SlotUpdate::Switch() {
-  const std::string next = JoinPath(parent_, kNextName);
-  if (::symlink(BaseName(path_).c_str(), next.c_str()) != 0)
-    return OutputError("create the link", errno).in(next);
-  Status switched = RenameAt(next, weights_, current_.empty() ? RENAME_EXCHANGE : 0);
-  done_ = switched.ok();
-  if (!done_) {
-    ::unlink(next.c_str());
-    return switched;
-  }
-  if (!current_.empty()) return OkStatus();
-  current_ = FreeName();  // the plain folder that was exchanged is the first retired slot
-  return RenameAt(next, current_);
-}
-
-// The version before is kept as the next refresh's slot; older ones go when nobody holds them. What
-// cannot be removed now is tried again by the next run.
-void SlotUpdate::Tidy() const {
-  Result<std::vector<std::string>> retired = Retired();
+// Retired versions go when nobody holds them, but for `keep`, the next refresh's slot. What cannot
+// be removed now is tried again by the next run.
+void SlotUpdate::Tidy(const std::string& keep) const {
+  const Result<std::vector<std::string>> retired = Retired();
   if (!retired.ok()) return;
-  for (const std::string& slot : *retired) {
-    if (slot == path_ || slot == current_) continue;
-    const Result<FolderLock> lock = FolderLock::Try(slot, FolderLock::Mode::kExclusive);
-    if (!lock.ok() || lock->state() != FolderLock::State::kHeld) continue;
-    const Result<bool> in_use = HasAFileInUse(slot);
-    if (in_use.ok() && !*in_use) (void)RemoveSlot(slot).ok();
-  }
+  const int64_t now = ChangedAt(options_.shared && !done_ ? JoinPath(path_, kHalfDone) : weights_);
+  for (const std::string& slot : *retired)
+    if (slot != path_ && slot != keep &&
+        (options_.shared ? IsForgotten(slot, now) : IsUnused(slot)))
+      (void)RemoveSlot(slot).ok();
+  if (writer_lock_is_ours_) RemoveLinks(parent_);
 }
 
 }  // namespace nxdkit::rollout

@@ -1,11 +1,14 @@
-// PRIVATE: the versions of a bundle's weights. Once refreshed, `weights` is a symbolic link to one
-// of two (or more) hidden folders beside it, the slots, and a refresh is one rename of that link.
+// PRIVATE: the versions of a bundle's weights. `weights` is a symbolic link to one of two or more
+// hidden folders beside it, the slots, and a refresh is one rename of that link.
 //
 //   checkpoint/weights -> .weights.1     what an engine opens, always a whole version
 //   checkpoint/.weights.0, .weights.1    slots: the current one, and the one before
 //   checkpoint/.weights.lock             held by the process that refreshes
 //
-// Readers hold a shared flock on the slot's folder. Protocol and its limits: FORMAT.md.
+// Where all readers are processes of this machine they hold a shared flock on the slot's folder,
+// and a refresh overwrites the files of the older slot. On a file system that other machines may
+// have mounted every version is written anew, into a slot of a new number, and stays a while after
+// it was retired; there a lock only saves work. Protocol and its limits: FORMAT.md.
 #pragma once
 
 #include <memory>
@@ -38,18 +41,25 @@ std::string PlaceOf(const std::string& folder, const FolderLock& lock);
 // slots: what a refresh may switch or overwrite unless it is pinned.
 bool AreWeights(const std::string& folder);
 
-// A refresh under way. One at a time for a bundle, among all processes. Not thread-safe.
+// The weights of a bundle that is being made, and that nobody reads yet: the folder becomes a slot,
+// and a link to it takes its name. Nothing when that is so already.
+Status MakeFirstSlot(const std::string& weights);
+
+// A refresh under way. One at a time for a bundle, among all processes, where there are locks; else
+// each writes a slot of its own, and the last to publish wins. Not thread-safe.
 class SlotUpdate {
  public:
   struct Options {
     std::vector<std::string> files;  // what will be written into the slot
     bool sync = false;               // every step is on the disk before the next
+    bool shared = false;             // other machines may read the files: nothing is overwritten
   };
   // Takes a slot that nobody uses (by flock, or by an open file or mapping), or makes one, and
   // marks it as half done. Beside what will be written it then holds copies of what else lies in
-  // the current version (foreign_files.h), and nothing of its own. kIo when another process
-  // refreshes the bundle, kUnsupported when the file system cannot do what is needed, or there is
-  // too much to copy. `weights` must lead to a folder.
+  // the current version (foreign_files.h), and nothing of its own. A plain folder `weights` is made
+  // a slot first (adoption.h). kIo when another process refreshes the bundle, kUnsupported when the
+  // file system cannot do what is needed, or there is too much to copy. `weights` must lead to a
+  // folder.
   static Result<std::unique_ptr<SlotUpdate>> Begin(const std::string& weights,
                                                    const Options& options);
 
@@ -63,6 +73,8 @@ class SlotUpdate {
 
   const std::string& path() const { return path_; }
   bool reused() const { return reused_; }  // the files of an older version are overwritten
+  // What a user should know of how it went; a sentence each.
+  const std::vector<std::string>& notes() const { return notes_; }
   // What the slot holds is whole: makes it current. All files in it must be written (and synced by
   // who wrote them).
   Status Publish();
@@ -71,26 +83,25 @@ class SlotUpdate {
   SlotUpdate() = default;
   Status TakeWriterLock();
   Status FindCurrent();
-  Status Recover() const;
+  Status AdoptPlainFolder();
   Status Choose();
   Result<bool> Lock(const std::string& slot);
   Result<bool> Take(const std::string& slot);
   Status Make();
   Status Mark();
   Status Clear() const;
-  Status Switch();
-  void Tidy() const;
-
-  std::string FreeName() const;
+  Status CheckNobodyWrites() const;
+  void Tidy(const std::string& keep) const;
   Result<std::vector<std::string>> Retired() const;  // paths
 
   std::string weights_;
   std::string parent_;
-  std::string current_;  // the slot that is current, or was; "" while `weights` is a plain folder
+  std::string current_;  // the slot that weights leads to
   std::string path_;
   Options options_;
   bool reused_ = false;
   bool done_ = false;
+  std::vector<std::string> notes_;
   File writer_lock_;
   bool writer_lock_is_ours_ = false;
   std::optional<FolderLock> lock_;

@@ -76,7 +76,8 @@ class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
   void Restore() const {
     fs::remove_all(out_);
     fs::remove_all(out_ + ".partial");
-    if (over_an_old_one_) fs::copy(old_, out_, fs::copy_options::recursive);
+    if (over_an_old_one_)
+      fs::copy(old_, out_, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
 
   void ExpectAbsentOldOrNew() const {

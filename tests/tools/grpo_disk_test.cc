@@ -55,7 +55,7 @@ TEST_F(GrpoOnAFullDisk, SaysWhichFileLosesNothingAndGoesOn) {
     const char* file;
     int64_t last;  // the checkpoint that is there; 0: none
   } rows[] = {
-      {"weight sync", "700k", 0, "run/rollout_bundle/checkpoint/.weights.0/tp1_", 0},
+      {"weight sync", "700k", 0, "run/rollout_bundle/checkpoint/.weights.1/tp1_", 0},
       {"checkpoint", "3300k", 0, "run/global_step_4.partial/actor.partial/optim/", 2},
       {"export", "3700k", 0, "run/global_step_4.partial/actor/huggingface.partial/", 2},
       {"logs", "8m", 2 * 512 + 100, "run/experiment_log.jsonl", 2},

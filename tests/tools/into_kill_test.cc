@@ -55,6 +55,8 @@ class IntoKill : public ::testing::TestWithParam<Case> {
     if (!GetParam().first_use) return;
     fs::remove_all(bundle_);
     ExpectConverts("--from hf --to rollout --tp 4", models_[0], bundle_);
+    fs::remove(weights_);  // as others make it
+    fs::rename(bundle_ + "/checkpoint/.weights.0", weights_);
   }
   // Which of the two models the path of the engine holds; -1: neither, or a mix.
   int Holds() const {

@@ -4,6 +4,7 @@
 #include "formats/rollout/weight_slots.h"
 #include "lib/system/copy_file.h"
 #include "lib/system/file.h"
+#include "lib/system/mount.h"
 #include "lib/system/paths.h"
 #include "lib/system/staging.h"
 #include "lib/system/system.h"
@@ -95,6 +96,7 @@ class BundleSlot : public Destination {
 
   Result<Sink*> Begin(const Workload&, ConvertReport& report) override {
     NXDKIT_ASSIGN(update_, rollout::SlotUpdate::Begin(WeightsLink(), Options()));
+    for (const std::string& note : update_->notes()) report.notes.push_back(note);
     NXDKIT_TRY(CheckStillTheBase(request_, conversion_));
     NXDKIT_ASSIGN(rollout::WeightsVersion version, NextVersion(request_, conversion_));
     report.refreshed = {update_->path(), update_->reused(), std::move(version)};
@@ -114,7 +116,9 @@ class BundleSlot : public Destination {
  private:
   const std::string& WeightsLink() const { return conversion_.spec.bundle->weights_link; }
   rollout::SlotUpdate::Options Options() const {
-    rollout::SlotUpdate::Options options{.files = {rollout::kVersionName}, .sync = request_.sync};
+    rollout::SlotUpdate::Options options{.files = {rollout::kVersionName},
+                                         .sync = request_.sync,
+                                         .shared = IsShared(MountOf(WeightsLink()))};
     for (const OutputFile& file : conversion_.output.files) options.files.push_back(file.path);
     return options;
   }
@@ -138,7 +142,8 @@ Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool 
     NXDKIT_TRY(CopyFile(from, JoinPath(folder, path), sync));
   for (const auto& [path, contents] : output.texts)
     NXDKIT_TRY(WriteText(JoinPath(folder, path), contents, sync));
-  return OkStatus();
+  if (output.first_slot.empty()) return OkStatus();
+  return rollout::MakeFirstSlot(JoinPath(folder, output.first_slot));
 }
 
 }  // namespace nxdkit::ops

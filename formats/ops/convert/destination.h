@@ -56,7 +56,8 @@ std::unique_ptr<Destination> MakeNewOutput(const ConvertRequest& request, Conver
 // New weights for a bundle that is in use, written into a slot, then made current by one rename.
 std::unique_ptr<Destination> MakeSlot(const ConvertRequest& request, Conversion& conversion);
 
-// The small files: configuration and tokenizer files; markers last.
+// The small files: configuration and tokenizer files; markers last. A bundle's weights get their
+// slot.
 Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool sync);
 
 }  // namespace nxdkit::ops

@@ -12,6 +12,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Where the link of a bundle's weights leads, below the folder; "" when it is no link.
+std::string SlotOf(const OutputPlan& output, const std::string& folder) {
+  if (output.first_slot.empty()) return "";
+  std::error_code failure;
+  const fs::path target = fs::read_symlink(JoinPath(folder, output.first_slot), failure);
+  return failure ? "" : JoinPath(ParentPath(output.first_slot), target.string());
+}
+
+// A file in the slot has its planned name by the link.
+std::string AsPlanned(const std::string& path, const std::string& slot, const std::string& link) {
+  return slot.empty() || !path.starts_with(slot + "/") ? path : link + path.substr(slot.size());
+}
+
 // Every file that the folder must have, and no other.
 Status MatchNames(const OutputPlan& output, const std::string& folder,
                   const std::vector<PlannedFile>& all) {
@@ -19,12 +32,13 @@ Status MatchNames(const OutputPlan& output, const std::string& folder,
   for (const PlannedFile& file : all) expected.insert(file.path);
   for (const auto& [path, contents] : output.texts) expected.insert(path);
   for (const auto& [path, from] : output.copies) expected.insert(path);
+  const std::string slot = SlotOf(output, folder);
   std::error_code failure;
   fs::recursive_directory_iterator entry(folder, failure);
   for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure)) {
     if (entry->is_directory(failure) || failure) continue;
     const std::string path = entry->path().lexically_relative(folder).string();
-    if (!expected.contains(path))
+    if (!expected.contains(AsPlanned(path, slot, output.first_slot)))
       return Error(Errc::kFindings, "this file does not belong to it").in(entry->path().string());
   }
   if (failure) return SystemError("list the folder", failure.value()).in(folder);

@@ -7,13 +7,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <thread>
 
+#include "formats/rollout/adoption.h"
 #include "formats/rollout/foreign_files.h"
 #include "formats/rollout/weights_version.h"
 #include "lib/system/file.h"
+#include "lib/system/owner.h"
 #include "tests/formats/scratch.h"
 #include "tests/lib/expect_error.h"
 
@@ -77,7 +82,7 @@ TEST_F(SlotUpdateTest, TheFirstOneMakesAPlainFolderASlot) {
     Refresh("new", sync);
     EXPECT_EQ(Read(), "new");
   }
-  EXPECT_EQ(Current(), ".weights.1");
+  EXPECT_EQ(Current(), ".weights.0");
   EXPECT_EQ(Names(),
             (std::set<std::string>{".weights.0", ".weights.1", ".weights.lock", "weights"}));
 }
@@ -91,7 +96,7 @@ TEST_F(SlotUpdateTest, TheOldVersionStaysUntilTheSwitch) {
   ASSERT_TRUE(update->Publish().ok());
   EXPECT_EQ(Read(), "new");
   EXPECT_FALSE(fs::exists(update->path() + "/.incomplete"));
-  EXPECT_EQ(ReadBytes(Slot(1) + "/tp0"), "old 0") << "the version before stays readable";
+  EXPECT_EQ(ReadBytes(Slot(0) + "/tp0"), "old 0") << "the version before stays readable";
 }
 
 TEST_F(SlotUpdateTest, LaterOnesOverwriteTheSameFiles) {
@@ -99,13 +104,13 @@ TEST_F(SlotUpdateTest, LaterOnesOverwriteTheSameFiles) {
   Refresh("two");
   const ino_t before = [&] {
     struct stat info;
-    EXPECT_EQ(::stat((Slot(0) + "/tp0").c_str(), &info), 0);
+    EXPECT_EQ(::stat((Slot(1) + "/tp0").c_str(), &info), 0);
     return info.st_ino;
   }();
   const std::unique_ptr<SlotUpdate> update = Begin();
   ASSERT_NE(update, nullptr);
   EXPECT_TRUE(update->reused());
-  EXPECT_EQ(update->path(), Slot(0));
+  EXPECT_EQ(update->path(), Slot(1));
   Fill(*update, "three");
   ASSERT_TRUE(update->Publish().ok());
   struct stat after;
@@ -206,17 +211,17 @@ TEST_F(SlotUpdateTest, UnpublishedOldSlotsStayMarked) {
   Refresh("two");
   Fill(*Begin(), "half");
   EXPECT_EQ(Read(), "two");
-  EXPECT_TRUE(fs::exists(Slot(0) + "/.incomplete"));
+  EXPECT_TRUE(fs::exists(Slot(1) + "/.incomplete"));
   Refresh("three");
   EXPECT_EQ(Read(), "three");
-  EXPECT_FALSE(fs::exists(Slot(0) + "/.incomplete"));
+  EXPECT_FALSE(fs::exists(Slot(1) + "/.incomplete"));
 }
 
 TEST_F(SlotUpdateTest, WhatDoesNotBelongIntoTheSlotGoes) {
   Refresh("one");
   Refresh("two");
-  scratch_.Write(".weights.0/tp2", "of a wider bundle");
-  fs::create_directory(Slot(0) + "/folder");
+  scratch_.Write(".weights.1/tp2", "of a wider bundle");
+  fs::create_directory(Slot(1) + "/folder");
   Refresh("three");
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(weights_))
@@ -324,25 +329,19 @@ TEST_F(SlotUpdateTest, FilesWithASecondNameAreReplaced) {
   fs::create_symlink(elsewhere, weights_ + "/tp1");
   Refresh("two");
   Refresh("three");
-  EXPECT_EQ(Current(), ".weights.0");
+  EXPECT_EQ(Current(), ".weights.1");
   EXPECT_EQ(ReadBytes(scratch_.Path("backup")), "one");
   EXPECT_EQ(ReadBytes(elsewhere), "mine");
   EXPECT_EQ(ReadBytes(weights_ + "/tp1"), "three");
 }
 
 TEST_F(SlotUpdateTest, RecoversFromAKillBeforeTheSwitch) {
-  fs::create_symlink(".weights.0", scratch_.Path(".weights.next"));
+  fs::create_symlink(".weights.0", scratch_.Path(".weights.next-1"));
+  fs::create_symlink(".weights.0", Slot(0));  // before the exchange
   Refresh("new");
   EXPECT_EQ(Read(), "new");
-}
-
-TEST_F(SlotUpdateTest, RecoversFromAKillRightAfterTheExchange) {
-  Refresh("one");  // slot 0 is current, slot 1 the folder that was plain
-  fs::rename(Slot(1), scratch_.Path(".weights.next"));
-  Refresh("two");
-  EXPECT_EQ(Read(), "two");
   EXPECT_EQ(Names(),
-            (std::set<std::string>{".weights.0", ".weights.1", ".weights.lock", "weights"}));
+            (std::set<std::string>{".weights.1", ".weights.2", ".weights.lock", "weights"}));
 }
 
 TEST_F(SlotUpdateTest, AForeignLinkIsRefused) {
@@ -352,6 +351,211 @@ TEST_F(SlotUpdateTest, AForeignLinkIsRefused) {
                                  "is a link to elsewhere, expected a folder or a link to a slot");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), weights_);
+}
+
+// --- where other machines may read
+
+class SharedSlots : public Slots {
+ protected:
+  std::unique_ptr<SlotUpdate> BeginShared() const {
+    auto update = SlotUpdate::Begin(weights_, {.files = {"tp0", "tp1"}, .shared = true});
+    EXPECT_TRUE(update.ok()) << update.error().ToString();
+    return update.ok() ? *std::move(update) : nullptr;
+  }
+  void RefreshShared(const std::string& text) const {
+    const std::unique_ptr<SlotUpdate> update = BeginShared();
+    ASSERT_NE(update, nullptr);
+    EXPECT_FALSE(update->reused());
+    Fill(*update, text);
+    const Status published = update->Publish();
+    EXPECT_TRUE(published.ok()) << published.error().ToString();
+    EXPECT_EQ(Read(), text);
+  }
+  // As if nothing had changed in it for so long.
+  void Age(const std::string& slot, int64_t seconds) const {
+    const auto then = fs::file_time_type::clock::now() - std::chrono::seconds(seconds);
+    for (const auto& entry : fs::directory_iterator(slot)) fs::last_write_time(entry.path(), then);
+    fs::last_write_time(slot, then);
+  }
+};
+
+TEST_F(SharedSlots, EveryVersionIsNewFilesUnderANewName) {
+  const Result<File> engine = File::OpenRead(weights_ + "/tp0");
+  ASSERT_TRUE(engine.ok());
+  for (const char* text : {"one 1", "two 2", "three"}) RefreshShared(text);
+  EXPECT_EQ(Current(), ".weights.3");
+  std::string seen(5, ' ');
+  ASSERT_TRUE(engine->ReadAt(0, std::as_writable_bytes(std::span(seen))).ok());
+  EXPECT_EQ(seen, "old 0");
+  for (const int slot : {0, 1, 2, 3}) EXPECT_TRUE(fs::exists(Slot(slot))) << slot;
+}
+
+TEST_F(SharedSlots, WhatWasRetiredLongAgoGoes) {
+  for (const char* text : {"one", "two", "three"}) RefreshShared(text);
+  Age(Slot(0), 60);
+  Age(Slot(1), 180);
+  RefreshShared("four");
+  EXPECT_TRUE(fs::exists(Slot(0)));
+  EXPECT_FALSE(fs::exists(Slot(1)));
+  EXPECT_EQ(ReadBytes(Slot(3) + "/tp0"), "three") << "the version before stays, however old";
+}
+
+TEST_F(SharedSlots, TheVersionBeforeCountsFromItsRetirement) {
+  RefreshShared("one");
+  Age(Slot(1), 1000);  // it was made long ago
+  RefreshShared("two");
+  RefreshShared("three");
+  EXPECT_EQ(ReadBytes(Slot(1) + "/tp0"), "one");
+}
+
+TEST_F(SharedSlots, ASlotThatAReaderHoldsStaysHoweverOld) {
+  RefreshShared("one");
+  const Result<PinnedWeights> reader = PinWeights(weights_);
+  ASSERT_TRUE(reader.ok());
+  RefreshShared("two");
+  Age(Slot(1), 1000);
+  RefreshShared("three");
+  EXPECT_EQ(ReadBytes(reader->folder + "/tp0"), "one");
+}
+
+TEST_F(SharedSlots, AHalfDoneSlotGoesWhenItsWriterIsDead) {
+  RefreshShared("one");
+  const auto half = [&](int slot, const std::string& mark) {
+    fs::create_directory(Slot(slot));
+    scratch_.Write(".weights." + std::to_string(slot) + "/.incomplete", mark);
+  };
+  Owner dead = ThisProcess();
+  dead.start -= 1;  // another one of the same pid
+  half(5, dead.ToText());
+  half(6, ThisProcess().ToText());
+  half(7, "elsewhere boot/1 17 4711\n");
+  half(8, "elsewhere boot/1 17 4711\n");
+  half(9, "");
+  Age(Slot(7), 29 * 60);
+  Age(Slot(8), 31 * 60);
+  RefreshShared("two");
+  EXPECT_FALSE(fs::exists(Slot(5))) << "of this machine, and gone";
+  EXPECT_TRUE(fs::exists(Slot(6))) << "of a living process";
+  EXPECT_TRUE(fs::exists(Slot(7))) << "of another machine, not long silent";
+  EXPECT_FALSE(fs::exists(Slot(8)));
+  EXPECT_TRUE(fs::exists(Slot(9))) << "of nobody known, not long silent";
+  EXPECT_EQ(Current(), ".weights.10");
+}
+
+// Somebody took it for dead and is removing the files.
+TEST_F(SharedSlots, AWriterThatWasGivenUpCannotPublish) {
+  const std::unique_ptr<SlotUpdate> update = BeginShared();
+  ASSERT_NE(update, nullptr);
+  Fill(*update, "new 0");
+  fs::rename(update->path() + "/.incomplete", update->path() + "/.removed");
+  ASSERT_TRUE(ExpectError(update->Publish(), Errc::kIo, "remove the mark"));
+  EXPECT_EQ(Read(), "old 0");
+}
+
+TEST_F(SharedSlots, AReaderSeesWholeVersionsThroughManySwitches) {
+  std::atomic<bool> done = false;
+  std::string wrong;
+  int reads = 0;
+  std::thread reader([&] {
+    while (!done) {
+      const Result<PinnedWeights> pinned = PinWeights(weights_);
+      if (!pinned.ok()) wrong = pinned.error().ToString();
+      if (!wrong.empty()) return;
+      const std::string a = ReadBytes(pinned->folder + "/tp0");
+      const std::string b = ReadBytes(pinned->folder + "/tp1");
+      if (a != b && !(a == "old 0" && b == "old 1")) wrong = a + " and " + b;
+      ++reads;
+    }
+  });
+  for (int i = 0; i < 200; ++i) RefreshShared("version " + std::to_string(1000 + i));
+  done = true;
+  reader.join();
+  EXPECT_EQ(wrong, "");
+  EXPECT_GT(reads, 0);
+}
+
+// --- what a kill, or a hand, leaves
+
+class Repairs : public Slots {
+ protected:
+  std::string Repaired() const {
+    const Result<std::string> done = Repair(weights_, false);
+    EXPECT_TRUE(done.ok()) << done.error().ToString();
+    return done.ok() ? *done : "";
+  }
+  void ExpectLeads(const std::string& slot) const {
+    EXPECT_EQ(Current(), slot);
+    EXPECT_FALSE(fs::exists(scratch_.Path(".weights.adopt")));
+  }
+};
+
+TEST_F(Repairs, NothingToDo) {
+  EXPECT_EQ(Repaired(), "");
+  EXPECT_EQ(Names(), (std::set<std::string>{"weights"}));
+}
+
+TEST_F(Repairs, BeforeTheFolderWasRenamed) {
+  scratch_.Write(".weights.adopt", ".weights.0");
+  EXPECT_EQ(Repaired(), "");
+  EXPECT_EQ(Names(), (std::set<std::string>{"weights"}));
+  Refresh("new 0");
+  EXPECT_EQ(Read(), "new 0");
+}
+
+TEST_F(Repairs, WhileItHadNoName) {
+  scratch_.Write(".weights.adopt", ".weights.0");
+  fs::rename(weights_, Slot(0));
+  const Result<PinnedWeights> reader = PinWeights(weights_);
+  ASSERT_TRUE(reader.ok()) << reader.error().ToString();
+  EXPECT_EQ(reader->folder, Slot(0));
+  EXPECT_EQ(Repaired(), "completed what a killed run began: weights leads to .weights.0");
+  ExpectLeads(".weights.0");
+}
+
+TEST_F(Repairs, AfterTheLinkWasMade) {
+  scratch_.Write(".weights.adopt", ".weights.0");
+  fs::rename(weights_, Slot(0));
+  fs::create_symlink(".weights.0", weights_);
+  EXPECT_EQ(Repaired(), "");
+  ExpectLeads(".weights.0");
+}
+
+TEST_F(Repairs, ALinkThatSomebodyRemovedLeadsToTheNewestWholeVersion) {
+  for (const char* text : {"one", "two"}) Refresh(text);
+  const auto version = [&](int slot, int64_t serial) {
+    scratch_.Write(".weights." + std::to_string(slot) + "/version.json",
+                   WriteVersion({serial, "label", "source"}));
+  };
+  version(0, 2);
+  version(1, 5);
+  fs::create_directory(Slot(4));
+  version(4, 6);
+  scratch_.Write(".weights.4/.incomplete", "");
+  fs::remove(weights_);
+  EXPECT_EQ(Repaired(),
+            "weights was missing; it leads to the newest whole version now, .weights.1");
+  ExpectLeads(".weights.1");
+  fs::remove_all(Slot(1));  // and now it leads to nothing
+  EXPECT_EQ(Repaired(),
+            "weights was missing; it leads to the newest whole version now, .weights.0");
+}
+
+TEST_F(Repairs, AnIntentThatNamesNoSlotIsNotFollowed) {
+  fs::rename(weights_, scratch_.Path("elsewhere"));
+  scratch_.Write(".weights.adopt", "elsewhere");
+  EXPECT_EQ(Repaired(), "");
+  EXPECT_FALSE(fs::exists(fs::symlink_status(weights_)));
+}
+
+TEST(MakeFirstSlot, GivesANewBundleItsLink) {
+  const Scratch scratch;
+  fs::create_directory(scratch.Path("weights"));
+  scratch.Write("weights/tp0", "0");
+  for (int again = 0; again < 2; ++again) {
+    ASSERT_TRUE(MakeFirstSlot(scratch.Path("weights")).ok());
+    EXPECT_EQ(fs::read_symlink(scratch.Path("weights")), ".weights.0");
+    EXPECT_EQ(ReadBytes(scratch.Path("weights/tp0")), "0");
+  }
 }
 
 TEST_F(PinTest, APlainFolderIsItself) {
@@ -365,12 +569,12 @@ TEST_F(PinTest, TheSlotIsNamedSoThatASwitchDoesNotMoveIt) {
   Refresh("one");
   const Result<PinnedWeights> pinned = PinWeights(weights_);
   ASSERT_TRUE(pinned.ok());
-  EXPECT_EQ(pinned->folder, Slot(0));
+  EXPECT_EQ(pinned->folder, Slot(1));
 }
 
 TEST_F(PinTest, SaysWhetherTheSlotIsHalfDone) {
   Refresh("one");
-  scratch_.Write(".weights.0/.incomplete", "");
+  scratch_.Write(".weights.1/.incomplete", "");
   const Result<PinnedWeights> pinned = PinWeights(weights_);
   ASSERT_TRUE(pinned.ok());
   EXPECT_TRUE(pinned->half_done);

@@ -342,7 +342,7 @@ TEST_F(TarOfABundle, HasOneVersionOfRefreshedWeights) {
 TEST_F(TarOfABundle, HoldsASlotThatIsPackedByItsName) {
   Refresh("one");
   Refresh("two");
-  EXPECT_EQ(PackWhileRefreshing("run/bundle/.weights.0"), (Tree{{"tp0", "one"}, {"tp1", "one"}}));
+  EXPECT_EQ(PackWhileRefreshing("run/bundle/.weights.1"), (Tree{{"tp0", "one"}, {"tp1", "one"}}));
 }
 
 TEST_F(TarOfABundle, IsRefusedWhenAVersionWasNeverFinished) {

@@ -1,0 +1,29 @@
+// PRIVATE: which process made something, on which machine, and whether it lives: for files that
+// stand in for locks where the file system has none.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace nxdkit {
+
+struct Owner {
+  std::string host;
+  std::string boot;  // of the kernel it runs on; two containers of one machine share it
+  int64_t pid = 0;
+  int64_t start = 0;  // in ticks since the boot: another process of the same pid has another
+
+  std::string ToText() const;  // one line of four words
+  bool operator==(const Owner&) const = default;
+};
+
+Owner ThisProcess();
+// nullopt: not such a line.
+std::optional<Owner> ParseOwner(std::string_view text);
+
+// kUnknown: it ran on another machine, or where its processes cannot be seen.
+enum class Alive { kYes, kNo, kUnknown };
+Alive AskAlive(const Owner& owner);
+
+}  // namespace nxdkit
