@@ -25,7 +25,8 @@ const std::vector<Room>& Rooms() {
   static const std::vector<std::string_view> kFormats = {
       "formats/models", "formats/safetensors", "formats/torch", "formats/hf",
       "formats/nxd",    "formats/rollout",     "formats/neff",  "formats/delta",
-      "formats/lora",   "formats/manifest",    "formats/tar",   "formats/compile_cache"};
+      "formats/lora",   "formats/manifest",    "formats/tar",   "formats/compile_cache",
+      "formats/hardware"};
   static const auto kAnd = [](std::vector<std::string_view> more) {
     more.insert(more.end(), kFormats.begin(), kFormats.end());
     return more;
@@ -34,6 +35,7 @@ const std::vector<Room>& Rooms() {
       {"lib/base", {}},
       {"lib/system", {"lib/base"}},
       {"lib/json", {"lib/base", "lib/system"}},
+      {"lib/yaml", {"lib/base", "lib/json"}},
       {"lib/hash", {"lib/base", "lib/system"}},
       {"lib/tensor", {"lib/base", "lib/system"}},
       {"lib/plan", {"lib/base", "lib/system", "lib/tensor"}},
@@ -51,6 +53,7 @@ const std::vector<Room>& Rooms() {
       {"formats/manifest", {"formats/models"}},
       {"formats/tar", {"formats/models", "formats/rollout"}},  // packs one version of a bundle
       {"formats/compile_cache", {"formats/models", "formats/neff"}},
+      {"formats/hardware", {}},  // what instances hold
       {"formats/artifact", kFormats},  // its folders lora/ and optimizer/ are parts of it
       {"formats/output", kAnd({"formats/artifact"})},
       {"formats/ops/verify", kAnd({"formats/artifact"})},

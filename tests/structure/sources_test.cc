@@ -116,8 +116,8 @@ TEST(Sources, NameNoParticularMachine) {
 
 TEST(Formats, EachReaderHasItsFormatPage) {
   // What is about all formats.
-  const std::set<std::string> about_all = {"formats/models", "formats/artifact", "formats/output",
-                                           "formats/ops"};
+  const std::set<std::string> about_all = {"formats/models", "formats/hardware",
+                                           "formats/artifact", "formats/output", "formats/ops"};
   std::set<std::string> folders;
   for (const SourceFile* file : FilesIn("formats/", {".cc"})) {
     const std::string folder = file->path.substr(0, file->path.find('/', 8));

@@ -1,0 +1,149 @@
+#include "formats/hardware/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace nxdkit::hardware {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+constexpr int64_t kWarnPercent = 85;
+
+// Products of sizes that readers have bounded, but not against each other.
+uint64_t Product(std::initializer_list<int64_t> factors) {
+  unsigned __int128 product = 1;
+  for (const int64_t factor : factors)
+    product = std::min<unsigned __int128>(
+        product * static_cast<unsigned __int128>(std::max<int64_t>(factor, 0)), UINT64_MAX);
+  return static_cast<uint64_t>(product);
+}
+
+uint64_t Sum(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+
+std::string GiB(uint64_t bytes) {
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / static_cast<double>(kGiB));
+}
+
+uint64_t Reserve(uint64_t core_bytes) { return std::max(kGiB * 3 / 2, core_bytes / 10); }
+
+int64_t Percent(uint64_t part, uint64_t whole) {
+  return static_cast<int64_t>((static_cast<unsigned __int128>(part) * 100 + whole / 2) / whole);
+}
+
+bool IsIn(std::span<const int64_t> sizes, int64_t size) {
+  return std::ranges::find(sizes, size) != sizes.end();
+}
+
+Fit Begin(const Instance& instance) {
+  Fit fit;
+  fit.instance = instance.name;
+  fit.cores = instance.cores;
+  fit.core_bytes = instance.bytes_per_core();
+  fit.reserve_bytes = Reserve(fit.core_bytes);
+  return fit;
+}
+
+void JudgeMemory(Fit& fit) {
+  const uint64_t used = fit.used_bytes();
+  if (used > fit.core_bytes)
+    fit.problems.push_back(fmt::format("{}: more than a core has", FitText(fit)));
+  else if (Percent(used, fit.core_bytes) > kWarnPercent ||
+           Sum(used, fit.reserve_bytes) > fit.core_bytes)
+    fit.warnings.push_back(fmt::format(
+        "{}: what is left may be too little for the compiled code and its scratch, about {}",
+        FitText(fit), GiB(fit.reserve_bytes)));
+}
+
+std::vector<MemoryRow> RowsOf(const RolloutUse& use) {
+  return {{"weights", use.weight_bytes}, {"KV cache", use.cache_bytes()}};
+}
+
+Fit JudgeRollout(const Instance& instance, const RolloutUse& use) {
+  Fit fit = Begin(instance);
+  fit.rows = RowsOf(use);
+  fit.data_parallel = std::max<int64_t>(1, instance.cores / std::max<int64_t>(1, use.tp));
+  if (use.tp > instance.cores)
+    fit.problems.push_back(
+        fmt::format("{} ranks, and {} has {} cores", use.tp, instance.name, instance.cores));
+  else if (!IsIn(instance.inference_tp, use.tp))
+    fit.problems.push_back(fmt::format("NxD Inference takes no tp {} on {}; it takes {}", use.tp,
+                                       instance.name, fmt::join(instance.inference_tp, ", ")));
+  JudgeMemory(fit);
+  return fit;
+}
+
+std::vector<MemoryRow> RowsOf(const TrainingUse& use, int64_t data_parallel) {
+  const uint64_t p = use.rank_elements;
+  const int64_t optimizer_over = use.zero1 ? data_parallel : 1;
+  const auto times = [&](int64_t bytes) { return Product({static_cast<int64_t>(p), bytes}); };
+  const auto over_tp = [&](std::initializer_list<int64_t> factors) {
+    return Product(factors) / static_cast<uint64_t>(use.tp);
+  };
+  const int64_t layers = (use.layers + use.pp - 1) / use.pp;
+  return {{"weights", times(2)},
+          {"gradients", times(4)},
+          {"optimizer", times(12) / static_cast<uint64_t>(optimizer_over)},
+          {"activations", over_tp({34, use.sequence, use.hidden, layers})},
+          {"logits", over_tp({3 * 4, use.sequence, use.vocab})}};
+}
+
+Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
+  Fit fit = Begin(instance);
+  const int64_t model_parallel = use.tp * use.pp;
+  const int64_t world = instance.cores * use.nodes;
+  fit.data_parallel = std::max<int64_t>(1, world / model_parallel);
+  fit.rows = RowsOf(use, fit.data_parallel);
+  if (instance.workers.empty())
+    fit.problems.push_back(fmt::format("{} is for inference only", instance.name));
+  else if (world % model_parallel != 0)
+    fit.problems.push_back(fmt::format("tp {} x pp {} does not divide the {} cores of {} x {}",
+                                       use.tp, use.pp, world, use.nodes, instance.name));
+  else if (!IsIn(instance.workers, use.tp))
+    fit.problems.push_back(fmt::format(
+        "the collectives of {} take no tp {} in training (replica groups); they take {}",
+        instance.name, use.tp, fmt::join(instance.workers, ", ")));
+  JudgeMemory(fit);
+  return fit;
+}
+
+template <typename Use>
+Fit Judged(const Instance& instance, const Use& use, Fit (*judge)(const Instance&, const Use&)) {
+  Fit fit = judge(instance, use);
+  for (const Instance& other : Instances())
+    if (judge(other, use).problems.empty()) {
+      fit.smallest = other.name;
+      break;
+    }
+  return fit;
+}
+
+}  // namespace
+
+uint64_t RolloutUse::cache_bytes() const {
+  return Product({2, layers, batch, sequence, kv_heads_per_rank, head_dim, element_bytes});
+}
+
+uint64_t Fit::used_bytes() const {
+  uint64_t sum = 0;
+  for (const MemoryRow& row : rows) sum = Sum(sum, row.bytes);
+  return sum;
+}
+
+Fit FitRollout(const Instance& instance, const RolloutUse& use) {
+  return Judged(instance, use, &JudgeRollout);
+}
+
+Fit FitTraining(const Instance& instance, const TrainingUse& use) {
+  return Judged(instance, use, &JudgeTraining);
+}
+
+std::string FitText(const Fit& fit) {
+  std::string text;
+  for (const MemoryRow& row : fit.rows)
+    text += fmt::format("{}{} {}", text.empty() ? "" : " + ", row.what, GiB(row.bytes));
+  return fmt::format("{} = {} of {} a core ({} %)", text, GiB(fit.used_bytes()),
+                     GiB(fit.core_bytes), Percent(fit.used_bytes(), fit.core_bytes));
+}
+
+}  // namespace nxdkit::hardware

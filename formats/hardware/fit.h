@@ -1,0 +1,61 @@
+// Whether a model fits the memory of the cores that are to hold it, before anything is written.
+// What a compiler and a runtime take besides follows from no file: it is a reserve, and said so.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "formats/hardware/instance.h"
+
+namespace nxdkit::hardware {
+
+// A rollout bundle, per core: its weights and the KV cache.
+struct RolloutUse {
+  int64_t tp = 1;
+  uint64_t weight_bytes = 0;  // of the largest rank's file
+  // The cache: 2 * layers * batch * sequence * heads * head_dim * element bytes.
+  int64_t layers = 0, batch = 0, sequence = 0, kv_heads_per_rank = 0, head_dim = 0;
+  int64_t element_bytes = 2;
+
+  uint64_t cache_bytes() const;
+};
+
+// A step of NxD's training, per core, in mixed precision (the NxD Training configuration guide):
+// bfloat16 weights, float32 gradients, and the optimizer's two moments with float32 master weights
+// (12 bytes), which ZeRO-1 cuts over the data parallel ranks.
+struct TrainingUse {
+  int64_t tp = 1, pp = 1;
+  uint64_t rank_elements = 0;  // parameters of the largest rank
+  int64_t nodes = 1;
+  bool zero1 = true;
+  // Of one micro-batch of one sequence: sequence parallel, selective recomputation.
+  int64_t sequence = 0, hidden = 0, layers = 0, vocab = 0;
+};
+
+struct MemoryRow {
+  std::string what;  // "weights", "KV cache", ...
+  uint64_t bytes = 0;
+};
+
+struct Fit {
+  std::string instance;
+  int64_t cores = 0;
+  int64_t data_parallel = 1;  // or the engines that fit beside each other
+  uint64_t core_bytes = 0;    // of device memory
+  std::vector<MemoryRow> rows;
+  uint64_t reserve_bytes = 0;         // for scratch, code, collectives: a guess
+  std::vector<std::string> problems;  // why it cannot run; empty: it fits
+  std::vector<std::string> warnings;
+  std::string smallest;  // the smallest instance on which it fits; "" for none of one node
+
+  uint64_t used_bytes() const;  // the rows, without the reserve
+};
+
+Fit FitRollout(const Instance& instance, const RolloutUse& use);
+Fit FitTraining(const Instance& instance, const TrainingUse& use);
+
+// "weights 1.03 GiB + KV cache 4.50 GiB = 5.53 GiB of 16 GiB a core (35 %)"
+std::string FitText(const Fit& fit);
+
+}  // namespace nxdkit::hardware

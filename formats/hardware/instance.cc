@@ -1,0 +1,78 @@
+#include "formats/hardware/instance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+
+namespace nxdkit::hardware {
+namespace {
+
+constexpr int64_t kTrn1Tp[] = {1, 2, 8, 16, 32};
+constexpr int64_t kTrn1SmallTp[] = {1, 2};
+constexpr int64_t kTrn2SmallTp[] = {1, 2, 4};
+constexpr int64_t kTrn2Tp[] = {1, 2, 4, 8, 16, 32, 64};
+constexpr int64_t kInf2SmallTp[] = {1, 2};
+constexpr int64_t kInf2MiddleTp[] = {1, 2, 4, 8};
+constexpr int64_t kInf2Tp[] = {1, 2, 4, 8, 24};
+constexpr int64_t kTrn1SmallWorkers[] = {1, 2};
+constexpr int64_t kTrn1Workers[] = {1, 2, 8, 32};
+constexpr int64_t kTrn2SmallWorkers[] = {1, 4};
+constexpr int64_t kTrn2Workers[] = {1, 4, 16, 64};
+
+// Inf2 is for inference: no workers.
+constexpr Instance kInstances[] = {
+    {"inf2.xlarge", 2, 16, 16, kInf2SmallTp, {}},
+    {"inf2.8xlarge", 2, 16, 128, kInf2SmallTp, {}},
+    {"trn1.2xlarge", 2, 16, 32, kTrn1SmallTp, kTrn1SmallWorkers},
+    {"trn2.3xlarge", 4, 24, 128, kTrn2SmallTp, kTrn2SmallWorkers},
+    {"inf2.24xlarge", 12, 16, 384, kInf2MiddleTp, {}},
+    {"inf2.48xlarge", 24, 16, 768, kInf2Tp, {}},
+    {"trn1.32xlarge", 32, 16, 512, kTrn1Tp, kTrn1Workers},
+    {"trn1n.32xlarge", 32, 16, 512, kTrn1Tp, kTrn1Workers},
+    {"trn2.48xlarge", 64, 24, 2048, kTrn2Tp, kTrn2Workers},
+    {"trn2u.48xlarge", 64, 24, 2048, kTrn2Tp, kTrn2Workers},
+};
+
+}  // namespace
+
+std::span<const Instance> Instances() { return kInstances; }
+
+Result<const Instance*> FindInstance(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Instance& instance : kInstances) {
+    if (instance.name == name) return &instance;
+    names.emplace_back(instance.name);
+  }
+  const std::optional<std::string> closest = ClosestWord(name, names);
+  return BadUsage("{} is not an instance with Neuron devices that is known", name)
+      .hint(closest ? fmt::format("did you mean {}?", *closest)
+                    : fmt::format("known are {}", fmt::join(names, ", ")));
+}
+
+Result<int64_t> CountVisibleCores(std::string_view text) {
+  constexpr int64_t kMostCores = 4096;
+  const auto wrong = [&] {
+    return BadUsage("NEURON_RT_VISIBLE_CORES is \"{}\", expected cores such as 0-7 or 0,2,4", text);
+  };
+  if (text.empty() || text.ends_with(',')) return wrong();
+  std::set<int64_t> cores;
+  std::istringstream items{std::string(text)};
+  for (std::string item; std::getline(items, item, ',');) {
+    const size_t dash = item.find('-');
+    const bool range = dash != std::string::npos;
+    const auto first = ParseNumber<int64_t>(item.substr(0, dash));
+    const auto last = range ? ParseNumber<int64_t>(item.substr(dash + 1)) : first;
+    if (!first || !last || *first < 0 || *last < *first || *last >= kMostCores) return wrong();
+    for (int64_t core = *first; core <= *last; ++core)
+      if (!cores.insert(core).second) return wrong();
+  }
+  return static_cast<int64_t>(cores.size());
+}
+
+}  // namespace nxdkit::hardware

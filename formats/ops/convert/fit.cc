@@ -1,0 +1,88 @@
+#include "formats/ops/convert/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "lib/base/errors.h"
+
+namespace nxdkit::ops {
+namespace {
+
+struct Share {
+  uint64_t bytes = 0;
+  uint64_t elements = 0;
+};
+
+// Of the rank that holds most: the embedding makes the first or the last pipeline rank the largest.
+Share LargestRank(const OutputPlan& output) {
+  std::map<std::pair<int64_t, int64_t>, Share> ranks;
+  for (size_t t = 0; t < output.outputs.size(); ++t) {
+    const LayoutFile& file = output.layout.files[output.layout.tensors[t].file];
+    Share& share = ranks[{file.tp_rank, file.pp_rank}];
+    const OutputTensor& tensor = output.outputs[t];
+    share.bytes += PackedBytes(tensor.dtype, tensor.shape).ok()
+                       ? *PackedBytes(tensor.dtype, tensor.shape)
+                       : 0;  // checked when it was planned
+    share.elements += static_cast<uint64_t>(ElementCount(tensor.shape).value_or(0));
+  }
+  Share largest;
+  for (const auto& [rank, share] : ranks)
+    largest = {std::max(largest.bytes, share.bytes), std::max(largest.elements, share.elements)};
+  return largest;
+}
+
+hardware::RolloutUse RolloutUseOf(const Conversion& conversion) {
+  const models::ModelConfig& model = conversion.source.model->config;
+  const rollout::NeuronConfig& neuron = conversion.spec.neuron;
+  const models::RolloutHeads heads =
+      models::RolloutPlacement(model.heads, model.kv_heads, neuron.tp);
+  return {.tp = neuron.tp,
+          .weight_bytes = LargestRank(conversion.output).bytes,
+          .layers = model.layers,
+          .batch = neuron.batch_size,
+          .sequence = neuron.sequence_length,
+          .kv_heads_per_rank = (heads.padded_kv + neuron.tp - 1) / neuron.tp,
+          .head_dim = model.head_dim,
+          .element_bytes = ElementBytes(*conversion.spec.dtype)};
+}
+
+hardware::TrainingUse TrainingUseOf(const ConvertRequest& request, const Conversion& conversion) {
+  const models::ModelConfig& model = conversion.source.model->config;
+  return {.tp = conversion.spec.nxd.tp,
+          .pp = conversion.spec.nxd.pp,
+          .rank_elements = LargestRank(conversion.output).elements,
+          .nodes = request.nodes,
+          .sequence = request.train_sequence,
+          .hidden = model.hidden,
+          .layers = model.layers,
+          .vocab = model.vocab};
+}
+
+Error DoesNotFit(const hardware::Fit& fit) {
+  return Error(Errc::kFindings,
+               fmt::format("does not fit {}: {}", fit.instance, fmt::join(fit.problems, "; ")))
+      .hint(fit.smallest.empty() ? "no instance takes it in this layout: try another --tp"
+                                 : fmt::format("the smallest instance that takes it in this layout "
+                                               "is {}",
+                                               fit.smallest));
+}
+
+}  // namespace
+
+Result<hardware::Fit> FitOf(const ConvertRequest& request, const Conversion& conversion) {
+  NXDKIT_ASSIGN(const hardware::Instance* const instance,
+                hardware::FindInstance(*request.instance));
+  const bool made_for_one = request.to == Kind::kNxd || request.to == Kind::kRollout;
+  if (!made_for_one || conversion.source.lora || !conversion.source.model)
+    return BadUsage("--instance: this output is not laid out for an instance");
+  hardware::Fit fit = request.to == Kind::kRollout
+                          ? hardware::FitRollout(*instance, RolloutUseOf(conversion))
+                          : hardware::FitTraining(*instance, TrainingUseOf(request, conversion));
+  if (!fit.problems.empty()) return DoesNotFit(fit).in(request.output);
+  return fit;
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,156 @@
+// The worked examples: Qwen3-4B as a rollout bundle, Llama-3-8B in training; by hand from the
+// models' configurations.
+#include "formats/hardware/fit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/lib/expect_error.h"
+
+namespace nxdkit::hardware {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing_util::ExpectError;
+
+const Instance& Of(std::string_view name) { return **FindInstance(name); }
+
+// 4.411e9 elements over the ranks: the output head is stored although it is tied.
+RolloutUse Qwen3_4B(int64_t tp, int64_t batch, int64_t sequence) {
+  return {.tp = tp,
+          .weight_bytes = uint64_t{4'411'000'000} * 2 / static_cast<uint64_t>(tp),
+          .layers = 36,
+          .batch = batch,
+          .sequence = sequence,
+          .kv_heads_per_rank = (8 + tp - 1) / tp,
+          .head_dim = 128};
+}
+
+TEST(FitRollout, Qwen3_4BAtTp8) {
+  const Fit fit = FitRollout(Of("trn1.32xlarge"), Qwen3_4B(8, 64, 4096));
+  EXPECT_THAT(fit.problems, IsEmpty());
+  EXPECT_THAT(fit.warnings, IsEmpty());
+  EXPECT_EQ(FitText(fit),
+            "weights 1.03 GiB + KV cache 4.50 GiB = 5.53 GiB of 16.00 GiB a core (35 %)");
+  EXPECT_EQ(fit.data_parallel, 4) << "engines of 8 cores";
+  EXPECT_EQ(fit.smallest, "inf2.24xlarge");
+}
+
+TEST(FitRollout, WhatDoesNotFitSaysByHowMuch) {
+  const Fit two = FitRollout(Of("trn1.32xlarge"), Qwen3_4B(2, 64, 4096));
+  EXPECT_THAT(two.problems, ElementsAre("weights 4.11 GiB + KV cache 18.00 GiB = 22.11 GiB of "
+                                        "16.00 GiB a core (138 %): more than a core has"));
+  EXPECT_EQ(two.smallest, "trn2.3xlarge") << "24 GiB a core";
+  const Fit long_ones = FitRollout(Of("trn1.32xlarge"), Qwen3_4B(8, 128, 8192));
+  EXPECT_THAT(long_ones.problems, Contains(HasSubstr("KV cache 18.00 GiB")));
+}
+
+TEST(FitRollout, AFullCoreIsAWarning) {
+  const Fit fit = FitRollout(Of("trn1.32xlarge"), Qwen3_4B(8, 192, 4096));  // 1.03 + 13.5
+  EXPECT_THAT(fit.problems, IsEmpty());
+  EXPECT_THAT(fit.warnings, ElementsAre(HasSubstr("(91 %): what is left may be too little")));
+}
+
+TEST(FitRollout, KnowsTheSizesThatEnginesTake) {
+  EXPECT_THAT(
+      FitRollout(Of("trn1.32xlarge"), Qwen3_4B(4, 1, 128)).problems,
+      ElementsAre("NxD Inference takes no tp 4 on trn1.32xlarge; it takes 1, 2, 8, 16, 32"));
+  EXPECT_THAT(FitRollout(Of("trn1.2xlarge"), Qwen3_4B(8, 1, 128)).problems,
+              ElementsAre("8 ranks, and trn1.2xlarge has 2 cores"));
+  EXPECT_THAT(FitRollout(Of("trn2.48xlarge"), Qwen3_4B(4, 1, 128)).problems, IsEmpty());
+}
+
+// The NxD Training tutorial's model: multipliers 4, 2 and 1 of the key/value heads.
+TrainingUse Llama3_8B(int64_t tp, uint64_t rank_elements, int64_t nodes = 1) {
+  return {.tp = tp,
+          .rank_elements = rank_elements,
+          .nodes = nodes,
+          .sequence = 8192,
+          .hidden = 4096,
+          .layers = 32,
+          .vocab = 128256};
+}
+
+std::vector<std::string> Rows(const Fit& fit) {
+  std::vector<std::string> rows;
+  for (const MemoryRow& row : fit.rows)
+    rows.push_back(row.what + " " + std::to_string((row.bytes * 100 + (1 << 29)) >> 30));
+  return rows;
+}
+
+TEST(FitTraining, Llama3_8BAtTp32) {
+  const Fit fit = FitTraining(Of("trn1.32xlarge"), Llama3_8B(32, 276'000'000));
+  EXPECT_THAT(Rows(fit), ElementsAre("weights 51", "gradients 103", "optimizer 308",
+                                     "activations 106", "logits 37"));
+  EXPECT_THAT(fit.problems, IsEmpty());
+  EXPECT_EQ(fit.data_parallel, 1);
+  EXPECT_EQ(fit.smallest, "trn1.32xlarge");
+}
+
+TEST(FitTraining, Zero1CutsTheOptimizerOverTheNodes) {
+  const Fit four = FitTraining(Of("trn1.32xlarge"), Llama3_8B(32, 276'000'000, 4));
+  EXPECT_EQ(four.data_parallel, 4);
+  EXPECT_THAT(Rows(four), Contains("optimizer 77"));
+  TrainingUse whole = Llama3_8B(32, 276'000'000, 4);
+  whole.zero1 = false;
+  EXPECT_THAT(Rows(FitTraining(Of("trn1.32xlarge"), whole)), Contains("optimizer 308"));
+}
+
+// Its memory would do; its replica groups do not (enc_init_comm fails).
+TEST(FitTraining, RefusesTp16OnTrn1) {
+  const Fit fit = FitTraining(Of("trn1.32xlarge"), Llama3_8B(16, 519'000'000));
+  EXPECT_THAT(fit.problems,
+              ElementsAre("the collectives of trn1.32xlarge take no tp 16 in training (replica "
+                          "groups); they take 1, 2, 8, 32"));
+  EXPECT_EQ(fit.smallest, "trn2.48xlarge");
+}
+
+// As the tutorial saw: out of memory with what the runtime takes besides.
+TEST(FitTraining, WarnsAtTp8) {
+  const Fit fit = FitTraining(Of("trn1.32xlarge"), Llama3_8B(8, 1'004'000'000));
+  EXPECT_THAT(Rows(fit), ElementsAre("weights 187", "gradients 374", "optimizer 281",
+                                     "activations 425", "logits 147"));
+  EXPECT_THAT(fit.problems, IsEmpty());
+  EXPECT_THAT(fit.warnings, ElementsAre(HasSubstr("(88 %): what is left may be too little")));
+}
+
+TEST(FitTraining, NeedsCoresThatTrainAndDivide) {
+  EXPECT_THAT(FitTraining(Of("inf2.48xlarge"), Llama3_8B(8, 1)).problems,
+              ElementsAre("inf2.48xlarge is for inference only"));
+  TrainingUse use = Llama3_8B(8, 1);
+  use.pp = 3;
+  EXPECT_THAT(FitTraining(Of("trn1.32xlarge"), use).problems,
+              ElementsAre("tp 8 x pp 3 does not divide the 32 cores of 1 x trn1.32xlarge"));
+}
+
+TEST(Fit, SizesThatOverflowAreLargeNotSmall) {
+  RolloutUse use = Qwen3_4B(8, int64_t{1} << 40, int64_t{1} << 40);
+  EXPECT_EQ(use.cache_bytes(), UINT64_MAX);
+  EXPECT_FALSE(FitRollout(Of("trn2.48xlarge"), use).problems.empty());
+}
+
+TEST(Instance, UnknownOnesOfferTheNearest) {
+  const auto error = ExpectError(FindInstance("trn1.32xlrge"), Errc::kUsage, "trn1.32xlrge is not");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->hint(), "did you mean trn1.32xlarge?");
+  const auto other = ExpectError(FindInstance("p5.48xlarge"), Errc::kUsage, "p5.48xlarge is not");
+  ASSERT_TRUE(other);
+}
+
+TEST(VisibleCores, AreCounted) {
+  for (const auto& [text, count] :
+       {std::pair{"3", 1}, {"4-7", 4}, {"0,2,4", 3}, {"0,2-3,8-15", 11}, {"0-31", 32}}) {
+    const Result<int64_t> cores = CountVisibleCores(text);
+    ASSERT_TRUE(cores.ok()) << text;
+    EXPECT_EQ(*cores, count) << text;
+  }
+  for (const char* text : {"", "x", "7-4", "-3", "1,", "1,1", "0-3,2", "1-", "0-99999999999"})
+    EXPECT_TRUE(ExpectError(CountVisibleCores(text), Errc::kUsage, "NEURON_RT_VISIBLE_CORES is"))
+        << text;
+}
+
+}  // namespace
+}  // namespace nxdkit::hardware
