@@ -103,6 +103,13 @@ struct Alias {
 };
 inline constexpr Alias kTiedLmHead[] = {{"lm_head.weight", "model.embed_tokens.weight"}};
 
+// Where optimum-neuron's exporter has a bundle of the family sample, when nobody says.
+enum class OptimumSampling : uint8_t {
+  kOnDevice,
+  kNotAtTwoRanks,  // on the host with tp 2 and batches, where the device gives garbage
+  kOnHost,
+};
+
 struct Family {
   const char* model_type;    // config.json "model_type"
   const char* architecture;  // config.json "architectures"[0]
@@ -111,6 +118,7 @@ struct Family {
   enum class Bias : uint8_t { kNever, kAlways, kConfig, kUnlessConfig } qkv_bias, output_bias;
   bool mlp_bias_key;               // config.json "mlp_bias" counts
   bool optimum_fuses_qkv;          // optimum-neuron's default for rollout bundles
+  OptimumSampling optimum_sampling = OptimumSampling::kOnDevice;  // the same
   std::span<const ParamRow> rows;  // in the order of the model's own state dict
   // Tensors of old checkpoints that are not parameters and may be dropped; "{}" as above.
   std::span<const char* const> ignorable;

@@ -1,5 +1,7 @@
 #include "formats/output/decide_output.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -204,6 +206,14 @@ Status Agree(const char* option, const std::optional<T>& asked, const T& bundle,
       .hint(kAgreeHint);
 }
 
+Status AgreeOnText(const char* option, const std::optional<std::string>& asked,
+                   const std::string& bundle, const std::string& path) {
+  if (!asked || *asked == bundle) return OkStatus();
+  return BadUsage("{} {} was asked for, but the bundle says \"{}\"", option, *asked, bundle)
+      .in(path)
+      .hint(kAgreeHint);
+}
+
 // Only a bundle that has all its shards can have them replaced.
 Status CheckRefreshable(const rollout::Bundle& bundle) {
   if (bundle.shards.empty())
@@ -246,6 +256,16 @@ Status TakeBundle(const std::string& path, const OutputOptions& options, OutputS
                     *options.fused_qkv ? "" : "no-", config.fused_qkv ? "fused" : "apart")
         .in(file)
         .hint(kAgreeHint);
+  if (options.on_device_sampling && *options.on_device_sampling != config.on_device_sampling)
+    return BadUsage(
+               "--{}on-device-sampling was asked for, but the bundle was compiled to sample {}",
+               *options.on_device_sampling ? "" : "no-",
+               config.on_device_sampling ? "on the device" : "on the host")
+        .in(file)
+        .hint(kAgreeHint);
+  NXDKIT_TRY(AgreeOnText("--optimum-version", options.optimum_version, config.stamp.optimum, file));
+  NXDKIT_TRY(
+      AgreeOnText("--compiler-version", options.compiler_version, config.stamp.compiler, file));
   if (options.flavor && *options.flavor != config.flavor)
     return BadUsage("--flavor {} was asked for, but the bundle is of flavor {}",
                     FlavorName(*options.flavor), FlavorName(config.flavor))
@@ -314,6 +334,52 @@ Status DecideConfig(const BoundArtifact& source, OutputSpec& spec) {
   return OkStatus();
 }
 
+bool SamplesOnDevice(const models::Family& family, const rollout::NeuronConfig& neuron) {
+  if (neuron.flavor == rollout::Flavor::kNxdi) return false;  // its default
+  if (family.optimum_sampling == models::OptimumSampling::kNotAtTwoRanks)
+    return neuron.tp != 2 || neuron.batch_size == 1;
+  return family.optimum_sampling == models::OptimumSampling::kOnDevice;
+}
+
+// The versions that the loader will compare with its own: as asked for; else those of the first
+// environment that has both packages, or one; else those of the bundle that is converted. Ours are
+// those of one release, and few machines have just that.
+void DecideStamp(const OutputOptions& options, OutputSpec& spec) {
+  rollout::VersionStamp& stamp = spec.neuron.stamp;
+  if (spec.neuron.flavor == rollout::Flavor::kNxdi || options.cpu_plan) {
+    stamp = {};  // NxDI compares none; our own engine is no vendor's
+    return;
+  }
+  rollout::Installation found;
+  for (const rollout::Installation& at : options.installations)
+    if (found.folder.empty() || (!at.optimum.empty() && !at.compiler.empty() &&
+                                 (found.optimum.empty() || found.compiler.empty())))
+      found = at;
+  std::vector<std::string> unknown;
+  const auto decide = [&](const std::optional<std::string>& asked, const std::string& installed,
+                          const char* key, const char* ours, std::string& out) {
+    if (asked) out = *asked;
+    if (!asked && !installed.empty()) out = installed;
+    if (!out.empty()) return;
+    out = ours;
+    unknown.push_back(fmt::format("{} {}", key, ours));
+  };
+  decide(options.optimum_version, found.optimum, "optimum_neuron_version", rollout::kOptimumVersion,
+         stamp.optimum);
+  decide(options.compiler_version, found.compiler, "neuronxcc_version", rollout::kCompilerVersion,
+         stamp.compiler);
+  if (!unknown.empty())
+    spec.warnings.push_back(fmt::format(
+        "neuron_config.json says {}: optimum-neuron loads the bundle only where it, and "
+        "neuronx-cc, "
+        "are of just these versions, and none of them is installed here (--optimum-version, "
+        "--compiler-version)",
+        fmt::join(unknown, " and ")));
+  if (!found.folder.empty() && !options.optimum_version && !options.compiler_version)
+    spec.notes.push_back(fmt::format("versions for the loader, as installed in {}: {}, {}",
+                                     found.folder, stamp.optimum, stamp.compiler));
+}
+
 Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
   if (!source.model) return NeedFamily(source);
   NXDKIT_TRY(rollout::CheckFamily(source.model->config));
@@ -340,6 +406,11 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
                                                source.model->config.family->optimum_fuses_qkv;
     neuron.fused_qkv = options.fused_qkv.value_or(by_default);
     neuron.transposed_qkv &= neuron.fused_qkv;
+    neuron.on_device_sampling = options.on_device_sampling.value_or(
+        from_rollout && source.artifact.bundle->config
+            ? neuron.on_device_sampling
+            : SamplesOnDevice(*source.model->config.family, neuron));
+    DecideStamp(options, spec);
     NXDKIT_ASSIGN(const Dtype dtype,
                   options.dtype ? Result<Dtype>(*options.dtype) : CommonDtype(source));
     spec.dtype = dtype;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "formats/artifact/bind.h"
+#include "formats/rollout/installed.h"
 
 namespace nxdkit::ops {
 
@@ -24,6 +25,10 @@ struct OutputOptions : nxd::LayoutOptions {
   std::optional<rollout::Flavor> flavor;
   std::optional<int64_t> batch_size, sequence_length;
   std::optional<bool> fused_qkv;
+  std::optional<bool> on_device_sampling;
+  // What is written of them into neuron_config.json; and where else to look for them.
+  std::optional<std::string> optimum_version, compiler_version;
+  std::vector<rollout::Installation> installations;
   // A compiled bundle to take model.pt and neuron_config.json from.
   std::optional<std::string> bundle;
   bool cpu_plan = false;       // kRollout: nxdkit-cpu-plan.json in the place of a compiled blob
@@ -52,6 +57,7 @@ struct OutputSpec {
   uint64_t max_shard_bytes = 0;
   std::string source_digest;       // for nxdkit.json; "" when it was not asked for
   std::vector<std::string> notes;  // what was decided, and what the user should know
+  std::vector<std::string> warnings;
 };
 
 // Decides the output's layout. kUsage for missing or contradicting options, kUnsupported with the

@@ -110,6 +110,7 @@ Result<NeuronConfig> ReadNxdi(const Json& top, const Json& json, const std::stri
   config.sequence_length = reader.Int("seq_len", 128, 1, kMaxTokens);
   config.sharded_checkpoint = reader.Flag("save_sharded_checkpoint");
   config.vocab_parallel = reader.Flag("vocab_parallel");
+  config.on_device_sampling = reader.Find("on_device_sampling_config") != nullptr;
   const bool all_kernels = reader.Flag("attn_block_cte_nki_kernel_enabled");
   const bool qkv = AnyFlag(reader, {"qkv_kernel_enabled", "qkv_nki_kernel_enabled"});
   config.transposed_qkv = config.fused_qkv && (qkv || all_kernels);
@@ -146,17 +147,14 @@ Result<NeuronConfig> ReadOptimum(const Json& json, const std::string& path) {
   config.flavor = Flavor::kOptimum;
   config.sequence_length = reader.Int("sequence_length", 128, 1, kMaxTokens);
   config.checkpoint_id = reader.Text("checkpoint_id");
+  config.on_device_sampling = reader.Flag("on_device_sampling");
+  config.stamp = {reader.Text("optimum_neuron_version"), reader.Text("neuronxcc_version")};
   if (const std::string key = reader.Text("_serialized_key"); key != kOptimumClass)
     config.unsupported.push_back(fmt::format("_serialized_key: {}", key));
   NXDKIT_TRY(reader.status());
   CollectVersions(json, config.versions);
   return config;
 }
-
-// The versions of the dialect that we write. optimum-neuron compares them with its own when it
-// loads, so a bundle that is to run takes its neuron_config.json from the compiled one.
-constexpr char kOptimumVersion[] = "0.4.6.dev4";
-constexpr char kCompilerVersion[] = "2.21.33363.0+82129205";
 
 // What its dialect has no key for.
 Status CheckOptimum(const NeuronConfig& config) {
@@ -185,9 +183,9 @@ Json OptimumJson(const NeuronConfig& config) {
   json["max_context_length"] = config.sequence_length;
   json["max_topk"] = 256;
   json["n_active_tokens"] = config.sequence_length;
-  json["neuronxcc_version"] = kCompilerVersion;
-  json["on_device_sampling"] = true;
-  json["optimum_neuron_version"] = kOptimumVersion;
+  if (!config.stamp.compiler.empty()) json["neuronxcc_version"] = config.stamp.compiler;
+  json["on_device_sampling"] = config.on_device_sampling;
+  if (!config.stamp.optimum.empty()) json["optimum_neuron_version"] = config.stamp.optimum;
   json["output_logits"] = false;
   json["pp_degree"] = 1;
   json["prefill_chunk_size"] = config.sequence_length > 1024 ? 1024 : 0;
@@ -229,6 +227,7 @@ Json NxdiJson(const NeuronConfig& config, Json top) {
   inner["qkv_kernel_enabled"] = config.transposed_qkv;
   inner["out_proj_kernel_enabled"] = config.transposed_output;
   inner["mlp_kernel_enabled"] = config.transposed_mlp;
+  if (config.on_device_sampling) inner["on_device_sampling_config"] = Json::object();
   inner["quantized"] = false;
   inner["quantize_clamp_bound"] = std::numeric_limits<double>::infinity();
   top["neuron_config"] = std::move(inner);

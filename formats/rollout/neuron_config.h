@@ -16,6 +16,17 @@ namespace nxdkit::rollout {
 
 inline constexpr int64_t kMaxRanks = 4096;
 
+// What optimum-neuron compares with its own when it loads a bundle: both must be equal to the last
+// character. Empty: the file has none, and optimum-neuron refuses it.
+struct VersionStamp {
+  std::string optimum;   // optimum_neuron_version: "0.4.6.dev4"
+  std::string compiler;  // neuronxcc_version: "2.21.33363.0+82129205"
+  bool operator==(const VersionStamp&) const = default;
+};
+// Of the dialect that we write.
+inline constexpr char kOptimumVersion[] = "0.4.6.dev4";
+inline constexpr char kCompilerVersion[] = "2.21.33363.0+82129205";
+
 // The layout of the bundle, and what else its file says.
 struct NeuronConfig : Geometry {
   int64_t start_rank = 0;
@@ -25,6 +36,8 @@ struct NeuronConfig : Geometry {
   std::string torch_dtype = "bfloat16";
   bool sharded_checkpoint = true;  // NxDI: save_sharded_checkpoint; optimum always looks for shards
   std::string checkpoint_id;       // optimum: where the weights came from
+  bool on_device_sampling = true;  // the graph gives tokens, not logits
+  VersionStamp stamp;              // optimum
   // Settings that change the shards in ways that we cannot lay out: "quantized: true".
   std::vector<std::string> unsupported;
   // What the file says of the programs that made the bundle and of what it was made for, as far as

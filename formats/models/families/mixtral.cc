@@ -28,6 +28,7 @@ const Family family_mixtral = {
     .output_bias = Family::Bias::kNever,
     .mlp_bias_key = false,
     .optimum_fuses_qkv = false,
+    .optimum_sampling = OptimumSampling::kOnHost,
     .rows = kRows,
     .ignorable = kIgnorable,
     .nxd_fuses_qkv = true,

@@ -17,6 +17,7 @@ const Family family_qwen2 = {
     .output_bias = Family::Bias::kNever,
     .mlp_bias_key = false,
     .optimum_fuses_qkv = false,
+    .optimum_sampling = OptimumSampling::kNotAtTwoRanks,
     .rows = kRows,
     .ignorable = kIgnorable,
 };

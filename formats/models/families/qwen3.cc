@@ -17,6 +17,7 @@ const Family family_qwen3 = {
     .output_bias = Family::Bias::kConfig,
     .mlp_bias_key = false,
     .optimum_fuses_qkv = true,
+    .optimum_sampling = OptimumSampling::kNotAtTwoRanks,
     .rows = kRows,
     .ignorable = kIgnorable,
     .optimum_trains = true,

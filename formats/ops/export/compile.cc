@@ -131,15 +131,18 @@ std::string GraphText(const std::string& config_text, const rollout::NeuronConfi
       if (std::ranges::find(kOutsideOfGraph, key) == std::end(kOutsideOfGraph)) config[key] = value;
   const models::GqaStrategy strategy =
       models::RolloutPlacement(model.heads, model.kv_heads, neuron.tp).strategy;
+  Json settings = {{"batch_size", neuron.batch_size},
+                   {"dtype", neuron.torch_dtype},
+                   {"flavor", rollout::FlavorName(neuron.flavor)},
+                   {"fused_qkv", neuron.fused_qkv},
+                   {"gqa_strategy", models::GqaStrategyName(strategy)},
+                   {"sequence_length", neuron.sequence_length},
+                   {"tp_degree", neuron.tp}};
+  // Absent where it is as most are: the keys of caches that are in use stay.
+  if (neuron.on_device_sampling != (neuron.flavor == rollout::Flavor::kOptimum))
+    settings["on_device_sampling"] = neuron.on_device_sampling;
   return DumpPython(Json{{"model", std::move(config)},
-                         {"neuron",
-                          {{"batch_size", neuron.batch_size},
-                           {"dtype", neuron.torch_dtype},
-                           {"flavor", rollout::FlavorName(neuron.flavor)},
-                           {"fused_qkv", neuron.fused_qkv},
-                           {"gqa_strategy", models::GqaStrategyName(strategy)},
-                           {"sequence_length", neuron.sequence_length},
-                           {"tp_degree", neuron.tp}}},
+                         {"neuron", std::move(settings)},
                          {"schema", "nxdkit-graph"},
                          {"version", 1}}) +
          "\n";

@@ -10,6 +10,7 @@
 #include "formats/ops/verify/checksums.h"
 #include "formats/ops/verify/compare.h"
 #include "formats/ops/verify/fitness.h"
+#include "formats/ops/verify/loader.h"
 #include "formats/ops/verify/meaning.h"
 #include "formats/ops/verify/structure.h"
 #include "lib/base/errors.h"
@@ -196,6 +197,8 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   Append(report.findings, std::move(damaged));
   if (report.findings.empty()) {
     NameChecks(artifact, report);
+    if (const auto& bundle = artifact.artifact.bundle)
+      NameLoaders(*bundle, request.installations, report);
     NXDKIT_TRY(VerifyOptimizer(artifact, request.hints, request.run, report));
   }
   Append(report.findings, std::move(against.findings));

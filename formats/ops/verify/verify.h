@@ -8,6 +8,7 @@
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/finding.h"
 #include "formats/artifact/run.h"
+#include "formats/rollout/installed.h"
 
 namespace nxdkit::ops {
 
@@ -18,6 +19,7 @@ struct VerifyRequest {
   std::optional<std::string> against;  // another artifact to compare with
   std::optional<Kind> against_kind;
   InputHints against_hints;
+  std::vector<rollout::Installation> installations;  // that could load a bundle
   RunOptions run;
 };
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -141,6 +142,89 @@ TEST_F(DecideOutput, AsksForTheHardwareThatNobodySaid) {
 }
 
 // A compiled bundle has decided most of it; an option may only say the same.
+// --- the versions that optimum-neuron compares when it loads a bundle
+
+class DecideStamp : public DecideOutput {
+ protected:
+  ops::OutputSpec Decide(ops::OutputOptions options) const {
+    options.tp = 2;
+    const auto spec = ops::DecideOutput(model_, Kind::kRollout, options);
+    EXPECT_TRUE(spec.ok()) << spec.error().ToString();
+    return spec.ok() ? *spec : ops::OutputSpec();
+  }
+  static bool Warns(const ops::OutputSpec& spec, const std::string& part) {
+    return std::ranges::any_of(spec.warnings, [&](const std::string& warning) {
+      return warning.find(part) != std::string::npos;
+    });
+  }
+};
+
+TEST_F(DecideStamp, OursAreAGuessAndSaidToBeOne) {
+  const ops::OutputSpec spec = Decide({});
+  EXPECT_EQ(spec.neuron.stamp,
+            (rollout::VersionStamp{rollout::kOptimumVersion, rollout::kCompilerVersion}));
+  EXPECT_TRUE(Warns(spec,
+                    "says optimum_neuron_version 0.4.6.dev4 and neuronxcc_version "
+                    "2.21.33363.0+82129205: optimum-neuron loads the bundle only where"));
+}
+
+TEST_F(DecideStamp, AreThoseInstalled) {
+  ops::OutputOptions options;
+  options.installations = {{"/a", "", "2.1"}, {"/b", "0.5", "2.2"}, {"/c", "0.6", "2.3"}};
+  const ops::OutputSpec spec = Decide(options);
+  EXPECT_EQ(spec.neuron.stamp, (rollout::VersionStamp{"0.5", "2.2"})) << "the first with both";
+  EXPECT_TRUE(spec.warnings.empty());
+  EXPECT_THAT(spec.notes, Contains("versions for the loader, as installed in /b: 0.5, 2.2"));
+  EXPECT_THAT(spec.neuron_text, HasSubstr("\"neuronxcc_version\": \"2.2\""));
+}
+
+TEST_F(DecideStamp, OptionsWinAndOneMayBeMissing) {
+  ops::OutputOptions options;
+  options.installations = {{"/a", "0.5", ""}};
+  const ops::OutputSpec half = Decide(options);
+  EXPECT_EQ(half.neuron.stamp, (rollout::VersionStamp{"0.5", rollout::kCompilerVersion}));
+  EXPECT_TRUE(Warns(half, "says neuronxcc_version 2.21.33363.0+82129205: "));
+  options.optimum_version = "1.0";
+  options.compiler_version = "3.0+x";
+  const ops::OutputSpec both = Decide(options);
+  EXPECT_EQ(both.neuron.stamp, (rollout::VersionStamp{"1.0", "3.0+x"}));
+  EXPECT_TRUE(both.warnings.empty());
+}
+
+TEST_F(DecideStamp, NoneWhereNobodyCompares) {
+  ops::OutputOptions options;
+  options.cpu_plan = true;
+  const ops::OutputSpec cpu = Decide(options);
+  EXPECT_EQ(cpu.neuron.stamp, rollout::VersionStamp());
+  EXPECT_EQ(cpu.neuron_text.find("neuronxcc_version"), std::string::npos);
+  EXPECT_TRUE(cpu.warnings.empty());
+  options.cpu_plan = false;
+  options.flavor = rollout::Flavor::kNxdi;
+  EXPECT_TRUE(Decide(options).warnings.empty());
+}
+
+// optimum-neuron's exporter: get_neuron_config of each family.
+TEST_F(DecideStamp, SamplingFollowsTheFamilyUnlessSaid) {
+  const std::string path = workshop_.MakeModel("qwen", testing_util::TinyQwen3());
+  const ops::BoundArtifact qwen = Open(path, Kind::kHf);
+  const auto samples = [](const ops::BoundArtifact& model, int tp, int batch,
+                          std::optional<bool> said) {
+    ops::OutputOptions options;
+    options.tp = tp;
+    options.batch_size = batch;
+    options.on_device_sampling = said;
+    const auto spec = ops::DecideOutput(model, Kind::kRollout, options);
+    EXPECT_TRUE(spec.ok()) << spec.error().ToString();
+    return spec.ok() && spec->neuron.on_device_sampling;
+  };
+  EXPECT_TRUE(samples(model_, 2, 8, std::nullopt)) << "Llama";
+  EXPECT_FALSE(samples(qwen, 2, 8, std::nullopt)) << "garbage at tp 2 with batches";
+  EXPECT_TRUE(samples(qwen, 2, 1, std::nullopt));
+  EXPECT_TRUE(samples(qwen, 4, 8, std::nullopt));
+  EXPECT_TRUE(samples(qwen, 2, 8, true));
+  EXPECT_FALSE(samples(model_, 2, 8, false));
+}
+
 TEST_F(DecideOutput, AgreesWithACompiledBundle) {
   ops::OutputOptions options;
   options.tp = 2;

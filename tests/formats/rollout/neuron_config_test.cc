@@ -329,6 +329,7 @@ NeuronConfig Full(Flavor flavor) {
   config.batch_size = 4;
   config.sequence_length = 4096;
   config.fused_qkv = true;
+  config.stamp = {kOptimumVersion, kCompilerVersion};
   return config;
 }
 

@@ -1,0 +1,91 @@
+#include "formats/rollout/installed.h"
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+#include "lib/system/folders.h"
+
+namespace nxdkit::rollout {
+namespace {
+
+constexpr std::string_view kInfo = ".dist-info";
+constexpr size_t kMostEnvironments = 64;
+
+// "neuronx_cc-2.21.33363.0+82129205.dist-info" -> "2.21.33363.0+82129205" for "neuronx_cc".
+std::optional<std::string> VersionIn(std::string_view name, std::string_view package) {
+  if (!name.starts_with(package) || !name.ends_with(kInfo)) return std::nullopt;
+  name.remove_prefix(package.size());
+  name.remove_suffix(kInfo.size());
+  if (!name.starts_with('-') || name.size() < 2) return std::nullopt;
+  return std::string(name.substr(1));
+}
+
+void ReadPackages(const std::string& folder, Installation& out) {
+  const auto names = ListFolder(folder);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (const auto version = VersionIn(name, "optimum_neuron")) out.optimum = *version;
+    if (const auto version = VersionIn(name, "neuronx_cc")) out.compiler = *version;
+  }
+}
+
+Installation Read(const std::string& folder) {
+  Installation found{folder, "", ""};
+  for (const char* lib : {"lib", "lib64"}) {
+    const std::string parent = JoinPath(folder, lib);
+    const auto names = ListFolder(parent);
+    if (!names.ok()) continue;
+    for (const std::string& name : *names) {
+      if (!name.starts_with("python3")) continue;
+      for (const char* packages : {"site-packages", "dist-packages"})
+        ReadPackages(JoinPath(JoinPath(parent, name), packages), found);
+    }
+  }
+  return found;
+}
+
+// The folders around the bin folders of PATH in which one of the vendor's commands lies.
+std::vector<std::string> OnPath(const std::string& path) {
+  std::vector<std::string> folders;
+  std::istringstream words(path);
+  for (std::string bin; std::getline(words, bin, ':');)
+    for (const char* command : {"neuronx-cc", "optimum-cli"})
+      if (!bin.empty() && KindOf(JoinPath(bin, command)) == PathKind::kFile)
+        folders.push_back(ParentPath(bin));
+  return folders;
+}
+
+std::vector<std::string> OfTheVendor(const std::string& opt) {
+  std::vector<std::string> folders;
+  const auto names = ListFolder(opt);
+  if (!names.ok()) return folders;
+  for (const std::string& name : *names)
+    if (name.starts_with("aws_neuronx_venv_") || name.starts_with("aws_neuron_venv_"))
+      folders.push_back(JoinPath(opt, name));
+  return folders;
+}
+
+}  // namespace
+
+std::vector<Installation> FindInstallations(const InstalledAt& at) {
+  std::vector<std::string> folders;
+  const auto add = [&](const std::string& folder) {
+    if (!folder.empty() && !std::ranges::count(folders, folder)) folders.push_back(folder);
+  };
+  add(at.virtual_env);
+  add(at.conda_prefix);
+  for (const std::string& folder : OnPath(at.path)) add(folder);
+  for (const std::string& folder : OfTheVendor(at.opt)) add(folder);
+  std::vector<Installation> found;
+  for (const std::string& folder : folders) {
+    if (found.size() == kMostEnvironments) break;
+    Installation installation = Read(folder);
+    if (!installation.optimum.empty() || !installation.compiler.empty())
+      found.push_back(std::move(installation));
+  }
+  return found;
+}
+
+}  // namespace nxdkit::rollout

@@ -1,0 +1,29 @@
+// The vendor's packages that are installed on this machine, found without running Python: their
+// versions are what optimum-neuron compares a bundle's neuron_config.json with when it loads one
+// (optimum/neuron/configuration_utils.py: both must be equal, to the last character).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nxdkit::rollout {
+
+// One Python environment that has at least one of the two.
+struct Installation {
+  std::string folder;    // of the environment: "/opt/aws_neuronx_venv_pytorch_2_8"
+  std::string optimum;   // version of optimum-neuron; "" when it is not there
+  std::string compiler;  // of neuronx-cc, with its "+hash"
+};
+
+struct InstalledAt {
+  std::string virtual_env{};   // the variable VIRTUAL_ENV; "" for none
+  std::string conda_prefix{};  // CONDA_PREFIX
+  std::string path{};          // PATH: the environments of neuronx-cc and optimum-cli
+  std::string opt = "/opt";    // where the vendor's images have aws_neuronx_venv_*
+};
+// In the order in which a program of this shell would meet them. An editable installation has no
+// version that could be read, and is not found.
+std::vector<Installation> FindInstallations(const InstalledAt& at);
+
+}  // namespace nxdkit::rollout

@@ -1,0 +1,76 @@
+// Which installation of optimum-neuron loads a bundle.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/formats/ops/ops_workshop.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using testing_util::OpsWorkshop;
+
+class Loader : public ::testing::Test {
+ protected:
+  VerifyReport Verified(const std::vector<rollout::Installation>& installations) const {
+    VerifyRequest request;
+    request.path = bundle_;
+    request.installations = installations;
+    const auto report = Verify(request);
+    EXPECT_TRUE(report.ok()) << report.error().ToString();
+    return report.ok() ? *report : VerifyReport();
+  }
+  static OutputOptions Options() {
+    OutputOptions options;
+    options.tp = 2;
+    options.optimum_version = "0.4.5";
+    options.compiler_version = "2.22+b";
+    return options;
+  }
+  const OpsWorkshop workshop_;
+  const std::string model_ = workshop_.MakeModel("model", testing_util::TinyLlama());
+  const std::string bundle_ =
+      workshop_.Make("bundle", model_, Kind::kHf, Kind::kRollout, Options());
+};
+
+TEST_F(Loader, IsNamedByItsVersions) {
+  const VerifyReport report = Verified({});
+  EXPECT_THAT(report.checks,
+              Contains("optimum-neuron 0.4.5 beside neuronx-cc 2.22+b loads it, no other"));
+  EXPECT_THAT(report.warnings, IsEmpty());
+}
+
+TEST_F(Loader, InstallationsAcceptOrRefuse) {
+  const VerifyReport report = Verified({{"/good", "0.4.5", "2.22+b"},
+                                        {"/old", "0.4.4", "2.22+b"},
+                                        {"/other", "0.4.5", "2.22+c"},
+                                        {"/bare", "", "2.22+b"},
+                                        {"/half", "0.4.5", ""}});
+  EXPECT_THAT(report.checks, Contains("the installation in /good accepts it"));
+  EXPECT_THAT(report.warnings,
+              ElementsAre("the installation in /old refuses it: it has optimum-neuron 0.4.4",
+                          "the installation in /other refuses it: it has neuronx-cc 2.22+c",
+                          "the installation in /bare refuses it: it has no optimum-neuron",
+                          "the installation in /half refuses it: it has no neuronx-cc"));
+  EXPECT_THAT(report.findings, IsEmpty()) << "the bundle is right, elsewhere";
+}
+
+TEST_F(Loader, ABundleWithoutVersionsIsLoadedByNobody) {
+  const std::string path = bundle_ + "/neuron_config.json";
+  std::string text = testing_util::ReadBytes(path);
+  const size_t at = text.find("  \"optimum_neuron_version\"");
+  ASSERT_NE(at, std::string::npos);
+  text.erase(at, text.find('\n', at) + 1 - at);
+  std::ofstream(path) << text;
+  EXPECT_THAT(Verified({}).warnings,
+              ElementsAre(bundle_ + ": optimum-neuron does not load it: neuron_config.json has no "
+                                    "optimum_neuron_version"));
+}
+
+}  // namespace
+}  // namespace nxdkit::ops
