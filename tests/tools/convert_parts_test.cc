@@ -8,6 +8,7 @@
 
 #include "formats/ops/convert/parts.h"
 #include "lib/system/folder_lock.h"
+#include "lib/system/owner.h"
 #include "tests/tools/convert_workshop.h"
 
 namespace nxdkit::test {
@@ -125,6 +126,35 @@ TEST_F(ConvertParts, APartMayBeRunAgain) {
   ASSERT_EQ(Part("0/2").exit_code, 0);
   EXPECT_FALSE(fs::exists(out_));
   ASSERT_EQ(Part("1/2").exit_code, 0);
+  ExpectWholeOutput();
+}
+
+// Two that were started as part 0 would both end well, and wait for part 1 for ever.
+TEST_F(ConvertParts, OneLivingProcessForEachNumber) {
+  ASSERT_EQ(Part("1/2").exit_code, 0);
+  const auto owner = [&](const std::string& text) { workshop_.Write("out.parts/owner-0", text); };
+  const auto refused = [&](const std::string& who) {
+    const ProcessResult result = Part("0/2");
+    EXPECT_EQ(result.exit_code, 5);
+    EXPECT_THAT(result.out, HasSubstr("another process makes this part too (" + who));
+    EXPECT_FALSE(fs::exists(out_));
+  };
+  Owner living = ThisProcess();
+  owner(living.ToText());
+  refused("pid " + std::to_string(living.pid) + " on " + living.host);
+  owner("elsewhere boot/1 17 4711\n");
+  refused("pid 17 on elsewhere");
+  living.start -= 1;
+  owner(living.ToText());
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  ExpectWholeOutput();
+}
+
+TEST_F(ConvertParts, ASilentProcessOfAnotherMachineIsDead) {
+  ASSERT_EQ(Part("1/2").exit_code, 0);
+  const std::string owner = workshop_.Write("out.parts/owner-0", "elsewhere boot/1 17 4711\n");
+  fs::last_write_time(owner, fs::file_time_type::clock::now() - std::chrono::seconds(120));
+  ASSERT_EQ(Part("0/2").exit_code, 0);
   ExpectWholeOutput();
 }
 

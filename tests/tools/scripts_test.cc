@@ -19,7 +19,8 @@ std::vector<std::string> Scripts() {
   for (const char* folder : {"/tools", "/tests", "/bench", "/man", "/testdata", "/trainer"}) {
     if (!fs::exists(root + folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root + folder))
-      if (entry.path().extension() == ".sh") scripts.push_back(entry.path().string());
+      if (const std::string kind = entry.path().extension(); kind == ".sh" || kind == ".sbatch")
+        scripts.push_back(entry.path().string());
   }
   return scripts;
 }

@@ -1,35 +1,31 @@
 #include "tools/conversions/launcher.h"
 
-#include <cstdlib>
-#include <optional>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
+#include "tools/conversions/volcano.h"
 
 namespace nxdkit::tool {
 namespace {
 
 constexpr int kMaxParts = 1'000'000;
 
-// The variables of one launcher, each a number or not there.
-class Variables {
- public:
-  explicit Variables(const Environment& environment) : environment_(environment) {}
+bool Has(const Environment& environment, const char* name) { return environment.contains(name); }
 
-  bool Has(const char* name) const { return environment_(name) != nullptr; }
-  Result<int> Get(const char* name) const {
-    const char* text = environment_(name);
-    if (!text)
-      return BadUsage("{} is not set: the number of parts cannot be known", name)
-          .hint("say --part I/N");
-    if (const std::optional<int> value = ParseNumber<int>(text)) return *value;
-    return BadUsage("{}={} is not a number", name, text);
-  }
-
- private:
-  const Environment& environment_;
-};
+Result<int> NumberOf(const Environment& environment, const char* name) {
+  const auto it = environment.find(name);
+  if (it == environment.end())
+    return BadUsage("{} is not set: the number of parts cannot be known", name)
+        .hint("say --part I/N");
+  if (const std::optional<int> value = ParseNumber<int>(it->second)) return *value;
+  return BadUsage("{}={} is not a number", name, it->second);
+}
 
 Status CheckPart(const ops::Part& part, std::string_view what) {
   if (part.count >= 1 && part.count <= kMaxParts && part.index >= 0 && part.index < part.count)
@@ -40,14 +36,14 @@ Status CheckPart(const ops::Part& part, std::string_view what) {
 }
 
 // A plain array 0-7, 1-8 or 4-8:2. What a list 1,5,9 leaves out cannot be told from outside.
-Result<ops::Part> SlurmArray(const Variables& variables) {
-  NXDKIT_ASSIGN(const int id, variables.Get("SLURM_ARRAY_TASK_ID"));
-  NXDKIT_ASSIGN(const int min, variables.Get("SLURM_ARRAY_TASK_MIN"));
-  NXDKIT_ASSIGN(const int max, variables.Get("SLURM_ARRAY_TASK_MAX"));
-  NXDKIT_ASSIGN(const int count, variables.Get("SLURM_ARRAY_TASK_COUNT"));
+Result<ops::Part> SlurmArray(const Environment& environment) {
+  NXDKIT_ASSIGN(const int id, NumberOf(environment, "SLURM_ARRAY_TASK_ID"));
+  NXDKIT_ASSIGN(const int min, NumberOf(environment, "SLURM_ARRAY_TASK_MIN"));
+  NXDKIT_ASSIGN(const int max, NumberOf(environment, "SLURM_ARRAY_TASK_MAX"));
+  NXDKIT_ASSIGN(const int count, NumberOf(environment, "SLURM_ARRAY_TASK_COUNT"));
   int step = 1;
-  if (variables.Has("SLURM_ARRAY_TASK_STEP")) {
-    NXDKIT_ASSIGN(step, variables.Get("SLURM_ARRAY_TASK_STEP"));
+  if (Has(environment, "SLURM_ARRAY_TASK_STEP")) {
+    NXDKIT_ASSIGN(step, NumberOf(environment, "SLURM_ARRAY_TASK_STEP"));
   }
   if (step < 1 || max < min || (max - min) / step + 1 != count || (id - min) % step != 0)
     return BadUsage(
@@ -61,45 +57,131 @@ Result<ops::Part> SlurmArray(const Variables& variables) {
 struct Row {
   const char* index;
   const char* count;
-  bool only_with_count = false;
+  bool only_with_count = false;  // the index alone says nothing, and is passed over
 };
-constexpr Row kJobs[] = {{"JOB_COMPLETION_INDEX", "PART_COUNT"}, {"VC_TASK_INDEX", "PART_COUNT"}};
-constexpr Row kProcesses[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+constexpr Row kByHand[] = {{"PART_INDEX", "PART_COUNT"}};
+constexpr Row kProcesses[] = {{"RANK", "WORLD_SIZE", true},
+                              {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                               {"PMI_RANK", "PMI_SIZE"},
                               // A batch script has SLURM_PROCID=0 too; the count comes with srun.
                               {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", true}};
+constexpr Row kArrays[] = {{"AWS_BATCH_JOB_ARRAY_INDEX", "AWS_BATCH_JOB_ARRAY_SIZE"}};
+constexpr Row kJobs[] = {{"AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES"},
+                         {"JOB_COMPLETION_INDEX", "PART_COUNT"},
+                         {"VC_TASK_INDEX", "PART_COUNT", true}};
 
-// The first launcher whose index is set; part 0 of 1 when none is.
-template <size_t kRows>
-Result<ops::Part> FirstOf(const Row (&rows)[kRows], const Variables& variables) {
-  for (const Row& row : rows) {
-    if (!variables.Has(row.index)) continue;
-    if (row.only_with_count && !variables.Has(row.count)) continue;
-    NXDKIT_ASSIGN(const int index, variables.Get(row.index));
-    NXDKIT_ASSIGN(const int count, variables.Get(row.count));
-    const ops::Part part{index, count};
-    NXDKIT_TRY(CheckPart(part, row.index));
-    return part;
-  }
-  return ops::Part{0, 1};
+// A launcher's word, and which variable it stands in.
+struct Found {
+  ops::Part part;
+  const char* index = nullptr;
+};
+using Words = std::optional<Found>;
+
+Result<Words> ReadRow(const Row& row, const Environment& environment) {
+  if (!Has(environment, row.index)) return Words();
+  if (row.only_with_count && !Has(environment, row.count)) return Words();
+  NXDKIT_ASSIGN(const int index, NumberOf(environment, row.index));
+  NXDKIT_ASSIGN(const int count, NumberOf(environment, row.count));
+  const ops::Part part{index, count};
+  NXDKIT_TRY(CheckPart(part, row.index));
+  return Words(Found{part, row.index});
 }
 
-Result<ops::Part> FromLauncher(const Variables& variables) {
-  const bool array = variables.Has("SLURM_ARRAY_TASK_ID");
-  NXDKIT_ASSIGN(const ops::Part job, array ? SlurmArray(variables) : FirstOf(kJobs, variables));
-  NXDKIT_ASSIGN(const ops::Part process, FirstOf(kProcesses, variables));
-  if (job.count == 1 && process.count == 1 && !array)
-    return BadUsage("no launcher says which part this process is").hint("say --part I/N");
-  if (job.count > kMaxParts / process.count)
-    return BadUsage("{} jobs of {} processes are over the limit of {} parts", job.count,
-                    process.count, kMaxParts);
-  return ops::Part{job.index * process.count + process.index, job.count * process.count};
+// The first launcher whose variables are set.
+template <size_t kRows>
+Result<Words> FirstOf(const Row (&rows)[kRows], const Environment& environment) {
+  for (const Row& row : rows) {
+    NXDKIT_ASSIGN(const Words found, ReadRow(row, environment));
+    if (found) return found;
+  }
+  return Words();
+}
+
+Result<Words> ArrayOf(const Environment& environment) {
+  if (!Has(environment, "SLURM_ARRAY_TASK_ID")) return FirstOf(kArrays, environment);
+  NXDKIT_ASSIGN(const ops::Part part, SlurmArray(environment));
+  return Words(Found{part, "SLURM_ARRAY_TASK_ID"});
+}
+
+std::string HostName(const Environment& environment) {
+  const auto it = environment.find("HOSTNAME");
+  if (it != environment.end() && !it->second.empty()) return it->second;
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+Result<Words> JobOf(const Environment& environment) {
+  NXDKIT_ASSIGN(const Words job, FirstOf(kJobs, environment));
+  if (job || !Has(environment, "VC_TASK_INDEX")) return job;
+  NXDKIT_ASSIGN(const ops::Part part, VolcanoPart(environment, HostName(environment)));
+  NXDKIT_TRY(CheckPart(part, "VC_TASK_INDEX"));
+  return Words(Found{part, "VC_TASK_INDEX"});
+}
+
+// Launchers that number the same processes otherwise: what the others say, for a message.
+Result<std::string> Disagreement(const Found& taken, const Environment& environment) {
+  std::string text;
+  for (const Row& row : kProcesses) {
+    NXDKIT_ASSIGN(const Words other, ReadRow(row, environment));
+    if (!other || other->index == taken.index) continue;
+    if (other->part.index == taken.part.index && other->part.count == taken.part.count) continue;
+    text +=
+        fmt::format("{} says part {} of {}; ", other->index, other->part.index, other->part.count);
+  }
+  if (!text.empty())
+    text +=
+        fmt::format("{} was taken: part {} of {}", taken.index, taken.part.index, taken.part.count);
+  return text;
+}
+
+Result<ops::Part> InArray(const Found& array, const Words& process) {
+  const ops::Part inner = process ? process->part : ops::Part{0, 1};
+  if (array.part.count > kMaxParts / inner.count)
+    return BadUsage("{} jobs of {} processes are over the limit of {} parts", array.part.count,
+                    inner.count, kMaxParts);
+  return ops::Part{array.part.index * inner.count + inner.index, array.part.count * inner.count};
+}
+
+Result<ops::Part> FromLauncher(const Environment& environment) {
+  NXDKIT_ASSIGN(const Words by_hand, FirstOf(kByHand, environment));
+  if (by_hand) return by_hand->part;
+  NXDKIT_ASSIGN(const Words process, FirstOf(kProcesses, environment));
+  NXDKIT_ASSIGN(const Words array, ArrayOf(environment));
+  if (array) return InArray(*array, process);
+  // They are numbered over all pods and nodes.
+  if (process) {
+    ops::Part part = process->part;
+    NXDKIT_ASSIGN(part.note, Disagreement(*process, environment));
+    return part;
+  }
+  NXDKIT_ASSIGN(const Words job, JobOf(environment));
+  if (job) return job->part;
+  return BadUsage("no launcher says which part this process is").hint("say --part I/N");
 }
 
 }  // namespace
 
+Environment ThisEnvironment() {
+  Environment environment;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string_view text = *entry;
+    const size_t equals = text.find('=');
+    if (equals != std::string_view::npos)
+      environment.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return environment;
+}
+
+int ProcessesHere(const Environment& environment) {
+  for (const char* name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"})
+    if (Has(environment, name))
+      if (const Result<int> count = NumberOf(environment, name); count.ok() && *count > 0)
+        return *count;
+  return 1;
+}
+
 Result<ops::Part> PartOf(const std::string& text, const Environment& environment) {
-  if (text == "auto") return FromLauncher(Variables(environment));
+  if (text == "auto") return FromLauncher(environment);
   const size_t slash = text.find('/');
   const std::optional<int> index = ParseNumber<int>(std::string_view(text).substr(0, slash));
   const std::optional<int> count = slash == std::string::npos
@@ -121,7 +203,7 @@ Status TakePart(const std::optional<std::string>& text, ops::ConvertRequest& req
   if (!text) return OkStatus();
   if (std::holds_alternative<ops::Slot>(request.place))
     return BadUsage("one process refreshes a bundle: --part does not go with --into");
-  NXDKIT_ASSIGN(request.place, PartOf(*text, [](const char* name) { return std::getenv(name); }));
+  NXDKIT_ASSIGN(request.place, PartOf(*text, ThisEnvironment()));
   return OkStatus();
 }
 

@@ -1,7 +1,7 @@
 // PRIVATE to tools/: which part of a split job this process is, as the user or a launcher says.
 #pragma once
 
-#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -10,15 +10,22 @@
 
 namespace nxdkit::tool {
 
-// The value of an environment variable, or nullptr.
-using Environment = std::function<const char*(const char* name)>;
+// The variables of a process.
+using Environment = std::map<std::string, std::string>;
+Environment ThisEnvironment();
 
-// "I/N" with 0 <= I < N, or "auto". For auto, an independent job (Slurm array, Kubernetes Indexed
-// Job with PART_COUNT, Volcano with PART_COUNT) times a process in its step (Open MPI, PMI, srun; a
-// batch script without srun is one process):
-//   part = job * processes + process,  N = jobs * processes.
-// kUsage when N cannot be known: a sparse array, or PART_COUNT missing.
+// "I/N" with 0 <= I < N, or "auto". For auto, in this order:
+//   PART_INDEX and PART_COUNT, set by hand
+//   the process: RANK and WORLD_SIZE (torchrun, Kubeflow, Volcano's plugin pytorch), Open MPI, PMI,
+//     a step of srun
+//   the job: an array of Slurm or AWS Batch, a node of AWS Batch; JOB_COMPLETION_INDEX (Kubernetes
+//     Indexed Job) with PART_COUNT; VC_TASK_INDEX (Volcano) with PART_COUNT or VC_TASK_NUM
+// A process counts in its array: part = job * processes + process. Of all other jobs the processes
+// are numbered throughout. kUsage when N cannot be known, or the same part would be everybody's.
 Result<ops::Part> PartOf(const std::string& text, const Environment& environment);
+
+// Processes on this machine, as the launcher says, which share its cores; at least 1.
+int ProcessesHere(const Environment& environment);
 
 // The row --part I/N of a command that converts.
 void AddPartOption(OptionTable& table, std::optional<std::string>* text);

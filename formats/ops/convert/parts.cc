@@ -1,11 +1,14 @@
 #include "formats/ops/convert/parts.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <numeric>
 #include <random>
 
@@ -13,6 +16,7 @@
 #include "lib/sinks/match_sink.h"
 #include "lib/system/folder_lock.h"
 #include "lib/system/folders.h"
+#include "lib/system/owner.h"
 #include "lib/system/staging.h"
 
 namespace nxdkit::ops {
@@ -89,6 +93,79 @@ std::string AttemptName(int part) {
   return fmt::format("part-{}-{:08x}{:08x}", part, random(), random());
 }
 
+// --- one living process for each number
+
+// Seconds. A process of another machine that has written nothing for so long is taken for dead.
+constexpr int64_t kIsDead = 60;
+constexpr uint64_t kMaxOwnerBytes = 4096;
+
+int64_t ChangedAt(const std::string& path) {
+  struct stat info;
+  return ::lstat(path.c_str(), &info) == 0 ? info.st_mtim.tv_sec : 0;
+}
+
+// When an attempt at the part last wrote something, by the clock of the file system.
+int64_t LastWrite(const std::string& folder, int part, const std::string& own_attempt) {
+  const auto names = ListFolder(folder);
+  const std::string prefix = fmt::format("part-{}-", part);
+  int64_t last = 0;
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
+    const std::string attempt = JoinPath(folder, name);
+    if (!name.starts_with(prefix) || attempt == own_attempt) continue;
+    std::error_code ignored;
+    for (std::filesystem::recursive_directory_iterator at(attempt, ignored), end;
+         !ignored && at != end; at.increment(ignored))
+      last = std::max(last, ChangedAt(at->path().string()));
+    last = std::max(last, ChangedAt(attempt));
+  }
+  return last;
+}
+
+// The file that names who makes a part. It goes with the object; a killed process leaves it.
+class PartOwner {
+ public:
+  PartOwner() = default;
+  PartOwner(const PartOwner&) = delete;
+  PartOwner& operator=(const PartOwner&) = delete;
+  ~PartOwner() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+
+  // kIo when another living process has the same number: two that were started as one part wait for
+  // the others' for ever. `attempt`: the folder that was just made for it.
+  Status Take(const std::string& folder, int part, const std::string& attempt) {
+    const std::string path = JoinPath(folder, fmt::format("owner-{}", part));
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0) {
+      ::close(fd);
+    } else if (errno != EEXIST) {
+      return OutputError("create", errno).in(path);
+    } else {
+      NXDKIT_TRY(CheckDead(path, LastWrite(folder, part, attempt), ChangedAt(attempt)));
+    }
+    NXDKIT_TRY(WriteFileAtomic(path, ThisProcess().ToText()));
+    path_ = path;
+    return OkStatus();
+  }
+
+ private:
+  static Status CheckDead(const std::string& path, int64_t last_write, int64_t now) {
+    const Result<std::string> text = ReadSmallFile(path, kMaxOwnerBytes);
+    const std::optional<Owner> owner = text.ok() ? ParseOwner(*text) : std::nullopt;
+    const Alive alive = owner ? AskAlive(*owner) : Alive::kUnknown;
+    const int64_t last = std::max(last_write, ChangedAt(path));
+    if (alive == Alive::kNo || (alive == Alive::kUnknown && last + kIsDead <= now))
+      return OkStatus();
+    const std::string who =
+        owner ? fmt::format("pid {} on {}", owner->pid, owner->host) : "it does not say which";
+    return Error(Errc::kIo, fmt::format("another process makes this part too ({})", who))
+        .in(path)
+        .hint("give every process its own --part I/N; if that one is dead, wait a minute");
+  }
+
+  std::string path_;
+};
+
 class OnePart : public Destination {
  public:
   OnePart(const ConvertRequest& request, Conversion& conversion)
@@ -113,6 +190,7 @@ class OnePart : public Destination {
     if (IsDone(part_.index)) return nullptr;
     const std::string place = JoinPath(folder_, AttemptName(part_.index));
     NXDKIT_ASSIGN(attempt_, Staging::Begin(place, {.sync = request_.sync}));
+    NXDKIT_TRY(owner_.Take(folder_, part_.index, attempt_.path()));
     NXDKIT_ASSIGN(sink_, WriteInto(attempt_.path()));
     return sink_.get();
   }
@@ -208,6 +286,7 @@ class OnePart : public Destination {
   const std::string plan_;
   std::vector<int> owners_;       // of all files
   std::vector<std::string> own_;  // paths
+  PartOwner owner_;
   Staging attempt_;
   std::unique_ptr<WriteSink> sink_;
   std::optional<FolderLock> lock_;
