@@ -8,6 +8,8 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/compile_cache/cache.h
   formats/delta/block.h
   formats/delta/delta.h
+  formats/hardware/fit.h
+  formats/hardware/instance.h
   formats/lora/config.h
   formats/manifest/manifest.h
   formats/models/family.h
@@ -37,6 +39,7 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/ops/verify/verify.h
   formats/output/decide_output.h
   formats/rollout/bundle.h
+  formats/rollout/installed.h
   formats/rollout/neuron_config.h
   formats/rollout/rollout_layout.h
   formats/rollout/weights_version.h
@@ -55,6 +58,7 @@ set(NXDKIT_PUBLIC_HEADERS
   lib/system/file.h
   lib/system/file_cache.h
   lib/system/folder_lock.h
+  lib/system/mount.h
   lib/system/page_buffer.h
   lib/tensor/dtype.h
   lib/tensor/output.h

@@ -84,6 +84,7 @@ Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
   request.against = args.against;
   if (args.against_from) request.against_kind = ops::KindFromName(*args.against_from);
   request.against_hints = HintsOf(args.against_layout);
+  request.installations = InstalledHere();
   request.run = runner.options();
   return ops::Verify(request);
 }

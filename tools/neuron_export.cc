@@ -53,7 +53,8 @@ void AddOptions(OptionTable& table, Args& args) {
       .completes(Completes::kFolder);
   table.Positional("OUTPUT", &args.output, "the bundle to write, a folder")
       .completes(Completes::kFolder);
-  AddLayoutOptions(table, args.layout, kRolloutLayout | kLoraLayout | kDtypeLayout, "Bundle");
+  AddLayoutOptions(table, args.layout,
+                   kRolloutLayout | kInstanceLayout | kLoraLayout | kDtypeLayout, "Bundle");
   table.Group("Compiled blob");
   table.Choice("target", {"neuron", "cpu"}, &args.target, "what the bundle is to run on");
   table.Text("compiler", "CMD", &args.compiler,
@@ -96,6 +97,7 @@ Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, Too
   request.convert.output = args.output;
   request.convert.hints = std::move(sides.input);
   request.convert.options = std::move(sides.output);
+  SetInstance(args.layout, request.convert);
   request.convert.run = runner.options();
   request.convert.force = context.common().force;
   request.convert.resume = context.common().resume;

@@ -104,7 +104,9 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Choice("to", {"hf", "nxd", "rollout", "torch", "delta"}, &args.ends.to,
                "format of OUTPUT; needed, except with --delta-from and with --apply --into");
   AddDeltaOptions(table, args.delta);
-  AddLayoutOptions(table, args.layout, kNxdLayout | kRolloutLayout | kOutputLayout | kLoraLayout,
+  AddLayoutOptions(table, args.layout,
+                   kNxdLayout | kRolloutLayout | kInstanceLayout | kNodesLayout | kFromLayout |
+                       kOutputLayout | kLoraLayout,
                    "Layout");
   table.Group("What to do");
   table.Text("explain", "TENSOR", &args.explain,
@@ -255,6 +257,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, request.from, request.to));
   request.hints = std::move(sides.input);
   request.options = std::move(sides.output);
+  SetInstance(args.layout, request);
   request.verify = args.verify;
   request.digest = args.digest;
   if (args.digest && request.to != ops::Kind::kNxd)

@@ -53,7 +53,9 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Positional("INPUT", &args.input, "the NxD tag, or a root with --tag or its newest one")
       .completes(Completes::kFolder);
   table.Positional("OUTPUT", &args.output, "the tag folder to write").completes(Completes::kFolder);
-  AddLayoutOptions(table, args.layout, kNxdLayout | kXserLayout, "Layout");
+  AddLayoutOptions(table, args.layout,
+                   kNxdLayout | kXserLayout | kInstanceLayout | kNodesLayout | kFromLayout,
+                   "Layout");
   table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
                 "data parallel size, over which ZeRO-1 shards the optimizer's state");
   table.Group("Optimizer");
@@ -132,6 +134,7 @@ Result<ops::ConvertRequest> RequestOf(const Args& args) {
         "--dp does not apply with --no-optimizer: only the optimizer's state is sharded over data "
         "parallel ranks");
   request.options = std::move(sides.output);
+  SetInstance(args.layout, request);
   request.options.dp = args.dp;
   request.options.training_tag = true;
   request.verify = args.verify;

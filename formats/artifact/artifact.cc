@@ -5,6 +5,7 @@
 #include <array>
 
 #include "formats/artifact/open_file.h"
+#include "formats/artifact/run_folder.h"
 #include "formats/delta/delta.h"
 #include "formats/hf/hf.h"
 #include "formats/nxd/refuse.h"
@@ -175,7 +176,8 @@ size_t Artifact::tensor_count() const {
   return count;
 }
 
-Result<Kind> Recognise(const std::string& path) {
+Result<Kind> Recognise(const std::string& given) {
+  const std::string path = CheckpointIn(given);
   NXDKIT_TRY(RefuseUnfinished(path));
   switch (KindOf(path)) {
     case PathKind::kMissing:
@@ -226,7 +228,8 @@ Status LoadConfig(Artifact& artifact, const InputHints& hints,
   return OkStatus();
 }
 
-Result<Artifact> OpenArtifact(const std::string& path, Kind kind, const InputHints& hints) {
+Result<Artifact> OpenArtifact(const std::string& given, Kind kind, const InputHints& hints) {
+  const std::string path = CheckpointIn(given);
   Artifact artifact;
   artifact.kind = kind;
   artifact.path = path;

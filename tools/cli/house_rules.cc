@@ -7,6 +7,7 @@
 
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
+#include "tools/cli/foreign_options.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -38,6 +39,8 @@ bool IsKnownOption(const Options& options, const std::string& argument) {
 }
 
 Error UnknownOption(const Options& options, const std::string& found) {
+  if (const std::optional<std::string> ours = OurWordFor(found))
+    return UsageError(fmt::format("unknown option {}; here it is {}", found, *ours));
   std::vector<std::string> known;
   for (const OptionFacts& option : options)
     known.insert(known.end(), option.names.begin(), option.names.end());

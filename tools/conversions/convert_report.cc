@@ -3,25 +3,52 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "formats/ops/convert/explain.h"
 #include "lib/base/progress.h"
 #include "lib/base/text.h"
+#include "tools/conversions/launcher.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
+namespace {
+
+Json FitJson(const hardware::Fit& fit) {
+  Json rows = Json::array();
+  for (const hardware::MemoryRow& row : fit.rows)
+    rows.push_back({{"what", row.what}, {"bytes", row.bytes}});
+  return {{"instance", fit.instance},
+          {"cores", fit.cores},
+          {"data_parallel", fit.data_parallel},
+          {"core_bytes", fit.core_bytes},
+          {"used_bytes", fit.used_bytes()},
+          {"reserve_bytes", fit.reserve_bytes},
+          {"rows", std::move(rows)},
+          {"smallest", fit.smallest.empty() ? Json() : Json(fit.smallest)}};
+}
+
+}  // namespace
+
+void SetInstance(const LayoutArgs& args, ops::ConvertRequest& request) {
+  request.instance = args.instance;
+  request.nodes = args.nodes.value_or(1);
+}
+
 Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run) {
-  return {{"model_type", report.model_type},
-          {"parameters", report.parameters},
-          {"output_bytes", report.output_bytes},
-          {"output_files", report.output_files},
-          {"output_tensors", report.output_tensors},
-          {"peak_memory_bytes", PeakRssBytes()},
-          {"seconds", seconds},
-          {"verified", report.verified},
-          {"already_published", report.already_published},
-          {"dry_run", dry_run},
-          {"notes", report.notes}};
+  Json json = {{"model_type", report.model_type},
+               {"parameters", report.parameters},
+               {"output_bytes", report.output_bytes},
+               {"output_files", report.output_files},
+               {"output_tensors", report.output_tensors},
+               {"peak_memory_bytes", PeakRssBytes()},
+               {"seconds", seconds},
+               {"verified", report.verified},
+               {"already_published", report.already_published},
+               {"dry_run", dry_run},
+               {"notes", report.notes}};
+  if (report.fit) json["fit"] = FitJson(*report.fit);
+  return json;
 }
 
 Json PlannedJson(const ops::ConvertReport& report, double seconds, bool dry_run) {
@@ -106,6 +133,9 @@ std::string CostText(const ops::ConvertReport& report, uint64_t work_bytes, doub
 
 std::string NotesText(const ops::ConvertReport& report) {
   std::string text;
+  if (report.fit)
+    text += fmt::format("{}: {}; the smallest instance that takes it is {}\n", report.fit->instance,
+                        hardware::FitText(*report.fit), report.fit->smallest);
   for (const std::string& note : report.notes) text += "note: " + EscapeControl(note) + "\n";
   return text;
 }
@@ -115,6 +145,11 @@ Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
                                  const ConvertWords& words, ToolContext& context) {
   const Runner runner(context);
   request.run = runner.options();
+  if (std::holds_alternative<ops::Part>(request.place)) {  // of a machine's cores, its share
+    const int cores = static_cast<int>(std::thread::hardware_concurrency());
+    request.run.jobs =
+        std::min(request.run.jobs, std::max(1, cores / ProcessesHere(ThisEnvironment())));
+  }
   request.force = context.common().force;
   request.resume = context.common().resume;
   if (explain) {

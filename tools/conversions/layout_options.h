@@ -22,21 +22,28 @@ struct LayoutArgs {
   // rollout bundles
   std::optional<std::string> flavor;  // optimum, nxdi
   std::optional<int> bs, seq;
-  std::optional<bool> fused_qkv;
+  std::optional<bool> fused_qkv, on_device_sampling;
+  std::optional<std::string> optimum_version, compiler_version;
   std::optional<std::string> bundle;  // a compiled bundle to take model.pt and neuron_config from
-  std::optional<std::string> merge_lora;  // an adapter that is merged into the source
+  std::optional<std::string> merge_lora;   // an adapter that is merged into the source
+  std::optional<std::string> layout_from;  // a configuration of NxD Training
+  std::optional<std::string> instance;     // "trn1.32xlarge"
+  std::optional<int> nodes;
   // any output
   std::optional<std::string> dtype;           // keep, bf16, f16, f32
   std::optional<std::string> max_shard_size;  // as hf::ParseShardSize reads it
 };
 
 enum LayoutGroup : unsigned {
-  kNxdLayout = 1,      // --tp --pp --vpp --ep --kv-multiplier --qkv --hw --style --tag --config
-  kRolloutLayout = 2,  // --tp --flavor --bs --seq --fused-qkv --bundle
-  kOutputLayout = 4,   // --xser --dtype --max-shard-size
-  kXserLayout = 8,     // --xser
-  kLoraLayout = 16,    // --merge-lora
-  kDtypeLayout = 32,   // --dtype
+  kNxdLayout = 1,        // --tp --pp --vpp --ep --kv-multiplier --qkv --hw --style --tag --config
+  kRolloutLayout = 2,    // --tp --flavor --bs --seq --fused-qkv --on-device-sampling --bundle ...
+  kOutputLayout = 4,     // --xser --dtype --max-shard-size
+  kXserLayout = 8,       // --xser
+  kLoraLayout = 16,      // --merge-lora
+  kDtypeLayout = 32,     // --dtype
+  kInstanceLayout = 64,  // --instance
+  kNodesLayout = 128,    // --nodes
+  kFromLayout = 256,     // --layout-from
 };
 
 // What an option can describe.

@@ -1,7 +1,10 @@
 #include "tools/conversions/sides.h"
 
 #include "formats/hf/split.h"
+#include "formats/nxd/nxdt_config.h"
 #include "lib/base/errors.h"
+#include "lib/system/folders.h"
+#include "lib/system/process.h"
 #include "lib/system/signals.h"
 
 namespace nxdkit::tool {
@@ -49,6 +52,12 @@ Result<std::optional<Dtype>> DtypeOf(const LayoutArgs& args) {
 
 }  // namespace
 
+std::vector<rollout::Installation> InstalledHere() {
+  return rollout::FindInstallations({.virtual_env = EnvironmentValue("VIRTUAL_ENV"),
+                                     .conda_prefix = EnvironmentValue("CONDA_PREFIX"),
+                                     .path = EnvironmentValue("PATH")});
+}
+
 ops::InputHints HintsOf(const LayoutArgs& args) {
   ops::InputHints hints;
   hints.claims = {{args.tp, args.pp, args.vpp, args.ep, args.kv_multiplier, QkvOf(args),
@@ -61,7 +70,42 @@ ops::InputHints HintsOf(const LayoutArgs& args) {
   return hints;
 }
 
-Result<Sides> SidesOf(const LayoutArgs& args, Kind from, Kind to) {
+namespace {
+
+template <typename T>
+void TakeUnlessSaid(std::optional<T>& option, const std::optional<T>& value) {
+  if (!option) option = value;
+}
+
+// What the options say, and below them the file of --layout-from. Of an output that has no such
+// layout it describes the input.
+Result<LayoutArgs> WithLayoutFrom(LayoutArgs args, Kind to) {
+  if (!args.layout_from) return args;
+  const std::string& path = *args.layout_from;
+  NXDKIT_ASSIGN(const nxd::NxdtConfig config, nxd::ReadNxdtConfig(path));
+  const nxd::LayoutOptions& layout = config.layout;
+  if (to != Kind::kRollout) TakeUnlessSaid(args.tp, layout.tp);  // there it is the engine's
+  TakeUnlessSaid(args.pp, layout.pp);
+  TakeUnlessSaid(args.vpp, layout.vpp);
+  TakeUnlessSaid(args.ep, layout.ep);
+  TakeUnlessSaid(args.kv_multiplier, layout.kv_multiplier);
+  TakeUnlessSaid(args.qkv, std::optional(std::string(nxd::QkvStyleName(*layout.qkv))));
+  TakeUnlessSaid(args.hw, std::optional<std::string>(
+                              *layout.hardware == models::Hardware::kTrn2 ? "trn2" : "trn1"));
+  if (layout.names)
+    TakeUnlessSaid(args.style, std::optional(std::string(nxd::NameStyleName(*layout.names))));
+  if (to == Kind::kNxd) TakeUnlessSaid(args.xser, config.xser);
+  const std::string model = JoinPath(ParentPath(path), config.model_config);
+  for (const std::string& place : {config.model_config, model})
+    if (!args.config && !config.model_config.empty() && KindOf(place) == PathKind::kFile)
+      args.config = place;
+  return args;
+}
+
+}  // namespace
+
+Result<Sides> SidesOf(const LayoutArgs& given, Kind from, Kind to) {
+  NXDKIT_ASSIGN(const LayoutArgs args, WithLayoutFrom(given, to));
   NXDKIT_TRY(CheckMeaning(args, from, to));
   Sides sides;
   sides.input = HintsOf(args);
@@ -83,6 +127,10 @@ Result<Sides> SidesOf(const LayoutArgs& args, Kind from, Kind to) {
   if (args.bs) out.batch_size = *args.bs;
   if (args.seq) out.sequence_length = *args.seq;
   out.fused_qkv = args.fused_qkv;
+  out.on_device_sampling = args.on_device_sampling;
+  out.optimum_version = args.optimum_version;
+  out.compiler_version = args.compiler_version;
+  if (to == Kind::kRollout && !args.bundle) out.installations = InstalledHere();
   out.bundle = args.bundle;
   NXDKIT_ASSIGN(out.dtype, DtypeOf(args));
   if (args.max_shard_size) {

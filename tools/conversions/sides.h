@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/run.h"
@@ -26,6 +27,9 @@ Result<Sides> SidesOf(const LayoutArgs& args, ops::Kind from, ops::Kind to);
 
 // For a command that only reads: every layout option describes the input.
 ops::InputHints HintsOf(const LayoutArgs& args);
+
+// The vendor's packages that programs of this shell would meet.
+std::vector<rollout::Installation> InstalledHere();
 
 // Threads, memory cap, interruption and a progress bar, for the time of one command.
 class Runner {

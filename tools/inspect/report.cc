@@ -40,6 +40,23 @@ Json ModelJson(const ops::Artifact& artifact) {
           {"dtype", config.dtype ? Json(Name(*config.dtype)) : Json()}};
 }
 
+// A line of it only where it differs from a local disk.
+void AddFileSystem(Facts& facts, const Mount& mount) {
+  const std::vector<std::string> lacks = Lacks(mount);
+  const bool shared = IsShared(mount);
+  std::string text = fmt::format("{} {}", mount.type.empty() ? "unknown" : mount.type,
+                                 Short(mount.source));
+  if (shared) text += "; other machines may have it";
+  if (!lacks.empty()) text += "; lacks " + Joined(lacks, Short);
+  facts.Add(shared || !lacks.empty() ? "file system" : "", text, "file_system",
+            {{"type", mount.type},
+             {"source", mount.source},
+             {"mounted_at", mount.folder},
+             {"options", mount.options},
+             {"shared", shared},
+             {"lacks", lacks}});
+}
+
 void AddModel(Facts& facts, const ops::Artifact& artifact) {
   if (!artifact.config) return facts.Key("model", {});
   const models::ModelConfig& config = *artifact.config;
@@ -226,6 +243,7 @@ Facts FactsOf(const Inspection& inspection) {
   facts.Add("path", inspection.artifact.path, "path", inspection.artifact.path);
   facts.Key("format", FormName(inspection.form));
   facts.Key("description", inspection.description);
+  AddFileSystem(facts, inspection.mount);
   AddModel(facts, inspection.artifact);
   AddCounts(facts, inspection);
   facts.Key("rank", RankJson(inspection));

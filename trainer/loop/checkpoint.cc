@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <climits>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "formats/artifact/run_folder.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/base/errors.h"
 #include "lib/json/json.h"
@@ -21,23 +21,13 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr char kPrefix[] = "global_step_";
-constexpr char kTracker[] = "checkpoint_tracker.json";
+using ops::StepFolder;
+using ops::StepOfFolder;
+
+constexpr const char* kTracker = ops::kRunTracker;
 constexpr char kState[] = "trainer_state.json";
 constexpr int kVersion = 1;
 constexpr uint64_t kMaxJson = 16 << 20;
-
-std::string FolderName(int64_t step) { return kPrefix + std::to_string(step); }
-
-// The whole name, so that "global_step_5.partial" is not one.
-std::optional<int64_t> StepOf(std::string_view name) {
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(sizeof kPrefix - 1);
-  int64_t step = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
-  return step;
-}
 
 // The names of folders may be any bytes.
 std::string Text(const Json& json) {
@@ -95,9 +85,9 @@ Result<TrainerState> ReadState(const std::string& path) {
 }
 
 Status WriteTracker(const SaveRequest& request) {
-  Json json = {
-      {"last_global_step", request.state.step},
-      {"last_actor_path", JoinPath(CheckpointFolder(request.root, request.state.step), "actor")}};
+  Json json = {{"last_global_step", request.state.step},
+               {"last_actor_path",
+                JoinPath(CheckpointFolder(request.root, request.state.step), ops::kActorFolder)}};
   if (request.best) {
     json["best_global_step"] = request.best->step;
     json["best_val_reward_score"] = request.best->score;
@@ -111,7 +101,7 @@ Result<std::vector<int64_t>> StepsIn(const std::string& root) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(root));
   std::vector<int64_t> steps;
   for (const std::string& name : names)
-    if (const auto step = StepOf(name)) steps.push_back(*step);
+    if (const auto step = StepOfFolder(name)) steps.push_back(*step);
   return steps;
 }
 
@@ -120,7 +110,7 @@ Status DeleteObsolete(const SaveRequest& request) {
   const auto best = request.best ? std::optional(request.best->step) : std::nullopt;
   for (const int64_t step : ObsoleteSteps(steps, request.state.step, best, request.limit)) {
     // The command that named it must still find it.
-    if (FolderName(step) == request.state.started_from) continue;
+    if (StepFolder(step) == request.state.started_from) continue;
     const std::string folder = CheckpointFolder(request.root, step);
     NXDKIT_TRY(RemoveTree(folder));
     if (request.on_deleted) request.on_deleted(step);
@@ -202,8 +192,8 @@ Result<std::optional<FoundCheckpoint>> FindUntracked(const std::string& root) {
 }
 
 Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
-  const std::optional<int64_t> step = StepOf(BaseName(folder));
-  if (!step) return BadUsage("{} is not named {}N", BaseName(folder), kPrefix).in(folder);
+  const std::optional<int64_t> step = StepOfFolder(BaseName(folder));
+  if (!step) return BadUsage("{} is not named {}N", BaseName(folder), ops::kStepPrefix).in(folder);
   if (KindOf(folder) != PathKind::kFolder) return NotFound("no such checkpoint").in(folder);
   FoundCheckpoint found{folder, *step, std::nullopt};
   const std::string tracker = JoinPath(ParentPath(folder), kTracker);
@@ -239,7 +229,7 @@ bool IsNumber(std::string_view text) {
 // the only one of its step.
 bool IsReplaced(std::string_view name, const std::string& root) {
   const std::optional<std::string_view> output = OutputOfAside(name);
-  const std::optional<int64_t> step = output ? StepOf(*output) : std::nullopt;
+  const std::optional<int64_t> step = output ? StepOfFolder(*output) : std::nullopt;
   return step && KindOf(CheckpointFolder(root, *step)) == PathKind::kFolder;
 }
 
@@ -247,7 +237,7 @@ bool IsReplaced(std::string_view name, const std::string& root) {
 bool IsLeftover(std::string_view name, const std::string& root) {
   constexpr std::string_view kPartial = ".partial", kTemporary = ".tmp-";
   if (name.ends_with(kPartial))
-    return StepOf(name.substr(0, name.size() - kPartial.size())) || IsReplaced(name, root);
+    return StepOfFolder(name.substr(0, name.size() - kPartial.size())) || IsReplaced(name, root);
   const size_t at = name.rfind(kTemporary);
   if (at == std::string_view::npos) return false;
   const bool ours = name.substr(0, at) == kTracker || name.substr(0, at) == kConfigFile;
@@ -257,7 +247,7 @@ bool IsLeftover(std::string_view name, const std::string& root) {
 }  // namespace
 
 std::string CheckpointFolder(const std::string& root, int64_t step) {
-  return JoinPath(root, FolderName(step));
+  return JoinPath(root, StepFolder(step));
 }
 
 Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> models,
@@ -281,7 +271,7 @@ Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& roo
   found.folder = CheckpointFolder(root, found.step);
   found.best = BestOf(tracker);
   if (KindOf(found.folder) != PathKind::kFolder)
-    return Corrupt("{} is named by the tracker but missing", FolderName(found.step))
+    return Corrupt("{} is named by the tracker but missing", StepFolder(found.step))
         .in(path)
         .hint(
             "trainer.load_checkpoint_path can name another one, trainer.save_checkpoint_path "

@@ -8,6 +8,7 @@
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/check_conversion.h"
 #include "formats/ops/convert/delta_file.h"
+#include "formats/ops/convert/fit.h"
 #include "formats/ops/convert/parts.h"
 #include "formats/ops/convert/standing.h"
 #include "formats/ops/digest/digest.h"
@@ -52,9 +53,12 @@ ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conver
   for (const std::string& name : source.left_out)
     report.notes.push_back(fmt::format("{} is not a parameter and is left out", name));
   report.warnings = source.artifact.warnings;
+  report.warnings.insert(report.warnings.end(), spec.warnings.begin(), spec.warnings.end());
   report.lora = LoraReportOf(source);
   if (source.artifact.delta) report.delta = ReportOf(source.artifact.delta->head());
-  if (const Part* part = std::get_if<Part>(&request.place))
+  const Part* const part = std::get_if<Part>(&request.place);
+  if (part && !part->note.empty()) report.notes.push_back(part->note);
+  if (part)
     report.part = {part->index, part->count, report.output_files, report.output_bytes, false, {}};
   return report;
 }
@@ -114,13 +118,25 @@ bool IsOvertaken(const ConvertRequest& request, const Status& made, const Conver
 
 Result<ConvertReport> Run(const ConvertRequest& request, bool dry_run) {
   NXDKIT_TRY(CheckRequest(request));
+  std::string repaired;
+  if (!dry_run && std::holds_alternative<Slot>(request.place)) {
+    NXDKIT_ASSIGN(repaired, rollout::RepairBundle(request.output, request.sync));
+  }
   NXDKIT_ASSIGN(Conversion conversion, PlanConversion(request));
   NXDKIT_TRY(CheckConversion(request, conversion));
+  std::optional<hardware::Fit> fit;
+  if (request.instance) {
+    NXDKIT_ASSIGN(fit, FitOf(request, conversion));
+  }
   if (request.digest) NXDKIT_TRY(RecordDigest(request, conversion));
   NXDKIT_ASSIGN(const std::unique_ptr<Destination> destination,
                 MakeDestination(request, conversion));
   NXDKIT_ASSIGN(const Executor executor, MakeExecutor(conversion, request.run));
   ConvertReport report = MakeReport(request, conversion, executor.workload());
+  if (fit)
+    report.warnings.insert(report.warnings.end(), fit->warnings.begin(), fit->warnings.end());
+  report.fit = std::move(fit);
+  if (!repaired.empty()) report.notes.push_back(std::move(repaired));
   if (!conversion.base && FindsOutput(request)) {
     NXDKIT_TRY(RequireSameOutput(request, conversion, executor));
     NXDKIT_TRY(CheckWritten(request, conversion, {request.output, ""}, report));

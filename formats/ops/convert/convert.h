@@ -10,6 +10,7 @@
 #include "formats/artifact/bind.h"
 #include "formats/artifact/run.h"
 #include "formats/delta/delta.h"
+#include "formats/hardware/fit.h"
 #include "formats/output/decide_output.h"
 
 namespace nxdkit::ops {
@@ -20,6 +21,7 @@ struct NewOutput {};
 struct Part {
   int index = 0;  // from 0
   int count = 1;
+  std::string note{};  // for the report: how these were found, where that was doubtful
 };
 // A rollout bundle that may be in use, of which only the weights are replaced, by one rename; see
 // formats/rollout/weight_slots.h.
@@ -46,6 +48,10 @@ struct ConvertRequest {
   bool digest = false;  // of an NxD set: nxdkit.json names the digest of the source
   bool sync = true;     // the output is on the disk before it is published
   std::variant<NewOutput, Part, Slot> place;
+  // The conversion is refused when what it makes does not fit the memory of this instance.
+  std::optional<std::string> instance;
+  int64_t nodes = 1;                           // of it, for training
+  int64_t train_sequence = 4096;               // tokens of a micro-batch in training
   delta::Coding coding = delta::Coding::kRaw;  // of a delta, which hints.base is the base of
 };
 
@@ -115,6 +121,7 @@ struct ConvertReport {
   std::optional<PartReport> part;      // of a Part
   std::optional<DeltaReport> delta;    // to and from a delta
   std::optional<LoraReport> lora;
+  std::optional<hardware::Fit> fit;  // of an instance that was named
   std::vector<std::string> notes;
   std::vector<std::string> warnings;  // about the source
 };

@@ -218,6 +218,7 @@ Result<Inspection> Inspect(const InspectRequest& request) {
   inspection.warnings.insert(inspection.warnings.end(), warnings.begin(), warnings.end());
   CountTensors(inspection);
   NXDKIT_TRY(InspectLayout(inspection, request));
+  inspection.mount = MountOf(request.path);
   return inspection;
 }
 

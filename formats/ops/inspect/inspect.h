@@ -13,6 +13,7 @@
 #include "formats/compile_cache/cache.h"
 #include "formats/delta/delta.h"
 #include "formats/neff/payload.h"
+#include "lib/system/mount.h"
 
 namespace nxdkit::ops {
 
@@ -157,6 +158,7 @@ struct InspectRequest {
 struct Inspection {
   Form form = Form::kHfFolder;
   std::string description;  // in plain words
+  Mount mount;              // where it lies
   Artifact artifact;        // holds the tensors
   std::vector<TensorReference> references;
   LayoutCheck layout;

@@ -1,0 +1,57 @@
+#include "formats/artifact/run_folder.h"
+
+#include "lib/base/text.h"
+#include "lib/json/json.h"
+#include "lib/system/file.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr uint64_t kMaxTrackerBytes = 1 << 20;
+
+std::string ActorOf(const std::string& root, int64_t step) {
+  return JoinPath(JoinPath(root, StepFolder(step)), kActorFolder);
+}
+
+std::optional<int64_t> TrackedStep(const std::string& root) {
+  const std::string path = JoinPath(root, kRunTracker);
+  if (KindOf(path) != PathKind::kFile) return std::nullopt;
+  const Result<std::string> text = ReadSmallFile(path, kMaxTrackerBytes);
+  const Result<Json> json = text.ok() ? ParseJson(*text) : Result<Json>(text.error());
+  const Json* step = json.ok() ? JsonFind(*json, "last_global_step") : nullptr;
+  if (!step || !step->is_number_unsigned()) return std::nullopt;
+  return step->get<int64_t>();
+}
+
+std::optional<int64_t> NewestStep(const std::string& root) {
+  const auto names = ListFolder(root);
+  std::optional<int64_t> newest;
+  if (!names.ok()) return newest;
+  for (const std::string& name : *names)
+    if (const auto step = StepOfFolder(name))
+      if (step > newest && KindOf(ActorOf(root, *step)) == PathKind::kFolder) newest = step;
+  return newest;
+}
+
+}  // namespace
+
+std::optional<int64_t> StepOfFolder(std::string_view name) {
+  if (!name.starts_with(kStepPrefix)) return std::nullopt;
+  const std::optional<int64_t> step = ParseNumber<int64_t>(name.substr(kStepPrefix.size()));
+  return step && *step >= 0 ? step : std::nullopt;
+}
+
+std::string StepFolder(int64_t step) { return std::string(kStepPrefix) + std::to_string(step); }
+
+std::string CheckpointIn(const std::string& path) {
+  if (StepOfFolder(BaseName(path)))
+    if (std::string actor = JoinPath(path, kActorFolder); KindOf(actor) == PathKind::kFolder)
+      return actor;
+  if (const auto step = TrackedStep(path))
+    if (std::string actor = ActorOf(path, *step); KindOf(actor) == PathKind::kFolder) return actor;
+  const std::optional<int64_t> step = NewestStep(path);
+  return step ? ActorOf(path, *step) : path;
+}
+
+}  // namespace nxdkit::ops

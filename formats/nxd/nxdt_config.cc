@@ -1,0 +1,136 @@
+#include "formats/nxd/nxdt_config.h"
+
+#include <fmt/core.h>
+
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+#include "lib/system/file.h"
+#include "lib/yaml/yaml.h"
+
+namespace nxdkit::nxd {
+namespace {
+
+constexpr uint64_t kMaxYamlBytes = 1 << 20;
+constexpr int64_t kMaxSize = 4096;
+
+// One map of the document, "distributed_strategy"; errors are kept, the first counts.
+class Section {
+ public:
+  Section(const Value& root, std::string_view name, const std::string& path)
+      : map_(root.Find(name)), name_(name), path_(path) {}
+
+  std::optional<int> Size(std::string_view key) { return Int(key, 1, kMaxSize); }
+
+  std::optional<int> Int(std::string_view key, int64_t least, int64_t most) {
+    const Value* value = Find(key);
+    if (!value) return std::nullopt;
+    if (value->kind == ValueKind::kInt && value->integer >= least && value->integer <= most)
+      return static_cast<int>(value->integer);
+    Fail(key, *value, fmt::format("a whole number from {} to {}", least, most));
+    return std::nullopt;
+  }
+
+  std::optional<bool> Flag(std::string_view key) {
+    const Value* value = Find(key);
+    if (!value) return std::nullopt;
+    if (value->kind == ValueKind::kBool) return value->boolean;
+    Fail(key, *value, "True or False");
+    return std::nullopt;
+  }
+
+  std::string Text(std::string_view key) {
+    const Value* value = Find(key);
+    if (!value) return "";
+    if (value->kind == ValueKind::kString) return value->text;
+    Fail(key, *value, "a text");
+    return "";
+  }
+
+  bool Has(std::string_view key) const { return Find(key) != nullptr; }
+
+  const Status& status() const { return status_; }
+
+ private:
+  const Value* Find(std::string_view key) const {
+    const Value* value = map_ ? map_->Find(key) : nullptr;
+    return value && value->kind != ValueKind::kNull ? value : nullptr;
+  }
+
+  void Fail(std::string_view key, const Value& value, const std::string& expected) {
+    if (!status_.ok()) return;
+    const bool expression = value.text.find("${") != std::string::npos;
+    status_ = BadUsage("{}: found {}, expected {}", PlaceText(value.place),
+                       EscapeControl(ValueText(value)), expected)
+                  .in(path_)
+                  .member(fmt::format("{}.{}", name_, key))
+                  .hint(expression ? "an expression of OmegaConf: say it by option instead" : "");
+  }
+
+  const Value* map_;
+  const std::string name_;
+  const std::string& path_;
+  Status status_;
+};
+
+// Both, only the first, neither.
+QkvStyle QkvOf(bool linear, bool fused) {
+  if (linear && fused) return QkvStyle::kFused;
+  return linear ? QkvStyle::kLinear : QkvStyle::kSeparate;
+}
+
+// lnc (logical NeuronCores) is a key of trn2 alone, which has 64 or 128 devices.
+models::Hardware HardwareOf(Section& trainer) {
+  const std::optional<int> lnc = trainer.Int("lnc", 1, 2);
+  const int devices = trainer.Int("devices", 1, 100'000).value_or(32);
+  const bool trn2 = lnc || devices == 64 || devices == 128;
+  return trn2 ? models::Hardware::kTrn2 : models::Hardware::kTrn1;
+}
+
+}  // namespace
+
+Result<NxdtConfig> ParseNxdtConfig(std::string_view text, const std::string& path) {
+  NXDKIT_ASSIGN(const Value root, ParseYaml(text, {.interpolations = true}).in(path));
+  if (root.kind != ValueKind::kMap || !root.Find("distributed_strategy"))
+    return BadUsage("no map distributed_strategy: this is not a configuration of NxD Training")
+        .in(path);
+  NxdtConfig config;
+  Section strategy(root, "distributed_strategy", path);
+  config.layout.tp = strategy.Size("tensor_model_parallel_size").value_or(1);
+  config.layout.pp = strategy.Size("pipeline_model_parallel_size").value_or(1);
+  config.layout.vpp = strategy.Size("virtual_pipeline_model_parallel_size").value_or(1);
+  config.layout.ep = strategy.Size("expert_model_parallel_size").value_or(1);
+  config.layout.kv_multiplier = strategy.Size("kv_replicator").value_or(1);
+  NXDKIT_TRY(strategy.status());
+
+  Section model(root, "model", path);
+  const bool linear = model.Flag("qkv_linear").value_or(false);
+  config.layout.qkv = QkvOf(linear, model.Flag("fuse_qkv").value_or(false));
+  if (model.Has("moe")) config.layout.names = NameStyle::kNxdt;
+  config.model_config = model.Text("model_config");
+  if (config.model_config.find("${") != std::string::npos) config.model_config.clear();
+  NXDKIT_TRY(model.status());
+
+  Section trainer(root, "trainer", path);
+  config.layout.hardware = HardwareOf(trainer);
+  NXDKIT_TRY(trainer.status());
+
+  Section manager(root, "exp_manager", path);
+  config.xser = manager.Flag("save_xser");
+  NXDKIT_TRY(manager.status());
+
+  const Value* source = root.Find("model_source");
+  if (source && source->text == "megatron") config.layout.names = NameStyle::kMegatron;
+  if (source && source->text != "megatron" && source->text != "hf")
+    return Unsupported("{}: found {}, expected hf or megatron", PlaceText(source->place),
+                       EscapeControl(ValueText(*source)))
+        .in(path)
+        .member("model_source");
+  return config;
+}
+
+Result<NxdtConfig> ReadNxdtConfig(const std::string& path) {
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxYamlBytes));
+  return ParseNxdtConfig(text, path);
+}
+
+}  // namespace nxdkit::nxd

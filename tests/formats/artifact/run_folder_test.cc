@@ -1,0 +1,79 @@
+#include "formats/artifact/run_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "formats/artifact/artifact.h"
+#include "tests/formats/ops/ops_workshop.h"
+#include "tests/lib/temp_folder.h"
+
+namespace nxdkit::ops {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const int step : {2, 10, 9}) {
+      const std::string name = "run/global_step_" + std::to_string(step);
+      workshop_.Make(name + "/actor", model_, Kind::kHf, Kind::kNxd, Tp2());
+    }
+    fs::create_directories(workshop_ / "run/global_step_30.partial/actor");
+    fs::create_directories(workshop_ / "run/global_step_31");
+  }
+  static OutputOptions Tp2() {
+    OutputOptions options;
+    options.tp = 2;
+    return options;
+  }
+  std::string Step(int step) const {
+    return workshop_ / ("run/global_step_" + std::to_string(step));
+  }
+  const testing_util::OpsWorkshop workshop_;
+  const std::string model_ = workshop_.MakeModel("model", testing_util::TinyLlama());
+  const std::string run_ = workshop_ / "run";
+};
+
+TEST_F(RunFolder, LeadsToTheNewestCheckpoint) {
+  EXPECT_EQ(CheckpointIn(run_), Step(10) + "/actor");
+  EXPECT_EQ(CheckpointIn(Step(9)), Step(9) + "/actor");
+  EXPECT_EQ(CheckpointIn(Step(9) + "/actor"), Step(9) + "/actor");
+  EXPECT_EQ(CheckpointIn(Step(31)), Step(31)) << "there is no actor in it";
+  EXPECT_EQ(CheckpointIn(model_), model_);
+}
+
+TEST_F(RunFolder, TheTrackersWordCounts) {
+  const std::string tracker = workshop_ / "run/checkpoint_tracker.json";
+  testing_util::WriteText(tracker, "{\"last_global_step\": 2}");
+  EXPECT_EQ(CheckpointIn(run_), Step(2) + "/actor");
+  for (const char* bad : {"{\"last_global_step\": 77}", "{\"last_global_step\": -1}", "[", ""}) {
+    testing_util::WriteText(tracker, bad);
+    EXPECT_EQ(CheckpointIn(run_), Step(10) + "/actor") << bad;
+  }
+}
+
+TEST_F(RunFolder, IsOpenedAsItsCheckpoint) {
+  for (const std::string& path : {run_, Step(10), Step(2)}) {
+    const auto kind = Recognise(path);
+    ASSERT_TRUE(kind.ok()) << kind.error().ToString();
+    EXPECT_EQ(*kind, Kind::kNxd);
+    const auto opened = OpenArtifact(path, *kind, {});
+    ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+    EXPECT_EQ(opened->path, CheckpointIn(path));
+    const auto verified = testing_util::VerifyAgainst(path, model_);
+    ASSERT_TRUE(verified.ok()) << verified.error().ToString();
+    EXPECT_TRUE(verified->findings.empty());
+  }
+}
+
+TEST(StepOfFolder, IsTheWholeName) {
+  EXPECT_EQ(StepOfFolder("global_step_5"), 5);
+  EXPECT_EQ(StepFolder(5), "global_step_5");
+  for (const char* name : {"global_step_", "global_step_5.partial", "global_step_-5", "step_5"})
+    EXPECT_FALSE(StepOfFolder(name)) << name;
+}
+
+}  // namespace
+}  // namespace nxdkit::ops

@@ -1,0 +1,128 @@
+// Configurations as NxD Training's examples have them.
+#include "formats/nxd/nxdt_config.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/lib/expect_error.h"
+
+namespace nxdkit::nxd {
+namespace {
+
+using testing_util::ExpectError;
+
+// The keys that count of hf_llama3_8B_config.yaml, and some that do not.
+constexpr char kLlama[] = R"(
+name: hf_llama
+model_source: hf
+seed: 1234
+trainer:
+  devices: 32
+  num_nodes: 4
+  max_steps: 10
+exp_manager:
+  exp_dir: null
+  save_xser: True
+  async_checkpointing: False
+distributed_strategy:
+  tensor_model_parallel_size: 32
+  pipeline_model_parallel_size: 1
+  virtual_pipeline_model_parallel_size: 1
+  zero1: True
+  sequence_parallel: True
+  kv_replicator: 4
+data:
+  global_batch_size: 1024
+  total: ${multiply:${trainer.max_steps}, ${data.global_batch_size}}
+model:
+  model_config: /models/config.json
+  qkv_linear: True
+  fuse_qkv: True
+precision:
+  type: 'mixed_precision'
+)";
+
+NxdtConfig Parsed(const std::string& text) {
+  const auto config = ParseNxdtConfig(text, "config.yaml");
+  EXPECT_TRUE(config.ok()) << config.error().ToString();
+  return config.ok() ? *config : NxdtConfig();
+}
+
+std::string Replaced(std::string text, const std::string& what, const std::string& with) {
+  return text.replace(text.find(what), what.size(), with);
+}
+
+TEST(NxdtConfig, OfLlama3SaysItsLayout) {
+  const NxdtConfig config = Parsed(kLlama);
+  EXPECT_EQ(config.layout.tp, 32);
+  EXPECT_EQ(config.layout.pp, 1);
+  EXPECT_EQ(config.layout.vpp, 1);
+  EXPECT_EQ(config.layout.ep, 1);
+  EXPECT_EQ(config.layout.kv_multiplier, 4);
+  EXPECT_EQ(config.layout.qkv, QkvStyle::kFused);
+  EXPECT_EQ(config.layout.hardware, models::Hardware::kTrn1);
+  EXPECT_FALSE(config.layout.names.has_value());
+  EXPECT_EQ(config.xser, true);
+  EXPECT_EQ(config.model_config, "/models/config.json");
+}
+
+TEST(NxdtConfig, OfTrn2IsKnownByItsLogicalCores) {
+  const std::string lnc = Replaced(kLlama, "num_nodes: 4", "num_nodes: 1\n  lnc: 2");
+  EXPECT_EQ(Parsed(lnc).layout.hardware, models::Hardware::kTrn2);
+  const std::string devices = Replaced(kLlama, "devices: 32", "devices: 64");
+  EXPECT_EQ(Parsed(devices).layout.hardware, models::Hardware::kTrn2);
+}
+
+TEST(NxdtConfig, QkvIsBothOneOrNeither) {
+  const std::string linear = Replaced(kLlama, "fuse_qkv: True", "fuse_qkv: False");
+  EXPECT_EQ(Parsed(linear).layout.qkv, QkvStyle::kLinear);
+  const std::string neither = Replaced(linear, "qkv_linear: True", "qkv_linear: False");
+  EXPECT_EQ(Parsed(neither).layout.qkv, QkvStyle::kSeparate);
+}
+
+TEST(NxdtConfig, WhatIsAbsentHasTheTrainersDefault) {
+  const NxdtConfig config = Parsed("distributed_strategy:\n  tensor_model_parallel_size: 8\n");
+  EXPECT_EQ(config.layout.tp, 8);
+  EXPECT_EQ(config.layout.kv_multiplier, 1);
+  EXPECT_EQ(config.layout.qkv, QkvStyle::kSeparate);
+  EXPECT_FALSE(config.xser.has_value());
+}
+
+TEST(NxdtConfig, NamesFollowTheSourceOfTheModel) {
+  const std::string megatron = Replaced(kLlama, "model_source: hf", "model_source: megatron");
+  EXPECT_EQ(Parsed(megatron).layout.names, NameStyle::kMegatron);
+  const std::string mixtral =
+      Replaced(kLlama, "fuse_qkv: True", "fuse_qkv: False\n  moe:\n    x: 1");
+  EXPECT_EQ(Parsed(mixtral).layout.names, NameStyle::kNxdt);
+}
+
+TEST(NxdtConfig, FaultsSayLineKeyAndValue) {
+  const auto fails = [](const std::string& text, Errc code, const std::string& part,
+                        const std::string& member) {
+    const auto error = ExpectError(ParseNxdtConfig(text, "c.yaml"), code, part);
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->file(), "c.yaml");
+    EXPECT_EQ(error->member(), member);
+  };
+  fails(Replaced(kLlama, "parallel_size: 32", "parallel_size: many"), Errc::kUsage,
+        "line 14 column 31: found \"many\", expected a whole number from 1 to 4096",
+        "distributed_strategy.tensor_model_parallel_size");
+  fails(Replaced(kLlama, "kv_replicator: 4", "kv_replicator: 0"), Errc::kUsage, "found 0",
+        "distributed_strategy.kv_replicator");
+  fails(Replaced(kLlama, "fuse_qkv: True", "fuse_qkv: 3"), Errc::kUsage, "expected True or False",
+        "model.fuse_qkv");
+  fails(Replaced(kLlama, "model_source: hf", "model_source: nemo"), Errc::kUnsupported,
+        "found \"nemo\", expected hf or megatron", "model_source");
+  fails("a: 1\n", Errc::kUsage, "not a configuration of NxD Training", "");
+  fails("[1, 2]\n", Errc::kUsage, "not a configuration of NxD Training", "");
+  fails("a: [\n", Errc::kCorrupt, "line", "");
+}
+
+TEST(NxdtConfig, ExpressionsAreSaidByOption) {
+  const std::string text = Replaced(kLlama, "parallel_size: 32", "parallel_size: ${x.y}");
+  const auto error = ExpectError(ParseNxdtConfig(text, "c.yaml"), Errc::kUsage, "${x.y}");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->hint(), "an expression of OmegaConf: say it by option instead");
+}
+
+}  // namespace
+}  // namespace nxdkit::nxd
