@@ -1,5 +1,8 @@
 #include "lib/system/mount.h"
 
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
 #include <algorithm>
 #include <array>
 #include <fstream>
@@ -46,6 +49,26 @@ Mount ParseRow(const std::string& row) {
   return mount;
 }
 
+// Of the types that belong to one machine; "" for any other.
+std::string TypeByNumber(const std::string& path) {
+  struct statfs info;
+  if (::statfs(path.c_str(), &info) != 0) return "";
+  switch (static_cast<unsigned long>(info.f_type)) {
+    case EXT4_SUPER_MAGIC:
+      return "ext4";
+    case XFS_SUPER_MAGIC:
+      return "xfs";
+    case BTRFS_SUPER_MAGIC:
+      return "btrfs";
+    case TMPFS_MAGIC:
+      return "tmpfs";
+    case OVERLAYFS_SUPER_MAGIC:
+      return "overlay";
+    default:
+      return "";
+  }
+}
+
 bool Contains(const std::string& folder, const std::string& path) {
   return folder == "/" || path == folder || path.starts_with(folder + "/");
 }
@@ -59,7 +82,13 @@ bool Mount::Has(std::string_view option) const {
   return false;
 }
 
-Mount MountOf(const std::string& path, const std::string& table) {
+Mount MountOf(const std::string& path) {
+  Mount mount = MountIn("/proc/self/mountinfo", path);
+  if (mount.type.empty()) mount.type = TypeByNumber(NearestExisting(path));
+  return mount;
+}
+
+Mount MountIn(const std::string& table, const std::string& path) {
   const std::string real = RealPath(NearestExisting(path));
   Mount found;
   std::ifstream rows(table);

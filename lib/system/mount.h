@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace nxdkit {
@@ -17,8 +18,11 @@ struct Mount {
   bool Has(std::string_view option) const;  // "flock"; "vers=" asks for any value
 };
 
-// Of the path, or of the nearest one above it that exists. `table`: for tests.
-Mount MountOf(const std::string& path, const std::string& table = "/proc/self/mountinfo");
+// Of the path, or of the nearest one above it that exists. In a chroot the table may not have it:
+// then only the type is known, by statfs(2).
+Mount MountOf(const std::string& path);
+// As a table like /proc/self/mountinfo says.
+Mount MountIn(const std::string& table, const std::string& path);
 
 // Whether other machines, or other mounts on this one, may have the same files: all but the types
 // that are known to belong to one kernel. Their locks, leases and caches are not ours.

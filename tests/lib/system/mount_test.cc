@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 class MountTest : public ::testing::Test {
  protected:
-  Mount Of(const std::string& path) const { return MountOf(path, table_); }
+  Mount Of(const std::string& path) const { return MountIn(table_, path); }
   testing_util::TempFolder folder_;
   const std::string table_ = folder_ / "mountinfo";
 
