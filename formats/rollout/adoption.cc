@@ -52,8 +52,7 @@ int ExchangeWithALink(const std::string& weights, const std::string& slot) {
 Error FromAnImage(const std::string& weights) {
   return Unsupported(
              "this folder cannot be renamed: it comes from a lower layer of an overlay (a "
-             "container "
-             "image)")
+             "container image)")
       .in(weights)
       .hint(
           "make the bundle outside the image; or, while no engine reads it: cp -a weights "

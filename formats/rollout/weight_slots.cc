@@ -65,12 +65,6 @@ Result<bool> HasAFileInUse(const std::string& slot) {
   return false;
 }
 
-// When its name, its bytes or what is in it changed, in seconds, by the clock of the file system.
-int64_t ChangedAt(const std::string& path) {
-  struct stat info;
-  return ::lstat(path.c_str(), &info) == 0 ? info.st_mtim.tv_sec : 0;
-}
-
 // Who writes a slot that is not whole.
 struct Writer {
   Owner owner;
@@ -107,8 +101,7 @@ bool IsForgotten(const std::string& slot, int64_t now) {
   if (!lock.ok() || lock->state() == FolderLock::State::kBusy) return false;
   const std::optional<Writer> writer = WriterOf(slot);
   if (!writer) return ChangedAt(slot) + kKeepRetired <= now;
-  if (writer->alive == Alive::kYes) return false;
-  if (writer->alive == Alive::kUnknown && writer->last_change + kWriterIsDead > now) return false;
+  if (MayLive(writer->alive, writer->last_change, now, kWriterIsDead)) return false;
   return ::rename(JoinPath(slot, kHalfDone).c_str(), JoinPath(slot, kGivenUp).c_str()) == 0;
 }
 
@@ -322,8 +315,7 @@ Status SlotUpdate::CheckNobodyWrites() const {
   for (const std::string& slot : slots) {
     if (slot == path_) return OkStatus();  // by number: those after it are younger
     const std::optional<Writer> writer = WriterOf(slot);
-    if (!writer || writer->alive == Alive::kNo) continue;
-    if (writer->alive == Alive::kUnknown && writer->last_change + kWriterIsAlive < now) continue;
+    if (!writer || !MayLive(writer->alive, writer->last_change, now, kWriterIsAlive)) continue;
     return Error(Errc::kIo, fmt::format("another process is refreshing this bundle (pid {} on {})",
                                         writer->owner.pid, writer->owner.host))
         .in(parent_);

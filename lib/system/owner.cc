@@ -63,4 +63,13 @@ Alive AskAlive(const Owner& owner) {
   return start && *start == owner.start ? Alive::kYes : Alive::kNo;
 }
 
+int64_t ChangedAt(const std::string& path) {
+  struct stat info;
+  return ::lstat(path.c_str(), &info) == 0 ? info.st_mtim.tv_sec : 0;
+}
+
+bool MayLive(Alive alive, int64_t last_sign, int64_t now, int64_t patience) {
+  return alive == Alive::kYes || (alive == Alive::kUnknown && last_sign + patience > now);
+}
+
 }  // namespace nxdkit

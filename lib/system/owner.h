@@ -26,4 +26,12 @@ std::optional<Owner> ParseOwner(std::string_view text);
 enum class Alive { kYes, kNo, kUnknown };
 Alive AskAlive(const Owner& owner);
 
+// When the file or folder itself changed last, in seconds by the clock of its file system; 0 where
+// it is not. What a process of another machine writes is the only sign of its life.
+int64_t ChangedAt(const std::string& path);
+
+// Whether it must be waited for: what cannot be asked counts as alive for `patience` seconds after
+// its last sign.
+bool MayLive(Alive alive, int64_t last_sign, int64_t now, int64_t patience);
+
 }  // namespace nxdkit

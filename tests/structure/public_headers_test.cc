@@ -11,11 +11,6 @@
 namespace nxdkit::test {
 namespace {
 
-const SourceFile* Find(std::string_view path) {
-  const auto found = std::ranges::find(Tree(), path, &SourceFile::path);
-  return found == Tree().end() ? nullptr : &*found;
-}
-
 std::vector<std::string> PublicHeaders() {
   std::vector<std::string> headers;
   const SourceFile* list = Find("cmake/PublicHeaders.cmake");

@@ -29,12 +29,6 @@ bool IsPrivate(const SourceFile& file) {
   return false;
 }
 
-const SourceFile* Find(std::string_view path) {
-  for (const SourceFile& file : Tree())
-    if (file.path == path) return &file;
-  return nullptr;
-}
-
 TEST(Headers, BeginWithACommentAndPragmaOnce) {
   const std::vector<const SourceFile*> headers = FilesIn("", {".h"});
   EXPECT_GT(headers.size(), 5u) << "the tree was not found";
@@ -116,8 +110,8 @@ TEST(Sources, NameNoParticularMachine) {
 
 TEST(Formats, EachReaderHasItsFormatPage) {
   // What is about all formats.
-  const std::set<std::string> about_all = {"formats/models", "formats/hardware",
-                                           "formats/artifact", "formats/output", "formats/ops"};
+  const std::set<std::string> about_all = {"formats/models", "formats/hardware", "formats/artifact",
+                                           "formats/output", "formats/ops"};
   std::set<std::string> folders;
   for (const SourceFile* file : FilesIn("formats/", {".cc"})) {
     const std::string folder = file->path.substr(0, file->path.find('/', 8));

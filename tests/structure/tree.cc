@@ -49,6 +49,11 @@ const std::vector<SourceFile>& Tree() {
   return kTree;
 }
 
+const SourceFile* Find(std::string_view path) {
+  const auto found = std::ranges::find(Tree(), path, &SourceFile::path);
+  return found == Tree().end() ? nullptr : &*found;
+}
+
 std::vector<const SourceFile*> FilesIn(std::string_view folder,
                                        const std::vector<std::string_view>& endings) {
   std::vector<const SourceFile*> files;

@@ -17,6 +17,9 @@ struct SourceFile {
 // (build, version control, virtual environments) is left out, and so are files with a NUL byte.
 const std::vector<SourceFile>& Tree();
 
+// The file of Tree() with that path; null when there is none.
+const SourceFile* Find(std::string_view path);
+
 // The files of Tree() whose path begins with `folder` and ends with one of `endings`.
 std::vector<const SourceFile*> FilesIn(std::string_view folder,
                                        const std::vector<std::string_view>& endings);

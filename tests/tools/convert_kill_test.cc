@@ -23,8 +23,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kFinished = -1;
 
 // Two models with the same shapes.
-struct Models {
-  Models(int hidden, int vocab) {
+struct KilledModels {
+  KilledModels(int hidden, int vocab) {
     TinyModel big = testing_util::TinyQwen3();
     big.hidden = hidden;
     big.intermediate = 3 * hidden;
@@ -38,13 +38,13 @@ struct Models {
   std::string second;
 };
 // 45 MB: writing takes so long that a signal finds it.
-const Models& TheModels() {
-  static const auto models = std::make_unique<Models>(512, 32768);
+const KilledModels& TheModels() {
+  static const auto models = std::make_unique<KilledModels>(512, 32768);
   return *models;
 }
 // 10 MB, for many kills at random moments: each costs four conversions and as many comparisons.
-const Models& TheSmallModels() {
-  static const auto models = std::make_unique<Models>(256, 16384);
+const KilledModels& TheSmallModels() {
+  static const auto models = std::make_unique<KilledModels>(256, 16384);
   return *models;
 }
 

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kToNxd[] = "--from hf --to nxd --tp 4 --hw trn2 ";
+constexpr char kPartsToNxd[] = "--from hf --to nxd --tp 4 --hw trn2 ";
 
 TEST(AssignParts, TheLargestFirstToTheLeastLoaded) {
   EXPECT_THAT(ops::AssignParts({5, 9, 4, 4}, 2), ElementsAre(1, 0, 1, 0));
@@ -28,7 +28,7 @@ TEST(AssignParts, TheLargestFirstToTheLeastLoaded) {
 
 class ConvertParts : public ::testing::Test {
  protected:
-  ProcessResult Part(const std::string& part, const std::string& options = kToNxd,
+  ProcessResult Part(const std::string& part, const std::string& options = kPartsToNxd,
                      const std::vector<std::string>& environment = {}) const {
     Words words = {Workshop::Tool("nxd-convert"), "--no-sync", "--json", "--part", part};
     for (const std::string& word : Split(options)) words.push_back(word);
@@ -36,7 +36,7 @@ class ConvertParts : public ::testing::Test {
     words.push_back(out_);
     return RunProcess(words, environment);
   }
-  void ExpectWholeOutput(const std::string& options = kToNxd) const {
+  void ExpectWholeOutput(const std::string& options = kPartsToNxd) const {
     ExpectConverts(options, model_, workshop_ / "one");
     ExpectSameTree(out_, workshop_ / "one");
     EXPECT_FALSE(fs::exists(out_ + ".parts"));
@@ -64,7 +64,7 @@ TEST_F(ConvertParts, TheLastOnePublishes) {
 }
 
 TEST_F(ConvertParts, SaysThatTheOutputIsThereWhenItIs) {
-  const std::string to(kToNxd);
+  const std::string to(kPartsToNxd);
   const ProcessResult first = Workshop::Convert(to + "--part 0/2", model_, out_);
   EXPECT_THAT(first.out, HasSubstr("made part 0 of 2 of " + out_));
   EXPECT_THAT(first.out, ::testing::Not(HasSubstr("wrote")));
@@ -73,7 +73,7 @@ TEST_F(ConvertParts, SaysThatTheOutputIsThereWhenItIs) {
 }
 
 TEST_F(ConvertParts, ADryRunTellsThePartsFilesAndBytes) {
-  const std::string dry = std::string(kToNxd) + "--dry-run ";
+  const std::string dry = std::string(kPartsToNxd) + "--dry-run ";
   uint64_t bytes = 0;
   uint64_t files = 0;
   for (const std::string part : {"0/3", "1/3", "2/3"}) {
@@ -86,7 +86,7 @@ TEST_F(ConvertParts, ADryRunTellsThePartsFilesAndBytes) {
     files += json["part"]["files"].get<uint64_t>();
     EXPECT_FALSE(Traces(out_));
     EXPECT_FALSE(fs::exists(out_ + ".parts")) << "nothing is written";
-    const Json made = JsonOf(Part(part, std::string(kToNxd)));
+    const Json made = JsonOf(Part(part, std::string(kPartsToNxd)));
     EXPECT_EQ(made["part"]["bytes"], json["part"]["bytes"]);
     EXPECT_EQ(made["part"]["files"], json["part"]["files"]);
     fs::remove_all(out_ + ".parts");
@@ -97,7 +97,7 @@ TEST_F(ConvertParts, ADryRunTellsThePartsFilesAndBytes) {
 
 TEST_F(ConvertParts, ADryRunRefusesAnotherSplit) {
   EXPECT_EQ(Part("0/3").exit_code, 0);
-  const ProcessResult result = Part("0/2", std::string(kToNxd) + "--dry-run ");
+  const ProcessResult result = Part("0/2", std::string(kPartsToNxd) + "--dry-run ");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("another split"));
 }
@@ -162,8 +162,9 @@ TEST_F(ConvertParts, OfAPublishedOutputAnyPartMayBeRunAgain) {
   ASSERT_EQ(Part("0/2").exit_code, 0);
   ASSERT_EQ(JsonOf(Part("1/2"))["already_published"], false);
   for (const std::string part : {"1/2", "0/2", "auto", "1/3"}) {
-    for (const std::string& options : {std::string(kToNxd), std::string(kToNxd) + "--dry-run",
-                                       std::string(kToNxd) + "--resume --verify"}) {
+    for (const std::string& options :
+         {std::string(kPartsToNxd), std::string(kPartsToNxd) + "--dry-run",
+          std::string(kPartsToNxd) + "--resume --verify"}) {
       const ProcessResult again = Part(part, options, {"JOB_COMPLETION_INDEX=1", "PART_COUNT=2"});
       const Json json = JsonOf(again);
       EXPECT_EQ(again.exit_code, 0) << again.out;
@@ -199,7 +200,8 @@ TEST_F(ConvertParts, AnOutputThatIsNotTheSameIsInTheWay) {
   ASSERT_EQ(Part("1/2").exit_code, 0);
   const auto expect = [&](const std::string& message) {
     for (const ProcessResult& result :
-         {Part("1/2"), Workshop::Convert(std::string(kToNxd) + "--resume --json", model_, out_)}) {
+         {Part("1/2"),
+          Workshop::Convert(std::string(kPartsToNxd) + "--resume --json", model_, out_)}) {
       EXPECT_EQ(result.exit_code, 2) << result.out;
       EXPECT_THAT(result.out, HasSubstr("the output exists and is not what this command makes"));
       EXPECT_THAT(result.out, HasSubstr(message));
@@ -225,8 +227,8 @@ TEST_F(ConvertParts, AnOutputThatIsNotTheSameIsInTheWay) {
   fs::resize_file(out_ + "/" + rank, 17);
   expect(rank + ": 17 bytes are there, expected ");
   // With --force it is made anew.
-  ASSERT_EQ(Part("0/2", std::string(kToNxd) + "--force").exit_code, 0);
-  ASSERT_EQ(Part("1/2", std::string(kToNxd) + "--force").exit_code, 0);
+  ASSERT_EQ(Part("0/2", std::string(kPartsToNxd) + "--force").exit_code, 0);
+  ASSERT_EQ(Part("1/2", std::string(kPartsToNxd) + "--force").exit_code, 0);
   ExpectWholeOutput();
 }
 
@@ -240,7 +242,7 @@ TEST_F(ConvertParts, AnotherModelInTheSamePlaceIsNoRepeat) {
   fs::rename(model_, workshop_ / "before");
   fs::rename(other, model_);
   EXPECT_EQ(Part("1/2").exit_code, 2);
-  EXPECT_EQ(Workshop::Convert(std::string(kToNxd) + "--resume", model_, out_).exit_code, 2);
+  EXPECT_EQ(Workshop::Convert(std::string(kPartsToNxd) + "--resume", model_, out_).exit_code, 2);
 }
 
 TEST_F(ConvertParts, EveryFormatCanBeResumedWhenItWasThrough) {
@@ -358,7 +360,7 @@ TEST_F(ConvertParts, LaunchersSayWhichPart) {
       {{"PMI_RANK=2", "PMI_SIZE=2"}, 0, 0, "part 2 of 2 does not exist"},
   };
   for (const Launcher& launcher : launchers) {
-    const ProcessResult result = Part("auto", kToNxd, launcher.variables);
+    const ProcessResult result = Part("auto", kPartsToNxd, launcher.variables);
     const Json json = JsonOf(result);
     if (!launcher.error.empty()) {
       EXPECT_EQ(result.exit_code, 2);

@@ -18,13 +18,13 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-struct Case {
+struct KillCase {
   const char* name;
   bool first_use;  // `weights` is a plain folder, else a link and two slots
   const char* options;
 };
 
-class IntoKill : public ::testing::TestWithParam<Case> {
+class IntoKill : public ::testing::TestWithParam<KillCase> {
  protected:
   void SetUp() override {
     TinyModel big = testing_util::TinyQwen3();
@@ -109,10 +109,10 @@ TEST_P(IntoKill, LeavesAWholeVersion) { KillAtRandom(8, 1); }
 using SlowIntoKill = IntoKill;
 TEST_P(SlowIntoKill, LeavesAWholeVersion) { KillAtRandom(80, 2); }
 
-const Case kCases[] = {{"FirstUse", true, "-j 2"},
-                       {"Again", false, "-j 2"},
-                       {"AgainVerified", false, "-j 1 --verify"}};
-std::string CaseName(const ::testing::TestParamInfo<Case>& row) { return row.param.name; }
+const KillCase kCases[] = {{"FirstUse", true, "-j 2"},
+                           {"Again", false, "-j 2"},
+                           {"AgainVerified", false, "-j 1 --verify"}};
+std::string CaseName(const ::testing::TestParamInfo<KillCase>& row) { return row.param.name; }
 INSTANTIATE_TEST_SUITE_P(All, IntoKill, ::testing::ValuesIn(kCases), CaseName);
 INSTANTIATE_TEST_SUITE_P(All, SlowIntoKill, ::testing::ValuesIn(kCases), CaseName);
 

@@ -18,14 +18,14 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-struct Case {
+struct SharedCase {
   const char* name;
   bool plain;     // `weights` is a plain folder, as others make it
   Words answers;  // of the file system
   bool one_step;  // who opens `weights` never finds it missing
 };
 
-class IntoShared : public ::testing::TestWithParam<Case> {
+class IntoShared : public ::testing::TestWithParam<SharedCase> {
  protected:
   // The bundle of the first model, as it is before each run.
   void Prepare() const {
@@ -89,7 +89,7 @@ TEST_P(IntoShared, LeavesNoLinksBehind) {
     EXPECT_TRUE(!entry.is_symlink() || entry.path() == weights_ || !locks) << entry.path();
 }
 
-const Case kCases[] = {
+const SharedCase kSharedCases[] = {
     {"PlainOnLustre", true, {"SHIM_EXCHANGE=EINVAL"}, false},
     {"PlainOnLustreWithoutLocks", true, {"SHIM_EXCHANGE=EINVAL", "SHIM_FLOCK=ENOSYS"}, false},
     {"PlainOnOverlay", true, {"SHIM_EXCHANGE=EXDEV"}, false},
@@ -97,11 +97,11 @@ const Case kCases[] = {
     {"LinkOnLustre", false, {"SHIM_EXCHANGE=EINVAL"}, true},
     {"LinkWithoutLocks", false, {"SHIM_EXCHANGE=EINVAL", "SHIM_FLOCK=ENOSYS"}, true},
     {"LinkOnALocalDisk", false, {"SHIM_NOTHING=1"}, true}};
-INSTANTIATE_TEST_SUITE_P(All, IntoShared, ::testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(All, IntoShared, ::testing::ValuesIn(kSharedCases),
                          [](const auto& row) { return std::string(row.param.name); });
 
 class IntoPlain : public IntoShared {};
-INSTANTIATE_TEST_SUITE_P(All, IntoPlain, ::testing::Values(kCases[0]),
+INSTANTIATE_TEST_SUITE_P(All, IntoPlain, ::testing::Values(kSharedCases[0]),
                          [](const auto& row) { return std::string(row.param.name); });
 
 TEST_P(IntoPlain, SaysWhatReadersMaySeeMeanwhile) {

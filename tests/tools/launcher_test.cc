@@ -10,17 +10,17 @@ namespace {
 
 using testing_util::ExpectError;
 
-struct Case {
+struct LauncherCase {
   const char* name;
   Environment environment;
   int index, count;
   const char* error = "";
 };
 
-class LauncherTest : public ::testing::TestWithParam<Case> {};
+class LauncherTest : public ::testing::TestWithParam<LauncherCase> {};
 
 TEST_P(LauncherTest, SaysWhichPart) {
-  const Case& c = GetParam();
+  const LauncherCase& c = GetParam();
   const Result<ops::Part> part = PartOf("auto", c.environment);
   if (*c.error != '\0') {
     EXPECT_TRUE(ExpectError(part, Errc::kUsage, c.error));
@@ -40,7 +40,7 @@ Environment TorchX(const std::string& host) {
           {"HOSTNAME", host}};
 }
 
-const Case kCases[] = {
+const LauncherCase kCases[] = {
     {"ByHandWins",
      {{"PART_INDEX", "1"}, {"PART_COUNT", "4"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}},
      1,

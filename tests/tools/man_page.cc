@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 
 namespace nxdkit::test {
 namespace {
@@ -16,7 +17,7 @@ std::vector<std::string> Lines(std::string_view text) {
   return lines;
 }
 
-std::vector<std::string> Words(std::string_view line) {
+std::vector<std::string> WordsOf(std::string_view line) {
   std::vector<std::string> words;
   std::string word;
   for (const char c : std::string(line) + " ") {
@@ -56,12 +57,16 @@ void Walk(const Json& json, const std::string& path, const Names& documented,
 
 }  // namespace
 
+std::string NameOf(const std::string& tool) {
+  return std::filesystem::path(tool).filename().string();
+}
+
 Names HelpOptions(std::string_view help) {
   Names names;
   for (const std::string& line : Lines(help)) {
     const size_t dash = line.find_first_not_of(' ');
     if (dash == std::string::npos || dash < 2 || dash > 6 || line[dash] != '-') continue;
-    for (std::string word : Words(line)) {
+    for (std::string word : WordsOf(line)) {
       if (!word.starts_with('-')) break;
       const bool more = word.ends_with(',');
       names.insert(more ? word.substr(0, word.size() - 1) : word);
@@ -74,14 +79,14 @@ Names HelpOptions(std::string_view help) {
 Names ManOptions(std::string_view page) {
   Names names;
   for (const std::string& line : Lines(page))
-    if (line.starts_with(".It Fl ")) AddFlags(Words(line), names);
+    if (line.starts_with(".It Fl ")) AddFlags(WordsOf(line), names);
   return names;
 }
 
 Names ManMentions(std::string_view page) {
   Names names;
   for (const std::string& line : Lines(page))
-    if (line.starts_with('.')) AddFlags(Words(line), names);
+    if (line.starts_with('.')) AddFlags(WordsOf(line), names);
   return names;
 }
 
@@ -91,7 +96,7 @@ Names ManJsonPaths(std::string_view page) {
   for (const std::string& line : Lines(page)) {
     if (line.starts_with(".Sh ")) inside = line == ".Sh JSON OUTPUT";
     if (!inside || !line.starts_with(".It Va ")) continue;
-    for (const std::string& word : Words(line.substr(7)))
+    for (const std::string& word : WordsOf(line.substr(7)))
       if (word != "," && word != "Va") paths.insert(word);
   }
   return paths;

@@ -12,6 +12,9 @@ namespace nxdkit::test {
 
 using Names = std::set<std::string>;
 
+// "ckpt-inspect" of a path to the program.
+std::string NameOf(const std::string& tool);
+
 // Options that --help lists: "--tp", "-j".
 Names HelpOptions(std::string_view help);
 // Options that the page describes (its `.It Fl` lines).

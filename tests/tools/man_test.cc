@@ -21,10 +21,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-std::string NameOf(const std::string& tool) {
-  return std::filesystem::path(tool).filename().string();
-}
-
 std::string PagePath(const std::string& tool) {
   return NXDKIT_SOURCE_DIR "/man/" + NameOf(tool) + ".1";
 }

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "tests/formats/artifact/lora/lora_workshop.h"
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/json_schema.h"
@@ -17,10 +15,6 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-std::string NameOf(const std::string& tool) {
-  return std::filesystem::path(tool).filename().string();
-}
 
 // Runs it with --json; the document, which must be valid.
 Json ExpectValid(int exit_code, const Words& command) {

@@ -99,11 +99,6 @@ std::string AttemptName(int part) {
 constexpr int64_t kIsDead = 60;
 constexpr uint64_t kMaxOwnerBytes = 4096;
 
-int64_t ChangedAt(const std::string& path) {
-  struct stat info;
-  return ::lstat(path.c_str(), &info) == 0 ? info.st_mtim.tv_sec : 0;
-}
-
 // When an attempt at the part last wrote something, by the clock of the file system.
 int64_t LastWrite(const std::string& folder, int part, const std::string& own_attempt) {
   const auto names = ListFolder(folder);
@@ -154,8 +149,7 @@ class PartOwner {
     const std::optional<Owner> owner = text.ok() ? ParseOwner(*text) : std::nullopt;
     const Alive alive = owner ? AskAlive(*owner) : Alive::kUnknown;
     const int64_t last = std::max(last_write, ChangedAt(path));
-    if (alive == Alive::kNo || (alive == Alive::kUnknown && last + kIsDead <= now))
-      return OkStatus();
+    if (!MayLive(alive, last, now, kIsDead)) return OkStatus();
     const std::string who =
         owner ? fmt::format("pid {} on {}", owner->pid, owner->host) : "it does not say which";
     return Error(Errc::kIo, fmt::format("another process makes this part too ({})", who))

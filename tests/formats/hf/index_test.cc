@@ -17,7 +17,7 @@ using testing_util::MemoryFile;
 using testing_util::ReadBytes;
 using testing_util::Scratch;
 
-const std::string kData = NXDKIT_TESTDATA "/hf";
+const std::string kIndexData = NXDKIT_TESTDATA "/hf";
 
 TEST(ReadIndex, SortsAndFinds) {
   const Scratch scratch;
@@ -39,7 +39,7 @@ TEST(ReadIndex, SortsAndFinds) {
   EXPECT_EQ(Find(*index, "bb"), nullptr);
 }
 
-struct Row {
+struct IndexRow {
   const char* name;
   std::string json;
   Errc code;
@@ -48,9 +48,9 @@ struct Row {
   std::string message;
 };
 
-void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+void PrintTo(const IndexRow& row, std::ostream* out) { *out << row.name; }
 
-std::vector<Row> Rows() {
+std::vector<IndexRow> IndexRows() {
   return {
       {"Empty", "", Errc::kCorrupt, "", 0, "JSON ends too early"},
       {"NoObject", "[]", Errc::kCorrupt, "", 0, "the index is an array instead of an object"},
@@ -91,10 +91,10 @@ std::vector<Row> Rows() {
   };
 }
 
-class BadIndex : public ::testing::TestWithParam<Row> {};
+class BadIndex : public ::testing::TestWithParam<IndexRow> {};
 
 TEST_P(BadIndex, NamesPlaceAndReason) {
-  const Row& row = GetParam();
+  const IndexRow& row = GetParam();
   const Scratch scratch;
   const std::string path = scratch.Write("i", row.json);
   const Result<Index> index = ReadIndex(path, ".safetensors");
@@ -106,7 +106,7 @@ TEST_P(BadIndex, NamesPlaceAndReason) {
   EXPECT_THAT(index.error().message(), HasSubstr(row.message));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BadIndex, ::testing::ValuesIn(Rows()),
+INSTANTIATE_TEST_SUITE_P(All, BadIndex, ::testing::ValuesIn(IndexRows()),
                          [](const auto& row) { return std::string(row.param.name); });
 
 TEST(ReadIndex, TooManyFiles) {
@@ -171,7 +171,7 @@ TEST(ShardFileName, BadOnes) {
 
 // Every prefix and every flipped bit of a real index: read or refused, never worse.
 TEST(RealIndex, Damaged) {
-  const std::string bytes = ReadBytes(kData + "/sharded/model.safetensors.index.json");
+  const std::string bytes = ReadBytes(kIndexData + "/sharded/model.safetensors.index.json");
   MemoryFile memory;
   const auto read_or_refused = [&](const std::string& what) {
     const Result<Index> index = ReadIndex(memory.path(), ".safetensors");
@@ -201,7 +201,7 @@ TEST(RealIndex, Damaged) {
 
 TEST(IndexJson, IsWhatTransformersWrites) {
   for (const char* folder : {"/sharded"}) {
-    const std::string expected = ReadBytes(kData + folder + "/model.safetensors.index.json");
+    const std::string expected = ReadBytes(kIndexData + folder + "/model.safetensors.index.json");
     const Result<Json> json = ParseJson(expected);
     ASSERT_TRUE(json.ok());
     std::vector<std::pair<std::string, std::string>> map;

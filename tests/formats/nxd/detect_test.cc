@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/nxd/detect_hardware.h"
+#include "tests/formats/nxd/geometries.h"
 #include "tests/formats/nxd/memory_set.h"
 #include "tests/lib/expect_error.h"
 
@@ -20,15 +21,6 @@ using testing_util::ExpectError;
 using testing_util::MemorySet;
 using testing_util::ModelOf;
 using testing_util::SmallConfig;
-
-Geometry Of(int tp, QkvStyle qkv, int m = 1, Hardware hardware = Hardware::kTrn1) {
-  Geometry geometry;
-  geometry.tp = tp;
-  geometry.qkv = qkv;
-  geometry.kv_multiplier = m;
-  geometry.hardware = hardware;
-  return geometry;
-}
 
 Claims Says(std::optional<Hardware> hardware) {
   Claims claims;
@@ -60,11 +52,6 @@ Geometry Pipelined(Geometry geometry, int pp, int vpp) {
   geometry.vpp = vpp;
   return geometry;
 }
-Geometry Named(Geometry geometry, NameStyle names) {
-  geometry.names = names;
-  return geometry;
-}
-Geometry Megatron(Geometry geometry) { return Named(geometry, NameStyle::kMegatron); }
 Geometry Spread(Geometry geometry, int ep) {
   geometry.ep = ep;
   return geometry;

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "tests/formats/model_layouts.h"
+#include "tests/formats/nxd/geometries.h"
 #include "tests/lib/expect_error.h"
 
 namespace nxdkit::nxd {
@@ -38,15 +39,6 @@ std::vector<std::string> LayerNames(const models::Model& model, const Geometry& 
       names.push_back(tensor.layout.name.substr(prefix.size()) + " " +
                       ShapeText(tensor.layout.shape));
   return names;
-}
-
-Geometry Of(int tp, QkvStyle qkv, int m = 1, Hardware hardware = Hardware::kTrn1) {
-  Geometry geometry;
-  geometry.tp = tp;
-  geometry.qkv = qkv;
-  geometry.kv_multiplier = m;
-  geometry.hardware = hardware;
-  return geometry;
 }
 
 const char* const kRest[] = {"self_attn.o_proj.weight [16, 8]", "mlp.gate_up_proj.weight [24, 16]",
@@ -418,11 +410,6 @@ struct Refusal {
   const char* message;
   const char* tensor;
 };
-
-Geometry Megatron(Geometry geometry) {
-  geometry.names = NameStyle::kMegatron;
-  return geometry;
-}
 
 class RefusedGeometry : public ::testing::TestWithParam<Refusal> {};
 TEST_P(RefusedGeometry, WithTheReason) {

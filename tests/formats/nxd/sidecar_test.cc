@@ -121,13 +121,13 @@ TEST(Sidecar, ANewerVersionIsRefused) {
   EXPECT_EQ(error->file(), "tag/nxdkit.json");
 }
 
-struct Fault {
+struct SidecarFault {
   const char* key;
   json value;  // null: the key is missing
   const char* message;
 };
 
-class FaultySidecar : public ::testing::TestWithParam<Fault> {};
+class FaultySidecar : public ::testing::TestWithParam<SidecarFault> {};
 TEST_P(FaultySidecar, NamesTheKeyWithFoundAndExpected) {
   json sidecar = Written();
   if (GetParam().value.is_null())
@@ -143,21 +143,22 @@ TEST_P(FaultySidecar, NamesTheKeyWithFoundAndExpected) {
 }
 INSTANTIATE_TEST_SUITE_P(
     Keys, FaultySidecar,
-    ::testing::Values(Fault{"schema_version", nullptr, "expected an integer"},
-                      Fault{"tp", nullptr, "expected an integer"},
-                      Fault{"tp", "8", "found a string, expected an integer"},
-                      Fault{"tp", 0, "found 0, expected 1 to 1000000"},
-                      Fault{"pp", -2, "found -2, expected 1 to 1000000"},
-                      Fault{"vpp", 1000001, "found 1000001, expected 1 to 1000000"},
-                      Fault{"ep", 1.5, "expected an integer"},
-                      Fault{"kv_multiplier", true, "found true, expected an integer"},
-                      Fault{"qkv", "both",
-                            "found \"both\", expected one of separate, linear, fused, coalesced"},
-                      Fault{"hw", "trn3", "found \"trn3\", expected one of trn1, trn2"},
-                      Fault{"style", "gpt", "found \"gpt\", expected one of hf, nxdt, megatron"},
-                      Fault{"style", 7, "found an integer, expected a string"},
-                      Fault{"family", nullptr, "expected a string"},
-                      Fault{"dtype", 16, "found an integer, expected a string"}));
+    ::testing::Values(
+        SidecarFault{"schema_version", nullptr, "expected an integer"},
+        SidecarFault{"tp", nullptr, "expected an integer"},
+        SidecarFault{"tp", "8", "found a string, expected an integer"},
+        SidecarFault{"tp", 0, "found 0, expected 1 to 1000000"},
+        SidecarFault{"pp", -2, "found -2, expected 1 to 1000000"},
+        SidecarFault{"vpp", 1000001, "found 1000001, expected 1 to 1000000"},
+        SidecarFault{"ep", 1.5, "expected an integer"},
+        SidecarFault{"kv_multiplier", true, "found true, expected an integer"},
+        SidecarFault{"qkv", "both",
+                     "found \"both\", expected one of separate, linear, fused, coalesced"},
+        SidecarFault{"hw", "trn3", "found \"trn3\", expected one of trn1, trn2"},
+        SidecarFault{"style", "gpt", "found \"gpt\", expected one of hf, nxdt, megatron"},
+        SidecarFault{"style", 7, "found an integer, expected a string"},
+        SidecarFault{"family", nullptr, "expected a string"},
+        SidecarFault{"dtype", 16, "found an integer, expected a string"}));
 
 TEST(Sidecar, BrokenJsonIsRefusedAtItsPlace) {
   const auto error =

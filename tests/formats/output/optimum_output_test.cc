@@ -216,7 +216,7 @@ TEST_F(OptimumOutput, TheOutputIsNotTheTag) {
               "the output is the checkpoint's folder, in which shards is made");
 }
 
-struct Refusal {
+struct OptimumRefusal {
   const char* name;
   TinyModel model;
   int tp;
@@ -225,9 +225,9 @@ struct Refusal {
   const char* message;
 };
 
-class OptimumRefuses : public ::testing::TestWithParam<Refusal> {};
+class OptimumRefuses : public ::testing::TestWithParam<OptimumRefusal> {};
 TEST_P(OptimumRefuses, WithTheReason) {
-  const Refusal& row = GetParam();
+  const OptimumRefusal& row = GetParam();
   const OpsWorkshop workshop;
   ops::OutputOptions options = Optimum(row.tp);
   row.change(options);
@@ -238,21 +238,24 @@ TEST_P(OptimumRefuses, WithTheReason) {
 INSTANTIATE_TEST_SUITE_P(
     Of, OptimumRefuses,
     ::testing::Values(
-        Refusal{"AnotherFamily", testing_util::TinyMixtral(), 2, [](auto&) {}, Errc::kUnsupported,
-                "optimum-neuron's trainer has no module for mixtral models"},
-        Refusal{"AnotherStyleOfCopies", testing_util::TinyLlama(), 4,
-                [](auto& o) {
-                  o.qkv = nxd::QkvStyle::kSeparate;
-                  o.kv_multiplier = 2;
-                },
-                Errc::kUnsupported,
-                "optimum-neuron stores 2 key heads on tp 4 in the linear style, not separate"},
-        Refusal{"ALayerThatItHasNot", testing_util::TinyLlama(), 2,
-                [](auto& o) { o.qkv = nxd::QkvStyle::kLinear; }, Errc::kUnsupported,
-                "optimum-neuron stores 2 key heads on tp 2 in the separate style, not linear"},
-        Refusal{"Trn2", testing_util::TinyLlama(), 4,
-                [](auto& o) { o.hardware = models::Hardware::kTrn2; }, Errc::kUsage,
-                "optimum-neuron stores repeated key heads as for trn1"}),
+        OptimumRefusal{"AnotherFamily", testing_util::TinyMixtral(), 2, [](auto&) {},
+                       Errc::kUnsupported,
+                       "optimum-neuron's trainer has no module for mixtral models"},
+        OptimumRefusal{
+            "AnotherStyleOfCopies", testing_util::TinyLlama(), 4,
+            [](auto& o) {
+              o.qkv = nxd::QkvStyle::kSeparate;
+              o.kv_multiplier = 2;
+            },
+            Errc::kUnsupported,
+            "optimum-neuron stores 2 key heads on tp 4 in the linear style, not separate"},
+        OptimumRefusal{
+            "ALayerThatItHasNot", testing_util::TinyLlama(), 2,
+            [](auto& o) { o.qkv = nxd::QkvStyle::kLinear; }, Errc::kUnsupported,
+            "optimum-neuron stores 2 key heads on tp 2 in the separate style, not linear"},
+        OptimumRefusal{"Trn2", testing_util::TinyLlama(), 4,
+                       [](auto& o) { o.hardware = models::Hardware::kTrn2; }, Errc::kUsage,
+                       "optimum-neuron stores repeated key heads as for trn1"}),
     [](const auto& row) { return row.param.name; });
 
 TEST_F(OptimumOutput, OfAModelThatItsModulesLackSomethingForIsRefused) {

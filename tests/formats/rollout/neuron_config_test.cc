@@ -256,15 +256,15 @@ TEST(Dialect, BrokenJsonIsRefusedAtItsPlace) {
   EXPECT_EQ(error->offset(), 7u);
 }
 
-struct Fault {
+struct ConfigFault {
   const char* key;
   json value;
   const char* message;
 };
 
-class Faulty : public ::testing::TestWithParam<Fault> {};
+class Faulty : public ::testing::TestWithParam<ConfigFault> {};
 TEST_P(Faulty, NamesTheKeyInBothDialects) {
-  const Fault& row = GetParam();
+  const ConfigFault& row = GetParam();
   json optimum = Optimum();
   optimum[row.key] = row.value;
   const auto flat = ExpectError(ParseNeuronConfig(optimum.dump(), "b/neuron_config.json"),
@@ -279,22 +279,23 @@ TEST_P(Faulty, NamesTheKeyInBothDialects) {
 }
 INSTANTIATE_TEST_SUITE_P(
     Keys, Faulty,
-    ::testing::Values(Fault{"tp_degree", "8", "found \"8\", expected an integer from 1 to 4096"},
-                      Fault{"tp_degree", 0, "found 0, expected an integer from 1 to 4096"},
-                      Fault{"tp_degree", 4097, "found 4097, expected an integer from 1 to 4096"},
-                      Fault{"tp_degree", 8.0, "found 8.0, expected an integer"},
-                      Fault{"tp_degree", std::numeric_limits<uint64_t>::max(),
-                            "found 18446744073709551615, expected an integer"},
-                      Fault{"start_rank_id", -1, "found -1, expected an integer from 0"},
-                      Fault{"local_ranks_size", json::array(), "found [], expected an integer"},
-                      Fault{"batch_size", true, "found true, expected an integer"},
-                      Fault{"torch_dtype", 16, "found 16, expected a string"},
-                      Fault{"fused_qkv", 1, "found 1, expected true or false"},
-                      Fault{"quantized", "no", "found \"no\", expected true or false"},
-                      Fault{"pp_degree", "two", "found \"two\", expected an integer"},
-                      Fault{"cast_type", false, "found false, expected a string"},
-                      Fault{"local_ranks_size", 9,
-                            "9 ranks from start_rank_id 0 on are more than tp_degree 8"}),
+    ::testing::Values(
+        ConfigFault{"tp_degree", "8", "found \"8\", expected an integer from 1 to 4096"},
+        ConfigFault{"tp_degree", 0, "found 0, expected an integer from 1 to 4096"},
+        ConfigFault{"tp_degree", 4097, "found 4097, expected an integer from 1 to 4096"},
+        ConfigFault{"tp_degree", 8.0, "found 8.0, expected an integer"},
+        ConfigFault{"tp_degree", std::numeric_limits<uint64_t>::max(),
+                    "found 18446744073709551615, expected an integer"},
+        ConfigFault{"start_rank_id", -1, "found -1, expected an integer from 0"},
+        ConfigFault{"local_ranks_size", json::array(), "found [], expected an integer"},
+        ConfigFault{"batch_size", true, "found true, expected an integer"},
+        ConfigFault{"torch_dtype", 16, "found 16, expected a string"},
+        ConfigFault{"fused_qkv", 1, "found 1, expected true or false"},
+        ConfigFault{"quantized", "no", "found \"no\", expected true or false"},
+        ConfigFault{"pp_degree", "two", "found \"two\", expected an integer"},
+        ConfigFault{"cast_type", false, "found false, expected a string"},
+        ConfigFault{"local_ranks_size", 9,
+                    "9 ranks from start_rank_id 0 on are more than tp_degree 8"}),
     [](const auto& row) { return fmt::format("{}{}", row.param.key, row.index); });
 
 TEST(Faulty, KeysOfOneDialectOnly) {
@@ -314,7 +315,7 @@ TEST(Faulty, KeysOfOneDialectOnly) {
   EXPECT_EQ(error->member(), "sequence_length");
 }
 
-TEST(Ranks, OfOneNodeOfTwo) {
+TEST(RanksOfAConfig, OfOneNodeOfTwo) {
   const NeuronConfig config = Parsed(Nxdi({{"start_rank_id", 4}, {"local_ranks_size", 4}}));
   EXPECT_EQ(config.start_rank, 4);
   EXPECT_EQ(config.local_ranks, 4);

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "formats/torch/archive.h"
+#include "tests/formats/scratch.h"
 #include "tests/formats/torch/archive_io.h"
 #include "tests/formats/torch/memory_file.h"
 
@@ -22,11 +21,6 @@ std::vector<std::filesystem::path> Files() {
       files.push_back(entry.path());
   std::ranges::sort(files);
   return files;
-}
-
-std::string Contents(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return std::string((std::istreambuf_iterator<char>(in)), {});
 }
 
 // True when the file is read; also reads every tensor then.
@@ -56,7 +50,7 @@ TEST(Damage, CutOffAnywhereIsRefused) {
   const MemoryFile memory;
   ASSERT_GE(Files().size(), 30u);
   for (const std::filesystem::path& file : Files()) {
-    const std::string bytes = Contents(file);
+    const std::string bytes = testing_util::ReadBytes(file.string());
     const bool junk_at_the_end = file.filename() == "odd.pt";
     if (file.filename() == "tar.pt") continue;
     for (size_t size = 0; size < bytes.size() - (junk_at_the_end ? 100 : 0); ++size)
@@ -67,7 +61,7 @@ TEST(Damage, CutOffAnywhereIsRefused) {
 TEST(Damage, ChangedBytesNeverDoWorse) {
   const MemoryFile memory;
   for (const std::filesystem::path& file : Files()) {
-    const std::string bytes = Contents(file);
+    const std::string bytes = testing_util::ReadBytes(file.string());
     for (size_t i = 0; i < bytes.size(); ++i) {
       std::string changed = bytes;
       changed[i] = static_cast<char>(changed[i] ^ (1 << (i % 8)));
@@ -79,7 +73,7 @@ TEST(Damage, ChangedBytesNeverDoWorse) {
 // With its CRCs, an archive shows every change of a record's data.
 TEST(Damage, ChangedDataIsSeenByItsCrc) {
   const MemoryFile memory;
-  const std::string bytes = Contents(NXDKIT_TESTDATA "/torch/torch-2.15/dtypes.pt");
+  const std::string bytes = testing_util::ReadBytes(NXDKIT_TESTDATA "/torch/torch-2.15/dtypes.pt");
   const Result<Archive> good = ReadArchive(NXDKIT_TESTDATA "/torch/torch-2.15/dtypes.pt");
   ASSERT_TRUE(good.ok());
   size_t flips = 0;

@@ -1,25 +1,19 @@
 // The samples of formats/torch/FORMAT.md, and the names of the tests it points to.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <regex>
 #include <set>
-#include <sstream>
 
 #include "formats/torch/encoder.h"
+#include "tests/formats/scratch.h"
 #include "tests/formats/torch/archive_io.h"
 
 namespace nxdkit::torch {
 namespace {
 
-std::string Contents(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream out;
-  out << in.rdbuf();
-  return out.str();
+std::string FormatMd() {
+  return testing_util::ReadBytes(NXDKIT_SOURCE_DIR "/formats/torch/FORMAT.md");
 }
-
-std::string FormatMd() { return Contents(NXDKIT_SOURCE_DIR "/formats/torch/FORMAT.md"); }
 
 TEST(FormatMd, TheDumpIsWhatWeWrite) {
   const auto encoder = EncodeStateDict({{"w", Dtype::kBF16, {2}}}, "x");

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kMember = "x/data.pkl";
+constexpr const char* kPickleFile = "x/data.pkl";
 
 // Body of a pickle (without PROTO and STOP) to the JSON of its value.
 std::string Value(std::string_view body) {
@@ -21,7 +21,7 @@ std::string Value(std::string_view body) {
 
 // `offset` counts from the start of `body`, which comes after the two bytes of PROTO.
 void ExpectRefused(std::string_view body, Errc code, uint64_t offset, const std::string& says) {
-  ExpectError(ReadBytes(ArchiveOf(Pickle(body))), {code, kMember, offset + 2, says});
+  ExpectError(ReadBytes(ArchiveOf(Pickle(body))), {code, kPickleFile, offset + 2, says});
 }
 
 TEST(PickleMachine, Scalars) {
@@ -188,7 +188,7 @@ TEST(PickleMachine, RefusesOtherReferences) {
   ExpectRefused(Global("torch_xla.utils.serialization", "TensorReference") + "K\1\x85\x81",
                 Errc::kCorrupt, 50, "called with other arguments than ()");
   ExpectError(ReadBytes(ArchiveOf(Pickle(Reference("}")))),
-              {Errc::kCorrupt, kMember, {}, "a tensor reference has no tid"});
+              {Errc::kCorrupt, kPickleFile, {}, "a tensor reference has no tid"});
 }
 
 // ---- refusals ----
@@ -221,28 +221,28 @@ TEST(PickleMachine, RefusesOpcodesByName) {
   ExpectRefused("(N\x91", Errc::kUnsupported, 2, "FROZENSET");
   ExpectRefused("\x99", Errc::kCorrupt, 0, "0x99 is not a pickle opcode");
   ExpectError(ReadBytes(ArchiveOf("\x80\x06N.")),
-              {Errc::kUnsupported, kMember, 0, "pickle protocol 6"});
+              {Errc::kUnsupported, kPickleFile, 0, "pickle protocol 6"});
 }
 
 TEST(PickleMachine, RefusesPicklesThatAreCutOff) {
   ExpectError(ReadBytes(ArchiveOf("\x80\x02N")),
-              {Errc::kCorrupt, kMember, 3, "ends after 3 bytes"});
+              {Errc::kCorrupt, kPickleFile, 3, "ends after 3 bytes"});
   ExpectError(ReadBytes(ArchiveOf("\x80\x02J\1\2")),
-              {Errc::kCorrupt, kMember, 2, "ends after 5 bytes"});
+              {Errc::kCorrupt, kPickleFile, 2, "ends after 5 bytes"});
   ExpectError(ReadBytes(ArchiveOf("\x80\x02X\xff\xff\xff\xff.")),
-              {Errc::kCorrupt, kMember, 2, "ends after 8 bytes"});
+              {Errc::kCorrupt, kPickleFile, 2, "ends after 8 bytes"});
   ExpectError(ReadBytes(ArchiveOf("\x80\x02\x8d" + U64(UINT64_MAX) + ".")),
-              {Errc::kCorrupt, kMember, 2, "ends after 12 bytes"});
+              {Errc::kCorrupt, kPickleFile, 2, "ends after 12 bytes"});
   ExpectError(ReadBytes(ArchiveOf("\x80\x02"
                                   "cos\nsystem")),
-              {Errc::kCorrupt, kMember, 2, "ends after"});
-  ExpectError(ReadBytes(ArchiveOf("")), {Errc::kCorrupt, kMember, 0, "ends after 0 bytes"});
+              {Errc::kCorrupt, kPickleFile, 2, "ends after"});
+  ExpectError(ReadBytes(ArchiveOf("")), {Errc::kCorrupt, kPickleFile, 0, "ends after 0 bytes"});
   ExpectRefused("\x95" + U64(3) + "N", Errc::kCorrupt, 0, "FRAME of 3 bytes, but only 2 are left");
 }
 
 TEST(PickleMachine, RefusesAnEmptyStack) {
   ExpectError(ReadBytes(ArchiveOf(Pickle(""))),
-              {Errc::kCorrupt, kMember, 2, "STOP needs 1 values"});
+              {Errc::kCorrupt, kPickleFile, 2, "STOP needs 1 values"});
   ExpectRefused("K\1s", Errc::kCorrupt, 2, "SETITEM needs 3 values on the stack, found 1");
   ExpectRefused("K\1(a", Errc::kCorrupt, 3, "APPEND needs 2 values on the stack, found 0");
 }
@@ -320,11 +320,11 @@ TEST(PickleMachine, RefusesDeepNesting) {
   };
   EXPECT_TRUE(ReadBytes(ArchiveOf(Pickle(nested(500)))).ok());
   ExpectError(ReadBytes(ArchiveOf(Pickle(nested(501)))),
-              {Errc::kUnsupported, kMember, {}, "nested more than 500 levels deep"});
+              {Errc::kUnsupported, kPickleFile, {}, "nested more than 500 levels deep"});
   ExpectError(ReadBytes(ArchiveOf(Pickle(nested(1000000)))),
-              {Errc::kUnsupported, kMember, {}, "nested more than 500 levels deep"});
+              {Errc::kUnsupported, kPickleFile, {}, "nested more than 500 levels deep"});
   ExpectError(ReadBytes(ArchiveOf(Pickle("N" + std::string(1000000, '\x85')))),
-              {Errc::kUnsupported, kMember, {}, "nested more than 500 levels deep"});
+              {Errc::kUnsupported, kPickleFile, {}, "nested more than 500 levels deep"});
 }
 
 TEST(PickleMachine, RefusesDeepNestingThroughTheMemo) {
@@ -333,16 +333,16 @@ TEST(PickleMachine, RefusesDeepNestingThroughTheMemo) {
   const std::string body =
       chain + "q\1" + std::string(200, ']') + "h\1" + std::string(200, 'a') + "\x86";
   ExpectError(ReadBytes(ArchiveOf(Pickle(body))),
-              {Errc::kUnsupported, kMember, {}, "nested more than 500 levels deep"});
+              {Errc::kUnsupported, kPickleFile, {}, "nested more than 500 levels deep"});
 }
 
 TEST(PickleMachine, RefusesCycles) {
   ExpectError(ReadBytes(ArchiveOf(Pickle("]q\1h\1a"))),
-              {Errc::kUnsupported, kMember, {}, "a list that contains itself"});
+              {Errc::kUnsupported, kPickleFile, {}, "a list that contains itself"});
   ExpectError(ReadBytes(ArchiveOf(Pickle("]q\1}K\1h\1sa"))),
-              {Errc::kUnsupported, kMember, {}, "a list that contains itself"});
+              {Errc::kUnsupported, kPickleFile, {}, "a list that contains itself"});
   ExpectError(ReadBytes(ArchiveOf(Pickle("}q\1K\1]h\1a\x85s"))),
-              {Errc::kUnsupported, kMember, {}, "that contains itself"});
+              {Errc::kUnsupported, kPickleFile, {}, "that contains itself"});
 }
 
 // 40 lists, each holding the one before twice: 2^40 visits of a pickle of 200 bytes.
@@ -354,7 +354,7 @@ TEST(PickleMachine, RefusesExplosionsByTheMemo) {
     body += std::string("0](h") + before + "h" + before + "eq" + after;
   }
   ExpectError(ReadBytes(ArchiveOf(Pickle(body))),
-              {Errc::kUnsupported, kMember, {}, "shared so often that a walk"});
+              {Errc::kUnsupported, kPickleFile, {}, "shared so often that a walk"});
 }
 
 TEST(PickleMachine, RefusesExplosionsOfText) {
@@ -363,7 +363,7 @@ TEST(PickleMachine, RefusesExplosionsOfText) {
                      "0](";
   for (int i = 0; i < 1000; ++i) body += "h\1";
   ExpectError(ReadBytes(ArchiveOf(Pickle(body + "e"))),
-              {Errc::kUnsupported, kMember, {}, "shared so often that a walk"});
+              {Errc::kUnsupported, kPickleFile, {}, "shared so often that a walk"});
 }
 
 TEST(PickleMachine, RefusesCopiesOverAndOver) {
@@ -407,11 +407,11 @@ TEST(PickleMachine, RefusesMoreContainersThanMemoryShouldHold) {
 
 TEST(PickleMachine, RefusesKeysThatAreThereTwice) {
   ExpectError(ReadBytes(ArchiveOf(Pickle("}(" + Str("a") + "K\1" + Str("a") + "K\2u"))),
-              {Errc::kCorrupt, kMember, {}, "a dict has the key \"a\" twice"});
+              {Errc::kCorrupt, kPickleFile, {}, "a dict has the key \"a\" twice"});
   ExpectError(ReadBytes(ArchiveOf(Pickle("}(K\1K\1K\1K\2u"))),
-              {Errc::kCorrupt, kMember, {}, "a dict has the key 1 twice"});
+              {Errc::kCorrupt, kPickleFile, {}, "a dict has the key 1 twice"});
   ExpectError(ReadBytes(ArchiveOf(Pickle("}]K\1s"))),
-              {Errc::kCorrupt, kMember, {}, "a list as the key of a dict"});
+              {Errc::kCorrupt, kPickleFile, {}, "a list as the key of a dict"});
 }
 
 }  // namespace

@@ -14,11 +14,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::string kEmptyDict = Pickle("}");
-const std::string kSix(24, '\x11');  // six floats
+const std::string kSixElevens(24, '\x11');  // six floats
 
 TestZip Good() {
   TestZip zip;
-  zip.records = RecordsOf(Pickle(TestTensor().Pickled()), {kSix});
+  zip.records = RecordsOf(Pickle(TestTensor().Pickled()), {kSixElevens});
   return zip;
 }
 
@@ -27,7 +27,7 @@ TEST(ZipArchive, ReadsAndBindsItsStorage) {
   const Result<Archive> archive = ReadArchive(folder.File("t.pt", Good().Bytes()));
   ASSERT_TRUE(archive.ok()) << archive.error().ToString();
   ASSERT_EQ(archive->tensors.size(), 1u);
-  EXPECT_EQ(LogicalBytes(archive->tensors[0]).value(), kSix);
+  EXPECT_EQ(LogicalBytes(archive->tensors[0]).value(), kSixElevens);
   EXPECT_THAT(archive->warnings, ElementsAre());
   EXPECT_EQ(archive->tensors[0].storage->path(), archive->path);
 }
@@ -215,7 +215,7 @@ TestZip Deflated(std::string_view data) {
 
 TEST(ZipArchive, DeflatedStoragesAreInflatedOnce) {
   const TempFolder folder;
-  const Result<Archive> archive = ReadArchive(folder.File("t.pt", Deflated(kSix).Bytes()));
+  const Result<Archive> archive = ReadArchive(folder.File("t.pt", Deflated(kSixElevens).Bytes()));
   ASSERT_TRUE(archive.ok()) << archive.error().ToString();
   const Storage& storage = *archive->tensors[0].storage;
   std::vector<std::thread> threads;
@@ -234,7 +234,7 @@ TEST(ZipArchive, DeflatedStoragesAreInflatedOnce) {
 
 TEST(ZipArchive, DeflatedStorageRefusesReadsBehindItsEnd) {
   const TempFolder folder;
-  const Result<Archive> archive = ReadArchive(folder.File("t.pt", Deflated(kSix).Bytes()));
+  const Result<Archive> archive = ReadArchive(folder.File("t.pt", Deflated(kSixElevens).Bytes()));
   ASSERT_TRUE(archive.ok());
   std::string bytes(5, '\0');
   const Status status =

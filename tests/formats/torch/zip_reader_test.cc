@@ -8,11 +8,11 @@
 namespace nxdkit::torch {
 namespace {
 
-const std::string kEmptyDict = Pickle("}");  // 4 bytes
+const std::string kFourBytes = Pickle("}");  // 4 bytes
 
-TestZip Good() {
+TestZip GoodZip() {
   TestZip zip;
-  zip.records = RecordsOf(kEmptyDict);  // data.pkl at 0, version at 44, directory at 85
+  zip.records = RecordsOf(kFourBytes);  // data.pkl at 0, version at 44, directory at 85
   return zip;
 }
 constexpr uint64_t kVersionOffset = 44;
@@ -20,17 +20,17 @@ constexpr uint64_t kDirectoryOffset = 85;
 constexpr uint64_t kEndOffset = kDirectoryOffset + 46 + 10 + 46 + 9;
 
 TEST(ZipReader, ReadsTheGoodOnes) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   EXPECT_TRUE(ReadBytes(zip.Bytes()).ok());
   zip.comment = "a comment of PK\5\6 the archive";
   EXPECT_TRUE(ReadBytes(zip.Bytes()).ok());
   zip.zip64_end = true;
   EXPECT_TRUE(ReadBytes(zip.Bytes()).ok());
-  EXPECT_TRUE(ReadBytes(Good().Bytes() + std::string(100, '\xaa')).ok());
+  EXPECT_TRUE(ReadBytes(GoodZip().Bytes() + std::string(100, '\xaa')).ok());
 }
 
 TEST(ZipReader, Zip64SizesAndOffsets) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.records[1].bytes = zip.records[1].stored_bytes = 0xffffffff;
   zip.records[1].header_offset = 0xffffffff;
   zip.records[1].directory_extra =
@@ -45,7 +45,7 @@ TEST(ZipReader, Zip64SizesAndOffsets) {
 }
 
 TEST(ZipReader, RefusesAFileWithoutEnd) {
-  const std::string file = Good().Bytes();
+  const std::string file = GoodZip().Bytes();
   ExpectError(
       ReadBytes(file.substr(0, kEndOffset)),
       {Errc::kCorrupt, "", kEndOffset, "no end of a zip archive in the last 196 bytes of 196"});
@@ -54,12 +54,12 @@ TEST(ZipReader, RefusesAFileWithoutEnd) {
 }
 
 TEST(ZipReader, RefusesJunkOver64KiB) {
-  const std::string file = Good().Bytes() + std::string(65536, 'j');
+  const std::string file = GoodZip().Bytes() + std::string(65536, 'j');
   ExpectError(ReadBytes(file), {Errc::kCorrupt, "", file.size(), "no end of a zip archive"});
 }
 
 TEST(ZipReader, RefusesSeveralDisks) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.disk = 2;
   ExpectError(ReadBytes(zip.Bytes()), {Errc::kUnsupported, "", kEndOffset, "disk number 2"});
   zip.zip64_end = true;
@@ -67,7 +67,7 @@ TEST(ZipReader, RefusesSeveralDisks) {
 }
 
 TEST(ZipReader, RefusesMoreEntriesThanTheDirectoryHolds) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.entries = 3;
   ExpectError(ReadBytes(zip.Bytes()), {Errc::kCorrupt, "", kEndOffset,
                                        "3 entries do not fit into a central directory of 111"});
@@ -78,14 +78,14 @@ TEST(ZipReader, RefusesMoreEntriesThanTheDirectoryHolds) {
 }
 
 TEST(ZipReader, RefusesFewerEntriesThanTheDirectoryHolds) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.entries = 1;
   ExpectError(ReadBytes(zip.Bytes()), {Errc::kCorrupt, "", kDirectoryOffset + 56,
                                        "55 bytes are left over after the 1 entries"});
 }
 
 TEST(ZipReader, RefusesADirectoryBehindItsEnd) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.directory_offset = kDirectoryOffset + 1;
   ExpectError(ReadBytes(zip.Bytes()),
               {Errc::kCorrupt, "", kEndOffset,
@@ -97,14 +97,14 @@ TEST(ZipReader, RefusesADirectoryBehindItsEnd) {
 }
 
 TEST(ZipReader, RefusesADirectoryThatIsNone) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.directory_offset = kDirectoryOffset - 1;
   ExpectError(ReadBytes(zip.Bytes()), {Errc::kCorrupt, "", kDirectoryOffset - 1,
                                        "no central directory entry here (entry 1 of 2)"});
 }
 
 TEST(ZipReader, RefusesALocatorToNowhere) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.zip64_end = true;
   std::string file = zip.Bytes();
   const size_t locator = kEndOffset + 56;
@@ -117,14 +117,14 @@ TEST(ZipReader, RefusesALocatorToNowhere) {
 }
 
 TEST(ZipReader, RefusesTwoRecordsOfOneName) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.records.push_back({"x/version", "3\n"});
   ExpectError(ReadBytes(zip.Bytes()),
               {Errc::kCorrupt, "x/version", 126 + 111, "two records have this name"});
 }
 
 TEST(ZipReader, RefusesEncryptedRecords) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.records[1].flags = 1;
   ExpectError(ReadBytes(zip.Bytes()),
               {Errc::kUnsupported, "x/version", kVersionOffset, "encrypted"});
@@ -133,28 +133,28 @@ TEST(ZipReader, RefusesEncryptedRecords) {
 }
 
 TEST(ZipReader, RefusesOtherMethods) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.records[1].method = 12;
   ExpectError(ReadBytes(zip.Bytes()),
               {Errc::kUnsupported, "x/version", kVersionOffset, "compressed by method 12"});
 }
 
 TEST(ZipReader, RefusesAStoredRecordOfTwoSizes) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.records[1].bytes = 3;
   ExpectError(ReadBytes(zip.Bytes()), {Errc::kCorrupt, "x/version", kVersionOffset,
                                        "has 2 bytes in the file but claims 3"});
 }
 
 TEST(ZipReader, RefusesRecordsThatOverlap) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.records[0].bytes = zip.records[0].stored_bytes = 5;
   ExpectError(ReadBytes(zip.Bytes()), {Errc::kCorrupt, "x/data.pkl", 0,
                                        "5 bytes at offset 40 run into the next record at 44"});
 }
 
 TEST(ZipReader, RefusesTwoEntriesOfOneLocalHeader) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.records.push_back({"x/extra", ""});
   zip.records[2].header_offset = kVersionOffset;
   ExpectError(ReadBytes(zip.Bytes()),
@@ -162,28 +162,28 @@ TEST(ZipReader, RefusesTwoEntriesOfOneLocalHeader) {
 }
 
 TEST(ZipReader, RefusesRecordsThatRunIntoTheDirectory) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.records[1].bytes = zip.records[1].stored_bytes = 3;
   ExpectError(ReadBytes(zip.Bytes()), {Errc::kCorrupt, "x/version", kVersionOffset,
                                        "3 bytes at offset 83 run into the directory at 85"});
 }
 
 TEST(ZipReader, RefusesRecordsOutsideOfTheFile) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.records[1].header_offset = 100000;
   ExpectError(ReadBytes(zip.Bytes()),
               {Errc::kCorrupt, "x/version", 100000, "they end at most at 85"});
 }
 
 TEST(ZipReader, RefusesALocalHeaderThatIsNone) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.records[1].header_offset = kVersionOffset + 1;
   ExpectError(ReadBytes(zip.Bytes()),
               {Errc::kCorrupt, "x/version", kVersionOffset + 1, "the local header has signature"});
 }
 
 TEST(ZipReader, RefusesALocalHeaderOfAnotherName) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.records[1].local_name = "x/versiom";
   ExpectError(ReadBytes(zip.Bytes()),
               {Errc::kCorrupt, "x/version", kVersionOffset, "another name"});
@@ -193,14 +193,14 @@ TEST(ZipReader, RefusesALocalHeaderOfAnotherName) {
 }
 
 TEST(ZipReader, RefusesALocalHeaderOfAnotherMethod) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.records[1].local_method = 8;
   ExpectError(ReadBytes(zip.Bytes()), {Errc::kCorrupt, "x/version", kVersionOffset,
                                        "local header says method 8, the central directory 0"});
 }
 
 TEST(ZipReader, RefusesAnEntryThatIsCutOff) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   std::string file = zip.Bytes();
   file.replace(kDirectoryOffset + 56 + 30, 2, U16(9));  // length of the extra field
   ExpectError(ReadBytes(file),
@@ -210,10 +210,10 @@ TEST(ZipReader, RefusesAnEntryThatIsCutOff) {
 // ---- deflated records ----
 
 TestZip Deflated() {
-  TestZip zip = Good();
-  zip.records[0].data = Deflate(kEmptyDict);
+  TestZip zip = GoodZip();
+  zip.records[0].data = Deflate(kFourBytes);
   zip.records[0].method = 8;
-  zip.records[0].bytes = kEmptyDict.size();
+  zip.records[0].bytes = kFourBytes.size();
   zip.records[0].crc = 0;
   return zip;
 }
@@ -257,7 +257,7 @@ TEST(ZipReader, RefusesDamagedDeflatedData) {
 }
 
 TEST(ZipReader, RefusesAWrongCrcOfWhatItReads) {
-  TestZip zip = Good();
+  TestZip zip = GoodZip();
   zip.records[0].crc = 0x12345678;
   ExpectError(ReadBytes(zip.Bytes()),
               {Errc::kCorrupt, "x/data.pkl", 40, "the directory says 12345678"});

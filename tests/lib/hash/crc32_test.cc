@@ -7,10 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/lib/hash/bytes_of.h"
+
 namespace nxdkit {
 namespace {
 
-std::span<const std::byte> BytesOf(std::string_view text) { return std::as_bytes(std::span(text)); }
+using testing_util::BytesOf;
+
 uint32_t CrcOf(std::string_view text) { return Crc32(0, BytesOf(text)); }
 
 TEST(Crc32, KnownValues) {

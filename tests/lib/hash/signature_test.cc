@@ -8,14 +8,14 @@
 #include "lib/hash/digest.h"
 #include "tests/formats/scratch.h"
 #include "tests/lib/expect_error.h"
+#include "tests/lib/hash/bytes_of.h"
 
 namespace nxdkit {
 namespace {
 
+using testing_util::BytesOf;
 using testing_util::ExpectError;
 using testing_util::Scratch;
-
-std::span<const std::byte> Bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 // TEST 2 of the RFC: one byte, 0x72. The keys in the forms that OpenSSL writes: the RFC's bytes
 // behind a fixed prefix.
@@ -39,25 +39,25 @@ class Signature : public ::testing::Test {
 };
 
 TEST_F(Signature, IsTheRfcs) {
-  const Result<std::string> signature = SignEd25519(Bytes("\x72"), private_);
+  const Result<std::string> signature = SignEd25519(BytesOf("\x72"), private_);
   ASSERT_TRUE(signature.ok()) << signature.error().ToString();
-  EXPECT_EQ(HexText(Bytes(*signature)), kSignature);
-  const Status good = VerifyEd25519(Bytes("\x72"), *signature, public_);
+  EXPECT_EQ(HexText(BytesOf(*signature)), kSignature);
+  const Status good = VerifyEd25519(BytesOf("\x72"), *signature, public_);
   EXPECT_TRUE(good.ok()) << good.error().ToString();
 }
 
 TEST_F(Signature, IsRefusedWhenAnythingIsOther) {
-  const Result<std::string> signature = SignEd25519(Bytes("text"), private_);
+  const Result<std::string> signature = SignEd25519(BytesOf("text"), private_);
   ASSERT_TRUE(signature.ok());
   const std::string part = "the signature is not by the key " + public_;
-  ExpectError(VerifyEd25519(Bytes("texT"), *signature, public_), Errc::kFindings, part);
-  ExpectError(VerifyEd25519(Bytes(""), *signature, public_), Errc::kFindings, part);
+  ExpectError(VerifyEd25519(BytesOf("texT"), *signature, public_), Errc::kFindings, part);
+  ExpectError(VerifyEd25519(BytesOf(""), *signature, public_), Errc::kFindings, part);
   for (size_t i = 0; i < signature->size(); ++i) {
     std::string other = *signature;
     other[i] = static_cast<char>(other[i] ^ 1);
-    ExpectError(VerifyEd25519(Bytes("text"), other, public_), Errc::kFindings, part);
+    ExpectError(VerifyEd25519(BytesOf("text"), other, public_), Errc::kFindings, part);
   }
-  ExpectError(VerifyEd25519(Bytes("text"), signature->substr(1), public_), Errc::kCorrupt,
+  ExpectError(VerifyEd25519(BytesOf("text"), signature->substr(1), public_), Errc::kCorrupt,
               "a signature of 63 bytes found, 64 expected");
 }
 

@@ -39,7 +39,7 @@ struct Outcome {
 };
 
 // Parses `json`, which lies between other bytes in the file.
-Outcome Parse(const std::string& json, const JsonStreamLimits& limits = {}) {
+Outcome Streamed(const std::string& json, const JsonStreamLimits& limits = {}) {
   MemoryFile memory;
   memory.Set("1234" + json + "}]");
   const Result<File> file = File::OpenRead(memory.path());
@@ -50,7 +50,7 @@ Outcome Parse(const std::string& json, const JsonStreamLimits& limits = {}) {
 }
 
 TEST(JsonStream, EventsInOrder) {
-  const Outcome outcome = Parse(
+  const Outcome outcome = Streamed(
       " {\"a\" : [1, -2, -0, 1.5, 1e2, 18446744073709551616, 18446744073709551615, true, "
       "null, \"x\\n\\u00e9\"], \"b\":{} , \"a\":[]} \n");
   ASSERT_TRUE(outcome.status.ok()) << outcome.status.error().ToString();
@@ -63,10 +63,10 @@ TEST(JsonStream, EventsInOrder) {
 }
 
 TEST(JsonStream, AnyRootValue) {
-  EXPECT_EQ(Parse("\"x\"").events, "s:x");
-  EXPECT_EQ(Parse(" 7 ").events, "u:7");
-  EXPECT_EQ(Parse("null").events, "null");
-  EXPECT_TRUE(Parse("null").status.ok());
+  EXPECT_EQ(Streamed("\"x\"").events, "s:x");
+  EXPECT_EQ(Streamed(" 7 ").events, "u:7");
+  EXPECT_EQ(Streamed("null").events, "null");
+  EXPECT_TRUE(Streamed("null").status.ok());
 }
 
 struct Row {
@@ -106,7 +106,7 @@ std::vector<Row> Rows() {
 class Refuses : public ::testing::TestWithParam<Row> {};
 
 TEST_P(Refuses, WithTheOffset) {
-  const Outcome outcome = Parse(GetParam().json);
+  const Outcome outcome = Streamed(GetParam().json);
   ASSERT_FALSE(outcome.status.ok()) << outcome.events;
   EXPECT_EQ(outcome.status.error().code(), Errc::kCorrupt);
   EXPECT_EQ(outcome.status.error().offset(), 4 + GetParam().offset);
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(JsonStream, Refuses, ::testing::ValuesIn(Rows()),
                          [](const auto& row) { return std::string(row.param.name); });
 
 TEST(JsonStream, HandlersErrorEndsTheParse) {
-  const Outcome outcome = Parse("[1,\"stop\",2]");
+  const Outcome outcome = Streamed("[1,\"stop\",2]");
   ASSERT_FALSE(outcome.status.ok());
   EXPECT_EQ(outcome.status.error().code(), Errc::kFindings);
   EXPECT_EQ(outcome.status.error().tensor(), "tensor");
@@ -130,22 +130,22 @@ TEST(JsonStream, Depth) {
   const auto nested = [](size_t depth) {
     return std::string(depth, '[') + std::string(depth, ']');
   };
-  EXPECT_TRUE(Parse(nested(127)).status.ok());
-  const Outcome outcome = Parse(nested(128));
+  EXPECT_TRUE(Streamed(nested(127)).status.ok());
+  const Outcome outcome = Streamed(nested(128));
   ASSERT_FALSE(outcome.status.ok());
   EXPECT_EQ(outcome.status.error().code(), Errc::kCorrupt);
   EXPECT_EQ(outcome.status.error().offset(), 4u + 127);
   EXPECT_THAT(outcome.status.error().message(), HasSubstr("nested 128 deep, the limit is 127"));
-  EXPECT_TRUE(Parse("[[],[],[[]]]", {.depth = 3}).status.ok());
+  EXPECT_TRUE(Streamed("[[],[],[[]]]", {.depth = 3}).status.ok());
 }
 
 // The run is looked at when a block of 64 KiB is used up.
 TEST(JsonStream, RunWithoutAToken) {
   const JsonStreamLimits limits{.run_bytes = 100'000};
   const std::string block(200'000, ' ');
-  EXPECT_TRUE(Parse(block + "[]" + block, limits).status.ok());  // padding does not count
+  EXPECT_TRUE(Streamed(block + "[]" + block, limits).status.ok());  // padding does not count
   for (const std::string& json : {"[1," + block + "2]", "\"" + block + "\"", "[" + block + "]"}) {
-    const Outcome outcome = Parse(json, limits);
+    const Outcome outcome = Streamed(json, limits);
     ASSERT_FALSE(outcome.status.ok());
     EXPECT_EQ(outcome.status.error().code(), Errc::kLimit);
     EXPECT_THAT(outcome.status.error().message(), HasSubstr("the limit is 100000"));
@@ -153,20 +153,20 @@ TEST(JsonStream, RunWithoutAToken) {
   }
   std::string many = "[0";
   while (many.size() < 300'000) many += ",0";
-  EXPECT_TRUE(Parse(many + "]", limits).status.ok());
+  EXPECT_TRUE(Streamed(many + "]", limits).status.ok());
 }
 
 TEST(JsonStream, TokensAcrossBlocks) {
   for (size_t shift = 65'530; shift < 65'540; ++shift) {
     const Outcome outcome =
-        Parse("[" + std::string(shift, ' ') + "12345678,\"\\ud83d\\ude00\",true]");
+        Streamed("[" + std::string(shift, ' ') + "12345678,\"\\ud83d\\ude00\",true]");
     ASSERT_TRUE(outcome.status.ok()) << outcome.status.error().ToString();
     EXPECT_EQ(outcome.events, "[@4 u:12345678 s:\xf0\x9f\x98\x80 a boolean ]");
   }
 }
 
 TEST(JsonStream, MessagesAreShortAndPrintable) {
-  const Outcome outcome = Parse("[\"" + std::string(100'000, 'x') + "\x01\"]");
+  const Outcome outcome = Streamed("[\"" + std::string(100'000, 'x') + "\x01\"]");
   ASSERT_FALSE(outcome.status.ok());
   EXPECT_LT(outcome.status.error().message().size(), 260u);
   for (const char c : outcome.status.error().message()) EXPECT_TRUE(c >= ' ' && c <= '~');

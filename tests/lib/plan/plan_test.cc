@@ -21,8 +21,8 @@ using testing_util::PackedNumbers;
 using testing_util::RowsOf;
 using testing_util::WholeOf;
 
-const Shape kShape = {8, 6};
-const std::vector<LogicalTensor> kParams = {{"w", kShape, 0, 0}};
+const Shape kPlanned = {8, 6};
+const std::vector<LogicalTensor> kOneParam = {{"w", kPlanned, 0, 0}};
 
 std::vector<std::string> PlacesText(const PrimaryPlaces& places, uint32_t param) {
   std::vector<std::string> out;
@@ -32,31 +32,31 @@ std::vector<std::string> PlacesText(const PrimaryPlaces& places, uint32_t param)
 }
 
 TEST(PrimaryPlaces, AreTheFirstOfTheReplicas) {
-  const Layout layout = LayoutOf({WholeOf("a", 0, kShape), WholeOf("b", 0, kShape)});
-  const auto places = PrimaryPlaces::Find(kParams, layout);
+  const Layout layout = LayoutOf({WholeOf("a", 0, kPlanned), WholeOf("b", 0, kPlanned)});
+  const auto places = PrimaryPlaces::Find(kOneParam, layout);
   ASSERT_TRUE(places.ok()) << places.error().ToString();
   EXPECT_THAT(PlacesText(*places, 0), ElementsAre("0:[0:8, 0:6]"));
 }
 
 TEST(PrimaryPlaces, LeaveOutWhatAnEarlierPieceHolds) {
-  const Layout layout = LayoutOf({RowsOf("a", 0, kShape, 2, 4), WholeOf("b", 0, kShape)});
-  const auto places = PrimaryPlaces::Find(kParams, layout);
+  const Layout layout = LayoutOf({RowsOf("a", 0, kPlanned, 2, 4), WholeOf("b", 0, kPlanned)});
+  const auto places = PrimaryPlaces::Find(kOneParam, layout);
   ASSERT_TRUE(places.ok()) << places.error().ToString();
   EXPECT_THAT(PlacesText(*places, 0), ElementsAre("0:[2:6, 0:6]", "1:[0:2, 0:6]", "1:[6:8, 0:6]"));
 }
 
 TEST(PrimaryPlaces, NameTheHole) {
-  const Layout layout = LayoutOf({RowsOf("a", 0, kShape, 0, 3), RowsOf("b", 0, kShape, 5, 3)});
+  const Layout layout = LayoutOf({RowsOf("a", 0, kPlanned, 0, 3), RowsOf("b", 0, kPlanned, 5, 3)});
   const std::optional<Error> error =
-      ExpectError(PrimaryPlaces::Find(kParams, layout), Errc::kCorrupt,
+      ExpectError(PrimaryPlaces::Find(kOneParam, layout), Errc::kCorrupt,
                   "elements [3:5, 0:6] of [8, 6] are stored nowhere");
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->tensor(), "w");
 }
 
 TEST(PrimaryPlaces, NameAParameterThatIsStoredNowhere) {
-  const std::vector<LogicalTensor> params = {{"w", kShape, 0, 0}, {"lost", {2}, 0, 0}};
-  const Layout layout = LayoutOf({WholeOf("a", 0, kShape)});
+  const std::vector<LogicalTensor> params = {{"w", kPlanned, 0, 0}, {"lost", {2}, 0, 0}};
+  const Layout layout = LayoutOf({WholeOf("a", 0, kPlanned)});
   const auto error =
       ExpectError(PrimaryPlaces::Find(params, layout), Errc::kCorrupt, "stored nowhere");
   ASSERT_TRUE(error.has_value());
@@ -67,8 +67,8 @@ TEST(PrimaryPlaces, NameAParameterThatIsStoredNowhere) {
 }
 
 TEST(PrimaryPlaces, MissAPartEvenWhenWholeParametersMayBeMissing) {
-  const Layout layout = LayoutOf({RowsOf("a", 0, kShape, 0, 3)});
-  ExpectError(PrimaryPlaces::Find(kParams, layout, true), Errc::kCorrupt, "[3:8, 0:6]");
+  const Layout layout = LayoutOf({RowsOf("a", 0, kPlanned, 0, 3)});
+  ExpectError(PrimaryPlaces::Find(kOneParam, layout, true), Errc::kCorrupt, "[3:8, 0:6]");
 }
 
 TEST(PrimaryPlaces, TakeScalarsAndEmptyParameters) {
@@ -97,10 +97,10 @@ std::vector<std::string> OpsText(const TensorPlan& plan) {
 // Two column halves of a parameter that the source stores as two row halves: four direct copies.
 TEST(BuildPlan, CancelsTheLogicalTensor) {
   const BoundLayout source = NaiveBind(
-      kParams, LayoutOf({RowsOf("top", 0, kShape, 0, 4), RowsOf("low", 0, kShape, 4, 4)}));
+      kOneParam, LayoutOf({RowsOf("top", 0, kPlanned, 0, 4), RowsOf("low", 0, kPlanned, 4, 4)}));
   const Layout output =
-      LayoutOf({ColumnsOf("left", 0, kShape, 0, 2), ColumnsOf("right", 0, kShape, 2, 4)});
-  const auto plan = BuildPlan(kParams, source, output);
+      LayoutOf({ColumnsOf("left", 0, kPlanned, 0, 2), ColumnsOf("right", 0, kPlanned, 2, 4)});
+  const auto plan = BuildPlan(kOneParam, source, output);
   ASSERT_TRUE(plan.ok()) << plan.error().ToString();
   ASSERT_THAT(plan->tensors, SizeIs(2));
   EXPECT_THAT(OpsText(plan->tensors[0]), ElementsAre("[0:4, 0:2] from tensor 0 at 0 strides 6 1",
@@ -110,19 +110,19 @@ TEST(BuildPlan, CancelsTheLogicalTensor) {
 }
 
 TEST(BuildPlan, ReadsATransposedSourceWithItsStrides) {
-  TensorLayout stored = RowsOf("t", 0, kShape, 0, 8);
+  TensorLayout stored = RowsOf("t", 0, kPlanned, 0, 8);
   TransposeStored(stored);  // [6, 8]
-  const BoundLayout source = NaiveBind(kParams, LayoutOf({stored}));
-  const auto plan = BuildPlan(kParams, source, LayoutOf({RowsOf("rows", 0, kShape, 3, 2)}));
+  const BoundLayout source = NaiveBind(kOneParam, LayoutOf({stored}));
+  const auto plan = BuildPlan(kOneParam, source, LayoutOf({RowsOf("rows", 0, kPlanned, 3, 2)}));
   ASSERT_TRUE(plan.ok()) << plan.error().ToString();
   EXPECT_THAT(OpsText(plan->tensors[0]), ElementsAre("[0:2, 0:6] from tensor 0 at 3 strides 1 8"));
 }
 
 TEST(BuildPlan, TransposesIntoTheOutput) {
-  const BoundLayout source = NaiveBind(kParams, LayoutOf({WholeOf("w", 0, kShape)}));
-  TensorLayout out = RowsOf("t", 0, kShape, 4, 2);
+  const BoundLayout source = NaiveBind(kOneParam, LayoutOf({WholeOf("w", 0, kPlanned)}));
+  TensorLayout out = RowsOf("t", 0, kPlanned, 4, 2);
   TransposeStored(out);  // [6, 2]
-  const auto plan = BuildPlan(kParams, source, LayoutOf({out}));
+  const auto plan = BuildPlan(kOneParam, source, LayoutOf({out}));
   ASSERT_TRUE(plan.ok()) << plan.error().ToString();
   EXPECT_THAT(OpsText(plan->tensors[0]), ElementsAre("[0:6, 0:2] from tensor 0 at 24 strides 1 6"));
 }
@@ -141,30 +141,30 @@ TEST(BuildPlan, HandlesThreeDimensions) {
 }
 
 TEST(BuildPlan, FollowsTheStridesOfAView) {
-  BoundLayout source = NaiveBind(kParams, LayoutOf({WholeOf("w", 0, kShape)}));
+  BoundLayout source = NaiveBind(kOneParam, LayoutOf({WholeOf("w", 0, kPlanned)}));
   source.stored[0].strides = {12, 2};
-  const auto plan = BuildPlan(kParams, source, LayoutOf({RowsOf("r", 0, kShape, 1, 1)}));
+  const auto plan = BuildPlan(kOneParam, source, LayoutOf({RowsOf("r", 0, kPlanned, 1, 1)}));
   ASSERT_TRUE(plan.ok()) << plan.error().ToString();
   EXPECT_THAT(OpsText(plan->tensors[0]),
               ElementsAre("[0:1, 0:6] from tensor 0 at 12 strides 12 2"));
 }
 
 TEST(BuildPlan, KeepsTheFills) {
-  const BoundLayout source = NaiveBind(kParams, LayoutOf({WholeOf("w", 0, kShape)}));
+  const BoundLayout source = NaiveBind(kOneParam, LayoutOf({WholeOf("w", 0, kPlanned)}));
   TensorLayout padded{"padded", 0, {10, 6}, std::nullopt, {}, {}};
-  AddRows(padded, 0, kShape, 0, 8, 0);
+  AddRows(padded, 0, kPlanned, 0, 8, 0);
   AddZeros(padded, 0, 8, 2);
-  const auto plan = BuildPlan(kParams, source, LayoutOf({padded}));
+  const auto plan = BuildPlan(kOneParam, source, LayoutOf({padded}));
   ASSERT_TRUE(plan.ok()) << plan.error().ToString();
   ASSERT_THAT(plan->tensors[0].fills, SizeIs(1));
   EXPECT_EQ(BoxText(plan->tensors[0].fills[0].stored), "[8:10, 0:6]");
 }
 
 TEST(BuildPlan, NamesAShapeThatIsNotTheLayouts) {
-  BoundLayout source = NaiveBind(kParams, LayoutOf({WholeOf("w", 0, kShape)}));
+  BoundLayout source = NaiveBind(kOneParam, LayoutOf({WholeOf("w", 0, kPlanned)}));
   source.stored[0] = PackedNumbers("w", {8, 7});
   const std::optional<Error> error =
-      ExpectError(BuildPlan(kParams, source, source.layout), Errc::kCorrupt,
+      ExpectError(BuildPlan(kOneParam, source, source.layout), Errc::kCorrupt,
                   "shape [8, 7] found, [8, 6] expected");
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->file(), "memory");
@@ -172,32 +172,34 @@ TEST(BuildPlan, NamesAShapeThatIsNotTheLayouts) {
 }
 
 TEST(BuildPlan, NamesADtypeThatIsNotTheLayouts) {
-  BoundLayout source = NaiveBind(kParams, LayoutOf({WholeOf("w", 0, kShape)}));
+  BoundLayout source = NaiveBind(kOneParam, LayoutOf({WholeOf("w", 0, kPlanned)}));
   source.layout.tensors[0].dtype = Dtype::kI32;
-  const std::optional<Error> error = ExpectError(BuildPlan(kParams, source, source.layout),
+  const std::optional<Error> error = ExpectError(BuildPlan(kOneParam, source, source.layout),
                                                  Errc::kCorrupt, "dtype U32 found, I32 expected");
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->tensor(), "w");
 }
 
 TEST(BuildPlan, RefusesABrokenLayoutOfEitherSide) {
-  const BoundLayout good = NaiveBind(kParams, LayoutOf({WholeOf("w", 0, kShape)}));
+  const BoundLayout good = NaiveBind(kOneParam, LayoutOf({WholeOf("w", 0, kPlanned)}));
   Layout broken = good.layout;
   broken.tensors[0].pieces.clear();
-  ExpectError(BuildPlan(kParams, good, broken), Errc::kInternal, "0 of 48 elements");
+  ExpectError(BuildPlan(kOneParam, good, broken), Errc::kInternal, "0 of 48 elements");
   BoundLayout broken_source = good;
   broken_source.layout = broken;
-  ExpectError(BuildPlan(kParams, broken_source, good.layout), Errc::kInternal, "0 of 48 elements");
+  ExpectError(BuildPlan(kOneParam, broken_source, good.layout), Errc::kInternal,
+              "0 of 48 elements");
 }
 
 // --- self plans
 
 TEST(BuildSelfPlan, PredictsReplicasFromTheirPrimaryAndLeavesItAlone) {
   TensorLayout padded{"padded", 0, {9, 6}, std::nullopt, {}, {}};
-  AddRows(padded, 0, kShape, 0, 8, 0);
+  AddRows(padded, 0, kPlanned, 0, 8, 0);
   AddZeros(padded, 0, 8, 1);
-  const BoundLayout bound = NaiveBind(kParams, LayoutOf({RowsOf("half", 0, kShape, 0, 4), padded}));
-  const auto plan = BuildSelfPlan(kParams, bound);
+  const BoundLayout bound =
+      NaiveBind(kOneParam, LayoutOf({RowsOf("half", 0, kPlanned, 0, 4), padded}));
+  const auto plan = BuildSelfPlan(kOneParam, bound);
   ASSERT_TRUE(plan.ok()) << plan.error().ToString();
   EXPECT_THAT(plan->tensors[0].copies, IsEmpty());
   // Rows 4 to 8 have their primary place here, rows 0 to 4 are replicas of "half".
@@ -208,16 +210,16 @@ TEST(BuildSelfPlan, PredictsReplicasFromTheirPrimaryAndLeavesItAlone) {
 // A key head twice in the same tensor: the second copy is predicted from the first.
 TEST(BuildSelfPlan, ComparesReplicasInsideOneTensor) {
   TensorLayout twice{"twice", 0, {16, 6}, std::nullopt, {}, {}};
-  AddRows(twice, 0, kShape, 0, 8, 0);
-  AddRows(twice, 0, kShape, 0, 8, 8);
-  const auto plan = BuildSelfPlan(kParams, NaiveBind(kParams, LayoutOf({twice})));
+  AddRows(twice, 0, kPlanned, 0, 8, 0);
+  AddRows(twice, 0, kPlanned, 0, 8, 8);
+  const auto plan = BuildSelfPlan(kOneParam, NaiveBind(kOneParam, LayoutOf({twice})));
   ASSERT_TRUE(plan.ok()) << plan.error().ToString();
   EXPECT_THAT(OpsText(plan->tensors[0]), ElementsAre("[8:16, 0:6] from tensor 0 at 0 strides 6 1"));
 }
 
 TEST(BuildSelfPlan, AllowsMissingParameters) {
-  const std::vector<LogicalTensor> params = {{"w", kShape, 0, 0}, {"lost", {2}, 0, 0}};
-  const auto plan = BuildSelfPlan(params, NaiveBind(params, LayoutOf({WholeOf("w", 0, kShape)})));
+  const std::vector<LogicalTensor> params = {{"w", kPlanned, 0, 0}, {"lost", {2}, 0, 0}};
+  const auto plan = BuildSelfPlan(params, NaiveBind(params, LayoutOf({WholeOf("w", 0, kPlanned)})));
   ASSERT_TRUE(plan.ok()) << plan.error().ToString();
   EXPECT_THAT(plan->tensors[0].copies, IsEmpty());
 }

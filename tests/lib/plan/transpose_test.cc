@@ -10,13 +10,13 @@
 namespace nxdkit {
 namespace {
 
-struct Case {
+struct TransposeCase {
   int64_t bytes;
   int64_t rows;
   int64_t columns;
 };
 
-class Transpose : public ::testing::TestWithParam<Case> {};
+class Transpose : public ::testing::TestWithParam<TransposeCase> {};
 TEST_P(Transpose, PutsEveryElementWhereALoopPutsIt) {
   const auto [bytes, rows, columns] = GetParam();
   const int64_t source_stride = rows + 3;
@@ -34,8 +34,8 @@ TEST_P(Transpose, PutsEveryElementWhereALoopPutsIt) {
   EXPECT_TRUE(output == expected);
 }
 
-std::vector<Case> Cases() {
-  std::vector<Case> cases;
+std::vector<TransposeCase> Cases() {
+  std::vector<TransposeCase> cases;
   for (const int64_t bytes : {1, 2, 4, 8, 16}) {
     const int64_t side = 64 / bytes;  // of a tile
     for (const auto& [rows, columns] : {std::pair{side, side},

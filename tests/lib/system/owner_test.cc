@@ -51,5 +51,12 @@ TEST(Owner, IsFourWords) {
     EXPECT_FALSE(ParseOwner(text)) << text;
 }
 
+TEST(MayLive, WhatCannotBeAskedHasAMinute) {
+  EXPECT_TRUE(MayLive(Alive::kYes, 0, 1000, 60));
+  EXPECT_FALSE(MayLive(Alive::kNo, 1000, 1000, 60));
+  EXPECT_TRUE(MayLive(Alive::kUnknown, 941, 1000, 60));
+  EXPECT_FALSE(MayLive(Alive::kUnknown, 940, 1000, 60));
+}
+
 }  // namespace
 }  // namespace nxdkit

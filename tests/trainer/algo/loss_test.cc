@@ -58,10 +58,10 @@ TEST(PolicyLoss, WorkedExamples) {
 }
 
 // Rows of different lengths with log-probabilities near the old ones, some past the clips.
-struct Lab {
+struct LossLab {
   std::vector<Floats> now, old, ref, advantages, gradient;
 
-  explicit Lab(uint32_t seed, const std::vector<size_t>& lengths = {5, 1, 3}) {
+  explicit LossLab(uint32_t seed, const std::vector<size_t>& lengths = {5, 1, 3}) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal(0, 1);
     for (const size_t length : lengths) {
@@ -93,7 +93,7 @@ constexpr MiniBatch kMiniBatch = {.tokens = 20, .rows = 6};
 
 // The loss in f64 as it stands in the reference, log-probabilities as `values`. For gspo_token and
 // cispo what carries no gradient is taken from `fixed`.
-double PlainLoss(const PolicyLossOptions& options, const Lab& lab,
+double PlainLoss(const PolicyLossOptions& options, const LossLab& lab,
                  const std::vector<std::vector<double>>& values,
                  const std::vector<std::vector<double>>& fixed) {
   double tokens = 0;
@@ -162,7 +162,7 @@ double PlainLoss(const PolicyLossOptions& options, const Lab& lab,
 }
 
 void CheckByDifferences(const PolicyLossOptions& options, uint32_t seed) {
-  Lab lab(seed);
+  LossLab lab(seed);
   std::vector<std::vector<double>> values;
   for (const Floats& row : lab.now) values.emplace_back(row.begin(), row.end());
   const auto fixed = values;
@@ -201,7 +201,7 @@ TEST(PolicyLoss, KlTermByFiniteDifferences) {
 }
 
 TEST(PolicyLoss, TokenModeDoesNotDependOnMicroBatches) {
-  Lab lab(5, {4, 2, 7, 1});
+  LossLab lab(5, {4, 2, 7, 1});
   ASSERT_TRUE(lab.Run({.kl = KlEstimator::kMse, .kl_coef = .1}, {14, 4}).ok());
   const std::vector<Floats> whole = lab.gradient;
   std::vector<PolicyRow> rows = lab.Rows();
@@ -217,7 +217,7 @@ TEST(PolicyLoss, TokenModeDoesNotDependOnMicroBatches) {
 }
 
 TEST(PolicyLoss, SeqWithOneRowPerMicroBatchIsToken) {
-  Lab lab(6, {4});
+  LossLab lab(6, {4});
   ASSERT_TRUE(lab.Run({.average = LossAverage::kToken}, kMiniBatch).ok());
   const std::vector<Floats> token = lab.gradient;
   ASSERT_TRUE(lab.Run({.average = LossAverage::kSequence}, kMiniBatch).ok());
@@ -225,7 +225,7 @@ TEST(PolicyLoss, SeqWithOneRowPerMicroBatchIsToken) {
 }
 
 TEST(PolicyLoss, OnPolicyHasNoClipsAndNoKl) {
-  Lab lab(7);
+  LossLab lab(7);
   lab.old = lab.now;
   const auto metrics = lab.Run({}, kMiniBatch);
   ASSERT_TRUE(metrics.ok());
@@ -238,7 +238,7 @@ TEST(PolicyLoss, OnPolicyHasNoClipsAndNoKl) {
 }
 
 TEST(PolicyLoss, Metrics) {
-  Lab lab(8, {2, 1});
+  LossLab lab(8, {2, 1});
   lab.now = {{-1, -2}, {-3}};
   lab.old = {{-1.5f, -2}, {-3}};
   lab.ref = {{-1, -3}, {-3}};
@@ -270,26 +270,26 @@ TEST(PolicyLoss, RatiosOutOfBoundsHaveNoGradient) {
 }
 
 TEST(PolicyLoss, NamesTheTokenThatIsNotFinite) {
-  Lab lab(9);
+  LossLab lab(9);
   lab.now[2][1] = std::numeric_limits<float>::quiet_NaN();
   const auto metrics = lab.Run({}, kMiniBatch);
   ASSERT_FALSE(metrics.ok());
   EXPECT_EQ(metrics.error().code(), Errc::kCorrupt);
   EXPECT_EQ(metrics.error().member(), "row 2");
   EXPECT_NE(metrics.error().message().find("token 1 has log-probability nan"), std::string::npos);
-  Lab gone(9);
+  LossLab gone(9);
   gone.now[0][0] = -std::numeric_limits<float>::infinity();
   EXPECT_EQ(gone.Run({}, kMiniBatch).error().member(), "row 0");
 }
 
 TEST(PolicyLoss, LengthsMustAgree) {
-  Lab lab(10);
+  LossLab lab(10);
   lab.old[1].push_back(0);
   const auto metrics = lab.Run({}, kMiniBatch);
   ASSERT_FALSE(metrics.ok());
   EXPECT_EQ(metrics.error().code(), Errc::kInternal);
   EXPECT_EQ(metrics.error().member(), "row 1");
-  Lab small(10);
+  LossLab small(10);
   EXPECT_EQ(small.Run({}, {8, 3}).error().message(),
             "a micro-batch of 3 rows and 9 tokens in a mini-batch of 3 rows and 8 tokens");
 }

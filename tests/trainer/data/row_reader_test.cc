@@ -57,13 +57,13 @@ TEST_F(RowReader, ReadsLinesAcrossBlocks) {
   EXPECT_EQ(rows_[8], (std::pair<uint64_t, int64_t>(9, 8)));
 }
 
-struct Fault {
+struct RowFault {
   const char* text;
   const char* message;
 };
 
 TEST_F(RowReader, NamesFileAndLine) {
-  const Fault faults[] = {
+  const RowFault faults[] = {
       {"{\"a\": 1}\n{\"a\": }\n", "line 2: JSON line 1 column 7"},
       {"{\"a\": 1}\n\n3\n", "line 3: found an integer, expected an object"},
       {"{\"a\": 1} {\"a\": 2}\n", "line 1: JSON"},
@@ -77,7 +77,7 @@ TEST_F(RowReader, NamesFileAndLine) {
       {"[{\"a\": \"x\n", "line 1: JSON"},
       {"[{\"a\": 1}]\n\n,", "line 3: something follows the array"},
   };
-  for (const Fault& fault : faults) {
+  for (const RowFault& fault : faults) {
     SCOPED_TRACE(fault.text);
     const auto error = ExpectError(Read(fault.text), Errc::kCorrupt, fault.message);
     ASSERT_TRUE(error);

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing_util::TinyLlama;
 
-SamplingParams Sampled() {
+SamplingParams SampledLong() {
   SamplingParams sampling;
   sampling.temperature = 0.9f;
   sampling.log_probs = true;
@@ -72,7 +72,7 @@ class Pools : public testing::Test {
 };
 
 TEST_F(Pools, GiveWhatAnEngineHereGives) {
-  const auto requests = SampleRequests(5, 2, Sampled());
+  const auto requests = SampleRequests(5, 2, SampledLong());
   const auto expected = Alone(requests);
   for (const int workers : {1, 3}) {
     WorkerPool pool = Start(Options(workers));
@@ -99,7 +99,7 @@ TEST_F(Pools, GiveWhatAnEngineHereGives) {
 }
 
 TEST_F(Pools, KilledWorkersAreStartedAgainWithTheSameResult) {
-  const auto requests = SampleRequests(6, 2, Sampled());
+  const auto requests = SampleRequests(6, 2, SampledLong());
   const auto expected = Alone(requests);
   std::vector<std::string> warnings;
   WorkerPoolOptions options = Options(2);
@@ -127,7 +127,7 @@ TEST_F(Pools, KilledWorkersAreStartedAgainWithTheSameResult) {
 }
 
 TEST_F(Pools, KilledBetweenTwoStepsIsNoLoss) {
-  const auto requests = SampleRequests(2, 1, Sampled());
+  const auto requests = SampleRequests(2, 1, SampledLong());
   WorkerPool pool = Start(Options(1));
   ASSERT_TRUE(pool.Load({.bundle = bundle_}).ok());
   ::kill(pool.pids()[0], SIGKILL);
@@ -137,7 +137,7 @@ TEST_F(Pools, KilledBetweenTwoStepsIsNoLoss) {
 }
 
 TEST_F(Pools, HungWorkersAreStartedAgain) {
-  const auto requests = SampleRequests(4, 2, Sampled());
+  const auto requests = SampleRequests(4, 2, SampledLong());
   std::vector<std::string> warnings;
   WorkerPoolOptions options = Options(1);
   options.silence_seconds = 1.5;
@@ -193,7 +193,7 @@ TEST_F(Pools, ErrorsOfAnEngineArriveWhole) {
   ASSERT_FALSE(stale.ok());
   EXPECT_EQ(stale.error().code(), Errc::kFindings);
   ASSERT_TRUE(pool.Load({.bundle = bundle_}).ok()) << "after an error a pool is of use";
-  auto requests = SampleRequests(1, 1, Sampled());
+  auto requests = SampleRequests(1, 1, SampledLong());
   requests[0].prompt.clear();
   const auto usage = pool.Generate(requests);
   ASSERT_FALSE(usage.ok());
@@ -204,7 +204,7 @@ TEST_F(Pools, AnInterruptionEndsTheWorkersAtWork) {
   WorkerPool pool = Start(Options(2));
   ASSERT_TRUE(pool.Load({.bundle = bundle_}).ok());
   const std::vector<int> pids = pool.pids();
-  const auto requests = SampleRequests(5, 2, Sampled());
+  const auto requests = SampleRequests(5, 2, SampledLong());
   const auto stopped = pool.Generate(
       requests, {.poll = []() -> Status { return Error(Errc::kInterrupted, "enough"); },
                  .on_response = nullptr});

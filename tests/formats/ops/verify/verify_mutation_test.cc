@@ -167,11 +167,11 @@ struct Layout {
   nxd::QkvStyle style;
 };
 
-class Against : public ::testing::TestWithParam<Layout> {};
+class AgainstOriginal : public ::testing::TestWithParam<Layout> {};
 
 // Flips one element of every stored tensor in turn. Where it belongs is told by the value itself:
 // the sample model's values follow from parameter and index.
-TEST_P(Against, FindsAnyFlippedElementByItsLogicalPlace) {
+TEST_P(AgainstOriginal, FindsAnyFlippedElementByItsLogicalPlace) {
   const OpsWorkshop workshop;
   const testing_util::TinyModel tiny = {
       .family = "qwen3", .layers = 1, .head_dim = 8, .vocab = 18, .tied = true};
@@ -231,7 +231,7 @@ TEST_P(Against, FindsAnyFlippedElementByItsLogicalPlace) {
   EXPECT_GE(checked, 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Against,
+INSTANTIATE_TEST_SUITE_P(All, AgainstOriginal,
                          ::testing::Values(Layout{"Hf", Kind::kHf, 1, {}},
                                            Layout{"Nxd2", Kind::kNxd, 2, nxd::QkvStyle::kSeparate},
                                            Layout{"Nxd4Fused", Kind::kNxd, 2,
