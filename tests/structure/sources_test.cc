@@ -84,6 +84,28 @@ TEST(Sources, AreAsciiWithoutTabs) {
           << Place(*file, i) << ": a tab, or a byte that is not ASCII";
 }
 
+// The name of a line `using NAME = ...` that begins it, or "".
+std::string AliasOf(std::string_view line) {
+  constexpr std::string_view kUsing = "using ";
+  const size_t equals = line.find(" = ");
+  if (!line.starts_with(kUsing) || equals == std::string_view::npos) return "";
+  return std::string(line.substr(kUsing.size(), equals - kUsing.size()));
+}
+
+// In unity builds a header can come after another file's code: an alias there that hides one of
+// lib's would mean another type in the functions of that header, and nobody would be told.
+TEST(Sources, GiveNoOtherMeaningToTheAliasesOfLib) {
+  std::set<std::string> names;
+  for (const SourceFile* file : FilesIn("lib/", {".h"}))
+    for (const std::string_view line : file->lines) names.insert(AliasOf(line));
+  names.erase("");
+  EXPECT_TRUE(names.contains("Json"));
+  for (const SourceFile* file : FilesIn("", {".cc"}))
+    for (size_t i = 0; i < file->lines.size(); ++i)
+      EXPECT_FALSE(names.contains(AliasOf(file->lines[i])))
+          << Place(*file, i) << ": " << file->lines[i];
+}
+
 // clang-format mends it.
 TEST(Sources, HaveAtMostHundredColumns) {
   for (const SourceFile* file : FilesIn("", {".h", ".cc"}))

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 ProcessResult Frame(std::vector<std::string> arguments,
                     const std::vector<std::string>& environment = {}) {
@@ -23,11 +23,11 @@ ProcessResult Frame(std::vector<std::string> arguments,
 }
 
 // The fields of a run that must succeed.
-Json Fields(std::vector<std::string> arguments) {
+SortedJson Fields(std::vector<std::string> arguments) {
   arguments.push_back("--json");
   const ProcessResult result = Frame(std::move(arguments));
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  return Json::parse(result.out);
+  return SortedJson::parse(result.out);
 }
 
 TEST(Frame, PrintsTheAnswerOnStdoutAndNothingElse) {
@@ -56,13 +56,13 @@ TEST_P(FrameEnds, PrintsTheErrorOnceAndExitsByItsCode) {
 TEST_P(FrameEnds, PrintsOneJsonDocument) {
   const ProcessResult result = Frame({GetParam().input, "--json"});
   EXPECT_EQ(result.exit_code, GetParam().exit_code);
-  const Json json = Json::parse(result.out);
+  const SortedJson json = SortedJson::parse(result.out);
   EXPECT_EQ(json["schema_version"], 1);
   EXPECT_EQ(json["tool"], "frame-tool");
   EXPECT_EQ(json["exit_code"], GetParam().exit_code);
   EXPECT_EQ(json["status"], GetParam().exit_code == 1 ? "findings" : "error");
   EXPECT_EQ(json["error"]["code"], GetParam().code);
-  EXPECT_EQ(json["warnings"], Json::array());
+  EXPECT_EQ(json["warnings"], SortedJson::array());
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -95,7 +95,7 @@ TEST(Frame, ProblemsAreALineEach) {
   EXPECT_EQ(Frame({"problems"}).err,
             "frame-tool: error: 2 problems in the configuration:\n  [1] a\\x0ab [9] is wrong\n"
             "  [2] c is missing\n");
-  const Json json = Json::parse(Frame({"problems", "--json"}).out);
+  const SortedJson json = SortedJson::parse(Frame({"problems", "--json"}).out);
   EXPECT_EQ(json["error"]["message"],
             "2 problems in the configuration:\n[1] a\nb [9] is wrong\n[2] c is missing");
 }
@@ -103,31 +103,32 @@ TEST(Frame, ProblemsAreALineEach) {
 TEST(Frame, FailedCheckIsAnInternalErrorAlsoAsJson) {
   const ProcessResult result = Frame({"check", "--json"});
   EXPECT_EQ(result.exit_code, 70);
-  EXPECT_EQ(Json::parse(result.out)["error"]["code"], "internal");
+  EXPECT_EQ(SortedJson::parse(result.out)["error"]["code"], "internal");
   EXPECT_THAT(result.err, HasSubstr("how.empty()"));
 }
 
 TEST(Frame, ErrorObjectHoldsThePlaceAndOnlyTheKeysThatAreKnown) {
-  const Json full = Json::parse(Frame({"corrupt", "--json"}).out)["error"];
-  EXPECT_EQ(full, Json::parse(R"({"code": "corrupt",
+  const SortedJson full = SortedJson::parse(Frame({"corrupt", "--json"}).out)["error"];
+  EXPECT_EQ(full, SortedJson::parse(R"({"code": "corrupt",
       "message": "header length 300 is over the limit of 100", "file": "model.safetensors",
       "member": "data/0", "tensor": "bad\nname", "rank": 3, "offset": 17,
       "hint": "copy it again"})"));
-  const Json bare = Json::parse(Frame({"unsupported", "--json"}).out)["error"];
-  EXPECT_EQ(bare, Json::parse(R"({"code": "unsupported", "message": "cannot do it correctly"})"));
+  const SortedJson bare = SortedJson::parse(Frame({"unsupported", "--json"}).out)["error"];
+  EXPECT_EQ(bare,
+            SortedJson::parse(R"({"code": "unsupported", "message": "cannot do it correctly"})"));
 }
 
 TEST(Frame, FindingsAreAnAnswerWithExitCodeOne) {
   const ProcessResult result = Frame({"findings", "--json"});
   EXPECT_EQ(result.exit_code, 1);
-  const Json json = Json::parse(result.out);
+  const SortedJson json = SortedJson::parse(result.out);
   EXPECT_EQ(json["status"], "findings");
   EXPECT_FALSE(json.contains("error"));
   EXPECT_EQ(Frame({"findings"}).err, "");
 }
 
 TEST(Frame, OkDocumentHasTheEnvelopeAndTheFields) {
-  const Json json = Fields({"good", "--tp", "4"});
+  const SortedJson json = Fields({"good", "--tp", "4"});
   EXPECT_EQ(json["status"], "ok");
   EXPECT_EQ(json["exit_code"], 0);
   EXPECT_THAT(json["tool_version"].get<std::string>(), HasSubstr("."));
@@ -162,7 +163,7 @@ TEST_P(FrameMisuse, IsJsonUnderJson) {
   arguments.insert(arguments.end(), GetParam().arguments.begin(), GetParam().arguments.end());
   const ProcessResult result = Frame(arguments);
   EXPECT_EQ(result.exit_code, 2);
-  const Json json = Json::parse(result.out);
+  const SortedJson json = SortedJson::parse(result.out);
   EXPECT_EQ(json["exit_code"], 2);
   EXPECT_EQ(json["error"]["code"], "usage");
   EXPECT_EQ(json["error"]["message"], GetParam().message);
@@ -264,7 +265,8 @@ TEST(Frame, ControlCharactersOfArgumentsAreEscaped) {
 // --- what is accepted
 
 TEST(Frame, UnderscoresStandForDashesInNamesButNotInValues) {
-  const Json json = Fields({"good", "--tensor_parallel_size", "2", "--tag=my_tag", "--no_xser"});
+  const SortedJson json =
+      Fields({"good", "--tensor_parallel_size", "2", "--tag=my_tag", "--no_xser"});
   EXPECT_EQ(json["tp"], 2);
   EXPECT_EQ(json["tag"], "my_tag");
   EXPECT_EQ(json["xser"], "no");
@@ -279,20 +281,21 @@ TEST(Frame, LastOfARepeatedOptionWins) {
 }
 
 TEST(Frame, ListsKeepEveryValueAsItStands) {
-  const Json json = Fields({"good", "--filter", "[a,b]", "--filter={x}", "--filter", "*.bias"});
-  EXPECT_EQ(json["filters"], Json::parse(R"(["[a,b]", "{x}", "*.bias"])"));
+  const SortedJson json =
+      Fields({"good", "--filter", "[a,b]", "--filter={x}", "--filter", "*.bias"});
+  EXPECT_EQ(json["filters"], SortedJson::parse(R"(["[a,b]", "{x}", "*.bias"])"));
 }
 
 TEST(Frame, ShortOptionsTakeTheirValueEitherWayAndCluster) {
   EXPECT_EQ(Fields({"good", "-j3"})["jobs"], 3);
   EXPECT_EQ(Fields({"good", "-j", "3"})["jobs"], 3);
-  const Json json = Fields({"good", "-nf"});
+  const SortedJson json = Fields({"good", "-nf"});
   EXPECT_EQ(json["dry_run"], true);
   EXPECT_EQ(json["force"], true);
 }
 
 TEST(Frame, OptionsMayFollowArguments) {
-  const Json json = Fields({"--top", "7", "good", "--stats", "out", "--no-sync"});
+  const SortedJson json = Fields({"--top", "7", "good", "--stats", "out", "--no-sync"});
   EXPECT_EQ(json["input"], "good");
   EXPECT_EQ(json["output"], "out");
   EXPECT_EQ(json["stats"], true);
@@ -301,14 +304,14 @@ TEST(Frame, OptionsMayFollowArguments) {
 }
 
 TEST(Frame, AfterTwoDashesAllAreArguments) {
-  const Json json = Json::parse(Frame({"--json", "--", "good", "--tp"}).out);
+  const SortedJson json = SortedJson::parse(Frame({"--json", "--", "good", "--tp"}).out);
   EXPECT_EQ(json["input"], "good");
   EXPECT_EQ(json["output"], "--tp");
   EXPECT_EQ(Frame({"good", "--", "--json"}).out, "tp 0\n");
 }
 
 TEST(Frame, PrefixedLayoutOptionsFillTheOtherArgs) {
-  const Json json = Fields({"good", "--tp", "2", "--against-tp", "4"});
+  const SortedJson json = Fields({"good", "--tp", "2", "--against-tp", "4"});
   EXPECT_EQ(json["tp"], 2);
   EXPECT_EQ(json["against_tp"], 4);
 }
@@ -325,7 +328,8 @@ TEST(Frame, WarningsGoToStderrAndIntoTheDocument) {
   EXPECT_EQ(Frame({"warn"}).err, "frame-tool: warning: careful\\x1b[31m\n");
   EXPECT_EQ(Frame({"warn", "-q"}).err, "");
   const ProcessResult result = Frame({"warn", "--json", "-q"});
-  EXPECT_EQ(Json::parse(result.out)["warnings"], Json::parse(R"(["careful\u001b[31m"])"));
+  EXPECT_EQ(SortedJson::parse(result.out)["warnings"],
+            SortedJson::parse(R"(["careful\u001b[31m"])"));
 }
 
 TEST(Frame, DetailsOnlyWithVerbose) {
@@ -400,15 +404,15 @@ TEST(Frame, HelpFitsEightyColumns) {
 }
 
 TEST(Frame, HelpAsJsonListsTheTable) {
-  const Json options = Json::parse(Frame({"--help", "--json"}).out)["options"];
+  const SortedJson options = SortedJson::parse(Frame({"--help", "--json"}).out)["options"];
   const auto find = [&](const std::string& name) {
-    for (const Json& option : options)
+    for (const SortedJson& option : options)
       if (option["name"] == name) return option;
-    return Json();
+    return SortedJson();
   };
-  EXPECT_EQ(find("xser")["names"], Json::parse(R"(["--xser", "--no-xser"])"));
+  EXPECT_EQ(find("xser")["names"], SortedJson::parse(R"(["--xser", "--no-xser"])"));
   EXPECT_EQ(find("jobs")["short"], "j");
-  EXPECT_EQ(find("hw")["choices"], Json::parse(R"(["trn1", "trn2"])"));
+  EXPECT_EQ(find("hw")["choices"], SortedJson::parse(R"(["trn1", "trn2"])"));
   EXPECT_EQ(find("filter")["repeats"], true);
   EXPECT_EQ(find("INPUT")["required"], true);
 }
