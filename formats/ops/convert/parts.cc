@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <numeric>
-#include <random>
 
 #include "lib/base/errors.h"
 #include "lib/sinks/match_sink.h"
@@ -89,8 +88,9 @@ Status LinkFile(const std::string& from, const std::string& to) {
 
 // No two attempts, on whatever machine, share it.
 std::string AttemptName(int part) {
-  std::random_device random;
-  return fmt::format("part-{}-{:08x}{:08x}", part, random(), random());
+  uint64_t random = 0;
+  NXDKIT_CHECK(::getrandom(&random, sizeof random, 0) == sizeof random);  // never fails so short
+  return fmt::format("part-{}-{:016x}", part, random);
 }
 
 // --- one living process for each number

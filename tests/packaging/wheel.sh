@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Makes the wheel, installs it into a virtual environment without network, and works with it. The
+# programs must run where glibc is 2.34, so they may ask for no newer symbol.
+#   NXDKIT_BUILD=build/dev tests/packaging/wheel.sh
+set -euo pipefail
+build=${NXDKIT_BUILD:?the build folder}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "FAILED: $*" >&2; exit 1; }
+expect() { [ "$1" = "$2" ] || fail "$3: found '$1', expected '$2'"; }
+
+make() { cmake --build "$build" --target wheel >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }; }
+make
+wheel=$(echo "$build"/wheel/nxdkit-*.whl)
+[[ $wheel == *-py3-none-manylinux_2_34_x86_64.whl ]] || fail "needs more than glibc 2.34: $wheel"
+sum=$(sha256sum <"$wheel")
+make
+expect "$(sha256sum <"$wheel")" "$sum" "the same wheel, made again"
+
+for file in "$build"/portable/*; do
+  [ -f "$file" ] || continue
+  newest=$(objdump -T "$file" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1)
+  [[ $(printf '%s\n' "$newest" GLIBC_2.34 | sort -V | tail -1) == GLIBC_2.34 ]] || fail "$file needs $newest"
+  ! objdump -p "$file" | grep -E 'NEEDED.*(fmt|archive|zstd|crypto|stdc\+\+|yaml|pcre|utf8proc)' || fail "$file"
+done
+
+python3 -m venv "$work/venv"
+"$work/venv/bin/pip" install --no-index --disable-pip-version-check -q "$wheel"
+cd "$work"  # so that nothing is found where it was built
+bin=$work/venv/bin
+for tool in "$build"/tools/*; do
+  { [ -f "$tool" ] && [ -x "$tool" ]; } || continue
+  name=$(basename "$tool")
+  expect "$("$bin/$name" --version)" "$("$tool" --version)" "$name --version"
+done
+# Not the system's, where the wheel brings its own.
+! ldd "$bin/grpo-train" | grep -E 'isal|dnnl|gomp|OpenCL' | grep -v "$work/venv/" || fail "a library of the system"
+"$bin/nxdkit-make-model" -q --size tiny --out model
+"$bin/nxd-convert" -q --from hf --to rollout --tp 2 model bundle
+"$bin/python" -m nxdkit ckpt-verify -q --against model bundle
+status=0
+"$bin/python" -m nxdkit no-such-command 2>error || status=$?
+expect "$status" 1 "a command that is not there"
+grep -q 'nxdkit: error: no command no-such-command in ' error || fail "$(cat error)"
+[ -s "$work/venv/share/man/man1/nxd-convert.1" ] || fail "no man pages"
+[ -s "$work/venv/share/nxdkit/schemas/common.json" ] || fail "no schemas"
+"$bin/pip" show -f nxdkit | grep -q 'licenses/libarchive-dev.txt' || fail "no licenses"
+"$bin/pip" uninstall -q -y nxdkit
+[ -z "$(find "$work/venv" -name 'nxd-convert*' -o -name 'libisal*')" ] || fail "something is left"
+echo "wheel: good"

@@ -1,0 +1,14 @@
+// libarchive's archive_write_set_format.o, of which writing tar needs one function, names the
+// writers of all formats in a table, and with them five more libraries. These are never asked for.
+#include <archive.h>
+
+extern "C" {
+
+int archive_write_set_format_7zip(struct archive*) { return ARCHIVE_FATAL; }
+int archive_write_set_format_mtree(struct archive*) { return ARCHIVE_FATAL; }
+int archive_write_set_format_mtree_classic(struct archive*) { return ARCHIVE_FATAL; }
+int archive_write_set_format_warc(struct archive*) { return ARCHIVE_FATAL; }
+int archive_write_set_format_xar(struct archive*) { return ARCHIVE_FATAL; }
+int archive_write_set_format_zip(struct archive*) { return ARCHIVE_FATAL; }
+
+}  // extern "C"
