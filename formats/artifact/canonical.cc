@@ -11,7 +11,8 @@ std::vector<TensorLayout> WholeTensors(const BoundArtifact& source) {
   return tensors;
 }
 
-Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optional<Dtype> wanted) {
+Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optional<Dtype> wanted,
+                                       bool downcast) {
   NXDKIT_ASSIGN(const PrimaryPlaces places,
                 PrimaryPlaces::Find(source.params, source.bound.layout));
   std::vector<Dtype> dtypes;
@@ -27,6 +28,7 @@ Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optiona
     }
     if (!dtype) dtype = Dtype::kF32;
     if (!source.own_dtypes.empty() && source.own_dtypes[i]) dtype = source.own_dtypes[i];
+    if (downcast) dtype = Downcast(*dtype);
     dtypes.push_back(wanted && Info(*dtype).floating ? *wanted : *dtype);
   }
   return dtypes;

@@ -286,19 +286,21 @@ Status TakeBundle(const std::string& path, const OutputOptions& options, OutputS
 }
 
 // The one dtype of a bundle's weights when nobody names it: that of the source, if it has one.
-Result<Dtype> CommonDtype(const BoundArtifact& source) {
+Result<Dtype> CommonDtype(const BoundArtifact& source, bool downcast) {
+  const auto lowered = [&](Dtype dtype) { return downcast ? Downcast(dtype) : dtype; };
   std::optional<Dtype> common;
   const BoundArtifact& own = source.merged ? *source.base : source;
   for (const StoredTensor& stored : own.bound.stored) {
     if (!Info(stored.dtype).floating) continue;
-    if (common && *common != stored.dtype) {
+    const Dtype dtype = lowered(stored.dtype);
+    if (common && *common != dtype) {
       if (source.artifact.config && source.artifact.config->dtype)
-        return *source.artifact.config->dtype;
+        return lowered(*source.artifact.config->dtype);
       return BadUsage("the source mixes {} and {}; a bundle has one dtype", Name(*common),
-                      Name(stored.dtype))
+                      Name(dtype))
           .hint("name it with --dtype");
     }
-    common = stored.dtype;
+    common = dtype;
   }
   return common.value_or(Dtype::kBF16);
 }
@@ -328,9 +330,11 @@ Status DecideConfig(const BoundArtifact& source, OutputSpec& spec) {
     spec.notes.push_back(
         "the source has no config.json: without one the model cannot be loaded or converted "
         "further (--config)");
-  if (!artifact.config || !artifact.config->dtype || !spec.dtype) return OkStatus();
-  if (*artifact.config->dtype == *spec.dtype) return OkStatus();
-  NXDKIT_ASSIGN(spec.config_text, models::WithDtype(artifact.config_text, *spec.dtype));
+  if (!artifact.config || !artifact.config->dtype) return OkStatus();
+  const Dtype before = *artifact.config->dtype;
+  const Dtype after = spec.dtype.value_or(spec.downcast ? Downcast(before) : before);
+  if (after == before) return OkStatus();
+  NXDKIT_ASSIGN(spec.config_text, models::WithDtype(artifact.config_text, after));
   return OkStatus();
 }
 
@@ -380,9 +384,13 @@ void DecideStamp(const OutputOptions& options, OutputSpec& spec) {
                                      found.folder, stamp.optimum, stamp.compiler));
 }
 
-Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
+Status DecideRollout(const BoundArtifact& source, const OutputOptions& asked, OutputSpec& spec) {
   if (!source.model) return NeedFamily(source);
   NXDKIT_TRY(rollout::CheckFamily(source.model->config));
+  OutputOptions options = asked;
+  if (options.downcast) {
+    NXDKIT_ASSIGN(options.dtype, CommonDtype(source, true));
+  }
   if (options.bundle) {
     NXDKIT_TRY(TakeBundle(*options.bundle, options, spec));
     if (!options.dtype) NoteRounding(source, spec);
@@ -412,7 +420,7 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& options, 
             : SamplesOnDevice(*source.model->config.family, neuron));
     DecideStamp(options, spec);
     NXDKIT_ASSIGN(const Dtype dtype,
-                  options.dtype ? Result<Dtype>(*options.dtype) : CommonDtype(source));
+                  options.dtype ? Result<Dtype>(*options.dtype) : CommonDtype(source, false));
     spec.dtype = dtype;
     neuron.torch_dtype = TorchName(dtype);
     NXDKIT_ASSIGN(spec.neuron_text, WriteNeuronConfig(neuron, source.artifact.config_text));
@@ -457,6 +465,7 @@ Result<OutputSpec> DecideOutput(const BoundArtifact& source, Kind kind,
   spec.kind = kind;
   spec.only_weights = options.only_weights;
   spec.dtype = options.dtype;
+  spec.downcast = options.downcast;
   spec.max_shard_bytes = options.max_shard_bytes;
   if (kind == Kind::kNxd) NXDKIT_TRY(DecideNxd(source, options, spec));
   if (kind == Kind::kRollout && !source.lora) NXDKIT_TRY(DecideRollout(source, options, spec));

@@ -34,6 +34,7 @@ struct OutputOptions : nxd::LayoutOptions {
   bool cpu_plan = false;       // kRollout: nxdkit-cpu-plan.json in the place of a compiled blob
   bool only_weights = false;   // of `bundle`, which is refreshed and may have no model.pt
   std::optional<Dtype> dtype;  // nullopt: keep
+  bool downcast = false;       // Downcast() instead of `dtype`
   uint64_t max_shard_bytes = 5'000'000'000;
 };
 
@@ -52,8 +53,9 @@ struct OutputSpec {
   std::string config_text;    // config.json where it cannot be carried over as it is; else ""
   std::string cpu_plan_text;  // nxdkit-cpu-plan.json; "" for none
   std::optional<rollout::Bundle> bundle;
-  bool only_weights = false;  // rank files alone, without folder
-  std::optional<Dtype> dtype;
+  bool only_weights = false;   // rank files alone, without folder
+  std::optional<Dtype> dtype;  // nullopt: each its own
+  bool downcast = false;       // which Downcast() lowers
   uint64_t max_shard_bytes = 0;
   std::string source_digest;       // for nxdkit.json; "" when it was not asked for
   std::vector<std::string> notes;  // what was decided, and what the user should know

@@ -119,7 +119,7 @@ Status DecideLora(const BoundArtifact& adapter, const OutputOptions& options, Ou
     return BadUsage("NxD loads adapters without references only: --xser cannot be used")
         .in(adapter.artifact.path);
   // Parallel layers have adapters in F32, whatever the base's dtype.
-  if (!options.dtype) spec.dtype = Dtype::kF32;
+  if (!options.dtype) spec.dtype = options.downcast ? Dtype::kBF16 : Dtype::kF32;
   return OkStatus();
 }
 

@@ -50,7 +50,7 @@ class Planner {
         max_memory_(max_memory) {}
 
   Result<OutputPlan> Run() {
-    NXDKIT_ASSIGN(dtypes_, ParamDtypes(source_, spec_.dtype));
+    NXDKIT_ASSIGN(dtypes_, ParamDtypes(source_, spec_.dtype, spec_.downcast));
     switch (spec_.kind) {
       case Kind::kHf:
         NXDKIT_TRY(PlanHf());

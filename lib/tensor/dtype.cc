@@ -72,6 +72,11 @@ const DtypeInfo& Info(Dtype dtype) {
   return kTable[static_cast<size_t>(dtype)];
 }
 
+Dtype Downcast(Dtype dtype) {
+  if (dtype == Dtype::kF32) return Dtype::kBF16;
+  return dtype == Dtype::kF64 ? Dtype::kF32 : dtype;
+}
+
 int64_t ElementBytes(Dtype dtype) { return Info(dtype).bits / 8; }
 
 std::optional<Dtype> DtypeFromName(std::string_view safetensors_name) {

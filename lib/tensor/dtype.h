@@ -56,6 +56,8 @@ struct DtypeInfo {
 
 const DtypeInfo& Info(Dtype dtype);
 inline std::string_view Name(Dtype dtype) { return Info(dtype).name; }
+// What XLA_DOWNCAST_BF16 makes of a type on the device: F32 -> BF16, F64 -> F32; others stay.
+Dtype Downcast(Dtype dtype);
 inline std::string_view TorchName(Dtype dtype) { return Info(dtype).torch_name; }
 // Bytes of one element; 0 for the sub-byte types F4 and F6.
 int64_t ElementBytes(Dtype dtype);

@@ -72,14 +72,15 @@ Status CheckOutput(const ConvertRequest& request, const Conversion& conversion) 
 // What a delta makes is proved by its digest, and that is one of its own dtypes.
 Status CheckDelta(const Conversion& conversion) {
   if (!conversion.source.artifact.delta) return OkStatus();
-  for (const delta::Param& param : conversion.source.artifact.delta->head().params)
-    if (conversion.spec.dtype && Info(param.dtype).floating &&
-        *conversion.spec.dtype != param.dtype)
-      return BadUsage("the output is to be {}, the delta makes {}", Name(*conversion.spec.dtype),
-                      Name(param.dtype))
+  const OutputSpec& spec = conversion.spec;
+  for (const delta::Param& param : conversion.source.artifact.delta->head().params) {
+    const Dtype wanted = spec.dtype.value_or(spec.downcast ? Downcast(param.dtype) : param.dtype);
+    if (Info(param.dtype).floating && wanted != param.dtype)
+      return BadUsage("the output is to be {}, the delta makes {}", Name(wanted), Name(param.dtype))
           .in(conversion.source.artifact.path)
           .on(param.name)
           .hint("apply it first, and convert what comes out");
+  }
   return OkStatus();
 }
 

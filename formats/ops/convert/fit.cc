@@ -1,7 +1,5 @@
 #include "formats/ops/convert/fit.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -61,15 +59,6 @@ hardware::TrainingUse TrainingUseOf(const ConvertRequest& request, const Convers
           .vocab = model.vocab};
 }
 
-Error DoesNotFit(const hardware::Fit& fit) {
-  return Error(Errc::kFindings,
-               fmt::format("does not fit {}: {}", fit.instance, fmt::join(fit.problems, "; ")))
-      .hint(fit.smallest.empty() ? "no instance takes it in this layout: try another --tp"
-                                 : fmt::format("the smallest instance that takes it in this layout "
-                                               "is {}",
-                                               fit.smallest));
-}
-
 }  // namespace
 
 Result<hardware::Fit> FitOf(const ConvertRequest& request, const Conversion& conversion) {
@@ -81,7 +70,7 @@ Result<hardware::Fit> FitOf(const ConvertRequest& request, const Conversion& con
   hardware::Fit fit = request.to == Kind::kRollout
                           ? hardware::FitRollout(*instance, RolloutUseOf(conversion))
                           : hardware::FitTraining(*instance, TrainingUseOf(request, conversion));
-  if (!fit.problems.empty()) return DoesNotFit(fit).in(request.output);
+  NXDKIT_TRY(hardware::CheckFit(fit).in(request.output));
   return fit;
 }
 

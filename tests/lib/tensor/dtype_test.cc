@@ -82,6 +82,16 @@ TEST(Dtype, OnlyRealFloatsConvert) {
       EXPECT_EQ(Convertible(from, to), from == to || (floats.count(from) && floats.count(to)));
 }
 
+TEST(Dtype, DowncastLowersTwoOfThem) {
+  for (int i = 0; i < kDtypeCount; ++i) {
+    const Dtype dtype = static_cast<Dtype>(i);
+    const Dtype lower = dtype == Dtype::kF32   ? Dtype::kBF16
+                        : dtype == Dtype::kF64 ? Dtype::kF32
+                                               : dtype;
+    EXPECT_EQ(Downcast(dtype), lower) << Name(dtype);
+  }
+}
+
 TEST(Shape, ElementCount) {
   EXPECT_EQ(ElementCount({}), 1);
   EXPECT_EQ(ElementCount({3, 4}), 12);
