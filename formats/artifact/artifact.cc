@@ -91,14 +91,8 @@ Status OpenRollout(Artifact& artifact, const InputHints& hints) {
 Status OpenTorch(Artifact& artifact, const InputHints& hints) {
   if (KindOf(artifact.path) == PathKind::kFolder)
     return Unsupported("a torch state dict is one file; this is a folder").in(artifact.path);
-  NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(artifact.path));
-  std::vector<std::string> skipped;
-  NXDKIT_ASSIGN(TensorFile file, torch::FlattenStateDict(archive, &skipped));
+  NXDKIT_ASSIGN(TensorFile file, OpenStateDict(artifact.path, &artifact.warnings));
   artifact.files.push_back(std::move(file));
-  artifact.warnings = archive.warnings;
-  for (const std::string& name : skipped)
-    artifact.warnings.push_back(
-        fmt::format("{}: {} is not a tensor and is left out", artifact.path, name));
   return LoadConfig(artifact, hints, {ParentPath(artifact.path)});
 }
 

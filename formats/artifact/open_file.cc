@@ -1,11 +1,30 @@
 #include "formats/artifact/open_file.h"
 
+#include <fmt/format.h>
+
+#include "formats/nxd/shard_set.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::ops {
+
+Result<TensorFile> OpenStateDict(const std::string& path, std::vector<std::string>* warnings) {
+  NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(path));
+  // Of one rank's file the tensors alone would be a part of a model taken for the whole.
+  if (torch::RefersToFiles(archive) && !nxd::ShardOfPath(path)) {
+    NXDKIT_ASSIGN(nxd::ShardSet set, nxd::ReadMainFile(path));
+    return std::move(set.shards.front().tensors);
+  }
+  std::vector<std::string> skipped;
+  NXDKIT_ASSIGN(TensorFile file, torch::FlattenStateDict(archive, &skipped));
+  if (!warnings) return file;
+  *warnings = archive.warnings;
+  for (const std::string& name : skipped)
+    warnings->push_back(fmt::format("{}: {} is not a tensor and is left out", path, name));
+  return file;
+}
 
 Result<TensorFile> OpenTensorFile(const std::string& path) {
   const PathKind kind = KindOf(path);
@@ -14,11 +33,7 @@ Result<TensorFile> OpenTensorFile(const std::string& path) {
   // The name counts first: a damaged file is then reported as what it was meant to be.
   if (path.ends_with(".safetensors") || safetensors::LooksLikeSafetensors(path))
     return safetensors::Open(path);
-  if (torch::LooksLikeArchive(path)) {
-    Result<torch::Archive> archive = torch::ReadArchive(path);
-    if (!archive.ok()) return std::move(archive).error();
-    return torch::FlattenStateDict(*archive);
-  }
+  if (torch::LooksLikeArchive(path)) return OpenStateDict(path);
   return Corrupt(
              "neither a safetensors file nor a torch archive: the first bytes are of another kind")
       .in(path);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "lib/base/error.h"
 #include "lib/tensor/tensor.h"
@@ -10,5 +11,10 @@ namespace nxdkit::ops {
 
 // safetensors or a flat state dict of torch, told by the first bytes. kUnsupported otherwise.
 Result<TensorFile> OpenTensorFile(const std::string& path);
+
+// A flat state dict of torch, with the tensors of the folder beside it where torch_xla's
+// serialization keeps them there (xser). What is left out is said in `warnings`, when given.
+Result<TensorFile> OpenStateDict(const std::string& path,
+                                 std::vector<std::string>* warnings = nullptr);
 
 }  // namespace nxdkit::ops

@@ -292,4 +292,10 @@ Result<ShardSet> Read(SetLocation location) {
   return set;
 }
 
+Result<ShardSet> ReadMainFile(const std::string& path) {
+  SetLocation location;
+  location.files.push_back({.path = path});
+  return Read(std::move(location));
+}
+
 }  // namespace nxdkit::nxd

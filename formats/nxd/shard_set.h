@@ -86,4 +86,7 @@ struct ShardSet {
 // says where they are).
 Result<ShardSet> Read(SetLocation location);
 
+// One main file by itself: any that torch_xla.utils.serialization.save wrote.
+Result<ShardSet> ReadMainFile(const std::string& path);
+
 }  // namespace nxdkit::nxd

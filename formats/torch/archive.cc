@@ -106,6 +106,13 @@ Result<Archive> ReadArchive(const std::string& path, const ReadOptions& options)
   return archive;
 }
 
+bool RefersToFiles(const Archive& archive) {
+  const Result<const PickleDict*> found = FindStateDict(archive.root);
+  return found.ok() && std::ranges::any_of(**found, [](const auto& item) {
+           return item.second.reference() != nullptr;
+         });
+}
+
 Result<TensorFile> FlattenStateDict(const Archive& archive, std::vector<std::string>* skipped) {
   Result<const PickleDict*> found = FindStateDict(archive.root);
   if (!found.ok()) return std::move(found).error().in(archive.path);

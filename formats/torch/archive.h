@@ -42,6 +42,10 @@ bool LooksLikeArchive(const std::string& path);
 // for a global outside the allow-list is kUnsupported naming the global and its pickle offset.
 Result<Archive> ReadArchive(const std::string& path, const ReadOptions& options = {});
 
+// Whether the state dict refers to tensors in files beside it, as torch_xla's serialization.save
+// writes them (xser).
+bool RefersToFiles(const Archive& archive);
+
 // A flat state dict as a TensorFile: `root` must be a dict of name -> tensor, or such a dict under
 // "model", "state_dict" or "module" (one level). Other values beside the tensors (epoch, ...) are
 // left out and named in `skipped` when it is not null. TensorReferences are an error here

@@ -108,10 +108,7 @@ std::vector<std::string> OtherEntries(const PickleValue& root) {
 
 // A main file of an xser set: the tensors that it refers to, by the reader of such sets.
 Status ResolveReferences(Inspection& inspection, const std::string& path) {
-  nxd::SetLocation location;
-  location.files.push_back(inspection.shard.value_or(nxd::ShardFile{path, 0, 0, 0}));
-  location.files.front().path = path;
-  NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location)));
+  NXDKIT_ASSIGN(nxd::ShardSet set, nxd::ReadMainFile(path));
   inspection.artifact.files.push_back(std::move(set.shards.front().tensors));
   inspection.entries = std::move(set.skipped);
   return OkStatus();
@@ -126,7 +123,9 @@ void AddTree(Inspection& inspection, const torch::Archive& archive, TreeWalk& wa
 void AddReferences(Inspection& inspection, const torch::Archive& archive, TreeWalk& walk) {
   inspection.form = Form::kNxdShard;
   inspection.description =
-      "main file of an NxD shard saved with xser: its tensors lie in files of their own";
+      inspection.shard
+          ? "main file of an NxD shard saved with xser: its tensors lie in files of their own"
+          : "main file of torch_xla's serialization (xser): its tensors lie in files of their own";
   const Status resolved = ResolveReferences(inspection, archive.path);
   if (resolved.ok()) return;
   inspection.warnings.push_back("the tensors cannot be shown: " + resolved.error().ToString());
