@@ -12,6 +12,8 @@
 #include <set>
 #include <vector>
 
+#include "formats/rollout/bundle.h"
+#include "formats/rollout/weight_slots.h"
 #include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -176,6 +178,16 @@ class Unpacker {
   TransportReport report_;
 };
 
+// A bundle comes out as one that we make does: its weights are a link to their slot, so that the
+// first refresh has nothing to rename.
+Status MakeSlotOfABundle(const std::string& folder) {
+  if (!rollout::LooksLikeBundle(folder)) return OkStatus();
+  for (const char* name : {"weights", "checkpoint/weights"})
+    if (const std::string weights = JoinPath(folder, name); KindOf(weights) == PathKind::kFolder)
+      NXDKIT_TRY(rollout::MakeFirstSlot(weights));
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<TransportReport> Unpack(const UnpackRequest& request) {
@@ -196,6 +208,7 @@ Result<TransportReport> Unpack(const UnpackRequest& request) {
                "the archive is of a single file and the output is a folder, expected the name of a "
                "file")
         .in(request.output);
+  if (!report.single_file) NXDKIT_TRY(MakeSlotOfABundle(staging.path()));
   NXDKIT_TRY(report.single_file ? staging.PublishOnly(unpacker.OnlyFile()) : staging.Publish());
   return report;
 }

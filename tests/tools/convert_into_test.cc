@@ -173,8 +173,7 @@ TEST_P(ConvertInto, CopiesOfABundleAreBundles) {
   const std::string slots = "--exclude=.weights.* ";
   const std::string pack = Workshop::Tool("ckpt-pack") + " -q ";
   for (const std::string& script :
-       {pack + bundle_ + " " + copy + ".tar >&2 && " + pack + "--unpack " + copy + ".tar " + copy +
-            " >&2 && ! ls -A " + copy + "/checkpoint " + copy + " | grep -F .weights.",
+       {pack + bundle_ + " " + copy + ".tar && " + pack + "--unpack " + copy + ".tar " + copy,
         "cp -a " + bundle_ + " " + copy, "cp -rL " + bundle_ + " " + copy,
         "mkdir " + copy + " && tar -C " + bundle_ + " -ch " + slots + ". | tar -C " + copy + " -x",
         "mkdir " + copy + " && flock -s " + fs::path(Weights()).parent_path().string() +

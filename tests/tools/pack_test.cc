@@ -95,6 +95,8 @@ TEST_F(PackTool, HasOneVersionOfABundleThatIsRefreshedMeanwhile) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     const ProcessResult verified = Workshop::Verify(out, "--against " + against);
     EXPECT_EQ(verified.exit_code, 0) << against << verified.out << verified.err;
+    // As every bundle that we make: the first refresh of it has nothing to rename.
+    EXPECT_EQ(std::filesystem::read_symlink(out + "/checkpoint/weights"), ".weights.0");
   }
 }
 
