@@ -7,10 +7,12 @@
 #include <filesystem>
 #include <string_view>
 
+#include "formats/hardware/instance.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
+#include "lib/system/process.h"
 #include "lib/system/signals.h"
 #include "tools/cli/report.h"
 #include "tools/cli/terminal.h"
@@ -37,6 +39,7 @@ struct Args {
   std::optional<std::string> config;
   std::vector<std::string> words;
   bool print_config = false;
+  std::optional<std::string> instance;
   std::optional<std::string> out;
 };
 
@@ -68,6 +71,9 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Text("config", "FILE", &args.config, "the configuration, YAML").completes(Completes::kPath);
   table.Flag("print-config", &args.print_config,
              "print the merged configuration with where each value came from, and exit");
+  table.Text("instance", "NAME", &args.instance,
+             "refuse what does not fit this instance, such as trn1.32xlarge; its cores are those "
+             "of the run, unless trainer.cores says it");
   table.Group("Report");
   table.Text("out", "FILE", &args.out, "where to write the page (RUN/report.html)")
       .completes(Completes::kPath);
@@ -197,10 +203,30 @@ int Work() {
   return 1;
 }
 
+// Where trainer.cores does not say how many: those of the instance, else those that this process
+// was given.
+Status TakeCores(const hardware::Instance* instance, trainer::LoadedConfig& loaded) {
+  if (instance) {
+    loaded.SetCores(instance->cores, fmt::format("--instance {}", instance->name));
+    return OkStatus();
+  }
+  constexpr const char* kVisible = "NEURON_RT_VISIBLE_CORES";
+  const std::string visible = EnvironmentValue(kVisible);
+  if (visible.empty() || loaded.config.trainer.cores) return OkStatus();
+  NXDKIT_ASSIGN(const std::vector<int64_t> cores, trainer::ParseVisibleCores(visible));
+  loaded.SetCores(std::ssize(cores), fmt::format("{}={}", kVisible, visible));
+  return OkStatus();
+}
+
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (!args.words.empty() && args.words[0] == "report") return Report(args, context);
-  NXDKIT_ASSIGN(const trainer::LoadedConfig loaded,
+  const hardware::Instance* instance = nullptr;
+  if (args.instance) {
+    NXDKIT_ASSIGN(instance, hardware::FindInstance(*args.instance));
+  }
+  NXDKIT_ASSIGN(trainer::LoadedConfig loaded,
                 trainer::LoadConfig(args.config.value_or(""), args.words));
+  NXDKIT_TRY(TakeCores(instance, loaded));
   if (args.print_config) {
     const std::string text = trainer::PrintConfig(loaded);
     return ToolAnswer{text, {{"config", text}}};
@@ -212,6 +238,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   for (const std::string& note : check.notes) context.Warn(note);
   NXDKIT_TRY(CheckPlaces(loaded.config));
   trainer::SetupOptions setup;
+  setup.instance = instance;
   NXDKIT_ASSIGN(setup.rollout_environment, TakeRolloutEnvironment(check.plan));
   if (!context.common().dry_run) return Train(loaded, check.plan, std::move(setup), args, context);
   trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));

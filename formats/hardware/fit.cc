@@ -81,21 +81,32 @@ std::vector<MemoryRow> RowsOf(const TrainingUse& use, int64_t data_parallel) {
     return Product(factors) / static_cast<uint64_t>(use.tp);
   };
   const int64_t layers = (use.layers + use.pp - 1) / use.pp;
-  return {{"weights", times(2)},
-          {"gradients", times(4)},
-          {"optimizer", times(12) / static_cast<uint64_t>(optimizer_over)},
-          {"activations", over_tp({34, use.sequence, use.hidden, layers})},
-          {"logits", over_tp({3 * 4, use.sequence, use.vocab})}};
+  // Recomputed: each layer's input, and what one layer keeps.
+  const uint64_t activations = use.recompute ? Sum(over_tp({2, use.sequence, use.hidden, layers}),
+                                                   over_tp({34, use.sequence, use.hidden}))
+                                             : over_tp({34, use.sequence, use.hidden, layers});
+  std::vector<MemoryRow> rows = {
+      {"weights", times(2)},
+      {"gradients", times(use.bf16_states ? 2 : 4)},
+      {"optimizer", times(use.bf16_states ? 4 : 12) / static_cast<uint64_t>(optimizer_over)},
+      {"activations", activations},
+      {"logits", over_tp({3 * 4, use.sequence, use.vocab})}};
+  rows.insert(rows.end(), use.beside.begin(), use.beside.end());
+  return rows;
 }
 
 Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
   Fit fit = Begin(instance);
   const int64_t model_parallel = use.tp * use.pp;
-  const int64_t world = instance.cores * use.nodes;
+  const int64_t there = instance.cores * use.nodes;
+  const int64_t world = use.cores > 0 ? use.cores : there;
   fit.data_parallel = std::max<int64_t>(1, world / model_parallel);
   fit.rows = RowsOf(use, fit.data_parallel);
   if (instance.workers.empty())
     fit.problems.push_back(fmt::format("{} is for inference only", instance.name));
+  else if (world > there)
+    fit.problems.push_back(
+        fmt::format("{} cores are to train, and {} has {}", world, instance.name, there));
   else if (world % model_parallel != 0)
     fit.problems.push_back(fmt::format("tp {} x pp {} does not divide the {} cores of {} x {}",
                                        use.tp, use.pp, world, use.nodes, instance.name));
@@ -136,6 +147,16 @@ Fit FitRollout(const Instance& instance, const RolloutUse& use) {
 
 Fit FitTraining(const Instance& instance, const TrainingUse& use) {
   return Judged(instance, use, &JudgeTraining);
+}
+
+Status CheckFit(const Fit& fit) {
+  if (fit.problems.empty()) return OkStatus();
+  return Error(Errc::kFindings,
+               fmt::format("does not fit {}: {}", fit.instance, fmt::join(fit.problems, "; ")))
+      .hint(fit.smallest.empty() ? "no instance takes it in this layout: try another --tp"
+                                 : fmt::format("the smallest instance that takes it in this layout "
+                                               "is {}",
+                                               fit.smallest));
 }
 
 std::string FitText(const Fit& fit) {

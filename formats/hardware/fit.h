@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "formats/hardware/instance.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::hardware {
 
@@ -21,6 +22,11 @@ struct RolloutUse {
   uint64_t cache_bytes() const;
 };
 
+struct MemoryRow {
+  std::string what;  // "weights", "KV cache", ...
+  uint64_t bytes = 0;
+};
+
 // A step of NxD's training, per core, in mixed precision (the NxD Training configuration guide):
 // bfloat16 weights, float32 gradients, and the optimizer's two moments with float32 master weights
 // (12 bytes), which ZeRO-1 cuts over the data parallel ranks.
@@ -28,14 +34,13 @@ struct TrainingUse {
   int64_t tp = 1, pp = 1;
   uint64_t rank_elements = 0;  // parameters of the largest rank
   int64_t nodes = 1;
+  int64_t cores = 0;  // that train, of all that the nodes have; 0: all
   bool zero1 = true;
-  // Of one micro-batch of one sequence: sequence parallel, selective recomputation.
+  bool bf16_states = false;  // bfloat16 gradients and moments, no master weights (8 bytes in all)
+  // The tokens of one micro-batch: sequence parallel; selective recomputation, or of whole layers.
   int64_t sequence = 0, hidden = 0, layers = 0, vocab = 0;
-};
-
-struct MemoryRow {
-  std::string what;  // "weights", "KV cache", ...
-  uint64_t bytes = 0;
+  bool recompute = false;
+  std::vector<MemoryRow> beside = {};  // what else these cores hold: a reference model, an engine
 };
 
 struct Fit {
@@ -54,6 +59,9 @@ struct Fit {
 
 Fit FitRollout(const Instance& instance, const RolloutUse& use);
 Fit FitTraining(const Instance& instance, const TrainingUse& use);
+
+// kFindings with every reason why it does not fit, and the smallest instance on which it does.
+Status CheckFit(const Fit& fit);
 
 // "weights 1.03 GiB + KV cache 4.50 GiB = 5.53 GiB of 16 GiB a core (35 %)"
 std::string FitText(const Fit& fit);

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
-#include <sstream>
 #include <vector>
 
 #include "lib/base/errors.h"
@@ -53,26 +51,6 @@ Result<const Instance*> FindInstance(std::string_view name) {
   return BadUsage("{} is not an instance with Neuron devices that is known", name)
       .hint(closest ? fmt::format("did you mean {}?", *closest)
                     : fmt::format("known are {}", fmt::join(names, ", ")));
-}
-
-Result<int64_t> CountVisibleCores(std::string_view text) {
-  constexpr int64_t kMostCores = 4096;
-  const auto wrong = [&] {
-    return BadUsage("NEURON_RT_VISIBLE_CORES is \"{}\", expected cores such as 0-7 or 0,2,4", text);
-  };
-  if (text.empty() || text.ends_with(',')) return wrong();
-  std::set<int64_t> cores;
-  std::istringstream items{std::string(text)};
-  for (std::string item; std::getline(items, item, ',');) {
-    const size_t dash = item.find('-');
-    const bool range = dash != std::string::npos;
-    const auto first = ParseNumber<int64_t>(item.substr(0, dash));
-    const auto last = range ? ParseNumber<int64_t>(item.substr(dash + 1)) : first;
-    if (!first || !last || *first < 0 || *last < *first || *last >= kMostCores) return wrong();
-    for (int64_t core = *first; core <= *last; ++core)
-      if (!cores.insert(core).second) return wrong();
-  }
-  return static_cast<int64_t>(cores.size());
 }
 
 }  // namespace nxdkit::hardware

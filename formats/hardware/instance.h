@@ -28,8 +28,4 @@ std::span<const Instance> Instances();
 // kUsage, with the nearest name and all of them.
 Result<const Instance*> FindInstance(std::string_view name);
 
-// NEURON_RT_VISIBLE_CORES: "3", "4-7", "0,2-3"; the number of cores. kUsage when it is not such a
-// list, or names a core twice.
-Result<int64_t> CountVisibleCores(std::string_view text);
-
 }  // namespace nxdkit::hardware

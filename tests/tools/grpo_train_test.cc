@@ -343,6 +343,42 @@ TEST_F(GrpoTrain, CoresThatCannotBeDividedAreFoundFirst) {
             0);
 }
 
+// The example, with trainer.cores said by nobody.
+TEST_F(GrpoTrain, TheCoresAreThoseOfTheInstanceOrThoseThatAreVisible) {
+  std::string yaml = ReadFile(NXDKIT_SOURCE_DIR "/trainer/configs/arithmetic.yaml");
+  const size_t at = yaml.find("  cores: 4\n");
+  ASSERT_NE(at, std::string::npos);
+  yaml.erase(at, 11);
+  const std::string config = workshop_.Write("config.yaml", yaml);
+  const auto run = [&](const Words& words, const Words& environment) {
+    Words command = Command("run", words);
+    *std::ranges::find(command, NXDKIT_SOURCE_DIR "/trainer/configs/arithmetic.yaml") = config;
+    return RunProcess(command, environment);
+  };
+  const ProcessResult visible = run({"--print-config"}, {"NEURON_RT_VISIBLE_CORES=0-1,4-5"});
+  EXPECT_THAT(visible.out, HasSubstr("cores: 4"));
+  EXPECT_THAT(visible.out, HasSubstr("NEURON_RT_VISIBLE_CORES=0-1,4-5"));
+  EXPECT_THAT(run({"--print-config", "trainer.cores=2"}, {"NEURON_RT_VISIBLE_CORES=0-3"}).out,
+              HasSubstr("cores: 2"));
+  const ProcessResult whole =
+      run({"--print-config", "--instance", "trn1.32xlarge"}, {"NEURON_RT_VISIBLE_CORES=0-3"});
+  EXPECT_THAT(whole.out, HasSubstr("cores: 32"));
+  EXPECT_THAT(whole.out, HasSubstr("--instance trn1.32xlarge"));
+  EXPECT_EQ(run({"--dry-run", "--instance", "trn1.33xlarge"}, {}).exit_code, 2);
+}
+
+TEST_F(GrpoTrain, WhatDoesNotFitAnInstanceIsRefused) {
+  const ProcessResult fits = Train("run", {"--dry-run", "--instance", "trn1.32xlarge"});
+  EXPECT_EQ(fits.exit_code, 0) << fits.out;
+  EXPECT_THAT(fits.err, HasSubstr("trn1.32xlarge, training: weights 0.00 GiB + gradients"));
+  EXPECT_THAT(fits.err, HasSubstr("trn1.32xlarge, rollout: weights 0.00 GiB + KV cache"));
+  const ProcessResult refused =
+      Train("run", {"--dry-run", "--instance", "trn1.2xlarge", "trainer.cores=8"});
+  EXPECT_EQ(refused.exit_code, 1) << refused.out;
+  EXPECT_THAT(refused.out, HasSubstr("4 cores are to train, and trn1.2xlarge has 2"));
+  EXPECT_FALSE(fs::exists(workshop_ / "run"));
+}
+
 // worker.actor.model.tokenizer_path: what was trained with is what is exported.
 TEST_F(GrpoTrain, TheTokenizerGoesWithEveryModel) {
   const std::string model = workshop_ / "arithmetic/model";

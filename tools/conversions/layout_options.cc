@@ -70,8 +70,8 @@ const LayoutRow kRows[] = {
     {kLoraLayout, kAnySide, "merge-lora", &Args::merge_lora, "ADAPTER",
      "add this LoRA adapter to the model: PEFT's folder, or an NxD set of its shards",
      Completes::kPath},
-    {kOutputLayout | kDtypeLayout, kAnySide, "dtype", &Args::dtype, "keep|bf16|f16|f32",
-     "element type of the floating point weights"},
+    {kOutputLayout | kDtypeLayout, kAnySide, "dtype", &Args::dtype, "keep|bf16|f16|f32|downcast",
+     "element type of the floating point weights; downcast: F32 to BF16, F64 to F32"},
     {kOutputLayout, kHfOutput, "max-shard-size", &Args::max_shard_size, "SIZE",
      "size of one HF weight file in decimal units, such as 5GB"},
 };

@@ -45,8 +45,11 @@ Status CheckMeaning(const LayoutArgs& args, Kind from, Kind to) {
   return OkStatus();
 }
 
+constexpr std::string_view kDowncast = "downcast";
+
 Result<std::optional<Dtype>> DtypeOf(const LayoutArgs& args) {
-  if (!args.dtype || *args.dtype == "keep") return std::optional<Dtype>();
+  if (!args.dtype || *args.dtype == "keep" || *args.dtype == kDowncast)
+    return std::optional<Dtype>();
   return DtypeFromTorchName(*args.dtype);
 }
 
@@ -133,6 +136,7 @@ Result<Sides> SidesOf(const LayoutArgs& given, Kind from, Kind to) {
   if (to == Kind::kRollout && !args.bundle) out.installations = InstalledHere();
   out.bundle = args.bundle;
   NXDKIT_ASSIGN(out.dtype, DtypeOf(args));
+  out.downcast = args.dtype == kDowncast;
   if (args.max_shard_size) {
     NXDKIT_ASSIGN(out.max_shard_bytes, hf::ParseShardSize(*args.max_shard_size));
   }

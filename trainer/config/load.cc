@@ -7,13 +7,14 @@
 
 #include "lib/base/text.h"
 #include "lib/system/file.h"
-#include "trainer/config/key_table.h"
 #include "lib/yaml/yaml.h"
+#include "trainer/config/key_table.h"
 
 namespace nxdkit::trainer {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 20;
+constexpr std::string_view kCores = "trainer.cores";
 
 std::string Join(std::string_view prefix, std::string_view name) {
   return prefix.empty() ? std::string(name) : fmt::format("{}.{}", prefix, name);
@@ -166,8 +167,16 @@ std::string LoadedConfig::PlaceOf(std::string_view key) const {
   const ConfigSource& source = SourceOf(key);
   if (source.kind == SourceKind::kOverride)
     return "command line: " + EscapeControl(source.override_text);
+  if (source.kind == SourceKind::kMachine) return EscapeControl(source.override_text);
   if (source.kind == SourceKind::kDefault) return "default";
   return (path.empty() ? "file" : path) + " " + PlaceText(source.place);
+}
+
+void LoadedConfig::SetCores(int64_t cores, const std::string& from) {
+  if (SourceOf(kCores).kind != SourceKind::kDefault) return;
+  config.trainer.cores = cores;
+  sources[static_cast<size_t>(FindConfigKey(kCores) - ConfigKeys().data())] = {
+      SourceKind::kMachine, {}, from};
 }
 
 Result<LoadedConfig> LoadConfigText(std::string_view yaml, const std::string& path,

@@ -12,13 +12,13 @@
 
 namespace nxdkit::trainer {
 
-enum class SourceKind { kDefault, kFile, kOverride };
+enum class SourceKind { kDefault, kFile, kOverride, kMachine };
 
 // Who set a key last.
 struct ConfigSource {
   SourceKind kind = SourceKind::kDefault;
   Place place;                // kFile
-  std::string override_text;  // kOverride, as given
+  std::string override_text;  // kOverride: as given; kMachine: the option or variable
 };
 
 struct LoadedConfig {
@@ -27,8 +27,11 @@ struct LoadedConfig {
   std::vector<ConfigSource> sources;  // [ConfigKeys().size()]
 
   const ConfigSource& SourceOf(std::string_view key) const;  // a default for other names
-  // "config.yaml line 12 column 5", "command line: a.b=c", "default"
+  // "config.yaml line 12 column 5", "command line: a.b=c", "NEURON_RT_VISIBLE_CORES=0-7", "default"
   std::string PlaceOf(std::string_view key) const;
+
+  // trainer.cores, where neither the file nor an override says it.
+  void SetCores(int64_t cores, const std::string& from);
 };
 
 // `path` "": no file. The value of an override is YAML: "{n: 1, temperature: 0.6}", '["file"]';

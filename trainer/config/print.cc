@@ -14,6 +14,7 @@ namespace {
 std::string SourceText(const LoadedConfig& loaded, const ConfigKey& key, bool is_default) {
   const ConfigSource& source = loaded.SourceOf(key.path);
   if (source.kind == SourceKind::kOverride) return "command line";
+  if (source.kind == SourceKind::kMachine) return EscapeControl(source.override_text);
   if (source.kind == SourceKind::kFile)
     return fmt::format("{}:{}", EscapeControl(BaseName(loaded.path)), source.place.line);
   return is_default ? "default" : "derived";

@@ -18,6 +18,7 @@
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/dataset_feed.h"
 #include "trainer/loop/generators.h"
+#include "trainer/loop/instance_fit.h"
 #include "trainer/loop/memory_estimate.h"
 #include "trainer/reward/reward.h"
 #include "trainer/text/special_tokens.h"
@@ -56,6 +57,9 @@ class Maker {
  private:
   void Note(const std::string& line) const {
     if (options_.note) options_.note(line);
+  }
+  const DecoderConfig* critic_config() const {
+    return parts_.critic_model ? &parts_.critic_model->config : nullptr;
   }
   const ModelSection& model() const { return config_.worker.actor.model; }
   int64_t row_tokens() const {
@@ -139,12 +143,23 @@ class Maker {
                  RolloutDtype(rollout)};
     }
     NXDKIT_ASSIGN(const MemoryEstimate estimate,
-                  EstimateMemory(config_, plan_, *parts_.config, engine_,
-                                 parts_.critic_model ? &parts_.critic_model->config : nullptr));
+                  EstimateMemory(config_, plan_, *parts_.config, engine_, critic_config()));
+    if (options_.instance) NXDKIT_TRY(CheckInstance(*options_.instance));
     const std::optional<uint64_t> limit = MemoryLimitBytes();
     if (!limit) return OkStatus();
     Note(MemoryText(estimate, *limit));
     return config_.trainer.check_memory ? CheckMemory(estimate, *limit) : OkStatus();
+  }
+
+  Status CheckInstance(const hardware::Instance& instance) const {
+    NXDKIT_ASSIGN(const std::vector<hardware::Fit> fits,
+                  FitInstance(instance, config_, plan_, *parts_.config, engine_, critic_config()));
+    for (const char* what = "training"; const hardware::Fit& fit : fits) {
+      NXDKIT_TRY(hardware::CheckFit(fit));
+      Note(fmt::format("{}, {}: {}", fit.instance, std::exchange(what, "rollout"), FitText(fit)));
+      for (const std::string& warning : fit.warnings) Note("warning: " + warning);
+    }
+    return OkStatus();
   }
 
   Status OpenText() {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/hardware/instance.h"
 #include "trainer/config/check.h"
 #include "trainer/loop/parts.h"
 #include "trainer/rollout/neuron_environment.h"
@@ -16,7 +17,9 @@ struct SetupOptions {
   // What runs a rollout worker (rollout/worker.h); [0] is a path.
   std::vector<std::string> worker_command;
   RolloutEnvironment rollout_environment;  // of the workers: `of` empty, or one for each
-  std::vector<std::string> worker_logs;    // where their standard error goes: empty, or a file each
+  // What the run is to fit; nullptr: nothing is asked but this machine's memory.
+  const hardware::Instance* instance = nullptr;
+  std::vector<std::string> worker_logs;  // where their standard error goes: empty, or a file each
   std::function<Status()> poll;
   ProgressHook progress;
   std::function<void(const std::string&)> note;  // what was decided, for people

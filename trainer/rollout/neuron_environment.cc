@@ -62,23 +62,6 @@ std::optional<int64_t> CoreOf(std::string_view text) {
   return whole && core >= 0 && core <= kMaxCore ? std::optional(core) : std::nullopt;
 }
 
-// "0-3,8"
-Result<std::vector<int64_t>> ParseCores(std::string_view text) {
-  std::vector<int64_t> cores;
-  for (std::string_view left = text;; left.remove_prefix(left.find(',') + 1)) {
-    const std::string_view range = left.substr(0, left.find(','));
-    const size_t dash = range.find('-');
-    const std::optional<int64_t> first = CoreOf(range.substr(0, dash));
-    const std::optional<int64_t> last =
-        dash == std::string_view::npos ? first : CoreOf(range.substr(dash + 1));
-    if (!first || !last || *last < *first || std::ssize(cores) > kMaxCore)
-      return BadUsage("'{}' is not a list of cores such as 0-15,20", EscapeControl(text))
-          .member(kVisible);
-    for (int64_t core = *first; core <= *last; ++core) cores.push_back(core);
-    if (left.find(',') == std::string_view::npos) return cores;
-  }
-}
-
 // One core for two sides, or twice for one, is not a division.
 Status CheckEachOnce(std::vector<int64_t> cores) {
   std::ranges::sort(cores);
@@ -98,6 +81,24 @@ std::string CoresText(const std::vector<int64_t>& cores) {
 }
 
 }  // namespace
+
+Result<std::vector<int64_t>> ParseVisibleCores(std::string_view text) {
+  std::vector<int64_t> cores;
+  for (std::string_view left = text;; left.remove_prefix(left.find(',') + 1)) {
+    const std::string_view range = left.substr(0, left.find(','));
+    const size_t dash = range.find('-');
+    const std::optional<int64_t> first = CoreOf(range.substr(0, dash));
+    const std::optional<int64_t> last =
+        dash == std::string_view::npos ? first : CoreOf(range.substr(dash + 1));
+    if (!first || !last || *last < *first || std::ssize(cores) > kMaxCore)
+      return BadUsage("'{}' is not a list of cores such as 0-15,20", EscapeControl(text))
+          .member(kVisible);
+    for (int64_t core = *first; core <= *last; ++core) cores.push_back(core);
+    if (left.find(',') == std::string_view::npos) break;
+  }
+  NXDKIT_TRY(CheckEachOnce(cores));
+  return cores;
+}
 
 std::vector<std::string> TakeNeuronVariables() {
   const ShownMemory shown = FindShownMemory();
@@ -126,8 +127,7 @@ Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>&
       result.all.push_back(entry);
       continue;
     }
-    NXDKIT_ASSIGN(cores, ParseCores(std::string_view(entry).substr(kVisible.size() + 1)));
-    NXDKIT_TRY(CheckEachOnce(cores));
+    NXDKIT_ASSIGN(cores, ParseVisibleCores(std::string_view(entry).substr(kVisible.size() + 1)));
     if (std::ssize(cores) < split.all())
       return BadUsage("{} names {} cores, the run has {}: {} of training and {} of rollout", entry,
                       cores.size(), split.all(), split.train_cores, split.all() - split.train_cores)

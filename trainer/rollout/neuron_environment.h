@@ -17,6 +17,10 @@ namespace nxdkit::trainer {
 std::vector<std::string> TakeNeuronVariables();
 
 // How the cores of a run are divided: those of training first, then worker by worker.
+// "0-3,8" of NEURON_RT_VISIBLE_CORES, in its order. kUsage when it is not such a list, or names a
+// core twice.
+Result<std::vector<int64_t>> ParseVisibleCores(std::string_view text);
+
 struct CoreSplit {
   int64_t train_cores = 0;
   int64_t workers = 0;

@@ -140,16 +140,28 @@ TEST(Instance, UnknownOnesOfferTheNearest) {
   ASSERT_TRUE(other);
 }
 
-TEST(VisibleCores, AreCounted) {
-  for (const auto& [text, count] :
-       {std::pair{"3", 1}, {"4-7", 4}, {"0,2,4", 3}, {"0,2-3,8-15", 11}, {"0-31", 32}}) {
-    const Result<int64_t> cores = CountVisibleCores(text);
-    ASSERT_TRUE(cores.ok()) << text;
-    EXPECT_EQ(*cores, count) << text;
-  }
-  for (const char* text : {"", "x", "7-4", "-3", "1,", "1,1", "0-3,2", "1-", "0-99999999999"})
-    EXPECT_TRUE(ExpectError(CountVisibleCores(text), Errc::kUsage, "NEURON_RT_VISIBLE_CORES is"))
-        << text;
+// Qwen3-4B at tp 8 as EasyR1's port trains it: adamw_bf16, no ZeRO-1, a frozen reference beside.
+TEST(FitTraining, WhatLiesBesideAndFewerBytesOfStates) {
+  TrainingUse use{.tp = 8,
+                  .rank_elements = 503'000'000,
+                  .cores = 16,
+                  .zero1 = false,
+                  .bf16_states = true,
+                  .sequence = 3072,
+                  .hidden = 2560,
+                  .layers = 36,
+                  .vocab = 151'936,
+                  .recompute = true,
+                  .beside = {{"reference", 2 * uint64_t{503'000'000}}}};
+  const Fit fit = FitTraining(Of("trn1.32xlarge"), use);
+  EXPECT_THAT(fit.problems, IsEmpty());
+  EXPECT_EQ(fit.data_parallel, 2);
+  EXPECT_EQ(FitText(fit),
+            "weights 0.94 GiB + gradients 0.94 GiB + optimizer 1.87 GiB + activations 0.10 GiB + "
+            "logits 0.65 GiB + reference 0.94 GiB = 5.43 GiB of 16.00 GiB a core (34 %)");
+  use.cores = 40;
+  EXPECT_THAT(FitTraining(Of("trn1.32xlarge"), use).problems,
+              Contains("40 cores are to train, and trn1.32xlarge has 32"));
 }
 
 }  // namespace

@@ -71,6 +71,16 @@ TEST(LoadConfig, EngineKeysThatAreNotListedAreKept) {
   EXPECT_EQ(error->hint(), "did you mean worker.rollout.neuron_override_config.tp_degree?");
 }
 
+TEST(LoadConfig, TheMachineSaysTheCoresWhereNobodyElseDoes) {
+  LoadedConfig loaded = Load("trainer: {n_gpus_per_node: 8}", {});
+  loaded.SetCores(32, "--instance trn1.32xlarge");
+  EXPECT_EQ(loaded.config.trainer.cores, 32);
+  EXPECT_EQ(loaded.PlaceOf("trainer.cores"), "--instance trn1.32xlarge");
+  LoadedConfig said = Load("trainer: {cores: 4}", {});
+  said.SetCores(32, "--instance trn1.32xlarge");
+  EXPECT_EQ(said.config.trainer.cores, 4);
+}
+
 TEST(LoadConfig, OverridesDoNotNestWithoutEnd) {
   std::string path = "worker.rollout.neuron_override_config";
   for (int i = 0; i < 60'000; ++i) path += ".a";

@@ -1,0 +1,23 @@
+// Whether a run fits the cores of a Neuron instance, told before anything is loaded: training with
+// what lies beside it, and the rollout engine, on the same cores or on others.
+#pragma once
+
+#include <vector>
+
+#include "formats/hardware/fit.h"
+#include "trainer/config/config.h"
+#include "trainer/config/plan.h"
+#include "trainer/loop/memory_estimate.h"
+#include "trainer/model/decoder_config.h"
+
+namespace nxdkit::trainer {
+
+// Of training, then of an engine. `critic`: nullptr when there is none. kUnsupported as
+// MakeParamTable.
+Result<std::vector<hardware::Fit>> FitInstance(const hardware::Instance& instance,
+                                               const Config& config, const RunPlan& plan,
+                                               const DecoderConfig& model,
+                                               const EngineShape& engine,
+                                               const DecoderConfig* critic);
+
+}  // namespace nxdkit::trainer
