@@ -203,18 +203,30 @@ int Work() {
   return 1;
 }
 
-// Where trainer.cores does not say how many: those of the instance, else those that this process
-// was given.
-Status TakeCores(const hardware::Instance* instance, trainer::LoadedConfig& loaded) {
-  if (instance) {
-    loaded.SetCores(instance->cores, fmt::format("--instance {}", instance->name));
-    return OkStatus();
-  }
+// What the machine says, where trainer.cores says nothing. EasyR1's key, which counts GPUs, gives
+// way to it, but not in silence.
+void SetCores(int64_t cores, const std::string& from, trainer::LoadedConfig& loaded,
+              ToolContext& context) {
+  constexpr const char* kGpus = "trainer.n_gpus_per_node";
+  const int64_t gpus = loaded.config.trainer.n_gpus_per_node;
+  if (loaded.SourceOf(kGpus).kind != trainer::SourceKind::kDefault && gpus != cores)
+    context.Warn(fmt::format("{} cores, by {}: {}={} ({}) is not used; trainer.cores would be",
+                             cores, from, kGpus, gpus, loaded.PlaceOf(kGpus)));
+  loaded.SetCores(cores, from);
+}
+
+// Those of the instance, else those that this process was given.
+Status TakeCores(const hardware::Instance* instance, trainer::LoadedConfig& loaded,
+                 ToolContext& context) {
+  if (loaded.config.trainer.cores) return OkStatus();
   constexpr const char* kVisible = "NEURON_RT_VISIBLE_CORES";
   const std::string visible = EnvironmentValue(kVisible);
-  if (visible.empty() || loaded.config.trainer.cores) return OkStatus();
-  NXDKIT_ASSIGN(const std::vector<int64_t> cores, trainer::ParseVisibleCores(visible));
-  loaded.SetCores(std::ssize(cores), fmt::format("{}={}", kVisible, visible));
+  if (instance) {
+    SetCores(instance->cores, fmt::format("--instance {}", instance->name), loaded, context);
+  } else if (!visible.empty()) {
+    NXDKIT_ASSIGN(const std::vector<int64_t> cores, trainer::ParseVisibleCores(visible));
+    SetCores(std::ssize(cores), fmt::format("{}={}", kVisible, visible), loaded, context);
+  }
   return OkStatus();
 }
 
@@ -226,7 +238,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   }
   NXDKIT_ASSIGN(trainer::LoadedConfig loaded,
                 trainer::LoadConfig(args.config.value_or(""), args.words));
-  NXDKIT_TRY(TakeCores(instance, loaded));
+  NXDKIT_TRY(TakeCores(instance, loaded, context));
   if (args.print_config) {
     const std::string text = trainer::PrintConfig(loaded);
     return ToolAnswer{text, {{"config", text}}};

@@ -97,7 +97,7 @@ Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, Too
   request.convert.output = args.output;
   request.convert.hints = std::move(sides.input);
   request.convert.options = std::move(sides.output);
-  SetInstance(args.layout, request.convert);
+  SetInstance(args.layout, sides, request.convert);
   request.convert.run = runner.options();
   request.convert.force = context.common().force;
   request.convert.resume = context.common().resume;

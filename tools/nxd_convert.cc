@@ -257,7 +257,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, request.from, request.to));
   request.hints = std::move(sides.input);
   request.options = std::move(sides.output);
-  SetInstance(args.layout, request);
+  SetInstance(args.layout, sides, request);
   request.verify = args.verify;
   request.digest = args.digest;
   if (args.digest && request.to != ops::Kind::kNxd)

@@ -134,7 +134,7 @@ Result<ops::ConvertRequest> RequestOf(const Args& args) {
         "--dp does not apply with --no-optimizer: only the optimizer's state is sharded over data "
         "parallel ranks");
   request.options = std::move(sides.output);
-  SetInstance(args.layout, request);
+  SetInstance(args.layout, sides, request);
   request.options.dp = args.dp;
   request.options.training_tag = true;
   request.verify = args.verify;

@@ -204,15 +204,17 @@ Result<Kind> Recognise(const std::string& given) {
 Status LoadConfig(Artifact& artifact, const InputHints& hints,
                   const std::vector<std::string>& folders) {
   artifact.side_folder = FindConfigFolder(folders);
-  if (hints.config) {
-    artifact.config_path = KindOf(*hints.config) == PathKind::kFolder
-                               ? JoinPath(*hints.config, "config.json")
-                               : *hints.config;
+  const bool is_nxdi = artifact.bundle && artifact.bundle->config &&
+                       artifact.bundle->config->flavor == rollout::Flavor::kNxdi;
+  std::optional<std::string> named = hints.config;
+  if (!named && artifact.side_folder.empty() && !is_nxdi) named = hints.config_if_none;
+  if (named) {
+    artifact.config_path =
+        KindOf(*named) == PathKind::kFolder ? JoinPath(*named, "config.json") : *named;
     if (artifact.side_folder.empty()) artifact.side_folder = ParentPath(artifact.config_path);
   } else if (!artifact.side_folder.empty()) {
     artifact.config_path = JoinPath(artifact.side_folder, "config.json");
-  } else if (artifact.bundle && artifact.bundle->config &&
-             artifact.bundle->config->flavor == rollout::Flavor::kNxdi) {
+  } else if (is_nxdi) {
     artifact.config_path = JoinPath(artifact.bundle->folder, "neuron_config.json");
   } else {
     return OkStatus();

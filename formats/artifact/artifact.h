@@ -30,7 +30,8 @@ std::optional<Kind> KindFromName(std::string_view name);
 struct InputHints {
   nxd::Claims claims;  // also tp of a rollout bundle
   std::optional<std::string> tag;
-  std::optional<std::string> config;  // path of a config.json
+  std::optional<std::string> config;          // path of a config.json
+  std::optional<std::string> config_if_none;  // the same, of an artifact that has none
   std::optional<bool> fused_qkv;
   std::string base;     // of a delta: the path of the artifact that it changes
   std::string lora;     // of a model: a LoRA adapter that is merged into it as it is read

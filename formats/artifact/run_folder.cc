@@ -34,6 +34,12 @@ std::optional<int64_t> NewestStep(const std::string& root) {
   return newest;
 }
 
+bool IsCheckpointItself(const std::string& path) {
+  return KindOf(JoinPath(path, "config.json")) == PathKind::kFile ||
+         KindOf(JoinPath(path, "neuron_config.json")) == PathKind::kFile ||
+         KindOf(JoinPath(path, "model")) == PathKind::kFolder;
+}
+
 }  // namespace
 
 std::optional<int64_t> StepOfFolder(std::string_view name) {
@@ -45,6 +51,7 @@ std::optional<int64_t> StepOfFolder(std::string_view name) {
 std::string StepFolder(int64_t step) { return std::string(kStepPrefix) + std::to_string(step); }
 
 std::string CheckpointIn(const std::string& path) {
+  if (IsCheckpointItself(path)) return path;
   if (StepOfFolder(BaseName(path)))
     if (std::string actor = JoinPath(path, kActorFolder); KindOf(actor) == PathKind::kFolder)
       return actor;

@@ -95,6 +95,14 @@ std::vector<MemoryRow> RowsOf(const TrainingUse& use, int64_t data_parallel) {
   return rows;
 }
 
+std::string Assumed(const TrainingUse& use, int64_t data_parallel) {
+  return fmt::format(
+      "micro-batches of {} tokens, {}, {}, activations recomputed {}", use.sequence,
+      use.zero1 ? fmt::format("ZeRO-1 over {} data parallel ranks", data_parallel) : "no ZeRO-1",
+      use.bf16_states ? "all states in bfloat16" : "mixed precision",
+      use.recompute ? "layer by layer" : "selectively");
+}
+
 Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
   Fit fit = Begin(instance);
   const int64_t model_parallel = use.tp * use.pp;
@@ -102,6 +110,7 @@ Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
   const int64_t world = use.cores > 0 ? use.cores : there;
   fit.data_parallel = std::max<int64_t>(1, world / model_parallel);
   fit.rows = RowsOf(use, fit.data_parallel);
+  fit.assumed = Assumed(use, fit.data_parallel);
   if (instance.workers.empty())
     fit.problems.push_back(fmt::format("{} is for inference only", instance.name));
   else if (world > there)

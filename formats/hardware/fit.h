@@ -49,6 +49,7 @@ struct Fit {
   int64_t data_parallel = 1;  // or the engines that fit beside each other
   uint64_t core_bytes = 0;    // of device memory
   std::vector<MemoryRow> rows;
+  std::string assumed;                // of training: what the rows hold for
   uint64_t reserve_bytes = 0;         // for scratch, code, collectives: a guess
   std::vector<std::string> problems;  // why it cannot run; empty: it fits
   std::vector<std::string> warnings;

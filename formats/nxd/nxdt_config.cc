@@ -59,11 +59,13 @@ class Section {
   void Fail(std::string_view key, const Value& value, const std::string& expected) {
     if (!status_.ok()) return;
     const bool expression = value.text.find("${") != std::string::npos;
-    status_ = BadUsage("{}: found {}, expected {}", PlaceText(value.place),
-                       EscapeControl(ValueText(value)), expected)
-                  .in(path_)
-                  .member(fmt::format("{}.{}", name_, key))
-                  .hint(expression ? "an expression of OmegaConf: say it by option instead" : "");
+    status_ =
+        BadUsage("{}: found {}, expected {}", PlaceText(value.place),
+                 EscapeControl(ValueText(value)), expected)
+            .in(path_)
+            .member(fmt::format("{}.{}", name_, key))
+            .hint(expression ? "an expression of OmegaConf: name a copy of the file with its value"
+                             : "");
   }
 
   const Value* map_;
@@ -100,6 +102,7 @@ Result<NxdtConfig> ParseNxdtConfig(std::string_view text, const std::string& pat
   config.layout.vpp = strategy.Size("virtual_pipeline_model_parallel_size").value_or(1);
   config.layout.ep = strategy.Size("expert_model_parallel_size").value_or(1);
   config.layout.kv_multiplier = strategy.Size("kv_replicator").value_or(1);
+  config.zero1 = strategy.Flag("zero1").value_or(false);
   NXDKIT_TRY(strategy.status());
 
   Section model(root, "model", path);
@@ -108,15 +111,26 @@ Result<NxdtConfig> ParseNxdtConfig(std::string_view text, const std::string& pat
   if (model.Has("moe")) config.layout.names = NameStyle::kNxdt;
   config.model_config = model.Text("model_config");
   if (config.model_config.find("${") != std::string::npos) config.model_config.clear();
+  config.recompute = model.Text("activations_checkpoint_granularity") == "full";
   NXDKIT_TRY(model.status());
 
   Section trainer(root, "trainer", path);
   config.layout.hardware = HardwareOf(trainer);
+  config.nodes = trainer.Size("num_nodes").value_or(1);
   NXDKIT_TRY(trainer.status());
 
   Section manager(root, "exp_manager", path);
   config.xser = manager.Flag("save_xser");
   NXDKIT_TRY(manager.status());
+
+  Section data(root, "data", path);
+  config.micro_batch = data.Size("micro_batch_size").value_or(1);
+  config.sequence = data.Int("seq_length", 1, int64_t{1} << 24).value_or(0);
+  NXDKIT_TRY(data.status());
+
+  Section precision(root, "precision", path);
+  config.bf16_states = precision.Text("type") == "bf16SR";
+  NXDKIT_TRY(precision.status());
 
   const Value* source = root.Find("model_source");
   if (source && source->text == "megatron") config.layout.names = NameStyle::kMegatron;

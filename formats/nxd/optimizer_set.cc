@@ -248,6 +248,10 @@ std::string_view OptimizerStyleName(OptimizerStyle style) {
   return kNames[static_cast<size_t>(style)];
 }
 
+bool IsOptimizerPath(std::string_view path) {
+  return path.starts_with("optim/") || path.find("/optim/") != std::string_view::npos;
+}
+
 std::string OptimizerFileName(OptimizerStyle style, int dp_rank, int tp_rank, int pp_rank) {
   if (style == OptimizerStyle::kMerged)
     return fmt::format("optim/full_tp_rank_{:02d}_pp_rank_{:02d}.pt", tp_rank, pp_rank);

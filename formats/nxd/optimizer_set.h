@@ -28,6 +28,9 @@ std::string_view OptimizerStyleName(OptimizerStyle style);  // "zero1", "merged"
 // "optim/dp_rank_01_tp_rank_03_pp_rank_00.pt"; kMerged: "optim/full_tp_rank_03_pp_rank_00.pt".
 std::string OptimizerFileName(OptimizerStyle style, int dp_rank, int tp_rank, int pp_rank);
 
+// Whether a path within a checkpoint is that of an optimizer's file.
+bool IsOptimizerPath(std::string_view path);
+
 struct OptimizerLocation {
   std::string folder;
   bool merged = false;

@@ -348,11 +348,14 @@ bool SamplesOnDevice(const models::Family& family, const rollout::NeuronConfig& 
 // The versions that the loader will compare with its own: as asked for; else those of the first
 // environment that has both packages, or one; else those of the bundle that is converted. Ours are
 // those of one release, and few machines have just that.
-void DecideStamp(const OutputOptions& options, OutputSpec& spec) {
+Status DecideStamp(const OutputOptions& options, OutputSpec& spec) {
   rollout::VersionStamp& stamp = spec.neuron.stamp;
   if (spec.neuron.flavor == rollout::Flavor::kNxdi || options.cpu_plan) {
+    if (options.optimum_version || options.compiler_version)
+      return BadUsage("--optimum-version and --compiler-version: {} carries no versions",
+                      options.cpu_plan ? "a bundle for our own engine" : "a bundle of NxDI");
     stamp = {};  // NxDI compares none; our own engine is no vendor's
-    return;
+    return OkStatus();
   }
   rollout::Installation found;
   for (const rollout::Installation& at : options.installations)
@@ -382,6 +385,7 @@ void DecideStamp(const OutputOptions& options, OutputSpec& spec) {
   if (!found.folder.empty() && !options.optimum_version && !options.compiler_version)
     spec.notes.push_back(fmt::format("versions for the loader, as installed in {}: {}, {}",
                                      found.folder, stamp.optimum, stamp.compiler));
+  return OkStatus();
 }
 
 Status DecideRollout(const BoundArtifact& source, const OutputOptions& asked, OutputSpec& spec) {
@@ -418,7 +422,7 @@ Status DecideRollout(const BoundArtifact& source, const OutputOptions& asked, Ou
         from_rollout && source.artifact.bundle->config
             ? neuron.on_device_sampling
             : SamplesOnDevice(*source.model->config.family, neuron));
-    DecideStamp(options, spec);
+    NXDKIT_TRY(DecideStamp(options, spec));
     NXDKIT_ASSIGN(const Dtype dtype,
                   options.dtype ? Result<Dtype>(*options.dtype) : CommonDtype(source, false));
     spec.dtype = dtype;

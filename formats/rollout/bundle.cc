@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <map>
@@ -169,6 +170,15 @@ bool IsGone(const Bundle& bundle) {
   return bundle.lock && !bundle.lock->IsAt(bundle.weights_folder);
 }
 
+// Where no shards were found: whether a link says that there are some. A client of NFS may see an
+// old link, to a slot that was removed since.
+bool LeadsNowhere(const Bundle& bundle) {
+  return bundle.weights_folder.empty() && std::ranges::any_of(kPlaces, [&](const char* place) {
+           const std::string path = JoinPath(bundle.folder, place);
+           return *place && IsLink(path) && KindOf(path) != PathKind::kFolder;
+         });
+}
+
 }  // namespace
 
 std::string WeightsFolder(Flavor flavor) {
@@ -191,8 +201,9 @@ Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open,
     bundle.folder = path;
     Status opened = Open(bundle, open, weights);
     const bool gone = IsGone(bundle);
-    if (!gone && opened.ok()) return bundle;
-    if (!gone) return std::move(opened).error();
+    const bool again = gone || (LeadsNowhere(bundle) && i < kTries);
+    if (!again && opened.ok()) return bundle;
+    if (!again) return std::move(opened).error();
     if (i == kTries)
       return Error(Errc::kIo, "its weights are replaced again and again").in(bundle.weights_link);
     std::this_thread::sleep_for(std::chrono::milliseconds(50 << i));

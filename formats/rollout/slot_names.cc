@@ -12,6 +12,7 @@
 #include "formats/rollout/adoption.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
+#include "lib/system/owner.h"
 
 namespace nxdkit::rollout {
 namespace {
@@ -39,6 +40,11 @@ Result<std::string> ReadLink(const std::string& path) {
   std::string target = std::filesystem::read_symlink(path, failure).string();
   if (failure) return SystemError("read the link", failure.value()).in(path);
   return target;
+}
+
+bool LeadsTo(const std::string& weights, const std::string& slot) {
+  const Result<std::string> target = ReadLink(weights);
+  return target.ok() && *target == BaseName(slot);
 }
 
 Result<std::string> Resolve(const std::string& weights) {
@@ -80,15 +86,15 @@ Result<std::string> NewSlot(const std::string& weights) {
 
 Status PointTo(const std::string& weights, const std::string& slot, bool sync) {
   const std::string parent = ParentPath(weights);
-  // The pid keeps two writers apart where the file system has no locks.
-  const std::string next = JoinPath(parent, fmt::format("{}next-{}", kSlotPrefix, ::getpid()));
-  ::unlink(next.c_str());
+  const std::string next = JoinPath(parent, fmt::format("{}next-{}", kSlotPrefix, RandomNumber()));
   if (::symlink(BaseName(slot).c_str(), next.c_str()) != 0)
     return OutputError("create the link", errno).in(next);
   if (::rename(next.c_str(), weights.c_str()) != 0) {
     const int failure = errno;
     ::unlink(next.c_str());
-    return OutputError(fmt::format("rename {} to it", next), failure).in(weights);
+    // Where NFS lost the answer it did rename, and says of the second try that it failed.
+    if (!LeadsTo(weights, slot))
+      return OutputError(fmt::format("rename {} to it", next), failure).in(weights);
   }
   return sync ? SyncFolder(parent) : OkStatus();
 }

@@ -20,6 +20,7 @@ std::string SlotName(uint32_t number);
 
 bool IsLink(const std::string& path);
 Result<std::string> ReadLink(const std::string& path);
+bool LeadsTo(const std::string& weights, const std::string& slot);
 // Where `weights` leads: a path that no rename of the link changes. The folder itself while that is
 // a plain one; and what it was named when a killed adoption (adoption.h) left `weights` missing.
 Result<std::string> Resolve(const std::string& weights);

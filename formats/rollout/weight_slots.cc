@@ -71,12 +71,13 @@ struct Writer {
   Alive alive = Alive::kUnknown;
   int64_t last_change = 0;
 };
-// nullopt: the slot is whole.
+// nullopt: the slot is whole. What cannot be read counts as the mark of somebody unknown.
 std::optional<Writer> WriterOf(const std::string& slot) {
   const Result<std::string> mark = ReadSmallFile(JoinPath(slot, kHalfDone), kMaxMarkBytes);
-  if (!mark.ok()) return std::nullopt;
+  if (!mark.ok() && mark.error().code() == Errc::kNotFound) return std::nullopt;
   Writer writer;
-  if (const std::optional<Owner> owner = ParseOwner(*mark)) {
+  const std::optional<Owner> owner = mark.ok() ? ParseOwner(*mark) : std::nullopt;
+  if (owner) {
     writer.owner = *owner;
     writer.alive = AskAlive(*owner);
   }
@@ -87,18 +88,16 @@ std::optional<Writer> WriterOf(const std::string& slot) {
 }
 
 // Whether nobody of this machine reads the slot, as far as locks and leases tell.
-bool IsUnused(const std::string& slot) {
-  const Result<FolderLock> lock = FolderLock::Try(slot, FolderLock::Mode::kExclusive);
-  if (!lock.ok() || lock->state() != FolderLock::State::kHeld) return false;
+bool IsUnused(const std::string& slot, FolderLock::State lock) {
+  if (lock != FolderLock::State::kHeld) return false;
   const Result<bool> in_use = HasAFileInUse(slot);
   return in_use.ok() && !*in_use;
 }
 
 // Of a file system that others have mounted too: whether the slot is old enough to go. Who renames
 // the mark has it for himself: its writer, if it lives after all, finds it missing and ends.
-bool IsForgotten(const std::string& slot, int64_t now) {
-  const Result<FolderLock> lock = FolderLock::Try(slot, FolderLock::Mode::kExclusive);
-  if (!lock.ok() || lock->state() == FolderLock::State::kBusy) return false;
+bool IsForgotten(const std::string& slot, FolderLock::State lock, int64_t now) {
+  if (lock == FolderLock::State::kBusy) return false;
   const std::optional<Writer> writer = WriterOf(slot);
   if (!writer) return ChangedAt(slot) + kKeepRetired <= now;
   if (MayLive(writer->alive, writer->last_change, now, kWriterIsDead)) return false;
@@ -278,6 +277,7 @@ Result<bool> SlotUpdate::Take(const std::string& slot) {
   reused_ = true;  // whatever comes now, it is not ours to remove
   NXDKIT_ASSIGN(const bool in_use, HasAFileInUse(slot));
   if (in_use) lock_.reset();
+  if (in_use) path_.clear();
   return !in_use;
 }
 
@@ -345,8 +345,10 @@ Status SlotUpdate::Publish() {
   if (::unlink(mark.c_str()) != 0) return OutputError("remove the mark", errno).in(mark);
   if (options_.sync) NXDKIT_TRY(SyncFolder(path_));
   if (lock_) lock_->Release();  // from the switch on, readers lock it
-  NXDKIT_TRY(PointTo(weights_, path_, options_.sync));
-  done_ = true;
+  const Status switched = PointTo(weights_, path_, options_.sync);
+  // Also when only the sync of it failed: readers have the slot.
+  done_ = switched.ok() || LeadsTo(weights_, path_);
+  NXDKIT_TRY(switched);
   const std::string previous = std::exchange(current_, path_);
   // When it was retired, by the clock that stamps files there.
   if (options_.shared) (void)!::utimensat(AT_FDCWD, previous.c_str(), nullptr, 0);
@@ -360,10 +362,14 @@ void SlotUpdate::Tidy(const std::string& keep) const {
   const Result<std::vector<std::string>> retired = Retired();
   if (!retired.ok()) return;
   const int64_t now = ChangedAt(options_.shared && !done_ ? JoinPath(path_, kHalfDone) : weights_);
-  for (const std::string& slot : *retired)
-    if (slot != path_ && slot != keep &&
-        (options_.shared ? IsForgotten(slot, now) : IsUnused(slot)))
+  for (const std::string& slot : *retired) {
+    if (slot == path_ || slot == keep) continue;
+    // Held until it is gone: a reader that comes now finds it busy.
+    const Result<FolderLock> lock = FolderLock::Try(slot, FolderLock::Mode::kExclusive);
+    if (!lock.ok()) continue;
+    if (options_.shared ? IsForgotten(slot, lock->state(), now) : IsUnused(slot, lock->state()))
       (void)RemoveSlot(slot).ok();
+  }
   if (writer_lock_is_ours_) RemoveLinks(parent_);
 }
 

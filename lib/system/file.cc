@@ -14,6 +14,7 @@
 
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
+#include "lib/system/owner.h"
 #include "lib/system/process.h"
 
 namespace nxdkit {
@@ -205,8 +206,7 @@ Result<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes) {
 }
 
 Status WriteFileAtomic(const std::string& path, std::string_view contents) {
-  const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
-  ::unlink(temporary.c_str());  // of a killed process that had the same pid
+  const std::string temporary = fmt::format("{}.tmp-{}", path, RandomNumber());
   Status written = WriteNewFile(temporary, contents);
   if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0)
     written = OutputError(fmt::format("rename {} to it", temporary), errno).in(path);

@@ -1,6 +1,7 @@
 #include "lib/system/owner.h"
 
 #include <fmt/core.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 
 namespace nxdkit {
@@ -48,6 +50,12 @@ Owner ThisProcess() {
   if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') host[0] = '-';
   const int64_t pid = ::getpid();
   return {host.data(), Kernel(), pid, StartOf(pid).value_or(0)};
+}
+
+uint64_t RandomNumber() {
+  uint64_t number = 0;
+  NXDKIT_CHECK(::getrandom(&number, sizeof number, 0) == sizeof number);  // never fails so short
+  return number;
 }
 
 std::optional<Owner> ParseOwner(std::string_view text) {

@@ -2,6 +2,7 @@
 // stand in for locks where the file system has none.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,9 @@ struct Owner {
 };
 
 Owner ThisProcess();
+// For the names of files that others may make at the same moment: a process id does not tell two
+// containers apart.
+uint64_t RandomNumber();
 // nullopt: not such a line.
 std::optional<Owner> ParseOwner(std::string_view text);
 

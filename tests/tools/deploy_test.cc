@@ -87,16 +87,20 @@ TEST(Deploy, TheTorchxComponentMakesAReplicaForEachPart) {
                "class macros: replica_id = '${replica_id}'\n"
                "class AppDef:\n  def __init__(self, name, roles): self.roles = roles\n"
                "class Resource:\n  def __init__(self, cpu, gpu, memMB): pass\n"
+               "def parse_mounts(words): return ['+'.join(words)]\n"
                "class Role:\n"
                "  def __init__(self, name, image, entrypoint, args, num_replicas, max_retries,"
-               " resource): self.args, self.n, self.entrypoint = args, num_replicas, entrypoint\n");
+               " mounts, resource):\n"
+               "    self.args, self.n, self.entrypoint = args, num_replicas, entrypoint\n"
+               "    self.mounts = mounts\n");
   const ProcessResult result = RunProcess(
       {"python3", "-B", "-c",
        "import sys; sys.path[:0] = ['" + folder.path() + "', '" + kFolder +
-           "']; import torchx_component as c; r = c.convert('--to', 'hf', 'a', 'b', parts=3)"
-           ".roles[0]; print(r.entrypoint, *r.args, r.n)"});
+           "']; import torchx_component as c; r = c.convert('--to', 'hf', 'a', 'b', parts=3, "
+           "mounts=['src=x', 'dst=/data']).roles[0]; "
+           "print(r.entrypoint, *r.args, r.n, *r.mounts)"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.out, "nxd-convert --part ${replica_id}/3 --to hf a b 3\n");
+  EXPECT_EQ(result.out, "nxd-convert --part ${replica_id}/3 --to hf a b 3 src=x+dst=/data\n");
 }
 
 // The packages of the image are those that the programs are linked with.

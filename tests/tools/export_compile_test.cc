@@ -73,6 +73,45 @@ TEST_F(ExportCompile, FillsInATemplate) {
   EXPECT_TRUE(ReadFile(out_ + "/model.pt") == testing_util::CompiledBlob());
 }
 
+// What the compiler made names its own versions. A wish for others is the user's mistake: the entry
+// that took an hour stays, and is not remembered as a failure.
+TEST_F(ExportCompile, AWishForOtherVersionsCostsNoEntry) {
+  workshop_.Compiler();
+  for (int round = 0; round < 2; ++round) {
+    const ProcessResult other = Export("--compiler-version 9.9.9+1");
+    EXPECT_EQ(other.exit_code, 2);
+    EXPECT_THAT(other.err, HasSubstr("--compiler-version 9.9.9+1 was asked for"));
+    EXPECT_FALSE(Traces(out_));
+  }
+  EXPECT_EQ(Export("").exit_code, 0);
+  EXPECT_EQ(workshop_.Runs(), 1u);
+}
+
+TEST_F(ExportCompile, ACompilerThatCannotBeToldIsNotRun) {
+  workshop_.Compiler();
+  const ProcessResult result = Export("--no-on-device-sampling");
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.err, HasSubstr("optimum-cli cannot be told whether to sample on the device"));
+  EXPECT_EQ(workshop_.Runs(), 0u);
+}
+
+TEST_F(ExportCompile, TellsWhereToSample) {
+  workshop_.Script("mine", Workshop::Tool("nxd-convert") +
+                               " --no-sync -q --from hf --to rollout --tp 2 --bs 4 --seq 256 "
+                               "--no-on-device-sampling \"$1\" \"$2\"\necho $3 >>" +
+                               workshop_ / "seen" + "\ncp " +
+                               workshop_.Write("blob.pt", testing_util::CompiledBlob()) +
+                               " \"$2/model.pt\"\n");
+  const ProcessResult result =
+      RunProcess({Workshop::Tool("neuron-export"), "--no-cache", "--no-sync", "--tp", "2", "--bs",
+                  "4", "--seq", "256", "--no-on-device-sampling", "--compiler",
+                  "mine {model} {output} {sampling}", model_, out_},
+                 {"PATH=" + workshop_ / "bin" + ":" + std::getenv("PATH")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(ReadFile(workshop_ / "seen"), "host\n");
+  EXPECT_THAT(ReadFile(out_ + "/neuron_config.json"), HasSubstr("\"on_device_sampling\": false"));
+}
+
 TEST_F(ExportCompile, CleansTheEnvironment) {
   workshop_.Compiler("optimum-cli", "env >" + workshop_ / "seen" + "\n");
   const ProcessResult result =

@@ -85,6 +85,15 @@ TEST_F(Export, RefusesWhatTheCpuHasNoUseFor) {
   }
 }
 
+TEST_F(Export, RefusesVersionsWhereNoneAreWritten) {
+  for (const char* options : {"--target cpu", "--no-blob --flavor nxdi"}) {
+    const ProcessResult result =
+        workshop_.Export(std::string(kShape) + " --optimum-version 0.3.0 " + options, model_, out_);
+    EXPECT_EQ(result.exit_code, 2) << options;
+    EXPECT_THAT(result.err, HasSubstr("carries no versions")) << options;
+  }
+}
+
 TEST_F(Export, TakesTheBlobOfOnePlaceOnly) {
   const ProcessResult result = workshop_.Export("--bundle x --compiler y", model_, out_);
   EXPECT_EQ(result.exit_code, 2);

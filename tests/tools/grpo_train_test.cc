@@ -364,6 +364,13 @@ TEST_F(GrpoTrain, TheCoresAreThoseOfTheInstanceOrThoseThatAreVisible) {
       run({"--print-config", "--instance", "trn1.32xlarge"}, {"NEURON_RT_VISIBLE_CORES=0-3"});
   EXPECT_THAT(whole.out, HasSubstr("cores: 32"));
   EXPECT_THAT(whole.out, HasSubstr("--instance trn1.32xlarge"));
+  // EasyR1's key counts GPUs.
+  const ProcessResult gpus =
+      run({"--print-config", "--instance", "trn1.32xlarge", "trainer.n_gpus_per_node=8"}, {});
+  EXPECT_THAT(gpus.out, HasSubstr("cores: 32"));
+  EXPECT_THAT(gpus.err,
+              HasSubstr("32 cores, by --instance trn1.32xlarge: trainer.n_gpus_per_node=8 "
+                        "(command line: trainer.n_gpus_per_node=8) is not used"));
   EXPECT_EQ(run({"--dry-run", "--instance", "trn1.33xlarge"}, {}).exit_code, 2);
 }
 

@@ -119,6 +119,17 @@ const LauncherCase kCases[] = {
      3,
      4},
     {"VolcanoByHand", {{"VC_TASK_INDEX", "0"}, {"PART_COUNT", "4"}}, 0, 4},
+    {"PartCountMakesNoPartOfAReplica",
+     [] {
+       Environment environment = TorchX("app-trainer-1-0");
+       environment["PART_COUNT"] = "3";
+       return environment;
+     }(),
+     1, 3},
+    {"AnotherLaunchersNonsenseIsNotRead",
+     {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"PMI_RANK", "x"}, {"PMI_SIZE", "2"}},
+     1,
+     2},
     {"VolcanoWithOneTask", {{"VC_TASK_INDEX", "2"}, {"VC_WORKER_NUM", "4"}}, 2, 4},
     {"VolcanoFindsItsTaskByTheHost",
      {{"VC_TASK_INDEX", "1"},

@@ -35,7 +35,7 @@ constexpr Row kRows[] = {
     {"--nxdt-yaml-config", "--layout-from"},
     {"--n-layers", "nothing: the number of layers is the model's"},
     {"--i-tp-round-factor", "nothing: no padding of the MLP is known"},
-    {"--pad-attn-heads", "nothing: heads are padded as the engine does"},
+    {"--pad-attn-heads", "nothing: a bundle has the padding of its engine, and an NxD set none"},
     {"--num-cores", "--tp"},
     {"--auto-cast-type", "--dtype"},
     {"--torch-dtype", "--dtype"},

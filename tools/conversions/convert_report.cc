@@ -30,9 +30,9 @@ Json FitJson(const hardware::Fit& fit) {
 
 }  // namespace
 
-void SetInstance(const LayoutArgs& args, ops::ConvertRequest& request) {
+void SetInstance(const LayoutArgs& args, const Sides& sides, ops::ConvertRequest& request) {
   request.instance = args.instance;
-  request.nodes = args.nodes.value_or(1);
+  request.training = sides.training;
 }
 
 Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run) {
@@ -136,6 +136,8 @@ std::string NotesText(const ops::ConvertReport& report) {
   if (report.fit)
     text += fmt::format("{}: {}; the smallest instance that takes it is {}\n", report.fit->instance,
                         hardware::FitText(*report.fit), report.fit->smallest);
+  if (report.fit && !report.fit->assumed.empty())
+    text += fmt::format("note: this is for {}\n", report.fit->assumed);
   for (const std::string& note : report.notes) text += "note: " + EscapeControl(note) + "\n";
   return text;
 }

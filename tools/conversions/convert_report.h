@@ -8,14 +8,14 @@
 
 #include "formats/ops/convert/convert.h"
 #include "tools/cli/tool.h"
-#include "tools/conversions/layout_options.h"
+#include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
 
 // model_type, parameters, output_bytes, output_files, output_tensors, peak_memory_bytes, seconds,
 // verified, already_published, dry_run, notes.
 // Says on what the request's output is to run, where --instance names it.
-void SetInstance(const LayoutArgs& args, ops::ConvertRequest& request);
+void SetInstance(const LayoutArgs& args, const Sides& sides, ops::ConvertRequest& request);
 Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run);
 // Those, and of the plan: source_bytes, tasks, resumed_tasks, buffer_bytes, predicted_memory_bytes.
 Json PlannedJson(const ops::ConvertReport& report, double seconds, bool dry_run);

@@ -111,22 +111,28 @@ std::string HostName(const Environment& environment) {
 }
 
 Result<Words> JobOf(const Environment& environment) {
-  NXDKIT_ASSIGN(const Words job, FirstOf(kJobs, environment));
-  if (job || !Has(environment, "VC_TASK_INDEX")) return job;
+  const bool volcano = Has(environment, "VC_TASK_INDEX");
+  // The index counts the pods of one task, of which TorchX makes one for each replica: where the
+  // tasks are named, PART_COUNT does not make a part of it.
+  if (!volcano || !NamesTasks(environment)) {
+    NXDKIT_ASSIGN(const Words job, FirstOf(kJobs, environment));
+    if (job || !volcano) return job;
+  }
   NXDKIT_ASSIGN(const ops::Part part, VolcanoPart(environment, HostName(environment)));
   NXDKIT_TRY(CheckPart(part, "VC_TASK_INDEX"));
   return Words(Found{part, "VC_TASK_INDEX"});
 }
 
 // Launchers that number the same processes otherwise: what the others say, for a message.
-Result<std::string> Disagreement(const Found& taken, const Environment& environment) {
+std::string Disagreement(const Found& taken, const Environment& environment) {
   std::string text;
   for (const Row& row : kProcesses) {
-    NXDKIT_ASSIGN(const Words other, ReadRow(row, environment));
-    if (!other || other->index == taken.index) continue;
-    if (other->part.index == taken.part.index && other->part.count == taken.part.count) continue;
-    text +=
-        fmt::format("{} says part {} of {}; ", other->index, other->part.index, other->part.count);
+    const Result<Words> read = ReadRow(row, environment);
+    if (!read.ok() || !*read) continue;
+    const Found& other = **read;
+    if (other.index == taken.index) continue;
+    if (other.part.index == taken.part.index && other.part.count == taken.part.count) continue;
+    text += fmt::format("{} says part {} of {}; ", other.index, other.part.index, other.part.count);
   }
   if (!text.empty())
     text +=
@@ -151,7 +157,7 @@ Result<ops::Part> FromLauncher(const Environment& environment) {
   // They are numbered over all pods and nodes.
   if (process) {
     ops::Part part = process->part;
-    NXDKIT_ASSIGN(part.note, Disagreement(*process, environment));
+    part.note = Disagreement(*process, environment);
     return part;
   }
   NXDKIT_ASSIGN(const Words job, JobOf(environment));

@@ -42,6 +42,8 @@ Status CheckMeaning(const LayoutArgs& args, Kind from, Kind to) {
   if (const std::optional<std::string> option = OptionWithoutMeaning(args, sides))
     return BadUsage("{} does not apply to a conversion from {} to {}", *option, ops::KindName(from),
                     ops::KindName(to));
+  if (args.nodes && !args.instance)
+    return BadUsage("--nodes says how many there are of --instance, which is missing");
   return OkStatus();
 }
 
@@ -82,10 +84,7 @@ void TakeUnlessSaid(std::optional<T>& option, const std::optional<T>& value) {
 
 // What the options say, and below them the file of --layout-from. Of an output that has no such
 // layout it describes the input.
-Result<LayoutArgs> WithLayoutFrom(LayoutArgs args, Kind to) {
-  if (!args.layout_from) return args;
-  const std::string& path = *args.layout_from;
-  NXDKIT_ASSIGN(const nxd::NxdtConfig config, nxd::ReadNxdtConfig(path));
+LayoutArgs WithLayoutOf(const nxd::NxdtConfig& config, Kind to, LayoutArgs args) {
   const nxd::LayoutOptions& layout = config.layout;
   if (to != Kind::kRollout) TakeUnlessSaid(args.tp, layout.tp);  // there it is the engine's
   TakeUnlessSaid(args.pp, layout.pp);
@@ -98,20 +97,43 @@ Result<LayoutArgs> WithLayoutFrom(LayoutArgs args, Kind to) {
   if (layout.names)
     TakeUnlessSaid(args.style, std::optional(std::string(nxd::NameStyleName(*layout.names))));
   if (to == Kind::kNxd) TakeUnlessSaid(args.xser, config.xser);
-  const std::string model = JoinPath(ParentPath(path), config.model_config);
-  for (const std::string& place : {config.model_config, model})
-    if (!args.config && !config.model_config.empty() && KindOf(place) == PathKind::kFile)
-      args.config = place;
+  TakeUnlessSaid(args.nodes, std::optional(config.nodes));
   return args;
+}
+
+// Its config.json, as it is named there or beside the file itself.
+std::optional<std::string> ModelConfigOf(const nxd::NxdtConfig& config, const std::string& path) {
+  if (config.model_config.empty()) return std::nullopt;
+  for (const std::string& place :
+       {config.model_config, JoinPath(ParentPath(path), config.model_config)})
+    if (KindOf(place) == PathKind::kFile) return place;
+  return std::nullopt;
+}
+
+void TakeTraining(const nxd::NxdtConfig& config, hardware::TrainingUse& use) {
+  if (config.sequence > 0) use.sequence = config.sequence;
+  use.sequence *= config.micro_batch;
+  use.zero1 = config.zero1;
+  use.bf16_states = config.bf16_states;
+  use.recompute = config.recompute;
 }
 
 }  // namespace
 
 Result<Sides> SidesOf(const LayoutArgs& given, Kind from, Kind to) {
-  NXDKIT_ASSIGN(const LayoutArgs args, WithLayoutFrom(given, to));
-  NXDKIT_TRY(CheckMeaning(args, from, to));
+  NXDKIT_TRY(CheckMeaning(given, from, to));
+  LayoutArgs args = given;
   Sides sides;
+  std::optional<std::string> model_config;
+  if (given.layout_from) {
+    NXDKIT_ASSIGN(const nxd::NxdtConfig config, nxd::ReadNxdtConfig(*given.layout_from));
+    args = WithLayoutOf(config, to, given);
+    model_config = ModelConfigOf(config, *given.layout_from);
+    TakeTraining(config, sides.training);
+  }
+  sides.training.nodes = args.nodes.value_or(1);
   sides.input = HintsOf(args);
+  sides.input.config_if_none = model_config;
   nxd::LayoutOptions& layout = sides.input.claims;
   ops::OutputOptions& out = sides.output;
   static_cast<nxd::LayoutOptions&>(out) = layout;

@@ -11,6 +11,7 @@
 
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/run.h"
+#include "formats/hardware/fit.h"
 #include "formats/output/plan_output.h"
 #include "lib/base/progress.h"
 #include "tools/cli/tool_context.h"
@@ -21,6 +22,7 @@ namespace nxdkit::tool {
 struct Sides {
   ops::InputHints input;
   ops::OutputOptions output;
+  hardware::TrainingUse training = {.sequence = 4096};  // of --nodes and --layout-from
 };
 
 Result<Sides> SidesOf(const LayoutArgs& args, ops::Kind from, ops::Kind to);

@@ -67,6 +67,8 @@ std::optional<ops::Part> ReplicaOf(const std::vector<Task>& tasks, const Task& o
 
 }  // namespace
 
+bool NamesTasks(const Environment& environment) { return !TasksOf(environment).empty(); }
+
 Result<ops::Part> VolcanoPart(const Environment& environment, const std::string& host) {
   const std::optional<int> index = ParseNumber<int>(environment.at("VC_TASK_INDEX"));
   if (!index) return BadUsage("VC_TASK_INDEX={} is not a number", environment.at("VC_TASK_INDEX"));

@@ -64,6 +64,10 @@ Result<std::vector<hardware::Fit>> FitInstance(const hardware::Instance& instanc
     training.beside.push_back({"rollout weights", rollout.weight_bytes});
     training.beside.push_back({"KV cache", rollout.cache_bytes()});
   }
+  hardware::Fit fits = FitTraining(instance, training);
+  if (plan.separate && plan.cores > instance.cores)
+    fits.problems.push_back(fmt::format("the run takes {} cores, and {} has {}", plan.cores,
+                                        instance.name, instance.cores));
   return std::vector<hardware::Fit>{FitTraining(instance, training), FitRollout(instance, rollout)};
 }
 

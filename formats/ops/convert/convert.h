@@ -50,8 +50,8 @@ struct ConvertRequest {
   std::variant<NewOutput, Part, Slot> place;
   // The conversion is refused when what it makes does not fit the memory of this instance.
   std::optional<std::string> instance;
-  int64_t nodes = 1;                           // of it, for training
-  int64_t train_sequence = 4096;               // tokens of a micro-batch in training
+  // How an NxD set is to be trained there; what follows from the layout is filled in.
+  hardware::TrainingUse training = {.sequence = 4096};
   delta::Coding coding = delta::Coding::kRaw;  // of a delta, which hints.base is the base of
 };
 

@@ -1,5 +1,6 @@
 #include "formats/ops/convert/destination.h"
 
+#include "formats/artifact/run_folder.h"
 #include "formats/manifest/manifest.h"
 #include "formats/rollout/weight_slots.h"
 #include "lib/system/copy_file.h"
@@ -67,7 +68,9 @@ Result<rollout::WeightsVersion> NextVersion(const ConvertRequest& request,
   NXDKIT_ASSIGN(const std::optional<rollout::WeightsVersion> before,
                 rollout::ReadVersion(conversion.spec.bundle->weights_link));
   const Artifact& source = conversion.source.artifact;
-  const std::string name = BaseName(source.set ? source.set->location.tag_folder : source.path);
+  std::string folder = source.set ? source.set->location.tag_folder : source.path;
+  if (BaseName(folder) == kActorFolder) folder = ParentPath(folder);  // of a run: global_step_N
+  const std::string name = BaseName(folder);
   rollout::WeightsVersion version{before ? before->serial + 1 : 1,
                                   std::get<Slot>(request.place).label.value_or(name),
                                   request.input};

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
+#include <string>
 
+#include "formats/nxd/optimizer_set.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::ops {
@@ -14,12 +15,20 @@ struct Share {
   uint64_t elements = 0;
 };
 
+// The main file of a rank: xser has a folder of that name for its tensors.
+std::string MainFile(const std::string& path) {
+  const size_t end = path.find(".pt");
+  return end == std::string::npos ? path : path.substr(0, end);
+}
+
 // Of the rank that holds most: the embedding makes the first or the last pipeline rank the largest.
+// An optimizer's states are counted by the rule of how they are kept in training.
 Share LargestRank(const OutputPlan& output) {
-  std::map<std::pair<int64_t, int64_t>, Share> ranks;
+  std::map<std::string, Share> ranks;
   for (size_t t = 0; t < output.outputs.size(); ++t) {
-    const LayoutFile& file = output.layout.files[output.layout.tensors[t].file];
-    Share& share = ranks[{file.tp_rank, file.pp_rank}];
+    const std::string& path = output.layout.files[output.layout.tensors[t].file].path;
+    if (nxd::IsOptimizerPath(path)) continue;
+    Share& share = ranks[MainFile(path)];
     const OutputTensor& tensor = output.outputs[t];
     share.bytes += PackedBytes(tensor.dtype, tensor.shape).ok()
                        ? *PackedBytes(tensor.dtype, tensor.shape)
@@ -49,14 +58,14 @@ hardware::RolloutUse RolloutUseOf(const Conversion& conversion) {
 
 hardware::TrainingUse TrainingUseOf(const ConvertRequest& request, const Conversion& conversion) {
   const models::ModelConfig& model = conversion.source.model->config;
-  return {.tp = conversion.spec.nxd.tp,
-          .pp = conversion.spec.nxd.pp,
-          .rank_elements = LargestRank(conversion.output).elements,
-          .nodes = request.nodes,
-          .sequence = request.train_sequence,
-          .hidden = model.hidden,
-          .layers = model.layers,
-          .vocab = model.vocab};
+  hardware::TrainingUse use = request.training;
+  use.tp = conversion.spec.nxd.tp;
+  use.pp = conversion.spec.nxd.pp;
+  use.rank_elements = LargestRank(conversion.output).elements;
+  use.hidden = model.hidden;
+  use.layers = model.layers;
+  use.vocab = model.vocab;
+  return use;
 }
 
 }  // namespace

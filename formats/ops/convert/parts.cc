@@ -2,14 +2,17 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <numeric>
+#include <thread>
 
 #include "lib/base/errors.h"
 #include "lib/sinks/match_sink.h"
@@ -86,13 +89,6 @@ Status LinkFile(const std::string& from, const std::string& to) {
   return MoveFile(from, to);
 }
 
-// No two attempts, on whatever machine, share it.
-std::string AttemptName(int part) {
-  uint64_t random = 0;
-  NXDKIT_CHECK(::getrandom(&random, sizeof random, 0) == sizeof random);  // never fails so short
-  return fmt::format("part-{}-{:016x}", part, random);
-}
-
 // --- one living process for each number
 
 // Seconds. A process of another machine that has written nothing for so long is taken for dead.
@@ -127,8 +123,10 @@ class PartOwner {
   }
 
   // kIo when another living process has the same number: two that were started as one part wait for
-  // the others' for ever. `attempt`: the folder that was just made for it.
-  Status Take(const std::string& folder, int part, const std::string& attempt) {
+  // the others' for ever. Of one that cannot be asked a minute's silence is waited for. `attempt`:
+  // the folder that was just made for it.
+  Status Take(const std::string& folder, int part, const std::string& attempt,
+              const RunOptions& run) {
     const std::string path = JoinPath(folder, fmt::format("owner-{}", part));
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd >= 0) {
@@ -136,7 +134,10 @@ class PartOwner {
     } else if (errno != EEXIST) {
       return OutputError("create", errno).in(path);
     } else {
-      NXDKIT_TRY(CheckDead(path, LastWrite(folder, part, attempt), ChangedAt(attempt)));
+      const auto last_sign = [&] {
+        return std::max(LastWrite(folder, part, attempt), ChangedAt(path));
+      };
+      NXDKIT_TRY(AwaitDead(path, last_sign, attempt, run));
     }
     NXDKIT_TRY(WriteFileAtomic(path, ThisProcess().ToText()));
     path_ = path;
@@ -144,17 +145,29 @@ class PartOwner {
   }
 
  private:
-  static Status CheckDead(const std::string& path, int64_t last_write, int64_t now) {
-    const Result<std::string> text = ReadSmallFile(path, kMaxOwnerBytes);
-    const std::optional<Owner> owner = text.ok() ? ParseOwner(*text) : std::nullopt;
-    const Alive alive = owner ? AskAlive(*owner) : Alive::kUnknown;
-    const int64_t last = std::max(last_write, ChangedAt(path));
-    if (!MayLive(alive, last, now, kIsDead)) return OkStatus();
+  // Who was killed on another machine, or in a container that is started again, is only silent.
+  static Status AwaitDead(const std::string& path, const std::function<int64_t()>& last_sign,
+                          const std::string& attempt, const RunOptions& run) {
+    const int64_t first = last_sign();
+    while (true) {
+      ::utimensat(AT_FDCWD, attempt.c_str(), nullptr, 0);
+      const Result<std::string> text = ReadSmallFile(path, kMaxOwnerBytes);
+      const std::optional<Owner> owner = text.ok() ? ParseOwner(*text) : std::nullopt;
+      const Alive alive = owner ? AskAlive(*owner) : Alive::kUnknown;
+      const int64_t last = last_sign();
+      if (!MayLive(alive, last, ChangedAt(attempt), kIsDead)) return OkStatus();
+      if (alive == Alive::kYes || last != first) return Lives(path, owner);
+      if (run.poll) NXDKIT_TRY(run.poll());
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+  }
+
+  static Error Lives(const std::string& path, const std::optional<Owner>& owner) {
     const std::string who =
         owner ? fmt::format("pid {} on {}", owner->pid, owner->host) : "it does not say which";
     return Error(Errc::kIo, fmt::format("another process makes this part too ({})", who))
         .in(path)
-        .hint("give every process its own --part I/N; if that one is dead, wait a minute");
+        .hint("give every process its own --part I/N");
   }
 
   std::string path_;
@@ -182,9 +195,10 @@ class OnePart : public Destination {
   Result<Sink*> Begin(const Workload&, ConvertReport&) override {
     NXDKIT_TRY(ClaimFolder(folder_, plan_));
     if (IsDone(part_.index)) return nullptr;
-    const std::string place = JoinPath(folder_, AttemptName(part_.index));
+    const std::string place =
+        JoinPath(folder_, fmt::format("part-{}-{:016x}", part_.index, RandomNumber()));
     NXDKIT_ASSIGN(attempt_, Staging::Begin(place, {.sync = request_.sync}));
-    NXDKIT_TRY(owner_.Take(folder_, part_.index, attempt_.path()));
+    NXDKIT_TRY(owner_.Take(folder_, part_.index, attempt_.path(), request_.run));
     NXDKIT_ASSIGN(sink_, WriteInto(attempt_.path()));
     return sink_.get();
   }

@@ -40,19 +40,22 @@ constexpr std::string_view kOutsideOfGraph[] = {"_name_or_path",
 
 constexpr char kVendorCompiler[] = "neuronx-cc";
 
+constexpr char kSampling[] = "{sampling}";
+
 struct Placeholder {
   std::string_view name;
   std::string value;
 };
 
-std::array<Placeholder, 6> Placeholders(const CompileRequest& request) {
+std::array<Placeholder, 7> Placeholders(const CompileRequest& request) {
   const rollout::NeuronConfig& neuron = request.neuron;
   return {{{"{model}", request.model},
            {"{output}", request.output},
            {"{tp}", fmt::format("{}", neuron.tp)},
            {"{bs}", fmt::format("{}", neuron.batch_size)},
            {"{seq}", fmt::format("{}", neuron.sequence_length)},
-           {"{dtype}", neuron.torch_dtype}}};
+           {"{dtype}", neuron.torch_dtype},
+           {kSampling, neuron.on_device_sampling ? "device" : "host"}}};
 }
 
 // In one pass: what was put in is not looked at again.
@@ -70,6 +73,12 @@ std::string Replaced(const std::string& word, std::span<const Placeholder> place
     at += it->name.size();
   }
   return out;
+}
+
+bool Mentions(const std::vector<std::string>& command, std::string_view placeholder) {
+  return std::ranges::any_of(command, [&](const std::string& word) {
+    return word.find(placeholder) != std::string::npos;
+  });
 }
 
 // What a compiler and its Python need to find themselves; no credentials, no settings of ours.
@@ -182,12 +191,14 @@ Result<CommandResult> RunCommand(const Command& command) {
   return CommandResult{process.exit_code(), LastLines(command.log)};
 }
 
+bool IsToldOfSampling(const std::vector<std::string>& command) {
+  return Mentions(command, "{output}") && Mentions(command, kSampling);
+}
+
 std::vector<std::string> CompilerWords(std::vector<std::string> command,
                                        const CompileRequest& request) {
   const auto placeholders = Placeholders(request);
-  const bool is_template = std::ranges::any_of(
-      command, [](const std::string& word) { return word.find("{output}") != std::string::npos; });
-  if (!is_template)
+  if (!Mentions(command, "{output}"))
     for (const char* word :
          {"export", "neuron", "--model", "{model}", "--batch_size", "{bs}", "--sequence_length",
           "{seq}", "--tensor_parallel_size", "{tp}", "--torch_dtype", "{dtype}", "{output}"})

@@ -45,10 +45,12 @@ struct CompileRequest {
 };
 
 // The command line: `command` followed by the options of `optimum-cli export neuron`; or, when one
-// of its words holds {output}, the words alone with {model}, {output}, {tp}, {bs}, {seq} and
-// {dtype} replaced.
+// of its words holds {output}, the words alone with {model}, {output}, {tp}, {bs}, {seq},
+// {dtype} and {sampling} (device or host) replaced.
 std::vector<std::string> CompilerWords(std::vector<std::string> command,
                                        const CompileRequest& request);
+// Only a command of its own words can be; optimum-cli has no option for it.
+bool IsToldOfSampling(const std::vector<std::string>& command);
 
 // What `neuronx-cc --version` says, "2.21.33363.0+82129205"; "" when it is not in PATH or says no
 // version. Blobs of another compiler do not load.

