@@ -6,9 +6,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
+
+#include "tests/lib/rest_of.h"
 
 namespace nxdkit::testing_util {
 
@@ -42,7 +43,7 @@ class Scratch {
 inline std::string ReadBytes(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) ADD_FAILURE() << "cannot read " << path;
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  return RestOf(in);
 }
 
 }  // namespace nxdkit::testing_util

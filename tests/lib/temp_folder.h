@@ -6,9 +6,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
+
+#include "tests/lib/rest_of.h"
 
 namespace nxdkit::testing_util {
 
@@ -42,7 +43,7 @@ inline void WriteText(const std::string& path, std::string_view text) {
 inline std::string ReadText(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return "(missing)";
-  return {std::istreambuf_iterator<char>(in), {}};
+  return RestOf(in);
 }
 
 inline bool Exists(const std::string& path) {

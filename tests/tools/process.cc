@@ -10,7 +10,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+
+#include "tests/lib/rest_of.h"
 
 namespace nxdkit::test {
 namespace {
@@ -132,7 +133,7 @@ std::string TempFolder::Write(const std::string& name, const std::string& conten
 std::string ReadFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   EXPECT_TRUE(in.good()) << path;
-  return std::string((std::istreambuf_iterator<char>(in)), {});
+  return testing_util::RestOf(in);
 }
 
 }  // namespace nxdkit::test

@@ -21,6 +21,7 @@
 #include "lib/hash/crc32.h"
 #include "tests/formats/memory_sink.h"
 #include "tests/formats/model_layouts.h"
+#include "tests/lib/rest_of.h"
 
 namespace nxdkit::testing_util {
 
@@ -286,7 +287,7 @@ inline std::vector<std::pair<std::string, std::string>> TagFiles(const std::stri
     const std::string name = entry.path().lexically_relative(folder).string();
     if (!entry.is_regular_file() || name.ends_with(".json")) continue;
     std::ifstream in(entry.path(), std::ios::binary);
-    files.push_back({name, std::string(std::istreambuf_iterator<char>(in), {})});
+    files.push_back({name, RestOf(in)});
   }
   std::sort(files.begin(), files.end());
   return files;
