@@ -176,11 +176,13 @@ class BadInput : public ::testing::TestWithParam<size_t> {
   const OpsWorkshop workshop_;
 
  private:
-  // The tensors of an xser shard are archives of one form: the first is swept at every byte, in the
-  // others every 11th is, from another one on in each.
+  // The ranks' files are of one form, and so are an xser shard's tensors: the first is swept at every
+  // byte, in the others every 11th is, from another one on in each.
   static constexpr size_t kSampleStep = 11;
-  static bool IsLikeAnother(const fs::path& file) {
-    return file.parent_path().extension() == ".tensors" && file.filename() != "tensor_0.pt";
+  static bool IsLikeAnother(const std::string& file) {
+    const size_t rank = file.find("tp_rank_");
+    if (rank != std::string::npos && file.compare(rank, 11, "tp_rank_00_") != 0) return true;
+    return file.find(".tensors/") != std::string::npos && !file.ends_with("/tensor_0.pt");
   }
   static void Put(const std::string& file, const std::string& bytes) {
     std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
