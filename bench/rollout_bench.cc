@@ -88,12 +88,20 @@ struct Products {
   double dnnl = 0;
 };
 
+// oneDNN multiplies bf16 from AVX-512 on; elsewhere it is timed with f32.
+bool TheirsIsNarrow(const Setup& setup) {
+  constexpr auto kNeeds = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+  const bool can = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kNeeds) == kNeeds;
+  return setup.dtype == Dtype::kBF16 && can;
+}
+
 // One product of `rows` tokens, with weights that are in no cache: enough copies to fill it.
 Products TimeProduct(const Setup& setup, int64_t n, int64_t k) {
   using Type = dnnl::memory::data_type;
   using Desc = dnnl::memory::desc;
   const bool narrow = setup.dtype == Dtype::kBF16;
-  const Type type = narrow ? Type::bf16 : Type::f32;
+  const bool theirs_narrow = TheirsIsNarrow(setup);
+  const Type type = theirs_narrow ? Type::bf16 : Type::f32;
   const int64_t bytes = n * k * (narrow ? 2 : 4);
   const int copies = static_cast<int>(std::clamp<int64_t>((int64_t{100} << 20) / bytes, 2, 48));
   const int64_t m = setup.batch;
@@ -102,8 +110,9 @@ Products TimeProduct(const Setup& setup, int64_t n, int64_t k) {
   const std::vector<float> a(static_cast<size_t>(m * k), 0.5f);
   std::vector<uint16_t> a16(a.size(), 0x3f00), scratch;
   std::vector<float> c(static_cast<size_t>(m * n));
-  const void* data = narrow ? static_cast<const void*>(weights16.data())
-                            : static_cast<const void*>(weights.data());
+  const auto pick = [](bool bf16, const auto& two, const auto& four) {
+    return bf16 ? static_cast<const void*>(two.data()) : static_cast<const void*>(four.data());
+  };
   Products out;
   (void)ThreadWorld(1, setup.threads).Run([&](Comm&) -> Status {
     std::vector<PackedMatrix> ours;
@@ -116,15 +125,17 @@ Products TimeProduct(const Setup& setup, int64_t n, int64_t k) {
     dnnl::matmul product(desc);
     std::vector<dnnl::memory> theirs;
     for (int i = 0; i < copies; ++i) {
-      NXDKIT_ASSIGN(PackedMatrix packed, PackedMatrix::Make(n, k, {data, setup.dtype, k, false}));
+      NXDKIT_ASSIGN(
+          PackedMatrix packed,
+          PackedMatrix::Make(n, k, {pick(narrow, weights16, weights), setup.dtype, k, false}));
       ours.push_back(std::move(packed));
       dnnl::memory plain(Desc({k, n}, type, dnnl::memory::dims{1, k}), engine,
-                         const_cast<void*>(data));
+                         const_cast<void*>(pick(theirs_narrow, weights16, weights)));
       theirs.emplace_back(desc.weights_desc(), engine);
       dnnl::reorder(plain, theirs.back()).execute(stream, plain, theirs.back());
     }
     stream.wait();
-    void* from = narrow ? static_cast<void*>(a16.data()) : const_cast<float*>(a.data());
+    void* from = const_cast<void*>(pick(theirs_narrow, a16, a));
     const dnnl::memory in(desc.src_desc(), engine, from), to(desc.dst_desc(), engine, c.data());
     out.ours = Best(5, [&] {
       for (const PackedMatrix& one : ours) one.Multiply(m, a.data(), k, c.data(), n, scratch);

@@ -6,7 +6,7 @@
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #if __GNUC__ >= 12
-#define NXDKIT_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#define NXDKIT_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else  // g++ 11 knows the levels, but cannot dispatch on them
 #define NXDKIT_CLONES __attribute__((target_clones("avx2", "default")))
 #endif

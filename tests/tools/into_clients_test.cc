@@ -73,7 +73,7 @@ TEST_F(IntoClients, AReaderSeesOneVersionWhole) {
   EXPECT_EQ(Digest(workshop_ / "writer/bundle"), versions[0]);
 }
 
-// Their locks are unknown to each other: whole slots are written twice, and one of them is the last.
+// Their locks are unknown to each other: both write a whole slot, and one of them is the last.
 TEST_F(IntoClients, TwoWritersLeaveOneVersionWhole) {
   const Words versions = {Digest(first_), Digest(second_)};
   for (int i = 0; i < 6; ++i) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "lib/base/checked.h"
@@ -15,8 +16,6 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr int64_t kWide = 4;  // vectors of positions, or of values, at once
-
 // One query head of one token.
 struct QueryRow {
   const float* q;
@@ -24,109 +23,119 @@ struct QueryRow {
   int64_t length;  // positions that it sees
 };
 
-using Words = uint32_t __attribute__((vector_size(64)));
-using Halves = uint16_t __attribute__((vector_size(32)));
-
-NXDKIT_INLINE void LoadElements(const float* from, Lanes& to) { Load(from, to); }
-NXDKIT_INLINE void LoadElements(const uint16_t* from, Lanes& to) {
-  Halves halves;
+template <typename V>
+NXDKIT_INLINE void LoadElements(const float* from, typename V::Floats& to) {
+  std::memcpy(&to, from, sizeof to);
+}
+template <typename V>
+NXDKIT_INLINE void LoadElements(const uint16_t* from, typename V::Floats& to) {
+  typename V::Halves halves;
   std::memcpy(&halves, from, sizeof halves);
-  const Words words = __builtin_convertvector(halves, Words) << 16;
+  const auto words = __builtin_convertvector(halves, typename V::Words) << 16;
   std::memcpy(&to, &words, sizeof to);
 }
 
-// scores of kBlocks * 16 positions for each row: a chain over D for each.
-template <int64_t kRows, int64_t kBlocks, typename Element>
-NXDKIT_INLINE void ScoreBlocks(const QueryRow* rows, const Element* keys, int64_t width,
-                               float scale, float* scores, int64_t stride) {
-  Lanes sums[kRows][kBlocks] = {};
+// Vectors of positions, or of values, at once: kMaxRows rows of them fit the registers.
+template <typename V>
+constexpr int64_t kAtOnce = std::is_same_v<V, Wide> ? 4 : 2;
+
+// scores of kVectors vectors of positions, whole blocks, for each row: a chain over D for each.
+template <typename V, int64_t kRows, int64_t kVectors, typename Element>
+NXDKIT_INLINE void ScoreVectors(const QueryRow* rows, const Element* keys, int64_t width,
+                                float scale, float* scores, int64_t stride) {
+  constexpr int64_t kInBlock = kLanes / V::kWidth;
+  typename V::Floats sums[kRows][kVectors] = {};
   for (int64_t d = 0; d < width; ++d) {
-    Lanes k[kBlocks];
-    for (int64_t b = 0; b < kBlocks; ++b) LoadElements(keys + (b * width + d) * kLanes, k[b]);
+    typename V::Floats k[kVectors];
+    for (int64_t v = 0; v < kVectors; ++v)
+      LoadElements<V>(keys + (v / kInBlock * width + d) * kLanes + v % kInBlock * V::kWidth, k[v]);
     for (int64_t r = 0; r < kRows; ++r)
-      for (int64_t b = 0; b < kBlocks; ++b) sums[r][b] += k[b] * rows[r].q[d];
+      for (int64_t v = 0; v < kVectors; ++v) sums[r][v] += k[v] * rows[r].q[d];
   }
   for (int64_t r = 0; r < kRows; ++r)
-    for (int64_t b = 0; b < kBlocks; ++b) {
-      const Lanes scaled = sums[r][b] * scale;
-      std::memcpy(scores + r * stride + b * kLanes, &scaled, sizeof scaled);
+    for (int64_t v = 0; v < kVectors; ++v) {
+      const typename V::Floats scaled = sums[r][v] * scale;
+      std::memcpy(scores + r * stride + v * V::kWidth, &scaled, sizeof scaled);
     }
 }
 
-template <int64_t kRows, typename Element>
+template <typename V, int64_t kRows, typename Element>
 NXDKIT_INLINE void Score(const QueryRow* rows, const Element* keys, int64_t blocks, int64_t width,
                          float scale, float* scores, int64_t stride) {
+  constexpr int64_t kInBlock = kLanes / V::kWidth;
+  constexpr int64_t kBlocks = kAtOnce<V> / kInBlock;
   int64_t b = 0;
-  for (; b + kWide <= blocks; b += kWide)
-    ScoreBlocks<kRows, kWide>(rows, keys + b * width * kLanes, width, scale, scores + b * kLanes,
-                              stride);
+  for (; b + kBlocks <= blocks; b += kBlocks)
+    ScoreVectors<V, kRows, kAtOnce<V>>(rows, keys + b * width * kLanes, width, scale,
+                                       scores + b * kLanes, stride);
   for (; b < blocks; ++b)
-    ScoreBlocks<kRows, 1>(rows, keys + b * width * kLanes, width, scale, scores + b * kLanes,
-                          stride);
+    ScoreVectors<V, kRows, kInBlock>(rows, keys + b * width * kLanes, width, scale,
+                                     scores + b * kLanes, stride);
 }
 
 // sums [rows, wide] += probabilities * values over positions [first, end): a chain for each.
-template <int64_t kRows, int64_t kVectors, typename Element>
+template <typename V, int64_t kRows, int64_t kVectors, typename Element>
 NXDKIT_INLINE void MixVectors(const float* probabilities, int64_t stride, const Element* values,
                               int64_t wide, int64_t first, int64_t end, float* sums) {
-  Lanes sum[kRows][kVectors];
+  typename V::Floats sum[kRows][kVectors];
   for (int64_t r = 0; r < kRows; ++r) std::memcpy(sum[r], sums + r * wide, sizeof sum[r]);
   for (int64_t t = first; t < end; ++t) {
-    Lanes v[kVectors];
-    for (int64_t i = 0; i < kVectors; ++i) LoadElements(values + t * wide + i * kLanes, v[i]);
+    typename V::Floats v[kVectors];
+    for (int64_t i = 0; i < kVectors; ++i) LoadElements<V>(values + t * wide + i * V::kWidth, v[i]);
     for (int64_t r = 0; r < kRows; ++r)
       for (int64_t i = 0; i < kVectors; ++i) sum[r][i] += v[i] * probabilities[r * stride + t];
   }
   for (int64_t r = 0; r < kRows; ++r) std::memcpy(sums + r * wide, sum[r], sizeof sum[r]);
 }
 
-template <int64_t kRows, typename Element>
+template <typename V, int64_t kRows, typename Element>
 NXDKIT_INLINE void Mix(const float* probabilities, int64_t stride, const Element* values,
                        int64_t wide, int64_t first, int64_t end, float* sums) {
+  constexpr int64_t kVectors = kAtOnce<V>;
   int64_t d = 0;
-  for (; d + kWide * kLanes <= wide; d += kWide * kLanes)
-    MixVectors<kRows, kWide>(probabilities, stride, values + d, wide, first, end, sums + d);
-  for (; d < wide; d += kLanes)
-    MixVectors<kRows, 1>(probabilities, stride, values + d, wide, first, end, sums + d);
+  for (; d + kVectors * V::kWidth <= wide; d += kVectors * V::kWidth)
+    MixVectors<V, kRows, kVectors>(probabilities, stride, values + d, wide, first, end, sums + d);
+  for (; d < wide; d += V::kWidth)
+    MixVectors<V, kRows, 1>(probabilities, stride, values + d, wide, first, end, sums + d);
 }
 
 // As many rows as `rows` says, as a constant.
-template <int64_t kRows = 1, typename Element>
+template <typename V, int64_t kRows = 1, typename Element>
 NXDKIT_INLINE void ScoreRows(int64_t rows, const QueryRow* row, const Element* keys, int64_t blocks,
                              int64_t width, float scale, float* scores, int64_t stride) {
   if constexpr (kRows < kMaxRows)
     if (rows != kRows)
-      return ScoreRows<kRows + 1>(rows, row, keys, blocks, width, scale, scores, stride);
-  Score<kRows>(row, keys, blocks, width, scale, scores, stride);
+      return ScoreRows<V, kRows + 1>(rows, row, keys, blocks, width, scale, scores, stride);
+  Score<V, kRows>(row, keys, blocks, width, scale, scores, stride);
 }
 
-template <int64_t kRows = 1, typename Element>
+template <typename V, int64_t kRows = 1, typename Element>
 NXDKIT_INLINE void MixRows(int64_t rows, const float* probabilities, int64_t stride,
                            const Element* values, int64_t wide, int64_t end, float* sums) {
   if constexpr (kRows < kMaxRows)
     if (rows != kRows)
-      return MixRows<kRows + 1>(rows, probabilities, stride, values, wide, end, sums);
-  Mix<kRows>(probabilities, stride, values, wide, 0, end, sums);
+      return MixRows<V, kRows + 1>(rows, probabilities, stride, values, wide, end, sums);
+  Mix<V, kRows>(probabilities, stride, values, wide, 0, end, sums);
 }
 
-template <typename Element>
+template <typename V, typename Element>
 NXDKIT_CLONES void ScoreKeys(int64_t rows, const QueryRow* row, const Element* keys, int64_t blocks,
                              int64_t width, float scale, float* scores, int64_t stride) {
-  ScoreRows(rows, row, keys, blocks, width, scale, scores, stride);
+  ScoreRows<V>(rows, row, keys, blocks, width, scale, scores, stride);
 }
-template <typename Element>
+template <typename V, typename Element>
 NXDKIT_CLONES void MixValues(int64_t rows, const float* probabilities, int64_t stride,
                              const Element* values, int64_t wide, int64_t end, float* sums) {
-  MixRows(rows, probabilities, stride, values, wide, end, sums);
+  MixRows<V>(rows, probabilities, stride, values, wide, end, sums);
 }
-template <typename Element>
+template <typename V, typename Element>
 NXDKIT_CLONES void MixTail(const float* probabilities, const Element* values, int64_t wide,
                            int64_t first, int64_t end, float* sums) {
-  Mix<1>(probabilities, 0, values, wide, first, end, sums);
+  Mix<V, 1>(probabilities, 0, values, wide, first, end, sums);
 }
 
 // A few query rows that meet the same keys and values.
-template <typename Element>
+template <typename V, typename Element>
 void AttendTile(std::span<const QueryRow> rows, const Element* keys, const Element* values,
                 int64_t width, int64_t wide) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(width));
@@ -139,15 +148,15 @@ void AttendTile(std::span<const QueryRow> rows, const Element* keys, const Eleme
   const int64_t stride = RoundUp(longest, kLanes);
   std::vector<float> scores(static_cast<size_t>(count * stride));
   std::vector<float> sums(static_cast<size_t>(count * wide));
-  ScoreKeys(count, rows.data(), keys, stride / kLanes, width, scale, scores.data(), stride);
+  ScoreKeys<V>(count, rows.data(), keys, stride / kLanes, width, scale, scores.data(), stride);
   for (int64_t r = 0; r < count; ++r)
     Softmax(scores.data() + r * stride, rows[static_cast<size_t>(r)].length);
-  MixValues(count, scores.data(), stride, values, wide, shortest, sums.data());
+  MixValues<V>(count, scores.data(), stride, values, wide, shortest, sums.data());
   for (int64_t r = 0; r < count; ++r) {
     const QueryRow& row = rows[static_cast<size_t>(r)];
     float* sum = sums.data() + r * wide;
     // What the others do not see is added to the same chain.
-    MixTail(scores.data() + r * stride, values, wide, shortest, row.length, sum);
+    MixTail<V>(scores.data() + r * stride, values, wide, shortest, row.length, sum);
     std::copy_n(sum, width, row.out);
   }
 }
@@ -267,6 +276,7 @@ void KvCache::AttendAll(std::span<const CachePlace> places, int64_t heads, const
   ParallelFor(std::ssize(tasks), 1, [&](int64_t i) {
     const Task& task = tasks[static_cast<size_t>(i)];
     const int32_t slot = places[task.first].slot;
+    const auto attend = HasWide() ? AttendTile<Wide, Element> : AttendTile<Narrow, Element>;
     std::vector<QueryRow> rows;
     for (size_t token = task.first; token < task.end; ++token)
       for (int64_t head = task.kv_head * group; head < (task.kv_head + 1) * group; ++head)
@@ -274,10 +284,10 @@ void KvCache::AttendAll(std::span<const CachePlace> places, int64_t heads, const
                         out + static_cast<int64_t>(token) * out_stride + head * shape_.width,
                         places[token].position + 1});
     for (size_t first = 0; first < rows.size(); first += kMaxRows)
-      AttendTile(std::span<const QueryRow>(rows).subspan(
-                     first, std::min<size_t>(kMaxRows, rows.size() - first)),
-                 keys + KeyAt(slot, task.kv_head), values + ValueAt(slot, task.kv_head),
-                 shape_.width, wide_);
+      attend(std::span<const QueryRow>(rows).subspan(
+                 first, std::min<size_t>(kMaxRows, rows.size() - first)),
+             keys + KeyAt(slot, task.kv_head), values + ValueAt(slot, task.kv_head), shape_.width,
+             wide_);
   });
 }
 

@@ -14,19 +14,17 @@
 namespace nxdkit::trainer {
 namespace {
 
-using Pairs = uint32_t __attribute__((vector_size(64)));
-
 // Sums of kRows x kVectors vectors: as many as there are registers for.
-template <int64_t kRows, int64_t kVectors>
-NXDKIT_INLINE void Store(const Lanes (&sums)[kRows][kVectors], float* c, int64_t c_stride,
-                         bool add) {
+template <typename V, int64_t kRows, int64_t kVectors>
+NXDKIT_INLINE void Store(const typename V::Floats (&sums)[kRows][kVectors], float* c,
+                         int64_t c_stride, bool add) {
   for (int64_t r = 0; r < kRows; ++r)
     for (int64_t v = 0; v < kVectors; ++v) {
-      float* to = c + r * c_stride + v * kLanes;
-      Lanes sum = sums[r][v];
+      float* to = c + r * c_stride + v * V::kWidth;
+      typename V::Floats sum = sums[r][v];
       if (add) {
-        Lanes was;
-        Load(to, was);
+        typename V::Floats was;
+        std::memcpy(&was, to, sizeof was);
         sum += was;
       }
       std::memcpy(to, &sum, sizeof sum);
@@ -34,36 +32,36 @@ NXDKIT_INLINE void Store(const Lanes (&sums)[kRows][kVectors], float* c, int64_t
 }
 
 // Contracted to fused multiply-adds where the machine has them.
-template <int64_t kRows, int64_t kVectors>
+template <typename V, int64_t kRows, int64_t kVectors>
 NXDKIT_INLINE void Tile(F32, const TileRows<F32>& a, const float* panel, int64_t depth, float* c,
                         int64_t c_stride, bool add) {
-  Lanes sums[kRows][kVectors] = {};
+  typename V::Floats sums[kRows][kVectors] = {};
   const float* at = a.data;
   for (int64_t k = 0; k < depth; ++k, panel += kPanel, at += a.step) {
-    Lanes b[kVectors];
-    for (int64_t v = 0; v < kVectors; ++v) Load(panel + v * kLanes, b[v]);
+    typename V::Floats b[kVectors];
+    for (int64_t v = 0; v < kVectors; ++v) std::memcpy(&b[v], panel + v * V::kWidth, sizeof b[v]);
     for (int64_t r = 0; r < kRows; ++r)
       for (int64_t v = 0; v < kVectors; ++v) sums[r][v] += b[v] * at[r * a.row];
   }
-  Store(sums, c, c_stride, add);
+  Store<V>(sums, c, c_stride, add);
 }
 
 // Without an instruction for it: each pair is two floats, the even one first.
-template <int64_t kRows, int64_t kVectors>
+template <typename V, int64_t kRows, int64_t kVectors>
 NXDKIT_INLINE void Tile(Bf16, const TileRows<Bf16>& a, const uint16_t* panel, int64_t depth,
                         float* c, int64_t c_stride, bool add) {
-  Lanes sums[kRows][kVectors] = {};
+  typename V::Floats sums[kRows][kVectors] = {};
   const auto widen = [](uint16_t value) {
     return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
   };
   const uint16_t* at = a.data;
   for (int64_t k = 0; k < depth; k += 2, panel += 2 * kPanel, at += a.step) {
     for (int64_t v = 0; v < kVectors; ++v) {
-      Pairs pairs;
-      std::memcpy(&pairs, panel + v * 2 * kLanes, sizeof pairs);
-      const Pairs even_bits = pairs << 16;
-      const Pairs odd_bits = pairs & 0xffff0000u;
-      Lanes even, odd;
+      typename V::Words pairs;
+      std::memcpy(&pairs, panel + v * 2 * V::kWidth, sizeof pairs);
+      const typename V::Words even_bits = pairs << 16;
+      const typename V::Words odd_bits = pairs & 0xffff0000u;
+      typename V::Floats even, odd;
       std::memcpy(&even, &even_bits, sizeof even);
       std::memcpy(&odd, &odd_bits, sizeof odd);
       for (int64_t r = 0; r < kRows; ++r) {
@@ -72,33 +70,34 @@ NXDKIT_INLINE void Tile(Bf16, const TileRows<Bf16>& a, const uint16_t* panel, in
       }
     }
   }
-  Store(sums, c, c_stride, add);
+  Store<V>(sums, c, c_stride, add);
 }
 
-template <int64_t kVectors, int64_t kRows = 1, typename Type>
+template <typename V, int64_t kVectors, int64_t kRows = 1, typename Type>
 NXDKIT_INLINE void AnyTile(Type type, int64_t rows, const TileRows<Type>& a,
                            const typename Type::Element* panel, int64_t depth, float* c,
                            int64_t c_stride, bool add) {
   if constexpr (kRows < kMaxRows)
     if (rows != kRows)
-      return AnyTile<kVectors, kRows + 1>(type, rows, a, panel, depth, c, c_stride, add);
-  Tile<kRows, kVectors>(type, a, panel, depth, c, c_stride, add);
+      return AnyTile<V, kVectors, kRows + 1>(type, rows, a, panel, depth, c, c_stride, add);
+  Tile<V, kRows, kVectors>(type, a, panel, depth, c, c_stride, add);
 }
 
-// With 32 wide registers the whole panel in one go; with 16, vector by vector, of two halves each.
+// With 32 wide registers the whole panel in one go; with 16 narrow ones two at a time.
 NXDKIT_CLONES void RunWide(int64_t rows, const TileRows<F32>& a, const float* panel, int64_t depth,
                            float* c, int64_t c_stride, bool add) {
-  AnyTile<4>(F32(), rows, a, panel, depth, c, c_stride, add);
+  AnyTile<Wide, 4>(F32(), rows, a, panel, depth, c, c_stride, add);
 }
+constexpr int64_t kAtOnce = 2 * Narrow::kWidth;
 NXDKIT_CLONES void RunNarrow(int64_t rows, const TileRows<F32>& a, const float* panel,
                              int64_t depth, float* c, int64_t c_stride, bool add) {
-  for (int64_t v = 0; v < kPanel / kLanes; ++v)
-    AnyTile<1>(F32(), rows, a, panel + v * kLanes, depth, c + v * kLanes, c_stride, add);
+  for (int64_t i = 0; i < kPanel; i += kAtOnce)
+    AnyTile<Narrow, 2>(F32(), rows, a, panel + i, depth, c + i, c_stride, add);
 }
 NXDKIT_CLONES void RunPairs(int64_t rows, const TileRows<Bf16>& a, const uint16_t* panel,
                             int64_t depth, float* c, int64_t c_stride, bool add) {
-  for (int64_t v = 0; v < kPanel / kLanes; ++v)
-    AnyTile<1>(Bf16(), rows, a, panel + 2 * v * kLanes, depth, c + v * kLanes, c_stride, add);
+  for (int64_t i = 0; i < kPanel; i += kAtOnce)
+    AnyTile<Narrow, 2>(Bf16(), rows, a, panel + 2 * i, depth, c + i, c_stride, add);
 }
 
 #if defined(__x86_64__)
@@ -108,14 +107,14 @@ constexpr bool kHasBf16Kernel = true;
 template <int64_t kRows>
 NXDKIT_BF16_TARGET void DotTile(const TileRows<Bf16>& a, const uint16_t* panel, int64_t depth,
                                 float* c, int64_t c_stride, bool add) {
-  constexpr int64_t kVectors = kPanel / kLanes;
+  constexpr int64_t kVectors = kPanel / Wide::kWidth;
   __m512 sums[kRows][kVectors];
   for (int64_t r = 0; r < kRows; ++r)
     for (int64_t v = 0; v < kVectors; ++v) sums[r][v] = _mm512_setzero_ps();
   const uint16_t* at = a.data;
   for (int64_t k = 0; k < depth; k += 2, panel += 2 * kPanel, at += a.step) {
     __m512i b[kVectors];
-    for (int64_t v = 0; v < kVectors; ++v) b[v] = _mm512_loadu_si512(panel + v * 2 * kLanes);
+    for (int64_t v = 0; v < kVectors; ++v) b[v] = _mm512_loadu_si512(panel + v * 2 * Wide::kWidth);
     for (int64_t r = 0; r < kRows; ++r) {
       int32_t pair;
       std::memcpy(&pair, at + r * a.row, sizeof pair);
@@ -127,7 +126,7 @@ NXDKIT_BF16_TARGET void DotTile(const TileRows<Bf16>& a, const uint16_t* panel, 
   }
   for (int64_t r = 0; r < kRows; ++r)
     for (int64_t v = 0; v < kVectors; ++v) {
-      float* to = c + r * c_stride + v * kLanes;
+      float* to = c + r * c_stride + v * Wide::kWidth;
       if (add) sums[r][v] = _mm512_add_ps(sums[r][v], _mm512_loadu_ps(to));
       _mm512_storeu_ps(to, sums[r][v]);
     }
@@ -151,9 +150,10 @@ bool May(dnnl_cpu_isa_t isa) {
   return (may & isa) == isa;
 }
 bool HasDot() { return kHasBf16Kernel && May(dnnl_cpu_isa_avx512_core_bf16); }
-bool HasWide() { return May(dnnl_cpu_isa_avx512_core); }
 
 }  // namespace
+
+bool HasWide() { return May(dnnl_cpu_isa_avx512_core); }
 
 void RunTile(F32, int64_t rows, const TileRows<F32>& a, const float* panel, int64_t depth, float* c,
              int64_t c_stride, bool add) {

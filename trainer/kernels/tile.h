@@ -33,6 +33,9 @@ struct TileRows {
   int64_t step = Type::kStep;  // as in a row-major matrix
 };
 
+// Whether the machine has 32 registers of 64 bytes, and may use them.
+bool HasWide();
+
 // c [rows, 64] = a [rows, depth] * panel, or += with `add`; `depth` is a multiple of kStep.
 void RunTile(F32, int64_t rows, const TileRows<F32>& a, const float* panel, int64_t depth, float* c,
              int64_t c_stride, bool add);

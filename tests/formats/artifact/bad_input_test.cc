@@ -176,8 +176,8 @@ class BadInput : public ::testing::TestWithParam<size_t> {
   const OpsWorkshop workshop_;
 
  private:
-  // The ranks' files are of one form, and so are an xser shard's tensors: the first is swept at every
-  // byte, in the others every 11th is, from another one on in each.
+  // The ranks' files are of one form, and so are an xser shard's tensors: the first is swept at
+  // every byte, in the others every 11th is, from another one on in each.
   static constexpr size_t kSampleStep = 11;
   static bool IsLikeAnother(const std::string& file) {
     const size_t rank = file.find("tp_rank_");
