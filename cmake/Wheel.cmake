@@ -30,8 +30,9 @@ foreach(tool ${tools})
   endif()
   add_executable(${tool}-portable EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${tool}>
     $<TARGET_OBJECTS:nxdkit_static_parts>)
-  set_target_properties(${tool}-portable PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME ${tool}
-    RUNTIME_OUTPUT_DIRECTORY ${portable} BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../lib/nxdkit")
+  # Not of the command's own name: `cmake --build ... --target nxd-convert` would make this one.
+  set_target_properties(${tool}-portable PROPERTIES LINKER_LANGUAGE CXX
+    RUNTIME_OUTPUT_DIRECTORY ${portable}/programs BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../lib/nxdkit")
   add_dependencies(${tool}-portable ${own})
   # DT_RPATH, unlike DT_RUNPATH, is where the libraries of libraries are looked for too.
   target_link_options(${tool}-portable PRIVATE -static-libstdc++ -s LINKER:--gc-sections,--disable-new-dtags)
@@ -57,5 +58,5 @@ add_custom_target(wheel DEPENDS ${programs} completion_scripts VERBATIM
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${portable}/stage
   COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --component tools --prefix ${portable}/stage
   COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/wheel/make_wheel.py --version ${PROJECT_VERSION}
-    --programs ${portable} --share ${portable}/stage/share --package ${PROJECT_SOURCE_DIR}/tools/wheel/nxdkit
+    --programs ${portable}/programs --share ${portable}/stage/share --package ${PROJECT_SOURCE_DIR}/tools/wheel/nxdkit
     --license ${PROJECT_SOURCE_DIR}/LICENSE --out ${PROJECT_BINARY_DIR}/wheel --linked ${linked})

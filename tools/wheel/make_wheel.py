@@ -108,7 +108,7 @@ def main() -> None:
     for file in tree(pathlib.Path(args.package)):
         wheel.add(f"nxdkit/{file.relative_to(args.package)}", file.read_bytes())
     for program in programs:
-        wheel.add(f"{base}.data/scripts/{program.name}", program.read_bytes(), 0o755)
+        wheel.add(f"{base}.data/scripts/{program.name.removesuffix('-portable')}", program.read_bytes(), 0o755)
     for library in libraries:
         wheel.add(f"{base}.data/data/lib/nxdkit/{library.name}", library.read_bytes())
     for package in sorted({package_of(file) for file in [*libraries, *map(pathlib.Path, args.linked)]}):
