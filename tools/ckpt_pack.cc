@@ -1,6 +1,8 @@
 // ckpt-pack: an artifact as one archive, and back.
 #include <fmt/core.h>
 
+#include <filesystem>
+
 #include "formats/output/places.h"
 #include "formats/tar/pack.h"
 #include "formats/tar/unpack.h"
@@ -60,6 +62,18 @@ Status CheckOutput(const Args& args) {
   return args.unpack ? OkStatus() : ops::CheckNotAPart(args.output, args.input);
 }
 
+// A file of torch_xla's serialization is nothing without the folder beside it.
+Status CheckIsWhole(const std::string& input) {
+  std::error_code ignored;
+  const std::string tensors = input + ".tensors";
+  if (!std::filesystem::is_regular_file(input, ignored) ||
+      !std::filesystem::is_directory(tensors, ignored))
+    return OkStatus();
+  return BadUsage("the file's tensors are in {}", EscapeControl(tensors))
+      .in(input)
+      .hint("pack the folder that holds both");
+}
+
 tar::Hooks HooksOf(const ops::RunOptions& run) {
   return {.poll = run.poll, .begin = run.begin, .on_bytes = run.on_bytes};
 }
@@ -67,6 +81,7 @@ tar::Hooks HooksOf(const ops::RunOptions& run) {
 Result<tar::TransportReport> Pack(const Args& args, const ToolContext& context,
                                   const ops::RunOptions& run) {
   if (args.strip) return BadUsage("--strip is for --unpack");
+  NXDKIT_TRY(CheckIsWhole(args.input));
   tar::PackRequest request{.input = args.input, .output = args.output};
   const auto compression =
       args.format ? tar::CompressionFromName(*args.format) : tar::CompressionOf(args.output);

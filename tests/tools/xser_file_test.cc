@@ -49,6 +49,18 @@ TEST_F(XserFile, NamesTheFileThatIsMissing) {
   ExpectRefused("--from hf --to hf", file_, workshop_ / "back", 3, "tensor_3.pt is missing");
 }
 
+// Packed alone it had left its tensors behind, and exited with 0.
+TEST_F(XserFile, IsPackedWithItsTensorsOrNotAtAll) {
+  const std::string pack = Workshop::Tool("ckpt-pack");
+  const ProcessResult alone = RunProcess({pack, file_, workshop_ / "alone.tar"});
+  EXPECT_EQ(alone.exit_code, 2) << alone.err;
+  EXPECT_THAT(alone.err, HasSubstr("pack the folder that holds both"));
+  EXPECT_FALSE(Traces(workshop_ / "alone.tar"));
+  OutOf({pack, workshop_ / "plain", workshop_ / "plain.tar"});
+  OutOf({pack, "--unpack", workshop_ / "plain.tar", workshop_ / "again"});
+  ExpectSameTree(workshop_ / "plain", workshop_ / "again");
+}
+
 TEST_F(XserFile, OneRankIsNotAModel) {
   ExpectRefused("--from hf --to hf", workshop_ / "set" + kMain, workshop_ / "back", 4,
                 "name the checkpoint's folder instead");
