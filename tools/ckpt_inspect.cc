@@ -3,6 +3,7 @@
 
 #include "formats/ops/inspect/tensors.h"
 #include "lib/base/text.h"
+#include "lib/system/folders.h"
 #include "lib/system/signals.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/layout_options.h"
@@ -59,8 +60,15 @@ std::string MoreLine(size_t shown, size_t all) {
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
-  NXDKIT_ASSIGN(const ops::Inspection inspection,
-                ops::Inspect({args.path, HintsOf(args.layout), args.stats, StopIfInterrupted}));
+  const auto found = ops::Inspect({args.path, HintsOf(args.layout), args.stats, StopIfInterrupted});
+  if (!found.ok()) {
+    // Who asks of an empty folder asks where it lies.
+    if (found.error().code() == Errc::kUnsupported && KindOf(args.path) == PathKind::kFolder)
+      context.Warn(fmt::format("{} lies on {}", EscapeControl(args.path),
+                               FileSystemText(MountOf(args.path))));
+    return found.error();
+  }
+  const ops::Inspection& inspection = *found;
   for (const std::string& warning : inspection.warnings) context.Warn(warning);
 
   // The order of the files is for programs.

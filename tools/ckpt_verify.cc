@@ -89,6 +89,21 @@ Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
   return ops::Verify(request);
 }
 
+// Null of what no optimum-neuron is to load.
+Json LoaderJson(const ops::VerifyReport& report) {
+  if (report.stamp.optimum.empty()) return Json();
+  Json installations = Json::array();
+  for (const ops::Loader& loader : report.loaders)
+    installations.push_back({{"folder", loader.at.folder},
+                             {"optimum_neuron_version", loader.at.optimum},
+                             {"neuronxcc_version", loader.at.compiler},
+                             {"accepts", loader.refusal.empty()},
+                             {"refusal", loader.refusal}});
+  return {{"optimum_neuron_version", report.stamp.optimum},
+          {"neuronxcc_version", report.stamp.compiler},
+          {"installations", installations}};
+}
+
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(const ops::VerifyReport report, Verify(args, context));
   for (const std::string& warning : report.warnings) context.Warn(warning);
@@ -100,6 +115,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
                  {"ranks", report.ranks},
                  {"checks", report.checks},
                  {"findings", FindingsJson(report.findings)}};
+  fields["loader"] = LoaderJson(report);
   if (args.against) fields["against"] = *args.against;
   if (args.weights) fields["weights"] = *args.weights;
   const char* good = args.weights ? "fits" : "good";

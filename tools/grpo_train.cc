@@ -33,6 +33,7 @@
 namespace nxdkit::tool {
 namespace {
 
+constexpr const char* kVisibleCores = "NEURON_RT_VISIBLE_CORES";
 constexpr std::string_view kWorkerWord = "--rollout-worker";  // for our own processes only
 
 struct Args {
@@ -146,12 +147,19 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
 }
 
 // The part of the environment that the workers get; without workers it stays as it is.
-Result<trainer::RolloutEnvironment> TakeRolloutEnvironment(const trainer::RunPlan& plan) {
-  if (!plan.separate) return trainer::RolloutEnvironment{};
+Result<trainer::RolloutEnvironment> TakeRolloutEnvironment(const trainer::RunPlan& plan,
+                                                           const hardware::Instance* instance) {
   const trainer::CoreSplit split{.train_cores = plan.train_cores,
-                                 .workers = plan.rollout_workers,
+                                 .train_tp = plan.train_tp,
+                                 .workers = plan.separate ? plan.rollout_workers : 0,
                                  .cores_per_worker = plan.rollout_tp};
-  return trainer::DivideNeuronVariables(trainer::TakeNeuronVariables(), split);
+  const int64_t there = instance ? instance->cores : 0;
+  if (plan.separate)
+    return trainer::DivideNeuronVariables(trainer::TakeNeuronVariables(), split, there);
+  const std::string visible = EnvironmentValue(kVisibleCores);
+  NXDKIT_TRY(trainer::CoresOfRun(
+      visible.empty() ? std::nullopt : std::optional<std::string_view>(visible), split, there));
+  return trainer::RolloutEnvironment{};
 }
 
 Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::RunPlan& plan,
@@ -215,17 +223,16 @@ void SetCores(int64_t cores, const std::string& from, trainer::LoadedConfig& loa
   loaded.SetCores(cores, from);
 }
 
-// Those of the instance, else those that this process was given.
+// Those that this process was given, else all of the instance.
 Status TakeCores(const hardware::Instance* instance, trainer::LoadedConfig& loaded,
                  ToolContext& context) {
   if (loaded.config.trainer.cores) return OkStatus();
-  constexpr const char* kVisible = "NEURON_RT_VISIBLE_CORES";
-  const std::string visible = EnvironmentValue(kVisible);
-  if (instance) {
-    SetCores(instance->cores, fmt::format("--instance {}", instance->name), loaded, context);
-  } else if (!visible.empty()) {
+  const std::string visible = EnvironmentValue(kVisibleCores);
+  if (!visible.empty()) {
     NXDKIT_ASSIGN(const std::vector<int64_t> cores, trainer::ParseVisibleCores(visible));
-    SetCores(std::ssize(cores), fmt::format("{}={}", kVisible, visible), loaded, context);
+    SetCores(std::ssize(cores), fmt::format("{}={}", kVisibleCores, visible), loaded, context);
+  } else if (instance) {
+    SetCores(instance->cores, fmt::format("--instance {}", instance->name), loaded, context);
   }
   return OkStatus();
 }
@@ -251,7 +258,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckPlaces(loaded.config));
   trainer::SetupOptions setup;
   setup.instance = instance;
-  NXDKIT_ASSIGN(setup.rollout_environment, TakeRolloutEnvironment(check.plan));
+  NXDKIT_ASSIGN(setup.rollout_environment, TakeRolloutEnvironment(check.plan, instance));
   if (!context.common().dry_run) return Train(loaded, check.plan, std::move(setup), args, context);
   trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
   setup.poll = StopIfInterrupted;

@@ -13,6 +13,7 @@
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/sinks/write_sink.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -129,7 +130,17 @@ Error WithKindHint(Error error, const Artifact& artifact) {
   if (error.code() != Errc::kNotFound) return error;
   const Result<Kind> kind = Recognise(artifact.path);
   if (!kind.ok() || *kind == artifact.kind) return error;
-  return std::move(error).hint(fmt::format("it looks like {}", KindName(*kind)));
+  if (artifact.kind != Kind::kHf || *kind != Kind::kNxd)
+    return std::move(error).hint(fmt::format("it looks like {}", KindName(*kind)));
+  return std::move(error).hint(
+      fmt::format("it looks like nxd: convert it first, nxd-convert --from nxd --to hf {} MODEL",
+                  EscapeControl(artifact.path)));
+}
+
+// Beside a trainer's shards lies the model as transformers takes it.
+std::string HfModelIn(const std::string& path) {
+  std::string inside = JoinPath(path, "huggingface");
+  return !hf::HasWeights(path) && hf::HasWeights(inside) ? inside : path;
 }
 
 Status OpenAs(Artifact& artifact, const InputHints& hints) {
@@ -224,8 +235,12 @@ Status LoadConfig(Artifact& artifact, const InputHints& hints,
   return OkStatus();
 }
 
-Result<Artifact> OpenArtifact(const std::string& given, Kind kind, const InputHints& hints) {
-  const std::string path = CheckpointIn(given);
+Result<Artifact> OpenArtifact(const std::string& given, Kind kind, const InputHints& asked) {
+  InputHints hints = asked;
+  const auto named = hints.tag ? CheckpointNamed(given, *hints.tag) : std::nullopt;
+  if (named) hints.tag.reset();
+  std::string path = named ? *named : CheckpointIn(given);
+  if (kind == Kind::kHf) path = HfModelIn(path);
   Artifact artifact;
   artifact.kind = kind;
   artifact.path = path;

@@ -161,6 +161,10 @@ bool HasExpertRanks(const rollout::Bundle& bundle) {
 
 Result<rollout::Geometry> RolloutGeometry(const Artifact& artifact, const InputHints& hints) {
   const rollout::Bundle& bundle = *artifact.bundle;
+  if (bundle.shards.empty() && !bundle.lost_slot.empty())
+    return Corrupt("holds the weights, but the link to them, `weights` beside it, is missing")
+        .in(bundle.lost_slot)
+        .hint("refresh the bundle with --into, which makes the link again");
   if (bundle.shards.empty())
     return Unsupported(
                "the bundle holds no rank shards; it loads its weights from a Hugging Face "

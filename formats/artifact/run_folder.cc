@@ -1,5 +1,8 @@
 #include "formats/artifact/run_folder.h"
 
+#include <map>
+#include <utility>
+
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
@@ -24,14 +27,20 @@ std::optional<int64_t> TrackedStep(const std::string& root) {
   return step->get<int64_t>();
 }
 
-std::optional<int64_t> NewestStep(const std::string& root) {
+bool IsFinished(const std::string& actor) {
+  return KindOf(JoinPath(actor, "done")) == PathKind::kFile;
+}
+
+// Those of a run, by step.
+std::map<int64_t, std::string> ActorsIn(const std::string& root) {
+  std::map<int64_t, std::string> actors;
   const auto names = ListFolder(root);
-  std::optional<int64_t> newest;
-  if (!names.ok()) return newest;
+  if (!names.ok()) return actors;
   for (const std::string& name : *names)
     if (const auto step = StepOfFolder(name))
-      if (step > newest && KindOf(ActorOf(root, *step)) == PathKind::kFolder) newest = step;
-  return newest;
+      if (std::string actor = ActorOf(root, *step); KindOf(actor) == PathKind::kFolder)
+        actors.emplace(*step, std::move(actor));
+  return actors;
 }
 
 bool IsCheckpointItself(const std::string& path) {
@@ -56,9 +65,17 @@ std::string CheckpointIn(const std::string& path) {
     if (std::string actor = JoinPath(path, kActorFolder); KindOf(actor) == PathKind::kFolder)
       return actor;
   if (const auto step = TrackedStep(path))
-    if (std::string actor = ActorOf(path, *step); KindOf(actor) == PathKind::kFolder) return actor;
-  const std::optional<int64_t> step = NewestStep(path);
-  return step ? ActorOf(path, *step) : path;
+    if (std::string actor = ActorOf(path, *step); IsFinished(actor)) return actor;
+  const std::map<int64_t, std::string> actors = ActorsIn(path);
+  for (auto actor = actors.rbegin(); actor != actors.rend(); ++actor)
+    if (IsFinished(actor->second)) return actor->second;
+  return actors.empty() ? path : actors.rbegin()->second;
+}
+
+std::optional<std::string> CheckpointNamed(const std::string& path, std::string_view tag) {
+  const std::optional<int64_t> step = StepOfFolder(tag);
+  if (!step || KindOf(ActorOf(path, *step)) != PathKind::kFolder) return std::nullopt;
+  return ActorOf(path, *step);
 }
 
 }  // namespace nxdkit::ops

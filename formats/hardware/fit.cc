@@ -56,7 +56,7 @@ void JudgeMemory(Fit& fit) {
 }
 
 std::vector<MemoryRow> RowsOf(const RolloutUse& use) {
-  return {{"weights", use.weight_bytes}, {"KV cache", use.cache_bytes()}};
+  return {{"weights", use.weight_bytes}, {"KV cache", use.cache_bytes(), Grows::kWithCache}};
 }
 
 Fit JudgeRollout(const Instance& instance, const RolloutUse& use) {
@@ -89,8 +89,8 @@ std::vector<MemoryRow> RowsOf(const TrainingUse& use, int64_t data_parallel) {
       {"weights", times(2)},
       {"gradients", times(use.bf16_states ? 2 : 4)},
       {"optimizer", times(use.bf16_states ? 4 : 12) / static_cast<uint64_t>(optimizer_over)},
-      {"activations", activations},
-      {"logits", over_tp({3 * 4, use.sequence, use.vocab})}};
+      {"activations", activations, Grows::kWithMicroBatch},
+      {"logits", over_tp({3 * 4, use.sequence, use.vocab}), Grows::kWithMicroBatch}};
   rows.insert(rows.end(), use.beside.begin(), use.beside.end());
   return rows;
 }
@@ -113,6 +113,9 @@ Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
   fit.assumed = Assumed(use, fit.data_parallel);
   if (instance.workers.empty())
     fit.problems.push_back(fmt::format("{} is for inference only", instance.name));
+  else if (use.cores_beside > 0 && world + use.cores_beside > there)
+    fit.problems.push_back(fmt::format("{} cores are to train and {} to roll out, and {} has {}",
+                                       world, use.cores_beside, instance.name, there));
   else if (world > there)
     fit.problems.push_back(
         fmt::format("{} cores are to train, and {} has {}", world, instance.name, there));
@@ -125,6 +128,19 @@ Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
         instance.name, use.tp, fmt::join(instance.workers, ", ")));
   JudgeMemory(fit);
   return fit;
+}
+
+// Of the largest row, where memory is what is missing.
+std::string_view LeverOf(const Fit& fit, const Levers& levers) {
+  if (fit.used_bytes() <= fit.core_bytes) return levers.parallel;
+  switch (std::ranges::max_element(fit.rows, {}, &MemoryRow::bytes)->grows) {
+    case Grows::kWithMicroBatch:
+      return levers.micro_batch;
+    case Grows::kWithCache:
+      return levers.cache;
+    default:
+      return levers.parallel;
+  }
 }
 
 template <typename Use>
@@ -158,14 +174,16 @@ Fit FitTraining(const Instance& instance, const TrainingUse& use) {
   return Judged(instance, use, &JudgeTraining);
 }
 
-Status CheckFit(const Fit& fit) {
+Status CheckFit(const Fit& fit, const Levers& levers) {
   if (fit.problems.empty()) return OkStatus();
   return Error(Errc::kFindings,
                fmt::format("does not fit {}: {}", fit.instance, fmt::join(fit.problems, "; ")))
-      .hint(fit.smallest.empty() ? "no instance takes it in this layout: try another --tp"
-                                 : fmt::format("the smallest instance that takes it in this layout "
-                                               "is {}",
-                                               fit.smallest));
+      .hint(fit.smallest.empty()
+                ? fmt::format("no instance takes it in this layout: try another {}",
+                              LeverOf(fit, levers))
+                : fmt::format("the smallest instance that takes it in this layout "
+                              "is {}",
+                              fit.smallest));
 }
 
 std::string FitText(const Fit& fit) {

@@ -22,9 +22,12 @@ struct RolloutUse {
   uint64_t cache_bytes() const;
 };
 
+enum class Grows { kWithParallel, kWithMicroBatch, kWithCache };  // what it shrinks or grows with
+
 struct MemoryRow {
   std::string what;  // "weights", "KV cache", ...
   uint64_t bytes = 0;
+  Grows grows = Grows::kWithParallel;
 };
 
 // A step of NxD's training, per core, in mixed precision (the NxD Training configuration guide):
@@ -34,7 +37,8 @@ struct TrainingUse {
   int64_t tp = 1, pp = 1;
   uint64_t rank_elements = 0;  // parameters of the largest rank
   int64_t nodes = 1;
-  int64_t cores = 0;  // that train, of all that the nodes have; 0: all
+  int64_t cores = 0;         // that train, of all that the nodes have; 0: all
+  int64_t cores_beside = 0;  // taken by rollout
   bool zero1 = true;
   bool bf16_states = false;  // bfloat16 gradients and moments, no master weights (8 bytes in all)
   // The tokens of one micro-batch: sequence parallel; selective recomputation, or of whole layers.
@@ -61,8 +65,16 @@ struct Fit {
 Fit FitRollout(const Instance& instance, const RolloutUse& use);
 Fit FitTraining(const Instance& instance, const TrainingUse& use);
 
-// kFindings with every reason why it does not fit, and the smallest instance on which it does.
-Status CheckFit(const Fit& fit);
+// How its user says these sizes: "--tp", or the key of a configuration.
+struct Levers {
+  std::string_view parallel;     // tensor (and pipeline) parallel size
+  std::string_view micro_batch;  // the tokens of a micro-batch
+  std::string_view cache;        // batch and sequence length of the engine
+};
+
+// kFindings with every reason why it does not fit, and the smallest instance on which it does, else
+// which of the levers moves most.
+Status CheckFit(const Fit& fit, const Levers& levers);
 
 // "weights 1.03 GiB + KV cache 4.50 GiB = 5.53 GiB of 16 GiB a core (35 %)"
 std::string FitText(const Fit& fit);

@@ -12,6 +12,7 @@
 #include "formats/output/plan_optimizer.h"
 #include "formats/rollout/cpu_plan.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/paths.h"
 
 namespace nxdkit::ops {
@@ -109,6 +110,8 @@ Status DecideHardware(const BoundArtifact& source, const OutputOptions& options,
     spec.nxd.hardware = *options.hardware;
   else if (spec.optimum)
     spec.nxd.hardware = Hardware::kTrn1;  // on all hardware
+  else if (options.hardware_if_unsaid)
+    spec.nxd.hardware = *options.hardware_if_unsaid;
   else if (spec.nxd.kv_multiplier > 1 && !known)
     return BadUsage(
         "with kv multiplier {} the sets for trn1 and trn2 differ: say --hw trn1 or --hw trn2",
@@ -345,6 +348,19 @@ bool SamplesOnDevice(const models::Family& family, const rollout::NeuronConfig& 
   return family.optimum_sampling == models::OptimumSampling::kOnDevice;
 }
 
+// As Python's packages are versioned: "0.4.6.dev4", "2.21.33363.0+82129205".
+Status CheckVersion(std::string_view option, const std::optional<std::string>& version) {
+  if (!version) return OkStatus();
+  const bool good = !version->empty() && version->front() >= '0' && version->front() <= '9' &&
+                    std::ranges::all_of(*version, [](char c) {
+                      return IsAlnum(c) || c == '.' || c == '+' || c == '-' || c == '_' || c == '!';
+                    });
+  if (good) return OkStatus();
+  return BadUsage(
+      "{} \"{}\" is not a version such as {}", option, EscapeControl(*version),
+      option == "--optimum-version" ? rollout::kOptimumVersion : rollout::kCompilerVersion);
+}
+
 // The versions that the loader will compare with its own: as asked for; else those of the first
 // environment that has both packages, or one; else those of the bundle that is converted. Ours are
 // those of one release, and few machines have just that.
@@ -362,6 +378,8 @@ Status DecideStamp(const OutputOptions& options, OutputSpec& spec) {
     if (found.folder.empty() || (!at.optimum.empty() && !at.compiler.empty() &&
                                  (found.optimum.empty() || found.compiler.empty())))
       found = at;
+  NXDKIT_TRY(CheckVersion("--optimum-version", options.optimum_version));
+  NXDKIT_TRY(CheckVersion("--compiler-version", options.compiler_version));
   std::vector<std::string> unknown;
   const auto decide = [&](const std::optional<std::string>& asked, const std::string& installed,
                           const char* key, const char* ours, std::string& out) {
@@ -378,10 +396,16 @@ Status DecideStamp(const OutputOptions& options, OutputSpec& spec) {
   if (!unknown.empty())
     spec.warnings.push_back(fmt::format(
         "neuron_config.json says {}: optimum-neuron loads the bundle only where it, and "
-        "neuronx-cc, "
-        "are of just these versions, and none of them is installed here (--optimum-version, "
-        "--compiler-version)",
-        fmt::join(unknown, " and ")));
+        "neuronx-cc, are of just these versions, and {} (--optimum-version, --compiler-version)",
+        fmt::join(unknown, " and "),
+        found.editable ? fmt::format("that in {} is editable, of an unknown version", found.folder)
+                       : "none of them is installed here"));
+  if (options.compiler_version && options.compiler_version->find('+') == std::string::npos)
+    spec.warnings.push_back(
+        fmt::format("--compiler-version {} has no +hash, as neuronx-cc's own versions have: the "
+                    "loader compares "
+                    "all of it",
+                    *options.compiler_version));
   if (!found.folder.empty() && !options.optimum_version && !options.compiler_version)
     spec.notes.push_back(fmt::format("versions for the loader, as installed in {}: {}, {}",
                                      found.folder, stamp.optimum, stamp.compiler));

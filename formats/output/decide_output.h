@@ -19,6 +19,8 @@ struct OutputOptions : nxd::LayoutOptions {
   // like (tied pair stored twice, gate and up apart, xser), stays so; scheduler and user content
   // are carried over.
   bool training_tag = false;
+  // Of the instance it is made for, where neither `hardware` nor the naming decides.
+  std::optional<models::Hardware> hardware_if_unsaid;
   // The output is a training checkpoint of optimum-neuron (formats/nxd/optimum.h), or is none;
   // absent: a training tag is what its source is, everything else is none.
   std::optional<bool> optimum;

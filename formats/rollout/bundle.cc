@@ -69,11 +69,25 @@ std::string FindNamedWeights(const std::string& folder) {
   return "";
 }
 
+// Of `weights`: the newest slot, when nothing leads to it. A link that was removed, or lost in
+// copying.
+std::string FindLostSlot(const std::string& folder) {
+  for (const char* place : kPlaces) {
+    if (!*place) continue;
+    const auto slots = ListSlots(JoinPath(folder, place));
+    if (slots.ok() && !slots->empty()) return slots->back();
+  }
+  return "";
+}
+
 Status ChooseWeights(Bundle& bundle) {
   const std::vector<std::string> found = FindWeights(bundle.folder);
   if (found.empty()) {
     const std::string named = FindNamedWeights(bundle.folder);
-    if (named.empty()) return OkStatus();
+    if (named.empty()) {
+      bundle.lost_slot = FindLostSlot(bundle.folder);
+      return OkStatus();
+    }
     return Unsupported(
                "shards of one of several sub-models (a vision language model): no family with such "
                "a layout is known")

@@ -24,6 +24,7 @@ struct Bundle {
   std::string config_text;
   std::string weights_link;    // .../weights, by which engines open the shards
   std::string weights_folder;  // what that led to; "" when the bundle has no shards
+  std::string lost_slot;       // the newest slot, where nothing leads to one; "" else
   bool half_done = false;      // PinnedWeights::half_done
   std::optional<WeightsVersion> version;
   std::shared_ptr<const FolderLock> lock;  // the shards are not overwritten while a copy lives

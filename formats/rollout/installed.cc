@@ -22,12 +22,20 @@ std::optional<std::string> VersionIn(std::string_view name, std::string_view pac
   return std::string(name.substr(1));
 }
 
+// What `pip install -e` leaves, by setuptools of today and of before. The folder beside it has the
+// version of the day of the installation.
+bool IsEditable(std::string_view name) {
+  return name.starts_with("__editable__.optimum_neuron-") || name == "optimum-neuron.egg-link" ||
+         name == "optimum_neuron.egg-link";
+}
+
 void ReadPackages(const std::string& folder, Installation& out) {
   const auto names = ListFolder(folder);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
     if (const auto version = VersionIn(name, "optimum_neuron")) out.optimum = *version;
     if (const auto version = VersionIn(name, "neuronx_cc")) out.compiler = *version;
+    if (IsEditable(name)) out.editable = true;
   }
 }
 
@@ -82,7 +90,8 @@ std::vector<Installation> FindInstallations(const InstalledAt& at) {
   for (const std::string& folder : folders) {
     if (found.size() == kMostEnvironments) break;
     Installation installation = Read(folder);
-    if (!installation.optimum.empty() || !installation.compiler.empty())
+    if (installation.editable) installation.optimum.clear();
+    if (installation.editable || !installation.optimum.empty() || !installation.compiler.empty())
       found.push_back(std::move(installation));
   }
   return found;

@@ -11,9 +11,10 @@ namespace nxdkit::rollout {
 
 // One Python environment that has at least one of the two.
 struct Installation {
-  std::string folder;    // of the environment: "/opt/aws_neuronx_venv_pytorch_2_8"
-  std::string optimum;   // version of optimum-neuron; "" when it is not there
-  std::string compiler;  // of neuronx-cc, with its "+hash"
+  std::string folder;     // of the environment: "/opt/aws_neuronx_venv_pytorch_2_8"
+  std::string optimum;    // version of optimum-neuron; "" when it is not there
+  std::string compiler;   // of neuronx-cc, with its "+hash"
+  bool editable = false;  // optimum-neuron runs from its sources: no version can be read
 };
 
 struct InstalledAt {
@@ -22,8 +23,8 @@ struct InstalledAt {
   std::string path{};          // PATH: the environments of neuronx-cc and optimum-cli
   std::string opt = "/opt";    // where the vendor's images have aws_neuronx_venv_*
 };
-// In the order in which a program of this shell would meet them. An editable installation has no
-// version that could be read, and is not found.
+// In the order in which a program of this shell would meet them. At most
+// 64.
 std::vector<Installation> FindInstallations(const InstalledAt& at);
 
 }  // namespace nxdkit::rollout

@@ -41,7 +41,7 @@ done
 "$bin/python" -m nxdkit ckpt-verify -q --against model bundle
 status=0
 "$bin/python" -m nxdkit no-such-command 2>error || status=$?
-expect "$status" 1 "a command that is not there"
+expect "$status" 2 "a command that is not there"
 grep -q 'nxdkit: error: no command no-such-command in ' error || fail "$(cat error)"
 [ -s "$work/venv/share/man/man1/nxd-convert.1" ] || fail "no man pages"
 [ -s "$work/venv/share/nxdkit/schemas/common.json" ] || fail "no schemas"

@@ -196,6 +196,7 @@ TEST_F(ConvertJson, OfAGoodArtifact) {
                                  {"parameters", "count"},
                                  {"ranks", "count"},
                                  {"checks", "array"},
+                                 {"loader", "null"},
                                  {"findings", "array"}}));
   ExpectDocumented(json, "ckpt-verify");
   EXPECT_EQ(json["status"], "ok");

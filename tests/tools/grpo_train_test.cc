@@ -360,8 +360,7 @@ TEST_F(GrpoTrain, TheCoresAreThoseOfTheInstanceOrThoseThatAreVisible) {
   EXPECT_THAT(visible.out, HasSubstr("NEURON_RT_VISIBLE_CORES=0-1,4-5"));
   EXPECT_THAT(run({"--print-config", "trainer.cores=2"}, {"NEURON_RT_VISIBLE_CORES=0-3"}).out,
               HasSubstr("cores: 2"));
-  const ProcessResult whole =
-      run({"--print-config", "--instance", "trn1.32xlarge"}, {"NEURON_RT_VISIBLE_CORES=0-3"});
+  const ProcessResult whole = run({"--print-config", "--instance", "trn1.32xlarge"}, {});
   EXPECT_THAT(whole.out, HasSubstr("cores: 32"));
   EXPECT_THAT(whole.out, HasSubstr("--instance trn1.32xlarge"));
   // EasyR1's key counts GPUs.
@@ -382,8 +381,33 @@ TEST_F(GrpoTrain, WhatDoesNotFitAnInstanceIsRefused) {
   const ProcessResult refused =
       Train("run", {"--dry-run", "--instance", "trn1.2xlarge", "trainer.cores=8"});
   EXPECT_EQ(refused.exit_code, 1) << refused.out;
-  EXPECT_THAT(refused.out, HasSubstr("4 cores are to train, and trn1.2xlarge has 2"));
+  EXPECT_THAT(refused.out,
+              HasSubstr("4 cores are to train and 4 to roll out, and trn1.2xlarge has 2"));
+  // Each of the two sides alone would fit.
+  const ProcessResult together = Train("run", {"--dry-run", "--instance", "trn1.2xlarge"});
+  EXPECT_EQ(together.exit_code, 1) << together.out;
+  EXPECT_THAT(together.out,
+              HasSubstr("2 cores are to train and 2 to roll out, and trn1.2xlarge has 2"));
+  EXPECT_THAT(together.out, HasSubstr("the smallest instance that takes it in this layout is"));
   EXPECT_FALSE(fs::exists(workshop_ / "run"));
+}
+
+TEST_F(GrpoTrain, CoresThatTheInstanceLacksAreRefused) {
+  const struct {
+    const char* cores;
+    const char* message;
+  } rows[] = {{"32-35", "names core 35, the instance has cores 0 to 31"},
+              {"3-6", "a group of training with tp 2 gets the cores 3-4"},
+              {"0-1,5,9", "a group of rollout with tp 2 gets the cores 5,9"}};
+  for (const auto& row : rows) {
+    const ProcessResult result =
+        RunProcess(Command("run", {"--dry-run", "--instance", "trn1.32xlarge",
+                                   "worker.actor.tensor_parallel_size=2",
+                                   "worker.rollout.tensor_parallel_size=2"}),
+                   {std::string("NEURON_RT_VISIBLE_CORES=") + row.cores});
+    EXPECT_EQ(result.exit_code, 2) << row.cores << result.out;
+    EXPECT_THAT(result.err, HasSubstr(row.message));
+  }
 }
 
 // worker.actor.model.tokenizer_path: what was trained with is what is exported.

@@ -71,6 +71,25 @@ TEST_F(LayoutFrom, SaysWhatAStepTakes) {
                         "parallel ranks, mixed precision, activations recomputed selectively"));
 }
 
+// --seq of training, and --hw by --instance.
+TEST_F(LayoutFrom, AnInstanceSettlesTheHardware) {
+  const std::string grouped = workshop_.MakeModel("grouped", testing_util::TinyLlama());
+  ExpectConverts(
+      "--from hf --to nxd --tp 4 --kv-multiplier 2 --qkv linear --instance trn2.48xlarge", grouped,
+      set_);
+  EXPECT_THAT(RunProcess({Workshop::Tool("ckpt-inspect"), "--json", set_}).out,
+              HasSubstr("\"hw\":\"trn2\""));
+  ExpectRefused("--from hf --to nxd --tp 2 --hw trn2 --instance trn1.32xlarge", model_,
+                workshop_ / "no", 2, "hw trn2 does not go with --instance trn1.32xlarge");
+  const ProcessResult longer =
+      RunProcess({Workshop::Tool("nxd-convert"), "--dry-run", "--from", "hf", "--to", "nxd", "--tp",
+                  "2", "--instance", "trn1.32xlarge", "--seq", "8192", model_, workshop_ / "no"});
+  EXPECT_EQ(longer.exit_code, 0) << longer.err;
+  EXPECT_THAT(longer.err + longer.out, HasSubstr("this is for micro-batches of 8192 tokens"));
+  ExpectRefused("--from hf --to nxd --tp 2 --seq 8192", model_, workshop_ / "no", 2,
+                "--seq of an NxD set is that of training for --instance");
+}
+
 TEST_F(LayoutFrom, IsRefusedWhereItMeansNothing) {
   ExpectRefused("--from hf --to hf --layout-from " + Yaml(), model_, set_, 2,
                 "--layout-from does not apply to a conversion from hf to hf");
@@ -84,6 +103,10 @@ TEST_F(LayoutFrom, TheVendorsOptionsAreAnsweredWithOurs) {
   ExpectRefused("--from hf --to nxd --tp_size 2", model_, set_, 2, "--tp");
   ExpectRefused("--from hf --to nxd --kv_size_multiplier 2", model_, set_, 2, "--kv-multiplier");
   ExpectRefused("--from hf --to nxd --convert_from_full_state", model_, set_, 2, "--from hf");
+  ExpectRefused("--from hf --to nxd --load_xser True", model_, set_, 2,
+                "unknown option --load-xser; leave it out: xser is recognised");
+  ExpectRefused("--tp_size 2 --pp_size=2 --tp 2 --fuse_qkv True", model_, set_, 2,
+                "--pp_size: here it is --pp; --fuse_qkv: here it is --qkv fused");
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "tools/cli/foreign_options.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 namespace nxdkit::tool {
@@ -7,7 +9,8 @@ namespace {
 
 struct Row {
   std::string_view theirs;
-  std::string_view ours;
+  std::string_view ours;      // "": there is none
+  std::string_view why = {};  // nothing is to be said
 };
 
 constexpr Row kRows[] = {
@@ -23,8 +26,8 @@ constexpr Row kRows[] = {
     {"--fuse-qkv", "--qkv fused"},
     {"--coalesce-qkv", "--qkv coalesced"},
     {"--save-xser", "--xser"},
-    {"--load-xser", "nothing: xser is recognised"},
-    {"--model-key", "nothing: the model's key is recognised"},
+    {"--load-xser", "", "xser is recognised"},
+    {"--model-key", "", "the model's key is recognised"},
     {"--convert-from-full-state", "--from torch --to nxd, or --from hf"},
     {"--convert-to-full-state", "--from nxd --to torch, or --to hf"},
     {"--convert-from-xser", "--no-xser of nxd-reshard"},
@@ -33,9 +36,9 @@ constexpr Row kRows[] = {
     {"--output-dir", "OUTPUT, without an option"},
     {"--hf-model-name", "--config, with the path of a config.json"},
     {"--nxdt-yaml-config", "--layout-from"},
-    {"--n-layers", "nothing: the number of layers is the model's"},
-    {"--i-tp-round-factor", "nothing: no padding of the MLP is known"},
-    {"--pad-attn-heads", "nothing: a bundle has the padding of its engine, and an NxD set none"},
+    {"--n-layers", "", "the number of layers is the model's"},
+    {"--i-tp-round-factor", "", "no padding of the MLP is known"},
+    {"--pad-attn-heads", "", "a bundle has the padding of its engine, and an NxD set none"},
     {"--num-cores", "--tp"},
     {"--auto-cast-type", "--dtype"},
     {"--torch-dtype", "--dtype"},
@@ -45,11 +48,13 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::optional<std::string> OurWordFor(std::string_view option) {
+std::optional<std::string> AnswerTo(std::string_view option) {
   std::string name(option.substr(0, option.find('=')));
   std::ranges::replace(name, '_', '-');
   for (const Row& row : kRows)
-    if (row.theirs == name) return std::string(row.ours);
+    if (row.theirs == name)
+      return row.ours.empty() ? fmt::format("leave it out: {}", row.why)
+                              : fmt::format("here it is {}", row.ours);
   return std::nullopt;
 }
 

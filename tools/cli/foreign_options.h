@@ -7,9 +7,9 @@
 
 namespace nxdkit::tool {
 
-// What to say instead of `option`, a long one with its dashes, "_" and "-" alike; nullopt when it
-// is nobody's that we know. Source: NxD's checkpoint_converter.py, optimum-cli export neuron, vllm
-// serve.
-std::optional<std::string> OurWordFor(std::string_view option);
+// "here it is --tp", "leave it out: ..." for `option`, a long one with its dashes, "_" and "-"
+// alike; nullopt when it is nobody's that we know. Source: NxD's checkpoint_converter.py,
+// optimum-cli export neuron, vllm serve.
+std::optional<std::string> AnswerTo(std::string_view option);
 
 }  // namespace nxdkit::tool

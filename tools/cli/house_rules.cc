@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "lib/base/errors.h"
@@ -38,9 +39,17 @@ bool IsKnownOption(const Options& options, const std::string& argument) {
   return Find(options, argument) != nullptr;
 }
 
-Error UnknownOption(const Options& options, const std::string& found) {
-  if (const std::optional<std::string> ours = OurWordFor(found))
-    return UsageError(fmt::format("unknown option {}; here it is {}", found, *ours));
+// `after`: who types one word of another program types more of them.
+Error UnknownOption(const Options& options, const std::string& found,
+                    std::span<const std::string> after = {}) {
+  if (const std::optional<std::string> answer = AnswerTo(found)) {
+    std::string others;
+    for (const std::string& argument : after)
+      if (const auto other = AnswerTo(argument); other && !IsKnownOption(options, argument))
+        others += fmt::format("{}{}: {}", others.empty() ? "" : "; ",
+                              argument.substr(0, argument.find('=')), *other);
+    return UsageError(fmt::format("unknown option {}; {}", found, *answer)).hint(others);
+  }
   std::vector<std::string> known;
   for (const OptionFacts& option : options)
     known.insert(known.end(), option.names.begin(), option.names.end());
@@ -98,7 +107,7 @@ Result<std::vector<std::string>> ApplyHouseRules(const Options& options,
     }
     const auto [name, equals_value] = SplitLong(argument);
     const OptionFacts* option = Find(options, name);
-    if (option == nullptr) return UnknownOption(options, name);
+    if (option == nullptr) return UnknownOption(options, name, std::span(arguments).subspan(i + 1));
     const std::string* next = i + 1 < arguments.size() ? &arguments[i + 1] : nullptr;
     NXDKIT_TRY(CheckLong(options, *option, name, equals_value, next));
     normal.push_back(name + equals_value);

@@ -112,7 +112,7 @@ std::string WroteText(std::string_view output, const ops::ConvertReport& report,
     return fmt::format("{} is there already, every byte as it would be written: ",
                        EscapeControl(output));
   if (report.part && !report.part->published)  // the output is not there yet
-    return fmt::format("{} part {} of {} of {}: ", dry_run ? "would make" : "made",
+    return fmt::format("{} part {} of {} of {}; in all ", dry_run ? "would make" : "made",
                        report.part->index, report.part->count, EscapeControl(output));
   return fmt::format("{} {}: ", dry_run ? "would write" : "wrote", EscapeControl(output));
 }

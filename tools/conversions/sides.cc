@@ -44,7 +44,19 @@ Status CheckMeaning(const LayoutArgs& args, Kind from, Kind to) {
                     ops::KindName(to));
   if (args.nodes && !args.instance)
     return BadUsage("--nodes says how many there are of --instance, which is missing");
+  if (args.seq && to == Kind::kNxd && !args.instance)
+    return BadUsage("--seq of an NxD set is that of training for --instance, which is missing");
   return OkStatus();
+}
+
+// Of --instance, with which --hw must go together.
+Result<models::Hardware> HardwareOfInstance(const LayoutArgs& args) {
+  NXDKIT_ASSIGN(const hardware::Instance* const instance, hardware::FindInstance(*args.instance));
+  if (args.hw && *args.hw != instance->platform)
+    return BadUsage("hw {} does not go with --instance {}, which has {} devices", *args.hw,
+                    instance->name, instance->platform)
+        .hint("--hw, or --layout-from, says which of the two the set is for");
+  return instance->platform == "trn2" ? models::Hardware::kTrn2 : models::Hardware::kTrn1;
 }
 
 constexpr std::string_view kDowncast = "downcast";
@@ -132,6 +144,7 @@ Result<Sides> SidesOf(const LayoutArgs& given, Kind from, Kind to) {
     TakeTraining(config, sides.training);
   }
   sides.training.nodes = args.nodes.value_or(1);
+  if (args.seq) sides.training.sequence = *args.seq;
   sides.input = HintsOf(args);
   sides.input.config_if_none = model_config;
   nxd::LayoutOptions& layout = sides.input.claims;
@@ -144,6 +157,9 @@ Result<Sides> SidesOf(const LayoutArgs& given, Kind from, Kind to) {
   if (to == Kind::kRollout) {
     sides.input.claims.tp.reset();
     sides.input.fused_qkv.reset();
+  }
+  if (args.instance && to == Kind::kNxd) {
+    NXDKIT_ASSIGN(out.hardware_if_unsaid, HardwareOfInstance(args));
   }
   if (args.style) out.optimum = *args.style == "optimum";
   out.xser = args.xser;

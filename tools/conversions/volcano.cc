@@ -77,6 +77,12 @@ Result<ops::Part> VolcanoPart(const Environment& environment, const std::string&
   if (own)
     if (const auto replica = ReplicaOf(tasks, *own)) return *replica;
   if (!own && tasks.size() == 1) own = &tasks.front();
+  // A task of one pod beside others is one of several writers, which count without each other.
+  const bool alone = own && own->pods == 1 && tasks.size() > 1;
+  if (alone)
+    return BadUsage("the job has {} tasks, and VC_TASK_INDEX={} counts the one pod of {} alone",
+                    tasks.size(), *index, own->name)
+        .hint("say --part I/N, or 0/1 if the other tasks convert nothing");
   if (own) return ops::Part{*index, own->pods};
   if (tasks.empty())
     return BadUsage("PART_COUNT is not set, and VC_TASK_INDEX={} alone does not say of how many",
@@ -84,8 +90,7 @@ Result<ops::Part> VolcanoPart(const Environment& environment, const std::string&
         .hint("set PART_COUNT, use the job plugin svc, or say --part I/N");
   return BadUsage(
              "the job has {} tasks, and none of them has the host {}: VC_TASK_INDEX={} would be "
-             "the "
-             "same part in several pods",
+             "the same part in several pods",
              tasks.size(), host, *index)
       .hint("say --part I/N, with torchx's macro replica_id for I");
 }

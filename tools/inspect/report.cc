@@ -40,15 +40,10 @@ Json ModelJson(const ops::Artifact& artifact) {
           {"dtype", config.dtype ? Json(Name(*config.dtype)) : Json()}};
 }
 
-// A line of it only where it differs from a local disk.
 void AddFileSystem(Facts& facts, const Mount& mount) {
   const std::vector<std::string> lacks = Lacks(mount);
   const bool shared = IsShared(mount);
-  std::string text = fmt::format("{} {}", mount.type.empty() ? "unknown" : mount.type,
-                                 Short(mount.source));
-  if (shared) text += "; other machines may have it";
-  if (!lacks.empty()) text += "; lacks " + Joined(lacks, Short);
-  facts.Add(shared || !lacks.empty() ? "file system" : "", text, "file_system",
+  facts.Add("file system", FileSystemText(mount), "file_system",
             {{"type", mount.type},
              {"source", mount.source},
              {"mounted_at", mount.folder},
@@ -238,6 +233,15 @@ void AddContents(Facts& facts, const Inspection& inspection) {
 }  // namespace
 
 // Lines and keys are in one order but for a few: those are two rows.
+std::string FileSystemText(const Mount& mount) {
+  const std::vector<std::string> lacks = Lacks(mount);
+  std::string text =
+      fmt::format("{} {}", mount.type.empty() ? "unknown" : mount.type, Short(mount.source));
+  if (IsShared(mount)) text += "; other machines may have it";
+  if (!lacks.empty()) text += "; lacks " + Joined(lacks, Short);
+  return text;
+}
+
 Facts FactsOf(const Inspection& inspection) {
   Facts facts;
   facts.Add("path", inspection.artifact.path, "path", inspection.artifact.path);

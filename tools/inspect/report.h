@@ -7,6 +7,9 @@
 
 namespace nxdkit::tool {
 
+// "nfs4 fs-1:/; other machines may have it; lacks ...".
+std::string FileSystemText(const Mount& mount);
+
 // All that is known but the tensors, in the order in which it is shown.
 Facts FactsOf(const ops::Inspection& inspection);
 

@@ -191,9 +191,16 @@ Result<std::optional<FoundCheckpoint>> FindUntracked(const std::string& root) {
   return std::optional(FoundCheckpoint{CheckpointFolder(root, last), last, std::nullopt});
 }
 
+// A checkpoint, or the last one of a run that is named as a whole.
 Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
   const std::optional<int64_t> step = StepOfFolder(BaseName(folder));
-  if (!step) return BadUsage("{} is not named {}N", BaseName(folder), ops::kStepPrefix).in(folder);
+  if (!step) {
+    NXDKIT_ASSIGN(std::optional<FoundCheckpoint> last, FindLastCheckpoint(folder));
+    if (last) return *std::move(last);
+    return BadUsage("{} is not named {}N, and holds none that is", BaseName(folder),
+                    ops::kStepPrefix)
+        .in(folder);
+  }
   if (KindOf(folder) != PathKind::kFolder) return NotFound("no such checkpoint").in(folder);
   FoundCheckpoint found{folder, *step, std::nullopt};
   const std::string tracker = JoinPath(ParentPath(folder), kTracker);

@@ -48,6 +48,7 @@ Result<std::vector<hardware::Fit>> FitInstance(const hardware::Instance& instanc
   hardware::TrainingUse training{.tp = plan.train_tp,
                                  .rank_elements = elements,
                                  .cores = plan.train_cores,
+                                 .cores_beside = plan.separate ? plan.rollout_cores : 0,
                                  .zero1 = false,
                                  .bf16_states = KeepsWeightsInBf16(actor.optim),
                                  .sequence = row * actor.micro_batch_size_per_device_for_update,
@@ -62,12 +63,8 @@ Result<std::vector<hardware::Fit>> FitInstance(const hardware::Instance& instanc
   }
   if (!plan.separate) {
     training.beside.push_back({"rollout weights", rollout.weight_bytes});
-    training.beside.push_back({"KV cache", rollout.cache_bytes()});
+    training.beside.push_back({"KV cache", rollout.cache_bytes(), hardware::Grows::kWithCache});
   }
-  hardware::Fit fits = FitTraining(instance, training);
-  if (plan.separate && plan.cores > instance.cores)
-    fits.problems.push_back(fmt::format("the run takes {} cores, and {} has {}", plan.cores,
-                                        instance.name, instance.cores));
   return std::vector<hardware::Fit>{FitTraining(instance, training), FitRollout(instance, rollout)};
 }
 

@@ -154,8 +154,14 @@ class Maker {
   Status CheckInstance(const hardware::Instance& instance) const {
     NXDKIT_ASSIGN(const std::vector<hardware::Fit> fits,
                   FitInstance(instance, config_, plan_, *parts_.config, engine_, critic_config()));
+    constexpr const char* kCache =
+        "worker.rollout.neuron_override_config.batch_size or data.max_response_length";
+    hardware::Levers levers{.parallel = "worker.actor.tensor_parallel_size",
+                            .micro_batch = "worker.actor.micro_batch_size_per_device_for_update",
+                            .cache = kCache};
     for (const char* what = "training"; const hardware::Fit& fit : fits) {
-      NXDKIT_TRY(hardware::CheckFit(fit));
+      NXDKIT_TRY(hardware::CheckFit(fit, levers).member(what));
+      levers.parallel = "worker.rollout.tensor_parallel_size";
       Note(fmt::format("{}, {}: {}", fit.instance, std::exchange(what, "rollout"), FitText(fit)));
       for (const std::string& warning : fit.warnings) Note("warning: " + warning);
     }

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "lib/base/errors.h"
@@ -80,6 +81,24 @@ std::string CoresText(const std::vector<int64_t>& cores) {
   return fmt::format("{}", fmt::join(cores, ","));
 }
 
+// A group of `tp` cores after the other.
+Status CheckGroups(std::span<const int64_t> cores, int64_t tp, std::string_view of) {
+  const auto size = static_cast<size_t>(std::max<int64_t>(tp, 1));
+  for (size_t at = 0; at + size <= cores.size(); at += size) {
+    const std::span<const int64_t> group = cores.subspan(at, size);
+    const auto gap = std::ranges::adjacent_find(
+        group, [](int64_t core, int64_t next) { return next != core + 1; });
+    if (gap == group.end() && group.front() % tp == 0) continue;
+    return BadUsage(
+               "a group of {} with tp {} gets the cores {}: the collectives take {} that "
+               "follow one another from a multiple of {} on",
+               of, tp, CoresText({group.begin(), group.end()}), tp, tp)
+        .member(kVisible)
+        .hint("cores are divided in their order: those of training first, then those of rollout");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<std::vector<int64_t>> ParseVisibleCores(std::string_view text) {
@@ -117,23 +136,43 @@ std::vector<std::string> TakeNeuronVariables() {
   return taken;
 }
 
-Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>& taken,
-                                                 const CoreSplit& split) {
-  RolloutEnvironment result;
+Result<std::vector<int64_t>> CoresOfRun(std::optional<std::string_view> visible,
+                                        const CoreSplit& split, int64_t instance_cores) {
   std::vector<int64_t> cores;
-  for (int64_t core = 0; core < split.all(); ++core) cores.push_back(core);
-  for (const std::string& entry : taken) {
-    if (VariableName(entry) != kVisible) {
-      result.all.push_back(entry);
-      continue;
-    }
-    NXDKIT_ASSIGN(cores, ParseVisibleCores(std::string_view(entry).substr(kVisible.size() + 1)));
+  if (!visible) {
+    for (int64_t core = 0; core < split.all(); ++core) cores.push_back(core);
+  } else {
+    NXDKIT_ASSIGN(cores, ParseVisibleCores(*visible));
     if (std::ssize(cores) < split.all())
-      return BadUsage("{} names {} cores, the run has {}: {} of training and {} of rollout", entry,
-                      cores.size(), split.all(), split.train_cores, split.all() - split.train_cores)
+      return BadUsage("{}={} names {} cores, the run has {}: {} of training and {} of rollout",
+                      kVisible, *visible, cores.size(), split.all(), split.train_cores,
+                      split.all() - split.train_cores)
           .member(kVisible)
           .hint("name as many as trainer.cores, or unset it");
+    const int64_t last = *std::ranges::max_element(cores);
+    if (instance_cores > 0 && last >= instance_cores)
+      return BadUsage("names core {}, the instance has cores 0 to {}", last, instance_cores - 1)
+          .member(kVisible);
   }
+  if (!visible && instance_cores == 0) return cores;
+  const std::span<const int64_t> all(cores);
+  const auto train = static_cast<size_t>(split.train_cores);
+  NXDKIT_TRY(CheckGroups(all.first(train), split.train_tp, "training"));
+  NXDKIT_TRY(CheckGroups(all.subspan(train, static_cast<size_t>(split.all()) - train),
+                         split.cores_per_worker, "rollout"));
+  return cores;
+}
+
+Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>& taken,
+                                                 const CoreSplit& split, int64_t instance_cores) {
+  RolloutEnvironment result;
+  std::optional<std::string_view> visible;
+  for (const std::string& entry : taken)
+    if (VariableName(entry) == kVisible)
+      visible = std::string_view(entry).substr(kVisible.size() + 1);
+    else
+      result.all.push_back(entry);
+  NXDKIT_ASSIGN(const std::vector<int64_t> cores, CoresOfRun(visible, split, instance_cores));
   for (int64_t worker = 0; worker < split.workers; ++worker) {
     const auto first = cores.begin() + split.train_cores + worker * split.cores_per_worker;
     result.of.push_back(

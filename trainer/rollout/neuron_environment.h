@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/base/error.h"
@@ -16,18 +18,27 @@ namespace nxdkit::trainer {
 // start: no other one may read the environment meanwhile.
 std::vector<std::string> TakeNeuronVariables();
 
-// How the cores of a run are divided: those of training first, then worker by worker.
 // "0-3,8" of NEURON_RT_VISIBLE_CORES, in its order. kUsage when it is not such a list, or names a
 // core twice.
 Result<std::vector<int64_t>> ParseVisibleCores(std::string_view text);
 
+// How the cores of a run are divided: those of training first, then worker by worker.
 struct CoreSplit {
   int64_t train_cores = 0;
+  int64_t train_tp = 1;
   int64_t workers = 0;
   int64_t cores_per_worker = 0;  // the tensor-parallel size of rollout
 
   int64_t all() const { return train_cores + workers * cores_per_worker; }
 };
+
+// The cores of the whole run, in their order: those that `visible` (of NEURON_RT_VISIBLE_CORES)
+// names, else the first ones. kUsage when they are not a list, too few, or, on an instance
+// (instance_cores > 0), beyond its last one; and when a tensor-parallel group of them does not run
+// through, from a multiple of its size on, as the collectives need it (PyTorch Neuron's developer
+// guide). Without both nothing is known of devices, and nothing is refused.
+Result<std::vector<int64_t>> CoresOfRun(std::optional<std::string_view> visible,
+                                        const CoreSplit& split, int64_t instance_cores);
 
 // What the workers get: `all` is for each of them, `of[worker]` for one alone.
 struct RolloutEnvironment {
@@ -35,10 +46,10 @@ struct RolloutEnvironment {
   std::vector<std::vector<std::string>> of;
 };
 
-// `taken` for all workers, but NEURON_RT_VISIBLE_CORES, of which each gets its own: "16-23". Where
-// `taken` has one, such as "0-3,8", it names the cores of the whole run, in their order. kUsage
-// when it is not such a list, names a core twice, or fewer than there are.
+// `taken` for all workers, but NEURON_RT_VISIBLE_CORES, of which each gets its own: "16-23", of
+// CoresOfRun. kUsage as there.
 Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>& taken,
-                                                 const CoreSplit& split);
+                                                 const CoreSplit& split,
+                                                 int64_t instance_cores = 0);
 
 }  // namespace nxdkit::trainer

@@ -79,7 +79,9 @@ Result<hardware::Fit> FitOf(const ConvertRequest& request, const Conversion& con
   hardware::Fit fit = request.to == Kind::kRollout
                           ? hardware::FitRollout(*instance, RolloutUseOf(conversion))
                           : hardware::FitTraining(*instance, TrainingUseOf(request, conversion));
-  NXDKIT_TRY(hardware::CheckFit(fit).in(request.output));
+  constexpr hardware::Levers kLevers = {
+      .parallel = "--tp or --pp", .micro_batch = "--seq", .cache = "--bs or --seq"};
+  NXDKIT_TRY(hardware::CheckFit(fit, kLevers).in(request.output));
   return fit;
 }
 

@@ -7,6 +7,7 @@ namespace {
 
 // Compared as optimum-neuron does: as texts, its own version first.
 std::string WhyRefused(const rollout::VersionStamp& stamp, const rollout::Installation& at) {
+  if (at.editable) return "has an editable optimum-neuron, of a version that is unknown";
   if (at.optimum.empty()) return "has no optimum-neuron";
   if (at.optimum != stamp.optimum) return "has optimum-neuron " + at.optimum;
   if (at.compiler.empty()) return "has no neuronx-cc";
@@ -22,15 +23,19 @@ void NameLoaders(const rollout::Bundle& bundle,
     return;
   const rollout::VersionStamp& stamp = bundle.config->stamp;
   if (stamp.optimum.empty() || stamp.compiler.empty()) {
-    report.warnings.push_back(fmt::format(
-        "{}: optimum-neuron does not load it: neuron_config.json has no {}", bundle.folder,
-        stamp.optimum.empty() ? "optimum_neuron_version" : "neuronxcc_version"));
+    report.findings.push_back(
+        Finding("config",
+                fmt::format("optimum-neuron does not load it: there is no {}",
+                            stamp.optimum.empty() ? "optimum_neuron_version" : "neuronxcc_version"))
+            .in(JoinPath(bundle.folder, "neuron_config.json")));
     return;
   }
+  report.stamp = stamp;
   report.checks.push_back(fmt::format("optimum-neuron {} beside neuronx-cc {} loads it, no other",
                                       stamp.optimum, stamp.compiler));
   for (const rollout::Installation& at : installations) {
     const std::string why = WhyRefused(stamp, at);
+    report.loaders.push_back({at, why});
     if (why.empty())
       report.checks.push_back(fmt::format("the installation in {} accepts it", at.folder));
     else

@@ -9,7 +9,8 @@
 
 namespace nxdkit::ops {
 
-// Adds a check that names the versions, and a warning for each installation that has others.
+// Adds a check that names the versions, and a warning for each installation that has others. A
+// bundle without versions is a finding: optimum-neuron demands them.
 void NameLoaders(const rollout::Bundle& bundle,
                  const std::vector<rollout::Installation>& installations, VerifyReport& report);
 

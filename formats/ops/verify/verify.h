@@ -23,6 +23,12 @@ struct VerifyRequest {
   RunOptions run;
 };
 
+// An environment in which a bundle could be loaded.
+struct Loader {
+  rollout::Installation at;
+  std::string refusal;  // "has neuronx-cc 2.22"; "": it accepts the bundle
+};
+
 struct VerifyReport {
   Kind kind = Kind::kHf;
   std::string model_type;
@@ -32,6 +38,8 @@ struct VerifyReport {
   std::vector<std::string> checks;  // what was found good, one line each
   std::vector<Finding> findings;    // what was not; empty: good
   std::vector<std::string> warnings;
+  rollout::VersionStamp stamp;  // of optimum-neuron's bundle: what a loader must have
+  std::vector<Loader> loaders;
 };
 
 // An unreadable artifact is an Error; one that reads but is wrong gives findings.

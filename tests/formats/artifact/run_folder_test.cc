@@ -54,6 +54,40 @@ TEST_F(RunFolder, TheTrackersWordCounts) {
   }
 }
 
+TEST_F(RunFolder, AFinishedOneCountsBeforeANewerOne) {
+  fs::remove(Step(10) + "/actor/done");
+  EXPECT_EQ(CheckpointIn(run_), Step(9) + "/actor");
+  testing_util::WriteText(workshop_ / "run/checkpoint_tracker.json", "{\"last_global_step\": 10}");
+  EXPECT_EQ(CheckpointIn(run_), Step(9) + "/actor");
+  EXPECT_EQ(CheckpointIn(Step(10)), Step(10) + "/actor") << "it was named";
+  fs::remove(Step(9) + "/actor/done");
+  fs::remove(Step(2) + "/actor/done");
+  EXPECT_EQ(CheckpointIn(run_), Step(10) + "/actor") << "whose reader says that it is not finished";
+}
+
+TEST_F(RunFolder, ATagNamesOneOfItsCheckpoints) {
+  InputHints hints;
+  hints.tag = "global_step_2";
+  const auto opened = OpenArtifact(run_, Kind::kNxd, hints);
+  ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+  EXPECT_EQ(opened->path, Step(2) + "/actor");
+  hints.tag = "global_step_3";
+  EXPECT_FALSE(OpenArtifact(run_, Kind::kNxd, hints).ok());
+}
+
+// What a trainer's checkpoint holds for transformers.
+TEST_F(RunFolder, OfHuggingFaceIsTheModelBesideTheShards) {
+  const auto nothing = OpenArtifact(run_, Kind::kHf, {});
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_EQ(nothing.error().hint(),
+            "it looks like nxd: convert it first, nxd-convert --from nxd --to hf " + Step(10) +
+                "/actor MODEL");
+  fs::copy(model_, Step(10) + "/actor/huggingface");
+  const auto opened = OpenArtifact(run_, Kind::kHf, {});
+  ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+  EXPECT_EQ(opened->path, Step(10) + "/actor/huggingface");
+}
+
 TEST_F(RunFolder, IsOpenedAsItsCheckpoint) {
   for (const std::string& path : {run_, Step(10), Step(2)}) {
     const auto kind = Recognise(path);

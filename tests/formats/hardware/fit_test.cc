@@ -126,6 +126,32 @@ TEST(FitTraining, NeedsCoresThatTrainAndDivide) {
               ElementsAre("tp 8 x pp 3 does not divide the 32 cores of 1 x trn1.32xlarge"));
 }
 
+TEST(FitTraining, RolloutBesideTakesCoresToo) {
+  TrainingUse use = Llama3_8B(32, 276'000'000);
+  use.cores = 32;
+  use.cores_beside = 32;
+  const Fit fit = FitTraining(Of("trn1.32xlarge"), use);
+  EXPECT_THAT(fit.problems, ElementsAre("32 cores are to train and 32 to roll out, and "
+                                        "trn1.32xlarge has 32"));
+}
+
+// What is largest is what to change.
+TEST(Fit, TheHintNamesWhatMovesMost) {
+  constexpr Levers kLevers{.parallel = "P", .micro_batch = "M", .cache = "C"};
+  const auto hint = [&](const Fit& fit) {
+    const Status status = CheckFit(fit, kLevers);
+    return status.ok() ? "fits" : status.error().hint();
+  };
+  EXPECT_THAT(hint(FitRollout(Of("trn1.32xlarge"), Qwen3_4B(8, 1024, 65536))),
+              HasSubstr("another C"));
+  TrainingUse use = Llama3_8B(8, 1'004'000'000);
+  use.sequence = 1 << 20;
+  EXPECT_THAT(hint(FitTraining(Of("trn1.32xlarge"), use)), HasSubstr("another M"));
+  use = Llama3_8B(8, 1'004'000'000);
+  use.pp = 3;
+  EXPECT_THAT(hint(FitTraining(Of("trn1.32xlarge"), use)), HasSubstr("another P"));
+}
+
 TEST(Fit, SizesThatOverflowAreLargeNotSmall) {
   RolloutUse use = Qwen3_4B(8, int64_t{1} << 40, int64_t{1} << 40);
   EXPECT_EQ(use.cache_bytes(), UINT64_MAX);

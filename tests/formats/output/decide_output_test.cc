@@ -191,6 +191,29 @@ TEST_F(DecideStamp, OptionsWinAndOneMayBeMissing) {
   EXPECT_TRUE(both.warnings.empty());
 }
 
+TEST_F(DecideStamp, AWordThatIsNoVersionIsRefused) {
+  for (const char* word : {"", "foo bar", "v1.0", "1.0/2", "latest"}) {
+    ops::OutputOptions options;
+    options.tp = 2;
+    options.compiler_version = word;
+    const auto spec = ops::DecideOutput(model_, Kind::kRollout, options);
+    ASSERT_FALSE(spec.ok()) << word;
+    EXPECT_EQ(spec.error().code(), Errc::kUsage);
+    EXPECT_THAT(spec.error().message(),
+                HasSubstr("is not a version such as 2.21.33363.0+82129205"));
+  }
+  ops::OutputOptions options;
+  options.optimum_version = "0.5";
+  options.compiler_version = "2.22.12471.0";
+  EXPECT_TRUE(Warns(Decide(options), "--compiler-version 2.22.12471.0 has no +hash"));
+}
+
+TEST_F(DecideStamp, AnEditableInstallationHasNone) {
+  ops::OutputOptions options;
+  options.installations = {{"/src", "", "2.2+a", true}};
+  EXPECT_TRUE(Warns(Decide(options), "that in /src is editable, of an unknown version"));
+}
+
 TEST_F(DecideStamp, NoneWhereNobodyCompares) {
   ops::OutputOptions options;
   options.cpu_plan = true;

@@ -67,6 +67,20 @@ TEST_F(InstalledTest, FindsWhatTheVendorsImagesHave) {
   EXPECT_EQ(found[0].compiler, "");
 }
 
+TEST_F(InstalledTest, AnEditableOneHasNoVersion) {
+  Install("venv", "optimum_neuron-0.4.5");  // from when it was installed
+  Command("venv/lib/python3.10/site-packages/__editable__.optimum_neuron-0.4.5.pth");
+  Install("old", "neuronx_cc-2.22.12471.0+b4a00d10");
+  Command("old/lib/python3.10/site-packages/optimum-neuron.egg-link");
+  const auto found =
+      Find({.virtual_env = scratch_.Path("venv"), .conda_prefix = scratch_.Path("old")});
+  ASSERT_EQ(found.size(), 2u);
+  for (const Installation& at : found) {
+    EXPECT_TRUE(at.editable);
+    EXPECT_EQ(at.optimum, "");
+  }
+}
+
 TEST_F(InstalledTest, NothingIsNothing) {
   fs::create_directories(scratch_.Path("venv/lib/python3.10/site-packages"));
   EXPECT_TRUE(Find({.virtual_env = scratch_.Path("venv"), .conda_prefix = "/nowhere"}).empty());

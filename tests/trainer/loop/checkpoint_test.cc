@@ -67,6 +67,17 @@ class ChooseCheckpointIn : public ::testing::Test {
   const TempFolder folder_;
 };
 
+TEST_F(ChooseCheckpointIn, AWholeRunIsItsLastCheckpoint) {
+  std::filesystem::create_directories(folder_ / "other/global_step_4");
+  std::filesystem::create_directories(folder_ / "other/global_step_6");
+  EXPECT_EQ(Chosen("new", folder_ / "other", false), "other/global_step_6");
+  std::filesystem::create_directories(folder_ / "empty");
+  const auto error =
+      ExpectError(ChooseCheckpoint(folder_ / "new", folder_ / "empty", false), Errc::kUsage,
+                  "empty is not named global_step_N, and holds none that is");
+  EXPECT_TRUE(error);
+}
+
 TEST_F(ChooseCheckpointIn, ANewFolder) {
   Add("other/global_step_4", "");
   EXPECT_EQ(Chosen("run", std::nullopt, true), "none");

@@ -28,7 +28,7 @@ TEST(NeuronEnvironment, IsTakenFromThisProcess) {
 
 // The cores of the seed's configuration: 16 train, 2 workers of 8 generate.
 TEST(NeuronEnvironment, EachWorkerSeesItsOwnCores) {
-  const CoreSplit split{.train_cores = 16, .workers = 2, .cores_per_worker = 8};
+  const CoreSplit split{.train_cores = 16, .train_tp = 8, .workers = 2, .cores_per_worker = 8};
   const struct {
     Entries taken, all;
     const char* first;
@@ -39,11 +39,7 @@ TEST(NeuronEnvironment, EachWorkerSeesItsOwnCores) {
        {"NEURON_CC_FLAGS=-O1"},
        "48-55",
        "56-63"},
-      {{"NEURON_RT_VISIBLE_CORES=0-14,40,50-57,20,21-27"}, {}, "50-57", "20-27"},
-      {{"NEURON_RT_VISIBLE_CORES=40-55,1,3,5,7,9,11,13,15,24-31"},
-       {},
-       "1,3,5,7,9,11,13,15",
-       "24-31"},
+      {{"NEURON_RT_VISIBLE_CORES=40-55,8,9,10-15,24-31"}, {}, "8-15", "24-31"},
   };
   for (const auto& row : rows) {
     const auto divided = DivideNeuronVariables(row.taken, split);
@@ -55,7 +51,7 @@ TEST(NeuronEnvironment, EachWorkerSeesItsOwnCores) {
 }
 
 TEST(NeuronEnvironment, RefusesCoresThatAreNoListOrTooFew) {
-  const CoreSplit split{.train_cores = 2, .workers = 1, .cores_per_worker = 2};
+  const CoreSplit split{.train_cores = 2, .train_tp = 2, .workers = 1, .cores_per_worker = 2};
   const struct {
     const char* cores;
     const char* message;
@@ -69,6 +65,9 @@ TEST(NeuronEnvironment, RefusesCoresThatAreNoListOrTooFew) {
               {"9,0,0,2,3", "names core 0 more than once"},
               {"0-3,3-6", "names core 3 more than once"},
               {"0,1,2,0", "names core 0 more than once"},
+              {"3-6", "a group of training with tp 2 gets the cores 3-4"},
+              {"0,2,4,5", "a group of training with tp 2 gets the cores 0,2"},
+              {"0-1,5-6", "a group of rollout with tp 2 gets the cores 5-6"},
               {"0-2", "names 3 cores, the run has 4: 2 of training and 2 of rollout"}};
   for (const auto& row : rows) {
     const auto divided =
@@ -78,6 +77,17 @@ TEST(NeuronEnvironment, RefusesCoresThatAreNoListOrTooFew) {
     EXPECT_EQ(divided.error().member(), "NEURON_RT_VISIBLE_CORES");
     EXPECT_THAT(divided.error().message(), HasSubstr(row.message));
   }
+}
+
+TEST(NeuronEnvironment, ARunWithoutDevicesHasNoRules) {
+  const CoreSplit split{.train_cores = 1, .train_tp = 1, .workers = 1, .cores_per_worker = 2};
+  EXPECT_TRUE(CoresOfRun(std::nullopt, split, 0).ok());
+  const auto unaligned = CoresOfRun(std::nullopt, split, 32);
+  ASSERT_FALSE(unaligned.ok());
+  EXPECT_THAT(unaligned.error().message(), HasSubstr("rollout with tp 2 gets the cores 1-2"));
+  const auto beyond = CoresOfRun("30,32-33", split, 32);
+  ASSERT_FALSE(beyond.ok());
+  EXPECT_EQ(beyond.error().message(), "names core 33, the instance has cores 0 to 31");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/formats/ops/ops_workshop.h"
@@ -50,14 +51,30 @@ TEST_F(Loader, InstallationsAcceptOrRefuse) {
                                         {"/old", "0.4.4", "2.22+b"},
                                         {"/other", "0.4.5", "2.22+c"},
                                         {"/bare", "", "2.22+b"},
-                                        {"/half", "0.4.5", ""}});
+                                        {"/half", "0.4.5", ""},
+                                        {"/work", "", "2.22+b", true}});
+  ASSERT_EQ(report.loaders.size(), 6u);
+  EXPECT_EQ(report.loaders[0].refusal, "");
+  EXPECT_EQ(report.loaders[4].refusal, "has no neuronx-cc");
+  EXPECT_EQ(report.stamp.compiler, "2.22+b");
   EXPECT_THAT(report.checks, Contains("the installation in /good accepts it"));
   EXPECT_THAT(report.warnings,
               ElementsAre("the installation in /old refuses it: it has optimum-neuron 0.4.4",
                           "the installation in /other refuses it: it has neuronx-cc 2.22+c",
                           "the installation in /bare refuses it: it has no optimum-neuron",
-                          "the installation in /half refuses it: it has no neuronx-cc"));
+                          "the installation in /half refuses it: it has no neuronx-cc",
+                          "the installation in /work refuses it: it has an editable "
+                          "optimum-neuron, of a version that is unknown"));
   EXPECT_THAT(report.findings, IsEmpty()) << "the bundle is right, elsewhere";
+}
+
+// Lost in copying, or removed by hand.
+TEST_F(Loader, ABundleWithoutItsLinkIsNamed) {
+  std::filesystem::remove(bundle_ + "/checkpoint/weights");
+  const VerifyReport report = Verified({});
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].file, bundle_ + "/checkpoint/.weights.0");
+  EXPECT_EQ(report.findings[0].message.find("holds the weights, but the link to them"), 0u);
 }
 
 TEST_F(Loader, ABundleWithoutVersionsIsLoadedByNobody) {
@@ -67,9 +84,11 @@ TEST_F(Loader, ABundleWithoutVersionsIsLoadedByNobody) {
   ASSERT_NE(at, std::string::npos);
   text.erase(at, text.find('\n', at) + 1 - at);
   std::ofstream(path) << text;
-  EXPECT_THAT(Verified({}).warnings,
-              ElementsAre(bundle_ + ": optimum-neuron does not load it: neuron_config.json has no "
-                                    "optimum_neuron_version"));
+  const VerifyReport report = Verified({});
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].check, "config");
+  EXPECT_EQ(report.findings[0].message,
+            "optimum-neuron does not load it: there is no optimum_neuron_version");
 }
 
 }  // namespace
