@@ -32,7 +32,7 @@ foreach(tool ${tools})
     $<TARGET_OBJECTS:nxdkit_static_parts>)
   # Not of the command's own name: `cmake --build ... --target nxd-convert` would make this one.
   set_target_properties(${tool}-portable PROPERTIES LINKER_LANGUAGE CXX
-    RUNTIME_OUTPUT_DIRECTORY ${portable}/programs BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../lib/nxdkit")
+    RUNTIME_OUTPUT_DIRECTORY ${portable}/programs BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../share/nxdkit/lib")
   add_dependencies(${tool}-portable ${own})
   # DT_RPATH, unlike DT_RUNPATH, is where the libraries of libraries are looked for too.
   target_link_options(${tool}-portable PRIVATE -static-libstdc++ -s LINKER:--gc-sections,--disable-new-dtags)

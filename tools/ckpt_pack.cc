@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "formats/nxd/tensor_files.h"
 #include "formats/output/places.h"
 #include "formats/tar/pack.h"
 #include "formats/tar/unpack.h"
@@ -65,7 +66,7 @@ Status CheckOutput(const Args& args) {
 // A file of torch_xla's serialization is nothing without the folder beside it.
 Status CheckIsWhole(const std::string& input) {
   std::error_code ignored;
-  const std::string tensors = input + ".tensors";
+  const std::string tensors = input + nxd::kTensorFolder;
   if (!std::filesystem::is_regular_file(input, ignored) ||
       !std::filesystem::is_directory(tensors, ignored))
     return OkStatus();

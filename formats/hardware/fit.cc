@@ -81,23 +81,27 @@ std::vector<MemoryRow> RowsOf(const TrainingUse& use, int64_t data_parallel) {
     return Product(factors) / static_cast<uint64_t>(use.tp);
   };
   const int64_t layers = (use.layers + use.pp - 1) / use.pp;
+  const int64_t row = (use.sequence + use.cp - 1) / use.cp;
+  const int64_t tokens = use.micro_batch * row;
   // Recomputed: each layer's input, and what one layer keeps.
-  const uint64_t activations = use.recompute ? Sum(over_tp({2, use.sequence, use.hidden, layers}),
-                                                   over_tp({34, use.sequence, use.hidden}))
-                                             : over_tp({34, use.sequence, use.hidden, layers});
+  const uint64_t activations = use.recompute ? Sum(over_tp({2, tokens, use.hidden, layers}),
+                                                   over_tp({34, tokens, use.hidden}))
+                                             : over_tp({34, tokens, use.hidden, layers});
   std::vector<MemoryRow> rows = {
       {"weights", times(2)},
       {"gradients", times(use.bf16_states ? 2 : 4)},
       {"optimizer", times(use.bf16_states ? 4 : 12) / static_cast<uint64_t>(optimizer_over)},
       {"activations", activations, Grows::kWithMicroBatch},
-      {"logits", over_tp({3 * 4, use.sequence, use.vocab}), Grows::kWithMicroBatch}};
+      {"logits", over_tp({3 * 4, std::max(use.micro_batch, use.scored), row, use.vocab}),
+       Grows::kWithMicroBatch}};
   rows.insert(rows.end(), use.beside.begin(), use.beside.end());
   return rows;
 }
 
 std::string Assumed(const TrainingUse& use, int64_t data_parallel) {
   return fmt::format(
-      "micro-batches of {} tokens, {}, {}, activations recomputed {}", use.sequence,
+      "{}micro-batches of {} tokens, {}, {}, activations recomputed {}",
+      use.nodes > 1 ? fmt::format("{} nodes, ", use.nodes) : "", use.micro_batch * use.sequence,
       use.zero1 ? fmt::format("ZeRO-1 over {} data parallel ranks", data_parallel) : "no ZeRO-1",
       use.bf16_states ? "all states in bfloat16" : "mixed precision",
       use.recompute ? "layer by layer" : "selectively");
@@ -105,7 +109,7 @@ std::string Assumed(const TrainingUse& use, int64_t data_parallel) {
 
 Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
   Fit fit = Begin(instance);
-  const int64_t model_parallel = use.tp * use.pp;
+  const int64_t model_parallel = use.tp * use.pp * use.cp;
   const int64_t there = instance.cores * use.nodes;
   const int64_t world = use.cores > 0 ? use.cores : there;
   fit.data_parallel = std::max<int64_t>(1, world / model_parallel);
@@ -120,12 +124,16 @@ Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
     fit.problems.push_back(
         fmt::format("{} cores are to train, and {} has {}", world, instance.name, there));
   else if (world % model_parallel != 0)
-    fit.problems.push_back(fmt::format("tp {} x pp {} does not divide the {} cores of {} x {}",
-                                       use.tp, use.pp, world, use.nodes, instance.name));
+    fit.problems.push_back(fmt::format(
+        "tp {} x pp {}{} does not divide the {} cores of {} x {}", use.tp, use.pp,
+        use.cp > 1 ? fmt::format(" x cp {}", use.cp) : "", world, use.nodes, instance.name));
   else if (!IsIn(instance.workers, use.tp))
     fit.problems.push_back(fmt::format(
         "the collectives of {} take no tp {} in training (replica groups); they take {}",
         instance.name, use.tp, fmt::join(instance.workers, ", ")));
+  else if (use.nodes == 1 && !IsIn(instance.workers, world))
+    fit.warnings.push_back(fmt::format("jobs of NxD Training on {} have {} workers, not {}",
+                                       instance.name, fmt::join(instance.workers, ", "), world));
   JudgeMemory(fit);
   return fit;
 }

@@ -41,8 +41,11 @@ struct TrainingUse {
   int64_t cores_beside = 0;  // taken by rollout
   bool zero1 = true;
   bool bf16_states = false;  // bfloat16 gradients and moments, no master weights (8 bytes in all)
-  // The tokens of one micro-batch: sequence parallel; selective recomputation, or of whole layers.
-  int64_t sequence = 0, hidden = 0, layers = 0, vocab = 0;
+  // A micro-batch: sequences of so many tokens, cut over `cp` context parallel ranks; sequence
+  // parallel; selective recomputation, or of whole layers.
+  int64_t micro_batch = 1, sequence = 0, cp = 1;
+  int64_t scored = 0;  // sequences of a pass without gradients, where that takes more: its logits
+  int64_t hidden = 0, layers = 0, vocab = 0;
   bool recompute = false;
   std::vector<MemoryRow> beside = {};  // what else these cores hold: a reference model, an engine
 };

@@ -102,6 +102,7 @@ Result<NxdtConfig> ParseNxdtConfig(std::string_view text, const std::string& pat
   config.layout.vpp = strategy.Size("virtual_pipeline_model_parallel_size").value_or(1);
   config.layout.ep = strategy.Size("expert_model_parallel_size").value_or(1);
   config.layout.kv_multiplier = strategy.Size("kv_replicator").value_or(1);
+  config.context_parallel = strategy.Size("context_parallel_size").value_or(1);
   config.zero1 = strategy.Flag("zero1").value_or(false);
   NXDKIT_TRY(strategy.status());
 

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "formats/nxd/refuse.h"
+#include "formats/nxd/tensor_files.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
@@ -54,7 +55,7 @@ std::optional<std::pair<ShardFile, SetStyle>> ShardOf(const std::string& folder,
   ShardFile file{JoinPath(folder, name), ranks->tp, std::max(0, ranks->pp), std::max(0, ranks->ep)};
   const PathKind kind = KindOf(file.path);
   if (ranks->suffix == ".pt" && ranks->pp >= 0 && kind == PathKind::kFile) {
-    const std::string tensors = file.path + ".tensors";
+    const std::string tensors = file.path + kTensorFolder;
     if (KindOf(tensors) != PathKind::kFolder) return std::pair{file, SetStyle::kV2};
     const bool by_reference =
         HasEntries(tensors) || KindOf(file.path + ".info.pt") == PathKind::kFile;

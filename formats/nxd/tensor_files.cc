@@ -43,7 +43,7 @@ TensorFiles::TensorFiles(size_t main_files)
       cache_(std::make_shared<FileCache>(FileCache::Mode::kRead, 256)) {}
 
 std::string TensorFiles::PathOf(const std::string& main, int64_t tid) {
-  return JoinPath(main + ".tensors", fmt::format("tensor_{}.pt", tid));
+  return JoinPath(main + kTensorFolder, fmt::format("tensor_{}.pt", tid));
 }
 
 // A stored record is reopened when it is read; an inflated one owns its temporary file.

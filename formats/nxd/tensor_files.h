@@ -12,6 +12,9 @@
 
 namespace nxdkit::nxd {
 
+// What follows a main file's name in that of the folder of its tensors (torch_xla's xser).
+inline constexpr char kTensorFolder[] = ".tensors";
+
 // Files are opened only while they are read: an xser set has more tensor files than a process may
 // have open, and a set of many ranks more main files. One thread; the storages it gives are
 // thread-safe and outlive it.

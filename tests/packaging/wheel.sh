@@ -45,6 +45,11 @@ expect "$status" 2 "a command that is not there"
 grep -q 'nxdkit: error: no command no-such-command in ' error || fail "$(cat error)"
 [ -s "$work/venv/share/man/man1/nxd-convert.1" ] || fail "no man pages"
 [ -s "$work/venv/share/nxdkit/schemas/common.json" ] || fail "no schemas"
+"$bin/pip" install -q --no-index --disable-pip-version-check --target "$work/target" "$wheel"
+PYTHONPATH=$work/target python3 -c 'import nxdkit, sys; sys.exit(nxdkit.__file__ != sys.argv[1])' "$work/target/nxdkit/__init__.py" || fail "--target"
+! ldd "$work/target/bin/grpo-train" | grep -E 'isal|dnnl|gomp|OpenCL' | grep -v "$work/target/" || fail "--target: a library of the system"
+PYTHONPATH=$work/target python3 -m nxdkit grpo-train --version >version
+expect "$(cat version)" "$("$bin/grpo-train" --version)" "a command of --target"
 "$bin/pip" show -f nxdkit >files
 grep -q 'licenses/libarchive-dev.txt' files || fail "no licenses"
 "$bin/pip" uninstall -q -y nxdkit

@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // The keys of RFC 8032, section 7.1, test 2.
@@ -156,6 +157,19 @@ TEST_F(DigestTool, WritesAndChecksAManifest) {
 }
 
 // A manifest in the artifact's own folder is no file of the artifact, then and later.
+// One file of an xser set: its tensors lie in the folder beside it.
+TEST_F(DigestTool, TheManifestOfAnXserFileNamesItsTensors) {
+  const std::string set = workshop_ / "xser";
+  ExpectConverts("--from hf --to nxd --tp 2 --xser", model_, set);
+  const std::string file = set + "/model/dp_rank_00_tp_rank_00_pp_rank_00.pt";
+  const ProcessResult written = Digest("--from torch --manifest " + manifest_, file);
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  const std::string text = ReadFile(manifest_);
+  EXPECT_THAT(text, HasSubstr("\"dp_rank_00_tp_rank_00_pp_rank_00.pt\""));
+  EXPECT_THAT(text, HasSubstr("\"dp_rank_00_tp_rank_00_pp_rank_00.pt.tensors/tensor_0.pt\""));
+  EXPECT_THAT(text, Not(HasSubstr("tp_rank_01")));
+}
+
 TEST_F(DigestTool, KeepsAManifestInsideTheFolder) {
   const std::string key = workshop_.Write("key.pem", kPrivate);
   const std::string inside = model_ + "/MANIFEST.json";

@@ -86,6 +86,11 @@ TEST_F(LayoutFrom, AnInstanceSettlesTheHardware) {
                   "2", "--instance", "trn1.32xlarge", "--seq", "8192", model_, workshop_ / "no"});
   EXPECT_EQ(longer.exit_code, 0) << longer.err;
   EXPECT_THAT(longer.err + longer.out, HasSubstr("this is for micro-batches of 8192 tokens"));
+  const ProcessResult both = RunProcess(
+      {Workshop::Tool("nxd-convert"), "--dry-run", "--from", "hf", "--to", "nxd", "--instance",
+       "trn1.32xlarge", "--seq", "8192", "--layout-from", Yaml("8"), model_, workshop_ / "no"});
+  EXPECT_THAT(both.err + both.out, HasSubstr("this is for micro-batches of 16384 tokens"))
+      << "two sequences, by the file";
   ExpectRefused("--from hf --to nxd --tp 2 --seq 8192", model_, workshop_ / "no", 2,
                 "--seq of an NxD set is that of training for --instance");
 }

@@ -124,7 +124,8 @@ std::optional<std::string> ModelConfigOf(const nxd::NxdtConfig& config, const st
 
 void TakeTraining(const nxd::NxdtConfig& config, hardware::TrainingUse& use) {
   if (config.sequence > 0) use.sequence = config.sequence;
-  use.sequence *= config.micro_batch;
+  use.micro_batch = config.micro_batch;
+  use.cp = config.context_parallel;
   use.zero1 = config.zero1;
   use.bf16_states = config.bf16_states;
   use.recompute = config.recompute;

@@ -110,7 +110,7 @@ def main() -> None:
     for program in programs:
         wheel.add(f"{base}.data/scripts/{program.name.removesuffix('-portable')}", program.read_bytes(), 0o755)
     for library in libraries:
-        wheel.add(f"{base}.data/data/lib/nxdkit/{library.name}", library.read_bytes())
+        wheel.add(f"{base}.data/data/share/nxdkit/lib/{library.name}", library.read_bytes())
     for package in sorted({package_of(file) for file in [*libraries, *map(pathlib.Path, args.linked)]}):
         copyright = pathlib.Path("/usr/share/doc") / package / "copyright"
         wheel.add(f"{info}/licenses/{package}.txt", copyright.read_bytes())

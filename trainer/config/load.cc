@@ -173,7 +173,7 @@ std::string LoadedConfig::PlaceOf(std::string_view key) const {
 }
 
 void LoadedConfig::SetCores(int64_t cores, const std::string& from) {
-  if (SourceOf(kCores).kind != SourceKind::kDefault) return;
+  if (config.trainer.cores) return;  // null is as if it were not there
   config.trainer.cores = cores;
   sources[static_cast<size_t>(FindConfigKey(kCores) - ConfigKeys().data())] = {
       SourceKind::kMachine, {}, from};

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "formats/nxd/tensor_files.h"
 #include "formats/rollout/weight_slots.h"
 #include "lib/base/errors.h"
 #include "lib/base/parallel.h"
@@ -60,12 +61,13 @@ struct Folder {
   std::vector<std::string> chain;  // the real folders that it is in, itself the last
 };
 
-// Walks the tree without recursion: folders still to be listed stand in a list.
-Status ListFiles(const Places& places, const std::vector<std::string>& without,
-                 std::vector<FileDigest>& files) {
+// Walks the tree from a folder of the artifact on, without recursion: folders still to be listed
+// stand in a list.
+Status ListFiles(const Places& places, const std::string& from,
+                 const std::vector<std::string>& without, std::vector<FileDigest>& files) {
   std::vector<std::string> left_out;
   for (const std::string& path : without) left_out.push_back(RealPath(path));
-  std::vector<Folder> folders{{"", {RealPath(places.PathOf(""))}}};
+  std::vector<Folder> folders{{from, {RealPath(places.PathOf(from))}}};
   while (!folders.empty()) {
     const Folder here = std::move(folders.back());
     folders.pop_back();
@@ -109,9 +111,13 @@ Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
   std::vector<FileDigest> files;
   if (folder.empty()) {
     folder = ParentPath(artifact.path);
-    files.push_back({BaseName(artifact.path), 0, {}});
+    const std::string name = BaseName(artifact.path);
+    files.push_back({name, 0, {}});
+    const std::string tensors = name + nxd::kTensorFolder;
+    if (KindOf(JoinPath(folder, tensors)) == PathKind::kFolder)
+      NXDKIT_TRY(ListFiles(Places(artifact, folder), tensors, without, files));
   } else {
-    NXDKIT_TRY(ListFiles(Places(artifact, folder), without, files));
+    NXDKIT_TRY(ListFiles(Places(artifact, folder), "", without, files));
   }
   const Places places(artifact, folder);
   // The largest first: the threads then end together.

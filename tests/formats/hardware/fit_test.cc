@@ -126,6 +126,34 @@ TEST(FitTraining, NeedsCoresThatTrainAndDivide) {
               ElementsAre("tp 8 x pp 3 does not divide the 32 cores of 1 x trn1.32xlarge"));
 }
 
+TEST(FitTraining, ContextParallelRanksShareASequence) {
+  TrainingUse use = Llama3_8B(8, 1'004'000'000);
+  const Fit whole = FitTraining(Of("trn1.32xlarge"), use);
+  use.cp = 4;
+  const Fit cut = FitTraining(Of("trn1.32xlarge"), use);
+  EXPECT_EQ(cut.rows[3].bytes, whole.rows[3].bytes / 4) << cut.rows[3].what;
+  EXPECT_EQ(cut.data_parallel, 1);
+  use.cp = 3;
+  EXPECT_THAT(FitTraining(Of("trn1.32xlarge"), use).problems,
+              ElementsAre("tp 8 x pp 1 x cp 3 does not divide the 32 cores of 1 x trn1.32xlarge"));
+}
+
+TEST(FitTraining, TheLargerOfTwoMicroBatchesHoldsTheLogits) {
+  TrainingUse use = Llama3_8B(32, 276'000'000);
+  const uint64_t one = FitTraining(Of("trn1.32xlarge"), use).rows[4].bytes;
+  use.scored = 4;
+  const Fit fit = FitTraining(Of("trn1.32xlarge"), use);
+  EXPECT_EQ(fit.rows[4].what, "logits");
+  EXPECT_EQ(fit.rows[4].bytes, 4 * one);
+}
+
+TEST(FitTraining, WarnsOfJobsOfASizeThatNobodyRuns) {
+  TrainingUse use = Llama3_8B(8, 276'000'000);
+  use.cores = 16;
+  EXPECT_THAT(FitTraining(Of("trn1.32xlarge"), use).warnings,
+              Contains("jobs of NxD Training on trn1.32xlarge have 1, 2, 8, 32 workers, not 16"));
+}
+
 TEST(FitTraining, RolloutBesideTakesCoresToo) {
   TrainingUse use = Llama3_8B(32, 276'000'000);
   use.cores = 32;

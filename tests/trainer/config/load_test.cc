@@ -79,6 +79,9 @@ TEST(LoadConfig, TheMachineSaysTheCoresWhereNobodyElseDoes) {
   LoadedConfig said = Load("trainer: {cores: 4}", {});
   said.SetCores(32, "--instance trn1.32xlarge");
   EXPECT_EQ(said.config.trainer.cores, 4);
+  LoadedConfig empty = Load("trainer: {cores: null}", {});  // as --print-config prints it
+  empty.SetCores(32, "--instance trn1.32xlarge");
+  EXPECT_EQ(empty.config.trainer.cores, 32);
 }
 
 TEST(LoadConfig, OverridesDoNotNestWithoutEnd) {
