@@ -1,6 +1,7 @@
 // ckpt-digest: which weights an artifact holds, whatever its layout.
 #include <fmt/core.h>
 
+#include "formats/ops/digest/engine.h"
 #include "formats/ops/digest/manifest.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
@@ -21,6 +22,9 @@ struct Args {
   std::optional<std::string> sign;
   std::optional<std::string> verify_signature;
   std::optional<std::string> from;
+  std::optional<std::string> as;
+  std::optional<std::string> dtype;
+  bool expert_parallel = false;
   LayoutArgs layout;
 };
 
@@ -32,7 +36,9 @@ const ToolInfo kInfo = {
         "the same line, whatever the sharding, padding and copies. Names, shapes, dtypes and "
         "every bit of every value count.\n"
         "A manifest records the digest of every tensor and the artifact's files, and can be "
-        "signed with an Ed25519 key.",
+        "signed with an Ed25519 key.\n"
+        "With --as vllm: the digests that a running vLLM engine answers for each parameter of each "
+        "rank, said before it has loaded anything.",
     .findings = "the artifact is not what the manifest records, or the signature is wrong",
     .common = kTakesJobs | kTakesMaxMemory | kTakesForce,
     .examples = {{"ckpt-digest model", "the digest"},
@@ -64,6 +70,16 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Group("Formats");
   table.Choice("from", {"hf", "nxd", "rollout", "torch"}, &args.from,
                "format of PATH, where it cannot be recognised");
+  table.Group("Engine");
+  table.Choice("as", {"vllm"}, &args.as,
+               "print what an engine's ranks hold, as its /weight_checker has it; --tp is then the "
+               "engine's");
+  table
+      .Choice("dtype", {"auto", "bf16", "f16", "f32"}, &args.dtype,
+              "with --as: element type of the engine")
+      .default_text("auto");
+  table.Flag("enable-expert-parallel", &args.expert_parallel,
+             "with --as: the engine spreads whole experts over its ranks");
   AddLayoutOptions(table, args.layout, kNxdLayout, "Layout of an NxD set");
 }
 
@@ -78,6 +94,11 @@ Status CheckArgs(const Args& args, const CommonArgs& common) {
     return BadUsage("--no-files is about a manifest; give --manifest or --check");
   if (common.force && !args.manifest)
     return BadUsage("--force replaces a manifest; give --manifest");
+  if (args.as && (args.tensors || args.manifest || args.check))
+    return BadUsage("--as prints an engine's digests alone: no --tensors, --manifest or --check");
+  if (!args.as && (args.dtype || args.expert_parallel))
+    return BadUsage("{} is about an engine; give --as vllm",
+                    args.dtype ? "--dtype" : "--enable-expert-parallel");
   return OkStatus();
 }
 
@@ -121,8 +142,42 @@ Json ReportJson(const ops::DigestReport& report, const Args& args) {
   return json;
 }
 
+// As /weight_checker takes them for a baseline, and as sha256sum prints them.
+Result<ToolAnswer> RunAsEngine(const Args& args, ToolContext& context) {
+  const Runner runner(context);
+  ops::EngineRequest request;
+  request.path = args.path;
+  if (args.from) request.kind = ops::KindFromName(*args.from);
+  request.hints = HintsOf(args.layout);
+  request.hints.claims.tp.reset();
+  request.geometry = {args.layout.tp.value_or(1), args.expert_parallel};
+  if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
+  request.run = runner.options();
+  NXDKIT_ASSIGN(const ops::EngineDigests found, ops::DigestForEngine(request));
+  for (const std::string& warning : found.warnings) context.Warn(warning);
+  for (const std::string& name : found.left_out)
+    context.Detail(fmt::format("{} is not a parameter and is left out", name));
+  ToolAnswer answer;
+  Json checksums = Json::object();
+  for (const ops::EngineParam& param : found.params) {
+    const std::string key = vllm::CheckerKey(param.rank, param.name);
+    checksums[key] = HexText(param.digest);
+    answer.text += fmt::format("{}  {}\n", HexText(param.digest), EscapeControl(key));
+  }
+  answer.fields = {{"path", args.path},
+                   {"kind", ops::KindName(found.kind)},
+                   {"model_type", found.model_type},
+                   {"engine", *args.as},
+                   {"tp", request.geometry.tp},
+                   {"expert_parallel", args.expert_parallel},
+                   {"dtype", Name(found.dtype)},
+                   {"checksums", std::move(checksums)}};
+  return answer;
+}
+
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckArgs(args, context.common()));
+  if (args.as) return RunAsEngine(args, context);
   ops::DigestRequest request;
   request.path = args.path;
   if (args.from) request.kind = ops::KindFromName(*args.from);

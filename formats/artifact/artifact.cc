@@ -139,7 +139,7 @@ Error WithKindHint(Error error, const Artifact& artifact) {
 
 // Beside a trainer's shards lies the model as transformers takes it.
 std::string HfModelIn(const std::string& path) {
-  std::string inside = JoinPath(path, "huggingface");
+  std::string inside = JoinPath(path, kRunModelFolder);
   return !hf::HasWeights(path) && hf::HasWeights(inside) ? inside : path;
 }
 

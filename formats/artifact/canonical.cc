@@ -20,7 +20,8 @@ Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optiona
     std::optional<Dtype> dtype;
     for (const PrimaryPlaces::Place& place : places.of(i)) {
       const Dtype stored = source.bound.stored[place.tensor].dtype;
-      if (dtype && *dtype != stored && !wanted)
+      const auto made = [&](Dtype d) { return downcast ? Downcast(d) : d; };
+      if (dtype && made(*dtype) != made(stored) && !wanted)
         return Unsupported("stored partly as {} and partly as {}", Name(*dtype), Name(stored))
             .on(source.params[i].name)
             .hint("convert it to one dtype: nxd-convert --dtype");

@@ -10,19 +10,29 @@
 
 namespace nxdkit::ops {
 
+namespace {
+
+void AddWarnings(const std::string& path, const torch::Archive& archive,
+                 const std::vector<std::string>& skipped, std::vector<std::string>* warnings) {
+  if (!warnings) return;
+  *warnings = archive.warnings;
+  for (const std::string& name : skipped)
+    warnings->push_back(fmt::format("{}: {} is not a tensor and is left out", path, name));
+}
+
+}  // namespace
+
 Result<TensorFile> OpenStateDict(const std::string& path, std::vector<std::string>* warnings) {
   NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(path));
   // Of one rank's file the tensors alone would be a part of a model taken for the whole.
   if (torch::RefersToFiles(archive) && !nxd::ShardOfPath(path)) {
     NXDKIT_ASSIGN(nxd::ShardSet set, nxd::ReadMainFile(path));
+    AddWarnings(path, archive, set.skipped, warnings);
     return std::move(set.shards.front().tensors);
   }
   std::vector<std::string> skipped;
   NXDKIT_ASSIGN(TensorFile file, torch::FlattenStateDict(archive, &skipped));
-  if (!warnings) return file;
-  *warnings = archive.warnings;
-  for (const std::string& name : skipped)
-    warnings->push_back(fmt::format("{}: {} is not a tensor and is left out", path, name));
+  AddWarnings(path, archive, skipped, warnings);
   return file;
 }
 

@@ -64,12 +64,14 @@ std::string CheckpointIn(const std::string& path) {
   if (StepOfFolder(BaseName(path)))
     if (std::string actor = JoinPath(path, kActorFolder); KindOf(actor) == PathKind::kFolder)
       return actor;
-  if (const auto step = TrackedStep(path))
-    if (std::string actor = ActorOf(path, *step); IsFinished(actor)) return actor;
   const std::map<int64_t, std::string> actors = ActorsIn(path);
+  if (actors.empty()) return path;
+  const auto tracked = actors.find(TrackedStep(path).value_or(-1));
+  if (tracked != actors.end() && IsFinished(tracked->second)) return tracked->second;
   for (auto actor = actors.rbegin(); actor != actors.rend(); ++actor)
     if (IsFinished(actor->second)) return actor->second;
-  return actors.empty() ? path : actors.rbegin()->second;
+  // Other trainers write no `done`.
+  return tracked != actors.end() ? tracked->second : actors.rbegin()->second;
 }
 
 std::optional<std::string> CheckpointNamed(const std::string& path, std::string_view tag) {

@@ -14,6 +14,7 @@ namespace nxdkit::ops {
 inline constexpr char kRunTracker[] = "checkpoint_tracker.json";
 inline constexpr std::string_view kStepPrefix = "global_step_";
 inline constexpr char kActorFolder[] = "actor";
+inline constexpr char kRunModelFolder[] = "huggingface";  // in it: the model for transformers
 
 // "global_step_5" -> 5. The whole name, so that "global_step_5.partial" is not one.
 std::optional<int64_t> StepOfFolder(std::string_view name);

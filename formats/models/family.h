@@ -116,8 +116,8 @@ struct Family {
   // Biases of q, k, v and of o: always, never, or as config.json "attention_bias" says; without the
   // key there are none, or (kUnlessConfig) there are.
   enum class Bias : uint8_t { kNever, kAlways, kConfig, kUnlessConfig } qkv_bias, output_bias;
-  bool mlp_bias_key;               // config.json "mlp_bias" counts
-  bool optimum_fuses_qkv;          // optimum-neuron's default for rollout bundles
+  bool mlp_bias_key;       // config.json "mlp_bias" counts
+  bool optimum_fuses_qkv;  // optimum-neuron's default for rollout bundles
   OptimumSampling optimum_sampling = OptimumSampling::kOnDevice;  // the same
   std::span<const ParamRow> rows;  // in the order of the model's own state dict
   // Tensors of old checkpoints that are not parameters and may be dropped; "{}" as above.
@@ -131,6 +131,7 @@ struct Family {
   bool nxd_pipelines = true;        // how its layers are cut into pipeline stages is known
   bool optimizer_known = true;      // how its trainers number the optimizer's parameters is known
   bool has_bundles = true;          // optimum-neuron or NxDI makes bundles of it that we know
+  bool vllm_known = true;           // how vLLM holds its parameters is known
   bool optimum_trains = false;      // optimum-neuron's trainer has a module for it
   ExpertKeys experts = {};
   RolloutTraits optimum = {};

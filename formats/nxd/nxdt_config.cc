@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint64_t kMaxYamlBytes = 1 << 20;
 constexpr int64_t kMaxSize = 4096;
+constexpr int64_t kMostTokens = int64_t{1} << 24;
 
 // One map of the document, "distributed_strategy"; errors are kept, the first counts.
 class Section {
@@ -28,6 +29,13 @@ class Section {
       return static_cast<int>(value->integer);
     Fail(key, *value, fmt::format("a whole number from {} to {}", least, most));
     return std::nullopt;
+  }
+
+  // Of what no layout depends on: an expression of OmegaConf says nothing.
+  std::optional<int> IntIfLiteral(std::string_view key, int64_t least, int64_t most) {
+    const Value* value = Find(key);
+    if (value && value->text.find("${") != std::string::npos) return std::nullopt;
+    return Int(key, least, most);
   }
 
   std::optional<bool> Flag(std::string_view key) {
@@ -113,11 +121,11 @@ Result<NxdtConfig> ParseNxdtConfig(std::string_view text, const std::string& pat
   config.model_config = model.Text("model_config");
   if (config.model_config.find("${") != std::string::npos) config.model_config.clear();
   config.recompute = model.Text("activations_checkpoint_granularity") == "full";
+  const std::optional<int> encoded = model.IntIfLiteral("encoder_seq_length", 1, kMostTokens);
   NXDKIT_TRY(model.status());
 
   Section trainer(root, "trainer", path);
   config.layout.hardware = HardwareOf(trainer);
-  config.nodes = trainer.Size("num_nodes").value_or(1);
   NXDKIT_TRY(trainer.status());
 
   Section manager(root, "exp_manager", path);
@@ -125,8 +133,9 @@ Result<NxdtConfig> ParseNxdtConfig(std::string_view text, const std::string& pat
   NXDKIT_TRY(manager.status());
 
   Section data(root, "data", path);
-  config.micro_batch = data.Size("micro_batch_size").value_or(1);
-  config.sequence = data.Int("seq_length", 1, int64_t{1} << 24).value_or(0);
+  config.micro_batch = data.IntIfLiteral("micro_batch_size", 1, kMaxSize).value_or(1);
+  const std::optional<int> length = data.IntIfLiteral("seq_length", 1, kMostTokens);
+  config.sequence = length.value_or(encoded.value_or(0));
   NXDKIT_TRY(data.status());
 
   Section precision(root, "precision", path);

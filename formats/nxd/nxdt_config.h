@@ -15,7 +15,7 @@ struct NxdtConfig {
   std::optional<bool> xser;  // exp_manager.save_xser
   std::string model_config;  // path of a config.json, as it is written there; "" for none
   // What a step takes of memory; 1 and false where the key is absent, 0 tokens.
-  int nodes = 1, micro_batch = 1, sequence = 0, context_parallel = 1;
+  int micro_batch = 1, sequence = 0, context_parallel = 1;
   bool zero1 = false;
   bool bf16_states = false;  // precision.type bf16SR
   bool recompute = false;    // of whole layers

@@ -294,7 +294,7 @@ Result<ShardSet> Read(SetLocation location) {
 
 Result<ShardSet> ReadMainFile(const std::string& path) {
   SetLocation location;
-  location.files.push_back({.path = path});
+  location.files.push_back(ShardOfPath(path).value_or(ShardFile{.path = path}));
   return Read(std::move(location));
 }
 

@@ -406,7 +406,13 @@ Status DecideStamp(const OutputOptions& options, OutputSpec& spec) {
                     "loader compares "
                     "all of it",
                     *options.compiler_version));
-  if (!found.folder.empty() && !options.optimum_version && !options.compiler_version)
+  if (found.editable && !options.optimum_version && unknown.empty())
+    spec.warnings.push_back(
+        fmt::format("optimum-neuron in {} is editable, of an unknown version: neuron_config.json "
+                    "says {}, which the loader compares (--optimum-version)",
+                    found.folder, stamp.optimum));
+  const bool both = !found.optimum.empty() && !found.compiler.empty();
+  if (both && !options.optimum_version && !options.compiler_version)
     spec.notes.push_back(fmt::format("versions for the loader, as installed in {}: {}, {}",
                                      found.folder, stamp.optimum, stamp.compiler));
   return OkStatus();

@@ -71,7 +71,8 @@ Status AdoptInSteps(const std::string& weights, const std::string& slot, bool sy
   return DropIntent(weights, sync);
 }
 
-// The slot of the highest serial without a mark; of two with none, or the same, the later made.
+}  // namespace
+
 Result<std::optional<std::string>> NewestWhole(const std::string& weights) {
   NXDKIT_ASSIGN(const std::vector<std::string> slots, ListSlots(weights));
   std::optional<std::string> newest;
@@ -87,8 +88,6 @@ Result<std::optional<std::string>> NewestWhole(const std::string& weights) {
   }
   return newest;
 }
-
-}  // namespace
 
 Result<Adopted> Adopt(const std::string& weights, bool sync) {
   NXDKIT_ASSIGN(const std::string slot, NewSlot(weights));

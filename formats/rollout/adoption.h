@@ -27,6 +27,9 @@ Result<Adopted> Adopt(const std::string& weights, bool sync);
 // The folder that was `weights` when an adoption ended half way and left it missing.
 std::optional<std::string> AdoptedAway(const std::string& weights);
 
+// The slot of the highest serial without a mark; of two with none, or the same, the later made.
+Result<std::optional<std::string>> NewestWhole(const std::string& weights);
+
 // Completes what a kill left, so that `weights` leads to a whole version again: an adoption; or a
 // link to nothing, or none at all, beside slots (somebody's hand), which then leads to the newest
 // whole one. Returns what was done, for a message; "" when all was well. Called by the writer.

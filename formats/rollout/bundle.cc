@@ -69,13 +69,13 @@ std::string FindNamedWeights(const std::string& folder) {
   return "";
 }
 
-// Of `weights`: the newest slot, when nothing leads to it. A link that was removed, or lost in
+// The newest whole slot of a bundle, when nothing leads to it: a link that was removed, or lost in
 // copying.
 std::string FindLostSlot(const std::string& folder) {
   for (const char* place : kPlaces) {
     if (!*place) continue;
-    const auto slots = ListSlots(JoinPath(folder, place));
-    if (slots.ok() && !slots->empty()) return slots->back();
+    const auto newest = NewestWhole(JoinPath(folder, place));
+    if (newest.ok() && *newest) return **newest;
   }
   return "";
 }

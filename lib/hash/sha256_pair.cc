@@ -91,6 +91,17 @@ NXDKIT_SHA void AddBlocks(std::array<State, kLanes>& states,
   states = now;
 }
 
+// The end of a message of `bytes` bytes, of which the last `used` stand in `tail`: the bit that
+// ends it, and its length. Returns how many blocks that are.
+size_t PadTail(std::array<std::byte, 2 * kBlock>& tail, size_t used, uint64_t bytes) {
+  tail[used++] = std::byte{0x80};
+  const size_t blocks = used + kLengthBytes <= kBlock ? 1 : 2;
+  uint64_t bits = bytes * 8;
+  for (size_t i = 1; i <= kLengthBytes; ++i, bits >>= 8)
+    tail[blocks * kBlock - i] = static_cast<std::byte>(bits);
+  return blocks;
+}
+
 // mark | bytes as blocks: the first, those that lie in `bytes` as they are, and the padded rest.
 struct Message {
   Message(std::byte mark, std::span<const std::byte> bytes) {
@@ -107,12 +118,7 @@ struct Message {
     } else {
       end = std::copy_n(first.begin(), 1 + in_first, tail.data());
     }
-    *end++ = std::byte{0x80};
-    const auto used = static_cast<size_t>(end - tail.data());
-    tail_blocks = used + kLengthBytes <= kBlock ? 1 : 2;
-    uint64_t bits = (uint64_t{bytes.size()} + 1) * 8;
-    for (size_t i = 1; i <= kLengthBytes; ++i, bits >>= 8)
-      tail[tail_blocks * kBlock - i] = static_cast<std::byte>(bits);
+    tail_blocks = PadTail(tail, static_cast<size_t>(end - tail.data()), bytes.size() + 1);
   }
   bool has_first = false;
   std::array<std::byte, kBlock> first;
@@ -156,13 +162,41 @@ std::array<Sha256Bytes, 2> ByInstructions(const Message& a, const Message& b) {
   return digests;
 }
 
-bool HasShaInstructions() {
+bool ReadShaInstructions() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kSsse3AndSse41 = 1u << 9 | 1u << 19;  // of leaf 1, ecx
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kSsse3AndSse41) != kSsse3AndSse41) return false;
   constexpr unsigned kSha = 1u << 29;  // of leaf 7, ebx
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & kSha) != 0;
 }
+
+bool HasShaInstructions() {
+  static const bool has = ReadShaInstructions();
+  return has;
+}
+
+// Two messages that grow by blocks; what is left over comes with the last piece.
+struct TwoStates {
+  std::array<State, 2> states{Begin(), Begin()};
+  std::array<std::array<std::byte, 2 * kBlock>, 2> tails{};
+  size_t used = 0;  // of each tail
+  uint64_t bytes = 0;
+
+  void Update(std::span<const std::byte> a, std::span<const std::byte> b) {
+    const size_t whole = a.size() / kBlock * kBlock;
+    AddBlocks<2>(states, {a.data(), b.data()}, whole / kBlock);
+    used = a.size() - whole;
+    std::ranges::copy(a.subspan(whole), tails[0].begin());
+    std::ranges::copy(b.subspan(whole), tails[1].begin());
+    bytes += a.size();
+  }
+  std::array<Sha256Bytes, 2> Finish() {
+    PadTail(tails[0], used, bytes);
+    const size_t blocks = PadTail(tails[1], used, bytes);
+    AddBlocks<2>(states, {tails[0].data(), tails[1].data()}, blocks);
+    return {DigestOf(states[0]), DigestOf(states[1])};
+  }
+};
 
 #endif
 
@@ -171,10 +205,36 @@ bool HasShaInstructions() {
 std::array<Sha256Bytes, 2> Sha256Pair(std::byte mark, std::span<const std::byte> a,
                                       std::span<const std::byte> b) {
 #if defined(__x86_64__)
-  static const bool has_instructions = HasShaInstructions();
-  if (has_instructions) return ByInstructions({mark, a}, {mark, b});
+  if (HasShaInstructions()) return ByInstructions({mark, a}, {mark, b});
 #endif
   return {ByOpenSsl(mark, a), ByOpenSsl(mark, b)};
+}
+
+struct Sha256Both::Streams {
+  std::array<Sha256, 2> by_openssl;
+#if defined(__x86_64__)
+  TwoStates by_instructions;
+#endif
+};
+
+Sha256Both::Sha256Both() : streams_(std::make_unique<Streams>()) {}
+Sha256Both::~Sha256Both() = default;
+Sha256Both::Sha256Both(Sha256Both&&) noexcept = default;
+Sha256Both& Sha256Both::operator=(Sha256Both&&) noexcept = default;
+
+void Sha256Both::Update(std::span<const std::byte> a, std::span<const std::byte> b) {
+#if defined(__x86_64__)
+  if (HasShaInstructions()) return streams_->by_instructions.Update(a, b);
+#endif
+  streams_->by_openssl[0].Update(a);
+  streams_->by_openssl[1].Update(b);
+}
+
+std::array<Sha256Bytes, 2> Sha256Both::Finish() {
+#if defined(__x86_64__)
+  if (HasShaInstructions()) return streams_->by_instructions.Finish();
+#endif
+  return {streams_->by_openssl[0].Finish(), streams_->by_openssl[1].Finish()};
 }
 
 }  // namespace nxdkit

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <span>
 
 #include "lib/hash/digest.h"
@@ -14,5 +15,22 @@ namespace nxdkit {
 // By the processor's own instructions, where it has them, else by OpenSSL, one after the other.
 std::array<Sha256Bytes, 2> Sha256Pair(std::byte mark, std::span<const std::byte> a,
                                       std::span<const std::byte> b);
+
+// The same piece by piece, without a mark, for two messages of one length. Move-only.
+class Sha256Both {
+ public:
+  Sha256Both();
+  ~Sha256Both();
+  Sha256Both(Sha256Both&&) noexcept;
+  Sha256Both& operator=(Sha256Both&&) noexcept;
+  // Pieces of one size, a multiple of 64 bytes but for the last.
+  void Update(std::span<const std::byte> a, std::span<const std::byte> b);
+  // Of everything so far; the object is used up.
+  std::array<Sha256Bytes, 2> Finish();
+
+ private:
+  struct Streams;
+  std::unique_ptr<Streams> streams_;
+};
 
 }  // namespace nxdkit

@@ -51,6 +51,8 @@ struct Piece {
   Box logical;
   Shape stored_lo;            // rank of the stored tensor
   std::vector<uint8_t> axes;  // axes[d]: stored dimension that logical dimension d runs along
+
+  bool operator==(const Piece&) const = default;
 };
 
 struct Fill {

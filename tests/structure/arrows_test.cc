@@ -23,10 +23,10 @@ struct Room {
 
 const std::vector<Room>& Rooms() {
   static const std::vector<std::string_view> kFormats = {
-      "formats/models", "formats/safetensors", "formats/torch", "formats/hf",
-      "formats/nxd",    "formats/rollout",     "formats/neff",  "formats/delta",
-      "formats/lora",   "formats/manifest",    "formats/tar",   "formats/compile_cache",
-      "formats/hardware"};
+      "formats/models",   "formats/safetensors", "formats/torch", "formats/hf",
+      "formats/nxd",      "formats/rollout",     "formats/neff",  "formats/delta",
+      "formats/lora",     "formats/manifest",    "formats/tar",   "formats/compile_cache",
+      "formats/hardware", "formats/vllm"};
   static const auto kAnd = [](std::vector<std::string_view> more) {
     more.insert(more.end(), kFormats.begin(), kFormats.end());
     return more;
@@ -47,13 +47,14 @@ const std::vector<Room>& Rooms() {
       {"formats/hf", {"formats/models"}},
       {"formats/nxd", {"formats/models", "formats/torch"}},  // its shards are torch archives
       {"formats/rollout", {"formats/models"}},
+      {"formats/vllm", {"formats/models"}},
       {"formats/neff", {"formats/models"}},
       {"formats/delta", {"formats/models"}},
       {"formats/lora", {"formats/models"}},
       {"formats/manifest", {"formats/models"}},
       {"formats/tar", {"formats/models", "formats/rollout"}},  // packs one version of a bundle
       {"formats/compile_cache", {"formats/models", "formats/neff"}},
-      {"formats/hardware", {}},  // what instances hold
+      {"formats/hardware", {}},        // what instances hold
       {"formats/artifact", kFormats},  // its folders lora/ and optimizer/ are parts of it
       {"formats/output", kAnd({"formats/artifact"})},
       {"formats/ops/verify", kAnd({"formats/artifact"})},

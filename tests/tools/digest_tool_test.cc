@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::StartsWith;
 
 // The keys of RFC 8032, section 7.1, test 2.
@@ -161,13 +160,15 @@ TEST_F(DigestTool, WritesAndChecksAManifest) {
 TEST_F(DigestTool, TheManifestOfAnXserFileNamesItsTensors) {
   const std::string set = workshop_ / "xser";
   ExpectConverts("--from hf --to nxd --tp 2 --xser", model_, set);
-  const std::string file = set + "/model/dp_rank_00_tp_rank_00_pp_rank_00.pt";
+  const std::string main = set + "/model/dp_rank_00_tp_rank_00_pp_rank_00.pt";
+  const std::string file = workshop_ / "state.pt";
+  std::filesystem::copy(main, file);
+  std::filesystem::copy(main + ".tensors", file + ".tensors");
   const ProcessResult written = Digest("--from torch --manifest " + manifest_, file);
   ASSERT_EQ(written.exit_code, 0) << written.err;
   const std::string text = ReadFile(manifest_);
-  EXPECT_THAT(text, HasSubstr("\"dp_rank_00_tp_rank_00_pp_rank_00.pt\""));
-  EXPECT_THAT(text, HasSubstr("\"dp_rank_00_tp_rank_00_pp_rank_00.pt.tensors/tensor_0.pt\""));
-  EXPECT_THAT(text, Not(HasSubstr("tp_rank_01")));
+  EXPECT_THAT(text, HasSubstr("\"state.pt\""));
+  EXPECT_THAT(text, HasSubstr("\"state.pt.tensors/tensor_0.pt\""));
 }
 
 TEST_F(DigestTool, KeepsAManifestInsideTheFolder) {

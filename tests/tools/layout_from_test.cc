@@ -67,7 +67,7 @@ TEST_F(LayoutFrom, SaysWhatAStepTakes) {
                   "--instance", "trn1.32xlarge", "--layout-from", Yaml("8"), model_, set_});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err + result.out,
-              HasSubstr("note: this is for micro-batches of 128 tokens, ZeRO-1 over 8 data "
+              HasSubstr("note: this is for micro-batches of 128 tokens, ZeRO-1 over 4 data "
                         "parallel ranks, mixed precision, activations recomputed selectively"));
 }
 

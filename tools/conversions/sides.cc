@@ -109,7 +109,6 @@ LayoutArgs WithLayoutOf(const nxd::NxdtConfig& config, Kind to, LayoutArgs args)
   if (layout.names)
     TakeUnlessSaid(args.style, std::optional(std::string(nxd::NameStyleName(*layout.names))));
   if (to == Kind::kNxd) TakeUnlessSaid(args.xser, config.xser);
-  TakeUnlessSaid(args.nodes, std::optional(config.nodes));
   return args;
 }
 

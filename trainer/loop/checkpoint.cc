@@ -141,7 +141,7 @@ Status WriteModel(const SaveRequest& request, const TrainedModel& trained,
   NXDKIT_TRY(ops::Convert(convert));
   convert.source = source(nullptr);
   convert.to = ops::Kind::kHf;
-  convert.output = JoinPath(tag_folder, "huggingface");
+  convert.output = JoinPath(tag_folder, ops::kRunModelFolder);
   convert.options = {};
   convert.options.dtype = Dtype::kBF16;
   NXDKIT_TRY(ops::Convert(convert));

@@ -70,6 +70,7 @@ const Family family_bert = {
     .nxd_pipelines = false,
     .optimizer_known = false,
     .has_bundles = false,
+    .vllm_known = false,
 };
 
 }  // namespace nxdkit::models

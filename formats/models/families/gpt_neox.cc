@@ -52,6 +52,7 @@ const Family family_gpt_neox = {
     .nxd_stores_aliases = true,
     .optimizer_known = false,
     .has_bundles = false,
+    .vllm_known = false,
 };
 
 }  // namespace nxdkit::models

@@ -69,6 +69,8 @@ Result<rollout::WeightsVersion> NextVersion(const ConvertRequest& request,
                 rollout::ReadVersion(conversion.spec.bundle->weights_link));
   const Artifact& source = conversion.source.artifact;
   std::string folder = source.set ? source.set->location.tag_folder : source.path;
+  if (BaseName(folder) == kRunModelFolder && BaseName(ParentPath(folder)) == kActorFolder)
+    folder = ParentPath(folder);
   if (BaseName(folder) == kActorFolder) folder = ParentPath(folder);  // of a run: global_step_N
   const std::string name = BaseName(folder);
   rollout::WeightsVersion version{before ? before->serial + 1 : 1,

@@ -156,7 +156,7 @@ class PartOwner {
       const Alive alive = owner ? AskAlive(*owner) : Alive::kUnknown;
       const int64_t last = last_sign();
       if (!MayLive(alive, last, ChangedAt(attempt), kIsDead)) return OkStatus();
-      if (alive == Alive::kYes || last != first) return Lives(path, owner);
+      if (alive == Alive::kYes || last > first) return Lives(path, owner);
       if (run.poll) NXDKIT_TRY(run.poll());
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
     }

@@ -54,7 +54,8 @@ class Exporter {
     if (slot) return FinishFrom(*slot, BlobOrigin::kCache);
     if (FindsOutput(convert_)) return FinishStanding();
     NXDKIT_ASSIGN(const std::vector<std::string> command, FindCompiler());
-    if (!command.empty()) NXDKIT_TRY(CheckSampling(command));
+    const Status sampling = command.empty() ? OkStatus() : CheckSampling(command);
+    if (!sampling.ok()) return Without(sampling.error());
     if (!command.empty()) return request_.dry_run ? WouldCompile(command) : Compile(command);
     if (request_.no_blob) return Finish(BlobOrigin::kNone, "");
     return NoBlob();

@@ -65,6 +65,13 @@ TEST_F(RunFolder, AFinishedOneCountsBeforeANewerOne) {
   EXPECT_EQ(CheckpointIn(run_), Step(10) + "/actor") << "whose reader says that it is not finished";
 }
 
+// EasyR1 itself marks nothing as finished.
+TEST_F(RunFolder, WithoutAnyMarkTheTrackersWordCounts) {
+  for (const int step : {2, 9, 10}) fs::remove(Step(step) + "/actor/done");
+  testing_util::WriteText(workshop_ / "run/checkpoint_tracker.json", "{\"last_global_step\": 9}");
+  EXPECT_EQ(CheckpointIn(run_), Step(9) + "/actor");
+}
+
 TEST_F(RunFolder, ATagNamesOneOfItsCheckpoints) {
   InputHints hints;
   hints.tag = "global_step_2";

@@ -135,7 +135,7 @@ TEST(FitTraining, ContextParallelRanksShareASequence) {
   EXPECT_EQ(cut.data_parallel, 1);
   use.cp = 3;
   EXPECT_THAT(FitTraining(Of("trn1.32xlarge"), use).problems,
-              ElementsAre("tp 8 x pp 1 x cp 3 does not divide the 32 cores of 1 x trn1.32xlarge"));
+              Contains("tp 8 x pp 1 x cp 3 does not divide the 32 cores of 1 x trn1.32xlarge"));
 }
 
 TEST(FitTraining, TheLargerOfTwoMicroBatchesHoldsTheLogits) {

@@ -51,10 +51,23 @@ std::string Replaced(std::string text, const std::string& what, const std::strin
   return text.replace(text.find(what), what.size(), with);
 }
 
+// As its Megatron and its newer configurations have them.
+TEST(NxdtConfig, TheLengthIsTheDatasOrTheEncoders) {
+  const std::string encoder = "model:\n  encoder_seq_length: 8192\n";
+  const std::string strategy = "distributed_strategy:\n  tensor_model_parallel_size: 8\n";
+  EXPECT_EQ(Parsed(strategy + encoder).sequence, 8192);
+  EXPECT_EQ(
+      Parsed(strategy + encoder + "data:\n  seq_length: ${model.encoder_seq_length}\n").sequence,
+      8192);
+  EXPECT_EQ(Parsed(strategy + encoder + "data:\n  seq_length: 512\n").sequence, 512);
+  const NxdtConfig neither = Parsed(strategy + "data:\n  micro_batch_size: ${a.b}\n");
+  EXPECT_EQ(neither.sequence, 0);
+  EXPECT_EQ(neither.micro_batch, 1);
+}
+
 TEST(NxdtConfig, OfLlama3SaysItsLayout) {
   const NxdtConfig config = Parsed(kLlama);
   EXPECT_EQ(config.layout.tp, 32);
-  EXPECT_EQ(config.nodes, 4);
   EXPECT_TRUE(config.zero1);
   EXPECT_FALSE(config.bf16_states);
   EXPECT_FALSE(config.recompute);

@@ -211,7 +211,10 @@ TEST_F(DecideStamp, AWordThatIsNoVersionIsRefused) {
 TEST_F(DecideStamp, AnEditableInstallationHasNone) {
   ops::OutputOptions options;
   options.installations = {{"/src", "", "2.2+a", true}};
-  EXPECT_TRUE(Warns(Decide(options), "that in /src is editable, of an unknown version"));
+  const ops::OutputSpec spec = Decide(options);
+  EXPECT_TRUE(Warns(spec, "that in /src is editable, of an unknown version"));
+  for (const std::string& note : spec.notes)
+    EXPECT_EQ(note.find("as installed in"), std::string::npos) << note;
 }
 
 TEST_F(DecideStamp, NoneWhereNobodyCompares) {

@@ -49,6 +49,26 @@ TEST(Sha256Pair, AllShortLengths) {
     }
 }
 
+// In pieces of whole blocks, and of every length at the end.
+TEST(Sha256Both, IsTheDigestOfEachMessage) {
+  const std::vector<std::byte> first = Random(1000, 4);
+  const std::vector<std::byte> second = Random(1000, 5);
+  for (size_t piece : {64, 192, 512})
+    for (size_t size = 0; size <= 700; ++size) {
+      Sha256Both both;
+      for (size_t at = 0; at < size; at += piece) {
+        const size_t part = std::min(piece, size - at);
+        both.Update(std::span(first).subspan(at, part), std::span(second).subspan(at, part));
+      }
+      Sha256 a, b;
+      a.Update(std::span(first).first(size));
+      b.Update(std::span(second).first(size));
+      const auto digests = both.Finish();
+      ASSERT_EQ(digests[0], a.Finish()) << size << " in pieces of " << piece;
+      ASSERT_EQ(digests[1], b.Finish()) << size << " in pieces of " << piece;
+    }
+}
+
 TEST(Sha256Pair, LongMessagesAtAnyAddress) {
   const std::vector<std::byte> bytes = Random(300'000, 3);
   for (size_t at : {size_t{0}, size_t{1}, size_t{7}, size_t{63}, size_t{64}}) {

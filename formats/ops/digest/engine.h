@@ -1,0 +1,52 @@
+// The digests that a running vLLM engine answers for its parameters, said before it has loaded
+// anything: its layout (formats/vllm) over the bytes of any artifact.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/artifact/bind.h"
+#include "formats/artifact/run.h"
+#include "formats/vllm/engine_layout.h"
+#include "lib/hash/digest.h"
+
+namespace nxdkit::ops {
+
+struct EngineRequest {
+  std::string path;
+  std::optional<Kind> kind;  // nullopt: recognised
+  InputHints hints;
+  vllm::Geometry geometry;
+  std::optional<Dtype> dtype;  // of the engine; nullopt: vllm::EngineDtype
+  RunOptions run;
+};
+
+struct EngineParam {
+  int rank = 0;
+  std::string name;  // the engine's
+  Shape shape;
+  Sha256Bytes digest{};  // of its packed bytes, in the engine's dtype
+};
+
+struct EngineDigests {
+  Kind kind = Kind::kHf;
+  std::string model_type;
+  Dtype dtype = Dtype::kBF16;
+  std::vector<EngineParam> params;
+  std::vector<std::string> left_out;  // tensors that are no parameters
+  std::vector<std::string> warnings;
+};
+
+// Opens, checks the copies, and digests.
+Result<EngineDigests> DigestForEngine(const EngineRequest& request);
+
+// Rank by rank, in the order of the model. Every parameter is read once from its primary place, and
+// rounded to `dtype` as nxd-convert rounds. kUnsupported as vllm::RankTensors, and for a model
+// without a table; kCorrupt for a parameter that is stored nowhere: an engine keeps silent about
+// it. The same at any run.jobs.
+Result<std::vector<EngineParam>> DigestForEngine(const BoundArtifact& artifact,
+                                                 const vllm::Geometry& geometry, Dtype dtype,
+                                                 const RunOptions& run);
+
+}  // namespace nxdkit::ops
