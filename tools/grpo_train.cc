@@ -55,9 +55,8 @@ const ToolInfo kInfo = {
         "configuration on one page.\n"
         "SIGINT and SIGTERM end the run after the current phase; the last whole step is saved. "
         "SIGUSR1 saves a checkpoint after the current step, and the run continues.",
-    .findings =
-        "the run was given up: gradients or filtering left nothing to learn from; "
-        "or it does not fit --instance",
+    .findings = "gradients or filtering left nothing to learn from, or the run does not fit the "
+                "instance",
     .common = kTakesDryRun | kTakesForce,
     .examples = {{"grpo-train --config config.yaml", "train"},
                  {"grpo-train --config config.yaml trainer.max_steps=50 data.seed=7",
