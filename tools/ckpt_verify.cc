@@ -1,7 +1,12 @@
 // ckpt-verify: is an artifact right, by itself and against another.
+#include <fmt/core.h>
+
+#include "formats/ops/digest/engine_check.h"
 #include "formats/ops/verify/fitness.h"
 #include "formats/ops/verify/verify.h"
+#include "formats/vllm/client.h"
 #include "lib/base/errors.h"
+#include "lib/system/signals.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/findings.h"
 #include "tools/conversions/layout_options.h"
@@ -20,7 +25,12 @@ struct Args {
   LayoutArgs layout;
   LayoutArgs against_layout;
   LayoutArgs weights_layout;
+  std::optional<std::string> engine;
+  std::optional<std::string> dtype;
+  std::optional<int> timeout;
 };
+
+constexpr int kEngineSeconds = 600;
 
 const ToolInfo kInfo = {
     .name = "ckpt-verify",
@@ -32,12 +42,19 @@ const ToolInfo kInfo = {
         "columns match.\n"
         "With --against, every element is compared with another artifact of any layout.\n"
         "With --weights, a compiled bundle is judged: can it run these weights? Names, shapes, "
-        "element types and settings are compared, the blob is read, and nothing is compiled.",
-    .findings = "something is wrong, the two artifacts differ, or the weights do not fit",
+        "element types and settings are compared, the blob is read, and nothing is compiled.\n"
+        "With --engine, a running vLLM server is asked for the digest of every parameter as each "
+        "of "
+        "its ranks holds it, and they are compared with what it should have made of PATH.",
+    .findings =
+        "something is wrong, the two artifacts differ, the weights do not fit, or an engine "
+        "holds others",
     .common = kTakesJobs | kTakesMaxMemory,
     .examples = {{"ckpt-verify bundle", "is the bundle right by itself"},
                  {"ckpt-verify bundle --against Qwen3-4B", "and does it hold these weights"},
                  {"ckpt-verify compiled --weights Qwen3-4B", "can this bundle run these weights"},
+                 {"ckpt-verify Qwen3-4B --engine http://127.0.0.1:8000",
+                  "does this server hold these weights"},
                  {"ckpt-verify shards --config config.json --hw trn2 --kv-multiplier 2",
                   "a set that carries no record of its layout"}},
 };
@@ -52,6 +69,16 @@ void AddOptions(OptionTable& table, Args& args) {
       .Text("weights", "CKPT", &args.weights,
             "say whether the bundle PATH can run these weights, and nothing else")
       .completes(Completes::kPath);
+  table.Text("engine", "URL", &args.engine,
+             "ask a vLLM server, such as http://HOST:PORT, which weights its ranks hold");
+  table
+      .Choice("dtype", {"auto", "bf16", "f16", "f32"}, &args.dtype,
+              "with --engine: the engine's element type")
+      .default_text("auto");
+  table
+      .Integer("timeout", "SECONDS", &args.timeout, kPositive,
+               "with --engine: how long to wait for an answer")
+      .default_text(std::to_string(kEngineSeconds));
   table.Group("Formats");
   table.Choice("from", {"hf", "nxd", "rollout", "torch"}, &args.from,
                "format of PATH, where it cannot be recognised");
@@ -72,6 +99,63 @@ Result<ops::VerifyReport> Judge(const Args& args, const ops::RunOptions& run) {
   ops::FitnessRequest request{args.path, *args.weights, {}, HintsOf(args.weights_layout), run.poll};
   if (args.weights_from) request.weights_kind = ops::KindFromName(*args.weights_from);
   return ops::JudgeFitness(request);
+}
+
+Status CheckEngineArgs(const Args& args) {
+  if (args.engine && (args.against || args.against_from || args.weights || args.weights_from))
+    return BadUsage("--engine, --against and --weights are different questions");
+  if (!args.engine && (args.dtype || args.timeout))
+    return BadUsage("{} is about an engine; give --engine", args.dtype ? "--dtype" : "--timeout");
+  return OkStatus();
+}
+
+std::string EngineSays(const ops::EngineCheck& check, const std::string& version) {
+  return fmt::format("vLLM {}, tp {}{}, {}: {} parameters of its ranks are as predicted", version,
+                     check.geometry.tp, check.geometry.expert_parallel ? " with whole experts" : "",
+                     Name(check.expected.dtype), check.compared);
+}
+
+Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
+  const Runner runner(context);
+  ops::EngineRequest request;
+  request.path = args.path;
+  if (args.from) request.kind = ops::KindFromName(*args.from);
+  request.hints = HintsOf(args.layout);
+  if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
+  request.run = runner.options();
+  const vllm::Server server{
+      *args.engine, static_cast<double>(args.timeout.value_or(kEngineSeconds)), StopIfInterrupted};
+  NXDKIT_ASSIGN(const std::string version, vllm::AskVersion(server));
+  NXDKIT_ASSIGN(const auto answered, vllm::AskChecksums(server));
+  NXDKIT_ASSIGN(const ops::EngineCheck check, ops::CheckEngine(request, answered));
+  for (const std::string& warning : check.expected.warnings) context.Warn(warning);
+  if (check.not_covered > 0)
+    context.Warn(
+        fmt::format("{} of {} parameters cannot be compared: a kernel of this engine has packed "
+                    "them and kept no "
+                    "bytes as they were loaded, as on CPUs",
+                    check.not_covered, check.expected.params.size()));
+  std::vector<std::string> checks;
+  if (check.compared > 0) checks.push_back(EngineSays(check, version));
+  Json fields = {{"path", args.path},
+                 {"kind", ops::KindName(check.expected.kind)},
+                 {"model_type", check.expected.model_type},
+                 {"tensors", check.expected.params.size()},
+                 {"parameters", check.expected.elements},
+                 {"ranks", check.geometry.tp},
+                 {"checks", checks},
+                 {"findings", FindingsJson(check.findings)},
+                 {"loader", Json()},
+                 {"engine",
+                  {{"url", *args.engine},
+                   {"version", version},
+                   {"tp", check.geometry.tp},
+                   {"expert_parallel", check.geometry.expert_parallel},
+                   {"dtype", Name(check.expected.dtype)},
+                   {"compared", check.compared},
+                   {"not_covered", check.not_covered}}}};
+  return ToolAnswer{FindingsText(checks, check.findings, *args.engine, "holds these weights"),
+                    std::move(fields), !check.findings.empty()};
 }
 
 Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
@@ -105,6 +189,8 @@ Json LoaderJson(const ops::VerifyReport& report) {
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+  NXDKIT_TRY(CheckEngineArgs(args));
+  if (args.engine) return AskEngine(args, context);
   NXDKIT_ASSIGN(const ops::VerifyReport report, Verify(args, context));
   for (const std::string& warning : report.warnings) context.Warn(warning);
   Json fields = {{"path", args.path},

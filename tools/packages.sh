@@ -7,7 +7,7 @@
 build_packages=(
   build-essential cmake ninja-build pkg-config
   libdnnl-dev libeigen3-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev
-  zlib1g-dev libarchive-dev libssl-dev libisal-dev libzstd-dev nlohmann-json3-dev libcli11-dev libfmt-dev
+  zlib1g-dev libarchive-dev libssl-dev libcurl4-openssl-dev libisal-dev libzstd-dev nlohmann-json3-dev libcli11-dev libfmt-dev
 )
 # What the tests need on top.
 test_packages=(

@@ -35,6 +35,7 @@ const std::vector<Room>& Rooms() {
       {"lib/base", {}},
       {"lib/system", {"lib/base"}},
       {"lib/json", {"lib/base", "lib/system"}},
+      {"lib/net", {"lib/base"}},
       {"lib/yaml", {"lib/base", "lib/json"}},
       {"lib/hash", {"lib/base", "lib/system"}},
       {"lib/tensor", {"lib/base", "lib/system"}},

@@ -170,6 +170,8 @@ Result<EngineDigests> DigestForEngine(const EngineRequest& request) {
     out.model_type = artifact.artifact.config->model_type;
     out.dtype = request.dtype.value_or(vllm::EngineDtype(*artifact.artifact.config));
   }
+  for (size_t i = 0; i < artifact.model_params(); ++i)
+    out.elements += static_cast<uint64_t>(ElementCount(artifact.params[i].shape).value_or(0));
   NXDKIT_TRY(RequireSound(artifact, request.run));
   NXDKIT_ASSIGN(out.params, DigestForEngine(artifact, request.geometry, out.dtype, request.run));
   return out;

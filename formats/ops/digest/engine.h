@@ -33,6 +33,7 @@ struct EngineDigests {
   Kind kind = Kind::kHf;
   std::string model_type;
   Dtype dtype = Dtype::kBF16;
+  uint64_t elements = 0;  // of the model
   std::vector<EngineParam> params;
   std::vector<std::string> left_out;  // tensors that are no parameters
   std::vector<std::string> warnings;

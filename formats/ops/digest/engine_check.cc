@@ -1,0 +1,107 @@
+#include "formats/ops/digest/engine_check.h"
+
+#include <fmt/core.h>
+
+#include <set>
+
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using Answer = std::map<std::string, std::string>;
+
+constexpr std::string_view kExperts = ".routed_experts.";
+
+struct Key {
+  int rank = 0;
+  std::string name;
+};
+
+// "dp0:pp0:pcp0:tp3:model.norm.weight"
+Result<Key> ParseKey(const std::string& key) {
+  constexpr std::string_view kBefore = "dp0:pp0:pcp0:tp";
+  const size_t colon = key.find(':', std::min(kBefore.size(), key.size()));
+  const std::optional<int> rank =
+      key.starts_with(kBefore) && colon != std::string::npos
+          ? ParseNumber<int>(std::string_view(key).substr(kBefore.size(), colon - kBefore.size()))
+          : std::nullopt;
+  if (!rank || *rank < 0)
+    return Unsupported(
+        "the engine answers for {}: only tensor parallel ranks of one pipeline stage and one data "
+        "parallel replica can be compared",
+        EscapeControl(key));
+  return Key{*rank, key.substr(colon + 1)};
+}
+
+Result<int> RanksOf(const Answer& answered) {
+  std::set<int> ranks;
+  for (const auto& [key, digest] : answered) {
+    NXDKIT_ASSIGN(const Key parsed, ParseKey(key));
+    ranks.insert(parsed.rank);
+  }
+  if (ranks.empty()) return Corrupt("the engine answers for no parameter");
+  if (*ranks.rbegin() + 1 != static_cast<int>(ranks.size()))
+    return Corrupt("the engine answers for {} ranks, the last of which is {}", ranks.size(),
+                   *ranks.rbegin());
+  return static_cast<int>(ranks.size());
+}
+
+void Compare(const Answer& answered, EngineCheck& check) {
+  static const std::string kEmpty = HexText(Sha256().Finish());
+  const bool packs =
+      std::ranges::any_of(answered, [&](const auto& entry) { return entry.second == kEmpty; });
+  std::set<std::string> known;
+  for (const EngineParam& param : check.expected.params) {
+    const std::string key = vllm::CheckerKey(param.rank, param.name);
+    known.insert(key);
+    const auto finding = [&](std::string message) {
+      return Finding("engine", std::move(message)).on(param.name).at_rank(param.rank);
+    };
+    const auto found = answered.find(key);
+    const std::string expected = HexText(param.digest);
+    if (found == answered.end())
+      check.findings.push_back(finding("the engine has no such parameter"));
+    else if (found->second == expected)
+      ++check.compared;
+    else if (found->second == kEmpty || (packs && param.name.find(kExperts) != std::string::npos))
+      ++check.not_covered;
+    else
+      check.findings.push_back(
+          finding("the engine holds other bytes").differs(found->second, expected));
+  }
+  for (const auto& [key, digest] : answered)
+    if (const Result<Key> extra = ParseKey(key); !known.contains(key) && extra.ok())
+      check.findings.push_back(
+          Finding("engine", "the engine has it, and nothing of the model fills it")
+              .on(extra->name)
+              .at_rank(extra->rank));
+}
+
+}  // namespace
+
+Result<EngineCheck> CheckEngine(const EngineRequest& request, const Answer& answered) {
+  EngineRequest asked = request;
+  NXDKIT_ASSIGN(asked.geometry.tp, RanksOf(answered));
+  asked.geometry.expert_parallel = false;
+  const auto compare = [&]() -> Result<EngineCheck> {
+    EngineCheck check;
+    check.geometry = asked.geometry;
+    NXDKIT_ASSIGN(check.expected, DigestForEngine(asked));
+    Compare(answered, check);
+    return check;
+  };
+  Result<EngineCheck> cut = compare();
+  const bool has_experts = std::ranges::any_of(
+      answered, [](const auto& entry) { return entry.first.find(kExperts) != std::string::npos; });
+  const bool clean = cut.ok() && cut->findings.empty() && cut->not_covered == 0;
+  if (clean || !has_experts || asked.geometry.tp == 1) return cut;
+  // The names do not tell whether experts are cut or whole.
+  asked.geometry.expert_parallel = true;
+  Result<EngineCheck> whole = compare();
+  if (!whole.ok()) return cut;
+  return !cut.ok() || whole->compared > cut->compared ? whole : cut;
+}
+
+}  // namespace nxdkit::ops
