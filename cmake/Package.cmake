@@ -37,6 +37,7 @@ set(CPACK_DEBIAN_DEV_PACKAGE_NAME nxdkit-dev)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS libcurl4)  # for ckpt-verify --engine, looked for when it is asked
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
   "libarchive-dev, libfmt-dev, libisal-dev, libssl-dev, libzstd-dev, nlohmann-json3-dev, zlib1g-dev")
 include(CPack)
