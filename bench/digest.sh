@@ -51,12 +51,14 @@ dd_at_once() {
   wait "${pids[@]}"
 }
 
-names=(openssl digest-hf digest-nxd turn-hf once-hf diff-same diff-other verify-same verify-other
+names=(openssl digest-hf digest-nxd engine-tp1 engine-tp8 turn-hf once-hf diff-same diff-other verify-same verify-other
   turn-nxd once-nxd diff-nxd verify-nxd)
 declare -A command=(
   [openssl]="openssl_all"
   [digest-hf]="$bin/ckpt-digest -q $work/a"
   [digest-nxd]="$bin/ckpt-digest -q $work/nxd"
+  [engine-tp1]="$bin/ckpt-digest -q --as vllm $work/a"
+  [engine-tp8]="$bin/ckpt-digest -q --as vllm --tp 8 $work/nxd"
   [turn-hf]="dd_in_turn a copy"
   [once-hf]="dd_at_once a copy"
   [diff-same]="$bin/ckpt-diff -q $work/a $work/copy"
@@ -79,7 +81,7 @@ for name in "${names[@]}"; do median[$name]=$(printf '%s' "${times[$name]}" | me
 ratio() { awk -v t="${median[$1]}" -v p="${median[$2]}" 'BEGIN { printf "%.2f (%.2f s)", p / t, p }'; }
 speed() { awk -v n="$1" -v t="${median[$1]}" -v B="$2" 'BEGIN { printf "%-14s %7.2f s %7.2f GB/s", n, t, B / 1e9 / t }'; }
 echo "ratios: time of the peer / ours, and the peer's time"
-for name in digest-hf digest-nxd; do
+for name in digest-hf digest-nxd engine-tp1 engine-tp8; do
   echo "$(speed "$name" "$bytes")   openssl on all cores $(ratio "$name" openssl)"
 done
 for name in diff-same diff-other verify-same verify-other diff-nxd verify-nxd; do
