@@ -20,6 +20,8 @@
 #include "trainer/config/check.h"
 #include "trainer/config/load.h"
 #include "trainer/config/print.h"
+#include "trainer/engines/make_engine.h"
+#include "trainer/loop/others_engine.h"
 #include "trainer/loop/run_folder.h"
 #include "trainer/loop/setup.h"
 #include "trainer/loop/trainer.h"
@@ -55,8 +57,9 @@ const ToolInfo kInfo = {
         "configuration on one page.\n"
         "SIGINT and SIGTERM end the run after the current phase; the last whole step is saved. "
         "SIGUSR1 saves a checkpoint after the current step, and the run continues.",
-    .findings = "gradients or filtering left nothing to learn from, or the run does not fit the "
-                "instance",
+    .findings =
+        "gradients or filtering left nothing to learn from, or the run does not fit the "
+        "instance",
     .common = kTakesDryRun | kTakesForce,
     .examples = {{"grpo-train --config config.yaml", "train"},
                  {"grpo-train --config config.yaml trainer.max_steps=50 data.seed=7",
@@ -137,7 +140,8 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
   const trainer::TrainHooks hooks = HooksOf(display);
   NXDKIT_ASSIGN(const std::string self, OwnPath());
   setup.worker_command = {self, std::string(kWorkerWord)};
-  if (plan.separate) setup.worker_logs = trainer::WorkerLogPaths(run, plan.rollout_workers);
+  if (plan.separate || trainer::OthersEngine(loaded.config.worker.rollout))
+    setup.worker_logs = trainer::WorkerLogPaths(run, plan.rollout_workers);
   setup.poll = hooks.poll;
   setup.progress = hooks.progress;
   setup.note = hooks.note;
@@ -149,6 +153,7 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
 
 // The part of the environment that the workers get; without workers it stays as it is.
 Result<trainer::RolloutEnvironment> TakeRolloutEnvironment(const trainer::RunPlan& plan,
+                                                           const trainer::RolloutConfig& rollout,
                                                            const hardware::Instance* instance) {
   const trainer::CoreSplit split{.train_cores = plan.train_cores,
                                  .train_tp = plan.train_tp,
@@ -160,6 +165,9 @@ Result<trainer::RolloutEnvironment> TakeRolloutEnvironment(const trainer::RunPla
   const std::string visible = EnvironmentValue(kVisibleCores);
   NXDKIT_TRY(trainer::CoresOfRun(
       visible.empty() ? std::nullopt : std::optional<std::string_view>(visible), split, there));
+  // All devices are an engine's that is not this process.
+  if (trainer::OthersEngine(rollout))
+    return trainer::RolloutEnvironment{trainer::TakeNeuronVariables(), {}};
   return trainer::RolloutEnvironment{};
 }
 
@@ -202,10 +210,11 @@ Status CheckPlaces(const trainer::Config& config) {
 // A rollout worker: its messages go to standard error, a file of the run.
 int Work() {
   IgnoreSaveSignal();
+  std::signal(SIGPIPE, SIG_IGN);  // when the trainer is gone, its engine is ended in order
   std::signal(SIGXFSZ, SIG_IGN);  // a log at `ulimit -f` does not end the worker
   WriteStderr(fmt::format("{} rollout worker begins, process {}\n",
                           trainer::TimeText(trainer::SecondsNow()), ::getpid()));
-  const Status status = trainer::RunRolloutWorker(STDIN_FILENO, STDOUT_FILENO);
+  const Status status = trainer::RunRolloutWorker(STDIN_FILENO, STDOUT_FILENO, trainer::MakeEngine);
   if (status.ok()) return 0;
   WriteStderr(fmt::format("{} {}\n", trainer::TimeText(trainer::SecondsNow()),
                           EscapeControl(status.error().ToString())));
@@ -259,7 +268,8 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckPlaces(loaded.config));
   trainer::SetupOptions setup;
   setup.instance = instance;
-  NXDKIT_ASSIGN(setup.rollout_environment, TakeRolloutEnvironment(check.plan, instance));
+  NXDKIT_ASSIGN(setup.rollout_environment,
+                TakeRolloutEnvironment(check.plan, loaded.config.worker.rollout, instance));
   if (!context.common().dry_run) return Train(loaded, check.plan, std::move(setup), args, context);
   trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
   setup.poll = StopIfInterrupted;

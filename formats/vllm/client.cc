@@ -1,8 +1,11 @@
 #include "formats/vllm/client.h"
 
+#include <chrono>
+#include <thread>
+
+#include "formats/vllm/ask.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
-#include "lib/json/json.h"
 #include "lib/net/http.h"
 
 namespace nxdkit::vllm {
@@ -10,6 +13,9 @@ namespace {
 
 constexpr int kGood = 200;
 constexpr int kNotFound = 404;
+constexpr int kTooMany = 429;
+constexpr int kMostResets = 100;
+constexpr auto kBetweenResets = std::chrono::milliseconds(50);
 constexpr size_t kMostShown = 300;  // of a server's words
 constexpr size_t kDigits = 64;
 
@@ -32,25 +38,39 @@ std::string UrlOf(const Server& server, std::string_view path) {
   return url + std::string(path);
 }
 
-Result<Json> Ask(const Server& server, std::string_view path, const std::string& body) {
-  HttpRequest request{.url = UrlOf(server, path), .body = body, .post = !body.empty()};
+HttpRequest RequestTo(const Server& server, std::string_view path, const std::string& body,
+                      bool post) {
+  HttpRequest request{.url = UrlOf(server, path), .body = body, .post = post};
   request.seconds = server.seconds;
   request.poll = server.poll;
+  return request;
+}
+
+Result<Json> AnswerOf(const HttpRequest& request, std::string_view path) {
   NXDKIT_ASSIGN(const HttpAnswer answer, Http(request));
   if (answer.status == kNotFound)
     return Unsupported("the server has no {}", path)
         .in(request.url)
         .hint("a vLLM server has it when it is started with VLLM_SERVER_DEV_MODE=1");
-  if (answer.status != kGood)
-    return Error(Errc::kIo,
+  if (answer.status != kGood) {
+    const bool refused = answer.status / 100 == 4 && answer.status != kTooMany;
+    return Error(refused ? Errc::kUnsupported : Errc::kIo,
                  fmt::format("the server answers {}: {}", answer.status, WordsOf(answer)))
         .in(request.url);
+  }
+  if (answer.body.empty()) return Json::object();
   Result<Json> json = ParseJson(answer.body);
   if (!json.ok() || !json->is_object())
     return Corrupt("the answer is not a JSON object: {}",
                    EscapeControl(answer.body.substr(0, kMostShown)))
         .in(request.url);
   return json;
+}
+
+// A POST without a body.
+Status Tell(const Server& server, std::string_view path) {
+  NXDKIT_TRY(AnswerOf(RequestTo(server, path, "", true), path));
+  return OkStatus();
 }
 
 bool IsDigest(const Json& value) {
@@ -61,8 +81,68 @@ bool IsDigest(const Json& value) {
 
 }  // namespace
 
+Result<Json> Ask(const Server& server, std::string_view path, const std::string& body) {
+  return AnswerOf(RequestTo(server, path, body, !body.empty()), path);
+}
+
+bool IsHealthy(const Server& server) {
+  const Result<HttpAnswer> answer = Http(RequestTo(server, "/health", "", false));
+  return answer.ok() && answer->status == kGood;
+}
+
+Result<ServedModel> AskModel(const Server& server) {
+  constexpr std::string_view kPath = "/v1/models";
+  NXDKIT_ASSIGN(const Json json, Ask(server, kPath));
+  const Result<const Json*> models = JsonArray(json, "data");
+  if (!models.ok() || (*models)->empty() || !(**models)[0].is_object())
+    return Corrupt("the answer names no model").in(UrlOf(server, kPath));
+  const Json& first = (**models)[0];
+  ServedModel served;
+  NXDKIT_ASSIGN(served.name, JsonString(first, "id"));
+  if (const Result<int64_t> most = JsonInt(first, "max_model_len"); most.ok())
+    served.max_model_len = *most;
+  return served;
+}
+
+Result<bool> CanReload(const Server& server) {
+  const Result<Json> paused = Ask(server, "/is_paused");
+  if (paused.ok()) return true;
+  if (paused.error().code() == Errc::kUnsupported) return false;
+  return paused.error();
+}
+
+Status Pause(const Server& server) { return Tell(server, "/pause?mode=abort&clear_cache=true"); }
+
+Status ReloadWeights(const Server& server, const std::string& folder) {
+  const Json call = {{"method", "reload_weights"}, {"kwargs", {{"weights_path", folder}}}};
+  NXDKIT_TRY(
+      Ask(server, "/collective_rpc", call.dump(-1, ' ', true, Json::error_handler_t::replace)));
+  return OkStatus();
+}
+
+Status ResetPrefixCache(const Server& server) {
+  constexpr std::string_view kPath = "/reset_prefix_cache";
+  for (int tried = 0; tried < kMostResets; ++tried) {
+    NXDKIT_ASSIGN(const Json json, AnswerOf(RequestTo(server, kPath, "", true), kPath));
+    const Result<bool> done = JsonBool(json, "success");
+    if (!done.ok() || *done) return OkStatus();  // older servers only answer
+    if (server.poll) NXDKIT_TRY(server.poll());
+    std::this_thread::sleep_for(kBetweenResets);
+  }
+  return Error(Errc::kIo, "the server keeps its prefix cache: requests still hold blocks of it")
+      .in(UrlOf(server, kPath));
+}
+
+Status SetWeightVersion(const Server& server, const std::string& version) {
+  const Json body = {{"new_version", version}};
+  NXDKIT_TRY(Ask(server, "/update_weight_version", body.dump()));
+  return OkStatus();
+}
+
+Status Resume(const Server& server) { return Tell(server, "/resume"); }
+
 Result<std::string> AskVersion(const Server& server) {
-  NXDKIT_ASSIGN(const Json json, Ask(server, "/version", ""));
+  NXDKIT_ASSIGN(const Json json, Ask(server, "/version"));
   const Json* version = JsonFind(json, "version");
   if (!version || !version->is_string())
     return Corrupt("the answer names no version").in(UrlOf(server, "/version"));

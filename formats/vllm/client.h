@@ -2,6 +2,7 @@
 // VLLM_SERVER_DEV_MODE=1 are not there otherwise).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -16,12 +17,38 @@ struct Server {
   std::function<Status()> poll = {};
 };
 
+// GET /health: 200. A server that is not up yet, or whose engine is known to be dead, is not
+// healthy; one with damaged weights is.
+bool IsHealthy(const Server& server);
+
 // GET /version: "0.32.0".
 Result<std::string> AskVersion(const Server& server);
+
+struct ServedModel {
+  std::string name;
+  int64_t max_model_len = 0;  // 0: it does not say
+};
+// GET /v1/models, the first.
+Result<ServedModel> AskModel(const Server& server);
 
 // POST /weight_checker: the SHA-256 of every parameter of every rank, 64 lower-case digits, by
 // CheckerKey. kUnsupported when the server has no such endpoint; kIo when it cannot answer, with
 // its own words; kCorrupt for an answer of another form.
 Result<std::map<std::string, std::string>> AskChecksums(const Server& server);
+
+// The parts of an update of weights, in this order. A failure of any of them leaves the server in
+// an unknown state: it is to be ended.
+//
+// Whether the server has the endpoints of an update: GET /is_paused.
+Result<bool> CanReload(const Server& server);
+// Running requests end; what comes after waits for Resume. Clears the prefix cache.
+Status Pause(const Server& server);
+// A Hugging Face folder, on every rank, in place. That it succeeds says nothing about the weights.
+Status ReloadWeights(const Server& server, const std::string& folder);
+// kIo when it is refused for several seconds: blocks are held by requests that still run.
+Status ResetPrefixCache(const Server& server);
+// A label that every token carries from now on.
+Status SetWeightVersion(const Server& server, const std::string& version);
+Status Resume(const Server& server);
 
 }  // namespace nxdkit::vllm

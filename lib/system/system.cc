@@ -1,6 +1,7 @@
 #include "lib/system/system.h"
 
 #include <fmt/core.h>
+#include <sched.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -59,6 +60,16 @@ std::optional<uint64_t> MemoryLimitBytes(const std::string& root) {
     }
   }
   return least;
+}
+
+std::vector<int> AllowedProcessors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> out;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return out;
+  for (int i = 0; i < CPU_SETSIZE; ++i)
+    if (CPU_ISSET(i, &set)) out.push_back(i);
+  return out;
 }
 
 std::string FileStamp(const std::string& path) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace nxdkit {
 
@@ -14,6 +15,9 @@ uint64_t RssBytes();
 // v2, any of those it lies in) says so. `root` stands for "/", for tests. nullopt when the system
 // does not say.
 std::optional<uint64_t> MemoryLimitBytes(const std::string& root = "");
+
+// The numbers of the processors that this thread may run on; empty when the system does not say.
+std::vector<int> AllowedProcessors();
 
 // Times of the last change of a file's bytes and of the file itself, and its number on the disk:
 // a file that was exchanged or written to has another stamp. "-" when there is no such file.

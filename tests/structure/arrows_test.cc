@@ -80,6 +80,7 @@ const std::vector<Room>& Rooms() {
       {"trainer/data", {"trainer/base", "trainer/text", "trainer/template"}},
       {"trainer/reward", {"trainer/base"}},
       {"trainer/rollout", {"trainer/base", "trainer/kernels", "trainer/comm", "trainer/model"}},
+      {"trainer/engines", {"trainer/base", "trainer/rollout"}},
       {"trainer/config", {"trainer/base", "trainer/algo", "trainer/rollout"}},
       {"trainer/report", {"trainer/base", "trainer/config"}},
       {"trainer/loop", {"trainer/"}},

@@ -6,6 +6,7 @@
 #include "lib/system/folders.h"
 #include "trainer/config/check_algorithm.h"
 #include "trainer/config/check_bundle.h"
+#include "trainer/config/check_engine.h"
 #include "trainer/config/check_plan.h"
 #include "trainer/config/check_reward.h"
 #include "trainer/config/check_table.h"
@@ -81,6 +82,7 @@ ConfigCheck CheckConfig(const LoadedConfig& loaded, const CheckOptions& options)
   }
   CheckAlgorithm(check);
   CheckReward(check);
+  if (in_limits) CheckEngine(check);
   if (options.files) CheckFiles(check);
   result.problems = std::move(check.problems);
   const std::optional<std::string>& bundle = loaded.config.worker.rollout.model_path;

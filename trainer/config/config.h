@@ -50,6 +50,8 @@ struct AlgorithmConfig {
   std::string filter_key = "overall";
   double filter_low = 0.01;
   double filter_high = 0.99;
+  std::string rollout_is = "off";  // verl's
+  double rollout_is_threshold = 2;
 };
 
 struct ModelSection {
@@ -138,6 +140,16 @@ struct RolloutConfig {
   ValOverrideConfig val_override_config;
   std::optional<std::string> model_path;        // the port's
   NeuronOverrideConfig neuron_override_config;  // the port's
+  // Ours: whose engine, and where it is.
+  std::string engine = "cpu";
+  std::vector<std::string> url;
+  std::optional<std::string> command;
+  std::optional<int64_t> servers;
+  int64_t max_in_flight = 16;
+  double start_timeout_s = 600;
+  double answer_timeout_s = 600;
+  bool enable_expert_parallel = false;
+  double max_log_prob_gap = 0.5;
 };
 
 struct RewardConfig {

@@ -134,6 +134,10 @@ void AddAlgorithm(Table& table) {
       {ALGORITHM(filter_key), "which score the filter looks at"},
       {ALGORITHM(filter_low), "exclusive"},
       {ALGORITHM(filter_high), "exclusive"},
+      {ALGORITHM(rollout_is),
+       "truncated importance weights between the engine's policy and the trainer's", kNone,
+       "off|token|sequence", kOurs},
+      {ALGORITHM(rollout_is_threshold), "the largest such weight", kPositive, "", kOurs},
   };
   table.Add("algorithm.", rows);
 }
@@ -237,7 +241,7 @@ void AddRef(Table& table) {
 
 void AddRollout(Table& table) {
   const Row rows[] = {
-      NoEffect("name", "vllm"s, "there is one engine"),
+      NoEffect("name", "vllm"s, "worker.rollout.engine says which"),
       {ROLLOUT(n), "responses per prompt", kPositive},
       {ROLLOUT(temperature), "of sampling; log-probs are divided by it too", kTemperature},
       {ROLLOUT(top_p), "sample from the most likely tokens of this mass", kMass},
@@ -275,6 +279,21 @@ void AddRollout(Table& table) {
       {MEMBER(Config, "neuron_override_config", worker.rollout.neuron_override_config.others),
        "other keys of the bundle's neuron_config.json, which must have these values", kNone, "",
        kPort},
+      {ROLLOUT(engine), "whose engine generates: this program's, a vLLM server, any program", kNone,
+       "cpu|vllm|exec", kOurs},
+      {ROLLOUT(url), "vLLM servers that run, http://HOST:PORT each", kNone, "", kOurs},
+      {ROLLOUT(command),
+       "vllm: what starts a server, with {model} and {port}, null: vllm serve; exec: the program",
+       kNone, "", kOurs},
+      {ROLLOUT(servers), "that are started; null: one, or one for each rollout worker's cores",
+       kPositive, "", kOurs},
+      {ROLLOUT(max_in_flight), "requests to a server at a time", kPositive, "", kOurs},
+      {ROLLOUT(start_timeout_s), "until a server or program answers", kPositive, "", kOurs},
+      {ROLLOUT(answer_timeout_s), "until one request is answered", kPositive, "", kOurs},
+      {ROLLOUT(enable_expert_parallel), "the vLLM server keeps whole experts", kNone, "", kOurs},
+      {ROLLOUT(max_log_prob_gap),
+       "a step with a larger mean distance of engine and trainer stops the run", kPositive, "",
+       kOurs},
   };
   table.Add("worker.rollout.", rows);
 }

@@ -12,6 +12,14 @@ namespace nxdkit::trainer {
 namespace {
 
 int64_t Quotient(int64_t a, int64_t b) { return b == 0 ? 0 : a / b; }
+// Of our own engine as many as the cores allow; a server of another one may take all of them.
+int64_t RolloutWorkers(const RolloutConfig& rollout, const RunPlan& plan) {
+  const int64_t by_cores = Quotient(plan.rollout_cores, plan.rollout_tp);
+  if (rollout.engine == "cpu") return by_cores;
+  if (!rollout.url.empty()) return std::ssize(rollout.url);
+  return rollout.servers.value_or(plan.separate ? by_cores : 1);
+}
+
 int64_t RoundedUp(int64_t a, int64_t b) { return b == 0 ? 0 : (a + b - 1) / b; }
 
 }  // namespace
@@ -30,7 +38,7 @@ RunPlan MakeRunPlan(const Config& config) {
   plan.train_tp = actor.tensor_parallel_size;
   plan.data_parallel = Quotient(plan.train_cores, plan.train_tp);
   plan.rollout_tp = rollout.tensor_parallel_size;
-  plan.rollout_workers = Quotient(plan.rollout_cores, plan.rollout_tp);
+  plan.rollout_workers = RolloutWorkers(rollout, plan);
 
   plan.prompts = config.data.rollout_batch_size;
   plan.samples = rollout.n;

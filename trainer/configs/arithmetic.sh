@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes what arithmetic.yaml trains on: a small Qwen3 with random weights and a tokenizer of 16 tokens,
+# Makes what arithmetic.yaml trains on: a small Qwen3 with random weights and a tokenizer of 16 tokens (and
+# a bigger one for arithmetic_vllm.yaml),
 # and all sums of two digits that are one digit again.
 #
 # usage: bash trainer/configs/arithmetic.sh [--build DIR] [FOLDER]
@@ -15,7 +16,7 @@ if [ "${1:-}" = --build ] && [ $# -gt 1 ]; then
   shift 2
 fi
 if [[ $# -gt 1 || ${1:-} == -* ]]; then
-  sed -n '2,7p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2
+  sed -n '2,8p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2
   exit 2
 fi
 tools=$(find_tools "${build[@]}")
@@ -23,8 +24,10 @@ folder=${1:-$root/build/arithmetic}
 own=$root/trainer/configs/arithmetic
 
 mkdir -p "$folder/data"
-"$tools/nxdkit-make-model" --quiet --force --config "$own/config.json" --dtype f32 --out "$folder/model"
-cp "$own"/tokenizer.json "$own"/tokenizer_config.json "$own"/generation_config.json "$folder/model/"
+for suffix in "" _vllm; do
+  "$tools/nxdkit-make-model" --quiet --force --config "$own/config$suffix.json" --dtype f32 --out "$folder/model$suffix"
+  cp "$own"/tokenizer.json "$own"/tokenizer_config.json "$own"/generation_config.json "$folder/model$suffix/"
+done
 for ((a = 0; a <= 9; a++)); do
   for ((b = 0; a + b <= 9; b++)); do
     printf '{"prompt": "%d+%d=", "answer": "%d"}\n' "$a" "$b" "$((a + b))"

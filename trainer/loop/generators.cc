@@ -1,46 +1,53 @@
 #include "trainer/loop/generators.h"
 
-#include <optional>
 #include <utility>
+
+#include "lib/base/errors.h"
+#include "trainer/rollout/rollout_engine.h"
 
 namespace nxdkit::trainer {
 namespace {
 
 // The engine of this process, as a pool of workers is used.
-class OwnEngine {
+class EngineHere {
  public:
-  // Destroyed first: two engines would need twice the memory.
-  Result<EngineFacts> Load(const EngineOptions& options, const std::function<Status()>& poll) {
-    engine_.reset();
-    NXDKIT_ASSIGN(engine_, Engine::Load(options, poll));
-    return engine_->facts();
+  explicit EngineHere(std::unique_ptr<RolloutEngine> engine) : engine_(std::move(engine)) {}
+  Result<EngineFacts> Load(std::span<const EngineOptions> options,
+                           const std::function<Status()>& poll) {
+    return engine_->Load(options[0], poll);
   }
   Result<Generated> Generate(std::span<const RolloutRequest> requests, const GenerateHooks& hooks) {
-    NXDKIT_CHECK(engine_.has_value());
     return engine_->Generate(requests, hooks);
   }
   int64_t restarts() const { return 0; }
 
  private:
-  std::optional<Engine> engine_;
+  std::unique_ptr<RolloutEngine> engine_;
 };
 
-// Tells an OwnEngine or a WorkerPool which weights to expect, and counts responses as they come.
+// Tells an EngineHere or a WorkerPool which weights to expect, and counts responses as they come.
 template <typename Rollout>
 class GeneratorOf : public Generator {
  public:
-  GeneratorOf(Rollout rollout, const EngineOptions& options, std::function<Status()> poll,
+  GeneratorOf(Rollout rollout, std::vector<EngineOptions> options, std::function<Status()> poll,
               ProgressHook progress)
       : rollout_(std::move(rollout)),
-        options_(options),
+        options_(std::move(options)),
         poll_(std::move(poll)),
         progress_(std::move(progress)) {}
 
-  Status Reload(const SyncedWeights& weights) override {
-    options_.expect.serial = weights.version.serial;
-    options_.expect.digest = weights.digest;
-    NXDKIT_TRY(rollout_.Load(options_, poll_));
-    return OkStatus();
+  Result<EngineFacts> Reload(const SyncedWeights& weights) override {
+    for (EngineOptions& options : options_) {
+      options.bundle = weights.path;
+      if (options.kind == EngineKind::kCpu) {
+        options.expect.serial = weights.version.serial;
+        options.expect.digest = weights.digest;
+      } else {
+        options.other.version = weights.version.label;
+        options.other.parameters = weights.parameters;
+      }
+    }
+    return rollout_.Load(options_, poll_);
   }
 
   Result<std::vector<RolloutResponse>> Generate(std::span<const RolloutRequest> requests) override {
@@ -60,7 +67,7 @@ class GeneratorOf : public Generator {
 
  private:
   Rollout rollout_;
-  EngineOptions options_;
+  std::vector<EngineOptions> options_;
   const std::function<Status()> poll_;
   const ProgressHook progress_;
 };
@@ -70,17 +77,19 @@ class GeneratorOf : public Generator {
 std::unique_ptr<Generator> MakeEngineGenerator(const EngineOptions& engine,
                                                std::function<Status()> poll,
                                                ProgressHook progress) {
-  return std::make_unique<GeneratorOf<OwnEngine>>(OwnEngine(), engine, std::move(poll),
-                                                  std::move(progress));
+  Result<std::unique_ptr<RolloutEngine>> own = MakeOwnEngine(engine.kind);
+  NXDKIT_CHECK(own.ok());
+  return std::make_unique<GeneratorOf<EngineHere>>(EngineHere(*std::move(own)), std::vector{engine},
+                                                   std::move(poll), std::move(progress));
 }
 
 Result<std::unique_ptr<Generator>> MakeWorkerGenerator(const WorkerPoolOptions& pool,
-                                                       const EngineOptions& engine,
+                                                       const std::vector<EngineOptions>& engines,
                                                        std::function<Status()> poll,
                                                        ProgressHook progress) {
   NXDKIT_ASSIGN(WorkerPool started, WorkerPool::Start(pool));
   return std::unique_ptr<Generator>(std::make_unique<GeneratorOf<WorkerPool>>(
-      std::move(started), engine, std::move(poll), std::move(progress)));
+      std::move(started), engines, std::move(poll), std::move(progress)));
 }
 
 }  // namespace nxdkit::trainer

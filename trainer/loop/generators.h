@@ -9,15 +9,16 @@
 
 namespace nxdkit::trainer {
 
-// `engine.expect` is set at every Reload. `poll` as in Engine; `progress` of the responses, may be
-// empty.
+// What `engine` says of the weights is set at every Reload. `poll` as in Engine; `progress` of the
+// responses, may be empty.
 std::unique_ptr<Generator> MakeEngineGenerator(const EngineOptions& engine,
                                                std::function<Status()> poll,
                                                ProgressHook progress = nullptr);
 
-// Starts the workers; used and destroyed by the calling thread.
+// Starts the workers; used and destroyed by the calling thread. `engines`: one for all workers, or
+// one for each.
 Result<std::unique_ptr<Generator>> MakeWorkerGenerator(const WorkerPoolOptions& pool,
-                                                       const EngineOptions& engine,
+                                                       const std::vector<EngineOptions>& engines,
                                                        std::function<Status()> poll,
                                                        ProgressHook progress = nullptr);
 

@@ -116,6 +116,7 @@ class Estimator {
   }
 
   Status Rollout(const EngineShape& engine) {
+    if (engine.elsewhere) return OkStatus();
     NXDKIT_ASSIGN(const ParamTable table,
                   MakeParamTable(model_.model, static_cast<int>(engine.tp), 0));
     const models::ModelConfig& shapes = model_.model.config;

@@ -21,6 +21,7 @@ struct EngineShape {
   int64_t slots = 1;
   int64_t positions = 1;
   Dtype dtype = Dtype::kBF16;
+  bool elsewhere = false;  // it takes nothing of this machine
 };
 
 struct MemoryPart {

@@ -45,9 +45,9 @@ class PromptFeed {
 class Generator {
  public:
   virtual ~Generator() = default;
-  // New weights are in the bundle: engines are destroyed, made again and loaded; they must find
-  // these weights.
-  virtual Status Reload(const SyncedWeights& weights) = 0;
+  // New weights are there: engines are destroyed, made again and loaded, or take them where they
+  // can; they must find these weights.
+  virtual Result<EngineFacts> Reload(const SyncedWeights& weights) = 0;
   virtual Result<std::vector<RolloutResponse>> Generate(
       std::span<const RolloutRequest> requests) = 0;
   // Workers that had to be started again so far.
@@ -67,7 +67,7 @@ struct RunParts {
   // What the critic begins with, and the critic; nullptr: the advantages need none.
   std::unique_ptr<const CriticModel> critic_model;
   std::unique_ptr<MeshModel> critic;
-  std::string bundle;
+  SyncTarget sync;
   std::unique_ptr<Generator> generator;
   std::unique_ptr<PromptFeed> train;
   std::vector<Prompt> validation;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "trainer/report/run_files.h"
 
@@ -40,9 +41,12 @@ Status RunLogs::Write(int64_t step, const MetricRecord& record) {
   return events ? events->WriteScalars(step, record) : OkStatus();
 }
 
-Status RunLogs::WriteSync(int64_t step, const SyncedWeights& synced) {
-  return syncs.Append(fmt::format("{{\"step\": {}, \"serial\": {}, \"digest\": \"{}\"}}\n", step,
-                                  synced.version.serial, synced.digest));
+Status RunLogs::WriteSync(int64_t step, const SyncedWeights& synced, const EngineFacts& loaded) {
+  return syncs.Append(fmt::format(
+      "{{\"step\": {}, \"serial\": {}, \"digest\": \"{}\", \"engine\": \"{}\", \"proved\": {}, "
+      "\"not_covered\": {}}}\n",
+      step, synced.version.serial, synced.digest, EscapeControl(loaded.engine), loaded.proved,
+      loaded.not_covered));
 }
 
 }  // namespace nxdkit::trainer

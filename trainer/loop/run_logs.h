@@ -18,7 +18,7 @@ struct RunLogs {
 
   Status Write(int64_t step, const MetricRecord& record);
   // `step`: the one that the weights were synced for.
-  Status WriteSync(int64_t step, const SyncedWeights& synced);
+  Status WriteSync(int64_t step, const SyncedWeights& synced, const EngineFacts& loaded);
 
   MetricLog metrics;  // and samples
   AppendFile syncs;

@@ -11,6 +11,7 @@
 #include "formats/ops/verify/compare.h"
 #include "lib/base/errors.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "lib/system/paths.h"
 #include "lib/system/system.h"
 #include "trainer/config/check_model.h"
@@ -20,6 +21,7 @@
 #include "trainer/loop/generators.h"
 #include "trainer/loop/instance_fit.h"
 #include "trainer/loop/memory_estimate.h"
+#include "trainer/loop/others_engine.h"
 #include "trainer/reward/reward.h"
 #include "trainer/text/special_tokens.h"
 
@@ -133,14 +135,17 @@ class Maker {
   Status CheckEngineAndMemory() {
     const RolloutConfig& rollout = config_.worker.rollout;
     const NeuronOverrideConfig& over = rollout.neuron_override_config;
-    if (rollout.model_path) {
+    if (OthersEngine(rollout)) {
+      NXDKIT_TRY(PredictsEngine());
+      engine_ = {plan_.rollout_tp, rollout.max_in_flight, SequenceLength(), RolloutDtype(rollout),
+                 !rollout.url.empty()};
+    } else if (rollout.model_path) {
       NXDKIT_ASSIGN(const EngineFacts facts, CheckEngineBundle(EngineFor(*rollout.model_path)));
       engine_ = {facts.tp, facts.batch_size, facts.seq_len, facts.dtype};
     } else {
       engine_ = {over.tp_degree.value_or(plan_.rollout_tp),
                  over.batch_size.value_or(std::min<int64_t>(64, plan_.sequences_per_worker)),
-                 over.seq_len.value_or(rollout.max_model_len.value_or(row_tokens())),
-                 RolloutDtype(rollout)};
+                 SequenceLength(), RolloutDtype(rollout)};
     }
     NXDKIT_ASSIGN(const MemoryEstimate estimate,
                   EstimateMemory(config_, plan_, *parts_.config, engine_, critic_config()));
@@ -301,21 +306,50 @@ class Maker {
     return OkStatus();
   }
 
-  // The bundle of the configuration, or one that is made now.
-  Status MakeBundle() {
+  int64_t SequenceLength() const {
     const RolloutConfig& rollout = config_.worker.rollout;
+    return rollout.neuron_override_config.seq_len.value_or(
+        rollout.max_model_len.value_or(row_tokens()));
+  }
+
+  // How another program's engine lays the model out, as vLLM does; nullopt: nothing is known of it.
+  // kUnsupported when vLLM itself would refuse the model.
+  Result<std::optional<vllm::Geometry>> PredictsEngine() const {
+    const RolloutConfig& rollout = config_.worker.rollout;
+    if (rollout.model_path) return std::optional<vllm::Geometry>();
+    const vllm::Geometry geometry{.tp = static_cast<int>(plan_.rollout_tp),
+                                  .expert_parallel = rollout.enable_expert_parallel};
+    const auto tensors = vllm::RankTensors(parts_.config->model, geometry, 0);
+    if (tensors.ok()) return std::optional(geometry);
+    if (rollout.engine == "vllm")
+      return Error(tensors.error()).member("worker.rollout.tensor_parallel_size");
+    return std::optional<vllm::Geometry>();
+  }
+
+  // The bundle of the configuration, one that is made now, or where folders will be.
+  Status MakeSyncTarget() {
+    const RolloutConfig& rollout = config_.worker.rollout;
+    parts_.sync.text = parts_.text_files;
     if (rollout.model_path) {
-      parts_.bundle = *rollout.model_path;
+      parts_.sync.bundle = *rollout.model_path;
       return OkStatus();
     }
-    parts_.bundle = JoinPath(*config_.trainer.save_checkpoint_path, "rollout_bundle");
+    if (!OthersEngine(rollout)) return MakeBundle();
+    parts_.sync.folder = JoinPath(*config_.trainer.save_checkpoint_path, "rollout_model");
+    parts_.sync.dtype = engine_.dtype;
+    NXDKIT_ASSIGN(parts_.sync.engine, PredictsEngine());
+    return MakeFolders(parts_.sync.folder);
+  }
+
+  Status MakeBundle() {
+    parts_.sync.bundle = JoinPath(*config_.trainer.save_checkpoint_path, "rollout_bundle");
     ops::ExportRequest request;
     request.cpu = true;
     request.cache.enabled = false;
     request.convert.from = parts_.base.artifact.kind;
     request.convert.to = ops::Kind::kRollout;
     request.convert.input = *model().model_path;
-    request.convert.output = parts_.bundle;
+    request.convert.output = parts_.sync.bundle;
     request.convert.force = true;
     request.convert.sync = false;
     request.convert.run.max_memory = kNoMemoryCap;
@@ -324,8 +358,8 @@ class Maker {
     request.convert.options.sequence_length = engine_.positions;
     request.convert.options.dtype = engine_.dtype;
     NXDKIT_TRY(ops::Export(request));
-    NXDKIT_TRY(WriteTextFiles(parts_.text_files, parts_.bundle));
-    Note(fmt::format("made the rollout bundle {}: tp {}, {} slots of {} tokens", parts_.bundle,
+    NXDKIT_TRY(WriteTextFiles(parts_.text_files, parts_.sync.bundle));
+    Note(fmt::format("made the rollout bundle {}: tp {}, {} slots of {} tokens", parts_.sync.bundle,
                      engine_.tp, engine_.slots, engine_.positions));
     return OkStatus();
   }
@@ -341,12 +375,31 @@ class Maker {
   }
 
   Status MakeGenerator() {
-    NXDKIT_TRY(MakeBundle());
-    const EngineOptions engine = EngineFor(parts_.bundle);
+    NXDKIT_TRY(MakeSyncTarget());
+    if (OthersEngine(config_.worker.rollout)) return MakeOthersGenerator();
+    const EngineOptions engine = EngineFor(parts_.sync.bundle);
     if (!plan_.separate) {
       parts_.generator = MakeEngineGenerator(engine, options_.poll, options_.progress);
       return OkStatus();
     }
+    NXDKIT_ASSIGN(parts_.generator,
+                  MakeWorkerGenerator(PoolFor(), {engine}, options_.poll, options_.progress));
+    return OkStatus();
+  }
+
+  Status MakeOthersGenerator() {
+    NXDKIT_ASSIGN(
+        const std::vector<EngineOptions> engines,
+        OthersEngines(config_, plan_, parts_.config->model.config.vocab, engine_.positions));
+    WorkerPoolOptions pool = PoolFor();
+    pool.grace = kOthersGrace;
+    for (std::string& variable : OthersVariables()) pool.environment.push_back(std::move(variable));
+    NXDKIT_ASSIGN(parts_.generator,
+                  MakeWorkerGenerator(pool, engines, options_.poll, options_.progress));
+    return OkStatus();
+  }
+
+  WorkerPoolOptions PoolFor() const {
     WorkerPoolOptions pool;
     pool.command = options_.worker_command;
     pool.workers = static_cast<int>(plan_.rollout_workers);
@@ -354,9 +407,7 @@ class Maker {
     pool.environment_of = options_.rollout_environment.of;
     pool.log_files = options_.worker_logs;
     pool.on_warning = options_.note;
-    NXDKIT_ASSIGN(parts_.generator,
-                  MakeWorkerGenerator(pool, engine, options_.poll, options_.progress));
-    return OkStatus();
+    return pool;
   }
 
   const LoadedConfig& loaded_;

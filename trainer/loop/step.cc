@@ -1,5 +1,7 @@
 #include "trainer/loop/step.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -10,18 +12,30 @@ namespace nxdkit::trainer {
 namespace {
 
 // Between what the engine and the trainer say of the same tokens.
-void AddGap(std::span<const Sample> samples, Metrics& metrics) {
-  double sum = 0, worst = 0;
+Status AddGap(double most_gap, std::span<const Sample> samples, Metrics& metrics) {
+  double sum = 0, worst = 0, kl = 0;
   int64_t tokens = 0;
   for (const Sample& sample : samples)
     for (size_t i = 0; i < sample.engine_log_probs.size(); ++i, ++tokens) {
-      const double gap = std::abs(double{sample.engine_log_probs[i]} - sample.old_log_probs[i]);
+      const double difference = double{sample.engine_log_probs[i]} - sample.old_log_probs[i];
+      const double gap = std::abs(difference);
+      kl += difference;
       sum += gap;
       worst = std::max(worst, gap);
     }
-  if (tokens == 0) return;
-  metrics.Set("rollout/log_prob_gap_mean", sum / static_cast<double>(tokens));
+  if (tokens == 0) return OkStatus();
+  const double mean = sum / static_cast<double>(tokens);
+  metrics.Set("rollout/log_prob_gap_mean", mean);
   metrics.Set("rollout/log_prob_gap_max", worst);
+  metrics.Set("rollout/kl", kl / static_cast<double>(tokens));
+  if (mean <= most_gap) return OkStatus();
+  return Error(
+             Errc::kFindings,
+             fmt::format("the engine's log-probabilities are {:.3g} from the trainer's of the same "
+                         "{} tokens in the mean (at most {:.3g}), over the bound of {}: it "
+                         "generates with other weights, or at another temperature",
+                         mean, tokens, worst, most_gap))
+      .member("worker.rollout.max_log_prob_gap");
 }
 
 Status Penalize(const StepRules& rules, double& beta, std::vector<Sample>& samples,
@@ -72,6 +86,8 @@ Result<StepRules> MakeStepRules(const Config& config, const RunPlan& plan, int64
   rules.advantage.samples = plan.samples;
   NXDKIT_ASSIGN(rules.loss.type, ParseLossType(actor.loss_type));
   NXDKIT_ASSIGN(rules.loss.average, ParseLossAverage(actor.loss_avg_mode));
+  NXDKIT_ASSIGN(rules.importance.level, ParseImportanceLevel(algorithm.rollout_is));
+  rules.importance.threshold = algorithm.rollout_is_threshold;
   rules.loss.clip_low = actor.clip_ratio_low;
   rules.loss.clip_high = actor.clip_ratio_high;
   rules.loss.clip_dual = actor.clip_ratio_dual;
@@ -113,7 +129,8 @@ Status BalanceSamples(int dp, std::vector<Sample>& samples, Metrics& metrics) {
   return OkStatus();
 }
 
-Status AddOldLogProbs(MeshModel& actor, std::vector<Sample>& samples, Metrics& metrics) {
+Status AddOldLogProbs(MeshModel& actor, double most_gap, std::vector<Sample>& samples,
+                      Metrics& metrics) {
   NXDKIT_ASSIGN(RowOutputs found, actor.Evaluate(RowsOf(samples)));
   NXDKIT_CHECK(found.entropies.size() == samples.size());  // a critic has none
   double entropy = 0;
@@ -124,8 +141,7 @@ Status AddOldLogProbs(MeshModel& actor, std::vector<Sample>& samples, Metrics& m
     tokens += std::ssize(found.entropies[i]);
   }
   metrics.Set("actor/entropy", entropy / static_cast<double>(std::max<int64_t>(1, tokens)));
-  AddGap(samples, metrics);
-  return OkStatus();
+  return AddGap(most_gap, samples, metrics);
 }
 
 Status AddOutputs(MeshModel& model, std::vector<float> Sample::*to, std::vector<Sample>& samples) {
@@ -145,6 +161,31 @@ Status AddAdvantages(const StepRules& rules, double& beta, std::vector<Sample>& 
                     sample.returns});
   }
   return ComputeAdvantages(rules.advantage, rows);
+}
+
+Status WeighByImportance(const StepRules& rules, std::vector<Sample>& samples, Metrics& metrics) {
+  if (rules.importance.level == ImportanceLevel::kOff) return OkStatus();
+  std::vector<ImportanceRow> rows;
+  for (const Sample& sample : samples)
+    rows.push_back({sample.old_log_probs, sample.engine_log_probs});
+  ImportanceStats stats;
+  NXDKIT_ASSIGN(const auto weights, ImportanceWeights(rules.importance, rows, stats));
+  for (size_t i = 0; i < samples.size(); ++i)
+    for (size_t t = 0; t < weights[i].size(); ++t) samples[i].advantages[t] *= weights[i][t];
+  metrics.Set("rollout/is_mean", stats.mean);
+  metrics.Set("rollout/is_min", stats.min);
+  metrics.Set("rollout/is_max", stats.max);
+  metrics.Set("rollout/is_truncated", stats.truncated);
+  metrics.Set("rollout/is_effective", stats.effective);
+  return OkStatus();
+}
+
+void AddSync(const SyncedWeights& synced, const EngineFacts& loaded, Metrics& metrics) {
+  for (const auto* parts : {&synced.seconds, &loaded.seconds})
+    for (const auto& [part, seconds] : *parts) metrics.Set("timing_s/sync_" + part, seconds);
+  metrics.Set("sync/serial", static_cast<double>(synced.version.serial));
+  metrics.Set("sync/proved", static_cast<double>(loaded.proved));
+  metrics.Set("sync/not_covered", static_cast<double>(loaded.not_covered));
 }
 
 void AddSampleLengths(const Config& config, std::span<const Sample> samples,

@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "trainer/algo/advantage.h"
+#include "trainer/algo/importance.h"
 #include "trainer/algo/kl.h"
 #include "trainer/algo/schedule.h"
 #include "trainer/learner/mesh_model.h"
 #include "trainer/loop/loop_context.h"
 #include "trainer/loop/sample.h"
 #include "trainer/loop/update_policy.h"
+#include "trainer/loop/weight_sync.h"
 #include "trainer/report/metrics.h"
 
 namespace nxdkit::trainer {
@@ -18,6 +20,7 @@ namespace nxdkit::trainer {
 // Words of the configuration, understood.
 struct StepRules {
   AdvantageOptions advantage;
+  ImportanceOptions importance;
   PolicyLossOptions loss;
   Schedule schedule;
   ValueLossOptions value_loss;  // of the critic, where there is one
@@ -32,15 +35,26 @@ Result<StepRules> MakeStepRules(const Config& config, const RunPlan& plan, int64
 Status BalanceSamples(int dp, std::vector<Sample>& samples, Metrics& metrics);
 
 // Of the actor as it is before the step's updates, and how far the engine's are from them:
-// rollout/log_prob_gap_mean and _max. A gap that is not small says that the engine ran other
+// rollout/log_prob_gap_mean and _max, and rollout/kl, the mean of the engine's less the actor's,
+// which estimates KL(engine, actor). A gap that is not small says that the engine ran other
 // weights or other arithmetic.
-Status AddOldLogProbs(MeshModel& actor, std::vector<Sample>& samples, Metrics& metrics);
+// kFindings when the mean is over `most_gap`: the engine is not what it is taken for.
+Status AddOldLogProbs(MeshModel& actor, double most_gap, std::vector<Sample>& samples,
+                      Metrics& metrics);
 // What the reference or the critic says, into `to` of each sample.
 Status AddOutputs(MeshModel& model, std::vector<float> Sample::*to, std::vector<Sample>& samples);
 
 // KL penalty, if there is one, then advantages and returns. `beta` is the controller's state.
 Status AddAdvantages(const StepRules& rules, double& beta, std::vector<Sample>& samples,
                      Metrics& metrics);
+
+// Multiplies the advantages by the weights of `rules.importance`; nothing when that is off. Adds
+// rollout/is_*.
+Status WeighByImportance(const StepRules& rules, std::vector<Sample>& samples, Metrics& metrics);
+
+// What a sync took and proved: timing_s/sync_* (parts of gen, or of validation), sync/serial,
+// sync/proved and sync/not_covered.
+void AddSync(const SyncedWeights& synced, const EngineFacts& loaded, Metrics& metrics);
 
 // <prefix>response_length/*, <prefix>prompt_length/*.
 void AddSampleLengths(const Config& config, std::span<const Sample> samples,

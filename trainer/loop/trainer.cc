@@ -44,14 +44,14 @@ class Steps {
   // What is generated next, in this phase, is generated with the weights as they are now.
   Status Sync(const char* phase, Metrics& metrics) {
     NXDKIT_TRY(Begin("sync", phase));
-    NXDKIT_ASSIGN(
-        const SyncedWeights synced,
-        SyncWeights(*parts_.actor, *parts_.config, parts_.base.artifact, parts_.bundle,
-                    "step " + std::to_string(state_.now.step), run_.FileOptions(hooks_.poll)));
-    NXDKIT_TRY(parts_.generator->Reload(synced));
+    NXDKIT_ASSIGN(const SyncedWeights synced,
+                  SyncWeights(*parts_.actor, *parts_.config, parts_.base.artifact, parts_.sync,
+                              "step " + std::to_string(state_.now.step), ++syncs_,
+                              run_.FileOptions(hooks_.poll)));
+    NXDKIT_ASSIGN(const EngineFacts loaded, parts_.generator->Reload(synced));
     synced_step_ = state_.now.step;
-    NXDKIT_TRY(logs_.WriteSync(current_, synced));
-    metrics.Set("sync/serial", static_cast<double>(synced.version.serial));
+    NXDKIT_TRY(logs_.WriteSync(current_, synced, loaded));
+    AddSync(synced, loaded, metrics);
     return OkStatus();
   }
 
@@ -85,7 +85,8 @@ class Steps {
                             [&](const char* phase) { return Begin(phase); }));
     NXDKIT_TRY(BalanceSamples(parts_.actor->options().dp, samples, metrics));
     NXDKIT_TRY(Begin("old"));
-    NXDKIT_TRY(AddOldLogProbs(*parts_.actor, samples, metrics));
+    NXDKIT_TRY(
+        AddOldLogProbs(*parts_.actor, config_.worker.rollout.max_log_prob_gap, samples, metrics));
     if (parts_.reference) {
       NXDKIT_TRY(Begin("ref"));
       NXDKIT_TRY(AddOutputs(*parts_.reference, &Sample::ref_log_probs, samples));
@@ -96,6 +97,7 @@ class Steps {
     }
     NXDKIT_TRY(Begin("adv"));
     NXDKIT_TRY(AddAdvantages(rules_, state_.now.kl_beta, samples, metrics));
+    NXDKIT_TRY(WeighByImportance(rules_, samples, metrics));
     return samples;
   }
 
@@ -209,6 +211,7 @@ class Steps {
   PhaseTimer timer_;
   int64_t current_ = 0;  // the step under way
   int64_t synced_step_ = -1, validated_step_ = -1;
+  int64_t syncs_ = 0;
   std::string phase_;
   MetricRecord last_;
 };

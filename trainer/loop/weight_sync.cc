@@ -2,6 +2,8 @@
 
 #include "formats/manifest/manifest.h"
 #include "formats/ops/digest/digest.h"
+#include "lib/base/stopwatch.h"
+#include "lib/system/paths.h"
 #include "lib/tensor/dtype.h"
 
 namespace nxdkit::trainer {
@@ -14,28 +16,78 @@ Result<std::optional<Dtype>> BundleDtype(const std::string& bundle) {
   return config ? DtypeFromTorchName(config->torch_dtype) : std::nullopt;
 }
 
+// Of the model as a whole, or of every parameter of the engine's ranks.
+Status Predict(const SyncTarget& target, ops::BoundArtifact actors, const ops::RunOptions& run,
+               SyncedWeights& synced) {
+  if (target.engine) {
+    NXDKIT_ASSIGN(const std::vector<ops::EngineParam> params,
+                  ops::DigestForEngine(actors, *target.engine, target.dtype, run));
+    synced.parameters = ops::KeyedDigestsOf(params);
+    synced.digest = ops::DigestOfAll(synced.parameters);
+    return OkStatus();
+  }
+  std::optional<Dtype> dtype = target.dtype;
+  if (!target.bundle.empty()) {
+    NXDKIT_ASSIGN(dtype, BundleDtype(target.bundle));
+  }
+  actors.own_dtypes.assign(actors.params.size(), dtype);
+  NXDKIT_ASSIGN(const ops::ModelDigest digest, ops::DigestModel(actors, run));
+  synced.digest = manifest::DigestText(digest.digest);
+  return OkStatus();
+}
+
+ops::ConvertRequest RequestFor(const SyncTarget& target, const std::string& label, int64_t number) {
+  ops::ConvertRequest request;
+  request.input = "the trainer";
+  request.sync = false;  // weights can be made again
+  if (!target.bundle.empty()) {
+    request.to = ops::Kind::kRollout;
+    request.output = target.bundle;
+    request.place = ops::Slot{label};
+    return request;
+  }
+  request.to = ops::Kind::kHf;
+  request.output = JoinPath(target.folder, number % 2 == 0 ? "even" : "odd");
+  request.options.dtype = target.dtype;
+  request.force = true;
+  return request;
+}
+
+// A folder is looked at as an engine would: names, shapes and sizes; engines do not find out.
+Status FinishFolder(const SyncTarget& target, const std::string& folder) {
+  NXDKIT_TRY(WriteTextFiles(target.text, folder));
+  NXDKIT_TRY(ops::OpenAndBind(folder, ops::Kind::kHf, {}));
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<SyncedWeights> SyncWeights(MeshModel& actor, const DecoderConfig& config,
-                                  const ops::Artifact& base, const std::string& bundle,
-                                  const std::string& label, const ops::RunOptions& run) {
+                                  const ops::Artifact& base, const SyncTarget& target,
+                                  const std::string& label, int64_t number,
+                                  const ops::RunOptions& run) {
   const auto memory = [&]() -> Result<ops::BoundArtifact> {
     return BindTraining(base, config.model, actor.weights(), nullptr);
   };
-  ops::ConvertRequest request;
-  request.source = memory;
-  request.input = "the trainer";
-  request.to = ops::Kind::kRollout;
-  request.output = bundle;
-  request.place = ops::Slot{label};
-  request.sync = false;  // weights can be made again
-  request.run = run;
-  NXDKIT_ASSIGN(const std::optional<Dtype> dtype, BundleDtype(bundle));
+  SyncedWeights synced;
+  Stopwatch watch;
   NXDKIT_ASSIGN(ops::BoundArtifact actors, memory());
-  actors.own_dtypes.assign(actors.params.size(), dtype);
-  NXDKIT_ASSIGN(const ops::ModelDigest digest, ops::DigestModel(actors, run));
+  NXDKIT_TRY(Predict(target, std::move(actors), run, synced));
+  synced.seconds["digest"] = watch.Lap();
+  ops::ConvertRequest request = RequestFor(target, label, number);
+  request.source = memory;
+  request.run = run;
   NXDKIT_ASSIGN(const ops::ConvertReport report, ops::Convert(request));
-  return SyncedWeights{report.refreshed->version, manifest::DigestText(digest.digest)};
+  synced.path = request.output;
+  if (report.refreshed) {
+    synced.version = report.refreshed->version;
+  } else {
+    synced.version.serial = number;
+    synced.version.label = label;
+    NXDKIT_TRY(FinishFolder(target, synced.path));
+  }
+  synced.seconds["write"] = watch.Lap();
+  return synced;
 }
 
 }  // namespace nxdkit::trainer

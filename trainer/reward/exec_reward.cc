@@ -1,10 +1,7 @@
 #include "trainer/reward/exec_reward.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -15,6 +12,7 @@
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/json/json.h"
+#include "lib/system/child.h"
 #include "lib/system/command_text.h"
 #include "lib/system/process.h"
 #include "trainer/base/characters.h"
@@ -24,11 +22,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMaxLine = 1 << 20;     // bytes of one answer
-constexpr size_t kKeptWords = 16 << 10;  // bytes of standard error that are remembered
-constexpr size_t kShownWords = 2000;     // bytes of it in an error
-constexpr size_t kMaxNumbers = 64;       // in one answer
-constexpr auto kGrace = std::chrono::seconds(1);
+constexpr size_t kMaxLine = 1 << 20;        // bytes of one answer
+constexpr size_t kKeptWords = 16 << 10;     // bytes of standard error that are remembered
+constexpr size_t kShownWords = 2000;        // bytes of it in an error
+constexpr size_t kMaxNumbers = 64;          // in one answer
 constexpr int64_t kPollMilliseconds = 100;  // how late an interruption is seen at most
 
 std::string LineOf(const RewardSample& sample) {
@@ -59,60 +56,6 @@ Result<Scores> ReadAnswer(std::string_view line) {
   if (!scores.contains(kOverall))
     return Corrupt("its answer has no \"{}\": {}", kOverall, JsonExcerpt(*json));
   return scores;
-}
-
-// Ends a process group once this process is gone, whatever ended it: a shell that waits for the end
-// of a pipe that only we hold open. The kernel's own signal would reach the program, not what it
-// has started.
-struct Keeper {
-  Descriptor life;
-  Process shell;  // ended before the pipe: the group's number may be another's by then
-};
-
-std::optional<Keeper> StartKeeper(pid_t group) {
-  constexpr char kShell[] = "/bin/sh";
-  constexpr char kScript[] =
-      "trap '' HUP INT TERM; exec > /dev/null 2>&1; read -r line; kill -s KILL -- \"-$1\"";
-  Result<PipeEnds> life = MakePipe();
-  if (!life.ok()) return std::nullopt;
-  Result<Process> shell =
-      Process::Start({.program = kShell,
-                      .words = {kShell, "-c", kScript, kShell, std::to_string(group)},
-                      .in = life->read.fd()});
-  if (!shell.ok()) return std::nullopt;
-  return Keeper{std::move(life->write), *std::move(shell)};
-}
-
-// The program, with pipes that do not block. When we are gone its input ends, and so does it.
-struct Child {
-  Process process;
-  Descriptor in, out, err;
-  std::optional<Keeper> keeper;  // none where there is no shell
-
-  // Ends its input; what has not gone a second after that is ended.
-  void End() {
-    in.Close();
-    process.WaitForEnd(kGrace);
-    process.End(kGrace);
-  }
-};
-
-Result<Child> StartChild(const std::string& program, const std::vector<std::string>& words) {
-  NXDKIT_ASSIGN(PipeEnds in, MakePipe());
-  NXDKIT_ASSIGN(PipeEnds out, MakePipe());
-  NXDKIT_ASSIGN(PipeEnds err, MakePipe());
-  NXDKIT_ASSIGN(Process process, Process::Start({.program = program,
-                                                 .words = words,
-                                                 .environment = WholeEnvironment(),
-                                                 .in = in.read.fd(),
-                                                 .out = out.write.fd(),
-                                                 .err = err.write.fd(),
-                                                 .signal_with_parent = SIGKILL}));
-  for (const Descriptor* pipe : {&in.write, &out.read, &err.read})
-    ::fcntl(pipe->fd(), F_SETFL, ::fcntl(pipe->fd(), F_GETFL) | O_NONBLOCK);
-  std::optional<Keeper> keeper = StartKeeper(process.pid());
-  return Child{std::move(process), std::move(in.write), std::move(out.read), std::move(err.read),
-               std::move(keeper)};
 }
 
 // What one batch has to say and has heard.
@@ -177,7 +120,9 @@ class ExecReward : public Reward {
     }
     if (child_) return false;
     words_said_.clear();
-    NXDKIT_ASSIGN(child_, StartChild(program_, words_));
+    NXDKIT_ASSIGN(
+        child_,
+        StartChild({.program = program_, .words = words_, .environment = WholeEnvironment()}));
     return true;
   }
 
@@ -227,16 +172,6 @@ class ExecReward : public Reward {
     // It does not listen any more; it may still answer what it has read.
     child_->in.Close();
     exchange.written = exchange.input.size();
-  }
-
-  // nullopt: nothing there now; empty: the end.
-  static std::optional<std::string_view> ReadSome(const Descriptor& pipe, std::span<char> buffer) {
-    ssize_t got;
-    do {
-      got = ::read(pipe.fd(), buffer.data(), buffer.size());
-    } while (got < 0 && errno == EINTR);
-    if (got < 0) return std::nullopt;
-    return std::string_view(buffer.data(), static_cast<size_t>(got));
   }
 
   void Read(Exchange& exchange) {

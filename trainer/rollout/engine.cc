@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <new>
 #include <numeric>
@@ -251,6 +252,32 @@ Result<Generated> Engine::Generate(std::span<const RolloutRequest> requests,
   if (!stopped.ok()) return std::move(stopped).error();
   if (!status.ok()) return status.error();
   return out;
+}
+
+Status CheckResponse(const RolloutResponse& response, const RolloutRequest& request,
+                     const EngineFacts& facts) {
+  const auto bad = [](std::string what) { return Error(Errc::kCorrupt, std::move(what)); };
+  const int64_t tokens = std::ssize(response.ids);
+  const int64_t most =
+      std::min(request.sampling.max_tokens, facts.seq_len - std::ssize(request.prompt));
+  if (tokens < 1 || tokens > most)
+    return bad(fmt::format("a response of {} tokens, expected 1 to {}", tokens, most));
+  for (const int32_t id : response.ids)
+    if (id < 0 || id >= facts.vocab)
+      return bad(fmt::format("token id {} is not below the model's {}", id, facts.vocab));
+  const size_t expected = request.sampling.log_probs ? response.ids.size() : 0;
+  if (response.log_probs.size() != expected)
+    return bad(
+        fmt::format("{} log-probabilities, expected {}", response.log_probs.size(), expected));
+  for (const float log_prob : response.log_probs)
+    if (!std::isfinite(log_prob)) return bad(fmt::format("a log-probability of {}", log_prob));
+  const bool stops = !request.sampling.ignore_eos &&
+                     std::ranges::count(request.sampling.stop_tokens, response.ids.back()) > 0;
+  if (stops == (response.reason == FinishReason::kStop) && (stops || tokens == most))
+    return OkStatus();
+  return bad(fmt::format("{} tokens, the last of which is {}, and it ended with \"{}\"", tokens,
+                         response.ids.back(),
+                         response.reason == FinishReason::kStop ? "stop" : "length"));
 }
 
 }  // namespace nxdkit::trainer

@@ -8,10 +8,12 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "formats/rollout/weights_version.h"
@@ -37,13 +39,37 @@ struct ExpectedWeights {
   std::string digest{};                // "sha256:..." of the model as it was loaded; "" is any
 };
 
+// Whose engine generates: the one of this project, a vLLM server's, or another program's.
+enum class EngineKind : uint8_t { kCpu, kVllm, kExec };
+
+// What the engine of another program is told (trainer/engines).
+struct OtherEngine {
+  std::string url;                     // of a server that runs; "": `command` is started
+  std::vector<std::string> command;    // words; {model}, {port} and the like are filled in
+  std::vector<std::string> variables;  // "NAME=value", of the command beside what it inherits
+  int64_t tp = 1;
+  int64_t vocab = 0;
+  int64_t seq_len = 0;  // prompt and response
+  Dtype dtype = Dtype::kBF16;
+  float temperature = 1;       // of the samples that are trained on
+  int64_t in_flight = 16;      // requests at a time
+  double start_seconds = 600;  // until it answers
+  double answer_seconds = 600;
+  // Of the weights: what they are called, and the digests of what each rank is to hold
+  // (ops::KeyedDigests); none where the engine's layout is not known.
+  std::string version;
+  std::vector<std::pair<std::string, std::string>> parameters;
+};
+
 struct EngineOptions {
-  std::string bundle;
+  EngineKind kind = EngineKind::kCpu;
+  std::string bundle;  // of another program's engine: the folder of the model
   NeuronOverride neuron_override{};
   ExpectedWeights expect{};
   int threads = 1;            // of each rank
   int64_t pass_tokens = 256;  // of one pass through the model; at least the batch size is taken
   bool digest = false;        // tell the digest even if none is expected
+  OtherEngine other{};        // unless kCpu
 };
 
 struct EngineFacts {
@@ -57,6 +83,11 @@ struct EngineFacts {
   int64_t cache_bytes = 0;   // of all ranks
   std::optional<rollout::WeightsVersion> version;
   std::string digest{};  // when asked for or expected
+  // Of the loading, for people and metrics.
+  std::string engine = "cpu";               // and its version: "vllm 0.32.0"
+  std::map<std::string, double> seconds{};  // by part: "load", "reload", "check", ...
+  int64_t proved = 0;                       // digests of what it holds that are as predicted
+  int64_t not_covered = 0;  // parameters of which it keeps no bytes that could be compared
 };
 
 struct GenerateStats {
@@ -117,5 +148,8 @@ Status CheckLoaded(const ExpectedWeights& expect, const EngineFacts& loaded,
 
 // What Generate checks of its requests; also before they are sent to workers.
 Status CheckRequests(std::span<const RolloutRequest> requests, const EngineFacts& facts);
+// The response of another process is used as if the trainer had made it: kCorrupt unless it is one.
+Status CheckResponse(const RolloutResponse& response, const RolloutRequest& request,
+                     const EngineFacts& facts);
 
 }  // namespace nxdkit::trainer

@@ -32,7 +32,20 @@ class Put {
   }
   void One(Dtype dtype) { One(TorchName(dtype)); }
   void One(FinishReason reason) { One(static_cast<uint8_t>(reason)); }
+  void One(EngineKind kind) { One(static_cast<uint8_t>(kind)); }
   void One(const rollout::WeightsVersion& version);
+  void One(const std::vector<std::string>& texts) {
+    One(uint64_t{texts.size()});
+    for (const std::string& text : texts) One(text);
+  }
+  void One(const std::vector<std::pair<std::string, std::string>>& pairs) {
+    One(uint64_t{pairs.size()});
+    for (const auto& [key, value] : pairs) (*this)(key, value);
+  }
+  void One(const std::map<std::string, double>& numbers) {
+    One(uint64_t{numbers.size()});
+    for (const auto& [key, value] : numbers) (*this)(key, value);
+  }
   template <typename T>
   void One(const std::optional<T>& value) {
     One(value.has_value());
@@ -108,7 +121,35 @@ class Get {
     if (number > static_cast<uint8_t>(FinishReason::kLength))
       unknown_ = Corrupt("an end of kind {}", number);
   }
+  void One(EngineKind& kind) {
+    uint8_t number = 0;
+    One(number);
+    kind = static_cast<EngineKind>(number);
+    if (number > static_cast<uint8_t>(EngineKind::kExec))
+      unknown_ = Corrupt("an engine of kind {}", number);
+  }
   void One(rollout::WeightsVersion& version);
+  // Every text takes the bytes of its count at least.
+  void One(std::vector<std::string>& texts) {
+    const uint64_t count = Count(sizeof(uint64_t));
+    for (uint64_t i = 0; i < count; ++i) One(texts.emplace_back());
+  }
+  void One(std::vector<std::pair<std::string, std::string>>& pairs) {
+    const uint64_t count = Count(2 * sizeof(uint64_t));
+    for (uint64_t i = 0; i < count; ++i) {
+      auto& [key, value] = pairs.emplace_back();
+      (*this)(key, value);
+    }
+  }
+  void One(std::map<std::string, double>& numbers) {
+    const uint64_t count = Count(sizeof(uint64_t) + sizeof(double));
+    for (uint64_t i = 0; i < count; ++i) {
+      std::string key;
+      double value = 0;
+      (*this)(key, value);
+      numbers.emplace(std::move(key), value);
+    }
+  }
   template <typename T>
   void One(std::optional<T>& value) {
     bool there = false;
@@ -144,13 +185,18 @@ void Fields(auto& wire, auto& options) requires requires { options.neuron_overri
   auto& over = options.neuron_override;
   wire(options.bundle, over.tp_degree, over.batch_size, over.seq_len, over.torch_dtype,
        options.expect.serial, options.expect.label, options.expect.digest, options.threads,
-       options.pass_tokens, options.digest);
+       options.pass_tokens, options.digest, options.kind);
+  auto& other = options.other;
+  wire(other.url, other.command, other.variables, other.tp, other.vocab, other.seq_len, other.dtype,
+       other.temperature, other.in_flight, other.start_seconds, other.answer_seconds, other.version,
+       other.parameters);
 }
 
 void Fields(auto& wire, auto& facts) requires requires { facts.model_type; }
 {
   wire(facts.model_type, facts.tp, facts.batch_size, facts.seq_len, facts.vocab, facts.weight_bytes,
-       facts.cache_bytes, facts.dtype, facts.version, facts.digest);
+       facts.cache_bytes, facts.dtype, facts.version, facts.digest, facts.engine, facts.seconds,
+       facts.proved, facts.not_covered);
 }
 
 void Fields(auto& wire, auto& stats) requires requires { stats.passes; }

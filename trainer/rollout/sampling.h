@@ -18,6 +18,7 @@ struct SamplingParams {
   bool ignore_eos = false;
   int64_t max_tokens = 1;
   std::vector<int32_t> stop_tokens{};  // a set; the one that ends a response is part of it
+  bool operator==(const SamplingParams&) const = default;
 };
 
 // One response to make. Its draws depend on seed, step, prompt, sample and the position in the

@@ -26,6 +26,7 @@ enum class FrameKind : uint32_t {
   kDone = 6,      // worker: GenerateStats
   kFailed = 7,    // worker: Error of kLoad or kGenerate
   kProgress = 8,  // worker: is at work
+  kBroken = 9,    // worker: Error; its engine has failed, and it is to be started anew
 };
 
 struct Frame {

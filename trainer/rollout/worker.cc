@@ -17,7 +17,7 @@ constexpr auto kHeartbeat = std::chrono::milliseconds(500);
 
 class WorkerLoop {
  public:
-  WorkerLoop(int in, int out) : in_(in), out_(out) {}
+  WorkerLoop(int in, int out, const EngineMaker& make) : in_(in), out_(out), make_(make) {}
 
   Status Run() {
     NXDKIT_TRY(Send(FrameKind::kHello, EncodeHello()));
@@ -34,7 +34,8 @@ class WorkerLoop {
                     : frame.kind == FrameKind::kGenerate ? Generate(frame.payload)
                                                          : Unexpected(frame.kind);
     if (status.ok() || broken_) return status;
-    return Send(FrameKind::kFailed, EncodeError(status.error()));
+    const bool again = kind_ != EngineKind::kCpu && status.error().code() == Errc::kIo;
+    return Send(again ? FrameKind::kBroken : FrameKind::kFailed, EncodeError(status.error()));
   }
 
   Status Unexpected(FrameKind kind) {
@@ -43,11 +44,14 @@ class WorkerLoop {
   }
 
   Status Load(const std::string& payload) {
-    engine_.reset();
     NXDKIT_ASSIGN(const EngineOptions options, Decode<EngineOptions>(payload));
-    NXDKIT_ASSIGN(Engine engine, Engine::Load(options, [this] { return Beat(); }));
-    engine_ = std::move(engine);
-    return Send(FrameKind::kLoaded, Encode(engine_->facts()));
+    if (!engine_ || options.kind != kind_) {
+      engine_.reset();
+      NXDKIT_ASSIGN(engine_, make_(options.kind));
+      kind_ = options.kind;
+    }
+    NXDKIT_ASSIGN(const EngineFacts facts, engine_->Load(options, [this] { return Beat(); }));
+    return Send(FrameKind::kLoaded, Encode(facts));
   }
 
   Status Generate(const std::string& payload) {
@@ -108,14 +112,18 @@ class WorkerLoop {
   const int in_;
   const int out_;
   std::string bytes_;
-  std::optional<Engine> engine_;
-  std::mutex mutex_;  // of what Send writes
+  const EngineMaker& make_;
+  std::unique_ptr<RolloutEngine> engine_;
+  EngineKind kind_ = EngineKind::kCpu;  // of engine_
+  std::mutex mutex_;                    // of what Send writes
   std::chrono::steady_clock::time_point last_sent_;
   bool broken_ = false;  // answering is pointless
 };
 
 }  // namespace
 
-Status RunRolloutWorker(int in, int out) { return WorkerLoop(in, out).Run(); }
+Status RunRolloutWorker(int in, int out, const EngineMaker& make) {
+  return WorkerLoop(in, out, make).Run();
+}
 
 }  // namespace nxdkit::trainer

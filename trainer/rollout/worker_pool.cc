@@ -23,27 +23,9 @@ enum class Work { kNone, kLoading, kGenerating };
 struct Worker {
   std::optional<WorkerProcess> process;
   Work work = Work::kNone;
-  std::set<size_t> pending;  // requests that it has to answer
+  std::set<size_t> pending;          // requests that it has to answer
+  std::optional<EngineFacts> facts;  // of its last loading
 };
-
-// A response is used as if the trainer had made it: it must be one.
-Status CheckResponse(const RolloutResponse& response, const RolloutRequest& request,
-                     const EngineFacts& facts) {
-  const auto bad = [](std::string what) { return Error(Errc::kCorrupt, std::move(what)); };
-  const int64_t tokens = std::ssize(response.ids);
-  const int64_t most =
-      std::min(request.sampling.max_tokens, facts.seq_len - std::ssize(request.prompt));
-  if (tokens < 1 || tokens > most)
-    return bad(fmt::format("a response of {} tokens, expected 1 to {}", tokens, most));
-  for (const int32_t id : response.ids)
-    if (id < 0 || id >= facts.vocab)
-      return bad(fmt::format("token id {} is not below the model's {}", id, facts.vocab));
-  const size_t expected = request.sampling.log_probs ? response.ids.size() : 0;
-  if (response.log_probs.size() != expected)
-    return bad(
-        fmt::format("{} log-probabilities, expected {}", response.log_probs.size(), expected));
-  return OkStatus();
-}
 
 bool SameWeights(const EngineFacts& a, const EngineFacts& b) {
   return a.version == b.version && a.digest == b.digest;
@@ -69,10 +51,12 @@ std::vector<size_t> SplitRequests(std::span<const RolloutRequest> requests, int 
 }
 
 struct WorkerPool::State {
+  ~State() { EndAll(); }
+
   WorkerPoolOptions options;
   std::vector<Worker> workers;
-  std::optional<EngineOptions> load;  // what a worker that is started again loads
-  std::optional<EngineFacts> facts;   // of the first worker that loaded
+  std::vector<EngineOptions> loads;  // what workers load, also when they are started again
+  std::optional<EngineFacts> facts;  // of the first worker that loaded
 
   // Of the call under way.
   std::span<const RolloutRequest> requests;
@@ -97,10 +81,15 @@ struct WorkerPool::State {
     return options.log_files.empty() ? "" : options.log_files[index];
   }
 
-  void QueueLoad(Worker& worker) {
+  const EngineOptions& LoadOf(size_t index) const {
+    return loads.size() == 1 ? loads[0] : loads[index];
+  }
+
+  void QueueLoad(size_t index) {
+    Worker& worker = workers[index];
     worker.work = Work::kLoading;
     worker.process->Expect();
-    worker.process->Queue(FrameKind::kLoad, Encode(*load));
+    worker.process->Queue(FrameKind::kLoad, Encode(LoadOf(index)));
   }
 
   void QueueGenerate(Worker& worker) {
@@ -136,8 +125,10 @@ struct WorkerPool::State {
       const Result<std::optional<Frame>> frame = worker.process->Take();
       bool understood = frame.ok();
       if (understood && !frame->has_value()) break;
+      const int before = restarts;
       if (understood) NXDKIT_TRY(Handle(index, **frame, understood));
       if (!understood) return Restart(index, "cannot be understood");
+      if (restarts != before) return OkStatus();  // another process by now
     }
     if (worker.work == Work::kNone) return OkStatus();
     if (!there) return Restart(index, "is gone");
@@ -151,7 +142,7 @@ struct WorkerPool::State {
   Status Restart(size_t index, const std::string& why) {
     Worker& worker = workers[index];
     const pid_t pid = worker.process->pid();
-    const std::string end = worker.process->End();
+    const std::string end = worker.process->End(options.grace);
     worker.process.reset();
     const std::string what =
         fmt::format("rollout worker {} (process {}) {}: it {}", index, pid, why, end);
@@ -164,7 +155,7 @@ struct WorkerPool::State {
           fmt::format("{}; it is restarted for {} requests", what, worker.pending.size()));
     ++all_restarts;
     NXDKIT_TRY(StartProcess(index));
-    QueueLoad(worker);
+    QueueLoad(index);
     return OkStatus();
   }
 
@@ -184,6 +175,9 @@ struct WorkerPool::State {
       case FrameKind::kFailed:
         if (worker.work == Work::kNone) break;
         return ErrorFrom(frame.payload);
+      case FrameKind::kBroken:
+        if (worker.work == Work::kNone) break;
+        return Rebuild(index, ErrorFrom(frame.payload));
       case FrameKind::kLoaded:
         if (worker.work != Work::kLoading) break;
         return decoded(TakeLoaded(worker, frame.payload));
@@ -200,16 +194,25 @@ struct WorkerPool::State {
     return OkStatus();
   }
 
+  // The engine behind a worker has failed: what is left of it ends with the worker.
+  Status Rebuild(size_t index, const Error& error) {
+    const Status status = Restart(index, "has an engine that failed (" + error.ToString() + ")");
+    if (status.ok() || error.hint().empty()) return status;
+    return Error(status.error()).hint(error.hint());
+  }
+
   Status TakeLoaded(Worker& worker, const std::string& payload) {
-    NXDKIT_ASSIGN(EngineFacts loaded, Decode<EngineFacts>(payload));
-    NXDKIT_TRY(CheckLoaded(load->expect, loaded, load->bundle));
+    NXDKIT_ASSIGN(worker.facts, Decode<EngineFacts>(payload));
+    const EngineFacts& loaded = *worker.facts;
+    const EngineOptions& load = loads[0];  // they expect the same
+    NXDKIT_TRY(CheckLoaded(load.expect, loaded, load.bundle));
     if (!facts)
-      facts = std::move(loaded);
+      facts = loaded;
     else if (!SameWeights(*facts, loaded))
       return Error(Errc::kFindings,
                    fmt::format("rollout workers have loaded different weights: {} and {}",
                                WeightsText(*facts), WeightsText(loaded)))
-          .in(load->bundle);
+          .in(load.bundle);
     worker.work = Work::kNone;
     if (!worker.pending.empty()) QueueGenerate(worker);
     return OkStatus();
@@ -244,9 +247,30 @@ struct WorkerPool::State {
     for (Worker& worker : workers) {
       worker.pending.clear();
       if (worker.work == Work::kNone) continue;
+      if (worker.process) worker.process->End(options.grace);
       worker.process.reset();
       worker.work = Work::kNone;
     }
+  }
+
+  void EndAll() {
+    for (Worker& worker : workers)
+      if (worker.process) worker.process->HangUp();  // all of them end at the same time
+    for (Worker& worker : workers)
+      if (worker.process) worker.process->End(options.grace);
+  }
+
+  // Of the first worker, with what all of them took and proved.
+  EngineFacts AllFacts() const {
+    EngineFacts all = *facts;
+    all.proved = all.not_covered = 0;
+    for (const Worker& worker : workers) {
+      all.proved += worker.facts->proved;
+      all.not_covered += worker.facts->not_covered;
+      for (const auto& [part, seconds] : worker.facts->seconds)
+        all.seconds[part] = std::max(all.seconds[part], seconds);
+    }
+    return all;
   }
 
   bool AnyBusy() const {
@@ -282,18 +306,20 @@ std::vector<int> WorkerPool::pids() const {
   return out;
 }
 
-Result<EngineFacts> WorkerPool::Load(const EngineOptions& options,
+Result<EngineFacts> WorkerPool::Load(std::span<const EngineOptions> options,
                                      const std::function<Status()>& poll) {
   State& s = *state_;
-  s.load = options;
+  if (options.size() != 1 && options.size() != s.workers.size())
+    return BadUsage("{} engines for {} rollout workers", options.size(), s.workers.size());
+  s.loads.assign(options.begin(), options.end());
   s.facts.reset();
   s.restarts = 0;
   for (size_t i = 0; i < s.workers.size(); ++i) {
     if (!s.workers[i].process) NXDKIT_TRY(s.StartProcess(i));
-    s.QueueLoad(s.workers[i]);
+    s.QueueLoad(i);
   }
   const Status status = s.Drive(poll);
-  if (status.ok()) return *s.facts;
+  if (status.ok()) return s.AllFacts();
   s.StopBusy();
   s.facts.reset();
   return status.error();
@@ -320,7 +346,7 @@ Result<Generated> WorkerPool::Generate(std::span<const RolloutRequest> requests,
     }
     started = s.StartProcess(i);
     if (!started.ok()) break;
-    s.QueueLoad(s.workers[i]);
+    s.QueueLoad(i);
   }
   const Status status = started.ok() ? s.Drive(hooks.poll) : started;
   if (status.ok()) return std::move(s.out);

@@ -3,6 +3,7 @@
 // made again, with the same result: responses depend on the requests alone (engine.h).
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <span>
@@ -26,6 +27,9 @@ struct WorkerPoolOptions {
   // Without, or where one cannot be written, it is ours.
   std::vector<std::string> log_files;
   double silence_seconds = 120;  // a worker at work that says nothing for so long is hung
+  // How long a worker that is not needed any more may take to end by itself, and with it what it
+  // has started, before it is killed.
+  std::chrono::milliseconds grace{0};
   // What the user should know: a worker that was started again, and why.
   std::function<void(const std::string&)> on_warning;
 };
@@ -44,8 +48,15 @@ class WorkerPool {
 
   // Every worker destroys its engine and loads anew: once per training step, after the bundle was
   // refreshed. Errors as Engine::Load; kFindings when workers loaded different weights; kIo when
-  // workers died more than three times in a call. What `poll` returns ends the call.
+  // workers died, or engines of other programs failed, more than three times in a call. What `poll`
+  // returns ends the call. Of the facts that differ between workers: the longest times, and the
+  // sums of what is proved.
   Result<EngineFacts> Load(const EngineOptions& options,
+                           const std::function<Status()>& poll = nullptr) {
+    return Load(std::span(&options, 1), poll);
+  }
+  // For each worker its own, which differ only in where the engine is.
+  Result<EngineFacts> Load(std::span<const EngineOptions> options,
                            const std::function<Status()>& poll = nullptr);
 
   // As Engine::Generate, with the requests split over the workers: runs of them of about the same

@@ -90,8 +90,9 @@ bool WorkerProcess::Pump() {
   return true;
 }
 
-std::string WorkerProcess::End() {
+std::string WorkerProcess::End(std::chrono::milliseconds grace) {
   socket_.Close();
+  if (grace.count() > 0) process_.WaitForEnd(grace);
   process_.Kill();
   return process_.EndText();
 }

@@ -39,8 +39,10 @@ class WorkerProcess {
   bool Pump();
   Result<std::optional<Frame>> Take() { return TakeFrame(in_); }
 
-  // Kills it, if it still runs; how it ended: "was killed by signal 9", "exited with 1".
-  std::string End();
+  void HangUp() { socket_.Close(); }
+  // Ends its input, and kills it if it still runs `grace` later; how it ended: "was killed by
+  // signal 9", "exited with 1".
+  std::string End(std::chrono::milliseconds grace = {});
 
  private:
   WorkerProcess(Process process, Descriptor socket)

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <set>
+#include <span>
 
+#include "formats/manifest/manifest.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 
@@ -48,38 +50,58 @@ Result<int> RanksOf(const Answer& answered) {
   return static_cast<int>(ranks.size());
 }
 
-void Compare(const Answer& answered, EngineCheck& check) {
-  static const std::string kEmpty = HexText(Sha256().Finish());
-  const bool packs =
-      std::ranges::any_of(answered, [&](const auto& entry) { return entry.second == kEmpty; });
-  std::set<std::string> known;
-  for (const EngineParam& param : check.expected.params) {
-    const std::string key = vllm::CheckerKey(param.rank, param.name);
-    known.insert(key);
-    const auto finding = [&](std::string message) {
-      return Finding("engine", std::move(message)).on(param.name).at_rank(param.rank);
-    };
-    const auto found = answered.find(key);
-    const std::string expected = HexText(param.digest);
-    if (found == answered.end())
-      check.findings.push_back(finding("the engine has no such parameter"));
-    else if (found->second == expected)
-      ++check.compared;
-    else if (found->second == kEmpty || (packs && param.name.find(kExperts) != std::string::npos))
-      ++check.not_covered;
-    else
-      check.findings.push_back(
-          finding("the engine holds other bytes").differs(found->second, expected));
-  }
-  for (const auto& [key, digest] : answered)
-    if (const Result<Key> extra = ParseKey(key); !known.contains(key) && extra.ok())
-      check.findings.push_back(
-          Finding("engine", "the engine has it, and nothing of the model fills it")
-              .on(extra->name)
-              .at_rank(extra->rank));
+// On what a key speaks of.
+Finding FindingOn(const std::string& key, std::string message) {
+  Finding finding("engine", std::move(message));
+  const Result<Key> parsed = ParseKey(key);
+  return parsed.ok() ? std::move(finding).on(parsed->name).at_rank(parsed->rank)
+                     : std::move(finding).on(key);
 }
 
 }  // namespace
+
+KeyedDigests KeyedDigestsOf(const std::vector<EngineParam>& params) {
+  KeyedDigests out;
+  for (const EngineParam& param : params)
+    out.emplace_back(vllm::CheckerKey(param.rank, param.name), HexText(param.digest));
+  return out;
+}
+
+std::string DigestOfAll(KeyedDigests digests) {
+  std::ranges::sort(digests);
+  Sha256 hash;
+  for (const auto& [key, digest] : digests) {
+    const std::string line = key + ' ' + digest + '\n';
+    hash.Update(std::as_bytes(std::span(line)));
+  }
+  return manifest::DigestText(hash.Finish());
+}
+
+EngineComparison CompareEngine(const KeyedDigests& expected, const Answer& answered) {
+  const std::string empty = HexText(Sha256().Finish());
+  const bool packs =
+      std::ranges::any_of(answered, [&](const auto& entry) { return entry.second == empty; });
+  EngineComparison out;
+  std::set<std::string> known;
+  for (const auto& [key, digest] : expected) {
+    known.insert(key);
+    const auto found = answered.find(key);
+    if (found == answered.end())
+      out.findings.push_back(FindingOn(key, "the engine has no such parameter"));
+    else if (found->second == digest)
+      ++out.compared;
+    else if (found->second == empty || (packs && key.find(kExperts) != std::string::npos))
+      ++out.not_covered;
+    else
+      out.findings.push_back(
+          FindingOn(key, "the engine holds other bytes").differs(found->second, digest));
+  }
+  for (const auto& [key, digest] : answered)
+    if (!known.contains(key))
+      out.findings.push_back(
+          FindingOn(key, "the engine has it, and nothing of the model fills it"));
+  return out;
+}
 
 Result<EngineCheck> CheckEngine(const EngineRequest& request, const Answer& answered) {
   EngineRequest asked = request;
@@ -89,7 +111,8 @@ Result<EngineCheck> CheckEngine(const EngineRequest& request, const Answer& answ
     EngineCheck check;
     check.geometry = asked.geometry;
     NXDKIT_ASSIGN(check.expected, DigestForEngine(asked));
-    Compare(answered, check);
+    static_cast<EngineComparison&>(check) =
+        CompareEngine(KeyedDigestsOf(check.expected.params), answered);
     return check;
   };
   Result<EngineCheck> cut = compare();

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "formats/artifact/finding.h"
@@ -10,14 +11,28 @@
 
 namespace nxdkit::ops {
 
-struct EngineCheck {
-  EngineDigests expected;
-  vllm::Geometry geometry;
-  size_t compared = 0;  // parameters of ranks
+// The digests that are expected of the ranks' parameters, 64 digits each, by the engine's own keys
+// (vllm::CheckerKey), rank by rank in the order of the model.
+using KeyedDigests = std::vector<std::pair<std::string, std::string>>;
+KeyedDigests KeyedDigestsOf(const std::vector<EngineParam>& params);
+// "sha256:..." of all of them, in the order of their keys.
+std::string DigestOfAll(KeyedDigests digests);
+
+struct EngineComparison {
+  size_t compared = 0;  // parameters of ranks that are equal
   // Those of which the engine keeps no bytes as they were loaded: empty ones, whose weight a kernel
   // has packed, and beside such ones experts, which it reorders. Neither equal nor different.
   size_t not_covered = 0;
-  std::vector<Finding> findings;  // check "engine", rank by rank
+  std::vector<Finding> findings;  // check "engine", in the order of what is expected
+};
+
+// In both directions: what the engine lacks, and what it has beyond.
+EngineComparison CompareEngine(const KeyedDigests& expected,
+                               const std::map<std::string, std::string>& answered);
+
+struct EngineCheck : EngineComparison {
+  EngineDigests expected;
+  vllm::Geometry geometry;
 };
 
 // What an engine answered (vllm::AskChecksums) against the artifact. Number of ranks and

@@ -101,7 +101,7 @@ class Loop : public ::testing::Test {
     MeshOptions options;
     options.tp = 2;
     options.update.max_tokens = options.experience.max_tokens = 100;
-    parts.bundle = MakeBundle("bundle");
+    parts.sync.bundle = MakeBundle("bundle");
     auto actor = MeshModel::Make(*parts.config, options, parts.base);
     EXPECT_TRUE(actor.ok());
     parts.actor = *std::move(actor);
@@ -122,7 +122,7 @@ class Loop : public ::testing::Test {
       EXPECT_TRUE(reference.ok());
       parts.reference = *std::move(reference);
     }
-    parts.generator = MakeEngineGenerator({.bundle = parts.bundle}, nullptr);
+    parts.generator = MakeEngineGenerator({.bundle = parts.sync.bundle}, nullptr);
     parts.train = std::make_unique<ToyFeed>();
     parts.validation = {{{3, 11}, "11", "11"}, {{3, 12}, "12", "12"}};
     parts.decode = [](std::span<const int32_t> ids) { return std::to_string(ids[0]); };
@@ -456,6 +456,20 @@ TEST_F(Loop, LogsEveryMetricUnderItsName) {
   EXPECT_THAT(*log, HasSubstr("\"timing_s\": {\"save_checkpoint\": "));
 }
 
+// Engine and trainer are one program here: the weights are near one, and nothing is truncated.
+TEST_F(Loop, ImportanceWeightsAreLoggedWhereTheyAreAskedFor) {
+  const auto plain = Run(Configure({"trainer.save_checkpoint_path=" + folder_.Path("plain")}), 1);
+  EXPECT_TRUE(plain.at(1).contains("rollout/kl"));
+  EXPECT_FALSE(plain.at(1).contains("rollout/is_mean"));
+  const auto weighed =
+      Run(Configure({"algorithm.rollout_is=sequence", "algorithm.rollout_is_threshold=1.5",
+                     "trainer.save_checkpoint_path=" + folder_.Path("weighed")}),
+          1);
+  EXPECT_NEAR(weighed.at(1).at("rollout/is_mean"), 1, 0.05);
+  EXPECT_EQ(weighed.at(1).at("rollout/is_truncated"), 0);
+  EXPECT_GT(weighed.at(1).at("rollout/is_effective"), 0.99);
+}
+
 // Sync is a part of gen, saving one of the step; cispo and sapo clip nothing.
 TEST_F(Loop, TimesAndClippingAreLoggedAsEasyR1Has) {
   for (const char* loss : {"default", "cispo", "sapo"}) {
@@ -470,7 +484,12 @@ TEST_F(Loop, TimesAndClippingAreLoggedAsEasyR1Has) {
       EXPECT_FALSE(record.contains("timing_s/sync"));
       double phases = 0;
       for (const auto& [name, value] : record)
-        if (name.starts_with("timing_s/") && name != "timing_s/step") phases += value;
+        if (name.starts_with("timing_s/") && !name.starts_with("timing_s/sync_") &&
+            name != "timing_s/step")
+          phases += value;
+      for (const char* part : {"digest", "write", "load"})
+        EXPECT_GT(record.at("timing_s/sync_" + std::string(part)), 0) << part;
+      EXPECT_EQ(record.at("sync/proved"), 1);
       EXPECT_GT(record.at("timing_s/save_checkpoint"), 0);
       EXPECT_LE(phases, record.at("timing_s/step") + 1e-6) << step;
       EXPECT_GT(phases, 0.9 * record.at("timing_s/step")) << step;
@@ -490,7 +509,7 @@ TEST_F(Loop, TellsHowFarAPhaseIs) {
     const std::scoped_lock lock(*mutex);
     last[phase] = {std::max(done, last[phase].first), units};
   };
-  parts.generator = MakeEngineGenerator({.bundle = parts.bundle}, nullptr, hooks.progress);
+  parts.generator = MakeEngineGenerator({.bundle = parts.sync.bundle}, nullptr, hooks.progress);
   ASSERT_TRUE(Train(config, MakeRunPlan(config), std::move(parts), "{}", hooks).ok());
   EXPECT_EQ(last["gen"], std::pair(int64_t{32}, int64_t{32}));
   EXPECT_EQ(last["update_actor"], std::pair(int64_t{64}, int64_t{64}));

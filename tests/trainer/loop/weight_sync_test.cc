@@ -51,8 +51,8 @@ class WeightSync : public ::testing::Test {
   }
 
   SyncedWeights Sync(const std::string& label) {
-    const auto synced =
-        SyncWeights(*actor_, lab_.config(), lab_.source().artifact, bundle_, label, {});
+    const auto synced = SyncWeights(*actor_, lab_.config(), lab_.source().artifact,
+                                    {.bundle = bundle_}, label, 1, {});
     EXPECT_TRUE(synced.ok()) << synced.error().ToString();
     return synced.ok() ? *synced : SyncedWeights();
   }
@@ -80,7 +80,7 @@ TEST_F(WeightSync, IsProvedByWhatTheEngineLoaded) {
   for (const char* label : {"step 0", "step 1", "step 2"}) {
     const SyncedWeights synced = Sync(label);
     EXPECT_EQ(synced.version.label, label);
-    const Status loaded = generator_->Reload(synced);
+    const auto loaded = generator_->Reload(synced);
     ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
     // The digest was taken of the memory, in the type of the bundle.
     const auto written = ops::OpenAndBind(bundle_, ops::Kind::kRollout, {});

@@ -163,7 +163,7 @@ TEST(Frames, ThatAreNoneAreRefused) {
 }
 
 TEST(Worker, SaysWhatItDoesNotUnderstand) {
-  EXPECT_THAT(Text(DecodeHello(std::string("\2\0\0\0", 4))), HasSubstr("speaks version 2"));
+  EXPECT_THAT(Text(DecodeHello(std::string("\3\0\0\0", 4))), HasSubstr("speaks version 3"));
 }
 
 }  // namespace

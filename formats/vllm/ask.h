@@ -1,0 +1,18 @@
+// PRIVATE. One question to a vLLM server, in JSON.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "formats/vllm/client.h"
+#include "lib/json/json.h"
+
+namespace nxdkit::vllm {
+
+// One question: a POST of `body`, a GET without one. kUnsupported when the server has no such
+// endpoint (404) or refuses the question (other 4xx), kIo when it cannot be reached or fails, each
+// with the server's own words; kCorrupt for an answer that is not a JSON object. An empty answer is
+// an empty object.
+Result<Json> Ask(const Server& server, std::string_view path, const std::string& body = "");
+
+}  // namespace nxdkit::vllm

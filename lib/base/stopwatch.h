@@ -1,0 +1,24 @@
+// Seconds since something began.
+#pragma once
+
+#include <chrono>
+
+namespace nxdkit {
+
+class Stopwatch {
+ public:
+  double Seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+  }
+  // Since the last lap, or the beginning; the next one begins.
+  double Lap() {
+    const double seconds = Seconds();
+    began_ = std::chrono::steady_clock::now();
+    return seconds;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace nxdkit

@@ -1,0 +1,107 @@
+#include "trainer/config/check_engine.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "lib/base/text.h"
+#include "lib/system/command_text.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr std::string_view kEngine = "worker.rollout.engine";
+constexpr std::string_view kUrl = "worker.rollout.url";
+constexpr std::string_view kCommand = "worker.rollout.command";
+
+// Of vLLM 0.32: what is below the first is raised to it, what is above the second is refused.
+constexpr double kLeastTemperature = 0.01;
+constexpr double kMostTemperature = 2;
+constexpr int64_t kMostSamples = 16384;
+
+// Keys that say something to the engines of other programs only.
+constexpr std::array<std::string_view, 6> kOthersKeys = {kUrl,
+                                                         kCommand,
+                                                         "worker.rollout.servers",
+                                                         "worker.rollout.max_in_flight",
+                                                         "worker.rollout.start_timeout_s",
+                                                         "worker.rollout.answer_timeout_s"};
+
+void CheckOwn(Checker& check) {
+  for (const std::string_view key : kOthersKeys)
+    if (check.IsSet(key))
+      check.Problem(key, "the engine of this program takes none",
+                    fmt::format("set {} to vllm or exec, or leave it out", kEngine));
+}
+
+void CheckCommand(Checker& check, const std::string& command, bool serves) {
+  const auto words = SplitCommand(command);
+  if (!words.ok()) return check.Problem(kCommand, words.error().message());
+  if (words->empty()) return check.Problem(kCommand, "it is empty");
+  const auto has = [&](std::string_view name) {
+    return std::ranges::any_of(
+        *words, [&](const std::string& word) { return word.find(name) != word.npos; });
+  };
+  for (const char* name : {"{model}", "{port}"})
+    if (serves && !has(name))
+      check.Problem(kCommand, fmt::format("it has no {}", name),
+                    "such as: vllm serve {model} --port {port}");
+}
+
+void CheckUrls(Checker& check) {
+  const RolloutConfig& rollout = check.config().worker.rollout;
+  for (const std::string& url : rollout.url)
+    if (!url.starts_with("http://") && !url.starts_with("https://"))
+      check.Problem(kUrl, fmt::format("{} is not a URL", EscapeControl(url)),
+                    "such as: [http://127.0.0.1:8000]");
+  if (!rollout.url.empty() && rollout.command)
+    check.Problem(kCommand, fmt::format("{} names servers that run", kUrl),
+                  "leave one of them out");
+  if (!rollout.url.empty() && rollout.servers)
+    check.Problem("worker.rollout.servers", fmt::format("{} names them", kUrl), "leave it out");
+}
+
+void CheckVllmSampling(Checker& check) {
+  const RolloutConfig& rollout = check.config().worker.rollout;
+  const auto temperature = [&](std::string_view key, double value) {
+    if (value == 0 || (value >= kLeastTemperature && value <= kMostTemperature)) return;
+    check.Problem(key, fmt::format("vLLM samples at {} to {}, found {}", kLeastTemperature,
+                                   kMostTemperature, value));
+  };
+  temperature("worker.rollout.temperature", rollout.temperature);
+  if (rollout.val_override_config.temperature)
+    temperature("worker.rollout.val_override_config.temperature",
+                *rollout.val_override_config.temperature);
+  if (rollout.n > kMostSamples)
+    check.Problem("worker.rollout.n",
+                  fmt::format("vLLM makes {} samples of a prompt at most", kMostSamples));
+  // Raw log-probabilities are those at temperature 1, processed ones those of what top_k and top_p
+  // leave; the loss is about neither then.
+  const bool filters = rollout.top_p < 1 || rollout.top_k > 0;
+  if (rollout.temperature != 1 && filters)
+    check.Problem("worker.rollout.temperature",
+                  fmt::format("with top_k or top_p vLLM has the log-probabilities that are trained "
+                              "on at temperature 1 only, found {}",
+                              rollout.temperature),
+                  "set it to 1, or top_p to 1 and top_k to -1");
+}
+
+}  // namespace
+
+void CheckEngine(Checker& check) {
+  const RolloutConfig& rollout = check.config().worker.rollout;
+  if (rollout.engine == "cpu") return CheckOwn(check);
+  const bool serves = rollout.engine == "vllm";
+  if (!serves && !rollout.command)
+    check.Problem(kCommand, fmt::format("{} is exec, and no program is named", kEngine),
+                  "set it to the command, with its words");
+  if (!serves && !rollout.url.empty())
+    check.Problem(kUrl, "a program of engine exec is spoken to over its standard streams",
+                  fmt::format("set {} to vllm, or leave it out", kEngine));
+  if (rollout.command) CheckCommand(check, *rollout.command, serves);
+  if (serves) CheckUrls(check);
+  if (serves) CheckVllmSampling(check);
+}
+
+}  // namespace nxdkit::trainer

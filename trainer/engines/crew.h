@@ -1,0 +1,23 @@
+// PRIVATE to trainer/engines. Threads that wait for answers: a bounded number of questions at a
+// time, their answers handed over on the calling thread as they come.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "trainer/rollout/engine.h"
+
+namespace nxdkit::trainer {
+
+// Called on a thread of the crew; ends soon once `poll` returns an error.
+using CrewTask = std::function<Result<std::vector<RolloutResponse>>(
+    size_t number, const std::function<Status()>& poll)>;
+using CrewDone = std::function<void(size_t number, std::vector<RolloutResponse> responses)>;
+
+// Tasks 0 to count - 1 on at most `threads` threads, begun in this order. `poll` is called several
+// times a second, on the calling thread. The first error of a task or of `poll` ends all of them.
+Status RunCrew(size_t count, int threads, const std::function<Status()>& poll, const CrewTask& task,
+               const CrewDone& done);
+
+}  // namespace nxdkit::trainer

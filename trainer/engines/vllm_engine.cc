@@ -1,0 +1,261 @@
+#include "trainer/engines/vllm_engine.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "formats/vllm/ask.h"
+#include "lib/base/errors.h"
+#include "lib/base/stopwatch.h"
+#include "trainer/engines/crew.h"
+#include "trainer/engines/server_process.h"
+#include "trainer/engines/vllm_messages.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr auto kBetweenAsking = std::chrono::milliseconds(200);
+constexpr double kHealthSeconds = 10;
+constexpr int kMostTries = 3;  // of one group of requests, while the server is healthy
+
+// What a server can do, found by asking: the same version may have been started in several ways.
+struct Abilities {
+  std::string version;
+  bool reloads = false;
+  VllmEndpoint endpoint = VllmEndpoint::kCompletions;
+};
+
+class VllmEngine : public RolloutEngine {
+ public:
+  Result<EngineFacts> Load(const EngineOptions& options,
+                           const std::function<Status()>& poll) override {
+    options_ = options;
+    server_ = {.url = server_.url, .seconds = other().answer_seconds, .poll = poll};
+    facts_ = {};
+    facts_.tp = other().tp;
+    facts_.dtype = other().dtype;
+    facts_.vocab = other().vocab;
+    facts_.seq_len = other().seq_len;
+    const Status taken = Take();
+    server_.poll = nullptr;  // it is the caller's
+    NXDKIT_TRY(taken);
+    facts_.engine = "vllm " + abilities_.version;
+    facts_.version.emplace();
+    facts_.version->label = other().version;
+    return facts_;
+  }
+
+  Result<Generated> Generate(std::span<const RolloutRequest> requests,
+                             const GenerateHooks& hooks) override {
+    const std::vector<RequestGroup> groups = GroupRequests(requests);
+    Generated out;
+    out.responses.resize(requests.size());
+    for (const RequestGroup& group : groups)
+      out.stats.prompt_tokens += std::ssize(requests[group.first].prompt);
+    const CrewTask task = [&](size_t number, const std::function<Status()>& poll) {
+      return AskGroup(requests.subspan(groups[number].first, groups[number].count), poll);
+    };
+    const CrewDone done = [&](size_t number, std::vector<RolloutResponse> responses) {
+      for (size_t i = 0; i < responses.size(); ++i) {
+        RolloutResponse& response = out.responses[groups[number].first + i];
+        response = std::move(responses[i]);
+        out.stats.response_tokens += std::ssize(response.ids);
+        if (hooks.on_response) hooks.on_response(groups[number].first + i, response);
+      }
+    };
+    NXDKIT_TRY(RunCrew(groups.size(), static_cast<int>(other().in_flight), hooks.poll, task, done));
+    return out;
+  }
+
+ private:
+  const OtherEngine& other() const { return options_.other; }
+  bool is_ours() const { return other().url.empty(); }
+
+  // The weights of options_ into the server, and the proof.
+  Status Take() {
+    started_ = false;
+    if (process_ && (!abilities_.reloads || process_->HasEnded())) process_.reset();
+    if (!process_) NXDKIT_TRY(BringUp());
+    if (started_) return Prove();
+    const Status replaced = Replace();
+    // Whatever it was: what such a server answers from now on means nothing, and a new one may be
+    // right.
+    if (!is_ours() || replaced.ok() || replaced.error().code() == Errc::kInterrupted)
+      return replaced;
+    return Error(Errc::kIo, replaced.error().ToString());
+  }
+
+  // A server that answers, with the weights of options_ if it is ours.
+  Status BringUp() {
+    const Stopwatch watch;
+    if (is_ours()) {
+      NXDKIT_ASSIGN(const int port, FreePort());
+      server_.url = fmt::format("http://127.0.0.1:{}", port);
+      NXDKIT_ASSIGN(
+          ServerProcess process,
+          ServerProcess::Start(FilledCommand(other(), options_.bundle, port), other().variables));
+      process_.emplace(std::move(process));
+    } else {
+      server_.url = other().url;
+    }
+    NXDKIT_TRY(WaitForHealth());
+    NXDKIT_TRY(Probe());
+    started_ = is_ours();
+    if (started_) facts_.seconds["start"] = watch.Seconds();
+    return OkStatus();
+  }
+
+  Status WaitForHealth() {
+    const Stopwatch watch;
+    vllm::Server asked = server_;
+    asked.seconds = kHealthSeconds;
+    while (!vllm::IsHealthy(asked)) {
+      if (server_.poll) NXDKIT_TRY(server_.poll());
+      if (process_ && process_->HasEnded())
+        return Error(Errc::kIo,
+                     fmt::format("the server {} before it answered", process_->EndText()))
+            .in(server_.url);
+      if (watch.Seconds() > other().start_seconds)
+        return Error(Errc::kIo,
+                     fmt::format("the server does not answer /health with 200 after {} s",
+                                 other().start_seconds))
+            .in(server_.url);
+      std::this_thread::sleep_for(kBetweenAsking);
+    }
+    return OkStatus();
+  }
+
+  Status Probe() {
+    NXDKIT_ASSIGN(abilities_.version, vllm::AskVersion(server_));
+    NXDKIT_ASSIGN(abilities_.reloads, vllm::CanReload(server_));
+    // A body without prompt is refused where the endpoint is there.
+    const Result<Json> tokens =
+        vllm::Ask(server_, PathOf(VllmEndpoint::kTokens), R"({"token_ids":[]})");
+    const bool there = !tokens.ok() && tokens.error().code() == Errc::kUnsupported &&
+                       (tokens.error().message().find(" 400:") != std::string::npos ||
+                        tokens.error().message().find(" 422:") != std::string::npos);
+    abilities_.endpoint = there ? VllmEndpoint::kTokens : VllmEndpoint::kCompletions;
+    NXDKIT_ASSIGN(const vllm::ServedModel served, vllm::AskModel(server_));
+    if (served.max_model_len > 0 && served.max_model_len < other().seq_len)
+      return Unsupported("the server's sequences have {} tokens at most, {} are needed",
+                         served.max_model_len, other().seq_len)
+          .in(server_.url)
+          .hint("start it with --max-model-len " + std::to_string(other().seq_len));
+    return OkStatus();
+  }
+
+  // New weights into a server that runs.
+  Status Replace() {
+    if (!abilities_.reloads)
+      return Unsupported("the server cannot be given new weights while it runs")
+          .in(server_.url)
+          .hint(
+              "start it with VLLM_SERVER_DEV_MODE=1, or give worker.rollout.command, which is "
+              "started anew for every version of the weights");
+    Stopwatch watch;
+    NXDKIT_TRY(vllm::Pause(server_));
+    facts_.seconds["pause"] = watch.Lap();
+    NXDKIT_TRY(vllm::ReloadWeights(server_, options_.bundle));
+    facts_.seconds["reload"] = watch.Lap();
+    return Prove();
+  }
+
+  // What the server can show, and what it is called from now on. A paused one is resumed only after
+  // that.
+  Status Prove() {
+    Stopwatch watch;
+    if (abilities_.reloads) {
+      NXDKIT_TRY(CheckParameters());
+      facts_.seconds["check"] = watch.Lap();
+      NXDKIT_TRY(vllm::ResetPrefixCache(server_));
+      NXDKIT_TRY(vllm::SetWeightVersion(server_, other().version));
+      NXDKIT_TRY(vllm::Resume(server_));
+    } else {
+      NXDKIT_TRY(CheckName());
+    }
+    NXDKIT_TRY(AskOneToken());
+    facts_.seconds["resume"] = watch.Lap();
+    return OkStatus();
+  }
+
+  Status CheckParameters() {
+    if (other().parameters.empty()) return OkStatus();
+    NXDKIT_ASSIGN(const auto answered, vllm::AskChecksums(server_));
+    return ProveParameters(other(), answered, facts_);
+  }
+
+  // Of a server that was started on the weights, where its command says what it is to be called.
+  Status CheckName() {
+    const auto says = [](const std::string& word) { return word.find("{name}") != word.npos; };
+    if (std::ranges::none_of(other().command, says)) return OkStatus();
+    NXDKIT_ASSIGN(const vllm::ServedModel served, vllm::AskModel(server_));
+    if (served.name == other().version) return OkStatus();
+    return Error(Errc::kFindings, fmt::format("stale weights: the server calls its model \"{}\", "
+                                              "expected \"{}\"",
+                                              served.name, other().version))
+        .in(server_.url);
+  }
+
+  // The first request takes seconds; and it tells the version that tokens carry.
+  Status AskOneToken() {
+    const RolloutRequest request{.prompt = {0}, .sampling = {.log_probs = true, .max_tokens = 1}};
+    NXDKIT_TRY(Ask(std::span(&request, 1), server_));
+    return OkStatus();
+  }
+
+  Result<std::vector<RolloutResponse>> Ask(std::span<const RolloutRequest> requests,
+                                           const vllm::Server& server) const {
+    const RolloutRequest& first = requests[0];
+    const std::string id =
+        fmt::format("step-{}-prompt-{}-{}", first.step, first.prompt_index, first.sample_index);
+    const Json body = GenerateBody(abilities_.endpoint, requests, other().seq_len, id);
+    NXDKIT_ASSIGN(const Json answer, vllm::Ask(server, PathOf(abilities_.endpoint), body.dump()));
+    // A server whose answers make no sense has failed as one that gives none.
+    const auto failed = [&](const Error& error) {
+      return Error(Errc::kIo, "the server's answer cannot be used: " + error.ToString())
+          .in(server.url);
+    };
+    const std::string expected = abilities_.reloads ? other().version : "";
+    auto responses = ReadGenerated(abilities_.endpoint, answer, requests, expected);
+    if (!responses.ok() && responses.error().code() != Errc::kFindings)
+      return failed(responses.error());
+    if (!responses.ok()) return Error(responses.error()).in(server.url);
+    for (size_t i = 0; i < responses->size(); ++i)
+      if (const Status good = CheckResponse((*responses)[i], requests[i], facts_); !good.ok())
+        return failed(good.error());
+    return responses;
+  }
+
+  // Tried again only while the server says that it is healthy; else it is a matter for who started
+  // it.
+  Result<std::vector<RolloutResponse>> AskGroup(std::span<const RolloutRequest> requests,
+                                                const std::function<Status()>& poll) const {
+    vllm::Server server = server_;
+    server.poll = poll;
+    vllm::Server health = server;
+    health.seconds = kHealthSeconds;
+    for (int tried = 1;; ++tried) {
+      auto responses = Ask(requests, server);
+      if (responses.ok() || responses.error().code() != Errc::kIo) return responses;
+      NXDKIT_TRY(poll());
+      if (tried == kMostTries || !vllm::IsHealthy(health)) return responses;
+    }
+  }
+
+  EngineOptions options_;
+  vllm::Server server_;
+  std::optional<ServerProcess> process_;
+  bool started_ = false;  // by the loading under way: on its weights
+  Abilities abilities_;
+  EngineFacts facts_;
+};
+
+}  // namespace
+
+std::unique_ptr<RolloutEngine> MakeVllmEngine() { return std::make_unique<VllmEngine>(); }
+
+}  // namespace nxdkit::trainer

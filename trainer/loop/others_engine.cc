@@ -1,0 +1,84 @@
+#include "trainer/loop/others_engine.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "lib/system/command_text.h"
+#include "lib/system/process.h"
+#include "lib/system/system.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+// Token ids in and out; all sampling is said in each request; weights are exchanged, and digests
+// told, while it runs (VLLM_SERVER_DEV_MODE). Facts: formats/vllm/FORMAT.md.
+constexpr const char* kServe =
+    "vllm serve {model} --host 127.0.0.1 --port {port} --dtype {dtype} --tensor-parallel-size {tp} "
+    "--max-model-len {max_model_len} --max-num-seqs {max_num_seqs} --logprobs-mode {logprobs_mode} "
+    "--skip-tokenizer-init --enable-scale-out --generation-config vllm --shutdown-timeout 20";
+const std::vector<std::string> kServeVariables = {"VLLM_SERVER_DEV_MODE=1", "HF_HUB_OFFLINE=1",
+                                                  "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1"};
+constexpr std::string_view kBind = "VLLM_CPU_OMP_THREADS_BIND=";
+
+constexpr std::array<std::string_view, 16> kOthersPrefixes = {
+    "VLLM_", "HF_",   "HUGGINGFACE_", "TRANSFORMERS_", "PYTHON",  "VIRTUAL_ENV",
+    "CUDA_", "NCCL_", "GLOO_",        "TORCH",         "TRITON_", "OMP_",
+    "KMP_",  "XDG_",  "XLA_",         "LD_PRELOAD"};
+
+}  // namespace
+
+bool OthersEngine(const RolloutConfig& rollout) { return rollout.engine != "cpu"; }
+
+std::string BoundProcessors(const std::vector<int>& processors, int64_t first, int64_t ranks,
+                            int64_t all) {
+  const auto begin = [&](int64_t rank) {
+    return static_cast<size_t>(rank * std::ssize(processors) / all);
+  };
+  std::vector<std::string> parts;
+  for (int64_t rank = first; rank < first + ranks; ++rank)
+    parts.push_back(fmt::format(
+        "{}",
+        fmt::join(std::span(processors).subspan(begin(rank), begin(rank + 1) - begin(rank)), ",")));
+  return fmt::format("{}", fmt::join(parts, "|"));
+}
+
+Result<std::vector<EngineOptions>> OthersEngines(const Config& config, const RunPlan& plan,
+                                                 int64_t vocab, int64_t seq_len) {
+  const RolloutConfig& rollout = config.worker.rollout;
+  EngineOptions engine;
+  engine.kind = rollout.engine == "vllm" ? EngineKind::kVllm : EngineKind::kExec;
+  engine.other.tp = plan.rollout_tp;
+  engine.other.vocab = vocab;
+  engine.other.seq_len = seq_len;
+  engine.other.dtype = RolloutDtype(rollout);
+  engine.other.temperature = static_cast<float>(rollout.temperature);
+  engine.other.in_flight = rollout.max_in_flight;
+  engine.other.start_seconds = rollout.start_timeout_s;
+  engine.other.answer_seconds = rollout.answer_timeout_s;
+  if (rollout.url.empty()) {
+    NXDKIT_ASSIGN(engine.other.command, SplitCommand(rollout.command.value_or(kServe)));
+  }
+  if (engine.kind == EngineKind::kVllm) engine.other.variables = kServeVariables;
+  std::vector<EngineOptions> out(static_cast<size_t>(plan.rollout_workers), engine);
+  const std::vector<int> processors = AllowedProcessors();
+  const int64_t ranks = plan.rollout_workers * plan.rollout_tp;
+  const bool bound = ranks > 1 && std::ssize(processors) >= ranks;
+  for (size_t i = 0; i < out.size(); ++i) {
+    OtherEngine& other = out[i].other;
+    if (!rollout.url.empty())
+      other.url = rollout.url[i];
+    else if (bound)
+      other.variables.push_back(std::string(kBind) +
+                                BoundProcessors(processors,
+                                                static_cast<int64_t>(i) * plan.rollout_tp,
+                                                plan.rollout_tp, ranks));
+  }
+  return out;
+}
+
+std::vector<std::string> OthersVariables() { return EnvironmentOf({}, kOthersPrefixes); }
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,33 @@
+// What the configuration says of an engine that is another program's, as its workers are told it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/config/plan.h"
+#include "trainer/rollout/engine.h"
+
+namespace nxdkit::trainer {
+
+// More than a server takes to end that was asked to.
+inline constexpr std::chrono::seconds kOthersGrace{45};
+
+bool OthersEngine(const RolloutConfig& rollout);
+
+// For each worker: its server's URL, or the command, and its share of this machine's processors,
+// where there is more than one rank. `vocab` of the model; `seq_len`: prompt and response.
+Result<std::vector<EngineOptions>> OthersEngines(const Config& config, const RunPlan& plan,
+                                                 int64_t vocab, int64_t seq_len);
+
+// Of our environment what such programs are configured by, beside what every worker gets.
+std::vector<std::string> OthersVariables();
+
+// The processors of each of `ranks` ranks from `first` on, of `all` ranks that share `processors`,
+// as VLLM_CPU_OMP_THREADS_BIND has them: "0,1|2,3".
+std::string BoundProcessors(const std::vector<int>& processors, int64_t first, int64_t ranks,
+                            int64_t all);
+
+}  // namespace nxdkit::trainer
