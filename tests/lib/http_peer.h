@@ -28,11 +28,15 @@ class HttpPeer {
  public:
   using Answers = std::function<PeerAnswer(const std::string& path, const std::string& body)>;
 
-  explicit HttpPeer(Answers answers) : answers_(std::move(answers)) {
+  // `port`: 0 takes any.
+  explicit HttpPeer(Answers answers, int port = 0) : answers_(std::move(answers)) {
     listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    const int again = 1;
+    ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &again, sizeof(again));
     socklen_t size = sizeof(address);
     auto* const any = reinterpret_cast<sockaddr*>(&address);
     EXPECT_EQ(::bind(listener_, any, size), 0);

@@ -19,6 +19,7 @@ import urllib.error
 import urllib.request
 
 HERE = pathlib.Path(__file__).parent
+ENGINES = HERE.parents[1] / "trainer/configs/engines"
 VERSION = "0.32.0"
 START_SECONDS = 300
 CONFIG = {
@@ -66,7 +67,7 @@ def serve(model, log, *options, shown=True, **environment):
     if shown:
         command += ["--worker-extension-cls", "shown_weights.Extension"]
     variables = os.environ | {
-        "PYTHONPATH": str(HERE), "VLLM_SERVER_DEV_MODE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": str(ENGINES), "VLLM_SERVER_DEV_MODE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"} | environment
     with open(log, "w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=variables)

@@ -19,7 +19,8 @@ namespace {
 
 constexpr size_t kMaxLine = size_t{256} << 20;  // of one answer
 constexpr int kPollMilliseconds = 100;
-constexpr auto kProgramGrace = std::chrono::seconds(15);
+constexpr std::chrono::milliseconds kProgramGrace{15000};
+constexpr std::chrono::milliseconds kHungGrace{200};
 constexpr size_t kMostShown = 300;
 
 std::string LineOf(const Json& message) {
@@ -30,7 +31,7 @@ std::string LineOf(const Json& message) {
 class Talk {
  public:
   explicit Talk(Child child) : child_(std::move(child)) {}
-  ~Talk() { child_.End(kProgramGrace); }
+  ~Talk() { child_.End(hung_ ? kHungGrace : kProgramGrace); }
   Talk(const Talk&) = delete;
 
   void Say(const Json& message) {
@@ -52,8 +53,8 @@ class Talk {
       if (heard_.size() > kMaxLine)
         return Failed(fmt::format("says more than {} bytes in a line", kMaxLine));
       if (poll) NXDKIT_TRY(poll());
-      if (watch_.Seconds() > seconds)
-        return Failed(fmt::format("has said nothing for {} s", seconds));
+      hung_ = watch_.Seconds() > seconds;
+      if (hung_) return Failed(fmt::format("has said nothing for {} s", seconds));
       if (!Exchange()) return Failed(child_.process.EndText());
     }
   }
@@ -92,6 +93,7 @@ class Talk {
 
   Child child_;
   std::string said_, heard_;
+  bool hung_ = false;
   size_t looked_ = 0;  // bytes of heard_ without the end of a line
   Stopwatch watch_;    // since something was said or heard
 };
@@ -118,6 +120,7 @@ class ExecEngine : public RolloutEngine {
   Result<Generated> Generate(std::span<const RolloutRequest> requests,
                              const GenerateHooks& hooks) override {
     if (!talk_) return Error(Errc::kInternal, "nothing is loaded that could generate");
+    NXDKIT_TRY(CheckRequests(requests, facts_));
     Result<Generated> generated = AskAll(requests, hooks);
     // What it still has to say would be taken for answers to the next requests.
     if (!generated.ok()) talk_.reset();

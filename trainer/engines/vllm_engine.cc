@@ -51,6 +51,7 @@ class VllmEngine : public RolloutEngine {
 
   Result<Generated> Generate(std::span<const RolloutRequest> requests,
                              const GenerateHooks& hooks) override {
+    NXDKIT_TRY(CheckRequests(requests, facts_));  // an id beyond the vocabulary kills a server
     const std::vector<RequestGroup> groups = GroupRequests(requests);
     Generated out;
     out.responses.resize(requests.size());

@@ -32,7 +32,7 @@ Result<std::optional<Frame>> TakeFrame(std::string& bytes) {
     return Corrupt("what came is not a frame of the rollout protocol");
   if (bytes.size() < sizeof header) return std::optional<Frame>();
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.kind < FrameKind::kHello || header.kind > FrameKind::kProgress)
+  if (header.kind < FrameKind::kHello || header.kind > FrameKind::kBroken)
     return Corrupt("a frame of kind {}, expected 1 to 8", static_cast<uint32_t>(header.kind));
   if (header.bytes > kMaxFrameBytes)
     return Corrupt("a frame of {} bytes is over the limit of {}", header.bytes, kMaxFrameBytes);

@@ -2,7 +2,7 @@
 
 CPU kernels pack linear weights and reorder experts once they are loaded. Here linear layers keep to torch's own product,
 which packs nothing, and of experts a copy is kept from before. vLLM imports this in each worker before it builds the model:
-  PYTHONPATH=tests/vllm vllm serve ... --worker-extension-cls shown_weights.Extension
+  PYTHONPATH=trainer/configs/engines vllm serve ... --worker-extension-cls shown_weights.Extension
 """
 
 import vllm._custom_ops
