@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""ckpt-verify --engine and ckpt-digest --as vllm against the real vLLM server. See install.sh beside this file.
+"""What reads, checks and trains with vLLM against the real server. See install.sh beside this file.
 
-run.py TOOLS [PART...]: the folder of the commands; dense, two_ranks, experts, stock, by default all. Exit 77, with the reason, where NXDKIT_VLLM names no server.
+run.py TOOLS PROBE [PART...]: the folder of the commands, engine_probe, and parts, by default all.
+Exit 77, with the reason, where NXDKIT_VLLM names no server.
 """
 
 import contextlib
@@ -52,18 +53,24 @@ class Server:
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
+    def get(self, path):
+        with urllib.request.urlopen(self.url + path, timeout=120) as answer:
+            return json.loads(answer.read())
+
     def reload(self, folder):
         call = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
         return self.post("/collective_rpc", call)[0]
 
 
 @contextlib.contextmanager
-def serve(model, log, *options, shown=True, **environment):
+def serve(model, log, *options, shown=True, defaults=False, **environment):
     """A server of `model` with its weights as they were loaded (`shown`), or as its kernels left them."""
     port = free_port()
     command = [os.environ["NXDKIT_VLLM"], "serve", str(model), "--host", "127.0.0.1", "--port", str(port),
                "--dtype", "bfloat16", "--max-model-len", "256", "--max-num-seqs", "4", "--enforce-eager",
-               "--skip-tokenizer-init", "--generation-config", "vllm", *options]
+               "--skip-tokenizer-init", "--shutdown-timeout", "20", *options]
+    if not defaults:
+        command += ["--generation-config", "vllm"]
     if shown:
         command += ["--worker-extension-cls", "shown_weights.Extension"]
     variables = os.environ | {
@@ -88,9 +95,12 @@ def serve(model, log, *options, shown=True, **environment):
         process.wait(timeout=60)
 
 
+PARTS = ("dense", "two_ranks", "experts", "stock", "surprises", "agreement", "train", "tampered", "offline")
+
+
 class Suite:
-    def __init__(self, tools, work):
-        self.tools, self.work = pathlib.Path(tools), pathlib.Path(work)
+    def __init__(self, tools, probe, work):
+        self.tools, self.probe, self.work = pathlib.Path(tools), probe, pathlib.Path(work)
         self.checks = 0
 
     def run(self, tool, *arguments, code=0):
@@ -182,6 +192,151 @@ class Suite:
             self.expect(said == (found["not_covered"] > 0), answer["warnings"])
             print(f"stock: {found['not_covered']} of 18 parameters are packed on this machine")
 
+    def generate(self, server, ids, **sampling):
+        """Token ids, log-probabilities and the version of the weights, at temperature 0 unless it is said."""
+        body = {"token_ids": ids, "sampling_params": {
+            "n": 1, "temperature": 0, "top_p": 1, "top_k": -1, "max_tokens": 8, "logprobs": 1, "ignore_eos": True,
+            "detokenize": False} | sampling}
+        status, answer = server.post("/inference/v1/generate", body)
+        if status != 200:
+            return status
+        choice = answer["choices"][0]
+        return choice["token_ids"], choice["logprobs"]["content"], choice["weight_versions"]
+
+    def surprises(self):
+        """What vllm.md lists, as this version does it: the trainer is built for each."""
+        model, other = self.work / "first", self.steep("other", seed=5)
+        (model / "generation_config.json").write_text(json.dumps({"temperature": 0.0, "max_new_tokens": 2, "top_k": 1}))
+        wrong = self.work / "wrong"
+        shutil.copytree(self.model("wide", CONFIG | {"intermediate_size": 256}), wrong)
+        prompt = list(range(10, 150))
+        with serve(model, self.log("surprises"), "--enable-scale-out") as server:
+            drawn = [self.generate(server, ids, temperature=1, seed=7)[0] for ids in ([5], [6])]
+            self.expect(len(set(map(tuple, drawn))) == 1, f"equal seeds draw alike, whatever the prompt: {drawn}")
+            self.generate(server, prompt)
+            self.expect(server.reload(other) == 200, "reload")
+            stale = self.generate(server, prompt)
+            self.expect(server.post("/reset_prefix_cache", {})[0] == 200, "reset")
+            fresh = self.generate(server, prompt)
+            gap = max(abs(a["logprob"] - b["logprob"]) for a, b in zip(stale[1], fresh[1]))
+            self.expect(stale[0] != fresh[0] or gap > 1e-3, "a cached prompt keeps the old weights' keys")
+            self.expect(fresh[2][0]["version"] == "default", "a reload sets no version")
+            self.expect(server.reload(wrong) == 500, "wrong shapes")
+        with serve(model, self.log("vocabulary"), "--enable-scale-out", defaults=True) as server:
+            body = {"token_ids": [5], "sampling_params": {"detokenize": False}}
+            said = server.post("/inference/v1/generate", body)[1]["choices"][0]["token_ids"]
+            self.expect(len(said) == 2, "a server takes max_tokens from generation_config.json")
+            self.expect(len(self.generate(server, [5])[0]) == 8, "what is said wins")
+            self.expect(self.generate(server, [1000]) == 500, "an id beyond the vocabulary")
+            server.process.wait(timeout=60)  # it kills the engine
+            self.expect(server.process.returncode is not None, "the server is gone")
+        (model / "generation_config.json").unlink()
+
+    def steep(self, name, dtype="bfloat16", seed=3):
+        """A model whose distributions are not flat: matrices eight times as large."""
+        path = self.model(name, CONFIG | {"torch_dtype": dtype}, seed)
+        python = pathlib.Path(os.environ["NXDKIT_VLLM"]).parent / "python"
+        enlarge = ("import sys; from safetensors.torch import load_file, save_file; f = sys.argv[1]; "
+                   "t = load_file(f); save_file({n: w * 8 if w.dim() == 2 else w for n, w in t.items()}, f, {'format': 'pt'})")
+        subprocess.run([python, "-c", enlarge, path / "model.safetensors"], check=True)
+        return path
+
+    def agreement(self):
+        """Greedy tokens of both engines on the same weights, for 200 prompts, and their log-probabilities."""
+        prompts = [[(7 * p + 13 * i + i * i * p) % 1000 for i in range(3 + p % 40)] for p in range(200)]
+        # The noise of the two largest logits' difference, and of a log-probability: bf16 has 8 bits, and logits of
+        # these models are up to 10.
+        for dtype, word, noise in (("bfloat16", "bf16", 0.15), ("float32", "f32", 1e-3)):
+            model, bundle = self.steep(f"steep-{word}", dtype), self.work / f"bundle-{word}"
+            self.run("neuron-export", "-q", "--target", "cpu", "--tp", "1", "--bs", "16", "--seq", "256", "--dtype", word,
+                     "--out", bundle, model)
+            lines = "".join(json.dumps({"token_ids": ids, "max_tokens": 16}) + "\n" for ids in prompts)
+            done = subprocess.run([self.probe, bundle], input=lines, capture_output=True, text=True, check=True)
+            ours = [json.loads(line) for line in done.stdout.splitlines()]
+            with serve(model, self.log(f"agreement-{word}"), "--enable-scale-out", "--dtype", dtype) as server:
+                theirs = [self.generate(server, ids, max_tokens=16, logprobs=2) for ids in prompts]
+            same, close, worst = 0, 0, 0.0
+            for own, (ids, numbers, _) in zip(ours, theirs):
+                for at, (a, b) in enumerate(zip(own["token_ids"], ids)):
+                    if a != b:
+                        best, second = sorted((t["logprob"] for t in numbers[at]["top_logprobs"]), reverse=True)[:2]
+                        self.expect(best - second <= noise, f"{word}: {a} and {b}, {best - second} apart")
+                        close += 1
+                        break  # what follows has other tokens before it
+                    same += 1
+                    worst = max(worst, abs(own["logprobs"][at] - numbers[at]["logprob"]))
+            self.expect(worst <= noise, f"{word}: log-probabilities {worst} apart")
+            print(f"agreement, {word}: {same} tokens alike, {close} ties within {noise}, log-probabilities {worst:.2g} apart")
+
+    def arithmetic(self):
+        folder = self.work / "arithmetic"
+        if not folder.exists():
+            script = ENGINES.parent / "arithmetic.sh"
+            subprocess.run(["bash", script, "--build", self.tools.parent, folder], check=True, stdout=subprocess.DEVNULL)
+        return folder
+
+    def command(self, extension="shown_weights"):
+        return (f"env PYTHONPATH={ENGINES}:{HERE} VLLM_CPU_KVCACHE_SPACE=1 {os.environ['NXDKIT_VLLM']} serve {{model}} "
+                "--host 127.0.0.1 --port {port} --dtype {dtype} --max-model-len {max_model_len} --max-num-seqs 512 "
+                "--skip-tokenizer-init --enable-scale-out --generation-config vllm --shutdown-timeout 20 "
+                f"--enforce-eager --worker-extension-cls {extension}.Extension")
+
+    def grpo(self, run, *keys, code=0):
+        folder = self.arithmetic()
+        said = self.run("grpo-train", "--config", ENGINES.parent / "arithmetic_vllm.yaml",
+                        f"data.train_files={folder}/data@train", f"data.val_files={folder}/data@test",
+                        f"worker.actor.model.model_path={folder}/model_vllm", f"trainer.save_checkpoint_path={run}",
+                        *keys, code=code)
+        syncs = run / "weight_syncs.jsonl"
+        return said, [json.loads(line) for line in syncs.read_text().splitlines()] if syncs.exists() else []
+
+    def train(self):
+        """A server that the run starts; the reward rises, and every sync is proved whole."""
+        run = self.work / "run"
+        _, syncs = self.grpo(run, f"worker.rollout.command={self.command()}", "trainer.max_steps=250")
+        self.expect(len(syncs) > 250, len(syncs))
+        self.expect({(sync["proved"], sync["not_covered"]) for sync in syncs} == {(19, 0)}, syncs[0])
+        logs = [json.loads(line) for line in (run / "experiment_log.jsonl").read_text().splitlines()]
+        scores = [log["val"]["reward_score"] for log in logs if "val" in log]
+        self.expect(scores[0] < 0.1 and scores[-1] > 0.4, scores)
+        gaps = [log["rollout"]["log_prob_gap_mean"] for log in logs if "rollout" in log]
+        self.expect(max(gaps) < 0.05, max(gaps))
+        left = subprocess.run(["pgrep", "-f", str(self.work / "run")], capture_output=True, text=True).stdout
+        self.expect(not left, f"left running: {left}")
+        print(f"train: sums right {scores}, largest mean gap {max(gaps):.2g}")
+
+    def tampered(self):
+        """What is damaged in the engine stops the run: with a running server at once, else once a new one has it too."""
+        words = self.work / "tampered"
+        for what, parameter in (("bit", "model.layers.0.mlp.down_proj.weight"),
+                                ("head", "model.layers.0.self_attn.qkv_proj.weight"),
+                                ("layer", "model.layers.1.input_layernorm.weight")):
+            words.write_text(what)
+            # The reload of the first step after an update; before it the weights are those that were there.
+            with serve(self.arithmetic() / "model_vllm", self.log(what), "--enable-scale-out", "--worker-extension-cls",
+                       "tampered.Extension", shown=False, PYTHONPATH=f"{ENGINES}:{HERE}", TAMPERED=str(words)) as server:
+                said, syncs = self.grpo(self.work / f"run-{what}", "worker.rollout.command=null",
+                                        f"worker.rollout.url=[{server.url}]", "trainer.max_steps=3",
+                                        "trainer.val_before_train=false", code=1)
+                self.expect("stale weights: " in said and (what == "layer" or parameter in said), said)
+                self.expect(len(syncs) == (1 if what == "layer" else 0), syncs)
+                self.expect(server.get("/is_paused")["is_paused"], "it is not resumed")
+        words.write_text("bit load")
+        os.environ["TAMPERED"] = str(words)
+        said, syncs = self.grpo(self.work / "run-load", f"worker.rollout.command=env TAMPERED={words} "
+                                + self.command("tampered"), "trainer.max_steps=3", code=1)
+        self.expect("stale weights: model.layers.0.mlp.down_proj.weight" in said and not syncs, said)
+
+    def offline(self):
+        """The LLM class in a program of engine exec."""
+        python = pathlib.Path(os.environ["NXDKIT_VLLM"]).parent / "python"
+        program = (f"env PYTHONPATH={ENGINES} VLLM_CPU_KVCACHE_SPACE=1 {python} {ENGINES / 'vllm_offline.py'} "
+                   "--max-num-seqs 64 --worker-extension-cls '\"shown_weights.Extension\"'")
+        _, syncs = self.grpo(self.work / "run-offline", "worker.rollout.engine=exec", f"worker.rollout.command={program}",
+                             "trainer.max_steps=3")
+        self.expect({(sync["proved"], sync["not_covered"]) for sync in syncs} == {(19, 0)}, syncs)
+        self.expect("vllm 0.32.0 offline" in syncs[0]["engine"], syncs[0])
+
 
 def main() -> int:
     if not os.environ.get("NXDKIT_VLLM"):
@@ -189,9 +344,9 @@ def main() -> int:
               "the layout is checked against goldens only")
         return 77
     with tempfile.TemporaryDirectory(prefix="nxdkit-vllm-") as work:
-        suite = Suite(sys.argv[1], work)
+        suite = Suite(sys.argv[1], sys.argv[2], work)
         suite.model("first", CONFIG)
-        for name in sys.argv[2:] or ("dense", "two_ranks", "experts", "stock"):
+        for name in sys.argv[3:] or PARTS:
             part = getattr(suite, name)
             begun, before = time.monotonic(), suite.checks
             part()

@@ -377,8 +377,11 @@ class Maker {
   Status MakeGenerator() {
     NXDKIT_TRY(MakeSyncTarget());
     if (OthersEngine(config_.worker.rollout)) return MakeOthersGenerator();
-    const EngineOptions engine = EngineFor(parts_.sync.bundle);
+    EngineOptions engine = EngineFor(parts_.sync.bundle);
     if (!plan_.separate) {
+      // All cores are its own while it generates.
+      const int64_t cores = std::min<int64_t>(plan_.rollout_cores, std::ssize(AllowedProcessors()));
+      engine.threads = static_cast<int>(std::max<int64_t>(1, cores / engine_.tp));
       parts_.generator = MakeEngineGenerator(engine, options_.poll, options_.progress);
       return OkStatus();
     }

@@ -39,6 +39,13 @@ const std::vector<ChartRow>& Charts() {
       {"Engine against trainer",
        "distance of their log-probs of the same tokens",
        {"rollout/log_prob_gap_mean", "rollout/log_prob_gap_max"}},
+      {"Importance of the engine's tokens",
+       "weights of algorithm.rollout_is, and the share that was cut",
+       {"rollout/is_mean", "rollout/is_min", "rollout/is_max", "rollout/is_truncated",
+        "rollout/is_effective"}},
+      {"Proved weights",
+       "digests of what the engine holds that are as predicted, and those it cannot show",
+       {"sync/proved", "sync/not_covered"}},
       {"Entropy",
        "of the policy, and of the sampled tokens",
        {"actor/entropy", "actor/entropy_loss"}},
@@ -165,9 +172,20 @@ auto PhasePlace(const Curve& curve) {
   return std::ranges::find(kPhaseOrder, curve.name) - std::begin(kPhaseOrder);
 }
 
+// Parts of the weight sync, which is itself a part of gen.
+bool IsSyncTime(std::string_view name) { return name.starts_with("timing_s/sync_"); }
+
+std::string SyncFigure(const SeriesMap& all) {
+  std::vector<Curve> curves = CurvesOf(all, {"timing_s/*"});
+  std::erase_if(curves, [](const Curve& curve) { return !IsSyncTime(curve.name); });
+  return Figure("Weight sync", "seconds in each part", StackChart(curves, "s"), curves);
+}
+
 std::string TimingFigure(const SeriesMap& all) {
   std::vector<Curve> curves = CurvesOf(all, {"timing_s/*"});
-  std::erase_if(curves, [](const Curve& curve) { return curve.name == "timing_s/step"; });
+  std::erase_if(curves, [](const Curve& curve) {
+    return curve.name == "timing_s/step" || IsSyncTime(curve.name);
+  });
   std::ranges::stable_sort(curves, {}, PhasePlace);
   return Figure("Time of a step", "seconds in each phase", StackChart(curves, "s"), curves);
 }
@@ -179,6 +197,7 @@ std::string ChartSection(const SeriesMap& all) {
     html += Figure(row.title, row.help, CurveChart(curves), curves);
   }
   html += TimingFigure(all);
+  html += SyncFigure(all);
   return html.empty() ? "<p>No metrics yet.</p>\n" : "<div class=\"charts\">\n" + html + "</div>\n";
 }
 
@@ -192,6 +211,38 @@ std::string MetricTable(const SeriesMap& all) {
       "<details><summary>All {} metrics</summary><table class=\"data\"><tr><th>name</th>"
       "<th>values</th><th>min</th><th>max</th><th>last</th></tr>\n{}</table></details>\n",
       all.size(), rows);
+}
+
+std::string ValueAt(const SeriesMap& all, const std::string& name, int64_t step) {
+  if (const std::vector<Point>* points = Find(all, name))
+    for (const Point& point : *points)
+      if (point.step == step) return ShortNumber(point.value);
+  return "-";
+}
+
+// One row for each step: which weights it generated with, and what proves that.
+std::string SyncTable(const SeriesMap& all) {
+  const std::vector<Point>* syncs = Find(all, "sync/serial");
+  if (!syncs) return "";
+  std::vector<std::string> parts;
+  for (const auto& [name, points] : all)
+    if (IsSyncTime(name)) parts.push_back(name);
+  std::string head = "<th>step</th><th>version</th><th>proved</th><th>not covered</th><th>gap</th>";
+  for (const std::string& part : parts)
+    head += fmt::format("<th>{}, s</th>", EscapeHtml(part.substr(part.find('_', 8) + 1)));
+  std::string rows;
+  for (const Point& sync : *syncs) {
+    rows += fmt::format("<tr><td>{}</td><td>{}</td>", sync.step, sync.value);
+    for (const char* name : {"sync/proved", "sync/not_covered", "rollout/log_prob_gap_mean"})
+      rows += fmt::format("<td>{}</td>", ValueAt(all, name, sync.step));
+    for (const std::string& part : parts)
+      rows += fmt::format("<td>{}</td>", ValueAt(all, part, sync.step));
+    rows += "</tr>\n";
+  }
+  return fmt::format(
+      "<details><summary>{} weight syncs</summary><table class=\"data\"><tr>{}</tr>\n{}</table>"
+      "</details>\n",
+      syncs->size(), head, rows);
 }
 
 std::string ConfigValue(const RunFiles& run, std::string_view path) {
@@ -320,7 +371,7 @@ std::string HtmlReport(const RunFiles& run) {
       "<title>{}</title>\n<style>\n{}</style></head>\n<body>\n<h1>{}</h1>\n{}{}{}{}"
       "<h2>Numbers</h2>\n{}{}</body></html>\n",
       title, kPageStyle, title, Problems(run), Cards(all), ChartSection(all), Samples(run),
-      MetricTable(all), ConfigTable(run));
+      SyncTable(all) + MetricTable(all), ConfigTable(run));
 }
 
 }  // namespace nxdkit::trainer

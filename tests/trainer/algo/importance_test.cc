@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "tests/lib/expect_error.h"
+#include "trainer/algo/policy_loss.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -61,6 +62,22 @@ TEST(Importance, EqualPoliciesWeighOne) {
   ASSERT_TRUE(weights.ok());
   EXPECT_THAT((*weights)[0], ElementsAre(1, 1, 1, 1));
   EXPECT_EQ(stats.effective, 1);
+}
+
+// Why weighing the advantage is weighing the loss: every policy loss is linear in an advantage of
+// one sign.
+TEST(Importance, AWeightedAdvantageIsAWeightedLoss) {
+  for (const LossType type : {LossType::kDefault, LossType::kGspo, LossType::kGspoToken,
+                              LossType::kCispo, LossType::kSapo})
+    for (const double advantage : {-1.5, -0.25, 0.75, 2.0})
+      for (const double log_ratio : {-2.0, -0.1, 0.0, 0.3, 1.5})
+        for (const double weight : {0.125, 0.7, 2.0}) {
+          const PolicyLossOptions options{.type = type};
+          const TokenLoss plain = PolicyTokenLoss(options, advantage, -1.25, log_ratio);
+          const TokenLoss weighed = PolicyTokenLoss(options, weight * advantage, -1.25, log_ratio);
+          EXPECT_NEAR(weighed.loss, weight * plain.loss, 1e-12);
+          EXPECT_NEAR(weighed.gradient, weight * plain.gradient, 1e-12);
+        }
 }
 
 TEST(Importance, RefusesWhatCannotBeCompared) {

@@ -113,6 +113,32 @@ TEST(HtmlReport, ShowsTheRun) {
   EXPECT_EQ(Count(html, "timing_s/<wbr>step</td>"), 1u) << "the whole is no part of the stack";
 }
 
+// The parts of a sync are no part of the stack of a step: they are within gen.
+TEST(HtmlReport, ShowsEachSync) {
+  const TempFolder folder;
+  std::string log;
+  for (int64_t step = 1; step <= 3; ++step)
+    log += MetricLine(step, {{"rollout/log_prob_gap_mean", 0.002 * static_cast<double>(step)},
+                             {"sync/not_covered", 0},
+                             {"sync/proved", 19},
+                             {"sync/serial", static_cast<double>(step)},
+                             {"timing_s/gen", 2},
+                             {"timing_s/step", 3},
+                             {"timing_s/sync_check", 0.25},
+                             {"timing_s/sync_reload", 0.5}});
+  WriteRun(folder, log);
+  const std::string html = Report(folder);
+  ExpectBalanced(html);
+  EXPECT_THAT(html, HasSubstr("<b>Weight sync</b>"));
+  EXPECT_THAT(html, HasSubstr("<b>Proved weights</b>"));
+  EXPECT_THAT(html, HasSubstr("<th>check, s</th><th>reload, s</th>"));
+  EXPECT_THAT(html, HasSubstr("<tr><td>2</td><td>2</td><td>19</td><td>0</td><td>0.0040</td>"
+                              "<td>0.2500</td><td>0.5000</td></tr>"));
+  const size_t stack = html.find("<b>Time of a step</b>");
+  EXPECT_THAT(html.substr(stack, html.find("<b>Weight sync</b>") - stack),
+              Not(HasSubstr("sync_reload")));
+}
+
 // Names break after "/" and ".", never within a word.
 TEST(HtmlReport, NamesAreWhole) {
   const TempFolder folder;

@@ -20,6 +20,20 @@ EngineOptions SampleOptions() {
   options.threads = 4;
   options.pass_tokens = 99;
   options.digest = true;
+  options.kind = EngineKind::kVllm;
+  options.other = {.url = "http://h:1",
+                   .command = {"a", "", "b c"},
+                   .variables = {"A=1"},
+                   .tp = 2,
+                   .vocab = 64,
+                   .seq_len = 32,
+                   .dtype = Dtype::kF32,
+                   .temperature = 0.5f,
+                   .in_flight = 3,
+                   .start_seconds = 4,
+                   .answer_seconds = 5,
+                   .version = "step 1",
+                   .parameters = {{"tp0:a", "00"}, {"tp1:a", "11"}}};
   return options;
 }
 
@@ -31,6 +45,10 @@ EngineFacts SampleFacts() {
   facts.dtype = Dtype::kF32;
   facts.version = rollout::WeightsVersion{5, "step_5", "/checkpoints/5", "sha256:11"};
   facts.digest = "sha256:22";
+  facts.engine = "vllm 0.32.0";
+  facts.seconds = {{"check", 0.5}, {"reload", 2}};
+  facts.proved = 7;
+  facts.not_covered = 2;
   return facts;
 }
 
@@ -50,10 +68,15 @@ TEST(Messages, ComeBack) {
   EXPECT_EQ(options->neuron_override.tp_degree, 2);
   EXPECT_FALSE(options->neuron_override.batch_size.has_value());
   EXPECT_EQ(options->expect.label, "step_3");
+  EXPECT_EQ(options->kind, EngineKind::kVllm);
+  EXPECT_EQ(options->other.command, (std::vector<std::string>{"a", "", "b c"}));
+  EXPECT_EQ(options->other.parameters, SampleOptions().other.parameters);
   const auto facts = Decode<EngineFacts>(Encode(SampleFacts()));
   ASSERT_TRUE(facts.ok()) << Text(facts);
   EXPECT_EQ(facts->version, SampleFacts().version);
   EXPECT_EQ(facts->digest, "sha256:22");
+  EXPECT_EQ(facts->seconds, SampleFacts().seconds);
+  EXPECT_EQ(facts->proved, 7);
   const auto requests = DecodeRequests(SampleRequestBytes());
   ASSERT_TRUE(requests.ok()) << Text(requests);
   EXPECT_EQ(requests->numbers, (std::vector<uint64_t>{0, 10, 20, 30}));
@@ -151,7 +174,7 @@ TEST(Frames, ThatAreNoneAreRefused) {
     char byte;
     const char* said;
   };
-  for (const Case& one : {Case{0, 'X', "is not a frame"}, Case{4, 9, "a frame of kind 9"},
+  for (const Case& one : {Case{0, 'X', "is not a frame"}, Case{4, 10, "a frame of kind 10"},
                           Case{14, 1, "is over the limit of 1073741824"}}) {
     std::string bytes = MakeFrame(FrameKind::kDone, "payload");
     bytes[one.at] = one.byte;

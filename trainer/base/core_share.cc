@@ -1,0 +1,95 @@
+#include "trainer/base/core_share.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr CoreShare::Time kLook = std::chrono::milliseconds(20);
+constexpr CoreShare::Time kShortHold = std::chrono::milliseconds(200);
+constexpr CoreShare::Time kLongHold = std::chrono::milliseconds(3200);
+// Of a core. A program that never rests takes half of one from a thread of ours; a neighbour that
+// takes less than this costs less than a thread is worth.
+constexpr double kMuch = 0.2;
+
+// The second number of schedstat, in nanoseconds.
+long long WaitedOf(int folder, const char* task) {
+  char path[sizeof(dirent::d_name) + 16], text[128];
+  std::snprintf(path, sizeof path, "%s/schedstat", task);
+  const int fd = ::openat(folder, path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;  // it has ended
+  const ssize_t got = ::read(fd, text, sizeof text - 1);
+  ::close(fd);
+  if (got <= 0) return 0;
+  text[got] = 0;
+  char* second = nullptr;
+  std::strtoll(text, &second, 10);
+  return std::strtoll(second, nullptr, 10);
+}
+
+CoreShare::Time WaitedSoFar() {
+  struct Close {
+    void operator()(DIR* folder) const { ::closedir(folder); }
+  };
+  const std::unique_ptr<DIR, Close> folder(::opendir("/proc/self/task"));
+  if (!folder || ::access("/proc/self/schedstat", R_OK) != 0) return CoreShare::Time(-1);
+  long long sum = 0;
+  while (const dirent* entry = ::readdir(folder.get()))
+    if (entry->d_name[0] != '.') sum += WaitedOf(::dirfd(folder.get()), entry->d_name);
+  return CoreShare::Time(sum);
+}
+
+CoreShare::Time Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+}  // namespace
+
+CoreShare::CoreShare(int threads) : CoreShare(threads, {Now, WaitedSoFar}) {}
+
+CoreShare::CoreShare(int threads, Probe probe)
+    : all_(threads), now_(threads), probe_(std::move(probe)), hold_(kShortHold) {
+  if (all_ == 1) return;
+  looked_ = probe_.now();
+  waited_ = probe_.waited();
+  if (waited_ < Time(0)) all_ = 1;  // nothing can be judged: now_ stays
+}
+
+int CoreShare::Threads() {
+  if (all_ == 1) return now_;
+  const Time time = probe_.now();
+  const Time since = time - looked_;
+  if (since < kLook) return now_;
+  const Time waited = probe_.waited();
+  const double waiting =
+      static_cast<double>((waited - waited_).count()) / static_cast<double>(since.count());
+  looked_ = time;
+  waited_ = waited;
+  if (now_ < all_ && time >= held_until_) {
+    now_ = all_;  // tried again; judged at the next look
+    return now_;
+  }
+  Judge(waiting);
+  return now_;
+}
+
+// `waiting`: threads of ours that waited for a processor, in the mean since the last look.
+void CoreShare::Judge(double waiting) {
+  const bool all = now_ == all_;
+  if (waiting > kMuch) {
+    now_ = std::max(1, now_ - static_cast<int>(std::ceil(waiting)));
+    if (all) held_until_ = looked_ + hold_;
+    if (all) hold_ = std::min(2 * hold_, kLongHold);
+  } else if (all) {
+    hold_ = kShortHold;
+  }
+}
+
+}  // namespace nxdkit::trainer
