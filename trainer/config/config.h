@@ -145,7 +145,7 @@ struct RolloutConfig {
   std::vector<std::string> url;
   std::optional<std::string> command;
   std::optional<int64_t> servers;
-  int64_t max_in_flight = 16;
+  int64_t max_in_flight = 256;
   double start_timeout_s = 600;
   double answer_timeout_s = 600;
   bool enable_expert_parallel = false;

@@ -204,7 +204,7 @@ class ExecEngine : public RolloutEngine {
   }
 
   Result<Generated> AskAll(std::span<const RolloutRequest> requests, const GenerateHooks& hooks) {
-    const std::vector<RequestGroup> groups = GroupRequests(requests);
+    const std::vector<RequestGroup> groups = GroupRequests(requests, other().in_flight);
     Json asked = Json::array();
     Generated out;
     out.responses.resize(requests.size());

@@ -21,10 +21,11 @@ bool IsNextSample(const RolloutRequest& before, const RolloutRequest& request) {
 
 }  // namespace
 
-std::vector<RequestGroup> GroupRequests(std::span<const RolloutRequest> requests) {
+std::vector<RequestGroup> GroupRequests(std::span<const RolloutRequest> requests, int64_t most) {
   std::vector<RequestGroup> groups;
   for (size_t i = 0; i < requests.size(); ++i) {
-    if (i > 0 && IsNextSample(requests[i - 1], requests[i]))
+    const bool room = !groups.empty() && groups.back().count < static_cast<size_t>(most);
+    if (room && IsNextSample(requests[i - 1], requests[i]))
       ++groups.back().count;
     else
       groups.push_back({i, 1});

@@ -19,7 +19,8 @@ struct RequestGroup {
   size_t first = 0;
   size_t count = 0;
 };
-std::vector<RequestGroup> GroupRequests(std::span<const RolloutRequest> requests);
+// `most` samples in a group.
+std::vector<RequestGroup> GroupRequests(std::span<const RolloutRequest> requests, int64_t most);
 
 // Of this request's sample; the next sample's is one more, as vLLM counts. From (seed, step,
 // prompt), which are 62 bits of Philox: two prompts never share one in practice. An engine of vLLM

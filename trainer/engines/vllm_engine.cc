@@ -20,6 +20,7 @@ namespace {
 
 constexpr auto kBetweenAsking = std::chrono::milliseconds(200);
 constexpr double kHealthSeconds = 10;
+constexpr int64_t kMostThreads = 64;
 constexpr int kMostTries = 3;  // of one group of requests, while the server is healthy
 
 // What a server can do, found by asking: the same version may have been started in several ways.
@@ -52,7 +53,7 @@ class VllmEngine : public RolloutEngine {
   Result<Generated> Generate(std::span<const RolloutRequest> requests,
                              const GenerateHooks& hooks) override {
     NXDKIT_TRY(CheckRequests(requests, facts_));  // an id beyond the vocabulary kills a server
-    const std::vector<RequestGroup> groups = GroupRequests(requests);
+    const std::vector<RequestGroup> groups = GroupRequests(requests, other().in_flight);
     Generated out;
     out.responses.resize(requests.size());
     for (const RequestGroup& group : groups)
@@ -68,13 +69,21 @@ class VllmEngine : public RolloutEngine {
         if (hooks.on_response) hooks.on_response(groups[number].first + i, response);
       }
     };
-    NXDKIT_TRY(RunCrew(groups.size(), static_cast<int>(other().in_flight), hooks.poll, task, done));
+    NXDKIT_TRY(RunCrew(groups.size(), AtATime(groups), hooks.poll, task, done));
     return out;
   }
 
  private:
   const OtherEngine& other() const { return options_.other; }
   bool is_ours() const { return other().url.empty(); }
+
+  // Requests, so that not more than in_flight sequences are made at a time.
+  int AtATime(const std::vector<RequestGroup>& groups) const {
+    size_t largest = 1;
+    for (const RequestGroup& group : groups) largest = std::max(largest, group.count);
+    const int64_t requests = other().in_flight / static_cast<int64_t>(largest);
+    return static_cast<int>(std::clamp<int64_t>(requests, 1, kMostThreads));
+  }
 
   // The weights of options_ into the server, and the proof.
   Status Take() {

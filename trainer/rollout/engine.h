@@ -52,7 +52,7 @@ struct OtherEngine {
   int64_t seq_len = 0;  // prompt and response
   Dtype dtype = Dtype::kBF16;
   float temperature = 1;       // of the samples that are trained on
-  int64_t in_flight = 16;      // requests at a time
+  int64_t in_flight = 256;     // sequences at a time; no more samples are asked for at once
   double start_seconds = 600;  // until it answers
   double answer_seconds = 600;
   // Of the weights: what they are called, and the digests of what each rank is to hold

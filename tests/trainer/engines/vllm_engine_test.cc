@@ -155,6 +155,20 @@ TEST_F(VllmEngines, AskForEverythingThatChangesAResponse) {
   EXPECT_EQ(seeds.size(), 4u) << "each prompt draws its own noise";
 }
 
+// A server refuses more samples of a prompt than its --max-num-seqs.
+TEST_F(VllmEngines, ManySamplesAreSeveralRequests) {
+  ASSERT_TRUE(Load().ok());
+  peer_.Forget();
+  ASSERT_TRUE(Generate(1, 5).ok());
+  std::map<uint64_t, int> samples;
+  for (const Json& body : peer_.bodies("/inference/v1/generate"))
+    samples[body["sampling_params"]["seed"]] = body["sampling_params"]["n"];
+  ASSERT_EQ(samples.size(), 2u);
+  EXPECT_EQ(samples.begin()->second, 3);
+  EXPECT_EQ(samples.rbegin()->second, 2);
+  EXPECT_EQ(samples.rbegin()->first, samples.begin()->first + 3) << "each sample has its own seed";
+}
+
 TEST_F(VllmEngines, UseCompletionsWhereThereIsNothingElse) {
   peer_.Fails(
       On("/inference/v1/generate", {.status = 403, .body = R"({"error":{"message":"disabled"}})"}));

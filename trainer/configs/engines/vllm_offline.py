@@ -5,22 +5,14 @@
 Words after the name are arguments of LLM (--max-num-seqs 16: max_num_seqs=16). The protocol is in trainer/engines/README.md.
 """
 
-import gc
 import json
 import os
 import sys
 
-out = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)  # whatever prints goes to the log: standard output is the protocol's
-
-from vllm import LLM, SamplingParams, __version__  # noqa: E402
-from vllm.inputs import TokensPrompt  # noqa: E402
+from vllm import LLM, SamplingParams, __version__
+from vllm.inputs import TokensPrompt
 
 WORDS = {word[2:].replace("-", "_"): json.loads(value) for word, value in zip(sys.argv[1::2], sys.argv[2::2])}
-
-
-def say(**message):
-    print(json.dumps(message), file=out, flush=True)
 
 
 def make(asked):
@@ -38,8 +30,7 @@ def reload(llm, asked):
         llm.reset_prefix_cache()
     except Exception as error:  # such as on vLLM Neuron
         print(f"no reload in place ({error}): starting anew", file=sys.stderr)
-        del llm
-        gc.collect()
+        llm.llm_engine.engine_core.shutdown()
         return make(asked)
     return llm
 
@@ -64,16 +55,25 @@ def generate(llm, requests):
             samples.append({"token_ids": ids, "finish_reason": sample.finish_reason})
             if one["logprobs"]:
                 samples[-1]["logprobs"] = [ranks[token].logprob for token, ranks in zip(ids, sample.logprobs)]
-        say(id=one["id"], samples=samples)
+        yield {"id": one["id"], "samples": samples}
 
 
-llm = None
-for line in sys.stdin:
-    asked = json.loads(line)
-    if asked["op"] == "reload":
-        llm = make(asked) if llm is None else reload(llm, asked)
-        say(version=asked["version"], engine=f"vllm {__version__} offline")
-    elif asked["op"] == "digests":
-        say(digests=digests(llm))
-    else:
-        generate(llm, asked["requests"])
+def main():
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever prints goes to the log: standard output is the protocol's
+    llm = None
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked["op"] == "reload":
+            llm = make(asked) if llm is None else reload(llm, asked)
+            answers = [{"version": asked["version"], "engine": f"vllm {__version__} offline"}]
+        elif asked["op"] == "digests":
+            answers = [{"digests": digests(llm)}]
+        else:
+            answers = generate(llm, asked["requests"])
+        for answer in answers:
+            print(json.dumps(answer), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()  # vLLM's own processes import this file too
