@@ -302,7 +302,7 @@ class Suite:
         logs = [json.loads(line) for line in (run / "experiment_log.jsonl").read_text().splitlines()]
         scores = [log["val"]["reward_score"] for log in logs if "val" in log]
         self.expect(scores[0] < 0.1 and scores[-1] > 0.4, scores)
-        gaps = [log["rollout"]["log_prob_gap_mean"] for log in logs if "rollout" in log]
+        gaps = [log["rollout"]["log_prob_gap_mean"] for log in logs if "log_prob_gap_mean" in log.get("rollout", {})]
         self.expect(max(gaps) < 0.05, max(gaps))
         left = subprocess.run(["pgrep", "-f", str(self.work / "run")], capture_output=True, text=True).stdout
         self.expect(not left, f"left running: {left}")
