@@ -22,7 +22,7 @@ JSON
 python3 "$root/bench/train_rows.py" groups 16 16384 > "$work/rows"
 
 rollout() {  # TP THREADS
-  "$build/bench/rollout_bench" --bf16 --tp "$1" --threads "$2" --bs 16 --prompt 64 --new 256 --folder "$work/tp$1" |
+  "$build/bench/rollout_bench" --bf16 --tp "$1" --threads "$2" --bs 16 --prompt 64 --new 256 |
     sed -n 's/^generate: \([0-9]*\) new.*/\1/p'
 }
 train() {  # TP THREADS

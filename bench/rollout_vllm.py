@@ -27,8 +27,9 @@ threads = sys.argv[2] if len(sys.argv) > 2 else "2"
 
 
 def ours(folder, rows, prompt, new):
-    best, model = 0, folder / f"{rows}-{prompt}"
-    for _ in range(3):
+    best = 0
+    for turn in range(3):
+        model = folder / f"{rows}-{prompt}-{turn}"
         said = subprocess.run([build / "bench/rollout_bench", "--bf16", "--threads", threads, "--bs", str(rows), "--prompt",
                                str(prompt), "--new", str(new), "--folder", model], capture_output=True, text=True, check=True)
         best = max(best, int(re.search(r"generate: (\d+) new tokens/s", said.stdout)[1]))
@@ -48,10 +49,13 @@ def serve(model, rows, length):
         port = probe.getsockname()[1]
     command = [os.environ["NXDKIT_VLLM"], "serve", model, "--host", "127.0.0.1", "--port", str(port), "--dtype", "bfloat16",
                "--max-model-len", str(length), "--max-num-seqs", str(rows), "--skip-tokenizer-init", "--enable-scale-out",
-               "--generation-config", "vllm", "--shutdown-timeout", "20", "--no-enable-prefix-caching"]
+               "--generation-config", "vllm", "--shutdown-timeout", "20", "--no-enable-prefix-caching", "--enforce-eager",
+               # A seeded request whose prompt is read in pieces ends a server on CPUs (0.32).
+               "--no-enable-chunked-prefill"]
     environment = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
                                 "VLLM_CPU_OMP_THREADS_BIND": f"0-{int(threads) - 1}"}
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    log = open(pathlib.Path(model).parent / "server.log", "w")
+    process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
     url = f"http://127.0.0.1:{port}"
     try:
         while True:

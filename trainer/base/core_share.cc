@@ -14,9 +14,9 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr CoreShare::Time kLook = std::chrono::milliseconds(20);
-constexpr CoreShare::Time kShortHold = std::chrono::milliseconds(200);
-constexpr CoreShare::Time kLongHold = std::chrono::milliseconds(3200);
+constexpr CoreShare::Time kLook = std::chrono::milliseconds(10);
+constexpr CoreShare::Time kShortHold = std::chrono::milliseconds(500);
+constexpr CoreShare::Time kLongHold = std::chrono::milliseconds(4000);
 // Of a core. A program that never rests takes half of one from a thread of ours; a neighbour that
 // takes less than this costs less than a thread is worth.
 constexpr double kMuch = 0.2;

@@ -28,7 +28,7 @@ class CoreShare {
   CoreShare(int threads, Probe probe);
 
   // From 1 to all of them. Called before every piece of work of a millisecond or so; looks at the
-  // system every 20 ms.
+  // system every 10 ms.
   int Threads();
 
  private:

@@ -15,6 +15,7 @@ namespace nxdkit::trainer {
 
 // For the calling thread: how many threads its loops and matrix products use.
 inline void SetThreads(int threads) { omp_set_num_threads(threads); }
+inline int MaxThreads() { return omp_get_max_threads(); }
 
 #if defined(__SANITIZE_THREAD__)
 inline thread_local int loop_thread = 0;

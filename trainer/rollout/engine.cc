@@ -11,8 +11,6 @@
 #include "formats/ops/digest/digest.h"
 #include "lib/base/errors.h"
 #include "lib/system/system.h"
-#include "trainer/base/core_share.h"
-#include "trainer/base/parallel.h"
 #include "trainer/comm/comm.h"
 #include "trainer/model/memory.h"
 #include "trainer/rollout/open_bundle.h"
@@ -154,9 +152,7 @@ struct Engine::State {
     Pass pass;
     std::vector<Draw> draws;
     std::vector<Drawn> drawn;
-    CoreShare share(threads);
     while (schedule.Next(pass)) {
-      SetThreads(share.Threads());
       if (speaks && hooks.poll) NXDKIT_TRY(hooks.poll());
       NXDKIT_ASSIGN(const float* logits, model.Forward(tp, pass));
       draws.clear();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lib/base/errors.h"
+#include "trainer/base/parallel.h"
 #include "trainer/comm/reduce.h"
 #include "trainer/kernels/elementwise.h"
 #include "trainer/kernels/embedding.h"
@@ -163,6 +164,7 @@ Result<const float*> RankModel::Forward(Comm& tp, const Pass& pass) {
   for (const CachePlace& place : pass.places) positions_.push_back(place.position);
   NXDKIT_TRY(Embed(tp, pass));
   for (Layer& layer : layers_) {
+    SetThreads(cores_.Threads());
     for (const Pass::Copy& copy : pass.copies)
       layer.cache.CopyPrefix(copy.from, copy.to, copy.positions);
     NXDKIT_TRY(Attention(tp, pass, layer));

@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "trainer/base/core_share.h"
+#include "trainer/base/parallel.h"
 #include "trainer/comm/comm.h"
 #include "trainer/kernels/kv_cache.h"
 #include "trainer/kernels/packed_matrix.h"
@@ -48,7 +50,10 @@ class RankModel {
     KvCache cache;
   };
   RankModel(const DecoderConfig& config, const ParamTable& table, int64_t positions)
-      : config_(&config), table_(&table), rope_(config.rope_frequencies, positions) {}
+      : config_(&config),
+        table_(&table),
+        rope_(config.rope_frequencies, positions),
+        cores_(MaxThreads()) {}
   Status PackLayer(Weights& weights, const LayerSlots& slots, const Size& size);
   Status Embed(Comm& tp, const Pass& pass);
   Status Attention(Comm& tp, const Pass& pass, Layer& layer);
@@ -69,6 +74,7 @@ class RankModel {
   Array<float> stream_, normed_, rstd_, qkv_, context_, gate_up_, act_, share_, logits_;
   std::vector<uint16_t> narrow_;
   std::vector<int32_t> positions_;
+  CoreShare cores_;  // of the thread that made it
 };
 
 }  // namespace nxdkit::trainer

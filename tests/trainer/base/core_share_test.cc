@@ -48,7 +48,7 @@ TEST(CoreShare, FewerBesideANeighbourAndAllWhenItIsGone) {
   EXPECT_EQ(share.Threads(), 2);
   machine.Pass(21ms, 0.6);
   EXPECT_EQ(share.Threads(), 1);
-  machine.Pass(201ms, 0.0);
+  machine.Pass(501ms, 0.0);
   EXPECT_EQ(share.Threads(), 2) << "a new neighbour is not held against an old one's time";
 }
 
