@@ -40,6 +40,7 @@ class CoreShare {
   Time waited_{0};      // until then
   Time held_until_{0};  // fewer threads are used until then
   Time hold_;
+  bool much_ = false;  // at the last look
 };
 
 }  // namespace nxdkit::trainer

@@ -24,7 +24,7 @@ TEST(CoreShare, AllThreadsWhereNobodyElseIs) {
   Machine machine;
   CoreShare share = machine.Share(4);
   for (int i = 0; i < 100; ++i) {
-    machine.Pass(5ms, 0.05);
+    machine.Pass(5ms, i % 20 == 0 ? 0.6 : 0.05);
     EXPECT_EQ(share.Threads(), 4);
   }
 }
@@ -33,20 +33,25 @@ TEST(CoreShare, FewerBesideANeighbourAndAllWhenItIsGone) {
   Machine machine;
   CoreShare share = machine.Share(2);
   machine.Pass(21ms, 0.6);
+  EXPECT_EQ(share.Threads(), 2) << "once may be chance";
+  machine.Pass(21ms, 0.6);
   EXPECT_EQ(share.Threads(), 1);
   int all = 0;
   for (int i = 0; i < 1000; ++i) {  // 21 s: two threads wait, one does not
     machine.Pass(21ms, share.Threads() == 2 ? 0.6 : 0.0);
     all += share.Threads() == 2 ? 1 : 0;
   }
-  EXPECT_GT(all, 5) << "it is tried again";
-  EXPECT_LT(all, 20) << "but seldom";
+  EXPECT_GT(all, 8) << "it is tried again";
+  EXPECT_LT(all, 30) << "but seldom";
   for (int i = 0; i < 200; ++i) {
     machine.Pass(21ms, 0.0);
     share.Threads();
   }
   EXPECT_EQ(share.Threads(), 2);
-  machine.Pass(21ms, 0.6);
+  for (int i = 0; i < 2; ++i) {
+    machine.Pass(21ms, 0.6);
+    share.Threads();
+  }
   EXPECT_EQ(share.Threads(), 1);
   machine.Pass(501ms, 0.0);
   EXPECT_EQ(share.Threads(), 2) << "a new neighbour is not held against an old one's time";
@@ -55,7 +60,10 @@ TEST(CoreShare, FewerBesideANeighbourAndAllWhenItIsGone) {
 TEST(CoreShare, OfManyThreadsOnlyAsManyAsWait) {
   Machine machine;
   CoreShare share = machine.Share(8);
-  machine.Pass(30ms, 1.4);
+  for (int i = 0; i < 2; ++i) {
+    machine.Pass(30ms, 1.4);
+    share.Threads();
+  }
   EXPECT_EQ(share.Threads(), 6);
 }
 
