@@ -155,19 +155,18 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
 Result<trainer::RolloutEnvironment> TakeRolloutEnvironment(const trainer::RunPlan& plan,
                                                            const trainer::RolloutConfig& rollout,
                                                            const hardware::Instance* instance) {
-  const trainer::CoreSplit split{.train_cores = plan.train_cores,
+  const bool others = trainer::OthersEngine(rollout);
+  const bool workers = (plan.separate || others) && rollout.url.empty();
+  // Without cores of its own for training all are those of another program's engine.
+  const trainer::CoreSplit split{.train_cores = others && !plan.separate ? 0 : plan.train_cores,
                                  .train_tp = plan.train_tp,
-                                 .workers = plan.separate ? plan.rollout_workers : 0,
+                                 .workers = workers ? plan.rollout_workers : 0,
                                  .cores_per_worker = plan.rollout_tp};
   const int64_t there = instance ? instance->cores : 0;
-  if (plan.separate)
-    return trainer::DivideNeuronVariables(trainer::TakeNeuronVariables(), split, there);
+  if (workers) return trainer::DivideNeuronVariables(trainer::TakeNeuronVariables(), split, there);
   const std::string visible = EnvironmentValue(kVisibleCores);
   NXDKIT_TRY(trainer::CoresOfRun(
       visible.empty() ? std::nullopt : std::optional<std::string_view>(visible), split, there));
-  // All devices are an engine's that is not this process.
-  if (trainer::OthersEngine(rollout))
-    return trainer::RolloutEnvironment{trainer::TakeNeuronVariables(), {}};
   return trainer::RolloutEnvironment{};
 }
 

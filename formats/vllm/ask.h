@@ -15,4 +15,11 @@ namespace nxdkit::vllm {
 // an empty object.
 Result<Json> Ask(const Server& server, std::string_view path, const std::string& body = "");
 
+// {"key": "64 digits", ..}. kCorrupt for another form, with the key as member.
+Result<std::map<std::string, std::string>> ReadDigests(const Json& digests);
+
+// Whether the endpoint is there: a POST of an empty object is refused by it (400, 422), not by the
+// server (403, 404, 405). kIo as Ask.
+Result<bool> HasEndpoint(const Server& server, std::string_view path);
+
 }  // namespace nxdkit::vllm

@@ -12,7 +12,9 @@ namespace nxdkit::vllm {
 namespace {
 
 constexpr int kGood = 200;
+constexpr int kBadRequest = 400;
 constexpr int kNotFound = 404;
+constexpr int kNotValid = 422;
 constexpr int kTooMany = 429;
 constexpr int kMostResets = 100;
 constexpr auto kBetweenResets = std::chrono::milliseconds(50);
@@ -85,9 +87,36 @@ Result<Json> Ask(const Server& server, std::string_view path, const std::string&
   return AnswerOf(RequestTo(server, path, body, !body.empty()), path);
 }
 
-bool IsHealthy(const Server& server) {
-  const Result<HttpAnswer> answer = Http(RequestTo(server, "/health", "", false));
-  return answer.ok() && answer->status == kGood;
+Result<std::map<std::string, std::string>> ReadDigests(const Json& digests) {
+  if (!digests.is_object()) return Corrupt("digests are {}", JsonTypeText(digests));
+  std::map<std::string, std::string> out;
+  for (const auto& [key, value] : digests.items()) {
+    if (!IsDigest(value))
+      return Corrupt("found {}, expected 64 hexadecimal digits",
+                     EscapeControl(value.dump().substr(0, kMostShown)))
+          .member(EscapeControl(key));
+    out.emplace(key, value.get<std::string>());
+  }
+  return out;
+}
+
+Result<bool> HasEndpoint(const Server& server, std::string_view path) {
+  const HttpRequest request = RequestTo(server, path, "{}", true);
+  NXDKIT_ASSIGN(const HttpAnswer answer, Http(request));
+  if (answer.status / 100 == 5)
+    return Error(Errc::kIo,
+                 fmt::format("the server answers {}: {}", answer.status, WordsOf(answer)))
+        .in(request.url);
+  return answer.status / 100 == 2 || answer.status == kBadRequest || answer.status == kNotValid;
+}
+
+Status CheckHealth(const Server& server) {
+  const HttpRequest request = RequestTo(server, "/health", "", false);
+  NXDKIT_ASSIGN(const HttpAnswer answer, Http(request));
+  if (answer.status == kGood) return OkStatus();
+  return Error(answer.status == kNotFound ? Errc::kUnsupported : Errc::kIo,
+               fmt::format("the server answers {}", answer.status))
+      .in(request.url);
 }
 
 Result<ServedModel> AskModel(const Server& server) {
@@ -155,16 +184,9 @@ Result<std::map<std::string, std::string>> AskChecksums(const Server& server) {
   const Json* checksums = JsonFind(json, "checksums");
   if (!checksums || !checksums->is_object())
     return Corrupt("the answer has no checksums").in(UrlOf(server, kPath));
-  std::map<std::string, std::string> out;
-  for (const auto& [key, value] : checksums->items()) {
-    if (!IsDigest(value))
-      return Corrupt("found {}, expected 64 hexadecimal digits",
-                     EscapeControl(value.dump().substr(0, kMostShown)))
-          .in(UrlOf(server, kPath))
-          .member(key);
-    out.emplace(key, value.get<std::string>());
-  }
-  return out;
+  auto digests = ReadDigests(*checksums);
+  if (!digests.ok()) return Error(digests.error()).in(UrlOf(server, kPath));
+  return digests;
 }
 
 }  // namespace nxdkit::vllm

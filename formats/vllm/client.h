@@ -17,9 +17,9 @@ struct Server {
   std::function<Status()> poll = {};
 };
 
-// GET /health: 200. A server that is not up yet, or whose engine is known to be dead, is not
-// healthy; one with damaged weights is.
-bool IsHealthy(const Server& server);
+// GET /health. kIo for a server that is not up yet, or whose engine is known to be dead; one with
+// damaged weights is healthy. kUnsupported when there is no such path.
+Status CheckHealth(const Server& server);
 
 // GET /version: "0.32.0".
 Result<std::string> AskVersion(const Server& server);

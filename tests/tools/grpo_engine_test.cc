@@ -1,6 +1,6 @@
 // grpo-train with an engine of another program: what a user sees of a run that goes well, of one
-// whose engine generates with other weights, dies, or is stopped. The peer serves to produce faults;
-// the real server is in tests/vllm.
+// whose engine generates with other weights, dies, or is stopped. The peer serves to produce
+// faults; the real server is in tests/vllm.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -17,8 +17,8 @@ namespace {
 constexpr CoreShare::Time kLook = std::chrono::milliseconds(10);
 constexpr CoreShare::Time kShortHold = std::chrono::milliseconds(500);
 constexpr CoreShare::Time kLongHold = std::chrono::milliseconds(4000);
-// Threads that wait. A program that never rests takes a third of a core and more (measured: 0.3 to 1,
-// over windows of 10 ms); on a quiet machine it is 0 to 0.3, twice in a row never.
+// Threads that wait. A program that never rests takes a third of a core and more (measured: 0.3 to
+// 1, over windows of 10 ms); on a quiet machine it is 0 to 0.3, twice in a row never.
 constexpr double kMuch = 0.3;
 
 // The second number of schedstat, in nanoseconds.

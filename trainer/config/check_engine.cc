@@ -21,12 +21,13 @@ constexpr double kMostTemperature = 2;
 constexpr int64_t kMostSamples = 16384;
 
 // Keys that say something to the engines of other programs only.
-constexpr std::array<std::string_view, 6> kOthersKeys = {kUrl,
+constexpr std::array<std::string_view, 7> kOthersKeys = {kUrl,
                                                          kCommand,
                                                          "worker.rollout.servers",
                                                          "worker.rollout.max_in_flight",
                                                          "worker.rollout.start_timeout_s",
-                                                         "worker.rollout.answer_timeout_s"};
+                                                         "worker.rollout.answer_timeout_s",
+                                                         "worker.rollout.enable_expert_parallel"};
 
 void CheckOwn(Checker& check) {
   for (const std::string_view key : kOthersKeys)
@@ -51,10 +52,25 @@ void CheckCommand(Checker& check, const std::string& command, bool serves) {
 
 void CheckUrls(Checker& check) {
   const RolloutConfig& rollout = check.config().worker.rollout;
-  for (const std::string& url : rollout.url)
-    if (!url.starts_with("http://") && !url.starts_with("https://"))
-      check.Problem(kUrl, fmt::format("{} is not a URL", EscapeControl(url)),
+  for (const std::string& url : rollout.url) {
+    const std::string shown = EscapeControl(url);
+    const bool whole = url.starts_with("http://") || url.starts_with("https://");
+    if (!whole || url.ends_with("/v1") || url.ends_with("/v1/"))
+      check.Problem(kUrl, fmt::format("{} is not the URL of a server", shown),
                     "such as: [http://127.0.0.1:8000]");
+    if (std::ranges::count(rollout.url, url) > 1)
+      return check.Problem(kUrl, fmt::format("{} is there twice", shown));
+  }
+  if (!rollout.url.empty() && rollout.model_path)
+    check.Problem(kUrl,
+                  "a server that runs takes Hugging Face folders, not the bundle of "
+                  "worker.rollout.model_path",
+                  "leave one of them out");
+  if (!rollout.url.empty() && rollout.temperature != 1)
+    check.Note(
+        fmt::format("worker.rollout.url: at temperature {} the servers must have been started "
+                    "with --logprobs-mode processed_logprobs",
+                    rollout.temperature));
   if (!rollout.url.empty() && rollout.command)
     check.Problem(kCommand, fmt::format("{} names servers that run", kUrl),
                   "leave one of them out");

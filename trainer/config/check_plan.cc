@@ -179,7 +179,9 @@ void CheckCores(Checker& check, const RunPlan& plan) {
   const std::string train_fix = plan.separate ? LegalRatios(plan) : LegalTp(plan.cores);
   const std::string rollout_fix = plan.separate ? train_fix : LegalTp(plan.cores);
   CheckDivides(check, kTrainTp, plan.train_cores, plan.train_tp, "training", train_fix);
-  CheckDivides(check, kRolloutTp, plan.rollout_cores, plan.rollout_tp, "rollout", rollout_fix);
+  const bool elsewhere = !check.config().worker.rollout.url.empty();  // it has cores of its own
+  if (!elsewhere)
+    CheckDivides(check, kRolloutTp, plan.rollout_cores, plan.rollout_tp, "rollout", rollout_fix);
   const NeuronOverrideConfig& engine = check.config().worker.rollout.neuron_override_config;
   CheckCompiled(check, plan, engine.tp_degree, engine.seq_len);
   if (!check.config().worker.rollout.model_path && !engine.others.entries.empty())

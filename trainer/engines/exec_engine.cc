@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "formats/vllm/ask.h"
 #include "lib/base/errors.h"
 #include "lib/base/stopwatch.h"
 #include "lib/base/text.h"
@@ -139,7 +140,7 @@ class ExecEngine : public RolloutEngine {
           .member("worker.rollout.command");
     NXDKIT_ASSIGN(Child child, StartChild({.program = *program,
                                            .words = words,
-                                           .environment = WholeEnvironment(),
+                                           .environment = EnvironmentWith(other().variables),
                                            .read_errors = false}));
     talk_ = std::make_unique<Talk>(std::move(child));
     return OkStatus();
@@ -183,7 +184,7 @@ class ExecEngine : public RolloutEngine {
     NXDKIT_ASSIGN(const Json said, Ask({{"op", "digests"}}, other().answer_seconds, poll));
     const Json* digests = JsonFind(said, "digests");
     if (!digests || digests->is_null()) return OkStatus();  // it cannot tell
-    NXDKIT_ASSIGN(const auto answered, ReadDigests(*digests));
+    NXDKIT_ASSIGN(const auto answered, vllm::ReadDigests(*digests));
     NXDKIT_TRY(ProveParameters(other(), answered, facts_));
     facts_.seconds["check"] = watch.Lap();
     return OkStatus();

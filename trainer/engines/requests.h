@@ -35,9 +35,6 @@ Result<RolloutResponse> ReadSample(const Json& sample, std::vector<float> log_pr
 Result<std::vector<float>> ReadFloats(const Json& array);
 Result<std::vector<int32_t>> ReadIds(const Json& array);
 
-// "key": "64 digits", ... kCorrupt for another form.
-Result<std::map<std::string, std::string>> ReadDigests(const Json& digests);
-
 // Holds what an engine answers for its parameters against what is predicted, and puts what was
 // proved into `facts`. kFindings, naming the first parameter that is not as it should be.
 Status ProveParameters(const OtherEngine& other, const std::map<std::string, std::string>& answered,

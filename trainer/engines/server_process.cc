@@ -60,6 +60,16 @@ std::vector<std::string> FilledCommand(const OtherEngine& other, const std::stri
   return words;
 }
 
+std::vector<std::string> EnvironmentWith(const std::vector<std::string>& defaults) {
+  std::vector<std::string> environment = WholeEnvironment();
+  for (const std::string& variable : defaults)
+    if (std::ranges::none_of(environment, [&](const std::string& own) {
+          return VariableName(own) == VariableName(variable);
+        }))
+      environment.push_back(variable);
+  return environment;
+}
+
 Result<ServerProcess> ServerProcess::Start(const std::vector<std::string>& command,
                                            const std::vector<std::string>& variables) {
   const std::optional<std::string> program = FindProgram(command[0]);
@@ -67,16 +77,10 @@ Result<ServerProcess> ServerProcess::Start(const std::vector<std::string>& comma
     return NotFound("no such program, or it may not be executed")
         .in(command[0])
         .member("worker.rollout.command");
-  std::vector<std::string> environment = WholeEnvironment();
-  for (const std::string& variable : variables)
-    if (std::ranges::none_of(environment, [&](const std::string& own) {
-          return VariableName(own) == VariableName(variable);
-        }))
-      environment.push_back(variable);
   const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   NXDKIT_ASSIGN(Process process, Process::Start({.program = *program,
                                                  .words = command,
-                                                 .environment = environment,
+                                                 .environment = EnvironmentWith(variables),
                                                  .in = nothing.fd(),
                                                  .out = STDERR_FILENO,
                                                  .signal_with_parent = SIGKILL}));

@@ -19,6 +19,9 @@ Result<int> FreePort();
 std::vector<std::string> FilledCommand(const OtherEngine& other, const std::string& model,
                                        int port);
 
+// Our environment, and those of `defaults` ("NAME=value") that it does not say.
+std::vector<std::string> EnvironmentWith(const std::vector<std::string>& defaults);
+
 // Its standard output and error are our standard error. Move-only; ended with the object.
 class ServerProcess {
  public:

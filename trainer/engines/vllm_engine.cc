@@ -20,8 +20,8 @@ namespace {
 
 constexpr auto kBetweenAsking = std::chrono::milliseconds(200);
 constexpr double kHealthSeconds = 10;
-constexpr int64_t kMostThreads = 64;
-constexpr int kMostTries = 3;  // of one group of requests, while the server is healthy
+constexpr int64_t kMostThreads = 256;
+constexpr int kMostTries = 2;  // of one group of requests, while the server is healthy
 
 // What a server can do, found by asking: the same version may have been started in several ways.
 struct Abilities {
@@ -43,6 +43,9 @@ class VllmEngine : public RolloutEngine {
     facts_.seq_len = other().seq_len;
     const Status taken = Take();
     server_.poll = nullptr;  // it is the caller's
+    // A server whose answers make no sense has failed as one that gives none.
+    if (!taken.ok() && taken.error().code() == Errc::kCorrupt)
+      return Error(Errc::kIo, taken.error().ToString());
     NXDKIT_TRY(taken);
     facts_.engine = "vllm " + abilities_.version;
     facts_.version.emplace();
@@ -88,7 +91,11 @@ class VllmEngine : public RolloutEngine {
   // The weights of options_ into the server, and the proof.
   Status Take() {
     started_ = false;
-    if (process_ && (!abilities_.reloads || process_->HasEnded())) process_.reset();
+    if (process_ && (!abilities_.reloads || process_->HasEnded())) {
+      const Stopwatch watch;
+      process_.reset();
+      facts_.seconds["stop"] = watch.Seconds();
+    }
     if (!process_) NXDKIT_TRY(BringUp());
     if (started_) return Prove();
     const Status replaced = Replace();
@@ -113,7 +120,8 @@ class VllmEngine : public RolloutEngine {
       server_.url = other().url;
     }
     NXDKIT_TRY(WaitForHealth());
-    NXDKIT_TRY(Probe());
+    if (!probed_ || is_ours()) NXDKIT_TRY(Probe());
+    probed_ = true;
     started_ = is_ours();
     if (started_) facts_.seconds["start"] = watch.Seconds();
     return OkStatus();
@@ -123,7 +131,10 @@ class VllmEngine : public RolloutEngine {
     const Stopwatch watch;
     vllm::Server asked = server_;
     asked.seconds = kHealthSeconds;
-    while (!vllm::IsHealthy(asked)) {
+    while (true) {
+      const Status health = vllm::CheckHealth(asked);
+      if (health.ok()) return OkStatus();
+      if (health.error().code() != Errc::kIo) return health;
       if (server_.poll) NXDKIT_TRY(server_.poll());
       if (process_ && process_->HasEnded())
         return Error(Errc::kIo,
@@ -131,30 +142,47 @@ class VllmEngine : public RolloutEngine {
             .in(server_.url);
       if (watch.Seconds() > other().start_seconds)
         return Error(Errc::kIo,
-                     fmt::format("the server does not answer /health with 200 after {} s",
-                                 other().start_seconds))
+                     fmt::format("the server does not answer /health with 200 after {} s: {}",
+                                 other().start_seconds, health.error().message()))
             .in(server_.url);
       std::this_thread::sleep_for(kBetweenAsking);
     }
-    return OkStatus();
   }
 
   Status Probe() {
     NXDKIT_ASSIGN(abilities_.version, vllm::AskVersion(server_));
+    NXDKIT_ASSIGN(const bool tokens, vllm::HasEndpoint(server_, PathOf(VllmEndpoint::kTokens)));
+    abilities_.endpoint = tokens ? VllmEndpoint::kTokens : VllmEndpoint::kCompletions;
     NXDKIT_ASSIGN(abilities_.reloads, vllm::CanReload(server_));
-    // A body without prompt is refused where the endpoint is there.
-    const Result<Json> tokens =
-        vllm::Ask(server_, PathOf(VllmEndpoint::kTokens), R"({"token_ids":[]})");
-    const bool there = !tokens.ok() && tokens.error().code() == Errc::kUnsupported &&
-                       (tokens.error().message().find(" 400:") != std::string::npos ||
-                        tokens.error().message().find(" 422:") != std::string::npos);
-    abilities_.endpoint = there ? VllmEndpoint::kTokens : VllmEndpoint::kCompletions;
+    // What cannot be proved, a bundle among it, is not exchanged while the server runs.
+    abilities_.reloads = abilities_.reloads && !other().parameters.empty();
+    if (abilities_.reloads) NXDKIT_TRY(LookAtParameters());
     NXDKIT_ASSIGN(const vllm::ServedModel served, vllm::AskModel(server_));
     if (served.max_model_len > 0 && served.max_model_len < other().seq_len)
       return Unsupported("the server's sequences have {} tokens at most, {} are needed",
                          served.max_model_len, other().seq_len)
           .in(server_.url)
           .hint("start it with --max-model-len " + std::to_string(other().seq_len));
+    return OkStatus();
+  }
+
+  // Before anything is changed in it: another number of ranks or another model is not stale
+  // weights.
+  Status LookAtParameters() {
+    const auto answered = vllm::AskChecksums(server_);
+    abilities_.reloads = answered.ok();
+    if (!answered.ok() && answered.error().code() != Errc::kUnsupported) return answered.error();
+    if (!answered.ok()) return OkStatus();
+    for (const auto& [key, digest] : other().parameters)
+      if (!answered->contains(key))
+        return Unsupported(
+                   "the server has no parameter {}: it has another model than the run, or "
+                   "other tensor parallel ranks than {}, or other experts in them",
+                   key, other().tp)
+            .in(server_.url)
+            .hint(
+                "worker.rollout.tensor_parallel_size and enable_expert_parallel say what is "
+                "expected");
     return OkStatus();
   }
 
@@ -213,15 +241,15 @@ class VllmEngine : public RolloutEngine {
   // The first request takes seconds; and it tells the version that tokens carry.
   Status AskOneToken() {
     const RolloutRequest request{.prompt = {0}, .sampling = {.log_probs = true, .max_tokens = 1}};
-    NXDKIT_TRY(Ask(std::span(&request, 1), server_));
+    NXDKIT_TRY(Ask(std::span(&request, 1), server_, 1));
     return OkStatus();
   }
 
   Result<std::vector<RolloutResponse>> Ask(std::span<const RolloutRequest> requests,
-                                           const vllm::Server& server) const {
+                                           const vllm::Server& server, int attempt) const {
     const RolloutRequest& first = requests[0];
-    const std::string id =
-        fmt::format("step-{}-prompt-{}-{}", first.step, first.prompt_index, first.sample_index);
+    const std::string id = fmt::format("step-{}-prompt-{}-{}-try-{}", first.step,
+                                       first.prompt_index, first.sample_index, attempt);
     const Json body = GenerateBody(abilities_.endpoint, requests, other().seq_len, id);
     NXDKIT_ASSIGN(const Json answer, vllm::Ask(server, PathOf(abilities_.endpoint), body.dump()));
     // A server whose answers make no sense has failed as one that gives none.
@@ -249,16 +277,17 @@ class VllmEngine : public RolloutEngine {
     vllm::Server health = server;
     health.seconds = kHealthSeconds;
     for (int tried = 1;; ++tried) {
-      auto responses = Ask(requests, server);
+      auto responses = Ask(requests, server, tried);
       if (responses.ok() || responses.error().code() != Errc::kIo) return responses;
       NXDKIT_TRY(poll());
-      if (tried == kMostTries || !vllm::IsHealthy(health)) return responses;
+      if (tried == kMostTries || !vllm::CheckHealth(health).ok()) return responses;
     }
   }
 
   EngineOptions options_;
   vllm::Server server_;
   std::optional<ServerProcess> process_;
+  bool probed_ = false;   // the server, for abilities_
   bool started_ = false;  // by the loading under way: on its weights
   Abilities abilities_;
   EngineFacts facts_;

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "lib/base/errors.h"
 #include "lib/system/command_text.h"
 #include "lib/system/process.h"
 #include "lib/system/system.h"
@@ -14,11 +15,13 @@ namespace nxdkit::trainer {
 namespace {
 
 // Token ids in and out; all sampling is said in each request; weights are exchanged, and digests
-// told, while it runs (VLLM_SERVER_DEV_MODE). Facts: formats/vllm/FORMAT.md.
+// told, while it runs (VLLM_SERVER_DEV_MODE). A server on CPUs dies of a request with a seed whose
+// prompt it reads in pieces (0.32). Facts: formats/vllm/FORMAT.md.
 constexpr const char* kServe =
     "vllm serve {model} --host 127.0.0.1 --port {port} --dtype {dtype} --tensor-parallel-size {tp} "
     "--max-model-len {max_model_len} --max-num-seqs {max_num_seqs} --logprobs-mode {logprobs_mode} "
-    "--skip-tokenizer-init --enable-scale-out --generation-config vllm --shutdown-timeout 20";
+    "--skip-tokenizer-init --enable-scale-out --generation-config vllm --shutdown-timeout 20 "
+    "--no-enable-chunked-prefill";
 const std::vector<std::string> kServeVariables = {"VLLM_SERVER_DEV_MODE=1", "HF_HUB_OFFLINE=1",
                                                   "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1"};
 constexpr std::string_view kBind = "VLLM_CPU_OMP_THREADS_BIND=";
@@ -60,6 +63,8 @@ Result<std::vector<EngineOptions>> OthersEngines(const Config& config, const Run
   engine.other.answer_seconds = rollout.answer_timeout_s;
   if (rollout.url.empty()) {
     NXDKIT_ASSIGN(engine.other.command, SplitCommand(rollout.command.value_or(kServe)));
+    if (!rollout.command && rollout.enable_expert_parallel)
+      engine.other.command.emplace_back("--enable-expert-parallel");
   }
   if (engine.kind == EngineKind::kVllm) engine.other.variables = kServeVariables;
   std::vector<EngineOptions> out(static_cast<size_t>(plan.rollout_workers), engine);
@@ -77,6 +82,16 @@ Result<std::vector<EngineOptions>> OthersEngines(const Config& config, const Run
                                                 plan.rollout_tp, ranks));
   }
   return out;
+}
+
+Status FindCommand(const RolloutConfig& rollout) {
+  if (!rollout.url.empty()) return OkStatus();
+  NXDKIT_ASSIGN(const std::vector<std::string> words,
+                SplitCommand(rollout.command.value_or(kServe)));
+  if (FindProgram(words[0])) return OkStatus();
+  return NotFound("no such program, or it may not be executed")
+      .in(words[0])
+      .member("worker.rollout.command");
 }
 
 std::vector<std::string> OthersVariables() { return EnvironmentOf({}, kOthersPrefixes); }

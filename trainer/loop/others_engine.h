@@ -22,6 +22,9 @@ bool OthersEngine(const RolloutConfig& rollout);
 Result<std::vector<EngineOptions>> OthersEngines(const Config& config, const RunPlan& plan,
                                                  int64_t vocab, int64_t seq_len);
 
+// kNotFound, naming the key, when there is no such program as it is to be started.
+Status FindCommand(const RolloutConfig& rollout);
+
 // Of our environment what such programs are configured by, beside what every worker gets.
 std::vector<std::string> OthersVariables();
 

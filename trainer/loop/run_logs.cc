@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lib/base/text.h"
+#include "lib/json/json.h"
 #include "lib/system/folders.h"
 #include "trainer/report/run_files.h"
 
@@ -43,9 +43,10 @@ Status RunLogs::Write(int64_t step, const MetricRecord& record) {
 
 Status RunLogs::WriteSync(int64_t step, const SyncedWeights& synced, const EngineFacts& loaded) {
   return syncs.Append(fmt::format(
-      "{{\"step\": {}, \"serial\": {}, \"digest\": \"{}\", \"engine\": \"{}\", \"proved\": {}, "
+      "{{\"step\": {}, \"serial\": {}, \"digest\": \"{}\", \"engine\": {}, \"proved\": {}, "
       "\"not_covered\": {}}}\n",
-      step, synced.version.serial, synced.digest, EscapeControl(loaded.engine), loaded.proved,
+      step, synced.version.serial, synced.digest,
+      Json(loaded.engine).dump(-1, ' ', true, Json::error_handler_t::replace), loaded.proved,
       loaded.not_covered));
 }
 

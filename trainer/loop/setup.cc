@@ -136,6 +136,7 @@ class Maker {
     const RolloutConfig& rollout = config_.worker.rollout;
     const NeuronOverrideConfig& over = rollout.neuron_override_config;
     if (OthersEngine(rollout)) {
+      NXDKIT_TRY(FindCommand(rollout));
       NXDKIT_TRY(PredictsEngine());
       engine_ = {plan_.rollout_tp, rollout.max_in_flight, SequenceLength(), RolloutDtype(rollout),
                  !rollout.url.empty()};
@@ -331,14 +332,16 @@ class Maker {
     const RolloutConfig& rollout = config_.worker.rollout;
     parts_.sync.text = parts_.text_files;
     if (rollout.model_path) {
-      parts_.sync.bundle = *rollout.model_path;
+      parts_.sync.bundle = RealPath(*rollout.model_path);
       return OkStatus();
     }
     if (!OthersEngine(rollout)) return MakeBundle();
     parts_.sync.folder = JoinPath(*config_.trainer.save_checkpoint_path, "rollout_model");
     parts_.sync.dtype = engine_.dtype;
     NXDKIT_ASSIGN(parts_.sync.engine, PredictsEngine());
-    return MakeFolders(parts_.sync.folder);
+    NXDKIT_TRY(MakeFolders(parts_.sync.folder));
+    parts_.sync.folder = RealPath(parts_.sync.folder);  // a server has a working folder of its own
+    return OkStatus();
   }
 
   Status MakeBundle() {

@@ -1,5 +1,7 @@
 #include "trainer/loop/trainer.h"
 
+#include <fmt/core.h>
+
 #include <utility>
 
 #include "trainer/algo/schedule.h"
@@ -43,16 +45,27 @@ class Steps {
 
   // What is generated next, in this phase, is generated with the weights as they are now.
   Status Sync(const char* phase, Metrics& metrics) {
+    if (synced_step_ == state_.now.step) return TellSync(metrics);
     NXDKIT_TRY(Begin("sync", phase));
-    NXDKIT_ASSIGN(const SyncedWeights synced,
-                  SyncWeights(*parts_.actor, *parts_.config, parts_.base.artifact, parts_.sync,
-                              "step " + std::to_string(state_.now.step), ++syncs_,
-                              run_.FileOptions(hooks_.poll)));
-    NXDKIT_ASSIGN(const EngineFacts loaded, parts_.generator->Reload(synced));
+    NXDKIT_ASSIGN(synced_, SyncWeights(*parts_.actor, *parts_.config, parts_.base.artifact,
+                                       parts_.sync, "step " + std::to_string(state_.now.step),
+                                       ++syncs_, run_.FileOptions(hooks_.poll)));
+    NXDKIT_ASSIGN(loaded_, parts_.generator->Reload(synced_));
     synced_step_ = state_.now.step;
-    NXDKIT_TRY(logs_.WriteSync(current_, synced, loaded));
-    AddSync(synced, loaded, metrics);
+    if (loaded_.not_covered > 0 && syncs_ == 1)
+      run_.Note(
+          fmt::format("{} of {} parameters cannot be proved: the engine's kernels keep them in "
+                      "another form only (trainer/engines/README.md)",
+                      loaded_.not_covered, loaded_.proved + loaded_.not_covered));
+    NXDKIT_TRY(TellSync(metrics));
+    // They were taken once; a step that generates with the same weights took none.
+    synced_.seconds.clear();
+    loaded_.seconds.clear();
     return OkStatus();
+  }
+  Status TellSync(Metrics& metrics) {
+    AddSync(synced_, loaded_, metrics);
+    return logs_.WriteSync(current_, synced_, loaded_);
   }
 
   Status Step() {
@@ -212,6 +225,8 @@ class Steps {
   int64_t current_ = 0;  // the step under way
   int64_t synced_step_ = -1, validated_step_ = -1;
   int64_t syncs_ = 0;
+  SyncedWeights synced_;  // last
+  EngineFacts loaded_;
   std::string phase_;
   MetricRecord last_;
 };

@@ -33,7 +33,7 @@ Result<std::optional<Frame>> TakeFrame(std::string& bytes) {
   if (bytes.size() < sizeof header) return std::optional<Frame>();
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.kind < FrameKind::kHello || header.kind > FrameKind::kBroken)
-    return Corrupt("a frame of kind {}, expected 1 to 8", static_cast<uint32_t>(header.kind));
+    return Corrupt("a frame of kind {}, expected 1 to 9", static_cast<uint32_t>(header.kind));
   if (header.bytes > kMaxFrameBytes)
     return Corrupt("a frame of {} bytes is over the limit of {}", header.bytes, kMaxFrameBytes);
   if (bytes.size() - sizeof header < header.bytes) return std::optional<Frame>();

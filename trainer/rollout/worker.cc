@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <mutex>
@@ -70,6 +71,7 @@ class WorkerLoop {
 
   // Says now and then that it is still at work. Called from any thread.
   Status Beat() {
+    if (broken_) return Error(Errc::kInterrupted, "the trainer is gone");
     const auto now = std::chrono::steady_clock::now();
     {
       const std::scoped_lock lock(mutex_);
@@ -117,7 +119,7 @@ class WorkerLoop {
   EngineKind kind_ = EngineKind::kCpu;  // of engine_
   std::mutex mutex_;                    // of what Send writes
   std::chrono::steady_clock::time_point last_sent_;
-  bool broken_ = false;  // answering is pointless
+  std::atomic<bool> broken_ = false;  // answering is pointless
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <poll.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <optional>
@@ -16,7 +17,7 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr int kPollMilliseconds = 100;
-constexpr int kMaxRestarts = 3;  // in one call, of all workers together
+constexpr int kMaxRestarts = 3;  // of a worker in one call
 
 enum class Work { kNone, kLoading, kGenerating };
 
@@ -25,6 +26,7 @@ struct Worker {
   Work work = Work::kNone;
   std::set<size_t> pending;          // requests that it has to answer
   std::optional<EngineFacts> facts;  // of its last loading
+  int restarts = 0;                  // in the call under way
 };
 
 bool SameWeights(const EngineFacts& a, const EngineFacts& b) {
@@ -62,9 +64,9 @@ struct WorkerPool::State {
   std::span<const RolloutRequest> requests;
   const GenerateHooks* hooks = nullptr;
   Generated out;
-  int restarts = 0;
 
   int64_t all_restarts = 0;
+  std::vector<WorkerProcess> ending;  // let go of
 
   Status StartProcess(size_t index) {
     std::vector<std::string> own = options.environment;
@@ -72,7 +74,8 @@ struct WorkerPool::State {
       own.insert(own.end(), options.environment_of[index].begin(),
                  options.environment_of[index].end());
     NXDKIT_ASSIGN(WorkerProcess process,
-                  WorkerProcess::Start(options.command, WorkerEnvironment(own), LogFile(index)));
+                  WorkerProcess::Start(options.command, WorkerEnvironment(own), LogFile(index),
+                                       options.grace.count() > 0 ? 0 : SIGKILL));
     workers[index].process = std::move(process);
     return OkStatus();
   }
@@ -125,10 +128,10 @@ struct WorkerPool::State {
       const Result<std::optional<Frame>> frame = worker.process->Take();
       bool understood = frame.ok();
       if (understood && !frame->has_value()) break;
-      const int before = restarts;
+      const int before = worker.restarts;
       if (understood) NXDKIT_TRY(Handle(index, **frame, understood));
       if (!understood) return Restart(index, "cannot be understood");
-      if (restarts != before) return OkStatus();  // another process by now
+      if (worker.restarts != before) return OkStatus();  // another process by now
     }
     if (worker.work == Work::kNone) return OkStatus();
     if (!there) return Restart(index, "is gone");
@@ -146,13 +149,14 @@ struct WorkerPool::State {
     worker.process.reset();
     const std::string what =
         fmt::format("rollout worker {} (process {}) {}: it {}", index, pid, why, end);
-    if (++restarts > kMaxRestarts)
+    if (++worker.restarts > kMaxRestarts)
       return Error(Errc::kIo, fmt::format("{}; that is failure {} of this call, {} are allowed",
-                                          what, restarts, kMaxRestarts))
+                                          what, worker.restarts, kMaxRestarts))
           .hint(LogFile(index).empty() ? "" : "what it said is in " + LogFile(index));
     if (options.on_warning)
-      options.on_warning(
-          fmt::format("{}; it is restarted for {} requests", what, worker.pending.size()));
+      options.on_warning(fmt::format(
+          "{}; it is restarted{}", what,
+          worker.pending.empty() ? "" : fmt::format(" for {} requests", worker.pending.size())));
     ++all_restarts;
     NXDKIT_TRY(StartProcess(index));
     QueueLoad(index);
@@ -247,10 +251,20 @@ struct WorkerPool::State {
     for (Worker& worker : workers) {
       worker.pending.clear();
       if (worker.work == Work::kNone) continue;
-      if (worker.process) worker.process->End(options.grace);
+      if (worker.process) LetGo(*std::move(worker.process));
       worker.process.reset();
       worker.work = Work::kNone;
     }
+  }
+
+  // What takes its time to end is waited for when nothing else is left to do: who was interrupted
+  // wants to save first.
+  void LetGo(WorkerProcess process) {
+    process.HangUp();
+    if (options.grace.count() > 0)
+      ending.push_back(std::move(process));
+    else
+      process.End();
   }
 
   void EndAll() {
@@ -258,6 +272,7 @@ struct WorkerPool::State {
       if (worker.process) worker.process->HangUp();  // all of them end at the same time
     for (Worker& worker : workers)
       if (worker.process) worker.process->End(options.grace);
+    for (WorkerProcess& process : ending) process.End(options.grace);
   }
 
   // Of the first worker, with what all of them took and proved.
@@ -313,7 +328,7 @@ Result<EngineFacts> WorkerPool::Load(std::span<const EngineOptions> options,
     return BadUsage("{} engines for {} rollout workers", options.size(), s.workers.size());
   s.loads.assign(options.begin(), options.end());
   s.facts.reset();
-  s.restarts = 0;
+  for (Worker& worker : s.workers) worker.restarts = 0;
   for (size_t i = 0; i < s.workers.size(); ++i) {
     if (!s.workers[i].process) NXDKIT_TRY(s.StartProcess(i));
     s.QueueLoad(i);
@@ -334,7 +349,7 @@ Result<Generated> WorkerPool::Generate(std::span<const RolloutRequest> requests,
   s.hooks = &hooks;
   s.out = {};
   s.out.responses.resize(requests.size());
-  s.restarts = 0;
+  for (Worker& worker : s.workers) worker.restarts = 0;
   const std::vector<size_t> begins = SplitRequests(requests, s.options.workers);
   Status started;
   for (size_t i = 0; i < s.workers.size(); ++i) {

@@ -1,6 +1,7 @@
 // Rollout in processes of their own: each worker loads the bundle and makes a part of the
 // responses. A worker that dies or falls silent is started again, and what it had not answered is
-// made again, with the same result: responses depend on the requests alone (engine.h).
+// made again; by our own engine with the same result: its responses depend on the requests alone
+// (engine.h).
 #pragma once
 
 #include <chrono>
@@ -46,11 +47,11 @@ class WorkerPool {
   std::vector<int> pids() const;  // -1: not running
   int64_t restarts() const;       // of workers that died or fell silent, in all calls
 
-  // Every worker destroys its engine and loads anew: once per training step, after the bundle was
-  // refreshed. Errors as Engine::Load; kFindings when workers loaded different weights; kIo when
-  // workers died, or engines of other programs failed, more than three times in a call. What `poll`
-  // returns ends the call. Of the facts that differ between workers: the longest times, and the
-  // sums of what is proved.
+  // Every worker loads: once per training step, after the weights were written. Errors as
+  // Engine::Load; kFindings when workers loaded different weights; kIo when a worker died, or its
+  // engine of another program failed, more than three times in a call. What `poll` returns ends the
+  // call. Of the facts that differ between workers: the longest times, and the sums of what is
+  // proved.
   Result<EngineFacts> Load(const EngineOptions& options,
                            const std::function<Status()>& poll = nullptr) {
     return Load(std::span(&options, 1), poll);

@@ -42,7 +42,7 @@ std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& more)
 
 Result<WorkerProcess> WorkerProcess::Start(const std::vector<std::string>& command,
                                            const std::vector<std::string>& environment,
-                                           const std::string& log_file) {
+                                           const std::string& log_file, int signal) {
   NXDKIT_CHECK(!command.empty());
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
@@ -59,7 +59,7 @@ Result<WorkerProcess> WorkerProcess::Start(const std::vector<std::string>& comma
                                                  .in = theirs.fd(),
                                                  .out = theirs.fd(),
                                                  .err = log.is_open() ? log.fd() : STDERR_FILENO,
-                                                 .signal_with_parent = SIGKILL}));
+                                                 .signal_with_parent = signal}));
   return WorkerProcess(std::move(process), std::move(ours));
 }
 

@@ -21,12 +21,12 @@ std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& more)
 class WorkerProcess {
  public:
   // The worker reads frames from its standard input and writes them to its standard output; its
-  // standard error is appended to `log_file`, or is ours without one. It is killed by the
-  // kernel when the thread that called this ends. command[0] is a path. kNotFound when it cannot be
-  // started.
+  // standard error is appended to `log_file`, or is ours without one. command[0] is a path.
+  // `signal`: what the kernel sends it when the thread that called this ends; 0: nothing, its input
+  // ends then. kNotFound when it cannot be started.
   static Result<WorkerProcess> Start(const std::vector<std::string>& command,
                                      const std::vector<std::string>& environment,
-                                     const std::string& log_file = "");
+                                     const std::string& log_file, int signal);
 
   pid_t pid() const { return process_.pid(); }
   int fd() const { return socket_.fd(); }

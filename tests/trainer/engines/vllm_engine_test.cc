@@ -117,11 +117,11 @@ TEST_F(VllmEngines, TakeNewWeightsInTheOrderThatIsSafe) {
   for (const char* part : {"pause", "reload", "check", "resume"})
     EXPECT_TRUE(facts->seconds.contains(part)) << part;
   EXPECT_FALSE(facts->seconds.contains("start"));
-  EXPECT_THAT(
-      peer_.asked(),
-      ElementsAre("/health", "/version", "/is_paused", "/inference/v1/generate", "/v1/models",
-                  "/pause", "/collective_rpc", "/weight_checker", "/reset_prefix_cache",
-                  "/update_weight_version", "/resume", "/inference/v1/generate"));
+  EXPECT_THAT(peer_.asked(),
+              ElementsAre("/health", "/version", "/inference/v1/generate", "/is_paused",
+                          "/weight_checker", "/v1/models", "/pause", "/collective_rpc",
+                          "/weight_checker", "/reset_prefix_cache", "/update_weight_version",
+                          "/resume", "/inference/v1/generate"));
   EXPECT_EQ(peer_.bodies("/collective_rpc")[0],
             Json({{"method", "reload_weights"}, {"kwargs", {{"weights_path", lab_.model()}}}}));
   EXPECT_EQ(peer_.bodies("/update_weight_version")[0], Json({{"new_version", "step 1"}}));
@@ -219,6 +219,7 @@ TEST_F(VllmEngines, MissingAndUnknownParametersAreFound) {
     change(all);
     return PeerAnswer{.body = Json{{"checksums", all}}.dump()};
   };
+  ASSERT_TRUE(Load().ok());
   peer_.Fails(On("/weight_checker",
                  answer([](Json& all) { all.erase("dp0:pp0:pcp0:tp0:model.norm.weight"); })));
   ExpectError(Load(), Errc::kFindings, "the engine has no such parameter");
@@ -263,6 +264,36 @@ TEST_F(VllmEngines, ARunningServerMustTakeWeights) {
   EXPECT_THAT(error->hint(), HasSubstr("VLLM_SERVER_DEV_MODE=1"));
 }
 
+// Before it is paused or given anything.
+TEST_F(VllmEngines, OtherRanksAndModelsAreNotStaleWeights) {
+  EngineOptions options = Options("step 1");
+  options.other.tp = 2;
+  options.other.parameters = PredictedOf(lab_.model(), 2);
+  ExpectError(engine_->Load(options, nullptr), Errc::kUnsupported,
+              "the server has no parameter dp0:pp0:pcp0:tp1:");
+  EXPECT_THAT(peer_.asked(), Not(Contains("/pause")));
+}
+
+// A bundle for instance: a reload of it could not be proved.
+TEST_F(VllmEngines, WhatCannotBeProvedIsNotExchanged) {
+  EngineOptions options = Options("step 1");
+  options.other.parameters.clear();
+  ExpectError(engine_->Load(options, nullptr), Errc::kUnsupported, "new weights while it runs");
+  SetUp();
+  peer_.Fails(On("/weight_checker", {.status = 404, .body = R"({"detail":"Not Found"})"}));
+  ExpectError(Load(), Errc::kUnsupported, "new weights while it runs");
+  EXPECT_THAT(peer_.asked(), Not(Contains("/collective_rpc")));
+}
+
+TEST_F(VllmEngines, AnEngineThatShowsNothingIsNotProved) {
+  constexpr char kOfNothing[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+  Json all = Json::object();
+  for (const auto& [key, digest] : PredictedOf(lab_.model())) all[key] = kOfNothing;
+  ASSERT_TRUE(Load().ok());
+  peer_.Fails(On("/weight_checker", {.body = Json{{"checksums", all}}.dump()}));
+  ExpectError(Load(), Errc::kFindings, "stale weights: model.embed_tokens.weight");
+}
+
 TEST_F(VllmEngines, ShortSequencesAreRefused) {
   EngineOptions options = Options("step 1");
   options.other.seq_len = 65;
@@ -277,7 +308,10 @@ TEST_F(VllmEngines, AServerThatIsNotThereIsNotWaitedForLong) {
   ExpectError(engine_->Load(options, nullptr), Errc::kIo, "does not answer /health");
   options.other.url = peer_.url();
   peer_.Fails(On("/health", {.status = 503}));
-  ExpectError(engine_->Load(options, nullptr), Errc::kIo, "does not answer /health");
+  ExpectError(engine_->Load(options, nullptr), Errc::kIo, "after 0.3 s: the server answers 503");
+  peer_.Fails(On("/health", {.status = 404}));
+  options.other.start_seconds = 600;
+  ExpectError(engine_->Load(options, nullptr), Errc::kUnsupported, "the server answers 404");
 }
 
 TEST_F(VllmEngines, WaitingEndsWhenItIsNotWantedAnyMore) {
@@ -329,7 +363,7 @@ TEST_F(VllmEngines, AnswersAreHeldAgainstTheQuestion) {
   ASSERT_TRUE(Load().ok());
   for (const BadAnswer& bad : kBad) {
     peer_.Fails([&](const std::string& path, const Json& body) -> std::optional<PeerAnswer> {
-      if (path != "/inference/v1/generate") return std::nullopt;
+      if (path != "/inference/v1/generate" || body.empty()) return std::nullopt;
       Json choices = VllmPeer::Choices(body["sampling_params"], Json::array(), true, "step 1");
       bad.change(choices);
       return PeerAnswer{.body = Json{{"choices", choices}}.dump()};
@@ -341,15 +375,17 @@ TEST_F(VllmEngines, AnswersAreHeldAgainstTheQuestion) {
 
 TEST_F(VllmEngines, ARequestIsTriedAgainWhileTheServerIsHealthy) {
   ASSERT_TRUE(Load().ok());
-  std::map<std::string, int> tries;
+  int failed = 0;
   peer_.Fails([&](const std::string& path, const Json& body) -> std::optional<PeerAnswer> {
-    if (path != "/inference/v1/generate" || ++tries[body["request_id"]] > 2) return std::nullopt;
-    return tries[body["request_id"]] == 1 ? PeerAnswer{.status = 500, .body = "{}"}
-                                          : PeerAnswer{.body = "{}", .promised = 50};
+    if (path != "/inference/v1/generate" ||
+        body["request_id"].get<std::string>().ends_with("-try-2"))
+      return std::nullopt;
+    return ++failed % 2 == 1 ? PeerAnswer{.status = 500, .body = "{}"}
+                             : PeerAnswer{.body = "{}", .promised = 50};
   });
   const auto generated = Generate();
   ASSERT_TRUE(generated.ok()) << Text(generated);
-  EXPECT_EQ(tries.size(), 4u);
+  EXPECT_EQ(failed, 4);
   EXPECT_EQ(generated->responses.size(), 8u);
   peer_.Fails([&](const std::string& path, const Json&) -> std::optional<PeerAnswer> {
     if (path == "/health") return PeerAnswer{.status = 503};

@@ -117,7 +117,7 @@ class VllmPeer {
       version_ = body["new_version"];
       return {};
     }
-    if (path == "/inference/v1/generate" && body["token_ids"].empty())
+    if (path == "/inference/v1/generate" && body.value("token_ids", Json()).empty())
       return {.status = 400, .body = R"({"error":{"message":"empty"}})"};
     if (path == "/inference/v1/generate")
       return {.body = Json{{"choices",

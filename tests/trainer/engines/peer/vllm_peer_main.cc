@@ -50,7 +50,8 @@ int Serve(int count, char** words) {
   VllmPeer peer(words[2], std::atoi(words[1]));
   int asked = 0;
   peer.Fails([&](const std::string& path, const Json& body) {
-    if (path == "/inference/v1/generate" && !body["token_ids"].empty() && ++asked == faults.dies_at)
+    if (path == "/inference/v1/generate" && !body.value("token_ids", Json()).empty() &&
+        ++asked == faults.dies_at)
       ::_exit(7);
     return std::optional<VllmPeer::Answer>();
   });
