@@ -22,6 +22,7 @@ struct Args {
   std::optional<std::string> sign;
   std::optional<std::string> verify_signature;
   std::optional<std::string> from;
+  std::optional<std::string> base;
   std::optional<std::string> as;
   std::optional<std::string> dtype;
   bool expert_parallel = false;
@@ -68,8 +69,10 @@ void AddOptions(OptionTable& table, Args& args) {
             "first check the signature FILE.sig with this public key (PEM)")
       .completes(Completes::kPath);
   table.Group("Formats");
-  table.Choice("from", {"hf", "nxd", "rollout", "torch"}, &args.from,
+  table.Choice("from", {"hf", "nxd", "rollout", "torch", "delta"}, &args.from,
                "format of PATH, where it cannot be recognised");
+  table.Text("base", "BASE", &args.base, "the model that PATH, a delta, changes")
+      .completes(Completes::kPath);
   table.Group("Engine");
   table.Choice("as", {"vllm"}, &args.as,
                "print what an engine's ranks hold, as its /weight_checker has it; --tp is then the "
@@ -81,6 +84,12 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Flag("enable-expert-parallel", &args.expert_parallel,
              "with --as: the engine spreads whole experts over its ranks");
   AddLayoutOptions(table, args.layout, kNxdLayout, "Layout of an NxD set");
+}
+
+ops::InputHints HintsFor(const Args& args) {
+  ops::InputHints hints = HintsOf(args.layout);
+  hints.base = args.base.value_or("");
+  return hints;
 }
 
 Status CheckArgs(const Args& args, const CommonArgs& common) {
@@ -148,7 +157,7 @@ Result<ToolAnswer> RunAsEngine(const Args& args, ToolContext& context) {
   ops::EngineRequest request;
   request.path = args.path;
   if (args.from) request.kind = ops::KindFromName(*args.from);
-  request.hints = HintsOf(args.layout);
+  request.hints = HintsFor(args);
   request.hints.claims.tp.reset();
   request.geometry = {args.layout.tp.value_or(1), args.expert_parallel};
   if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
@@ -181,7 +190,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   ops::DigestRequest request;
   request.path = args.path;
   if (args.from) request.kind = ops::KindFromName(*args.from);
-  request.hints = HintsOf(args.layout);
+  request.hints = HintsFor(args);
   request.files = args.files;
   request.write_manifest = args.manifest;
   request.check_manifest = args.check;

@@ -52,6 +52,19 @@ TEST_F(DigestEngine, IsTheSameFromEveryLayout) {
   }
 }
 
+// What a delta makes of its base, before anything is written.
+TEST_F(DigestEngine, IsThatOfADeltasResult) {
+  const std::string next = workshop_.MakeModel("next", testing_util::TinyLlama(), "--seed 7");
+  const std::string delta = workshop_ / "delta";
+  ExpectConverts("--from hf --to delta --base " + model_, next, delta);
+  for (const char* options : {"--as vllm --tp 2", ""}) {
+    const ProcessResult whole = Digest(options, next);
+    EXPECT_EQ(whole.exit_code, 0) << whole.err;
+    EXPECT_EQ(Digest(std::string(options) + " --base " + model_, delta).out, whole.out);
+  }
+  EXPECT_EQ(Digest("--as vllm", delta).exit_code, 2);
+}
+
 TEST_F(DigestEngine, RefusesWhatAnEngineRefuses) {
   const ProcessResult sizes = Digest("--as vllm --tp 3", model_);
   EXPECT_EQ(sizes.exit_code, 4);
