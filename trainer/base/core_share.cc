@@ -66,7 +66,8 @@ int CoreShare::Threads() {
   if (all_ == 1) return now_;
   const Time time = probe_.now();
   const Time since = time - looked_;
-  if (since < kLook) return now_;
+  // With one thread there is nothing to judge until all are tried again.
+  if (since < kLook || (now_ == 1 && time < held_until_)) return now_;
   const Time waited = probe_.waited();
   const double waiting =
       static_cast<double>((waited - waited_).count()) / static_cast<double>(since.count());
