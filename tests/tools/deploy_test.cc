@@ -131,7 +131,7 @@ class TrainBatch : public ::testing::Test {
     fs::create_directory(folder_.path() + "/out");
     Command("scontrol", "echo \"$@\" >> \"$OUT/scontrol\"");
     Command("grpo-train",
-            "echo \"$@\" >> \"$OUT/started\"\ntrap 'exit ${CODE:-143}' TERM\n"
+            "trap 'exit ${CODE:-143}' TERM\necho \"$@\" >> \"$OUT/started\"\n"
             "for i in $(seq 300); do sleep 0.1; done");
   }
   void Command(const std::string& name, const std::string& body) const {
