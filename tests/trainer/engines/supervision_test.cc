@@ -8,11 +8,9 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <thread>
 
 #include "tests/lib/expect_error.h"
+#include "tests/lib/processes.h"
 #include "tests/trainer/engines/vllm_peer.h"
 #include "tests/trainer/rollout/rollout_lab.h"
 #include "trainer/rollout/worker_pool.h"
@@ -21,26 +19,9 @@ namespace nxdkit::trainer {
 namespace {
 
 using ::testing::HasSubstr;
+using testing_util::AreGone;
+using testing_util::CountProcesses;
 using testing_util::ExpectError;
-
-// Processes whose command line holds `word`.
-int CountProcesses(const std::string& word) {
-  int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream file(entry.path() / "cmdline");
-    const std::string line{std::istreambuf_iterator<char>(file), {}};
-    if (line.find(word) != std::string::npos) ++count;
-  }
-  return count;
-}
-
-bool AreGone(const std::string& word) {
-  for (int i = 0; i < 200; ++i) {
-    if (CountProcesses(word) == 0) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  return false;
-}
 
 class Supervision : public ::testing::Test {
  protected:
@@ -74,7 +55,7 @@ class Supervision : public ::testing::Test {
     SamplingParams sampling;
     sampling.log_probs = true;
     sampling.max_tokens = 4;
-    return SampleRequests(6, 2, sampling);
+    return SampleRequests(16, 2, sampling);
   }
 
   const RolloutLab lab_{testing_util::TinyQwen3()};
@@ -154,7 +135,7 @@ TEST_F(Supervision, AStoppedRunLeavesNothing) {
   EXPECT_TRUE(AreGone(lab_.model()));
 }
 
-// Many in flight for many steps: no memory, descriptor or process more than after the first ones.
+// Sixteen in flight for many steps: no memory, descriptor or process more than after the first ones.
 TEST_F(Supervision, TwoHundredStepsTakeNoMore) {
   WorkerPool pool = Start();
   ASSERT_TRUE(pool.Load(Engine()).ok());

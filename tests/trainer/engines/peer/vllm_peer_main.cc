@@ -1,12 +1,14 @@
 // A server as a run starts one: vllm-peer PORT FOLDER [FAULT...]. Faults, for the tests of who
 // starts it: `exits` before it answers; `dies-at N`: at the N-th request for tokens; `silent`: it
-// never answers; `once FILE`: the faults before it only while FILE is not there, which is made
-// then.
+// never answers; `hangs-at PATH FILE`: PATH is not answered, and FILE made when it is asked for;
+// `log FOLDER`: what it is asked for goes to a file there with the port as its name; `once FILE`: the
+// faults before it only while FILE is not there, which is made then.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "tests/trainer/engines/vllm_peer.h"
 
@@ -16,6 +18,7 @@ namespace {
 struct Faults {
   bool exits = false, silent = false;
   int dies_at = 0;
+  std::string hangs_at, hangs, log;
 };
 
 Faults ReadFaults(int count, char** words) {
@@ -25,6 +28,11 @@ Faults ReadFaults(int count, char** words) {
     if (word == "exits") faults.exits = true;
     if (word == "silent") faults.silent = true;
     if (word == "dies-at") faults.dies_at = std::atoi(words[++i]);
+    if (word == "log") faults.log = words[++i];
+    if (word == "hangs-at") {
+      faults.hangs_at = words[++i];
+      faults.hangs = words[++i];
+    }
     if (word == "once" && ::open(words[++i], O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666) < 0)
       faults = {};
   }
@@ -50,14 +58,19 @@ int Serve(int count, char** words) {
   VllmPeer peer(words[2], std::atoi(words[1]));
   int asked = 0;
   peer.Fails([&](const std::string& path, const Json& body) {
-    if (path == "/inference/v1/generate" && !body.value("token_ids", Json()).empty() &&
-        ++asked == faults.dies_at)
-      ::_exit(7);
+    const bool probe = path == "/inference/v1/generate" && body.value("token_ids", Json()).empty();
+    if (path == "/inference/v1/generate" && !probe && ++asked == faults.dies_at) ::_exit(7);
+    if (!faults.log.empty())
+      std::ofstream(faults.log + "/" + words[1], std::ios::app) << path << "\n";
+    if (path == faults.hangs_at && !probe) {
+      std::ofstream(faults.hangs).flush();
+      ::pause();
+    }
     return std::optional<VllmPeer::Answer>();
   });
   int signal = 0;
   ::sigwait(&term, &signal);
-  return 0;
+  ::_exit(0);  // whatever a request waits for
 }
 
 }  // namespace
