@@ -20,6 +20,13 @@ MODELS = {
     "llama": lambda: transformers.LlamaConfig(**SMALL, tie_word_embeddings=False),
     "qwen2": lambda: transformers.Qwen2Config(**SMALL, tie_word_embeddings=True),
     "qwen3": lambda: transformers.Qwen3Config(**SMALL, head_dim=8, tie_word_embeddings=False),
+    "llama_biased": lambda: transformers.LlamaConfig(
+        **SMALL, tie_word_embeddings=True, attention_bias=True, mlp_bias=True,
+        rope_parameters=dict(rope_type="yarn", factor=4.0, rope_theta=10000.0,
+                             original_max_position_embeddings=16)),
+    "qwen3_windowed": lambda: transformers.Qwen3Config(
+        **SMALL, head_dim=8, tie_word_embeddings=True, attention_bias=True, use_sliding_window=True,
+        sliding_window=4, max_window_layers=1),
 }
 
 

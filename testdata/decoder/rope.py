@@ -15,6 +15,7 @@ COMMON = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_att
               max_position_embeddings=512)
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
 LINEAR = dict(rope_type="linear", factor=4.0)
+YARN = dict(rope_type="yarn", factor=4.0)
 THETA = dict(rope_type="default", rope_theta=500.0)
 
 
@@ -52,6 +53,30 @@ CASES = {
     "llama3 without factor": dict(rope_scaling=without(LLAMA3, "factor")),
     "llama3 without low": dict(rope_scaling=without(LLAMA3, "low_freq_factor")),
     "llama3 without high": dict(rope_scaling=without(LLAMA3, "high_freq_factor")),
+    "dynamic": dict(rope_scaling=dict(rope_type="dynamic", factor=3.0)),
+    "dynamic without factor": dict(rope_scaling=dict(rope_type="dynamic")),
+    "yarn": dict(rope_scaling=dict(YARN, original_max_position_embeddings=64)),
+    "yarn, theta on top": dict(rope_theta=1e6, rope_scaling=dict(
+        YARN, original_max_position_embeddings=128)),
+    "yarn without original length": dict(rope_scaling=YARN),
+    "yarn, original length on top": dict(original_max_position_embeddings=128,
+                                         rope_scaling=YARN),
+    "yarn without factor": dict(rope_scaling=dict(rope_type="yarn",
+                                                  original_max_position_embeddings=64)),
+    "yarn with a null factor": dict(rope_scaling=dict(YARN, factor=None,
+                                                      original_max_position_embeddings=64)),
+    "yarn with an attention factor": dict(rope_scaling=dict(
+        YARN, attention_factor=1.5, original_max_position_embeddings=64)),
+    "yarn with other turns": dict(rope_scaling=dict(
+        YARN, beta_fast=8.0, beta_slow=2.0, original_max_position_embeddings=256)),
+    "yarn, not truncated": dict(rope_scaling=dict(YARN, truncate=False, beta_fast=0,
+                                                  original_max_position_embeddings=256)),
+    "yarn with scales": dict(rope_scaling=dict(YARN, mscale=0.7, mscale_all_dim=1.2,
+                                               original_max_position_embeddings=64)),
+    "yarn with one scale": dict(rope_scaling=dict(YARN, mscale=0.7, mscale_all_dim=0,
+                                                  original_max_position_embeddings=64)),
+    "yarn that shrinks": dict(rope_scaling=dict(YARN, factor=0.5,
+                                                original_max_position_embeddings=64)),
     "scaling is a word": dict(rope_scaling="linear"),
     "parameters are a number": dict(rope_parameters=7),
 }
@@ -68,16 +93,16 @@ def frequencies(case, model_type):
             loaded = transformers.AutoConfig.from_pretrained(folder)
             model = transformers.AutoModel.from_config(loaded)
         except Exception:  # of many kinds
-            return config, None
-    assert model.rotary_emb.attention_scaling == 1
-    return config, [float(f"{x:.9g}") for x in model.rotary_emb.inv_freq.tolist()]
+            return config, None, None
+    rotary = model.rotary_emb
+    return config, [float(f"{x:.9g}") for x in rotary.inv_freq.tolist()], rotary.attention_scaling
 
 
 def rows():
     for model_type in ("llama", "qwen2", "qwen3"):
         for case in CASES:
-            config, found = frequencies(case, model_type)
-            yield {"case": case, "config": config, "frequencies": found}
+            config, found, scale = frequencies(case, model_type)
+            yield {"case": case, "config": config, "frequencies": found, "scale": scale}
 
 
 if __name__ == "__main__":

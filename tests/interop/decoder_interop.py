@@ -32,6 +32,18 @@ MODELS = {
                                                rope_parameters=LLAMA3),
     "llama_linear": lambda: transformers.LlamaConfig(
         **COMMON, rope_parameters=dict(rope_type="linear", factor=4.0, rope_theta=10000.0)),
+    "llama_yarn": lambda: transformers.LlamaConfig(
+        **COMMON, attention_bias=True, mlp_bias=True,
+        rope_parameters=dict(rope_type="yarn", factor=8.0, rope_theta=10000.0,
+                             original_max_position_embeddings=32)),
+    "llama_dynamic": lambda: transformers.LlamaConfig(
+        **COMMON, rope_parameters=dict(rope_type="dynamic", factor=8.0, rope_theta=10000.0)),
+    "qwen2_windows": lambda: transformers.Qwen2Config(
+        **COMMON, tie_word_embeddings=True, use_sliding_window=True, sliding_window=9,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    "qwen3_windows": lambda: transformers.Qwen3Config(
+        **COMMON, head_dim=16, attention_bias=True, use_sliding_window=True, sliding_window=50,
+        max_window_layers=1),
     "qwen2": lambda: transformers.Qwen2Config(**COMMON, tie_word_embeddings=True),
     "qwen3": lambda: transformers.Qwen3Config(**COMMON, head_dim=16, tie_word_embeddings=False),
     "qwen3_tied": lambda: transformers.Qwen3Config(**COMMON, head_dim=16,

@@ -40,10 +40,16 @@ inline Matrix Softmax(const Matrix& x) {
 
 // One head of causal attention: q [T, D], k and v [S, D]; the last query sees all keys, the one
 // before it all but one, and so on.
-inline Matrix Attention(const Matrix& q, const Matrix& k, const Matrix& v) {
+// `window`: how many keys a row sees, its own included; 0: all.
+inline Matrix Attention(const Matrix& q, const Matrix& k, const Matrix& v, int64_t window = 0) {
+  constexpr double kHidden = -std::numeric_limits<double>::infinity();
   Matrix scores = q * k.transpose() / std::sqrt(double(q.cols()));
   for (int64_t t = 0; t < scores.rows(); ++t)
-    scores.row(t).tail(scores.rows() - 1 - t).setConstant(-std::numeric_limits<double>::infinity());
+    scores.row(t).tail(scores.rows() - 1 - t).setConstant(kHidden);
+  for (int64_t t = 0; window > 0 && t < scores.rows(); ++t)
+    scores.row(t)
+        .head(std::max<int64_t>(0, scores.cols() - scores.rows() + t + 1 - window))
+        .setConstant(kHidden);
   return Softmax(scores) * v;
 }
 

@@ -7,21 +7,25 @@
 namespace nxdkit::trainer {
 namespace {
 
-// One row: what it sees are columns [0, prefix) and [own, own + visible). Scores become exponents,
-// then weights: zero up to `end` where the row sees nothing. Returns the log of the sum.
-NXDKIT_CLONES float Weigh(float* scores, int64_t prefix, int64_t own, int64_t visible, int64_t end,
-                          float scale) {
-  const float highest = Max(scores + own, visible);
-  const float before = prefix > 0 ? Max(scores, prefix) : highest;
-  const float max = (before > highest ? before : highest) * scale;
-  for (int64_t i = 0; i < prefix; ++i) scores[i] = Exp(scores[i] * scale - max);
-  for (int64_t i = own; i < own + visible; ++i) scores[i] = Exp(scores[i] * scale - max);
-  const float sum = Sum(scores, prefix) + Sum(scores + own, visible);
+// One row. Scores become exponents, then weights: zero up to `end` where the row sees nothing.
+// Returns the log of the sum.
+NXDKIT_CLONES float Weigh(float* scores, const Seen& seen, int64_t end, float scale) {
+  float* const before = scores + seen.prefix_from;
+  float* const own = scores + seen.own_from;
+  const int64_t prefix = seen.prefix - seen.prefix_from;
+  const int64_t visible = seen.own_end - seen.own_from;
+  const float highest = Max(own, visible);
+  const float highest_before = prefix > 0 ? Max(before, prefix) : highest;
+  const float max = (highest_before > highest ? highest_before : highest) * scale;
+  for (int64_t i = 0; i < prefix; ++i) before[i] = Exp(before[i] * scale - max);
+  for (int64_t i = 0; i < visible; ++i) own[i] = Exp(own[i] * scale - max);
+  const float sum = Sum(before, prefix) + Sum(own, visible);
   const float inverse = 1.0f / sum;
-  for (int64_t i = 0; i < prefix; ++i) scores[i] *= inverse;
-  for (int64_t i = own; i < own + visible; ++i) scores[i] *= inverse;
-  for (int64_t i = prefix; i < own; ++i) scores[i] = 0;
-  for (int64_t i = own + visible; i < end; ++i) scores[i] = 0;
+  for (int64_t i = 0; i < prefix; ++i) before[i] *= inverse;
+  for (int64_t i = 0; i < visible; ++i) own[i] *= inverse;
+  seen.ForHidden(end, [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i) scores[i] = 0;
+  });
   return max + std::log(sum);
 }
 
@@ -54,9 +58,8 @@ void ForwardTile(const AttentionShape& shape, const Workspace<Type>& w, const Me
                  int64_t head, int64_t first, int64_t rows, const float* q, float* out,
                  float* lse) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(shape.width));
-  const int64_t own = member.prefix_columns();
   const int64_t visible = first + rows;  // of the last row
-  const int64_t end = own + RoundUp(visible, Type::kStep);
+  const int64_t end = member.prefix_columns() + RoundUp(visible, Type::kStep);
   const int64_t t = member.start + first;
   for (int64_t r = 0; r < rows; ++r)
     ToElements(q + (t + r) * shape.q_stride + head * shape.width, shape.width,
@@ -65,7 +68,7 @@ void ForwardTile(const AttentionShape& shape, const Workspace<Type>& w, const Me
   for (int64_t r = 0; r < rows; ++r) {
     float* scores = w.scores + r * w.stride;
     lse[(t + r) * shape.heads + head] =
-        Weigh(scores, member.prefix, own, first + r + 1, end, scale);
+        Weigh(scores, Seen(member, first + r, shape.window), end, scale);
     ToElements(scores, end, w.weights + r * w.stride);
   }
   w.values.Mix(member, rows, w.weights, w.stride, visible, w.out);

@@ -29,6 +29,8 @@ struct AttentionShape {
   int64_t out_stride = 0;
   // kBF16: the operands of the products are rounded to it; sums and softmax are f32.
   Dtype compute = Dtype::kF32;
+  // A token sees this many tokens of the past, itself included; 0: all.
+  int64_t window = 0;
 };
 
 // Sequence s holds tokens [starts[s], starts[s + 1]). They also see all tokens of sequence

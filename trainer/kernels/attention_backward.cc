@@ -116,7 +116,6 @@ class HeadBackward {
   // Rows [r, r + rows) of the block that begins at `first`; what is not seen is zero up to
   // `columns`.
   void Tile(const Member& member, int64_t first, int64_t r, int64_t rows, int64_t columns) {
-    const int64_t own = member.prefix_columns();
     const int64_t visible = first + r + rows;
     const int64_t t = member.start + first + r;
     w_.keys.Scores(member, rows, w_.q + r * w_.keys.depth(), visible, w_.scores, w_.stride);
@@ -124,16 +123,17 @@ class HeadBackward {
     for (int64_t i = 0; i < rows; ++i) {
       float* scores = w_.scores + i * w_.stride;
       float* dweights = w_.dweights + i * w_.stride;
-      const int64_t end = own + first + r + i + 1;
+      const Seen seen(member, first + r + i, shape_.window);
       const float lse = lse_[(t + i) * shape_.heads + head_];
       const int64_t at = (t + i) * shape_.out_stride;
       const float dot = RowDot(dout_ + at, out_ + at, shape_.width);
-      Gradient(scores, dweights, member.prefix, scale_, lse, dot);
-      Gradient(scores + own, dweights + own, end - own, scale_, lse, dot);
-      for (float* row : {scores, dweights}) {
-        std::fill(row + member.prefix, row + own, 0.0f);
-        std::fill(row + end, row + RoundUp(columns, Type::kStep), 0.0f);
-      }
+      Gradient(scores + seen.prefix_from, dweights + seen.prefix_from,
+               seen.prefix - seen.prefix_from, scale_, lse, dot);
+      Gradient(scores + seen.own_from, dweights + seen.own_from, seen.own_end - seen.own_from,
+               scale_, lse, dot);
+      for (float* row : {scores, dweights})
+        seen.ForHidden(RoundUp(columns, Type::kStep),
+                       [&](int64_t from, int64_t to) { std::fill(row + from, row + to, 0.0f); });
     }
     Operands(r, rows, columns);
     w_.keys.Mix(member, rows, w_.dscores, w_.stride, visible, w_.dq);

@@ -25,6 +25,27 @@ struct Member {
   int64_t prefix_columns() const { return RoundUp(prefix, kPanel); }
 };
 
+// The columns that a row sees: [prefix_from, prefix) of the parent and [own_from, own_end) of its own,
+// which begin at `own`.
+struct Seen {
+  int64_t prefix_from = 0, prefix = 0;
+  int64_t own = 0, own_from = 0, own_end = 0;
+
+  Seen(const Member& member, int64_t row, int64_t window)
+      : prefix(member.prefix), own(member.prefix_columns()), own_from(own), own_end(own + row + 1) {
+    const int64_t hidden = window > 0 ? std::max<int64_t>(0, prefix + row + 1 - window) : 0;
+    prefix_from = std::min(hidden, prefix);
+    own_from += hidden - prefix_from;
+  }
+  // body(from, to) for the ranges of what is not seen, before column `end`.
+  template <typename Body>
+  void ForHidden(int64_t end, const Body& body) const {
+    body(0, prefix_from);
+    body(prefix, own_from);
+    body(own_end, end);
+  }
+};
+
 struct Family {
   std::vector<Member> members;
   int64_t columns = 0;

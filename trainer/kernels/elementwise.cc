@@ -58,6 +58,22 @@ void AddRowSums(int64_t tokens, int64_t width, int64_t stride, const float* rows
   });
 }
 
+void AddRowSums(int64_t tokens, int64_t width, int64_t stride, const uint16_t* bf16_rows,
+                float* sums) {
+  constexpr int64_t kAtOnce = 256;
+  ParallelFor((width + kAtOnce - 1) / kAtOnce, 1, [&](int64_t piece) {
+    const int64_t first = piece * kAtOnce;
+    const int64_t count = std::min(kAtOnce, width - first);
+    float row[kAtOnce];
+    for (int64_t t = 0; t < tokens; ++t) {
+      ConvertElements(Dtype::kBF16,
+                      reinterpret_cast<const std::byte*>(bf16_rows + t * stride + first),
+                      Dtype::kF32, reinterpret_cast<std::byte*>(row), count);
+      AddRange(row, sums + first, count);
+    }
+  });
+}
+
 void Narrow(int64_t size, const float* from, uint16_t* to) {
   ParallelPieces(size, kPiece, [&](int64_t first, int64_t end) {
     ConvertElements(Dtype::kF32, reinterpret_cast<const std::byte*>(from + first), Dtype::kBF16,

@@ -13,6 +13,8 @@ void ScaleRows(int64_t tokens, int64_t width, const float* factors, const float*
 void AddToRows(int64_t tokens, int64_t width, const float* vector, float* rows);
 // sums [width] += sum over tokens of rows that are `stride` apart, in order.
 void AddRowSums(int64_t tokens, int64_t width, int64_t stride, const float* rows, float* sums);
+void AddRowSums(int64_t tokens, int64_t width, int64_t stride, const uint16_t* bf16_rows,
+                float* sums);
 void Narrow(int64_t size, const float* from, uint16_t* to);  // to bf16, to nearest even
 
 // The score of each hidden state: scores [rows] = x [rows, width] * weight [width] + bias.

@@ -20,7 +20,7 @@ namespace {
 struct QueryRow {
   const float* q;
   float* out;
-  int64_t length;  // positions that it sees
+  int64_t begin, end;  // positions that it sees
 };
 
 template <typename V>
@@ -140,23 +140,34 @@ void AttendTile(std::span<const QueryRow> rows, const Element* keys, const Eleme
                 int64_t width, int64_t wide) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(width));
   const int64_t count = std::ssize(rows);
-  int64_t longest = 0, shortest = rows[0].length;
+  int64_t longest = 0, shortest = rows[0].end, begin = rows[0].begin;
   for (const QueryRow& row : rows) {
-    longest = std::max(longest, row.length);
-    shortest = std::min(shortest, row.length);
+    longest = std::max(longest, row.end);
+    shortest = std::min(shortest, row.end);
+    begin = std::min(begin, row.begin);
   }
-  const int64_t stride = RoundUp(longest, kLanes);
+  // Positions count from the first block that a row sees.
+  const int64_t skipped = begin / kLanes * kLanes;
+  keys += skipped * width;
+  values += skipped * wide;
+  const int64_t stride = RoundUp(longest - skipped, kLanes);
   std::vector<float> scores(static_cast<size_t>(count * stride));
   std::vector<float> sums(static_cast<size_t>(count * wide));
   ScoreKeys<V>(count, rows.data(), keys, stride / kLanes, width, scale, scores.data(), stride);
-  for (int64_t r = 0; r < count; ++r)
-    Softmax(scores.data() + r * stride, rows[static_cast<size_t>(r)].length);
-  MixValues<V>(count, scores.data(), stride, values, wide, shortest, sums.data());
+  for (int64_t r = 0; r < count; ++r) {
+    const QueryRow& row = rows[static_cast<size_t>(r)];
+    float* const first = scores.data() + r * stride;
+    Softmax(first + (row.begin - skipped), row.end - row.begin);
+    std::fill(first, first + (row.begin - skipped), 0.0f);
+  }
+  // A zero adds nothing to a chain: so what a row does not see changes none of its bits.
+  MixValues<V>(count, scores.data(), stride, values, wide, shortest - skipped, sums.data());
   for (int64_t r = 0; r < count; ++r) {
     const QueryRow& row = rows[static_cast<size_t>(r)];
     float* sum = sums.data() + r * wide;
     // What the others do not see is added to the same chain.
-    MixTail<V>(scores.data() + r * stride, values, wide, shortest, row.length, sum);
+    MixTail<V>(scores.data() + r * stride, values, wide, shortest - skipped, row.end - skipped,
+               sum);
     std::copy_n(sum, width, row.out);
   }
 }
@@ -282,6 +293,9 @@ void KvCache::AttendAll(std::span<const CachePlace> places, int64_t heads, const
       for (int64_t head = task.kv_head * group; head < (task.kv_head + 1) * group; ++head)
         rows.push_back({q + static_cast<int64_t>(token) * q_stride + head * shape_.width,
                         out + static_cast<int64_t>(token) * out_stride + head * shape_.width,
+                        shape_.window > 0
+                            ? std::max<int64_t>(0, places[token].position + 1 - shape_.window)
+                            : 0,
                         places[token].position + 1});
     for (size_t first = 0; first < rows.size(); first += kMaxRows)
       attend(std::span<const QueryRow>(rows).subspan(

@@ -16,7 +16,7 @@
 
 namespace nxdkit::trainer {
 
-// A token at its place: it sees positions [0, position] of its slot.
+// A token at its place: it sees positions [0, position] of its slot, or the last of them.
 struct CachePlace {
   int32_t slot = 0;
   int32_t position = 0;
@@ -31,6 +31,7 @@ class KvCache {
     int64_t positions = 0;
     int64_t width = 0;           // D
     Dtype dtype = Dtype::kBF16;  // or kF32
+    int64_t window = 0;          // positions that a token sees, its own included; 0: all
   };
   // Memory is allocated, not touched. kLimit when it is short.
   static Result<KvCache> Make(const Shape& shape);

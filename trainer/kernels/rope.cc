@@ -1,7 +1,6 @@
 #include "trainer/kernels/rope.h"
 
 #include <cmath>
-#include <utility>
 
 #include "lib/base/simd.h"
 #include "trainer/base/parallel.h"
@@ -34,15 +33,15 @@ void TurnAll(const Rows& rows, std::span<const int32_t> positions, const RopeTab
 
 }  // namespace
 
-RopeTable::RopeTable(std::vector<float> frequencies, int64_t positions)
-    : half_(std::ssize(frequencies)), positions_(positions) {
+RopeTable::RopeTable(const RopeRule& rule, int64_t positions)
+    : half_(std::ssize(rule.frequencies)), positions_(positions) {
   cos_.reserve(static_cast<size_t>(half_ * positions));
   sin_.reserve(static_cast<size_t>(half_ * positions));
   for (int64_t position = 0; position < positions; ++position)
-    for (const float frequency : frequencies) {
+    for (const float frequency : rule.frequencies) {
       const float angle = static_cast<float>(position) * frequency;
-      cos_.push_back(std::cos(angle));
-      sin_.push_back(std::sin(angle));
+      cos_.push_back(std::cos(angle) * rule.scale);
+      sin_.push_back(std::sin(angle) * rule.scale);
     }
 }
 

@@ -10,11 +10,15 @@
 
 namespace nxdkit::trainer {
 
+struct RopeRule {
+  std::vector<float> frequencies;  // [D/2], radians per position
+  float scale = 1;                 // of cosines and sines (YaRN's attention factor)
+};
+
 // cos and sin of every position's angles, [positions, D/2] each; angles in f32 as in the reference.
 class RopeTable {
  public:
-  // frequencies [D/2], radians per position.
-  RopeTable(std::vector<float> frequencies, int64_t positions);
+  RopeTable(const RopeRule& rule, int64_t positions);
   int64_t half() const { return half_; }
   int64_t positions() const { return positions_; }
   const float* cosines(int64_t position) const { return cos_.data() + position * half_; }
@@ -29,7 +33,7 @@ class RopeTable {
 // Turns every head in place. `positions` [tokens], each below table.positions(); rows.width == D.
 void RopeForward(const Rows& rows, std::span<const int32_t> positions, const RopeTable& table,
                  float* x);
-// The gradient turns back by the same angles.
+// The gradient turns back by the same angles, scaled as forward.
 void RopeBackward(const Rows& rows, std::span<const int32_t> positions, const RopeTable& table,
                   float* dx);
 

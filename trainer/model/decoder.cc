@@ -43,7 +43,7 @@ struct Decoder::State {
         key_group(std::move(key_group_in)),
         weights(table, options.compute),
         gradients(options.trainable ? static_cast<size_t>(table.size) : 0),
-        rope(config.rope_frequencies,
+        rope(config.rope,
              options.max_positions > 0 ? options.max_positions : config.max_positions) {
     states.resize(options.recompute ? 1 : table.layers.size());
   }
@@ -61,18 +61,27 @@ struct Decoder::State {
   LayerWeights WeightsOf(const LayerSlots& slots) const {
     return {WeightMatrix(slots.q),    WeightMatrix(slots.o),    WeightMatrix(slots.gate),
             WeightMatrix(slots.down), Vector(slots.input_norm), Vector(slots.post_norm),
-            Vector(slots.q_norm),     Vector(slots.k_norm),     Vector(slots.q_bias)};
+            Vector(slots.q_norm),     Vector(slots.k_norm),     Vector(slots.q_bias),
+            Vector(slots.o_bias),     Vector(slots.gate_bias),  Vector(slots.down_bias)};
   }
   LayerGradients GradientsOf(const LayerSlots& slots) {
-    return {Gradient(slots.q),      Gradient(slots.o),          Gradient(slots.gate),
-            Gradient(slots.down),   Gradient(slots.input_norm), Gradient(slots.post_norm),
-            Gradient(slots.q_norm), Gradient(slots.k_norm),     Gradient(slots.q_bias),
-            Gradient(slots.k_bias), Gradient(slots.v_bias)};
+    return {Gradient(slots.q),         Gradient(slots.o),          Gradient(slots.gate),
+            Gradient(slots.down),      Gradient(slots.input_norm), Gradient(slots.post_norm),
+            Gradient(slots.q_norm),    Gradient(slots.k_norm),     Gradient(slots.q_bias),
+            Gradient(slots.k_bias),    Gradient(slots.v_bias),     Gradient(slots.o_bias),
+            Gradient(slots.gate_bias), Gradient(slots.down_bias)};
   }
-  LayerContext Context(const Batch& batch) {
-    return {config,  table,           options.compute,
-            tp,      products,        rope,
-            scratch, batch.positions, {batch.starts, batch.parents}};
+  LayerContext Context(const Batch& batch, size_t layer) {
+    return {config,
+            table,
+            options.compute,
+            tp,
+            products,
+            rope,
+            scratch,
+            batch.positions,
+            {batch.starts, batch.parents},
+            config.windows[layer]};
   }
   // The output matrix: lm_head, or the embedding once more.
   int head() const { return table.lm_head >= 0 ? table.lm_head : table.embedding; }
@@ -90,10 +99,9 @@ struct Decoder::State {
     EmbeddingForward(batch.ids, first_row(), table.vocab, hidden(), weights.dtype(),
                      weights.at(table.at(table.embedding)), Stream(0));
     NXDKIT_TRY(AllReduceSum(tp, std::span(Stream(0), static_cast<size_t>(tokens * hidden()))));
-    const LayerContext context = Context(batch);
     for (size_t l = 0; l < layers; ++l)
-      NXDKIT_TRY(LayerForward(context, WeightsOf(table.layers[l]), Stream(l), Stream(l + 1),
-                              states[options.recompute || !keeping ? 0 : l]));
+      NXDKIT_TRY(LayerForward(Context(batch, l), WeightsOf(table.layers[l]), Stream(l),
+                              Stream(l + 1), states[options.recompute || !keeping ? 0 : l]));
     RmsNormForward({tokens, 1, hidden(), hidden()}, Stream(layers), Vector(table.final_norm),
                    config.rms_eps, normed.Take(tokens * hidden()), final_rstd.Take(tokens));
     return OkStatus();
@@ -280,8 +288,8 @@ Status Decoder::Backward(const Batch& batch, std::span<const float> gradient) {
   RmsNormBackward({tokens, 1, hidden, hidden}, dnormed, s.Stream(s.table.layers.size()),
                   s.Vector(s.table.final_norm), s.final_rstd.data(), dx, true,
                   s.Gradient(s.table.final_norm));
-  const LayerContext context = s.Context(batch);
   for (size_t l = s.table.layers.size(); l-- > 0;) {
+    const LayerContext context = s.Context(batch, l);
     const LayerWeights weights = s.WeightsOf(s.table.layers[l]);
     LayerState& state = s.states[s.options.recompute ? 0 : l];
     const bool last = l + 1 == s.table.layers.size();  // its state is still there

@@ -36,7 +36,16 @@ Rows KeyRows(const LayerContext& context, const Sizes& s) {
 
 AttentionShape Shape(const LayerContext& context, const Sizes& s) {
   return {context.table.heads, context.table.kv_heads, s.head, s.wide, s.wide, s.wide, s.query,
-          context.compute};
+          context.compute,     context.window};
+}
+
+// stream += sum over the ranks of `share`, and the bias once.
+Status SumIntoStream(const LayerContext& context, const Sizes& s, const float* bias,
+                     const float* stream, float* share) {
+  NXDKIT_TRY(SumOverRanks(context, share, s.tokens * s.hidden));
+  if (bias) AddToRows(s.tokens, s.hidden, bias, share);
+  Add(s.tokens * s.hidden, stream, share);
+  return OkStatus();
 }
 
 // q, k, v of n1; `rotated` gets [q k] normed and turned, beside v.
@@ -76,9 +85,7 @@ Status AttentionPart(const LayerContext& context, const LayerWeights& weights, c
   float* x2 = state.x2.Take(s.tokens * s.hidden);
   NXDKIT_TRY(context.products.Multiply(s.tokens, s.hidden, s.query, state.context_operand.matrix(),
                                        Transposed(weights.o), x2, s.hidden, false));
-  NXDKIT_TRY(SumOverRanks(context, x2, s.tokens * s.hidden));
-  Add(s.tokens * s.hidden, x, x2);
-  return OkStatus();
+  return SumIntoStream(context, s, weights.o_bias, x, x2);
 }
 
 Status MlpPart(const LayerContext& context, const LayerWeights& weights, const Sizes& s,
@@ -92,6 +99,7 @@ Status MlpPart(const LayerContext& context, const LayerWeights& weights, const S
   NXDKIT_TRY(context.products.Multiply(s.tokens, 2 * s.intermediate, s.hidden, state.n2.matrix(),
                                        Transposed(weights.gate_up), gate_up, 2 * s.intermediate,
                                        false));
+  if (weights.gate_up_bias) AddToRows(s.tokens, 2 * s.intermediate, weights.gate_up_bias, gate_up);
   state.act.Make(context.compute, s.tokens, s.intermediate,
                  [&](auto* to) { SwigluForward(s.tokens, s.intermediate, gate_up, to); });
   return OkStatus();
@@ -103,6 +111,7 @@ Status MlpBackward(const LayerContext& context, const LayerWeights& weights, con
   LayerScratch& scratch = context.scratch;
   MatrixEngine& products = context.products;
   const int64_t width = s.intermediate;
+  if (gradients.down_bias) AddRowSums(s.tokens, s.hidden, s.hidden, dx, gradients.down_bias);
   const Matrix dout = scratch.operand.Make(context.compute, dx, s.tokens, s.hidden);
   NXDKIT_TRY(products.Multiply(s.hidden, width, s.tokens, Transposed(dout), state.act.matrix(),
                                gradients.down, width, true));
@@ -111,6 +120,8 @@ Status MlpBackward(const LayerContext& context, const LayerWeights& weights, con
   const Matrix wide =
       scratch.operand.Make(context.compute, s.tokens, 2 * width, [&](auto* dgate_up) {
         SwigluBackward(s.tokens, width, dact, state.gate_up.data(), dgate_up);
+        if (gradients.gate_up_bias)
+          AddRowSums(s.tokens, 2 * width, 2 * width, dgate_up, gradients.gate_up_bias);
       });
   NXDKIT_TRY(products.Multiply(2 * width, s.hidden, s.tokens, Transposed(wide), state.n2.matrix(),
                                gradients.gate_up, s.hidden, true));
@@ -150,6 +161,7 @@ Status AttentionPartBackward(const LayerContext& context, const LayerWeights& we
                              const LayerGradients& gradients) {
   LayerScratch& scratch = context.scratch;
   MatrixEngine& products = context.products;
+  if (gradients.o_bias) AddRowSums(s.tokens, s.hidden, s.hidden, dx, gradients.o_bias);
   const Matrix dout = scratch.operand.Make(context.compute, dx, s.tokens, s.hidden);
   NXDKIT_TRY(products.Multiply(s.hidden, s.query, s.tokens, Transposed(dout),
                                state.context_operand.matrix(), gradients.o, s.query, true));
@@ -194,9 +206,7 @@ Status LayerForward(const LayerContext& context, const LayerWeights& weights, co
   if (!out) return OkStatus();
   NXDKIT_TRY(context.products.Multiply(s.tokens, s.hidden, s.intermediate, state.act.matrix(),
                                        Transposed(weights.down), out, s.hidden, false));
-  NXDKIT_TRY(SumOverRanks(context, out, s.tokens * s.hidden));
-  Add(s.tokens * s.hidden, state.x2.data(), out);
-  return OkStatus();
+  return SumIntoStream(context, s, weights.down_bias, state.x2.data(), out);
 }
 
 Status LayerBackward(const LayerContext& context, const LayerWeights& weights, const float* x,

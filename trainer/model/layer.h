@@ -3,7 +3,8 @@
 //   x2  = x  + o(attention(rope(norm(q)), rope(norm(k)), v))     q, k, v of RMSNorm(x)
 //   out = x2 + down(silu(gate) * up)                             gate, up of RMSNorm(x2)
 //
-// The two sums over the tensor-parallel ranks follow o and down; backward they follow the products
+// each projection with its bias where the model has one: those of o and down are added once, after the
+// sum over the ranks. The two sums over the tensor-parallel ranks follow o and down; backward they follow the products
 // with gate/up and with q/k/v. Residual stream and sums are f32, operands of products f32 or bf16.
 #pragma once
 
@@ -52,6 +53,9 @@ struct LayerWeights {
   const float* q_norm = nullptr;    // nullptr: none
   const float* k_norm = nullptr;    //
   const float* qkv_bias = nullptr;  // q, k, v one after another; nullptr: none
+  const float* o_bias = nullptr;
+  const float* gate_up_bias = nullptr;  // one after the other
+  const float* down_bias = nullptr;
 };
 
 // Where the gradients go: f32, added to.
@@ -59,6 +63,7 @@ struct LayerGradients {
   float *qkv = nullptr, *o = nullptr, *gate_up = nullptr, *down = nullptr;
   float *input_norm = nullptr, *post_norm = nullptr, *q_norm = nullptr, *k_norm = nullptr;
   float *q_bias = nullptr, *k_bias = nullptr, *v_bias = nullptr;
+  float *o_bias = nullptr, *gate_up_bias = nullptr, *down_bias = nullptr;
 };
 
 // What the backward pass needs of a forward pass.
@@ -85,6 +90,7 @@ struct LayerContext {
   // Of the batch.
   std::span<const int32_t> positions;  // [T]
   Sequences sequences;
+  int64_t window = 0;  // of this layer (kernels/attention.h)
   int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
 };
 

@@ -137,11 +137,15 @@ class TableMaker {
     NXDKIT_ASSIGN(slots.k_norm, AddIf(attention + "k_norm.weight", head_norm));
     NXDKIT_ASSIGN(slots.o, Add(attention + "o_proj.weight",
                                {.dim = 1, .begin = query.begin, .count = query_rows}));
+    NXDKIT_ASSIGN(slots.o_bias, AddIf(attention + "o_proj.bias", Whole()));
     NXDKIT_ASSIGN(slots.post_norm, Add(prefix + "post_attention_layernorm.weight", Whole()));
     NXDKIT_ASSIGN(slots.gate, Add(mlp + "gate_proj.weight", rows));
     NXDKIT_ASSIGN(slots.up, Add(mlp + "up_proj.weight", up));
+    NXDKIT_ASSIGN(slots.gate_bias, AddIf(mlp + "gate_proj.bias", rows));
+    NXDKIT_ASSIGN(slots.up_bias, AddIf(mlp + "up_proj.bias", up));
     NXDKIT_ASSIGN(slots.down, Add(mlp + "down_proj.weight",
                                   {.dim = 1, .begin = rows.begin, .count = table_.intermediate}));
+    NXDKIT_ASSIGN(slots.down_bias, AddIf(mlp + "down_proj.bias", Whole()));
     table_.layers.push_back(slots);
     return OkStatus();
   }

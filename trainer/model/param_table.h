@@ -2,10 +2,11 @@
 // Weights, gradients and optimizer state all have this shape, so sums over ranks, norms and updates
 // are loops over one array.
 //
-//   embed_tokens | layer 0: input norm, [q k v], biases, head norms, o, post norm, [gate up], down
-//   | layer 1 ... | norm | lm_head (untied) or score, its bias
+//   embed_tokens | layer 0: input norm, [q k v], biases, head norms, o, its bias, post norm, [gate up],
+//   biases, down, its bias | layer 1 ... | norm | lm_head (untied) or score, its bias
 //
-// q, k, v follow one another without a gap, so one product makes all three; gate and up too.
+// q, k, v follow one another without a gap, so one product makes all three; gate and up too, and the
+// biases of both.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,8 @@ struct Slot {
 // Slots of one layer, as indices into ParamTable::slots; -1: the model has none.
 struct LayerSlots {
   int input_norm = -1, q = -1, k = -1, v = -1, q_bias = -1, k_bias = -1, v_bias = -1;
-  int q_norm = -1, k_norm = -1, o = -1, post_norm = -1, gate = -1, up = -1, down = -1;
+  int q_norm = -1, k_norm = -1, o = -1, o_bias = -1, post_norm = -1, gate = -1, up = -1, down = -1;
+  int gate_bias = -1, up_bias = -1, down_bias = -1;
 };
 
 struct ParamTable {

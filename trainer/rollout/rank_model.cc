@@ -24,6 +24,17 @@ std::vector<float> Vector(const Weights& weights, const ParamTable& table, int s
   return {first, first + table.at(slot).size()};
 }
 
+// Of several slots, one after another.
+std::vector<float> Vectors(const Weights& weights, const ParamTable& table,
+                           std::initializer_list<int> slots) {
+  std::vector<float> all;
+  for (const int slot : slots) {
+    const std::vector<float> one = Vector(weights, table, slot);
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  return all;
+}
+
 // Rows of a slot, and of those that come right after it.
 Result<PackedMatrix> Packed(const Weights& weights, const ParamTable& table, int slot,
                             int64_t rows) {
@@ -77,19 +88,20 @@ Status RankModel::PackLayer(Weights& weights, const LayerSlots& slots, const Siz
   layer.post_norm = Vector(weights, *table_, slots.post_norm);
   layer.q_norm = Vector(weights, *table_, slots.q_norm);
   layer.k_norm = Vector(weights, *table_, slots.k_norm);
-  for (const int slot : {slots.q_bias, slots.k_bias, slots.v_bias}) {
-    const std::vector<float> bias = Vector(weights, *table_, slot);
-    layer.qkv_bias.insert(layer.qkv_bias.end(), bias.begin(), bias.end());
-  }
+  layer.qkv_bias = Vectors(weights, *table_, {slots.q_bias, slots.k_bias, slots.v_bias});
+  layer.o_bias = Vector(weights, *table_, slots.o_bias);
+  layer.gate_up_bias = Vectors(weights, *table_, {slots.gate_bias, slots.up_bias});
+  layer.down_bias = Vector(weights, *table_, slots.down_bias);
   NXDKIT_ASSIGN(layer.cache, KvCache::Make({.slots = size.slots,
                                             .kv_heads = table_->kv_heads,
                                             .positions = size.positions,
                                             .width = head,
-                                            .dtype = size.cache}));
+                                            .dtype = size.cache,
+                                            .window = config_->windows[layers_.size()]}));
   for (const PackedMatrix* matrix : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down})
     weight_bytes_ += matrix->bytes();
   layers_.push_back(std::move(layer));
-  const Slot& last = table_->at(slots.down);
+  const Slot& last = table_->at(slots.down_bias >= 0 ? slots.down_bias : slots.down);
   GiveBack(weights, table_->at(slots.input_norm).offset, last.offset + last.size());
   return OkStatus();
 }
@@ -108,9 +120,11 @@ Status RankModel::Embed(Comm& tp, const Pass& pass) {
   return AllReduceSum(tp, std::span(stream, static_cast<size_t>(tokens * hidden())));
 }
 
-// stream += sum over the ranks of `share` [tokens, H].
-Status RankModel::AddToStream(Comm& tp, int64_t tokens, float* share) {
+// stream += sum over the ranks of `share` [tokens, H], and the bias once.
+Status RankModel::AddToStream(Comm& tp, int64_t tokens, const std::vector<float>& bias,
+                              float* share) {
   NXDKIT_TRY(AllReduceSum(tp, std::span(share, static_cast<size_t>(tokens * hidden()))));
+  if (!bias.empty()) AddToRows(tokens, hidden(), bias.data(), share);
   Add(tokens * hidden(), share, stream_.data());
   return OkStatus();
 }
@@ -142,7 +156,7 @@ Status RankModel::Attention(Comm& tp, const Pass& pass, Layer& layer) {
   layer.cache.Attend(pass.places, table_->heads, qkv, wide, context, query);
   float* share = share_.Take(tokens * hidden());
   layer.o.Multiply(tokens, context, query, share, hidden(), narrow_);
-  return AddToStream(tp, tokens, share);
+  return AddToStream(tp, tokens, layer.o_bias, share);
 }
 
 Status RankModel::Mlp(Comm& tp, int64_t tokens, const Layer& layer) {
@@ -152,11 +166,12 @@ Status RankModel::Mlp(Comm& tp, int64_t tokens, const Layer& layer) {
                  config_->rms_eps, normed, rstd_.Take(tokens));
   float* gate_up = gate_up_.Take(tokens * 2 * width);
   layer.gate_up.Multiply(tokens, normed, hidden(), gate_up, 2 * width, narrow_);
+  if (!layer.gate_up_bias.empty()) AddToRows(tokens, 2 * width, layer.gate_up_bias.data(), gate_up);
   float* act = act_.Take(tokens * width);
   SwigluForward(tokens, width, gate_up, act);
   float* share = share_.Take(tokens * hidden());
   layer.down.Multiply(tokens, act, width, share, hidden(), narrow_);
-  return AddToStream(tp, tokens, share);
+  return AddToStream(tp, tokens, layer.down_bias, share);
 }
 
 Result<const float*> RankModel::Forward(Comm& tp, const Pass& pass) {

@@ -46,19 +46,18 @@ class RankModel {
  private:
   struct Layer {
     PackedMatrix qkv, o, gate_up, down;
-    std::vector<float> input_norm, post_norm, q_norm, k_norm, qkv_bias;  // empty: none
+    // Empty: none.
+    std::vector<float> input_norm, post_norm, q_norm, k_norm;
+    std::vector<float> qkv_bias, o_bias, gate_up_bias, down_bias;
     KvCache cache;
   };
   RankModel(const DecoderConfig& config, const ParamTable& table, int64_t positions)
-      : config_(&config),
-        table_(&table),
-        rope_(config.rope_frequencies, positions),
-        cores_(MaxThreads()) {}
+      : config_(&config), table_(&table), rope_(config.rope, positions), cores_(MaxThreads()) {}
   Status PackLayer(Weights& weights, const LayerSlots& slots, const Size& size);
   Status Embed(Comm& tp, const Pass& pass);
   Status Attention(Comm& tp, const Pass& pass, Layer& layer);
   Status Mlp(Comm& tp, int64_t tokens, const Layer& layer);
-  Status AddToStream(Comm& tp, int64_t tokens, float* share);
+  Status AddToStream(Comm& tp, int64_t tokens, const std::vector<float>& bias, float* share);
   int64_t hidden() const { return config_->model.config.hidden; }
 
   const DecoderConfig* config_;

@@ -20,7 +20,9 @@ struct TinyModel {
   int64_t vocab = 64;
   bool tied = false;
   int64_t experts = 0;
-  bool score = false;  // one score of each token in the place of the lm_head
+  bool score = false;   // one score of each token in the place of the lm_head
+  bool biases = false;  // of every projection that the family can have one of
+  int64_t window = 0;   // of attention, in every layer but the first (qwen)
 
   std::string Config() const {
     const bool training_only = family == "bert" || family == "gpt_neox";
@@ -38,6 +40,12 @@ struct TinyModel {
     if (training_only) {
       json["max_position_embeddings"] = 20;
       json["type_vocab_size"] = 2;
+    }
+    if (biases) json["attention_bias"] = json["mlp_bias"] = true;
+    if (window > 0) {
+      json["use_sliding_window"] = true;
+      json["sliding_window"] = window;
+      json["max_window_layers"] = 1;
     }
     if (score) json["id2label"] = {{"0", "LABEL_0"}};
     if (experts > 0) {
@@ -76,6 +84,12 @@ inline TinyModel TinyScore() {
 // Families that training sets hold and rollout bundles do not.
 inline TinyModel TinyGptNeox() { return {.family = "gpt_neox", .kv_heads = 8}; }
 inline TinyModel TinyBert() { return {.family = "bert", .kv_heads = 8, .tied = true}; }
+// Biases of all projections.
+inline TinyModel TinyBiased() { return {.biases = true}; }
+// Windows of attention, and biases of all projections of attention.
+inline TinyModel TinyWindowed() {
+  return {.family = "qwen3", .head_dim = 8, .biases = true, .window = 3};
+}
 // One key head for each query head.
 inline TinyModel TinyMha() { return {.heads = 8, .kv_heads = 8}; }
 

@@ -102,7 +102,7 @@ TEST(RmsNorm, ForwardAndGradients) {
 TEST(Rope, TurnsPairsHalfAHeadApart) {
   const Rows rows{4, 2, 6, 13};
   const Floats frequencies = {1.0f, 0.3f, 0.01f};
-  const RopeTable table(frequencies, 100);
+  const RopeTable table({.frequencies = frequencies, .scale = 1}, 100);
   const std::vector<int32_t> positions = {0, 1, 7, 99};
   const Floats x = Random(52, 5);
   const auto formula = [&](const Doubles& input) {
@@ -122,6 +122,18 @@ TEST(Rope, TurnsPairsHalfAHeadApart) {
   ExpectNear(y, formula(Wide(x)), "y");
   RopeBackward(rows, positions, table, y.data());
   ExpectNear(y, Wide(x), "back");
+}
+
+// Both ways: the gradient of a scaled turn is the turn back, scaled.
+TEST(Rope, ScalesWhatItTurns) {
+  const Rows rows{1, 1, 2, 2};
+  const RopeTable table({.frequencies = {0.5f}, .scale = 1.25f}, 4);
+  const std::vector<int32_t> positions = {3};
+  Floats x = {1, 0};
+  RopeForward(rows, positions, table, x.data());
+  ExpectNear(x, {1.25 * std::cos(1.5), 1.25 * std::sin(1.5)}, "y");
+  RopeBackward(rows, positions, table, x.data());
+  ExpectNear(x, {1.5625, 0}, "back");
 }
 
 TEST(Swiglu, ForwardAndGradient) {
@@ -194,7 +206,7 @@ struct AttentionCase {
       for (int64_t h = 0; h < kHeads; ++h)
         out.block(starts[s], h * kWidth, starts[s + 1] - starts[s], kWidth) =
             reference::Attention(Head(qkv, s, h), Seen(qkv, s, kHeads + h / 2),
-                                 Seen(qkv, s, kHeads + kKeyHeads + h / 2));
+                                 Seen(qkv, s, kHeads + kKeyHeads + h / 2), shape.window);
     return Flat(out);
   }
 };
@@ -266,6 +278,36 @@ TEST(Attention, AnswersToALongPrompt) {
                                           : own_gradient[i + 131 * 48];
     ASSERT_NEAR(gradient[i], expected, 1e-5) << i;
   }
+}
+
+// Windows within a sequence, over the border of a prompt and its answers, and of one token.
+TEST(Attention, SeesAWindowOfThePast) {
+  for (const int64_t window : {1, 3, 6, 100}) {
+    SCOPED_TRACE(window);
+    AttentionCase that;
+    that.shape.window = window;
+    that.starts = {0, 5, 8, 9, 13, 20, 22};
+    that.parents = {-1, 0, -1, 0, -1, 2};
+    const Floats qkv = Random(that.tokens() * AttentionCase::kStride, 16);
+    const Floats dout = Random(that.tokens() * 24, 17);
+    Floats out(that.tokens() * 24), lse(that.tokens() * 4), gradient(qkv.size(), 99.0f);
+    that.Forward(qkv, out, lse);
+    ExpectNear(out, that.Formula(Wide(qkv)), "out");
+    that.Backward(qkv, out, lse, dout, gradient);
+    ExpectNear(gradient,
+               Numeric([&](const Doubles& v) { return that.Formula(v); }, Wide(qkv), dout), "dqkv");
+  }
+}
+
+TEST(Attention, AWindowOverBlocksOfRows) {
+  AttentionCase that;
+  that.shape.window = 70;
+  that.starts = {0, 131, 131 + 140, 131 + 140 + 67};
+  that.parents = {-1, 0, 0};
+  const Floats qkv = Random(that.tokens() * AttentionCase::kStride, 18);
+  Floats out(that.tokens() * 24), lse(that.tokens() * 4);
+  that.Forward(qkv, out, lse);
+  ExpectNear(out, that.Formula(Wide(qkv)), "out");
 }
 
 TEST(Attention, Bf16RoundsItsOperandsOnly) {

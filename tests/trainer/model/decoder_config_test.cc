@@ -22,10 +22,11 @@ TEST(DecoderConfig, ReadsTheRotaryEmbeddingAsTransformersDoes) {
     const Json& expected = row["frequencies"];
     EXPECT_EQ(config.ok(), !expected.is_null());
     if (!config.ok() || expected.is_null()) continue;
-    ASSERT_EQ(config->rope_frequencies.size(), expected.size());
+    ASSERT_EQ(config->rope.frequencies.size(), expected.size());
+    EXPECT_NEAR(config->rope.scale, row["scale"].get<double>(), 1e-6);
     for (size_t i = 0; i < expected.size(); ++i) {
       const double frequency = expected[i].get<double>();
-      EXPECT_NEAR(config->rope_frequencies[i], frequency, 2e-6 * frequency) << i;
+      EXPECT_NEAR(config->rope.frequencies[i], frequency, 2e-6 * frequency) << i;
     }
   }
 }
@@ -47,8 +48,10 @@ TEST(DecoderConfig, NamesWhatTheRotaryEmbeddingLacks) {
   ExpectError(parse(Config({{"type", "llama3"}, {"factor", 8}, {"low_freq_factor", 1}})),
               Errc::kCorrupt, "rope type llama3 needs a high_freq_factor");
   ExpectError(parse(Config("linear")), Errc::kCorrupt, "found \"linear\", expected an object");
-  ExpectError(parse(Config({{"rope_type", "yarn"}, {"factor", 8}})), Errc::kUnsupported,
-              "rope type yarn is not built into this trainer");
+  ExpectError(parse(Config({{"rope_type", "longrope"}, {"factor", 8}})), Errc::kUnsupported,
+              "rope type longrope is not built into this trainer");
+  ExpectError(parse(Config({{"full_attention", {{"rope_type", "default"}}}})), Errc::kUnsupported,
+              "a rotary embedding of its own for full_attention is not built");
 }
 
 // transformers turns half of each head then, where this trainer would turn all of it.

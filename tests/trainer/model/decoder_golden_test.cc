@@ -52,7 +52,9 @@ TEST_P(DecoderGolden, IsWhatTransformersSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, DecoderGolden, ::testing::Values("llama", "qwen2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(Families, DecoderGolden,
+                         ::testing::Values("llama", "qwen2", "qwen3", "llama_biased",
+                                           "qwen3_windowed"),
                          [](const auto& row) { return std::string(row.param); });
 
 }  // namespace

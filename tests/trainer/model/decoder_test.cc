@@ -18,8 +18,9 @@ using ::testing::HasSubstr;
 using testing_util::TinyModel;
 
 std::vector<TinyModel> Families() {
-  return {testing_util::TinyLlama(), testing_util::TinyQwen2(), testing_util::TinyQwen3(),
-          testing_util::TinyMha(), testing_util::TinyScore()};
+  return {testing_util::TinyLlama(),   testing_util::TinyQwen2(), testing_util::TinyQwen3(),
+          testing_util::TinyMha(),     testing_util::TinyScore(), testing_util::TinyBiased(),
+          testing_util::TinyWindowed()};
 }
 
 // Two key heads: with 4 and 8 ranks they are shared.

@@ -58,12 +58,16 @@ void ExpectDecoderLogProbs(const RolloutLab& lab, const std::vector<RolloutReque
 
 // Two key heads: on four ranks they are shared.
 TEST(Engine, LogProbsAreThoseOfTheDecoder) {
-  for (const TinyModel& tiny : {testing_util::TinyLlama(), testing_util::TinyQwen2(),
-                                testing_util::TinyQwen3(), testing_util::TinyMha()}) {
+  for (const TinyModel& tiny :
+       {testing_util::TinyLlama(), testing_util::TinyQwen2(), testing_util::TinyQwen3(),
+        testing_util::TinyMha(), testing_util::TinyBiased(), testing_util::TinyWindowed()}) {
     const RolloutLab lab(tiny);
     for (const int64_t tp : {1, 2, 4}) {
       SCOPED_TRACE(tiny.family + " on " + std::to_string(tp));
-      Engine engine = Load({.bundle = lab.Bundle({.tp = tp}, "tp" + std::to_string(tp))});
+      // optimum-neuron fuses q, k and v of a llama, without biases.
+      const auto flavor = tiny.biases ? rollout::Flavor::kNxdi : rollout::Flavor::kOptimum;
+      Engine engine =
+          Load({.bundle = lab.Bundle({.tp = tp, .flavor = flavor}, "tp" + std::to_string(tp))});
       const auto requests = SampleRequests(5, 2, Sampled());
       ExpectDecoderLogProbs(lab, requests, Generate(engine, requests), 1e-4f);
     }

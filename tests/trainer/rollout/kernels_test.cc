@@ -112,10 +112,13 @@ TEST(PackedMatrixTest, ARowHasTheSameBitsInAnyProduct) {
 struct CacheCase {
   int64_t heads, kv_heads, width;
   Dtype dtype;
+  int64_t window = 0;
 };
-constexpr CacheCase kCases[] = {{4, 2, 8, Dtype::kF32},    {4, 2, 8, Dtype::kBF16},
-                                {3, 3, 64, Dtype::kF32},   {14, 2, 80, Dtype::kBF16},
-                                {16, 2, 128, Dtype::kF32}, {6, 1, 4, Dtype::kBF16}};
+constexpr CacheCase kCases[] = {
+    {4, 2, 8, Dtype::kF32},       {4, 2, 8, Dtype::kBF16},    {3, 3, 64, Dtype::kF32},
+    {14, 2, 80, Dtype::kBF16},    {16, 2, 128, Dtype::kF32},  {6, 1, 4, Dtype::kBF16},
+    {4, 2, 8, Dtype::kF32, 1},    {4, 2, 8, Dtype::kF32, 17}, {14, 2, 80, Dtype::kBF16, 20},
+    {16, 2, 128, Dtype::kF32, 5}, {3, 3, 64, Dtype::kF32, 41}};
 
 class Filled {
  public:
@@ -125,7 +128,8 @@ class Filled {
                                .kv_heads = with.kv_heads,
                                .positions = kPositions,
                                .width = with.width,
-                               .dtype = with.dtype});
+                               .dtype = with.dtype,
+                               .window = with.window});
     EXPECT_TRUE(made.ok());
     cache = *std::move(made);
     const int64_t stride = with.kv_heads * with.width;
@@ -164,8 +168,9 @@ TEST(KvCacheTest, AttendsToWhatIsThere) {
     };
     for (int64_t h = 0; h < with.heads; ++h) {
       const int64_t key = h / (with.heads / with.kv_heads);
-      const Matrix expected = reference::Attention(
-          head(filled.q, h, with.heads), head(k, key, with.kv_heads), head(v, key, with.kv_heads));
+      const Matrix expected =
+          reference::Attention(head(filled.q, h, with.heads), head(k, key, with.kv_heads),
+                               head(v, key, with.kv_heads), with.window);
       ASSERT_TRUE(IsNear(head(out, h, with.heads), expected, 2e-6))
           << with.heads << "/" << with.kv_heads << " head " << h;
     }

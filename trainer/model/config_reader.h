@@ -1,0 +1,63 @@
+// PRIVATE to trainer/model. The keys of a config.json; the first failure is kept.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "lib/base/error.h"
+#include "lib/json/json.h"
+
+namespace nxdkit::trainer {
+
+class ConfigReader {
+ public:
+  ConfigReader(const Json& json, std::string path) : json_(json), path_(std::move(path)) {}
+
+  const Json& json() const { return json_; }
+
+  // A positive number.
+  double Number(const Json& object, const char* key, double fallback) {
+    const Json* value = JsonFind(object, key);
+    if (!value) return fallback;
+    if (value->is_number() && std::isfinite(value->get<double>()) && value->get<double>() > 0)
+      return value->get<double>();
+    Fail(Errc::kCorrupt, key,
+         fmt::format("found {}, expected a positive number", JsonExcerpt(*value)));
+    return fallback;
+  }
+  double Number(const char* key, double fallback) { return Number(json_, key, fallback); }
+  bool Flag(const Json& object, const char* key, bool fallback) {
+    const Json* value = JsonFind(object, key);
+    if (!value) return fallback;
+    if (value->is_boolean()) return value->get<bool>();
+    Fail(Errc::kCorrupt, key, fmt::format("found {}, expected true or false", JsonExcerpt(*value)));
+    return fallback;
+  }
+  // What must not be there, or be one of the harmless values.
+  void Require(const char* key, std::initializer_list<Json> harmless) {
+    const Json* value = JsonFind(json_, key);
+    if (!value || std::ranges::find(harmless, *value) != harmless.end()) return;
+    NotBuilt(key, JsonExcerpt(*value));
+  }
+  void NotBuilt(const char* key, const std::string& what) {
+    Fail(Errc::kUnsupported, key, fmt::format("{} is not built into this trainer", what));
+  }
+  void Fail(Errc code, const char* key, std::string what) {
+    if (!error_) error_ = Error(code, std::move(what)).in(path_).member(key);
+  }
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  const Json& json_;
+  std::string path_;
+  std::optional<Error> error_;
+};
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,165 @@
+#include "trainer/model/rope_config.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <numbers>
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr char kOriginal[] = "original_max_position_embeddings";
+constexpr std::array<std::string_view, 5> kTypes = {"default", "linear", "dynamic", "yarn",
+                                                    "llama3"};
+
+// Llama 3.1: long wavelengths are slowed by `factor`, short ones kept, a smooth step between.
+struct Llama3 {
+  double factor = 1, low = 1, high = 1, old = 1;
+  double Slowed(double frequency) const {
+    const double wavelength = 2 * std::numbers::pi / frequency;
+    if (wavelength < old / high) return frequency;
+    if (wavelength > old / low) return frequency / factor;
+    const double smooth = (old / wavelength - low) / (high - low);
+    return (1 - smooth) * frequency / factor + smooth * frequency;
+  }
+};
+
+// YaRN: frequencies that turn often within the original length are kept, those that turn less than
+// once are slowed by `factor`, with a straight line by index between.
+struct Yarn {
+  double factor = 1, low = 0, high = 0;
+  double Slowed(double frequency, int64_t i) const {
+    const double width = high == low ? 0.001 : high - low;
+    const double slowed = std::clamp((static_cast<double>(i) - low) / width, 0.0, 1.0);
+    return frequency / factor * slowed + frequency * (1 - slowed);
+  }
+};
+
+class Rope {
+ public:
+  Rope(ConfigReader& reader, int64_t head_dim, int64_t max_positions)
+      : json_(reader.json()),
+        reader_(reader),
+        dim_(static_cast<double>(head_dim)),
+        max_positions_(static_cast<double>(max_positions)) {
+    const bool scaled = IsSaid("rope_scaling");
+    source_ = scaled || !IsSaid("rope_parameters") ? "rope_scaling" : "rope_parameters";
+    const Json* rules = JsonFind(json_, source_);
+    if (rules && rules->is_object())
+      rules_ = rules;
+    else if (rules && IsSaid(source_))
+      reader_.Fail(Errc::kCorrupt, source_,
+                   fmt::format("found {}, expected an object", JsonExcerpt(*rules)));
+    for (const auto& [key, value] : rules_->items())
+      if (value.is_object())
+        reader_.NotBuilt(source_, fmt::format("a rotary embedding of its own for {}", key));
+    theta_ = reader_.Number(*rules_, "rope_theta", reader_.Number("rope_theta", 10000));
+  }
+
+  RopeRule Rule() {
+    const std::string type = Type();
+    if (std::ranges::find(kTypes, type) == kTypes.end())
+      reader_.Fail(Errc::kUnsupported, source_,
+                   fmt::format("rope type {} is not built into this trainer: {} are", type,
+                               fmt::join(kTypes, ", ")));
+    if (type != "default") RequireWholeHeads();
+    RopeRule rule;
+    const double slower = type == "linear" ? Needed("factor", type) : 1;
+    if (type == "dynamic") Needed("factor", type);
+    const Llama3 llama3 = type == "llama3" ? ReadLlama3() : Llama3();
+    const Yarn yarn = type == "yarn" ? ReadYarn(rule.scale) : Yarn();
+    for (int64_t i = 0; 2 * i < static_cast<int64_t>(dim_); ++i) {
+      double frequency = 1 / std::pow(theta_, static_cast<double>(2 * i) / dim_) / slower;
+      if (type == "llama3") frequency = llama3.Slowed(frequency);
+      if (type == "yarn") frequency = yarn.Slowed(frequency, i);
+      rule.frequencies.push_back(static_cast<float>(frequency));
+    }
+    return rule;
+  }
+
+ private:
+  Llama3 ReadLlama3() {
+    return {Needed("factor", "llama3"), Needed("low_freq_factor", "llama3"),
+            Needed("high_freq_factor", "llama3"), OriginalPositions()};
+  }
+
+  Yarn ReadYarn(float& scale) {
+    const double old = OriginalPositions();
+    // A null is the quotient of the two lengths.
+    const bool is_null = rules_->contains("factor") && !JsonFind(*rules_, "factor");
+    Yarn yarn;
+    yarn.factor = is_null ? max_positions_ / old : Needed("factor", "yarn");
+    scale = static_cast<float>(AttentionFactor(yarn.factor));
+    yarn.low = Turns(OrElse("beta_fast", 32), old);
+    yarn.high = Turns(OrElse("beta_slow", 1), old);
+    if (reader_.Flag(*rules_, "truncate", true)) {
+      yarn.low = std::floor(yarn.low);
+      yarn.high = std::ceil(yarn.high);
+    }
+    yarn.low = std::max(yarn.low, 0.0);
+    yarn.high = std::min(yarn.high, dim_ - 1);
+    return yarn;
+  }
+
+  // The index whose frequency turns that often within `positions`.
+  double Turns(double times, double positions) const {
+    return dim_ * std::log(positions / (times * 2 * std::numbers::pi)) / (2 * std::log(theta_));
+  }
+  double AttentionFactor(double factor) {
+    if (JsonFind(*rules_, "attention_factor"))
+      return reader_.Number(*rules_, "attention_factor", 1);
+    const auto of = [&](double by) { return factor <= 1 ? 1 : 0.1 * by * std::log(factor) + 1; };
+    const double by = OrElse("mscale", 0);
+    const double all = OrElse("mscale_all_dim", 0);
+    return by != 0 && all != 0 ? of(by) / of(all) : of(1);
+  }
+
+  bool IsSaid(const char* key) const {
+    const Json* value = JsonFind(json_, key);
+    return value && !(value->is_object() && value->empty());
+  }
+  std::string Type() const {
+    for (const char* key : {"rope_type", "type"})
+      if (const Json* type = JsonFind(*rules_, key); type && type->is_string())
+        return type->get<std::string>();
+    return "default";
+  }
+  // The one on top wins.
+  double OriginalPositions() {
+    return reader_.Number(kOriginal, reader_.Number(*rules_, kOriginal, max_positions_));
+  }
+  // A zero is none.
+  double OrElse(const char* key, double fallback) {
+    const Json* value = JsonFind(*rules_, key);
+    return value && *value == 0 ? fallback : reader_.Number(*rules_, key, fallback);
+  }
+  double Needed(const char* key, std::string_view type) {
+    if (!JsonFind(*rules_, key))
+      reader_.Fail(Errc::kCorrupt, source_, fmt::format("rope type {} needs a {}", type, key));
+    return reader_.Number(*rules_, key, 1);
+  }
+  // Those types turn only a part of each head then; type default ignores the key.
+  void RequireWholeHeads() {
+    constexpr char kShare[] = "partial_rotary_factor";
+    const double share = reader_.Number(*rules_, kShare, reader_.Number(kShare, 1));
+    if (share != 1)
+      reader_.Fail(Errc::kUnsupported, kShare,
+                   fmt::format("{} is not built into this trainer: 1 is", share));
+  }
+
+  static inline const Json kNone = Json::object();
+  const Json& json_;
+  ConfigReader& reader_;
+  const double dim_, max_positions_;
+  const char* source_;
+  const Json* rules_ = &kNone;
+  double theta_;
+};
+
+}  // namespace
+
+RopeRule ReadRope(ConfigReader& reader, int64_t head_dim, int64_t max_positions) {
+  return Rope(reader, head_dim, max_positions).Rule();
+}
+
+}  // namespace nxdkit::trainer
