@@ -8,6 +8,7 @@
 #include "formats/artifact/bind_delta.h"
 #include "formats/artifact/lora/merge_lora.h"
 #include "formats/artifact/optimizer/bind_optimizer.h"
+#include "formats/models/experts.h"
 #include "formats/models/rank_tensors.h"
 #include "formats/rollout/rollout_layout.h"
 #include "lib/base/errors.h"
@@ -81,7 +82,8 @@ Status BindPlain(BoundArtifact& out) {
 Status BindWhole(BoundArtifact& out) {
   if (!out.artifact.config || !out.artifact.config->family) return BindPlain(out);
   NXDKIT_TRY(RequireFamily(out));
-  const NameMap known = ByName(models::HfTensors(*out.model, true));
+  NameMap known = ByName(models::HfTensors(*out.model, true));
+  known.merge(ByName(models::FusedExperts(*out.model)));
   for (uint32_t f = 0; f < out.artifact.files.size(); ++f) NXDKIT_TRY(BindFile(out, f, known));
   return OkStatus();
 }

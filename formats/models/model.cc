@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 
 #include "lib/base/errors.h"
 #include "lib/json/json_reader.h"
@@ -86,10 +87,25 @@ std::vector<int64_t> ReadDenseLayers(JsonReader& reader) {
   return layers;
 }
 
+// transformers 4 and 5 spell it differently. Where both are there and differ, which one counts
+// depends on the reader.
+int64_t ReadExpertCount(JsonReader& reader, const char* own) {
+  constexpr std::array kSpellings = {"num_experts", "num_local_experts"};
+  std::optional<int64_t> count;
+  for (const char* key : kSpellings) {
+    if (!reader.Find(key)) continue;
+    const int64_t found = reader.Int(key, std::nullopt, 1, kMaxExperts);
+    if (count && *count != found)
+      reader.Fail(key, fmt::format("found {}, and {} is {}", found, kSpellings[0], *count));
+    count = found;
+  }
+  return count ? *count : reader.Int(own, std::nullopt, 1, kMaxExperts);
+}
+
 void ReadExperts(JsonReader& reader, ModelConfig& config) {
   const ExpertKeys& keys = config.family->experts;
   if (!keys.count) return;
-  config.experts = reader.Int(keys.count, std::nullopt, 1, kMaxExperts);
+  config.experts = ReadExpertCount(reader, keys.count);
   config.expert_intermediate = reader.Int(keys.intermediate, std::nullopt, 1, kMaxExtent);
   if (keys.dense_layers) {
     config.sparse_step = reader.Int("decoder_sparse_step", 1, 1, kMaxLayers);

@@ -393,16 +393,32 @@ TEST(Families, Qwen3MoeHasExpertsOrAnMlpPerLayer) {
   EXPECT_EQ(names.size(), 3u + 4u * 8u + 3u * 3u + 1u + 2u * 3u);
 }
 
+// transformers 5 writes num_local_experts for every family, transformers 4 what the family says.
+TEST(Families, TheNumberOfExpertsHasTwoSpellings) {
+  for (const char* family : {"mixtral", "qwen3_moe"})
+    for (const char* other : {"num_experts", "num_local_experts"}) {
+      json config = ExpertConfig(family);
+      config.erase(other);
+      EXPECT_EQ(Parsed(config).experts, 2) << family << " without " << other;
+      config[other] = 3;
+      const auto differs = ExpectError(ParseConfig(config.dump(), "config.json"), Errc::kCorrupt,
+                                       "and num_experts is");
+      ASSERT_TRUE(differs);
+      EXPECT_EQ(differs->member(), "num_local_experts");
+    }
+}
+
 TEST(Families, FaultsOfExpertsAreNamed) {
   json config = ExpertConfig("mixtral");
   config.erase("num_local_experts");
+  config.erase("num_experts");
   const auto missing = ExpectError(ParseConfig(config.dump(), "config.json"), Errc::kCorrupt,
                                    "missing; expected an integer from 1 to 4096");
   ASSERT_TRUE(missing);
   EXPECT_EQ(missing->member(), "num_local_experts");
   config = ExpertConfig("qwen3_moe");
   config["num_hidden_layers"] = 10'000;
-  config["num_experts"] = 27;
+  config["num_experts"] = config["num_local_experts"] = 27;
   ExpectError(ParseConfig(config.dump(), "config.json"), Errc::kCorrupt,
               "27 experts in each of 10000 layers are over the limit of 262144 in all");
   config = ExpertConfig("qwen3_moe");
