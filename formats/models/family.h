@@ -117,6 +117,7 @@ struct Family {
   // key there are none, or (kUnlessConfig) there are.
   enum class Bias : uint8_t { kNever, kAlways, kConfig, kUnlessConfig } qkv_bias, output_bias;
   bool mlp_bias_key;       // config.json "mlp_bias" counts
+  int64_t head_dim = 0;    // without config.json "head_dim"; 0: hidden_size / num_attention_heads
   bool optimum_fuses_qkv;  // optimum-neuron's default for rollout bundles
   OptimumSampling optimum_sampling = OptimumSampling::kOnDevice;  // the same
   std::span<const ParamRow> rows;  // in the order of the model's own state dict

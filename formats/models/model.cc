@@ -141,7 +141,9 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& p
   if (SplitsQkv(*config.family))
     config.kv_heads = reader.Int("num_key_value_heads", config.heads, 1, kMaxHeads);
   config.vocab = reader.Int("vocab_size", std::nullopt, 1, kMaxExtent);
-  config.head_dim = reader.Int("head_dim", config.hidden / config.heads, 1, kMaxExtent);
+  const int64_t head_dim = config.family->head_dim;
+  config.head_dim =
+      reader.Int("head_dim", head_dim > 0 ? head_dim : config.hidden / config.heads, 1, kMaxExtent);
   if (Uses(*config.family, Dim::kPositions))
     config.positions = reader.Int("max_position_embeddings", std::nullopt, 1, kMaxExtent);
   if (Uses(*config.family, Dim::kTokenTypes))
@@ -159,7 +161,7 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& p
     return Corrupt("{} is not a divisor of num_attention_heads {}", config.kv_heads, config.heads)
         .in(path)
         .member("num_key_value_heads");
-  if (!JsonFind(json, "head_dim") && config.hidden % config.heads != 0)
+  if (!JsonFind(json, "head_dim") && head_dim == 0 && config.hidden % config.heads != 0)
     return Corrupt("missing, and hidden_size {} is not a multiple of num_attention_heads {}",
                    config.hidden, config.heads)
         .in(path)

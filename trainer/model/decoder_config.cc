@@ -4,6 +4,7 @@
 
 #include "lib/base/errors.h"
 #include "trainer/model/config_reader.h"
+#include "trainer/model/known_keys.h"
 #include "trainer/model/rope_config.h"
 
 namespace nxdkit::trainer {
@@ -77,6 +78,7 @@ Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::
   config.rope = ReadRope(reader, shapes.head_dim, config.max_positions);
   config.windows = ReadWindows(reader, shapes);
   config.head_norm = type == "qwen3";
+  RefuseUnknownKeys(reader);
   if (reader.error()) return *reader.error();
   return config;
 }

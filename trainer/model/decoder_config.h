@@ -27,7 +27,7 @@ struct DecoderConfig {
 // the windows of qwen's layers. kCorrupt where transformers refuses: a type without its factors.
 // kUnsupported, naming the key, for what changes the arithmetic and is not built: other
 // activations, attention dropout, other rope types, rotary embedding of a part of each head, more
-// than one score, other families.
+// than one score, other families; and a key that nobody knows here, whose value asks for something.
 Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::string& path);
 
 }  // namespace nxdkit::trainer

@@ -16,6 +16,7 @@ const Family family_qwen3 = {
     .qkv_bias = Family::Bias::kConfig,
     .output_bias = Family::Bias::kConfig,
     .mlp_bias_key = false,
+    .head_dim = 128,
     .optimum_fuses_qkv = true,
     .optimum_sampling = OptimumSampling::kNotAtTwoRanks,
     .rows = kRows,

@@ -77,6 +77,8 @@ TEST(Config, DefaultsOfAbsentAndNullKeys) {
   const ModelConfig parsed = Parsed(config);
   EXPECT_EQ(parsed.head_dim, 8) << "hidden_size over num_attention_heads";
   EXPECT_EQ(parsed.kv_heads, 4) << "one key head per query head";
+  config["model_type"] = "qwen3";
+  EXPECT_EQ(Parsed(config).head_dim, 128) << "the default of transformers' Qwen3Config";
   EXPECT_FALSE(parsed.tied);
   EXPECT_FALSE(parsed.qkv_bias);
   EXPECT_EQ(parsed.dtype, std::nullopt);

@@ -54,6 +54,53 @@ TEST(DecoderConfig, NamesWhatTheRotaryEmbeddingLacks) {
               "a rotary embedding of its own for full_attention is not built");
 }
 
+// tests/interop/config_sweep_interop.py asks transformers about every key; here is what is refused
+// without it, and what is not.
+TEST(DecoderConfig, RefusesKeysThatItDoesNotKnow) {
+  const auto parse = [](const char* key, const Json& value) {
+    Json config = Config(nullptr);
+    config[key] = value;
+    return ParseDecoderConfig(config.dump(), "config.json");
+  };
+  for (const Json& value : {Json(2.0), Json(true), Json("on"), Json::array({1})}) {
+    const auto refused = ExpectError(parse("logit_scale", value), Errc::kUnsupported,
+                                     "this trainer does not know what");
+    ASSERT_TRUE(refused);
+    EXPECT_EQ(refused->member(), "logit_scale");
+  }
+  ExpectError(parse("quantization_config", {{"quant_method", "fp8"}}), Errc::kUnsupported,
+              "does not know");
+  for (const Json& value : {Json(), Json(false), Json::array(), Json::object()})
+    EXPECT_TRUE(parse("use_mrope", value).ok()) << value;
+  for (const char* key : {"_name_or_path", "unsloth_version", "transformers_version", "prefix"})
+    EXPECT_TRUE(parse(key, "x").ok()) << key;
+}
+
+TEST(DecoderConfig, ReadsTheWindowsOfQwen) {
+  Json config = Config(nullptr);
+  const auto windows = [&] {
+    const auto parsed = ParseDecoderConfig(config.dump(), "config.json");
+    EXPECT_TRUE(parsed.ok());
+    return parsed.ok() ? parsed->windows : std::vector<int64_t>();
+  };
+  using ::testing::ElementsAre;
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = 5;
+  config["max_window_layers"] = 1;
+  EXPECT_THAT(windows(), ElementsAre(0, 0)) << "a llama has none";
+  config["model_type"] = "qwen2";
+  config["architectures"] = {"Qwen2ForCausalLM"};
+  EXPECT_THAT(windows(), ElementsAre(0, 5));
+  config["layer_types"] = {"sliding_attention", "full_attention"};
+  EXPECT_THAT(windows(), ElementsAre(5, 0)) << "layer_types win";
+  config["use_sliding_window"] = false;
+  ExpectError(ParseDecoderConfig(config.dump(), "config.json"), Errc::kCorrupt,
+              "layer 0 slides, and there is no sliding_window in use");
+  config["layer_types"] = {"chunked_attention", "full_attention"};
+  ExpectError(ParseDecoderConfig(config.dump(), "config.json"), Errc::kUnsupported,
+              "\"chunked_attention\" is not built into this trainer");
+}
+
 // transformers turns half of each head then, where this trainer would turn all of it.
 TEST(DecoderConfig, RefusesToTurnAPartOfEachHead) {
   Json config = Config({{"rope_type", "linear"}, {"factor", 2}});
