@@ -25,8 +25,8 @@ struct Member {
   int64_t prefix_columns() const { return RoundUp(prefix, kPanel); }
 };
 
-// The columns that a row sees: [prefix_from, prefix) of the parent and [own_from, own_end) of its own,
-// which begin at `own`.
+// The columns that a row sees: [prefix_from, prefix) of the parent and [own_from, own_end) of its
+// own, which begin at `own`.
 struct Seen {
   int64_t prefix_from = 0, prefix = 0;
   int64_t own = 0, own_from = 0, own_end = 0;

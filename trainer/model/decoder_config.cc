@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kMaxPositions = int64_t{1} << 24;
 
-// For every layer, of how many tokens a token sees; 0: all. Only qwen's models have windows: a llama
-// with such keys sees everything.
+// For every layer, of how many tokens a token sees; 0: all. Only qwen's models have windows: a
+// llama with such keys sees everything.
 std::vector<int64_t> ReadWindows(ConfigReader& reader, const models::ModelConfig& shapes) {
   std::vector<int64_t> windows(static_cast<size_t>(shapes.layers));
   if (shapes.model_type == "llama") return windows;

@@ -5,8 +5,8 @@
 
 namespace nxdkit::trainer {
 
-// A key that nobody knows here may change the arithmetic, as those of newer models do: kUnsupported,
-// naming it, unless what it asks for is off (null, false, nothing).
+// A key that nobody knows here may change the arithmetic, as those of newer models do:
+// kUnsupported, naming it, unless what it asks for is off (null, false, nothing).
 void RefuseUnknownKeys(ConfigReader& reader);
 
 }  // namespace nxdkit::trainer

@@ -3,9 +3,10 @@
 //   x2  = x  + o(attention(rope(norm(q)), rope(norm(k)), v))     q, k, v of RMSNorm(x)
 //   out = x2 + down(silu(gate) * up)                             gate, up of RMSNorm(x2)
 //
-// each projection with its bias where the model has one: those of o and down are added once, after the
-// sum over the ranks. The two sums over the tensor-parallel ranks follow o and down; backward they follow the products
-// with gate/up and with q/k/v. Residual stream and sums are f32, operands of products f32 or bf16.
+// each projection with its bias where the model has one: those of o and down are added once, after
+// the sum over the ranks. The two sums over the tensor-parallel ranks follow o and down; backward
+// they follow the products with gate/up and with q/k/v. Residual stream and sums are f32, operands
+// of products f32 or bf16.
 #pragma once
 
 #include <cstdint>

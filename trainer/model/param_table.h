@@ -2,11 +2,11 @@
 // Weights, gradients and optimizer state all have this shape, so sums over ranks, norms and updates
 // are loops over one array.
 //
-//   embed_tokens | layer 0: input norm, [q k v], biases, head norms, o, its bias, post norm, [gate up],
-//   biases, down, its bias | layer 1 ... | norm | lm_head (untied) or score, its bias
+//   embed_tokens | layer 0: input norm, [q k v], biases, head norms, o, its bias, post norm,
+//   [gate up], biases, down, its bias | layer 1 ... | norm | lm_head (untied) or score, its bias
 //
-// q, k, v follow one another without a gap, so one product makes all three; gate and up too, and the
-// biases of both.
+// q, k, v follow one another without a gap, so one product makes all three; gate and up too, and
+// the biases of both.
 #pragma once
 
 #include <cstdint>

@@ -135,7 +135,8 @@ TEST_F(Supervision, AStoppedRunLeavesNothing) {
   EXPECT_TRUE(AreGone(lab_.model()));
 }
 
-// Sixteen in flight for many steps: no memory, descriptor or process more than after the first ones.
+// Sixteen in flight for many steps: no memory, descriptor or process more than after the first
+// ones.
 TEST_F(Supervision, TwoHundredStepsTakeNoMore) {
   WorkerPool pool = Start();
   ASSERT_TRUE(pool.Load(Engine()).ok());

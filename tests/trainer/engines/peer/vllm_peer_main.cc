@@ -1,8 +1,8 @@
 // A server as a run starts one: vllm-peer PORT FOLDER [FAULT...]. Faults, for the tests of who
 // starts it: `exits` before it answers; `dies-at N`: at the N-th request for tokens; `silent`: it
 // never answers; `hangs-at PATH FILE`: PATH is not answered, and FILE made when it is asked for;
-// `log FOLDER`: what it is asked for goes to a file there with the port as its name; `once FILE`: the
-// faults before it only while FILE is not there, which is made then.
+// `log FOLDER`: what it is asked for goes to a file there with the port as its name; `once FILE`:
+// the faults before it only while FILE is not there, which is made then.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
