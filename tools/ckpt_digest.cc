@@ -89,6 +89,8 @@ void AddOptions(OptionTable& table, Args& args) {
 ops::InputHints HintsFor(const Args& args) {
   ops::InputHints hints = HintsOf(args.layout);
   hints.base = args.base.value_or("");
+  // What is recorded, and an engine's layout, cannot do without.
+  hints.config_optional = !args.as && !args.manifest && !args.check;
   return hints;
 }
 

@@ -231,7 +231,12 @@ Status LoadConfig(Artifact& artifact, const InputHints& hints,
     return OkStatus();
   }
   NXDKIT_ASSIGN(artifact.config_text, ReadSmallFile(artifact.config_path, models::kMaxConfigBytes));
-  NXDKIT_ASSIGN(artifact.config, models::ParseConfig(artifact.config_text, artifact.config_path));
+  auto config = models::ParseConfig(artifact.config_text, artifact.config_path);
+  if (!config.ok() && !hints.config_optional) return std::move(config).error();
+  if (config.ok())
+    artifact.config = *std::move(config);
+  else
+    artifact.config_fault = std::move(config).error();
   return OkStatus();
 }
 

@@ -32,6 +32,8 @@ struct InputHints {
   std::optional<std::string> tag;
   std::optional<std::string> config;          // path of a config.json
   std::optional<std::string> config_if_none;  // the same, of an artifact that has none
+  // Of a configuration that cannot be read, the tensors are looked at without it: a warning says why.
+  bool config_optional = false;
   std::optional<bool> fused_qkv;
   std::string base;     // of a delta: the path of the artifact that it changes
   std::string lora;     // of a model: a LoRA adapter that is merged into it as it is read
@@ -50,6 +52,7 @@ struct Artifact {
   std::string config_path;  // "" when there is no config, or it is made and not read
   std::string config_text;
   std::optional<models::ModelConfig> config;
+  std::optional<Error> config_fault;  // why there is none, though there is a file
 
   std::vector<TensorFile> files;          // a bound optimizer's after those of the model
   std::vector<LayoutFile> ranks;          // parallel to files

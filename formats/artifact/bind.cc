@@ -52,6 +52,7 @@ Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known) {
 }
 
 Status RequireFamily(BoundArtifact& out) {
+  if (out.artifact.config_fault) return *out.artifact.config_fault;
   if (!out.artifact.config)
     return NotFound("no config.json: the shapes alone do not tell heads, layers and family")
         .in(out.artifact.path)
@@ -80,6 +81,9 @@ Status BindPlain(BoundArtifact& out) {
 }
 
 Status BindWhole(BoundArtifact& out) {
+  if (out.artifact.config_fault)
+    out.artifact.warnings.push_back(out.artifact.config_fault->ToString() +
+                                    "; without it every tensor counts as a parameter of its own");
   if (!out.artifact.config || !out.artifact.config->family) return BindPlain(out);
   NXDKIT_TRY(RequireFamily(out));
   NameMap known = ByName(models::HfTensors(*out.model, true));

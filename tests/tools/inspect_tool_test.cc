@@ -69,6 +69,40 @@ constexpr const char* kTwoTensors =
 // 1.5 and -2; 0, 255, 1, 4
 const std::string kTwoTensorsData("\0\0\xc0\x3f\0\0\0\xc0\0\xff\1\4", 12);
 
+// What is there is shown, and what could not be learned is said; a config that says enough for nobody
+// is no error here, and one elsewhere.
+TEST(InspectWithoutConfig, ShowsTheTensorsWhateverItLacks) {
+  const TempFolder folder;
+  fs::copy(NXDKIT_TESTDATA "/transformers/llama_5", folder.path() + "/model");
+  const std::string model = folder.path() + "/model";
+  const std::string whole = ReadFile(model + "/config.json");
+  const std::string digest = Tool("ckpt-digest", {model}).out;
+  for (const char* key : {"num_hidden_layers", "hidden_size", "vocab_size", ""}) {
+    SCOPED_TRACE(key);
+    Json config = *ParseJson(whole);
+    config.erase(key);
+    folder.Write("model/config.json", *key ? config.dump() : "{");
+    const std::string fault = *key ? std::string(key) + ": missing" : "syntax error";
+    const ProcessResult shown = Inspect({model});
+    EXPECT_EQ(shown.exit_code, 0) << shown.err;
+    EXPECT_THAT(shown.out, HasSubstr("model.layers.0.self_attn.q_proj.weight"));
+    EXPECT_THAT(shown.out, HasSubstr("not checked: " + model + "/config.json: "));
+    EXPECT_THAT(shown.out, HasSubstr(fault));
+    const ProcessResult digested = Tool("ckpt-digest", {model});
+    EXPECT_EQ(digested.exit_code, 0) << digested.err;
+    EXPECT_EQ(digested.out, digest);
+    EXPECT_THAT(digested.err, HasSubstr(fault));
+    EXPECT_THAT(digested.err, HasSubstr("every tensor counts as a parameter of its own"));
+    for (const std::vector<std::string>& strict :
+         {std::vector<std::string>{"--manifest", folder.path() + "/m.json", model},
+          std::vector<std::string>{"--as", "vllm", "--tp", "1", model}}) {
+      const ProcessResult refused = Tool("ckpt-digest", strict);
+      EXPECT_EQ(refused.exit_code, 3);
+      EXPECT_THAT(refused.err, HasSubstr(fault));
+    }
+  }
+}
+
 TEST(InspectTool, AFolderWithoutAnArtifactSaysWhereItLies) {
   const TempFolder folder;
   const ProcessResult result = Inspect({folder.path()});

@@ -211,8 +211,10 @@ std::string_view HardwareSourceName(HardwareSource source) {
   return kNames[static_cast<size_t>(source)];
 }
 
-Result<Inspection> Inspect(const InspectRequest& request) {
+Result<Inspection> Inspect(const InspectRequest& asked) {
   Inspection inspection;
+  InspectRequest request = asked;
+  request.hints.config_optional = true;  // what is there is shown
   NXDKIT_TRY(Open(inspection, request));
   const std::vector<std::string>& warnings = inspection.artifact.warnings;
   inspection.warnings.insert(inspection.warnings.end(), warnings.begin(), warnings.end());

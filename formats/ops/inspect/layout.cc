@@ -46,6 +46,7 @@ std::string WhyNotChecked(const Inspection& inspection) {
   if (inspection.form == Form::kNxdSet && HoldsLora(inspection.artifact))
     return "the shards of a LoRA adapter, which is not a whole model";
   const std::optional<models::ModelConfig>& config = inspection.artifact.config;
+  if (inspection.artifact.config_fault) return inspection.artifact.config_fault->ToString();
   if (!config)
     return "no config.json, and shapes alone do not tell heads and family; name one with --config";
   if (!config->family) return models::NoTableText(*config);
