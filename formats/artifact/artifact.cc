@@ -8,6 +8,7 @@
 #include "formats/artifact/run_folder.h"
 #include "formats/delta/delta.h"
 #include "formats/hf/hf.h"
+#include "formats/hf/hub_cache.h"
 #include "formats/nxd/refuse.h"
 #include "formats/rollout/weight_slots.h"
 #include "formats/safetensors/safetensors.h"
@@ -137,6 +138,12 @@ Error WithKindHint(Error error, const Artifact& artifact) {
                   EscapeControl(artifact.path)));
 }
 
+// "ORG/NAME" is the model that was downloaded under this name.
+Result<std::string> Located(const std::string& given) {
+  if (!hf::IsHubName(given)) return given;
+  return hf::FindInHubCache(hf::HubKind::kModel, given);
+}
+
 // Beside a trainer's shards lies the model as transformers takes it.
 std::string HfModelIn(const std::string& path) {
   std::string inside = JoinPath(path, kRunModelFolder);
@@ -181,7 +188,8 @@ size_t Artifact::tensor_count() const {
   return count;
 }
 
-Result<Kind> Recognise(const std::string& given) {
+Result<Kind> Recognise(const std::string& asked) {
+  NXDKIT_ASSIGN(const std::string given, Located(asked));
   const std::string path = CheckpointIn(given);
   NXDKIT_TRY(RefuseUnfinished(path));
   switch (KindOf(path)) {
@@ -240,8 +248,9 @@ Status LoadConfig(Artifact& artifact, const InputHints& hints,
   return OkStatus();
 }
 
-Result<Artifact> OpenArtifact(const std::string& given, Kind kind, const InputHints& asked) {
+Result<Artifact> OpenArtifact(const std::string& said, Kind kind, const InputHints& asked) {
   InputHints hints = asked;
+  NXDKIT_ASSIGN(const std::string given, Located(said));
   const auto named = hints.tag ? CheckpointNamed(given, *hints.tag) : std::nullopt;
   if (named) hints.tag.reset();
   std::string path = named ? *named : CheckpointIn(given);

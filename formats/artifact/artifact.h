@@ -68,7 +68,8 @@ struct Artifact {
   size_t tensor_count() const;
 };
 
-// Which kind the path is; kUnsupported when it is none of them.
+// Which kind the path is; kUnsupported when it is none of them. Here and below "ORG/NAME", where
+// nothing of this name lies here, is the model in the hub's cache (formats/hf/hub_cache.h).
 Result<Kind> Recognise(const std::string& path);
 
 // Opens structure and configuration, not the layout: works for families without a table too.

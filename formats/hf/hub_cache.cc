@@ -1,0 +1,124 @@
+#include "formats/hf/hub_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "formats/hf/index.h"
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+#include "lib/system/file.h"
+#include "lib/system/folders.h"
+#include "lib/system/process.h"
+
+namespace nxdkit::hf {
+namespace {
+
+constexpr size_t kMaxName = 96;    // of the hub, each part
+constexpr uint64_t kMaxRef = 256;  // bytes of refs/main
+constexpr int kMaxDepth = 8;       // of folders in a snapshot
+
+bool IsHubPart(std::string_view part) {
+  return !part.empty() && part.size() <= kMaxName && part.front() != '.' && part.front() != '-' &&
+         std::ranges::all_of(part,
+                             [](char c) { return IsAlnum(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+Error Missing(HubKind kind, const std::string& name, std::string what) {
+  return Error(Errc::kNotFound, std::move(what))
+      .in(name)
+      .hint(fmt::format("hf download {}{}", kind == HubKind::kDataset ? "--repo-type dataset " : "",
+                        name));
+}
+
+std::string RepoFolder(HubKind kind, const std::string& name) {
+  const size_t slash = name.find('/');
+  return JoinPath(HubCacheFolder(),
+                  fmt::format("{}--{}--{}", kind == HubKind::kModel ? "models" : "datasets",
+                              name.substr(0, slash), name.substr(slash + 1)));
+}
+
+// The commit of refs/main; "" where there is none.
+std::string MainCommit(const std::string& repo) {
+  const std::string ref = JoinPath(repo, "refs/main");
+  if (KindOf(ref) != PathKind::kFile) return "";
+  const Result<std::string> text = ReadSmallFile(ref, kMaxRef);
+  if (!text.ok()) return "";
+  const std::string commit = text->substr(0, text->find_last_not_of(" \r\n\t") + 1);
+  return IsHubPart(commit) ? commit : "";
+}
+
+// A file of a snapshot whose blob is not there; "" when all are.
+std::string BrokenLink(const std::string& folder, int depth) {
+  const Result<std::vector<std::string>> names = ListFolder(folder);
+  if (!names.ok() || depth > kMaxDepth) return "";
+  for (const std::string& name : *names) {
+    const std::string path = JoinPath(folder, name);
+    if (KindOf(path) == PathKind::kMissing) return name;
+    if (KindOf(path) != PathKind::kFolder) continue;
+    const std::string inside = BrokenLink(path, depth + 1);
+    if (!inside.empty()) return JoinPath(name, inside);
+  }
+  return "";
+}
+
+// What a model needs and the snapshot does not have, as far as names tell.
+std::string LackingFile(const std::string& snapshot) {
+  if (KindOf(JoinPath(snapshot, "config.json")) != PathKind::kFile) return "config.json";
+  const std::string index = JoinPath(snapshot, "model.safetensors.index.json");
+  if (KindOf(index) != PathKind::kFile) return "";
+  const Result<Index> shards = ReadIndex(index, ".safetensors");
+  if (!shards.ok()) return "";  // who opens it says why
+  for (const std::string& file : shards->files)
+    if (KindOf(JoinPath(snapshot, file)) != PathKind::kFile) return file;
+  return "";
+}
+
+}  // namespace
+
+bool IsHubName(const std::string& text) {
+  const size_t slash = text.find('/');
+  return slash != std::string::npos && IsHubPart(std::string_view(text).substr(0, slash)) &&
+         IsHubPart(std::string_view(text).substr(slash + 1)) && KindOf(text) == PathKind::kMissing;
+}
+
+std::string HubCacheFolder() {
+  for (const char* variable : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})
+    if (std::string value = EnvironmentValue(variable); !value.empty()) return value;
+  if (const std::string home = EnvironmentValue("HF_HOME"); !home.empty())
+    return JoinPath(home, "hub");
+  const std::string cache = EnvironmentValue("XDG_CACHE_HOME");
+  return JoinPath(cache.empty() ? JoinPath(EnvironmentValue("HOME"), ".cache") : cache,
+                  "huggingface/hub");
+}
+
+Result<std::string> FindInHubCache(HubKind kind, const std::string& name) {
+  const std::string repo = RepoFolder(kind, name);
+  const std::string snapshots = JoinPath(repo, "snapshots");
+  if (KindOf(snapshots) != PathKind::kFolder)
+    return Missing(kind, name,
+                   fmt::format("no such file or folder, and it is not in the hub's cache {}",
+                               HubCacheFolder()));
+  std::string commit = MainCommit(repo);
+  if (commit.empty()) {
+    NXDKIT_ASSIGN(const std::vector<std::string> all, ListFolder(snapshots));
+    if (all.size() != 1)
+      return Missing(kind, name,
+                     fmt::format("{} snapshots in the hub's cache, and no refs/main that names one",
+                                 all.size()));
+    commit = all.front();
+  }
+  const std::string snapshot = JoinPath(snapshots, commit);
+  if (KindOf(snapshot) != PathKind::kFolder)
+    return Missing(kind, name, fmt::format("its snapshot {} is not in the hub's cache", commit));
+  std::string lacking = BrokenLink(snapshot, 0);
+  if (lacking.empty() && kind == HubKind::kModel) lacking = LackingFile(snapshot);
+  if (!lacking.empty())
+    return Missing(
+        kind, name,
+        fmt::format("its download into the hub's cache is not finished: there is no {}", lacking));
+  return snapshot;
+}
+
+}  // namespace nxdkit::hf
