@@ -264,6 +264,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   const trainer::ConfigCheck check = trainer::CheckConfig(loaded);
   NXDKIT_TRY(check.status());
   for (const std::string& note : check.notes) context.Warn(note);
+  trainer::UseHubCache(loaded.config);
   NXDKIT_TRY(CheckPlaces(loaded.config));
   trainer::SetupOptions setup;
   setup.instance = instance;

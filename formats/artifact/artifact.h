@@ -32,7 +32,8 @@ struct InputHints {
   std::optional<std::string> tag;
   std::optional<std::string> config;          // path of a config.json
   std::optional<std::string> config_if_none;  // the same, of an artifact that has none
-  // Of a configuration that cannot be read, the tensors are looked at without it: a warning says why.
+  // Of a configuration that cannot be read, the tensors are looked at without it: a warning says
+  // why.
   bool config_optional = false;
   std::optional<bool> fused_qkv;
   std::string base;     // of a delta: the path of the artifact that it changes

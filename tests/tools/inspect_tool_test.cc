@@ -69,8 +69,8 @@ constexpr const char* kTwoTensors =
 // 1.5 and -2; 0, 255, 1, 4
 const std::string kTwoTensorsData("\0\0\xc0\x3f\0\0\0\xc0\0\xff\1\4", 12);
 
-// What is there is shown, and what could not be learned is said; a config that says enough for nobody
-// is no error here, and one elsewhere.
+// What is there is shown, and what could not be learned is said; a config that says enough for
+// nobody is no error here, and one elsewhere.
 TEST(InspectWithoutConfig, ShowsTheTensorsWhateverItLacks) {
   const TempFolder folder;
   fs::copy(NXDKIT_TESTDATA "/transformers/llama_5", folder.path() + "/model");

@@ -68,6 +68,51 @@ TEST(Scripts, MakeARunOfAnyModel) {
   EXPECT_TRUE(fs::exists(run + "/run/global_step_1/actor")) << done.out << done.err;
 }
 
+// Model and data by the names that they have in the hub's cache, with columns of other names; and
+// the same rows from a program.
+TEST(Scripts, MakeARunOfNamesOfTheHub) {
+  const TempFolder folder;
+  const std::string sums = folder.path() + "/sums";
+  const ProcessResult made = RunProcess({"bash", kArithmetic, "--build", kBuild, sums});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const std::string cache = folder.path() + "/hub";
+  const std::string model = cache + "/models--me--sums/snapshots/abc";
+  const std::string data = cache + "/datasets--me--rows/snapshots/def/data";
+  fs::create_directories(fs::path(model).parent_path());
+  fs::create_directories(data);
+  fs::copy(sums + "/model", model, fs::copy_options::recursive);
+  std::string rows = ReadFile(sums + "/data/train.jsonl");
+  for (const auto& [from, to] :
+       {std::pair("\"prompt\"", "\"problem\""), std::pair("\"answer\"", "\"solution\"")})
+    for (size_t at = 0; (at = rows.find(from, at)) != std::string::npos;)
+      rows.replace(at, std::string_view(from).size(), to);
+  folder.Write("hub/datasets--me--rows/snapshots/def/data/train-00000-of-00001.jsonl", rows);
+  const std::vector<std::string> environment = {"HF_HUB_CACHE=" + cache};
+  const auto run = [&](const std::string& source, const std::string& name) {
+    const std::string out = folder.path() + "/" + name;
+    const ProcessResult ready =
+        RunProcess({"bash",    kNewRun,        "--build",  kBuild,       "--bs",
+                    "8",       "--prompt",     "4",        "--response", "4",
+                    "--dtype", "f32",          "--reward", "exact",      "--prompt-key",
+                    "problem", "--answer-key", "solution", "me/sums",    source,
+                    out},
+                   environment);
+    ASSERT_EQ(ready.exit_code, 0) << ready.err;
+    const ProcessResult done = RunProcess(
+        {NXDKIT_TOOLS "/grpo-train", "--config", out + "/config.yaml", "trainer.max_steps=1"},
+        environment);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_TRUE(fs::exists(out + "/run/global_step_1/actor")) << done.out << done.err;
+  };
+  run("me/rows@train", "named");
+  run("exec:cat " + data + "/train-00000-of-00001.jsonl", "printed");
+  const auto digest = [&](const std::string& name) {
+    return RunProcess({NXDKIT_TOOLS "/ckpt-digest", folder.path() + "/" + name + "/run"}).out;
+  };
+  EXPECT_EQ(digest("named"), digest("printed"));
+  EXPECT_THAT(digest("named"), ::testing::StartsWith("sha256:"));
+}
+
 TEST(Scripts, SayWhereTheCommandsAreMissing) {
   for (const char* script : {kArithmetic, kNewRun}) {
     const ProcessResult nowhere =

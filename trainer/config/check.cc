@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "formats/hf/hub_cache.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "trainer/config/check_algorithm.h"
@@ -21,6 +22,12 @@ void CheckPath(Checker& check, std::string_view key, const std::optional<std::st
   const char* what = wanted == PathKind::kFile ? "file" : "folder";
   const PathKind kind = KindOf(*path);
   if (kind == wanted) return;
+  if (wanted == PathKind::kFolder && hf::IsHubName(*path)) {
+    const auto found = hf::FindInHubCache(hf::HubKind::kModel, *path);
+    if (!found.ok())
+      check.Problem(key, found.error().ToString(), found.error().hint(), Errc::kNotFound);
+    return;
+  }
   const std::string shown = EscapeControl(*path);
   check.Problem(key,
                 kind == PathKind::kMissing ? fmt::format("there is no {} {}", what, shown)
@@ -28,13 +35,20 @@ void CheckPath(Checker& check, std::string_view key, const std::optional<std::st
                 "", Errc::kNotFound);
 }
 
-// "PATH" or "PATH@SPLIT".
+// "PATH", "PATH@SPLIT", or "exec:COMMAND", which is tried when it is run.
 void CheckData(Checker& check, std::string_view key, const std::string& source) {
-  if (source.empty()) return check.Problem(key, "no data is named", "set it to PATH or PATH@SPLIT");
+  if (source.empty())
+    return check.Problem(key, "no data is named", "set it to PATH, PATH@SPLIT or exec:COMMAND");
+  if (source.starts_with("exec:")) return;
   const std::string path = source.substr(0, source.find('@'));
-  if (KindOf(path) == PathKind::kMissing)
-    check.Problem(key, fmt::format("there is no file or folder {}", EscapeControl(path)),
-                  "data sets are not downloaded: name a local copy", Errc::kNotFound);
+  if (hf::IsHubName(path)) {
+    const auto found = hf::FindInHubCache(hf::HubKind::kDataset, path);
+    if (!found.ok())
+      check.Problem(key, found.error().ToString(), found.error().hint(), Errc::kNotFound);
+  } else if (KindOf(path) == PathKind::kMissing) {
+    check.Problem(key, fmt::format("there is no file or folder {}", EscapeControl(path)), "",
+                  Errc::kNotFound);
+  }
 }
 
 void CheckModelFolder(Checker& check, std::string_view section, const ModelSection& model) {

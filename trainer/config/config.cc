@@ -1,5 +1,6 @@
 #include "trainer/config/config.h"
 
+#include "formats/hf/hub_cache.h"
 #include "trainer/config/key_table.h"
 
 namespace nxdkit::trainer {
@@ -17,6 +18,15 @@ void DeriveConfig(Config& config) {
   if (!trainer.save_checkpoint_path)
     trainer.save_checkpoint_path =
         "checkpoints/" + trainer.project_name + "/" + trainer.experiment_name;
+}
+
+void UseHubCache(Config& config) {
+  for (ModelSection* model : {&config.worker.actor.model, &config.worker.critic.model})
+    for (std::optional<std::string>* path : {&model->model_path, &model->tokenizer_path}) {
+      if (!*path || !hf::IsHubName(**path)) continue;
+      const auto found = hf::FindInHubCache(hf::HubKind::kModel, **path);
+      if (found.ok()) *path = *found;
+    }
 }
 
 Dtype ComputeDtype(const Config& config) {

@@ -211,6 +211,10 @@ struct Config {
 // from project and experiment, where they are not set. LoadConfig calls it.
 void DeriveConfig(Config& config);
 
+// Models that are named as on the hub become the folders where its cache has them
+// (formats/hf/hub_cache.h); for a configuration that CheckConfig found good.
+void UseHubCache(Config& config);
+
 // Whether this optimizer is one for weights in bf16: adamw_bf16 and adamw_bf16_fixed.
 bool KeepsWeightsInBf16(const OptimConfig& optim);
 

@@ -89,7 +89,7 @@ class Table {
 
 void AddData(Table& table) {
   const Row rows[] = {
-      {DATA(train_files), "training rows: file, folder, or name@split"},
+      {DATA(train_files), "training rows: file, folder, hub name, each @split; exec:COMMAND"},
       {DATA(val_files), "validation rows, as train_files"},
       {DATA(prompt_key), "column of the question"},
       {DATA(answer_key), "column of the answer"},

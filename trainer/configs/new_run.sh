@@ -10,14 +10,17 @@
 #   --response N   longest response, tokens (512)
 #   --dtype D      bf16 or f32 (bf16)
 #   --reward R     math, r1v, dapo, exact, or exec:PROGRAM (math)
-# DATA is a .jsonl or .json file, or a folder of them, with the keys "prompt" and "answer".
+#   --prompt-key K, --answer-key K  columns of the data (prompt, answer)
+# MODEL is a folder, or a name of the hub that its cache has. DATA is a .jsonl, .json, .parquet or .arrow file, a
+# folder of them, such a name (each with @SPLIT, or the split "train"), or exec:COMMAND, which prints JSON Lines.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=trainer/configs/find_tools.sh
 source "$root/trainer/configs/find_tools.sh"
 build=() tp=1 bs=16 prompt=512 response=512 dtype=bf16 reward=math
+prompt_key=prompt answer_key=answer
 usage() {
-  sed -n '2,13p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2
+  sed -n '2,15p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2
   exit 2
 }
 while [ $# -gt 3 ]; do
@@ -29,13 +32,24 @@ while [ $# -gt 3 ]; do
     --response) response=$2 ;;
     --dtype) dtype=$2 ;;
     --reward) reward=$2 ;;
+    --prompt-key) prompt_key=$2 ;;
+    --answer-key) answer_key=$2 ;;
     *) usage ;;
   esac
   shift 2
 done
 if [ $# -ne 3 ] || [ "${1#-}" != "$1" ]; then usage; fi
 tools=$(find_tools "${build[@]}")
-model=$(realpath "$1") data=$(realpath "$2")
+# The run may begin in another folder: what is here gets its whole path.
+whole() {
+  if [ -e "${1%%@*}" ]; then
+    printf '%s' "$(realpath "${1%%@*}")"
+    case $1 in *@*) printf '@%s' "${1#*@}" ;; esac
+  else
+    printf '%s' "$1"
+  fi
+}
+model=$(whole "$1") data=$(whole "$2")
 mkdir -p "$3"
 folder=$(realpath "$3")
 seq=$((prompt + response))
@@ -47,6 +61,8 @@ long=bf16
 cat > "$folder/config.yaml" <<YAML
 data:
   train_files: "$data"
+  prompt_key: "$prompt_key"
+  answer_key: "$answer_key"
   max_prompt_length: $prompt
   max_response_length: $response
   rollout_batch_size: 16

@@ -6,6 +6,8 @@
 #include "lib/base/errors.h"
 #include "lib/hash/digest.h"
 #include "lib/json/json.h"
+#include "lib/system/command_text.h"
+#include "trainer/data/command_rows.h"
 #include "trainer/data/row_reader.h"
 #include "trainer/data/source.h"
 #include "trainer/template/python_text.h"
@@ -46,6 +48,21 @@ Status RefuseMedia(const Json& row, const std::string& key) {
   const Json* value = JsonFind(row, key);
   if (value == nullptr || (value->is_array() && value->empty())) return OkStatus();
   return Unsupported("a row with images or videos").member(key);
+}
+
+Status ReadAll(const DataSource& source, const DatasetOptions& options, const EachRow& each) {
+  if (source.is_command) {
+    NXDKIT_ASSIGN(std::vector<std::string> words, SplitCommand(source.path));
+    return ReadCommandRows({.words = std::move(words), .source = source.path}, each);
+  }
+  NXDKIT_ASSIGN(const std::vector<std::string> files, ResolveFiles(source));
+  for (const std::string& file : files)
+    NXDKIT_TRY(IsTable(file) ? ReadTableRows(file,
+                                             {options.prompt_key, options.answer_key,
+                                              options.image_key, options.video_key},
+                                             each)
+                             : ReadRows(file, each));
+  return OkStatus();
 }
 
 }  // namespace
@@ -172,10 +189,9 @@ Result<Dataset> Dataset::Load(std::string_view source, const PromptMaker& maker,
   if (options.max_prompt_tokens < 1)
     return BadUsage("max_prompt_tokens is {}, expected 1 or more", options.max_prompt_tokens);
   NXDKIT_ASSIGN(const DataSource parsed, ParseDataSource(source));
-  NXDKIT_ASSIGN(const std::vector<std::string> files, ResolveFiles(parsed));
   DatasetLoader loader(maker, options);
-  for (const std::string& file : files)
-    NXDKIT_TRY(ReadRows(file, [&](const Json& row, uint64_t) { return loader.AddRow(row); }));
+  const EachRow add = [&](const Json& row, uint64_t) { return loader.AddRow(row); };
+  NXDKIT_TRY(ReadAll(parsed, options, add));
   Result<Dataset> data = loader.Finish();
   if (!data.ok()) return std::move(data).error().in(parsed.path);
   return data;

@@ -46,11 +46,11 @@ Result<std::vector<int32_t>> MakePrompt(const PromptMaker& maker, std::string_vi
 // Rows in the order of the files. Only ids and answers are kept. Thread-safe once made; move-only.
 class Dataset {
  public:
-  // `source` is "PATH" or "PATH@SPLIT" (source.h). Errors have file and line. kNotFound for missing
-  // files; kCorrupt for files without rows, rows without the prompt or the answer, for NaN, for
-  // text or ids that cannot be made, for prompts of no tokens; kUnsupported for pictures; kLimit
-  // for overlong prompts as above, and when the chat template alone is too long; kUsage when no row
-  // is left.
+  // `source` is "PATH", "PATH@SPLIT" or "exec:COMMAND" (source.h). Errors have file and line, or
+  // row. kNotFound for missing files; kCorrupt for files without rows, rows without the prompt or
+  // the answer, for NaN, for text or ids that cannot be made, for prompts of no tokens;
+  // kUnsupported for pictures; kLimit for overlong prompts as above, and when the chat template
+  // alone is too long; kUsage when no row is left.
   static Result<Dataset> Load(std::string_view source, const PromptMaker& maker,
                               const DatasetOptions& options);
 

@@ -13,27 +13,12 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr uint64_t kMaxRowBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxArrayBytes = uint64_t{4} << 30;
 constexpr size_t kBlockBytes = size_t{1} << 20;
 constexpr std::string_view kSpace = " \t\r\n";
 
-using Each = std::function<Status(const Json& row, uint64_t line)>;
-
-Error AtLine(const Error& error, uint64_t line) {
-  return Error(error.code(), fmt::format("line {}: {}", line, error.message()))
-      .member(error.member())
-      .hint(error.hint());
-}
-
-Status OneRow(std::string_view text, uint64_t line, const Each& each) {
-  // NaN in a column that is not used is not an error.
-  const Result<Json> row = ParseJson(text, {.allow_nan = true});
-  if (!row.ok()) return AtLine(row.error(), line);
-  if (!row->is_object())
-    return Corrupt("line {}: found {}, expected an object", line, JsonTypeText(*row));
-  const Status status = each(*row, line);
-  return status.ok() ? OkStatus() : Status(AtLine(status.error(), line));
+Status OneRow(std::string_view text, uint64_t line, const EachRow& each) {
+  return ReadRow(text, "line", line, each);
 }
 
 Error TooLong(uint64_t line) {
@@ -44,7 +29,7 @@ Error TooLong(uint64_t line) {
 // not JSON in them their parser finds.
 class Array {
  public:
-  Array(std::string_view text, const Each& each) : text_(text), each_(each) {}
+  Array(std::string_view text, const EachRow& each) : text_(text), each_(each) {}
 
   Status Run() {
     Skip();
@@ -98,7 +83,7 @@ class Array {
   }
 
   std::string_view text_;
-  const Each& each_;
+  const EachRow& each_;
   size_t at_ = 0;
   uint64_t line_ = 1;
 };
@@ -115,7 +100,7 @@ Result<char> FirstCharacter(const File& file) {
   return '\0';
 }
 
-Status ReadFile(const File& file, const Each& each) {
+Status ReadFile(const File& file, const EachRow& each) {
   NXDKIT_ASSIGN(const char first, FirstCharacter(file));
   if (first == '[') {
     if (file.bytes() > kMaxArrayBytes)
@@ -134,7 +119,22 @@ Status ReadFile(const File& file, const Each& each) {
 
 }  // namespace
 
-Status ReadRows(const std::string& path, const Each& each) {
+Status ReadRow(std::string_view text, std::string_view what, uint64_t number, const EachRow& each) {
+  const auto at = [&](const Error& error) {
+    return Error(error.code(), fmt::format("{} {}: {}", what, number, error.message()))
+        .member(error.member())
+        .hint(error.hint());
+  };
+  // NaN in a column that is not used is not an error.
+  const Result<Json> row = ParseJson(text, {.allow_nan = true});
+  if (!row.ok()) return at(row.error());
+  if (!row->is_object())
+    return Corrupt("{} {}: found {}, expected an object", what, number, JsonTypeText(*row));
+  const Status status = each(*row, number);
+  return status.ok() ? OkStatus() : Status(at(status.error()));
+}
+
+Status ReadRows(const std::string& path, const EachRow& each) {
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
   Status status = ReadFile(file, each);
   return status.ok() ? status : Status(std::move(status).error().in(path));

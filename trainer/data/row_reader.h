@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "lib/json/json.h"
 
@@ -16,7 +17,11 @@ namespace nxdkit::trainer {
 //
 // Errors are in the file with "line N" in the message, those of `each` too. kCorrupt for text that
 // is not JSON and for rows that are not objects, kLimit for rows over 64 MiB and arrays over 4 GiB.
-Status ReadRows(const std::string& path,
-                const std::function<Status(const Json& row, uint64_t line)>& each);
+using EachRow = std::function<Status(const Json& row, uint64_t line)>;
+Status ReadRows(const std::string& path, const EachRow& each);
+
+inline constexpr uint64_t kMaxRowBytes = uint64_t{64} << 20;
+// One row; errors have "<what> <number>" in the message: "line 3".
+Status ReadRow(std::string_view text, std::string_view what, uint64_t number, const EachRow& each);
 
 }  // namespace nxdkit::trainer

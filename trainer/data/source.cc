@@ -1,14 +1,22 @@
 #include "trainer/data/source.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
 #include <optional>
 
+#include "formats/hf/hub_cache.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
+#include "trainer/data/dataset_card.h"
 
 namespace nxdkit::trainer {
 namespace {
+
+constexpr size_t kMaxFiles = 100'000;
+constexpr int kMaxDepth = 3;  // of folders in a data set
 
 struct SplitWord {
   std::string_view word;
@@ -47,60 +55,128 @@ std::string Extension(const std::string& path) {
   return dot == std::string::npos ? "" : name.substr(dot + 1);
 }
 
-Status CheckKind(const std::string& path) {
+bool IsData(const std::string& path) {
   const std::string kind = Extension(path);
-  if (kind == "jsonl" || kind == "json") return OkStatus();
-  return Unsupported("a data file of type '{}', expected .jsonl or .json", kind)
-      .in(path)
-      .hint("convert it: one JSON object per line");
+  return kind == "jsonl" || kind == "json" || IsTable(path);
 }
 
-// Hidden files and documentation are not data.
-bool IsAside(const std::string& name) { return name.starts_with('.') || name.ends_with(".md"); }
+Status CheckKind(const std::string& path) {
+  if (IsData(path)) return OkStatus();
+  return Unsupported("a data file of type '{}', expected .jsonl, .json, .parquet or .arrow",
+                     Extension(path))
+      .in(path)
+      .hint(
+          "convert it: one JSON object per line; or name a program that prints such lines: "
+          "exec:COMMAND");
+}
 
-Result<std::vector<std::string>> FolderFiles(const DataSource& source) {
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(source.path));
-  std::vector<std::string> plain, of_split, others;
-  const std::string_view wanted = SplitOf(source.split);
-  for (const std::string& name : names) {
-    const std::string path = JoinPath(source.path, name);
-    if (IsAside(name) || KindOf(path) == PathKind::kFolder) continue;
-    NXDKIT_TRY(CheckKind(path));
-    const auto split = SplitInName(name, source.split);
-    (!split ? plain : *split == wanted ? of_split : others).push_back(path);
+// Hidden files, documentation, and what `datasets` writes beside its files are not data.
+bool IsAside(const std::string& name) {
+  constexpr std::string_view kBeside[] = {"dataset_info.json", "dataset_infos.json",
+                                          "dataset_dict.json", "state.json"};
+  return name.starts_with('.') || name.ends_with(".md") || name == "LICENSE" ||
+         std::ranges::find(kBeside, name) != std::end(kBeside);
+}
+
+// Names below the folder: its own files, and, `deep`, those of the folders in it.
+Status AddNames(const std::string& folder, const std::string& prefix, int deep,
+                std::vector<std::string>& names) {
+  NXDKIT_ASSIGN(const std::vector<std::string> here, ListFolder(JoinPath(folder, prefix)));
+  for (const std::string& name : here) {
+    if (IsAside(name)) continue;
+    const std::string path = prefix.empty() ? name : JoinPath(prefix, name);
+    if (names.size() == kMaxFiles) return OverLimit("over {} files", kMaxFiles).in(folder);
+    if (KindOf(JoinPath(folder, path)) != PathKind::kFolder)
+      names.push_back(path);
+    else if (deep > 0)
+      NXDKIT_TRY(AddNames(folder, path, deep - 1, names));
   }
-  if (!of_split.empty()) return of_split;
-  if (others.empty() && wanted == "train" && !plain.empty()) return plain;
-  return NotFound("none of the {} data files belongs to the split '{}'",
-                  plain.size() + others.size(), source.split)
+  return OkStatus();
+}
+
+Result<std::vector<std::string>> Names(const std::string& folder) {
+  std::vector<std::string> names;
+  NXDKIT_TRY(AddNames(folder, "", 0, names));
+  if (!names.empty()) return names;
+  NXDKIT_TRY(AddNames(folder, "", kMaxDepth, names));
+  return names;
+}
+
+// What lies there, for a message: "train: 3 files, test: 1 file".
+std::string SplitsText(const std::map<std::string, std::vector<std::string>>& splits) {
+  std::vector<std::string> parts;
+  for (const auto& [split, files] : splits)
+    parts.push_back(fmt::format("{}: {} {}", split.empty() ? "no split" : split, files.size(),
+                                files.size() == 1 ? "file" : "files"));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+Error NoSuchSplit(const DataSource& source,
+                  const std::map<std::string, std::vector<std::string>>& splits) {
+  return Error(Errc::kNotFound,
+               splits.empty()
+                   ? fmt::format("no data files are there: .jsonl, .json, .parquet, .arrow")
+                   : fmt::format("nothing is of the split '{}'; there are {}", source.split,
+                                 SplitsText(splits)))
       .in(source.path);
+}
+
+Result<std::vector<std::string>> FolderFiles(const DataSource& source, const std::string& folder) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, Names(folder));
+  const std::string wanted(SplitOf(source.split));
+  std::map<std::string, std::vector<std::string>> splits;
+  NXDKIT_ASSIGN(const auto card, SplitsOfCard(folder));
+  for (const std::string& name : names) {
+    const auto said = card.empty() ? SplitInName(name, source.split) : SplitOfCard(card, name);
+    if (!card.empty() && !said) continue;  // of no split that the card tells
+    NXDKIT_TRY(CheckKind(JoinPath(folder, name)));
+    splits[std::string(SplitOf(said.value_or("")))].push_back(JoinPath(folder, name));
+  }
+  // Files without a word for it are of the split "train", where no file has one.
+  if (splits.size() == 1 && splits.contains("")) {
+    auto plain = splits.extract("");
+    plain.key() = "train";
+    splits.insert(std::move(plain));
+  }
+  const auto found = splits.find(wanted);
+  if (found == splits.end()) return NoSuchSplit(source, splits);
+  return found->second;
 }
 
 }  // namespace
 
+bool IsTable(const std::string& path) {
+  const std::string kind = Extension(path);
+  return kind == "parquet" || kind == "arrow";
+}
+
 Result<DataSource> ParseDataSource(std::string_view text) {
+  constexpr std::string_view kExec = "exec:";
+  if (text.starts_with(kExec) && text.size() > kExec.size())
+    return DataSource{.path = std::string(text.substr(kExec.size())), .is_command = true};
   const size_t at = text.find('@');
   DataSource source;
   source.path = text.substr(0, at);
   if (at != std::string_view::npos) source.split = text.substr(at + 1);
   if (source.path.empty() || source.split.empty() || source.split.find('@') != std::string::npos)
-    return BadUsage("data source '{}', expected PATH or PATH@SPLIT", text);
+    return BadUsage("data source '{}', expected PATH or PATH@SPLIT, or exec:COMMAND", text);
   return source;
 }
 
 Result<std::vector<std::string>> ResolveFiles(const DataSource& source) {
   switch (KindOf(source.path)) {
     case PathKind::kFolder:
-      return FolderFiles(source);
+      return FolderFiles(source, source.path);
     case PathKind::kFile:
       NXDKIT_TRY(CheckKind(source.path));
       if (SplitOf(source.split) == "train") return std::vector<std::string>{source.path};
       return NotFound("a file has the split 'train' only, not '{}'", source.split).in(source.path);
     default:
-      return NotFound("neither a file nor a folder")
-          .in(source.path)
-          .hint("data sets of a hub are not fetched: export them to .jsonl files");
+      break;
   }
+  if (!hf::IsHubName(source.path)) return NotFound("neither a file nor a folder").in(source.path);
+  NXDKIT_ASSIGN(const std::string snapshot, hf::FindInHubCache(hf::HubKind::kDataset, source.path));
+  return FolderFiles(source, snapshot);
 }
 
 }  // namespace nxdkit::trainer

@@ -14,6 +14,7 @@
 #include "lib/json/json.h"
 #include "lib/system/child.h"
 #include "lib/system/command_text.h"
+#include "lib/system/last_words.h"
 #include "lib/system/process.h"
 #include "trainer/base/characters.h"
 
@@ -23,8 +24,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxLine = 1 << 20;        // bytes of one answer
-constexpr size_t kKeptWords = 16 << 10;     // bytes of standard error that are remembered
-constexpr size_t kShownWords = 2000;        // bytes of it in an error
 constexpr size_t kMaxNumbers = 64;          // in one answer
 constexpr int64_t kPollMilliseconds = 100;  // how late an interruption is seen at most
 
@@ -119,7 +118,7 @@ class ExecReward : public Reward {
       if (before.ended || child_->process.HasEnded()) End();
     }
     if (child_) return false;
-    words_said_.clear();
+    last_words_.Clear();
     NXDKIT_ASSIGN(
         child_,
         StartChild({.program = program_, .words = words_, .environment = WholeEnvironment()}));
@@ -142,7 +141,7 @@ class ExecReward : public Reward {
                           {child_->err.fd(), POLLIN, 0},
                           {more ? child_->in.fd() : -1, POLLOUT, 0}};
       ::poll(waiting, 3, static_cast<int>(std::min<int64_t>(left, kPollMilliseconds)));
-      if (waiting[1].revents != 0) ReadWords();
+      if (waiting[1].revents != 0) last_words_.Read(*child_);
       if (waiting[0].revents != 0) Read(exchange);
       if (waiting[2].revents != 0) Write(exchange);
       NXDKIT_TRY(ReadAnswers(exchange, hooks));
@@ -188,31 +187,10 @@ class ExecReward : public Reward {
     }
   }
 
-  void ReadWords() {
-    char buffer[1 << 14];
-    const std::optional<std::string_view> some = ReadSome(child_->err, buffer);
-    if (!some) return;
-    if (some->empty()) {
-      child_->err.Close();
-      return;
-    }
-    words_said_ += *some;
-    if (words_said_.size() > kKeptWords) words_said_.erase(0, words_said_.size() - kKeptWords);
-  }
-
   // The error with the end of what the program wrote to standard error.
-  Error WithWords(Error error) {
-    if (child_ && child_->err.is_open()) ReadWords();
-    std::string_view words = words_said_;
-    while (!words.empty() && (words.back() == '\n' || words.back() == '\r')) words.remove_suffix(1);
-    if (words.size() > kShownWords) words.remove_prefix(words.size() - kShownWords);
-    std::string message = error.message();
-    if (!words.empty()) {
-      std::vector<std::string> lines;
-      for (const std::string_view line : Split(words, '\n')) lines.push_back(EscapeControl(line));
-      message += fmt::format("; its standard error: {}", fmt::join(lines, " | "));
-    }
-    return Error(error.code(), std::move(message)).in(program_).member(error.member());
+  Error WithWords(const Error& error) {
+    if (child_) last_words_.Read(*child_);
+    return last_words_.AddTo(error).in(program_);
   }
 
   Error BadAnswer(Error error, size_t sample, const ScoreHooks& hooks) {
@@ -221,7 +199,7 @@ class ExecReward : public Reward {
   }
 
   Error Died(const Exchange& exchange) {
-    if (child_->err.is_open()) ReadWords();
+    last_words_.Read(*child_);
     child_->End();
     return WithWords(Error(Errc::kIo, fmt::format("the reward program {} after {} of {} answers",
                                                   child_->process.EndText(), exchange.lines.size(),
@@ -248,7 +226,7 @@ class ExecReward : public Reward {
   std::vector<std::string> words_;
   double timeout_;
   std::optional<Child> child_;
-  std::string words_said_;
+  LastWords last_words_;
 };
 
 }  // namespace

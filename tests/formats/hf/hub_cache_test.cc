@@ -107,8 +107,8 @@ TEST_F(HubCache, NamesAreThoseOfTheHub) {
 TEST(HubCacheFolder, IsWhereTheHubsOwnLibraryLooks) {
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"})
     ::unsetenv(name);
-  ::setenv("HOME", "/home/me", 1);
-  EXPECT_EQ(HubCacheFolder(), "/home/me/.cache/huggingface/hub");
+  ::setenv("HOME", "/me", 1);
+  EXPECT_EQ(HubCacheFolder(), "/me/.cache/huggingface/hub");
   ::setenv("XDG_CACHE_HOME", "/x", 1);
   EXPECT_EQ(HubCacheFolder(), "/x/huggingface/hub");
   ::setenv("HF_HOME", "/h", 1);

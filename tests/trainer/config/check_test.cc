@@ -323,10 +323,12 @@ TEST(CheckConfig, FilesMustBeThere) {
       {"trainer.load_checkpoint_path=" + (folder / "global_step_5"), "there is no folder"},
       {"worker.rollout.model_path=" + (folder / "file"), (folder / "file") + " is not a folder"},
       {"worker.actor.model.tokenizer_path=" + (folder / "t"), "there is no folder"},
-      {"worker.actor.model.model_path=Qwen/Qwen3-4B", "there is no folder Qwen/Qwen3-4B"},
+      {"worker.actor.model.model_path=Qwen/Qwen3-4B",
+       "Qwen/Qwen3-4B: no such file or folder, and it is not in the hub's cache"},
       {"worker.actor.model.model_path=null", "no model is named"},
       {"data.train_files=''", "no data is named"},
-      {"data.train_files=hiyouga/math12k@train", "there is no file or folder hiyouga/math12k"},
+      {"data.train_files=hiyouga/math12k@train",
+       "hiyouga/math12k: no such file or folder, and it is not in the hub's cache"},
       {"data.val_files=" + (folder / "typo"), "there is no file or folder " + (folder / "typo")},
   };
   for (const auto& row : rows) {

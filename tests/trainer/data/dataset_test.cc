@@ -10,6 +10,7 @@ namespace nxdkit::trainer {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing_util::ExpectError;
 using testing_util::TempFolder;
 using testing_util::WriteText;
@@ -186,6 +187,63 @@ TEST_F(DatasetTest, TheFingerprintIsOfIdsAndAnswers) {
   EXPECT_EQ(Load("[{\"answer\": \"a\", \"x\": 1, \"prompt\": \"p\"}]")->fingerprint(), lines);
   EXPECT_NE(Load("{\"prompt\": \"p\", \"answer\": \"b\"}\n")->fingerprint(), lines);
   EXPECT_NE(Load("{\"prompt\": \"q\", \"answer\": \"a\"}\n")->fingerprint(), lines);
+}
+
+// exec:COMMAND.
+class CommandRows : public DatasetTest {
+ protected:
+  Result<Dataset> Run(const std::string& script) {
+    WriteText(folder_ / "rows.sh", script);
+    return Dataset::Load("exec:sh '" + (folder_ / "rows.sh") + "'", maker_, options_);
+  }
+};
+
+TEST_F(CommandRows, AreThoseOfTheFile) {
+  const std::string rows = R"({"prompt": "1+1", "answer": 2})"
+                           "\n\n"
+                           R"({"prompt": "a", "answer": "b"})";
+  const auto file = Load(rows);
+  const auto printed = Run("printf '%s' '" + rows + "'");
+  ASSERT_TRUE(printed.ok()) << printed.error().ToString();
+  EXPECT_EQ(printed->size(), 2u);
+  EXPECT_EQ(printed->fingerprint(), file->fingerprint());
+}
+
+TEST_F(CommandRows, FaultsAreThoseOfTheProgram) {
+  const std::string row = R"({"prompt": "1", "answer": 2})";
+  ExpectError(Run("echo '" + row + "'; echo oh >&2; echo no >&2; exit 3"), Errc::kIo,
+              "the program exited with 3 after 1 rows; its standard error: oh | no");
+  ExpectError(Run("echo '" + row + "'; kill -9 $$"), Errc::kIo,
+              "the program was killed by signal 9 after 1 rows");
+  ExpectError(Run("echo '" + row + "'; echo '[1]'; sleep 1000"), Errc::kCorrupt,
+              "line 2: found an array, expected an object");
+  ExpectError(Run("exit 0"), Errc::kCorrupt, "there are no rows");
+  const auto none = ExpectError(Dataset::Load("exec:no-such-program", maker_, options_),
+                                Errc::kNotFound, "no such program");
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->file(), "no-such-program");
+}
+
+TEST_F(CommandRows, OfEndlessLinesOneRowIsHeld) {
+  ExpectError(Run("while :; do printf '%065536d' 0; done"), Errc::kLimit,
+              "line 1: a row is over the limit of 67108864 bytes");
+}
+
+// The real reader of tables is in tests/interop/table_interop.py; here is what is said without it.
+TEST_F(CommandRows, TablesNeedPyarrow) {
+  WriteText(folder_ / "rows.parquet", "PAR1");
+  const std::string path = ::getenv("PATH");
+  ::setenv("PATH", folder_.path().c_str(), 1);
+  const auto load = [&] { return Dataset::Load(folder_ / "rows.parquet", maker_, options_); };
+  ExpectError(load(), Errc::kUnsupported, "there is no python3");
+  WriteText(folder_ / "python3", "#!/bin/sh\nexit 69\n");
+  std::filesystem::permissions(folder_ / "python3", std::filesystem::perms::owner_all);
+  const auto error = ExpectError(load(), Errc::kUnsupported,
+                                 "tables are read by python3 with pyarrow, which it does not have");
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->hint(), HasSubstr("pip install pyarrow"));
+  EXPECT_EQ(error->file(), folder_ / "rows.parquet");
+  ::setenv("PATH", path.c_str(), 1);
 }
 
 }  // namespace

@@ -1,0 +1,43 @@
+#include "lib/system/last_words.h"
+
+#include <fmt/core.h>
+
+#include "lib/base/text.h"
+
+namespace nxdkit {
+namespace {
+
+constexpr size_t kKept = 16 << 10;  // bytes
+constexpr size_t kShown = 2000;     // of them in an error
+
+}  // namespace
+
+void LastWords::Read(Child& child) {
+  if (!child.err.is_open()) return;
+  char buffer[1 << 14];
+  const std::optional<std::string_view> some = ReadSome(child.err, buffer);
+  if (!some) return;
+  if (some->empty()) return child.err.Close();
+  text_ += *some;
+  if (text_.size() > kKept) text_.erase(0, text_.size() - kKept);
+}
+
+Error LastWords::AddTo(const Error& error) const {
+  std::string_view words = text_;
+  while (!words.empty() && (words.back() == '\n' || words.back() == '\r')) words.remove_suffix(1);
+  if (words.size() > kShown) words.remove_prefix(words.size() - kShown);
+  if (words.empty()) return error;
+  std::string lines;
+  for (bool more = true; more;) {
+    const size_t end = words.find('\n');
+    lines += (lines.empty() ? "" : " | ") + EscapeControl(words.substr(0, end));
+    more = end != std::string_view::npos;
+    words.remove_prefix(more ? end + 1 : words.size());
+  }
+  return Error(error.code(), fmt::format("{}; its standard error: {}", error.message(), lines))
+      .in(error.file())
+      .member(error.member())
+      .hint(error.hint());
+}
+
+}  // namespace nxdkit

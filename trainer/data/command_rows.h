@@ -1,0 +1,29 @@
+// PRIVATE to trainer/data. Rows that a program prints.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainer/data/row_reader.h"
+
+namespace nxdkit::trainer {
+
+struct RowCommand {
+  std::vector<std::string> words;  // words[0]: a path, or a name to find in PATH
+  std::string source;              // what errors are about
+  std::string_view what = "line";  // what a row is there
+};
+
+// Runs the program with nothing to read, and calls `each` for every line of its output: JSON Lines.
+// It is ended when `each` fails, on Ctrl-C, and with us. kNotFound where there is no such program,
+// kIo with the end of its standard error when it fails, kLimit for rows of over kMaxRowBytes.
+Status ReadCommandRows(const RowCommand& command, const EachRow& each);
+
+// Rows of a parquet or arrow file: a program of ours for python3, which has to have pyarrow. Of the
+// columns only `wanted` are read; where one of them is missing, all names stand in the rows.
+// kUnsupported without python3 or pyarrow, with what to install.
+Status ReadTableRows(const std::string& path, const std::vector<std::string>& wanted,
+                     const EachRow& each);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,67 @@
+"""The rows of a parquet or arrow file as JSON Lines, for the trainer: python3 -c TEXT FILE COLUMN...
+
+Only the columns that are named are read. Where one of them is missing, the rows have the names of all others
+too. Exit code 69: there is no pyarrow.
+"""
+
+import decimal
+import json
+import os
+import sys
+
+try:
+    import pyarrow
+    import pyarrow.parquet
+except ImportError:
+    sys.exit(69)
+
+
+def arrow_batches(path):
+    source = pyarrow.memory_map(path)
+    try:
+        reader = pyarrow.ipc.open_file(source)
+        return reader.schema, (reader.get_batch(i) for i in range(reader.num_record_batches))
+    except pyarrow.ArrowInvalid:  # a stream, as `datasets` writes
+        source.seek(0)
+        reader = pyarrow.ipc.open_stream(source)
+        return reader.schema, reader
+
+
+def batches(path, wanted):
+    """The names of all columns, and batches that have those that are wanted."""
+    if path.endswith(".parquet"):
+        file = pyarrow.parquet.ParquetFile(path)
+        names = file.schema_arrow.names
+        return names, file.iter_batches(batch_size=1024, columns=[n for n in wanted if n in names])
+    schema, found = arrow_batches(path)
+    return schema.names, found
+
+
+def plain(value):
+    """What JSON has no form for: a picture's bytes, a date."""
+    return str(value) if isinstance(value, decimal.Decimal) else {"type": type(value).__name__}
+
+
+def main(path, prompt, answer, *media):
+    wanted = [prompt, answer, *media]
+    names, found = batches(path, wanted)
+    others = [] if prompt in names and answer in names else [n for n in names if n not in wanted]
+    for batch in found:
+        columns = {n: batch.column(batch.schema.get_field_index(n)) for n in wanted if n in names}
+        for i in range(batch.num_rows):
+            row = {name: None for name in others}
+            for name, column in columns.items():
+                # Of pictures only whether there are any is asked for.
+                row[name] = (column[i].is_valid and [0] * bool(column[i].as_py()) if name in media
+                             else column[i].as_py())
+            print(json.dumps(row, default=plain))
+    sys.stdout.flush()
+
+
+try:
+    main(*sys.argv[1:])
+except BrokenPipeError:  # the reader has found a fault in a row
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(1)
+except (OSError, pyarrow.ArrowException) as error:
+    sys.exit(f"{type(error).__name__}: {error}")
