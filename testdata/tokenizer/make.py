@@ -18,18 +18,23 @@ def main():
     tokenizers = {
         "qwen": corpus.qwen(500),
         "llama3": corpus.llama3(500),
+        # Prepend and Replace, byte fallback; Metaspace at the first word alone; digits apart, unknown tokens.
+        "llama2": corpus.llama_like(3),
+        "metaspace": corpus.llama_like(16),
+        "unknown": corpus.llama_like(8),
         "odd_added": corpus.train(corpus.QWEN_PATTERN, 300, corpus.ODD_ADDED, corpus.normalizers.NFC()),
     }
     rows = corpus.texts(7, 1100)
     rows = rows[:6] + random.Random(1).sample(rows[6:], 250)
     for name, tokenizer in tokenizers.items():
+        texts = rows if name in ("qwen", "llama3", "odd_added") else rows[::3]
         folder = os.path.join(HERE, name)
         os.makedirs(folder, exist_ok=True)
         with open(os.path.join(folder, "tokenizer.json"), "w", encoding="ascii") as out:
             json.dump(json.loads(tokenizer.to_str()), out, separators=(",", ":"))
             out.write("\n")
         expected = []
-        for text in rows:
+        for text in texts:
             ids = tokenizer.encode(text, add_special_tokens=True).ids
             expected.append({"text": text, "ids": ids, "decoded": tokenizer.decode(ids, skip_special_tokens=True)})
         rng = random.Random(2)

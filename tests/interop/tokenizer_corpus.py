@@ -1,5 +1,6 @@
 """Texts in many scripts, and tokenizers trained on them, for tokenizer_interop.py and testdata/tokenizer/make.py."""
 
+import json
 import random
 import unicodedata
 
@@ -190,3 +191,61 @@ def zoo():
         **{f"split_{behavior}": train([(r"\s+|[.,]", behavior)], 600, QWEN_ADDED) for behavior in
            ("removed", "merged_with_previous", "merged_with_next", "contiguous")},
     }
+
+
+def random_added(rng, content):
+    """Any flags, but none that the finder of strips tells apart."""
+    return AddedToken(content, lstrip=rng.random() < .3, rstrip=rng.random() < .3, single_word=rng.random() < .2,
+                      normalized=rng.random() < .5, special=rng.random() < .5)
+
+
+def llama_like(seed):
+    """A SentencePiece BPE as converters write it, with settings by chance: how a space is written and where one is put
+    before, byte fallback, unknown tokens, digits, decoders, added tokens."""
+    rng = random.Random(seed)
+    mark = "\u2581"
+    style = rng.choice(["legacy", "metaspace", "gemma"])
+    scheme = rng.choice(["always", "first", "never"])
+    split = rng.random() < .5
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=rng.random() < .5))
+    steps = []
+    if rng.random() < .3:
+        steps.append(normalizers.NFC())
+    if style == "legacy":
+        steps += [normalizers.Prepend(mark), normalizers.Replace(" ", mark)]
+    elif style == "gemma":
+        steps.append(normalizers.Replace(" ", mark))
+    if steps:
+        tokenizer.normalizer = normalizers.Sequence(steps)
+    cuts = []
+    if rng.random() < .3:
+        cuts.append(pre_tokenizers.Digits(individual_digits=rng.random() < .5))
+    if style == "metaspace":
+        cuts.append(pre_tokenizers.Metaspace(mark, prepend_scheme=scheme, split=split))
+    elif style == "gemma" and rng.random() < .5:
+        cuts.append(pre_tokenizers.Split(mark, "merged_with_previous"))
+    if cuts:
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(cuts)
+    training = texts(seed, 300)
+    trainer = trainers.BpeTrainer(vocab_size=500, special_tokens=["<unk>", "<s>", "</s>"], show_progress=False,
+                                  limit_alphabet=120)
+    tokenizer.train_from_iterator(training, trainer)
+    data = json.loads(tokenizer.to_str())
+    vocab = data["model"]["vocab"]
+    if rng.random() < .7:
+        data["model"]["byte_fallback"] = True
+        for byte in range(256):
+            if rng.random() < .98:
+                vocab.setdefault(f"<0x{byte:02X}>", len(vocab))
+    data["model"]["ignore_merges"] = rng.random() < .3
+    if style == "metaspace" and rng.random() < .6:
+        data["decoder"] = {"type": "Metaspace", "replacement": mark, "prepend_scheme": scheme, "split": split}
+    else:
+        data["decoder"] = {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": mark}, "content": " "}, {"type": "ByteFallback"},
+            {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": rng.choice([0, 1, 2]), "stop": 0}]}
+    tokenizer = Tokenizer.from_str(json.dumps(data))
+    tokenizer.add_tokens([random_added(rng, content) for content in ("<a>", "[TOOL]", "ab c", "\u00e9x", "<|im_end|>")])
+    if rng.random() < .5:
+        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return tokenizer

@@ -14,7 +14,7 @@ import time
 import unittest
 
 from tokenizers import Regex, Tokenizer, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import interop
 import tokenizer_corpus as corpus
@@ -72,6 +72,51 @@ class Exactness(Case):
         for name, tokenizer in corpus.zoo().items():
             with self.subTest(name):
                 self.compare(name, tokenizer, rows)
+
+    def test_sentencepiece_tokenizers_of_any_settings(self):
+        for seed in range(60):
+            with self.subTest(seed):
+                tokenizer = corpus.llama_like(seed)
+                marked = [f"{a}{b}{c}" for a in ("", "x", " ") for b in ("<a>", "[TOOL]", "ab c", "<s>", "<0x0A>")
+                          for c in ("", " y", "  ", "\n1234")]
+                self.compare(f"seed {seed}: {tokenizer.to_str()[:600]}", tokenizer,
+                             corpus.texts(seed, 400) + marked)
+
+    def test_the_class_counts_for_llama(self):
+        for seed, (name, settings, model_type) in enumerate([
+                ("LlamaTokenizer", {}, "llama"), ("LlamaTokenizerFast", {"legacy": True}, "llama"),
+                ("LlamaTokenizerFast", {"legacy": False}, "qwen3"), ("LlamaTokenizer", {"legacy": None}, "llama"),
+                ("LlamaTokenizer", {"add_prefix_space": False}, "llama"),
+                ("PreTrainedTokenizerFast", {"legacy": False}, "llama")]):
+            tokenizer = corpus.llama_like(3)  # with byte fallback
+            data = json.loads(tokenizer.to_str())
+            for byte in range(256):
+                data["model"]["vocab"].setdefault(f"<0x{byte:02X}>", len(data["model"]["vocab"]))
+            data["added_tokens"] = data["added_tokens"][:3]
+            for token in data["added_tokens"]:
+                token["normalized"] = False
+            folder = self.path(f"folder{seed}")
+            os.mkdir(folder)
+            with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as out:
+                json.dump(data, out)
+            with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as out:
+                json.dump({"tokenizer_class": name, "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>",
+                           **settings}, out)
+            with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as out:
+                json.dump({"model_type": model_type}, out)
+            theirs = AutoTokenizer.from_pretrained(folder)
+            rows = corpus.texts(seed, 300) + ["<s>a b", "a<s> b</s>", " x", "  x", "<s>", "\n", "</s>\u2581a"]
+            ours = self.ask("encode-folder", folder, {"special": False, "texts": rows})
+            for text, ids in zip(rows, ours, strict=True):
+                with self.subTest(name, settings=str(settings), text=text):
+                    self.assertEqual(ids, theirs(text, add_special_tokens=False)["input_ids"])
+
+    def test_digits_before_byte_level(self):
+        for individual in (False, True):
+            tokenizer = corpus.train("x", 400, [], corpus=["x"])
+            tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+                [pre_tokenizers.Digits(individual_digits=individual), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+            self.compare(f"digits {individual}", tokenizer, corpus.texts(31, 2500))
 
     def test_a_merge_that_is_there_twice_and_pairs_as_text(self):
         tokenizer = corpus.qwen(600)

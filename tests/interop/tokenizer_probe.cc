@@ -11,6 +11,7 @@
 #include "lib/json/json.h"
 #include "trainer/data/dataset.h"
 #include "trainer/template/jinja.h"
+#include "trainer/text/open_tokenizer.h"
 #include "trainer/text/special_tokens.h"
 #include "trainer/text/tokenizer.h"
 
@@ -98,7 +99,7 @@ Json Render(const Json& all) {
 }
 
 Result<Json> Prompts(const std::string& folder, const std::string& rows) {
-  NXDKIT_ASSIGN(const Tokenizer tokenizer, Tokenizer::Open(folder + "/tokenizer.json"));
+  NXDKIT_ASSIGN(const Tokenizer tokenizer, OpenTokenizer(folder));
   NXDKIT_ASSIGN(const ChatTemplate chat, ChatTemplate::Load(folder));
   NXDKIT_ASSIGN(const SpecialTokens special, LoadSpecialTokens(folder, folder, tokenizer));
   DatasetOptions options;
@@ -118,6 +119,11 @@ Status Run(const std::string& command, const std::string& path, const std::strin
     return Print(answer);
   }
   NXDKIT_ASSIGN(const Json work, ReadJsonFile(file, uint64_t{1} << 30));
+  if (command == "encode-folder") {
+    NXDKIT_ASSIGN(const Tokenizer of_folder, OpenTokenizer(path));
+    NXDKIT_ASSIGN(const Json answer, Encode(of_folder, work));
+    return Print(answer);
+  }
   if (command == "render") return Print(Render(work));
   NXDKIT_ASSIGN(const Tokenizer tokenizer, Tokenizer::Open(path));
   if (command == "decode") return Print(Decode(tokenizer, work));

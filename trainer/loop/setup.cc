@@ -23,6 +23,7 @@
 #include "trainer/loop/memory_estimate.h"
 #include "trainer/loop/others_engine.h"
 #include "trainer/reward/reward.h"
+#include "trainer/text/open_tokenizer.h"
 #include "trainer/text/special_tokens.h"
 
 namespace nxdkit::trainer {
@@ -176,7 +177,7 @@ class Maker {
 
   Status OpenText() {
     const std::string folder = model().tokenizer_path.value_or(*model().model_path);
-    NXDKIT_ASSIGN(Tokenizer tokenizer, Tokenizer::Open(JoinPath(folder, "tokenizer.json")));
+    NXDKIT_ASSIGN(Tokenizer tokenizer, OpenTokenizer(folder));
     tokenizer_ = std::make_shared<const Tokenizer>(std::move(tokenizer));
     NXDKIT_TRY(CheckVocabulary(*parts_.config, folder));
     NXDKIT_ASSIGN(special_, LoadSpecialTokens(folder, *model().model_path, *tokenizer_));

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "lib/base/text.h"
+#include "trainer/base/characters.h"
 #include "trainer/text/byte_level.h"
 
 namespace nxdkit::trainer {
@@ -132,7 +133,7 @@ class Word {
 
 }  // namespace
 
-Result<Bpe> Bpe::FromJson(const Json& model) {
+Result<Bpe> Bpe::FromJson(const Json& model, bool byte_level) {
   NXDKIT_ASSIGN(const std::string type, JsonString(model, "type"));
   if (type != "BPE")
     return Error(Errc::kUnsupported, fmt::format("type '{}' is not known, expected BPE", type))
@@ -146,10 +147,12 @@ Result<Bpe> Bpe::FromJson(const Json& model) {
   if (merges == nullptr || !merges->is_array())
     return Corrupt("model.merges", "found no array of pairs");
   Bpe bpe;
+  bpe.byte_level_ = byte_level;
   if (JsonFind(model, "ignore_merges") != nullptr) {
     NXDKIT_ASSIGN(bpe.ignore_merges_, JsonBool(model, "ignore_merges"));
   }
   NXDKIT_TRY(bpe.ReadVocabulary(*vocabulary));
+  if (!byte_level) NXDKIT_TRY(bpe.ReadUnknown(model));
   bpe.FindBytes();
   NXDKIT_TRY(bpe.ReadMerges(*merges));
   return bpe;
@@ -176,19 +179,84 @@ Status Bpe::ReadVocabulary(const Json& vocabulary) {
   return OkStatus();
 }
 
-void Bpe::FindBytes() {
-  for (size_t byte = 0; byte < 256; ++byte) {
-    byte_ids_[byte] = IdOf(TokenOfByte(static_cast<uint8_t>(byte)));
-    complete_ = complete_ && (byte_ids_[byte] >= 0 || !IsByteOfUtf8(byte));
-  }
+Status Bpe::ReadUnknown(const Json& model) {
+  for (const auto& [key, to] :
+       {std::pair("byte_fallback", &byte_fallback_), std::pair("fuse_unk", &fuse_unknown_)})
+    if (JsonFind(model, key) != nullptr) {
+      NXDKIT_ASSIGN(*to, JsonBool(model, key));
+    }
+  if (JsonFind(model, "unk_token") == nullptr) return OkStatus();
+  NXDKIT_ASSIGN(const std::string token, JsonString(model, "unk_token"));
+  unknown_ = IdOf(token);
+  if (unknown_ >= 0) return OkStatus();
+  return Corrupt("model.unk_token",
+                 fmt::format("'{}' is not in the vocabulary", EscapeControl(token)));
 }
 
-Status Bpe::CheckBytes(std::string_view word) const {
-  for (size_t i = 0; !complete_ && i < word.size(); ++i)
-    if (const auto byte = static_cast<uint8_t>(word[i]); byte_ids_[byte] < 0)
+void Bpe::FindBytes() {
+  for (size_t byte = 0; byte < 256; ++byte) {
+    byte_ids_[byte] = IdOf(byte_level_ ? TokenOfByte(static_cast<uint8_t>(byte))
+                                       : fmt::format("<0x{:02X}>", byte));
+    complete_ = complete_ && (byte_ids_[byte] >= 0 || !IsByteOfUtf8(byte));
+  }
+  if (!byte_level_) complete_ = (complete_ && byte_fallback_) || unknown_ >= 0;
+  for (size_t c = 0; c < ascii_ids_.size(); ++c)
+    ascii_ids_[c] = IdOf(std::string(1, static_cast<char>(c)));
+}
+
+bool Bpe::HasBytes(std::string_view character) const {
+  return byte_fallback_ && std::ranges::all_of(character, [&](char c) {
+           return byte_ids_[static_cast<uint8_t>(c)] >= 0;
+         });
+}
+
+template <typename Add>
+void Bpe::ForSymbols(std::string_view word, const Add& add) const {
+  if (byte_level_) {
+    for (const char byte : word) add(byte_ids_[static_cast<uint8_t>(byte)]);
+    return;
+  }
+  bool pending = false;  // an unknown one, which may be joined by more
+  for (size_t at = 0; at < word.size();) {
+    const size_t end = at + CharBytes(word, at);
+    const std::string_view character = word.substr(at, end - at);
+    at = end;
+    const auto first = static_cast<uint8_t>(character[0]);
+    const int32_t id = first < ascii_ids_.size() ? ascii_ids_[first] : IdOf(character);
+    if (id < 0 && HasBytes(character)) {
+      // The library does not end a row of unknown ones here: they come after the bytes.
+      for (const char byte : character) add(byte_ids_[static_cast<uint8_t>(byte)]);
+      continue;
+    }
+    if (pending && (id >= 0 || !fuse_unknown_)) {
+      add(unknown_);
+      pending = false;
+    }
+    if (id >= 0)
+      add(id);
+    else
+      pending = true;
+  }
+  if (pending) add(unknown_);
+}
+
+Status Bpe::CheckWord(std::string_view word) const {
+  if (complete_) return OkStatus();
+  for (size_t at = 0; at < word.size();) {
+    const size_t end = byte_level_ ? at + 1 : at + CharBytes(word, at);
+    const std::string_view symbol = word.substr(at, end - at);
+    const auto byte = static_cast<uint8_t>(word[at]);
+    at = end;
+    if (byte_level_ && byte_ids_[byte] < 0)
       return Error(Errc::kUnsupported, fmt::format("no token '{}' for the byte 0x{:02x} of '{}'",
                                                    TokenOfByte(byte), byte, EscapeControl(word)))
           .member("model.vocab");
+    if (!byte_level_ && IdOf(symbol) < 0 && !HasBytes(symbol))
+      return Error(Errc::kUnsupported,
+                   fmt::format("no token for the character '{}', and no unknown token",
+                               EscapeControl(symbol)))
+          .member("model.vocab");
+  }
   return OkStatus();
 }
 
@@ -233,12 +301,13 @@ const std::string* Bpe::TokenOf(int32_t id) const {
 void Bpe::Encode(std::string_view word, std::vector<int32_t>* ids) const {
   if (cache_->Find(word, ids)) return;
   const size_t before = ids->size();
-  const int32_t whole = ignore_merges_ ? IdOf(TokenOfBytes(word)) : -1;
+  const int32_t whole =
+      !ignore_merges_ ? -1 : IdOf(byte_level_ ? TokenOfBytes(word) : std::string(word));
   if (whole >= 0) {
     ids->push_back(whole);
   } else {
     Word merged(*merges_);
-    for (const char byte : word) merged.Add(byte_ids_[static_cast<uint8_t>(byte)]);
+    ForSymbols(word, [&](int32_t id) { merged.Add(id); });
     merged.MergeAll();
     merged.AppendTo(ids);
   }

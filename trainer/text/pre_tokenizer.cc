@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "trainer/text/normalizer.h"
 #include "trainer/text/regex_syntax.h"
 
 namespace nxdkit::trainer {
@@ -110,10 +111,9 @@ std::vector<Span> CutAt(const std::vector<Span>& matches, size_t text_bytes, Spl
   return spans;
 }
 
-Result<PreTokenizer> PreTokenizer::FromJson(const Json& json) {
+Result<PreTokenizer> PreTokenizer::FromJson(const Json* json) {
   PreTokenizer made;
-  NXDKIT_TRY(made.Add(json, 0));
-  if (!made.byte_level_) return Unsupported("no ByteLevel; only byte-level tokenizers are known");
+  if (json != nullptr) NXDKIT_TRY(made.Add(*json, 0));
   return made;
 }
 
@@ -121,14 +121,18 @@ Status PreTokenizer::Add(const Json& json, int depth) {
   if (depth > kMaxDepth)
     return Unsupported(fmt::format("Sequences nest deeper than {}", kMaxDepth));
   if (!json.is_object())
-    return Unsupported(
-        fmt::format("found {}, expected Split, ByteLevel or Sequence", JsonTypeText(json)));
+    return Unsupported(fmt::format("found {}, expected an object", JsonTypeText(json)));
   NXDKIT_ASSIGN(const std::string type, JsonString(json, "type"));
+  if (byte_level_ && type != "Sequence")
+    return Unsupported(type == "ByteLevel" ? "ByteLevel twice"
+                                           : fmt::format("{} after ByteLevel", type));
   if (type == "Split") return AddSplit(json);
+  if (type == "Digits") return AddDigits(json);
+  if (type == "Metaspace") return AddMetaspace(json);
   if (type == "ByteLevel") return AddByteLevel(json);
   if (type != "Sequence")
-    return Unsupported(
-        fmt::format("type '{}' is not known, expected Split, ByteLevel or Sequence", type));
+    return Unsupported(fmt::format(
+        "type '{}' is not known, expected Split, Digits, Metaspace, ByteLevel or Sequence", type));
   const Json* list = JsonFind(json, "pretokenizers");
   if (list == nullptr || !list->is_array())
     return Error(Errc::kCorrupt, "Sequence without an array 'pretokenizers'")
@@ -138,16 +142,52 @@ Status PreTokenizer::Add(const Json& json, int depth) {
 }
 
 Status PreTokenizer::AddSplit(const Json& json) {
-  if (byte_level_) return Unsupported("Split after ByteLevel");
   NXDKIT_ASSIGN(const SplitBehavior behavior, BehaviorOf(json));
   NXDKIT_ASSIGN(const bool invert, JsonBool(json, "invert"));
   NXDKIT_ASSIGN(Regex regex, PatternOf(json));
-  steps_.push_back({std::move(regex), behavior, invert, false});
+  steps_.push_back({.regex = std::move(regex), .behavior = behavior, .invert = invert});
+  return OkStatus();
+}
+
+// Characters that Rust calls numeric: Unicode's Nd, Nl and No.
+Status PreTokenizer::AddDigits(const Json& json) {
+  NXDKIT_ASSIGN(const bool individual, JsonBool(json, "individual_digits"));
+  NXDKIT_ASSIGN(Regex regex, Regex::Compile("\\p{N}"));
+  steps_.push_back(
+      {.regex = std::move(regex),
+       .behavior = individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous});
+  return OkStatus();
+}
+
+// What the library's own reader takes: a scheme, or of old files nothing, which is "always".
+Status PreTokenizer::AddMetaspace(const Json& json) {
+  Step step;
+  NXDKIT_ASSIGN(step.space, JsonString(json, "replacement"));
+  std::string scheme = "always";
+  if (JsonFind(json, "prepend_scheme") != nullptr) {
+    NXDKIT_ASSIGN(scheme, JsonString(json, "prepend_scheme"));
+  }
+  if (scheme != "always" && scheme != "first" && scheme != "never")
+    return Unsupported(fmt::format("Metaspace with prepend_scheme '{}' is not known", scheme));
+  const Json* prefix = JsonFind(json, "add_prefix_space");
+  if (prefix != nullptr && *prefix == false && scheme != "never")
+    return Unsupported("Metaspace whose add_prefix_space and prepend_scheme contradict each other");
+  step.scheme = scheme == "always"  ? Scheme::kAlways
+                : scheme == "first" ? Scheme::kFirst
+                                    : Scheme::kNever;
+  bool split = true;
+  if (JsonFind(json, "split") != nullptr) {
+    NXDKIT_ASSIGN(split, JsonBool(json, "split"));
+  }
+  if (split) {
+    NXDKIT_ASSIGN(step.regex, Regex::Compile(EscapeRegex(step.space)));
+    step.behavior = SplitBehavior::kMergedWithNext;
+  }
+  steps_.push_back(std::move(step));
   return OkStatus();
 }
 
 Status PreTokenizer::AddByteLevel(const Json& json) {
-  if (byte_level_) return Unsupported("ByteLevel twice");
   byte_level_ = true;
   NXDKIT_ASSIGN(const bool prefix_space, JsonBool(json, "add_prefix_space"));
   bool use_regex = true;  // older files do not have the key
@@ -159,11 +199,22 @@ Status PreTokenizer::AddByteLevel(const Json& json) {
     return OkStatus();
   }
   NXDKIT_ASSIGN(Regex regex, Regex::Compile(kByteLevelPattern));
-  steps_.push_back({std::move(regex), SplitBehavior::kIsolated, false, prefix_space});
+  steps_.push_back({.regex = std::move(regex), .prefix_space = prefix_space});
   return OkStatus();
 }
 
-Status PreTokenizer::Split(std::string_view text, Words* words) const {
+// A part as the step's pattern sees it.
+std::string_view PreTokenizer::Prepared(const Step& step, std::string_view part, bool first,
+                                        Words* words) {
+  if (step.prefix_space) return WithSpace(part, &words->owned);
+  if (step.space.empty()) return part;
+  std::string& made = words->owned.emplace_back(ReplacedAll(part, " ", step.space));
+  const bool asked = step.scheme == Scheme::kAlways || (step.scheme == Scheme::kFirst && first);
+  if (asked && !made.starts_with(step.space)) made.insert(0, step.space);
+  return made;
+}
+
+Status PreTokenizer::Split(std::string_view text, bool first, Words* words) const {
   if (text.empty()) return OkStatus();
   std::vector<std::string_view> parts{text};
   std::vector<std::string_view> cut;
@@ -171,8 +222,12 @@ Status PreTokenizer::Split(std::string_view text, Words* words) const {
   for (const Step& step : steps_) {
     cut.clear();
     for (std::string_view part : parts) {
-      if (step.prefix_space) part = WithSpace(part, &words->owned);
-      NXDKIT_TRY(step.regex.FindAll(part, &matches));
+      part = Prepared(step, part, first && cut.empty(), words);
+      if (!step.regex) {
+        cut.push_back(part);
+        continue;
+      }
+      NXDKIT_TRY(step.regex->FindAll(part, &matches));
       for (const Span& span : CutAt(matches, part.size(), step.behavior, step.invert))
         cut.push_back(part.substr(span.begin, span.end - span.begin));
     }

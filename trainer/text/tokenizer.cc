@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "lib/base/errors.h"
@@ -9,10 +10,11 @@
 #include "lib/base/utf8.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
+#include "trainer/base/characters.h"
 #include "trainer/text/bpe.h"
-#include "trainer/text/byte_level.h"
-#include "trainer/text/nfc.h"
+#include "trainer/text/normalizer.h"
 #include "trainer/text/pre_tokenizer.h"
+#include "trainer/text/token_decoder.h"
 #include "trainer/text/tokenizer_parts.h"
 
 namespace nxdkit::trainer {
@@ -25,13 +27,17 @@ struct AddedVocabulary {
   std::vector<AddedToken> tokens;
   std::unordered_map<std::string_view, const AddedToken*> by_content;
   std::unordered_map<int32_t, const AddedToken*> by_id;
+  // What Decode makes of tokens that the normalizer changes, as the library does (0.23): they are
+  // then not left out as special ones either.
+  std::unordered_map<int32_t, std::string> normalized;
   std::unique_ptr<AddedTokenFinder> in_raw;         // in the text as it came
   std::unique_ptr<AddedTokenFinder> in_normalized;  // in the normalized text
 };
 
 // Special tokens go before others, as there: the first of two equal patterns counts.
 Result<std::unique_ptr<AddedTokenFinder>> MakeFinder(const std::vector<AddedToken>& all,
-                                                     bool normalized, bool nfc) {
+                                                     bool normalized,
+                                                     const Normalizer& normalizer) {
   std::vector<const AddedToken*> tokens;
   std::vector<std::string> patterns;
   for (const bool special : {true, false}) {
@@ -39,8 +45,8 @@ Result<std::unique_ptr<AddedTokenFinder>> MakeFinder(const std::vector<AddedToke
       if (token.normalized != normalized || token.special != special) continue;
       tokens.push_back(&token);
       patterns.push_back(token.content);
-      if (normalized && nfc) {
-        NXDKIT_ASSIGN(patterns.back(), ToNfc(token.content));
+      if (normalized) {
+        NXDKIT_ASSIGN(patterns.back(), normalizer.Apply(token.content));
       }
     }
   }
@@ -63,7 +69,41 @@ Status CheckAgainstModel(const AddedToken& token, const Bpe& model) {
       .member("added_tokens");
 }
 
-Status Index(const Bpe& model, bool nfc, AddedVocabulary* added) {
+// The library counts the ids of tokens that the model does not have, in the order of the file, and
+// looks at no other: a file that says something else means one thing there and another here.
+Status CheckIds(const std::vector<AddedToken>& tokens, const Bpe& model) {
+  auto next = static_cast<int32_t>(model.vocab_size());
+  int32_t highest = -1;
+  for (const AddedToken& token : tokens) {
+    const bool is_new = model.IdOf(token.content) < 0;
+    const int32_t expected = highest >= next ? highest + 1 : next;
+    if (is_new && token.id != expected)
+      return Error(Errc::kUnsupported,
+                   fmt::format("'{}' has id {}, and the library `tokenizers` gives it {}",
+                               EscapeControl(token.content), token.id, expected))
+          .member("added_tokens");
+    highest = std::max(highest, token.id);
+  }
+  return OkStatus();
+}
+
+// Where a token takes white space that another one is made of, which then takes white space before
+// it, the library's answer depends on what stands before both, or it fails.
+Status CheckStrips(const std::vector<AddedToken>& tokens) {
+  const auto taker = std::ranges::find(tokens, true, &AddedToken::rstrip);
+  const auto taken = std::ranges::find_if(tokens, [](const AddedToken& token) {
+    return token.lstrip && !token.content.empty() && Strip(token.content) != token.content;
+  });
+  if (taker == tokens.end() || taken == tokens.end()) return OkStatus();
+  return Error(
+             Errc::kUnsupported,
+             fmt::format("'{}' takes the white space after it (rstrip), and '{}', which takes that "
+                         "before it (lstrip), has some itself",
+                         EscapeControl(taker->content), EscapeControl(taken->content)))
+      .member("added_tokens");
+}
+
+Status Index(const Bpe& model, const Normalizer& normalizer, AddedVocabulary* added) {
   for (const AddedToken& token : added->tokens) {
     NXDKIT_TRY(CheckAgainstModel(token, model));
     if (!added->by_content.emplace(token.content, &token).second ||
@@ -72,8 +112,15 @@ Status Index(const Bpe& model, bool nfc, AddedVocabulary* added) {
                                                EscapeControl(token.content), token.id))
           .member("added_tokens");
   }
-  NXDKIT_ASSIGN(added->in_raw, MakeFinder(added->tokens, false, nfc));
-  NXDKIT_ASSIGN(added->in_normalized, MakeFinder(added->tokens, true, nfc));
+  for (const AddedToken& token : added->tokens) {
+    if (!token.normalized) continue;
+    NXDKIT_ASSIGN(std::string normalized, normalizer.Apply(token.content));
+    if (normalized != token.content) added->normalized.emplace(token.id, std::move(normalized));
+  }
+  NXDKIT_TRY(CheckIds(added->tokens, model));
+  NXDKIT_TRY(CheckStrips(added->tokens));
+  NXDKIT_ASSIGN(added->in_raw, MakeFinder(added->tokens, false, normalizer));
+  NXDKIT_ASSIGN(added->in_normalized, MakeFinder(added->tokens, true, normalizer));
   return OkStatus();
 }
 
@@ -81,25 +128,26 @@ Status Index(const Bpe& model, bool nfc, AddedVocabulary* added) {
 
 struct Tokenizer::Parts {
   AddedVocabulary added;
-  bool nfc;
+  Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   Bpe model;
   Surroundings around;
+  TokenDecoder decoder;
 
-  Status EncodeWords(std::string_view text, std::vector<int32_t>* ids) const {
+  Status EncodeWords(std::string_view text, bool first, std::vector<int32_t>* ids) const {
     Words words;
-    NXDKIT_TRY(pre_tokenizer.Split(text, &words));
+    NXDKIT_TRY(pre_tokenizer.Split(text, first, &words));
     for (const std::string_view word : words.list) {
-      NXDKIT_TRY(model.CheckBytes(word));
+      NXDKIT_TRY(model.CheckWord(word));
       model.Encode(word, ids);
     }
     return OkStatus();
   }
 
-  Status EncodeText(std::string_view text, std::vector<int32_t>* ids) const {
+  Status EncodeText(std::string_view text, bool first, std::vector<int32_t>* ids) const {
     std::string normalized;
-    if (nfc) {
-      NXDKIT_ASSIGN(normalized, ToNfc(text));
+    if (!normalizer.empty()) {
+      NXDKIT_ASSIGN(normalized, normalizer.Apply(text));
       text = normalized;
     }
     std::vector<TextPart> parts;
@@ -108,7 +156,7 @@ struct Tokenizer::Parts {
       if (part.id >= 0)
         ids->push_back(part.id);
       else
-        NXDKIT_TRY(EncodeWords(part.text, ids));
+        NXDKIT_TRY(EncodeWords(part.text, first && part.text.data() == text.data(), ids));
     }
     return OkStatus();
   }
@@ -136,21 +184,19 @@ Result<Tokenizer> Tokenizer::Parse(std::string_view text) {
   if (!json.is_object())
     return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)));
   const Json* model = JsonFind(json, "model");
-  const Json* pre_tokenizer = JsonFind(json, "pre_tokenizer");
   if (model == nullptr) return Error(Errc::kCorrupt, "the key is missing").member("model");
-  if (pre_tokenizer == nullptr)
-    return Error(Errc::kUnsupported, "found none, expected ByteLevel").member("pre_tokenizer");
 
   AddedVocabulary added;
   NXDKIT_ASSIGN(added.tokens, ReadAddedTokens(JsonFind(json, "added_tokens")));
-  NXDKIT_ASSIGN(const bool nfc, ReadNormalizer(JsonFind(json, "normalizer")));
-  NXDKIT_ASSIGN(PreTokenizer pre, PreTokenizer::FromJson(*pre_tokenizer));
+  NXDKIT_ASSIGN(Normalizer normalizer, Normalizer::FromJson(JsonFind(json, "normalizer")));
+  NXDKIT_ASSIGN(PreTokenizer pre, PreTokenizer::FromJson(JsonFind(json, "pre_tokenizer")));
   NXDKIT_ASSIGN(Surroundings around, ReadPostProcessor(JsonFind(json, "post_processor")));
-  NXDKIT_TRY(CheckDecoder(JsonFind(json, "decoder")));
-  NXDKIT_ASSIGN(Bpe bpe, Bpe::FromJson(*model));
-  NXDKIT_TRY(Index(bpe, nfc, &added));
-  return Tokenizer(std::make_unique<const Parts>(
-      Parts{std::move(added), nfc, std::move(pre), std::move(bpe), std::move(around)}));
+  NXDKIT_ASSIGN(TokenDecoder decoder, TokenDecoder::FromJson(JsonFind(json, "decoder")));
+  NXDKIT_ASSIGN(Bpe bpe, Bpe::FromJson(*model, pre.byte_level()));
+  NXDKIT_TRY(Index(bpe, normalizer, &added));
+  return Tokenizer(
+      std::make_unique<const Parts>(Parts{std::move(added), std::move(normalizer), std::move(pre),
+                                          std::move(bpe), std::move(around), std::move(decoder)}));
 }
 
 Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,
@@ -167,7 +213,7 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,
     if (part.id >= 0)
       ids.push_back(part.id);
     else
-      NXDKIT_TRY(parts_->EncodeText(part.text, &ids));
+      NXDKIT_TRY(parts_->EncodeText(part.text, part.text.data() == text.data(), &ids));
   }
   if (add_special_tokens)
     ids.insert(ids.end(), parts_->around.after.begin(), parts_->around.after.end());
@@ -175,14 +221,18 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,
 }
 
 std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
-  std::string bytes;
+  std::vector<std::string_view> tokens;
   for (const int32_t id : ids) {
-    if (skip_special_tokens && IsSpecial(id)) continue;
-    const std::string* token = parts_->TokenOf(id);
-    if (token != nullptr) bytes += BytesOfToken(*token).value_or(*token);
+    const auto changed = parts_->added.normalized.find(id);
+    const bool as_is = changed == parts_->added.normalized.end();
+    if (skip_special_tokens && as_is && IsSpecial(id)) continue;
+    const std::string* token = as_is ? parts_->TokenOf(id) : &changed->second;
+    if (token != nullptr) tokens.push_back(*token);
   }
-  return Utf8Lossy(bytes);
+  return parts_->decoder.Decode(tokens);
 }
+
+bool Tokenizer::byte_level() const { return parts_->pre_tokenizer.byte_level(); }
 
 std::optional<int32_t> Tokenizer::TokenId(std::string_view token) const {
   const auto added = parts_->added.by_content.find(token);

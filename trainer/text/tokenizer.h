@@ -36,6 +36,9 @@ class Tokenizer {
   // Ids that no token has are left out. Bytes that are not UTF-8 become U+FFFD.
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
 
+  // Whether words are bytes, in GPT-2's alphabet; else they are characters.
+  bool byte_level() const;
+
   // The token as the file writes it; byte-level characters and all.
   std::optional<int32_t> TokenId(std::string_view token) const;
   std::optional<std::string> Token(int32_t id) const;

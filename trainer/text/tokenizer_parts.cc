@@ -2,14 +2,12 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "lib/base/text.h"
+#include "trainer/text/step_list.h"
 
 namespace nxdkit::trainer {
 namespace {
 
-constexpr int kMaxPartsDepth = 8;
 constexpr size_t kMaxContentBytes = 1024;  // looking for a token costs its length at every place
 constexpr size_t kMaxAllContentBytes = size_t{4} << 20;  // each byte is a node of a tree
 constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
@@ -19,13 +17,6 @@ Result<int32_t> IdOf(const Json& json, std::string_view member) {
     return Error(Errc::kCorrupt, fmt::format("id {}, expected 0 to {}", JsonExcerpt(json), kMaxId))
         .member(member);
   return static_cast<int32_t>(json.get<int64_t>());
-}
-
-Result<const Json*> ListOf(const Json& json, std::string_view key, std::string_view member) {
-  const Json* list = JsonFind(json, key);
-  if (list == nullptr || !list->is_array())
-    return Error(Errc::kCorrupt, fmt::format("found no array '{}'", key)).member(member);
-  return list;
 }
 
 Result<AddedToken> ReadAddedToken(const Json& json) {
@@ -81,28 +72,6 @@ Status ApplyTemplate(const Json& json, Surroundings* around) {
   return OkStatus();
 }
 
-// A part of the file that is one step or a Sequence of them.
-struct StepList {
-  std::string_view member;              // "decoder"
-  std::string_view list;                // of a Sequence: "decoders"
-  std::vector<std::string_view> types;  // that are known, besides Sequence
-  std::string_view expected;            // for messages
-};
-
-// Calls each(type, step), which returns a Status, for every step that is not a Sequence.
-template <typename Each>
-Status ForEachStep(const Json& json, const StepList& part, const Each& each, int depth = 0) {
-  NXDKIT_ASSIGN(const std::string type, JsonString(json, "type"));
-  if (std::ranges::find(part.types, type) != part.types.end()) return each(type, json);
-  if (type != "Sequence" || depth >= kMaxPartsDepth)
-    return Error(Errc::kUnsupported,
-                 fmt::format("type '{}' is not known, expected {}", type, part.expected))
-        .member(part.member);
-  NXDKIT_ASSIGN(const Json* list, ListOf(json, part.list, part.member));
-  for (const Json& step : *list) NXDKIT_TRY(ForEachStep(step, part, each, depth + 1));
-  return OkStatus();
-}
-
 }  // namespace
 
 Result<std::vector<AddedToken>> ReadAddedTokens(const Json* json) {
@@ -126,17 +95,6 @@ Result<std::vector<AddedToken>> ReadAddedTokens(const Json* json) {
   return tokens;
 }
 
-Result<bool> ReadNormalizer(const Json* json) {
-  const StepList part = {"normalizer", "normalizers", {"NFC"}, "null, NFC or a flat Sequence"};
-  bool nfc = false;
-  const auto read = [&](std::string_view, const Json&) {
-    nfc = true;
-    return OkStatus();
-  };
-  if (json != nullptr) NXDKIT_TRY(ForEachStep(*json, part, read));
-  return nfc;
-}
-
 Result<Surroundings> ReadPostProcessor(const Json* json) {
   const StepList part = {"post_processor",
                          "processors",
@@ -149,22 +107,6 @@ Result<Surroundings> ReadPostProcessor(const Json* json) {
   };
   if (json != nullptr) NXDKIT_TRY(ForEachStep(*json, part, read));
   return around;
-}
-
-Status CheckDecoder(const Json* json) {
-  const StepList part = {
-      "decoder", "decoders", {"ByteLevel", "Fuse"}, "ByteLevel, Fuse or a flat Sequence"};
-  if (json == nullptr)
-    return Error(Errc::kUnsupported, "found none, expected ByteLevel").member("decoder");
-  int count = 0;
-  const auto read = [&](std::string_view type, const Json&) {
-    if (type == "ByteLevel") ++count;  // Fuse joins what that has joined already
-    return OkStatus();
-  };
-  NXDKIT_TRY(ForEachStep(*json, part, read));
-  if (count == 1) return OkStatus();
-  return Error(Errc::kUnsupported, fmt::format("ByteLevel {} times, expected once", count))
-      .member("decoder");
 }
 
 }  // namespace nxdkit::trainer

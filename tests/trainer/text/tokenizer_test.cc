@@ -38,7 +38,7 @@ TEST_P(Goldens, AreMet) {
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().ToString();
   const Result<Json> rows = ReadJsonFile(folder + "/expected.json", 1 << 20);
   ASSERT_TRUE(rows.ok()) << rows.error().ToString();
-  ASSERT_GT(rows->size(), 300u);
+  ASSERT_GT(rows->size(), 140u);
   for (const Json& row : *rows) {
     const Ids ids = row["ids"].get<Ids>();
     if (row.contains("text")) {
@@ -47,12 +47,15 @@ TEST_P(Goldens, AreMet) {
     EXPECT_EQ(tokenizer->Decode(ids, true), row["decoded"].get<std::string>()) << row["ids"];
   }
 }
-INSTANTIATE_TEST_SUITE_P(Each, Goldens, ::testing::Values("qwen", "llama3", "odd_added"),
+INSTANTIATE_TEST_SUITE_P(Each, Goldens,
+                         ::testing::Values("qwen", "llama3", "odd_added", "llama2", "metaspace",
+                                           "unknown"),
                          [](const auto& row) { return std::string(row.param); });
 
 TEST(Tokenizer, RefusesTextWithAByteThatHasNoToken) {
   Json json = SmallTokenizer();
   json["model"]["vocab"].erase("A");
+  json["model"]["vocab"]["something else"] = 'A';
   const Tokenizer tokenizer = Make(json);
   EXPECT_THAT(Encode(tokenizer, "B"), ElementsAre('B'));
   const Result<Ids> ids = tokenizer.Encode("BA", false);
@@ -191,12 +194,32 @@ const Fault kFaults[] = {
      "model.merges", "merge 4 of 'h' and 'x': 'hx' is not in the vocabulary"},
     {"MergeOfThree", R"([{"op":"add","path":"/model/merges/4","value":"a b c"}])", kCorrupt,
      "model.merges", "merge 4 is \"a b c\", expected two tokens"},
-    {"NoPreTokenizer", R"([{"op":"replace","path":"/pre_tokenizer","value":null}])", kUnsupported,
-     "pre_tokenizer", "found none, expected ByteLevel"},
-    {"Metaspace", R"([{"op":"replace","path":"/pre_tokenizer","value":{"type":"Metaspace"}}])",
-     kUnsupported, "pre_tokenizer", "type 'Metaspace' is not known"},
-    {"OnlySplit", R"([{"op":"remove","path":"/pre_tokenizer/pretokenizers/1"}])", kUnsupported,
-     "pre_tokenizer", "no ByteLevel"},
+    {"PreTokenizer", R"([{"op":"replace","path":"/pre_tokenizer","value":{"type":"Punctuation"}}])",
+     kUnsupported, "pre_tokenizer", "type 'Punctuation' is not known"},
+    {"Scheme", R"([{"op":"replace","path":"/pre_tokenizer","value":
+        {"type":"Metaspace","replacement":"_","prepend_scheme":"often"}}])",
+     kUnsupported, "pre_tokenizer", "prepend_scheme 'often' is not known"},
+    {"SchemeAgainstPrefix", R"([{"op":"replace","path":"/pre_tokenizer","value":
+        {"type":"Metaspace","replacement":"_","add_prefix_space":false}}])",
+     kUnsupported, "pre_tokenizer", "add_prefix_space and prepend_scheme contradict each other"},
+    {"DigitsAfterByteLevel", R"([{"op":"add","path":"/pre_tokenizer/pretokenizers/-","value":
+        {"type":"Digits","individual_digits":true}}])",
+     kUnsupported, "pre_tokenizer", "Digits after ByteLevel"},
+    {"ReplaceByRegex", R"([{"op":"replace","path":"/normalizer","value":
+        {"type":"Replace","pattern":{"Regex":"a"},"content":"b"}}])",
+     kUnsupported, "normalizer", "Replace by a pattern that is not a String"},
+    {"Unknown", R"([{"op":"replace","path":"/pre_tokenizer","value":null},
+        {"op":"add","path":"/model/unk_token","value":"<unk>"}])",
+     kCorrupt, "model.unk_token", "'<unk>' is not in the vocabulary"},
+    {"AddedGap", R"([{"op":"replace","path":"/added_tokens/1/id","value":270}])", kUnsupported,
+     "added_tokens", "'<t>' has id 270, and the library `tokenizers` gives it 261"},
+    {"AddedStrips", R"([{"op":"replace","path":"/added_tokens/0/rstrip","value":true},
+        {"op":"replace","path":"/added_tokens/1/lstrip","value":true},
+        {"op":"replace","path":"/added_tokens/1/content","value":"  "}])",
+     kUnsupported, "added_tokens", "'<|end|>' takes the white space after it (rstrip), and '  '"},
+    {"DecoderMix", R"([{"op":"replace","path":"/decoder","value":{"type":"Sequence","decoders":
+        [{"type":"ByteLevel"},{"type":"ByteFallback"}]}}])",
+     kUnsupported, "decoder", "ByteLevel beside other steps"},
     {"Behavior",
      R"([{"op":"replace","path":"/pre_tokenizer/pretokenizers/0/behavior","value":"Odd"}])",
      kUnsupported, "pre_tokenizer", "behavior 'Odd'"},

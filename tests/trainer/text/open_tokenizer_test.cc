@@ -1,0 +1,51 @@
+#include "trainer/text/open_tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/lib/temp_folder.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+using Ids = std::vector<int32_t>;
+using testing_util::WriteText;
+
+const std::string kLlama2 = NXDKIT_TESTDATA "/tokenizer/llama2/tokenizer.json";
+
+std::vector<Ids> IdsOf(const std::string& tokenizer_config) {
+  const testing_util::TempFolder folder;
+  std::filesystem::create_symlink(kLlama2, folder / "tokenizer.json");
+  WriteText(folder / "tokenizer_config.json", tokenizer_config);
+  const auto tokenizer = OpenTokenizer(folder.path());
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.error().ToString();
+  std::vector<Ids> all;
+  for (const char* text : {"the fox", "<s>the", "  two", "</s> a<s>b"})
+    all.push_back(*tokenizer->Encode(text, false));
+  return all;
+}
+
+// What AutoTokenizer of transformers 5.19 answers for these folders; tests/interop asks it itself.
+TEST(OpenTokenizer, TheClassCountsForLlama) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(
+      IdsOf(R"({"tokenizer_class": "LlamaTokenizerFast"})"),
+      ElementsAre(Ids{236, 56, 481}, Ids{1, 137, 56}, Ids{123, 71, 74, 66}, Ids{2, 130, 1, 53}));
+  EXPECT_THAT(
+      IdsOf(R"({"tokenizer_class": "LlamaTokenizer", "legacy": true})"),
+      ElementsAre(Ids{236, 56, 481}, Ids{1, 236, 56}, Ids{123, 71, 74, 66}, Ids{2, 130, 1, 149}));
+  EXPECT_THAT(
+      IdsOf(R"({"tokenizer_class": "LlamaTokenizer", "add_prefix_space": false})"),
+      ElementsAre(Ids{137, 56, 481}, Ids{1, 137, 56}, Ids{123, 71, 74, 66}, Ids{2, 130, 1, 53}));
+}
+
+// Of any other class the file itself counts, as it does for the library.
+TEST(OpenTokenizer, OfOtherClassesTheFileCounts) {
+  const auto file = Tokenizer::Open(kLlama2);
+  ASSERT_TRUE(file.ok());
+  for (const char* config : {R"({"tokenizer_class": "PreTrainedTokenizerFast"})", "{}", "["})
+    EXPECT_EQ(IdsOf(config)[1], *file->Encode("<s>the", false)) << config;
+}
+
+}  // namespace
+}  // namespace nxdkit::trainer
