@@ -144,7 +144,10 @@ Result<std::vector<Part>> PackMicroBatches(std::span<const int64_t> lengths, int
     }
     return squares;
   };
-  std::ranges::stable_sort(parts, [&](const Part& a, const Part& b) { return cost(a) > cost(b); });
+  // As there: descending by cost, and by the first row where that is equal.
+  std::ranges::sort(parts, [&](const Part& a, const Part& b) {
+    return std::pair(cost(a), a.front()) > std::pair(cost(b), b.front());
+  });
   return parts;
 }
 

@@ -75,6 +75,16 @@ Factors MakeFactors(const AdamOptions& options, const AdamStep& step, int64_t co
   return f;
 }
 
+// The reference's bf16 optimizer counts its steps in an f32 tensor, so that torch makes the bias
+// corrections in f32, each operation rounded: reciprocal() * lr for lr / tensor.
+void MakeF32Corrections(const AdamStep& step, int64_t count, Factors& f) {
+  const auto t = static_cast<float>(count);
+  const float first = 1 - std::pow(f.beta1, t);
+  const float second = 1 - std::pow(f.beta2, t);
+  f.rate = 1 / first * static_cast<float>(step.lr);
+  f.correction = std::sqrt(second);
+}
+
 NXDKIT_INLINE float Wide(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
@@ -234,7 +244,8 @@ void UpdateAdamW(const ParamTable& table, const AdamOptions& options, const Adam
 void UpdateAdamWBf16(const ParamTable& table, const AdamOptions& options, const AdamStep& step,
                      std::span<const float> gradient, AdamBf16State& state,
                      std::span<uint16_t> weights) {
-  const Factors factors = MakeFactors(options, step, ++state.step);
+  Factors factors = MakeFactors(options, step, ++state.step);
+  MakeF32Corrections(step, state.step, factors);
   ForPieces(table, [&](const Piece& piece) {
     const int64_t at = piece.offset;
     StepBf16(factors, piece.count, gradient.data() + at, state.m.data() + at, state.v.data() + at,

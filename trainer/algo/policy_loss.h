@@ -8,6 +8,8 @@
 //   cispo        -A log_prob * clipped ratio, the ratio without gradient. With clip_low 0 the
 //                clipped ratio is at least 1; "no lower bound" is clip_low 1
 //   sapo         a soft gate: -A (4 / tau) sigmoid(tau (ratio - 1)), tau by the sign of A
+//
+// At the bounds of a clamp the gradient passes, as on torch 2.13; on 2.15 it does not.
 #pragma once
 
 #include <cstdint>

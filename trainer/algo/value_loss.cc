@@ -21,6 +21,20 @@ Status CheckRow(size_t index, const ValueRow& row) {
       .member(fmt::format("row {}", index));
 }
 
+enum class Side { kValue, kTie, kClipped };
+
+// Which of the two squares is the larger, in f32 as the reference compares them. At a tie of a
+// value that is clipped, torch.max gives half of the gradient to either side, and that of the clipped one
+// goes nowhere.
+Side SideOf(const ValueLossOptions& options, float value, float old, float wanted) {
+  const auto range = static_cast<float>(options.clip_range);
+  const float clipped = std::clamp(value, old - range, old + range);
+  const float error = (value - wanted) * (value - wanted);
+  const float clipped_error = (clipped - wanted) * (clipped - wanted);
+  if (error < clipped_error) return Side::kClipped;
+  return error == clipped_error && clipped != value ? Side::kTie : Side::kValue;
+}
+
 Status AddRow(const ValueLossOptions& options, const LossWeights& weights, size_t index,
               const ValueRow& row, ValueMetrics& metrics) {
   const int64_t length = std::ssize(row.values);
@@ -33,13 +47,15 @@ Status AddRow(const ValueLossOptions& options, const LossWeights& weights, size_
     const double clipped = std::clamp(value, old - options.clip_range, old + options.clip_range);
     const double error = value - row.returns[t];
     const double clipped_error = clipped - row.returns[t];
-    const bool is_clipped = error * error < clipped_error * clipped_error;
+    const Side side = SideOf(options, row.values[t], row.old_values[t], row.returns[t]);
+    const bool is_clipped = side == Side::kClipped;
     const double used = is_clipped ? clipped_error : error;
     metrics.vf_loss += 0.5 * used * used * in_average;
     metrics.loss += 0.5 * used * used * in_gradient;
     metrics.clip_fraction += is_clipped ? token_share : 0;
     metrics.value_mean += value * token_share;
-    row.gradient[t] = static_cast<float>(is_clipped ? 0 : error * in_gradient);
+    const double share = is_clipped ? 0 : side == Side::kTie ? 0.5 : 1;
+    row.gradient[t] = static_cast<float>(share * error * in_gradient);
     if (!std::isfinite(used))
       return Corrupt("the error of token {} is {} (value {}, return {})", t, used, value,
                      row.returns[t])

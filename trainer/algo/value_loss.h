@@ -32,7 +32,10 @@ struct ValueMetrics {
 };
 
 // One micro-batch: 1/2 max((v - ret)^2, (clip(v) - ret)^2) with clip(v) within clip_range of the
-// old value. Errors as ComputePolicyLoss.
+// old value. Where both squares are equal and v is clipped, half of the gradient is left, as
+// torch.max gives the other half to the clipped side; at the bounds of the clip itself it passes
+// whole, as on torch 2.13 (on 2.15 the gradient of clamp there is half of it with tensors as
+// bounds, and 0 with numbers). Errors as ComputePolicyLoss.
 Result<ValueMetrics> ComputeValueLoss(const ValueLossOptions& options, const MiniBatch& mini_batch,
                                       std::span<const ValueRow> rows);
 

@@ -93,5 +93,13 @@ TEST(MicroBatches, CostliestFirst) {
   EXPECT_EQ(*packed, (std::vector<Part>{{0, 1}, {4, 5}, {2, 3, 6, 7}}));
 }
 
+// sorted(..., key=lambda rows: (cost, min(rows)), reverse=True) in the reference.
+TEST(MicroBatches, OfEqualCostTheLaterRowsComeFirst) {
+  const std::vector<int64_t> lengths = {5, 5, 5, 5};
+  const auto packed = PackMicroBatches(lengths, 4);
+  ASSERT_TRUE(packed.ok());
+  EXPECT_EQ(*packed, (std::vector<Part>{{3}, {2}, {1}, {0}}));
+}
+
 }  // namespace
 }  // namespace nxdkit::trainer

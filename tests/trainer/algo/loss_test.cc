@@ -397,6 +397,20 @@ TEST(ValueLoss, ByFiniteDifferencesAndByHand) {
   }
 }
 
+// What torch 2.13 answers for max of both squares: half of the gradient where they are equal and the
+// value is clipped; all of it at the bound of the clip itself.
+TEST(ValueLoss, TiesAreThoseOfTorch) {
+  Floats values = {1.0f, 0.5f, 0.25f, 1.0f}, old = {0, 0, 0, 0}, returns = {.75f, 9, 1, .7f};
+  const Floats torch = {0.125f, -8.5f, -0.75f, 0.30000001192092896f};
+  for (size_t t = 0; t < values.size(); ++t) {
+    Floats gradient(1);
+    const ValueRow row[] = {{std::span(values).subspan(t, 1), std::span(old).subspan(t, 1),
+                             std::span(returns).subspan(t, 1), gradient}};
+    ASSERT_TRUE(ComputeValueLoss({}, {1, 1}, row).ok());
+    EXPECT_NEAR(gradient[0], torch[t], 1e-7) << t;
+  }
+}
+
 TEST(ValueLoss, NamesTheTokenThatIsNotFinite) {
   Floats values = {1, std::numeric_limits<float>::infinity()}, zero = {0, 0}, gradient(2);
   const ValueRow row[] = {{values, zero, zero, gradient}};

@@ -11,6 +11,8 @@
 #include <random>
 #include <vector>
 
+#include "lib/json/json.h"
+#include "lib/system/file.h"
 #include "trainer/base/rng.h"
 
 namespace nxdkit::trainer {
@@ -72,6 +74,25 @@ TEST(AdamWBf16, TheReferenceBitByBit) {
     EXPECT_NEAR(Wide(weights[0]) + Wide(state.c[0]), step.sum, 6e-7) << "t " << state.step;
   }
   EXPECT_EQ(state.step, 6);
+}
+
+// Fifty steps, as torch does them: testdata/algo/make.py.
+TEST(AdamWBf16, FiftyStepsBitByBit) {
+  const auto text = ReadSmallFile(NXDKIT_TESTDATA "/algo/adamw_bf16.json", 1 << 20);
+  ASSERT_TRUE(text.ok());
+  const Json json = Json::parse(*text);
+  Words weights = json["start"].get<Words>();
+  const ParamTable table = TableOf({std::ssize(weights)});
+  AdamBf16State state = MakeAdamBf16State(table);
+  for (const Json& row : json["gradients"]) {
+    Floats gradient;
+    for (const uint16_t bits : row.get<Words>()) gradient.push_back(Wide(bits));
+    UpdateAdamWBf16(table, {}, {.lr = 3e-3}, gradient, state, weights);
+  }
+  EXPECT_EQ(Words(state.m.begin(), state.m.end()), json["m"].get<Words>());
+  EXPECT_EQ(Words(state.v.begin(), state.v.end()), json["v"].get<Words>());
+  EXPECT_EQ(Words(state.c.begin(), state.c.end()), json["c"].get<Words>());
+  EXPECT_EQ(weights, json["weights"].get<Words>());
 }
 
 // The update in f64.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -50,6 +51,26 @@ TEST(Filter, KeepsWholeGroupsStrictlyBetween) {
   const auto kept = FilterGroups(groups, scores, 0.01, 0.99);
   ASSERT_TRUE(kept.ok());
   EXPECT_EQ(*kept, (std::vector<size_t>{0, 2}));  // group 4 has 0.01 exactly
+}
+
+// numpy.mean([0.1] * 8) is 0.1, where a plain sum gives 0.09999999999999999; of 300 and of 13 values
+// by numpy 2.3: (numpy.arange(n) * 0.1).mean().
+TEST(Filter, MeansAreThoseOfNumpy) {
+  const auto kept = [](const std::vector<double>& scores, double low, double high) {
+    return FilterGroups(std::vector<uint64_t>(scores.size(), 7), scores, low, high)->size();
+  };
+  const std::vector<double> tenths(8, 0.1);
+  EXPECT_EQ(kept(tenths, 0, 0.1), 0u);
+  EXPECT_EQ(kept(tenths, 0, std::nextafter(0.1, 1)), 8u);
+  const auto ramp = [](int n) {
+    std::vector<double> values;
+    for (int i = 0; i < n; ++i) values.push_back(i * 0.1);
+    return values;
+  };
+  for (const auto& [n, mean] : {std::pair(13, 0.6000000000000001), std::pair(300, 14.95)}) {
+    EXPECT_EQ(kept(ramp(n), mean, 1e9), 0u) << n;
+    EXPECT_EQ(kept(ramp(n), std::nextafter(mean, 0), std::nextafter(mean, 1e9)), size_t(n)) << n;
+  }
 }
 
 TEST(Filter, NamesTheRowThatIsNotFinite) {
