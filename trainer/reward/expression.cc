@@ -1,6 +1,9 @@
 #include "trainer/reward/expression.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstddef>
 
 #include "lib/base/utf8.h"
 #include "trainer/reward/text.h"
@@ -78,9 +81,13 @@ class Parser {
   }
 
   bool Powered() {
+    const size_t base = out_.steps.size();
     if (!Primary()) return false;
     if (!TakePowerSign()) return true;
     const size_t steps = out_.steps.size();
+    const bool of_letters =
+        std::any_of(out_.steps.begin() + static_cast<std::ptrdiff_t>(base), out_.steps.end(),
+                    [](const ExpressionStep& step) { return step.op == ExpressionOp::kLetter; });
     ++depth_;
     if (!Signed()) return false;
     --depth_;
@@ -88,8 +95,19 @@ class Parser {
       out_.steps.resize(steps);
       return Emit(ExpressionOp::kPowerInt, *power);
     }
+    if (of_letters) SetApart(steps);
     out_.is_rational = false;
     return Emit(ExpressionOp::kPower);
+  }
+
+  // Sympy holds x**2.0 and x**2 apart, and each is equal to itself.
+  void SetApart(size_t first) {
+    constexpr double kApart = 1 + 1e-6;
+    for (size_t i = first; i < out_.steps.size(); ++i) {
+      if (out_.steps[i].op != ExpressionOp::kNumber) continue;
+      ExpressionNumber& number = out_.numbers[static_cast<size_t>(out_.steps[i].value)];
+      if (number.decimal && number.value == std::floor(number.value)) number.value *= kApart;
+    }
   }
 
   // What was just read from step `first` on, when it is n or -n.
@@ -168,14 +186,20 @@ class Parser {
       digits(true);
     }
     if (!any || Peek() == '.') return false;
+    // "a5.": a name and what cannot follow it.
+    if (number.decimal && begin > 0 && IsLetterBefore(begin)) return false;
     if (!TakeExponent(number)) return false;
     const std::string_view all = text_.substr(begin, at_ - begin);
+    // "055" is not a number of Python's (3.11 read it as 0 * 55).
+    if (!number.decimal && all.front() == '0' && !number.digits.empty()) return false;
     // Beyond the range of f64: infinite, which is equal to nothing, or 0.
     number.value = ParseDouble(std::string(all)).value_or(0);
     out_.has_decimals |= number.decimal;
     out_.numbers.push_back(std::move(number));
     return Emit(ExpressionOp::kNumber, static_cast<int64_t>(out_.numbers.size()) - 1);
   }
+
+  bool IsLetterBefore(size_t at) const { return IsLetter(text_, CharBegin(text_, at - 1)); }
 
   // "e5", "e-5": else the e is a letter.
   bool TakeExponent(ExpressionNumber& number) {

@@ -70,7 +70,8 @@ std::string RemoveDegrees(std::string_view text) {
 
 // Python's float(text): white space around it, a sign, underscores between digits.
 std::optional<double> ParseFloat(std::string_view text) {
-  text = Strip(text);
+  const std::string ascii = WithAsciiDigits(Strip(text));
+  text = ascii;
   std::string digits;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -200,7 +201,9 @@ bool MayEvaluate(std::string_view text) {
 bool ElementsAreEqual(const std::string& truth, const std::string& given) {
   if (IsFraction(truth) && IsFraction(given)) return truth == given;
   if (LooksLikeInteger(truth) != LooksLikeInteger(given)) return false;
-  return MayEvaluate(fmt::format("({})-({})", truth, given)) && AreEqualExpressions(truth, given);
+  // Line feeds around an expression are nothing to Python.
+  return MayEvaluate(fmt::format("({})-({})", truth, given)) &&
+         AreEqualExpressions(Strip(truth), Strip(given));
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ constexpr Symbol kSymbols[] = {
     {"mp", "\u2213"},
     {"mu", "\u03bc"},
     {"nabla", "\u2207"},
-    {"ne", "\u2260"},
+    {"ne", ""},  // pylatexenc does not know it; \neq it does
     {"neg", "\u00ac"},
     {"neq", "\u2260"},
     {"notin", "\u2209"},

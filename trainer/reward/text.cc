@@ -25,6 +25,29 @@ std::optional<double> ParseDouble(const std::string& text) {
   return value;
 }
 
+// The digits of a script stand in rows of ten that begin with its zero; several rows may follow each
+// other.
+std::string WithAsciiDigits(std::string_view text) {
+  const auto is_decimal = [](int32_t point) {
+    return utf8proc_category(point) == UTF8PROC_CATEGORY_ND;
+  };
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t bytes = CharBytes(text, at);
+    const std::optional<CodePoint> point = DecodeUtf8(text, at);
+    const auto value = point ? static_cast<int32_t>(point->value) : 0;
+    if (value < 0x80 || !is_decimal(value)) {
+      out += text.substr(at, bytes);
+    } else {
+      int32_t first = value;
+      while (is_decimal(first - 1)) --first;
+      out += static_cast<char>('0' + (value - first) % 10);
+    }
+    at += bytes;
+  }
+  return out;
+}
+
 std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to) {
   return RewriteEach(text, from, [&](std::string_view, std::string* out) {
     out->append(to);

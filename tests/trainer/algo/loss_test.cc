@@ -397,8 +397,8 @@ TEST(ValueLoss, ByFiniteDifferencesAndByHand) {
   }
 }
 
-// What torch 2.13 answers for max of both squares: half of the gradient where they are equal and the
-// value is clipped; all of it at the bound of the clip itself.
+// What torch 2.13 answers for max of both squares: half of the gradient where they are equal and
+// the value is clipped; all of it at the bound of the clip itself.
 TEST(ValueLoss, TiesAreThoseOfTorch) {
   Floats values = {1.0f, 0.5f, 0.25f, 1.0f}, old = {0, 0, 0, 0}, returns = {.75f, 9, 1, .7f};
   const Floats torch = {0.125f, -8.5f, -0.75f, 0.30000001192092896f};

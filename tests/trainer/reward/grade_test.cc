@@ -86,6 +86,12 @@ TEST(Grade, RightAnswers) {
       {"\\dfrac{3}{4}", "\\tfrac34"},
       {"5\\text{ cm}", "5"},
       {"\\$3.50", "3.5"},
+      {"$.5$", ".5\n"},
+      {"x \\ne 2", "(x2)"},  // pylatexenc drops \ne
+      {"\u0664", "4"},
+      {"\uff15", "5"},
+      {"12.", "12"},
+      {"x^2.0", "(x^2.)"},
   };
   for (const Pair& one : cases)
     EXPECT_TRUE(GradeAnswer(one.given, one.truth))
@@ -95,6 +101,12 @@ TEST(Grade, RightAnswers) {
 
 TEST(Grade, WrongAnswers) {
   const Pair cases[] = {
+      {"(055)", "055"},
+      {"2x", "02x"},
+      {"(\u0664)", "\u0664"},
+      {"x^2.", "x^2"},
+      {"A50\\%.", "A50"},
+      {"\\neq 3", "3"},
       {"2/4", "\\frac{1}{2}"},
       {"\\frac{2}{4}", "1/2"},
       {"(1,2)", "[1,2]"},
