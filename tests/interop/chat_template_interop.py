@@ -268,6 +268,28 @@ STATEMENTS = [
     "{{- x -}} {{ x }}", "   {{ x }}", "   {# c #}   \n  x", "{%+ if t %}a{% endif +%}\n b", "q {% if t %}\n   z\n {% endif %} \n",
     "\u00a0{% if t %}a{% endif %}", "{", "{ {", "{{ '{' }}{", "%} }} #}", "{% if t %}{{ s }}{% endif %}",
 ]
+# Lists of jinja2 3.1's own filters and methods, and how arguments are spread.
+STATEMENTS += [
+    "{{ [3, 1, 2] | min }}{{ [3, 1, 2] | max }}{{ [] | min is defined }}{{ ['b', 'A', 'c'] | min }}{{ ['b', 'A', 'c'] | max }}",
+    "{{ ['b', 'A', 'a'] | min(case_sensitive=true) }}{{ ['b', 'B'] | max }}{{ ['B', 'b'] | max }}",
+    "{{ [{'a': 2}, {'a': 1}] | min(attribute='a') }}{{ [{'a': {'b': 1}}, {'a': {'b': 5}}] | max(attribute='a.b') }}",
+    "{{ [3, 1, 2] | sort }}{{ [3, 1, 2] | sort(reverse=true) }}{{ ['b', 'A', 'a', 'B'] | sort }}{{ ['b', 'A', 'a', 'B'] | sort(true) }}",
+    "{{ ['b', 'A', 'a', 'B'] | sort(case_sensitive=true) }}{{ 'hello' | sort }}{{ [2.5, 1, true] | sort }}",
+    "{{ [{'n': 'b', 'i': 1}, {'n': 'A', 'i': 2}, {'n': 'B', 'i': 3}] | sort(attribute='n') }}",
+    "{{ [{'n': 'b', 'i': 1}, {'n': 'A', 'i': 2}, {'n': 'B', 'i': 3}] | sort(attribute='n', reverse=true) | map(attribute='i') | list }}",
+    "{{ [1, 2, 1, 'a', 'A', 'b', 1.0] | unique | list }}{{ ['a', 'A'] | unique(true) | list }}",
+    "{{ [{'n': 'a'}, {'n': 'A'}] | unique(attribute='n') | list }}{% for a in [1, 1] | unique %}{{ a }}{% endfor %}",
+    "{{ [1, 2, 3.5] | sum }}{{ [] | sum }}{{ [{'p': 1}, {'p': 2}] | sum(attribute='p') }}{{ [1] | sum(start=10) }}",
+    "{{ 'a\n\nb\n c' | indent }}|{{ 'a\nb' | indent(2) }}|{{ 'a\nb' | indent(2, true) }}|{{ 'a\n\nb' | indent(2, blank=true) }}",
+    "{{ 'a\nb\n' | indent('> ') }}|{{ 'a\nb\n' | indent(width=1, first=true, blank=true) }}|{{ '' | indent(first=true) }}|{{ 'x' | indent(0) }}",
+    "{{ 2.5 | round }}{{ 3.5 | round }}{{ 42.55 | round(1) }}{{ 42.55 | round(1, 'floor') }}{{ 42.11 | round(method='ceil') }}{{ 7 | round }}",
+    "{{ -2.5 | round }}{{ 0.125 | round(2) }}{{ 1e15 | round(3) }}{{ 42.3 | round | int }}{{ 2.675 | round(2) }}",
+    "{{ 'hello wORLD it\\'s x2y \u00e9t\u00e9-a'.title() }}{{ 'hello wORLD it\\'s (foo) x-y [z' | title }}{{ '' | title }}",
+    "{% macro m(a, b, c=3) %}<{{ a }}{{ b }}{{ c }}>{% endmacro %}{{ m(*[1, 2]) }}{{ m(*[1], b=5) }}{{ m(1, **{'b': 2, 'c': 9}) }}{{ m(*'xy') }}",
+    "{% if x %}{% macro m(a) %}<{{ a }}{{ x }}>{% endmacro %}{% elif d %}{% macro m(a) %}!{% endmacro %}{% else %}{% endif %}{{ m(1) }}",
+    "{% if false %}{% macro m(a) %}x{% endmacro %}{% else %}{% if true %}{% macro m(a) %}y{{ a }}{% endmacro %}{% endif %}{% endif %}{{ m(2) }}",
+    "{{ range(*[1, 4]) | list }}{{ 'a,b,c'.split(*[',', 1]) }}{{ dict(**{'a': 1}) }}",
+]
 FAILING = ["{{ missing.a }}", "{{ missing.a is defined }}", "{{ missing.a.b }}", "{{ missing() }}", "{{ x() }}", "{{ 1 + 'a' }}", "{{ 'a' + 1 }}", "{{ n + 1 }}",
            "{{ missing + 'a' }}", "{{ 1 / 0 }}", "{{ 1 // 0 }}", "{% for a in n %}{% endfor %}", "{% for a in 3 %}{% endfor %}",
            "{{ n | length }}", "{{ 1 < 'a' }}", "{{ x in n }}", "{{ raise_exception('stop') }}", "{{ missing | tojson }}",

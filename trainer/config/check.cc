@@ -95,6 +95,9 @@ ConfigCheck CheckConfig(const LoadedConfig& loaded, const CheckOptions& options)
     CheckBatches(check, result.plan);
   }
   CheckAlgorithm(check);
+  if (const auto& date = check.config().data.template_date; date && !MidnightOf(*date))
+    check.Problem("data.template_date", fmt::format("{} is not a day", EscapeControl(*date)),
+                  "such as: 2026-11-23");
   CheckReward(check);
   if (in_limits) CheckEngine(check);
   if (options.files) CheckFiles(check);

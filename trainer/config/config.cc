@@ -1,6 +1,9 @@
 #include "trainer/config/config.h"
 
+#include <chrono>
+
 #include "formats/hf/hub_cache.h"
+#include "lib/base/text.h"
 #include "trainer/config/key_table.h"
 
 namespace nxdkit::trainer {
@@ -18,6 +21,21 @@ void DeriveConfig(Config& config) {
   if (!trainer.save_checkpoint_path)
     trainer.save_checkpoint_path =
         "checkpoints/" + trainer.project_name + "/" + trainer.experiment_name;
+}
+
+std::optional<int64_t> MidnightOf(std::string_view date) {
+  namespace chrono = std::chrono;
+  if (date.size() != 10 || date[4] != '-' || date[7] != '-') return std::nullopt;
+  const auto number = [&](size_t begin, size_t count) {
+    return ParseNumber<unsigned>(date.substr(begin, count));
+  };
+  const auto year = number(0, 4), month = number(5, 2), day = number(8, 2);
+  if (!year || !month || !day || *year < 1970) return std::nullopt;
+  const chrono::year_month_day parsed{chrono::year(static_cast<int>(*year)), chrono::month(*month),
+                                      chrono::day(*day)};
+  if (!parsed.ok()) return std::nullopt;
+  return chrono::duration_cast<chrono::seconds>(chrono::sys_days(parsed).time_since_epoch())
+      .count();
 }
 
 void UseHubCache(Config& config) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -32,7 +33,8 @@ struct DataConfig {
   bool shuffle = true;
   int64_t seed = 1;
   bool filter_overlong_prompts = true;
-  std::optional<bool> enable_thinking;  // ours
+  std::optional<bool> enable_thinking;       // ours
+  std::optional<std::string> template_date;  // ours; YYYY-MM-DD
 };
 
 struct AlgorithmConfig {
@@ -210,6 +212,9 @@ struct Config {
 // Fills tokenizer_path from model_path, compute_dtype from the optimizer, and save_checkpoint_path
 // from project and experiment, where they are not set. LoadConfig calls it.
 void DeriveConfig(Config& config);
+
+// "2026-11-23" as the Unix time of its midnight in UTC; nullopt for what is not a day from 1970 on.
+std::optional<int64_t> MidnightOf(std::string_view date);
 
 // Models that are named as on the hub become the folders where its cache has them
 // (formats/hf/hub_cache.h); for a configuration that CheckConfig found good.

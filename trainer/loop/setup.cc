@@ -206,6 +206,7 @@ class Maker {
     options.max_prompt_tokens = config_.data.max_prompt_length;
     options.overlong = config_.data.filter_overlong_prompts ? Overlong::kDrop : Overlong::kTruncate;
     options.chat.enable_thinking = config_.data.enable_thinking;
+    if (config_.data.template_date) options.chat.now = MidnightOf(*config_.data.template_date);
     options.chat.bos_token = special_.bos_token;
     options.chat.eos_token = special_.eos_token;
     const PromptMaker maker{tokenizer_.get(), chat_.get(), format_.get()};

@@ -25,8 +25,8 @@ std::optional<double> ParseDouble(const std::string& text) {
   return value;
 }
 
-// The digits of a script stand in rows of ten that begin with its zero; several rows may follow each
-// other.
+// The digits of a script stand in rows of ten that begin with its zero; several rows may follow
+// each other.
 std::string WithAsciiDigits(std::string_view text) {
   const auto is_decimal = [](int32_t point) {
     return utf8proc_category(point) == UTF8PROC_CATEGORY_ND;

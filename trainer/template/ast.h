@@ -20,6 +20,7 @@ enum class ExprKind {
   kIndex,      // parts[0][parts[1]]
   kSlice,      // parts[0][parts[1]:parts[2]:parts[3]]; nullptr where nothing is written
   kCall,       // parts[0](parts[1...], named...)
+  kSpread,     // *parts[0], among the arguments of a call; **parts[0] where name is "**"
   kFilter,     // parts[0] | name(parts[1...], named...)
   kTest,       // parts[0] is name(parts[1...])
   kNot,        // not parts[0]

@@ -248,8 +248,16 @@ class ExpressionParser {
   }
 
   Status Argument(Expr* call) {
-    if (cursor_.IsOperator("*") || cursor_.IsOperator("**"))
-      return cursor_.Fail(Errc::kUnsupported, cursor_.peek().offset, "arguments from a list");
+    for (const std::string_view stars : {"**", "*"}) {
+      if (!cursor_.IsOperator(stars)) continue;
+      ExprPtr spread = Make(ExprKind::kSpread, cursor_.Next().offset);
+      spread->name = stars;
+      NXDKIT_ASSIGN(ExprPtr list, Conditional());
+      spread->parts.push_back(std::move(list));
+      NXDKIT_ASSIGN(spread, Checked(std::move(spread)));
+      call->parts.push_back(std::move(spread));
+      return OkStatus();
+    }
     const bool is_named = cursor_.peek().kind == TokenKind::kName &&
                           cursor_.peek(1).kind == TokenKind::kOperator &&
                           cursor_.peek(1).text == "=";

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+
+#include <fmt/core.h>
 
 #include "lib/base/errors.h"
 #include "trainer/base/characters.h"
@@ -13,6 +16,9 @@
 
 namespace nxdkit::trainer::jinja {
 namespace {
+
+constexpr int64_t kMaxIndent = 1000;  // spaces
+constexpr int64_t kMaxPlaces = 15;    // decimals
 
 using Filter = Result<Value> (*)(const Value& value, const Arguments& arguments, Budget& budget);
 
@@ -48,6 +54,19 @@ Result<Value> ToJsonFilter(const Value& value, const Arguments& arguments, Budge
   NXDKIT_TRY(ReadSeparators(arguments.Get(2, "separators"), &style));
   NXDKIT_ASSIGN(std::string text, ToJson(value, style, budget));
   return Value(std::move(text));
+}
+
+// Of words between white space and - ( { [ <, unlike str.title().
+Result<Value> TitleFilter(const Value& value, const Arguments&, Budget& budget) {
+  NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
+  std::string out;
+  bool begins = true;
+  for (const std::string_view point : Points(text)) {
+    out += begins ? ToUpper(point) : ToLower(point);
+    begins =
+        SpaceBytes(point, 0) > 0 || std::string_view("-({[<").find(point) != std::string_view::npos;
+  }
+  return Value(std::move(out));
 }
 
 Result<Value> LengthFilter(const Value& value, const Arguments&, Budget&) {
@@ -186,6 +205,158 @@ Result<Value> Abs(const Value& value, const Arguments&, Budget&) {
   return value.boolean() != nullptr ? Value(*value.integer()) : value;
 }
 
+// min, max and sort go by this: text without regard to case, unless it is asked for.
+Result<std::vector<Value>> SortKeys(const List& items, const Arguments& arguments,
+                                    const Value* case_sensitive, Budget& budget,
+                                    size_t attribute_place) {
+  NXDKIT_ASSIGN(const auto attribute, arguments.Text(attribute_place, "attribute"));
+  if (attribute && attribute->find(',') != std::string::npos)
+    return Unsupported("several attributes to sort by");
+  const bool folds = case_sensitive == nullptr || !IsTrue(*case_sensitive);
+  std::vector<Value> keys;
+  for (const Value& item : items) {
+    Value key = item;
+    if (attribute) {
+      NXDKIT_ASSIGN(key, DottedAttribute(item, *attribute, budget));
+    }
+    NXDKIT_TRY(budget.Charge(key.text() == nullptr ? 0 : key.text()->size()));
+    keys.push_back(folds && key.text() != nullptr ? Value(ToLower(*key.text())) : key);
+  }
+  return keys;
+}
+
+template <bool kMin>
+Result<Value> Extreme(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_ASSIGN(const List items, Iterate(value, budget));
+  if (items.empty()) return Value::MakeUndefined(kMin ? "min" : "max");
+  NXDKIT_ASSIGN(const std::vector<Value> keys,
+                SortKeys(items, arguments, arguments.Get(0, "case_sensitive"), budget, 1));
+  size_t best = 0;
+  for (size_t i = 1; i < items.size(); ++i) {
+    NXDKIT_ASSIGN(const bool better, Compare(kMin ? "<" : ">", keys[i], keys[best], budget));
+    if (better) best = i;
+  }
+  return items[best];
+}
+
+// A merge sort of indices: an order that is no order ends it with an error, not in memory.
+Result<std::vector<size_t>> SortedPlaces(const std::vector<Value>& keys, bool reverse,
+                                         Budget& budget) {
+  std::vector<size_t> order(keys.size()), merged(keys.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  for (size_t width = 1; width < order.size(); width *= 2) {
+    for (size_t begin = 0; begin < order.size(); begin += 2 * width) {
+      const size_t middle = std::min(begin + width, order.size());
+      const size_t end = std::min(begin + 2 * width, order.size());
+      size_t left = begin, right = middle;
+      for (size_t at = begin; at < end; ++at) {
+        bool takes_right = left == middle;
+        if (left < middle && right < end) {
+          NXDKIT_ASSIGN(takes_right, Compare(reverse ? ">" : "<", keys[order[right]],
+                                             keys[order[left]], budget));
+        }
+        merged[at] = order[takes_right ? right++ : left++];
+      }
+    }
+    order.swap(merged);
+  }
+  return order;
+}
+
+Result<Value> Sort(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_ASSIGN(const List items, Iterate(value, budget));
+  NXDKIT_ASSIGN(const std::vector<Value> keys,
+                SortKeys(items, arguments, arguments.Get(1, "case_sensitive"), budget, 2));
+  const Value* reverse = arguments.Get(0, "reverse");
+  NXDKIT_ASSIGN(const std::vector<size_t> order,
+                SortedPlaces(keys, reverse != nullptr && IsTrue(*reverse), budget));
+  List sorted;
+  for (const size_t place : order) sorted.push_back(items[place]);
+  return Value(std::move(sorted));
+}
+
+Result<Value> Unique(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_ASSIGN(const List items, Iterate(value, budget));
+  NXDKIT_ASSIGN(const std::vector<Value> keys,
+                SortKeys(items, arguments, arguments.Get(0, "case_sensitive"), budget, 1));
+  List kept;
+  std::vector<const Value*> seen;
+  for (size_t i = 0; i < items.size(); ++i) {
+    bool is_new = true;
+    for (const Value* other : seen) {
+      NXDKIT_ASSIGN(const bool same, Equal(*other, keys[i], budget));
+      is_new = is_new && !same;
+    }
+    if (!is_new) continue;
+    seen.push_back(&keys[i]);
+    kept.push_back(items[i]);
+  }
+  return Value(std::move(kept));
+}
+
+Result<Value> Sum(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_ASSIGN(const List items, Iterate(value, budget));
+  NXDKIT_ASSIGN(const auto attribute, arguments.Text(0, "attribute"));
+  const Value* start = arguments.Get(1, "start");
+  Value sum = start == nullptr ? Value(int64_t{0}) : *start;
+  for (const Value& item : items) {
+    Value term = item;
+    if (attribute) {
+      NXDKIT_ASSIGN(term, DottedAttribute(item, *attribute, budget));
+    }
+    NXDKIT_ASSIGN(sum, Binary("+", sum, term, budget));
+  }
+  return sum;
+}
+
+// Every line but the first, or all; those that are empty only when asked for.
+Result<Value> Indent(const Value& value, const Arguments& arguments, Budget& budget) {
+  NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
+  const Value* width = arguments.Get(0, "width");
+  const Value* first = arguments.Get(1, "first");
+  const Value* blank = arguments.Get(2, "blank");
+  std::string indent(4, ' ');
+  if (width != nullptr && width->text() != nullptr)
+    indent = *width->text();
+  else if (width != nullptr && (!width->integer() || *width->integer() > kMaxIndent))
+    return Unsupported("an indent that is neither a text nor a small number");
+  else if (width != nullptr)
+    indent.assign(static_cast<size_t>(std::max<int64_t>(0, *width->integer())), ' ');
+  const bool indents_blank = blank != nullptr && IsTrue(*blank);
+  std::string out = first != nullptr && IsTrue(*first) ? indent : "";
+  size_t begin = 0;
+  for (;;) {
+    const size_t end = text.find('\n', begin);
+    out += std::string_view(text).substr(begin, end - begin);
+    NXDKIT_TRY(budget.Charge(indent.size() + out.size() / 64));
+    if (end == std::string::npos) return Value(std::move(out));
+    out += '\n';
+    begin = end + 1;
+    const bool is_blank = begin == text.size() || text[begin] == '\n';
+    if (indents_blank || !is_blank) out += indent;
+  }
+}
+
+// To so many decimals: "common" is Python's round(), the others go one way.
+Result<Value> Round(const Value& value, const Arguments& arguments, Budget&) {
+  NXDKIT_ASSIGN(const auto method, arguments.Text(1, "method"));
+  const Value* precision = arguments.Get(0, "precision");
+  const int64_t places = precision == nullptr ? 0 : precision->integer().value_or(-1);
+  if (!value.number()) return Corrupt("round of {}", TypeName(value));
+  if (places < 0 || places > kMaxPlaces)
+    return Unsupported("a precision that is not 0 to {}", kMaxPlaces);
+  const double number = *value.number();
+  if (method && (*method == "floor" || *method == "ceil")) {
+    const double factor = std::pow(10.0, static_cast<double>(places));
+    return Value((*method == "floor" ? std::floor(number * factor) : std::ceil(number * factor)) /
+                 factor);
+  }
+  if (method && *method != "common") return Corrupt("the method '{}' of round", *method);
+  if (!value.is_float()) return Value(*value.integer());
+  // Correctly rounded from the exact value, as Python does it.
+  return Value(ParseNumber<double>(fmt::format("{:.{}f}", number, places)).value_or(number));
+}
+
 Arguments Rest(const Arguments& arguments, size_t from) {
   Arguments rest;
   for (size_t i = from; i < arguments.values.size(); ++i)
@@ -263,6 +434,14 @@ constexpr Row kFilters[] = {
     {"int", Int, {1, {"default"}}},
     {"float", Float, {1, {"default"}}},
     {"abs", Abs},
+    {"min", Extreme<true>, {2, {"case_sensitive", "attribute"}}},
+    {"max", Extreme<false>, {2, {"case_sensitive", "attribute"}}},
+    {"sort", Sort, {3, {"reverse", "case_sensitive", "attribute"}}},
+    {"unique", Unique, {2, {"case_sensitive", "attribute"}}},
+    {"sum", Sum, {2, {"attribute", "start"}}},
+    {"indent", Indent, {3, {"width", "first", "blank"}}},
+    {"round", Round, {2, {"precision", "method"}}},
+    {"title", TitleFilter},
     {"replace", ReplaceFilter, {3, {"old", "new", "count"}}},
     {"join", Join, {2, {"d", "attribute"}}},
     {"first", End<true>},

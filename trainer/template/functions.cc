@@ -107,6 +107,19 @@ Result<Value> Mapped(const std::string& text, const Arguments&, Budget&) {
   return Value(kMap(text));
 }
 
+// str.title(): of every run of letters the first one upper, the others lower.
+Result<Value> Title(const std::string& text, const Arguments&, Budget&) {
+  std::string out;
+  bool inside = false;
+  for (const std::string_view point : Points(text)) {
+    const std::string lower = ToLower(point), upper = ToUpper(point);
+    const bool cased = lower != upper;
+    out += !cased ? std::string(point) : inside ? lower : upper;
+    inside = cased;
+  }
+  return Value(std::move(out));
+}
+
 struct TextRow {
   std::string_view name;
   TextMethod method;
@@ -124,6 +137,7 @@ constexpr TextRow kTextMethods[] = {
     {"upper", Mapped<ToUpper>},
     {"lower", Mapped<ToLower>},
     {"capitalize", Mapped<Capitalize>},
+    {"title", Title},
 };
 constexpr std::string_view kDictMethods[] = {"items", "keys", "values", "get"};
 // They change the dict, which a template may not.

@@ -93,6 +93,7 @@ class TemplateParser {
     Stmt statement{StmtKind::kIf, offset};
     NXDKIT_ASSIGN(statement.expr, ParseExpression(cursor_, true));
     NXDKIT_TRY(EndTag());
+    ++ifs_;
     NXDKIT_ASSIGN(statement.body, Body(kEnds));
     const size_t next = cursor_.peek().offset;
     if (cursor_.TakeName("elif")) {
@@ -101,6 +102,7 @@ class TemplateParser {
                             fmt::format("blocks nest deeper than {} levels", kMaxBlockDepth));
       NXDKIT_ASSIGN(Stmt inner, If(next));
       --depth_;
+      --ifs_;
       statement.otherwise.push_back(std::move(inner));
       return statement;
     }
@@ -108,6 +110,7 @@ class TemplateParser {
       NXDKIT_TRY(EndTag());
       NXDKIT_ASSIGN(statement.otherwise, Body(std::span(kEnds).last(1)));
     }
+    --ifs_;
     NXDKIT_TRY(End("endif"));
     return statement;
   }
@@ -181,8 +184,10 @@ class TemplateParser {
 
   Result<Stmt> Macro(size_t offset) {
     constexpr std::string_view kEnds[] = {"endmacro"};
-    if (depth_ > 1)
-      return cursor_.Fail(Errc::kUnsupported, offset, "a macro inside of another block");
+    // In an `if` it sees what it would see outside; in a loop or another macro it would hold names
+    // of its own.
+    if (depth_ > 1 + ifs_)
+      return cursor_.Fail(Errc::kUnsupported, offset, "a macro inside of a block that is not 'if'");
     Stmt macro{StmtKind::kMacro, offset};
     NXDKIT_ASSIGN(std::string name, cursor_.ExpectName("the name of a macro"));
     macro.names.push_back(std::move(name));
@@ -215,6 +220,7 @@ class TemplateParser {
   TokenCursor cursor_;
   int depth_ = 0;
   int loops_ = 0;  // around this place
+  int ifs_ = 0;
 };
 
 }  // namespace

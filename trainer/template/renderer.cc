@@ -91,7 +91,7 @@ class Renderer {
 
   Error Located(Error error, size_t offset) const {
     if (error.offset()) return error;
-    return ErrorAt(error.code(), source_, offset, error.message());
+    return ErrorAt(error.code(), source_, offset, error.message()).hint(error.hint());
   }
 
   // Names are looked for from the innermost scope out. In a macro only its own scopes count, then
@@ -363,6 +363,10 @@ class Renderer {
   Result<Arguments> ArgumentsOf(const Expr& expr) {
     Arguments arguments;
     for (size_t i = 1; i < expr.parts.size(); ++i) {
+      if (expr.parts[i]->kind == ExprKind::kSpread) {
+        NXDKIT_TRY(Spread(*expr.parts[i], arguments));
+        continue;
+      }
       NXDKIT_ASSIGN(Value value, Evaluate(*expr.parts[i]));
       arguments.values.push_back(std::move(value));
     }
@@ -375,6 +379,24 @@ class Renderer {
     return arguments;
   }
 
+  // The items of *list, and the entries of **dict.
+  Status Spread(const Expr& spread, Arguments& arguments) {
+    NXDKIT_ASSIGN(const Value value, Evaluate(*spread.parts[0]));
+    if (spread.name == "*") {
+      NXDKIT_ASSIGN(const List items, Iterate(value, budget_));
+      arguments.values.insert(arguments.values.end(), items.begin(), items.end());
+      return OkStatus();
+    }
+    if (value.dict() == nullptr)
+      return Corrupt("arguments from {}, expected a dict", TypeName(value));
+    for (const auto& [name, item] : *value.dict()) {
+      if (Find(arguments.named, name) != nullptr)
+        return Corrupt("the argument '{}' is given twice", name);
+      arguments.named.emplace_back(name, item);
+    }
+    return OkStatus();
+  }
+
   Result<Value> Call(const Expr& expr) {
     const Expr& callee = *expr.parts[0];
     if (callee.kind == ExprKind::kAttribute) {
@@ -383,8 +405,12 @@ class Renderer {
       return CallMethod(object, callee.name, arguments, budget_);
     }
     NXDKIT_ASSIGN(const Value function, Evaluate(callee));
-    if (const Undefined* undefined = function.undefined())
+    if (const Undefined* undefined = function.undefined()) {
+      if (*undefined->name == "strftime_now")
+        return Corrupt("'strftime_now' is undefined: the template prints a date, and none is given")
+            .hint("data.template_date=YYYY-MM-DD gives one; keep it for as long as the run lasts");
       return Corrupt("'{}' is undefined", *undefined->name);
+    }
     if (function.function() == nullptr) return Corrupt("{} cannot be called", TypeName(function));
     NXDKIT_ASSIGN(const Arguments arguments, ArgumentsOf(expr));
     return CallFunction(*function.function(), arguments);

@@ -340,6 +340,15 @@ TEST(CheckConfig, FilesMustBeThere) {
   }
 }
 
+TEST(CheckConfig, ADayOfTheCalendar) {
+  EXPECT_EQ(MidnightOf("1970-01-01"), 0);
+  EXPECT_EQ(MidnightOf("2026-11-23"), 1795392000);
+  EXPECT_EQ(MidnightOf("2024-02-29"), 1709164800);
+  for (const char* bad : {"2025-02-29", "2026-13-01", "2026-1-01", "26-01-01", "1969-12-31", "",
+                          "today", "2026-11-23T"})
+    EXPECT_EQ(MidnightOf(bad), std::nullopt) << bad;
+}
+
 TEST(CheckConfig, NotesSayWhatHasNoEffect) {
   const struct {
     std::vector<std::string> overrides;

@@ -47,6 +47,16 @@ TEST(Jinja, RendersAsTheReferenceDoes) {  // tests/interop compares hundreds mor
       {"a  {%- if x -%}\n b {% endif +%}\n c\n", "ab \n c"},
       {"{% for a in list %}{% if loop.index == 3 %}{% break %}{% endif %}{{ a }}{% endfor %}",
        "1two"},
+      {"{{ ['b', 'A', 'c'] | sort }}{{ [3, 1] | min }}{{ [1, 'a', 'A', 1.0] | unique | list }}",
+       "['A', 'b', 'c']1[1, 'a']"},
+      {"{{ [1, 2, 3.5] | sum }} {{ 42.55 | round(1) }} {{ 2.5 | round }} {{ 'a\\n\\nb' | indent(2) "
+       "}}",
+       "6.5 42.5 2.0 a\n\n  b"},
+      {"{{ \"hello wORLD it's\".title() }} {{ \"hello it's (foo)\" | title }}",
+       "Hello World It'S Hello It's (Foo)"},
+      {"{% if x %}{% macro m(a, b=2) %}<{{ a }}{{ b }}>{% endmacro %}{% endif %}{{ m(*[1, 5]) }}{{ "
+       "m(1, **{'b': 9}) }}",
+       "<15><19>"},
       {"{{ '\\x7f\\u00e9\\n' | tojson(ensure_ascii=true) }}", R"("\u007f\u00e9\n")"},
       {"{{ 'it\\'s' | tojson }}{{ {'a': {'b': 1}} }}{{ '}}' }}", "\"it's\"{'a': {'b': 1}}}}"},
   };
