@@ -11,6 +11,11 @@
 
 namespace nxdkit::trainer::jinja {
 
+// What becomes of the white space around blocks that have no sign: kTrimmed is jinja2 with
+// trim_blocks and lstrip_blocks, as transformers sets it up for chat templates; kPlain is jinja2 as
+// it comes.
+enum class Spaces { kTrimmed, kPlain };
+
 enum class ExprKind {
   kLiteral,    // value
   kName,       // name

@@ -84,7 +84,11 @@ Result<std::string> ChatTemplate::Render(std::span<const ChatMessage> messages,
 }
 
 Result<PromptFormat> PromptFormat::Parse(std::string_view source) {
-  NXDKIT_ASSIGN(jinja::Template parsed, jinja::Template::Parse(Strip(source)));
+  NXDKIT_ASSIGN(jinja::Template parsed,
+                jinja::Template::Parse(Strip(source), jinja::Spaces::kPlain));
+  // There it sorts keys, and writes <, >, & and ' as escapes for HTML.
+  if (parsed.Mentions("tojson"))
+    return Unsupported("tojson, which is not the one of chat templates in a format file");
   if (!parsed.Mentions("content")) return Corrupt("the template does not use {{{{ content }}}}");
   return PromptFormat(std::move(parsed));
 }

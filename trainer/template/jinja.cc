@@ -13,13 +13,13 @@ constexpr size_t kMaxBytes = size_t{1} << 20;
 
 }  // namespace
 
-Result<Template> Template::Parse(std::string_view source) {
+Result<Template> Template::Parse(std::string_view source, Spaces spaces) {
   if (source.size() > kMaxBytes)
     return OverLimit("template of {} bytes is over the limit of {}", source.size(), kMaxBytes);
   if (const auto bad = ValidateUtf8(source)) return Corrupt("the template is not UTF-8").at(*bad);
   Template made;
   made.source_ = NormalizeNewlines(source);
-  NXDKIT_ASSIGN(made.body_, ParseTemplate(made.source_));
+  NXDKIT_ASSIGN(made.body_, ParseTemplate(made.source_, spaces));
   return made;
 }
 

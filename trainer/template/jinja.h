@@ -19,7 +19,7 @@ class Template {
  public:
   // kCorrupt for what is not Jinja, kUnsupported for what is not known here, each with line and
   // column; kLimit for more than 1 MiB, or nesting without end.
-  static Result<Template> Parse(std::string_view source);
+  static Result<Template> Parse(std::string_view source, Spaces spaces = Spaces::kTrimmed);
 
   Template(Template&&) noexcept = default;
   Template& operator=(Template&&) noexcept = default;

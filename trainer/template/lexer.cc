@@ -38,7 +38,7 @@ std::optional<uint32_t> Hexadecimal(std::string_view text, size_t offset, size_t
 
 class Lexer {
  public:
-  explicit Lexer(std::string_view source) : source_(source) {}
+  Lexer(std::string_view source, Spaces spaces) : source_(source), spaces_(spaces) {}
 
   Result<std::vector<Token>> Run() {
     while (at_ < source_.size()) NXDKIT_TRY(TextAndTag());
@@ -80,7 +80,7 @@ class Lexer {
 
   std::string_view Stripped(std::string_view text, char kind, char sign) const {
     if (sign == '-') return Strip(text, std::nullopt, false, true);
-    if (sign == '+' || kind == '{') return text;
+    if (sign == '+' || kind == '{' || spaces_ == Spaces::kPlain) return text;
     const size_t line = text.rfind('\n') + 1;  // npos + 1 is 0
     if (line == 0 && !line_starting_) return text;
     return SkipSpace(text, line) == text.size() ? text.substr(0, line) : text;
@@ -92,7 +92,7 @@ class Lexer {
     const size_t begin = at_;
     if (sign == '-')
       at_ = SkipSpace(source_, at_);
-    else if (sign != '+' && trims && Looks("\n"))
+    else if (sign != '+' && trims && spaces_ == Spaces::kTrimmed && Looks("\n"))
       ++at_;
     line_starting_ = at_ > begin && source_[at_ - 1] == '\n';
   }
@@ -235,6 +235,7 @@ class Lexer {
   }
 
   std::string_view source_;
+  const Spaces spaces_;
   size_t at_ = 0;
   bool line_starting_ = true;
   std::vector<Token> tokens_;
@@ -242,7 +243,9 @@ class Lexer {
 
 }  // namespace
 
-Result<std::vector<Token>> Tokenize(std::string_view source) { return Lexer(source).Run(); }
+Result<std::vector<Token>> Tokenize(std::string_view source, Spaces spaces) {
+  return Lexer(source, spaces).Run();
+}
 
 std::string NormalizeNewlines(std::string_view source) {
   std::string text;

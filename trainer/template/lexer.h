@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lib/base/error.h"
+#include "trainer/template/ast.h"
 
 namespace nxdkit::trainer::jinja {
 
@@ -32,7 +33,7 @@ struct Token {
 };
 
 // kCorrupt with line and column for what no tag can hold.
-Result<std::vector<Token>> Tokenize(std::string_view source);
+Result<std::vector<Token>> Tokenize(std::string_view source, Spaces spaces);
 
 // "\r\n" and "\r" become "\n", and the last line end is removed.
 std::string NormalizeNewlines(std::string_view source);

@@ -225,8 +225,8 @@ class TemplateParser {
 
 }  // namespace
 
-Result<std::vector<Stmt>> ParseTemplate(std::string_view source) {
-  NXDKIT_ASSIGN(const std::vector<Token> tokens, Tokenize(source));
+Result<std::vector<Stmt>> ParseTemplate(std::string_view source, Spaces spaces) {
+  NXDKIT_ASSIGN(const std::vector<Token> tokens, Tokenize(source, spaces));
   return TemplateParser(source, tokens).Run();
 }
 

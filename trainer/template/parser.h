@@ -10,6 +10,6 @@
 namespace nxdkit::trainer::jinja {
 
 // `source` has its newlines normalized.
-Result<std::vector<Stmt>> ParseTemplate(std::string_view source);
+Result<std::vector<Stmt>> ParseTemplate(std::string_view source, Spaces spaces);
 
 }  // namespace nxdkit::trainer::jinja

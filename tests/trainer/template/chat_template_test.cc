@@ -85,6 +85,16 @@ TEST(PromptFormat, PutsTextAroundAPrompt) {
   // What is written as a backslash and an "n" stays so, as in the reference.
   EXPECT_EQ(*PromptFormat::Parse("a\\n\\n{{content}}\\n\\nb")->Render("{{ x }}"),
             "a\\n\\n{{ x }}\\n\\nb");
+  // What jinja2.Template(text.strip()) renders: blocks and comments keep the white space around
+  // them.
+  const std::pair<const char*, const char*> plain[] = {
+      {"{{ content }}\n{% if content %}\n  Think.\n{% endif %}\nEnd  {# c #}\n x",
+       " 1+1 \n\n  Think.\n\nEnd  \n x"},
+      {"  {% set a = 1 %}\n{{ content }}{{ a }}", "\n 1+1 1"},
+      {"{%- if content -%}\n a {{ content }}\n{%- endif %}\n b", "a  1+1 \n b"}};
+  for (const auto& [format, text] : plain)
+    EXPECT_EQ(*PromptFormat::Parse(format)->Render(" 1+1 "), text) << format;
+  ExpectError(PromptFormat::Parse("{{ content | tojson }}"), Errc::kUnsupported, "tojson");
   ExpectError(PromptFormat::Parse("no text"), Errc::kCorrupt, "does not use {{ content }}");
 }
 
