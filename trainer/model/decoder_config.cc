@@ -62,6 +62,7 @@ Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::
   ConfigReader reader(json, path);
   reader.Require("hidden_act", {"silu"});
   reader.Require("attention_dropout", {0, 0.0});
+  if (shapes.labels > 0) reader.Require("classifier_dropout", {0, 0.0});
   if (shapes.labels > 1)
     reader.Fail(Errc::kUnsupported, "id2label",
                 fmt::format("{} scores of each token are not built into this trainer: 1 is",

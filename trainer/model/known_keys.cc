@@ -10,6 +10,7 @@ namespace {
 constexpr auto kRead = std::to_array<std::string_view>({"architectures",
                                                         "attention_bias",
                                                         "attention_dropout",
+                                                        "classifier_dropout",
                                                         "dtype",
                                                         "head_dim",
                                                         "hidden_act",
