@@ -288,6 +288,9 @@ STATEMENTS += [
     "{% macro m(a, b, c=3) %}<{{ a }}{{ b }}{{ c }}>{% endmacro %}{{ m(*[1, 2]) }}{{ m(*[1], b=5) }}{{ m(1, **{'b': 2, 'c': 9}) }}{{ m(*'xy') }}",
     "{% if x %}{% macro m(a) %}<{{ a }}{{ x }}>{% endmacro %}{% elif d %}{% macro m(a) %}!{% endmacro %}{% else %}{% endif %}{{ m(1) }}",
     "{% if false %}{% macro m(a) %}x{% endmacro %}{% else %}{% if true %}{% macro m(a) %}y{{ a }}{% endmacro %}{% endif %}{% endif %}{{ m(2) }}",
+    "{% filter upper %}a {{ x }} {% if t %}b{% endif %}{% endfilter %}|{% filter trim | replace('a', 'b') %}  aXa {% endfilter %}",
+    "{% filter indent(2) %}a\nb{% endfilter %}{% for a in [1, 2] %}{% filter upper %}q{{ a }}{{ loop.index }}{% endfilter %}{% endfor %}",
+    "{{ '{} and {}'.format(1, 'b') }}{{ '{1}{0}{1}'.format('a', d) }}{{ '{q}{{}}'.format(q=none) }}{{ 'x'.format(1) }}",
     "{{ range(*[1, 4]) | list }}{{ 'a,b,c'.split(*[',', 1]) }}{{ dict(**{'a': 1}) }}",
 ]
 FAILING = ["{{ missing.a }}", "{{ missing.a is defined }}", "{{ missing.a.b }}", "{{ missing() }}", "{{ x() }}", "{{ 1 + 'a' }}", "{{ 'a' + 1 }}", "{{ n + 1 }}",

@@ -62,6 +62,7 @@ enum class StmtKind {
   kSetBlock,   // names[0] = what body prints
   kMacro,      // names[0](names[1...]), with `defaults` for the last of them; body
   kScope,      // body: of {% generation %}, which prints it
+  kFilter,     // expr, in which names[0] is what body prints
   kBreak,
   kContinue,
 };

@@ -43,6 +43,16 @@ class ExpressionParser {
     return Checked(std::move(list));
   }
 
+  // upper | replace("a", "b"), of a variable.
+  Result<ExprPtr> FiltersOf(const std::string& variable) {
+    ExprPtr value = Make(ExprKind::kName, cursor_.peek().offset);
+    value->name = variable;
+    do {
+      NXDKIT_ASSIGN(value, FilterHere(std::move(value)));
+    } while (cursor_.TakeOperator("|"));
+    return value;
+  }
+
   Result<ExprPtr> Or() { return Chain(ExprKind::kOr, {"or"}, &ExpressionParser::And); }
 
  private:
@@ -284,6 +294,10 @@ class ExpressionParser {
 
   Result<ExprPtr> Filter(ExprPtr value) {
     cursor_.Next();
+    return FilterHere(std::move(value));
+  }
+
+  Result<ExprPtr> FilterHere(ExprPtr value) {
     ExprPtr whole = Make(ExprKind::kFilter, cursor_.peek().offset, std::move(value));
     NXDKIT_ASSIGN(whole->name, cursor_.ExpectName("the name of a filter"));
     if (cursor_.IsOperator("(")) NXDKIT_TRY(Arguments(whole.get()));
@@ -417,6 +431,10 @@ class ExpressionParser {
 Result<ExprPtr> ParseExpression(TokenCursor& cursor, bool tuple) {
   ExpressionParser parser(cursor);
   return tuple ? parser.Tuple(&ExpressionParser::Conditional) : parser.Conditional();
+}
+
+Result<ExprPtr> ParseFilters(TokenCursor& cursor, const std::string& name) {
+  return ExpressionParser(cursor).FiltersOf(name);
 }
 
 Result<ExprPtr> ParseTupleNoIf(TokenCursor& cursor) {

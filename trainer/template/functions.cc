@@ -107,6 +107,39 @@ Result<Value> Mapped(const std::string& text, const Arguments&, Budget&) {
   return Value(kMap(text));
 }
 
+// str.format() with {}, {0} and {name}, as text; what else a field can say is not known here.
+Result<Value> Format(const std::string& text, const Arguments& arguments, Budget& budget) {
+  std::string out;
+  size_t next = 0;
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at++];
+    if (c != '{' && c != '}') {
+      out += c;
+      continue;
+    }
+    if (at < text.size() && text[at] == c) {  // {{ is {
+      out += text[at++];
+      continue;
+    }
+    const size_t end = text.find('}', at);
+    if (c == '}' || end == std::string::npos) return Corrupt("format() of a single '{}'", c);
+    const std::string field = text.substr(at, end - at);
+    at = end + 1;
+    if (field.find_first_of("{!:.[") != std::string::npos)
+      return Unsupported("the field '{}' of format()", field);
+    const std::optional<size_t> place =
+        field.empty() ? std::optional(next++) : ParseNumber<size_t>(field);
+    const Value* value = place && *place < arguments.values.size() ? &arguments.values[*place]
+                         : place                                   ? nullptr
+                                                                   : Find(arguments.named, field);
+    if (value == nullptr) return Corrupt("format() has no argument '{}'", field);
+    NXDKIT_ASSIGN(const std::string shown, ToText(*value, budget));
+    NXDKIT_TRY(budget.Charge(shown.size()));
+    out += shown;
+  }
+  return Value(std::move(out));
+}
+
 // str.title(): of every run of letters the first one upper, the others lower.
 Result<Value> Title(const std::string& text, const Arguments&, Budget&) {
   std::string out;
@@ -138,6 +171,7 @@ constexpr TextRow kTextMethods[] = {
     {"lower", Mapped<ToLower>},
     {"capitalize", Mapped<Capitalize>},
     {"title", Title},
+    {"format", Format},
 };
 constexpr std::string_view kDictMethods[] = {"items", "keys", "values", "get"};
 // They change the dict, which a template may not.
@@ -228,7 +262,7 @@ Result<Value> CallMethod(const Value& object, std::string_view name, const Argum
     const auto* row = std::ranges::find(kTextMethods, name, &TextRow::name);
     if (row != std::end(kTextMethods)) {
       NXDKIT_TRY(budget.Charge(text->size()));
-      NXDKIT_TRY(arguments.Allow(row->takes));
+      if (row->method != Format) NXDKIT_TRY(arguments.Allow(row->takes));
       return row->method(*text, arguments, budget);
     }
   }

@@ -80,6 +80,7 @@ class TemplateParser {
     if (word == "set") return Set(offset);
     if (word == "macro") return Macro(offset);
     if (word == "generation") return Generation(offset);
+    if (word == "filter") return FilterBlock(offset);
     if (word == "break" || word == "continue") return Jump(offset, word == "break");
     if (word.starts_with("end") || word == "else" || word == "elif")
       return cursor_.Fail(Errc::kCorrupt, offset, fmt::format("'{}' ends nothing", word));
@@ -207,6 +208,16 @@ class TemplateParser {
     NXDKIT_TRY(EndTag());
     NXDKIT_ASSIGN(macro.body, BodyOfItsOwn(kEnds));
     return macro;
+  }
+
+  Result<Stmt> FilterBlock(size_t offset) {
+    constexpr std::string_view kEnds[] = {"endfilter"};
+    Stmt filter{StmtKind::kFilter, offset};
+    filter.names.push_back(" body");  // no template can write such a name
+    NXDKIT_ASSIGN(filter.expr, ParseFilters(cursor_, filter.names[0]));
+    NXDKIT_TRY(EndTag());
+    NXDKIT_ASSIGN(filter.body, BodyOfItsOwn(kEnds));
+    return filter;
   }
 
   Result<Stmt> Generation(size_t offset) {

@@ -180,12 +180,25 @@ class Renderer {
         return Flow::kOn;
       case StmtKind::kScope:
         return ScopedBody(statement.body);
+      case StmtKind::kFilter:
+        NXDKIT_TRY(PrintFiltered(statement));
+        return Flow::kOn;
       case StmtKind::kBreak:
         return Flow::kBreak;
       case StmtKind::kContinue:
         return Flow::kContinue;
     }
     return Error(Errc::kInternal, "a statement of no kind");
+  }
+
+  Status PrintFiltered(const Stmt& statement) {
+    NXDKIT_ASSIGN(std::string body, Captured(statement.body));
+    scopes_.emplace_back();
+    Put(scopes_.back(), statement.names[0], std::move(body));
+    NXDKIT_ASSIGN(const Value filtered, Evaluate(*statement.expr));
+    scopes_.pop_back();
+    NXDKIT_ASSIGN(const std::string text, ToText(filtered, budget_));
+    return Print(text);
   }
 
   Status SetTargets(const std::vector<std::string>& names, const Value& value) {

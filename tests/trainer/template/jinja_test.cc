@@ -54,6 +54,9 @@ TEST(Jinja, RendersAsTheReferenceDoes) {  // tests/interop compares hundreds mor
        "6.5 42.5 2.0 a\n\n  b"},
       {"{{ \"hello wORLD it's\".title() }} {{ \"hello it's (foo)\" | title }}",
        "Hello World It'S Hello It's (Foo)"},
+      {"{% filter upper | replace('B', 'x') %}a{{ x }}b{% endfilter %}", "A7x"},
+      {"{{ '{} and {}'.format(1, 'b') }}{{ '{1}{0}{{'.format('a', x) }}{{ '{q}'.format(q=none) }}",
+       "1 and b7a{None"},
       {"{% if x %}{% macro m(a, b=2) %}<{{ a }}{{ b }}>{% endmacro %}{% endif %}{{ m(*[1, 5]) }}{{ "
        "m(1, **{'b': 9}) }}",
        "<15><19>"},
