@@ -78,6 +78,8 @@ class Tables(unittest.TestCase):
             "images.parquet": lambda path: pyarrow.parquet.write_table(
                 table(ROWS).append_column("images", pyarrow.array(images, pyarrow.list_(pyarrow.struct(
                     {"bytes": pyarrow.binary(), "path": pyarrow.string()})))), path),
+            "no_images.parquet": lambda path: pyarrow.parquet.write_table(
+                table(ROWS).append_column("images", pyarrow.nulls(len(ROWS), pyarrow.list_(pyarrow.binary()))), path),
             "stream.arrow": lambda path: write_stream(path, table(ROWS)),
             "file.arrow": lambda path: write_file(path, large),
         }

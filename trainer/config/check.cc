@@ -22,12 +22,6 @@ void CheckPath(Checker& check, std::string_view key, const std::optional<std::st
   const char* what = wanted == PathKind::kFile ? "file" : "folder";
   const PathKind kind = KindOf(*path);
   if (kind == wanted) return;
-  if (wanted == PathKind::kFolder && hf::IsHubName(*path)) {
-    const auto found = hf::FindInHubCache(hf::HubKind::kModel, *path);
-    if (!found.ok())
-      check.Problem(key, found.error().ToString(), found.error().hint(), Errc::kNotFound);
-    return;
-  }
   const std::string shown = EscapeControl(*path);
   check.Problem(key,
                 kind == PathKind::kMissing ? fmt::format("there is no {} {}", what, shown)
@@ -51,14 +45,21 @@ void CheckData(Checker& check, std::string_view key, const std::string& source) 
   }
 }
 
+// A folder, or the name of a model that the hub's cache has.
+void CheckModelPath(Checker& check, std::string_view key, const std::optional<std::string>& path) {
+  if (!path || !hf::IsHubName(*path)) return CheckPath(check, key, path, PathKind::kFolder);
+  const auto found = hf::FindInHubCache(hf::HubKind::kModel, *path);
+  if (!found.ok())
+    check.Problem(key, found.error().ToString(), found.error().hint(), Errc::kNotFound);
+}
+
 void CheckModelFolder(Checker& check, std::string_view section, const ModelSection& model) {
   const std::string key = fmt::format("{}.model_path", section);
   if (!model.model_path)
     return check.Problem(key, "no model is named", "set it to a Hugging Face folder");
-  CheckPath(check, key, model.model_path, PathKind::kFolder);
+  CheckModelPath(check, key, model.model_path);
   if (model.tokenizer_path != model.model_path)
-    CheckPath(check, fmt::format("{}.tokenizer_path", section), model.tokenizer_path,
-              PathKind::kFolder);
+    CheckModelPath(check, fmt::format("{}.tokenizer_path", section), model.tokenizer_path);
 }
 
 // Whether the files and folders that are named are there.

@@ -43,7 +43,7 @@ def plain(value):
 
 
 def main(path, prompt, answer, *media):
-    wanted = [prompt, answer, *media]
+    wanted = list(dict.fromkeys([prompt, answer, *media]))
     names, found = batches(path, wanted)
     others = [] if prompt in names and answer in names else [n for n in names if n not in wanted]
     for batch in found:
@@ -51,9 +51,9 @@ def main(path, prompt, answer, *media):
         for i in range(batch.num_rows):
             row = {name: None for name in others}
             for name, column in columns.items():
+                value = column[i].as_py()
                 # Of pictures only whether there are any is asked for.
-                row[name] = (column[i].is_valid and [0] * bool(column[i].as_py()) if name in media
-                             else column[i].as_py())
+                row[name] = value if name not in media else [0] if value else None
             print(json.dumps(row, default=plain))
     sys.stdout.flush()
 
