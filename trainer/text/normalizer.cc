@@ -1,5 +1,8 @@
 #include "trainer/text/normalizer.h"
 
+#include <algorithm>
+
+#include "trainer/base/characters.h"
 #include "trainer/text/nfc.h"
 #include "trainer/text/step_list.h"
 
@@ -59,6 +62,13 @@ Result<Normalizer> Normalizer::FromJson(const Json* json) {
   };
   if (json != nullptr) NXDKIT_TRY(ForEachStep(*json, part, read));
   return made;
+}
+
+bool Normalizer::MovesBeginning() const {
+  return std::ranges::any_of(steps_, [](const Step& step) {
+    return step.kind == Kind::kPrepend ||
+           (step.kind == Kind::kReplace && (CountChars(step.pattern) != 1 || step.content.empty()));
+  });
 }
 
 Result<std::string> Normalizer::Apply(std::string_view text) const {

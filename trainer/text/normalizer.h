@@ -18,6 +18,9 @@ class Normalizer {
   static Result<Normalizer> FromJson(const Json* json);
 
   bool empty() const { return steps_.empty(); }
+  // Whether what stands first afterwards may not be what stood first: Prepend, and Replace of
+  // anything but one character by something.
+  bool MovesBeginning() const;
   // Of UTF-8. kLimit when it grows over 2 GiB.
   Result<std::string> Apply(std::string_view text) const;
 

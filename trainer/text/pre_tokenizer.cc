@@ -175,6 +175,10 @@ Status PreTokenizer::AddMetaspace(const Json& json) {
   step.scheme = scheme == "always"  ? Scheme::kAlways
                 : scheme == "first" ? Scheme::kFirst
                                     : Scheme::kNever;
+  const bool removed = std::ranges::any_of(
+      steps_, [](const Step& one) { return one.behavior == SplitBehavior::kRemoved; });
+  if (step.scheme == Scheme::kFirst && removed)
+    return Unsupported("Metaspace with prepend_scheme 'first' after a Split that removes text");
   bool split = true;
   if (JsonFind(json, "split") != nullptr) {
     NXDKIT_ASSIGN(split, JsonBool(json, "split"));
@@ -201,6 +205,11 @@ Status PreTokenizer::AddByteLevel(const Json& json) {
   NXDKIT_ASSIGN(Regex regex, Regex::Compile(kByteLevelPattern));
   steps_.push_back({.regex = std::move(regex), .prefix_space = prefix_space});
   return OkStatus();
+}
+
+bool PreTokenizer::LooksAtBeginning() const {
+  return std::ranges::any_of(steps_,
+                             [](const Step& step) { return step.scheme == Scheme::kFirst; });
 }
 
 // A part as the step's pattern sees it.

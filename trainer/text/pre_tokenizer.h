@@ -38,6 +38,9 @@ class PreTokenizer {
   // Whether words are bytes for the model; else they are characters.
   bool byte_level() const { return byte_level_; }
 
+  // Whether the first word of what was given is treated otherwise (Metaspace, "first").
+  bool LooksAtBeginning() const;
+
   // Appends the words of `text` (UTF-8, must outlive them). `first`: nothing stands before it in
   // what was given to the tokenizer. kLimit as Regex::FindAll.
   Status Split(std::string_view text, bool first, Words* words) const;

@@ -138,6 +138,9 @@ Result<TokenDecoder> TokenDecoder::FromJson(const Json* json) {
         .member(kDecoderKey);
   if (byte_levels > 0 && others > 0)
     return Error(Errc::kUnsupported, "ByteLevel beside other steps").member(kDecoderKey);
+  // The joined token is not in the alphabet where any part of it is not.
+  if (byte_levels > 0 && made.steps_.front().kind == Kind::kFuse)
+    return Error(Errc::kUnsupported, "Fuse before ByteLevel").member(kDecoderKey);
   if (byte_levels > 0) made.steps_ = {{Kind::kByteLevel, "", "", 0, 0, false}};
   return made;
 }

@@ -190,6 +190,12 @@ Result<Tokenizer> Tokenizer::Parse(std::string_view text) {
   NXDKIT_ASSIGN(added.tokens, ReadAddedTokens(JsonFind(json, "added_tokens")));
   NXDKIT_ASSIGN(Normalizer normalizer, Normalizer::FromJson(JsonFind(json, "normalizer")));
   NXDKIT_ASSIGN(PreTokenizer pre, PreTokenizer::FromJson(JsonFind(json, "pre_tokenizer")));
+  // The library asks what stood first in the text as it came.
+  if (pre.LooksAtBeginning() && normalizer.MovesBeginning())
+    return Error(
+               Errc::kUnsupported,
+               "Metaspace with prepend_scheme 'first' after a normalizer that moves the beginning")
+        .member("pre_tokenizer");
   NXDKIT_ASSIGN(Surroundings around, ReadPostProcessor(JsonFind(json, "post_processor")));
   NXDKIT_ASSIGN(TokenDecoder decoder, TokenDecoder::FromJson(JsonFind(json, "decoder")));
   NXDKIT_ASSIGN(Bpe bpe, Bpe::FromJson(*model, pre.byte_level()));

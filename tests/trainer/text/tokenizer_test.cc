@@ -217,6 +217,18 @@ const Fault kFaults[] = {
         {"op":"replace","path":"/added_tokens/1/lstrip","value":true},
         {"op":"replace","path":"/added_tokens/1/content","value":"  "}])",
      kUnsupported, "added_tokens", "'<|end|>' takes the white space after it (rstrip), and '  '"},
+    {"FirstAfterPrepend", R"([{"op":"replace","path":"/pre_tokenizer","value":
+        {"type":"Metaspace","replacement":"_","prepend_scheme":"first"}},
+        {"op":"replace","path":"/normalizer","value":{"type":"Prepend","prepend":"x"}}])",
+     kUnsupported, "pre_tokenizer", "'first' after a normalizer that moves the beginning"},
+    {"FirstAfterRemoved", R"([{"op":"replace","path":"/pre_tokenizer","value":
+        {"type":"Sequence","pretokenizers":[
+          {"type":"Split","pattern":{"String":" "},"behavior":"Removed","invert":false},
+          {"type":"Metaspace","replacement":"_","prepend_scheme":"first"}]}}])",
+     kUnsupported, "pre_tokenizer", "'first' after a Split that removes text"},
+    {"FuseFirst", R"([{"op":"replace","path":"/decoder","value":{"type":"Sequence","decoders":
+        [{"type":"Fuse"},{"type":"ByteLevel"}]}}])",
+     kUnsupported, "decoder", "Fuse before ByteLevel"},
     {"DecoderMix", R"([{"op":"replace","path":"/decoder","value":{"type":"Sequence","decoders":
         [{"type":"ByteLevel"},{"type":"ByteFallback"}]}}])",
      kUnsupported, "decoder", "ByteLevel beside other steps"},
