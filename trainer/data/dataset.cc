@@ -139,7 +139,8 @@ class DatasetLoader {
   // The ids of the longest tail of `text` that fits, found by halving: fewer characters may now and
   // then take more tokens, so it may be a little shorter than it could be, never longer.
   Result<std::vector<int32_t>> Truncated(std::string_view text) const {
-    const std::vector<std::string_view> points = jinja::Points(text);
+    std::vector<std::string_view> points;
+    for (const std::string_view point : jinja::Points(text)) points.push_back(point);
     NXDKIT_ASSIGN(std::vector<int32_t> best, MakePrompt(maker_, "", options_.chat));
     if (!Fits(best))
       return OverLimit(

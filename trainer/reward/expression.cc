@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "lib/base/utf8.h"
+#include "trainer/base/python_numbers.h"
 #include "trainer/reward/text.h"
 
 namespace nxdkit::trainer {

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "trainer/base/python_numbers.h"
 #include "trainer/reward/latex_text.h"
 #include "trainer/reward/mathd.h"
 #include "trainer/reward/symbolic.h"
@@ -68,23 +69,8 @@ std::string RemoveDegrees(std::string_view text) {
   });
 }
 
-// Python's float(text): white space around it, a sign, underscores between digits.
 std::optional<double> ParseFloat(std::string_view text) {
-  const std::string ascii = WithAsciiDigits(Strip(text));
-  text = ascii;
-  std::string digits;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '_') {
-      if (i == 0 || !IsDigit(text[i - 1]) || !IsDigitAt(text, i + 1)) return std::nullopt;
-      continue;
-    }
-    // Also keeps out what only C reads: "0x10".
-    if (!IsDigit(c) && c != '.' && c != 'e' && c != 'E' && c != '+' && c != '-')
-      return std::nullopt;
-    digits += c;
-  }
-  const std::optional<double> value = ParseDouble(digits);
+  const std::optional<double> value = ParsePythonFloat(text);
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 

@@ -1,9 +1,6 @@
 #include "trainer/reward/text.h"
 
-#include <locale.h>
 #include <utf8proc.h>
-
-#include <cstdlib>
 
 #include "lib/base/utf8.h"
 
@@ -15,37 +12,6 @@ bool IsLetter(std::string_view text, size_t at) {
   const utf8proc_category_t category =
       utf8proc_category(static_cast<utf8proc_int32_t>(point->value));
   return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
-}
-
-std::optional<double> ParseDouble(const std::string& text) {
-  static const locale_t kPlain = ::newlocale(LC_ALL_MASK, "C", nullptr);
-  char* end = nullptr;
-  const double value = ::strtod_l(text.c_str(), &end, kPlain);
-  if (text.empty() || end != text.c_str() + text.size()) return std::nullopt;
-  return value;
-}
-
-// The digits of a script stand in rows of ten that begin with its zero; several rows may follow
-// each other.
-std::string WithAsciiDigits(std::string_view text) {
-  const auto is_decimal = [](int32_t point) {
-    return utf8proc_category(point) == UTF8PROC_CATEGORY_ND;
-  };
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t bytes = CharBytes(text, at);
-    const std::optional<CodePoint> point = DecodeUtf8(text, at);
-    const auto value = point ? static_cast<int32_t>(point->value) : 0;
-    if (value < 0x80 || !is_decimal(value)) {
-      out += text.substr(at, bytes);
-    } else {
-      int32_t first = value;
-      while (is_decimal(first - 1)) --first;
-      out += static_cast<char>('0' + (value - first) % 10);
-    }
-    at += bytes;
-  }
-  return out;
 }
 
 std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to) {

@@ -34,12 +34,6 @@ struct Replacement {
 std::string ReplaceEach(std::string text, std::span<const Replacement> list);
 // The content of "\text{...}" when that is all of the text, and holds no line feed.
 std::string_view UnwrapText(std::string_view text);
-// Decimal digits of all scripts as 0 to 9: Python's float() takes them for the same.
-std::string WithAsciiDigits(std::string_view text);
-
-// The number that all of the text is, as strtod reads it, whatever the locale; infinite or 0 beyond
-// the range of f64.
-std::optional<double> ParseDouble(const std::string& text);
 
 inline bool IsDigitAt(std::string_view text, size_t at) {
   return at < text.size() && IsDigit(text[at]);

@@ -14,8 +14,8 @@ Status Arguments::Allow(const Parameters& known) const {
   if (values.size() > known.most)
     return Unsupported("{} arguments, {} are known", values.size(), known.most);
   for (const auto& [name, value] : named)
-    if (std::ranges::find(known.names, name) == known.names.end())
-      return Unsupported("the argument '{}'", name);
+    if (std::ranges::find(known.names, name.text) == known.names.end())
+      return Unsupported("the argument '{}'", name.text);
   return OkStatus();
 }
 

@@ -20,6 +20,7 @@ enum class ExprKind {
   kLiteral,    // value
   kName,       // name
   kList,       // parts
+  kTuple,      // parts
   kDict,       // parts: key, value, key, value, ...
   kAttribute,  // parts[0].name
   kIndex,      // parts[0][parts[1]]
@@ -59,10 +60,11 @@ enum class StmtKind {
   kFor,        // names in expr, where `condition`; body, otherwise (nothing was gone through)
   kSet,        // names = expr
   kSetMember,  // names[0].names[1] = expr
-  kSetBlock,   // names[0] = what body prints
+  kSetBlock,   // names[0] = what body prints, or expr in which names[1] is that
   kMacro,      // names[0](names[1...]), with `defaults` for the last of them; body
   kScope,      // body: of {% generation %}, which prints it
   kFilter,     // expr, in which names[0] is what body prints
+  kCall,       // expr, a call that is given what is as of a macro: names[0] is "caller"
   kBreak,
   kContinue,
 };
@@ -77,12 +79,16 @@ struct Stmt {
   std::vector<ExprPtr> defaults = {};
   std::vector<Stmt> body = {};
   std::vector<Stmt> otherwise = {};
+  bool takes_caller = false;  // of kMacro and kCall: it mentions `caller`
 };
 
 // A macro, or a function that is built in (`macro` is nullptr).
 struct Function {
   std::string name;
   const Stmt* macro = nullptr;  // belongs to the template
+  // Of a macro: the scope that it was made in, whose names it sees, by place and by number.
+  size_t scope = 0;
+  uint64_t scope_number = 0;
 };
 
 }  // namespace nxdkit::trainer::jinja

@@ -40,6 +40,14 @@ bool TokenCursor::IsName(std::string_view name) const {
   return peek().kind == TokenKind::kName && peek().text == name;
 }
 
+bool TokenCursor::HasName(size_t from, std::string_view name) const {
+  const auto is_it = [&](const Token& token) {
+    return token.kind == TokenKind::kName && token.text == name;
+  };
+  return std::any_of(tokens_.begin() + static_cast<ptrdiff_t>(from),
+                     tokens_.begin() + static_cast<ptrdiff_t>(at_), is_it);
+}
+
 bool TokenCursor::TakeOperator(std::string_view op) {
   if (!IsOperator(op)) return false;
   Next();

@@ -17,6 +17,9 @@ class TokenCursor {
 
   const Token& peek(size_t ahead = 0) const;
   const Token& Next();
+  size_t place() const { return at_; }
+  // Whether the name stands among the tokens from the place `from` up to here.
+  bool HasName(size_t from, std::string_view name) const;
   bool IsOperator(std::string_view op) const;
   bool IsName(std::string_view name) const;
   // Takes the token when it is this one.

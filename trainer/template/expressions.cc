@@ -28,12 +28,12 @@ class ExpressionParser {
 
   using Operand = Result<ExprPtr> (ExpressionParser::*)();
 
-  // "a, b, c" as a list; one expression without a comma as itself.
+  // "a, b, c" as a tuple; one expression without a comma as itself.
   Result<ExprPtr> Tuple(Operand operand) {
     const size_t offset = cursor_.peek().offset;
     NXDKIT_ASSIGN(ExprPtr first, (this->*operand)());
     if (!cursor_.IsOperator(",")) return first;
-    ExprPtr list = Make(ExprKind::kList, offset);
+    ExprPtr list = Make(ExprKind::kTuple, offset);
     list->parts.push_back(std::move(first));
     while (cursor_.TakeOperator(",")) {
       if (EndsTuple()) break;
@@ -392,7 +392,7 @@ class ExpressionParser {
 
   Result<ExprPtr> Brackets() {
     const size_t offset = cursor_.Next().offset;
-    if (cursor_.TakeOperator(")")) return Make(ExprKind::kList, offset);
+    if (cursor_.TakeOperator(")")) return Make(ExprKind::kTuple, offset);
     NXDKIT_ASSIGN(ExprPtr value, Tuple(&ExpressionParser::Conditional));
     NXDKIT_TRY(cursor_.ExpectOperator(")"));
     return value;

@@ -8,9 +8,11 @@
 
 #include "lib/base/errors.h"
 #include "trainer/base/characters.h"
+#include "trainer/base/python_numbers.h"
 #include "trainer/template/functions.h"
 #include "trainer/template/operators.h"
 #include "trainer/template/print.h"
+#include "trainer/template/python_case.h"
 #include "trainer/template/python_text.h"
 #include "trainer/template/tests.h"
 
@@ -22,10 +24,14 @@ constexpr int64_t kMaxPlaces = 15;    // decimals
 
 using Filter = Result<Value> (*)(const Value& value, const Arguments& arguments, Budget& budget);
 
+Form FormOf(const Value& value) { return value.is_markup() ? Form::kMarkup : Form::kPlain; }
+
 Result<Value> Trim(const Value& value, const Arguments& arguments, Budget& budget) {
   NXDKIT_ASSIGN(const auto chars, arguments.Text(0, "chars"));
   NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
-  return Value(std::string(Strip(text, chars, true, true)));
+  NXDKIT_ASSIGN(std::string stripped, Strip(text, chars, true, true));
+  if (value.is_markup() && chars) return Unsupported("characters to trim {}", TypeName(value));
+  return Value(std::move(stripped), FormOf(value));
 }
 
 // (item, key), or None for the default.
@@ -59,10 +65,11 @@ Result<Value> ToJsonFilter(const Value& value, const Arguments& arguments, Budge
 // Of words between white space and - ( { [ <, unlike str.title().
 Result<Value> TitleFilter(const Value& value, const Arguments&, Budget& budget) {
   NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
+  NXDKIT_TRY(budget.Charge(text.size() * 16));
   std::string out;
   bool begins = true;
   for (const std::string_view point : Points(text)) {
-    out += begins ? ToUpper(point) : ToLower(point);
+    out += begins ? PythonUpper(point) : PythonLower(point);
     begins =
         SpaceBytes(point, 0) > 0 || std::string_view("-({[<").find(point) != std::string_view::npos;
   }
@@ -77,38 +84,53 @@ Result<Value> LengthFilter(const Value& value, const Arguments&, Budget&) {
 template <std::string (*kMap)(std::string_view)>
 Result<Value> MapText(const Value& value, const Arguments&, Budget& budget) {
   NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
-  NXDKIT_TRY(budget.Charge(text.size()));
-  return Value(kMap(text));
+  NXDKIT_TRY(budget.Charge(text.size() * 4));  // slower than copying
+  return Value(kMap(text), FormOf(value));
 }
 
-std::string Same(std::string_view text) { return std::string(text); }
-
-// The number that a text begins and ends with, white space aside.
-template <typename Number>
-std::optional<Number> Parse(std::string_view text) {
-  text = Strip(text, std::nullopt, true, true);
-  if (text.starts_with('+')) text.remove_prefix(1);
-  return ParseNumber<Number>(text);
+Result<Value> String(const Value& value, const Arguments&, Budget& budget) {
+  if (value.text() != nullptr) return value;
+  NXDKIT_ASSIGN(std::string text, ToText(value, budget));
+  return Value(std::move(text));
 }
 
-Result<Value> Int(const Value& value, const Arguments& arguments, Budget&) {
+Result<Value> Safe(const Value& value, const Arguments&, Budget& budget) {
+  NXDKIT_ASSIGN(std::string text, ToText(value, budget));
+  return Value(std::move(text), Form::kMarkup);
+}
+
+// A text that is a float counts as its whole part.
+Result<Value> Int(const Value& value, const Arguments& arguments, Budget& budget) {
+  constexpr double kEnd = 9223372036854775808.0;  // of int64_t
   const Value* otherwise = arguments.Get(0, "default");
-  std::optional<int64_t> number = value.integer();
-  std::optional<double> real;
-  if (value.is_float()) real = value.number();
+  if (const Undefined* undefined = value.undefined())
+    return Corrupt("'{}' is undefined", *undefined->name);
+  if (value.integer()) return Value(*value.integer());
+  std::optional<double> real = value.is_float() ? value.number() : std::nullopt;
   if (value.text() != nullptr) {
-    number = Parse<int64_t>(*value.text());
-    if (!number) real = Parse<double>(*value.text());
+    NXDKIT_TRY(budget.Charge(value.text()->size() * 16));
+    const std::optional<PythonInt> whole = ParsePythonInt(*value.text());
+    if (whole && !whole->fits) return OverLimit("int of a number beyond 64 bits");
+    if (whole) return Value(whole->value);
+    real = ParsePythonFloat(*value.text());
   }
-  if (!number && real && std::abs(*real) < 9e18) number = static_cast<int64_t>(*real);
-  if (number) return Value(*number);
+  if (value.is_float() && std::isinf(*real)) return Corrupt("int of an infinite number");
+  if (real && std::isfinite(*real)) {
+    if (*real < -kEnd || *real >= kEnd) return OverLimit("int of a number beyond 64 bits");
+    return Value(static_cast<int64_t>(*real));
+  }
   return otherwise == nullptr ? Value(int64_t{0}) : *otherwise;
 }
 
-Result<Value> Float(const Value& value, const Arguments& arguments, Budget&) {
+Result<Value> Float(const Value& value, const Arguments& arguments, Budget& budget) {
   const Value* otherwise = arguments.Get(0, "default");
+  if (const Undefined* undefined = value.undefined())
+    return Corrupt("'{}' is undefined", *undefined->name);
   std::optional<double> number = value.number();
-  if (value.text() != nullptr) number = Parse<double>(*value.text());
+  if (value.text() != nullptr) {
+    NXDKIT_TRY(budget.Charge(value.text()->size() * 16));
+    number = ParsePythonFloat(*value.text());
+  }
   if (number) return Value(*number);
   return otherwise == nullptr ? Value(0.0) : *otherwise;
 }
@@ -128,8 +150,10 @@ Result<Value> ReplaceFilter(const Value& value, const Arguments& arguments, Budg
 Result<Value> DottedAttribute(Value value, std::string_view path, Budget& budget) {
   while (true) {
     const std::string part(path.substr(0, path.find('.')));
-    const std::optional<int64_t> index = Parse<int64_t>(part);
-    NXDKIT_ASSIGN(value, Index(value, index ? Value(*index) : Value(part), budget));
+    const bool is_index = !part.empty() && std::ranges::all_of(part, IsDigit);
+    const std::optional<int64_t> index = ParseNumber<int64_t>(part);
+    if (is_index && !index) return OverLimit("the index {}", part.substr(0, 40));
+    NXDKIT_ASSIGN(value, Index(value, is_index ? Value(*index) : Value(part), budget));
     if (part.size() == path.size()) return value;
     path.remove_prefix(part.size() + 1);
   }
@@ -155,6 +179,7 @@ Result<Value> Join(const Value& value, const Arguments& arguments, Budget& budge
 
 template <bool kFirst>
 Result<Value> End(const Value& value, const Arguments&, Budget& budget) {
+  if (!kFirst && value.iterator() != nullptr) return Corrupt("last of {}", TypeName(value));
   NXDKIT_ASSIGN(const List items, Iterate(value, budget));
   if (items.empty()) return Value::MakeUndefined(kFirst ? "first" : "last");
   return kFirst ? items.front() : items.back();
@@ -169,7 +194,8 @@ Result<Value> Reverse(const Value& value, const Arguments&, Budget& budget) {
   if (value.text() != nullptr) return Slice(value, Value(), Value(), Value(int64_t{-1}), budget);
   NXDKIT_ASSIGN(List items, Iterate(value, budget));
   std::ranges::reverse(items);
-  return Value(std::move(items));
+  return value.iterator() != nullptr ? Value(std::move(items))
+                                     : Value::MakeIterator(std::move(items));
 }
 
 Result<Value> Default(const Value& value, const Arguments& arguments, Budget&) {
@@ -182,20 +208,26 @@ Result<Value> Default(const Value& value, const Arguments& arguments, Budget&) {
 }
 
 Result<Value> Items(const Value& value, const Arguments&, Budget& budget) {
-  if (value.undefined() != nullptr) return Value(List());
+  if (value.undefined() != nullptr) return Value::MakeIterator({});
   if (value.dict() == nullptr) return Corrupt("the items of {}", TypeName(value));
-  return CallMethod(value, "items", {}, budget);
+  NXDKIT_ASSIGN(const Value items, CallMethod(value, "items", {}, budget));
+  return Value::MakeIterator(*items.list());
 }
 
 // By key, upper and lower case alike.
 Result<Value> DictSort(const Value& value, const Arguments&, Budget& budget) {
   if (value.dict() == nullptr) return Corrupt("the items of {}", TypeName(value));
-  NXDKIT_TRY(budget.Charge(value.dict()->size() * 64));
-  std::vector<std::pair<std::string, const std::pair<std::string, Value>*>> rows;
-  for (const auto& row : *value.dict()) rows.emplace_back(ToLower(row.first), &row);
+  NXDKIT_TRY(budget.Charge(value.dict()->size() * 2 * Budget::kOwnerBytes));
+  std::vector<std::pair<std::string, const Dict::value_type*>> rows;
+  for (const auto& row : *value.dict()) {
+    if (row.first.other != nullptr) return Unsupported("sorted keys that are not texts");
+    NXDKIT_TRY(budget.Charge(row.first.text.size() * 4));
+    rows.emplace_back(PythonLower(row.first.text), &row);
+  }
   std::ranges::stable_sort(rows, [](const auto& a, const auto& b) { return a.first < b.first; });
   List items;
-  for (const auto& [lower, row] : rows) items.push_back(List{row->first, row->second});
+  for (const auto& [lower, row] : rows)
+    items.push_back(Value(List{row->first.value(), row->second}, Form::kTuple));
   return Value(std::move(items));
 }
 
@@ -219,8 +251,8 @@ Result<std::vector<Value>> SortKeys(const List& items, const Arguments& argument
     if (attribute) {
       NXDKIT_ASSIGN(key, DottedAttribute(item, *attribute, budget));
     }
-    NXDKIT_TRY(budget.Charge(key.text() == nullptr ? 0 : key.text()->size()));
-    keys.push_back(folds && key.text() != nullptr ? Value(ToLower(*key.text())) : key);
+    NXDKIT_TRY(budget.Charge(key.text() == nullptr ? 0 : key.text()->size() * 4));
+    keys.push_back(folds && key.text() != nullptr ? Value(PythonLower(*key.text())) : key);
   }
   return keys;
 }
@@ -282,6 +314,8 @@ Result<Value> Unique(const Value& value, const Arguments& arguments, Budget& bud
   List kept;
   std::vector<const Value*> seen;
   for (size_t i = 0; i < items.size(); ++i) {
+    if (!Key::Of(keys[i]) && keys[i].undefined() == nullptr)
+      return Corrupt("unique with {}", TypeName(keys[i]));
     bool is_new = true;
     for (const Value* other : seen) {
       NXDKIT_ASSIGN(const bool same, Equal(*other, keys[i], budget));
@@ -291,7 +325,7 @@ Result<Value> Unique(const Value& value, const Arguments& arguments, Budget& bud
     seen.push_back(&keys[i]);
     kept.push_back(items[i]);
   }
-  return Value(std::move(kept));
+  return Value::MakeIterator(std::move(kept));
 }
 
 Result<Value> Sum(const Value& value, const Arguments& arguments, Budget& budget) {
@@ -311,7 +345,8 @@ Result<Value> Sum(const Value& value, const Arguments& arguments, Budget& budget
 
 // Every line but the first, or all; those that are empty only when asked for.
 Result<Value> Indent(const Value& value, const Arguments& arguments, Budget& budget) {
-  NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
+  if (value.text() == nullptr) return Corrupt("indent of {}", TypeName(value));
+  const std::string& text = *value.text();
   const Value* width = arguments.Get(0, "width");
   const Value* first = arguments.Get(1, "first");
   const Value* blank = arguments.Get(2, "blank");
@@ -329,7 +364,7 @@ Result<Value> Indent(const Value& value, const Arguments& arguments, Budget& bud
     const size_t end = text.find('\n', begin);
     out += std::string_view(text).substr(begin, end - begin);
     NXDKIT_TRY(budget.Charge(indent.size() + out.size() / 64));
-    if (end == std::string::npos) return Value(std::move(out));
+    if (end == std::string::npos) return Value(std::move(out), FormOf(value));
     out += '\n';
     begin = end + 1;
     const bool is_blank = begin == text.size() || text[begin] == '\n';
@@ -376,7 +411,7 @@ Result<Value> Map(const Value& value, const Arguments& arguments, Budget& budget
       NXDKIT_ASSIGN(Value out, ApplyFilter(*name, item, Rest(arguments, 1), budget));
       mapped.push_back(std::move(out));
     }
-    return Value(std::move(mapped));
+    return Value::MakeIterator(std::move(mapped));
   }
   NXDKIT_TRY(arguments.Allow({0, {"attribute", "default"}}));
   if (attribute->text() == nullptr) return Unsupported("an attribute that is not a str");
@@ -385,7 +420,7 @@ Result<Value> Map(const Value& value, const Arguments& arguments, Budget& budget
     NXDKIT_ASSIGN(Value out, DottedAttribute(item, *attribute->text(), budget));
     mapped.push_back(out.undefined() != nullptr && otherwise != nullptr ? *otherwise : out);
   }
-  return Value(std::move(mapped));
+  return Value::MakeIterator(std::move(mapped));
 }
 
 // select, reject, selectattr, rejectattr.
@@ -412,7 +447,7 @@ Result<Value> Select(const Value& value, const Arguments& arguments, Budget& bud
     }
     if (passes == kKeeps) kept.push_back(item);
   }
-  return Value(std::move(kept));
+  return Value::MakeIterator(std::move(kept));
 }
 
 struct Row {
@@ -426,10 +461,10 @@ constexpr Row kFilters[] = {
     {"tojson", ToJsonFilter, {4, {"ensure_ascii", "indent", "separators", "sort_keys"}}},
     {"length", LengthFilter},
     {"count", LengthFilter},
-    {"string", MapText<Same>},
-    {"safe", MapText<Same>},
-    {"upper", MapText<ToUpper>},
-    {"lower", MapText<ToLower>},
+    {"string", String},
+    {"safe", Safe},
+    {"upper", MapText<PythonUpper>},
+    {"lower", MapText<PythonLower>},
     {"capitalize", MapText<Capitalize>},
     {"int", Int, {1, {"default"}}},
     {"float", Float, {1, {"default"}}},

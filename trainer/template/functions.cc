@@ -6,6 +6,7 @@
 #include "lib/base/errors.h"
 #include "trainer/base/characters.h"
 #include "trainer/template/print.h"
+#include "trainer/template/python_case.h"
 #include "trainer/template/python_text.h"
 
 namespace nxdkit::trainer::jinja {
@@ -17,13 +18,13 @@ constexpr size_t kMaxFormatBytes = 200;
 using TextMethod = Result<Value> (*)(const std::string& text, const Arguments& arguments,
                                      Budget& budget);
 
-// startswith and endswith take a str, or a list of them of which one is enough.
+// startswith and endswith take a str, or a tuple of them of which one is enough.
 template <bool kFront>
 Result<Value> HasEnd(const std::string& text, const Arguments& arguments, Budget& budget) {
   const Value* wanted = arguments.Get(0, "");
   if (wanted == nullptr) return Corrupt("an argument is missing");
-  const List list = wanted->list() != nullptr ? *wanted->list() : List{*wanted};
-  NXDKIT_TRY(budget.Charge(list.size() * 16));
+  const List list = wanted->form() == Form::kTuple ? *wanted->list() : List{*wanted};
+  NXDKIT_TRY(budget.Charge(list.size() * Budget::kItemBytes));
   for (const Value& item : list) {
     if (item.text() == nullptr) return Corrupt("found {}, expected a str", TypeName(item));
     if (kFront ? text.starts_with(*item.text()) : text.ends_with(*item.text())) return Value(true);
@@ -34,32 +35,24 @@ Result<Value> HasEnd(const std::string& text, const Arguments& arguments, Budget
 template <bool kLeft, bool kRight>
 Result<Value> StripMethod(const std::string& text, const Arguments& arguments, Budget&) {
   NXDKIT_ASSIGN(const std::optional<std::string> chars, arguments.Text(0, "chars"));
-  return Value(std::string(Strip(text, chars, kLeft, kRight)));
+  NXDKIT_ASSIGN(std::string stripped, Strip(text, chars, kLeft, kRight));
+  return Value(std::move(stripped));
 }
 
 // str.split() without a separator: by runs of white space, with none at the ends; what follows
 // the last cut keeps its own.
-List SplitAtSpace(std::string_view text, int64_t most) {
+Result<List> SplitAtSpace(std::string_view text, int64_t most, Budget& budget) {
   List parts;
-  text = Strip(text, std::nullopt, true, false);
-  std::string word;
-  size_t at = 0;
-  for (const std::string_view point : Points(text)) {
-    const bool space = SpaceBytes(point, 0) > 0;
-    const bool is_full = most >= 0 && static_cast<int64_t>(parts.size()) >= most;
-    if (!space && is_full && word.empty()) {
-      parts.push_back(std::string(text.substr(at)));
-      return parts;
-    }
-    if (!space) {
-      word += point;
-    } else if (!word.empty()) {
-      parts.push_back(std::exchange(word, std::string()));
-    }
-    at += point.size();
+  while (true) {
+    while (const size_t bytes = SpaceBytes(text, 0)) text.remove_prefix(bytes);
+    if (text.empty()) return parts;
+    NXDKIT_TRY(budget.Charge(Budget::kOwnerBytes));
+    size_t end = 0;
+    if (most >= 0 && static_cast<int64_t>(parts.size()) >= most) end = text.size();
+    while (end < text.size() && SpaceBytes(text, end) == 0) end += CharBytes(text, end);
+    parts.push_back(std::string(text.substr(0, end)));
+    text.remove_prefix(end);
   }
-  if (!word.empty()) parts.push_back(std::move(word));
-  return parts;
 }
 
 Result<Value> Split(const std::string& text, const Arguments& arguments, Budget& budget) {
@@ -68,14 +61,17 @@ Result<Value> Split(const std::string& text, const Arguments& arguments, Budget&
   if (limit != nullptr && !limit->integer())
     return Corrupt("maxsplit is {}, expected an int", TypeName(*limit));
   const int64_t most = limit == nullptr ? -1 : *limit->integer();
-  if (!separator) return Value(SplitAtSpace(text, most));
+  if (!separator) {
+    NXDKIT_ASSIGN(List words, SplitAtSpace(text, most, budget));
+    return Value(std::move(words));
+  }
   if (separator->empty()) return Corrupt("split() by an empty separator");
   List parts;
   size_t begin = 0;
   for (;;) {
-    NXDKIT_TRY(budget.Charge());
+    NXDKIT_TRY(budget.Charge(Budget::kOwnerBytes));
     const bool is_full = most >= 0 && static_cast<int64_t>(parts.size()) == most;
-    const size_t end = is_full ? std::string::npos : text.find(*separator, begin);
+    const size_t end = is_full ? std::string::npos : FindText(text, *separator, begin);
     parts.push_back(text.substr(begin, end == std::string::npos ? end : end - begin));
     if (end == std::string::npos) return Value(std::move(parts));
     begin = end + separator->size();
@@ -97,13 +93,14 @@ Result<Value> FindMethod(const std::string& text, const Arguments& arguments, Bu
   NXDKIT_TRY(budget.Charge(text.size()));
   NXDKIT_ASSIGN(const auto wanted, arguments.Text(0, "sub"));
   if (!wanted) return Corrupt("an argument is missing");
-  const size_t at = text.find(*wanted);
+  const size_t at = FindText(text, *wanted);
   if (at == std::string::npos) return Value(int64_t{-1});
   return Value(static_cast<int64_t>(CountChars(std::string_view(text).substr(0, at))));
 }
 
 template <std::string (*kMap)(std::string_view)>
-Result<Value> Mapped(const std::string& text, const Arguments&, Budget&) {
+Result<Value> Mapped(const std::string& text, const Arguments&, Budget& budget) {
+  NXDKIT_TRY(budget.Charge(text.size() * 4));  // slower than copying
   return Value(kMap(text));
 }
 
@@ -141,13 +138,14 @@ Result<Value> Format(const std::string& text, const Arguments& arguments, Budget
 }
 
 // str.title(): of every run of letters the first one upper, the others lower.
-Result<Value> Title(const std::string& text, const Arguments&, Budget&) {
+Result<Value> Title(const std::string& text, const Arguments&, Budget& budget) {
+  NXDKIT_TRY(budget.Charge(text.size() * 16));
   std::string out;
   bool inside = false;
   for (const std::string_view point : Points(text)) {
-    const std::string lower = ToLower(point), upper = ToUpper(point);
+    const std::string lower = PythonLower(point), upper = PythonUpper(point);
     const bool cased = lower != upper;
-    out += !cased ? std::string(point) : inside ? lower : upper;
+    out += !cased ? std::string(point) : inside ? lower : PythonTitle(point);
     inside = cased;
   }
   return Value(std::move(out));
@@ -157,6 +155,7 @@ struct TextRow {
   std::string_view name;
   TextMethod method;
   Parameters takes = {};
+  bool keeps_markup = false;  // of a text that is marked as safe
 };
 constexpr TextRow kTextMethods[] = {
     {"startswith", HasEnd<true>, {1}},
@@ -167,25 +166,44 @@ constexpr TextRow kTextMethods[] = {
     {"split", Split, {2, {"sep", "maxsplit"}}},
     {"replace", ReplaceMethod, {3, {"count"}}},
     {"find", FindMethod, {1}},
-    {"upper", Mapped<ToUpper>},
-    {"lower", Mapped<ToLower>},
-    {"capitalize", Mapped<Capitalize>},
-    {"title", Title},
+    {"upper", Mapped<PythonUpper>, {}, true},
+    {"lower", Mapped<PythonLower>, {}, true},
+    {"capitalize", Mapped<Capitalize>, {}, true},
+    {"title", Title, {}, true},
     {"format", Format},
 };
 constexpr std::string_view kDictMethods[] = {"items", "keys", "values", "get"};
-// They change the dict, which a template may not.
-constexpr std::string_view kRefusedDictMethods[] = {"clear",   "copy",       "fromkeys", "pop",
-                                                    "popitem", "setdefault", "update"};
+// What Python has besides: their names are not those of things that are not there.
+constexpr std::string_view kOtherDictMethods[] = {"clear",   "copy",       "fromkeys", "pop",
+                                                  "popitem", "setdefault", "update"};
+constexpr std::string_view kListMethods[] = {"append", "clear",   "copy",   "count",
+                                             "extend", "index",   "insert", "pop",
+                                             "remove", "reverse", "sort"};
+constexpr std::string_view kSequenceMethods[] = {"count", "index",   "start",     "stop",
+                                                 "step",  "mapping", "isdisjoint"};
+constexpr std::string_view kNumberMethods[] = {
+    "as_integer_ratio", "bit_count", "bit_length", "conjugate", "denominator",
+    "from_bytes",       "fromhex",   "hex",        "imag",      "is_integer",
+    "numerator",        "real",      "to_bytes"};
+constexpr std::string_view kStrMethods[] = {
+    "capitalize",   "casefold",    "center",    "count",      "encode",       "endswith",
+    "expandtabs",   "find",        "format",    "format_map", "index",        "isalnum",
+    "isalpha",      "isascii",     "isdecimal", "isdigit",    "isidentifier", "islower",
+    "isnumeric",    "isprintable", "isspace",   "istitle",    "isupper",      "join",
+    "ljust",        "lower",       "lstrip",    "maketrans",  "partition",    "removeprefix",
+    "removesuffix", "replace",     "rfind",     "rindex",     "rjust",        "rpartition",
+    "rsplit",       "rstrip",      "split",     "splitlines", "startswith",   "strip",
+    "swapcase",     "title",       "translate", "upper",      "zfill"};
 
 Result<Value> CallDict(const Dict& dict, std::string_view name, const Arguments& arguments,
                        Budget& budget) {
-  NXDKIT_TRY(budget.Charge(dict.size() * 16));
+  NXDKIT_TRY(
+      budget.Charge(dict.size() * (name == "get" ? Budget::kItemBytes : Budget::kOwnerBytes)));
   if (name == "get") {
     NXDKIT_TRY(arguments.Allow({2}));
     if (arguments.values.empty()) return Corrupt("get() needs a key");
-    const std::string* key = arguments.values[0].text();
-    const Value* found = key == nullptr ? nullptr : Find(dict, *key);
+    const std::optional<Key> key = Key::Of(arguments.values[0]);
+    const Value* found = key ? FindKey(dict, *key) : nullptr;
     if (found != nullptr) return *found;
     return arguments.values.size() > 1 ? arguments.values[1] : Value();
   }
@@ -193,11 +211,12 @@ Result<Value> CallDict(const Dict& dict, std::string_view name, const Arguments&
   List list;
   for (const auto& [key, value] : dict) {
     if (name == "items")
-      list.push_back(List{key, value});
+      list.push_back(Value(List{key.value(), value}, Form::kTuple));
     else
-      list.push_back(name == "keys" ? Value(key) : value);
+      list.push_back(name == "keys" ? key.value() : value);
   }
-  return Value(std::move(list));
+  const Form form = name == "items" ? Form::kItems : name == "keys" ? Form::kKeys : Form::kValues;
+  return Value(std::move(list), form);
 }
 
 }  // namespace
@@ -216,12 +235,12 @@ Result<Value> MakeRange(const Arguments& arguments, Budget& budget) {
   if (step == 0) return Corrupt("range() by steps of 0");
   List list;
   for (__int128 i = begin; step > 0 ? i < end : i > end; i += step) {
-    NXDKIT_TRY(budget.Charge());
+    NXDKIT_TRY(budget.Charge(Budget::kItemBytes));
     if (static_cast<int64_t>(list.size()) == kMaxRange)
       return OverLimit("range of more than {} numbers", kMaxRange);
     list.push_back(static_cast<int64_t>(i));
   }
-  return Value(std::move(list));
+  return Value(std::move(list), Form::kRange);
 }
 
 Result<Value> FormatTime(const Arguments& arguments, int64_t now) {
@@ -247,11 +266,14 @@ Error RaisedError(const Arguments& arguments, Budget& budget) {
 }
 
 bool IsMethod(const Value& object, std::string_view name) {
-  if (object.dict() != nullptr)
-    return std::ranges::find(kDictMethods, name) != std::end(kDictMethods) ||
-           std::ranges::find(kRefusedDictMethods, name) != std::end(kRefusedDictMethods);
-  if (object.text() == nullptr) return false;
-  return std::ranges::find(kTextMethods, name, &TextRow::name) != std::end(kTextMethods);
+  const auto is_among = [&](const auto& names) {
+    return std::ranges::find(names, name) != std::end(names);
+  };
+  if (object.dict() != nullptr) return is_among(kDictMethods) || is_among(kOtherDictMethods);
+  if (object.text() != nullptr) return is_among(kStrMethods);
+  if (object.form() == Form::kPlain && object.list() != nullptr) return is_among(kListMethods);
+  if (object.list() != nullptr) return is_among(kSequenceMethods);
+  return object.number() && is_among(kNumberMethods);
 }
 
 Result<Value> CallMethod(const Value& object, std::string_view name, const Arguments& arguments,
@@ -263,7 +285,10 @@ Result<Value> CallMethod(const Value& object, std::string_view name, const Argum
     if (row != std::end(kTextMethods)) {
       NXDKIT_TRY(budget.Charge(text->size()));
       if (row->method != Format) NXDKIT_TRY(arguments.Allow(row->takes));
-      return row->method(*text, arguments, budget);
+      NXDKIT_ASSIGN(Value out, row->method(*text, arguments, budget));
+      if (!object.is_markup() || (out.text() == nullptr && out.list() == nullptr)) return out;
+      if (row->keeps_markup) return Value(*out.text(), Form::kMarkup);
+      return Unsupported("the method '{}' of {}", name, TypeName(object));
     }
   }
   if (const Dict* dict = object.dict()) {

@@ -79,7 +79,7 @@ class Lexer {
   }
 
   std::string_view Stripped(std::string_view text, char kind, char sign) const {
-    if (sign == '-') return Strip(text, std::nullopt, false, true);
+    if (sign == '-') return StripSpace(text, false, true);
     if (sign == '+' || kind == '{' || spaces_ == Spaces::kPlain) return text;
     const size_t line = text.rfind('\n') + 1;  // npos + 1 is 0
     if (line == 0 && !line_starting_) return text;
@@ -140,7 +140,7 @@ class Lexer {
       return OkStatus();
     }
     return Fail(Errc::kCorrupt, at_,
-                fmt::format("unexpected character '{}'", Points(source_.substr(at_, 4)).front()));
+                fmt::format("unexpected character '{}'", *Points(source_.substr(at_, 4)).begin()));
   }
 
   Status Balance(std::string_view op, std::string* brackets) {

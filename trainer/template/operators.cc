@@ -13,8 +13,7 @@
 namespace nxdkit::trainer::jinja {
 namespace {
 
-constexpr size_t kBytesPerUnit = Budget::kBytesPerUnit;
-constexpr size_t kMaxTextBytes = size_t{64} << 20;
+constexpr size_t kMaxTextBytes = size_t{16} << 20;
 
 Error TypeError(std::string_view op, const Value& a, const Value& b) {
   return Corrupt("'{}' between {} and {}", op, TypeName(a), TypeName(b));
@@ -53,8 +52,15 @@ Result<Value> Floats(std::string_view op, double a, double b) {
   if (b == 0) return Corrupt("division by zero");
   if (op == "/") return Value(a / b);
   double rest = std::fmod(a, b);
-  if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
-  return op == "%" ? Value(rest) : Value(std::floor((a - rest) / b + 0.5));
+  double whole = (a - rest) / b;
+  if (rest == 0) {
+    rest = std::copysign(0.0, b);
+  } else if ((rest < 0) != (b < 0)) {
+    rest += b;
+    whole -= 1;
+  }
+  if (op == "%") return Value(rest);
+  return Value(whole == 0 ? std::copysign(0.0, a / b) : std::nearbyint(whole));
 }
 
 Status CheckBytes(size_t bytes) {
@@ -62,41 +68,74 @@ Status CheckBytes(size_t bytes) {
   return OverLimit("a text of {} bytes is over the limit of {}", bytes, kMaxTextBytes);
 }
 
-Result<Value> Concatenate(const std::string& a, const std::string& b, Budget& budget) {
-  NXDKIT_TRY(CheckBytes(a.size() + b.size()));
-  NXDKIT_TRY(budget.Charge(a.size() + b.size()));
-  return Value(a + b);
+// What markupsafe makes of the other text when one of two is markup.
+std::string Escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&#34;";
+    else if (c == '\'')
+      out += "&#39;";
+    else
+      out += c;
+  }
+  return out;
 }
 
-Result<Value> Repeat(const std::string& text, int64_t times, Budget& budget) {
-  if (times <= 0 || text.empty()) return Value("");
+Result<Value> Concatenate(const Value& a, const Value& b, Budget& budget) {
+  const Form form = a.is_markup() || b.is_markup() ? Form::kMarkup : Form::kPlain;
+  const auto part = [&](const Value& value) {
+    return value.form() == form ? *value.text() : Escaped(*value.text());
+  };
+  NXDKIT_TRY(budget.Charge(a.text()->size() + b.text()->size()));
+  std::string whole = part(a);
+  whole += part(b);
+  NXDKIT_TRY(CheckBytes(whole.size()));
+  NXDKIT_TRY(budget.Charge(whole.size()));
+  return Value(std::move(whole), form);
+}
+
+Result<Value> Repeat(const Value& repeated, int64_t times, Budget& budget) {
+  const std::string& text = *repeated.text();
+  if (times <= 0 || text.empty()) return Value("", repeated.form());
   const auto bytes = CheckedMul(text.size(), static_cast<size_t>(times));
   NXDKIT_TRY(CheckBytes(bytes.value_or(SIZE_MAX)));
   NXDKIT_TRY(budget.Charge(*bytes));
   std::string all;
   all.reserve(*bytes);
   for (int64_t i = 0; i < times; ++i) all += text;
-  return Value(std::move(all));
+  return Value(std::move(all), repeated.form());
 }
 
-Result<Value> Join(const List& a, const List& b, Budget& budget) {
-  NXDKIT_TRY(budget.Charge((a.size() + b.size()) * kBytesPerUnit));
-  List list = a;
-  list.insert(list.end(), b.begin(), b.end());
-  return Value(std::move(list));
+Result<Value> Join(const Value& a, const Value& b, Budget& budget) {
+  NXDKIT_TRY(budget.Charge((a.list()->size() + b.list()->size()) * Budget::kItemBytes));
+  List list = *a.list();
+  list.insert(list.end(), b.list()->begin(), b.list()->end());
+  return Value(std::move(list), a.form());
 }
 
 Result<bool> Contains(const Value& value, const Value& where, Budget& budget) {
   if (const std::string* text = where.text()) {
     if (value.text() == nullptr) return TypeError("in", value, where);
     NXDKIT_TRY(budget.Charge(text->size()));
-    return text->find(*value.text()) != std::string::npos;
+    return FindText(*text, *value.text()) != std::string::npos;
   }
+  const std::optional<Key> key = Key::Of(value);
+  const bool has_keys = where.dict() != nullptr || where.form() == Form::kKeys;
+  if (has_keys && !key && value.undefined() == nullptr && value.function() == nullptr)
+    return Corrupt("{} cannot be a key", TypeName(value));
   if (const Dict* dict = where.dict()) {
-    NXDKIT_TRY(budget.Charge(dict->size()));
-    return value.text() != nullptr && Find(*dict, *value.text()) != nullptr;
+    NXDKIT_TRY(budget.Charge(dict->size() * Budget::kItemBytes));
+    return key && FindKey(*dict, *key) != nullptr;
   }
-  if (where.list() == nullptr && where.undefined() == nullptr) return TypeError("in", value, where);
+  if (where.list() == nullptr && where.iterator() == nullptr && where.undefined() == nullptr)
+    return TypeError("in", value, where);
   NXDKIT_ASSIGN(const List list, Iterate(where, budget));
   for (const Value& item : list) {
     NXDKIT_ASSIGN(const bool same, Equal(item, value, budget));
@@ -135,6 +174,24 @@ Result<std::optional<int64_t>> SliceNumber(const Value& value) {
   return Corrupt("a slice by {}", TypeName(value));
 }
 
+// A place in a text that goes to one character after the other, forwards or backwards.
+class TextPlace {
+ public:
+  explicit TextPlace(std::string_view text) : text_(text) {}
+
+  // The character at `index`, which is there.
+  std::string_view Go(size_t index) {
+    for (; index_ < index; ++index_) at_ += CharBytes(text_, at_);
+    for (; index_ > index; --index_) at_ = CharBegin(text_, at_ - 1);
+    return text_.substr(at_, CharBytes(text_, at_));
+  }
+
+ private:
+  std::string_view text_;
+  size_t index_ = 0;
+  size_t at_ = 0;  // the byte at which the character begins
+};
+
 // Calls take(index) for what Python's slice takes of `size` elements.
 template <typename Take>
 void TakeSlice(int64_t size, std::optional<int64_t> from, std::optional<int64_t> to, int64_t step,
@@ -159,18 +216,17 @@ Result<Value> Binary(std::string_view op, const Value& a, const Value& b, Budget
     NXDKIT_ASSIGN(const std::string left, ToText(a, budget));
     NXDKIT_ASSIGN(const std::string right, ToText(b, budget));
     NXDKIT_TRY(CheckBytes(left.size() + right.size()));
+    NXDKIT_TRY(budget.Charge(left.size() + right.size()));
     return Value(left + right);
   }
   if (a.integer() && b.integer()) return Integers(op, *a.integer(), *b.integer());
   if (a.number() && b.number()) return Floats(op, *a.number(), *b.number());
-  if (op == "+" && a.text() != nullptr && b.text() != nullptr)
-    return Concatenate(*a.text(), *b.text(), budget);
-  if (op == "+" && a.list() != nullptr && b.list() != nullptr)
-    return Join(*a.list(), *b.list(), budget);
-  if (op == "*" && a.text() != nullptr && b.integer())
-    return Repeat(*a.text(), *b.integer(), budget);
-  if (op == "*" && a.integer() && b.text() != nullptr)
-    return Repeat(*b.text(), *a.integer(), budget);
+  if (op == "+" && a.text() != nullptr && b.text() != nullptr) return Concatenate(a, b, budget);
+  const bool joins = a.form() == Form::kPlain || a.form() == Form::kTuple;
+  if (op == "+" && a.list() != nullptr && b.list() != nullptr && a.form() == b.form() && joins)
+    return Join(a, b, budget);
+  if (op == "*" && a.text() != nullptr && b.integer()) return Repeat(a, *b.integer(), budget);
+  if (op == "*" && a.integer() && b.text() != nullptr) return Repeat(b, *a.integer(), budget);
   if (op == "%" && a.text() != nullptr) return Unsupported("formatting by '%'");
   return TypeError(op, a, b);
 }
@@ -214,14 +270,20 @@ Result<Value> Index(const Value& object, const Value& key, Budget& budget) {
     return Corrupt("'{}' is undefined", *undefined->name);
   const Value* found = nullptr;
   if (const Dict* dict = object.dict()) {
-    if (key.text() != nullptr) found = Find(*dict, *key.text());
+    const std::optional<Key> wanted = Key::Of(key);
+    if (wanted) found = FindKey(*dict, *wanted);
+    // jinja2 looks for an attribute of that name then.
+    if (found == nullptr && key.text() != nullptr && IsMethod(object, *key.text()))
+      return Unsupported("the method '{}' without a call", *key.text());
   } else if (const List* list = object.list(); list != nullptr && key.integer()) {
-    found = At(*list, *key.integer());
+    if (!object.is_view()) found = At(*list, *key.integer());
   } else if (const std::string* text = object.text(); text != nullptr && key.integer()) {
     NXDKIT_TRY(budget.Charge(text->size()));
-    const std::vector<std::string_view> points = Points(*text);
-    const std::string_view* point = At(points, *key.integer());
-    if (point != nullptr) return Value(std::string(*point));
+    std::string_view rest = *text;
+    int64_t place = *key.integer();
+    if (place < 0) place += static_cast<int64_t>(CountChars(rest));
+    for (const std::string_view point : Points(rest))
+      if (place-- == 0) return Value(std::string(point), object.form());
   }
   if (found != nullptr) return *found;
   NXDKIT_ASSIGN(std::string name, ToText(key, budget));
@@ -235,32 +297,38 @@ Result<Value> Slice(const Value& object, const Value& from, const Value& to, con
   NXDKIT_ASSIGN(const auto by, SliceNumber(step));
   if (by == 0) return Corrupt("a slice by steps of 0");
   if (const std::string* text = object.text()) {
-    NXDKIT_TRY(budget.Charge(text->size()));
-    const std::vector<std::string_view> points = Points(*text);
+    NXDKIT_TRY(budget.Charge(text->size() * 2));
     std::string taken;
-    TakeSlice(static_cast<int64_t>(points.size()), begin, end, by.value_or(1),
-              [&](size_t i) { taken += points[i]; });
-    return Value(std::move(taken));
+    TextPlace at(*text);
+    TakeSlice(static_cast<int64_t>(CountChars(*text)), begin, end, by.value_or(1),
+              [&](size_t i) { taken += at.Go(i); });
+    return Value(std::move(taken), object.form());
   }
-  if (object.list() == nullptr) return Corrupt("a slice of {}", TypeName(object));
+  if (object.list() == nullptr || object.is_view())
+    return Corrupt("a slice of {}", TypeName(object));
+  if (object.form() == Form::kRange) return Unsupported("a slice of a range");
   const List& list = *object.list();
-  NXDKIT_TRY(budget.Charge(list.size() * kBytesPerUnit));
+  NXDKIT_TRY(budget.Charge(list.size() * Budget::kItemBytes));
   List taken;
   TakeSlice(static_cast<int64_t>(list.size()), begin, end, by.value_or(1),
             [&](size_t i) { taken.push_back(list[i]); });
-  return Value(std::move(taken));
+  return Value(std::move(taken), object.form());
 }
 
 Result<List> Iterate(const Value& value, Budget& budget) {
   List items;
   if (const List* list = value.list()) {
-    NXDKIT_TRY(budget.Charge(list->size() * kBytesPerUnit));
+    NXDKIT_TRY(budget.Charge(list->size() * Budget::kItemBytes));
     items = *list;
+  } else if (Iterator* iterator = value.iterator()) {
+    if (std::exchange(iterator->is_used, true))
+      return Unsupported("an iterator that something has gone through before");
+    items = std::move(iterator->items);
   } else if (const Dict* dict = value.dict()) {
-    NXDKIT_TRY(budget.Charge(dict->size() * kBytesPerUnit));
-    for (const auto& [key, item] : *dict) items.push_back(key);
+    NXDKIT_TRY(budget.Charge(dict->size() * Budget::kOwnerBytes));
+    for (const auto& [key, item] : *dict) items.push_back(key.value());
   } else if (const std::string* text = value.text()) {
-    NXDKIT_TRY(budget.Charge(text->size() * kBytesPerUnit));
+    NXDKIT_TRY(budget.Charge(text->size() * Budget::kOwnerBytes));
     for (const std::string_view point : Points(*text)) items.push_back(std::string(point));
   } else if (value.undefined() == nullptr) {
     return Corrupt("{} is not iterable", TypeName(value));

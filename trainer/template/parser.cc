@@ -12,6 +12,8 @@ namespace nxdkit::trainer::jinja {
 namespace {
 
 constexpr int kMaxBlockDepth = 60;  // of blocks inside each other
+// Of what a block prints, for its filters: no template can write such a name.
+constexpr char kBodyName[] = " body";
 
 class TemplateParser {
  public:
@@ -79,6 +81,7 @@ class TemplateParser {
     if (word == "for") return For(offset);
     if (word == "set") return Set(offset);
     if (word == "macro") return Macro(offset);
+    if (word == "call") return CallBlock(offset);
     if (word == "generation") return Generation(offset);
     if (word == "filter") return FilterBlock(offset);
     if (word == "break" || word == "continue") return Jump(offset, word == "break");
@@ -94,7 +97,6 @@ class TemplateParser {
     Stmt statement{StmtKind::kIf, offset};
     NXDKIT_ASSIGN(statement.expr, ParseExpression(cursor_, true));
     NXDKIT_TRY(EndTag());
-    ++ifs_;
     NXDKIT_ASSIGN(statement.body, Body(kEnds));
     const size_t next = cursor_.peek().offset;
     if (cursor_.TakeName("elif")) {
@@ -103,7 +105,6 @@ class TemplateParser {
                             fmt::format("blocks nest deeper than {} levels", kMaxBlockDepth));
       NXDKIT_ASSIGN(Stmt inner, If(next));
       --depth_;
-      --ifs_;
       statement.otherwise.push_back(std::move(inner));
       return statement;
     }
@@ -111,7 +112,6 @@ class TemplateParser {
       NXDKIT_TRY(EndTag());
       NXDKIT_ASSIGN(statement.otherwise, Body(std::span(kEnds).last(1)));
     }
-    --ifs_;
     NXDKIT_TRY(End("endif"));
     return statement;
   }
@@ -174,9 +174,13 @@ class TemplateParser {
       NXDKIT_TRY(EndTag());
       return set;
     }
-    if (set.names.size() > 1 || cursor_.IsOperator("|"))
+    if (set.names.size() > 1)
       return cursor_.Fail(Errc::kUnsupported, offset, "a block 'set' of this kind");
     set.kind = StmtKind::kSetBlock;
+    if (cursor_.TakeOperator("|")) {
+      set.names.push_back(kBodyName);
+      NXDKIT_ASSIGN(set.expr, ParseFilters(cursor_, kBodyName));
+    }
     NXDKIT_TRY(EndTag());
     NXDKIT_ASSIGN(set.body, Body(kEnds));
     NXDKIT_TRY(End("endset"));
@@ -185,16 +189,43 @@ class TemplateParser {
 
   Result<Stmt> Macro(size_t offset) {
     constexpr std::string_view kEnds[] = {"endmacro"};
-    // In an `if` it sees what it would see outside; in a loop or another macro it would hold names
-    // of its own.
-    if (depth_ > 1 + ifs_)
-      return cursor_.Fail(Errc::kUnsupported, offset, "a macro inside of a block that is not 'if'");
     Stmt macro{StmtKind::kMacro, offset};
     NXDKIT_ASSIGN(std::string name, cursor_.ExpectName("the name of a macro"));
     macro.names.push_back(std::move(name));
+    NXDKIT_TRY(Parameters(macro));
+    NXDKIT_TRY(MacroBody(macro, kEnds));
+    return macro;
+  }
+
+  // {% call(parameters) macro(arguments) %}body{% endcall %}
+  Result<Stmt> CallBlock(size_t offset) {
+    constexpr std::string_view kEnds[] = {"endcall"};
+    Stmt call{StmtKind::kCall, offset};
+    call.names.push_back("caller");
+    if (cursor_.IsOperator("(")) NXDKIT_TRY(Parameters(call));
+    NXDKIT_ASSIGN(call.expr, ParseExpression(cursor_));
+    if (call.expr->kind != ExprKind::kCall)
+      return cursor_.Fail(Errc::kCorrupt, call.expr->offset, "'call' without a call");
+    NXDKIT_TRY(MacroBody(call, kEnds));
+    return call;
+  }
+
+  // Whether a macro is given what calls it depends on whether it mentions it, anywhere.
+  Status MacroBody(Stmt& macro, Words end) {
+    NXDKIT_TRY(EndTag());
+    const size_t begin = cursor_.place();
+    NXDKIT_ASSIGN(macro.body, BodyOfItsOwn(end));
+    macro.takes_caller = cursor_.HasName(begin, "caller");
+    return OkStatus();
+  }
+
+  Status Parameters(Stmt& macro) {
     NXDKIT_TRY(cursor_.ExpectOperator("("));
     const auto add_parameter = [&]() -> Status {
+      const size_t offset = cursor_.peek().offset;
       NXDKIT_ASSIGN(std::string parameter, cursor_.ExpectName("the name of a parameter"));
+      if (parameter == "caller")
+        return cursor_.Fail(Errc::kUnsupported, offset, "a parameter named 'caller'");
       macro.names.push_back(std::move(parameter));
       if (cursor_.TakeOperator("=")) {
         NXDKIT_ASSIGN(ExprPtr value, ParseExpression(cursor_));
@@ -204,17 +235,14 @@ class TemplateParser {
       }
       return OkStatus();
     };
-    NXDKIT_TRY(cursor_.Separated(")", add_parameter));
-    NXDKIT_TRY(EndTag());
-    NXDKIT_ASSIGN(macro.body, BodyOfItsOwn(kEnds));
-    return macro;
+    return cursor_.Separated(")", add_parameter);
   }
 
   Result<Stmt> FilterBlock(size_t offset) {
     constexpr std::string_view kEnds[] = {"endfilter"};
     Stmt filter{StmtKind::kFilter, offset};
-    filter.names.push_back(" body");  // no template can write such a name
-    NXDKIT_ASSIGN(filter.expr, ParseFilters(cursor_, filter.names[0]));
+    filter.names.push_back(kBodyName);
+    NXDKIT_ASSIGN(filter.expr, ParseFilters(cursor_, kBodyName));
     NXDKIT_TRY(EndTag());
     NXDKIT_ASSIGN(filter.body, BodyOfItsOwn(kEnds));
     return filter;
@@ -231,7 +259,6 @@ class TemplateParser {
   TokenCursor cursor_;
   int depth_ = 0;
   int loops_ = 0;  // around this place
-  int ifs_ = 0;
 };
 
 }  // namespace

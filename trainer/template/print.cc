@@ -29,11 +29,17 @@ class Printer {
   }
 
   Status Append(const Value& value, int depth) {
+    if (value.text() != nullptr && depth > 0 && value.is_markup() && !json_) {
+      out_ += "Markup(";
+      NXDKIT_TRY(AppendText(*value.text(), true));
+      out_ += ')';
+      return OkStatus();
+    }
     if (value.text() != nullptr) return AppendText(*value.text(), depth > 0);
     NXDKIT_TRY(budget_.Charge());
     if (depth > kMaxPrintDepth)
       return OverLimit("a value is nested deeper than {} levels", kMaxPrintDepth);
-    if (value.list() != nullptr) return AppendList(*value.list(), depth);
+    if (value.list() != nullptr) return AppendList(value, depth);
     if (value.dict() != nullptr) return AppendDict(*value.dict(), depth);
     if (value.is_none())
       out_ += json_ ? "null" : "None";
@@ -47,6 +53,8 @@ class Printer {
       return Corrupt("{} is not JSON", TypeName(value));
     else if (value.undefined() == nullptr)
       return Unsupported("{} as text", TypeName(value));
+    else if (depth > 0)
+      out_ += "Undefined";
     return OkStatus();
   }
 
@@ -54,7 +62,7 @@ class Printer {
 
  private:
   Status AppendText(const std::string& text, bool quoted) {
-    NXDKIT_TRY(budget_.Charge(text.size()));
+    NXDKIT_TRY(budget_.Charge(text.size() * (quoted || json_ ? 4 : 1)));
     if (json_)
       out_ += Json(text).dump(-1, ' ', json_->ensure_ascii, Json::error_handler_t::replace);
     else if (quoted)
@@ -73,7 +81,8 @@ class Printer {
   }
 
   template <typename Items, typename Write>
-  Status AppendItems(char open, const Items& items, char close, int depth, const Write& write) {
+  Status AppendItems(char open, const Items& items, std::string_view close, int depth,
+                     const Write& write) {
     out_ += open;
     bool first = true;
     for (const auto& item : items) {
@@ -86,18 +95,38 @@ class Printer {
     return OkStatus();
   }
 
-  Status AppendList(const List& list, int depth) {
-    return AppendItems('[', list, ']', depth,
+  Status AppendList(const Value& list, int depth) {
+    const bool is_tuple = list.form() == Form::kTuple;
+    if (!is_tuple && list.form() != Form::kPlain) return Unsupported("{} as text", TypeName(list));
+    const bool rounds = is_tuple && !json_;
+    const std::string_view close = !rounds ? "]" : list.list()->size() == 1 ? ",)" : ")";
+    return AppendItems(rounds ? '(' : '[', *list.list(), close, depth,
                        [&](const Value& item) { return Append(item, depth + 1); });
   }
 
+  // JSON's keys are texts; Python's json.dumps() makes them of numbers, bools and None.
+  Status AppendKey(const Key& key, int depth) {
+    if (key.other == nullptr) return AppendText(key.text, true);
+    if (!json_) return Append(*key.other, depth);
+    if (key.other->is_float()) return Unsupported("a float for a key of JSON");
+    out_ += '"';
+    NXDKIT_TRY(Append(*key.other, depth));
+    out_ += '"';
+    return OkStatus();
+  }
+
   Status AppendDict(const Dict& dict, int depth) {
-    std::vector<const std::pair<std::string, Value>*> rows;
-    for (const auto& row : dict) rows.push_back(&row);
+    std::vector<const Dict::value_type*> rows;
+    for (const auto& row : dict) {
+      rows.push_back(&row);
+      if (json_ && json_->sort_keys && row.first.other != nullptr)
+        return Unsupported("sorted keys that are not texts");
+    }
     if (json_ && json_->sort_keys)
-      std::ranges::stable_sort(rows, [](auto* a, auto* b) { return a->first < b->first; });
-    return AppendItems('{', rows, '}', depth, [&](const auto* row) -> Status {
-      NXDKIT_TRY(AppendText(row->first, true));
+      std::ranges::stable_sort(rows,
+                               [](auto* a, auto* b) { return a->first.text < b->first.text; });
+    return AppendItems('{', rows, "}", depth, [&](const auto* row) -> Status {
+      NXDKIT_TRY(AppendKey(row->first, depth + 1));
       out_ += keys_;
       return Append(row->second, depth + 1);
     });

@@ -1,14 +1,15 @@
 #include "trainer/template/python_text.h"
 
 #include <fmt/core.h>
+#include <string.h>
 #include <utf8proc.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "lib/base/errors.h"
 #include "lib/base/utf8.h"
 #include "trainer/base/characters.h"
+#include "trainer/template/python_case.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {
@@ -29,6 +30,21 @@ bool IsPrintable(uint32_t point) {
     default:
       return true;
   }
+}
+
+template <typename Goes>
+std::string_view StripWhere(std::string_view text, bool left, bool right, const Goes& goes) {
+  while (left && !text.empty()) {
+    const std::string_view first = text.substr(0, CharBytes(text, 0));
+    if (!goes(first)) break;
+    text.remove_prefix(first.size());
+  }
+  while (right && !text.empty()) {
+    const std::string_view last = text.substr(CharBegin(text, text.size() - 1));
+    if (!goes(last)) break;
+    text.remove_suffix(last.size());
+  }
+  return text;
 }
 
 }  // namespace
@@ -55,33 +71,27 @@ void AppendPythonRepr(std::string_view text, std::string* out) {
   *out += quote;
 }
 
-std::vector<std::string_view> Points(std::string_view text) {
-  std::vector<std::string_view> points;
-  for (size_t i = 0; i < text.size();) {
-    const size_t bytes = CharBytes(text, i);
-    points.push_back(text.substr(i, bytes));
-    i += bytes;
-  }
-  return points;
+size_t FindText(std::string_view text, std::string_view wanted, size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  const std::string_view rest = text.substr(from);
+  const void* found = ::memmem(rest.data(), rest.size(), wanted.data(), wanted.size());
+  return found == nullptr ? std::string_view::npos
+                          : static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }
 
-std::string_view Strip(std::string_view text, const std::optional<std::string>& chars, bool left,
-                       bool right) {
-  std::vector<std::string_view> taken = chars ? Points(*chars) : std::vector<std::string_view>();
-  std::ranges::sort(taken);  // both may be long
-  const auto goes = [&](std::string_view point) {
-    if (chars) return std::ranges::binary_search(taken, point);
-    return SpaceBytes(point, 0) > 0;
-  };
-  const std::vector<std::string_view> points = Points(text);
-  size_t begin = 0, end = points.size();
-  while (left && begin < end && goes(points[begin])) ++begin;
-  while (right && end > begin && goes(points[end - 1])) --end;
-  if (begin == end) return {};
-  const size_t from = static_cast<size_t>(points[begin].data() - text.data());
-  const size_t to =
-      static_cast<size_t>(points[end - 1].data() - text.data()) + points[end - 1].size();
-  return text.substr(from, to - from);
+std::string_view StripSpace(std::string_view text, bool left, bool right) {
+  return StripWhere(text, left, right, [](std::string_view point) { return SpaceBytes(point, 0); });
+}
+
+Result<std::string> Strip(std::string_view text, const std::optional<std::string>& chars, bool left,
+                          bool right) {
+  constexpr size_t kMaxChars = 1024;
+  if (!chars) return std::string(StripSpace(text, left, right));
+  if (chars->size() > kMaxChars)
+    return OverLimit("strip() of more than {} bytes of characters", kMaxChars);
+  return std::string(StripWhere(text, left, right, [&](std::string_view point) {
+    return FindText(*chars, point) != std::string_view::npos;
+  }));
 }
 
 Result<std::string> Replace(std::string_view text, std::string_view from, std::string_view to,
@@ -90,7 +100,7 @@ Result<std::string> Replace(std::string_view text, std::string_view from, std::s
   std::string out;
   size_t begin = 0;
   for (int64_t done = 0; most < 0 || done < most; ++done) {
-    const size_t at = text.find(from, begin);
+    const size_t at = FindText(text, from, begin);
     if (at == std::string_view::npos) break;
     NXDKIT_TRY(budget.Charge(at - begin + to.size()));
     out.append(text.substr(begin, at - begin)).append(to);
@@ -103,7 +113,7 @@ Result<std::string> Replace(std::string_view text, std::string_view from, std::s
 std::string Capitalize(std::string_view text) {
   if (text.empty()) return {};
   const size_t first = CharBytes(text, 0);
-  return MapChars(text.substr(0, first), utf8proc_totitle) + ToLower(text.substr(first));
+  return PythonTitle(text.substr(0, first)) + PythonLower(text.substr(first));
 }
 
 }  // namespace nxdkit::trainer::jinja

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "trainer/base/characters.h"
 #include "trainer/template/value.h"
 
 namespace nxdkit::trainer::jinja {
@@ -14,10 +14,38 @@ namespace nxdkit::trainer::jinja {
 // repr(text): 'it', "it's", '\n', '\u200b'.
 void AppendPythonRepr(std::string_view text, std::string* out);
 
-std::vector<std::string_view> Points(std::string_view text);  // each character's bytes
-// str.strip(); `chars` is what is taken off, nullopt for white space.
-std::string_view Strip(std::string_view text, const std::optional<std::string>& chars, bool left,
-                       bool right);
+// The characters of a text, each as its bytes: for (std::string_view point : Points(text)).
+class Points {
+ public:
+  struct End {};
+  class Iterator {
+   public:
+    explicit Iterator(std::string_view text) : text_(text) {}
+    std::string_view operator*() const { return text_.substr(0, CharBytes(text_, 0)); }
+    Iterator& operator++() {
+      text_.remove_prefix(CharBytes(text_, 0));
+      return *this;
+    }
+    bool operator!=(End) const { return !text_.empty(); }
+
+   private:
+    std::string_view text_;  // from here on
+  };
+
+  explicit Points(std::string_view text) : text_(text) {}
+  Iterator begin() const { return Iterator(text_); }
+  End end() const { return {}; }
+
+ private:
+  std::string_view text_;
+};
+
+// str.find(), in bytes, from `from` on; npos when it is not there. Linear in the text.
+size_t FindText(std::string_view text, std::string_view wanted, size_t from = 0);
+std::string_view StripSpace(std::string_view text, bool left, bool right);
+// str.strip(); `chars` is what is taken off, nullopt for white space. kLimit for very many.
+Result<std::string> Strip(std::string_view text, const std::optional<std::string>& chars, bool left,
+                          bool right);
 // str.replace(); `most` < 0 is all.
 Result<std::string> Replace(std::string_view text, std::string_view from, std::string_view to,
                             int64_t most, Budget& budget);

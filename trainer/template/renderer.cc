@@ -19,15 +19,21 @@ namespace {
 
 constexpr int kMaxRenderDepth = 400;
 constexpr int kMaxValueDepth = 100;
-constexpr size_t kMaxOutputBytes = size_t{64} << 20;
+constexpr size_t kMaxOutputBytes = size_t{16} << 20;
 constexpr std::string_view kFunctions[] = {"raise_exception", "namespace", "range", "dict"};
 // Functions of Jinja that nobody has needed here; their names must not pass for undefined ones.
-constexpr std::string_view kMissing[] = {"lipsum",  "cycler", "joiner", "caller",
-                                         "varargs", "kwargs", "self"};
+constexpr std::string_view kMissing[] = {"lipsum", "cycler", "joiner", "varargs", "kwargs", "self"};
 
-Value MakeFunction(std::string_view name, const Stmt* macro = nullptr) {
-  return Value(std::make_shared<const Function>(Function{std::string(name), macro}));
+Value MakeFunction(std::string_view name) {
+  return Value(std::make_shared<const Function>(Function{std::string(name)}));
 }
+
+// Names, and the place of the scope around these, in which names are looked for next.
+struct Scope {
+  Dict values;
+  size_t parent;
+  uint64_t number;  // another one for each scope of a rendering
+};
 
 Value LoopVariable(const List& items, size_t i) {
   const auto index = static_cast<int64_t>(i), size = static_cast<int64_t>(items.size());
@@ -55,30 +61,31 @@ Status CheckMacroArguments(const Stmt& macro, const Arguments& arguments) {
   if (arguments.values.size() > parameters.size())
     return Corrupt("{} arguments for the {} parameters of '{}'", arguments.values.size(),
                    parameters.size(), macro.names[0]);
-  for (const auto& [name, value] : arguments.named)
-    if (std::ranges::find(parameters, name) == parameters.end())
-      return Corrupt("the macro '{}' has no parameter '{}'", macro.names[0], name);
+  for (const auto& [name, value] : arguments.named) {
+    const bool is_caller = macro.takes_caller && name == std::string_view("caller");
+    if (!is_caller && std::ranges::find(parameters, name.text) == parameters.end())
+      return Corrupt("the macro '{}' has no parameter '{}'", macro.names[0], name.text);
+  }
   return OkStatus();
 }
 
-// values[name] = value
-void Put(Dict& values, const std::string& name, Value value) {
-  const auto found = std::ranges::find(values, name, &Dict::value_type::first);
-  if (found == values.end())
-    values.emplace_back(name, std::move(value));
-  else
-    found->second = std::move(value);
+// The items of a list or dict that a literal makes.
+Status ChargeItems(Budget& budget, size_t items) {
+  return budget.Charge(items * Budget::kOwnerBytes);
 }
 
 // One rendering. Not thread-safe. An error ends it: nobody puts scopes, depth and output back then.
 class Renderer {
  public:
   Renderer(std::string_view source, const Dict& variables, std::optional<int64_t> now)
-      : source_(source), now_(now), scopes_(2) {
+      : source_(source), now_(now) {
+    PushScope(0);
+    Dict& outermost = scopes_[0].values;
     for (const std::string_view name : kFunctions)
-      scopes_[0].emplace_back(name, MakeFunction(name));
-    if (now) scopes_[0].emplace_back("strftime_now", MakeFunction("strftime_now"));
-    for (const auto& [name, value] : variables) scopes_[0].emplace_back(name, value);
+      outermost.emplace_back(std::string(name), MakeFunction(name));
+    if (now) outermost.emplace_back("strftime_now", MakeFunction("strftime_now"));
+    for (const auto& row : variables) outermost.push_back(row);
+    PushScope();
   }
 
   Result<std::string> Run(const std::vector<Stmt>& body) {
@@ -94,17 +101,37 @@ class Renderer {
     return ErrorAt(error.code(), source_, offset, error.message()).hint(error.hint());
   }
 
-  // Names are looked for from the innermost scope out. In a macro only its own scopes count, then
-  // the two outermost: the variables given, and what the template itself has set.
-  const Value* Look(std::string_view name) const {
-    for (size_t i = scopes_.size(); i-- > 0;) {
-      if (i > 1 && i < first_scope_) continue;
-      const Dict& scope = scopes_[i];
+  void PushScope() { PushScope(scopes_.size() - 1); }
+  void PushScope(size_t parent) { scopes_.push_back({{}, parent, ++last_number_}); }
+
+  // Names are looked for from the innermost scope out: from that of a macro, in the scopes around
+  // where it was made. The outermost has the variables given.
+  Result<const Value*> Look(std::string_view name) {
+    for (size_t i = scopes_.size() - 1;; i = scopes_[i].parent) {
+      const Dict& scope = scopes_[i].values;
+      NXDKIT_TRY(budget_.Charge(scope.size()));
       const auto found = std::find_if(scope.rbegin(), scope.rend(),
                                       [&](const auto& row) { return row.first == name; });
       if (found != scope.rend()) return &found->second;
+      if (i == 0) return nullptr;
     }
-    return nullptr;
+  }
+
+  // values[key] = value
+  Status Put(Dict& values, const Key& key, Value value) {
+    NXDKIT_TRY(budget_.Charge(values.size()));
+    const auto found =
+        std::ranges::find_if(values, [&](const auto& row) { return row.first == key; });
+    if (found == values.end())
+      values.emplace_back(key, std::move(value));
+    else
+      found->second = std::move(value);
+    return OkStatus();
+  }
+
+  // In the innermost scope.
+  Status Set(const std::string& name, Value value) {
+    return Put(scopes_.back().values, name, std::move(value));
   }
 
   Status Print(std::string_view text) {
@@ -125,7 +152,7 @@ class Renderer {
   }
 
   Result<Flow> ScopedBody(const std::vector<Stmt>& body) {
-    scopes_.emplace_back();
+    PushScope();
     NXDKIT_ASSIGN(const Flow flow, Body(body));
     scopes_.pop_back();
     return flow;
@@ -152,8 +179,7 @@ class Renderer {
         return Flow::kOn;
       case StmtKind::kPrint: {
         NXDKIT_ASSIGN(const Value value, Evaluate(*statement.expr));
-        NXDKIT_ASSIGN(const std::string text, ToText(value, budget_));
-        NXDKIT_TRY(Print(text));
+        NXDKIT_TRY(PrintValue(value));
         return Flow::kOn;
       }
       case StmtKind::kIf: {
@@ -170,19 +196,24 @@ class Renderer {
       case StmtKind::kSetMember:
         NXDKIT_TRY(SetMember(statement));
         return Flow::kOn;
-      case StmtKind::kSetBlock: {
-        NXDKIT_ASSIGN(std::string text, Captured(statement.body));
-        Put(scopes_.back(), statement.names[0], std::move(text));
+      case StmtKind::kSetBlock:
+        NXDKIT_TRY(SetBlock(statement));
         return Flow::kOn;
-      }
       case StmtKind::kMacro:
-        Put(scopes_.back(), statement.names[0], MakeFunction(statement.names[0], &statement));
+        NXDKIT_TRY(Set(statement.names[0], MakeMacro(statement)));
         return Flow::kOn;
       case StmtKind::kScope:
         return ScopedBody(statement.body);
-      case StmtKind::kFilter:
-        NXDKIT_TRY(PrintFiltered(statement));
+      case StmtKind::kFilter: {
+        NXDKIT_ASSIGN(const Value text, FilteredBody(statement, statement.names[0]));
+        NXDKIT_TRY(PrintValue(text));
         return Flow::kOn;
+      }
+      case StmtKind::kCall: {
+        NXDKIT_ASSIGN(const Value text, Call(*statement.expr, &statement));
+        NXDKIT_TRY(PrintValue(text));
+        return Flow::kOn;
+      }
       case StmtKind::kBreak:
         return Flow::kBreak;
       case StmtKind::kContinue:
@@ -191,37 +222,52 @@ class Renderer {
     return Error(Errc::kInternal, "a statement of no kind");
   }
 
-  Status PrintFiltered(const Stmt& statement) {
-    NXDKIT_ASSIGN(std::string body, Captured(statement.body));
-    scopes_.emplace_back();
-    Put(scopes_.back(), statement.names[0], std::move(body));
-    NXDKIT_ASSIGN(const Value filtered, Evaluate(*statement.expr));
-    scopes_.pop_back();
-    NXDKIT_ASSIGN(const std::string text, ToText(filtered, budget_));
+  Status PrintValue(const Value& value) {
+    NXDKIT_ASSIGN(const std::string text, ToText(value, budget_));
     return Print(text);
   }
 
-  Status SetTargets(const std::vector<std::string>& names, const Value& value) {
-    if (names.size() == 1) {
-      Put(scopes_.back(), names[0], value);
-      return OkStatus();
+  // What the body prints, as `name`, through the filters of the statement.
+  Result<Value> FilteredBody(const Stmt& statement, const std::string& name) {
+    NXDKIT_ASSIGN(std::string body, Captured(statement.body));
+    PushScope();
+    NXDKIT_TRY(Set(name, std::move(body)));
+    NXDKIT_ASSIGN(Value filtered, Evaluate(*statement.expr));
+    scopes_.pop_back();
+    return filtered;
+  }
+
+  Status SetBlock(const Stmt& statement) {
+    if (statement.expr != nullptr) {
+      NXDKIT_ASSIGN(Value filtered, FilteredBody(statement, statement.names[1]));
+      return Set(statement.names[0], std::move(filtered));
     }
+    NXDKIT_ASSIGN(std::string text, Captured(statement.body));
+    return Set(statement.names[0], std::move(text));
+  }
+
+  Value MakeMacro(const Stmt& statement) const {
+    return Value(std::make_shared<const Function>(
+        Function{statement.names[0], &statement, scopes_.size() - 1, scopes_.back().number}));
+  }
+
+  Status SetTargets(const std::vector<std::string>& names, const Value& value) {
+    if (names.size() == 1) return Set(names[0], value);
     NXDKIT_ASSIGN(const List items, Iterate(value, budget_));
     if (items.size() != names.size())
       return Corrupt("{} values for {} names", items.size(), names.size());
-    for (size_t i = 0; i < names.size(); ++i) Put(scopes_.back(), names[i], items[i]);
+    for (size_t i = 0; i < names.size(); ++i) NXDKIT_TRY(Set(names[i], items[i]));
     return OkStatus();
   }
 
   Status SetMember(const Stmt& statement) {
     NXDKIT_ASSIGN(Value value, Evaluate(*statement.expr));
     const std::string& member = statement.names[1];
-    const Value* object = Look(statement.names[0]);
+    NXDKIT_ASSIGN(const Value* object, Look(statement.names[0]));
     if (object == nullptr || object->space() == nullptr)
       return Corrupt("'{}' is not a namespace", statement.names[0]);
     if (member.starts_with('_')) return Unsupported("the attribute '{}'", member);
-    Put(object->space()->values, member, std::move(value));
-    return OkStatus();
+    return Put(object->space()->values, member, std::move(value));
   }
 
   Result<std::string> Captured(const std::vector<Stmt>& body) {
@@ -237,7 +283,7 @@ class Renderer {
     if (loop.condition == nullptr) return items;
     List kept;
     for (Value& item : items) {
-      scopes_.emplace_back();
+      PushScope();
       NXDKIT_TRY(SetTargets(loop.names, item));
       NXDKIT_ASSIGN(const Value passes, Evaluate(*loop.condition));
       scopes_.pop_back();
@@ -251,8 +297,8 @@ class Renderer {
     if (items.empty()) return ScopedBody(loop.otherwise);
     for (size_t i = 0; i < items.size(); ++i) {
       NXDKIT_TRY(budget_.Charge());
-      scopes_.emplace_back();
-      Put(scopes_.back(), "loop", LoopVariable(items, i));
+      PushScope();
+      NXDKIT_TRY(Set("loop", LoopVariable(items, i)));
       NXDKIT_TRY(SetTargets(loop.names, items[i]));
       NXDKIT_ASSIGN(const Flow flow, Body(loop.body));
       scopes_.pop_back();
@@ -281,14 +327,16 @@ class Renderer {
       case ExprKind::kLiteral:
         return expr.value;
       case ExprKind::kName: {
-        const Value* found = Look(expr.name);
+        NXDKIT_ASSIGN(const Value* found, Look(expr.name));
         if (found != nullptr) return *found;
         if (std::ranges::find(kMissing, expr.name) != std::end(kMissing))
           return Unsupported("'{}'", expr.name);
         return Value::MakeUndefined(expr.name);
       }
       case ExprKind::kList:
-        return ListOf(expr);
+        return ListOf(expr, Form::kPlain);
+      case ExprKind::kTuple:
+        return ListOf(expr, Form::kTuple);
       case ExprKind::kDict:
         return DictOf(expr);
       case ExprKind::kCompare:
@@ -296,7 +344,7 @@ class Renderer {
       case ExprKind::kIf:
         return Conditional(expr);
       case ExprKind::kCall:
-        return Call(expr);
+        return Call(expr, nullptr);
       default:
         break;
     }
@@ -334,22 +382,25 @@ class Renderer {
     return Slice(first, second, third, fourth, budget_);
   }
 
-  Result<Value> ListOf(const Expr& expr) {
+  Result<Value> ListOf(const Expr& expr, Form form) {
+    NXDKIT_TRY(ChargeItems(budget_, 1));
     List list;
     for (const ExprPtr& part : expr.parts) {
       NXDKIT_ASSIGN(Value item, Evaluate(*part));
       list.push_back(std::move(item));
     }
-    return Value(std::move(list));
+    return Value(std::move(list), form);
   }
 
   Result<Value> DictOf(const Expr& expr) {
+    NXDKIT_TRY(ChargeItems(budget_, 1 + expr.parts.size() / 2));
     Dict dict;
     for (size_t i = 0; i + 1 < expr.parts.size(); i += 2) {
       NXDKIT_ASSIGN(const Value key, Evaluate(*expr.parts[i]));
       NXDKIT_ASSIGN(Value value, Evaluate(*expr.parts[i + 1]));
-      if (key.text() == nullptr) return Unsupported("a dict with {} for a key", TypeName(key));
-      Put(dict, *key.text(), std::move(value));
+      const std::optional<Key> hashed = Key::Of(key);
+      if (!hashed) return Unsupported("a dict with {} for a key", TypeName(key));
+      NXDKIT_TRY(Put(dict, *hashed, std::move(value)));
     }
     return Value(std::move(dict));
   }
@@ -387,6 +438,7 @@ class Renderer {
       NXDKIT_ASSIGN(Value value, Evaluate(*part));
       if (Find(arguments.named, name) != nullptr)
         return Corrupt("the argument '{}' is given twice", name);
+      NXDKIT_TRY(budget_.Charge(arguments.named.size()));
       arguments.named.emplace_back(name, std::move(value));
     }
     return arguments;
@@ -403,18 +455,26 @@ class Renderer {
     if (value.dict() == nullptr)
       return Corrupt("arguments from {}, expected a dict", TypeName(value));
     for (const auto& [name, item] : *value.dict()) {
-      if (Find(arguments.named, name) != nullptr)
-        return Corrupt("the argument '{}' is given twice", name);
+      NXDKIT_TRY(budget_.Charge(arguments.named.size()));
+      if (name.other != nullptr)
+        return Corrupt("{} for the name of an argument", TypeName(*name.other));
+      if (FindKey(arguments.named, name) != nullptr)
+        return Corrupt("the argument '{}' is given twice", name.text);
       arguments.named.emplace_back(name, item);
     }
     return OkStatus();
   }
 
-  Result<Value> Call(const Expr& expr) {
+  // `block`, if not nullptr, is the call block around it.
+  Result<Value> Call(const Expr& expr, const Stmt* block) {
     const Expr& callee = *expr.parts[0];
     if (callee.kind == ExprKind::kAttribute) {
       NXDKIT_ASSIGN(const Value object, Evaluate(*callee.parts[0]));
       NXDKIT_ASSIGN(const Arguments arguments, ArgumentsOf(expr));
+      const Value* member =
+          object.space() == nullptr ? nullptr : Find(object.space()->values, callee.name);
+      if (member != nullptr || block != nullptr)
+        return Unsupported("a call of the attribute '{}'", callee.name);
       return CallMethod(object, callee.name, arguments, budget_);
     }
     NXDKIT_ASSIGN(const Value function, Evaluate(callee));
@@ -425,7 +485,14 @@ class Renderer {
       return Corrupt("'{}' is undefined", *undefined->name);
     }
     if (function.function() == nullptr) return Corrupt("{} cannot be called", TypeName(function));
-    NXDKIT_ASSIGN(const Arguments arguments, ArgumentsOf(expr));
+    NXDKIT_ASSIGN(Arguments arguments, ArgumentsOf(expr));
+    if (block != nullptr) {
+      if (function.function()->macro == nullptr || !function.function()->macro->takes_caller)
+        return Corrupt("'{}' does not take a block to call", function.function()->name);
+      if (Find(arguments.named, "caller") != nullptr)
+        return Corrupt("the argument 'caller' is given twice");
+      arguments.named.emplace_back("caller", MakeMacro(*block));
+    }
     return CallFunction(*function.function(), arguments);
   }
 
@@ -433,13 +500,14 @@ class Renderer {
     NXDKIT_TRY(budget_.Charge());
     if (function.macro != nullptr) {
       NXDKIT_TRY(CheckMacroArguments(*function.macro, arguments));
-      return CallMacro(*function.macro, arguments);
+      return CallMacro(function, arguments);
     }
     if (function.name == "namespace") return MakeNamespace(arguments);
     if (function.name == "range") return MakeRange(arguments, budget_);
     if (function.name == "strftime_now") return FormatTime(arguments, *now_);
     if (function.name == "dict") {
       NXDKIT_TRY(OnlyNamed(arguments));
+      NXDKIT_TRY(ChargeItems(budget_, arguments.named.size()));
       return Value(arguments.named);
     }
     return RaisedError(arguments, budget_);
@@ -447,8 +515,9 @@ class Renderer {
 
   Result<Value> MakeNamespace(const Arguments& arguments) {
     NXDKIT_TRY(OnlyNamed(arguments));
+    NXDKIT_TRY(ChargeItems(budget_, 1 + arguments.named.size()));
     for (const auto& [name, value] : arguments.named)
-      if (name.starts_with('_')) return Unsupported("the attribute '{}'", name);
+      if (name.text.starts_with('_')) return Unsupported("the attribute '{}'", name.text);
     return Value(&namespaces_.emplace_back(Namespace{arguments.named}));
   }
 
@@ -462,26 +531,28 @@ class Renderer {
       if (given == nullptr && i >= without_default) {
         NXDKIT_ASSIGN(value, Evaluate(*macro.defaults[i - without_default]));
       }
-      Put(scopes_.back(), name, std::move(value));
+      NXDKIT_TRY(Set(name, std::move(value)));
     }
-    return OkStatus();
+    if (!macro.takes_caller) return OkStatus();
+    const Value* caller = Find(arguments.named, "caller");
+    return Set("caller", caller != nullptr ? *caller : Value::MakeUndefined("caller"));
   }
 
-  Result<Value> CallMacro(const Stmt& macro, const Arguments& arguments) {
-    const size_t outer = std::exchange(first_scope_, scopes_.size());
-    scopes_.emplace_back();
-    NXDKIT_TRY(BindParameters(macro, arguments));
-    NXDKIT_ASSIGN(std::string text, Captured(macro.body));
+  Result<Value> CallMacro(const Function& function, const Arguments& arguments) {
+    if (function.scope >= scopes_.size() || scopes_[function.scope].number != function.scope_number)
+      return Unsupported("the macro '{}' outside of the block that made it", function.name);
+    PushScope(function.scope);
+    NXDKIT_TRY(BindParameters(*function.macro, arguments));
+    NXDKIT_ASSIGN(std::string text, Captured(function.macro->body));
     scopes_.pop_back();
-    first_scope_ = outer;
     return Value(std::move(text));
   }
 
   std::string_view source_;
   std::optional<int64_t> now_;
   Budget budget_;
-  std::vector<Dict> scopes_;
-  size_t first_scope_ = 2;  // of the macro that runs; the two before are always there
+  std::vector<Scope> scopes_;
+  uint64_t last_number_ = 0;
   std::deque<Namespace> namespaces_;
   std::string out_;
   int depth_ = 0;

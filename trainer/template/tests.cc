@@ -5,23 +5,29 @@
 #include "lib/base/errors.h"
 #include "trainer/base/characters.h"
 #include "trainer/template/operators.h"
+#include "trainer/template/print.h"
+#include "trainer/template/python_case.h"
 
 namespace nxdkit::trainer::jinja {
 namespace {
 
 using Plain = bool (*)(const Value& value);
 
-bool IsLowerText(const Value& value) {
-  const std::string* text = value.text();
-  return text != nullptr && ToLower(*text) == *text && ToUpper(*text) != *text;
+// str(value).islower() and .isupper(): of the letters that have a case, all have this one.
+Result<bool> HasCase(const Value& value, bool is_lower, Budget& budget) {
+  NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
+  NXDKIT_TRY(budget.Charge(text.size() * 8));
+  const std::string lower = PythonLower(text), upper = PythonUpper(text);
+  return lower != upper && text == (is_lower ? lower : upper);
 }
-bool IsUpperText(const Value& value) {
-  const std::string* text = value.text();
-  return text != nullptr && ToUpper(*text) == *text && ToLower(*text) != *text;
+
+// It has a length, and elements by place or key.
+bool IsSequence(const Value& value) {
+  return value.text() != nullptr || (value.list() != nullptr && !value.is_view()) ||
+         value.dict() != nullptr || value.undefined() != nullptr;
 }
 bool IsIterable(const Value& value) {
-  return value.text() != nullptr || value.list() != nullptr || value.dict() != nullptr ||
-         value.undefined() != nullptr;
+  return IsSequence(value) || value.list() != nullptr || value.iterator() != nullptr;
 }
 
 struct PlainRow {
@@ -34,7 +40,7 @@ constexpr PlainRow kPlain[] = {
     {"none", [](const Value& value) { return value.is_none(); }},
     {"string", [](const Value& value) { return value.text() != nullptr; }},
     {"mapping", [](const Value& value) { return value.dict() != nullptr; }},
-    {"sequence", IsIterable},
+    {"sequence", IsSequence},
     {"iterable", IsIterable},
     {"number", [](const Value& value) { return value.number().has_value(); }},
     {"integer",
@@ -43,9 +49,10 @@ constexpr PlainRow kPlain[] = {
     {"boolean", [](const Value& value) { return value.boolean() != nullptr; }},
     {"true", [](const Value& value) { return value.boolean() != nullptr && *value.boolean(); }},
     {"false", [](const Value& value) { return value.boolean() != nullptr && !*value.boolean(); }},
-    {"callable", [](const Value& value) { return value.function() != nullptr; }},
-    {"lower", IsLowerText},
-    {"upper", IsUpperText},
+    {"callable",  // an undefined value says what it is only when it is called
+     [](const Value& value) {
+       return value.function() != nullptr || value.undefined() != nullptr;
+     }},
 };
 
 // Tests that compare, under all their names.
@@ -73,6 +80,10 @@ Result<bool> ApplyTest(std::string_view name, const Value& value, const Argument
   if (plain != std::end(kPlain)) {
     NXDKIT_TRY(arguments.Allow({}));
     return plain->test(value);
+  }
+  if (name == "lower" || name == "upper") {
+    NXDKIT_TRY(arguments.Allow({}));
+    return HasCase(value, name == "lower", budget);
   }
   if (name == "odd" || name == "even") return Divides(value, 2, name == "odd" ? 1 : 0, budget);
   NXDKIT_TRY(arguments.Allow({1}));

@@ -21,13 +21,32 @@ namespace nxdkit::trainer::jinja {
 class Value;
 struct Namespace;
 struct Function;
+struct Iterator;
+// Of a dict: a text, or what else Python hashes of what templates have (numbers, bools, None).
+struct Key {
+  Key(std::string key) : text(std::move(key)) {}  // NOLINT(explicit)
+  Key(const char* key) : text(key) {}             // NOLINT(explicit)
+  // nullopt for what cannot be one.
+  static std::optional<Key> Of(const Value& value);
+  Value value() const;
+
+  bool operator==(std::string_view wanted) const { return other == nullptr && text == wanted; }
+  bool operator==(const Key& wanted) const;
+
+  std::string text;
+  std::shared_ptr<const Value> other = nullptr;  // nullptr for a text
+};
+
 using List = std::vector<Value>;
-using Dict = std::vector<std::pair<std::string, Value>>;  // in order; few keys, looked up in turn
+using Dict = std::vector<std::pair<Key, Value>>;  // in order; few keys, looked up in turn
 
 struct Undefined {
   std::shared_ptr<const std::string> name;  // of what was not there, for messages
 };
 struct None {};
+
+// What Python tells apart among texts (kMarkup is what |safe makes) and among lists.
+enum class Form : uint8_t { kPlain, kMarkup, kTuple, kRange, kKeys, kValues, kItems };
 
 // Cheap to copy; strings, lists and dicts are shared and never change. Thread-safe as such.
 class Value {
@@ -35,27 +54,38 @@ class Value {
   using State =
       std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const std::string>,
                    std::shared_ptr<const List>, std::shared_ptr<const Dict>, Namespace*,
-                   std::shared_ptr<const Function>>;
+                   std::shared_ptr<const Function>, std::shared_ptr<Iterator>>;
 
   Value() : state_(None{}) {}
-  Value(bool value) : state_(value) {}     // NOLINT(explicit)
-  Value(int64_t value) : state_(value) {}  // NOLINT(explicit)
-  Value(double value) : state_(value) {}   // NOLINT(explicit)
-  Value(std::string text)                  // NOLINT(explicit)
-      : state_(std::make_shared<const std::string>(std::move(text))) {}
+  Value(bool value) : state_(value) {}               // NOLINT(explicit)
+  Value(int64_t value) : state_(value) {}            // NOLINT(explicit)
+  Value(double value) : state_(value) {}             // NOLINT(explicit)
+  Value(std::string text, Form form = Form::kPlain)  // NOLINT(explicit)
+      : state_(std::make_shared<const std::string>(std::move(text))), form_(form) {}
   Value(const char* text) : Value(std::string(text)) {}  // NOLINT(explicit)
-  Value(List list);                                      // NOLINT(explicit)
+  Value(List list, Form form = Form::kPlain);            // NOLINT(explicit)
   Value(Dict dict);                                      // NOLINT(explicit)
   Value(Namespace* space) : state_(space) {}             // NOLINT(explicit)
   Value(std::shared_ptr<const Function> function)        // NOLINT(explicit)
       : state_(std::move(function)) {}
   static Value MakeUndefined(std::string name);
+  static Value MakeIterator(List items);
 
   // nullptr when it is something else.
   const std::string* text() const { return Shared<std::string>(); }
   const List* list() const { return Shared<List>(); }
   const Dict* dict() const { return Shared<Dict>(); }
   const Function* function() const { return Shared<Function>(); }
+  Iterator* iterator() const {
+    const auto* found = std::get_if<std::shared_ptr<Iterator>>(&state_);
+    return found == nullptr ? nullptr : found->get();
+  }
+  Form form() const { return form_; }
+  // dict.keys(), values() and items().
+  bool is_view() const {
+    return form_ == Form::kKeys || form_ == Form::kValues || form_ == Form::kItems;
+  }
+  bool is_markup() const { return form_ == Form::kMarkup; }
   Namespace* space() const {
     const auto* found = std::get_if<Namespace*>(&state_);
     return found == nullptr ? nullptr : *found;
@@ -80,6 +110,13 @@ class Value {
   }
   State state_;
   int depth_ = 0;
+  Form form_ = Form::kPlain;
+};
+
+// What generators and some filters make: it can be gone through once. Belongs to one rendering.
+struct Iterator {
+  List items;
+  bool is_used = false;
 };
 
 // What namespace() makes; the only thing that `set` can change. Belongs to one rendering.
@@ -89,6 +126,7 @@ struct Namespace {
 
 // nullptr when the key is not there.
 const Value* Find(const Dict& dict, std::string_view key);
+const Value* FindKey(const Dict& dict, const Key& key);
 
 bool IsTrue(const Value& value);
 std::string_view TypeName(const Value& value);  // as Python names it
@@ -96,9 +134,11 @@ std::string_view TypeName(const Value& value);  // as Python names it
 // Bounds what a rendering may do. Not thread-safe; one for each rendering.
 class Budget {
  public:
-  static constexpr size_t kBytesPerUnit = 16;
-  // One step, and what `bytes` of text, or kBytesPerUnit times the number of elements, cost. kLimit
-  // when used up.
+  // What an element of a list takes in memory, and one that owns a text or a list of its own.
+  static constexpr size_t kItemBytes = 32;
+  static constexpr size_t kOwnerBytes = 160;
+  // One step, and what `bytes` of memory cost, or of text that is gone through. kLimit when used
+  // up: after 1 s or so, and before all that was made is 100 MB.
   Status Charge(size_t bytes = 0);
 
  private:
