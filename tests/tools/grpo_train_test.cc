@@ -433,6 +433,37 @@ TEST_F(GrpoTrain, TheTokenizerGoesWithEveryModel) {
   }
 }
 
+TEST_F(GrpoTrain, TheDateOfATemplateIsThatOnWhichTheRunBegan) {
+  const Words words = {
+      "data.override_chat_template=" +
+      workshop_.Write("dated.jinja",
+                      "{% set day = strftime_now('%d') %}{{ messages[0].content }}")};
+  const auto train = [&](const std::string& steps, const std::string& more = "seed=1") {
+    Words all = words;
+    all.insert(all.end(), {"trainer.max_steps=" + steps, "data." + more});
+    return Train("run", all);
+  };
+  const ProcessResult begun = train("1");
+  ASSERT_EQ(begun.exit_code, 0) << begun.out;
+  const std::string state = workshop_ / "run/global_step_1/trainer_state.json";
+  Json json = Json::parse(ReadFile(state));
+  EXPECT_THAT(json["template_date"].get<std::string>(),
+              ::testing::MatchesRegex("20[0-9]{2}-[0-9]{2}-[0-9]{2}"));
+  json["template_date"] = "1999-12-31";
+  workshop_.Write("run/global_step_1/trainer_state.json", json.dump());
+  const ProcessResult rest = train("2");
+  ASSERT_EQ(rest.exit_code, 0) << rest.out;
+  EXPECT_THAT(rest.err, HasSubstr("the chat template's date is 1999-12-31 throughout the run"));
+  const std::string next = workshop_ / "run/global_step_2/trainer_state.json";
+  EXPECT_EQ(Json::parse(ReadFile(next))["template_date"], "1999-12-31");
+  EXPECT_THAT(train("2", "template_date=2001-01-01").err, HasSubstr("date is 2001-01-01"));
+  json["template_date"] = "yesterday";
+  workshop_.Write("run/global_step_2/trainer_state.json", json.dump());
+  const ProcessResult damaged = train("3");
+  EXPECT_EQ(damaged.exit_code, 3);
+  EXPECT_THAT(damaged.out, HasSubstr("'yesterday' is not a day"));
+}
+
 TEST_F(GrpoTrain, SavesAndGoesOnAtSigusr1) {
   const pid_t child = StartProcess(Command("run", {"trainer.max_steps=5000"}));
   ASSERT_TRUE(WaitFor(workshop_ / "run/weight_syncs.jsonl"));

@@ -1,6 +1,7 @@
 #include "trainer/config/config.h"
 
 #include <chrono>
+#include <ctime>
 
 #include "formats/hf/hub_cache.h"
 #include "lib/base/text.h"
@@ -21,6 +22,14 @@ void DeriveConfig(Config& config) {
   if (!trainer.save_checkpoint_path)
     trainer.save_checkpoint_path =
         "checkpoints/" + trainer.project_name + "/" + trainer.experiment_name;
+}
+
+std::string Today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  char text[sizeof "2026-11-23"];
+  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%d", &parts));
 }
 
 std::optional<int64_t> MidnightOf(std::string_view date) {

@@ -215,6 +215,8 @@ void DeriveConfig(Config& config);
 
 // "2026-11-23" as the Unix time of its midnight in UTC; nullopt for what is not a day from 1970 on.
 std::optional<int64_t> MidnightOf(std::string_view date);
+// The day that it is here, in local time as transformers takes it: "2026-11-23".
+std::string Today();
 
 // Models that are named as on the hub become the folders where its cache has them
 // (formats/hf/hub_cache.h); for a configuration that CheckConfig found good.

@@ -110,8 +110,9 @@ void AddData(Table& table) {
       NoEffect("max_pixels", std::optional<int64_t>(4194304), "images are not read"),
       {DATA(filter_overlong_prompts), "drop rows longer than P"},
       NoEffect("filter_overlong_prompts_workers", 16, "prompts are tokenized by one thread"),
-      {DATA(template_date), "day that templates print with strftime_now, YYYY-MM-DD", kNone, "",
-       kOurs},
+      {DATA(template_date),
+       "day that templates print with strftime_now, YYYY-MM-DD; else the day the run began", kNone,
+       "", kOurs},
       {DATA(enable_thinking), "of the chat template; null: not passed, the template's own choice",
        kNone, "", kOurs},
   };

@@ -63,8 +63,6 @@ data:
   train_files: "$data"
   prompt_key: "$prompt_key"
   answer_key: "$answer_key"
-  # For templates that print a date: the same for as long as the run lasts.
-  template_date: "$(date +%F)"
   max_prompt_length: $prompt
   max_response_length: $response
   rollout_batch_size: 16

@@ -10,12 +10,14 @@
 #include "formats/artifact/run_folder.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"
 #include "lib/system/system.h"
 #include "trainer/algo/selection.h"
+#include "trainer/config/config.h"
 #include "trainer/report/metric_log.h"
 
 namespace nxdkit::trainer {
@@ -35,15 +37,16 @@ std::string Text(const Json& json) {
 }
 
 std::string StateText(const TrainerState& state) {
-  const Json json = {{"data", Json::parse(state.data.empty() ? "null" : state.data)},
-                     {"dp", state.dp},
-                     {"kl_beta", state.kl_beta},
-                     {"prompts_seen", state.prompts_seen},
-                     {"schedule_steps", state.schedule_steps},
-                     {"started_from", state.started_from},
-                     {"step", state.step},
-                     {"tp", state.tp},
-                     {"version", kVersion}};
+  Json json = {{"data", Json::parse(state.data.empty() ? "null" : state.data)},
+               {"dp", state.dp},
+               {"kl_beta", state.kl_beta},
+               {"prompts_seen", state.prompts_seen},
+               {"schedule_steps", state.schedule_steps},
+               {"started_from", state.started_from},
+               {"step", state.step},
+               {"tp", state.tp},
+               {"version", kVersion}};
+  if (!state.template_date.empty()) json["template_date"] = state.template_date;
   return Text(json);
 }
 
@@ -81,6 +84,12 @@ Result<TrainerState> ReadState(const std::string& path) {
   if (const Json* data = JsonFind(json, "data")) state.data = data->dump();
   if (const Json* from = JsonFind(json, "started_from"); from && from->is_string())
     state.started_from = from->get<std::string>();
+  if (JsonFind(json, "template_date") == nullptr) return state;
+  NXDKIT_ASSIGN(state.template_date, JsonString(json, "template_date"));
+  if (!MidnightOf(state.template_date))
+    return Corrupt("'{}' is not a day", EscapeControl(state.template_date))
+        .in(path)
+        .member("template_date");
   return state;
 }
 
@@ -305,6 +314,11 @@ Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
   if (!beside)
     NXDKIT_TRY(CheckNoOther(root, "continue it: leave trainer.load_checkpoint_path out"));
   return std::optional(std::move(loaded));
+}
+
+Result<std::string> TemplateDateOf(const FoundCheckpoint& found) {
+  NXDKIT_ASSIGN(const TrainerState state, ReadState(JoinPath(found.folder, kState)));
+  return state.template_date;
 }
 
 Status RemoveLeftovers(const std::string& root) {

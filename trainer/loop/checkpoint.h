@@ -36,6 +36,8 @@ struct TrainerState {
   // The checkpoint that trainer.load_checkpoint_path named when this run began: its name when it is
   // of the same folder, else its path; "" for none.
   std::string started_from;
+  // The day that the chat template prints, YYYY-MM-DD; "" where it prints none.
+  std::string template_date{};
   bool operator==(const TrainerState&) const = default;
 };
 
@@ -89,6 +91,9 @@ Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& roo
 Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
                                                         const std::optional<std::string>& load,
                                                         bool find_last);
+
+// Of the run that made it; "" where it printed no date.
+Result<std::string> TemplateDateOf(const FoundCheckpoint& found);
 
 // What killed runs left in `root`: half-made checkpoints and files, and checkpoints that
 // another one has replaced. For the holder of the run's lock.

@@ -76,6 +76,7 @@ struct RunParts {
   std::function<std::string(std::span<const int32_t>)> decode;
   std::vector<int32_t> stop_tokens;
   TextFiles text_files;
+  std::string template_date;  // that the chat template prints; "" where it prints none
   int64_t training_steps = 0;
 };
 

@@ -102,6 +102,7 @@ Status RunState::Save(RunLogs& logs, const std::function<Status()>& poll, bool m
   request.state = *whole_;
   request.state.tp = run_.parts.actor->options().tp;
   request.state.dp = run_.parts.actor->options().dp;
+  request.state.template_date = run_.parts.template_date;
   request.best = best_;
   request.limit = run_.config.trainer.save_limit;
   request.model_only = model_only;

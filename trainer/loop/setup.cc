@@ -75,10 +75,26 @@ class Maker {
   }
 
   // The run itself will choose; what it would refuse is told before anything is loaded.
-  Status CheckRunFolder() const {
+  Status CheckRunFolder() {
     const TrainerConfig& trainer = config_.trainer;
-    NXDKIT_TRY(ChooseCheckpoint(*trainer.save_checkpoint_path, trainer.load_checkpoint_path,
-                                trainer.find_last_checkpoint));
+    NXDKIT_ASSIGN(continued_,
+                  ChooseCheckpoint(*trainer.save_checkpoint_path, trainer.load_checkpoint_path,
+                                   trainer.find_last_checkpoint));
+    return OkStatus();
+  }
+
+  // For templates that print a date: the configured one, else the day on which the run began.
+  Status ChooseTemplateDate() {
+    if (!chat_->Mentions("strftime_now")) return OkStatus();
+    std::string& date = parts_.template_date;
+    if (config_.data.template_date) {
+      date = *config_.data.template_date;
+    } else if (continued_) {
+      NXDKIT_ASSIGN(date, TemplateDateOf(*continued_));
+    } else {
+      date = Today();
+    }
+    if (!date.empty()) Note(fmt::format("the chat template's date is {} throughout the run", date));
     return OkStatus();
   }
 
@@ -206,7 +222,8 @@ class Maker {
     options.max_prompt_tokens = config_.data.max_prompt_length;
     options.overlong = config_.data.filter_overlong_prompts ? Overlong::kDrop : Overlong::kTruncate;
     options.chat.enable_thinking = config_.data.enable_thinking;
-    if (config_.data.template_date) options.chat.now = MidnightOf(*config_.data.template_date);
+    NXDKIT_TRY(ChooseTemplateDate());
+    if (!parts_.template_date.empty()) options.chat.now = MidnightOf(parts_.template_date);
     options.chat.bos_token = special_.bos_token;
     options.chat.eos_token = special_.eos_token;
     const PromptMaker maker{tokenizer_.get(), chat_.get(), format_.get()};
@@ -422,6 +439,7 @@ class Maker {
   const Config& config_;
   const RunPlan& plan_;
   const SetupOptions& options_;
+  std::optional<FoundCheckpoint> continued_;  // what the run goes on from
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::shared_ptr<const ChatTemplate> chat_;
   std::shared_ptr<const PromptFormat> format_;

@@ -43,6 +43,8 @@ class ChatTemplate {
   Result<std::string> Render(std::span<const ChatMessage> messages,
                              const ChatOptions& options) const;
 
+  // Whether the name occurs in it.
+  bool Mentions(std::string_view name) const { return template_.Mentions(name); }
   // As it was read: to be saved with the tokenizer.
   const std::string& source() const { return source_; }
 

@@ -481,7 +481,7 @@ class Renderer {
     if (const Undefined* undefined = function.undefined()) {
       if (*undefined->name == "strftime_now")
         return Corrupt("'strftime_now' is undefined: the template prints a date, and none is given")
-            .hint("data.template_date=YYYY-MM-DD gives one; keep it for as long as the run lasts");
+            .hint("data.template_date=YYYY-MM-DD gives one");
       return Corrupt("'{}' is undefined", *undefined->name);
     }
     if (function.function() == nullptr) return Corrupt("{} cannot be called", TypeName(function));
