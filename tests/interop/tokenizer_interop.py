@@ -13,7 +13,7 @@ import tempfile
 import time
 import unittest
 
-from tokenizers import Regex, Tokenizer, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import interop
@@ -185,6 +185,64 @@ class Prompts(Case):
                 theirs = again.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=False)
                 self.assertEqual(ids, theirs, f"{name}: {row}")
             self.assertEqual(ours["special"], {"eos_ids": [again.eos_token_id], "pad": again.eos_token_id})
+
+
+def token(content, **flags):
+    return dict({"content": content, "lstrip": False, "rstrip": False, "single_word": False, "normalized": False, "special": True}, **flags)
+
+
+def marked(content, **flags):
+    return dict(token(content, **flags), __type="AddedToken")
+
+
+ROWS = {"256": token("<a>"), "257": token("<b>"), "258": token("<c>", special=False)}
+# tokenizer_config.json and its older companions, over a tokenizer with <a> and <b> (special) and <c>.
+SETTINGS = [
+    ({"eos_token": "<a>"}, {}),
+    ({"eos_token": "<a>", "added_tokens_decoder": ROWS | {"256": token("<a>", lstrip=True, rstrip=True)}}, {}),
+    ({"eos_token": "<a>", "added_tokens_decoder": ROWS | {"258": token("<c>", single_word=True)}}, {}),
+    ({"eos_token": "<b>", "added_tokens_decoder": ROWS | {"256": token("<a>", special=False)}}, {}),
+    ({"eos_token": "<c>", "added_tokens_decoder": ROWS}, {}), ({"eos_token": "<c>"}, {}),
+    ({"eos_token": "<c>", "added_tokens_decoder": {"256": token("<a>")}}, {}),
+    ({}, {"special_tokens_map.json": {"eos_token": "<b>", "pad_token": "<a>"}}),
+    ({"eos_token": "<a>", "pad_token": "<a>"}, {"special_tokens_map.json": {"eos_token": "<b>", "pad_token": token("<c>")}}),
+    ({"eos_token": "<a>", "added_tokens_decoder": ROWS}, {"special_tokens_map.json": {"eos_token": "<b>"}}),
+    ({"eos_token": "<a>", "bos_token": "<b>", "pad_token": "<q>"}, {}),
+    ({"eos_token": "<a>", "pad_token": marked("<q>", lstrip=True)}, {}),
+    ({"eos_token": "<a>"}, {"special_tokens_map.json": {"pad_token": token("<q>", rstrip=True)}}),
+    ({"eos_token": "<a>", "pad_token": "y"}, {}), ({"eos_token": "<a>", "unk_token": "<b>"}, {}),
+    ({"eos_token": "<a>", "added_tokens_decoder": ROWS | {"260": token("<r>"), "259": token("<q>", special=False)}}, {}),
+    ({"eos_token": "<a>", "extra_special_tokens": ["<q>", "<r>"]}, {}), ({"eos_token": "<a>", "extra_special_tokens": {"image": "<q>"}}, {}),
+    ({"eos_token": "<a>", "additional_special_tokens": ["<c>", "<q>"]}, {}),
+    ({"eos_token": "<a>"}, {"special_tokens_map.json": {"additional_special_tokens": ["<c>", "<q>"]}}),
+    ({"eos_token": "<a>"}, {"added_tokens.json": {"<r>": 260, "<q>": 259, "<a>": 256}}),
+]
+
+
+class Settings(Case):
+    def test_added_tokens_are_those_of_all_files(self):
+        made = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(pre_tokenizers.ByteLevel.alphabet())}, merges=[]))
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        made.decoder = decoders.ByteLevel()
+        made.add_special_tokens([AddedToken("<a>", normalized=False), AddedToken("<b>", normalized=False)])
+        made.add_tokens([AddedToken("<c>", normalized=False)])
+        rows = ["x <a> y<c> z<q>", "<q> <r>", " <b>  <a>\n<c>y", "a<c>b <c>", "yy", "<r><q>  q"]
+        ids = [[256, 258, 257, 64], [259, 97, 260], [81, 82], [258, 258, 300]]
+        for number, (config, others) in enumerate(SETTINGS):
+            with self.subTest(config=config, others=others):
+                folder = self.path(f"folder{number}")
+                os.mkdir(folder)
+                made.save(os.path.join(folder, "tokenizer.json"))
+                for name, content in {"tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", **config}, **others}.items():
+                    with open(os.path.join(folder, name), "w", encoding="utf-8") as out:
+                        json.dump(content, out)
+                theirs = AutoTokenizer.from_pretrained(folder)
+                ours = self.ask("settings", folder, {"texts": rows, "ids": ids})
+                self.assertEqual(ours["encoded"], [theirs(text, add_special_tokens=False).input_ids for text in rows])
+                self.assertEqual(ours["decoded"], [theirs.decode(row, skip_special_tokens=True) for row in ids])
+                self.assertEqual(ours["bos"], theirs.bos_token or "")
+                self.assertEqual(ours["eos"], theirs.eos_token or "")
+                self.assertEqual(ours["pad"], theirs.eos_token_id if theirs.pad_token_id is None else theirs.pad_token_id)
 
 
 class Speed(Case):

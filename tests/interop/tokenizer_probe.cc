@@ -113,6 +113,25 @@ Result<Json> Prompts(const std::string& folder, const std::string& rows) {
   return Json{{"rows", all}, {"special", {{"eos_ids", special.eos_ids}, {"pad", special.pad}}}};
 }
 
+// A folder with all that its files say of tokens.
+Result<Json> Settings(const std::string& folder, const Json& work) {
+  NXDKIT_ASSIGN(const Tokenizer tokenizer, OpenTokenizer(folder));
+  NXDKIT_ASSIGN(const SpecialTokens special, LoadSpecialTokens(folder, folder, tokenizer));
+  Json encoded = Json::array(), decoded = Json::array();
+  for (const Json& text : work["texts"]) {
+    NXDKIT_ASSIGN(const std::vector<int32_t> ids,
+                  tokenizer.Encode(text.get_ref<const std::string&>(), false));
+    encoded.push_back(ids);
+  }
+  for (const Json& ids : work["ids"])
+    decoded.push_back(tokenizer.Decode(ids.get<std::vector<int32_t>>(), true));
+  return Json{{"encoded", encoded},
+              {"decoded", decoded},
+              {"bos", special.bos_token},
+              {"eos", special.eos_token},
+              {"pad", special.pad}};
+}
+
 Status Run(const std::string& command, const std::string& path, const std::string& file) {
   if (command == "prompts") {
     NXDKIT_ASSIGN(const Json answer, Prompts(path, file));
@@ -122,6 +141,10 @@ Status Run(const std::string& command, const std::string& path, const std::strin
   if (command == "encode-folder") {
     NXDKIT_ASSIGN(const Tokenizer of_folder, OpenTokenizer(path));
     NXDKIT_ASSIGN(const Json answer, Encode(of_folder, work));
+    return Print(answer);
+  }
+  if (command == "settings") {
+    NXDKIT_ASSIGN(const Json answer, Settings(path, work));
     return Print(answer);
   }
   if (command == "render") return Print(Render(work));

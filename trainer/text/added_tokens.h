@@ -11,8 +11,10 @@
 
 namespace nxdkit::trainer {
 
+constexpr int32_t kCountedId = -1;  // the one that the vocabulary has, or the next one
+
 struct AddedToken {
-  int32_t id = 0;
+  int32_t id = kCountedId;
   std::string content;
   bool special = false;      // left out by Decode when asked
   bool single_word = false;  // only where no letter, digit or '_' touches it

@@ -1,23 +1,20 @@
 #include "trainer/text/open_tokenizer.h"
 
+#include <fmt/core.h>
+
 #include "lib/json/json.h"
-#include "lib/system/file.h"
 #include "lib/system/folders.h"
+#include "trainer/text/token_settings.h"
 
 namespace nxdkit::trainer {
 namespace {
 
 constexpr uint64_t kMaxTokenizerFile = uint64_t{128} << 20;
-constexpr uint64_t kMaxConfigFile = uint64_t{16} << 20;
 constexpr char kMark[] = "\xe2\x96\x81";  // U+2581, SentencePiece's space
 
-// null where there is none, or it is not JSON: who reads it for more says why.
-Json FileOf(const std::string& folder, const char* name) {
-  const std::string path = JoinPath(folder, name);
-  if (KindOf(path) != PathKind::kFile) return nullptr;
-  const Result<std::string> text = ReadSmallFile(path, kMaxConfigFile);
-  Result<Json> json = text.ok() ? ParseJson(*text) : Result<Json>(text.error());
-  return json.ok() ? *std::move(json) : Json();
+bool IsLlamaClass(const Json& config) {
+  const Json* name = JsonFind(config, "tokenizer_class");
+  return name != nullptr && (*name == "LlamaTokenizer" || *name == "LlamaTokenizerFast");
 }
 
 bool Says(const Json& json, std::string_view key, bool fallback) {
@@ -38,7 +35,8 @@ Json AsLlamaTokenizer(Json file, const Json& config) {
       {{"type", "ByteFallback"}},
       {{"type", "Fuse"}},
   };
-  if (prefix) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  if (prefix)
+    decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1u}, {"stop", 0u}});
   file["decoder"] = {{"type", "Sequence"}, {"decoders", decoders}};
   Json& model = file["model"];
   model["byte_fallback"] = model["fuse_unk"] = true;
@@ -51,16 +49,16 @@ Json AsLlamaTokenizer(Json file, const Json& config) {
 
 Result<Tokenizer> OpenTokenizer(const std::string& folder) {
   const std::string path = JoinPath(folder, "tokenizer.json");
-  NXDKIT_ASSIGN(Tokenizer tokenizer, Tokenizer::Open(path));
-  if (tokenizer.byte_level()) return tokenizer;
-  const Json config = FileOf(folder, "tokenizer_config.json");
-  const Json* name = JsonFind(config, "tokenizer_class");
-  const bool is_llama =
-      name != nullptr && (*name == "LlamaTokenizer" || *name == "LlamaTokenizerFast");
-  if (!is_llama) return tokenizer;
-  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxTokenizerFile));
-  NXDKIT_ASSIGN(Json file, ParseJson(text).in(path));
-  return Tokenizer::Parse(AsLlamaTokenizer(std::move(file), config).dump()).in(path);
+  NXDKIT_ASSIGN(const TokenSettings settings, ReadTokenSettings(folder));
+  NXDKIT_ASSIGN(Json file, ReadJsonFile(path, kMaxTokenizerFile));
+  if (!file.is_object())
+    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(file)))
+        .in(path);
+  ApplyTokenSettings(settings, &file);
+  Result<Tokenizer> tokenizer = Tokenizer::FromJson(file);
+  if (!tokenizer.ok()) return std::move(tokenizer).error().in(path);
+  if (!IsLlamaClass(settings.config) || tokenizer->byte_level()) return tokenizer;
+  return Tokenizer::FromJson(AsLlamaTokenizer(std::move(file), settings.config)).in(path);
 }
 
 }  // namespace nxdkit::trainer

@@ -8,7 +8,7 @@
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
-#include "trainer/base/characters.h"
+#include "trainer/text/token_settings.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -23,16 +23,6 @@ Result<Json> ReadIfThere(const std::string& path) {
   if (json.is_object()) return json;
   return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)))
       .in(path);
-}
-
-// "<s>", or {"content": "<s>", ...}; empty when there is none.
-Result<std::string> TokenText(const Json& config, std::string_view key) {
-  const Json* value = JsonFind(config, key);
-  if (value == nullptr) return std::string();
-  if (!value->is_object()) return JsonString(config, key);
-  Result<std::string> content = JsonString(*value, "content");
-  if (!content.ok()) return std::move(content).error().member(key);
-  return content;
 }
 
 Result<std::optional<int32_t>> IdOf(const std::string& token, std::string_view key,
@@ -69,7 +59,12 @@ Result<std::vector<int32_t>> Ids(const Json& config, std::string_view key,
   return ids;
 }
 
-// transformers would add tokens that only tokenizer_config.json has; tokenizer.json alone must do.
+std::string IdText(const std::optional<int32_t>& id) {
+  return id ? fmt::format("{} in the tokenizer", *id) : "is not in the tokenizer";
+}
+
+// A token that only tokenizer_config.json has gets the next id, whatever it says there; and one that
+// tokenizer.json has keeps its own.
 Status CheckAddedTokens(const Json& config, const Tokenizer& tokenizer) {
   constexpr std::string_view kKey = "added_tokens_decoder";
   const Json* rows = JsonFind(config, kKey);
@@ -78,28 +73,28 @@ Status CheckAddedTokens(const Json& config, const Tokenizer& tokenizer) {
     const std::optional<int32_t> id = ParseNumber<int32_t>(key);
     NXDKIT_ASSIGN(const std::string content, JsonString(row, "content"));
     if (id && tokenizer.TokenId(content) == id) continue;
-    return Error(Errc::kCorrupt, fmt::format("'{}' with id {} is not in tokenizer.json",
-                                             EscapeControl(content), EscapeControl(key)))
+    return Error(Errc::kCorrupt,
+                 fmt::format("'{}' has id {} here, and {}", EscapeControl(content),
+                             EscapeControl(key), IdText(tokenizer.TokenId(content))))
         .member(kKey);
   }
   return OkStatus();
 }
 
 struct Files {
-  Json tokenizer_config;
+  TokenSettings settings;
   Json generation_config;
   Json config;
 };
 
 Result<SpecialTokens> Read(const Files& files, const Tokenizer& tokenizer) {
-  NXDKIT_TRY(CheckAddedTokens(files.tokenizer_config, tokenizer));
+  NXDKIT_TRY(CheckAddedTokens(files.settings.config, tokenizer));
   SpecialTokens special;
-  NXDKIT_ASSIGN(special.bos_token, TokenText(files.tokenizer_config, "bos_token"));
-  NXDKIT_ASSIGN(special.eos_token, TokenText(files.tokenizer_config, "eos_token"));
-  NXDKIT_ASSIGN(const std::string pad_token, TokenText(files.tokenizer_config, "pad_token"));
+  special.bos_token = files.settings.bos;
+  special.eos_token = files.settings.eos;
   NXDKIT_ASSIGN(special.bos, IdOf(special.bos_token, "bos_token", tokenizer));
   NXDKIT_ASSIGN(const auto eos, IdOf(special.eos_token, "eos_token", tokenizer));
-  NXDKIT_ASSIGN(std::optional<int32_t> pad, IdOf(pad_token, "pad_token", tokenizer));
+  NXDKIT_ASSIGN(std::optional<int32_t> pad, IdOf(files.settings.pad, "pad_token", tokenizer));
 
   for (const Json* config : {&files.generation_config, &files.config}) {
     if (!special.eos_ids.empty()) break;
@@ -125,7 +120,7 @@ Result<SpecialTokens> Read(const Files& files, const Tokenizer& tokenizer) {
 Result<SpecialTokens> LoadSpecialTokens(const std::string& folder, const std::string& model,
                                         const Tokenizer& tokenizer) {
   Files files;
-  NXDKIT_ASSIGN(files.tokenizer_config, ReadIfThere(JoinPath(folder, "tokenizer_config.json")));
+  NXDKIT_ASSIGN(files.settings, ReadTokenSettings(folder));
   const auto of_model = [&](const char* name) {
     const std::string path = JoinPath(model, name);
     return ReadIfThere(KindOf(path) == PathKind::kFile ? path : JoinPath(folder, name));

@@ -70,19 +70,44 @@ Status CheckAgainstModel(const AddedToken& token, const Bpe& model) {
 }
 
 // The library counts the ids of tokens that the model does not have, in the order of the file, and
-// looks at no other: a file that says something else means one thing there and another here.
-Status CheckIds(const std::vector<AddedToken>& tokens, const Bpe& model) {
-  auto next = static_cast<int32_t>(model.vocab_size());
-  int32_t highest = -1;
+// looks at no other: that is what each would get.
+class IdCounter {
+ public:
+  explicit IdCounter(const Bpe& model)
+      : model_(model), next_(static_cast<int32_t>(model.vocab_size())) {}
+
+  // Of a token that the model does not have.
+  int32_t next() const { return highest_ >= next_ ? highest_ + 1 : next_; }
+  int32_t IdFor(const std::string& content) const {
+    const int32_t known = model_.IdOf(content);
+    return known < 0 ? next() : known;
+  }
+  void Take(int32_t id) { highest_ = std::max(highest_, id); }
+
+ private:
+  const Bpe& model_;
+  int32_t next_;
+  int32_t highest_ = -1;
+};
+
+void GiveIds(const Bpe& model, std::vector<AddedToken>& tokens) {
+  IdCounter counter(model);
+  for (AddedToken& token : tokens) {
+    if (token.id == kCountedId) token.id = counter.IdFor(token.content);
+    counter.Take(token.id);
+  }
+}
+
+// A file that says something else means one thing there and another here.
+Status CheckIds(const Bpe& model, const std::vector<AddedToken>& tokens) {
+  IdCounter counter(model);
   for (const AddedToken& token : tokens) {
-    const bool is_new = model.IdOf(token.content) < 0;
-    const int32_t expected = highest >= next ? highest + 1 : next;
-    if (is_new && token.id != expected)
+    if (token.id != counter.IdFor(token.content))
       return Error(Errc::kUnsupported,
                    fmt::format("'{}' has id {}, and the library `tokenizers` gives it {}",
-                               EscapeControl(token.content), token.id, expected))
+                               EscapeControl(token.content), token.id, counter.next()))
           .member("added_tokens");
-    highest = std::max(highest, token.id);
+    counter.Take(token.id);
   }
   return OkStatus();
 }
@@ -104,6 +129,7 @@ Status CheckStrips(const std::vector<AddedToken>& tokens) {
 }
 
 Status Index(const Bpe& model, const Normalizer& normalizer, AddedVocabulary* added) {
+  GiveIds(model, added->tokens);
   for (const AddedToken& token : added->tokens) {
     NXDKIT_TRY(CheckAgainstModel(token, model));
     if (!added->by_content.emplace(token.content, &token).second ||
@@ -117,7 +143,7 @@ Status Index(const Bpe& model, const Normalizer& normalizer, AddedVocabulary* ad
     NXDKIT_ASSIGN(std::string normalized, normalizer.Apply(token.content));
     if (normalized != token.content) added->normalized.emplace(token.id, std::move(normalized));
   }
-  NXDKIT_TRY(CheckIds(added->tokens, model));
+  NXDKIT_TRY(CheckIds(model, added->tokens));
   NXDKIT_TRY(CheckStrips(added->tokens));
   NXDKIT_ASSIGN(added->in_raw, MakeFinder(added->tokens, false, normalizer));
   NXDKIT_ASSIGN(added->in_normalized, MakeFinder(added->tokens, true, normalizer));
@@ -181,6 +207,10 @@ Result<Tokenizer> Tokenizer::Open(const std::string& path) {
 
 Result<Tokenizer> Tokenizer::Parse(std::string_view text) {
   NXDKIT_ASSIGN(const Json json, ParseJson(text));
+  return FromJson(json);
+}
+
+Result<Tokenizer> Tokenizer::FromJson(const Json& json) {
   if (!json.is_object())
     return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)));
   const Json* model = JsonFind(json, "model");

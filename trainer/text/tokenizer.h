@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lib/base/error.h"
+#include "lib/json/json.h"
 
 namespace nxdkit::trainer {
 
@@ -22,6 +23,7 @@ class Tokenizer {
   // beyond this program.
   static Result<Tokenizer> Open(const std::string& path);
   static Result<Tokenizer> Parse(std::string_view json);
+  static Result<Tokenizer> FromJson(const Json& json);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

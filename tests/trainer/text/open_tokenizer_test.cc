@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/lib/expect_error.h"
 #include "tests/lib/temp_folder.h"
+#include "tests/trainer/text/tokenizer_json.h"
 
 namespace nxdkit::trainer {
 namespace {
 
 using Ids = std::vector<int32_t>;
+using testing_util::ExpectError;
 using testing_util::WriteText;
 
 const std::string kLlama2 = NXDKIT_TESTDATA "/tokenizer/llama2/tokenizer.json";
@@ -43,8 +46,34 @@ TEST(OpenTokenizer, TheClassCountsForLlama) {
 TEST(OpenTokenizer, OfOtherClassesTheFileCounts) {
   const auto file = Tokenizer::Open(kLlama2);
   ASSERT_TRUE(file.ok());
-  for (const char* config : {R"({"tokenizer_class": "PreTrainedTokenizerFast"})", "{}", "["})
+  for (const char* config : {R"({"tokenizer_class": "PreTrainedTokenizerFast"})", "{}"})
     EXPECT_EQ(IdsOf(config)[1], *file->Encode("<s>the", false)) << config;
+}
+
+// The flags of tokenizer_config.json, its names, and tokens that tokenizer.json lacks, which get the
+// ids after the vocabulary (tests/interop asks transformers).
+TEST(OpenTokenizer, AddedTokensAreThoseOfAllFiles) {
+  const testing_util::TempFolder folder;
+  const auto encoded = [&](const char* text) {
+    const auto tokenizer = OpenTokenizer(folder.path());
+    return tokenizer.ok() ? *tokenizer->Encode(text, false) : Ids{};
+  };
+  WriteText(folder / "tokenizer.json", testing::SmallTokenizer().dump());
+  const Ids before = encoded("x <|end|> y<q>");
+  WriteText(folder / "tokenizer_config.json",
+            R"({"added_tokens_decoder": {"260": {"content": "<|end|>", "lstrip": true}}})");
+  EXPECT_EQ(encoded("x <|end|> y<q>").size(), before.size() - 1) << "the space belongs to it";
+  WriteText(folder / "tokenizer_config.json", "{}");
+  WriteText(folder / "special_tokens_map.json", R"({"pad_token": "<q>"})");
+  EXPECT_EQ(encoded("<q>"), Ids{262});
+  WriteText(folder / "special_tokens_map.json", "{}");
+  WriteText(folder / "added_tokens.json", R"({"<r>": 263, "<q>": 262})");
+  EXPECT_EQ(encoded("<r><q>"), (Ids{263, 262}));
+  WriteText(folder / "tokenizer_config.json", R"({"split_special_tokens": true})");
+  const auto error = ExpectError(OpenTokenizer(folder.path()), Errc::kUnsupported,
+                                 "special tokens that are not found in texts");
+  EXPECT_EQ(error->member(), "split_special_tokens");
+  EXPECT_EQ(error->file(), folder / "tokenizer_config.json");
 }
 
 }  // namespace
