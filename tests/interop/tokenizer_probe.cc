@@ -44,7 +44,9 @@ Result<Json> Time(const Tokenizer& tokenizer, const Json& work) {
   NXDKIT_ASSIGN(const Json warm, Encode(tokenizer, work));
   size_t bytes = 0, ids = 0;
   const auto begin = std::chrono::steady_clock::now();
-  for (const Json& text : work["texts"]) {
+  for (size_t i = 0, rounds = work.value("rounds", size_t{1}); i < rounds * work["texts"].size();
+       ++i) {
+    const Json& text = work["texts"][i / rounds];
     const std::string& bytes_of = text.get_ref<const std::string&>();
     NXDKIT_ASSIGN(const std::vector<int32_t> encoded, tokenizer.Encode(bytes_of, false));
     bytes += bytes_of.size();

@@ -30,11 +30,12 @@ Status RefuseOption(const Json& model, std::string_view key) {
 }
 
 // A pair as [left, right], or as "left right".
-Result<std::pair<std::string, std::string>> PairOf(const Json& merge, size_t index) {
+Result<std::pair<std::string_view, std::string_view>> PairOf(const Json& merge, size_t index) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
-    return std::pair(merge[0].get<std::string>(), merge[1].get<std::string>());
+    return std::pair(std::string_view(merge[0].get_ref<const std::string&>()),
+                     std::string_view(merge[1].get_ref<const std::string&>()));
   if (merge.is_string()) {
-    const auto& text = merge.get_ref<const std::string&>();
+    const std::string_view text = merge.get_ref<const std::string&>();
     const size_t space = text.find(' ');
     if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
       return std::pair(text.substr(0, space), text.substr(space + 1));
@@ -290,7 +291,7 @@ Status Bpe::AddMerge(uint32_t rank, std::string_view left, std::string_view righ
 }
 
 int32_t Bpe::IdOf(std::string_view token) const {
-  const auto found = ids_.find(std::string(token));
+  const auto found = ids_.find(token);
   return found == ids_.end() ? -1 : found->second;
 }
 

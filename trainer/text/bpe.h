@@ -50,7 +50,7 @@ class Bpe {
   template <typename Add>
   void ForSymbols(std::string_view word, const Add& add) const;
 
-  std::unordered_map<std::string, int32_t> ids_;
+  std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>> ids_;
   std::vector<const std::string*> tokens_;  // by id; keys of ids_, nullptr where an id is not used
   std::array<int32_t, 256> byte_ids_{};     // -1 for bytes without a token
   std::array<int32_t, 128> ascii_ids_{};    // of characters

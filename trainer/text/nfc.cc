@@ -28,18 +28,30 @@ constexpr Range kLate[] = {
     {0x7fd, 0x7fd},     {0x898, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},
     {0xc3c, 0xc3c},     {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},
     {0x1abf, 0x1ace},   {0x1df6, 0x1dfa},   {0xa82c, 0xa82c},   {0x10d24, 0x10d27},
-    {0x10eab, 0x10eac}, {0x10f46, 0x10f50}, {0x10f82, 0x10f85}, {0x11070, 0x11070},
-    {0x1133b, 0x1133b}, {0x1145e, 0x1145e}, {0x11839, 0x1183a}, {0x11930, 0x11930},
-    {0x11938, 0x11938}, {0x1193d, 0x1193e}, {0x11943, 0x11943}, {0x119e0, 0x119e0},
-    {0x11a34, 0x11a34}, {0x11a47, 0x11a47}, {0x11a99, 0x11a99}, {0x11d42, 0x11d42},
-    {0x11d44, 0x11d45}, {0x11d97, 0x11d97}, {0x16ff0, 0x16ff1}, {0x1e130, 0x1e136},
-    {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef}, {0x10efd, 0x10eff}, {0x1e4ec, 0x1e4ef}};
+    {0x10eab, 0x10eac}, {0x10efd, 0x10eff}, {0x10f46, 0x10f50}, {0x10f82, 0x10f85},
+    {0x11070, 0x11070}, {0x1133b, 0x1133b}, {0x1145e, 0x1145e}, {0x11839, 0x1183a},
+    {0x11930, 0x11930}, {0x11938, 0x11938}, {0x1193d, 0x1193e}, {0x11943, 0x11943},
+    {0x119e0, 0x119e0}, {0x11a34, 0x11a34}, {0x11a47, 0x11a47}, {0x11a99, 0x11a99},
+    {0x11d42, 0x11d42}, {0x11d44, 0x11d45}, {0x11d97, 0x11d97}, {0x16ff0, 0x16ff1},
+    {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef}};
 
-bool IsLate(uint32_t point) {
-  return point >= kLate[0].first && std::ranges::any_of(kLate, [&](const Range& range) {
-           return point >= range.first && point <= range.last;
-         });
+// Points of combining class 0 that compose with the one before them.
+constexpr Range kSecondStarters[] = {
+    {0x9be, 0x9be},     {0x9d7, 0x9d7},     {0xb3e, 0xb3e},     {0xb56, 0xb57},
+    {0xbbe, 0xbbe},     {0xbd7, 0xbd7},     {0xcc2, 0xcc2},     {0xcd5, 0xcd6},
+    {0xd3e, 0xd3e},     {0xd57, 0xd57},     {0xdcf, 0xdcf},     {0xddf, 0xddf},
+    {0x102e, 0x102e},   {0x1161, 0x1175},   {0x11a8, 0x11c2},   {0x1b35, 0x1b35},
+    {0x11127, 0x11127}, {0x1133e, 0x1133e}, {0x11357, 0x11357}, {0x114b0, 0x114b0},
+    {0x114ba, 0x114ba}, {0x114bd, 0x114bd}, {0x115af, 0x115af}, {0x11930, 0x11930}};
+
+template <size_t kCount>
+bool IsIn(const Range (&ranges)[kCount], uint32_t point) {
+  if (point < ranges[0].first) return false;
+  const auto* after = std::ranges::upper_bound(ranges, point, {}, &Range::first);
+  return after != ranges && point <= (after - 1)->last;
 }
+
+bool IsLate(uint32_t point) { return IsIn(kLate, point); }
 
 bool IsBelowMarks(std::string_view text) {
   // 0xcc begins U+0300 and what follows it; below, every code point is as NFC has it.
@@ -105,25 +117,68 @@ Status AppendRun(std::string_view text, std::string* out) {
   return OkStatus();
 }
 
-}  // namespace
+// Whether the point is as NFC has it, whatever stands before it, so that a text may be cut there.
+bool StandsAlone(uint32_t point) {
+  if (point < 0x300) return true;
+  if (IsLate(point)) return false;
+  const utf8proc_property_t* property = utf8proc_get_property(static_cast<int32_t>(point));
+  const bool decomposes = property->decomp_seqindex != UINT16_MAX && property->decomp_type == 0;
+  return property->combining_class == 0 && !decomposes && !IsIn(kSecondStarters, point);
+}
 
-Result<std::string> ToNfc(std::string_view text) {
-  if (IsBelowMarks(text)) return std::string(text);
-  std::string result;
-  result.reserve(text.size());
+// The end of the points from `at` on that do not stand alone.
+size_t EndOfCluster(std::string_view text, size_t at) {
+  while (at < text.size()) {
+    const std::optional<CodePoint> point = DecodeUtf8(text, at);
+    if (!point || StandsAlone(point->value)) break;
+    at += static_cast<size_t>(point->bytes);
+  }
+  return at;
+}
+
+// Late points stay where they are, and what is between them is normalized for itself.
+Status AppendCluster(std::string_view text, std::string* out) {
   size_t run = 0;
   for (size_t i = 0; i < text.size();) {
     const std::optional<CodePoint> point = DecodeUtf8(text, i);
     if (!point) return Error(Errc::kCorrupt, "bytes are not UTF-8").at(i);
     const auto bytes = static_cast<size_t>(point->bytes);
     if (IsLate(point->value)) {
-      NXDKIT_TRY(AppendRun(text.substr(run, i - run), &result));
-      result.append(text.substr(i, bytes));
+      NXDKIT_TRY(AppendRun(text.substr(run, i - run), out));
+      out->append(text.substr(i, bytes));
       run = i + bytes;
     }
     i += bytes;
   }
-  NXDKIT_TRY(AppendRun(text.substr(run), &result));
+  return AppendRun(text.substr(run), out);
+}
+
+}  // namespace
+
+Result<std::string> ToNfc(std::string_view text) {
+  if (IsBelowMarks(text)) return std::string(text);
+  std::string result;
+  result.reserve(text.size());
+  size_t done = 0;
+  size_t before = 0;  // where the point before this one begins
+  for (size_t i = 0; i < text.size();) {
+    if (static_cast<uint8_t>(text[i]) < 0x80) {
+      before = i++;
+      continue;
+    }
+    const std::optional<CodePoint> point = DecodeUtf8(text, i);
+    if (!point) return Error(Errc::kCorrupt, "bytes are not UTF-8").at(i);
+    if (StandsAlone(point->value)) {
+      before = i;
+      i += static_cast<size_t>(point->bytes);
+      continue;
+    }
+    result.append(text.substr(done, before - done));
+    done = EndOfCluster(text, i);
+    NXDKIT_TRY(AppendCluster(text.substr(before, done - before), &result));
+    before = i = done;
+  }
+  result.append(text.substr(done));
   return result;
 }
 

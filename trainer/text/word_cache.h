@@ -14,6 +14,12 @@
 
 namespace nxdkit::trainer {
 
+// For maps that are asked with a part of a text.
+struct TextHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+
 // Thread-safe. Holds a bounded number of short words; once full it takes no more. What it answers
 // never depends on what is in it: a word has one encoding.
 class WordCache {
@@ -37,18 +43,14 @@ class WordCache {
   }
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
-  };
   struct Shard {
     mutable std::mutex mutex;
-    std::unordered_map<std::string, std::vector<int32_t>, Hash, std::equal_to<>> words;
+    std::unordered_map<std::string, std::vector<int32_t>, TextHash, std::equal_to<>> words;
   };
   static constexpr size_t kShards = 16;  // so that threads seldom meet
   static constexpr size_t kMaxWordBytes = 64, kMaxWordsPerShard = 4096;
 
-  static size_t ShardOf(std::string_view word) { return Hash()(word) >> 8 & (kShards - 1); }
+  static size_t ShardOf(std::string_view word) { return TextHash()(word) >> 8 & (kShards - 1); }
 
   std::array<Shard, kShards> shards_;
 };
