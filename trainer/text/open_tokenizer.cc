@@ -5,6 +5,7 @@
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
 #include "trainer/text/token_settings.h"
+#include "trainer/text/tokenizer_parts.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -55,10 +56,10 @@ Result<Tokenizer> OpenTokenizer(const std::string& folder) {
     return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(file)))
         .in(path);
   ApplyTokenSettings(settings, &file);
-  Result<Tokenizer> tokenizer = Tokenizer::FromJson(file);
+  Result<Tokenizer> tokenizer = TokenizerMaker::FromJson(file);
   if (!tokenizer.ok()) return std::move(tokenizer).error().in(path);
   if (!IsLlamaClass(settings.config) || tokenizer->byte_level()) return tokenizer;
-  return Tokenizer::FromJson(AsLlamaTokenizer(std::move(file), settings.config)).in(path);
+  return TokenizerMaker::FromJson(AsLlamaTokenizer(std::move(file), settings.config)).in(path);
 }
 
 }  // namespace nxdkit::trainer

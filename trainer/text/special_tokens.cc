@@ -63,8 +63,8 @@ std::string IdText(const std::optional<int32_t>& id) {
   return id ? fmt::format("{} in the tokenizer", *id) : "is not in the tokenizer";
 }
 
-// A token that only tokenizer_config.json has gets the next id, whatever it says there; and one that
-// tokenizer.json has keeps its own.
+// A token that only tokenizer_config.json has gets the next id, whatever it says there, and one of
+// tokenizer.json keeps its own.
 Status CheckAddedTokens(const Json& config, const Tokenizer& tokenizer) {
   constexpr std::string_view kKey = "added_tokens_decoder";
   const Json* rows = JsonFind(config, kKey);

@@ -207,10 +207,10 @@ Result<Tokenizer> Tokenizer::Open(const std::string& path) {
 
 Result<Tokenizer> Tokenizer::Parse(std::string_view text) {
   NXDKIT_ASSIGN(const Json json, ParseJson(text));
-  return FromJson(json);
+  return TokenizerMaker::FromJson(json);
 }
 
-Result<Tokenizer> Tokenizer::FromJson(const Json& json) {
+Result<Tokenizer> TokenizerMaker::FromJson(const Json& json) {
   if (!json.is_object())
     return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)));
   const Json* model = JsonFind(json, "model");
@@ -230,9 +230,9 @@ Result<Tokenizer> Tokenizer::FromJson(const Json& json) {
   NXDKIT_ASSIGN(TokenDecoder decoder, TokenDecoder::FromJson(JsonFind(json, "decoder")));
   NXDKIT_ASSIGN(Bpe bpe, Bpe::FromJson(*model, pre.byte_level()));
   NXDKIT_TRY(Index(bpe, normalizer, &added));
-  return Tokenizer(
-      std::make_unique<const Parts>(Parts{std::move(added), std::move(normalizer), std::move(pre),
-                                          std::move(bpe), std::move(around), std::move(decoder)}));
+  return Tokenizer(std::make_unique<const Tokenizer::Parts>(
+      Tokenizer::Parts{std::move(added), std::move(normalizer), std::move(pre), std::move(bpe),
+                       std::move(around), std::move(decoder)}));
 }
 
 Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,

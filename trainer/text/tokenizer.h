@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "lib/base/error.h"
-#include "lib/json/json.h"
 
 namespace nxdkit::trainer {
 
@@ -23,7 +22,6 @@ class Tokenizer {
   // beyond this program.
   static Result<Tokenizer> Open(const std::string& path);
   static Result<Tokenizer> Parse(std::string_view json);
-  static Result<Tokenizer> FromJson(const Json& json);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -48,6 +46,7 @@ class Tokenizer {
   int32_t id_limit() const;  // largest id + 1; a model's vocabulary is at least as large
 
  private:
+  friend class TokenizerMaker;
   struct Parts;
   explicit Tokenizer(std::unique_ptr<const Parts> parts);
   std::unique_ptr<const Parts> parts_;

@@ -8,6 +8,7 @@
 
 #include "lib/json/json.h"
 #include "trainer/text/added_tokens.h"
+#include "trainer/text/tokenizer.h"
 
 namespace nxdkit::trainer {
 
@@ -20,5 +21,11 @@ struct Surroundings {
   std::vector<int32_t> after;
 };
 Result<Surroundings> ReadPostProcessor(const Json* json);
+
+// Tokenizer::Parse, of what has been parsed.
+class TokenizerMaker {
+ public:
+  static Result<Tokenizer> FromJson(const Json& json);
+};
 
 }  // namespace nxdkit::trainer

@@ -50,8 +50,7 @@ TEST(OpenTokenizer, OfOtherClassesTheFileCounts) {
     EXPECT_EQ(IdsOf(config)[1], *file->Encode("<s>the", false)) << config;
 }
 
-// The flags of tokenizer_config.json, its names, and tokens that tokenizer.json lacks, which get the
-// ids after the vocabulary (tests/interop asks transformers).
+// tests/interop asks transformers.
 TEST(OpenTokenizer, AddedTokensAreThoseOfAllFiles) {
   const testing_util::TempFolder folder;
   const auto encoded = [&](const char* text) {
