@@ -39,10 +39,16 @@ std::vector<Piece> PiecesOf(const ParamTable& table) {
   return pieces;
 }
 
+// The pieces in `range`, with their places in it, and their numbers among all.
 template <typename Body>
-void ForPieces(const ParamTable& table, const Body& body) {
+void ForPieces(const ParamTable& table, const FlatRange& range, const Body& body) {
   const std::vector<Piece> pieces = PiecesOf(table);
-  ParallelFor(std::ssize(pieces), 1, [&](int64_t i) { body(pieces[static_cast<size_t>(i)]); });
+  ParallelFor(std::ssize(pieces), 1, [&](int64_t i) {
+    Piece piece = pieces[static_cast<size_t>(i)];
+    if (piece.offset < range.begin || piece.offset >= range.end) return;
+    piece.offset -= range.begin;
+    body(piece, static_cast<size_t>(i));
+  });
 }
 
 // The scalars of one update, as the reference makes them: in f64, used in f32.
@@ -219,21 +225,37 @@ Result<OptimizerType> ParseOptimizerType(std::string_view name) {
   return FindNamed(kOptimizerNames, "worker.actor.optim.strategy", name);
 }
 
-AdamState MakeAdamState(const ParamTable& table) {
-  const size_t size = static_cast<size_t>(table.size);
-  return {0, std::vector<float>(size), std::vector<float>(size)};
+// In whole pieces, so that every element is treated as if nothing were cut.
+std::vector<FlatRange> CutForOptimizer(const ParamTable& table, int ranks) {
+  const std::vector<Piece> pieces = PiecesOf(table);
+  std::vector<FlatRange> ranges;
+  size_t next = 0;
+  for (int r = 0; r < ranks; ++r) {
+    const int64_t begin = ranges.empty() ? 0 : ranges.back().end;
+    const int64_t wanted = table.size / ranks * (r + 1) + table.size % ranks * (r + 1) / ranks;
+    // A piece belongs to the rank that its middle falls to.
+    while (next < pieces.size() && pieces[next].offset + pieces[next].count / 2 < wanted) ++next;
+    const bool is_last = r + 1 == ranks || next == pieces.size();
+    ranges.push_back({begin, is_last ? table.size : pieces[next].offset});
+  }
+  return ranges;
 }
 
-AdamBf16State MakeAdamBf16State(const ParamTable& table) {
-  const std::vector<uint16_t> zeros(static_cast<size_t>(table.size));
-  return {0, zeros, zeros, zeros};
+AdamState MakeAdamState(const FlatRange& range) {
+  const size_t size = static_cast<size_t>(range.size());
+  return {range, 0, std::vector<float>(size), std::vector<float>(size)};
+}
+
+AdamBf16State MakeAdamBf16State(const FlatRange& range) {
+  const std::vector<uint16_t> zeros(static_cast<size_t>(range.size()));
+  return {range, 0, zeros, zeros, zeros};
 }
 
 void UpdateAdamW(const ParamTable& table, const AdamOptions& options, const AdamStep& step,
                  std::span<const float> gradient, AdamState& state, std::span<float> master,
                  std::span<uint16_t> narrow) {
   const Factors factors = MakeFactors(options, step, ++state.step);
-  ForPieces(table, [&](const Piece& piece) {
+  ForPieces(table, state.range, [&](const Piece& piece, size_t) {
     const int64_t at = piece.offset;
     StepF32(factors, piece.count, gradient.data() + at, state.m.data() + at, state.v.data() + at,
             master.data() + at);
@@ -246,7 +268,7 @@ void UpdateAdamWBf16(const ParamTable& table, const AdamOptions& options, const 
                      std::span<uint16_t> weights) {
   Factors factors = MakeFactors(options, step, ++state.step);
   MakeF32Corrections(step, state.step, factors);
-  ForPieces(table, [&](const Piece& piece) {
+  ForPieces(table, state.range, [&](const Piece& piece, size_t) {
     const int64_t at = piece.offset;
     StepBf16(factors, piece.count, gradient.data() + at, state.m.data() + at, state.v.data() + at,
              state.c.data() + at, weights.data() + at);
@@ -258,7 +280,7 @@ void UpdateAdamWBf16Fixed(const ParamTable& table, const AdamOptions& options, c
                           std::span<uint16_t> weights) {
   const Factors factors = MakeFactors(options, step, ++state.step);
   const PhiloxKey key = MakeKey(seed, RandomUse::kRounding);
-  ForPieces(table, [&](const Piece& piece) {
+  ForPieces(table, state.range, [&](const Piece& piece, size_t) {
     // Ranks that hold copies have the same cut, and with it the same bits.
     const Slot& slot = table.slots[piece.slot];
     const PhiloxCounter place = {0, static_cast<uint32_t>(slot.cut_begin), slot.param,
@@ -270,16 +292,19 @@ void UpdateAdamWBf16Fixed(const ParamTable& table, const AdamOptions& options, c
   });
 }
 
-double SquaredNorm(const ParamTable& table, std::span<const float> gradient) {
-  const std::vector<Piece> pieces = PiecesOf(table);
-  std::vector<double> sums(pieces.size());
-  ParallelFor(std::ssize(pieces), 1, [&](int64_t i) {
-    const Piece& piece = pieces[static_cast<size_t>(i)];
-    sums[static_cast<size_t>(i)] =
+std::vector<double> SquaredNormTerms(const ParamTable& table, const FlatRange& range,
+                                     std::span<const float> gradient) {
+  std::vector<double> terms(PiecesOf(table).size());
+  ForPieces(table, range, [&](const Piece& piece, size_t i) {
+    terms[i] =
         SumOfSquares(piece.count, gradient.data() + piece.offset) / table.slots[piece.slot].copies;
   });
+  return terms;
+}
+
+double SumOfTerms(std::span<const double> terms) {
   double total = 0;
-  for (const double sum : sums) total += sum;
+  for (const double term : terms) total += term;
   return total;
 }
 

@@ -32,17 +32,25 @@ struct AdamOptions {
   double weight_decay = 1e-2;
 };
 
-// What a checkpoint saves: `step` counts the updates made, arrays are [table.size].
+// The flat array cut over data-parallel ranks (ZeRO-1), each of which keeps the state of its range
+// and updates its weights. The ranges follow one another; some may be empty. An update of the
+// ranges, whatever their number, has the bits of one of the whole.
+std::vector<FlatRange> CutForOptimizer(const ParamTable& table, int ranks);
+
+// What a checkpoint saves: `step` counts the updates made, arrays are [range.size()].
 struct AdamState {
+  FlatRange range;
   int64_t step = 0;
   std::vector<float> m, v;
 };
 struct AdamBf16State {
+  FlatRange range;
   int64_t step = 0;
   std::vector<uint16_t> m, v, c;
 };
-AdamState MakeAdamState(const ParamTable& table);
-AdamBf16State MakeAdamBf16State(const ParamTable& table);
+// `range`: one of CutForOptimizer.
+AdamState MakeAdamState(const FlatRange& range);
+AdamBf16State MakeAdamBf16State(const FlatRange& range);
 
 // One update. `lr`: this step's rate; `scale`: what gradients are multiplied by (GradientClip).
 struct AdamStep {
@@ -50,7 +58,8 @@ struct AdamStep {
   float scale = 1;
 };
 
-// master [table.size] is updated; where `narrow` is not empty it becomes master in bf16.
+// All arrays are those of the state's range. `master` is updated; where `narrow` is not empty it
+// becomes master in bf16.
 void UpdateAdamW(const ParamTable& table, const AdamOptions& options, const AdamStep& step,
                  std::span<const float> gradient, AdamState& state, std::span<float> master,
                  std::span<uint16_t> narrow = {});
@@ -63,10 +72,13 @@ void UpdateAdamWBf16Fixed(const ParamTable& table, const AdamOptions& options, c
                           uint64_t seed, std::span<const float> gradient, AdamBf16State& state,
                           std::span<uint16_t> weights);
 
-// This rank's share of the squared norm, in f64: a slot that `copies` ranks hold counts a share
-// each. The sum over the tensor parallel ranks is the square of the global norm. A gradient that is
-// not finite makes it infinite or not a number.
-double SquaredNorm(const ParamTable& table, std::span<const float> gradient);
+// The squared norm of a tensor-parallel rank's gradient, in f64, as terms that are added up in their
+// order: those of `range`, the others 0. `gradient` is that of the range. A slot that `copies`
+// ranks hold counts a share each: the sum over the tensor parallel ranks is the square of the
+// global norm. A gradient that is not finite makes it infinite or not a number.
+std::vector<double> SquaredNormTerms(const ParamTable& table, const FlatRange& range,
+                                     std::span<const float> gradient);
+double SumOfTerms(std::span<const double> terms);
 
 struct GradientClip {
   double norm = 0;    // before clipping

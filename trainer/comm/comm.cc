@@ -157,7 +157,7 @@ Status Comm::CheckSize(int peer, size_t expected) const {
 }
 
 template <typename Take>
-Status Comm::Exchange(std::span<const std::byte> mine, const Take& take) {
+Status Comm::Post(std::span<const std::byte> mine, const Take& take) {
   group_->posts[static_cast<size_t>(rank_)] = mine;
   NXDKIT_TRY(Barrier());
   Status taken = take();
@@ -169,7 +169,7 @@ Status Comm::Exchange(std::span<const std::byte> mine, const Take& take) {
 Status Comm::AllGather(std::span<const std::byte> in, std::span<std::byte> out) {
   if (out.size() != in.size() * static_cast<size_t>(size()))
     return Error(Errc::kInternal, "all-gather into a buffer of another size");
-  return Exchange(in, [&]() -> Status {
+  return Post(in, [&]() -> Status {
     for (int r = 0; r < size(); ++r) {
       NXDKIT_TRY(CheckSize(r, in.size()));
       Copy(out.subspan(static_cast<size_t>(r) * in.size(), in.size()),
@@ -183,11 +183,29 @@ Status Comm::AllToAll(std::span<const std::byte> in, std::span<std::byte> out) {
   const size_t part = in.size() / static_cast<size_t>(size());
   if (in.size() != out.size() || part * static_cast<size_t>(size()) != in.size())
     return Error(Errc::kInternal, "all-to-all with buffers that do not fit");
-  return Exchange(in, [&]() -> Status {
+  return Post(in, [&]() -> Status {
     for (int r = 0; r < size(); ++r) {
       NXDKIT_TRY(CheckSize(r, in.size()));
       Copy(out.subspan(static_cast<size_t>(r) * part, part),
            group_->posts[static_cast<size_t>(r)].subspan(static_cast<size_t>(rank_) * part, part));
+    }
+    return OkStatus();
+  });
+}
+
+Status Comm::Exchange(std::span<const std::span<const std::byte>> in,
+                      std::span<const std::span<std::byte>> out) {
+  const auto ranks = static_cast<size_t>(size());
+  if (in.size() != ranks || out.size() != ranks)
+    return Error(Errc::kInternal, "an exchange with another number of ranks");
+  return Post(std::as_bytes(in), [&]() -> Status {
+    for (size_t r = 0; r < ranks; ++r) {
+      const auto* theirs =
+          reinterpret_cast<const std::span<const std::byte>*>(group_->posts[r].data());
+      const std::span<const std::byte> from = theirs[static_cast<size_t>(rank_)];
+      if (from.size() != out[r].size())
+        return Error(Errc::kInternal, "ranks call the same collective with other sizes");
+      if (from.data() != out[r].data()) Copy(out[r], from);
     }
     return OkStatus();
   });

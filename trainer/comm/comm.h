@@ -28,6 +28,10 @@ class Comm {
   Status AllGather(std::span<const std::byte> in, std::span<std::byte> out);
   // Part r of `in` goes to rank r; part r of `out` came from rank r. Both have size() equal parts.
   Status AllToAll(std::span<const std::byte> in, std::span<std::byte> out);
+  // in[r] goes to rank r; out[r] came from rank r, whose in[rank()] has its size. Sizes differ from
+  // rank to rank, and what is given and what is taken may be one place.
+  Status Exchange(std::span<const std::span<const std::byte>> in,
+                  std::span<const std::span<std::byte>> out);
   // The group of all ranks with the same color, numbered by key, then by rank here.
   Result<std::unique_ptr<Comm>> Split(int color, int key);
 
@@ -37,7 +41,7 @@ class Comm {
   struct World;
   Comm(std::shared_ptr<Group> group, int rank, World& world);
   template <typename Take>
-  Status Exchange(std::span<const std::byte> mine, const Take& take);
+  Status Post(std::span<const std::byte> mine, const Take& take);
   Status CheckSize(int peer, size_t expected) const;
   void MakeChildren();
 

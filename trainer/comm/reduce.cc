@@ -1,6 +1,7 @@
 #include "trainer/comm/reduce.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace nxdkit::trainer {
@@ -49,9 +50,49 @@ Status Sum(Comm& comm, std::span<T> values) {
   return values.empty() ? OkStatus() : SumSmall(comm, values);
 }
 
+// The block of a part in the round that begins `done` elements into each.
+std::pair<size_t, size_t> BlockOf(const FlatCut& cut, int rank, size_t done, size_t most) {
+  const size_t begin = std::min(cut.begin(rank) + done, cut.end(rank));
+  return {begin, std::min(cut.end(rank) - begin, most)};
+}
+
 }  // namespace
 
 Status AllReduceSum(Comm& comm, std::span<float> values) { return Sum(comm, values); }
 Status AllReduceSum(Comm& comm, std::span<double> values) { return Sum(comm, values); }
+
+Status ReduceScatterSum(Comm& comm, std::span<float> values, const FlatCut& cut) {
+  if (comm.size() == 1) return OkStatus();
+  const size_t ranks = static_cast<size_t>(comm.size());
+  const size_t most = kBlock / ranks;
+  size_t longest = 0;
+  for (int r = 0; r < comm.size(); ++r) longest = std::max(longest, cut.size(r));
+  std::vector<float> parts(ranks * std::min(most, longest));
+  std::vector<std::span<const std::byte>> in(ranks);
+  std::vector<std::span<std::byte>> out(ranks);
+  for (size_t done = 0; done < longest; done += most) {
+    const auto [begin, count] = BlockOf(cut, comm.rank(), done, most);
+    for (size_t r = 0; r < ranks; ++r) {
+      const auto [from, size] = BlockOf(cut, static_cast<int>(r), done, most);
+      in[r] = std::as_bytes(values.subspan(from, size));
+      out[r] = std::as_writable_bytes(std::span(parts).subspan(r * count, count));
+    }
+    NXDKIT_TRY(comm.Exchange(in, out));
+    std::copy_n(parts.begin(), count, values.begin() + static_cast<ptrdiff_t>(begin));
+    for (size_t r = 1; r < ranks; ++r)
+      for (size_t i = 0; i < count; ++i) values[begin + i] += parts[r * count + i];
+  }
+  return OkStatus();
+}
+
+Status AllGatherParts(Comm& comm, std::span<std::byte> bytes, size_t element, const FlatCut& cut) {
+  if (comm.size() == 1) return OkStatus();
+  std::vector<std::span<std::byte>> out;
+  for (int r = 0; r < comm.size(); ++r)
+    out.push_back(bytes.subspan(cut.begin(r) * element, cut.size(r) * element));
+  const std::vector<std::span<const std::byte>> in(out.size(),
+                                                   out[static_cast<size_t>(comm.rank())]);
+  return comm.Exchange(in, out);
+}
 
 }  // namespace nxdkit::trainer

@@ -15,7 +15,19 @@ struct Rank {
   Mesh mesh;
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<RankOptimizer> optimizer;
+  FlatCut cut;  // of weights and gradients, over the data-parallel ranks, as the optimizer has it
 };
+
+FlatCut CutOf(std::span<const FlatRange> ranges) {
+  FlatCut cut;
+  for (const FlatRange& range : ranges) cut.ends.push_back(static_cast<size_t>(range.end));
+  return cut;
+}
+
+// The ranges that data-parallel ranks hold of one array, together.
+void Append(RankMemory& whole, const RankMemory& more) {
+  whole.parts.insert(whole.parts.end(), more.parts.begin(), more.parts.end());
+}
 
 // Values of the tokens of a micro-batch, each row's to its place.
 void Unpack(std::span<const Row> rows, std::span<const size_t> micro, std::span<const float> values,
@@ -45,20 +57,40 @@ struct MeshModel::State {
       NXDKIT_ASSIGN(Decoder decoder, Decoder::Make(config, options.decoder, *rank.mesh.tp));
       rank.decoder = std::make_unique<Decoder>(std::move(decoder));
       if (options.decoder.trainable) {
-        NXDKIT_ASSIGN(
-            RankOptimizer optimizer,
-            RankOptimizer::Make(options.optimizer, rank.decoder->table(), rank.decoder->weights()));
-        rank.optimizer = std::make_unique<RankOptimizer>(std::move(optimizer));
+        NXDKIT_TRY(MakeOptimizer(rank));
         if (const std::optional<RankMemory> masters = rank.optimizer->masters()) {
           NXDKIT_TRY(LoadWeights(source, config.model, {*masters}, {}));
           rank.optimizer->MastersChanged();
-          return OkStatus();
+          return GatherWeights(rank);
         }
       }
       NXDKIT_TRY(LoadWeights(source, config.model, {MemoryOf(rank)}, {}));
       rank.decoder->weights().Changed();
       return OkStatus();
     });
+  }
+
+  Status MakeOptimizer(Rank& rank) const {
+    const ParamTable& table = rank.decoder->table();
+    const std::vector<FlatRange> ranges = CutForOptimizer(table, options.dp);
+    rank.cut = CutOf(ranges);
+    NXDKIT_ASSIGN(RankOptimizer optimizer,
+                  RankOptimizer::Make(options.optimizer, table,
+                                      ranges[static_cast<size_t>(rank.mesh.dp_rank())],
+                                      rank.decoder->weights()));
+    rank.optimizer = std::make_unique<RankOptimizer>(std::move(optimizer));
+    return OkStatus();
+  }
+
+  // Every data-parallel rank has changed its range.
+  Status GatherWeights(Rank& rank) {
+    Weights& weights = rank.decoder->weights();
+    const auto element = static_cast<size_t>(ElementBytes(weights.dtype()));
+    const std::span<std::byte> bytes(weights.bytes(),
+                                     static_cast<size_t>(rank.decoder->table().size) * element);
+    NXDKIT_TRY(AllGatherParts(*rank.mesh.dp, bytes, element, rank.cut));
+    weights.Changed();
+    return OkStatus();
   }
 
   Status RunMicroBatches(Rank& rank, std::span<const Row> rows, std::span<const size_t> share,
@@ -79,11 +111,19 @@ struct MeshModel::State {
   Result<UpdateResult> Step(Rank& rank, double lr) {
     const std::span<float> gradients = rank.decoder->gradients();
     NXDKIT_TRY(rank.decoder->SumPartialGradients());
-    NXDKIT_TRY(AllReduceSum(*rank.mesh.dp, gradients));
-    double squared = SquaredNorm(rank.decoder->table(), gradients);
+    NXDKIT_TRY(ReduceScatterSum(*rank.mesh.dp, gradients, rank.cut));
+    const FlatRange& range = rank.optimizer->range();
+    const std::span<const float> own =
+        gradients.subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()));
+    std::vector<double> terms = SquaredNormTerms(rank.decoder->table(), range, own);
+    NXDKIT_TRY(AllReduceSum(*rank.mesh.dp, std::span(terms)));
+    double squared = SumOfTerms(terms);
     NXDKIT_TRY(AllReduceSum(*rank.mesh.tp, std::span(&squared, size_t{1})));
     const GradientClip clip = ClipGradient(squared, options.max_grad_norm);
-    if (!clip.skip) rank.optimizer->Step({lr, clip.scale}, gradients);
+    if (!clip.skip) {
+      rank.optimizer->Step({lr, clip.scale}, own);
+      NXDKIT_TRY(GatherWeights(rank));
+    }
     return UpdateResult{clip.norm, clip.skip};
   }
 
@@ -174,15 +214,22 @@ std::vector<RankMemory> MeshModel::weights() {
 
 OptimizerMemory MeshModel::optimizer() {
   OptimizerMemory memory;
-  for (int t = 0; t < state_->options.tp; ++t) {
-    RankOptimizer& optimizer = *state_->ranks[static_cast<size_t>(t)].optimizer;
+  const auto tp = static_cast<size_t>(state_->options.tp);
+  for (size_t r = 0; r < state_->ranks.size(); ++r) {
+    RankOptimizer& optimizer = *state_->ranks[r].optimizer;
+    const auto add = [&](std::vector<RankMemory>& ranks, const RankMemory& part) {
+      if (r < tp)
+        ranks.push_back(part);
+      else
+        Append(ranks[r % tp], part);
+    };
     const std::vector<RankOptimizer::Entry> entries = optimizer.entries();
     memory.entries.resize(entries.size());
     for (size_t e = 0; e < entries.size(); ++e) {
       memory.entries[e].name = entries[e].name;
-      memory.entries[e].ranks.push_back(entries[e].memory);
+      add(memory.entries[e].ranks, entries[e].memory);
     }
-    if (const auto masters = optimizer.masters()) memory.masters.push_back(*masters);
+    if (const auto masters = optimizer.masters()) add(memory.masters, *masters);
     memory.step = optimizer.step();
   }
   const AdamOptions& adam = state_->options.optimizer.adam;
@@ -192,7 +239,7 @@ OptimizerMemory MeshModel::optimizer() {
   return memory;
 }
 
-// The files are read once; the other data-parallel ranks copy what the first ones got.
+// The files are read once; the other data-parallel ranks copy the weights that the first ones got.
 Status MeshModel::Restore(const std::string& tag_folder, const ops::RunOptions& run) {
   State& s = *state_;
   OptimizerMemory first = optimizer();
@@ -200,16 +247,12 @@ Status MeshModel::Restore(const std::string& tag_folder, const ops::RunOptions& 
   for (size_t r = 0; r < s.ranks.size(); ++r) {
     Rank& from = s.ranks[r % static_cast<size_t>(s.options.tp)];
     Rank& to = s.ranks[r];
-    const auto copy = [](const RankMemory& a, const RankMemory& b) {
-      if (a.data != b.data) std::copy_n(a.data, a.table->size * ElementBytes(a.dtype), b.data);
-    };
-    copy(s.MemoryOf(from), s.MemoryOf(to));
-    const std::vector<RankOptimizer::Entry> source = from.optimizer->entries();
-    const std::vector<RankOptimizer::Entry> target = to.optimizer->entries();
-    for (size_t e = 0; e < source.size(); ++e) copy(source[e].memory, target[e].memory);
-    if (const auto masters = from.optimizer->masters()) copy(*masters, *to.optimizer->masters());
+    Weights& weights = to.decoder->weights();
+    if (&from != &to)
+      std::copy_n(from.decoder->weights().bytes(),
+                  to.decoder->table().size * ElementBytes(weights.dtype()), weights.bytes());
     to.optimizer->set_step(first.step);
-    to.decoder->weights().Changed();
+    weights.Changed();
   }
   return OkStatus();
 }

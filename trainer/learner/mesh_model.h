@@ -4,8 +4,9 @@
 // score (a critic: what it expects of the response from the token on). Either is read where the
 // token is predicted: a value does not depend on what was chosen there.
 //
-// Every data-parallel rank holds all weights of its tensor-parallel ranks and sees its own rows;
-// gradients are summed over the data-parallel ranks in rank order, once per update.
+// Every data-parallel rank holds all weights of its tensor-parallel ranks and sees its own rows.
+// Gradients are summed over the data-parallel ranks in rank order, once per update; the optimizer's
+// state is cut over them (ZeRO-1), each rank updates its range of the weights, and all take it.
 #pragma once
 
 #include <cstdint>

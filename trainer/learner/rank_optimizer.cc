@@ -4,29 +4,31 @@
 #include "trainer/kernels/elementwise.h"
 
 namespace nxdkit::trainer {
-namespace {
-
-RankMemory MemoryOf(const ParamTable& table, std::vector<float>& values) {
-  return {&table, reinterpret_cast<std::byte*>(values.data()), Dtype::kF32};
-}
-RankMemory MemoryOf(const ParamTable& table, std::vector<uint16_t>& values) {
-  return {&table, reinterpret_cast<std::byte*>(values.data()), Dtype::kBF16};
+template <typename T>
+RankMemory RankOptimizer::MemoryOf(std::vector<T>& values, Dtype dtype) const {
+  return {table_, dtype, {{range_, reinterpret_cast<std::byte*>(values.data())}}};
 }
 
-}  // namespace
+// Empty of an empty one: of weights in the other dtype.
+template <typename T>
+std::span<T> RankOptimizer::InRange(std::span<T> whole) const {
+  if (whole.empty()) return whole;
+  return whole.subspan(static_cast<size_t>(range_.begin), static_cast<size_t>(range_.size()));
+}
 
 Result<RankOptimizer> RankOptimizer::Make(const OptimizerOptions& options, const ParamTable& table,
-                                          Weights& weights) {
-  RankOptimizer optimizer(options, table, weights);
+                                          const FlatRange& range, Weights& weights) {
+  RankOptimizer optimizer(options, table, range, weights);
   if (options.type == OptimizerType::kAdamW) {
-    optimizer.f32_ = MakeAdamState(table);
-    if (weights.dtype() == Dtype::kBF16) optimizer.master_.resize(static_cast<size_t>(table.size));
+    optimizer.f32_ = MakeAdamState(range);
+    if (weights.dtype() == Dtype::kBF16)
+      optimizer.master_.resize(static_cast<size_t>(range.size()));
     return optimizer;
   }
   if (weights.dtype() != Dtype::kBF16)
     return BadUsage("the bf16 optimizer needs bf16 weights")
         .hint("set worker.actor.compute_dtype=bf16, or optim.strategy=adamw");
-  optimizer.bf16_ = MakeAdamBf16State(table);
+  optimizer.bf16_ = MakeAdamBf16State(range);
   return optimizer;
 }
 
@@ -34,35 +36,36 @@ void RankOptimizer::Step(const AdamStep& step, std::span<const float> gradients)
   switch (options_.type) {
     case OptimizerType::kAdamW:
       UpdateAdamW(*table_, options_.adam, step, gradients, f32_,
-                  master_.empty() ? weights_->f32() : std::span(master_), weights_->bf16());
+                  weights_->dtype() == Dtype::kF32 ? InRange(weights_->f32()) : std::span(master_),
+                  InRange(weights_->bf16()));
       break;
     case OptimizerType::kAdamWBf16:
-      UpdateAdamWBf16(*table_, options_.adam, step, gradients, bf16_, weights_->bf16());
+      UpdateAdamWBf16(*table_, options_.adam, step, gradients, bf16_, InRange(weights_->bf16()));
       break;
     case OptimizerType::kAdamWBf16Fixed:
       UpdateAdamWBf16Fixed(*table_, options_.adam, step, options_.seed, gradients, bf16_,
-                           weights_->bf16());
+                           InRange(weights_->bf16()));
       break;
   }
-  weights_->Changed();
 }
 
 std::optional<RankMemory> RankOptimizer::masters() {
-  if (master_.empty()) return std::nullopt;
-  return MemoryOf(*table_, master_);
+  const bool kept = options_.type == OptimizerType::kAdamW && weights_->dtype() == Dtype::kBF16;
+  if (!kept) return std::nullopt;
+  return MemoryOf(master_, Dtype::kF32);
 }
 
 void RankOptimizer::MastersChanged() {
-  Narrow(table_->size, master_.data(), weights_->bf16().data());
-  weights_->Changed();
+  Narrow(range_.size(), master_.data(), InRange(weights_->bf16()).data());
 }
 
 std::vector<RankOptimizer::Entry> RankOptimizer::entries() {
   if (options_.type == OptimizerType::kAdamW)
-    return {{"exp_avg", MemoryOf(*table_, f32_.m)}, {"exp_avg_sq", MemoryOf(*table_, f32_.v)}};
-  return {{"exp_avg", MemoryOf(*table_, bf16_.m)},
-          {"exp_avg_sq", MemoryOf(*table_, bf16_.v)},
-          {"compensation", MemoryOf(*table_, bf16_.c)}};
+    return {{"exp_avg", MemoryOf(f32_.m, Dtype::kF32)},
+            {"exp_avg_sq", MemoryOf(f32_.v, Dtype::kF32)}};
+  return {{"exp_avg", MemoryOf(bf16_.m, Dtype::kBF16)},
+          {"exp_avg_sq", MemoryOf(bf16_.v, Dtype::kBF16)},
+          {"compensation", MemoryOf(bf16_.c, Dtype::kBF16)}};
 }
 
 }  // namespace nxdkit::trainer

@@ -1,6 +1,9 @@
-// The optimizer of one rank: which arrays it keeps, by the names that checkpoints give them.
+// The optimizer of one rank: which arrays it keeps, by the names that checkpoints give them. Over
+// data-parallel ranks it is cut (ZeRO-1): each keeps the state of its range of the flat array, and
+// updates that range of the weights.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -19,31 +22,41 @@ struct OptimizerOptions {
 
 class RankOptimizer {
  public:
-  // `table` and `weights` must outlive it. kUsage for bf16 optimizers over weights that are not.
+  // `table` and `weights` must outlive it; `range` is one of CutForOptimizer. kUsage for bf16
+  // optimizers over weights that are not.
   static Result<RankOptimizer> Make(const OptimizerOptions& options, const ParamTable& table,
-                                    Weights& weights);
+                                    const FlatRange& range, Weights& weights);
 
-  // Updates the weights from gradients that are multiplied by step.scale.
+  const FlatRange& range() const { return range_; }
+  // Updates the weights of the range from its gradients, multiplied by step.scale. When the other
+  // ranks' weights are there too, Weights::Changed must be told.
   void Step(const AdamStep& step, std::span<const float> gradients);
 
-  // The weights at full precision, where they are kept beside the ones that the model uses.
+  // The range's weights at full precision, where they are kept beside the ones that the model uses.
   std::optional<RankMemory> masters();
-  // To be called when masters() was filled from outside: the model's weights follow.
+  // To be called when masters() was filled from outside: the model's weights of the range follow,
+  // and Weights::Changed is to be told as after Step.
   void MastersChanged();
   struct Entry {
     const char* name;  // "exp_avg", ...
     RankMemory memory;
   };
   std::vector<Entry> entries();
-  int64_t step() const { return bf16_.m.empty() ? f32_.step : bf16_.step; }
+  int64_t step() const { return std::max(f32_.step, bf16_.step); }
   void set_step(int64_t step) { f32_.step = bf16_.step = step; }
 
  private:
-  RankOptimizer(const OptimizerOptions& options, const ParamTable& table, Weights& weights)
-      : options_(options), table_(&table), weights_(&weights) {}
+  RankOptimizer(const OptimizerOptions& options, const ParamTable& table, const FlatRange& range,
+                Weights& weights)
+      : options_(options), table_(&table), range_(range), weights_(&weights) {}
+  template <typename T>
+  RankMemory MemoryOf(std::vector<T>& values, Dtype dtype) const;
+  template <typename T>
+  std::span<T> InRange(std::span<T> whole) const;
 
   OptimizerOptions options_;
   const ParamTable* table_;
+  FlatRange range_;
   Weights* weights_;
   AdamState f32_;              // kAdamW
   AdamBf16State bf16_;         // the others

@@ -183,7 +183,9 @@ class Estimator {
     const double elements = ranks() * D(table.size);
     const bool master = compute() == Dtype::kBF16;
     const double state = type != OptimizerType::kAdamW ? 6 : master ? 12 : 8;
-    return Sizes{elements * D(ElementBytes(compute())), 4 * elements, state * elements};
+    // The optimizer's state is cut over the data-parallel ranks.
+    return Sizes{elements * D(ElementBytes(compute())), 4 * elements,
+                 state * elements / D(plan_.data_parallel)};
   }
 
   // Of one rank. Buffers stay from pass to pass, so it ends with the larger of both kinds.

@@ -15,26 +15,61 @@
 namespace nxdkit::trainer {
 namespace {
 
+// Calls take(at, part's bytes) for each part of `memory` that meets the bytes from `offset` on, in
+// order: `at` counts from `offset`. Returns how many bytes they are.
+template <typename Take>
+uint64_t ForParts(const RankMemory& memory, uint64_t offset, uint64_t count, const Take& take) {
+  const auto element = static_cast<uint64_t>(ElementBytes(memory.dtype));
+  uint64_t met = 0;
+  for (const RankMemory::Part& part : memory.parts) {
+    const uint64_t begin = static_cast<uint64_t>(part.range.begin) * element;
+    const uint64_t end = static_cast<uint64_t>(part.range.end) * element;
+    const uint64_t from = std::max(begin, offset), to = std::min(end, offset + count);
+    if (from >= to) continue;
+    take(from - offset, std::span(part.data + (from - begin), to - from));
+    met += to - from;
+  }
+  return met;
+}
+
 class MemoryStorage : public Storage {
  public:
-  // `owner` keeps the bytes; without one they must outlive the storage.
-  MemoryStorage(std::span<const std::byte> bytes, std::string name,
-                std::shared_ptr<const void> owner = nullptr)
-      : bytes_(bytes), path_(std::move(name)), owner_(std::move(owner)) {}
-  uint64_t bytes() const override { return bytes_.size(); }
+  explicit MemoryStorage(RankMemory memory)
+      : memory_(std::move(memory)), path_(fmt::format("memory of rank {}", memory_.table->rank)) {}
+  uint64_t bytes() const override {
+    return static_cast<uint64_t>(memory_.table->size * ElementBytes(memory_.dtype));
+  }
   const std::string& path() const override { return path_; }
   uint64_t file_offset() const override { return 0; }
   Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
-    if (offset > bytes_.size() || to.size() > bytes_.size() - offset)
+    const uint64_t read = ForParts(memory_, offset, to.size(), [&](uint64_t at, auto part) {
+      std::ranges::copy(part, to.subspan(at).begin());
+    });
+    if (read == to.size()) return OkStatus();
+    return Error(Errc::kInternal, "read of memory that is not there").in(path_).at(offset);
+  }
+
+ private:
+  const RankMemory memory_;
+  const std::string path_;
+};
+
+class NumbersStorage : public Storage {
+ public:
+  explicit NumbersStorage(std::vector<float> numbers) : numbers_(std::move(numbers)) {}
+  uint64_t bytes() const override { return numbers_.size() * sizeof(float); }
+  const std::string& path() const override { return path_; }
+  uint64_t file_offset() const override { return 0; }
+  Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
+    if (offset > bytes() || to.size() > bytes() - offset)
       return Error(Errc::kInternal, "read past the end of memory").in(path_).at(offset);
-    std::ranges::copy(bytes_.subspan(offset, to.size()), to.begin());
+    std::ranges::copy(std::as_bytes(std::span(numbers_)).subspan(offset, to.size()), to.begin());
     return OkStatus();
   }
 
  private:
-  const std::span<const std::byte> bytes_;
-  const std::string path_;
-  const std::shared_ptr<const void> owner_;
+  const std::vector<float> numbers_;
+  const std::string path_ = "memory";
 };
 
 class MemorySink : public Sink {
@@ -42,15 +77,23 @@ class MemorySink : public Sink {
   explicit MemorySink(const std::vector<RankMemory>& ranks) {
     for (const RankMemory& memory : ranks)
       for (const Slot& slot : memory.table->slots)
-        places_.push_back(memory.data + slot.offset * ElementBytes(memory.dtype));
+        places_.push_back(
+            {&memory, static_cast<uint64_t>(slot.offset * ElementBytes(memory.dtype))});
   }
   Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override {
-    std::memcpy(places_[tensor] + offset, bytes.data(), bytes.size());
+    const Place& place = places_[tensor];
+    ForParts(*place.memory, place.offset + offset, bytes.size(), [&](uint64_t at, auto part) {
+      std::memcpy(part.data(), bytes.data() + at, part.size());
+    });
     return OkStatus();
   }
 
  private:
-  std::vector<std::byte*> places_;
+  struct Place {
+    const RankMemory* memory;
+    uint64_t offset;
+  };
+  std::vector<Place> places_;
 };
 
 // The arrays as a layout over other logical parameters: params[i] is the model's parameter i.
@@ -134,8 +177,7 @@ Status LoadEntry(const ops::BoundArtifact& source, const models::Model& model,
 }
 
 std::shared_ptr<const Storage> StorageOf(std::vector<float> values) {
-  const auto owner = std::make_shared<const std::vector<float>>(std::move(values));
-  return std::make_shared<MemoryStorage>(std::as_bytes(std::span(*owner)), "memory", owner);
+  return std::make_shared<NumbersStorage>(std::move(values));
 }
 
 void BindMemory(const models::Model& model, const std::vector<uint32_t>& params,
@@ -148,10 +190,7 @@ void BindMemory(const models::Model& model, const std::vector<uint32_t>& params,
     to.layout.tensors.push_back(std::move(tensor));
   }
   for (const RankMemory& memory : ranks) {
-    const auto size = static_cast<size_t>(memory.table->size * ElementBytes(memory.dtype));
-    const auto storage =
-        std::make_shared<MemoryStorage>(std::span<const std::byte>(memory.data, size),
-                                        fmt::format("memory of rank {}", memory.table->rank));
+    const auto storage = std::make_shared<MemoryStorage>(memory);
     for (const Slot& slot : memory.table->slots) {
       StoredTensor tensor;
       tensor.name = model.params[slot.param].name;

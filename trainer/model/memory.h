@@ -17,11 +17,22 @@ namespace nxdkit::trainer {
 // weights are in memory already.
 inline constexpr uint64_t kNoMemoryCap = uint64_t{1} << 46;
 
-// The flat array of one rank; not owned.
+// The flat array of one rank, whole or cut into parts (over data-parallel ranks); not owned.
 struct RankMemory {
-  const ParamTable* table = nullptr;
-  std::byte* data = nullptr;  // table->size elements
-  Dtype dtype = Dtype::kF32;
+  struct Part {
+    FlatRange range;
+    std::byte* data = nullptr;  // range.size() elements
+  };
+  RankMemory(const ParamTable* table_in, std::byte* whole, Dtype dtype_in)
+      : RankMemory(table_in, dtype_in, {{{0, table_in->size}, whole}}) {}
+  // `parts` are in order and do not overlap. What none of them holds is not filled, and cannot be
+  // read.
+  RankMemory(const ParamTable* table_in, Dtype dtype_in, std::vector<Part> parts_in)
+      : table(table_in), dtype(dtype_in), parts(std::move(parts_in)) {}
+
+  const ParamTable* table;
+  Dtype dtype;
+  std::vector<Part> parts;
 };
 
 // Fills the ranks' arrays from an opened artifact of the same model, converted to their dtypes; a

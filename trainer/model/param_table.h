@@ -18,6 +18,14 @@
 
 namespace nxdkit::trainer {
 
+// Elements of a flat array, from `begin` to before `end`.
+struct FlatRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+  bool operator==(const FlatRange&) const = default;
+};
+
 struct Slot {
   uint32_t param = 0;  // index into the model's parameters
   Shape shape;         // this rank's share

@@ -18,6 +18,10 @@
 namespace nxdkit::trainer {
 namespace {
 
+double WholeNorm(const ParamTable& table, const std::vector<float>& gradient) {
+  return SumOfTerms(SquaredNormTerms(table, {0, table.size}, gradient));
+}
+
 using Floats = std::vector<float>;
 using Words = std::vector<uint16_t>;
 
@@ -63,7 +67,7 @@ TEST(AdamWBf16, TheReferenceBitByBit) {
       {0x0000, 0x3d63, 0x394c, 0x3efe, 0xba18, .495514},
   };
   const ParamTable table = TableOf({1});
-  AdamBf16State state = MakeAdamBf16State(table);
+  AdamBf16State state = MakeAdamBf16State({0, table.size});
   Words weights = {Narrow(.5f)};
   for (const Step& step : steps) {
     UpdateAdamWBf16(table, {}, {.lr = 1e-3}, Floats{Wide(step.g)}, state, weights);
@@ -83,7 +87,7 @@ TEST(AdamWBf16, FiftyStepsBitByBit) {
   const Json json = Json::parse(*text);
   Words weights = json["start"].get<Words>();
   const ParamTable table = TableOf({std::ssize(weights)});
-  AdamBf16State state = MakeAdamBf16State(table);
+  AdamBf16State state = MakeAdamBf16State({0, table.size});
   for (const Json& row : json["gradients"]) {
     Floats gradient;
     for (const uint16_t bits : row.get<Words>()) gradient.push_back(Wide(bits));
@@ -109,7 +113,7 @@ struct Exact {
 TEST(AdamW, FollowsTheFormulaAndScalesTheGradient) {
   const ParamTable table = TableOf({50, 7}, 3);
   const size_t size = static_cast<size_t>(table.size);
-  AdamState state = MakeAdamState(table);
+  AdamState state = MakeAdamState({0, table.size});
   Floats weights = Random(size, 1);
   const Floats start = weights;
   std::vector<Exact> exact;
@@ -138,7 +142,7 @@ TEST(AdamWBf16Fixed, FollowsTheFormulaOnAverage) {
   // rounding is right on average; v decays once gradients get small; decay of 1e-7 a step counts.
   const int64_t size = 4096;
   const ParamTable table = TableOf({size});
-  AdamBf16State state = MakeAdamBf16State(table);
+  AdamBf16State state = MakeAdamBf16State({0, table.size});
   Words weights(size, Narrow(0.75f));
   Exact exact = {0.75};
   Floats gradient(size);
@@ -164,7 +168,8 @@ TEST(AdamWBf16Fixed, DecayAloneMovesTheWeight) {
   const int64_t size = 4096;
   const ParamTable table = TableOf({size});
   const Floats zero(size);
-  AdamBf16State fixed = MakeAdamBf16State(table), faithful = MakeAdamBf16State(table);
+  AdamBf16State fixed = MakeAdamBf16State({0, table.size}),
+                faithful = MakeAdamBf16State({0, table.size});
   Words moved(size, Narrow(0.75f)), stuck = moved;
   for (int t = 0; t < 1000; ++t) {
     UpdateAdamWBf16Fixed(table, {}, {.lr = 1e-5}, 1, zero, fixed, moved);
@@ -179,7 +184,7 @@ TEST(AdamWBf16Fixed, DecayAloneMovesTheWeight) {
 
 // What two ranks have after a few steps of the same gradients for the same parameter.
 AdamBf16State RunFixed(const ParamTable& table, uint64_t seed, Words& weights) {
-  AdamBf16State state = MakeAdamBf16State(table);
+  AdamBf16State state = MakeAdamBf16State({0, table.size});
   weights.assign(static_cast<size_t>(table.size), Narrow(0.75f));
   for (uint32_t t = 0; t < 5; ++t) {
     Floats gradient(static_cast<size_t>(table.size));
@@ -216,7 +221,7 @@ TEST(AdamWBf16Fixed, DrawsByPlace) {
   ParamTable table = TableOf({size});
   table.slots[0].param = 7;
   table.slots[0].cut_begin = 3;
-  AdamBf16State state = MakeAdamBf16State(table);
+  AdamBf16State state = MakeAdamBf16State({0, table.size});
   Words weights(size, Narrow(0.75f));
   UpdateAdamWBf16Fixed(table, {}, {.lr = 1e-3}, 9, Floats(size, 1), state, weights);
   const uint32_t v = std::bit_cast<uint32_t>(0.001f);
@@ -235,8 +240,8 @@ TEST(Optimizers, ThreadsDoNotCount) {
   const Floats gradient = Random(size, 5);
   const auto run = [&](int threads) {
     omp_set_num_threads(threads);
-    AdamState state = MakeAdamState(table);
-    AdamBf16State faithful = MakeAdamBf16State(table), fixed = faithful;
+    AdamState state = MakeAdamState({0, table.size});
+    AdamBf16State faithful = MakeAdamBf16State({0, table.size}), fixed = faithful;
     Floats master = Random(size, 6);
     Words p(size, Narrow(0.5f)), q = p;
     for (int t = 0; t < 3; ++t) {
@@ -244,7 +249,7 @@ TEST(Optimizers, ThreadsDoNotCount) {
       UpdateAdamWBf16(table, {}, {.lr = 1e-3}, gradient, faithful, p);
       UpdateAdamWBf16Fixed(table, {}, {.lr = 1e-3}, 1, gradient, fixed, q);
     }
-    return std::tuple(master, p, q, faithful.c, fixed.v, fixed.c, SquaredNorm(table, gradient));
+    return std::tuple(master, p, q, faithful.c, fixed.v, fixed.c, WholeNorm(table, gradient));
   };
   const auto one = run(1);
   EXPECT_EQ(run(3), one);
@@ -255,12 +260,12 @@ TEST(Norm, CopiesCountOnceOverTheRanks) {
   ParamTable table = TableOf({3, 2}, 1);
   table.slots[1].copies = 4;
   const Floats gradient = {1, 2, 3, 1e30f, 4, 8, 1e30f};
-  EXPECT_EQ(SquaredNorm(table, gradient), 14 + 80.0 / 4);
+  EXPECT_EQ(WholeNorm(table, gradient), 14 + 80.0 / 4);
 }
 
 TEST(Norm, BigGradientsDoNotOverflow) {
   const ParamTable table = TableOf({20});
-  EXPECT_NEAR(std::sqrt(SquaredNorm(table, Floats(20, 1e30f))), std::sqrt(20) * 1e30, 1e24);
+  EXPECT_NEAR(std::sqrt(WholeNorm(table, Floats(20, 1e30f))), std::sqrt(20) * 1e30, 1e24);
 }
 
 TEST(Clip, FactorAndSkip) {
@@ -275,7 +280,7 @@ TEST(Clip, FactorAndSkip) {
     for (const size_t place : {0u, 19u}) {
       Floats gradient(20, 1);
       gradient[place] = bad;
-      EXPECT_TRUE(ClipGradient(SquaredNorm(table, gradient), 1).skip);
+      EXPECT_TRUE(ClipGradient(WholeNorm(table, gradient), 1).skip);
     }
 }
 
@@ -284,6 +289,50 @@ TEST(Optimizers, Names) {
   EXPECT_EQ(*ParseOptimizerType("adamw_bf16"), OptimizerType::kAdamWBf16);
   EXPECT_EQ(*ParseOptimizerType("adamw_bf16_fixed"), OptimizerType::kAdamWBf16Fixed);
   EXPECT_EQ(ParseOptimizerType("adam").error().member(), "worker.actor.optim.strategy");
+}
+
+// Of a slot of several pieces, one of one, and gaps between them.
+TEST(CutForOptimizer, RangesHaveTheBitsOfTheWhole) {
+  ParamTable table;
+  table.size = 300'000;
+  table.slots.resize(3);
+  table.slots[0] = {.param = 0, .shape = {200'001}, .offset = 0};
+  table.slots[1] = {.param = 1, .shape = {7}, .offset = 200'064, .copies = 2};
+  table.slots[2] = {.param = 2, .shape = {99'000}, .offset = 200'128};
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 1);
+  Floats gradient(300'000), start(300'000);
+  for (float& value : gradient) value = normal(random);
+  for (float& value : start) value = normal(random);
+  const auto run = [&](int ranks) {
+    Floats weights = start;
+    std::vector<uint16_t> narrow(300'000), fixed(300'000, 0x3f80);
+    std::vector<double> terms;
+    int64_t end = 0;
+    for (const FlatRange& range : CutForOptimizer(table, ranks)) {
+      EXPECT_EQ(range.begin, end);
+      end = range.end;
+      const auto part = [&](auto& all) {
+        return std::span(all).subspan(static_cast<size_t>(range.begin),
+                                      static_cast<size_t>(range.size()));
+      };
+      AdamState state = MakeAdamState(range);
+      AdamBf16State bf16 = MakeAdamBf16State(range);
+      for (int step = 0; step < 3; ++step) {
+        UpdateAdamW(table, {}, {.lr = 1e-2}, part(gradient), state, part(weights), part(narrow));
+        UpdateAdamWBf16Fixed(table, {}, {.lr = 1e-2}, 5, part(gradient), bf16, part(fixed));
+      }
+      const std::vector<double> own = SquaredNormTerms(table, range, part(gradient));
+      terms.resize(own.size());
+      for (size_t i = 0; i < own.size(); ++i) terms[i] += own[i];
+    }
+    EXPECT_EQ(end, table.size);
+    return std::tuple(weights, narrow, fixed, SumOfTerms(terms));
+  };
+  const auto whole = run(1);
+  for (const int ranks : {2, 3, 4, 16}) EXPECT_TRUE(run(ranks) == whole) << ranks;
+  const std::vector<FlatRange> two = CutForOptimizer(table, 2);
+  EXPECT_NEAR(static_cast<double>(two[0].size()), 150'000, 33'000);
 }
 
 }  // namespace

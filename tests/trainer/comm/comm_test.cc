@@ -53,6 +53,41 @@ TEST(AllReduceSum, AddsMoreThanItCopiesAtOnce) {
   ExpectSum(3, (size_t{1} << 20) + 5000);  // blocks that the ranks do not divide, and a rest
 }
 
+// A part is empty, and one takes several rounds.
+TEST(ReduceScatterSum, HasTheBitsOfTheSumOfAll) {
+  const FlatCut cut = {{10, 10, 1'500'000, 1'500'003}};
+  const std::vector<float> expected = SumInRankOrder(4, cut.ends.back());
+  const Status status = ThreadWorld(4).Run([&](Comm& world) -> Status {
+    const int me = world.rank();
+    const std::vector<float> mine = RankValues(me, cut.ends.back());
+    std::vector<float> values = mine;
+    NXDKIT_TRY(ReduceScatterSum(world, values, cut));
+    for (size_t i = 0; i < values.size(); ++i) {
+      const bool own = i >= cut.begin(me) && i < cut.end(me);
+      if (values[i] != (own ? expected : mine)[i]) {
+        ADD_FAILURE() << "rank " << me << " element " << i;
+        break;
+      }
+    }
+    NXDKIT_TRY(AllGatherParts(world, std::as_writable_bytes(std::span(values)), 4, cut));
+    EXPECT_TRUE(values == expected) << "rank " << me;
+    return OkStatus();
+  });
+  EXPECT_TRUE(status.ok());
+}
+
+TEST(Comm, RefusesPartsOfOtherSizes) {
+  const Status status = ThreadWorld(2).Run([&](Comm& world) -> Status {
+    std::vector<std::byte> bytes(3);
+    const std::span<std::byte> all(bytes);
+    const std::array<std::span<const std::byte>, 2> in = {all, all};
+    const std::array<std::span<std::byte>, 2> out = {all, all.first(world.rank() == 0 ? 3 : 2)};
+    return world.Exchange(in, out);
+  });
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code(), Errc::kInternal);
+}
+
 TEST(Comm, MovesBytes) {
   const Status status = ThreadWorld(3).Run([](Comm& world) -> Status {
     const int me = world.rank();

@@ -155,6 +155,27 @@ TEST_F(ActorTest, GoesOnBitForBitAfterARestore) {
   }
 }
 
+// ZeRO-1: what the data-parallel ranks hold of the state is all of it, once.
+TEST_F(ActorTest, TheOptimizerIsCutOverTheDataParallelRanks) {
+  MeshOptions options = Options(2, 2);
+  options.decoder.compute = Dtype::kBF16;
+  const auto actor = Make(options);
+  const OptimizerMemory memory = actor->optimizer();
+  std::vector<RankMemory> all = memory.masters;
+  for (const OptimizerMemory::Entry& entry : memory.entries)
+    all.insert(all.end(), entry.ranks.begin(), entry.ranks.end());
+  ASSERT_EQ(all.size(), 6u);
+  for (const RankMemory& rank : all) {
+    ASSERT_EQ(rank.parts.size(), 2u);
+    EXPECT_EQ(rank.parts[0].range.begin, 0);
+    EXPECT_EQ(rank.parts[0].range.end, rank.parts[1].range.begin);
+    EXPECT_EQ(rank.parts[1].range.end, rank.table->size);
+    EXPECT_NEAR(static_cast<double>(rank.parts[0].range.size()),
+                static_cast<double>(rank.table->size) / 2,
+                static_cast<double>(rank.table->size) / 10);
+  }
+}
+
 TEST_F(ActorTest, SkipsAGradientThatIsNotFinite) {
   const auto actor = Make(Options(2, 1));
   const Floats before = LogProbs(*actor);

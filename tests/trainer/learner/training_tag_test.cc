@@ -63,7 +63,7 @@ class State {
       random.discard(3);
       const float value = static_cast<float>(random()) / 2147483647.0f - 0.5f;
       ConvertElements(Dtype::kF32, reinterpret_cast<const std::byte*>(&value), rank.dtype,
-                      rank.data + (slot.offset + i) * ElementBytes(rank.dtype), 1);
+                      rank.parts.front().data + (slot.offset + i) * ElementBytes(rank.dtype), 1);
     }
   }
 

@@ -370,7 +370,7 @@ TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
                                                       const std::string& phase) {
     if (step != 5 || phase != "old") return;
     const std::vector<float> wrong(weights[0].table->size, NAN);
-    std::memcpy(weights[0].data, wrong.data(), wrong.size() * sizeof(float));
+    std::memcpy(weights[0].parts.front().data, wrong.data(), wrong.size() * sizeof(float));
   };
   result = Train(config, MakeRunPlan(config), std::move(parts), "{}", hooks);
   ASSERT_FALSE(result.ok());

@@ -60,7 +60,7 @@ class WeightSync : public ::testing::Test {
   // An update, as far as the sync can see.
   void Move() {
     for (const RankMemory& rank : actor_->weights()) {
-      float* weights = reinterpret_cast<float*>(rank.data);
+      float* weights = reinterpret_cast<float*>(rank.parts.front().data);
       for (const Slot& slot : rank.table->slots)
         if (slot.shape.size() == 2) weights[slot.offset] += 1;
     }
