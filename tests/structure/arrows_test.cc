@@ -71,6 +71,7 @@ const std::vector<Room>& Rooms() {
       {"trainer/base", {}},
       {"trainer/kernels", {"trainer/base"}},
       {"trainer/comm", {"trainer/base"}},
+      {"trainer/mpi", {"trainer/comm"}},  // a library of its own
       {"trainer/model", {"trainer/base", "trainer/kernels", "trainer/comm"}},
       {"trainer/algo", {"trainer/base", "trainer/model"}},
       {"trainer/learner",

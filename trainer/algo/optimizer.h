@@ -72,10 +72,10 @@ void UpdateAdamWBf16Fixed(const ParamTable& table, const AdamOptions& options, c
                           uint64_t seed, std::span<const float> gradient, AdamBf16State& state,
                           std::span<uint16_t> weights);
 
-// The squared norm of a tensor-parallel rank's gradient, in f64, as terms that are added up in their
-// order: those of `range`, the others 0. `gradient` is that of the range. A slot that `copies`
-// ranks hold counts a share each: the sum over the tensor parallel ranks is the square of the
-// global norm. A gradient that is not finite makes it infinite or not a number.
+// The squared norm of a tensor-parallel rank's gradient, in f64, as terms that are added up in
+// their order: those of `range`, the others 0. `gradient` is that of the range. A slot that
+// `copies` ranks hold counts a share each: the sum over the tensor parallel ranks is the square of
+// the global norm. A gradient that is not finite makes it infinite or not a number.
 std::vector<double> SquaredNormTerms(const ParamTable& table, const FlatRange& range,
                                      std::span<const float> gradient);
 double SumOfTerms(std::span<const double> terms);

@@ -25,13 +25,19 @@ void Copy(std::span<std::byte> to, std::span<const std::byte> from) {
 
 }  // namespace
 
-// What the ranks of one group share. Buffers are posted, a barrier lets all see them, each rank
-// copies what it needs, a second barrier gives the buffers back.
+// What the ranks of one group share that are in this process. Buffers are posted, a barrier lets
+// all see them, each rank copies what it needs, a second barrier gives the buffers back.
 class Comm::Group {
  public:
+  struct Member {
+    int process = 0;
+    int thread = 0;  // of the process
+  };
   // `failed` is set once by the first rank that fails; every wait of every group looks at it.
-  Group(int size, const std::atomic<bool>& failed)
-      : posts(static_cast<size_t>(size)), size_(size), failed_(failed) {}
+  Group(std::vector<Member> members_in, int process, const std::atomic<bool>& failed)
+      : posts(members_in.size()), members(std::move(members_in)), failed_(failed) {
+    here_ = static_cast<int>(std::ranges::count(members, process, &Member::process));
+  }
 
   // `to_the_end`: a failure elsewhere does not cut the wait short, for places that every rank of
   // the group is sure to reach.
@@ -39,7 +45,7 @@ class Comm::Group {
     std::unique_lock lock(mutex_);
     if (failed_ && !to_the_end) return PeerFailed();
     const uint64_t round = round_;
-    if (++waiting_ == size_) {
+    if (++waiting_ == here_) {
       waiting_ = 0;
       ++round_;
       changed_.notify_all();
@@ -54,19 +60,25 @@ class Comm::Group {
     changed_.notify_all();
   }
 
-  int size() const { return size_; }
+  int size() const { return static_cast<int>(members.size()); }
+  bool is_local() const { return here_ == size(); }
+  bool is_here(size_t rank, int process) const { return members[rank].process == process; }
 
-  std::vector<std::span<const std::byte>> posts;  // of each rank
-  // The groups that are being split off, by color; filled between two barriers.
-  struct Wish {
-    int color = 0;
-    int key = 0;
-  };
-  std::vector<Wish> wishes;
-  std::map<int, std::shared_ptr<Group>> children;
+  std::vector<std::span<const std::byte>> posts;  // of each rank of this process
+  const std::vector<Member> members;
+  // The groups that are being split off, by color.
+  void PutChild(int color, std::shared_ptr<Group> child) {
+    const std::scoped_lock lock(mutex_);
+    children_[color] = std::move(child);
+  }
+  std::shared_ptr<Group> ChildOf(int color) {
+    const std::scoped_lock lock(mutex_);
+    return children_.at(color);
+  }
 
  private:
-  const int size_;
+  std::map<int, std::shared_ptr<Group>> children_;
+  int here_ = 0;  // members of this process
   const std::atomic<bool>& failed_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -75,15 +87,23 @@ class Comm::Group {
 };
 
 struct Comm::World {
-  World(int ranks, int threads_per_rank) : results(static_cast<size_t>(ranks)) {
-    const std::shared_ptr<Group> group = AddGroup(ranks);
-    for (int rank = 0; rank < ranks; ++rank)
-      threads.emplace_back([this, group, rank, threads_per_rank] {
-        SetThreads(threads_per_rank);
-        Comm comm(group, rank, *this);
-        Serve(comm);
-      });
+  World(int ranks, int threads_per_rank, Transport* transport_in)
+      : transport(transport_in), results(static_cast<size_t>(ranks)) {
+    const int processes = transport == nullptr ? 1 : transport->processes();
+    std::vector<Group::Member> members;
+    for (int rank = 0; rank < ranks * processes; ++rank)
+      members.push_back({rank / ranks, rank % ranks});
+    const std::shared_ptr<Group> group = AddGroup(std::move(members));
+    for (int thread = 0; thread < ranks; ++thread)
+      threads.emplace_back(
+          [this, group, thread, rank = process() * ranks + thread, threads_per_rank] {
+            SetThreads(threads_per_rank);
+            Comm comm(group, rank, *this);
+            Serve(comm, static_cast<size_t>(thread));
+          });
   }
+
+  int process() const { return transport == nullptr ? 0 : transport->process(); }
 
   ~World() {
     {
@@ -94,13 +114,13 @@ struct Comm::World {
     changed.notify_all();
   }
 
-  std::shared_ptr<Group> AddGroup(int size) {
+  std::shared_ptr<Group> AddGroup(std::vector<Group::Member> members) {
     const std::scoped_lock lock(mutex);
-    return groups.emplace_back(std::make_shared<Group>(size, failed));
+    return groups.emplace_back(std::make_shared<Group>(std::move(members), process(), failed));
   }
 
   // The life of one rank's thread.
-  void Serve(Comm& comm) {
+  void Serve(Comm& comm, size_t thread) {
     for (uint64_t done = 0;;) {
       const std::function<Status(Comm&)>* mine = nullptr;
       {
@@ -110,7 +130,7 @@ struct Comm::World {
         mine = body;
       }
       if (!mine) return;
-      Finish(comm.rank(), failed ? Status(PeerFailed()) : Guarded(*mine, comm));
+      Finish(thread, failed ? Status(PeerFailed()) : Guarded(*mine, comm));
     }
   }
 
@@ -123,16 +143,17 @@ struct Comm::World {
     }
   }
 
-  void Finish(int rank, Status result) {
+  void Finish(size_t thread, Status result) {
     const std::scoped_lock lock(mutex);
     if (!result.ok()) {
       failed = true;
       for (const std::shared_ptr<Group>& group : groups) group->WakeAll();
     }
-    results[static_cast<size_t>(rank)] = std::move(result);
+    results[thread] = std::move(result);
     if (--running == 0) changed.notify_all();
   }
 
+  Transport* const transport;
   std::atomic<bool> failed{false};
   std::mutex mutex;
   std::condition_variable changed;
@@ -149,7 +170,13 @@ Comm::Comm(std::shared_ptr<Group> group, int rank, World& world)
 
 int Comm::size() const { return group_->size(); }
 
-Status Comm::Barrier() { return size() == 1 ? OkStatus() : group_->Wait(); }
+Status Comm::Barrier() {
+  if (size() == 1) return OkStatus();
+  if (group_->is_local()) return group_->Wait();
+  const std::byte mine{};
+  std::vector<std::byte> all(static_cast<size_t>(size()));
+  return AllGather(std::span(&mine, size_t{1}), all);
+}
 
 Status Comm::CheckSize(int peer, size_t expected) const {
   if (group_->posts[static_cast<size_t>(peer)].size() == expected) return OkStatus();
@@ -159,7 +186,7 @@ Status Comm::CheckSize(int peer, size_t expected) const {
 template <typename Take>
 Status Comm::Post(std::span<const std::byte> mine, const Take& take) {
   group_->posts[static_cast<size_t>(rank_)] = mine;
-  NXDKIT_TRY(Barrier());
+  if (size() > 1) NXDKIT_TRY(group_->Wait());
   Status taken = take();
   // Others may still read what this rank has posted: even a failed run must not free it yet.
   if (size() > 1) NXDKIT_TRY(group_->Wait(true));
@@ -169,6 +196,12 @@ Status Comm::Post(std::span<const std::byte> mine, const Take& take) {
 Status Comm::AllGather(std::span<const std::byte> in, std::span<std::byte> out) {
   if (out.size() != in.size() * static_cast<size_t>(size()))
     return Error(Errc::kInternal, "all-gather into a buffer of another size");
+  if (!group_->is_local()) {
+    std::vector<std::span<std::byte>> parts;
+    for (int r = 0; r < size(); ++r)
+      parts.push_back(out.subspan(static_cast<size_t>(r) * in.size(), in.size()));
+    return Exchange(std::vector<std::span<const std::byte>>(parts.size(), in), parts);
+  }
   return Post(in, [&]() -> Status {
     for (int r = 0; r < size(); ++r) {
       NXDKIT_TRY(CheckSize(r, in.size()));
@@ -183,6 +216,15 @@ Status Comm::AllToAll(std::span<const std::byte> in, std::span<std::byte> out) {
   const size_t part = in.size() / static_cast<size_t>(size());
   if (in.size() != out.size() || part * static_cast<size_t>(size()) != in.size())
     return Error(Errc::kInternal, "all-to-all with buffers that do not fit");
+  if (!group_->is_local()) {
+    std::vector<std::span<const std::byte>> from;
+    std::vector<std::span<std::byte>> to;
+    for (size_t r = 0; r < static_cast<size_t>(size()); ++r) {
+      from.push_back(in.subspan(r * part, part));
+      to.push_back(out.subspan(r * part, part));
+    }
+    return Exchange(from, to);
+  }
   return Post(in, [&]() -> Status {
     for (int r = 0; r < size(); ++r) {
       NXDKIT_TRY(CheckSize(r, in.size()));
@@ -200,6 +242,7 @@ Status Comm::Exchange(std::span<const std::span<const std::byte>> in,
     return Error(Errc::kInternal, "an exchange with another number of ranks");
   return Post(std::as_bytes(in), [&]() -> Status {
     for (size_t r = 0; r < ranks; ++r) {
+      if (!group_->is_here(r, world_->process())) continue;
       const auto* theirs =
           reinterpret_cast<const std::span<const std::byte>*>(group_->posts[r].data());
       const std::span<const std::byte> from = theirs[static_cast<size_t>(rank_)];
@@ -207,39 +250,57 @@ Status Comm::Exchange(std::span<const std::span<const std::byte>> in,
         return Error(Errc::kInternal, "ranks call the same collective with other sizes");
       if (from.data() != out[r].data()) Copy(out[r], from);
     }
-    return OkStatus();
+    return group_->is_local() ? OkStatus() : ExchangeRemote(in, out);
   });
 }
 
+// Two threads talk on one channel, whatever the group: both make the same calls in the same order.
+Status Comm::ExchangeRemote(std::span<const std::span<const std::byte>> in,
+                            std::span<const std::span<std::byte>> out) {
+  const std::vector<Group::Member>& members = group_->members;
+  const int threads = static_cast<int>(world_->threads.size());
+  const Group::Member& me = members[static_cast<size_t>(rank_)];
+  std::vector<Transport::Send> sends;
+  std::vector<Transport::Receive> receives;
+  for (size_t r = 0; r < members.size(); ++r) {
+    const Group::Member& peer = members[r];
+    if (peer.process == me.process) continue;
+    sends.push_back({peer.process, me.thread * threads + peer.thread, in[r]});
+    receives.push_back({peer.process, peer.thread * threads + me.thread, out[r]});
+  }
+  return world_->transport->Run(sends, receives, world_->failed);
+}
+
 Result<std::unique_ptr<Comm>> Comm::Split(int color, int key) {
+  struct Wish {
+    int color = 0;
+    int key = 0;
+  };
+  const Wish mine{color, key};
+  std::vector<Wish> wishes(static_cast<size_t>(size()));
+  NXDKIT_TRY(AllGather(std::as_bytes(std::span(&mine, size_t{1})),
+                       std::as_writable_bytes(std::span(wishes))));
+  std::vector<size_t> chosen;  // ranks here of the group that is split off, in its order
+  for (size_t r = 0; r < wishes.size(); ++r)
+    if (wishes[r].color == color) chosen.push_back(r);
+  std::ranges::stable_sort(chosen, {}, [&](size_t r) { return wishes[r].key; });
+  const auto found = std::ranges::find(chosen, static_cast<size_t>(rank_));
+  const int rank = static_cast<int>(found - chosen.begin());
+
+  // The first of this process makes what they share.
+  const auto is_here = [&](size_t r) { return group_->is_here(r, world_->process()); };
+  const bool makes = *std::ranges::find_if(chosen, is_here) == static_cast<size_t>(rank_);
+  std::vector<Group::Member> members;
+  for (const size_t r : chosen) members.push_back(group_->members[r]);
+  if (makes) group_->PutChild(color, world_->AddGroup(std::move(members)));
   NXDKIT_TRY(Barrier());
-  if (rank_ == 0) {
-    group_->wishes.assign(static_cast<size_t>(size()), {});
-    group_->children.clear();
-  }
-  NXDKIT_TRY(Barrier());
-  group_->wishes[static_cast<size_t>(rank_)] = {color, key};
-  NXDKIT_TRY(Barrier());
-  if (rank_ == 0) MakeChildren();
-  NXDKIT_TRY(Barrier());
-  int rank = 0;
-  for (int r = 0; r < size(); ++r) {
-    const Group::Wish& wish = group_->wishes[static_cast<size_t>(r)];
-    if (wish.color == color && std::pair(wish.key, r) < std::pair(key, rank_)) ++rank;
-  }
-  const std::shared_ptr<Group> child = group_->children.at(color);
-  NXDKIT_TRY(Barrier());
+  const std::shared_ptr<Group> child = group_->ChildOf(color);
+  NXDKIT_TRY(Barrier());  // before another split
   return std::unique_ptr<Comm>(new Comm(child, rank, *world_));
 }
 
-void Comm::MakeChildren() {
-  std::map<int, int> sizes;
-  for (const Group::Wish& wish : group_->wishes) ++sizes[wish.color];
-  for (const auto& [color, size] : sizes) group_->children[color] = world_->AddGroup(size);
-}
-
-ThreadWorld::ThreadWorld(int ranks, int threads_per_rank)
-    : world_(std::make_unique<Comm::World>(ranks, threads_per_rank)) {}
+ThreadWorld::ThreadWorld(int ranks, int threads_per_rank, Transport* transport)
+    : world_(std::make_unique<Comm::World>(ranks, threads_per_rank, transport)) {}
 ThreadWorld::~ThreadWorld() = default;
 
 Status ThreadWorld::Run(const std::function<Status(Comm& world)>& body) {

@@ -1,6 +1,6 @@
-// The ranks of a run as threads of this process, and bytes between them: a communicator knows
-// nothing of numbers. Sums are made by trainer/comm/reduce.h, in one fixed order, so that a layout
-// gives the same bits in every run.
+// The ranks of a run as threads of one process or of several, and bytes between them: a
+// communicator knows nothing of numbers. Sums are made by trainer/comm/reduce.h, in one fixed
+// order, so that a layout gives the same bits in every run, on one machine or many.
 //
 // A ThreadWorld runs the ranks; Split makes the groups of a mesh from its communicators. A
 // communicator belongs to one rank and is used by that rank's thread only. Every call is
@@ -15,6 +15,7 @@
 #include <span>
 
 #include "lib/base/error.h"
+#include "trainer/comm/transport.h"
 
 namespace nxdkit::trainer {
 
@@ -40,10 +41,11 @@ class Comm {
   class Group;
   struct World;
   Comm(std::shared_ptr<Group> group, int rank, World& world);
+  Status ExchangeRemote(std::span<const std::span<const std::byte>> in,
+                        std::span<const std::span<std::byte>> out);
   template <typename Take>
   Status Post(std::span<const std::byte> mine, const Take& take);
   Status CheckSize(int peer, size_t expected) const;
-  void MakeChildren();
 
   const std::shared_ptr<Group> group_;
   const int rank_;
@@ -53,8 +55,10 @@ class Comm {
 // Threads that stay, one per rank, each with its communicator of the world.
 class ThreadWorld {
  public:
-  // `threads_per_rank`: for the loops and products of each rank (trainer/base/parallel.h).
-  explicit ThreadWorld(int ranks, int threads_per_rank = 1);
+  // `threads_per_rank`: for the loops and products of each rank (trainer/base/parallel.h). With a
+  // transport, which must outlive it, every process has so many ranks: those of process p follow
+  // those of process p - 1. All processes make their worlds, and call Run, in the same order.
+  explicit ThreadWorld(int ranks, int threads_per_rank = 1, Transport* transport = nullptr);
   ~ThreadWorld();
   ThreadWorld(const ThreadWorld&) = delete;
   ThreadWorld& operator=(const ThreadWorld&) = delete;
@@ -63,7 +67,8 @@ class ThreadWorld {
   // other ranks wait in (or enter later) fail with kInterrupted instead of waiting forever, and
   // so does everything that this world is asked afterwards. Returns the error of the lowest rank
   // that is not such an echo; kLimit where memory ran out. Called from one thread at a time. The
-  // communicators live as long as the world.
+  // communicators live as long as the world. What fails in another process is not told here: the
+  // launcher ends the others when one process exits with an error, and Transport bounds the wait.
   Status Run(const std::function<Status(Comm& world)>& body);
 
  private:

@@ -39,16 +39,41 @@ void Unpack(std::span<const Row> rows, std::span<const size_t> micro, std::span<
   }
 }
 
+// Each rank of the group has the values of its share of the rows; all get all.
+Status GatherRows(Comm& dp, std::span<const Row> rows, RowValues& values) {
+  const size_t share = rows.size() / static_cast<size_t>(dp.size());
+  FlatCut cut;
+  std::vector<float> flat;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    values[r].resize(rows[r].response.size());
+    flat.insert(flat.end(), values[r].begin(), values[r].end());
+    if ((r + 1) % share == 0) cut.ends.push_back(flat.size());
+  }
+  NXDKIT_TRY(AllGatherParts(dp, std::as_writable_bytes(std::span(flat)), sizeof(float), cut));
+  std::span<const float> rest(flat);
+  for (std::vector<float>& row : values) {
+    std::ranges::copy(rest.first(row.size()), row.begin());
+    rest = rest.subspan(row.size());
+  }
+  return OkStatus();
+}
+
+int Processes(const MeshOptions& options) {
+  return options.transport == nullptr ? 1 : options.transport->processes();
+}
+
 }  // namespace
 
 struct MeshModel::State {
   State(const DecoderConfig& config_in, const MeshOptions& options_in)
       : config(config_in),
         options(options_in),
-        ranks(static_cast<size_t>(options.tp * options.dp)),
-        world(options.tp * options.dp) {}
+        ranks(static_cast<size_t>(options.tp * options.dp / Processes(options))),
+        world(static_cast<int>(ranks.size()), 1, options.transport) {}
 
-  Rank& of(Comm& comm) { return ranks[static_cast<size_t>(comm.rank())]; }
+  // Of the ranks of this process.
+  size_t IndexOf(const Comm& comm) const { return static_cast<size_t>(comm.rank()) % ranks.size(); }
+  Rank& of(const Comm& comm) { return ranks[IndexOf(comm)]; }
 
   Status Load(const ops::BoundArtifact& source) {
     return world.Run([&](Comm& comm) -> Status {
@@ -141,6 +166,9 @@ struct MeshModel::State {
 Result<std::unique_ptr<MeshModel>> MeshModel::Make(const DecoderConfig& config,
                                                    const MeshOptions& options,
                                                    const ops::BoundArtifact& source) {
+  if (options.tp * options.dp % Processes(options) != 0)
+    return BadUsage("{} ranks cannot be divided over {} processes", options.tp * options.dp,
+                    Processes(options));
   try {
     auto state = std::make_unique<State>(config, options);
     NXDKIT_TRY(state->Load(source));
@@ -164,6 +192,8 @@ Result<RowOutputs> MeshModel::Evaluate(std::span<const Row> rows) {
   RowOutputs out;
   out.outputs.resize(rows.size());
   if (has_entropies) out.entropies.resize(rows.size());
+  // Over processes every rank gathers what its data-parallel group has.
+  std::vector<RowOutputs> partial(s.options.transport == nullptr ? 0 : s.ranks.size(), out);
   const Status ran = s.world.Run([&](Comm& comm) -> Status {
     Rank& rank = s.of(comm);
     std::vector<size_t> share(rows.size() / dp);
@@ -176,10 +206,16 @@ Result<RowOutputs> MeshModel::Evaluate(std::span<const Row> rows) {
       entropies.resize(batch.targets.size());
       NXDKIT_TRY(rank.decoder->Forward(batch, s.options.temperature, false, outputs,
                                        has_entropies ? entropies.data() : nullptr));
-      if (rank.mesh.tp_rank() != 0) continue;
-      Unpack(rows, micro, outputs, out.outputs);
-      if (has_entropies) Unpack(rows, micro, entropies, out.entropies);
+      if (rank.mesh.tp_rank() != 0 && s.options.transport == nullptr) continue;
+      RowOutputs& to = s.options.transport == nullptr ? out : partial[s.IndexOf(comm)];
+      Unpack(rows, micro, outputs, to.outputs);
+      if (has_entropies) Unpack(rows, micro, entropies, to.entropies);
     }
+    if (s.options.transport == nullptr) return OkStatus();
+    RowOutputs& own = partial[s.IndexOf(comm)];
+    NXDKIT_TRY(GatherRows(*rank.mesh.dp, rows, own.outputs));
+    if (has_entropies) NXDKIT_TRY(GatherRows(*rank.mesh.dp, rows, own.entropies));
+    if (s.IndexOf(comm) == 0) out = std::move(own);
     return OkStatus();
   });
   if (!ran.ok()) return ran.error();
@@ -198,7 +234,7 @@ Result<UpdateResult> MeshModel::Update(std::span<const Row> rows,
     NXDKIT_TRY(
         s.RunMicroBatches(rank, rows, shares[static_cast<size_t>(rank.mesh.dp_rank())], loss));
     NXDKIT_ASSIGN(const UpdateResult mine, s.Step(rank, lr));
-    if (comm.rank() == 0) result = mine;
+    if (s.IndexOf(comm) == 0) result = mine;
     return OkStatus();
   });
   if (!ran.ok()) return ran.error();

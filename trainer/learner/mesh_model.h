@@ -37,6 +37,9 @@ struct MeshOptions {
   MicroBatch update{};         // forward and backward
   MicroBatch experience{};     // forward alone
   OptimizerOptions optimizer;  // of a trainable decoder
+  // Of a mesh over several processes, which all make the same calls with the same rows; each has an
+  // equal share of its ranks, in the order of the mesh. nullptr: all ranks are in this process.
+  Transport* transport = nullptr;
 };
 
 // How one update went.

@@ -1,0 +1,163 @@
+// The ranks of a mesh as threads of one process, and as processes of Open MPI on one machine and on
+// two (network namespaces): the same bits; and what becomes of a process that dies or hangs.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "tests/tools/convert_workshop.h"
+#include "tests/tools/process.h"
+
+namespace nxdkit::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+#ifdef NXDKIT_MPI_PLUGIN
+constexpr const char* kPlugin = NXDKIT_MPI_PLUGIN;
+#else
+constexpr const char* kPlugin = "";
+#endif
+
+class Mpi : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string(kPlugin).empty()) GTEST_SKIP() << "Open MPI is not installed";
+  }
+  static Words Probe(int tp, int dp, const Words& fault) {
+    Words command = {NXDKIT_MESH_PROBE, kPlugin, std::to_string(tp), std::to_string(dp)};
+    command.insert(command.end(), fault.begin(), fault.end());
+    return command;
+  }
+  static ProcessResult Launch(int processes, int tp, int dp, const Words& fault = {}) {
+    Words command = {"env",
+                     "OMPI_ALLOW_RUN_AS_ROOT=1",
+                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                     "timeout",
+                     "-k",
+                     "10",
+                     "120",
+                     "mpirun",
+                     "--oversubscribe",
+                     "--bind-to",
+                     "none",
+                     "--mca",
+                     "pml",
+                     "ob1",
+                     "--mca",
+                     "btl",
+                     "self,vader",
+                     "--mca",
+                     "mpi_yield_when_idle",
+                     "1",
+                     "-np",
+                     std::to_string(processes)};
+    const Words probe = Probe(tp, dp, fault);
+    command.insert(command.end(), probe.begin(), probe.end());
+    return RunProcess(command);
+  }
+};
+
+TEST_F(Mpi, EveryEngineHasTheSameBits) {
+  const struct {
+    int processes, tp, dp;
+  } cases[] = {{2, 1, 2}, {2, 2, 2}, {4, 2, 2}, {4, 1, 4}, {2, 2, 1}, {2, 1, 4}};
+  for (const auto& [processes, tp, dp] : cases) {
+    SCOPED_TRACE(fmt::format("{} processes, TP {} x DP {}", processes, tp, dp));
+    const ProcessResult threads = RunProcess(Probe(tp, dp, {}));
+    ASSERT_EQ(threads.exit_code, 0) << threads.err;
+    EXPECT_THAT(threads.out, HasSubstr("step 4 norm 0x"));
+    const ProcessResult launched = Launch(processes, tp, dp);
+    ASSERT_EQ(launched.exit_code, 0) << launched.err;
+    EXPECT_EQ(launched.out, threads.out);
+  }
+}
+
+// Two hosts: network namespaces with a cable between them.
+class MpiTwoHosts : public Mpi {
+ protected:
+  void SetUp() override {
+    Mpi::SetUp();
+    if (IsSkipped()) return;
+    folder_.Write("on.sh",
+                  "h=$1; shift\nexec ip netns exec \"$h\" unshare --uts /bin/bash -c "
+                  "'hostname \"$0\"; exec /bin/bash -c \"$*\"' \"$h\" \"$@\"\n");
+    const std::string up = folder_.Write(
+        "up.sh",
+        fmt::format("set -e\nfor h in {0} {1}; do ip netns add $h; ip -n $h link set lo up\n"
+                    "mkdir -p /etc/netns/$h\n"
+                    "printf '127.0.0.1 localhost\\n10.77.0.1 {0}\\n10.77.0.2 {1}\\n' "
+                    "> /etc/netns/$h/hosts; done\n"
+                    "ip -n {0} link add vA type veth peer name vB netns {1}\n"
+                    "ip -n {0} addr add 10.77.0.1/24 dev vA; ip -n {0} link set vA up\n"
+                    "ip -n {1} addr add 10.77.0.2/24 dev vB; ip -n {1} link set vB up\n",
+                    kHosts[0], kHosts[1]));
+    if (RunProcess({"bash", up}).exit_code != 0) GTEST_SKIP() << "network namespaces need root";
+  }
+  void TearDown() override {
+    for (const char* host : kHosts) {
+      RunProcess({"bash", "-c",
+                  fmt::format("ip netns pids {0} | xargs -r kill -9; ip netns del {0};"
+                              " rm -rf /etc/netns/{0}",
+                              host)});
+    }
+  }
+  // One process on each.
+  ProcessResult LaunchOnBoth(int tp, int dp, const Words& fault = {}) {
+    const std::string agent = "bash " + (folder_ / "on.sh");
+    const std::string hosts =
+        folder_.Write("hosts", fmt::format("{} slots=1\n{} slots=1\n", kHosts[0], kHosts[1]));
+    std::string command =
+        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 10 120 mpirun "
+        "--hostfile " +
+        hosts +
+        " --map-by node --bind-to none -np 2 --mca plm rsh "
+        "--mca plm_rsh_agent '" +
+        agent +
+        "' --mca plm_rsh_no_tree_spawn 1 "
+        "--mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 "
+        "--mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1 "
+        "--mca oob_tcp_keepalive_probes 2 --mca pml ob1 --mca btl self,vader,tcp "
+        "--mca mpi_yield_when_idle 1";
+    for (const std::string& word : Probe(tp, dp, fault)) command += " " + word;
+    return RunProcess({"bash", folder_ / "on.sh", kHosts[0], command});
+  }
+  static constexpr const char* kHosts[] = {"nxdkitA", "nxdkitB"};
+  const Workshop folder_;
+};
+
+TEST_F(MpiTwoHosts, HaveTheBitsOfOne) {
+  for (const auto& [tp, dp] : {std::pair(1, 2), {2, 2}, {2, 1}}) {
+    SCOPED_TRACE(fmt::format("TP {} x DP {}", tp, dp));
+    const ProcessResult threads = RunProcess(Probe(tp, dp, {}));
+    const ProcessResult both = LaunchOnBoth(tp, dp);
+    ASSERT_EQ(both.exit_code, 0) << both.out << both.err;
+    EXPECT_EQ(both.out, threads.out);
+  }
+}
+
+TEST_F(Mpi, RanksThatDoNotDivideAreRefused) {
+  const ProcessResult refused = Launch(2, 1, 3);
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("3 ranks cannot be divided over 2 processes"));
+}
+
+TEST_F(Mpi, AProcessThatDiesEndsTheOthers) {
+  const ProcessResult dead = Launch(2, 1, 2, {"die", "1"});
+  EXPECT_EQ(dead.exit_code, 137) << dead.err;
+  EXPECT_THAT(dead.out, Not(HasSubstr("step 3")));
+}
+
+TEST_F(Mpi, AProcessThatHangsIsToldOfByThoseThatWait) {
+  const auto begin = std::chrono::steady_clock::now();
+  const ProcessResult hung = Launch(2, 1, 2, {"hang", "1"});
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_EQ(hung.exit_code, 75) << hung.err;
+  EXPECT_THAT(hung.err, HasSubstr("process 0 has not heard of process 1 for 4 s"));
+  EXPECT_LT(took.count(), 60);
+}
+
+}  // namespace
+}  // namespace nxdkit::test

@@ -1,0 +1,100 @@
+// A mesh of a tiny model, over threads or over the processes of a launcher, prints the bits that it
+// comes to: tests/tools/mpi_test.cc compares them.
+//
+//   mesh_probe PLUGIN TP DP [die|hang RANK]
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+
+#include "tests/trainer/model/model_lab.h"
+#include "trainer/comm/mpi_transport.h"
+#include "trainer/learner/mesh_model.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+std::vector<Row> ProbeRows() {
+  std::vector<Row> rows(8);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    for (size_t i = 0; i < 2 + r % 3; ++i)
+      rows[r].prompt.push_back(static_cast<int32_t>((r * 13 + i * 5 + 1) % 64));
+    for (size_t i = 0; i < 1 + (r * 7) % 5; ++i)
+      rows[r].response.push_back(static_cast<int32_t>((r * 3 + i * 11 + 2) % 64));
+  }
+  return rows;
+}
+
+Status ProbeLoss(int, bool, std::span<const size_t> chosen, std::span<const float> log_probs,
+                 std::span<float> gradient) {
+  const std::vector<Row> rows = ProbeRows();
+  size_t at = 0;
+  for (const size_t r : chosen)
+    for (size_t i = 0; i < rows[r].response.size(); ++i, ++at)
+      gradient[at] = -std::exp(log_probs[at]) / static_cast<float>(r + 1);
+  return OkStatus();
+}
+
+// FNV-1a of the bits.
+uint64_t HashOf(const RowValues& values) {
+  uint64_t hash = 14695981039346656037u;
+  for (const std::vector<float>& row : values)
+    for (const float value : row) hash = (hash ^ std::bit_cast<uint32_t>(value)) * 1099511628211u;
+  return hash;
+}
+
+struct Fault {
+  std::string kind;
+  int process = -1;
+  void Strike(int process_now) const {
+    if (process_now != process) return;
+    if (kind == "die") ::raise(SIGKILL);
+    if (kind == "hang") ::sleep(1000);
+  }
+};
+
+Status Run(const std::string& plugin, MeshOptions options, const Fault& fault) {
+  std::unique_ptr<Transport> transport;
+  if (LaunchedProcesses() > 1) {
+    NXDKIT_ASSIGN(transport, StartMpi({plugin, std::chrono::seconds(4)}));
+  }
+  options.transport = transport.get();
+  const int process = transport ? transport->process() : 0;
+  const ModelLab lab{testing_util::TinyQwen3()};
+  NXDKIT_ASSIGN(const std::unique_ptr<MeshModel> model,
+                MeshModel::Make(lab.config(), options, lab.source()));
+  const std::vector<Row> rows = ProbeRows();
+  std::vector<std::vector<size_t>> shares(static_cast<size_t>(options.dp));
+  for (size_t r = 0; r < rows.size(); ++r) shares[r * shares.size() / rows.size()].push_back(r);
+  for (int step = 0; step < 5; ++step) {
+    if (step == 3) fault.Strike(process);
+    NXDKIT_ASSIGN(const UpdateResult updated, model->Update(rows, shares, ProbeLoss, 1e-2));
+    NXDKIT_ASSIGN(const RowOutputs outputs, model->Evaluate(rows));
+    if (process == 0)
+      fmt::print("step {} norm {:a} outputs {:016x} entropies {:016x}\n", step, updated.grad_norm,
+                 HashOf(outputs.outputs), HashOf(outputs.entropies));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+}  // namespace nxdkit::trainer
+
+int main(int argc, char** argv) {
+  using namespace nxdkit::trainer;
+  if (argc < 4) return 2;
+  MeshOptions options;
+  options.tp = std::atoi(argv[2]);
+  options.dp = std::atoi(argv[3]);
+  options.update.max_tokens = options.experience.max_tokens = 40;
+  options.decoder.compute = nxdkit::Dtype::kBF16;
+  const Fault fault = argc > 5 ? Fault{argv[4], std::atoi(argv[5])} : Fault{};
+  const nxdkit::Status status = Run(argv[1], options, fault);
+  std::fflush(stdout);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "%s\n", status.error().ToString().c_str());
+  ::_exit(75);  // not by way of MPI, which needs the network that may have failed
+}

@@ -1,0 +1,37 @@
+// What trainer/mpi/plugin.c offers: MPI behind a table of functions, so that no binary needs MPI
+// that was not started by it. C, as it crosses a library boundary. PRIVATE to trainer/comm and
+// trainer/mpi.
+#pragma once
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define NXDKIT_MPI_VERSION 1
+#define NXDKIT_MPI_SYMBOL "nxdkit_mpi"
+
+/* Returned by functions: 0 is good, else a text that lives as long as the library. */
+typedef const char* NxdkitMpiError;
+
+struct NxdkitMpi {
+  int version;
+  /* Once, before all others; from then on any thread may call the rest. */
+  NxdkitMpiError (*start)(int* process, int* processes);
+  /* `bytes` is at most 2^30. The request is freed by `test` when it says done, or by `cancel`. */
+  NxdkitMpiError (*send)(const void* from, size_t bytes, int to, int tag, void** request);
+  NxdkitMpiError (*receive)(void* to, size_t bytes, int from, int tag, void** request);
+  /* `bytes`: of what was received, when done. */
+  NxdkitMpiError (*test)(void* request, int* done, size_t* bytes);
+  /* Of a request that is given up: its buffer is no longer touched once the process ends. */
+  void (*cancel)(void* request);
+  /* When all processes have nothing to say any more. Waits for the others. */
+  NxdkitMpiError (*finish)(void);
+};
+
+typedef const struct NxdkitMpi* (*NxdkitMpiTable)(void);
+
+#ifdef __cplusplus
+}
+#endif

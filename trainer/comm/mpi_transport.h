@@ -1,0 +1,28 @@
+// Open MPI (or another MPI-3) as a transport, from a plugin that is loaded when a launcher has
+// started this process: ordinary runs need no MPI.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "trainer/comm/transport.h"
+
+namespace nxdkit::trainer {
+
+// How many processes a launcher (mpirun, srun) says that it started; 1 without one, and where only
+// one was started.
+int LaunchedProcesses();
+
+struct MpiOptions {
+  std::string plugin;  // the library's path
+  // How long a process waits for another one without hearing anything of what it waits for.
+  std::chrono::milliseconds patience = std::chrono::minutes(10);
+};
+
+// Once per process. kUnsupported when the plugin cannot be loaded or MPI does not start, with what
+// to install. When the transport is freed, it waits for the other processes to free theirs, unless
+// a Run has failed: then the process has to end by _exit.
+Result<std::unique_ptr<Transport>> StartMpi(const MpiOptions& options);
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,86 @@
+// See trainer/comm/mpi_plugin.h. Works with any MPI-3 library that has MPI_THREAD_MULTIPLE.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <memory>
+
+#include "trainer/comm/mpi_plugin.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+// The one MPI of this process: MPI itself is global, and so is what was made of it.
+MPI_Comm world = MPI_COMM_NULL;
+
+NxdkitMpiError Check(int code) {
+  static thread_local char text[MPI_MAX_ERROR_STRING];
+  if (code == MPI_SUCCESS) return nullptr;
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  return text;
+}
+
+NxdkitMpiError Start(int* process, int* processes) {
+  int provided = 0;
+  if (NxdkitMpiError error =
+          Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided)))
+    return error;
+  if (provided < MPI_THREAD_MULTIPLE) return "the MPI library does not allow several threads";
+  // Of its own, so that no message of anybody else is taken for one of ours.
+  if (NxdkitMpiError error = Check(MPI_Comm_dup(MPI_COMM_WORLD, &world))) return error;
+  MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(world, process);
+  MPI_Comm_size(world, processes);
+  return nullptr;
+}
+
+template <typename Post>
+NxdkitMpiError MakeRequest(void** request, const Post& post) {
+  auto made = std::make_unique<MPI_Request>();
+  if (NxdkitMpiError error = Check(post(made.get()))) return error;
+  *request = made.release();
+  return nullptr;
+}
+
+NxdkitMpiError Send(const void* from, size_t bytes, int to, int tag, void** request) {
+  return MakeRequest(request, [&](MPI_Request* made) {
+    return MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, to, tag, world, made);
+  });
+}
+
+NxdkitMpiError Receive(void* to, size_t bytes, int from, int tag, void** request) {
+  return MakeRequest(request, [&](MPI_Request* made) {
+    return MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, from, tag, world, made);
+  });
+}
+
+NxdkitMpiError Test(void* request, int* done, size_t* bytes) {
+  MPI_Status status;
+  NxdkitMpiError error = Check(MPI_Test(static_cast<MPI_Request*>(request), done, &status));
+  if (error != nullptr || *done == 0) return error;
+  int count = 0;
+  MPI_Get_count(&status, MPI_BYTE, &count);
+  *bytes = count == MPI_UNDEFINED ? 0 : static_cast<size_t>(count);
+  delete static_cast<MPI_Request*>(request);
+  return nullptr;
+}
+
+void Cancel(void* request) {
+  auto* made = static_cast<MPI_Request*>(request);
+  MPI_Cancel(made);
+  MPI_Request_free(made);
+  delete made;
+}
+
+NxdkitMpiError Finish() {
+  if (NxdkitMpiError error = Check(MPI_Comm_free(&world))) return error;
+  return Check(MPI_Finalize());
+}
+
+constexpr NxdkitMpi kTable = {NXDKIT_MPI_VERSION, Start, Send, Receive, Test, Cancel, Finish};
+
+}  // namespace
+}  // namespace nxdkit::trainer
+
+extern "C" const NxdkitMpi* nxdkit_mpi() { return &nxdkit::trainer::kTable; }
