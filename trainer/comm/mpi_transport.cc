@@ -42,10 +42,10 @@ class MpiTransport : public Transport {
   int processes() const override { return processes_; }
 
   Status Run(std::span<const Send> sends, std::span<const Receive> receives,
-             const std::atomic<bool>& cancelled) override {
+             const std::atomic<bool>& cancelled, bool patient) override {
     std::vector<Request> requests;
     Status status = Post(sends, receives, requests);
-    if (status.ok()) status = Wait(requests, cancelled);
+    if (status.ok()) status = Wait(requests, cancelled, patient);
     if (status.ok()) return status;
     failed_ = true;
     for (const Request& request : requests) mpi_.cancel(request.handle);
@@ -85,7 +85,8 @@ class MpiTransport : public Transport {
     return OkStatus();
   }
 
-  Status Wait(std::vector<Request>& requests, const std::atomic<bool>& cancelled) const {
+  Status Wait(std::vector<Request>& requests, const std::atomic<bool>& cancelled,
+              bool patient) const {
     Clock::time_point heard = Clock::now();
     while (!requests.empty()) {
       const size_t before = requests.size();
@@ -94,7 +95,7 @@ class MpiTransport : public Transport {
       if (requests.size() < before) heard = now;
       if (requests.empty()) break;
       if (cancelled) return Error(Errc::kInterrupted, "another rank of the run has failed");
-      if (now - heard > patience_)
+      if (!patient && now - heard > patience_)
         return Error(Errc::kIo, fmt::format("process {} has not heard of process {} for {} s",
                                             process_, requests.front().peer,
                                             std::chrono::duration<double>(patience_).count()));

@@ -34,8 +34,9 @@ class Transport {
   // Called by several threads at once, each with channels of its own. kInterrupted when `cancelled`
   // becomes true; kIo when nothing has arrived for the time that the transport allows: then the
   // other process is dead, hangs or cannot be reached, and the run cannot go on.
+  // `patient`: however long it takes, as for the next order of a leader.
   virtual Status Run(std::span<const Send> sends, std::span<const Receive> receives,
-                     const std::atomic<bool>& cancelled) = 0;
+                     const std::atomic<bool>& cancelled, bool patient = false) = 0;
 };
 
 }  // namespace nxdkit::trainer

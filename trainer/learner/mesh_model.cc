@@ -1,11 +1,18 @@
 #include "trainer/learner/mesh_model.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
 #include <numeric>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "lib/base/errors.h"
 #include "trainer/comm/reduce.h"
+#include "trainer/learner/followers.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -24,10 +31,52 @@ FlatCut CutOf(std::span<const FlatRange> ranges) {
   return cut;
 }
 
-// The ranges that data-parallel ranks hold of one array, together.
-void Append(RankMemory& whole, const RankMemory& more) {
-  whole.parts.insert(whole.parts.end(), more.parts.begin(), more.parts.end());
-}
+// In the leader: computes the losses that followers ask for while an update runs.
+class LossServers {
+ public:
+  LossServers(Transport& transport, const MeshModel::Loss& loss)
+      : transport_(transport), loss_(loss) {}
+  ~LossServers() { cancelled_ = true; }
+
+  void Serve(int process, int dp_rank) {
+    threads_.emplace_back([this, process, dp_rank] {
+      Status served = ServeOne(process, kLossChannel + dp_rank, dp_rank);
+      const std::scoped_lock lock(mutex_);
+      if (!served.ok() && result_.ok()) result_ = std::move(served);
+    });
+  }
+  // After the update; a failed one is not waited for.
+  Status End(bool ran) {
+    if (!ran) cancelled_ = true;
+    threads_.clear();
+    return ran ? std::move(result_) : OkStatus();
+  }
+
+ private:
+  Status ServeOne(int process, int channel, int dp_rank) {
+    while (true) {
+      NXDKIT_ASSIGN(const Json asked,
+                    ReceiveMessage(transport_, process, channel, cancelled_, true));
+      if (asked.contains("end")) return OkStatus();
+      const std::vector<size_t> micro = Values<size_t>(asked["micro"]);
+      const std::vector<float> outputs = Values<float>(asked["outputs"]);
+      std::vector<float> gradient(outputs.size());
+      Status computed = loss_(dp_rank, true, micro, outputs, gradient);
+      const Json answer = computed.ok()
+                              ? Json{{"gradient", Bytes(std::span<const float>(gradient))}}
+                              : Json{{"failed", true}};
+      NXDKIT_TRY(SendMessage(transport_, process, channel, answer));
+      if (!computed.ok()) return computed;
+    }
+  }
+
+  Transport& transport_;
+  const MeshModel::Loss& loss_;
+  std::atomic<bool> cancelled_{false};
+  std::mutex mutex_;
+  Status result_ = OkStatus();
+  std::vector<std::jthread> threads_;
+};
 
 // Values of the tokens of a micro-batch, each row's to its place.
 void Unpack(std::span<const Row> rows, std::span<const size_t> micro, std::span<const float> values,
@@ -127,11 +176,30 @@ struct MeshModel::State {
       outputs.resize(batch.targets.size());
       gradient.assign(batch.targets.size(), 0);
       NXDKIT_TRY(rank.decoder->Forward(batch, options.temperature, true, outputs, nullptr));
-      NXDKIT_TRY(loss(rank.mesh.dp_rank(), rank.mesh.tp_rank() == 0, micro, outputs, gradient));
+      NXDKIT_TRY(LossOf(rank, micro, outputs, gradient, loss));
       NXDKIT_TRY(rank.decoder->Backward(batch, gradient));
     }
     return OkStatus();
   }
+
+  // Every rank of a tensor-parallel group has the same outputs, and needs the same gradient.
+  Status LossOf(Rank& rank, std::span<const size_t> micro, std::span<const float> outputs,
+                std::span<float> gradient, const Loss& loss) const {
+    const bool first = rank.mesh.tp_rank() == 0;
+    if (!options.led || IsOfLeader(rank.mesh.dp_rank()))
+      return loss(rank.mesh.dp_rank(), first, micro, outputs, gradient);
+    if (first) NXDKIT_TRY(loss(rank.mesh.dp_rank(), true, micro, outputs, gradient));
+    const FlatCut all = {std::vector<size_t>(static_cast<size_t>(options.tp), gradient.size())};
+    return AllGatherParts(*rank.mesh.tp, std::as_writable_bytes(gradient), sizeof(float), all);
+  }
+
+  int ProcessOf(int mesh_rank) const { return mesh_rank / static_cast<int>(ranks.size()); }
+  // All of the tensor-parallel group are in process 0.
+  bool IsOfLeader(int dp_rank) const { return ProcessOf((dp_rank + 1) * options.tp - 1) == 0; }
+  bool IsHere(int mesh_rank) const {
+    return options.transport == nullptr || ProcessOf(mesh_rank) == options.transport->process();
+  }
+  Rank& Own(int mesh_rank) { return ranks[static_cast<size_t>(mesh_rank) % ranks.size()]; }
 
   Result<UpdateResult> Step(Rank& rank, double lr) {
     const std::span<float> gradients = rank.decoder->gradients();
@@ -157,8 +225,34 @@ struct MeshModel::State {
             rank.decoder->weights().dtype()};
   }
 
+  // What an array of a rank of the mesh is here, or how it is read from there.
+  RankMemory::Part PartOf(int mesh_rank, int array, const FlatRange& range, std::byte* here) {
+    if (IsHere(mesh_rank)) return {range, here};
+    const auto read = [this, mesh_rank, array](uint64_t offset, std::span<std::byte> to) {
+      return options.leader->Ask(ProcessOf(mesh_rank),
+                                 {{"call", "read"},
+                                  {"id", id},
+                                  {"rank", mesh_rank},
+                                  {"array", array},
+                                  {"begin", offset},
+                                  {"size", to.size()}},
+                                 to);
+    };
+    return {range, nullptr, read};
+  }
+
+  Status MakeTables() {
+    for (int t = 0; t < options.tp; ++t) {
+      NXDKIT_ASSIGN(ParamTable table, MakeParamTable(config.model, options.tp, t));
+      tables.push_back(std::move(table));
+    }
+    return OkStatus();
+  }
+
   const DecoderConfig& config;
   const MeshOptions options;
+  int64_t id = 0;                  // among the models of the leader
+  std::vector<ParamTable> tables;  // of all tensor-parallel ranks
   std::vector<Rank> ranks;
   ThreadWorld world;  // last: its threads hold what the ranks use
 };
@@ -171,6 +265,17 @@ Result<std::unique_ptr<MeshModel>> MeshModel::Make(const DecoderConfig& config,
                     Processes(options));
   try {
     auto state = std::make_unique<State>(config, options);
+    NXDKIT_TRY(state->MakeTables());
+    if (options.leader != nullptr) {
+      state->id = options.leader->NextId();
+      NXDKIT_TRY(options.leader->TellAll({{"call", "make"},
+                                          {"id", state->id},
+                                          {"source", options.origin.path},
+                                          {"config", source.artifact.config_text},
+                                          {"critic", options.origin.critic},
+                                          {"seed", options.origin.seed},
+                                          {"options", OptionsMessage(options)}}));
+    }
     NXDKIT_TRY(state->Load(source));
     return std::unique_ptr<MeshModel>(new MeshModel(std::move(state)));
   } catch (const std::bad_alloc&) {
@@ -188,6 +293,9 @@ Result<RowOutputs> MeshModel::Evaluate(std::span<const Row> rows) {
   const size_t dp = static_cast<size_t>(s.options.dp);
   if (rows.size() % dp != 0)
     return BadUsage("{} rows cannot be divided over {} data parallel ranks", rows.size(), dp);
+  if (s.options.leader != nullptr)
+    NXDKIT_TRY(s.options.leader->TellAll(
+        {{"call", "evaluate"}, {"id", s.id}, {"rows", RowsMessage(rows)}}));
   const bool has_entropies = s.config.model.config.labels == 0;
   RowOutputs out;
   out.outputs.resize(rows.size());
@@ -227,6 +335,21 @@ Result<UpdateResult> MeshModel::Update(std::span<const Row> rows,
                                        const Loss& loss, double lr) {
   State& s = *state_;
   NXDKIT_CHECK(static_cast<int>(shares.size()) == s.options.dp);
+  std::optional<LossServers> servers;
+  if (s.options.leader != nullptr) {
+    Json sent = Json::array();
+    for (const std::vector<size_t>& share : shares)
+      sent.push_back(Bytes(std::span<const size_t>(share)));
+    NXDKIT_TRY(s.options.leader->TellAll({{"call", "update"},
+                                          {"id", s.id},
+                                          {"lr", lr},
+                                          {"rows", RowsMessage(rows)},
+                                          {"shares", sent}}));
+    servers.emplace(*s.options.transport, loss);
+    for (int d = 0; d < s.options.dp; ++d)
+      if (const int process = s.ProcessOf(d * s.options.tp); process != 0)
+        servers->Serve(process, d);
+  }
   UpdateResult result;
   const Status ran = s.world.Run([&](Comm& comm) -> Status {
     Rank& rank = s.of(comm);
@@ -237,37 +360,53 @@ Result<UpdateResult> MeshModel::Update(std::span<const Row> rows,
     if (s.IndexOf(comm) == 0) result = mine;
     return OkStatus();
   });
+  if (servers) NXDKIT_TRY(servers->End(ran.ok()));
   if (!ran.ok()) return ran.error();
   return result;
 }
 
 std::vector<RankMemory> MeshModel::weights() {
+  State& s = *state_;
   std::vector<RankMemory> memory;
-  for (int rank = 0; rank < state_->options.tp; ++rank)
-    memory.push_back(state_->MemoryOf(state_->ranks[static_cast<size_t>(rank)]));
+  for (int t = 0; t < s.options.tp; ++t) {
+    const ParamTable& table = s.tables[static_cast<size_t>(t)];
+    std::byte* here = s.IsHere(t) ? s.Own(t).decoder->weights().bytes() : nullptr;
+    memory.push_back({&table, s.options.decoder.compute, {s.PartOf(t, 0, {0, table.size}, here)}});
+  }
   return memory;
 }
 
+// The arrays of every rank of the mesh, by its own names for them: see ReadOwn.
 OptimizerMemory MeshModel::optimizer() {
+  State& s = *state_;
   OptimizerMemory memory;
-  const auto tp = static_cast<size_t>(state_->options.tp);
-  for (size_t r = 0; r < state_->ranks.size(); ++r) {
-    RankOptimizer& optimizer = *state_->ranks[r].optimizer;
-    const auto add = [&](std::vector<RankMemory>& ranks, const RankMemory& part) {
-      if (r < tp)
-        ranks.push_back(part);
-      else
-        Append(ranks[r % tp], part);
-    };
-    const std::vector<RankOptimizer::Entry> entries = optimizer.entries();
-    memory.entries.resize(entries.size());
-    for (size_t e = 0; e < entries.size(); ++e) {
-      memory.entries[e].name = entries[e].name;
-      add(memory.entries[e].ranks, entries[e].memory);
+  const auto array = [&](int number, auto get, const RankMemory& like) {
+    std::vector<RankMemory> all;
+    for (int t = 0; t < s.options.tp; ++t) {
+      const ParamTable& table = s.tables[static_cast<size_t>(t)];
+      const std::vector<FlatRange> ranges = CutForOptimizer(table, s.options.dp);
+      all.push_back({&table, like.dtype, {}});
+      for (int d = 0; d < s.options.dp; ++d) {
+        const int rank = d * s.options.tp + t;
+        std::byte* here = s.IsHere(rank) ? get(*s.Own(rank).optimizer).parts.front().data : nullptr;
+        all.back().parts.push_back(s.PartOf(rank, number, ranges[static_cast<size_t>(d)], here));
+      }
     }
-    if (const auto masters = optimizer.masters()) add(memory.masters, *masters);
-    memory.step = optimizer.step();
-  }
+    return all;
+  };
+  RankOptimizer& first = *s.ranks.front().optimizer;
+  const std::vector<RankOptimizer::Entry> entries = first.entries();
+  for (size_t e = 0; e < entries.size(); ++e)
+    memory.entries.push_back(
+        {entries[e].name,
+         array(
+             static_cast<int>(e) + 1, [e](RankOptimizer& o) { return o.entries()[e].memory; },
+             entries[e].memory)});
+  if (const auto masters = first.masters())
+    memory.masters = array(
+        static_cast<int>(entries.size()) + 1, [](RankOptimizer& o) { return *o.masters(); },
+        *masters);
+  memory.step = first.step();
   const AdamOptions& adam = state_->options.optimizer.adam;
   memory.betas = {adam.beta1, adam.beta2};
   memory.eps = adam.epsilon;
@@ -275,14 +414,54 @@ OptimizerMemory MeshModel::optimizer() {
   return memory;
 }
 
-// The files are read once; the other data-parallel ranks copy the weights that the first ones got.
+Status MeshModel::ReadOwn(const ArrayName& name, uint64_t offset, std::span<std::byte> to) {
+  State& s = *state_;
+  if (!s.IsHere(name.rank)) return Error(Errc::kInternal, "a rank of another process");
+  Rank& rank = s.Own(name.rank);
+  RankMemory memory = s.MemoryOf(rank);
+  if (name.array > 0) {
+    const std::vector<RankOptimizer::Entry> entries = rank.optimizer->entries();
+    const auto entry = static_cast<size_t>(name.array) - 1;
+    memory = entry < entries.size() ? entries[entry].memory : *rank.optimizer->masters();
+  }
+  const RankMemory::Part& part = memory.parts.front();
+  const auto bytes = static_cast<uint64_t>(part.range.size() * ElementBytes(memory.dtype));
+  if (offset > bytes || to.size() > bytes - offset)
+    return Error(Errc::kInternal, "read past the end of a rank's memory");
+  std::memcpy(to.data(), part.data + offset, to.size());
+  return OkStatus();
+}
+
+std::vector<int> MeshModel::LedDataParallelRanks(int process) const {
+  std::vector<int> led;
+  for (int d = 0; d < state_->options.dp; ++d)
+    if (state_->ProcessOf(d * state_->options.tp) == process) led.push_back(d);
+  return led;
+}
+
+// Every process fills what it holds. Its files are read once; the other data-parallel ranks of the
+// process copy the weights that the first ones got.
 Status MeshModel::Restore(const std::string& tag_folder, const ops::RunOptions& run) {
   State& s = *state_;
+  if (s.options.leader != nullptr)
+    NXDKIT_TRY(
+        s.options.leader->TellAll({{"call", "restore"}, {"id", s.id}, {"folder", tag_folder}}));
+  // Of the tensor-parallel ranks that are here, the first of each.
+  std::map<int, Rank*> firsts;
+  for (Rank& rank : s.ranks) firsts.emplace(rank.mesh.tp_rank(), &rank);
+  std::vector<RankMemory> weights_here;
+  for (const auto& [tp, rank] : firsts) weights_here.push_back(s.MemoryOf(*rank));
   OptimizerMemory first = optimizer();
-  NXDKIT_TRY(LoadTraining(tag_folder, s.config.model, weights(), first, run));
-  for (size_t r = 0; r < s.ranks.size(); ++r) {
-    Rank& from = s.ranks[r % static_cast<size_t>(s.options.tp)];
-    Rank& to = s.ranks[r];
+  const auto only_here = [&](std::vector<RankMemory>& all) {
+    std::vector<RankMemory> kept;
+    for (const auto& [tp, rank] : firsts) kept.push_back(all[static_cast<size_t>(tp)]);
+    all = std::move(kept);
+  };
+  for (OptimizerMemory::Entry& entry : first.entries) only_here(entry.ranks);
+  if (!first.masters.empty()) only_here(first.masters);
+  NXDKIT_TRY(LoadTraining(tag_folder, s.config.model, weights_here, first, run));
+  for (Rank& to : s.ranks) {
+    Rank& from = *firsts.at(to.mesh.tp_rank());
     Weights& weights = to.decoder->weights();
     if (&from != &to)
       std::copy_n(from.decoder->weights().bytes(),

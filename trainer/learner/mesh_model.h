@@ -40,6 +40,16 @@ struct MeshOptions {
   // Of a mesh over several processes, which all make the same calls with the same rows; each has an
   // equal share of its ranks, in the order of the mesh. nullptr: all ranks are in this process.
   Transport* transport = nullptr;
+  // The calls come from the training loop in process 0, which makes them known (followers.h): it
+  // has a leader and says what the model was opened from. Losses are computed there.
+  bool led = false;
+  class Leader* leader = nullptr;
+  struct Origin {
+    std::string path;
+    bool critic = false;
+    uint64_t seed = 0;  // of what a critic lacks
+  };
+  Origin origin{};
 };
 
 // How one update went.
@@ -78,11 +88,22 @@ class MeshModel {
                               const std::vector<std::vector<size_t>>& shares, const Loss& loss,
                               double lr);
 
-  // Of the tensor-parallel ranks of data-parallel rank 0; valid until the next Update or Restore.
+  // Of the tensor-parallel ranks of data-parallel rank 0; of a mesh over processes, what others hold
+  // is read from them. Valid until the next Update or Restore.
   std::vector<RankMemory> weights();
   OptimizerMemory optimizer();
   // Weights and optimizer state from a checkpoint, into all data-parallel ranks.
   Status Restore(const std::string& tag_folder, const ops::RunOptions& run);
+
+  // PRIVATE to followers. An array of one rank of this process: 0 are the weights, then the entries
+  // of the optimizer, then its masters. `offset` in bytes, from the beginning of what it holds.
+  struct ArrayName {
+    int rank = 0;  // of the mesh
+    int array = 0;
+  };
+  Status ReadOwn(const ArrayName& name, uint64_t offset, std::span<std::byte> to);
+  // Of the data-parallel ranks those whose first rank is in the process.
+  std::vector<int> LedDataParallelRanks(int process) const;
 
   const MeshOptions& options() const;
   const DecoderConfig& config() const;

@@ -15,10 +15,11 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Calls take(at, part's bytes) for each part of `memory` that meets the bytes from `offset` on, in
-// order: `at` counts from `offset`. Returns how many bytes they are.
+// Calls take(at, part, from, count) for each part of `memory` that meets the bytes from `offset` on,
+// in order: `at` counts from `offset`, `from` in the part. Returns how many bytes they are.
 template <typename Take>
-uint64_t ForParts(const RankMemory& memory, uint64_t offset, uint64_t count, const Take& take) {
+Result<uint64_t> ForParts(const RankMemory& memory, uint64_t offset, uint64_t count,
+                          const Take& take) {
   const auto element = static_cast<uint64_t>(ElementBytes(memory.dtype));
   uint64_t met = 0;
   for (const RankMemory::Part& part : memory.parts) {
@@ -26,7 +27,7 @@ uint64_t ForParts(const RankMemory& memory, uint64_t offset, uint64_t count, con
     const uint64_t end = static_cast<uint64_t>(part.range.end) * element;
     const uint64_t from = std::max(begin, offset), to = std::min(end, offset + count);
     if (from >= to) continue;
-    take(from - offset, std::span(part.data + (from - begin), to - from));
+    NXDKIT_TRY(take(from - offset, part, from - begin, to - from));
     met += to - from;
   }
   return met;
@@ -42,9 +43,13 @@ class MemoryStorage : public Storage {
   const std::string& path() const override { return path_; }
   uint64_t file_offset() const override { return 0; }
   Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
-    const uint64_t read = ForParts(memory_, offset, to.size(), [&](uint64_t at, auto part) {
-      std::ranges::copy(part, to.subspan(at).begin());
-    });
+    const auto copy = [&](uint64_t at, const RankMemory::Part& part, uint64_t from,
+                          uint64_t count) -> Status {
+      if (part.data == nullptr) return part.read(from, to.subspan(at, count));
+      std::memcpy(to.data() + at, part.data + from, count);
+      return OkStatus();
+    };
+    NXDKIT_ASSIGN(const uint64_t read, ForParts(memory_, offset, to.size(), copy));
     if (read == to.size()) return OkStatus();
     return Error(Errc::kInternal, "read of memory that is not there").in(path_).at(offset);
   }
@@ -82,9 +87,12 @@ class MemorySink : public Sink {
   }
   Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override {
     const Place& place = places_[tensor];
-    ForParts(*place.memory, place.offset + offset, bytes.size(), [&](uint64_t at, auto part) {
-      std::memcpy(part.data(), bytes.data() + at, part.size());
-    });
+    const auto copy = [&](uint64_t at, const RankMemory::Part& part, uint64_t from,
+                          uint64_t count) {
+      if (part.data != nullptr) std::memcpy(part.data + from, bytes.data() + at, count);
+      return OkStatus();
+    };
+    NXDKIT_TRY(ForParts(*place.memory, place.offset + offset, bytes.size(), copy));
     return OkStatus();
   }
 

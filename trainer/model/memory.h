@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -21,7 +22,9 @@ inline constexpr uint64_t kNoMemoryCap = uint64_t{1} << 46;
 struct RankMemory {
   struct Part {
     FlatRange range;
-    std::byte* data = nullptr;  // range.size() elements
+    std::byte* data = nullptr;  // range.size() elements; nullptr: they are in another process
+    // Of such a part: reads from so many bytes after its beginning on. Thread-safe.
+    std::function<Status(uint64_t offset, std::span<std::byte> to)> read = nullptr;
   };
   RankMemory(const ParamTable* table_in, std::byte* whole, Dtype dtype_in)
       : RankMemory(table_in, dtype_in, {{{0, table_in->size}, whole}}) {}

@@ -1,7 +1,8 @@
 // A mesh of a tiny model, over threads or over the processes of a launcher, prints the bits that it
 // comes to: tests/tools/mpi_test.cc compares them.
 //
-//   mesh_probe PLUGIN TP DP [die|hang RANK]
+//   mesh_probe PLUGIN TP DP [die|hang PROCESS]
+//   mesh_probe PLUGIN TP DP led     process 0 leads the others; without others it does all itself
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -9,9 +10,13 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 
+#include "formats/ops/convert/convert.h"
 #include "tests/trainer/model/model_lab.h"
 #include "trainer/comm/mpi_transport.h"
+#include "trainer/learner/follow.h"
+#include "trainer/learner/followers.h"
 #include "trainer/learner/mesh_model.h"
 
 namespace nxdkit::trainer {
@@ -80,6 +85,64 @@ Status Run(const std::string& plugin, MeshOptions options, const Fault& fault) {
   return OkStatus();
 }
 
+// A checkpoint of what all processes hold, as the trainer makes one.
+Status Save(const ModelLab& lab, MeshModel& model, const std::string& folder) {
+  const OptimizerMemory optimizer = model.optimizer();
+  ops::ConvertRequest request;
+  request.source = [&]() -> Result<ops::BoundArtifact> {
+    return BindTraining(lab.source().artifact, lab.config().model, model.weights(), &optimizer);
+  };
+  request.to = ops::Kind::kNxd;
+  request.output = folder;
+  request.options.tp = model.options().tp;
+  request.options.dp = model.options().dp;
+  request.options.hardware = models::Hardware::kTrn1;
+  request.sync = false;
+  request.run.max_memory = kNoMemoryCap;
+  NXDKIT_TRY(ops::Convert(request));
+  return OkStatus();
+}
+
+// Learns, saves, goes on; and another model goes on from what was saved.
+Status Lead(MeshOptions options, Transport* transport) {
+  std::optional<Leader> leader;
+  if (transport != nullptr) leader.emplace(*transport);
+  const ModelLab lab{testing_util::TinyQwen3()};
+  const testing_util::Scratch scratch;
+  options.transport = transport;
+  options.led = transport != nullptr;
+  options.leader = leader ? &*leader : nullptr;
+  options.origin.path = lab.source().artifact.path;
+  const std::vector<Row> rows = ProbeRows();
+  std::vector<std::vector<size_t>> shares(static_cast<size_t>(options.dp));
+  for (size_t r = 0; r < rows.size(); ++r) shares[r * shares.size() / rows.size()].push_back(r);
+  const auto step = [&](MeshModel& model, const char* name) -> Status {
+    NXDKIT_ASSIGN(const UpdateResult updated, model.Update(rows, shares, ProbeLoss, 1e-2));
+    NXDKIT_ASSIGN(const RowOutputs outputs, model.Evaluate(rows));
+    fmt::print("{} norm {:a} outputs {:016x}\n", name, updated.grad_norm, HashOf(outputs.outputs));
+    return OkStatus();
+  };
+  {
+    NXDKIT_ASSIGN(const auto model, MeshModel::Make(lab.config(), options, lab.source()));
+    for (int i = 0; i < 3; ++i) NXDKIT_TRY(step(*model, "first"));
+    NXDKIT_TRY(Save(lab, *model, scratch.Path("tag")));
+    NXDKIT_TRY(step(*model, "further"));
+    NXDKIT_ASSIGN(const auto second, MeshModel::Make(lab.config(), options, lab.source()));
+    NXDKIT_TRY(second->Restore(scratch.Path("tag"), {}));
+    NXDKIT_TRY(step(*second, "restored"));
+  }
+  return leader ? leader->TellAll({{"call", "end"}}) : OkStatus();
+}
+
+Status RunLed(const std::string& plugin, const MeshOptions& options) {
+  std::unique_ptr<Transport> transport;
+  if (LaunchedProcesses() > 1) {
+    NXDKIT_ASSIGN(transport, StartMpi({plugin, std::chrono::seconds(20)}));
+  }
+  if (transport != nullptr && transport->process() > 0) return Follow(*transport);
+  return Lead(options, transport.get());
+}
+
 }  // namespace
 }  // namespace nxdkit::trainer
 
@@ -92,7 +155,8 @@ int main(int argc, char** argv) {
   options.update.max_tokens = options.experience.max_tokens = 40;
   options.decoder.compute = nxdkit::Dtype::kBF16;
   const Fault fault = argc > 5 ? Fault{argv[4], std::atoi(argv[5])} : Fault{};
-  const nxdkit::Status status = Run(argv[1], options, fault);
+  const bool led = argc == 5 && std::string(argv[4]) == "led";
+  const nxdkit::Status status = led ? RunLed(argv[1], options) : Run(argv[1], options, fault);
   std::fflush(stdout);
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", status.error().ToString().c_str());

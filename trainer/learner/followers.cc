@@ -1,0 +1,233 @@
+#include "trainer/learner/followers.h"
+
+#include <fmt/core.h>
+
+#include <cstring>
+#include <map>
+#include <numeric>
+
+#include "formats/artifact/artifact.h"
+#include "formats/artifact/bind.h"
+#include "lib/base/errors.h"
+#include "trainer/learner/critic_model.h"
+#include "trainer/learner/follow.h"
+#include "trainer/model/decoder_config.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr uint64_t kMaxMessage = uint64_t{4} << 30;
+const std::atomic<bool> kNever{false};
+
+// What a follower holds of one model of the run.
+struct Followed {
+  ops::BoundArtifact base;
+  std::unique_ptr<const CriticModel> critic;
+  std::unique_ptr<const DecoderConfig> config;
+  std::unique_ptr<MeshModel> model;
+};
+
+class Follower {
+ public:
+  explicit Follower(Transport& transport) : transport_(transport) {}
+
+  Status Run() {
+    while (true) {
+      NXDKIT_ASSIGN(const Json order, ReceiveMessage(transport_, 0, kOrderChannel, kNever, true));
+      const std::string call = order.value("call", "");
+      if (call == "end") return OkStatus();
+      NXDKIT_TRY(call == "make" ? Make(order) : Serve(call, order));
+    }
+  }
+
+ private:
+  Status Make(const Json& order) {
+    const std::string path = order["source"].get<std::string>();
+    Followed made;
+    NXDKIT_ASSIGN(const ops::Kind kind, ops::Recognise(path));
+    NXDKIT_ASSIGN(made.base, ops::OpenAndBind(path, kind, {}));
+    if (made.base.artifact.config_text != order["config"].get<std::string>())
+      return Corrupt("process {} finds another configuration of the model than process 0",
+                     transport_.process())
+          .in(made.base.artifact.config_path);
+    MeshOptions options = OptionsOfMessage(order["options"]);
+    options.transport = &transport_;
+    options.led = true;
+    const DecoderConfig* config = nullptr;
+    const ops::BoundArtifact* source = nullptr;
+    if (order["critic"].get<bool>()) {
+      NXDKIT_ASSIGN(CriticModel critic,
+                    MakeCriticModel(std::move(made.base), order["seed"].get<uint64_t>()));
+      made.critic = std::make_unique<const CriticModel>(std::move(critic));
+      config = &made.critic->config;
+      source = &made.critic->source;
+    } else {
+      NXDKIT_ASSIGN(DecoderConfig parsed, ParseDecoderConfig(made.base.artifact.config_text,
+                                                             made.base.artifact.config_path));
+      made.config = std::make_unique<const DecoderConfig>(std::move(parsed));
+      config = made.config.get();
+    }
+    Followed& kept = models_.emplace(order["id"].get<int64_t>(), std::move(made)).first->second;
+    NXDKIT_ASSIGN(kept.model,
+                  MeshModel::Make(*config, options, source != nullptr ? *source : kept.base));
+    return OkStatus();
+  }
+
+  Status Serve(const std::string& call, const Json& order) {
+    MeshModel& model = *models_.at(order["id"].get<int64_t>()).model;
+    if (call == "read") return Read(model, order);
+    if (call == "restore") return model.Restore(order["folder"].get<std::string>(), {});
+    const std::vector<Row> rows = RowsOfMessage(order["rows"]);
+    if (call == "evaluate") {
+      NXDKIT_TRY(model.Evaluate(rows));
+      return OkStatus();
+    }
+    return Update(model, rows, order);
+  }
+
+  Status Read(MeshModel& model, const Json& order) {
+    std::vector<std::byte> bytes(order["size"].get<size_t>());
+    NXDKIT_TRY(model.ReadOwn({order["rank"].get<int>(), order["array"].get<int>()},
+                             order["begin"].get<uint64_t>(), bytes));
+    const Transport::Send send{0, kAnswerChannel, bytes};
+    return transport_.Run({&send, 1}, {}, kNever);
+  }
+
+  Status Update(MeshModel& model, std::span<const Row> rows, const Json& order) {
+    std::vector<std::vector<size_t>> shares;
+    for (const Json& share : order["shares"]) shares.push_back(Values<size_t>(share));
+    const auto loss = [&](int dp_rank, bool, std::span<const size_t> micro,
+                          std::span<const float> outputs, std::span<float> gradient) {
+      return AskForLoss(dp_rank, micro, outputs, gradient);
+    };
+    NXDKIT_TRY(model.Update(rows, shares, loss, order["lr"].get<double>()));
+    for (const int dp_rank : model.LedDataParallelRanks(transport_.process()))
+      NXDKIT_TRY(SendMessage(transport_, 0, kLossChannel + dp_rank, Json{{"end", true}}));
+    return OkStatus();
+  }
+
+  // The loss is a closure of the training loop, in process 0.
+  Status AskForLoss(int dp_rank, std::span<const size_t> micro, std::span<const float> outputs,
+                    std::span<float> gradient) {
+    const int channel = kLossChannel + dp_rank;
+    NXDKIT_TRY(SendMessage(transport_, 0, channel,
+                           Json{{"micro", Bytes(micro)}, {"outputs", Bytes(outputs)}}));
+    NXDKIT_ASSIGN(const Json answer, ReceiveMessage(transport_, 0, channel, kNever, false));
+    if (!answer.contains("gradient"))
+      return Error(Errc::kInterrupted, "the loss failed in process 0");
+    const std::vector<float> found = Values<float>(answer["gradient"]);
+    if (found.size() != gradient.size()) return Error(Errc::kInternal, "a loss of other tokens");
+    std::ranges::copy(found, gradient.begin());
+    return OkStatus();
+  }
+
+  Transport& transport_;
+  std::map<int64_t, Followed> models_;
+};
+
+}  // namespace
+
+Status SendMessage(Transport& transport, int to, int channel, const Json& message) {
+  const std::vector<uint8_t> bytes = Json::to_cbor(message);
+  const uint64_t size = bytes.size();
+  const Transport::Send sends[] = {{to, channel, std::as_bytes(std::span(&size, size_t{1}))},
+                                   {to, channel, std::as_bytes(std::span(bytes))}};
+  return transport.Run(sends, {}, kNever);
+}
+
+Result<Json> ReceiveMessage(Transport& transport, int from, int channel,
+                            const std::atomic<bool>& cancelled, bool patient) {
+  uint64_t size = 0;
+  Transport::Receive receive{from, channel, std::as_writable_bytes(std::span(&size, size_t{1}))};
+  NXDKIT_TRY(transport.Run({}, {&receive, 1}, cancelled, patient));
+  if (size > kMaxMessage) return Error(Errc::kInternal, "a message between processes is too long");
+  std::vector<uint8_t> bytes(size);
+  receive.bytes = std::as_writable_bytes(std::span(bytes));
+  NXDKIT_TRY(transport.Run({}, {&receive, 1}, cancelled));
+  Json message = Json::from_cbor(bytes, true, false);
+  if (!message.is_object()) return Error(Errc::kInternal, "a message between processes is damaged");
+  return message;
+}
+
+Status Leader::TellAll(const Json& order) {
+  const std::scoped_lock lock(mutex_);
+  for (int p = 1; p < transport_.processes(); ++p)
+    NXDKIT_TRY(SendMessage(transport_, p, kOrderChannel, order));
+  return OkStatus();
+}
+
+Status Leader::Ask(int process, const Json& order, std::span<std::byte> to) {
+  const std::scoped_lock lock(mutex_);
+  NXDKIT_TRY(SendMessage(transport_, process, kOrderChannel, order));
+  const Transport::Receive receive{process, kAnswerChannel, to};
+  return transport_.Run({}, {&receive, 1}, kNever);
+}
+
+Json RowsMessage(std::span<const Row> rows) {
+  std::vector<int32_t> lengths, ids;
+  for (const Row& row : rows)
+    for (const std::vector<int32_t>* part : {&row.prompt, &row.response}) {
+      lengths.push_back(static_cast<int32_t>(part->size()));
+      ids.insert(ids.end(), part->begin(), part->end());
+    }
+  return {{"lengths", Bytes(std::span<const int32_t>(lengths))},
+          {"ids", Bytes(std::span<const int32_t>(ids))}};
+}
+
+std::vector<Row> RowsOfMessage(const Json& message) {
+  const std::vector<int32_t> lengths = Values<int32_t>(message["lengths"]);
+  const std::vector<int32_t> ids = Values<int32_t>(message["ids"]);
+  std::vector<Row> rows(lengths.size() / 2);
+  auto at = ids.begin();
+  for (size_t r = 0; r < rows.size(); ++r) {
+    rows[r].prompt.assign(at, at + lengths[2 * r]);
+    at += lengths[2 * r];
+    rows[r].response.assign(at, at + lengths[2 * r + 1]);
+    at += lengths[2 * r + 1];
+  }
+  return rows;
+}
+
+Json OptionsMessage(const MeshOptions& o) {
+  const OptimizerOptions& optimizer = o.optimizer;
+  return {{"tp", o.tp},
+          {"dp", o.dp},
+          {"bf16", o.decoder.compute == Dtype::kBF16},
+          {"recompute", o.decoder.recompute},
+          {"kept_bytes", o.decoder.kept_bytes},
+          {"max_positions", o.decoder.max_positions},
+          {"trainable", o.decoder.trainable},
+          {"temperature", o.temperature},
+          {"max_grad_norm", o.max_grad_norm},
+          {"update", {o.update.max_tokens, o.update.max_rows}},
+          {"experience", {o.experience.max_tokens, o.experience.max_rows}},
+          {"optimizer", static_cast<int>(optimizer.type)},
+          {"adam",
+           {optimizer.adam.beta1, optimizer.adam.beta2, optimizer.adam.epsilon,
+            optimizer.adam.weight_decay}},
+          {"seed", optimizer.seed}};
+}
+
+MeshOptions OptionsOfMessage(const Json& m) {
+  MeshOptions o;
+  o.tp = m["tp"].get<int>();
+  o.dp = m["dp"].get<int>();
+  o.decoder.compute = m["bf16"].get<bool>() ? Dtype::kBF16 : Dtype::kF32;
+  o.decoder.recompute = m["recompute"].get<bool>();
+  o.decoder.kept_bytes = m["kept_bytes"].get<int64_t>();
+  o.decoder.max_positions = m["max_positions"].get<int64_t>();
+  o.decoder.trainable = m["trainable"].get<bool>();
+  o.temperature = m["temperature"].get<float>();
+  o.max_grad_norm = m["max_grad_norm"].get<double>();
+  o.update = {m["update"][0].get<int64_t>(), m["update"][1].get<int64_t>()};
+  o.experience = {m["experience"][0].get<int64_t>(), m["experience"][1].get<int64_t>()};
+  o.optimizer.type = static_cast<OptimizerType>(m["optimizer"].get<int>());
+  o.optimizer.adam = {m["adam"][0].get<double>(), m["adam"][1].get<double>(),
+                      m["adam"][2].get<double>(), m["adam"][3].get<double>()};
+  o.optimizer.seed = m["seed"].get<uint64_t>();
+  return o;
+}
+
+Status Follow(Transport& transport) { return Follower(transport).Run(); }
+
+}  // namespace nxdkit::trainer
