@@ -1,5 +1,6 @@
 # What others get: the commands with their man pages and completions, the libraries for
-# find_package(nxdkit), and two Debian packages (cpack -G DEB): nxdkit and nxdkit-dev.
+# find_package(nxdkit), and Debian packages (cpack -G DEB): nxdkit, nxdkit-dev, and
+# nxdkit-mpi where Open MPI is there to build with.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS nxdkit_lib nxdkit_formats nxdkit_isal nxdkit_zstd EXPORT nxdkit
@@ -30,6 +31,13 @@ set(CPACK_PACKAGE_DESCRIPTION
  NeuronX Distributed and rollout bundle layouts.")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_COMPONENTS_ALL tools dev)
+# Runs on several machines; the commands need no MPI without it.
+if(TARGET nxdkit_mpi)
+  install(TARGETS nxdkit_mpi LIBRARY DESTINATION lib/nxdkit COMPONENT mpi)
+  list(APPEND CPACK_COMPONENTS_ALL mpi)
+  set(CPACK_DEBIAN_MPI_PACKAGE_NAME nxdkit-mpi)
+  set(CPACK_DEBIAN_MPI_PACKAGE_SHLIBDEPS ON)
+endif()
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME nxdkit)

@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <string_view>
 
 #include "formats/hardware/instance.h"
@@ -17,10 +20,13 @@
 #include "tools/cli/report.h"
 #include "tools/cli/terminal.h"
 #include "tools/cli/tool.h"
+#include "trainer/comm/mpi_transport.h"
 #include "trainer/config/check.h"
 #include "trainer/config/load.h"
 #include "trainer/config/print.h"
 #include "trainer/engines/make_engine.h"
+#include "trainer/learner/follow.h"
+#include "trainer/learner/followers.h"
 #include "trainer/loop/others_engine.h"
 #include "trainer/loop/run_folder.h"
 #include "trainer/loop/setup.h"
@@ -36,6 +42,8 @@ namespace nxdkit::tool {
 namespace {
 
 constexpr const char* kVisibleCores = "NEURON_RT_VISIBLE_CORES";
+// So long no process is silent in the middle of an update.
+constexpr auto kPatience = std::chrono::minutes(10);
 constexpr std::string_view kWorkerWord = "--rollout-worker";  // for our own processes only
 
 struct Args {
@@ -130,6 +138,54 @@ Json MetricsJson(const trainer::MetricRecord& record) {
   return json;
 }
 
+// Ends the other processes in order. After an error the launcher ends them: then this process does
+// not wait for them either.
+class Launch {
+ public:
+  Launch() = default;
+  Launch(Launch&&) = default;
+  static Result<Launch> Start() {
+    Launch launch;
+    NXDKIT_ASSIGN(launch.transport_, StartTransport());
+    launch.leader_ = std::make_unique<trainer::Leader>(*launch.transport_);
+    return launch;
+  }
+  ~Launch() { static_cast<void>(transport_.release()); }
+
+  trainer::Transport* transport() const { return transport_.get(); }
+  trainer::Leader* leader() const { return leader_.get(); }
+  Status End() {
+    if (leader_ != nullptr) NXDKIT_TRY(leader_->TellAll({{"call", "end"}}));
+    transport_.reset();
+    return OkStatus();
+  }
+
+  static Result<std::unique_ptr<trainer::Transport>> StartTransport() {
+    std::string plugin = EnvironmentValue("NXDKIT_MPI_PLUGIN");
+    if (plugin.empty()) {
+      NXDKIT_ASSIGN(const std::string self, OwnPath());
+      plugin = JoinPath(ParentPath(ParentPath(self)), "lib/nxdkit/nxdkit-mpi.so");
+    }
+    return trainer::StartMpi({.plugin = plugin, .patience = kPatience});
+  }
+
+ private:
+  std::unique_ptr<trainer::Transport> transport_;
+  std::unique_ptr<trainer::Leader> leader_;
+};
+
+// One process of a launcher for each machine.
+Result<Launch> StartLaunch(const trainer::RunPlan& plan) {
+  const int launched = trainer::LaunchedProcesses();
+  if (launched != plan.nodes)
+    return BadUsage("{} processes were started for {} machines", launched, plan.nodes)
+        .member("trainer.nnodes")
+        .hint(
+            "start one process on each machine: mpirun --map-by ppr:1:node, srun "
+            "--ntasks-per-node=1 --mpi=pmix");
+  return launched > 1 ? Launch::Start() : Result<Launch>(Launch());
+}
+
 Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
                                         const trainer::RunPlan& plan, trainer::SetupOptions setup,
                                         trainer::RunDisplay& display) {
@@ -145,10 +201,16 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
   setup.poll = hooks.poll;
   setup.progress = hooks.progress;
   setup.note = hooks.note;
+  NXDKIT_ASSIGN(Launch launch, StartLaunch(plan));
+  setup.transport = launch.transport();
+  setup.leader = launch.leader();
   NXDKIT_ASSIGN(trainer::RunParts parts, trainer::MakeParts(loaded, plan, setup));
   parts.lock.emplace(std::move(lock));
-  return trainer::Train(loaded.config, plan, std::move(parts), trainer::ConfigJson(loaded.config),
-                        hooks);
+  NXDKIT_ASSIGN(const trainer::TrainResult result,
+                trainer::Train(loaded.config, plan, std::move(parts),
+                               trainer::ConfigJson(loaded.config), hooks));
+  NXDKIT_TRY(launch.End());
+  return result;
 }
 
 // The part of the environment that the workers get; without workers it stays as it is.
@@ -280,11 +342,34 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
                      {"config", trainer::PrintConfig(loaded)}}};
 }
 
+// Of the processes that a launcher has started the first one runs the command; the others hold
+// their ranks of the models. What needs no models, the first one does alone.
+int FollowOther(std::span<char*> words) {
+  for (const std::string_view word : words)
+    for (const std::string_view alone :
+         {"-n", "--dry-run", "--print-config", "-h", "--help", "-V", "--version", "report"})
+      if (word == alone) return 0;
+  // Of process 0 the signals are: it saves, and says when all is over.
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) std::signal(number, SIG_IGN);
+  Status status = OkStatus();
+  {
+    auto transport = Launch::StartTransport();
+    status = transport.ok() ? trainer::Follow(**transport) : Status(transport.error());
+    if (!status.ok() && transport.ok()) static_cast<void>(transport->release());
+  }
+  if (status.ok()) return 0;
+  WriteStderr(fmt::format("grpo-train: process {}: {}\n", trainer::LaunchedProcess(),
+                          EscapeControl(status.error().ToString())));
+  ::_exit(ExitCode(status.error().code()));
+}
+
 }  // namespace
 }  // namespace nxdkit::tool
 
 int main(int argc, char** argv) {
   if (argc == 2 && argv[1] == nxdkit::tool::kWorkerWord) return nxdkit::tool::Work();
+  if (nxdkit::trainer::LaunchedProcesses() > 1 && nxdkit::trainer::LaunchedProcess() > 0)
+    return nxdkit::tool::FollowOther({argv + 1, static_cast<size_t>(argc - 1)});
   return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
                                                    nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

@@ -38,7 +38,9 @@ expect "$("$work/consumer/consumer" "$work/model")" "hf $tensors" "the consumer"
 if command -v dpkg-deb >/dev/null && [ -z "${NXDKIT_SANITIZE:-}" ]; then
   (cd "$work" && cpack --config "$build/CPackConfig.cmake" -B "$work/deb" >"$work/cpack.log") ||
     { cat "$work/cpack.log"; exit 1; }
-  for package in nxdkit nxdkit-dev; do
+  packages=(nxdkit nxdkit-dev)
+  [ ! -e "$build/lib/nxdkit/nxdkit-mpi.so" ] || packages+=(nxdkit-mpi)
+  for package in "${packages[@]}"; do
     deb=$(echo "$work"/deb/"${package}"_*.deb)
     [ -s "$deb" ] || fail "$package was not made"
     expect "$(dpkg-deb -f "$deb" Package)" "$package" "the name of $deb"

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 
 #include "tests/tools/convert_workshop.h"
+#include "tests/tools/grpo_workshop.h"
 #include "tests/tools/process.h"
 
 namespace nxdkit::test {
@@ -22,7 +24,7 @@ constexpr const char* kPlugin = "";
 #endif
 
 class Mpi : public ::testing::Test {
- protected:
+ public:
   void SetUp() override {
     if (std::string(kPlugin).empty()) GTEST_SKIP() << "Open MPI is not installed";
   }
@@ -32,6 +34,9 @@ class Mpi : public ::testing::Test {
     return command;
   }
   static ProcessResult Launch(int processes, int tp, int dp, const Words& fault = {}) {
+    return LaunchCommand(processes, Probe(tp, dp, fault));
+  }
+  static ProcessResult LaunchCommand(int processes, const Words& words) {
     Words command = {"env",
                      "OMPI_ALLOW_RUN_AS_ROOT=1",
                      "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
@@ -54,8 +59,7 @@ class Mpi : public ::testing::Test {
                      "1",
                      "-np",
                      std::to_string(processes)};
-    const Words probe = Probe(tp, dp, fault);
-    command.insert(command.end(), probe.begin(), probe.end());
+    command.insert(command.end(), words.begin(), words.end());
     return RunProcess(command);
   }
 };
@@ -136,6 +140,75 @@ TEST_F(MpiTwoHosts, HaveTheBitsOfOne) {
     ASSERT_EQ(both.exit_code, 0) << both.out << both.err;
     EXPECT_EQ(both.out, threads.out);
   }
+}
+
+// Process 0 makes all calls, saves what all hold, and another model goes on from that.
+TEST_F(Mpi, FollowersComeToTheBitsOfOneProcess) {
+  const struct { int processes, tp, dp; } cases[] = {{2, 2, 2}, {4, 2, 2}, {2, 1, 4}, {2, 2, 1}};
+  for (const auto& [processes, tp, dp] : cases) {
+    SCOPED_TRACE(fmt::format("{} processes, TP {} x DP {}", processes, tp, dp));
+    const ProcessResult alone = RunProcess(Probe(tp, dp, {"led"}));
+    ASSERT_EQ(alone.exit_code, 0) << alone.err;
+    EXPECT_THAT(alone.out, HasSubstr("restored norm 0x"));
+    const ProcessResult led = Launch(processes, tp, dp, {"led"});
+    ASSERT_EQ(led.exit_code, 0) << led.err;
+    EXPECT_EQ(led.out, alone.out);
+  }
+}
+
+// The arithmetic example on two machines, as far as one can be two.
+class GrpoTrainMpi : public GrpoTrain {
+ protected:
+  void SetUp() override {
+    if (std::string(kPlugin).empty()) GTEST_SKIP() << "Open MPI is not installed";
+    GrpoTrain::SetUp();
+  }
+  Words Words2(const std::string& run, int64_t cores, int64_t nodes, const Words& more) const {
+    Words words = {"trainer.separate_rollout_workers=false", "algorithm.disable_kl=false",
+                   fmt::format("trainer.cores={}", cores), fmt::format("trainer.nnodes={}", nodes)};
+    words.insert(words.end(), more.begin(), more.end());
+    return Command(run, words);
+  }
+};
+
+TEST_F(GrpoTrainMpi, TwoMachinesWriteWhatOneWrites) {
+  const ProcessResult one = RunProcess(Words2("one", 4, 1, {"trainer.max_steps=4"}));
+  ASSERT_EQ(one.exit_code, 0) << one.out;
+  for (const char* steps : {"trainer.max_steps=2", "trainer.max_steps=4"}) {  // and goes on
+    const ProcessResult two = Mpi::LaunchCommand(2, Words2("two", 2, 2, {steps}));
+    ASSERT_EQ(two.exit_code, 0) << two.out << two.err;
+  }
+  EXPECT_EQ(Steps("two"), Steps("one"));
+  const std::string expected = workshop_ / "one/global_step_4";
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(expected)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string path = entry.path().string();
+    const std::string other = workshop_ / ("two/global_step_4" + path.substr(expected.size()));
+    EXPECT_TRUE(ReadFile(path) == ReadFile(other)) << path;
+    ++files;
+  }
+  EXPECT_GT(files, 15u);
+}
+
+TEST_F(GrpoTrainMpi, AnotherNumberOfMachinesIsResumed) {
+  const Words first = Words2("run", 2, 2, {"trainer.max_steps=2"});
+  ASSERT_EQ(Mpi::LaunchCommand(2, first).exit_code, 0);
+  const ProcessResult rest = RunProcess(Words2("run", 2, 1, {"trainer.max_steps=3"}));
+  ASSERT_EQ(rest.exit_code, 0) << rest.out;
+  EXPECT_THAT(rest.err, HasSubstr("the checkpoint is from TP 2 x DP 2, this run is TP 2 x DP 1"));
+  EXPECT_EQ(Steps("run").size(), 3u);
+}
+
+TEST_F(GrpoTrainMpi, AsManyProcessesAsMachines) {
+  const ProcessResult alone = RunProcess(Words2("run", 2, 2, {"trainer.max_steps=1"}));
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_THAT(alone.out, HasSubstr("1 processes were started for 2 machines"));
+  const ProcessResult three = Mpi::LaunchCommand(2, Words2("run", 2, 1, {"trainer.max_steps=1"}));
+  EXPECT_EQ(three.exit_code, 2);
+  EXPECT_THAT(three.out, HasSubstr("2 processes were started for 1 machines"));
+  const ProcessResult shown = Mpi::LaunchCommand(2, Words2("run", 2, 2, {"--dry-run"}));
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
 }
 
 TEST_F(Mpi, RanksThatDoNotDivideAreRefused) {

@@ -41,8 +41,8 @@ std::optional<std::string> PlainNumber(std::string_view text) {
   const std::string ascii = WithAsciiDigits(Strip(text));
   std::string plain;
   for (size_t i = 0; i < ascii.size(); ++i) {
-    const bool joins = i > 0 && IsDigit(ascii[i - 1]) && i + 1 < ascii.size() &&
-                       IsDigit(ascii[i + 1]);
+    const bool joins =
+        i > 0 && IsDigit(ascii[i - 1]) && i + 1 < ascii.size() && IsDigit(ascii[i + 1]);
     if (ascii[i] == '_' && !joins) return std::nullopt;
     if (ascii[i] != '_') plain += ascii[i];
   }

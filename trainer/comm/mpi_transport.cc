@@ -148,6 +148,12 @@ int LaunchedProcesses() {
   return std::max(1, ParseNumber<int>(tasks).value_or(1));
 }
 
+int LaunchedProcess() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
+    if (const char* value = std::getenv(name)) return ParseNumber<int>(value).value_or(0);
+  return 0;
+}
+
 Result<std::unique_ptr<Transport>> StartMpi(const MpiOptions& options) {
   // Global: Open MPI's own parts look its symbols up.
   void* library = ::dlopen(options.plugin.c_str(), RTLD_NOW | RTLD_GLOBAL);

@@ -13,6 +13,8 @@ namespace nxdkit::trainer {
 // How many processes a launcher (mpirun, srun) says that it started; 1 without one, and where only
 // one was started.
 int LaunchedProcesses();
+// Which of them this is, as the launcher says.
+int LaunchedProcess();
 
 struct MpiOptions {
   std::string plugin;  // the library's path

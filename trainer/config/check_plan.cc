@@ -177,8 +177,19 @@ void CheckCompiled(Checker& check, const RunPlan& plan, std::optional<int64_t> t
 
 void CheckCores(Checker& check, const RunPlan& plan) {
   const std::string train_fix = plan.separate ? LegalRatios(plan) : LegalTp(plan.cores);
-  const std::string rollout_fix = plan.separate ? train_fix : LegalTp(plan.cores);
+  const std::string rollout_fix = plan.separate ? train_fix : LegalTp(plan.rollout_cores);
   CheckDivides(check, kTrainTp, plan.train_cores, plan.train_tp, "training", train_fix);
+  if (plan.nodes > 1 && plan.separate)
+    check.Problem("trainer.separate_rollout_workers",
+                  "rollout workers with cores of their own are not supported on several machines",
+                  "set it to false");
+  if (plan.nodes > 1 && plan.data_parallel % plan.nodes != 0)
+    check.Problem(
+        kTrainTp,
+        fmt::format("a tensor parallel group of {} is not within one of {} machines of {} "
+                    "cores",
+                    plan.train_tp, plan.nodes, plan.cores / plan.nodes),
+        LegalTp(plan.cores / plan.nodes));
   const bool elsewhere = !check.config().worker.rollout.url.empty();  // it has cores of its own
   if (!elsewhere)
     CheckDivides(check, kRolloutTp, plan.rollout_cores, plan.rollout_tp, "rollout", rollout_fix);

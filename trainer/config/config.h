@@ -173,6 +173,7 @@ struct TrainerConfig {
   std::string project_name = "easy_r1";
   std::string experiment_name = "demo";
   std::vector<std::string> logger = {"console", "file"};  // upstream: console, wandb
+  int64_t nnodes = 1;
   int64_t n_gpus_per_node = 8;
   int64_t max_try_make_batch = 20;
   int64_t critic_warmup = 0;

@@ -324,11 +324,9 @@ void AddTrainer(Table& table) {
        "what is told: `console` prints steps and phases, `tensorboard` writes event files; "
        "experiment_log.jsonl (`file`) is always written, a resumed run needs it",
        kNone, "console|file|tensorboard|wandb|mlflow|swanlab"},
-      Only("nnodes", 1, "1",
-           "a run is on one machine; trainer.n_gpus_per_node or trainer.cores is the number of its "
-           "ranks",
-           kPositive),
-      {TRAINER(n_gpus_per_node), "cores (ranks), where trainer.cores does not say", kPositive},
+      {TRAINER(nnodes), "machines, each with a process that mpirun or srun has started", kPositive},
+      {TRAINER(n_gpus_per_node), "cores (ranks) of a machine, where trainer.cores does not say",
+       kPositive},
       {TRAINER(max_try_make_batch),
        "generations until a filtered batch is full; 0 and less: no limit"},
       {TRAINER(critic_warmup), "steps before the actor is updated", kNotNegative},
@@ -349,7 +347,7 @@ void AddTrainer(Table& table) {
        kPort},
       {TRAINER(training_core_ratio), "share of the cores for training, when separate", kInside, "",
        kPort},
-      {TRAINER(cores), "all cores (ranks); null: n_gpus_per_node", kPositive, "", kOurs},
+      {TRAINER(cores), "cores (ranks) of a machine; null: n_gpus_per_node", kPositive, "", kOurs},
       {TRAINER(max_skipped_steps),
        "stop after this many steps in a row with gradients that are not finite", kPositive, "",
        kOurs},

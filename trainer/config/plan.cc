@@ -29,12 +29,14 @@ RunPlan MakeRunPlan(const Config& config) {
   const RolloutConfig& rollout = config.worker.rollout;
   const TrainerConfig& trainer = config.trainer;
   RunPlan plan;
-  plan.cores = trainer.cores.value_or(trainer.n_gpus_per_node);
+  const int64_t cores_of_each = trainer.cores.value_or(trainer.n_gpus_per_node);
+  plan.nodes = trainer.nnodes;
+  plan.cores = cores_of_each * plan.nodes;
   plan.separate = trainer.separate_rollout_workers;
   // 0.7 is a little less than it says, and a third is written with six digits.
   const double share = static_cast<double>(plan.cores) * (trainer.training_core_ratio + 1e-6);
   plan.train_cores = plan.separate ? static_cast<int64_t>(std::floor(share)) : plan.cores;
-  plan.rollout_cores = plan.separate ? plan.cores - plan.train_cores : plan.cores;
+  plan.rollout_cores = plan.separate ? plan.cores - plan.train_cores : cores_of_each;
   plan.train_tp = actor.tensor_parallel_size;
   plan.data_parallel = Quotient(plan.train_cores, plan.train_tp);
   plan.rollout_tp = rollout.tensor_parallel_size;
@@ -68,6 +70,13 @@ std::string RunPlanText(const RunPlan& plan) {
                     : fmt::format("{} cores: training TP {} x DP {}, rollout {} workers x TP {}\n",
                                   plan.cores, plan.train_tp, plan.data_parallel,
                                   plan.rollout_workers, plan.rollout_tp);
+  for (int64_t node = 0; plan.nodes > 1 && node < plan.nodes; ++node) {
+    const int64_t here = plan.data_parallel / plan.nodes;
+    text +=
+        fmt::format("machine {}: process {}, {} threads, TP ranks 0 to {} of DP ranks {} to {}{}\n",
+                    node, node, here * plan.train_tp, plan.train_tp - 1, node * here,
+                    (node + 1) * here - 1, node == 0 ? ", the loop, rollout and rewards" : "");
+  }
   text += fmt::format("{} prompts x {} responses = {} sequences a step, {} per rollout worker",
                       plan.prompts, plan.samples, plan.sequences, plan.sequences_per_worker);
   if (plan.waves > 0) text += fmt::format(" in {} waves", plan.waves);

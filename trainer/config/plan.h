@@ -13,9 +13,11 @@
 namespace nxdkit::trainer {
 
 struct RunPlan {
-  int64_t cores = 0;
+  int64_t nodes = 1;  // machines, with a process and an equal share of the ranks each
+  int64_t cores = 0;  // of all
   int64_t train_cores = 0;
-  int64_t rollout_cores = 0;  // the same cores as train_cores unless separate
+  // The same cores as train_cores unless separate; of several machines those of the first.
+  int64_t rollout_cores = 0;
   bool separate = false;
   int64_t train_tp = 0;
   int64_t data_parallel = 0;  // train_cores / train_tp

@@ -1,6 +1,7 @@
-// A mesh over several processes, led by one: process 0 runs the training loop and makes each call of
-// its models known to the other processes, which follow: they hold their ranks of the models, make
-// the same calls, and serve what they hold. PRIVATE to trainer/learner, but for Follow.
+// A mesh over several processes, led by one: process 0 runs the training loop and makes each call
+// of its models known to the other processes, which follow: they hold their ranks of the models,
+// make the same calls, and serve what they hold. PRIVATE: it takes parsed JSON; include it from .cc
+// files only.
 #pragma once
 
 #include <atomic>

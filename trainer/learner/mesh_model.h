@@ -88,8 +88,8 @@ class MeshModel {
                               const std::vector<std::vector<size_t>>& shares, const Loss& loss,
                               double lr);
 
-  // Of the tensor-parallel ranks of data-parallel rank 0; of a mesh over processes, what others hold
-  // is read from them. Valid until the next Update or Restore.
+  // Of the tensor-parallel ranks of data-parallel rank 0; of a mesh over processes, what others
+  // hold is read from them. Valid until the next Update or Restore.
   std::vector<RankMemory> weights();
   OptimizerMemory optimizer();
   // Weights and optimizer state from a checkpoint, into all data-parallel ranks.

@@ -169,7 +169,8 @@ class Estimator {
 
   bool wide() const { return compute() != Dtype::kBF16; }
   Dtype compute() const { return ComputeDtype(config_); }
-  double ranks() const { return D(plan_.train_tp) * D(plan_.data_parallel); }
+  // Of this machine.
+  double ranks() const { return D(plan_.train_tp) * D(plan_.data_parallel) / D(plan_.nodes); }
   Result<ParamTable> TableOf(const DecoderConfig& model) const {
     return MakeParamTable(model.model, static_cast<int>(plan_.train_tp), 0);
   }

@@ -297,6 +297,10 @@ class Maker {
     NXDKIT_ASSIGN(options.optimizer.type, ParseOptimizerType(optim.strategy));
     options.optimizer.adam = {optim.betas[0], optim.betas[1], 1e-8, optim.weight_decay};
     options.optimizer.seed = static_cast<uint64_t>(config_.data.seed);
+    options.transport = options_.transport;
+    options.led = options_.leader != nullptr;
+    options.leader = options_.leader;
+    options.origin = {RealPath(*section.model.model_path), false, options.optimizer.seed};
     return options;
   }
 
@@ -313,7 +317,8 @@ class Maker {
     NXDKIT_TRY(CheckRecords(parts_.base.artifact));
     if (parts_.critic_model) {
       NXDKIT_TRY(CheckRecords(parts_.critic_model->source.artifact));
-      NXDKIT_ASSIGN(const MeshOptions options, MeshOf(config_.worker.critic));
+      NXDKIT_ASSIGN(MeshOptions options, MeshOf(config_.worker.critic));
+      options.origin.critic = true;
       NXDKIT_ASSIGN(parts_.critic, MeshModel::Make(parts_.critic_model->config, options,
                                                    parts_.critic_model->source));
     }

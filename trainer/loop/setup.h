@@ -13,12 +13,18 @@
 
 namespace nxdkit::trainer {
 
+class Leader;
+class Transport;
+
 struct SetupOptions {
   // What runs a rollout worker (rollout/worker.h); [0] is a path.
   std::vector<std::string> worker_command;
   RolloutEnvironment rollout_environment;  // of the workers: `of` empty, or one for each
   // What the run is to fit; nullptr: nothing is asked but this machine's memory.
   const hardware::Instance* instance = nullptr;
+  // Of a run on several machines, led by this process; nullptr: it is alone.
+  Transport* transport = nullptr;
+  Leader* leader = nullptr;
   std::vector<std::string> worker_logs;  // where their standard error goes: empty, or a file each
   std::function<Status()> poll;
   ProgressHook progress;

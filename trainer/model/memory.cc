@@ -15,8 +15,8 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Calls take(at, part, from, count) for each part of `memory` that meets the bytes from `offset` on,
-// in order: `at` counts from `offset`, `from` in the part. Returns how many bytes they are.
+// Calls take(at, part, from, count) for each part of `memory` that meets the bytes from `offset`
+// on, in order: `at` counts from `offset`, `from` in the part. Returns how many bytes they are.
 template <typename Take>
 Result<uint64_t> ForParts(const RankMemory& memory, uint64_t offset, uint64_t count,
                           const Take& take) {

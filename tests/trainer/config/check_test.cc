@@ -229,7 +229,6 @@ TEST(CheckConfig, EachRuleShowsItsNumbers) {
        "2 is not supported",
        "set it to 1"},
       {{"data.image_dir=pictures"}, "data.image_dir", "\"pictures\" is not supported", "null"},
-      {{"trainer.nnodes=2"}, "trainer.nnodes", "2 is not supported: a run is on one machine", "1"},
       {{"worker.hybrid_engine=false"}, "worker.hybrid_engine", "false is not supported", "true"},
   };
   for (const Violation& row : rows) {

@@ -77,6 +77,34 @@ TEST(Trainium, Uses32CoresAsTheSeedDoes) {
             "1 updates a step, 128 sequences of each on a data-parallel rank\n");
 }
 
+TEST(Machines, EachHasAnEqualShareOfTheRanks) {
+  const std::vector<std::string> words = {"trainer.nnodes=2",
+                                          "trainer.cores=4",
+                                          "trainer.separate_rollout_workers=false",
+                                          "worker.actor.tensor_parallel_size=2",
+                                          "worker.rollout.tensor_parallel_size=1",
+                                          "worker.rollout.neuron_override_config.tp_degree=1",
+                                          "worker.actor.global_batch_size=64",
+                                          "worker.reward.reward_function=math"};
+  const ConfigCheck check = CheckConfig(Load(kPortKeys, words), {.files = false});
+  EXPECT_THAT(Keys(check), IsEmpty());
+  EXPECT_EQ(check.plan.cores, 8);
+  EXPECT_EQ(check.plan.data_parallel, 4);
+  EXPECT_EQ(check.plan.rollout_cores, 4);
+  EXPECT_THAT(RunPlanText(check.plan),
+              HasSubstr("machine 0: process 0, 4 threads, TP ranks 0 to 1 of DP ranks 0 to 1, the "
+                        "loop, rollout and rewards\n"
+                        "machine 1: process 1, 4 threads, TP ranks 0 to 1 of DP ranks 2 to 3\n"));
+  std::vector<std::string> across = words;
+  across[3] = "worker.actor.tensor_parallel_size=8";
+  const ConfigCheck refused = CheckConfig(Load(kPortKeys, across), {.files = false});
+  EXPECT_THAT(Keys(refused), ::testing::Contains("worker.actor.tensor_parallel_size"));
+  std::vector<std::string> apart = words;
+  apart[2] = "trainer.separate_rollout_workers=true";
+  EXPECT_THAT(Keys(CheckConfig(Load(kPortKeys, apart), {.files = false})),
+              ::testing::Contains("trainer.separate_rollout_workers"));
+}
+
 // Neither default of global_batch_size (256, or 128 of the example) divides 64 prompts.
 TEST(Trainium, GlobalBatchSizeMustBeGiven) {
   for (const char* batch : {"256", "128"}) {
