@@ -10,6 +10,7 @@
 
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/grpo_workshop.h"
+#include "tests/tools/kill.h"
 #include "tests/tools/process.h"
 
 namespace nxdkit::test {
@@ -80,11 +81,9 @@ TEST_F(Mpi, EveryEngineHasTheSameBits) {
 }
 
 // Two hosts: network namespaces with a cable between them.
-class MpiTwoHosts : public Mpi {
- protected:
-  void SetUp() override {
-    Mpi::SetUp();
-    if (IsSkipped()) return;
+class TwoHosts {
+ public:
+  TwoHosts() {
     folder_.Write("on.sh",
                   "h=$1; shift\nexec ip netns exec \"$h\" unshare --uts /bin/bash -c "
                   "'hostname \"$0\"; exec /bin/bash -c \"$*\"' \"$h\" \"$@\"\n");
@@ -98,9 +97,9 @@ class MpiTwoHosts : public Mpi {
                     "ip -n {0} addr add 10.77.0.1/24 dev vA; ip -n {0} link set vA up\n"
                     "ip -n {1} addr add 10.77.0.2/24 dev vB; ip -n {1} link set vB up\n",
                     kHosts[0], kHosts[1]));
-    if (RunProcess({"bash", up}).exit_code != 0) GTEST_SKIP() << "network namespaces need root";
+    up_ = RunProcess({"bash", up}).exit_code == 0;
   }
-  void TearDown() override {
+  ~TwoHosts() {
     for (const char* host : kHosts) {
       RunProcess({"bash", "-c",
                   fmt::format("ip netns pids {0} | xargs -r kill -9; ip netns del {0};"
@@ -108,8 +107,15 @@ class MpiTwoHosts : public Mpi {
                               host)});
     }
   }
+  TwoHosts(const TwoHosts&) = delete;
+  TwoHosts& operator=(const TwoHosts&) = delete;
+  bool up() const { return up_; }  // false without root, or where there are no namespaces
+  // As if its power had failed.
+  static void Kill(const char* host) {
+    RunProcess({"bash", "-c", fmt::format("ip netns pids {} | xargs -r kill -9", host)});
+  }
   // One process on each.
-  ProcessResult LaunchOnBoth(int tp, int dp, const Words& fault = {}) {
+  Words OnBoth(const Words& words) const {
     const std::string agent = "bash " + (folder_ / "on.sh");
     const std::string hosts =
         folder_.Write("hosts", fmt::format("{} slots=1\n{} slots=1\n", kHosts[0], kHosts[1]));
@@ -125,18 +131,23 @@ class MpiTwoHosts : public Mpi {
         "--mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1 "
         "--mca oob_tcp_keepalive_probes 2 --mca pml ob1 --mca btl self,vader,tcp "
         "--mca mpi_yield_when_idle 1";
-    for (const std::string& word : Probe(tp, dp, fault)) command += " " + word;
-    return RunProcess({"bash", folder_ / "on.sh", kHosts[0], command});
+    for (const std::string& word : words) command += " " + word;
+    return {"/bin/bash", folder_ / "on.sh", kHosts[0], command};
   }
   static constexpr const char* kHosts[] = {"nxdkitA", "nxdkitB"};
+
+ private:
   const Workshop folder_;
+  bool up_ = false;
 };
 
-TEST_F(MpiTwoHosts, HaveTheBitsOfOne) {
+TEST_F(Mpi, TwoHostsHaveTheBitsOfOne) {
+  const TwoHosts hosts;
+  if (!hosts.up()) GTEST_SKIP() << "network namespaces need root";
   for (const auto& [tp, dp] : {std::pair(1, 2), {2, 2}, {2, 1}}) {
     SCOPED_TRACE(fmt::format("TP {} x DP {}", tp, dp));
     const ProcessResult threads = RunProcess(Probe(tp, dp, {}));
-    const ProcessResult both = LaunchOnBoth(tp, dp);
+    const ProcessResult both = RunProcess(hosts.OnBoth(Probe(tp, dp, {})));
     ASSERT_EQ(both.exit_code, 0) << both.out << both.err;
     EXPECT_EQ(both.out, threads.out);
   }
@@ -189,6 +200,27 @@ TEST_F(GrpoTrainMpi, TwoMachinesWriteWhatOneWrites) {
     ++files;
   }
   EXPECT_GT(files, 15u);
+}
+
+TEST_F(GrpoTrainMpi, AKilledMachineEndsTheJobAndTheSameCommandGoesOn) {
+  const TwoHosts hosts;
+  if (!hosts.up()) GTEST_SKIP() << "network namespaces need root";
+  const Words steps = {"trainer.max_steps=60", "trainer.save_freq=10"};
+  ASSERT_EQ(RunProcess(Words2("one", 4, 1, steps)).exit_code, 0);
+  const Words command = hosts.OnBoth(Words2("two", 2, 2, steps));
+  const pid_t job = StartProcess(command);
+  ASSERT_TRUE(WaitFor(workshop_ / "two/global_step_10"));
+  TwoHosts::Kill(TwoHosts::kHosts[1]);
+  EXPECT_NE(WaitProcess(job), 0);
+  EXPECT_FALSE(std::filesystem::exists(workshop_ / "two/global_step_60"));
+  const ProcessResult rest = RunProcess(command);
+  ASSERT_EQ(rest.exit_code, 0) << rest.out << rest.err;
+  EXPECT_THAT(rest.err, HasSubstr("resumed from "));
+  for (const char* file : {"actor/model/dp_rank_00_tp_rank_01_pp_rank_00.pt",
+                           "actor/optim/dp_rank_01_tp_rank_00_pp_rank_00.pt"})
+    EXPECT_TRUE(ReadFile(workshop_ / (std::string("two/global_step_60/") + file)) ==
+                ReadFile(workshop_ / (std::string("one/global_step_60/") + file)))
+        << file;
 }
 
 TEST_F(GrpoTrainMpi, AnotherNumberOfMachinesIsResumed) {
