@@ -27,7 +27,10 @@ constexpr const char* kPlugin = "";
 class Mpi : public ::testing::Test {
  public:
   void SetUp() override {
-    if (std::string(kPlugin).empty()) GTEST_SKIP() << "Open MPI is not installed";
+    if (!CanLaunch()) GTEST_SKIP() << "Open MPI is not installed, or does not start here";
+  }
+  static bool CanLaunch() {
+    return !std::string(kPlugin).empty() && LaunchCommand(2, {"true"}).exit_code == 0;
   }
   static Words Probe(int tp, int dp, const Words& fault) {
     Words command = {NXDKIT_MESH_PROBE, kPlugin, std::to_string(tp), std::to_string(dp)};
@@ -171,7 +174,7 @@ TEST_F(Mpi, FollowersComeToTheBitsOfOneProcess) {
 class GrpoTrainMpi : public GrpoTrain {
  protected:
   void SetUp() override {
-    if (std::string(kPlugin).empty()) GTEST_SKIP() << "Open MPI is not installed";
+    if (!Mpi::CanLaunch()) GTEST_SKIP() << "Open MPI is not installed, or does not start here";
     GrpoTrain::SetUp();
   }
   Words Words2(const std::string& run, int64_t cores, int64_t nodes, const Words& more) const {

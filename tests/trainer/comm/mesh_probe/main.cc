@@ -64,7 +64,7 @@ struct Fault {
 Status Run(const std::string& plugin, MeshOptions options, const Fault& fault) {
   std::unique_ptr<Transport> transport;
   if (LaunchedProcesses() > 1) {
-    NXDKIT_ASSIGN(transport, StartMpi({plugin, std::chrono::seconds(4)}));
+    NXDKIT_ASSIGN(transport, StartMpi({plugin, std::chrono::seconds(fault.kind.empty() ? 60 : 4)}));
   }
   options.transport = transport.get();
   const int process = transport ? transport->process() : 0;
@@ -137,7 +137,7 @@ Status Lead(MeshOptions options, Transport* transport) {
 Status RunLed(const std::string& plugin, const MeshOptions& options) {
   std::unique_ptr<Transport> transport;
   if (LaunchedProcesses() > 1) {
-    NXDKIT_ASSIGN(transport, StartMpi({plugin, std::chrono::seconds(20)}));
+    NXDKIT_ASSIGN(transport, StartMpi({plugin, std::chrono::seconds(60)}));
   }
   if (transport != nullptr && transport->process() > 0) return Follow(*transport);
   return Lead(options, transport.get());
