@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/system/paths.h"
+
 namespace nxdkit::ops {
 namespace {
 
