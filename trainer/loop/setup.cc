@@ -392,8 +392,9 @@ class Maker {
     NXDKIT_TRY(deliveries->Look(parts_.sync.bundle.empty() ? parts_.sync.folder
                                                            : ParentPath(parts_.sync.bundle)));
     if (deliveries->blind().empty()) return OkStatus();
-    Note(fmt::format("{} machines do not see {}: the weights of every step are sent to them",
-                     deliveries->blind().size(), *config_.trainer.save_checkpoint_path));
+    for (const int machine : deliveries->blind())
+      Note(fmt::format("machine {} does not see {}: the weights of every step are sent to it",
+                       machine, *config_.trainer.save_checkpoint_path));
     parts_.deliveries = std::move(deliveries);
     parts_.sync.elsewhere = parts_.deliveries.get();
     return OkStatus();

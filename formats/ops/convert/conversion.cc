@@ -80,7 +80,9 @@ Result<Conversion> PlanLayout(const ConvertRequest& request) {
 Result<Conversion> PlanDelta(const ConvertRequest& request) {
   Conversion out;
   out.spec.kind = Kind::kDelta;
-  NXDKIT_ASSIGN(out.source, OpenAndBind(request.input, request.from, request.hints));
+  NXDKIT_ASSIGN(out.source, request.source
+                                ? request.source()
+                                : OpenAndBind(request.input, request.from, request.hints));
   NXDKIT_ASSIGN(const Kind kind, Recognise(request.hints.base));
   Conversion::Base base;
   NXDKIT_ASSIGN(base.artifact, OpenAndBind(request.hints.base, kind, BaseHints(request, kind)));

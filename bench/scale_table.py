@@ -1,0 +1,90 @@
+"""The table of bench/scale.sh, and the model of trainer/SCALE.md fitted to it.
+
+usage: python3 bench/scale_table.py FOLDER
+"""
+import glob
+import json
+import os
+import re
+import statistics
+import struct
+import sys
+
+GBIT = 1e9 / 8
+
+
+def load(folder):
+    runs = {}
+    for path in glob.glob(os.path.join(folder, "run-*")):
+        machines, link, overlap = re.fullmatch(r"run-(\d+)-(\w+)-(\w+)", os.path.basename(path)).groups()
+        steps = {}
+        with open(os.path.join(path, "experiment_log.jsonl")) as log:
+            for line in log:
+                record = json.loads(line)
+                for group in ("timing_s", "perf"):
+                    for key, value in record.get(group, {}).items():
+                        steps.setdefault(record["step"], {})[f"{group}/{key}"] = value
+        rows = [steps[s] for s in sorted(steps)][1:-1]  # the first warms up, the last one saves
+        keys = set().union(*rows)
+        runs[int(machines), link, overlap == "true"] = {
+            k: statistics.median(r.get(k, 0) for r in rows) for k in keys}
+    return runs
+
+
+def parameters(folder):
+    total = 0
+    for path in glob.glob(os.path.join(folder, "model", "*.safetensors")):
+        with open(path, "rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(size))
+        for name, tensor in header.items():
+            if name != "__metadata__":
+                count = 1
+                for dim in tensor["shape"]:
+                    count *= dim
+                total += count
+    return total
+
+
+def fit_inverse(points):
+    """a / n + b through (n, t), by least squares."""
+    xs, ys = [1 / n for n, _ in points], [t for _, t in points]
+    mx, my = statistics.mean(xs), statistics.mean(ys)
+    a = sum((x - mx) * (y - my) for x, y in zip(xs, ys)) / sum((x - mx) ** 2 for x in xs)
+    return a, my - a * mx
+
+
+def main():
+    folder = sys.argv[1]
+    runs, count = load(folder), parameters(folder)
+    size = 4 * count
+    print(f"{count / 1e6:.1f} M parameters in f32, {size / 1e6:.0f} MB of gradients\n")
+    print("| machines | link | overlap | step s | update | old | gen | sync | steps/s against 1 | sent MB | least MB |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    one = runs[1, "fast", True]["timing_s/step"]
+    for (n, link, overlap), row in sorted(runs.items()):
+        t = {k: row.get("timing_s/" + k, 0) for k in ("step", "update_actor", "old", "gen", "sync")}
+        sent, least = row.get("perf/sent_bytes", 0) / 1e6, 2 * (n - 1) / n * size / 1e6
+        print(f"| {n} | {link} | {'yes' if overlap else 'no'} | {t['step']:.2f} | {t['update_actor']:.2f} | {t['old']:.2f} "
+              f"| {t['gen']:.2f} | {t['sync']:.2f} | {one / t['step']:.2f} | {sent:.1f} | {least:.1f} |")
+    print("\nfitted to 1, 2 and 4 machines over the fast link, a / n + b; checked against 3:")
+    model = {}
+    for phase in ("update_actor", "old", "gen", "sync"):
+        points = [(n, runs[n, "fast", True].get("timing_s/" + phase, 0)) for n in (1, 2, 4)]
+        model[phase] = fit_inverse(points)
+        a, b = model[phase]
+        found, said = runs[3, "fast", True].get("timing_s/" + phase, 0), a / 3 + b
+        print(f"  {phase}: {a:.3f} / n + {b:.3f}; 3 machines: {said:.3f} said, {found:.3f} found")
+    a, b = model["update_actor"]
+    print("\nover 1 Gbit/s: the update with what the model adds for the wire, not hidden and hidden behind the backward pass")
+    for n in (2, 3, 4):
+        wire = (n - 1) / n * size / GBIT  # of one direction: reduce-scatter, and again all-gather
+        backward = 2 / 3 * a / n  # forward and backward are one to two
+        said = a / n + b + 2 * wire
+        hidden = said - min(wire, backward)
+        found = [runs[n, "1gbit", o]["timing_s/update_actor"] for o in (False, True)]
+        print(f"  {n} machines: after {said:.2f} said, {found[0]:.2f} found; overlapped {hidden:.2f} said, {found[1]:.2f} found")
+
+
+if __name__ == "__main__":
+    main()
