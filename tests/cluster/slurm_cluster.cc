@@ -87,22 +87,23 @@ SlurmCluster::SlurmCluster(const TwoHosts& hosts) : hosts_(hosts), folder_(hosts
   if (!missing_.empty()) return;
   for (const char* made : {"munge", "state", "spool/hostA", "spool/hostB"})
     fs::create_directories(folder_ + "/" + made);
-  // munged wants to be sure that nobody else writes its folders.
-  fs::permissions(folder_, fs::perms::others_read | fs::perms::others_exec, fs::perm_options::add);
+  // munged refuses a folder that some cannot enter.
+  fs::permissions(folder_, fs::perms(0755));
   hosts_.folder().Write("munge/key", std::string(64, 'k') + folder_);
   fs::permissions(folder_ + "/munge/key", fs::perms::owner_read | fs::perms::owner_write);
   hosts_.folder().Write("cgroup.conf", kControlGroups);
   hosts_.folder().Write("slurm.conf", fmt::format(kConfiguration, fmt::arg("folder", folder_),
                                                   fmt::arg("timeout", kNodeTimeout)));
-  Run(fmt::format("munged --socket={0}/munge/socket --key-file={0}/munge/key "
+  const ProcessResult munged = Run(fmt::format("munged --socket={0}/munge/socket --key-file={0}/munge/key "
                   "--pid-file={0}/munge/pid --log-file={0}/munge/log --seed-file={0}/munge/seed",
                   folder_));
+  EXPECT_EQ(munged.exit_code, 0) << munged.err;
   StartController("-c");
   for (const char* host : TwoHosts::kHosts) StartNode(host);
   const bool ready = Eventually(30, [&] {
     return StateOfNode(TwoHosts::kHosts[0]) == "IDLE" && StateOfNode(TwoHosts::kHosts[1]) == "IDLE";
   });
-  if (!ready) missing_ = "Slurm does not start here: " + Run("sinfo").err;
+  EXPECT_TRUE(ready) << Run("sinfo").err << ReadFile(folder_ + "/slurmctld.log");
 }
 
 ProcessResult SlurmCluster::Run(const std::string& command) const {

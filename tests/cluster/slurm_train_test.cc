@@ -36,7 +36,7 @@ class SlurmTrain : public ClusterRun {
     training.insert(training.end(), more.begin(), more.end());
     words.insert(words.end(), training.begin() + 1, training.end());
     Words environment = Environment(pace);
-    environment.push_back("PATH=" NXDKIT_TOOLS ":" + std::string(getenv("PATH")));
+    environment.push_back("PATH=" + std::string(getenv("NXDTP") ? getenv("NXDTP") : NXDKIT_TOOLS) + ":" + std::string(getenv("PATH")));
     return slurm_.Submit(words, environment, log_);
   }
   std::string Log() const { return ReadFile(log_); }

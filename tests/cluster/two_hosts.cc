@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 // The first process of the room. It reaps what has lost its parents, as the first process of a
 // machine does. /run is where ip keeps the names of namespaces.
-constexpr const char* kRoom = R"(set -e
+constexpr const char* kRoom = R"sh(set -e
 cd "$(dirname "$0")"
 mount -t tmpfs room /run
 mount -t tmpfs room /dev/shm
@@ -37,15 +37,15 @@ ip -n hostB link set cable up
 touch up
 sleep infinity &
 wait
-)";
+)sh";
 
 // Also what mpirun starts its daemons with.
-constexpr const char* kOn = R"(host=$1
+constexpr const char* kOn = R"sh(host=$1
 shift
 TMPDIR=$(dirname "$0")/tmp/$host
 export TMPDIR
 exec ip netns exec "$host" unshare --uts bash -c 'hostname "$0"; exec bash -c "$*"' "$host" "$@"
-)";
+)sh";
 
 [[noreturn]] void KeepRoom(const std::string& script, const std::string& log) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
