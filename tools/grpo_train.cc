@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <thread>
 
 #include "formats/hardware/instance.h"
 #include "lib/base/errors.h"
@@ -25,9 +26,10 @@
 #include "trainer/config/load.h"
 #include "trainer/config/print.h"
 #include "trainer/engines/make_engine.h"
-#include "trainer/learner/follow.h"
-#include "trainer/learner/followers.h"
+#include "trainer/loop/attempt.h"
+#include "trainer/loop/launch.h"
 #include "trainer/loop/others_engine.h"
+#include "trainer/loop/remote_workers.h"
 #include "trainer/loop/run_folder.h"
 #include "trainer/loop/setup.h"
 #include "trainer/loop/trainer.h"
@@ -42,8 +44,6 @@ namespace nxdkit::tool {
 namespace {
 
 constexpr const char* kVisibleCores = "NEURON_RT_VISIBLE_CORES";
-// So long no process is silent in the middle of an update.
-constexpr auto kPatience = std::chrono::minutes(10);
 constexpr std::string_view kWorkerWord = "--rollout-worker";  // for our own processes only
 
 struct Args {
@@ -138,52 +138,37 @@ Json MetricsJson(const trainer::MetricRecord& record) {
   return json;
 }
 
-// Ends the other processes in order. After an error the launcher ends them: then this process does
-// not wait for them either.
-class Launch {
- public:
-  Launch() = default;
-  Launch(Launch&&) = default;
-  static Result<Launch> Start() {
-    Launch launch;
-    NXDKIT_ASSIGN(launch.transport_, StartTransport());
-    launch.leader_ = std::make_unique<trainer::Leader>(*launch.transport_);
-    return launch;
+// So long a process that has been told that the run is over leaves it to the one that saw why to end
+// first: the launcher takes the exit code of that one, and ends the others.
+constexpr auto kAfterYou = std::chrono::seconds(10);
+
+[[noreturn]] void LeaveAtOnce(const Error& error, bool own) {
+  if (!own) std::this_thread::sleep_for(kAfterYou);
+  ::_exit(ExitCode(error.code()));  // not by way of MPI, which needs the network that has failed
+}
+
+Result<trainer::LaunchOptions> LaunchOptionsOfTool() {
+  trainer::LaunchOptions options;
+  options.plugin = EnvironmentValue("NXDKIT_MPI_PLUGIN");
+  if (options.plugin.empty()) {
+    NXDKIT_ASSIGN(const std::string self, OwnPath());
+    options.plugin = JoinPath(ParentPath(ParentPath(self)), "lib/nxdkit/nxdkit-mpi.so");
   }
-  ~Launch() { static_cast<void>(transport_.release()); }
+  return options;
+}
 
-  trainer::Transport* transport() const { return transport_.get(); }
-  trainer::Leader* leader() const { return leader_.get(); }
-  Status End() {
-    if (leader_ != nullptr) NXDKIT_TRY(leader_->TellAll({{"call", "end"}}));
-    transport_.reset();
-    return OkStatus();
-  }
-
-  static Result<std::unique_ptr<trainer::Transport>> StartTransport() {
-    std::string plugin = EnvironmentValue("NXDKIT_MPI_PLUGIN");
-    if (plugin.empty()) {
-      NXDKIT_ASSIGN(const std::string self, OwnPath());
-      plugin = JoinPath(ParentPath(ParentPath(self)), "lib/nxdkit/nxdkit-mpi.so");
-    }
-    return trainer::StartMpi({.plugin = plugin, .patience = kPatience});
-  }
-
- private:
-  std::unique_ptr<trainer::Transport> transport_;
-  std::unique_ptr<trainer::Leader> leader_;
-};
-
-// One process of a launcher for each machine.
-Result<Launch> StartLaunch(const trainer::RunPlan& plan) {
-  const int launched = trainer::LaunchedProcesses();
-  if (launched != plan.nodes)
-    return BadUsage("{} processes were started for {} machines", launched, plan.nodes)
-        .member("trainer.nnodes")
-        .hint(
-            "start one process on each machine: mpirun --map-by ppr:1:node, srun "
-            "--ntasks-per-node=1 --mpi=pmix");
-  return launched > 1 ? Launch::Start() : Result<Launch>(Launch());
+// Of the process that leads, with `display` to tell why it ends.
+Result<trainer::Launch> LeadLaunch(const trainer::Config& config, const trainer::RunPlan& plan,
+                                   trainer::RunDisplay& display) {
+  NXDKIT_ASSIGN(trainer::LaunchOptions options, LaunchOptionsOfTool());
+  options.heartbeat.silence = std::chrono::seconds(config.trainer.peer_timeout);
+  options.heartbeat.on_signal = [](int signal) { TakeForeignSignal(signal); };
+  options.heartbeat.on_lost = [&display](const Error& error, bool own) {
+    const std::string line = fmt::format("{}: {}", kInfo.name, EscapeControl(error.ToString()));
+    own ? display.Line(line) : display.Record(line);
+    LeaveAtOnce(error, own);
+  };
+  return trainer::Launch::Start(plan, options);
 }
 
 Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
@@ -191,25 +176,32 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
                                         trainer::RunDisplay& display) {
   const std::string& run = *loaded.config.trainer.save_checkpoint_path;
   NXDKIT_ASSIGN(FolderLock lock, trainer::LockRunFolder(run));
+  NXDKIT_ASSIGN(trainer::Attempt attempt, trainer::Attempt::Claim(run));
   NXDKIT_ASSIGN(trainer::RunLog log, trainer::RunLog::Open(run));
   display.LogTo(std::move(log));
   const trainer::TrainHooks hooks = HooksOf(display);
   NXDKIT_ASSIGN(const std::string self, OwnPath());
   setup.worker_command = {self, std::string(kWorkerWord)};
-  if (plan.separate || trainer::OthersEngine(loaded.config.worker.rollout))
+  if (plan.worker_processes() || trainer::OthersEngine(loaded.config.worker.rollout))
     setup.worker_logs = trainer::WorkerLogPaths(run, plan.rollout_workers);
   setup.poll = hooks.poll;
   setup.progress = hooks.progress;
   setup.note = hooks.note;
-  NXDKIT_ASSIGN(Launch launch, StartLaunch(plan));
+  NXDKIT_ASSIGN(trainer::Launch launch, LeadLaunch(loaded.config, plan, display));
   setup.transport = launch.transport();
   setup.leader = launch.leader();
-  NXDKIT_ASSIGN(trainer::RunParts parts, trainer::MakeParts(loaded, plan, setup));
-  parts.lock.emplace(std::move(lock));
-  NXDKIT_ASSIGN(const trainer::TrainResult result,
-                trainer::Train(loaded.config, plan, std::move(parts),
-                               trainer::ConfigJson(loaded.config), hooks));
-  NXDKIT_TRY(launch.End());
+  const auto train = [&]() -> Result<trainer::TrainResult> {
+    NXDKIT_ASSIGN(trainer::RunParts parts, trainer::MakeParts(loaded, plan, setup));
+    parts.lock.emplace(std::move(lock));
+    parts.attempt.emplace(std::move(attempt));
+    return trainer::Train(loaded.config, plan, std::move(parts), trainer::ConfigJson(loaded.config),
+                          hooks);
+  };
+  Result<trainer::TrainResult> result = train();
+  if (!result.ok())
+    launch.Fail(result.error());
+  else
+    NXDKIT_TRY(launch.End());
   return result;
 }
 
@@ -219,11 +211,9 @@ Result<trainer::RolloutEnvironment> TakeRolloutEnvironment(const trainer::RunPla
                                                            const hardware::Instance* instance) {
   const bool others = trainer::OthersEngine(rollout);
   const bool workers = (plan.separate || others) && rollout.url.empty();
+  trainer::CoreSplit split = trainer::SplitOfMachine(plan, 0, workers);
   // Without cores of its own for training all are those of another program's engine.
-  const trainer::CoreSplit split{.train_cores = others && !plan.separate ? 0 : plan.train_cores,
-                                 .train_tp = plan.train_tp,
-                                 .workers = workers ? plan.rollout_workers : 0,
-                                 .cores_per_worker = plan.rollout_tp};
+  if (others && !plan.separate) split.train_cores = 0;
   const int64_t there = instance ? instance->cores : 0;
   if (workers) return trainer::DivideNeuronVariables(trainer::TakeNeuronVariables(), split, there);
   const std::string visible = EnvironmentValue(kVisibleCores);
@@ -342,6 +332,37 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
                      {"config", trainer::PrintConfig(loaded)}}};
 }
 
+void TellAsFollower(const Error& error) {
+  const std::string text = EscapeControl(error.ToString());
+  const std::string who = fmt::format("process {}: ", trainer::LaunchedProcess());
+  WriteStderr(fmt::format("{}: {}{}\n", kInfo.name, text.starts_with(who) ? "" : who, text));
+}
+
+// What this process was sent since it was asked last. Process 0 takes it: it saves, and says when
+// all is over.
+int TakeSignal() {
+  if (TakeSaveRequest()) return SIGUSR1;
+  const std::optional<int> signal = Interrupted();
+  if (!signal) return 0;
+  std::signal(*signal, SIG_IGN);  // a second one would end it while process 0 saves
+  ClearInterrupted();
+  return *signal;
+}
+
+Status FollowFirst() {
+  trainer::FollowOptions options;
+  options.neuron_variables = trainer::TakeNeuronVariables();
+  NXDKIT_ASSIGN(options.launch, LaunchOptionsOfTool());
+  NXDKIT_ASSIGN(const std::string self, OwnPath());
+  options.worker_command = {self, std::string(kWorkerWord)};
+  options.launch.heartbeat.take_signal = TakeSignal;
+  options.launch.heartbeat.on_lost = [](const Error& error, bool own) {
+    if (own) TellAsFollower(error);
+    LeaveAtOnce(error, own);
+  };
+  return trainer::FollowLaunch(options);
+}
+
 // Of the processes that a launcher has started the first one runs the command; the others hold
 // their ranks of the models. What needs no models, the first one does alone.
 int FollowOther(std::span<char*> words) {
@@ -349,18 +370,12 @@ int FollowOther(std::span<char*> words) {
     for (const std::string_view alone :
          {"-n", "--dry-run", "--print-config", "-h", "--help", "-V", "--version", "report"})
       if (word == alone) return 0;
-  // Of process 0 the signals are: it saves, and says when all is over.
-  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) std::signal(number, SIG_IGN);
-  Status status = OkStatus();
-  {
-    auto transport = Launch::StartTransport();
-    status = transport.ok() ? trainer::Follow(**transport) : Status(transport.error());
-    if (!status.ok() && transport.ok()) static_cast<void>(transport->release());
-  }
+  InstallSignalHandlers();
+  InstallSaveSignal();
+  const Status status = FollowFirst();
   if (status.ok()) return 0;
-  WriteStderr(fmt::format("grpo-train: process {}: {}\n", trainer::LaunchedProcess(),
-                          EscapeControl(status.error().ToString())));
-  ::_exit(ExitCode(status.error().code()));
+  TellAsFollower(status.error());
+  LeaveAtOnce(status.error(), true);
 }
 
 }  // namespace

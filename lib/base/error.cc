@@ -25,6 +25,7 @@ constexpr CodeRow kCodes[] = {
     {Errc::kIo, 5, "io"},
     {Errc::kLimit, 6, "limit"},
     {Errc::kInterrupted, 130, "interrupted"},
+    {Errc::kLost, 75, "lost"},
     {Errc::kInternal, 70, "internal"},
 };
 

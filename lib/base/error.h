@@ -23,6 +23,7 @@ enum class Errc {
   kLimit,        // a stated cap (--max-memory) cannot be met                        -> 6
   kInterrupted,  // SIGINT or SIGTERM arrived                                        -> 130/143
   kInternal,     // a bug of ours                                                    -> 70
+  kLost,         // another process of the same run is gone: the same command again  -> 75
 };
 
 int ExitCode(Errc code);

@@ -53,6 +53,11 @@ Status StopIfInterrupted() {
 
 void ClearInterrupted() { g_signal = 0; }
 
+void TakeForeignSignal(int signal) {
+  if (signal == SIGUSR1) return OnSaveSignal(signal);
+  OnSignal(signal);
+}
+
 void InstallSaveSignal() { SetHandler(SIGUSR1, OnSaveSignal, SA_RESTART); }
 
 bool TakeSaveRequest() { return g_save.exchange(false); }

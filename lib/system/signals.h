@@ -23,6 +23,10 @@ Status StopIfInterrupted();
 // For tests, and for a tool that goes on after a signal.
 void ClearInterrupted();
 
+// As if the signal, SIGINT, SIGTERM or SIGUSR1, had come, which another process got in our place. A
+// real one that comes after it is still the first one.
+void TakeForeignSignal(int signal);
+
 // For tools that can save what they have: from here on SIGUSR1, which would end the process, is a
 // request to do so. Batch systems send it some time before they end a job.
 void InstallSaveSignal();

@@ -151,7 +151,8 @@ std::optional<std::string_view> OutputOfAside(std::string_view name) {
 Result<Staging> Staging::Begin(const std::string& output, const Options& options) {
   Staging staging;
   NXDKIT_ASSIGN(staging.output_, ResolveOutput(output));
-  staging.staging_ = staging.output_ + ".partial";
+  staging.staging_ =
+      staging.output_ + (options.mark.empty() ? "" : "." + options.mark) + ".partial";
   staging.options_ = options;
   NXDKIT_TRY(staging.CheckOutput());
   if (const std::string parent = ParentPath(staging.output_); KindOf(parent) == PathKind::kMissing)

@@ -22,6 +22,9 @@ class Staging {
     bool resume = false;   // keep what an interrupted run left in the staging place
     bool folder = true;    // a folder, else a single file inside a staging folder
     bool sync = true;      // folders and names are on the disk when Publish returns
+    // The staging place is "<output>.<mark>.partial": for those who may build the same output on a
+    // file system without locks. Nothing is resumed across marks.
+    std::string mark{};
   };
   // kUsage when `output` is there and may not be replaced, or can never be the target of a rename
   // (a mount point, "/"). Missing parent folders are created. A symbolic link is followed.

@@ -61,7 +61,7 @@ Status Run(int tp, Dtype compute, const std::string& model, const nlohmann::json
     std::vector<float> outputs(batch.targets.size()), entropies(batch.targets.size());
     NXDKIT_TRY(decoder.Forward(batch, temperature, true, outputs, entropies.data()));
     NXDKIT_TRY(decoder.Backward(batch, gradient));
-    NXDKIT_TRY(decoder.SumPartialGradients());
+    NXDKIT_TRY(decoder.SumPartialGradients({0, decoder.table().size}));
     Collect(config, decoder, output);
     const std::scoped_lock lock(output.mutex);
     output.records[scores ? "scores" : "log_probs"] = outputs;

@@ -27,27 +27,43 @@ struct Piece {
   int64_t first = 0;   // within the slot
   int64_t offset = 0;  // within the flat arrays
   int64_t count = 0;
+  size_t number = 0;  // among all of the table
 };
 
-std::vector<Piece> PiecesOf(const ParamTable& table) {
+int64_t CountPieces(const Slot& slot) { return (slot.size() + kPiece - 1) / kPiece; }
+
+size_t CountPieces(const ParamTable& table) {
+  int64_t count = 0;
+  for (const Slot& slot : table.slots) count += CountPieces(slot);
+  return static_cast<size_t>(count);
+}
+
+// Those that begin in `range`.
+std::vector<Piece> PiecesIn(const ParamTable& table, const FlatRange& range) {
   std::vector<Piece> pieces;
+  size_t number = 0;
   for (size_t s = 0; s < table.slots.size(); ++s) {
-    const int64_t size = table.slots[s].size();
-    for (int64_t first = 0; first < size; first += kPiece)
-      pieces.push_back({s, first, table.slots[s].offset + first, std::min(kPiece, size - first)});
+    const Slot& slot = table.slots[s];
+    const int64_t size = slot.size();
+    if (slot.offset >= range.end || slot.offset + size <= range.begin) {
+      number += static_cast<size_t>(CountPieces(slot));
+      continue;
+    }
+    for (int64_t first = 0; first < size; first += kPiece, ++number)
+      if (slot.offset + first >= range.begin && slot.offset + first < range.end)
+        pieces.push_back({s, first, slot.offset + first, std::min(kPiece, size - first), number});
   }
   return pieces;
 }
 
-// The pieces in `range`, with their places in it, and their numbers among all.
+// The pieces in `range`, with their places in it.
 template <typename Body>
 void ForPieces(const ParamTable& table, const FlatRange& range, const Body& body) {
-  const std::vector<Piece> pieces = PiecesOf(table);
+  const std::vector<Piece> pieces = PiecesIn(table, range);
   ParallelFor(std::ssize(pieces), 1, [&](int64_t i) {
     Piece piece = pieces[static_cast<size_t>(i)];
-    if (piece.offset < range.begin || piece.offset >= range.end) return;
     piece.offset -= range.begin;
-    body(piece, static_cast<size_t>(i));
+    body(piece);
   });
 }
 
@@ -226,17 +242,18 @@ Result<OptimizerType> ParseOptimizerType(std::string_view name) {
 }
 
 // In whole pieces, so that every element is treated as if nothing were cut.
-std::vector<FlatRange> CutForOptimizer(const ParamTable& table, int ranks) {
-  const std::vector<Piece> pieces = PiecesOf(table);
+std::vector<FlatRange> CutForOptimizer(const ParamTable& table, const FlatRange& part, int ranks) {
+  const std::vector<Piece> pieces = PiecesIn(table, part);
   std::vector<FlatRange> ranges;
   size_t next = 0;
   for (int r = 0; r < ranks; ++r) {
-    const int64_t begin = ranges.empty() ? 0 : ranges.back().end;
-    const int64_t wanted = table.size / ranks * (r + 1) + table.size % ranks * (r + 1) / ranks;
+    const int64_t begin = ranges.empty() ? part.begin : ranges.back().end;
+    const int64_t wanted =
+        part.begin + part.size() / ranks * (r + 1) + part.size() % ranks * (r + 1) / ranks;
     // A piece belongs to the rank that its middle falls to.
     while (next < pieces.size() && pieces[next].offset + pieces[next].count / 2 < wanted) ++next;
     const bool is_last = r + 1 == ranks || next == pieces.size();
-    ranges.push_back({begin, is_last ? table.size : pieces[next].offset});
+    ranges.push_back({begin, is_last ? part.end : pieces[next].offset});
   }
   return ranges;
 }
@@ -255,7 +272,7 @@ void UpdateAdamW(const ParamTable& table, const AdamOptions& options, const Adam
                  std::span<const float> gradient, AdamState& state, std::span<float> master,
                  std::span<uint16_t> narrow) {
   const Factors factors = MakeFactors(options, step, ++state.step);
-  ForPieces(table, state.range, [&](const Piece& piece, size_t) {
+  ForPieces(table, state.range, [&](const Piece& piece) {
     const int64_t at = piece.offset;
     StepF32(factors, piece.count, gradient.data() + at, state.m.data() + at, state.v.data() + at,
             master.data() + at);
@@ -268,7 +285,7 @@ void UpdateAdamWBf16(const ParamTable& table, const AdamOptions& options, const 
                      std::span<uint16_t> weights) {
   Factors factors = MakeFactors(options, step, ++state.step);
   MakeF32Corrections(step, state.step, factors);
-  ForPieces(table, state.range, [&](const Piece& piece, size_t) {
+  ForPieces(table, state.range, [&](const Piece& piece) {
     const int64_t at = piece.offset;
     StepBf16(factors, piece.count, gradient.data() + at, state.m.data() + at, state.v.data() + at,
              state.c.data() + at, weights.data() + at);
@@ -280,7 +297,7 @@ void UpdateAdamWBf16Fixed(const ParamTable& table, const AdamOptions& options, c
                           std::span<uint16_t> weights) {
   const Factors factors = MakeFactors(options, step, ++state.step);
   const PhiloxKey key = MakeKey(seed, RandomUse::kRounding);
-  ForPieces(table, state.range, [&](const Piece& piece, size_t) {
+  ForPieces(table, state.range, [&](const Piece& piece) {
     // Ranks that hold copies have the same cut, and with it the same bits.
     const Slot& slot = table.slots[piece.slot];
     const PhiloxCounter place = {0, static_cast<uint32_t>(slot.cut_begin), slot.param,
@@ -292,13 +309,15 @@ void UpdateAdamWBf16Fixed(const ParamTable& table, const AdamOptions& options, c
   });
 }
 
-std::vector<double> SquaredNormTerms(const ParamTable& table, const FlatRange& range,
-                                     std::span<const float> gradient) {
-  std::vector<double> terms(PiecesOf(table).size());
-  ForPieces(table, range, [&](const Piece& piece, size_t i) {
-    terms[i] =
-        SumOfSquares(piece.count, gradient.data() + piece.offset) / table.slots[piece.slot].copies;
-  });
+std::vector<double> SquaredNormTerms(const ParamTable& table, std::span<const FlatRange> ranges,
+                                     std::span<const float> gradients) {
+  std::vector<double> terms(CountPieces(table));
+  for (const FlatRange& range : ranges)
+    ForPieces(table, range, [&](const Piece& piece) {
+      terms[piece.number] =
+          SumOfSquares(piece.count, gradients.data() + range.begin + piece.offset) /
+          table.slots[piece.slot].copies;
+    });
   return terms;
 }
 

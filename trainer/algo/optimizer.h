@@ -32,10 +32,11 @@ struct AdamOptions {
   double weight_decay = 1e-2;
 };
 
-// The flat array cut over data-parallel ranks (ZeRO-1), each of which keeps the state of its range
-// and updates its weights. The ranges follow one another; some may be empty. An update of the
-// ranges, whatever their number, has the bits of one of the whole.
-std::vector<FlatRange> CutForOptimizer(const ParamTable& table, int ranks);
+// A part of the flat array, which does not cut a slot, cut over data-parallel ranks (ZeRO-1), each
+// of which keeps the state of its range and updates its weights. The ranges follow one another;
+// some may be empty. An update of the ranges, whatever their number, has the bits of one of the
+// whole.
+std::vector<FlatRange> CutForOptimizer(const ParamTable& table, const FlatRange& part, int ranks);
 
 // What a checkpoint saves: `step` counts the updates made, arrays are [range.size()].
 struct AdamState {
@@ -73,11 +74,11 @@ void UpdateAdamWBf16Fixed(const ParamTable& table, const AdamOptions& options, c
                           std::span<uint16_t> weights);
 
 // The squared norm of a tensor-parallel rank's gradient, in f64, as terms that are added up in
-// their order: those of `range`, the others 0. `gradient` is that of the range. A slot that
+// their order: those of `ranges`, the others 0. `gradients` is the whole flat array. A slot that
 // `copies` ranks hold counts a share each: the sum over the tensor parallel ranks is the square of
 // the global norm. A gradient that is not finite makes it infinite or not a number.
-std::vector<double> SquaredNormTerms(const ParamTable& table, const FlatRange& range,
-                                     std::span<const float> gradient);
+std::vector<double> SquaredNormTerms(const ParamTable& table, std::span<const FlatRange> ranges,
+                                     std::span<const float> gradients);
 double SumOfTerms(std::span<const double> terms);
 
 struct GradientClip {

@@ -34,8 +34,12 @@ class Comm::Group {
     int thread = 0;  // of the process
   };
   // `failed` is set once by the first rank that fails; every wait of every group looks at it.
-  Group(std::vector<Member> members_in, int process, const std::atomic<bool>& failed)
-      : posts(members_in.size()), members(std::move(members_in)), failed_(failed) {
+  Group(std::vector<Member> members_in, int process, bool background_in,
+        const std::atomic<bool>& failed)
+      : posts(members_in.size()),
+        members(std::move(members_in)),
+        background(background_in),
+        failed_(failed) {
     here_ = static_cast<int>(std::ranges::count(members, process, &Member::process));
   }
 
@@ -66,6 +70,7 @@ class Comm::Group {
 
   std::vector<std::span<const std::byte>> posts;  // of each rank of this process
   const std::vector<Member> members;
+  const bool background;
   // The groups that are being split off, by color.
   void PutChild(int color, std::shared_ptr<Group> child) {
     const std::scoped_lock lock(mutex_);
@@ -87,20 +92,24 @@ class Comm::Group {
 };
 
 struct Comm::World {
-  World(int ranks, int threads_per_rank, Transport* transport_in)
-      : transport(transport_in), results(static_cast<size_t>(ranks)) {
-    const int processes = transport == nullptr ? 1 : transport->processes();
+  World(const std::vector<int>& ranks_of_process, int threads_per_rank, Transport* transport_in)
+      : transport(transport_in), most_of_process(std::ranges::max(ranks_of_process)) {
     std::vector<Group::Member> members;
-    for (int rank = 0; rank < ranks * processes; ++rank)
-      members.push_back({rank / ranks, rank % ranks});
-    const std::shared_ptr<Group> group = AddGroup(std::move(members));
+    int first = 0;  // of this process
+    for (int p = 0; p < static_cast<int>(ranks_of_process.size()); ++p) {
+      if (p == process()) first = static_cast<int>(members.size());
+      for (int thread = 0; thread < ranks_of_process[static_cast<size_t>(p)]; ++thread)
+        members.push_back({p, thread});
+    }
+    const int ranks = ranks_of_process[static_cast<size_t>(process())];
+    results.resize(static_cast<size_t>(ranks), OkStatus());
+    const std::shared_ptr<Group> group = AddGroup(std::move(members), false);
     for (int thread = 0; thread < ranks; ++thread)
-      threads.emplace_back(
-          [this, group, thread, rank = process() * ranks + thread, threads_per_rank] {
-            SetThreads(threads_per_rank);
-            Comm comm(group, rank, *this);
-            Serve(comm, static_cast<size_t>(thread));
-          });
+      threads.emplace_back([this, group, thread, rank = first + thread, threads_per_rank] {
+        SetThreads(threads_per_rank);
+        Comm comm(group, rank, *this);
+        Serve(comm, static_cast<size_t>(thread));
+      });
   }
 
   int process() const { return transport == nullptr ? 0 : transport->process(); }
@@ -114,9 +123,10 @@ struct Comm::World {
     changed.notify_all();
   }
 
-  std::shared_ptr<Group> AddGroup(std::vector<Group::Member> members) {
+  std::shared_ptr<Group> AddGroup(std::vector<Group::Member> members, bool background) {
     const std::scoped_lock lock(mutex);
-    return groups.emplace_back(std::make_shared<Group>(std::move(members), process(), failed));
+    return groups.emplace_back(
+        std::make_shared<Group>(std::move(members), process(), background, failed));
   }
 
   // The life of one rank's thread.
@@ -154,6 +164,7 @@ struct Comm::World {
   }
 
   Transport* const transport;
+  const int most_of_process;  // ranks of the process that has most
   std::atomic<bool> failed{false};
   std::mutex mutex;
   std::condition_variable changed;
@@ -169,6 +180,7 @@ Comm::Comm(std::shared_ptr<Group> group, int rank, World& world)
     : group_(std::move(group)), rank_(rank), world_(&world) {}
 
 int Comm::size() const { return group_->size(); }
+bool Comm::is_local() const { return group_->is_local(); }
 
 Status Comm::Barrier() {
   if (size() == 1) return OkStatus();
@@ -255,23 +267,26 @@ Status Comm::Exchange(std::span<const std::span<const std::byte>> in,
 }
 
 // Two threads talk on one channel, whatever the group: both make the same calls in the same order.
+// What goes on in the background has channels of its own.
 Status Comm::ExchangeRemote(std::span<const std::span<const std::byte>> in,
                             std::span<const std::span<std::byte>> out) {
   const std::vector<Group::Member>& members = group_->members;
-  const int threads = static_cast<int>(world_->threads.size());
+  const int threads = world_->most_of_process;
+  const int first = group_->background ? threads * threads : 0;
   const Group::Member& me = members[static_cast<size_t>(rank_)];
   std::vector<Transport::Send> sends;
   std::vector<Transport::Receive> receives;
   for (size_t r = 0; r < members.size(); ++r) {
     const Group::Member& peer = members[r];
     if (peer.process == me.process) continue;
-    sends.push_back({peer.process, me.thread * threads + peer.thread, in[r]});
-    receives.push_back({peer.process, peer.thread * threads + me.thread, out[r]});
+    sends.push_back({peer.process, first + me.thread * threads + peer.thread, in[r]});
+    receives.push_back({peer.process, first + peer.thread * threads + me.thread, out[r]});
   }
-  return world_->transport->Run(sends, receives, world_->failed);
+  return world_->transport->Run(
+      sends, receives, {&world_->failed, world_->transport->patience(), group_->background});
 }
 
-Result<std::unique_ptr<Comm>> Comm::Split(int color, int key) {
+Result<std::unique_ptr<Comm>> Comm::Split(int color, int key, bool background) {
   struct Wish {
     int color = 0;
     int key = 0;
@@ -292,15 +307,18 @@ Result<std::unique_ptr<Comm>> Comm::Split(int color, int key) {
   const bool makes = *std::ranges::find_if(chosen, is_here) == static_cast<size_t>(rank_);
   std::vector<Group::Member> members;
   for (const size_t r : chosen) members.push_back(group_->members[r]);
-  if (makes) group_->PutChild(color, world_->AddGroup(std::move(members)));
+  if (makes) group_->PutChild(color, world_->AddGroup(std::move(members), background));
   NXDKIT_TRY(Barrier());
   const std::shared_ptr<Group> child = group_->ChildOf(color);
   NXDKIT_TRY(Barrier());  // before another split
   return std::unique_ptr<Comm>(new Comm(child, rank, *world_));
 }
 
-ThreadWorld::ThreadWorld(int ranks, int threads_per_rank, Transport* transport)
-    : world_(std::make_unique<Comm::World>(ranks, threads_per_rank, transport)) {}
+ThreadWorld::ThreadWorld(int ranks, int threads_per_rank)
+    : ThreadWorld(std::vector{ranks}, threads_per_rank, nullptr) {}
+ThreadWorld::ThreadWorld(const std::vector<int>& ranks_of_process, int threads_per_rank,
+                         Transport* transport)
+    : world_(std::make_unique<Comm::World>(ranks_of_process, threads_per_rank, transport)) {}
 ThreadWorld::~ThreadWorld() = default;
 
 Status ThreadWorld::Run(const std::function<Status(Comm& world)>& body) {
@@ -329,6 +347,7 @@ Result<Mesh> Mesh::Make(Comm& world, int tp_size) {
   Mesh mesh;
   NXDKIT_ASSIGN(mesh.tp, world.Split(world.rank() / tp_size, world.rank()));
   NXDKIT_ASSIGN(mesh.dp, world.Split(world.rank() % tp_size, world.rank()));
+  NXDKIT_ASSIGN(mesh.dp_background, world.Split(world.rank() % tp_size, world.rank(), true));
   return mesh;
 }
 

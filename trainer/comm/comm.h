@@ -13,16 +13,21 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "lib/base/error.h"
 #include "trainer/comm/transport.h"
 
 namespace nxdkit::trainer {
 
+// Of one process of several: so many of them have channels of their own.
+inline constexpr int kMostRanksOfProcess = 512;
+
 class Comm {
  public:
   int rank() const { return rank_; }
   int size() const;
+  bool is_local() const;  // all ranks are in this process
 
   Status Barrier();
   // out = [rank 0's in, rank 1's in, ...]; out.size() == in.size() * size().
@@ -33,8 +38,10 @@ class Comm {
   // rank to rank, and what is given and what is taken may be one place.
   Status Exchange(std::span<const std::span<const std::byte>> in,
                   std::span<const std::span<std::byte>> out);
-  // The group of all ranks with the same color, numbered by key, then by rank here.
-  Result<std::unique_ptr<Comm>> Split(int color, int key);
+  // The group of all ranks with the same color, numbered by key, then by rank here. In the
+  // background: for a thread of this rank's own that communicates while its first one does so too,
+  // on other communicators; where it waits for other processes it leaves the core to others.
+  Result<std::unique_ptr<Comm>> Split(int color, int key, bool background = false);
 
  private:
   friend class ThreadWorld;
@@ -55,10 +62,12 @@ class Comm {
 // Threads that stay, one per rank, each with its communicator of the world.
 class ThreadWorld {
  public:
-  // `threads_per_rank`: for the loops and products of each rank (trainer/base/parallel.h). With a
-  // transport, which must outlive it, every process has so many ranks: those of process p follow
-  // those of process p - 1. All processes make their worlds, and call Run, in the same order.
-  explicit ThreadWorld(int ranks, int threads_per_rank = 1, Transport* transport = nullptr);
+  // `threads_per_rank`: for the loops and products of each rank (trainer/base/parallel.h).
+  explicit ThreadWorld(int ranks, int threads_per_rank = 1);
+  // Over the processes of a transport, which must outlive it: how many ranks each has, or none;
+  // those of process p follow those of process p - 1. All processes make their worlds, and call
+  // Run, in the same order.
+  ThreadWorld(const std::vector<int>& ranks_of_process, int threads_per_rank, Transport* transport);
   ~ThreadWorld();
   ThreadWorld(const ThreadWorld&) = delete;
   ThreadWorld& operator=(const ThreadWorld&) = delete;
@@ -80,6 +89,7 @@ class ThreadWorld {
 struct Mesh {
   std::unique_ptr<Comm> tp;
   std::unique_ptr<Comm> dp;
+  std::unique_ptr<Comm> dp_background;  // the group of dp once more, for a thread beside
   int tp_rank() const { return tp->rank(); }
   int dp_rank() const { return dp->rank(); }
 

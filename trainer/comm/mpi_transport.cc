@@ -19,9 +19,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostPerMessage = size_t{1} << 30;  // counts of MPI-3 are ints
-// Ranks that share a core must let each other run; after a while a wait is a long one.
+// Ranks that share a core must let each other run; after a while a wait is a long one. A nap is a
+// sixteenth of the wait so far, so that it adds little to it, and a process with many threads that
+// wait for long is idle.
 constexpr auto kSpin = std::chrono::milliseconds(2);
-constexpr useconds_t kNap = 50;
+constexpr std::chrono::microseconds kShortestNap(30), kLongestNap(1000);
+
+void Nap(std::chrono::steady_clock::duration waited) {
+  const auto nap = std::chrono::duration_cast<std::chrono::microseconds>(waited) / 16;
+  ::usleep(static_cast<useconds_t>(std::clamp(nap, kShortestNap, kLongestNap).count()));
+}
 
 // A message under way.
 struct Request {
@@ -41,12 +48,18 @@ class MpiTransport : public Transport {
   int process() const override { return process_; }
   int processes() const override { return processes_; }
 
+  std::chrono::milliseconds patience() const override { return patience_; }
+  uint64_t sent_bytes() const override { return sent_bytes_; }
+
   Status Run(std::span<const Send> sends, std::span<const Receive> receives,
-             const std::atomic<bool>& cancelled, bool patient) override {
+             const Waiting& waiting) override {
     std::vector<Request> requests;
     Status status = Post(sends, receives, requests);
-    if (status.ok()) status = Wait(requests, cancelled, patient);
-    if (status.ok()) return status;
+    if (status.ok()) status = Wait(requests, waiting);
+    if (status.ok()) {
+      for (const Send& send : sends) sent_bytes_ += send.bytes.size();
+      return status;
+    }
     failed_ = true;
     for (const Request& request : requests) mpi_.cancel(request.handle);
     return status;
@@ -54,7 +67,7 @@ class MpiTransport : public Transport {
 
  private:
   static Status Fault(NxdkitMpiError error) {
-    return error == nullptr ? OkStatus() : Status(Error(Errc::kIo, std::string("MPI: ") + error));
+    return error == nullptr ? OkStatus() : Status(Error(Errc::kLost, std::string("MPI: ") + error));
   }
 
   // Long ones in parts. Receives first, so that nothing arrives unexpected.
@@ -85,8 +98,7 @@ class MpiTransport : public Transport {
     return OkStatus();
   }
 
-  Status Wait(std::vector<Request>& requests, const std::atomic<bool>& cancelled,
-              bool patient) const {
+  Status Wait(std::vector<Request>& requests, const Waiting& waiting) const {
     Clock::time_point heard = Clock::now();
     while (!requests.empty()) {
       const size_t before = requests.size();
@@ -94,12 +106,15 @@ class MpiTransport : public Transport {
       const Clock::time_point now = Clock::now();
       if (requests.size() < before) heard = now;
       if (requests.empty()) break;
-      if (cancelled) return Error(Errc::kInterrupted, "another rank of the run has failed");
-      if (!patient && now - heard > patience_)
-        return Error(Errc::kIo, fmt::format("process {} has not heard of process {} for {} s",
-                                            process_, requests.front().peer,
-                                            std::chrono::duration<double>(patience_).count()));
-      now - heard < kSpin ? static_cast<void>(::sched_yield()) : static_cast<void>(::usleep(kNap));
+      if (waiting.cancelled != nullptr && *waiting.cancelled)
+        return Error(Errc::kInterrupted, "another rank of the run has failed");
+      if (waiting.limit && now - heard > *waiting.limit)
+        return Error(Errc::kLost,
+                     fmt::format("process {}: process {} has not been heard of for {} s", process_,
+                                 requests.front().peer,
+                                 std::chrono::duration<double>(*waiting.limit).count()));
+      const bool spins = !waiting.gently && now - heard < kSpin;
+      spins ? static_cast<void>(::sched_yield()) : Nap(now - heard);
     }
     return OkStatus();
   }
@@ -126,6 +141,7 @@ class MpiTransport : public Transport {
   const int process_, processes_;
   const std::chrono::milliseconds patience_;
   std::atomic<bool> failed_{false};
+  std::atomic<uint64_t> sent_bytes_{0};
 };
 
 Error CannotLoad(const std::string& plugin, std::string_view why) {

@@ -18,7 +18,7 @@ int LaunchedProcess();
 
 struct MpiOptions {
   std::string plugin;  // the library's path
-  // How long a process waits for another one without hearing anything of what it waits for.
+  // Transport::patience.
   std::chrono::milliseconds patience = std::chrono::minutes(10);
 };
 

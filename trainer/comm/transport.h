@@ -3,8 +3,11 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "lib/base/error.h"
@@ -25,18 +28,32 @@ class Transport {
   };
   static constexpr int kChannels = 1 << 20;
 
+  struct Waiting {
+    const std::atomic<bool>* cancelled = nullptr;  // ends the wait when it becomes true
+    // How long nothing may arrive; nullopt: however long it takes, as for the next order of a
+    // leader.
+    std::optional<std::chrono::milliseconds> limit;
+    // Others compute on this thread's core meanwhile: it sleeps between looks, from the first one
+    // on.
+    bool gently = false;
+  };
+
   virtual ~Transport() = default;
   virtual int process() const = 0;
   virtual int processes() const = 0;
+  // How long the ranks of a mesh wait for one another: Waiting::limit of their collectives.
+  virtual std::chrono::milliseconds patience() const = 0;
 
   // Posts all, and waits until all are through. Messages of two processes and one channel arrive in
   // the order in which they were sent; a message of another size than is received is kInternal.
-  // Called by several threads at once, each with channels of its own. kInterrupted when `cancelled`
-  // becomes true; kIo when nothing has arrived for the time that the transport allows: then the
-  // other process is dead, hangs or cannot be reached, and the run cannot go on.
-  // `patient`: however long it takes, as for the next order of a leader.
+  // Called by several threads at once, each with channels of its own. kInterrupted when cancelled;
+  // when nothing has arrived for the limit the other process is dead, hangs or cannot be
+  // reached, and the run cannot go on: kLost.
   virtual Status Run(std::span<const Send> sends, std::span<const Receive> receives,
-                     const std::atomic<bool>& cancelled, bool patient = false) = 0;
+                     const Waiting& waiting) = 0;
+
+  // Of all messages so far, from any thread.
+  virtual uint64_t sent_bytes() const = 0;
 };
 
 }  // namespace nxdkit::trainer

@@ -41,6 +41,20 @@ std::string LegalTp(int64_t cores) {
          LegalValues(std::min<int64_t>(cores, 1024), [&](int64_t tp) { return cores % tp == 0; });
 }
 
+// Groups of `tp` cores from `first` to `end`, none of which may be on two machines.
+void CheckWithinMachines(Checker& check, std::string_view key, int64_t first, int64_t end,
+                         int64_t tp, const RunPlan& plan) {
+  const int64_t each = plan.cores / plan.nodes;
+  for (int64_t border = each; border < end; border += each) {
+    if (border <= first || (border - first) % tp == 0) continue;
+    return check.Problem(key,
+                         fmt::format("a tensor parallel group of {} is not within one of {} "
+                                     "machines of {} cores",
+                                     tp, plan.nodes, each),
+                         LegalTp(each));
+  }
+}
+
 void CheckContext(Checker& check) {
   const int64_t most = check.config().data.max_response_length;
   const RolloutConfig& rollout = check.config().worker.rollout;
@@ -179,18 +193,13 @@ void CheckCores(Checker& check, const RunPlan& plan) {
   const std::string train_fix = plan.separate ? LegalRatios(plan) : LegalTp(plan.cores);
   const std::string rollout_fix = plan.separate ? train_fix : LegalTp(plan.rollout_cores);
   CheckDivides(check, kTrainTp, plan.train_cores, plan.train_tp, "training", train_fix);
-  if (plan.nodes > 1 && plan.separate)
-    check.Problem("trainer.separate_rollout_workers",
-                  "rollout workers with cores of their own are not supported on several machines",
-                  "set it to false");
-  if (plan.nodes > 1 && plan.data_parallel % plan.nodes != 0)
-    check.Problem(
-        kTrainTp,
-        fmt::format("a tensor parallel group of {} is not within one of {} machines of {} "
-                    "cores",
-                    plan.train_tp, plan.nodes, plan.cores / plan.nodes),
-        LegalTp(plan.cores / plan.nodes));
   const bool elsewhere = !check.config().worker.rollout.url.empty();  // it has cores of its own
+  if (plan.nodes > 1) {
+    CheckWithinMachines(check, kTrainTp, 0, plan.train_cores, plan.train_tp, plan);
+    if (!elsewhere)
+      CheckWithinMachines(check, kRolloutTp, plan.separate ? plan.train_cores : 0, plan.cores,
+                          plan.rollout_tp, plan);
+  }
   if (!elsewhere)
     CheckDivides(check, kRolloutTp, plan.rollout_cores, plan.rollout_tp, "rollout", rollout_fix);
   const NeuronOverrideConfig& engine = check.config().worker.rollout.neuron_override_config;

@@ -193,6 +193,8 @@ struct TrainerConfig {
   int64_t max_skipped_steps = 5;               // ours
   std::optional<double> peak_tflops;           // ours
   bool check_memory = true;                    // ours
+  int64_t peer_timeout = 60;                   // ours
+  bool overlap_gradients = true;               // ours
   std::optional<std::string> tensorboard_dir;  // ours
 };
 

@@ -355,6 +355,14 @@ void AddTrainer(Table& table) {
        kOurs},
       {TRAINER(check_memory), "refuse to start when the run may take more memory than there is",
        kNone, "", kOurs},
+      {TRAINER(peer_timeout),
+       "seconds after which a process of several that is not heard of is lost, and the run ends "
+       "with "
+       "exit code 75",
+       kPositive, "", kOurs},
+      {TRAINER(overlap_gradients),
+       "over several processes: gradients are summed while the backward pass runs", kNone, "",
+       kOurs},
       {TRAINER(tensorboard_dir),
        "of the event files; null: $TENSORBOARD_DIR or tensorboard_log, then project and experiment",
        kNone, "", kOurs},

@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "lib/base/checked.h"
 #include "lib/base/errors.h"
@@ -15,9 +17,24 @@ int64_t Quotient(int64_t a, int64_t b) { return b == 0 ? 0 : a / b; }
 // Of our own engine as many as the cores allow; a server of another one may take all of them.
 int64_t RolloutWorkers(const RolloutConfig& rollout, const RunPlan& plan) {
   const int64_t by_cores = Quotient(plan.rollout_cores, plan.rollout_tp);
-  if (rollout.engine == "cpu") return by_cores;
+  const bool in_turn = plan.nodes > 1 && !plan.separate;
+  if (rollout.engine == "cpu") return in_turn ? plan.nodes : by_cores;
   if (!rollout.url.empty()) return std::ssize(rollout.url);
-  return rollout.servers.value_or(plan.separate ? by_cores : 1);
+  return rollout.servers.value_or(plan.separate ? by_cores : plan.nodes);
+}
+
+// Those with an URL are spoken to from where the loop is.
+void PlaceOnMachines(const RolloutConfig& rollout, RunPlan& plan) {
+  constexpr int64_t kMost = 1 << 16;  // of a configuration that is refused anyway
+  const int64_t each = Quotient(plan.cores, plan.nodes);
+  for (int64_t m = 0; m < std::min(plan.nodes, kMost); ++m)
+    plan.ranks_of_machine.push_back(std::clamp<int64_t>(plan.train_cores - m * each, 0, each));
+  for (int64_t w = 0; w < std::min(plan.rollout_workers, kMost); ++w) {
+    int64_t machine = w % plan.nodes;
+    if (plan.separate) machine = Quotient(plan.train_cores + w * plan.rollout_tp, each);
+    if (!rollout.url.empty()) machine = 0;
+    plan.machine_of_worker.push_back(std::min(machine, plan.nodes - 1));
+  }
 }
 
 int64_t RoundedUp(int64_t a, int64_t b) { return b == 0 ? 0 : (a + b - 1) / b; }
@@ -36,11 +53,12 @@ RunPlan MakeRunPlan(const Config& config) {
   // 0.7 is a little less than it says, and a third is written with six digits.
   const double share = static_cast<double>(plan.cores) * (trainer.training_core_ratio + 1e-6);
   plan.train_cores = plan.separate ? static_cast<int64_t>(std::floor(share)) : plan.cores;
-  plan.rollout_cores = plan.separate ? plan.cores - plan.train_cores : cores_of_each;
+  plan.rollout_cores = plan.separate ? plan.cores - plan.train_cores : plan.cores;
   plan.train_tp = actor.tensor_parallel_size;
   plan.data_parallel = Quotient(plan.train_cores, plan.train_tp);
   plan.rollout_tp = rollout.tensor_parallel_size;
   plan.rollout_workers = RolloutWorkers(rollout, plan);
+  PlaceOnMachines(rollout, plan);
 
   plan.prompts = config.data.rollout_batch_size;
   plan.samples = rollout.n;
@@ -60,6 +78,30 @@ RunPlan MakeRunPlan(const Config& config) {
   return plan;
 }
 
+namespace {
+
+// "machine 1: process 1, 4 threads, TP ranks 0 to 1 of DP ranks 2 to 3; rollout workers 4 to 5"
+std::string MachineText(const RunPlan& plan, int64_t machine) {
+  const auto range = [](const char* what, int64_t first, int64_t count) {
+    return count == 1 ? fmt::format("{} {}", what, first)
+                      : fmt::format("{}s {} to {}", what, first, first + count - 1);
+  };
+  std::string text = fmt::format("machine {}: process {}", machine, machine);
+  const auto ranks = plan.ranks_of_machine.begin();
+  const int64_t threads = ranks[machine];
+  if (threads > 0)
+    text += fmt::format(", {} threads, TP ranks 0 to {} of {}", threads, plan.train_tp - 1,
+                        range("DP rank", std::reduce(ranks, ranks + machine) / plan.train_tp,
+                              threads / plan.train_tp));
+  const auto first = std::ranges::find(plan.machine_of_worker, machine);
+  const int64_t workers = std::ranges::count(plan.machine_of_worker, machine);
+  if (workers > 0)
+    text += "; " + range("rollout worker", first - plan.machine_of_worker.begin(), workers);
+  return text + (machine == 0 ? "; the loop and the rewards\n" : "\n");
+}
+
+}  // namespace
+
 std::string RunPlanText(const RunPlan& plan) {
   std::string text =
       plan.separate ? fmt::format(
@@ -70,13 +112,8 @@ std::string RunPlanText(const RunPlan& plan) {
                     : fmt::format("{} cores: training TP {} x DP {}, rollout {} workers x TP {}\n",
                                   plan.cores, plan.train_tp, plan.data_parallel,
                                   plan.rollout_workers, plan.rollout_tp);
-  for (int64_t node = 0; plan.nodes > 1 && node < plan.nodes; ++node) {
-    const int64_t here = plan.data_parallel / plan.nodes;
-    text +=
-        fmt::format("machine {}: process {}, {} threads, TP ranks 0 to {} of DP ranks {} to {}{}\n",
-                    node, node, here * plan.train_tp, plan.train_tp - 1, node * here,
-                    (node + 1) * here - 1, node == 0 ? ", the loop, rollout and rewards" : "");
-  }
+  for (int64_t machine = 0; plan.nodes > 1 && machine < std::ssize(plan.ranks_of_machine); ++machine)
+    text += MachineText(plan, machine);
   text += fmt::format("{} prompts x {} responses = {} sequences a step, {} per rollout worker",
                       plan.prompts, plan.samples, plan.sequences, plan.sequences_per_worker);
   if (plan.waves > 0) text += fmt::format(" in {} waves", plan.waves);

@@ -13,16 +13,24 @@
 namespace nxdkit::trainer {
 
 struct RunPlan {
-  int64_t nodes = 1;  // machines, with a process and an equal share of the ranks each
+  int64_t nodes = 1;  // machines, with a process each
   int64_t cores = 0;  // of all
   int64_t train_cores = 0;
-  // The same cores as train_cores unless separate; of several machines those of the first.
+  // The same cores as train_cores unless separate.
   int64_t rollout_cores = 0;
   bool separate = false;
   int64_t train_tp = 0;
   int64_t data_parallel = 0;  // train_cores / train_tp
   int64_t rollout_tp = 0;
-  int64_t rollout_workers = 0;  // rollout_cores / rollout_tp
+  // rollout_cores / rollout_tp; where the same cores do both on several machines one on each, that
+  // has all of them.
+  int64_t rollout_workers = 0;
+  // Cores are given out machine by machine, those of training first. How many ranks of the mesh
+  // each machine has, and which machine each rollout worker is on.
+  std::vector<int64_t> ranks_of_machine;
+  std::vector<int64_t> machine_of_worker;
+  // Whether rollout workers are processes of their own, beside that of the loop.
+  bool worker_processes() const { return separate || nodes > 1; }
 
   int64_t prompts = 0;               // B
   int64_t samples = 0;               // n

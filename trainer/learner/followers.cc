@@ -16,8 +16,11 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr uint64_t kMaxMessage = uint64_t{4} << 30;
-const std::atomic<bool> kNever{false};
+// The next order comes when it comes; an answer to what was asked comes soon.
+const Transport::Waiting kHowever{};
+Transport::Waiting Soon(const Transport& transport) {
+  return {nullptr, transport.patience(), false};
+}
 
 // What a follower holds of one model of the run.
 struct Followed {
@@ -29,18 +32,31 @@ struct Followed {
 
 class Follower {
  public:
-  explicit Follower(Transport& transport) : transport_(transport) {}
+  Follower(Transport& transport, const OrderHandlers& handlers)
+      : transport_(transport), handlers_(handlers) {}
 
   Status Run() {
     while (true) {
-      NXDKIT_ASSIGN(const Json order, ReceiveMessage(transport_, 0, kOrderChannel, kNever, true));
+      NXDKIT_ASSIGN(const Json order, ReceiveMessage(transport_, 0, kOrderChannel, kHowever));
       const std::string call = order.value("call", "");
       if (call == "end") return OkStatus();
-      NXDKIT_TRY(call == "make" ? Make(order) : Serve(call, order));
+      const auto handler = handlers_.find(call);
+      if (handler != handlers_.end())
+        NXDKIT_TRY(Answer(handler->second(order)));
+      else
+        NXDKIT_TRY(call == "make" ? Make(order) : Serve(call, order));
     }
   }
 
  private:
+  // The leader decides what an error means.
+  Status Answer(const Result<Json>& answer) {
+    if (answer.ok()) return SendMessage(transport_, 0, kAnswerChannel, *answer);
+    const Json error = {{"code", static_cast<int>(answer.error().code())},
+                        {"text", answer.error().ToString()}};
+    return SendMessage(transport_, 0, kAnswerChannel, {{"error", error}});
+  }
+
   Status Make(const Json& order) {
     const std::string path = order["source"].get<std::string>();
     Followed made;
@@ -87,10 +103,11 @@ class Follower {
 
   Status Read(MeshModel& model, const Json& order) {
     std::vector<std::byte> bytes(order["size"].get<size_t>());
-    NXDKIT_TRY(model.ReadOwn({order["rank"].get<int>(), order["array"].get<int>()},
-                             order["begin"].get<uint64_t>(), bytes));
+    NXDKIT_TRY(model.ReadOwn(
+        {order["rank"].get<int>(), order["array"].get<int>(), order["part"].get<int>()},
+        order["begin"].get<uint64_t>(), bytes));
     const Transport::Send send{0, kAnswerChannel, bytes};
-    return transport_.Run({&send, 1}, {}, kNever);
+    return transport_.Run({&send, 1}, {}, Soon(transport_));
   }
 
   Status Update(MeshModel& model, std::span<const Row> rows, const Json& order) {
@@ -112,7 +129,7 @@ class Follower {
     const int channel = kLossChannel + dp_rank;
     NXDKIT_TRY(SendMessage(transport_, 0, channel,
                            Json{{"micro", Bytes(micro)}, {"outputs", Bytes(outputs)}}));
-    NXDKIT_ASSIGN(const Json answer, ReceiveMessage(transport_, 0, channel, kNever, false));
+    NXDKIT_ASSIGN(const Json answer, ReceiveMessage(transport_, 0, channel, Soon(transport_)));
     if (!answer.contains("gradient"))
       return Error(Errc::kInterrupted, "the loss failed in process 0");
     const std::vector<float> found = Values<float>(answer["gradient"]);
@@ -122,32 +139,11 @@ class Follower {
   }
 
   Transport& transport_;
+  const OrderHandlers& handlers_;
   std::map<int64_t, Followed> models_;
 };
 
 }  // namespace
-
-Status SendMessage(Transport& transport, int to, int channel, const Json& message) {
-  const std::vector<uint8_t> bytes = Json::to_cbor(message);
-  const uint64_t size = bytes.size();
-  const Transport::Send sends[] = {{to, channel, std::as_bytes(std::span(&size, size_t{1}))},
-                                   {to, channel, std::as_bytes(std::span(bytes))}};
-  return transport.Run(sends, {}, kNever);
-}
-
-Result<Json> ReceiveMessage(Transport& transport, int from, int channel,
-                            const std::atomic<bool>& cancelled, bool patient) {
-  uint64_t size = 0;
-  Transport::Receive receive{from, channel, std::as_writable_bytes(std::span(&size, size_t{1}))};
-  NXDKIT_TRY(transport.Run({}, {&receive, 1}, cancelled, patient));
-  if (size > kMaxMessage) return Error(Errc::kInternal, "a message between processes is too long");
-  std::vector<uint8_t> bytes(size);
-  receive.bytes = std::as_writable_bytes(std::span(bytes));
-  NXDKIT_TRY(transport.Run({}, {&receive, 1}, cancelled));
-  Json message = Json::from_cbor(bytes, true, false);
-  if (!message.is_object()) return Error(Errc::kInternal, "a message between processes is damaged");
-  return message;
-}
 
 Status Leader::TellAll(const Json& order) {
   const std::scoped_lock lock(mutex_);
@@ -160,7 +156,21 @@ Status Leader::Ask(int process, const Json& order, std::span<std::byte> to) {
   const std::scoped_lock lock(mutex_);
   NXDKIT_TRY(SendMessage(transport_, process, kOrderChannel, order));
   const Transport::Receive receive{process, kAnswerChannel, to};
-  return transport_.Run({}, {&receive, 1}, kNever);
+  return transport_.Run({}, {&receive, 1}, Soon(transport_));
+}
+
+Result<Json> Leader::Ask(int process, const Json& order,
+                         std::optional<std::chrono::milliseconds> limit,
+                         const std::function<Status()>& then) {
+  const std::scoped_lock lock(mutex_);
+  NXDKIT_TRY(SendMessage(transport_, process, kOrderChannel, order));
+  if (then) NXDKIT_TRY(then());
+  const Transport::Waiting waiting{nullptr, limit.value_or(transport_.patience()), true};
+  NXDKIT_ASSIGN(Json answer, ReceiveMessage(transport_, process, kAnswerChannel, waiting));
+  if (!answer.contains("error")) return answer;
+  const Json& error = answer["error"];
+  return Error(static_cast<Errc>(error["code"].get<int>()),
+               fmt::format("process {}: {}", process, error["text"].get<std::string>()));
 }
 
 Json RowsMessage(std::span<const Row> rows) {
@@ -205,6 +215,9 @@ Json OptionsMessage(const MeshOptions& o) {
           {"adam",
            {optimizer.adam.beta1, optimizer.adam.beta2, optimizer.adam.epsilon,
             optimizer.adam.weight_decay}},
+          {"overlap", static_cast<int>(o.overlap)},
+          {"ranks_of_process", o.ranks_of_process},
+          {"least_bucket", o.least_bucket},
           {"seed", optimizer.seed}};
 }
 
@@ -225,9 +238,14 @@ MeshOptions OptionsOfMessage(const Json& m) {
   o.optimizer.adam = {m["adam"][0].get<double>(), m["adam"][1].get<double>(),
                       m["adam"][2].get<double>(), m["adam"][3].get<double>()};
   o.optimizer.seed = m["seed"].get<uint64_t>();
+  o.ranks_of_process = m["ranks_of_process"].get<std::vector<int>>();
+  o.overlap = static_cast<Overlap>(m["overlap"].get<int>());
+  o.least_bucket = m["least_bucket"].get<int64_t>();
   return o;
 }
 
-Status Follow(Transport& transport) { return Follower(transport).Run(); }
+Status Follow(Transport& transport, const OrderHandlers& handlers) {
+  return Follower(transport, handlers).Run();
+}
 
 }  // namespace nxdkit::trainer

@@ -5,27 +5,20 @@
 #pragma once
 
 #include <atomic>
-#include <cstring>
+#include <chrono>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "lib/json/json.h"
+#include "trainer/comm/messages.h"
 #include "trainer/comm/transport.h"
 #include "trainer/learner/mesh_model.h"
 
 namespace nxdkit::trainer {
-
-// Orders and answers: JSON, as CBOR. Channels that no rank uses.
-inline constexpr int kOrderChannel = Transport::kChannels - 1;
-inline constexpr int kAnswerChannel = Transport::kChannels - 2;
-inline constexpr int kLossChannel = Transport::kChannels / 2;  // + the data-parallel rank
-
-Status SendMessage(Transport& transport, int to, int channel, const Json& message);
-Result<Json> ReceiveMessage(Transport& transport, int from, int channel,
-                            const std::atomic<bool>& cancelled, bool patient);
 
 // Of process 0. Thread-safe.
 class Leader {
@@ -35,27 +28,18 @@ class Leader {
   int64_t NextId() { return next_id_++; }
   // `to` becomes what the follower answers.
   Status Ask(int process, const Json& order, std::span<std::byte> to);
+  // Of an order that is a handler's (follow.h): its answer, or its error. `limit`: how long it may
+  // take; nullopt: as the transport's patience. `then`: what follows the order.
+  Result<Json> Ask(int process, const Json& order,
+                   std::optional<std::chrono::milliseconds> limit = std::nullopt,
+                   const std::function<Status()>& then = nullptr);
+  Transport& transport() { return transport_; }
 
  private:
   Transport& transport_;
   std::mutex mutex_;
   std::atomic<int64_t> next_id_{0};
 };
-
-// Numbers as bytes of a message, and back. kInternal for bytes that are none.
-template <typename T>
-Json Bytes(std::span<const T> values) {
-  const auto bytes = std::as_bytes(values);
-  const auto* begin = reinterpret_cast<const uint8_t*>(bytes.data());
-  return Json::binary(std::vector<uint8_t>(begin, begin + bytes.size()));
-}
-template <typename T>
-std::vector<T> Values(const Json& bytes) {
-  const auto& binary = bytes.get_binary();
-  std::vector<T> values(binary.size() / sizeof(T));
-  if (!values.empty()) std::memcpy(values.data(), binary.data(), values.size() * sizeof(T));
-  return values;
-}
 
 Json OptionsMessage(const MeshOptions& options);
 MeshOptions OptionsOfMessage(const Json& message);

@@ -12,7 +12,9 @@
 
 #include "lib/base/errors.h"
 #include "trainer/comm/reduce.h"
+#include "trainer/learner/buckets.h"
 #include "trainer/learner/followers.h"
+#include "trainer/learner/gradient_reducer.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -22,14 +24,10 @@ struct Rank {
   Mesh mesh;
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<RankOptimizer> optimizer;
-  FlatCut cut;  // of weights and gradients, over the data-parallel ranks, as the optimizer has it
+  std::vector<Bucket> buckets;  // of weights and gradients, as the optimizer is cut
+  std::unique_ptr<GradientReducer> reducer;
+  int64_t open_end = 0;  // of the gradients of the update under way that are not final yet
 };
-
-FlatCut CutOf(std::span<const FlatRange> ranges) {
-  FlatCut cut;
-  for (const FlatRange& range : ranges) cut.ends.push_back(static_cast<size_t>(range.end));
-  return cut;
-}
 
 // In the leader: computes the losses that followers ask for while an update runs.
 class LossServers {
@@ -55,8 +53,8 @@ class LossServers {
  private:
   Status ServeOne(int process, int channel, int dp_rank) {
     while (true) {
-      NXDKIT_ASSIGN(const Json asked,
-                    ReceiveMessage(transport_, process, channel, cancelled_, true));
+      NXDKIT_ASSIGN(const Json asked, ReceiveMessage(transport_, process, channel,
+                                                     {&cancelled_, std::nullopt, true}));
       if (asked.contains("end")) return OkStatus();
       const std::vector<size_t> micro = Values<size_t>(asked["micro"]);
       const std::vector<float> outputs = Values<float>(asked["outputs"]);
@@ -111,17 +109,45 @@ int Processes(const MeshOptions& options) {
   return options.transport == nullptr ? 1 : options.transport->processes();
 }
 
+// kUsage when they are not those of the mesh.
+Result<std::vector<int>> RanksOfProcesses(const MeshOptions& options) {
+  const int ranks = options.tp * options.dp, processes = Processes(options);
+  std::vector<int> of_process = options.ranks_of_process;
+  if (of_process.empty() && ranks % processes != 0)
+    return BadUsage("{} ranks cannot be divided over {} processes", ranks, processes);
+  if (of_process.empty()) of_process.assign(static_cast<size_t>(processes), ranks / processes);
+  if (std::ssize(of_process) != processes || of_process.front() < 1 ||
+      std::reduce(of_process.begin(), of_process.end()) != ranks)
+    return Error(Errc::kInternal, "the ranks of the processes are not those of the mesh");
+  if (const int most = std::ranges::max(of_process); processes > 1 && most > kMostRanksOfProcess)
+    return Unsupported("{} ranks in one of {} processes, {} are supported", most, processes,
+                       kMostRanksOfProcess);
+  return of_process;
+}
+
 }  // namespace
 
 struct MeshModel::State {
-  State(const DecoderConfig& config_in, const MeshOptions& options_in)
+  State(const DecoderConfig& config_in, const MeshOptions& options_in,
+        const std::vector<int>& ranks_of_process)
       : config(config_in),
         options(options_in),
-        ranks(static_cast<size_t>(options.tp * options.dp / Processes(options))),
-        world(static_cast<int>(ranks.size()), 1, options.transport) {}
+        ends_of_process(ranks_of_process),
+        ranks(static_cast<size_t>(ranks_of_process[static_cast<size_t>(Process())])),
+        world(ranks_of_process, 1, options.transport) {
+    std::partial_sum(ends_of_process.begin(), ends_of_process.end(), ends_of_process.begin());
+  }
+  // Their threads communicate in the world.
+  ~State() {
+    for (Rank& rank : ranks) rank.reducer.reset();
+  }
 
   // Of the ranks of this process.
-  size_t IndexOf(const Comm& comm) const { return static_cast<size_t>(comm.rank()) % ranks.size(); }
+  size_t IndexOf(int mesh_rank) const {
+    const int end = ends_of_process[static_cast<size_t>(Process())];
+    return static_cast<size_t>(mesh_rank) + ranks.size() - static_cast<size_t>(end);
+  }
+  size_t IndexOf(const Comm& comm) const { return IndexOf(comm.rank()); }
   Rank& of(const Comm& comm) { return ranks[IndexOf(comm)]; }
 
   Status Load(const ops::BoundArtifact& source) {
@@ -146,13 +172,17 @@ struct MeshModel::State {
 
   Status MakeOptimizer(Rank& rank) const {
     const ParamTable& table = rank.decoder->table();
-    const std::vector<FlatRange> ranges = CutForOptimizer(table, options.dp);
-    rank.cut = CutOf(ranges);
-    NXDKIT_ASSIGN(RankOptimizer optimizer,
-                  RankOptimizer::Make(options.optimizer, table,
-                                      ranges[static_cast<size_t>(rank.mesh.dp_rank())],
-                                      rank.decoder->weights()));
+    rank.buckets = MakeBuckets(table, options.dp, options.least_bucket);
+    NXDKIT_ASSIGN(
+        RankOptimizer optimizer,
+        RankOptimizer::Make(options.optimizer, table, SharesOf(rank.buckets, rank.mesh.dp_rank()),
+                            rank.decoder->weights()));
     rank.optimizer = std::make_unique<RankOptimizer>(std::move(optimizer));
+    const bool background =
+        options.overlap == Overlap::kAlways ||
+        (options.overlap == Overlap::kOverProcesses && !rank.mesh.dp->is_local());
+    rank.reducer = std::make_unique<GradientReducer>(
+        *rank.mesh.dp_background, rank.decoder->gradients(), rank.buckets, background);
     return OkStatus();
   }
 
@@ -160,9 +190,12 @@ struct MeshModel::State {
   Status GatherWeights(Rank& rank) {
     Weights& weights = rank.decoder->weights();
     const auto element = static_cast<size_t>(ElementBytes(weights.dtype()));
-    const std::span<std::byte> bytes(weights.bytes(),
-                                     static_cast<size_t>(rank.decoder->table().size) * element);
-    NXDKIT_TRY(AllGatherParts(*rank.mesh.dp, bytes, element, rank.cut));
+    for (const Bucket& bucket : rank.buckets) {
+      const std::span<std::byte> bytes(
+          weights.bytes() + static_cast<size_t>(bucket.range.begin) * element,
+          static_cast<size_t>(bucket.range.size()) * element);
+      NXDKIT_TRY(AllGatherParts(*rank.mesh.dp, bytes, element, bucket.cut));
+    }
     weights.Changed();
     return OkStatus();
   }
@@ -170,15 +203,27 @@ struct MeshModel::State {
   Status RunMicroBatches(Rank& rank, std::span<const Row> rows, std::span<const size_t> share,
                          const Loss& loss) {
     std::vector<float> outputs, gradient;
-    for (const std::vector<size_t>& micro :
-         MicroBatches(rows, share, options.update.max_tokens, options.update.max_rows)) {
+    rank.open_end = rank.decoder->table().size;
+    const std::vector<std::vector<size_t>> micros =
+        MicroBatches(rows, share, options.update.max_tokens, options.update.max_rows);
+    const auto on_final = [&](int64_t offset) { return FinalFrom(rank, offset); };
+    for (const std::vector<size_t>& micro : micros) {
       const Batch batch = PackRows(rows, micro);
       outputs.resize(batch.targets.size());
       gradient.assign(batch.targets.size(), 0);
       NXDKIT_TRY(rank.decoder->Forward(batch, options.temperature, true, outputs, nullptr));
       NXDKIT_TRY(LossOf(rank, micro, outputs, gradient, loss));
-      NXDKIT_TRY(rank.decoder->Backward(batch, gradient));
+      const bool last = &micro == &micros.back();
+      NXDKIT_TRY(
+          rank.decoder->Backward(batch, gradient, last ? Decoder::OnFinal(on_final) : nullptr));
     }
+    return FinalFrom(rank, 0);
+  }
+
+  static Status FinalFrom(Rank& rank, int64_t offset) {
+    NXDKIT_TRY(rank.decoder->SumPartialGradients({offset, rank.open_end}));
+    rank.open_end = offset;
+    rank.reducer->FinalFrom(offset);
     return OkStatus();
   }
 
@@ -193,28 +238,27 @@ struct MeshModel::State {
     return AllGatherParts(*rank.mesh.tp, std::as_writable_bytes(gradient), sizeof(float), all);
   }
 
-  int ProcessOf(int mesh_rank) const { return mesh_rank / static_cast<int>(ranks.size()); }
+  int Process() const { return options.transport == nullptr ? 0 : options.transport->process(); }
+  int ProcessOf(int mesh_rank) const {
+    return static_cast<int>(std::ranges::upper_bound(ends_of_process, mesh_rank) -
+                            ends_of_process.begin());
+  }
   // All of the tensor-parallel group are in process 0.
   bool IsOfLeader(int dp_rank) const { return ProcessOf((dp_rank + 1) * options.tp - 1) == 0; }
-  bool IsHere(int mesh_rank) const {
-    return options.transport == nullptr || ProcessOf(mesh_rank) == options.transport->process();
-  }
-  Rank& Own(int mesh_rank) { return ranks[static_cast<size_t>(mesh_rank) % ranks.size()]; }
+  bool IsHere(int mesh_rank) const { return ProcessOf(mesh_rank) == Process(); }
+  Rank& Own(int mesh_rank) { return ranks[IndexOf(mesh_rank)]; }
 
   Result<UpdateResult> Step(Rank& rank, double lr) {
-    const std::span<float> gradients = rank.decoder->gradients();
-    NXDKIT_TRY(rank.decoder->SumPartialGradients());
-    NXDKIT_TRY(ReduceScatterSum(*rank.mesh.dp, gradients, rank.cut));
-    const FlatRange& range = rank.optimizer->range();
-    const std::span<const float> own =
-        gradients.subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()));
-    std::vector<double> terms = SquaredNormTerms(rank.decoder->table(), range, own);
+    NXDKIT_TRY(rank.reducer->Finish());
+    const std::span<const float> gradients = rank.decoder->gradients();
+    std::vector<double> terms =
+        SquaredNormTerms(rank.decoder->table(), rank.optimizer->ranges(), gradients);
     NXDKIT_TRY(AllReduceSum(*rank.mesh.dp, std::span(terms)));
     double squared = SumOfTerms(terms);
     NXDKIT_TRY(AllReduceSum(*rank.mesh.tp, std::span(&squared, size_t{1})));
     const GradientClip clip = ClipGradient(squared, options.max_grad_norm);
     if (!clip.skip) {
-      rank.optimizer->Step({lr, clip.scale}, own);
+      rank.optimizer->Step({lr, clip.scale}, gradients);
       NXDKIT_TRY(GatherWeights(rank));
     }
     return UpdateResult{clip.norm, clip.skip};
@@ -225,15 +269,16 @@ struct MeshModel::State {
             rank.decoder->weights().dtype()};
   }
 
-  // What an array of a rank of the mesh is here, or how it is read from there.
-  RankMemory::Part PartOf(int mesh_rank, int array, const FlatRange& range, std::byte* here) {
-    if (IsHere(mesh_rank)) return {range, here};
-    const auto read = [this, mesh_rank, array](uint64_t offset, std::span<std::byte> to) {
-      return options.leader->Ask(ProcessOf(mesh_rank),
+  // What a part of an array of a rank of the mesh is here, or how it is read from there.
+  RankMemory::Part PartOf(const ArrayName& name, const FlatRange& range, std::byte* here) {
+    if (IsHere(name.rank)) return {range, here};
+    const auto read = [this, name](uint64_t offset, std::span<std::byte> to) {
+      return options.leader->Ask(ProcessOf(name.rank),
                                  {{"call", "read"},
                                   {"id", id},
-                                  {"rank", mesh_rank},
-                                  {"array", array},
+                                  {"rank", name.rank},
+                                  {"array", name.array},
+                                  {"part", name.part},
                                   {"begin", offset},
                                   {"size", to.size()}},
                                  to);
@@ -251,20 +296,19 @@ struct MeshModel::State {
 
   const DecoderConfig& config;
   const MeshOptions options;
-  int64_t id = 0;                  // among the models of the leader
-  std::vector<ParamTable> tables;  // of all tensor-parallel ranks
-  std::vector<Rank> ranks;
-  ThreadWorld world;  // last: its threads hold what the ranks use
+  int64_t id = 0;                    // among the models of the leader
+  std::vector<ParamTable> tables;    // of all tensor-parallel ranks
+  std::vector<int> ends_of_process;  // of each, the rank of the mesh after its last one
+  std::vector<Rank> ranks;           // of this process
+  ThreadWorld world;                 // last: its threads hold what the ranks use
 };
 
 Result<std::unique_ptr<MeshModel>> MeshModel::Make(const DecoderConfig& config,
                                                    const MeshOptions& options,
                                                    const ops::BoundArtifact& source) {
-  if (options.tp * options.dp % Processes(options) != 0)
-    return BadUsage("{} ranks cannot be divided over {} processes", options.tp * options.dp,
-                    Processes(options));
+  NXDKIT_ASSIGN(const std::vector<int> ranks_of_process, RanksOfProcesses(options));
   try {
-    auto state = std::make_unique<State>(config, options);
+    auto state = std::make_unique<State>(config, options, ranks_of_process);
     NXDKIT_TRY(state->MakeTables());
     if (options.leader != nullptr) {
       state->id = options.leader->NextId();
@@ -371,7 +415,7 @@ std::vector<RankMemory> MeshModel::weights() {
   for (int t = 0; t < s.options.tp; ++t) {
     const ParamTable& table = s.tables[static_cast<size_t>(t)];
     std::byte* here = s.IsHere(t) ? s.Own(t).decoder->weights().bytes() : nullptr;
-    memory.push_back({&table, s.options.decoder.compute, {s.PartOf(t, 0, {0, table.size}, here)}});
+    memory.push_back({&table, s.options.decoder.compute, {s.PartOf({t}, {0, table.size}, here)}});
   }
   return memory;
 }
@@ -384,13 +428,15 @@ OptimizerMemory MeshModel::optimizer() {
     std::vector<RankMemory> all;
     for (int t = 0; t < s.options.tp; ++t) {
       const ParamTable& table = s.tables[static_cast<size_t>(t)];
-      const std::vector<FlatRange> ranges = CutForOptimizer(table, s.options.dp);
+      const std::vector<Bucket> buckets = MakeBuckets(table, s.options.dp, s.options.least_bucket);
       all.push_back({&table, like.dtype, {}});
-      for (int d = 0; d < s.options.dp; ++d) {
-        const int rank = d * s.options.tp + t;
-        std::byte* here = s.IsHere(rank) ? get(*s.Own(rank).optimizer).parts.front().data : nullptr;
-        all.back().parts.push_back(s.PartOf(rank, number, ranges[static_cast<size_t>(d)], here));
-      }
+      for (size_t b = 0; b < buckets.size(); ++b)
+        for (int d = 0; d < s.options.dp; ++d) {
+          const int rank = d * s.options.tp + t;
+          std::byte* here = s.IsHere(rank) ? get(*s.Own(rank).optimizer).parts[b].data : nullptr;
+          all.back().parts.push_back(s.PartOf({rank, number, static_cast<int>(b)},
+                                              buckets[b].shares[static_cast<size_t>(d)], here));
+        }
     }
     return all;
   };
@@ -424,7 +470,9 @@ Status MeshModel::ReadOwn(const ArrayName& name, uint64_t offset, std::span<std:
     const auto entry = static_cast<size_t>(name.array) - 1;
     memory = entry < entries.size() ? entries[entry].memory : *rank.optimizer->masters();
   }
-  const RankMemory::Part& part = memory.parts.front();
+  if (static_cast<size_t>(name.part) >= memory.parts.size())
+    return Error(Errc::kInternal, "a part that is not there");
+  const RankMemory::Part& part = memory.parts[static_cast<size_t>(name.part)];
   const auto bytes = static_cast<uint64_t>(part.range.size() * ElementBytes(memory.dtype));
   if (offset > bytes || to.size() > bytes - offset)
     return Error(Errc::kInternal, "read past the end of a rank's memory");
@@ -446,6 +494,7 @@ Status MeshModel::Restore(const std::string& tag_folder, const ops::RunOptions& 
   if (s.options.leader != nullptr)
     NXDKIT_TRY(
         s.options.leader->TellAll({{"call", "restore"}, {"id", s.id}, {"folder", tag_folder}}));
+  if (s.ranks.empty()) return OkStatus();
   // Of the tensor-parallel ranks that are here, the first of each.
   std::map<int, Rank*> firsts;
   for (Rank& rank : s.ranks) firsts.emplace(rank.mesh.tp_rank(), &rank);

@@ -24,6 +24,14 @@
 
 namespace nxdkit::trainer {
 
+// When gradients are summed over the data-parallel ranks.
+enum class Overlap {
+  kNever,          // after the backward pass
+  kOverProcesses,  // while it runs, where the ranks are in several processes; threads would take
+                   // the cores from it
+  kAlways,
+};
+
 struct MeshOptions {
   int tp = 1;
   int dp = 1;
@@ -37,9 +45,14 @@ struct MeshOptions {
   MicroBatch update{};         // forward and backward
   MicroBatch experience{};     // forward alone
   OptimizerOptions optimizer;  // of a trainable decoder
-  // Of a mesh over several processes, which all make the same calls with the same rows; each has an
-  // equal share of its ranks, in the order of the mesh. nullptr: all ranks are in this process.
+  Overlap overlap = Overlap::kOverProcesses;
+  int64_t least_bucket = 0;  // elements that are summed at once: buckets.h
+  // Of a mesh over several processes, which all make the same calls with the same rows. nullptr: all
+  // ranks are in this process.
   Transport* transport = nullptr;
+  // How many ranks each of them has, in the order of the mesh: some for process 0, perhaps none for
+  // another one. Empty: equal shares.
+  std::vector<int> ranks_of_process;
   // The calls come from the training loop in process 0, which makes them known (followers.h): it
   // has a leader and says what the model was opened from. Losses are computed there.
   bool led = false;
@@ -96,10 +109,11 @@ class MeshModel {
   Status Restore(const std::string& tag_folder, const ops::RunOptions& run);
 
   // PRIVATE to followers. An array of one rank of this process: 0 are the weights, then the entries
-  // of the optimizer, then its masters. `offset` in bytes, from the beginning of what it holds.
+  // of the optimizer, then its masters; and which of its parts. `offset` in bytes, in the part.
   struct ArrayName {
     int rank = 0;  // of the mesh
     int array = 0;
+    int part = 0;
   };
   Status ReadOwn(const ArrayName& name, uint64_t offset, std::span<std::byte> to);
   // Of the data-parallel ranks those whose first rank is in the process.

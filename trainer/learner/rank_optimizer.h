@@ -1,11 +1,12 @@
 // The optimizer of one rank: which arrays it keeps, by the names that checkpoints give them. Over
-// data-parallel ranks it is cut (ZeRO-1): each keeps the state of its range of the flat array, and
-// updates that range of the weights.
+// data-parallel ranks it is cut (ZeRO-1): each keeps the state of its ranges of the flat array, and
+// updates those of the weights.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "trainer/algo/optimizer.h"
@@ -22,19 +23,20 @@ struct OptimizerOptions {
 
 class RankOptimizer {
  public:
-  // `table` and `weights` must outlive it; `range` is one of CutForOptimizer. kUsage for bf16
-  // optimizers over weights that are not.
+  // `table` and `weights` must outlive it; `ranges`, one or more, are of CutForOptimizer. kUsage for
+  // bf16 optimizers over weights that are not.
   static Result<RankOptimizer> Make(const OptimizerOptions& options, const ParamTable& table,
-                                    const FlatRange& range, Weights& weights);
+                                    std::vector<FlatRange> ranges, Weights& weights);
 
-  const FlatRange& range() const { return range_; }
-  // Updates the weights of the range from its gradients, multiplied by step.scale. When the other
-  // ranks' weights are there too, Weights::Changed must be told.
+  const std::vector<FlatRange>& ranges() const { return ranges_; }
+  // Updates the weights of the ranges from their gradients, multiplied by step.scale; `gradients`
+  // is the whole flat array. When the other ranks' weights are there too, Weights::Changed must be
+  // told.
   void Step(const AdamStep& step, std::span<const float> gradients);
 
-  // The range's weights at full precision, where they are kept beside the ones that the model uses.
+  // The ranges' weights at full precision, where they are kept beside the ones that the model uses.
   std::optional<RankMemory> masters();
-  // To be called when masters() was filled from outside: the model's weights of the range follow,
+  // To be called when masters() was filled from outside: the model's weights of the ranges follow,
   // and Weights::Changed is to be told as after Step.
   void MastersChanged();
   struct Entry {
@@ -42,25 +44,26 @@ class RankOptimizer {
     RankMemory memory;
   };
   std::vector<Entry> entries();
-  int64_t step() const { return std::max(f32_.step, bf16_.step); }
-  void set_step(int64_t step) { f32_.step = bf16_.step = step; }
+  int64_t step() const { return f32_.empty() ? bf16_.front().step : f32_.front().step; }
+  void set_step(int64_t step);
 
  private:
-  RankOptimizer(const OptimizerOptions& options, const ParamTable& table, const FlatRange& range,
-                Weights& weights)
-      : options_(options), table_(&table), range_(range), weights_(&weights) {}
-  template <typename T>
-  RankMemory MemoryOf(std::vector<T>& values, Dtype dtype) const;
-  template <typename T>
-  std::span<T> InRange(std::span<T> whole) const;
+  RankOptimizer(const OptimizerOptions& options, const ParamTable& table,
+                std::vector<FlatRange> ranges, Weights& weights)
+      : options_(options), table_(&table), ranges_(std::move(ranges)), weights_(&weights) {}
+  void StepRange(size_t index, const AdamStep& step, std::span<const float> gradients);
+  // `get(i)`: the array of range i.
+  template <typename Get>
+  RankMemory MemoryOf(Dtype dtype, const Get& get) const;
 
   OptimizerOptions options_;
   const ParamTable* table_;
-  FlatRange range_;
+  std::vector<FlatRange> ranges_;
   Weights* weights_;
-  AdamState f32_;              // kAdamW
-  AdamBf16State bf16_;         // the others
-  std::vector<float> master_;  // kAdamW over bf16 weights
+  // For each range:
+  std::vector<AdamState> f32_;              // kAdamW
+  std::vector<AdamBf16State> bf16_;         // the others
+  std::vector<std::vector<float>> master_;  // kAdamW over bf16 weights
 };
 
 }  // namespace nxdkit::trainer

@@ -28,6 +28,7 @@ using ops::StepOfFolder;
 
 constexpr const char* kTracker = ops::kRunTracker;
 constexpr char kState[] = "trainer_state.json";
+constexpr std::string_view kAttemptMark = ".attempt-";
 constexpr int kVersion = 1;
 constexpr uint64_t kMaxJson = 16 << 20;
 
@@ -249,11 +250,16 @@ bool IsReplaced(std::string_view name, const std::string& root) {
   return step && KindOf(CheckpointFolder(root, *step)) == PathKind::kFolder;
 }
 
-// "global_step_5.partial", "checkpoint_tracker.json.tmp-123"
+// "global_step_5.partial", "global_step_5.attempt-2.partial", "checkpoint_tracker.json.tmp-123"
 bool IsLeftover(std::string_view name, const std::string& root) {
   constexpr std::string_view kPartial = ".partial", kTemporary = ".tmp-";
-  if (name.ends_with(kPartial))
-    return StepOfFolder(name.substr(0, name.size() - kPartial.size())) || IsReplaced(name, root);
+  if (name.ends_with(kPartial)) {
+    std::string_view output = name.substr(0, name.size() - kPartial.size());
+    if (const size_t mark = output.rfind(kAttemptMark);
+        mark != std::string_view::npos && IsNumber(output.substr(mark + kAttemptMark.size())))
+      output = output.substr(0, mark);
+    return StepOfFolder(output) || IsReplaced(name, root);
+  }
   const size_t at = name.rfind(kTemporary);
   if (at == std::string_view::npos) return false;
   const bool ours = name.substr(0, at) == kTracker || name.substr(0, at) == kConfigFile;
@@ -269,10 +275,11 @@ std::string CheckpointFolder(const std::string& root, int64_t step) {
 Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> models,
                       const ops::RunOptions& run) {
   const std::string folder = CheckpointFolder(request.root, request.state.step);
-  NXDKIT_ASSIGN(Staging staging, Staging::Begin(folder, {.replace = true}));
+  NXDKIT_ASSIGN(Staging staging, Staging::Begin(folder, {.replace = true, .mark = request.mark}));
   for (const TrainedModel& model : models)
     NXDKIT_TRY(WriteModel(request, model, staging.path(), run));
   NXDKIT_TRY(WriteFileAtomic(JoinPath(staging.path(), kState), StateText(request.state)));
+  if (request.may_publish) NXDKIT_TRY(request.may_publish());
   NXDKIT_TRY(staging.Publish());
   NXDKIT_TRY(WriteTracker(request));
   return DeleteObsolete(request);

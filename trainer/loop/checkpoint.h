@@ -53,6 +53,9 @@ struct SaveRequest {
   int64_t limit = -1;       // checkpoints to keep, as ObsoleteSteps
   bool model_only = false;  // without optimizer: no run can continue from it
   TextFiles text;
+  std::string mark{};  // of who makes it, where several might: Staging::Options::mark
+  // Asked when the checkpoint is whole, before it is published.
+  std::function<Status()> may_publish = {};
   std::function<void(int64_t step)> on_deleted = {};  // of a checkpoint that was over the limit
 };
 

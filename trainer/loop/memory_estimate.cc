@@ -78,8 +78,8 @@ class Activations {
 
 class Estimator {
  public:
-  Estimator(const Config& config, const RunPlan& plan, const DecoderConfig& model)
-      : config_(config), plan_(plan), model_(model) {}
+  Estimator(const Config& config, const RunPlan& plan, const DecoderConfig& model, int64_t machine)
+      : config_(config), plan_(plan), model_(model), machine_(machine) {}
 
   Status Train() {
     const ActorConfig& actor = config_.worker.actor;
@@ -116,11 +116,17 @@ class Estimator {
   }
 
   Status Rollout(const EngineShape& engine) {
-    if (engine.elsewhere) return OkStatus();
+    const double engines =
+        plan_.worker_processes() ? D(std::ranges::count(plan_.machine_of_worker, machine_)) : 1;
+    Add("file buffers",
+        std::min(D(plan_.cores / plan_.nodes) * kFileBuffers, machine_ == 0 ? stored_ : 0),
+        "trainer.cores");
+    Add("programs", kProcess * (plan_.worker_processes() && !engine.elsewhere ? engines + 1 : 1),
+        "");
+    if (engine.elsewhere || engines == 0) return OkStatus();
     NXDKIT_ASSIGN(const ParamTable table,
                   MakeParamTable(model_.model, static_cast<int>(engine.tp), 0));
     const models::ModelConfig& shapes = model_.model.config;
-    const double engines = plan_.separate ? D(plan_.rollout_workers) : 1;
     const double ranks = engines * D(engine.tp);
     const double element = D(ElementBytes(engine.dtype));
     // The embedding is kept for look-ups and, packed, for the logits.
@@ -137,8 +143,6 @@ class Estimator {
     const double pass =
         D(std::max(kPassTokens, engine.slots)) * row + D(engine.slots) * D(table.vocab);
     Add("rollout passes", ranks * 4 * pass, "worker.rollout.neuron_override_config.batch_size");
-    Add("file buffers", std::min(D(plan_.cores) * kFileBuffers, stored_), "trainer.cores");
-    Add("programs", kProcess * (plan_.separate ? engines + 1 : 1), "");
     return OkStatus();
   }
 
@@ -170,7 +174,7 @@ class Estimator {
   bool wide() const { return compute() != Dtype::kBF16; }
   Dtype compute() const { return ComputeDtype(config_); }
   // Of this machine.
-  double ranks() const { return D(plan_.train_tp) * D(plan_.data_parallel) / D(plan_.nodes); }
+  double ranks() const { return D(plan_.ranks_of_machine[static_cast<size_t>(machine_)]); }
   Result<ParamTable> TableOf(const DecoderConfig& model) const {
     return MakeParamTable(model.model, static_cast<int>(plan_.train_tp), 0);
   }
@@ -212,6 +216,7 @@ class Estimator {
   const Config& config_;
   const RunPlan& plan_;
   const DecoderConfig& model_;
+  const int64_t machine_;
   MemoryEstimate estimate_;
   double stored_ = 0;  // bytes of a checkpoint
 };
@@ -238,8 +243,8 @@ uint64_t MemoryEstimate::bytes() const {
 
 Result<MemoryEstimate> EstimateMemory(const Config& config, const RunPlan& plan,
                                       const DecoderConfig& model, const EngineShape& engine,
-                                      const DecoderConfig* critic) {
-  Estimator estimator(config, plan, model);
+                                      const DecoderConfig* critic, int64_t machine) {
+  Estimator estimator(config, plan, model, machine);
   NXDKIT_TRY(estimator.Train());
   if (critic) NXDKIT_TRY(estimator.TrainCritic(*critic));
   NXDKIT_TRY(estimator.Rollout(engine));

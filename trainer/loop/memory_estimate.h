@@ -35,10 +35,10 @@ struct MemoryEstimate {
   uint64_t bytes() const;         // of all
 };
 
-// `critic`: nullptr when there is none. kUnsupported as MakeParamTable.
+// Of one machine of the run. `critic`: nullptr when there is none. kUnsupported as MakeParamTable.
 Result<MemoryEstimate> EstimateMemory(const Config& config, const RunPlan& plan,
                                       const DecoderConfig& model, const EngineShape& engine,
-                                      const DecoderConfig* critic = nullptr);
+                                      const DecoderConfig* critic = nullptr, int64_t machine = 0);
 
 // "memory: at most 3.41 GiB of 24.0: weights 0.18, gradients 0.36, ..."
 std::string MemoryText(const MemoryEstimate& estimate, uint64_t limit);

@@ -69,17 +69,20 @@ Result<std::vector<EngineOptions>> OthersEngines(const Config& config, const Run
   if (engine.kind == EngineKind::kVllm) engine.other.variables = kServeVariables;
   std::vector<EngineOptions> out(static_cast<size_t>(plan.rollout_workers), engine);
   const std::vector<int> processors = AllowedProcessors();
-  const int64_t ranks = plan.rollout_workers * plan.rollout_tp;
-  const bool bound = ranks > 1 && std::ssize(processors) >= ranks;
+  const auto machines = plan.machine_of_worker.begin();
   for (size_t i = 0; i < out.size(); ++i) {
     OtherEngine& other = out[i].other;
-    if (!rollout.url.empty())
+    if (!rollout.url.empty()) {
       other.url = rollout.url[i];
-    else if (bound)
+      continue;
+    }
+    const int64_t machine = machines[static_cast<ptrdiff_t>(i)];
+    const int64_t ranks = std::ranges::count(plan.machine_of_worker, machine) * plan.rollout_tp;
+    const int64_t first =
+        std::count(machines, machines + static_cast<ptrdiff_t>(i), machine) * plan.rollout_tp;
+    if (ranks > 1 && std::ssize(processors) >= ranks)
       other.variables.push_back(std::string(kBind) +
-                                BoundProcessors(processors,
-                                                static_cast<int64_t>(i) * plan.rollout_tp,
-                                                plan.rollout_tp, ranks));
+                                BoundProcessors(processors, first, plan.rollout_tp, ranks));
   }
   return out;
 }

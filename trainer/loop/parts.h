@@ -14,6 +14,7 @@
 #include "lib/system/folder_lock.h"
 #include "trainer/learner/critic_model.h"
 #include "trainer/learner/mesh_model.h"
+#include "trainer/loop/attempt.h"
 #include "trainer/loop/text_files.h"
 #include "trainer/loop/weight_sync.h"
 #include "trainer/model/decoder_config.h"
@@ -21,6 +22,8 @@
 #include "trainer/rollout/engine.h"
 
 namespace nxdkit::trainer {
+
+class Deliveries;
 
 // How much of the phase under way is done: responses, scores, rows. Called from any thread.
 using ProgressHook = std::function<void(int64_t done, int64_t units)>;
@@ -60,6 +63,7 @@ using Scorer = std::function<Result<std::vector<Scores>>(std::span<const RewardS
 
 struct RunParts {
   std::optional<FolderLock> lock;  // of the run's folder
+  std::optional<Attempt> attempt;  // at the run; nullopt: nobody else can be at it
   std::unique_ptr<const DecoderConfig> config;
   ops::BoundArtifact base;  // the model that the run begins with
   std::unique_ptr<MeshModel> actor;
@@ -67,6 +71,7 @@ struct RunParts {
   // What the critic begins with, and the critic; nullptr: the advantages need none.
   std::unique_ptr<const CriticModel> critic_model;
   std::unique_ptr<MeshModel> critic;
+  std::shared_ptr<Deliveries> deliveries;  // nullptr: no machine needs any
   SyncTarget sync;
   std::unique_ptr<Generator> generator;
   std::unique_ptr<PromptFeed> train;

@@ -107,6 +107,10 @@ Status RunState::Save(RunLogs& logs, const std::function<Status()>& poll, bool m
   request.limit = run_.config.trainer.save_limit;
   request.model_only = model_only;
   request.text = run_.parts.text_files;
+  if (const std::optional<Attempt>& attempt = run_.parts.attempt) {
+    request.mark = "attempt-" + std::to_string(attempt->number());
+    request.may_publish = [&] { return attempt->Check(); };
+  }
   request.on_deleted = [&](int64_t step) {
     record(fmt::format("deleted {}: trainer.save_limit is {}", CheckpointFolder(run_.root(), step),
                        request.limit));

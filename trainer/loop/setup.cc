@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "formats/ops/export/export.h"
@@ -18,10 +19,12 @@
 #include "trainer/config/check_reward.h"
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/dataset_feed.h"
+#include "trainer/loop/deliveries.h"
 #include "trainer/loop/generators.h"
 #include "trainer/loop/instance_fit.h"
 #include "trainer/loop/memory_estimate.h"
 #include "trainer/loop/others_engine.h"
+#include "trainer/loop/remote_workers.h"
 #include "trainer/reward/reward.h"
 #include "trainer/text/open_tokenizer.h"
 #include "trainer/text/special_tokens.h"
@@ -165,12 +168,19 @@ class Maker {
                  over.batch_size.value_or(std::min<int64_t>(64, plan_.sequences_per_worker)),
                  SequenceLength(), RolloutDtype(rollout)};
     }
-    NXDKIT_ASSIGN(const MemoryEstimate estimate,
-                  EstimateMemory(config_, plan_, *parts_.config, engine_, critic_config()));
     if (options_.instance) NXDKIT_TRY(CheckInstance(*options_.instance));
+    // The others are taken to have as much as this machine.
+    for (int64_t machine = 0; machine < plan_.nodes; ++machine) NXDKIT_TRY(CheckMemoryOf(machine));
+    return OkStatus();
+  }
+
+  Status CheckMemoryOf(int64_t machine) const {
+    NXDKIT_ASSIGN(const MemoryEstimate estimate, EstimateMemory(config_, plan_, *parts_.config,
+                                                                engine_, critic_config(), machine));
     const std::optional<uint64_t> limit = MemoryLimitBytes();
     if (!limit) return OkStatus();
-    Note(MemoryText(estimate, *limit));
+    const std::string which = plan_.nodes > 1 ? fmt::format("machine {}: ", machine) : "";
+    Note(which + MemoryText(estimate, *limit));
     return config_.trainer.check_memory ? CheckMemory(estimate, *limit) : OkStatus();
   }
 
@@ -288,6 +298,7 @@ class Maker {
     MeshOptions options;
     options.tp = static_cast<int>(plan_.train_tp);
     options.dp = static_cast<int>(plan_.data_parallel);
+    options.ranks_of_process.assign(plan_.ranks_of_machine.begin(), plan_.ranks_of_machine.end());
     options.decoder.compute = ComputeDtype(config_);
     options.decoder.recompute = section.model.enable_gradient_checkpointing;
     options.decoder.max_positions = row_tokens();
@@ -297,6 +308,7 @@ class Maker {
     NXDKIT_ASSIGN(options.optimizer.type, ParseOptimizerType(optim.strategy));
     options.optimizer.adam = {optim.betas[0], optim.betas[1], 1e-8, optim.weight_decay};
     options.optimizer.seed = static_cast<uint64_t>(config_.data.seed);
+    options.overlap = config_.trainer.overlap_gradients ? Overlap::kOverProcesses : Overlap::kNever;
     options.transport = options_.transport;
     options.led = options_.leader != nullptr;
     options.leader = options_.leader;
@@ -368,6 +380,25 @@ class Maker {
     return OkStatus();
   }
 
+  // Rollout workers on other machines read the weights where they are written here, or get them.
+  Status LookElsewhere() {
+    if (options_.leader == nullptr || !config_.worker.rollout.url.empty()) return OkStatus();
+    const std::set<int64_t> machines(plan_.machine_of_worker.begin(),
+                                     plan_.machine_of_worker.end());
+    std::vector<int> others;
+    for (const int64_t machine : machines)
+      if (machine != 0) others.push_back(static_cast<int>(machine));
+    auto deliveries = std::make_shared<Deliveries>(*options_.leader, std::move(others));
+    NXDKIT_TRY(deliveries->Look(parts_.sync.bundle.empty() ? parts_.sync.folder
+                                                           : ParentPath(parts_.sync.bundle)));
+    if (deliveries->blind().empty()) return OkStatus();
+    Note(fmt::format("{} machines do not see {}: the weights of every step are sent to them",
+                     deliveries->blind().size(), *config_.trainer.save_checkpoint_path));
+    parts_.deliveries = std::move(deliveries);
+    parts_.sync.elsewhere = parts_.deliveries.get();
+    return OkStatus();
+  }
+
   Status MakeBundle() {
     parts_.sync.bundle = JoinPath(*config_.trainer.save_checkpoint_path, "rollout_bundle");
     ops::ExportRequest request;
@@ -403,12 +434,16 @@ class Maker {
 
   Status MakeGenerator() {
     NXDKIT_TRY(MakeSyncTarget());
+    NXDKIT_TRY(LookElsewhere());
     if (OthersEngine(config_.worker.rollout)) return MakeOthersGenerator();
     EngineOptions engine = EngineFor(parts_.sync.bundle);
     if (!plan_.separate) {
-      // All cores are its own while it generates.
-      const int64_t cores = std::min<int64_t>(plan_.rollout_cores, std::ssize(AllowedProcessors()));
+      // All cores of the machine are its own while it generates.
+      const int64_t cores =
+          std::min<int64_t>(plan_.cores / plan_.nodes, std::ssize(AllowedProcessors()));
       engine.threads = static_cast<int>(std::max<int64_t>(1, cores / engine_.tp));
+    }
+    if (!plan_.worker_processes()) {
       parts_.generator = MakeEngineGenerator(engine, options_.poll, options_.progress);
       return OkStatus();
     }
@@ -437,6 +472,12 @@ class Maker {
     pool.environment_of = options_.rollout_environment.of;
     pool.log_files = options_.worker_logs;
     pool.on_warning = options_.note;
+    if (options_.leader == nullptr) return pool;
+    const RolloutConfig& rollout = config_.worker.rollout;
+    const bool have_cores = (plan_.separate || OthersEngine(rollout)) && rollout.url.empty();
+    const int64_t cores = options_.instance ? options_.instance->cores : 0;
+    const RemoteWorkers workers{plan_, pool, OthersEngine(rollout), have_cores, cores};
+    pool.start = workers.StarterOf(*options_.leader);
     return pool;
   }
 

@@ -24,8 +24,12 @@ class Steps {
   Status RunAll() {
     const bool only = config_.trainer.val_only;
     if (config_.trainer.val_before_train || only) NXDKIT_TRY(ValidateAlone());
-    while (!only && state_.now.step < parts_.training_steps) NXDKIT_TRY(Step());
-    return only ? OkStatus() : Finish();
+    if (only) return OkStatus();
+    if (parts_.attempt && state_.now.step < parts_.training_steps)
+      NXDKIT_TRY(parts_.attempt->NotDone());
+    while (state_.now.step < parts_.training_steps) NXDKIT_TRY(Step());
+    NXDKIT_TRY(Finish());
+    return parts_.attempt ? parts_.attempt->Done(state_.now.step) : OkStatus();
   }
   const std::string& phase() const { return phase_; }  // that began last
   const MetricRecord& last() const { return last_; }
@@ -69,6 +73,7 @@ class Steps {
   }
 
   Status Step() {
+    if (parts_.attempt) NXDKIT_TRY(parts_.attempt->Check());
     current_ = state_.now.step + 1;
     const double started = timer_.Now();
     Metrics metrics;
@@ -200,6 +205,10 @@ class Steps {
   void AddTimes(const std::vector<Sample>& samples, double started, Metrics& metrics) {
     const double seconds = timer_.Now() - started;
     AddStepTimes(run_, samples, timer_.Take(), seconds, metrics);
+    if (const Transport* transport = parts_.actor->options().transport) {
+      const uint64_t sent = transport->sent_bytes();
+      metrics.Set("perf/sent_bytes", static_cast<double>(sent - std::exchange(sent_bytes_, sent)));
+    }
   }
 
   // The last step's validation and checkpoint, unless they were due anyway.
@@ -225,7 +234,8 @@ class Steps {
   int64_t current_ = 0;  // the step under way
   int64_t synced_step_ = -1, validated_step_ = -1;
   int64_t syncs_ = 0;
-  SyncedWeights synced_;  // last
+  uint64_t sent_bytes_ = 0;  // to other processes, at the end of the step before
+  SyncedWeights synced_;     // last
   EngineFacts loaded_;
   std::string phase_;
   MetricRecord last_;

@@ -3,8 +3,10 @@
 #include "formats/manifest/manifest.h"
 #include "formats/ops/digest/digest.h"
 #include "lib/base/stopwatch.h"
+#include "lib/system/folders.h"
 #include "lib/system/paths.h"
 #include "lib/tensor/dtype.h"
+#include "trainer/loop/deliveries.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -60,6 +62,21 @@ Status FinishFolder(const SyncTarget& target, const std::string& folder) {
   return OkStatus();
 }
 
+// What changes a bundle elsewhere from the version that is current into the one that comes.
+Status WriteDelta(const ops::ConvertRequest& sync, const std::string& path) {
+  ops::ConvertRequest request;
+  request.source = sync.source;
+  request.input = sync.input;
+  request.run = sync.run;
+  request.to = ops::Kind::kDelta;
+  request.hints.base = sync.output;
+  request.output = path;
+  request.force = true;
+  request.sync = false;
+  NXDKIT_TRY(ops::Convert(request));
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<SyncedWeights> SyncWeights(MeshModel& actor, const DecoderConfig& config,
@@ -77,6 +94,10 @@ Result<SyncedWeights> SyncWeights(MeshModel& actor, const DecoderConfig& config,
   ops::ConvertRequest request = RequestFor(target, label, number);
   request.source = memory;
   request.run = run;
+  const bool sends_delta = target.elsewhere != nullptr && !target.bundle.empty() &&
+                           target.elsewhere->HasSent(target.bundle);
+  const std::string delta = target.bundle + ".delta";
+  if (sends_delta) NXDKIT_TRY(WriteDelta(request, delta));
   NXDKIT_ASSIGN(const ops::ConvertReport report, ops::Convert(request));
   synced.path = request.output;
   if (report.refreshed) {
@@ -87,6 +108,15 @@ Result<SyncedWeights> SyncWeights(MeshModel& actor, const DecoderConfig& config,
     NXDKIT_TRY(FinishFolder(target, synced.path));
   }
   synced.seconds["write"] = watch.Lap();
+  if (target.elsewhere == nullptr) return synced;
+  if (sends_delta) {
+    const Status sent = target.elsewhere->SendDelta(delta, target.bundle, label);
+    NXDKIT_TRY(RemoveTree(delta));
+    NXDKIT_TRY(sent);
+  } else {
+    NXDKIT_TRY(target.elsewhere->SendFolder(synced.path));
+  }
+  synced.seconds["send"] = watch.Lap();
   return synced;
 }
 

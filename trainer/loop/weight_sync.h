@@ -27,6 +27,8 @@ struct SyncTarget {
   // The engine's parameters are predicted as vLLM lays them out.
   std::optional<vllm::Geometry> engine{};
   TextFiles text{};  // that go with a folder
+  // Sends what is written to machines that do not see it; nullptr: all do.
+  class Deliveries* elsewhere = nullptr;
 };
 
 struct SyncedWeights {
@@ -35,7 +37,7 @@ struct SyncedWeights {
   // "sha256:..." of the model in the engine's dtype: what our own engine must load.
   std::string digest;
   ops::KeyedDigests parameters;           // of SyncTarget::engine
-  std::map<std::string, double> seconds;  // by part: "digest", "write"
+  std::map<std::string, double> seconds;  // by part: "digest", "write", "send"
 };
 
 // Hashes the memory and writes. `number`: of this sync, one after the other. The files are not read

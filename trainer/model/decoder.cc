@@ -267,8 +267,12 @@ Status Decoder::Forward(const Batch& batch, float temperature, bool keep, std::s
   return OkStatus();
 }
 
-Status Decoder::Backward(const Batch& batch, std::span<const float> gradient) {
+Status Decoder::Backward(const Batch& batch, std::span<const float> gradient,
+                         const OnFinal& on_final) {
   State& s = *state_;
+  const auto final_from = [&](int slot) {
+    return on_final ? on_final(s.table.at(slot).offset) : OkStatus();
+  };
   NXDKIT_CHECK(s.keeping && s.options.trainable);
   const int64_t tokens = std::ssize(batch.ids);
   const int64_t hidden = s.hidden();
@@ -288,6 +292,7 @@ Status Decoder::Backward(const Batch& batch, std::span<const float> gradient) {
   RmsNormBackward({tokens, 1, hidden, hidden}, dnormed, s.Stream(s.table.layers.size()),
                   s.Vector(s.table.final_norm), s.final_rstd.data(), dx, true,
                   s.Gradient(s.table.final_norm));
+  NXDKIT_TRY(final_from(s.table.final_norm));
   for (size_t l = s.table.layers.size(); l-- > 0;) {
     const LayerContext context = s.Context(batch, l);
     const LayerWeights weights = s.WeightsOf(s.table.layers[l]);
@@ -297,16 +302,17 @@ Status Decoder::Backward(const Batch& batch, std::span<const float> gradient) {
       NXDKIT_TRY(LayerForward(context, weights, s.Stream(l), nullptr, state));
     NXDKIT_TRY(
         LayerBackward(context, weights, s.Stream(l), state, dx, s.GradientsOf(s.table.layers[l])));
+    NXDKIT_TRY(final_from(s.table.layers[l].input_norm));
   }
   EmbeddingBackward(batch.ids, s.first_row(), s.table.vocab, hidden, dx,
                     s.Gradient(s.table.embedding));
   return OkStatus();
 }
 
-Status Decoder::SumPartialGradients() {
+Status Decoder::SumPartialGradients(const FlatRange& range) {
   State& s = *state_;
   for (const Slot& slot : s.table.slots) {
-    if (!slot.partial_gradient) continue;
+    if (!slot.partial_gradient || slot.offset < range.begin || slot.offset >= range.end) continue;
     Comm& group = slot.copies == s.tp.size() ? s.tp : *s.key_group;
     NXDKIT_TRY(AllReduceSum(
         group, std::span(s.gradients.data() + slot.offset, static_cast<size_t>(slot.size()))));

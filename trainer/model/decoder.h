@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -62,11 +63,16 @@ class Decoder {
   Status Forward(const Batch& batch, float temperature, bool keep, std::span<float> outputs,
                  float* entropies);
   // `gradient` [targets]: of the loss by each output. After Forward with `keep` and the same batch.
-  // Partial gradients are not yet summed over the ranks.
-  Status Backward(const Batch& batch, std::span<const float> gradient);
-  // Once per update, after all Backward: sums over tensor-parallel ranks what each saw only a part
-  // of (norms of heads, shared key heads).
-  Status SumPartialGradients();
+  // Partial gradients are not yet summed over the ranks. It goes from the end of the flat array to
+  // its beginning: `on_final`, which may be empty, is told now and then, with ever smaller offsets,
+  // from which element on this batch adds nothing any more.
+  using OnFinal = std::function<Status(int64_t offset)>;
+  Status Backward(const Batch& batch, std::span<const float> gradient,
+                  const OnFinal& on_final = nullptr);
+  // Once per update for each element, when all Backward are through it: sums over tensor-parallel
+  // ranks what each saw only a part of (norms of heads, shared key heads), of the slots that begin
+  // in the range.
+  Status SumPartialGradients(const FlatRange& range);
 
  private:
   struct State;

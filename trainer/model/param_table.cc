@@ -166,6 +166,22 @@ Result<ParamTable> MakeParamTable(const models::Model& model, int tp, int rank) 
   return TableMaker(model, tp, rank).Make();
 }
 
+std::vector<FlatRange> CutByLayers(const ParamTable& table, int64_t least) {
+  std::vector<FlatRange> parts;
+  int64_t end = table.size;
+  const auto cut_at = [&](int64_t begin) {
+    if (end - begin < std::max<int64_t>(least, 1) || begin < least) return;
+    parts.push_back({begin, end});
+    end = begin;
+  };
+  cut_at(table.at(table.final_norm).offset);
+  for (size_t l = table.layers.size(); l-- > 0;)
+    cut_at(table.at(table.layers[l].input_norm).offset);
+  parts.push_back({0, end});
+  std::ranges::reverse(parts);
+  return parts;
+}
+
 Layout MemoryLayout(const models::Model& model, const std::vector<ParamTable>& ranks) {
   Layout layout;
   for (const ParamTable& table : ranks) {

@@ -71,6 +71,11 @@ struct ParamTable {
 // divided, or a parameter has no slot.
 Result<ParamTable> MakeParamTable(const models::Model& model, int tp, int rank);
 
+// The flat array cut where a backward pass is through with all that follows, into as many parts as
+// there can be of `least` elements or more, in order: embedding and the first layers, ..., the last
+// layers and what comes after them. Parts of one pass, one after the other from the last one on.
+std::vector<FlatRange> CutByLayers(const ParamTable& table, int64_t least);
+
 // The slots of all ranks as a layout over the model's parameters (lib/plan/layout.h): tensors rank
 // by rank, slot by slot; file r is rank r.
 Layout MemoryLayout(const models::Model& model, const std::vector<ParamTable>& ranks);

@@ -69,15 +69,18 @@ struct WorkerPool::State {
   std::vector<WorkerProcess> ending;  // let go of
 
   Status StartProcess(size_t index) {
+    NXDKIT_ASSIGN(StartedWorker started, options.start ? options.start(index) : StartHere(index));
+    workers[index].process.emplace(std::move(started));
+    return OkStatus();
+  }
+
+  Result<StartedWorker> StartHere(size_t index) const {
     std::vector<std::string> own = options.environment;
     if (!options.environment_of.empty())
       own.insert(own.end(), options.environment_of[index].begin(),
                  options.environment_of[index].end());
-    NXDKIT_ASSIGN(WorkerProcess process,
-                  WorkerProcess::Start(options.command, WorkerEnvironment(own), LogFile(index),
-                                       options.grace.count() > 0 ? 0 : SIGKILL));
-    workers[index].process = std::move(process);
-    return OkStatus();
+    return StartLocalWorker({options.command, WorkerEnvironment(own), LogFile(index),
+                             options.grace.count() > 0 ? 0 : SIGKILL});
   }
 
   std::string LogFile(size_t index) const {
@@ -299,7 +302,8 @@ WorkerPool& WorkerPool::operator=(WorkerPool&&) noexcept = default;
 WorkerPool::~WorkerPool() = default;
 
 Result<WorkerPool> WorkerPool::Start(const WorkerPoolOptions& options) {
-  if (options.command.empty() || options.workers < 1 || !(options.silence_seconds > 0))
+  if ((options.command.empty() && !options.start) || options.workers < 1 ||
+      !(options.silence_seconds > 0))
     return BadUsage("rollout workers need a command, a number and a time");
   for (const auto& [what, count] : {std::pair("environments", std::ssize(options.environment_of)),
                                     {"log files", std::ssize(options.log_files)}})

@@ -12,13 +12,17 @@
 #include <vector>
 
 #include "trainer/rollout/engine.h"
+#include "trainer/rollout/worker_start.h"
 
 namespace nxdkit::trainer {
 
 struct WorkerPoolOptions {
+  int workers = 1;
+  // Starts worker `index`, where that is not a process of this machine. Of what follows only
+  // `log_files` is then looked at, for messages.
+  std::function<Result<StartedWorker>(size_t index)> start = nullptr;
   // What runs RunRolloutWorker(0, 1); [0] is a path.
   std::vector<std::string> command;
-  int workers = 1;
   // "NAME=value" for all workers, and for each: NEURON_RT_VISIBLE_CORES, NEURON_COMPILED_ARTIFACTS
   // and the like. Nothing of it gets into this process, and of this process's environment the
   // workers get but a few harmless variables.

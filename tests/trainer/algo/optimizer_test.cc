@@ -19,7 +19,8 @@ namespace nxdkit::trainer {
 namespace {
 
 double WholeNorm(const ParamTable& table, const std::vector<float>& gradient) {
-  return SumOfTerms(SquaredNormTerms(table, {0, table.size}, gradient));
+  const FlatRange all[] = {{0, table.size}};
+  return SumOfTerms(SquaredNormTerms(table, all, gradient));
 }
 
 using Floats = std::vector<float>;
@@ -309,7 +310,7 @@ TEST(CutForOptimizer, RangesHaveTheBitsOfTheWhole) {
     std::vector<uint16_t> narrow(300'000), fixed(300'000, 0x3f80);
     std::vector<double> terms;
     int64_t end = 0;
-    for (const FlatRange& range : CutForOptimizer(table, ranks)) {
+    for (const FlatRange& range : CutForOptimizer(table, {0, table.size}, ranks)) {
       EXPECT_EQ(range.begin, end);
       end = range.end;
       const auto part = [&](auto& all) {
@@ -322,7 +323,7 @@ TEST(CutForOptimizer, RangesHaveTheBitsOfTheWhole) {
         UpdateAdamW(table, {}, {.lr = 1e-2}, part(gradient), state, part(weights), part(narrow));
         UpdateAdamWBf16Fixed(table, {}, {.lr = 1e-2}, 5, part(gradient), bf16, part(fixed));
       }
-      const std::vector<double> own = SquaredNormTerms(table, range, part(gradient));
+      const std::vector<double> own = SquaredNormTerms(table, {&range, 1}, gradient);
       terms.resize(own.size());
       for (size_t i = 0; i < own.size(); ++i) terms[i] += own[i];
     }
@@ -331,7 +332,7 @@ TEST(CutForOptimizer, RangesHaveTheBitsOfTheWhole) {
   };
   const auto whole = run(1);
   for (const int ranks : {2, 3, 4, 16}) EXPECT_TRUE(run(ranks) == whole) << ranks;
-  const std::vector<FlatRange> two = CutForOptimizer(table, 2);
+  const std::vector<FlatRange> two = CutForOptimizer(table, {0, table.size}, 2);
   EXPECT_NEAR(static_cast<double>(two[0].size()), 150'000, 33'000);
 }
 

@@ -77,7 +77,7 @@ TEST(Trainium, Uses32CoresAsTheSeedDoes) {
             "1 updates a step, 128 sequences of each on a data-parallel rank\n");
 }
 
-TEST(Machines, EachHasAnEqualShareOfTheRanks) {
+TEST(Machines, CoresAreGivenOutMachineByMachine) {
   const std::vector<std::string> words = {"trainer.nnodes=2",
                                           "trainer.cores=4",
                                           "trainer.separate_rollout_workers=false",
@@ -90,19 +90,46 @@ TEST(Machines, EachHasAnEqualShareOfTheRanks) {
   EXPECT_THAT(Keys(check), IsEmpty());
   EXPECT_EQ(check.plan.cores, 8);
   EXPECT_EQ(check.plan.data_parallel, 4);
-  EXPECT_EQ(check.plan.rollout_cores, 4);
+  EXPECT_EQ(check.plan.rollout_cores, 8);
+  // The same cores do both in turn: a rollout worker on each machine, with all of them.
   EXPECT_THAT(RunPlanText(check.plan),
-              HasSubstr("machine 0: process 0, 4 threads, TP ranks 0 to 1 of DP ranks 0 to 1, the "
-                        "loop, rollout and rewards\n"
-                        "machine 1: process 1, 4 threads, TP ranks 0 to 1 of DP ranks 2 to 3\n"));
+              HasSubstr("machine 0: process 0, 4 threads, TP ranks 0 to 1 of DP ranks 0 to 1; "
+                        "rollout worker 0; the loop and the rewards\n"
+                        "machine 1: process 1, 4 threads, TP ranks 0 to 1 of DP ranks 2 to 3; "
+                        "rollout worker 1\n"));
   std::vector<std::string> across = words;
   across[3] = "worker.actor.tensor_parallel_size=8";
   const ConfigCheck refused = CheckConfig(Load(kPortKeys, across), {.files = false});
   EXPECT_THAT(Keys(refused), ::testing::Contains("worker.actor.tensor_parallel_size"));
   std::vector<std::string> apart = words;
   apart[2] = "trainer.separate_rollout_workers=true";
-  EXPECT_THAT(Keys(CheckConfig(Load(kPortKeys, apart), {.files = false})),
-              ::testing::Contains("trainer.separate_rollout_workers"));
+  const ConfigCheck half = CheckConfig(Load(kPortKeys, apart), {.files = false});
+  EXPECT_THAT(Keys(half), IsEmpty());
+  EXPECT_THAT(half.plan.ranks_of_machine, ElementsAre(4, 0));
+  EXPECT_THAT(half.plan.machine_of_worker, ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(RunPlanText(half.plan),
+              HasSubstr("machine 0: process 0, 4 threads, TP ranks 0 to 1 of DP ranks 0 to 1; the "
+                        "loop and the rewards\n"
+                        "machine 1: process 1; rollout workers 0 to 3\n"));
+  // A machine does both.
+  apart.push_back("trainer.training_core_ratio=0.25");
+  const ConfigCheck quarter = CheckConfig(Load(kPortKeys, apart), {.files = false});
+  EXPECT_THAT(quarter.plan.ranks_of_machine, ElementsAre(2, 0));
+  EXPECT_THAT(quarter.plan.machine_of_worker, ElementsAre(0, 0, 1, 1, 1, 1));
+}
+
+// Cores 2 and 3 of three are rollout's, and so is the first one of the next machine.
+TEST(Machines, ARolloutGroupOnTwoOfThemIsRefused) {
+  const ConfigCheck check = CheckConfig(
+      Load(kPortKeys, {"trainer.nnodes=2", "trainer.cores=3", "trainer.training_core_ratio=0.34",
+                       "worker.actor.tensor_parallel_size=1",
+                       "worker.rollout.tensor_parallel_size=2",
+                       "worker.rollout.neuron_override_config.tp_degree=2",
+                       "worker.actor.global_batch_size=64", "worker.reward.reward_function=math"}),
+      {.files = false});
+  ASSERT_THAT(Keys(check), ElementsAre("worker.rollout.tensor_parallel_size"));
+  EXPECT_THAT(check.problems[0].message, HasSubstr("a tensor parallel group of 2 is not within one "
+                                                   "of 2 machines of 3 cores"));
 }
 
 // Neither default of global_batch_size (256, or 128 of the example) divides 64 prompts.

@@ -176,6 +176,43 @@ TEST_F(ActorTest, TheOptimizerIsCutOverTheDataParallelRanks) {
   }
 }
 
+// While the backward pass runs or after it, in one bucket or in one for each layer.
+TEST_F(ActorTest, OverlappedSumsHaveTheSameBits) {
+  for (const auto& [tp, dp] : {std::pair(1, 2), {2, 2}, {1, 4}}) {
+    const auto outcome = [&](Overlap overlap, int64_t bucket) {
+      MeshOptions options = Options(tp, dp);
+      options.update.max_rows =
+          1;  // several micro-batches: only the last one's gradients are final
+      options.overlap = overlap;
+      options.least_bucket = bucket;
+      const auto actor = Make(options);
+      const double norm = Update(*actor, 3).grad_norm;
+      EXPECT_EQ(actor->optimizer().entries[0].ranks[0].parts.size(),
+                static_cast<size_t>(dp) * (bucket == 1 ? 6 : 1));
+      return std::pair(norm, LogProbs(*actor));
+    };
+    const auto after = outcome(Overlap::kNever, 0);
+    EXPECT_EQ(outcome(Overlap::kNever, 1), after) << tp << "x" << dp;
+    EXPECT_EQ(outcome(Overlap::kAlways, 1), after) << tp << "x" << dp;
+    EXPECT_EQ(outcome(Overlap::kAlways, 0), after) << tp << "x" << dp;
+  }
+}
+
+TEST_F(ActorTest, AFailureEndsAnUpdateThatIsBeingSummed) {
+  MeshOptions options = Options(1, 2);
+  options.overlap = Overlap::kAlways;
+  options.least_bucket = 1;
+  const auto actor = Make(options);
+  const auto fails = [](int dp_rank, bool record, std::span<const size_t> chosen,
+                        std::span<const float> log_probs, std::span<float> gradient) -> Status {
+    if (dp_rank == 1) return Error(Errc::kFindings, "no loss");
+    return SampleLoss(dp_rank, record, chosen, log_probs, gradient);
+  };
+  const auto result = actor->Update(SampleRows(8), {{0, 1, 2, 3}, {4, 5, 6, 7}}, fails, 1e-2);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().message(), "no loss");
+}
+
 TEST_F(ActorTest, SkipsAGradientThatIsNotFinite) {
   const auto actor = Make(Options(2, 1));
   const Floats before = LogProbs(*actor);

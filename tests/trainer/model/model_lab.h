@@ -101,7 +101,7 @@ class ModelLab {
         outcome.log_probs.insert(outcome.log_probs.end(), log_probs.begin(), log_probs.end());
         outcome.entropies.insert(outcome.entropies.end(), entropies.begin(), entropies.end());
       }
-      NXDKIT_TRY(decoder.SumPartialGradients());
+      NXDKIT_TRY(decoder.SumPartialGradients({0, decoder.table().size}));
       const std::scoped_lock lock(mutex);
       Collect(decoder, outcome);
       return OkStatus();

@@ -1,0 +1,65 @@
+#include "trainer/learner/gradient_reducer.h"
+
+#include <utility>
+
+namespace nxdkit::trainer {
+
+GradientReducer::GradientReducer(Comm& dp, std::span<float> gradients,
+                                 const std::vector<Bucket>& buckets, bool background)
+    : dp_(dp), gradients_(gradients), buckets_(buckets) {
+  if (background) thread_ = std::jthread([this] { Work(); });
+}
+
+GradientReducer::~GradientReducer() {
+  const std::scoped_lock lock(mutex_);
+  stopping_ = true;
+  changed_.notify_all();
+}
+
+void GradientReducer::FinalFrom(int64_t offset) {
+  const std::scoped_lock lock(mutex_);
+  while (final_ < buckets_.size() && buckets_[buckets_.size() - 1 - final_].range.begin >= offset)
+    ++final_;
+  changed_.notify_all();
+}
+
+Status GradientReducer::Finish() {
+  FinalFrom(0);
+  std::unique_lock lock(mutex_);
+  if (thread_.joinable()) {
+    changed_.wait(lock, [&] { return reduced_ == buckets_.size() || !status_.ok(); });
+    NXDKIT_TRY(std::move(status_));
+  } else {
+    for (; reduced_ < final_; ++reduced_)
+      NXDKIT_TRY(Reduce(buckets_[buckets_.size() - 1 - reduced_]));
+  }
+  final_ = reduced_ = 0;
+  return OkStatus();
+}
+
+Status GradientReducer::Reduce(const Bucket& bucket) {
+  return ReduceScatterSum(dp_,
+                          gradients_.subspan(static_cast<size_t>(bucket.range.begin),
+                                             static_cast<size_t>(bucket.range.size())),
+                          bucket.cut);
+}
+
+void GradientReducer::Work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stopping_ || reduced_ < final_; });
+    if (stopping_) return;
+    const Bucket& bucket = buckets_[buckets_.size() - 1 - reduced_];
+    lock.unlock();
+    Status reduced = Reduce(bucket);
+    lock.lock();
+    changed_.notify_all();
+    if (!reduced.ok()) {
+      status_ = std::move(reduced);
+      return;  // the run is over
+    }
+    ++reduced_;
+  }
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,107 @@
+#include "trainer/loop/attempt.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+#include "lib/json/json.h"
+#include "lib/json/json_parse.h"
+#include "lib/system/descriptor.h"
+#include "lib/system/file.h"
+#include "lib/system/folders.h"
+#include "lib/system/process.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr const char* kFolder = "attempts";
+constexpr const char* kDone = "DONE";
+constexpr uint64_t kMostBytes = 64 << 10;
+
+std::string FolderOf(const std::string& run_folder) { return JoinPath(run_folder, kFolder); }
+std::string FileOf(const std::string& run_folder, int64_t number) {
+  return JoinPath(FolderOf(run_folder), std::to_string(number));
+}
+
+// In no order.
+Result<std::vector<int64_t>> NumbersIn(const std::string& folder) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
+  std::vector<int64_t> numbers;
+  for (const std::string& name : names)
+    if (const auto number = ParseNumber<int64_t>(name); number && *number > 0 && *number < INT_MAX)
+      numbers.push_back(*number);
+  return numbers;
+}
+
+std::string WhoWeAre() {
+  char host[HOST_NAME_MAX + 1] = {};
+  ::gethostname(host, sizeof host - 1);
+  Json json = {{"host", host}, {"process", ::getpid()}};
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_RESTART_COUNT", "JOB_NAME", "VC_TASK_INDEX"})
+    if (const std::string value = EnvironmentValue(name); !value.empty()) json[name] = value;
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// False when somebody else has made it meanwhile.
+Result<bool> MakeFile(const std::string& path, const std::string& text) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file.is_open() && errno == EEXIST) return false;
+  if (!file.is_open()) return OutputError("create", errno).in(path);
+  if (::write(file.fd(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+      ::fsync(file.fd()) != 0)
+    return OutputError("write", errno).in(path);
+  return true;
+}
+
+}  // namespace
+
+Result<Attempt> Attempt::Claim(const std::string& run_folder) {
+  const std::string folder = FolderOf(run_folder);
+  NXDKIT_TRY(MakeFolders(folder));
+  while (true) {
+    NXDKIT_ASSIGN(const std::vector<int64_t> numbers, NumbersIn(folder));
+    const int64_t last = numbers.empty() ? 0 : std::ranges::max(numbers);
+    NXDKIT_ASSIGN(const bool made, MakeFile(FileOf(run_folder, last + 1), WhoWeAre()));
+    if (!made) continue;
+    // None of them is asked about any more: the newest one is.
+    for (const int64_t number : numbers) ::unlink(FileOf(run_folder, number).c_str());
+    return Attempt(run_folder, last + 1);
+  }
+}
+
+Status Attempt::Check() const {
+  NXDKIT_ASSIGN(const std::vector<int64_t> numbers, NumbersIn(FolderOf(run_folder_)));
+  const int64_t last = numbers.empty() ? 0 : std::ranges::max(numbers);
+  if (last <= number_) return OkStatus();
+  const std::string path = FileOf(run_folder_, last);
+  std::string host = "another machine";
+  if (const auto json = ReadJsonFile(path, kMostBytes); json.ok())
+    if (const auto found = JsonString(*json, "host"); found.ok()) host = *found;
+  return Error(Errc::kIo, "attempt " + std::to_string(last) +
+                              " has taken this run over from attempt " + std::to_string(number_) +
+                              ", on " + EscapeControl(host))
+      .in(path)
+      .hint("end one of the two: they are attempts at the same run");
+}
+
+Status Attempt::Done(int64_t step) const {
+  NXDKIT_TRY(Check());
+  const Json json = {{"attempt", number_}, {"step", step}};
+  return WriteFileAtomic(JoinPath(run_folder_, kDone), json.dump() + "\n");
+}
+
+Status Attempt::NotDone() const {
+  const std::string path = JoinPath(run_folder_, kDone);
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return OkStatus();
+  return OutputError("remove", errno).in(path);
+}
+
+}  // namespace nxdkit::trainer

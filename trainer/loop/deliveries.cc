@@ -1,0 +1,189 @@
+#include "trainer/loop/deliveries.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "formats/ops/convert/convert.h"
+#include "formats/tar/pack.h"
+#include "formats/tar/unpack.h"
+#include "lib/base/errors.h"
+#include "lib/hash/digest.h"
+#include "lib/hash/hash_file.h"
+#include "lib/system/file.h"
+#include "lib/system/folders.h"
+#include "trainer/model/memory.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr uint64_t kMostAtOnce = uint64_t{4} << 20;
+constexpr uint64_t kMostMark = 4096;
+
+// Beside what it becomes.
+std::string ArchiveOf(const std::string& folder) { return folder + ".sent.tar"; }
+std::string DeltaOf(const std::string& bundle) { return bundle + ".sent.delta"; }
+
+// A file of one process only, gone with this object.
+class Mark {
+ public:
+  static Result<Mark> Make(const std::string& folder) {
+    Mark mark;
+    mark.path_ = JoinPath(folder, ".seen-" + std::to_string(::getpid()));
+    mark.text_ = "process " + std::to_string(::getpid()) + "\n";
+    NXDKIT_TRY(WriteFileAtomic(mark.path_, mark.text_));
+    return mark;
+  }
+  Mark(Mark&& other) noexcept { std::swap(path_, other.path_), std::swap(text_, other.text_); }
+  ~Mark() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  const std::string& path() const { return path_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  Mark() = default;
+  std::string path_, text_;
+};
+
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::string path) : path_(std::move(path)) {}
+  ~TemporaryFile() { ::unlink(path_.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+Status SendBytes(Transport& transport, int machine, const File& file) {
+  std::vector<std::byte> some;
+  for (uint64_t at = 0; at < file.bytes(); at += some.size()) {
+    some.resize(std::min(file.bytes() - at, kMostAtOnce));
+    NXDKIT_TRY(file.ReadAt(at, some));
+    const Transport::Send send{machine, kFileChannel, some};
+    NXDKIT_TRY(transport.Run({&send, 1}, {}, {nullptr, transport.patience(), true}));
+  }
+  return OkStatus();
+}
+
+Result<Json> Sees(const Json& order) {
+  const Result<std::string> text = ReadSmallFile(order["path"].get<std::string>(), kMostMark);
+  return Json{{"sees", text.ok() && *text == order["text"].get<std::string>()}};
+}
+
+Result<Json> Unpack(const Json& order) {
+  const TemporaryFile archive(order["archive"].get<std::string>());
+  tar::UnpackRequest request;
+  request.archive = archive.path();
+  request.output = order["output"].get<std::string>();
+  request.force = true;
+  request.sync = false;  // weights can be sent again
+  NXDKIT_TRY(tar::Unpack(request));
+  return Json::object();
+}
+
+Result<Json> Apply(const Json& order) {
+  const TemporaryFile delta(order["delta"].get<std::string>());
+  ops::ConvertRequest request;
+  request.from = ops::Kind::kDelta;
+  request.to = ops::Kind::kRollout;
+  request.input = delta.path();
+  request.output = order["bundle"].get<std::string>();
+  request.hints.base = request.output;
+  request.place = ops::Slot{order["label"].get<std::string>()};
+  request.sync = false;
+  request.run.max_memory = kNoMemoryCap;
+  NXDKIT_TRY(ops::Convert(request));
+  return Json::object();
+}
+
+}  // namespace
+
+Status Deliveries::Look(const std::string& folder) {
+  NXDKIT_ASSIGN(const Mark mark, Mark::Make(folder));
+  std::vector<int> blind;
+  for (const int machine : machines_) {
+    NXDKIT_ASSIGN(
+        const Json answer,
+        leader_.Ask(machine, Json{{"call", "sees"}, {"path", mark.path()}, {"text", mark.text()}}));
+    if (!answer.value("sees", false)) blind.push_back(machine);
+  }
+  machines_ = std::move(blind);
+  return OkStatus();
+}
+
+Status Deliveries::SendFolder(const std::string& folder) {
+  const TemporaryFile archive(ArchiveOf(folder));
+  tar::PackRequest request;
+  request.input = folder;
+  request.output = archive.path();
+  request.force = true;
+  request.sync = false;
+  NXDKIT_TRY(tar::Pack(request));
+  for (const int machine : machines_) {
+    NXDKIT_TRY(SendFile(machine, archive.path(), archive.path()));
+    NXDKIT_TRY(leader_.Ask(
+        machine, Json{{"call", "unpack"}, {"archive", archive.path()}, {"output", folder}}));
+  }
+  sent_ = folder;
+  return OkStatus();
+}
+
+Status Deliveries::SendDelta(const std::string& delta, const std::string& bundle,
+                             const std::string& label) {
+  const std::string there = DeltaOf(bundle);
+  for (const int machine : machines_) {
+    NXDKIT_TRY(SendFile(machine, delta, there));
+    NXDKIT_TRY(leader_.Ask(
+        machine, Json{{"call", "apply"}, {"delta", there}, {"bundle", bundle}, {"label", label}}));
+  }
+  return OkStatus();
+}
+
+Status Deliveries::SendFile(int machine, const std::string& from, const std::string& to) {
+  NXDKIT_ASSIGN(const File file, File::OpenRead(from));
+  NXDKIT_ASSIGN(const Sha256Bytes digest, HashFile<Sha256Bytes>(file, 0, file.bytes()));
+  const Json order = {
+      {"call", "take_file"}, {"path", to}, {"bytes", file.bytes()}, {"sha256", HexText(digest)}};
+  const auto send = [&] { return SendBytes(leader_.transport(), machine, file); };
+  NXDKIT_TRY(leader_.Ask(machine, order, std::nullopt, send));
+  return OkStatus();
+}
+
+// All of it is received, whatever becomes of it: what is sent next comes after it.
+Result<Json> DeliveryHost::TakeFile(const Json& order) {
+  const std::string path = order["path"].get<std::string>();
+  const auto bytes = order["bytes"].get<uint64_t>();
+  Status written = MakeFolders(ParentPath(path));
+  ::unlink(path.c_str());
+  Result<File> file = File::OpenWrite(path);
+  if (written.ok() && !file.ok()) written = Status(file.error());
+  Sha256 hash;
+  std::vector<std::byte> some;
+  for (uint64_t at = 0; at < bytes; at += some.size()) {
+    some.resize(std::min(bytes - at, kMostAtOnce));
+    const Transport::Receive receive{0, kFileChannel, some};
+    NXDKIT_TRY(transport_.Run({}, {&receive, 1}, {nullptr, transport_.patience(), true}));
+    hash.Update(some);
+    if (written.ok()) written = file->WriteAt(at, some);
+  }
+  NXDKIT_TRY(std::move(written));
+  NXDKIT_TRY(file->Close());
+  const std::string found = HexText(hash.Finish());
+  const std::string expected = order["sha256"].get<std::string>();
+  if (found == expected) return Json::object();
+  ::unlink(path.c_str());
+  return Corrupt("arrived with the digest {}, expected {}", found, expected).in(path);
+}
+
+void DeliveryHost::AddHandlers(OrderHandlers& handlers) {
+  handlers["sees"] = Sees;
+  handlers["unpack"] = Unpack;
+  handlers["apply"] = Apply;
+  handlers["take_file"] = [this](const Json& order) { return TakeFile(order); };
+}
+
+}  // namespace nxdkit::trainer

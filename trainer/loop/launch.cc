@@ -1,0 +1,74 @@
+#include "trainer/loop/launch.h"
+
+#include "lib/base/errors.h"
+#include "trainer/comm/mpi_transport.h"
+#include "trainer/learner/follow.h"
+#include "trainer/learner/followers.h"
+#include "trainer/loop/deliveries.h"
+#include "trainer/loop/remote_workers.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+// So long no rank of a mesh is waited for: one may have far more to compute than another.
+constexpr auto kPatience = std::chrono::minutes(10);
+
+}  // namespace
+
+Launch::Launch() = default;
+Launch::Launch(Launch&&) noexcept = default;
+
+Result<Launch> Launch::Start(const RunPlan& plan, const LaunchOptions& options) {
+  Launch launch;
+  const int launched = LaunchedProcesses();
+  if (launched != plan.nodes)
+    return BadUsage("{} processes were started for {} machines", launched, plan.nodes)
+        .member("trainer.nnodes")
+        .hint(
+            "start one process on each machine: mpirun --map-by ppr:1:node, srun "
+            "--ntasks-per-node=1 --mpi=pmix");
+  if (launched == 1) return launch;
+  NXDKIT_ASSIGN(launch.transport_, StartMpi({options.plugin, kPatience}));
+  launch.leader_ = std::make_unique<Leader>(*launch.transport_);
+  launch.heartbeat_ = std::make_unique<Heartbeat>(*launch.transport_, options.heartbeat);
+  return launch;
+}
+
+// MPI's own end waits for the others, who may be gone.
+Launch::~Launch() {
+  heartbeat_.reset();
+  static_cast<void>(transport_.release());
+}
+
+Status Launch::End() {
+  if (transport_ == nullptr) return OkStatus();
+  NXDKIT_TRY(leader_->TellAll({{"call", "end"}}));
+  heartbeat_->End();
+  heartbeat_.reset();
+  transport_.reset();
+  return OkStatus();
+}
+
+void Launch::Fail(const Error& error) {
+  if (heartbeat_ != nullptr) heartbeat_->Fail(error);
+}
+
+Status FollowLaunch(const FollowOptions& options) {
+  NXDKIT_ASSIGN(std::unique_ptr<Transport> transport, StartMpi({options.launch.plugin, kPatience}));
+  Heartbeat heartbeat(*transport, options.launch.heartbeat);
+  WorkerHost workers(*transport, options.worker_command, options.neuron_variables);
+  DeliveryHost deliveries(*transport);
+  OrderHandlers handlers;
+  workers.AddHandlers(handlers);
+  deliveries.AddHandlers(handlers);
+  Status followed = Follow(*transport, handlers);
+  if (followed.ok()) {
+    heartbeat.End();
+    return followed;
+  }
+  heartbeat.Fail(followed.error());
+  static_cast<void>(transport.release());
+  return followed;
+}
+
+}  // namespace nxdkit::trainer
