@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <utility>
 
 #include "tests/cluster/eventually.h"
 #include "tests/cluster/two_hosts.h"
@@ -62,7 +64,7 @@ class ClusterRun : public GrpoTrain {
   size_t Trainers(const std::string& host, const std::string& run) const {
     size_t trainers = 0;
     for (const pid_t process : hosts_.Processes(host, workshop_ / run))
-      trainers += CommandLine(process).starts_with("grpo-train");
+      trainers += Program(process) == "grpo-train";
     return trainers;
   }
   // Whether no process of the run is left on a host within this time.
@@ -94,14 +96,15 @@ class ClusterRun : public GrpoTrain {
   const TwoHosts hosts_;
 
  private:
-  static std::string CommandLine(pid_t process) {
+  static std::string Program(pid_t process) {
     std::ifstream file(fmt::format("/proc/{}/cmdline", process));
     std::string program;
     std::getline(file, program, '\0');
     return std::filesystem::path(program).filename();
   }
   Tree Uninterrupted() const {
-    const ProcessResult alone = RunProcess(Training("alone", {"trainer.nnodes=1", "trainer.cores=4"}));
+    const ProcessResult alone =
+        RunProcess(Training("alone", {"trainer.nnodes=1", "trainer.cores=4"}));
     EXPECT_EQ(alone.exit_code, 0) << alone.out << alone.err;
     return ReadTree(Checkpoint("alone", kSteps));
   }

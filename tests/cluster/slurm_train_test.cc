@@ -36,7 +36,7 @@ class SlurmTrain : public ClusterRun {
     training.insert(training.end(), more.begin(), more.end());
     words.insert(words.end(), training.begin() + 1, training.end());
     Words environment = Environment(pace);
-    environment.push_back("PATH=" + std::string(getenv("NXDTP") ? getenv("NXDTP") : NXDKIT_TOOLS) + ":" + std::string(getenv("PATH")));
+    environment.push_back("PATH=" NXDKIT_TOOLS ":" + std::string(getenv("PATH")));
     return slurm_.Submit(words, environment, log_);
   }
   std::string Log() const { return ReadFile(log_); }
@@ -91,7 +91,7 @@ TEST_F(SlurmTrain, AProcessIsKilled) {
   const std::string job = Start(0.1);
   ASSERT_TRUE(ComesToStep("run", 10));
   const Stopwatch since;
-  hosts_.Kill(kB, "--config");
+  hosts_.Kill(kB, "trainer.nnodes");
   EXPECT_TRUE(Ends(kA, "run", 5));
   Tell("the other process is gone after {:.1f} s", since.seconds());
   ExpectGoesOn(job, since, 40);
