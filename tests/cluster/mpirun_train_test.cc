@@ -131,8 +131,7 @@ TEST_F(MpirunTrain, OfTwoAttemptsTheOlderPublishesNothing) {
 TEST_F(MpirunTrain, TheSecondOfTwoRunsIsRefused) {
   const pid_t first = StartProcess(Launch(0.2));
   ASSERT_TRUE(ComesToStep("run", 5));
-  const ProcessResult second =
-      RunProcess(Training("run", {"trainer.nnodes=1", "trainer.cores=4"}));
+  const ProcessResult second = RunProcess(Training("run", {"trainer.nnodes=1", "trainer.cores=4"}));
   EXPECT_EQ(second.exit_code, 5) << second.err;
   EXPECT_EQ(WaitProcess(first), 0) << Log();
   ExpectDone("run");

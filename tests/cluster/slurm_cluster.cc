@@ -94,7 +94,8 @@ SlurmCluster::SlurmCluster(const TwoHosts& hosts) : hosts_(hosts), folder_(hosts
   hosts_.folder().Write("cgroup.conf", kControlGroups);
   hosts_.folder().Write("slurm.conf", fmt::format(kConfiguration, fmt::arg("folder", folder_),
                                                   fmt::arg("timeout", kNodeTimeout)));
-  const ProcessResult munged = Run(fmt::format("munged --socket={0}/munge/socket --key-file={0}/munge/key "
+  const ProcessResult munged = Run(
+      fmt::format("munged --socket={0}/munge/socket --key-file={0}/munge/key "
                   "--pid-file={0}/munge/pid --log-file={0}/munge/log --seed-file={0}/munge/seed",
                   folder_));
   EXPECT_EQ(munged.exit_code, 0) << munged.err;
@@ -107,9 +108,8 @@ SlurmCluster::SlurmCluster(const TwoHosts& hosts) : hosts_(hosts), folder_(hosts
 }
 
 ProcessResult SlurmCluster::Run(const std::string& command) const {
-  return RunProcess(
-      hosts_.On(TwoHosts::kHosts[0],
-                fmt::format("export SLURM_CONF={}/slurm.conf; {}", folder_, command)));
+  return RunProcess(hosts_.On(
+      TwoHosts::kHosts[0], fmt::format("export SLURM_CONF={}/slurm.conf; {}", folder_, command)));
 }
 
 void SlurmCluster::StartController(const std::string& options) const {
@@ -124,9 +124,8 @@ void SlurmCluster::StartNode(const std::string& host) const {
 std::string SlurmCluster::Submit(const std::vector<std::string>& command,
                                  const std::vector<std::string>& environment,
                                  const std::string& log) const {
-  const ProcessResult sent =
-      Run(fmt::format("env {} sbatch --parsable --chdir={} --output={} {}", Quoted(environment),
-                      folder_, log, Quoted(command)));
+  const ProcessResult sent = Run(fmt::format("env {} sbatch --parsable --chdir={} --output={} {}",
+                                             Quoted(environment), folder_, log, Quoted(command)));
   EXPECT_EQ(sent.exit_code, 0) << sent.err;
   return sent.out.substr(0, sent.out.find('\n'));
 }

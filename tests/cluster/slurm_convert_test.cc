@@ -20,12 +20,12 @@ class SlurmConvert : public ::testing::Test {
   void SetUp() override {
     if (!slurm_.missing().empty()) GTEST_SKIP() << slurm_.missing();
     // The parts of one host wait before they begin, for as long as `held` is there.
-    const std::string program = workshop_.Write(
-        "bin/nxd-convert",
-        fmt::format("#!/bin/bash\ntouch {0}/part.$SLURM_ARRAY_TASK_ID.$(hostname)\n"
-                    "while [ -e {0}/held.$(hostname) ]; do sleep 0.1; done\n"
-                    "exec {1} --no-sync \"$@\"\n",
-                    workshop_.path(), Workshop::Tool("nxd-convert")));
+    const std::string program =
+        workshop_.Write("bin/nxd-convert",
+                        fmt::format("#!/bin/bash\ntouch {0}/part.$SLURM_ARRAY_TASK_ID.$(hostname)\n"
+                                    "while [ -e {0}/held.$(hostname) ]; do sleep 0.1; done\n"
+                                    "exec {1} --no-sync \"$@\"\n",
+                                    workshop_.path(), Workshop::Tool("nxd-convert")));
     fs::permissions(program, fs::perms::owner_all);
   }
   int Count(const std::string& host) const {
@@ -53,7 +53,8 @@ TEST_F(SlurmConvert, SlowOnlyThePartsOfALostNodeAreDoneAgain) {
   const Stopwatch since;
   hosts_.Kill("hostB");
   const bool done = Eventually(90, [&] { return fs::exists(workshop_ / "out"); });
-  fmt::print("[ MEASURED ] the output is there {:.1f} s after the node was lost\n", since.seconds());
+  fmt::print("[ MEASURED ] the output is there {:.1f} s after the node was lost\n",
+             since.seconds());
   ASSERT_TRUE(done);
   EXPECT_EQ(Count("hostA"), kParts);
   ExpectConverts("--from hf --to nxd --tp 4", model, workshop_ / "one");

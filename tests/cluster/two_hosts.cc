@@ -107,8 +107,8 @@ TwoHosts::~TwoHosts() {
 }
 
 std::vector<std::string> TwoHosts::Inside(const std::vector<std::string>& words) const {
-  std::vector<std::string> command = {"/usr/bin/nsenter", "-t",    std::to_string(init_), "--mount",
-                                      "--net",            "--pid", "--ipc"};
+  std::vector<std::string> command = {
+      "/usr/bin/nsenter", "-t", std::to_string(init_), "--mount", "--net", "--pid", "--ipc"};
   command.insert(command.end(), words.begin(), words.end());
   return command;
 }
@@ -120,15 +120,15 @@ std::vector<std::string> TwoHosts::On(const std::string& host, const std::string
 std::vector<std::string> TwoHosts::OnBoth(const std::vector<std::string>& command,
                                           const std::string& options, int seconds) const {
   const std::string hosts = folder_.Write("slots", "hostA slots=1\nhostB slots=1\n");
-  return On(kHosts[0],
-            fmt::format("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 10 "
-                        "{} mpirun --hostfile {} --map-by ppr:1:node --bind-to none "
-                        "--mca plm rsh --mca plm_rsh_agent 'bash {}/on.sh' "
-                        "--mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include {} "
-                        "--mca btl_tcp_if_include {} --mca pml ob1 --mca btl self,tcp "
-                        "--mca mpi_yield_when_idle 1 {} {}",
-                        seconds, hosts, folder_.path(), kNetwork, kNetwork, options,
-                        Quoted(command)));
+  return On(
+      kHosts[0],
+      fmt::format("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 10 "
+                  "{} mpirun --hostfile {} --map-by ppr:1:node --bind-to none "
+                  "--mca plm rsh --mca plm_rsh_agent 'bash {}/on.sh' "
+                  "--mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include {} "
+                  "--mca btl_tcp_if_include {} --mca pml ob1 --mca btl self,tcp "
+                  "--mca mpi_yield_when_idle 1 {} {}",
+                  seconds, hosts, folder_.path(), kNetwork, kNetwork, options, Quoted(command)));
 }
 
 std::vector<pid_t> TwoHosts::Processes(const std::string& host, const std::string& word) const {
