@@ -13,7 +13,7 @@ build_packages=(
 test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev ccache mandoc shellcheck file
   ca-certificates python3 python3-venv python3-pip python3-torch python3-numpy bindfs
-  libopenmpi-dev openmpi-bin iproute2
+  libopenmpi-dev openmpi-bin iproute2 slurmctld slurmd slurm-client munge
 )
 # What the quick start needs on top: /usr/bin/time tells the peak memory of a command.
 quickstart_packages=(time)

@@ -98,9 +98,12 @@ TEST(Deploy, TheTorchxComponentMakesAReplicaForEachPart) {
        "import sys; sys.path[:0] = ['" + folder.path() + "', '" + kFolder +
            "']; import torchx_component as c; r = c.convert('--to', 'hf', 'a', 'b', parts=3, "
            "mounts=['src=x', 'dst=/data']).roles[0]; "
-           "print(r.entrypoint, *r.args, r.n, *r.mounts)"});
+           "print(r.entrypoint, *r.args, r.n, *r.mounts); "
+           "r = c.train('--config', 'run.yaml').roles[0]; print(r.entrypoint, *r.args, r.n)"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.out, "nxd-convert --part ${replica_id}/3 --to hf a b 3 src=x+dst=/data\n");
+  EXPECT_EQ(result.out,
+            "nxd-convert --part ${replica_id}/3 --to hf a b 3 src=x+dst=/data\n"
+            "grpo-train --config run.yaml 1\n");
 }
 
 // The packages of the image are those that the programs are linked with.
@@ -124,52 +127,149 @@ TEST(Deploy, TheImageHasTheLibraries) {
   EXPECT_EQ(missing, std::set<std::string>());
 }
 
-// A folder of commands that stand in for Slurm's and for the trainer.
-class TrainBatch : public ::testing::Test {
+// What Kubeflow's MPI operator and Volcano need to start one process on each machine, and again.
+TEST(Deploy, TheTrainingJobsStartOneProcessOnEachMachine) {
+  const Value mpi = Yaml("train-mpijob.yaml");
+  EXPECT_EQ(Text(mpi, "apiVersion"), "kubeflow.org/v2beta1");
+  EXPECT_EQ(Text(mpi, "kind"), "MPIJob");
+  EXPECT_EQ(Text(mpi, "spec.slotsPerWorker"), "1");
+  const std::string launcher = "spec.mpiReplicaSpecs.Launcher.";
+  EXPECT_EQ(Text(mpi, launcher + "replicas"), "1");
+  EXPECT_EQ(Text(mpi, launcher + "template.spec.containers.0.args.1"),
+            Text(mpi, "spec.mpiReplicaSpecs.Worker.replicas"));
+
+  const Value volcano = Yaml("train-volcano.yaml");
+  EXPECT_EQ(Text(volcano, "apiVersion"), "batch.volcano.sh/v1alpha1");
+  for (const char* plugin : {"ssh", "svc", "mpi"})
+    EXPECT_NE(At(volcano, std::string("spec.plugins.") + plugin), nullptr) << plugin;
+  EXPECT_EQ(Text(volcano, "spec.tasks.0.name"), "master");
+  EXPECT_EQ(Text(volcano, "spec.tasks.1.name"), "worker");
+  const std::string workers = Text(volcano, "spec.tasks.1.replicas");
+  EXPECT_EQ(Text(volcano, "spec.tasks.0.template.spec.containers.0.args.1"), workers);
+  EXPECT_EQ(Text(volcano, "spec.minAvailable"), std::to_string(std::stoi(workers) + 1)) << "a gang";
+  for (const auto& [job, path] :
+       {std::pair(&mpi, launcher + "template.spec.containers.0.command"),
+        std::pair(&volcano, std::string("spec.tasks.0.template.spec.containers.0.command"))})
+    EXPECT_EQ(CommandOf(*job, path), "train-mpirun.sh ");
+  EXPECT_THAT(ReadFile(kFolder + "/Dockerfile.mpi"), HasSubstr("COPY train-mpirun.sh "));
+}
+
+// A job that is wrong is not started again for ever: the first of Volcano's policies that fits counts.
+TEST(Deploy, VolcanoEndsAJobThatWouldFailAgain) {
+  const Value volcano = Yaml("train-volcano.yaml");
+  const Value* policies = At(volcano, "spec.tasks.0.policies");
+  ASSERT_NE(policies, nullptr);
+  std::set<std::string> aborted;
+  for (const Value& policy : policies->items) {
+    if (Text(policy, "action") == "RestartJob") break;
+    if (Text(policy, "action") == "AbortJob") aborted.insert(Text(policy, "exitCode"));
+  }
+  EXPECT_EQ(aborted, (std::set<std::string>{"1", "2", "3", "4", "5"}));
+}
+
+// A folder of commands that stand in for those of a launcher and for the trainer. What the launchers
+// do is tried in tests/cluster.
+class StandIns : public ::testing::Test {
  protected:
-  TrainBatch() {
-    fs::create_directory(folder_.path() + "/out");
+  StandIns() {
+    fs::create_directories(folder_.path() + "/out/run");
     Command("scontrol", "echo \"$@\" >> \"$OUT/scontrol\"");
+    Command("scancel", "kill -TERM \"$(cat \"$OUT/process\")\"");
+    Command("srun", "while [[ $1 == --* ]]; do shift; done\nexec \"$@\"");
+    Command("mpirun", "while [[ $1 != grpo-train ]]; do shift; done\nexec \"$@\"");
     Command("grpo-train",
+            "[[ $* != *--dry-run ]] || exit \"${DRY_CODE:-0}\"\n"
             "trap 'exit ${CODE:-143}' TERM\necho \"$@\" >> \"$OUT/started\"\n"
-            "for i in $(seq 300); do sleep 0.1; done");
+            "[ -z \"${ENDS:-}\" ] || exit \"$ENDS\"\n"
+            "echo $$ > \"$OUT/process\"\nfor i in $(seq 300); do sleep 0.1; done");
   }
   void Command(const std::string& name, const std::string& body) const {
     const std::string path = folder_.Write(name, "#!/bin/bash\n" + body + "\n");
     fs::permissions(path, fs::perms::owner_all);
   }
-  // Its exit code after the signal.
-  int Run(int signal, const std::string& environment = "") const {
-    const pid_t child =
-        StartProcess({"/bin/bash", "-c",
-                      "export OUT=" + folder_.path() + "/out PATH=" + folder_.path() +
-                          ":$PATH SLURM_JOB_ID=17 " + environment + "; exec bash " + kFolder +
-                          "/train.sbatch --config run.yaml"});
-    EXPECT_TRUE(WaitFor(folder_.path() + "/out/started"));
+  std::string Out(const std::string& name) const { return folder_.path() + "/out/" + name; }
+  std::vector<std::string> Script(const std::string& command, const std::string& environment) {
+    return {"/bin/bash", "-c",
+            "export OUT=" + folder_.path() + "/out PATH=" + folder_.path() +
+                ":$PATH SLURM_JOB_ID=17 " + environment + "; exec bash " + kFolder + "/" + command};
+  }
+  std::vector<std::string> Batch(const std::string& environment) {
+    return Script("train.sbatch " + Out("run") + " --config run.yaml", environment);
+  }
+  // The exit code of the batch script after the signal, which Slurm also sends the trainer when it
+  // is the end.
+  int RunBatch(int signal, const std::string& environment = "") {
+    const pid_t child = StartProcess(Batch(environment));
+    EXPECT_TRUE(WaitFor(Out("process")));
     kill(child, signal);
+    if (signal == SIGTERM) kill(std::stoi(ReadFile(Out("process"))), signal);
     return WaitProcess(child);
   }
   std::string Said(const std::string& name) const {
-    const std::string path = folder_.path() + "/out/" + name;
-    return fs::exists(path) ? ReadFile(path) : "";
+    return fs::exists(Out(name)) ? ReadFile(Out(name)) : "";
   }
   const TempFolder folder_;
 };
+using TrainBatch = StandIns;
+using TrainMpirun = StandIns;
 
 TEST_F(TrainBatch, IsRequeuedWhenTheTimeLimitComes) {
-  EXPECT_EQ(Run(SIGUSR1), 143);
-  EXPECT_EQ(Said("started"), "--config run.yaml\n");
+  EXPECT_EQ(RunBatch(SIGUSR1), 75);
+  EXPECT_EQ(Said("started"),
+            "--config run.yaml trainer.save_checkpoint_path=" + Out("run") + " trainer.nnodes=1\n");
   EXPECT_EQ(Said("scontrol"), "requeue 17\n");
 }
 
 TEST_F(TrainBatch, IsNotRequeuedWhenItIsCancelled) {
-  EXPECT_EQ(Run(SIGTERM), 143);
+  EXPECT_EQ(RunBatch(SIGTERM), 143);
   EXPECT_EQ(Said("scontrol"), "");
 }
 
 TEST_F(TrainBatch, IsNotRequeuedWhenTheTrainerFailsThen) {
-  EXPECT_EQ(Run(SIGUSR1, "CODE=5"), 5);
+  EXPECT_EQ(RunBatch(SIGUSR1, "CODE=5"), 5);
   EXPECT_EQ(Said("scontrol"), "");
+}
+
+TEST_F(TrainBatch, IsRequeuedWhenSomethingWasLost) {
+  const struct {
+    const char* ends;
+    int exit_code;
+    bool requeued;
+  } rows[] = {{"75", 75, true}, {"137", 75, true}, {"0", 75, true}, {"5", 5, false}};
+  for (const auto& row : rows) {
+    fs::remove(Out("scontrol"));
+    const ProcessResult result = RunProcess(Batch(std::string("ENDS=") + row.ends));
+    EXPECT_EQ(result.exit_code, row.exit_code) << row.ends << result.err;
+    EXPECT_EQ(Said("scontrol"), row.requeued ? "requeue 17\n" : "") << row.ends;
+  }
+  // The marker of the run says that it is done, whatever srun says.
+  fs::remove(Out("scontrol"));
+  folder_.Write("out/run/DONE", "{}");
+  EXPECT_EQ(RunProcess(Batch("ENDS=0")).exit_code, 0);
+  EXPECT_EQ(Said("scontrol"), "");
+}
+
+TEST_F(TrainBatch, StartsNothingThatCannotRun) {
+  EXPECT_EQ(RunProcess(Batch("DRY_CODE=2")).exit_code, 2);
+  EXPECT_EQ(RunProcess(Batch("SLURM_RESTART_COUNT=50")).exit_code, 1);
+  EXPECT_EQ(RunProcess(Script("train.sbatch --config run.yaml", "")).exit_code, 2);
+  EXPECT_EQ(Said("started"), "");
+}
+
+TEST_F(TrainMpirun, SaysWhetherToStartItAgain) {
+  const std::string command = "train-mpirun.sh " + Out("run") + " 2 --config run.yaml";
+  const auto code = [&](const std::string& environment) {
+    return RunProcess(Script(command, environment)).exit_code;
+  };
+  EXPECT_EQ(code("ENDS=75"), 75);
+  EXPECT_EQ(code("ENDS=205"), 75);
+  EXPECT_EQ(code("ENDS=137"), 75);
+  EXPECT_EQ(code("ENDS=0"), 75);
+  EXPECT_EQ(code("ENDS=5"), 5);
+  EXPECT_EQ(code("DRY_CODE=2"), 2);
+  folder_.Write("out/run/DONE", "{}");
+  EXPECT_EQ(code("ENDS=0"), 0);
+  EXPECT_THAT(Said("started"), ::testing::EndsWith(" trainer.nnodes=2\n"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "tests/cluster/two_hosts.h"
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/grpo_workshop.h"
 #include "tests/tools/kill.h"
@@ -83,70 +84,9 @@ TEST_F(Mpi, EveryEngineHasTheSameBits) {
   }
 }
 
-// Two hosts: network namespaces with a cable between them.
-class TwoHosts {
- public:
-  TwoHosts() {
-    folder_.Write("on.sh",
-                  "h=$1; shift\nexec ip netns exec \"$h\" unshare --uts /bin/bash -c "
-                  "'hostname \"$0\"; exec /bin/bash -c \"$*\"' \"$h\" \"$@\"\n");
-    const std::string up = folder_.Write(
-        "up.sh",
-        fmt::format("set -e\nfor h in {0} {1}; do ip netns add $h; ip -n $h link set lo up\n"
-                    "mkdir -p /etc/netns/$h\n"
-                    "printf '127.0.0.1 localhost\\n10.77.0.1 {0}\\n10.77.0.2 {1}\\n' "
-                    "> /etc/netns/$h/hosts; done\n"
-                    "ip -n {0} link add vA type veth peer name vB netns {1}\n"
-                    "ip -n {0} addr add 10.77.0.1/24 dev vA; ip -n {0} link set vA up\n"
-                    "ip -n {1} addr add 10.77.0.2/24 dev vB; ip -n {1} link set vB up\n",
-                    kHosts[0], kHosts[1]));
-    up_ = RunProcess({"bash", up}).exit_code == 0;
-  }
-  ~TwoHosts() {
-    for (const char* host : kHosts) {
-      RunProcess({"bash", "-c",
-                  fmt::format("ip netns pids {0} | xargs -r kill -9; ip netns del {0};"
-                              " rm -rf /etc/netns/{0}",
-                              host)});
-    }
-  }
-  TwoHosts(const TwoHosts&) = delete;
-  TwoHosts& operator=(const TwoHosts&) = delete;
-  bool up() const { return up_; }  // false without root, or where there are no namespaces
-  // As if its power had failed.
-  static void Kill(const char* host) {
-    RunProcess({"bash", "-c", fmt::format("ip netns pids {} | xargs -r kill -9", host)});
-  }
-  // One process on each.
-  Words OnBoth(const Words& words) const {
-    const std::string agent = "bash " + (folder_ / "on.sh");
-    const std::string hosts =
-        folder_.Write("hosts", fmt::format("{} slots=1\n{} slots=1\n", kHosts[0], kHosts[1]));
-    std::string command =
-        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 10 120 mpirun "
-        "--hostfile " +
-        hosts +
-        " --map-by node --bind-to none -np 2 --mca plm rsh "
-        "--mca plm_rsh_agent '" +
-        agent +
-        "' --mca plm_rsh_no_tree_spawn 1 "
-        "--mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 "
-        "--mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1 "
-        "--mca oob_tcp_keepalive_probes 2 --mca pml ob1 --mca btl self,vader,tcp "
-        "--mca mpi_yield_when_idle 1";
-    for (const std::string& word : words) command += " " + word;
-    return {"/bin/bash", folder_ / "on.sh", kHosts[0], command};
-  }
-  static constexpr const char* kHosts[] = {"nxdkitA", "nxdkitB"};
-
- private:
-  const Workshop folder_;
-  bool up_ = false;
-};
-
 TEST_F(Mpi, TwoHostsHaveTheBitsOfOne) {
   const TwoHosts hosts;
-  if (!hosts.up()) GTEST_SKIP() << "network namespaces need root";
+  if (!hosts.missing().empty()) GTEST_SKIP() << hosts.missing();
   for (const auto& [tp, dp] : {std::pair(1, 2), {2, 2}, {2, 1}}) {
     SCOPED_TRACE(fmt::format("TP {} x DP {}", tp, dp));
     const ProcessResult threads = RunProcess(Probe(tp, dp, {}));
@@ -207,13 +147,13 @@ TEST_F(GrpoTrainMpi, TwoMachinesWriteWhatOneWrites) {
 
 TEST_F(GrpoTrainMpi, AKilledMachineEndsTheJobAndTheSameCommandGoesOn) {
   const TwoHosts hosts;
-  if (!hosts.up()) GTEST_SKIP() << "network namespaces need root";
+  if (!hosts.missing().empty()) GTEST_SKIP() << hosts.missing();
   const Words steps = {"trainer.max_steps=60", "trainer.save_freq=10"};
   ASSERT_EQ(RunProcess(Words2("one", 4, 1, steps)).exit_code, 0);
   const Words command = hosts.OnBoth(Words2("two", 2, 2, steps));
   const pid_t job = StartProcess(command);
   ASSERT_TRUE(WaitFor(workshop_ / "two/global_step_10"));
-  TwoHosts::Kill(TwoHosts::kHosts[1]);
+  hosts.Kill(TwoHosts::kHosts[1]);
   EXPECT_NE(WaitProcess(job), 0);
   EXPECT_FALSE(std::filesystem::exists(workshop_ / "two/global_step_60"));
   const ProcessResult rest = RunProcess(command);

@@ -106,7 +106,8 @@ Result<Value> Int(const Value& value, const Arguments& arguments, Budget& budget
   if (const Undefined* undefined = value.undefined())
     return Corrupt("'{}' is undefined", *undefined->name);
   if (value.integer()) return Value(*value.integer());
-  std::optional<double> real = value.is_float() ? value.number() : std::nullopt;
+  std::optional<double> real;
+  if (value.is_float()) real = value.number();
   if (value.text() != nullptr) {
     NXDKIT_TRY(budget.Charge(value.text()->size() * 16));
     const std::optional<PythonInt> whole = ParsePythonInt(*value.text());

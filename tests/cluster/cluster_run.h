@@ -1,0 +1,113 @@
+// PRIVATE to tests. The arithmetic example on two hosts that fail, against the run that nothing
+// happened to.
+#pragma once
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "tests/cluster/eventually.h"
+#include "tests/cluster/two_hosts.h"
+#include "tests/tools/grpo_workshop.h"
+#include "tests/tools/process.h"
+
+namespace nxdkit::test {
+
+class ClusterRun : public GrpoTrain {
+ protected:
+  static constexpr int kSteps = 60;
+  static constexpr int kSaveFrequency = 5;
+
+  void SetUp() override {
+    if (!hosts_.missing().empty()) GTEST_SKIP() << hosts_.missing();
+    if (std::string(NXDKIT_MPI_PLUGIN).empty()) GTEST_SKIP() << "built without Open MPI";
+    GrpoTrain::SetUp();
+    // The reward of a response is some number that depends on it, and takes a while: the run waits
+    // for what is to happen to it, instead of having been through before.
+    workshop_.Write("reward.sh",
+                    "while read -r line; do\n"
+                    "  ((count++ % 512)) || sleep \"${PACE:-0}\"\n"
+                    "  echo \"{\\\"overall\\\": $((${#line} % 3))}\"\n"
+                    "done\n");
+  }
+
+  // Of two machines with two ranks each, unless the words say otherwise.
+  Words Training(const std::string& run, const Words& more = {}) const {
+    Words words = {"trainer.separate_rollout_workers=false",
+                   "trainer.cores=2",
+                   "trainer.nnodes=2",
+                   "trainer.logger=[file]",
+                   "trainer.save_limit=3",
+                   fmt::format("trainer.max_steps={}", kSteps),
+                   fmt::format("trainer.save_freq={}", kSaveFrequency),
+                   "worker.reward.reward_function=exec:bash " + (workshop_ / "reward.sh")};
+    words.insert(words.end(), more.begin(), more.end());
+    return Command(run, words);
+  }
+  static Words Environment(double pace) {
+    return {fmt::format("PACE={}", pace), "NXDKIT_MPI_PLUGIN=" NXDKIT_MPI_PLUGIN,
+            fmt::format("OMPI_MCA_btl_tcp_if_include={}", TwoHosts::kNetwork)};
+  }
+
+  std::string Checkpoint(const std::string& run, int step) const {
+    return workshop_ / fmt::format("{}/global_step_{}", run, step);
+  }
+  bool ComesToStep(const std::string& run, int step) const {
+    return Eventually(60, [&] { return std::filesystem::exists(Checkpoint(run, step)); });
+  }
+  // The processes of a run that hold ranks, on a host.
+  size_t Trainers(const std::string& host, const std::string& run) const {
+    size_t trainers = 0;
+    for (const pid_t process : hosts_.Processes(host, workshop_ / run))
+      trainers += Program(process) == "grpo-train";
+    return trainers;
+  }
+  // Whether no process of the run is left on a host within this time.
+  bool Ends(const std::string& host, const std::string& run, double seconds) const {
+    return Eventually(seconds, [&] { return Trainers(host, run) == 0; });
+  }
+
+  // The last checkpoint of the run has the bytes of one that was left alone, on one machine.
+  void ExpectTheBytesOfAnUninterruptedRun(const std::string& run) const {
+    static const Tree expected = Uninterrupted();
+    const Tree found = ReadTree(Checkpoint(run, kSteps));
+    EXPECT_GT(expected.size(), 15u);
+    for (const auto& [name, bytes] : expected) {
+      ASSERT_TRUE(found.contains(name)) << name;
+      EXPECT_TRUE(found.at(name) == bytes) << name;
+    }
+  }
+  void ExpectDone(const std::string& run) const {
+    EXPECT_TRUE(std::filesystem::exists(workshop_ / (run + "/DONE")));
+  }
+  // For whoever runs this by hand.
+  template <typename... T>
+  static void Tell(fmt::format_string<T...> format, T&&... values) {
+    fmt::print("[ MEASURED ] {}: {}\n",
+               ::testing::UnitTest::GetInstance()->current_test_info()->name(),
+               fmt::format(format, std::forward<T>(values)...));
+  }
+
+  const TwoHosts hosts_;
+
+ private:
+  static std::string Program(pid_t process) {
+    std::ifstream file(fmt::format("/proc/{}/cmdline", process));
+    std::string program;
+    std::getline(file, program, '\0');
+    return std::filesystem::path(program).filename();
+  }
+  Tree Uninterrupted() const {
+    const ProcessResult alone =
+        RunProcess(Training("alone", {"trainer.nnodes=1", "trainer.cores=4"}));
+    EXPECT_EQ(alone.exit_code, 0) << alone.out << alone.err;
+    return ReadTree(Checkpoint("alone", kSteps));
+  }
+};
+
+}  // namespace nxdkit::test

@@ -1,0 +1,166 @@
+// grpo-train under mpirun on two hosts: what becomes of a run when a process, a daemon or the wire
+// fails. The job ends on both, with nobody to start it again.
+#include <signal.h>
+
+#include <filesystem>
+
+#include "tests/cluster/cluster_run.h"
+#include "tests/tools/kill.h"
+
+namespace nxdkit::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr const char* kFirst = TwoHosts::kHosts[0];
+constexpr const char* kSecond = TwoHosts::kHosts[1];
+
+class MpirunTrain : public ClusterRun {
+ protected:
+  // Longer than mpirun takes to see that a host is cut off.
+  static constexpr int kPeerTimeout = 15;
+
+  // The command on both hosts, with what it says in a file.
+  Words Launch(double pace, const Words& more = {},
+               const std::string& options = TwoHosts::kKeepalives, int seconds = 120) const {
+    Words command = {"env"};
+    for (const std::string& variable : Environment(pace)) command.push_back(variable);
+    Words training = Training("run", {fmt::format("trainer.peer_timeout={}", kPeerTimeout)});
+    training.insert(training.end(), more.begin(), more.end());
+    command.insert(command.end(), training.begin(), training.end());
+    Words words = hosts_.OnBoth(command, options, seconds);
+    words.back() += " > " + log_ + " 2>&1";
+    return words;
+  }
+  std::string Log() const { return ReadFile(log_); }
+  void ExpectNothingIsLeft(double seconds) const {
+    for (const char* host : {kFirst, kSecond})
+      EXPECT_TRUE(Eventually(seconds, [&] { return hosts_.Processes(host).empty(); })) << host;
+  }
+  // The same command again, or one with other words.
+  void ExpectTheRestComesToTheSameBytes(const Words& command) const {
+    const ProcessResult rest = RunProcess(command);
+    ASSERT_EQ(rest.exit_code, 0) << rest.err << Log();
+    ExpectDone("run");
+    ExpectTheBytesOfAnUninterruptedRun("run");
+  }
+  const std::string log_ = workshop_ / "log";
+};
+
+TEST_F(MpirunTrain, AProcessIsKilled) {
+  const pid_t job = StartProcess(Launch(0.1));
+  ASSERT_TRUE(ComesToStep("run", 10));
+  const Stopwatch since;
+  hosts_.Kill(kSecond, "trainer.nnodes");
+  EXPECT_EQ(WaitProcess(job), 137);
+  Tell("mpirun has ended after {:.1f} s", since.seconds());
+  EXPECT_LT(since.seconds(), 15);
+  ExpectNothingIsLeft(5);
+  ExpectTheRestComesToTheSameBytes(Launch(0));
+}
+
+// On one machine, with all ranks: the same mesh, and so the same bytes.
+TEST_F(MpirunTrain, WhatIsLeftOfTwoMachinesGoesOn) {
+  const pid_t job = StartProcess(Launch(0.1));
+  ASSERT_TRUE(ComesToStep("run", 10));
+  hosts_.Kill(kSecond);
+  EXPECT_NE(WaitProcess(job), 0);
+  ExpectTheRestComesToTheSameBytes(Training("run", {"trainer.nnodes=1", "trainer.cores=4"}));
+}
+
+TEST_F(MpirunTrain, TheOtherDaemonIsKilled) {
+  const pid_t job = StartProcess(Launch(0.1));
+  ASSERT_TRUE(ComesToStep("run", 10));
+  const Stopwatch since;
+  hosts_.Kill(kSecond, "orted");
+  EXPECT_NE(WaitProcess(job), 0);
+  Tell("mpirun has ended after {:.1f} s", since.seconds());
+  EXPECT_LT(since.seconds(), kPeerTimeout + 15);
+  EXPECT_THAT(Log(), HasSubstr("ORTE has lost communication with a remote daemon"));
+  ExpectNothingIsLeft(kPeerTimeout + 10);
+  Tell("nothing is left after {:.1f} s", since.seconds());
+}
+
+// The launcher has to be the first to see it: after 8 s, the run would after 15.
+TEST_F(MpirunTrain, SlowTheWireIsCutAndMpirunIsFirst) {
+  const pid_t job = StartProcess(Launch(0.1));
+  ASSERT_TRUE(ComesToStep("run", 10));
+  const Stopwatch since;
+  hosts_.CutWire();
+  EXPECT_NE(WaitProcess(job), 0);
+  Tell("mpirun has ended after {:.1f} s", since.seconds());
+  EXPECT_LT(since.seconds(), kPeerTimeout);
+  ExpectNothingIsLeft(kPeerTimeout + 15);
+  Tell("nothing is left after {:.1f} s", since.seconds());
+  hosts_.HealWire();
+  ExpectTheRestComesToTheSameBytes(Launch(0));
+}
+
+// mpirun would take note after eight minutes, and hangs when it is told to end: `timeout` kills it.
+// The processes of the run do not depend on that.
+TEST_F(MpirunTrain, SlowTheWireIsCutWithoutKeepalives) {
+  const pid_t job = StartProcess(Launch(0.1, {}, "", 40));
+  ASSERT_TRUE(ComesToStep("run", 10));
+  const Stopwatch since;
+  hosts_.CutWire();
+  for (const char* host : {kFirst, kSecond})
+    EXPECT_TRUE(Ends(host, "run", kPeerTimeout + 15)) << host;
+  Tell("the processes of the run are gone after {:.1f} s", since.seconds());
+  EXPECT_THAT(Log(), HasSubstr("process 0: process 1 has not been heard of for 15 s"));
+  EXPECT_NE(WaitProcess(job), 0);
+  Tell("mpirun has ended after {:.1f} s", since.seconds());
+}
+
+// As on a file system without locks, where Slurm has given a node up that still works.
+TEST_F(MpirunTrain, OfTwoAttemptsTheOlderPublishesNothing) {
+  const pid_t older = StartProcess(Launch(0.2, {"trainer.save_freq=20"}));
+  ASSERT_TRUE(Eventually(60, [&] { return fs::exists(workshop_ / "run/experiment_log.jsonl"); }));
+  const std::string attempts = workshop_ / "run/attempts";
+  ASSERT_TRUE(fs::exists(attempts + "/1"));
+  workshop_.Write("run/attempts/2", R"({"host": "hostC", "process": 17, "job": "4711"})");
+  EXPECT_EQ(WaitProcess(older), 5);
+  EXPECT_THAT(Log(), AllOf(HasSubstr("attempt 2"), HasSubstr("hostC")));
+  EXPECT_FALSE(fs::exists(Checkpoint("run", 20)));
+  ExpectNothingIsLeft(15);
+  ExpectTheRestComesToTheSameBytes(Launch(0));
+}
+
+// Where the file system has locks, the second one does not even begin.
+TEST_F(MpirunTrain, TheSecondOfTwoRunsIsRefused) {
+  const pid_t first = StartProcess(Launch(0.2));
+  ASSERT_TRUE(ComesToStep("run", 5));
+  const ProcessResult second = RunProcess(Training("run", {"trainer.nnodes=1", "trainer.cores=4"}));
+  EXPECT_EQ(second.exit_code, 5) << second.err;
+  EXPECT_EQ(WaitProcess(first), 0) << Log();
+  ExpectDone("run");
+  ExpectTheBytesOfAnUninterruptedRun("run");
+}
+
+// Stopped, as by a debugger or a machine that swaps: it answers nobody, and its connections stand.
+TEST_F(MpirunTrain, AProcessIsStopped) {
+  const pid_t job = StartProcess(Launch(0.1, {"trainer.peer_timeout=5"}));
+  ASSERT_TRUE(ComesToStep("run", 10));
+  const Stopwatch since;
+  for (const pid_t process : hosts_.Processes(kSecond, "trainer.nnodes")) kill(process, SIGSTOP);
+  EXPECT_EQ(WaitProcess(job), 75);
+  Tell("mpirun has ended after {:.1f} s", since.seconds());
+  EXPECT_LT(since.seconds(), 20);
+  EXPECT_THAT(Log(), HasSubstr("process 0: process 1 has not been heard of for 5 s"));
+  ExpectNothingIsLeft(10);
+}
+
+// SIGTERM to a process that follows ends the run as if the first one had got it.
+TEST_F(MpirunTrain, AProcessIsToldToEnd) {
+  const pid_t job = StartProcess(Launch(0.1, {"trainer.save_freq=50"}));
+  ASSERT_TRUE(Eventually(60, [&] { return fs::exists(workshop_ / "run/experiment_log.jsonl"); }));
+  for (const pid_t process : hosts_.Processes(kSecond, "trainer.nnodes")) kill(process, SIGTERM);
+  EXPECT_EQ(WaitProcess(job), 143);
+  EXPECT_THAT(Log(), HasSubstr("is saved: the same command continues from it"));
+  ExpectNothingIsLeft(15);
+  ExpectTheRestComesToTheSameBytes(Launch(0));
+}
+
+}  // namespace
+}  // namespace nxdkit::test

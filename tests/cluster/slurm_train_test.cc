@@ -1,0 +1,211 @@
+// grpo-train under Slurm, by the batch file that users copy: what becomes of a run when a process, a
+// node, the wire or Slurm itself fails. Each time it goes on by itself, to the same bytes.
+#include <signal.h>
+
+#include <filesystem>
+
+#include "tests/cluster/cluster_run.h"
+#include "tests/cluster/slurm_cluster.h"
+
+namespace nxdkit::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kA = TwoHosts::kHosts[0];
+constexpr const char* kB = TwoHosts::kHosts[1];
+
+class SlurmTrain : public ClusterRun {
+ protected:
+  // Before Slurm gives a node up, as the trainer's README asks for.
+  static constexpr int kPeerTimeout = 6;
+
+  void SetUp() override {
+    if (!slurm_.missing().empty()) GTEST_SKIP() << slurm_.missing();
+    ClusterRun::SetUp();
+  }
+  void TearDown() override {
+    if (HasFailure() && fs::exists(log_)) fmt::print("{}\n", Log());
+  }
+
+  std::string Start(double pace, const Words& more = {}) const {
+    Words words = {"--nodes=2", NXDKIT_SOURCE_DIR "/tools/deploy/train.sbatch", workshop_ / "run"};
+    Words training = Training("run", {fmt::format("trainer.peer_timeout={}", kPeerTimeout)});
+    training.insert(training.end(), more.begin(), more.end());
+    words.insert(words.end(), training.begin() + 1, training.end());
+    Words environment = Environment(pace);
+    environment.push_back("PATH=" NXDKIT_TOOLS ":" + std::string(getenv("PATH")));
+    return slurm_.Submit(words, environment, log_);
+  }
+  std::string Log() const { return ReadFile(log_); }
+  bool Says(const std::string& text, double seconds) const {
+    return Eventually(seconds, [&] { return Log().find(text) != std::string::npos; });
+  }
+  // The newest checkpoint of the run.
+  int Saved() const {
+    int newest = 0;
+    for (const auto& entry : fs::directory_iterator(workshop_ / "run")) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with("global_step_") && name.find_first_not_of("0123456789", 12) == name.npos)
+        newest = std::max(newest, std::stoi(name.substr(12)));
+    }
+    return newest;
+  }
+  // That the job, which has lost something, ends everywhere, starts again, goes on from what was
+  // saved, and comes to the end.
+  void ExpectGoesOn(const std::string& job, const Stopwatch& since, double seconds) const {
+    EXPECT_TRUE(Says("resumed from ", seconds)) << "it does not go on";
+    const double resumed = since.seconds();
+    ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", 120)) << slurm_.StateOf(job);
+    Tell("goes on after {:.1f} s, is done after {:.1f} s", resumed, since.seconds());
+    EXPECT_EQ(slurm_.RestartsOf(job), 1);
+    EXPECT_EQ(slurm_.Job(job)["ExitCode"], "0:0");
+    EXPECT_TRUE(Ends(kA, "run", 5));
+    EXPECT_TRUE(Ends(kB, "run", 5));
+    ExpectDone("run");
+    ExpectTheBytesOfAnUninterruptedRun("run");
+  }
+
+  const SlurmCluster slurm_{hosts_};
+  const std::string log_ = workshop_ / "job.log";
+};
+
+TEST_F(SlurmTrain, RunsToItsEnd) {
+  const std::string job = Start(0);
+  ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", 60)) << slurm_.StateOf(job);
+  EXPECT_EQ(slurm_.RestartsOf(job), 0);
+  ExpectDone("run");
+  ExpectTheBytesOfAnUninterruptedRun("run");
+}
+
+TEST_F(SlurmTrain, AWrongCommandIsNotRequeued) {
+  const std::string job = Start(0, {"trainer.max_step=5"});
+  ASSERT_TRUE(slurm_.ComesTo(job, "FAILED", 30)) << slurm_.StateOf(job);
+  EXPECT_EQ(slurm_.Job(job)["ExitCode"], "2:0");
+  EXPECT_EQ(slurm_.RestartsOf(job), 0);
+}
+
+TEST_F(SlurmTrain, AProcessIsKilled) {
+  const std::string job = Start(0.1);
+  ASSERT_TRUE(ComesToStep("run", 10));
+  const Stopwatch since;
+  hosts_.Kill(kB, "trainer.nnodes");
+  EXPECT_TRUE(Ends(kA, "run", 5));
+  Tell("the other process is gone after {:.1f} s", since.seconds());
+  ExpectGoesOn(job, since, 40);
+}
+
+// As Slurm's --signal=B:USR1@600 does it.
+TEST_F(SlurmTrain, TheTimeLimitComes) {
+  const std::string job = Start(0.1);
+  ASSERT_TRUE(ComesToStep("run", 10));
+  const Stopwatch since;
+  slurm_.Run("scancel --batch --signal=USR1 " + job);
+  EXPECT_TRUE(Ends(kA, "run", 5));
+  EXPECT_TRUE(Ends(kB, "run", 5));
+  Tell("saved and ended after {:.1f} s", since.seconds());
+  const int saved = Saved();
+  ExpectGoesOn(job, since, 40);
+  EXPECT_THAT(Log(), HasSubstr(fmt::format("global_step_{}: step {} of", saved, saved)));
+  // Not a step was done twice.
+  const std::string records = ReadFile(workshop_ / "run/experiment_log.jsonl");
+  size_t done = 0;
+  for (size_t at = 0; (at = records.find("\"grad_norm\"", at)) != std::string::npos; ++at) ++done;
+  EXPECT_EQ(done, kSteps);
+}
+
+TEST_F(SlurmTrain, AStepThatIsToldToSaveGoesOn) {
+  const std::string job = Start(0.1, {"trainer.save_freq=40"});
+  ASSERT_TRUE(Eventually(30, [&] { return fs::exists(workshop_ / "run/experiment_log.jsonl"); }));
+  slurm_.Run("scancel --signal=USR1 " + job + ".0");
+  ASSERT_TRUE(Eventually(10, [&] { return Saved() > 0; }));
+  EXPECT_LT(Saved(), 40);
+  ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", 60)) << slurm_.StateOf(job);
+  EXPECT_EQ(slurm_.RestartsOf(job), 0);
+  ExpectTheBytesOfAnUninterruptedRun("run");
+}
+
+TEST_F(SlurmTrain, ACancelledJobIsSavedAndNotRequeued) {
+  const std::string job = Start(0.1, {"trainer.save_freq=40"});
+  ASSERT_TRUE(Eventually(30, [&] { return fs::exists(workshop_ / "run/experiment_log.jsonl"); }));
+  slurm_.Run("scancel " + job);
+  ASSERT_TRUE(slurm_.ComesTo(job, "CANCELLED", 30)) << slurm_.StateOf(job);
+  EXPECT_TRUE(Ends(kA, "run", 5));
+  EXPECT_TRUE(Ends(kB, "run", 5));
+  EXPECT_GT(Saved(), 0);
+  EXPECT_EQ(slurm_.RestartsOf(job), 0);
+}
+
+TEST_F(SlurmTrain, SlowEveryProcessOfANodeIsKilled) {
+  const std::string job = Start(0.1);
+  ASSERT_TRUE(ComesToStep("run", 10));
+  const Stopwatch since;
+  hosts_.Kill(kB);
+  EXPECT_TRUE(Ends(kA, "run", kPeerTimeout + 5));
+  Tell("the other process is gone after {:.1f} s", since.seconds());
+  ASSERT_TRUE(slurm_.ComesTo(job, "PENDING", 30)) << slurm_.StateOf(job);
+  slurm_.StartNode(kB);  // the machine is on again
+  ExpectGoesOn(job, since, 60);
+}
+
+// The run is not touched until Slurm gives the node up, and then ends in order.
+TEST_F(SlurmTrain, SlowOnlySlurmdOfANodeIsKilled) {
+  const std::string job = Start(0.5);
+  ASSERT_TRUE(ComesToStep("run", 10));
+  const Stopwatch since;
+  hosts_.Kill(kB, "slurmd");
+  EXPECT_TRUE(Ends(kA, "run", 45));
+  EXPECT_TRUE(Ends(kB, "run", kPeerTimeout + 5));
+  Tell("both processes are gone after {:.1f} s", since.seconds());
+  ASSERT_TRUE(slurm_.ComesTo(job, "PENDING", 30)) << slurm_.StateOf(job);
+  slurm_.StartNode(kB);
+  ExpectGoesOn(job, since, 60);
+}
+
+// A run that would wait for longer than Slurm does: its old copy on the node that was cut off lives
+// on beside the new one, for as long as it waits, and harms nothing.
+TEST_F(SlurmTrain, SlowTheWireIsCutAndSlurmIsFirst) {
+  const std::string job = Start(0.1, {"trainer.peer_timeout=25"});
+  ASSERT_TRUE(ComesToStep("run", 10));
+  const Stopwatch since;
+  hosts_.CutWire();
+  EXPECT_TRUE(Ends(kA, "run", 40));
+  Tell("Slurm ends it on its side after {:.1f} s", since.seconds());
+  ASSERT_TRUE(slurm_.ComesTo(job, "PENDING", 30)) << slurm_.StateOf(job);
+  hosts_.HealWire();
+  ExpectGoesOn(job, since, 90);
+}
+
+TEST_F(SlurmTrain, SlowTheWireIsCutAndTheRunIsFirst) {
+  const std::string job = Start(0.1);
+  ASSERT_TRUE(ComesToStep("run", 10));
+  const Stopwatch since;
+  hosts_.CutWire();
+  for (const char* host : {kA, kB}) {
+    EXPECT_TRUE(Ends(host, "run", kPeerTimeout + 5)) << host;
+    Tell("{}: gone after {:.1f} s", host, since.seconds());
+  }
+  EXPECT_TRUE(Says("process 0: process 1 has not been heard of for 6 s", 5));
+  EXPECT_TRUE(Eventually(30, [&] { return since.seconds() > 12; }));
+  hosts_.HealWire();
+  ExpectGoesOn(job, since, 60);
+}
+
+TEST_F(SlurmTrain, SlurmctldIsKilledAndStartedAgain) {
+  const std::string job = Start(0.1);
+  ASSERT_TRUE(ComesToStep("run", 5));
+  // One that has not yet saved that the job runs would try to start it again.
+  const fs::path saved = hosts_.folder().path() + "/state/job_state";
+  const auto begun = fs::last_write_time(workshop_ / "run/global_step_5");
+  ASSERT_TRUE(Eventually(30, [&] { return fs::last_write_time(saved) > begun; }));
+  hosts_.Kill(kA, "slurmctld");
+  slurm_.StartController();
+  ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", 60)) << slurm_.StateOf(job);
+  EXPECT_EQ(slurm_.RestartsOf(job), 0);
+  ExpectTheBytesOfAnUninterruptedRun("run");
+}
+
+}  // namespace
+}  // namespace nxdkit::test
