@@ -60,6 +60,17 @@ class ClusterRun : public GrpoTrain {
   bool ComesToStep(const std::string& run, int step) const {
     return Eventually(60, [&] { return std::filesystem::exists(Checkpoint(run, step)); });
   }
+  // Also those that no checkpoint has.
+  int StepsDone(const std::string& run) const {
+    std::ifstream log(workshop_ / (run + "/experiment_log.jsonl"));
+    int done = 0;
+    for (std::string line; std::getline(log, line);)
+      done += line.find("\"grad_norm\"") != std::string::npos;
+    return done;
+  }
+  bool HasDone(const std::string& run, int steps) const {
+    return Eventually(60, [&] { return StepsDone(run) >= steps; });
+  }
   // The processes of a run that hold ranks, on a host.
   size_t Trainers(const std::string& host, const std::string& run) const {
     size_t trainers = 0;
