@@ -25,8 +25,9 @@ class MpirunTrain : public ClusterRun {
   // The command on both hosts, with what it says in a file.
   Words Launch(double pace, const Words& more = {},
                const std::string& options = TwoHosts::kKeepalives, int seconds = 120) const {
+    SetPace(pace);
     Words command = {"env"};
-    for (const std::string& variable : Environment(pace)) command.push_back(variable);
+    for (const std::string& variable : Environment()) command.push_back(variable);
     Words training = Training("run", {fmt::format("trainer.peer_timeout={}", kPeerTimeout)});
     training.insert(training.end(), more.begin(), more.end());
     command.insert(command.end(), training.begin(), training.end());
@@ -67,6 +68,7 @@ TEST_F(MpirunTrain, WhatIsLeftOfTwoMachinesGoesOn) {
   ASSERT_TRUE(ComesToStep("run", 10));
   hosts_.Kill(kSecond);
   EXPECT_NE(WaitProcess(job), 0);
+  SetPace(0);
   ExpectTheRestComesToTheSameBytes(Training("run", {"trainer.nnodes=1", "trainer.cores=4"}));
 }
 

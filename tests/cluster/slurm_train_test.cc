@@ -31,11 +31,12 @@ class SlurmTrain : public ClusterRun {
   }
 
   std::string Start(double pace, const Words& more = {}) const {
+    SetPace(pace);
     Words words = {"--nodes=2", NXDKIT_SOURCE_DIR "/tools/deploy/train.sbatch", workshop_ / "run"};
     Words training = Training("run", {fmt::format("trainer.peer_timeout={}", kPeerTimeout)});
     training.insert(training.end(), more.begin(), more.end());
     words.insert(words.end(), training.begin() + 1, training.end());
-    Words environment = Environment(pace);
+    Words environment = Environment();
     environment.push_back("PATH=" NXDKIT_TOOLS ":" + std::string(getenv("PATH")));
     return slurm_.Submit(words, environment, log_);
   }
@@ -54,13 +55,17 @@ class SlurmTrain : public ClusterRun {
     return newest;
   }
   // That the job, which has lost something, ends everywhere, starts again, goes on from what was
-  // saved, and comes to the end.
-  void ExpectGoesOn(const std::string& job, const Stopwatch& since, double seconds) const {
+  // saved, and comes to the end. A node that comes back at once may get the end of the old step
+  // late, and end a new one with it: then the job starts once more.
+  void ExpectGoesOn(const std::string& job, const Stopwatch& since, double seconds,
+                    int most_restarts = 1) const {
+    SetPace(0);
     EXPECT_TRUE(Says("resumed from ", seconds)) << "it does not go on";
     const double resumed = since.seconds();
     ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", 120)) << slurm_.StateOf(job);
     Tell("goes on after {:.1f} s, is done after {:.1f} s", resumed, since.seconds());
-    EXPECT_EQ(slurm_.RestartsOf(job), 1);
+    EXPECT_GE(slurm_.RestartsOf(job), 1);
+    EXPECT_LE(slurm_.RestartsOf(job), most_restarts);
     EXPECT_EQ(slurm_.Job(job)["ExitCode"], "0:0");
     EXPECT_TRUE(Ends(kA, "run", 5));
     EXPECT_TRUE(Ends(kB, "run", 5));
@@ -123,6 +128,7 @@ TEST_F(SlurmTrain, AStepThatIsToldToSaveGoesOn) {
   slurm_.Run("scancel --signal=USR1 " + job + ".0");
   ASSERT_TRUE(Eventually(10, [&] { return Saved() > 0; }));
   EXPECT_LT(Saved(), 40);
+  SetPace(0);
   ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", 60)) << slurm_.StateOf(job);
   EXPECT_EQ(slurm_.RestartsOf(job), 0);
   ExpectTheBytesOfAnUninterruptedRun("run");
@@ -148,13 +154,14 @@ TEST_F(SlurmTrain, SlowEveryProcessOfANodeIsKilled) {
   Tell("the other process is gone after {:.1f} s", since.seconds());
   ASSERT_TRUE(slurm_.ComesTo(job, "PENDING", 30)) << slurm_.StateOf(job);
   slurm_.StartNode(kB);  // the machine is on again
-  ExpectGoesOn(job, since, 60);
+  ExpectGoesOn(job, since, 60, 2);
 }
 
 // The run is not touched until Slurm gives the node up, and then ends in order.
 TEST_F(SlurmTrain, SlowOnlySlurmdOfANodeIsKilled) {
-  const std::string job = Start(0.5);
-  ASSERT_TRUE(ComesToStep("run", 10));
+  const std::string job = Start(0.1);
+  ASSERT_TRUE(ComesToStep("run", 5));
+  SetPace(1.5);  // it has to be there still when Slurm gives the node up
   const Stopwatch since;
   hosts_.Kill(kB, "slurmd");
   EXPECT_TRUE(Ends(kA, "run", 45));
@@ -162,7 +169,7 @@ TEST_F(SlurmTrain, SlowOnlySlurmdOfANodeIsKilled) {
   Tell("both processes are gone after {:.1f} s", since.seconds());
   ASSERT_TRUE(slurm_.ComesTo(job, "PENDING", 30)) << slurm_.StateOf(job);
   slurm_.StartNode(kB);
-  ExpectGoesOn(job, since, 60);
+  ExpectGoesOn(job, since, 60, 2);
 }
 
 // A run that would wait for longer than Slurm does: its old copy on the node that was cut off lives
@@ -175,8 +182,9 @@ TEST_F(SlurmTrain, SlowTheWireIsCutAndSlurmIsFirst) {
   EXPECT_TRUE(Ends(kA, "run", 40));
   Tell("Slurm ends it on its side after {:.1f} s", since.seconds());
   ASSERT_TRUE(slurm_.ComesTo(job, "PENDING", 30)) << slurm_.StateOf(job);
+  EXPECT_EQ(Trainers(kB, "run"), 1u) << "its old copy";
   hosts_.HealWire();
-  ExpectGoesOn(job, since, 90);
+  ExpectGoesOn(job, since, 90, 2);
 }
 
 TEST_F(SlurmTrain, SlowTheWireIsCutAndTheRunIsFirst) {
@@ -195,7 +203,7 @@ TEST_F(SlurmTrain, SlowTheWireIsCutAndTheRunIsFirst) {
 }
 
 TEST_F(SlurmTrain, SlurmctldIsKilledAndStartedAgain) {
-  const std::string job = Start(0.1);
+  const std::string job = Start(0.3);
   ASSERT_TRUE(ComesToStep("run", 5));
   // One that has not yet saved that the job runs would try to start it again.
   const fs::path saved = hosts_.folder().path() + "/state/job_state";
@@ -203,6 +211,8 @@ TEST_F(SlurmTrain, SlurmctldIsKilledAndStartedAgain) {
   ASSERT_TRUE(Eventually(30, [&] { return fs::last_write_time(saved) > begun; }));
   hosts_.Kill(kA, "slurmctld");
   slurm_.StartController();
+  EXPECT_EQ(Trainers(kA, "run"), 1u) << "it was over before";
+  SetPace(0);
   ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", 60)) << slurm_.StateOf(job);
   EXPECT_EQ(slurm_.RestartsOf(job), 0);
   ExpectTheBytesOfAnUninterruptedRun("run");
