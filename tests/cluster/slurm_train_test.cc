@@ -203,12 +203,13 @@ TEST_F(SlurmTrain, SlowTheWireIsCutAndTheRunIsFirst) {
 }
 
 TEST_F(SlurmTrain, SlurmctldIsKilledAndStartedAgain) {
-  const std::string job = Start(0.3);
-  ASSERT_TRUE(ComesToStep("run", 5));
+  const std::string job = Start(1.0);
+  ASSERT_TRUE(slurm_.ComesTo(job, "RUNNING", 30)) << slurm_.StateOf(job);
   // One that has not yet saved that the job runs would try to start it again.
   const fs::path saved = hosts_.folder().path() + "/state/job_state";
-  const auto begun = fs::last_write_time(workshop_ / "run/global_step_5");
-  ASSERT_TRUE(Eventually(30, [&] { return fs::last_write_time(saved) > begun; }));
+  const auto runs = fs::last_write_time(workshop_.Write("runs", ""));
+  ASSERT_TRUE(Eventually(30, [&] { return fs::last_write_time(saved) > runs; }));
+  ASSERT_TRUE(ComesToStep("run", 5));
   hosts_.Kill(kA, "slurmctld");
   slurm_.StartController();
   EXPECT_EQ(Trainers(kA, "run"), 1u) << "it was over before";
