@@ -35,7 +35,8 @@ class Launch {
   // In order: the others end, and this returns when they have. Nothing of the run may be left that
   // uses the transport.
   Status End();
-  // The others are told, and end at once.
+  // The others end: in order where they can, else they are told why and end at once. Nothing of the
+  // run may be left that uses the transport.
   void Fail(const Error& error);
 
  private:
