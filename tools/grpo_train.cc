@@ -139,8 +139,8 @@ Json MetricsJson(const trainer::MetricRecord& record) {
   return json;
 }
 
-// mpirun takes the exit code of the process that ends first, and ends the others: to it goes the one
-// that saw why the run is over, and one that was told waits so long. srun takes the highest code.
+// mpirun takes the exit code of the process that ends first, and ends the others: that is to be the
+// one that saw why the run is over; one that was told waits so long. srun takes the highest code.
 constexpr auto kAfterYou = std::chrono::seconds(10);
 
 [[noreturn]] void LeaveAtOnce(const Error& error, bool own) {

@@ -52,8 +52,8 @@ uint64_t PeakOf(pid_t process) {
   return 0;
 }
 
-// A model whose weights and optimizer weigh more than all that is counted by the thread; prompts and
-// responses are as long as they may be.
+// A model whose weights and optimizer weigh more than all that is counted by the thread; prompts
+// and responses are as long as they may be.
 TEST_F(GrpoMemorySlow, TheEstimateIsWithinFivePercentOfThePeak) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer takes memory of its own";

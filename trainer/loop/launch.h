@@ -1,5 +1,6 @@
 // The processes of a run that a launcher has started, one on each machine: process 0 leads, the
-// others follow (trainer/learner/followers.h), and all hear of each other (trainer/comm/heartbeat.h).
+// others follow (trainer/learner/followers.h), and all hear of each other
+// (trainer/comm/heartbeat.h).
 #pragma once
 
 #include <functional>
