@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Steps of grpo-train on one to four machines: network namespaces behind one switch, each with the same
-# share of a processor, over a fast link and over one of 1 Gbit/s (tc tbf); with gradients summed
-# while the backward pass runs, and after it; the bytes that are sent against the least possible.
-# scale_table.py prints the table, and the model of trainer/SCALE.md, fitted to it.
+# Steps of grpo-train on one to four machines of one rank each: network namespaces behind one switch,
+# over a fast link and over one of 1 Gbit/s (tc tbf); with gradients summed while the backward pass
+# runs, and after it; the bytes that are sent against the least possible. They share the processors
+# of this machine: beyond those, more machines compute no faster. scale_table.py prints the table, and
+# the model of trainer/SCALE.md, fitted to it.
 #
-# usage: bash bench/scale.sh [--steps N] [--share PERCENT] [--keep] [--work FOLDER] [--build FOLDER]
-# Needs root, ip, tc, Open MPI, and control groups for processor time (v1, or v2 at the root).
+# usage: bash bench/scale.sh [--steps N] [--keep] [--work FOLDER] [--build FOLDER]
+# Needs root, ip, tc and Open MPI.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 usage="bash bench/scale.sh"
-own_options="steps share"
-work=build/bench-scale steps=5 share=45
+own_options=steps
+work=build/bench-scale steps=6
 # shellcheck source=bench/common.sh
 source bench/common.sh
 parse_options "$@"
@@ -18,15 +19,12 @@ prepare_build grpo-train nxdkit_mpi nxdkit-make-model
 prepare_work
 work=$(realpath "$work") build=$(realpath "$build")
 most=4
-group=/sys/fs/cgroup/cpu
-[ -d $group ] || group=/sys/fs/cgroup
 
 down() {
   for ((i = 0; i < most; i++)); do
     { ip netns pids "nxds$i" | xargs -r kill -9; ip netns del "nxds$i"; rm -rf "/etc/netns/nxds$i"; } 2>/dev/null || true
   done
   ip netns del nxdsw 2>/dev/null || true
-  for ((i = 0; i < most; i++)); do rmdir "$group/nxds$i" 2>/dev/null || true; done
 }
 trap 'down; [ $keep = 1 ] || rm -rf "$work"' EXIT
 down
@@ -47,13 +45,6 @@ up() {
     ip -n "nxds$i" link set v0 up
     ip -n nxdsw link set "p$i" master sw
     ip -n nxdsw link set "p$i" up
-    mkdir -p "$group/nxds$i"
-    if [ -e "$group/nxds$i/cpu.cfs_quota_us" ]; then
-      echo 5000 > "$group/nxds$i/cpu.cfs_period_us"
-      echo $((share * 50)) > "$group/nxds$i/cpu.cfs_quota_us"
-    else
-      echo "$((share * 50)) 5000" > "$group/nxds$i/cpu.max"
-    fi
   done
 }
 
@@ -67,15 +58,12 @@ link() {  # fast | 1gbit
 cat > "$work/on.sh" <<ON
 h=\$1
 shift
-for file in $group/\$h/tasks $group/\$h/cgroup.procs; do
-  if [ -e "\$file" ]; then echo \$\$ > "\$file"; break; fi
-done
 exec ip netns exec "\$h" unshare --uts /bin/bash -c 'hostname "\$0"; exec /bin/bash -c "\$*"' "\$h" "\$@"
 ON
 
 cat > "$work/config.json" <<'JSON'
 {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 512, "intermediate_size": 2048,
- "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 16,
+ "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 16,
  "tie_word_embeddings": true, "torch_dtype": "float32", "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
  "max_position_embeddings": 64, "hidden_act": "silu", "attention_bias": false, "eos_token_id": 1}
 JSON

@@ -13,6 +13,10 @@ import sys
 GBIT = 1e9 / 8
 
 
+def in_use(machines):
+    return min(machines, os.cpu_count())
+
+
 def load(folder):
     runs = {}
     for path in glob.glob(os.path.join(folder, "run-*")):
@@ -46,12 +50,21 @@ def parameters(folder):
     return total
 
 
-def fit_inverse(points):
-    """a / n + b through (n, t), by least squares."""
-    xs, ys = [1 / n for n, _ in points], [t for _, t in points]
-    mx, my = statistics.mean(xs), statistics.mean(ys)
-    a = sum((x - mx) * (y - my) for x, y in zip(xs, ys)) / sum((x - mx) ** 2 for x in xs)
-    return a, my - a * mx
+def fit(rows, times):
+    """x of least squares for two features."""
+    (a, b), (c, d) = [[sum(r[i] * r[j] for r in rows) for j in (0, 1)] for i in (0, 1)]
+    u, v = [sum(r[i] * t for r, t in zip(rows, times)) for i in (0, 1)]
+    return (d * u - b * v) / (a * d - b * c), (a * v - c * u) / (a * d - b * c)
+
+
+def features(phase, n, megabytes):
+    """Seconds are x0 * f0 + x1 * f1: computing, cut over the processors in use; and what grows with the machines."""
+    p = in_use(n)
+    if phase == "update_actor":  # bytes that all machines send and take, by processors
+        return 1 / p, 2 * (n - 1) * megabytes / p
+    if phase == "gen":  # every machine loads all weights
+        return 1 / p, n / p
+    return 1 / p, 1
 
 
 def main():
@@ -67,21 +80,22 @@ def main():
         sent, least = row.get("perf/sent_bytes", 0) / 1e6, 2 * (n - 1) / n * size / 1e6
         print(f"| {n} | {link} | {'yes' if overlap else 'no'} | {t['step']:.2f} | {t['update_actor']:.2f} | {t['old']:.2f} "
               f"| {t['gen']:.2f} | {t['sync']:.2f} | {one / t['step']:.2f} | {sent:.1f} | {least:.1f} |")
-    print("\nfitted to 1, 2 and 4 machines over the fast link, a / n + b; checked against 3:")
+    megabytes = size / 1e6
+    print(f"\nfitted to 1, 2 and 4 machines over the fast link, {os.cpu_count()} processors for all; checked against 3:")
     model = {}
-    for phase in ("update_actor", "old", "gen", "sync"):
-        points = [(n, runs[n, "fast", True].get("timing_s/" + phase, 0)) for n in (1, 2, 4)]
-        model[phase] = fit_inverse(points)
-        a, b = model[phase]
-        found, said = runs[3, "fast", True].get("timing_s/" + phase, 0), a / 3 + b
-        print(f"  {phase}: {a:.3f} / n + {b:.3f}; 3 machines: {said:.3f} said, {found:.3f} found")
-    a, b = model["update_actor"]
-    print("\nover 1 Gbit/s: the update with what the model adds for the wire, not hidden and hidden behind the backward pass")
+    for phase in ("update_actor", "old", "gen"):
+        rows = [features(phase, n, megabytes) for n in (1, 2, 4)]
+        times = [runs[n, "fast", True]["timing_s/" + phase] for n in (1, 2, 4)]
+        model[phase] = fit(rows, times)
+        said = sum(x * f for x, f in zip(model[phase], features(phase, 3, megabytes)))
+        found = runs[3, "fast", True]["timing_s/" + phase]
+        print(f"  {phase}: {model[phase][0]:.4f}, {model[phase][1]:.5f}; 3 machines: {said:.3f} said, {found:.3f} found")
+    compute = model["update_actor"][0]
+    print("\nover 1 Gbit/s: the update by the model with the wire, all of it or what the backward pass does not hide")
     for n in (2, 3, 4):
         wire = (n - 1) / n * size / GBIT  # of one direction: reduce-scatter, and again all-gather
-        backward = 2 / 3 * a / n  # forward and backward are one to two
-        said = a / n + b + 2 * wire
-        hidden = said - min(wire, backward)
+        said = compute / in_use(n) + 2 * wire
+        hidden = said - min(wire, 2 / 3 * compute / in_use(n))  # forward and backward are one to two
         found = [runs[n, "1gbit", o]["timing_s/update_actor"] for o in (False, True)]
         print(f"  {n} machines: after {said:.2f} said, {found[0]:.2f} found; overlapped {hidden:.2f} said, {found[1]:.2f} found")
 

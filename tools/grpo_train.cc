@@ -68,6 +68,7 @@ const ToolInfo kInfo = {
     .findings =
         "gradients or filtering left nothing to learn from, or the run does not fit the "
         "instance",
+    .lost = "another process of the run is lost, the same command goes on",
     .common = kTakesDryRun | kTakesForce,
     .examples = {{"grpo-train --config config.yaml", "train"},
                  {"grpo-train --config config.yaml trainer.max_steps=50 data.seed=7",
@@ -138,11 +139,13 @@ Json MetricsJson(const trainer::MetricRecord& record) {
   return json;
 }
 
-// So long a process that has been told that the run is over leaves it to the one that saw why to end
-// first: the launcher takes the exit code of that one, and ends the others.
+// mpirun takes the exit code of the process that ends first, and ends the others: that is to be the
+// one that saw why the run is over; one that was told waits so long. srun takes the highest code.
 constexpr auto kAfterYou = std::chrono::seconds(10);
 
 [[noreturn]] void LeaveAtOnce(const Error& error, bool own) {
+  const bool by_srun = EnvironmentValue("OMPI_COMM_WORLD_SIZE").empty();
+  if (!own && by_srun) ::_exit(0);
   if (!own) std::this_thread::sleep_for(kAfterYou);
   ::_exit(ExitCode(error.code()));  // not by way of MPI, which needs the network that has failed
 }
@@ -225,6 +228,8 @@ Result<trainer::RolloutEnvironment> TakeRolloutEnvironment(const trainer::RunPla
 Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::RunPlan& plan,
                          trainer::SetupOptions setup, const Args& args, ToolContext& context) {
   InstallSaveSignal();
+  if (trainer::LaunchedProcesses() > 1 || !EnvironmentValue("SLURM_JOB_ID").empty())
+    OutliveTermSignals();
   trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
   display.Record(fmt::format("{} {} begins, process {}: --config {} {}", kInfo.name, ToolVersion(),
                              ::getpid(), args.config.value_or("none"), fmt::join(args.words, " ")));

@@ -39,6 +39,12 @@ void InstallSignalHandlers() {
   }
 }
 
+void OutliveTermSignals() {
+  struct sigaction old;
+  if (::sigaction(SIGTERM, nullptr, &old) != 0 || old.sa_handler != OnSignal) return;
+  SetHandler(SIGTERM, OnSignal, SA_RESTART);
+}
+
 std::optional<int> Interrupted() {
   const int signal = g_signal.load(std::memory_order_relaxed);
   return signal == 0 ? std::nullopt : std::optional<int>(signal);

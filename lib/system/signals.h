@@ -14,6 +14,10 @@ namespace nxdkit {
 // us had it so: exit codes of our programs would be lost.
 void InstallSignalHandlers();
 
+// From here on a second SIGTERM changes nothing: batch systems send it several times within
+// milliseconds. A second SIGINT still ends the process.
+void OutliveTermSignals();
+
 // The first signal that came; nullopt while none did. Thread-safe, cheap enough for every chunk.
 std::optional<int> Interrupted();
 

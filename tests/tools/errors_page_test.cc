@@ -19,10 +19,10 @@ using ::testing::IsEmpty;
 
 std::string Page() { return ReadFile(NXDKIT_SOURCE_DIR "/man/nxdkit-errors.7"); }
 
-// kInternal is the last one.
+// kLost is the last one.
 std::vector<Errc> Codes() {
   std::vector<Errc> codes;
-  for (int i = 0; i <= static_cast<int>(Errc::kInternal); ++i)
+  for (int i = 0; i <= static_cast<int>(Errc::kLost); ++i)
     codes.push_back(static_cast<Errc>(i));
   return codes;
 }

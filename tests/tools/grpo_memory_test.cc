@@ -1,7 +1,12 @@
 // The memory of a run does not grow with its steps.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "tests/tools/grpo_workshop.h"
+#include "tests/tools/kill.h"
 
 namespace nxdkit::test {
 namespace {
@@ -36,6 +41,63 @@ TEST_F(GrpoMemorySlow, IsFlatOver200Steps) {
     }
     ASSERT_EQ(mib.size(), 200u);
     EXPECT_LT(mib[200] - mib[20], kBoundMib) << mib[20] << " MiB after step 20";
+  }
+}
+
+// VmHWM of a process that runs, in bytes; 0 when it does not.
+uint64_t PeakOf(pid_t process) {
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  for (std::string word; status >> word;)
+    if (uint64_t kilobytes = 0; word == "VmHWM:" && status >> kilobytes) return kilobytes << 10;
+  return 0;
+}
+
+// A model whose weights and optimizer weigh more than all that is counted by the thread; prompts
+// and responses are as long as they may be.
+TEST_F(GrpoMemorySlow, TheEstimateIsWithinFivePercentOfThePeak) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer takes memory of its own";
+#endif
+  const std::string config = workshop_.Write(
+      "config.json",
+      R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 768,
+          "intermediate_size": 2304, "num_hidden_layers": 12, "num_attention_heads": 12,
+          "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 16, "tie_word_embeddings": true,
+          "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "max_position_embeddings": 64,
+          "hidden_act": "silu", "attention_bias": false, "eos_token_id": 1})");
+  const std::string model = workshop_ / "model";
+  ASSERT_EQ(RunProcess({Workshop::Tool("nxdkit-make-model"), "--config", config, "--dtype", "f32",
+                        "--out", model})
+                .exit_code,
+            0);
+  for (const char* file : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"})
+    std::filesystem::copy(workshop_ / (std::string("arithmetic/model/") + file),
+                          model + "/" + file);
+  for (const int ranks : {1, 2, 4}) {
+    SCOPED_TRACE(fmt::format("{} data parallel ranks", ranks));
+    const std::string run = fmt::format("run_{}", ranks);
+    const Words words = Command(
+        run, {"worker.actor.model.model_path=" + model, fmt::format("trainer.cores={}", ranks),
+              "trainer.separate_rollout_workers=false", "trainer.max_steps=3",
+              "worker.actor.tensor_parallel_size=1", "worker.rollout.tensor_parallel_size=1",
+              "worker.rollout.neuron_override_config.tp_degree=1",
+              "worker.rollout.neuron_override_config.batch_size=32", "data.rollout_batch_size=8",
+              "worker.rollout.n=4", "worker.actor.global_batch_size=8",
+              "worker.actor.micro_batch_size_per_device_for_update=8",
+              "worker.actor.micro_batch_size_per_device_for_experience=8"});
+    const pid_t process = StartProcess(words);
+    uint64_t peak = 0;
+    while (const uint64_t now = PeakOf(process)) {
+      peak = now;
+      ::usleep(10'000);
+    }
+    ASSERT_EQ(WaitProcess(process), 0);
+    const std::string log = ReadFile(workshop_ / (run + "/running_log/trainer.log"));
+    const std::string said = "memory: at most ";
+    ASSERT_NE(log.find(said), std::string::npos);
+    const double estimate = std::stod(log.substr(log.find(said) + said.size()));
+    EXPECT_NEAR(static_cast<double>(peak) / (1 << 30), estimate, 0.05 * estimate);
+    std::filesystem::remove_all(workshop_ / run);
   }
 }
 

@@ -6,8 +6,12 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <map>
 
+#include "tests/cluster/eventually.h"
 #include "tests/cluster/two_hosts.h"
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/grpo_workshop.h"
@@ -42,7 +46,10 @@ class Mpi : public ::testing::Test {
     return LaunchCommand(processes, Probe(tp, dp, fault));
   }
   static ProcessResult LaunchCommand(int processes, const Words& words) {
-    Words command = {"env",
+    return RunProcess(LaunchWords(processes, words));
+  }
+  static Words LaunchWords(int processes, const Words& words) {
+    Words command = {"/usr/bin/env",
                      "OMPI_ALLOW_RUN_AS_ROOT=1",
                      "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
                      "timeout",
@@ -65,7 +72,7 @@ class Mpi : public ::testing::Test {
                      "-np",
                      std::to_string(processes)};
     command.insert(command.end(), words.begin(), words.end());
-    return RunProcess(command);
+    return command;
   }
 };
 
@@ -117,6 +124,20 @@ class GrpoTrainMpi : public GrpoTrain {
     if (!Mpi::CanLaunch()) GTEST_SKIP() << "Open MPI is not installed, or does not start here";
     GrpoTrain::SetUp();
   }
+  // Every metric and every byte of the last checkpoint.
+  void ExpectSameRuns(const std::string& run, const std::string& other) const {
+    EXPECT_EQ(Steps(run), Steps(other));
+    const std::string expected = workshop_ / (other + "/global_step_4");
+    size_t files = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(expected)) {
+      if (!entry.is_regular_file()) continue;
+      const std::string path = entry.path().string();
+      const std::string own = workshop_ / (run + "/global_step_4" + path.substr(expected.size()));
+      EXPECT_TRUE(ReadFile(path) == ReadFile(own)) << path;
+      ++files;
+    }
+    EXPECT_GT(files, 15u);
+  }
   Words Words2(const std::string& run, int64_t cores, int64_t nodes, const Words& more) const {
     Words words = {"trainer.separate_rollout_workers=false", "algorithm.disable_kl=false",
                    fmt::format("trainer.cores={}", cores), fmt::format("trainer.nnodes={}", nodes)};
@@ -132,17 +153,59 @@ TEST_F(GrpoTrainMpi, TwoMachinesWriteWhatOneWrites) {
     const ProcessResult two = Mpi::LaunchCommand(2, Words2("two", 2, 2, {steps}));
     ASSERT_EQ(two.exit_code, 0) << two.out << two.err;
   }
+  ExpectSameRuns("two", "one");
+}
+
+// Machine 0 trains, machine 1 generates: the cores are given out in that order.
+TEST_F(GrpoTrainMpi, RolloutOnTheOtherMachineWritesTheSame) {
+  const Words apart = {"trainer.separate_rollout_workers=true", "trainer.max_steps=4"};
+  const ProcessResult one = RunProcess(Words2("one", 4, 1, apart));
+  ASSERT_EQ(one.exit_code, 0) << one.out;
+  const ProcessResult two = Mpi::LaunchCommand(2, Words2("two", 2, 2, apart));
+  ASSERT_EQ(two.exit_code, 0) << two.out << two.err;
+  EXPECT_THAT(two.err, HasSubstr("machine 1: process 1; rollout worker 0\n"));
+  ExpectSameRuns("two", "one");
+}
+
+// It reads nothing that is written here: a folder of its own lies over that of the run.
+TEST_F(GrpoTrainMpi, AMachineThatDoesNotSeeTheRunGetsTheWeights) {
+  const TwoHosts hosts;
+  if (!hosts.missing().empty()) GTEST_SKIP() << hosts.missing();
+  const Words apart = {"trainer.separate_rollout_workers=true", "trainer.max_steps=4"};
+  ASSERT_EQ(RunProcess(Words2("one", 4, 1, apart)).exit_code, 0);
+  const std::string blind = workshop_.Write(
+      "blind.sh", fmt::format("if [ \"$(hostname)\" = {1} ]; then mkdir -p {0}; mount -t tmpfs "
+                              "none {0} || exit 9; fi\nexec \"$@\"\n",
+                              workshop_ / "two", TwoHosts::kHosts[1]));
+  Words command = Words2("two", 2, 2, apart);
+  command.insert(command.begin(), {"bash", blind});
+  const ProcessResult two = RunProcess(hosts.OnBoth(command));
+  ASSERT_EQ(two.exit_code, 0) << two.out << two.err;
+  EXPECT_THAT(two.err, HasSubstr(fmt::format("machine 1 does not see {}: the weights of every "
+                                             "step are sent to it",
+                                             workshop_ / "two")));
+  ExpectSameRuns("two", "one");
+  // A whole copy first, then what changed. No file of the way is left.
+  const std::string log = ReadFile(workshop_ / "two/experiment_log.jsonl");
+  EXPECT_THAT(log, HasSubstr("\"sync_send\""));
+  for (const char* left : {"rollout_bundle.delta", "rollout_bundle.sent.tar"})
+    EXPECT_FALSE(std::filesystem::exists(workshop_ / (std::string("two/") + left))) << left;
+}
+
+TEST_F(GrpoTrainMpi, AWorkerOfTheOtherMachineThatDiesIsStartedAgain) {
+  const Words apart = {"trainer.separate_rollout_workers=true", "trainer.max_steps=30"};
+  ASSERT_EQ(RunProcess(Words2("one", 4, 1, apart)).exit_code, 0);
+  const pid_t job = StartProcess(Mpi::LaunchWords(2, Words2("two", 2, 2, apart)));
+  const std::string log = workshop_ / "two/running_log/rollout_worker_0.log";
+  ASSERT_TRUE(WaitFor(log));
+  const std::string begins = "rollout worker begins, process ";
+  ASSERT_TRUE(Eventually(30, [&] { return ReadFile(log).find(begins) != std::string::npos; }));
+  const std::string text = ReadFile(log);
+  ASSERT_EQ(::kill(std::stoi(text.substr(text.find(begins) + begins.size())), SIGKILL), 0);
+  EXPECT_EQ(WaitProcess(job), 0);
+  EXPECT_THAT(ReadFile(workshop_ / "two/running_log/trainer.log"),
+              HasSubstr("it was killed by signal 9; it is restarted"));
   EXPECT_EQ(Steps("two"), Steps("one"));
-  const std::string expected = workshop_ / "one/global_step_4";
-  size_t files = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(expected)) {
-    if (!entry.is_regular_file()) continue;
-    const std::string path = entry.path().string();
-    const std::string other = workshop_ / ("two/global_step_4" + path.substr(expected.size()));
-    EXPECT_TRUE(ReadFile(path) == ReadFile(other)) << path;
-    ++files;
-  }
-  EXPECT_GT(files, 15u);
 }
 
 TEST_F(GrpoTrainMpi, AKilledMachineEndsTheJobAndTheSameCommandGoesOn) {
@@ -164,6 +227,45 @@ TEST_F(GrpoTrainMpi, AKilledMachineEndsTheJobAndTheSameCommandGoesOn) {
     EXPECT_TRUE(ReadFile(workshop_ / (std::string("two/global_step_60/") + file)) ==
                 ReadFile(workshop_ / (std::string("one/global_step_60/") + file)))
         << file;
+}
+
+// VmRSS, in MiB.
+double ResidentMib(pid_t process) {
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  for (std::string word; status >> word;)
+    if (double kilobytes = 0; word == "VmRSS:" && status >> kilobytes) return kilobytes / 1024;
+  return 0;
+}
+
+TEST_F(GrpoTrainMpi, SlowMemoryIsFlatOnBothMachinesOver200Steps) {
+  const TwoHosts hosts;
+  if (!hosts.missing().empty()) GTEST_SKIP() << hosts.missing();
+  const std::string run = workshop_ / "run";
+  const pid_t job = StartProcess(hosts.OnBoth(Words2(
+      "run", 2, 2, {"trainer.max_steps=220", "trainer.save_freq=20", "trainer.save_limit=2"})));
+  const auto steps = [&] {
+    const std::string log = ReadFile(run + "/experiment_log.jsonl");
+    return std::ranges::count(log, '\n');
+  };
+  // Of each host the process that holds ranks: the others end with the word.
+  const auto resident = [&](const char* host) {
+    double most = 0;
+    for (const pid_t process : hosts.Processes(host, run))
+      if (std::filesystem::read_symlink(fmt::format("/proc/{}/exe", process)).filename() ==
+          "grpo-train")
+        most = std::max(most, ResidentMib(process));
+    return most;
+  };
+  std::map<std::string, double> after20;
+  ASSERT_TRUE(WaitFor(run + "/experiment_log.jsonl"));
+  ASSERT_TRUE(Eventually(120, [&] { return steps() >= 20; }));
+  for (const char* host : TwoHosts::kHosts) after20[host] = resident(host);
+  ASSERT_TRUE(Eventually(300, [&] { return steps() >= 200; }));
+  for (const char* host : TwoHosts::kHosts) {
+    EXPECT_GT(after20[host], 10) << host;
+    EXPECT_LT(resident(host) - after20[host], 6) << host << ", MiB after step 20";
+  }
+  EXPECT_EQ(WaitProcess(job), 0);
 }
 
 TEST_F(GrpoTrainMpi, AnotherNumberOfMachinesIsResumed) {
@@ -203,7 +305,7 @@ TEST_F(Mpi, AProcessThatHangsIsToldOfByThoseThatWait) {
   const ProcessResult hung = Launch(2, 1, 2, {"hang", "1"});
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   EXPECT_EQ(hung.exit_code, 75) << hung.err;
-  EXPECT_THAT(hung.err, HasSubstr("process 0 has not heard of process 1 for 4 s"));
+  EXPECT_THAT(hung.err, HasSubstr("process 0: process 1 has not been heard of for 4 s"));
   EXPECT_LT(took.count(), 60);
 }
 

@@ -94,12 +94,13 @@ std::string Examples(const ToolInfo& info) {
 
 std::string ExitCodes(const ToolInfo& info) {
   const std::string findings = info.findings.empty() ? "" : fmt::format("1 {}, ", info.findings);
+  const std::string lost = info.lost.empty() ? "" : fmt::format("75 {}, ", info.lost);
   return "\nExit codes:\n  " +
          Wrap(fmt::format("0 done and good, {}2 wrong options, 3 input missing or damaged, "
                           "4 not supported, 5 I/O error or no space, 6 a limit such as "
-                          "--max-memory cannot be met, 70 internal error, 130 and 143 stopped by "
+                          "--max-memory cannot be met, 70 internal error, {}130 and 143 stopped by "
                           "SIGINT and SIGTERM",
-                          findings),
+                          findings, lost),
               2, 2);
 }
 

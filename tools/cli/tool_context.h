@@ -33,6 +33,7 @@ struct ToolInfo {
   std::string details;  // paragraphs for --help, separated by '\n'; the man page says more
   // What exit code 1 means here: "the artifacts differ"; "" when it cannot be.
   std::string findings;
+  std::string lost{};  // what exit code 75 means, of a command that has it
   unsigned common = 0;  // CommonOption bits
   std::vector<Example> examples;
 };

@@ -10,8 +10,10 @@ namespace {
 // Few values: every rank gathers all and adds all, one collective. Many: each rank adds up its
 // slice, two collectives of 1/size of the bytes each.
 constexpr size_t kSmall = 4096;
-// Of many, so many in one go: a copy of a whole gradient would take its memory again.
-constexpr size_t kBlock = size_t{1} << 20;
+// Of many, so many in one go: a copy of a whole gradient would take its memory again. Over processes
+// more: each message begins with a handshake, which takes as long as megabytes do.
+constexpr size_t kBlock = size_t{1} << 20, kRemoteBlock = size_t{4} << 20;
+size_t BlockOf(const Comm& comm) { return comm.is_local() ? kBlock : kRemoteBlock; }
 
 template <typename T>
 Status SumSmall(Comm& comm, std::span<T> values) {
@@ -40,7 +42,7 @@ template <typename T>
 Status Sum(Comm& comm, std::span<T> values) {
   if (comm.size() == 1 || values.empty()) return OkStatus();
   const size_t ranks = static_cast<size_t>(comm.size());
-  const size_t most = kBlock / ranks * ranks;
+  const size_t most = BlockOf(comm) / ranks * ranks;
   std::vector<T> parts;
   while (values.size() > std::max(kSmall, ranks)) {
     const size_t size = std::min(most, values.size() / ranks * ranks);
@@ -64,7 +66,7 @@ Status AllReduceSum(Comm& comm, std::span<double> values) { return Sum(comm, val
 Status ReduceScatterSum(Comm& comm, std::span<float> values, const FlatCut& cut) {
   if (comm.size() == 1) return OkStatus();
   const size_t ranks = static_cast<size_t>(comm.size());
-  const size_t most = kBlock / ranks;
+  const size_t most = BlockOf(comm) / ranks;
   size_t longest = 0;
   for (int r = 0; r < comm.size(); ++r) longest = std::max(longest, cut.size(r));
   std::vector<float> parts(ranks * std::min(most, longest));

@@ -112,7 +112,8 @@ std::string RunPlanText(const RunPlan& plan) {
                     : fmt::format("{} cores: training TP {} x DP {}, rollout {} workers x TP {}\n",
                                   plan.cores, plan.train_tp, plan.data_parallel,
                                   plan.rollout_workers, plan.rollout_tp);
-  for (int64_t machine = 0; plan.nodes > 1 && machine < std::ssize(plan.ranks_of_machine); ++machine)
+  for (int64_t machine = 0; plan.nodes > 1 && machine < std::ssize(plan.ranks_of_machine);
+       ++machine)
     text += MachineText(plan, machine);
   text += fmt::format("{} prompts x {} responses = {} sequences a step, {} per rollout worker",
                       plan.prompts, plan.samples, plan.sequences, plan.sequences_per_worker);

@@ -1,5 +1,5 @@
-// A process of a mesh that another one leads (trainer/learner/followers.h). PRIVATE: it takes parsed
-// JSON; include it from .cc files only.
+// A process of a mesh that another one leads (trainer/learner/followers.h). PRIVATE: it takes
+// parsed JSON; include it from .cc files only.
 #pragma once
 
 #include <functional>

@@ -34,11 +34,16 @@ class Leader {
                    std::optional<std::chrono::milliseconds> limit = std::nullopt,
                    const std::function<Status()>& then = nullptr);
   Transport& transport() { return transport_; }
+  // A call of a model has failed: its other ranks may wait for this process's, which do not come.
+  void CallFailed() { in_order_ = false; }
+  // Whether the followers wait for the next order.
+  bool in_order() const { return in_order_; }
 
  private:
   Transport& transport_;
   std::mutex mutex_;
   std::atomic<int64_t> next_id_{0};
+  std::atomic<bool> in_order_{true};
 };
 
 Json OptionsMessage(const MeshOptions& options);

@@ -264,6 +264,12 @@ struct MeshModel::State {
     return UpdateResult{clip.norm, clip.skip};
   }
 
+  // What a call of all ranks has come to.
+  Error Failed(const Status& status) const {
+    if (options.leader != nullptr) options.leader->CallFailed();
+    return status.error();
+  }
+
   RankMemory MemoryOf(Rank& rank) {
     return {&rank.decoder->table(), rank.decoder->weights().bytes(),
             rank.decoder->weights().dtype()};
@@ -320,7 +326,7 @@ Result<std::unique_ptr<MeshModel>> MeshModel::Make(const DecoderConfig& config,
                                           {"seed", options.origin.seed},
                                           {"options", OptionsMessage(options)}}));
     }
-    NXDKIT_TRY(state->Load(source));
+    if (const Status loaded = state->Load(source); !loaded.ok()) return state->Failed(loaded);
     return std::unique_ptr<MeshModel>(new MeshModel(std::move(state)));
   } catch (const std::bad_alloc&) {
     return OverLimit("not enough memory for the model and its optimizer");
@@ -370,7 +376,7 @@ Result<RowOutputs> MeshModel::Evaluate(std::span<const Row> rows) {
     if (s.IndexOf(comm) == 0) out = std::move(own);
     return OkStatus();
   });
-  if (!ran.ok()) return ran.error();
+  if (!ran.ok()) return s.Failed(ran);
   return out;
 }
 
@@ -404,8 +410,9 @@ Result<UpdateResult> MeshModel::Update(std::span<const Row> rows,
     if (s.IndexOf(comm) == 0) result = mine;
     return OkStatus();
   });
-  if (servers) NXDKIT_TRY(servers->End(ran.ok()));
-  if (!ran.ok()) return ran.error();
+  if (servers)
+    if (Status served = servers->End(ran.ok()); !served.ok()) return s.Failed(served);
+  if (!ran.ok()) return s.Failed(ran);
   return result;
 }
 

@@ -47,8 +47,8 @@ struct MeshOptions {
   OptimizerOptions optimizer;  // of a trainable decoder
   Overlap overlap = Overlap::kOverProcesses;
   int64_t least_bucket = 0;  // elements that are summed at once: buckets.h
-  // Of a mesh over several processes, which all make the same calls with the same rows. nullptr: all
-  // ranks are in this process.
+  // Of a mesh over several processes, which all make the same calls with the same rows. nullptr:
+  // all ranks are in this process.
   Transport* transport = nullptr;
   // How many ranks each of them has, in the order of the mesh: some for process 0, perhaps none for
   // another one. Empty: equal shares.

@@ -23,8 +23,8 @@ struct OptimizerOptions {
 
 class RankOptimizer {
  public:
-  // `table` and `weights` must outlive it; `ranges`, one or more, are of CutForOptimizer. kUsage for
-  // bf16 optimizers over weights that are not.
+  // `table` and `weights` must outlive it; `ranges`, one or more, are of CutForOptimizer. kUsage
+  // for bf16 optimizers over weights that are not.
   static Result<RankOptimizer> Make(const OptimizerOptions& options, const ParamTable& table,
                                     std::vector<FlatRange> ranges, Weights& weights);
 

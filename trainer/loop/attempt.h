@@ -1,8 +1,8 @@
-// Which start of a run this is. A scheduler that has lost sight of a job may start it again while it
-// still runs: on another machine, on a file system without locks. Each start claims the next
+// Which start of a run this is. A scheduler that has lost sight of a job may start it again while
+// it still runs: on another machine, on a file system without locks. Each start claims the next
 // number, and publishes only while no later one has been claimed.
 //
-//   RUN/attempts/7   {"host": ..., "process": ..., "job": ...}, of attempt 7; older ones are removed
+//   RUN/attempts/7   {"host": ..., "process": ..., "job": ...}, of attempt 7; older ones go
 //   RUN/DONE         {"step": ..., "attempt": ...}: the run has made all its steps, and saved them.
 //                    Removed when a run that has steps left begins. What a job script should look
 //                    at: srun has been seen to return 0 after the failure of a machine.

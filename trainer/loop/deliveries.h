@@ -1,8 +1,8 @@
-// Weights for the rollout workers of machines that do not see the folders of process 0: sent as they
-// are, or, once a bundle is there, as a delta from the version that is there. Every file is proved by
-// its digest when it has arrived, a delta's result by the model's, and then the engine looks for the
-// weights that it expects as it does everywhere. PRIVATE: it takes parsed JSON; include it from .cc
-// files only.
+// Weights for the rollout workers of machines that do not see the folders of process 0: sent as
+// they are, or, once a bundle is there, as a delta from the version that is there. Every file is
+// proved by its digest when it has arrived, a delta's result by the model's, and then the engine
+// looks for the weights that it expects as it does everywhere. PRIVATE: it takes parsed JSON;
+// include it from .cc files only.
 #pragma once
 
 #include <map>

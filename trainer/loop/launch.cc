@@ -1,5 +1,7 @@
 #include "trainer/loop/launch.h"
 
+#include <thread>
+
 #include "lib/base/errors.h"
 #include "trainer/comm/mpi_transport.h"
 #include "trainer/learner/follow.h"
@@ -12,6 +14,7 @@ namespace {
 
 // So long no rank of a mesh is waited for: one may have far more to compute than another.
 constexpr auto kPatience = std::chrono::minutes(10);
+constexpr auto kLast = std::chrono::milliseconds(300);
 
 }  // namespace
 
@@ -50,7 +53,12 @@ Status Launch::End() {
 }
 
 void Launch::Fail(const Error& error) {
+  if (transport_ == nullptr) return;
+  if (leader_->in_order() && End().ok()) return;
   if (heartbeat_ != nullptr) heartbeat_->Fail(error);
+  // Where a scheduler takes the highest exit code of all, and has processes killed when one ends
+  // with an error, the others are to be gone first.
+  std::this_thread::sleep_for(kLast);
 }
 
 Status FollowLaunch(const FollowOptions& options) {

@@ -1,5 +1,6 @@
 // The processes of a run that a launcher has started, one on each machine: process 0 leads, the
-// others follow (trainer/learner/followers.h), and all hear of each other (trainer/comm/heartbeat.h).
+// others follow (trainer/learner/followers.h), and all hear of each other
+// (trainer/comm/heartbeat.h).
 #pragma once
 
 #include <functional>
@@ -35,7 +36,8 @@ class Launch {
   // In order: the others end, and this returns when they have. Nothing of the run may be left that
   // uses the transport.
   Status End();
-  // The others are told, and end at once.
+  // The others end: in order where they can, else they are told why and end at once. Nothing of the
+  // run may be left that uses the transport.
   void Fail(const Error& error);
 
  private:

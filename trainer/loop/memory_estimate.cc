@@ -13,8 +13,13 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
-// Of a process before it holds a model: code, libraries, stacks, block buffers of sums.
+// Of a process before it holds a model: code, libraries, stacks.
 constexpr double kProcess = 48.0 * (1 << 20);
+// Of a rank of the mesh, beside what it computes with: block buffers of sums, and what the
+// allocator keeps for its thread (the peaks of 1, 2 and 4 ranks, measured).
+constexpr double kRank = 8.0 * (1 << 20);
+// Of one over processes: trainer/comm/reduce.cc.
+constexpr double kRemoteBlock = 16.0 * (1 << 20);
 // Of a thread that converts: two buffers of the executor.
 constexpr double kFileBuffers = 32.0 * (1 << 20);
 // Of one pass of an engine, as EngineOptions has it.
@@ -121,7 +126,9 @@ class Estimator {
     Add("file buffers",
         std::min(D(plan_.cores / plan_.nodes) * kFileBuffers, machine_ == 0 ? stored_ : 0),
         "trainer.cores");
-    Add("programs", kProcess * (plan_.worker_processes() && !engine.elsewhere ? engines + 1 : 1),
+    Add("programs",
+        kProcess * (plan_.worker_processes() && !engine.elsewhere ? engines + 1 : 1) +
+            (kRank + (plan_.nodes > 1 ? kRemoteBlock : 0)) * ranks(),
         "");
     if (engine.elsewhere || engines == 0) return OkStatus();
     NXDKIT_ASSIGN(const ParamTable table,

@@ -26,8 +26,8 @@ struct RemoteWorkers {
   bool have_cores = false;     // of their own, which no other worker has
   int64_t instance_cores = 0;  // 0: no instance was named
 
-  // For WorkerPoolOptions::start: on machine 0 as StartLocalWorker, elsewhere by order. `leader` and
-  // `plan` must outlive what it starts.
+  // For WorkerPoolOptions::start: on machine 0 as StartLocalWorker, elsewhere by order. `leader`
+  // and `plan` must outlive what it starts.
   std::function<Result<StartedWorker>(size_t index)> StarterOf(Leader& leader) const;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <thread>
 #include <utility>
 
 #include "trainer/algo/schedule.h"
@@ -241,6 +242,15 @@ class Steps {
   MetricRecord last_;
 };
 
+// A batch system sends its signal to every process of a job: a reward program or an engine that it
+// has ended is no fault of theirs, and the signal may come to this process a moment later.
+Error WhatEndedIt(const Error& error, const TrainHooks& hooks) {
+  if (error.code() == Errc::kInterrupted || !hooks.poll) return error;
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const Status stopped = hooks.poll();
+  return stopped.ok() ? error : stopped.error();
+}
+
 }  // namespace
 
 Result<TrainResult> Train(const Config& config, const RunPlan& plan, RunParts parts,
@@ -254,8 +264,9 @@ Result<TrainResult> Train(const Config& config, const RunPlan& plan, RunParts pa
   Steps steps(run, rules, state, logs);
   const Status ran = steps.RunAll();
   if (!ran.ok()) {
-    state.SaveBeforeLeaving(ran.error(), steps.phase(), logs);
-    return ran.error();
+    const Error error = WhatEndedIt(ran.error(), hooks);
+    state.SaveBeforeLeaving(error, steps.phase(), logs);
+    return error;
   }
   return TrainResult{first_step, state.now.step, steps.last()};
 }

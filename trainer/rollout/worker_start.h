@@ -32,7 +32,8 @@ struct LocalWorkerOptions {
   std::vector<std::string> command;      // what runs RunRolloutWorker(0, 1); [0] is a path
   std::vector<std::string> environment;  // all that it gets: see WorkerEnvironment
   std::string log_file;  // that its standard error is appended to; "", or not writable: ours
-  // What the kernel sends it when the thread that called this ends; 0: nothing, its input ends then.
+  // What the kernel sends it when the thread that called this ends; 0: nothing, but its input ends
+  // then.
   int signal = 0;
 };
 
