@@ -31,12 +31,12 @@ class ClusterRun : public GrpoTrain {
     // for what is to happen to it, instead of having been through before.
     SetPace(0);
     workshop_.Write("reward.sh",
+                    "cd \"$(dirname \"$0\")\"\n"
                     "while read -r line; do\n"
-                    "  ((count++ % 512)) || sleep \"$(cat " +
-                        (workshop_ / "pace") +
-                        ")\"\n"
-                        "  echo \"{\\\"overall\\\": $((${#line} % 3))}\"\n"
-                        "done\n");
+                    "  [ ! -e reward.fails ] || exit 3\n"
+                    "  ((count++ % 512)) || sleep \"$(cat pace)\"\n"
+                    "  echo \"{\\\"overall\\\": $((${#line} % 3))}\"\n"
+                    "done\n");
   }
   // How long each step of a run waits, in seconds.
   void SetPace(double seconds) const {

@@ -92,6 +92,18 @@ TEST_F(SlurmTrain, AWrongCommandIsNotRequeued) {
   EXPECT_EQ(slurm_.RestartsOf(job), 0);
 }
 
+// What went wrong in a process is the job's exit code, whatever its end does to the others.
+TEST_F(SlurmTrain, AnErrorOfTheRunIsNotRequeued) {
+  const std::string job = Start(0.1, {"trainer.save_freq=50"});
+  ASSERT_TRUE(HasDone("run", 3));
+  workshop_.Write("reward.fails", "");
+  ASSERT_TRUE(slurm_.ComesTo(job, "FAILED", 30)) << slurm_.StateOf(job);
+  EXPECT_EQ(slurm_.Job(job)["ExitCode"], "5:0");
+  EXPECT_EQ(slurm_.RestartsOf(job), 0);
+  EXPECT_TRUE(Ends(kB, "run", 5));
+  EXPECT_GE(Saved(), 3) << "the last whole step is kept";
+}
+
 TEST_F(SlurmTrain, AProcessIsKilled) {
   const std::string job = Start(0.1);
   ASSERT_TRUE(ComesToStep("run", 10));
@@ -99,7 +111,7 @@ TEST_F(SlurmTrain, AProcessIsKilled) {
   hosts_.Kill(kB, "trainer.nnodes");
   EXPECT_TRUE(Ends(kA, "run", kPeerTimeout + 5));
   Tell("the other process is gone after {:.1f} s", since.seconds());
-  EXPECT_TRUE(Says("process 0: process 1 has not been heard of for 6 s", 5));
+  EXPECT_TRUE(Says("hostB: task 1: Killed", 5));
   EXPECT_TRUE(Says("the step has ended with 137: requeued", 5));
   ExpectGoesOn(job, since, 40);
 }
