@@ -20,7 +20,7 @@ namespace nxdkit::test {
 
 class ClusterRun : public GrpoTrain {
  protected:
-  static constexpr int kSteps = 60;
+  static constexpr int kSteps = 40;
   static constexpr int kSaveFrequency = 5;
 
   void SetUp() override {
@@ -29,11 +29,19 @@ class ClusterRun : public GrpoTrain {
     GrpoTrain::SetUp();
     // The reward of a response is some number that depends on it, and takes a while: the run waits
     // for what is to happen to it, instead of having been through before.
+    SetPace(0);
     workshop_.Write("reward.sh",
+                    "cd \"$(dirname \"$0\")\"\n"
                     "while read -r line; do\n"
-                    "  ((count++ % 512)) || sleep \"${PACE:-0}\"\n"
+                    "  [ ! -e reward.fails ] || exit 3\n"
+                    "  ((count++ % 512)) || sleep \"$(cat pace)\"\n"
                     "  echo \"{\\\"overall\\\": $((${#line} % 3))}\"\n"
                     "done\n");
+  }
+  // How long each step of a run waits, in seconds.
+  void SetPace(double seconds) const {
+    workshop_.Write("pace.new", fmt::format("{}", seconds));
+    std::filesystem::rename(workshop_ / "pace.new", workshop_ / "pace");
   }
 
   // Of two machines with two ranks each, unless the words say otherwise.
@@ -49,8 +57,8 @@ class ClusterRun : public GrpoTrain {
     words.insert(words.end(), more.begin(), more.end());
     return Command(run, words);
   }
-  static Words Environment(double pace) {
-    return {fmt::format("PACE={}", pace), "NXDKIT_MPI_PLUGIN=" NXDKIT_MPI_PLUGIN,
+  static Words Environment() {
+    return {"NXDKIT_MPI_PLUGIN=" NXDKIT_MPI_PLUGIN,
             fmt::format("OMPI_MCA_btl_tcp_if_include={}", TwoHosts::kNetwork)};
   }
 
@@ -59,6 +67,17 @@ class ClusterRun : public GrpoTrain {
   }
   bool ComesToStep(const std::string& run, int step) const {
     return Eventually(60, [&] { return std::filesystem::exists(Checkpoint(run, step)); });
+  }
+  // Also those that no checkpoint has.
+  int StepsDone(const std::string& run) const {
+    std::ifstream log(workshop_ / (run + "/experiment_log.jsonl"));
+    int done = 0;
+    for (std::string line; std::getline(log, line);)
+      done += line.find("\"grad_norm\"") != std::string::npos;
+    return done;
+  }
+  bool HasDone(const std::string& run, int steps) const {
+    return Eventually(60, [&] { return StepsDone(run) >= steps; });
   }
   // The processes of a run that hold ranks, on a host.
   size_t Trainers(const std::string& host, const std::string& run) const {

@@ -25,8 +25,9 @@ class MpirunTrain : public ClusterRun {
   // The command on both hosts, with what it says in a file.
   Words Launch(double pace, const Words& more = {},
                const std::string& options = TwoHosts::kKeepalives, int seconds = 120) const {
+    SetPace(pace);
     Words command = {"env"};
-    for (const std::string& variable : Environment(pace)) command.push_back(variable);
+    for (const std::string& variable : Environment()) command.push_back(variable);
     Words training = Training("run", {fmt::format("trainer.peer_timeout={}", kPeerTimeout)});
     training.insert(training.end(), more.begin(), more.end());
     command.insert(command.end(), training.begin(), training.end());
@@ -67,6 +68,7 @@ TEST_F(MpirunTrain, WhatIsLeftOfTwoMachinesGoesOn) {
   ASSERT_TRUE(ComesToStep("run", 10));
   hosts_.Kill(kSecond);
   EXPECT_NE(WaitProcess(job), 0);
+  SetPace(0);
   ExpectTheRestComesToTheSameBytes(Training("run", {"trainer.nnodes=1", "trainer.cores=4"}));
 }
 
@@ -116,7 +118,7 @@ TEST_F(MpirunTrain, SlowTheWireIsCutWithoutKeepalives) {
 // As on a file system without locks, where Slurm has given a node up that still works.
 TEST_F(MpirunTrain, OfTwoAttemptsTheOlderPublishesNothing) {
   const pid_t older = StartProcess(Launch(0.2, {"trainer.save_freq=20"}));
-  ASSERT_TRUE(Eventually(60, [&] { return fs::exists(workshop_ / "run/experiment_log.jsonl"); }));
+  ASSERT_TRUE(HasDone("run", 3));
   const std::string attempts = workshop_ / "run/attempts";
   ASSERT_TRUE(fs::exists(attempts + "/1"));
   workshop_.Write("run/attempts/2", R"({"host": "hostC", "process": 17, "job": "4711"})");
@@ -154,7 +156,7 @@ TEST_F(MpirunTrain, AProcessIsStopped) {
 // SIGTERM to a process that follows ends the run as if the first one had got it.
 TEST_F(MpirunTrain, AProcessIsToldToEnd) {
   const pid_t job = StartProcess(Launch(0.1, {"trainer.save_freq=50"}));
-  ASSERT_TRUE(Eventually(60, [&] { return fs::exists(workshop_ / "run/experiment_log.jsonl"); }));
+  ASSERT_TRUE(HasDone("run", 3));
   for (const pid_t process : hosts_.Processes(kSecond, "trainer.nnodes")) kill(process, SIGTERM);
   EXPECT_EQ(WaitProcess(job), 143);
   EXPECT_THAT(Log(), HasSubstr("is saved: the same command continues from it"));

@@ -28,6 +28,14 @@ class SlurmConvert : public ::testing::Test {
                                     workshop_.path(), Workshop::Tool("nxd-convert")));
     fs::permissions(program, fs::perms::owner_all);
   }
+  void TearDown() override {
+    if (!HasFailure()) return;
+    fmt::print("{}\n", slurm_.Run("scontrol --oneliner show job; scontrol show nodes").out);
+    for (int part = 0; part < kParts; ++part) {
+      const std::string log = workshop_ / fmt::format("part-{}.log", part);
+      if (fs::exists(log)) fmt::print("part {}: {}\n", part, ReadFile(log));
+    }
+  }
   int Count(const std::string& host) const {
     int count = 0;
     for (int part = 0; part < kParts; ++part)
@@ -47,7 +55,7 @@ TEST_F(SlurmConvert, SlowOnlyThePartsOfALostNodeAreDoneAgain) {
   const std::string job = slurm_.Submit(
       {fmt::format("--array=0-{}", kParts - 1), "--cpus-per-task=2",
        NXDKIT_SOURCE_DIR "/tools/deploy/convert-array.sbatch", model, workshop_ / "out", "--from",
-       "hf", "--to", "nxd", "--tp", "4"},
+       "hf", "--to", "nxd", "--tp", "4", "--hw", "trn2"},
       {"PATH=" + (workshop_ / "bin") + ":" + getenv("PATH")}, workshop_ / "part-%a.log");
   ASSERT_TRUE(Eventually(30, [&] { return Count("hostA") == 2 && Count("hostB") == 2; }));
   const Stopwatch since;
@@ -57,7 +65,7 @@ TEST_F(SlurmConvert, SlowOnlyThePartsOfALostNodeAreDoneAgain) {
              since.seconds());
   ASSERT_TRUE(done);
   EXPECT_EQ(Count("hostA"), kParts);
-  ExpectConverts("--from hf --to nxd --tp 4", model, workshop_ / "one");
+  ExpectConverts("--from hf --to nxd --tp 4 --hw trn2", model, workshop_ / "one");
   ExpectSameTree(workshop_ / "out", workshop_ / "one");
   int restarts = 0;
   for (int part = 0; part < kParts; ++part) {

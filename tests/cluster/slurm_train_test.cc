@@ -31,11 +31,12 @@ class SlurmTrain : public ClusterRun {
   }
 
   std::string Start(double pace, const Words& more = {}) const {
+    SetPace(pace);
     Words words = {"--nodes=2", NXDKIT_SOURCE_DIR "/tools/deploy/train.sbatch", workshop_ / "run"};
     Words training = Training("run", {fmt::format("trainer.peer_timeout={}", kPeerTimeout)});
     training.insert(training.end(), more.begin(), more.end());
     words.insert(words.end(), training.begin() + 1, training.end());
-    Words environment = Environment(pace);
+    Words environment = Environment();
     environment.push_back("PATH=" NXDKIT_TOOLS ":" + std::string(getenv("PATH")));
     return slurm_.Submit(words, environment, log_);
   }
@@ -54,13 +55,17 @@ class SlurmTrain : public ClusterRun {
     return newest;
   }
   // That the job, which has lost something, ends everywhere, starts again, goes on from what was
-  // saved, and comes to the end.
-  void ExpectGoesOn(const std::string& job, const Stopwatch& since, double seconds) const {
+  // saved, and comes to the end. A node that comes back at once may get the end of the old step
+  // late, and end a new one with it: then the job starts once more.
+  void ExpectGoesOn(const std::string& job, const Stopwatch& since, double seconds,
+                    int most_restarts = 1) const {
+    SetPace(0);
     EXPECT_TRUE(Says("resumed from ", seconds)) << "it does not go on";
     const double resumed = since.seconds();
     ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", 120)) << slurm_.StateOf(job);
     Tell("goes on after {:.1f} s, is done after {:.1f} s", resumed, since.seconds());
-    EXPECT_EQ(slurm_.RestartsOf(job), 1);
+    EXPECT_GE(slurm_.RestartsOf(job), 1);
+    EXPECT_LE(slurm_.RestartsOf(job), most_restarts);
     EXPECT_EQ(slurm_.Job(job)["ExitCode"], "0:0");
     EXPECT_TRUE(Ends(kA, "run", 5));
     EXPECT_TRUE(Ends(kB, "run", 5));
@@ -87,41 +92,55 @@ TEST_F(SlurmTrain, AWrongCommandIsNotRequeued) {
   EXPECT_EQ(slurm_.RestartsOf(job), 0);
 }
 
+// What went wrong in a process is the job's exit code, whatever its end does to the others.
+TEST_F(SlurmTrain, AnErrorOfTheRunIsNotRequeued) {
+  const std::string job = Start(0.1, {"trainer.save_freq=50"});
+  ASSERT_TRUE(HasDone("run", 3));
+  workshop_.Write("reward.fails", "");
+  ASSERT_TRUE(slurm_.ComesTo(job, "FAILED", 30)) << slurm_.StateOf(job);
+  EXPECT_EQ(slurm_.Job(job)["ExitCode"], "5:0");
+  EXPECT_EQ(slurm_.RestartsOf(job), 0);
+  EXPECT_TRUE(Ends(kB, "run", 5));
+  EXPECT_GE(Saved(), 3) << "the last whole step is kept";
+}
+
 TEST_F(SlurmTrain, AProcessIsKilled) {
   const std::string job = Start(0.1);
   ASSERT_TRUE(ComesToStep("run", 10));
   const Stopwatch since;
   hosts_.Kill(kB, "trainer.nnodes");
-  EXPECT_TRUE(Ends(kA, "run", 5));
+  EXPECT_TRUE(Ends(kA, "run", kPeerTimeout + 5));
   Tell("the other process is gone after {:.1f} s", since.seconds());
+  EXPECT_TRUE(Says("hostB: task 1: Killed", 5));
+  EXPECT_TRUE(Says("the step has ended with 137: requeued", 5));
   ExpectGoesOn(job, since, 40);
 }
 
 // As Slurm's --signal=B:USR1@600 does it.
 TEST_F(SlurmTrain, TheTimeLimitComes) {
-  const std::string job = Start(0.1);
-  ASSERT_TRUE(ComesToStep("run", 10));
+  const std::string job = Start(0.1, {"trainer.save_freq=50"});
+  ASSERT_TRUE(HasDone("run", 10));
   const Stopwatch since;
   slurm_.Run("scancel --batch --signal=USR1 " + job);
-  EXPECT_TRUE(Ends(kA, "run", 5));
-  EXPECT_TRUE(Ends(kB, "run", 5));
-  Tell("saved and ended after {:.1f} s", since.seconds());
+  EXPECT_TRUE(Ends(kA, "run", 10));
+  Tell("process 0 has saved and ended after {:.1f} s", since.seconds());
+  EXPECT_TRUE(Ends(kB, "run", 15));
+  Tell("both have ended after {:.1f} s", since.seconds());
+  EXPECT_TRUE(Says("the step has ended with 143: requeued", 5));
   const int saved = Saved();
-  ExpectGoesOn(job, since, 40);
+  EXPECT_GE(saved, 10);
+  ExpectGoesOn(job, since, 60);
   EXPECT_THAT(Log(), HasSubstr(fmt::format("global_step_{}: step {} of", saved, saved)));
-  // Not a step was done twice.
-  const std::string records = ReadFile(workshop_ / "run/experiment_log.jsonl");
-  size_t done = 0;
-  for (size_t at = 0; (at = records.find("\"grad_norm\"", at)) != std::string::npos; ++at) ++done;
-  EXPECT_EQ(done, kSteps);
+  EXPECT_EQ(StepsDone("run"), kSteps) << "a step was done twice";
 }
 
 TEST_F(SlurmTrain, AStepThatIsToldToSaveGoesOn) {
   const std::string job = Start(0.1, {"trainer.save_freq=40"});
-  ASSERT_TRUE(Eventually(30, [&] { return fs::exists(workshop_ / "run/experiment_log.jsonl"); }));
+  ASSERT_TRUE(HasDone("run", 3));
   slurm_.Run("scancel --signal=USR1 " + job + ".0");
   ASSERT_TRUE(Eventually(10, [&] { return Saved() > 0; }));
   EXPECT_LT(Saved(), 40);
+  SetPace(0);
   ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", 60)) << slurm_.StateOf(job);
   EXPECT_EQ(slurm_.RestartsOf(job), 0);
   ExpectTheBytesOfAnUninterruptedRun("run");
@@ -129,7 +148,7 @@ TEST_F(SlurmTrain, AStepThatIsToldToSaveGoesOn) {
 
 TEST_F(SlurmTrain, ACancelledJobIsSavedAndNotRequeued) {
   const std::string job = Start(0.1, {"trainer.save_freq=40"});
-  ASSERT_TRUE(Eventually(30, [&] { return fs::exists(workshop_ / "run/experiment_log.jsonl"); }));
+  ASSERT_TRUE(HasDone("run", 3));
   slurm_.Run("scancel " + job);
   ASSERT_TRUE(slurm_.ComesTo(job, "CANCELLED", 30)) << slurm_.StateOf(job);
   EXPECT_TRUE(Ends(kA, "run", 5));
@@ -147,13 +166,14 @@ TEST_F(SlurmTrain, SlowEveryProcessOfANodeIsKilled) {
   Tell("the other process is gone after {:.1f} s", since.seconds());
   ASSERT_TRUE(slurm_.ComesTo(job, "PENDING", 30)) << slurm_.StateOf(job);
   slurm_.StartNode(kB);  // the machine is on again
-  ExpectGoesOn(job, since, 60);
+  ExpectGoesOn(job, since, 60, 2);
 }
 
 // The run is not touched until Slurm gives the node up, and then ends in order.
 TEST_F(SlurmTrain, SlowOnlySlurmdOfANodeIsKilled) {
-  const std::string job = Start(0.5);
-  ASSERT_TRUE(ComesToStep("run", 10));
+  const std::string job = Start(0.1);
+  ASSERT_TRUE(ComesToStep("run", 5));
+  SetPace(1.5);  // it has to be there still when Slurm gives the node up
   const Stopwatch since;
   hosts_.Kill(kB, "slurmd");
   EXPECT_TRUE(Ends(kA, "run", 45));
@@ -161,7 +181,7 @@ TEST_F(SlurmTrain, SlowOnlySlurmdOfANodeIsKilled) {
   Tell("both processes are gone after {:.1f} s", since.seconds());
   ASSERT_TRUE(slurm_.ComesTo(job, "PENDING", 30)) << slurm_.StateOf(job);
   slurm_.StartNode(kB);
-  ExpectGoesOn(job, since, 60);
+  ExpectGoesOn(job, since, 60, 2);
 }
 
 // A run that would wait for longer than Slurm does: its old copy on the node that was cut off lives
@@ -174,8 +194,9 @@ TEST_F(SlurmTrain, SlowTheWireIsCutAndSlurmIsFirst) {
   EXPECT_TRUE(Ends(kA, "run", 40));
   Tell("Slurm ends it on its side after {:.1f} s", since.seconds());
   ASSERT_TRUE(slurm_.ComesTo(job, "PENDING", 30)) << slurm_.StateOf(job);
+  EXPECT_EQ(Trainers(kB, "run"), 1u) << "its old copy";
   hosts_.HealWire();
-  ExpectGoesOn(job, since, 90);
+  ExpectGoesOn(job, since, 90, 2);
 }
 
 TEST_F(SlurmTrain, SlowTheWireIsCutAndTheRunIsFirst) {
@@ -194,14 +215,17 @@ TEST_F(SlurmTrain, SlowTheWireIsCutAndTheRunIsFirst) {
 }
 
 TEST_F(SlurmTrain, SlurmctldIsKilledAndStartedAgain) {
-  const std::string job = Start(0.1);
-  ASSERT_TRUE(ComesToStep("run", 5));
+  const std::string job = Start(1.0);
+  ASSERT_TRUE(slurm_.ComesTo(job, "RUNNING", 30)) << slurm_.StateOf(job);
   // One that has not yet saved that the job runs would try to start it again.
   const fs::path saved = hosts_.folder().path() + "/state/job_state";
-  const auto begun = fs::last_write_time(workshop_ / "run/global_step_5");
-  ASSERT_TRUE(Eventually(30, [&] { return fs::last_write_time(saved) > begun; }));
+  const auto runs = fs::last_write_time(workshop_.Write("runs", ""));
+  ASSERT_TRUE(Eventually(30, [&] { return fs::last_write_time(saved) > runs; }));
+  ASSERT_TRUE(ComesToStep("run", 5));
   hosts_.Kill(kA, "slurmctld");
   slurm_.StartController();
+  EXPECT_EQ(Trainers(kA, "run"), 1u) << "it was over before";
+  SetPace(0);
   ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", 60)) << slurm_.StateOf(job);
   EXPECT_EQ(slurm_.RestartsOf(job), 0);
   ExpectTheBytesOfAnUninterruptedRun("run");

@@ -1,5 +1,6 @@
 #include "tests/cluster/two_hosts.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -49,8 +50,8 @@ exec ip netns exec "$host" unshare --uts bash -c 'hostname "$0"; exec bash -c "$
 
 [[noreturn]] void KeepRoom(const std::string& script, const std::string& log) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  std::freopen("/dev/null", "r", stdin);
-  std::freopen(log.c_str(), "w", stdout);
+  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  dup2(open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), STDOUT_FILENO);
   dup2(STDOUT_FILENO, STDERR_FILENO);
   execlp("unshare", "unshare", "--mount", "--pid", "--net", "--ipc", "--fork", "--kill-child",
          "--mount-proc", "bash", script.c_str(), nullptr);
@@ -160,6 +161,9 @@ void TwoHosts::CutWire() const {
 
 void TwoHosts::HealWire() const {
   RunProcess(Inside({"ip", "-n", kHosts[0], "link", "set", "cable", "up"}));
+  // Who is refused has been heard. mpirun hangs when its daemon cannot reach it at first.
+  const std::vector<std::string> knock = On(kHosts[0], "timeout 1 bash -c '</dev/tcp/hostB/9'");
+  Eventually(10, [&] { return RunProcess(knock).err.find("refused") != std::string::npos; });
 }
 
 std::string Quoted(const std::vector<std::string>& words) {

@@ -45,6 +45,7 @@ class TwoHosts {
   // had failed.
   void Kill(const std::string& host, const std::string& word = "") const;
   void CutWire() const;
+  // Returns when the hosts hear of each other.
   void HealWire() const;
 
  private:

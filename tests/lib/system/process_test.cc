@@ -59,6 +59,13 @@ class Processes : public ::testing::Test {
   }
 };
 
+// As Slurm sends it to every process of a step to have a checkpoint saved.
+TEST_F(Processes, ThoseThatWeStartLiveOnAtSigusr1) {
+  Shell shell("kill -USR1 $$; echo alive");
+  EXPECT_EQ(shell.Line(), "alive");
+  shell.process().Kill();
+}
+
 TEST_F(Processes, GetTheirWordsAndTheirEnvironment) {
   Shell shell("echo \"$0 $A_NAME $HOME.\"", {"A_NAME=a value"});
   EXPECT_EQ(shell.Line(), "sh a value .");
