@@ -14,6 +14,8 @@ namespace nxdkit::trainer {
 // From 0 on: the collectives of a mesh (comm.cc).
 inline constexpr int kLossChannel = Transport::kChannels / 2;        // + the data-parallel rank
 inline constexpr int kWorkerChannel = Transport::kChannels / 4 * 3;  // + the rollout worker
+inline constexpr int kReadChannel = Transport::kChannels - 6;
+inline constexpr int kReadAnswerChannel = Transport::kChannels - 5;
 inline constexpr int kFileChannel = Transport::kChannels - 4;
 inline constexpr int kBeatChannel = Transport::kChannels - 3;
 inline constexpr int kAnswerChannel = Transport::kChannels - 2;

@@ -90,7 +90,13 @@ class Follower {
   }
 
   Status Serve(const std::string& call, const Json& order) {
-    MeshModel& model = *models_.at(order["id"].get<int64_t>()).model;
+    const Followed& followed = models_.at(order["id"].get<int64_t>());
+    MeshModel& model = *followed.model;
+    if (call == "write")
+      return model.WriteShare(
+          followed.critic ? followed.critic->source.artifact : followed.base.artifact,
+          {order["folder"].get<std::string>(), order["lr"].get<double>(),
+           order["model_only"].get<bool>(), order["jobs"].get<int>()});
     if (call == "read") return Read(model, order);
     if (call == "restore") return model.Restore(order["folder"].get<std::string>(), {});
     const std::vector<Row> rows = RowsOfMessage(order["rows"]);

@@ -10,11 +10,13 @@
 #include <thread>
 #include <utility>
 
+#include "formats/ops/convert/convert.h"
 #include "lib/base/errors.h"
 #include "trainer/comm/reduce.h"
 #include "trainer/learner/buckets.h"
 #include "trainer/learner/followers.h"
 #include "trainer/learner/gradient_reducer.h"
+#include "trainer/learner/peer_reads.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -278,7 +280,10 @@ struct MeshModel::State {
   // What a part of an array of a rank of the mesh is here, or how it is read from there.
   RankMemory::Part PartOf(const ArrayName& name, const FlatRange& range, std::byte* here) {
     if (IsHere(name.rank)) return {range, here};
-    const auto read = [this, name](uint64_t offset, std::span<std::byte> to) {
+    const auto read = [this, name](uint64_t offset, std::span<std::byte> to) -> Status {
+      const int process = ProcessOf(name.rank);
+      if (peers != nullptr)
+        return peers->Read(process, {name.rank, name.array, name.part, offset}, to);
       return options.leader->Ask(ProcessOf(name.rank),
                                  {{"call", "read"},
                                   {"id", id},
@@ -290,6 +295,29 @@ struct MeshModel::State {
                                  to);
     };
     return {range, nullptr, read};
+  }
+
+  // All, or one part of what several processes write.
+  Status WriteFiles(MeshModel& model, const ops::Artifact& base, const TagRequest& request,
+                    const std::optional<ops::Part>& part) {
+    OptimizerMemory optimizer = model.optimizer();
+    optimizer.lr = request.lr;
+    ops::ConvertRequest convert;
+    convert.source = [&]() -> Result<ops::BoundArtifact> {
+      return BindTraining(base, config.model, model.weights(),
+                          request.model_only ? nullptr : &optimizer);
+    };
+    convert.to = ops::Kind::kNxd;
+    convert.output = request.folder;
+    convert.options.tp = options.tp;
+    convert.options.dp = options.dp;
+    convert.options.hardware = models::Hardware::kTrn1;
+    convert.run.jobs = request.jobs;
+    convert.run.max_memory = kNoMemoryCap;
+    convert.run.poll = request.poll;
+    if (part) convert.place = *part;
+    NXDKIT_TRY(ops::Convert(convert));
+    return OkStatus();
   }
 
   Status MakeTables() {
@@ -306,6 +334,7 @@ struct MeshModel::State {
   std::vector<ParamTable> tables;    // of all tensor-parallel ranks
   std::vector<int> ends_of_process;  // of each, the rank of the mesh after its last one
   std::vector<Rank> ranks;           // of this process
+  PeerReads* peers = nullptr;        // while all processes write a tag together
   ThreadWorld world;                 // last: its threads hold what the ranks use
 };
 
@@ -485,6 +514,38 @@ Status MeshModel::ReadOwn(const ArrayName& name, uint64_t offset, std::span<std:
     return Error(Errc::kInternal, "read past the end of a rank's memory");
   std::memcpy(to.data(), part.data + offset, to.size());
   return OkStatus();
+}
+
+Status MeshModel::WriteTag(const ops::Artifact& base, const TagRequest& request, bool together) {
+  State& s = *state_;
+  if (!together || s.options.leader == nullptr) return s.WriteFiles(*this, base, request, {});
+  NXDKIT_TRY(s.options.leader->TellAll({{"call", "write"},
+                                        {"id", s.id},
+                                        {"folder", request.folder},
+                                        {"lr", request.lr},
+                                        {"model_only", request.model_only},
+                                        {"jobs", request.jobs}}));
+  const Status written = WriteShare(base, request);
+  return written.ok() ? written : Status(s.Failed(written));
+}
+
+Status MeshModel::WriteShare(const ops::Artifact& base, const TagRequest& request) {
+  State& s = *state_;
+  // Cores are given out in order: processes without ranks come last.
+  const int processes = s.ProcessOf(s.options.tp * s.options.dp - 1) + 1;
+  const int process = s.Process();
+  if (process >= processes) return OkStatus();
+  const auto read_own = [this](const PeerRead& what, std::span<std::byte> to) {
+    return ReadOwn({what.rank, what.array, what.part}, what.offset, to);
+  };
+  PeerReads peers(*s.options.transport, processes, read_own);
+  s.peers = &peers;
+  TagRequest whole = request;
+  whole.poll = nullptr;
+  const Status written = s.WriteFiles(*this, base, whole, ops::Part{process, processes});
+  s.peers = nullptr;
+  NXDKIT_TRY(written);
+  return peers.End();
 }
 
 std::vector<int> MeshModel::LedDataParallelRanks(int process) const {

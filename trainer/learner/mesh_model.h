@@ -51,7 +51,7 @@ struct MeshOptions {
   // all ranks are in this process.
   Transport* transport = nullptr;
   // How many ranks each of them has, in the order of the mesh: some for process 0, perhaps none for
-  // another one. Empty: equal shares.
+  // the last ones. Empty: equal shares.
   std::vector<int> ranks_of_process;
   // The calls come from the training loop in process 0, which makes them known (followers.h): it
   // has a leader and says what the model was opened from. Losses are computed there.
@@ -107,6 +107,13 @@ class MeshModel {
   OptimizerMemory optimizer();
   // Weights and optimizer state from a checkpoint, into all data-parallel ranks.
   Status Restore(const std::string& tag_folder, const ops::RunOptions& run);
+
+  // The state as a tag. `base` as in BindTraining. `together`: the folder's place is one that all
+  // processes see, and each writes a share of the files; else this process reads what others hold,
+  // and writes all. The same files either way. Together it cannot be stopped: poll is not asked.
+  Status WriteTag(const ops::Artifact& base, const TagRequest& request, bool together);
+  // PRIVATE to followers: the share of this process.
+  Status WriteShare(const ops::Artifact& base, const TagRequest& request);
 
   // PRIVATE to followers. An array of one rank of this process: 0 are the weights, then the entries
   // of the optimizer, then its masters; and which of its parts. `offset` in bytes, in the part.

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,5 +42,14 @@ ops::BoundArtifact BindTraining(const ops::Artifact& base, const models::Model& 
 Status LoadTraining(const std::string& tag_folder, const models::Model& model,
                     const std::vector<RankMemory>& weights, OptimizerMemory& optimizer,
                     const ops::RunOptions& run);
+
+// How a tag is written: MeshModel::WriteTag.
+struct TagRequest {
+  std::string folder;
+  double lr = 0;            // for the optimizer's groups
+  bool model_only = false;  // without the optimizer
+  int jobs = 1;
+  std::function<Status()> poll = nullptr;
+};
 
 }  // namespace nxdkit::trainer

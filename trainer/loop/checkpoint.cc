@@ -18,6 +18,7 @@
 #include "lib/system/system.h"
 #include "trainer/algo/selection.h"
 #include "trainer/config/config.h"
+#include "trainer/loop/deliveries.h"
 #include "trainer/report/metric_log.h"
 
 namespace nxdkit::trainer {
@@ -130,30 +131,19 @@ Status DeleteObsolete(const SaveRequest& request) {
 
 // An NxD tag, and in it a model folder.
 Status WriteModel(const SaveRequest& request, const TrainedModel& trained,
-                  const std::string& folder, const ops::RunOptions& run) {
+                  const std::string& folder, bool together, const ops::RunOptions& run) {
   MeshModel& model = *trained.model;
-  OptimizerMemory optimizer = model.optimizer();
-  optimizer.lr = trained.lr;
-  const auto source = [&](const OptimizerMemory* with) {
-    return [&, with]() -> Result<ops::BoundArtifact> {
-      return BindTraining(*trained.base, model.config().model, model.weights(), with);
-    };
-  };
+  const std::string tag_folder = JoinPath(folder, trained.name);
+  NXDKIT_TRY(model.WriteTag(
+      *trained.base, {tag_folder, trained.lr, request.model_only, run.jobs, run.poll}, together));
   ops::ConvertRequest convert;
-  convert.source = source(request.model_only ? nullptr : &optimizer);
-  convert.to = ops::Kind::kNxd;
-  convert.output = JoinPath(folder, trained.name);
-  convert.options.tp = model.options().tp;
-  convert.options.dp = model.options().dp;
-  convert.options.hardware = models::Hardware::kTrn1;
-  convert.run = run;
-  const std::string tag_folder = convert.output;
-  NXDKIT_TRY(ops::Convert(convert));
-  convert.source = source(nullptr);
+  convert.source = [&]() -> Result<ops::BoundArtifact> {
+    return BindTraining(*trained.base, model.config().model, model.weights(), nullptr);
+  };
   convert.to = ops::Kind::kHf;
   convert.output = JoinPath(tag_folder, ops::kRunModelFolder);
-  convert.options = {};
   convert.options.dtype = Dtype::kBF16;
+  convert.run = run;
   NXDKIT_TRY(ops::Convert(convert));
   NXDKIT_TRY(WriteTextFiles(request.text, tag_folder));
   return WriteTextFiles(request.text, convert.output);
@@ -276,8 +266,12 @@ Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> 
                       const ops::RunOptions& run) {
   const std::string folder = CheckpointFolder(request.root, request.state.step);
   NXDKIT_ASSIGN(Staging staging, Staging::Begin(folder, {.replace = true, .mark = request.mark}));
+  bool together = false;
+  if (Leader* leader = models.front().model->options().leader) {
+    NXDKIT_ASSIGN(together, AllSee(*leader, staging.path()));
+  }
   for (const TrainedModel& model : models)
-    NXDKIT_TRY(WriteModel(request, model, staging.path(), run));
+    NXDKIT_TRY(WriteModel(request, model, staging.path(), together, run));
   NXDKIT_TRY(WriteFileAtomic(JoinPath(staging.path(), kState), StateText(request.state)));
   if (request.may_publish) NXDKIT_TRY(request.may_publish());
   NXDKIT_TRY(staging.Publish());

@@ -102,16 +102,27 @@ Result<Json> Apply(const Json& order) {
 
 }  // namespace
 
-Status Deliveries::Look(const std::string& folder) {
+Result<std::vector<int>> BlindFor(Leader& leader, const std::vector<int>& processes,
+                                  const std::string& folder) {
   NXDKIT_ASSIGN(const Mark mark, Mark::Make(folder));
   std::vector<int> blind;
-  for (const int machine : machines_) {
-    NXDKIT_ASSIGN(
-        const Json answer,
-        leader_.Ask(machine, Json{{"call", "sees"}, {"path", mark.path()}, {"text", mark.text()}}));
-    if (!answer.value("sees", false)) blind.push_back(machine);
+  for (const int process : processes) {
+    const Json order = {{"call", "sees"}, {"path", mark.path()}, {"text", mark.text()}};
+    NXDKIT_ASSIGN(const Json answer, leader.Ask(process, order));
+    if (!answer.value("sees", false)) blind.push_back(process);
   }
-  machines_ = std::move(blind);
+  return blind;
+}
+
+Result<bool> AllSee(Leader& leader, const std::string& folder) {
+  std::vector<int> others;
+  for (int p = 1; p < leader.transport().processes(); ++p) others.push_back(p);
+  NXDKIT_ASSIGN(const std::vector<int> blind, BlindFor(leader, others, folder));
+  return blind.empty();
+}
+
+Status Deliveries::Look(const std::string& folder) {
+  NXDKIT_ASSIGN(machines_, BlindFor(leader_, machines_, folder));
   return OkStatus();
 }
 

@@ -14,6 +14,12 @@
 
 namespace nxdkit::trainer {
 
+// Which of the processes do not see the folder, which is there.
+Result<std::vector<int>> BlindFor(Leader& leader, const std::vector<int>& processes,
+                                  const std::string& folder);
+// Whether all other processes see it.
+Result<bool> AllSee(Leader& leader, const std::string& folder);
+
 // Of process 0.
 class Deliveries {
  public:

@@ -21,7 +21,7 @@ struct LoopContext {
   }
   ops::RunOptions FileOptions(std::function<Status()> poll) const {
     ops::RunOptions run;
-    run.jobs = static_cast<int>(std::max<int64_t>(1, plan.cores));
+    run.jobs = static_cast<int>(std::max<int64_t>(1, plan.cores / plan.nodes));
     run.max_memory = kNoMemoryCap;
     run.poll = std::move(poll);
     return run;

@@ -18,8 +18,8 @@ inline constexpr std::chrono::seconds kOthersGrace{45};
 bool OthersEngine(const RolloutConfig& rollout);
 
 // For each worker: its server's URL, or the command, and its share of the processors of its
-// machine, which are taken to be as many as here, where there is more than one rank there. `vocab` of the
-// model; `seq_len`: prompt and response.
+// machine, which are taken to be as many as here, where there is more than one rank there. `vocab`
+// of the model; `seq_len`: prompt and response.
 Result<std::vector<EngineOptions>> OthersEngines(const Config& config, const RunPlan& plan,
                                                  int64_t vocab, int64_t seq_len);
 

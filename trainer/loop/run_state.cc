@@ -7,6 +7,7 @@
 #include "lib/system/folders.h"
 #include "lib/system/system.h"
 #include "trainer/algo/schedule.h"
+#include "trainer/learner/followers.h"
 
 namespace nxdkit::trainer {
 
@@ -131,7 +132,10 @@ void RunState::SaveBeforeLeaving(const Error& error, std::string_view phase, Run
   // Weights of a run whose numbers went wrong push no good checkpoint out, nor do half updates.
   const bool suspect = stuck() || error.code() == Errc::kInternal ||
                        (error.code() == Errc::kCorrupt && phase != "reward");
-  const bool wanted = whole_ && whole_->step > resumable_.value_or(0);
+  // Where a call of the models has failed, other processes cannot give what they hold.
+  const Leader* leader = run_.parts.actor->options().leader;
+  const bool held = leader == nullptr || leader->in_order();
+  const bool wanted = held && whole_ && whole_->step > resumable_.value_or(0);
   // What could not be saved a moment ago cannot be saved now.
   if (wanted && !suspect && (interrupted || phase != "save_checkpoint")) {
     const Status saved = Save(logs, {}, false);

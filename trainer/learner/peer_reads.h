@@ -1,0 +1,49 @@
+// While all processes of a mesh write a checkpoint together, each reads from the others what its
+// files have of their arrays. Every process makes one, at the same time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "trainer/comm/transport.h"
+
+namespace nxdkit::trainer {
+
+struct PeerRead {
+  int32_t rank = 0, array = 0, part = 0;  // MeshModel::ArrayName
+  uint64_t offset = 0;                    // bytes
+};
+
+class PeerReads {
+ public:
+  using ReadOwn = std::function<Status(const PeerRead& what, std::span<std::byte> to)>;
+  // Of the first `processes`, of which this is one. `own`: of this process, from any thread.
+  // `transport` must outlive it.
+  PeerReads(Transport& transport, int processes, ReadOwn own);
+  ~PeerReads();  // at once: whoever reads still is left waiting
+  PeerReads(const PeerReads&) = delete;
+  PeerReads& operator=(const PeerReads&) = delete;
+
+  // Thread-safe.
+  Status Read(int process, const PeerRead& what, std::span<std::byte> to);
+  // This process reads no more. Returns when no other one does either: all that they serve may
+  // change from then on.
+  Status End();
+
+ private:
+  void Serve(int process);
+
+  Transport& transport_;
+  const int processes_;
+  const ReadOwn own_;
+  std::atomic<bool> cut_{false};
+  std::vector<std::mutex> reading_;  // of each process
+  std::vector<std::jthread> servers_;
+};
+
+}  // namespace nxdkit::trainer
