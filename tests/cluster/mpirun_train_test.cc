@@ -77,8 +77,9 @@ TEST_F(MpirunTrain, TheOtherDaemonIsKilled) {
   ASSERT_TRUE(ComesToStep("run", 10));
   const Stopwatch since;
   hosts_.Kill(kSecond, "orted");
-  EXPECT_NE(WaitProcess(job), 0);
-  Tell("mpirun has ended after {:.1f} s", since.seconds());
+  const int code = WaitProcess(job);
+  EXPECT_NE(code, 0);
+  Tell("mpirun has ended with {} after {:.1f} s", code, since.seconds());
   EXPECT_LT(since.seconds(), kPeerTimeout + 15);
   EXPECT_THAT(Log(), HasSubstr("ORTE has lost communication with a remote daemon"));
   ExpectNothingIsLeft(kPeerTimeout + 10);
@@ -91,8 +92,9 @@ TEST_F(MpirunTrain, SlowTheWireIsCutAndMpirunIsFirst) {
   ASSERT_TRUE(ComesToStep("run", 10));
   const Stopwatch since;
   hosts_.CutWire();
-  EXPECT_NE(WaitProcess(job), 0);
-  Tell("mpirun has ended after {:.1f} s", since.seconds());
+  const int code = WaitProcess(job);
+  EXPECT_NE(code, 0);
+  Tell("mpirun has ended with {} after {:.1f} s", code, since.seconds());
   EXPECT_LT(since.seconds(), kPeerTimeout);
   ExpectNothingIsLeft(kPeerTimeout + 15);
   Tell("nothing is left after {:.1f} s", since.seconds());
@@ -111,8 +113,9 @@ TEST_F(MpirunTrain, SlowTheWireIsCutWithoutKeepalives) {
     EXPECT_TRUE(Ends(host, "run", kPeerTimeout + 15)) << host;
   Tell("the processes of the run are gone after {:.1f} s", since.seconds());
   EXPECT_THAT(Log(), HasSubstr("process 0: process 1 has not been heard of for 15 s"));
-  EXPECT_NE(WaitProcess(job), 0);
-  Tell("mpirun has ended after {:.1f} s", since.seconds());
+  const int code = WaitProcess(job);
+  EXPECT_NE(code, 0);
+  Tell("mpirun has ended with {} after {:.1f} s", code, since.seconds());
 }
 
 // As on a file system without locks, where Slurm has given a node up that still works.
