@@ -20,8 +20,8 @@ class SlurmCluster {
   // Why there is none, as where Slurm is not installed; "" when it runs.
   const std::string& missing() const { return missing_; }
 
-  // sbatch FILE ARGUMENT... The job has this process's environment and `environment` ("NAME=x"), and
-  // writes to `log`. Its number.
+  // sbatch FILE ARGUMENT... The job has this process's environment and `environment` ("NAME=x"),
+  // and writes to `log`. Its number.
   std::string Submit(const std::vector<std::string>& command,
                      const std::vector<std::string>& environment, const std::string& log) const;
   // Any command of Slurm.

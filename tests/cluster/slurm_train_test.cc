@@ -1,5 +1,5 @@
-// grpo-train under Slurm, by the batch file that users copy: what becomes of a run when a process, a
-// node, the wire or Slurm itself fails. Each time it goes on by itself, to the same bytes.
+// grpo-train under Slurm, by the batch file that users copy: what becomes of a run when a process,
+// a node, the wire or Slurm itself fails. Each time it goes on by itself, to the same bytes.
 #include <signal.h>
 
 #include <filesystem>

@@ -154,7 +154,8 @@ TEST(Deploy, TheTrainingJobsStartOneProcessOnEachMachine) {
   EXPECT_THAT(ReadFile(kFolder + "/Dockerfile.mpi"), HasSubstr("COPY train-mpirun.sh "));
 }
 
-// A job that is wrong is not started again for ever: the first of Volcano's policies that fits counts.
+// A job that is wrong is not started again for ever: the first of Volcano's policies that fits
+// counts.
 TEST(Deploy, VolcanoEndsAJobThatWouldFailAgain) {
   const Value volcano = Yaml("train-volcano.yaml");
   const Value* policies = At(volcano, "spec.tasks.0.policies");
@@ -167,8 +168,8 @@ TEST(Deploy, VolcanoEndsAJobThatWouldFailAgain) {
   EXPECT_EQ(aborted, (std::set<std::string>{"1", "2", "3", "4", "5"}));
 }
 
-// A folder of commands that stand in for those of a launcher and for the trainer. What the launchers
-// do is tried in tests/cluster.
+// A folder of commands that stand in for those of a launcher and for the trainer. What real
+// launchers do is tried in tests/cluster.
 class StandIns : public ::testing::Test {
  protected:
   StandIns() {
