@@ -72,7 +72,8 @@ class LedTest : public ::testing::Test {
       const auto names = ListFolder(folder + "/" + part);
       ASSERT_TRUE(names.ok());
       for (const std::string& file : *names)
-        outcome.tag[file] = *ReadSmallFile(folder + "/" + part + "/" + file, 1 << 30);
+        outcome.tag[part + ("/" + file)] =
+            *ReadSmallFile(folder + "/" + part + "/" + file, 1 << 30);
     }
     auto second = MeshModel::Make(lab_.config(), options, lab_.source());
     ASSERT_TRUE((*second)->Restore(folder, {}).ok());
