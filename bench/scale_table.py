@@ -67,6 +67,38 @@ def features(phase, n, megabytes):
     return 1 / p, 1
 
 
+# Facts of trn1.32xlarge: formats/hardware; and what is assumed of it, each said in trainer/SCALE.md.
+CORES, CORE_FLOPS, EFA, HBM = 32, 95e12, 800e9 / 8, 16 * 820 * 2**30
+MFU, LINK_SHARE, DISK = 0.21, 0.5, 10e9
+
+
+def extrapolate():
+    """Seconds of a step of Qwen3-8B by the model, TP 8, bf16: half of the machines train, half of them generate."""
+    params, tp, slots = 8.2e9, 8, 64
+    sequences, prompt, response = 1024, 1024, 1024
+    tokens = sequences * (prompt + response)
+    print("\n| machines | update and old | sums, gathers | of them hidden | gen | sync | step | speed against 2 | with sums by machine |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    first = None
+    for machines in (2, 4, 8, 16, 32, 64):
+        train = rollout = machines // 2
+        compute = 8 * params * tokens / (train * CORES * CORE_FLOPS * MFU)
+        away = (train - 1) / train
+        # Every rank sends every other one its share: 4 bytes of each gradient, 2 of each weight.
+        ranks = CORES / tp  # of each tensor parallel rank on a machine
+        sums, gathers = [x * ranks * params * away / (EFA * LINK_SHARE) for x in (4, 2)]
+        hidden = min(sums, compute / 2 / 4)  # a half is backward; of the last of four micro-batches
+        workers = rollout * CORES // tp
+        waves = -(-sequences // (workers * slots))
+        gen = waves * response * 2 * params / (HBM / (CORES / tp)) / 0.5
+        sync = 2 * params * (1 / DISK + 1 / (DISK * rollout / max(1, rollout)))
+        step = compute + sums + gathers - hidden + gen + sync
+        fewer = step - (sums - hidden) * (1 - 1 / ranks) - gathers * (1 - 1 / ranks)
+        first = first or step
+        print(f"| {machines} | {compute:.1f} | {sums + gathers:.1f} | {hidden:.1f} | {gen:.1f} | {sync:.1f} | {step:.1f} "
+              f"| {first / step:.1f} of {machines // 2} | {fewer:.1f} |")
+
+
 def main():
     folder = sys.argv[1]
     runs, count = load(folder), parameters(folder)
@@ -98,6 +130,7 @@ def main():
         hidden = said - min(wire, 2 / 3 * compute / in_use(n))  # forward and backward are one to two
         found = [runs[n, "1gbit", o]["timing_s/update_actor"] for o in (False, True)]
         print(f"  {n} machines: after {said:.2f} said, {found[0]:.2f} found; overlapped {hidden:.2f} said, {found[1]:.2f} found")
+    extrapolate()
 
 
 if __name__ == "__main__":

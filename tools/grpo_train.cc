@@ -349,7 +349,7 @@ int TakeSignal() {
   if (TakeSaveRequest()) return SIGUSR1;
   const std::optional<int> signal = Interrupted();
   if (!signal) return 0;
-  std::signal(*signal, SIG_IGN);  // a second one would end it while process 0 saves
+  std::signal(SIGINT, SIG_IGN);  // a second one would end it while process 0 saves
   ClearInterrupted();
   return *signal;
 }
@@ -376,6 +376,7 @@ int FollowOther(std::span<char*> words) {
          {"-n", "--dry-run", "--print-config", "-h", "--help", "-V", "--version", "report"})
       if (word == alone) return 0;
   InstallSignalHandlers();
+  OutliveTermSignals();
   InstallSaveSignal();
   const Status status = FollowFirst();
   if (status.ok()) return 0;

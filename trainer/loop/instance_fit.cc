@@ -1,5 +1,6 @@
 #include "trainer/loop/instance_fit.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "trainer/model/param_table.h"
@@ -28,9 +29,11 @@ Result<hardware::RolloutUse> EngineUse(const DecoderConfig& model, const EngineS
       .element_bytes = element};
 }
 
-// The optimizer's states are whole on each data parallel rank.
-uint64_t CriticBytes(uint64_t elements, const OptimConfig& optim) {
-  return elements * (KeepsWeightsInBf16(optim) ? 8 : 18);
+// The optimizer's states are cut over the data-parallel ranks: two in bf16, or three in f32.
+uint64_t CriticBytes(uint64_t elements, const OptimConfig& optim, int64_t data_parallel) {
+  const bool narrow = KeepsWeightsInBf16(optim);
+  const auto ranks = static_cast<uint64_t>(std::max<int64_t>(1, data_parallel));
+  return elements * (narrow ? 4 : 6) + elements * (narrow ? 4 : 12) / ranks;
 }
 
 }  // namespace
@@ -47,9 +50,10 @@ Result<std::vector<hardware::Fit>> FitInstance(const hardware::Instance& instanc
   NXDKIT_ASSIGN(const hardware::RolloutUse rollout, EngineUse(model, engine));
   hardware::TrainingUse training{.tp = plan.train_tp,
                                  .rank_elements = elements,
+                                 .nodes = plan.nodes,
                                  .cores = plan.train_cores,
                                  .cores_beside = plan.separate ? plan.rollout_cores : 0,
-                                 .zero1 = false,
+                                 .zero1 = true,
                                  .bf16_states = KeepsWeightsInBf16(actor.optim),
                                  .micro_batch = actor.micro_batch_size_per_device_for_update,
                                  .sequence = row,
@@ -61,7 +65,7 @@ Result<std::vector<hardware::Fit>> FitInstance(const hardware::Instance& instanc
   if (!config.algorithm.disable_kl) training.beside.push_back({"reference", 2 * elements});
   if (critic) {
     NXDKIT_ASSIGN(const uint64_t own, RankElements(*critic, plan.train_tp));
-    training.beside.push_back({"critic", CriticBytes(own, config.worker.critic.optim)});
+    training.beside.push_back({"critic", CriticBytes(own, config.worker.critic.optim, plan.data_parallel)});
   }
   if (!plan.separate) {
     training.beside.push_back({"rollout weights", rollout.weight_bytes});

@@ -39,6 +39,7 @@ Result<Launch> Launch::Start(const RunPlan& plan, const LaunchOptions& options) 
 
 // MPI's own end waits for the others, who may be gone.
 Launch::~Launch() {
+  if (heartbeat_ != nullptr) heartbeat_->Fail(Error(Errc::kInternal, "process 0 has ended"));
   heartbeat_.reset();
   static_cast<void>(transport_.release());
 }

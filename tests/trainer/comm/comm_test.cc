@@ -78,10 +78,11 @@ TEST(ReduceScatterSum, HasTheBitsOfTheSumOfAll) {
 
 TEST(Comm, RefusesPartsOfOtherSizes) {
   const Status status = ThreadWorld(2).Run([&](Comm& world) -> Status {
-    std::vector<std::byte> bytes(3);
-    const std::span<std::byte> all(bytes);
-    const std::array<std::span<const std::byte>, 2> in = {all, all};
-    const std::array<std::span<std::byte>, 2> out = {all, all.first(world.rank() == 0 ? 3 : 2)};
+    const std::vector<std::byte> mine(3);
+    std::vector<std::byte> taken[2] = {std::vector<std::byte>(3),
+                                       std::vector<std::byte>(world.rank() == 0 ? 3 : 2)};
+    const std::array<std::span<const std::byte>, 2> in = {mine, mine};
+    const std::array<std::span<std::byte>, 2> out = {taken[0], taken[1]};
     return world.Exchange(in, out);
   });
   ASSERT_FALSE(status.ok());

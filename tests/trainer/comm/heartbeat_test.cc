@@ -54,9 +54,18 @@ class Process {
   std::optional<Heartbeat> heartbeat;
 };
 
+// Until process 0 has been answered, and the other one knows how long a silence may be.
+void AwaitBeat(Process& first, Process& other) {
+  first.taken = 0;
+  other.signal = SIGUSR1;
+  for (int i = 0; i < 30'000 && first.taken == 0; ++i) std::this_thread::sleep_for(Time(1));
+  ASSERT_EQ(first.taken, SIGUSR1);
+}
+
 TEST(Heartbeat, AProcessThatIsCutOffIsToldOfAndTellsOfTheFirst) {
   MemoryNet net(3);
   Process first(net, 0, Time(300)), second(net, 1, Time(1)), third(net, 2, Time(1));
+  for (Process* process : {&second, &third}) AwaitBeat(first, *process);
   net.Cut(2);
   const Loss at_first = first.WaitForLoss();
   EXPECT_EQ(at_first.error.code(), Errc::kLost);
@@ -95,9 +104,7 @@ TEST(Heartbeat, ProcessZeroFailsAndTheOthersKnow) {
 TEST(Heartbeat, ASignalOfOneReachesProcessZero) {
   MemoryNet net(2);
   Process first(net, 0, Time(20'000)), second(net, 1, Time(1));
-  second.signal = SIGTERM;
-  for (int i = 0; i < 3000 && first.taken == 0; ++i) std::this_thread::sleep_for(Time(1));
-  EXPECT_EQ(first.taken, SIGTERM);
+  AwaitBeat(first, second);
   EXPECT_EQ(second.signal, 0);
 }
 

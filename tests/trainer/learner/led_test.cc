@@ -1,0 +1,141 @@
+// A leader and its followers, as threads of this process: what the test of real processes
+// (tests/tools/mpi_test.cc) shows, where sanitizers can see it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+
+#include "lib/base/errors.h"
+#include "lib/system/file.h"
+#include "lib/system/folders.h"
+#include "tests/trainer/comm/memory_transport.h"
+#include "tests/trainer/model/model_lab.h"
+#include "trainer/learner/follow.h"
+#include "trainer/learner/followers.h"
+#include "trainer/learner/mesh_model.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+std::vector<Row> SomeRows() {
+  std::vector<Row> rows(8);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    for (size_t i = 0; i < 2 + r % 3; ++i)
+      rows[r].prompt.push_back(static_cast<int32_t>((r * 13 + i * 5 + 1) % 64));
+    for (size_t i = 0; i < 1 + (r * 7) % 5; ++i)
+      rows[r].response.push_back(static_cast<int32_t>((r * 3 + i * 11 + 2) % 64));
+  }
+  return rows;
+}
+
+Status SomeLoss(int, bool, std::span<const size_t> chosen, std::span<const float> log_probs,
+                std::span<float> gradient) {
+  const std::vector<Row> rows = SomeRows();
+  size_t at = 0;
+  for (const size_t r : chosen)
+    for (size_t i = 0; i < rows[r].response.size(); ++i, ++at)
+      gradient[at] = -std::exp(log_probs[at]) / static_cast<float>(r + 1);
+  return OkStatus();
+}
+
+class LedTest : public ::testing::Test {
+ protected:
+  static MeshOptions Options(int tp, int dp) {
+    MeshOptions options;
+    options.tp = tp;
+    options.dp = dp;
+    options.update.max_tokens = options.experience.max_tokens = 40;
+    options.decoder.compute = Dtype::kBF16;
+    options.least_bucket = 1;
+    return options;
+  }
+
+  struct Outcome {
+    double norm = 0;
+    RowValues outputs;
+    std::map<std::string, std::string> tag;
+  };
+
+  // Updates, writes a tag, goes on from it in another model.
+  void Learn(const MeshOptions& options, const std::string& name, Outcome& outcome) const {
+    auto model = MeshModel::Make(lab_.config(), options, lab_.source());
+    ASSERT_TRUE(model.ok()) << model.error().ToString();
+    std::vector<std::vector<size_t>> shares(static_cast<size_t>(options.dp));
+    for (size_t r = 0; r < 8; ++r) shares[r * shares.size() / 8].push_back(r);
+    for (int i = 0; i < 2; ++i)
+      ASSERT_TRUE((*model)->Update(SomeRows(), shares, SomeLoss, 1e-2).ok());
+    const std::string folder = folder_.Path(name);
+    const Status written = (*model)->WriteTag(lab_.source().artifact, {folder}, true);
+    ASSERT_TRUE(written.ok()) << written.error().ToString();
+    for (const char* part : {"model", "optim"}) {
+      const auto names = ListFolder(folder + "/" + part);
+      ASSERT_TRUE(names.ok());
+      for (const std::string& file : *names)
+        outcome.tag[part + ("/" + file)] =
+            *ReadSmallFile(folder + "/" + part + "/" + file, 1 << 30);
+    }
+    auto second = MeshModel::Make(lab_.config(), options, lab_.source());
+    ASSERT_TRUE((*second)->Restore(folder, {}).ok());
+    const auto updated = (*second)->Update(SomeRows(), shares, SomeLoss, 1e-2);
+    ASSERT_TRUE(updated.ok());
+    outcome.norm = updated->grad_norm;
+    outcome.outputs = (*second)->Evaluate(SomeRows())->outputs;
+  }
+
+  Outcome Led(MeshOptions options, const std::vector<int>& ranks) const {
+    const int processes = static_cast<int>(ranks.size());
+    MemoryNet net(processes);
+    std::vector<std::jthread> followers;
+    for (int p = 1; p < processes; ++p)
+      followers.emplace_back([&net, p] {
+        const std::unique_ptr<Transport> transport = net.Join(p);
+        const Status followed = Follow(*transport);
+        EXPECT_TRUE(followed.ok()) << followed.error().ToString();
+      });
+    const std::unique_ptr<Transport> transport = net.Join(0);
+    Leader leader(*transport);
+    options.ranks_of_process = ranks;
+    options.transport = transport.get();
+    options.led = true;
+    options.leader = &leader;
+    options.origin.path = lab_.source().artifact.path;
+    Outcome outcome;
+    Learn(options, "led_" + std::to_string(processes) + std::to_string(ranks[0]), outcome);
+    EXPECT_TRUE(leader.TellAll({{"call", "end"}}).ok());
+    return outcome;
+  }
+
+  const ModelLab lab_{testing_util::TinyQwen3()};
+  const testing_util::Scratch folder_;
+};
+
+TEST_F(LedTest, ComesToTheBitsOfOneProcess) {
+  Outcome alone;
+  Learn(Options(2, 2), "alone", alone);
+  EXPECT_GT(alone.norm, 0);
+  EXPECT_GT(alone.tag.size(), 5u);
+  for (const std::vector<int>& ranks : {std::vector{2, 2}, {1, 1, 1, 1}, {3, 1}, {4, 0}}) {
+    SCOPED_TRACE(ranks.size() * 10 + static_cast<size_t>(ranks[0]));
+    const Outcome led = Led(Options(2, 2), ranks);
+    EXPECT_EQ(led.norm, alone.norm);
+    EXPECT_EQ(led.outputs, alone.outputs);
+    EXPECT_TRUE(led.tag == alone.tag);
+  }
+}
+
+TEST_F(LedTest, RanksThatAreNotThoseOfTheMeshAreRefused) {
+  MemoryNet net(2);
+  const std::unique_ptr<Transport> transport = net.Join(0);
+  MeshOptions options = Options(1, 4);
+  options.transport = transport.get();
+  for (const std::vector<int>& ranks : {std::vector{2, 1}, {4}, {0, 4}, {2, 2, 0}}) {
+    options.ranks_of_process = ranks;
+    const auto made = MeshModel::Make(lab_.config(), options, lab_.source());
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().code(), Errc::kInternal);
+  }
+}
+
+}  // namespace
+}  // namespace nxdkit::trainer
