@@ -44,9 +44,9 @@ class SlurmTrain : public ClusterRun {
   bool Says(const std::string& text, double seconds) const {
     return Eventually(seconds, [&] { return Log().find(text) != std::string::npos; });
   }
-  // Without those that Open MPI is to blame for: about once in a hundred starts by srun it crashes in
-  // MPI_Init, where a message of the other process finds no callback yet (4.1.4, btl tcp). The job
-  // starts again by itself.
+  // Without those that Open MPI is to blame for: about once in a hundred starts by srun it crashes
+  // in MPI_Init, where a message of the other process finds no callback yet (4.1.4, btl tcp). The
+  // job starts again by itself.
   int Restarts(const std::string& job) const {
     const std::string log = Log();
     int crashes = 0;
