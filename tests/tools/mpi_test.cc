@@ -138,6 +138,15 @@ class GrpoTrainMpi : public GrpoTrain {
     }
     EXPECT_GT(files, 15u);
   }
+  // The second host has an empty file system of its own, of this size, in the place of the run "two".
+  Words Blind(Words command, const std::string& size) const {
+    const std::string script = workshop_.Write(
+        "blind.sh", fmt::format("if [ \"$(hostname)\" = {1} ]; then mkdir -p {0}; "
+                                "mount -t tmpfs -o size={2} none {0} || exit 9; fi\nexec \"$@\"\n",
+                                workshop_ / "two", TwoHosts::kHosts[1], size));
+    command.insert(command.begin(), {"bash", script});
+    return command;
+  }
   Words Words2(const std::string& run, int64_t cores, int64_t nodes, const Words& more) const {
     Words words = {"trainer.separate_rollout_workers=false", "algorithm.disable_kl=false",
                    fmt::format("trainer.cores={}", cores), fmt::format("trainer.nnodes={}", nodes)};
@@ -167,19 +176,14 @@ TEST_F(GrpoTrainMpi, RolloutOnTheOtherMachineWritesTheSame) {
   ExpectSameRuns("two", "one");
 }
 
-// It reads nothing that is written here: a folder of its own lies over that of the run.
+// The other machine reads nothing that is written here: a folder of its own lies over that of the
+// run.
 TEST_F(GrpoTrainMpi, AMachineThatDoesNotSeeTheRunGetsTheWeights) {
   const TwoHosts hosts;
   if (!hosts.missing().empty()) GTEST_SKIP() << hosts.missing();
   const Words apart = {"trainer.separate_rollout_workers=true", "trainer.max_steps=4"};
   ASSERT_EQ(RunProcess(Words2("one", 4, 1, apart)).exit_code, 0);
-  const std::string blind = workshop_.Write(
-      "blind.sh", fmt::format("if [ \"$(hostname)\" = {1} ]; then mkdir -p {0}; mount -t tmpfs "
-                              "none {0} || exit 9; fi\nexec \"$@\"\n",
-                              workshop_ / "two", TwoHosts::kHosts[1]));
-  Words command = Words2("two", 2, 2, apart);
-  command.insert(command.begin(), {"bash", blind});
-  const ProcessResult two = RunProcess(hosts.OnBoth(command));
+  const ProcessResult two = RunProcess(hosts.OnBoth(Blind(Words2("two", 2, 2, apart), "8m")));
   ASSERT_EQ(two.exit_code, 0) << two.out << two.err;
   EXPECT_THAT(two.err, HasSubstr(fmt::format("machine 1 does not see {}: the weights of every "
                                              "step are sent to it",
@@ -190,6 +194,18 @@ TEST_F(GrpoTrainMpi, AMachineThatDoesNotSeeTheRunGetsTheWeights) {
   EXPECT_THAT(log, HasSubstr("\"sync_send\""));
   for (const char* left : {"rollout_bundle.delta", "rollout_bundle.sent.tar"})
     EXPECT_FALSE(std::filesystem::exists(workshop_ / (std::string("two/") + left))) << left;
+}
+
+TEST_F(GrpoTrainMpi, AFullDiskOfTheOtherMachineIsToldAndNotTriedAgain) {
+  const TwoHosts hosts;
+  if (!hosts.missing().empty()) GTEST_SKIP() << hosts.missing();
+  const Words words =
+      Words2("two", 2, 2, {"trainer.separate_rollout_workers=true", "trainer.max_steps=4"});
+  const ProcessResult two = RunProcess(hosts.OnBoth(Blind(words, "64k")));
+  EXPECT_EQ(two.exit_code, 5) << two.err;
+  EXPECT_THAT(two.err, HasSubstr("process 1: "));
+  EXPECT_THAT(two.err, HasSubstr("No space left on device"));
+  EXPECT_FALSE(std::filesystem::exists(workshop_ / "two/DONE"));
 }
 
 TEST_F(GrpoTrainMpi, AWorkerOfTheOtherMachineThatDiesIsStartedAgain) {
