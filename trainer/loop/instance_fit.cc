@@ -65,7 +65,8 @@ Result<std::vector<hardware::Fit>> FitInstance(const hardware::Instance& instanc
   if (!config.algorithm.disable_kl) training.beside.push_back({"reference", 2 * elements});
   if (critic) {
     NXDKIT_ASSIGN(const uint64_t own, RankElements(*critic, plan.train_tp));
-    training.beside.push_back({"critic", CriticBytes(own, config.worker.critic.optim, plan.data_parallel)});
+    training.beside.push_back(
+        {"critic", CriticBytes(own, config.worker.critic.optim, plan.data_parallel)});
   }
   if (!plan.separate) {
     training.beside.push_back({"rollout weights", rollout.weight_bytes});
