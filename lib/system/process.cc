@@ -62,7 +62,7 @@ int AboveStandard(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 
     if (::getppid() != to.parent) ::_exit(127);
   }
   for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
-  // To us it says: save. Slurm sends it to all processes of a step, and who has not heard of it dies.
+  // To us it says: save. Slurm sends it to all processes of a step; who has not heard of it dies.
   ::signal(SIGUSR1, SIG_IGN);
   sigset_t none;
   ::sigemptyset(&none);

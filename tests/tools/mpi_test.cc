@@ -138,7 +138,8 @@ class GrpoTrainMpi : public GrpoTrain {
     }
     EXPECT_GT(files, 15u);
   }
-  // The second host has an empty file system of its own, of this size, in the place of the run "two".
+  // The second host has an empty file system of its own, of this size, in the place of the run
+  // "two".
   Words Blind(Words command, const std::string& size) const {
     const std::string script = workshop_.Write(
         "blind.sh", fmt::format("if [ \"$(hostname)\" = {1} ]; then mkdir -p {0}; "

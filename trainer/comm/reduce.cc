@@ -10,8 +10,8 @@ namespace {
 // Few values: every rank gathers all and adds all, one collective. Many: each rank adds up its
 // slice, two collectives of 1/size of the bytes each.
 constexpr size_t kSmall = 4096;
-// Of many, so many in one go: a copy of a whole gradient would take its memory again. Over processes
-// more: each message begins with a handshake, which takes as long as megabytes do.
+// Of many, so many in one go: a copy of a whole gradient would take its memory again. Over
+// processes more: each message begins with a handshake, which takes as long as megabytes do.
 constexpr size_t kBlock = size_t{1} << 20, kRemoteBlock = size_t{4} << 20;
 size_t BlockOf(const Comm& comm) { return comm.is_local() ? kBlock : kRemoteBlock; }
 
