@@ -283,7 +283,9 @@ Status Comm::ExchangeRemote(std::span<const std::span<const std::byte>> in,
     receives.push_back({peer.process, first + peer.thread * threads + me.thread, out[r]});
   }
   return world_->transport->Run(
-      sends, receives, {&world_->failed, world_->transport->patience(), group_->background});
+      sends, receives,
+      {&world_->failed, world_->transport->patience(),
+       group_->background ? Transport::Pace::kMoving : Transport::Pace::kEager});
 }
 
 Result<std::unique_ptr<Comm>> Comm::Split(int color, int key, bool background) {

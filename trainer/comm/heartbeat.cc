@@ -74,7 +74,7 @@ struct Heartbeat::State {
   }
 
   Transport::Waiting Limit(std::chrono::milliseconds silence) const {
-    return {&cut_off, silence, true};
+    return {&cut_off, silence, Transport::Pace::kIdle};
   }
 
   Json ToSay() {

@@ -26,6 +26,7 @@ Result<Json> ReceiveMessage(Transport& transport, int from, int channel,
   receive.bytes = std::as_writable_bytes(std::span(bytes));
   Transport::Waiting rest = waiting;  // it has begun to arrive
   if (!rest.limit) rest.limit = transport.patience();
+  rest.pace = Transport::Pace::kMoving;
   NXDKIT_TRY(transport.Run({}, {&receive, 1}, rest));
   Json message = Json::from_cbor(bytes, true, false);
   if (!message.is_object()) return Error(Errc::kInternal, "a message between processes is damaged");

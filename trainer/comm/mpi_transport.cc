@@ -19,15 +19,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostPerMessage = size_t{1} << 30;  // counts of MPI-3 are ints
-// Ranks that share a core must let each other run; after a while a wait is a long one. A nap is a
-// sixteenth of the wait so far, so that it adds little to it, and a process with many threads that
-// wait for long is idle.
+// Ranks that share a core must let each other run; after a while a wait is a long one.
 constexpr auto kSpin = std::chrono::milliseconds(2);
 constexpr std::chrono::microseconds kShortestNap(30), kLongestNap(1000);
 
-void Nap(std::chrono::steady_clock::duration waited) {
-  const auto nap = std::chrono::duration_cast<std::chrono::microseconds>(waited) / 16;
-  ::usleep(static_cast<useconds_t>(std::clamp(nap, kShortestNap, kLongestNap).count()));
+void Pause(Transport::Pace pace, std::chrono::steady_clock::duration waited) {
+  if (pace == Transport::Pace::kEager && waited < kSpin) {
+    ::sched_yield();
+    return;
+  }
+  auto nap = std::chrono::duration_cast<std::chrono::microseconds>(waited) / 16;
+  nap = std::clamp(nap, kShortestNap, pace == Transport::Pace::kIdle ? kLongestNap : kShortestNap);
+  ::usleep(static_cast<useconds_t>(nap.count()));
 }
 
 // A message under way.
@@ -113,8 +116,7 @@ class MpiTransport : public Transport {
                      fmt::format("process {}: process {} has not been heard of for {} s", process_,
                                  requests.front().peer,
                                  std::chrono::duration<double>(*waiting.limit).count()));
-      const bool spins = !waiting.gently && now - heard < kSpin;
-      spins ? static_cast<void>(::sched_yield()) : Nap(now - heard);
+      Pause(waiting.pace, now - heard);
     }
     return OkStatus();
   }

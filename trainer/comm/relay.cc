@@ -56,7 +56,7 @@ void Relay::Out() {
     const Transport::Send sends[] = {{peer_, channel_, BytesOf(size)},
                                      {peer_, channel_, std::span(some).first(size)}};
     const size_t count = size > 0 ? 2 : 1;
-    if (!transport_.Run({sends, count}, {}, {&cut_, transport_.patience(), true}).ok()) break;
+    if (!transport_.Run({sends, count}, {}, {&cut_, transport_.patience()}).ok()) break;
   } while (size > 0);
 }
 
@@ -67,10 +67,11 @@ void Relay::In() {
   while (true) {
     uint64_t size = 0;
     Transport::Receive receive{peer_, channel_, BytesOf(size)};
-    if (!transport_.Run({}, {&receive, 1}, {&cut_, std::nullopt, true}).ok()) break;
+    if (!transport_.Run({}, {&receive, 1}, {&cut_, std::nullopt, Transport::Pace::kIdle}).ok())
+      break;
     if (size == 0 || size > some.size()) break;
     receive.bytes = std::span(some).first(size);
-    if (!transport_.Run({}, {&receive, 1}, {&cut_, transport_.patience(), true}).ok()) break;
+    if (!transport_.Run({}, {&receive, 1}, {&cut_, transport_.patience()}).ok()) break;
     read = read && WriteAll(socket_.fd(), receive.bytes);
   }
   ::shutdown(socket_.fd(), SHUT_WR);

@@ -28,14 +28,18 @@ class Transport {
   };
   static constexpr int kChannels = 1 << 20;
 
+  // How a thread looks for what comes. MPI moves bytes only while it is asked.
+  enum class Pace {
+    kIdle,    // it may be long in coming: sleeps for a sixteenth of the wait so far, up to 1 ms
+    kMoving,  // bytes are on their way: sleeps for microseconds
+    kEager,   // a rank that others wait for as it does for them: looks again and again at first
+  };
   struct Waiting {
     const std::atomic<bool>* cancelled = nullptr;  // ends the wait when it becomes true
     // How long nothing may arrive; nullopt: however long it takes, as for the next order of a
     // leader.
     std::optional<std::chrono::milliseconds> limit;
-    // Others compute on this thread's core meanwhile: it sleeps between looks, from the first one
-    // on.
-    bool gently = false;
+    Pace pace = Pace::kMoving;
   };
 
   virtual ~Transport() = default;

@@ -17,10 +17,8 @@ namespace nxdkit::trainer {
 namespace {
 
 // The next order comes when it comes; an answer to what was asked comes soon.
-const Transport::Waiting kHowever{};
-Transport::Waiting Soon(const Transport& transport) {
-  return {nullptr, transport.patience(), false};
-}
+const Transport::Waiting kHowever{nullptr, std::nullopt, Transport::Pace::kIdle};
+Transport::Waiting Soon(const Transport& transport) { return {nullptr, transport.patience()}; }
 
 // What a follower holds of one model of the run.
 struct Followed {
@@ -171,7 +169,8 @@ Result<Json> Leader::Ask(int process, const Json& order,
   const std::scoped_lock lock(mutex_);
   NXDKIT_TRY(SendMessage(transport_, process, kOrderChannel, order));
   if (then) NXDKIT_TRY(then());
-  const Transport::Waiting waiting{nullptr, limit.value_or(transport_.patience()), true};
+  const Transport::Waiting waiting{nullptr, limit.value_or(transport_.patience()),
+                                   Transport::Pace::kIdle};
   NXDKIT_ASSIGN(Json answer, ReceiveMessage(transport_, process, kAnswerChannel, waiting));
   if (!answer.contains("error")) return answer;
   const Json& error = answer["error"];

@@ -55,8 +55,9 @@ class LossServers {
  private:
   Status ServeOne(int process, int channel, int dp_rank) {
     while (true) {
-      NXDKIT_ASSIGN(const Json asked, ReceiveMessage(transport_, process, channel,
-                                                     {&cancelled_, std::nullopt, true}));
+      NXDKIT_ASSIGN(const Json asked,
+                    ReceiveMessage(transport_, process, channel,
+                                   {&cancelled_, std::nullopt, Transport::Pace::kIdle}));
       if (asked.contains("end")) return OkStatus();
       const std::vector<size_t> micro = Values<size_t>(asked["micro"]);
       const std::vector<float> outputs = Values<float>(asked["outputs"]);

@@ -33,7 +33,7 @@ PeerReads::~PeerReads() { cut_ = true; }
 
 Status PeerReads::Read(int process, const PeerRead& what, std::span<std::byte> to) {
   const std::scoped_lock lock(reading_[static_cast<size_t>(process)]);
-  const Transport::Waiting waiting{&cut_, transport_.patience(), false};
+  const Transport::Waiting waiting{&cut_, transport_.patience()};
   Asked asked{what, to.size()};
   uint8_t good = 0;
   const Transport::Send send{process, kReadChannel, BytesOf(asked)};
@@ -49,7 +49,7 @@ Status PeerReads::End() {
     if (p == transport_.process()) continue;
     Asked end;
     const Transport::Send send{p, kReadChannel, BytesOf(end)};
-    NXDKIT_TRY(transport_.Run({&send, 1}, {}, {&cut_, transport_.patience(), false}));
+    NXDKIT_TRY(transport_.Run({&send, 1}, {}, {&cut_, transport_.patience()}));
   }
   for (std::jthread& server : servers_) server.join();
   servers_.clear();
@@ -62,13 +62,14 @@ void PeerReads::Serve(int process) {
   while (true) {
     Asked asked;
     const Transport::Receive receive{process, kReadChannel, BytesOf(asked)};
-    if (!transport_.Run({}, {&receive, 1}, {&cut_, std::nullopt, true}).ok()) return;
+    if (!transport_.Run({}, {&receive, 1}, {&cut_, std::nullopt, Transport::Pace::kIdle}).ok())
+      return;
     if (asked.bytes == 0) return;
     bytes.resize(asked.bytes);
     uint8_t good = own_(asked.what, bytes).ok() ? 1 : 0;
     const Transport::Send sends[] = {{process, kReadAnswerChannel, BytesOf(good)},
                                      {process, kReadAnswerChannel, bytes}};
-    if (!transport_.Run(sends, {}, {&cut_, transport_.patience(), true}).ok()) return;
+    if (!transport_.Run(sends, {}, {&cut_, transport_.patience()}).ok()) return;
   }
 }
 

@@ -64,7 +64,7 @@ Status SendBytes(Transport& transport, int machine, const File& file) {
     some.resize(std::min(file.bytes() - at, kMostAtOnce));
     NXDKIT_TRY(file.ReadAt(at, some));
     const Transport::Send send{machine, kFileChannel, some};
-    NXDKIT_TRY(transport.Run({&send, 1}, {}, {nullptr, transport.patience(), true}));
+    NXDKIT_TRY(transport.Run({&send, 1}, {}, {nullptr, transport.patience()}));
   }
   return OkStatus();
 }
@@ -177,7 +177,7 @@ Result<Json> DeliveryHost::TakeFile(const Json& order) {
   for (uint64_t at = 0; at < bytes; at += some.size()) {
     some.resize(std::min(bytes - at, kMostAtOnce));
     const Transport::Receive receive{0, kFileChannel, some};
-    NXDKIT_TRY(transport_.Run({}, {&receive, 1}, {nullptr, transport_.patience(), true}));
+    NXDKIT_TRY(transport_.Run({}, {&receive, 1}, {nullptr, transport_.patience()}));
     hash.Update(some);
     if (written.ok()) written = file->WriteAt(at, some);
   }
