@@ -49,9 +49,9 @@ bool LeadsTo(const std::string& weights, const std::string& slot) {
 
 Result<std::string> Resolve(const std::string& weights) {
   if (IsLink(weights)) {
-    NXDKIT_ASSIGN(const std::string target, ReadLink(weights));
-    if (target.starts_with('/')) return target;
-    return JoinPath(ParentPath(weights), target);
+    const Result<std::string> target = ReadLink(weights);
+    if (!target.ok() || target->starts_with('/')) return target;
+    return JoinPath(ParentPath(weights), *target);
   }
   if (KindOf(weights) != PathKind::kMissing) return weights;
   return AdoptedAway(weights).value_or(weights);

@@ -145,6 +145,20 @@ Status File::ReadAt(uint64_t offset, std::span<std::byte> to) const {
   return OkStatus();
 }
 
+FileView::FileView(const File& file, uint64_t start, uint64_t bytes)
+    : file_(&file), start_(start), bytes_(bytes) {
+  NXDKIT_CHECK(start <= file.bytes() && bytes <= file.bytes() - start);
+}
+
+Status FileView::ReadAt(uint64_t offset, std::span<std::byte> to) const {
+  if (offset > bytes_ || to.size() > bytes_ - offset)
+    return Corrupt("the file ends after {} of the {} bytes expected here",
+                   offset > bytes_ ? 0 : bytes_ - offset, to.size())
+        .in(path())
+        .at(start_ + offset);
+  return file_->ReadAt(start_ + offset, to);
+}
+
 Status File::WriteAt(uint64_t offset, std::span<const std::byte> from) const {
   if (offset > kMaxOffset || from.size() > kMaxOffset - offset)
     return SystemError(fmt::format("write {} bytes", from.size()), EFBIG).in(path_).at(offset);
