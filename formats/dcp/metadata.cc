@@ -89,8 +89,6 @@ Status CheckFileName(const std::string& name) {
 
 class Parser {
  public:
-  explicit Parser(Extent extent) : extent_(extent) {}
-
   Result<Metadata> Parse(const PickleValue& root) {
     NXDKIT_ASSIGN(const PickleValue* state, StateOf(root, kMetadataClass));
     NXDKIT_TRY(ReadPlaces(state->Find("storage_data")));
@@ -187,13 +185,13 @@ class Parser {
     std::vector<Shape> empty;
     for (const PickleValue& chunk : *chunks->list()) NXDKIT_TRY(ReadChunk(entry, chunk, empty));
     for (const Shape& lo : empty) places_.erase(IndexKey(key, lo, true));
-    NXDKIT_TRY(CheckCover(entry, extent_));
+    NXDKIT_TRY(CheckCover(entry));
     out_.tensors.push_back(std::move(entry));
     return OkStatus();
   }
 
-  // A rank without rows writes an empty chunk. Before torch 2.7 it did so at any offset, which may be
-  // that of a chunk with elements: those have their places first.
+  // A rank without rows writes an empty chunk. Before torch 2.7 it did so at any offset, which may
+  // be that of a chunk with elements: those have their places first.
   Status ReadChunk(TensorEntry& entry, const PickleValue& value, std::vector<Shape>& empty) {
     NXDKIT_ASSIGN(const PickleValue* state, StateOf(value, kChunkClass));
     Box box;
@@ -231,19 +229,18 @@ class Parser {
     return OkStatus();
   }
 
-  Extent extent_;
   std::unordered_map<std::string, ItemPlace> places_;  // by IndexKey; those that nobody asked for
   Metadata out_;
 };
 
 }  // namespace
 
-Result<Metadata> ParseMetadata(std::string_view pickle, Extent extent) {
+Result<Metadata> ParseMetadata(std::string_view pickle) {
   NXDKIT_ASSIGN(const PickleValue root, torch::ReadBarePickle(pickle, MetadataGlobals()));
-  return Parser(extent).Parse(root);
+  return Parser().Parse(root);
 }
 
-Status CheckCover(const TensorEntry& entry, Extent extent) {
+Status CheckCover(const TensorEntry& entry) {
   std::vector<Box> boxes;
   int64_t covered = 0;
   for (const Chunk& chunk : entry.chunks) {
@@ -256,7 +253,7 @@ Status CheckCover(const TensorEntry& entry, Extent extent) {
     return Corrupt("the chunks {} and {} overlap", BoxText(boxes[pair->second]),
                    BoxText(boxes[pair->first]));
   const int64_t all = WholeBox(entry.shape).Volume();
-  if (covered == all || extent == Extent::kOneRank) return OkStatus();
+  if (covered == all) return OkStatus();
   return Corrupt("the chunks hold {} of the tensor's {} elements {}", covered, all,
                  ShapeText(entry.shape))
       .hint("torch loads such a file without a word, and leaves the gap as it was");

@@ -53,17 +53,13 @@ struct Metadata {
   std::map<std::string, torch::PickleValue> paths;
 };
 
-// kOneRank: what one rank of a save without collectives wrote, `__R.metadata`. Its chunks are a part
-// of a tensor only.
-enum class Extent { kWhole, kOneRank };
-
 // Parses and checks the pickle. kUnsupported naming a global that is not on the list, or a kind of
 // item that is not known; kCorrupt naming the key for boxes that are outside of their tensor,
 // overlap or leave a gap, and for chunks without a place. Whether the places are in their files is
 // not known here. Errors have no path.
-Result<Metadata> ParseMetadata(std::string_view pickle, Extent extent = Extent::kWhole);
+Result<Metadata> ParseMetadata(std::string_view pickle);
 
-// The chunks of an entry are disjoint and, but for kOneRank, cover the tensor.
-Status CheckCover(const TensorEntry& entry, Extent extent);
+// The chunks of an entry are disjoint and cover the tensor.
+Status CheckCover(const TensorEntry& entry);
 
 }  // namespace nxdkit::dcp

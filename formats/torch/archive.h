@@ -30,7 +30,7 @@ struct Archive {
 struct ReadOptions {
   // Read every record and compare its CRC-32 (a mismatch: kCorrupt).
   bool check_crc = false;
-  // By their place in the file (not in an archive that is a part of it), stored records that the caller has read: the CRC-32 of the bytes
+  // By their place in the file, stored records that the caller has read: the CRC-32 of the bytes
   // that he found. These are compared, and not read again.
   const std::map<uint64_t, uint32_t>* known_crcs = nullptr;
 };

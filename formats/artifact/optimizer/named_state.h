@@ -4,8 +4,8 @@
 //             with the F32 master weights; a step may be a plain number
 //   named     a distributed checkpoint: weights are the master weights; every step is a tensor
 //
-// Here from numbered to named; numbered_state.h is the way back. A bound artifact is turned into one
-// that another format is planned from: nothing is read but steps, nothing is written.
+// Here from numbered to named; numbered_state.h is the way back. A bound artifact is turned into
+// one that another format is planned from: nothing is read but steps, nothing is written.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // PRIVATE to formats/artifact and formats/output. How an NxD tag keeps an optimizer's state, beyond
-// the numbers: what a distributed checkpoint has no place for, and the way back needs to come to the
-// same bytes. It goes with the checkpoint as an object of its own, which torch passes over.
+// the numbers: what a distributed checkpoint has no place for, and the way back needs to come to
+// the same bytes. It goes with the checkpoint as an object of its own, which torch passes over.
 #pragma once
 
 #include "formats/artifact/bind.h"

@@ -61,8 +61,8 @@ class Numberer {
     return nxd::GroupParams(names, {rule, false}, source_.model->config.tied);
   }
 
-  // The options that all parameters of these have; nullopt when they differ. Who was not trained has
-  // none.
+  // The options that all parameters of these have; nullopt when they differ. What was not
+  // trained has none.
   std::optional<std::set<size_t>> OptionsOf(const std::vector<size_t>& params) const {
     std::set<size_t> found;
     for (const size_t i : params)
