@@ -43,8 +43,9 @@ struct NumberedForm {
   bool fused_gate_up = true;  // one tensor of the module
 };
 
-// The optimizer state of an NxD tag, or of a distributed checkpoint. Every entry of every parameter is a logical parameter itself,
-// named "<parameter>/<entry>", after the model's own in BoundArtifact::params.
+// The optimizer state of an NxD tag, or of a distributed checkpoint. Every entry of every parameter
+// is a logical parameter itself, named "<parameter>/<entry>", after the model's own in
+// BoundArtifact::params.
 struct BoundOptimizer {
   nxd::OptimizerStyle style = nxd::OptimizerStyle::kZero1;
   int dp = 1;

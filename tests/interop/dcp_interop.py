@@ -303,7 +303,7 @@ class Dcp(unittest.TestCase):
                 with open(self.path("config.json"), "w", encoding="utf-8") as f:
                     json.dump(config, f)
                 made = subprocess.run([interop.program("nxdkit-make-model"), "-q", "--config",
-                                       self.path("config.json"), self.path("hf")],
+                                       self.path("config.json"), "--out", self.path("hf")],
                                       capture_output=True, text=True, check=False)
                 self.assertEqual(made.returncode, 0, made.stderr)
                 self.convert("--from", "hf", "--to", "dcp", "--style", style, "--mesh",

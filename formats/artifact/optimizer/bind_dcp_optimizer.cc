@@ -111,11 +111,12 @@ class DcpBinder {
     return OkStatus();
   }
 
-  // Parameters with the same options are a group.
+  // Parameters with the same options are a group, in whatever order the ranks have saved them.
   Status MakeGroups() {
     std::map<std::string, size_t> numbers;
     for (size_t i = 0; i < options_.size(); ++i) {
       if (options_[i].empty()) continue;  // not trained
+      std::ranges::sort(options_[i], {}, [](const auto& option) { return *option.first.string(); });
       NXDKIT_ASSIGN(const std::string text,
                     torch::WritePickle(torch::PickleValue::MakeDict(options_[i]), {})
                         .in(out_.artifact.path)

