@@ -198,6 +198,8 @@ class Maker {
 // What the user of the other program has to know.
 void NoteRun(const BoundArtifact& source, OutputSpec& spec) {
   const BoundOptimizer& optimizer = *source.optimizer;
+  spec.notes.push_back(
+      fmt::format("with the optimizer's state: {}", fmt::join(optimizer.EntryNames(), ", ")));
   if (source.artifact.dcp) return;
   spec.notes.push_back(
       "train_state.ntokens_seen is not known and written as 0; the data loader's state has no "

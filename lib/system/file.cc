@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -155,7 +156,7 @@ Status FileView::ReadAt(uint64_t offset, std::span<std::byte> to) const {
     return Corrupt("the file ends after {} of the {} bytes expected here",
                    offset > bytes_ ? 0 : bytes_ - offset, to.size())
         .in(path())
-        .at(start_ + offset);
+        .at(start_ + std::min(offset, bytes_));
   return file_->ReadAt(start_ + offset, to);
 }
 

@@ -202,7 +202,8 @@ INSTANTIATE_TEST_SUITE_P(
                       StateCase{"Qwen3Tied", Tag("qwen3", 2, 2, "norms", false, true)}),
     [](const auto& row) { return row.param.name; });
 
-TEST(State, OfFixturesGoesToATag) {
+// Three parameters of the fixture were trained, and NxD has gate and up in one tensor.
+TEST(State, OfOneHalfOfAFusedTensorIsRefused) {
   OpsWorkshop shop;
   ops::OutputOptions options;
   options.tp = 1;  // its MLP has 5 rows
@@ -210,13 +211,36 @@ TEST(State, OfFixturesGoesToATag) {
   ops::ConvertRequest request =
       WithState(NXDKIT_TESTDATA "/dcp/mesh2x2", Kind::kDcp, shop / "tag", Kind::kNxd, options);
   request.hints.config = NXDKIT_TESTDATA "/dcp/config.json";
+  const auto error = ExpectError(ops::Convert(request), Errc::kUnsupported,
+                                 "the optimizer keeps something else of each");
+  EXPECT_EQ(error->tensor(), "model.layers.0.mlp.gate_up_proj.weight");
+  request.hints.optimizer = false;
+  const auto weights = ops::Convert(request);
+  ASSERT_TRUE(weights.ok()) << weights.error().ToString();
+  EXPECT_FALSE(weights->optimizer);
+}
+
+// Bytes of an item that no value was made of are carried from a checkpoint to a checkpoint.
+TEST(State, AndObjectsGoToAnotherMesh) {
+  OpsWorkshop shop;
+  ops::ConvertRequest request = WithState(NXDKIT_TESTDATA "/dcp/fsdp4", Kind::kDcp, shop / "dcp",
+                                          Kind::kDcp, Cut(dcp::Style::kTitan2025, {1, 2}));
+  request.hints.config = NXDKIT_TESTDATA "/dcp/config.json";
   const auto made = ops::Convert(request);
   ASSERT_TRUE(made.ok()) << made.error().ToString();
-  ASSERT_TRUE(made->optimizer);
-  EXPECT_THAT(
-      made->optimizer->entries,
-      ::testing::UnorderedElementsAre("step", "exp_avg", "exp_avg_sq", "sharded_master_weights"));
   EXPECT_TRUE(made->verified);
+  const auto before = dcp::Open(NXDKIT_TESTDATA "/dcp/fsdp4");
+  const auto after = dcp::Open(shop / "dcp");
+  ASSERT_TRUE(before.ok() && after.ok());
+  EXPECT_EQ(after->metadata.objects.size(), before->metadata.objects.size());
+  size_t carried = 0;
+  for (const dcp::ObjectEntry& object : before->metadata.objects)
+    for (const dcp::ObjectEntry& other : after->metadata.objects)
+      if (object.key == other.key && object.key.starts_with("dataloader.")) {
+        ++carried;
+        EXPECT_EQ(*dcp::ReadObject(*before, object), *dcp::ReadObject(*after, other));
+      }
+  EXPECT_EQ(carried, 5u);
 }
 
 }  // namespace
