@@ -67,7 +67,7 @@ NumberedForm FormOf(const BoundArtifact& tag) {
   form.order = optimizer.order;
   form.shapes_are_sizes = optimizer.shapes_are_sizes;
   form.stores_head = StoresHead(tag);
-  if (tag.artifact.kind == Kind::kNxd) form.fused_gate_up = tag.nxd_geometry.fused_gate_up;
+  if (tag.artifact.kind == ops::Kind::kNxd) form.fused_gate_up = tag.nxd_geometry.fused_gate_up;
   for (const PickleDict& group : optimizer.groups) form.groups.push_back(WithoutParams(group));
   for (const auto& entries : optimizer.entries)
     for (const OptimizerEntry& entry : entries.value_or(std::vector<OptimizerEntry>()))
