@@ -74,7 +74,10 @@ run_case() {  # name, input, options...
 run_case nxd-to-rollout "$work/nxd" --from nxd --to rollout --tp 8 --bs 64 --seq 4096
 run_case hf-to-nxd "$work/hf" --from hf --to nxd --tp 8 --qkv linear
 run_case rollout-to-hf "$work/rollout" --from rollout --to hf
-rm -rf "$work/hf" "$work/nxd" "$work/rollout"
+run_case nxd-to-dcp "$work/nxd" --from nxd --to dcp --style torchtitan --mesh dp=4,tp=2
+"$bin/nxd-convert" -q --no-sync --force --from nxd --to dcp --style torchtitan --mesh dp=4,tp=2 "$work/nxd" "$work/dcp"
+run_case dcp-to-nxd "$work/dcp" --from dcp --to nxd --tp 8 --qkv linear
+rm -rf "$work/hf" "$work/nxd" "$work/rollout" "$work/dcp"
 
 # 1.6 GB of 32 experts in each of 4 layers, which are stored transposed.
 cat > "$work/experts.json" <<'EOF'

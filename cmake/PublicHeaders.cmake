@@ -6,6 +6,7 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/artifact/finding.h
   formats/artifact/run.h
   formats/compile_cache/cache.h
+  formats/dcp/options.h
   formats/delta/block.h
   formats/delta/delta.h
   formats/hardware/fit.h

@@ -58,9 +58,9 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Integer("top", "N", &args.top, {0, std::numeric_limits<int>::max()},
                 "print the N worst parameters only; 0 prints none");
   table.Group("Formats");
-  table.Choice("a-from", {"hf", "nxd", "rollout", "torch"}, &args.a_from,
+  table.Choice("a-from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.a_from,
                "format of A, where it cannot be recognised");
-  table.Choice("b-from", {"hf", "nxd", "rollout", "torch"}, &args.b_from, "format of B");
+  table.Choice("b-from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.b_from, "format of B");
   AddLayoutOptions(table, args.a_layout, kNxdLayout, "Layout of A", "a-");
   AddLayoutOptions(table, args.b_layout, kNxdLayout, "Layout of B", "b-");
 }

@@ -69,7 +69,7 @@ void AddOptions(OptionTable& table, Args& args) {
             "first check the signature FILE.sig with this public key (PEM)")
       .completes(Completes::kPath);
   table.Group("Formats");
-  table.Choice("from", {"hf", "nxd", "rollout", "torch", "delta"}, &args.from,
+  table.Choice("from", {"hf", "nxd", "rollout", "torch", "delta", "dcp"}, &args.from,
                "format of PATH, where it cannot be recognised");
   table.Text("base", "BASE", &args.base, "the model that PATH, a delta, changes")
       .completes(Completes::kPath);

@@ -80,11 +80,11 @@ void AddOptions(OptionTable& table, Args& args) {
                "with --engine: how long to wait for an answer")
       .default_text(std::to_string(kEngineSeconds));
   table.Group("Formats");
-  table.Choice("from", {"hf", "nxd", "rollout", "torch"}, &args.from,
+  table.Choice("from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.from,
                "format of PATH, where it cannot be recognised");
-  table.Choice("against-from", {"hf", "nxd", "rollout", "torch"}, &args.against_from,
+  table.Choice("against-from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.against_from,
                "format of OTHER");
-  table.Choice("weights-from", {"hf", "nxd", "rollout", "torch"}, &args.weights_from,
+  table.Choice("weights-from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.weights_from,
                "format of CKPT");
   AddLayoutOptions(table, args.layout, kNxdLayout, "Layout of PATH");
   AddLayoutOptions(table, args.against_layout, kNxdLayout, "Layout of OTHER", "against-");

@@ -32,9 +32,17 @@ struct Ends {
   std::string output;
 };
 
+// Of training: to and from torch distributed checkpoints.
+struct StateArgs {
+  std::optional<bool> optimizer;
+  std::optional<int> dp;
+  std::optional<std::string> param_order;
+};
+
 struct Args {
   Ends ends;
   LayoutArgs layout;
+  StateArgs state;
   DeltaArgs delta;
   std::optional<std::string> explain;
   bool verify = false;
@@ -55,20 +63,23 @@ const ToolInfo kInfo = {
         "Layout options describe OUTPUT; where its format has no such option they describe INPUT.",
     .findings = "--verify found a difference, or a delta does not fit its base",
     .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
-    .examples = {{"nxd-convert --from hf --to nxd --tp 8 Qwen3-4B shards/step_0",
-                  "shard a model for training"},
-                 {"nxd-convert --from nxd --to rollout --tp 8 --bs 64 --seq 4096 shards bundle",
-                  "make the weights of a rollout bundle"},
-                 {"nxd-convert --from nxd --to rollout --bundle compiled shards bundle",
-                  "the same, with the compiled blob of another bundle"},
-                 {"nxd-convert --from nxd --to rollout --into shards bundle",
-                  "newer weights for a bundle in use"},
-                 {"nxd-convert --from nxd --delta-from bundle shards step.delta",
-                  "only what changed since the bundle's weights"},
-                 {"nxd-convert --apply step.delta --into bundle", "apply it to the bundle"},
-                 {"nxd-convert --from hf --to rollout --merge-lora adapter --tp 8 Qwen3-4B bundle",
-                  "a base with a LoRA adapter merged into it"},
-                 {"nxd-convert --from rollout --to hf bundle model", "the way back"}},
+    .examples =
+        {{"nxd-convert --from hf --to nxd --tp 8 Qwen3-4B shards/step_0",
+          "shard a model for training"},
+         {"nxd-convert --from nxd --to rollout --tp 8 --bs 64 --seq 4096 shards bundle",
+          "make the weights of a rollout bundle"},
+         {"nxd-convert --from nxd --to rollout --bundle compiled shards bundle",
+          "the same, with the compiled blob of another bundle"},
+         {"nxd-convert --from nxd --to rollout --into shards bundle",
+          "newer weights for a bundle in use"},
+         {"nxd-convert --from nxd --delta-from bundle shards step.delta",
+          "only what changed since the bundle's weights"},
+         {"nxd-convert --apply step.delta --into bundle", "apply it to the bundle"},
+         {"nxd-convert --from hf --to rollout --merge-lora adapter --tp 8 Qwen3-4B bundle",
+          "a base with a LoRA adapter merged into it"},
+         {"nxd-convert --from rollout --to hf bundle model", "the way back"},
+         {"nxd-convert --from nxd --to dcp --style torchtitan --mesh dp=4,tp=2 step_100 step-100",
+          "a training tag for TorchTitan, optimizer state included"}},
 };
 
 void AddDeltaOptions(OptionTable& table, DeltaArgs& args) {
@@ -89,6 +100,18 @@ void AddDeltaOptions(OptionTable& table, DeltaArgs& args) {
       .completes(Completes::kPath);
 }
 
+void AddStateOptions(OptionTable& table, StateArgs& args) {
+  table.Group("Training state");
+  table
+      .Toggle("optimizer", &args.optimizer,
+              "between nxd and dcp: carry over the optimizer's state, master weights and step")
+      .default_text("on, where INPUT has it");
+  table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
+                "from dcp to nxd: over how many ranks ZeRO-1 shards the optimizer's state");
+  table.Choice("param-order", {"norms", "biases", "one"}, &args.param_order,
+               "of an NxD tag: what makes the second group of parameters");
+}
+
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
   table.Positional("INPUT", &args.ends.input,
@@ -99,15 +122,16 @@ void AddOptions(OptionTable& table, Args& args) {
                   "left out with --apply --into")
       .required(false);  // not with --apply --into
   table.Group("Formats");
-  table.Choice("from", {"hf", "nxd", "rollout", "torch", "delta"}, &args.ends.from,
+  table.Choice("from", {"hf", "nxd", "rollout", "torch", "delta", "dcp"}, &args.ends.from,
                "format of INPUT; recognised when it is left out");
-  table.Choice("to", {"hf", "nxd", "rollout", "torch", "delta"}, &args.ends.to,
+  table.Choice("to", {"hf", "nxd", "rollout", "torch", "delta", "dcp"}, &args.ends.to,
                "format of OUTPUT; needed, except with --delta-from and with --apply --into");
   AddDeltaOptions(table, args.delta);
   AddLayoutOptions(table, args.layout,
                    kNxdLayout | kRolloutLayout | kInstanceLayout | kNodesLayout | kFromLayout |
-                       kOutputLayout | kLoraLayout,
+                       kOutputLayout | kLoraLayout | kDcpLayout,
                    "Layout");
+  AddStateOptions(table, args.state);
   table.Group("What to do");
   table.Text("explain", "TENSOR", &args.explain,
              "print where every byte of this output tensor comes from, and write nothing");
@@ -244,6 +268,31 @@ Result<ops::Kind> FormatOf(const Ends& ends) {
   return kind;
 }
 
+// Formats that training goes on from hold its state, and it goes with the weights between them.
+Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
+  const auto holds = [](ops::Kind kind) {
+    return kind == ops::Kind::kNxd || kind == ops::Kind::kDcp;
+  };
+  const bool with_dcp = request.from == ops::Kind::kDcp || request.to == ops::Kind::kDcp;
+  const bool carries = with_dcp && holds(request.from) && holds(request.to);
+  const bool given = args.optimizer || args.dp || args.param_order;
+  if (given && !carries)
+    return BadUsage(
+               "--optimizer, --dp and --param-order go with conversions between nxd and dcp, found "
+               "{} to {}",
+               ops::KindName(request.from), ops::KindName(request.to))
+        .hint("nxd-reshard carries the state from an NxD tag to another");
+  request.hints.optimizer = carries && args.optimizer.value_or(true);
+  if (!request.hints.optimizer && (args.dp || args.param_order))
+    return BadUsage("--dp and --param-order do not apply with --no-optimizer");
+  if (args.dp && request.to != ops::Kind::kNxd)
+    return BadUsage("--dp shards the state of an NxD tag; --mesh cuts a distributed checkpoint");
+  if (args.param_order) request.hints.param_order = nxd::GroupRuleFromName(*args.param_order);
+  request.options.dp = args.dp;
+  request.options.training_tag = request.to == ops::Kind::kNxd && request.hints.optimizer;
+  return OkStatus();
+}
+
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   ops::ConvertRequest request;
   Ends ends = args.ends;
@@ -258,6 +307,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.hints = std::move(sides.input);
   request.options = std::move(sides.output);
   SetInstance(args.layout, sides, request);
+  NXDKIT_TRY(TakeState(args.state, request));
   request.verify = args.verify;
   request.digest = args.digest;
   if (args.digest && request.to != ops::Kind::kNxd)

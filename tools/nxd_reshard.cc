@@ -1,6 +1,7 @@
 // nxd-reshard: an NxD tag, model and optimizer state, to another parallel layout.
 #include <fmt/format.h>
 
+#include "formats/dcp/folder.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
@@ -50,7 +51,10 @@ const ToolInfo kInfo = {
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
-  table.Positional("INPUT", &args.input, "the NxD tag, or a root with --tag or its newest one")
+  table
+      .Positional("INPUT", &args.input,
+                  "the NxD tag, or a root with --tag or its newest one; or a torch distributed "
+                  "checkpoint")
       .completes(Completes::kFolder);
   table.Positional("OUTPUT", &args.output, "the tag folder to write").completes(Completes::kFolder);
   AddLayoutOptions(table, args.layout,
@@ -120,10 +124,12 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
 
 Result<ops::ConvertRequest> RequestOf(const Args& args) {
   ops::ConvertRequest request;
-  request.from = request.to = Kind::kNxd;
+  // What was taken to PyTorch can be taken back.
+  request.from = dcp::LooksLikeFolder(args.input) ? Kind::kDcp : Kind::kNxd;
+  request.to = Kind::kNxd;
   request.input = args.input;
   request.output = args.output;
-  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, Kind::kNxd, Kind::kNxd));
+  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, request.from, Kind::kNxd));
   request.hints = std::move(sides.input);
   request.hints.optimizer = args.optimizer;
   if (args.param_order) request.hints.param_order = nxd::GroupRuleFromName(*args.param_order);

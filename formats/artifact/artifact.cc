@@ -6,6 +6,7 @@
 
 #include "formats/artifact/open_file.h"
 #include "formats/artifact/run_folder.h"
+#include "formats/dcp/folder.h"
 #include "formats/delta/delta.h"
 #include "formats/hf/hf.h"
 #include "formats/hf/hub_cache.h"
@@ -22,7 +23,8 @@
 namespace nxdkit::ops {
 namespace {
 
-constexpr std::array<std::string_view, 5> kKindNames = {"hf", "nxd", "rollout", "torch", "delta"};
+constexpr std::array<std::string_view, 6> kKindNames = {"hf",    "nxd",   "rollout",
+                                                        "torch", "delta", "dcp"};
 
 // A staging place of ours: files have their sizes and names, but not yet their contents.
 Status RefuseUnfinished(const std::string& path) {
@@ -98,6 +100,17 @@ Status OpenTorch(Artifact& artifact, const InputHints& hints) {
   return LoadConfig(artifact, hints, {ParentPath(artifact.path)});
 }
 
+Status OpenDcp(Artifact& artifact, const InputHints& hints) {
+  if (KindOf(artifact.path) != PathKind::kFolder)
+    return Unsupported("a torch distributed checkpoint is a folder; this is a file")
+        .in(artifact.path);
+  NXDKIT_ASSIGN(dcp::Folder folder, dcp::Open(artifact.path));
+  artifact.warnings = folder.warnings;
+  artifact.files = folder.files;
+  artifact.dcp = std::make_shared<const dcp::Folder>(std::move(folder));
+  return LoadConfig(artifact, hints, {artifact.path, ParentPath(artifact.path)});
+}
+
 // Changes alone are no model: everything but the changed elements comes from the base.
 Status OpenDelta(Artifact& artifact, const InputHints& hints) {
   if (hints.base.empty())
@@ -162,6 +175,8 @@ Status OpenAs(Artifact& artifact, const InputHints& hints) {
       return OpenTorch(artifact, hints);
     case Kind::kDelta:
       return OpenDelta(artifact, hints);
+    case Kind::kDcp:
+      return OpenDcp(artifact, hints);
   }
   return OkStatus();
 }
@@ -211,12 +226,14 @@ Result<Kind> Recognise(const std::string& asked) {
   // model and put into its folder must not be taken for the model.
   if (hf::HasWeights(path)) return Kind::kHf;
   if (nxd::LooksLikeShardSet(path)) return Kind::kNxd;
+  if (dcp::LooksLikeFolder(path)) return Kind::kDcp;
   if (std::optional<Error> refused = nxd::RefuseByName(path)) return *std::move(refused);
   return Unsupported(
              "no artifact recognised: no rollout bundle (neuron_config.json, "
              "tp0_sharded_checkpoint.safetensors), no NxD shard set "
              "(model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`), no Hugging Face "
-             "weights (model.safetensors, model.safetensors.index.json, pytorch_model.bin)")
+             "weights (model.safetensors, model.safetensors.index.json, pytorch_model.bin), no "
+             "torch distributed checkpoint (.metadata)")
       .in(path);
 }
 

@@ -19,11 +19,14 @@ class Delta;  // formats/delta/delta.h
 namespace nxdkit::nxd {
 enum class GroupRule : uint8_t;  // formats/nxd/param_order.h
 }
+namespace nxdkit::dcp {
+struct Folder;  // formats/dcp/folder.h
+}
 
 namespace nxdkit::ops {
 
-enum class Kind : uint8_t { kHf, kNxd, kRollout, kTorch, kDelta };
-std::string_view KindName(Kind kind);  // "hf", "nxd", "rollout", "torch", "delta"
+enum class Kind : uint8_t { kHf, kNxd, kRollout, kTorch, kDelta, kDcp };
+std::string_view KindName(Kind kind);  // "hf", "nxd", "rollout", "torch", "delta", "dcp"
 std::optional<Kind> KindFromName(std::string_view name);
 
 // What the user says of an input.
@@ -41,7 +44,7 @@ struct InputHints {
   std::string weights;  // of a rollout bundle: the folder of shards to open instead of its own
   // Taken for an NxD set whose hardware neither claims nor contents tell.
   std::optional<models::Hardware> hardware_if_unknown;
-  // An NxD tag's optimizer state is bound too, if it has one.
+  // The optimizer state of an NxD tag or a distributed checkpoint is bound too, if it has one.
   bool optimizer = false;
   std::optional<nxd::GroupRule> param_order;  // of the optimizer's numbers; nullopt: found
 };
@@ -63,6 +66,7 @@ struct Artifact {
   std::optional<nxd::MpRecord> mp_record;     // kNxd, of optimum-neuron's trainer
   std::shared_ptr<const delta::Delta> delta;  // kDelta; `files` are it and those of its base
   std::shared_ptr<const Artifact> base;       // kDelta
+  std::shared_ptr<const dcp::Folder> dcp;     // kDcp
   std::vector<std::string> warnings;
 
   uint64_t file_bytes() const;  // of all files of tensors

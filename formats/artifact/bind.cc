@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "formats/artifact/bind_dcp.h"
 #include "formats/artifact/bind_delta.h"
 #include "formats/artifact/lora/merge_lora.h"
 #include "formats/artifact/optimizer/bind_optimizer.h"
@@ -268,6 +269,12 @@ size_t LoraParts::whole_count() const {
       std::ranges::count_if(wholes, [](const auto& whole) { return whole.has_value(); }));
 }
 
+bool StoresHead(const BoundArtifact& artifact) {
+  return std::ranges::any_of(artifact.bound.layout.tensors, [](const TensorLayout& tensor) {
+    return tensor.name == "lm_head.weight" || tensor.name == "language_model.output_layer.weight";
+  });
+}
+
 Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
   BoundArtifact out;
   out.artifact = std::move(artifact);
@@ -286,6 +293,9 @@ Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
       break;
     case Kind::kDelta:
       NXDKIT_TRY(BindDelta(out, hints));
+      break;
+    case Kind::kDcp:
+      NXDKIT_TRY(BindDcp(out, hints));
       break;
   }
   // Shape or dtype faults name the file and tensor here, before anything is planned.

@@ -31,15 +31,30 @@ struct OptimizerEntry {
   std::string value_text;    // its pickle: equal values have equal ones
 };
 
-// The optimizer state of an NxD tag. Every entry of every parameter is a logical parameter itself,
-// named "<parameter>/<entry>", after the model's own in BoundArtifact::params.
+// What an NxD tag says of an optimizer's state that a distributed checkpoint has no place for.
+struct NumberedForm {
+  std::vector<std::string> keys;          // of every file's dict, in order
+  std::vector<torch::PickleDict> groups;  // param_groups, with empty "params"
+  nxd::ParamOrder order;
+  bool shapes_are_sizes = false;
+  std::optional<Dtype> step;  // of its tensor without dimensions; nullopt: a number
+  Dtype weights = Dtype::kBF16;
+  bool stores_head = false;   // of a tied model: lm_head.weight too
+  bool fused_gate_up = true;  // one tensor of the module
+};
+
+// The optimizer state of an NxD tag, or of a distributed checkpoint. Every entry of every parameter
+// is a logical parameter itself, named "<parameter>/<entry>", after the model's own in
+// BoundArtifact::params.
 struct BoundOptimizer {
   nxd::OptimizerStyle style = nxd::OptimizerStyle::kZero1;
   int dp = 1;
   nxd::ParamOrder order;
   std::vector<std::string> keys;          // of every file's dict, in order
   std::vector<torch::PickleDict> groups;  // param_groups, the same in every file but for "params"
+  std::vector<size_t> group_of;           // per model parameter: index into groups
   bool shapes_are_sizes = false;          // shape_info has torch.Size, not list
+  std::optional<NumberedForm> form;       // kNamed: that of the tag that it was made of
   // Per model parameter; nullopt before its first step.
   std::vector<std::optional<std::vector<OptimizerEntry>>> entries;
   std::vector<std::optional<OptimizerEntry>> masters;  // sharded_master_weights
@@ -86,9 +101,12 @@ struct BoundArtifact {
   size_t model_params() const { return optimizer ? optimizer->entries.size() : params.size(); }
 };
 
+// Whether the embedding of a tied model is stored a second time, as the head.
+bool StoresHead(const BoundArtifact& artifact);
+
 // Maps every stored tensor to parameters. kUnsupported for a tensor that the family does not know,
-// kCorrupt for shapes that are not the layout's. A family without a table can be bound only for hf
-// and torch. Parameters that are stored nowhere show up in BuildPlan.
+// kCorrupt for shapes that are not the layout's. A family without a table can be bound only for hf,
+// torch and dcp. Parameters that are stored nowhere show up in BuildPlan.
 Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints);
 
 // Open and Bind.

@@ -30,7 +30,9 @@ Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optiona
     if (!dtype) dtype = Dtype::kF32;
     if (!source.own_dtypes.empty() && source.own_dtypes[i]) dtype = source.own_dtypes[i];
     if (downcast) dtype = Downcast(*dtype);
-    dtypes.push_back(wanted && Info(*dtype).floating ? *wanted : *dtype);
+    // What an optimizer keeps is not a weight: it stays as it is.
+    const bool is_weight = i < source.model_params();
+    dtypes.push_back(wanted && is_weight && Info(*dtype).floating ? *wanted : *dtype);
   }
   return dtypes;
 }

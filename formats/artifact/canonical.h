@@ -16,8 +16,8 @@ namespace nxdkit::ops {
 std::vector<TensorLayout> WholeTensors(const BoundArtifact& source);
 
 // Of each parameter: the dtype of its primary places; F32 when it has no elements. `wanted` takes
-// the place of floating ones. kUnsupported for a parameter stored partly in one and partly in
-// another, unless `wanted` says which.
+// the place of floating ones of the model. kUnsupported for a parameter stored partly in one and
+// partly in another, unless `wanted` says which.
 Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optional<Dtype> wanted,
                                        bool downcast = false);
 

@@ -110,6 +110,13 @@ enum class OptimumSampling : uint8_t {
   kOnHost,
 };
 
+// What TorchTitan's rope turns together in a head of q and k: its rows are stored so.
+enum class TitanRope : uint8_t {
+  kNone,    // TorchTitan has no model of the family
+  kHalves,  // a row and the one half a head further, as transformers does
+  kPairs,   // two neighbouring rows
+};
+
 struct Family {
   const char* model_type;    // config.json "model_type"
   const char* architecture;  // config.json "architectures"[0]
@@ -134,6 +141,7 @@ struct Family {
   bool has_bundles = true;          // optimum-neuron or NxDI makes bundles of it that we know
   bool vllm_known = true;           // how vLLM holds its parameters is known
   bool optimum_trains = false;      // optimum-neuron's trainer has a module for it
+  TitanRope titan = TitanRope::kNone;
   ExpertKeys experts = {};
   RolloutTraits optimum = {};
   RolloutTraits nxdi = {};

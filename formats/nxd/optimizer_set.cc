@@ -244,7 +244,7 @@ Result<OptimizerStyle> StyleOf(const OptimizerLocation& location, const Optimize
 }  // namespace
 
 std::string_view OptimizerStyleName(OptimizerStyle style) {
-  constexpr std::string_view kNames[] = {"zero1", "merged", "replicated"};
+  constexpr std::string_view kNames[] = {"zero1", "merged", "replicated", "dcp"};
   return kNames[static_cast<size_t>(style)];
 }
 

@@ -22,8 +22,10 @@ enum class OptimizerStyle : uint8_t {
   kZero1,       // dp_rank_DD_tp_rank_TT_pp_rank_PP.pt: each data parallel rank has its rows of all
   kMerged,      // full_tp_rank_TT_pp_rank_PP.pt: the rows together (nxd_convert_zero_checkpoints)
   kReplicated,  // dp_rank_00_...: a plain optimizer, the same on every data parallel rank
+  kNamed,       // in no tag: by parameter, in a torch distributed checkpoint
 };
-std::string_view OptimizerStyleName(OptimizerStyle style);  // "zero1", "merged", "replicated"
+// "zero1", "merged", "replicated", "dcp"
+std::string_view OptimizerStyleName(OptimizerStyle style);
 
 // "optim/dp_rank_01_tp_rank_03_pp_rank_00.pt"; kMerged: "optim/full_tp_rank_03_pp_rank_00.pt".
 std::string OptimizerFileName(OptimizerStyle style, int dp_rank, int tp_rank, int pp_rank);

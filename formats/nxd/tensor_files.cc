@@ -5,36 +5,12 @@
 #include <utility>
 
 #include "lib/base/errors.h"
-#include "lib/system/file.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::nxd {
 namespace {
 
 constexpr size_t kMaxOpenFiles = 128;
-
-// A part of a file that is opened only while it is read.
-class PathRange : public Storage {
- public:
-  PathRange(std::shared_ptr<FileCache> cache, std::string path, uint64_t offset, uint64_t bytes)
-      : cache_(std::move(cache)), path_(std::move(path)), offset_(offset), bytes_(bytes) {}
-  uint64_t bytes() const override { return bytes_; }
-  const std::string& path() const override { return path_; }
-  uint64_t file_offset() const override { return offset_; }
-  bool is_file_range() const override { return true; }
-  Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
-    if (offset > bytes_ || to.size() > bytes_ - offset)
-      return Corrupt("{} bytes at {} of a storage of {}", to.size(), offset, bytes_).in(path_);
-    NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_->Get(path_));
-    return file->ReadAt(offset_ + offset, to);
-  }
-
- private:
-  std::shared_ptr<FileCache> cache_;  // shared by all tensors of the set
-  std::string path_;
-  uint64_t offset_;
-  uint64_t bytes_;
-};
 
 }  // namespace
 
@@ -50,7 +26,7 @@ std::string TensorFiles::PathOf(const std::string& main, int64_t tid) {
 TensorFiles::StoragePtr TensorFiles::Reopened(const StoragePtr& storage,
                                               const std::string& path) const {
   if (!storage->is_file_range()) return storage;
-  return std::make_shared<PathRange>(cache_, path, storage->file_offset(), storage->bytes());
+  return CachedFileStorage(cache_, path, storage->file_offset(), storage->bytes());
 }
 
 StoredTensor TensorFiles::Inside(const torch::Archive& archive, size_t index) {

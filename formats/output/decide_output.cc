@@ -8,6 +8,7 @@
 #include "formats/artifact/open_file.h"
 #include "formats/models/experts.h"
 #include "formats/nxd/optimum.h"
+#include "formats/output/plan_dcp.h"
 #include "formats/output/plan_lora.h"
 #include "formats/output/plan_optimizer.h"
 #include "formats/rollout/cpu_plan.h"
@@ -50,11 +51,17 @@ bool IsXser(const BoundArtifact& source) {
   return style == nxd::SetStyle::kV2Xser || style == nxd::SetStyle::kV1Xser;
 }
 
-// Of a tied model that was trained: the embedding is stored under this name, too.
-bool StoresHead(const BoundArtifact& source) {
-  return std::ranges::any_of(source.bound.layout.tensors, [](const TensorLayout& tensor) {
-    return tensor.name == "lm_head.weight" || tensor.name == "language_model.output_layer.weight";
-  });
+// That of the tag that a distributed checkpoint was made of; nullptr: there is no record of one.
+const NumberedForm* RecordedForm(const BoundArtifact& source) {
+  const auto& optimizer = source.optimizer;
+  const bool is_dcp = source.artifact.kind == Kind::kDcp;
+  return is_dcp && optimizer && optimizer->form ? &*optimizer->form : nullptr;
+}
+
+// Whether a module of the tied model stored its head.
+bool StoredHead(const BoundArtifact& source) {
+  if (const NumberedForm* form = RecordedForm(source)) return form->stores_head;
+  return source.artifact.kind == Kind::kNxd && StoresHead(source);
 }
 
 // Of a family that has one way to be stored.
@@ -119,6 +126,18 @@ Status DecideHardware(const BoundArtifact& source, const OutputOptions& options,
   return OkStatus();
 }
 
+// Of a tag that is made of master weights: that of its record, or of its configuration.
+void DecideModuleDtype(const BoundArtifact& source, OutputSpec& spec) {
+  if (source.artifact.kind != Kind::kDcp || !source.optimizer || spec.dtype || spec.downcast)
+    return;
+  const NumberedForm* form = RecordedForm(source);
+  spec.dtype = form ? form->weights : source.artifact.config->dtype.value_or(Dtype::kBF16);
+  if (!form)
+    spec.notes.push_back(fmt::format(
+        "weights are written as {}, the master weights beside them keep their own (--dtype)",
+        Name(*spec.dtype)));
+}
+
 // Whether each tensor gets a file of its own; optimum-neuron's trainer does so by default.
 bool DecideXser(const BoundArtifact& source, const OutputOptions& options, const OutputSpec& spec) {
   if (options.xser) return *options.xser;
@@ -139,6 +158,7 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
   const bool from_nxd = source.artifact.kind == Kind::kNxd;
   if (from_nxd) out = source.nxd_geometry;
   if (!from_nxd || !options.training_tag) out.fused_gate_up = true;
+  if (const NumberedForm* form = RecordedForm(source)) out.fused_gate_up = form->fused_gate_up;
   const std::optional<int> tp = options.tp ? options.tp : SourceTp(source);
   if (!tp) return NeedTp(Kind::kNxd);
   const bool same_tp = from_nxd && *tp == source.nxd_geometry.tp;
@@ -168,7 +188,7 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
   spec.training_tag = options.training_tag;
   spec.xser = DecideXser(source, options, spec);
   spec.aliases = family.nxd_stores_aliases || (spec.optimum && config.tied) ||
-                 (options.training_tag && from_nxd && config.tied && StoresHead(source));
+                 (options.training_tag && config.tied && StoredHead(source));
   if (out.names == nxd::NameStyle::kMegatron && config.labels > 0)
     return Unsupported("how NxDT's Megatron models name a score head is not known");
   NXDKIT_TRY(nxd::HeadPlacement(config, out));
@@ -182,6 +202,7 @@ Status DecideNxd(const BoundArtifact& source, const OutputOptions& options, Outp
   if (out.names == nxd::NameStyle::kNxdt && !HasSparseLayer(config))
     out.names = nxd::NameStyle::kHf;
   NXDKIT_TRY(DecideOptimizer(source, options, spec));
+  DecideModuleDtype(source, spec);
   if (source.lora && spec.optimum)
     return Unsupported(
         "how optimum-neuron stores the adapters of a training run is not written: --style optimum "
@@ -503,6 +524,7 @@ Result<OutputSpec> DecideOutput(const BoundArtifact& source, Kind kind,
   spec.max_shard_bytes = options.max_shard_bytes;
   if (kind == Kind::kNxd) NXDKIT_TRY(DecideNxd(source, options, spec));
   if (kind == Kind::kRollout && !source.lora) NXDKIT_TRY(DecideRollout(source, options, spec));
+  if (kind == Kind::kDcp && !source.lora) NXDKIT_TRY(DecideDcp(source, options, spec));
   if (source.lora)
     NXDKIT_TRY(DecideLora(source, options, spec));
   else

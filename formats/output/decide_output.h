@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "formats/artifact/bind.h"
+#include "formats/dcp/options.h"
 #include "formats/rollout/installed.h"
 
 namespace nxdkit::ops {
@@ -38,6 +39,8 @@ struct OutputOptions : nxd::LayoutOptions {
   std::optional<Dtype> dtype;  // nullopt: keep
   bool downcast = false;       // Downcast() instead of `dtype`
   uint64_t max_shard_bytes = 5'000'000'000;
+  dcp::Style dcp_style = dcp::Style::kHf;  // kDcp
+  dcp::Mesh mesh;                          // kDcp: how the tensors are cut
 };
 
 // The output's layout, fully decided. Only the part of its kind counts.
@@ -59,6 +62,8 @@ struct OutputSpec {
   std::optional<Dtype> dtype;  // nullopt: each its own
   bool downcast = false;       // which Downcast() lowers
   uint64_t max_shard_bytes = 0;
+  dcp::Style dcp_style = dcp::Style::kHf;
+  dcp::Mesh mesh;
   std::string source_digest;       // for nxdkit.json; "" when it was not asked for
   std::vector<std::string> notes;  // what was decided, and what the user should know
   std::vector<std::string> warnings;

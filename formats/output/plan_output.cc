@@ -7,9 +7,12 @@
 #include "formats/artifact/canonical.h"
 #include "formats/artifact/compiled_model.h"
 #include "formats/artifact/lora/lora_config.h"
+#include "formats/dcp/encoder.h"
+#include "formats/dcp/metadata_writer.h"
 #include "formats/hf/hf.h"
 #include "formats/hf/split.h"
 #include "formats/nxd/optimum.h"
+#include "formats/output/plan_dcp.h"
 #include "formats/output/plan_lora.h"
 #include "formats/output/plan_optimizer.h"
 #include "formats/rollout/cpu_plan.h"
@@ -63,6 +66,9 @@ class Planner {
         break;
       case Kind::kTorch:
         NXDKIT_TRY(PlanTorch());
+        break;
+      case Kind::kDcp:
+        NXDKIT_TRY(PlanDcp());
         break;
       case Kind::kDelta:
         return Error(Errc::kInternal, "a delta has no layout");
@@ -251,15 +257,68 @@ class Planner {
     return OkStatus();
   }
 
+  // Every rank of the mesh has a file, the first one the objects too. The metadata comes last: a
+  // folder without it is none.
+  Status PlanDcp() {
+    NXDKIT_ASSIGN(DcpContents contents, MakeDcpContents(source_, spec_));
+    NXDKIT_TRY(CheckDcpBytes(contents));
+    std::vector<DcpRank> ranks = CutDcp(contents, spec_.mesh);
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      std::vector<std::string> objects;
+      if (r == 0)
+        for (DcpObject& object : contents.objects) objects.push_back(std::move(object.archive));
+      if (ranks[r].chunks.empty() && objects.empty()) continue;
+      NXDKIT_TRY(PlanDcpFile(static_cast<int>(r), ranks[r], std::move(objects), contents));
+    }
+    if (source_.optimizer) CarryTrainingFiles();
+    CarrySideFiles();
+    NXDKIT_ASSIGN(std::string metadata, dcp::WriteMetadata(contents.metadata));
+    plan_.texts.push_back({dcp::kMetadataFile, std::move(metadata)});
+    return OkStatus();
+  }
+
+  Status CheckDcpBytes(const DcpContents& contents) const {
+    uint64_t bytes = 0;
+    for (const dcp::GlobalTensor& tensor : contents.tensors)
+      bytes += LeastPlanBytes(tensor.layout) * static_cast<uint64_t>(spec_.mesh.ranks());
+    return CheckPlanBytes(bytes, spec_.mesh.ranks());
+  }
+
+  Status PlanDcpFile(int rank, DcpRank& cut, std::vector<std::string> objects,
+                     DcpContents& contents) {
+    const std::string name = dcp::DataFileName(rank);
+    const uint32_t file = NewFile(name, -1, -1);
+    std::vector<OutputTensor> outputs;
+    for (DcpChunk& chunk : cut.chunks) {
+      NXDKIT_ASSIGN(OutputTensor output, Add(std::move(chunk.layout), file));
+      contents.metadata.tensors[chunk.entry].dtype = output.dtype;
+      output.shape = chunk.box.extent;  // the layout may see it in another one
+      outputs.push_back(std::move(output));
+    }
+    NXDKIT_ASSIGN(dcp::EncodedFile encoded,
+                  dcp::EncodeItems(std::move(objects), std::move(outputs)).in(name));
+    for (size_t i = 0; i < encoded.objects.size(); ++i)
+      contents.metadata.objects[i].place = {name, encoded.objects[i].offset,
+                                            encoded.objects[i].bytes};
+    for (size_t i = 0; i < encoded.tensors.size(); ++i)
+      contents.metadata.tensors[cut.chunks[i].entry].chunks.push_back(
+          {std::move(cut.chunks[i].box),
+           {name, encoded.tensors[i].offset, encoded.tensors[i].bytes}});
+    plan_.files[file].encoder = std::move(encoded.encoder);
+    return OkStatus();
+  }
+
   // Opaque to us: whatever they hold does not depend on the layout.
   void CarryTrainingFiles() {
-    const nxd::SetLocation& location = source_.artifact.set->location;
     const auto carry = [&](const std::string& folder, const char* name, std::string to) {
       if (const std::string path = JoinPath(folder, name); KindOf(path) == PathKind::kFile)
         plan_.copies.push_back({std::move(to), path});
     };
+    const Artifact& from = source_.artifact;
     for (const char* name : {"scheduler.pt", "user_content.pt"})
-      carry(location.tag_folder, name, InTag(name));
+      carry(from.set ? from.set->location.tag_folder : from.path, name, InTag(name));
+    if (!from.set) return;
+    const nxd::SetLocation& location = from.set->location;
     if (!spec_.optimum || !source_.artifact.mp_record) return;
     // Beside optimum-neuron's tag. Its training_args.bin names the old sizes and stays behind.
     for (const char* name : {"scheduler.pt", "trainer_state.json"})

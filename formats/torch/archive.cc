@@ -50,7 +50,7 @@ Error NotAnArchive(std::string_view start) {
 Result<Archive> ReadAny(std::shared_ptr<const File> file, const ReadOptions& options) {
   const Result<std::string> start = ReadStart(*file, 512);
   if (!start.ok()) return start.error();
-  if (start->starts_with(kZipMagic)) return ReadZipArchive(std::move(file), options);
+  if (start->starts_with(kZipMagic)) return ReadZipArchive({file, 0, file->bytes()}, options);
   if (StartsLikePickle(*start)) return ReadLegacyArchive(std::move(file));
   return NotAnArchive(*start);
 }
@@ -103,6 +103,25 @@ Result<Archive> ReadArchive(const std::string& path, const ReadOptions& options)
   if (!archive.ok()) return std::move(archive).error().in(path);
   archive->path = path;
   archive->file_bytes = file->bytes();
+  return archive;
+}
+
+Result<Archive> ReadArchiveAt(const std::shared_ptr<const File>& file, uint64_t offset,
+                              uint64_t bytes, const ReadOptions& options) {
+  Result<Archive> archive = ReadZipArchive({file, offset, bytes}, options);
+  if (!archive.ok()) {
+    const Error& error = archive.error();
+    Error told(error.code(),
+               fmt::format("in the archive of {} bytes at {}: {}", bytes, offset, error.message()));
+    if (error.offset()) told = std::move(told).at(*error.offset());
+    return std::move(told)
+        .in(file->path())
+        .member(error.member())
+        .on(error.tensor())
+        .hint(error.hint());
+  }
+  archive->path = file->path();
+  archive->file_bytes = bytes;
   return archive;
 }
 

@@ -10,6 +10,7 @@
 
 #include "formats/torch/pickle_value.h"
 #include "lib/base/error.h"
+#include "lib/system/file.h"
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit::torch {
@@ -41,6 +42,11 @@ bool LooksLikeArchive(const std::string& path);
 // Reads the structure, never the tensor data. Nothing in the file is executed: a pickle that asks
 // for a global outside the allow-list is kUnsupported naming the global and its pickle offset.
 Result<Archive> ReadArchive(const std::string& path, const ReadOptions& options = {});
+
+// The same of an archive of the zip form that lies in a part of a file, [offset, offset + bytes),
+// which must be inside it.
+Result<Archive> ReadArchiveAt(const std::shared_ptr<const File>& file, uint64_t offset,
+                              uint64_t bytes, const ReadOptions& options = {});
 
 // Whether the state dict refers to tensors in files beside it, as torch_xla's serialization.save
 // writes them (xser).

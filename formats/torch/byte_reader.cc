@@ -31,7 +31,7 @@ bool ByteReader::Line(std::string_view& out) {
   return true;
 }
 
-Result<std::string> ReadBytes(const File& file, uint64_t offset, uint64_t bytes) {
+Result<std::string> ReadBytes(FileView file, uint64_t offset, uint64_t bytes) {
   std::string buffer(static_cast<size_t>(bytes), '\0');
   NXDKIT_TRY(file.ReadAt(offset, std::as_writable_bytes(std::span(buffer))));
   return buffer;

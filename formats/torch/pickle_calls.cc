@@ -165,6 +165,8 @@ Result<NodeId> Call(PickleGraph& graph, NodeId callee, NodeId arguments) {
       return graph.OfGlobal(NodeKind::kOpaque, &global);
     case GlobalKind::kSize:
       return CallSize(graph, global, values);
+    case GlobalKind::kRecord:
+      return graph.Record(&global, arguments, true);
     case GlobalKind::kRebuildTensor:
     case GlobalKind::kRebuildTensorV2:
     case GlobalKind::kRebuildTensorV3:
@@ -186,6 +188,7 @@ Result<NodeId> NewObject(PickleGraph& graph, NodeId callee, NodeId arguments) {
   const GlobalKind kind = graph.AsGlobal(callee).kind;
   if (kind == GlobalKind::kOrderedDict || kind == GlobalKind::kSize)
     return Call(graph, callee, arguments);
+  if (kind == GlobalKind::kRecord) return graph.Record(&graph.AsGlobal(callee), arguments, false);
   if (kind != GlobalKind::kReference && kind != GlobalKind::kInternalReference)
     return NotCallable(graph, callee, "NEWOBJ");
   if (!graph.TupleItems(arguments).empty()) return WrongArguments(graph.AsGlobal(callee), "()");
@@ -194,6 +197,14 @@ Result<NodeId> NewObject(PickleGraph& graph, NodeId callee, NodeId arguments) {
 
 Status Build(PickleGraph& graph, NodeId object, NodeId state) {
   const NodeKind kind = graph.kind(object);
+  if (kind == NodeKind::kRecord) {
+    if (graph.AsRecord(object).state)
+      return Error(Errc::kUnsupported,
+                   fmt::format("a second BUILD of one {}; no pickler writes this",
+                               graph.AsRecord(object).global->name));
+    graph.SetState(object, state);
+    return OkStatus();
+  }
   if (kind == NodeKind::kReference) return BuildReference(graph, object, state);
   // An OrderedDict's attributes, of which torch uses one, _metadata: no tensor, so left out.
   if (kind == NodeKind::kOrderedDict && graph.kind(state) == NodeKind::kDict) return OkStatus();

@@ -25,7 +25,7 @@ struct Converted {
 
 bool IsContainer(NodeKind kind) {
   return kind == NodeKind::kTuple || kind == NodeKind::kList || kind == NodeKind::kSet ||
-         kind == NodeKind::kDict || kind == NodeKind::kOrderedDict;
+         kind == NodeKind::kDict || kind == NodeKind::kOrderedDict || kind == NodeKind::kRecord;
 }
 
 Error TooDeep() {
@@ -155,6 +155,28 @@ class Converter {
     return out;
   }
 
+  Result<Converted> ConvertRecord(NodeId id, int depth) {
+    const PickleGraph::RecordParts& parts = graph_.AsRecord(id);
+    Converted out;
+    auto record = std::make_shared<PickleRecord>();
+    record->name = parts.global->name;
+    record->called = parts.called;
+    const auto add = [&](NodeId child) -> Result<PickleValue> {
+      NXDKIT_ASSIGN(Converted made, Convert(child, depth + 1));
+      NXDKIT_TRY(AddChild(out, made));
+      return std::move(made.value);
+    };
+    for (const NodeId argument : graph_.TupleItems(parts.arguments)) {
+      NXDKIT_ASSIGN(PickleValue value, add(argument));
+      record->arguments.push_back(std::move(value));
+    }
+    if (parts.state) {
+      NXDKIT_ASSIGN(record->state, add(*parts.state));
+    }
+    out.value.value = std::shared_ptr<const PickleRecord>(std::move(record));
+    return out;
+  }
+
   Result<Converted> ConvertContainer(NodeId id, int depth) {
     const auto found = done_.find(id);
     if (found != done_.end()) {
@@ -166,14 +188,24 @@ class Converter {
       return Error(Errc::kUnsupported,
                    fmt::format("a {} that contains itself", graph_.kind_name(id)));
     const NodeKind kind = graph_.kind(id);
-    const bool dict = kind == NodeKind::kDict || kind == NodeKind::kOrderedDict;
-    Result<Converted> out =
-        dict ? ConvertDict(id, depth)
-             : ConvertItems(id, kind == NodeKind::kTuple ? graph_.TupleItems(id) : graph_.Items(id),
-                            depth);
+    Result<Converted> out = ConvertOpen(id, kind, depth);
     open_.erase(id);
     if (out.ok()) done_.emplace(id, *out);
     return out;
+  }
+
+  Result<Converted> ConvertOpen(NodeId id, NodeKind kind, int depth) {
+    switch (kind) {
+      case NodeKind::kRecord:
+        return ConvertRecord(id, depth);
+      case NodeKind::kDict:
+      case NodeKind::kOrderedDict:
+        return ConvertDict(id, depth);
+      case NodeKind::kTuple:
+        return ConvertItems(id, graph_.TupleItems(id), depth);
+      default:
+        return ConvertItems(id, graph_.Items(id), depth);
+    }
   }
 
   Result<Converted> ConvertSize(NodeId id) {

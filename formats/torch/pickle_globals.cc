@@ -105,31 +105,45 @@ std::vector<Global> MakeTable() {
     for (const char* name : kQuantizedStorages)
       table.push_back({std::string(module) + name, GlobalKind::kRefused, Dtype::kU8, kQuantized});
   }
-  for (int i = 0; i < kDtypeCount; ++i) {
-    const auto dtype = static_cast<Dtype>(i);
-    if (!TorchName(dtype).empty())
-      table.push_back({"torch." + std::string(TorchName(dtype)), GlobalKind::kDtype, dtype});
-  }
+  AddDtypes(table);
   for (const char* name : kOtherDtypes)
     table.push_back({std::string("torch.") + name, GlobalKind::kOpaque});
-  std::ranges::sort(table, {}, &Global::name);
   return table;
 }
 
 }  // namespace
 
-Result<const Global*> FindGlobal(std::string_view module, std::string_view name) {
-  static const std::vector<Global> table = MakeTable();  // constant, sorted by name
+void AddDtypes(std::vector<Global>& globals) {
+  for (int i = 0; i < kDtypeCount; ++i) {
+    const auto dtype = static_cast<Dtype>(i);
+    if (!TorchName(dtype).empty())
+      globals.push_back({"torch." + std::string(TorchName(dtype)), GlobalKind::kDtype, dtype});
+  }
+}
+
+const GlobalTable& TorchGlobals() {
+  static const GlobalTable table(
+      MakeTable(), "that plain tensors and containers need",
+      "save a dict of tensors (a state_dict) instead of Python objects");  // constant
+  return table;
+}
+
+GlobalTable::GlobalTable(std::vector<Global> globals, std::string needed_by, std::string hint)
+    : globals_(std::move(globals)), needed_by_(std::move(needed_by)), hint_(std::move(hint)) {
+  std::ranges::sort(globals_, {}, &Global::name);
+}
+
+Result<const Global*> GlobalTable::Find(std::string_view module, std::string_view name) const {
   // Python 3 calls Python 2's __builtin__ builtins; a pickle of protocol 2 has the old name.
   const std::string full =
       fmt::format("{}.{}", module == "__builtin__" ? "builtins" : module, name);
-  const auto found = std::ranges::lower_bound(table, full, {}, &Global::name);
-  if (found == table.end() || found->name != full)
+  const auto found = std::ranges::lower_bound(globals_, full, {}, &Global::name);
+  if (found == globals_.end() || found->name != full)
     return Error(Errc::kUnsupported,
                  fmt::format("the pickle asks for the global {}, which is not on the list of those "
-                             "that plain tensors and containers need",
-                             full))
-        .hint("save a dict of tensors (a state_dict) instead of Python objects");
+                             "{}",
+                             full, needed_by_))
+        .hint(hint_);
   if (found->kind == GlobalKind::kRefused)
     return Error(Errc::kUnsupported,
                  fmt::format("the pickle asks for {}, which is not supported", full))

@@ -1,10 +1,9 @@
-// PRIVATE: the allow-list: every global a pickle may name, and what it stands for here. It is the
-// list of torch.load(weights_only=True) of torch 2.15, and the two reference classes of NxD's
-// checkpoints.
+// PRIVATE: allow-lists: every global a pickle may name, and what it stands for here.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
@@ -37,6 +36,9 @@ enum class GlobalKind : uint8_t {
   // Classes of references to tensors in other files.
   kReference,
   kInternalReference,
+  // A class or function of plain data: what it is called with, and the state that BUILD gives it,
+  // are kept under its name. Only other readers' lists have some.
+  kRecord,
   // Known, and refused by name with a hint.
   kRefused,
 };
@@ -48,8 +50,27 @@ struct Global {
   const char* hint = "";
 };
 
-// kUnsupported naming "module.name" for what is not on the list. The result lives for ever.
-Result<const Global*> FindGlobal(std::string_view module, std::string_view name);
+// The list of one kind of pickle. Immutable; thread-safe.
+class GlobalTable {
+ public:
+  // `needed_by`: "that plain tensors and containers need", for messages; `hint`: what to do about a
+  // global that is not on the list.
+  GlobalTable(std::vector<Global> globals, std::string needed_by, std::string hint);
+  // kUnsupported naming "module.name" for what is not on the list. The result lives as long as the
+  // table.
+  Result<const Global*> Find(std::string_view module, std::string_view name) const;
+
+ private:
+  std::vector<Global> globals_;  // sorted by name
+  std::string needed_by_;
+  std::string hint_;
+};
+
+// That of torch.load(weights_only=True) of torch 2.15, and the two reference classes of NxD's
+// checkpoints.
+const GlobalTable& TorchGlobals();
+// All of torch's dtypes.
+void AddDtypes(std::vector<Global>& globals);
 
 // "FloatStorage"; nullptr for a dtype whose tensors are stored untyped.
 const char* StorageClassName(Dtype dtype);

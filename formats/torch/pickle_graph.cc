@@ -9,11 +9,27 @@
 namespace nxdkit::torch {
 
 const char* KindName(NodeKind kind) {
-  constexpr auto kNames = std::to_array<const char*>(
-      {"None", "bool", "int", "float", "str", "bytes", "bytes", "int over 64 bits", "tuple", "list",
-       "set", "dict", "OrderedDict", "global", "object", "torch.Size", "storage", "tensor",
-       "tensor reference"});
-  static_assert(kNames.size() == static_cast<size_t>(NodeKind::kReference) + 1);
+  constexpr auto kNames = std::to_array<const char*>({"None",
+                                                      "bool",
+                                                      "int",
+                                                      "float",
+                                                      "str",
+                                                      "bytes",
+                                                      "bytes",
+                                                      "int over 64 bits",
+                                                      "tuple",
+                                                      "list",
+                                                      "set",
+                                                      "dict",
+                                                      "OrderedDict",
+                                                      "global",
+                                                      "object",
+                                                      "torch.Size",
+                                                      "storage",
+                                                      "tensor",
+                                                      "tensor reference",
+                                                      "record"});
+  static_assert(kNames.size() == static_cast<size_t>(NodeKind::kRecord) + 1);
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -81,6 +97,11 @@ NodeId PickleGraph::OfGlobal(NodeKind kind, const Global* global) {
 NodeId PickleGraph::Storage(const StorageRef& ref) {
   storage_refs_.push_back(ref);
   return Add(NodeKind::kStorage, 0, storage_refs_.size() - 1);
+}
+
+NodeId PickleGraph::Record(const Global* global, NodeId arguments, bool called) {
+  records_.push_back({global, arguments, called, std::nullopt});
+  return Add(NodeKind::kRecord, 0, records_.size() - 1);
 }
 
 NodeId PickleGraph::Tensor(StoredTensor tensor, uint32_t storage) {

@@ -40,6 +40,7 @@ enum class NodeKind : uint8_t {
   kStorage,
   kTensor,
   kReference,
+  kRecord,
 };
 const char* KindName(NodeKind kind);  // for messages: "list"
 
@@ -83,6 +84,8 @@ class PickleGraph {
   NodeId Size(NodeId tuple) { return Add(NodeKind::kSize, 0, tuple); }
   NodeId Storage(const StorageRef& ref);
   NodeId Tensor(StoredTensor tensor, uint32_t storage);
+  // `called`: the result of a call (REDUCE); else an object that is only made (NEWOBJ).
+  NodeId Record(const Global* global, NodeId arguments, bool called);
   NodeId Reference(bool internal) { return Add(NodeKind::kReference, internal, kNoTid); }
 
   bool AsBool(NodeId id) const { return nodes_[id].payload != 0; }
@@ -96,6 +99,15 @@ class PickleGraph {
   const Global& AsGlobal(NodeId id) const { return *globals_[nodes_[id].payload]; }  // or kOpaque
   const StorageRef& AsStorage(NodeId id) const { return storage_refs_[nodes_[id].payload]; }
   size_t AsTensor(NodeId id) const { return nodes_[id].payload; }
+
+  struct RecordParts {
+    const Global* global = nullptr;
+    NodeId arguments = 0;  // a tuple
+    bool called = false;
+    std::optional<NodeId> state;  // set by BUILD
+  };
+  const RecordParts& AsRecord(NodeId id) const { return records_[nodes_[id].payload]; }
+  void SetState(NodeId id, NodeId state) { records_[nodes_[id].payload].state = state; }
 
   // References: the tid is set by BUILD; nullopt before.
   bool IsInternalReference(NodeId id) const { return nodes_[id].count != 0; }
@@ -138,6 +150,7 @@ class PickleGraph {
   std::vector<std::string> owned_;
   std::vector<const Global*> globals_;
   std::vector<StorageRef> storage_refs_;
+  std::vector<RecordParts> records_;
   NodeId none_ = kNoNode;
   NodeId true_ = kNoNode;
   NodeId false_ = kNoNode;

@@ -38,7 +38,8 @@ Result<T> Parse(std::string_view text, std::string_view what) {
 
 class Machine {
  public:
-  Machine(PickleGraph& graph, PickleFlavor flavor) : graph_(graph), flavor_(flavor) {}
+  Machine(PickleGraph& graph, PickleFlavor flavor, const GlobalTable& globals)
+      : graph_(graph), flavor_(flavor), globals_(globals) {}
 
   Result<PickleResult> Run() {
     const std::string_view pickle = graph_.pickle();
@@ -122,7 +123,7 @@ class Machine {
   }
 
   Status PushGlobal(std::string_view module, std::string_view name) {
-    NXDKIT_ASSIGN(const Global* global, FindGlobal(module, name));
+    NXDKIT_ASSIGN(const Global* global, globals_.Find(module, name));
     return Push(graph_.OfGlobal(NodeKind::kGlobal, global));
   }
 
@@ -350,6 +351,7 @@ class Machine {
 
   PickleGraph& graph_;
   PickleFlavor flavor_;
+  const GlobalTable& globals_;
   std::vector<NodeId> stack_;
   std::vector<size_t> marks_;  // sizes of the stack at each MARK
   std::vector<NodeId> memo_;
@@ -358,8 +360,9 @@ class Machine {
 
 }  // namespace
 
-Result<PickleResult> RunPickle(PickleGraph& graph, PickleFlavor flavor) {
-  return Machine(graph, flavor).Run();
+Result<PickleResult> RunPickle(PickleGraph& graph, PickleFlavor flavor,
+                               const GlobalTable& globals) {
+  return Machine(graph, flavor, globals).Run();
 }
 
 }  // namespace nxdkit::torch

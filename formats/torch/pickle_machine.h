@@ -1,10 +1,11 @@
-// PRIVATE: runs a pickle. It builds plain containers and tensors, and can do nothing else: globals
-// are looked up in the allow-list (pickle_globals.h), and each has one fixed meaning.
+// PRIVATE: runs a pickle. It builds plain containers, records and tensors, and can do nothing else:
+// globals are looked up in an allow-list (pickle_globals.h), and each has one fixed meaning.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "formats/torch/pickle_globals.h"
 #include "formats/torch/pickle_graph.h"
 #include "formats/torch/tensor_rebuild.h"
 #include "lib/base/error.h"
@@ -21,6 +22,7 @@ struct PickleResult {
 
 // Runs the pickle at the start of graph.pickle(). Memory is bounded by a small multiple of its
 // bytes; nothing recurses. Errors carry the offset of the instruction from the pickle's start.
-Result<PickleResult> RunPickle(PickleGraph& graph, PickleFlavor flavor);
+Result<PickleResult> RunPickle(PickleGraph& graph, PickleFlavor flavor,
+                               const GlobalTable& globals = TorchGlobals());
 
 }  // namespace nxdkit::torch

@@ -10,6 +10,10 @@ PickleValue PickleValue::MakeList(PickleList items) {
   return PickleValue{List{std::make_shared<PickleList>(std::move(items))}};
 }
 
+PickleValue PickleValue::MakeTuple(PickleList items) {
+  return PickleValue{Tuple{std::make_shared<PickleList>(std::move(items))}};
+}
+
 const PickleDict* PickleValue::dict() const {
   const Dict* dict = std::get_if<Dict>(&value);
   return dict != nullptr ? dict->items.get() : nullptr;
@@ -26,6 +30,11 @@ const int64_t* PickleValue::integer() const { return std::get_if<int64_t>(&value
 const TensorIndex* PickleValue::tensor() const { return std::get_if<TensorIndex>(&value); }
 const TensorReference* PickleValue::reference() const {
   return std::get_if<TensorReference>(&value);
+}
+
+const PickleRecord* PickleValue::record() const {
+  const auto* record = std::get_if<std::shared_ptr<const PickleRecord>>(&value);
+  return record != nullptr ? record->get() : nullptr;
 }
 
 const PickleValue* PickleValue::Find(std::string_view key) const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,6 +37,8 @@ struct OpaqueObject {
   std::string qualified_name;
 };
 
+struct PickleRecord;
+
 struct PickleValue {
   struct None {};
   struct List {
@@ -59,11 +62,13 @@ struct PickleValue {
   };  // LONG1/LONG4 outside of int64
 
   std::variant<None, bool, int64_t, double, std::string, Bytes, BigInt, List, Tuple, Set, Dict,
-               Dtype, TorchSize, TensorIndex, TensorReference, OpaqueObject>
+               Dtype, TorchSize, TensorIndex, TensorReference, OpaqueObject,
+               std::shared_ptr<const PickleRecord>>
       value;
 
   static PickleValue MakeDict(PickleDict items);
   static PickleValue MakeList(PickleList items);
+  static PickleValue MakeTuple(PickleList items);
 
   const PickleDict* dict() const;  // nullptr when it is something else; same below
   const PickleList* list() const;  // list or tuple
@@ -71,8 +76,18 @@ struct PickleValue {
   const int64_t* integer() const;
   const TensorIndex* tensor() const;
   const TensorReference* reference() const;
+  const PickleRecord* record() const;
   // The value under a string key of a dict, or nullptr.
   const PickleValue* Find(std::string_view key) const;
+};
+
+// What a pickle says of an object of a class that its reader's list names: plain data. Nothing of
+// the class is known, or run.
+struct PickleRecord {
+  std::string name;     // "torch.distributed.checkpoint.metadata.Metadata"
+  bool called = false;  // made by a call of it (REDUCE), not by NEWOBJ
+  PickleList arguments;
+  std::optional<PickleValue> state;  // of BUILD
 };
 
 }  // namespace nxdkit::torch

@@ -192,6 +192,23 @@ class Writer {
     return OrderedItems(*dict.items, depth + 1);
   }
 
+  Status Record(const PickleRecord& record, int depth) {
+    const size_t dot = record.name.rfind('.');
+    if (dot == std::string::npos)
+      return Error(Errc::kInternal,
+                   fmt::format("a record of {}, which is in no module", record.name));
+    emit_.Global(record.name.substr(0, dot).c_str(), record.name.substr(dot + 1));
+    if (record.arguments.size() > 3) emit_.Put(Op::kMark);
+    for (const PickleValue& item : record.arguments) NXDKIT_TRY(Value(item, depth + 1));
+    emit_.EndTuple(record.arguments.size());
+    emit_.Put(record.called ? Op::kReduce : Op::kNewObj);
+    Remember(&record);
+    if (!record.state) return OkStatus();
+    NXDKIT_TRY(Value(*record.state, depth + 1));
+    emit_.Put(Op::kBuild);
+    return OkStatus();
+  }
+
   Status Value(const PickleValue& value, int depth) {
     if (depth > kMaxNesting)
       return Error(Errc::kUnsupported,
@@ -233,6 +250,9 @@ class Writer {
               if (TorchName(dtype).empty())
                 return Error(Errc::kUnsupported, fmt::format("torch has no dtype {}", Name(dtype)));
               return emit_.Global("torch", std::string(TorchName(dtype))), OkStatus();
+            },
+            [&](const std::shared_ptr<const PickleRecord>& record) {
+              return Shared(record.get()) ? OkStatus() : Record(*record, depth);
             },
             [&](const OpaqueObject& object) -> Status {
               return Error(Errc::kUnsupported,

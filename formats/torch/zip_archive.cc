@@ -8,7 +8,6 @@
 #include "formats/torch/pickle_convert.h"
 #include "formats/torch/pickle_machine.h"
 #include "formats/torch/zip_format.h"
-#include "formats/torch/zip_record.h"
 
 namespace nxdkit::torch {
 namespace {
@@ -21,8 +20,8 @@ constexpr size_t kMaxWarnings = 20;
 
 class ZipArchiveReader {
  public:
-  ZipArchiveReader(std::shared_ptr<const File> file, ZipDirectory directory)
-      : file_(std::move(file)), directory_(std::move(directory)) {}
+  ZipArchiveReader(const ArchivePlace& place, ZipDirectory directory)
+      : place_(place), directory_(std::move(directory)) {}
 
   Result<Archive> Read(const ReadOptions& options) {
     archive_.format = "torch zip";
@@ -72,7 +71,7 @@ class ZipArchiveReader {
     if (record == nullptr) record = directory_.Find(Name(".data/version"));
     if (record == nullptr)
       return Error(Errc::kCorrupt, "the archive has no version record").member(Name("version"));
-    NXDKIT_ASSIGN(archive_.version, ReadRecord(*file_, *record, kMaxSmallRecord));
+    NXDKIT_ASSIGN(archive_.version, ReadRecord(place_.view(), *record, kMaxSmallRecord));
     std::string_view digits = archive_.version;
     digits = digits.substr(0, digits.find_last_not_of("\r\n") + 1);
     int version = 0;
@@ -91,7 +90,7 @@ class ZipArchiveReader {
   Status ReadByteOrder() {
     const ZipRecord* record = directory_.Find(Name("byteorder"));
     if (record == nullptr) return OkStatus();
-    NXDKIT_ASSIGN(const std::string order, ReadRecord(*file_, *record, kMaxSmallRecord));
+    NXDKIT_ASSIGN(const std::string order, ReadRecord(place_.view(), *record, kMaxSmallRecord));
     big_endian_ = order == "big";
     if (big_endian_ || order == "little") return OkStatus();
     return InRecord(*record, Errc::kUnsupported,
@@ -103,7 +102,7 @@ class ZipArchiveReader {
     if (record == nullptr)
       return Error(Errc::kUnsupported, "a zip archive without this record is not from torch.save")
           .member(Name("data.pkl"));
-    NXDKIT_ASSIGN(const std::string pickle, ReadRecord(*file_, *record, kMaxPickleBytes));
+    NXDKIT_ASSIGN(const std::string pickle, ReadRecord(place_.view(), *record, kMaxPickleBytes));
     PickleGraph graph(pickle);
     Result<PickleResult> run = RunPickle(graph, PickleFlavor::kZip);
     if (!run.ok()) return std::move(run).error().member(record->name);
@@ -137,7 +136,7 @@ class ZipArchiveReader {
     storages.reserve(graph.storages.size());
     for (const StorageClaim& claim : graph.storages) {
       NXDKIT_ASSIGN(const ZipRecord* record, StorageRecord(claim));
-      storages.push_back(RecordStorage(file_, *record));
+      storages.push_back(RecordStorage(place_, *record));
     }
     for (size_t i = 0; i < graph.tensors.size(); ++i) {
       graph.tensors[i].storage = storages[graph.tensor_storages[i]];
@@ -160,13 +159,13 @@ class ZipArchiveReader {
     const ByteSink ignore = [](std::span<const std::byte>) { return OkStatus(); };
     for (const ZipRecord& record : directory_.records()) {
       if (known != nullptr && record.method == zip::kStored) {
-        const auto crc = known->find(record.data_offset);
+        const auto crc = known->find(place_.start + record.data_offset);
         if (crc != known->end()) {
           NXDKIT_TRY(CheckCrc(record, crc->second));
           continue;
         }
       }
-      NXDKIT_TRY(StreamRecord(*file_, record, ignore));
+      NXDKIT_TRY(StreamRecord(place_.view(), record, ignore));
     }
     return OkStatus();
   }
@@ -180,7 +179,7 @@ class ZipArchiveReader {
                          record.name.substr(folder.size())));
   }
 
-  std::shared_ptr<const File> file_;
+  ArchivePlace place_;
   ZipDirectory directory_;
   std::string top_;  // the folder inside the zip
   bool big_endian_ = false;
@@ -190,9 +189,9 @@ class ZipArchiveReader {
 
 }  // namespace
 
-Result<Archive> ReadZipArchive(std::shared_ptr<const File> file, const ReadOptions& options) {
-  NXDKIT_ASSIGN(ZipDirectory directory, ZipDirectory::Read(*file));
-  return ZipArchiveReader(std::move(file), std::move(directory)).Read(options);
+Result<Archive> ReadZipArchive(const ArchivePlace& place, const ReadOptions& options) {
+  NXDKIT_ASSIGN(ZipDirectory directory, ZipDirectory::Read(place.view()));
+  return ZipArchiveReader(place, std::move(directory)).Read(options);
 }
 
 }  // namespace nxdkit::torch

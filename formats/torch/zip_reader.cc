@@ -47,7 +47,7 @@ std::optional<size_t> FindEndRecord(std::string_view tail) {
 }
 
 // Offset of the zip64 end record, when a locator is right before the end record at `end`.
-Result<std::optional<uint64_t>> FindEnd64(const File& file, uint64_t end) {
+Result<std::optional<uint64_t>> FindEnd64(FileView file, uint64_t end) {
   if (end < zip::kLocatorBytes) return std::optional<uint64_t>();
   const uint64_t at = end - zip::kLocatorBytes;
   NXDKIT_ASSIGN(const std::string locator, ReadBytes(file, at, zip::kLocatorBytes));
@@ -80,7 +80,7 @@ Result<ZipEnd> ParseEnd(std::string_view fields, uint64_t record_offset, std::st
   return end;
 }
 
-Result<ZipEnd> ParseEnd64(const File& file, uint64_t offset) {
+Result<ZipEnd> ParseEnd64(FileView file, uint64_t offset) {
   NXDKIT_ASSIGN(const std::string record, ReadBytes(file, offset, zip::kEnd64Bytes));
   const uint32_t signature = LoadLittle<uint32_t>(record);
   if (signature != zip::kEnd64Signature)
@@ -108,8 +108,19 @@ Status CheckPlace(const ZipEnd& end, uint64_t limit) {
   return OkStatus();
 }
 
-Result<ZipEnd> ReadEnd(const File& file) {
-  const uint64_t tail_bytes = std::min(file.bytes(), zip::kEndBytes + kMaxCommentBytes);
+// An end record without a comment, as torch writes it, is found without reading 64 KiB: an archive
+// may be small, and one of thousands in its file.
+Result<bool> EndsAtOnce(FileView file) {
+  if (file.bytes() < zip::kEndBytes) return false;
+  NXDKIT_ASSIGN(const std::string end,
+                ReadBytes(file, file.bytes() - zip::kEndBytes, zip::kEndBytes));
+  return FindEndRecord(end).has_value();
+}
+
+Result<ZipEnd> ReadEnd(FileView file) {
+  NXDKIT_ASSIGN(const bool ends_at_once, EndsAtOnce(file));
+  const uint64_t most = zip::kEndBytes + (ends_at_once ? 0 : kMaxCommentBytes);
+  const uint64_t tail_bytes = std::min(file.bytes(), most);
   const uint64_t tail_offset = file.bytes() - tail_bytes;
   NXDKIT_ASSIGN(const std::string tail, ReadBytes(file, tail_offset, tail_bytes));
   const std::optional<size_t> found = FindEndRecord(tail);
@@ -214,7 +225,7 @@ Status ZipDirectory::Parse(uint64_t entries, uint64_t directory_offset) {
 
 // The data begins after the local header, whose extra field has its own length (torch pads there);
 // everything else the local header says is repeated, or is 0, so only its name and method are met.
-Status ZipDirectory::ReadLocalHeaders(const File& file, uint64_t directory_offset) {
+Status ZipDirectory::ReadLocalHeaders(FileView file, uint64_t directory_offset) {
   std::vector<size_t> order(records_.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::sort(order, {}, [&](size_t i) { return records_[i].header_offset; });
@@ -250,7 +261,7 @@ Status ZipDirectory::ReadLocalHeaders(const File& file, uint64_t directory_offse
   return OkStatus();
 }
 
-Result<ZipDirectory> ZipDirectory::Read(const File& file) {
+Result<ZipDirectory> ZipDirectory::Read(FileView file) {
   NXDKIT_ASSIGN(const ZipEnd end, ReadEnd(file));
   ZipDirectory directory;
   directory.bytes_.resize(static_cast<size_t>(end.directory_bytes));

@@ -30,7 +30,7 @@ class ZipDirectory {
   // allowed, as torch allows them, within the last 64 KiB + 22 of the file. kCorrupt, or
   // kUnsupported for encrypted records and other methods; errors carry the member name and the file
   // offset.
-  static Result<ZipDirectory> Read(const File& file);
+  static Result<ZipDirectory> Read(FileView file);
 
   ZipDirectory(ZipDirectory&&) = default;
   ZipDirectory& operator=(ZipDirectory&&) = default;
@@ -43,7 +43,7 @@ class ZipDirectory {
  private:
   ZipDirectory() = default;
   Status Parse(uint64_t entries, uint64_t directory_offset);
-  Status ReadLocalHeaders(const File& file, uint64_t directory_offset);
+  Status ReadLocalHeaders(FileView file, uint64_t directory_offset);
 
   std::vector<char> bytes_;  // the central directory; a vector, since its bytes stay when moved
   std::vector<ZipRecord> records_;

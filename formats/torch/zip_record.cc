@@ -16,11 +16,11 @@ namespace {
 
 constexpr size_t kChunkBytes = 256 << 10;
 
-Status StreamStored(const File& file, const ZipRecord& record, const ByteSink& sink) {
+Status StreamStored(FileView file, const ZipRecord& record, const ByteSink& sink) {
   const PageBuffer buffer(std::min<uint64_t>(kChunkBytes, record.bytes) + kPageBytes);
   for (uint64_t done = 0; done < record.bytes;) {
-    const std::span<std::byte> piece =
-        buffer.InStep(record.data_offset, std::min<uint64_t>(kChunkBytes, record.bytes - done));
+    const std::span<std::byte> piece = buffer.InStep(
+        file.start() + record.data_offset, std::min<uint64_t>(kChunkBytes, record.bytes - done));
     NXDKIT_TRY(file.ReadAt(record.data_offset + done, piece));
     NXDKIT_TRY(sink(piece));
     done += piece.size();
@@ -28,7 +28,7 @@ Status StreamStored(const File& file, const ZipRecord& record, const ByteSink& s
   return OkStatus();
 }
 
-Status StreamDeflated(const File& file, const ZipRecord& record, const ByteSink& sink) {
+Status StreamDeflated(FileView file, const ZipRecord& record, const ByteSink& sink) {
   z_stream stream = {};
   // Negative window bits: zip holds raw deflate data, without zlib's header.
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
@@ -74,14 +74,14 @@ Status StreamDeflated(const File& file, const ZipRecord& record, const ByteSink&
 // A deflated record. Only a temporary file gives random access to it.
 class InflatedStorage : public Storage {
  public:
-  InflatedStorage(std::shared_ptr<const File> file, const ZipRecord& record)
-      : file_(std::move(file)), name_(record.name), record_(record) {
+  InflatedStorage(const ArchivePlace& place, const ZipRecord& record)
+      : place_(place), name_(record.name), record_(record) {
     record_.name = name_;
   }
 
   uint64_t bytes() const override { return record_.bytes; }
-  const std::string& path() const override { return file_->path(); }
-  uint64_t file_offset() const override { return record_.data_offset; }
+  const std::string& path() const override { return place_.file->path(); }
+  uint64_t file_offset() const override { return place_.start + record_.data_offset; }
 
   Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
     std::call_once(once_, [this] { inflated_ = Inflate(); });
@@ -98,17 +98,18 @@ class InflatedStorage : public Storage {
   Result<File> Inflate() const {
     NXDKIT_ASSIGN(File temporary, File::OpenTemporary());
     uint64_t written = 0;
-    Status done = StreamRecord(*file_, record_, [&](std::span<const std::byte> piece) -> Status {
+    const ByteSink write = [&](std::span<const std::byte> piece) -> Status {
       NXDKIT_TRY(temporary.WriteAt(written, piece));
       written += piece.size();
       return OkStatus();
-    });
+    };
+    Status done = StreamRecord(place_.view(), record_, write);
     if (!done.ok()) return std::move(done).error().in(path());
     return temporary;
   }
 
-  std::shared_ptr<const File> file_;  // shared by all storages of the archive
-  std::string name_;                  // record_.name points here
+  ArchivePlace place_;
+  std::string name_;  // record_.name points here
   ZipRecord record_;
   mutable std::once_flag once_;
   mutable std::optional<Result<File>> inflated_;
@@ -120,7 +121,7 @@ Error InRecord(const ZipRecord& record, Errc code, std::string message) {
   return Error(code, std::move(message)).member(record.name).at(record.data_offset);
 }
 
-Status StreamRecord(const File& file, const ZipRecord& record, const ByteSink& sink) {
+Status StreamRecord(FileView file, const ZipRecord& record, const ByteSink& sink) {
   uint32_t crc = 0;
   const ByteSink checked = [&](std::span<const std::byte> piece) {
     if (record.crc != 0) crc = Crc32(crc, piece);
@@ -138,7 +139,7 @@ Status CheckCrc(const ZipRecord& record, uint32_t crc) {
       fmt::format("the data has CRC-32 {:08x}, the directory says {:08x}", crc, record.crc));
 }
 
-Result<std::string> ReadRecord(const File& file, const ZipRecord& record, uint64_t max_bytes) {
+Result<std::string> ReadRecord(FileView file, const ZipRecord& record, uint64_t max_bytes) {
   if (record.bytes > max_bytes)
     return InRecord(
         record, Errc::kUnsupported,
@@ -152,11 +153,10 @@ Result<std::string> ReadRecord(const File& file, const ZipRecord& record, uint64
   return contents;
 }
 
-std::shared_ptr<const Storage> RecordStorage(std::shared_ptr<const File> file,
-                                             const ZipRecord& record) {
+std::shared_ptr<const Storage> RecordStorage(const ArchivePlace& place, const ZipRecord& record) {
   if (record.method == zip::kStored)
-    return FileStorage(std::move(file), record.data_offset, record.bytes);
-  return std::make_shared<InflatedStorage>(std::move(file), record);
+    return FileStorage(place.file, place.start + record.data_offset, record.bytes);
+  return std::make_shared<InflatedStorage>(place, record);
 }
 
 }  // namespace nxdkit::torch

@@ -21,17 +21,24 @@ using ByteSink = std::function<Status(std::span<const std::byte>)>;
 
 // Hands the record's (inflated) bytes to `sink` in order, in pieces of bounded size: exactly
 // record.bytes of them, or an error. Compares the CRC-32 unless it is 0 (not computed).
-Status StreamRecord(const File& file, const ZipRecord& record, const ByteSink& sink);
+Status StreamRecord(FileView file, const ZipRecord& record, const ByteSink& sink);
 
 // What StreamRecord says of a record whose inflated bytes have the CRC-32 `crc`.
 Status CheckCrc(const ZipRecord& record, uint32_t crc);
 
 // The whole record; kUnsupported when it is over `max_bytes`.
-Result<std::string> ReadRecord(const File& file, const ZipRecord& record, uint64_t max_bytes);
+Result<std::string> ReadRecord(FileView file, const ZipRecord& record, uint64_t max_bytes);
+
+// Where an archive lies: in a file, or a part of one.
+struct ArchivePlace {
+  std::shared_ptr<const File> file;  // shared by all storages of the archive
+  uint64_t start = 0;
+  uint64_t bytes = 0;
+  FileView view() const { return FileView(*file, start, bytes); }
+};
 
 // Random access. A stored record is a piece of the file; a deflated one is inflated into a
 // temporary file at the first ReadAt, whose error every later ReadAt repeats. Thread-safe.
-std::shared_ptr<const Storage> RecordStorage(std::shared_ptr<const File> file,
-                                             const ZipRecord& record);
+std::shared_ptr<const Storage> RecordStorage(const ArchivePlace& place, const ZipRecord& record);
 
 }  // namespace nxdkit::torch

@@ -78,6 +78,45 @@ std::vector<Box> RangeBoxes(const Shape& shape, int64_t first, int64_t end) {
   return boxes;
 }
 
+namespace {
+
+// The dimension along which the most boxes begin at places of their own.
+size_t SweepDimension(const std::vector<Box>& boxes) {
+  size_t best = 0;
+  size_t most = 0;
+  for (size_t d = 0; d < boxes.front().lo.size(); ++d) {
+    std::vector<int64_t> begins;
+    for (const Box& box : boxes) begins.push_back(box.lo[d]);
+    std::ranges::sort(begins);
+    const auto places =
+        static_cast<size_t>(std::unique(begins.begin(), begins.end()) - begins.begin());
+    if (places > most) best = d;
+    most = std::max(most, places);
+  }
+  return best;
+}
+
+}  // namespace
+
+// Boxes are met in the order in which they begin: the thousands of pieces of a tensor are not
+// compared each with each.
+std::optional<std::pair<size_t, size_t>> FindOverlap(const std::vector<Box>& boxes) {
+  if (boxes.empty()) return std::nullopt;
+  const size_t dim = SweepDimension(boxes);
+  const auto first = [&](size_t i) { return boxes[i].lo.empty() ? 0 : boxes[i].lo[dim]; };
+  const auto end = [&](size_t i) {
+    return boxes[i].lo.empty() ? 1 : boxes[i].lo[dim] + boxes[i].extent[dim];
+  };
+  std::vector<size_t> order(boxes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, first);
+  for (size_t i = 0; i < order.size(); ++i)
+    for (size_t j = i + 1; j < order.size() && first(order[j]) < end(order[i]); ++j)
+      if (Meet(boxes[order[i]], boxes[order[j]]))
+        return std::pair(std::max(order[i], order[j]), std::min(order[i], order[j]));
+  return std::nullopt;
+}
+
 std::string BoxText(const Box& box) {
   std::string text = "[";
   for (size_t d = 0; d < box.lo.size(); ++d)
@@ -159,34 +198,46 @@ void TransposeStored(TensorLayout& tensor) {
   }
 }
 
-TensorLayout CutRows(const TensorLayout& tensor, int64_t row, int64_t rows) {
-  NXDKIT_CHECK(!tensor.shape.empty());
-  TensorLayout cut{tensor.name, tensor.file, tensor.shape, tensor.dtype, {}, {}};
-  cut.shape[0] = rows;
-  Box window = WholeBox(cut.shape);
-  window.lo[0] = row;
+TensorLayout CutBox(const TensorLayout& tensor, const Box& box) {
+  TensorLayout cut{tensor.name, tensor.file, box.extent, tensor.dtype, {}, {}};
   for (const Piece& piece : tensor.pieces) {
     const Box stored = StoredBox(piece, tensor.shape.size());
-    const std::optional<Box> part = Intersect(stored, window);
+    const std::optional<Box> part = Intersect(stored, box);
     if (!part) continue;
     Piece clipped = piece;
     for (size_t d = 0; d < piece.axes.size(); ++d) {
-      if (piece.axes[d] != 0) continue;
-      clipped.logical.lo[d] += part->lo[0] - stored.lo[0];
-      clipped.logical.extent[d] = part->extent[0];
+      const uint8_t axis = piece.axes[d];
+      clipped.logical.lo[d] += part->lo[axis] - stored.lo[axis];
+      clipped.logical.extent[d] = part->extent[axis];
     }
-    clipped.stored_lo[0] = part->lo[0] - row;
+    for (size_t d = 0; d < box.lo.size(); ++d) clipped.stored_lo[d] = part->lo[d] - box.lo[d];
     cut.pieces.push_back(std::move(clipped));
   }
   for (const Fill& fill : tensor.fills) {
-    std::optional<Box> part = Intersect(fill.stored, window);
+    std::optional<Box> part = Intersect(fill.stored, box);
     if (!part) continue;
-    part->lo[0] -= row;
+    for (size_t d = 0; d < box.lo.size(); ++d) part->lo[d] -= box.lo[d];
     cut.fills.push_back({*std::move(part), fill.value});
   }
+  return cut;
+}
+
+TensorLayout CutRows(const TensorLayout& tensor, int64_t row, int64_t rows) {
+  NXDKIT_CHECK(!tensor.shape.empty());
+  Box window = WholeBox(tensor.shape);
+  window.lo[0] = row;
+  window.extent[0] = rows;
+  TensorLayout cut = CutBox(tensor, window);
   const int64_t stored_rows = std::clamp<int64_t>(tensor.shape[0] - row, 0, rows);
   AddZeros(cut, 0, stored_rows, rows - stored_rows);
   return cut;
+}
+
+std::vector<uint32_t> ParamsOf(const TensorLayout& tensor) {
+  std::vector<uint32_t> params;
+  for (const Piece& piece : tensor.pieces)
+    if (std::ranges::find(params, piece.param) == params.end()) params.push_back(piece.param);
+  return params;
 }
 
 Box StoredBox(const Piece& piece, size_t stored_rank) {
@@ -227,23 +278,6 @@ Status CheckPiece(const std::vector<LogicalTensor>& params, const TensorLayout& 
     return LayoutError(tensor, fmt::format("piece {} is outside of {} {}", BoxText(piece.logical),
                                            param.name, ShapeText(param.shape)));
   return OkStatus();
-}
-
-// Two boxes that overlap, the later one first. Boxes are met in the order of their first rows: the
-// hundreds of pieces of a tensor of experts are not compared each with each.
-std::optional<std::pair<size_t, size_t>> FindOverlap(const std::vector<Box>& boxes) {
-  const auto first = [&](size_t i) { return boxes[i].lo.empty() ? 0 : boxes[i].lo[0]; };
-  const auto end = [&](size_t i) {
-    return boxes[i].lo.empty() ? 1 : boxes[i].lo[0] + boxes[i].extent[0];
-  };
-  std::vector<size_t> order(boxes.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, {}, first);
-  for (size_t i = 0; i < order.size(); ++i)
-    for (size_t j = i + 1; j < order.size() && first(order[j]) < end(order[i]); ++j)
-      if (Meet(boxes[order[i]], boxes[order[j]]))
-        return std::pair(std::max(order[i], order[j]), std::min(order[i], order[j]));
-  return std::nullopt;
 }
 
 }  // namespace

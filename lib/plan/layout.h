@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/base/error.h"
@@ -36,6 +37,9 @@ std::vector<Box> Subtract(const Box& a, const Box& b);
 // dimension.
 std::vector<Box> RangeBoxes(const Shape& shape, int64_t first, int64_t end);
 std::string BoxText(const Box& box);  // "[0:128, 0:4096]"
+// Two boxes of one rank that overlap, the later one first; nullopt when all are disjoint. Of n
+// boxes of two dimensions it compares at most about n * sqrt(n) pairs.
+std::optional<std::pair<size_t, size_t>> FindOverlap(const std::vector<Box>& boxes);
 
 struct LogicalTensor {
   std::string name;
@@ -99,6 +103,12 @@ void TransposeStored(TensorLayout& tensor);
 // Rows [row, row + rows) of a stored tensor as one of their own: pieces and fills are clipped in
 // stored space; rows past the tensor's end are zero padding. The rank is at least 1.
 TensorLayout CutRows(const TensorLayout& tensor, int64_t row, int64_t rows);
+// A box of a stored tensor as one of its own: pieces and fills are clipped in stored space; what
+// the box has outside of the tensor stays empty.
+TensorLayout CutBox(const TensorLayout& tensor, const Box& box);
+
+// The parameters that a tensor holds parts of, each once, in the order of its pieces.
+std::vector<uint32_t> ParamsOf(const TensorLayout& tensor);
 
 // Box of the stored tensor that a piece covers.
 Box StoredBox(const Piece& piece, size_t stored_rank);

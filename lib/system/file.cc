@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -143,6 +144,20 @@ Status File::ReadAt(uint64_t offset, std::span<std::byte> to) const {
     done += static_cast<size_t>(n);
   }
   return OkStatus();
+}
+
+FileView::FileView(const File& file, uint64_t start, uint64_t bytes)
+    : file_(&file), start_(start), bytes_(bytes) {
+  NXDKIT_CHECK(start <= file.bytes() && bytes <= file.bytes() - start);
+}
+
+Status FileView::ReadAt(uint64_t offset, std::span<std::byte> to) const {
+  if (offset > bytes_ || to.size() > bytes_ - offset)
+    return Corrupt("the file ends after {} of the {} bytes expected here",
+                   offset > bytes_ ? 0 : bytes_ - offset, to.size())
+        .in(path())
+        .at(start_ + std::min(offset, bytes_));
+  return file_->ReadAt(start_ + offset, to);
 }
 
 Status File::WriteAt(uint64_t offset, std::span<const std::byte> from) const {

@@ -55,6 +55,26 @@ class File {
   uint64_t bytes_ = 0;
 };
 
+// A part of an open file, read as if it were a file: an archive that lies inside another file.
+// Offsets are from its start, those of errors from the start of the file. Does not own the file.
+class FileView {
+ public:
+  FileView(const File& file) : file_(&file), bytes_(file.bytes()) {}  // NOLINT(explicit): all of it
+  // The part must be inside the file.
+  FileView(const File& file, uint64_t start, uint64_t bytes);
+
+  const std::string& path() const { return file_->path(); }
+  uint64_t start() const { return start_; }  // in the file
+  uint64_t bytes() const { return bytes_; }
+  // Like File::ReadAt.
+  Status ReadAt(uint64_t offset, std::span<std::byte> to) const;
+
+ private:
+  const File* file_;
+  uint64_t start_ = 0;
+  uint64_t bytes_;
+};
+
 // Whole small file (a config, an index, a marker); kLimit-free: kCorrupt when over `max_bytes`.
 Result<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes);
 

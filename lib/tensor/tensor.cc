@@ -1,5 +1,6 @@
 #include "lib/tensor/tensor.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "lib/base/checked.h"
@@ -35,6 +36,50 @@ class FileRange : public Storage {
   uint64_t bytes_;
 };
 
+// A part of a file that is opened only while it is read.
+class PathRange : public Storage {
+ public:
+  PathRange(std::shared_ptr<FileCache> cache, std::string path, uint64_t offset, uint64_t bytes)
+      : cache_(std::move(cache)), path_(std::move(path)), offset_(offset), bytes_(bytes) {}
+  uint64_t bytes() const override { return bytes_; }
+  const std::string& path() const override { return path_; }
+  uint64_t file_offset() const override { return offset_; }
+  bool is_file_range() const override { return true; }
+  Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
+    if (offset > bytes_ || to.size() > bytes_ - offset)
+      return Corrupt("{} bytes at {} of a storage of {}", to.size(), offset, bytes_).in(path_);
+    NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_->Get(path_));
+    return file->ReadAt(offset_ + offset, to);
+  }
+
+ private:
+  std::shared_ptr<FileCache> cache_;  // shared by all storages of the set
+  std::string path_;
+  uint64_t offset_;
+  uint64_t bytes_;
+};
+
+class InMemory : public Storage {
+ public:
+  InMemory(std::string bytes, std::string path)
+      : contents_(std::move(bytes)), path_(std::move(path)) {}
+  uint64_t bytes() const override { return contents_.size(); }
+  const std::string& path() const override { return path_; }
+  uint64_t file_offset() const override { return 0; }
+  Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
+    if (offset > contents_.size() || to.size() > contents_.size() - offset)
+      return Corrupt("{} bytes at {} of a storage of {}", to.size(), offset, contents_.size())
+          .in(path_);
+    std::copy_n(std::as_bytes(std::span(contents_)).begin() + static_cast<std::ptrdiff_t>(offset),
+                to.size(), to.begin());
+    return OkStatus();
+  }
+
+ private:
+  std::string contents_;
+  std::string path_;
+};
+
 }  // namespace
 
 bool IsPacked(const StoredTensor& tensor) {
@@ -50,6 +95,15 @@ bool IsPacked(const StoredTensor& tensor) {
 std::shared_ptr<const Storage> FileStorage(std::shared_ptr<const File> file, uint64_t offset,
                                            uint64_t bytes) {
   return std::make_shared<FileRange>(std::move(file), offset, bytes);
+}
+
+std::shared_ptr<const Storage> CachedFileStorage(std::shared_ptr<FileCache> cache, std::string path,
+                                                 uint64_t offset, uint64_t bytes) {
+  return std::make_shared<PathRange>(std::move(cache), std::move(path), offset, bytes);
+}
+
+std::shared_ptr<const Storage> InMemoryStorage(std::string bytes, std::string path) {
+  return std::make_shared<InMemory>(std::move(bytes), std::move(path));
 }
 
 }  // namespace nxdkit

@@ -11,6 +11,7 @@
 
 #include "lib/base/error.h"
 #include "lib/system/file.h"
+#include "lib/system/file_cache.h"
 #include "lib/tensor/dtype.h"
 
 namespace nxdkit {
@@ -49,6 +50,13 @@ bool IsPacked(const StoredTensor& tensor);  // row-major without gaps
 // The part [offset, offset + bytes) of a file; the file stays open as long as the storage lives.
 std::shared_ptr<const Storage> FileStorage(std::shared_ptr<const File> file, uint64_t offset,
                                            uint64_t bytes);
+
+// The same of a file that is opened only while it is read: a set may have more files than a process
+// may have open.
+std::shared_ptr<const Storage> CachedFileStorage(std::shared_ptr<FileCache> cache, std::string path,
+                                                 uint64_t offset, uint64_t bytes);
+// Bytes in memory; `path` is for messages.
+std::shared_ptr<const Storage> InMemoryStorage(std::string bytes, std::string path);
 
 // A file of named tensors, as any format reader returns it, in the order of the file's own index.
 struct TensorFile {

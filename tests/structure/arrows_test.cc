@@ -26,7 +26,7 @@ const std::vector<Room>& Rooms() {
       "formats/models",   "formats/safetensors", "formats/torch", "formats/hf",
       "formats/nxd",      "formats/rollout",     "formats/neff",  "formats/delta",
       "formats/lora",     "formats/manifest",    "formats/tar",   "formats/compile_cache",
-      "formats/hardware", "formats/vllm"};
+      "formats/hardware", "formats/vllm",        "formats/dcp"};
   static const auto kAnd = [](std::vector<std::string_view> more) {
     more.insert(more.end(), kFormats.begin(), kFormats.end());
     return more;
@@ -47,6 +47,7 @@ const std::vector<Room>& Rooms() {
       {"formats/torch", {"formats/models"}},
       {"formats/hf", {"formats/models"}},
       {"formats/nxd", {"formats/models", "formats/torch"}},  // its shards are torch archives
+      {"formats/dcp", {"formats/models", "formats/torch"}},  // its items are torch archives
       {"formats/rollout", {"formats/models"}},
       {"formats/vllm", {"formats/models"}},
       {"formats/neff", {"formats/models"}},

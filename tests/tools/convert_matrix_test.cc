@@ -45,6 +45,7 @@ const std::vector<Route>& Routes() {
       {"RolloutPads", "rollout", "--tp 16", ""},
       {"RolloutMha", "rollout", "--tp 3", ""},
       {"Torch", "torch", "", "--config {model}/config.json"},
+      {"DcpMesh", "dcp", "--mesh dp=3,tp=2", ""},
       {"HfShards", "hf", "--max-shard-size 9KB", "--max-shard-size 5GB"},
   };
   return routes;
@@ -58,6 +59,7 @@ const std::vector<Route>& ExpertRoutes() {
       {"Trn2Kv4LinearXser", "nxd", "--tp 8 --hw trn2 --qkv linear --xser", ""},
       {"Ep2", "nxd", "--tp 2 --ep 2", ""},
       {"Ep4PipelineXser", "nxd", "--tp 2 --ep 4 --pp 2 --xser", ""},
+      {"DcpMesh", "dcp", "--mesh dp=3,tp=2", ""},
       {"Nxdt", "nxd", "--tp 2 --style nxdt", ""},
       {"MegatronEp2", "nxd", "--tp 2 --ep 2 --style megatron", ""},
       {"Rollout4", "rollout", "--tp 4", ""},
@@ -74,6 +76,7 @@ const std::vector<Route>& TrainingRoutes() {
       {"Nxd", "nxd", "--tp 2", ""},
       {"NxdXser", "nxd", "--tp 8 --xser", ""},
       {"Torch", "torch", "", "--config {model}/config.json"},
+      {"DcpMesh", "dcp", "--mesh dp=3,tp=2", ""},
       {"HfShards", "hf", "--max-shard-size 9KB", "--max-shard-size 5GB"},
   };
   return routes;

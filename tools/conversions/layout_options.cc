@@ -18,6 +18,7 @@ struct LayoutRow {
   const char* value;  // "N"; or the choices, "trn1|trn2"
   const char* help;
   Completes completes = Completes::kNothing;
+  unsigned instead = 0;  // groups with which another row has this option
 };
 
 using Args = LayoutArgs;
@@ -37,8 +38,13 @@ const LayoutRow kRows[] = {
      "how the query, key and value weights are stored"},
     {kNxdLayout, kNxdSides, "hw", &Args::hw, "trn1|trn2",
      "hardware, which decides the order of repeated key/value heads"},
-    {kNxdLayout, kNxdSides, "style", &Args::style, "hf|nxdt|megatron|optimum",
-     "whose naming of the parameters; optimum: optimum-neuron's training checkpoint"},
+    {kNxdLayout, kNxdSides | kDcpOutput, "style", &Args::style, "hf|nxdt|megatron|optimum",
+     "whose naming of the parameters; optimum: optimum-neuron's training checkpoint",
+     Completes::kNothing, kDcpLayout},
+    {kDcpLayout, kNxdSides | kDcpOutput, "style", &Args::style,
+     "hf|nxdt|megatron|optimum|torchtitan|torchtitan-2025",
+     "whose naming of the parameters; optimum: optimum-neuron's training checkpoint; torchtitan, "
+     "-2025 (before April 2026): of a torch distributed checkpoint"},
     {kOutputLayout | kXserLayout, kNxdOutput, "xser", &Args::xser, "",
      "one file per tensor (xser), or all tensors of a rank in one file"},
     {kNxdLayout, kNxdInput, "tag", &Args::tag, "TAG",
@@ -67,6 +73,10 @@ const LayoutRow kRows[] = {
      "refuse what does not fit the memory of this instance, such as trn1.32xlarge"},
     {kNodesLayout, kNxdOutput, "nodes", &Args::nodes, "N",
      "with --instance: how many of them train together"},
+    {kDcpLayout, kDcpOutput, "chunks", &Args::chunks, "N",
+     "cut every tensor of a torch distributed checkpoint into N chunks of rows, in N files"},
+    {kDcpLayout, kDcpOutput, "mesh", &Args::mesh, "dp=N,tp=N",
+     "cut them as FSDP2 over tensor parallelism does, a file for each rank"},
     {kLoraLayout, kAnySide, "merge-lora", &Args::merge_lora, "ADAPTER",
      "add this LoRA adapter to the model: PEFT's folder, or an NxD set of its shards",
      Completes::kPath},
@@ -111,7 +121,7 @@ void AddLayoutOptions(OptionTable& table, LayoutArgs& args, unsigned groups,
                       std::string_view heading, std::string_view prefix) {
   table.Group(heading);
   for (const LayoutRow& row : kRows)
-    if ((row.groups & groups) != 0)
+    if ((row.groups & groups) != 0 && (row.instead & groups) == 0)
       AddRow(table, args, row, prefix.empty() ? row.names : std::string(prefix) + MainName(row));
 }
 

@@ -15,7 +15,7 @@ struct LayoutArgs {
   std::optional<int> tp, pp, vpp, ep, kv_multiplier;
   std::optional<std::string> qkv;    // separate, linear, fused, coalesced
   std::optional<std::string> hw;     // trn1, trn2
-  std::optional<std::string> style;  // hf, nxdt, megatron, optimum
+  std::optional<std::string> style;  // hf, nxdt, megatron, optimum, torchtitan, torchtitan-2025
   std::optional<bool> xser;
   std::optional<std::string> tag;
   std::optional<std::string> config;  // a config.json, for a source that has none
@@ -29,6 +29,9 @@ struct LayoutArgs {
   std::optional<std::string> layout_from;  // a configuration of NxD Training
   std::optional<std::string> instance;     // "trn1.32xlarge"
   std::optional<int> nodes;
+  // torch distributed checkpoints
+  std::optional<int> chunks;
+  std::optional<std::string> mesh;
   // any output
   std::optional<std::string> dtype;           // keep, bf16, f16, f32
   std::optional<std::string> max_shard_size;  // as hf::ParseShardSize reads it
@@ -44,6 +47,7 @@ enum LayoutGroup : unsigned {
   kInstanceLayout = 64,  // --instance
   kNodesLayout = 128,    // --nodes
   kFromLayout = 256,     // --layout-from
+  kDcpLayout = 512,      // --chunks --mesh
 };
 
 // What an option can describe.
@@ -54,6 +58,7 @@ enum LayoutSide : unsigned {
   kRolloutOutput = 8,
   kHfOutput = 16,
   kAnySide = 32,
+  kDcpOutput = 64,
 };
 
 // Adds the options of the groups (LayoutGroup bits) under the heading `heading`. With a prefix,

@@ -32,6 +32,22 @@ std::optional<nxd::NameStyle> NamesOf(const LayoutArgs& args) {
   return *args.style == "optimum" ? nxd::NameStyle::kHf : nxd::NameStyleFromName(*args.style);
 }
 
+// Of a distributed checkpoint the output has its own names.
+Status CheckStyle(const LayoutArgs& args, Kind to) {
+  if (!args.style || *args.style == "hf") return OkStatus();
+  const bool is_dcp = dcp::StyleFromName(*args.style).has_value();
+  if (is_dcp == (to == Kind::kDcp)) return OkStatus();
+  return BadUsage("--style {} names the parameters of {}, the output is {}", *args.style,
+                  is_dcp ? "a torch distributed checkpoint" : "an NxD set", ops::KindName(to));
+}
+
+// The mesh that tensors are cut over.
+Result<dcp::Mesh> MeshOf(const LayoutArgs& args) {
+  if (args.mesh) return dcp::ParseMesh(*args.mesh);
+  if (args.chunks) return dcp::ParseMesh("dp=" + std::to_string(*args.chunks));
+  return dcp::Mesh();
+}
+
 Status CheckMeaning(const LayoutArgs& args, Kind from, Kind to) {
   unsigned sides = 0;
   if (from == Kind::kNxd || from == Kind::kDelta) sides |= kNxdInput;  // of a delta: its base
@@ -39,9 +55,14 @@ Status CheckMeaning(const LayoutArgs& args, Kind from, Kind to) {
   if (to == Kind::kNxd) sides |= kNxdOutput;
   if (to == Kind::kRollout) sides |= kRolloutOutput;
   if (to == Kind::kHf) sides |= kHfOutput;
+  if (to == Kind::kDcp) sides |= kDcpOutput;
   if (const std::optional<std::string> option = OptionWithoutMeaning(args, sides))
     return BadUsage("{} does not apply to a conversion from {} to {}", *option, ops::KindName(from),
                     ops::KindName(to));
+  NXDKIT_TRY(CheckStyle(args, to));
+  if (args.chunks && args.mesh)
+    return BadUsage("--chunks {} is short for --mesh dp={}: give one of them", *args.chunks,
+                    *args.chunks);
   if (args.nodes && !args.instance)
     return BadUsage("--nodes says how many there are of --instance, which is missing");
   if (args.seq && to == Kind::kNxd && !args.instance)
@@ -173,6 +194,11 @@ Result<Sides> SidesOf(const LayoutArgs& given, Kind from, Kind to) {
   out.compiler_version = args.compiler_version;
   if (to == Kind::kRollout && !args.bundle) out.installations = InstalledHere();
   out.bundle = args.bundle;
+  if (to == Kind::kDcp) {
+    sides.input.claims.names.reset();  // they are the output's
+    out.dcp_style = dcp::StyleFromName(args.style.value_or("hf")).value_or(dcp::Style::kHf);
+    NXDKIT_ASSIGN(out.mesh, MeshOf(args));
+  }
   NXDKIT_ASSIGN(out.dtype, DtypeOf(args));
   out.downcast = args.dtype == kDowncast;
   if (args.max_shard_size) {

@@ -188,6 +188,15 @@ void AddTrainer(Facts& facts, const std::optional<ops::TrainerFacts>& trainer) {
                }));
 }
 
+void AddDcp(Facts& facts, const std::optional<ops::DcpFacts>& dcp) {
+  if (!dcp) return facts.Key("dcp", {});
+  facts.Add("entries",
+            fmt::format("{} tensors in {} chunks, {} objects", dcp->tensors, dcp->chunks,
+                        dcp->objects.size()),
+            "dcp", {{"tensors", dcp->tensors}, {"chunks", dcp->chunks}, {"objects", dcp->objects}});
+  if (!dcp->objects.empty()) facts.Line("objects", Joined(dcp->objects, Short));
+}
+
 void AddDelta(Facts& facts, const std::optional<ops::DeltaFacts>& delta) {
   if (!delta) return facts.Key("delta", {});
   const char* coding = delta->coding == delta::Coding::kUlp ? "ulp" : "raw";
@@ -265,6 +274,7 @@ Facts FactsOf(const Inspection& inspection) {
   AddOptimizer(facts, inspection.optimizer);
   AddTrainer(facts, inspection.trainer);
   AddDelta(facts, inspection.delta);
+  AddDcp(facts, inspection.dcp);
   AddContents(facts, inspection);
   facts.Line("layout", CheckText(inspection.layout));
   return facts;

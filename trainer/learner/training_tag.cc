@@ -39,6 +39,7 @@ class Binder {
     optimizer_.groups = {ParamGroup(memory_)};
     optimizer_.entries.resize(model_.params.size(), std::vector<OptimizerEntry>());
     optimizer_.masters.resize(model_.params.size());
+    optimizer_.group_of.resize(model_.params.size(), 0);
     AddStep();
     for (const OptimizerMemory::Entry& entry : memory_.entries)
       AddLike(entry.name, entry.ranks, [&](uint32_t i, const OptimizerEntry& made) {

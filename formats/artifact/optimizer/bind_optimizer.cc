@@ -70,14 +70,6 @@ Status RequireSame(const OptimizerEntries& first, const OptimizerEntries& here) 
   return OkStatus();
 }
 
-// The model's parameters that a tensor holds parts of, each once.
-std::vector<uint32_t> ParamsOf(const TensorLayout& tensor) {
-  std::vector<uint32_t> params;
-  for (const Piece& piece : tensor.pieces)
-    if (std::ranges::find(params, piece.param) == params.end()) params.push_back(piece.param);
-  return params;
-}
-
 class Binder {
  public:
   Binder(BoundArtifact& out, const InputHints& hints) : out_(out), hints_(hints) {}
@@ -95,6 +87,7 @@ class Binder {
     optimizer_.groups = set.shards.front().groups;
     optimizer_.entries.resize(out_.params.size());
     optimizer_.masters.resize(out_.params.size());
+    optimizer_.group_of.resize(out_.params.size(), 0);
     seen_.resize(out_.params.size(), false);
     for (const OptimizerShard& shard : set.shards)
       NXDKIT_TRY(AddShard(set, shard).in(shard.file.path).rank(shard.file.tp));
@@ -155,9 +148,11 @@ class Binder {
     optimizer_.shapes_are_sizes |= shard.shapes_are_sizes;
     const std::vector<TensorLayout>& params = RankOf(shard.file).params;
     int64_t pid = 0;
-    for (const std::vector<size_t>& group :
-         nxd::GroupParams(params, optimizer_.order, out_.model->config.tied))
-      for (const size_t index : group) {
+    const nxd::ParamGroups groups =
+        nxd::GroupParams(params, optimizer_.order, out_.model->config.tied);
+    for (size_t g = 0; g < groups.size(); ++g)
+      for (const size_t index : groups[g]) {
+        for (const uint32_t i : ParamsOf(params[index])) optimizer_.group_of[i] = g;
         const auto state = shard.state.find(pid++);
         NXDKIT_TRY(AddParam(set, shard, params[index],
                             state == shard.state.end() ? nxd::ParamState() : state->second)

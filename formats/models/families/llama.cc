@@ -20,6 +20,7 @@ const Family family_llama = {
     .rows = kRows,
     .ignorable = kIgnorable,
     .optimum_trains = true,
+    .titan = TitanRope::kPairs,
 };
 
 }  // namespace nxdkit::models

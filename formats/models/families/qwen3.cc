@@ -22,6 +22,7 @@ const Family family_qwen3 = {
     .rows = kRows,
     .ignorable = kIgnorable,
     .optimum_trains = true,
+    .titan = TitanRope::kHalves,
 };
 
 }  // namespace nxdkit::models

@@ -34,6 +34,7 @@ const Family family_qwen3_moe = {
     .optimum_fuses_qkv = false,
     .rows = kRows,
     .ignorable = kIgnorable,
+    .titan = TitanRope::kHalves,
     .experts = {.count = "num_experts",
                 .intermediate = "moe_intermediate_size",
                 .dense_layers = true},

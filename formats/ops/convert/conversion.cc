@@ -5,6 +5,8 @@
 #include "formats/artifact/lora/lora.h"
 #include "formats/artifact/lora/lora_peft.h"
 #include "formats/artifact/lora/lora_set.h"
+#include "formats/artifact/optimizer/named_state.h"
+#include "formats/artifact/optimizer/numbered_state.h"
 #include "formats/manifest/manifest.h"
 #include "formats/nxd/optimum.h"
 #include "formats/ops/convert/delta_file.h"
@@ -58,10 +60,21 @@ ConvertRequest IntoBundle(const ConvertRequest& request) {
   return out;
 }
 
+// The optimizer's state, where there is some, as the output's format keeps it.
+Status MatchState(const ConvertRequest& request, BoundArtifact& source,
+                  std::vector<std::string>& notes) {
+  if (request.to == Kind::kDcp) return ToNamedState(source, notes);
+  if (request.to == Kind::kNxd) return ToNumberedState(source, request.hints.param_order, notes);
+  return OkStatus();
+}
+
 Result<Conversion> PlanLayout(const ConvertRequest& request) {
   Conversion out;
   NXDKIT_ASSIGN(out.source, OpenSource(request));
+  std::vector<std::string> notes;
+  NXDKIT_TRY(MatchState(request, out.source, notes));
   NXDKIT_ASSIGN(out.spec, DecideOutput(out.source, request.to, request.options));
+  out.spec.notes.insert(out.spec.notes.begin(), notes.begin(), notes.end());
   NXDKIT_TRY(CheckName(request, out.spec));
   if (out.source.lora) NXDKIT_TRY(ShareModules(request, out.spec, out.source));
   NXDKIT_ASSIGN(out.output,

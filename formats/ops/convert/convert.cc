@@ -46,8 +46,13 @@ ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conver
   report.xser = spec.xser;
   report.source_digest = spec.source_digest;
   if (const auto& optimizer = source.optimizer)
-    report.optimizer = {optimizer->style, spec.optimizer_style,  optimizer->dp,
-                        spec.dp,          optimizer->order.rule, optimizer->EntryNames()};
+    report.optimizer = {
+        source.artifact.dcp ? nxd::OptimizerStyle::kNamed : optimizer->style,
+        request.to == Kind::kDcp ? nxd::OptimizerStyle::kNamed : spec.optimizer_style,
+        optimizer->dp,
+        spec.dp,
+        optimizer->order.rule,
+        optimizer->EntryNames()};
   report.blob_missing = request.to == Kind::kRollout && !spec.bundle && spec.cpu_plan_text.empty();
   report.notes = spec.notes;
   for (const std::string& name : source.left_out)

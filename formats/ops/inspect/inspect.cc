@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 
+#include "formats/dcp/folder.h"
 #include "formats/nxd/refuse.h"
 #include "formats/ops/inspect/compiled.h"
 #include "formats/ops/inspect/layout.h"
@@ -23,10 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 15> kFormNames = {
-    "hf",   "safetensors",   "torch",        "torch_tree",    "torchscript",
-    "nxd",  "nxd_root",      "nxd_shard",    "rollout",       "rollout_shard",
-    "neff", "compile_cache", "lora_adapter", "nxd_optimizer", "delta"};
+constexpr std::array<std::string_view, 16> kFormNames = {
+    "hf",           "safetensors",   "torch",    "torch_tree",
+    "torchscript",  "nxd",           "nxd_root", "nxd_shard",
+    "rollout",      "rollout_shard", "neff",     "compile_cache",
+    "lora_adapter", "nxd_optimizer", "delta",    "dcp"};
 
 // "tp3_sharded_checkpoint.safetensors" is rank 3's file.
 std::optional<int> RolloutRank(const std::string& name) {
@@ -56,6 +58,19 @@ Status InspectHfFolder(Inspection& inspection, const InspectRequest& request) {
   inspection.description = "Hugging Face model folder";
   const size_t files = inspection.artifact.files.size();
   if (files > 1) inspection.description += fmt::format(", {} files and an index", files);
+  return OkStatus();
+}
+
+Status InspectDcp(Inspection& inspection, const InspectRequest& request) {
+  NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, Kind::kDcp, request.hints));
+  inspection.form = Form::kDcpFolder;
+  inspection.description = "torch distributed checkpoint";
+  const dcp::Folder& folder = *inspection.artifact.dcp;
+  DcpFacts& facts = inspection.dcp.emplace();
+  facts.tensors = folder.tensors.size();
+  for (const dcp::StoredEntry& entry : folder.tensors) facts.chunks += entry.chunks.size();
+  for (const dcp::ObjectEntry& object : folder.metadata.objects)
+    facts.objects.push_back(object.key);
   return OkStatus();
 }
 
@@ -195,6 +210,8 @@ Status Open(Inspection& inspection, const InspectRequest& request) {
       return InspectBundle(inspection, request);
     case Kind::kTorch:
       return InspectTorchFile(inspection, request);
+    case Kind::kDcp:
+      return InspectDcp(inspection, request);
     case Kind::kDelta:
       break;  // above
   }

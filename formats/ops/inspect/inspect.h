@@ -33,6 +33,7 @@ enum class Form : uint8_t {
   kLoraAdapter,   // a folder with adapter_config.json and adapter_model.safetensors
   kNxdOptimizer,  // optim/ of a tag
   kDelta,         // what changed in a model
+  kDcpFolder,     // a torch distributed checkpoint
 };
 std::string_view FormName(Form form);  // "hf", "safetensors", ..., for --json
 
@@ -137,6 +138,13 @@ struct TrainerFacts {
   std::vector<std::string> metadata;                          // mp_metadata_pp_rank_*.json
 };
 
+// A torch distributed checkpoint.
+struct DcpFacts {
+  uint64_t tensors = 0;  // keys, each of one or more chunks
+  uint64_t chunks = 0;
+  std::vector<std::string> objects;  // keys of what is no tensor
+};
+
 // A delta: how much of a model changed, and of which models it says so.
 struct DeltaFacts {
   delta::Coding coding = delta::Coding::kRaw;
@@ -177,6 +185,7 @@ struct Inspection {
   std::optional<OptimizerFacts> optimizer;
   std::optional<TrainerFacts> trainer;
   std::optional<DeltaFacts> delta;
+  std::optional<DcpFacts> dcp;
   std::optional<nxd::ShardFile> shard;  // kNxdShard: its ranks
   std::optional<int64_t> rank;          // kRolloutShard
   std::vector<std::string> entries;     // values beside the tensors: "epoch"

@@ -72,7 +72,8 @@ HardwareSource SourceOf(const BoundArtifact& bound, const InputHints& hints) {
 
 // A file or a part of a model may lack parameters; a whole artifact may not.
 bool IsWhole(Form form) {
-  return form == Form::kHfFolder || form == Form::kNxdSet || form == Form::kRolloutBundle;
+  return form == Form::kHfFolder || form == Form::kNxdSet || form == Form::kRolloutBundle ||
+         form == Form::kDcpFolder;
 }
 
 void DoesNotFit(Inspection& inspection, const Error& error) {

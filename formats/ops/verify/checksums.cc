@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "formats/dcp/folder.h"
 #include "formats/torch/archive.h"
 #include "lib/base/parallel.h"
 #include "lib/hash/crc32.h"
@@ -15,13 +16,26 @@ Finding FromError(const Error& error) {
   return Finding("checksum", error.message()).in(error.file()).on(error.member());
 }
 
+// Reads it whole. The legacy form is only ever a whole file.
+Status CheckArchive(const ArchiveRange& range, const torch::ReadOptions& options) {
+  NXDKIT_ASSIGN(File opened, File::OpenRead(range.path));
+  if (range.offset == 0 && *range.bytes == opened.bytes()) {
+    const Result<torch::Archive> archive = torch::ReadArchive(range.path, options);
+    return archive.ok() ? OkStatus() : Status(archive.error());
+  }
+  const auto file = std::make_shared<const File>(std::move(opened));
+  const Result<torch::Archive> archive =
+      torch::ReadArchiveAt(file, range.offset, *range.bytes, options);
+  return archive.ok() ? OkStatus() : Status(archive.error());
+}
+
 }  // namespace
 
-std::vector<std::string> FilesWithChecksums(const Artifact& artifact) {
-  std::vector<std::string> paths;
+std::vector<ArchiveRange> ArchivesWithChecksums(const Artifact& artifact) {
+  std::vector<ArchiveRange> archives;
   std::set<std::string> seen;
   const auto add = [&](const std::string& path) {
-    if (seen.insert(path).second) paths.push_back(path);
+    if (seen.insert(path).second) archives.push_back({path, 0, std::nullopt});
   };
   for (const TensorFile& file : artifact.files) {
     if (file.format != "torch zip") continue;  // the legacy format and safetensors have none
@@ -30,13 +44,17 @@ std::vector<std::string> FilesWithChecksums(const Artifact& artifact) {
     for (const StoredTensor& tensor : file.tensors)
       if (tensor.storage->is_file_range()) add(tensor.storage->path());
   }
-  return paths;
+  if (artifact.dcp)
+    for (const dcp::Archive& archive : artifact.dcp->archives)
+      archives.push_back({archive.path, archive.offset, archive.bytes});
+  return archives;
 }
 
 SeenCrcs::SeenCrcs(const Artifact& artifact, const BoundLayout& bound)
     : bound_(bound), crcs_(bound.stored.size()) {
-  const std::vector<std::string> paths = FilesWithChecksums(artifact);
-  const std::set<std::string> with_checksums(paths.begin(), paths.end());
+  std::set<std::string> with_checksums;
+  for (const ArchiveRange& archive : ArchivesWithChecksums(artifact))
+    with_checksums.insert(archive.path);
   for (const StoredTensor& tensor : bound.stored) {
     const Storage& storage = *tensor.storage;
     const bool swapped = tensor.big_endian && Info(tensor.dtype).swap_bytes > 1;
@@ -68,27 +86,28 @@ KnownCrcs SeenCrcs::Known() const {
 
 Result<std::vector<Finding>> CheckChecksums(const Artifact& artifact, const RunOptions& run,
                                             const KnownCrcs& known) {
-  const std::vector<std::string> paths = FilesWithChecksums(artifact);
-  std::vector<uint64_t> bytes;
+  std::vector<ArchiveRange> archives = ArchivesWithChecksums(artifact);
   uint64_t total = 0;
-  for (const std::string& path : paths) {
-    NXDKIT_ASSIGN(const File file, File::OpenRead(path));
-    bytes.push_back(file.bytes());
-    total += file.bytes();
+  for (ArchiveRange& archive : archives) {
+    if (!archive.bytes) {
+      NXDKIT_ASSIGN(const File file, File::OpenRead(archive.path));
+      archive.bytes = file.bytes();
+    }
+    total += *archive.bytes;
   }
-  if (run.begin && !paths.empty()) run.begin("checking checksums", total);
-  std::vector<Status> results(paths.size());
+  if (run.begin && !archives.empty()) run.begin("checking checksums", total);
+  std::vector<Status> results(archives.size());
   const auto check = [&](size_t i) -> Status {
     if (run.poll) NXDKIT_TRY(run.poll());
-    const auto crcs = known.find(paths[i]);
-    Result<torch::Archive> archive = torch::ReadArchive(
-        paths[i], {.check_crc = true, .known_crcs = crcs == known.end() ? nullptr : &crcs->second});
-    if (!archive.ok()) results[i] = std::move(archive).error();
-    if (run.on_bytes) run.on_bytes(bytes[i]);
+    const auto crcs = known.find(archives[i].path);
+    const torch::ReadOptions options = {
+        .check_crc = true, .known_crcs = crcs == known.end() ? nullptr : &crcs->second};
+    results[i] = CheckArchive(archives[i], options);
+    if (run.on_bytes) run.on_bytes(*archives[i].bytes);
     const bool is_finding = results[i].ok() || results[i].error().code() == Errc::kCorrupt;
     return is_finding ? OkStatus() : results[i];
   };
-  NXDKIT_TRY(ParallelFor(paths.size(), run.jobs, check));
+  NXDKIT_TRY(ParallelFor(archives.size(), run.jobs, check));
   std::vector<Finding> findings;
   for (const Status& result : results)
     if (!result.ok()) findings.push_back(FromError(result.error()));

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,9 +16,15 @@
 
 namespace nxdkit::ops {
 
-// The files of the artifact that are torch archives with checksums, each once, in order; empty for
-// formats without.
-std::vector<std::string> FilesWithChecksums(const Artifact& artifact);
+// A torch archive with checksums: a file, or a part of one.
+struct ArchiveRange {
+  std::string path;
+  uint64_t offset = 0;
+  std::optional<uint64_t> bytes;  // nullopt: all of the file
+};
+
+// Those of the artifact, each once, in order; empty for formats without.
+std::vector<ArchiveRange> ArchivesWithChecksums(const Artifact& artifact);
 
 // By file, the CRC-32 of the bytes at a place of it.
 using KnownCrcs = std::map<std::string, std::map<uint64_t, uint32_t>>;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <set>
 
 #include "formats/artifact/optimizer/bind_optimizer.h"
@@ -62,7 +63,7 @@ void NameChecks(const BoundArtifact& artifact, VerifyReport& report) {
       fmt::format("structure: {} tensors in {} files, all {} parameters complete, shapes and "
                   "dtypes as laid out",
                   report.tensors, artifact.artifact.files.size(), artifact.params.size()));
-  const size_t archives = FilesWithChecksums(artifact.artifact).size();
+  const size_t archives = ArchivesWithChecksums(artifact.artifact).size();
   if (archives > 0)
     report.checks.push_back(fmt::format("the checksums of {} torch archive{} hold", archives,
                                         archives == 1 ? "" : "s"));
@@ -131,13 +132,38 @@ Status CheckState(const BoundArtifact& training, size_t model_files, const RunOp
   return OkStatus();
 }
 
+// The state that a distributed checkpoint keeps beside the weights; their files are the same ones.
+Status VerifyNamedState(const BoundArtifact& model, const InputHints& hints, const RunOptions& run,
+                        VerifyReport& report) {
+  InputHints with_state = hints;
+  with_state.optimizer = true;
+  const Result<BoundArtifact> training = Bind(model.artifact, with_state);
+  if (!training.ok()) {
+    if (!IsFinding(training.error())) return training.error();
+    report.findings.push_back(LayoutFinding(training.error()));
+    return OkStatus();
+  }
+  if (!training->optimizer) return OkStatus();
+  NXDKIT_ASSIGN(std::vector<Finding> copies, CheckSelf(*training, run));
+  if (copies.empty())
+    report.checks.push_back(
+        fmt::format("the optimizer's state is whole for {} of {} parameters",
+                    std::ranges::count_if(training->optimizer->entries,
+                                          [](const auto& entries) { return entries.has_value(); }),
+                    training->optimizer->entries.size()));
+  Append(report.findings, std::move(copies));
+  return OkStatus();
+}
+
 // Everything that nxd-reshard would refuse of the state beside the weights of `model`: what is not
 // whole, copies that differ, padding that is not zero, damaged archives are findings; a form that
 // cannot be mapped is a warning, because it is not wrong. A tag without state, and anything but an
 // NxD set, is fine. `model` has no findings of its own.
 Status VerifyOptimizer(const BoundArtifact& model, const InputHints& hints, const RunOptions& run,
                        VerifyReport& report) {
-  if (model.artifact.kind != Kind::kNxd || !model.model) return OkStatus();
+  if (!model.model) return OkStatus();
+  if (model.artifact.kind == Kind::kDcp) return VerifyNamedState(model, hints, run, report);
+  if (model.artifact.kind != Kind::kNxd) return OkStatus();
   BoundArtifact training = model;
   Status bound = BindOptimizer(training, hints);
   if (bound.ok() && !training.optimizer) return OkStatus();

@@ -49,6 +49,9 @@ struct ToJson {
   Json operator()(Dtype dtype) const { return Json{{"dtype", std::string(TorchName(dtype))}}; }
   Json operator()(const TorchSize& size) const { return Json{{"size", size.dims}}; }
   Json operator()(const TensorIndex& tensor) const { return tensors.at(tensor.index); }
+  Json operator()(const std::shared_ptr<const PickleRecord>& record) const {
+    return {{"record", record->name}};  // in no archive
+  }
   Json operator()(const TensorReference& reference) const {
     return Json{{"reference", reference.tid}};
   }

@@ -265,5 +265,34 @@ TEST(CutRows, OfEverySizeAreWholeLayouts) {
   }
 }
 
+// Boxes that tile a stored tensor, each cut out: together they are the tensor.
+TEST(CutBox, OfTilesAreWholeLayouts) {
+  const std::vector<LogicalTensor> params = {{"a", {4, 3, 2}, 0, 0}};
+  TensorLayout tensor{"t", 0, {3, 5, 2}, std::nullopt, {}, {}};
+  tensor.pieces.push_back({0, WholeBox({4, 3, 2}), {0, 0, 0}, {1, 0, 2}});  // transposed
+  AddZeros(tensor, 1, 4, 1);
+  Layout layout;
+  layout.files.push_back({"f", -1, -1});
+  for (int64_t row = 0; row < 3; ++row)
+    for (const auto& [column, columns] : {std::pair<int64_t, int64_t>{0, 2}, {2, 3}})
+      layout.tensors.push_back(CutBox(tensor, {{row, column, 0}, {1, columns, 2}}));
+  const Status whole = CheckLayout(params, layout);
+  EXPECT_TRUE(whole.ok()) << whole.error().ToString();
+  EXPECT_TRUE(PrimaryPlaces::Find(params, layout).ok());
+  const Piece& last = layout.tensors.back().pieces.front();
+  EXPECT_EQ(last.logical, (Box{{2, 2, 0}, {2, 1, 2}}));
+  EXPECT_EQ(last.stored_lo, (Shape{0, 0, 0}));
+}
+
+TEST(FindOverlap, NamesTheFirstPairOrNone) {
+  std::vector<Box> columns;
+  for (int64_t i = 0; i < 2000; ++i) columns.push_back({{0, i}, {1000, 1}});
+  EXPECT_EQ(FindOverlap(columns), std::nullopt);
+  columns.push_back({{999, 7}, {1, 1}});
+  EXPECT_EQ(FindOverlap(columns), (std::pair<size_t, size_t>(2000, 7)));
+  EXPECT_EQ(FindOverlap({}), std::nullopt);
+  EXPECT_EQ(FindOverlap({{{}, {}}, {{}, {}}}), (std::pair<size_t, size_t>(1, 0)));
+}
+
 }  // namespace
 }  // namespace nxdkit

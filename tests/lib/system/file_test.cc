@@ -84,6 +84,23 @@ TEST(File, ShortFileSaysWhereAndHowMuch) {
     ExpectErrorAt(file->ReadAt(offset, To(text)), Errc::kCorrupt, part, folder / "x", offset);
 }
 
+// A part of a file has offsets of its own, and errors those of the file.
+TEST(FileView, ReadsItsPartAndNoMore) {
+  const TempFolder folder;
+  WriteText(folder / "x", "0123456789");
+  const Result<File> file = File::OpenRead(folder / "x");
+  ASSERT_TRUE(file.ok());
+  const FileView view(*file, 3, 4);
+  EXPECT_EQ(view.bytes(), 4u);
+  std::string text(2, ' ');
+  ASSERT_TRUE(view.ReadAt(2, To(text)).ok());
+  EXPECT_EQ(text, "56");
+  ExpectErrorAt(view.ReadAt(3, To(text)), Errc::kCorrupt,
+                "the file ends after 1 of the 2 bytes expected here", folder / "x", 6);
+  ExpectErrorAt(view.ReadAt(UINT64_MAX - 1, To(text)), Errc::kCorrupt,
+                "the file ends after 0 of the 2 bytes", folder / "x", 7);
+}
+
 TEST(File, ReadErrorIsIo) {
   const TempFolder folder;
   WriteText(folder / "x", "0123456789");

@@ -1,0 +1,125 @@
+#include "formats/artifact/bind_dcp.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "formats/artifact/optimizer/bind_dcp_optimizer.h"
+#include "formats/dcp/folder.h"
+#include "formats/dcp/layout.h"
+#include "lib/base/errors.h"
+
+namespace nxdkit::ops {
+namespace {
+
+// What a training run saves beside model and optimizer, and no parameter is in: it stays behind
+// where the output is another format.
+constexpr std::string_view kRunState[] = {"lr_scheduler.", "dataloader.", "train_state.",
+                                          "rng_state"};
+
+bool IsRunState(std::string_view key) {
+  return std::ranges::any_of(kRunState,
+                             [&](std::string_view prefix) { return key.starts_with(prefix); });
+}
+
+// Prefixes that programs put before the names of a model: TorchTitan before 2025's summer and
+// others keep it under "model".
+constexpr std::string_view kPrefixes[] = {"", "model."};
+
+std::string_view WithoutPrefix(std::string_view key, std::string_view prefix) {
+  return key.starts_with(prefix) ? key.substr(prefix.size()) : "";
+}
+
+// That under which the folder has most of the model's tensors.
+std::string FindPrefix(const dcp::Folder& folder, const DcpTensors& known) {
+  std::string_view best;
+  size_t most = 0;
+  for (const std::string_view prefix : kPrefixes) {
+    const auto count =
+        static_cast<size_t>(std::ranges::count_if(folder.tensors, [&](const auto& entry) {
+          return known.contains(std::string(WithoutPrefix(entry.key, prefix)));
+        }));
+    if (count > most) best = prefix;
+    most = std::max(most, count);
+  }
+  return std::string(best);
+}
+
+// Every chunk of the entry, laid out as a part of `tensor`.
+Status AddChunks(BoundArtifact& out, const dcp::StoredEntry& entry,
+                 const dcp::GlobalTensor& tensor) {
+  if (entry.shape != tensor.shape)
+    return Corrupt("shape {} found, {} expected", ShapeText(entry.shape), ShapeText(tensor.shape))
+        .in(out.artifact.path)
+        .on(entry.key);
+  for (const dcp::StoredChunk& chunk : entry.chunks) {
+    TensorLayout layout = dcp::CutChunk(tensor, chunk.box);
+    layout.name = entry.key;
+    layout.file = chunk.file;
+    StoredTensor stored = dcp::SeenAs(chunk.stored, layout.shape);
+    out.bound.Add(std::move(layout), std::move(stored));
+  }
+  return OkStatus();
+}
+
+// A model that nobody wrote a table for: each tensor is its own parameter.
+Status BindPlainDcp(BoundArtifact& out) {
+  for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors) {
+    if (entry.key.starts_with(kOptimizerPrefix) || IsRunState(entry.key)) continue;
+    const auto number = static_cast<uint32_t>(out.params.size());
+    out.params.push_back({entry.key, entry.shape, 0, 0});
+    NXDKIT_TRY(
+        AddChunks(out, entry, {WholeTensor(entry.key, 0, number, entry.shape), entry.shape, -1}));
+  }
+  return OkStatus();
+}
+
+Status BindModel(BoundArtifact& out, const DcpTensors& known, const std::string& prefix) {
+  for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors) {
+    if (entry.key.starts_with(kOptimizerPrefix) || IsRunState(entry.key)) continue;
+    const std::string name(WithoutPrefix(entry.key, prefix));
+    const auto tensor = known.find(name);
+    if (tensor != known.end()) {
+      NXDKIT_TRY(AddChunks(out, entry, tensor->second));
+      continue;
+    }
+    if (!models::IsIgnorable(*out.model->config.family, name))
+      return Unsupported("the {} family has no such tensor in this layout; it would be lost",
+                         out.model->config.family->model_type)
+          .in(out.artifact.path)
+          .on(entry.key);
+    out.left_out.push_back(entry.key);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+DcpTensors KnownDcpTensors(const models::Model& model) {
+  DcpTensors known;
+  const auto add = [&](std::vector<dcp::GlobalTensor> tensors) {
+    for (dcp::GlobalTensor& tensor : tensors) {
+      std::string name = tensor.layout.name;
+      known.emplace(std::move(name), std::move(tensor));
+    }
+  };
+  for (const dcp::Style style : {dcp::Style::kHf, dcp::Style::kTitan, dcp::Style::kTitan2025}) {
+    Result<std::vector<dcp::GlobalTensor>> tensors = dcp::ModelTensors(model, style);
+    if (tensors.ok()) add(*std::move(tensors));  // else the style has no such model
+  }
+  add(dcp::OtherTensors(model));
+  return known;
+}
+
+Status BindDcp(BoundArtifact& out, const InputHints& hints) {
+  if (out.artifact.config_fault)
+    out.artifact.warnings.push_back(out.artifact.config_fault->ToString() +
+                                    "; without it every tensor counts as a parameter of its own");
+  if (!out.artifact.config || !out.artifact.config->family) return BindPlainDcp(out);
+  NXDKIT_ASSIGN(out.model, MakeModel(*out.artifact.config).in(out.artifact.config_path));
+  out.params = out.model->Logical();
+  const DcpTensors known = KnownDcpTensors(*out.model);
+  NXDKIT_TRY(BindModel(out, known, FindPrefix(*out.artifact.dcp, known)));
+  return hints.optimizer ? BindDcpOptimizer(out, known) : OkStatus();
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,55 @@
+#include "formats/artifact/optimizer/adam_options.h"
+
+#include <array>
+#include <string>
+
+#include "formats/torch/pickle_writer.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using torch::PickleDict;
+using torch::PickleList;
+using torch::PickleValue;
+
+// As torch keeps it: numbers are floating point, a list of them is a tuple.
+PickleValue AsTorch(const PickleValue& value) {
+  if (const int64_t* whole = value.integer()) return {static_cast<double>(*whole)};
+  if (!value.list()) return value;
+  PickleList items;
+  for (const PickleValue& item : *value.list()) items.push_back(AsTorch(item));
+  return PickleValue::MakeTuple(std::move(items));
+}
+
+}  // namespace
+
+std::span<const AdamOption> AdamOptions() {
+  static const std::array<AdamOption, 11> kOptions = {{
+      {"lr", {1e-3}},
+      {"betas", PickleValue::MakeTuple({{0.9}, {0.999}})},
+      {"eps", {1e-8}},
+      {"weight_decay", {1e-2}},
+      {"amsgrad", {false}},
+      {"maximize", {false}},
+      {"foreach", {}, false},
+      {"capturable", {false}, false},
+      {"differentiable", {false}, false},
+      {"fused", {}, false},
+      {"decoupled_weight_decay", {true}},  // AdamW, not Adam
+  }};                                      // constant
+  return kOptions;
+}
+
+PickleValue OptionOf(const PickleDict& group, const AdamOption& option) {
+  for (const auto& [key, value] : group)
+    if (key.string() && *key.string() == option.name) return AsTorch(value);
+  return option.unsaid;
+}
+
+Result<bool> SameOption(const PickleValue& a, const PickleValue& b) {
+  NXDKIT_ASSIGN(const std::string left, torch::WritePickle(AsTorch(a), {}));
+  NXDKIT_ASSIGN(const std::string right, torch::WritePickle(AsTorch(b), {}));
+  return left == right;
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,171 @@
+#include "formats/artifact/optimizer/named_state.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "formats/artifact/optimizer/keep_params.h"
+#include "formats/artifact/optimizer/numbered_form.h"
+#include "lib/base/errors.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using Kind = OptimizerEntry::Kind;
+
+constexpr const char* kMoments[] = {"exp_avg", "exp_avg_sq"};
+// torch counts in F32: further on, a step would not be the next number.
+constexpr double kMostSteps = 1 << 24;
+
+class Namer {
+ public:
+  Namer(BoundArtifact& source, std::vector<std::string>& notes)
+      : source_(source), optimizer_(*source.optimizer), notes_(notes) {}
+
+  Status Run() {
+    optimizer_.form = FormOf(source_);
+    NXDKIT_TRY(CheckAdam());
+    NXDKIT_TRY(StoreSteps());
+    FillMissing();
+    FoldMasters();
+    optimizer_.style = nxd::OptimizerStyle::kNamed;
+    return OkStatus();
+  }
+
+ private:
+  Status CheckAdam() const {
+    for (uint32_t i = 0; i < optimizer_.entries.size(); ++i) {
+      if (!optimizer_.entries[i]) continue;
+      for (const char* needed : {"step", "exp_avg", "exp_avg_sq"})
+        if (!optimizer_.Find(i, needed))
+          return Unsupported(
+                     "the optimizer keeps no {}: only the state of Adam and AdamW can be carried "
+                     "over",
+                     needed)
+              .in(source_.artifact.path)
+              .on(source_.params[i].name)
+              .hint("--no-optimizer leaves the optimizer's state out");
+    }
+    return OkStatus();
+  }
+
+  // Every step as a tensor of F32.
+  Status StoreSteps() {
+    std::vector<bool> keep(source_.params.size(), true);
+    for (uint32_t i = 0; i < optimizer_.entries.size(); ++i) {
+      if (!optimizer_.entries[i]) continue;
+      for (OptimizerEntry& entry : *optimizer_.entries[i]) {
+        if (entry.name != "step") continue;
+        NXDKIT_ASSIGN(
+            const double step,
+            ScalarOf(source_, entry).in(source_.artifact.path).on(source_.params[i].name));
+        if (!(step >= 0 && step < kMostSteps))
+          return Unsupported("step {} cannot be counted on in F32, as torch does", step)
+              .in(source_.artifact.path)
+              .on(source_.params[i].name);
+        if (entry.kind == Kind::kScalar && entry.dtype == Dtype::kF32) continue;
+        if (entry.kind == Kind::kScalar) keep[entry.param] = false;
+        StoreScalar(source_, i, entry, Dtype::kF32, step);
+      }
+    }
+    keep.resize(source_.params.size(), true);
+    KeepParams(source_, keep);
+    return OkStatus();
+  }
+
+  // Before its first step a parameter has no state; Adam begins with zeros.
+  void FillMissing() {
+    size_t count = 0;
+    for (uint32_t i = 0; i < optimizer_.entries.size(); ++i) {
+      if (optimizer_.entries[i]) continue;
+      ++count;
+      std::vector<OptimizerEntry> entries(1);
+      entries[0].name = "step";
+      StoreScalar(source_, i, entries[0], Dtype::kF32, 0);
+      for (const char* name : kMoments) entries.push_back(StoreZeros(i, name));
+      optimizer_.entries[i] = std::move(entries);
+    }
+    if (count > 0)
+      notes_.push_back(fmt::format(
+          "{} parameters have no state yet: zeros and step 0 are written, which Adam begins with",
+          count));
+  }
+
+  OptimizerEntry StoreZeros(uint32_t param, const char* name) {
+    OptimizerEntry entry;
+    entry.name = name;
+    entry.dtype = Dtype::kF32;
+    entry.param = static_cast<uint32_t>(source_.params.size());
+    entry.stored = source_.bound.stored.size();
+    LogicalTensor logical = source_.params[param];
+    logical.name += std::string("/") + name;
+    const auto file = static_cast<uint32_t>(source_.bound.layout.files.size());
+    source_.bound.layout.files.push_back({source_.artifact.path, -1, -1});
+    StoredTensor zeros{logical.name,
+                       Dtype::kF32,
+                       logical.shape,
+                       Shape(logical.shape.size(), 0),
+                       0,
+                       false,
+                       InMemoryStorage(std::string(4, '\0'), source_.artifact.path)};
+    source_.bound.Add(WholeTensor(logical.name, file, entry.param, logical.shape),
+                      std::move(zeros));
+    source_.params.push_back(std::move(logical));
+    return entry;
+  }
+
+  // The master weights take the place of the weights that were rounded from them.
+  void FoldMasters() {
+    const auto has = [](const auto& master) { return master.has_value(); };
+    if (!std::ranges::any_of(optimizer_.masters, has)) {
+      notes_.push_back(
+          "the tag has no master weights: what the weights had below their own precision is gone");
+      return;
+    }
+    if (!std::ranges::all_of(optimizer_.masters, has)) {
+      notes_.push_back("only some parameters have master weights: they are left out");
+      return DropMasters();
+    }
+    std::vector<uint32_t> master_of(source_.params.size(), UINT32_MAX);
+    for (uint32_t i = 0; i < optimizer_.masters.size(); ++i)
+      master_of[optimizer_.masters[i]->param] = i;
+    // What holds the weights goes; what holds their masters holds the weights now.
+    std::vector<bool> keep(source_.params.size(), true);
+    const auto spare = static_cast<uint32_t>(source_.params.size());  // of those that go
+    keep.push_back(false);
+    source_.params.push_back({});
+    for (TensorLayout& tensor : source_.bound.layout.tensors)
+      for (Piece& piece : tensor.pieces) {
+        if (piece.param < optimizer_.masters.size())
+          piece.param = spare;
+        else if (const uint32_t weight = master_of[piece.param]; weight != UINT32_MAX)
+          piece.param = weight;
+      }
+    for (size_t i = 0; i < master_of.size(); ++i)
+      if (master_of[i] != UINT32_MAX) keep[i] = false;
+    optimizer_.masters.assign(optimizer_.masters.size(), std::nullopt);
+    KeepParams(source_, keep);
+  }
+
+  void DropMasters() {
+    std::vector<bool> keep(source_.params.size(), true);
+    for (const auto& master : optimizer_.masters)
+      if (master) keep[master->param] = false;
+    optimizer_.masters.assign(optimizer_.masters.size(), std::nullopt);
+    KeepParams(source_, keep);
+  }
+
+  BoundArtifact& source_;
+  BoundOptimizer& optimizer_;
+  std::vector<std::string>& notes_;
+};
+
+}  // namespace
+
+Status ToNamedState(BoundArtifact& source, std::vector<std::string>& notes) {
+  if (!source.optimizer || source.optimizer->style == nxd::OptimizerStyle::kNamed)
+    return OkStatus();
+  return Namer(source, notes).Run();
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,23 @@
+// Between the two ways in which training keeps its numbers.
+//
+//   numbered  an NxD tag: weights in the dtype of the module, and beside them the optimizer's state
+//             with the F32 master weights; a step may be a plain number
+//   named     a distributed checkpoint: weights are the master weights; every step is a tensor
+//
+// Here from numbered to named; numbered_state.h is the way back. A bound artifact is turned into
+// one that another format is planned from: nothing is read but steps, nothing is written.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "formats/artifact/bind.h"
+
+namespace nxdkit::ops {
+
+// A tag as a checkpoint keeps it; nothing without an optimizer. Where every parameter has a master
+// weight, these are the weights; a parameter that has no state yet gets zeros, as Adam begins with.
+// `notes`: what changes by it. kUnsupported when the optimizer is not of Adam's kind.
+Status ToNamedState(BoundArtifact& source, std::vector<std::string>& notes);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,204 @@
+#include "formats/artifact/optimizer/numbered_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "formats/artifact/optimizer/adam_options.h"
+#include "formats/artifact/optimizer/keep_params.h"
+#include "lib/base/errors.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using Kind = OptimizerEntry::Kind;
+using nxd::GroupRule;
+using torch::PickleDict;
+using torch::PickleValue;
+
+PickleValue Key(const char* text) { return {std::string(text)}; }
+
+// What NxD's trainers have in a group.
+PickleDict PlainGroup() {
+  PickleDict group;
+  for (const char* name : {"lr", "betas", "eps", "weight_decay"}) {
+    const auto option = std::ranges::find(AdamOptions(), std::string_view(name), &AdamOption::name);
+    PickleValue value = option->unsaid;
+    if (value.list()) value = PickleValue::MakeList(*value.list());
+    group.push_back({Key(name), std::move(value)});
+  }
+  group.push_back({Key("params"), PickleValue::MakeList({})});
+  return group;
+}
+
+class Numberer {
+ public:
+  Numberer(BoundArtifact& source, std::optional<GroupRule> order, std::vector<std::string>& notes)
+      : source_(source), optimizer_(*source.optimizer), asked_(order), notes_(notes) {}
+
+  Status Run() {
+    NXDKIT_TRY(FindOrder());
+    NXDKIT_TRY(MakeGroups());
+    optimizer_.keys = optimizer_.form
+                          ? optimizer_.form->keys
+                          : std::vector<std::string>{"state", "param_groups", "base_state",
+                                                     "shape_info", nxd::kMasterWeights};
+    optimizer_.shapes_are_sizes = optimizer_.form && optimizer_.form->shapes_are_sizes;
+    NXDKIT_TRY(StoreSteps());
+    if (std::ranges::find(optimizer_.keys, nxd::kMasterWeights) != optimizer_.keys.end())
+      AddMasters();
+    optimizer_.style = nxd::OptimizerStyle::kZero1;
+    return OkStatus();
+  }
+
+ private:
+  std::vector<std::vector<size_t>> GroupsBy(GroupRule rule) const {
+    std::vector<TensorLayout> names;
+    for (size_t i = 0; i < optimizer_.entries.size(); ++i)
+      names.push_back({source_.params[i].name, 0, {}, std::nullopt, {}, {}});
+    return nxd::GroupParams(names, {rule, false}, source_.model->config.tied);
+  }
+
+  // The options that all parameters of these have; nullopt when they differ. What was not
+  // trained has none.
+  std::optional<std::set<size_t>> OptionsOf(const std::vector<size_t>& params) const {
+    std::set<size_t> found;
+    for (const size_t i : params)
+      if (optimizer_.entries[i]) found.insert(optimizer_.group_of[i]);
+    if (found.size() > 1) return std::nullopt;
+    return found;
+  }
+
+  bool Fits(GroupRule rule) const {
+    const auto groups = GroupsBy(rule);
+    return std::ranges::all_of(groups, [&](const auto& g) { return OptionsOf(g).has_value(); });
+  }
+
+  Status FindOrder() {
+    std::vector<GroupRule> tried = {GroupRule::kOne, GroupRule::kNorms, GroupRule::kBiases};
+    if (optimizer_.form) tried.insert(tried.begin(), optimizer_.form->order.rule);
+    if (asked_) tried = {*asked_};
+    const auto fits = std::ranges::find_if(tried, [&](GroupRule rule) { return Fits(rule); });
+    if (fits == tried.end())
+      return Unsupported(
+                 "the parameters have {} different sets of options, which are not the groups that "
+                 "NxD's trainers make ({})",
+                 optimizer_.groups.size(),
+                 asked_ ? nxd::GroupRuleName(*asked_) : "one, norms, biases")
+          .in(source_.artifact.path)
+          .hint("--no-optimizer leaves the optimizer's state out");
+    optimizer_.order = {*fits, optimizer_.form && optimizer_.form->order.tied_head};
+    return OkStatus();
+  }
+
+  Status MakeGroups() {
+    const auto groups = GroupsBy(optimizer_.order.rule);
+    const bool recorded = optimizer_.form && optimizer_.form->groups.size() == groups.size();
+    std::vector<PickleDict> made;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      made.push_back(recorded ? optimizer_.form->groups[g] : PlainGroup());
+      const std::set<size_t> options = *OptionsOf(groups[g]);
+      if (options.empty() || optimizer_.groups.empty()) continue;
+      NXDKIT_TRY(TakeOptions(optimizer_.groups[*options.begin()], made.back()));
+    }
+    optimizer_.groups = std::move(made);
+    optimizer_.group_of.assign(optimizer_.entries.size(), 0);
+    for (size_t g = 0; g < groups.size(); ++g)
+      for (const size_t i : groups[g]) optimizer_.group_of[i] = g;
+    return OkStatus();
+  }
+
+  // The checkpoint's options count; where they are the record's, its spelling stays.
+  static Status TakeOptions(const PickleDict& options, PickleDict& group) {
+    for (const AdamOption& option : AdamOptions()) {
+      const PickleValue value = OptionOf(options, option);
+      const auto item = std::ranges::find_if(group, [&](const auto& pair) {
+        return pair.first.string() && *pair.first.string() == option.name;
+      });
+      if (item == group.end()) {
+        NXDKIT_ASSIGN(const bool unsaid, SameOption(value, option.unsaid));
+        if (!unsaid && option.counts) group.insert(group.end() - 1, {Key(option.name), value});
+        continue;
+      }
+      NXDKIT_ASSIGN(const bool same, SameOption(value, item->second));
+      if (same) continue;
+      const bool is_list = std::holds_alternative<PickleValue::List>(item->second.value);
+      item->second = is_list && value.list() ? PickleValue::MakeList(*value.list()) : value;
+    }
+    return OkStatus();
+  }
+
+  // As the record says; a tensor of F32, as they are, without one.
+  Status StoreSteps() {
+    if (!optimizer_.form || optimizer_.form->step == Dtype::kF32) return OkStatus();
+    std::vector<bool> keep(source_.params.size(), true);
+    for (uint32_t i = 0; i < optimizer_.entries.size(); ++i) {
+      if (!optimizer_.entries[i]) continue;
+      for (OptimizerEntry& entry : *optimizer_.entries[i]) {
+        if (entry.name != "step") continue;
+        NXDKIT_ASSIGN(
+            const double step,
+            ScalarOf(source_, entry).in(source_.artifact.path).on(source_.params[i].name));
+        if (!(step >= 0 && step < 9e15))
+          return Unsupported("step {} is not a count", step)
+              .in(source_.artifact.path)
+              .on(source_.params[i].name);
+        keep[entry.param] = false;
+        if (optimizer_.form->step) {
+          StoreScalar(source_, i, entry, *optimizer_.form->step, step);
+          continue;
+        }
+        entry.kind = Kind::kValue;
+        entry.value = {static_cast<int64_t>(step)};
+        entry.value_text = std::to_string(static_cast<int64_t>(step));
+      }
+    }
+    keep.resize(source_.params.size(), true);
+    KeepParams(source_, keep);
+    return OkStatus();
+  }
+
+  // The weights are stored as the weights of the module, and once more as they are.
+  void AddMasters() {
+    const size_t count = optimizer_.entries.size();
+    const auto first = static_cast<uint32_t>(source_.params.size());
+    for (uint32_t i = 0; i < count; ++i) {
+      LogicalTensor master = source_.params[i];
+      master.name += std::string("/") + nxd::kMasterWeights;
+      source_.params.push_back(std::move(master));
+      optimizer_.masters[i] = {nxd::kMasterWeights, Kind::kLike, first + i, SIZE_MAX,
+                               Dtype::kF32,         {},          ""};
+    }
+    for (size_t t = 0, stored = source_.bound.stored.size(); t < stored; ++t) {
+      TensorLayout layout = source_.bound.layout.tensors[t];
+      if (layout.pieces.empty() || layout.pieces.front().param >= count) continue;
+      for (Piece& piece : layout.pieces) {
+        OptimizerEntry& master = *optimizer_.masters[piece.param];
+        if (master.stored == SIZE_MAX) {
+          master.stored = source_.bound.stored.size();
+          master.dtype = source_.bound.stored[t].dtype;
+        }
+        piece.param += first;
+      }
+      source_.bound.Add(std::move(layout), StoredTensor(source_.bound.stored[t]));
+    }
+  }
+
+  BoundArtifact& source_;
+  BoundOptimizer& optimizer_;
+  std::optional<GroupRule> asked_;
+  std::vector<std::string>& notes_;
+};
+
+}  // namespace
+
+Status ToNumberedState(BoundArtifact& source, std::optional<GroupRule> order,
+                       std::vector<std::string>& notes) {
+  if (!source.optimizer || source.optimizer->style != nxd::OptimizerStyle::kNamed)
+    return OkStatus();
+  return Numberer(source, order, notes).Run();
+}
+
+}  // namespace nxdkit::ops

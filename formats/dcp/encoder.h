@@ -1,0 +1,37 @@
+// A data file of a distributed checkpoint: torch archives, one after the other.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "formats/torch/pickle_value.h"
+#include "lib/base/error.h"
+#include "lib/tensor/output.h"
+
+namespace nxdkit::dcp {
+
+// "__3_0.distcp"
+std::string DataFileName(int rank);
+
+// The whole archive of an object of plain numbers, strings and containers.
+Result<std::string> EncodeObject(const torch::PickleValue& value);
+
+// Where an item lies in its file.
+struct ItemRange {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+struct EncodedFile {
+  std::unique_ptr<FileEncoder> encoder;
+  std::vector<ItemRange> objects;
+  std::vector<ItemRange> tensors;
+};
+
+// Objects first, as torch writes them, then every tensor in an archive of its own. `objects` are
+// whole archives, `tensors` chunks with the shapes that they have in the file.
+Result<EncodedFile> EncodeItems(std::vector<std::string> objects,
+                                std::vector<OutputTensor> tensors);
+
+}  // namespace nxdkit::dcp

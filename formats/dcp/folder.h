@@ -1,0 +1,60 @@
+// A PyTorch distributed checkpoint, opened: a folder with `.metadata` and the files that hold the
+// items. Format facts: FORMAT.md beside this file.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "formats/dcp/metadata.h"
+#include "lib/base/error.h"
+#include "lib/tensor/tensor.h"
+
+namespace nxdkit::dcp {
+
+// A chunk, where it is stored.
+struct StoredChunk {
+  Box box;
+  uint32_t file = 0;    // index into Folder::files
+  StoredTensor stored;  // its shape is the box's extent
+};
+
+struct StoredEntry {
+  std::string key;
+  Dtype dtype = Dtype::kF32;
+  Shape shape;
+  std::vector<StoredChunk> chunks;
+};
+
+// An archive inside a file: an item.
+struct Archive {
+  std::string path;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+struct Folder {
+  std::string path;
+  Metadata metadata;
+  std::vector<StoredEntry> tensors;  // as metadata.tensors
+  std::vector<TensorFile> files;     // sorted by name; each chunk is a tensor, named by its key
+  std::vector<Archive> archives;     // every item, once, by file and offset
+  std::vector<std::string> warnings;
+};
+
+// Whether the folder is meant as one: it has a .metadata, or files named *.distcp.
+bool LooksLikeFolder(const std::string& path);
+
+// Reads the metadata and the structure of every chunk's archive, never tensor data. kCorrupt naming
+// file, key and offset for items that are outside of their file or overlap, and for archives that
+// hold something else than the metadata says. A folder without .metadata is kCorrupt: its save did
+// not come to its end.
+Result<Folder> Open(const std::string& path);
+
+// The bytes of an object's archive.
+Result<std::string> ReadObject(const Folder& folder, const ObjectEntry& entry);
+// What it holds, when that is plain: numbers, strings, containers. kUnsupported otherwise: nothing
+// is executed.
+Result<torch::PickleValue> ReadObjectValue(const Folder& folder, const ObjectEntry& entry);
+
+}  // namespace nxdkit::dcp

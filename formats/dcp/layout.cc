@@ -1,0 +1,226 @@
+#include "formats/dcp/layout.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "formats/models/experts.h"
+#include "formats/models/rank_tensors.h"
+#include "lib/base/errors.h"
+
+namespace nxdkit::dcp {
+namespace {
+
+using models::Model;
+using models::Param;
+using models::Role;
+
+// TorchTitan's names, by those of transformers. Source: torchtitan's state_dict_adapter.py of
+// llama3 and qwen3, August 2026; `before` is that of releases before April 2026, where it differs.
+struct NameRow {
+  std::string_view hf;
+  std::string_view titan;
+  std::string_view before = "";
+};
+constexpr NameRow kNames[] = {
+    {"model.embed_tokens.weight", "tok_embeddings.weight"},
+    {"model.layers.{}.self_attn.q_proj.weight", "layers.{}.attention.qkv_linear.wq.weight",
+     "layers.{}.attention.wq.weight"},
+    {"model.layers.{}.self_attn.k_proj.weight", "layers.{}.attention.qkv_linear.wk.weight",
+     "layers.{}.attention.wk.weight"},
+    {"model.layers.{}.self_attn.v_proj.weight", "layers.{}.attention.qkv_linear.wv.weight",
+     "layers.{}.attention.wv.weight"},
+    {"model.layers.{}.self_attn.o_proj.weight", "layers.{}.attention.wo.weight"},
+    {"model.layers.{}.self_attn.q_norm.weight", "layers.{}.attention.q_norm.weight"},
+    {"model.layers.{}.self_attn.k_norm.weight", "layers.{}.attention.k_norm.weight"},
+    {"model.layers.{}.mlp.gate_proj.weight", "layers.{}.feed_forward.w1.weight"},
+    {"model.layers.{}.mlp.up_proj.weight", "layers.{}.feed_forward.w3.weight"},
+    {"model.layers.{}.mlp.down_proj.weight", "layers.{}.feed_forward.w2.weight"},
+    {"model.layers.{}.mlp.gate.weight", "layers.{}.moe.router.gate.weight"},
+    {"model.layers.{}.mlp.experts.{e}.gate_proj.weight",
+     "layers.{}.moe.routed_experts.inner_experts.w1_EFD"},
+    {"model.layers.{}.mlp.experts.{e}.up_proj.weight",
+     "layers.{}.moe.routed_experts.inner_experts.w3_EFD"},
+    {"model.layers.{}.mlp.experts.{e}.down_proj.weight",
+     "layers.{}.moe.routed_experts.inner_experts.w2_EDF"},
+    {"model.layers.{}.input_layernorm.weight", "layers.{}.attention_norm.weight"},
+    {"model.layers.{}.post_attention_layernorm.weight", "layers.{}.ffn_norm.weight"},
+    {"model.norm.weight", "norm.weight"},
+    {"lm_head.weight", "lm_head.weight", "output.weight"},
+};
+
+std::string Numbered(std::string_view pattern, const Param& param) {
+  std::string name = models::Replaced(std::string(pattern), "{}", std::to_string(param.layer));
+  return models::Replaced(std::move(name), "{e}", std::to_string(param.expert));
+}
+
+// nullopt: TorchTitan has no such parameter.
+std::optional<std::string> TitanName(const Param& param, Style style) {
+  for (const NameRow& row : kNames) {
+    if (Numbered(row.hf, param) != param.name) continue;
+    const bool before = style == Style::kTitan2025 && !row.before.empty();
+    return Numbered(before ? row.before : row.titan, param);
+  }
+  return std::nullopt;
+}
+
+int TpDimOf(const Param& param) {
+  if (param.shape.size() < 2) return -1;
+  switch (param.role) {
+    case Role::kOutput:
+    case Role::kDown:
+    case Role::kExpertDown:
+    case Role::kRow:
+      return 1;
+    case Role::kRouter:
+    case Role::kScore:
+    case Role::kReplicated:
+      return -1;
+    default:
+      return 0;
+  }
+}
+
+GlobalTensor Whole(const Model& model, uint32_t param, std::string name) {
+  TensorLayout layout = models::WholeTensor(model, param, std::move(name));
+  Shape shape = layout.shape;
+  return {std::move(layout), std::move(shape), TpDimOf(model.params[param])};
+}
+
+// Whole heads, of each its rows in pairs.
+GlobalTensor InPairs(const Model& model, uint32_t param, std::string name) {
+  const Shape& shape = model.params[param].shape;
+  const int64_t half = model.config.head_dim / 2;
+  TensorLayout layout = models::EmptyTensor(std::move(name), {shape[0] / 2, 2, shape[1]});
+  for (int64_t row = 0; row < shape[0]; row += half)
+    layout.pieces.push_back({param,
+                             {{row, 0}, {half, shape[1]}},
+                             {row / (2 * half) * half, row / half % 2, 0},
+                             {0, 2}});
+  return {std::move(layout), shape, 0};
+}
+
+// All experts of the layer, one after the other, from the first one on.
+GlobalTensor Stacked(const Model& model, uint32_t first, std::string name) {
+  const Param& param = model.params[first];
+  const int64_t experts = model.config.experts;
+  TensorLayout layout =
+      models::EmptyTensor(std::move(name), {experts, param.shape[0], param.shape[1]});
+  for (uint32_t i = first; i < model.params.size() && model.params[i].layer == param.layer; ++i)
+    if (model.params[i].role == param.role)
+      layout.pieces.push_back(
+          {i, WholeBox(param.shape), {int64_t{model.params[i].expert}, 0, 0}, {1, 2}});
+  Shape shape = layout.shape;
+  return {std::move(layout), std::move(shape), 1 + TpDimOf(param)};
+}
+
+Result<std::vector<GlobalTensor>> TitanTensors(const Model& model, Style style) {
+  const models::Family& family = *model.config.family;
+  if (family.titan == models::TitanRope::kNone)
+    return Unsupported("TorchTitan has no {} models", family.model_type)
+        .hint("--style hf keeps the names of transformers");
+  const bool pairs = family.titan == models::TitanRope::kPairs;
+  if (pairs && model.config.head_dim % 2 != 0)
+    return Unsupported("head_dim {} is odd: rope turns rows in pairs", model.config.head_dim);
+  std::vector<GlobalTensor> tensors;
+  for (uint32_t i = 0; i < model.params.size(); ++i) {
+    const Param& param = model.params[i];
+    std::optional<std::string> name = TitanName(param, style);
+    if (!name)
+      return Unsupported("TorchTitan's {} models have no such parameter", family.model_type)
+          .on(param.name)
+          .hint("--style hf keeps the names of transformers");
+    if (param.expert > 0) continue;  // stacked with the first
+    const bool turned = param.role == Role::kQuery || param.role == Role::kKey;
+    if (param.expert == 0)
+      tensors.push_back(Stacked(model, i, *std::move(name)));
+    else if (pairs && turned)
+      tensors.push_back(InPairs(model, i, *std::move(name)));
+    else
+      tensors.push_back(Whole(model, i, *std::move(name)));
+  }
+  if (const auto embedding = model.Find("model.embed_tokens.weight");
+      embedding && model.config.tied)
+    tensors.push_back(
+        Whole(model, *embedding, style == Style::kTitan2025 ? "output.weight" : "lm_head.weight"));
+  return tensors;
+}
+
+GlobalTensor AsItIs(const Model& model, TensorLayout layout) {
+  const int dim = TpDimOf(model.params[layout.pieces.front().param]);
+  Shape shape = layout.shape;
+  return {std::move(layout), std::move(shape), dim};
+}
+
+std::vector<GlobalTensor> AsTheyAre(const Model& model, std::vector<TensorLayout> layouts) {
+  std::vector<GlobalTensor> tensors;
+  for (TensorLayout& layout : layouts) tensors.push_back(AsItIs(model, std::move(layout)));
+  return tensors;
+}
+
+// A chunk that begins or ends within a pair of rows: each row by itself.
+TensorLayout CutRowByRow(const GlobalTensor& tensor, const Box& box) {
+  TensorLayout cut{tensor.layout.name, tensor.layout.file, box.extent, tensor.layout.dtype, {}, {}};
+  for (int64_t row = box.lo[0]; row < box.lo[0] + box.extent[0]; ++row) {
+    const Box seen = {{row / 2, row % 2, box.lo[1]}, {1, 1, box.extent[1]}};
+    for (const Piece& piece : CutBox(tensor.layout, seen).pieces)
+      cut.pieces.push_back(
+          {piece.param, piece.logical, {row - box.lo[0], piece.stored_lo[2]}, {0, 1}});
+  }
+  return cut;
+}
+
+// Parts as torch.chunk makes them: equal ones, the last shorter or empty.
+Box PartOf(Box box, int dim, int count, int index) {
+  const int64_t extent = box.extent[dim];
+  const int64_t part = extent / count + (extent % count != 0 ? 1 : 0);
+  const int64_t first = std::min<int64_t>(index * part, extent);
+  box.lo[dim] += first;
+  box.extent[dim] = std::min(part, extent - first);
+  return box;
+}
+
+}  // namespace
+
+Result<std::vector<GlobalTensor>> ModelTensors(const Model& model, Style style) {
+  if (style != Style::kHf) return TitanTensors(model, style);
+  return AsTheyAre(model, models::HfTensors(model, true));
+}
+
+std::vector<GlobalTensor> OtherTensors(const Model& model) {
+  return AsTheyAre(model, models::FusedExperts(model));
+}
+
+TensorLayout CutChunk(const GlobalTensor& tensor, const Box& box) {
+  if (!tensor.has_pairs()) return CutBox(tensor.layout, box);
+  if (box.lo[0] % 2 != 0 || box.extent[0] % 2 != 0) return CutRowByRow(tensor, box);
+  return CutBox(tensor.layout,
+                {{box.lo[0] / 2, 0, box.lo[1]}, {box.extent[0] / 2, 2, box.extent[1]}});
+}
+
+StoredTensor SeenAs(StoredTensor chunk, const Shape& shape) {
+  if (chunk.shape.size() == shape.size()) return chunk;
+  NXDKIT_CHECK(chunk.shape.size() == 2 && shape.size() == 3);
+  chunk.strides = {2 * chunk.strides[0], chunk.strides[0], chunk.strides[1]};
+  chunk.shape = shape;
+  return chunk;
+}
+
+std::vector<RankBox> CutOver(const GlobalTensor& tensor, const Mesh& mesh) {
+  const Box whole = WholeBox(tensor.shape);
+  if (tensor.shape.empty()) return {{0, whole}};
+  std::vector<RankBox> boxes;
+  for (int d = 0; d < mesh.dp; ++d)
+    for (int t = 0; t < mesh.tp; ++t) {
+      if (tensor.tp_dim < 0 && t > 0) continue;
+      Box box = tensor.tp_dim < 0 ? whole : PartOf(whole, tensor.tp_dim, mesh.tp, t);
+      box = PartOf(std::move(box), 0, mesh.dp, d);
+      if (box.Volume() > 0) boxes.push_back({d * mesh.tp + t, std::move(box)});
+    }
+  return boxes;
+}
+
+}  // namespace nxdkit::dcp

@@ -1,0 +1,50 @@
+// PRIVATE: how a model's parameters are named and laid out in a distributed checkpoint, and how its
+// tensors are cut into chunks.
+//
+// TorchTitan's Llama turns neighbouring rows of q and k by rope, where transformers turns a row and
+// the one half a head further: in each head, row 2 i + j there is row j head_dim / 2 + i here. Seen
+// as [rows / 2, 2, columns] the two are transposed, and a head is two pieces; so that is the shape
+// in which such a tensor is laid out, and in which its bytes are seen.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "formats/dcp/options.h"
+#include "formats/models/model.h"
+#include "lib/base/error.h"
+#include "lib/plan/layout.h"
+#include "lib/tensor/tensor.h"
+
+namespace nxdkit::dcp {
+
+// A tensor of a checkpoint, whole; layout.name is its key.
+struct GlobalTensor {
+  TensorLayout layout;
+  Shape shape;      // in the checkpoint; layout.shape is another one where rows come in pairs
+  int tp_dim = -1;  // of `shape`, that tensor parallelism cuts; -1: every rank has all of it
+
+  bool has_pairs() const { return layout.shape.size() != shape.size(); }
+};
+
+// What a checkpoint of this style holds of the model, in the model's order; of a tied model the
+// lm_head too. kUnsupported, naming the parameter, when the style has no name for it.
+Result<std::vector<GlobalTensor>> ModelTensors(const models::Model& model, Style style);
+
+// Other ways to store some of them that are read, but not written: transformers' fused experts.
+std::vector<GlobalTensor> OtherTensors(const models::Model& model);
+
+// The layout of the chunk that is `box` of the tensor.
+TensorLayout CutChunk(const GlobalTensor& tensor, const Box& box);
+// The chunk's bytes in the shape of its layout.
+StoredTensor SeenAs(StoredTensor chunk, const Shape& shape);
+
+// What each rank of the mesh has of the tensor; ranks without any are left out, and copies are
+// stored once.
+struct RankBox {
+  int rank = 0;
+  Box box;
+};
+std::vector<RankBox> CutOver(const GlobalTensor& tensor, const Mesh& mesh);
+
+}  // namespace nxdkit::dcp

@@ -1,0 +1,262 @@
+#include "formats/dcp/metadata.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "formats/dcp/metadata_globals.h"
+#include "formats/torch/bare_pickle.h"
+#include "lib/base/checked.h"
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+
+namespace nxdkit::dcp {
+namespace {
+
+using torch::PickleDict;
+using torch::PickleRecord;
+using torch::PickleValue;
+
+constexpr size_t kMaxRank = 64;
+constexpr size_t kMaxPathBytes = 4096;
+
+// The state of a record of this class, a dict.
+Result<const PickleValue*> StateOf(const PickleValue& value, std::string_view class_name) {
+  const PickleRecord* record = value.record();
+  if (!record || record->name != class_name)
+    return Corrupt("a value is {}, expected a {}", record ? record->name : "no record", class_name);
+  if (!record->arguments.empty()) return Corrupt("a {} with arguments", class_name);
+  if (!record->state || !record->state->dict())
+    return Corrupt("a {} whose state is no dict", class_name);
+  return &*record->state;
+}
+
+Result<const PickleDict*> DictOf(const PickleValue* value, std::string_view name) {
+  if (!value || !value->dict()) return Corrupt("{} is missing, or not a dict", name);
+  return value->dict();
+}
+
+Result<Shape> SizeOf(const PickleValue* value, std::string_view name) {
+  const auto* size = value ? std::get_if<torch::TorchSize>(&value->value) : nullptr;
+  if (!size) return Corrupt("{} is missing, or not a torch.Size", name);
+  if (size->dims.size() > kMaxRank)
+    return Unsupported("{} has {} dimensions, the limit is {}", name, size->dims.size(), kMaxRank);
+  for (const int64_t dim : size->dims)
+    if (dim < 0)
+      return Corrupt("{} is {}, which has a negative number", name, ShapeText(size->dims));
+  return size->dims;
+}
+
+// Only the dtype counts: an archive has its own strides, and the rest is about memory.
+Result<Dtype> DtypeOf(const PickleValue* value) {
+  const PickleRecord* record = value ? value->record() : nullptr;
+  if (!record || (record->name != kPropertiesClass && record->name != kOldPropertiesClass))
+    return Corrupt("properties are missing, or no TensorProperties");
+  const torch::PickleList* fields = record->state ? record->state->list() : nullptr;
+  if (!fields || fields->size() < 5 || fields->size() > 6)
+    return Corrupt("properties have {} fields, expected 5 or 6", fields ? fields->size() : 0);
+  const auto* dtype = std::get_if<Dtype>(&fields->front().value);
+  if (!dtype) return Corrupt("the first field of properties is no dtype that is known");
+  if (ElementBytes(*dtype) == 0)
+    return Unsupported("elements of {} are smaller than a byte", Name(*dtype));
+  const PickleRecord* layout = (*fields)[1].record();
+  const bool strided = layout && layout->name == kGetLayout && layout->arguments.size() == 1 &&
+                       layout->arguments[0].string() && *layout->arguments[0].string() == kStrided;
+  if (!strided) return Unsupported("the tensor's layout is not {}", kStrided);
+  return *dtype;
+}
+
+// Compared by key and offset: the number that an index also has is a hint.
+std::string IndexKey(const std::string& key, const Shape& offset, bool is_tensor) {
+  return fmt::format("{}\n{}", is_tensor ? ShapeText(offset) : "", key);
+}
+
+// A plain name below the folder.
+Status CheckFileName(const std::string& name) {
+  bool good = !name.empty() && name.size() <= kMaxPathBytes && name.front() != '/' &&
+              name.find('\0') == std::string::npos && name.find('\\') == std::string::npos;
+  for (size_t at = 0; good && at <= name.size();) {
+    const size_t end = std::min(name.find('/', at), name.size());
+    const std::string_view part = std::string_view(name).substr(at, end - at);
+    good = !part.empty() && part != "." && part != "..";
+    at = end + 1;
+  }
+  if (good) return OkStatus();
+  return Corrupt("relative_path \"{}\" is not a plain name in the folder",
+                 EscapeControl(name.substr(0, 80)));
+}
+
+class Parser {
+ public:
+  Result<Metadata> Parse(const PickleValue& root) {
+    NXDKIT_ASSIGN(const PickleValue* state, StateOf(root, kMetadataClass));
+    NXDKIT_TRY(ReadPlaces(state->Find("storage_data")));
+    NXDKIT_ASSIGN(const PickleDict* entries,
+                  DictOf(state->Find("state_dict_metadata"), "state_dict_metadata"));
+    for (const auto& [key, value] : *entries) {
+      if (!key.string()) return Corrupt("a key of state_dict_metadata is not a string");
+      NXDKIT_TRY(ReadEntry(*key.string(), value).on(*key.string()));
+    }
+    if (!places_.empty()) return LeftOver();
+    NXDKIT_TRY(ReadPaths(state->Find("planner_data")));
+    return std::move(out_);
+  }
+
+ private:
+  Status ReadPlaces(const PickleValue* value) {
+    NXDKIT_ASSIGN(const PickleDict* places, DictOf(value, "storage_data"));
+    places_.reserve(places->size());
+    for (const auto& [index, info] : *places) {
+      NXDKIT_ASSIGN(const PickleValue* state, StateOf(index, kIndexClass));
+      const PickleValue* fqn = state->Find("fqn");
+      if (!fqn || !fqn->string()) return Corrupt("a MetadataIndex has no fqn");
+      const std::string& key = *fqn->string();
+      const PickleValue* offset = state->Find("offset");
+      const bool is_tensor = offset && !std::holds_alternative<PickleValue::None>(offset->value);
+      Shape lo;
+      if (is_tensor) {
+        NXDKIT_ASSIGN(lo, SizeOf(offset, "the offset of a MetadataIndex").on(key));
+      }
+      Result<ItemPlace> place = PlaceOf(info);
+      if (!place.ok()) return std::move(place).error().on(key);
+      if (!places_.emplace(IndexKey(key, lo, is_tensor), *std::move(place)).second)
+        return Corrupt("storage_data has two places for the chunk at {}", ShapeText(lo)).on(key);
+    }
+    return OkStatus();
+  }
+
+  static Result<ItemPlace> PlaceOf(const PickleValue& value) {
+    NXDKIT_ASSIGN(const PickleValue* state, StateOf(value, kStorageInfoClass));
+    const PickleValue* path = state->Find("relative_path");
+    const PickleValue* offset = state->Find("offset");
+    const PickleValue* length = state->Find("length");
+    if (!path || !path->string() || !offset || !offset->integer() || !length || !length->integer())
+      return Corrupt("a _StorageInfo lacks relative_path, offset or length");
+    NXDKIT_TRY(CheckFileName(*path->string()));
+    const auto start = CheckedCast<uint64_t>(*offset->integer());
+    const auto bytes = CheckedCast<uint64_t>(*length->integer());
+    if (!start || !bytes || !CheckedAdd(*start, *bytes))
+      return Corrupt("an item of {} bytes at {} of {}", *length->integer(), *offset->integer(),
+                     EscapeControl(*path->string()));
+    const PickleValue* transforms = state->Find("transform_descriptors");
+    if (transforms && transforms->list() && !transforms->list()->empty()) {
+      const std::string* name = transforms->list()->front().string();
+      return Unsupported("the item is transformed ({}), which is not supported",
+                         name ? EscapeControl(*name) : "by something without a name")
+          .hint("save the checkpoint without extensions");
+    }
+    return ItemPlace{*path->string(), *start, *bytes};
+  }
+
+  Error LeftOver() const {
+    std::string first;
+    for (const auto& [key, place] : places_)
+      if (first.empty() || key < first) first = key;
+    return Corrupt("storage_data has a place for a chunk or object that state_dict_metadata lacks")
+        .on(first.substr(first.find('\n') + 1));
+  }
+
+  // The place of a chunk or an object, which is used up.
+  Result<ItemPlace> TakePlace(const std::string& key, const Shape& lo, bool is_tensor) {
+    const auto found = places_.find(IndexKey(key, lo, is_tensor));
+    if (found == places_.end())
+      return is_tensor ? Corrupt("storage_data has no place for the chunk at {}", ShapeText(lo))
+                       : Corrupt("storage_data has no place for the object");
+    ItemPlace place = std::move(found->second);
+    places_.erase(found);
+    return place;
+  }
+
+  Status ReadEntry(const std::string& key, const PickleValue& value) {
+    const PickleRecord* record = value.record();
+    if (record && record->name == kBytesClass) {
+      NXDKIT_ASSIGN(ItemPlace place, TakePlace(key, {}, false));
+      out_.objects.push_back({key, std::move(place)});
+      return OkStatus();
+    }
+    NXDKIT_ASSIGN(const PickleValue* state, StateOf(value, kTensorClass));
+    TensorEntry entry{key, Dtype::kF32, {}, {}};
+    NXDKIT_ASSIGN(entry.dtype, DtypeOf(state->Find("properties")));
+    NXDKIT_ASSIGN(entry.shape, SizeOf(state->Find("size"), "size"));
+    NXDKIT_TRY(PackedBytes(entry.dtype, entry.shape));
+    const PickleValue* chunks = state->Find("chunks");
+    if (!chunks || !chunks->list()) return Corrupt("chunks is missing, or not a list");
+    std::vector<Shape> empty;
+    for (const PickleValue& chunk : *chunks->list()) NXDKIT_TRY(ReadChunk(entry, chunk, empty));
+    for (const Shape& lo : empty) places_.erase(IndexKey(key, lo, true));
+    NXDKIT_TRY(CheckCover(entry));
+    out_.tensors.push_back(std::move(entry));
+    return OkStatus();
+  }
+
+  // A rank without rows writes an empty chunk. Before torch 2.7 it did so at any offset, which may
+  // be that of a chunk with elements: those have their places first.
+  Status ReadChunk(TensorEntry& entry, const PickleValue& value, std::vector<Shape>& empty) {
+    NXDKIT_ASSIGN(const PickleValue* state, StateOf(value, kChunkClass));
+    Box box;
+    NXDKIT_ASSIGN(box.lo, SizeOf(state->Find("offsets"), "offsets"));
+    NXDKIT_ASSIGN(box.extent, SizeOf(state->Find("sizes"), "sizes"));
+    if (box.lo.size() != entry.shape.size() || box.extent.size() != entry.shape.size())
+      return Corrupt("a chunk has {} offsets and {} sizes, the tensor {} dimensions", box.lo.size(),
+                     box.extent.size(), entry.shape.size());
+    for (size_t d = 0; d < box.lo.size(); ++d)
+      if (box.lo[d] > entry.shape[d] || box.extent[d] > entry.shape[d] - box.lo[d])
+        return Corrupt("the chunk of sizes {} at {} is outside of the tensor's shape {}",
+                       ShapeText(box.extent), ShapeText(box.lo), ShapeText(entry.shape));
+    if (box.Volume() == 0) {
+      empty.push_back(std::move(box.lo));
+      return OkStatus();
+    }
+    NXDKIT_ASSIGN(ItemPlace place, TakePlace(entry.key, box.lo, true));
+    entry.chunks.push_back({std::move(box), std::move(place)});
+    return OkStatus();
+  }
+
+  Status ReadPaths(const PickleValue* value) {
+    if (!value || std::holds_alternative<PickleValue::None>(value->value)) return OkStatus();
+    NXDKIT_ASSIGN(const PickleDict* paths, DictOf(value, "planner_data"));
+    for (const auto& [key, path] : *paths) {
+      const bool is_tuple = std::holds_alternative<PickleValue::Tuple>(path.value);
+      if (!key.string() || !is_tuple)
+        return Corrupt("planner_data is not a dict of strings and tuples");
+      for (const PickleValue& part : *path.list())
+        if (!part.string() && !part.integer())
+          return Corrupt("planner_data names a path of other things than strings and numbers")
+              .on(*key.string());
+      out_.paths.emplace(*key.string(), path);
+    }
+    return OkStatus();
+  }
+
+  std::unordered_map<std::string, ItemPlace> places_;  // by IndexKey; those that nobody asked for
+  Metadata out_;
+};
+
+}  // namespace
+
+Result<Metadata> ParseMetadata(std::string_view pickle) {
+  NXDKIT_ASSIGN(const PickleValue root, torch::ReadBarePickle(pickle, MetadataGlobals()));
+  return Parser().Parse(root);
+}
+
+Status CheckCover(const TensorEntry& entry) {
+  std::vector<Box> boxes;
+  int64_t covered = 0;
+  for (const Chunk& chunk : entry.chunks) {
+    boxes.push_back(chunk.box);
+    const auto sum = CheckedAdd(covered, chunk.box.Volume());
+    if (!sum) return Corrupt("the chunks hold more than 2^63 elements");
+    covered = *sum;
+  }
+  if (const auto pair = FindOverlap(boxes))
+    return Corrupt("the chunks {} and {} overlap", BoxText(boxes[pair->second]),
+                   BoxText(boxes[pair->first]));
+  const int64_t all = WholeBox(entry.shape).Volume();
+  if (covered == all) return OkStatus();
+  return Corrupt("the chunks hold {} of the tensor's {} elements {}", covered, all,
+                 ShapeText(entry.shape))
+      .hint("torch loads such a file without a word, and leaves the gap as it was");
+}
+
+}  // namespace nxdkit::dcp

@@ -1,0 +1,65 @@
+// What a PyTorch distributed checkpoint (DCP) says of itself: the file `.metadata`, one pickle that
+// names every tensor, how it is cut into chunks, and where each chunk lies. Format facts: FORMAT.md
+// beside this file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/torch/pickle_value.h"
+#include "lib/base/error.h"
+#include "lib/plan/layout.h"
+#include "lib/tensor/dtype.h"
+
+namespace nxdkit::dcp {
+
+inline constexpr char kMetadataFile[] = ".metadata";
+inline constexpr uint64_t kMaxMetadataBytes = uint64_t{256} << 20;
+
+// Where one item lies: a whole torch archive inside a file.
+struct ItemPlace {
+  std::string file;  // relative to the folder: "__0_0.distcp"
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  bool operator==(const ItemPlace&) const = default;
+};
+
+// A box of a tensor that is an item of its own.
+struct Chunk {
+  Box box;
+  ItemPlace place;
+};
+
+struct TensorEntry {
+  std::string key;
+  Dtype dtype = Dtype::kF32;
+  Shape shape;
+  std::vector<Chunk> chunks;  // disjoint, none empty; together they are the tensor
+};
+
+// Anything else that was saved: a pickled object in an archive.
+struct ObjectEntry {
+  std::string key;
+  ItemPlace place;
+};
+
+struct Metadata {
+  std::vector<TensorEntry> tensors;  // in the file's order
+  std::vector<ObjectEntry> objects;
+  // planner_data: of a key, the tuple of names and numbers that it was made of.
+  std::map<std::string, torch::PickleValue> paths;
+};
+
+// Parses and checks the pickle. kUnsupported naming a global that is not on the list, or a kind of
+// item that is not known; kCorrupt naming the key for boxes that are outside of their tensor,
+// overlap or leave a gap, and for chunks without a place. Whether the places are in their files is
+// not known here. Errors have no path.
+Result<Metadata> ParseMetadata(std::string_view pickle);
+
+// The chunks of an entry are disjoint and cover the tensor.
+Status CheckCover(const TensorEntry& entry);
+
+}  // namespace nxdkit::dcp

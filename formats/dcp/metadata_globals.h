@@ -1,0 +1,28 @@
+// PRIVATE to formats/dcp: the classes that a .metadata names, for reader and writer alike.
+#pragma once
+
+#include "formats/torch/pickle_globals.h"
+
+namespace nxdkit::dcp {
+
+inline constexpr char kMetadataClass[] = "torch.distributed.checkpoint.metadata.Metadata";
+inline constexpr char kTensorClass[] =
+    "torch.distributed.checkpoint.metadata.TensorStorageMetadata";
+inline constexpr char kBytesClass[] = "torch.distributed.checkpoint.metadata.BytesStorageMetadata";
+inline constexpr char kChunkClass[] = "torch.distributed.checkpoint.metadata.ChunkStorageMetadata";
+inline constexpr char kIndexClass[] = "torch.distributed.checkpoint.metadata.MetadataIndex";
+inline constexpr char kStorageMetaClass[] = "torch.distributed.checkpoint.metadata.StorageMeta";
+inline constexpr char kPropertiesClass[] = "torch.distributed.checkpoint.metadata.TensorProperties";
+inline constexpr char kMemoryFormatClass[] =
+    "torch.distributed.checkpoint.metadata._MEM_FORMAT_ENCODING";
+inline constexpr char kStorageInfoClass[] = "torch.distributed.checkpoint.filesystem._StorageInfo";
+inline constexpr char kGetLayout[] = "torch.serialization._get_layout";
+inline constexpr char kStrided[] = "torch.strided";
+// As torch before 2.3 had them.
+inline constexpr char kOldPropertiesClass[] =
+    "torch.distributed._shard.sharded_tensor.metadata.TensorProperties";
+
+// Everything that a .metadata of torch 2.0 to 2.15 names, and nothing else.
+const torch::GlobalTable& MetadataGlobals();
+
+}  // namespace nxdkit::dcp

@@ -1,0 +1,83 @@
+#include "formats/dcp/metadata_writer.h"
+
+#include "formats/dcp/metadata_globals.h"
+#include "formats/torch/pickle_writer.h"
+
+namespace nxdkit::dcp {
+namespace {
+
+using torch::PickleDict;
+using torch::PickleList;
+using torch::PickleRecord;
+using torch::PickleValue;
+
+PickleValue Text(std::string text) { return {std::move(text)}; }
+PickleValue Size(const Shape& dims) { return {torch::TorchSize{dims}}; }
+PickleValue Number(uint64_t number) { return {static_cast<int64_t>(number)}; }
+
+PickleValue Record(PickleRecord record) {
+  return {std::make_shared<const PickleRecord>(std::move(record))};
+}
+
+// An object of a class, with these attributes.
+PickleValue Object(const char* class_name, PickleDict attributes) {
+  return Record({class_name, false, {}, PickleValue::MakeDict(std::move(attributes))});
+}
+
+// The five that torch before 2.15 has; a sixth, strides, it would not take.
+PickleValue Properties(Dtype dtype) {
+  PickleList fields;
+  fields.push_back({dtype});
+  fields.push_back(Record({kGetLayout, true, {Text(kStrided)}, std::nullopt}));
+  fields.push_back({false});  // requires_grad
+  fields.push_back(Record({kMemoryFormatClass, true, {{int64_t{0}}}, std::nullopt}));  // contiguous
+  fields.push_back({false});                                                           // pin_memory
+  return Record({kPropertiesClass, false, {}, PickleValue::MakeTuple(std::move(fields))});
+}
+
+PickleValue Tensor(const TensorEntry& entry) {
+  PickleList chunks;
+  for (const Chunk& chunk : entry.chunks)
+    chunks.push_back(Object(kChunkClass, {{Text("offsets"), Size(chunk.box.lo)},
+                                          {Text("sizes"), Size(chunk.box.extent)}}));
+  return Object(kTensorClass, {{Text("properties"), Properties(entry.dtype)},
+                               {Text("size"), Size(entry.shape)},
+                               {Text("chunks"), PickleValue::MakeList(std::move(chunks))}});
+}
+
+PickleValue Place(const ItemPlace& place) {
+  return Object(kStorageInfoClass, {{Text("relative_path"), Text(place.file)},
+                                    {Text("offset"), Number(place.offset)},
+                                    {Text("length"), Number(place.bytes)}});
+}
+
+}  // namespace
+
+Result<std::string> WriteMetadata(const Metadata& metadata) {
+  PickleDict entries;
+  PickleDict places;
+  PickleDict paths;
+  for (const TensorEntry& entry : metadata.tensors) {
+    entries.push_back({Text(entry.key), Tensor(entry)});
+    for (size_t c = 0; c < entry.chunks.size(); ++c)
+      places.push_back({Object(kIndexClass, {{Text("fqn"), Text(entry.key)},
+                                             {Text("index"), Number(c)},
+                                             {Text("offset"), Size(entry.chunks[c].box.lo)}}),
+                        Place(entry.chunks[c].place)});
+  }
+  for (const ObjectEntry& entry : metadata.objects) {
+    entries.push_back({Text(entry.key), Record({kBytesClass, false, {}, std::nullopt})});
+    places.push_back({Object(kIndexClass, {{Text("fqn"), Text(entry.key)}, {Text("index"), {}}}),
+                      Place(entry.place)});
+  }
+  for (const auto& [key, path] : metadata.paths) paths.push_back({Text(key), path});
+  return torch::WritePickle(
+      Object(kMetadataClass,
+             {{Text("state_dict_metadata"), PickleValue::MakeDict(std::move(entries))},
+              {Text("planner_data"), PickleValue::MakeDict(std::move(paths))},
+              {Text("storage_data"), PickleValue::MakeDict(std::move(places))},
+              {Text("version"), Text("1.0.0")}}),
+      {});
+}
+
+}  // namespace nxdkit::dcp

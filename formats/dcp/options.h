@@ -1,0 +1,34 @@
+// How a PyTorch distributed checkpoint is to be written.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lib/base/error.h"
+
+namespace nxdkit::dcp {
+
+// Whose names the parameters have.
+enum class Style : uint8_t {
+  kHf,         // those of transformers
+  kTitan,      // TorchTitan's
+  kTitan2025,  // the same before April 2026
+};
+std::string_view StyleName(Style style);  // "hf", "torchtitan", "torchtitan-2025"
+std::optional<Style> StyleFromName(std::string_view name);
+
+// The ranks that the tensors are cut over, one file for each: `tp` parts along the dimension that
+// tensor parallelism cuts, and `dp` parts of the rows of each of these, as FSDP2 over tensor
+// parallelism does. Rank dp * Mesh::tp + tp.
+struct Mesh {
+  int dp = 1;
+  int tp = 1;
+  int ranks() const { return dp * tp; }
+};
+
+// "dp=4,tp=2", "dp=8". kUsage for anything else, and for more than 100,000 ranks.
+Result<Mesh> ParseMesh(std::string_view text);
+
+}  // namespace nxdkit::dcp

@@ -1,0 +1,12 @@
+#include "tests/formats/format_page.h"
+
+namespace nxdkit {
+namespace {
+
+TEST(FormatPage, OfDistributedCheckpointsIsTrue) {
+  testing_util::ExpectPageHolds("dcp", {"tests/formats/dcp"});
+  EXPECT_FALSE(HasFailure());
+}
+
+}  // namespace
+}  // namespace nxdkit

@@ -1,0 +1,247 @@
+// There and back: every family, names and meshes, weights and optimizer state, byte for byte.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "formats/dcp/folder.h"
+#include "formats/dcp/layout.h"
+#include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/reshard/training_tag.h"
+#include "tests/lib/expect_error.h"
+
+namespace nxdkit {
+namespace {
+
+using ops::Kind;
+using testing_util::ExpectError;
+using testing_util::OpsWorkshop;
+using testing_util::ReadBytes;
+using testing_util::TagDifference;
+using testing_util::TinyModel;
+using testing_util::TrainingTag;
+
+ops::OutputOptions Cut(dcp::Style style, dcp::Mesh mesh) {
+  ops::OutputOptions options;
+  options.dcp_style = style;
+  options.mesh = mesh;
+  return options;
+}
+
+struct Case {
+  const char* name;
+  TinyModel model;
+  bool titan = true;
+};
+
+class Roundtrip : public ::testing::TestWithParam<Case> {
+ protected:
+  OpsWorkshop shop_;
+};
+
+TEST_P(Roundtrip, HuggingFaceComesBackByteForByte) {
+  const std::string model = shop_.MakeModel("model", GetParam().model);
+  int number = 0;
+  for (const dcp::Style style : {dcp::Style::kHf, dcp::Style::kTitan, dcp::Style::kTitan2025}) {
+    if (style != dcp::Style::kHf && !GetParam().titan) continue;
+    for (const dcp::Mesh mesh : {dcp::Mesh{}, dcp::Mesh{3, 1}, dcp::Mesh{2, 2}, dcp::Mesh{5, 3}}) {
+      const std::string name = std::to_string(number++);
+      ops::ConvertRequest there =
+          OpsWorkshop::Request(model, Kind::kHf, shop_ / name, Kind::kDcp, Cut(style, mesh));
+      there.verify = true;
+      const auto made = ops::Convert(there);
+      ASSERT_TRUE(made.ok()) << made.error().ToString();
+      const std::string back = shop_.Make("back" + name, shop_ / name, Kind::kDcp, Kind::kHf);
+      for (const char* file : {"model.safetensors", "config.json"})
+        EXPECT_EQ(ReadBytes(back + "/" + file), ReadBytes(model + "/" + file))
+            << dcp::StyleName(style) << " dp " << mesh.dp << " tp " << mesh.tp;
+    }
+  }
+}
+
+TEST_P(Roundtrip, TheBytesDoNotDependOnThreads) {
+  const std::string model = shop_.MakeModel("model", GetParam().model);
+  for (const int jobs : {1, 4}) {
+    ops::ConvertRequest request = OpsWorkshop::Request(
+        model, Kind::kHf, shop_ / std::to_string(jobs), Kind::kDcp, Cut(dcp::Style::kHf, {2, 2}));
+    request.run.jobs = jobs;
+    const auto made = ops::Convert(request);
+    ASSERT_TRUE(made.ok()) << made.error().ToString();
+  }
+  EXPECT_EQ(TagDifference(shop_ / "1", shop_ / "4"), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Dcp, Roundtrip,
+    ::testing::Values(Case{"Llama", {.family = "llama"}},
+                      Case{"LlamaOddHeads", {.family = "llama", .heads = 6, .kv_heads = 3}},
+                      Case{"LlamaTied", {.family = "llama", .tied = true}},
+                      Case{"Qwen2", {.family = "qwen2"}, false},
+                      Case{"Qwen3", {.family = "qwen3", .tied = true}},
+                      Case{"Mixtral", {.family = "mixtral", .experts = 4}, false},
+                      Case{"Qwen3Moe", {.family = "qwen3_moe", .experts = 4}}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(TitanNames, OfAnotherFamilyAreRefused) {
+  OpsWorkshop shop;
+  const std::string model = shop.MakeModel("model", {.family = "qwen2"});
+  const auto made = ops::Convert(OpsWorkshop::Request(model, Kind::kHf, shop / "out", Kind::kDcp,
+                                                      Cut(dcp::Style::kTitan, {})));
+  ExpectError(made, Errc::kUnsupported, "TorchTitan has no qwen2 models");
+}
+
+TEST(TitanNames, OfABiasAreRefused) {
+  OpsWorkshop shop;
+  const std::string model = shop.MakeModel("model", {.family = "llama", .biases = true});
+  const auto made = ops::Convert(OpsWorkshop::Request(model, Kind::kHf, shop / "out", Kind::kDcp,
+                                                      Cut(dcp::Style::kTitan, {})));
+  const auto error =
+      ExpectError(made, Errc::kUnsupported, "TorchTitan's llama models have no such parameter");
+  EXPECT_EQ(error->tensor(), "model.layers.0.self_attn.q_proj.bias");
+}
+
+// TorchTitan's rope turns rows 2 i and 2 i + 1 of a head, transformers' i and i + head_dim / 2.
+TEST(TitanNames, RowsOfLlamasQueriesComeInPairs) {
+  const models::Model model = testing_util::ModelOf({{"model_type", "llama"},
+                                                     {"hidden_size", 8},
+                                                     {"intermediate_size", 8},
+                                                     {"num_hidden_layers", 1},
+                                                     {"num_attention_heads", 3},
+                                                     {"num_key_value_heads", 3},
+                                                     {"head_dim", 6},
+                                                     {"vocab_size", 8}});
+  const auto tensors = dcp::ModelTensors(model, dcp::Style::kTitan);
+  ASSERT_TRUE(tensors.ok());
+  const auto query = std::ranges::find_if(*tensors, [](const dcp::GlobalTensor& tensor) {
+    return tensor.layout.name == "layers.0.attention.qkv_linear.wq.weight";
+  });
+  ASSERT_NE(query, tensors->end());
+  for (const auto& [first, rows] : {std::pair{0, 18}, {4, 8}, {3, 7}, {17, 1}, {5, 6}}) {
+    const TensorLayout cut = dcp::CutChunk(*query, {{first, 0}, {rows, 8}});
+    const bool pairs = cut.shape.size() == 3;
+    std::map<int64_t, int64_t> found;  // the model's row, by the chunk's
+    for (const Piece& piece : cut.pieces)
+      for (int64_t r = 0; r < piece.logical.extent[0]; ++r)
+        found[pairs ? 2 * (piece.stored_lo[0] + r) + piece.stored_lo[1] : piece.stored_lo[0] + r] =
+            piece.logical.lo[0] + r;
+    ASSERT_EQ(found.size(), static_cast<size_t>(rows));
+    for (const auto& [row, logical] : found) {
+      const int64_t head = (first + row) / 6;
+      const int64_t inside = (first + row) % 6;
+      EXPECT_EQ(logical, head * 6 + inside % 2 * 3 + inside / 2) << first << " " << row;
+    }
+  }
+}
+
+// --- with the optimizer's state
+
+ops::ConvertRequest WithState(const std::string& from, Kind from_kind, const std::string& to,
+                              Kind to_kind, ops::OutputOptions options) {
+  options.training_tag = to_kind == Kind::kNxd;
+  ops::ConvertRequest request = OpsWorkshop::Request(from, from_kind, to, to_kind, options);
+  request.hints.optimizer = true;
+  request.verify = true;
+  return request;
+}
+
+struct StateCase {
+  const char* name;
+  TrainingTag tag;
+  dcp::Style style = dcp::Style::kTitan;
+};
+
+TrainingTag Tag(const char* family, int tp, int dp, const char* groups = "norms",
+                bool int_step = false, bool tied = false) {
+  TrainingTag tag;
+  tag.config = testing_util::SmallConfig({{"model_type", family}, {"tie_word_embeddings", tied}});
+  tag.geometry.tp = tp;
+  tag.dp = dp;
+  tag.groups = groups;
+  tag.int_step = int_step;
+  return tag;
+}
+
+class StateRoundtrip : public ::testing::TestWithParam<StateCase> {};
+
+// The sample's weights are not those of its master weights, which a checkpoint keeps: so the first
+// way back makes a tag in which they are, and the second one must make the same again.
+TEST_P(StateRoundtrip, ATagComesBackByteForByte) {
+  OpsWorkshop shop;
+  const TrainingTag& tag = GetParam().tag;
+  testing_util::WriteTrainingTag(shop / "tag0", tag);
+  ops::OutputOptions as_tag;
+  as_tag.tp = tag.geometry.tp;
+  as_tag.dp = tag.dp;
+  as_tag.qkv = tag.geometry.qkv;
+  as_tag.hardware = models::Hardware::kTrn1;
+  const dcp::Mesh meshes[] = {{2, 2}, {3, 1}};
+  for (int i = 0; i < 2; ++i) {
+    const std::string from = shop / ("tag" + std::to_string(i));
+    const std::string checkpoint = shop / ("dcp" + std::to_string(i));
+    const std::string back = shop / ("tag" + std::to_string(i + 1));
+    const auto there = ops::Convert(
+        WithState(from, Kind::kNxd, checkpoint, Kind::kDcp, Cut(GetParam().style, meshes[i])));
+    ASSERT_TRUE(there.ok()) << there.error().ToString();
+    const auto again = ops::Convert(WithState(checkpoint, Kind::kDcp, back, Kind::kNxd, as_tag));
+    ASSERT_TRUE(again.ok()) << again.error().ToString();
+  }
+  EXPECT_EQ(TagDifference(shop / "tag1", shop / "tag2"), "");
+  // The optimizer's files are the first tag's, and so is what is carried over.
+  for (const auto& [name, bytes] : testing_util::TagFiles(shop / "tag0"))
+    if (!name.starts_with("model/")) {
+      EXPECT_EQ(bytes, ReadBytes(shop / "tag1/" + name)) << name;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Dcp, StateRoundtrip,
+    ::testing::Values(StateCase{"Llama", Tag("llama", 2, 3)},
+                      StateCase{"LlamaOneGroup", Tag("llama", 1, 2, "one", true)},
+                      StateCase{"Qwen2", Tag("qwen2", 2, 1, "biases"), dcp::Style::kHf},
+                      StateCase{"Qwen3", Tag("qwen3", 4, 5, "norms", true)},
+                      StateCase{"Qwen3Tied", Tag("qwen3", 2, 2, "norms", false, true)}),
+    [](const auto& row) { return row.param.name; });
+
+// Three parameters of the fixture were trained, and NxD has gate and up in one tensor.
+TEST(State, OfOneHalfOfAFusedTensorIsRefused) {
+  OpsWorkshop shop;
+  ops::OutputOptions options;
+  options.tp = 1;  // its MLP has 5 rows
+  options.dp = 2;
+  ops::ConvertRequest request =
+      WithState(NXDKIT_TESTDATA "/dcp/mesh2x2", Kind::kDcp, shop / "tag", Kind::kNxd, options);
+  request.hints.config = NXDKIT_TESTDATA "/dcp/config.json";
+  const auto error = ExpectError(ops::Convert(request), Errc::kUnsupported,
+                                 "the optimizer keeps something else of each");
+  EXPECT_EQ(error->tensor(), "model.layers.0.mlp.gate_up_proj.weight");
+  request.hints.optimizer = false;
+  const auto weights = ops::Convert(request);
+  ASSERT_TRUE(weights.ok()) << weights.error().ToString();
+  EXPECT_FALSE(weights->optimizer);
+}
+
+// Bytes of an item that no value was made of are carried from a checkpoint to a checkpoint.
+TEST(State, AndObjectsGoToAnotherMesh) {
+  OpsWorkshop shop;
+  ops::ConvertRequest request = WithState(NXDKIT_TESTDATA "/dcp/fsdp4", Kind::kDcp, shop / "dcp",
+                                          Kind::kDcp, Cut(dcp::Style::kTitan2025, {1, 2}));
+  request.hints.config = NXDKIT_TESTDATA "/dcp/config.json";
+  const auto made = ops::Convert(request);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_TRUE(made->verified);
+  const auto before = dcp::Open(NXDKIT_TESTDATA "/dcp/fsdp4");
+  const auto after = dcp::Open(shop / "dcp");
+  ASSERT_TRUE(before.ok() && after.ok());
+  EXPECT_EQ(after->metadata.objects.size(), before->metadata.objects.size());
+  size_t carried = 0;
+  for (const dcp::ObjectEntry& object : before->metadata.objects)
+    for (const dcp::ObjectEntry& other : after->metadata.objects)
+      if (object.key == other.key && object.key.starts_with("dataloader.")) {
+        ++carried;
+        EXPECT_EQ(*dcp::ReadObject(*before, object), *dcp::ReadObject(*after, other));
+      }
+  EXPECT_EQ(carried, 5u);
+}
+
+}  // namespace
+}  // namespace nxdkit
