@@ -113,14 +113,14 @@ class ClusterRun : public GrpoTrain {
   }
 
   const TwoHosts hosts_;
-
- private:
   static std::string Program(pid_t process) {
     std::ifstream file(fmt::format("/proc/{}/cmdline", process));
     std::string program;
     std::getline(file, program, '\0');
     return std::filesystem::path(program).filename();
   }
+
+ private:
   Tree Uninterrupted() const {
     const ProcessResult alone =
         RunProcess(Training("alone", {"trainer.nnodes=1", "trainer.cores=4"}));

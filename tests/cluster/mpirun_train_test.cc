@@ -2,7 +2,10 @@
 // fails. The job ends on both, with nobody to start it again.
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <map>
 
 #include "tests/cluster/cluster_run.h"
 #include "tests/tools/kill.h"
@@ -165,6 +168,38 @@ TEST_F(MpirunTrain, AProcessIsToldToEnd) {
   EXPECT_THAT(Log(), HasSubstr("is saved: the same command continues from it"));
   ExpectNothingIsLeft(15);
   ExpectTheRestComesToTheSameBytes(Launch(0));
+}
+
+// VmRSS, in MiB.
+double ResidentMib(pid_t process) {
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  for (std::string word; status >> word;)
+    if (double kilobytes = 0; word == "VmRSS:" && status >> kilobytes) return kilobytes / 1024;
+  return 0;
+}
+
+TEST_F(MpirunTrain, SlowMemoryIsFlatOnBothHostsOver200Steps) {
+  const pid_t job = StartProcess(Launch(0, {"trainer.max_steps=220", "trainer.save_freq=20"}));
+  const std::string metrics = workshop_ / "run/experiment_log.jsonl";
+  const auto steps = [&] {
+    return fs::exists(metrics) ? std::ranges::count(ReadFile(metrics), '\n') : 0;
+  };
+  // Of a host the process that holds ranks.
+  const auto resident = [&](const char* host) {
+    double most = 0;
+    for (const pid_t process : hosts_.Processes(host, workshop_ / "run"))
+      if (Program(process) == "grpo-train") most = std::max(most, ResidentMib(process));
+    return most;
+  };
+  std::map<std::string, double> after20;
+  ASSERT_TRUE(Eventually(120, [&] { return steps() >= 20; })) << Log();
+  for (const char* host : {kFirst, kSecond}) after20[host] = resident(host);
+  ASSERT_TRUE(Eventually(300, [&] { return steps() >= 200; })) << Log();
+  for (const char* host : {kFirst, kSecond}) {
+    EXPECT_GT(after20[host], 10) << host;
+    EXPECT_LT(resident(host) - after20[host], 6) << host << ", MiB after step 20";
+  }
+  EXPECT_EQ(WaitProcess(job), 0) << Log();
 }
 
 }  // namespace

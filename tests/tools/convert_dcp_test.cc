@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/tools/convert_workshop.h"
 
 namespace nxdkit::test {
@@ -40,6 +42,7 @@ TEST(ConvertDcp, IsRecognisedAndMadeInParts) {
   ExpectSameTree(workshop / "whole", workshop / "parts");
   ExpectConverts("--to hf", workshop / "parts", workshop / "back");
   ExpectSameTree(model, workshop / "back");
+  EXPECT_FALSE(std::filesystem::exists(workshop / "parts.parts"));
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ std::string WithCodes(std::string source) {
 std::vector<std::string> Sources() {
   static const std::regex seam("\"\\s*\n\\s*\"");
   std::vector<std::string> sources;
-  for (const char* folder : {"lib", "formats", "tools"})
+  for (const char* folder : {"lib", "formats", "tools", "trainer/comm"})
     for (const auto& entry : std::filesystem::recursive_directory_iterator(
              std::string(NXDKIT_SOURCE_DIR) + "/" + folder))
       if (entry.path().extension() == ".cc")

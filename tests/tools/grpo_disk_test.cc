@@ -56,8 +56,8 @@ TEST_F(GrpoOnAFullDisk, SaysWhichFileLosesNothingAndGoesOn) {
     int64_t last;  // the checkpoint that is there; 0: none
   } rows[] = {
       {"weight sync", "700k", 0, "run/rollout_bundle/checkpoint/.weights.1/tp1_", 0},
-      {"checkpoint", "3300k", 0, "run/global_step_4.partial/actor.partial/optim/", 2},
-      {"export", "3700k", 0, "run/global_step_4.partial/actor/huggingface.partial/", 2},
+      {"checkpoint", "3300k", 0, "run/global_step_4.attempt-1.partial/actor.partial/optim/", 2},
+      {"export", "3700k", 0, "run/global_step_4.attempt-1.partial/actor/huggingface.partial/", 2},
       {"logs", "8m", 2 * 512 + 100, "run/experiment_log.jsonl", 2},
   };
   for (const auto& row : rows) {
@@ -80,7 +80,7 @@ TEST_F(GrpoOnAFullDisk, SaysWhichFileLosesNothingAndGoesOn) {
     const fs::path first = workshop_ / "first";
     EXPECT_EQ(fs::exists(first / "checkpoint_tracker.json"), row.last > 0);
     EXPECT_FALSE(fs::exists(first / "global_step_4"));
-    EXPECT_FALSE(fs::exists(first / "global_step_4.partial"));
+    EXPECT_FALSE(fs::exists(first / "global_step_4.attempt-1.partial"));
     if (row.last > 0) {
       const std::string actor = first / ("global_step_" + std::to_string(row.last) + "/actor");
       const ProcessResult verified = RunProcess({Workshop::Tool("ckpt-verify"), actor});
@@ -101,7 +101,8 @@ TEST_F(GrpoOnAFullDisk, AFileSizeLimitIsAnErrorToo) {
   EXPECT_EQ(result.exit_code, 5) << result.out;
   const Json error = JsonOf(result)["error"];
   EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("File too large"));
-  EXPECT_THAT(error["file"].get<std::string>(), HasSubstr("global_step_1.partial/actor.partial"));
+  EXPECT_THAT(error["file"].get<std::string>(),
+              HasSubstr("global_step_1.attempt-1.partial/actor.partial"));
   EXPECT_FALSE(fs::exists(workshop_ / "run/global_step_1"));
 }
 

@@ -8,8 +8,6 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
-#include <map>
 
 #include "tests/cluster/eventually.h"
 #include "tests/cluster/two_hosts.h"
@@ -244,45 +242,6 @@ TEST_F(GrpoTrainMpi, AKilledMachineEndsTheJobAndTheSameCommandGoesOn) {
     EXPECT_TRUE(ReadFile(workshop_ / (std::string("two/global_step_60/") + file)) ==
                 ReadFile(workshop_ / (std::string("one/global_step_60/") + file)))
         << file;
-}
-
-// VmRSS, in MiB.
-double ResidentMib(pid_t process) {
-  std::ifstream status(fmt::format("/proc/{}/status", process));
-  for (std::string word; status >> word;)
-    if (double kilobytes = 0; word == "VmRSS:" && status >> kilobytes) return kilobytes / 1024;
-  return 0;
-}
-
-TEST_F(GrpoTrainMpi, SlowMemoryIsFlatOnBothMachinesOver200Steps) {
-  const TwoHosts hosts;
-  if (!hosts.missing().empty()) GTEST_SKIP() << hosts.missing();
-  const std::string run = workshop_ / "run";
-  const pid_t job = StartProcess(hosts.OnBoth(Words2(
-      "run", 2, 2, {"trainer.max_steps=220", "trainer.save_freq=20", "trainer.save_limit=2"})));
-  const auto steps = [&] {
-    const std::string log = ReadFile(run + "/experiment_log.jsonl");
-    return std::ranges::count(log, '\n');
-  };
-  // Of each host the process that holds ranks: the others end with the word.
-  const auto resident = [&](const char* host) {
-    double most = 0;
-    for (const pid_t process : hosts.Processes(host, run))
-      if (std::filesystem::read_symlink(fmt::format("/proc/{}/exe", process)).filename() ==
-          "grpo-train")
-        most = std::max(most, ResidentMib(process));
-    return most;
-  };
-  std::map<std::string, double> after20;
-  ASSERT_TRUE(WaitFor(run + "/experiment_log.jsonl"));
-  ASSERT_TRUE(Eventually(120, [&] { return steps() >= 20; }));
-  for (const char* host : TwoHosts::kHosts) after20[host] = resident(host);
-  ASSERT_TRUE(Eventually(300, [&] { return steps() >= 200; }));
-  for (const char* host : TwoHosts::kHosts) {
-    EXPECT_GT(after20[host], 10) << host;
-    EXPECT_LT(resident(host) - after20[host], 6) << host << ", MiB after step 20";
-  }
-  EXPECT_EQ(WaitProcess(job), 0);
 }
 
 TEST_F(GrpoTrainMpi, AnotherNumberOfMachinesIsResumed) {
