@@ -64,7 +64,11 @@ Status AddChunks(BoundArtifact& out, const dcp::StoredEntry& entry,
 // A model that nobody wrote a table for: each tensor is its own parameter.
 Status BindPlainDcp(BoundArtifact& out) {
   for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors) {
-    if (entry.key.starts_with(kOptimizerPrefix) || IsRunState(entry.key)) continue;
+    if (entry.key.starts_with(kOptimizerPrefix)) continue;
+    if (IsRunState(entry.key)) {  // objects are carried over, tensors are not
+      out.left_out.push_back(entry.key);
+      continue;
+    }
     const auto number = static_cast<uint32_t>(out.params.size());
     out.params.push_back({entry.key, entry.shape, 0, 0});
     NXDKIT_TRY(
@@ -75,7 +79,11 @@ Status BindPlainDcp(BoundArtifact& out) {
 
 Status BindModel(BoundArtifact& out, const DcpTensors& known, const std::string& prefix) {
   for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors) {
-    if (entry.key.starts_with(kOptimizerPrefix) || IsRunState(entry.key)) continue;
+    if (entry.key.starts_with(kOptimizerPrefix)) continue;
+    if (IsRunState(entry.key)) {  // objects are carried over, tensors are not
+      out.left_out.push_back(entry.key);
+      continue;
+    }
     const std::string name(WithoutPrefix(entry.key, prefix));
     const auto tensor = known.find(name);
     if (tensor != known.end()) {

@@ -21,6 +21,7 @@ constexpr uint64_t kMaxObjectBytes = 64 << 20;
 struct Item {
   const ItemPlace* place;
   const std::string* key;
+  bool is_object = false;
 };
 
 // Whether the file lies in the folder, also when it is a symbolic link.
@@ -58,7 +59,7 @@ class Opener {
     for (const TensorEntry& entry : out_.metadata.tensors)
       for (const Chunk& chunk : entry.chunks) items.push_back({&chunk.place, &entry.key});
     for (const ObjectEntry& entry : out_.metadata.objects)
-      items.push_back({&entry.place, &entry.key});
+      items.push_back({&entry.place, &entry.key, true});
     return items;
   }
 
@@ -92,7 +93,7 @@ class Opener {
       return std::tie(item.place->file, item.place->offset, item.place->bytes);
     });
     const ItemPlace* last = nullptr;
-    for (const auto& [place, key] : items) {
+    for (const auto& [place, key, is_object] : items) {
       const TensorFile& file = out_.files[numbers_.at(place->file)];
       if (place->offset > file.file_bytes || place->bytes > file.file_bytes - place->offset)
         return Corrupt("the item of {} bytes is not inside the file, which has {}", place->bytes,
@@ -101,6 +102,12 @@ class Opener {
             .on(*key)
             .at(place->offset);
       const bool same = last && *last == *place;
+      // Tensors may be one; of objects a small file would make as many as it likes.
+      if (same && is_object)
+        return Corrupt("the object lies where another item does")
+            .in(file.path)
+            .on(*key)
+            .at(place->offset);
       if (last && !same && last->file == place->file && last->offset + last->bytes > place->offset)
         return Corrupt("the item begins inside of another one, which ends at {}",
                        last->offset + last->bytes)

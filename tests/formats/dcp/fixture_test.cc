@@ -10,6 +10,7 @@
 #include "formats/artifact/bind.h"
 #include "formats/dcp/folder.h"
 #include "formats/dcp/layout.h"
+#include "formats/dcp/metadata_writer.h"
 #include "formats/manifest/manifest.h"
 #include "formats/ops/digest/digest.h"
 #include "formats/ops/verify/verify.h"
@@ -34,6 +35,25 @@ class Fixture : public ::testing::TestWithParam<const char*> {
  protected:
   const std::string path_ = kFolder + GetParam();
 };
+
+// Objects of a run's state are carried over; of a tensor it is said that it is not.
+TEST(DcpState, ATensorOfTheRunIsNamedAmongWhatIsLeftOut) {
+  const testing_util::Scratch scratch;
+  for (const char* name : {".metadata", "__0_0.distcp"})
+    scratch.Write(name, ReadBytes(kFolder + "one/" + name));
+  dcp::Metadata metadata = *dcp::ParseMetadata(ReadBytes(scratch.Path(".metadata")));
+  for (const dcp::TensorEntry& entry : std::vector(metadata.tensors))
+    if (entry.key == "norm.weight") {
+      metadata.tensors.push_back(entry);
+      metadata.tensors.back().key = "dataloader.seen";
+    }
+  scratch.Write(".metadata", *dcp::WriteMetadata(metadata));
+  ops::InputHints hints;
+  hints.config = kConfig;
+  const auto bound = ops::OpenAndBind(scratch.folder(), ops::Kind::kDcp, hints);
+  ASSERT_TRUE(bound.ok()) << bound.error().ToString();
+  EXPECT_THAT(bound->left_out, ::testing::ElementsAre("dataloader.seen"));
+}
 
 // The whole tensor, put together element by element.
 std::string Assemble(const dcp::StoredEntry& entry) {

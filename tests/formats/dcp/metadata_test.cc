@@ -159,8 +159,7 @@ TEST(Metadata, NoFlippedByteIsTrusted) {
       ++refused;
       continue;
     }
-    for (const TensorEntry& entry : metadata->tensors)
-      EXPECT_TRUE(CheckCover(entry).ok()) << at;
+    for (const TensorEntry& entry : metadata->tensors) EXPECT_TRUE(CheckCover(entry).ok()) << at;
   }
   EXPECT_GT(refused, text.size() / 10);
 }
@@ -227,6 +226,14 @@ TEST_F(FolderFault, ATensorOfAnotherTypeIsRefused) {
   metadata.tensors[0].dtype = Dtype::kBF16;
   scratch_.Write(".metadata", Written(metadata));
   ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "elements of F32, .metadata says BF16");
+}
+
+TEST_F(FolderFault, ObjectsInOnePlaceAreRefused) {
+  Metadata metadata = *ParseMetadata(ReadBytes(scratch_.Path(".metadata")));
+  ASSERT_FALSE(metadata.objects.empty());
+  metadata.objects.push_back({"again", metadata.objects[0].place});
+  scratch_.Write(".metadata", Written(metadata));
+  ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "the object lies where another item does");
 }
 
 TEST_F(FolderFault, ItemsInsideEachOtherAreRefused) {
