@@ -91,7 +91,7 @@ def extrapolate():
         workers = rollout * CORES // tp
         waves = -(-sequences // (workers * slots))
         gen = waves * response * 2 * params / (HBM / (CORES / tp)) / 0.5
-        sync = 2 * params * (1 / DISK + 1 / (DISK * rollout / max(1, rollout)))
+        sync = 2 * params * (1 + rollout) / DISK  # written once, read by every machine that generates
         step = compute + sums + gathers - hidden + gen + sync
         fewer = step - (sums - hidden) * (1 - 1 / ranks) - gathers * (1 - 1 / ranks)
         first = first or step

@@ -179,7 +179,6 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
                                         trainer::RunDisplay& display) {
   const std::string& run = *loaded.config.trainer.save_checkpoint_path;
   NXDKIT_ASSIGN(FolderLock lock, trainer::LockRunFolder(run));
-  NXDKIT_ASSIGN(trainer::Attempt attempt, trainer::Attempt::Claim(run));
   NXDKIT_ASSIGN(trainer::RunLog log, trainer::RunLog::Open(run));
   display.LogTo(std::move(log));
   const trainer::TrainHooks hooks = HooksOf(display);
@@ -196,6 +195,8 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
   const auto train = [&]() -> Result<trainer::TrainResult> {
     NXDKIT_ASSIGN(trainer::RunParts parts, trainer::MakeParts(loaded, plan, setup));
     parts.lock.emplace(std::move(lock));
+    // Now that nothing is refused any more: it takes the run from an earlier attempt.
+    NXDKIT_ASSIGN(trainer::Attempt attempt, trainer::Attempt::Claim(run));
     parts.attempt.emplace(std::move(attempt));
     return trainer::Train(loaded.config, plan, std::move(parts), trainer::ConfigJson(loaded.config),
                           hooks);

@@ -194,6 +194,10 @@ void CheckCores(Checker& check, const RunPlan& plan) {
   const std::string rollout_fix = plan.separate ? train_fix : LegalTp(plan.rollout_cores);
   CheckDivides(check, kTrainTp, plan.train_cores, plan.train_tp, "training", train_fix);
   const bool elsewhere = !check.config().worker.rollout.url.empty();  // it has cores of its own
+  constexpr int64_t kMostMachines = 4096;
+  if (plan.nodes > kMostMachines)
+    return check.Problem("trainer.nnodes",
+                         fmt::format("{} machines, {} are supported", plan.nodes, kMostMachines));
   if (plan.nodes > 1) {
     CheckWithinMachines(check, kTrainTp, 0, plan.train_cores, plan.train_tp, plan);
     if (!elsewhere)

@@ -135,7 +135,8 @@ class Follower {
                            Json{{"micro", Bytes(micro)}, {"outputs", Bytes(outputs)}}));
     NXDKIT_ASSIGN(const Json answer, ReceiveMessage(transport_, 0, channel, Soon(transport_)));
     if (!answer.contains("gradient"))
-      return Error(Errc::kInterrupted, "the loss failed in process 0");
+      return Error(static_cast<Errc>(answer.value("code", static_cast<int>(Errc::kInternal))),
+                   answer.value("text", "the loss failed in process 0"));
     const std::vector<float> found = Values<float>(answer["gradient"]);
     if (found.size() != gradient.size()) return Error(Errc::kInternal, "a loss of other tokens");
     std::ranges::copy(found, gradient.begin());

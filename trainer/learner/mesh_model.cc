@@ -65,7 +65,8 @@ class LossServers {
       Status computed = loss_(dp_rank, true, micro, outputs, gradient);
       const Json answer = computed.ok()
                               ? Json{{"gradient", Bytes(std::span<const float>(gradient))}}
-                              : Json{{"failed", true}};
+                              : Json{{"code", static_cast<int>(computed.error().code())},
+                                     {"text", computed.error().ToString()}};
       NXDKIT_TRY(SendMessage(transport_, process, channel, answer));
       if (!computed.ok()) return computed;
     }

@@ -39,6 +39,8 @@ class RemoteWorker : public RunningWorker {
 
   std::string End(Time grace) override {
     ended_ = true;
+    // Its process waits for something else, and ends with the run.
+    if (!leader_.in_order()) return "is left to the end of the run";
     const Json order = {{"call", "end_worker"}, {"worker", worker_}, {"grace", grace.count()}};
     const Result<Json> answer = leader_.Ask(process_, order, grace + kOrderTime);
     if (!answer.ok()) return "cannot be ended: " + answer.error().ToString();

@@ -448,8 +448,8 @@ class Maker {
       parts_.generator = MakeEngineGenerator(engine, options_.poll, options_.progress);
       return OkStatus();
     }
-    NXDKIT_ASSIGN(parts_.generator,
-                  MakeWorkerGenerator(PoolFor(), {engine}, options_.poll, options_.progress));
+    NXDKIT_ASSIGN(parts_.generator, MakeWorkerGenerator(OnMachines(PoolFor()), {engine},
+                                                        options_.poll, options_.progress));
     return OkStatus();
   }
 
@@ -461,8 +461,20 @@ class Maker {
     pool.grace = kOthersGrace;
     for (std::string& variable : OthersVariables()) pool.environment.push_back(std::move(variable));
     NXDKIT_ASSIGN(parts_.generator,
-                  MakeWorkerGenerator(pool, engines, options_.poll, options_.progress));
+                  MakeWorkerGenerator(OnMachines(pool), engines, options_.poll, options_.progress));
     return OkStatus();
+  }
+
+  // Of a run on several machines, when all else is said: the starter has a copy.
+  WorkerPoolOptions OnMachines(WorkerPoolOptions pool) const {
+    if (options_.leader == nullptr) return pool;
+    const RolloutConfig& rollout = config_.worker.rollout;
+    const bool have_cores = (plan_.separate || OthersEngine(rollout)) && rollout.url.empty();
+    const int64_t cores = options_.instance ? options_.instance->cores : 0;
+    const RemoteWorkers workers{plan_, pool, OthersEngine(rollout), have_cores, cores};
+    pool.start = workers.StarterOf(*options_.leader);
+    pool.environment_of.clear();  // it was that of this machine's workers
+    return pool;
   }
 
   WorkerPoolOptions PoolFor() const {
@@ -473,12 +485,6 @@ class Maker {
     pool.environment_of = options_.rollout_environment.of;
     pool.log_files = options_.worker_logs;
     pool.on_warning = options_.note;
-    if (options_.leader == nullptr) return pool;
-    const RolloutConfig& rollout = config_.worker.rollout;
-    const bool have_cores = (plan_.separate || OthersEngine(rollout)) && rollout.url.empty();
-    const int64_t cores = options_.instance ? options_.instance->cores : 0;
-    const RemoteWorkers workers{plan_, pool, OthersEngine(rollout), have_cores, cores};
-    pool.start = workers.StarterOf(*options_.leader);
     return pool;
   }
 

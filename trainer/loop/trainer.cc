@@ -24,10 +24,10 @@ class Steps {
 
   Status RunAll() {
     const bool only = config_.trainer.val_only;
-    if (config_.trainer.val_before_train || only) NXDKIT_TRY(ValidateAlone());
-    if (only) return OkStatus();
-    if (parts_.attempt && state_.now.step < parts_.training_steps)
+    if (parts_.attempt && (only || state_.now.step < parts_.training_steps))
       NXDKIT_TRY(parts_.attempt->NotDone());
+    if (config_.trainer.val_before_train || only) NXDKIT_TRY(ValidateAlone());
+    if (only) return parts_.attempt ? parts_.attempt->Done(state_.now.step) : OkStatus();
     while (state_.now.step < parts_.training_steps) NXDKIT_TRY(Step());
     NXDKIT_TRY(Finish());
     return parts_.attempt ? parts_.attempt->Done(state_.now.step) : OkStatus();
