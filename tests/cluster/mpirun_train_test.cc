@@ -197,8 +197,8 @@ TEST_F(MpirunTrain, SlowMemoryIsFlatOnBothHostsOver200Steps) {
   ASSERT_TRUE(Eventually(300, [&] { return steps() >= 200; })) << Log();
   for (const char* host : {kFirst, kSecond}) {
     EXPECT_GT(after20[host], 10) << host;
-    // Of that 0 to 7 are Open MPI's lists of buffers, which grow for a while; a model's gradients in
-    // every step would be over 200.
+    // Of that 0 to 7 are Open MPI's lists of buffers, which grow for a while; a model's gradients
+    // in every step would be over 200.
     EXPECT_LT(resident(host) - after20[host], 12) << host << ", MiB after step 20";
   }
   EXPECT_EQ(WaitProcess(job), 0) << Log();

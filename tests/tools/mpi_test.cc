@@ -175,6 +175,24 @@ TEST_F(GrpoTrainMpi, RolloutOnTheOtherMachineWritesTheSame) {
   ExpectSameRuns("two", "one");
 }
 
+// Machine 0 trains and has one of three workers.
+TEST_F(GrpoTrainMpi, AMachineThatDoesBothWritesTheSame) {
+  const Words both = {"trainer.separate_rollout_workers=true",
+                      "trainer.training_core_ratio=0.25",
+                      "data.rollout_batch_size=33",
+                      "worker.actor.global_batch_size=33",
+                      "worker.actor.micro_batch_size_per_device_for_update=264",
+                      "worker.actor.micro_batch_size_per_device_for_experience=528",
+                      "trainer.max_steps=4"};
+  const ProcessResult one = RunProcess(Words2("one", 8, 1, both));
+  ASSERT_EQ(one.exit_code, 0) << one.out;
+  const ProcessResult two = Mpi::LaunchCommand(2, Words2("two", 4, 2, both));
+  ASSERT_EQ(two.exit_code, 0) << two.out << two.err;
+  EXPECT_THAT(two.err, HasSubstr("of DP rank 0; rollout worker 0; the loop and the rewards\n"
+                                 "machine 1: process 1; rollout workers 1 to 2\n"));
+  ExpectSameRuns("two", "one");
+}
+
 // The other machine reads nothing that is written here: a folder of its own lies over that of the
 // run.
 TEST_F(GrpoTrainMpi, AMachineThatDoesNotSeeTheRunGetsTheWeights) {
