@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Before process 0 has said anything: it may still look for its files.
+// Before process 0 has said how long a silence may be; MPI may start later there.
 constexpr auto kFirstBeat = std::chrono::minutes(10);
 // So many periods the others may take to learn that the run is over.
 constexpr int kFarewell = 6;

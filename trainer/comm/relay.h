@@ -16,7 +16,7 @@ class Relay {
  public:
   // `transport` must outlive it; nobody else uses the channel with that process.
   Relay(Transport& transport, int peer, int channel, Descriptor socket);
-  // At once, whatever is under way.
+  // At once: what is under way is lost, and the channel is not to be used again.
   ~Relay();
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;

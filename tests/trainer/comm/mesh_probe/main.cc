@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include <bit>
-#include <cmath>
 #include <cstdlib>
 #include <optional>
 
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
+#include "tests/trainer/learner/some_rows.h"
 #include "tests/trainer/model/model_lab.h"
 #include "trainer/comm/mpi_transport.h"
 #include "trainer/learner/follow.h"
@@ -22,27 +22,6 @@
 
 namespace nxdkit::trainer {
 namespace {
-
-std::vector<Row> ProbeRows() {
-  std::vector<Row> rows(8);
-  for (size_t r = 0; r < rows.size(); ++r) {
-    for (size_t i = 0; i < 2 + r % 3; ++i)
-      rows[r].prompt.push_back(static_cast<int32_t>((r * 13 + i * 5 + 1) % 64));
-    for (size_t i = 0; i < 1 + (r * 7) % 5; ++i)
-      rows[r].response.push_back(static_cast<int32_t>((r * 3 + i * 11 + 2) % 64));
-  }
-  return rows;
-}
-
-Status ProbeLoss(int, bool, std::span<const size_t> chosen, std::span<const float> log_probs,
-                 std::span<float> gradient) {
-  const std::vector<Row> rows = ProbeRows();
-  size_t at = 0;
-  for (const size_t r : chosen)
-    for (size_t i = 0; i < rows[r].response.size(); ++i, ++at)
-      gradient[at] = -std::exp(log_probs[at]) / static_cast<float>(r + 1);
-  return OkStatus();
-}
 
 // FNV-1a of the bits.
 uint64_t HashOf(const RowValues& values) {
@@ -72,12 +51,12 @@ Status Run(const std::string& plugin, MeshOptions options, const Fault& fault) {
   const ModelLab lab{testing_util::TinyQwen3()};
   NXDKIT_ASSIGN(const std::unique_ptr<MeshModel> model,
                 MeshModel::Make(lab.config(), options, lab.source()));
-  const std::vector<Row> rows = ProbeRows();
+  const std::vector<Row> rows = SomeRows();
   std::vector<std::vector<size_t>> shares(static_cast<size_t>(options.dp));
   for (size_t r = 0; r < rows.size(); ++r) shares[r * shares.size() / rows.size()].push_back(r);
   for (int step = 0; step < 5; ++step) {
     if (step == 3) fault.Strike(process);
-    NXDKIT_ASSIGN(const UpdateResult updated, model->Update(rows, shares, ProbeLoss, 1e-2));
+    NXDKIT_ASSIGN(const UpdateResult updated, model->Update(rows, shares, SomeLoss, 1e-2));
     NXDKIT_ASSIGN(const RowOutputs outputs, model->Evaluate(rows));
     if (process == 0)
       fmt::print("step {} norm {:a} outputs {:016x} entropies {:016x}\n", step, updated.grad_norm,
@@ -109,11 +88,11 @@ Status Lead(MeshOptions options, Transport* transport) {
   options.led = transport != nullptr;
   options.leader = leader ? &*leader : nullptr;
   options.origin.path = lab.source().artifact.path;
-  const std::vector<Row> rows = ProbeRows();
+  const std::vector<Row> rows = SomeRows();
   std::vector<std::vector<size_t>> shares(static_cast<size_t>(options.dp));
   for (size_t r = 0; r < rows.size(); ++r) shares[r * shares.size() / rows.size()].push_back(r);
   const auto step = [&](MeshModel& model, const char* name) -> Status {
-    NXDKIT_ASSIGN(const UpdateResult updated, model.Update(rows, shares, ProbeLoss, 1e-2));
+    NXDKIT_ASSIGN(const UpdateResult updated, model.Update(rows, shares, SomeLoss, 1e-2));
     NXDKIT_ASSIGN(const RowOutputs outputs, model.Evaluate(rows));
     fmt::print("{} norm {:a} outputs {:016x}\n", name, updated.grad_norm, HashOf(outputs.outputs));
     return OkStatus();
