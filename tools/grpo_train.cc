@@ -143,11 +143,20 @@ Json MetricsJson(const trainer::MetricRecord& record) {
 // one that saw why the run is over; one that was told waits so long. srun takes the highest code.
 constexpr auto kAfterYou = std::chrono::seconds(10);
 
-[[noreturn]] void LeaveAtOnce(const Error& error, bool own) {
+constexpr auto kToTellIt = std::chrono::seconds(5);
+
+// Not by way of MPI, which needs the network that has failed. `tell` gets a while: a terminal may be
+// stopped, and a file system gone.
+[[noreturn]] void LeaveAtOnce(const Error& error, bool own, const std::function<void()>& tell) {
   const bool by_srun = EnvironmentValue("OMPI_COMM_WORLD_SIZE").empty();
-  if (!own && by_srun) ::_exit(0);
-  if (!own) std::this_thread::sleep_for(kAfterYou);
-  ::_exit(ExitCode(error.code()));  // not by way of MPI, which needs the network that has failed
+  const int code = !own && by_srun ? 0 : ExitCode(error.code());
+  std::thread([code] {
+    std::this_thread::sleep_for(kToTellIt + kAfterYou);
+    ::_exit(code);
+  }).detach();
+  tell();
+  if (!own && !by_srun) std::this_thread::sleep_for(kAfterYou);
+  ::_exit(code);
 }
 
 Result<trainer::LaunchOptions> LaunchOptionsOfTool() {
@@ -167,9 +176,10 @@ Result<trainer::Launch> LeadLaunch(const trainer::Config& config, const trainer:
   options.heartbeat.silence = std::chrono::seconds(config.trainer.peer_timeout);
   options.heartbeat.on_signal = [](int signal) { TakeForeignSignal(signal); };
   options.heartbeat.on_lost = [&display](const Error& error, bool own) {
-    const std::string line = fmt::format("{}: {}", kInfo.name, EscapeControl(error.ToString()));
-    own ? display.Line(line) : display.Record(line);
-    LeaveAtOnce(error, own);
+    LeaveAtOnce(error, own, [&] {
+      const std::string line = fmt::format("{}: {}", kInfo.name, EscapeControl(error.ToString()));
+      own ? display.Line(line) : display.Record(line);
+    });
   };
   return trainer::Launch::Start(plan, options);
 }
@@ -363,8 +373,9 @@ Status FollowFirst() {
   options.worker_command = {self, std::string(kWorkerWord)};
   options.launch.heartbeat.take_signal = TakeSignal;
   options.launch.heartbeat.on_lost = [](const Error& error, bool own) {
-    if (own) TellAsFollower(error);
-    LeaveAtOnce(error, own);
+    LeaveAtOnce(error, own, [&] {
+      if (own) TellAsFollower(error);
+    });
   };
   return trainer::FollowLaunch(options);
 }
@@ -381,8 +392,7 @@ int FollowOther(std::span<char*> words) {
   InstallSaveSignal();
   const Status status = FollowFirst();
   if (status.ok()) return 0;
-  TellAsFollower(status.error());
-  LeaveAtOnce(status.error(), true);
+  LeaveAtOnce(status.error(), true, [&] { TellAsFollower(status.error()); });
 }
 
 }  // namespace

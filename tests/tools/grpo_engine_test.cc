@@ -10,7 +10,7 @@
 #include <filesystem>
 
 #include "tests/lib/processes.h"
-#include "tests/tools/grpo_workshop.h"
+#include "tests/tools/grpo_peer.h"
 #include "tests/tools/kill.h"
 
 namespace nxdkit::test {
@@ -26,22 +26,8 @@ size_t CountOf(const std::string& text, const std::string& word) {
   return count;
 }
 
-class GrpoEngine : public GrpoTrain {
+class GrpoEngine : public GrpoOnPeer {
  protected:
-  // On a server of the peer, started by the run. What it says of its log-probabilities is made up.
-  Words OnPeer(const std::string& faults, const Words& more) const {
-    Words words = {"worker.actor.model.model_path=" + (workshop_ / "arithmetic/model_vllm"),
-                   "worker.actor.tensor_parallel_size=1",
-                   "worker.rollout.tensor_parallel_size=1",
-                   "worker.rollout.neuron_override_config.tp_degree=null",
-                   "worker.rollout.dtype=bf16",
-                   "trainer.separate_rollout_workers=false",
-                   "trainer.cores=1",
-                   "worker.rollout.engine=vllm",
-                   "worker.rollout.command=" NXDKIT_VLLM_PEER " {port} {model}" + faults};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
   ProcessResult Run(const std::string& run, const std::string& faults, const Words& more) const {
     return Train(run, OnPeer(faults, more));
   }

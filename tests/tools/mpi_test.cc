@@ -14,6 +14,7 @@
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/grpo_workshop.h"
 #include "tests/tools/kill.h"
+#include "tests/tools/mpi_words.h"
 #include "tests/tools/process.h"
 
 namespace nxdkit::test {
@@ -21,56 +22,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
-#ifdef NXDKIT_MPI_PLUGIN
-constexpr const char* kPlugin = NXDKIT_MPI_PLUGIN;
-#else
-constexpr const char* kPlugin = "";
-#endif
-
 class Mpi : public ::testing::Test {
  public:
   void SetUp() override {
-    if (!CanLaunch()) GTEST_SKIP() << "Open MPI is not installed, or does not start here";
-  }
-  static bool CanLaunch() {
-    return !std::string(kPlugin).empty() && LaunchCommand(2, {"true"}).exit_code == 0;
+    if (!CanLaunchMpi()) GTEST_SKIP() << "Open MPI is not installed, or does not start here";
   }
   static Words Probe(int tp, int dp, const Words& fault) {
-    Words command = {NXDKIT_MESH_PROBE, kPlugin, std::to_string(tp), std::to_string(dp)};
+    Words command = {NXDKIT_MESH_PROBE, kMpiPlugin, std::to_string(tp), std::to_string(dp)};
     command.insert(command.end(), fault.begin(), fault.end());
     return command;
   }
   static ProcessResult Launch(int processes, int tp, int dp, const Words& fault = {}) {
-    return LaunchCommand(processes, Probe(tp, dp, fault));
-  }
-  static ProcessResult LaunchCommand(int processes, const Words& words) {
-    return RunProcess(LaunchWords(processes, words));
-  }
-  static Words LaunchWords(int processes, const Words& words) {
-    Words command = {"/usr/bin/env",
-                     "OMPI_ALLOW_RUN_AS_ROOT=1",
-                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                     "timeout",
-                     "-k",
-                     "10",
-                     "120",
-                     "mpirun",
-                     "--oversubscribe",
-                     "--bind-to",
-                     "none",
-                     "--mca",
-                     "pml",
-                     "ob1",
-                     "--mca",
-                     "btl",
-                     "self,vader",
-                     "--mca",
-                     "mpi_yield_when_idle",
-                     "1",
-                     "-np",
-                     std::to_string(processes)};
-    command.insert(command.end(), words.begin(), words.end());
-    return command;
+    return RunProcess(MpiWords(processes, Probe(tp, dp, fault)));
   }
 };
 
@@ -119,9 +82,10 @@ TEST_F(Mpi, FollowersComeToTheBitsOfOneProcess) {
 class GrpoTrainMpi : public GrpoTrain {
  protected:
   void SetUp() override {
-    if (!Mpi::CanLaunch()) GTEST_SKIP() << "Open MPI is not installed, or does not start here";
+    if (!CanLaunchMpi()) GTEST_SKIP() << "Open MPI is not installed, or does not start here";
     GrpoTrain::SetUp();
   }
+  static ProcessResult LaunchTwo(const Words& words) { return RunProcess(MpiWords(2, words)); }
   // Every metric and every byte of the last checkpoint.
   void ExpectSameRuns(const std::string& run, const std::string& other) const {
     EXPECT_EQ(Steps(run), Steps(other));
@@ -158,7 +122,7 @@ TEST_F(GrpoTrainMpi, TwoMachinesWriteWhatOneWrites) {
   const ProcessResult one = RunProcess(Words2("one", 4, 1, {"trainer.max_steps=4"}));
   ASSERT_EQ(one.exit_code, 0) << one.out;
   for (const char* steps : {"trainer.max_steps=2", "trainer.max_steps=4"}) {  // and goes on
-    const ProcessResult two = Mpi::LaunchCommand(2, Words2("two", 2, 2, {steps}));
+    const ProcessResult two = LaunchTwo(Words2("two", 2, 2, {steps}));
     ASSERT_EQ(two.exit_code, 0) << two.out << two.err;
   }
   ExpectSameRuns("two", "one");
@@ -169,7 +133,7 @@ TEST_F(GrpoTrainMpi, RolloutOnTheOtherMachineWritesTheSame) {
   const Words apart = {"trainer.separate_rollout_workers=true", "trainer.max_steps=4"};
   const ProcessResult one = RunProcess(Words2("one", 4, 1, apart));
   ASSERT_EQ(one.exit_code, 0) << one.out;
-  const ProcessResult two = Mpi::LaunchCommand(2, Words2("two", 2, 2, apart));
+  const ProcessResult two = LaunchTwo(Words2("two", 2, 2, apart));
   ASSERT_EQ(two.exit_code, 0) << two.out << two.err;
   EXPECT_THAT(two.err, HasSubstr("machine 1: process 1; rollout worker 0\n"));
   ExpectSameRuns("two", "one");
@@ -186,7 +150,7 @@ TEST_F(GrpoTrainMpi, AMachineThatDoesBothWritesTheSame) {
                       "trainer.max_steps=4"};
   const ProcessResult one = RunProcess(Words2("one", 8, 1, both));
   ASSERT_EQ(one.exit_code, 0) << one.out;
-  const ProcessResult two = Mpi::LaunchCommand(2, Words2("two", 4, 2, both));
+  const ProcessResult two = LaunchTwo(Words2("two", 4, 2, both));
   ASSERT_EQ(two.exit_code, 0) << two.out << two.err;
   EXPECT_THAT(two.err, HasSubstr("of DP rank 0; rollout worker 0; the loop and the rewards\n"
                                  "machine 1: process 1; rollout workers 1 to 2\n"));
@@ -228,7 +192,7 @@ TEST_F(GrpoTrainMpi, AFullDiskOfTheOtherMachineIsToldAndNotTriedAgain) {
 TEST_F(GrpoTrainMpi, AWorkerOfTheOtherMachineThatDiesIsStartedAgain) {
   const Words apart = {"trainer.separate_rollout_workers=true", "trainer.max_steps=30"};
   ASSERT_EQ(RunProcess(Words2("one", 4, 1, apart)).exit_code, 0);
-  const pid_t job = StartProcess(Mpi::LaunchWords(2, Words2("two", 2, 2, apart)));
+  const pid_t job = StartProcess(MpiWords(2, Words2("two", 2, 2, apart)));
   const std::string log = workshop_ / "two/running_log/rollout_worker_0.log";
   ASSERT_TRUE(WaitFor(log));
   const std::string begins = "rollout worker begins, process ";
@@ -264,7 +228,7 @@ TEST_F(GrpoTrainMpi, AKilledMachineEndsTheJobAndTheSameCommandGoesOn) {
 
 TEST_F(GrpoTrainMpi, AnotherNumberOfMachinesIsResumed) {
   const Words first = Words2("run", 2, 2, {"trainer.max_steps=2"});
-  ASSERT_EQ(Mpi::LaunchCommand(2, first).exit_code, 0);
+  ASSERT_EQ(LaunchTwo(first).exit_code, 0);
   const ProcessResult rest = RunProcess(Words2("run", 2, 1, {"trainer.max_steps=3"}));
   ASSERT_EQ(rest.exit_code, 0) << rest.out;
   EXPECT_THAT(rest.err, HasSubstr("the checkpoint is from TP 2 x DP 2, this run is TP 2 x DP 1"));
@@ -275,10 +239,10 @@ TEST_F(GrpoTrainMpi, AsManyProcessesAsMachines) {
   const ProcessResult alone = RunProcess(Words2("run", 2, 2, {"trainer.max_steps=1"}));
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_THAT(alone.out, HasSubstr("1 processes were started for 2 machines"));
-  const ProcessResult three = Mpi::LaunchCommand(2, Words2("run", 2, 1, {"trainer.max_steps=1"}));
+  const ProcessResult three = LaunchTwo(Words2("run", 2, 1, {"trainer.max_steps=1"}));
   EXPECT_EQ(three.exit_code, 2);
   EXPECT_THAT(three.out, HasSubstr("2 processes were started for 1 machines"));
-  const ProcessResult shown = Mpi::LaunchCommand(2, Words2("run", 2, 2, {"--dry-run"}));
+  const ProcessResult shown = LaunchTwo(Words2("run", 2, 2, {"--dry-run"}));
   EXPECT_EQ(shown.exit_code, 0) << shown.err;
 }
 

@@ -23,6 +23,9 @@ constexpr size_t kMostPerMessage = size_t{1} << 30;  // counts of MPI-3 are ints
 constexpr auto kSpin = std::chrono::milliseconds(2);
 constexpr std::chrono::microseconds kShortestNap(30), kLongestNap(1000);
 
+// A part of a message takes no longer, where there is still somebody to send or take it.
+constexpr auto kLetGo = std::chrono::seconds(2);
+
 void Pause(Transport::Pace pace, std::chrono::steady_clock::duration waited) {
   if (pace == Transport::Pace::kEager && waited < kSpin) {
     ::sched_yield();
@@ -46,7 +49,7 @@ class MpiTransport : public Transport {
   MpiTransport(const NxdkitMpi& mpi, int process, int processes, std::chrono::milliseconds patience)
       : mpi_(mpi), process_(process), processes_(processes), patience_(patience) {}
   ~MpiTransport() override {
-    if (!failed_) mpi_.finish();
+    if (!broken_) mpi_.finish();
   }
   int process() const override { return process_; }
   int processes() const override { return processes_; }
@@ -63,8 +66,8 @@ class MpiTransport : public Transport {
       for (const Send& send : sends) sent_bytes_ += send.bytes.size();
       return status;
     }
-    failed_ = true;
-    for (const Request& request : requests) mpi_.cancel(request.handle);
+    const bool let_go = LetGo(requests);
+    if (!let_go || status.error().code() != Errc::kInterrupted) broken_ = true;
     return status;
   }
 
@@ -121,6 +124,24 @@ class MpiTransport : public Transport {
     return OkStatus();
   }
 
+  // The buffers are the caller's again: what has begun to arrive or to leave goes on for a while,
+  // unless the other process is gone. False when it does; then nothing more comes from there.
+  bool LetGo(std::vector<Request>& requests) const {
+    for (const Request& request : requests)
+      if (request.receives) mpi_.cancel(request.handle);
+    const Clock::time_point begin = Clock::now();
+    while (true) {
+      std::erase_if(requests, [&](const Request& request) {
+        int done = 0;
+        size_t bytes = 0;
+        return mpi_.test(request.handle, &done, &bytes) == nullptr && done != 0;
+      });
+      if (requests.empty()) return true;
+      if (Clock::now() - begin > kLetGo) return false;
+      ::usleep(static_cast<useconds_t>(kLongestNap.count()));
+    }
+  }
+
   // Takes out what is done.
   Status TestAll(std::vector<Request>& requests) const {
     for (size_t i = 0; i < requests.size();) {
@@ -142,7 +163,7 @@ class MpiTransport : public Transport {
   const NxdkitMpi& mpi_;
   const int process_, processes_;
   const std::chrono::milliseconds patience_;
-  std::atomic<bool> failed_{false};
+  std::atomic<bool> broken_{false};  // the end that waits for the others would wait for ever
   std::atomic<uint64_t> sent_bytes_{0};
 };
 

@@ -357,9 +357,8 @@ void AddTrainer(Table& table) {
        kNone, "", kOurs},
       {TRAINER(peer_timeout),
        "seconds after which a process of several that is not heard of is lost, and the run ends "
-       "with "
-       "exit code 75",
-       kPositive, "", kOurs},
+       "with exit code 75",
+       kSeconds, "", kOurs},
       {TRAINER(overlap_gradients),
        "over several processes: gradients are summed while the backward pass runs", kNone, "",
        kOurs},

@@ -33,6 +33,7 @@ enum class KeyLimit {
   kInside,       // between 0 and 1, both excluded
   kBeta,         // 0 <= x < 1
   kUnlimited,    // -1 (no limit) or > 0
+  kSeconds,      // 1 to those of a day
   kMass,         // more than 0 as a float, at most 1
   kTemperature,  // as the engine takes it; kTemperatureOrZero: 0 too
   kTemperatureOrZero,

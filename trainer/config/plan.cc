@@ -1,6 +1,7 @@
 #include "trainer/config/plan.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -93,10 +94,14 @@ std::string MachineText(const RunPlan& plan, int64_t machine) {
     text += fmt::format(", {} threads, TP ranks 0 to {} of {}", threads, plan.train_tp - 1,
                         range("DP rank", std::reduce(ranks, ranks + machine) / plan.train_tp,
                               threads / plan.train_tp));
-  const auto first = std::ranges::find(plan.machine_of_worker, machine);
-  const int64_t workers = std::ranges::count(plan.machine_of_worker, machine);
-  if (workers > 0)
-    text += "; " + range("rollout worker", first - plan.machine_of_worker.begin(), workers);
+  std::vector<size_t> workers;
+  for (size_t w = 0; w < plan.machine_of_worker.size(); ++w)
+    if (plan.machine_of_worker[w] == machine) workers.push_back(w);
+  if (!workers.empty() && workers.back() - workers.front() + 1 == workers.size())
+    text += "; " + range("rollout worker", static_cast<int64_t>(workers.front()),
+                         std::ssize(workers));
+  else if (!workers.empty())
+    text += fmt::format("; rollout workers {}", fmt::join(workers, ", "));
   return text + (machine == 0 ? "; the loop and the rewards\n" : "\n");
 }
 

@@ -16,9 +16,9 @@
 namespace nxdkit::trainer {
 namespace {
 
-// The next order comes when it comes; an answer to what was asked comes soon.
+// Heartbeats find out whether the other process is still there.
 const Transport::Waiting kHowever{nullptr, std::nullopt, Transport::Pace::kIdle};
-Transport::Waiting Soon(const Transport& transport) { return {nullptr, transport.patience()}; }
+const Transport::Waiting kMoving{nullptr, std::nullopt, Transport::Pace::kMoving};
 
 // What a follower holds of one model of the run.
 struct Followed {
@@ -111,7 +111,7 @@ class Follower {
         {order["rank"].get<int>(), order["array"].get<int>(), order["part"].get<int>()},
         order["begin"].get<uint64_t>(), bytes));
     const Transport::Send send{0, kAnswerChannel, bytes};
-    return transport_.Run({&send, 1}, {}, Soon(transport_));
+    return transport_.Run({&send, 1}, {}, kMoving);
   }
 
   Status Update(MeshModel& model, std::span<const Row> rows, const Json& order) {
@@ -133,10 +133,7 @@ class Follower {
     const int channel = kLossChannel + dp_rank;
     NXDKIT_TRY(SendMessage(transport_, 0, channel,
                            Json{{"micro", Bytes(micro)}, {"outputs", Bytes(outputs)}}));
-    NXDKIT_ASSIGN(const Json answer, ReceiveMessage(transport_, 0, channel, Soon(transport_)));
-    if (!answer.contains("gradient"))
-      return Error(static_cast<Errc>(answer.value("code", static_cast<int>(Errc::kInternal))),
-                   answer.value("text", "the loss failed in process 0"));
+    NXDKIT_ASSIGN(const Json answer, ReceiveMessage(transport_, 0, channel, kMoving));
     const std::vector<float> found = Values<float>(answer["gradient"]);
     if (found.size() != gradient.size()) return Error(Errc::kInternal, "a loss of other tokens");
     std::ranges::copy(found, gradient.begin());
@@ -150,29 +147,42 @@ class Follower {
 
 }  // namespace
 
-Status Leader::TellAll(const Json& order) {
+// What goes wrong on the way leaves messages behind that the next one would be taken for.
+Status Leader::Talk(const std::function<Status()>& talk) {
   const std::scoped_lock lock(mutex_);
-  for (int p = 1; p < transport_.processes(); ++p)
-    NXDKIT_TRY(SendMessage(transport_, p, kOrderChannel, order));
-  return OkStatus();
+  if (!in_order_)
+    return Error(Errc::kLost,
+                 "after an earlier failure the other processes of the run cannot be asked any more");
+  Status talked = talk();
+  if (!talked.ok()) in_order_ = false;
+  return talked;
+}
+
+Status Leader::TellAll(const Json& order) {
+  return Talk([&]() -> Status {
+    for (int p = 1; p < transport_.processes(); ++p)
+      NXDKIT_TRY(SendMessage(transport_, p, kOrderChannel, order));
+    return OkStatus();
+  });
 }
 
 Status Leader::Ask(int process, const Json& order, std::span<std::byte> to) {
-  const std::scoped_lock lock(mutex_);
-  NXDKIT_TRY(SendMessage(transport_, process, kOrderChannel, order));
-  const Transport::Receive receive{process, kAnswerChannel, to};
-  return transport_.Run({}, {&receive, 1}, Soon(transport_));
+  return Talk([&]() -> Status {
+    NXDKIT_TRY(SendMessage(transport_, process, kOrderChannel, order));
+    const Transport::Receive receive{process, kAnswerChannel, to};
+    return transport_.Run({}, {&receive, 1}, kMoving);
+  });
 }
 
-Result<Json> Leader::Ask(int process, const Json& order,
-                         std::optional<std::chrono::milliseconds> limit,
-                         const std::function<Status()>& then) {
-  const std::scoped_lock lock(mutex_);
-  NXDKIT_TRY(SendMessage(transport_, process, kOrderChannel, order));
-  if (then) NXDKIT_TRY(then());
-  const Transport::Waiting waiting{nullptr, limit.value_or(transport_.patience()),
-                                   Transport::Pace::kIdle};
-  NXDKIT_ASSIGN(Json answer, ReceiveMessage(transport_, process, kAnswerChannel, waiting));
+Result<Json> Leader::Ask(int process, const Json& order, const std::function<Status()>& then) {
+  Json answer;
+  const Status talked = Talk([&]() -> Status {
+    NXDKIT_TRY(SendMessage(transport_, process, kOrderChannel, order));
+    if (then) NXDKIT_TRY(then());
+    NXDKIT_ASSIGN(answer, ReceiveMessage(transport_, process, kAnswerChannel, kHowever));
+    return OkStatus();
+  });
+  NXDKIT_TRY(talked);
   if (!answer.contains("error")) return answer;
   const Json& error = answer["error"];
   return Error(static_cast<Errc>(error["code"].get<int>()),

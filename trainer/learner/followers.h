@@ -5,10 +5,8 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,7 +18,8 @@
 
 namespace nxdkit::trainer {
 
-// Of process 0. Thread-safe.
+// Of process 0. Thread-safe. An answer is waited for as long as it takes: a process that is gone is
+// found out by the heartbeats (trainer/comm/heartbeat.h).
 class Leader {
  public:
   explicit Leader(Transport& transport) : transport_(transport) {}
@@ -28,18 +27,18 @@ class Leader {
   int64_t NextId() { return next_id_++; }
   // `to` becomes what the follower answers.
   Status Ask(int process, const Json& order, std::span<std::byte> to);
-  // Of an order that is a handler's (follow.h): its answer, or its error. `limit`: how long it may
-  // take; nullopt: as the transport's patience. `then`: what follows the order.
-  Result<Json> Ask(int process, const Json& order,
-                   std::optional<std::chrono::milliseconds> limit = std::nullopt,
-                   const std::function<Status()>& then = nullptr);
-  Transport& transport() { return transport_; }
+  // Of an order that is a handler's (follow.h): its answer, or its error. `then`: what follows the
+  // order on other channels.
+  Result<Json> Ask(int process, const Json& order, const std::function<Status()>& then = nullptr);
+  Transport& transport() const { return transport_; }
   // A call of a model has failed: its other ranks may wait for this process's, which do not come.
   void CallFailed() { in_order_ = false; }
-  // Whether the followers wait for the next order.
+  // Whether the followers wait for the next order. Once they do not, or a message was lost on the
+  // way, nothing more can be asked: the answer would be that to something else.
   bool in_order() const { return in_order_; }
 
  private:
+  Status Talk(const std::function<Status()>& talk);
   Transport& transport_;
   std::mutex mutex_;
   std::atomic<int64_t> next_id_{0};

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -12,6 +16,7 @@
 
 #include "formats/ops/convert/convert.h"
 #include "lib/base/errors.h"
+#include "lib/system/folders.h"
 #include "trainer/comm/reduce.h"
 #include "trainer/learner/buckets.h"
 #include "trainer/learner/followers.h"
@@ -20,6 +25,10 @@
 
 namespace nxdkit::trainer {
 namespace {
+
+// Clients of NFS believe for up to a minute that what was not there is not there.
+constexpr auto kLongestLook = std::chrono::seconds(90);
+constexpr auto kLookAgain = std::chrono::milliseconds(200);
 
 // One rank of the mesh.
 struct Rank {
@@ -31,16 +40,47 @@ struct Rank {
   int64_t open_end = 0;  // of the gradients of the update under way that are not final yet
 };
 
+// Of an update that several processes make together. A loss that fails does so when the update is
+// over: until then no process leaves the others, and its gradient makes all of them skip the step.
+class HeldLoss {
+ public:
+  explicit HeldLoss(const MeshModel::Loss& loss) : loss_(loss) {}
+  Status operator()(int dp_rank, bool record, std::span<const size_t> rows,
+                    std::span<const float> outputs, std::span<float> gradient) {
+    Status computed = Guarded(dp_rank, record, rows, outputs, gradient);
+    if (computed.ok()) return computed;
+    std::ranges::fill(gradient, std::numeric_limits<float>::quiet_NaN());
+    const std::scoped_lock lock(mutex_);
+    if (first_.ok()) first_ = std::move(computed);
+    return OkStatus();
+  }
+  // When nobody calls it any more.
+  const Status& first() const { return first_; }
+
+ private:
+  Status Guarded(int dp_rank, bool record, std::span<const size_t> rows,
+                 std::span<const float> outputs, std::span<float> gradient) const {
+    try {
+      return loss_(dp_rank, record, rows, outputs, gradient);
+    } catch (const std::bad_alloc&) {
+      return OverLimit("not enough memory for the loss of {} tokens", outputs.size());
+    }
+  }
+
+  const MeshModel::Loss& loss_;
+  std::mutex mutex_;
+  Status first_ = OkStatus();
+};
+
 // In the leader: computes the losses that followers ask for while an update runs.
 class LossServers {
  public:
-  LossServers(Transport& transport, const MeshModel::Loss& loss)
-      : transport_(transport), loss_(loss) {}
+  LossServers(Transport& transport, HeldLoss& loss) : transport_(transport), loss_(loss) {}
   ~LossServers() { cancelled_ = true; }
 
   void Serve(int process, int dp_rank) {
     threads_.emplace_back([this, process, dp_rank] {
-      Status served = ServeOne(process, kLossChannel + dp_rank, dp_rank);
+      Status served = Serving(process, kLossChannel + dp_rank, dp_rank);
       const std::scoped_lock lock(mutex_);
       if (!served.ok() && result_.ok()) result_ = std::move(served);
     });
@@ -53,6 +93,14 @@ class LossServers {
   }
 
  private:
+  Status Serving(int process, int channel, int dp_rank) {
+    try {
+      return ServeOne(process, channel, dp_rank);
+    } catch (const std::bad_alloc&) {
+      return OverLimit("not enough memory for the losses of process {}", process);
+    }
+  }
+
   Status ServeOne(int process, int channel, int dp_rank) {
     while (true) {
       NXDKIT_ASSIGN(const Json asked,
@@ -62,18 +110,14 @@ class LossServers {
       const std::vector<size_t> micro = Values<size_t>(asked["micro"]);
       const std::vector<float> outputs = Values<float>(asked["outputs"]);
       std::vector<float> gradient(outputs.size());
-      Status computed = loss_(dp_rank, true, micro, outputs, gradient);
-      const Json answer = computed.ok()
-                              ? Json{{"gradient", Bytes(std::span<const float>(gradient))}}
-                              : Json{{"code", static_cast<int>(computed.error().code())},
-                                     {"text", computed.error().ToString()}};
-      NXDKIT_TRY(SendMessage(transport_, process, channel, answer));
-      if (!computed.ok()) return computed;
+      NXDKIT_TRY(loss_(dp_rank, true, micro, outputs, gradient));
+      NXDKIT_TRY(SendMessage(transport_, process, channel,
+                             Json{{"gradient", Bytes(std::span<const float>(gradient))}}));
     }
   }
 
   Transport& transport_;
-  const MeshModel::Loss& loss_;
+  HeldLoss& loss_;
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;
   Status result_ = OkStatus();
@@ -92,6 +136,7 @@ void Unpack(std::span<const Row> rows, std::span<const size_t> micro, std::span<
 
 // Each rank of the group has the values of its share of the rows; all get all.
 Status GatherRows(Comm& dp, std::span<const Row> rows, RowValues& values) {
+  if (rows.empty()) return OkStatus();
   const size_t share = rows.size() / static_cast<size_t>(dp.size());
   FlatCut cut;
   std::vector<float> flat;
@@ -322,6 +367,22 @@ struct MeshModel::State {
     return OkStatus();
   }
 
+  // All shares are written. Who wrote the last one has put them together, unless two were last and
+  // none saw the other's: a file system over a network may show what is new only after a while.
+  Status AwaitTag(MeshModel& model, const ops::Artifact& base, const TagRequest& request,
+                  const ops::Part& part) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (KindOf(request.folder) != PathKind::kFolder) {
+      if (std::chrono::steady_clock::now() - begin > kLongestLook)
+        return Error(Errc::kIo,
+                     "all processes have written their shares, but not all of them can be seen")
+            .in(request.folder);
+      std::this_thread::sleep_for(kLookAgain);
+      NXDKIT_TRY(WriteFiles(model, base, request, part));
+    }
+    return OkStatus();
+  }
+
   Status MakeTables() {
     for (int t = 0; t < options.tp; ++t) {
       NXDKIT_ASSIGN(ParamTable table, MakeParamTable(config.model, options.tp, t));
@@ -416,6 +477,7 @@ Result<UpdateResult> MeshModel::Update(std::span<const Row> rows,
                                        const Loss& loss, double lr) {
   State& s = *state_;
   NXDKIT_CHECK(static_cast<int>(shares.size()) == s.options.dp);
+  HeldLoss held(loss);
   std::optional<LossServers> servers;
   if (s.options.leader != nullptr) {
     Json sent = Json::array();
@@ -426,17 +488,18 @@ Result<UpdateResult> MeshModel::Update(std::span<const Row> rows,
                                           {"lr", lr},
                                           {"rows", RowsMessage(rows)},
                                           {"shares", sent}}));
-    servers.emplace(*s.options.transport, loss);
+    servers.emplace(*s.options.transport, held);
     for (int d = 0; d < s.options.dp; ++d)
       if (const int process = s.ProcessOf(d * s.options.tp); process != 0)
         servers->Serve(process, d);
   }
+  const Loss used = servers ? Loss(std::ref(held)) : loss;
   UpdateResult result;
   const Status ran = s.world.Run([&](Comm& comm) -> Status {
     Rank& rank = s.of(comm);
     std::ranges::fill(rank.decoder->gradients(), 0.0f);
     NXDKIT_TRY(
-        s.RunMicroBatches(rank, rows, shares[static_cast<size_t>(rank.mesh.dp_rank())], loss));
+        s.RunMicroBatches(rank, rows, shares[static_cast<size_t>(rank.mesh.dp_rank())], used));
     NXDKIT_ASSIGN(const UpdateResult mine, s.Step(rank, lr));
     if (s.IndexOf(comm) == 0) result = mine;
     return OkStatus();
@@ -444,6 +507,7 @@ Result<UpdateResult> MeshModel::Update(std::span<const Row> rows,
   if (servers)
     if (Status served = servers->End(ran.ok()); !served.ok()) return s.Failed(served);
   if (!ran.ok()) return s.Failed(ran);
+  NXDKIT_TRY(held.first());
   return result;
 }
 
@@ -544,10 +608,12 @@ Status MeshModel::WriteShare(const ops::Artifact& base, const TagRequest& reques
   s.peers = &peers;
   TagRequest whole = request;
   whole.poll = nullptr;
-  const Status written = s.WriteFiles(*this, base, whole, ops::Part{process, processes});
+  const ops::Part part{process, processes};
+  const Status written = s.WriteFiles(*this, base, whole, part);
   s.peers = nullptr;
   NXDKIT_TRY(written);
-  return peers.End();
+  NXDKIT_TRY(peers.End());
+  return process == 0 ? s.AwaitTag(*this, base, whole, part) : OkStatus();
 }
 
 std::vector<int> MeshModel::LedDataParallelRanks(int process) const {

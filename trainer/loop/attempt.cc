@@ -1,6 +1,7 @@
 #include "trainer/loop/attempt.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@ namespace {
 
 constexpr const char* kFolder = "attempts";
 constexpr const char* kDone = "DONE";
+constexpr const char* kLooks = ".looks-";  // + the number of the attempt
 constexpr uint64_t kMostBytes = 64 << 10;
 
 std::string FolderOf(const std::string& run_folder) { return JoinPath(run_folder, kFolder); }
@@ -55,10 +57,18 @@ Result<bool> MakeFile(const std::string& path, const std::string& text) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file.is_open() && errno == EEXIST) return false;
   if (!file.is_open()) return OutputError("create", errno).in(path);
-  if (::write(file.fd(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-      ::fsync(file.fd()) != 0)
-    return OutputError("write", errno).in(path);
-  return true;
+  if (::write(file.fd(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+      ::fsync(file.fd()) == 0)
+    return true;
+  const Error error = OutputError("write", errno).in(path);
+  ::unlink(path.c_str());
+  return error;
+}
+
+Status Touch(const std::string& path) {
+  NXDKIT_TRY(MakeFile(path, ""));
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return OkStatus();
+  return OutputError("remove", errno).in(path);
 }
 
 }  // namespace
@@ -78,6 +88,7 @@ Result<Attempt> Attempt::Claim(const std::string& run_folder) {
 }
 
 Status Attempt::Check() const {
+  NXDKIT_TRY(Touch(JoinPath(FolderOf(run_folder_), fmt::format("{}{}", kLooks, number_))));
   NXDKIT_ASSIGN(const std::vector<int64_t> numbers, NumbersIn(FolderOf(run_folder_)));
   const int64_t last = numbers.empty() ? 0 : std::ranges::max(numbers);
   if (last <= number_) return OkStatus();

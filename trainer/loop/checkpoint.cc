@@ -191,6 +191,20 @@ Result<std::optional<FoundCheckpoint>> FindUntracked(const std::string& root) {
   return std::optional(FoundCheckpoint{CheckpointFolder(root, last), last, std::nullopt});
 }
 
+// Every process of the run reads what it holds.
+Status CheckElsewhere(const FoundCheckpoint& found, std::span<const TrainedModel> models) {
+  Leader* leader = models.empty() ? nullptr : models.front().model->options().leader;
+  if (leader == nullptr) return OkStatus();
+  NXDKIT_ASSIGN(const std::optional<int> without,
+                FirstWithout(*leader, JoinPath(found.folder, kState)));
+  if (!without) return OkStatus();
+  return NotFound("process {} of the run does not have this checkpoint", *without)
+      .in(found.folder)
+      .hint(
+          "keep trainer.save_checkpoint_path where all machines see it, or copy the checkpoint to "
+          "the same path there");
+}
+
 // A checkpoint, or the last one of a run that is named as a whole.
 Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
   const std::optional<int64_t> step = StepOfFolder(BaseName(folder));
@@ -275,6 +289,8 @@ Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> 
   NXDKIT_TRY(WriteFileAtomic(JoinPath(staging.path(), kState), StateText(request.state)));
   if (request.may_publish) NXDKIT_TRY(request.may_publish());
   NXDKIT_TRY(staging.Publish());
+  // Publishing may have waited for a file system that hung.
+  if (request.may_publish) NXDKIT_TRY(request.may_publish());
   NXDKIT_TRY(WriteTracker(request));
   return DeleteObsolete(request);
 }
@@ -338,6 +354,7 @@ Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
     state =
         Corrupt("step {}, expected {}", state->step, found.step).in(JoinPath(found.folder, kState));
   if (!state.ok()) return WithEarlier(state.error(), found);
+  NXDKIT_TRY(CheckElsewhere(found, models));
   for (const TrainedModel& trained : models) {
     const std::string folder = JoinPath(found.folder, trained.name);
     if (KindOf(folder) != PathKind::kFolder)

@@ -18,7 +18,7 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr uint64_t kMostAtOnce = uint64_t{4} << 20;
-constexpr uint64_t kMostMark = 4096;
+constexpr uint64_t kMostSeen = 1 << 20;
 
 // Beside what it becomes.
 std::string ArchiveOf(const std::string& folder) { return folder + ".sent.tar"; }
@@ -70,7 +70,7 @@ Status SendBytes(Transport& transport, int machine, const File& file) {
 }
 
 Result<Json> Sees(const Json& order) {
-  const Result<std::string> text = ReadSmallFile(order["path"].get<std::string>(), kMostMark);
+  const Result<std::string> text = ReadSmallFile(order["path"].get<std::string>(), kMostSeen);
   return Json{{"sees", text.ok() && *text == order["text"].get<std::string>()}};
 }
 
@@ -100,25 +100,41 @@ Result<Json> Apply(const Json& order) {
   return Json::object();
 }
 
+std::vector<int> AllOthers(const Leader& leader) {
+  std::vector<int> others;
+  for (int p = 1; p < leader.transport().processes(); ++p) others.push_back(p);
+  return others;
+}
+
+Result<std::vector<int>> AskWhoLacks(Leader& leader, const std::vector<int>& processes,
+                                     const std::string& path, const std::string& text) {
+  std::vector<int> lacking;
+  for (const int process : processes) {
+    const Json order = {{"call", "sees"}, {"path", path}, {"text", text}};
+    NXDKIT_ASSIGN(const Json answer, leader.Ask(process, order));
+    if (!answer.value("sees", false)) lacking.push_back(process);
+  }
+  return lacking;
+}
+
 }  // namespace
 
 Result<std::vector<int>> BlindFor(Leader& leader, const std::vector<int>& processes,
                                   const std::string& folder) {
   NXDKIT_ASSIGN(const Mark mark, Mark::Make(folder));
-  std::vector<int> blind;
-  for (const int process : processes) {
-    const Json order = {{"call", "sees"}, {"path", mark.path()}, {"text", mark.text()}};
-    NXDKIT_ASSIGN(const Json answer, leader.Ask(process, order));
-    if (!answer.value("sees", false)) blind.push_back(process);
-  }
-  return blind;
+  return AskWhoLacks(leader, processes, mark.path(), mark.text());
 }
 
 Result<bool> AllSee(Leader& leader, const std::string& folder) {
-  std::vector<int> others;
-  for (int p = 1; p < leader.transport().processes(); ++p) others.push_back(p);
-  NXDKIT_ASSIGN(const std::vector<int> blind, BlindFor(leader, others, folder));
+  NXDKIT_ASSIGN(const std::vector<int> blind, BlindFor(leader, AllOthers(leader), folder));
   return blind.empty();
+}
+
+Result<std::optional<int>> FirstWithout(Leader& leader, const std::string& path) {
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMostSeen));
+  NXDKIT_ASSIGN(const std::vector<int> lacking,
+                AskWhoLacks(leader, AllOthers(leader), path, text));
+  return lacking.empty() ? std::nullopt : std::optional(lacking.front());
 }
 
 Status Deliveries::Look(const std::string& folder) {
@@ -160,7 +176,7 @@ Status Deliveries::SendFile(int machine, const std::string& from, const std::str
   const Json order = {
       {"call", "take_file"}, {"path", to}, {"bytes", file.bytes()}, {"sha256", HexText(digest)}};
   const auto send = [&] { return SendBytes(leader_.transport(), machine, file); };
-  NXDKIT_TRY(leader_.Ask(machine, order, std::nullopt, send));
+  NXDKIT_TRY(leader_.Ask(machine, order, send));
   return OkStatus();
 }
 
@@ -181,13 +197,14 @@ Result<Json> DeliveryHost::TakeFile(const Json& order) {
     hash.Update(some);
     if (written.ok()) written = file->WriteAt(at, some);
   }
-  NXDKIT_TRY(std::move(written));
-  NXDKIT_TRY(file->Close());
+  if (written.ok()) written = file->Close();
   const std::string found = HexText(hash.Finish());
   const std::string expected = order["sha256"].get<std::string>();
-  if (found == expected) return Json::object();
+  if (written.ok() && found != expected)
+    written = Corrupt("arrived with the digest {}, expected {}", found, expected).in(path);
+  if (written.ok()) return Json::object();
   ::unlink(path.c_str());
-  return Corrupt("arrived with the digest {}, expected {}", found, expected).in(path);
+  return written.error();
 }
 
 void DeliveryHost::AddHandlers(OrderHandlers& handlers) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ Result<std::vector<int>> BlindFor(Leader& leader, const std::vector<int>& proces
                                   const std::string& folder);
 // Whether all other processes see it.
 Result<bool> AllSee(Leader& leader, const std::string& folder);
+// The first other process that has no such small file, whether it is this one or a copy.
+Result<std::optional<int>> FirstWithout(Leader& leader, const std::string& path);
 
 // Of process 0.
 class Deliveries {

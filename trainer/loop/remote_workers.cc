@@ -18,9 +18,6 @@ namespace {
 
 using Time = std::chrono::milliseconds;
 
-// What an order may take beside the grace that a worker has.
-constexpr Time kOrderTime = std::chrono::seconds(30);
-
 int ChannelOf(size_t worker) { return kWorkerChannel + static_cast<int>(worker); }
 
 // In process 0: a worker elsewhere.
@@ -42,7 +39,7 @@ class RemoteWorker : public RunningWorker {
     // Its process waits for something else, and ends with the run.
     if (!leader_.in_order()) return "is left to the end of the run";
     const Json order = {{"call", "end_worker"}, {"worker", worker_}, {"grace", grace.count()}};
-    const Result<Json> answer = leader_.Ask(process_, order, grace + kOrderTime);
+    const Result<Json> answer = leader_.Ask(process_, order);
     if (!answer.ok()) return "cannot be ended: " + answer.error().ToString();
     relay_.Wait();
     return answer->value("end", "ended");
@@ -98,10 +95,10 @@ Result<StartedWorker> StartThere(Leader& leader, const RemoteWorkers& workers, i
     const CoreSplit split = SplitOfMachine(workers.plan, machine, true);
     order["split"] = {split.train_cores, split.train_tp, split.workers, split.cores_per_worker};
   }
-  NXDKIT_ASSIGN(const Json answer, leader.Ask(machine, order, kOrderTime));
+  NXDKIT_ASSIGN(const Json answer, leader.Ask(machine, order));
   StartedWorker started;
   started.running = std::make_unique<RemoteWorker>(
-      leader, machine, worker, answer["process"].get<pid_t>(), std::move(sockets.second));
+      leader, machine, worker, answer.value("process", pid_t{0}), std::move(sockets.second));
   started.socket = std::move(sockets.first);
   return started;
 }

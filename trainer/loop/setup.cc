@@ -319,7 +319,7 @@ class Maker {
   // The weights are read once: a damaged element would be trained from.
   Status CheckRecords(const ops::Artifact& source) const {
     ops::RunOptions run;
-    run.jobs = static_cast<int>(std::max<int64_t>(1, plan_.cores));
+    run.jobs = static_cast<int>(std::max<int64_t>(1, plan_.cores / plan_.nodes));
     run.poll = options_.poll;
     NXDKIT_ASSIGN(const std::vector<ops::Finding> damaged, ops::CheckChecksums(source, run));
     return ops::FirstAsError(damaged);
@@ -388,13 +388,15 @@ class Maker {
     std::vector<int> others;
     for (const int64_t machine : machines)
       if (machine != 0) others.push_back(static_cast<int>(machine));
+    if (others.empty()) return OkStatus();
     auto deliveries = std::make_shared<Deliveries>(*options_.leader, std::move(others));
-    NXDKIT_TRY(deliveries->Look(parts_.sync.bundle.empty() ? parts_.sync.folder
-                                                           : ParentPath(parts_.sync.bundle)));
+    const std::string folder =
+        parts_.sync.bundle.empty() ? parts_.sync.folder : ParentPath(parts_.sync.bundle);
+    NXDKIT_TRY(deliveries->Look(folder));
     if (deliveries->blind().empty()) return OkStatus();
     for (const int machine : deliveries->blind())
       Note(fmt::format("machine {} does not see {}: the weights of every step are sent to it",
-                       machine, *config_.trainer.save_checkpoint_path));
+                       machine, folder));
     parts_.deliveries = std::move(deliveries);
     parts_.sync.elsewhere = parts_.deliveries.get();
     return OkStatus();

@@ -59,19 +59,15 @@ NxdkitMpiError Test(void* request, int* done, size_t* bytes) {
   MPI_Status status;
   NxdkitMpiError error = Check(MPI_Test(static_cast<MPI_Request*>(request), done, &status));
   if (error != nullptr || *done == 0) return error;
-  int count = 0;
-  MPI_Get_count(&status, MPI_BYTE, &count);
+  int count = 0, cancelled = 0;
+  MPI_Test_cancelled(&status, &cancelled);
+  if (cancelled == 0) MPI_Get_count(&status, MPI_BYTE, &count);
   *bytes = count == MPI_UNDEFINED ? 0 : static_cast<size_t>(count);
   delete static_cast<MPI_Request*>(request);
   return nullptr;
 }
 
-void Cancel(void* request) {
-  auto* made = static_cast<MPI_Request*>(request);
-  MPI_Cancel(made);
-  MPI_Request_free(made);
-  delete made;
-}
+void Cancel(void* request) { MPI_Cancel(static_cast<MPI_Request*>(request)); }
 
 NxdkitMpiError Finish() {
   if (NxdkitMpiError error = Check(MPI_Comm_free(&world))) return error;

@@ -69,6 +69,7 @@ struct WorkerPool::State {
   std::vector<WorkerProcess> ending;  // let go of
 
   Status StartProcess(size_t index) {
+    EndLetGo();  // of another machine: what the last one said comes the same way
     NXDKIT_ASSIGN(StartedWorker started, options.start ? options.start(index) : StartHere(index));
     workers[index].process.emplace(std::move(started));
     return OkStatus();
@@ -275,7 +276,12 @@ struct WorkerPool::State {
       if (worker.process) worker.process->HangUp();  // all of them end at the same time
     for (Worker& worker : workers)
       if (worker.process) worker.process->End(options.grace);
+    EndLetGo();
+  }
+
+  void EndLetGo() {
     for (WorkerProcess& process : ending) process.End(options.grace);
+    ending.clear();
   }
 
   // Of the first worker, with what all of them took and proved.

@@ -64,7 +64,7 @@ void AwaitBeat(Process& first, Process& other) {
 
 TEST(Heartbeat, AProcessThatIsCutOffIsToldOfAndTellsOfTheFirst) {
   MemoryNet net(3);
-  Process first(net, 0, Time(300)), second(net, 1, Time(1)), third(net, 2, Time(1));
+  Process first(net, 0, Time(3000)), second(net, 1, Time(1)), third(net, 2, Time(1));
   for (Process* process : {&second, &third}) AwaitBeat(first, *process);
   net.Cut(2);
   const Loss at_first = first.WaitForLoss();
@@ -110,7 +110,7 @@ TEST(Heartbeat, ASignalOfOneReachesProcessZero) {
 
 TEST(Heartbeat, TheEndIsNoLoss) {
   MemoryNet net(3);
-  Process first(net, 0, Time(300)), second(net, 1, Time(1)), third(net, 2, Time(1));
+  Process first(net, 0, Time(20'000)), second(net, 1, Time(1)), third(net, 2, Time(1));
   std::jthread ends([&] { second.heartbeat->End(); });
   std::jthread ends_too([&] { third.heartbeat->End(); });
   first.heartbeat->End();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <optional>
 
 #include "lib/base/errors.h"
@@ -62,7 +63,9 @@ class LedTest : public ::testing::Test {
     outcome.outputs = (*second)->Evaluate(SomeRows())->outputs;
   }
 
-  Outcome Led(MeshOptions options, const std::vector<int>& ranks) const {
+  // `lead`: in process 0, whose ranks the options are for.
+  void Lead(MeshOptions options, const std::vector<int>& ranks,
+            const std::function<void(const MeshOptions&, Leader&)>& lead) const {
     const int processes = static_cast<int>(ranks.size());
     MemoryNet net(processes);
     std::vector<std::jthread> followers;
@@ -79,9 +82,15 @@ class LedTest : public ::testing::Test {
     options.led = true;
     options.leader = &leader;
     options.origin.path = lab_.source().artifact.path;
-    Outcome outcome;
-    Learn(options, "led_" + std::to_string(processes) + std::to_string(ranks[0]), outcome);
+    lead(options, leader);
     EXPECT_TRUE(leader.TellAll({{"call", "end"}}).ok());
+  }
+
+  Outcome Led(const MeshOptions& options, const std::vector<int>& ranks) const {
+    Outcome outcome;
+    Lead(options, ranks, [&](const MeshOptions& led, Leader&) {
+      Learn(led, "led_" + std::to_string(ranks.size()) + std::to_string(ranks[0]), outcome);
+    });
     return outcome;
   }
 
@@ -101,6 +110,70 @@ TEST_F(LedTest, ComesToTheBitsOfOneProcess) {
     EXPECT_EQ(led.outputs, alone.outputs);
     EXPECT_TRUE(led.tag == alone.tag);
   }
+}
+
+// In process 0, and in the other one: both go on, with the weights that they had.
+TEST_F(LedTest, ALossThatFailsChangesNothingAnywhere) {
+  Lead(Options(1, 2), {1, 1}, [&](const MeshOptions& options, Leader& leader) {
+    auto model = MeshModel::Make(lab_.config(), options, lab_.source());
+    ASSERT_TRUE(model.ok()) << model.error().ToString();
+    const std::vector<std::vector<size_t>> shares = {{0, 1, 2, 3}, {4, 5, 6, 7}};
+    const RowValues before = (*model)->Evaluate(SomeRows())->outputs;
+    for (const int failing : {0, 1}) {
+      const auto loss = [&](int dp_rank, bool record, std::span<const size_t> rows,
+                            std::span<const float> outputs, std::span<float> gradient) {
+        if (dp_rank == failing) return Status(Error(Errc::kCorrupt, "no score").in("scores"));
+        return SomeLoss(dp_rank, record, rows, outputs, gradient);
+      };
+      testing_util::ExpectError((*model)->Update(SomeRows(), shares, loss, 1e-2), Errc::kCorrupt,
+                                "no score");
+      EXPECT_TRUE(leader.in_order());
+      EXPECT_EQ((*model)->Evaluate(SomeRows())->outputs, before);
+    }
+    const auto updated = (*model)->Update(SomeRows(), shares, SomeLoss, 1e-2);
+    ASSERT_TRUE(updated.ok()) << updated.error().ToString();
+    EXPECT_FALSE(updated->skipped);
+    EXPECT_NE((*model)->Evaluate(SomeRows())->outputs, before);
+    EXPECT_EQ((*model)->optimizer().step, 1);
+  });
+}
+
+// Two processes that are last, each of which sees the lock of the other or not yet its share.
+TEST_F(LedTest, ATagThatNoneOfTheLastPutsTogetherIsPutTogetherByTheFirst) {
+  Lead(Options(1, 2), {1, 1}, [&](const MeshOptions& options, Leader&) {
+    auto model = MeshModel::Make(lab_.config(), options, lab_.source());
+    ASSERT_TRUE(model.ok()) << model.error().ToString();
+    const std::string tag = folder_.Path("tag"), parts = tag + ".parts";
+    std::jthread holds([&] {
+      while (KindOf(parts) != PathKind::kFolder) std::this_thread::yield();
+      const auto lock = FolderLock::Try(parts, FolderLock::Mode::kExclusive);
+      ASSERT_TRUE(lock.ok() && lock->state() == FolderLock::State::kHeld);
+      for (const char* mark : {"/done-0", "/done-1"})
+        while (KindOf(parts + mark) != PathKind::kFile) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    });
+    const Status written = (*model)->WriteTag(lab_.source().artifact, {tag}, true);
+    ASSERT_TRUE(written.ok()) << written.error().ToString();
+    EXPECT_EQ(KindOf(tag + "/model"), PathKind::kFolder);
+    EXPECT_EQ(KindOf(parts), PathKind::kMissing);
+  });
+}
+
+TEST(Leader, AfterAnAnswerThatDidNotComeNothingIsAsked) {
+  MemoryNet net(2);
+  const std::unique_ptr<Transport> first = net.Join(0), second = net.Join(1);
+  Leader leader(*first);
+  std::jthread answers([&] {
+    ASSERT_TRUE(ReceiveMessage(*second, 0, kOrderChannel, {}).ok());
+    ASSERT_TRUE(SendMessage(*second, 0, kAnswerChannel, {{"to", "the first"}}).ok());
+  });
+  const auto fails = [] { return Status(Error(Errc::kIo, "cannot be read")); };
+  testing_util::ExpectError(leader.Ask(1, {{"call", "take_file"}}, fails), Errc::kIo,
+                            "cannot be read");
+  EXPECT_FALSE(leader.in_order());
+  // Its answer would be taken for that to the next.
+  testing_util::ExpectError(leader.Ask(1, {{"call", "sees"}}), Errc::kLost, "earlier failure");
+  testing_util::ExpectError(leader.TellAll({{"call", "end"}}), Errc::kLost, "earlier failure");
 }
 
 TEST_F(LedTest, RanksThatAreNotThoseOfTheMeshAreRefused) {
