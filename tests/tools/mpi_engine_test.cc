@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 
@@ -89,10 +90,13 @@ TEST_F(GrpoEngineMpi, NothingIsLeftOfTheServersOfAMachine) {
     ASSERT_FALSE(hosts.Processes(host, hangs).empty());
     const std::vector<pid_t> follower = hosts.Processes(host, "save_checkpoint_path=" + (workshop_ / run));
     ASSERT_FALSE(follower.empty());
+    const auto begin = std::chrono::steady_clock::now();
     ::kill(follower.front(), signal);
     EXPECT_NE(WaitProcess(job), 0);
-    EXPECT_TRUE(Eventually(60, [&] { return hosts.Processes(host, hangs).empty(); }));
-    EXPECT_TRUE(Eventually(60, [&] { return hosts.Processes(host, "grpo-train").empty(); }));
+    // Less than the grace of a server that does not notice.
+    EXPECT_TRUE(Eventually(30, [&] { return hosts.Processes(host, hangs).empty(); }));
+    EXPECT_TRUE(Eventually(30, [&] { return hosts.Processes(host, "grpo-train").empty(); }));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(40));
   }
 }
 

@@ -74,7 +74,7 @@ void Relay::In() {
     if (!transport_.Run({}, {&receive, 1}, {&cut_, transport_.patience()}).ok()) break;
     read = read && WriteAll(socket_.fd(), receive.bytes);
   }
-  ::shutdown(socket_.fd(), SHUT_WR);
+  ::shutdown(socket_.fd(), SHUT_RDWR);
 }
 
 }  // namespace nxdkit::trainer

@@ -1,4 +1,6 @@
 // A socket whose other end is in another process of the run: what is written here comes out there.
+// When one end is closed, what was written to it still comes out; who writes at the other one
+// learns it (EPIPE), and who reads there.
 // Each side has a Relay on the same channel, and a socket of its own.
 //
 //   bytes  u64 size, 1 to 65536, then so many bytes; size 0: nothing more comes in this direction

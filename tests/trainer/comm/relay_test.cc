@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <optional>
 #include <string>
 
@@ -78,8 +79,25 @@ TEST(Relay, TheEndComesAfterWhatWasWritten) {
 TEST(Relay, NobodyReadsAndItEndsAllTheSame) {
   Wire wire;
   wire.ours[1].Close();
-  wire.Write(0, std::string(300'000, 'x'));
+  const std::string much(300'000, 'x');
+  ::send(wire.ours[0].fd(), much.data(), much.size(), MSG_NOSIGNAL);
   wire.ours[0].Close();
+  wire.relays[0]->Wait();
+  wire.relays[1]->Wait();
+}
+
+// A worker that generates writes, and does not look at what it is sent.
+TEST(Relay, WhoWritesLearnsThatTheOtherEndIsClosed) {
+  Wire wire;
+  wire.ours[0].Close();
+  ssize_t written = 1;
+  for (int i = 0; i < 10'000 && written == 1; ++i) {
+    written = ::send(wire.ours[1].fd(), "x", 1, MSG_NOSIGNAL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(written, -1);
+  EXPECT_EQ(errno, EPIPE);
+  wire.ours[1].Close();
   wire.relays[0]->Wait();
   wire.relays[1]->Wait();
 }
