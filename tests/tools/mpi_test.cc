@@ -21,6 +21,7 @@ namespace nxdkit::test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Mpi : public ::testing::Test {
  public:
@@ -101,12 +102,14 @@ class GrpoTrainMpi : public GrpoTrain {
     EXPECT_GT(files, 15u);
   }
   // The second host has an empty file system of its own, of this size, in the place of the run
-  // "two".
+  // "two". What is in it at the end is listed in the file "there".
   Words Blind(Words command, const std::string& size) const {
     const std::string script = workshop_.Write(
-        "blind.sh", fmt::format("if [ \"$(hostname)\" = {1} ]; then mkdir -p {0}; "
-                                "mount -t tmpfs -o size={2} none {0} || exit 9; fi\nexec \"$@\"\n",
-                                workshop_ / "two", TwoHosts::kHosts[1], size));
+        "blind.sh",
+        fmt::format("[ \"$(hostname)\" = {1} ] || exec \"$@\"\n"
+                    "mkdir -p {0}; mount -t tmpfs -o size={2} none {0} || exit 9\n"
+                    "\"$@\"\ncode=$?\nfind {0} > {3}\nexit $code\n",
+                    workshop_ / "two", TwoHosts::kHosts[1], size, workshop_ / "there"));
     command.insert(command.begin(), {"bash", script});
     return command;
   }
@@ -170,11 +173,12 @@ TEST_F(GrpoTrainMpi, AMachineThatDoesNotSeeTheRunGetsTheWeights) {
                                              "step are sent to it",
                                              workshop_ / "two")));
   ExpectSameRuns("two", "one");
-  // A whole copy first, then what changed. No file of the way is left.
-  const std::string log = ReadFile(workshop_ / "two/experiment_log.jsonl");
-  EXPECT_THAT(log, HasSubstr("\"sync_send\""));
+  EXPECT_THAT(ReadFile(workshop_ / "two/experiment_log.jsonl"), HasSubstr("\"sync_send\""));
   for (const char* left : {"rollout_bundle.delta", "rollout_bundle.sent.tar"})
     EXPECT_FALSE(std::filesystem::exists(workshop_ / (std::string("two/") + left))) << left;
+  const std::string there = ReadFile(workshop_ / "there");
+  EXPECT_THAT(there, HasSubstr("two/rollout_bundle/"));
+  EXPECT_THAT(there, Not(HasSubstr(".sent")));
 }
 
 TEST_F(GrpoTrainMpi, AFullDiskOfTheOtherMachineIsToldAndNotTriedAgain) {
@@ -187,10 +191,11 @@ TEST_F(GrpoTrainMpi, AFullDiskOfTheOtherMachineIsToldAndNotTriedAgain) {
   EXPECT_THAT(two.err, HasSubstr("process 1: "));
   EXPECT_THAT(two.err, HasSubstr("No space left on device"));
   EXPECT_FALSE(std::filesystem::exists(workshop_ / "two/DONE"));
+  EXPECT_THAT(ReadFile(workshop_ / "there"), Not(HasSubstr(".sent")));
 }
 
 TEST_F(GrpoTrainMpi, AWorkerOfTheOtherMachineThatDiesIsStartedAgain) {
-  const Words apart = {"trainer.separate_rollout_workers=true", "trainer.max_steps=30"};
+  const Words apart = {"trainer.separate_rollout_workers=true", "trainer.max_steps=60"};
   ASSERT_EQ(RunProcess(Words2("one", 4, 1, apart)).exit_code, 0);
   const pid_t job = StartProcess(MpiWords(2, Words2("two", 2, 2, apart)));
   const std::string log = workshop_ / "two/running_log/rollout_worker_0.log";

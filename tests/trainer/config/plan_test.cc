@@ -118,6 +118,20 @@ TEST(Machines, CoresAreGivenOutMachineByMachine) {
   EXPECT_THAT(quarter.plan.machine_of_worker, ElementsAre(0, 0, 1, 1, 1, 1));
 }
 
+// Servers of another program go round the machines.
+TEST(Machines, ServersOfEachAreNamed) {
+  const ConfigCheck check = CheckConfig(
+      Load(kPortKeys,
+           {"trainer.nnodes=2", "trainer.cores=2", "trainer.separate_rollout_workers=false",
+            "worker.actor.tensor_parallel_size=1", "worker.rollout.tensor_parallel_size=1",
+            "worker.rollout.neuron_override_config.tp_degree=1", "worker.rollout.engine=vllm",
+            "worker.rollout.servers=4", "worker.actor.global_batch_size=64",
+            "worker.reward.reward_function=math"}),
+      {.files = false});
+  EXPECT_THAT(RunPlanText(check.plan), HasSubstr("; rollout workers 0, 2; the loop"));
+  EXPECT_THAT(RunPlanText(check.plan), HasSubstr("; rollout workers 1, 3\n"));
+}
+
 // Cores 2 and 3 of three are rollout's, and so is the first one of the next machine.
 TEST(Machines, ARolloutGroupOnTwoOfThemIsRefused) {
   const ConfigCheck check = CheckConfig(

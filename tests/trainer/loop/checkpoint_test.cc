@@ -4,16 +4,22 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "lib/system/folders.h"
 #include "tests/lib/expect_error.h"
 #include "tests/lib/temp_folder.h"
+#include "tests/trainer/comm/memory_transport.h"
+#include "tests/trainer/model/model_lab.h"
+#include "trainer/learner/follow.h"
+#include "trainer/learner/followers.h"
 
 namespace nxdkit::trainer {
 namespace {
 
 using testing_util::ExpectError;
 using testing_util::TempFolder;
+using testing_util::TinyQwen3;
 using testing_util::WriteText;
 
 TEST(FindLastCheckpoint, TakesTheOneThatTheTrackerNames) {
@@ -167,6 +173,72 @@ TEST(RemoveLeftovers, TakesAReplacedCheckpointIfItsSuccessorIsThere) {
               ::testing::ElementsAre("global_step_7", "global_step_7.old.81-x.partial",
                                      "global_step_7.old.81.partial",
                                      "global_step_8.old.81-93.partial", "mine.old.81-93.partial"));
+}
+
+class SavedCheckpoint : public ::testing::Test {
+ protected:
+  std::unique_ptr<MeshModel> Make(const MeshOptions& options) const {
+    auto model = MeshModel::Make(lab_.config(), options, lab_.source());
+    EXPECT_TRUE(model.ok()) << model.error().ToString();
+    return *std::move(model);
+  }
+  Status Save(MeshModel& model, int64_t step, const std::function<Status()>& may_publish) const {
+    SaveRequest request;
+    request.root = folder_.path();
+    request.state.step = step;
+    request.limit = 1;
+    request.may_publish = may_publish;
+    const TrainedModel trained[] = {{"actor", &model, &lab_.source().artifact}};
+    return SaveCheckpoint(request, trained, {});
+  }
+  static MeshOptions Options() {
+    MeshOptions options;
+    options.update.max_tokens = options.experience.max_tokens = 40;
+    return options;
+  }
+  const ModelLab lab_{TinyQwen3()};
+  const TempFolder folder_;
+};
+
+// Another attempt at the run has begun while this one's folder was published.
+TEST_F(SavedCheckpoint, OfOneThatIsOvertakenMeanwhileDeletesNothing) {
+  const auto model = Make(Options());
+  ASSERT_TRUE(Save(*model, 1, {}).ok());
+  int asked = 0;
+  const Status overtaken = Save(*model, 2, [&] {
+    return ++asked == 1 ? OkStatus() : Status(Error(Errc::kIo, "overtaken"));
+  });
+  ExpectError(overtaken, Errc::kIo, "overtaken");
+  EXPECT_EQ((*FindLastCheckpoint(folder_.path()))->step, 1);
+  EXPECT_EQ(KindOf(folder_ / "global_step_1"), PathKind::kFolder);
+}
+
+// A run on several machines whose folder only one of them has.
+TEST_F(SavedCheckpoint, IsNotGoneOnFromWhereAnotherMachineLacksIt) {
+  ASSERT_TRUE(Save(*Make(Options()), 1, {}).ok());
+  const FoundCheckpoint found{folder_ / "global_step_1", 1, std::nullopt};
+  MemoryNet net(2);
+  const std::unique_ptr<Transport> first = net.Join(0), second = net.Join(1);
+  std::atomic<bool> has{false};
+  OrderHandlers handlers;
+  handlers["sees"] = [&](const Json&) { return Result<Json>(Json{{"sees", has.load()}}); };
+  const std::jthread follows([&] { EXPECT_TRUE(Follow(*second, handlers).ok()); });
+  Leader leader(*first);
+  MeshOptions options = Options();
+  options.transport = first.get();
+  options.led = true;
+  options.leader = &leader;
+  options.ranks_of_process = {1, 0};
+  options.origin.path = lab_.source().artifact.path;
+  const auto model = Make(options);
+  const TrainedModel trained[] = {{"actor", model.get(), &lab_.source().artifact}};
+  const auto error = ExpectError(RestoreCheckpoint(found, trained, {}), Errc::kNotFound,
+                                 "process 1 of the run does not have this checkpoint");
+  EXPECT_EQ(error->file(), found.folder);
+  EXPECT_TRUE(leader.in_order());
+  has = true;
+  EXPECT_EQ(RestoreCheckpoint(found, trained, {})->step, 1);
+  EXPECT_TRUE(leader.TellAll({{"call", "end"}}).ok());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "formats/manifest/manifest.h"
 #include "formats/ops/digest/digest.h"
@@ -14,7 +15,9 @@
 #include "lib/system/file.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
+#include "tests/trainer/comm/memory_transport.h"
 #include "tests/trainer/model/model_lab.h"
+#include "trainer/loop/deliveries.h"
 #include "trainer/loop/generators.h"
 #include "trainer/rollout/messages.h"
 #include "trainer/rollout/worker_pool.h"
@@ -141,6 +144,79 @@ TEST_F(WeightSync, TheOldSlotIsStale) {
                 fs::copy_options::overwrite_existing);
   ExpectError(generator_->Reload(second), Errc::kFindings,
               "stale weights: the model that was loaded has the digest " + first.digest);
+}
+
+// Process 1, whose files lie in a folder of their own where those of process 0 do in theirs.
+class OtherMachine {
+ public:
+  OtherMachine(Transport& transport, const std::string& here, const std::string& there)
+      : host_(transport) {
+    OrderHandlers inner;
+    host_.AddHandlers(inner);
+    for (auto& [call, handler] : inner)
+      handlers_[call] = [=, this](const Json& order) {
+        ++calls[call];
+        Json moved = order;
+        for (const char* key : {"path", "archive", "output", "delta", "bundle"})
+          if (moved.contains(key))
+            moved[key] = there + moved[key].get<std::string>().substr(here.size());
+        return handler(moved);
+      };
+    follows_ = std::jthread([&transport, this] { EXPECT_TRUE(Follow(transport, handlers_).ok()); });
+  }
+  std::map<std::string, int> calls;  // read when none is under way
+
+ private:
+  DeliveryHost host_;
+  OrderHandlers handlers_;
+  std::jthread follows_;
+};
+
+std::vector<std::string> LeftOvers(const std::string& folder) {
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name.find(".sent") != name.npos || name.ends_with(".delta")) left.push_back(name);
+  }
+  return left;
+}
+
+TEST_F(WeightSync, AMachineThatDoesNotSeeTheBundleGetsACopyAndThenDeltas) {
+  MemoryNet net(2);
+  const std::unique_ptr<Transport> first = net.Join(0), second = net.Join(1);
+  const std::string here = fs::path(bundle_).parent_path(), there = folder_.Path("there");
+  OtherMachine other(*second, here, there);
+  Leader leader(*first);
+  Deliveries deliveries(leader, {1});
+  for (const char* label : {"step 0", "step 1", "step 2"}) {
+    const auto synced =
+        SyncWeights(*actor_, lab_.config(), lab_.source().artifact,
+                    {.bundle = bundle_, .elsewhere = &deliveries}, label, 1, {});
+    ASSERT_TRUE(synced.ok()) << synced.error().ToString();
+    const auto arrived = ops::OpenAndBind(there + "/bundle", ops::Kind::kRollout, {});
+    ASSERT_TRUE(arrived.ok()) << arrived.error().ToString();
+    EXPECT_EQ(manifest::DigestText(ops::DigestModel(*arrived, {})->digest), synced->digest);
+    EXPECT_THAT(LeftOvers(here), ::testing::IsEmpty());
+    EXPECT_THAT(LeftOvers(there), ::testing::IsEmpty());
+    Move();
+  }
+  EXPECT_EQ(other.calls["unpack"], 1);
+  EXPECT_EQ(other.calls["apply"], 2);
+  EXPECT_TRUE(leader.TellAll({{"call", "end"}}).ok());
+}
+
+TEST_F(WeightSync, ADeltaThatCannotBeAppliedThereIsToldAndNotLeft) {
+  MemoryNet net(2);
+  const std::unique_ptr<Transport> first = net.Join(0), second = net.Join(1);
+  const std::string there = folder_.Path("there");
+  OtherMachine other(*second, fs::path(bundle_).parent_path(), there);
+  Leader leader(*first);
+  Deliveries deliveries(leader, {1});
+  ExpectError(deliveries.SendDelta(bundle_ + "/config.json", bundle_, "step 1"), Errc::kCorrupt,
+              "bundle.sent.delta: offset 0");
+  EXPECT_TRUE(leader.in_order());
+  EXPECT_THAT(LeftOvers(there), ::testing::IsEmpty());
+  EXPECT_TRUE(leader.TellAll({{"call", "end"}}).ok());
 }
 
 // A worker that answers without having loaded: from the step before, or with nothing at all.
