@@ -131,6 +131,18 @@ TEST_F(GrpoTrainMpi, TwoMachinesWriteWhatOneWrites) {
   ExpectSameRuns("two", "one");
 }
 
+// A tensor parallel group on two machines.
+TEST_F(GrpoTrainMpi, AGroupThatIsSpreadWritesTheSame) {
+  const Words group = {"worker.actor.tensor_parallel_size=4", "trainer.max_steps=4",
+                       "worker.rollout.tensor_parallel_size=2"};
+  const ProcessResult one = RunProcess(Words2("one", 4, 1, group));
+  ASSERT_EQ(one.exit_code, 0) << one.out << one.err;
+  const ProcessResult two = LaunchTwo(Words2("two", 2, 2, group));
+  ASSERT_EQ(two.exit_code, 0) << two.out << two.err;
+  EXPECT_THAT(two.err, HasSubstr("machine 1: process 1, 2 threads, ranks 2 to 3 of the mesh"));
+  ExpectSameRuns("two", "one");
+}
+
 // Machine 0 trains, machine 1 generates: the cores are given out in that order.
 TEST_F(GrpoTrainMpi, RolloutOnTheOtherMachineWritesTheSame) {
   const Words apart = {"trainer.separate_rollout_workers=true", "trainer.max_steps=4"};

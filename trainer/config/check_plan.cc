@@ -41,18 +41,28 @@ std::string LegalTp(int64_t cores) {
          LegalValues(std::min<int64_t>(cores, 1024), [&](int64_t tp) { return cores % tp == 0; });
 }
 
-// Groups of `tp` cores from `first` to `end`, none of which may be on two machines.
-void CheckWithinMachines(Checker& check, std::string_view key, int64_t first, int64_t end,
-                         int64_t tp, const RunPlan& plan) {
+// Whether one of the groups of `tp` cores from `first` to `end` is on two machines.
+bool AreOnTwoMachines(int64_t first, int64_t end, int64_t tp, const RunPlan& plan) {
   const int64_t each = plan.cores / plan.nodes;
-  for (int64_t border = each; border < end; border += each) {
-    if (border <= first || (border - first) % tp == 0) continue;
-    return check.Problem(key,
-                         fmt::format("a tensor parallel group of {} is not within one of {} "
-                                     "machines of {} cores",
-                                     tp, plan.nodes, each),
-                         LegalTp(each));
-  }
+  for (int64_t border = each; border < end; border += each)
+    if (border > first && (border - first) % tp != 0) return true;
+  return false;
+}
+
+void CheckMachines(Checker& check, const RunPlan& plan, bool rollout_elsewhere) {
+  const int64_t each = plan.cores / plan.nodes;
+  if (AreOnTwoMachines(0, plan.train_cores, plan.train_tp, plan))
+    check.Note(fmt::format(
+        "{} = {}: a group is spread over machines of {} cores, and every layer of every pass waits "
+        "for the network between them",
+        kTrainTp, plan.train_tp, each));
+  const int64_t first = plan.separate ? plan.train_cores : 0;
+  if (!rollout_elsewhere && AreOnTwoMachines(first, plan.cores, plan.rollout_tp, plan))
+    check.Problem(kRolloutTp,
+                  fmt::format("a rollout worker with TP {} is not within one of {} machines of {} "
+                              "cores",
+                              plan.rollout_tp, plan.nodes, each),
+                  LegalTp(each));
 }
 
 void CheckContext(Checker& check) {
@@ -198,12 +208,7 @@ void CheckCores(Checker& check, const RunPlan& plan) {
   if (plan.nodes > kMostMachines)
     return check.Problem("trainer.nnodes",
                          fmt::format("{} machines, {} are supported", plan.nodes, kMostMachines));
-  if (plan.nodes > 1) {
-    CheckWithinMachines(check, kTrainTp, 0, plan.train_cores, plan.train_tp, plan);
-    if (!elsewhere)
-      CheckWithinMachines(check, kRolloutTp, plan.separate ? plan.train_cores : 0, plan.cores,
-                          plan.rollout_tp, plan);
-  }
+  if (plan.nodes > 1) CheckMachines(check, plan, elsewhere);
   if (!elsewhere)
     CheckDivides(check, kRolloutTp, plan.rollout_cores, plan.rollout_tp, "rollout", rollout_fix);
   const NeuronOverrideConfig& engine = check.config().worker.rollout.neuron_override_config;

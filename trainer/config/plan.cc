@@ -90,10 +90,13 @@ std::string MachineText(const RunPlan& plan, int64_t machine) {
   std::string text = fmt::format("machine {}: process {}", machine, machine);
   const auto ranks = plan.ranks_of_machine.begin();
   const int64_t threads = ranks[machine];
-  if (threads > 0)
+  const int64_t first = std::reduce(ranks, ranks + machine);
+  if (threads > 0 && first % plan.train_tp == 0 && threads % plan.train_tp == 0)
     text += fmt::format(", {} threads, TP ranks 0 to {} of {}", threads, plan.train_tp - 1,
-                        range("DP rank", std::reduce(ranks, ranks + machine) / plan.train_tp,
-                              threads / plan.train_tp));
+                        range("DP rank", first / plan.train_tp, threads / plan.train_tp));
+  else if (threads > 0)
+    text += fmt::format(", {} threads, {} of the mesh (the TP rank changes fastest)", threads,
+                        range("rank", first, threads));
   std::vector<size_t> workers;
   for (size_t w = 0; w < plan.machine_of_worker.size(); ++w)
     if (plan.machine_of_worker[w] == machine) workers.push_back(w);

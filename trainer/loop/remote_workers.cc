@@ -110,7 +110,8 @@ CoreSplit SplitOfMachine(const RunPlan& plan, int64_t machine, bool workers_have
   split.train_cores = workers_have_cores && !plan.separate
                           ? 0  // those of training and rollout are the same
                           : plan.ranks_of_machine[static_cast<size_t>(machine)];
-  split.train_tp = plan.train_tp;
+  // Of a group that is on several machines this one has a part.
+  split.train_tp = split.train_cores % plan.train_tp == 0 ? plan.train_tp : split.train_cores;
   split.workers =
       workers_have_cores ? std::ranges::count(plan.machine_of_worker, machine) : int64_t{0};
   split.cores_per_worker = plan.rollout_tp;

@@ -99,8 +99,13 @@ TEST(Machines, CoresAreGivenOutMachineByMachine) {
                         "rollout worker 1\n"));
   std::vector<std::string> across = words;
   across[3] = "worker.actor.tensor_parallel_size=8";
-  const ConfigCheck refused = CheckConfig(Load(kPortKeys, across), {.files = false});
-  EXPECT_THAT(Keys(refused), ::testing::Contains("worker.actor.tensor_parallel_size"));
+  const ConfigCheck spread = CheckConfig(Load(kPortKeys, across), {.files = false});
+  EXPECT_THAT(Keys(spread), IsEmpty());
+  EXPECT_THAT(spread.notes, ::testing::Contains(HasSubstr(
+                                "worker.actor.tensor_parallel_size = 8: a group is spread over "
+                                "machines of 4 cores")));
+  EXPECT_THAT(RunPlanText(spread.plan), HasSubstr("machine 1: process 1, 4 threads, ranks 4 to 7 "
+                                                  "of the mesh (the TP rank changes fastest)"));
   std::vector<std::string> apart = words;
   apart[2] = "trainer.separate_rollout_workers=true";
   const ConfigCheck half = CheckConfig(Load(kPortKeys, apart), {.files = false});
