@@ -71,6 +71,8 @@ int AboveStandard(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 
   for (int i = 0; i < 3; ++i) streams[i] = to.streams[i] < 0 ? i : AboveStandard(to.streams[i]);
   bool ready = true;
   for (int i = 0; i < 3; ++i) ready = ready && (streams[i] == i || ::dup2(streams[i], i) >= 0);
+  // What libraries have opened: a connection that a child has too does not end with us.
+  ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   if (ready) ::execve(to.program, to.words, to.environment);
   const int failure = errno;
   if (::write(report, &failure, sizeof failure) < 0) ::_exit(126);

@@ -60,6 +60,13 @@ class Processes : public ::testing::Test {
 };
 
 // As Slurm sends it to every process of a step to have a checkpoint saved.
+TEST_F(Processes, GetNoDescriptorOfOurs) {
+  const Descriptor ours(::open("/dev/null", O_RDONLY));
+  ASSERT_EQ(::fcntl(ours.fd(), F_GETFD), 0);  // as libraries open them: for children too
+  Shell shell("[ -e /proc/$$/fd/" + std::to_string(ours.fd()) + " ] && echo there || echo closed");
+  EXPECT_EQ(shell.Line(), "closed");
+}
+
 TEST_F(Processes, ThoseThatWeStartLiveOnAtSigusr1) {
   Shell shell("kill -USR1 $$; echo alive");
   EXPECT_EQ(shell.Line(), "alive");
