@@ -121,9 +121,28 @@ trainer::DisplayOptions DisplayFor(const trainer::Config& config, bool quiet) {
   return options;
 }
 
-trainer::TrainHooks HooksOf(trainer::RunDisplay& display) {
+// SIGUSR1: save. Slurm sends it to every process of a step, and the others pass it on.
+class SaveWishes {
+ public:
+  bool Take() {
+    if (!TakeSaveRequest()) return false;
+    taken_ = Clock::now();
+    return true;
+  }
+  void TakeForeign(int signal) {
+    if (signal == SIGUSR1 && Clock::now() - taken_.load() < kSameWish) return;
+    TakeForeignSignal(signal);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr auto kSameWish = std::chrono::seconds(2);  // beats are half a second apart
+  std::atomic<Clock::time_point> taken_{Clock::now() - kSameWish};
+};
+
+trainer::TrainHooks HooksOf(trainer::RunDisplay& display, SaveWishes& wishes) {
   return {.poll = StopIfInterrupted,
-          .save = TakeSaveRequest,
+          .save = [&] { return wishes.Take(); },
           .phase = [&](int64_t step, int64_t steps,
                        const std::string& phase) { display.BeginPhase(step, steps, phase); },
           .step = [&](int64_t step, int64_t steps,
@@ -171,10 +190,10 @@ Result<trainer::LaunchOptions> LaunchOptionsOfTool() {
 
 // Of the process that leads, with `display` to tell why it ends.
 Result<trainer::Launch> LeadLaunch(const trainer::Config& config, const trainer::RunPlan& plan,
-                                   trainer::RunDisplay& display) {
+                                   trainer::RunDisplay& display, SaveWishes& wishes) {
   NXDKIT_ASSIGN(trainer::LaunchOptions options, LaunchOptionsOfTool());
   options.heartbeat.silence = std::chrono::seconds(config.trainer.peer_timeout);
-  options.heartbeat.on_signal = [](int signal) { TakeForeignSignal(signal); };
+  options.heartbeat.on_signal = [&wishes](int signal) { wishes.TakeForeign(signal); };
   options.heartbeat.on_lost = [&display](const Error& error, bool own) {
     LeaveAtOnce(error, own, [&] {
       const std::string line = fmt::format("{}: {}", kInfo.name, EscapeControl(error.ToString()));
@@ -191,7 +210,8 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
   NXDKIT_ASSIGN(FolderLock lock, trainer::LockRunFolder(run));
   NXDKIT_ASSIGN(trainer::RunLog log, trainer::RunLog::Open(run));
   display.LogTo(std::move(log));
-  const trainer::TrainHooks hooks = HooksOf(display);
+  SaveWishes wishes;
+  const trainer::TrainHooks hooks = HooksOf(display, wishes);
   NXDKIT_ASSIGN(const std::string self, OwnPath());
   setup.worker_command = {self, std::string(kWorkerWord)};
   if (plan.worker_processes() || trainer::OthersEngine(loaded.config.worker.rollout))
@@ -199,7 +219,7 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
   setup.poll = hooks.poll;
   setup.progress = hooks.progress;
   setup.note = hooks.note;
-  NXDKIT_ASSIGN(trainer::Launch launch, LeadLaunch(loaded.config, plan, display));
+  NXDKIT_ASSIGN(trainer::Launch launch, LeadLaunch(loaded.config, plan, display, wishes));
   setup.transport = launch.transport();
   setup.leader = launch.leader();
   const auto train = [&]() -> Result<trainer::TrainResult> {
@@ -382,12 +402,13 @@ Status FollowFirst() {
 
 // Of the processes that a launcher has started the first one runs the command; the others hold
 // their ranks of the models. What needs no models, the first one does alone.
-int FollowOther(std::span<char*> words) {
-  for (const std::string_view word : words)
-    for (const std::string_view alone :
-         {"-n", "--dry-run", "--print-config", "-h", "--help", "-V", "--version", "report"})
-      if (word == alone) return 0;
-  InstallSignalHandlers();
+int FollowOther(int argc, char** argv) {
+  Args args;
+  const std::optional<CommonArgs> common =
+      ParseTool(argc, argv, kInfo, [&](OptionTable& table) { AddOptions(table, args); });
+  const bool report = !args.words.empty() && args.words[0] == "report";
+  if (!common || common->dry_run || args.print_config || report) return 0;
+  PrepareSignals(kInfo, false);
   OutliveTermSignals();
   InstallSaveSignal();
   const Status status = FollowFirst();
@@ -401,7 +422,7 @@ int FollowOther(std::span<char*> words) {
 int main(int argc, char** argv) {
   if (argc == 2 && argv[1] == nxdkit::tool::kWorkerWord) return nxdkit::tool::Work();
   if (nxdkit::trainer::LaunchedProcesses() > 1 && nxdkit::trainer::LaunchedProcess() > 0)
-    return nxdkit::tool::FollowOther({argv + 1, static_cast<size_t>(argc - 1)});
+    return nxdkit::tool::FollowOther(argc, argv);
   return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
                                                    nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

@@ -39,6 +39,8 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
+constexpr long kMostDescriptors = 1 << 16;
+
 // What Become needs, made before the fork: after it no memory may be taken.
 struct NewProgram {
   const char* program;
@@ -48,6 +50,7 @@ struct NewProgram {
   int report;                  // where errno goes when it fails
   int signal_with_parent;
   pid_t parent;
+  int most_descriptors;
 };
 
 // Above the standard streams, which are replaced one by one, and closed on exec.
@@ -72,7 +75,9 @@ int AboveStandard(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 
   bool ready = true;
   for (int i = 0; i < 3; ++i) ready = ready && (streams[i] == i || ::dup2(streams[i], i) >= 0);
   // What libraries have opened: a connection that a child has too does not end with us.
-  ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) != 0)  // before Linux 5.11
+    for (int fd = STDERR_FILENO + 1; fd < to.most_descriptors; ++fd)
+      ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   if (ready) ::execve(to.program, to.words, to.environment);
   const int failure = errno;
   if (::write(report, &failure, sizeof failure) < 0) ::_exit(126);
@@ -173,13 +178,15 @@ Result<Process> Process::Start(const ProcessOptions& options) {
   if (!report.ok()) return std::move(report).error().in(options.program);
   const std::vector<char*> words = Pointers(options.words);
   const std::vector<char*> environment = Pointers(options.environment);
-  const NewProgram to = {.program = options.program.c_str(),
-                         .words = words.data(),
-                         .environment = environment.data(),
-                         .streams = {options.in, options.out, options.err},
-                         .report = report->write.fd(),
-                         .signal_with_parent = options.signal_with_parent,
-                         .parent = ::getpid()};
+  const NewProgram to = {
+      .program = options.program.c_str(),
+      .words = words.data(),
+      .environment = environment.data(),
+      .streams = {options.in, options.out, options.err},
+      .report = report->write.fd(),
+      .signal_with_parent = options.signal_with_parent,
+      .parent = ::getpid(),
+      .most_descriptors = static_cast<int>(std::min(::sysconf(_SC_OPEN_MAX), kMostDescriptors))};
   const pid_t pid = ::fork();
   if (pid < 0) return OutputError("start a process for", errno).in(options.program);
   if (pid == 0) Become(to);

@@ -105,11 +105,10 @@ class GrpoTrainMpi : public GrpoTrain {
   // "two". What is in it at the end is listed in the file "there".
   Words Blind(Words command, const std::string& size) const {
     const std::string script = workshop_.Write(
-        "blind.sh",
-        fmt::format("[ \"$(hostname)\" = {1} ] || exec \"$@\"\n"
-                    "mkdir -p {0}; mount -t tmpfs -o size={2} none {0} || exit 9\n"
-                    "\"$@\"\ncode=$?\nfind {0} > {3}\nexit $code\n",
-                    workshop_ / "two", TwoHosts::kHosts[1], size, workshop_ / "there"));
+        "blind.sh", fmt::format("[ \"$(hostname)\" = {1} ] || exec \"$@\"\n"
+                                "mkdir -p {0}; mount -t tmpfs -o size={2} none {0} || exit 9\n"
+                                "\"$@\"\ncode=$?\nfind {0} > {3}\nexit $code\n",
+                                workshop_ / "two", TwoHosts::kHosts[1], size, workshop_ / "there"));
     command.insert(command.begin(), {"bash", script});
     return command;
   }
@@ -191,6 +190,37 @@ TEST_F(GrpoTrainMpi, AMachineThatDoesNotSeeTheRunGetsTheWeights) {
   const std::string there = ReadFile(workshop_ / "there");
   EXPECT_THAT(there, HasSubstr("two/rollout_bundle/"));
   EXPECT_THAT(there, Not(HasSubstr(".sent")));
+}
+
+// What only generates needs no checkpoint, and it is written by those that train.
+TEST_F(GrpoTrainMpi, ARunThatAMachineDoesNotSeeGoesOn) {
+  const TwoHosts hosts;
+  if (!hosts.missing().empty()) GTEST_SKIP() << hosts.missing();
+  const Words apart = {"trainer.separate_rollout_workers=true", "trainer.max_steps=4"};
+  ASSERT_EQ(RunProcess(Words2("one", 4, 1, apart)).exit_code, 0);
+  for (const char* steps : {"2", "4"}) {
+    Words words = Words2("two", 2, 2, apart);
+    words.push_back(std::string("trainer.max_steps=") + steps);
+    const ProcessResult two = RunProcess(hosts.OnBoth(Blind(words, "8m")));
+    ASSERT_EQ(two.exit_code, 0) << two.out << two.err;
+  }
+  ExpectSameRuns("two", "one");
+}
+
+// The other machine trains, and its share of a checkpoint finds no room.
+TEST_F(GrpoTrainMpi, AFullDiskUnderAShareOfACheckpointIsTold) {
+  const TwoHosts hosts;
+  if (!hosts.missing().empty()) GTEST_SKIP() << hosts.missing();
+  Words limited = Words2("two", 2, 2, {"trainer.max_steps=2"});
+  const std::string script = workshop_.Write(
+      "limit.sh", fmt::format("[ \"$(hostname)\" != {} ] || ulimit -f 40\nexec \"$@\"\n",
+                              TwoHosts::kHosts[1]));
+  limited.insert(limited.begin(), {"bash", script});
+  const ProcessResult two = RunProcess(hosts.OnBoth(limited));
+  EXPECT_EQ(two.exit_code, 5) << two.out << two.err;
+  EXPECT_THAT(two.err, HasSubstr("process 1: "));
+  EXPECT_THAT(two.err, HasSubstr("File too large"));
+  EXPECT_FALSE(std::filesystem::exists(workshop_ / "two/global_step_2"));
 }
 
 TEST_F(GrpoTrainMpi, AFullDiskOfTheOtherMachineIsToldAndNotTriedAgain) {

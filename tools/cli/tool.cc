@@ -65,6 +65,8 @@ void HandleAbort(int) {
   _exit(ExitCode(Errc::kInternal));
 }
 
+}  // namespace
+
 void PrepareSignals(const ToolInfo& info, bool json) {
   abort_document[0] = 0;
   if (json) {
@@ -79,6 +81,8 @@ void PrepareSignals(const ToolInfo& info, bool json) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, see WriteStdout
   std::signal(SIGXFSZ, SIG_IGN);  // so is a file that grows over `ulimit -f`
 }
+
+namespace {
 
 // A shell's way to say that a signal ended a command: 130 for SIGINT, 143 for SIGTERM.
 int FailureCode(const Error& error) {
@@ -120,6 +124,17 @@ class Outcome {
 };
 
 }  // namespace
+
+std::optional<CommonArgs> ParseTool(int argc, const char* const* argv, const ToolInfo& info,
+                                    const AddOptionsFunction& add_options) {
+  CommonArgs common;
+  OptionTable table;
+  add_options(table);
+  AddCommonOptions(table, info, common);
+  if (!table.Parse({argv + std::min(argc, 1), argv + argc}).ok()) return std::nullopt;
+  if (AnswerAboutItself(info, table, common) || !table.CheckRequired().ok()) return std::nullopt;
+  return common;
+}
 
 int RunTool(int argc, const char* const* argv, const ToolInfo& info,
             const AddOptionsFunction& add_options, const RunFunction& run) {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "lib/base/error.h"
@@ -36,6 +37,15 @@ using RunFunction = std::function<Result<ToolAnswer>(ToolContext&)>;
 // Returns the exit code of the process. Nothing escapes: an exception is exit code 70.
 int RunTool(int argc, const char* const* argv, const ToolInfo& info,
             const AddOptionsFunction& add_options, const RunFunction& run);
+
+// What RunTool does with signals and aborts, for a process that has no part in it. `json`: an abort
+// prints a document.
+void PrepareSignals(const ToolInfo& info, bool json);
+
+// As RunTool reads the words; nullopt when it would not run the command: they are wrong, or it is
+// asked about itself.
+std::optional<CommonArgs> ParseTool(int argc, const char* const* argv, const ToolInfo& info,
+                                    const AddOptionsFunction& add_options);
 
 template <typename Args>
 int RunTool(int argc, const char* const* argv, const ToolInfo& info,

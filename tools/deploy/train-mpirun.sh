@@ -25,6 +25,7 @@ export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
 # Open MPI's own connections: a machine that is cut off is taken note of after 8 s, not after 8 minutes. Shorter than
 # trainer.peer_timeout, or else mpirun hangs when the processes have ended; so it also gets a limit.
 export OMPI_MCA_oob_tcp_keepalive_time=5 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI_MCA_oob_tcp_keepalive_probes=3
+rm -f "$run/DONE"  # of an earlier, shorter run: what is done says so again
 timeout -k 60 "${LIMIT:-23h}" mpirun ${more[@]+"${more[@]}"} --map-by ppr:1:node --bind-to none "${command[@]}"
 code=$?
 if [ "$code" -eq 0 ]; then

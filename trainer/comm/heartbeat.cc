@@ -20,14 +20,6 @@ constexpr auto kFirstBeat = std::chrono::minutes(10);
 // So many periods the others may take to learn that the run is over.
 constexpr int kFarewell = 6;
 
-Json ErrorMessage(const Error& error) {
-  return {{"code", static_cast<int>(error.code())}, {"text", error.ToString()}};
-}
-Error ErrorOfMessage(const Json& message) {
-  return Error(static_cast<Errc>(message.value("code", static_cast<int>(Errc::kInternal))),
-               message.value("text", ""));
-}
-
 }  // namespace
 
 struct Heartbeat::State {

@@ -33,4 +33,12 @@ Result<Json> ReceiveMessage(Transport& transport, int from, int channel,
   return message;
 }
 
+Json ErrorMessage(const Error& error) {
+  return {{"code", static_cast<int>(error.code())}, {"text", error.ToString()}};
+}
+Error ErrorOfMessage(const Json& message) {
+  return Error(static_cast<Errc>(message.value("code", static_cast<int>(Errc::kInternal))),
+               message.value("text", ""));
+}
+
 }  // namespace nxdkit::trainer

@@ -27,6 +27,10 @@ Status SendMessage(Transport& transport, int to, int channel, const Json& messag
 Result<Json> ReceiveMessage(Transport& transport, int from, int channel,
                             const Transport::Waiting& waiting);
 
+// {"code", "text"}: what a process tells another one of an error.
+Json ErrorMessage(const Error& error);
+Error ErrorOfMessage(const Json& message);
+
 // Numbers as bytes of a message, and back.
 template <typename T>
 Json Bytes(std::span<const T> values) {

@@ -10,6 +10,7 @@ extern "C" {
 #endif
 
 #define NXDKIT_MPI_VERSION 2
+#define NXDKIT_MPI_TOO_LONG ((size_t)-1)
 #define NXDKIT_MPI_SYMBOL "nxdkit_mpi"
 
 /* Returned by functions: 0 is good, else a text that lives as long as the library. */
@@ -23,7 +24,8 @@ struct NxdkitMpi {
      is MPI's. */
   NxdkitMpiError (*send)(const void* from, size_t bytes, int to, int tag, void** request);
   NxdkitMpiError (*receive)(void* to, size_t bytes, int from, int tag, void** request);
-  /* `bytes`: of what was received, when done; 0 of what was cancelled. */
+  /* `bytes`: of what was received, when done; 0 of what was cancelled, NXDKIT_MPI_TOO_LONG of what
+     is longer than its buffer. */
   NxdkitMpiError (*test)(void* request, int* done, size_t* bytes);
   /* Of `receive`: when nothing has begun to arrive, `test` says done from now on. */
   void (*cancel)(void* request);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <vector>
 
 #include "lib/base/errors.h"
@@ -18,13 +19,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostPerMessage = size_t{1} << 30;  // counts of MPI-3 are ints
+// What is cut off half-way must be through soon, so long messages go in parts, some at a time.
+constexpr size_t kPart = size_t{16} << 20;
+constexpr ptrdiff_t kMostUnderWay = 8;
 // Ranks that share a core must let each other run; after a while a wait is a long one.
 constexpr auto kSpin = std::chrono::milliseconds(2);
 constexpr std::chrono::microseconds kShortestNap(30), kLongestNap(1000);
 
-// A part of a message takes no longer, where there is still somebody to send or take it.
-constexpr auto kLetGo = std::chrono::seconds(2);
+// What is under way takes no longer, where there is still somebody to send or take it.
+constexpr auto kLetGo = std::chrono::seconds(5);
 
 void Pause(Transport::Pace pace, std::chrono::steady_clock::duration waited) {
   if (pace == Transport::Pace::kEager && waited < kSpin) {
@@ -44,6 +47,11 @@ struct Request {
   int peer = 0;
 };
 
+struct Traffic {
+  std::vector<Request> requests;        // under way
+  std::deque<Transport::Send> to_send;  // parts, in order
+};
+
 class MpiTransport : public Transport {
  public:
   MpiTransport(const NxdkitMpi& mpi, int process, int processes, std::chrono::milliseconds patience)
@@ -59,14 +67,18 @@ class MpiTransport : public Transport {
 
   Status Run(std::span<const Send> sends, std::span<const Receive> receives,
              const Waiting& waiting) override {
-    std::vector<Request> requests;
-    Status status = Post(sends, receives, requests);
-    if (status.ok()) status = Wait(requests, waiting);
+    Traffic traffic;
+    for (const Send& send : sends)
+      ForParts(send.bytes, [&](auto part) {
+        traffic.to_send.push_back({send.to, send.channel, part});
+      });
+    Status status = Receives(receives, traffic.requests);
+    if (status.ok()) status = Wait(traffic, waiting);
     if (status.ok()) {
       for (const Send& send : sends) sent_bytes_ += send.bytes.size();
       return status;
     }
-    const bool let_go = LetGo(requests);
+    const bool let_go = LetGo(traffic.requests);
     if (!let_go || status.error().code() != Errc::kInterrupted) broken_ = true;
     return status;
   }
@@ -76,42 +88,57 @@ class MpiTransport : public Transport {
     return error == nullptr ? OkStatus() : Status(Error(Errc::kLost, std::string("MPI: ") + error));
   }
 
-  // Long ones in parts. Receives first, so that nothing arrives unexpected.
-  Status Post(std::span<const Send> sends, std::span<const Receive> receives,
-              std::vector<Request>& requests) const {
-    for (const Receive& receive : receives) {
-      std::span<std::byte> rest = receive.bytes;
-      do {
-        const std::span<std::byte> part = rest.first(std::min(rest.size(), kMostPerMessage));
+  // One part of nothing.
+  template <typename Bytes, typename Take>
+  static void ForParts(Bytes bytes, const Take& take) {
+    do {
+      const size_t size = std::min(bytes.size(), kPart);
+      take(bytes.first(size));
+      bytes = bytes.subspan(size);
+    } while (!bytes.empty());
+  }
+
+  // Before anything is sent, so that nothing arrives unexpected.
+  Status Receives(std::span<const Receive> receives, std::vector<Request>& requests) const {
+    Status status = OkStatus();
+    for (const Receive& receive : receives)
+      ForParts(receive.bytes, [&](auto part) {
+        if (!status.ok()) return;
         Request request{nullptr, part.size(), true, receive.from};
-        NXDKIT_TRY(Fault(mpi_.receive(part.data(), part.size(), receive.from, receive.channel,
-                                      &request.handle)));
-        requests.push_back(request);
-        rest = rest.subspan(part.size());
-      } while (!rest.empty());
-    }
-    for (const Send& send : sends) {
-      std::span<const std::byte> rest = send.bytes;
-      do {
-        const std::span<const std::byte> part = rest.first(std::min(rest.size(), kMostPerMessage));
-        Request request{nullptr, 0, false, send.to};
-        NXDKIT_TRY(
-            Fault(mpi_.send(part.data(), part.size(), send.to, send.channel, &request.handle)));
-        requests.push_back(request);
-        rest = rest.subspan(part.size());
-      } while (!rest.empty());
+        status = Fault(
+            mpi_.receive(part.data(), part.size(), receive.from, receive.channel, &request.handle));
+        if (status.ok()) requests.push_back(request);
+      });
+    return status;
+  }
+
+  // As many as may be under way, in their order.
+  Status SendSome(Traffic& traffic) const {
+    const auto sends = std::ranges::count(traffic.requests, false, &Request::receives);
+    for (auto left = kMostUnderWay - sends; left > 0 && !traffic.to_send.empty(); --left) {
+      const Send& part = traffic.to_send.front();
+      Request request{nullptr, 0, false, part.to};
+      NXDKIT_TRY(Fault(
+          mpi_.send(part.bytes.data(), part.bytes.size(), part.to, part.channel, &request.handle)));
+      traffic.requests.push_back(request);
+      traffic.to_send.pop_front();
     }
     return OkStatus();
   }
 
-  Status Wait(std::vector<Request>& requests, const Waiting& waiting) const {
+  Status Wait(Traffic& traffic, const Waiting& waiting) const {
+    std::vector<Request>& requests = traffic.requests;
     Clock::time_point heard = Clock::now();
-    while (!requests.empty()) {
+    while (true) {
+      NXDKIT_TRY(SendSome(traffic));
       const size_t before = requests.size();
       NXDKIT_TRY(TestAll(requests));
+      if (requests.empty() && traffic.to_send.empty()) return OkStatus();
       const Clock::time_point now = Clock::now();
-      if (requests.size() < before) heard = now;
-      if (requests.empty()) break;
+      if (requests.size() < before) {
+        heard = now;
+        continue;
+      }
       if (waiting.cancelled != nullptr && *waiting.cancelled)
         return Error(Errc::kInterrupted, "another rank of the run has failed");
       if (waiting.limit && now - heard > *waiting.limit)
@@ -121,11 +148,10 @@ class MpiTransport : public Transport {
                                  std::chrono::duration<double>(*waiting.limit).count()));
       Pause(waiting.pace, now - heard);
     }
-    return OkStatus();
   }
 
   // The buffers are the caller's again: what has begun to arrive or to leave goes on for a while,
-  // unless the other process is gone. False when it does; then nothing more comes from there.
+  // unless the other process is gone. False when it does not; then this process is about to end.
   bool LetGo(std::vector<Request>& requests) const {
     for (const Request& request : requests)
       if (request.receives) mpi_.cancel(request.handle);
@@ -204,6 +230,12 @@ Result<std::unique_ptr<Transport>> StartMpi(const MpiOptions& options) {
   int process = 0, processes = 1;
   if (const char* error = mpi->start(&process, &processes))
     return CannotLoad(options.plugin, error);
+  if (processes != LaunchedProcesses())
+    return CannotLoad(
+        options.plugin,
+        fmt::format("the launcher has started {} processes, but this MPI knows {}: it "
+                    "is not the launcher's",
+                    LaunchedProcesses(), processes));
   return std::unique_ptr<Transport>(
       std::make_unique<MpiTransport>(*mpi, process, processes, options.patience));
 }

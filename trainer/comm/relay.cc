@@ -50,8 +50,10 @@ void Relay::Out() {
   std::vector<std::byte> some(kMostBytes);
   uint64_t size = 0;
   do {
-    const ssize_t got = ::recv(socket_.fd(), some.data(), some.size(), 0);
-    if (got < 0 && errno == EINTR) continue;
+    ssize_t got = 0;
+    do {
+      got = ::recv(socket_.fd(), some.data(), some.size(), 0);
+    } while (got < 0 && errno == EINTR);
     size = got > 0 ? static_cast<uint64_t>(got) : 0;
     const Transport::Send sends[] = {{peer_, channel_, BytesOf(size)},
                                      {peer_, channel_, std::span(some).first(size)}};

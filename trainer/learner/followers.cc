@@ -2,8 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
 #include <cstring>
+#include <exception>
+#include <limits>
 #include <map>
+#include <new>
 #include <numeric>
 
 #include "formats/artifact/artifact.h"
@@ -16,9 +20,13 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Heartbeats find out whether the other process is still there.
+// The next order comes when it comes.
 const Transport::Waiting kHowever{nullptr, std::nullopt, Transport::Pace::kIdle};
-const Transport::Waiting kMoving{nullptr, std::nullopt, Transport::Pace::kMoving};
+
+Transport::Waiting Patient(const Transport& transport,
+                           Transport::Pace pace = Transport::Pace::kMoving) {
+  return {nullptr, transport.patience(), pace};
+}
 
 // What a follower holds of one model of the run.
 struct Followed {
@@ -40,7 +48,7 @@ class Follower {
       if (call == "end") return OkStatus();
       const auto handler = handlers_.find(call);
       if (handler != handlers_.end())
-        NXDKIT_TRY(Answer(handler->second(order)));
+        NXDKIT_TRY(Answer(handler->second(order, [this] { return Working(); })));
       else
         NXDKIT_TRY(call == "make" ? Make(order) : Serve(call, order));
     }
@@ -50,9 +58,15 @@ class Follower {
   // The leader decides what an error means.
   Status Answer(const Result<Json>& answer) {
     if (answer.ok()) return SendMessage(transport_, 0, kAnswerChannel, *answer);
-    const Json error = {{"code", static_cast<int>(answer.error().code())},
-                        {"text", answer.error().ToString()}};
-    return SendMessage(transport_, 0, kAnswerChannel, {{"error", error}});
+    return SendMessage(transport_, 0, kAnswerChannel, {{"error", ErrorMessage(answer.error())}});
+  }
+
+  // Several times within the leader's patience.
+  Status Working() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - said_ < transport_.patience() / 8) return OkStatus();
+    said_ = now;
+    return SendMessage(transport_, 0, kAnswerChannel, {{"working", true}});
   }
 
   Status Make(const Json& order) {
@@ -111,7 +125,7 @@ class Follower {
         {order["rank"].get<int>(), order["array"].get<int>(), order["part"].get<int>()},
         order["begin"].get<uint64_t>(), bytes));
     const Transport::Send send{0, kAnswerChannel, bytes};
-    return transport_.Run({&send, 1}, {}, kMoving);
+    return transport_.Run({&send, 1}, {}, Patient(transport_));
   }
 
   Status Update(MeshModel& model, std::span<const Row> rows, const Json& order) {
@@ -133,7 +147,12 @@ class Follower {
     const int channel = kLossChannel + dp_rank;
     NXDKIT_TRY(SendMessage(transport_, 0, channel,
                            Json{{"micro", Bytes(micro)}, {"outputs", Bytes(outputs)}}));
-    NXDKIT_ASSIGN(const Json answer, ReceiveMessage(transport_, 0, channel, kMoving));
+    NXDKIT_ASSIGN(const Json answer, ReceiveMessage(transport_, 0, channel, Patient(transport_)));
+    // It could not be computed there: no rank takes the step.
+    if (!answer.contains("gradient")) {
+      std::ranges::fill(gradient, std::numeric_limits<float>::quiet_NaN());
+      return OkStatus();
+    }
     const std::vector<float> found = Values<float>(answer["gradient"]);
     if (found.size() != gradient.size()) return Error(Errc::kInternal, "a loss of other tokens");
     std::ranges::copy(found, gradient.begin());
@@ -143,6 +162,7 @@ class Follower {
   Transport& transport_;
   const OrderHandlers& handlers_;
   std::map<int64_t, Followed> models_;
+  std::chrono::steady_clock::time_point said_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace
@@ -151,8 +171,9 @@ class Follower {
 Status Leader::Talk(const std::function<Status()>& talk) {
   const std::scoped_lock lock(mutex_);
   if (!in_order_)
-    return Error(Errc::kLost,
-                 "after an earlier failure the other processes of the run cannot be asked any more");
+    return Error(
+        Errc::kLost,
+        "after an earlier failure the other processes of the run cannot be asked any more");
   Status talked = talk();
   if (!talked.ok()) in_order_ = false;
   return talked;
@@ -170,7 +191,7 @@ Status Leader::Ask(int process, const Json& order, std::span<std::byte> to) {
   return Talk([&]() -> Status {
     NXDKIT_TRY(SendMessage(transport_, process, kOrderChannel, order));
     const Transport::Receive receive{process, kAnswerChannel, to};
-    return transport_.Run({}, {&receive, 1}, kMoving);
+    return transport_.Run({}, {&receive, 1}, Patient(transport_));
   });
 }
 
@@ -179,14 +200,16 @@ Result<Json> Leader::Ask(int process, const Json& order, const std::function<Sta
   const Status talked = Talk([&]() -> Status {
     NXDKIT_TRY(SendMessage(transport_, process, kOrderChannel, order));
     if (then) NXDKIT_TRY(then());
-    NXDKIT_ASSIGN(answer, ReceiveMessage(transport_, process, kAnswerChannel, kHowever));
+    do {
+      NXDKIT_ASSIGN(answer, ReceiveMessage(transport_, process, kAnswerChannel,
+                                           Patient(transport_, Transport::Pace::kIdle)));
+    } while (answer.contains("working"));
     return OkStatus();
   });
   NXDKIT_TRY(talked);
   if (!answer.contains("error")) return answer;
-  const Json& error = answer["error"];
-  return Error(static_cast<Errc>(error["code"].get<int>()),
-               fmt::format("process {}: {}", process, error["text"].get<std::string>()));
+  const Error error = ErrorOfMessage(answer["error"]);
+  return Error(error.code(), fmt::format("process {}: {}", process, error.message()));
 }
 
 Json RowsMessage(std::span<const Row> rows) {
@@ -261,7 +284,13 @@ MeshOptions OptionsOfMessage(const Json& m) {
 }
 
 Status Follow(Transport& transport, const OrderHandlers& handlers) {
-  return Follower(transport, handlers).Run();
+  try {
+    return Follower(transport, handlers).Run();
+  } catch (const std::bad_alloc&) {
+    return OverLimit("not enough memory for what process 0 has sent");
+  } catch (const std::exception& error) {
+    return Error(Errc::kInternal, fmt::format("internal error: {}", error.what()));
+  }
 }
 
 }  // namespace nxdkit::trainer

@@ -50,9 +50,12 @@ class HeldLoss {
     Status computed = Guarded(dp_rank, record, rows, outputs, gradient);
     if (computed.ok()) return computed;
     std::ranges::fill(gradient, std::numeric_limits<float>::quiet_NaN());
-    const std::scoped_lock lock(mutex_);
-    if (first_.ok()) first_ = std::move(computed);
+    Fail(std::move(computed));
     return OkStatus();
+  }
+  void Fail(Status failed) {
+    const std::scoped_lock lock(mutex_);
+    if (first_.ok()) first_ = std::move(failed);
   }
   // When nobody calls it any more.
   const Status& first() const { return first_; }
@@ -80,7 +83,7 @@ class LossServers {
 
   void Serve(int process, int dp_rank) {
     threads_.emplace_back([this, process, dp_rank] {
-      Status served = Serving(process, kLossChannel + dp_rank, dp_rank);
+      Status served = Serve(process, kLossChannel + dp_rank, dp_rank);
       const std::scoped_lock lock(mutex_);
       if (!served.ok() && result_.ok()) result_ = std::move(served);
     });
@@ -93,27 +96,27 @@ class LossServers {
   }
 
  private:
-  Status Serving(int process, int channel, int dp_rank) {
-    try {
-      return ServeOne(process, channel, dp_rank);
-    } catch (const std::bad_alloc&) {
-      return OverLimit("not enough memory for the losses of process {}", process);
-    }
-  }
-
-  Status ServeOne(int process, int channel, int dp_rank) {
+  Status Serve(int process, int channel, int dp_rank) {
     while (true) {
       NXDKIT_ASSIGN(const Json asked,
                     ReceiveMessage(transport_, process, channel,
                                    {&cancelled_, std::nullopt, Transport::Pace::kIdle}));
       if (asked.contains("end")) return OkStatus();
+      NXDKIT_TRY(SendMessage(transport_, process, channel, AnswerTo(asked, dp_rank)));
+    }
+  }
+
+  Json AnswerTo(const Json& asked, int dp_rank) {
+    try {
       const std::vector<size_t> micro = Values<size_t>(asked["micro"]);
       const std::vector<float> outputs = Values<float>(asked["outputs"]);
       std::vector<float> gradient(outputs.size());
-      NXDKIT_TRY(loss_(dp_rank, true, micro, outputs, gradient));
-      NXDKIT_TRY(SendMessage(transport_, process, channel,
-                             Json{{"gradient", Bytes(std::span<const float>(gradient))}}));
+      const Status held = loss_(dp_rank, true, micro, outputs, gradient);
+      if (held.ok()) return {{"gradient", Bytes(std::span<const float>(gradient))}};
+    } catch (const std::bad_alloc&) {
+      loss_.Fail(OverLimit("not enough memory for the losses of another process"));
     }
+    return Json::object();
   }
 
   Transport& transport_;
@@ -367,20 +370,20 @@ struct MeshModel::State {
     return OkStatus();
   }
 
-  // All shares are written. Who wrote the last one has put them together, unless two were last and
-  // none saw the other's: a file system over a network may show what is new only after a while.
-  Status AwaitTag(MeshModel& model, const ops::Artifact& base, const TagRequest& request,
-                  const ops::Part& part) {
+  // All shares are written, which a file system over a network may show only after a while.
+  Status PutTogether(MeshModel& model, const ops::Artifact& base, const TagRequest& request,
+                     ops::Part part) {
+    part.puts_together = true;
     const auto begin = std::chrono::steady_clock::now();
-    while (KindOf(request.folder) != PathKind::kFolder) {
+    while (true) {
+      NXDKIT_TRY(WriteFiles(model, base, request, part));
+      if (KindOf(request.folder) == PathKind::kFolder) return OkStatus();
       if (std::chrono::steady_clock::now() - begin > kLongestLook)
         return Error(Errc::kIo,
                      "all processes have written their shares, but not all of them can be seen")
             .in(request.folder);
       std::this_thread::sleep_for(kLookAgain);
-      NXDKIT_TRY(WriteFiles(model, base, request, part));
     }
-    return OkStatus();
   }
 
   Status MakeTables() {
@@ -607,13 +610,23 @@ Status MeshModel::WriteShare(const ops::Artifact& base, const TagRequest& reques
   PeerReads peers(*s.options.transport, processes, read_own);
   s.peers = &peers;
   TagRequest whole = request;
-  whole.poll = nullptr;
-  const ops::Part part{process, processes};
+  whole.poll = [&] { return peers.Working(); };
+  const ops::Part part{process, processes, "", false};
   const Status written = s.WriteFiles(*this, base, whole, part);
   s.peers = nullptr;
   NXDKIT_TRY(written);
   NXDKIT_TRY(peers.End());
-  return process == 0 ? s.AwaitTag(*this, base, whole, part) : OkStatus();
+  whole.poll = nullptr;
+  return process == 0 ? s.PutTogether(*this, base, whole, part) : OkStatus();
+}
+
+std::vector<int> MeshModel::OthersWithRanks() const {
+  std::vector<int> others;
+  for (int p = 1; p < Processes(state_->options); ++p)
+    if (state_->ends_of_process[static_cast<size_t>(p)] >
+        state_->ends_of_process[static_cast<size_t>(p) - 1])
+      others.push_back(p);
+  return others;
 }
 
 std::vector<int> MeshModel::LedDataParallelRanks(int process) const {

@@ -115,6 +115,9 @@ class MeshModel {
   // PRIVATE to followers: the share of this process.
   Status WriteShare(const ops::Artifact& base, const TagRequest& request);
 
+  // The processes beside the first one that hold some of it.
+  std::vector<int> OthersWithRanks() const;
+
   // PRIVATE to followers. An array of one rank of this process: 0 are the weights, then the entries
   // of the optimizer, then its masters; and which of its parts. `offset` in bytes, in the part.
   struct ArrayName {

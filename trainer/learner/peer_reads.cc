@@ -10,8 +10,9 @@ namespace {
 // On the wire between equal programs.
 struct Asked {
   PeerRead what;
-  uint64_t bytes = 0;  // 0: nothing more is asked
+  uint64_t bytes = 0;  // 0: nothing more is asked; kNothingYet: the process works
 };
+constexpr uint64_t kNothingYet = UINT64_MAX;
 
 template <typename T>
 std::span<std::byte> BytesOf(T& value) {
@@ -27,6 +28,22 @@ PeerReads::PeerReads(Transport& transport, int processes, ReadOwn own)
       reading_(static_cast<size_t>(processes)) {
   for (int p = 0; p < processes; ++p)
     if (p != transport.process()) servers_.emplace_back([this, p] { Serve(p); });
+}
+
+Status PeerReads::Working() {
+  const auto now = std::chrono::steady_clock::now();
+  auto said = said_.load();
+  if (now - said < transport_.patience() / 8) return OkStatus();
+  if (!said_.compare_exchange_strong(said, now)) return OkStatus();
+  for (int p = 0; p < processes_; ++p) {
+    if (p == transport_.process()) continue;
+    const std::unique_lock lock(reading_[static_cast<size_t>(p)], std::try_to_lock);
+    if (!lock.owns_lock()) continue;  // it is being read from
+    Asked nothing{{}, kNothingYet};
+    const Transport::Send send{p, kReadChannel, BytesOf(nothing)};
+    NXDKIT_TRY(transport_.Run({&send, 1}, {}, {&cut_, transport_.patience()}));
+  }
+  return OkStatus();
 }
 
 PeerReads::~PeerReads() { cut_ = true; }
@@ -53,23 +70,32 @@ Status PeerReads::End() {
   }
   for (std::jthread& server : servers_) server.join();
   servers_.clear();
-  return OkStatus();
+  return std::move(failed_);
 }
 
-// Until that process has read all; its own work in between may take long.
+void PeerReads::Failed(Status status) {
+  const std::scoped_lock lock(mutex_);
+  if (failed_.ok()) failed_ = std::move(status);
+}
+
+// Until that process has read all. One that says nothing for so long hangs, or its disk does: the
+// others cannot go on without it.
 void PeerReads::Serve(int process) {
   std::vector<std::byte> bytes;
   while (true) {
     Asked asked;
     const Transport::Receive receive{process, kReadChannel, BytesOf(asked)};
-    if (!transport_.Run({}, {&receive, 1}, {&cut_, std::nullopt, Transport::Pace::kIdle}).ok())
-      return;
+    Status heard =
+        transport_.Run({}, {&receive, 1}, {&cut_, transport_.patience(), Transport::Pace::kIdle});
+    if (!heard.ok()) return Failed(std::move(heard));
     if (asked.bytes == 0) return;
+    if (asked.bytes == kNothingYet) continue;
     bytes.resize(asked.bytes);
     uint8_t good = own_(asked.what, bytes).ok() ? 1 : 0;
     const Transport::Send sends[] = {{process, kReadAnswerChannel, BytesOf(good)},
                                      {process, kReadAnswerChannel, bytes}};
-    if (!transport_.Run(sends, {}, {&cut_, transport_.patience()}).ok()) return;
+    Status sent = transport_.Run(sends, {}, {&cut_, transport_.patience()});
+    if (!sent.ok()) return Failed(std::move(sent));
   }
 }
 

@@ -29,20 +29,27 @@ class PeerReads {
   PeerReads(const PeerReads&) = delete;
   PeerReads& operator=(const PeerReads&) = delete;
 
+  // To be called now and then while this process has nothing to read, or else the others take it to
+  // hang. Thread-safe.
+  Status Working();
   // Thread-safe.
   Status Read(int process, const PeerRead& what, std::span<std::byte> to);
   // This process reads no more. Returns when no other one does either: all that they serve may
-  // change from then on.
+  // change from then on. kLost when one of them hangs.
   Status End();
 
  private:
   void Serve(int process);
+  void Failed(Status status);
 
   Transport& transport_;
   const int processes_;
   const ReadOwn own_;
   std::atomic<bool> cut_{false};
+  std::atomic<std::chrono::steady_clock::time_point> said_;
   std::vector<std::mutex> reading_;  // of each process
+  std::mutex mutex_;
+  Status failed_ = OkStatus();  // the first one of a server
   std::vector<std::jthread> servers_;
 };
 

@@ -191,12 +191,13 @@ Result<std::optional<FoundCheckpoint>> FindUntracked(const std::string& root) {
   return std::optional(FoundCheckpoint{CheckpointFolder(root, last), last, std::nullopt});
 }
 
-// Every process of the run reads what it holds.
+// Every process that holds ranks reads what it holds.
 Status CheckElsewhere(const FoundCheckpoint& found, std::span<const TrainedModel> models) {
   Leader* leader = models.empty() ? nullptr : models.front().model->options().leader;
   if (leader == nullptr) return OkStatus();
   NXDKIT_ASSIGN(const std::optional<int> without,
-                FirstWithout(*leader, JoinPath(found.folder, kState)));
+                FirstWithout(*leader, models.front().model->OthersWithRanks(),
+                             JoinPath(found.folder, kState)));
   if (!without) return OkStatus();
   return NotFound("process {} of the run does not have this checkpoint", *without)
       .in(found.folder)
@@ -282,7 +283,9 @@ Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> 
   NXDKIT_ASSIGN(Staging staging, Staging::Begin(folder, {.replace = true, .mark = request.mark}));
   bool together = false;
   if (Leader* leader = models.front().model->options().leader) {
-    NXDKIT_ASSIGN(together, AllSee(*leader, staging.path()));
+    NXDKIT_ASSIGN(const std::vector<int> blind,
+                  BlindFor(*leader, models.front().model->OthersWithRanks(), staging.path()));
+    together = blind.empty();
   }
   for (const TrainedModel& model : models)
     NXDKIT_TRY(WriteModel(request, model, staging.path(), together, run));

@@ -69,23 +69,24 @@ Status SendBytes(Transport& transport, int machine, const File& file) {
   return OkStatus();
 }
 
-Result<Json> Sees(const Json& order) {
+Result<Json> Sees(const Json& order, const Working&) {
   const Result<std::string> text = ReadSmallFile(order["path"].get<std::string>(), kMostSeen);
   return Json{{"sees", text.ok() && *text == order["text"].get<std::string>()}};
 }
 
-Result<Json> Unpack(const Json& order) {
+Result<Json> Unpack(const Json& order, const Working& working) {
   const TemporaryFile archive(order["archive"].get<std::string>());
   tar::UnpackRequest request;
   request.archive = archive.path();
   request.output = order["output"].get<std::string>();
   request.force = true;
   request.sync = false;  // weights can be sent again
+  request.hooks.poll = working;
   NXDKIT_TRY(tar::Unpack(request));
   return Json::object();
 }
 
-Result<Json> Apply(const Json& order) {
+Result<Json> Apply(const Json& order, const Working& working) {
   const TemporaryFile delta(order["delta"].get<std::string>());
   ops::ConvertRequest request;
   request.from = ops::Kind::kDelta;
@@ -96,14 +97,9 @@ Result<Json> Apply(const Json& order) {
   request.place = ops::Slot{order["label"].get<std::string>()};
   request.sync = false;
   request.run.max_memory = kNoMemoryCap;
+  request.run.poll = working;
   NXDKIT_TRY(ops::Convert(request));
   return Json::object();
-}
-
-std::vector<int> AllOthers(const Leader& leader) {
-  std::vector<int> others;
-  for (int p = 1; p < leader.transport().processes(); ++p) others.push_back(p);
-  return others;
 }
 
 Result<std::vector<int>> AskWhoLacks(Leader& leader, const std::vector<int>& processes,
@@ -125,15 +121,10 @@ Result<std::vector<int>> BlindFor(Leader& leader, const std::vector<int>& proces
   return AskWhoLacks(leader, processes, mark.path(), mark.text());
 }
 
-Result<bool> AllSee(Leader& leader, const std::string& folder) {
-  NXDKIT_ASSIGN(const std::vector<int> blind, BlindFor(leader, AllOthers(leader), folder));
-  return blind.empty();
-}
-
-Result<std::optional<int>> FirstWithout(Leader& leader, const std::string& path) {
+Result<std::optional<int>> FirstWithout(Leader& leader, const std::vector<int>& processes,
+                                        const std::string& path) {
   NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMostSeen));
-  NXDKIT_ASSIGN(const std::vector<int> lacking,
-                AskWhoLacks(leader, AllOthers(leader), path, text));
+  NXDKIT_ASSIGN(const std::vector<int> lacking, AskWhoLacks(leader, processes, path, text));
   return lacking.empty() ? std::nullopt : std::optional(lacking.front());
 }
 
@@ -211,7 +202,7 @@ void DeliveryHost::AddHandlers(OrderHandlers& handlers) {
   handlers["sees"] = Sees;
   handlers["unpack"] = Unpack;
   handlers["apply"] = Apply;
-  handlers["take_file"] = [this](const Json& order) { return TakeFile(order); };
+  handlers["take_file"] = [this](const Json& order, const Working&) { return TakeFile(order); };
 }
 
 }  // namespace nxdkit::trainer

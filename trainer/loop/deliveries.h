@@ -18,10 +18,9 @@ namespace nxdkit::trainer {
 // Which of the processes do not see the folder, which is there.
 Result<std::vector<int>> BlindFor(Leader& leader, const std::vector<int>& processes,
                                   const std::string& folder);
-// Whether all other processes see it.
-Result<bool> AllSee(Leader& leader, const std::string& folder);
-// The first other process that has no such small file, whether it is this one or a copy.
-Result<std::optional<int>> FirstWithout(Leader& leader, const std::string& path);
+// The first of the processes that has no such small file, whether it is this one or a copy.
+Result<std::optional<int>> FirstWithout(Leader& leader, const std::vector<int>& processes,
+                                        const std::string& path);
 
 // Of process 0.
 class Deliveries {

@@ -1,5 +1,11 @@
 #include "trainer/loop/launch.h"
 
+#include <fmt/core.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string_view>
 #include <thread>
 
 #include "lib/base/errors.h"
@@ -15,6 +21,41 @@ namespace {
 // So long no rank of a mesh is waited for: one may have far more to compute than another.
 constexpr auto kPatience = std::chrono::minutes(10);
 constexpr auto kLast = std::chrono::milliseconds(300);
+// MPI begins when all processes have come, and ends when all have ended.
+constexpr auto kToBegin = std::chrono::minutes(10);
+constexpr auto kToEnd = std::chrono::minutes(1);
+
+// Where a call of MPI cannot be cut short, what is to happen when it takes too long.
+class Deadline {
+ public:
+  Deadline(std::chrono::seconds most, const std::function<void(const Error&, bool)>& on_lost,
+           std::string_view what)
+      : thread_([=, this,
+                 error = Error(Errc::kLost, fmt::format("{} has not come to its end after {} s",
+                                                        what, most.count()))](std::stop_token) {
+          std::unique_lock lock(mutex_);
+          if (!changed_.wait_for(lock, most, [this] { return over_; }) && on_lost)
+            on_lost(error, true);
+        }) {}
+  ~Deadline() {
+    const std::scoped_lock lock(mutex_);
+    over_ = true;
+    changed_.notify_all();
+  }
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  std::jthread thread_;
+};
+
+Result<std::unique_ptr<Transport>> Begin(const LaunchOptions& options) {
+  const Deadline deadline(kToBegin, options.heartbeat.on_lost, "the start of MPI");
+  return StartMpi({options.plugin, kPatience});
+}
 
 }  // namespace
 
@@ -31,7 +72,8 @@ Result<Launch> Launch::Start(const RunPlan& plan, const LaunchOptions& options) 
             "start one process on each machine: mpirun --map-by ppr:1:node, srun "
             "--ntasks-per-node=1 --mpi=pmix");
   if (launched == 1) return launch;
-  NXDKIT_ASSIGN(launch.transport_, StartMpi({options.plugin, kPatience}));
+  launch.on_lost_ = options.heartbeat.on_lost;
+  NXDKIT_ASSIGN(launch.transport_, Begin(options));
   launch.leader_ = std::make_unique<Leader>(*launch.transport_);
   launch.heartbeat_ = std::make_unique<Heartbeat>(*launch.transport_, options.heartbeat);
   return launch;
@@ -49,6 +91,7 @@ Status Launch::End() {
   NXDKIT_TRY(leader_->TellAll({{"call", "end"}}));
   heartbeat_->End();
   heartbeat_.reset();
+  const Deadline deadline(kToEnd, on_lost_, "the end of MPI");
   transport_.reset();
   return OkStatus();
 }
@@ -63,7 +106,8 @@ void Launch::Fail(const Error& error) {
 }
 
 Status FollowLaunch(const FollowOptions& options) {
-  NXDKIT_ASSIGN(std::unique_ptr<Transport> transport, StartMpi({options.launch.plugin, kPatience}));
+  std::optional<Deadline> deadline;  // longer there than the transport
+  NXDKIT_ASSIGN(std::unique_ptr<Transport> transport, Begin(options.launch));
   Heartbeat heartbeat(*transport, options.launch.heartbeat);
   WorkerHost workers(*transport, options.worker_command, options.neuron_variables);
   DeliveryHost deliveries(*transport);
@@ -73,6 +117,7 @@ Status FollowLaunch(const FollowOptions& options) {
   Status followed = Follow(*transport, handlers);
   if (followed.ok()) {
     heartbeat.End();
+    deadline.emplace(kToEnd, options.launch.heartbeat.on_lost, "the end of MPI");
     return followed;
   }
   heartbeat.Fail(followed.error());

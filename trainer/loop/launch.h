@@ -45,6 +45,7 @@ class Launch {
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Leader> leader_;
   std::unique_ptr<Heartbeat> heartbeat_;
+  std::function<void(const Error& error, bool own)> on_lost_;
 };
 
 struct FollowOptions {

@@ -183,8 +183,10 @@ WorkerHost::WorkerHost(Transport& transport, std::vector<std::string> command,
 WorkerHost::~WorkerHost() = default;
 
 void WorkerHost::AddHandlers(OrderHandlers& handlers) {
-  handlers["start_worker"] = [this](const Json& order) { return state_->Start(order); };
-  handlers["end_worker"] = [this](const Json& order) { return state_->End(order); };
+  handlers["start_worker"] = [this](const Json& order, const Working&) {
+    return state_->Start(order);
+  };
+  handlers["end_worker"] = [this](const Json& order, const Working&) { return state_->End(order); };
 }
 
 }  // namespace nxdkit::trainer

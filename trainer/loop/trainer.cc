@@ -52,6 +52,8 @@ class Steps {
   Status Sync(const char* phase, Metrics& metrics) {
     if (synced_step_ == state_.now.step) return TellSync(metrics);
     NXDKIT_TRY(Begin("sync", phase));
+    // One that has taken the run over writes to the same place.
+    if (parts_.attempt) NXDKIT_TRY(parts_.attempt->Check());
     NXDKIT_ASSIGN(synced_, SyncWeights(*parts_.actor, *parts_.config, parts_.base.artifact,
                                        parts_.sync, "step " + std::to_string(state_.now.step),
                                        ++syncs_, run_.FileOptions(hooks_.poll)));

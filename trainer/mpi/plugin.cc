@@ -65,7 +65,16 @@ NxdkitMpiError Receive(void* to, size_t bytes, int from, int tag, void** request
 
 NxdkitMpiError Test(void* request, int* done, size_t* bytes) {
   MPI_Status status;
-  NxdkitMpiError error = Check(MPI_Test(static_cast<MPI_Request*>(request), done, &status));
+  const int code = MPI_Test(static_cast<MPI_Request*>(request), done, &status);
+  int kind = MPI_SUCCESS;
+  if (code != MPI_SUCCESS) MPI_Error_class(code, &kind);
+  if (kind == MPI_ERR_TRUNCATE) {
+    *done = 1;
+    *bytes = NXDKIT_MPI_TOO_LONG;
+    delete static_cast<MPI_Request*>(request);
+    return nullptr;
+  }
+  NxdkitMpiError error = Check(code);
   if (error != nullptr || *done == 0) return error;
   int count = 0, cancelled = 0;
   MPI_Test_cancelled(&status, &cancelled);

@@ -22,6 +22,9 @@ struct Part {
   int index = 0;  // from 0
   int count = 1;
   std::string note{};  // for the report: how these were found, where that was doubtful
+  // Whoever is last puts all parts together. False: another process does, which is told by other
+  // means than the file system that all are done, and then makes its own part again.
+  bool puts_together = true;
 };
 // A rollout bundle that may be in use, of which only the weights are replaced, by one rename; see
 // formats/rollout/weight_slots.h.

@@ -209,7 +209,7 @@ class OnePart : public Destination {
     if (sink_) NXDKIT_TRY(FinishOwn());
     report.part->missing = MissingParts();
     WarnOfLostFiles(report);
-    if (!report.part->missing.empty()) return std::optional<MadePlace>();
+    if (!report.part->missing.empty() || !part_.puts_together) return std::optional<MadePlace>();
     Result<FolderLock> lock = FolderLock::Try(folder_, FolderLock::Mode::kExclusive);
     if (!lock.ok() && lock.error().code() != Errc::kNotFound) return std::move(lock).error();
     if (!lock.ok() || lock->state() == FolderLock::State::kBusy || !MissingParts().empty())

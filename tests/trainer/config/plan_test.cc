@@ -147,8 +147,8 @@ TEST(Machines, ARolloutGroupOnTwoOfThemIsRefused) {
                        "worker.actor.global_batch_size=64", "worker.reward.reward_function=math"}),
       {.files = false});
   ASSERT_THAT(Keys(check), ElementsAre("worker.rollout.tensor_parallel_size"));
-  EXPECT_THAT(check.problems[0].message, HasSubstr("a tensor parallel group of 2 is not within one "
-                                                   "of 2 machines of 3 cores"));
+  EXPECT_THAT(check.problems[0].message, HasSubstr("a rollout worker with TP 2 is not within one of 2 "
+                                                   "machines of 3 cores"));
 }
 
 // Neither default of global_batch_size (256, or 128 of the example) divides 64 prompts.

@@ -138,25 +138,52 @@ TEST_F(LedTest, ALossThatFailsChangesNothingAnywhere) {
   });
 }
 
-// Two processes that are last, each of which sees the lock of the other or not yet its share.
-TEST_F(LedTest, ATagThatNoneOfTheLastPutsTogetherIsPutTogetherByTheFirst) {
+// As when the file system shows what is new only after a while: the first process looks again.
+TEST_F(LedTest, ATagIsPutTogetherWhenAllSharesCanBeSeen) {
   Lead(Options(1, 2), {1, 1}, [&](const MeshOptions& options, Leader&) {
     auto model = MeshModel::Make(lab_.config(), options, lab_.source());
     ASSERT_TRUE(model.ok()) << model.error().ToString();
     const std::string tag = folder_.Path("tag"), parts = tag + ".parts";
-    std::jthread holds([&] {
-      while (KindOf(parts) != PathKind::kFolder) std::this_thread::yield();
-      const auto lock = FolderLock::Try(parts, FolderLock::Mode::kExclusive);
-      ASSERT_TRUE(lock.ok() && lock->state() == FolderLock::State::kHeld);
-      for (const char* mark : {"/done-0", "/done-1"})
-        while (KindOf(parts + mark) != PathKind::kFile) std::this_thread::yield();
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::jthread hides([&](const std::stop_token& stop) {
+      const std::string mark = parts + "/done-1", hidden = folder_.Path("hidden");
+      while (!stop.stop_requested() && ::rename(mark.c_str(), hidden.c_str()) != 0)
+        std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(700));
+      ::rename(hidden.c_str(), mark.c_str());
     });
     const Status written = (*model)->WriteTag(lab_.source().artifact, {tag}, true);
     ASSERT_TRUE(written.ok()) << written.error().ToString();
     EXPECT_EQ(KindOf(tag + "/model"), PathKind::kFolder);
     EXPECT_EQ(KindOf(parts), PathKind::kMissing);
   });
+}
+
+// One that says that it works is waited for, and one that hangs is not.
+TEST(Leader, WaitsWhileTheOtherWorks) {
+  MemoryNet net(2, std::chrono::seconds(2));
+  const std::unique_ptr<Transport> first = net.Join(0), second = net.Join(1);
+  std::atomic<bool> over{false};
+  OrderHandlers handlers;
+  handlers["works"] = [](const Json&, const Working& working) -> Result<Json> {
+    for (int i = 0; i < 30; ++i) {
+      NXDKIT_TRY(working());
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    return Json{{"done", true}};
+  };
+  handlers["hangs"] = [&](const Json&, const Working&) -> Result<Json> {
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return Json::object();
+  };
+  std::jthread follows([&] { static_cast<void>(Follow(*second, handlers)); });
+  Leader leader(*first);
+  const auto worked = leader.Ask(1, {{"call", "works"}});
+  ASSERT_TRUE(worked.ok()) << worked.error().ToString();
+  EXPECT_TRUE(worked->value("done", false));
+  testing_util::ExpectError(leader.Ask(1, {{"call", "hangs"}}), Errc::kLost,
+                            "process 1 has not been heard of");
+  over = true;
+  EXPECT_TRUE(SendMessage(*first, 1, kOrderChannel, {{"call", "end"}}).ok());
 }
 
 TEST(Leader, AfterAnAnswerThatDidNotComeNothingIsAsked) {

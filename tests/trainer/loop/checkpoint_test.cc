@@ -221,14 +221,15 @@ TEST_F(SavedCheckpoint, IsNotGoneOnFromWhereAnotherMachineLacksIt) {
   const std::unique_ptr<Transport> first = net.Join(0), second = net.Join(1);
   std::atomic<bool> has{false};
   OrderHandlers handlers;
-  handlers["sees"] = [&](const Json&) { return Result<Json>(Json{{"sees", has.load()}}); };
+  handlers["sees"] = [&](const Json&, const Working&) { return Result<Json>(Json{{"sees", has.load()}}); };
   const std::jthread follows([&] { EXPECT_TRUE(Follow(*second, handlers).ok()); });
   Leader leader(*first);
   MeshOptions options = Options();
   options.transport = first.get();
   options.led = true;
   options.leader = &leader;
-  options.ranks_of_process = {1, 0};
+  options.dp = 2;
+  options.ranks_of_process = {1, 1};
   options.origin.path = lab_.source().artifact.path;
   const auto model = Make(options);
   const TrainedModel trained[] = {{"actor", model.get(), &lab_.source().artifact}};

@@ -154,13 +154,13 @@ class OtherMachine {
     OrderHandlers inner;
     host_.AddHandlers(inner);
     for (auto& [call, handler] : inner)
-      handlers_[call] = [=, this](const Json& order) {
+      handlers_[call] = [=, this](const Json& order, const Working& working) {
         ++calls[call];
         Json moved = order;
         for (const char* key : {"path", "archive", "output", "delta", "bundle"})
           if (moved.contains(key))
             moved[key] = there + moved[key].get<std::string>().substr(here.size());
-        return handler(moved);
+        return handler(moved, working);
       };
     follows_ = std::jthread([&transport, this] { EXPECT_TRUE(Follow(transport, handlers_).ok()); });
   }
