@@ -51,26 +51,13 @@ class Namer {
 
   // Every step as a tensor of F32.
   Status StoreSteps() {
-    std::vector<bool> keep(source_.params.size(), true);
-    for (uint32_t i = 0; i < optimizer_.entries.size(); ++i) {
-      if (!optimizer_.entries[i]) continue;
-      for (OptimizerEntry& entry : *optimizer_.entries[i]) {
-        if (entry.name != "step") continue;
-        NXDKIT_ASSIGN(
-            const double step,
-            ScalarOf(source_, entry).in(source_.artifact.path).on(source_.params[i].name));
-        if (!(step >= 0 && step < kMostSteps))
-          return Unsupported("step {} cannot be counted on in F32, as torch does", step)
-              .in(source_.artifact.path)
-              .on(source_.params[i].name);
-        if (entry.kind == Kind::kScalar && entry.dtype == Dtype::kF32) continue;
-        if (entry.kind == Kind::kScalar) keep[entry.param] = false;
+    return ChangeSteps(source_, [&](uint32_t i, OptimizerEntry& entry, double step) -> Status {
+      if (!(step >= 0 && step < kMostSteps))
+        return Unsupported("step {} cannot be counted on in F32, as torch does", step);
+      if (entry.kind != Kind::kScalar || entry.dtype != Dtype::kF32)
         StoreScalar(source_, i, entry, Dtype::kF32, step);
-      }
-    }
-    keep.resize(source_.params.size(), true);
-    KeepParams(source_, keep);
-    return OkStatus();
+      return OkStatus();
+    });
   }
 
   // Before its first step a parameter has no state; Adam begins with zeros.
