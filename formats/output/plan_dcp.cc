@@ -246,10 +246,29 @@ Status NoteRun(const BoundArtifact& source, OutputSpec& spec) {
   return OkStatus();
 }
 
+// The style that most of a checkpoint's keys are of, "model." before them or not.
+dcp::Style StyleOf(const BoundArtifact& source) {
+  dcp::Style best = dcp::Style::kHf;
+  if (!source.artifact.dcp || !source.model) return best;
+  std::set<std::string_view> keys;
+  for (const dcp::StoredEntry& entry : source.artifact.dcp->tensors) keys.insert(entry.key);
+  size_t most = 0;
+  for (const dcp::Style style : {dcp::Style::kHf, dcp::Style::kTitan, dcp::Style::kTitan2025}) {
+    const auto tensors = dcp::ModelTensors(*source.model, style);
+    if (!tensors.ok()) continue;  // it has no such model
+    size_t count = 0;
+    for (const dcp::GlobalTensor& tensor : *tensors)
+      count += keys.contains(tensor.layout.name) || keys.contains("model." + tensor.layout.name);
+    if (count > most) best = style;
+    most = std::max(most, count);
+  }
+  return best;
+}
+
 }  // namespace
 
 Status DecideDcp(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
-  spec.dcp_style = options.dcp_style;
+  spec.dcp_style = options.dcp_style.value_or(StyleOf(source));
   spec.mesh = options.mesh;
   if (!source.model && (spec.dcp_style != dcp::Style::kHf || spec.mesh.tp > 1))
     return NotFound("no config.json: the tensors alone do not tell family and roles")
