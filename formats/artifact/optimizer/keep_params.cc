@@ -122,4 +122,10 @@ Status ChangeSteps(BoundArtifact& artifact, const ChangeStep& change) {
   return OkStatus();
 }
 
+void LeaveRun(BoundArtifact& artifact) {
+  std::vector<bool> keep(artifact.params.size(), true);
+  for (const RunTensor& tensor : artifact.optimizer->run) keep[tensor.param] = false;
+  KeepParams(artifact, keep);
+}
+
 }  // namespace nxdkit::ops

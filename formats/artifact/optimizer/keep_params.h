@@ -31,4 +31,7 @@ Result<double> ScalarOf(const BoundArtifact& artifact, const OptimizerEntry& ent
 using ChangeStep = std::function<Status(uint32_t param, OptimizerEntry& entry, double step)>;
 Status ChangeSteps(BoundArtifact& artifact, const ChangeStep& change);
 
+// Leaves out the tensors of the run's state.
+void LeaveRun(BoundArtifact& artifact);
+
 }  // namespace nxdkit::ops

@@ -50,7 +50,7 @@ class Numberer {
     if (std::ranges::find(optimizer_.keys, nxd::kMasterWeights) != optimizer_.keys.end())
       AddMasters();
     optimizer_.style = nxd::OptimizerStyle::kZero1;
-    return LeaveRun();
+    return NameLosses();
   }
 
  private:
@@ -173,13 +173,11 @@ class Numberer {
   }
 
   // What else the run has saved has no place in a tag, but for the schedule.
-  Status LeaveRun() {
+  Status NameLosses() {
     if (!source_.artifact.dcp) return OkStatus();
     NXDKIT_ASSIGN(const std::vector<std::string> losses, LossesOfRun(source_));
     notes_.insert(notes_.end(), losses.begin(), losses.end());
-    std::vector<bool> keep(source_.params.size(), true);
-    for (const RunTensor& tensor : optimizer_.run) keep[tensor.param] = false;
-    KeepParams(source_, keep);
+    LeaveRun(source_);
     return OkStatus();
   }
 
