@@ -189,7 +189,8 @@ class Maker {
   Status CarryObjects() {
     const dcp::Folder& folder = *source_.artifact.dcp;
     for (const dcp::ObjectEntry& object : folder.metadata.objects) {
-      if (object.key.starts_with(kOptimizerPrefix)) continue;
+      if (object.key.starts_with(kOptimizerState) || object.key.starts_with(kOptimizerGroups))
+        continue;
       NXDKIT_ASSIGN(std::string archive, dcp::ReadObject(folder, object));
       AddArchive(object.key, std::move(archive), PathIn(folder, object.key));
     }

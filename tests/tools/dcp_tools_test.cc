@@ -214,6 +214,32 @@ TEST_F(DcpState, DryRunSaysWhatWouldBe) {
   EXPECT_EQ(dry["notes"], real["notes"]);
 }
 
+TEST_F(DcpState, DiffComparesItWithTheTags) {
+  const ProcessResult same = RunTool("ckpt-diff", "--optimizer " + tag_ + " " + dcp_);
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_THAT(same.out, StartsWith("equal: "));
+  const auto folder = dcp::Open(dcp_);
+  ASSERT_TRUE(folder.ok());
+  for (const dcp::StoredEntry& entry : folder->tensors)
+    if (entry.key == "optimizer.state.norm.weight.step") {
+      const StoredTensor& stored = entry.chunks.front().stored;
+      testing_util::FlipFile(stored.storage->path(),
+                             stored.storage->file_offset() + stored.offset + 2);
+    }
+  const ProcessResult changed = RunTool("ckpt-diff", "--optimizer --json " + tag_ + " " + dcp_);
+  EXPECT_EQ(changed.exit_code, 1) << changed.err;
+  const Json json = JsonOf(changed);
+  ASSERT_EQ(json["tensors"].size(), 1u);
+  EXPECT_EQ(json["tensors"][0]["name"], "model.norm.weight/step");
+  EXPECT_EQ(RunTool("ckpt-diff", "--max-ulp 0 " + dcp_ + " " + dcp_).exit_code, 0);
+}
+
+TEST_F(DcpTools, DiffOfStateNeedsSome) {
+  const ProcessResult result = RunTool("ckpt-diff", "--optimizer " + model_ + " " + dcp_);
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr(model_ + ": there is no optimizer's state to compare"));
+}
+
 TEST_F(DcpState, IsCutAnewByReshard) {
   const Json json = Reshard(0, "--to dcp --mesh dp=3 --verify", dcp_, shop_ / "recut");
   EXPECT_EQ(json["to"], "dcp");

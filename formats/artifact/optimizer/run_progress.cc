@@ -153,6 +153,10 @@ Result<PickleDict> ScheduleIn(const dcp::Folder& folder) {
   return state;
 }
 
+// With the record of the tag's form nobody has trained since: what is beside the checkpoint, or is
+// not, is the tag's own.
+bool IsAsMade(const BoundArtifact& checkpoint) { return checkpoint.optimizer->form.has_value(); }
+
 }  // namespace
 
 Result<RunProgress> ProgressOfTag(const BoundArtifact& tag) {
@@ -166,11 +170,7 @@ Result<RunProgress> ProgressOfTag(const BoundArtifact& tag) {
 Result<std::optional<PickleValue>> SchedulerOf(const BoundArtifact& checkpoint) {
   using Scheduler = std::optional<PickleValue>;
   const auto& folder = checkpoint.artifact.dcp;
-  if (!folder || !checkpoint.optimizer) return Scheduler();
-  const bool has_file =
-      KindOf(JoinPath(checkpoint.artifact.path, kSchedulerFile)) == PathKind::kFile;
-  // With the record of the tag's form nobody has trained since, and the file is the tag's own.
-  if (has_file && checkpoint.optimizer->form) return Scheduler();
+  if (!folder || !checkpoint.optimizer || IsAsMade(checkpoint)) return Scheduler();
   NXDKIT_ASSIGN(PickleDict state, ScheduleIn(*folder));
   const std::optional<int64_t> epoch = CountIn(PickleValue::MakeDict(state), "last_epoch");
   if (!epoch) return Scheduler();
@@ -189,6 +189,7 @@ Result<std::optional<PickleValue>> SchedulerOf(const BoundArtifact& checkpoint) 
 
 Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
   std::vector<std::string> losses;
+  if (IsAsMade(checkpoint)) return losses;
   const dcp::Folder& folder = *checkpoint.artifact.dcp;
   NXDKIT_ASSIGN(const auto scheduler, SchedulerOf(checkpoint));
   if (scheduler)
@@ -201,7 +202,7 @@ Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
         fmt::format("there is no {}, so no {} is made", kLastEpochKey, kSchedulerFile));
   for (const char* key : {kTrainStepKey, kTokensSeenKey}) {
     const dcp::ObjectEntry* object = FindObject(folder, key);
-    if (!object || checkpoint.optimizer->form) continue;
+    if (!object) continue;
     NXDKIT_ASSIGN(const PickleValue value, dcp::ReadObjectValue(folder, *object));
     if (const int64_t* number = value.integer())
       losses.push_back(fmt::format("{} is {}, which a tag has no place for", key, *number));

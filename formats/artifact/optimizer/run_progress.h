@@ -30,8 +30,8 @@ struct RunProgress {
 Result<RunProgress> ProgressOfTag(const BoundArtifact& tag);
 
 // What scheduler.pt of a tag that is made of a checkpoint is to hold: what the checkpoint says of
-// the schedule, in the form that torch's schedulers load. nullopt when it says nothing, or has the
-// file of the tag that it was made of.
+// the schedule, in the form that torch's schedulers load. nullopt when it says nothing, or is as it
+// was made of a tag: then the tag's own file is beside it, or there was none.
 Result<std::optional<torch::PickleValue>> SchedulerOf(const BoundArtifact& checkpoint);
 
 // What the tag will not have of the checkpoint's run.

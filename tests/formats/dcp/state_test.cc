@@ -225,12 +225,16 @@ TEST_F(SavedState, OfSomeParametersIsAWarning) {
 TEST_F(SavedState, AndTensorsOfTheRunGoAlong) {
   draft_.tensors.push_back({"dataloader.seen", Dtype::kI64, {3}, std::string(24, '\7')});
   draft_.tensors.push_back({"rng_state", Dtype::kU8, {4}, "\1\2\3\4"});
+  draft_.tensors.push_back({"optimizer.scale", Dtype::kF32, {}, BytesOf(2.0f)});
+  draft_.objects.push_back({"optimizer.kind", {std::string("AdamW")}});
   const auto made = Recut();
   ASSERT_TRUE(made.ok()) << made.error().ToString();
   DcpDraft again = DcpDraft::Read(shop_ / "again");
   EXPECT_EQ(again.Find("dataloader.seen").bytes, std::string(24, '\7'));
   EXPECT_EQ(again.Find("dataloader.seen").dtype, Dtype::kI64);
   EXPECT_EQ(again.Find("rng_state").bytes, "\1\2\3\4");
+  EXPECT_EQ(*again.FindObject("optimizer.kind").value.string(), "AdamW");
+  EXPECT_THAT(made->notes, Contains("optimizer.scale is not a parameter and is left out"));
   EXPECT_THAT(made->notes, Contains("22 of 25 parameters have no state, and get none"));
 }
 
@@ -394,6 +398,16 @@ TEST_F(TagState, GetsItsScheduleFromTheCheckpoint) {
   EXPECT_EQ(scheduler->root.Find("lr_lambdas")->list()->size(), 2u);
   EXPECT_THAT(made->notes, Contains("train_state.step is 41, which a tag has no place for"));
   EXPECT_THAT(made->notes, Contains(HasSubstr("scheduler.pt is made of lr_scheduler.last_epoch")));
+}
+
+// It had none, so it gets none: byte for byte what it was.
+TEST_F(TagState, WithoutAScheduleComesBackWithoutOne) {
+  testing_util::WriteTrainingTag(shop_ / "tag", {});
+  std::filesystem::remove(shop_ / "tag/scheduler.pt");
+  ASSERT_TRUE(ThereAsIs().ok());
+  EXPECT_EQ(Object("lr_scheduler.last_epoch"), 12);
+  ASSERT_TRUE(Back().ok());
+  EXPECT_FALSE(std::filesystem::exists(shop_ / "back/scheduler.pt"));
 }
 
 TEST_F(TagState, NamesAScheduleThatTheCheckpointLacks) {
