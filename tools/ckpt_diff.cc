@@ -20,6 +20,7 @@ struct Args {
   std::optional<std::string> atol;
   std::optional<std::string> rtol;
   std::optional<int> top;
+  bool optimizer = false;
   std::optional<std::string> a_from;
   std::optional<std::string> b_from;
   LayoutArgs a_layout;
@@ -41,6 +42,8 @@ const ToolInfo kInfo = {
     .common = kTakesJobs | kTakesMaxMemory,
     .examples = {{"ckpt-diff model shards", "are these the same weights"},
                  {"ckpt-diff --max-ulp 1 model-f32 model-bf16", "is the one the other, rounded"},
+                 {"ckpt-diff --optimizer checkpoints/step_100 titan/step-100",
+                  "is the state of training the same, in two formats"},
                  {"ckpt-diff --atol 1e-3 --rtol 1e-2 --top 3 step_0 step_100",
                   "the three parameters that moved most"}},
 };
@@ -49,6 +52,10 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
   table.Positional("A", &args.a, "a folder or a file");
   table.Positional("B", &args.b, "what to compare it with");
+  table.Group("What to compare");
+  table.Flag("optimizer", &args.optimizer,
+             "the optimizer's state too, and master weights as the weights, of NxD tags and torch "
+             "distributed checkpoints");
   table.Group("Limits");
   table.Integer("max-ulp", "N", &args.max_ulp, {0, std::numeric_limits<int>::max()},
                 "let values differ by N units in the last place");
@@ -214,6 +221,7 @@ Json ReportJson(const ops::DiffReport& report, const Args& args) {
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   ops::DiffRequest request;
   NXDKIT_ASSIGN(request.limits, LimitsOf(args));
+  request.optimizer = args.optimizer;
   request.a = {args.a, std::nullopt, HintsOf(args.a_layout)};
   request.b = {args.b, std::nullopt, HintsOf(args.b_layout)};
   if (args.a_from) request.a.kind = ops::KindFromName(*args.a_from);

@@ -19,6 +19,7 @@ using ops::Kind;
 struct Args {
   std::string input;
   std::string output;
+  std::string to = "nxd";
   LayoutArgs layout;
   std::optional<int> dp;
   std::optional<std::string> param_order;
@@ -37,6 +38,7 @@ const ToolInfo kInfo = {
         "parallel sizes, straight from stored bytes to stored bytes: memory stays under "
         "--max-memory whatever the model. OUTPUT appears whole or not at all.\n"
         "Layout options describe OUTPUT; what is not given stays as it is in INPUT.\n"
+        "With --to dcp a torch distributed checkpoint is cut anew, for the ranks of --mesh.\n"
         "An optimizer's files know parameters by number only. The known orders are tried against "
         "the shapes; what cannot be mapped with certainty is refused.",
     .findings = "--verify found a difference",
@@ -46,7 +48,9 @@ const ToolInfo kInfo = {
                  {"nxd-reshard --tp 16 --kv-multiplier 2 --hw trn2 checkpoints resharded/step_100",
                   "the newest tag, with every key head stored twice"},
                  {"nxd-reshard --dp 8 --verify checkpoints/step_100 resharded/step_100",
-                  "only the optimizer's shards change"}},
+                  "only the optimizer's shards change"},
+                 {"nxd-reshard --to dcp --mesh dp=4,tp=2 run/step-100 recut/step-100",
+                  "a torch distributed checkpoint, in 8 files"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
@@ -56,10 +60,14 @@ void AddOptions(OptionTable& table, Args& args) {
                   "the NxD tag, or a root with --tag or its newest one; or a torch distributed "
                   "checkpoint")
       .completes(Completes::kFolder);
-  table.Positional("OUTPUT", &args.output, "the tag folder to write").completes(Completes::kFolder);
-  AddLayoutOptions(table, args.layout,
-                   kNxdLayout | kXserLayout | kInstanceLayout | kNodesLayout | kFromLayout,
-                   "Layout");
+  table.Positional("OUTPUT", &args.output, "the folder to write").completes(Completes::kFolder);
+  table.Group("Format");
+  table.Choice("to", {"nxd", "dcp"}, &args.to,
+               "what OUTPUT is: a tag, or a torch distributed checkpoint made of another one");
+  AddLayoutOptions(
+      table, args.layout,
+      kNxdLayout | kXserLayout | kInstanceLayout | kNodesLayout | kFromLayout | kDcpLayout,
+      "Layout");
   table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
                 "data parallel size, over which ZeRO-1 shards the optimizer's state");
   table.Group("Optimizer");
@@ -85,18 +93,25 @@ Json OptimizerJson(const std::optional<ops::OptimizerReport>& optimizer) {
           {"entries", optimizer->entries}};
 }
 
+Json LayoutJson(const ops::ConvertReport& report, const ops::ConvertRequest& request) {
+  if (request.to == Kind::kDcp)
+    return {{"mesh", {{"dp", request.options.mesh.dp}, {"tp", request.options.mesh.tp}}}};
+  return {{"tp", report.nxd.tp},
+          {"pp", report.nxd.pp},
+          {"vpp", report.nxd.vpp},
+          {"kv_multiplier", report.nxd.kv_multiplier},
+          {"qkv", nxd::QkvStyleName(report.nxd.qkv)},
+          {"xser", report.xser}};
+}
+
 Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& request,
                 double seconds, bool dry_run) {
   Json json = WithKeys({{"input", request.input},
                         {"output", request.output},
-                        {"tp", report.nxd.tp},
-                        {"pp", report.nxd.pp},
-                        {"vpp", report.nxd.vpp},
-                        {"kv_multiplier", report.nxd.kv_multiplier},
-                        {"qkv", nxd::QkvStyleName(report.nxd.qkv)},
-                        {"xser", report.xser},
+                        {"to", ops::KindName(request.to)},
                         {"optimizer", OptimizerJson(report.optimizer)}},
-                       PlannedJson(report, seconds, dry_run));
+                       LayoutJson(report, request));
+  json = WithKeys(std::move(json), PlannedJson(report, seconds, dry_run));
   if (report.part) json["part"] = PartJson(*report.part);
   return json;
 }
@@ -112,37 +127,60 @@ std::string OptimizerText(const ops::OptimizerReport& optimizer) {
                      EscapeControl(fmt::format("{}", fmt::join(optimizer.entries, ", "))));
 }
 
+std::string LayoutText(const ops::ConvertReport& report, const ops::ConvertRequest& request) {
+  const dcp::Mesh& mesh = request.options.mesh;
+  if (request.to == Kind::kDcp) return fmt::format("cut over dp {} tp {}, ", mesh.dp, mesh.tp);
+  return fmt::format("tp {} pp {}, ", report.nxd.tp, report.nxd.pp);
+}
+
 std::string ReportText(const ops::ConvertReport& report, const ops::ConvertRequest& request,
                        double seconds, bool dry_run) {
-  std::string text = WroteText(request.output, report, dry_run) +
-                     fmt::format("tp {} pp {}, ", report.nxd.tp, report.nxd.pp) +
-                     CountsText(report);
+  std::string text =
+      WroteText(request.output, report, dry_run) + LayoutText(report, request) + CountsText(report);
   if (report.optimizer) text += OptimizerText(*report.optimizer);
   if (report.part) text += PartText(*report.part, dry_run);
   return text + CostText(report, report.output_bytes, seconds, dry_run) + NotesText(report);
 }
 
-Result<ops::ConvertRequest> RequestOf(const Args& args) {
-  ops::ConvertRequest request;
-  // What was taken to PyTorch can be taken back.
-  request.from = dcp::LooksLikeFolder(args.input) ? Kind::kDcp : Kind::kNxd;
-  request.to = Kind::kNxd;
-  request.input = args.input;
-  request.output = args.output;
-  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, request.from, Kind::kNxd));
-  request.hints = std::move(sides.input);
-  request.hints.optimizer = args.optimizer;
-  if (args.param_order) request.hints.param_order = nxd::GroupRuleFromName(*args.param_order);
+// A tag goes to a tag, a checkpoint to a checkpoint; and back what was taken to PyTorch.
+Status CheckFormats(const Args& args, Kind from, Kind to) {
+  if (from == Kind::kNxd && to == Kind::kDcp)
+    return BadUsage("--to dcp cuts a torch distributed checkpoint anew, and INPUT is an NxD tag")
+        .in(args.input)
+        .hint("nxd-convert --from nxd --to dcp makes one of it, with the optimizer's state");
+  if (to == Kind::kDcp && args.dp)
+    return BadUsage("--dp shards the state of an NxD tag; --mesh cuts a distributed checkpoint");
+  if (to == Kind::kDcp && args.param_order)
+    return BadUsage("--param-order does not apply to a distributed checkpoint: it has names");
+  return OkStatus();
+}
+
+Status TakeState(const Args& args, ops::ConvertRequest& request) {
   if (args.param_order && !args.optimizer)
     return BadUsage("--param-order does not apply with --no-optimizer");
   if (args.dp && !args.optimizer)
     return BadUsage(
         "--dp does not apply with --no-optimizer: only the optimizer's state is sharded over data "
         "parallel ranks");
+  request.hints.optimizer = args.optimizer;
+  if (args.param_order) request.hints.param_order = nxd::GroupRuleFromName(*args.param_order);
+  request.options.dp = args.dp;
+  request.options.training_tag = request.to == Kind::kNxd;
+  return OkStatus();
+}
+
+Result<ops::ConvertRequest> RequestOf(const Args& args) {
+  ops::ConvertRequest request;
+  request.from = dcp::LooksLikeFolder(args.input) ? Kind::kDcp : Kind::kNxd;
+  request.to = *ops::KindFromName(args.to);
+  request.input = args.input;
+  request.output = args.output;
+  NXDKIT_TRY(CheckFormats(args, request.from, request.to));
+  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, request.from, request.to));
+  request.hints = std::move(sides.input);
   request.options = std::move(sides.output);
   SetInstance(args.layout, sides, request);
-  request.options.dp = args.dp;
-  request.options.training_tag = true;
+  NXDKIT_TRY(TakeState(args, request));
   request.verify = args.verify;
   request.sync = args.sync;
   NXDKIT_TRY(TakePart(args.part, request));

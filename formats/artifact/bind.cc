@@ -223,11 +223,14 @@ Status BindRollout(BoundArtifact& out, const InputHints& hints) {
   return OkStatus();
 }
 
-// A weight that is no floating point number is not this model's, whatever its shape says.
+// A weight that is not a floating point number is not this model's, whatever its shape says. What
+// an optimizer or a run keeps beside the weights may be one.
 Status CheckWeights(const BoundArtifact& artifact) {
   for (size_t t = 0; t < artifact.bound.stored.size(); ++t) {
     const StoredTensor& stored = artifact.bound.stored[t];
-    if (artifact.bound.layout.tensors[t].dtype || Info(stored.dtype).floating) continue;
+    const TensorLayout& layout = artifact.bound.layout.tensors[t];
+    if (layout.dtype || Info(stored.dtype).floating) continue;
+    if (!layout.pieces.empty() && layout.pieces.front().param >= artifact.model_params()) continue;
     return Unsupported("dtype {} found; the weights of a {} model are floating point numbers",
                        Name(stored.dtype), artifact.model->config.family->model_type)
         .in(stored.storage->path())

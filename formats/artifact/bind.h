@@ -43,6 +43,12 @@ struct NumberedForm {
   bool fused_gate_up = true;  // one tensor of the module
 };
 
+// A tensor that a run has saved beside model and optimizer: "dataloader.seen".
+struct RunTensor {
+  std::string key;
+  uint32_t param = 0;  // index into BoundArtifact::params
+};
+
 // The optimizer state of an NxD tag, or of a distributed checkpoint. Every entry of every parameter
 // is a logical parameter itself, named "<parameter>/<entry>", after the model's own in
 // BoundArtifact::params.
@@ -58,6 +64,7 @@ struct BoundOptimizer {
   // Per model parameter; nullopt before its first step.
   std::vector<std::optional<std::vector<OptimizerEntry>>> entries;
   std::vector<std::optional<OptimizerEntry>> masters;  // sharded_master_weights
+  std::vector<RunTensor> run;                          // of a distributed checkpoint
 
   std::vector<std::string> EntryNames() const;  // all of them, masters too, each once
   // What is kept of model parameter `param` under a name (nxd::kMasterWeights too); nullptr: none.

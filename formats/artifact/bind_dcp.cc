@@ -11,16 +11,6 @@
 namespace nxdkit::ops {
 namespace {
 
-// What a training run saves beside model and optimizer, and no parameter is in: it stays behind
-// where the output is another format.
-constexpr std::string_view kRunState[] = {"lr_scheduler.", "dataloader.", "train_state.",
-                                          "rng_state"};
-
-bool IsRunState(std::string_view key) {
-  return std::ranges::any_of(kRunState,
-                             [&](std::string_view prefix) { return key.starts_with(prefix); });
-}
-
 // Prefixes that programs put before the names of a model: TorchTitan before 2025's summer and
 // others keep it under "model".
 constexpr std::string_view kPrefixes[] = {"", "model."};
@@ -64,11 +54,7 @@ Status AddChunks(BoundArtifact& out, const dcp::StoredEntry& entry,
 // A model that nobody wrote a table for: each tensor is its own parameter.
 Status BindPlainDcp(BoundArtifact& out) {
   for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors) {
-    if (entry.key.starts_with(kOptimizerPrefix)) continue;
-    if (IsRunState(entry.key)) {  // objects are carried over, tensors are not
-      out.left_out.push_back(entry.key);
-      continue;
-    }
+    if (entry.key.starts_with(kOptimizerPrefix) || IsRunState(entry.key)) continue;
     const auto number = static_cast<uint32_t>(out.params.size());
     out.params.push_back({entry.key, entry.shape, 0, 0});
     NXDKIT_TRY(
@@ -79,11 +65,7 @@ Status BindPlainDcp(BoundArtifact& out) {
 
 Status BindModel(BoundArtifact& out, const DcpTensors& known, const std::string& prefix) {
   for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors) {
-    if (entry.key.starts_with(kOptimizerPrefix)) continue;
-    if (IsRunState(entry.key)) {  // objects are carried over, tensors are not
-      out.left_out.push_back(entry.key);
-      continue;
-    }
+    if (entry.key.starts_with(kOptimizerPrefix) || IsRunState(entry.key)) continue;
     const std::string name(WithoutPrefix(entry.key, prefix));
     const auto tensor = known.find(name);
     if (tensor != known.end()) {
@@ -99,8 +81,6 @@ Status BindModel(BoundArtifact& out, const DcpTensors& known, const std::string&
   }
   return OkStatus();
 }
-
-}  // namespace
 
 DcpTensors KnownDcpTensors(const models::Model& model) {
   DcpTensors known;
@@ -118,16 +98,34 @@ DcpTensors KnownDcpTensors(const models::Model& model) {
   return known;
 }
 
-Status BindDcp(BoundArtifact& out, const InputHints& hints) {
-  if (out.artifact.config_fault)
-    out.artifact.warnings.push_back(out.artifact.config_fault->ToString() +
-                                    "; without it every tensor counts as a parameter of its own");
-  if (!out.artifact.config || !out.artifact.config->family) return BindPlainDcp(out);
+// The tensors of the run's state go with the optimizer's, or not at all.
+void NameRunState(BoundArtifact& out) {
+  for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors)
+    if (IsRunState(entry.key)) {
+      const auto carried = [&](const RunTensor& tensor) { return tensor.key == entry.key; };
+      if (!out.optimizer || std::ranges::none_of(out.optimizer->run, carried))
+        out.left_out.push_back(entry.key);
+    }
+}
+
+Status BindWithModel(BoundArtifact& out, const InputHints& hints) {
   NXDKIT_ASSIGN(out.model, MakeModel(*out.artifact.config).in(out.artifact.config_path));
   out.params = out.model->Logical();
   const DcpTensors known = KnownDcpTensors(*out.model);
   NXDKIT_TRY(BindModel(out, known, FindPrefix(*out.artifact.dcp, known)));
   return hints.optimizer ? BindDcpOptimizer(out, known) : OkStatus();
+}
+
+}  // namespace
+
+Status BindDcp(BoundArtifact& out, const InputHints& hints) {
+  if (out.artifact.config_fault)
+    out.artifact.warnings.push_back(out.artifact.config_fault->ToString() +
+                                    "; without it every tensor counts as a parameter of its own");
+  const bool has_model = out.artifact.config && out.artifact.config->family;
+  NXDKIT_TRY(has_model ? BindWithModel(out, hints) : BindPlainDcp(out));
+  NameRunState(out);
+  return OkStatus();
 }
 
 }  // namespace nxdkit::ops

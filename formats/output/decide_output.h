@@ -39,8 +39,9 @@ struct OutputOptions : nxd::LayoutOptions {
   std::optional<Dtype> dtype;  // nullopt: keep
   bool downcast = false;       // Downcast() instead of `dtype`
   uint64_t max_shard_bytes = 5'000'000'000;
-  dcp::Style dcp_style = dcp::Style::kHf;  // kDcp
-  dcp::Mesh mesh;                          // kDcp: how the tensors are cut
+  // kDcp; absent: the names that a checkpoint has, else those of transformers.
+  std::optional<dcp::Style> dcp_style;
+  dcp::Mesh mesh;  // kDcp: how the tensors are cut
 };
 
 // The output's layout, fully decided. Only the part of its kind counts.

@@ -8,23 +8,18 @@
 
 #include "formats/artifact/canonical.h"
 #include "formats/artifact/optimizer/adam_options.h"
-#include "formats/artifact/optimizer/bind_dcp_optimizer.h"
+#include "formats/artifact/optimizer/dcp_keys.h"
 #include "formats/artifact/optimizer/keep_params.h"
 #include "formats/artifact/optimizer/numbered_form.h"
+#include "formats/artifact/optimizer/run_progress.h"
 #include "formats/dcp/encoder.h"
 #include "formats/dcp/folder.h"
-#include "formats/torch/archive.h"
 #include "lib/base/errors.h"
-#include "lib/system/folders.h"
 
 namespace nxdkit::ops {
 namespace {
 
 using torch::PickleValue;
-
-constexpr char kLastEpoch[] = "lr_scheduler.last_epoch";
-constexpr char kTrainStep[] = "train_state.step";
-constexpr char kTokensSeen[] = "train_state.ntokens_seen";
 
 Result<std::vector<dcp::GlobalTensor>> WeightTensors(const BoundArtifact& source,
                                                      dcp::Style style) {
@@ -87,7 +82,8 @@ class Maker {
     for (const dcp::GlobalTensor& weight : weights) {
       const std::vector<uint32_t> params = ParamsOf(weight.layout);
       if (!met.insert(params.front()).second) continue;
-      if (!source_.optimizer->entries[params.front()]) continue;
+      const auto has_state = [&](uint32_t i) { return source_.optimizer->entries[i].has_value(); };
+      if (std::ranges::none_of(params, has_state)) continue;
       NXDKIT_TRY(AddStateOf(weight, params).on(weight.layout.name));
       NXDKIT_TRY(AddOptionsOf(weight.layout.name, params.front()));
     }
@@ -97,13 +93,18 @@ class Maker {
   // Of several parameters in one tensor the state is one too: they must have been stepped together.
   Status AddStateOf(const dcp::GlobalTensor& weight, const std::vector<uint32_t>& params) {
     const BoundOptimizer& optimizer = *source_.optimizer;
+    for (const uint32_t i : params) NXDKIT_TRY(CheckAlike(params.front(), i));
     for (const OptimizerEntry& entry : *optimizer.entries[params.front()]) {
-      if (entry.kind == OptimizerEntry::Kind::kValue) continue;  // noted before
+      const std::string key =
+          fmt::format("{}{}.{}", kOptimizerState, weight.layout.name, entry.name);
+      if (entry.kind == OptimizerEntry::Kind::kValue) {
+        NXDKIT_TRY(AddObject(key, entry.value));
+        continue;
+      }
       dcp::GlobalTensor state = weight;
-      state.layout.name = fmt::format("{}{}.{}", kOptimizerState, weight.layout.name, entry.name);
-      for (const uint32_t i : params) NXDKIT_TRY(CheckAlike(entry, params.front(), i));
+      state.layout.name = key;
       if (entry.kind == OptimizerEntry::Kind::kScalar)
-        state = {WholeTensor(state.layout.name, 0, entry.param, {}), {}, -1};
+        state = {WholeTensor(key, 0, entry.param, {}), {}, -1};
       else
         for (Piece& piece : state.layout.pieces)
           piece.param = optimizer.Find(piece.param, entry.name)->param;
@@ -114,23 +115,38 @@ class Maker {
     return OkStatus();
   }
 
-  Status CheckAlike(const OptimizerEntry& first, uint32_t front, uint32_t other) const {
-    const OptimizerEntry* entry = source_.optimizer->Find(other, first.name);
-    const auto differ = [&](std::string_view what) {
-      return Unsupported(
-                 "{} and {} become one parameter, but the optimizer keeps something else of each: "
-                 "{}",
-                 source_.params[front].name, source_.params[other].name, what)
-          .hint("--style hf keeps them apart");
-    };
-    if (!entry || entry->kind != first.kind || entry->dtype != first.dtype)
-      return differ(first.name);
-    if (source_.optimizer->group_of[front] != source_.optimizer->group_of[other])
-      return differ("their groups");
-    if (first.kind != OptimizerEntry::Kind::kScalar || front == other) return OkStatus();
-    NXDKIT_ASSIGN(const double a, ScalarOf(source_, first));
-    NXDKIT_ASSIGN(const double b, ScalarOf(source_, *entry));
-    return a == b ? OkStatus() : Status(differ(first.name));
+  Status CheckAlike(uint32_t front, uint32_t other) const {
+    if (front == other) return OkStatus();
+    NXDKIT_ASSIGN(const std::string difference, DifferenceOf(front, other));
+    if (difference.empty()) return OkStatus();
+    return Unsupported(
+               "{} and {} become one parameter, but the optimizer keeps something else of each: {}",
+               source_.params[front].name, source_.params[other].name, difference)
+        .hint("--style hf keeps them apart");
+  }
+
+  // What the optimizer keeps of one and not so of the other; "" when it keeps the same of both.
+  Result<std::string> DifferenceOf(uint32_t front, uint32_t other) const {
+    const BoundOptimizer& optimizer = *source_.optimizer;
+    const auto& a = optimizer.entries[front];
+    const auto& b = optimizer.entries[other];
+    if (!a || !b) return std::string("nothing of one of them");
+    if (a->size() != b->size()) return std::string("one has fewer entries");
+    if (optimizer.group_of[front] != optimizer.group_of[other]) return std::string("their groups");
+    for (const OptimizerEntry& entry : *a) {
+      NXDKIT_ASSIGN(const bool same, IsSame(entry, optimizer.Find(other, entry.name)));
+      if (!same) return entry.name;
+    }
+    return std::string();
+  }
+
+  Result<bool> IsSame(const OptimizerEntry& a, const OptimizerEntry* b) const {
+    if (!b || b->kind != a.kind || b->dtype != a.dtype || b->value_text != a.value_text)
+      return false;
+    if (a.kind != OptimizerEntry::Kind::kScalar) return true;
+    NXDKIT_ASSIGN(const double x, ScalarOf(source_, a));
+    NXDKIT_ASSIGN(const double y, ScalarOf(source_, *b));
+    return x == y;
   }
 
   Status AddOptionsOf(const std::string& name, uint32_t param) {
@@ -147,47 +163,38 @@ class Maker {
 
   // What training goes on from beside the numbers.
   Status AddRun() {
-    if (source_.artifact.dcp) return CarryObjects();
-    NXDKIT_ASSIGN(const int64_t step, StepsDone());
-    NXDKIT_ASSIGN(const int64_t epoch, LastEpoch(step));
-    NXDKIT_TRY(AddObject(kLastEpoch, {epoch}));
-    NXDKIT_TRY(AddObject(kTrainStep, {step}));
-    NXDKIT_TRY(AddObject(kTokensSeen, {int64_t{0}}));
+    if (source_.artifact.dcp) return CarryRun();
+    NXDKIT_ASSIGN(const RunProgress progress, ProgressOfTag(source_));
+    NXDKIT_TRY(AddObject(kLastEpochKey, {progress.last_epoch}));
+    NXDKIT_TRY(AddObject(kTrainStepKey, {progress.step}));
+    NXDKIT_TRY(AddObject(kTokensSeenKey, {progress.tokens.value_or(0)}));
     return AddObject(kNumberedFormKey, WriteNumberedForm(*source_.optimizer->form));
+  }
+
+  Status CarryRun() {
+    for (const RunTensor& tensor : source_.optimizer->run) {
+      const Shape& shape = source_.params[tensor.param].shape;
+      out_.metadata.paths.emplace(tensor.key, PathIn(*source_.artifact.dcp, tensor.key));
+      AddTensor({WholeTensor(tensor.key, 0, tensor.param, shape), shape, -1});
+    }
+    return CarryObjects();
+  }
+
+  static PickleValue PathIn(const dcp::Folder& folder, const std::string& key) {
+    const auto path = folder.metadata.paths.find(key);
+    return path != folder.metadata.paths.end() ? path->second : PathOf(key);
   }
 
   // From a checkpoint to a checkpoint: all others, byte for byte.
   Status CarryObjects() {
     const dcp::Folder& folder = *source_.artifact.dcp;
     for (const dcp::ObjectEntry& object : folder.metadata.objects) {
-      if (object.key.starts_with(kOptimizerPrefix)) continue;
+      if (object.key.starts_with(kOptimizerState) || object.key.starts_with(kOptimizerGroups))
+        continue;
       NXDKIT_ASSIGN(std::string archive, dcp::ReadObject(folder, object));
-      const auto path = folder.metadata.paths.find(object.key);
-      AddArchive(object.key, std::move(archive),
-                 path != folder.metadata.paths.end() ? path->second : PathOf(object.key));
+      AddArchive(object.key, std::move(archive), PathIn(folder, object.key));
     }
     return OkStatus();
-  }
-
-  // The most that any parameter has made.
-  Result<int64_t> StepsDone() const {
-    double most = 0;
-    for (uint32_t i = 0; i < source_.optimizer->entries.size(); ++i)
-      if (const OptimizerEntry* entry = source_.optimizer->Find(i, "step")) {
-        NXDKIT_ASSIGN(const double step, ScalarOf(source_, *entry));
-        most = std::max(most, step);
-      }
-    return static_cast<int64_t>(most);
-  }
-
-  // That of scheduler.pt, where it can be read and has one.
-  Result<int64_t> LastEpoch(int64_t step) const {
-    const auto& set = source_.artifact.set;
-    const std::string path = set ? JoinPath(set->location.tag_folder, "scheduler.pt") : "";
-    if (path.empty() || KindOf(path) != PathKind::kFile) return step;
-    const Result<torch::Archive> archive = torch::ReadArchive(path);
-    const PickleValue* epoch = archive.ok() ? archive->root.Find("last_epoch") : nullptr;
-    return epoch && epoch->integer() ? *epoch->integer() : step;
   }
 
   const BoundArtifact& source_;
@@ -195,36 +202,74 @@ class Maker {
   DcpContents out_;
 };
 
+// From a checkpoint to a checkpoint: what has no state stays without.
+void NoteMissing(const BoundOptimizer& optimizer, OutputSpec& spec) {
+  const auto missing =
+      std::ranges::count_if(optimizer.entries, [](const auto& entries) { return !entries; });
+  if (missing > 0)
+    spec.notes.push_back(fmt::format("{} of {} parameters have no state, and get none", missing,
+                                     optimizer.entries.size()));
+}
+
+std::set<std::string> OtherOptions(const BoundOptimizer& optimizer) {
+  std::set<std::string> others;
+  for (const torch::PickleDict& group : optimizer.groups)
+    for (const auto& [key, value] : group)
+      if (*key.string() != "params" && !FindAdamOption(*key.string())) others.insert(*key.string());
+  return others;
+}
+
 // What the user of the other program has to know.
-void NoteRun(const BoundArtifact& source, OutputSpec& spec) {
+Status NoteRun(const BoundArtifact& source, OutputSpec& spec) {
   const BoundOptimizer& optimizer = *source.optimizer;
   spec.notes.push_back(
       fmt::format("with the optimizer's state: {}", fmt::join(optimizer.EntryNames(), ", ")));
-  if (source.artifact.dcp) return;
+  const std::set<std::string> others = OtherOptions(optimizer);
+  if (source.artifact.dcp) {
+    NoteMissing(optimizer, spec);
+    if (!others.empty())
+      spec.notes.push_back(fmt::format("options that torch's AdamW does not have are left out: {}",
+                                       fmt::join(others, ", ")));
+    return OkStatus();
+  }
+  NXDKIT_ASSIGN(const RunProgress progress, ProgressOfTag(source));
+  spec.notes.insert(spec.notes.end(), progress.notes.begin(), progress.notes.end());
   spec.notes.push_back(
-      "train_state.ntokens_seen is not known and written as 0; the data loader's state has no "
-      "counterpart: leave it out when loading (exclude_from_loading)");
+      "the data loader's state has no counterpart: leave it out when loading "
+      "(exclude_from_loading)");
   if (optimizer.groups.size() > 1)
     spec.notes.push_back(
         "the parameters have different options (weight decay); TorchTitan takes those of the first "
         "parameter for each of its groups, so it has to be given the same groups");
-  std::set<std::string> others;
-  for (const torch::PickleDict& group : optimizer.groups)
-    for (const auto& [key, value] : group) {
-      const std::string& name = *key.string();
-      const bool known = std::ranges::find(AdamOptions(), std::string_view(name),
-                                           &AdamOption::name) != AdamOptions().end();
-      if (!known && name != "params") others.insert(name);
-    }
   if (!others.empty())
     spec.notes.push_back(fmt::format("options that torch's AdamW does not have are kept in {}: {}",
                                      kNumberedFormKey, fmt::join(others, ", ")));
+  return OkStatus();
+}
+
+// The style that most of a checkpoint's keys are of, "model." before them or not.
+dcp::Style StyleOf(const BoundArtifact& source) {
+  dcp::Style best = dcp::Style::kHf;
+  if (!source.artifact.dcp || !source.model) return best;
+  std::set<std::string_view> keys;
+  for (const dcp::StoredEntry& entry : source.artifact.dcp->tensors) keys.insert(entry.key);
+  size_t most = 0;
+  for (const dcp::Style style : {dcp::Style::kHf, dcp::Style::kTitan, dcp::Style::kTitan2025}) {
+    const auto tensors = dcp::ModelTensors(*source.model, style);
+    if (!tensors.ok()) continue;  // it has no such model
+    size_t count = 0;
+    for (const dcp::GlobalTensor& tensor : *tensors)
+      count += keys.contains(tensor.layout.name) || keys.contains("model." + tensor.layout.name);
+    if (count > most) best = style;
+    most = std::max(most, count);
+  }
+  return best;
 }
 
 }  // namespace
 
 Status DecideDcp(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
-  spec.dcp_style = options.dcp_style;
+  spec.dcp_style = options.dcp_style.value_or(StyleOf(source));
   spec.mesh = options.mesh;
   if (!source.model && (spec.dcp_style != dcp::Style::kHf || spec.mesh.tp > 1))
     return NotFound("no config.json: the tensors alone do not tell family and roles")
@@ -234,8 +279,7 @@ Status DecideDcp(const BoundArtifact& source, const OutputOptions& options, Outp
     NXDKIT_TRY(dcp::ModelTensors(*source.model, spec.dcp_style).in(source.artifact.path));
   spec.notes.push_back(fmt::format("names: {}, cut over dp {} tp {}",
                                    dcp::StyleName(spec.dcp_style), spec.mesh.dp, spec.mesh.tp));
-  if (source.optimizer) NoteRun(source, spec);
-  return OkStatus();
+  return source.optimizer ? NoteRun(source, spec) : OkStatus();
 }
 
 Result<DcpContents> MakeDcpContents(const BoundArtifact& source, const OutputSpec& spec) {

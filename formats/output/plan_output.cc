@@ -7,6 +7,7 @@
 #include "formats/artifact/canonical.h"
 #include "formats/artifact/compiled_model.h"
 #include "formats/artifact/lora/lora_config.h"
+#include "formats/artifact/optimizer/run_progress.h"
 #include "formats/dcp/encoder.h"
 #include "formats/dcp/metadata_writer.h"
 #include "formats/hf/hf.h"
@@ -206,7 +207,7 @@ class Planner {
     }
     for (int t = 0; t < spec_.nxd.tp; ++t)
       for (int e = 0; e < spec_.nxd.ep; ++e) NXDKIT_TRY(PlanRank(t, e));
-    if (spec_.training_tag) CarryTrainingFiles();
+    if (spec_.training_tag) NXDKIT_TRY(CarryTrainingFiles());
     if (spec_.optimum) NXDKIT_TRY(PlanTrnConfig());
     CarrySideFiles();
     const std::string dtype(dtypes_.empty() ? "" : TorchName(dtypes_.front()));
@@ -270,7 +271,7 @@ class Planner {
       if (ranks[r].chunks.empty() && objects.empty()) continue;
       NXDKIT_TRY(PlanDcpFile(static_cast<int>(r), ranks[r], std::move(objects), contents));
     }
-    if (source_.optimizer) CarryTrainingFiles();
+    if (source_.optimizer) NXDKIT_TRY(CarryTrainingFiles());
     CarrySideFiles();
     NXDKIT_ASSIGN(std::string metadata, dcp::WriteMetadata(contents.metadata));
     plan_.texts.push_back({dcp::kMetadataFile, std::move(metadata)});
@@ -309,20 +310,31 @@ class Planner {
   }
 
   // Opaque to us: whatever they hold does not depend on the layout.
-  void CarryTrainingFiles() {
+  Status CarryTrainingFiles() {
     const auto carry = [&](const std::string& folder, const char* name, std::string to) {
       if (const std::string path = JoinPath(folder, name); KindOf(path) == PathKind::kFile)
         plan_.copies.push_back({std::move(to), path});
     };
     const Artifact& from = source_.artifact;
-    for (const char* name : {"scheduler.pt", "user_content.pt"})
-      carry(from.set ? from.set->location.tag_folder : from.path, name, InTag(name));
-    if (!from.set) return;
-    const nxd::SetLocation& location = from.set->location;
-    if (!spec_.optimum || !source_.artifact.mp_record) return;
+    const std::string& folder = from.set ? from.set->location.tag_folder : from.path;
+    carry(folder, kUserContentFile, InTag(kUserContentFile));
+    NXDKIT_ASSIGN(const bool made, MakeScheduler());
+    if (!made) carry(folder, kSchedulerFile, InTag(kSchedulerFile));
+    if (!from.set || !spec_.optimum || !from.mp_record) return OkStatus();
     // Beside optimum-neuron's tag. Its training_args.bin names the old sizes and stays behind.
-    for (const char* name : {"scheduler.pt", "trainer_state.json"})
-      carry(location.root, name, name);
+    for (const char* name : {kSchedulerFile, "trainer_state.json"})
+      carry(from.set->location.root, name, name);
+    return OkStatus();
+  }
+
+  // Of a tag that a checkpoint becomes; false where there is nothing to make it of.
+  Result<bool> MakeScheduler() {
+    if (spec_.kind != Kind::kNxd) return false;
+    NXDKIT_ASSIGN(const auto scheduler, SchedulerOf(source_));
+    if (!scheduler) return false;
+    NXDKIT_ASSIGN(std::string archive, dcp::EncodeObject(*scheduler));
+    plan_.texts.push_back({InTag(kSchedulerFile), std::move(archive)});
+    return true;
   }
 
   // The settings of the trainer that left the source, if it was optimum-neuron's.

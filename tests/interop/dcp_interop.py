@@ -35,6 +35,7 @@ TITAN = [("model.embed_tokens.", "tok_embeddings."), ("model.layers.", "layers."
          ("post_attention_layernorm.", "ffn_norm."), ("input_layernorm.", "attention_norm.")]
 OPTIONS = ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "foreach", "capturable",
            "differentiable", "fused", "decoupled_weight_decay")
+EXPERTS = (("mixtral", "hf"), ("qwen3_moe", "hf"), ("qwen3_moe", "torchtitan"))
 ROWWISE = ("wo", "w2", "o_proj", "down_proj")
 
 
@@ -189,6 +190,33 @@ def worker(rank, world, tp, folder, store):
     leave()
 
 
+def load_state(rank, world, folder, store):
+    """Weights and state by rows, of models whose modules are not built here, and one step."""
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    mesh = init_device_mesh("cpu", (world,))
+    expected = torch.load(folder + "/expected.pt", weights_only=True)
+    named = {name: torch.nn.Parameter(distribute_tensor(torch.full_like(t, float("nan")), mesh,
+                                                        [Shard(0)]))
+             for name, t in expected["weights"].items()}
+    sd = target({name: p.detach() for name, p in named.items()})
+    dcp.load(sd, checkpoint_id=folder + "/dcp")
+    for name, tensor in expected["weights"].items():
+        assert torch.equal(whole(named[name]).detach(), tensor), name
+        for moment in ("exp_avg", "exp_avg_sq"):
+            found = whole(sd["optimizer"][f"state.{name}.{moment}"])
+            assert torch.equal(found, expected[moment][name]), f"{name} {moment}"
+    assert sd["lr_scheduler"] == {"last_epoch": 10} and sd["train_state"]["step"] == 10
+    step(named, sd["optimizer"], expected["grads"])
+    for name, tensor in expected["stepped"].items():
+        assert torch.equal(whole(named[name]).detach(), tensor), f"{name} after the step"
+    leave()
+
+
 def load_whole(rank, world, folder, store):
     """Plain tensors and rows of them, of any style: for models whose modules are not built here."""
     import torch.distributed.checkpoint as dcp
@@ -282,6 +310,20 @@ class Dcp(unittest.TestCase):
             for mine, theirs in zip(found["param_groups"], value["param_groups"], strict=True):
                 for key in ("lr", "betas", "eps", "weight_decay", "params"):
                     self.assertEqual(mine[key], theirs[key])
+        self.check_scheduler(len(training.groups(training.model)))
+
+    def check_scheduler(self, groups):
+        """What is made of the checkpoint's last_epoch is what torch's schedules load."""
+        state = torch.load(self.path("back", "scheduler.pt"), weights_only=True)
+        optimizer = torch.optim.AdamW([{"params": [torch.nn.Parameter(torch.zeros(1))]}
+                                       for _ in range(groups)], lr=3e-4)
+        for made in (torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1 / (1 + n)),
+                     torch.optim.lr_scheduler.StepLR(optimizer, 7)):
+            made.load_state_dict(dict(state))
+            self.assertEqual(made.last_epoch, 10)
+            optimizer.step()
+            made.step()
+            self.assertEqual(made.last_epoch, 11)
 
     def test_fsdp_of_one_two_and_four(self):
         for config, style, world, mesh in ((reshard.LLAMA, "torchtitan", 1, "dp=1"),
@@ -299,29 +341,117 @@ class Dcp(unittest.TestCase):
                 self.setUp()
                 self.check(config, style, 4, 2, mesh)
 
+    def make_experts(self, family):
+        """A model with experts; its weights in F32, by the names of transformers."""
+        config = {**reshard.LLAMA, "model_type": family, "num_hidden_layers": 2,
+                  "architectures": [{"mixtral": "MixtralForCausalLM",
+                                     "qwen3_moe": "Qwen3MoeForCausalLM"}[family]],
+                  "num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2,
+                  "moe_intermediate_size": 12}
+        with open(self.path("config.json"), "w", encoding="utf-8") as f:
+            json.dump(config, f)
+        made = subprocess.run([interop.program("nxdkit-make-model"), "-q", "--config",
+                               self.path("config.json"), "--out", self.path("hf")],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        return load_file(self.path("hf", "model.safetensors"))
+
     def test_experts(self):
-        for family, style in (("mixtral", "hf"), ("qwen3_moe", "hf"), ("qwen3_moe", "torchtitan")):
+        for family, style in EXPERTS:
             with self.subTest(family, style=style):
                 self.setUp()
-                config = {**reshard.LLAMA, "model_type": family, "num_hidden_layers": 2,
-                          "architectures": [{"mixtral": "MixtralForCausalLM",
-                                             "qwen3_moe": "Qwen3MoeForCausalLM"}[family]],
-                          "num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2,
-                          "moe_intermediate_size": 12}
-                with open(self.path("config.json"), "w", encoding="utf-8") as f:
-                    json.dump(config, f)
-                made = subprocess.run([interop.program("nxdkit-make-model"), "-q", "--config",
-                                       self.path("config.json"), "--out", self.path("hf")],
-                                      capture_output=True, text=True, check=False)
-                self.assertEqual(made.returncode, 0, made.stderr)
+                tensors = self.make_experts(family)
                 self.convert("--from", "hf", "--to", "dcp", "--style", style, "--mesh",
                              "dp=2,tp=2", self.path("hf"), self.path("dcp"))
-                tensors = load_file(self.path("hf", "model.safetensors"))
                 if style == "torchtitan":
                     tensors = self.stacked(tensors)
                 save_file(tensors, self.path("expected.safetensors"))
                 for world in (1, 2, 4):
                     self.spawn(load_whole, world, self.folder)
+
+    def expert_state(self, weights):
+        """A state that an optimizer could have of them, as TorchTitan keeps it."""
+        random = torch.Generator().manual_seed(5)
+        state = {}
+        for name, tensor in weights.items():
+            for option in OPTIONS:
+                state[f"param_groups.{name}.{option}"] = {
+                    "lr": 3e-4, "betas": (0.9, 0.95), "eps": 1e-8,
+                    "weight_decay": 0.0 if "norm" in name else 0.01}.get(
+                        option, None if option in ("foreach", "fused") else
+                        option == "decoupled_weight_decay")
+            state[f"state.{name}.step"] = torch.tensor(10.0)
+            state[f"state.{name}.exp_avg"] = torch.randn(tensor.shape, generator=random)
+            state[f"state.{name}.exp_avg_sq"] = torch.rand(tensor.shape, generator=random)
+        return state
+
+    def test_state_of_experts(self):
+        """What torch saves of experts goes to an NxD tag and, in any names, back to torch."""
+        import torch.distributed.checkpoint as dcp
+        for family, style in EXPERTS:
+            with self.subTest(family, style=style):
+                self.setUp()
+                weights = {name: t.float() * 1.001 for name, t in self.make_experts(family).items()}
+                state = self.expert_state(weights)
+                dcp.save({**weights, "optimizer": state, "lr_scheduler": {"last_epoch": 10},
+                          "train_state": {"step": 10, "ntokens_seen": 640}},
+                         checkpoint_id=self.path("first"), no_dist=True)
+                self.convert("--from", "dcp", "--to", "nxd", "--tp", "2", "--dp", "3", "--hw",
+                             "trn1", "--config", self.path("config.json"), "--verify",
+                             self.path("first"), self.path("tag"))
+                self.convert("--from", "nxd", "--to", "dcp", "--style", style, "--mesh",
+                             "dp=2,tp=2", "--verify", self.path("tag"), self.path("dcp"))
+                grads = {name: torch.linspace(-1, 1, t.numel()).view(t.shape)
+                         for name, t in weights.items()}
+                stepped = {name: torch.nn.Parameter(t.clone()) for name, t in weights.items()}
+                step(stepped, state, grads)
+                expected = {"weights": weights, "grads": grads,
+                            "stepped": {name: p.detach() for name, p in stepped.items()}}
+                for moment in ("exp_avg", "exp_avg_sq"):
+                    expected[moment] = {name: state[f"state.{name}.{moment}"] for name in weights}
+                if style == "torchtitan":
+                    expected = {key: self.stacked(value) for key, value in expected.items()}
+                torch.save(expected, self.path("expected.pt"))
+                for world in (1, 2, 4) if style == "torchtitan" else (4,):
+                    self.spawn(load_state, world, self.folder)
+
+    def test_groups_of_the_optimizer(self):
+        """get_optimizer_state_dict, flattened or not: the same tag."""
+        import torch.distributed.checkpoint as dcp
+        from torch.distributed.checkpoint.state_dict import (StateDictOptions,
+                                                             get_optimizer_state_dict)
+        training = reshard.Training(reshard.QWEN2, "biases")
+        root = module_of(training.model)
+        named = dict(root.named_parameters())
+        with torch.no_grad():
+            for name, p in named.items():
+                p.copy_(training.states["sharded_master_weights"][name])
+        biases = [p for name, p in named.items() if "bias" in name]
+        others = [p for name, p in named.items() if "bias" not in name]
+        optimizer = torch.optim.AdamW([{"params": others}, {"params": biases, "weight_decay": 0.0}],
+                                      lr=torch.tensor(1e-3))
+        for p in named.values():
+            p.grad = torch.linspace(-1, 1, p.numel()).view(p.shape)
+        optimizer.step()
+        with open(self.path("config.json"), "w", encoding="utf-8") as f:
+            json.dump(reshard.QWEN2, f)
+        for flat in (True, False):
+            state = get_optimizer_state_dict(
+                root, optimizer, options=StateDictOptions(flatten_optimizer_state_dict=flat))
+            dcp.save({"model": root.state_dict(), "optimizer": state},
+                     checkpoint_id=self.path(f"dcp{flat}"), no_dist=True)
+            self.convert("--from", "dcp", "--to", "nxd", "--tp", "1", "--dp", "2", "--hw", "trn1",
+                         "--config", self.path("config.json"), "--verify", self.path(f"dcp{flat}"),
+                         self.path(f"tag{flat}"))
+        for name in ("model/dp_rank_00_tp_rank_00_pp_rank_00.pt",
+                     "optim/dp_rank_00_tp_rank_00_pp_rank_00.pt",
+                     "optim/dp_rank_01_tp_rank_00_pp_rank_00.pt"):
+            with open(self.path("tagTrue", name), "rb") as a:
+                with open(self.path("tagFalse", name), "rb") as b:
+                    self.assertEqual(a.read(), b.read(), name)
+        found = torch.load(self.path("tagFalse", name), weights_only=True)
+        self.assertEqual([g["weight_decay"] for g in found["param_groups"]], [0.01, 0.0])
+        self.assertEqual(found["param_groups"][0]["lr"], torch.tensor(1e-3).item())
 
     @staticmethod
     def stacked(tensors):

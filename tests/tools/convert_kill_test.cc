@@ -51,15 +51,25 @@ const KilledModels& TheSmallModels() {
 struct Target {
   const char* name;
   const char* options;
+  const char* before = "";  // makes the input of the model
 };
 
 class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
  protected:
   void SetUp() override {
+    const std::string old_input = Input("first", TheSmallModels().first);
+    input_ = Input("second", TheSmallModels().second);
     const auto start = Clock::now();
-    ExpectConverts(options_, TheSmallModels().second, new_);
+    ExpectConverts(options_, input_, new_);
     duration_ = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start);
-    if (over_an_old_one_) ExpectConverts(options_, TheSmallModels().first, old_);
+    if (over_an_old_one_) ExpectConverts(options_, old_input, old_);
+  }
+
+  std::string Input(const std::string& name, const std::string& model) const {
+    const std::string before = target_.before;
+    if (before.empty()) return model;
+    ExpectConverts(before, model, workshop_ / name);
+    return workshop_ / name;
   }
 
   Words Command(bool resume) const {
@@ -67,7 +77,7 @@ class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
     for (const std::string& word : Split(options_)) words.push_back(word);
     if (over_an_old_one_) words.push_back("--force");
     if (resume) words.push_back("--resume");
-    words.push_back(TheSmallModels().second);
+    words.push_back(input_);
     words.push_back(out_);
     return words;
   }
@@ -126,10 +136,11 @@ class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
   const Target target_ = std::get<0>(GetParam());
   const bool over_an_old_one_ = std::get<1>(GetParam());
   const Workshop workshop_;
-  const std::string options_ = std::string("--from hf -j 2 ") + target_.options;
+  const std::string options_ = std::string("-j 2 ") + target_.options;
   const std::string new_ = workshop_ / "new/out";  // torch writes the name into the file
   const std::string old_ = workshop_ / "old/out";
   const std::string out_ = workshop_ / "out";
+  std::string input_;
   std::chrono::microseconds duration_{};
 };
 
@@ -138,11 +149,14 @@ TEST_P(Kill, LeavesNothingHalf) { KillAtRandom(4, 1); }
 using SlowKill = Kill;
 TEST_P(SlowKill, LeavesNothingHalf) { KillAtRandom(40, 2); }
 
-const Target kTargets[] = {{"Hf", "--to hf --max-shard-size 10MB"},
-                           {"Nxd", "--to nxd --tp 4 --hw trn1"},
-                           {"NxdXser", "--to nxd --tp 2 --xser"},
-                           {"Rollout", "--to rollout --tp 8"},
-                           {"Torch", "--to torch"}};
+const Target kTargets[] = {
+    {"Hf", "--from hf --to hf --max-shard-size 10MB"},
+    {"Nxd", "--from hf --to nxd --tp 4 --hw trn1"},
+    {"NxdXser", "--from hf --to nxd --tp 2 --xser"},
+    {"Rollout", "--from hf --to rollout --tp 8"},
+    {"Torch", "--from hf --to torch"},
+    {"Dcp", "--from hf --to dcp --mesh dp=2,tp=2"},
+    {"FromDcp", "--from dcp --to nxd --tp 2 --hw trn1", "--from hf --to dcp --chunks 3"}};
 std::string KillName(const ::testing::TestParamInfo<std::tuple<Target, bool>>& row) {
   return std::string(std::get<0>(row.param).name) + (std::get<1>(row.param) ? "Over" : "");
 }

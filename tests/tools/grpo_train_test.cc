@@ -38,6 +38,15 @@ TEST_F(GrpoTrain, TrainsAndReports) {
   const ProcessResult equal =
       RunProcess({Workshop::Tool("ckpt-diff"), actor, actor + "/huggingface", "--rtol", "0.01"});
   EXPECT_EQ(equal.exit_code, 0) << equal.out << equal.err;
+  // To PyTorch, with the optimizer and the steps of the run.
+  const ProcessResult there =
+      Workshop::Convert("--from nxd --to dcp --verify --json", actor, workshop_ / "dcp");
+  EXPECT_EQ(there.exit_code, 0) << there.err;
+  EXPECT_EQ(
+      RunProcess({Workshop::Tool("ckpt-diff"), "--optimizer", actor, workshop_ / "dcp"}).exit_code,
+      0);
+  EXPECT_EQ(there.err, "");
+  EXPECT_THAT(there.out, HasSubstr("train_state.ntokens_seen is not known"));
   const ProcessResult report =
       RunProcess({Workshop::Tool("grpo-train"), "report", workshop_ / "run"});
   EXPECT_EQ(report.exit_code, 0) << report.err;

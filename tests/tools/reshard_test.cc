@@ -162,12 +162,33 @@ void ExpectFoundByBoth(const Workshop& shop, const std::string& part) {
 
 TEST(Reshard, VerifyReadsTheOptimizerOfATag) {
   const Workshop shop;
-  WriteTrainingTag(shop / "a", WithCopies());
+  TrainingTag tag = WithCopies();
+  tag.rounded = true;
+  WriteTrainingTag(shop / "a", tag);
   const ProcessResult good = Workshop::Verify(shop / "a");
   EXPECT_EQ(good.exit_code, 0) << good.out << good.err;
   EXPECT_THAT(good.out, HasSubstr("ok: the optimizer's state (zero1, dp 1, order \"norms\") is "
-                                  "whole, copies are bit-equal, padding is zero\n"));
+                                  "whole, copies are bit-equal, padding is zero\n"
+                                  "ok: the weights are the master weights, rounded to nearest "
+                                  "even\n"));
   EXPECT_EQ(good.err, "");
+}
+
+TEST(Reshard, VerifyNamesAWeightThatIsNotItsMaster) {
+  const Workshop shop;
+  TrainingTag tag = Tp2Dp3();
+  tag.rounded = true;
+  tag.change = [](testing_util::FileDraft& draft) {
+    if (draft.is_optimizer() || draft.tp != 1) return;
+    draft.tensors[2].bytes[6] ^= 1;
+  };
+  WriteTrainingTag(shop / "a", tag);
+  const ProcessResult found = Workshop::Verify(shop / "a");
+  EXPECT_EQ(found.exit_code, 0) << found.out << found.err;
+  EXPECT_THAT(found.err,
+              HasSubstr("1 of the model's tensors are not their master weights rounded"));
+  EXPECT_THAT(found.err, HasSubstr("dp_rank_00_tp_rank_01_pp_rank_00.pt"));
+  EXPECT_THAT(found.err, HasSubstr("1 element is not the master weight rounded to nearest even"));
 }
 
 TEST(Reshard, VerifyFindsACopyOfTheStateThatDiffers) {

@@ -196,7 +196,7 @@ Result<Sides> SidesOf(const LayoutArgs& given, Kind from, Kind to) {
   out.bundle = args.bundle;
   if (to == Kind::kDcp) {
     sides.input.claims.names.reset();  // they are the output's
-    out.dcp_style = dcp::StyleFromName(args.style.value_or("hf")).value_or(dcp::Style::kHf);
+    if (args.style) out.dcp_style = dcp::StyleFromName(*args.style);
     NXDKIT_ASSIGN(out.mesh, MeshOf(args));
   }
   NXDKIT_ASSIGN(out.dtype, DtypeOf(args));

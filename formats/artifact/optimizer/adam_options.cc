@@ -1,5 +1,6 @@
 #include "formats/artifact/optimizer/adam_options.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -38,6 +39,12 @@ std::span<const AdamOption> AdamOptions() {
       {"decoupled_weight_decay", {true}},  // AdamW, not Adam
   }};                                      // constant
   return kOptions;
+}
+
+const AdamOption* FindAdamOption(std::string_view name) {
+  const std::span<const AdamOption> options = AdamOptions();
+  const auto found = std::ranges::find(options, name, &AdamOption::name);
+  return found == options.end() ? nullptr : &*found;
 }
 
 PickleValue OptionOf(const PickleDict& group, const AdamOption& option) {

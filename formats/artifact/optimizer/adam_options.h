@@ -18,6 +18,7 @@ struct AdamOption {
 
 // All of torch 2.15's, in its order. TorchTitan needs each of them in a checkpoint that it loads.
 std::span<const AdamOption> AdamOptions();
+const AdamOption* FindAdamOption(std::string_view name);  // nullptr: AdamW has none of that name
 
 // The option's value in a group, or what it is where nothing says so. Betas are a tuple, numbers
 // floating point, as torch has them.

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "formats/artifact/optimizer/dcp_options.h"
 #include "formats/artifact/optimizer/numbered_form.h"
 #include "formats/dcp/folder.h"
 #include "formats/torch/pickle_writer.h"
@@ -14,13 +15,10 @@ namespace {
 
 using Kind = OptimizerEntry::Kind;
 using torch::PickleDict;
+using torch::PickleValue;
 
-// "NAME.exp_avg" in two, at the last dot.
-std::pair<std::string, std::string> SplitKey(std::string_view key) {
-  const size_t dot = key.rfind('.');
-  if (dot == std::string_view::npos) return {std::string(key), ""};
-  return {std::string(key.substr(0, dot)), std::string(key.substr(dot + 1))};
-}
+constexpr std::string_view kRunState[] = {"lr_scheduler.", "dataloader.", "train_state.",
+                                          "rng_state"};
 
 class DcpBinder {
  public:
@@ -32,64 +30,82 @@ class DcpBinder {
     optimizer_.entries.resize(params);
     optimizer_.masters.resize(params);
     optimizer_.group_of.resize(params, 0);
-    options_.resize(params);
-    bool any = false;
-    for (const dcp::StoredEntry& entry : out_.artifact.dcp->tensors) {
-      if (!entry.key.starts_with(kOptimizerState)) continue;
-      any = true;
-      NXDKIT_TRY(AddState(entry).in(out_.artifact.path).on(entry.key));
-    }
-    if (!any) return OkStatus();
-    for (const dcp::ObjectEntry& object : out_.artifact.dcp->metadata.objects)
-      if (object.key.starts_with(kOptimizerGroups)) NXDKIT_TRY(AddOption(object));
+    NXDKIT_TRY(AddTensors());
+    NXDKIT_TRY(AddNumbers());
+    const auto has_state = [](const auto& entries) { return entries.has_value(); };
+    if (std::ranges::none_of(optimizer_.entries, has_state)) return OkStatus();
+    NXDKIT_ASSIGN(options_, ReadDcpOptions(out_, known_));
     NXDKIT_TRY(MakeGroups());
     NXDKIT_TRY(ReadRecord());
+    AddRunState();
     out_.optimizer = std::move(optimizer_);
     return OkStatus();
   }
 
  private:
-  Result<const dcp::GlobalTensor*> Find(const std::string& name) const {
-    for (const std::string& candidate : {name, name.substr(name.starts_with("model.") ? 6 : 0)})
-      if (const auto found = known_.find(candidate); found != known_.end()) return &found->second;
-    return Unsupported("the optimizer keeps something of a parameter {}, which the model lacks",
-                       name)
-        .hint("--no-optimizer leaves the optimizer's state out");
+  Status AddTensors() {
+    for (const dcp::StoredEntry& entry : out_.artifact.dcp->tensors)
+      if (entry.key.starts_with(kOptimizerState))
+        NXDKIT_TRY(AddState(entry).in(out_.artifact.path).on(entry.key));
+      else if (entry.key.starts_with(kOptimizerPrefix) && !entry.key.starts_with(kOptimizerGroups))
+        out_.left_out.push_back(entry.key);
+    return OkStatus();
+  }
+
+  // A step may be a plain number, as torch had it before 1.12.
+  Status AddNumbers() {
+    for (const dcp::ObjectEntry& object : out_.artifact.dcp->metadata.objects)
+      if (object.key.starts_with(kOptimizerState))
+        NXDKIT_TRY(AddNumber(object).in(out_.artifact.path).on(object.key));
+    return OkStatus();
   }
 
   Status AddState(const dcp::StoredEntry& entry) {
-    const auto [name, what] = SplitKey(std::string_view(entry.key).substr(kOptimizerState.size()));
-    NXDKIT_ASSIGN(const dcp::GlobalTensor* tensor, Find(name));
+    const auto [name, what] =
+        SplitDcpKey(std::string_view(entry.key).substr(kOptimizerState.size()));
+    NXDKIT_ASSIGN(const dcp::GlobalTensor* tensor, FindDcpTensor(known_, name));
     if (entry.shape.empty()) {
-      for (const uint32_t i : ParamsOf(tensor->layout)) AddScalar(entry, what, i);
+      for (const uint32_t i : ParamsOf(tensor->layout)) NXDKIT_TRY(AddScalar(entry, what, i));
       return OkStatus();
     }
     if (entry.shape != tensor->shape)
       return Corrupt("shape {} found, the parameter has {}", ShapeText(entry.shape),
                      ShapeText(tensor->shape));
     std::map<uint32_t, uint32_t> numbers;  // of what is kept, by the parameter
-    for (const uint32_t i : ParamsOf(tensor->layout))
-      numbers[i] = Number(i, what, Kind::kLike, entry.dtype, out_.params[i].shape);
+    for (const uint32_t i : ParamsOf(tensor->layout)) {
+      NXDKIT_ASSIGN(numbers[i], Number(i, what, Kind::kLike, entry.dtype, out_.params[i].shape));
+    }
     for (const dcp::StoredChunk& chunk : entry.chunks) {
       TensorLayout layout = dcp::CutChunk(*tensor, chunk.box);
-      layout.name = entry.key;
-      layout.file = chunk.file;
       for (Piece& piece : layout.pieces) piece.param = numbers.at(piece.param);
-      StoredTensor stored = dcp::SeenAs(chunk.stored, layout.shape);
-      out_.bound.Add(std::move(layout), std::move(stored));
+      AddChunk(entry, chunk, std::move(layout));
     }
     return OkStatus();
   }
 
-  // One step for all that the tensor holds: it is that of each of them.
-  void AddScalar(const dcp::StoredEntry& entry, const std::string& what, uint32_t i) {
-    const uint32_t number = Number(i, what, Kind::kScalar, entry.dtype, {});
-    const dcp::StoredChunk& chunk = entry.chunks.front();
-    out_.bound.Add(WholeTensor(entry.key, chunk.file, number, {}), chunk.stored);
+  void AddChunk(const dcp::StoredEntry& entry, const dcp::StoredChunk& chunk, TensorLayout layout) {
+    layout.name = entry.key;
+    layout.file = chunk.file;
+    StoredTensor stored = dcp::SeenAs(chunk.stored, layout.shape);
+    out_.bound.Add(std::move(layout), std::move(stored));
   }
 
-  // The logical parameter that is kept of model parameter `i` under a name.
-  uint32_t Number(uint32_t i, const std::string& what, Kind kind, Dtype dtype, Shape shape) {
+  // One step for all that the tensor holds: it is that of each of them.
+  Status AddScalar(const dcp::StoredEntry& entry, const std::string& what, uint32_t i) {
+    NXDKIT_ASSIGN(const uint32_t number, Number(i, what, Kind::kScalar, entry.dtype, {}));
+    const dcp::StoredChunk& chunk = entry.chunks.front();
+    out_.bound.Add(WholeTensor(entry.key, chunk.file, number, {}), chunk.stored);
+    return OkStatus();
+  }
+
+  // The logical parameter that is kept of model parameter `i` under a name. One that is met again
+  // is the same: what is stored twice is compared before one of the two is read.
+  Result<uint32_t> Number(uint32_t i, const std::string& what, Kind kind, Dtype dtype,
+                          Shape shape) {
+    if (const OptimizerEntry* known = optimizer_.Find(i, what)) {
+      if (known->kind == kind && known->dtype == dtype) return known->param;
+      return KeptOtherwise(i, what);
+    }
     if (!optimizer_.entries[i]) optimizer_.entries[i].emplace();
     LogicalTensor logical = out_.params[i];
     logical.name += "/" + what;
@@ -101,14 +117,25 @@ class DcpBinder {
     return number;
   }
 
-  Status AddOption(const dcp::ObjectEntry& object) {
-    const auto [name, option] =
-        SplitKey(std::string_view(object.key).substr(kOptimizerGroups.size()));
-    NXDKIT_ASSIGN(const dcp::GlobalTensor* tensor,
-                  Find(name).in(out_.artifact.path).on(object.key));
-    NXDKIT_ASSIGN(const torch::PickleValue value, dcp::ReadObjectValue(*out_.artifact.dcp, object));
-    for (const uint32_t i : ParamsOf(tensor->layout)) options_[i].push_back({{option}, value});
+  Status AddNumber(const dcp::ObjectEntry& object) {
+    const auto [name, what] =
+        SplitDcpKey(std::string_view(object.key).substr(kOptimizerState.size()));
+    NXDKIT_ASSIGN(const dcp::GlobalTensor* tensor, FindDcpTensor(known_, name));
+    NXDKIT_ASSIGN(const PickleValue value, dcp::ReadObjectValue(*out_.artifact.dcp, object));
+    NXDKIT_ASSIGN(const std::string text, torch::WritePickle(value, {}));
+    for (const uint32_t i : ParamsOf(tensor->layout)) {
+      const OptimizerEntry* known = optimizer_.Find(i, what);
+      if (known && known->value_text != text) return KeptOtherwise(i, what);
+      if (known) continue;
+      if (!optimizer_.entries[i]) optimizer_.entries[i].emplace();
+      optimizer_.entries[i]->push_back({what, Kind::kValue, 0, 0, Dtype::kF32, value, text});
+    }
     return OkStatus();
+  }
+
+  Error KeptOtherwise(uint32_t i, const std::string& what) const {
+    return Corrupt("the {} of {} is kept under another of its names too, and as something else",
+                   what, out_.params[i].name);
   }
 
   // Parameters with the same options are a group, in whatever order the ranks have saved them.
@@ -116,7 +143,6 @@ class DcpBinder {
     std::map<std::string, size_t> numbers;
     for (size_t i = 0; i < options_.size(); ++i) {
       if (options_[i].empty()) continue;  // not trained
-      std::ranges::sort(options_[i], {}, [](const auto& option) { return *option.first.string(); });
       NXDKIT_ASSIGN(const std::string text,
                     torch::WritePickle(torch::PickleValue::MakeDict(options_[i]), {})
                         .in(out_.artifact.path)
@@ -139,6 +165,20 @@ class DcpBinder {
     return OkStatus();
   }
 
+  // Tensors as they are; objects are carried over without being looked at.
+  void AddRunState() {
+    for (const dcp::StoredEntry& entry : out_.artifact.dcp->tensors) {
+      if (!IsRunState(entry.key) || entry.chunks.empty()) continue;
+      const auto number = static_cast<uint32_t>(out_.params.size());
+      out_.params.push_back({entry.key, entry.shape, 0, 0});
+      optimizer_.run.push_back({entry.key, number});
+      const dcp::GlobalTensor whole{WholeTensor(entry.key, 0, number, entry.shape), entry.shape,
+                                    -1};
+      for (const dcp::StoredChunk& chunk : entry.chunks)
+        AddChunk(entry, chunk, dcp::CutChunk(whole, chunk.box));
+    }
+  }
+
   BoundArtifact& out_;
   const DcpTensors& known_;
   BoundOptimizer optimizer_;
@@ -146,6 +186,11 @@ class DcpBinder {
 };
 
 }  // namespace
+
+bool IsRunState(std::string_view key) {
+  return std::ranges::any_of(kRunState,
+                             [&](std::string_view prefix) { return key.starts_with(prefix); });
+}
 
 Status BindDcpOptimizer(BoundArtifact& out, const DcpTensors& known) {
   return DcpBinder(out, known).Run();

@@ -1,29 +1,21 @@
 // PRIVATE to formats/artifact: the optimizer's state of a distributed checkpoint. It is kept by
-// parameter, in the names that the parameters have there:
-//
-//   optimizer.state.NAME.exp_avg        a tensor like the parameter
-//   optimizer.state.NAME.step           a tensor without dimensions
-//   optimizer.param_groups.NAME.lr      an object for each option
+// parameter, in the names that the parameters have there (dcp_keys.h).
 #pragma once
 
-#include <string>
 #include <string_view>
-#include <unordered_map>
 
 #include "formats/artifact/bind.h"
-#include "formats/dcp/layout.h"
+#include "formats/artifact/optimizer/dcp_keys.h"
 
 namespace nxdkit::ops {
 
-inline constexpr std::string_view kOptimizerPrefix = "optimizer.";
-inline constexpr std::string_view kOptimizerState = "optimizer.state.";
-inline constexpr std::string_view kOptimizerGroups = "optimizer.param_groups.";
+// Whether a training run saves it beside model and optimizer, and no parameter is in it.
+bool IsRunState(std::string_view key);
 
-// All tensors that a checkpoint of this model can have, in every style, by key.
-using DcpTensors = std::unordered_map<std::string, dcp::GlobalTensor>;
-
-// Binds it into `out`, whose model is bound; nothing when there is none. kCorrupt for state of no
-// parameter's shape, kUnsupported for state of a parameter that is not known.
+// Binds it into `out`, whose model is bound, and with it the tensors of the run's state; nothing
+// when there is no optimizer. Of a parameter whose state has two names both are bound, as copies.
+// kCorrupt for state of no parameter's shape, and for two names that disagree; kUnsupported for
+// state of a parameter that is not known.
 Status BindDcpOptimizer(BoundArtifact& out, const DcpTensors& known);
 
 }  // namespace nxdkit::ops

@@ -63,6 +63,8 @@ void KeepParams(BoundArtifact& artifact, const std::vector<bool>& keep) {
       for (OptimizerEntry& entry : *entries) renumber(entry);
   for (auto& master : artifact.optimizer->masters)
     if (master) renumber(*master);
+  std::erase_if(artifact.optimizer->run, [&](RunTensor& tensor) { return !keep[tensor.param]; });
+  for (RunTensor& tensor : artifact.optimizer->run) tensor.param = params[tensor.param];
 }
 
 void StoreScalar(BoundArtifact& artifact, uint32_t param, OptimizerEntry& entry, Dtype dtype,
@@ -80,18 +82,50 @@ void StoreScalar(BoundArtifact& artifact, uint32_t param, OptimizerEntry& entry,
                      {name, dtype, {}, {}, 0, false, InMemoryStorage(BytesOf(dtype, value), path)});
 }
 
+Result<double> ScalarIn(const StoredTensor& stored) {
+  if (stored.big_endian) return Unsupported("a number of the other byte order cannot be read");
+  std::string bytes(static_cast<size_t>(ElementBytes(stored.dtype)), '\0');
+  NXDKIT_TRY(stored.storage->ReadAt(stored.offset, std::as_writable_bytes(std::span(bytes))));
+  return ElementAsDouble(stored.dtype, reinterpret_cast<const std::byte*>(bytes.data()));
+}
+
 Result<double> ScalarOf(const BoundArtifact& artifact, const OptimizerEntry& entry) {
   if (entry.kind == OptimizerEntry::Kind::kValue) {
     if (const int64_t* whole = entry.value.integer()) return static_cast<double>(*whole);
     if (const double* number = std::get_if<double>(&entry.value.value)) return *number;
     return Unsupported("{} is not a number", entry.name);
   }
-  const StoredTensor& stored = artifact.bound.stored[entry.stored];
-  if (entry.kind != OptimizerEntry::Kind::kScalar || stored.big_endian)
+  if (entry.kind != OptimizerEntry::Kind::kScalar)
     return Unsupported("{} is not a number", entry.name);
-  std::string bytes(static_cast<size_t>(ElementBytes(stored.dtype)), '\0');
-  NXDKIT_TRY(stored.storage->ReadAt(stored.offset, std::as_writable_bytes(std::span(bytes))));
-  return ElementAsDouble(stored.dtype, reinterpret_cast<const std::byte*>(bytes.data()));
+  return ScalarIn(artifact.bound.stored[entry.stored]);
+}
+
+Status ChangeSteps(BoundArtifact& artifact, const ChangeStep& change) {
+  constexpr auto kScalar = OptimizerEntry::Kind::kScalar;
+  std::vector<bool> keep(artifact.params.size(), true);
+  for (uint32_t i = 0; i < artifact.optimizer->entries.size(); ++i) {
+    if (!artifact.optimizer->entries[i]) continue;
+    for (OptimizerEntry& entry : *artifact.optimizer->entries[i]) {
+      if (entry.name != "step") continue;
+      const auto placed = [&](Status status) {
+        return std::move(status).in(artifact.artifact.path).on(artifact.params[i].name);
+      };
+      const OptimizerEntry before = entry;
+      const Result<double> step = ScalarOf(artifact, entry);
+      NXDKIT_TRY(placed(step.ok() ? change(i, entry, *step) : Status(step.error())));
+      const bool stays = entry.kind == kScalar && entry.param == before.param;
+      if (before.kind == kScalar && !stays) keep[before.param] = false;
+    }
+  }
+  keep.resize(artifact.params.size(), true);
+  KeepParams(artifact, keep);
+  return OkStatus();
+}
+
+void LeaveRun(BoundArtifact& artifact) {
+  std::vector<bool> keep(artifact.params.size(), true);
+  for (const RunTensor& tensor : artifact.optimizer->run) keep[tensor.param] = false;
+  KeepParams(artifact, keep);
 }
 
 }  // namespace nxdkit::ops

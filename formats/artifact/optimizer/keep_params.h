@@ -1,6 +1,7 @@
 // PRIVATE to formats/artifact/optimizer: a bound artifact whose logical parameters change.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "formats/artifact/bind.h"
@@ -17,8 +18,20 @@ void KeepParams(BoundArtifact& artifact, const std::vector<bool>& keep);
 void StoreScalar(BoundArtifact& artifact, uint32_t param, OptimizerEntry& entry, Dtype dtype,
                  double value);
 
+// The number in a stored tensor without dimensions. kUnsupported for one that no processor of ours
+// has.
+Result<double> ScalarIn(const StoredTensor& stored);
+
 // The number that an entry without dimensions holds, a tensor or a plain one. kUnsupported for
 // anything else.
 Result<double> ScalarOf(const BoundArtifact& artifact, const OptimizerEntry& entry);
+
+// Shows `change` every step, with its number and the model parameter's, and leaves out the tensors
+// that are not an entry's any more.
+using ChangeStep = std::function<Status(uint32_t param, OptimizerEntry& entry, double step)>;
+Status ChangeSteps(BoundArtifact& artifact, const ChangeStep& change);
+
+// Leaves out the tensors of the run's state.
+void LeaveRun(BoundArtifact& artifact);
 
 }  // namespace nxdkit::ops

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "formats/artifact/optimizer/check_masters.h"
 #include "formats/artifact/optimizer/keep_params.h"
 #include "formats/artifact/optimizer/numbered_form.h"
 #include "lib/base/errors.h"
@@ -27,7 +28,7 @@ class Namer {
     NXDKIT_TRY(CheckAdam());
     NXDKIT_TRY(StoreSteps());
     FillMissing();
-    FoldMasters();
+    NXDKIT_TRY(FoldMasters());
     optimizer_.style = nxd::OptimizerStyle::kNamed;
     return OkStatus();
   }
@@ -51,26 +52,13 @@ class Namer {
 
   // Every step as a tensor of F32.
   Status StoreSteps() {
-    std::vector<bool> keep(source_.params.size(), true);
-    for (uint32_t i = 0; i < optimizer_.entries.size(); ++i) {
-      if (!optimizer_.entries[i]) continue;
-      for (OptimizerEntry& entry : *optimizer_.entries[i]) {
-        if (entry.name != "step") continue;
-        NXDKIT_ASSIGN(
-            const double step,
-            ScalarOf(source_, entry).in(source_.artifact.path).on(source_.params[i].name));
-        if (!(step >= 0 && step < kMostSteps))
-          return Unsupported("step {} cannot be counted on in F32, as torch does", step)
-              .in(source_.artifact.path)
-              .on(source_.params[i].name);
-        if (entry.kind == Kind::kScalar && entry.dtype == Dtype::kF32) continue;
-        if (entry.kind == Kind::kScalar) keep[entry.param] = false;
+    return ChangeSteps(source_, [&](uint32_t i, OptimizerEntry& entry, double step) -> Status {
+      if (!(step >= 0 && step < kMostSteps))
+        return Unsupported("step {} cannot be counted on in F32, as torch does", step);
+      if (entry.kind != Kind::kScalar || entry.dtype != Dtype::kF32)
         StoreScalar(source_, i, entry, Dtype::kF32, step);
-      }
-    }
-    keep.resize(source_.params.size(), true);
-    KeepParams(source_, keep);
-    return OkStatus();
+      return OkStatus();
+    });
   }
 
   // Before its first step a parameter has no state; Adam begins with zeros.
@@ -115,17 +103,21 @@ class Namer {
   }
 
   // The master weights take the place of the weights that were rounded from them.
-  void FoldMasters() {
+  Status FoldMasters() {
     const auto has = [](const auto& master) { return master.has_value(); };
     if (!std::ranges::any_of(optimizer_.masters, has)) {
       notes_.push_back(
           "the tag has no master weights: what the weights had below their own precision is gone");
-      return;
+      return OkStatus();
     }
     if (!std::ranges::all_of(optimizer_.masters, has)) {
       notes_.push_back("only some parameters have master weights: they are left out");
-      return DropMasters();
+      DropMasters();
+      return OkStatus();
     }
+    NXDKIT_ASSIGN(const MasterCheck check, SampleMasters(source_));
+    for (std::string& line : TextOf(check, source_))
+      source_.artifact.warnings.push_back(std::move(line));
     std::vector<uint32_t> master_of(source_.params.size(), UINT32_MAX);
     for (uint32_t i = 0; i < optimizer_.masters.size(); ++i)
       master_of[optimizer_.masters[i]->param] = i;
@@ -145,6 +137,7 @@ class Namer {
       if (master_of[i] != UINT32_MAX) keep[i] = false;
     optimizer_.masters.assign(optimizer_.masters.size(), std::nullopt);
     KeepParams(source_, keep);
+    return OkStatus();
   }
 
   void DropMasters() {

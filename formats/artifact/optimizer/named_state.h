@@ -5,7 +5,8 @@
 //   named     a distributed checkpoint: weights are the master weights; every step is a tensor
 //
 // Here from numbered to named; numbered_state.h is the way back. A bound artifact is turned into
-// one that another format is planned from: nothing is read but steps, nothing is written.
+// one that another format is planned from: nothing is read but steps and, of master weights, a
+// sample that is compared with the weights; nothing is written.
 #pragma once
 
 #include <string>
@@ -17,7 +18,8 @@ namespace nxdkit::ops {
 
 // A tag as a checkpoint keeps it; nothing without an optimizer. Where every parameter has a master
 // weight, these are the weights; a parameter that has no state yet gets zeros, as Adam begins with.
-// `notes`: what changes by it. kUnsupported when the optimizer is not of Adam's kind.
+// `notes`: what changes by it; master weights that are not those of their weights are a warning of
+// the artifact. kUnsupported when the optimizer is not of Adam's kind.
 Status ToNamedState(BoundArtifact& source, std::vector<std::string>& notes);
 
 }  // namespace nxdkit::ops

@@ -8,6 +8,7 @@
 
 #include "formats/artifact/optimizer/adam_options.h"
 #include "formats/artifact/optimizer/keep_params.h"
+#include "formats/artifact/optimizer/run_progress.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::ops {
@@ -24,8 +25,7 @@ PickleValue Key(const char* text) { return {std::string(text)}; }
 PickleDict PlainGroup() {
   PickleDict group;
   for (const char* name : {"lr", "betas", "eps", "weight_decay"}) {
-    const auto option = std::ranges::find(AdamOptions(), std::string_view(name), &AdamOption::name);
-    PickleValue value = option->unsaid;
+    PickleValue value = FindAdamOption(name)->unsaid;
     if (value.list()) value = PickleValue::MakeList(*value.list());
     group.push_back({Key(name), std::move(value)});
   }
@@ -50,7 +50,7 @@ class Numberer {
     if (std::ranges::find(optimizer_.keys, nxd::kMasterWeights) != optimizer_.keys.end())
       AddMasters();
     optimizer_.style = nxd::OptimizerStyle::kZero1;
-    return OkStatus();
+    return NameLosses();
   }
 
  private:
@@ -130,34 +130,20 @@ class Numberer {
     return OkStatus();
   }
 
-  // As the record says; a tensor of F32, as they are, without one.
+  // As the record says; as they are, without one.
   Status StoreSteps() {
     if (!optimizer_.form || optimizer_.form->step == Dtype::kF32) return OkStatus();
-    std::vector<bool> keep(source_.params.size(), true);
-    for (uint32_t i = 0; i < optimizer_.entries.size(); ++i) {
-      if (!optimizer_.entries[i]) continue;
-      for (OptimizerEntry& entry : *optimizer_.entries[i]) {
-        if (entry.name != "step") continue;
-        NXDKIT_ASSIGN(
-            const double step,
-            ScalarOf(source_, entry).in(source_.artifact.path).on(source_.params[i].name));
-        if (!(step >= 0 && step < 9e15))
-          return Unsupported("step {} is not a count", step)
-              .in(source_.artifact.path)
-              .on(source_.params[i].name);
-        keep[entry.param] = false;
-        if (optimizer_.form->step) {
-          StoreScalar(source_, i, entry, *optimizer_.form->step, step);
-          continue;
-        }
-        entry.kind = Kind::kValue;
-        entry.value = {static_cast<int64_t>(step)};
-        entry.value_text = std::to_string(static_cast<int64_t>(step));
+    return ChangeSteps(source_, [&](uint32_t i, OptimizerEntry& entry, double step) -> Status {
+      if (!(step >= 0 && step < 9e15)) return Unsupported("step {} is not a count", step);
+      if (optimizer_.form->step) {
+        StoreScalar(source_, i, entry, *optimizer_.form->step, step);
+        return OkStatus();
       }
-    }
-    keep.resize(source_.params.size(), true);
-    KeepParams(source_, keep);
-    return OkStatus();
+      entry.kind = Kind::kValue;
+      entry.value = {static_cast<int64_t>(step)};
+      entry.value_text = std::to_string(static_cast<int64_t>(step));
+      return OkStatus();
+    });
   }
 
   // The weights are stored as the weights of the module, and once more as they are.
@@ -184,6 +170,15 @@ class Numberer {
       }
       source_.bound.Add(std::move(layout), StoredTensor(source_.bound.stored[t]));
     }
+  }
+
+  // What else the run has saved has no place in a tag, but for the schedule.
+  Status NameLosses() {
+    if (!source_.artifact.dcp) return OkStatus();
+    NXDKIT_ASSIGN(const std::vector<std::string> losses, LossesOfRun(source_));
+    notes_.insert(notes_.end(), losses.begin(), losses.end());
+    LeaveRun(source_);
+    return OkStatus();
   }
 
   BoundArtifact& source_;

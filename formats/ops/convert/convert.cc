@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include "formats/artifact/inexact.h"
 #include "formats/artifact/infinities.h"
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/check_conversion.h"
@@ -88,6 +89,17 @@ Result<std::unique_ptr<Destination>> MakeDestination(const ConvertRequest& reque
   return MakeNewOutput(request, conversion);
 }
 
+// Of an optimizer's state nobody has chosen the dtype.
+Status CountInexact(const ConvertRequest& request, const Conversion& conversion,
+                    ConvertReport& report) {
+  if (!conversion.source.optimizer) return OkStatus();
+  NXDKIT_ASSIGN(std::vector<std::string> lines,
+                InexactElements(conversion.plan, conversion.source.bound, conversion.output.layout,
+                                conversion.output.outputs, request.run));
+  for (std::string& line : lines) report.warnings.push_back(std::move(line));
+  return OkStatus();
+}
+
 // What a narrower dtype cannot hold becomes a warning.
 Status RunInto(Sink& sink, const ConvertRequest& request, const Conversion& conversion,
                const Executor& executor, ConvertReport& report) {
@@ -97,7 +109,7 @@ Status RunInto(Sink& sink, const ConvertRequest& request, const Conversion& conv
                           conversion.output.outputs);
   NXDKIT_TRY(executor.Run(counter));
   for (std::string& warning : counter.Warnings()) report.warnings.push_back(std::move(warning));
-  return OkStatus();
+  return CountInexact(request, conversion, report);
 }
 
 Status Make(const ConvertRequest& request, const Conversion& conversion, const Executor& executor,

@@ -7,7 +7,10 @@
 #include <mutex>
 
 #include "formats/artifact/canonical.h"
+#include "formats/artifact/optimizer/keep_params.h"
+#include "formats/artifact/optimizer/named_state.h"
 #include "formats/ops/verify/compare.h"
+#include "lib/base/errors.h"
 #include "lib/base/scratch_pool.h"
 
 namespace nxdkit::ops {
@@ -176,22 +179,36 @@ Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
 
 namespace {
 
-Result<BoundArtifact> Open(const DiffSide& side, const RunOptions& run) {
+// Every format's state as a distributed checkpoint keeps it.
+Status TakeState(BoundArtifact& bound, std::vector<std::string>& notes) {
+  if (!bound.optimizer)
+    return NotFound("there is no optimizer's state to compare").in(bound.artifact.path);
+  LeaveRun(bound);
+  return ToNamedState(bound, notes);
+}
+
+Result<BoundArtifact> Open(const DiffSide& side, bool optimizer, const RunOptions& run,
+                           std::vector<std::string>& notes) {
   NXDKIT_ASSIGN(const Kind kind, side.kind ? Result<Kind>(*side.kind) : Recognise(side.path));
-  NXDKIT_ASSIGN(BoundArtifact bound, OpenAndBind(side.path, kind, side.hints));
+  InputHints hints = side.hints;
+  hints.optimizer = optimizer;
+  NXDKIT_ASSIGN(BoundArtifact bound, OpenAndBind(side.path, kind, hints));
   NXDKIT_TRY(RequireSound(bound, run));
+  if (optimizer) NXDKIT_TRY(TakeState(bound, notes));
   return bound;
 }
 
 }  // namespace
 
 Result<DiffReport> Diff(const DiffRequest& request) {
-  NXDKIT_ASSIGN(const BoundArtifact a, Open(request.a, request.run));
-  NXDKIT_ASSIGN(const BoundArtifact b, Open(request.b, request.run));
+  std::vector<std::string> notes;
+  NXDKIT_ASSIGN(const BoundArtifact a, Open(request.a, request.optimizer, request.run, notes));
+  NXDKIT_ASSIGN(const BoundArtifact b, Open(request.b, request.optimizer, request.run, notes));
   NXDKIT_ASSIGN(DiffReport report, DiffModels(a, b, request.limits, request.run));
   report.warnings = a.artifact.warnings;
   report.warnings.insert(report.warnings.end(), b.artifact.warnings.begin(),
                          b.artifact.warnings.end());
+  report.warnings.insert(report.warnings.end(), notes.begin(), notes.end());
   return report;
 }
 

@@ -47,6 +47,7 @@ struct DiffSide {
 struct DiffRequest {
   DiffSide a;
   DiffSide b;
+  bool optimizer = false;  // its state too, and the master weights as the weights
   DiffLimits limits;
   RunOptions run;
 };

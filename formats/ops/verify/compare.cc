@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace nxdkit::ops {
@@ -147,6 +148,36 @@ Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunO
   for (const Difference& difference : differences) {
     findings.push_back(Describe(artifact, artifact.params, difference));
     NameSelfFinding(findings.back(), artifact.bound.layout.tensors[difference.tensor]);
+  }
+  return findings;
+}
+
+Result<std::vector<Finding>> CompareMasters(const BoundArtifact& training, size_t model_files,
+                                            const RunOptions& run) {
+  const std::vector<std::optional<OptimizerEntry>>& masters = training.optimizer->masters;
+  BoundArtifact weights;  // as their master weights say that they are
+  weights.bound.layout.files = training.bound.layout.files;
+  for (size_t t = 0; t < training.bound.stored.size(); ++t) {
+    TensorLayout tensor = training.bound.layout.tensors[t];
+    const auto has_master = [&](const Piece& piece) { return masters[piece.param].has_value(); };
+    if (tensor.file >= model_files || tensor.pieces.empty()) continue;
+    if (!std::ranges::all_of(tensor.pieces, has_master)) continue;
+    for (Piece& piece : tensor.pieces) piece.param = masters[piece.param]->param;
+    weights.bound.Add(std::move(tensor), training.bound.stored[t]);
+  }
+  NXDKIT_ASSIGN(const Plan plan, BuildPlan(training.params, training.bound, weights.bound.layout));
+  NXDKIT_ASSIGN(const std::vector<Difference> differences,
+                RunComparison(plan, training.bound, weights.bound, run, false,
+                              "comparing weights with master weights"));
+  std::vector<Finding> findings;
+  for (const Difference& difference : differences) {
+    findings.push_back(Describe(weights, training.params, difference));
+    Finding& finding = findings.back();
+    finding.message = fmt::format(
+        "{} {} not the master weight rounded to nearest even: found {} at {}, expected "
+        "{}",
+        CountText(finding), finding.count == 1 ? "is" : "are", finding.found,
+        ShapeText(finding.index), finding.expected);
   }
   return findings;
 }

@@ -14,6 +14,11 @@ namespace nxdkit::ops {
 // Replicas bit-equal, padding zero, rank tensors right, the tied pair equal.
 Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunOptions& run);
 
+// The weights in the first `model_files` files of a training tag that are not their master weights,
+// rounded to nearest even: one finding per tensor. Empty where there are no master weights.
+Result<std::vector<Finding>> CompareMasters(const BoundArtifact& training, size_t model_files,
+                                            const RunOptions& run);
+
 // CheckSelf for those who read each element from one place only: what differs elsewhere would be
 // lost without a word. kCorrupt naming the first finding.
 Status RequireSound(const BoundArtifact& artifact, const RunOptions& run);

@@ -132,6 +132,62 @@ Status CheckState(const BoundArtifact& training, size_t model_files, const RunOp
   return OkStatus();
 }
 
+// A weight that is not its own master rounded: either it was changed since, or number and name do
+// not belong together.
+Status CheckMasters(const BoundArtifact& training, size_t model_files, const RunOptions& run,
+                    VerifyReport& report) {
+  const auto has = [](const auto& master) { return master.has_value(); };
+  if (std::ranges::none_of(training.optimizer->masters, has)) return OkStatus();
+  NXDKIT_ASSIGN(const std::vector<Finding> others, CompareMasters(training, model_files, run));
+  if (others.empty()) {
+    report.checks.push_back("the weights are the master weights, rounded to nearest even");
+    return OkStatus();
+  }
+  const Finding& first = others.front();
+  report.warnings.push_back(fmt::format(
+      "{} of the model's tensors are not their master weights rounded: {}: {}: {}; either the "
+      "weights were changed after the last step, or the optimizer's numbers belong to other "
+      "parameters",
+      others.size(), first.file, first.tensor, first.message));
+  return OkStatus();
+}
+
+// What Adam and AdamW keep of a parameter.
+constexpr std::string_view kAdamEntries[] = {"step", "exp_avg", "exp_avg_sq"};
+
+// Parameters of which some of these are there, and not all.
+std::vector<Finding> CheckAdamEntries(const BoundArtifact& training) {
+  std::vector<Finding> findings;
+  const BoundOptimizer& optimizer = *training.optimizer;
+  for (uint32_t i = 0; i < optimizer.entries.size(); ++i) {
+    const auto is_kept = [&](std::string_view name) { return optimizer.Find(i, name) != nullptr; };
+    if (std::ranges::none_of(kAdamEntries, is_kept)) continue;
+    for (const std::string_view name : kAdamEntries)
+      if (!is_kept(name))
+        findings.push_back(Finding("optimizer", fmt::format("the optimizer keeps no {} of it, but "
+                                                            "other numbers of Adam",
+                                                            name))
+                               .in(training.artifact.path)
+                               .on(training.params[i].name)
+                               .of(training.params[i].name));
+  }
+  return findings;
+}
+
+// How many parameters have state: all, or a warning.
+void CountState(const BoundArtifact& training, VerifyReport& report) {
+  const auto& entries = training.optimizer->entries;
+  const auto missing = std::ranges::find_if(entries, [](const auto& e) { return !e.has_value(); });
+  const auto count = std::ranges::count_if(entries, [](const auto& e) { return e.has_value(); });
+  report.checks.push_back(
+      fmt::format("the optimizer's state is whole for {} of {} parameters", count, entries.size()));
+  if (missing == entries.end()) return;
+  report.warnings.push_back(
+      fmt::format("{} of {} parameters have no optimizer state, the first is {}",
+                  static_cast<std::ptrdiff_t>(entries.size()) - count, entries.size(),
+                  training.params[static_cast<size_t>(missing - entries.begin())].name));
+}
+
 // The state that a distributed checkpoint keeps beside the weights; their files are the same ones.
 Status VerifyNamedState(const BoundArtifact& model, const InputHints& hints, const RunOptions& run,
                         VerifyReport& report) {
@@ -144,14 +200,11 @@ Status VerifyNamedState(const BoundArtifact& model, const InputHints& hints, con
     return OkStatus();
   }
   if (!training->optimizer) return OkStatus();
+  std::vector<Finding> findings = CheckAdamEntries(*training);
   NXDKIT_ASSIGN(std::vector<Finding> copies, CheckSelf(*training, run));
-  if (copies.empty())
-    report.checks.push_back(
-        fmt::format("the optimizer's state is whole for {} of {} parameters",
-                    std::ranges::count_if(training->optimizer->entries,
-                                          [](const auto& entries) { return entries.has_value(); }),
-                    training->optimizer->entries.size()));
-  Append(report.findings, std::move(copies));
+  Append(findings, std::move(copies));
+  if (findings.empty()) CountState(*training, report);
+  Append(report.findings, std::move(findings));
   return OkStatus();
 }
 
@@ -167,15 +220,16 @@ Status VerifyOptimizer(const BoundArtifact& model, const InputHints& hints, cons
   BoundArtifact training = model;
   Status bound = BindOptimizer(training, hints);
   if (bound.ok() && !training.optimizer) return OkStatus();
-  if (bound.ok()) bound = CheckState(training, model.artifact.files.size(), run, report.findings);
+  const size_t model_files = model.artifact.files.size();
+  if (bound.ok()) bound = CheckState(training, model_files, run, report.findings);
   if (bound.ok()) {
-    if (report.findings.empty())
-      report.checks.push_back(
-          fmt::format("the optimizer's state ({}, dp {}, order \"{}\") is whole, copies are "
-                      "bit-equal, padding is zero",
-                      nxd::OptimizerStyleName(training.optimizer->style), training.optimizer->dp,
-                      nxd::GroupRuleName(training.optimizer->order.rule)));
-    return OkStatus();
+    if (!report.findings.empty()) return OkStatus();
+    report.checks.push_back(
+        fmt::format("the optimizer's state ({}, dp {}, order \"{}\") is whole, copies are "
+                    "bit-equal, padding is zero",
+                    nxd::OptimizerStyleName(training.optimizer->style), training.optimizer->dp,
+                    nxd::GroupRuleName(training.optimizer->order.rule)));
+    return CheckMasters(training, model_files, run, report);
   }
   const Error& error = bound.error();
   if (error.code() == Errc::kCorrupt) {

@@ -1,0 +1,38 @@
+// PRIVATE to formats/artifact and formats/output: the keys of an optimizer's state in a distributed
+// checkpoint, and the parameters that they name.
+//
+//   optimizer.state.NAME.exp_avg        a tensor like the parameter
+//   optimizer.state.NAME.step           a tensor without dimensions, or a number
+//   optimizer.param_groups.NAME.lr      an option of one parameter: the flattened form
+//   optimizer.param_groups.0.lr         an option of a group, and its parameters' names in
+//   optimizer.param_groups.0.params     a list: what get_optimizer_state_dict gives unflattened
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "formats/dcp/layout.h"
+#include "lib/base/error.h"
+
+namespace nxdkit::ops {
+
+inline constexpr std::string_view kOptimizerPrefix = "optimizer.";
+inline constexpr std::string_view kOptimizerState = "optimizer.state.";
+inline constexpr std::string_view kOptimizerGroups = "optimizer.param_groups.";
+
+// All tensors that a checkpoint of this model can have, in every style, by key.
+using DcpTensors = std::unordered_map<std::string, dcp::GlobalTensor>;
+
+// "NAME.exp_avg" in two, at the last dot.
+std::pair<std::string, std::string> SplitDcpKey(std::string_view key);
+
+// "0", "12": of a group or of a parameter that has no name.
+bool IsDcpNumber(std::string_view name);
+
+// The tensor that the optimizer calls `name`, with or without "model." before it. kUnsupported when
+// the model has none, or when the optimizer has numbers for names.
+Result<const dcp::GlobalTensor*> FindDcpTensor(const DcpTensors& known, const std::string& name);
+
+}  // namespace nxdkit::ops

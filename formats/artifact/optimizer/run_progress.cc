@@ -1,0 +1,220 @@
+#include "formats/artifact/optimizer/run_progress.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "formats/artifact/optimizer/keep_params.h"
+#include "formats/dcp/folder.h"
+#include "formats/torch/archive.h"
+#include "lib/base/errors.h"
+#include "lib/json/json.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using torch::PickleDict;
+using torch::PickleList;
+using torch::PickleValue;
+
+constexpr uint64_t kMaxStateBytes = 64 << 20;
+constexpr char kStateFile[] = "trainer_state.json";
+constexpr std::string_view kScheduler = "lr_scheduler.";
+
+// The most that any parameter has made.
+Result<int64_t> StepsDone(const BoundArtifact& tag) {
+  double most = 0;
+  for (uint32_t i = 0; i < tag.optimizer->entries.size(); ++i)
+    if (const OptimizerEntry* entry = tag.optimizer->Find(i, "step")) {
+      NXDKIT_ASSIGN(const double step, ScalarOf(tag, *entry));
+      most = std::max(most, step);
+    }
+  return static_cast<int64_t>(most);
+}
+
+std::optional<int64_t> CountIn(const PickleValue& value, std::string_view key) {
+  const PickleValue* item = value.Find(key);
+  const int64_t* number = item ? item->integer() : nullptr;
+  return number && *number >= 0 ? std::optional(*number) : std::nullopt;
+}
+
+class TagReader {
+ public:
+  explicit TagReader(const BoundArtifact& tag) : location_(tag.artifact.set->location) {}
+
+  RunProgress Read(int64_t steps) {
+    ReadScheduler();
+    ReadUserContent();
+    ReadTrainerState();
+    out_.step = step_.value_or(steps);
+    out_.last_epoch = epoch_.value_or(steps);
+    if (step_ && *step_ != steps)
+      Note("{} is {}, the step of {}; the optimizer has made {}", kTrainStepKey, *step_, step_from_,
+           steps);
+    if (!out_.tokens) Note("{} is not known and written as 0", kTokensSeenKey);
+    return std::move(out_);
+  }
+
+ private:
+  template <typename... Args>
+  void Note(fmt::format_string<Args...> text, Args&&... args) {
+    out_.notes.push_back(fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  // The first of the folders that has the file: the tag's own, or the one around it.
+  std::string Find(const char* name) const {
+    for (const std::string& folder :
+         {location_.tag_folder, location_.root, ParentPath(location_.tag_folder)})
+      if (const std::string path = JoinPath(folder, name); KindOf(path) == PathKind::kFile)
+        return path;
+    return "";
+  }
+
+  std::optional<PickleValue> Root(const char* name) {
+    const std::string path = Find(name);
+    if (path.empty()) return std::nullopt;
+    Result<torch::Archive> archive = torch::ReadArchive(path);
+    if (archive.ok()) return std::move(archive->root);
+    Note("{} cannot be read, so what it says of the run is not known: {}", name,
+         archive.error().message());
+    return std::nullopt;
+  }
+
+  void ReadScheduler() {
+    const std::optional<PickleValue> root = Root(kSchedulerFile);
+    if (!root) return;
+    epoch_ = CountIn(*root, "last_epoch");
+    if (!epoch_) Note("{} has no last_epoch", kSchedulerFile);
+  }
+
+  void ReadUserContent() {
+    const std::optional<PickleValue> root = Root(kUserContentFile);
+    if (!root) return;
+    Take(CountIn(*root, "global_step"), "user_content.pt");
+    if (const auto samples = CountIn(*root, "consumed_samples"))
+      Note("{} counts {} samples, not tokens", kUserContentFile, *samples);
+  }
+
+  // Of optimum-neuron and of transformers ("global_step"), or of grpo-train ("step").
+  void ReadTrainerState() {
+    const std::string path = Find(kStateFile);
+    if (path.empty()) return;
+    const Result<Json> state = ReadJsonFile(path, kMaxStateBytes);
+    if (!state.ok() || !state->is_object())
+      return Note("{} cannot be read: {}", kStateFile,
+                  state.ok() ? "it is not an object" : state.error().message());
+    const auto count = [&](const char* key) -> std::optional<int64_t> {
+      const Result<int64_t> number = JsonInt(*state, key);
+      return number.ok() && *number >= 0 ? std::optional(*number) : std::nullopt;
+    };
+    Take(count("global_step"), kStateFile);
+    Take(count("step"), kStateFile);
+    if (!epoch_) epoch_ = count("schedule_steps");
+    if (const auto tokens = count("num_input_tokens_seen"); tokens && *tokens > 0)
+      out_.tokens = tokens;
+  }
+
+  void Take(std::optional<int64_t> step, const char* from) {
+    if (step_ || !step) return;
+    step_ = step;
+    step_from_ = from;
+  }
+
+  const nxd::SetLocation& location_;
+  RunProgress out_;
+  std::optional<int64_t> step_, epoch_;
+  std::string step_from_;
+};
+
+const dcp::ObjectEntry* FindObject(const dcp::Folder& folder, std::string_view key) {
+  const auto found = std::ranges::find(folder.metadata.objects, key, &dcp::ObjectEntry::key);
+  return found == folder.metadata.objects.end() ? nullptr : &*found;
+}
+
+void AddIfNone(PickleDict& dict, const char* key, PickleValue value) {
+  const auto is_key = [&](const auto& item) {
+    return item.first.string() && *item.first.string() == key;
+  };
+  if (std::ranges::none_of(dict, is_key)) dict.push_back({{std::string(key)}, std::move(value)});
+}
+
+// What the objects under "lr_scheduler." say, by their names there.
+Result<PickleDict> ScheduleIn(const dcp::Folder& folder) {
+  PickleDict state;
+  for (const dcp::ObjectEntry& object : folder.metadata.objects) {
+    if (!object.key.starts_with(kScheduler)) continue;
+    const std::string name = object.key.substr(kScheduler.size());
+    if (name.find('.') != std::string::npos) continue;  // of a lambda that is an object
+    NXDKIT_ASSIGN(PickleValue value, dcp::ReadObjectValue(folder, object));
+    state.push_back({{name}, std::move(value)});
+  }
+  return state;
+}
+
+// With the record of the tag's form nobody has trained since: what is beside the checkpoint, or is
+// not, is the tag's own.
+bool IsAsMade(const BoundArtifact& checkpoint) { return checkpoint.optimizer->form.has_value(); }
+
+}  // namespace
+
+Result<RunProgress> ProgressOfTag(const BoundArtifact& tag) {
+  NXDKIT_ASSIGN(const int64_t steps, StepsDone(tag));
+  if (tag.artifact.set) return TagReader(tag).Read(steps);
+  RunProgress progress;
+  progress.step = progress.last_epoch = steps;
+  return progress;
+}
+
+Result<std::optional<PickleValue>> SchedulerOf(const BoundArtifact& checkpoint) {
+  using Scheduler = std::optional<PickleValue>;
+  const auto& folder = checkpoint.artifact.dcp;
+  if (!folder || !checkpoint.optimizer || IsAsMade(checkpoint)) return Scheduler();
+  NXDKIT_ASSIGN(PickleDict state, ScheduleIn(*folder));
+  const std::optional<int64_t> epoch = CountIn(PickleValue::MakeDict(state), "last_epoch");
+  if (!epoch) return Scheduler();
+  PickleList rates;
+  PickleList lambdas;
+  for (const PickleDict& group : checkpoint.optimizer->groups) {
+    const PickleValue whole = PickleValue::MakeDict(group);
+    if (const PickleValue* rate = whole.Find("lr")) rates.push_back(*rate);
+    lambdas.push_back({PickleValue::None{}});
+  }
+  AddIfNone(state, "_step_count", {*epoch + 1});
+  AddIfNone(state, "_last_lr", PickleValue::MakeList(std::move(rates)));
+  AddIfNone(state, "lr_lambdas", PickleValue::MakeList(std::move(lambdas)));
+  return Scheduler(PickleValue::MakeDict(std::move(state)));
+}
+
+Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
+  std::vector<std::string> losses;
+  if (IsAsMade(checkpoint)) return losses;
+  const dcp::Folder& folder = *checkpoint.artifact.dcp;
+  NXDKIT_ASSIGN(const auto scheduler, SchedulerOf(checkpoint));
+  if (scheduler)
+    losses.push_back(
+        fmt::format("{} is made of {} and the learning rates: a schedule has its own numbers "
+                    "beside these, such as base_lrs, from the program",
+                    kSchedulerFile, kLastEpochKey));
+  else if (KindOf(JoinPath(folder.path, kSchedulerFile)) != PathKind::kFile)
+    losses.push_back(
+        fmt::format("there is no {}, so no {} is made", kLastEpochKey, kSchedulerFile));
+  for (const char* key : {kTrainStepKey, kTokensSeenKey}) {
+    const dcp::ObjectEntry* object = FindObject(folder, key);
+    if (!object) continue;
+    NXDKIT_ASSIGN(const PickleValue value, dcp::ReadObjectValue(folder, *object));
+    if (const int64_t* number = value.integer())
+      losses.push_back(fmt::format("{} is {}, which a tag has no place for", key, *number));
+  }
+  for (const dcp::ObjectEntry& object : folder.metadata.objects)
+    if (object.key.starts_with("dataloader.")) {
+      losses.push_back("the data loader's state has no counterpart in a tag");
+      break;
+    }
+  for (const RunTensor& tensor : checkpoint.optimizer->run)
+    losses.push_back(fmt::format("{} has no counterpart in a tag", tensor.key));
+  return losses;
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,40 @@
+// PRIVATE to formats/artifact and formats/output: how far a training run is, beyond what its
+// optimizer counts, in an NxD tag and in a distributed checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/artifact/bind.h"
+
+namespace nxdkit::ops {
+
+inline constexpr char kLastEpochKey[] = "lr_scheduler.last_epoch";
+inline constexpr char kTrainStepKey[] = "train_state.step";
+inline constexpr char kTokensSeenKey[] = "train_state.ntokens_seen";
+
+inline constexpr char kSchedulerFile[] = "scheduler.pt";
+inline constexpr char kUserContentFile[] = "user_content.pt";
+
+struct RunProgress {
+  int64_t step = 0;        // of training
+  int64_t last_epoch = 0;  // of the learning rate's schedule
+  std::optional<int64_t> tokens;
+  std::vector<std::string> notes;  // where the numbers are from, and what could not be read
+};
+
+// Of a tag: what scheduler.pt and user_content.pt say, and trainer_state.json in the folder around
+// it; what nobody says is what the optimizer has counted.
+Result<RunProgress> ProgressOfTag(const BoundArtifact& tag);
+
+// What scheduler.pt of a tag that is made of a checkpoint is to hold: what the checkpoint says of
+// the schedule, in the form that torch's schedulers load. nullopt when it says nothing, or is as it
+// was made of a tag: then the tag's own file is beside it, or there was none.
+Result<std::optional<torch::PickleValue>> SchedulerOf(const BoundArtifact& checkpoint);
+
+// What the tag will not have of the checkpoint's run.
+Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,497 @@
+// The optimizer's state of a distributed checkpoint in all its forms, and what else a run saves.
+// The checkpoint is torch's own (testdata/dcp/one), or one that was made of a tag, changed by hand.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <string>
+
+#include "formats/torch/archive.h"
+#include "tests/formats/dcp/folder_draft.h"
+#include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/reshard/training_tag.h"
+#include "tests/lib/expect_error.h"
+
+namespace nxdkit {
+namespace {
+
+using ops::Kind;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing_util::DcpDraft;
+using testing_util::ExpectError;
+using testing_util::OpsWorkshop;
+using testing_util::ReadBytes;
+using testing_util::Scratch;
+using testing_util::TrainingTag;
+using torch::PickleDict;
+using torch::PickleValue;
+
+const std::string kQwenConfig = NXDKIT_TESTDATA "/dcp/config.json";
+
+template <typename Number>
+std::string BytesOf(Number number) {
+  std::string bytes(sizeof number, '\0');
+  std::memcpy(bytes.data(), &number, sizeof number);
+  return bytes;
+}
+
+ops::InputHints StateHints() {
+  ops::InputHints hints;
+  hints.config = kQwenConfig;
+  hints.optimizer = true;
+  return hints;
+}
+
+// --- as torch saved it, three of its parameters trained
+
+class SavedState : public ::testing::Test {
+ protected:
+  Result<ops::BoundArtifact> Bind() {
+    draft_.Write(shop_ / "dcp");
+    return ops::OpenAndBind(shop_ / "dcp", Kind::kDcp, StateHints());
+  }
+
+  Result<ops::ConvertReport> Convert(ops::ConvertRequest request) {
+    draft_.Write(shop_ / "dcp");
+    request.hints = StateHints();
+    return ops::Convert(request);
+  }
+  // To a checkpoint again.
+  Result<ops::ConvertReport> Recut() {
+    return Convert(OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "again", Kind::kDcp));
+  }
+
+  Result<ops::VerifyReport> Verify() {
+    draft_.Write(shop_ / "dcp");
+    ops::VerifyRequest request;
+    request.path = shop_ / "dcp";
+    request.hints.config = kQwenConfig;
+    return ops::Verify(request);
+  }
+
+  OpsWorkshop shop_;
+  DcpDraft draft_ = DcpDraft::Read(NXDKIT_TESTDATA "/dcp/one");
+};
+
+const PickleValue* OptionIn(const ops::BoundArtifact& bound, size_t group, std::string_view name) {
+  if (group >= bound.optimizer->groups.size()) return nullptr;
+  for (const auto& [key, value] : bound.optimizer->groups[group])
+    if (*key.string() == name) return &value;
+  return nullptr;
+}
+
+// `capturable` and `fused` make a tensor of the learning rate.
+TEST_F(SavedState, TakesAnOptionThatIsATensor) {
+  for (const DcpDraft::Object& object : std::vector(draft_.objects))
+    if (object.key.ends_with(".lr")) {
+      draft_.Remove(object.key);
+      draft_.tensors.push_back({object.key, Dtype::kF32, {}, BytesOf(0.25f)});
+    }
+  const auto bound = Bind();
+  ASSERT_TRUE(bound.ok()) << bound.error().ToString();
+  ASSERT_EQ(bound->optimizer->groups.size(), 1u);
+  const PickleValue* rate = OptionIn(*bound, 0, "lr");
+  ASSERT_NE(rate, nullptr);
+  EXPECT_EQ(std::get<double>(rate->value), 0.25);
+}
+
+TEST_F(SavedState, RefusesAnOptionThatIsATensorWithDimensions) {
+  draft_.tensors.push_back(
+      {"optimizer.param_groups.norm.weight.lrs", Dtype::kF32, {2}, std::string(8, '\0')});
+  const auto error = ExpectError(Bind(), Errc::kUnsupported, "a tensor of shape [2]");
+  EXPECT_EQ(error->tensor(), "optimizer.param_groups.norm.weight.lrs");
+}
+
+TEST_F(SavedState, OfTwoNamesIsOneAndCompared) {
+  DcpDraft::Tensor copy = draft_.Find("optimizer.state.norm.weight.exp_avg");
+  copy.key = "optimizer.state.model.norm.weight.exp_avg";
+  draft_.tensors.push_back(copy);
+  DcpDraft::Object option = draft_.FindObject("optimizer.param_groups.norm.weight.lr");
+  option.key = "optimizer.param_groups.model.norm.weight.lr";
+  draft_.objects.push_back(option);
+  const auto bound = Bind();
+  ASSERT_TRUE(bound.ok()) << bound.error().ToString();
+  const auto norm = std::ranges::find(bound->params, "model.norm.weight", &LogicalTensor::name);
+  std::vector<std::string> names;
+  for (const ops::OptimizerEntry& entry :
+       *bound->optimizer->entries[static_cast<size_t>(norm - bound->params.begin())])
+    names.push_back(entry.name);
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("step", "exp_avg", "exp_avg_sq"));
+  const auto made = Recut();
+  EXPECT_TRUE(made.ok()) << made.error().ToString();
+}
+
+TEST_F(SavedState, OfTwoNamesThatDifferIsRefused) {
+  DcpDraft::Tensor copy = draft_.Find("optimizer.state.norm.weight.exp_avg");
+  copy.key = "optimizer.state.model.norm.weight.exp_avg";
+  copy.bytes[4] ^= 1;
+  draft_.tensors.push_back(copy);
+  const auto error = ExpectError(Recut(), Errc::kCorrupt,
+                                 "1 element differs from the other copy of "
+                                 "model.norm.weight/exp_avg");
+  EXPECT_EQ(error->tensor(), "optimizer.state.model.norm.weight.exp_avg");
+}
+
+TEST_F(SavedState, OfTwoNamesAndKindsIsRefused) {
+  draft_.tensors.push_back(
+      {"optimizer.state.model.norm.weight.step", Dtype::kF64, {}, BytesOf(1.0)});
+  const auto error = ExpectError(Bind(), Errc::kCorrupt,
+                                 "the step of model.norm.weight is kept under another of its "
+                                 "names too, and as something else");
+  EXPECT_EQ(error->tensor(), "optimizer.state.model.norm.weight.step");
+}
+
+TEST_F(SavedState, OptionsOfTwoNamesThatDifferAreRefused) {
+  draft_.objects.push_back({"optimizer.param_groups.model.norm.weight.lr", {0.5}});
+  const auto error =
+      ExpectError(Bind(), Errc::kCorrupt, "lr of model.norm.weight has another value");
+  EXPECT_EQ(error->tensor(), "optimizer.param_groups.model.norm.weight.lr");
+}
+
+// What get_optimizer_state_dict gives: groups in a list, each with the names of its parameters.
+void GroupOptions(DcpDraft& draft, const std::vector<PickleValue>& params) {
+  std::vector<DcpDraft::Object> options;
+  for (const DcpDraft::Object& object : draft.objects)
+    if (const std::string own = "optimizer.param_groups.norm.weight."; object.key.starts_with(own))
+      options.push_back(
+          {"optimizer.param_groups.0." + object.key.substr(own.size()), object.value});
+  draft.Remove("optimizer.param_groups.");
+  draft.objects.insert(draft.objects.end(), options.begin(), options.end());
+  draft.objects.push_back({"optimizer.param_groups.0.params", PickleValue::MakeList(params)});
+}
+
+TEST_F(SavedState, TakesGroupsOfNamedParameters) {
+  const auto flat = Bind();
+  ASSERT_TRUE(flat.ok()) << flat.error().ToString();
+  std::vector<PickleValue> names;
+  for (const DcpDraft::Tensor& tensor : draft_.tensors)
+    if (const std::string_view key = tensor.key;
+        key.starts_with("optimizer.state.") && key.ends_with(".exp_avg"))
+      names.push_back({std::string(key.substr(16, key.size() - 24))});
+  ASSERT_EQ(names.size(), 3u);
+  GroupOptions(draft_, names);
+  const auto bound = Bind();
+  ASSERT_TRUE(bound.ok()) << bound.error().ToString();
+  ASSERT_EQ(bound->optimizer->groups.size(), 1u);
+  EXPECT_EQ(bound->optimizer->groups.front().size(), 11u);
+  EXPECT_EQ(std::get<double>(OptionIn(*bound, 0, "lr")->value), 1e-3);
+  EXPECT_EQ(bound->optimizer->group_of, flat->optimizer->group_of);
+}
+
+TEST_F(SavedState, RefusesGroupsOfNumberedParameters) {
+  GroupOptions(draft_, {{int64_t{0}}, {int64_t{1}}});
+  const auto error = ExpectError(Bind(), Errc::kUnsupported,
+                                 "the optimizer's parameters have numbers and no names (found 0)");
+  EXPECT_THAT(error->hint(), HasSubstr("get_optimizer_state_dict()"));
+}
+
+TEST_F(SavedState, RefusesNumberedState) {
+  DcpDraft::Tensor state = draft_.Find("optimizer.state.norm.weight.exp_avg");
+  state.key = "optimizer.state.7.exp_avg";
+  draft_.tensors.push_back(state);
+  const auto error = ExpectError(Bind(), Errc::kUnsupported,
+                                 "the optimizer's parameters have numbers and no names (found 7)");
+  EXPECT_EQ(error->tensor(), "optimizer.state.7.exp_avg");
+}
+
+TEST_F(SavedState, RefusesAGroupThatDoesNotSayOfWhat) {
+  GroupOptions(draft_, {});
+  draft_.Remove("optimizer.param_groups.0.params");
+  ExpectError(Bind(), Errc::kCorrupt, "the group does not list its parameters in \"params\"");
+}
+
+TEST_F(SavedState, WithoutOneOfAdamsNumbersIsAFinding) {
+  draft_.Remove("optimizer.state.norm.weight.exp_avg_sq");
+  const auto report = Verify();
+  ASSERT_TRUE(report.ok()) << report.error().ToString();
+  ASSERT_EQ(report->findings.size(), 1u);
+  EXPECT_EQ(report->findings.front().param, "model.norm.weight");
+  EXPECT_THAT(report->findings.front().message, HasSubstr("the optimizer keeps no exp_avg_sq"));
+}
+
+TEST_F(SavedState, OfSomeParametersIsAWarning) {
+  const auto report = Verify();
+  ASSERT_TRUE(report.ok()) << report.error().ToString();
+  EXPECT_TRUE(report->findings.empty());
+  EXPECT_THAT(report->warnings, Contains("22 of 25 parameters have no optimizer state, the first "
+                                         "is model.embed_tokens.weight"));
+}
+
+TEST_F(SavedState, AndTensorsOfTheRunGoAlong) {
+  draft_.tensors.push_back({"dataloader.seen", Dtype::kI64, {3}, std::string(24, '\7')});
+  draft_.tensors.push_back({"rng_state", Dtype::kU8, {4}, "\1\2\3\4"});
+  draft_.tensors.push_back({"optimizer.scale", Dtype::kF32, {}, BytesOf(2.0f)});
+  draft_.objects.push_back({"optimizer.kind", {std::string("AdamW")}});
+  const auto made = Recut();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  DcpDraft again = DcpDraft::Read(shop_ / "again");
+  EXPECT_EQ(again.Find("dataloader.seen").bytes, std::string(24, '\7'));
+  EXPECT_EQ(again.Find("dataloader.seen").dtype, Dtype::kI64);
+  EXPECT_EQ(again.Find("rng_state").bytes, "\1\2\3\4");
+  EXPECT_EQ(*again.FindObject("optimizer.kind").value.string(), "AdamW");
+  EXPECT_THAT(made->notes, Contains("optimizer.scale is not a parameter and is left out"));
+  EXPECT_THAT(made->notes, Contains("22 of 25 parameters have no state, and get none"));
+}
+
+TEST_F(SavedState, StepsThatArePlainNumbersGoAlong) {
+  draft_.Remove("optimizer.state.norm.weight.step");
+  draft_.objects.push_back({"optimizer.state.norm.weight.step", {int64_t{1}}});
+  const auto made = Recut();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(*DcpDraft::Read(shop_ / "again")
+                 .FindObject("optimizer.state.norm.weight.step")
+                 .value.integer(),
+            1);
+}
+
+// --- of experts
+
+// A model whose experts have state, all but those of `without`, in the names of transformers.
+DcpDraft WithExpertState(const OpsWorkshop& shop, const std::string& without) {
+  const std::string model = shop.MakeModel("model", {.family = "qwen3_moe", .experts = 4});
+  DcpDraft draft = DcpDraft::Read(shop.Make("plain", model, Kind::kHf, Kind::kDcp));
+  for (const DcpDraft::Tensor& weight : std::vector(draft.tensors)) {
+    if (weight.key.find(without) != std::string::npos) continue;
+    const std::string state = "optimizer.state." + weight.key;
+    std::string zeros(static_cast<size_t>(*ElementCount(weight.shape)) * 4, '\0');
+    draft.tensors.push_back({state + ".step", Dtype::kF32, {}, BytesOf(3.0f)});
+    draft.tensors.push_back({state + ".exp_avg", Dtype::kF32, weight.shape, zeros});
+    draft.tensors.push_back({state + ".exp_avg_sq", Dtype::kF32, weight.shape, zeros});
+    draft.objects.push_back({"optimizer.param_groups." + weight.key + ".lr", {0.5}});
+  }
+  draft.Write(shop / "dcp");
+  std::filesystem::copy(shop / "plain/config.json", shop / "dcp/config.json");
+  return draft;
+}
+
+Result<ops::ConvertReport> ToTitan(const OpsWorkshop& shop) {
+  ops::OutputOptions options;
+  options.dcp_style = dcp::Style::kTitan;
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(shop / "dcp", Kind::kDcp, shop / "titan", Kind::kDcp, options);
+  request.hints.optimizer = true;
+  request.verify = true;
+  return ops::Convert(request);
+}
+
+TEST(ExpertState, IsStackedWithTheWeights) {
+  const OpsWorkshop shop;
+  DcpDraft from = WithExpertState(shop, "none");
+  const auto made = ToTitan(shop);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  DcpDraft titan = DcpDraft::Read(shop / "titan");
+  const std::string name = "layers.0.moe.routed_experts.inner_experts.w1_EFD";
+  EXPECT_EQ(titan.Find("optimizer.state." + name + ".exp_avg").shape, titan.Find(name).shape);
+  EXPECT_EQ(titan.Find("optimizer.state." + name + ".step").bytes, BytesOf(3.0f));
+}
+
+// Whichever of the experts has none: the tensor that they become would have the others' lost.
+TEST(ExpertState, OfSomeExpertsIsRefused) {
+  for (const char* without : {"experts.0.gate_proj", "experts.2.gate_proj"}) {
+    SCOPED_TRACE(without);
+    const OpsWorkshop shop;
+    WithExpertState(shop, without);
+    const auto error = ExpectError(ToTitan(shop), Errc::kUnsupported,
+                                   "the optimizer keeps something else of each: nothing of one of "
+                                   "them");
+    EXPECT_EQ(error->tensor(), "layers.0.moe.routed_experts.inner_experts.w1_EFD");
+  }
+}
+
+// --- between a tag and a checkpoint
+
+class TagState : public ::testing::Test {
+ protected:
+  Result<ops::ConvertReport> There(const TrainingTag& tag = {}) {
+    testing_util::WriteTrainingTag(shop_ / "tag", tag);
+    return ThereAsIs();
+  }
+  Result<ops::ConvertReport> ThereAsIs() {
+    ops::ConvertRequest request =
+        OpsWorkshop::Request(shop_ / "tag", Kind::kNxd, shop_ / "dcp", Kind::kDcp);
+    request.hints.optimizer = true;
+    return ops::Convert(request);
+  }
+  Result<ops::ConvertReport> Back() {
+    ops::OutputOptions options;
+    options.tp = 1;
+    options.training_tag = true;
+    ops::ConvertRequest request =
+        OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "back", Kind::kNxd, options);
+    request.hints.optimizer = true;
+    request.hints.config = shop_ / "tag/config.json";
+    return ops::Convert(request);
+  }
+  void WriteObject(const std::string& name, const PickleDict& dict) const {
+    std::filesystem::create_directories(std::filesystem::path(shop_ / name).parent_path());
+    std::ofstream(shop_ / name, std::ios::binary)
+        << *dcp::EncodeObject(PickleValue::MakeDict(dict));
+  }
+  int64_t Object(const std::string& key) const {
+    return *DcpDraft::Read(shop_ / "dcp").FindObject(key).value.integer();
+  }
+
+  OpsWorkshop shop_;
+};
+
+TEST_F(TagState, GivesTheStepsOfItsRun) {
+  testing_util::WriteTrainingTag(shop_ / "tag", {});
+  WriteObject("tag/scheduler.pt", {{{std::string("last_epoch")}, {int64_t{11}}}});
+  WriteObject("tag/user_content.pt", {{{std::string("global_step")}, {int64_t{48}}},
+                                      {{std::string("consumed_samples")}, {int64_t{768}}}});
+  const auto made = ThereAsIs();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(Object("lr_scheduler.last_epoch"), 11);
+  EXPECT_EQ(Object("train_state.step"), 48);
+  EXPECT_THAT(made->notes, Contains("train_state.step is 48, the step of user_content.pt; the "
+                                    "optimizer has made 12"));
+  EXPECT_THAT(made->notes, Contains("user_content.pt counts 768 samples, not tokens"));
+}
+
+TEST_F(TagState, GivesWhatTheFolderAroundItSays) {
+  testing_util::WriteTrainingTag(shop_ / "tag", {});
+  std::filesystem::remove(shop_ / "tag/scheduler.pt");
+  std::filesystem::remove(shop_ / "tag/user_content.pt");
+  std::ofstream(shop_ / "trainer_state.json")
+      << R"({"global_step": 5, "num_input_tokens_seen": 4096})";
+  const auto hf = ThereAsIs();
+  ASSERT_TRUE(hf.ok()) << hf.error().ToString();
+  EXPECT_EQ(Object("train_state.step"), 5);
+  EXPECT_EQ(Object("train_state.ntokens_seen"), 4096);
+  EXPECT_EQ(Object("lr_scheduler.last_epoch"), 12);
+  std::filesystem::remove_all(shop_ / "dcp");
+  std::ofstream(shop_ / "trainer_state.json") << R"({"step": 6, "schedule_steps": 7})";
+  const auto grpo = ThereAsIs();
+  ASSERT_TRUE(grpo.ok()) << grpo.error().ToString();
+  EXPECT_EQ(Object("train_state.step"), 6);
+  EXPECT_EQ(Object("lr_scheduler.last_epoch"), 7);
+}
+
+TEST_F(TagState, NamesAScheduleThatCannotBeRead) {
+  const auto made = There();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes, Contains(HasSubstr("scheduler.pt cannot be read")));
+  EXPECT_EQ(Object("lr_scheduler.last_epoch"), 12);
+}
+
+// As torch leaves it: the record of the tag's form is gone, and the file beside is an older one's.
+TEST_F(TagState, GetsItsScheduleFromTheCheckpoint) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+  trained.Remove("nxdkit.optimizer");
+  trained.FindObject("lr_scheduler.last_epoch").value = {int64_t{40}};
+  trained.FindObject("train_state.step").value = {int64_t{41}};
+  trained.Write(shop_ / "dcp");
+  const auto made = Back();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  const auto scheduler = torch::ReadArchive(shop_ / "back/scheduler.pt");
+  ASSERT_TRUE(scheduler.ok()) << scheduler.error().ToString();
+  EXPECT_EQ(*scheduler->root.Find("last_epoch")->integer(), 40);
+  EXPECT_EQ(*scheduler->root.Find("_step_count")->integer(), 41);
+  ASSERT_EQ(scheduler->root.Find("_last_lr")->list()->size(), 2u);
+  EXPECT_EQ(std::get<double>(scheduler->root.Find("_last_lr")->list()->at(0).value), 3e-4);
+  EXPECT_EQ(scheduler->root.Find("lr_lambdas")->list()->size(), 2u);
+  EXPECT_THAT(made->notes, Contains("train_state.step is 41, which a tag has no place for"));
+  EXPECT_THAT(made->notes, Contains(HasSubstr("scheduler.pt is made of lr_scheduler.last_epoch")));
+}
+
+// It had none, so it gets none: byte for byte what it was.
+TEST_F(TagState, WithoutAScheduleComesBackWithoutOne) {
+  testing_util::WriteTrainingTag(shop_ / "tag", {});
+  std::filesystem::remove(shop_ / "tag/scheduler.pt");
+  ASSERT_TRUE(ThereAsIs().ok());
+  EXPECT_EQ(Object("lr_scheduler.last_epoch"), 12);
+  ASSERT_TRUE(Back().ok());
+  EXPECT_FALSE(std::filesystem::exists(shop_ / "back/scheduler.pt"));
+}
+
+TEST_F(TagState, NamesAScheduleThatTheCheckpointLacks) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+  trained.Remove("nxdkit.optimizer");
+  trained.Remove("lr_scheduler.");
+  trained.Write(shop_ / "dcp");
+  std::filesystem::remove(shop_ / "dcp/scheduler.pt");
+  const auto made = Back();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_FALSE(std::filesystem::exists(shop_ / "back/scheduler.pt"));
+  EXPECT_THAT(made->notes,
+              Contains("there is no lr_scheduler.last_epoch, so no scheduler.pt is made"));
+}
+
+TEST_F(TagState, TakesStepsThatAreTensorsOfWholeNumbers) {
+  TrainingTag tag;
+  tag.change = [](testing_util::FileDraft& file) {
+    for (auto& tensor : file.tensors)
+      if (file.is_optimizer() && tensor.output.shape.empty())
+        tensor = {{tensor.output.name, Dtype::kI64, {}}, BytesOf(int64_t{12})};
+  };
+  const auto made = There(tag);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(DcpDraft::Read(shop_ / "dcp").Find("optimizer.state.model.norm.weight.step").bytes,
+            BytesOf(12.0f));
+}
+
+// Moments in F64, each second of which F32 cannot hold.
+void MakeWide(testing_util::FileDraft& file) {
+  if (!file.is_optimizer()) return;
+  for (auto& tensor : file.tensors) {
+    if (tensor.output.shape.empty()) continue;
+    const size_t count = tensor.bytes.size() / 4;
+    tensor.output.dtype = Dtype::kF64;
+    tensor.bytes.clear();
+    for (size_t i = 0; i < count; ++i) tensor.bytes += BytesOf(i % 2 == 0 ? 0.1 : 0.5);
+  }
+}
+
+TEST_F(TagState, CountsWhatF32CannotHold) {
+  TrainingTag tag;
+  tag.master_weights = false;
+  tag.change = MakeWide;
+  const auto made = There(tag);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(DcpDraft::Read(shop_ / "dcp").Find("optimizer.state.model.norm.weight.exp_avg").dtype,
+            Dtype::kF32);
+  // Both moments, half of the elements of every parameter.
+  EXPECT_THAT(made->warnings,
+              Contains(AllOf(HasSubstr(std::to_string(made->parameters) + " elements"),
+                             HasSubstr("are F64 and become F32 with another value"))));
+}
+
+// The tag's weights are not those of its master weights.
+TEST_F(TagState, NamesWeightsThatAreNotTheirMasters) {
+  const auto made = There();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->warnings, Contains(HasSubstr("are not their master weights rounded: of "
+                                                 "model.embed_tokens.weight, ")));
+}
+
+TEST_F(TagState, FindsNothingWhereWeightsAreTheirMasters) {
+  TrainingTag tag;
+  tag.rounded = true;
+  const auto made = There(tag);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->warnings, ElementsAre());
+}
+
+// Keys and values have one shape: nothing but the numbers tells that these changed places.
+TEST_F(TagState, NamesParametersWhoseNumbersWereMixedUp) {
+  TrainingTag tag;
+  tag.rounded = true;
+  tag.change = [](testing_util::FileDraft& file) {
+    if (!file.is_optimizer()) return;
+    auto& masters = file.Table("sharded_master_weights");
+    std::swap(masters[2].second, masters[3].second);
+  };
+  const auto made = There(tag);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->warnings, Contains(HasSubstr("the weights of 2 of ")));
+}
+
+}  // namespace
+}  // namespace nxdkit
