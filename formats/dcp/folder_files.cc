@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/base/checked.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
@@ -12,6 +13,8 @@ namespace {
 
 constexpr size_t kMaxOpenFiles = 128;
 constexpr size_t kMaxPathBytes = 4096;
+constexpr uint64_t kMaxSharing = 4;  // torch itself saves two copies of tied weights
+constexpr uint64_t kFreeBytes = 1 << 20;
 
 Error LeadsOut(const std::string& name) {
   return Corrupt("the file {} is a link that leads out of the folder", EscapeControl(name));
@@ -60,6 +63,7 @@ Result<FolderFiles> FolderFiles::Open(const std::string& folder, const std::set<
           .in(said_by);
     NXDKIT_ASSIGN(File file, File::OpenRead(path));
     out.numbers_.emplace(name, static_cast<uint32_t>(out.files.size()));
+    out.all_bytes_ += file.bytes();
     out.files.push_back({path, "torch distributed", file.bytes(), {}, {}});
     out.open_.push_back(out.cache_ ? nullptr : std::make_shared<const File>(std::move(file)));
   }
@@ -76,6 +80,17 @@ StoredTensor FolderFiles::Kept(uint32_t number, StoredTensor tensor) const {
     tensor.storage = CachedFileStorage(cache_, files[number].path, tensor.storage->file_offset(),
                                        tensor.storage->bytes());
   return tensor;
+}
+
+Status FolderFiles::Count(const StoredTensor& tensor) {
+  NXDKIT_ASSIGN(const uint64_t bytes, PackedBytes(tensor.dtype, tensor.shape));
+  const auto sum = CheckedAdd(tensor_bytes_, bytes);
+  if (sum && (*sum <= kFreeBytes || *sum / kMaxSharing <= all_bytes_)) {
+    tensor_bytes_ = *sum;
+    return OkStatus();
+  }
+  return Unsupported("the tensors up to here have more than {} times the {} bytes of the files",
+                     kMaxSharing, all_bytes_);
 }
 
 }  // namespace nxdkit::dcp

@@ -33,9 +33,18 @@ class FolderFiles {
   // The tensor of this file, which is opened again when it is read if there are too many.
   StoredTensor Kept(uint32_t number, StoredTensor tensor) const;
 
+  // Counts a stored tensor. kUnsupported where the tensors have far more bytes than the files: views
+  // and items that share their bytes make much of little, and who lays them out takes memory for
+  // all of it.
+  Status Count(const StoredTensor& tensor);
+  // The same files have more bytes than one sees: what was compressed.
+  void CountUnpacked(uint64_t bytes) { all_bytes_ += bytes; }
+
   std::vector<TensorFile> files;  // sorted by name; tensors are for the caller to add
 
  private:
+  uint64_t all_bytes_ = 0;  // of the files
+  uint64_t tensor_bytes_ = 0;
   std::map<std::string, uint32_t> numbers_;
   std::vector<std::shared_ptr<const File>> open_;  // null: too many to be kept open
   std::shared_ptr<FileCache> cache_;

@@ -117,6 +117,7 @@ class ItemOpener {
                         .on(*item.key));
       range->second = {end, bytes};
       end += bytes;
+      files_.CountUnpacked(bytes);
     }
     if (!file) return OkStatus();
     NXDKIT_TRY(file->Measure());
@@ -169,6 +170,7 @@ class ItemOpener {
     if (tensor.dtype != entry.dtype)
       return wrong(Corrupt("the item holds elements of {}, .metadata says {}", Name(tensor.dtype),
                            Name(entry.dtype)));
+    NXDKIT_TRY(files_.Count(tensor).in(path));
     tensor.name = entry.key;
     if (chunk.place.zstd)
       tensor.storage = DecompressedStorage(tensor.storage, path, chunk.place.offset);

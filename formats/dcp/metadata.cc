@@ -22,7 +22,6 @@ using torch::PickleValue;
 
 constexpr size_t kMaxRank = 64;
 constexpr size_t kMaxNamesBytes = 200;
-constexpr std::string_view kZstd = "stream.zstd/1";
 
 // The state of a record of this class, a dict.
 Result<const PickleValue*> StateOf(const PickleValue& value, std::string_view class_name) {

@@ -256,6 +256,7 @@ class RankOpener {
                      Name(dtype))
           .on(key);
     NXDKIT_TRY(CheckShape(stored.shape, shard).on(key));
+    NXDKIT_TRY(files_.Count(stored).on(key));
     NXDKIT_ASSIGN(StoredEntry * entry, EntryOf(file, key, shape, dtype));
     parts_ += shard.parts.size();
     if (parts_ > kFreeParts + max_parts_)

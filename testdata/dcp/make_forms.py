@@ -126,6 +126,30 @@ def entry(tensor):
     return {"dtype": str(tensor.dtype)[6:], "shape": list(tensor.shape), "sha256": hashlib.sha256(data).hexdigest()}
 
 
+def shardings():
+    """What torch gives each place of a mesh: the indices along every dimension of the tensor."""
+    cases = []
+    for shape, mesh, placements in (
+            ([8, 3], [2, 2], [Shard(0), Shard(0)]), ([8, 3], [2, 2], [_StridedShard(0, split_factor=2), Shard(0)]),
+            ([5, 3], [2, 2], [_StridedShard(0, split_factor=2), Shard(0)]), ([5], [4], [Shard(0)]),
+            ([11], [3], [_StridedShard(0, split_factor=4)]), ([3, 10], [2, 3], [Shard(1), _StridedShard(1, split_factor=2)]),
+            ([7, 5], [2, 2, 2], [_StridedShard(0, split_factor=2), Replicate(), Shard(0)]), ([2], [3], [Shard(0)]),
+            ([13, 9], [2, 2], [_StridedShard(0, split_factor=3), _StridedShard(1, split_factor=2)])):
+        for flat in range(torch.Size(mesh).numel()):
+            place = [int(i) for i in torch.unravel_index(torch.tensor(flat), mesh)]
+            indices = [torch.arange(n) for n in shape]
+            for at, size, placement in zip(place, mesh, placements):
+                if isinstance(placement, Replicate):
+                    continue
+                along = type(placement)(0, **({"split_factor": placement.split_factor} if isinstance(placement, _StridedShard) else {}))
+                parts, _ = along._split_tensor(indices[placement.dim], size, with_padding=False)
+                indices[placement.dim] = parts[at]
+            texts = [["Replicate"] if isinstance(p, Replicate) else ["StridedShard", p.dim, p.split_factor]
+                     if isinstance(p, _StridedShard) else ["Shard", p.dim] for p in placements]
+            cases.append({"shape": shape, "mesh": mesh, "placements": texts, "place": place, "indices": [i.tolist() for i in indices]})
+    return cases
+
+
 def main():
     outdir = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "forms"))
     shutil.rmtree(outdir, ignore_errors=True)
@@ -142,6 +166,8 @@ def main():
     with open(os.path.join(outdir, "expected.json"), "w") as f:
         json.dump(expected, f, indent=1, sort_keys=True)
         f.write("\n")
+    with open(os.path.join(outdir, "shardings.json"), "w") as f:
+        f.write("[\n" + ",\n".join(json.dumps(case) for case in shardings()) + "\n]\n")
 
 
 if __name__ == "__main__":

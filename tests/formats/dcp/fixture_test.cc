@@ -15,11 +15,13 @@
 #include "formats/ops/digest/digest.h"
 #include "formats/ops/verify/verify.h"
 #include "lib/hash/digest.h"
+#include "tests/formats/dcp/assemble.h"
 #include "tests/formats/ops/ops_workshop.h"
 
 namespace nxdkit {
 namespace {
 
+using testing_util::Assemble;
 using testing_util::OpsWorkshop;
 using testing_util::ReadBytes;
 
@@ -53,31 +55,6 @@ TEST(DcpState, ATensorOfTheRunIsNamedAmongWhatIsLeftOut) {
   const auto bound = ops::OpenAndBind(scratch.folder(), ops::Kind::kDcp, hints);
   ASSERT_TRUE(bound.ok()) << bound.error().ToString();
   EXPECT_THAT(bound->left_out, ::testing::ElementsAre("dataloader.seen"));
-}
-
-// The whole tensor, put together element by element.
-std::string Assemble(const dcp::StoredEntry& entry) {
-  const auto element = static_cast<size_t>(ElementBytes(entry.dtype));
-  const Shape strides = RowMajorStrides(entry.shape);
-  std::string whole(static_cast<size_t>(WholeBox(entry.shape).Volume()) * element, '\0');
-  for (const dcp::StoredChunk& chunk : entry.chunks) {
-    const Shape inner = RowMajorStrides(chunk.box.extent);
-    for (int64_t i = 0; i < chunk.box.Volume(); ++i) {
-      int64_t to = 0;
-      int64_t from = 0;
-      for (size_t d = 0; d < inner.size(); ++d) {
-        const int64_t at = i / inner[d] % chunk.box.extent[d];
-        to += (chunk.box.lo[d] + at) * strides[d];
-        from += at * chunk.stored.strides[d];
-      }
-      const auto bytes = std::as_writable_bytes(std::span(whole))
-                             .subspan(static_cast<size_t>(to) * element, element);
-      EXPECT_TRUE(chunk.stored.storage
-                      ->ReadAt(chunk.stored.offset + static_cast<uint64_t>(from) * element, bytes)
-                      .ok());
-    }
-  }
-  return whole;
 }
 
 TEST_P(Fixture, HoldsTheTensorsThatTorchHad) {
