@@ -42,10 +42,46 @@ Converted OfGlobal(const Global& global) {
   return Leaf(OpaqueObject{global.name});
 }
 
+// Which values are named more than once, or may be: only these are kept once they are converted.
+class Sharing {
+ public:
+  explicit Sharing(const PickleGraph& graph) : seen_(graph.size()), again_(graph.size()) {
+    for (NodeId id = 0; id < graph.size(); ++id) Count(graph, id);
+  }
+  bool IsShared(NodeId id) const { return again_[id]; }
+
+ private:
+  void Count(const PickleGraph& graph, NodeId id) {
+    const NodeKind kind = graph.kind(id);
+    if (kind == NodeKind::kTuple) return See(graph.TupleItems(id));
+    if (kind == NodeKind::kRecord) {
+      const PickleGraph::RecordParts& parts = graph.AsRecord(id);
+      See(std::span(&parts.arguments, 1));
+      // The converter takes the arguments apart without a look at the tuple.
+      See(graph.TupleItems(parts.arguments));
+      if (parts.state) See(std::span(&*parts.state, 1));
+      return;
+    }
+    if (IsContainer(kind)) See(graph.Items(id));
+  }
+
+  void See(std::span<const NodeId> ids) {
+    for (const NodeId id : ids) {
+      again_[id] = again_[id] || seen_[id];
+      seen_[id] = true;
+    }
+  }
+
+  std::vector<bool> seen_;
+  std::vector<bool> again_;
+};
+
 class Converter {
  public:
   explicit Converter(const PickleGraph& graph)
-      : graph_(graph), max_visits_(kFreeVisits + kMaxVisitsPerByte * graph.pickle().size()) {}
+      : graph_(graph),
+        sharing_(graph),
+        max_visits_(kFreeVisits + kMaxVisitsPerByte * graph.pickle().size()) {}
 
   Result<Converted> Convert(NodeId id, int depth) {
     const NodeKind kind = graph_.kind(id);
@@ -178,8 +214,8 @@ class Converter {
   }
 
   Result<Converted> ConvertContainer(NodeId id, int depth) {
-    const auto found = done_.find(id);
-    if (found != done_.end()) {
+    const bool shared = sharing_.IsShared(id);
+    if (const auto found = shared ? done_.find(id) : done_.end(); found != done_.end()) {
       if (depth + found->second.height > kMaxNesting) return TooDeep();
       return found->second;
     }
@@ -190,7 +226,7 @@ class Converter {
     const NodeKind kind = graph_.kind(id);
     Result<Converted> out = ConvertOpen(id, kind, depth);
     open_.erase(id);
-    if (out.ok()) done_.emplace(id, *out);
+    if (out.ok() && shared) done_.emplace(id, *out);
     return out;
   }
 
@@ -222,8 +258,9 @@ class Converter {
   }
 
   const PickleGraph& graph_;
+  Sharing sharing_;
   uint64_t max_visits_;
-  std::unordered_map<NodeId, Converted> done_;  // containers only
+  std::unordered_map<NodeId, Converted> done_;  // shared containers only
   std::unordered_set<NodeId> open_;             // containers on the way from the root
 };
 

@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         JsonFault{"Version", "/version", R"("3.0")", Errc::kUnsupported,
               "version \"3.0\", expected 1.0 or 2.0"},
-        JsonFault{"NoVersion", "/version", nullptr, Errc::kCorrupt, "rank_to_layout_info_mappings"},
+        JsonFault{"NoVersion", "/version", nullptr, Errc::kCorrupt, "the path model is not a list"},
         JsonFault{"WorldZero", "/world_size", "0", Errc::kUnsupported, "a world_size of 0"},
         JsonFault{"WorldHuge", "/world_size", "1000000000000", Errc::kUnsupported,
               "a world_size of 1000000000000, expected 1 to 100000"},
