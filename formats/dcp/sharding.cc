@@ -8,8 +8,8 @@
 namespace nxdkit::dcp {
 namespace {
 
-constexpr int64_t kMaxParts = 4096;
-constexpr size_t kMaxMeshDims = 16;
+constexpr int64_t kMaxParts = 1024;
+constexpr size_t kMaxMeshDims = 8;
 
 // Neighbouring indices along one dimension of the whole tensor.
 struct Run {
@@ -43,6 +43,10 @@ Run PartOf(const Run& range, int64_t parts, int64_t index) {
   const int64_t size = range.count / parts + (range.count % parts != 0 ? 1 : 0);
   const int64_t first = size == 0 || index > range.count / size ? range.count : index * size;
   return {range.first + first, std::min(size, range.count - first)};
+}
+
+Error TooManyParts() {
+  return Unsupported("the rank has more than {} parts of the tensor", kMaxParts);
 }
 
 std::vector<Run> Cut(const std::vector<Run>& runs, const Placement& placement, int64_t ranks,
@@ -94,14 +98,14 @@ Result<LocalShard> ShardAt(const Sharding& sharding, const Shape& coordinate) {
     if (placement.kind == Placement::Kind::kReplicate) continue;
     std::vector<Run>& cut = runs[static_cast<size_t>(placement.dim)];
     cut = Cut(cut, placement, sharding.mesh[d], coordinate[d]);
+    if (static_cast<int64_t>(cut.size()) > kMaxParts) return TooManyParts();
   }
 
   LocalShard out{{}, {{}}};
   for (const std::vector<Run>& dim : runs) {
     out.shape.push_back(CountOf(dim));
     std::vector<Part> parts;
-    if (static_cast<int64_t>(out.parts.size() * dim.size()) > kMaxParts)
-      return Unsupported("the rank has more than {} parts of the tensor", kMaxParts);
+    if (static_cast<int64_t>(out.parts.size() * dim.size()) > kMaxParts) return TooManyParts();
     for (const Part& part : out.parts) {
       int64_t local = 0;
       for (const Run& run : dim) {

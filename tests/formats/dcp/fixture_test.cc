@@ -17,6 +17,7 @@
 #include "lib/hash/digest.h"
 #include "tests/formats/dcp/assemble.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/lib/expect_error.h"
 
 namespace nxdkit {
 namespace {
@@ -130,6 +131,23 @@ TEST_P(Fixture, IsGood) {
 
 INSTANTIATE_TEST_SUITE_P(Dcp, Fixture, ::testing::Values("one", "fsdp4", "mesh2x2"),
                          [](const auto& row) { return std::string(row.param); });
+
+// A llama of 10,000 layers with 65,536 heads each would take some 400 GB of pieces: they are made
+// only for tensors that are there.
+TEST(DcpConfig, CountsOfAConfigurationAreNotTrusted) {
+  const testing_util::Scratch scratch;
+  const std::string config = scratch.Write("config.json", R"({"model_type": "llama",
+    "hidden_size": 131072, "intermediate_size": 5, "num_hidden_layers": 10000,
+    "num_attention_heads": 65536, "num_key_value_heads": 65536, "head_dim": 2, "vocab_size": 128,
+    "rms_norm_eps": 1e-6, "max_position_embeddings": 64, "tie_word_embeddings": false})");
+  ops::InputHints hints;
+  hints.config = config;
+  const auto bound = ops::OpenAndBind(kFolder + "one", ops::Kind::kDcp, hints);
+  const auto error = testing_util::ExpectError(bound, Errc::kCorrupt,
+                                               "shape [128, 64] found, [128, 131072] expected");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->tensor(), "tok_embeddings.weight");
+}
 
 // The boxes that a mesh cuts are those that torch cut.
 std::set<std::string> BoxesIn(const dcp::Folder& folder, const std::string& key) {

@@ -419,10 +419,10 @@ TEST(Sharding, RefusesWhatDoesNotFit) {
   ExpectError(at({4}, {2}, {{Kind::kStridedShard, 0, 0}}, {0}), Errc::kCorrupt,
               "a split factor of 0");
   ExpectError(at({4}, {2}, {{Kind::kStridedShard, 0, int64_t{1} << 60}}, {0}), Errc::kUnsupported,
-              "the limit is 4096");
+              "the limit is 1024");
   ExpectError(at({4096, 4096}, {2, 2},
-                 {{Kind::kStridedShard, 0, 100}, {Kind::kStridedShard, 1, 100}}, {0, 0}),
-              Errc::kUnsupported, "more than 4096 parts");
+                 {{Kind::kStridedShard, 0, 40}, {Kind::kStridedShard, 1, 40}}, {0, 0}),
+              Errc::kUnsupported, "more than 1024 parts");
   ExpectError(at({int64_t{1} << 62, 4}, {2}, {{}}, {0}), Errc::kCorrupt, "is not one");
 }
 
