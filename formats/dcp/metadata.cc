@@ -16,7 +16,6 @@
 namespace nxdkit::dcp {
 namespace {
 
-using torch::PickleDict;
 using torch::PickleRecord;
 using torch::PickleValue;
 
@@ -32,11 +31,6 @@ Result<const PickleValue*> StateOf(const PickleValue& value, std::string_view cl
   if (!record->state || !record->state->dict())
     return Corrupt("a {} whose state is no dict", class_name);
   return &*record->state;
-}
-
-Result<const PickleDict*> DictOf(const PickleValue* value, std::string_view name) {
-  if (!value || !value->dict()) return Corrupt("{} is missing, or not a dict", name);
-  return value->dict();
 }
 
 Result<Shape> SizeOf(const PickleValue* value, std::string_view name) {
@@ -75,53 +69,51 @@ std::string IndexKey(const std::string& key, const Shape& offset, bool is_tensor
 }
 
 // Absent before torch 2.8. What a second major version will mean, nobody can know.
-Status CheckVersion(const PickleValue* version) {
-  if (!version || std::holds_alternative<PickleValue::None>(version->value)) return OkStatus();
-  if (!version->string()) return Corrupt("version is not a string");
-  if (version->string()->starts_with("1.")) return OkStatus();
+Status CheckVersion(const PickleValue& version) {
+  if (std::holds_alternative<PickleValue::None>(version.value)) return OkStatus();
+  if (!version.string()) return Corrupt("version is not a string");
+  if (version.string()->starts_with("1.")) return OkStatus();
   return Unsupported("version \"{}\", expected 1.0.0",
-                     EscapeControl(version->string()->substr(0, 40)));
+                     EscapeControl(version.string()->substr(0, 40)));
 }
 
 class MetadataParser {
  public:
   explicit MetadataParser(bool whole) : whole_(whole) {}
 
-  Result<Metadata> Parse(const PickleValue& root) {
-    NXDKIT_ASSIGN(const PickleValue* state, StateOf(root, kMetadataClass));
-    NXDKIT_TRY(CheckVersion(state->Find("version")));
-    NXDKIT_TRY(ReadPlaces(state->Find("storage_data")));
-    NXDKIT_ASSIGN(const PickleDict* entries,
-                  DictOf(state->Find("state_dict_metadata"), "state_dict_metadata"));
-    for (const auto& [key, value] : *entries) {
-      if (!key.string()) return Corrupt("a key of state_dict_metadata is not a string");
-      NXDKIT_TRY(ReadEntry(*key.string(), value).on(*key.string()));
-    }
+  Result<Metadata> Parse(torch::BareRecord& root) {
+    NXDKIT_ASSIGN(const PickleValue version, root.Value("version"));
+    NXDKIT_TRY(CheckVersion(version));
+    NXDKIT_TRY(root.ForEach("storage_data", [&](const PickleValue& index, const PickleValue& info) {
+      return ReadPlace(index, info);
+    }));
+    NXDKIT_TRY(root.ForEach("state_dict_metadata",
+                            [&](const PickleValue& key, const PickleValue& value) -> Status {
+                              if (!key.string())
+                                return Corrupt("a key of state_dict_metadata is not a string");
+                              return ReadEntry(*key.string(), value).on(*key.string());
+                            }));
     if (!places_.empty()) return LeftOver();
-    NXDKIT_TRY(ReadPaths(state->Find("planner_data")));
+    NXDKIT_ASSIGN(const PickleValue paths, root.Value("planner_data"));
+    NXDKIT_TRY(ReadPaths(paths));
     return std::move(out_);
   }
 
  private:
-  Status ReadPlaces(const PickleValue* value) {
-    NXDKIT_ASSIGN(const PickleDict* places, DictOf(value, "storage_data"));
-    places_.reserve(places->size());
-    for (const auto& [index, info] : *places) {
-      NXDKIT_ASSIGN(const PickleValue* state, StateOf(index, kIndexClass));
-      const PickleValue* fqn = state->Find("fqn");
-      if (!fqn || !fqn->string()) return Corrupt("a MetadataIndex has no fqn");
-      const std::string& key = *fqn->string();
-      const PickleValue* offset = state->Find("offset");
-      const bool is_tensor = offset && !std::holds_alternative<PickleValue::None>(offset->value);
-      Shape lo;
-      if (is_tensor) {
-        NXDKIT_ASSIGN(lo, SizeOf(offset, "the offset of a MetadataIndex").on(key));
-      }
-      Result<ItemPlace> place = PlaceOf(info);
-      if (!place.ok()) return std::move(place).error().on(key);
-      if (!places_.emplace(IndexKey(key, lo, is_tensor), *std::move(place)).second)
-        return Corrupt("storage_data has two places for the chunk at {}", ShapeText(lo)).on(key);
+  Status ReadPlace(const PickleValue& index, const PickleValue& info) {
+    NXDKIT_ASSIGN(const PickleValue* state, StateOf(index, kIndexClass));
+    const PickleValue* fqn = state->Find("fqn");
+    if (!fqn || !fqn->string()) return Corrupt("a MetadataIndex has no fqn");
+    const std::string& key = *fqn->string();
+    const PickleValue* offset = state->Find("offset");
+    const bool is_tensor = offset && !std::holds_alternative<PickleValue::None>(offset->value);
+    Shape lo;
+    if (is_tensor) {
+      NXDKIT_ASSIGN(lo, SizeOf(offset, "the offset of a MetadataIndex").on(key));
     }
+    NXDKIT_ASSIGN(ItemPlace place, PlaceOf(info).on(key));
+    if (!places_.emplace(IndexKey(key, lo, is_tensor), std::move(place)).second)
+      return Corrupt("storage_data has two places for the chunk at {}", ShapeText(lo)).on(key);
     return OkStatus();
   }
 
@@ -223,10 +215,10 @@ class MetadataParser {
     return OkStatus();
   }
 
-  Status ReadPaths(const PickleValue* value) {
-    if (!value || std::holds_alternative<PickleValue::None>(value->value)) return OkStatus();
-    NXDKIT_ASSIGN(const PickleDict* paths, DictOf(value, "planner_data"));
-    for (const auto& [key, path] : *paths) {
+  Status ReadPaths(const PickleValue& value) {
+    if (std::holds_alternative<PickleValue::None>(value.value)) return OkStatus();
+    if (!value.dict()) return Corrupt("planner_data is not a dict");
+    for (const auto& [key, path] : *value.dict()) {
       const bool is_tuple = std::holds_alternative<PickleValue::Tuple>(path.value);
       if (!key.string() || !is_tuple)
         return Corrupt("planner_data is not a dict of strings and tuples");
@@ -244,16 +236,20 @@ class MetadataParser {
   Metadata out_;
 };
 
+Result<Metadata> Parse(std::string_view pickle, bool whole) {
+  NXDKIT_ASSIGN(const std::unique_ptr<torch::BareRecord> root,
+                torch::BareRecord::Read(pickle, MetadataGlobals(), kMetadataClass));
+  return MetadataParser(whole).Parse(*root);
+}
+
 }  // namespace
 
 Result<Metadata> ParseMetadata(std::string_view pickle) {
-  NXDKIT_ASSIGN(const PickleValue root, torch::ReadBarePickle(pickle, MetadataGlobals()));
-  return MetadataParser(true).Parse(root);
+  return Parse(pickle, true);
 }
 
 Result<Metadata> ParsePartOfMetadata(std::string_view pickle) {
-  NXDKIT_ASSIGN(const PickleValue root, torch::ReadBarePickle(pickle, MetadataGlobals()));
-  return MetadataParser(false).Parse(root);
+  return Parse(pickle, false);
 }
 
 Status CheckCover(const TensorEntry& entry) {

@@ -124,34 +124,13 @@ class Converter {
     }
   }
 
- private:
-  Status AddChild(Converted& parent, const Converted& child) const {
-    parent.height = std::max(parent.height, child.height + 1);
-    parent.visits += child.visits;
-    if (parent.visits <= max_visits_) return OkStatus();
+  Status CheckVisits(uint64_t visits) const {
+    if (visits <= max_visits_) return OkStatus();
     return Error(
         Errc::kUnsupported,
         fmt::format("the values are shared so often that a walk over them would visit more than "
                     "{} of them",
                     max_visits_));
-  }
-
-  Result<Converted> ConvertItems(NodeId id, std::span<const NodeId> items, int depth) {
-    Converted out;
-    auto list = std::make_shared<PickleList>();
-    list->reserve(items.size());
-    for (const NodeId item : items) {
-      NXDKIT_ASSIGN(Converted child, Convert(item, depth + 1));
-      NXDKIT_TRY(AddChild(out, child));
-      list->push_back(std::move(child.value));
-    }
-    if (graph_.kind(id) == NodeKind::kTuple)
-      out.value.value = PickleValue::Tuple{std::move(list)};
-    else if (graph_.kind(id) == NodeKind::kSet)
-      out.value.value = PickleValue::Set{std::move(list)};
-    else
-      out.value.value = PickleValue::List{std::move(list)};
-    return out;
   }
 
   // Python lets a later pair replace an earlier one with an equal key. No pickler writes such, and
@@ -172,6 +151,31 @@ class Converter {
                      fmt::format("a dict has the key {} twice", graph_.AsInt(items[i])));
     }
     return OkStatus();
+  }
+
+ private:
+  Status AddChild(Converted& parent, const Converted& child) const {
+    parent.height = std::max(parent.height, child.height + 1);
+    parent.visits += child.visits;
+    return CheckVisits(parent.visits);
+  }
+
+  Result<Converted> ConvertItems(NodeId id, std::span<const NodeId> items, int depth) {
+    Converted out;
+    auto list = std::make_shared<PickleList>();
+    list->reserve(items.size());
+    for (const NodeId item : items) {
+      NXDKIT_ASSIGN(Converted child, Convert(item, depth + 1));
+      NXDKIT_TRY(AddChild(out, child));
+      list->push_back(std::move(child.value));
+    }
+    if (graph_.kind(id) == NodeKind::kTuple)
+      out.value.value = PickleValue::Tuple{std::move(list)};
+    else if (graph_.kind(id) == NodeKind::kSet)
+      out.value.value = PickleValue::Set{std::move(list)};
+    else
+      out.value.value = PickleValue::List{std::move(list)};
+    return out;
   }
 
   Result<Converted> ConvertDict(NodeId id, int depth) {
@@ -265,6 +269,39 @@ class Converter {
 };
 
 }  // namespace
+
+class ValueReader::Impl {
+ public:
+  explicit Impl(const PickleGraph& graph) : graph_(graph), converter_(graph) {}
+
+  Result<PickleValue> Read(NodeId id) {
+    NXDKIT_ASSIGN(Converted converted, converter_.Convert(id, 1));
+    visits_ += converted.visits;
+    NXDKIT_TRY(converter_.CheckVisits(visits_));
+    return std::move(converted.value);
+  }
+
+  Status ForEach(NodeId dict, const OnItem& f) {
+    const std::vector<NodeId>& items = graph_.Items(dict);
+    NXDKIT_TRY(converter_.CheckKeys(items));
+    for (size_t i = 0; i < items.size(); i += 2) {
+      NXDKIT_ASSIGN(const PickleValue key, Read(items[i]));
+      NXDKIT_ASSIGN(const PickleValue value, Read(items[i + 1]));
+      NXDKIT_TRY(f(key, value));
+    }
+    return OkStatus();
+  }
+
+ private:
+  const PickleGraph& graph_;
+  Converter converter_;
+  uint64_t visits_ = 0;  // of all that was read
+};
+
+ValueReader::ValueReader(const PickleGraph& graph) : impl_(std::make_unique<Impl>(graph)) {}
+ValueReader::~ValueReader() = default;
+Result<PickleValue> ValueReader::Read(NodeId id) { return impl_->Read(id); }
+Status ValueReader::ForEach(NodeId dict, const OnItem& f) { return impl_->ForEach(dict, f); }
 
 Result<PickleValue> ToValue(const PickleGraph& graph, NodeId root) {
   NXDKIT_ASSIGN(Converted converted, Converter(graph).Convert(root, 1));
