@@ -115,8 +115,7 @@ std::unordered_set<std::string> DescribeStored(const dcp::Folder& folder) {
     if (name.starts_with(kOptimizerState))
       name = name.substr(kOptimizerState.size(), name.rfind('.') - kOptimizerState.size());
     for (const std::string_view prefix : kPrefixes)
-      if (name.starts_with(prefix))
-        out.insert(Described(name.substr(prefix.size()), entry.shape));
+      if (name.starts_with(prefix)) out.insert(Described(name.substr(prefix.size()), entry.shape));
   }
   return out;
 }

@@ -25,7 +25,8 @@ std::optional<FolderForm> FormOf(const std::string& path) {
   if (HasFile(path, kMetadataFile)) return FolderForm::kCheckpoint;
   const auto names = ListFolder(path);
   if (!names.ok()) return std::nullopt;
-  if (std::ranges::any_of(*names, [](const auto& name) { return RankOfMetadata(name).has_value(); }))
+  if (std::ranges::any_of(*names,
+                          [](const auto& name) { return RankOfMetadata(name).has_value(); }))
     return FolderForm::kRankLocal;
   if (HasFile(path, kRankMetadataFile)) return FolderForm::kRankFiles;
   if (std::ranges::any_of(*names, [](const auto& name) { return name.ends_with(".distcp"); }))

@@ -36,10 +36,10 @@ struct Archive {
 
 // What wrote the folder. All that comes after reads of each the same.
 enum class FolderForm : uint8_t {
-  kCheckpoint,    // torch.distributed.checkpoint: .metadata
-  kRankLocal,     // the same without collectives: a __R.metadata of every rank
-  kRankFiles,     // torch_checkpointing: <item>_<rank>.pt
-  kSafetensors,   // HuggingFaceStorageWriter: shards of safetensors that say where they belong
+  kCheckpoint,   // torch.distributed.checkpoint: .metadata
+  kRankLocal,    // the same without collectives: a __R.metadata of every rank
+  kRankFiles,    // torch_checkpointing: <item>_<rank>.pt
+  kSafetensors,  // HuggingFaceStorageWriter: shards of safetensors that say where they belong
 };
 
 struct Folder {
@@ -47,8 +47,8 @@ struct Folder {
   FolderForm form = FolderForm::kCheckpoint;
   Metadata metadata;  // its tensors are those of a .metadata; without one there are none
   std::vector<StoredEntry> tensors;
-  std::vector<TensorFile> files;     // sorted by name; each chunk is a tensor, named by its key
-  std::vector<Archive> archives;     // every item that is stored as it is, once
+  std::vector<TensorFile> files;  // sorted by name; each chunk is a tensor, named by its key
+  std::vector<Archive> archives;  // every item that is stored as it is, once
   std::vector<std::string> warnings;
 };
 

@@ -33,11 +33,11 @@ class FolderFiles {
   // The tensor of this file, which is opened again when it is read if there are too many.
   StoredTensor Kept(uint32_t number, StoredTensor tensor) const;
 
-  // Counts a stored tensor. kUnsupported where the tensors have far more bytes than the files: views
-  // and items that share their bytes make much of little, and who lays them out takes memory for
-  // all of it.
+  // Counts a stored tensor. kUnsupported where the tensors have far more bytes than the files:
+  // views and items that share their bytes make much of little, and who lays them out takes memory
+  // for all of it.
   Status Count(const StoredTensor& tensor);
-  // The same files have more bytes than one sees: what was compressed.
+  // The files have more bytes than one sees: these were compressed.
   void CountUnpacked(uint64_t bytes) { all_bytes_ += bytes; }
 
   std::vector<TensorFile> files;  // sorted by name; tensors are for the caller to add

@@ -86,13 +86,11 @@ class ItemOpener {
                              place->bytes, file.file_bytes));
       const bool same = last && *last == *place;
       // Tensors may be one; of objects a small file would make as many as it likes.
-      if (same && item.is_object)
-        return wrong(Corrupt("the object lies where another item does"));
+      if (same && item.is_object) return wrong(Corrupt("the object lies where another item does"));
       if (last && !same && last->file == place->file && last->offset + last->bytes > place->offset)
         return wrong(Corrupt("the item begins inside of another one, which ends at {}",
                              last->offset + last->bytes));
-      if (!same && !place->zstd)
-        out_.archives.push_back({file.path, place->offset, place->bytes});
+      if (!same && !place->zstd) out_.archives.push_back({file.path, place->offset, place->bytes});
       last = place;
     }
     return OkStatus();
@@ -111,10 +109,9 @@ class ItemOpener {
         NXDKIT_ASSIGN(file, File::OpenTemporary());
       }
       NXDKIT_ASSIGN(const auto packed, files_.Get(files_.Number(place.file)));
-      NXDKIT_ASSIGN(const uint64_t bytes,
-                    Decompress(FileView(*packed, place.offset, place.bytes), item.max_bytes, *file,
-                               end)
-                        .on(*item.key));
+      NXDKIT_ASSIGN(const uint64_t bytes, Decompress(FileView(*packed, place.offset, place.bytes),
+                                                     item.max_bytes, *file, end)
+                                              .on(*item.key));
       range->second = {end, bytes};
       end += bytes;
       files_.CountUnpacked(bytes);
@@ -318,7 +315,7 @@ Result<Folder> OpenRankLocal(const std::string& path) {
   }
   NXDKIT_ASSIGN(Metadata metadata, joiner.Finish());
   NXDKIT_ASSIGN(Folder folder, ItemOpener(path, FolderForm::kRankLocal, std::move(metadata),
-                                      JoinPath(path, RankMetadataName(0)))
+                                          JoinPath(path, RankMetadataName(0)))
                                    .Run());
   for (const std::string& key : joiner.differing())
     if (folder.warnings.size() < kMaxWarnings)

@@ -144,9 +144,8 @@ Result<std::vector<GlobalTensor>> TitanTensors(const Model& model, Style style,
     if (param.expert == 0)
       tensors.push_back(Stacked(model, i, *std::move(name)));
     else if (pairs && turned)
-      tensors.push_back(!stored || stored(*name, param.shape)
-                            ? InPairs(model, i, *std::move(name))
-                            : Unlaid(param, *std::move(name)));
+      tensors.push_back(!stored || stored(*name, param.shape) ? InPairs(model, i, *std::move(name))
+                                                              : Unlaid(param, *std::move(name)));
     else
       tensors.push_back(Whole(model, i, *std::move(name)));
   }

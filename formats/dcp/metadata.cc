@@ -244,13 +244,9 @@ Result<Metadata> Parse(std::string_view pickle, bool whole) {
 
 }  // namespace
 
-Result<Metadata> ParseMetadata(std::string_view pickle) {
-  return Parse(pickle, true);
-}
+Result<Metadata> ParseMetadata(std::string_view pickle) { return Parse(pickle, true); }
 
-Result<Metadata> ParsePartOfMetadata(std::string_view pickle) {
-  return Parse(pickle, false);
-}
+Result<Metadata> ParsePartOfMetadata(std::string_view pickle) { return Parse(pickle, false); }
 
 Status CheckCover(const TensorEntry& entry) {
   std::vector<Box> boxes;

@@ -8,12 +8,12 @@
 #include <unordered_map>
 #include <utility>
 
-#include "formats/dcp/encoder.h"
 #include "formats/dcp/folder_files.h"
 #include "formats/dcp/rank_metadata.h"
 #include "formats/dcp/rank_values.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
+#include "formats/torch/pickle_writer.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
@@ -62,8 +62,9 @@ class RankOpener {
 
   Result<Folder> Run() {
     if (BaseName(RealPath(out_.path)).starts_with(kTemporaryPrefix))
-      return Corrupt("the save did not come to its end: torch_checkpointing writes into tmp_NAME, "
-                     "which it renames when all ranks are done")
+      return Corrupt(
+                 "the save did not come to its end: torch_checkpointing writes into tmp_NAME, "
+                 "which it renames when all ranks are done")
           .in(out_.path);
     NXDKIT_TRY(ReadMetadata());
     NXDKIT_TRY(ListFiles());
@@ -105,9 +106,10 @@ class RankOpener {
       const auto file = ParseFileName(name);
       if (!file) continue;
       if (metadata_ && file->rank >= metadata_->world_size)
-        return Corrupt("the file is of rank {}, metadata.pkl is of {} ranks: it belongs to another "
-                       "save",
-                       file->rank, metadata_->world_size)
+        return Corrupt(
+                   "the file is of rank {}, metadata.pkl is of {} ranks: it belongs to another "
+                   "save",
+                   file->rank, metadata_->world_size)
             .in(JoinPath(out_.path, name));
       if (!known.contains(file->item)) others[file->item].insert(file->rank);
     }
@@ -230,9 +232,10 @@ class RankOpener {
       const std::string key = KeyOf(file, tensor.path);
       const bool whole = !tensor.place && (file.ranks == 1 || tensor.stored.shape.empty());
       if (!tensor.place && !whole)
-        return Unsupported("a plain tensor of one of {} ranks, and no metadata.pkl that says "
-                           "whether it is a part or a copy",
-                           file.ranks)
+        return Unsupported(
+                   "a plain tensor of one of {} ranks, and no metadata.pkl that says "
+                   "whether it is a part or a copy",
+                   file.ranks)
             .on(key)
             .hint("save with a resharder: torch_checkpointing then writes metadata.pkl");
       LocalShard shard{tensor.stored.shape, {}};
@@ -260,9 +263,10 @@ class RankOpener {
     NXDKIT_ASSIGN(StoredEntry * entry, EntryOf(file, key, shape, dtype));
     parts_ += shard.parts.size();
     if (parts_ > kFreeParts + max_parts_)
-      return Unsupported("the folder has more than {} parts of tensors, which is more than its "
-                         "files have room for",
-                         parts_ - 1)
+      return Unsupported(
+                 "the folder has more than {} parts of tensors, which is more than its "
+                 "files have room for",
+                 parts_ - 1)
           .on(key);
     for (const Part& part : shard.parts) {
       StoredTensor view = stored;
@@ -312,8 +316,8 @@ class RankOpener {
   // Every rank saves all of them. Where they differ, the lowest rank's is taken, and it is said.
   Status AddObject(const RankFile& file, const RankObject& object) {
     const std::string key = KeyOf(file, object.path);
-    NXDKIT_ASSIGN(std::string archive, EncodeObject(object.value));
-    const auto [known, added] = objects_.emplace(key, std::move(archive));
+    NXDKIT_ASSIGN(std::string text, torch::WritePickle(object.value, {}));
+    const auto [known, added] = objects_.emplace(key, std::move(text));
     if (added) {
       torch::PickleList path = {{file.item}};
       for (const auto& part : object.path.parts)
@@ -322,7 +326,7 @@ class RankOpener {
       out_.metadata.paths.emplace(key, torch::PickleValue::MakeTuple(std::move(path)));
       return OkStatus();
     }
-    NXDKIT_ASSIGN(const std::string again, EncodeObject(object.value));
+    NXDKIT_ASSIGN(const std::string again, torch::WritePickle(object.value, {}));
     if (known->second != again && differing_.insert(key).second)
       Warn(fmt::format("{}: {}: the ranks have different values; that of the lowest one is taken",
                        out_.path, EscapeControl(key)));
@@ -344,9 +348,9 @@ class RankOpener {
   std::optional<RankMetadata> metadata_;
   std::vector<RankFile> wanted_;
   FolderFiles files_;
-  std::unordered_map<std::string, size_t> numbers_;  // of entries, by key
-  std::vector<const RankFile*> owners_;              // of entries: the file that had one last
-  std::unordered_map<std::string, std::string> objects_;  // archives, by key
+  std::unordered_map<std::string, size_t> numbers_;       // of entries, by key
+  std::vector<const RankFile*> owners_;                   // of entries: the file that had one last
+  std::unordered_map<std::string, std::string> objects_;  // as pickles, by key
   std::set<std::string> differing_;
   uint64_t parts_ = 0;
   uint64_t max_parts_ = 0;

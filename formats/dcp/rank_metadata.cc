@@ -143,8 +143,7 @@ Result<std::vector<Part>> ParseParts(const PickleValue& data, const Shape& shape
       if (!list) return Corrupt("the offsets and sizes are not lists");
       NXDKIT_ASSIGN(numbers[k], NumbersIn(*list, "a shard's offsets", kMaxDims));
       if (numbers[k].size() != shape.size())
-        return Corrupt("a shard has {} dimensions, the tensor {}", numbers[k].size(),
-                       shape.size());
+        return Corrupt("a shard has {} dimensions, the tensor {}", numbers[k].size(), shape.size());
     }
     Part part{{std::move(numbers[0]), std::move(numbers[2])}, std::move(numbers[1])};
     for (size_t d = 0; d < shape.size(); ++d)
@@ -267,9 +266,10 @@ class RankMetadataParser {
     NXDKIT_ASSIGN(const std::string type, TextIn(*format, "type"));
     file.safetensors = type == "SafetensorsSerialization";
     if (!file.safetensors && type != "TorchSerialization")
-      return Unsupported("the file {} is in {}, expected TorchSerialization or "
-                         "SafetensorsSerialization",
-                         EscapeControl(file.name), EscapeControl(type.substr(0, 40)));
+      return Unsupported(
+          "the file {} is in {}, expected TorchSerialization or "
+          "SafetensorsSerialization",
+          EscapeControl(file.name), EscapeControl(type.substr(0, 40)));
     item.files.emplace(rank, std::move(file));
     return OkStatus();
   }
@@ -329,9 +329,10 @@ class RankMetadataParser {
     if (!data || !data->dict()) return Corrupt("the data of sharding_metadata is missing");
     const bool boxes = type == "default_tensor_v1";
     if (!boxes && type != "DTensorShardingMetadata")
-      return Unsupported("sharding_metadata of type {}, expected DTensorShardingMetadata or "
-                         "default_tensor_v1",
-                         EscapeControl(type.substr(0, 40)));
+      return Unsupported(
+          "sharding_metadata of type {}, expected DTensorShardingMetadata or "
+          "default_tensor_v1",
+          EscapeControl(type.substr(0, 40)));
     NXDKIT_ASSIGN(out.dtype, DtypeIn(*data));
     NXDKIT_ASSIGN(out.shape, NumbersUnder(*data, "global_shape", kMaxDims));
     NXDKIT_TRY(PackedBytes(out.dtype, out.shape));

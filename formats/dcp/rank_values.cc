@@ -103,7 +103,8 @@ Result<OwnPlace> SpecPlace(const PickleValue& spec) {
 const PickleValue* SlotsOf(const PickleRecord& record) {
   const PickleList& arguments = record.arguments;
   if (record.name != torch::kRebuildFromType || arguments.size() != 4) return nullptr;
-  if (!IsNamed(arguments[0], torch::kRebuildWrapper) || !IsNamed(arguments[1], torch::kDTensorClass))
+  if (!IsNamed(arguments[0], torch::kRebuildWrapper) ||
+      !IsNamed(arguments[1], torch::kDTensorClass))
     return nullptr;
   const PickleValue& state = arguments[3];
   const PickleValue* slots =
@@ -183,8 +184,7 @@ class Walker {
     if (!local || !local->tensor() || !spec)
       return Corrupt("a distributed tensor without _local_tensor or _spec");
     NXDKIT_ASSIGN(OwnPlace place, SpecPlace(*spec));
-    out_.tensors.push_back(
-        {path_, archive_.tensors.at(local->tensor()->index), std::move(place)});
+    out_.tensors.push_back({path_, archive_.tensors.at(local->tensor()->index), std::move(place)});
     return OkStatus();
   }
 

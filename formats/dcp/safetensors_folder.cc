@@ -44,8 +44,7 @@ Result<Offsets> ParseInfo(const std::string& text) {
       return Corrupt("{} has no saved_offsets", kShardingInfo).on(name);
     Shape numbers;
     for (const Json& number : *offsets) {
-      if (!number.is_number_unsigned() ||
-          !CheckedCast<int64_t>(number.get<uint64_t>()).has_value())
+      if (!number.is_number_unsigned() || !CheckedCast<int64_t>(number.get<uint64_t>()).has_value())
         return Corrupt("saved_offsets has something else than numbers from 0 on").on(name);
       numbers.push_back(number.get<int64_t>());
     }
@@ -81,8 +80,7 @@ class ShardOpener {
             .hint("torch reads every safetensors file of the folder; move away the older ones");
     NXDKIT_ASSIGN(files_, FolderFiles::Open(out_.path, names, out_.path));
     for (TensorFile& file : files_.files) NXDKIT_TRY(ReadFile(file).in(file.path));
-    for (StoredEntry& entry : out_.tensors)
-      NXDKIT_TRY(Finish(entry).in(out_.path).on(entry.key));
+    for (StoredEntry& entry : out_.tensors) NXDKIT_TRY(Finish(entry).in(out_.path).on(entry.key));
     out_.files = std::move(files_.files);
     return std::move(out_);
   }
@@ -95,7 +93,8 @@ class ShardOpener {
     if (!info)
       return Corrupt("the file has no {}: it is not of this checkpoint", kShardingInfo)
           .hint("torch reads every safetensors file of the folder; move away what is not of it");
-    if (const std::string* version = MetadataOf(opened, kShardVersion); version && *version != "1.0")
+    if (const std::string* version = MetadataOf(opened, kShardVersion);
+        version && *version != "1.0")
       return Unsupported("{} is \"{}\", expected 1.0", kShardVersion,
                          EscapeControl(version->substr(0, 40)));
     NXDKIT_ASSIGN(Offsets offsets, ParseInfo(*info).member(kShardingInfo));

@@ -20,8 +20,8 @@ struct Placement {
 };
 
 struct Sharding {
-  Shape shape;  // of the whole tensor
-  Shape mesh;   // ranks along each dimension of the mesh
+  Shape shape;                        // of the whole tensor
+  Shape mesh;                         // ranks along each dimension of the mesh
   std::vector<Placement> placements;  // one for each of these
   bool operator==(const Sharding&) const = default;
 };

@@ -47,9 +47,9 @@ Result<uint64_t> Stream(FileView packed, uint64_t max_bytes, const Sink& sink) {
                        Corrupt("the item does not decompress: {}", ZSTD_getErrorName(hint)));
       bytes += to.pos;
       if (bytes > max_bytes)
-        return Refused(packed, 0,
-                       Corrupt("the item decompresses to more than the {} bytes that it can have",
-                               max_bytes));
+        return Refused(
+            packed, 0,
+            Corrupt("the item decompresses to more than the {} bytes that it can have", max_bytes));
       NXDKIT_TRY(sink(std::span<const std::byte>(out).first(to.pos)));
       full = to.pos == to.size && hint != 0;
     }

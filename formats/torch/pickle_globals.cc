@@ -97,18 +97,17 @@ constexpr const char* kOtherDtypes[] = {"qint8",      "qint32", "quint8",  "quin
                                         "int3",       "int4",   "int5",    "int6",     "int7"};
 
 // Of torch 2.15. What is called or made here is data: a name, arguments and state.
-constexpr const char* kDistributed[] = {
-    kRebuildWrapper,
-    kDTensorClass,
-    kDTensorSpecClass,
-    kTensorMetaClass,
-    "torch.distributed.tensor._dtensor_spec.ShardOrderEntry",
-    kDeviceMeshClass,
-    kMeshLayoutClass,
-    kFlatLayoutClass,
-    kShardClass,
-    kStridedShardClass,
-    kReplicateClass};
+constexpr const char* kDistributed[] = {kRebuildWrapper,
+                                        kDTensorClass,
+                                        kDTensorSpecClass,
+                                        kTensorMetaClass,
+                                        "torch.distributed.tensor._dtensor_spec.ShardOrderEntry",
+                                        kDeviceMeshClass,
+                                        kMeshLayoutClass,
+                                        kFlatLayoutClass,
+                                        kShardClass,
+                                        kStridedShardClass,
+                                        kReplicateClass};
 
 std::vector<Global> MakeTable() {
   std::vector<Global> table;

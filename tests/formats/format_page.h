@@ -70,8 +70,8 @@ inline std::set<std::string> NamedTests(const std::string& page) {
 inline std::string SourcesOf(const std::vector<std::string>& folders) {
   std::string text;
   for (const std::string& folder : folders)
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(
-             std::string(NXDKIT_SOURCE_DIR "/") + folder))
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(std::string(NXDKIT_SOURCE_DIR "/") + folder))
       if (entry.path().string().ends_with("_test.cc")) text += ReadBytes(entry.path());
   return text;
 }

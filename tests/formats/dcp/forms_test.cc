@@ -76,8 +76,8 @@ TEST_P(Form, HasGoodChecksums) { EXPECT_TRUE(CheckSums(path_).empty()); }
 
 TEST_P(Form, BecomesTheModelThatItIs) {
   OpsWorkshop shop;
-  const auto made = ops::Convert(
-      OpsWorkshop::Request(path_, ops::Kind::kDcp, shop / "dcp", ops::Kind::kDcp));
+  const auto made =
+      ops::Convert(OpsWorkshop::Request(path_, ops::Kind::kDcp, shop / "dcp", ops::Kind::kDcp));
   ASSERT_TRUE(made.ok()) << made.error().ToString();
   const auto folder = Open(shop / "dcp");
   ASSERT_TRUE(folder.ok()) << folder.error().ToString();
@@ -152,15 +152,16 @@ class FormFault : public ::testing::Test {
 TEST_F(FormFault, ARankWithoutItsMetadataIsNamed) {
   const std::string path = Copy("local");
   fs::remove(path + "/__1.metadata");
-  const auto error =
-      ExpectError(Open(path), Errc::kCorrupt, "there is no __1.metadata, and there is __3.metadata");
+  const auto error = ExpectError(Open(path), Errc::kCorrupt,
+                                 "there is no __1.metadata, and there is __3.metadata");
   EXPECT_EQ(error->file(), path);
 }
 
 TEST_F(FormFault, ARankTheLastOfAllThatIsMissingLeavesAHole) {
   const std::string path = Copy("local");
   fs::remove(path + "/__3.metadata");
-  const auto error = ExpectError(Open(path), Errc::kCorrupt, "the chunks hold 12 of the tensor's 15");
+  const auto error =
+      ExpectError(Open(path), Errc::kCorrupt, "the chunks hold 12 of the tensor's 15");
   EXPECT_EQ(error->tensor(), "w");
 }
 
@@ -178,7 +179,8 @@ TEST_F(FormFault, RanksThatContradictEachOtherAreNamed) {
 
 TEST_F(FormFault, ARankThatNamesFilesOfAnotherIsRefused) {
   const std::string path = Copy("local");
-  fs::copy_file(path + "/__0.metadata", path + "/__1.metadata", fs::copy_options::overwrite_existing);
+  fs::copy_file(path + "/__0.metadata", path + "/__1.metadata",
+                fs::copy_options::overwrite_existing);
   const auto error = ExpectError(Open(path), Errc::kCorrupt,
                                  "the item is in __0_0.distcp, which is not a file of rank 1");
   EXPECT_EQ(error->file(), path + "/__1.metadata");
@@ -269,7 +271,8 @@ TEST_F(FormFault, AnItemThatDecompressesToFarMoreIsStopped) {
 
 TEST_F(FormFault, AFrameThatIsCutOffIsRefused) {
   const std::string path = Copy("zstd");
-  const Metadata metadata = Zstd(path, [](TensorEntry& entry) { entry.chunks[0].place.bytes -= 1; });
+  const Metadata metadata =
+      Zstd(path, [](TensorEntry& entry) { entry.chunks[0].place.bytes -= 1; });
   Change(path + "/.metadata", [&](std::string& text) { text = *WriteMetadata(metadata); });
   ExpectError(Open(path), Errc::kCorrupt, "the item ends inside of a frame of zstd");
 }
@@ -300,8 +303,7 @@ TEST_F(FormFault, ShardsOfSavesOfOtherSizesAreNamed) {
 
 TEST_F(FormFault, AFileThatIsNoShardIsNamed) {
   const std::string path = Copy("shards");
-  fs::copy_file(kForms + "ranks_1/m_0.safetensors",
-                path + "/zz-of-00001.safetensors");
+  fs::copy_file(kForms + "ranks_1/m_0.safetensors", path + "/zz-of-00001.safetensors");
   const auto error = ExpectError(Open(path), Errc::kCorrupt, "the file has no DCP_SHARDING_INFO");
   EXPECT_EQ(error->file(), path + "/zz-of-00001.safetensors");
 }
@@ -336,8 +338,8 @@ TEST_F(FormFault, AFileOfAnotherRankIsNamed) {
 TEST_F(FormFault, AFileOfALargerSaveIsNamed) {
   const std::string path = Copy("ranks");
   fs::copy_file(path + "/model_0.pt", path + "/model_4.pt");
-  const auto error = ExpectError(Open(path), Errc::kCorrupt,
-                                 "the file is of rank 4, metadata.pkl is of 4 ranks");
+  const auto error =
+      ExpectError(Open(path), Errc::kCorrupt, "the file is of rank 4, metadata.pkl is of 4 ranks");
   EXPECT_EQ(error->file(), path + "/model_4.pt");
 }
 
@@ -420,8 +422,8 @@ TEST(Sharding, RefusesWhatDoesNotFit) {
               "a split factor of 0");
   ExpectError(at({4}, {2}, {{Kind::kStridedShard, 0, int64_t{1} << 60}}, {0}), Errc::kUnsupported,
               "the limit is 1024");
-  ExpectError(at({4096, 4096}, {2, 2},
-                 {{Kind::kStridedShard, 0, 40}, {Kind::kStridedShard, 1, 40}}, {0, 0}),
+  ExpectError(at({4096, 4096}, {2, 2}, {{Kind::kStridedShard, 0, 40}, {Kind::kStridedShard, 1, 40}},
+                 {0, 0}),
               Errc::kUnsupported, "more than 1024 parts");
   ExpectError(at({int64_t{1} << 62, 4}, {2}, {{}}, {0}), Errc::kCorrupt, "is not one");
 }
