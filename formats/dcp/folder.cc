@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "formats/dcp/encoder.h"
@@ -41,16 +42,8 @@ Error Unfinished(const std::string& path) {
       .hint("torch writes it last; take an earlier checkpoint");
 }
 
-}  // namespace
-
-bool LooksLikeFolder(const std::string& path) {
-  return KindOf(path) == PathKind::kFolder && FormOf(path).has_value();
-}
-
-Result<Folder> Open(const std::string& path) {
-  std::optional<FolderForm> form = FormOf(path);
-  if (!form && HasRankFiles(path)) form = FolderForm::kRankFiles;
-  switch (form.value_or(FolderForm::kCheckpoint)) {
+Result<Folder> OpenAs(FolderForm form, const std::string& path) {
+  switch (form) {
     case FolderForm::kRankLocal:
       return OpenRankLocal(path);
     case FolderForm::kRankFiles:
@@ -62,6 +55,38 @@ Result<Folder> Open(const std::string& path) {
   }
   if (KindOf(JoinPath(path, kMetadataFile)) == PathKind::kMissing) return Unfinished(path);
   return OpenCheckpoint(path);
+}
+
+// Copies of a number: whoever asks for it reads one of them.
+Status CheckScalar(const Folder& folder, const StoredEntry& entry) {
+  std::string first;
+  for (const StoredChunk& chunk : entry.chunks) {
+    std::string bytes(static_cast<size_t>(ElementBytes(entry.dtype)), '\0');
+    NXDKIT_TRY(chunk.stored.storage->ReadAt(chunk.stored.offset,
+                                            std::as_writable_bytes(std::span(bytes))));
+    if (first.empty()) first = bytes;
+    if (bytes != first)
+      return Corrupt("the number is not the one that {} has",
+                     BaseName(folder.files[entry.chunks[0].file].path))
+          .in(folder.files[chunk.file].path);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+bool LooksLikeFolder(const std::string& path) {
+  return KindOf(path) == PathKind::kFolder && FormOf(path).has_value();
+}
+
+Result<Folder> Open(const std::string& path) {
+  std::optional<FolderForm> form = FormOf(path);
+  if (!form && HasRankFiles(path)) form = FolderForm::kRankFiles;
+  NXDKIT_ASSIGN(Folder folder, OpenAs(form.value_or(FolderForm::kCheckpoint), path));
+  for (const StoredEntry& entry : folder.tensors)
+    if (entry.shape.empty() && entry.chunks.size() > 1)
+      NXDKIT_TRY(CheckScalar(folder, entry).on(entry.key));
+  return folder;
 }
 
 Result<std::string> ReadObject(const Folder& folder, const ObjectEntry& entry) {

@@ -117,8 +117,8 @@ class MetadataParser {
     return OkStatus();
   }
 
-  // One descriptor is known. Of several, torch's reader undoes them in another order than its writer
-  // says.
+  // One descriptor is known. Of several, torch's reader undoes them in another order than its
+  // writer says.
   static Result<bool> IsCompressed(const PickleValue* transforms) {
     if (!transforms || std::holds_alternative<PickleValue::None>(transforms->value)) return false;
     if (!transforms->list()) return Corrupt("transform_descriptors are not a list");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -231,6 +232,40 @@ TEST_F(FormFault, CopiesOfRanksThatDifferAreFound) {
   std::set<std::string> checks;
   for (const ops::Finding& finding : report->findings) checks.insert(finding.check);
   EXPECT_THAT(checks, ::testing::UnorderedElementsAre("replica", "checksum"));
+}
+
+// The bytes of a chunk of this tensor, one of which is changed.
+void ChangeChunk(const std::string& path, const std::string& key, size_t chunk) {
+  const auto folder = Open(path);
+  ASSERT_TRUE(folder.ok()) << folder.error().ToString();
+  for (const StoredEntry& entry : folder->tensors) {
+    if (entry.key != key) continue;
+    const StoredTensor& stored = entry.chunks.at(chunk).stored;
+    std::fstream file(stored.storage->path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(stored.storage->file_offset() + stored.offset));
+    file.put('\x7f');
+  }
+}
+
+TEST_F(FormFault, AConversionStopsAtCopiesThatDiffer) {
+  OpsWorkshop shop;
+  for (const auto& [form, key] : {std::pair{"local", "r"}, {"ranks", "model.r"}}) {
+    const std::string path = Copy(form);
+    ChangeChunk(path, key, 3);
+    const auto made =
+        ops::Convert(OpsWorkshop::Request(path, ops::Kind::kDcp, shop / form, ops::Kind::kDcp));
+    const auto error = ExpectError(made, Errc::kCorrupt, "1 element differs from the other copy");
+    EXPECT_EQ(error->tensor(), key);
+  }
+}
+
+TEST_F(FormFault, CopiesOfANumberAreCompared) {
+  const std::string path = Copy("ranks");
+  ChangeChunk(path, "optimizer.state.w.step", 2);
+  const auto error =
+      ExpectError(Open(path), Errc::kCorrupt, "the number is not the one that optimizer_0.pt has");
+  EXPECT_EQ(error->file(), path + "/optimizer_2.pt");
+  EXPECT_EQ(error->tensor(), "optimizer.state.w.step");
 }
 
 TEST_F(FormFault, DamagedFramesOfZstdAreRefused) {
