@@ -155,6 +155,7 @@ TEST_F(FormFault, ARankWithoutItsMetadataIsNamed) {
   fs::remove(path + "/__1.metadata");
   const auto error = ExpectError(Open(path), Errc::kCorrupt,
                                  "there is no __1.metadata, and there is __3.metadata");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path);
 }
 
@@ -163,6 +164,7 @@ TEST_F(FormFault, ARankTheLastOfAllThatIsMissingLeavesAHole) {
   fs::remove(path + "/__3.metadata");
   const auto error =
       ExpectError(Open(path), Errc::kCorrupt, "the chunks hold 12 of the tensor's 15");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->tensor(), "w");
 }
 
@@ -174,6 +176,7 @@ TEST_F(FormFault, RanksThatContradictEachOtherAreNamed) {
   Change(path + "/__2.metadata", [&](std::string& text) { text = *WriteMetadata(metadata); });
   const auto error =
       ExpectError(Open(path), Errc::kCorrupt, "rank 2 says F32 [4], ranks before it F32 [3]");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path + "/__2.metadata");
   EXPECT_EQ(error->tensor(), "r");
 }
@@ -184,6 +187,7 @@ TEST_F(FormFault, ARankThatNamesFilesOfAnotherIsRefused) {
                 fs::copy_options::overwrite_existing);
   const auto error = ExpectError(Open(path), Errc::kCorrupt,
                                  "the item is in __0_0.distcp, which is not a file of rank 1");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path + "/__1.metadata");
 }
 
@@ -264,6 +268,7 @@ TEST_F(FormFault, CopiesOfANumberAreCompared) {
   ChangeChunk(path, "optimizer.state.w.step", 2);
   const auto error =
       ExpectError(Open(path), Errc::kCorrupt, "the number is not the one that optimizer_0.pt has");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path + "/optimizer_2.pt");
   EXPECT_EQ(error->tensor(), "optimizer.state.w.step");
 }
@@ -300,6 +305,7 @@ TEST_F(FormFault, AnItemThatDecompressesToFarMoreIsStopped) {
   Change(path + "/.metadata", [&](std::string& text) { text = *WriteMetadata(metadata); });
   const auto error = ExpectError(Open(path), Errc::kCorrupt,
                                  "the item decompresses to more than the 1048600 bytes");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path + "/bomb");
   EXPECT_EQ(error->tensor(), "w");
 }
@@ -320,6 +326,7 @@ TEST_F(FormFault, AShardOfAnOlderSaveIsNamed) {
                                  "in shard-00001-model-00001-of-00001.safetensors and the chunk");
   ASSERT_TRUE(error);
   EXPECT_THAT(error->message(), ::testing::HasSubstr("shard-00009-model-00001-of-00001"));
+  ASSERT_TRUE(error);
   EXPECT_THAT(error->hint(), ::testing::HasSubstr("of an older save"));
 }
 
@@ -340,6 +347,7 @@ TEST_F(FormFault, AFileThatIsNoShardIsNamed) {
   const std::string path = Copy("shards");
   fs::copy_file(kForms + "ranks_1/m_0.safetensors", path + "/zz-of-00001.safetensors");
   const auto error = ExpectError(Open(path), Errc::kCorrupt, "the file has no DCP_SHARDING_INFO");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path + "/zz-of-00001.safetensors");
 }
 
@@ -353,6 +361,7 @@ TEST_F(FormFault, AMissingFileOfARankIsNamed) {
   fs::remove(path + "/model_2.pt");
   const auto error = ExpectError(Open(path), Errc::kCorrupt,
                                  "the file is missing; metadata.pkl says what is in it");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path + "/model_2.pt");
 }
 
@@ -366,6 +375,7 @@ TEST_F(FormFault, AFileOfAnotherRankIsNamed) {
   const std::string path = Copy("ranks");
   fs::copy_file(path + "/model_0.pt", path + "/model_1.pt", fs::copy_options::overwrite_existing);
   const auto error = ExpectError(Open(path), Errc::kCorrupt, "says another place for itself");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path + "/model_1.pt");
   EXPECT_EQ(error->tensor(), "model.e");  // the first that the ranks have other parts of
 }
@@ -375,6 +385,7 @@ TEST_F(FormFault, AFileOfALargerSaveIsNamed) {
   fs::copy_file(path + "/model_0.pt", path + "/model_4.pt");
   const auto error =
       ExpectError(Open(path), Errc::kCorrupt, "the file is of rank 4, metadata.pkl is of 4 ranks");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path + "/model_4.pt");
 }
 
@@ -383,6 +394,7 @@ TEST_F(FormFault, PlainTensorsOfRanksWithoutMetadataAreRefused) {
   fs::remove(path + "/metadata.pkl");
   const auto error = ExpectError(Open(path), Errc::kUnsupported,
                                  "a plain tensor of one of 4 ranks, and no metadata.pkl");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->tensor(), "model.r");
 }
 

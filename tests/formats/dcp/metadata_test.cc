@@ -139,6 +139,7 @@ TEST(Metadata, KeysThatAreNotUtf8AreRefused) {
   metadata.objects[0].key = "abc";
   const auto error = ExpectError(ParseMetadata(Replaced(Written(metadata), "abc", "\xed\xa0\x80")),
                                  Errc::kCorrupt, "a string of 3 bytes is not UTF-8 at its byte 0");
+  ASSERT_TRUE(error);
   EXPECT_TRUE(error->offset());
 }
 
@@ -222,12 +223,14 @@ TEST_F(FolderFault, NoMetadataIsAnUnfinishedSave) {
   EXPECT_TRUE(LooksLikeFolder(scratch_.folder()));
   const auto error =
       ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "the save did not come to its end");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), scratch_.folder());
 }
 
 TEST_F(FolderFault, AMissingFileIsNamed) {
   std::filesystem::remove(scratch_.Path("__0_0.distcp"));
   const auto error = ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "the file is missing");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), scratch_.Path("__0_0.distcp"));
 }
 
@@ -242,6 +245,7 @@ TEST_F(FolderFault, MetadataThatIsALinkOutOfTheFolderIsRefused) {
   std::filesystem::create_symlink(kOne + "/.metadata", scratch_.Path(".metadata"));
   const auto error =
       ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "a link that leads out of the folder");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), scratch_.Path(".metadata"));
 }
 
@@ -256,12 +260,14 @@ TEST_F(FolderFault, TensorsThatShareOneItemAreBounded) {
   scratch_.Write(".metadata", Written(metadata));
   const auto error = ExpectError(Open(scratch_.folder()), Errc::kUnsupported,
                                  "the tensors up to here have more than 4 times the");
+  ASSERT_TRUE(error);
   EXPECT_TRUE(error->tensor().starts_with(first.key));
 }
 
 TEST_F(FolderFault, ATruncatedFileIsRefused) {
   Change([](std::string& bytes) { bytes.resize(bytes.size() - 1); });
   const auto error = ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "is not inside the file");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), scratch_.Path("__0_0.distcp"));
   EXPECT_FALSE(error->tensor().empty());
 }
@@ -278,6 +284,7 @@ TEST_F(FolderFault, ATensorOfAnotherShapeIsRefused) {
   scratch_.Write(".metadata", Written(metadata));
   const auto error = ExpectError(Open(scratch_.folder()), Errc::kCorrupt,
                                  "holds a tensor of shape [64], .metadata says [32]");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->tensor(), "norm.weight");
   EXPECT_TRUE(error->offset().has_value());
 }
