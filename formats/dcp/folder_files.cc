@@ -36,11 +36,16 @@ Status CheckFileName(const std::string& name, std::string_view what) {
                  EscapeControl(name.substr(0, 80)));
 }
 
+Status CheckInside(const std::string& folder, const std::string& name) {
+  const std::string path = JoinPath(folder, name);
+  if (RealPath(path).starts_with(RealPath(folder) + "/")) return OkStatus();
+  return LeadsOut(name).in(path);
+}
+
 Result<std::string> ReadFolderFile(const std::string& folder, const std::string& name,
                                    uint64_t max_bytes) {
-  const std::string path = JoinPath(folder, name);
-  if (!RealPath(path).starts_with(RealPath(folder) + "/")) return LeadsOut(name).in(path);
-  return ReadSmallFile(path, max_bytes);
+  NXDKIT_TRY(CheckInside(folder, name));
+  return ReadSmallFile(JoinPath(folder, name), max_bytes);
 }
 
 Result<FolderFiles> FolderFiles::Open(const std::string& folder, const std::set<std::string>& names,

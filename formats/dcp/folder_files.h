@@ -17,6 +17,9 @@ namespace nxdkit::dcp {
 // names the file, for the message.
 Status CheckFileName(const std::string& name, std::string_view what);
 
+// kCorrupt for a link that leads out of the folder.
+Status CheckInside(const std::string& folder, const std::string& name);
+
 // A file of the folder that is read whole. kCorrupt for a link that leads out of the folder.
 Result<std::string> ReadFolderFile(const std::string& folder, const std::string& name,
                                    uint64_t max_bytes);

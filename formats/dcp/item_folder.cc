@@ -203,9 +203,6 @@ class RankJoiner {
     return std::move(out_);
   }
 
-  // Keys of objects that ranks have in different forms; that of the lowest rank is in the result.
-  const std::set<std::string>& differing() const { return differing_; }
-
  private:
   // The item of one rank in a file of another one would be told twice, or belong to an older save.
   static Status CheckOwner(int64_t rank, const ItemPlace& place) {
@@ -229,27 +226,49 @@ class RankJoiner {
     return OkStatus();
   }
 
+  // All of them for now: FoldObjects compares them when their places have been looked at.
   Status AddObject(int64_t rank, ObjectEntry& entry) {
     NXDKIT_TRY(CheckOwner(rank, entry.place));
-    const auto [number, added] = objects_.emplace(entry.key, out_.objects.size());
-    if (added) {
-      out_.objects.push_back(std::move(entry));
-      return OkStatus();
-    }
-    const ObjectEntry& known = out_.objects[number->second];
-    const Folder folder{folder_, FolderForm::kRankLocal, {}, {}, {}, {}, {}};
-    NXDKIT_ASSIGN(const std::string a, ReadItem(folder, known));
-    NXDKIT_ASSIGN(const std::string b, ReadItem(folder, entry));
-    if (a != b) differing_.insert(entry.key);
+    out_.objects.push_back(std::move(entry));
     return OkStatus();
   }
 
   std::string folder_;
   Metadata out_;
   std::unordered_map<std::string, size_t> tensors_;  // numbers, by key
-  std::unordered_map<std::string, size_t> objects_;
-  std::set<std::string> differing_;
 };
+
+// Whether the two are the same bytes. Both are in their files, and beside all others: what is read
+// for all of them is no more than the files have.
+Result<bool> IsSame(const Folder& folder, const ObjectEntry& a, const ObjectEntry& b) {
+  if (a.place.bytes != b.place.bytes) return false;
+  NXDKIT_ASSIGN(const std::string first, ReadItem(folder, a));
+  NXDKIT_ASSIGN(const std::string second, ReadItem(folder, b));
+  return first == second;
+}
+
+// Every rank saves all objects. Where they differ, the lowest rank's is taken, and it is said.
+Status FoldObjects(Folder& folder) {
+  std::vector<ObjectEntry> kept;
+  std::unordered_map<std::string, size_t> numbers;  // of these, by key
+  std::set<std::string> differing;
+  for (ObjectEntry& entry : folder.metadata.objects) {
+    const auto [number, added] = numbers.emplace(entry.key, kept.size());
+    if (added) {
+      kept.push_back(std::move(entry));
+      continue;
+    }
+    NXDKIT_ASSIGN(const bool same, IsSame(folder, kept[number->second], entry));
+    if (!same) differing.insert(entry.key);
+  }
+  folder.metadata.objects = std::move(kept);
+  for (const std::string& key : differing)
+    if (folder.warnings.size() < kMaxWarnings)
+      folder.warnings.push_back(
+          fmt::format("{}: {}: the ranks have different values; that of the lowest one is taken",
+                      folder.path, EscapeControl(key)));
+  return OkStatus();
+}
 
 // The file that the object's item is in, and inside of which it is.
 Result<std::shared_ptr<const File>> OpenItem(const Folder& folder, const ObjectEntry& entry) {
@@ -257,6 +276,7 @@ Result<std::shared_ptr<const File>> OpenItem(const Folder& folder, const ObjectE
   if (place.bytes > kMaxObjectBytes)
     return Unsupported("the object has {} bytes, the limit is {}", place.bytes, kMaxObjectBytes);
   const std::string path = JoinPath(folder.path, place.file);
+  NXDKIT_TRY(CheckInside(folder.path, place.file));
   NXDKIT_ASSIGN(File file, File::OpenRead(path));
   if (place.offset > file.bytes() || place.bytes > file.bytes() - place.offset)
     return Corrupt("the item of {} bytes is not inside the file, which has {}", place.bytes,
@@ -317,11 +337,7 @@ Result<Folder> OpenRankLocal(const std::string& path) {
   NXDKIT_ASSIGN(Folder folder, ItemOpener(path, FolderForm::kRankLocal, std::move(metadata),
                                           JoinPath(path, RankMetadataName(0)))
                                    .Run());
-  for (const std::string& key : joiner.differing())
-    if (folder.warnings.size() < kMaxWarnings)
-      folder.warnings.push_back(
-          fmt::format("{}: {}: the ranks have different values; that of the lowest one is taken",
-                      path, EscapeControl(key)));
+  NXDKIT_TRY(FoldObjects(folder));
   return folder;
 }
 

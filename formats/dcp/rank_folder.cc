@@ -68,9 +68,7 @@ class RankOpener {
           .in(out_.path);
     NXDKIT_TRY(ReadMetadata());
     NXDKIT_TRY(ListFiles());
-    std::set<std::string> names;
-    for (const RankFile& file : wanted_) names.insert(file.name);
-    NXDKIT_ASSIGN(files_, FolderFiles::Open(out_.path, names, SaidBy()));
+    NXDKIT_ASSIGN(files_, FolderFiles::Open(out_.path, names_, SaidBy()));
     for (const TensorFile& file : files_.files) max_parts_ += file.file_bytes / kFileBytesPerPart;
     for (const RankFile& file : wanted_)
       NXDKIT_TRY(ReadFile(file).in(JoinPath(out_.path, file.name)));
@@ -94,6 +92,8 @@ class RankOpener {
   // Those of the items that metadata.pkl has, where a rank has a tensor of one; and all others that
   // are called like one.
   Status ListFiles() {
+    NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(out_.path));
+    there_.insert(names.begin(), names.end());
     std::set<std::string> known;
     if (metadata_)
       for (const RankedItem& item : metadata_->items) {
@@ -101,7 +101,6 @@ class RankOpener {
         NXDKIT_TRY(ListItem(item).in(SaidBy()).on(item.name));
       }
     std::map<std::string, std::set<int64_t>> others;  // ranks, by item
-    NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(out_.path));
     for (const std::string& name : names) {
       const auto file = ParseFileName(name);
       if (!file) continue;
@@ -128,10 +127,23 @@ class RankOpener {
     for (const int64_t rank : ranks) {
       const auto file = item.files.find(rank);
       const bool usual = file == item.files.end();
-      wanted_.push_back({item.name, rank, usual ? RankFileName(item.name, rank) : file->second.name,
-                         !usual && file->second.safetensors, &item,
-                         static_cast<int64_t>(ranks.size())});
+      NXDKIT_TRY(
+          Want({item.name, rank, usual ? RankFileName(item.name, rank) : file->second.name,
+                !usual && file->second.safetensors, &item, static_cast<int64_t>(ranks.size())}));
     }
+    return OkStatus();
+  }
+
+  // A list of ranks is short where many items share it: no more is taken in than there are files.
+  Status Want(RankFile file) {
+    const bool below = file.name.find('/') != std::string::npos;
+    const std::string path = JoinPath(out_.path, file.name);
+    if (below ? KindOf(path) == PathKind::kMissing : !there_.contains(file.name))
+      return Corrupt("the file is missing; metadata.pkl says what is in it").in(path);
+    if (!names_.insert(file.name).second)
+      return Corrupt("rank {} and another one, or another item, have the file {}", file.rank,
+                     EscapeControl(file.name));
+    wanted_.push_back(std::move(file));
     return OkStatus();
   }
 
@@ -142,7 +154,7 @@ class RankOpener {
         return Corrupt("there is no {}, and there is {}", RankFileName(item, rank),
                        RankFileName(item, *ranks.rbegin()));
     for (const int64_t rank : ranks)
-      wanted_.push_back({item, rank, RankFileName(item, rank), false, nullptr, count});
+      NXDKIT_TRY(Want({item, rank, RankFileName(item, rank), false, nullptr, count}));
     return OkStatus();
   }
 
@@ -346,7 +358,9 @@ class RankOpener {
 
   Folder out_;
   std::optional<RankMetadata> metadata_;
+  std::set<std::string> there_;  // names in the folder
   std::vector<RankFile> wanted_;
+  std::set<std::string> names_;  // of these
   FolderFiles files_;
   std::unordered_map<std::string, size_t> numbers_;       // of entries, by key
   std::vector<const RankFile*> owners_;                   // of entries: the file that had one last

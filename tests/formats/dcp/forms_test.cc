@@ -423,6 +423,19 @@ TEST_F(FormFault, LinksOutOfTheFolderAreRefused) {
   }
 }
 
+TEST_F(FormFault, AFileOfTwoRanksIsNamed) {
+  const std::string path = Copy("ranks_1");
+  Change(path + "/metadata.pkl", [](std::string& text) {
+    const size_t at = text.find("m_2.safetensors");
+    ASSERT_NE(at, std::string::npos);
+    text[at + 2] = '1';
+  });
+  const auto error = ExpectError(Open(path), Errc::kCorrupt,
+                                 "rank 2 has the file m_1.safetensors, which is that of rank 1");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->file(), path + "/metadata.pkl");
+}
+
 TEST(Sharding, IsThatOfTorch) {
   using Kind = Placement::Kind;
   const auto cases = nlohmann::json::parse(ReadBytes(kForms + "shardings.json"));
