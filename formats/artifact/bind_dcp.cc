@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "formats/artifact/optimizer/bind_dcp_optimizer.h"
 #include "formats/dcp/folder.h"
@@ -82,7 +83,30 @@ Status BindModel(BoundArtifact& out, const DcpTensors& known, const std::string&
   return OkStatus();
 }
 
-DcpTensors KnownDcpTensors(const models::Model& model) {
+// A tensor's name and shape as one text.
+std::string Described(std::string_view name, const Shape& shape) {
+  return std::string(name) + "\n" + ShapeText(shape);
+}
+
+// What a name in the folder may stand for: the tensor with a prefix or without, or what the
+// optimizer keeps of it.
+std::unordered_set<std::string> DescribeStored(const dcp::Folder& folder) {
+  std::unordered_set<std::string> out;
+  for (const dcp::StoredEntry& entry : folder.tensors) {
+    std::string_view name = entry.key;
+    if (name.starts_with(kOptimizerState))
+      name = name.substr(kOptimizerState.size(), name.rfind('.') - kOptimizerState.size());
+    for (const std::string_view prefix : kPrefixes)
+      if (name.starts_with(prefix)) out.insert(Described(name.substr(prefix.size()), entry.shape));
+  }
+  return out;
+}
+
+DcpTensors KnownDcpTensors(const models::Model& model, const dcp::Folder& folder) {
+  const std::unordered_set<std::string> described = DescribeStored(folder);
+  const dcp::HasTensor stored = [&](const std::string& name, const Shape& shape) {
+    return described.contains(Described(name, shape));
+  };
   DcpTensors known;
   const auto add = [&](std::vector<dcp::GlobalTensor> tensors) {
     for (dcp::GlobalTensor& tensor : tensors) {
@@ -91,7 +115,7 @@ DcpTensors KnownDcpTensors(const models::Model& model) {
     }
   };
   for (const dcp::Style style : {dcp::Style::kHf, dcp::Style::kTitan, dcp::Style::kTitan2025}) {
-    Result<std::vector<dcp::GlobalTensor>> tensors = dcp::ModelTensors(model, style);
+    Result<std::vector<dcp::GlobalTensor>> tensors = dcp::ModelTensors(model, style, stored);
     if (tensors.ok()) add(*std::move(tensors));  // else the style has no such model
   }
   add(dcp::OtherTensors(model));
@@ -111,7 +135,7 @@ void NameRunState(BoundArtifact& out) {
 Status BindWithModel(BoundArtifact& out, const InputHints& hints) {
   NXDKIT_ASSIGN(out.model, MakeModel(*out.artifact.config).in(out.artifact.config_path));
   out.params = out.model->Logical();
-  const DcpTensors known = KnownDcpTensors(*out.model);
+  const DcpTensors known = KnownDcpTensors(*out.model, *out.artifact.dcp);
   NXDKIT_TRY(BindModel(out, known, FindPrefix(*out.artifact.dcp, known)));
   return hints.optimizer ? BindDcpOptimizer(out, known) : OkStatus();
 }

@@ -23,6 +23,7 @@ struct StoredEntry {
   std::string key;
   Dtype dtype = Dtype::kF32;
   Shape shape;
+  // Together they are the tensor; disjoint, but for copies that several ranks saved.
   std::vector<StoredChunk> chunks;
 };
 
@@ -33,22 +34,35 @@ struct Archive {
   uint64_t bytes = 0;
 };
 
+// What wrote the folder. All that comes after reads of each the same.
+enum class FolderForm : uint8_t {
+  kCheckpoint,   // torch.distributed.checkpoint: .metadata
+  kRankLocal,    // the same without collectives: a __R.metadata of every rank
+  kRankFiles,    // torch_checkpointing: <item>_<rank>.pt
+  kSafetensors,  // HuggingFaceStorageWriter: shards of safetensors that say where they belong
+};
+
 struct Folder {
   std::string path;
-  Metadata metadata;
-  std::vector<StoredEntry> tensors;  // as metadata.tensors
-  std::vector<TensorFile> files;     // sorted by name; each chunk is a tensor, named by its key
-  std::vector<Archive> archives;     // every item, once, by file and offset
+  FolderForm form = FolderForm::kCheckpoint;
+  Metadata metadata;  // its tensors are those of a .metadata; without one there are none
+  std::vector<StoredEntry> tensors;
+  std::vector<TensorFile> files;  // sorted by name; each chunk is a tensor, named by its key
+  std::vector<Archive> archives;  // every item that is stored as it is, once
   std::vector<std::string> warnings;
 };
 
-// Whether the folder is meant as one: it has a .metadata, or files named *.distcp.
+// Warnings beyond these are left out.
+inline constexpr size_t kMaxWarnings = 20;
+
+// Whether the folder is meant as one: it has a file of metadata, files named *.distcp, or shards
+// of safetensors that say where they belong.
 bool LooksLikeFolder(const std::string& path);
 
 // Reads the metadata and the structure of every chunk's archive, never tensor data. kCorrupt naming
 // file, key and offset for items that are outside of their file or overlap, and for archives that
-// hold something else than the metadata says. A folder without .metadata is kCorrupt: its save did
-// not come to its end.
+// hold something else than the metadata says. A folder without metadata is kCorrupt: its save did
+// not come to its end. Items that were compressed are decompressed here, into a temporary file.
 Result<Folder> Open(const std::string& path);
 
 // The bytes of an object's archive.

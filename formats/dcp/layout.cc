@@ -117,7 +117,13 @@ GlobalTensor Stacked(const Model& model, uint32_t first, std::string name) {
   return {std::move(layout), std::move(shape), 1 + TpDimOf(param)};
 }
 
-Result<std::vector<GlobalTensor>> TitanTensors(const Model& model, Style style) {
+// Its name and shape, and not where its elements lie.
+GlobalTensor Unlaid(const Param& param, std::string name) {
+  return {models::EmptyTensor(std::move(name), param.shape), param.shape, TpDimOf(param)};
+}
+
+Result<std::vector<GlobalTensor>> TitanTensors(const Model& model, Style style,
+                                               const HasTensor& stored) {
   const models::Family& family = *model.config.family;
   if (family.titan == models::TitanRope::kNone)
     return Unsupported("TorchTitan has no {} models", family.model_type)
@@ -138,7 +144,8 @@ Result<std::vector<GlobalTensor>> TitanTensors(const Model& model, Style style) 
     if (param.expert == 0)
       tensors.push_back(Stacked(model, i, *std::move(name)));
     else if (pairs && turned)
-      tensors.push_back(InPairs(model, i, *std::move(name)));
+      tensors.push_back(!stored || stored(*name, param.shape) ? InPairs(model, i, *std::move(name))
+                                                              : Unlaid(param, *std::move(name)));
     else
       tensors.push_back(Whole(model, i, *std::move(name)));
   }
@@ -185,8 +192,9 @@ Box PartOf(Box box, int dim, int count, int index) {
 
 }  // namespace
 
-Result<std::vector<GlobalTensor>> ModelTensors(const Model& model, Style style) {
-  if (style != Style::kHf) return TitanTensors(model, style);
+Result<std::vector<GlobalTensor>> ModelTensors(const Model& model, Style style,
+                                               const HasTensor& stored) {
+  if (style != Style::kHf) return TitanTensors(model, style, stored);
   return AsTheyAre(model, models::HfTensors(model, true));
 }
 

@@ -7,6 +7,7 @@
 // in which such a tensor is laid out, and in which its bytes are seen.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,17 @@ struct GlobalTensor {
   bool has_pairs() const { return layout.shape.size() != shape.size(); }
 };
 
+// Whether there is a tensor of this name and shape.
+using HasTensor = std::function<bool(const std::string& name, const Shape& shape)>;
+
 // What a checkpoint of this style holds of the model, in the model's order; of a tied model the
 // lm_head too. kUnsupported, naming the parameter, when the style has no name for it.
-Result<std::vector<GlobalTensor>> ModelTensors(const models::Model& model, Style style);
+//
+// A tensor with rows in pairs has two pieces for every head, and how many heads there are is what a
+// configuration says: with `stored`, one that is not there is left without pieces and in its own
+// shape.
+Result<std::vector<GlobalTensor>> ModelTensors(const models::Model& model, Style style,
+                                               const HasTensor& stored = nullptr);
 
 // Other ways to store some of them that are read, but not written: transformers' fused experts.
 std::vector<GlobalTensor> OtherTensors(const models::Model& model);

@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_map>
 
+#include "formats/dcp/folder_files.h"
 #include "formats/dcp/metadata_globals.h"
 #include "formats/torch/bare_pickle.h"
 #include "lib/base/checked.h"
@@ -14,12 +16,11 @@
 namespace nxdkit::dcp {
 namespace {
 
-using torch::PickleDict;
 using torch::PickleRecord;
 using torch::PickleValue;
 
 constexpr size_t kMaxRank = 64;
-constexpr size_t kMaxPathBytes = 4096;
+constexpr size_t kMaxNamesBytes = 200;
 
 // The state of a record of this class, a dict.
 Result<const PickleValue*> StateOf(const PickleValue& value, std::string_view class_name) {
@@ -30,11 +31,6 @@ Result<const PickleValue*> StateOf(const PickleValue& value, std::string_view cl
   if (!record->state || !record->state->dict())
     return Corrupt("a {} whose state is no dict", class_name);
   return &*record->state;
-}
-
-Result<const PickleDict*> DictOf(const PickleValue* value, std::string_view name) {
-  if (!value || !value->dict()) return Corrupt("{} is missing, or not a dict", name);
-  return value->dict();
 }
 
 Result<Shape> SizeOf(const PickleValue* value, std::string_view name) {
@@ -72,58 +68,70 @@ std::string IndexKey(const std::string& key, const Shape& offset, bool is_tensor
   return fmt::format("{}\n{}", is_tensor ? ShapeText(offset) : "", key);
 }
 
-// A plain name below the folder.
-Status CheckFileName(const std::string& name) {
-  bool good = !name.empty() && name.size() <= kMaxPathBytes && name.front() != '/' &&
-              name.find('\0') == std::string::npos && name.find('\\') == std::string::npos;
-  for (size_t at = 0; good && at <= name.size();) {
-    const size_t end = std::min(name.find('/', at), name.size());
-    const std::string_view part = std::string_view(name).substr(at, end - at);
-    good = !part.empty() && part != "." && part != "..";
-    at = end + 1;
-  }
-  if (good) return OkStatus();
-  return Corrupt("relative_path \"{}\" is not a plain name in the folder",
-                 EscapeControl(name.substr(0, 80)));
+// Absent before torch 2.8. What a second major version will mean, nobody can know.
+Status CheckVersion(const PickleValue& version) {
+  if (std::holds_alternative<PickleValue::None>(version.value)) return OkStatus();
+  if (!version.string()) return Corrupt("version is not a string");
+  if (version.string()->starts_with("1.")) return OkStatus();
+  return Unsupported("version \"{}\", expected 1.0.0",
+                     EscapeControl(version.string()->substr(0, 40)));
 }
 
-class Parser {
+class MetadataParser {
  public:
-  Result<Metadata> Parse(const PickleValue& root) {
-    NXDKIT_ASSIGN(const PickleValue* state, StateOf(root, kMetadataClass));
-    NXDKIT_TRY(ReadPlaces(state->Find("storage_data")));
-    NXDKIT_ASSIGN(const PickleDict* entries,
-                  DictOf(state->Find("state_dict_metadata"), "state_dict_metadata"));
-    for (const auto& [key, value] : *entries) {
-      if (!key.string()) return Corrupt("a key of state_dict_metadata is not a string");
-      NXDKIT_TRY(ReadEntry(*key.string(), value).on(*key.string()));
-    }
+  explicit MetadataParser(bool whole) : whole_(whole) {}
+
+  Result<Metadata> Parse(torch::BareRecord& root) {
+    NXDKIT_ASSIGN(const PickleValue version, root.Value("version"));
+    NXDKIT_TRY(CheckVersion(version));
+    NXDKIT_TRY(root.ForEach("storage_data", [&](const PickleValue& index, const PickleValue& info) {
+      return ReadPlace(index, info);
+    }));
+    NXDKIT_TRY(root.ForEach("state_dict_metadata",
+                            [&](const PickleValue& key, const PickleValue& value) -> Status {
+                              if (!key.string())
+                                return Corrupt("a key of state_dict_metadata is not a string");
+                              return ReadEntry(*key.string(), value).on(*key.string());
+                            }));
     if (!places_.empty()) return LeftOver();
-    NXDKIT_TRY(ReadPaths(state->Find("planner_data")));
+    NXDKIT_ASSIGN(const PickleValue paths, root.Value("planner_data"));
+    NXDKIT_TRY(ReadPaths(paths));
     return std::move(out_);
   }
 
  private:
-  Status ReadPlaces(const PickleValue* value) {
-    NXDKIT_ASSIGN(const PickleDict* places, DictOf(value, "storage_data"));
-    places_.reserve(places->size());
-    for (const auto& [index, info] : *places) {
-      NXDKIT_ASSIGN(const PickleValue* state, StateOf(index, kIndexClass));
-      const PickleValue* fqn = state->Find("fqn");
-      if (!fqn || !fqn->string()) return Corrupt("a MetadataIndex has no fqn");
-      const std::string& key = *fqn->string();
-      const PickleValue* offset = state->Find("offset");
-      const bool is_tensor = offset && !std::holds_alternative<PickleValue::None>(offset->value);
-      Shape lo;
-      if (is_tensor) {
-        NXDKIT_ASSIGN(lo, SizeOf(offset, "the offset of a MetadataIndex").on(key));
-      }
-      Result<ItemPlace> place = PlaceOf(info);
-      if (!place.ok()) return std::move(place).error().on(key);
-      if (!places_.emplace(IndexKey(key, lo, is_tensor), *std::move(place)).second)
-        return Corrupt("storage_data has two places for the chunk at {}", ShapeText(lo)).on(key);
+  Status ReadPlace(const PickleValue& index, const PickleValue& info) {
+    NXDKIT_ASSIGN(const PickleValue* state, StateOf(index, kIndexClass));
+    const PickleValue* fqn = state->Find("fqn");
+    if (!fqn || !fqn->string()) return Corrupt("a MetadataIndex has no fqn");
+    const std::string& key = *fqn->string();
+    const PickleValue* offset = state->Find("offset");
+    const bool is_tensor = offset && !std::holds_alternative<PickleValue::None>(offset->value);
+    Shape lo;
+    if (is_tensor) {
+      NXDKIT_ASSIGN(lo, SizeOf(offset, "the offset of a MetadataIndex").on(key));
     }
+    NXDKIT_ASSIGN(ItemPlace place, PlaceOf(info).on(key));
+    if (!places_.emplace(IndexKey(key, lo, is_tensor), std::move(place)).second)
+      return Corrupt("storage_data has two places for the chunk at {}", ShapeText(lo)).on(key);
     return OkStatus();
+  }
+
+  // One descriptor is known. Of several, torch's reader undoes them in another order than its
+  // writer says.
+  static Result<bool> IsCompressed(const PickleValue* transforms) {
+    if (!transforms || std::holds_alternative<PickleValue::None>(transforms->value)) return false;
+    if (!transforms->list()) return Corrupt("transform_descriptors are not a list");
+    if (transforms->list()->empty()) return false;
+    std::string names;
+    for (const PickleValue& each : *transforms->list()) {
+      if (!each.string()) return Corrupt("a descriptor of a transformation is not a string");
+      if (names.size() < kMaxNamesBytes)
+        names += (names.empty() ? "" : ", ") + EscapeControl(*each.string());
+    }
+    if (names == kZstd) return true;
+    return Unsupported("the item is transformed by {}, expected {} or nothing", names, kZstd)
+        .hint("save the checkpoint without extensions");
   }
 
   static Result<ItemPlace> PlaceOf(const PickleValue& value) {
@@ -133,20 +141,14 @@ class Parser {
     const PickleValue* length = state->Find("length");
     if (!path || !path->string() || !offset || !offset->integer() || !length || !length->integer())
       return Corrupt("a _StorageInfo lacks relative_path, offset or length");
-    NXDKIT_TRY(CheckFileName(*path->string()));
+    NXDKIT_TRY(CheckFileName(*path->string(), "relative_path"));
     const auto start = CheckedCast<uint64_t>(*offset->integer());
     const auto bytes = CheckedCast<uint64_t>(*length->integer());
     if (!start || !bytes || !CheckedAdd(*start, *bytes))
       return Corrupt("an item of {} bytes at {} of {}", *length->integer(), *offset->integer(),
                      EscapeControl(*path->string()));
-    const PickleValue* transforms = state->Find("transform_descriptors");
-    if (transforms && transforms->list() && !transforms->list()->empty()) {
-      const std::string* name = transforms->list()->front().string();
-      return Unsupported("the item is transformed ({}), which is not supported",
-                         name ? EscapeControl(*name) : "by something without a name")
-          .hint("save the checkpoint without extensions");
-    }
-    return ItemPlace{*path->string(), *start, *bytes};
+    NXDKIT_ASSIGN(const bool zstd, IsCompressed(state->Find("transform_descriptors")));
+    return ItemPlace{*path->string(), *start, *bytes, zstd};
   }
 
   Error LeftOver() const {
@@ -185,7 +187,7 @@ class Parser {
     std::vector<Shape> empty;
     for (const PickleValue& chunk : *chunks->list()) NXDKIT_TRY(ReadChunk(entry, chunk, empty));
     for (const Shape& lo : empty) places_.erase(IndexKey(key, lo, true));
-    NXDKIT_TRY(CheckCover(entry));
+    if (whole_) NXDKIT_TRY(CheckCover(entry));
     out_.tensors.push_back(std::move(entry));
     return OkStatus();
   }
@@ -213,10 +215,10 @@ class Parser {
     return OkStatus();
   }
 
-  Status ReadPaths(const PickleValue* value) {
-    if (!value || std::holds_alternative<PickleValue::None>(value->value)) return OkStatus();
-    NXDKIT_ASSIGN(const PickleDict* paths, DictOf(value, "planner_data"));
-    for (const auto& [key, path] : *paths) {
+  Status ReadPaths(const PickleValue& value) {
+    if (std::holds_alternative<PickleValue::None>(value.value)) return OkStatus();
+    if (!value.dict()) return Corrupt("planner_data is not a dict");
+    for (const auto& [key, path] : *value.dict()) {
       const bool is_tuple = std::holds_alternative<PickleValue::Tuple>(path.value);
       if (!key.string() || !is_tuple)
         return Corrupt("planner_data is not a dict of strings and tuples");
@@ -229,33 +231,48 @@ class Parser {
     return OkStatus();
   }
 
+  bool whole_;
   std::unordered_map<std::string, ItemPlace> places_;  // by IndexKey; those that nobody asked for
   Metadata out_;
 };
 
+Result<Metadata> Parse(std::string_view pickle, bool whole) {
+  NXDKIT_ASSIGN(const std::unique_ptr<torch::BareRecord> root,
+                torch::BareRecord::Read(pickle, MetadataGlobals(), kMetadataClass));
+  return MetadataParser(whole).Parse(*root);
+}
+
 }  // namespace
 
-Result<Metadata> ParseMetadata(std::string_view pickle) {
-  NXDKIT_ASSIGN(const PickleValue root, torch::ReadBarePickle(pickle, MetadataGlobals()));
-  return Parser().Parse(root);
-}
+Result<Metadata> ParseMetadata(std::string_view pickle) { return Parse(pickle, true); }
+
+Result<Metadata> ParsePartOfMetadata(std::string_view pickle) { return Parse(pickle, false); }
 
 Status CheckCover(const TensorEntry& entry) {
   std::vector<Box> boxes;
+  boxes.reserve(entry.chunks.size());
+  for (const Chunk& chunk : entry.chunks) boxes.push_back(chunk.box);
+  return CheckCover(std::move(boxes), entry.shape);
+}
+
+Status CheckCover(std::vector<Box> boxes, const Shape& shape) {
+  std::ranges::sort(boxes, [](const Box& a, const Box& b) {
+    return std::tie(a.lo, a.extent) < std::tie(b.lo, b.extent);
+  });
+  boxes.erase(std::unique(boxes.begin(), boxes.end()), boxes.end());  // copies
   int64_t covered = 0;
-  for (const Chunk& chunk : entry.chunks) {
-    boxes.push_back(chunk.box);
-    const auto sum = CheckedAdd(covered, chunk.box.Volume());
+  for (const Box& box : boxes) {
+    const auto sum = CheckedAdd(covered, box.Volume());
     if (!sum) return Corrupt("the chunks hold more than 2^63 elements");
     covered = *sum;
   }
   if (const auto pair = FindOverlap(boxes))
     return Corrupt("the chunks {} and {} overlap", BoxText(boxes[pair->second]),
                    BoxText(boxes[pair->first]));
-  const int64_t all = WholeBox(entry.shape).Volume();
+  const int64_t all = WholeBox(shape).Volume();
   if (covered == all) return OkStatus();
   return Corrupt("the chunks hold {} of the tensor's {} elements {}", covered, all,
-                 ShapeText(entry.shape))
+                 ShapeText(shape))
       .hint("torch loads such a file without a word, and leaves the gap as it was");
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,7 @@ struct ItemPlace {
   std::string file;  // relative to the folder: "__0_0.distcp"
   uint64_t offset = 0;
   uint64_t bytes = 0;
+  bool zstd = false;  // the bytes are the archive as frames of zstd
   bool operator==(const ItemPlace&) const = default;
 };
 
@@ -37,13 +39,17 @@ struct TensorEntry {
   std::string key;
   Dtype dtype = Dtype::kF32;
   Shape shape;
-  std::vector<Chunk> chunks;  // disjoint, none empty; together they are the tensor
+  // None empty; together they are the tensor. Disjoint, but for copies: the same box again, where
+  // several ranks saved it.
+  std::vector<Chunk> chunks;
 };
 
 // Anything else that was saved: a pickled object in an archive.
 struct ObjectEntry {
   std::string key;
   ItemPlace place;
+  // Of an object that is a part of a larger one, and has no archive of its own.
+  std::optional<torch::PickleValue> value = std::nullopt;
 };
 
 struct Metadata {
@@ -58,8 +64,12 @@ struct Metadata {
 // overlap or leave a gap, and for chunks without a place. Whether the places are in their files is
 // not known here. Errors have no path.
 Result<Metadata> ParseMetadata(std::string_view pickle);
+// The same of what one rank says of what it has saved by itself: chunks may leave gaps.
+Result<Metadata> ParsePartOfMetadata(std::string_view pickle);
 
-// The chunks of an entry are disjoint and cover the tensor.
+// The chunks of an entry are disjoint, but for copies, and cover the tensor.
 Status CheckCover(const TensorEntry& entry);
+// The same of boxes that are inside of a tensor of this shape.
+Status CheckCover(std::vector<Box> boxes, const Shape& shape);
 
 }  // namespace nxdkit::dcp

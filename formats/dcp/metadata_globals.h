@@ -18,6 +18,8 @@ inline constexpr char kMemoryFormatClass[] =
 inline constexpr char kStorageInfoClass[] = "torch.distributed.checkpoint.filesystem._StorageInfo";
 inline constexpr char kGetLayout[] = "torch.serialization._get_layout";
 inline constexpr char kStrided[] = "torch.strided";
+// The only transformation of items that torch has.
+inline constexpr char kZstd[] = "stream.zstd/1";
 // As torch before 2.3 had them.
 inline constexpr char kOldPropertiesClass[] =
     "torch.distributed._shard.sharded_tensor.metadata.TensorProperties";

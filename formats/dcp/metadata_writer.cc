@@ -46,9 +46,12 @@ PickleValue Tensor(const TensorEntry& entry) {
 }
 
 PickleValue Place(const ItemPlace& place) {
-  return Object(kStorageInfoClass, {{Text("relative_path"), Text(place.file)},
-                                    {Text("offset"), Number(place.offset)},
-                                    {Text("length"), Number(place.bytes)}});
+  PickleDict attributes = {{Text("relative_path"), Text(place.file)},
+                           {Text("offset"), Number(place.offset)},
+                           {Text("length"), Number(place.bytes)}};
+  if (place.zstd)
+    attributes.push_back({Text("transform_descriptors"), PickleValue::MakeList({Text(kZstd)})});
+  return Object(kStorageInfoClass, std::move(attributes));
 }
 
 }  // namespace

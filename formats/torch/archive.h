@@ -33,6 +33,9 @@ struct ReadOptions {
   // By their place in the file, stored records that the caller has read: the CRC-32 of the bytes
   // that he found. These are compared, and not read again.
   const std::map<uint64_t, uint32_t>* known_crcs = nullptr;
+  // Of the zip form: distributed tensors (DTensor) are records in `root`, with the tensor of the
+  // rank and how it is placed (pickle_globals.h). Without it they are refused.
+  bool distributed = false;
 };
 
 // True when the file starts like something ReadArchive reads (zip local header, or a pickle

@@ -1,9 +1,13 @@
 // PRIVATE: a file that is one pickle, without tensors, in the words of its own allow-list.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string_view>
 
+#include "formats/torch/pickle_convert.h"
 #include "formats/torch/pickle_globals.h"
+#include "formats/torch/pickle_graph.h"
 #include "formats/torch/pickle_value.h"
 #include "lib/base/error.h"
 
@@ -13,5 +17,30 @@ namespace nxdkit::torch {
 // list is kUnsupported, by name, at the offset in the pickle. So are tensors. kCorrupt for bytes
 // after the pickle's end.
 Result<PickleValue> ReadBarePickle(std::string_view pickle, const GlobalTable& globals);
+
+// The same of a pickle that is one record, whose attributes are read one by one: each may be a dict
+// of very many values, of which one at a time is a tree.
+class BareRecord {
+ public:
+  // kCorrupt for anything but a record of this class, made without arguments, with a dict for its
+  // state. `pickle` must outlive it.
+  static Result<std::unique_ptr<BareRecord>> Read(std::string_view pickle,
+                                                  const GlobalTable& globals,
+                                                  std::string_view class_name);
+
+  // None for an attribute that is missing.
+  Result<PickleValue> Value(std::string_view attribute);
+  bool Has(std::string_view attribute) const { return Find(attribute).has_value(); }
+  // The items of an attribute that is a dict, in its order; kCorrupt when it is not one.
+  Status ForEach(std::string_view attribute, const ValueReader::OnItem& f);
+
+ private:
+  explicit BareRecord(std::string_view pickle) : graph_(pickle) {}
+  std::optional<NodeId> Find(std::string_view attribute) const;
+
+  PickleGraph graph_;
+  NodeId state_ = 0;  // a dict
+  std::unique_ptr<ValueReader> reader_;
+};
 
 }  // namespace nxdkit::torch

@@ -42,10 +42,46 @@ Converted OfGlobal(const Global& global) {
   return Leaf(OpaqueObject{global.name});
 }
 
+// Which values are named more than once, or may be: only these are kept once they are converted.
+class Sharing {
+ public:
+  explicit Sharing(const PickleGraph& graph) : seen_(graph.size()), again_(graph.size()) {
+    for (NodeId id = 0; id < graph.size(); ++id) Count(graph, id);
+  }
+  bool IsShared(NodeId id) const { return again_[id]; }
+
+ private:
+  void Count(const PickleGraph& graph, NodeId id) {
+    const NodeKind kind = graph.kind(id);
+    if (kind == NodeKind::kTuple) return See(graph.TupleItems(id));
+    if (kind == NodeKind::kRecord) {
+      const PickleGraph::RecordParts& parts = graph.AsRecord(id);
+      See(std::span(&parts.arguments, 1));
+      // The converter takes the arguments apart without a look at the tuple.
+      See(graph.TupleItems(parts.arguments));
+      if (parts.state) See(std::span(&*parts.state, 1));
+      return;
+    }
+    if (IsContainer(kind)) See(graph.Items(id));
+  }
+
+  void See(std::span<const NodeId> ids) {
+    for (const NodeId id : ids) {
+      again_[id] = again_[id] || seen_[id];
+      seen_[id] = true;
+    }
+  }
+
+  std::vector<bool> seen_;
+  std::vector<bool> again_;
+};
+
 class Converter {
  public:
   explicit Converter(const PickleGraph& graph)
-      : graph_(graph), max_visits_(kFreeVisits + kMaxVisitsPerByte * graph.pickle().size()) {}
+      : graph_(graph),
+        sharing_(graph),
+        max_visits_(kFreeVisits + kMaxVisitsPerByte * graph.pickle().size()) {}
 
   Result<Converted> Convert(NodeId id, int depth) {
     const NodeKind kind = graph_.kind(id);
@@ -88,34 +124,13 @@ class Converter {
     }
   }
 
- private:
-  Status AddChild(Converted& parent, const Converted& child) const {
-    parent.height = std::max(parent.height, child.height + 1);
-    parent.visits += child.visits;
-    if (parent.visits <= max_visits_) return OkStatus();
+  Status CheckVisits(uint64_t visits) const {
+    if (visits <= max_visits_) return OkStatus();
     return Error(
         Errc::kUnsupported,
         fmt::format("the values are shared so often that a walk over them would visit more than "
                     "{} of them",
                     max_visits_));
-  }
-
-  Result<Converted> ConvertItems(NodeId id, std::span<const NodeId> items, int depth) {
-    Converted out;
-    auto list = std::make_shared<PickleList>();
-    list->reserve(items.size());
-    for (const NodeId item : items) {
-      NXDKIT_ASSIGN(Converted child, Convert(item, depth + 1));
-      NXDKIT_TRY(AddChild(out, child));
-      list->push_back(std::move(child.value));
-    }
-    if (graph_.kind(id) == NodeKind::kTuple)
-      out.value.value = PickleValue::Tuple{std::move(list)};
-    else if (graph_.kind(id) == NodeKind::kSet)
-      out.value.value = PickleValue::Set{std::move(list)};
-    else
-      out.value.value = PickleValue::List{std::move(list)};
-    return out;
   }
 
   // Python lets a later pair replace an earlier one with an equal key. No pickler writes such, and
@@ -136,6 +151,31 @@ class Converter {
                      fmt::format("a dict has the key {} twice", graph_.AsInt(items[i])));
     }
     return OkStatus();
+  }
+
+ private:
+  Status AddChild(Converted& parent, const Converted& child) const {
+    parent.height = std::max(parent.height, child.height + 1);
+    parent.visits += child.visits;
+    return CheckVisits(parent.visits);
+  }
+
+  Result<Converted> ConvertItems(NodeId id, std::span<const NodeId> items, int depth) {
+    Converted out;
+    auto list = std::make_shared<PickleList>();
+    list->reserve(items.size());
+    for (const NodeId item : items) {
+      NXDKIT_ASSIGN(Converted child, Convert(item, depth + 1));
+      NXDKIT_TRY(AddChild(out, child));
+      list->push_back(std::move(child.value));
+    }
+    if (graph_.kind(id) == NodeKind::kTuple)
+      out.value.value = PickleValue::Tuple{std::move(list)};
+    else if (graph_.kind(id) == NodeKind::kSet)
+      out.value.value = PickleValue::Set{std::move(list)};
+    else
+      out.value.value = PickleValue::List{std::move(list)};
+    return out;
   }
 
   Result<Converted> ConvertDict(NodeId id, int depth) {
@@ -178,8 +218,8 @@ class Converter {
   }
 
   Result<Converted> ConvertContainer(NodeId id, int depth) {
-    const auto found = done_.find(id);
-    if (found != done_.end()) {
+    const bool shared = sharing_.IsShared(id);
+    if (const auto found = shared ? done_.find(id) : done_.end(); found != done_.end()) {
       if (depth + found->second.height > kMaxNesting) return TooDeep();
       return found->second;
     }
@@ -190,7 +230,7 @@ class Converter {
     const NodeKind kind = graph_.kind(id);
     Result<Converted> out = ConvertOpen(id, kind, depth);
     open_.erase(id);
-    if (out.ok()) done_.emplace(id, *out);
+    if (out.ok() && shared) done_.emplace(id, *out);
     return out;
   }
 
@@ -222,12 +262,46 @@ class Converter {
   }
 
   const PickleGraph& graph_;
+  Sharing sharing_;
   uint64_t max_visits_;
-  std::unordered_map<NodeId, Converted> done_;  // containers only
+  std::unordered_map<NodeId, Converted> done_;  // shared containers only
   std::unordered_set<NodeId> open_;             // containers on the way from the root
 };
 
 }  // namespace
+
+class ValueReader::Impl {
+ public:
+  explicit Impl(const PickleGraph& graph) : graph_(graph), converter_(graph) {}
+
+  Result<PickleValue> Read(NodeId id) {
+    NXDKIT_ASSIGN(Converted converted, converter_.Convert(id, 1));
+    visits_ += converted.visits;
+    NXDKIT_TRY(converter_.CheckVisits(visits_));
+    return std::move(converted.value);
+  }
+
+  Status ForEach(NodeId dict, const OnItem& f) {
+    const std::vector<NodeId>& items = graph_.Items(dict);
+    NXDKIT_TRY(converter_.CheckKeys(items));
+    for (size_t i = 0; i < items.size(); i += 2) {
+      NXDKIT_ASSIGN(const PickleValue key, Read(items[i]));
+      NXDKIT_ASSIGN(const PickleValue value, Read(items[i + 1]));
+      NXDKIT_TRY(f(key, value));
+    }
+    return OkStatus();
+  }
+
+ private:
+  const PickleGraph& graph_;
+  Converter converter_;
+  uint64_t visits_ = 0;  // of all that was read
+};
+
+ValueReader::ValueReader(const PickleGraph& graph) : impl_(std::make_unique<Impl>(graph)) {}
+ValueReader::~ValueReader() = default;
+Result<PickleValue> ValueReader::Read(NodeId id) { return impl_->Read(id); }
+Status ValueReader::ForEach(NodeId dict, const OnItem& f) { return impl_->ForEach(dict, f); }
 
 Result<PickleValue> ToValue(const PickleGraph& graph, NodeId root) {
   NXDKIT_ASSIGN(Converted converted, Converter(graph).Convert(root, 1));

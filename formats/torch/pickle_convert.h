@@ -1,6 +1,9 @@
 // PRIVATE: from the machine's arena of nodes to the tree that callers see.
 #pragma once
 
+#include <functional>
+#include <memory>
+
 #include "formats/torch/pickle_graph.h"
 #include "formats/torch/pickle_value.h"
 #include "lib/base/error.h"
@@ -16,5 +19,24 @@ inline constexpr int kMaxNesting = 500;
 // visit far more than the pickle has bytes; bare storages. kCorrupt: a dict with a key twice, or
 // with a key that cannot be one; a reference that was never given its tid.
 Result<PickleValue> ToValue(const PickleGraph& graph, NodeId root);
+
+// The same, value by value: of a dict with very many, a tree of all takes more memory than what its
+// reader makes of it. What is refused, and the bound on sharing, are as for all of them together.
+class ValueReader {
+ public:
+  explicit ValueReader(const PickleGraph& graph);
+  ~ValueReader();
+  ValueReader(const ValueReader&) = delete;
+  ValueReader& operator=(const ValueReader&) = delete;
+
+  Result<PickleValue> Read(NodeId id);
+  // The items of a dict, in its order, until `f` fails. kCorrupt for a key that is there twice.
+  using OnItem = std::function<Status(const PickleValue& key, const PickleValue& value)>;
+  Status ForEach(NodeId dict, const OnItem& f);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace nxdkit::torch

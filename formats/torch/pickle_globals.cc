@@ -47,7 +47,7 @@ constexpr Row kRows[] = {
     {"torch._utils._rebuild_tensor_v3", GlobalKind::kRebuildTensorV3},
     {"torch._utils._rebuild_parameter", GlobalKind::kRebuildParameter},
     {"torch._utils._rebuild_parameter_with_state", GlobalKind::kRebuildParameterWithState},
-    {"torch._tensor._rebuild_from_type_v2", GlobalKind::kRebuildFromTypeV2},
+    {kRebuildFromType, GlobalKind::kRebuildFromTypeV2},
     {"torch._utils._rebuild_device_tensor_from_cpu_tensor", GlobalKind::kRebuildFromCpuTensor},
     {"torch.UntypedStorage", GlobalKind::kUntypedStorageClass},
     {"torch.storage.UntypedStorage", GlobalKind::kUntypedStorageClass},
@@ -61,10 +61,10 @@ constexpr Row kRows[] = {
     {"torch._utils._rebuild_sparse_csr_tensor", GlobalKind::kRefused, kDense},
     {"torch._utils._rebuild_nested_tensor", GlobalKind::kRefused, kDense},
     {"torch._utils._rebuild_meta_tensor_no_storage", GlobalKind::kRefused, kMeta},
-    {"torch._utils._rebuild_wrapper_subclass", GlobalKind::kRefused, kSubclass},
+    {kRebuildWrapper, GlobalKind::kRefused, kSubclass},
     {"torch._utils._rebuild_device_tensor_from_numpy", GlobalKind::kRefused, kXla},
     {"torch._utils._rebuild_xla_tensor", GlobalKind::kRefused, kXla},
-    {"torch.distributed.tensor.DTensor", GlobalKind::kRefused, kDTensor},
+    {kDTensorClass, GlobalKind::kRefused, kDTensor},
     {"torch.distributed._tensor.api.DTensor", GlobalKind::kRefused, kDTensor},
     {"numpy.core.multiarray._reconstruct", GlobalKind::kRefused, kNumpy},
     {"numpy.core.multiarray.scalar", GlobalKind::kRefused, kNumpy},
@@ -96,6 +96,19 @@ constexpr const char* kOtherDtypes[] = {"qint8",      "qint32", "quint8",  "quin
                                         "uint5",      "uint6",  "uint7",   "int1",     "int2",
                                         "int3",       "int4",   "int5",    "int6",     "int7"};
 
+// Of torch 2.15. What is called or made here is data: a name, arguments and state.
+constexpr const char* kDistributed[] = {kRebuildWrapper,
+                                        kDTensorClass,
+                                        kDTensorSpecClass,
+                                        kTensorMetaClass,
+                                        "torch.distributed.tensor._dtensor_spec.ShardOrderEntry",
+                                        kDeviceMeshClass,
+                                        kMeshLayoutClass,
+                                        kFlatLayoutClass,
+                                        kShardClass,
+                                        kStridedShardClass,
+                                        kReplicateClass};
+
 std::vector<Global> MakeTable() {
   std::vector<Global> table;
   for (const Row& row : kRows) table.push_back({row.name, row.kind, Dtype::kU8, row.hint});
@@ -108,6 +121,15 @@ std::vector<Global> MakeTable() {
   AddDtypes(table);
   for (const char* name : kOtherDtypes)
     table.push_back({std::string("torch.") + name, GlobalKind::kOpaque});
+  return table;
+}
+
+std::vector<Global> MakeDistributedTable() {
+  std::vector<Global> table = MakeTable();
+  std::erase_if(table, [](const Global& global) {
+    return std::ranges::find(kDistributed, global.name) != std::end(kDistributed);
+  });
+  for (const char* name : kDistributed) table.push_back({name, GlobalKind::kRecord});
   return table;
 }
 
@@ -124,6 +146,13 @@ void AddDtypes(std::vector<Global>& globals) {
 const GlobalTable& TorchGlobals() {
   static const GlobalTable table(
       MakeTable(), "that plain tensors and containers need",
+      "save a dict of tensors (a state_dict) instead of Python objects");  // constant
+  return table;
+}
+
+const GlobalTable& DistributedGlobals() {
+  static const GlobalTable table(
+      MakeDistributedTable(), "that tensors, distributed tensors and containers need",
       "save a dict of tensors (a state_dict) instead of Python objects");  // constant
   return table;
 }

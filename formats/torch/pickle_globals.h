@@ -69,6 +69,21 @@ class GlobalTable {
 // That of torch.load(weights_only=True) of torch 2.15, and the two reference classes of NxD's
 // checkpoints.
 const GlobalTable& TorchGlobals();
+// The same, and DTensor with what its pickle names: records, of which a distributed tensor is one
+// of kRebuildFromType, called with (kRebuildWrapper, kDTensorClass, arguments, state).
+const GlobalTable& DistributedGlobals();
+inline constexpr char kRebuildFromType[] = "torch._tensor._rebuild_from_type_v2";
+inline constexpr char kRebuildWrapper[] = "torch._utils._rebuild_wrapper_subclass";
+inline constexpr char kDTensorClass[] = "torch.distributed.tensor.DTensor";
+inline constexpr char kDTensorSpecClass[] = "torch.distributed.tensor._dtensor_spec.DTensorSpec";
+inline constexpr char kTensorMetaClass[] = "torch.distributed.tensor._dtensor_spec.TensorMeta";
+inline constexpr char kDeviceMeshClass[] = "torch.distributed.device_mesh.DeviceMesh";
+inline constexpr char kMeshLayoutClass[] = "torch.distributed._mesh_layout._MeshLayout";
+inline constexpr char kFlatLayoutClass[] = "torch.distributed._mesh_layout._FlatLayout";
+inline constexpr char kShardClass[] = "torch.distributed.tensor.placement_types.Shard";
+inline constexpr char kStridedShardClass[] =
+    "torch.distributed.tensor.placement_types._StridedShard";
+inline constexpr char kReplicateClass[] = "torch.distributed.tensor.placement_types.Replicate";
 // All of torch's dtypes.
 void AddDtypes(std::vector<Global>& globals);
 

@@ -84,7 +84,8 @@ struct PickleValue {
 // What a pickle says of an object of a class that its reader's list names: plain data. Nothing of
 // the class is known, or run.
 struct PickleRecord {
-  std::string name;     // "torch.distributed.checkpoint.metadata.Metadata"
+  // "torch.distributed.checkpoint.metadata.Metadata"; the list's, which lives on.
+  std::string_view name;
   bool called = false;  // made by a call of it (REDUCE), not by NEWOBJ
   PickleList arguments;
   std::optional<PickleValue> state;  // of BUILD

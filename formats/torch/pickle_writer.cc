@@ -194,10 +194,11 @@ class Writer {
 
   Status Record(const PickleRecord& record, int depth) {
     const size_t dot = record.name.rfind('.');
-    if (dot == std::string::npos)
+    if (dot == std::string_view::npos)
       return Error(Errc::kInternal,
                    fmt::format("a record of {}, which is in no module", record.name));
-    emit_.Global(record.name.substr(0, dot).c_str(), record.name.substr(dot + 1));
+    emit_.Global(std::string(record.name.substr(0, dot)).c_str(),
+                 std::string(record.name.substr(dot + 1)));
     if (record.arguments.size() > 3) emit_.Put(Op::kMark);
     for (const PickleValue& item : record.arguments) NXDKIT_TRY(Value(item, depth + 1));
     emit_.EndTuple(record.arguments.size());

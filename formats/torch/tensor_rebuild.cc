@@ -226,12 +226,16 @@ Result<NodeId> RebuildFromCpuTensor(PickleGraph& graph, const Global& function,
 
 // _rebuild_from_type_v2(function, type, arguments, state) calls function(*arguments) and gives the
 // result the type. It cannot be the function itself, so this does not recurse further.
-Result<NodeId> RebuildFromType(PickleGraph& graph, const Global& function, Arguments arguments) {
+Result<NodeId> RebuildFromType(PickleGraph& graph, const Global& function, NodeId tuple,
+                               Arguments arguments) {
   const auto is = [&](size_t index, auto... kinds) {
     if (graph.kind(arguments[index]) != NodeKind::kGlobal) return false;
     const GlobalKind kind = graph.AsGlobal(arguments[index]).kind;
     return ((kind == kinds) || ...);
   };
+  // Of a distributed tensor the reader makes sense itself.
+  if (is(0, GlobalKind::kRecord) && is(1, GlobalKind::kRecord))
+    return graph.Record(&function, tuple, true);
   if (!is(0, GlobalKind::kRebuildTensor, GlobalKind::kRebuildTensorV2, GlobalKind::kRebuildTensorV3,
           GlobalKind::kRebuildParameter, GlobalKind::kRebuildParameterWithState))
     return WrongArgument(function, 0, graph.kind(arguments[0]),
@@ -276,7 +280,7 @@ Result<NodeId> RebuildTensor(PickleGraph& graph, const Global& function, NodeId 
     case GlobalKind::kRebuildParameterWithState:
       return InnerTensor(graph, function, values);
     case GlobalKind::kRebuildFromTypeV2:
-      return RebuildFromType(graph, function, values);
+      return RebuildFromType(graph, function, arguments, values);
     case GlobalKind::kRebuildFromCpuTensor:
       return RebuildFromCpuTensor(graph, function, values);
     default:

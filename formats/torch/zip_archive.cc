@@ -28,7 +28,7 @@ class ZipArchiveReader {
     NXDKIT_TRY(FindTopFolder());
     NXDKIT_TRY(ReadVersion());
     NXDKIT_TRY(ReadByteOrder());
-    NXDKIT_TRY(ReadPickle());
+    NXDKIT_TRY(ReadPickle(options.distributed ? DistributedGlobals() : TorchGlobals()));
     if (options.check_crc) NXDKIT_TRY(CheckCrcs(options.known_crcs));
     WarnOfMissingCrcs();
     if (warnings_left_out_ != 0)
@@ -97,14 +97,14 @@ class ZipArchiveReader {
                     fmt::format("byte order \"{:.20}\", expected \"little\" or \"big\"", order));
   }
 
-  Status ReadPickle() {
+  Status ReadPickle(const GlobalTable& globals) {
     const ZipRecord* record = directory_.Find(Name("data.pkl"));
     if (record == nullptr)
       return Error(Errc::kUnsupported, "a zip archive without this record is not from torch.save")
           .member(Name("data.pkl"));
     NXDKIT_ASSIGN(const std::string pickle, ReadRecord(place_.view(), *record, kMaxPickleBytes));
     PickleGraph graph(pickle);
-    Result<PickleResult> run = RunPickle(graph, PickleFlavor::kZip);
+    Result<PickleResult> run = RunPickle(graph, PickleFlavor::kZip, globals);
     if (!run.ok()) return std::move(run).error().member(record->name);
     Result<PickleValue> root = ToValue(graph, run->root);
     if (!root.ok()) return std::move(root).error().member(record->name);

@@ -146,6 +146,13 @@ Status File::ReadAt(uint64_t offset, std::span<std::byte> to) const {
   return OkStatus();
 }
 
+Status File::Measure() {
+  struct stat info;
+  if (::fstat(fd_, &info) != 0) return SystemError("stat", errno).in(path_);
+  bytes_ = static_cast<uint64_t>(info.st_size);
+  return OkStatus();
+}
+
 FileView::FileView(const File& file, uint64_t start, uint64_t bytes)
     : file_(&file), start_(start), bytes_(bytes) {
   NXDKIT_CHECK(start <= file.bytes() && bytes <= file.bytes() - start);

@@ -44,6 +44,8 @@ class File {
   // Has the kernel begin to write what Sync waits for; a wish that may be ignored.
   void StartSync() const;
   Status Sync() const;
+  // Of a file that was written: bytes() is its size of now.
+  Status Measure();
   Status Close();
 
  private:

@@ -23,10 +23,10 @@ struct DumpLine {
 
 // Lines of four spaces, a hexadecimal offset, two spaces, bytes "7b 22", and whatever after two
 // more.
-inline std::vector<DumpLine> DumpOf(const std::string& page) {
+inline std::vector<DumpLine> DumpOf(const std::string& chapter) {
   static const std::regex line("    ([0-9a-f]+)  ((?:[0-9a-f]{2} )*[0-9a-f]{2})(?:  .*)?");
   std::vector<DumpLine> dump;
-  std::istringstream in(page.substr(page.find("## A file, byte by byte")));
+  std::istringstream in(chapter);
   for (std::string text; std::getline(in, text);) {
     std::smatch match;
     if (!std::regex_match(text, match, line)) continue;
@@ -39,11 +39,23 @@ inline std::vector<DumpLine> DumpOf(const std::string& page) {
   return dump;
 }
 
-// The first `testdata/...` of the chapter with the dump.
-inline std::string DumpedFile(const std::string& page) {
-  const size_t chapter = page.find("## A file, byte by byte");
-  const size_t begin = page.find("`testdata/", chapter) + 1;
-  return page.substr(begin, page.find('`', begin) - begin);
+// The first `testdata/...` of the chapter.
+inline std::string DumpedFile(const std::string& chapter) {
+  const size_t begin = chapter.find("`testdata/") + 1;
+  return chapter.substr(begin, chapter.find('`', begin) - begin);
+}
+
+// Those whose titles end with ", byte by byte".
+inline std::vector<std::string> DumpChapters(const std::string& page) {
+  std::vector<std::string> chapters;
+  for (size_t at = page.find("\n## "); at != std::string::npos;) {
+    const size_t next = page.find("\n## ", at + 1);
+    const std::string chapter = page.substr(at, next - at);
+    if (chapter.substr(0, chapter.find('\n', 1)).ends_with(", byte by byte"))
+      chapters.push_back(chapter);
+    at = next;
+  }
+  return chapters;
 }
 
 // "Suite.Test" in back quotes, up to a "/", "..." or "*".
@@ -58,8 +70,8 @@ inline std::set<std::string> NamedTests(const std::string& page) {
 inline std::string SourcesOf(const std::vector<std::string>& folders) {
   std::string text;
   for (const std::string& folder : folders)
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(
-             std::string(NXDKIT_SOURCE_DIR "/") + folder))
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(std::string(NXDKIT_SOURCE_DIR "/") + folder))
       if (entry.path().string().ends_with("_test.cc")) text += ReadBytes(entry.path());
   return text;
 }
@@ -84,12 +96,15 @@ inline void ExpectNamesTests(const std::string& page, const std::vector<std::str
 
 inline void ExpectPageHolds(const std::string& format, const std::vector<std::string>& folders) {
   const std::string page = PageOf(format);
-  const std::string file = ReadBytes(std::string(NXDKIT_SOURCE_DIR) + "/" + DumpedFile(page));
-  const std::vector<DumpLine> dump = DumpOf(page);
-  EXPECT_GE(dump.size(), 5u) << "the dump was not found";
-  for (const DumpLine& line : dump) {
-    ASSERT_LE(line.offset + line.bytes.size(), file.size());
-    EXPECT_EQ(file.substr(line.offset, line.bytes.size()), line.bytes) << "at " << line.offset;
+  EXPECT_FALSE(DumpChapters(page).empty()) << "no dump was found";
+  for (const std::string& chapter : DumpChapters(page)) {
+    const std::string file = ReadBytes(std::string(NXDKIT_SOURCE_DIR) + "/" + DumpedFile(chapter));
+    const std::vector<DumpLine> dump = DumpOf(chapter);
+    EXPECT_GE(dump.size(), 5u) << "the dump was not found";
+    for (const DumpLine& line : dump) {
+      ASSERT_LE(line.offset + line.bytes.size(), file.size());
+      EXPECT_EQ(file.substr(line.offset, line.bytes.size()), line.bytes) << "at " << line.offset;
+    }
   }
   ExpectNamesTests(page, folders);
 }

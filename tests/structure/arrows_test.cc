@@ -47,7 +47,8 @@ const std::vector<Room>& Rooms() {
       {"formats/torch", {"formats/models"}},
       {"formats/hf", {"formats/models"}},
       {"formats/nxd", {"formats/models", "formats/torch"}},  // its shards are torch archives
-      {"formats/dcp", {"formats/models", "formats/torch"}},  // its items are torch archives
+      {"formats/dcp",
+       {"formats/models", "formats/safetensors", "formats/torch"}},  // which its items are
       {"formats/rollout", {"formats/models"}},
       {"formats/vllm", {"formats/models"}},
       {"formats/neff", {"formats/models"}},

@@ -61,11 +61,25 @@ Status InspectHfFolder(Inspection& inspection, const InspectRequest& request) {
   return OkStatus();
 }
 
+std::string DcpDescription(dcp::FolderForm form) {
+  switch (form) {
+    case dcp::FolderForm::kCheckpoint:
+      return "torch distributed checkpoint";
+    case dcp::FolderForm::kRankLocal:
+      return "torch distributed checkpoint, of each rank by itself";
+    case dcp::FolderForm::kRankFiles:
+      return "torch distributed checkpoint, files of ranks (torch_checkpointing)";
+    case dcp::FolderForm::kSafetensors:
+      return "torch distributed checkpoint, shards of safetensors";
+  }
+  return "";
+}
+
 Status InspectDcp(Inspection& inspection, const InspectRequest& request) {
   NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, Kind::kDcp, request.hints));
   inspection.form = Form::kDcpFolder;
-  inspection.description = "torch distributed checkpoint";
   const dcp::Folder& folder = *inspection.artifact.dcp;
+  inspection.description = DcpDescription(folder.form);
   DcpFacts& facts = inspection.dcp.emplace();
   facts.tensors = folder.tensors.size();
   for (const dcp::StoredEntry& entry : folder.tensors) facts.chunks += entry.chunks.size();

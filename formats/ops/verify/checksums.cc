@@ -101,7 +101,9 @@ Result<std::vector<Finding>> CheckChecksums(const Artifact& artifact, const RunO
     if (run.poll) NXDKIT_TRY(run.poll());
     const auto crcs = known.find(archives[i].path);
     const torch::ReadOptions options = {
-        .check_crc = true, .known_crcs = crcs == known.end() ? nullptr : &crcs->second};
+        .check_crc = true,
+        .known_crcs = crcs == known.end() ? nullptr : &crcs->second,
+        .distributed = artifact.dcp != nullptr};  // what is in them was looked at before
     results[i] = CheckArchive(archives[i], options);
     if (run.on_bytes) run.on_bytes(*archives[i].bytes);
     const bool is_finding = results[i].ok() || results[i].error().code() == Errc::kCorrupt;

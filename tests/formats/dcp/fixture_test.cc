@@ -15,11 +15,14 @@
 #include "formats/ops/digest/digest.h"
 #include "formats/ops/verify/verify.h"
 #include "lib/hash/digest.h"
+#include "tests/formats/dcp/assemble.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/lib/expect_error.h"
 
 namespace nxdkit {
 namespace {
 
+using testing_util::Assemble;
 using testing_util::OpsWorkshop;
 using testing_util::ReadBytes;
 
@@ -53,31 +56,6 @@ TEST(DcpState, ATensorOfTheRunIsNamedAmongWhatIsLeftOut) {
   const auto bound = ops::OpenAndBind(scratch.folder(), ops::Kind::kDcp, hints);
   ASSERT_TRUE(bound.ok()) << bound.error().ToString();
   EXPECT_THAT(bound->left_out, ::testing::ElementsAre("dataloader.seen"));
-}
-
-// The whole tensor, put together element by element.
-std::string Assemble(const dcp::StoredEntry& entry) {
-  const auto element = static_cast<size_t>(ElementBytes(entry.dtype));
-  const Shape strides = RowMajorStrides(entry.shape);
-  std::string whole(static_cast<size_t>(WholeBox(entry.shape).Volume()) * element, '\0');
-  for (const dcp::StoredChunk& chunk : entry.chunks) {
-    const Shape inner = RowMajorStrides(chunk.box.extent);
-    for (int64_t i = 0; i < chunk.box.Volume(); ++i) {
-      int64_t to = 0;
-      int64_t from = 0;
-      for (size_t d = 0; d < inner.size(); ++d) {
-        const int64_t at = i / inner[d] % chunk.box.extent[d];
-        to += (chunk.box.lo[d] + at) * strides[d];
-        from += at * chunk.stored.strides[d];
-      }
-      const auto bytes = std::as_writable_bytes(std::span(whole))
-                             .subspan(static_cast<size_t>(to) * element, element);
-      EXPECT_TRUE(chunk.stored.storage
-                      ->ReadAt(chunk.stored.offset + static_cast<uint64_t>(from) * element, bytes)
-                      .ok());
-    }
-  }
-  return whole;
 }
 
 TEST_P(Fixture, HoldsTheTensorsThatTorchHad) {
@@ -153,6 +131,23 @@ TEST_P(Fixture, IsGood) {
 
 INSTANTIATE_TEST_SUITE_P(Dcp, Fixture, ::testing::Values("one", "fsdp4", "mesh2x2"),
                          [](const auto& row) { return std::string(row.param); });
+
+// A llama of 10,000 layers with 65,536 heads each would take some 400 GB of pieces: they are made
+// only for tensors that are there.
+TEST(DcpConfig, CountsOfAConfigurationAreNotTrusted) {
+  const testing_util::Scratch scratch;
+  const std::string config = scratch.Write("config.json", R"({"model_type": "llama",
+    "hidden_size": 131072, "intermediate_size": 5, "num_hidden_layers": 10000,
+    "num_attention_heads": 65536, "num_key_value_heads": 65536, "head_dim": 2, "vocab_size": 128,
+    "rms_norm_eps": 1e-6, "max_position_embeddings": 64, "tie_word_embeddings": false})");
+  ops::InputHints hints;
+  hints.config = config;
+  const auto bound = ops::OpenAndBind(kFolder + "one", ops::Kind::kDcp, hints);
+  const auto error = testing_util::ExpectError(bound, Errc::kCorrupt,
+                                               "shape [128, 64] found, [128, 131072] expected");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->tensor(), "tok_embeddings.weight");
+}
 
 // The boxes that a mesh cuts are those that torch cut.
 std::set<std::string> BoxesIn(const dcp::Folder& folder, const std::string& key) {

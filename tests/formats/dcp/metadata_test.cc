@@ -119,6 +119,46 @@ std::string Calling(const std::string& module, const std::string& name) {
          module + "\n" + name + "\n)R.";
 }
 
+// A text of the pickle in another one's place.
+std::string Replaced(std::string text, std::string_view from, std::string_view to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(Metadata, OfAnotherMajorVersionIsRefused) {
+  const std::string text = Written(Small());
+  EXPECT_TRUE(ParseMetadata(Replaced(text, "1.0.0", "1.1.0")).ok());
+  ExpectError(ParseMetadata(Replaced(text, "1.0.0", "2.0.0")), Errc::kUnsupported,
+              "version \"2.0.0\", expected 1.0.0");
+}
+
+// Pickles may hold what Python calls surrogates, which are not UTF-8.
+TEST(Metadata, KeysThatAreNotUtf8AreRefused) {
+  Metadata metadata = Small();
+  metadata.objects[0].key = "abc";
+  const auto error = ExpectError(ParseMetadata(Replaced(Written(metadata), "abc", "\xed\xa0\x80")),
+                                 Errc::kCorrupt, "a string of 3 bytes is not UTF-8 at its byte 0");
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(error->offset());
+}
+
+TEST(Metadata, KnowsOneTransformation) {
+  Metadata metadata = Small();
+  metadata.tensors[0].chunks[0].place.zstd = true;
+  const std::string text = Written(metadata);
+  const auto again = ParseMetadata(text);
+  ASSERT_TRUE(again.ok()) << again.error().ToString();
+  EXPECT_TRUE(again->tensors[0].chunks[0].place.zstd);
+  EXPECT_FALSE(again->tensors[0].chunks[1].place.zstd);
+  for (const char* other : {"stream.zstd/2", "stream.lz4//1", "stream.zstd@1"}) {
+    const auto error = ExpectError(
+        ParseMetadata(Replaced(text, "stream.zstd/1", std::string(other).substr(0, 13))),
+        Errc::kUnsupported, "the item is transformed by " + std::string(other).substr(0, 13));
+    EXPECT_EQ(error->tensor(), "w");
+  }
+}
+
 TEST(Metadata, RefusesEveryOtherGlobalByNameAndOffset) {
   for (const auto& [module, name] : {std::pair{"os", "system"},
                                      {"builtins", "eval"},
@@ -183,12 +223,14 @@ TEST_F(FolderFault, NoMetadataIsAnUnfinishedSave) {
   EXPECT_TRUE(LooksLikeFolder(scratch_.folder()));
   const auto error =
       ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "the save did not come to its end");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), scratch_.folder());
 }
 
 TEST_F(FolderFault, AMissingFileIsNamed) {
   std::filesystem::remove(scratch_.Path("__0_0.distcp"));
   const auto error = ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "the file is missing");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), scratch_.Path("__0_0.distcp"));
 }
 
@@ -198,9 +240,34 @@ TEST_F(FolderFault, ALinkOutOfTheFolderIsRefused) {
   ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "a link that leads out of the folder");
 }
 
+TEST_F(FolderFault, MetadataThatIsALinkOutOfTheFolderIsRefused) {
+  std::filesystem::remove(scratch_.Path(".metadata"));
+  std::filesystem::create_symlink(kOne + "/.metadata", scratch_.Path(".metadata"));
+  const auto error =
+      ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "a link that leads out of the folder");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->file(), scratch_.Path(".metadata"));
+}
+
+// One item under many names: little that would be laid out as much.
+TEST_F(FolderFault, TensorsThatShareOneItemAreBounded) {
+  Metadata metadata = *ParseMetadata(ReadBytes(scratch_.Path(".metadata")));
+  const TensorEntry first = metadata.tensors[0];
+  for (int i = 0; i < 100; ++i) {
+    metadata.tensors.push_back(first);
+    metadata.tensors.back().key += std::to_string(i);
+  }
+  scratch_.Write(".metadata", Written(metadata));
+  const auto error = ExpectError(Open(scratch_.folder()), Errc::kUnsupported,
+                                 "the tensors up to here have more than 4 times the");
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(error->tensor().starts_with(first.key));
+}
+
 TEST_F(FolderFault, ATruncatedFileIsRefused) {
   Change([](std::string& bytes) { bytes.resize(bytes.size() - 1); });
   const auto error = ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "is not inside the file");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), scratch_.Path("__0_0.distcp"));
   EXPECT_FALSE(error->tensor().empty());
 }
@@ -217,6 +284,7 @@ TEST_F(FolderFault, ATensorOfAnotherShapeIsRefused) {
   scratch_.Write(".metadata", Written(metadata));
   const auto error = ExpectError(Open(scratch_.folder()), Errc::kCorrupt,
                                  "holds a tensor of shape [64], .metadata says [32]");
+  ASSERT_TRUE(error);
   EXPECT_EQ(error->tensor(), "norm.weight");
   EXPECT_TRUE(error->offset().has_value());
 }

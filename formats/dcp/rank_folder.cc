@@ -1,0 +1,385 @@
+#include "formats/dcp/rank_folder.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "formats/dcp/folder_files.h"
+#include "formats/dcp/rank_metadata.h"
+#include "formats/dcp/rank_values.h"
+#include "formats/safetensors/safetensors.h"
+#include "formats/torch/archive.h"
+#include "formats/torch/pickle_writer.h"
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::dcp {
+namespace {
+
+constexpr std::string_view kTemporaryPrefix = "tmp_";
+constexpr std::string_view kRankFileEnd = ".pt";
+// A part takes some 300 bytes of memory; a real one has more than this many in its file.
+constexpr uint64_t kFileBytesPerPart = 8;
+constexpr uint64_t kFreeParts = 4096;
+
+struct NamedFile {
+  std::string item;
+  int64_t rank = 0;
+};
+
+// "model_3.pt"; nullopt for other names.
+std::optional<NamedFile> ParseFileName(std::string_view name) {
+  if (!name.ends_with(kRankFileEnd)) return std::nullopt;
+  name.remove_suffix(kRankFileEnd.size());
+  const size_t cut = name.rfind('_');
+  if (cut == std::string_view::npos || cut == 0) return std::nullopt;
+  const auto rank = ParseNumber<int64_t>(name.substr(cut + 1));
+  if (!rank || *rank < 0 || std::to_string(*rank) != name.substr(cut + 1)) return std::nullopt;
+  return NamedFile{std::string(name.substr(0, cut)), *rank};
+}
+
+// What one rank has saved of one item.
+struct RankFile {
+  std::string item;
+  int64_t rank = 0;
+  std::string name;
+  bool safetensors = false;
+  const RankedItem* metadata = nullptr;  // null: metadata.pkl says nothing of the item
+  int64_t ranks = 0;                     // that have a file of the item
+};
+
+class RankOpener {
+ public:
+  explicit RankOpener(const std::string& path) {
+    out_.path = path;
+    out_.form = FolderForm::kRankFiles;
+  }
+
+  Result<Folder> Run() {
+    if (BaseName(RealPath(out_.path)).starts_with(kTemporaryPrefix))
+      return Corrupt(
+                 "the save did not come to its end: torch_checkpointing writes into tmp_NAME, "
+                 "which it renames when all ranks are done")
+          .in(out_.path);
+    NXDKIT_TRY(ReadMetadata());
+    NXDKIT_TRY(ListFiles());
+    NXDKIT_ASSIGN(files_, FolderFiles::Open(out_.path, names_, SaidBy()));
+    for (const TensorFile& file : files_.files) max_parts_ += file.file_bytes / kFileBytesPerPart;
+    for (const RankFile& file : wanted_)
+      NXDKIT_TRY(ReadFile(file).in(JoinPath(out_.path, file.name)));
+    for (const StoredEntry& entry : out_.tensors)
+      NXDKIT_TRY(CheckEntry(entry).in(out_.path).on(entry.key));
+    out_.files = std::move(files_.files);
+    return std::move(out_);
+  }
+
+ private:
+  std::string SaidBy() const { return JoinPath(out_.path, kRankMetadataFile); }
+
+  Status ReadMetadata() {
+    if (KindOf(SaidBy()) == PathKind::kMissing) return OkStatus();
+    NXDKIT_ASSIGN(const std::string text,
+                  ReadFolderFile(out_.path, kRankMetadataFile, kMaxMetadataBytes));
+    NXDKIT_ASSIGN(metadata_, ParseRankMetadata(text).in(SaidBy()));
+    return OkStatus();
+  }
+
+  // Those of the items that metadata.pkl has, where a rank has a tensor of one; and all others that
+  // are called like one.
+  Status ListFiles() {
+    NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(out_.path));
+    there_.insert(names.begin(), names.end());
+    std::set<std::string> known;
+    if (metadata_)
+      for (const RankedItem& item : metadata_->items) {
+        known.insert(item.name);
+        NXDKIT_TRY(ListItem(item).in(SaidBy()).on(item.name));
+      }
+    std::map<std::string, std::set<int64_t>> others;  // ranks, by item
+    for (const std::string& name : names) {
+      const auto file = ParseFileName(name);
+      if (!file) continue;
+      if (metadata_ && file->rank >= metadata_->world_size)
+        return Corrupt(
+                   "the file is of rank {}, metadata.pkl is of {} ranks: it belongs to another "
+                   "save",
+                   file->rank, metadata_->world_size)
+            .in(JoinPath(out_.path, name));
+      if (!known.contains(file->item)) others[file->item].insert(file->rank);
+    }
+    for (const auto& [item, ranks] : others) NXDKIT_TRY(ListOther(item, ranks).in(out_.path));
+    return OkStatus();
+  }
+
+  Status ListItem(const RankedItem& item) {
+    NXDKIT_TRY(CheckFileName(RankFileName(item.name, 0), "the item"));
+    std::set<int64_t> ranks;
+    std::set<const void*> seen;  // most tensors share one list
+    for (const RankedTensor& tensor : item.tensors)
+      for (const ShardGroup& group : tensor.groups)
+        if (seen.insert(group.ranks.get()).second)
+          ranks.insert(group.ranks->begin(), group.ranks->end());
+    for (const int64_t rank : ranks) {
+      const auto file = item.files.find(rank);
+      const bool usual = file == item.files.end();
+      NXDKIT_TRY(
+          Want({item.name, rank, usual ? RankFileName(item.name, rank) : file->second.name,
+                !usual && file->second.safetensors, &item, static_cast<int64_t>(ranks.size())}));
+    }
+    return OkStatus();
+  }
+
+  // A list of ranks is short where many items share it: no more is taken in than there are files.
+  Status Want(RankFile file) {
+    const bool below = file.name.find('/') != std::string::npos;
+    const std::string path = JoinPath(out_.path, file.name);
+    if (below ? KindOf(path) == PathKind::kMissing : !there_.contains(file.name))
+      return Corrupt("the file is missing; metadata.pkl says what is in it").in(path);
+    if (!names_.insert(file.name).second)
+      return Corrupt("rank {} and another one, or another item, have the file {}", file.rank,
+                     EscapeControl(file.name));
+    wanted_.push_back(std::move(file));
+    return OkStatus();
+  }
+
+  Status ListOther(const std::string& item, const std::set<int64_t>& ranks) {
+    const auto count = static_cast<int64_t>(ranks.size());
+    for (int64_t rank = 0; rank < count; ++rank)
+      if (!ranks.contains(rank))
+        return Corrupt("there is no {}, and there is {}", RankFileName(item, rank),
+                       RankFileName(item, *ranks.rbegin()));
+    for (const int64_t rank : ranks)
+      NXDKIT_TRY(Want({item, rank, RankFileName(item, rank), false, nullptr, count}));
+    return OkStatus();
+  }
+
+  Status ReadFile(const RankFile& file) {
+    const uint32_t number = files_.Number(file.name);
+    NXDKIT_ASSIGN(RankValues values, file.safetensors ? ReadSafetensors(file) : ReadArchive(file));
+    NXDKIT_TRY(file.metadata ? BindKnown(file, number, values) : BindOwn(file, number, values));
+    for (const RankObject& object : values.objects)
+      NXDKIT_TRY(AddObject(file, object).on(KeyOf(file, object.path)));
+    for (const ValuePath& path : values.left_out)
+      Warn(fmt::format("{}: {} is neither a tensor nor plain data and is left out",
+                       files_.files[number].path, EscapeControl(KeyOf(file, path))));
+    return OkStatus();
+  }
+
+  Result<RankValues> ReadArchive(const RankFile& file) {
+    const uint32_t number = files_.Number(file.name);
+    NXDKIT_ASSIGN(const std::shared_ptr<const File> opened, files_.Get(number));
+    NXDKIT_ASSIGN(const torch::Archive archive,
+                  torch::ReadArchiveAt(opened, 0, opened->bytes(), {.distributed = true}));
+    out_.archives.push_back({opened->path(), 0, opened->bytes()});
+    for (const std::string& warning : archive.warnings)
+      Warn(fmt::format("{}: {}", opened->path(), warning));
+    return ValuesOf(archive);
+  }
+
+  Result<RankValues> ReadSafetensors(const RankFile& file) const {
+    NXDKIT_ASSIGN(TensorFile opened, safetensors::Open(JoinPath(out_.path, file.name)));
+    RankValues values;
+    for (StoredTensor& tensor : opened.tensors) {
+      ValuePath path{{tensor.name}};  // with dots, as the whole path is there
+      values.tensors.push_back({std::move(path), std::move(tensor), std::nullopt});
+    }
+    return values;
+  }
+
+  static std::string KeyOf(const RankFile& file, const ValuePath& path) {
+    const std::string text = path.Text();
+    return text.empty() ? file.item : file.item + "." + text;
+  }
+
+  // As metadata.pkl says. What it knows and the file lacks, and the other way round, are errors.
+  Status BindKnown(const RankFile& file, uint32_t number, RankValues& values) {
+    std::unordered_map<std::string, RankTensor*> found;
+    for (RankTensor& tensor : values.tensors)
+      found.emplace(file.safetensors ? tensor.path.Text() : tensor.path.Unique(), &tensor);
+    for (const RankedTensor& tensor : file.metadata->tensors) {
+      const std::string key = KeyOf(file, tensor.path);
+      NXDKIT_ASSIGN(const ShardGroup* group, GroupOf(tensor, file.rank).on(key));
+      if (!group) continue;
+      const auto value = found.find(file.safetensors ? tensor.path.Text() : tensor.path.Unique());
+      if (value == found.end())
+        return Corrupt("the file does not have the tensor, metadata.pkl says that it does").on(key);
+      NXDKIT_ASSIGN(LocalShard shard, group->Of(file.rank).on(key));
+      NXDKIT_TRY(CheckOwnPlace(*value->second, shard).on(key));
+      NXDKIT_TRY(AddParts(file, number, key, group->shape, group->dtype, *value->second, shard));
+      found.erase(value);
+    }
+    if (found.empty()) return OkStatus();
+    const auto first = std::ranges::min_element(
+        found, {}, [](const auto& value) -> const std::string& { return value.first; });
+    return Corrupt("metadata.pkl does not know the tensor").on(KeyOf(file, first->second->path));
+  }
+
+  // The group that the rank is in; nullptr: the rank has nothing of the tensor.
+  static Result<const ShardGroup*> GroupOf(const RankedTensor& tensor, int64_t rank) {
+    const ShardGroup* found = nullptr;
+    for (const ShardGroup& group : tensor.groups) {
+      if (!std::ranges::binary_search(*group.ranks, rank)) continue;
+      if (found) return Corrupt("metadata.pkl says twice what rank {} has of the tensor", rank);
+      found = &group;
+    }
+    return found;
+  }
+
+  static Status CheckOwnPlace(const RankTensor& tensor, const LocalShard& shard) {
+    if (!tensor.place) return OkStatus();
+    NXDKIT_ASSIGN(const LocalShard own, ShardAt(tensor.place->sharding, tensor.place->coordinate));
+    if (own.parts == shard.parts) return OkStatus();
+    return Corrupt("the distributed tensor says another place for itself than metadata.pkl");
+  }
+
+  // Without metadata.pkl, distributed tensors know their places, and a tensor of the only rank is
+  // whole. Of others nobody can tell a part from a copy; a scalar has no parts.
+  Status BindOwn(const RankFile& file, uint32_t number, RankValues& values) {
+    for (RankTensor& tensor : values.tensors) {
+      const std::string key = KeyOf(file, tensor.path);
+      const bool whole = !tensor.place && (file.ranks == 1 || tensor.stored.shape.empty());
+      if (!tensor.place && !whole)
+        return Unsupported(
+                   "a plain tensor of one of {} ranks, and no metadata.pkl that says "
+                   "whether it is a part or a copy",
+                   file.ranks)
+            .on(key)
+            .hint("save with a resharder: torch_checkpointing then writes metadata.pkl");
+      LocalShard shard{tensor.stored.shape, {}};
+      const Box box = WholeBox(tensor.stored.shape);
+      if (whole && box.Volume() > 0) shard.parts.push_back({box, Shape(box.lo.size(), 0)});
+      if (tensor.place) {
+        NXDKIT_ASSIGN(shard, ShardAt(tensor.place->sharding, tensor.place->coordinate).on(key));
+      }
+      const Shape shape = tensor.place ? tensor.place->sharding.shape : tensor.stored.shape;
+      NXDKIT_TRY(PackedBytes(tensor.stored.dtype, shape).on(key));
+      NXDKIT_TRY(AddParts(file, number, key, shape, tensor.stored.dtype, tensor, shard));
+    }
+    return OkStatus();
+  }
+
+  Status AddParts(const RankFile& file, uint32_t number, const std::string& key, const Shape& shape,
+                  Dtype dtype, const RankTensor& tensor, const LocalShard& shard) {
+    const StoredTensor& stored = tensor.stored;
+    if (stored.dtype != dtype)
+      return Corrupt("the file has elements of {}, metadata.pkl says {}", Name(stored.dtype),
+                     Name(dtype))
+          .on(key);
+    NXDKIT_TRY(CheckShape(stored.shape, shard).on(key));
+    NXDKIT_TRY(files_.Count(stored).on(key));
+    NXDKIT_ASSIGN(StoredEntry * entry, EntryOf(file, key, shape, dtype));
+    parts_ += shard.parts.size();
+    if (parts_ > kFreeParts + max_parts_)
+      return Unsupported(
+                 "the folder has more than {} parts of tensors, which is more than its "
+                 "files have room for",
+                 parts_ - 1)
+          .on(key);
+    for (const Part& part : shard.parts) {
+      StoredTensor view = stored;
+      view.name = key;
+      view.shape = part.box.extent;
+      for (size_t d = 0; d < part.local_lo.size(); ++d)
+        view.offset += static_cast<uint64_t>(part.local_lo[d] * stored.strides[d]) *
+                       static_cast<uint64_t>(ElementBytes(dtype));
+      view = files_.Kept(number, std::move(view));
+      files_.files[number].tensors.push_back(view);
+      entry->chunks.push_back({part.box, number, std::move(view)});
+    }
+    return OkStatus();
+  }
+
+  // All parts lie inside the rank's tensor, which is no larger than they say.
+  static Status CheckShape(const Shape& shape, const LocalShard& shard) {
+    const bool as_said = shard.shape.empty() ? true : shape == shard.shape;
+    bool inside = true;
+    for (const Part& part : shard.parts) {
+      inside = inside && part.local_lo.size() == shape.size();
+      for (size_t d = 0; inside && d < shape.size(); ++d)
+        inside = part.local_lo[d] <= shape[d] && part.box.extent[d] <= shape[d] - part.local_lo[d];
+    }
+    if (as_said && inside) return OkStatus();
+    return Corrupt("the rank has a tensor of shape {}, expected {}", ShapeText(shape),
+                   as_said ? "one that its parts are inside of" : ShapeText(shard.shape));
+  }
+
+  Result<StoredEntry*> EntryOf(const RankFile& file, const std::string& key, const Shape& shape,
+                               Dtype dtype) {
+    const auto [number, added] = numbers_.emplace(key, out_.tensors.size());
+    if (added) {
+      out_.tensors.push_back({key, dtype, shape, {}});
+      owners_.push_back(&file);
+    }
+    StoredEntry& entry = out_.tensors[number->second];
+    const RankFile*& owner = owners_[number->second];
+    if (!added && owner == &file) return Corrupt("two tensors have the same name").on(key);
+    owner = &file;
+    if (entry.shape == shape && entry.dtype == dtype) return &entry;
+    return Corrupt("rank {} has it as {} {}, a rank before it as {} {}", file.rank, Name(dtype),
+                   ShapeText(shape), Name(entry.dtype), ShapeText(entry.shape))
+        .on(key);
+  }
+
+  // Every rank saves all of them. Where they differ, the lowest rank's is taken, and it is said.
+  Status AddObject(const RankFile& file, const RankObject& object) {
+    const std::string key = KeyOf(file, object.path);
+    NXDKIT_ASSIGN(std::string text, torch::WritePickle(object.value, {}));
+    const auto [known, added] = objects_.emplace(key, std::move(text));
+    if (added) {
+      torch::PickleList path = {{file.item}};
+      for (const auto& part : object.path.parts)
+        std::visit([&](const auto& value) { path.push_back({value}); }, part);
+      out_.metadata.objects.push_back({key, {}, object.value});
+      out_.metadata.paths.emplace(key, torch::PickleValue::MakeTuple(std::move(path)));
+      return OkStatus();
+    }
+    NXDKIT_ASSIGN(const std::string again, torch::WritePickle(object.value, {}));
+    if (known->second != again && differing_.insert(key).second)
+      Warn(fmt::format("{}: {}: the ranks have different values; that of the lowest one is taken",
+                       out_.path, EscapeControl(key)));
+    return OkStatus();
+  }
+
+  Status CheckEntry(const StoredEntry& entry) const {
+    std::vector<Box> boxes;
+    boxes.reserve(entry.chunks.size());
+    for (const StoredChunk& chunk : entry.chunks) boxes.push_back(chunk.box);
+    return CheckCover(std::move(boxes), entry.shape);
+  }
+
+  void Warn(std::string text) {
+    if (out_.warnings.size() < kMaxWarnings) out_.warnings.push_back(std::move(text));
+  }
+
+  Folder out_;
+  std::optional<RankMetadata> metadata_;
+  std::set<std::string> there_;  // names in the folder
+  std::vector<RankFile> wanted_;
+  std::set<std::string> names_;  // of these
+  FolderFiles files_;
+  std::unordered_map<std::string, size_t> numbers_;       // of entries, by key
+  std::vector<const RankFile*> owners_;                   // of entries: the file that had one last
+  std::unordered_map<std::string, std::string> objects_;  // as pickles, by key
+  std::set<std::string> differing_;
+  uint64_t parts_ = 0;
+  uint64_t max_parts_ = 0;
+};
+
+}  // namespace
+
+bool HasRankFiles(const std::string& path) {
+  const auto names = ListFolder(path);
+  return names.ok() && std::ranges::any_of(*names, [](const std::string& name) {
+           const auto file = ParseFileName(name);
+           return file && file->rank == 0;
+         });
+}
+
+Result<Folder> OpenRankFolder(const std::string& path) { return RankOpener(path).Run(); }
+
+}  // namespace nxdkit::dcp

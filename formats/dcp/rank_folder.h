@@ -1,0 +1,16 @@
+// PRIVATE: folders of torch_checkpointing, whose every rank saved its part of each item as it was:
+// model_0.pt, model_1.pt, ..., and metadata.pkl where the parts can be put together again.
+#pragma once
+
+#include <string>
+
+#include "formats/dcp/folder.h"
+
+namespace nxdkit::dcp {
+
+// Whether there are files that are called as it calls them: "<item>_0.pt".
+bool HasRankFiles(const std::string& path);
+
+Result<Folder> OpenRankFolder(const std::string& path);
+
+}  // namespace nxdkit::dcp

@@ -1,0 +1,71 @@
+// PRIVATE: what a folder of torch_checkpointing says of itself: the file `metadata.pkl`, one pickle
+// of plain containers that tells how the tensors of each rank's file are parts of whole ones.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/dcp/sharding.h"
+#include "formats/torch/pickle_value.h"
+#include "lib/base/error.h"
+#include "lib/tensor/dtype.h"
+
+namespace nxdkit::dcp {
+
+inline constexpr char kRankMetadataFile[] = "metadata.pkl";
+
+// A value inside of an item: the keys of dicts and the numbers of items of lists that lead to it.
+struct ValuePath {
+  std::vector<std::variant<std::string, int64_t>> parts;
+  std::string Text() const;    // "state.0.exp_avg"; several paths may have the same
+  std::string Unique() const;  // no two paths have the same
+};
+
+// How one tensor is spread over some ranks.
+struct ShardGroup {
+  std::shared_ptr<const std::vector<int64_t>> ranks;  // sorted, each once
+  Dtype dtype = Dtype::kF32;
+  Shape shape;  // of the whole tensor
+  // A DTensor: the mesh's ranks in its order, and what is placed on it. Else the parts are given.
+  std::shared_ptr<const std::map<int64_t, int64_t>> places;  // in the mesh, by rank; null: parts
+  Sharding sharding;
+  std::vector<Part> parts;
+
+  // What this rank, one of `ranks`, has. Without `shape` where the parts are given: the rank may
+  // have more than the parts.
+  Result<LocalShard> Of(int64_t rank) const;
+};
+
+struct RankedTensor {
+  ValuePath path;
+  std::vector<ShardGroup> groups;  // of different ranks
+};
+
+struct RankedFile {
+  std::string name;
+  bool safetensors = false;  // else a torch archive
+};
+
+struct RankedItem {
+  std::string name;
+  std::vector<RankedTensor> tensors;
+  std::map<int64_t, RankedFile> files;  // of ranks whose file has another name than the usual one
+};
+
+struct RankMetadata {
+  int64_t world_size = 0;
+  std::vector<RankedItem> items;
+};
+
+// "model_3.pt"
+std::string RankFileName(const std::string& item, int64_t rank);
+
+// Versions 1.0 and 2.0. kUnsupported naming any global (none is needed), another version, another
+// kind of sharding, placement or file; kCorrupt for what contradicts itself. Errors have no path.
+Result<RankMetadata> ParseRankMetadata(std::string_view pickle);
+
+}  // namespace nxdkit::dcp

@@ -1,0 +1,126 @@
+#include "formats/dcp/sharding.h"
+
+#include <algorithm>
+
+#include "lib/base/checked.h"
+#include "lib/base/errors.h"
+
+namespace nxdkit::dcp {
+namespace {
+
+constexpr int64_t kMaxParts = 1024;
+constexpr size_t kMaxMeshDims = 8;
+
+// Neighbouring indices along one dimension of the whole tensor.
+struct Run {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+int64_t CountOf(const std::vector<Run>& runs) {
+  int64_t count = 0;
+  for (const Run& run : runs) count += run.count;
+  return count;
+}
+
+// Adds the indices at the places [first, first + count) of `runs`.
+void AddSlice(const std::vector<Run>& runs, int64_t first, int64_t count, std::vector<Run>& to) {
+  for (const Run& run : runs) {
+    const int64_t lo = std::max<int64_t>(first, 0);
+    const int64_t hi = std::min(first + count, run.count);
+    if (lo < hi) {
+      if (!to.empty() && to.back().first + to.back().count == run.first + lo)
+        to.back().count += hi - lo;
+      else
+        to.push_back({run.first + lo, hi - lo});
+    }
+    first -= run.count;
+  }
+}
+
+// The part `index` of `parts` of a range, as torch.chunk cuts.
+Run PartOf(const Run& range, int64_t parts, int64_t index) {
+  const int64_t size = range.count / parts + (range.count % parts != 0 ? 1 : 0);
+  const int64_t first = size == 0 || index > range.count / size ? range.count : index * size;
+  return {range.first + first, std::min(size, range.count - first)};
+}
+
+Error TooManyParts() {
+  return Unsupported("the rank has more than {} parts of the tensor", kMaxParts);
+}
+
+std::vector<Run> Cut(const std::vector<Run>& runs, const Placement& placement, int64_t ranks,
+                     int64_t index) {
+  std::vector<Run> out;
+  const Run all = {0, CountOf(runs)};
+  for (int64_t i = 0; i < placement.split_factor; ++i) {
+    const Run part = PartOf(PartOf(all, placement.split_factor, i), ranks, index);
+    AddSlice(runs, part.first, part.count, out);
+  }
+  return out;
+}
+
+}  // namespace
+
+Status CheckSharding(const Sharding& sharding) {
+  const auto elements = ElementCount(sharding.shape);
+  if (!elements) return Corrupt("the shape {} is not one", ShapeText(sharding.shape));
+  if (sharding.mesh.size() != sharding.placements.size() || sharding.mesh.size() > kMaxMeshDims)
+    return Corrupt("a mesh of {} dimensions with {} placements", sharding.mesh.size(),
+                   sharding.placements.size());
+  if (std::ranges::any_of(sharding.mesh, [](int64_t size) { return size < 1; }))
+    return Corrupt("a mesh of the shape {}", ShapeText(sharding.mesh));
+  for (const Placement& placement : sharding.placements) {
+    if (placement.kind == Placement::Kind::kReplicate) continue;
+    if (placement.dim < 0 || placement.dim >= static_cast<int64_t>(sharding.shape.size()))
+      return Corrupt("a placement cuts dimension {} of the shape {}", placement.dim,
+                     ShapeText(sharding.shape));
+    if (placement.split_factor < 1) return Corrupt("a split factor of {}", placement.split_factor);
+    if (placement.split_factor > kMaxParts)
+      return Unsupported("a split factor of {}, the limit is {}", placement.split_factor,
+                         kMaxParts);
+  }
+  return OkStatus();
+}
+
+Result<LocalShard> ShardAt(const Sharding& sharding, const Shape& coordinate) {
+  NXDKIT_TRY(CheckSharding(sharding));
+  if (coordinate.size() != sharding.mesh.size())
+    return Corrupt("the place {} in a mesh of shape {}", ShapeText(coordinate),
+                   ShapeText(sharding.mesh));
+  std::vector<std::vector<Run>> runs;
+  for (const int64_t size : sharding.shape) runs.push_back({{0, size}});
+  for (size_t d = 0; d < coordinate.size(); ++d) {
+    if (coordinate[d] < 0 || coordinate[d] >= sharding.mesh[d])
+      return Corrupt("the place {} in a mesh of shape {}", ShapeText(coordinate),
+                     ShapeText(sharding.mesh));
+    const Placement& placement = sharding.placements[d];
+    if (placement.kind == Placement::Kind::kReplicate) continue;
+    std::vector<Run>& cut = runs[static_cast<size_t>(placement.dim)];
+    cut = Cut(cut, placement, sharding.mesh[d], coordinate[d]);
+    if (static_cast<int64_t>(cut.size()) > kMaxParts) return TooManyParts();
+  }
+
+  LocalShard out{{}, {{}}};
+  for (const std::vector<Run>& dim : runs) {
+    out.shape.push_back(CountOf(dim));
+    std::vector<Part> parts;
+    if (static_cast<int64_t>(out.parts.size() * dim.size()) > kMaxParts) return TooManyParts();
+    for (const Part& part : out.parts) {
+      int64_t local = 0;
+      for (const Run& run : dim) {
+        if (run.count == 0) continue;
+        Part longer = part;
+        longer.box.lo.push_back(run.first);
+        longer.box.extent.push_back(run.count);
+        longer.local_lo.push_back(local);
+        parts.push_back(std::move(longer));
+        local += run.count;
+      }
+    }
+    out.parts = std::move(parts);
+  }
+  return out;
+}
+
+}  // namespace nxdkit::dcp

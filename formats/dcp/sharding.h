@@ -1,0 +1,47 @@
+// PRIVATE: how a distributed tensor (DTensor) is placed on a mesh of ranks, and what a rank has of
+// it. The rule is torch's (torch/distributed/tensor/_utils.py): placements from left to right, each
+// cutting what the ones before have left, in equal parts, the last ones shorter or empty.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lib/base/error.h"
+#include "lib/plan/layout.h"
+
+namespace nxdkit::dcp {
+
+struct Placement {
+  enum class Kind : uint8_t { kReplicate, kShard, kStridedShard };
+  Kind kind = Kind::kReplicate;
+  int64_t dim = 0;           // of the tensor, unless kReplicate
+  int64_t split_factor = 1;  // kStridedShard: the cuts that this one acts inside of
+  bool operator==(const Placement&) const = default;
+};
+
+struct Sharding {
+  Shape shape;                        // of the whole tensor
+  Shape mesh;                         // ranks along each dimension of the mesh
+  std::vector<Placement> placements;  // one for each of these
+  bool operator==(const Sharding&) const = default;
+};
+
+// A part of what a rank has, and the box of the whole tensor that it is.
+struct Part {
+  Box box;
+  Shape local_lo;
+  bool operator==(const Part&) const = default;
+};
+
+struct LocalShard {
+  Shape shape;              // of the rank's tensor
+  std::vector<Part> parts;  // none empty; more than one where a strided cut leaves gaps
+};
+
+// kCorrupt for numbers that do not fit each other.
+Status CheckSharding(const Sharding& sharding);
+
+// What the rank at this place of the mesh has. kUnsupported for more parts than anybody needs.
+Result<LocalShard> ShardAt(const Sharding& sharding, const Shape& coordinate);
+
+}  // namespace nxdkit::dcp
