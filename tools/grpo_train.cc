@@ -164,8 +164,8 @@ constexpr auto kAfterYou = std::chrono::seconds(10);
 
 constexpr auto kToTellIt = std::chrono::seconds(5);
 
-// Not by way of MPI, which needs the network that has failed. `tell` gets a while: a terminal may be
-// stopped, and a file system gone.
+// Not by way of MPI, which needs the network that has failed. `tell` gets a while: a terminal may
+// be stopped, and a file system gone.
 [[noreturn]] void LeaveAtOnce(const Error& error, bool own, const std::function<void()>& tell) {
   const bool by_srun = EnvironmentValue("OMPI_COMM_WORLD_SIZE").empty();
   const int code = !own && by_srun ? 0 : ExitCode(error.code());

@@ -51,9 +51,9 @@ struct ProcessOptions {
   int signal_with_parent = 0;
 };
 
-// In a process group of its own, so that Ctrl-C is for us alone; with no other descriptors of ours. Move-only; killed with the object.
-// Its group ends with it: what it left running is killed once it is found to have ended. Used by
-// one thread at a time.
+// In a process group of its own, so that Ctrl-C is for us alone; with no other descriptors of ours.
+// Move-only; killed with the object. Its group ends with it: what it left running is killed once it
+// is found to have ended. Used by one thread at a time.
 class Process {
  public:
   using Time = std::chrono::milliseconds;

@@ -30,12 +30,12 @@ class GrpoEngineMpi : public GrpoOnPeer {
   // Two workers, and two ranks that train: on one machine, or on two.
   Words Words2(const std::string& run, int64_t cores, int64_t nodes, bool separate,
                const std::string& faults) const {
-    return Command(
-        run, OnPeer(faults, {fmt::format("trainer.separate_rollout_workers={}", separate),
-                             fmt::format("trainer.cores={}", cores),
-                             fmt::format("trainer.nnodes={}", nodes),
-                             "worker.rollout.servers=" + std::string(separate ? "null" : "2"),
-                             "trainer.max_steps=3", "worker.rollout.max_log_prob_gap=100"}));
+    return Command(run,
+                   OnPeer(faults, {fmt::format("trainer.separate_rollout_workers={}", separate),
+                                   fmt::format("trainer.cores={}", cores),
+                                   fmt::format("trainer.nnodes={}", nodes),
+                                   "worker.rollout.servers=" + std::string(separate ? "null" : "2"),
+                                   "trainer.max_steps=3", "worker.rollout.max_log_prob_gap=100"}));
   }
   int64_t ProvedSyncs(const std::string& run) const {
     std::ifstream log(workshop_ / (run + "/experiment_log.jsonl"));
@@ -68,8 +68,8 @@ TEST_F(GrpoEngineMpi, TwoMachinesWriteWhatOneWrites) {
 }
 
 TEST_F(GrpoEngineMpi, OneThatDiesOnTheOtherMachineIsStartedAgain) {
-  const ProcessResult result = RunProcess(
-      MpiWords(2, Words2("run", 2, 2, true, " dies-at 5 once " + (workshop_ / "once"))));
+  const ProcessResult result =
+      RunProcess(MpiWords(2, Words2("run", 2, 2, true, " dies-at 5 once " + (workshop_ / "once"))));
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("has an engine that failed"));
   EXPECT_EQ(Steps("run").size(), 3u);
@@ -88,7 +88,8 @@ TEST_F(GrpoEngineMpi, NothingIsLeftOfTheServersOfAMachine) {
     ASSERT_TRUE(WaitFor(hangs));
     const std::string& host = TwoHosts::kHosts[1];
     ASSERT_FALSE(hosts.Processes(host, hangs).empty());
-    const std::vector<pid_t> follower = hosts.Processes(host, "save_checkpoint_path=" + (workshop_ / run));
+    const std::vector<pid_t> follower =
+        hosts.Processes(host, "save_checkpoint_path=" + (workshop_ / run));
     ASSERT_FALSE(follower.empty());
     const auto begin = std::chrono::steady_clock::now();
     ::kill(follower.front(), signal);

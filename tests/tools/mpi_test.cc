@@ -213,8 +213,8 @@ TEST_F(GrpoTrainMpi, AFullDiskUnderAShareOfACheckpointIsTold) {
   if (!hosts.missing().empty()) GTEST_SKIP() << hosts.missing();
   Words limited = Words2("two", 2, 2, {"trainer.max_steps=2"});
   const std::string script = workshop_.Write(
-      "limit.sh", fmt::format("[ \"$(hostname)\" != {} ] || ulimit -f 40\nexec \"$@\"\n",
-                              TwoHosts::kHosts[1]));
+      "limit.sh",
+      fmt::format("[ \"$(hostname)\" != {} ] || ulimit -f 40\nexec \"$@\"\n", TwoHosts::kHosts[1]));
   limited.insert(limited.begin(), {"bash", script});
   const ProcessResult two = RunProcess(hosts.OnBoth(limited));
   EXPECT_EQ(two.exit_code, 5) << two.out << two.err;

@@ -20,8 +20,8 @@ struct NxdkitMpi {
   int version;
   /* Once, before all others; from then on any thread may call the rest. */
   NxdkitMpiError (*start)(int* process, int* processes);
-  /* `bytes` is at most 2^30. The request is freed by `test` when it says done; until then the buffer
-     is MPI's. */
+  /* `bytes` is at most 2^30. The request is freed by `test` when it says done; until then the
+     buffer is MPI's. */
   NxdkitMpiError (*send)(const void* from, size_t bytes, int to, int tag, void** request);
   NxdkitMpiError (*receive)(void* to, size_t bytes, int from, int tag, void** request);
   /* `bytes`: of what was received, when done; 0 of what was cancelled, NXDKIT_MPI_TOO_LONG of what

@@ -40,8 +40,7 @@ constexpr LimitRow kLimits[] = {
     {KeyLimit::kTemperature, IsTemperature, "from 0.001 to 3.4e38"},
     {KeyLimit::kTemperatureOrZero, [](double x) { return x == 0 || IsTemperature(x); },
      "0 (the most likely token) or from 0.001 to 3.4e38"},
-    {KeyLimit::kSeconds, [](double x) { return x >= 1 && x <= 86400; },
-     "from 1 to 86400 (a day)"},
+    {KeyLimit::kSeconds, [](double x) { return x >= 1 && x <= 86400; }, "from 1 to 86400 (a day)"},
     {KeyLimit::kUnlimited, [](double x) { return x == -1 || x > 0; }, "-1 or more than 0"},
 };
 

@@ -101,8 +101,8 @@ std::string MachineText(const RunPlan& plan, int64_t machine) {
   for (size_t w = 0; w < plan.machine_of_worker.size(); ++w)
     if (plan.machine_of_worker[w] == machine) workers.push_back(w);
   if (!workers.empty() && workers.back() - workers.front() + 1 == workers.size())
-    text += "; " + range("rollout worker", static_cast<int64_t>(workers.front()),
-                         std::ssize(workers));
+    text +=
+        "; " + range("rollout worker", static_cast<int64_t>(workers.front()), std::ssize(workers));
   else if (!workers.empty())
     text += fmt::format("; rollout workers {}", fmt::join(workers, ", "));
   return text + (machine == 0 ? "; the loop and the rewards\n" : "\n");

@@ -21,8 +21,8 @@ class Attempt {
   static Result<Attempt> Claim(const std::string& run_folder);
   int64_t number() const { return number_; }
 
-  // kIo with the newer attempt and its machine, once there is one. Writes to the folder: a client of
-  // NFS looks anew at a folder that it has changed itself.
+  // kIo with the newer attempt and its machine, once there is one. Writes to the folder: a client
+  // of NFS looks anew at a folder that it has changed itself.
   Status Check() const;
   // Check, and the marker.
   Status Done(int64_t step) const;

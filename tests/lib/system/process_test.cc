@@ -59,7 +59,6 @@ class Processes : public ::testing::Test {
   }
 };
 
-// As Slurm sends it to every process of a step to have a checkpoint saved.
 TEST_F(Processes, GetNoDescriptorOfOurs) {
   const Descriptor ours(::open("/dev/null", O_RDONLY));
   ASSERT_EQ(::fcntl(ours.fd(), F_GETFD), 0);  // as libraries open them: for children too
@@ -67,6 +66,7 @@ TEST_F(Processes, GetNoDescriptorOfOurs) {
   EXPECT_EQ(shell.Line(), "closed");
 }
 
+// As Slurm sends it to every process of a step to have a checkpoint saved.
 TEST_F(Processes, ThoseThatWeStartLiveOnAtSigusr1) {
   Shell shell("kill -USR1 $$; echo alive");
   EXPECT_EQ(shell.Line(), "alive");

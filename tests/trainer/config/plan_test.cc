@@ -140,15 +140,16 @@ TEST(Machines, ServersOfEachAreNamed) {
 // Cores 2 and 3 of three are rollout's, and so is the first one of the next machine.
 TEST(Machines, ARolloutGroupOnTwoOfThemIsRefused) {
   const ConfigCheck check = CheckConfig(
-      Load(kPortKeys, {"trainer.nnodes=2", "trainer.cores=3", "trainer.training_core_ratio=0.34",
-                       "worker.actor.tensor_parallel_size=1",
-                       "worker.rollout.tensor_parallel_size=2",
-                       "worker.rollout.neuron_override_config.tp_degree=2",
-                       "worker.actor.global_batch_size=64", "worker.reward.reward_function=math"}),
+      Load(kPortKeys,
+           {"trainer.nnodes=2", "trainer.cores=3", "trainer.training_core_ratio=0.34",
+            "worker.actor.tensor_parallel_size=1", "worker.rollout.tensor_parallel_size=2",
+            "worker.rollout.neuron_override_config.tp_degree=2",
+            "worker.actor.global_batch_size=64", "worker.reward.reward_function=math"}),
       {.files = false});
   ASSERT_THAT(Keys(check), ElementsAre("worker.rollout.tensor_parallel_size"));
-  EXPECT_THAT(check.problems[0].message, HasSubstr("a rollout worker with TP 2 is not within one of 2 "
-                                                   "machines of 3 cores"));
+  EXPECT_THAT(check.problems[0].message,
+              HasSubstr("a rollout worker with TP 2 is not within one of 2 "
+                        "machines of 3 cores"));
 }
 
 // Neither default of global_batch_size (256, or 128 of the example) divides 64 prompts.

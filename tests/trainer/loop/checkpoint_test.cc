@@ -205,9 +205,8 @@ TEST_F(SavedCheckpoint, OfOneThatIsOvertakenMeanwhileDeletesNothing) {
   const auto model = Make(Options());
   ASSERT_TRUE(Save(*model, 1, {}).ok());
   int asked = 0;
-  const Status overtaken = Save(*model, 2, [&] {
-    return ++asked == 1 ? OkStatus() : Status(Error(Errc::kIo, "overtaken"));
-  });
+  const Status overtaken = Save(
+      *model, 2, [&] { return ++asked == 1 ? OkStatus() : Status(Error(Errc::kIo, "overtaken")); });
   ExpectError(overtaken, Errc::kIo, "overtaken");
   EXPECT_EQ((*FindLastCheckpoint(folder_.path()))->step, 1);
   EXPECT_EQ(KindOf(folder_ / "global_step_1"), PathKind::kFolder);
@@ -221,7 +220,9 @@ TEST_F(SavedCheckpoint, IsNotGoneOnFromWhereAnotherMachineLacksIt) {
   const std::unique_ptr<Transport> first = net.Join(0), second = net.Join(1);
   std::atomic<bool> has{false};
   OrderHandlers handlers;
-  handlers["sees"] = [&](const Json&, const Working&) { return Result<Json>(Json{{"sees", has.load()}}); };
+  handlers["sees"] = [&](const Json&, const Working&) {
+    return Result<Json>(Json{{"sees", has.load()}});
+  };
   const std::jthread follows([&] { EXPECT_TRUE(Follow(*second, handlers).ok()); });
   Leader leader(*first);
   MeshOptions options = Options();

@@ -189,9 +189,8 @@ TEST_F(WeightSync, AMachineThatDoesNotSeeTheBundleGetsACopyAndThenDeltas) {
   Leader leader(*first);
   Deliveries deliveries(leader, {1});
   for (const char* label : {"step 0", "step 1", "step 2"}) {
-    const auto synced =
-        SyncWeights(*actor_, lab_.config(), lab_.source().artifact,
-                    {.bundle = bundle_, .elsewhere = &deliveries}, label, 1, {});
+    const auto synced = SyncWeights(*actor_, lab_.config(), lab_.source().artifact,
+                                    {.bundle = bundle_, .elsewhere = &deliveries}, label, 1, {});
     ASSERT_TRUE(synced.ok()) << synced.error().ToString();
     const auto arrived = ops::OpenAndBind(there + "/bundle", ops::Kind::kRollout, {});
     ASSERT_TRUE(arrived.ok()) << arrived.error().ToString();
