@@ -20,6 +20,8 @@ constexpr double kProcess = 48.0 * (1 << 20);
 constexpr double kRank = 8.0 * (1 << 20);
 // Of one over processes: trainer/comm/reduce.cc.
 constexpr double kRemoteBlock = 16.0 * (1 << 20);
+// Of Open MPI in a process (12 MiB measured), and of its messages.
+constexpr double kMpi = 16.0 * (1 << 20);
 // Of a thread that converts: two buffers of the executor.
 constexpr double kFileBuffers = 32.0 * (1 << 20);
 // Of one pass of an engine, as EngineOptions has it.
@@ -123,12 +125,11 @@ class Estimator {
   Status Rollout(const EngineShape& engine) {
     const double engines =
         plan_.worker_processes() ? D(std::ranges::count(plan_.machine_of_worker, machine_)) : 1;
-    Add("file buffers",
-        std::min(D(plan_.cores / plan_.nodes) * kFileBuffers, machine_ == 0 ? stored_ : 0),
+    Add("file buffers", std::min(D(plan_.cores / plan_.nodes) * kFileBuffers, stored_),
         "trainer.cores");
     Add("programs",
         kProcess * (plan_.worker_processes() && !engine.elsewhere ? engines + 1 : 1) +
-            (kRank + (plan_.nodes > 1 ? kRemoteBlock : 0)) * ranks(),
+            (kRank + (plan_.nodes > 1 ? kRemoteBlock : 0)) * ranks() + (plan_.nodes > 1 ? kMpi : 0),
         "");
     if (engine.elsewhere || engines == 0) return OkStatus();
     NXDKIT_ASSIGN(const ParamTable table,
