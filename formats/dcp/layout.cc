@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "formats/dcp/sharding.h"
 #include "formats/models/experts.h"
 #include "formats/models/rank_tensors.h"
 #include "lib/base/errors.h"
@@ -180,13 +181,11 @@ TensorLayout CutRowByRow(const GlobalTensor& tensor, const Box& box) {
   return cut;
 }
 
-// Parts as torch.chunk makes them: equal ones, the last shorter or empty.
-Box PartOf(Box box, int dim, int count, int index) {
-  const int64_t extent = box.extent[dim];
-  const int64_t part = extent / count + (extent % count != 0 ? 1 : 0);
-  const int64_t first = std::min<int64_t>(index * part, extent);
-  box.lo[dim] += first;
-  box.extent[dim] = std::min(part, extent - first);
+Box CutAlong(int dim, Box box, int parts, int index) {
+  const auto d = static_cast<size_t>(dim);
+  const Run part = PartOf({box.lo[d], box.extent[d]}, parts, index);
+  box.lo[d] = part.first;
+  box.extent[d] = part.count;
   return box;
 }
 
@@ -224,8 +223,8 @@ std::vector<RankBox> CutOver(const GlobalTensor& tensor, const Mesh& mesh) {
   for (int d = 0; d < mesh.dp; ++d)
     for (int t = 0; t < mesh.tp; ++t) {
       if (tensor.tp_dim < 0 && t > 0) continue;
-      Box box = tensor.tp_dim < 0 ? whole : PartOf(whole, tensor.tp_dim, mesh.tp, t);
-      box = PartOf(std::move(box), 0, mesh.dp, d);
+      Box box = tensor.tp_dim < 0 ? whole : CutAlong(tensor.tp_dim, whole, mesh.tp, t);
+      box = CutAlong(0, std::move(box), mesh.dp, d);
       if (box.Volume() > 0) boxes.push_back({d * mesh.tp + t, std::move(box)});
     }
   return boxes;

@@ -202,10 +202,7 @@ class MetadataParser {
     if (box.lo.size() != entry.shape.size() || box.extent.size() != entry.shape.size())
       return Corrupt("a chunk has {} offsets and {} sizes, the tensor {} dimensions", box.lo.size(),
                      box.extent.size(), entry.shape.size());
-    for (size_t d = 0; d < box.lo.size(); ++d)
-      if (box.lo[d] > entry.shape[d] || box.extent[d] > entry.shape[d] - box.lo[d])
-        return Corrupt("the chunk of sizes {} at {} is outside of the tensor's shape {}",
-                       ShapeText(box.extent), ShapeText(box.lo), ShapeText(entry.shape));
+    NXDKIT_TRY(CheckBox(box, entry.shape));
     if (box.Volume() == 0) {
       empty.push_back(std::move(box.lo));
       return OkStatus();
@@ -247,6 +244,14 @@ Result<Metadata> Parse(std::string_view pickle, bool whole) {
 Result<Metadata> ParseMetadata(std::string_view pickle) { return Parse(pickle, true); }
 
 Result<Metadata> ParsePartOfMetadata(std::string_view pickle) { return Parse(pickle, false); }
+
+Status CheckBox(const Box& box, const Shape& shape) {
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (box.lo[d] > shape[d] || box.extent[d] > shape[d] - box.lo[d])
+      return Corrupt("the chunk of sizes {} at {} is outside of the tensor's shape {}",
+                     ShapeText(box.extent), ShapeText(box.lo), ShapeText(shape));
+  return OkStatus();
+}
 
 Status CheckCover(const TensorEntry& entry) {
   std::vector<Box> boxes;

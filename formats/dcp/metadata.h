@@ -67,6 +67,10 @@ Result<Metadata> ParseMetadata(std::string_view pickle);
 // The same of what one rank says of what it has saved by itself: chunks may leave gaps.
 Result<Metadata> ParsePartOfMetadata(std::string_view pickle);
 
+// kCorrupt for a box that is not inside of a tensor of this shape, of as many dimensions. No number
+// is negative.
+Status CheckBox(const Box& box, const Shape& shape);
+
 // The chunks of an entry are disjoint, but for copies, and cover the tensor.
 Status CheckCover(const TensorEntry& entry);
 // The same of boxes that are inside of a tensor of this shape.

@@ -9,6 +9,7 @@
 
 #include "formats/dcp/folder_files.h"
 #include "formats/torch/bare_pickle.h"
+#include "formats/dcp/metadata.h"
 #include "lib/base/checked.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
@@ -146,10 +147,7 @@ Result<std::vector<Part>> ParseParts(const PickleValue& data, const Shape& shape
         return Corrupt("a shard has {} dimensions, the tensor {}", numbers[k].size(), shape.size());
     }
     Part part{{std::move(numbers[0]), std::move(numbers[2])}, std::move(numbers[1])};
-    for (size_t d = 0; d < shape.size(); ++d)
-      if (part.box.lo[d] > shape[d] || part.box.extent[d] > shape[d] - part.box.lo[d])
-        return Corrupt("the shard of sizes {} at {} is outside of the tensor's shape {}",
-                       ShapeText(part.box.extent), ShapeText(part.box.lo), ShapeText(shape));
+    NXDKIT_TRY(CheckBox(part.box, shape));
     if (part.box.Volume() > 0) parts.push_back(std::move(part));
   }
   return parts;

@@ -11,12 +11,6 @@ namespace {
 constexpr int64_t kMaxParts = 1024;
 constexpr size_t kMaxMeshDims = 8;
 
-// Neighbouring indices along one dimension of the whole tensor.
-struct Run {
-  int64_t first = 0;
-  int64_t count = 0;
-};
-
 int64_t CountOf(const std::vector<Run>& runs) {
   int64_t count = 0;
   for (const Run& run : runs) count += run.count;
@@ -38,13 +32,6 @@ void AddSlice(const std::vector<Run>& runs, int64_t first, int64_t count, std::v
   }
 }
 
-// The part `index` of `parts` of a range, as torch.chunk cuts.
-Run PartOf(const Run& range, int64_t parts, int64_t index) {
-  const int64_t size = range.count / parts + (range.count % parts != 0 ? 1 : 0);
-  const int64_t first = size == 0 || index > range.count / size ? range.count : index * size;
-  return {range.first + first, std::min(size, range.count - first)};
-}
-
 Error TooManyParts() {
   return Unsupported("the rank has more than {} parts of the tensor", kMaxParts);
 }
@@ -61,6 +48,12 @@ std::vector<Run> Cut(const std::vector<Run>& runs, const Placement& placement, i
 }
 
 }  // namespace
+
+Run PartOf(const Run& range, int64_t parts, int64_t index) {
+  const int64_t size = range.count / parts + (range.count % parts != 0 ? 1 : 0);
+  const int64_t first = size == 0 || index > range.count / size ? range.count : index * size;
+  return {range.first + first, std::min(size, range.count - first)};
+}
 
 Status CheckSharding(const Sharding& sharding) {
   const auto elements = ElementCount(sharding.shape);

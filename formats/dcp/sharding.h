@@ -38,6 +38,16 @@ struct LocalShard {
   std::vector<Part> parts;  // none empty; more than one where a strided cut leaves gaps
 };
 
+// Neighbouring indices along one dimension.
+struct Run {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// The part `index` of `parts` of a range, as torch.chunk cuts: equal ones, the last ones shorter or
+// empty.
+Run PartOf(const Run& range, int64_t parts, int64_t index);
+
 // kCorrupt for numbers that do not fit each other.
 Status CheckSharding(const Sharding& sharding);
 
