@@ -169,15 +169,34 @@ std::vector<GlobalTensor> AsTheyAre(const Model& model, std::vector<TensorLayout
   return tensors;
 }
 
+// A box of the rows in pairs. There are two pieces for every head, one after the other, and a chunk
+// looks at its own: a hostile file has as many chunks as heads.
+TensorLayout CutPairs(const TensorLayout& layout, const Box& box) {
+  const auto first = [](const Piece& piece) { return piece.stored_lo[0]; };
+  const auto end = [](const Piece& piece) { return piece.stored_lo[0] + piece.logical.extent[0]; };
+  const auto from = std::ranges::upper_bound(layout.pieces, box.lo[0], {}, end);
+  const auto to = std::ranges::lower_bound(layout.pieces, box.lo[0] + box.extent[0], {}, first);
+  TensorLayout near{layout.name, layout.file, layout.shape, layout.dtype, {}, {}};
+  if (from < to) near.pieces.assign(from, to);
+  return CutBox(near, box);
+}
+
 // A chunk that begins or ends within a pair of rows: each row by itself.
 TensorLayout CutRowByRow(const GlobalTensor& tensor, const Box& box) {
+  const int64_t first = box.lo[0];
+  const int64_t end = first + box.extent[0];
+  const int64_t pair = first / 2;
+  const Box pairs = {{pair, 0, box.lo[1]}, {(end + 1) / 2 - pair, 2, box.extent[1]}};
   TensorLayout cut{tensor.layout.name, tensor.layout.file, box.extent, tensor.layout.dtype, {}, {}};
-  for (int64_t row = box.lo[0]; row < box.lo[0] + box.extent[0]; ++row) {
-    const Box seen = {{row / 2, row % 2, box.lo[1]}, {1, 1, box.extent[1]}};
-    for (const Piece& piece : CutBox(tensor.layout, seen).pieces)
-      cut.pieces.push_back(
-          {piece.param, piece.logical, {row - box.lo[0], piece.stored_lo[2]}, {0, 1}});
-  }
+  for (const Piece& piece : CutPairs(tensor.layout, pairs).pieces)
+    for (int64_t i = 0; i < piece.logical.extent[0]; ++i) {
+      const int64_t row = 2 * (pair + piece.stored_lo[0] + i) + piece.stored_lo[1];
+      if (row < first || row >= end) continue;
+      const Box logical = {{piece.logical.lo[0] + i, piece.logical.lo[1]},
+                           {1, piece.logical.extent[1]}};
+      cut.pieces.push_back({piece.param, logical, {row - first, piece.stored_lo[2]}, {0, 1}});
+    }
+  std::ranges::sort(cut.pieces, {}, &Piece::stored_lo);
   return cut;
 }
 
@@ -204,8 +223,8 @@ std::vector<GlobalTensor> OtherTensors(const Model& model) {
 TensorLayout CutChunk(const GlobalTensor& tensor, const Box& box) {
   if (!tensor.has_pairs()) return CutBox(tensor.layout, box);
   if (box.lo[0] % 2 != 0 || box.extent[0] % 2 != 0) return CutRowByRow(tensor, box);
-  return CutBox(tensor.layout,
-                {{box.lo[0] / 2, 0, box.lo[1]}, {box.extent[0] / 2, 2, box.extent[1]}});
+  return CutPairs(tensor.layout,
+                  {{box.lo[0] / 2, 0, box.lo[1]}, {box.extent[0] / 2, 2, box.extent[1]}});
 }
 
 StoredTensor SeenAs(StoredTensor chunk, const Shape& shape) {

@@ -133,6 +133,39 @@ TEST(TitanNames, RowsOfLlamasQueriesComeInPairs) {
   }
 }
 
+// A small file says how many heads there are. Each cut looks at its own heads only: this is done at
+// once, where looking at all of them for each row, or for each chunk, takes 10^10 steps.
+TEST(TitanNames, CutsOfManyHeadsTakeTheirOwn) {
+  constexpr int64_t kHeads = 50'000;
+  const models::Model model = testing_util::ModelOf({{"model_type", "llama"},
+                                                     {"hidden_size", 1},
+                                                     {"intermediate_size", 1},
+                                                     {"num_hidden_layers", 1},
+                                                     {"num_attention_heads", kHeads},
+                                                     {"num_key_value_heads", 1},
+                                                     {"head_dim", 2},
+                                                     {"vocab_size", 1}});
+  const auto tensors = dcp::ModelTensors(model, dcp::Style::kTitan);
+  ASSERT_TRUE(tensors.ok());
+  const auto query = std::ranges::find_if(*tensors, [](const dcp::GlobalTensor& tensor) {
+    return tensor.layout.name == "layers.0.attention.qkv_linear.wq.weight";
+  });
+  ASSERT_NE(query, tensors->end());
+  // With two rows a head, the order is that of the model.
+  const TensorLayout odd = dcp::CutChunk(*query, {{1, 0}, {2 * kHeads - 1, 1}});
+  ASSERT_EQ(odd.pieces.size(), static_cast<size_t>(2 * kHeads - 1));
+  for (int64_t row = 0; row < 2 * kHeads - 1; ++row) {
+    const Piece& piece = odd.pieces[static_cast<size_t>(row)];
+    ASSERT_EQ(piece.logical, (Box{{row + 1, 0}, {1, 1}}));
+    ASSERT_EQ(piece.stored_lo, (Shape{row, 0}));
+  }
+  for (int64_t head = 0; head < kHeads; ++head) {
+    const TensorLayout even = dcp::CutChunk(*query, {{2 * head, 0}, {2, 1}});
+    ASSERT_EQ(even.pieces.size(), 2u) << head;
+    ASSERT_EQ(even.pieces[1].logical, (Box{{2 * head + 1, 0}, {1, 1}}));
+  }
+}
+
 // --- with the optimizer's state
 
 ops::ConvertRequest WithState(const std::string& from, Kind from_kind, const std::string& to,
