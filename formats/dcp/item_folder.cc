@@ -24,6 +24,13 @@ namespace {
 constexpr uint64_t kMaxObjectBytes = 64 << 20;
 // What an archive has beside the tensor, at the most; torch's have some 1.5 kB.
 constexpr uint64_t kMaxArchiveFrame = 1 << 20;
+// Compressed tensors become a temporary file, and a small folder must not fill a disk. zstd takes
+// weights to less than half, a training state with many zeros to some tenth, so that together they
+// are far from 64 times what is stored. Of zeros alone it makes up to 32,000 times less: a small
+// checkpoint may be little else.
+constexpr uint64_t kMaxRatio = 64;
+constexpr uint64_t kMaxSmallRatio = 4096;
+constexpr uint64_t kSmallUnpacked = uint64_t{1} << 30;
 
 // An item, and the key that it belongs to.
 struct Item {
@@ -32,6 +39,12 @@ struct Item {
   uint64_t max_bytes;  // of the archive
   bool is_object = false;
 };
+
+uint64_t MaxUnpacked(uint64_t packed) {
+  const uint64_t small =
+      std::min(CheckedMul(packed, kMaxSmallRatio).value_or(kSmallUnpacked), kSmallUnpacked);
+  return std::max(CheckedMul(packed, kMaxRatio).value_or(UINT64_MAX), small);
+}
 
 class ItemOpener {
  public:
@@ -96,29 +109,58 @@ class ItemOpener {
     return OkStatus();
   }
 
+  // Of the tensors that are compressed, each place once.
+  std::vector<Item> CompressedItems() const {
+    std::vector<Item> items;
+    std::set<std::pair<std::string_view, uint64_t>> seen;
+    for (const Item& item : Items())
+      if (item.place->zstd && !item.is_object &&
+          seen.emplace(item.place->file, item.place->offset).second)
+        items.push_back(item);
+    return items;
+  }
+
+  // What they may have together, decompressed. Room for what they are said to have there must be
+  // before a byte is written.
+  static Result<uint64_t> RoomFor(const std::vector<Item>& items, const File& file) {
+    uint64_t packed = 0;  // all inside the files, and so no overflow
+    std::optional<uint64_t> tensors = 0;
+    for (const Item& item : items) {
+      packed += item.place->bytes;
+      if (tensors) tensors = CheckedAdd(*tensors, item.max_bytes - kMaxArchiveFrame);
+    }
+    const uint64_t room = MaxUnpacked(packed);
+    if (!tensors || *tensors > room)
+      return Unsupported(
+                 "the compressed tensors, of which this is the largest, have {} bytes stored and "
+                 "more than the {} decompressed that are read of so many",
+                 packed, room)
+          .on(*std::ranges::max_element(items, {}, &Item::max_bytes)->key)
+          .hint("where the tensors are little but zeros, save them without compression");
+    NXDKIT_TRY(file.Allocate(*tensors));
+    return room;
+  }
+
   // Archives can only be read from a file; of a compressed tensor that is a temporary one.
   Status DecompressAll() {
-    std::optional<File> file;
+    const std::vector<Item> items = CompressedItems();
+    if (items.empty()) return OkStatus();
+    NXDKIT_ASSIGN(File file, File::OpenTemporary());
+    NXDKIT_ASSIGN(const uint64_t room, RoomFor(items, file).in(out_.path));
     uint64_t end = 0;
-    for (const Item& item : Items()) {
+    for (const Item& item : items) {
       const ItemPlace& place = *item.place;
-      if (!place.zstd || item.is_object) continue;
-      const auto [range, added] = unpacked_.try_emplace({place.file, place.offset});
-      if (!added) continue;
-      if (!file) {
-        NXDKIT_ASSIGN(file, File::OpenTemporary());
-      }
       NXDKIT_ASSIGN(const auto packed, files_.Get(files_.Number(place.file)));
-      NXDKIT_ASSIGN(const uint64_t bytes, Decompress(FileView(*packed, place.offset, place.bytes),
-                                                     item.max_bytes, *file, end)
-                                              .on(*item.key));
-      range->second = {end, bytes};
+      NXDKIT_ASSIGN(const uint64_t bytes,
+                    Decompress(FileView(*packed, place.offset, place.bytes),
+                               std::min(item.max_bytes, room - end), file, end)
+                        .on(*item.key));
+      unpacked_[{place.file, place.offset}] = {end, bytes};
       end += bytes;
       files_.CountUnpacked(bytes);
     }
-    if (!file) return OkStatus();
-    NXDKIT_TRY(file->Measure());
-    temporary_ = std::make_shared<const File>(*std::move(file));
+    NXDKIT_TRY(file.Measure());
+    temporary_ = std::make_shared<const File>(std::move(file));
     return OkStatus();
   }
 

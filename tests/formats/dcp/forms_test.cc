@@ -292,12 +292,17 @@ Metadata Zstd(const std::string& path, const std::function<void(TensorEntry&)>& 
   return metadata;
 }
 
+// A frame of `blocks` blocks, each 128 KiB of one byte.
+std::string FrameOf(int blocks) {
+  std::string frame("\x28\xb5\x2f\xfd\x00\x50", 6);
+  for (int i = 0; i < blocks; ++i)
+    frame += std::string(i + 1 < blocks ? "\x02\x00\x10\x00" : "\x03\x00\x10\x00", 4);
+  return frame;
+}
+
 TEST_F(FormFault, AnItemThatDecompressesToFarMoreIsStopped) {
   const std::string path = Copy("zstd");
-  // One frame of 64 blocks, each 128 KiB of one byte (RLE): 8 MiB of 262 bytes.
-  std::string frame("\x28\xb5\x2f\xfd\x00\x50", 6);
-  for (int i = 0; i < 63; ++i) frame += std::string("\x02\x00\x10\x00", 4);
-  frame += std::string("\x03\x00\x10\x00", 4);
+  const std::string frame = FrameOf(64);  // 8 MiB in 262 bytes
   scratch_.Write("zstd/bomb", frame);
   const Metadata metadata = Zstd(path, [&](TensorEntry& entry) {
     entry.chunks[0].place = {"bomb", 0, frame.size(), true};
@@ -307,6 +312,36 @@ TEST_F(FormFault, AnItemThatDecompressesToFarMoreIsStopped) {
                                  "the item decompresses to more than the 1048600 bytes");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path + "/bomb");
+  EXPECT_EQ(error->tensor(), "w");
+}
+
+// The compressed tensor `w` alone, with these bytes; of a shape that may be said to be larger.
+void WriteOneTensor(const Scratch& scratch, const std::string& bytes, const Shape& shape) {
+  Metadata metadata;
+  metadata.tensors.push_back(
+      {"w", Dtype::kF32, shape, {{WholeBox(shape), {"bomb", 0, bytes.size(), true}}}});
+  scratch.Write("bomb", bytes);
+  scratch.Write(".metadata", *WriteMetadata(metadata));
+}
+
+TEST_F(FormFault, TensorsThatAreToDecompressToFarMoreAreNotBegun) {
+  const std::string frame = FrameOf(16384);  // 2 GiB in 65,542 bytes
+  WriteOneTensor(scratch_, frame, {int64_t{1} << 29});
+  const auto error =
+      ExpectError(Open(scratch_.folder()), Errc::kUnsupported,
+                  "have 65542 bytes stored and more than the 268460032 decompressed");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->file(), scratch_.folder());
+  EXPECT_EQ(error->tensor(), "w");
+}
+
+// It says that it is small, and an archive may have 1 MiB beside its tensor.
+TEST_F(FormFault, ATensorThatDecompressesToMoreThanTheFolderMayHaveIsStopped) {
+  WriteOneTensor(scratch_, FrameOf(8), {4});  // 1 MiB in 38 bytes
+  const auto error = ExpectError(Open(scratch_.folder()), Errc::kCorrupt,
+                                 "the item decompresses to more than the 155648 bytes");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->file(), scratch_.Path("bomb"));
   EXPECT_EQ(error->tensor(), "w");
 }
 
