@@ -1,5 +1,7 @@
 #include "formats/dcp/options.h"
 
+#include <algorithm>
+
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 
@@ -20,26 +22,25 @@ std::optional<Style> StyleFromName(std::string_view name) {
 }
 
 Result<Mesh> ParseMesh(std::string_view text) {
+  const auto wrong = [&] {
+    return BadUsage("--mesh: found \"{}\", expected dp=N, tp=N or both", EscapeControl(text));
+  };
   Mesh mesh;
-  std::string_view rest = text;
   bool has_dp = false;
   bool has_tp = false;
-  while (!rest.empty()) {
-    const size_t comma = rest.find(',');
-    const std::string_view part = rest.substr(0, comma);
-    rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string_view part = text.substr(at, end - at);
+    at = end + 1;
     const bool is_dp = part.starts_with("dp=") && !has_dp;
     const bool is_tp = part.starts_with("tp=") && !has_tp;
-    const std::optional<int> size =
-        is_dp || is_tp ? ParseNumber<int>(part.substr(3)) : std::optional<int>();
-    if (!size || *size < 1)
-      return BadUsage("--mesh: found \"{}\", expected dp=N, tp=N or both", EscapeControl(text));
+    if (!is_dp && !is_tp) return wrong();
+    const std::optional<int> size = ParseNumber<int>(part.substr(3));
+    if (!size || *size < 1) return wrong();
     (is_dp ? mesh.dp : mesh.tp) = *size;
     has_dp |= is_dp;
     has_tp |= is_tp;
   }
-  if (!has_dp && !has_tp)
-    return BadUsage("--mesh: found \"{}\", expected dp=N, tp=N or both", EscapeControl(text));
   if (int64_t{mesh.dp} * mesh.tp > kMaxRanks)
     return BadUsage("--mesh: {} x {} ranks are over the limit of {}", mesh.dp, mesh.tp, kMaxRanks);
   return mesh;
