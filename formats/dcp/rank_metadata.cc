@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include "formats/dcp/folder_files.h"
-#include "formats/torch/bare_pickle.h"
 #include "formats/dcp/metadata.h"
+#include "formats/torch/bare_pickle.h"
 #include "lib/base/checked.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
@@ -26,6 +27,10 @@ constexpr int64_t kMaxWorld = 100'000;
 constexpr size_t kMaxDims = 64;
 constexpr size_t kMaxPathText = 1 << 16;
 constexpr int kPathDepth = 2;  // a list of strings and numbers
+// What is read of a file may have this many numbers and letters more than the file has bytes. In a
+// file that was written by torch_checkpointing each takes a byte or more, but for short lists that
+// are shared; one that shares long lists makes much of little.
+constexpr uint64_t kFreeNumbers = 1 << 18;
 
 // The pickle has builtins only, and so no global at all.
 const torch::GlobalTable& NoGlobals() {
@@ -127,18 +132,29 @@ Result<Placement> ParsePlacement(const PickleValue& value) {
   return out;
 }
 
-// The boxes of a tensor that says itself where it belongs.
-Result<std::vector<Part>> ParseParts(const PickleValue& data, const Shape& shape) {
-  NXDKIT_ASSIGN(const PickleList* global, ListIn(data, "global_offsets"));
-  NXDKIT_ASSIGN(const PickleList* local, ListIn(data, "local_offsets"));
-  NXDKIT_ASSIGN(const PickleList* sizes, ListIn(data, "local_sizes"));
-  if (global->size() != local->size() || global->size() != sizes->size())
-    return Corrupt("{} global_offsets, {} local_offsets and {} local_sizes", global->size(),
-                   local->size(), sizes->size());
+// Where the boxes are of a tensor that says itself where it belongs: equally long lists.
+struct BoxLists {
+  const PickleList* global = nullptr;
+  const PickleList* local = nullptr;
+  const PickleList* sizes = nullptr;
+};
+
+Result<BoxLists> ListsOfBoxes(const PickleValue& data) {
+  BoxLists out;
+  NXDKIT_ASSIGN(out.global, ListIn(data, "global_offsets"));
+  NXDKIT_ASSIGN(out.local, ListIn(data, "local_offsets"));
+  NXDKIT_ASSIGN(out.sizes, ListIn(data, "local_sizes"));
+  const auto& [global, local, sizes] = out;
+  if (global->size() == local->size() && global->size() == sizes->size()) return out;
+  return Corrupt("{} global_offsets, {} local_offsets and {} local_sizes", global->size(),
+                 local->size(), sizes->size());
+}
+
+Result<std::vector<Part>> ParseParts(const BoxLists& boxes, const Shape& shape) {
   std::vector<Part> parts;
-  for (size_t i = 0; i < sizes->size(); ++i) {
+  for (size_t i = 0; i < boxes.sizes->size(); ++i) {
     Shape numbers[3];
-    const PickleList* lists[3] = {global, local, sizes};
+    const PickleList* lists[3] = {boxes.global, boxes.local, boxes.sizes};
     for (size_t k = 0; k < 3; ++k) {
       const PickleList* list = (*lists[k])[i].list();
       if (!list) return Corrupt("the offsets and sizes are not lists");
@@ -155,6 +171,8 @@ Result<std::vector<Part>> ParseParts(const PickleValue& data, const Shape& shape
 
 class RankMetadataParser {
  public:
+  explicit RankMetadataParser(uint64_t bytes) : bytes_(bytes) {}
+
   Result<RankMetadata> Parse(const PickleValue& root) {
     if (!root.dict()) return Corrupt("the pickle is not a dict");
     NXDKIT_ASSIGN(out_.world_size, NumberIn(root, "world_size"));
@@ -182,6 +200,7 @@ class RankMetadataParser {
     NXDKIT_ASSIGN(const PickleDict* items, DictIn(root, "metadata"));
     for (const auto& [key, value] : *items) {
       if (!key.string()) return Corrupt("the name of an item is not a string");
+      NXDKIT_TRY(Count(key.string()->size()));
       RankedItem& item = out_.items.emplace_back();
       item.name = *key.string();
       NXDKIT_TRY(ParseItem(value, item).on(item.name));
@@ -192,8 +211,7 @@ class RankMetadataParser {
   Status ParseItem(const PickleValue& value, RankedItem& item) {
     NXDKIT_ASSIGN(const PickleDict* paths, DictIn(value, "nested_path_to_metadata"));
     for (const auto& [key, groups] : *paths) {
-      if (!key.string()) return Corrupt("the path of a tensor is not a string");
-      NXDKIT_ASSIGN(ValuePath path, ParsePath(*key.string()));
+      NXDKIT_ASSIGN(ValuePath path, PathOf(key));
       NXDKIT_TRY(AddTensor(item, std::move(path), groups));
     }
     NXDKIT_ASSIGN(const PickleDict* layouts, DictIn(value, "rank_to_layout_info"));
@@ -210,8 +228,7 @@ class RankMetadataParser {
   Status ParsePaths(const PickleValue& root) {
     NXDKIT_ASSIGN(const PickleDict* paths, DictIn(root, "metadata"));
     for (const auto& [key, groups] : *paths) {
-      if (!key.string()) return Corrupt("the path of a tensor is not a string");
-      NXDKIT_ASSIGN(ValuePath path, ParsePath(*key.string()));
+      NXDKIT_ASSIGN(ValuePath path, PathOf(key));
       const auto* name = path.parts.empty() ? nullptr : std::get_if<std::string>(&path.parts[0]);
       if (!name)
         return Corrupt("the path {} does not begin with an item",
@@ -232,6 +249,22 @@ class RankMetadataParser {
       }
     }
     return CheckRanks(seen);
+  }
+
+  // Counts what is kept of the file, or looked at: shared lists again for each that shares them.
+  Status Count(uint64_t numbers) {
+    counted_ += numbers;  // of values in memory, and so no overflow
+    if (counted_ <= bytes_ + kFreeNumbers) return OkStatus();
+    return Unsupported(
+        "the tensors and files take more than {} numbers and letters, which is more than the {} "
+        "bytes have room for: lists are shared",
+        bytes_ + kFreeNumbers, bytes_);
+  }
+
+  Result<ValuePath> PathOf(const PickleValue& key) {
+    if (!key.string()) return Corrupt("the path of a tensor is not a string");
+    NXDKIT_TRY(Count(key.string()->size()));
+    return ParsePath(*key.string());
   }
 
   RankedItem& ItemOf(const std::string& name) {
@@ -255,9 +288,11 @@ class RankMetadataParser {
   }
 
   Status AddFile(RankedItem& item, int64_t rank, const PickleValue& layout) {
+    NXDKIT_TRY(Count(1));
     if (IsNone(&layout)) return OkStatus();
     RankedFile file;
     NXDKIT_ASSIGN(file.name, TextIn(layout, "file_path"));
+    NXDKIT_TRY(Count(file.name.size()));
     NXDKIT_TRY(CheckFileName(file.name, "file_path"));
     const PickleValue* format = layout.Find("serialization_format");
     if (!format || !format->dict()) return Corrupt("serialization_format is missing");
@@ -316,6 +351,19 @@ class RankMetadataParser {
     return known;
   }
 
+  // Of the lists that tensors may share, read once.
+  Result<std::shared_ptr<const std::vector<Part>>> PartsOf(const PickleValue& data,
+                                                           const Shape& shape) {
+    NXDKIT_ASSIGN(const BoxLists lists, ListsOfBoxes(data));
+    std::shared_ptr<const std::vector<Part>>& known =
+        parts_[{lists.global, lists.local, lists.sizes, shape}];
+    if (known) return known;
+    NXDKIT_TRY(Count(lists.sizes->size() * (1 + 3 * shape.size())));
+    NXDKIT_ASSIGN(std::vector<Part> parts, ParseParts(lists, shape));
+    known = std::make_shared<const std::vector<Part>>(std::move(parts));
+    return known;
+  }
+
   Result<ShardGroup> ParseGroup(const PickleValue& value) {
     ShardGroup out;
     NXDKIT_ASSIGN(const PickleList* ranks, ListIn(value, "ranks"));
@@ -333,9 +381,10 @@ class RankMetadataParser {
           EscapeControl(type.substr(0, 40)));
     NXDKIT_ASSIGN(out.dtype, DtypeIn(*data));
     NXDKIT_ASSIGN(out.shape, NumbersUnder(*data, "global_shape", kMaxDims));
+    NXDKIT_TRY(Count(1 + out.shape.size()));
     NXDKIT_TRY(PackedBytes(out.dtype, out.shape));
     if (boxes) {
-      NXDKIT_ASSIGN(out.parts, ParseParts(*data, out.shape));
+      NXDKIT_ASSIGN(out.parts, PartsOf(*data, out.shape));
       return out;
     }
     out.sharding.shape = out.shape;
@@ -352,6 +401,7 @@ class RankMetadataParser {
     NXDKIT_ASSIGN(const PickleList* placements, ListIn(data, "placements"));
     if (placements->size() > kMaxDims)
       return Unsupported("{} placements, the limit is {}", placements->size(), kMaxDims);
+    NXDKIT_TRY(Count(out.sharding.mesh.size() + placements->size()));
     for (const PickleValue& value : *placements) {
       NXDKIT_ASSIGN(const Placement placement, ParsePlacement(value));
       out.sharding.placements.push_back(placement);
@@ -375,10 +425,15 @@ class RankMetadataParser {
     return OkStatus();
   }
 
+  uint64_t bytes_;  // of the file
+  uint64_t counted_ = 0;
   RankMetadata out_;
   std::unordered_map<std::string, size_t> items_;  // version 1.0: numbers, by name
   std::unordered_map<const PickleList*, std::shared_ptr<const std::vector<int64_t>>> ranks_;
   std::unordered_map<const PickleList*, std::shared_ptr<const std::map<int64_t, int64_t>>> places_;
+  std::map<std::tuple<const PickleList*, const PickleList*, const PickleList*, Shape>,
+           std::shared_ptr<const std::vector<Part>>>
+      parts_;
 };
 
 }  // namespace
@@ -404,7 +459,7 @@ std::string ValuePath::Unique() const {
 }
 
 Result<LocalShard> ShardGroup::Of(int64_t rank) const {
-  if (!places) return LocalShard{{}, parts};
+  if (!places) return LocalShard{{}, *parts};
   const auto place = places->find(rank);
   if (place == places->end()) return Corrupt("the mesh does not have the rank").rank(rank);
   Shape coordinate(sharding.mesh.size());
@@ -420,7 +475,7 @@ std::string RankFileName(const std::string& item, int64_t rank) {
 
 Result<RankMetadata> ParseRankMetadata(std::string_view pickle) {
   NXDKIT_ASSIGN(const PickleValue root, torch::ReadBarePickle(pickle, NoGlobals()));
-  return RankMetadataParser().Parse(root);
+  return RankMetadataParser(pickle.size()).Parse(root);
 }
 
 }  // namespace nxdkit::dcp

@@ -33,7 +33,7 @@ struct ShardGroup {
   // A DTensor: the mesh's ranks in its order, and what is placed on it. Else the parts are given.
   std::shared_ptr<const std::map<int64_t, int64_t>> places;  // in the mesh, by rank; null: parts
   Sharding sharding;
-  std::vector<Part> parts;
+  std::shared_ptr<const std::vector<Part>> parts;  // where many tensors share them; null: a mesh
 
   // What this rank, one of `ranks`, has. Without `shape` where the parts are given: the rank may
   // have more than the parts.

@@ -212,6 +212,76 @@ INSTANTIATE_TEST_SUITE_P(
                   "a shard has 1 dimensions, the tensor 2", BoxesJson}),
     [](const auto& row) { return row.param.name; });
 
+PickleValue ListOf(size_t times, const PickleValue& value) {
+  return PickleValue::MakeList(torch::PickleList(times, value));
+}
+
+// `paths` tensors, of which all share the same boxes.
+std::string Sharing(int64_t paths, size_t boxes, bool shapes_differ) {
+  const PickleValue offsets = ListOf(boxes, ListOf(1, {int64_t{0}}));
+  const PickleValue sizes = ListOf(boxes, ListOf(1, {int64_t{1}}));
+  const auto group = [&](int64_t rows) {
+    const PickleValue data = PickleValue::MakeDict({{{"global_shape"}, ListOf(1, {rows})},
+                                                    {{"dtype"}, {"torch.float32"}},
+                                                    {{"global_offsets"}, offsets},
+                                                    {{"local_offsets"}, offsets},
+                                                    {{"local_sizes"}, sizes}});
+    const PickleValue sharding =
+        PickleValue::MakeDict({{{"type"}, {"default_tensor_v1"}}, {{"data"}, data}});
+    return ListOf(1, PickleValue::MakeDict({{{"ranks"}, ListOf(1, {int64_t{0}})},
+                                            {{"sharding_metadata"}, sharding}}));
+  };
+  torch::PickleDict tensors;
+  const PickleValue shared = group(1);
+  for (int64_t i = 0; i < paths; ++i)
+    tensors.push_back({{"[" + std::to_string(i) + "]"}, shapes_differ ? group(i + 1) : shared});
+  const PickleValue item = PickleValue::MakeDict(
+      {{{"nested_path_to_metadata"}, PickleValue::MakeDict(std::move(tensors))},
+       {{"rank_to_layout_info"}, PickleValue::MakeDict({{{int64_t{0}}, {}}})}});
+  const auto text = torch::WritePickle(
+      PickleValue::MakeDict({{{"metadata"}, PickleValue::MakeDict({{{"m"}, item}})},
+                             {{"world_size"}, {int64_t{1}}},
+                             {{"version"}, {"2.0"}}}),
+      {});
+  EXPECT_TRUE(text.ok()) << text.error().ToString();
+  return *text;
+}
+
+TEST(RankMetadata, BoxesThatTensorsShareAreKeptOnce) {
+  const auto metadata = ParseRankMetadata(Sharing(20, 40'000, false));
+  ASSERT_TRUE(metadata.ok()) << metadata.error().ToString();
+  const std::vector<RankedTensor>& tensors = metadata->items[0].tensors;
+  ASSERT_EQ(tensors.size(), 20u);
+  EXPECT_EQ(tensors[0].groups[0].Of(0)->parts.size(), 40'000u);
+  EXPECT_EQ(tensors[0].groups[0].parts, tensors[19].groups[0].parts);
+}
+
+// 160 kB would become 6 million numbers.
+TEST(RankMetadata, FarMoreThanTheFileHasRoomForIsRefused) {
+  const std::string text = Sharing(40, 40'000, true);
+  const auto error =
+      ExpectError(ParseRankMetadata(text), Errc::kUnsupported,
+                  "numbers and letters, which is more than the " + std::to_string(text.size()) +
+                      " bytes have room for: lists are shared");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->tensor(), "2");  // each has 160,000, and the first two have room
+}
+
+TEST(RankMetadata, FilesOfItemsThatShareThemAreCounted) {
+  json metadata = SmallJson();
+  metadata[json::json_pointer(kLayouts + "/1/file_path")] = std::string(4000, 'f');
+  PickleValue root = ToPickle(metadata);
+  const PickleValue item = root.Find("metadata")->dict()->front().second;
+  torch::PickleDict items;
+  for (int i = 0; i < 1000; ++i) items.push_back({{"i" + std::to_string(i)}, item});
+  const PickleValue shared = PickleValue::MakeDict({{{"metadata"}, PickleValue::MakeDict(items)},
+                                                    {{"world_size"}, {int64_t{2}}},
+                                                    {{"version"}, {"2.0"}}});
+  const auto error = ExpectError(ParseRankMetadata(*torch::WritePickle(shared, {})),
+                                 Errc::kUnsupported, "which is more than the");
+  ASSERT_TRUE(error);
+}
+
 // The list of what it may name is empty: each global is refused, by name, where it stands.
 TEST(RankMetadata, RefusesEveryGlobalByNameAndOffset) {
   for (const auto& [module, name] : {std::pair{"os", "system"},
