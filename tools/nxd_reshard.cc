@@ -5,6 +5,7 @@
 #include "formats/ops/convert/convert.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
+#include "lib/system/folders.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/convert_report.h"
 #include "tools/conversions/launcher.h"
@@ -83,13 +84,20 @@ void AddOptions(OptionTable& table, Args& args) {
   AddPartOption(table, &args.part);
 }
 
+// Whether one of the two knows parameters by number.
+bool HasOrder(const ops::OptimizerReport& optimizer) {
+  return optimizer.from != nxd::OptimizerStyle::kNamed ||
+         optimizer.to != nxd::OptimizerStyle::kNamed;
+}
+
 Json OptimizerJson(const std::optional<ops::OptimizerReport>& optimizer) {
   if (!optimizer) return nullptr;
   return {{"input_style", nxd::OptimizerStyleName(optimizer->from)},
           {"output_style", nxd::OptimizerStyleName(optimizer->to)},
           {"input_dp", optimizer->from_dp},
           {"output_dp", optimizer->to_dp},
-          {"param_order", nxd::GroupRuleName(optimizer->order)},
+          {"param_order",
+           HasOrder(*optimizer) ? Json(nxd::GroupRuleName(optimizer->order)) : Json(nullptr)},
           {"entries", optimizer->entries}};
 }
 
@@ -121,9 +129,11 @@ std::string OptimizerText(const ops::OptimizerReport& optimizer) {
     return style == nxd::OptimizerStyle::kZero1 ? fmt::format("ZeRO-1 dp {}", dp)
                                                 : std::string(nxd::OptimizerStyleName(style));
   };
-  return fmt::format("optimizer: {} to {}; parameter order \"{}\"; {}\n",
-                     side(optimizer.from, optimizer.from_dp), side(optimizer.to, optimizer.to_dp),
-                     nxd::GroupRuleName(optimizer.order),
+  const std::string order = HasOrder(optimizer) ? fmt::format("parameter order \"{}\"; ",
+                                                              nxd::GroupRuleName(optimizer.order))
+                                                : "";
+  return fmt::format("optimizer: {} to {}; {}{}\n", side(optimizer.from, optimizer.from_dp),
+                     side(optimizer.to, optimizer.to_dp), order,
                      EscapeControl(fmt::format("{}", fmt::join(optimizer.entries, ", "))));
 }
 
@@ -144,7 +154,10 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
 
 // A tag goes to a tag, a checkpoint to a checkpoint; and back what was taken to PyTorch.
 Status CheckFormats(const Args& args, Kind from, Kind to) {
-  if (from == Kind::kNxd && to == Kind::kDcp)
+  const bool is_tag = from == Kind::kNxd;
+  if (is_tag && to == Kind::kDcp && KindOf(args.input) == PathKind::kMissing)
+    return NotFound("no such file or folder").in(args.input);
+  if (is_tag && to == Kind::kDcp)
     return BadUsage("--to dcp cuts a torch distributed checkpoint anew, and INPUT is an NxD tag")
         .in(args.input)
         .hint("nxd-convert --from nxd --to dcp makes one of it, with the optimizer's state");

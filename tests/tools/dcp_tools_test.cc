@@ -246,6 +246,7 @@ TEST_F(DcpState, IsCutAnewByReshard) {
   EXPECT_EQ(json["mesh"], (Json{{"dp", 3}, {"tp", 1}}));
   EXPECT_EQ(json["output_files"], 3);
   EXPECT_EQ(json["optimizer"]["output_style"], "dcp");
+  EXPECT_TRUE(json["optimizer"]["param_order"].is_null());
   // Names are kept, and cut as before it is what it was.
   Reshard(0, "--to dcp --mesh dp=2,tp=2", shop_ / "recut", shop_ / "again");
   ExpectSameTree(dcp_, shop_ / "again");
@@ -268,6 +269,19 @@ TEST_F(DcpState, ReshardRefusesATagAsACheckpoint) {
   EXPECT_THAT(json["error"]["message"].get<std::string>(), HasSubstr("INPUT is an NxD tag"));
   EXPECT_THAT(json["error"]["hint"].get<std::string>(),
               HasSubstr("nxd-convert --from nxd --to dcp"));
+}
+
+TEST_F(DcpState, ReshardSaysThatAPathIsNotThere) {
+  const Json json = Reshard(3, "--to dcp --mesh dp=2", shop_ / "nothing", shop_ / "out");
+  EXPECT_EQ(json["error"]["file"], shop_ / "nothing");
+  EXPECT_EQ(json["error"]["message"], "no such file or folder");
+}
+
+TEST_F(DcpState, ReshardOfNamesHasNoOrderOfNumbers) {
+  const ProcessResult result =
+      RunTool("nxd-reshard", "--to dcp --mesh dp=3 " + dcp_ + " " + (shop_ / "recut"));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("optimizer: dcp to dcp; exp_avg"));
 }
 
 TEST_F(DcpState, ReshardRefusesOptionsOfTheOtherFormat) {
