@@ -27,7 +27,7 @@ constexpr auto kSpin = std::chrono::milliseconds(2);
 constexpr std::chrono::microseconds kShortestNap(30), kLongestNap(1000);
 
 // What is under way takes no longer, where there is still somebody to send or take it.
-constexpr auto kLetGo = std::chrono::seconds(5);
+constexpr std::chrono::milliseconds kLetGo(5000), kLetGoOfTheLost(100);
 
 void Pause(Transport::Pace pace, std::chrono::steady_clock::duration waited) {
   if (pace == Transport::Pace::kEager && waited < kSpin) {
@@ -78,8 +78,10 @@ class MpiTransport : public Transport {
       for (const Send& send : sends) sent_bytes_ += send.bytes.size();
       return status;
     }
-    const bool let_go = LetGo(traffic.requests);
-    if (!let_go || status.error().code() != Errc::kInterrupted) broken_ = true;
+    // Of one that was not heard of for so long nothing comes any more, and people wait to be told.
+    const bool cancelled = status.error().code() == Errc::kInterrupted;
+    const bool let_go = LetGo(traffic.requests, cancelled ? kLetGo : kLetGoOfTheLost);
+    if (!let_go || !cancelled) broken_ = true;
     return status;
   }
 
@@ -152,7 +154,7 @@ class MpiTransport : public Transport {
 
   // The buffers are the caller's again: what has begun to arrive or to leave goes on for a while,
   // unless the other process is gone. False when it does not; then this process is about to end.
-  bool LetGo(std::vector<Request>& requests) const {
+  bool LetGo(std::vector<Request>& requests, std::chrono::milliseconds most) const {
     for (const Request& request : requests)
       if (request.receives) mpi_.cancel(request.handle);
     const Clock::time_point begin = Clock::now();
@@ -163,7 +165,7 @@ class MpiTransport : public Transport {
         return mpi_.test(request.handle, &done, &bytes) == nullptr && done != 0;
       });
       if (requests.empty()) return true;
-      if (Clock::now() - begin > kLetGo) return false;
+      if (Clock::now() - begin > most) return false;
       ::usleep(static_cast<useconds_t>(kLongestNap.count()));
     }
   }

@@ -19,8 +19,8 @@
 namespace nxdkit::trainer {
 
 // Of process 0. Thread-safe. An answer is waited for while the other process says that it works;
-// when it has said nothing for the transport's patience, it hangs: kLost. (One that is gone is found
-// out by the heartbeats, trainer/comm/heartbeat.h, which have a thread of their own there.)
+// when it has said nothing for the transport's patience, it hangs: kLost. (One that is gone is
+// found out by the heartbeats, trainer/comm/heartbeat.h, which have a thread of their own there.)
 class Leader {
  public:
   explicit Leader(Transport& transport) : transport_(transport) {}
