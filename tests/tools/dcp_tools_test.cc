@@ -281,7 +281,7 @@ TEST_F(DcpState, ReshardOfNamesHasNoOrderOfNumbers) {
   const ProcessResult result =
       RunTool("nxd-reshard", "--to dcp --mesh dp=3 " + dcp_ + " " + (shop_ / "recut"));
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("optimizer: dcp to dcp; exp_avg"));
+  EXPECT_THAT(result.out, HasSubstr("optimizer: dcp to dcp; step, exp_avg"));
 }
 
 TEST_F(DcpState, ReshardRefusesOptionsOfTheOtherFormat) {
