@@ -181,6 +181,7 @@ class StandIns : public ::testing::Test {
     Command("grpo-train",
             "[[ $* != *--dry-run ]] || exit \"${DRY_CODE:-0}\"\n"
             "trap 'exit ${CODE:-143}' TERM\necho \"$@\" >> \"$OUT/started\"\n"
+            "[ -z \"${MARKS:-}\" ] || touch \"$OUT/run/DONE\"\n"
             "[ -z \"${ENDS:-}\" ] || exit \"$ENDS\"\n"
             "echo $$ > \"$OUT/process\"\nfor i in $(seq 300); do sleep 0.1; done");
   }
@@ -243,10 +244,11 @@ TEST_F(TrainBatch, IsRequeuedWhenSomethingWasLost) {
     EXPECT_EQ(result.exit_code, row.exit_code) << row.ends << result.err;
     EXPECT_EQ(Said("scontrol"), row.requeued ? "requeue 17\n" : "") << row.ends;
   }
-  // The marker of the run says that it is done, whatever srun says.
-  fs::remove(Out("scontrol"));
+  // The marker of the run says that it is done, whatever srun says; not that of an earlier one.
   folder_.Write("out/run/DONE", "{}");
-  EXPECT_EQ(RunProcess(Batch("ENDS=0")).exit_code, 0);
+  EXPECT_EQ(RunProcess(Batch("ENDS=0")).exit_code, 75);
+  fs::remove(Out("scontrol"));
+  EXPECT_EQ(RunProcess(Batch("ENDS=0 MARKS=1")).exit_code, 0);
   EXPECT_EQ(Said("scontrol"), "");
 }
 
@@ -269,7 +271,8 @@ TEST_F(TrainMpirun, SaysWhetherToStartItAgain) {
   EXPECT_EQ(code("ENDS=5"), 5);
   EXPECT_EQ(code("DRY_CODE=2"), 2);
   folder_.Write("out/run/DONE", "{}");
-  EXPECT_EQ(code("ENDS=0"), 0);
+  EXPECT_EQ(code("ENDS=0"), 75) << "of an earlier run";
+  EXPECT_EQ(code("ENDS=0 MARKS=1"), 0);
   EXPECT_THAT(Said("started"), ::testing::EndsWith(" trainer.nnodes=2\n"));
 }
 
