@@ -22,7 +22,7 @@ write_config "$layers" 32768
 "$bin/nxdkit-make-model" -q --force --config "$work/config.json" --out "$work/hf"
 "$python" bench/dcp_state.py make "$work/hf" "$work/first"
 rm -rf "$work/hf"
-there=(--from nxd --to dcp --style torchtitan --mesh dp=4,tp=2)
+there=(--from nxd --to dcp --style torchtitan --mesh "dp=4,tp=2")
 back=(--from dcp --to nxd --tp 8 --dp 4 --qkv linear --hw trn1)
 "$bin/nxd-convert" -q --no-sync --force "${back[@]}" --config "$work/config.json" "$work/first" "$work/tag"
 rm -rf "$work/first"
