@@ -11,7 +11,7 @@
 
 namespace nxdkit::trainer {
 
-// What a handler calls while it works, from one thread at a time: the leader waits as long as it is
+// What a handler calls while it works, from any of its threads: the leader waits as long as it is
 // called now and then. An error ends the work.
 using Working = std::function<Status()>;
 

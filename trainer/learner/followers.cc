@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <chrono>
 #include <cstring>
 #include <exception>
 #include <limits>
@@ -13,6 +12,7 @@
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/bind.h"
 #include "lib/base/errors.h"
+#include "trainer/base/interval.h"
 #include "trainer/learner/critic_model.h"
 #include "trainer/learner/follow.h"
 #include "trainer/model/decoder_config.h"
@@ -39,7 +39,7 @@ struct Followed {
 class Follower {
  public:
   Follower(Transport& transport, const OrderHandlers& handlers)
-      : transport_(transport), handlers_(handlers) {}
+      : transport_(transport), handlers_(handlers), tells_(transport.patience() / 8) {}
 
   Status Run() {
     while (true) {
@@ -61,11 +61,10 @@ class Follower {
     return SendMessage(transport_, 0, kAnswerChannel, {{"error", ErrorMessage(answer.error())}});
   }
 
-  // Several times within the leader's patience.
+  // From several threads, whose messages must not come in between each other.
   Status Working() {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - said_ < transport_.patience() / 8) return OkStatus();
-    said_ = now;
+    if (!tells_.Passed()) return OkStatus();
+    const std::scoped_lock lock(telling_);
     return SendMessage(transport_, 0, kAnswerChannel, {{"working", true}});
   }
 
@@ -162,7 +161,8 @@ class Follower {
   Transport& transport_;
   const OrderHandlers& handlers_;
   std::map<int64_t, Followed> models_;
-  std::chrono::steady_clock::time_point said_ = std::chrono::steady_clock::now();
+  Interval tells_;  // several times within the leader's patience
+  std::mutex telling_;
 };
 
 }  // namespace

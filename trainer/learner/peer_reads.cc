@@ -25,16 +25,14 @@ PeerReads::PeerReads(Transport& transport, int processes, ReadOwn own)
     : transport_(transport),
       processes_(processes),
       own_(std::move(own)),
+      tells_(transport.patience() / 8),
       reading_(static_cast<size_t>(processes)) {
   for (int p = 0; p < processes; ++p)
     if (p != transport.process()) servers_.emplace_back([this, p] { Serve(p); });
 }
 
 Status PeerReads::Working() {
-  const auto now = std::chrono::steady_clock::now();
-  auto said = said_.load();
-  if (now - said < transport_.patience() / 8) return OkStatus();
-  if (!said_.compare_exchange_strong(said, now)) return OkStatus();
+  if (!tells_.Passed()) return OkStatus();
   for (int p = 0; p < processes_; ++p) {
     if (p == transport_.process()) continue;
     const std::unique_lock lock(reading_[static_cast<size_t>(p)], std::try_to_lock);

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "trainer/base/interval.h"
 #include "trainer/comm/transport.h"
 
 namespace nxdkit::trainer {
@@ -46,7 +47,7 @@ class PeerReads {
   const int processes_;
   const ReadOwn own_;
   std::atomic<bool> cut_{false};
-  std::atomic<std::chrono::steady_clock::time_point> said_;
+  Interval tells_;                   // several times within the others' patience
   std::vector<std::mutex> reading_;  // of each process
   std::mutex mutex_;
   Status failed_ = OkStatus();  // the first one of a server

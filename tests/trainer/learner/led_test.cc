@@ -165,10 +165,15 @@ TEST(Leader, WaitsWhileTheOtherWorks) {
   std::atomic<bool> over{false};
   OrderHandlers handlers;
   handlers["works"] = [](const Json&, const Working& working) -> Result<Json> {
-    for (int i = 0; i < 30; ++i) {
-      NXDKIT_TRY(working());
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
+    const auto work = [&] {  // as the threads of a conversion do
+      for (int i = 0; i < 300; ++i) {
+        EXPECT_TRUE(working().ok());
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    };
+    std::jthread beside(work);
+    work();
+    beside.join();
     return Json{{"done", true}};
   };
   handlers["hangs"] = [&](const Json&, const Working&) -> Result<Json> {
