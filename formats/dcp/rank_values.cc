@@ -56,8 +56,7 @@ std::optional<Shape> MeshOf(const PickleValue& mesh) {
 }
 
 Result<Placement> PlacementOf(const PickleValue& value) {
-  if (SlotState(&value, torch::kReplicateClass)) return Placement{};
-  // Without attributes there is nothing to BUILD it from.
+  // It has no attributes, and so perhaps no state.
   if (value.record() && value.record()->name == torch::kReplicateClass) return Placement{};
   const bool strided = SlotState(&value, torch::kStridedShardClass) != nullptr;
   const PickleValue* state =

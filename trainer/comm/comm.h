@@ -76,8 +76,8 @@ class ThreadWorld {
   // other ranks wait in (or enter later) fail with kInterrupted instead of waiting forever, and
   // so does everything that this world is asked afterwards. Returns the error of the lowest rank
   // that is not such an echo; kLimit where memory ran out. Called from one thread at a time. The
-  // communicators live as long as the world. What fails in another process is not told here: that is
-  // the heartbeats' (trainer/comm/heartbeat.h), and Transport bounds the wait.
+  // communicators live as long as the world. What fails in another process is not told here: that
+  // is the heartbeats' (trainer/comm/heartbeat.h), and Transport bounds the wait.
   Status Run(const std::function<Status(Comm& world)>& body);
 
  private:

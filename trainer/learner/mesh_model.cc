@@ -1,13 +1,10 @@
 #include "trainer/learner/mesh_model.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <functional>
-#include <limits>
 #include <map>
-#include <mutex>
 #include <new>
 #include <numeric>
 #include <optional>
@@ -21,6 +18,7 @@
 #include "trainer/learner/buckets.h"
 #include "trainer/learner/followers.h"
 #include "trainer/learner/gradient_reducer.h"
+#include "trainer/learner/led_losses.h"
 #include "trainer/learner/peer_reads.h"
 
 namespace nxdkit::trainer {
@@ -38,93 +36,6 @@ struct Rank {
   std::vector<Bucket> buckets;  // of weights and gradients, as the optimizer is cut
   std::unique_ptr<GradientReducer> reducer;
   int64_t open_end = 0;  // of the gradients of the update under way that are not final yet
-};
-
-// Of an update that several processes make together. A loss that fails does so when the update is
-// over: until then no process leaves the others, and its gradient makes all of them skip the step.
-class HeldLoss {
- public:
-  explicit HeldLoss(const MeshModel::Loss& loss) : loss_(loss) {}
-  Status operator()(int dp_rank, bool record, std::span<const size_t> rows,
-                    std::span<const float> outputs, std::span<float> gradient) {
-    Status computed = Guarded(dp_rank, record, rows, outputs, gradient);
-    if (computed.ok()) return computed;
-    std::ranges::fill(gradient, std::numeric_limits<float>::quiet_NaN());
-    Fail(std::move(computed));
-    return OkStatus();
-  }
-  void Fail(Status failed) {
-    const std::scoped_lock lock(mutex_);
-    if (first_.ok()) first_ = std::move(failed);
-  }
-  // When nobody calls it any more.
-  const Status& first() const { return first_; }
-
- private:
-  Status Guarded(int dp_rank, bool record, std::span<const size_t> rows,
-                 std::span<const float> outputs, std::span<float> gradient) const {
-    try {
-      return loss_(dp_rank, record, rows, outputs, gradient);
-    } catch (const std::bad_alloc&) {
-      return OverLimit("not enough memory for the loss of {} tokens", outputs.size());
-    }
-  }
-
-  const MeshModel::Loss& loss_;
-  std::mutex mutex_;
-  Status first_ = OkStatus();
-};
-
-// In the leader: computes the losses that followers ask for while an update runs.
-class LossServers {
- public:
-  LossServers(Transport& transport, HeldLoss& loss) : transport_(transport), loss_(loss) {}
-  ~LossServers() { cancelled_ = true; }
-
-  void Serve(int process, int dp_rank) {
-    threads_.emplace_back([this, process, dp_rank] {
-      Status served = Serve(process, kLossChannel + dp_rank, dp_rank);
-      const std::scoped_lock lock(mutex_);
-      if (!served.ok() && result_.ok()) result_ = std::move(served);
-    });
-  }
-  // After the update; a failed one is not waited for.
-  Status End(bool ran) {
-    if (!ran) cancelled_ = true;
-    threads_.clear();
-    return ran ? std::move(result_) : OkStatus();
-  }
-
- private:
-  Status Serve(int process, int channel, int dp_rank) {
-    while (true) {
-      NXDKIT_ASSIGN(const Json asked,
-                    ReceiveMessage(transport_, process, channel,
-                                   {&cancelled_, std::nullopt, Transport::Pace::kIdle}));
-      if (asked.contains("end")) return OkStatus();
-      NXDKIT_TRY(SendMessage(transport_, process, channel, AnswerTo(asked, dp_rank)));
-    }
-  }
-
-  Json AnswerTo(const Json& asked, int dp_rank) {
-    try {
-      const std::vector<size_t> micro = Values<size_t>(asked["micro"]);
-      const std::vector<float> outputs = Values<float>(asked["outputs"]);
-      std::vector<float> gradient(outputs.size());
-      const Status held = loss_(dp_rank, true, micro, outputs, gradient);
-      if (held.ok()) return {{"gradient", Bytes(std::span<const float>(gradient))}};
-    } catch (const std::bad_alloc&) {
-      loss_.Fail(OverLimit("not enough memory for the losses of another process"));
-    }
-    return Json::object();
-  }
-
-  Transport& transport_;
-  HeldLoss& loss_;
-  std::atomic<bool> cancelled_{false};
-  std::mutex mutex_;
-  Status result_ = OkStatus();
-  std::vector<std::jthread> threads_;
 };
 
 // Values of the tokens of a micro-batch, each row's to its place.

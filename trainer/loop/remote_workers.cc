@@ -67,18 +67,9 @@ int64_t PlaceOnMachine(const RunPlan& plan, size_t worker) {
   return std::count(begin, begin + static_cast<ptrdiff_t>(worker), plan.machine_of_worker[worker]);
 }
 
-std::string LogFile(const WorkerPoolOptions& pool, size_t worker) {
-  return pool.log_files.empty() ? "" : pool.log_files[worker];
-}
-
 Result<StartedWorker> StartHere(const RemoteWorkers& workers, size_t worker) {
-  const WorkerPoolOptions& pool = workers.pool;
-  std::vector<std::string> own = pool.environment;
   const auto place = static_cast<size_t>(PlaceOnMachine(workers.plan, worker));
-  if (place < pool.environment_of.size())
-    own.insert(own.end(), pool.environment_of[place].begin(), pool.environment_of[place].end());
-  return StartLocalWorker({pool.command, WorkerEnvironment(own), LogFile(pool, worker),
-                           pool.grace.count() > 0 ? 0 : SIGKILL});
+  return StartWorkerHere(workers.pool, worker, place);
 }
 
 Result<StartedWorker> StartThere(Leader& leader, const RemoteWorkers& workers, int machine,
@@ -87,7 +78,7 @@ Result<StartedWorker> StartThere(Leader& leader, const RemoteWorkers& workers, i
   Json order = {{"call", "start_worker"},
                 {"worker", worker},
                 {"place", PlaceOnMachine(workers.plan, worker)},
-                {"log", LogFile(workers.pool, worker)},
+                {"log", LogFileOf(workers.pool, worker)},
                 {"stays", workers.pool.grace.count() > 0},
                 {"others", workers.others},
                 {"instance_cores", workers.instance_cores}};

@@ -52,6 +52,20 @@ std::vector<size_t> SplitRequests(std::span<const RolloutRequest> requests, int 
   return begins;
 }
 
+std::string LogFileOf(const WorkerPoolOptions& options, size_t worker) {
+  return options.log_files.empty() ? "" : options.log_files[worker];
+}
+
+Result<StartedWorker> StartWorkerHere(const WorkerPoolOptions& options, size_t worker,
+                                      size_t place) {
+  std::vector<std::string> own = options.environment;
+  if (place < options.environment_of.size())
+    own.insert(own.end(), options.environment_of[place].begin(),
+               options.environment_of[place].end());
+  return StartLocalWorker({options.command, WorkerEnvironment(own), LogFileOf(options, worker),
+                           options.grace.count() > 0 ? 0 : SIGKILL});
+}
+
 struct WorkerPool::State {
   ~State() { EndAll(); }
 
@@ -70,22 +84,10 @@ struct WorkerPool::State {
 
   Status StartProcess(size_t index) {
     EndLetGo();  // of another machine: what the last one said comes the same way
-    NXDKIT_ASSIGN(StartedWorker started, options.start ? options.start(index) : StartHere(index));
+    NXDKIT_ASSIGN(StartedWorker started,
+                  options.start ? options.start(index) : StartWorkerHere(options, index, index));
     workers[index].process.emplace(std::move(started));
     return OkStatus();
-  }
-
-  Result<StartedWorker> StartHere(size_t index) const {
-    std::vector<std::string> own = options.environment;
-    if (!options.environment_of.empty())
-      own.insert(own.end(), options.environment_of[index].begin(),
-                 options.environment_of[index].end());
-    return StartLocalWorker({options.command, WorkerEnvironment(own), LogFile(index),
-                             options.grace.count() > 0 ? 0 : SIGKILL});
-  }
-
-  std::string LogFile(size_t index) const {
-    return options.log_files.empty() ? "" : options.log_files[index];
   }
 
   const EngineOptions& LoadOf(size_t index) const {
@@ -153,10 +155,11 @@ struct WorkerPool::State {
     worker.process.reset();
     const std::string what =
         fmt::format("rollout worker {} (process {}) {}: it {}", index, pid, why, end);
+    const std::string log = LogFileOf(options, index);
     if (++worker.restarts > kMaxRestarts)
       return Error(Errc::kIo, fmt::format("{}; that is failure {} of this call, {} are allowed",
                                           what, worker.restarts, kMaxRestarts))
-          .hint(LogFile(index).empty() ? "" : "what it said is in " + LogFile(index));
+          .hint(log.empty() ? "" : "what it said is in " + log);
     if (options.on_warning)
       options.on_warning(fmt::format(
           "{}; it is restarted{}", what,

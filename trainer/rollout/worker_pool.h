@@ -39,6 +39,12 @@ struct WorkerPoolOptions {
   std::function<void(const std::string&)> on_warning;
 };
 
+// "" where there is none.
+std::string LogFileOf(const WorkerPoolOptions& options, size_t worker);
+// A worker as the options say, on this machine; `place`: whose environment_of it gets.
+Result<StartedWorker> StartWorkerHere(const WorkerPoolOptions& options, size_t worker,
+                                      size_t place);
+
 // Used by one thread, and destroyed before it ends: the kernel kills the workers with it.
 class WorkerPool {
  public:

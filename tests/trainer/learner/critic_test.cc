@@ -15,6 +15,7 @@
 #include "formats/ops/sample/make_model.h"
 #include "lib/json/json.h"
 #include "tests/lib/expect_error.h"
+#include "tests/trainer/learner/some_rows.h"
 #include "tests/trainer/model/model_lab.h"
 #include "trainer/algo/value_loss.h"
 #include "trainer/learner/mesh_model.h"
@@ -25,17 +26,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing_util::TinyModel;
-
-std::vector<Row> SampleRows() {
-  std::vector<Row> rows(8);
-  for (size_t r = 0; r < rows.size(); ++r) {
-    for (size_t i = 0; i < 2 + r % 3; ++i)
-      rows[r].prompt.push_back(static_cast<int32_t>((r * 13 + i * 5 + 1) % 64));
-    for (size_t i = 0; i < 1 + (r * 7) % 5; ++i)
-      rows[r].response.push_back(static_cast<int32_t>((r * 3 + i * 11 + 2) % 64));
-  }
-  return rows;
-}
 
 // What the critic has to learn.
 std::vector<float> ReturnsOf(size_t row, size_t tokens) {
@@ -65,13 +55,13 @@ class CriticTest : public ::testing::Test {
     return *std::move(critic);
   }
   static RowValues Values(MeshModel& critic) {
-    auto values = critic.Evaluate(SampleRows());
+    auto values = critic.Evaluate(SomeRows());
     EXPECT_TRUE(values.ok()) << values.error().ToString();
     return std::move(values->outputs);
   }
   // One step of the value loss; the loss before it.
   static double Update(MeshModel& critic, double lr = 1e-2) {
-    const std::vector<Row> rows = SampleRows();
+    const std::vector<Row> rows = SomeRows();
     const RowValues old = Values(critic);
     const size_t dp = static_cast<size_t>(critic.options().dp);
     std::vector<std::vector<size_t>> shares(dp);

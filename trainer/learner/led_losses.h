@@ -1,0 +1,56 @@
+// The losses of an update that several processes make together: they are closures of the training
+// loop, and so of process 0. PRIVATE: it takes parsed JSON; include it from .cc files only.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "lib/json/json.h"
+#include "trainer/comm/transport.h"
+#include "trainer/learner/mesh_model.h"
+
+namespace nxdkit::trainer {
+
+// One that fails does so when the update is over: until then no process leaves the others, and its
+// gradient, not a number, makes all of them skip the step. A MeshModel::Loss that is always good.
+class HeldLoss {
+ public:
+  explicit HeldLoss(const MeshModel::Loss& loss) : loss_(loss) {}
+  Status operator()(int dp_rank, bool record, std::span<const size_t> rows,
+                    std::span<const float> outputs, std::span<float> gradient);
+  void Fail(Status failed);
+  // The first that failed; when nobody calls it any more.
+  const Status& first() const { return first_; }
+
+ private:
+  const MeshModel::Loss& loss_;
+  std::mutex mutex_;
+  Status first_ = OkStatus();
+};
+
+// In process 0: computes what followers ask for while an update runs.
+class LossServers {
+ public:
+  LossServers(Transport& transport, HeldLoss& loss) : transport_(transport), loss_(loss) {}
+  ~LossServers() { cancelled_ = true; }
+
+  void Serve(int process, int dp_rank);
+  // After the update; a failed one is not waited for.
+  Status End(bool ran);
+
+ private:
+  Status ServeAll(int process, int dp_rank);
+  Json AnswerTo(const Json& asked, int dp_rank);
+
+  Transport& transport_;
+  HeldLoss& loss_;
+  std::atomic<bool> cancelled_{false};
+  std::mutex mutex_;
+  Status result_ = OkStatus();
+  std::vector<std::jthread> threads_;  // last: they use all of the above
+};
+
+}  // namespace nxdkit::trainer
