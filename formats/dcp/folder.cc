@@ -1,5 +1,7 @@
 #include "formats/dcp/folder.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -12,10 +14,13 @@
 #include "formats/dcp/safetensors_folder.h"
 #include "formats/torch/archive.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::dcp {
 namespace {
+
+constexpr size_t kMaxWarnings = 20;
 
 bool HasFile(const std::string& folder, const char* name) {
   return KindOf(JoinPath(folder, name)) == PathKind::kFile;
@@ -77,6 +82,16 @@ Status CheckScalar(const Folder& folder, const StoredEntry& entry) {
 
 bool LooksLikeFolder(const std::string& path) {
   return KindOf(path) == PathKind::kFolder && FormOf(path).has_value();
+}
+
+void AddWarning(Folder& folder, std::string warning) {
+  if (folder.warnings.size() < kMaxWarnings) folder.warnings.push_back(std::move(warning));
+}
+
+void WarnOfDifference(Folder& folder, const std::string& key) {
+  AddWarning(folder,
+             fmt::format("{}: {}: the ranks have different values; that of the lowest one is taken",
+                         folder.path, EscapeControl(key)));
 }
 
 Result<Folder> Open(const std::string& path) {

@@ -52,8 +52,10 @@ struct Folder {
   std::vector<std::string> warnings;
 };
 
-// Warnings beyond these are left out.
-inline constexpr size_t kMaxWarnings = 20;
+// Warnings beyond twenty are left out.
+void AddWarning(Folder& folder, std::string warning);
+// Every rank has saved an object under the key, and not all of them the same.
+void WarnOfDifference(Folder& folder, const std::string& key);
 
 // Whether the folder is meant as one: it has a file of metadata, files named *.distcp, or shards
 // of safetensors that say where they belong.

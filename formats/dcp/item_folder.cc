@@ -214,8 +214,7 @@ class ItemOpener {
     if (chunk.place.zstd)
       tensor.storage = DecompressedStorage(tensor.storage, path, chunk.place.offset);
     for (const std::string& warning : archive.warnings)
-      if (out_.warnings.size() < kMaxWarnings)
-        out_.warnings.push_back(fmt::format("{}: {}: {}", path, entry.key, warning));
+      AddWarning(out_, fmt::format("{}: {}: {}", path, entry.key, warning));
     return files_.Kept(number, std::move(tensor));
   }
 
@@ -304,11 +303,7 @@ Status FoldObjects(Folder& folder) {
     if (!same) differing.insert(entry.key);
   }
   folder.metadata.objects = std::move(kept);
-  for (const std::string& key : differing)
-    if (folder.warnings.size() < kMaxWarnings)
-      folder.warnings.push_back(
-          fmt::format("{}: {}: the ranks have different values; that of the lowest one is taken",
-                      folder.path, EscapeControl(key)));
+  for (const std::string& key : differing) WarnOfDifference(folder, key);
   return OkStatus();
 }
 

@@ -165,8 +165,8 @@ class RankOpener {
     for (const RankObject& object : values.objects)
       NXDKIT_TRY(AddObject(file, object).on(KeyOf(file, object.path)));
     for (const ValuePath& path : values.left_out)
-      Warn(fmt::format("{}: {} is neither a tensor nor plain data and is left out",
-                       files_.files[number].path, EscapeControl(KeyOf(file, path))));
+      AddWarning(out_, fmt::format("{}: {} is neither a tensor nor plain data and is left out",
+                                   files_.files[number].path, EscapeControl(KeyOf(file, path))));
     return OkStatus();
   }
 
@@ -177,7 +177,7 @@ class RankOpener {
                   torch::ReadArchiveAt(opened, 0, opened->bytes(), {.distributed = true}));
     out_.archives.push_back({opened->path(), 0, opened->bytes()});
     for (const std::string& warning : archive.warnings)
-      Warn(fmt::format("{}: {}", opened->path(), warning));
+      AddWarning(out_, fmt::format("{}: {}", opened->path(), warning));
     return ValuesOf(archive);
   }
 
@@ -339,9 +339,7 @@ class RankOpener {
       return OkStatus();
     }
     NXDKIT_ASSIGN(const std::string again, torch::WritePickle(object.value, {}));
-    if (known->second != again && differing_.insert(key).second)
-      Warn(fmt::format("{}: {}: the ranks have different values; that of the lowest one is taken",
-                       out_.path, EscapeControl(key)));
+    if (known->second != again && differing_.insert(key).second) WarnOfDifference(out_, key);
     return OkStatus();
   }
 
@@ -350,10 +348,6 @@ class RankOpener {
     boxes.reserve(entry.chunks.size());
     for (const StoredChunk& chunk : entry.chunks) boxes.push_back(chunk.box);
     return CheckCover(std::move(boxes), entry.shape);
-  }
-
-  void Warn(std::string text) {
-    if (out_.warnings.size() < kMaxWarnings) out_.warnings.push_back(std::move(text));
   }
 
   Folder out_;

@@ -293,6 +293,17 @@ TEST_F(GrpoTrainMpi, AsManyProcessesAsMachines) {
   EXPECT_EQ(shown.exit_code, 0) << shown.err;
 }
 
+// Its library finds none of the others, and each process would take itself for the first.
+TEST_F(GrpoTrainMpi, ALauncherOfAnotherMpiIsTold) {
+  Words words = {"/usr/bin/env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                 "PMI_SIZE=2", "PMI_RANK=0"};
+  const Words run = Words2("run", 2, 2, {"trainer.max_steps=1"});
+  words.insert(words.end(), run.begin(), run.end());
+  const ProcessResult alone = RunProcess(words);
+  EXPECT_EQ(alone.exit_code, 4) << alone.err;
+  EXPECT_THAT(alone.err, HasSubstr("has started 2 processes, but this MPI knows 1"));
+}
+
 TEST_F(Mpi, RanksThatDoNotDivideAreRefused) {
   const ProcessResult refused = Launch(2, 1, 3);
   EXPECT_NE(refused.exit_code, 0);
