@@ -153,6 +153,24 @@ def step(named, state, grads):
         optimizer.step()
 
 
+def check_loaded(named, sd, expected):
+    """Weights, moments and steps bit for bit, and how far the run is."""
+    for name, tensor in expected["weights"].items():
+        assert torch.equal(whole(named[name]).detach(), tensor), name
+        for moment in ("exp_avg", "exp_avg_sq"):
+            found = whole(sd["optimizer"][f"state.{name}.{moment}"])
+            assert torch.equal(found, expected[moment][name]), f"{name} {moment}"
+        assert sd["optimizer"][f"state.{name}.step"].item() == 10
+    assert sd["lr_scheduler"] == {"last_epoch": 10} and sd["train_state"]["step"] == 10
+
+
+def check_step(named, sd, expected):
+    """The next step of AdamW is the one that the source would make."""
+    step(named, sd["optimizer"], expected["grads"])
+    for name, tensor in expected["stepped"].items():
+        assert torch.equal(whole(named[name]).detach(), tensor), f"{name} after the step"
+
+
 def leave():
     """At the end of a process: now and then a thread of torch's own aborts it later, on the way out."""
     dist.destroy_process_group()
@@ -176,17 +194,9 @@ def worker(rank, world, tp, folder, store):
             p.fill_(float("nan"))
     sd = target({name: p.detach() for name, p in named.items()})
     dcp.load(sd, checkpoint_id=folder + "/dcp")
-    for name, tensor in expected["weights"].items():
-        assert torch.equal(whole(named[name]).detach(), tensor), name
-        for moment in ("exp_avg", "exp_avg_sq"):
-            found = whole(sd["optimizer"][f"state.{name}.{moment}"])
-            assert torch.equal(found, expected[moment][name]), f"{name} {moment}"
-        assert sd["optimizer"][f"state.{name}.step"].item() == 10
-    assert sd["lr_scheduler"] == {"last_epoch": 10} and sd["train_state"]["step"] == 10
+    check_loaded(named, sd, expected)
     dcp.save(sd, checkpoint_id=folder + "/saved")
-    step(named, sd["optimizer"], expected["grads"])
-    for name, tensor in expected["stepped"].items():
-        assert torch.equal(whole(named[name]).detach(), tensor), f"{name} after the step"
+    check_step(named, sd, expected)
     leave()
 
 
@@ -205,15 +215,8 @@ def load_state(rank, world, folder, store):
              for name, t in expected["weights"].items()}
     sd = target({name: p.detach() for name, p in named.items()})
     dcp.load(sd, checkpoint_id=folder + "/dcp")
-    for name, tensor in expected["weights"].items():
-        assert torch.equal(whole(named[name]).detach(), tensor), name
-        for moment in ("exp_avg", "exp_avg_sq"):
-            found = whole(sd["optimizer"][f"state.{name}.{moment}"])
-            assert torch.equal(found, expected[moment][name]), f"{name} {moment}"
-    assert sd["lr_scheduler"] == {"last_epoch": 10} and sd["train_state"]["step"] == 10
-    step(named, sd["optimizer"], expected["grads"])
-    for name, tensor in expected["stepped"].items():
-        assert torch.equal(whole(named[name]).detach(), tensor), f"{name} after the step"
+    check_loaded(named, sd, expected)
+    check_step(named, sd, expected)
     leave()
 
 
