@@ -191,6 +191,7 @@ class Numberer {
 
 Status ToNumberedState(BoundArtifact& source, std::optional<GroupRule> order,
                        std::vector<std::string>& notes) {
+  if (!source.optimizer) LeaveRun(source);
   if (!source.optimizer || source.optimizer->style != nxd::OptimizerStyle::kNamed)
     return OkStatus();
   return Numberer(source, order, notes).Run();

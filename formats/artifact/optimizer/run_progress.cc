@@ -212,7 +212,7 @@ Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
       losses.push_back("the data loader's state has no counterpart in a tag");
       break;
     }
-  for (const RunTensor& tensor : checkpoint.optimizer->run)
+  for (const RunTensor& tensor : checkpoint.run)
     losses.push_back(fmt::format("{} has no counterpart in a tag", tensor.key));
   return losses;
 }

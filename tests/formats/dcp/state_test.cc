@@ -6,9 +6,11 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "formats/torch/archive.h"
+#include "formats/torch/pickle_writer.h"
 #include "tests/formats/dcp/folder_draft.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/formats/reshard/training_tag.h"
@@ -247,6 +249,115 @@ TEST_F(SavedState, StepsThatArePlainNumbersGoAlong) {
                  .FindObject("optimizer.state.norm.weight.step")
                  .value.integer(),
             1);
+}
+
+// --- cut anew: all of it stays
+
+// Keys with their values: a tensor's bytes, an object's pickle.
+std::map<std::string, std::string> ContentsOf(const std::string& folder) {
+  const DcpDraft draft = DcpDraft::Read(folder);
+  std::map<std::string, std::string> out;
+  for (const DcpDraft::Tensor& tensor : draft.tensors) out.emplace(tensor.key, tensor.bytes);
+  for (const DcpDraft::Object& object : draft.objects)
+    out.emplace(object.key, *torch::WritePickle(object.value, {}));
+  return out;
+}
+
+TEST_F(SavedState, StaysWithoutAConfig) {
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(NXDKIT_TESTDATA "/dcp/one", Kind::kDcp, shop_ / "again", Kind::kDcp);
+  request.hints.optimizer = true;
+  request.verify = true;
+  const auto made = ops::Convert(request);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  const auto before = ContentsOf(NXDKIT_TESTDATA "/dcp/one");
+  EXPECT_EQ(before.size(), 34u + 38u);
+  EXPECT_EQ(ContentsOf(shop_ / "again"), before);
+}
+
+TEST_F(SavedState, StaysWithAConfig) {
+  draft_.objects.push_back({"epoch", {int64_t{3}}});
+  const auto made = Recut();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "dcp"));
+}
+
+// Before the first step there are options, and a run.
+TEST_F(SavedState, OfNoParameterLeavesTheRunAsItIs) {
+  draft_.Remove("optimizer.state.");
+  draft_.tensors.push_back({"rng_state", Dtype::kU8, {4}, "\1\2\3\4"});
+  const auto made = Recut();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "dcp"));
+}
+
+TEST_F(SavedState, ThatIsNotAskedForLeavesTheRunAsItIs) {
+  draft_.Write(shop_ / "dcp");
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "again", Kind::kDcp);
+  request.hints.config = kQwenConfig;
+  const auto made = ops::Convert(request);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  draft_.Remove("optimizer.");
+  draft_.Write(shop_ / "expected");
+  EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "expected"));
+}
+
+// dcp.save({"model": ...}): the names of the optimizer's parameters are without it.
+TEST_F(SavedState, KeepsThePrefixOfItsWeights) {
+  for (DcpDraft::Tensor& tensor : draft_.tensors)
+    if (!tensor.key.starts_with("optimizer.")) tensor.key.insert(0, "model.");
+  const auto made = Recut();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "dcp"));
+}
+
+TEST_F(SavedState, KeepsThePrefixOfItsStates) {
+  const std::string state = "optimizer.state.";
+  const std::string options = "optimizer.param_groups.";
+  for (DcpDraft::Tensor& tensor : draft_.tensors)
+    tensor.key.insert(tensor.key.starts_with(state) ? state.size() : 0, "model.");
+  for (DcpDraft::Object& object : draft_.objects)
+    if (object.key.starts_with(options)) object.key.insert(options.size(), "model.");
+  const auto made = Recut();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "dcp"));
+}
+
+// SGD's: one number of each parameter, options of its own, and none of AdamW's.
+void MakeSgd(DcpDraft& draft) {
+  const std::string adam = ".exp_avg";
+  for (DcpDraft::Tensor& tensor : draft.tensors)
+    if (tensor.key.ends_with(adam))
+      tensor.key.replace(tensor.key.size() - adam.size(), adam.size(), ".momentum_buffer");
+  std::erase_if(draft.tensors, [](const DcpDraft::Tensor& tensor) {
+    return tensor.key.ends_with(".exp_avg_sq") || tensor.key.ends_with(".step");
+  });
+  draft.Remove("optimizer.param_groups.");
+  draft.objects.push_back({"optimizer.param_groups.norm.weight.lr", {0.5}});
+  draft.objects.push_back({"optimizer.param_groups.norm.weight.momentum", {0.9}});
+}
+
+TEST_F(SavedState, OfAnotherOptimizerGoesAlongAsItIs) {
+  MakeSgd(draft_);
+  const auto made = Recut();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "dcp"));
+}
+
+TEST_F(SavedState, GetsNoOptionsUnderOtherNames) {
+  MakeSgd(draft_);
+  ops::OutputOptions style;
+  style.dcp_style = dcp::Style::kHf;
+  const auto made =
+      Convert(OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "again", Kind::kDcp, style));
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  std::vector<std::string> keys;
+  for (const DcpDraft::Object& object : DcpDraft::Read(shop_ / "again").objects)
+    if (object.key.starts_with("optimizer.")) keys.push_back(object.key);
+  EXPECT_THAT(keys,
+              ::testing::UnorderedElementsAre("optimizer.param_groups.model.norm.weight.lr",
+                                              "optimizer.param_groups.model.norm.weight.momentum"));
 }
 
 // --- of experts
