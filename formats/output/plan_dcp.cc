@@ -42,14 +42,28 @@ PickleValue PathOf(const std::string& key) {
   return PickleValue::MakeTuple({{key}});
 }
 
+// Whether the weights are a tag's, which its optimizer goes on from.
+bool IsOfMasters(const BoundArtifact& source) { return source.optimizer && !source.artifact.dcp; }
+
+// As they are stored, per model parameter.
+std::vector<Dtype> WeightDtypes(const BoundArtifact& source) {
+  std::vector<Dtype> dtypes(source.model_params(), Dtype::kF32);
+  for (size_t t = 0; t < source.bound.stored.size(); ++t)
+    for (const Piece& piece : source.bound.layout.tensors[t].pieces)
+      if (piece.param < dtypes.size()) dtypes[piece.param] = source.bound.stored[t].dtype;
+  return dtypes;
+}
+
 class Maker {
  public:
-  Maker(const BoundArtifact& source, const OutputSpec& spec) : source_(source), spec_(spec) {}
+  Maker(const BoundArtifact& source, const OutputSpec& spec)
+      : source_(source), spec_(spec), dtypes_(WeightDtypes(source)) {}
 
   Result<DcpContents> Make() {
     NXDKIT_ASSIGN(std::vector<dcp::GlobalTensor> weights, WeightTensors(source_, spec_.dcp_style));
     for (dcp::GlobalTensor weight : weights) {
       if (spec_.dcp_names) weight.layout.name.insert(0, spec_.dcp_names->prefix);
+      Narrow(weight);
       AddTensor(std::move(weight));
     }
     if (spec_.dcp_names)
@@ -64,6 +78,14 @@ class Maker {
   }
 
  private:
+  // Master weights, which torch has in F32 as the moments beside them.
+  void Narrow(dcp::GlobalTensor& weight) const {
+    if (!IsOfMasters(source_) || spec_.dtype || spec_.downcast) return;
+    const std::vector<uint32_t> params = ParamsOf(weight.layout);
+    if (std::ranges::any_of(params, [&](uint32_t i) { return dtypes_[i] == Dtype::kF64; }))
+      weight.layout.dtype = Dtype::kF32;
+  }
+
   void AddTensor(dcp::GlobalTensor tensor) {
     const std::string& key = tensor.layout.name;
     out_.metadata.paths.emplace(key, PathTo(key));
@@ -228,6 +250,7 @@ class Maker {
 
   const BoundArtifact& source_;
   const OutputSpec& spec_;
+  std::vector<Dtype> dtypes_;  // of the weights, stored
   DcpContents out_;
 };
 
@@ -271,6 +294,25 @@ Status NoteRun(const BoundArtifact& source, OutputSpec& spec) {
     spec.notes.push_back(fmt::format("options that torch's AdamW does not have are kept in {}: {}",
                                      kNumberedFormKey, fmt::join(others, ", ")));
   return OkStatus();
+}
+
+// The optimizer would go on from rounded weights: nothing but the dtype that was asked for says so.
+void WarnOfRounding(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
+  if (!IsOfMasters(source)) return;
+  size_t count = 0;
+  std::string first;
+  const std::vector<Dtype> dtypes = WeightDtypes(source);
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    const Dtype to = options.downcast ? Downcast(dtypes[i]) : options.dtype.value_or(dtypes[i]);
+    if (!Info(dtypes[i]).floating || ElementBytes(to) >= ElementBytes(dtypes[i])) continue;
+    if (count++ == 0)
+      first = fmt::format("{}, from {} to {}", source.params[i].name, Name(dtypes[i]), Name(to));
+  }
+  if (count > 0)
+    spec.warnings.push_back(
+        fmt::format("the weights that training goes on from are rounded: {} of {} parameters, the "
+                    "first is {}",
+                    count, dtypes.size(), first));
 }
 
 // A checkpoint's keys: what is before the names of its weights, and before those of their states.
@@ -326,6 +368,7 @@ FoundNames NamesOf(const BoundArtifact& source) {
 }  // namespace
 
 Status DecideDcp(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
+  WarnOfRounding(source, options, spec);
   const FoundNames found = NamesOf(source);
   spec.dcp_style = options.dcp_style.value_or(found.style);
   if (source.artifact.dcp && (!options.dcp_style || !source.model)) spec.dcp_names = found.names;

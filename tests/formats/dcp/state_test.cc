@@ -24,6 +24,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing_util::DcpDraft;
 using testing_util::ExpectError;
 using testing_util::OpsWorkshop;
@@ -360,6 +361,17 @@ TEST_F(SavedState, GetsNoOptionsUnderOtherNames) {
                                               "optimizer.param_groups.model.norm.weight.momentum"));
 }
 
+TEST_F(SavedState, OfAnotherOptimizerHasNoTag) {
+  MakeSgd(draft_);
+  ops::OutputOptions options;
+  options.tp = 1;
+  options.training_tag = true;
+  const auto error = ExpectError(
+      Convert(OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "tag", Kind::kNxd, options)),
+      Errc::kUnsupported, "only the state of Adam and AdamW can be carried over");
+  EXPECT_THAT(error->hint(), HasSubstr("--no-optimizer"));
+}
+
 // --- of experts
 
 // A model whose experts have state, all but those of `without`, in the names of transformers.
@@ -548,6 +560,68 @@ TEST_F(TagState, TakesStepsThatAreTensorsOfWholeNumbers) {
             BytesOf(12.0f));
 }
 
+TEST_F(TagState, NamesObjectsThatItLacks) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+  trained.objects.push_back({"epoch", {int64_t{3}}});
+  trained.objects.push_back({"my.note", {int64_t{4}}});
+  trained.objects.push_back({"lr_scheduler.base.rate", {0.5}});
+  for (const bool recorded : {true, false}) {
+    SCOPED_TRACE(recorded);
+    if (!recorded) trained.Remove("nxdkit.optimizer");
+    trained.Write(shop_ / "dcp");
+    std::filesystem::remove_all(shop_ / "back");
+    const auto made = Back();
+    ASSERT_TRUE(made.ok()) << made.error().ToString();
+    for (const char* key : {"epoch", "my.note", "lr_scheduler.base.rate"})
+      EXPECT_THAT(made->notes, Contains(std::string(key) + " has no counterpart in a tag"));
+    EXPECT_THAT(made->notes, Not(Contains("lr_scheduler.last_epoch has no counterpart in a tag")));
+  }
+}
+
+TEST_F(TagState, NamesTheDefaultsThatItTakes) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+  trained.Remove("nxdkit.optimizer");
+  for (const DcpDraft::Object& object : std::vector(trained.objects))
+    if (object.key.ends_with(".betas")) trained.Remove(object.key);
+  trained.Write(shop_ / "dcp");
+  const auto made = Back();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes,
+              Contains("the checkpoint does not say betas: torch's defaults are written"));
+}
+
+TEST_F(TagState, NamesWeightsOfAnotherDtype) {
+  TrainingTag tag;
+  tag.change = [](testing_util::FileDraft& file) {
+    if (file.is_optimizer()) return;
+    for (auto& tensor : file.tensors)
+      if (tensor.output.name == "model.norm.weight") {
+        tensor.output.dtype = Dtype::kF32;
+        tensor.bytes.append(tensor.bytes.size(), '\0');
+      }
+  };
+  const auto made = There(tag);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes, Contains(AllOf(HasSubstr("1 tensors of weights are not "),
+                                          HasSubstr("which a way back makes of all of them"))));
+}
+
+TEST_F(TagState, WarnsOfMasterWeightsThatAreRounded) {
+  testing_util::WriteTrainingTag(shop_ / "tag", {});
+  ops::OutputOptions options;
+  options.dtype = Dtype::kBF16;
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(shop_ / "tag", Kind::kNxd, shop_ / "dcp", Kind::kDcp, options);
+  request.hints.optimizer = true;
+  const auto made = ops::Convert(request);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->warnings,
+              Contains(AllOf(HasSubstr("the weights that training goes on from are rounded: "),
+                             HasSubstr("model.embed_tokens.weight, from F32 to BF16"))));
+}
+
 // Moments in F64, each second of which F32 cannot hold.
 void MakeWide(testing_util::FileDraft& file) {
   if (!file.is_optimizer()) return;
@@ -571,6 +645,20 @@ TEST_F(TagState, CountsWhatF32CannotHold) {
   // Both moments, half of the elements of every parameter.
   EXPECT_THAT(made->warnings,
               Contains(AllOf(HasSubstr(std::to_string(made->parameters) + " elements"),
+                             HasSubstr("are F64 and become F32 with another value"))));
+}
+
+TEST_F(TagState, MakesMasterWeightsF32) {
+  TrainingTag tag;
+  tag.change = MakeWide;
+  const auto made = There(tag);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  const DcpDraft dcp = DcpDraft::Read(shop_ / "dcp");
+  for (const DcpDraft::Tensor& tensor : dcp.tensors)
+    EXPECT_EQ(tensor.dtype, Dtype::kF32) << tensor.key;
+  // Two moments and the weight, half of the elements of every parameter.
+  EXPECT_THAT(made->warnings,
+              Contains(AllOf(HasSubstr(std::to_string(made->parameters * 3 / 2) + " elements"),
                              HasSubstr("are F64 and become F32 with another value"))));
 }
 
