@@ -7,7 +7,8 @@
 
 namespace nxdkit::ops {
 
-// Binds it into `out`, whose model is bound; nothing when there is no optimizer. Of a parameter whose state has two names both are bound, as copies.
+// Binds it into `out`, whose model is bound; nothing when there is no optimizer. Of a parameter
+// whose state has two names both are bound, as copies.
 // kCorrupt for state of no parameter's shape, and for two names that disagree; kUnsupported for
 // state of a parameter that is not known.
 Status BindDcpOptimizer(BoundArtifact& out, const DcpTensors& known);
