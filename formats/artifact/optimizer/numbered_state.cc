@@ -215,7 +215,11 @@ class Numberer {
 
 Status ToNumberedState(BoundArtifact& source, std::optional<GroupRule> order,
                        std::vector<std::string>& notes) {
-  if (!source.optimizer) LeaveRun(source);
+  if (!source.optimizer) {
+    for (const RunTensor& tensor : source.run)
+      notes.push_back(fmt::format("{} has no counterpart in a tag", tensor.key));
+    LeaveRun(source);
+  }
   if (!source.optimizer || source.optimizer->style != nxd::OptimizerStyle::kNamed)
     return OkStatus();
   return Numberer(source, order, notes).Run();

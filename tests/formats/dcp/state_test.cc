@@ -579,6 +579,17 @@ TEST_F(TagState, NamesObjectsThatItLacks) {
   }
 }
 
+TEST_F(TagState, NamesTensorsOfARunWithoutState) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+  trained.Remove("optimizer.");
+  trained.tensors.push_back({"rng_state", Dtype::kU8, {4}, "\1\2\3\4"});
+  trained.Write(shop_ / "dcp");
+  const auto made = Back();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes, Contains("rng_state has no counterpart in a tag"));
+}
+
 TEST_F(TagState, NamesTheDefaultsThatItTakes) {
   ASSERT_TRUE(There().ok());
   DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
