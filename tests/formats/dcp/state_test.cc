@@ -265,12 +265,14 @@ std::map<std::string, std::string> ContentsOf(const std::string& folder) {
 }
 
 TEST_F(SavedState, StaysWithoutAConfig) {
+  draft_.Write(shop_ / "dcp");  // away from the fixtures' config.json
   ops::ConvertRequest request =
-      OpsWorkshop::Request(NXDKIT_TESTDATA "/dcp/one", Kind::kDcp, shop_ / "again", Kind::kDcp);
+      OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "again", Kind::kDcp);
   request.hints.optimizer = true;
   request.verify = true;
   const auto made = ops::Convert(request);
   ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(made->model_type, "");
   const auto before = ContentsOf(NXDKIT_TESTDATA "/dcp/one");
   EXPECT_EQ(before.size(), 34u + 38u);
   EXPECT_EQ(ContentsOf(shop_ / "again"), before);
