@@ -43,7 +43,7 @@ struct NumberedForm {
   bool fused_gate_up = true;  // one tensor of the module
 };
 
-// A tensor that a run has saved beside model and optimizer: "dataloader.seen".
+// A tensor that a run has saved and no parameter is in: "dataloader.seen".
 struct RunTensor {
   std::string key;
   uint32_t param = 0;  // index into BoundArtifact::params
@@ -56,15 +56,15 @@ struct BoundOptimizer {
   nxd::OptimizerStyle style = nxd::OptimizerStyle::kZero1;
   int dp = 1;
   nxd::ParamOrder order;
-  std::vector<std::string> keys;          // of every file's dict, in order
-  std::vector<torch::PickleDict> groups;  // param_groups, the same in every file but for "params"
-  std::vector<size_t> group_of;           // per model parameter: index into groups
-  bool shapes_are_sizes = false;          // shape_info has torch.Size, not list
-  std::optional<NumberedForm> form;       // kNamed: that of the tag that it was made of
+  std::vector<std::string> keys;           // of every file's dict, in order
+  std::vector<torch::PickleDict> groups;   // param_groups, the same in every file but for "params"
+  std::vector<size_t> group_of;            // per model parameter: index into groups
+  std::vector<torch::PickleDict> options;  // kNamed: per model parameter, as they are stored
+  bool shapes_are_sizes = false;           // shape_info has torch.Size, not list
+  std::optional<NumberedForm> form;        // kNamed: that of the tag that it was made of
   // Per model parameter; nullopt before its first step.
   std::vector<std::optional<std::vector<OptimizerEntry>>> entries;
   std::vector<std::optional<OptimizerEntry>> masters;  // sharded_master_weights
-  std::vector<RunTensor> run;                          // of a distributed checkpoint
 
   std::vector<std::string> EntryNames() const;  // all of them, masters too, each once
   // What is kept of model parameter `param` under a name (nxd::kMasterWeights too); nullptr: none.
@@ -104,8 +104,14 @@ struct BoundArtifact {
   std::vector<std::optional<Dtype>> own_dtypes;
   uint64_t reading_bytes = 0;  // memory that each thread takes to read it
   std::optional<BoundOptimizer> optimizer;
-  // params from here on are the optimizer's.
-  size_t model_params() const { return optimizer ? optimizer->entries.size() : params.size(); }
+  // Of a distributed checkpoint, and with its optimizer only: the last of params.
+  std::vector<RunTensor> run;
+  // Of a distributed checkpoint: the keys of objects that go to another one byte for byte.
+  std::vector<std::string> run_objects;
+  // params from here on are the optimizer's and the run's.
+  size_t model_params() const {
+    return optimizer ? optimizer->entries.size() : params.size() - run.size();
+  }
 };
 
 // Whether the embedding of a tied model is stored a second time, as the head.

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "formats/artifact/optimizer/bind_dcp_optimizer.h"
+#include "formats/artifact/optimizer/numbered_form.h"
 #include "formats/dcp/folder.h"
 #include "formats/dcp/layout.h"
 #include "lib/base/errors.h"
@@ -15,6 +16,15 @@ namespace {
 // Prefixes that programs put before the names of a model: TorchTitan before 2025's summer and
 // others keep it under "model".
 constexpr std::string_view kPrefixes[] = {"", "model."};
+
+// What a training run saves beside model and optimizer, and no parameter is in.
+constexpr std::string_view kRunState[] = {"lr_scheduler.", "dataloader.", "train_state.",
+                                          "rng_state"};
+
+bool IsRunState(std::string_view key) {
+  return std::ranges::any_of(kRunState,
+                             [&](std::string_view prefix) { return key.starts_with(prefix); });
+}
 
 std::string_view WithoutPrefix(std::string_view key, std::string_view prefix) {
   return key.starts_with(prefix) ? key.substr(prefix.size()) : "";
@@ -122,14 +132,41 @@ DcpTensors KnownDcpTensors(const models::Model& model, const dcp::Folder& folder
   return known;
 }
 
+// Of a tensor that is in no parameter: whether it goes along. Without a model that says what the
+// optimizer's are of, these are the run's too, and so are options that are tensors.
+bool IsCarried(const BoundArtifact& out, const dcp::StoredEntry& entry) {
+  if (entry.chunks.empty()) return false;
+  if (IsRunState(entry.key) || entry.key.starts_with(kOptimizerGroups)) return true;
+  return !out.model && entry.key.starts_with(kOptimizerPrefix);
+}
+
+Status AddRunTensor(BoundArtifact& out, const dcp::StoredEntry& entry) {
+  const auto number = static_cast<uint32_t>(out.params.size());
+  out.params.push_back({entry.key, entry.shape, 0, 0});
+  out.run.push_back({entry.key, number});
+  return AddChunks(out, entry, {WholeTensor(entry.key, 0, number, entry.shape), entry.shape, -1});
+}
+
 // The tensors of the run's state go with the optimizer's, or not at all.
-void NameRunState(BoundArtifact& out) {
-  for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors)
-    if (IsRunState(entry.key)) {
-      const auto carried = [&](const RunTensor& tensor) { return tensor.key == entry.key; };
-      if (!out.optimizer || std::ranges::none_of(out.optimizer->run, carried))
-        out.left_out.push_back(entry.key);
-    }
+Status BindRunTensors(BoundArtifact& out, const InputHints& hints) {
+  for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors) {
+    if (hints.optimizer && IsCarried(out, entry))
+      NXDKIT_TRY(AddRunTensor(out, entry));
+    else if (IsRunState(entry.key))
+      out.left_out.push_back(entry.key);
+  }
+  return OkStatus();
+}
+
+// All but what the optimizer's numbers are written from; without the optimizer none of it.
+void NameRunObjects(BoundArtifact& out, const InputHints& hints) {
+  for (const dcp::ObjectEntry& object : out.artifact.dcp->metadata.objects) {
+    const std::string_view key = object.key;
+    const bool of_optimizer = key.starts_with(kOptimizerPrefix) || key == kNumberedFormKey;
+    if (of_optimizer && !hints.optimizer) continue;
+    if (key.starts_with(kOptimizerState) && out.optimizer) continue;
+    out.run_objects.push_back(object.key);
+  }
 }
 
 Status BindWithModel(BoundArtifact& out, const InputHints& hints) {
@@ -148,8 +185,8 @@ Status BindDcp(BoundArtifact& out, const InputHints& hints) {
                                     "; without it every tensor counts as a parameter of its own");
   const bool has_model = out.artifact.config && out.artifact.config->family;
   NXDKIT_TRY(has_model ? BindWithModel(out, hints) : BindPlainDcp(out));
-  NameRunState(out);
-  return OkStatus();
+  NameRunObjects(out, hints);
+  return BindRunTensors(out, hints);
 }
 
 }  // namespace nxdkit::ops

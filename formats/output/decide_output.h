@@ -64,6 +64,12 @@ struct OutputSpec {
   bool downcast = false;       // which Downcast() lowers
   uint64_t max_shard_bytes = 0;
   dcp::Style dcp_style = dcp::Style::kHf;
+  // kDcp: of a checkpoint whose names stay; options, too, are then what it has.
+  struct Names {
+    std::string prefix;  // before those of the weights: "model."
+    std::string state_prefix;
+  };
+  std::optional<Names> dcp_names;
   dcp::Mesh mesh;
   std::string source_digest;       // for nxdkit.json; "" when it was not asked for
   std::vector<std::string> notes;  // what was decided, and what the user should know

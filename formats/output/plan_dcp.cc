@@ -29,6 +29,7 @@ Result<std::vector<dcp::GlobalTensor>> WeightTensors(const BoundArtifact& source
     Shape shape = layout.shape;
     tensors.push_back({std::move(layout), std::move(shape), -1});
   }
+  tensors.resize(source.model_params());
   return tensors;
 }
 
@@ -41,17 +42,35 @@ PickleValue PathOf(const std::string& key) {
   return PickleValue::MakeTuple({{key}});
 }
 
+// Whether the weights are a tag's, which its optimizer goes on from.
+bool IsOfMasters(const BoundArtifact& source) { return source.optimizer && !source.artifact.dcp; }
+
+// As they are stored, per model parameter.
+std::vector<Dtype> WeightDtypes(const BoundArtifact& source) {
+  std::vector<Dtype> dtypes(source.model_params(), Dtype::kF32);
+  for (size_t t = 0; t < source.bound.stored.size(); ++t)
+    for (const Piece& piece : source.bound.layout.tensors[t].pieces)
+      if (piece.param < dtypes.size()) dtypes[piece.param] = source.bound.stored[t].dtype;
+  return dtypes;
+}
+
 class Maker {
  public:
-  Maker(const BoundArtifact& source, const OutputSpec& spec) : source_(source), spec_(spec) {}
+  Maker(const BoundArtifact& source, const OutputSpec& spec)
+      : source_(source), spec_(spec), dtypes_(WeightDtypes(source)) {}
 
   Result<DcpContents> Make() {
     NXDKIT_ASSIGN(std::vector<dcp::GlobalTensor> weights, WeightTensors(source_, spec_.dcp_style));
-    for (const dcp::GlobalTensor& weight : weights) AddTensor(weight);
-    if (source_.optimizer) {
-      NXDKIT_TRY(AddState(weights));
-      NXDKIT_TRY(AddRun());
+    for (dcp::GlobalTensor weight : weights) {
+      if (spec_.dcp_names) weight.layout.name.insert(0, spec_.dcp_names->prefix);
+      Narrow(weight);
+      AddTensor(std::move(weight));
     }
+    if (spec_.dcp_names)
+      for (dcp::GlobalTensor& weight : weights)
+        weight.layout.name.insert(0, spec_.dcp_names->state_prefix);
+    if (source_.optimizer) NXDKIT_TRY(AddState(weights));
+    NXDKIT_TRY(AddRun());
     for (const dcp::GlobalTensor& tensor : out_.tensors)
       out_.metadata.tensors.push_back({tensor.layout.name, Dtype::kF32, tensor.shape, {}});
     for (const DcpObject& object : out_.objects) out_.metadata.objects.push_back({object.key, {}});
@@ -59,9 +78,17 @@ class Maker {
   }
 
  private:
+  // Master weights, which torch has in F32 as the moments beside them.
+  void Narrow(dcp::GlobalTensor& weight) const {
+    if (!IsOfMasters(source_) || spec_.dtype || spec_.downcast) return;
+    const std::vector<uint32_t> params = ParamsOf(weight.layout);
+    if (std::ranges::any_of(params, [&](uint32_t i) { return dtypes_[i] == Dtype::kF64; }))
+      weight.layout.dtype = Dtype::kF32;
+  }
+
   void AddTensor(dcp::GlobalTensor tensor) {
     const std::string& key = tensor.layout.name;
-    out_.metadata.paths.emplace(key, PathOf(key));
+    out_.metadata.paths.emplace(key, PathTo(key));
     out_.tensors.push_back(std::move(tensor));
   }
 
@@ -73,7 +100,7 @@ class Maker {
   Status AddObject(const std::string& key, const PickleValue& value) {
     Result<std::string> archive = dcp::EncodeObject(value);
     if (!archive.ok()) return std::move(archive).error().on(key);
-    AddArchive(key, *std::move(archive), PathOf(key));
+    AddArchive(key, *std::move(archive), PathTo(key));
     return OkStatus();
   }
 
@@ -83,8 +110,10 @@ class Maker {
       const std::vector<uint32_t> params = ParamsOf(weight.layout);
       if (!met.insert(params.front()).second) continue;
       const auto has_state = [&](uint32_t i) { return source_.optimizer->entries[i].has_value(); };
-      if (std::ranges::none_of(params, has_state)) continue;
-      NXDKIT_TRY(AddStateOf(weight, params).on(weight.layout.name));
+      if (std::ranges::any_of(params, has_state))
+        NXDKIT_TRY(AddStateOf(weight, params).on(weight.layout.name));
+      else if (!source_.artifact.dcp)
+        continue;
       NXDKIT_TRY(AddOptionsOf(weight.layout.name, params.front()));
     }
     return OkStatus();
@@ -153,6 +182,7 @@ class Maker {
     const BoundOptimizer& optimizer = *source_.optimizer;
     static const torch::PickleDict kNone;
     const size_t group = optimizer.group_of[param];
+    if (source_.artifact.dcp) return RenameOptions(name, param);
     const torch::PickleDict& options =
         group < optimizer.groups.size() ? optimizer.groups[group] : kNone;
     for (const AdamOption& option : AdamOptions())
@@ -161,9 +191,19 @@ class Maker {
     return OkStatus();
   }
 
+  // What a checkpoint says under another name of the parameter, and nothing that it does not say.
+  Status RenameOptions(const std::string& name, uint32_t param) {
+    if (spec_.dcp_names) return OkStatus();  // they are carried as they are
+    for (const auto& [option, value] : source_.optimizer->options[param])
+      NXDKIT_TRY(
+          AddObject(fmt::format("{}{}.{}", kOptimizerGroups, name, *option.string()), value));
+    return OkStatus();
+  }
+
   // What training goes on from beside the numbers.
   Status AddRun() {
     if (source_.artifact.dcp) return CarryRun();
+    if (!source_.optimizer) return OkStatus();
     NXDKIT_ASSIGN(const RunProgress progress, ProgressOfTag(source_));
     NXDKIT_TRY(AddObject(kLastEpochKey, {progress.last_epoch}));
     NXDKIT_TRY(AddObject(kTrainStepKey, {progress.step}));
@@ -172,7 +212,8 @@ class Maker {
   }
 
   Status CarryRun() {
-    for (const RunTensor& tensor : source_.optimizer->run) {
+    for (const RunTensor& tensor : source_.run) {
+      if (IsRenamed(tensor.key)) continue;
       const Shape& shape = source_.params[tensor.param].shape;
       out_.metadata.paths.emplace(tensor.key, PathIn(*source_.artifact.dcp, tensor.key));
       AddTensor({WholeTensor(tensor.key, 0, tensor.param, shape), shape, -1});
@@ -180,17 +221,27 @@ class Maker {
     return CarryObjects();
   }
 
+  // Options are carried under their keys only where the names of the parameters stay.
+  bool IsRenamed(std::string_view key) const {
+    return !spec_.dcp_names && key.starts_with(kOptimizerGroups);
+  }
+
+  PickleValue PathTo(const std::string& key) const {
+    return spec_.dcp_names ? PathIn(*source_.artifact.dcp, key) : PathOf(key);
+  }
+
   static PickleValue PathIn(const dcp::Folder& folder, const std::string& key) {
     const auto path = folder.metadata.paths.find(key);
     return path != folder.metadata.paths.end() ? path->second : PathOf(key);
   }
 
-  // From a checkpoint to a checkpoint: all others, byte for byte.
+  // From a checkpoint to a checkpoint, byte for byte.
   Status CarryObjects() {
     const dcp::Folder& folder = *source_.artifact.dcp;
+    const std::set<std::string_view> carried(source_.run_objects.begin(),
+                                             source_.run_objects.end());
     for (const dcp::ObjectEntry& object : folder.metadata.objects) {
-      if (object.key.starts_with(kOptimizerState) || object.key.starts_with(kOptimizerGroups))
-        continue;
+      if (!carried.contains(object.key) || IsRenamed(object.key)) continue;
       NXDKIT_ASSIGN(std::string archive, dcp::ReadObject(folder, object));
       AddArchive(object.key, std::move(archive), PathIn(folder, object.key));
     }
@@ -199,6 +250,7 @@ class Maker {
 
   const BoundArtifact& source_;
   const OutputSpec& spec_;
+  std::vector<Dtype> dtypes_;  // of the weights, stored
   DcpContents out_;
 };
 
@@ -227,9 +279,6 @@ Status NoteRun(const BoundArtifact& source, OutputSpec& spec) {
   const std::set<std::string> others = OtherOptions(optimizer);
   if (source.artifact.dcp) {
     NoteMissing(optimizer, spec);
-    if (!others.empty())
-      spec.notes.push_back(fmt::format("options that torch's AdamW does not have are left out: {}",
-                                       fmt::join(others, ", ")));
     return OkStatus();
   }
   NXDKIT_ASSIGN(const RunProgress progress, ProgressOfTag(source));
@@ -247,21 +296,71 @@ Status NoteRun(const BoundArtifact& source, OutputSpec& spec) {
   return OkStatus();
 }
 
-// The style that most of a checkpoint's keys are of, "model." before them or not.
-dcp::Style StyleOf(const BoundArtifact& source) {
-  dcp::Style best = dcp::Style::kHf;
+// The optimizer would go on from rounded weights: nothing but the dtype that was asked for says so.
+void WarnOfRounding(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
+  if (!IsOfMasters(source)) return;
+  size_t count = 0;
+  std::string first;
+  const std::vector<Dtype> dtypes = WeightDtypes(source);
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    const Dtype to = options.downcast ? Downcast(dtypes[i]) : options.dtype.value_or(dtypes[i]);
+    if (!Info(dtypes[i]).floating || ElementBytes(to) >= ElementBytes(dtypes[i])) continue;
+    if (count++ == 0)
+      first = fmt::format("{}, from {} to {}", source.params[i].name, Name(dtypes[i]), Name(to));
+  }
+  if (count > 0)
+    spec.warnings.push_back(
+        fmt::format("the weights that training goes on from are rounded: {} of {} parameters, the "
+                    "first is {}",
+                    count, dtypes.size(), first));
+}
+
+// A checkpoint's keys: what is before the names of its weights, and before those of their states.
+struct FoundNames {
+  dcp::Style style = dcp::Style::kHf;
+  OutputSpec::Names names;
+};
+
+// Names as they are stored, once of the weights and once of what the optimizer keeps of them.
+struct StoredNames {
+  std::set<std::string> weights;
+  std::set<std::string> states;
+
+  explicit StoredNames(const dcp::Folder& folder) {
+    for (const dcp::StoredEntry& entry : folder.tensors) {
+      if (entry.key.starts_with(kOptimizerState))
+        states.insert(
+            SplitDcpKey(std::string_view(entry.key).substr(kOptimizerState.size())).first);
+      else
+        weights.insert(entry.key);
+    }
+  }
+};
+
+size_t CountOf(const std::vector<dcp::GlobalTensor>& tensors, const std::string& prefix,
+               const std::set<std::string>& keys) {
+  return static_cast<size_t>(std::ranges::count_if(tensors, [&](const dcp::GlobalTensor& tensor) {
+    return keys.contains(prefix + tensor.layout.name);
+  }));
+}
+
+// That which most of a checkpoint's keys are of, "model." before them or not.
+FoundNames NamesOf(const BoundArtifact& source) {
+  FoundNames best;
   if (!source.artifact.dcp || !source.model) return best;
-  std::set<std::string_view> keys;
-  for (const dcp::StoredEntry& entry : source.artifact.dcp->tensors) keys.insert(entry.key);
+  const StoredNames keys(*source.artifact.dcp);
   size_t most = 0;
   for (const dcp::Style style : {dcp::Style::kHf, dcp::Style::kTitan, dcp::Style::kTitan2025}) {
     const auto tensors = dcp::ModelTensors(*source.model, style);
     if (!tensors.ok()) continue;  // it has no such model
-    size_t count = 0;
-    for (const dcp::GlobalTensor& tensor : *tensors)
-      count += keys.contains(tensor.layout.name) || keys.contains("model." + tensor.layout.name);
-    if (count > most) best = style;
-    most = std::max(most, count);
+    for (const char* prefix : {"", "model."}) {
+      const size_t count = CountOf(*tensors, prefix, keys.weights);
+      if (count <= most) continue;
+      most = count;
+      const bool before_states =
+          CountOf(*tensors, "model.", keys.states) > CountOf(*tensors, "", keys.states);
+      best = {style, {prefix, before_states ? "model." : ""}};
+    }
   }
   return best;
 }
@@ -269,7 +368,14 @@ dcp::Style StyleOf(const BoundArtifact& source) {
 }  // namespace
 
 Status DecideDcp(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
-  spec.dcp_style = options.dcp_style.value_or(StyleOf(source));
+  WarnOfRounding(source, options, spec);
+  const FoundNames found = NamesOf(source);
+  spec.dcp_style = options.dcp_style.value_or(found.style);
+  if (source.artifact.dcp && (!options.dcp_style || !source.model)) spec.dcp_names = found.names;
+  if (source.artifact.dcp && !source.optimizer && !spec.dcp_names)
+    for (const std::string& key : source.run_objects)
+      if (key.starts_with(kOptimizerGroups))
+        spec.notes.push_back(fmt::format("{} is of other names and is left out", key));
   spec.mesh = options.mesh;
   if (!source.model && (spec.dcp_style != dcp::Style::kHf || spec.mesh.tp > 1))
     return NotFound("no config.json: the tensors alone do not tell family and roles")

@@ -17,9 +17,6 @@ using Kind = OptimizerEntry::Kind;
 using torch::PickleDict;
 using torch::PickleValue;
 
-constexpr std::string_view kRunState[] = {"lr_scheduler.", "dataloader.", "train_state.",
-                                          "rng_state"};
-
 class DcpBinder {
  public:
   DcpBinder(BoundArtifact& out, const DcpTensors& known) : out_(out), known_(known) {}
@@ -37,7 +34,7 @@ class DcpBinder {
     NXDKIT_ASSIGN(options_, ReadDcpOptions(out_, known_));
     NXDKIT_TRY(MakeGroups());
     NXDKIT_TRY(ReadRecord());
-    AddRunState();
+    optimizer_.options = std::move(options_);
     out_.optimizer = std::move(optimizer_);
     return OkStatus();
   }
@@ -165,20 +162,6 @@ class DcpBinder {
     return OkStatus();
   }
 
-  // Tensors as they are; objects are carried over without being looked at.
-  void AddRunState() {
-    for (const dcp::StoredEntry& entry : out_.artifact.dcp->tensors) {
-      if (!IsRunState(entry.key) || entry.chunks.empty()) continue;
-      const auto number = static_cast<uint32_t>(out_.params.size());
-      out_.params.push_back({entry.key, entry.shape, 0, 0});
-      optimizer_.run.push_back({entry.key, number});
-      const dcp::GlobalTensor whole{WholeTensor(entry.key, 0, number, entry.shape), entry.shape,
-                                    -1};
-      for (const dcp::StoredChunk& chunk : entry.chunks)
-        AddChunk(entry, chunk, dcp::CutChunk(whole, chunk.box));
-    }
-  }
-
   BoundArtifact& out_;
   const DcpTensors& known_;
   BoundOptimizer optimizer_;
@@ -186,11 +169,6 @@ class DcpBinder {
 };
 
 }  // namespace
-
-bool IsRunState(std::string_view key) {
-  return std::ranges::any_of(kRunState,
-                             [&](std::string_view prefix) { return key.starts_with(prefix); });
-}
 
 Status BindDcpOptimizer(BoundArtifact& out, const DcpTensors& known) {
   return DcpBinder(out, known).Run();

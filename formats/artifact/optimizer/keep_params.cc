@@ -58,13 +58,14 @@ void KeepParams(BoundArtifact& artifact, const std::vector<bool>& keep) {
     entry.param = params[entry.param];
     entry.stored = places[entry.stored];
   };
+  std::erase_if(artifact.run, [&](RunTensor& tensor) { return !keep[tensor.param]; });
+  for (RunTensor& tensor : artifact.run) tensor.param = params[tensor.param];
+  if (!artifact.optimizer) return;
   for (auto& entries : artifact.optimizer->entries)
     if (entries)
       for (OptimizerEntry& entry : *entries) renumber(entry);
   for (auto& master : artifact.optimizer->masters)
     if (master) renumber(*master);
-  std::erase_if(artifact.optimizer->run, [&](RunTensor& tensor) { return !keep[tensor.param]; });
-  for (RunTensor& tensor : artifact.optimizer->run) tensor.param = params[tensor.param];
 }
 
 void StoreScalar(BoundArtifact& artifact, uint32_t param, OptimizerEntry& entry, Dtype dtype,
@@ -124,7 +125,7 @@ Status ChangeSteps(BoundArtifact& artifact, const ChangeStep& change) {
 
 void LeaveRun(BoundArtifact& artifact) {
   std::vector<bool> keep(artifact.params.size(), true);
-  for (const RunTensor& tensor : artifact.optimizer->run) keep[tensor.param] = false;
+  for (const RunTensor& tensor : artifact.run) keep[tensor.param] = false;
   KeepParams(artifact, keep);
 }
 

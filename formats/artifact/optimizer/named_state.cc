@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "formats/artifact/optimizer/check_adam.h"
 #include "formats/artifact/optimizer/check_masters.h"
 #include "formats/artifact/optimizer/keep_params.h"
 #include "formats/artifact/optimizer/numbered_form.h"
@@ -25,7 +26,8 @@ class Namer {
 
   Status Run() {
     optimizer_.form = FormOf(source_);
-    NXDKIT_TRY(CheckAdam());
+    NXDKIT_TRY(CheckAdam(source_));
+    NoteOtherWeights();
     NXDKIT_TRY(StoreSteps());
     FillMissing();
     NXDKIT_TRY(FoldMasters());
@@ -34,20 +36,19 @@ class Namer {
   }
 
  private:
-  Status CheckAdam() const {
-    for (uint32_t i = 0; i < optimizer_.entries.size(); ++i) {
-      if (!optimizer_.entries[i]) continue;
-      for (const char* needed : {"step", "exp_avg", "exp_avg_sq"})
-        if (!optimizer_.Find(i, needed))
-          return Unsupported(
-                     "the optimizer keeps no {}: only the state of Adam and AdamW can be carried "
-                     "over",
-                     needed)
-              .in(source_.artifact.path)
-              .on(source_.params[i].name)
-              .hint("--no-optimizer leaves the optimizer's state out");
+  // The record has one dtype for all of the module's weights.
+  void NoteOtherWeights() {
+    size_t others = 0;
+    const Dtype one = optimizer_.form->weights;
+    for (size_t t = 0; t < source_.bound.stored.size(); ++t) {
+      const auto& pieces = source_.bound.layout.tensors[t].pieces;
+      const bool is_weight = !pieces.empty() && pieces.front().param < optimizer_.entries.size();
+      if (is_weight && source_.bound.stored[t].dtype != one) ++others;
     }
-    return OkStatus();
+    if (others > 0)
+      notes_.push_back(
+          fmt::format("{} tensors of weights are not {}, which a way back makes of all of them",
+                      others, Name(one)));
   }
 
   // Every step as a tensor of F32.

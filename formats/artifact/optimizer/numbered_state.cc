@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "formats/artifact/optimizer/adam_options.h"
+#include "formats/artifact/optimizer/check_adam.h"
 #include "formats/artifact/optimizer/keep_params.h"
 #include "formats/artifact/optimizer/run_progress.h"
 #include "lib/base/errors.h"
@@ -39,6 +40,7 @@ class Numberer {
       : source_(source), optimizer_(*source.optimizer), asked_(order), notes_(notes) {}
 
   Status Run() {
+    if (source_.artifact.dcp) NXDKIT_TRY(CheckAdam(source_));
     NXDKIT_TRY(FindOrder());
     NXDKIT_TRY(MakeGroups());
     optimizer_.keys = optimizer_.form
@@ -100,6 +102,7 @@ class Numberer {
     for (size_t g = 0; g < groups.size(); ++g) {
       made.push_back(recorded ? optimizer_.form->groups[g] : PlainGroup());
       const std::set<size_t> options = *OptionsOf(groups[g]);
+      if (!recorded) NoteDefaults(options);
       if (options.empty() || optimizer_.groups.empty()) continue;
       NXDKIT_TRY(TakeOptions(optimizer_.groups[*options.begin()], made.back()));
     }
@@ -110,9 +113,30 @@ class Numberer {
     return OkStatus();
   }
 
+  // Of what was trained; without a record the group has torch's own value.
+  void NoteDefaults(const std::set<size_t>& options) {
+    if (options.empty()) return;
+    static const PickleDict kNone;
+    const size_t group = *options.begin();
+    const PickleDict& said = group < optimizer_.groups.size() ? optimizer_.groups[group] : kNone;
+    std::vector<std::string> unsaid;
+    for (const char* name : {"lr", "betas", "eps", "weight_decay"})
+      if (!Has(said, name)) unsaid.push_back(name);
+    if (!unsaid.empty())
+      notes_.push_back(fmt::format("the checkpoint does not say {}: torch's defaults are written",
+                                   fmt::join(unsaid, ", ")));
+  }
+
+  static bool Has(const PickleDict& options, std::string_view name) {
+    return std::ranges::any_of(options, [&](const auto& option) {
+      return option.first.string() && *option.first.string() == name;
+    });
+  }
+
   // The checkpoint's options count; where they are the record's, its spelling stays.
   static Status TakeOptions(const PickleDict& options, PickleDict& group) {
     for (const AdamOption& option : AdamOptions()) {
+      if (!Has(options, option.name)) continue;
       const PickleValue value = OptionOf(options, option);
       const auto item = std::ranges::find_if(group, [&](const auto& pair) {
         return pair.first.string() && *pair.first.string() == option.name;
@@ -191,6 +215,11 @@ class Numberer {
 
 Status ToNumberedState(BoundArtifact& source, std::optional<GroupRule> order,
                        std::vector<std::string>& notes) {
+  if (!source.optimizer) {
+    for (const RunTensor& tensor : source.run)
+      notes.push_back(fmt::format("{} has no counterpart in a tag", tensor.key));
+    LeaveRun(source);
+  }
   if (!source.optimizer || source.optimizer->style != nxd::OptimizerStyle::kNamed)
     return OkStatus();
   return Numberer(source, order, notes).Run();

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "formats/artifact/optimizer/dcp_keys.h"
 #include "formats/artifact/optimizer/keep_params.h"
+#include "formats/artifact/optimizer/numbered_form.h"
 #include "formats/dcp/folder.h"
 #include "formats/torch/archive.h"
 #include "lib/base/errors.h"
@@ -157,6 +159,32 @@ Result<PickleDict> ScheduleIn(const dcp::Folder& folder) {
 // not, is the tag's own.
 bool IsAsMade(const BoundArtifact& checkpoint) { return checkpoint.optimizer->form.has_value(); }
 
+// Whether the tag has what the object says, or a note of its own says that it has not.
+bool IsTold(std::string_view key, bool as_made, bool has_schedule) {
+  if (key.starts_with(kOptimizerState) || key.starts_with(kOptimizerGroups)) return true;
+  if (key == kNumberedFormKey || key == kTrainStepKey || key == kTokensSeenKey) return true;
+  if (key.starts_with("dataloader.")) return true;
+  if (as_made) return key == kLastEpochKey;
+  const bool is_plain = key.find('.', kScheduler.size()) == std::string_view::npos;
+  return has_schedule && key.starts_with(kScheduler) && is_plain;
+}
+
+void NameOthers(const BoundArtifact& checkpoint, bool has_schedule,
+                std::vector<std::string>& losses) {
+  const bool as_made = IsAsMade(checkpoint);
+  const auto& objects = checkpoint.artifact.dcp->metadata.objects;
+  for (const dcp::ObjectEntry& object : objects)
+    if (!IsTold(object.key, as_made, has_schedule))
+      losses.push_back(fmt::format("{} has no counterpart in a tag", object.key));
+  if (std::ranges::any_of(objects, [](const dcp::ObjectEntry& object) {
+        return object.key.starts_with("dataloader.");
+      }))
+    losses.push_back("the data loader's state has no counterpart in a tag");
+  for (const RunTensor& tensor : checkpoint.run)
+    if (!tensor.key.starts_with(kOptimizerGroups))
+      losses.push_back(fmt::format("{} has no counterpart in a tag", tensor.key));
+}
+
 }  // namespace
 
 Result<RunProgress> ProgressOfTag(const BoundArtifact& tag) {
@@ -189,7 +217,10 @@ Result<std::optional<PickleValue>> SchedulerOf(const BoundArtifact& checkpoint) 
 
 Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
   std::vector<std::string> losses;
-  if (IsAsMade(checkpoint)) return losses;
+  if (IsAsMade(checkpoint)) {
+    NameOthers(checkpoint, false, losses);
+    return losses;
+  }
   const dcp::Folder& folder = *checkpoint.artifact.dcp;
   NXDKIT_ASSIGN(const auto scheduler, SchedulerOf(checkpoint));
   if (scheduler)
@@ -207,13 +238,7 @@ Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
     if (const int64_t* number = value.integer())
       losses.push_back(fmt::format("{} is {}, which a tag has no place for", key, *number));
   }
-  for (const dcp::ObjectEntry& object : folder.metadata.objects)
-    if (object.key.starts_with("dataloader.")) {
-      losses.push_back("the data loader's state has no counterpart in a tag");
-      break;
-    }
-  for (const RunTensor& tensor : checkpoint.optimizer->run)
-    losses.push_back(fmt::format("{} has no counterpart in a tag", tensor.key));
+  NameOthers(checkpoint, scheduler.has_value(), losses);
   return losses;
 }
 

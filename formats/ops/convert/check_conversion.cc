@@ -186,7 +186,7 @@ InputHints HintsOfMade(const ConvertRequest& request, const Conversion& conversi
   hints.claims.hardware = conversion.spec.nxd.hardware;
   if (!source.artifact.config_path.empty()) hints.config = source.artifact.config_path;
   hints.weights = made.weights;
-  hints.optimizer = source.optimizer.has_value();
+  hints.optimizer = source.optimizer || !source.run.empty();
   if (source.optimizer) hints.param_order = source.optimizer->order.rule;
   return hints;
 }

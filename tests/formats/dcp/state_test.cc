@@ -6,9 +6,11 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "formats/torch/archive.h"
+#include "formats/torch/pickle_writer.h"
 #include "tests/formats/dcp/folder_draft.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/formats/reshard/training_tag.h"
@@ -22,6 +24,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing_util::DcpDraft;
 using testing_util::ExpectError;
 using testing_util::OpsWorkshop;
@@ -249,6 +252,128 @@ TEST_F(SavedState, StepsThatArePlainNumbersGoAlong) {
             1);
 }
 
+// --- cut anew: all of it stays
+
+// Keys with their values: a tensor's bytes, an object's pickle.
+std::map<std::string, std::string> ContentsOf(const std::string& folder) {
+  const DcpDraft draft = DcpDraft::Read(folder);
+  std::map<std::string, std::string> out;
+  for (const DcpDraft::Tensor& tensor : draft.tensors) out.emplace(tensor.key, tensor.bytes);
+  for (const DcpDraft::Object& object : draft.objects)
+    out.emplace(object.key, *torch::WritePickle(object.value, {}));
+  return out;
+}
+
+TEST_F(SavedState, StaysWithoutAConfig) {
+  draft_.Write(shop_ / "dcp");  // away from the fixtures' config.json
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "again", Kind::kDcp);
+  request.hints.optimizer = true;
+  request.verify = true;
+  const auto made = ops::Convert(request);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(made->model_type, "");
+  const auto before = ContentsOf(NXDKIT_TESTDATA "/dcp/one");
+  EXPECT_EQ(before.size(), 34u + 38u);
+  EXPECT_EQ(ContentsOf(shop_ / "again"), before);
+}
+
+TEST_F(SavedState, StaysWithAConfig) {
+  draft_.objects.push_back({"epoch", {int64_t{3}}});
+  const auto made = Recut();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "dcp"));
+}
+
+// Before the first step there are options, and a run.
+TEST_F(SavedState, OfNoParameterLeavesTheRunAsItIs) {
+  draft_.Remove("optimizer.state.");
+  draft_.tensors.push_back({"rng_state", Dtype::kU8, {4}, "\1\2\3\4"});
+  const auto made = Recut();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "dcp"));
+}
+
+TEST_F(SavedState, ThatIsNotAskedForLeavesTheRunAsItIs) {
+  draft_.Write(shop_ / "dcp");
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "again", Kind::kDcp);
+  request.hints.config = kQwenConfig;
+  const auto made = ops::Convert(request);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  draft_.Remove("optimizer.");
+  draft_.Write(shop_ / "expected");
+  EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "expected"));
+}
+
+// dcp.save({"model": ...}): the names of the optimizer's parameters are without it.
+TEST_F(SavedState, KeepsThePrefixOfItsWeights) {
+  for (DcpDraft::Tensor& tensor : draft_.tensors)
+    if (!tensor.key.starts_with("optimizer.")) tensor.key.insert(0, "model.");
+  const auto made = Recut();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "dcp"));
+}
+
+TEST_F(SavedState, KeepsThePrefixOfItsStates) {
+  const std::string state = "optimizer.state.";
+  const std::string options = "optimizer.param_groups.";
+  for (DcpDraft::Tensor& tensor : draft_.tensors)
+    tensor.key.insert(tensor.key.starts_with(state) ? state.size() : 0, "model.");
+  for (DcpDraft::Object& object : draft_.objects)
+    if (object.key.starts_with(options)) object.key.insert(options.size(), "model.");
+  const auto made = Recut();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "dcp"));
+}
+
+// SGD's: one number of each parameter, options of its own, and none of AdamW's.
+void MakeSgd(DcpDraft& draft) {
+  const std::string adam = ".exp_avg";
+  for (DcpDraft::Tensor& tensor : draft.tensors)
+    if (tensor.key.ends_with(adam))
+      tensor.key.replace(tensor.key.size() - adam.size(), adam.size(), ".momentum_buffer");
+  std::erase_if(draft.tensors, [](const DcpDraft::Tensor& tensor) {
+    return tensor.key.ends_with(".exp_avg_sq") || tensor.key.ends_with(".step");
+  });
+  draft.Remove("optimizer.param_groups.");
+  draft.objects.push_back({"optimizer.param_groups.norm.weight.lr", {0.5}});
+  draft.objects.push_back({"optimizer.param_groups.norm.weight.momentum", {0.9}});
+}
+
+TEST_F(SavedState, OfAnotherOptimizerGoesAlongAsItIs) {
+  MakeSgd(draft_);
+  const auto made = Recut();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "dcp"));
+}
+
+TEST_F(SavedState, GetsNoOptionsUnderOtherNames) {
+  MakeSgd(draft_);
+  ops::OutputOptions style;
+  style.dcp_style = dcp::Style::kHf;
+  const auto made =
+      Convert(OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "again", Kind::kDcp, style));
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  std::vector<std::string> keys;
+  for (const DcpDraft::Object& object : DcpDraft::Read(shop_ / "again").objects)
+    if (object.key.starts_with("optimizer.")) keys.push_back(object.key);
+  EXPECT_THAT(keys,
+              ::testing::UnorderedElementsAre("optimizer.param_groups.model.norm.weight.lr",
+                                              "optimizer.param_groups.model.norm.weight.momentum"));
+}
+
+TEST_F(SavedState, OfAnotherOptimizerHasNoTag) {
+  MakeSgd(draft_);
+  ops::OutputOptions options;
+  options.tp = 1;
+  options.training_tag = true;
+  const auto error = ExpectError(
+      Convert(OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "tag", Kind::kNxd, options)),
+      Errc::kUnsupported, "only the state of Adam and AdamW can be carried over");
+  EXPECT_THAT(error->hint(), HasSubstr("--no-optimizer"));
+}
+
 // --- of experts
 
 // A model whose experts have state, all but those of `without`, in the names of transformers.
@@ -437,6 +562,79 @@ TEST_F(TagState, TakesStepsThatAreTensorsOfWholeNumbers) {
             BytesOf(12.0f));
 }
 
+TEST_F(TagState, NamesObjectsThatItLacks) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+  trained.objects.push_back({"epoch", {int64_t{3}}});
+  trained.objects.push_back({"my.note", {int64_t{4}}});
+  trained.objects.push_back({"lr_scheduler.base.rate", {0.5}});
+  for (const bool recorded : {true, false}) {
+    SCOPED_TRACE(recorded);
+    if (!recorded) trained.Remove("nxdkit.optimizer");
+    trained.Write(shop_ / "dcp");
+    std::filesystem::remove_all(shop_ / "back");
+    const auto made = Back();
+    ASSERT_TRUE(made.ok()) << made.error().ToString();
+    for (const char* key : {"epoch", "my.note", "lr_scheduler.base.rate"})
+      EXPECT_THAT(made->notes, Contains(std::string(key) + " has no counterpart in a tag"));
+    EXPECT_THAT(made->notes, Not(Contains("lr_scheduler.last_epoch has no counterpart in a tag")));
+  }
+}
+
+TEST_F(TagState, NamesTensorsOfARunWithoutState) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+  trained.Remove("optimizer.");
+  trained.tensors.push_back({"rng_state", Dtype::kU8, {4}, "\1\2\3\4"});
+  trained.Write(shop_ / "dcp");
+  const auto made = Back();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes, Contains("rng_state has no counterpart in a tag"));
+}
+
+TEST_F(TagState, NamesTheDefaultsThatItTakes) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+  trained.Remove("nxdkit.optimizer");
+  for (const DcpDraft::Object& object : std::vector(trained.objects))
+    if (object.key.ends_with(".betas")) trained.Remove(object.key);
+  trained.Write(shop_ / "dcp");
+  const auto made = Back();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes,
+              Contains("the checkpoint does not say betas: torch's defaults are written"));
+}
+
+TEST_F(TagState, NamesWeightsOfAnotherDtype) {
+  TrainingTag tag;
+  tag.change = [](testing_util::FileDraft& file) {
+    if (file.is_optimizer()) return;
+    for (auto& tensor : file.tensors)
+      if (tensor.output.name == "model.norm.weight") {
+        tensor.output.dtype = Dtype::kF32;
+        tensor.bytes.append(tensor.bytes.size(), '\0');
+      }
+  };
+  const auto made = There(tag);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes, Contains(AllOf(HasSubstr("1 tensors of weights are not "),
+                                          HasSubstr("which a way back makes of all of them"))));
+}
+
+TEST_F(TagState, WarnsOfMasterWeightsThatAreRounded) {
+  testing_util::WriteTrainingTag(shop_ / "tag", {});
+  ops::OutputOptions options;
+  options.dtype = Dtype::kBF16;
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(shop_ / "tag", Kind::kNxd, shop_ / "dcp", Kind::kDcp, options);
+  request.hints.optimizer = true;
+  const auto made = ops::Convert(request);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->warnings,
+              Contains(AllOf(HasSubstr("the weights that training goes on from are rounded: "),
+                             HasSubstr("model.embed_tokens.weight, from F32 to BF16"))));
+}
+
 // Moments in F64, each second of which F32 cannot hold.
 void MakeWide(testing_util::FileDraft& file) {
   if (!file.is_optimizer()) return;
@@ -460,6 +658,20 @@ TEST_F(TagState, CountsWhatF32CannotHold) {
   // Both moments, half of the elements of every parameter.
   EXPECT_THAT(made->warnings,
               Contains(AllOf(HasSubstr(std::to_string(made->parameters) + " elements"),
+                             HasSubstr("are F64 and become F32 with another value"))));
+}
+
+TEST_F(TagState, MakesMasterWeightsF32) {
+  TrainingTag tag;
+  tag.change = MakeWide;
+  const auto made = There(tag);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  const DcpDraft dcp = DcpDraft::Read(shop_ / "dcp");
+  for (const DcpDraft::Tensor& tensor : dcp.tensors)
+    EXPECT_EQ(tensor.dtype, Dtype::kF32) << tensor.key;
+  // Two moments and the weight, half of the elements of every parameter.
+  EXPECT_THAT(made->warnings,
+              Contains(AllOf(HasSubstr(std::to_string(made->parameters * 3 / 2) + " elements"),
                              HasSubstr("are F64 and become F32 with another value"))));
 }
 
