@@ -2,33 +2,53 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
+
+#include "lib/base/simd.h"
 
 namespace nxdkit::ops {
 namespace {
 
 constexpr size_t kNamed = 5;
 
-// Elements whose bits without the sign are `infinity`.
+// Elements whose bits without the sign are `infinity`. Counts of a block fit the element's own type:
+// vectors of them need not be widened.
 template <typename Bits>
-uint64_t Count(std::span<const std::byte> bytes, Bits infinity) {
+NXDKIT_INLINE uint64_t Count(std::span<const std::byte> bytes, Bits infinity) {
+  constexpr size_t kBlock = 16384;
+  const size_t size = bytes.size() / sizeof(Bits);
   uint64_t count = 0;
-  for (size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {
-    Bits bits;
-    std::memcpy(&bits, bytes.data() + at, sizeof(Bits));
-    count += static_cast<Bits>(bits << 1) == static_cast<Bits>(infinity << 1);
+  for (size_t first = 0; first < size; first += kBlock) {
+    const size_t end = std::min(first + kBlock, size);
+    Bits found = 0;
+    for (size_t i = first; i < end; ++i) {
+      Bits bits;
+      std::memcpy(&bits, bytes.data() + i * sizeof(Bits), sizeof(Bits));
+      found = static_cast<Bits>(found +
+                                (static_cast<Bits>(bits << 1) == static_cast<Bits>(infinity << 1)));
+    }
+    count += found;
   }
   return count;
+}
+
+NXDKIT_CLONES uint64_t CountHalves(std::span<const std::byte> bytes, uint16_t infinity) {
+  return Count<uint16_t>(bytes, infinity);
+}
+
+NXDKIT_CLONES uint64_t CountWords(std::span<const std::byte> bytes, uint32_t infinity) {
+  return Count<uint32_t>(bytes, infinity);
 }
 
 uint64_t CountInfinities(Dtype dtype, std::span<const std::byte> bytes) {
   switch (dtype) {
     case Dtype::kF16:
-      return Count<uint16_t>(bytes, 0x7c00);
+      return CountHalves(bytes, 0x7c00);
     case Dtype::kBF16:
-      return Count<uint16_t>(bytes, 0x7f80);
+      return CountHalves(bytes, 0x7f80);
     case Dtype::kF32:
-      return Count<uint32_t>(bytes, 0x7f800000);
+      return CountWords(bytes, 0x7f800000);
     default:
       return 0;
   }

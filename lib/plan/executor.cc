@@ -1,6 +1,7 @@
 #include "lib/plan/executor.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 
@@ -17,22 +18,43 @@ constexpr uint64_t kLeastWorker = 128 << 10;
 constexpr uint64_t kStreamChunk = 1 << 20;
 
 // Elements [first, last] of the source that an op touches.
-std::pair<int64_t, int64_t> SourceSpan(const CopyOp& op) {
+struct Span {
+  uint32_t source;
+  int64_t first;
+  int64_t last;
+  auto operator<=>(const Span&) const = default;
+};
+
+Span SpanOf(const CopyOp& op) {
   int64_t last = op.start;
   for (size_t d = 0; d < op.box.extent.size(); ++d) last += (op.box.extent[d] - 1) * op.strides[d];
-  return {op.start, last};
+  return {op.source, op.start, last};
+}
+
+// What a tensor's ops touch, ascending; those that meet each other as one.
+std::vector<Span> SpansOf(const TensorPlan& plan) {
+  std::vector<Span> spans;
+  for (const CopyOp& op : plan.copies) spans.push_back(SpanOf(op));
+  std::ranges::sort(spans);
+  std::vector<Span> merged;
+  for (const Span& span : spans) {
+    if (!merged.empty() && merged.back().source == span.source && span.first <= merged.back().last)
+      merged.back().last = std::max(merged.back().last, span.last);
+    else
+      merged.push_back(span);
+  }
+  return merged;
 }
 
 bool SpansMeet(const TensorPlan& a, const TensorPlan& b) {
-  for (const CopyOp& x : a.copies) {
-    for (const CopyOp& y : b.copies) {
-      if (x.source != y.source) continue;
-      const auto [x_first, x_last] = SourceSpan(x);
-      const auto [y_first, y_last] = SourceSpan(y);
-      if (x_first <= y_last && y_first <= x_last) return true;
-    }
-  }
-  return false;
+  const std::vector<Span> spans = SpansOf(a);
+  return std::ranges::any_of(b.copies, [&](const CopyOp& op) {
+    const Span span = SpanOf(op);
+    const auto after = std::ranges::upper_bound(spans, Span{op.source, span.last, INT64_MAX});
+    if (after == spans.begin()) return false;
+    const Span& before = *std::prev(after);  // the last that begins within the op's span or earlier
+    return before.source == op.source && before.last >= span.first;
+  });
 }
 
 // Whether rows of the output are columns of the source, as of experts: a chunk then needs a part of
@@ -51,8 +73,8 @@ bool IsTransposed(const TensorPlan& plan) {
 bool FitsStaging(const TensorPlan& plan, const BoundLayout& source, uint64_t staging_bytes) {
   if (!IsTransposed(plan)) return true;
   const CopyOp& op = plan.copies.front();
-  const auto [first, last] = SourceSpan(op);
-  const int64_t bytes = (last - first + 1) * ElementBytes(source.stored[op.source].dtype);
+  const Span span = SpanOf(op);
+  const int64_t bytes = (span.last - span.first + 1) * ElementBytes(source.stored[op.source].dtype);
   return static_cast<uint64_t>(bytes) <= staging_bytes;
 }
 

@@ -3,8 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
+
+#include "lib/plan/box_tree.h"
 
 namespace nxdkit {
 
@@ -78,42 +79,14 @@ std::vector<Box> RangeBoxes(const Shape& shape, int64_t first, int64_t end) {
   return boxes;
 }
 
-namespace {
-
-// The dimension along which the most boxes begin at places of their own.
-size_t SweepDimension(const std::vector<Box>& boxes) {
-  size_t best = 0;
-  size_t most = 0;
-  for (size_t d = 0; d < boxes.front().lo.size(); ++d) {
-    std::vector<int64_t> begins;
-    for (const Box& box : boxes) begins.push_back(box.lo[d]);
-    std::ranges::sort(begins);
-    const auto places =
-        static_cast<size_t>(std::unique(begins.begin(), begins.end()) - begins.begin());
-    if (places > most) best = d;
-    most = std::max(most, places);
-  }
-  return best;
-}
-
-}  // namespace
-
-// Boxes are met in the order in which they begin: the thousands of pieces of a tensor are not
-// compared each with each.
 std::optional<std::pair<size_t, size_t>> FindOverlap(const std::vector<Box>& boxes) {
-  if (boxes.empty()) return std::nullopt;
-  const size_t dim = SweepDimension(boxes);
-  const auto first = [&](size_t i) { return boxes[i].lo.empty() ? 0 : boxes[i].lo[dim]; };
-  const auto end = [&](size_t i) {
-    return boxes[i].lo.empty() ? 1 : boxes[i].lo[dim] + boxes[i].extent[dim];
-  };
-  std::vector<size_t> order(boxes.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, {}, first);
-  for (size_t i = 0; i < order.size(); ++i)
-    for (size_t j = i + 1; j < order.size() && first(order[j]) < end(order[i]); ++j)
-      if (Meet(boxes[order[i]], boxes[order[j]]))
-        return std::pair(std::max(order[i], order[j]), std::min(order[i], order[j]));
+  std::vector<const Box*> all;
+  for (const Box& box : boxes) all.push_back(&box);
+  const BoxTree tree(std::move(all));
+  for (size_t i = 1; i < boxes.size(); ++i) {
+    const std::vector<uint32_t> meeting = tree.Meeting(boxes[i]);  // of those, itself
+    if (!meeting.empty() && meeting.front() < i) return std::pair(i, size_t{meeting.front()});
+  }
   return std::nullopt;
 }
 

@@ -37,8 +37,8 @@ std::vector<Box> Subtract(const Box& a, const Box& b);
 // dimension.
 std::vector<Box> RangeBoxes(const Shape& shape, int64_t first, int64_t end);
 std::string BoxText(const Box& box);  // "[0:128, 0:4096]"
-// Two boxes of one rank that overlap, the later one first; nullopt when all are disjoint. Of n
-// boxes of two dimensions it compares at most about n * sqrt(n) pairs.
+// Of boxes of one rank the first that meets an earlier one, and the first of those; nullopt when
+// all are disjoint.
 std::optional<std::pair<size_t, size_t>> FindOverlap(const std::vector<Box>& boxes);
 
 struct LogicalTensor {

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
+#include <tuple>
 
 #include "lib/base/errors.h"
 
@@ -37,23 +39,76 @@ Status CheckBinding(const BoundLayout& bound) {
 
 namespace {
 
-// The parts of `box` that no place of `taken` holds yet.
-std::vector<Box> Uncovered(const Box& box, const std::vector<PrimaryPlaces::Place>& taken) {
+using Place = PrimaryPlaces::Place;
+
+BoxTree TreeOf(const std::vector<Place>& places) {
+  std::vector<const Box*> boxes;
+  boxes.reserve(places.size());
+  for (const Place& place : places) boxes.push_back(&place.logical);
+  return BoxTree(std::move(boxes));
+}
+
+// All pieces of each parameter, in order, each once: of copies the first.
+std::vector<std::vector<Place>> PiecesByParam(size_t params, const Layout& layout) {
+  std::vector<std::vector<Place>> pieces(params);
+  for (uint32_t t = 0; t < layout.tensors.size(); ++t)
+    for (uint32_t p = 0; p < layout.tensors[t].pieces.size(); ++p) {
+      const Piece& piece = layout.tensors[t].pieces[p];
+      pieces[piece.param].push_back({t, p, piece.logical});
+    }
+  const auto at = [](const Place& a) { return std::tie(a.logical.lo, a.logical.extent); };
+  const auto order = [](const Place& a) { return std::tie(a.tensor, a.piece); };
+  for (std::vector<Place>& of : pieces) {
+    std::ranges::stable_sort(of, {}, at);
+    const auto copies = std::ranges::unique(of, {}, at);
+    of.erase(copies.begin(), copies.end());
+    std::ranges::sort(of, {}, order);
+  }
+  return pieces;
+}
+
+// The parts of `box` that no earlier piece holds.
+std::vector<Box> Uncovered(const Box& box, const std::vector<Place>& pieces,
+                           std::span<const uint32_t> earlier) {
   std::vector<Box> rest{box};
-  for (const PrimaryPlaces::Place& place : taken) {
-    // The common case by far, slices of other ranks: nothing to allocate for.
-    if (std::ranges::none_of(rest, [&](const Box& part) { return Meet(part, place.logical); }))
-      continue;
+  for (const uint32_t i : earlier) {
     std::vector<Box> next;
     for (const Box& part : rest) {
-      std::vector<Box> pieces = Subtract(part, place.logical);
-      next.insert(next.end(), std::make_move_iterator(pieces.begin()),
-                  std::make_move_iterator(pieces.end()));
+      std::vector<Box> left = Subtract(part, pieces[i].logical);
+      std::ranges::move(left, std::back_inserter(next));
     }
     rest = std::move(next);
     if (rest.empty()) break;
   }
   return rest;
+}
+
+// What `box` has in places, which are disjoint.
+int64_t CoveredOf(const Box& box, const std::vector<Place>& places,
+                  std::span<const uint32_t> meeting) {
+  int64_t covered = 0;
+  for (const uint32_t i : meeting)
+    if (const auto part = Intersect(box, places[i].logical)) covered += part->Volume();
+  return covered;
+}
+
+// A part of `box` that no place holds; there is one. A box with many places is halved until few
+// are left.
+Box GapOf(Box box, const std::vector<Place>& places, const BoxTree& tree) {
+  constexpr size_t kFew = 16;
+  for (;;) {
+    const std::vector<uint32_t> meeting = tree.Meeting(box);
+    if (meeting.size() <= kFew) return Uncovered(box, places, meeting).front();
+    const auto widest =
+        static_cast<size_t>(std::ranges::max_element(box.extent) - box.extent.begin());
+    Box half = box;
+    half.extent[widest] /= 2;
+    if (CoveredOf(half, places, tree.Meeting(half)) == half.Volume()) {
+      half.lo[widest] += half.extent[widest];
+      half.extent[widest] = box.extent[widest] - half.extent[widest];
+    }
+    box = std::move(half);
+  }
 }
 
 }  // namespace
@@ -62,32 +117,32 @@ Result<PrimaryPlaces> PrimaryPlaces::Find(const std::vector<LogicalTensor>& para
                                           const Layout& layout, bool allow_missing) {
   PrimaryPlaces out;
   out.places_.resize(params.size());
-  std::vector<int64_t> covered(params.size(), 0);
-  for (uint32_t t = 0; t < layout.tensors.size(); ++t) {
-    const TensorLayout& tensor = layout.tensors[t];
-    for (uint32_t p = 0; p < tensor.pieces.size(); ++p) {
-      const Piece& piece = tensor.pieces[p];
-      std::vector<Place>& places = out.places_[piece.param];
-      // A fully covered parameter has only replicas left: the common case of norms at TP64.
-      if (covered[piece.param] == WholeBox(params[piece.param].shape).Volume() && !places.empty())
-        continue;
-      for (Box& part : Uncovered(piece.logical, places)) {
-        covered[piece.param] += part.Volume();
-        places.push_back({t, p, std::move(part)});
+  const std::vector<std::vector<Place>> pieces = PiecesByParam(params.size(), layout);
+  for (uint32_t param = 0; param < params.size(); ++param) {
+    const Box whole = WholeBox(params[param].shape);
+    const BoxTree tree = TreeOf(pieces[param]);
+    std::vector<Place>& places = out.places_[param];
+    int64_t covered = 0;
+    for (uint32_t i = 0; i < pieces[param].size(); ++i) {
+      // Then only copies are left.
+      if (covered == whole.Volume() && !places.empty()) break;
+      const Place& piece = pieces[param][i];
+      std::vector<uint32_t> earlier = tree.Meeting(piece.logical);
+      earlier.erase(std::ranges::lower_bound(earlier, i), earlier.end());
+      for (Box& part : Uncovered(piece.logical, pieces[param], earlier)) {
+        covered += part.Volume();
+        places.push_back({piece.tensor, piece.piece, std::move(part)});
       }
     }
-  }
-  for (uint32_t i = 0; i < params.size(); ++i) {
-    if (out.places_[i].empty() && allow_missing) continue;
-    const Box whole = WholeBox(params[i].shape);
-    if (covered[i] == whole.Volume()) continue;
-    const std::vector<Box> gaps = Uncovered(whole, out.places_[i]);
-    return Error(Errc::kCorrupt,
-                 out.places_[i].empty()
-                     ? "the parameter is stored nowhere"
-                     : fmt::format("elements {} of {} are stored nowhere", BoxText(gaps.front()),
-                                   ShapeText(params[i].shape)))
-        .on(params[i].name);
+    out.trees_.push_back(TreeOf(places));
+    if (covered == whole.Volume()) continue;
+    if (places.empty() && allow_missing) continue;
+    return Error(Errc::kCorrupt, places.empty()
+                                     ? "the parameter is stored nowhere"
+                                     : fmt::format("elements {} of {} are stored nowhere",
+                                                   BoxText(GapOf(whole, places, out.trees_.back())),
+                                                   ShapeText(params[param].shape)))
+        .on(params[param].name);
   }
   return out;
 }
@@ -122,7 +177,8 @@ void AddCopies(TensorPlan& plan, const BoundLayout& source, const PrimaryPlaces&
                const TensorLayout& output, uint32_t piece_index,
                std::optional<uint32_t> self = std::nullopt) {
   const Piece& piece = output.pieces[piece_index];
-  for (const PrimaryPlaces::Place& place : places.of(piece.param)) {
+  for (const uint32_t i : places.Meeting(piece.param, piece.logical)) {
+    const PrimaryPlaces::Place& place = places.of(piece.param)[i];
     if (self == place.tensor && place.piece == piece_index) continue;
     const std::optional<Box> part = Intersect(place.logical, piece.logical);
     if (part) plan.copies.push_back(MakeCopy(*part, source, place, output, piece_index));

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "lib/plan/box_tree.h"
 #include "lib/plan/layout.h"
 #include "lib/tensor/tensor.h"
 
@@ -61,9 +62,14 @@ class PrimaryPlaces {
   static Result<PrimaryPlaces> Find(const std::vector<LogicalTensor>& params, const Layout& layout,
                                     bool allow_missing = false);
   const std::vector<Place>& of(uint32_t param) const { return places_[param]; }
+  // The places of a parameter that meet a box of it: indices, ascending.
+  std::vector<uint32_t> Meeting(uint32_t param, const Box& box) const {
+    return trees_[param].Meeting(box);
+  }
 
  private:
   std::vector<std::vector<Place>> places_;
+  std::vector<BoxTree> trees_;  // of the places, which they point into
 };
 
 // The plan that fills `output` from `source`. Both layouts speak of `params`.

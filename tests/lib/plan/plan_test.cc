@@ -54,6 +54,38 @@ TEST(PrimaryPlaces, NameTheHole) {
   EXPECT_EQ(error->tensor(), "w");
 }
 
+// As a hostile file has them; compared each with each they would be 20 thousand million pairs.
+constexpr int64_t kManyRows = 200'000;
+
+TensorLayout ManyPieces(const std::string& name) {
+  TensorLayout tensor{name, 0, {kManyRows, 1}, std::nullopt, {}, {}};
+  for (int64_t row = 0; row < kManyRows; ++row)
+    tensor.pieces.push_back({0, {{row, 0}, {1, 1}}, {kManyRows - 1 - row, 0}, {0, 1}});
+  return tensor;
+}
+
+TEST(PrimaryPlaces, NameTheHoleInAHundredThousandPieces) {
+  const std::vector<LogicalTensor> params = {{"w", {kManyRows, 1}, 0, 0}};
+  Layout layout = LayoutOf({ManyPieces("a")});
+  std::vector<Piece>& pieces = layout.tensors[0].pieces;
+  pieces.erase(pieces.begin() + 123'456, pieces.begin() + 123'458);
+  ExpectError(PrimaryPlaces::Find(params, layout), Errc::kCorrupt,
+              "elements [123456:123458, 0:1] of [200000, 1] are stored nowhere");
+}
+
+TEST(BuildPlan, OfAHundredThousandPiecesLooksAtNeighboursOnly) {
+  const std::vector<LogicalTensor> params = {{"w", {kManyRows, 1}, 0, 0}};
+  const BoundLayout source = NaiveBind(params, LayoutOf({ManyPieces("a")}));
+  const Layout halves = LayoutOf({RowsOf("b", 0, {kManyRows, 1}, 0, kManyRows / 2),
+                                  RowsOf("c", 0, {kManyRows, 1}, kManyRows / 2, kManyRows / 2)});
+  const auto plan = BuildPlan(params, source, halves);
+  ASSERT_TRUE(plan.ok()) << plan.error().ToString();
+  ASSERT_THAT(plan->tensors[1].copies, SizeIs(kManyRows / 2));
+  const CopyOp& first = plan->tensors[1].copies.front();
+  EXPECT_EQ(first.start, kManyRows / 2 - 1);
+  EXPECT_EQ(BoxText(first.box), "[0:1, 0:1]");
+}
+
 TEST(PrimaryPlaces, NameAParameterThatIsStoredNowhere) {
   const std::vector<LogicalTensor> params = {{"w", kPlanned, 0, 0}, {"lost", {2}, 0, 0}};
   const Layout layout = LayoutOf({WholeOf("a", 0, kPlanned)});
