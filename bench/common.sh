@@ -68,6 +68,12 @@ timed() {
   "$@"
   since "$start"
 }
+# Pages that a virtual machine's host has taken back are slow to write to the first time: each run is
+# given warm ones. $1: bytes.
+warm_memory() {
+  head -c "$1" /dev/zero > "$work/warm"
+  rm "$work/warm"
+}
 bytes_of() { du -sbL --apparent-size "$1" | cut -f1; }
 median() { sort -n | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 median_of() { printf '%s\n' "$@" | median; }

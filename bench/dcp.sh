@@ -32,6 +32,7 @@ rm -rf "$work/first"
 declare -A rows
 measure() {  # row, output, command: adds "seconds CPU-seconds bytes" to the row
   rm -rf "$2"
+  warm_memory "$(($(bytes_of "$work/tag") * 5 / 4))"
   rows[$1]+="$("$python" bench/reference_run.py --measure "${@:3}")"$'\n'
 }
 for ((round = 0; round < rounds; ++round)); do
@@ -43,17 +44,19 @@ for ((round = 0; round < rounds; ++round)); do
   measure load-save "$work/out" "$python" bench/dcp_state.py load_save "$work/whole.pt" "$work/out"
 done
 
-printf '%-34s %6s %9s %9s %9s %9s %9s\n' what GB seconds 'CPU s' GB/s 'vs cp' 'peak MB'
+printf '%-34s %6s %9s %9s %9s %9s %9s %9s\n' what GB seconds 'CPU s' GB/s 'cp in' 'cp out' 'peak MB'
 column() { printf '%s' "${rows[$1]}" | cut -d' ' -f"$2" | median; }
-show() {  # row, input, row of the cp, text
-  awk -v t="$4" -v B="$(bytes_of "$2")" -v s="$(column "$1" 1)" -v c="$(column "$1" 2)" \
-    -v m="$(column "$1" 3)" -v cp="$(column "$3" 1)" 'BEGIN {
-      printf "%-34s %6.2f %9.2f %9.2f %9.2f %8.2fx %9.0f\n", t, B / 1e9, s, c, B / 1e9 / s, cp / s, m / 1e6 }'
+show() {  # row, input, rows of the cp of what is read and of what is written, text
+  awk -v t="$5" -v B="$(bytes_of "$2")" -v s="$(column "$1" 1)" -v c="$(column "$1" 2)" \
+    -v m="$(column "$1" 3)" -v cp_in="$(column "$3" 1)" -v cp_out="$(column "$4" 1)" 'BEGIN {
+      printf "%-34s %6.2f %9.2f %9.2f %9.2f %8.2fx %8.2fx %9.0f\n", t, B / 1e9, s, c, B / 1e9 / s,
+        s / cp_in, s / cp_out, m / 1e6 }'
 }
-show to-dcp "$work/tag" cp-tag "NxD tag to DCP"
-show cp-tag "$work/tag" cp-tag "cp -r of the tag"
-show to-nxd "$work/dcp" cp-dcp "DCP to NxD tag"
-show cp-dcp "$work/dcp" cp-dcp "cp -r of the checkpoint"
-show to-torch "$work/dcp" cp-dcp "torch's dcp_to_torch_save"
-show load-save "$work/whole.pt" cp-dcp "torch.load and torch.save"
+show to-dcp "$work/tag" cp-tag cp-dcp "NxD tag to DCP"
+show to-nxd "$work/dcp" cp-dcp cp-tag "DCP to NxD tag"
+show cp-tag "$work/tag" cp-tag cp-tag "cp -r of the tag"
+show cp-dcp "$work/dcp" cp-dcp cp-dcp "cp -r of the checkpoint"
+show to-torch "$work/dcp" cp-dcp cp-dcp "torch's dcp_to_torch_save"
+show load-save "$work/whole.pt" cp-dcp cp-dcp "torch.load and torch.save"
+echo "cp in, cp out: times the seconds of cp -r of what is read, and of what is written"
 echo "load average: $(cut -d' ' -f1-3 /proc/loadavg), $(nproc) processors"

@@ -152,6 +152,15 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
   return text + CostText(report, report.output_bytes, seconds, dry_run) + NotesText(report);
 }
 
+// Only a checkpoint can be cut anew: with --to dcp INPUT is one, also when nothing in the folder says
+// so, unless it is a tag.
+Kind SourceOf(const std::string& input, Kind to) {
+  if (dcp::LooksLikeFolder(input)) return Kind::kDcp;
+  if (to != Kind::kDcp || KindOf(input) == PathKind::kMissing) return Kind::kNxd;
+  const Result<Kind> found = ops::Recognise(input);
+  return found.ok() && *found == Kind::kNxd ? Kind::kNxd : Kind::kDcp;
+}
+
 // A tag goes to a tag, a checkpoint to a checkpoint; and back what was taken to PyTorch.
 Status CheckFormats(const Args& args, Kind from, Kind to) {
   const bool is_tag = from == Kind::kNxd;
@@ -184,8 +193,8 @@ Status TakeState(const Args& args, ops::ConvertRequest& request) {
 
 Result<ops::ConvertRequest> RequestOf(const Args& args) {
   ops::ConvertRequest request;
-  request.from = dcp::LooksLikeFolder(args.input) ? Kind::kDcp : Kind::kNxd;
   request.to = *ops::KindFromName(args.to);
+  request.from = SourceOf(args.input, request.to);
   request.input = args.input;
   request.output = args.output;
   NXDKIT_TRY(CheckFormats(args, request.from, request.to));

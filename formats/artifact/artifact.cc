@@ -233,7 +233,7 @@ Result<Kind> Recognise(const std::string& asked) {
              "tp0_sharded_checkpoint.safetensors), no NxD shard set "
              "(model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`), no Hugging Face "
              "weights (model.safetensors, model.safetensors.index.json, pytorch_model.bin), no "
-             "torch distributed checkpoint (.metadata)")
+             "torch distributed checkpoint (.metadata, metadata.pkl, shards of safetensors)")
       .in(path);
 }
 

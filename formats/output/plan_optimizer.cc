@@ -136,11 +136,17 @@ class TreeMaker {
     return PickleValue::MakeDict(std::move(out));
   }
 
+  std::string HintOn(uint32_t param) const {
+    const bool is_qkv = source_.params[param].name.find(".self_attn.") != std::string::npos;
+    return is_qkv ? "--qkv as the input has it keeps them apart"
+                  : "--no-optimizer converts the weights alone";
+  }
+
   Error PartsDiffer(const TensorLayout& tensor, uint32_t other, std::string_view what) const {
     return Unsupported(
                "{} and {} become one parameter, but the optimizer keeps something else of each: {}",
                source_.params[tensor.pieces.front().param].name, source_.params[other].name, what)
-        .hint("--qkv as the input has it keeps them apart");
+        .hint(HintOn(other));
   }
 
   // What the output fuses must have been stepped together: there is one step for all of it.

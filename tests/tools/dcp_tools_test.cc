@@ -271,6 +271,14 @@ TEST_F(DcpState, ReshardRefusesATagAsACheckpoint) {
               HasSubstr("nxd-convert --from nxd --to dcp"));
 }
 
+// Files called model_0.pt may be anybody's: --to dcp says whose they are.
+TEST_F(DcpState, ReshardTakesAFolderThatNothingNames) {
+  Reshard(0, "--to dcp --mesh dp=2", NXDKIT_TESTDATA "/dcp/forms/own", shop_ / "recut");
+  EXPECT_TRUE(fs::exists(shop_ / "recut/__1_0.distcp"));
+  const Json json = Reshard(3, "--tp 1", NXDKIT_TESTDATA "/dcp/forms/own", shop_ / "tag");
+  EXPECT_THAT(json["error"]["message"].get<std::string>(), HasSubstr("no NxD shard set"));
+}
+
 TEST_F(DcpState, ReshardSaysThatAPathIsNotThere) {
   const Json json = Reshard(3, "--to dcp --mesh dp=2", shop_ / "nothing", shop_ / "out");
   EXPECT_EQ(json["error"]["file"], shop_ / "nothing");
