@@ -98,7 +98,7 @@ Box GapOf(Box box, const std::vector<Place>& places, const BoxTree& tree) {
   constexpr size_t kFew = 16;
   for (;;) {
     const std::vector<uint32_t> meeting = tree.Meeting(box);
-    if (meeting.size() <= kFew) return Uncovered(box, places, meeting).front();
+    if (meeting.size() <= kFew || box.Volume() == 1) return Uncovered(box, places, meeting).front();
     const auto widest =
         static_cast<size_t>(std::ranges::max_element(box.extent) - box.extent.begin());
     Box half = box;
@@ -111,38 +111,45 @@ Box GapOf(Box box, const std::vector<Place>& places, const BoxTree& tree) {
   }
 }
 
+int64_t CountIn(const std::vector<Place>& places) {
+  int64_t count = 0;
+  for (const Place& place : places) count += place.logical.Volume();
+  return count;
+}
+
+// Of each piece what no earlier one holds; the parameter has `volume` elements.
+std::vector<Place> FirstPlaces(const std::vector<Place>& pieces, int64_t volume) {
+  const BoxTree tree = TreeOf(pieces);
+  std::vector<Place> places;
+  int64_t covered = 0;
+  for (uint32_t i = 0; i < pieces.size(); ++i) {
+    if (covered == volume && !places.empty()) break;  // only copies are left
+    std::vector<uint32_t> earlier = tree.Meeting(pieces[i].logical);
+    earlier.erase(std::ranges::lower_bound(earlier, i), earlier.end());
+    for (Box& part : Uncovered(pieces[i].logical, pieces, earlier)) {
+      covered += part.Volume();
+      places.push_back({pieces[i].tensor, pieces[i].piece, std::move(part)});
+    }
+  }
+  return places;
+}
+
 }  // namespace
 
 Result<PrimaryPlaces> PrimaryPlaces::Find(const std::vector<LogicalTensor>& params,
                                           const Layout& layout, bool allow_missing) {
   PrimaryPlaces out;
-  out.places_.resize(params.size());
-  const std::vector<std::vector<Place>> pieces = PiecesByParam(params.size(), layout);
-  for (uint32_t param = 0; param < params.size(); ++param) {
-    const Box whole = WholeBox(params[param].shape);
-    const BoxTree tree = TreeOf(pieces[param]);
-    std::vector<Place>& places = out.places_[param];
-    int64_t covered = 0;
-    for (uint32_t i = 0; i < pieces[param].size(); ++i) {
-      // Then only copies are left.
-      if (covered == whole.Volume() && !places.empty()) break;
-      const Place& piece = pieces[param][i];
-      std::vector<uint32_t> earlier = tree.Meeting(piece.logical);
-      earlier.erase(std::ranges::lower_bound(earlier, i), earlier.end());
-      for (Box& part : Uncovered(piece.logical, pieces[param], earlier)) {
-        covered += part.Volume();
-        places.push_back({piece.tensor, piece.piece, std::move(part)});
-      }
-    }
-    out.trees_.push_back(TreeOf(places));
-    if (covered == whole.Volume()) continue;
-    if (places.empty() && allow_missing) continue;
-    return Error(Errc::kCorrupt, places.empty()
-                                     ? "the parameter is stored nowhere"
-                                     : fmt::format("elements {} of {} are stored nowhere",
-                                                   BoxText(GapOf(whole, places, out.trees_.back())),
-                                                   ShapeText(params[param].shape)))
-        .on(params[param].name);
+  for (const std::vector<Place>& pieces : PiecesByParam(params.size(), layout)) {
+    const LogicalTensor& param = params[out.places_.size()];
+    const Box whole = WholeBox(param.shape);
+    const std::vector<Place>& places =
+        out.places_.emplace_back(FirstPlaces(pieces, whole.Volume()));
+    const BoxTree& tree = out.trees_.emplace_back(TreeOf(places));
+    if (CountIn(places) == whole.Volume() || (places.empty() && allow_missing)) continue;
+    if (places.empty()) return Corrupt("the parameter is stored nowhere").on(param.name);
+    return Corrupt("elements {} of {} are stored nowhere", BoxText(GapOf(whole, places, tree)),
+                   ShapeText(param.shape))
+        .on(param.name);
   }
   return out;
 }
