@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "formats/torch/archive.h"
 #include "formats/torch/pickle_writer.h"
@@ -560,6 +562,80 @@ TEST_F(TagState, TakesStepsThatAreTensorsOfWholeNumbers) {
   ASSERT_TRUE(made.ok()) << made.error().ToString();
   EXPECT_EQ(DcpDraft::Read(shop_ / "dcp").Find("optimizer.state.model.norm.weight.step").bytes,
             BytesOf(12.0f));
+}
+
+// A schedule of torch adds it to each group, and asks a checkpoint for it before it loads.
+TEST_F(TagState, GivesTheRateThatAScheduleBeganWith) {
+  for (const bool said : {true, false}) {
+    SCOPED_TRACE(said);
+    TrainingTag tag;
+    if (said)
+      tag.change = [](testing_util::FileDraft& file) {
+        if (!file.is_optimizer()) return;
+        for (const size_t group : {0, 1})
+          file.Group(group).push_back({{std::string("initial_lr")}, {5e-3}});
+      };
+    testing_util::WriteTrainingTag(shop_ / "tag", tag);
+    std::filesystem::remove_all(shop_ / "dcp");
+    ASSERT_TRUE(ThereAsIs().ok());
+    DcpDraft made = DcpDraft::Read(shop_ / "dcp");
+    for (const char* name : {"model.norm.weight", "model.embed_tokens.weight"}) {
+      const std::string options = std::string("optimizer.param_groups.") + name;
+      const double rate = std::get<double>(made.FindObject(options + ".lr").value.value);
+      EXPECT_EQ(std::get<double>(made.FindObject(options + ".initial_lr").value.value),
+                said ? 5e-3 : rate);
+    }
+  }
+}
+
+// As torch leaves it. What is the rate all the same was in no group of the trainer's.
+TEST_F(TagState, TakesAnInitialRateThatIsNotTheRate) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+  trained.Remove("nxdkit.optimizer");
+  for (const bool differs : {false, true}) {
+    SCOPED_TRACE(differs);
+    if (differs)
+      for (DcpDraft::Object& object : trained.objects)
+        if (object.key.ends_with(".initial_lr")) object.value = {5e-3};
+    trained.Write(shop_ / "dcp");
+    std::filesystem::remove_all(shop_ / "back");
+    ASSERT_TRUE(Back().ok());
+    ops::InputHints hints = StateHints();
+    hints.config = shop_ / "tag/config.json";
+    const auto back = ops::OpenAndBind(shop_ / "back", Kind::kNxd, hints);
+    ASSERT_TRUE(back.ok()) << back.error().ToString();
+    for (const size_t group : {0, 1}) {
+      const PickleValue* rate = OptionIn(*back, group, "initial_lr");
+      ASSERT_EQ(rate != nullptr, differs);
+      if (rate) {
+        EXPECT_EQ(std::get<double>(rate->value), 5e-3);
+      }
+    }
+  }
+}
+
+// Torch sorts what several ranks save; the tag is the same whatever the order was.
+TEST_F(TagState, HasItsEntriesInAdamsOrder) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+  trained.Remove("nxdkit.optimizer");
+  const std::string file = "optim/dp_rank_00_tp_rank_00_pp_rank_00.pt";
+  std::string first;
+  for (const bool sorted : {false, true}) {
+    if (sorted) std::ranges::sort(trained.tensors, {}, &DcpDraft::Tensor::key);
+    trained.Write(shop_ / "dcp");
+    std::filesystem::remove_all(shop_ / "back");
+    ASSERT_TRUE(Back().ok());
+    if (!sorted) first = ReadBytes(shop_ / ("back/" + file));
+  }
+  EXPECT_EQ(first, ReadBytes(shop_ / ("back/" + file)));
+  const auto read = torch::ReadArchive(shop_ / ("back/" + file));
+  ASSERT_TRUE(read.ok()) << read.error().ToString();
+  std::vector<std::string> names;
+  for (const auto& [name, value] : *read->root.Find("base_state")->dict()->front().second.dict())
+    names.push_back(*name.string());
+  EXPECT_THAT(names, ElementsAre("step", "exp_avg", "exp_avg_sq"));
 }
 
 TEST_F(TagState, NamesObjectsThatItLacks) {
