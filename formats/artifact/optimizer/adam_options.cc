@@ -14,7 +14,6 @@ using torch::PickleList;
 using torch::PickleValue;
 
 constexpr char kLearningRate[] = "lr";
-constexpr char kInitialRate[] = "initial_lr";
 
 // As torch keeps it: numbers are floating point, a list of them is a tuple.
 PickleValue AsTorch(const PickleValue& value) {

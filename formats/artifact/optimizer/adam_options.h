@@ -9,6 +9,8 @@
 
 namespace nxdkit::ops {
 
+inline constexpr char kInitialRate[] = "initial_lr";
+
 struct AdamOption {
   const char* name;
   torch::PickleValue unsaid;  // what it is where nothing says so; see UnsaidIn
