@@ -40,8 +40,8 @@ CASES = [("llama", "torchtitan", ("--mesh", "dp=2,tp=2"), FSDP),
          ("qwen3_moe", "torchtitan", ("--mesh", "dp=2,tp=2"), STACKED)]
 ARCHITECTURES = {"mixtral": "MixtralForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}
 STEP = 10
-OPTIONS = [{"lr": 3e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": decay}
-           for decay in (0.01, 0.0)]
+OPTIONS = [{"lr": 3e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": decay,
+            "initial_lr": 3e-4} for decay in (0.01, 0.0)]
 
 
 def config_of(family):
@@ -94,7 +94,9 @@ class Source:
     def __init__(self, test, family, folder, **config):
         self.test, self.folder, self.config = test, folder, {**config_of(family), **config}
         self.experts = family in ARCHITECTURES
+        self.options = OPTIONS
         if self.experts:
+            self.options = [{**said, "initial_lr": 5e-4} for said in OPTIONS]
             self.make_experts()
         else:
             self.make_dense()
@@ -124,7 +126,7 @@ class Source:
                         "exp_avg_sq": {name: torch.rand(t.shape, generator=random)
                                        for name, t in self.weights.items()}}
         state = {}
-        for group, options in zip(reshard.grouped(list(self.weights), "norms"), OPTIONS):
+        for group, options in zip(reshard.grouped(list(self.weights), "norms"), self.options):
             for name in group:
                 state[f"state.{name}.step"] = torch.tensor(float(STEP))
                 for moment in resume.MOMENTS:
@@ -145,14 +147,14 @@ class Source:
     def write_expected(self, style):
         """The source in the checkpoint's names, and the step that it would take."""
         groups = reshard.grouped(list(self.weights), "norms")
-        made = resume.source_step(self.weights, self.moments, groups, OPTIONS, STEP)
+        made = resume.source_step(self.weights, self.moments, groups, self.options, STEP)
         by_name = {"weights": self.weights, **made,
                    **{moment: self.moments[moment] for moment in resume.MOMENTS}}
         expected = {key: models.renamed(value, self.config, style)
                     for key, value in by_name.items()}
         names = list(expected["weights"])
-        expected.update(name=f"{self.config['model_type']} {style}", step=STEP, options=OPTIONS,
-                        groups=reshard.grouped(names, "norms"))
+        expected.update(name=f"{self.config['model_type']} {style}", step=STEP,
+                        options=self.options, groups=reshard.grouped(names, "norms"))
         torch.save(expected, self.folder + "/expected.pt")
 
     def check_tag(self, tag):

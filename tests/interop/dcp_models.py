@@ -127,8 +127,8 @@ def tensor_parallel(root, mesh):
 
 def parallel(root, fsdp, tp=1, experts="tp"):
     """FSDP2 over tensor parallelism. Stacked experts are cut by `experts`: "tp", each like a linear
-    layer; "ep", over pairs of FSDP ranks, and inside by the pairs; "ep,tp", over the FSDP ranks, and
-    each like a linear layer. As TorchTitan does."""
+    layer; "ep", over pairs of FSDP ranks, and inside by the pairs; "ep,tp", over the FSDP ranks,
+    and each like a linear layer. As TorchTitan does."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import Shard

@@ -84,11 +84,9 @@ class Run:
             for tensor in state.values():
                 tensor.fill_(float("nan"))
 
-    def load(self, folder, missing=()):
-        """`missing`: which states the checkpoint does not have."""
+    def load(self, folder):
         model = get_model_state_dict(self.root)
-        states = {name: state for name, state in self.states.items() if name not in missing}
-        dcp.load({**model, **states}, checkpoint_id=folder)
+        dcp.load({**model, **self.states}, checkpoint_id=folder)
         set_model_state_dict(self.root, model)
 
     def save(self, folder, **more):
