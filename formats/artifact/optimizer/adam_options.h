@@ -25,8 +25,8 @@ const AdamOption* FindAdamOption(std::string_view name);  // nullptr: AdamW has 
 
 // What the option is in a group that does not say it: the initial rate is the rate.
 torch::PickleValue UnsaidIn(const torch::PickleDict& group, const AdamOption& option);
-// The option's value in a group, or what it is where the group does not say it. Betas are a tuple, numbers
-// floating point, as torch has them.
+// The option's value in a group, or what it is where the group does not say it. Betas are a tuple,
+// numbers floating point, as torch has them.
 torch::PickleValue OptionOf(const torch::PickleDict& group, const AdamOption& option);
 
 // Whether two values are the same but for lists that are tuples, and whole numbers.

@@ -31,9 +31,9 @@ struct RunProgress {
 // it; what nobody says is what the optimizer has counted.
 Result<RunProgress> ProgressOfTag(const BoundArtifact& tag);
 
-// What TorchTitan of 2025 keeps of a schedule that is at this epoch: all that torch's LambdaLR has, by
-// name. Without base_lrs where a group does not say its initial_lr: lr is what became of it, and a
-// schedule that begins with it would go on wrong without a word.
+// What TorchTitan of 2025 keeps of a schedule that is at this epoch: all that torch's LambdaLR has,
+// by name. Without base_lrs where a group does not say its initial_lr: lr is what became of it, and
+// a schedule that begins with it would go on wrong without a word.
 torch::PickleDict ScheduleAt(const BoundOptimizer& optimizer, int64_t last_epoch);
 
 // What scheduler.pt of a tag that is made of a checkpoint is to hold: what the checkpoint says of

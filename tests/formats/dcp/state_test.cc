@@ -592,8 +592,32 @@ TEST_F(TagState, GivesTheRateThatAScheduleBeganWith) {
   }
 }
 
-// TorchTitan of 2025 asks for all that torch's LambdaLR keeps; a rate that is not the first one would
-// be taken for it.
+// Weights in F32 are master weights.
+TEST_F(TagState, WithoutMasterWeightsHasLostWhatF32Holds) {
+  const auto is_lost = Contains(HasSubstr("the tag has no master weights"));
+  TrainingTag tag;
+  tag.master_weights = false;
+  auto made = There(tag);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes, is_lost);
+  tag.change = [](testing_util::FileDraft& file) {
+    if (file.is_optimizer()) return;
+    for (auto& tensor : file.tensors) {
+      std::string wide;
+      for (size_t i = 0; i < tensor.bytes.size(); i += 2)
+        wide += std::string(2, '\0') + tensor.bytes.substr(i, 2);
+      tensor = {{tensor.output.name, Dtype::kF32, tensor.output.shape}, std::move(wide)};
+    }
+  };
+  std::filesystem::remove_all(shop_ / "tag");
+  std::filesystem::remove_all(shop_ / "dcp");
+  made = There(tag);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes, Not(is_lost));
+}
+
+// TorchTitan of 2025 asks for all that torch's LambdaLR keeps; a rate that is not the first one
+// would be taken for it.
 TEST_F(TagState, GivesTheWholeScheduleTo2025) {
   for (const bool said : {true, false}) {
     SCOPED_TRACE(said);
