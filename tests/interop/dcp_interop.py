@@ -144,7 +144,7 @@ class Source:
         self.test.convert("--from", "dcp", "--to", "nxd", "--config", config, *self.WAY,
                           f"{self.folder}/{saved}", f"{self.folder}/{tag}")
 
-    def write_expected(self, style):
+    def write_expected(self, style, **more):
         """The source in the checkpoint's names, and the step that it would take."""
         groups = reshard.grouped(list(self.weights), "norms")
         made = resume.source_step(self.weights, self.moments, groups, self.options, STEP)
@@ -154,7 +154,7 @@ class Source:
                     for key, value in by_name.items()}
         names = list(expected["weights"])
         expected.update(name=f"{self.config['model_type']} {style}", step=STEP,
-                        options=self.options, groups=reshard.grouped(names, "norms"))
+                        options=self.options, groups=reshard.grouped(names, "norms"), **more)
         torch.save(expected, self.folder + "/expected.pt")
 
     def check_tag(self, tag):
@@ -228,6 +228,22 @@ class Matrix(Dcp):
             optimizer.step()
             made.step()
             self.assertEqual(made.last_epoch, STEP + 1)
+
+
+class Transformers(Dcp):
+    def test_models_of_transformers_resume(self):
+        """Its own modules; of experts it has one tensor for all, where a checkpoint has each."""
+        sources = [Source(self, family, self.path(family), hidden_size=16)
+                   for family in ("llama", "qwen2", "qwen3")]
+        for source in sources:
+            self.convert("--from", "nxd", "--to", "dcp", "--style", "hf", "--mesh", "dp=2",
+                         source.folder + "/tag", source.folder + "/dcp")
+            source.write_expected("hf", config=source.config)
+        resume.spawn(resume.resume, 2, [(source.folder, "dcp", {"fsdp": 2}, "saved")
+                                        for source in sources])
+        for source in sources:
+            source.to_tag("saved", "back")
+            source.check_tag("back")
 
 
 class Groups(Dcp):

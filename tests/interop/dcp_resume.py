@@ -152,12 +152,21 @@ def of_processes(rank, world, store):
     os._exit(0)
 
 
+def root_of(expected):
+    """The module of transformers where its config.json is there."""
+    if "config" not in expected:
+        return models.module_of(expected["weights"])
+    import transformers  # not in every process: it takes seconds
+    config = transformers.AutoConfig.for_model(**expected["config"])
+    return transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+
+
 def resume(rank, world, jobs, store):
     """Each job: a folder with expected.pt, its checkpoint, how the model is cut, where to save."""
     with of_processes(rank, world, store):
         for folder, checkpoint, cut, saved in jobs:
             expected = torch.load(folder + "/expected.pt", weights_only=True)
-            root = models.parallel(models.module_of(expected["weights"]), **cut)
+            root = models.parallel(root_of(expected), **cut)
             run = Run(root, expected["groups"])
             try:
                 run.load(f"{folder}/{checkpoint}")
