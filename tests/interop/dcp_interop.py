@@ -246,6 +246,38 @@ class Transformers(Dcp):
             source.check_tag("back")
 
 
+    def test_its_experts_are_read(self):
+        for family in ARCHITECTURES:
+            with self.subTest(family):
+                self.check_experts(family)
+
+    def check_experts(self, family):
+        config = {**config_of(family), "hidden_size": 16}
+        root = resume.of_transformers(config)
+        shapes = {name: p.shape for name, p in root.named_parameters()}
+        random = torch.Generator().manual_seed(6)
+        state = {"weights": {n: torch.randn(s, generator=random) for n, s in shapes.items()},
+                 "exp_avg": {n: torch.randn(s, generator=random) for n, s in shapes.items()},
+                 "exp_avg_sq": {n: torch.rand(s, generator=random) for n, s in shapes.items()}}
+        run = resume.Run(root, [list(shapes)])
+        run.train({**state, "step": STEP, "options": OPTIONS[:1]})
+        run.save(self.path(family, "saved"))
+        self.write_config(config, self.path(family))
+        self.convert("--from", "dcp", "--to", "nxd", "--config", self.path(family, "config.json"),
+                     "--tp", "2", "--dp", "3", "--verify", self.path(family, "saved"),
+                     self.path(family, "tag"))
+        self.convert("--from", "nxd", "--to", "dcp", "--style", "hf", "--verify",
+                     self.path(family, "tag"), self.path(family, "dcp"))
+        expected = {key: models.apart(tensors, family) for key, tensors in state.items()}
+        groups, options = [list(expected["weights"])], OPTIONS[:1]
+        step = resume.source_step(expected["weights"], expected, groups, options, STEP)
+        expected.update(step=STEP, options=options, **step)
+        again = resume.Run(models.module_of(expected["weights"]), groups)
+        again.load(self.path(family, "dcp"))
+        again.check_loaded(expected)
+        again.check_step(expected)
+
+
 class Groups(Dcp):
     def test_groups_of_the_optimizer(self):
         """get_optimizer_state_dict, flattened or not: the same tag."""

@@ -57,6 +57,22 @@ def renamed(tensors, config, style):
     return out
 
 
+def apart(tensors, family):
+    """Tensors of transformers since 5, a layer's experts in one, as its checkpoints have them."""
+    block, gate, up, down = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
+                             "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj")}[family]
+    out = {}
+    for name, tensor in tensors.items():
+        layer, _, kind = name.partition(".mlp.experts.")
+        for expert, of in enumerate(tensor if kind else ()):
+            halves = {gate: of.chunk(2)[0], up: of.chunk(2)[1]}
+            for to, part in (halves if kind == "gate_up_proj" else {down: of}).items():
+                out[f"{layer}.{block}.experts.{expert}.{to}.weight"] = part.clone()
+        if not kind:
+            out[name.replace(".mlp.gate.", f".{block}.gate.")] = tensor
+    return out
+
+
 class Node(torch.nn.Module):
     """A module that only holds others."""
 

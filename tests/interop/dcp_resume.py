@@ -84,6 +84,19 @@ class Run:
             for tensor in state.values():
                 tensor.fill_(float("nan"))
 
+    def train(self, expected):
+        """Makes it what the file says, as if it had been trained so far."""
+        with torch.no_grad():
+            for name, p in self.named.items():
+                p.copy_(models.shard(expected["weights"][name], p))
+                state = self.optimizer.state[p]
+                state["step"].fill_(expected["step"])
+                for moment in MOMENTS:
+                    state[moment].copy_(models.shard(expected[moment][name], p))
+        for group, options in zip(self.optimizer.param_groups, expected["options"], strict=True):
+            group.update(options)
+        self.schedule.of.last_epoch = self.counts.step = expected["step"]
+
     def load(self, folder):
         model = get_model_state_dict(self.root)
         dcp.load({**model, **self.states}, checkpoint_id=folder)
@@ -152,13 +165,16 @@ def of_processes(rank, world, store):
     os._exit(0)
 
 
-def root_of(expected):
-    """The module of transformers where its config.json is there."""
-    if "config" not in expected:
-        return models.module_of(expected["weights"])
+def of_transformers(config):
     import transformers  # not in every process: it takes seconds
-    config = transformers.AutoConfig.for_model(**expected["config"])
-    return transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    made = transformers.AutoConfig.for_model(**config)
+    return transformers.AutoModelForCausalLM.from_config(made, dtype=torch.float32)
+
+
+def root_of(expected):
+    if "config" in expected:
+        return of_transformers(expected["config"])
+    return models.module_of(expected["weights"])
 
 
 def resume(rank, world, jobs, store):
