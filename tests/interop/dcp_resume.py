@@ -4,6 +4,7 @@ run's counts through Stateful objects. What was loaded and the next step are com
 file says."""
 
 import contextlib
+import logging
 import os
 import sys
 import tempfile
@@ -157,6 +158,7 @@ def source_step(weights, moments, groups, options, steps):
 def of_processes(rank, world, store):
     """At its end: now and then a thread of torch's own aborts a process later, on the way out."""
     warnings.simplefilter("ignore")
+    logging.getLogger("torch.distributed").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     yield
