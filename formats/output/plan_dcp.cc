@@ -200,12 +200,19 @@ class Maker {
     return OkStatus();
   }
 
+  Status AddSchedule(int64_t last_epoch) {
+    if (spec_.dcp_style != dcp::Style::kTitan2025) return AddObject(kLastEpochKey, {last_epoch});
+    for (const auto& [name, value] : ScheduleAt(*source_.optimizer, last_epoch))
+      NXDKIT_TRY(AddObject(fmt::format("{}{}", kScheduler, *name.string()), value));
+    return OkStatus();
+  }
+
   // What training goes on from beside the numbers.
   Status AddRun() {
     if (source_.artifact.dcp) return CarryRun();
     if (!source_.optimizer) return OkStatus();
     NXDKIT_ASSIGN(const RunProgress progress, ProgressOfTag(source_));
-    NXDKIT_TRY(AddObject(kLastEpochKey, {progress.last_epoch}));
+    NXDKIT_TRY(AddSchedule(progress.last_epoch));
     NXDKIT_TRY(AddObject(kTrainStepKey, {progress.step}));
     NXDKIT_TRY(AddObject(kTokensSeenKey, {progress.tokens.value_or(0)}));
     return AddObject(kNumberedFormKey, WriteNumberedForm(*source_.optimizer->form));
@@ -286,6 +293,11 @@ Status NoteRun(const BoundArtifact& source, OutputSpec& spec) {
   spec.notes.push_back(
       "the data loader's state has no counterpart: leave it out when loading "
       "(exclude_from_loading)");
+  const PickleValue schedule = PickleValue::MakeDict(ScheduleAt(optimizer, progress.last_epoch));
+  if (spec.dcp_style == dcp::Style::kTitan2025 && !schedule.Find("base_lrs"))
+    spec.notes.push_back(
+        "the tag does not say initial_lr, so lr_scheduler.base_lrs, which TorchTitan of 2025 asks "
+        "for, is not known: leave lr_scheduler out when loading, and set its epoch by hand");
   if (optimizer.groups.size() > 1)
     spec.notes.push_back(
         "the parameters have different options (weight decay); TorchTitan takes those of the first "

@@ -12,7 +12,6 @@ torch_checkpointing. Of each, the model must be the source's, and all must have 
 import importlib.util
 import os
 import subprocess
-import unittest
 import warnings
 
 import torch
@@ -20,6 +19,8 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 import dcp_interop as dcps
+import dcp_models as models
+import dcp_resume as resume
 import interop
 import reshard_interop as reshard
 
@@ -57,27 +58,22 @@ def save_ranks(folder, items, rank):
         torch.save(value, f"{folder}/{name}_{rank}.pt")
 
 
-def worker(rank, world, folder, store):
+def save_forms(rank, folder):
     import pickle
 
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint._extension import ZStandard
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
-    from torch.distributed.device_mesh import init_device_mesh
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
-    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("fsdp", "tp"))
     source = torch.load(folder + "/source.pt", weights_only=True)
-    root = dcps.parallel(dcps.module_of(source["weights"]), mesh)
+    root = models.parallel(models.module_of(source["weights"]), 2, 2)
     named = dict(root.named_parameters())
     state = {}
     with torch.no_grad():
         for name, p in named.items():
-            p.copy_(dcps.shard(source["weights"][name], p))
+            p.copy_(models.shard(source["weights"][name], p))
             state[name] = {"step": torch.tensor(10.0)}
             for moment in ("exp_avg", "exp_avg_sq"):
-                state[name][moment] = dcps.shard(source[moment][name], p)
+                state[name][moment] = models.shard(source[moment][name], p)
     options = {name: source["options"] for name in named}
     model = {name: p.detach() for name, p in named.items()}
     items = {"model": model, "optimizer": {"state": state, "param_groups": options},
@@ -98,24 +94,26 @@ def worker(rank, world, folder, store):
             with open(folder + "/known/metadata.pkl", "wb") as f:
                 pickle.dump(known, f)
     dist.barrier()
-    dcps.leave()
 
 
-class Forms(unittest.TestCase):
-    setUp, path = dcps.Dcp.setUp, dcps.Dcp.path
-    convert, spawn = dcps.Dcp.convert, dcps.Dcp.spawn
+def worker(rank, world, folder, store):
+    with resume.of_processes(rank, world, store):
+        save_forms(rank, folder)
 
+
+class Forms(dcps.Dcp):
     def make(self, config, style):
         training = reshard.Training(config, "norms")
         weights = training.states["sharded_master_weights"]
-        source = {"weights": dcps.renamed(weights, config, style),
-                  "exp_avg": dcps.renamed(training.states["exp_avg"], config, style),
-                  "exp_avg_sq": dcps.renamed(
-                      {n: t.abs() for n, t in training.states["exp_avg_sq"].items()}, config, style),
+        source = {"weights": models.renamed(weights, config, style),
+                  "exp_avg": models.renamed(training.states["exp_avg"], config, style),
+                  "exp_avg_sq": models.renamed({n: t.abs() for n, t in
+                                                training.states["exp_avg_sq"].items()},
+                                               config, style),
                   "options": {"lr": 3e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.01}}
         torch.save(source, self.path("source.pt"))
         training.save(self.path("tag"), reshard.Geometry(tp=2, dp=1, style="separate"))
-        self.spawn(worker, WORLD, self.folder)
+        resume.spawn(worker, WORLD, self.folder)
         return weights
 
     def digest(self, form):

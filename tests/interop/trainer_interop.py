@@ -29,22 +29,49 @@ def tag(run, step):
     return os.path.join(run, f"global_step_{step}", "actor")
 
 
+def make_sums(folder):
+    """What arithmetic.yaml trains on."""
+    build = os.path.dirname(os.path.dirname(interop.program("grpo-train")))
+    subprocess.run(["bash", os.path.join(CONFIGS, "arithmetic.sh"), "--build", build, folder],
+                   check=True, stdout=subprocess.DEVNULL)
+
+
+def train(sums, run, steps, *options):
+    """Trains until there are so many steps, or continues to."""
+    subprocess.run(
+        [interop.program("grpo-train"), "--quiet", "--config",
+         os.path.join(CONFIGS, "arithmetic.yaml"), f"data.train_files={sums}/data@train",
+         f"data.val_files={sums}/data@test", f"worker.actor.model.model_path={sums}/model",
+         f"trainer.save_checkpoint_path={run}", f"trainer.max_steps={steps}",
+         "trainer.save_freq=1", "trainer.save_limit=-1", "trainer.val_freq=-1",
+         "trainer.val_before_train=false", "trainer.cores=8", "trainer.logger=[file]",
+         "worker.actor.optim.lr_scheduler_type=constant", *options], check=True)
+
+
+def joined(parts, shape):
+    """The tensor whose rows data parallel ranks share."""
+    whole = torch.cat(parts)
+    assert not whole[shape[0]:].any(), "padding"
+    return whole[:shape[0]]
+
+
 def load_rank(folder, rank):
-    """The model of a tensor parallel rank, and its optimizer's entries by parameter, whole again."""
+    """The model of a tensor parallel rank, its optimizer's entries by parameter, whole again, the
+    group, and the master weights: the model's where there are no others."""
     model = torch.load(f"{folder}/model/dp_rank_00_tp_rank_{rank:02d}_pp_rank_00.pt",
                        weights_only=True)
     shards = [torch.load(f"{folder}/optim/dp_rank_{d:02d}_tp_rank_{rank:02d}_pp_rank_00.pt",
                          weights_only=True) for d in range(DP)]
-    state = {}
+    state, masters = {}, dict(model)
     for pid, name in zip(shards[0]["param_groups"][0]["params"], model, strict=True):
         shape = torch.Size(shards[0]["shape_info"][pid])
         assert shape == model[name].shape, name
         state[name] = {"step": shards[0]["base_state"][pid]["step"]}
         for entry in ("exp_avg", "exp_avg_sq"):
-            whole = torch.cat([shard["base_state"][pid][entry] for shard in shards])
-            assert not whole[shape[0]:].any(), f"padding of {name}"
-            state[name][entry] = whole[:shape[0]]
-    return model, state, shards[0]["param_groups"][0]
+            state[name][entry] = joined([s["base_state"][pid][entry] for s in shards], shape)
+        if "sharded_master_weights" in shards[0]:
+            masters[name] = joined([s["sharded_master_weights"][pid] for s in shards], shape)
+    return model, state, shards[0]["param_groups"][0], masters
 
 
 class Trainer(unittest.TestCase):
@@ -52,26 +79,17 @@ class Trainer(unittest.TestCase):
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
-        build = os.path.dirname(os.path.dirname(interop.program("grpo-train")))
         sums = os.path.join(folder.name, "sums")
         cls.run_folder = os.path.join(folder.name, "run")
-        subprocess.run(["bash", os.path.join(CONFIGS, "arithmetic.sh"), "--build", build, sums],
-                       check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(
-            [interop.program("grpo-train"), "--quiet", "--config",
-             os.path.join(CONFIGS, "arithmetic.yaml"), f"data.train_files={sums}/data@train",
-             f"data.val_files={sums}/data@test", f"worker.actor.model.model_path={sums}/model",
-             f"trainer.save_checkpoint_path={cls.run_folder}", "trainer.max_steps=3",
-             "trainer.save_freq=1", "trainer.save_limit=-1", "trainer.val_freq=-1",
-             "trainer.val_before_train=false", "trainer.cores=8", "trainer.logger=[file]",
-             "worker.actor.optim.lr_scheduler_type=constant"], check=True)
+        make_sums(sums)
+        train(sums, cls.run_folder, 3)
         with open(os.path.join(tag(cls.run_folder, 3), "config.json"), encoding="utf-8") as file:
             cls.config = json.load(file)
 
     def test_the_tag_is_the_export_cut_for_its_ranks(self):
         whole = load_file(os.path.join(tag(self.run_folder, 3), "huggingface", "model.safetensors"))
         for rank in range(TP):
-            model, _, _ = load_rank(tag(self.run_folder, 3), rank)
+            model, *_ = load_rank(tag(self.run_folder, 3), rank)
             expected = NXD.shard(whole, self.config, TP, rank, "separate", "trn1", 1)
             self.assertEqual(sorted(model), sorted(expected))
             for name, tensor in expected.items():
@@ -81,8 +99,8 @@ class Trainer(unittest.TestCase):
         """The gradient of step 3 follows from the first moments; torch's AdamW, given it and the state of
         step 2, must arrive at the parameters and second moments of step 3."""
         for rank in range(TP):
-            before, state, group = load_rank(tag(self.run_folder, 2), rank)
-            after, last, _ = load_rank(tag(self.run_folder, 3), rank)
+            before, state, group, _ = load_rank(tag(self.run_folder, 2), rank)
+            after, last, *_ = load_rank(tag(self.run_folder, 3), rank)
             beta1 = group["betas"][0]
             moved = 0
             for name, tensor in before.items():

@@ -13,6 +13,8 @@ using torch::PickleDict;
 using torch::PickleList;
 using torch::PickleValue;
 
+constexpr char kLearningRate[] = "lr";
+
 // As torch keeps it: numbers are floating point, a list of them is a tuple.
 PickleValue AsTorch(const PickleValue& value) {
   if (const int64_t* whole = value.integer()) return {static_cast<double>(*whole)};
@@ -22,11 +24,17 @@ PickleValue AsTorch(const PickleValue& value) {
   return PickleValue::MakeTuple(std::move(items));
 }
 
+const PickleValue* SaidIn(const PickleDict& group, std::string_view name) {
+  for (const auto& [key, value] : group)
+    if (key.string() && *key.string() == name) return &value;
+  return nullptr;
+}
+
 }  // namespace
 
 std::span<const AdamOption> AdamOptions() {
-  static const std::array<AdamOption, 11> kOptions = {{
-      {"lr", {1e-3}},
+  static const std::array<AdamOption, 12> kOptions = {{
+      {kLearningRate, {1e-3}},
       {"betas", PickleValue::MakeTuple({{0.9}, {0.999}})},
       {"eps", {1e-8}},
       {"weight_decay", {1e-2}},
@@ -37,7 +45,8 @@ std::span<const AdamOption> AdamOptions() {
       {"differentiable", {false}, false},
       {"fused", {}, false},
       {"decoupled_weight_decay", {true}},  // AdamW, not Adam
-  }};                                      // constant
+      {kInitialRate, {1e-3}},
+  }};  // constant
   return kOptions;
 }
 
@@ -47,10 +56,15 @@ const AdamOption* FindAdamOption(std::string_view name) {
   return found == options.end() ? nullptr : &*found;
 }
 
+PickleValue UnsaidIn(const PickleDict& group, const AdamOption& option) {
+  const bool initial = std::string_view(option.name) == kInitialRate;
+  const PickleValue* rate = initial ? SaidIn(group, kLearningRate) : nullptr;
+  return rate ? AsTorch(*rate) : option.unsaid;
+}
+
 PickleValue OptionOf(const PickleDict& group, const AdamOption& option) {
-  for (const auto& [key, value] : group)
-    if (key.string() && *key.string() == option.name) return AsTorch(value);
-  return option.unsaid;
+  const PickleValue* said = SaidIn(group, option.name);
+  return said ? AsTorch(*said) : UnsaidIn(group, option);
 }
 
 Result<bool> SameOption(const PickleValue& a, const PickleValue& b) {

@@ -9,19 +9,24 @@
 
 namespace nxdkit::ops {
 
+inline constexpr char kInitialRate[] = "initial_lr";
+
 struct AdamOption {
   const char* name;
-  torch::PickleValue unsaid;  // what it is where nothing says so
+  torch::PickleValue unsaid;  // what it is where nothing says so; see UnsaidIn
   // Changes the numbers of a step; others only how it is computed.
   bool counts = true;
 };
 
-// All of torch 2.15's, in its order. TorchTitan needs each of them in a checkpoint that it loads.
+// All of torch 2.15's, in its order, and initial_lr, which every schedule of torch adds to a group.
+// TorchTitan, whose schedules are there before it loads, needs each of them in a checkpoint.
 std::span<const AdamOption> AdamOptions();
 const AdamOption* FindAdamOption(std::string_view name);  // nullptr: AdamW has none of that name
 
-// The option's value in a group, or what it is where nothing says so. Betas are a tuple, numbers
-// floating point, as torch has them.
+// What the option is in a group that does not say it: the initial rate is the rate.
+torch::PickleValue UnsaidIn(const torch::PickleDict& group, const AdamOption& option);
+// The option's value in a group, or what it is where the group does not say it. Betas are a tuple,
+// numbers floating point, as torch has them.
 torch::PickleValue OptionOf(const torch::PickleDict& group, const AdamOption& option);
 
 // Whether two values are the same but for lists that are tuples, and whole numbers.

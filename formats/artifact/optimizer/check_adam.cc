@@ -8,7 +8,7 @@ Status CheckAdam(const BoundArtifact& source) {
   const BoundOptimizer& optimizer = *source.optimizer;
   for (uint32_t i = 0; i < optimizer.entries.size(); ++i) {
     if (!optimizer.entries[i]) continue;
-    for (const char* needed : {"step", "exp_avg", "exp_avg_sq"})
+    for (const std::string_view needed : kAdamEntries)
       if (!optimizer.Find(i, needed))
         return Unsupported(
                    "the optimizer keeps no {}: only the state of Adam and AdamW can be carried "

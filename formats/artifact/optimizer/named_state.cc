@@ -38,17 +38,22 @@ class Namer {
  private:
   // The record has one dtype for all of the module's weights.
   void NoteOtherWeights() {
-    size_t others = 0;
     const Dtype one = optimizer_.form->weights;
-    for (size_t t = 0; t < source_.bound.stored.size(); ++t) {
-      const auto& pieces = source_.bound.layout.tensors[t].pieces;
-      const bool is_weight = !pieces.empty() && pieces.front().param < optimizer_.entries.size();
-      if (is_weight && source_.bound.stored[t].dtype != one) ++others;
-    }
+    const size_t others = CountWeightsBut(one);
     if (others > 0)
       notes_.push_back(
           fmt::format("{} tensors of weights are not {}, which a way back makes of all of them",
                       others, Name(one)));
+  }
+
+  size_t CountWeightsBut(Dtype dtype) const {
+    size_t others = 0;
+    for (size_t t = 0; t < source_.bound.stored.size(); ++t) {
+      const auto& pieces = source_.bound.layout.tensors[t].pieces;
+      const bool is_weight = !pieces.empty() && pieces.front().param < optimizer_.entries.size();
+      if (is_weight && source_.bound.stored[t].dtype != dtype) ++others;
+    }
+    return others;
   }
 
   // Every step as a tensor of F32.
@@ -107,8 +112,10 @@ class Namer {
   Status FoldMasters() {
     const auto has = [](const auto& master) { return master.has_value(); };
     if (!std::ranges::any_of(optimizer_.masters, has)) {
-      notes_.push_back(
-          "the tag has no master weights: what the weights had below their own precision is gone");
+      if (CountWeightsBut(Dtype::kF32) > 0)
+        notes_.push_back(
+            "the tag has no master weights: what the weights had below their own precision is "
+            "gone");
       return OkStatus();
     }
     if (!std::ranges::all_of(optimizer_.masters, has)) {

@@ -48,6 +48,7 @@ class Numberer {
                           : std::vector<std::string>{"state", "param_groups", "base_state",
                                                      "shape_info", nxd::kMasterWeights};
     optimizer_.shapes_are_sizes = optimizer_.form && optimizer_.form->shapes_are_sizes;
+    if (!optimizer_.form) OrderEntries();
     NXDKIT_TRY(StoreSteps());
     if (std::ranges::find(optimizer_.keys, nxd::kMasterWeights) != optimizer_.keys.end())
       AddMasters();
@@ -142,7 +143,7 @@ class Numberer {
         return pair.first.string() && *pair.first.string() == option.name;
       });
       if (item == group.end()) {
-        NXDKIT_ASSIGN(const bool unsaid, SameOption(value, option.unsaid));
+        NXDKIT_ASSIGN(const bool unsaid, SameOption(value, UnsaidIn(options, option)));
         if (!unsaid && option.counts) group.insert(group.end() - 1, {Key(option.name), value});
         continue;
       }
@@ -152,6 +153,16 @@ class Numberer {
       item->second = is_list && value.list() ? PickleValue::MakeList(*value.list()) : value;
     }
     return OkStatus();
+  }
+
+  // As Adam has them. In a checkpoint the order of names is chance: torch sorts them when there are
+  // several ranks.
+  void OrderEntries() {
+    const auto place = [](const OptimizerEntry& entry) {
+      return std::ranges::find(kAdamEntries, entry.name) - std::begin(kAdamEntries);
+    };
+    for (auto& entries : optimizer_.entries)
+      if (entries) std::ranges::stable_sort(*entries, {}, place);
   }
 
   // As the record says; as they are, without one.

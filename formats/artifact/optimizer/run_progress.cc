@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "formats/artifact/optimizer/adam_options.h"
 #include "formats/artifact/optimizer/dcp_keys.h"
 #include "formats/artifact/optimizer/keep_params.h"
 #include "formats/artifact/optimizer/numbered_form.h"
@@ -23,7 +24,7 @@ using torch::PickleValue;
 
 constexpr uint64_t kMaxStateBytes = 64 << 20;
 constexpr char kStateFile[] = "trainer_state.json";
-constexpr std::string_view kScheduler = "lr_scheduler.";
+constexpr char kBaseRates[] = "base_lrs";
 
 // The most that any parameter has made.
 Result<int64_t> StepsDone(const BoundArtifact& tag) {
@@ -159,12 +160,19 @@ Result<PickleDict> ScheduleIn(const dcp::Folder& folder) {
 // not, is the tag's own.
 bool IsAsMade(const BoundArtifact& checkpoint) { return checkpoint.optimizer->form.has_value(); }
 
+bool IsOfLambdaLr(std::string_view name) {
+  static const BoundOptimizer kOfNothing;
+  return name == kBaseRates ||
+         std::ranges::any_of(ScheduleAt(kOfNothing, 0),
+                             [&](const auto& item) { return *item.first.string() == name; });
+}
+
 // Whether the tag has what the object says, or a note of its own says that it has not.
 bool IsTold(std::string_view key, bool as_made, bool has_schedule) {
   if (key.starts_with(kOptimizerState) || key.starts_with(kOptimizerGroups)) return true;
   if (key == kNumberedFormKey || key == kTrainStepKey || key == kTokensSeenKey) return true;
   if (key.starts_with("dataloader.")) return true;
-  if (as_made) return key == kLastEpochKey;
+  if (as_made) return key.starts_with(kScheduler) && IsOfLambdaLr(key.substr(kScheduler.size()));
   const bool is_plain = key.find('.', kScheduler.size()) == std::string_view::npos;
   return has_schedule && key.starts_with(kScheduler) && is_plain;
 }
@@ -193,6 +201,31 @@ Result<RunProgress> ProgressOfTag(const BoundArtifact& tag) {
   RunProgress progress;
   progress.step = progress.last_epoch = steps;
   return progress;
+}
+
+PickleDict ScheduleAt(const BoundOptimizer& optimizer, int64_t last_epoch) {
+  PickleList began;
+  PickleList rates;
+  PickleList lambdas;
+  for (const PickleDict& group : optimizer.groups) {
+    const PickleValue whole = PickleValue::MakeDict(group);
+    if (const PickleValue* rate = whole.Find(kInitialRate)) began.push_back(*rate);
+    rates.push_back(OptionOf(group, *FindAdamOption("lr")));
+    lambdas.push_back({PickleValue::None{}});
+  }
+  const bool known = !began.empty() && began.size() == rates.size();
+  PickleDict state;
+  const auto add = [&](const char* name, PickleValue value) {
+    state.push_back({{std::string(name)}, std::move(value)});
+  };
+  if (known) add(kBaseRates, PickleValue::MakeList(std::move(began)));
+  add("last_epoch", {last_epoch});
+  add("_step_count", {last_epoch + 1});
+  for (const char* flag : {"verbose", "_is_initial", "_get_lr_called_within_step"})
+    add(flag, {false});
+  add("_last_lr", PickleValue::MakeList(std::move(rates)));
+  add("lr_lambdas", PickleValue::MakeList(std::move(lambdas)));
+  return state;
 }
 
 Result<std::optional<PickleValue>> SchedulerOf(const BoundArtifact& checkpoint) {

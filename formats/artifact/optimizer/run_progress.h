@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/artifact/bind.h"
 
 namespace nxdkit::ops {
 
+inline constexpr std::string_view kScheduler = "lr_scheduler.";
 inline constexpr char kLastEpochKey[] = "lr_scheduler.last_epoch";
 inline constexpr char kTrainStepKey[] = "train_state.step";
 inline constexpr char kTokensSeenKey[] = "train_state.ntokens_seen";
@@ -28,6 +30,11 @@ struct RunProgress {
 // Of a tag: what scheduler.pt and user_content.pt say, and trainer_state.json in the folder around
 // it; what nobody says is what the optimizer has counted.
 Result<RunProgress> ProgressOfTag(const BoundArtifact& tag);
+
+// What TorchTitan of 2025 keeps of a schedule that is at this epoch: all that torch's LambdaLR has,
+// by name. Without base_lrs where a group does not say its initial_lr: lr is what became of it, and
+// a schedule that begins with it would go on wrong without a word.
+torch::PickleDict ScheduleAt(const BoundOptimizer& optimizer, int64_t last_epoch);
 
 // What scheduler.pt of a tag that is made of a checkpoint is to hold: what the checkpoint says of
 // the schedule, in the form that torch's schedulers load. nullopt when it says nothing, or is as it

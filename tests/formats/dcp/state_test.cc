@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "formats/torch/archive.h"
 #include "formats/torch/pickle_writer.h"
@@ -437,8 +440,10 @@ class TagState : public ::testing::Test {
     return ThereAsIs();
   }
   Result<ops::ConvertReport> ThereAsIs() {
+    ops::OutputOptions options;
+    options.dcp_style = style_;
     ops::ConvertRequest request =
-        OpsWorkshop::Request(shop_ / "tag", Kind::kNxd, shop_ / "dcp", Kind::kDcp);
+        OpsWorkshop::Request(shop_ / "tag", Kind::kNxd, shop_ / "dcp", Kind::kDcp, options);
     request.hints.optimizer = true;
     return ops::Convert(request);
   }
@@ -462,6 +467,7 @@ class TagState : public ::testing::Test {
   }
 
   OpsWorkshop shop_;
+  std::optional<dcp::Style> style_;
 };
 
 TEST_F(TagState, GivesTheStepsOfItsRun) {
@@ -560,6 +566,147 @@ TEST_F(TagState, TakesStepsThatAreTensorsOfWholeNumbers) {
   ASSERT_TRUE(made.ok()) << made.error().ToString();
   EXPECT_EQ(DcpDraft::Read(shop_ / "dcp").Find("optimizer.state.model.norm.weight.step").bytes,
             BytesOf(12.0f));
+}
+
+// A schedule of torch adds it to each group, and asks a checkpoint for it before it loads.
+TEST_F(TagState, GivesTheRateThatAScheduleBeganWith) {
+  for (const bool said : {true, false}) {
+    SCOPED_TRACE(said);
+    TrainingTag tag;
+    if (said)
+      tag.change = [](testing_util::FileDraft& file) {
+        if (!file.is_optimizer()) return;
+        for (const size_t group : {0, 1})
+          file.Group(group).push_back({{std::string("initial_lr")}, {5e-3}});
+      };
+    testing_util::WriteTrainingTag(shop_ / "tag", tag);
+    std::filesystem::remove_all(shop_ / "dcp");
+    ASSERT_TRUE(ThereAsIs().ok());
+    DcpDraft made = DcpDraft::Read(shop_ / "dcp");
+    for (const char* name : {"model.norm.weight", "model.embed_tokens.weight"}) {
+      const std::string options = std::string("optimizer.param_groups.") + name;
+      const double rate = std::get<double>(made.FindObject(options + ".lr").value.value);
+      EXPECT_EQ(std::get<double>(made.FindObject(options + ".initial_lr").value.value),
+                said ? 5e-3 : rate);
+    }
+  }
+}
+
+// Weights in F32 are master weights.
+TEST_F(TagState, WithoutMasterWeightsHasLostWhatF32Holds) {
+  const auto is_lost = Contains(HasSubstr("the tag has no master weights"));
+  TrainingTag tag;
+  tag.master_weights = false;
+  auto made = There(tag);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes, is_lost);
+  tag.change = [](testing_util::FileDraft& file) {
+    if (file.is_optimizer()) return;
+    for (auto& tensor : file.tensors) {
+      std::string wide;
+      for (size_t i = 0; i < tensor.bytes.size(); i += 2)
+        wide += std::string(2, '\0') + tensor.bytes.substr(i, 2);
+      tensor = {{tensor.output.name, Dtype::kF32, tensor.output.shape}, std::move(wide)};
+    }
+  };
+  std::filesystem::remove_all(shop_ / "tag");
+  std::filesystem::remove_all(shop_ / "dcp");
+  made = There(tag);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes, Not(is_lost));
+}
+
+// TorchTitan of 2025 asks for all that torch's LambdaLR keeps; a rate that is not the first one
+// would be taken for it.
+TEST_F(TagState, GivesTheWholeScheduleTo2025) {
+  for (const bool said : {true, false}) {
+    SCOPED_TRACE(said);
+    TrainingTag tag;
+    tag.change = [said](testing_util::FileDraft& file) {
+      if (!said || !file.is_optimizer()) return;
+      for (const size_t group : {0, 1})
+        file.Group(group).push_back({{std::string("initial_lr")}, {5e-3}});
+    };
+    testing_util::WriteTrainingTag(shop_ / "tag", tag);
+    std::filesystem::remove(shop_ / "tag/scheduler.pt");
+    std::filesystem::remove_all(shop_ / "dcp");
+    style_ = dcp::Style::kTitan2025;
+    const auto made = ThereAsIs();
+    ASSERT_TRUE(made.ok()) << made.error().ToString();
+    EXPECT_EQ(Object("lr_scheduler.last_epoch"), 12);
+    EXPECT_EQ(Object("lr_scheduler._step_count"), 13);
+    DcpDraft draft = DcpDraft::Read(shop_ / "dcp");
+    EXPECT_EQ(draft.FindObject("lr_scheduler.lr_lambdas").value.list()->size(), 2u);
+    EXPECT_EQ(std::get<double>(draft.FindObject("lr_scheduler._last_lr").value.list()->at(1).value),
+              3e-4);
+    EXPECT_EQ(std::ranges::count(draft.objects, "lr_scheduler.base_lrs", &DcpDraft::Object::key),
+              said ? 1 : 0);
+    if (said) {
+      const PickleValue& rates = draft.FindObject("lr_scheduler.base_lrs").value;
+      EXPECT_EQ(std::get<double>(rates.list()->at(0).value), 5e-3);
+    }
+    const auto is_not_known =
+        Contains(HasSubstr("lr_scheduler.base_lrs, which TorchTitan of 2025 asks"));
+    if (said) {
+      EXPECT_THAT(made->notes, Not(is_not_known));
+    } else {
+      EXPECT_THAT(made->notes, is_not_known);
+    }
+    std::filesystem::remove_all(shop_ / "back");
+    const auto back = Back();
+    ASSERT_TRUE(back.ok()) << back.error().ToString();
+    EXPECT_THAT(back->notes, Not(Contains(HasSubstr("lr_scheduler"))));
+  }
+}
+
+// As torch leaves it. What is the rate all the same was in no group of the trainer's.
+TEST_F(TagState, TakesAnInitialRateThatIsNotTheRate) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+  trained.Remove("nxdkit.optimizer");
+  for (const bool differs : {false, true}) {
+    SCOPED_TRACE(differs);
+    if (differs)
+      for (DcpDraft::Object& object : trained.objects)
+        if (object.key.ends_with(".initial_lr")) object.value = {5e-3};
+    trained.Write(shop_ / "dcp");
+    std::filesystem::remove_all(shop_ / "back");
+    ASSERT_TRUE(Back().ok());
+    ops::InputHints hints = StateHints();
+    hints.config = shop_ / "tag/config.json";
+    const auto back = ops::OpenAndBind(shop_ / "back", Kind::kNxd, hints);
+    ASSERT_TRUE(back.ok()) << back.error().ToString();
+    for (const size_t group : {0, 1}) {
+      const PickleValue* rate = OptionIn(*back, group, "initial_lr");
+      ASSERT_EQ(rate != nullptr, differs);
+      if (rate) {
+        EXPECT_EQ(std::get<double>(rate->value), 5e-3);
+      }
+    }
+  }
+}
+
+// Torch sorts what several ranks save; the tag is the same whatever the order was.
+TEST_F(TagState, HasItsEntriesInAdamsOrder) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+  trained.Remove("nxdkit.optimizer");
+  const std::string file = "optim/dp_rank_00_tp_rank_00_pp_rank_00.pt";
+  std::string first;
+  for (const bool sorted : {false, true}) {
+    if (sorted) std::ranges::sort(trained.tensors, {}, &DcpDraft::Tensor::key);
+    trained.Write(shop_ / "dcp");
+    std::filesystem::remove_all(shop_ / "back");
+    ASSERT_TRUE(Back().ok());
+    if (!sorted) first = ReadBytes(shop_ / ("back/" + file));
+  }
+  EXPECT_TRUE(first == ReadBytes(shop_ / ("back/" + file)));
+  const auto read = torch::ReadArchive(shop_ / ("back/" + file));
+  ASSERT_TRUE(read.ok()) << read.error().ToString();
+  std::vector<std::string> names;
+  for (const auto& [name, value] : *read->root.Find("base_state")->dict()->front().second.dict())
+    names.push_back(*name.string());
+  EXPECT_THAT(names, ElementsAre("step", "exp_avg", "exp_avg_sq"));
 }
 
 TEST_F(TagState, NamesObjectsThatItLacks) {
