@@ -27,7 +27,6 @@ class Namer {
   Status Run() {
     optimizer_.form = FormOf(source_);
     NXDKIT_TRY(CheckAdam(source_));
-    NoteOtherWeights();
     NXDKIT_TRY(StoreSteps());
     FillMissing();
     NXDKIT_TRY(FoldMasters());
@@ -36,21 +35,6 @@ class Namer {
   }
 
  private:
-  // The record has one dtype for all of the module's weights.
-  void NoteOtherWeights() {
-    size_t others = 0;
-    const Dtype one = optimizer_.form->weights;
-    for (size_t t = 0; t < source_.bound.stored.size(); ++t) {
-      const auto& pieces = source_.bound.layout.tensors[t].pieces;
-      const bool is_weight = !pieces.empty() && pieces.front().param < optimizer_.entries.size();
-      if (is_weight && source_.bound.stored[t].dtype != one) ++others;
-    }
-    if (others > 0)
-      notes_.push_back(
-          fmt::format("{} tensors of weights are not {}, which a way back makes of all of them",
-                      others, Name(one)));
-  }
-
   // Every step as a tensor of F32.
   Status StoreSteps() {
     return ChangeSteps(source_, [&](uint32_t i, OptimizerEntry& entry, double step) -> Status {

@@ -20,6 +20,13 @@ using nxd::GroupRule;
 using torch::PickleDict;
 using torch::PickleValue;
 
+// Which holds what is stored as `found`, and is `wanted` if that does.
+Dtype Holding(Dtype found, Dtype wanted) {
+  if (!Info(found).floating || found == wanted) return found;
+  if (ElementBytes(found) == ElementBytes(wanted)) return Dtype::kF32;
+  return ElementBytes(found) > ElementBytes(wanted) ? found : wanted;
+}
+
 PickleValue Key(const char* text) { return {std::string(text)}; }
 
 // What NxD's trainers have in a group.
@@ -51,6 +58,7 @@ class Numberer {
     NXDKIT_TRY(StoreSteps());
     if (std::ranges::find(optimizer_.keys, nxd::kMasterWeights) != optimizer_.keys.end())
       AddMasters();
+    Widen();
     optimizer_.style = nxd::OptimizerStyle::kZero1;
     return NameLosses();
   }
@@ -194,6 +202,20 @@ class Numberer {
       }
       source_.bound.Add(std::move(layout), StoredTensor(source_.bound.stored[t]));
     }
+  }
+
+  // ZeRO-1 has moments and master weights in F32, whatever the checkpoint was saved in; a tag that
+  // the record is of may have had something else.
+  void Widen() {
+    const NamedDtypes wanted = optimizer_.form ? optimizer_.form->state : NamedDtypes();
+    const auto widen = [&](OptimizerEntry& entry) {
+      if (entry.kind == Kind::kLike)
+        entry.dtype = Holding(entry.dtype, wanted.Of(source_.params[entry.param].name));
+    };
+    for (auto& entries : optimizer_.entries)
+      if (entries) std::ranges::for_each(*entries, widen);
+    for (auto& master : optimizer_.masters)
+      if (master) widen(*master);
   }
 
   // What else the run has saved has no place in a tag, but for the schedule.
