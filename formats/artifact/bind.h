@@ -55,7 +55,8 @@ struct NumberedForm {
 // A tensor that a run has saved and no parameter is in: "dataloader.seen".
 struct RunTensor {
   std::string key;
-  uint32_t param = 0;  // index into BoundArtifact::params
+  uint32_t param = 0;   // index into BoundArtifact::params
+  std::string wrapper;  // "ema.": of a second set of weights; "" for others
 };
 
 // The optimizer state of an NxD tag, or of a distributed checkpoint. Every entry of every parameter

@@ -237,9 +237,9 @@ class Numberer {
 
 Status ToNumberedState(BoundArtifact& source, std::optional<GroupRule> order,
                        std::vector<std::string>& notes) {
-  if (!source.optimizer) {
-    for (const RunTensor& tensor : source.run)
-      notes.push_back(fmt::format("{} has no counterpart in a tag", tensor.key));
+  if (!source.optimizer && source.artifact.dcp) {
+    NXDKIT_ASSIGN(const std::vector<std::string> losses, LossesOfRun(source));
+    notes.insert(notes.end(), losses.begin(), losses.end());
     LeaveRun(source);
   }
   if (!source.optimizer || source.optimizer->style != nxd::OptimizerStyle::kNamed)
