@@ -254,6 +254,11 @@ std::vector<std::string> BoundOptimizer::EntryNames() const {
   return names;
 }
 
+Dtype NamedDtypes::Of(const std::string& name) const {
+  const auto other = others.find(name);
+  return other == others.end() ? most : other->second;
+}
+
 const OptimizerEntry* BoundOptimizer::Find(uint32_t param, std::string_view name) const {
   if (name == nxd::kMasterWeights) return masters[param] ? &*masters[param] : nullptr;
   if (!entries[param]) return nullptr;

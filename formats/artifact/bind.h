@@ -1,6 +1,7 @@
 // An artifact, bound: where every parameter is stored.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,13 @@ struct OptimizerEntry {
   std::string value_text;    // its pickle: equal values have equal ones
 };
 
+// That which most have, and those of the others by name.
+struct NamedDtypes {
+  Dtype most = Dtype::kF32;
+  std::map<std::string, Dtype> others;
+  Dtype Of(const std::string& name) const;
+};
+
 // What an NxD tag says of an optimizer's state that a distributed checkpoint has no place for.
 struct NumberedForm {
   std::vector<std::string> keys;          // of every file's dict, in order
@@ -38,7 +46,8 @@ struct NumberedForm {
   nxd::ParamOrder order;
   bool shapes_are_sizes = false;
   std::optional<Dtype> step;  // of its tensor without dimensions; nullopt: a number
-  Dtype weights = Dtype::kBF16;
+  NamedDtypes weights;
+  NamedDtypes state;          // of moments and master weights: "model.norm.weight/exp_avg"
   bool stores_head = false;   // of a tied model: lm_head.weight too
   bool fused_gate_up = true;  // one tensor of the module
 };
@@ -46,7 +55,8 @@ struct NumberedForm {
 // A tensor that a run has saved and no parameter is in: "dataloader.seen".
 struct RunTensor {
   std::string key;
-  uint32_t param = 0;  // index into BoundArtifact::params
+  uint32_t param = 0;   // index into BoundArtifact::params
+  std::string wrapper;  // "ema.": of a second set of weights; "" for others
 };
 
 // The optimizer state of an NxD tag, or of a distributed checkpoint. Every entry of every parameter

@@ -1,6 +1,8 @@
 #include "formats/artifact/bind_dcp.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -74,9 +76,50 @@ Status BindPlainDcp(BoundArtifact& out) {
   return OkStatus();
 }
 
-Status BindModel(BoundArtifact& out, const DcpTensors& known, const std::string& prefix) {
+// What a run keeps its weights under a second time, such as their averages: "ema.", by key.
+using Wrapped = std::map<std::string, std::string, std::less<>>;
+
+// "ema." of "ema.norm.weight" and of "ema.model.norm.weight": what is before a name of the model,
+// with its shape. "" for none.
+std::string WrapperOf(const dcp::StoredEntry& entry, const DcpTensors& known) {
+  constexpr std::string_view kModel = "model.";
+  const std::string& key = entry.key;
+  for (size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1)) {
+    const auto tensor = known.find(key.substr(dot + 1));
+    if (tensor == known.end() || tensor->second.shape != entry.shape) continue;
+    const std::string_view wrapper = std::string_view(key).substr(0, dot + 1);
+    const bool folds =
+        wrapper.size() > kModel.size() && wrapper.ends_with("." + std::string(kModel));
+    return std::string(folds ? wrapper.substr(0, wrapper.size() - kModel.size()) : wrapper);
+  }
+  return "";
+}
+
+// Under a name there must be most of the model: a tensor alone would be one of another model's.
+Wrapped FindWrapped(const dcp::Folder& folder, const DcpTensors& known, const std::string& prefix) {
+  Wrapped found;
+  std::map<std::string, size_t> counts;
+  size_t weights = 0;
+  for (const dcp::StoredEntry& entry : folder.tensors) {
+    if (entry.key.starts_with(kOptimizerPrefix) || IsRunState(entry.key)) continue;
+    if (known.contains(std::string(WithoutPrefix(entry.key, prefix)))) {
+      ++weights;
+      continue;
+    }
+    const std::string wrapper = WrapperOf(entry, known);
+    if (wrapper.empty()) continue;
+    ++counts[wrapper];
+    found.emplace(entry.key, wrapper);
+  }
+  std::erase_if(found, [&](const auto& item) { return 2 * counts.at(item.second) < weights; });
+  return found;
+}
+
+Status BindModel(BoundArtifact& out, const DcpTensors& known, const std::string& prefix,
+                 const Wrapped& wrapped) {
   for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors) {
     if (entry.key.starts_with(kOptimizerPrefix) || IsRunState(entry.key)) continue;
+    if (wrapped.contains(entry.key)) continue;
     const std::string name(WithoutPrefix(entry.key, prefix));
     const auto tensor = known.find(name);
     if (tensor != known.end()) {
@@ -134,25 +177,27 @@ DcpTensors KnownDcpTensors(const models::Model& model, const dcp::Folder& folder
 
 // Of a tensor that is in no parameter: whether it goes along. Without a model that says what the
 // optimizer's are of, these are the run's too, and so are options that are tensors.
-bool IsCarried(const BoundArtifact& out, const dcp::StoredEntry& entry) {
+bool IsCarried(const BoundArtifact& out, const dcp::StoredEntry& entry, const Wrapped& wrapped) {
   if (entry.chunks.empty()) return false;
+  if (wrapped.contains(entry.key)) return true;
   if (IsRunState(entry.key) || entry.key.starts_with(kOptimizerGroups)) return true;
   return !out.model && entry.key.starts_with(kOptimizerPrefix);
 }
 
-Status AddRunTensor(BoundArtifact& out, const dcp::StoredEntry& entry) {
+Status AddRunTensor(BoundArtifact& out, const dcp::StoredEntry& entry, const Wrapped& wrapped) {
   const auto number = static_cast<uint32_t>(out.params.size());
   out.params.push_back({entry.key, entry.shape, 0, 0});
-  out.run.push_back({entry.key, number});
+  const auto wrapper = wrapped.find(entry.key);
+  out.run.push_back({entry.key, number, wrapper == wrapped.end() ? "" : wrapper->second});
   return AddChunks(out, entry, {WholeTensor(entry.key, 0, number, entry.shape), entry.shape, -1});
 }
 
 // The tensors of the run's state go with the optimizer's, or not at all.
-Status BindRunTensors(BoundArtifact& out, const InputHints& hints) {
+Status BindRunTensors(BoundArtifact& out, const InputHints& hints, const Wrapped& wrapped) {
   for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors) {
-    if (hints.optimizer && IsCarried(out, entry))
-      NXDKIT_TRY(AddRunTensor(out, entry));
-    else if (IsRunState(entry.key))
+    if (hints.optimizer && IsCarried(out, entry, wrapped))
+      NXDKIT_TRY(AddRunTensor(out, entry, wrapped));
+    else if (IsRunState(entry.key) || wrapped.contains(entry.key))
       out.left_out.push_back(entry.key);
   }
   return OkStatus();
@@ -169,11 +214,13 @@ void NameRunObjects(BoundArtifact& out, const InputHints& hints) {
   }
 }
 
-Status BindWithModel(BoundArtifact& out, const InputHints& hints) {
+Status BindWithModel(BoundArtifact& out, const InputHints& hints, Wrapped& wrapped) {
   NXDKIT_ASSIGN(out.model, MakeModel(*out.artifact.config).in(out.artifact.config_path));
   out.params = out.model->Logical();
   const DcpTensors known = KnownDcpTensors(*out.model, *out.artifact.dcp);
-  NXDKIT_TRY(BindModel(out, known, FindPrefix(*out.artifact.dcp, known)));
+  const std::string prefix = FindPrefix(*out.artifact.dcp, known);
+  wrapped = FindWrapped(*out.artifact.dcp, known, prefix);
+  NXDKIT_TRY(BindModel(out, known, prefix, wrapped));
   return hints.optimizer ? BindDcpOptimizer(out, known) : OkStatus();
 }
 
@@ -184,9 +231,10 @@ Status BindDcp(BoundArtifact& out, const InputHints& hints) {
     out.artifact.warnings.push_back(out.artifact.config_fault->ToString() +
                                     "; without it every tensor counts as a parameter of its own");
   const bool has_model = out.artifact.config && out.artifact.config->family;
-  NXDKIT_TRY(has_model ? BindWithModel(out, hints) : BindPlainDcp(out));
+  Wrapped wrapped;
+  NXDKIT_TRY(has_model ? BindWithModel(out, hints, wrapped) : BindPlainDcp(out));
   NameRunObjects(out, hints);
-  return BindRunTensors(out, hints);
+  return BindRunTensors(out, hints, wrapped);
 }
 
 }  // namespace nxdkit::ops

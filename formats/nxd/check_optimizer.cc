@@ -27,9 +27,8 @@ Result<GroupText> TextOf(const torch::PickleDict& group) {
     }
     Result<std::string> text = torch::WritePickle(value, {});
     if (!text.ok())
-      return Unsupported(
-          "the value of {} cannot be carried over: {}", *key.string(),
-          value.tensor() || value.reference() ? "it is a tensor" : text.error().message());
+      return Unsupported("the value of {} cannot be carried over: {}", *key.string(),
+                         text.error().message());
     texts.push_back({*key.string(), *std::move(text)});
   }
   return texts;

@@ -142,8 +142,24 @@ class OptimizerReader {
         ++next;
       }
       out_.groups.push_back(*group.dict());
+      for (auto& [key, value] : out_.groups.back()) NXDKIT_TRY(AsNumber(key, value));
       out_.group_sizes.push_back(static_cast<int64_t>(params->list()->size()));
     }
+    return OkStatus();
+  }
+
+  // torch takes a learning rate that is a tensor, and means the number in it.
+  Status AsNumber(const PickleValue& key, PickleValue& value) {
+    NXDKIT_ASSIGN(const std::optional<StoredTensor> tensor, TensorOf(value));
+    if (!tensor) return OkStatus();
+    const std::string name = key.string() ? EscapeControl(*key.string()) : "an option";
+    if (!tensor->shape.empty())
+      return Unsupported("{} is a tensor of shape {}, expected a number", name,
+                         ShapeText(tensor->shape))
+          .member("param_groups");
+    NXDKIT_ASSIGN(const double number, ReadScalar(*tensor).member("param_groups"));
+    value = {number};
+    out_.tensor_options.insert(name);
     return OkStatus();
   }
 

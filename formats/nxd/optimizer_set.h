@@ -6,6 +6,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -65,7 +66,8 @@ struct OptimizerShard {
   std::vector<std::string> keys;  // of the file's dict, in its order
   // param_groups; each with its key "params", whose numbers are in `params` too.
   std::vector<torch::PickleDict> groups;
-  std::vector<int64_t> group_sizes;  // pids count from 0 through all groups
+  std::set<std::string> tensor_options;  // which the file has as tensors; in `groups` as numbers
+  std::vector<int64_t> group_sizes;      // pids count from 0 through all groups
   std::map<int64_t, ParamState> state;
   bool shapes_are_sizes = false;  // shape_info has torch.Size, not list
   uint64_t file_bytes = 0;

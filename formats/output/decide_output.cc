@@ -131,8 +131,11 @@ void DecideModuleDtype(const BoundArtifact& source, OutputSpec& spec) {
   if (source.artifact.kind != Kind::kDcp || !source.optimizer || spec.dtype || spec.downcast)
     return;
   const NumberedForm* form = RecordedForm(source);
-  spec.dtype = form ? form->weights : source.artifact.config->dtype.value_or(Dtype::kBF16);
-  if (!form)
+  spec.dtype = form ? form->weights.most : source.artifact.config->dtype.value_or(Dtype::kBF16);
+  if (form)
+    for (size_t i = 0; i < source.model_params(); ++i)
+      spec.own_dtypes.push_back(form->weights.Of(source.params[i].name));
+  else
     spec.notes.push_back(fmt::format(
         "weights are written as {}, the master weights beside them keep their own (--dtype)",
         Name(*spec.dtype)));

@@ -59,9 +59,10 @@ struct OutputSpec {
   std::string config_text;    // config.json where it cannot be carried over as it is; else ""
   std::string cpu_plan_text;  // nxdkit-cpu-plan.json; "" for none
   std::optional<rollout::Bundle> bundle;
-  bool only_weights = false;   // rank files alone, without folder
-  std::optional<Dtype> dtype;  // nullopt: each its own
-  bool downcast = false;       // which Downcast() lowers
+  bool only_weights = false;      // rank files alone, without folder
+  std::optional<Dtype> dtype;     // nullopt: each its own
+  std::vector<Dtype> own_dtypes;  // instead: per model parameter, or empty
+  bool downcast = false;          // which Downcast() lowers
   uint64_t max_shard_bytes = 0;
   dcp::Style dcp_style = dcp::Style::kHf;
   // kDcp: of a checkpoint whose names stay; options, too, are then what it has.

@@ -377,6 +377,19 @@ FoundNames NamesOf(const BoundArtifact& source) {
   return best;
 }
 
+// Of parameters without state, which the other names would have to be given to.
+void NoteLeftOptions(const BoundArtifact& source, OutputSpec& spec) {
+  std::vector<std::string> left;
+  for (const std::string& key : source.run_objects)
+    if (key.starts_with(kOptimizerGroups)) left.push_back(key);
+  for (const RunTensor& tensor : source.run)
+    if (tensor.key.starts_with(kOptimizerGroups)) left.push_back(tensor.key);
+  if (!left.empty())
+    spec.notes.push_back(fmt::format(
+        "{} options of the optimizer are of other names and are left out, the first is {}",
+        left.size(), left.front()));
+}
+
 }  // namespace
 
 Status DecideDcp(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
@@ -384,10 +397,7 @@ Status DecideDcp(const BoundArtifact& source, const OutputOptions& options, Outp
   const FoundNames found = NamesOf(source);
   spec.dcp_style = options.dcp_style.value_or(found.style);
   if (source.artifact.dcp && (!options.dcp_style || !source.model)) spec.dcp_names = found.names;
-  if (source.artifact.dcp && !source.optimizer && !spec.dcp_names)
-    for (const std::string& key : source.run_objects)
-      if (key.starts_with(kOptimizerGroups))
-        spec.notes.push_back(fmt::format("{} is of other names and is left out", key));
+  if (source.artifact.dcp && !source.optimizer && !spec.dcp_names) NoteLeftOptions(source, spec);
   spec.mesh = options.mesh;
   if (!source.model && (spec.dcp_style != dcp::Style::kHf || spec.mesh.tp > 1))
     return NotFound("no config.json: the tensors alone do not tell family and roles")

@@ -125,9 +125,12 @@ class TreeMaker {
       const TensorLayout& param = *by_pid_[pid];
       const auto& master = optimizer_.masters[param.pieces.front().param];
       for (const Piece& piece : param.pieces)
-        if (optimizer_.masters[piece.param].has_value() != master.has_value())
+        if (const auto& other = optimizer_.masters[piece.param];
+            other.has_value() != master.has_value())
           return PartsDiffer(param, piece.param, "the master weight of one is missing")
               .on(param.name);
+        else if (other && other->dtype != master->dtype)
+          return PartsDiffer(param, piece.param, "the dtype of the master weights").on(param.name);
       if (!master) continue;
       PickleValue tensor =
           AddTensor(param, *master, [&](uint32_t i) { return optimizer_.masters[i]->param; });
@@ -187,7 +190,8 @@ class TreeMaker {
         const int64_t rows = nxd::ZeroRows(param.shape[0], spec_.dp);
         layout = CutRows(layout, dp_rank_ * rows, rows);
       }
-      if (layout.pieces.empty()) layout.dtype = entry.dtype;  // padding only
+      // Which may be wider than what is stored.
+      layout.dtype = spec_.downcast ? Downcast(entry.dtype) : entry.dtype;
     }
     layout.name = param.name + "/" + entry.name;
     tree_.tensors.push_back(std::move(layout));

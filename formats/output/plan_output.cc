@@ -55,6 +55,7 @@ class Planner {
 
   Result<OutputPlan> Run() {
     NXDKIT_ASSIGN(dtypes_, ParamDtypes(source_, spec_.dtype, spec_.downcast));
+    for (size_t i = 0; i < spec_.own_dtypes.size(); ++i) dtypes_[i] = spec_.own_dtypes[i];
     switch (spec_.kind) {
       case Kind::kHf:
         NXDKIT_TRY(PlanHf());

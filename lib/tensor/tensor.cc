@@ -92,6 +92,14 @@ bool IsPacked(const StoredTensor& tensor) {
   return true;
 }
 
+Result<double> ReadScalar(const StoredTensor& tensor) {
+  if (tensor.big_endian) return Unsupported("a number of the other byte order cannot be read");
+  if (ElementBytes(tensor.dtype) == 0) return Unsupported("a number of less than a byte");
+  std::string bytes(static_cast<size_t>(ElementBytes(tensor.dtype)), '\0');
+  NXDKIT_TRY(tensor.storage->ReadAt(tensor.offset, std::as_writable_bytes(std::span(bytes))));
+  return ElementAsDouble(tensor.dtype, reinterpret_cast<const std::byte*>(bytes.data()));
+}
+
 std::shared_ptr<const Storage> FileStorage(std::shared_ptr<const File> file, uint64_t offset,
                                            uint64_t bytes) {
   return std::make_shared<FileRange>(std::move(file), offset, bytes);

@@ -47,6 +47,9 @@ struct StoredTensor {
 
 bool IsPacked(const StoredTensor& tensor);  // row-major without gaps
 
+// The number in a tensor without dimensions. kUnsupported for one that no processor of ours has.
+Result<double> ReadScalar(const StoredTensor& tensor);
+
 // The part [offset, offset + bytes) of a file; the file stays open as long as the storage lives.
 std::shared_ptr<const Storage> FileStorage(std::shared_ptr<const File> file, uint64_t offset,
                                            uint64_t bytes);

@@ -1,5 +1,7 @@
 #include "formats/artifact/optimizer/bind_optimizer.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <unordered_set>
 
@@ -85,6 +87,9 @@ class Binder {
     optimizer_.dp = set.location.dp;
     optimizer_.keys = set.shards.front().keys;
     optimizer_.groups = set.shards.front().groups;
+    for (const std::string& option : set.shards.front().tensor_options)
+      out_.artifact.warnings.push_back(
+          fmt::format("the option {} is a tensor, and is taken as the number in it", option));
     optimizer_.entries.resize(out_.params.size());
     optimizer_.masters.resize(out_.params.size());
     optimizer_.group_of.resize(out_.params.size(), 0);

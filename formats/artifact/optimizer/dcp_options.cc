@@ -58,7 +58,7 @@ class Reader {
       return Unsupported("the option is a tensor of shape {}, expected a number",
                          ShapeText(entry.shape))
           .hint("--no-optimizer leaves the optimizer's state out");
-    NXDKIT_ASSIGN(const double number, ScalarIn(entry.chunks.front().stored));
+    NXDKIT_ASSIGN(const double number, ReadScalar(entry.chunks.front().stored));
     return Add(entry.key, {number});
   }
 

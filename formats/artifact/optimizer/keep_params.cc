@@ -83,13 +83,6 @@ void StoreScalar(BoundArtifact& artifact, uint32_t param, OptimizerEntry& entry,
                      {name, dtype, {}, {}, 0, false, InMemoryStorage(BytesOf(dtype, value), path)});
 }
 
-Result<double> ScalarIn(const StoredTensor& stored) {
-  if (stored.big_endian) return Unsupported("a number of the other byte order cannot be read");
-  std::string bytes(static_cast<size_t>(ElementBytes(stored.dtype)), '\0');
-  NXDKIT_TRY(stored.storage->ReadAt(stored.offset, std::as_writable_bytes(std::span(bytes))));
-  return ElementAsDouble(stored.dtype, reinterpret_cast<const std::byte*>(bytes.data()));
-}
-
 Result<double> ScalarOf(const BoundArtifact& artifact, const OptimizerEntry& entry) {
   if (entry.kind == OptimizerEntry::Kind::kValue) {
     if (const int64_t* whole = entry.value.integer()) return static_cast<double>(*whole);
@@ -98,7 +91,7 @@ Result<double> ScalarOf(const BoundArtifact& artifact, const OptimizerEntry& ent
   }
   if (entry.kind != OptimizerEntry::Kind::kScalar)
     return Unsupported("{} is not a number", entry.name);
-  return ScalarIn(artifact.bound.stored[entry.stored]);
+  return ReadScalar(artifact.bound.stored[entry.stored]);
 }
 
 Status ChangeSteps(BoundArtifact& artifact, const ChangeStep& change) {

@@ -18,10 +18,6 @@ void KeepParams(BoundArtifact& artifact, const std::vector<bool>& keep);
 void StoreScalar(BoundArtifact& artifact, uint32_t param, OptimizerEntry& entry, Dtype dtype,
                  double value);
 
-// The number in a stored tensor without dimensions. kUnsupported for one that no processor of ours
-// has.
-Result<double> ScalarIn(const StoredTensor& stored);
-
 // The number that an entry without dimensions holds, a tensor or a plain one. kUnsupported for
 // anything else.
 Result<double> ScalarOf(const BoundArtifact& artifact, const OptimizerEntry& entry);

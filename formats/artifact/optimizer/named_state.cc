@@ -27,7 +27,6 @@ class Namer {
   Status Run() {
     optimizer_.form = FormOf(source_);
     NXDKIT_TRY(CheckAdam(source_));
-    NoteOtherWeights();
     NXDKIT_TRY(StoreSteps());
     FillMissing();
     NXDKIT_TRY(FoldMasters());
@@ -36,24 +35,13 @@ class Namer {
   }
 
  private:
-  // The record has one dtype for all of the module's weights.
-  void NoteOtherWeights() {
-    const Dtype one = optimizer_.form->weights;
-    const size_t others = CountWeightsBut(one);
-    if (others > 0)
-      notes_.push_back(
-          fmt::format("{} tensors of weights are not {}, which a way back makes of all of them",
-                      others, Name(one)));
-  }
-
-  size_t CountWeightsBut(Dtype dtype) const {
-    size_t others = 0;
+  bool HasWeightsBeside(Dtype dtype) const {
     for (size_t t = 0; t < source_.bound.stored.size(); ++t) {
       const auto& pieces = source_.bound.layout.tensors[t].pieces;
       const bool is_weight = !pieces.empty() && pieces.front().param < optimizer_.entries.size();
-      if (is_weight && source_.bound.stored[t].dtype != dtype) ++others;
+      if (is_weight && source_.bound.stored[t].dtype != dtype) return true;
     }
-    return others;
+    return false;
   }
 
   // Every step as a tensor of F32.
@@ -112,7 +100,7 @@ class Namer {
   Status FoldMasters() {
     const auto has = [](const auto& master) { return master.has_value(); };
     if (!std::ranges::any_of(optimizer_.masters, has)) {
-      if (CountWeightsBut(Dtype::kF32) > 0)
+      if (HasWeightsBeside(Dtype::kF32))
         notes_.push_back(
             "the tag has no master weights: what the weights had below their own precision is "
             "gone");

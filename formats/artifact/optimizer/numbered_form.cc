@@ -22,6 +22,9 @@ constexpr char kSizes[] = "shapes_are_sizes";
 constexpr char kStep[] = "step";
 constexpr char kNumber[] = "number";
 constexpr char kWeights[] = "weights";
+constexpr char kOtherWeights[] = "other_weights";
+constexpr char kState[] = "state";
+constexpr char kOtherState[] = "other_state";
 constexpr char kStoresHead[] = "stores_head";
 constexpr char kFusedGateUp[] = "fused_gate_up";
 
@@ -58,6 +61,62 @@ Result<Dtype> DtypeAt(const PickleValue& value, const char* name) {
   return *dtype;
 }
 
+// Dtypes by name.
+NamedDtypes Compact(const std::map<std::string, Dtype>& dtypes) {
+  NamedDtypes out;
+  std::map<Dtype, size_t> counts;
+  for (const auto& [name, dtype] : dtypes) ++counts[dtype];
+  const auto most =
+      std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; });
+  if (most == counts.end()) return out;
+  out.most = most->first;
+  for (const auto& [name, dtype] : dtypes)
+    if (dtype != out.most) out.others.emplace(name, dtype);
+  return out;
+}
+
+// Of the module's weights, as the tag's files have them.
+NamedDtypes WeightDtypes(const BoundArtifact& tag) {
+  std::map<std::string, Dtype> dtypes;
+  for (size_t t = 0; t < tag.bound.stored.size(); ++t)
+    for (const Piece& piece : tag.bound.layout.tensors[t].pieces)
+      if (piece.param < tag.model_params())
+        dtypes.emplace(tag.params[piece.param].name, tag.bound.stored[t].dtype);
+  return Compact(dtypes);
+}
+
+NamedDtypes StateDtypes(const BoundArtifact& tag) {
+  std::map<std::string, Dtype> dtypes;
+  const auto add = [&](const OptimizerEntry& entry) {
+    if (entry.kind == OptimizerEntry::Kind::kLike)
+      dtypes.emplace(tag.params[entry.param].name, entry.dtype);
+  };
+  for (const auto& entries : tag.optimizer->entries)
+    if (entries) std::ranges::for_each(*entries, add);
+  for (const auto& master : tag.optimizer->masters)
+    if (master) add(*master);
+  return Compact(dtypes);
+}
+
+PickleValue OthersOf(const NamedDtypes& dtypes) {
+  PickleDict others;
+  for (const auto& [name, dtype] : dtypes.others) others.push_back({Text(name), {dtype}});
+  return PickleValue::MakeDict(std::move(others));
+}
+
+// A record of before there were others has none.
+Status ReadOthers(const PickleValue& value, const char* name, NamedDtypes& dtypes) {
+  const PickleValue* others = value.Find(name);
+  if (!others) return OkStatus();
+  if (!others->dict()) return Wrong(name);
+  for (const auto& [param, other] : *others->dict()) {
+    const Dtype* dtype = std::get_if<Dtype>(&other.value);
+    if (!param.string() || !dtype) return Wrong(name);
+    dtypes.others.emplace(*param.string(), *dtype);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 NumberedForm FormOf(const BoundArtifact& tag) {
@@ -73,10 +132,8 @@ NumberedForm FormOf(const BoundArtifact& tag) {
     for (const OptimizerEntry& entry : entries.value_or(std::vector<OptimizerEntry>()))
       if (entry.name == "step" && entry.kind == OptimizerEntry::Kind::kScalar)
         form.step = entry.dtype;
-  for (size_t t = 0; t < tag.bound.stored.size(); ++t)
-    if (const auto& pieces = tag.bound.layout.tensors[t].pieces;
-        !pieces.empty() && pieces.front().param == 0)
-      form.weights = tag.bound.stored[t].dtype;
+  form.weights = WeightDtypes(tag);
+  form.state = StateDtypes(tag);
   return form;
 }
 
@@ -91,7 +148,10 @@ PickleValue WriteNumberedForm(const NumberedForm& form) {
                                 {Text(kTiedHead), {form.order.tied_head}},
                                 {Text(kSizes), {form.shapes_are_sizes}},
                                 {Text(kStep), form.step ? PickleValue{*form.step} : Text(kNumber)},
-                                {Text(kWeights), {form.weights}},
+                                {Text(kWeights), {form.weights.most}},
+                                {Text(kOtherWeights), OthersOf(form.weights)},
+                                {Text(kState), {form.state.most}},
+                                {Text(kOtherState), OthersOf(form.state)},
                                 {Text(kStoresHead), {form.stores_head}},
                                 {Text(kFusedGateUp), {form.fused_gate_up}}});
 }
@@ -121,7 +181,12 @@ Result<NumberedForm> ReadNumberedForm(const PickleValue& value) {
   if (const PickleValue* step = value.Find(kStep); step && !step->string()) {
     NXDKIT_ASSIGN(form.step, DtypeAt(value, kStep));
   }
-  NXDKIT_ASSIGN(form.weights, DtypeAt(value, kWeights));
+  NXDKIT_ASSIGN(form.weights.most, DtypeAt(value, kWeights));
+  NXDKIT_TRY(ReadOthers(value, kOtherWeights, form.weights));
+  if (value.Find(kState)) {
+    NXDKIT_ASSIGN(form.state.most, DtypeAt(value, kState));
+  }
+  NXDKIT_TRY(ReadOthers(value, kOtherState, form.state));
   NXDKIT_ASSIGN(form.stores_head, FlagAt(value, kStoresHead));
   NXDKIT_ASSIGN(form.fused_gate_up, FlagAt(value, kFusedGateUp));
   return form;

@@ -20,6 +20,13 @@ using nxd::GroupRule;
 using torch::PickleDict;
 using torch::PickleValue;
 
+// Which holds what is stored as `found`, and is `wanted` if that does.
+Dtype Holding(Dtype found, Dtype wanted) {
+  if (!Info(found).floating || found == wanted) return found;
+  if (ElementBytes(found) == ElementBytes(wanted)) return Dtype::kF32;
+  return ElementBytes(found) > ElementBytes(wanted) ? found : wanted;
+}
+
 PickleValue Key(const char* text) { return {std::string(text)}; }
 
 // What NxD's trainers have in a group.
@@ -52,6 +59,7 @@ class Numberer {
     NXDKIT_TRY(StoreSteps());
     if (std::ranges::find(optimizer_.keys, nxd::kMasterWeights) != optimizer_.keys.end())
       AddMasters();
+    Widen();
     optimizer_.style = nxd::OptimizerStyle::kZero1;
     return NameLosses();
   }
@@ -207,6 +215,20 @@ class Numberer {
     }
   }
 
+  // ZeRO-1 has moments and master weights in F32, whatever the checkpoint was saved in; a tag that
+  // the record is of may have had something else.
+  void Widen() {
+    const NamedDtypes wanted = optimizer_.form ? optimizer_.form->state : NamedDtypes();
+    const auto widen = [&](OptimizerEntry& entry) {
+      if (entry.kind == Kind::kLike)
+        entry.dtype = Holding(entry.dtype, wanted.Of(source_.params[entry.param].name));
+    };
+    for (auto& entries : optimizer_.entries)
+      if (entries) std::ranges::for_each(*entries, widen);
+    for (auto& master : optimizer_.masters)
+      if (master) widen(*master);
+  }
+
   // What else the run has saved has no place in a tag, but for the schedule.
   Status NameLosses() {
     if (!source_.artifact.dcp) return OkStatus();
@@ -226,9 +248,9 @@ class Numberer {
 
 Status ToNumberedState(BoundArtifact& source, std::optional<GroupRule> order,
                        std::vector<std::string>& notes) {
-  if (!source.optimizer) {
-    for (const RunTensor& tensor : source.run)
-      notes.push_back(fmt::format("{} has no counterpart in a tag", tensor.key));
+  if (!source.optimizer && source.artifact.dcp) {
+    NXDKIT_ASSIGN(const std::vector<std::string> losses, LossesOfRun(source));
+    notes.insert(notes.end(), losses.begin(), losses.end());
     LeaveRun(source);
   }
   if (!source.optimizer || source.optimizer->style != nxd::OptimizerStyle::kNamed)

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "formats/artifact/optimizer/adam_options.h"
@@ -95,7 +96,7 @@ class TagReader {
   void ReadUserContent() {
     const std::optional<PickleValue> root = Root(kUserContentFile);
     if (!root) return;
-    Take(CountIn(*root, "global_step"), "user_content.pt");
+    Take(CountIn(*root, "global_step"), kUserContentFile);
     if (const auto samples = CountIn(*root, "consumed_samples"))
       Note("{} counts {} samples, not tokens", kUserContentFile, *samples);
   }
@@ -158,7 +159,9 @@ Result<PickleDict> ScheduleIn(const dcp::Folder& folder) {
 
 // With the record of the tag's form nobody has trained since: what is beside the checkpoint, or is
 // not, is the tag's own.
-bool IsAsMade(const BoundArtifact& checkpoint) { return checkpoint.optimizer->form.has_value(); }
+bool IsAsMade(const BoundArtifact& checkpoint) {
+  return checkpoint.optimizer && checkpoint.optimizer->form;
+}
 
 bool IsOfLambdaLr(std::string_view name) {
   static const BoundOptimizer kOfNothing;
@@ -168,9 +171,10 @@ bool IsOfLambdaLr(std::string_view name) {
 }
 
 // Whether the tag has what the object says, or a note of its own says that it has not.
-bool IsTold(std::string_view key, bool as_made, bool has_schedule) {
+bool IsTold(std::string_view key, bool as_made, bool has_schedule, bool has_state) {
   if (key.starts_with(kOptimizerState) || key.starts_with(kOptimizerGroups)) return true;
-  if (key == kNumberedFormKey || key == kTrainStepKey || key == kTokensSeenKey) return true;
+  if (key == kNumberedFormKey) return true;
+  if (key == kTrainStepKey || key == kTokensSeenKey) return has_state;
   if (key.starts_with("dataloader.")) return true;
   if (as_made) return key.starts_with(kScheduler) && IsOfLambdaLr(key.substr(kScheduler.size()));
   const bool is_plain = key.find('.', kScheduler.size()) == std::string_view::npos;
@@ -182,15 +186,35 @@ void NameOthers(const BoundArtifact& checkpoint, bool has_schedule,
   const bool as_made = IsAsMade(checkpoint);
   const auto& objects = checkpoint.artifact.dcp->metadata.objects;
   for (const dcp::ObjectEntry& object : objects)
-    if (!IsTold(object.key, as_made, has_schedule))
+    if (!IsTold(object.key, as_made, has_schedule, checkpoint.optimizer.has_value()))
       losses.push_back(fmt::format("{} has no counterpart in a tag", object.key));
   if (std::ranges::any_of(objects, [](const dcp::ObjectEntry& object) {
         return object.key.starts_with("dataloader.");
       }))
     losses.push_back("the data loader's state has no counterpart in a tag");
+  std::map<std::string, size_t> wrapped;
   for (const RunTensor& tensor : checkpoint.run)
-    if (!tensor.key.starts_with(kOptimizerGroups))
+    if (!tensor.wrapper.empty())
+      ++wrapped[tensor.wrapper];
+    else if (!tensor.key.starts_with(kOptimizerGroups))
       losses.push_back(fmt::format("{} has no counterpart in a tag", tensor.key));
+  for (const auto& [wrapper, count] : wrapped)
+    losses.push_back(
+        fmt::format("a second set of weights, {} tensors under {}, has no counterpart in a tag",
+                    count, wrapper));
+}
+
+// Options of parameters that nobody has trained are the optimizer's defaults of a step to come.
+void NameOptions(const BoundArtifact& checkpoint, std::vector<std::string>& losses) {
+  size_t options = 0;
+  for (const std::string& key : checkpoint.run_objects)
+    options += key.starts_with(kOptimizerGroups);
+  for (const RunTensor& tensor : checkpoint.run)
+    options += tensor.key.starts_with(kOptimizerGroups);
+  if (options > 0)
+    losses.push_back(fmt::format(
+        "no parameter has state, so {} options of the optimizer (param_groups) are left out",
+        options));
 }
 
 }  // namespace
@@ -250,7 +274,8 @@ Result<std::optional<PickleValue>> SchedulerOf(const BoundArtifact& checkpoint) 
 
 Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
   std::vector<std::string> losses;
-  if (IsAsMade(checkpoint)) {
+  if (!checkpoint.optimizer) NameOptions(checkpoint, losses);
+  if (!checkpoint.optimizer || IsAsMade(checkpoint)) {
     NameOthers(checkpoint, false, losses);
     return losses;
   }

@@ -366,6 +366,80 @@ TEST_F(SavedState, GetsNoOptionsUnderOtherNames) {
                                               "optimizer.param_groups.model.norm.weight.momentum"));
 }
 
+TEST_F(SavedState, NamesOptionsThatOtherNamesHaveNoPlaceFor) {
+  draft_.Remove("optimizer.");
+  draft_.objects.push_back({"optimizer.param_groups.norm.weight.eps", {0.5}});
+  draft_.tensors.push_back(
+      {"optimizer.param_groups.norm.weight.lr", Dtype::kF32, {}, BytesOf(0.25f)});
+  ops::OutputOptions style;
+  style.dcp_style = dcp::Style::kHf;
+  const auto made =
+      Convert(OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "again", Kind::kDcp, style));
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes, Contains("2 options of the optimizer are of other names and are left "
+                                    "out, the first is optimizer.param_groups.norm.weight.eps"));
+}
+
+// --- beside a second set of weights
+
+class Averages : public SavedState {
+ protected:
+  // Of every weight, under both of the names that a program may give them.
+  size_t AddAverages(const std::string& wrapper) {
+    const std::vector<DcpDraft::Tensor> tensors = draft_.tensors;
+    size_t count = 0;
+    for (DcpDraft::Tensor tensor : tensors) {
+      if (tensor.key.starts_with("optimizer.")) continue;
+      tensor.key.insert(0, wrapper);
+      for (char& byte : tensor.bytes) byte ^= 1;
+      draft_.tensors.push_back(std::move(tensor));
+      ++count;
+    }
+    return count;
+  }
+};
+
+TEST_F(Averages, GoAlongToACheckpoint) {
+  AddAverages("ema.");
+  AddAverages("ema.model.");
+  const auto made = Recut();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "dcp"));
+}
+
+TEST_F(Averages, AreNamedWhereATagHasNoPlaceForThem) {
+  const size_t count = AddAverages("ema.model.");
+  draft_.Remove("optimizer.state.");
+  ops::OutputOptions options;
+  options.tp = 1;
+  options.training_tag = true;
+  const auto made =
+      Convert(OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "tag", Kind::kNxd, options));
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes, Contains("a second set of weights, " + std::to_string(count) +
+                                    " tensors under ema., has no counterpart in a tag"));
+}
+
+TEST_F(Averages, AreNamedWhereTheWeightsAloneAreAskedFor) {
+  AddAverages("ema.");
+  draft_.Write(shop_ / "dcp");
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "model", Kind::kHf);
+  request.hints.config = kQwenConfig;
+  const auto made = ops::Convert(request);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes, Contains("ema.norm.weight is not a parameter and is left out"));
+}
+
+// One tensor is not a set of them: it is a part of a model that we do not know.
+TEST_F(Averages, AreMoreThanOneTensor) {
+  DcpDraft::Tensor norm = draft_.Find("norm.weight");
+  norm.key = "layers.0.extra.norm.weight";
+  draft_.tensors.push_back(norm);
+  const auto error = ExpectError(Recut(), Errc::kUnsupported, "it would be lost");
+  EXPECT_EQ(error->tensor(), "layers.0.extra.norm.weight");
+}
+
 TEST_F(SavedState, OfAnotherOptimizerHasNoTag) {
   MakeSgd(draft_);
   ops::OutputOptions options;
@@ -432,6 +506,36 @@ TEST(ExpertState, OfSomeExpertsIsRefused) {
 }
 
 // --- between a tag and a checkpoint
+
+// The tensor in another dtype, all of its numbers 1.5.
+void MakeNarrow(DcpDraft::Tensor& tensor, Dtype dtype) {
+  const double number = 1.5;
+  std::string one(static_cast<size_t>(ElementBytes(dtype)), '\0');
+  ConvertElements(Dtype::kF64, reinterpret_cast<const std::byte*>(&number), dtype,
+                  reinterpret_cast<std::byte*>(one.data()), 1);
+  tensor.bytes.clear();
+  for (int64_t i = 0; i < *ElementCount(tensor.shape); ++i) tensor.bytes += one;
+  tensor.dtype = dtype;
+}
+
+Result<ops::BoundArtifact> OpenTag(const std::string& path) {
+  ops::InputHints hints;
+  hints.optimizer = true;
+  return ops::OpenAndBind(path, Kind::kNxd, hints);
+}
+
+// The first number that is stored of a logical parameter.
+std::string BytesAt(const ops::BoundArtifact& bound, std::string_view name) {
+  for (size_t t = 0; t < bound.bound.stored.size(); ++t) {
+    const auto& pieces = bound.bound.layout.tensors[t].pieces;
+    if (pieces.empty() || bound.params[pieces.front().param].name != name) continue;
+    const StoredTensor& stored = bound.bound.stored[t];
+    std::string bytes(static_cast<size_t>(ElementBytes(stored.dtype)), '\0');
+    if (stored.storage->ReadAt(stored.offset, std::as_writable_bytes(std::span(bytes))).ok())
+      return bytes;
+  }
+  return "not found";
+}
 
 class TagState : public ::testing::Test {
  protected:
@@ -752,20 +856,126 @@ TEST_F(TagState, NamesTheDefaultsThatItTakes) {
               Contains("the checkpoint does not say betas: torch's defaults are written"));
 }
 
-TEST_F(TagState, NamesWeightsOfAnotherDtype) {
+// What NxD's trainers take: the numbers of its optimizer are F32, whatever torch had saved.
+TEST_F(TagState, HasItsNumbersInF32) {
+  for (const Dtype narrow : {Dtype::kBF16, Dtype::kF16}) {
+    SCOPED_TRACE(Name(narrow));
+    std::filesystem::remove_all(shop_ / "dcp");
+    std::filesystem::remove_all(shop_ / "back");
+    ASSERT_TRUE(There().ok());
+    DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+    trained.Remove("nxdkit.optimizer");
+    for (DcpDraft::Tensor& tensor : trained.tensors)
+      if (!tensor.shape.empty()) MakeNarrow(tensor, narrow);
+    trained.Write(shop_ / "dcp");
+    const auto made = Back();
+    ASSERT_TRUE(made.ok()) << made.error().ToString();
+    const auto back = OpenTag(shop_ / "back");
+    ASSERT_TRUE(back.ok()) << back.error().ToString();
+    ASSERT_FALSE(back->optimizer->masters.empty());
+    for (size_t i = 0; i < back->model_params(); ++i) {
+      EXPECT_EQ(back->optimizer->masters[i]->dtype, Dtype::kF32) << back->params[i].name;
+      for (const ops::OptimizerEntry& entry : *back->optimizer->entries[i])
+        EXPECT_EQ(entry.dtype, Dtype::kF32) << back->params[entry.param].name;
+    }
+    // 1.5 is the same number in all of them.
+    EXPECT_EQ(BytesAt(*back, "model.norm.weight/exp_avg"), BytesOf(1.5f));
+    EXPECT_EQ(BytesAt(*back, "model.norm.weight/sharded_master_weights"), BytesOf(1.5f));
+  }
+}
+
+// Written before there were several dtypes.
+TEST_F(TagState, TakesARecordOfOneDtype) {
   TrainingTag tag;
-  tag.change = [](testing_util::FileDraft& file) {
-    if (file.is_optimizer()) return;
-    for (auto& tensor : file.tensors)
-      if (tensor.output.name == "model.norm.weight") {
-        tensor.output.dtype = Dtype::kF32;
-        tensor.bytes.append(tensor.bytes.size(), '\0');
-      }
-  };
-  const auto made = There(tag);
+  tag.rounded = true;
+  ASSERT_TRUE(There(tag).ok());
+  DcpDraft draft = DcpDraft::Read(shop_ / "dcp");
+  PickleDict record = *draft.FindObject("nxdkit.optimizer").value.dict();
+  EXPECT_EQ(std::erase_if(record,
+                          [](const auto& item) {
+                            return item.first.string()->starts_with("other_") ||
+                                   *item.first.string() == "state";
+                          }),
+            3u);
+  draft.FindObject("nxdkit.optimizer").value = PickleValue::MakeDict(record);
+  draft.Write(shop_ / "dcp");
+  const auto made = Back();
   ASSERT_TRUE(made.ok()) << made.error().ToString();
-  EXPECT_THAT(made->notes, Contains(AllOf(HasSubstr("1 tensors of weights are not "),
-                                          HasSubstr("which a way back makes of all of them"))));
+  EXPECT_EQ(testing_util::TagDifference(shop_ / "tag", shop_ / "back"), "");
+}
+
+TEST_F(TagState, RefusesARecordOfOtherThingsThanDtypes) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft draft = DcpDraft::Read(shop_ / "dcp");
+  PickleDict record = *draft.FindObject("nxdkit.optimizer").value.dict();
+  for (auto& [key, value] : record)
+    if (*key.string() == "other_weights")
+      value = PickleValue::MakeDict({{{std::string("model.norm.weight")}, {int64_t{3}}}});
+  draft.FindObject("nxdkit.optimizer").value = PickleValue::MakeDict(record);
+  draft.Write(shop_ / "dcp");
+  const auto error = ExpectError(Back(), Errc::kCorrupt, "\"other_weights\" of the record");
+  EXPECT_EQ(error->tensor(), "nxdkit.optimizer");
+}
+
+// As torch takes it; the number is what counts, on both ways.
+TEST_F(TagState, TakesALearningRateThatIsATensor) {
+  for (const bool xser : {false, true}) {
+    SCOPED_TRACE(xser);
+    for (const char* name : {"tag", "dcp", "back"}) std::filesystem::remove_all(shop_ / name);
+    TrainingTag tag;
+    tag.xser = xser;
+    tag.change = [&](testing_util::FileDraft& file) {
+      if (!file.is_optimizer()) return;
+      const size_t index = file.tensors.size();
+      file.tensors.push_back({{"lr", Dtype::kF32, {}}, BytesOf(0.25f)});
+      PickleValue& rate = testing_util::FileDraft::At(file.Group(1), "lr");
+      if (xser)
+        rate = {torch::TensorReference{static_cast<int64_t>(index)}};
+      else
+        rate = {torch::TensorIndex{index}};
+    };
+    const auto made = There(tag);
+    ASSERT_TRUE(made.ok()) << made.error().ToString();
+    EXPECT_THAT(made->warnings,
+                Contains(HasSubstr("the option lr is a tensor, and is taken as the number in it")));
+    DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+    const std::string key = "optimizer.param_groups.model.norm.weight.lr";
+    EXPECT_EQ(std::get<double>(trained.FindObject(key).value.value), 0.25);
+    for (const DcpDraft::Object& object : std::vector(trained.objects))
+      if (object.key.ends_with("norm.weight.lr") || object.key.ends_with("layernorm.weight.lr")) {
+        trained.Remove(object.key);
+        trained.tensors.push_back({object.key, Dtype::kF32, {}, BytesOf(0.5f)});
+      }
+    trained.Write(shop_ / "dcp");
+    const auto again = Back();
+    ASSERT_TRUE(again.ok()) << again.error().ToString();
+    const auto back = OpenTag(shop_ / "back");
+    ASSERT_TRUE(back.ok()) << back.error().ToString();
+    EXPECT_EQ(std::get<double>(OptionIn(*back, 0, "lr")->value), 3e-4);
+    EXPECT_EQ(std::get<double>(OptionIn(*back, 1, "lr")->value), 0.5);
+  }
+}
+
+// Nothing goes unnamed because nobody has trained yet.
+TEST_F(TagState, NamesObjectsOfARunWithoutState) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft before = DcpDraft::Read(shop_ / "dcp");
+  before.Remove("optimizer.state.");
+  before.Remove("nxdkit.optimizer");
+  before.objects.push_back({"epoch", {int64_t{3}}});
+  before.objects.push_back({"dataloader.version", {int64_t{1}}});
+  size_t options = 0;
+  for (const DcpDraft::Object& object : before.objects)
+    options += object.key.starts_with("optimizer.param_groups.");
+  before.Write(shop_ / "dcp");
+  const auto made = Back();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  for (const char* key :
+       {"epoch", "lr_scheduler.last_epoch", "train_state.step", "train_state.ntokens_seen"})
+    EXPECT_THAT(made->notes, Contains(std::string(key) + " has no counterpart in a tag"));
+  EXPECT_THAT(made->notes, Contains("the data loader's state has no counterpart in a tag"));
+  EXPECT_THAT(made->notes, Contains("no parameter has state, so " + std::to_string(options) +
+                                    " options of the optimizer (param_groups) are left out"));
 }
 
 TEST_F(TagState, WarnsOfMasterWeightsThatAreRounded) {

@@ -113,11 +113,11 @@ INSTANTIATE_TEST_SUITE_P(
                 Errc::kCorrupt, "the file has the keys state, param_groups, base_state,", "",
                 ""},
         Refused{"ATensorAmongTheHyperParameters", InOptimizer([](FileDraft& d) {
-                  d.tensors.push_back({{"lr", Dtype::kF32, {}}, std::string(4, '\0')});
+                  d.tensors.push_back({{"lr", Dtype::kF32, {1}}, std::string(4, '\0')});
                   SetGroupValue(d, {torch::TensorIndex{d.tensors.size() - 1}});
                 }),
-                Errc::kUnsupported, "the value of lr cannot be carried over: it is a tensor",
-                "param_groups[0]", ""},
+                Errc::kUnsupported, "lr is a tensor of shape [1], expected a number",
+                "param_groups", ""},
         Refused{"AnotherLearningRateOnOneRank",
                 OnRank(1, 0, [](FileDraft& d) { SetGroupValue(d, {1e-5}); }), Errc::kCorrupt,
                 "lr is not what", "param_groups[0]", ""},

@@ -59,6 +59,15 @@ struct FileDraft {
     if (value.tensor()) return tensors[value.tensor()->index];
     return tensors[static_cast<size_t>(value.reference()->tid)];
   }
+  // F32, as BF16.
+  static Tensor Rounded(const Tensor& wide) {
+    Tensor tensor{{wide.output.name, Dtype::kBF16, wide.output.shape},
+                  std::string(wide.bytes.size() / 2, '\0')};
+    ConvertElements(Dtype::kF32, reinterpret_cast<const std::byte*>(wide.bytes.data()),
+                    Dtype::kBF16, reinterpret_cast<std::byte*>(tensor.bytes.data()),
+                    static_cast<int64_t>(wide.bytes.size() / 4));
+    return tensor;
+  }
 };
 
 struct TrainingTag {
@@ -71,7 +80,8 @@ struct TrainingTag {
   bool int_step = false;  // a Python number instead of a tensor
   bool shape_info = true;
   bool master_weights = true;
-  bool rounded = false;  // the weights are the master weights, rounded, as training leaves them
+  bool rounded = false;    // the weights are the master weights, rounded, as training leaves them
+  std::string wide = "-";  // weights whose names have this are not rounded: F32
   std::function<void(FileDraft&)> change;  // damages files on the way
 };
 
@@ -163,19 +173,12 @@ class TagWriter {
   }
 
   Tensor Whole(Kind kind, size_t t) const {
-    if (kind == kWeights && tag_.rounded) return Rounded(Whole(kMaster, t));
+    const bool wide = layout_.tensors[t].name.find(tag_.wide) != std::string::npos;
+    if (kind == kWeights && wide) return Whole(kMaster, t);
+    if (kind == kWeights && tag_.rounded) return FileDraft::Rounded(Whole(kMaster, t));
     const auto& bytes = values_[kind].bytes(t);
     return {values_[kind].outputs()[t],
             std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())};
-  }
-
-  static Tensor Rounded(const Tensor& wide) {
-    Tensor tensor{{wide.output.name, Dtype::kBF16, wide.output.shape},
-                  std::string(wide.bytes.size() / 2, '\0')};
-    ConvertElements(Dtype::kF32, reinterpret_cast<const std::byte*>(wide.bytes.data()),
-                    Dtype::kBF16, reinterpret_cast<std::byte*>(tensor.bytes.data()),
-                    static_cast<int64_t>(wide.bytes.size() / 4));
-    return tensor;
   }
 
   // Rows of the data parallel rank: zero rows are put behind, then equal chunks taken.
