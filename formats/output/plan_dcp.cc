@@ -399,14 +399,19 @@ Status DecideDcp(const BoundArtifact& source, const OutputOptions& options, Outp
   if (source.artifact.dcp && (!options.dcp_style || !source.model)) spec.dcp_names = found.names;
   if (source.artifact.dcp && !source.optimizer && !spec.dcp_names) NoteLeftOptions(source, spec);
   spec.mesh = options.mesh;
-  if (!source.model && (spec.dcp_style != dcp::Style::kHf || spec.mesh.tp > 1))
+  const bool renames = options.dcp_style && source.artifact.dcp;
+  if (!source.model && (renames || spec.dcp_style != dcp::Style::kHf || spec.mesh.tp > 1))
     return NotFound("no config.json: the tensors alone do not tell family and roles")
         .in(source.artifact.path)
         .hint("name one with --config");
   if (source.model)
     NXDKIT_TRY(dcp::ModelTensors(*source.model, spec.dcp_style).in(source.artifact.path));
-  spec.notes.push_back(fmt::format("names: {}, cut over dp {} tp {}",
-                                   dcp::StyleName(spec.dcp_style), spec.mesh.dp, spec.mesh.tp));
+  const std::string_view names = source.model ? dcp::StyleName(spec.dcp_style) : "as they are";
+  spec.notes.push_back(
+      fmt::format("names: {}, cut over dp {} tp {}", names, spec.mesh.dp, spec.mesh.tp));
+  if (!spec.dcp_names && !found.names.prefix.empty())
+    spec.notes.push_back(
+        fmt::format("\"{}\" before the names of the weights is left out", found.names.prefix));
   return source.optimizer ? NoteRun(source, spec) : OkStatus();
 }
 

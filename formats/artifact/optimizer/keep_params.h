@@ -1,7 +1,8 @@
-// PRIVATE to formats/artifact/optimizer: a bound artifact whose logical parameters change.
+// PRIVATE to formats/artifact: a bound artifact whose logical parameters change.
 #pragma once
 
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "formats/artifact/bind.h"
@@ -29,5 +30,9 @@ Status ChangeSteps(BoundArtifact& artifact, const ChangeStep& change);
 
 // Leaves out the tensors of the run's state.
 void LeaveRun(BoundArtifact& artifact);
+
+// Leaves out all that training goes on from but the weights, where there is some; a warning says so
+// and why.
+void LeaveState(BoundArtifact& artifact, std::string_view why);
 
 }  // namespace nxdkit::ops
