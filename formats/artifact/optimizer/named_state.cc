@@ -38,22 +38,17 @@ class Namer {
  private:
   // The record has one dtype for all of the module's weights.
   void NoteOtherWeights() {
+    size_t others = 0;
     const Dtype one = optimizer_.form->weights;
-    const size_t others = CountWeightsBut(one);
+    for (size_t t = 0; t < source_.bound.stored.size(); ++t) {
+      const auto& pieces = source_.bound.layout.tensors[t].pieces;
+      const bool is_weight = !pieces.empty() && pieces.front().param < optimizer_.entries.size();
+      if (is_weight && source_.bound.stored[t].dtype != one) ++others;
+    }
     if (others > 0)
       notes_.push_back(
           fmt::format("{} tensors of weights are not {}, which a way back makes of all of them",
                       others, Name(one)));
-  }
-
-  size_t CountWeightsBut(Dtype dtype) const {
-    size_t others = 0;
-    for (size_t t = 0; t < source_.bound.stored.size(); ++t) {
-      const auto& pieces = source_.bound.layout.tensors[t].pieces;
-      const bool is_weight = !pieces.empty() && pieces.front().param < optimizer_.entries.size();
-      if (is_weight && source_.bound.stored[t].dtype != dtype) ++others;
-    }
-    return others;
   }
 
   // Every step as a tensor of F32.
@@ -108,11 +103,21 @@ class Namer {
     return entry;
   }
 
+  // Weights in F32 are what master weights would be.
+  bool HasRoundedWeights() const {
+    for (size_t t = 0; t < source_.bound.stored.size(); ++t) {
+      const auto& pieces = source_.bound.layout.tensors[t].pieces;
+      const bool is_weight = !pieces.empty() && pieces.front().param < optimizer_.entries.size();
+      if (is_weight && source_.bound.stored[t].dtype != Dtype::kF32) return true;
+    }
+    return false;
+  }
+
   // The master weights take the place of the weights that were rounded from them.
   Status FoldMasters() {
     const auto has = [](const auto& master) { return master.has_value(); };
     if (!std::ranges::any_of(optimizer_.masters, has)) {
-      if (CountWeightsBut(Dtype::kF32) > 0)
+      if (HasRoundedWeights())
         notes_.push_back(
             "the tag has no master weights: what the weights had below their own precision is "
             "gone");
