@@ -3,9 +3,11 @@
 Needs torch 2.15, safetensors, zstandard and torch_checkpointing 0.1.1; CPU and gloo only, four processes on a mesh of
 2 by 2. Usage: python make_forms.py [outdir]
 """
+import datetime
 import hashlib
 import json
 import os
+import pathlib
 import pickle
 import shutil
 import sys
@@ -121,6 +123,12 @@ def worker(rank, outdir, store):
     dist.destroy_process_group()
 
 
+def save_objects(path):
+    """A run's state may be of any class; one that has two has them in one checkpoint."""
+    state = {"w": full()["w"], "when": datetime.datetime(2026, 11, 24, 12), "where": pathlib.PurePosixPath("a/b")}
+    dcp.save(state, checkpoint_id=path, no_dist=True)
+
+
 def entry(tensor):
     data = tensor.contiguous().view(torch.uint8).numpy().tobytes() if tensor.dim() else tensor.numpy().tobytes()
     return {"dtype": str(tensor.dtype)[6:], "shape": list(tensor.shape), "sha256": hashlib.sha256(data).hexdigest()}
@@ -156,13 +164,14 @@ def main():
     os.makedirs(outdir)
     with tempfile.TemporaryDirectory() as tmp:
         mp.spawn(worker, args=(outdir, os.path.join(tmp, "store")), nprocs=WORLD)
+    save_objects(os.path.join(outdir, "objects"))
     tensors = {name: entry(value) for name, value in full().items()}
     model = {"model." + name: value for name, value in tensors.items()}
     model["model.s"] = entry(torch.arange(9, dtype=torch.float32))
     state = {"optimizer.state.w.exp_avg": entry(full()["w"] * 2), "optimizer.state.w.step": entry(torch.tensor(3.0))}
     own = {name: value for name, value in model.items() if name != "model.r"}
     expected = {"local": tensors, "zstd": tensors, "shards": tensors, "ranks": {**model, **state}, "ranks_1": model,
-                "own": {**own, **state}}
+                "own": {**own, **state}, "objects": {"w": tensors["w"]}}
     with open(os.path.join(outdir, "expected.json"), "w") as f:
         json.dump(expected, f, indent=1, sort_keys=True)
         f.write("\n")

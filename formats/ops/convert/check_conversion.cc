@@ -102,11 +102,23 @@ Status RequireSoundAdapter(const ConvertRequest& request, const Conversion& conv
                 : "--merge-lora merges the adapter into its base instead");
 }
 
+// A tag as it lies there: in the conversion its weights have given way to the master weights.
+Status RequireSoundTag(const ConvertRequest& request) {
+  NXDKIT_ASSIGN(const BoundArtifact tag, OpenAndBind(request.input, request.from, request.hints));
+  return RequireSound(tag, request.run);
+}
+
+Status RequireSoundSource(const ConvertRequest& request, const Conversion& conversion) {
+  const bool shares_modules = conversion.source.lora && request.to == Kind::kNxd;
+  if (shares_modules) return RequireSoundAdapter(request, conversion);
+  const bool folds = conversion.source.optimizer && request.from == Kind::kNxd &&
+                     request.to == Kind::kDcp && !request.source;
+  return folds ? RequireSoundTag(request) : RequireSound(conversion.source, request.run);
+}
+
 Status CheckSource(const ConvertRequest& request, const Conversion& conversion) {
   NXDKIT_TRY(CheckDelta(conversion));
-  const bool shares_modules = conversion.source.lora && request.to == Kind::kNxd;
-  NXDKIT_TRY(shares_modules ? RequireSoundAdapter(request, conversion)
-                            : RequireSound(conversion.source, request.run));
+  NXDKIT_TRY(RequireSoundSource(request, conversion));
   if (conversion.base) return RequireSound(conversion.base->artifact, request.run);
   if (!request.verify) return OkStatus();
   NXDKIT_ASSIGN(const std::vector<Finding> damaged,

@@ -91,7 +91,8 @@ TEST_P(Form, BecomesTheModelThatItIs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dcp, Form,
-                         ::testing::Values("local", "zstd", "shards", "ranks", "ranks_1", "own"),
+                         ::testing::Values("local", "zstd", "shards", "ranks", "ranks_1", "own",
+                                           "objects"),
                          [](const auto& row) { return std::string(row.param); });
 
 TEST(Forms, AreRecognisedByWhatIsInThem) {
