@@ -8,6 +8,7 @@
 
 #include "formats/artifact/optimizer/bind_dcp_optimizer.h"
 #include "formats/artifact/optimizer/numbered_form.h"
+#include "formats/artifact/unwrap_dcp.h"
 #include "formats/dcp/folder.h"
 #include "formats/dcp/layout.h"
 #include "lib/base/errors.h"
@@ -217,6 +218,7 @@ void NameRunObjects(BoundArtifact& out, const InputHints& hints) {
 Status BindWithModel(BoundArtifact& out, const InputHints& hints, Wrapped& wrapped) {
   NXDKIT_ASSIGN(out.model, MakeModel(*out.artifact.config).in(out.artifact.config_path));
   out.params = out.model->Logical();
+  UnwrapKeys(out.artifact, *out.model);
   const DcpTensors known = KnownDcpTensors(*out.model, *out.artifact.dcp);
   const std::string prefix = FindPrefix(*out.artifact.dcp, known);
   wrapped = FindWrapped(*out.artifact.dcp, known, prefix);

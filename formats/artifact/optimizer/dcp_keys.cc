@@ -5,6 +5,26 @@
 #include "lib/base/errors.h"
 
 namespace nxdkit::ops {
+namespace {
+
+constexpr std::string_view kModulesAround[] = {"module", "_orig_mod", "_checkpoint_wrapped_module",
+                                               "_fsdp_wrapped_module"};
+
+}  // namespace
+
+std::string WithoutWrappers(std::string_view name) {
+  std::string plain;
+  for (size_t first = 0; first <= name.size();) {
+    const size_t dot = std::min(name.find('.', first), name.size());
+    const std::string_view part = name.substr(first, dot - first);
+    if (std::ranges::find(kModulesAround, part) == std::end(kModulesAround)) {
+      if (!plain.empty()) plain += '.';
+      plain += part;
+    }
+    first = dot + 1;
+  }
+  return plain;
+}
 
 std::pair<std::string, std::string> SplitDcpKey(std::string_view key) {
   const size_t dot = key.rfind('.');
@@ -17,7 +37,8 @@ bool IsDcpNumber(std::string_view name) {
 }
 
 Result<const dcp::GlobalTensor*> FindDcpTensor(const DcpTensors& known, const std::string& name) {
-  for (const std::string& candidate : {name, name.substr(name.starts_with("model.") ? 6 : 0)})
+  const std::string plain = WithoutWrappers(name);
+  for (const std::string& candidate : {plain, plain.substr(plain.starts_with("model.") ? 6 : 0)})
     if (const auto found = known.find(candidate); found != known.end()) return &found->second;
   if (IsDcpNumber(name))
     return Unsupported(

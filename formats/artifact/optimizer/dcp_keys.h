@@ -25,6 +25,10 @@ inline constexpr std::string_view kOptimizerGroups = "optimizer.param_groups.";
 // All tensors that a checkpoint of this model can have, in every style, by key.
 using DcpTensors = std::unordered_map<std::string, dcp::GlobalTensor>;
 
+// A name without the parts that are modules around others: "module" of DistributedDataParallel,
+// "_orig_mod" of torch.compile, "_checkpoint_wrapped_module" and "_fsdp_wrapped_module".
+std::string WithoutWrappers(std::string_view name);
+
 // "NAME.exp_avg" in two, at the last dot.
 std::pair<std::string, std::string> SplitDcpKey(std::string_view key);
 
