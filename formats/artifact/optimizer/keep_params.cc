@@ -1,5 +1,7 @@
 #include "formats/artifact/optimizer/keep_params.h"
 
+#include <fmt/core.h>
+
 #include <string>
 #include <utility>
 
@@ -114,6 +116,14 @@ Status ChangeSteps(BoundArtifact& artifact, const ChangeStep& change) {
   keep.resize(artifact.params.size(), true);
   KeepParams(artifact, keep);
   return OkStatus();
+}
+
+std::string NameSome(const BoundArtifact& artifact, const std::vector<size_t>& params) {
+  if (params.empty()) return "no parameter";
+  const std::string& first = artifact.params[params.front()].name;
+  if (params.size() == 1) return first;
+  return fmt::format("{} and {} other parameter{}", first, params.size() - 1,
+                     params.size() == 2 ? "" : "s");
 }
 
 void LeaveRun(BoundArtifact& artifact) {
