@@ -239,6 +239,7 @@ Result<Kind> Recognise(const std::string& asked) {
 
 Status LoadConfig(Artifact& artifact, const InputHints& hints,
                   const std::vector<std::string>& folders) {
+  if (hints.no_config) return OkStatus();
   artifact.side_folder = FindConfigFolder(folders);
   const bool is_nxdi = artifact.bundle && artifact.bundle->config &&
                        artifact.bundle->config->flavor == rollout::Flavor::kNxdi;

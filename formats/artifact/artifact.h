@@ -35,6 +35,7 @@ struct InputHints {
   std::optional<std::string> tag;
   std::optional<std::string> config;          // path of a config.json
   std::optional<std::string> config_if_none;  // the same, of an artifact that has none
+  bool no_config = false;  // a config.json that lies there is not this artifact's
   // Of a configuration that cannot be read, the tensors are looked at without it: a warning says
   // why.
   bool config_optional = false;

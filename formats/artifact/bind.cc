@@ -9,6 +9,7 @@
 #include "formats/artifact/bind_delta.h"
 #include "formats/artifact/lora/merge_lora.h"
 #include "formats/artifact/optimizer/bind_optimizer.h"
+#include "formats/artifact/optimizer/keep_params.h"
 #include "formats/models/experts.h"
 #include "formats/models/rank_tensors.h"
 #include "formats/rollout/rollout_layout.h"
@@ -316,6 +317,7 @@ Result<BoundArtifact> OpenAndBind(const std::string& path, Kind kind, const Inpu
   NXDKIT_ASSIGN(Artifact artifact, OpenArtifact(path, kind, hints));
   if (hints.lora.empty()) return Bind(std::move(artifact), hints);
   NXDKIT_ASSIGN(BoundArtifact base, Bind(std::move(artifact), hints));
+  LeaveState(base, "it is of the weights before the adapter is merged");
   return MergeLora(std::move(base), hints);
 }
 

@@ -15,8 +15,8 @@ constexpr char kArchiveName[] = "archive";  // as torch.save calls what it write
 
 class ItemsEncoder : public FileEncoder {
  public:
-  Status AddObject(std::string archive) {
-    NXDKIT_ASSIGN(const uint64_t offset, Grow(archive.size()));
+  Status AddObject(ObjectArchive archive) {
+    NXDKIT_ASSIGN(const uint64_t offset, Grow(archive->size()));
     objects_.push_back({offset, std::move(archive)});
     return OkStatus();
   }
@@ -31,7 +31,7 @@ class ItemsEncoder : public FileEncoder {
 
   std::vector<ItemRange> ObjectRanges() const {
     std::vector<ItemRange> ranges;
-    for (const Fragment& object : objects_) ranges.push_back({object.offset, object.bytes.size()});
+    for (const Object& object : objects_) ranges.push_back({object.offset, object.archive->size()});
     return ranges;
   }
   std::vector<ItemRange> TensorRanges() const {
@@ -48,15 +48,35 @@ class ItemsEncoder : public FileEncoder {
   bool needs_crc() const override { return true; }
 
   std::vector<Fragment> Frame(std::span<const uint32_t> crcs) const override {
-    NXDKIT_CHECK(crcs.size() == archives_.size());
-    std::vector<Fragment> fragments = objects_;
-    for (size_t i = 0; i < archives_.size(); ++i)
-      for (Fragment& fragment : archives_[i].archive->Frame(crcs.subspan(i, 1)))
-        fragments.push_back({archives_[i].offset + fragment.offset, std::move(fragment.bytes)});
+    std::vector<Fragment> fragments;
+    const Status taken = ForEachFragment(crcs, [&](uint64_t offset,
+                                                   std::span<const std::byte> bytes) {
+      fragments.push_back({offset, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}});
+      return OkStatus();
+    });
+    NXDKIT_CHECK(taken.ok());
     return fragments;
   }
 
+  Status ForEachFragment(std::span<const uint32_t> crcs, const TakeFragment& take) const override {
+    NXDKIT_CHECK(crcs.size() == archives_.size());
+    for (const Object& object : objects_)
+      NXDKIT_TRY(take(object.offset, std::as_bytes(std::span(*object.archive))));
+    for (size_t i = 0; i < archives_.size(); ++i) {
+      const uint64_t begin = archives_[i].offset;
+      NXDKIT_TRY(archives_[i].archive->ForEachFragment(
+          crcs.subspan(i, 1), [&](uint64_t offset, std::span<const std::byte> bytes) {
+            return take(begin + offset, bytes);
+          }));
+    }
+    return OkStatus();
+  }
+
  private:
+  struct Object {
+    uint64_t offset = 0;
+    ObjectArchive archive;
+  };
   struct Item {
     uint64_t offset = 0;
     std::unique_ptr<FileEncoder> archive;
@@ -71,7 +91,7 @@ class ItemsEncoder : public FileEncoder {
     return std::exchange(bytes_, *end);
   }
 
-  std::vector<Fragment> objects_;
+  std::vector<Object> objects_;
   std::vector<Item> archives_;
   std::vector<OutputTensor> tensors_;  // parallel to archives_
   uint64_t bytes_ = 0;
@@ -90,10 +110,10 @@ Result<std::string> EncodeObject(const torch::PickleValue& value) {
   return bytes;
 }
 
-Result<EncodedFile> EncodeItems(std::vector<std::string> objects,
+Result<EncodedFile> EncodeItems(std::vector<ObjectArchive> objects,
                                 std::vector<OutputTensor> tensors) {
   auto encoder = std::make_unique<ItemsEncoder>();
-  for (std::string& object : objects) NXDKIT_TRY(encoder->AddObject(std::move(object)));
+  for (ObjectArchive& object : objects) NXDKIT_TRY(encoder->AddObject(std::move(object)));
   for (OutputTensor& tensor : tensors) NXDKIT_TRY(encoder->AddTensor(std::move(tensor)));
   EncodedFile file;
   file.objects = encoder->ObjectRanges();

@@ -23,6 +23,9 @@ struct ItemRange {
   uint64_t bytes = 0;
 };
 
+// The whole archive of an object. Shared: thousands of parameters have the same options.
+using ObjectArchive = std::shared_ptr<const std::string>;
+
 struct EncodedFile {
   std::unique_ptr<FileEncoder> encoder;
   std::vector<ItemRange> objects;
@@ -31,7 +34,7 @@ struct EncodedFile {
 
 // Objects first, as torch writes them, then every tensor in an archive of its own. `objects` are
 // whole archives, `tensors` chunks with the shapes that they have in the file.
-Result<EncodedFile> EncodeItems(std::vector<std::string> objects,
+Result<EncodedFile> EncodeItems(std::vector<ObjectArchive> objects,
                                 std::vector<OutputTensor> tensors);
 
 }  // namespace nxdkit::dcp

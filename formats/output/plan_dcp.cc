@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "formats/artifact/canonical.h"
@@ -93,8 +94,10 @@ class Maker {
   }
 
   void AddArchive(const std::string& key, std::string archive, PickleValue path) {
+    dcp::ObjectArchive& shared = archives_[archive];
+    if (!shared) shared = std::make_shared<const std::string>(std::move(archive));
     out_.metadata.paths.emplace(key, std::move(path));
-    out_.objects.push_back({key, std::move(archive)});
+    out_.objects.push_back({key, shared});
   }
 
   Status AddObject(const std::string& key, const PickleValue& value) {
@@ -259,6 +262,8 @@ class Maker {
   const OutputSpec& spec_;
   std::vector<Dtype> dtypes_;  // of the weights, stored
   DcpContents out_;
+  // By what they hold.
+  std::unordered_map<std::string, dcp::ObjectArchive> archives_;
 };
 
 // From a checkpoint to a checkpoint: what has no state stays without.
@@ -416,15 +421,31 @@ Status DecideDcp(const BoundArtifact& source, const OutputOptions& options, Outp
   if (source.artifact.dcp && (!options.dcp_style || !source.model)) spec.dcp_names = found.names;
   if (source.artifact.dcp && !source.optimizer && !spec.dcp_names) NoteLeftOptions(source, spec);
   spec.mesh = options.mesh;
-  if (!source.model && (spec.dcp_style != dcp::Style::kHf || spec.mesh.tp > 1))
+  const bool renames = options.dcp_style && source.artifact.dcp;
+  if (!source.model && (renames || spec.dcp_style != dcp::Style::kHf || spec.mesh.tp > 1))
     return NotFound("no config.json: the tensors alone do not tell family and roles")
         .in(source.artifact.path)
         .hint("name one with --config");
   if (source.model)
     NXDKIT_TRY(dcp::ModelTensors(*source.model, spec.dcp_style).in(source.artifact.path));
-  spec.notes.push_back(fmt::format("names: {}, cut over dp {} tp {}",
-                                   dcp::StyleName(spec.dcp_style), spec.mesh.dp, spec.mesh.tp));
+  const std::string_view names = source.model ? dcp::StyleName(spec.dcp_style) : "as they are";
+  spec.notes.push_back(
+      fmt::format("names: {}, cut over dp {} tp {}", names, spec.mesh.dp, spec.mesh.tp));
+  if (!spec.dcp_names && !found.names.prefix.empty())
+    spec.notes.push_back(
+        fmt::format("\"{}\" before the names of the weights is left out", found.names.prefix));
   return source.optimizer ? NoteRun(source, spec) : OkStatus();
+}
+
+Result<uint64_t> LeastDcpBytes(const BoundArtifact& source, const OutputSpec& spec) {
+  constexpr uint64_t kEntryBytes = 3 << 10;  // its path, place and pickle; measured: 4 kB
+  NXDKIT_ASSIGN(const auto weights, WeightTensors(source, spec.dcp_style));
+  uint64_t entries = weights.size();
+  if (source.artifact.dcp)
+    entries = source.artifact.dcp->tensors.size() + source.run_objects.size();
+  else if (source.optimizer)
+    entries *= 4 + AdamOptions().size();  // moments and step beside the weight
+  return entries * kEntryBytes;
 }
 
 Result<DcpContents> MakeDcpContents(const BoundArtifact& source, const OutputSpec& spec) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/dcp/encoder.h"
 #include "formats/dcp/layout.h"
 #include "formats/dcp/metadata.h"
 #include "formats/output/decide_output.h"
@@ -15,7 +16,7 @@ Status DecideDcp(const BoundArtifact& source, const OutputOptions& options, Outp
 
 struct DcpObject {
   std::string key;
-  std::string archive;  // its bytes
+  dcp::ObjectArchive archive;
 };
 
 // All that the checkpoint holds.
@@ -25,6 +26,9 @@ struct DcpContents {
   // An entry per tensor and object, in their order, still without dtypes and places.
   dcp::Metadata metadata;
 };
+// What `.metadata` takes in memory at the least while it is made: known before anything of it is.
+Result<uint64_t> LeastDcpBytes(const BoundArtifact& source, const OutputSpec& spec);
+
 Result<DcpContents> MakeDcpContents(const BoundArtifact& source, const OutputSpec& spec);
 
 struct DcpChunk {

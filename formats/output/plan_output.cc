@@ -262,11 +262,13 @@ class Planner {
   // Every rank of the mesh has a file, the first one the objects too. The metadata comes last: a
   // folder without it is none.
   Status PlanDcp() {
+    NXDKIT_ASSIGN(const uint64_t least, LeastDcpBytes(source_, spec_));
+    NXDKIT_TRY(CheckPlanBytes(least, spec_.mesh.ranks()));
     NXDKIT_ASSIGN(DcpContents contents, MakeDcpContents(source_, spec_));
     NXDKIT_TRY(CheckDcpBytes(contents));
     std::vector<DcpRank> ranks = CutDcp(contents, spec_.mesh);
     for (size_t r = 0; r < ranks.size(); ++r) {
-      std::vector<std::string> objects;
+      std::vector<dcp::ObjectArchive> objects;
       if (r == 0)
         for (DcpObject& object : contents.objects) objects.push_back(std::move(object.archive));
       if (ranks[r].chunks.empty() && objects.empty()) continue;
@@ -286,7 +288,7 @@ class Planner {
     return CheckPlanBytes(bytes, spec_.mesh.ranks());
   }
 
-  Status PlanDcpFile(int rank, DcpRank& cut, std::vector<std::string> objects,
+  Status PlanDcpFile(int rank, DcpRank& cut, std::vector<dcp::ObjectArchive> objects,
                      DcpContents& contents) {
     const std::string name = dcp::DataFileName(rank);
     const uint32_t file = NewFile(name, -1, -1);

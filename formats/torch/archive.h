@@ -36,6 +36,9 @@ struct ReadOptions {
   // Of the zip form: distributed tensors (DTensor) are records in `root`, with the tensor of the
   // rank and how it is placed (pickle_globals.h). Without it they are refused.
   bool distributed = false;
+  // Of the zip form: the records alone. The pickle, which may be of anything, is not read, and
+  // `root` is None.
+  bool only_records = false;
 };
 
 // True when the file starts like something ReadArchive reads (zip local header, or a pickle

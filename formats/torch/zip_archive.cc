@@ -28,7 +28,8 @@ class ZipArchiveReader {
     NXDKIT_TRY(FindTopFolder());
     NXDKIT_TRY(ReadVersion());
     NXDKIT_TRY(ReadByteOrder());
-    NXDKIT_TRY(ReadPickle(options.distributed ? DistributedGlobals() : TorchGlobals()));
+    if (!options.only_records)
+      NXDKIT_TRY(ReadPickle(options.distributed ? DistributedGlobals() : TorchGlobals()));
     if (options.check_crc) NXDKIT_TRY(CheckCrcs(options.known_crcs));
     WarnOfMissingCrcs();
     if (warnings_left_out_ != 0)

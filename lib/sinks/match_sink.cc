@@ -96,8 +96,10 @@ Status MatchSink::Take(uint32_t tensor, uint64_t offset, std::span<const std::by
 Status MatchSink::Finish() {
   for (size_t f = 0; f < files_.size(); ++f) {
     NXDKIT_ASSIGN(const std::vector<uint32_t> crcs, files_.Crcs(f));
-    for (const Fragment& fragment : files_.encoder(f).Frame(crcs))
-      NXDKIT_TRY(Match(f, fragment.offset, std::as_bytes(std::span(fragment.bytes))));
+    NXDKIT_TRY(files_.encoder(f).ForEachFragment(
+        crcs, [&](uint64_t offset, std::span<const std::byte> bytes) {
+          return Match(static_cast<uint32_t>(f), offset, bytes);
+        }));
   }
   return OkStatus();
 }

@@ -129,8 +129,10 @@ Status WriteSink::TaskDone(uint64_t task) {
 Status WriteSink::FinishFile(size_t f) {
   NXDKIT_ASSIGN(const std::vector<uint32_t> crcs, files_.Crcs(f));
   NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_.Get(files_.Path(f)));
-  for (const Fragment& fragment : files_.encoder(f).Frame(crcs))
-    NXDKIT_TRY(file->WriteAt(fragment.offset, std::as_bytes(std::span(fragment.bytes))));
+  NXDKIT_TRY(files_.encoder(f).ForEachFragment(
+      crcs, [&](uint64_t offset, std::span<const std::byte> bytes) {
+        return file->WriteAt(offset, bytes);
+      }));
   if (options_.sync) file->StartSync();
   return OkStatus();
 }

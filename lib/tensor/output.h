@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,6 +40,14 @@ class FileEncoder {
   // All bytes that are not tensor data (headers, padding, directory). `crcs[i]` belongs to
   // tensors()[i]; empty when !needs_crc(). Written last, so an unfinished file is never valid.
   virtual std::vector<Fragment> Frame(std::span<const uint32_t> crcs) const = 0;
+  // The same one by one, where there may be too many to have at once. Ends with what `take` fails
+  // with.
+  using TakeFragment = std::function<Status(uint64_t offset, std::span<const std::byte> bytes)>;
+  virtual Status ForEachFragment(std::span<const uint32_t> crcs, const TakeFragment& take) const {
+    for (const Fragment& fragment : Frame(crcs))
+      NXDKIT_TRY(take(fragment.offset, std::as_bytes(std::span(fragment.bytes))));
+    return OkStatus();
+  }
 };
 
 }  // namespace nxdkit

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -130,6 +131,16 @@ void LeaveRun(BoundArtifact& artifact) {
   std::vector<bool> keep(artifact.params.size(), true);
   for (const RunTensor& tensor : artifact.run) keep[tensor.param] = false;
   KeepParams(artifact, keep);
+}
+
+void LeaveState(BoundArtifact& artifact, std::string_view why) {
+  if (!artifact.optimizer && artifact.run.empty() && artifact.run_objects.empty()) return;
+  std::vector<bool> keep(artifact.params.size(), false);
+  std::fill_n(keep.begin(), artifact.model_params(), true);
+  artifact.optimizer.reset();
+  KeepParams(artifact, keep);
+  artifact.run_objects.clear();
+  artifact.artifact.warnings.push_back(fmt::format("the optimizer's state is left out: {}", why));
 }
 
 }  // namespace nxdkit::ops

@@ -1,8 +1,9 @@
-// PRIVATE to formats/artifact/optimizer: a bound artifact whose logical parameters change.
+// PRIVATE to formats/artifact: a bound artifact whose logical parameters change.
 #pragma once
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/artifact/bind.h"
@@ -33,5 +34,9 @@ std::string NameSome(const BoundArtifact& artifact, const std::vector<size_t>& p
 
 // Leaves out the tensors of the run's state.
 void LeaveRun(BoundArtifact& artifact);
+
+// Leaves out all that training goes on from but the weights, where there is some; a warning says so
+// and why.
+void LeaveState(BoundArtifact& artifact, std::string_view why);
 
 }  // namespace nxdkit::ops

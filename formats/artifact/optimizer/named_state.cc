@@ -49,15 +49,6 @@ class Namer {
   }
 
  private:
-  bool HasWeightsBeside(Dtype dtype) const {
-    for (size_t t = 0; t < source_.bound.stored.size(); ++t) {
-      const auto& pieces = source_.bound.layout.tensors[t].pieces;
-      const bool is_weight = !pieces.empty() && pieces.front().param < optimizer_.entries.size();
-      if (is_weight && source_.bound.stored[t].dtype != dtype) return true;
-    }
-    return false;
-  }
-
   // Every step as a tensor of F32.
   Status StoreSteps() {
     return ChangeSteps(source_, [&](uint32_t i, OptimizerEntry& entry, double step) -> Status {
@@ -110,11 +101,21 @@ class Namer {
     return entry;
   }
 
+  // Weights in F32 are what master weights would be.
+  bool HasRoundedWeights() const {
+    for (size_t t = 0; t < source_.bound.stored.size(); ++t) {
+      const auto& pieces = source_.bound.layout.tensors[t].pieces;
+      const bool is_weight = !pieces.empty() && pieces.front().param < optimizer_.entries.size();
+      if (is_weight && source_.bound.stored[t].dtype != Dtype::kF32) return true;
+    }
+    return false;
+  }
+
   // The master weights take the place of the weights that were rounded from them.
   Status FoldMasters() {
     const auto has = [](const auto& master) { return master.has_value(); };
     if (!std::ranges::any_of(optimizer_.masters, has)) {
-      if (HasWeightsBeside(Dtype::kF32))
+      if (HasRoundedWeights())
         notes_.push_back(
             "the tag has no master weights: what the weights had below their own precision is "
             "gone");

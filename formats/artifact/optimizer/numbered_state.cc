@@ -59,7 +59,7 @@ class Numberer {
     if (!optimizer_.form) OrderEntries();
     NXDKIT_TRY(StoreSteps());
     if (std::ranges::find(optimizer_.keys, nxd::kMasterWeights) != optimizer_.keys.end())
-      AddMasters();
+      NXDKIT_TRY(AddMasters());
     Widen();
     optimizer_.style = nxd::OptimizerStyle::kZero1;
     return NameLosses();
@@ -222,7 +222,7 @@ class Numberer {
   }
 
   // The weights are stored as the weights of the module, and once more as they are.
-  void AddMasters() {
+  Status AddMasters() {
     const size_t count = optimizer_.entries.size();
     const auto first = static_cast<uint32_t>(source_.params.size());
     for (uint32_t i = 0; i < count; ++i) {
@@ -245,6 +245,13 @@ class Numberer {
       }
       source_.bound.Add(std::move(layout), StoredTensor(source_.bound.stored[t]));
     }
+    for (size_t i = 0; i < count; ++i)
+      if (optimizer_.masters[i]->stored == SIZE_MAX)
+        return Corrupt("the parameter is stored nowhere")
+            .in(source_.artifact.path)
+            .on(source_.params[i].name)
+            .hint("ckpt-verify names the files and ranks");
+    return OkStatus();
   }
 
   // ZeRO-1 has moments and master weights in F32, whatever the checkpoint was saved in; a tag that

@@ -185,6 +185,8 @@ InputHints HintsOfMade(const ConvertRequest& request, const Conversion& conversi
   hints.claims.origin = "the conversion";
   hints.claims.hardware = conversion.spec.nxd.hardware;
   if (!source.artifact.config_path.empty()) hints.config = source.artifact.config_path;
+  // The folder around the output may have one, of something else.
+  hints.no_config = source.artifact.config_path.empty() && !source.model;
   hints.weights = made.weights;
   hints.optimizer = source.optimizer || !source.run.empty();
   if (source.optimizer) hints.param_order = source.optimizer->order.rule;

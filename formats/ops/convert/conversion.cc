@@ -60,9 +60,12 @@ ConvertRequest IntoBundle(const ConvertRequest& request) {
   return out;
 }
 
-// The optimizer's state, where there is some, as the output's format keeps it.
+// The optimizer's state, where there is some, as the output's format keeps it. A tag's own weights
+// give way to the master weights there: their copies are compared before.
 Status MatchState(const ConvertRequest& request, BoundArtifact& source,
                   std::vector<std::string>& notes) {
+  const bool folds = request.to == Kind::kDcp && source.optimizer && !source.artifact.dcp;
+  if (folds) NXDKIT_TRY(RequireSound(source, request.run));
   if (request.to == Kind::kDcp) return ToNamedState(source, notes);
   if (request.to == Kind::kNxd) return ToNumberedState(source, request.hints.param_order, notes);
   return OkStatus();

@@ -103,7 +103,8 @@ Result<std::vector<Finding>> CheckChecksums(const Artifact& artifact, const RunO
     const torch::ReadOptions options = {
         .check_crc = true,
         .known_crcs = crcs == known.end() ? nullptr : &crcs->second,
-        .distributed = artifact.dcp != nullptr};  // what is in them was looked at before
+        // What is in them was looked at before; an object of a program's own is carried unread.
+        .only_records = artifact.dcp != nullptr};
     results[i] = CheckArchive(archives[i], options);
     if (run.on_bytes) run.on_bytes(*archives[i].bytes);
     const bool is_finding = results[i].ok() || results[i].error().code() == Errc::kCorrupt;

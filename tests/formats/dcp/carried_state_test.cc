@@ -429,14 +429,45 @@ TEST_F(CarriedState, OfWeightsRoundedOtherwiseIsAWarning) {
   EXPECT_THAT(report->warnings, Contains(HasSubstr("not the master weight rounded to nearest")));
 }
 
-// A parameter is in one of the two counts.
+// A parameter is in one of the two counts: of each the first weight is another, the second the
+// master's other neighbour.
 TEST_F(CarriedState, CountsWeightsOfOtherMastersOnce) {
-  tag_.rounded = false;
+  tag_.change = [](FileDraft& file) {
+    if (file.is_optimizer()) return;
+    for (auto& tensor : file.tensors) {
+      tensor.bytes[1] ^= 4;
+      tensor.bytes[2] ^= 1;
+    }
+  };
   WriteTag();
   const auto made = There();
   ASSERT_TRUE(made.ok()) << made.error().ToString();
   EXPECT_THAT(made->warnings, Contains(HasSubstr("are not their master weights rounded")));
   EXPECT_THAT(made->warnings, Not(Contains(HasSubstr("but not to nearest even"))));
+}
+
+// A little above the middle of two numbers of BF16: in F32 it is the middle, which goes to even.
+TEST_F(CarriedState, TakesMasterWeightsInF64AsTorchRoundsThem) {
+  tag_.change = [](FileDraft& file) {
+    const double master = 1 + 0x1p-8 + 0x1p-40;
+    std::string wide(sizeof master, '\0');
+    std::memcpy(wide.data(), &master, sizeof master);
+    const auto fill = [](FileDraft::Tensor& tensor, Dtype dtype, const std::string& number) {
+      tensor.output.dtype = dtype;
+      tensor.bytes.clear();
+      for (int64_t i = 0; i < *ElementCount(tensor.output.shape); ++i) tensor.bytes += number;
+    };
+    if (file.is_optimizer()) {
+      for (auto& [pid, value] : file.Table("sharded_master_weights"))
+        fill(file.TensorOf(value), Dtype::kF64, wide);
+    } else {
+      for (auto& tensor : file.tensors) fill(tensor, Dtype::kBF16, std::string("\x80\x3f", 2));
+    }
+  };
+  WriteTag();
+  const auto made = There();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->warnings, Not(Contains(HasSubstr("rounded"))));
 }
 
 // --- tied embeddings on several pipeline ranks

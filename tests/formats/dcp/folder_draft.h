@@ -70,13 +70,14 @@ struct DcpDraft {
 
   void Write(const std::string& folder) const {
     std::vector<OutputTensor> outputs;
-    std::vector<std::string> archives;
+    std::vector<dcp::ObjectArchive> archives;
     std::vector<uint32_t> crcs;
     for (const Tensor& tensor : tensors) {
       outputs.push_back({tensor.key, tensor.dtype, tensor.shape});
       crcs.push_back(Crc32(0, std::as_bytes(std::span(tensor.bytes))));
     }
-    for (const Object& object : objects) archives.push_back(*dcp::EncodeObject(object.value));
+    for (const Object& object : objects)
+      archives.push_back(std::make_shared<const std::string>(*dcp::EncodeObject(object.value)));
     const auto encoded = dcp::EncodeItems(archives, outputs);
     ASSERT_TRUE(encoded.ok()) << encoded.error().ToString();
     const std::string name = dcp::DataFileName(0);

@@ -9,9 +9,12 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "formats/artifact/optimizer/named_state.h"
+#include "formats/output/plan_dcp.h"
 #include "formats/torch/archive.h"
 #include "formats/torch/pickle_writer.h"
 #include "tests/formats/dcp/folder_draft.h"
@@ -977,6 +980,38 @@ TEST_F(TagState, NamesObjectsOfARunWithoutState) {
   EXPECT_THAT(made->notes, Contains("the data loader's state has no counterpart in a tag"));
   EXPECT_THAT(made->notes, Contains("no parameter has state, so " + std::to_string(options) +
                                     " options of the optimizer (param_groups) are left out"));
+}
+
+// Before anything of it is made.
+TEST_F(TagState, OfMoreEntriesThanMemoryHoldsIsRefused) {
+  testing_util::WriteTrainingTag(shop_ / "tag", {});
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(shop_ / "tag", Kind::kNxd, shop_ / "dcp", Kind::kDcp);
+  request.hints.optimizer = true;
+  request.run.max_memory = 600'000;  // 15 entries of 3 kB for each of 21 weights
+  ExpectError(ops::Convert(request), Errc::kLimit,
+              "the plan alone for 1 ranks takes 967680 bytes or more, the cap is 600000");
+}
+
+// Eleven options of each parameter, most of which all of them have.
+TEST_F(TagState, HasEachArchiveInMemoryOnce) {
+  testing_util::WriteTrainingTag(shop_ / "tag", {});
+  auto source = OpenTag(shop_ / "tag");
+  ASSERT_TRUE(source.ok()) << source.error().ToString();
+  std::vector<std::string> notes;
+  ASSERT_TRUE(ops::ToNamedState(*source, notes).ok());
+  const auto spec = ops::DecideOutput(*source, Kind::kDcp, {});
+  ASSERT_TRUE(spec.ok()) << spec.error().ToString();
+  const auto contents = ops::MakeDcpContents(*source, *spec);
+  ASSERT_TRUE(contents.ok()) << contents.error().ToString();
+  std::set<std::string> values;
+  std::set<const std::string*> places;
+  for (const ops::DcpObject& object : contents->objects) {
+    values.insert(*object.archive);
+    places.insert(object.archive.get());
+  }
+  EXPECT_EQ(places.size(), values.size());
+  EXPECT_GT(contents->objects.size(), 10 * values.size());
 }
 
 TEST_F(TagState, WarnsOfMasterWeightsThatAreRounded) {
