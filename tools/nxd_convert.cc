@@ -287,6 +287,8 @@ Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
     return BadUsage("--dp and --param-order do not apply with --no-optimizer");
   if (args.dp && request.to != ops::Kind::kNxd)
     return BadUsage("--dp shards the state of an NxD tag; --mesh cuts a distributed checkpoint");
+  if (args.param_order && request.from != ops::Kind::kNxd && request.to != ops::Kind::kNxd)
+    return BadUsage("--param-order does not apply to a distributed checkpoint: it has names");
   if (args.param_order) request.hints.param_order = nxd::GroupRuleFromName(*args.param_order);
   request.options.dp = args.dp;
   request.options.training_tag = request.to == ops::Kind::kNxd && request.hints.optimizer;

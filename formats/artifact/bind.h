@@ -50,6 +50,7 @@ struct NumberedForm {
   NamedDtypes state;          // of moments and master weights: "model.norm.weight/exp_avg"
   bool stores_head = false;   // of a tied model: lm_head.weight too
   bool fused_gate_up = true;  // one tensor of the module
+  int pp = 0;                 // pipeline parallel ranks; 0: a record of before there was this one
 };
 
 // A tensor that a run has saved and no parameter is in: "dataloader.seen".

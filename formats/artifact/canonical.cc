@@ -18,9 +18,11 @@ Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optiona
   std::vector<Dtype> dtypes;
   for (uint32_t i = 0; i < source.params.size(); ++i) {
     std::optional<Dtype> dtype;
+    // What an optimizer keeps is not a weight: it stays as it is.
+    const bool is_weight = i < source.model_params();
+    const auto made = [&](Dtype d) { return downcast && is_weight ? Downcast(d) : d; };
     for (const PrimaryPlaces::Place& place : places.of(i)) {
       const Dtype stored = source.bound.stored[place.tensor].dtype;
-      const auto made = [&](Dtype d) { return downcast ? Downcast(d) : d; };
       if (dtype && made(*dtype) != made(stored) && !wanted)
         return Unsupported("stored partly as {} and partly as {}", Name(*dtype), Name(stored))
             .on(source.params[i].name)
@@ -29,9 +31,7 @@ Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optiona
     }
     if (!dtype) dtype = Dtype::kF32;
     if (!source.own_dtypes.empty() && source.own_dtypes[i]) dtype = source.own_dtypes[i];
-    if (downcast) dtype = Downcast(*dtype);
-    // What an optimizer keeps is not a weight: it stays as it is.
-    const bool is_weight = i < source.model_params();
+    dtype = made(*dtype);
     dtypes.push_back(wanted && is_weight && Info(*dtype).floating ? *wanted : *dtype);
   }
   return dtypes;

@@ -16,7 +16,8 @@ namespace nxdkit::ops {
 std::vector<TensorLayout> WholeTensors(const BoundArtifact& source);
 
 // Of each parameter: the dtype of its primary places; F32 when it has no elements. `wanted` takes
-// the place of floating ones of the model. kUnsupported for a parameter stored partly in one and
+// the place of floating ones of the model, and `downcast` lowers these: what an optimizer keeps is
+// not one of them. kUnsupported for a parameter stored partly in one and
 // partly in another, unless `wanted` says which.
 Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optional<Dtype> wanted,
                                        bool downcast = false);

@@ -283,6 +283,21 @@ std::set<std::string> OtherOptions(const BoundOptimizer& optimizer) {
   return others;
 }
 
+// Of a tag: what its groups do not say.
+void NoteDefaults(const BoundArtifact& source, OutputSpec& spec) {
+  const BoundOptimizer& optimizer = *source.optimizer;
+  for (size_t g = 0; g < optimizer.groups.size(); ++g) {
+    const std::vector<std::string> unsaid = UnsaidOptions(optimizer.groups[g]);
+    std::vector<size_t> params;
+    for (size_t i = 0; i < optimizer.group_of.size(); ++i)
+      if (optimizer.group_of[i] == g) params.push_back(i);
+    if (!unsaid.empty() && !params.empty())
+      spec.notes.push_back(
+          fmt::format("the tag does not say {} of {}: torch's defaults are written",
+                      fmt::join(unsaid, ", "), NameSome(source, params)));
+  }
+}
+
 // What the user of the other program has to know.
 Status NoteRun(const BoundArtifact& source, OutputSpec& spec) {
   const BoundOptimizer& optimizer = *source.optimizer;
@@ -293,6 +308,7 @@ Status NoteRun(const BoundArtifact& source, OutputSpec& spec) {
     NoteMissing(optimizer, spec);
     return OkStatus();
   }
+  NoteDefaults(source, spec);
   NXDKIT_ASSIGN(const RunProgress progress, ProgressOfTag(source));
   spec.notes.insert(spec.notes.end(), progress.notes.begin(), progress.notes.end());
   spec.notes.push_back(
@@ -313,9 +329,10 @@ Status NoteRun(const BoundArtifact& source, OutputSpec& spec) {
   return OkStatus();
 }
 
-// The optimizer would go on from rounded weights: nothing but the dtype that was asked for says so.
+// The optimizer would go on from rounded weights, which are its masters: nothing but the dtype that
+// was asked for says so.
 void WarnOfRounding(const BoundArtifact& source, const OutputOptions& options, OutputSpec& spec) {
-  if (!IsOfMasters(source)) return;
+  if (!source.optimizer) return;
   size_t count = 0;
   std::string first;
   const std::vector<Dtype> dtypes = WeightDtypes(source);

@@ -191,7 +191,7 @@ class TreeMaker {
         layout = CutRows(layout, dp_rank_ * rows, rows);
       }
       // Which may be wider than what is stored.
-      layout.dtype = spec_.downcast ? Downcast(entry.dtype) : entry.dtype;
+      layout.dtype = entry.dtype;
     }
     layout.name = param.name + "/" + entry.name;
     tree_.tensors.push_back(std::move(layout));
@@ -212,12 +212,15 @@ class TreeMaker {
 // is the embedding's own object, on several it is not, and a trained tag of these stores both. So
 // it is even where the input stores no head.
 Status CheckTiedPair(const BoundArtifact& source, const OutputSpec& spec) {
-  const bool one_stage = source.nxd_geometry.pp == 1;
+  // Of a checkpoint that was made of a tag the record says it.
+  const NumberedForm* form = source.optimizer->form ? &*source.optimizer->form : nullptr;
+  const int known = form && form->pp > 0 ? form->pp : source.nxd_geometry.pp;
+  const bool one_stage = known == 1;
   if (!source.model->config.tied || one_stage == (spec.nxd.pp == 1)) return OkStatus();
   return Unsupported(
              "the embeddings are tied: whether lm_head.weight has a state of its own is known for "
              "pp {}, but not for pp {}",
-             source.nxd_geometry.pp, spec.nxd.pp)
+             known, spec.nxd.pp)
       .in(source.artifact.path)
       .hint(one_stage ? "keep --pp 1, or leave the optimizer's state out with --no-optimizer"
                       : "keep --pp above 1, or leave the optimizer's state out with "

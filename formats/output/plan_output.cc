@@ -320,7 +320,11 @@ class Planner {
     };
     const Artifact& from = source_.artifact;
     const std::string& folder = from.set ? from.set->location.tag_folder : from.path;
-    carry(folder, kUserContentFile, InTag(kUserContentFile));
+    NXDKIT_ASSIGN(const UserContent content, ContentOf());
+    if (content.kept == UserContent::Kept::kAsIs)
+      carry(folder, kUserContentFile, InTag(kUserContentFile));
+    if (content.kept == UserContent::Kept::kMade)
+      NXDKIT_TRY(PlanObject(kUserContentFile, content.made));
     NXDKIT_ASSIGN(const bool made, MakeScheduler());
     if (!made) carry(folder, kSchedulerFile, InTag(kSchedulerFile));
     if (!from.set || !spec_.optimum || !from.mp_record) return OkStatus();
@@ -330,13 +334,22 @@ class Planner {
     return OkStatus();
   }
 
+  Result<UserContent> ContentOf() const {
+    return spec_.kind == Kind::kNxd ? UserContentOf(source_) : Result<UserContent>(UserContent());
+  }
+
+  Status PlanObject(const char* name, const torch::PickleValue& value) {
+    NXDKIT_ASSIGN(std::string archive, dcp::EncodeObject(value));
+    plan_.texts.push_back({InTag(name), std::move(archive)});
+    return OkStatus();
+  }
+
   // Of a tag that a checkpoint becomes; false where there is nothing to make it of.
   Result<bool> MakeScheduler() {
     if (spec_.kind != Kind::kNxd) return false;
     NXDKIT_ASSIGN(const auto scheduler, SchedulerOf(source_));
     if (!scheduler) return false;
-    NXDKIT_ASSIGN(std::string archive, dcp::EncodeObject(*scheduler));
-    plan_.texts.push_back({InTag(kSchedulerFile), std::move(archive)});
+    NXDKIT_TRY(PlanObject(kSchedulerFile, *scheduler));
     return true;
   }
 

@@ -135,11 +135,12 @@ class DcpBinder {
                    what, out_.params[i].name);
   }
 
-  // Parameters with the same options are a group, in whatever order the ranks have saved them.
+  // Parameters with the same options are a group, in whatever order the ranks have saved them; so
+  // are those that have state and no options.
   Status MakeGroups() {
     std::map<std::string, size_t> numbers;
     for (size_t i = 0; i < options_.size(); ++i) {
-      if (options_[i].empty()) continue;  // not trained
+      if (options_[i].empty() && !optimizer_.entries[i]) continue;  // not trained
       NXDKIT_ASSIGN(const std::string text,
                     torch::WritePickle(torch::PickleValue::MakeDict(options_[i]), {})
                         .in(out_.artifact.path)

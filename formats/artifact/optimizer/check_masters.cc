@@ -106,7 +106,7 @@ class Sampler {
     bool rounded = false;
     for (size_t s = first; s < first + 3; ++s) NXDKIT_TRY(Look(samples_[s], fault, rounded));
     ++check.params;
-    check.rounded += rounded;
+    check.rounded += rounded && fault.elements == 0;
     if (fault.elements > 0) check.faults.push_back(fault);
     return OkStatus();
   }
@@ -114,7 +114,9 @@ class Sampler {
   Status Look(const Sample& sample, MasterCheck::Fault& fault, bool& rounded) {
     const Dtype dtype = StoredAs(sample.weight);
     NXDKIT_ASSIGN(const std::vector<double> weights, Read(sample.weight));
-    NXDKIT_ASSIGN(const std::vector<double> masters, Read(sample.master));
+    NXDKIT_ASSIGN(std::vector<double> masters, Read(sample.master));
+    // A checkpoint has them in F32, and so torch rounds F64 too: to F32, and then on.
+    for (double& master : masters) master = static_cast<float>(master);
     for (size_t i = 0; i < weights.size(); ++i) {
       ++fault.looked_at;
       const uint64_t apart = Apart(dtype, weights[i], masters[i]);
@@ -138,22 +140,26 @@ class Sampler {
 
 Result<MasterCheck> SampleMasters(const BoundArtifact& tag) { return Sampler(tag).Run(); }
 
+bool MasterCheck::mostly_others() const { return 2 * faults.size() > params; }
+
+std::string FaultText(const MasterCheck& check, const BoundArtifact& tag) {
+  const MasterCheck::Fault& first = check.faults.front();
+  return fmt::format(
+      "the weights of {} of {} parameters are not their master weights rounded: of {}, {} of {} "
+      "elements that were looked at, the first {} where the master weight is {}; either the "
+      "weights were changed after the last step, or the optimizer's numbers belong to other "
+      "parameters",
+      check.faults.size(), check.params, tag.params[first.param].name, first.elements,
+      first.looked_at, first.weight, first.master);
+}
+
 std::vector<std::string> TextOf(const MasterCheck& check, const BoundArtifact& tag) {
   std::vector<std::string> lines;
-  if (!check.faults.empty()) {
-    const MasterCheck::Fault& first = check.faults.front();
-    lines.push_back(fmt::format(
-        "the weights of {} of {} parameters are not their master weights rounded: of {}, {} of {} "
-        "elements that were looked at, the first {} where the master weight is {}; either the "
-        "weights were changed after the last step, or the optimizer's numbers belong to other "
-        "parameters",
-        check.faults.size(), check.params, tag.params[first.param].name, first.elements,
-        first.looked_at, first.weight, first.master));
-  }
+  if (!check.faults.empty()) lines.push_back(FaultText(check, tag));
   if (check.rounded > 0)
     lines.push_back(fmt::format(
         "the weights of {} of {} parameters are their master weights rounded, but not to nearest "
-        "even: a way back rounds them so",
+        "even, as a way back rounds them",
         check.rounded, check.params));
   return lines;
 }

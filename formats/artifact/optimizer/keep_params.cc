@@ -119,6 +119,14 @@ Status ChangeSteps(BoundArtifact& artifact, const ChangeStep& change) {
   return OkStatus();
 }
 
+std::string NameSome(const BoundArtifact& artifact, const std::vector<size_t>& params) {
+  if (params.empty()) return "no parameter";
+  const std::string& first = artifact.params[params.front()].name;
+  if (params.size() == 1) return first;
+  return fmt::format("{} and {} other parameter{}", first, params.size() - 1,
+                     params.size() == 2 ? "" : "s");
+}
+
 void LeaveRun(BoundArtifact& artifact) {
   std::vector<bool> keep(artifact.params.size(), true);
   for (const RunTensor& tensor : artifact.run) keep[tensor.param] = false;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +28,9 @@ Result<double> ScalarOf(const BoundArtifact& artifact, const OptimizerEntry& ent
 // that are not an entry's any more.
 using ChangeStep = std::function<Status(uint32_t param, OptimizerEntry& entry, double step)>;
 Status ChangeSteps(BoundArtifact& artifact, const ChangeStep& change);
+
+// "model.norm.weight", or "model.norm.weight and 4 other parameters".
+std::string NameSome(const BoundArtifact& artifact, const std::vector<size_t>& params);
 
 // Leaves out the tensors of the run's state.
 void LeaveRun(BoundArtifact& artifact);

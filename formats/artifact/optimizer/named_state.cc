@@ -1,5 +1,7 @@
 #include "formats/artifact/optimizer/named_state.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -34,6 +36,18 @@ class Namer {
     return OkStatus();
   }
 
+  // Of a checkpoint: what Run makes of a tag's state beside the master weights.
+  Status RunNamed() {
+    NXDKIT_TRY(ChangeSteps(source_, [&](uint32_t i, OptimizerEntry& entry, double step) {
+      const bool fits = step >= 0 && step < kMostSteps;
+      if (entry.kind != Kind::kScalar || (fits && entry.dtype != Dtype::kF32))
+        StoreScalar(source_, i, entry, fits ? Dtype::kF32 : Dtype::kF64, step);
+      return OkStatus();
+    }));
+    if (CheckAdam(source_).ok()) FillMissing();
+    return OkStatus();
+  }
+
  private:
   // Every step as a tensor of F32.
   Status StoreSteps() {
@@ -48,20 +62,20 @@ class Namer {
 
   // Before its first step a parameter has no state; Adam begins with zeros.
   void FillMissing() {
-    size_t count = 0;
+    std::vector<size_t> missing;
     for (uint32_t i = 0; i < optimizer_.entries.size(); ++i) {
       if (optimizer_.entries[i]) continue;
-      ++count;
+      missing.push_back(i);
       std::vector<OptimizerEntry> entries(1);
       entries[0].name = "step";
       StoreScalar(source_, i, entries[0], Dtype::kF32, 0);
       for (const char* name : kMoments) entries.push_back(StoreZeros(i, name));
       optimizer_.entries[i] = std::move(entries);
     }
-    if (count > 0)
-      notes_.push_back(fmt::format(
-          "{} parameters have no state yet: zeros and step 0 are written, which Adam begins with",
-          count));
+    if (!missing.empty())
+      notes_.push_back(
+          fmt::format("no state yet of {}: zeros and step 0 take its place, which Adam begins with",
+                      NameSome(source_, missing)));
   }
 
   OptimizerEntry StoreZeros(uint32_t param, const char* name) {
@@ -107,17 +121,19 @@ class Namer {
             "gone");
       return OkStatus();
     }
-    if (!std::ranges::all_of(optimizer_.masters, has)) {
-      notes_.push_back("only some parameters have master weights: they are left out");
-      DropMasters();
-      return OkStatus();
-    }
     NXDKIT_ASSIGN(const MasterCheck check, SampleMasters(source_));
     for (std::string& line : TextOf(check, source_))
       source_.artifact.warnings.push_back(std::move(line));
     std::vector<uint32_t> master_of(source_.params.size(), UINT32_MAX);
+    std::vector<size_t> without;
     for (uint32_t i = 0; i < optimizer_.masters.size(); ++i)
-      master_of[optimizer_.masters[i]->param] = i;
+      if (optimizer_.masters[i])
+        master_of[optimizer_.masters[i]->param] = i;
+      else
+        without.push_back(i);
+    const auto has_master = [&](uint32_t i) {
+      return i < optimizer_.masters.size() && optimizer_.masters[i];
+    };
     // What holds the weights goes; what holds their masters holds the weights now.
     std::vector<bool> keep(source_.params.size(), true);
     const auto spare = static_cast<uint32_t>(source_.params.size());  // of those that go
@@ -125,7 +141,7 @@ class Namer {
     source_.params.push_back({});
     for (TensorLayout& tensor : source_.bound.layout.tensors)
       for (Piece& piece : tensor.pieces) {
-        if (piece.param < optimizer_.masters.size())
+        if (has_master(piece.param))
           piece.param = spare;
         else if (const uint32_t weight = master_of[piece.param]; weight != UINT32_MAX)
           piece.param = weight;
@@ -134,15 +150,20 @@ class Namer {
       if (master_of[i] != UINT32_MAX) keep[i] = false;
     optimizer_.masters.assign(optimizer_.masters.size(), std::nullopt);
     KeepParams(source_, keep);
+    WidenWeights(without);
     return OkStatus();
   }
 
-  void DropMasters() {
-    std::vector<bool> keep(source_.params.size(), true);
-    for (const auto& master : optimizer_.masters)
-      if (master) keep[master->param] = false;
-    optimizer_.masters.assign(optimizer_.masters.size(), std::nullopt);
-    KeepParams(source_, keep);
+  // Those that have no master weight are their own, in F32 as the others: training goes on from
+  // both alike.
+  void WidenWeights(const std::vector<size_t>& without) {
+    if (without.empty()) return;
+    source_.own_dtypes.assign(source_.params.size(), std::nullopt);
+    for (const size_t i : without) source_.own_dtypes[i] = Dtype::kF32;
+    source_.artifact.warnings.push_back(fmt::format(
+        "{} of {} parameters have no master weight, as the others have, and go on from the weight "
+        "itself, in F32: {}",
+        without.size(), optimizer_.entries.size(), NameSome(source_, without)));
   }
 
   BoundArtifact& source_;
@@ -156,6 +177,12 @@ Status ToNamedState(BoundArtifact& source, std::vector<std::string>& notes) {
   if (!source.optimizer || source.optimizer->style == nxd::OptimizerStyle::kNamed)
     return OkStatus();
   return Namer(source, notes).Run();
+}
+
+Status ToComparedState(BoundArtifact& source, std::vector<std::string>& notes) {
+  if (!source.optimizer) return OkStatus();
+  const bool is_named = source.optimizer->style == nxd::OptimizerStyle::kNamed;
+  return is_named ? Namer(source, notes).RunNamed() : Namer(source, notes).Run();
 }
 
 }  // namespace nxdkit::ops

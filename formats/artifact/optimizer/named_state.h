@@ -16,10 +16,15 @@
 
 namespace nxdkit::ops {
 
-// A tag as a checkpoint keeps it; nothing without an optimizer. Where every parameter has a master
-// weight, these are the weights; a parameter that has no state yet gets zeros, as Adam begins with.
+// A tag as a checkpoint keeps it; nothing without an optimizer. Where parameters have master weights,
+// these are the weights; one that has none among them is its own, in F32. A parameter that has no
+// state yet gets zeros, as Adam begins with.
 // `notes`: what changes by it; master weights that are not those of their weights are a warning of
 // the artifact. kUnsupported when the optimizer is not of Adam's kind.
 Status ToNamedState(BoundArtifact& source, std::vector<std::string>& notes);
+
+// For a comparison: a tag as a checkpoint keeps it, and a checkpoint as one that was made of a tag,
+// whose every step is a tensor, and which has zeros where there is no state yet.
+Status ToComparedState(BoundArtifact& source, std::vector<std::string>& notes);
 
 }  // namespace nxdkit::ops

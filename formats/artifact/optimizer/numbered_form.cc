@@ -12,6 +12,7 @@ using torch::PickleList;
 using torch::PickleValue;
 
 constexpr size_t kMaxGroups = 16;
+constexpr int64_t kMaxPipelineRanks = 1'000'000;
 
 // The names of the record.
 constexpr char kKeys[] = "keys";
@@ -27,6 +28,7 @@ constexpr char kState[] = "state";
 constexpr char kOtherState[] = "other_state";
 constexpr char kStoresHead[] = "stores_head";
 constexpr char kFusedGateUp[] = "fused_gate_up";
+constexpr char kPipelineRanks[] = "pipeline_ranks";
 
 PickleValue Text(std::string_view text) { return {std::string(text)}; }
 
@@ -127,6 +129,7 @@ NumberedForm FormOf(const BoundArtifact& tag) {
   form.shapes_are_sizes = optimizer.shapes_are_sizes;
   form.stores_head = StoresHead(tag);
   if (tag.artifact.kind == ops::Kind::kNxd) form.fused_gate_up = tag.nxd_geometry.fused_gate_up;
+  form.pp = tag.nxd_geometry.pp;
   for (const PickleDict& group : optimizer.groups) form.groups.push_back(WithoutParams(group));
   for (const auto& entries : optimizer.entries)
     for (const OptimizerEntry& entry : entries.value_or(std::vector<OptimizerEntry>()))
@@ -153,7 +156,8 @@ PickleValue WriteNumberedForm(const NumberedForm& form) {
                                 {Text(kState), {form.state.most}},
                                 {Text(kOtherState), OthersOf(form.state)},
                                 {Text(kStoresHead), {form.stores_head}},
-                                {Text(kFusedGateUp), {form.fused_gate_up}}});
+                                {Text(kFusedGateUp), {form.fused_gate_up}},
+                                {Text(kPipelineRanks), {int64_t{form.pp}}}});
 }
 
 Result<NumberedForm> ReadNumberedForm(const PickleValue& value) {
@@ -189,6 +193,11 @@ Result<NumberedForm> ReadNumberedForm(const PickleValue& value) {
   NXDKIT_TRY(ReadOthers(value, kOtherState, form.state));
   NXDKIT_ASSIGN(form.stores_head, FlagAt(value, kStoresHead));
   NXDKIT_ASSIGN(form.fused_gate_up, FlagAt(value, kFusedGateUp));
+  if (const PickleValue* pp = value.Find(kPipelineRanks)) {
+    const int64_t* ranks = pp->integer();
+    if (!ranks || *ranks < 0 || *ranks > kMaxPipelineRanks) return Wrong(kPipelineRanks);
+    form.pp = static_cast<int>(*ranks);
+  }
   return form;
 }
 

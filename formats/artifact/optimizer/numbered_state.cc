@@ -11,6 +11,7 @@
 #include "formats/artifact/optimizer/keep_params.h"
 #include "formats/artifact/optimizer/run_progress.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -32,7 +33,7 @@ PickleValue Key(const char* text) { return {std::string(text)}; }
 // What NxD's trainers have in a group.
 PickleDict PlainGroup() {
   PickleDict group;
-  for (const char* name : {"lr", "betas", "eps", "weight_decay"}) {
+  for (const char* name : kPlainOptions) {
     PickleValue value = FindAdamOption(name)->unsaid;
     if (value.list()) value = PickleValue::MakeList(*value.list());
     group.push_back({Key(name), std::move(value)});
@@ -87,6 +88,20 @@ class Numberer {
     return std::ranges::all_of(groups, [&](const auto& g) { return OptionsOf(g).has_value(); });
   }
 
+  // What keeps two parameters from being in one of the rule's groups.
+  std::string DifferenceIn(GroupRule rule) const {
+    for (const std::vector<size_t>& group : GroupsBy(rule)) {
+      const auto first =
+          std::ranges::find_if(group, [&](size_t i) { return optimizer_.entries[i].has_value(); });
+      for (const size_t i : group)
+        if (optimizer_.entries[i] && optimizer_.group_of[i] != optimizer_.group_of[*first])
+          return OptionDifference(
+              optimizer_.groups[optimizer_.group_of[*first]], source_.params[*first].name,
+              optimizer_.groups[optimizer_.group_of[i]], source_.params[i].name);
+    }
+    return "";
+  }
+
   Status FindOrder() {
     std::vector<GroupRule> tried = {GroupRule::kOne, GroupRule::kNorms, GroupRule::kBiases};
     if (optimizer_.form) tried.insert(tried.begin(), optimizer_.form->order.rule);
@@ -95,9 +110,10 @@ class Numberer {
     if (fits == tried.end())
       return Unsupported(
                  "the parameters have {} different sets of options, which are not the groups that "
-                 "NxD's trainers make ({})",
+                 "NxD's trainers make ({}): {}",
                  optimizer_.groups.size(),
-                 asked_ ? nxd::GroupRuleName(*asked_) : "one, norms, biases")
+                 asked_ ? nxd::GroupRuleName(*asked_) : "one, norms, biases",
+                 DifferenceIn(asked_.value_or(GroupRule::kNorms)))
           .in(source_.artifact.path)
           .hint("--no-optimizer leaves the optimizer's state out");
     optimizer_.order = {*fits, optimizer_.form && optimizer_.form->order.tied_head};
@@ -111,9 +127,10 @@ class Numberer {
     for (size_t g = 0; g < groups.size(); ++g) {
       made.push_back(recorded ? optimizer_.form->groups[g] : PlainGroup());
       const std::set<size_t> options = *OptionsOf(groups[g]);
-      if (!recorded) NoteDefaults(options);
+      if (!recorded) NoteDefaults(groups[g], options);
       if (options.empty() || optimizer_.groups.empty()) continue;
       NXDKIT_TRY(TakeOptions(optimizer_.groups[*options.begin()], made.back()));
+      NoteOthers(groups[g], optimizer_.groups[*options.begin()], made.back());
     }
     optimizer_.groups = std::move(made);
     optimizer_.group_of.assign(optimizer_.entries.size(), 0);
@@ -122,30 +139,45 @@ class Numberer {
     return OkStatus();
   }
 
-  // Of what was trained; without a record the group has torch's own value.
-  void NoteDefaults(const std::set<size_t>& options) {
-    if (options.empty()) return;
-    static const PickleDict kNone;
-    const size_t group = *options.begin();
-    const PickleDict& said = group < optimizer_.groups.size() ? optimizer_.groups[group] : kNone;
-    std::vector<std::string> unsaid;
-    for (const char* name : {"lr", "betas", "eps", "weight_decay"})
-      if (!Has(said, name)) unsaid.push_back(name);
-    if (!unsaid.empty())
-      notes_.push_back(fmt::format("the checkpoint does not say {}: torch's defaults are written",
-                                   fmt::join(unsaid, ", ")));
+  // "model.norm.weight and 4 other parameters", of those that were trained.
+  std::string NameTrained(const std::vector<size_t>& group) const {
+    std::vector<size_t> trained;
+    for (const size_t i : group)
+      if (optimizer_.entries[i]) trained.push_back(i);
+    return NameSome(source_, trained);
   }
 
-  static bool Has(const PickleDict& options, std::string_view name) {
-    return std::ranges::any_of(options, [&](const auto& option) {
-      return option.first.string() && *option.first.string() == name;
-    });
+  // Of what was trained; without a record the group has torch's own value.
+  void NoteDefaults(const std::vector<size_t>& group, const std::set<size_t>& options) {
+    if (options.empty()) return;
+    static const PickleDict kNone;
+    const size_t number = *options.begin();
+    const std::vector<std::string> unsaid =
+        UnsaidOptions(number < optimizer_.groups.size() ? optimizer_.groups[number] : kNone);
+    if (!unsaid.empty())
+      notes_.push_back(
+          fmt::format("the checkpoint does not say {} of {}: torch's defaults are written",
+                      fmt::join(unsaid, ", "), NameTrained(group)));
+  }
+
+  // What is not one of AdamW's, and was not in the tag's groups.
+  void NoteOthers(const std::vector<size_t>& group, const PickleDict& options,
+                  const PickleDict& made) {
+    std::vector<std::string> others;
+    for (const auto& [key, value] : options)
+      if (key.string() && !FindAdamOption(*key.string()) && !SaidIn(made, *key.string()))
+        others.push_back(fmt::format("{} ({})", EscapeControl(*key.string()), OptionText(value)));
+    if (!others.empty())
+      notes_.push_back(
+          fmt::format("options that AdamW does not have, of {}, have no counterpart in a tag and "
+                      "are left out: {}",
+                      NameTrained(group), fmt::join(others, ", ")));
   }
 
   // The checkpoint's options count; where they are the record's, its spelling stays.
   static Status TakeOptions(const PickleDict& options, PickleDict& group) {
     for (const AdamOption& option : AdamOptions()) {
-      if (!Has(options, option.name)) continue;
+      if (!SaidIn(options, option.name)) continue;
       const PickleValue value = OptionOf(options, option);
       const auto item = std::ranges::find_if(group, [&](const auto& pair) {
         return pair.first.string() && *pair.first.string() == option.name;

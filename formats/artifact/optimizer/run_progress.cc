@@ -1,8 +1,9 @@
 #include "formats/artifact/optimizer/run_progress.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "formats/artifact/optimizer/dcp_keys.h"
 #include "formats/artifact/optimizer/keep_params.h"
 #include "formats/artifact/optimizer/numbered_form.h"
+#include "formats/dcp/encoder.h"
 #include "formats/dcp/folder.h"
 #include "formats/torch/archive.h"
 #include "lib/base/errors.h"
@@ -24,6 +26,7 @@ using torch::PickleList;
 using torch::PickleValue;
 
 constexpr uint64_t kMaxStateBytes = 64 << 20;
+constexpr double kMostCounted = 9e15;  // F64 holds each whole number below
 constexpr char kStateFile[] = "trainer_state.json";
 constexpr char kBaseRates[] = "base_lrs";
 
@@ -42,6 +45,32 @@ std::optional<int64_t> CountIn(const PickleValue& value, std::string_view key) {
   const PickleValue* item = value.Find(key);
   const int64_t* number = item ? item->integer() : nullptr;
   return number && *number >= 0 ? std::optional(*number) : std::nullopt;
+}
+
+// A count that a file says under a key, or what is there in its place; neither where it has no such
+// key.
+struct Count {
+  std::optional<int64_t> number;
+  std::string instead;
+};
+
+Count CountOfTensor(const StoredTensor& tensor) {
+  if (!tensor.shape.empty()) return {{}, "a tensor of shape " + ShapeText(tensor.shape)};
+  const Result<double> number = ReadScalar(tensor);
+  if (!number.ok()) return {{}, "a tensor that cannot be read: " + number.error().message()};
+  if (*number >= 0 && *number < kMostCounted && *number == std::floor(*number))
+    return {static_cast<int64_t>(*number), ""};
+  return {{}, fmt::format("a tensor with {}", *number)};
+}
+
+Count CountAt(const torch::Archive& archive, std::string_view key) {
+  const PickleValue* item = archive.root.Find(key);
+  if (!item) return {};
+  if (const torch::TensorIndex* tensor = item->tensor();
+      tensor && tensor->index < archive.tensors.size())
+    return CountOfTensor(archive.tensors[tensor->index]);
+  const std::optional<int64_t> number = CountIn(archive.root, key);
+  return {number, number ? "" : OptionText(*item)};
 }
 
 class TagReader {
@@ -76,28 +105,38 @@ class TagReader {
     return "";
   }
 
-  std::optional<PickleValue> Root(const char* name) {
+  std::optional<torch::Archive> Read(const char* name) {
     const std::string path = Find(name);
     if (path.empty()) return std::nullopt;
     Result<torch::Archive> archive = torch::ReadArchive(path);
-    if (archive.ok()) return std::move(archive->root);
+    if (archive.ok()) return *std::move(archive);
     Note("{} cannot be read, so what it says of the run is not known: {}", name,
          archive.error().message());
     return std::nullopt;
   }
 
+  // The count, with a note where there is something else.
+  std::optional<int64_t> Take(const torch::Archive& archive, const char* key, const char* file) {
+    const Count count = CountAt(archive, key);
+    if (!count.instead.empty())
+      Note("{} of {} is {}, which is not a count, and is not read", key, file, count.instead);
+    return count.number;
+  }
+
   void ReadScheduler() {
-    const std::optional<PickleValue> root = Root(kSchedulerFile);
-    if (!root) return;
-    epoch_ = CountIn(*root, "last_epoch");
-    if (!epoch_) Note("{} has no last_epoch", kSchedulerFile);
+    const std::optional<torch::Archive> file = Read(kSchedulerFile);
+    if (!file) return;
+    epoch_ = Take(*file, "last_epoch", kSchedulerFile);
+    if (!file->root.Find("last_epoch")) Note("{} has no last_epoch", kSchedulerFile);
   }
 
   void ReadUserContent() {
-    const std::optional<PickleValue> root = Root(kUserContentFile);
-    if (!root) return;
-    Take(CountIn(*root, "global_step"), kUserContentFile);
-    if (const auto samples = CountIn(*root, "consumed_samples"))
+    const std::optional<torch::Archive> file = Read(kUserContentFile);
+    if (!file) return;
+    if (!file->root.dict())
+      return Note("{} is not a dict, so what it says of the run is not known", kUserContentFile);
+    TakeStep(Take(*file, "global_step", kUserContentFile), kUserContentFile);
+    if (const auto samples = Take(*file, "consumed_samples", kUserContentFile))
       Note("{} counts {} samples, not tokens", kUserContentFile, *samples);
   }
 
@@ -113,14 +152,14 @@ class TagReader {
       const Result<int64_t> number = JsonInt(*state, key);
       return number.ok() && *number >= 0 ? std::optional(*number) : std::nullopt;
     };
-    Take(count("global_step"), kStateFile);
-    Take(count("step"), kStateFile);
+    TakeStep(count("global_step"), kStateFile);
+    TakeStep(count("step"), kStateFile);
     if (!epoch_) epoch_ = count("schedule_steps");
     if (const auto tokens = count("num_input_tokens_seen"); tokens && *tokens > 0)
       out_.tokens = tokens;
   }
 
-  void Take(std::optional<int64_t> step, const char* from) {
+  void TakeStep(std::optional<int64_t> step, const char* from) {
     if (step_ || !step) return;
     step_ = step;
     step_from_ = from;
@@ -272,6 +311,69 @@ Result<std::optional<PickleValue>> SchedulerOf(const BoundArtifact& checkpoint) 
   return Scheduler(PickleValue::MakeDict(std::move(state)));
 }
 
+namespace {
+
+// What the checkpoint says, or what its optimizer has counted.
+Result<int64_t> StepOfCheckpoint(const BoundArtifact& checkpoint) {
+  const dcp::Folder& folder = *checkpoint.artifact.dcp;
+  if (const dcp::ObjectEntry* object = FindObject(folder, kTrainStepKey)) {
+    NXDKIT_ASSIGN(const PickleValue value, dcp::ReadObjectValue(folder, *object));
+    if (const int64_t* step = value.integer()) return *step;
+  }
+  return StepsDone(checkpoint);
+}
+
+UserContent LeftOut(const std::string& why) {
+  UserContent out;
+  out.kept = UserContent::Kept::kNot;
+  out.note = fmt::format("{} beside the checkpoint is left out: {}", kUserContentFile, why);
+  return out;
+}
+
+// The file's root, with the step in the place of those that it says.
+UserContent WithStep(PickleValue root, int64_t step) {
+  UserContent out;
+  std::vector<std::string> said;
+  bool is_other = false;
+  for (auto& [key, value] : *std::get<PickleValue::Dict>(root.value).items) {
+    if (!key.string() || (*key.string() != "global_step" && *key.string() != "step")) continue;
+    if (!value.integer())
+      return LeftOut(
+          fmt::format("its {} is {}, which is not a count", *key.string(), OptionText(value)));
+    said.push_back(fmt::format("{} {}", *key.string(), *value.integer()));
+    is_other |= *value.integer() != step;
+    value = {step};
+  }
+  if (said.empty())
+    return LeftOut("it may be of another step, which it does not say (global_step)");
+  if (!is_other) return out;
+  out.note = fmt::format("{} beside the checkpoint is of another step ({}): step {} is written",
+                         kUserContentFile, fmt::join(said, ", "), step);
+  if (const PickleValue* samples = root.Find("consumed_samples"))
+    out.note += fmt::format("; its consumed_samples, {}, stays", OptionText(*samples));
+  out.kept = UserContent::Kept::kMade;
+  out.made = std::move(root);
+  return out;
+}
+
+}  // namespace
+
+Result<UserContent> UserContentOf(const BoundArtifact& checkpoint) {
+  if (!checkpoint.artifact.dcp || !checkpoint.optimizer || IsAsMade(checkpoint))
+    return UserContent();
+  const std::string path = JoinPath(checkpoint.artifact.dcp->path, kUserContentFile);
+  if (KindOf(path) != PathKind::kFile) return UserContent();
+  NXDKIT_ASSIGN(const int64_t step, StepOfCheckpoint(checkpoint));
+  Result<torch::Archive> archive = torch::ReadArchive(path);
+  if (!archive.ok()) return LeftOut("it cannot be read: " + archive.error().message());
+  if (!archive->root.dict()) return LeftOut("it is not a dict that could say its step");
+  UserContent content = WithStep(std::move(archive->root), step);
+  if (content.kept != UserContent::Kept::kMade) return content;
+  if (const Result<std::string> made = dcp::EncodeObject(content.made); !made.ok())
+    return LeftOut("it is of another step, and holds more than plain values");
+  return content;
+}
+
 Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
   std::vector<std::string> losses;
   if (!checkpoint.optimizer) NameOptions(checkpoint, losses);
@@ -289,9 +391,18 @@ Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
   else if (KindOf(JoinPath(folder.path, kSchedulerFile)) != PathKind::kFile)
     losses.push_back(
         fmt::format("there is no {}, so no {} is made", kLastEpochKey, kSchedulerFile));
+  else
+    losses.push_back(
+        fmt::format("there is no {}: {} beside the checkpoint is carried over, of "
+                    "whatever step it is",
+                    kLastEpochKey, kSchedulerFile));
+  NXDKIT_ASSIGN(const UserContent content, UserContentOf(checkpoint));
+  if (!content.note.empty()) losses.push_back(content.note);
+  const bool has_step = content.kept != UserContent::Kept::kNot &&
+                        KindOf(JoinPath(folder.path, kUserContentFile)) == PathKind::kFile;
   for (const char* key : {kTrainStepKey, kTokensSeenKey}) {
     const dcp::ObjectEntry* object = FindObject(folder, key);
-    if (!object) continue;
+    if (!object || (has_step && object->key == kTrainStepKey)) continue;
     NXDKIT_ASSIGN(const PickleValue value, dcp::ReadObjectValue(folder, *object));
     if (const int64_t* number = value.integer())
       losses.push_back(fmt::format("{} is {}, which a tag has no place for", key, *number));

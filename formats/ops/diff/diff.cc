@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "formats/artifact/canonical.h"
+#include "formats/artifact/optimizer/adam_options.h"
 #include "formats/artifact/optimizer/keep_params.h"
 #include "formats/artifact/optimizer/named_state.h"
 #include "formats/ops/verify/compare.h"
@@ -179,21 +180,62 @@ Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
 
 namespace {
 
+// The options of every parameter that has state, by name.
+using NamedOptions = std::map<std::string, torch::PickleDict>;
+
+NamedOptions OptionsOf(const BoundArtifact& bound) {
+  NamedOptions named;
+  const BoundOptimizer& optimizer = *bound.optimizer;
+  for (size_t i = 0; i < optimizer.entries.size(); ++i)
+    if (optimizer.entries[i] && optimizer.group_of[i] < optimizer.groups.size())
+      named[bound.params[i].name] = optimizer.groups[optimizer.group_of[i]];
+  return named;
+}
+
+// Each option that differs, with the values on both sides, once for all parameters that have these.
+// What one side does not say is what a conversion would make of it; options that change no number,
+// and those that torch's AdamW does not have, do not count.
+void CompareOptions(const NamedOptions& a, const NamedOptions& b, DiffReport& report) {
+  std::map<std::string, std::vector<std::string>> differences;  // the parameters of each
+  for (const auto& [name, left] : a) {
+    const auto right = b.find(name);
+    if (right == b.end()) continue;
+    for (const AdamOption& option : AdamOptions()) {
+      if (!option.counts) continue;
+      if (!SaidIn(left, option.name) && !SaidIn(right->second, option.name)) continue;
+      const torch::PickleValue x = OptionOf(left, option);
+      const torch::PickleValue y = OptionOf(right->second, option);
+      const Result<bool> same = SameOption(x, y);
+      if (same.ok() && *same) continue;
+      differences[fmt::format("{} is {} in A, {} in B", option.name, OptionText(x), OptionText(y))]
+          .push_back(name);
+    }
+  }
+  for (const auto& [message, params] : differences)
+    report.findings.push_back(
+        Finding("option", params.size() == 1 ? message
+                                             : fmt::format("{}, and so of {} other parameters",
+                                                           message, params.size() - 1))
+            .on(params.front())
+            .of(params.front()));
+}
+
 // Every format's state as a distributed checkpoint keeps it.
 Status TakeState(BoundArtifact& bound, std::vector<std::string>& notes) {
   if (!bound.optimizer)
     return NotFound("there is no optimizer's state to compare").in(bound.artifact.path);
   LeaveRun(bound);
-  return ToNamedState(bound, notes);
+  return ToComparedState(bound, notes);
 }
 
 Result<BoundArtifact> Open(const DiffSide& side, bool optimizer, const RunOptions& run,
-                           std::vector<std::string>& notes) {
+                           NamedOptions& options, std::vector<std::string>& notes) {
   NXDKIT_ASSIGN(const Kind kind, side.kind ? Result<Kind>(*side.kind) : Recognise(side.path));
   InputHints hints = side.hints;
   hints.optimizer = optimizer;
   NXDKIT_ASSIGN(BoundArtifact bound, OpenAndBind(side.path, kind, hints));
   NXDKIT_TRY(RequireSound(bound, run));
+  if (optimizer && bound.optimizer) options = OptionsOf(bound);
   if (optimizer) NXDKIT_TRY(TakeState(bound, notes));
   return bound;
 }
@@ -202,9 +244,13 @@ Result<BoundArtifact> Open(const DiffSide& side, bool optimizer, const RunOption
 
 Result<DiffReport> Diff(const DiffRequest& request) {
   std::vector<std::string> notes;
-  NXDKIT_ASSIGN(const BoundArtifact a, Open(request.a, request.optimizer, request.run, notes));
-  NXDKIT_ASSIGN(const BoundArtifact b, Open(request.b, request.optimizer, request.run, notes));
+  NamedOptions a_options, b_options;
+  NXDKIT_ASSIGN(const BoundArtifact a,
+                Open(request.a, request.optimizer, request.run, a_options, notes));
+  NXDKIT_ASSIGN(const BoundArtifact b,
+                Open(request.b, request.optimizer, request.run, b_options, notes));
   NXDKIT_ASSIGN(DiffReport report, DiffModels(a, b, request.limits, request.run));
+  CompareOptions(a_options, b_options, report);
   report.warnings = a.artifact.warnings;
   report.warnings.insert(report.warnings.end(), b.artifact.warnings.begin(),
                          b.artifact.warnings.end());

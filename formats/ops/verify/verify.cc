@@ -6,6 +6,7 @@
 #include <set>
 
 #include "formats/artifact/optimizer/bind_optimizer.h"
+#include "formats/artifact/optimizer/check_masters.h"
 #include "formats/ops/verify/against.h"
 #include "formats/ops/verify/blob.h"
 #include "formats/ops/verify/checksums.h"
@@ -133,7 +134,7 @@ Status CheckState(const BoundArtifact& training, size_t model_files, const RunOp
 }
 
 // A weight that is not its own master rounded: either it was changed since, or number and name do
-// not belong together.
+// not belong together. Some are a warning, and so is rounding of another kind; most are a finding.
 Status CheckMasters(const BoundArtifact& training, size_t model_files, const RunOptions& run,
                     VerifyReport& report) {
   const auto has = [](const auto& master) { return master.has_value(); };
@@ -141,6 +142,15 @@ Status CheckMasters(const BoundArtifact& training, size_t model_files, const Run
   NXDKIT_ASSIGN(const std::vector<Finding> others, CompareMasters(training, model_files, run));
   if (others.empty()) {
     report.checks.push_back("the weights are the master weights, rounded to nearest even");
+    return OkStatus();
+  }
+  NXDKIT_ASSIGN(const MasterCheck sample, SampleMasters(training));
+  if (sample.mostly_others()) {
+    const LogicalTensor& param = training.params[sample.faults.front().param];
+    report.findings.push_back(Finding("master weights", FaultText(sample, training))
+                                  .in(training.artifact.path)
+                                  .on(param.name)
+                                  .of(param.name));
     return OkStatus();
   }
   const Finding& first = others.front();
