@@ -16,6 +16,7 @@ namespace {
 
 struct Args {
   std::string path;
+  std::optional<std::string> from;
   std::vector<std::string> filters;
   std::optional<int> top;
   bool stats = false;
@@ -44,6 +45,8 @@ const ToolInfo kInfo = {
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
   table.Positional("PATH", &args.path, "what to inspect: a folder or a file");
+  table.Choice("from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.from,
+               "format of PATH, where it cannot be recognised");
   table.Group("Tensors");
   table.Integer("top", "N", &args.top, {0, std::numeric_limits<int>::max()},
                 "list the N largest tensors only; 0 lists none");
@@ -60,7 +63,9 @@ std::string MoreLine(size_t shown, size_t all) {
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
-  const auto found = ops::Inspect({args.path, HintsOf(args.layout), args.stats, StopIfInterrupted});
+  ops::InspectRequest request{args.path, HintsOf(args.layout), args.stats, StopIfInterrupted};
+  if (args.from) request.kind = ops::KindFromName(*args.from);
+  const auto found = ops::Inspect(request);
   if (!found.ok()) {
     // Who asks of an empty folder asks where it lies.
     if (found.error().code() == Errc::kUnsupported && KindOf(args.path) == PathKind::kFolder)

@@ -279,6 +279,14 @@ TEST_F(DcpState, ReshardTakesAFolderThatNothingNames) {
   EXPECT_THAT(json["error"]["message"].get<std::string>(), HasSubstr("no NxD shard set"));
 }
 
+TEST_F(DcpState, InspectTakesAFolderThatNothingNames) {
+  const std::string folder = NXDKIT_TESTDATA "/dcp/forms/own";
+  const ProcessResult found = RunTool("ckpt-inspect", "--from dcp " + folder);
+  EXPECT_EQ(found.exit_code, 0) << found.err;
+  EXPECT_THAT(found.out, HasSubstr("files of ranks (torch_checkpointing)"));
+  EXPECT_EQ(RunTool("ckpt-inspect", folder).exit_code, 4);
+}
+
 TEST_F(DcpState, ReshardSaysThatAPathIsNotThere) {
   const Json json = Reshard(3, "--to dcp --mesh dp=2", shop_ / "nothing", shop_ / "out");
   EXPECT_EQ(json["error"]["file"], shop_ / "nothing");

@@ -210,8 +210,9 @@ constexpr Special kSpecial[] = {{LooksLikeNeff, InspectNeff},
 
 Status Open(Inspection& inspection, const InspectRequest& request) {
   for (const Special& special : kSpecial)
-    if (special.is(request.path)) return special.inspect(inspection, request);
-  NXDKIT_ASSIGN(const Kind kind, Recognise(request.path));
+    if (!request.kind && special.is(request.path)) return special.inspect(inspection, request);
+  NXDKIT_ASSIGN(const Kind kind,
+                request.kind ? Result<Kind>(*request.kind) : Recognise(request.path));
   const bool folder = KindOf(request.path) == PathKind::kFolder;
   if (folder) DescribeTrainer(inspection, request.path);
   switch (kind) {

@@ -161,6 +161,7 @@ struct InspectRequest {
   InputHints hints;
   bool check_hashes = false;  // read NEFFs and compare their hashes
   std::function<Status()> poll = {};
+  std::optional<Kind> kind = std::nullopt;  // what it is; nullopt: recognised
 };
 
 struct Inspection {
