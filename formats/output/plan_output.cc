@@ -263,7 +263,13 @@ class Planner {
   // folder without it is none.
   Status PlanDcp() {
     NXDKIT_ASSIGN(const uint64_t least, LeastDcpBytes(source_, spec_));
-    NXDKIT_TRY(CheckPlanBytes(least, spec_.mesh.ranks()));
+    Status fits = CheckPlanBytes(least, spec_.mesh.ranks());
+    const bool by_expert =
+        source_.model && source_.model->config.experts > 0 && spec_.dcp_style == dcp::Style::kHf;
+    if (!fits.ok() && by_expert)
+      return std::move(fits).error().hint(
+          "--style torchtitan has the experts of a layer in one tensor; or raise --max-memory");
+    NXDKIT_TRY(std::move(fits));
     NXDKIT_ASSIGN(DcpContents contents, MakeDcpContents(source_, spec_));
     NXDKIT_TRY(CheckDcpBytes(contents));
     std::vector<DcpRank> ranks = CutDcp(contents, spec_.mesh);

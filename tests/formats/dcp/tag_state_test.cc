@@ -517,12 +517,12 @@ TEST_F(TagState, OfMoreEntriesThanMemoryHoldsIsRefused) {
   ops::ConvertRequest request =
       OpsWorkshop::Request(shop_ / "tag", Kind::kNxd, shop_ / "dcp", Kind::kDcp);
   request.hints.optimizer = true;
-  request.run.max_memory = 600'000;  // 15 entries of 3 kB for each of 21 weights
+  request.run.max_memory = 600'000;  // 16 entries of 3 kB for each of 21 weights
   ExpectError(ops::Convert(request), Errc::kLimit,
               "the plan alone for 1 ranks takes 1032192 bytes or more, the cap is 600000");
 }
 
-// Eleven options of each parameter, most of which all of them have.
+// Twelve options of each parameter, most of which all of them have.
 TEST_F(TagState, HasEachArchiveInMemoryOnce) {
   testing_util::WriteTrainingTag(shop_ / "tag", {});
   auto source = OpenTag(shop_ / "tag");
