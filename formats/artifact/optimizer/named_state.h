@@ -16,9 +16,9 @@
 
 namespace nxdkit::ops {
 
-// A tag as a checkpoint keeps it; nothing without an optimizer. Where parameters have master weights,
-// these are the weights; one that has none among them is its own, in F32. A parameter that has no
-// state yet gets zeros, as Adam begins with.
+// A tag as a checkpoint keeps it; nothing without an optimizer. Where parameters have master
+// weights, these are the weights; one that has none among them is its own, in F32. A parameter that
+// has no state yet gets zeros, as Adam begins with.
 // `notes`: what changes by it; master weights that are not those of their weights are a warning of
 // the artifact. kUnsupported when the optimizer is not of Adam's kind.
 Status ToNamedState(BoundArtifact& source, std::vector<std::string>& notes);

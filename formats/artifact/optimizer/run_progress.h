@@ -41,8 +41,8 @@ torch::PickleDict ScheduleAt(const BoundOptimizer& optimizer, int64_t last_epoch
 // was made of a tag: then the tag's own file is beside it, or there was none.
 Result<std::optional<torch::PickleValue>> SchedulerOf(const BoundArtifact& checkpoint);
 
-// What becomes of a user_content.pt beside a checkpoint in the tag that is made of it. Once somebody
-// has trained on, what it says is of an earlier step.
+// What becomes of a user_content.pt beside a checkpoint in the tag that is made of it. Once
+// somebody has trained on, what it says is of an earlier step.
 struct UserContent {
   enum class Kept : uint8_t { kAsIs, kMade, kNot };
   Kept kept = Kept::kAsIs;
