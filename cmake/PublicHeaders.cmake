@@ -48,6 +48,7 @@ set(NXDKIT_PUBLIC_HEADERS
   lib/base/error.h
   lib/base/scratch_pool.h
   lib/hash/digest.h
+  lib/plan/box_tree.h
   lib/plan/executor.h
   lib/plan/gather.h
   lib/plan/layout.h

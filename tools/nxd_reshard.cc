@@ -152,8 +152,8 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
   return text + CostText(report, report.output_bytes, seconds, dry_run) + NotesText(report);
 }
 
-// Only a checkpoint can be cut anew: with --to dcp INPUT is one, also when nothing in the folder says
-// so, unless it is a tag.
+// Only a checkpoint can be cut anew: with --to dcp INPUT is one, also when nothing in the folder
+// says so, unless it is a tag.
 Kind SourceOf(const std::string& input, Kind to) {
   if (dcp::LooksLikeFolder(input)) return Kind::kDcp;
   if (to != Kind::kDcp || KindOf(input) == PathKind::kMissing) return Kind::kNxd;

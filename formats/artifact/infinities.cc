@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kNamed = 5;
 
-// Elements whose bits without the sign are `infinity`. Counts of a block fit the element's own type:
-// vectors of them need not be widened.
+// Elements whose bits without the sign are `infinity`. Counts of a block fit the element's own
+// type: vectors of them need not be widened.
 template <typename Bits>
 NXDKIT_INLINE uint64_t Count(std::span<const std::byte> bytes, Bits infinity) {
   constexpr size_t kBlock = 16384;

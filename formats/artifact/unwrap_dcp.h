@@ -1,6 +1,6 @@
-// PRIVATE to formats/artifact: the keys of a distributed checkpoint without what programs put around
-// them. Source: torch's own tutorial of distributed checkpoints, which has one Stateful under "app" with
-// "model" and "optim".
+// PRIVATE to formats/artifact: the keys of a distributed checkpoint without what programs put
+// around them. Source: torch's own tutorial of distributed checkpoints, which has one Stateful
+// under "app" with "model" and "optim".
 #pragma once
 
 #include "formats/artifact/artifact.h"

@@ -1,5 +1,5 @@
-// What a conversion makes sure of before and after state is carried: copies, missing weights, objects
-// of a program's own, configurations, adapters.
+// What a conversion makes sure of before and after state is carried: copies, missing weights,
+// objects of a program's own, configurations, adapters.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// A tag with its optimizer as a distributed checkpoint, and the checkpoint as a tag again, as it was
-// made or changed by hand.
+// A tag with its optimizer as a distributed checkpoint, and the checkpoint as a tag again, as it
+// was made or changed by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
