@@ -18,7 +18,7 @@ namespace {
 
 // Prefixes that programs put before the names of a model: TorchTitan before 2025's summer and
 // others keep it under "model".
-constexpr std::string_view kPrefixes[] = {"", "model."};
+constexpr std::string_view kPrefixes[] = {"", kModelPrefix};
 
 // What a training run saves beside model and optimizer, and no parameter is in.
 constexpr std::string_view kRunState[] = {"lr_scheduler.", "dataloader.", "train_state.",
@@ -80,22 +80,6 @@ Status BindPlainDcp(BoundArtifact& out) {
 // What a run keeps its weights under a second time, such as their averages: "ema.", by key.
 using Wrapped = std::map<std::string, std::string, std::less<>>;
 
-// "ema." of "ema.norm.weight" and of "ema.model.norm.weight": what is before a name of the model,
-// with its shape. "" for none.
-std::string WrapperOf(const dcp::StoredEntry& entry, const DcpTensors& known) {
-  constexpr std::string_view kModel = "model.";
-  const std::string& key = entry.key;
-  for (size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1)) {
-    const auto tensor = known.find(key.substr(dot + 1));
-    if (tensor == known.end() || tensor->second.shape != entry.shape) continue;
-    const std::string_view wrapper = std::string_view(key).substr(0, dot + 1);
-    const bool folds =
-        wrapper.size() > kModel.size() && wrapper.ends_with("." + std::string(kModel));
-    return std::string(folds ? wrapper.substr(0, wrapper.size() - kModel.size()) : wrapper);
-  }
-  return "";
-}
-
 // Under a name there must be most of the model: a tensor alone would be one of another model's.
 Wrapped FindWrapped(const dcp::Folder& folder, const DcpTensors& known, const std::string& prefix) {
   Wrapped found;
@@ -107,7 +91,10 @@ Wrapped FindWrapped(const dcp::Folder& folder, const DcpTensors& known, const st
       ++weights;
       continue;
     }
-    const std::string wrapper = WrapperOf(entry, known);
+    const std::string wrapper = WrapperOf(entry.key, [&](std::string_view name) {
+      const auto tensor = known.find(std::string(name));
+      return tensor != known.end() && tensor->second.shape == entry.shape;
+    });
     if (wrapper.empty()) continue;
     ++counts[wrapper];
     found.emplace(entry.key, wrapper);

@@ -19,7 +19,6 @@ namespace {
 // What programs call the optimizer's state, whose keys go on with "state." and "param_groups.".
 constexpr std::string_view kOptimizerNames[] = {"optim.", "optimizers.", "optimizer_state.",
                                                 "optimizer_states.0."};
-constexpr std::string_view kModel = "model.";
 
 using Shapes = std::unordered_map<std::string, Shape>;
 
@@ -41,27 +40,15 @@ bool Knows(const Shapes& shapes, std::string_view name, const Shape& shape) {
   return found != shapes.end() && found->second == shape;
 }
 
-// What is before a name of the model, but for "model.": "app." of "app.model.norm.weight".
-std::string_view Before(std::string_view key, const Shape& shape, const Shapes& shapes) {
-  if (Knows(shapes, key, shape)) return "";
-  for (size_t dot = key.find('.'); dot != std::string_view::npos; dot = key.find('.', dot + 1)) {
-    if (!Knows(shapes, key.substr(dot + 1), shape)) continue;
-    const std::string_view before = key.substr(0, dot + 1);
-    return before.ends_with(kModel) ? before.substr(0, before.size() - kModel.size()) : before;
-  }
-  return "";
-}
-
-// What most weights have before their names; "" where any have nothing.
+// What most weights have before their names, but for "model."; "" where one has nothing else.
 std::string FindOuter(const dcp::Folder& folder, const Shapes& shapes) {
   std::map<std::string, size_t> counts;
   for (const dcp::StoredEntry& entry : folder.tensors) {
     const std::string key = WithoutWrappers(entry.key);
-    const std::string_view before = Before(key, entry.shape, shapes);
-    if (Knows(shapes, key, entry.shape) || (before.empty() && key.starts_with(kModel) &&
-                                            Knows(shapes, key.substr(kModel.size()), entry.shape)))
-      return "";
-    if (!before.empty() && !key.starts_with(kOptimizerPrefix)) ++counts[std::string(before)];
+    const auto knows = [&](std::string_view name) { return Knows(shapes, name, entry.shape); };
+    const std::string wrapper = WrapperOf(key, knows);
+    if (knows(key) || wrapper == kModelPrefix) return "";
+    if (!wrapper.empty() && !key.starts_with(kOptimizerPrefix)) ++counts[wrapper];
   }
   const auto most =
       std::ranges::max_element(counts, {}, [](const auto& item) { return item.second; });

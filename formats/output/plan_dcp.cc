@@ -387,13 +387,13 @@ FoundNames NamesOf(const BoundArtifact& source) {
   for (const dcp::Style style : {dcp::Style::kHf, dcp::Style::kTitan, dcp::Style::kTitan2025}) {
     const auto tensors = dcp::ModelTensors(*source.model, style);
     if (!tensors.ok()) continue;  // it has no such model
-    for (const char* prefix : {"", "model."}) {
+    for (const auto& prefix : {std::string(), std::string(kModelPrefix)}) {
       const size_t count = CountOf(*tensors, prefix, keys.weights);
       if (count <= most) continue;
       most = count;
-      const bool before_states =
-          CountOf(*tensors, "model.", keys.states) > CountOf(*tensors, "", keys.states);
-      best = {style, {prefix, before_states ? "model." : ""}};
+      const bool before_states = CountOf(*tensors, std::string(kModelPrefix), keys.states) >
+                                 CountOf(*tensors, "", keys.states);
+      best = {style, {prefix, std::string(before_states ? kModelPrefix : "")}};
     }
   }
   return best;

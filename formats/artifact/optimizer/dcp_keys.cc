@@ -26,6 +26,16 @@ std::string WithoutWrappers(std::string_view name) {
   return plain;
 }
 
+std::string WrapperOf(std::string_view key, const KnowsName& knows) {
+  for (size_t dot = key.find('.'); dot != std::string_view::npos; dot = key.find('.', dot + 1)) {
+    if (!knows(key.substr(dot + 1))) continue;
+    const std::string_view wrapper = key.substr(0, dot + 1);
+    const bool folds = wrapper.ends_with("." + std::string(kModelPrefix));
+    return std::string(wrapper.substr(0, wrapper.size() - (folds ? kModelPrefix.size() : 0)));
+  }
+  return "";
+}
+
 std::pair<std::string, std::string> SplitDcpKey(std::string_view key) {
   const size_t dot = key.rfind('.');
   if (dot == std::string_view::npos) return {std::string(key), ""};
@@ -38,7 +48,8 @@ bool IsDcpNumber(std::string_view name) {
 
 Result<const dcp::GlobalTensor*> FindDcpTensor(const DcpTensors& known, const std::string& name) {
   const std::string plain = WithoutWrappers(name);
-  for (const std::string& candidate : {plain, plain.substr(plain.starts_with("model.") ? 6 : 0)})
+  for (const std::string& candidate :
+       {plain, plain.substr(plain.starts_with(kModelPrefix) ? kModelPrefix.size() : 0)})
     if (const auto found = known.find(candidate); found != known.end()) return &found->second;
   if (IsDcpNumber(name))
     return Unsupported(

@@ -8,6 +8,7 @@
 //   optimizer.param_groups.0.params     a list: what get_optimizer_state_dict gives unflattened
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -18,6 +19,7 @@
 
 namespace nxdkit::ops {
 
+inline constexpr std::string_view kModelPrefix = "model.";  // before weights, or nothing
 inline constexpr std::string_view kOptimizerPrefix = "optimizer.";
 inline constexpr std::string_view kOptimizerState = "optimizer.state.";
 inline constexpr std::string_view kOptimizerGroups = "optimizer.param_groups.";
@@ -28,6 +30,12 @@ using DcpTensors = std::unordered_map<std::string, dcp::GlobalTensor>;
 // A name without the parts that are modules around others: "module" of DistributedDataParallel,
 // "_orig_mod" of torch.compile, "_checkpoint_wrapped_module" and "_fsdp_wrapped_module".
 std::string WithoutWrappers(std::string_view name);
+
+// Whether a model has a tensor of this name, and of the shape that is looked at.
+using KnowsName = std::function<bool(std::string_view name)>;
+// What is before a name that is known: "ema." of "ema.norm.weight" and of "ema.model.norm.weight",
+// "model." of "model.norm.weight". "" where no part is one.
+std::string WrapperOf(std::string_view key, const KnowsName& knows);
 
 // "NAME.exp_avg" in two, at the last dot.
 std::pair<std::string, std::string> SplitDcpKey(std::string_view key);
