@@ -55,9 +55,8 @@ int Serve(int count, char** words) {
   ::sigemptyset(&term);
   ::sigaddset(&term, SIGTERM);
   ::sigprocmask(SIG_BLOCK, &term, nullptr);
-  VllmPeer peer(words[2], std::atoi(words[1]));
   int asked = 0;
-  peer.Fails([&](const std::string& path, const Json& body) {
+  const VllmPeer::Fault fault = [&](const std::string& path, const Json& body) {
     const bool probe = path == "/inference/v1/generate" && body.value("token_ids", Json()).empty();
     if (path == "/inference/v1/generate" && !probe && ++asked == faults.dies_at) ::_exit(7);
     if (!faults.log.empty())
@@ -67,7 +66,8 @@ int Serve(int count, char** words) {
       ::pause();
     }
     return std::optional<VllmPeer::Answer>();
-  });
+  };
+  const VllmPeer peer(words[2], std::atoi(words[1]), fault);
   int signal = 0;
   ::sigwait(&term, &signal);
   ::_exit(0);  // whatever a request waits for
