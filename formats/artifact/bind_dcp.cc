@@ -155,11 +155,10 @@ DcpTensors KnownDcpTensors(const models::Model& model, const dcp::Folder& folder
       known.emplace(std::move(name), std::move(tensor));
     }
   };
-  for (const dcp::Style style : {dcp::Style::kHf, dcp::Style::kTitan, dcp::Style::kTitan2025}) {
+  for (const dcp::Style style : dcp::kStyles) {
     Result<std::vector<dcp::GlobalTensor>> tensors = dcp::ModelTensors(model, style, stored);
     if (tensors.ok()) add(*std::move(tensors));  // else the style has no such model
   }
-  add(dcp::OtherTensors(model));
   return known;
 }
 

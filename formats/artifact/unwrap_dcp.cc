@@ -26,7 +26,7 @@ using Shapes = std::unordered_map<std::string, Shape>;
 Shapes ShapesOf(const models::Model& model) {
   const dcp::HasTensor unlaid = [](const std::string&, const Shape&) { return false; };
   Shapes shapes;
-  for (const dcp::Style style : {dcp::Style::kHf, dcp::Style::kTitan, dcp::Style::kTitan2025}) {
+  for (const dcp::Style style : dcp::kStyles) {
     const auto tensors = dcp::ModelTensors(model, style, unlaid);
     if (!tensors.ok()) continue;  // the style has no such model
     for (const dcp::GlobalTensor& tensor : *tensors)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "formats/dcp/sharding.h"
@@ -158,7 +159,9 @@ Result<std::vector<GlobalTensor>> TitanTensors(const Model& model, Style style,
 }
 
 GlobalTensor AsItIs(const Model& model, TensorLayout layout) {
-  const int dim = TpDimOf(model.params[layout.pieces.front().param]);
+  const Param& param = model.params[layout.pieces.front().param];
+  const bool stacked = layout.shape.size() > param.shape.size();
+  const int dim = TpDimOf(param) + (stacked ? 1 : 0);
   Shape shape = layout.shape;
   return {std::move(layout), std::move(shape), dim};
 }
@@ -167,6 +170,21 @@ std::vector<GlobalTensor> AsTheyAre(const Model& model, std::vector<TensorLayout
   std::vector<GlobalTensor> tensors;
   for (TensorLayout& layout : layouts) tensors.push_back(AsItIs(model, std::move(layout)));
   return tensors;
+}
+
+uint32_t FirstParam(const TensorLayout& layout) { return layout.pieces.front().param; }
+
+// As the modules of transformers 5 have them, in the model's order.
+std::vector<TensorLayout> WithFusedExperts(const Model& model) {
+  std::vector<TensorLayout> fused = models::FusedExperts(model);
+  std::set<uint32_t> in_fused;
+  for (const TensorLayout& layout : fused)
+    for (const Piece& piece : layout.pieces) in_fused.insert(piece.param);
+  std::vector<TensorLayout> layouts = models::HfTensors(model, true);
+  std::erase_if(layouts, [&](const auto& one) { return in_fused.contains(FirstParam(one)); });
+  std::ranges::move(fused, std::back_inserter(layouts));
+  std::ranges::stable_sort(layouts, {}, FirstParam);
+  return layouts;
 }
 
 // A box of the rows in pairs. There are two pieces for every head, one after the other, and a chunk
@@ -212,12 +230,9 @@ Box CutAlong(int dim, Box box, int parts, int index) {
 
 Result<std::vector<GlobalTensor>> ModelTensors(const Model& model, Style style,
                                                const HasTensor& stored) {
-  if (style != Style::kHf) return TitanTensors(model, style, stored);
-  return AsTheyAre(model, models::HfTensors(model, true));
-}
-
-std::vector<GlobalTensor> OtherTensors(const Model& model) {
-  return AsTheyAre(model, models::FusedExperts(model));
+  if (style == Style::kHf) return AsTheyAre(model, models::HfTensors(model, true));
+  if (style == Style::kHfFused) return AsTheyAre(model, WithFusedExperts(model));
+  return TitanTensors(model, style, stored);
 }
 
 TensorLayout CutChunk(const GlobalTensor& tensor, const Box& box) {

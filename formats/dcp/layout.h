@@ -40,9 +40,6 @@ using HasTensor = std::function<bool(const std::string& name, const Shape& shape
 Result<std::vector<GlobalTensor>> ModelTensors(const models::Model& model, Style style,
                                                const HasTensor& stored = nullptr);
 
-// Other ways to store some of them that are read, but not written: transformers' fused experts.
-std::vector<GlobalTensor> OtherTensors(const models::Model& model);
-
 // The layout of the chunk that is `box` of the tensor.
 TensorLayout CutChunk(const GlobalTensor& tensor, const Box& box);
 // The chunk's bytes in the shape of its layout.

@@ -8,7 +8,7 @@
 namespace nxdkit::dcp {
 namespace {
 
-constexpr std::string_view kStyleNames[] = {"hf", "torchtitan", "torchtitan-2025"};
+constexpr std::string_view kStyleNames[] = {"hf", "hf-fused", "torchtitan", "torchtitan-2025"};
 constexpr int64_t kMaxRanks = 100'000;
 
 }  // namespace
@@ -16,7 +16,7 @@ constexpr int64_t kMaxRanks = 100'000;
 std::string_view StyleName(Style style) { return kStyleNames[static_cast<size_t>(style)]; }
 
 std::optional<Style> StyleFromName(std::string_view name) {
-  for (const Style style : {Style::kHf, Style::kTitan, Style::kTitan2025})
+  for (const Style style : kStyles)
     if (StyleName(style) == name) return style;
   return std::nullopt;
 }

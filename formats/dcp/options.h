@@ -12,11 +12,13 @@ namespace nxdkit::dcp {
 
 // Whose names the parameters have.
 enum class Style : uint8_t {
-  kHf,         // those of transformers
+  kHf,         // those of checkpoints of transformers, and of its modules before version 5
+  kHfFused,    // of its modules since: the experts of a layer in one tensor
   kTitan,      // TorchTitan's
   kTitan2025,  // the same before April 2026
 };
-std::string_view StyleName(Style style);  // "hf", "torchtitan", "torchtitan-2025"
+inline constexpr Style kStyles[] = {Style::kHf, Style::kHfFused, Style::kTitan, Style::kTitan2025};
+std::string_view StyleName(Style style);  // "hf", "hf-fused", "torchtitan", "torchtitan-2025"
 std::optional<Style> StyleFromName(std::string_view name);
 
 // The ranks that the tensors are cut over, one file for each: `tp` parts along the dimension that

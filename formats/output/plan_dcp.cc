@@ -384,7 +384,7 @@ FoundNames NamesOf(const BoundArtifact& source) {
   if (!source.artifact.dcp || !source.model) return best;
   const StoredNames keys(*source.artifact.dcp);
   size_t most = 0;
-  for (const dcp::Style style : {dcp::Style::kHf, dcp::Style::kTitan, dcp::Style::kTitan2025}) {
+  for (const dcp::Style style : dcp::kStyles) {
     const auto tensors = dcp::ModelTensors(*source.model, style);
     if (!tensors.ok()) continue;  // it has no such model
     for (const auto& prefix : {std::string(), std::string(kModelPrefix)}) {

@@ -268,7 +268,8 @@ class Planner {
         source_.model && source_.model->config.experts > 0 && spec_.dcp_style == dcp::Style::kHf;
     if (!fits.ok() && by_expert)
       return std::move(fits).error().hint(
-          "--style torchtitan has the experts of a layer in one tensor; or raise --max-memory");
+          "--style hf-fused (transformers 5) and torchtitan have the experts of a layer in one "
+          "tensor; or raise --max-memory");
     NXDKIT_TRY(std::move(fits));
     NXDKIT_ASSIGN(DcpContents contents, MakeDcpContents(source_, spec_));
     NXDKIT_TRY(CheckDcpBytes(contents));

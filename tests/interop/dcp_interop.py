@@ -232,19 +232,19 @@ class Matrix(Dcp):
 
 class Transformers(Dcp):
     def test_models_of_transformers_resume(self):
-        """Its own modules; of experts it has one tensor for all, where a checkpoint has each."""
+        """Its own modules; of experts they have one tensor for all, where a checkpoint has each."""
         sources = [Source(self, family, self.path(family), hidden_size=16)
-                   for family in ("llama", "qwen2", "qwen3")]
+                   for family in ("llama", "qwen2", "qwen3", *ARCHITECTURES)]
         for source in sources:
-            self.convert("--from", "nxd", "--to", "dcp", "--style", "hf", "--mesh", "dp=2",
-                         source.folder + "/tag", source.folder + "/dcp")
-            source.write_expected("hf", config=source.config)
+            style = "hf-fused" if source.experts else "hf"
+            self.convert("--from", "nxd", "--to", "dcp", "--style", style, "--mesh", "dp=2,tp=3",
+                         "--verify", source.folder + "/tag", source.folder + "/dcp")
+            source.write_expected(style, config=source.config)
         resume.spawn(resume.resume, 2, [(source.folder, "dcp", {"fsdp": 2}, "saved")
                                         for source in sources])
         for source in sources:
             source.to_tag("saved", "back")
             source.check_tag("back")
-
 
     def test_its_experts_are_read(self):
         for family in ARCHITECTURES:

@@ -40,6 +40,8 @@ def renamed(tensors, config, style):
     """Tensors by the names of transformers as a checkpoint of this style has them."""
     if style == "hf":
         return dict(tensors)
+    if style == "hf-fused":
+        return together(tensors, config["model_type"])
     out, experts = {}, {}
     for name, tensor in tensors.items():
         if ".mlp.experts." in name:
@@ -57,10 +59,32 @@ def renamed(tensors, config, style):
     return out
 
 
+EXPERTS = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
+           "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj")}
+
+
+def together(tensors, family):
+    """Tensors as checkpoints of transformers have them as its modules do since 5."""
+    block, gate, up, down = EXPERTS[family]
+    out, layers = {}, {}
+    for name, tensor in tensors.items():
+        layer, _, rest = name.partition(f".{block}.experts.")
+        if rest:
+            expert, kind, _ = rest.split(".")
+            layers.setdefault(layer, {}).setdefault(int(expert), {})[kind] = tensor
+        else:
+            out[name.replace(f".{block}.gate.", ".mlp.gate.")] = tensor
+    for layer, experts in layers.items():
+        of = [experts[e] for e in sorted(experts)]
+        out[f"{layer}.mlp.experts.gate_up_proj"] = torch.stack(
+            [torch.cat([one[gate], one[up]]) for one in of])
+        out[f"{layer}.mlp.experts.down_proj"] = torch.stack([one[down] for one in of])
+    return out
+
+
 def apart(tensors, family):
-    """Tensors of transformers since 5, a layer's experts in one, as its checkpoints have them."""
-    block, gate, up, down = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
-                             "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj")}[family]
+    """The way back."""
+    block, gate, up, down = EXPERTS[family]
     out = {}
     for name, tensor in tensors.items():
         layer, _, kind = name.partition(".mlp.experts.")

@@ -25,6 +25,8 @@ TEST(ConvertDcp, RefusesOptionsWithoutMeaning) {
                    "--style megatron names the parameters of an NxD set, the output is dcp"},
         DcpRefusal{"--from hf --to nxd --tp 2 --style torchtitan",
                    "--style torchtitan names the parameters of a torch distributed checkpoint"},
+        DcpRefusal{"--from hf --to nxd --tp 2 --style hf-fused",
+                   "--style hf-fused names the parameters of a torch distributed checkpoint"},
         DcpRefusal{"--from hf --to nxd --tp 2 --chunks 2", "--chunks does not apply"},
         DcpRefusal{"--from hf --to dcp --no-optimizer",
                    "go with conversions between nxd and dcp, found hf to dcp"}}) {

@@ -42,9 +42,9 @@ const LayoutRow kRows[] = {
      "whose naming of the parameters; optimum: optimum-neuron's training checkpoint",
      Completes::kNothing, kDcpLayout},
     {kDcpLayout, kNxdSides | kDcpOutput, "style", &Args::style,
-     "hf|nxdt|megatron|optimum|torchtitan|torchtitan-2025",
-     "whose naming of the parameters; optimum: optimum-neuron's training checkpoint; torchtitan, "
-     "-2025 (before April 2026): of a torch distributed checkpoint"},
+     "hf|nxdt|megatron|optimum|hf-fused|torchtitan|torchtitan-2025",
+     "whose naming of the parameters; optimum: optimum-neuron's training checkpoint; of a torch "
+     "distributed checkpoint hf-fused (transformers 5), torchtitan, -2025 (before April 2026)"},
     {kOutputLayout | kXserLayout, kNxdOutput, "xser", &Args::xser, "",
      "one file per tensor (xser), or all tensors of a rank in one file"},
     {kNxdLayout, kNxdInput, "tag", &Args::tag, "TAG",

@@ -15,7 +15,7 @@ struct LayoutArgs {
   std::optional<int> tp, pp, vpp, ep, kv_multiplier;
   std::optional<std::string> qkv;    // separate, linear, fused, coalesced
   std::optional<std::string> hw;     // trn1, trn2
-  std::optional<std::string> style;  // hf, nxdt, megatron, optimum, torchtitan, torchtitan-2025
+  std::optional<std::string> style;  // hf, nxdt, megatron, optimum; of a distributed checkpoint too
   std::optional<bool> xser;
   std::optional<std::string> tag;
   std::optional<std::string> config;  // a config.json, for a source that has none

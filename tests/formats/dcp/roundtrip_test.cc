@@ -42,8 +42,9 @@ class Roundtrip : public ::testing::TestWithParam<Case> {
 TEST_P(Roundtrip, HuggingFaceComesBackByteForByte) {
   const std::string model = shop_.MakeModel("model", GetParam().model);
   int number = 0;
-  for (const dcp::Style style : {dcp::Style::kHf, dcp::Style::kTitan, dcp::Style::kTitan2025}) {
-    if (style != dcp::Style::kHf && !GetParam().titan) continue;
+  for (const dcp::Style style : dcp::kStyles) {
+    const bool of_titan = style == dcp::Style::kTitan || style == dcp::Style::kTitan2025;
+    if (of_titan && !GetParam().titan) continue;
     for (const dcp::Mesh mesh : {dcp::Mesh{}, dcp::Mesh{3, 1}, dcp::Mesh{2, 2}, dcp::Mesh{5, 3}}) {
       const std::string name = std::to_string(number++);
       ops::ConvertRequest there =
@@ -268,6 +269,7 @@ INSTANTIATE_TEST_SUITE_P(
                       StateCase{"Qwen3", Tag("qwen3", 4, 5, "norms", true)},
                       StateCase{"Qwen3Tied", Tag("qwen3", 2, 2, "norms", false, true)},
                       StateCase{"Mixtral", MoeTag("mixtral"), dcp::Style::kHf},
+                      StateCase{"MixtralFused", MoeTag("mixtral"), dcp::Style::kHfFused},
                       StateCase{"Qwen3Moe", MoeTag("qwen3_moe")},
                       StateCase{"Fused", QkvTag(nxd::QkvStyle::kFused, 2, 1)},
                       StateCase{"Linear", QkvTag(nxd::QkvStyle::kLinear, 4, 1)},
