@@ -58,14 +58,6 @@ exec ip netns exec "$host" unshare --uts bash -c 'hostname "$0"; exec bash -c "$
   _exit(127);
 }
 
-std::string TextOf(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// A process that has ended, and is not yet taken note of, has no command line either.
-bool Lives(const fs::path& process) { return !TextOf(process / "cmdline").empty(); }
-
 }  // namespace
 
 TwoHosts::TwoHosts() {
@@ -91,7 +83,7 @@ void TwoHosts::Start() {
   });
   const std::vector<pid_t> children = room_ < 0 ? std::vector<pid_t>{} : ChildrenOf(room_);
   if (!up || children.empty()) {
-    missing_ = "there are no network namespaces here: " + TextOf(log);
+    missing_ = "there are no network namespaces here: " + ReadFile(log);
     return;
   }
   init_ = children.front();
@@ -141,7 +133,7 @@ std::vector<pid_t> TwoHosts::Processes(const std::string& host, const std::strin
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     std::error_code gone;
     if (fs::read_symlink(entry.path() / "ns/net", gone) != network || gone) continue;
-    if (Lives(entry.path()) && TextOf(entry.path() / "cmdline").find(word) != std::string::npos)
+    if (testing_util::ProcText(entry.path(), "cmdline").find(word) != std::string::npos)
       found.push_back(std::stoi(name));
   }
   return found;

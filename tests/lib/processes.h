@@ -1,22 +1,42 @@
-// PRIVATE to tests. Processes by a word of their command lines: what a run must not leave behind.
+// PRIVATE to tests. Processes as /proc shows them: what a run must not leave behind.
 #pragma once
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 
+#include "tests/lib/rest_of.h"
+
 namespace nxdkit::testing_util {
+
+// "cmdline", "stat" and so on of a process that may end while it is read: then it is empty, or cut.
+inline std::string ProcText(const std::filesystem::path& process, const char* name) {
+  std::ifstream file(process / name);
+  return RestOf(file);  // a read that fails ends it; iterators would throw
+}
+
+// What follows "PID (NAME) " in its "stat": state, parent, and so on. Empty when it is gone.
+inline std::string ProcStat(const std::filesystem::path& process) {
+  const std::string stat = ProcText(process, "stat");
+  const size_t name = stat.rfind(") ");
+  return name == stat.npos ? "" : stat.substr(name + 2);
+}
+
+// Not gone, nor a zombie that someone else is to reap.
+inline bool Runs(pid_t process) {
+  const std::string stat = ProcStat("/proc/" + std::to_string(process));
+  return !stat.empty() && stat[0] != 'Z' && stat[0] != 'X';
+}
 
 // Processes whose command line holds `word`.
 inline int CountProcesses(const std::string& word) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream file(entry.path() / "cmdline");
-    const std::string line{std::istreambuf_iterator<char>(file), {}};
-    if (line.find(word) != std::string::npos) ++count;
+    if (ProcText(entry.path(), "cmdline").find(word) != std::string::npos) ++count;
   }
   return count;
 }

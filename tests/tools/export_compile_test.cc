@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "formats/compile_cache/manifest.h"
+#include "tests/lib/processes.h"
 #include "tests/tools/export_workshop.h"
 
 namespace nxdkit::test {
@@ -466,15 +467,6 @@ TEST_F(ExportCompile, ABlobOfOtherShapesIsRefused) {
                                     "BF16 [24, 32]"));
 }
 
-// Whether the process is there and no zombie.
-bool IsAlive(pid_t pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  if (!std::getline(stat, text)) return false;
-  const size_t paren = text.rfind(')');
-  return paren != std::string::npos && text.substr(paren + 2, 1) != "Z";
-}
-
 // The script interrupts its parent as Ctrl-C would, and does not end by itself.
 TEST_F(ExportCompile, CtrlCEndsTheCompilerAndAllThatItStarted) {
   workshop_.Script("optimum-cli", "tail -f /dev/null & echo $! >" + workshop_ / "child" +
@@ -482,7 +474,8 @@ TEST_F(ExportCompile, CtrlCEndsTheCompilerAndAllThatItStarted) {
                                       "tail -f /dev/null\n");
   const ProcessResult result = Export("");
   EXPECT_EQ(result.exit_code, 130);
-  EXPECT_FALSE(IsAlive(std::stoi(ReadFile(workshop_ / "child"))));  // SIGKILL was waited for
+  EXPECT_FALSE(
+      testing_util::Runs(std::stoi(ReadFile(workshop_ / "child"))));  // SIGKILL was waited for
   EXPECT_FALSE(Traces(out_));
   workshop_.Compiler();
   EXPECT_EQ(Export("").exit_code, 0) << "nothing of it is remembered";

@@ -44,16 +44,9 @@ std::vector<pid_t> PidsIn(const std::string& path) {
   return pids;
 }
 
-bool Runs(pid_t pid) {
-  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
-  std::string number, name, state;
-  stat >> number >> name >> state;
-  return !state.empty() && state != "Z" && state != "X";
-}
-
 bool EndSoon(const std::vector<pid_t>& pids) {
-  for (int i = 0; i < 5000 && std::ranges::any_of(pids, Runs); ++i) ::usleep(1000);
-  return std::ranges::none_of(pids, Runs);
+  for (int i = 0; i < 5000 && std::ranges::any_of(pids, testing_util::Runs); ++i) ::usleep(1000);
+  return std::ranges::none_of(pids, testing_util::Runs);
 }
 
 TEST_F(GrpoTrainTells, TheRunningLogHasAllThatWasToldWithItsTime) {

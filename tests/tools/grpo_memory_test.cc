@@ -119,25 +119,19 @@ TEST_F(GrpoPeakSlow, TheEstimateIsWithinFivePercentOfThePeak) {
   }
 }
 
-// Of a file that may be gone, with its process.
-std::string TextOf(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // Of a run under Open MPI: its process of this number, and the rollout workers of that.
 std::vector<pid_t> ProcessesOf(const std::string& run, int number) {
   std::vector<pid_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string folder = entry.path().string();
     const std::string own = fmt::format("OMPI_COMM_WORLD_RANK={}", number) + '\0';
-    if (TextOf(folder + "/cmdline").find("save_checkpoint_path=" + run) == std::string::npos ||
-        TextOf(folder + "/environ").find(own) == std::string::npos)
+    if (testing_util::ProcText(entry.path(), "cmdline").find("save_checkpoint_path=" + run) ==
+            std::string::npos ||
+        testing_util::ProcText(entry.path(), "environ").find(own) == std::string::npos)
       continue;
     found.push_back(std::stoi(name));
-    std::ifstream children(fmt::format("{}/task/{}/children", folder, name));
+    std::ifstream children(entry.path() / "task" / name / "children");
     for (pid_t child = 0; children >> child;) found.push_back(child);
   }
   return found;

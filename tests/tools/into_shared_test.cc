@@ -135,10 +135,7 @@ TEST_P(IntoPlain, WithoutLocksASecondWriterIsSeenByItsMark) {
   std::getline(boot_file, boot);
   struct stat space;
   ASSERT_EQ(stat("/proc/self/ns/pid", &space), 0);
-  std::ifstream stat_file("/proc/self/stat");
-  std::string stat((std::istreambuf_iterator<char>(stat_file)), {});
-  stat.erase(0, stat.rfind(')') + 2);
-  std::istringstream words(stat);
+  std::istringstream words(testing_util::ProcStat("/proc/self"));
   std::string start;
   for (int i = 3; i <= 22; ++i) words >> start;
   const std::string me = "host " + boot + "/" + std::to_string(space.st_ino) + " ";

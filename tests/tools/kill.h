@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/lib/processes.h"
+
 namespace nxdkit::test {
 
 // Starts the command, its output thrown away.
@@ -69,10 +71,8 @@ inline std::vector<pid_t> ChildrenOf(pid_t parent) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream file(entry.path() / "stat");
-    std::string stat((std::istreambuf_iterator<char>(file)), {});
-    stat.erase(0, std::min(stat.rfind(')'), stat.size()));  // "PID (NAME) STATE PARENT ..."
-    if (stat.size() > 4 && std::atoi(stat.c_str() + 4) == parent)
+    const std::string stat = testing_util::ProcStat(entry.path());
+    if (stat.size() > 2 && std::atoi(stat.c_str() + 2) == parent)
       children.push_back(std::stoi(name));
   }
   return children;

@@ -14,9 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/lib/processes.h"
+
 namespace nxdkit {
 namespace {
 
+using testing_util::Runs;
 using Time = Process::Time;
 
 constexpr Time kLong{60'000};
@@ -113,14 +116,6 @@ TEST_F(Processes, AreKilledWhenTheyDoNotListen) {
   EXPECT_EQ(shell.Line(), "ready");
   shell.process().End(Time(20));
   EXPECT_EQ(shell.process().exit_code(), 128 + SIGKILL);
-}
-
-// Gone, or a zombie that some other process is to reap.
-bool Runs(pid_t pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string number, name, state;
-  stat >> number >> name >> state;
-  return !state.empty() && state != "Z" && state != "X";
 }
 
 TEST_F(Processes, TakeWhatTheyLeftRunningWithThem) {

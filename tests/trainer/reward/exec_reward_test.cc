@@ -13,10 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/lib/processes.h"
 #include "trainer/reward/reward.h"
 
 namespace nxdkit::trainer {
 namespace {
+
+using testing_util::Runs;
 
 class ExecReward : public testing::Test {
  protected:
@@ -198,14 +201,6 @@ TEST_F(ExecReward, GoesOnAfterAnError) {
   ASSERT_FALSE(Score(1).ok());
   const auto scores = Score(1);
   ASSERT_TRUE(scores.ok()) << scores.error().ToString();
-}
-
-// Gone, or a zombie that some other process is to reap.
-bool Runs(pid_t pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string number, name, state;
-  stat >> number >> name >> state;
-  return !state.empty() && state != "Z" && state != "X";
 }
 
 TEST_F(ExecReward, WhatItStartedEndsWithIt) {
