@@ -22,6 +22,22 @@ using torch::PickleValue;
 constexpr size_t kMaxRank = 64;
 constexpr size_t kMaxNamesBytes = 200;
 
+// The first part of a usual path of two; "": it is one of one.
+std::string_view TopOf(std::string_view key) {
+  for (const std::string_view top : {"optimizer", "lr_scheduler", "train_state"})
+    if (key.starts_with(top) && key.substr(top.size()).starts_with('.')) return top;
+  return "";
+}
+
+bool IsUsualPath(std::string_view key, const torch::PickleList& path) {
+  const std::string_view top = TopOf(key);
+  const auto is = [&](size_t i, std::string_view name) {
+    return path[i].string() && *path[i].string() == name;
+  };
+  if (top.empty()) return path.size() == 1 && is(0, key);
+  return path.size() == 2 && is(0, top) && is(1, key.substr(top.size() + 1));
+}
+
 // The state of a record of this class, a dict.
 Result<const PickleValue*> StateOf(const PickleValue& value, std::string_view class_name) {
   const PickleRecord* record = value.record();
@@ -94,8 +110,7 @@ class MetadataParser {
                               return ReadEntry(*key.string(), value).on(*key.string());
                             }));
     if (!places_.empty()) return LeftOver();
-    NXDKIT_ASSIGN(const PickleValue paths, root.Value("planner_data"));
-    NXDKIT_TRY(ReadPaths(paths));
+    if (root.Has("planner_data")) NXDKIT_TRY(ReadPaths(root));
     return std::move(out_);
   }
 
@@ -212,19 +227,21 @@ class MetadataParser {
     return OkStatus();
   }
 
-  Status ReadPaths(const PickleValue& value) {
-    if (std::holds_alternative<PickleValue::None>(value.value)) return OkStatus();
-    if (!value.dict()) return Corrupt("planner_data is not a dict");
-    for (const auto& [key, path] : *value.dict()) {
+  Status ReadPaths(torch::BareRecord& root) {
+    const auto read = [&](const PickleValue& key, const PickleValue& path) -> Status {
       const bool is_tuple = std::holds_alternative<PickleValue::Tuple>(path.value);
       if (!key.string() || !is_tuple)
         return Corrupt("planner_data is not a dict of strings and tuples");
-      for (const PickleValue& part : *path.list())
-        if (!part.string() && !part.integer())
-          return Corrupt("planner_data names a path of other things than strings and numbers")
-              .on(*key.string());
-      out_.paths.emplace(*key.string(), path);
-    }
+      return ReadPath(*key.string(), path).on(*key.string());
+    };
+    return root.ForEach("planner_data", read);
+  }
+
+  Status ReadPath(const std::string& key, const PickleValue& path) {
+    for (const PickleValue& part : *path.list())
+      if (!part.string() && !part.integer())
+        return Corrupt("planner_data names a path of other things than strings and numbers");
+    out_.SetPath(key, path);
     return OkStatus();
   }
 
@@ -240,6 +257,21 @@ Result<Metadata> Parse(std::string_view pickle, bool whole) {
 }
 
 }  // namespace
+
+PickleValue UsualPath(const std::string& key) {
+  const std::string_view top = TopOf(key);
+  if (top.empty()) return PickleValue::MakeTuple({{key}});
+  return PickleValue::MakeTuple({{std::string(top)}, {key.substr(top.size() + 1)}});
+}
+
+PickleValue Metadata::PathOf(const std::string& key) const {
+  const auto path = paths.find(key);
+  return path != paths.end() ? path->second : UsualPath(key);
+}
+
+void Metadata::SetPath(const std::string& key, PickleValue path) {
+  if (!IsUsualPath(key, *path.list())) paths.emplace(key, std::move(path));
+}
 
 Result<Metadata> ParseMetadata(std::string_view pickle) { return Parse(pickle, true); }
 

@@ -55,9 +55,17 @@ struct ObjectEntry {
 struct Metadata {
   std::vector<TensorEntry> tensors;  // in the file's order
   std::vector<ObjectEntry> objects;
-  // planner_data: of a key, the tuple of names and numbers that it was made of.
+  // planner_data: of a key, the tuple of names and numbers that it was made of; of the usual ones,
+  // and of keys without any, there is nothing here.
   std::map<std::string, torch::PickleValue> paths;
+
+  torch::PickleValue PathOf(const std::string& key) const;
+  void SetPath(const std::string& key, torch::PickleValue path);
 };
+
+// "optimizer.state.norm.weight.step" is made of "optimizer" and the rest, and so are keys of the
+// schedule and of the run's state; a parameter is one name. As TorchTitan's are.
+torch::PickleValue UsualPath(const std::string& key);
 
 // Parses and checks the pickle. kUnsupported naming a global that is not on the list, or a kind of
 // item that is not known; kCorrupt naming the key for boxes that are outside of their tensor,

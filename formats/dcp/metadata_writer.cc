@@ -6,10 +6,12 @@
 namespace nxdkit::dcp {
 namespace {
 
+using torch::DictSource;
 using torch::PickleDict;
 using torch::PickleList;
 using torch::PickleRecord;
 using torch::PickleValue;
+using Put = DictSource::Put;
 
 PickleValue Text(std::string text) { return {std::move(text)}; }
 PickleValue Size(const Shape& dims) { return {torch::TorchSize{dims}}; }
@@ -45,6 +47,15 @@ PickleValue Tensor(const TensorEntry& entry) {
                                {Text("chunks"), PickleValue::MakeList(std::move(chunks))}});
 }
 
+PickleValue Index(const TensorEntry& entry, size_t chunk) {
+  return Object(kIndexClass, {{Text("fqn"), Text(entry.key)},
+                              {Text("index"), Number(chunk)},
+                              {Text("offset"), Size(entry.chunks[chunk].box.lo)}});
+}
+PickleValue Index(const ObjectEntry& entry) {
+  return Object(kIndexClass, {{Text("fqn"), Text(entry.key)}, {Text("index"), {}}});
+}
+
 PickleValue Place(const ItemPlace& place) {
   PickleDict attributes = {{Text("relative_path"), Text(place.file)},
                            {Text("offset"), Number(place.offset)},
@@ -57,30 +68,35 @@ PickleValue Place(const ItemPlace& place) {
 }  // namespace
 
 Result<std::string> WriteMetadata(const Metadata& metadata) {
-  PickleDict entries;
-  PickleDict places;
-  PickleDict paths;
-  for (const TensorEntry& entry : metadata.tensors) {
-    entries.push_back({Text(entry.key), Tensor(entry)});
-    for (size_t c = 0; c < entry.chunks.size(); ++c)
-      places.push_back({Object(kIndexClass, {{Text("fqn"), Text(entry.key)},
-                                             {Text("index"), Number(c)},
-                                             {Text("offset"), Size(entry.chunks[c].box.lo)}}),
-                        Place(entry.chunks[c].place)});
-  }
-  for (const ObjectEntry& entry : metadata.objects) {
-    entries.push_back({Text(entry.key), Record({kBytesClass, false, {}, std::nullopt})});
-    places.push_back({Object(kIndexClass, {{Text("fqn"), Text(entry.key)}, {Text("index"), {}}}),
-                      Place(entry.place)});
-  }
-  for (const auto& [key, path] : metadata.paths) paths.push_back({Text(key), path});
-  return torch::WritePickle(
-      Object(kMetadataClass,
-             {{Text("state_dict_metadata"), PickleValue::MakeDict(std::move(entries))},
-              {Text("planner_data"), PickleValue::MakeDict(std::move(paths))},
-              {Text("storage_data"), PickleValue::MakeDict(std::move(places))},
-              {Text("version"), Text("1.0.0")}}),
-      {});
+  const auto entries = [&](const Put& put) -> Status {
+    for (const TensorEntry& entry : metadata.tensors)
+      NXDKIT_TRY(put(Text(entry.key), Tensor(entry)));
+    for (const ObjectEntry& entry : metadata.objects)
+      NXDKIT_TRY(put(Text(entry.key), Record({kBytesClass, false, {}, std::nullopt})));
+    return OkStatus();
+  };
+  const auto paths = [&](const Put& put) -> Status {
+    for (const TensorEntry& entry : metadata.tensors)
+      NXDKIT_TRY(put(Text(entry.key), metadata.PathOf(entry.key)));
+    for (const ObjectEntry& entry : metadata.objects)
+      NXDKIT_TRY(put(Text(entry.key), metadata.PathOf(entry.key)));
+    return OkStatus();
+  };
+  const auto places = [&](const Put& put) -> Status {
+    for (const TensorEntry& entry : metadata.tensors)
+      for (size_t c = 0; c < entry.chunks.size(); ++c)
+        NXDKIT_TRY(put(Index(entry, c), Place(entry.chunks[c].place)));
+    for (const ObjectEntry& entry : metadata.objects)
+      NXDKIT_TRY(put(Index(entry), Place(entry.place)));
+    return OkStatus();
+  };
+  const size_t keys = metadata.tensors.size() + metadata.objects.size();
+  size_t items = metadata.objects.size();
+  for (const TensorEntry& entry : metadata.tensors) items += entry.chunks.size();
+  return torch::WriteBareRecord(kMetadataClass, {{"state_dict_metadata", DictSource{keys, entries}},
+                                                 {"planner_data", DictSource{keys, paths}},
+                                                 {"storage_data", DictSource{items, places}},
+                                                 {"version", Text("1.0.0")}});
 }
 
 }  // namespace nxdkit::dcp

@@ -335,7 +335,7 @@ class RankOpener {
       for (const auto& part : object.path.parts)
         std::visit([&](const auto& value) { path.push_back({value}); }, part);
       out_.metadata.objects.push_back({key, {}, object.value});
-      out_.metadata.paths.emplace(key, torch::PickleValue::MakeTuple(std::move(path)));
+      out_.metadata.SetPath(key, torch::PickleValue::MakeTuple(std::move(path)));
       return OkStatus();
     }
     NXDKIT_ASSIGN(const std::string again, torch::WritePickle(object.value, {}));

@@ -34,15 +34,6 @@ Result<std::vector<dcp::GlobalTensor>> WeightTensors(const BoundArtifact& source
   return tensors;
 }
 
-// "optimizer.state.norm.weight.step" is made of "optimizer" and the rest; a parameter is one name.
-PickleValue PathOf(const std::string& key) {
-  for (const std::string_view top : {"optimizer.", "lr_scheduler.", "train_state."})
-    if (key.starts_with(top))
-      return PickleValue::MakeTuple(
-          {{std::string(top.substr(0, top.size() - 1))}, {key.substr(top.size())}});
-  return PickleValue::MakeTuple({{key}});
-}
-
 // Whether the weights are a tag's, which its optimizer goes on from.
 bool IsOfMasters(const BoundArtifact& source) { return source.optimizer && !source.artifact.dcp; }
 
@@ -88,22 +79,21 @@ class Maker {
   }
 
   void AddTensor(dcp::GlobalTensor tensor) {
-    const std::string& key = tensor.layout.name;
-    out_.metadata.paths.emplace(key, PathTo(key));
+    if (spec_.dcp_names) KeepPath(tensor.layout.name);
     out_.tensors.push_back(std::move(tensor));
   }
 
-  void AddArchive(const std::string& key, std::string archive, PickleValue path) {
+  void AddArchive(const std::string& key, std::string archive) {
     dcp::ObjectArchive& shared = archives_[archive];
     if (!shared) shared = std::make_shared<const std::string>(std::move(archive));
-    out_.metadata.paths.emplace(key, std::move(path));
     out_.objects.push_back({key, shared});
   }
 
   Status AddObject(const std::string& key, const PickleValue& value) {
     Result<std::string> archive = dcp::EncodeObject(value);
     if (!archive.ok()) return std::move(archive).error().on(key);
-    AddArchive(key, *std::move(archive), PathTo(key));
+    if (spec_.dcp_names) KeepPath(key);
+    AddArchive(key, *std::move(archive));
     return OkStatus();
   }
 
@@ -225,7 +215,7 @@ class Maker {
     for (const RunTensor& tensor : source_.run) {
       if (IsRenamed(tensor.key)) continue;
       const Shape& shape = source_.params[tensor.param].shape;
-      out_.metadata.paths.emplace(tensor.key, PathIn(*source_.artifact.dcp, tensor.key));
+      KeepPath(tensor.key);
       AddTensor({WholeTensor(tensor.key, 0, tensor.param, shape), shape, -1});
     }
     return CarryObjects();
@@ -236,13 +226,11 @@ class Maker {
     return !spec_.dcp_names && key.starts_with(kOptimizerGroups);
   }
 
-  PickleValue PathTo(const std::string& key) const {
-    return spec_.dcp_names ? PathIn(*source_.artifact.dcp, key) : PathOf(key);
-  }
-
-  static PickleValue PathIn(const dcp::Folder& folder, const std::string& key) {
-    const auto path = folder.metadata.paths.find(key);
-    return path != folder.metadata.paths.end() ? path->second : PathOf(key);
+  // Of a checkpoint's key that stays.
+  void KeepPath(const std::string& key) {
+    const auto& paths = source_.artifact.dcp->metadata.paths;
+    if (const auto path = paths.find(key); path != paths.end())
+      out_.metadata.SetPath(key, path->second);
   }
 
   // From a checkpoint to a checkpoint, byte for byte.
@@ -253,7 +241,8 @@ class Maker {
     for (const dcp::ObjectEntry& object : folder.metadata.objects) {
       if (!carried.contains(object.key) || IsRenamed(object.key)) continue;
       NXDKIT_ASSIGN(std::string archive, dcp::ReadObject(folder, object));
-      AddArchive(object.key, std::move(archive), PathIn(folder, object.key));
+      KeepPath(object.key);
+      AddArchive(object.key, std::move(archive));
     }
     return OkStatus();
   }

@@ -271,6 +271,16 @@ class Planner {
           "--style hf-fused (transformers 5) and torchtitan have the experts of a layer in one "
           "tensor; or raise --max-memory");
     NXDKIT_TRY(std::move(fits));
+    NXDKIT_ASSIGN(const dcp::Metadata metadata, PlanDcpFiles());
+    if (source_.optimizer) NXDKIT_TRY(CarryTrainingFiles());
+    CarrySideFiles();
+    NXDKIT_ASSIGN(std::string text, dcp::WriteMetadata(metadata));
+    plan_.texts.push_back({dcp::kMetadataFile, std::move(text)});
+    return OkStatus();
+  }
+
+  // What is in the files, and where.
+  Result<dcp::Metadata> PlanDcpFiles() {
     NXDKIT_ASSIGN(DcpContents contents, MakeDcpContents(source_, spec_));
     NXDKIT_TRY(CheckDcpBytes(contents));
     std::vector<DcpRank> ranks = CutDcp(contents, spec_.mesh);
@@ -281,11 +291,7 @@ class Planner {
       if (ranks[r].chunks.empty() && objects.empty()) continue;
       NXDKIT_TRY(PlanDcpFile(static_cast<int>(r), ranks[r], std::move(objects), contents));
     }
-    if (source_.optimizer) NXDKIT_TRY(CarryTrainingFiles());
-    CarrySideFiles();
-    NXDKIT_ASSIGN(std::string metadata, dcp::WriteMetadata(contents.metadata));
-    plan_.texts.push_back({dcp::kMetadataFile, std::move(metadata)});
-    return OkStatus();
+    return std::move(contents.metadata);
   }
 
   Status CheckDcpBytes(const DcpContents& contents) const {

@@ -51,6 +51,11 @@ std::optional<NodeId> BareRecord::Find(std::string_view attribute) const {
   return std::nullopt;
 }
 
+bool BareRecord::Has(std::string_view attribute) const {
+  const auto node = Find(attribute);
+  return node && graph_.kind(*node) != NodeKind::kNone;
+}
+
 Result<PickleValue> BareRecord::Value(std::string_view attribute) {
   const auto node = Find(attribute);
   return node ? reader_->Read(*node) : PickleValue{};

@@ -30,7 +30,7 @@ class BareRecord {
 
   // None for an attribute that is missing.
   Result<PickleValue> Value(std::string_view attribute);
-  bool Has(std::string_view attribute) const { return Find(attribute).has_value(); }
+  bool Has(std::string_view attribute) const;  // and it is not None
   // The items of an attribute that is a dict, in its order; kCorrupt when it is not one.
   Status ForEach(std::string_view attribute, const ValueReader::OnItem& f);
 

@@ -30,8 +30,7 @@ class Writer {
       : tensors_(tensors), tensor_memo_(tensors.size()) {}
 
   Result<std::string> Write(const PickleValue& root) {
-    emit_.Put(Op::kProto);
-    emit_.PutNumber(uint8_t{2});
+    Begin();
     NXDKIT_TRY(Value(root, 1));
     emit_.Put(Op::kStop);
     for (size_t i = 0; i < tensors_.size(); ++i)
@@ -42,7 +41,32 @@ class Writer {
     return emit_.Take();
   }
 
+  Result<std::string> Write(std::string_view class_name,
+                            const std::vector<RecordAttribute>& attributes) {
+    Begin();
+    NXDKIT_TRY(Class(class_name));
+    emit_.EndTuple(0);
+    emit_.Put(Op::kNewObj);
+    emit_.Memoize();
+    emit_.Put(Op::kEmptyDict);
+    emit_.Memoize();
+    const auto attribute = [&](size_t i) {
+      emit_.String(attributes[i].first);
+      const auto* source = std::get_if<DictSource>(&attributes[i].second);
+      return source ? Source(*source) : Value(std::get<PickleValue>(attributes[i].second), 3);
+    };
+    NXDKIT_TRY(PlainItems(attributes.size(), attribute));
+    emit_.Put(Op::kBuild);
+    emit_.Put(Op::kStop);
+    return emit_.Take();
+  }
+
  private:
+  void Begin() {
+    emit_.Put(Op::kProto);
+    emit_.PutNumber(uint8_t{2});
+  }
+
   void Remember(const void* container) { container_memo_[container] = emit_.Memoize(); }
 
   // True when the container was written before, and is referred to now.
@@ -149,22 +173,48 @@ class Writer {
     return OkStatus();
   }
 
-  // The portions of a plain dict end with an empty one when its size is a multiple of kBatch.
-  Status PlainItems(const PickleDict& items, int depth) {
-    if (items.size() == 1) {
-      NXDKIT_TRY(Item(items[0], depth));
-      emit_.Put(Op::kSetItem);
-      return OkStatus();
-    }
-    if (items.empty()) return OkStatus();
-    emit_.Put(Op::kMark);
-    for (size_t i = 0; i < items.size(); ++i) {
-      NXDKIT_TRY(Item(items[i], depth));
-      if (i % kBatch != kBatch - 1) continue;
-      emit_.Put(Op::kSetItems);
-      emit_.Put(Op::kMark);
-    }
+  // The portions of a plain dict of more than one item: they end with an empty one when their
+  // number is a multiple of kBatch.
+  void BeginItems(size_t count) {
+    if (count > 1) emit_.Put(Op::kMark);
+  }
+  void AfterItem(size_t i, size_t count) {
+    if (count == 1 || i % kBatch != kBatch - 1) return;
     emit_.Put(Op::kSetItems);
+    emit_.Put(Op::kMark);
+  }
+  void EndItems(size_t count) {
+    if (count > 0) emit_.Put(count == 1 ? Op::kSetItem : Op::kSetItems);
+  }
+
+  // `item` writes key and value.
+  template <typename WriteItem>
+  Status PlainItems(size_t count, WriteItem item) {
+    BeginItems(count);
+    for (size_t i = 0; i < count; ++i) {
+      NXDKIT_TRY(item(i));
+      AfterItem(i, count);
+    }
+    EndItems(count);
+    return OkStatus();
+  }
+
+  // An item is gone before the next is made, which may be where it was: nothing is shared.
+  Status Source(const DictSource& source) {
+    emit_.Put(Op::kEmptyDict);
+    emit_.Memoize();
+    BeginItems(source.count);
+    size_t written = 0;
+    const auto put = [&](const PickleValue& key, const PickleValue& value) -> Status {
+      NXDKIT_TRY(Value(key, 3));
+      NXDKIT_TRY(Value(value, 3));
+      container_memo_.clear();
+      AfterItem(written++, source.count);
+      return OkStatus();
+    };
+    NXDKIT_TRY(source.each(put));
+    NXDKIT_CHECK(written == source.count);
+    EndItems(source.count);
     return OkStatus();
   }
 
@@ -183,7 +233,8 @@ class Writer {
     if (!dict.ordered) {
       emit_.Put(Op::kEmptyDict);
       Remember(dict.items.get());
-      return PlainItems(*dict.items, depth + 1);
+      return PlainItems(dict.items->size(),
+                        [&](size_t i) { return Item((*dict.items)[i], depth + 1); });
     }
     emit_.Global("collections", "OrderedDict");
     emit_.Put(Op::kEmptyTuple);
@@ -192,13 +243,16 @@ class Writer {
     return OrderedItems(*dict.items, depth + 1);
   }
 
-  Status Record(const PickleRecord& record, int depth) {
-    const size_t dot = record.name.rfind('.');
+  Status Class(std::string_view name) {
+    const size_t dot = name.rfind('.');
     if (dot == std::string_view::npos)
-      return Error(Errc::kInternal,
-                   fmt::format("a record of {}, which is in no module", record.name));
-    emit_.Global(std::string(record.name.substr(0, dot)).c_str(),
-                 std::string(record.name.substr(dot + 1)));
+      return Error(Errc::kInternal, fmt::format("a record of {}, which is in no module", name));
+    emit_.Global(std::string(name.substr(0, dot)).c_str(), std::string(name.substr(dot + 1)));
+    return OkStatus();
+  }
+
+  Status Record(const PickleRecord& record, int depth) {
+    NXDKIT_TRY(Class(record.name));
     if (record.arguments.size() > 3) emit_.Put(Op::kMark);
     for (const PickleValue& item : record.arguments) NXDKIT_TRY(Value(item, depth + 1));
     emit_.EndTuple(record.arguments.size());
@@ -273,6 +327,11 @@ class Writer {
 
 Result<std::string> WritePickle(const PickleValue& root, const std::vector<OutputTensor>& tensors) {
   return Writer(tensors).Write(root);
+}
+
+Result<std::string> WriteBareRecord(std::string_view class_name,
+                                    const std::vector<RecordAttribute>& attributes) {
+  return Writer({}).Write(class_name, attributes);
 }
 
 }  // namespace nxdkit::torch

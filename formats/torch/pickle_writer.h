@@ -2,7 +2,11 @@
 // torch.save spells it. Nothing of it needs more than torch.load(weights_only=True) allows.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "formats/torch/pickle_value.h"
@@ -15,5 +19,18 @@ namespace nxdkit::torch {
 // that is shared (the same object in two places), or a tensor used twice, is written once.
 // kUnsupported: opaque objects, dtypes that torch cannot save, nesting over kMaxNesting.
 Result<std::string> WritePickle(const PickleValue& root, const std::vector<OutputTensor>& tensors);
+
+// A dict of very many items, of which one at a time is a tree: `each` hands over `count` of them.
+// What an item shares with another is written in both.
+struct DictSource {
+  using Put = std::function<Status(const PickleValue& key, const PickleValue& value)>;
+  size_t count = 0;
+  std::function<Status(const Put& put)> each;
+};
+
+// A record made without arguments, with these attributes for its state: what BareRecord reads.
+using RecordAttribute = std::pair<std::string, std::variant<PickleValue, DictSource>>;
+Result<std::string> WriteBareRecord(std::string_view class_name,
+                                    const std::vector<RecordAttribute>& attributes);
 
 }  // namespace nxdkit::torch
