@@ -11,10 +11,16 @@ namespace {
 // Stacks, allocator slack, file tables: what grows after the buffers are taken.
 constexpr uint64_t kReserve = 24u << 20;
 
+// What parsing has freed counts only where it cannot be given back.
+uint64_t MemoryTaken(uint64_t most) {
+  if (RssBytes() + kReserve >= most) ReturnFreeMemory();
+  return RssBytes() + kReserve;
+}
+
 }  // namespace
 
 Result<ExecuteOptions> MakeExecuteOptions(const RunOptions& run, uint64_t share) {
-  const uint64_t taken = RssBytes() + kReserve;
+  const uint64_t taken = MemoryTaken(run.max_memory);
   if (taken >= run.max_memory)
     return OverLimit(
                "{} bytes are needed before any tensor is read ({} for stacks and tables), the cap "

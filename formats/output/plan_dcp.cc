@@ -427,7 +427,7 @@ Status DecideDcp(const BoundArtifact& source, const OutputOptions& options, Outp
 }
 
 Result<uint64_t> LeastDcpBytes(const BoundArtifact& source, const OutputSpec& spec) {
-  constexpr uint64_t kEntryBytes = 3 << 10;  // its path, place and pickle; measured: 4 kB
+  constexpr uint64_t kEntryBytes = 1500;  // key, place, plan and pickle; measured: 1700
   NXDKIT_ASSIGN(const auto weights, WeightTensors(source, spec.dcp_style));
   uint64_t entries = weights.size();
   if (source.artifact.dcp)

@@ -221,11 +221,13 @@ class Planner {
 
   // `bytes` are what the plan of all ranks takes at the least: more of them than memory can hold
   // are refused before they are planned.
-  Status CheckPlanBytes(uint64_t bytes, int64_t ranks) const {
+  Status CheckPlanBytes(
+      uint64_t bytes, int64_t ranks,
+      std::string_view hint = "ask for fewer ranks, or raise --max-memory") const {
     if (bytes <= max_memory_) return OkStatus();
     return OverLimit("the plan alone for {} ranks takes {} bytes or more, the cap is {}", ranks,
                      bytes, max_memory_)
-        .hint("ask for fewer ranks, or raise --max-memory");
+        .hint(hint);
   }
 
   // All pipeline stages of one tensor and expert parallel rank.
@@ -263,14 +265,13 @@ class Planner {
   // folder without it is none.
   Status PlanDcp() {
     NXDKIT_ASSIGN(const uint64_t least, LeastDcpBytes(source_, spec_));
-    Status fits = CheckPlanBytes(least, spec_.mesh.ranks());
     const bool by_expert =
         source_.model && source_.model->config.experts > 0 && spec_.dcp_style == dcp::Style::kHf;
-    if (!fits.ok() && by_expert)
-      return std::move(fits).error().hint(
-          "--style hf-fused (transformers 5) and torchtitan have the experts of a layer in one "
-          "tensor; or raise --max-memory");
-    NXDKIT_TRY(std::move(fits));
+    NXDKIT_TRY(CheckPlanBytes(
+        least, spec_.mesh.ranks(),
+        by_expert ? "--style hf-fused (transformers 5) and torchtitan have the experts of a layer "
+                    "in one tensor; or raise --max-memory"
+                  : "raise --max-memory"));
     NXDKIT_ASSIGN(const dcp::Metadata metadata, PlanDcpFiles());
     if (source_.optimizer) NXDKIT_TRY(CarryTrainingFiles());
     CarrySideFiles();

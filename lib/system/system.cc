@@ -1,6 +1,7 @@
 #include "lib/system/system.h"
 
 #include <fmt/core.h>
+#include <malloc.h>
 #include <sched.h>
 #include <sys/stat.h>
 
@@ -15,6 +16,12 @@ uint64_t RssBytes() { return 0; }  // most of it is the sanitizer's: ten times a
 #else
 uint64_t RssBytes() { return StatusBytes("VmRSS:"); }
 #endif
+
+void ReturnFreeMemory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
+}
 
 namespace {
 

@@ -11,6 +11,9 @@ namespace nxdkit {
 // Memory this process holds now; 0 when the system does not say.
 uint64_t RssBytes();
 
+// Gives the system back what was freed, as far as the allocator can.
+void ReturnFreeMemory();
+
 // What this process may hold at most: the machine's memory, or less where a control group (v1 or
 // v2, any of those it lies in) says so. `root` stands for "/", for tests. nullopt when the system
 // does not say.

@@ -77,8 +77,7 @@ Result<Conversion> PlanLayout(const ConvertRequest& request) {
   out.spec.notes.insert(out.spec.notes.begin(), notes.begin(), notes.end());
   NXDKIT_TRY(CheckName(request, out.spec));
   if (out.source.lora) NXDKIT_TRY(ShareModules(request, out.spec, out.source));
-  NXDKIT_ASSIGN(out.output,
-                PlanOutput(out.source, out.spec, BaseName(request.output), request.run.max_memory));
+  NXDKIT_ASSIGN(out.output, PlanRequested(request, out.source, out.spec));
   Result<Plan> plan = BuildPlan(out.source.params, out.source.bound, out.output.layout);
   // Only the parameter is known by now; ckpt-verify finds the file and the rank.
   if (!plan.ok())
@@ -121,6 +120,18 @@ InputHints BaseHints(const ConvertRequest& request, Kind kind) {
   hints.claims.origin = request.hints.claims.origin;
   hints.config = request.hints.config;
   return hints;
+}
+
+Result<OutputPlan> PlanRequested(const ConvertRequest& request, const BoundArtifact& source,
+                                 const OutputSpec& spec) {
+  const uint64_t most = request.run.max_memory;
+  Result<OutputPlan> plan =
+      PlanOutput(source, spec, BaseName(request.output), request.verify ? most / 4 * 3 : most);
+  if (plan.ok() || !request.verify || plan.error().code() != Errc::kLimit) return plan;
+  return Error(Errc::kLimit, plan.error().message() +
+                                 "; with --verify a quarter of --max-memory is kept for opening "
+                                 "what was written")
+      .hint(plan.error().hint());
 }
 
 Result<Conversion> PlanConversion(const ConvertRequest& request) {

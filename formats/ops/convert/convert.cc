@@ -76,8 +76,7 @@ Status RecordDigest(const ConvertRequest& request, Conversion& conversion) {
     return BadUsage("--digest: an adapter alone has no digest of a model").in(request.input);
   NXDKIT_ASSIGN(const ModelDigest digest, DigestModel(conversion.source, request.run));
   conversion.spec.source_digest = manifest::DigestText(digest.digest);
-  NXDKIT_ASSIGN(conversion.output, PlanOutput(conversion.source, conversion.spec,
-                                              BaseName(request.output), request.run.max_memory));
+  NXDKIT_ASSIGN(conversion.output, PlanRequested(request, conversion.source, conversion.spec));
   return OkStatus();
 }
 

@@ -52,12 +52,20 @@ class NewOutputFolder : public Destination {
   Result<std::optional<MadePlace>> Finish(ConvertReport&) override {
     NXDKIT_TRY(sink_->Finish());
     NXDKIT_TRY(WriteSideFiles(conversion_.output, staging_.path(), request_.sync));
+    FreePlans();
     return std::optional(MadePlace{staging_.path(), ""});
   }
 
   Status Publish(ConvertReport&) override { return staging_.Publish(); }
 
  private:
+  // What was written is opened next, to be compared: that takes as much memory again.
+  void FreePlans() {
+    sink_.reset();
+    conversion_.output = {};
+    conversion_.plan = {};
+  }
+
   Staging staging_;
   std::unique_ptr<WriteSink> sink_;
 };

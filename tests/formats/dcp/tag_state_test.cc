@@ -517,9 +517,29 @@ TEST_F(TagState, OfMoreEntriesThanMemoryHoldsIsRefused) {
   ops::ConvertRequest request =
       OpsWorkshop::Request(shop_ / "tag", Kind::kNxd, shop_ / "dcp", Kind::kDcp);
   request.hints.optimizer = true;
-  request.run.max_memory = 600'000;  // 16 entries of 3 kB for each of 21 weights
+  request.run.max_memory = 600'000;  // 15 entries of 1500 bytes for each of 21 weights, and more
+  request.verify = true;
   ExpectError(ops::Convert(request), Errc::kLimit,
-              "the plan alone for 1 ranks takes 1032192 bytes or more, the cap is 600000");
+              "the plan alone for 1 ranks takes 504000 bytes or more, the cap is 450000; with "
+              "--verify a quarter of --max-memory is kept for opening what was written");
+  // Without it that is not what stands in the way.
+  request.verify = false;
+  const auto made = ops::Convert(request);
+  ASSERT_FALSE(made.ok());
+  EXPECT_THAT(made.error().message(), Not(HasSubstr("the plan alone")));
+}
+
+// Of a hint the user has to be told.
+TEST_F(TagState, OfMoreExpertsThanMemoryHoldsIsToldAnotherStyle) {
+  testing_util::TrainingTag tag;
+  tag.config = testing_util::SmallMoeConfig("qwen3_moe");
+  testing_util::WriteTrainingTag(shop_ / "tag", tag);
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(shop_ / "tag", Kind::kNxd, shop_ / "dcp", Kind::kDcp);
+  request.hints.optimizer = true;
+  request.run.max_memory = 600'000;
+  const auto error = ExpectError(ops::Convert(request), Errc::kLimit, "the plan alone");
+  EXPECT_THAT(error->hint(), HasSubstr("--style hf-fused (transformers 5) and torchtitan"));
 }
 
 // Twelve options of each parameter, most of which all of them have.
