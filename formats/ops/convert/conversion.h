@@ -32,8 +32,8 @@ struct Conversion {
   std::unique_ptr<const Base> base;
 };
 
-// kLimit also where memory holds the plan, but with --verify not what was written beside it: that is
-// opened when everything is written.
+// kLimit also where memory holds the plan, but with --verify not what was written beside it: that
+// is opened when everything is written.
 Result<OutputPlan> PlanRequested(const ConvertRequest& request, const BoundArtifact& source,
                                  const OutputSpec& spec);
 
