@@ -58,18 +58,36 @@ Result<std::vector<std::string>> ListFolder(const std::string& path) {
   return names;
 }
 
-Status MakeFolders(const std::string& path, bool sync) {
+namespace {
+
+// Makes what is missing; false when another process has taken away what is on the way to it.
+Result<bool> MakeMissing(const std::string& path, bool sync) {
   std::vector<std::string> missing;
   for (std::string at = path; KindOf(at) == PathKind::kMissing; at = ParentPath(at))
     missing.push_back(at);
+  bool made = false;  // the last of them
   for (; !missing.empty(); missing.pop_back()) {
     const std::string& folder = missing.back();
-    if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
-      return OutputError("create the folder", errno).in(folder);
+    made = ::mkdir(folder.c_str(), 0777) == 0;
+    if (!made && errno == ENOENT) return false;
+    if (!made && errno != EEXIST) return OutputError("create the folder", errno).in(folder);
     if (sync) NXDKIT_TRY(SyncFolder(ParentPath(folder)));
   }
-  if (KindOf(path) != PathKind::kFolder) return OutputError("create the folder", ENOTDIR).in(path);
-  return OkStatus();
+  // One that was made, and is gone again, is for whoever uses it to find out.
+  return made || KindOf(path) != PathKind::kMissing;
+}
+
+}  // namespace
+
+Status MakeFolders(const std::string& path, bool sync) {
+  constexpr int kMostTries = 1000;  // others may take empty folders away, again and again
+  bool made = false;
+  for (int tried = 0; !made && tried < kMostTries; ++tried) {
+    NXDKIT_ASSIGN(made, MakeMissing(path, sync));
+  }
+  if (made && KindOf(path) != PathKind::kFile && KindOf(path) != PathKind::kOther)
+    return OkStatus();
+  return OutputError("create the folder", ENOTDIR).in(path);
 }
 
 Status RemoveTree(const std::string& path) {

@@ -1,6 +1,10 @@
 #include "lib/system/folders.h"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <filesystem>
+#include <thread>
 
 #include "tests/lib/expect_error.h"
 #include "tests/lib/temp_folder.h"
@@ -74,6 +78,26 @@ TEST(MakeFolders, AllThatAreMissing) {
     EXPECT_EQ(KindOf(folder / "a/b/c"), PathKind::kFolder);
     EXPECT_TRUE(MakeFolders(folder / "a/b/c/", sync).ok());
   }
+}
+
+// A cache that is pruned while entries are made.
+TEST(MakeFolders, WhileOthersTakeEmptyOnesAway) {
+  const TempFolder folder;
+  const std::string path = folder / "a/b/c";
+  std::atomic<bool> done = false;
+  std::thread pruner([&] {
+    while (!done) {
+      for (const char* empty : {"a/b/c", "a/b", "a"}) ::rmdir((folder / empty).c_str());
+      ::usleep(20);  // without any pause there may be no moment in which three can be made
+    }
+  });
+  for (int i = 0; i < 3000; ++i) {
+    const Status made = MakeFolders(path);
+    EXPECT_TRUE(made.ok()) << made.error().ToString();
+    if (!made.ok()) break;
+  }
+  done = true;
+  pruner.join();
 }
 
 TEST(MakeFolders, FileInTheWay) {
