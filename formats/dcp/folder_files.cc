@@ -81,9 +81,7 @@ Result<std::shared_ptr<const File>> FolderFiles::Get(uint32_t number) const {
 }
 
 StoredTensor FolderFiles::Kept(uint32_t number, StoredTensor tensor) const {
-  if (cache_ && tensor.storage->is_file_range())
-    tensor.storage = CachedFileStorage(cache_, files[number].path, tensor.storage->file_offset(),
-                                       tensor.storage->bytes());
+  if (cache_) tensor.storage = Reopened(std::move(tensor.storage), cache_);
   return tensor;
 }
 

@@ -132,14 +132,29 @@ class SetReader {
         shard.tensors.tensors.push_back(std::move(tensor));
       }
       shard.tensors.tensors.back().name = *name;
+      CountChecksum(shard.tensors.tensors.back(), archive);
     }
     return shard;
   }
 
   std::vector<std::string> skipped() const { return {skipped_.begin(), skipped_.end()}; }
   const std::string& optimizer_entry() const { return optimizer_entry_; }
+  // The tensors of zip archives that have no checksum, as a warning.
+  std::optional<std::string> Unchecked() const {
+    if (unchecked_ == 0) return std::nullopt;
+    return fmt::format("{} tensors have no checksum (CRC 0), so damage of them cannot be seen; the "
+                       "first is {}",
+                       unchecked_, first_unchecked_);
+  }
 
  private:
+  void CountChecksum(const StoredTensor& tensor, const torch::Archive& archive) {
+    const bool stored = tensor.storage->is_file_range() && tensor.storage->bytes() > 0;
+    if (archive.format != "torch zip" || !stored || tensor.storage->checked()) return;
+    if (unchecked_++ == 0)
+      first_unchecked_ = fmt::format("{} in {}", tensor.name, tensor.storage->path());
+  }
+
   void Skip(const std::string& name, const torch::PickleValue& value) {
     skipped_.insert(name);
     // A count of steps or the name of the optimizer is no state.
@@ -215,6 +230,8 @@ class SetReader {
   TensorFiles files_;
   std::set<std::string> skipped_;
   std::string optimizer_entry_;
+  size_t unchecked_ = 0;
+  std::string first_unchecked_;
 };
 
 }  // namespace
@@ -288,6 +305,7 @@ Result<ShardSet> Read(SetLocation location) {
   if (location.style == SetStyle::kNnm) RenameNnm(set.shards);
   set.skipped = reader.skipped();
   set.optimizer_entry = reader.optimizer_entry();
+  if (const auto unchecked = reader.Unchecked()) location.warnings.push_back(*unchecked);
   set.location = std::move(location);
   return set;
 }

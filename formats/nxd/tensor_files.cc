@@ -22,19 +22,12 @@ std::string TensorFiles::PathOf(const std::string& main, int64_t tid) {
   return JoinPath(main + kTensorFolder, fmt::format("tensor_{}.pt", tid));
 }
 
-// A stored record is reopened when it is read; an inflated one owns its temporary file.
-TensorFiles::StoragePtr TensorFiles::Reopened(const StoragePtr& storage,
-                                              const std::string& path) const {
-  if (!storage->is_file_range()) return storage;
-  return CachedFileStorage(cache_, path, storage->file_offset(), storage->bytes());
-}
-
 StoredTensor TensorFiles::Inside(const torch::Archive& archive, size_t index) {
   StoredTensor tensor = archive.tensors.at(index);
   if (keeps_open_) return tensor;
   if (std::exchange(archive_path_, archive.path) != archive.path) reopened_.clear();
-  StoragePtr& again = reopened_[tensor.storage.get()];
-  if (!again) again = Reopened(tensor.storage, archive.path);
+  std::shared_ptr<const Storage>& again = reopened_[tensor.storage.get()];
+  if (!again) again = Reopened(tensor.storage, cache_);
   tensor.storage = again;
   return tensor;
 }
@@ -45,7 +38,7 @@ Result<StoredTensor> TensorFiles::Open(const std::string& path, uint64_t& file_b
   if (!index)
     return Corrupt("the archive holds something else than one tensor").in(path).member("data.pkl");
   StoredTensor tensor = archive.tensors.at(index->index);
-  tensor.storage = Reopened(tensor.storage, path);
+  tensor.storage = Reopened(std::move(tensor.storage), cache_);
   file_bytes += archive.file_bytes;
   return tensor;
 }

@@ -34,13 +34,10 @@ class TensorFiles {
   static Error Missing(const std::string& main, const std::string& path);
 
  private:
-  using StoragePtr = std::shared_ptr<const Storage>;
-  StoragePtr Reopened(const StoragePtr& storage, const std::string& path) const;
-
   bool keeps_open_;
   std::shared_ptr<FileCache> cache_;  // shared by all tensors of the set
   std::string archive_path_;          // whose storages are in reopened_
-  std::map<const Storage*, StoragePtr> reopened_;
+  std::map<const Storage*, std::shared_ptr<const Storage>> reopened_;
 };
 
 }  // namespace nxdkit::nxd

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,15 +24,14 @@ struct Archive {
   // Every tensor object of the pickle, in the order they were built. Names are empty: a tensor's
   // name is its place in `root` (see FlattenStateDict).
   std::vector<StoredTensor> tensors;
-  std::vector<std::string> warnings;  // e.g. "record data/3: CRC is 0", one line each
+  std::vector<std::string> warnings;  // one line each
 };
 
 struct ReadOptions {
   // Read every record and compare its CRC-32 (a mismatch: kCorrupt).
   bool check_crc = false;
-  // By their place in the file, stored records that the caller has read: the CRC-32 of the bytes
-  // that he found. These are compared, and not read again.
-  const std::map<uint64_t, uint32_t>* known_crcs = nullptr;
+  // The places in the file of records that were proved before, and are not read again.
+  const std::set<uint64_t>* proved = nullptr;
   // Of the zip form: distributed tensors (DTensor) are records in `root`, with the tensor of the
   // rank and how it is placed (pickle_globals.h). Without it they are refused.
   bool distributed = false;

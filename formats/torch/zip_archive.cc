@@ -16,7 +16,6 @@ constexpr uint64_t kMaxSmallRecord = 4096;
 // What torch 2.15 accepts: kMinSupportedFileFormatVersion and kMaxSupportedFileFormatVersion.
 constexpr int kOldestVersion = 1;
 constexpr int kNewestVersion = 10;
-constexpr size_t kMaxWarnings = 20;
 
 class ZipArchiveReader {
  public:
@@ -30,22 +29,15 @@ class ZipArchiveReader {
     NXDKIT_TRY(ReadByteOrder());
     if (!options.only_records)
       NXDKIT_TRY(ReadPickle(options.distributed ? DistributedGlobals() : TorchGlobals()));
-    if (options.check_crc) NXDKIT_TRY(CheckCrcs(options.known_crcs));
+    if (options.check_crc) NXDKIT_TRY(CheckCrcs(options.proved));
     WarnOfMissingCrcs();
-    if (warnings_left_out_ != 0)
-      archive_.warnings.push_back(fmt::format("{} more warnings of this file", warnings_left_out_));
     return std::move(archive_);
   }
 
  private:
   std::string Name(std::string_view record) const { return fmt::format("{}/{}", top_, record); }
 
-  void Warn(std::string message) {
-    if (archive_.warnings.size() < kMaxWarnings)
-      archive_.warnings.push_back(std::move(message));
-    else
-      ++warnings_left_out_;
-  }
+  void Warn(std::string message) { archive_.warnings.push_back(std::move(message)); }
 
   // Any name will do; torch takes it from the first record.
   Status FindTopFolder() {
@@ -156,35 +148,33 @@ class ZipArchiveReader {
     return OkStatus();
   }
 
-  Status CheckCrcs(const std::map<uint64_t, uint32_t>* known) const {
+  Status CheckCrcs(const std::set<uint64_t>* proved) const {
     const ByteSink ignore = [](std::span<const std::byte>) { return OkStatus(); };
-    for (const ZipRecord& record : directory_.records()) {
-      if (known != nullptr && record.method == zip::kStored) {
-        const auto crc = known->find(place_.start + record.data_offset);
-        if (crc != known->end()) {
-          NXDKIT_TRY(CheckCrc(record, crc->second));
-          continue;
-        }
-      }
-      NXDKIT_TRY(StreamRecord(place_.view(), record, ignore));
-    }
+    for (const ZipRecord& record : directory_.records())
+      if (proved == nullptr || !proved->contains(place_.start + record.data_offset))
+        NXDKIT_TRY(StreamRecord(place_.view(), record, ignore));
     return OkStatus();
   }
 
   // torch.serialization.set_crc32_options(False) writes 0, as did other zip writers of torch files.
   void WarnOfMissingCrcs() {
     const std::string folder = Name("");
-    for (const ZipRecord& record : directory_.records())
-      if (record.crc == 0 && record.bytes != 0 && record.name.starts_with(folder))
-        Warn(fmt::format("record {}: CRC is 0, so damage cannot be seen",
-                         record.name.substr(folder.size())));
+    size_t missing = 0;
+    std::string_view first;
+    for (const ZipRecord& record : directory_.records()) {
+      if (record.crc != 0 || record.bytes == 0 || !record.name.starts_with(folder)) continue;
+      if (missing++ == 0) first = record.name.substr(folder.size());
+    }
+    if (missing > 0)
+      Warn(fmt::format("{} of {} records have no checksum (CRC 0), so damage of them cannot be "
+                       "seen; the first is {}",
+                       missing, directory_.records().size(), first));
   }
 
   ArchivePlace place_;
   ZipDirectory directory_;
   std::string top_;  // the folder inside the zip
   bool big_endian_ = false;
-  size_t warnings_left_out_ = 0;
   Archive archive_;
 };
 

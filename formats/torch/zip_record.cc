@@ -10,6 +10,7 @@
 #include "formats/torch/zip_format.h"
 #include "lib/hash/crc32.h"
 #include "lib/system/page_buffer.h"
+#include "lib/tensor/checked_storage.h"
 
 namespace nxdkit::torch {
 namespace {
@@ -129,14 +130,10 @@ Status StreamRecord(FileView file, const ZipRecord& record, const ByteSink& sink
   };
   NXDKIT_TRY(record.method == zip::kStored ? StreamStored(file, record, checked)
                                            : StreamDeflated(file, record, checked));
-  return CheckCrc(record, crc);
-}
-
-Status CheckCrc(const ZipRecord& record, uint32_t crc) {
-  if (record.crc == 0 || crc == record.crc) return OkStatus();
-  return InRecord(
-      record, Errc::kCorrupt,
-      fmt::format("the data has CRC-32 {:08x}, the directory says {:08x}", crc, record.crc));
+  if (record.crc == 0) return OkStatus();
+  Status same = CompareCrc32(crc, record.crc);
+  if (same.ok()) return same;
+  return std::move(same).error().member(record.name).at(record.data_offset);
 }
 
 Result<std::string> ReadRecord(FileView file, const ZipRecord& record, uint64_t max_bytes) {
@@ -154,9 +151,10 @@ Result<std::string> ReadRecord(FileView file, const ZipRecord& record, uint64_t 
 }
 
 std::shared_ptr<const Storage> RecordStorage(const ArchivePlace& place, const ZipRecord& record) {
-  if (record.method == zip::kStored)
-    return FileStorage(place.file, place.start + record.data_offset, record.bytes);
-  return std::make_shared<InflatedStorage>(place, record);
+  if (record.method != zip::kStored) return std::make_shared<InflatedStorage>(place, record);
+  auto bytes = FileStorage(place.file, place.start + record.data_offset, record.bytes);
+  if (record.crc == 0) return bytes;
+  return std::make_shared<CheckedStorage>(std::move(bytes), record.crc, std::string(record.name));
 }
 
 }  // namespace nxdkit::torch

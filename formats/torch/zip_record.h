@@ -23,9 +23,6 @@ using ByteSink = std::function<Status(std::span<const std::byte>)>;
 // record.bytes of them, or an error. Compares the CRC-32 unless it is 0 (not computed).
 Status StreamRecord(FileView file, const ZipRecord& record, const ByteSink& sink);
 
-// What StreamRecord says of a record whose inflated bytes have the CRC-32 `crc`.
-Status CheckCrc(const ZipRecord& record, uint32_t crc);
-
 // The whole record; kUnsupported when it is over `max_bytes`.
 Result<std::string> ReadRecord(FileView file, const ZipRecord& record, uint64_t max_bytes);
 
@@ -37,8 +34,9 @@ struct ArchivePlace {
   FileView view() const { return FileView(*file, start, bytes); }
 };
 
-// Random access. A stored record is a piece of the file; a deflated one is inflated into a
-// temporary file at the first ReadAt, whose error every later ReadAt repeats. Thread-safe.
+// Random access. A stored record is a piece of the file, and proved as it is read where it has a
+// CRC-32 (CheckedStorage); a deflated one is inflated into a temporary file at the first ReadAt,
+// whose error every later ReadAt repeats. Thread-safe.
 std::shared_ptr<const Storage> RecordStorage(const ArchivePlace& place, const ZipRecord& record);
 
 }  // namespace nxdkit::torch

@@ -4,20 +4,9 @@
 
 #include <utility>
 
-#include "lib/hash/crc32.h"
 #include "lib/system/paths.h"
 
 namespace nxdkit {
-
-ChunkCrcs::Sum ChunkCrcs::FromStart() const {
-  Sum sum;
-  for (const auto& [offset, chunk] : chunks_) {
-    if (offset != sum.bytes) break;
-    sum = {sum.bytes + chunk.bytes,
-           offset == 0 ? chunk.crc : Crc32Combine(sum.crc, chunk.crc, chunk.bytes)};
-  }
-  return sum;
-}
 
 OutputFiles::OutputFiles(std::string folder, const Layout& layout, std::vector<OutputFile> files)
     : folder_(std::move(folder)),
@@ -51,7 +40,7 @@ Result<std::vector<uint32_t>> OutputFiles::Crcs(size_t file) const {
   std::vector<uint32_t> out;
   if (!encoder(file).needs_crc()) return out;
   for (uint32_t tensor : members_[file]) {
-    const ChunkCrcs::Sum seen = crcs_[tensor].FromStart();
+    const Crc32Parts::Part seen = crcs_[tensor].FromStart();
     const OutputTensor& output = encoder(file).tensors()[out.size()];
     const uint64_t bytes = *PackedBytes(output.dtype, output.shape);
     if (seen.bytes != bytes)

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "lib/hash/crc32_parts.h"
 #include "lib/plan/layout.h"
 #include "lib/tensor/output.h"
 
@@ -18,21 +18,6 @@ namespace nxdkit {
 struct OutputFile {
   std::string path;
   std::unique_ptr<FileEncoder> encoder;
-};
-
-// The CRC-32 of bytes that are seen in chunks, in any order.
-class ChunkCrcs {
- public:
-  void Add(uint64_t offset, uint64_t bytes, uint32_t crc) { chunks_[offset] = {bytes, crc}; }
-  // Of the bytes from 0 up to the first that was not seen, and how many these are.
-  struct Sum {
-    uint64_t bytes = 0;
-    uint32_t crc = 0;
-  };
-  Sum FromStart() const;
-
- private:
-  std::map<uint64_t, Sum> chunks_;  // by offset
 };
 
 // Move-only. Not thread-safe as to checksums.
@@ -70,7 +55,7 @@ class OutputFiles {
   std::vector<OutputFile> files_;
   std::vector<Place> places_;                   // per layout tensor
   std::vector<std::vector<uint32_t>> members_;  // per file: its layout tensors
-  std::vector<ChunkCrcs> crcs_;                 // per layout tensor
+  std::vector<Crc32Parts> crcs_;                // per layout tensor
 };
 
 }  // namespace nxdkit

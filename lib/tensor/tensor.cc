@@ -5,6 +5,7 @@
 
 #include "lib/base/checked.h"
 #include "lib/base/errors.h"
+#include "lib/tensor/checked_storage.h"
 
 namespace nxdkit {
 namespace {
@@ -105,9 +106,14 @@ std::shared_ptr<const Storage> FileStorage(std::shared_ptr<const File> file, uin
   return std::make_shared<FileRange>(std::move(file), offset, bytes);
 }
 
-std::shared_ptr<const Storage> CachedFileStorage(std::shared_ptr<FileCache> cache, std::string path,
-                                                 uint64_t offset, uint64_t bytes) {
-  return std::make_shared<PathRange>(std::move(cache), std::move(path), offset, bytes);
+std::shared_ptr<const Storage> Reopened(std::shared_ptr<const Storage> storage,
+                                        std::shared_ptr<FileCache> cache) {
+  if (!storage->is_file_range()) return storage;
+  std::shared_ptr<const Storage> again = std::make_shared<PathRange>(
+      std::move(cache), storage->path(), storage->file_offset(), storage->bytes());
+  const CheckedStorage* const checked = storage->checked();
+  if (!checked) return again;
+  return std::make_shared<CheckedStorage>(std::move(again), checked->crc(), checked->member());
 }
 
 std::shared_ptr<const Storage> InMemoryStorage(std::string bytes, std::string path) {

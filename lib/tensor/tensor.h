@@ -16,6 +16,8 @@
 
 namespace nxdkit {
 
+class CheckedStorage;  // lib/tensor/checked_storage.h
+
 // A byte range that can be read at random: a piece of a file, or something inflated on demand.
 // Thread-safe: ReadAt may be called from several threads.
 class Storage {
@@ -29,6 +31,8 @@ class Storage {
   virtual uint64_t file_offset() const = 0;
   // Whether the storage is exactly the bytes of the file from file_offset() on.
   virtual bool is_file_range() const { return false; }
+  // The storage itself where it has a checksum, which is compared as it is read; else null.
+  virtual const CheckedStorage* checked() const { return nullptr; }
 };
 
 // One tensor of a file. Element [i0, i1, ...] lies at
@@ -54,10 +58,10 @@ Result<double> ReadScalar(const StoredTensor& tensor);
 std::shared_ptr<const Storage> FileStorage(std::shared_ptr<const File> file, uint64_t offset,
                                            uint64_t bytes);
 
-// The same of a file that is opened only while it is read: a set may have more files than a process
-// may have open.
-std::shared_ptr<const Storage> CachedFileStorage(std::shared_ptr<FileCache> cache, std::string path,
-                                                 uint64_t offset, uint64_t bytes);
+// The same bytes of a file that is opened only while it is read: a set may have more files than a
+// process may have open. `storage` itself when it is not a part of a file.
+std::shared_ptr<const Storage> Reopened(std::shared_ptr<const Storage> storage,
+                                        std::shared_ptr<FileCache> cache);
 // Bytes in memory; `path` is for messages.
 std::shared_ptr<const Storage> InMemoryStorage(std::string bytes, std::string path);
 

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "formats/artifact/proof.h"
 #include "lib/base/errors.h"
 #include "lib/plan/executor.h"
 #include "lib/plan/plan.h"
@@ -135,7 +136,9 @@ Status Fill(const ops::BoundArtifact& source, const models::Model& model,
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(plan, source.bound, layout, outputs, options));
   MemorySink sink(ranks);
-  return executor.Run(sink);
+  NXDKIT_TRY(executor.Run(sink));
+  const Result<ops::Proof> proof = ops::Prove(source, ops::Proving::kMost, uncapped);
+  return proof.ok() ? OkStatus() : Status(proof.error());
 }
 
 // The source may be of another class of artifact, and is of the same model when the parameters are.

@@ -6,6 +6,7 @@
 
 #include "formats/artifact/inexact.h"
 #include "formats/artifact/infinities.h"
+#include "formats/artifact/proof.h"
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/check_conversion.h"
 #include "formats/ops/convert/delta_file.h"
@@ -99,6 +100,17 @@ Status CountInexact(const ConvertRequest& request, const Conversion& conversion,
   return OkStatus();
 }
 
+// Whether what was read is what was written. Of the tasks of an earlier run nobody knows.
+Status ProveSource(const ConvertRequest& request, const Conversion& conversion,
+                   ConvertReport& report) {
+  const Proving read = report.resumed_tasks > 0 ? Proving::kTouched : Proving::kMost;
+  NXDKIT_ASSIGN(const Proof proof, Prove(conversion.source, request.verify ? Proving::kAll : read,
+                                         request.run));
+  for (std::string& note : ProofNotes(proof)) report.notes.push_back(std::move(note));
+  if (conversion.base) NXDKIT_TRY(Prove(conversion.base->artifact, read, request.run));
+  return OkStatus();
+}
+
 // What a narrower dtype cannot hold becomes a warning.
 Status RunInto(Sink& sink, const ConvertRequest& request, const Conversion& conversion,
                const Executor& executor, ConvertReport& report) {
@@ -107,6 +119,7 @@ Status RunInto(Sink& sink, const ConvertRequest& request, const Conversion& conv
   InfinityCounter counter(sink, conversion.plan, conversion.source.bound,
                           conversion.output.outputs);
   NXDKIT_TRY(executor.Run(counter));
+  NXDKIT_TRY(ProveSource(request, conversion, report));
   for (std::string& warning : counter.Warnings()) report.warnings.push_back(std::move(warning));
   return CountInexact(request, conversion, report);
 }

@@ -10,6 +10,7 @@
 #include "formats/artifact/optimizer/adam_options.h"
 #include "formats/artifact/optimizer/keep_params.h"
 #include "formats/artifact/optimizer/named_state.h"
+#include "formats/artifact/proof.h"
 #include "formats/ops/verify/compare.h"
 #include "lib/base/errors.h"
 #include "lib/base/scratch_pool.h"
@@ -171,6 +172,7 @@ Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
   if (run.begin) run.begin("comparing", executor.workload().bytes);
   DiffSink sink(a_plan, a, b_plan, pairs, limits);
   NXDKIT_TRY(executor.Run(sink));
+  for (const BoundArtifact* side : {&a, &b}) NXDKIT_TRY(Prove(*side, Proving::kTouched, run));
   report.params = sink.Finish();
   for (const ParamDiff& diff : report.params) report.total.Merge(diff.tally);
   report.total.worst = -1;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "formats/artifact/canonical.h"
+#include "formats/artifact/proof.h"
 #include "lib/hash/tree_digest.h"
 
 namespace nxdkit::ops {
@@ -42,6 +43,7 @@ Result<ModelDigest> DigestModel(const BoundArtifact& artifact, const RunOptions&
   if (run.begin) run.begin("hashing tensors", executor.workload().bytes);
   DigestSink sink(plan.outputs);
   NXDKIT_TRY(executor.Run(sink));
+  NXDKIT_TRY(Prove(artifact, Proving::kTouched, run));
   std::vector<manifest::ParamDigest> params;
   for (size_t i = 0; i < plan.outputs.size(); ++i)
     params.push_back(

@@ -154,16 +154,13 @@ Status ExplainHeads(const BoundArtifact& expected, const BoundArtifact& actual,
 
 }  // namespace
 
-Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact, SeenCrcs& crcs,
+Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact,
                      VerifyReport& report) {
   const std::string& path = *request.against;
   NXDKIT_ASSIGN(const Kind kind,
                 request.against_kind ? Result<Kind>(*request.against_kind) : Recognise(path));
   NXDKIT_ASSIGN(const BoundArtifact other, OpenAndBind(path, kind, request.against_hints));
-  const auto seen = [&](uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
-    crcs.Add(tensor, offset, bytes);
-  };
-  Result<std::vector<Finding>> first = CompareArtifacts(other, artifact, request.run, seen);
+  Result<std::vector<Finding>> first = CompareArtifacts(other, artifact, request.run);
   if (!first.ok()) {
     if (first.error().code() != Errc::kFindings) return std::move(first).error();
     report.findings.push_back(LayoutFinding(first.error()));

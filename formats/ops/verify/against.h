@@ -2,7 +2,6 @@
 #pragma once
 
 #include "formats/artifact/bind.h"
-#include "formats/ops/verify/checksums.h"
 #include "formats/ops/verify/verify.h"
 
 namespace nxdkit::ops {
@@ -10,8 +9,8 @@ namespace nxdkit::ops {
 // Compares every element of `artifact` with request.against, whose elements are rounded to its
 // types. Where that finds more than the other way round, `artifact` is taken for what the other one
 // was rounded from, and every element of the other is compared instead. Adds findings, checks and
-// warnings to `report`; `crcs` sees what `artifact` stores.
-Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact, SeenCrcs& crcs,
+// warnings to `report`.
+Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact,
                      VerifyReport& report);
 
 }  // namespace nxdkit::ops

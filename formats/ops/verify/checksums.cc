@@ -1,13 +1,13 @@
 #include "formats/ops/verify/checksums.h"
 
-#include <algorithm>
+#include <map>
 #include <set>
 
 #include "formats/dcp/folder.h"
 #include "formats/torch/archive.h"
 #include "lib/base/parallel.h"
-#include "lib/hash/crc32.h"
 #include "lib/system/file.h"
+#include "lib/tensor/checked_storage.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -50,42 +50,27 @@ std::vector<ArchiveRange> ArchivesWithChecksums(const Artifact& artifact) {
   return archives;
 }
 
-SeenCrcs::SeenCrcs(const Artifact& artifact, const BoundLayout& bound)
-    : bound_(bound), crcs_(bound.stored.size()) {
-  std::set<std::string> with_checksums;
-  for (const ArchiveRange& archive : ArchivesWithChecksums(artifact))
-    with_checksums.insert(archive.path);
-  for (const StoredTensor& tensor : bound.stored) {
-    const Storage& storage = *tensor.storage;
-    const bool swapped = tensor.big_endian && Info(tensor.dtype).swap_bytes > 1;
-    const uint64_t bytes = static_cast<uint64_t>(WholeBox(tensor.shape).Volume()) *
-                           static_cast<uint64_t>(ElementBytes(tensor.dtype));
-    wanted_.push_back(storage.is_file_range() && with_checksums.contains(storage.path()) &&
-                      IsPacked(tensor) && !swapped && tensor.offset == 0 && bytes > 0 &&
-                      bytes == storage.bytes());
-  }
+void DeferChecksums(const Artifact& artifact) {
+  for (const TensorFile& file : artifact.files)
+    for (const StoredTensor& tensor : file.tensors)
+      if (const CheckedStorage* record = tensor.storage->checked()) record->Defer();
 }
 
-void SeenCrcs::Add(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
-  if (!wanted_[tensor]) return;
-  const uint32_t crc = Crc32(0, bytes);
-  const std::lock_guard lock(mutex_);
-  crcs_[tensor].Add(offset, bytes.size(), crc);
+namespace {
+
+// By file, the places of the records that whoever read the artifact has proved.
+std::map<std::string, std::set<uint64_t>> ProvedRecords(const Artifact& artifact) {
+  std::map<std::string, std::set<uint64_t>> proved;
+  for (const TensorFile& file : artifact.files)
+    for (const StoredTensor& tensor : file.tensors)
+      if (const CheckedStorage* record = tensor.storage->checked(); record && record->is_proved())
+        proved[record->path()].insert(record->file_offset());
+  return proved;
 }
 
-KnownCrcs SeenCrcs::Known() const {
-  KnownCrcs known;
-  for (size_t t = 0; t < crcs_.size(); ++t) {
-    const Storage& storage = *bound_.stored[t].storage;
-    const ChunkCrcs::Sum seen = crcs_[t].FromStart();
-    if (wanted_[t] && seen.bytes == storage.bytes())
-      known[storage.path()][storage.file_offset()] = seen.crc;
-  }
-  return known;
-}
+}  // namespace
 
-Result<std::vector<Finding>> CheckChecksums(const Artifact& artifact, const RunOptions& run,
-                                            const KnownCrcs& known) {
+Result<std::vector<Finding>> CheckChecksums(const Artifact& artifact, const RunOptions& run) {
   std::vector<ArchiveRange> archives = ArchivesWithChecksums(artifact);
   uint64_t total = 0;
   for (ArchiveRange& archive : archives) {
@@ -96,13 +81,14 @@ Result<std::vector<Finding>> CheckChecksums(const Artifact& artifact, const RunO
     total += *archive.bytes;
   }
   if (run.begin && !archives.empty()) run.begin("checking checksums", total);
+  const std::map<std::string, std::set<uint64_t>> proved = ProvedRecords(artifact);
   std::vector<Status> results(archives.size());
   const auto check = [&](size_t i) -> Status {
     if (run.poll) NXDKIT_TRY(run.poll());
-    const auto crcs = known.find(archives[i].path);
+    const auto records = proved.find(archives[i].path);
     const torch::ReadOptions options = {
         .check_crc = true,
-        .known_crcs = crcs == known.end() ? nullptr : &crcs->second,
+        .proved = records == proved.end() ? nullptr : &records->second,
         // What is in them was looked at before; an object of a program's own is carried unread.
         .only_records = artifact.dcp != nullptr};
     results[i] = CheckArchive(archives[i], options);

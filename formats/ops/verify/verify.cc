@@ -123,6 +123,7 @@ Artifact StateFiles(const BoundArtifact& training, size_t model_files) {
 Status CheckState(const BoundArtifact& training, size_t model_files, const RunOptions& run,
                   std::vector<Finding>& findings) {
   const Artifact state = StateFiles(training, model_files);
+  DeferChecksums(state);
   std::set<std::string> files;
   for (const TensorFile& file : state.files) files.insert(file.path);
   NXDKIT_ASSIGN(std::vector<Finding> copies, CheckSelf(training, run));
@@ -274,16 +275,15 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
     return report;
   }
   const BoundArtifact& artifact = *bound;
+  DeferChecksums(artifact.artifact);
   NXDKIT_TRY(RequireModel(artifact, request));
   Count(artifact, report);
   NXDKIT_ASSIGN(const bool goes_on, CheckAlone(artifact, request.run, report));
   if (!goes_on) return report;
-  // What the comparison reads need not be read again for its checksum.
-  SeenCrcs crcs(artifact.artifact, artifact.bound);
   VerifyReport against;
-  if (request.against) NXDKIT_TRY(VerifyAgainst(request, artifact, crcs, against));
+  if (request.against) NXDKIT_TRY(VerifyAgainst(request, artifact, against));
   NXDKIT_ASSIGN(std::vector<Finding> damaged,
-                CheckChecksums(artifact.artifact, request.run, crcs.Known()));
+                CheckChecksums(artifact.artifact, request.run));
   Append(report.findings, std::move(damaged));
   if (report.findings.empty()) {
     NameChecks(artifact, report);

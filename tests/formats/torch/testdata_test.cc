@@ -80,13 +80,10 @@ TEST(Testdata, NamesTheForm) {
   EXPECT_EQ(Read("torch-1.13/legacy.pt").version, "");
 }
 
-TEST(Testdata, WarnsOfRecordsWithoutCrc) {
+TEST(Testdata, CountsRecordsWithoutCrc) {
   const Archive archive = Read("torch-2.15/without_crc.pt");
   EXPECT_THAT(archive.warnings,
-              ElementsAre(HasSubstr("record data.pkl: CRC is 0"), HasSubstr(".format_version"),
-                          HasSubstr(".storage_alignment"), HasSubstr("byteorder"),
-                          HasSubstr("record data/0: CRC is 0"), HasSubstr("record version"),
-                          HasSubstr("record .data/serialization_id")));
+              ElementsAre(HasSubstr("7 of 7 records have no checksum (CRC 0)")));
 }
 
 TEST(Testdata, BigEndianTensorsSayso) {

@@ -494,7 +494,7 @@ TEST(InspectTorch, MissingCrcIsAWarning) {
   ASSERT_NE(entry, std::string::npos);
   bytes.replace(entry + 16, 4, std::string(4, '\0'));
   models.scratch().Write("m.pt", bytes);
-  EXPECT_THAT(InspectOk(path).warnings, ElementsAre(HasSubstr("CRC is 0")));
+  EXPECT_THAT(InspectOk(path).warnings, ElementsAre(HasSubstr("records have no checksum (CRC 0)")));
 }
 
 TEST(Inspect, WhatIsNoArtifact) {
