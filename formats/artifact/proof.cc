@@ -57,13 +57,14 @@ Result<Proof> Prove(const BoundArtifact& artifact, Proving proving, const RunOpt
     bytes += record.storage->bytes() - record.storage->seen_bytes();
   }
   if (run.begin && bytes > 0) run.begin("checking checksums", bytes);
-  NXDKIT_TRY(ParallelFor(open.size(), run.jobs, [&](size_t i) -> Status {
+  const auto prove = [&](size_t i) -> Status {
     if (run.poll) NXDKIT_TRY(run.poll());
     const uint64_t unseen = open[i].storage->bytes() - open[i].storage->seen_bytes();
     NXDKIT_TRY(open[i].storage->Prove().on(open[i].tensor->name));
     if (run.on_bytes) run.on_bytes(unseen);
     return OkStatus();
-  }));
+  };
+  NXDKIT_TRY(ParallelFor(open.size(), run.jobs, prove));
   Proof proof;
   for (const Record& record : records.all()) {
     if (record.storage->is_proved()) ++proof.proved;

@@ -80,7 +80,7 @@ Result<std::shared_ptr<const File>> FolderFiles::Get(uint32_t number) const {
   return cache_->Get(files[number].path);
 }
 
-StoredTensor FolderFiles::Kept(uint32_t number, StoredTensor tensor) const {
+StoredTensor FolderFiles::Kept(StoredTensor tensor) const {
   if (cache_) tensor.storage = Reopened(std::move(tensor.storage), cache_);
   return tensor;
 }

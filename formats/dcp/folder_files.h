@@ -33,8 +33,8 @@ class FolderFiles {
 
   uint32_t Number(const std::string& name) const { return numbers_.at(name); }
   Result<std::shared_ptr<const File>> Get(uint32_t number) const;
-  // The tensor of this file, which is opened again when it is read if there are too many.
-  StoredTensor Kept(uint32_t number, StoredTensor tensor) const;
+  // The tensor of one of the files, which is opened again when it is read if there are too many.
+  StoredTensor Kept(StoredTensor tensor) const;
 
   // Counts a stored tensor. kUnsupported where the tensors have far more bytes than the files:
   // views and items that share their bytes make much of little, and who lays them out takes memory

@@ -215,7 +215,7 @@ class ItemOpener {
       tensor.storage = DecompressedStorage(tensor.storage, path, chunk.place.offset);
     for (const std::string& warning : archive.warnings)
       AddWarning(out_, fmt::format("{}: {}: {}", path, entry.key, warning));
-    return files_.Kept(number, std::move(tensor));
+    return files_.Kept(std::move(tensor));
   }
 
   std::string said_by_;

@@ -287,7 +287,7 @@ class RankOpener {
       for (size_t d = 0; d < part.local_lo.size(); ++d)
         view.offset += static_cast<uint64_t>(part.local_lo[d] * stored.strides[d]) *
                        static_cast<uint64_t>(ElementBytes(dtype));
-      view = files_.Kept(number, std::move(view));
+      view = files_.Kept(std::move(view));
       files_.files[number].tensors.push_back(view);
       entry->chunks.push_back({part.box, number, std::move(view)});
     }

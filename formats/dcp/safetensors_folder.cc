@@ -128,7 +128,7 @@ class ShardOpener {
     }
     const Box box{std::move(lo), tensor.shape};
     if (box.Volume() == 0) return OkStatus();
-    StoredTensor kept = files_.Kept(number, tensor);
+    StoredTensor kept = files_.Kept(tensor);
     files_.files[number].tensors.push_back(kept);
     entry.chunks.push_back({box, number, std::move(kept)});
     return OkStatus();

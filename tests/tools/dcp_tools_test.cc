@@ -48,7 +48,7 @@ TEST_F(DcpTools, DiffShowsOneChangedElement) {
   const auto folder = dcp::Open(dcp_);
   ASSERT_TRUE(folder.ok());
   const StoredTensor& norm = folder->tensors.back().chunks.back().stored;
-  testing_util::FlipFile(norm.storage->path(), norm.storage->file_offset() + norm.offset);
+  testing_util::FlipStored(*norm.storage, norm.offset);
   const ProcessResult result = RunTool("ckpt-diff", "--json " + model_ + " " + dcp_);
   EXPECT_EQ(result.exit_code, 1) << result.err;
   const Json json = JsonOf(result);
@@ -223,8 +223,7 @@ TEST_F(DcpState, DiffComparesItWithTheTags) {
   for (const dcp::StoredEntry& entry : folder->tensors)
     if (entry.key == "optimizer.state.norm.weight.step") {
       const StoredTensor& stored = entry.chunks.front().stored;
-      testing_util::FlipFile(stored.storage->path(),
-                             stored.storage->file_offset() + stored.offset + 2);
+      testing_util::FlipStored(*stored.storage, stored.offset + 2);
     }
   const ProcessResult changed = RunTool("ckpt-diff", "--optimizer --json " + tag_ + " " + dcp_);
   EXPECT_EQ(changed.exit_code, 1) << changed.err;

@@ -14,6 +14,7 @@
 #include "formats/ops/verify/compare.h"
 #include "lib/base/errors.h"
 #include "lib/base/scratch_pool.h"
+#include "lib/sinks/compare_sink.h"
 
 namespace nxdkit::ops {
 namespace {

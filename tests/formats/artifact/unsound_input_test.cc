@@ -19,7 +19,7 @@ using ops::Kind;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using testing_util::FindStored;
-using testing_util::FlipElement;
+using testing_util::DamageElement;
 using testing_util::OpsWorkshop;
 using testing_util::VerifyAgainst;
 
@@ -48,7 +48,7 @@ class UnsoundInput : public ::testing::Test {
 TEST_F(UnsoundInput, AnElementThatIsStoredOnceHasOnlyItsChecksum) {
   const std::string set = MakeSet("set", model_);
   const std::string name = "model.layers.0.self_attn.q_proj.weight";
-  FlipElement(FindStored(set, Kind::kNxd, name, 1), 3);
+  DamageElement(FindStored(set, Kind::kNxd, name, 1), 3);
   const auto report = VerifyAgainst(set);
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   ASSERT_EQ(report->findings.size(), 1u);
@@ -70,7 +70,7 @@ TEST_F(UnsoundInput, AComparisonChecksTheChecksumsToo) {
   EXPECT_TRUE(good->findings.empty());
   EXPECT_THAT(good->checks, Contains("the checksums of 2 torch archives hold"));
   EXPECT_THAT(good->checks, Contains("every element equals " + model_));
-  FlipElement(FindStored(set, Kind::kNxd, "model.layers.0.self_attn.q_proj.weight", 1), 3);
+  DamageElement(FindStored(set, Kind::kNxd, "model.layers.0.self_attn.q_proj.weight", 1), 3);
   const auto report = VerifyAgainst(set, model_);
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   ASSERT_EQ(report->findings.size(), 2u);

@@ -13,6 +13,7 @@
 #include "formats/ops/convert/convert.h"
 #include "formats/ops/sample/make_model.h"
 #include "formats/ops/verify/verify.h"
+#include "tests/formats/mend_checksum.h"
 #include "tests/formats/ops/sample_config.h"
 #include "tests/formats/scratch.h"
 
@@ -71,16 +72,13 @@ inline Result<ops::VerifyReport> VerifyAgainst(const std::string& path,
   return ops::Verify(request);
 }
 
-// The findings of an artifact that can be read, but for the checksums of its archives: a hand that
-// changes an element does not mend them.
+// The findings of an artifact that can be read.
 inline std::vector<ops::Finding> FindingsOf(const std::string& path,
                                             const std::optional<std::string>& against = {}) {
   const Result<ops::VerifyReport> report = VerifyAgainst(path, against);
   EXPECT_TRUE(report.ok()) << report.error().ToString();
   if (!report.ok()) return {};
-  std::vector<ops::Finding> findings = report->findings;
-  std::erase_if(findings, [](const ops::Finding& finding) { return finding.check == "checksum"; });
-  return findings;
+  return report->findings;
 }
 
 // One stored tensor of an opened artifact, with the rank of its file.
@@ -119,20 +117,18 @@ inline uint16_t BitsOf(const Stored& stored, int64_t element) {
   return bits;
 }
 
-// Changes one bit of the file.
-inline void FlipFile(const std::string& path, uint64_t offset, int bit = 0) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(offset));
-  const char byte = static_cast<char>(file.get() ^ (1 << bit));
-  file.seekp(static_cast<std::streamoff>(offset));
-  file.put(byte);
-  if (!file.flush()) ADD_FAILURE() << "cannot change byte " << offset << " of " << path;
+inline uint64_t PlaceOf(const Stored& stored, int64_t element) {
+  return stored.tensor.offset +
+         static_cast<uint64_t>(element * ElementBytes(stored.tensor.dtype));
 }
 
-// Changes the lowest bit of one element of a packed tensor.
+// Changes the lowest bit of one element of a packed tensor, as if it had been written so.
 inline void FlipElement(const Stored& stored, int64_t element) {
-  FlipFile(stored.file, stored.tensor.storage->file_offset() + stored.tensor.offset +
-                            static_cast<uint64_t>(element * ElementBytes(stored.tensor.dtype)));
+  FlipStored(*stored.tensor.storage, PlaceOf(stored, element));
+}
+// The same as damage, which a checksum shows.
+inline void DamageElement(const Stored& stored, int64_t element) {
+  FlipFile(stored.file, stored.tensor.storage->file_offset() + PlaceOf(stored, element));
 }
 
 }  // namespace nxdkit::testing_util

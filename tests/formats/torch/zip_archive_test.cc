@@ -185,6 +185,22 @@ TEST(ZipArchive, CrcOfStoragesOnRequest) {
   EXPECT_THAT(archive.error().message(), HasSubstr("the directory says deadbeef"));
 }
 
+TEST(ZipArchive, TheLastByteOfAStorageShowsItsDamage) {
+  TestZip zip = Good();
+  zip.records[1].crc = 0xdeadbeef;
+  const Result<Archive> archive = ReadBytes(zip.Bytes());
+  ASSERT_TRUE(archive.ok());
+  const Storage& storage = *archive->tensors[0].storage;
+  std::vector<std::byte> bytes(storage.bytes());
+  EXPECT_TRUE(storage.ReadAt(1, std::span(bytes).subspan(1)).ok());
+  const Status last = storage.ReadAt(0, std::span(bytes).first(1));
+  ASSERT_FALSE(last.ok());
+  EXPECT_EQ(last.error().code(), Errc::kCorrupt);
+  EXPECT_EQ(last.error().member(), "x/data/0");
+  EXPECT_EQ(last.error().offset(), storage.file_offset());
+  EXPECT_NE(last.error().message().find("the directory says deadbeef"), std::string::npos);
+}
+
 TEST(ZipArchive, ProvedRecordsAreNotReadAgain) {
   TestZip zip = Good();
   zip.records[1].crc = 0xdeadbeef;

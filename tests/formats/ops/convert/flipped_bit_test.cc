@@ -20,25 +20,24 @@ using testing_util::ReadBytes;
 using testing_util::Stored;
 using testing_util::StoredTensors;
 
-struct Case {
+struct FlippedSource {
   const char* name;
   Kind kind;
   nxd::QkvStyle qkv = nxd::QkvStyle::kSeparate;
   bool xser = false;
-  int kv_multiplier = 1;
 };
 
-class FlippedBit : public ::testing::TestWithParam<Case> {
+class FlippedBit : public ::testing::TestWithParam<FlippedSource> {
  protected:
   // An artifact of the case's kind.
   std::string Make() const {
     ops::OutputOptions options;
-    const Case& test = GetParam();
+    const FlippedSource& test = GetParam();
     if (test.kind == Kind::kNxd) {
       options.tp = 4;
       options.qkv = test.qkv;
       options.xser = test.xser;
-      options.kv_multiplier = test.kv_multiplier;
+      options.kv_multiplier = 2;
     }
     return workshop_.Make("source", model_, Kind::kHf, test.kind, options);
   }
@@ -104,16 +103,17 @@ TEST_P(FlippedBit, HasNoDigestUnlessItIsInACopy) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sources, FlippedBit,
-                         ::testing::Values(Case{"torch", Kind::kTorch}, Case{"dcp", Kind::kDcp},
-                                           Case{"nxd", Kind::kNxd},
-                                           Case{"nxd_linear", Kind::kNxd, nxd::QkvStyle::kLinear,
-                                                false, 2},
-                                           Case{"nxd_fused", Kind::kNxd, nxd::QkvStyle::kFused,
-                                                false, 2},
-                                           Case{"nxd_xser", Kind::kNxd, nxd::QkvStyle::kSeparate,
-                                                true, 2}),
-                         [](const auto& info) { return std::string(info.param.name); });
+constexpr FlippedSource kSources[] = {
+    {"torch", Kind::kTorch},
+    {"dcp", Kind::kDcp},
+    {"nxd", Kind::kNxd},
+    {"nxd_linear", Kind::kNxd, nxd::QkvStyle::kLinear},
+    {"nxd_fused", Kind::kNxd, nxd::QkvStyle::kFused},
+    {"nxd_xser", Kind::kNxd, nxd::QkvStyle::kSeparate, true},
+};
+
+INSTANTIATE_TEST_SUITE_P(Sources, FlippedBit, ::testing::ValuesIn(kSources),
+                         [](const auto& source) { return std::string(source.param.name); });
 
 }  // namespace
 }  // namespace nxdkit
