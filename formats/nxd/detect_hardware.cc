@@ -6,6 +6,7 @@
 #include "lib/base/errors.h"
 #include "lib/hash/digest.h"
 #include "lib/plan/gather.h"
+#include "lib/tensor/checked_storage.h"
 
 namespace nxdkit::nxd {
 namespace {
@@ -40,6 +41,19 @@ Result<Sha256Bytes> RowsDigest(const StoredTensor& tensor, int64_t first, int64_
   return digest.Finish();
 }
 
+std::string_view KeySuffix(const Geometry& geometry) {
+  return geometry.qkv == QkvStyle::kFused ? ".weight_qkv" : ".weight_k";
+}
+
+// Copies that differ may be damaged ones.
+Status ProveKeys(const ShardSet& set, const Geometry& geometry) {
+  for (int t = 0; t < geometry.tp; ++t)
+    if (const StoredTensor* key = FindOnRank(set, t, ".qkv_proj.", KeySuffix(geometry)))
+      if (const CheckedStorage* checked = key->storage->checked())
+        NXDKIT_TRY(checked->Prove().on(key->name).rank(t));
+  return OkStatus();
+}
+
 // Digest of each key slot's rows over all ranks, in slot order, of the first layer that is stored.
 Result<std::vector<Sha256Bytes>> SlotDigests(const ShardSet& set, const models::ModelConfig& config,
                                              const Geometry& geometry) {
@@ -51,7 +65,7 @@ Result<std::vector<Sha256Bytes>> SlotDigests(const ShardSet& set, const models::
   std::string name;
   for (int t = 0; t < geometry.tp; ++t) {
     const StoredTensor* key =
-        name.empty() ? FindOnRank(set, t, ".qkv_proj.", fused ? ".weight_qkv" : ".weight_k")
+        name.empty() ? FindOnRank(set, t, ".qkv_proj.", KeySuffix(geometry))
                      : FindOnRank(set, t, name, name);
     if (!key)
       return Corrupt("the key projection is missing")
@@ -165,9 +179,10 @@ Result<ReplicaOrder> CompareReplicas(const ShardSet& set, const models::ModelCon
   const bool is_tiled = tiled > copies / 2 && tiled >= adjacent;
   const bool is_adjacent = adjacent > copies / 2 && adjacent >= tiled;
   if (is_tiled && is_adjacent) return ReplicaOrder::kBoth;
-  return is_tiled      ? ReplicaOrder::kTiled
-         : is_adjacent ? ReplicaOrder::kAdjacent
-                       : ReplicaOrder::kNeither;
+  if (is_tiled) return ReplicaOrder::kTiled;
+  if (is_adjacent) return ReplicaOrder::kAdjacent;
+  NXDKIT_TRY(ProveKeys(set, geometry));
+  return ReplicaOrder::kNeither;
 }
 
 Status DetectHardware(const ShardSet& set, const models::ModelConfig& config,

@@ -34,10 +34,12 @@ class FlippedBit : public ::testing::TestWithParam<FlippedSource> {
     ops::OutputOptions options;
     const FlippedSource& test = GetParam();
     if (test.kind == Kind::kNxd) {
-      options.tp = 4;
+      const bool copies_heads = test.qkv != nxd::QkvStyle::kSeparate;
+      options.tp = copies_heads ? 4 : 2;
+      options.kv_multiplier = copies_heads ? 2 : 1;
       options.qkv = test.qkv;
       options.xser = test.xser;
-      options.kv_multiplier = 2;
+      options.hardware = models::Hardware::kTrn1;
     }
     return workshop_.Make("source", model_, Kind::kHf, test.kind, options);
   }
