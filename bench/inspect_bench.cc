@@ -146,7 +146,7 @@ void Measure(const std::string& tool, const std::string& path, std::vector<std::
 
 int Run(const std::string& tool, const std::string& folder) {
   // In a run of its own: a child's peak begins with the memory of its parent.
-  if (KindOf(JoinPath(folder, "ready")) != PathKind::kFile) {
+  if (KindForHint(JoinPath(folder, "ready")) != PathKind::kFile) {
     const Status made = MakeAll(folder);
     fmt::print("{}\n", made.ok() ? "made the artifacts; run again" : made.error().ToString());
     return made.ok() ? 0 : 1;

@@ -68,7 +68,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   const auto found = ops::Inspect(request);
   if (!found.ok()) {
     // Who asks of an empty folder asks where it lies.
-    if (found.error().code() == Errc::kUnsupported && KindOf(args.path) == PathKind::kFolder)
+    if (found.error().code() == Errc::kUnsupported && KindForHint(args.path) == PathKind::kFolder)
       context.Warn(fmt::format("{} lies on {}", EscapeControl(args.path),
                                FileSystemText(MountOf(args.path))));
     return found.error();

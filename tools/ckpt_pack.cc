@@ -1,7 +1,6 @@
 // ckpt-pack: an artifact as one archive, and back.
 #include <fmt/core.h>
 
-#include <filesystem>
 
 #include "formats/nxd/tensor_files.h"
 #include "formats/output/places.h"
@@ -65,11 +64,10 @@ Status CheckOutput(const Args& args) {
 
 // A file of torch_xla's serialization is nothing without the folder beside it.
 Status CheckIsWhole(const std::string& input) {
-  std::error_code ignored;
   const std::string tensors = input + nxd::kTensorFolder;
-  if (!std::filesystem::is_regular_file(input, ignored) ||
-      !std::filesystem::is_directory(tensors, ignored))
-    return OkStatus();
+  NXDKIT_ASSIGN(const bool is_file, IsFile(input));
+  NXDKIT_ASSIGN(const bool has_tensors, IsFolder(tensors));
+  if (!is_file || !has_tensors) return OkStatus();
   return BadUsage("the file's tensors are in {}", EscapeControl(tensors))
       .in(input)
       .hint("pack the folder that holds both");

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -98,7 +97,8 @@ Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
   const std::string path = args.out.value_or(JoinPath(args.words[1], "report.html"));
   NXDKIT_ASSIGN(const trainer::RunFiles run, trainer::ReadRunFiles(args.words[1]));
   const std::string page = trainer::HtmlReport(run);
-  if (args.out && KindOf(path) != PathKind::kMissing && !context.common().force)
+  NXDKIT_ASSIGN(const bool there, IsThere(path));
+  if (args.out && there && !context.common().force)
     return BadUsage("it already exists").in(path).hint("--force replaces it");
   NXDKIT_TRY(WriteFileAtomic(path, page));
   return ToolAnswer{fmt::format("wrote {}\n", path), {{"report", path}, {"bytes", page.size()}}};
@@ -106,10 +106,7 @@ Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
 
 // This program, whatever name it was called by.
 Result<std::string> OwnPath() {
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return Error(Errc::kIo, "cannot find this program: " + error.message());
-  return path.string();
+  return ReadLink("/proc/self/exe");
 }
 
 trainer::DisplayOptions DisplayFor(const trainer::Config& config, bool quiet) {

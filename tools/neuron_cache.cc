@@ -158,15 +158,17 @@ Result<neff::PruneOptions> OptionsOf(const Args& args, const neff::CachePlace& p
 }
 
 // A cache that nothing was put into yet has no folder; one that the user names has to be there.
-bool IsNotMadeYet(const Args& args, const std::string& root) {
-  return !args.cache_dir && KindOf(root) == PathKind::kMissing;
+Result<bool> IsNotMadeYet(const Args& args, const std::string& root) {
+  NXDKIT_ASSIGN(const bool there, IsThere(root));
+  return !args.cache_dir && !there;
 }
 
 Result<ToolAnswer> Remove(const Args& args, const neff::CachePlace& place, ToolContext& context) {
   NXDKIT_ASSIGN(const neff::PruneOptions options, OptionsOf(args, place, context));
   const std::string& root = place.root;
   neff::PruneReport report;
-  if (!IsNotMadeYet(args, root)) {
+  NXDKIT_ASSIGN(const bool not_made_yet, IsNotMadeYet(args, root));
+  if (!not_made_yet) {
     NXDKIT_ASSIGN(report, neff::Prune(root, options));
   }
   ToolAnswer answer;
@@ -192,7 +194,8 @@ Result<ToolAnswer> Remove(const Args& args, const neff::CachePlace& place, ToolC
 Result<ToolAnswer> Look(const Args& args, const std::string& root) {
   neff::CacheListing listing;
   listing.root = root;
-  if (!IsNotMadeYet(args, root)) {
+  NXDKIT_ASSIGN(const bool not_made_yet, IsNotMadeYet(args, root));
+  if (!not_made_yet) {
     NXDKIT_ASSIGN(listing, neff::ListCache(root));
   }
   if (args.command == "ls") return List(listing);

@@ -261,7 +261,8 @@ Status CheckEnds(const Ends& ends) {
 // What --from says, else what INPUT is by its files. An adapter has the format of its model.
 Result<ops::Kind> FormatOf(const Ends& ends) {
   if (!ends.from.empty()) return *ops::KindFromName(ends.from);
-  if (ops::LooksLikePeft(ends.input)) return ops::Kind::kHf;
+  NXDKIT_ASSIGN(const bool is_peft, ops::LooksLikePeft(ends.input));
+  if (is_peft) return ops::Kind::kHf;
   Result<ops::Kind> kind = ops::Recognise(ends.input);
   if (!kind.ok() && kind.error().code() == Errc::kUnsupported)
     return std::move(kind).error().hint("--from names the format of INPUT");

@@ -154,17 +154,21 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
 
 // Only a checkpoint can be cut anew: with --to dcp INPUT is one, also when nothing in the folder
 // says so, unless it is a tag.
-Kind SourceOf(const std::string& input, Kind to) {
-  if (dcp::LooksLikeFolder(input)) return Kind::kDcp;
-  if (to != Kind::kDcp || KindOf(input) == PathKind::kMissing) return Kind::kNxd;
+Result<Kind> SourceOf(const std::string& input, Kind to) {
+  NXDKIT_ASSIGN(const bool is_dcp, dcp::LooksLikeFolder(input));
+  if (is_dcp) return Kind::kDcp;
+  NXDKIT_ASSIGN(const bool there, IsThere(input));
+  if (to != Kind::kDcp || !there) return Kind::kNxd;
   const Result<Kind> found = ops::Recognise(input);
+  if (!found.ok() && found.error().code() == Errc::kIo) return found.error();
   return found.ok() && *found == Kind::kNxd ? Kind::kNxd : Kind::kDcp;
 }
 
 // A tag goes to a tag, a checkpoint to a checkpoint; and back what was taken to PyTorch.
 Status CheckFormats(const Args& args, Kind from, Kind to) {
   const bool is_tag = from == Kind::kNxd;
-  if (is_tag && to == Kind::kDcp && KindOf(args.input) == PathKind::kMissing)
+  NXDKIT_ASSIGN(const bool there, IsThere(args.input));
+  if (is_tag && to == Kind::kDcp && !there)
     return NotFound("no such file or folder").in(args.input);
   if (is_tag && to == Kind::kDcp)
     return BadUsage("--to dcp cuts a torch distributed checkpoint anew, and INPUT is an NxD tag")
@@ -194,7 +198,7 @@ Status TakeState(const Args& args, ops::ConvertRequest& request) {
 Result<ops::ConvertRequest> RequestOf(const Args& args) {
   ops::ConvertRequest request;
   request.to = *ops::KindFromName(args.to);
-  request.from = SourceOf(args.input, request.to);
+  NXDKIT_ASSIGN(request.from, SourceOf(args.input, request.to));
   request.input = args.input;
   request.output = args.output;
   NXDKIT_TRY(CheckFormats(args, request.from, request.to));

@@ -28,22 +28,26 @@ constexpr std::array<std::string_view, 6> kKindNames = {"hf",    "nxd",   "rollo
 
 // A staging place of ours: files have their sizes and names, but not yet their contents.
 Status RefuseUnfinished(const std::string& path) {
-  if (KindOf(JoinPath(path, WriteSink::kJournalName)) != PathKind::kFile) return OkStatus();
+  NXDKIT_ASSIGN(const bool has_journal, HasFile(path, WriteSink::kJournalName));
+  if (!has_journal) return OkStatus();
   return Corrupt("an unfinished output of nxd-convert, not an artifact")
       .in(path)
       .hint("run the same command again with --resume, or remove the folder");
 }
 
 // The first folder that holds a config.json.
-std::string FindConfigFolder(const std::vector<std::string>& folders) {
-  for (const std::string& folder : folders)
-    if (!folder.empty() && KindOf(JoinPath(folder, "config.json")) == PathKind::kFile)
-      return folder;
-  return "";
+Result<std::string> FindConfigFolder(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    if (folder.empty()) continue;
+    NXDKIT_ASSIGN(const bool there, HasFile(folder, "config.json"));
+    if (there) return folder;
+  }
+  return std::string();
 }
 
 Status OpenHf(Artifact& artifact, const InputHints& hints) {
-  if (KindOf(artifact.path) == PathKind::kFile) {
+  NXDKIT_ASSIGN(const bool is_file, IsFile(artifact.path));
+  if (is_file) {
     NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(artifact.path));
     artifact.files.push_back(std::move(file));
     return LoadConfig(artifact, hints, {ParentPath(artifact.path)});
@@ -93,7 +97,8 @@ Status OpenRollout(Artifact& artifact, const InputHints& hints) {
 }
 
 Status OpenTorch(Artifact& artifact, const InputHints& hints) {
-  if (KindOf(artifact.path) == PathKind::kFolder)
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
+  if (is_folder)
     return Unsupported("a torch state dict is one file; this is a folder").in(artifact.path);
   NXDKIT_ASSIGN(TensorFile file, OpenStateDict(artifact.path, &artifact.warnings));
   artifact.files.push_back(std::move(file));
@@ -101,7 +106,8 @@ Status OpenTorch(Artifact& artifact, const InputHints& hints) {
 }
 
 Status OpenDcp(Artifact& artifact, const InputHints& hints) {
-  if (KindOf(artifact.path) != PathKind::kFolder)
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
+  if (!is_folder)
     return Unsupported("a torch distributed checkpoint is a folder; this is a file")
         .in(artifact.path);
   NXDKIT_ASSIGN(dcp::Folder folder, dcp::Open(artifact.path));
@@ -117,7 +123,8 @@ Status OpenDelta(Artifact& artifact, const InputHints& hints) {
     return BadUsage("a delta holds what changed in a model; its base is not named")
         .in(artifact.path)
         .hint("nxd-convert --from delta takes it with --base");
-  if (KindOf(artifact.path) == PathKind::kFolder)
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
+  if (is_folder)
     return Unsupported("a delta is one file; this is a folder").in(artifact.path);
   NXDKIT_ASSIGN(artifact.delta, delta::Delta::Open(artifact.path));
   NXDKIT_ASSIGN(const Kind kind, Recognise(hints.base));
@@ -158,9 +165,11 @@ Result<std::string> Located(const std::string& given) {
 }
 
 // Beside a trainer's shards lies the model as transformers takes it.
-std::string HfModelIn(const std::string& path) {
+Result<std::string> HfModelIn(const std::string& path) {
   std::string inside = JoinPath(path, kRunModelFolder);
-  return !hf::HasWeights(path) && hf::HasWeights(inside) ? inside : path;
+  NXDKIT_ASSIGN(const bool here, hf::HasWeights(path));
+  NXDKIT_ASSIGN(const bool below, hf::HasWeights(inside));
+  return !here && below ? inside : path;
 }
 
 Status OpenAs(Artifact& artifact, const InputHints& hints) {
@@ -203,31 +212,45 @@ size_t Artifact::tensor_count() const {
   return count;
 }
 
+namespace {
+
+Result<Kind> RecogniseFile(const std::string& path) {
+  if (path.ends_with(".safetensors")) return Kind::kHf;
+  constexpr std::pair<Kind, Result<bool> (*)(const std::string&)> kKinds[] = {
+      {Kind::kHf, safetensors::LooksLikeSafetensors},
+      {Kind::kTorch, torch::LooksLikeArchive},
+      {Kind::kDelta, delta::LooksLikeDelta}};
+  for (const auto& [kind, looks_like] : kKinds) {
+    NXDKIT_ASSIGN(const bool found, looks_like(path));
+    if (found) return kind;
+  }
+  return Unsupported("neither a safetensors file nor a torch archive").in(path);
+}
+
+// Weights in the folder itself count before tags in folders below: shards that were made of a model
+// and put into its folder must not be taken for the model.
+constexpr std::pair<Kind, Result<bool> (*)(const std::string&)> kFolderKinds[] = {
+    {Kind::kRollout, rollout::LooksLikeBundle},
+    {Kind::kHf, hf::HasWeights},
+    {Kind::kNxd, nxd::LooksLikeShardSet},
+    {Kind::kDcp, dcp::LooksLikeFolder}};
+
+}  // namespace
+
 Result<Kind> Recognise(const std::string& asked) {
   NXDKIT_ASSIGN(const std::string given, Located(asked));
-  const std::string path = CheckpointIn(given);
+  NXDKIT_ASSIGN(const std::string path, CheckpointIn(given));
   NXDKIT_TRY(RefuseUnfinished(path));
-  switch (KindOf(path)) {
-    case PathKind::kMissing:
-      return NotFound("no such file or folder").in(path);
-    case PathKind::kOther:
-      return Unsupported("neither a regular file nor a folder").in(path);
-    case PathKind::kFile:
-      if (path.ends_with(".safetensors") || safetensors::LooksLikeSafetensors(path))
-        return Kind::kHf;
-      if (torch::LooksLikeArchive(path)) return Kind::kTorch;
-      if (delta::LooksLikeDelta(path)) return Kind::kDelta;
-      return Unsupported("neither a safetensors file nor a torch archive").in(path);
-    case PathKind::kFolder:
-      break;
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
+  if (kind == PathKind::kMissing) return NotFound("no such file or folder").in(path);
+  if (kind == PathKind::kFile) return RecogniseFile(path);
+  if (kind != PathKind::kFolder)
+    return Unsupported("neither a regular file nor a folder").in(path);
+  for (const auto& [kind_of_it, looks_like] : kFolderKinds) {
+    NXDKIT_ASSIGN(const bool found, looks_like(path));
+    if (found) return kind_of_it;
   }
-  if (rollout::LooksLikeBundle(path)) return Kind::kRollout;
-  // Weights in the folder itself count before tags in folders below: shards that were made of a
-  // model and put into its folder must not be taken for the model.
-  if (hf::HasWeights(path)) return Kind::kHf;
-  if (nxd::LooksLikeShardSet(path)) return Kind::kNxd;
-  if (dcp::LooksLikeFolder(path)) return Kind::kDcp;
-  if (std::optional<Error> refused = nxd::RefuseByName(path)) return *std::move(refused);
+  NXDKIT_TRY(nxd::RefuseByName(path));
   return Unsupported(
              "no artifact recognised: no rollout bundle (neuron_config.json, "
              "tp0_sharded_checkpoint.safetensors), no NxD shard set "
@@ -240,14 +263,14 @@ Result<Kind> Recognise(const std::string& asked) {
 Status LoadConfig(Artifact& artifact, const InputHints& hints,
                   const std::vector<std::string>& folders) {
   if (hints.no_config) return OkStatus();
-  artifact.side_folder = FindConfigFolder(folders);
+  NXDKIT_ASSIGN(artifact.side_folder, FindConfigFolder(folders));
   const bool is_nxdi = artifact.bundle && artifact.bundle->config &&
                        artifact.bundle->config->flavor == rollout::Flavor::kNxdi;
   std::optional<std::string> named = hints.config;
   if (!named && artifact.side_folder.empty() && !is_nxdi) named = hints.config_if_none;
   if (named) {
-    artifact.config_path =
-        KindOf(*named) == PathKind::kFolder ? JoinPath(*named, "config.json") : *named;
+    NXDKIT_ASSIGN(const bool is_folder, IsFolder(*named));
+    artifact.config_path = is_folder ? JoinPath(*named, "config.json") : *named;
     if (artifact.side_folder.empty()) artifact.side_folder = ParentPath(artifact.config_path);
   } else if (!artifact.side_folder.empty()) {
     artifact.config_path = JoinPath(artifact.side_folder, "config.json");
@@ -269,14 +292,20 @@ Status LoadConfig(Artifact& artifact, const InputHints& hints,
 Result<Artifact> OpenArtifact(const std::string& said, Kind kind, const InputHints& asked) {
   InputHints hints = asked;
   NXDKIT_ASSIGN(const std::string given, Located(said));
-  const auto named = hints.tag ? CheckpointNamed(given, *hints.tag) : std::nullopt;
+  std::optional<std::string> named;
+  if (hints.tag) {
+    NXDKIT_ASSIGN(named, CheckpointNamed(given, *hints.tag));
+  }
   if (named) hints.tag.reset();
-  std::string path = named ? *named : CheckpointIn(given);
-  if (kind == Kind::kHf) path = HfModelIn(path);
+  NXDKIT_ASSIGN(std::string path, named ? Result<std::string>(*named) : CheckpointIn(given));
+  if (kind == Kind::kHf) {
+    NXDKIT_ASSIGN(path, HfModelIn(path));
+  }
   Artifact artifact;
   artifact.kind = kind;
   artifact.path = path;
-  if (KindOf(path) == PathKind::kMissing) return NotFound("no such file or folder").in(path);
+  NXDKIT_ASSIGN(const bool there, IsThere(path));
+  if (!there) return NotFound("no such file or folder").in(path);
   NXDKIT_TRY(RefuseUnfinished(path));
   Status opened = OpenAs(artifact, hints);
   if (!opened.ok()) return WithKindHint(std::move(opened).error(), artifact);

@@ -72,7 +72,8 @@ std::string HeadsText(const models::ModelConfig& config, int64_t tp) {
 
 Result<ConfigText> CompiledModel(const rollout::Bundle& bundle) {
   ConfigText config{"", JoinPath(bundle.folder, "config.json")};
-  if (KindOf(config.path) == PathKind::kFile) {
+  NXDKIT_ASSIGN(const bool has_config, IsFile(config.path));
+  if (has_config) {
     NXDKIT_ASSIGN(config.text, ReadSmallFile(config.path, models::kMaxConfigBytes));
   } else if (bundle.config && bundle.config->flavor == rollout::Flavor::kNxdi) {
     config = {bundle.config_text, JoinPath(bundle.folder, "neuron_config.json")};

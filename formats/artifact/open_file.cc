@@ -25,7 +25,8 @@ void AddWarnings(const std::string& path, const torch::Archive& archive,
 Result<TensorFile> OpenStateDict(const std::string& path, std::vector<std::string>* warnings) {
   NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(path));
   // Of one rank's file the tensors alone would be a part of a model taken for the whole.
-  if (torch::RefersToFiles(archive) && !nxd::ShardOfPath(path)) {
+  NXDKIT_ASSIGN(const std::optional<nxd::ShardFile> shard, nxd::ShardOfPath(path));
+  if (torch::RefersToFiles(archive) && !shard) {
     NXDKIT_ASSIGN(nxd::ShardSet set, nxd::ReadMainFile(path));
     AddWarnings(path, archive, set.skipped, warnings);
     return std::move(set.shards.front().tensors);
@@ -37,13 +38,15 @@ Result<TensorFile> OpenStateDict(const std::string& path, std::vector<std::strin
 }
 
 Result<TensorFile> OpenTensorFile(const std::string& path) {
-  const PathKind kind = KindOf(path);
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
   if (kind == PathKind::kMissing) return NotFound("no such file").in(path);
   if (kind != PathKind::kFile) return Unsupported("not a regular file").in(path);
   // The name counts first: a damaged file is then reported as what it was meant to be.
-  if (path.ends_with(".safetensors") || safetensors::LooksLikeSafetensors(path))
-    return safetensors::Open(path);
-  if (torch::LooksLikeArchive(path)) return OpenStateDict(path);
+  if (path.ends_with(".safetensors")) return safetensors::Open(path);
+  NXDKIT_ASSIGN(const bool is_safetensors, safetensors::LooksLikeSafetensors(path));
+  if (is_safetensors) return safetensors::Open(path);
+  NXDKIT_ASSIGN(const bool is_archive, torch::LooksLikeArchive(path));
+  if (is_archive) return OpenStateDict(path);
   return Corrupt(
              "neither a safetensors file nor a torch archive: the first bytes are of another kind")
       .in(path);

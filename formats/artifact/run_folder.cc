@@ -17,36 +17,39 @@ std::string ActorOf(const std::string& root, int64_t step) {
   return JoinPath(JoinPath(root, StepFolder(step)), kActorFolder);
 }
 
-std::optional<int64_t> TrackedStep(const std::string& root) {
+Result<std::optional<int64_t>> TrackedStep(const std::string& root) {
   const std::string path = JoinPath(root, kRunTracker);
-  if (KindOf(path) != PathKind::kFile) return std::nullopt;
-  const Result<std::string> text = ReadSmallFile(path, kMaxTrackerBytes);
-  const Result<Json> json = text.ok() ? ParseJson(*text) : Result<Json>(text.error());
+  NXDKIT_ASSIGN(const bool there, IsFile(path));
+  if (!there) return std::optional<int64_t>();
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxTrackerBytes));
+  const Result<Json> json = ParseJson(text);
   const Json* step = json.ok() ? JsonFind(*json, "last_global_step") : nullptr;
-  if (!step || !step->is_number_unsigned()) return std::nullopt;
-  return step->get<int64_t>();
+  if (!step || !step->is_number_unsigned()) return std::optional<int64_t>();
+  return std::optional(step->get<int64_t>());
 }
 
-bool IsFinished(const std::string& actor) {
-  return KindOf(JoinPath(actor, "done")) == PathKind::kFile;
-}
+Result<bool> IsFinished(const std::string& actor) { return HasFile(actor, "done"); }
 
 // Those of a run, by step.
-std::map<int64_t, std::string> ActorsIn(const std::string& root) {
+Result<std::map<int64_t, std::string>> ActorsIn(const std::string& root) {
   std::map<int64_t, std::string> actors;
-  const auto names = ListFolder(root);
-  if (!names.ok()) return actors;
-  for (const std::string& name : *names)
-    if (const auto step = StepOfFolder(name))
-      if (std::string actor = ActorOf(root, *step); KindOf(actor) == PathKind::kFolder)
-        actors.emplace(*step, std::move(actor));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(root));
+  for (const std::string& name : names) {
+    const auto step = StepOfFolder(name);
+    if (!step) continue;
+    std::string actor = ActorOf(root, *step);
+    NXDKIT_ASSIGN(const bool there, IsFolder(actor));
+    if (there) actors.emplace(*step, std::move(actor));
+  }
   return actors;
 }
 
-bool IsCheckpointItself(const std::string& path) {
-  return KindOf(JoinPath(path, "config.json")) == PathKind::kFile ||
-         KindOf(JoinPath(path, "neuron_config.json")) == PathKind::kFile ||
-         KindOf(JoinPath(path, "model")) == PathKind::kFolder;
+Result<bool> IsCheckpointItself(const std::string& path) {
+  for (const char* name : {"config.json", "neuron_config.json"}) {
+    NXDKIT_ASSIGN(const bool there, HasFile(path, name));
+    if (there) return true;
+  }
+  return IsFolder(JoinPath(path, "model"));
 }
 
 }  // namespace
@@ -59,25 +62,36 @@ std::optional<int64_t> StepOfFolder(std::string_view name) {
 
 std::string StepFolder(int64_t step) { return std::string(kStepPrefix) + std::to_string(step); }
 
-std::string CheckpointIn(const std::string& path) {
-  if (IsCheckpointItself(path)) return path;
-  if (StepOfFolder(BaseName(path)))
-    if (std::string actor = JoinPath(path, kActorFolder); KindOf(actor) == PathKind::kFolder)
-      return actor;
-  const std::map<int64_t, std::string> actors = ActorsIn(path);
+Result<std::string> CheckpointIn(const std::string& path) {
+  NXDKIT_ASSIGN(const bool itself, IsCheckpointItself(path));
+  if (itself) return path;
+  if (StepOfFolder(BaseName(path))) {
+    std::string actor = JoinPath(path, kActorFolder);
+    NXDKIT_ASSIGN(const bool there, IsFolder(actor));
+    if (there) return actor;
+  }
+  NXDKIT_ASSIGN(const auto actors, ActorsIn(path));
   if (actors.empty()) return path;
-  const auto tracked = actors.find(TrackedStep(path).value_or(-1));
-  if (tracked != actors.end() && IsFinished(tracked->second)) return tracked->second;
-  for (auto actor = actors.rbegin(); actor != actors.rend(); ++actor)
-    if (IsFinished(actor->second)) return actor->second;
+  NXDKIT_ASSIGN(const std::optional<int64_t> step, TrackedStep(path));
+  const auto tracked = actors.find(step.value_or(-1));
+  if (tracked != actors.end()) {
+    NXDKIT_ASSIGN(const bool finished, IsFinished(tracked->second));
+    if (finished) return tracked->second;
+  }
+  for (auto actor = actors.rbegin(); actor != actors.rend(); ++actor) {
+    NXDKIT_ASSIGN(const bool finished, IsFinished(actor->second));
+    if (finished) return actor->second;
+  }
   // Other trainers write no `done`.
   return tracked != actors.end() ? tracked->second : actors.rbegin()->second;
 }
 
-std::optional<std::string> CheckpointNamed(const std::string& path, std::string_view tag) {
+Result<std::optional<std::string>> CheckpointNamed(const std::string& path, std::string_view tag) {
   const std::optional<int64_t> step = StepOfFolder(tag);
-  if (!step || KindOf(ActorOf(path, *step)) != PathKind::kFolder) return std::nullopt;
-  return ActorOf(path, *step);
+  if (!step) return std::optional<std::string>();
+  std::string actor = ActorOf(path, *step);
+  NXDKIT_ASSIGN(const bool there, IsFolder(actor));
+  return there ? std::optional(std::move(actor)) : std::nullopt;
 }
 
 }  // namespace nxdkit::ops

@@ -23,8 +23,8 @@ std::string StepFolder(int64_t step);
 // Where the actor of a run lies, for who names the run, or one of its checkpoints: of a run the
 // last that the tracker names, else the newest; a finished one (`done`) before any other. Any other
 // path is itself.
-std::string CheckpointIn(const std::string& path);
+Result<std::string> CheckpointIn(const std::string& path);
 // Of a run, where `tag` names one of its checkpoints.
-std::optional<std::string> CheckpointNamed(const std::string& path, std::string_view tag);
+Result<std::optional<std::string>> CheckpointNamed(const std::string& path, std::string_view tag);
 
 }  // namespace nxdkit::ops

@@ -1,10 +1,8 @@
 #include "formats/compile_cache/cache.h"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "lib/hash/digest.h"
 #include "lib/json/json.h"
@@ -13,8 +11,6 @@
 
 namespace nxdkit::neff {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::string_view kCompilerPrefix = "neuronxcc-";
 constexpr std::string_view kModulePrefix = "MODULE_";
@@ -34,36 +30,33 @@ bool IsWellNamed(std::string_view module) {
   return IsHex(module.substr(0, plus)) && flags.size() == kFlagsDigits && IsHex(flags);
 }
 
-int64_t Nanoseconds(const timespec& time) {
-  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
 // Folders themselves, not links to folders: what is listed may be removed.
-bool IsRealFolder(const std::string& path) {
-  struct stat at;
-  return ::lstat(path.c_str(), &at) == 0 && S_ISDIR(at.st_mode);
+Result<bool> IsRealFolder(const std::string& path) {
+  NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
+  return info.kind == PathKind::kFolder;
 }
 
 // Sums up the files of an entry. A file that goes meanwhile counts nothing.
-void CountFiles(CacheEntry& entry) {
-  std::error_code error;
-  fs::recursive_directory_iterator it(entry.path, error);
-  for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
-    struct stat at;
-    if (::lstat(it->path().c_str(), &at) != 0 || !S_ISREG(at.st_mode)) continue;
-    ++entry.files;
-    entry.bytes += static_cast<uint64_t>(at.st_size);
+Status CountFiles(CacheEntry& entry) {
+  NXDKIT_ASSIGN(const std::vector<TreeEntry> all, ListTree(entry.path));
+  for (const TreeEntry& each : all) {
+    if (each.kind != PathKind::kFile) continue;
+    NXDKIT_ASSIGN(const PathInfo info, LookAtLink(JoinPath(entry.path, each.path)));
+    entry.files += info.kind == PathKind::kFile;
+    entry.bytes += info.bytes;
   }
+  return OkStatus();
 }
 
 // The marker is touched by us on use; the vendor's libraries only read the payload.
-void FindLastUse(CacheEntry& entry) {
-  struct stat at;
-  if (::lstat(entry.path.c_str(), &at) == 0) entry.used_ns = Nanoseconds(at.st_mtim);
-  if (::lstat(JoinPath(entry.path, kDoneFile).c_str(), &at) == 0)
-    entry.used_ns = std::max(entry.used_ns, Nanoseconds(at.st_mtim));
-  if (!entry.payload.empty() && ::lstat(JoinPath(entry.path, entry.payload).c_str(), &at) == 0)
-    entry.used_ns = std::max(entry.used_ns, Nanoseconds(at.st_atim));
+Status FindLastUse(CacheEntry& entry) {
+  NXDKIT_ASSIGN(const PathInfo folder, LookAtLink(entry.path));
+  NXDKIT_ASSIGN(const PathInfo done, LookAtLink(JoinPath(entry.path, kDoneFile)));
+  entry.used_ns = std::max(folder.written_ns, done.written_ns);
+  if (entry.payload.empty()) return OkStatus();
+  NXDKIT_ASSIGN(const PathInfo payload, LookAtLink(JoinPath(entry.path, entry.payload)));
+  entry.used_ns = std::max(entry.used_ns, payload.read_ns);
+  return OkStatus();
 }
 
 }  // namespace
@@ -113,8 +106,8 @@ Result<CacheEntry> ReadEntry(const std::string& path) {
     entry.state = EntryState::kFailed;
   else
     entry.state = locked ? EntryState::kLocked : EntryState::kEmpty;
-  CountFiles(entry);
-  FindLastUse(entry);
+  NXDKIT_TRY(CountFiles(entry));
+  NXDKIT_TRY(FindLastUse(entry));
   return entry;
 }
 
@@ -124,7 +117,8 @@ Result<CacheListing> ListCache(const std::string& root) {
   NXDKIT_ASSIGN(const std::vector<std::string> compilers, ListFolder(root));
   for (const std::string& compiler : compilers) {
     const std::string folder = JoinPath(root, compiler);
-    if (!compiler.starts_with(kCompilerPrefix) || !IsRealFolder(folder)) {
+    NXDKIT_ASSIGN(const bool is_folder, IsRealFolder(folder));
+    if (!compiler.starts_with(kCompilerPrefix) || !is_folder) {
       listing.strangers.push_back(compiler);
       continue;
     }
@@ -133,7 +127,8 @@ Result<CacheListing> ListCache(const std::string& root) {
     if (!modules.ok()) return modules.error();
     for (const std::string& module : *modules) {
       const std::string path = JoinPath(folder, module);
-      if (!module.starts_with(kModulePrefix) || !IsRealFolder(path)) {
+      NXDKIT_ASSIGN(const bool is_entry, IsRealFolder(path));
+      if (!module.starts_with(kModulePrefix) || !is_entry) {
         listing.strangers.push_back(JoinPath(compiler, module));
         continue;
       }
@@ -147,11 +142,14 @@ Result<CacheListing> ListCache(const std::string& root) {
   return listing;
 }
 
-bool LooksLikeCache(const std::string& path) {
-  const Result<std::vector<std::string>> names = ListFolder(path);
-  return names.ok() && std::ranges::any_of(*names, [&](const std::string& name) {
-           return name.starts_with(kCompilerPrefix) && IsRealFolder(JoinPath(path, name));
-         });
+Result<bool> LooksLikeCache(const std::string& path) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(path));
+  for (const std::string& name : names) {
+    if (!name.starts_with(kCompilerPrefix)) continue;
+    NXDKIT_ASSIGN(const bool is_folder, IsRealFolder(JoinPath(path, name)));
+    if (is_folder) return true;
+  }
+  return false;
 }
 
 }  // namespace nxdkit::neff

@@ -71,7 +71,7 @@ struct CacheListing {
 // kNotFound when there is no such folder. An entry that goes while it is looked at is left out.
 Result<CacheListing> ListCache(const std::string& root);
 // Whether a folder looks like the root of a cache: a neuronxcc-* folder in it, or nothing at all.
-bool LooksLikeCache(const std::string& path);
+Result<bool> LooksLikeCache(const std::string& path);
 
 // The state of one folder as it is now.
 Result<CacheEntry> ReadEntry(const std::string& path);

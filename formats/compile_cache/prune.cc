@@ -26,9 +26,10 @@ int64_t Now() {
 // A *.lock of the vendor's libraries in the entry that a living process holds.
 bool AnyLockHeld(const std::string& folder) {
   const Result<std::vector<std::string>> names = ListFolder(folder);
-  return names.ok() && std::ranges::any_of(*names, [&](const std::string& name) {
-           return name.ends_with(".lock") && IsHeld(JoinPath(folder, name));
-         });
+  // Of one that cannot be listed nobody can tell.
+  return !names.ok() || std::ranges::any_of(*names, [&](const std::string& name) {
+    return name.ends_with(".lock") && IsHeld(JoinPath(folder, name));
+  });
 }
 
 class Pruner {

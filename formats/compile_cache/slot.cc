@@ -16,14 +16,15 @@ namespace nxdkit::neff {
 namespace {
 
 // The folders that have the entry, the one of the latest compiler first.
-std::vector<std::string> CompilersWith(const std::string& root, const std::string& module) {
+Result<std::vector<std::string>> CompilersWith(const std::string& root,
+                                               const std::string& module) {
   std::vector<std::string> found;
-  const Result<std::vector<std::string>> names = ListFolder(root);
-  if (!names.ok()) return found;
-  for (const std::string& name : *names)
-    if (name.starts_with("neuronxcc-") &&
-        KindOf(JoinPath(JoinPath(root, name), module)) == PathKind::kFolder)
-      found.push_back(name);
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(root));
+  for (const std::string& name : names) {
+    if (!name.starts_with("neuronxcc-")) continue;
+    NXDKIT_ASSIGN(const bool has_module, IsFolder(JoinPath(JoinPath(root, name), module)));
+    if (has_module) found.push_back(name);
+  }
   std::ranges::sort(found, [](const std::string& a, const std::string& b) {
     // A version that is not known is not a late one. Runs of digits count as numbers.
     if ((a == kUnknownCompiler) != (b == kUnknownCompiler)) return b == kUnknownCompiler;
@@ -36,11 +37,12 @@ std::vector<std::string> CompilersWith(const std::string& root, const std::strin
 Status CheckSizes(const CacheEntry& entry) {
   NXDKIT_ASSIGN(const Manifest manifest, ReadManifest(JoinPath(entry.path, kManifestFile)));
   for (const ManifestFile& file : manifest.files) {
-    struct stat at;
     const std::string member = JoinPath(entry.path, file.name);
-    if (::stat(member.c_str(), &at) != 0) return SystemError("find", errno).in(member);
-    if (static_cast<uint64_t>(at.st_size) != file.bytes)
-      return Corrupt("{} bytes found, the manifest says {}", at.st_size, file.bytes)
+    NXDKIT_ASSIGN(const PathInfo info, LookAt(member));
+    if (info.kind == PathKind::kMissing)
+      return NotFound("missing, and the manifest names it").in(member);
+    if (info.bytes != file.bytes)
+      return Corrupt("{} bytes found, the manifest says {}", info.bytes, file.bytes)
           .in(member)
           .hint("`neuron-cache verify` shows all of it, `neuron-cache prune --damaged` removes it");
   }
@@ -61,7 +63,7 @@ void RemoveMark(const std::string& path) { ::unlink(JoinPath(path, kMakingFile).
 Result<std::optional<CacheSlot>> CacheSlot::Use(const std::string& root,
                                                 const std::string& compiler,
                                                 const std::string& module, const Poll& poll) {
-  std::vector<std::string> compilers = CompilersWith(root, module);
+  NXDKIT_ASSIGN(std::vector<std::string> compilers, CompilersWith(root, module));
   if (!compiler.empty()) std::erase_if(compilers, [&](const auto& c) { return c != compiler; });
   for (const std::string& name : compilers) {
     const std::string path = JoinPath(JoinPath(root, name), module);
@@ -121,7 +123,8 @@ Status CacheSlot::Finish(const CacheKey& key, const std::string& summary, const 
   for (const std::string& name : names) {
     const std::string file = JoinPath(path(), name);
     const bool is_ours = name == kManifestFile || name == kMakingFile;
-    if (is_ours || KindOf(file) != PathKind::kFile) continue;
+    NXDKIT_ASSIGN(const bool is_file, IsFile(file));
+    if (is_ours || !is_file) continue;
     NXDKIT_ASSIGN(std::string digest, DigestFile(file, poll));
     NXDKIT_ASSIGN(const File opened, File::OpenRead(file));
     NXDKIT_TRY(opened.Sync());

@@ -21,21 +21,23 @@ constexpr uint64_t kMaxFlagsBytes = 1 << 20;
 class KeepAccessTime {
  public:
   explicit KeepAccessTime(std::string path) : path_(std::move(path)) {
-    known_ = ::stat(path_.c_str(), &before_) == 0;
+    // Who reads it next says why it cannot be looked at.
+    if (const Result<PathInfo> info = LookAt(path_); info.ok()) before_ = *info;
   }
   KeepAccessTime(const KeepAccessTime&) = delete;
   KeepAccessTime& operator=(const KeepAccessTime&) = delete;
   ~KeepAccessTime() {
-    if (!known_) return;
-    const timespec times[2] = {before_.st_atim, {0, UTIME_OMIT}};
+    if (before_.kind == PathKind::kMissing) return;
+    constexpr int64_t kSecond = 1'000'000'000;
+    const timespec times[2] = {{before_.read_ns / kSecond, before_.read_ns % kSecond},
+                               {0, UTIME_OMIT}};
     // A cache that may only be read has no times to keep.
     static_cast<void>(::utimensat(AT_FDCWD, path_.c_str(), times, 0) == 0);
   }
 
  private:
   std::string path_;
-  struct stat before_ = {};
-  bool known_ = false;
+  PathInfo before_;
 };
 
 class Verifier {
@@ -49,13 +51,15 @@ class Verifier {
       Add("", "the name is not MODULE_<letters and digits>+<8 hexadecimal digits>");
     const KeepAccessTime keep(Path(entry_.payload));
     for (const char* name : {kFlagsFile, kOldFlagsFile}) {  // entries may have neither
-      if (!Has(name)) continue;
+      NXDKIT_ASSIGN(const bool there, Has(name));
+      if (!there) continue;
       NXDKIT_TRY(Keep(name, CheckFlags(name)));
       break;
     }
     if (entry_.payload == kNeffFile) NXDKIT_TRY(Keep(kNeffFile, CheckNeff()));
     if (entry_.payload == kBlobFile) NXDKIT_TRY(CheckBlobs());
-    if (Has(kManifestFile))
+    NXDKIT_ASSIGN(const bool has_manifest, Has(kManifestFile));
+    if (has_manifest)
       NXDKIT_TRY(Keep(kManifestFile, CheckManifest()));
     else if (entry_.payload == kBlobFile)
       Add(kManifestFile, "missing: nothing says what model.pt has to be");
@@ -67,7 +71,7 @@ class Verifier {
     faults_.push_back({std::move(file), std::move(message)});
   }
   std::string Path(std::string_view name) const { return JoinPath(entry_.path, name); }
-  bool Has(std::string_view name) const { return KindOf(Path(name)) == PathKind::kFile; }
+  Result<bool> Has(std::string_view name) const { return IsFile(Path(name)); }
 
   // Errors of the file are faults of the entry; those of the system and of the user are not.
   Status Keep(const std::string& file, const Status& checked) {

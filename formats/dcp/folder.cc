@@ -22,23 +22,22 @@ namespace {
 
 constexpr size_t kMaxWarnings = 20;
 
-bool HasFile(const std::string& folder, const char* name) {
-  return KindOf(JoinPath(folder, name)) == PathKind::kFile;
-}
+using MaybeForm = std::optional<FolderForm>;
 
 // By the file that its reader in torch would look for; nullopt when there is none of them.
-std::optional<FolderForm> FormOf(const std::string& path) {
-  if (HasFile(path, kMetadataFile)) return FolderForm::kCheckpoint;
-  const auto names = ListFolder(path);
-  if (!names.ok()) return std::nullopt;
-  if (std::ranges::any_of(*names,
+Result<MaybeForm> FormOf(const std::string& path) {
+  NXDKIT_ASSIGN(const bool has_metadata, HasFile(path, kMetadataFile));
+  if (has_metadata) return MaybeForm(FolderForm::kCheckpoint);
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(path));
+  if (std::ranges::any_of(names,
                           [](const auto& name) { return RankOfMetadata(name).has_value(); }))
-    return FolderForm::kRankLocal;
-  if (HasFile(path, kRankMetadataFile)) return FolderForm::kRankFiles;
-  if (std::ranges::any_of(*names, [](const auto& name) { return name.ends_with(".distcp"); }))
-    return FolderForm::kCheckpoint;
-  if (HasShards(path, *names)) return FolderForm::kSafetensors;
-  return std::nullopt;
+    return MaybeForm(FolderForm::kRankLocal);
+  NXDKIT_ASSIGN(const bool has_rank_metadata, HasFile(path, kRankMetadataFile));
+  if (has_rank_metadata) return MaybeForm(FolderForm::kRankFiles);
+  if (std::ranges::any_of(names, [](const auto& name) { return name.ends_with(".distcp"); }))
+    return MaybeForm(FolderForm::kCheckpoint);
+  NXDKIT_ASSIGN(const bool has_shards, HasShards(path, names));
+  return has_shards ? MaybeForm(FolderForm::kSafetensors) : MaybeForm();
 }
 
 Error Unfinished(const std::string& path) {
@@ -58,7 +57,8 @@ Result<Folder> OpenAs(FolderForm form, const std::string& path) {
     case FolderForm::kCheckpoint:
       break;
   }
-  if (KindOf(JoinPath(path, kMetadataFile)) == PathKind::kMissing) return Unfinished(path);
+  NXDKIT_ASSIGN(const bool has_metadata, IsThere(JoinPath(path, kMetadataFile)));
+  if (!has_metadata) return Unfinished(path);
   return OpenCheckpoint(path);
 }
 
@@ -80,8 +80,11 @@ Status CheckScalar(const Folder& folder, const StoredEntry& entry) {
 
 }  // namespace
 
-bool LooksLikeFolder(const std::string& path) {
-  return KindOf(path) == PathKind::kFolder && FormOf(path).has_value();
+Result<bool> LooksLikeFolder(const std::string& path) {
+  NXDKIT_ASSIGN(const bool folder, IsFolder(path));
+  if (!folder) return false;
+  NXDKIT_ASSIGN(const MaybeForm form, FormOf(path));
+  return form.has_value();
 }
 
 void AddWarning(Folder& folder, std::string warning) {
@@ -95,8 +98,11 @@ void WarnOfDifference(Folder& folder, const std::string& key) {
 }
 
 Result<Folder> Open(const std::string& path) {
-  std::optional<FolderForm> form = FormOf(path);
-  if (!form && HasRankFiles(path)) form = FolderForm::kRankFiles;
+  NXDKIT_ASSIGN(MaybeForm form, FormOf(path));
+  if (!form) {
+    NXDKIT_ASSIGN(const bool has_rank_files, HasRankFiles(path));
+    if (has_rank_files) form = FolderForm::kRankFiles;
+  }
   NXDKIT_ASSIGN(Folder folder, OpenAs(form.value_or(FolderForm::kCheckpoint), path));
   for (const StoredEntry& entry : folder.tensors)
     if (entry.shape.empty() && entry.chunks.size() > 1)

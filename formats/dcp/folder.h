@@ -59,7 +59,7 @@ void WarnOfDifference(Folder& folder, const std::string& key);
 
 // Whether the folder is meant as one: it has a file of metadata, files named *.distcp, or shards
 // of safetensors that say where they belong.
-bool LooksLikeFolder(const std::string& path);
+Result<bool> LooksLikeFolder(const std::string& path);
 
 // Reads the metadata and the structure of every chunk's archive, never tensor data. kCorrupt naming
 // file, key and offset for items that are outside of their file or overlap, and for archives that

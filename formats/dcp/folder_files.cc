@@ -38,7 +38,9 @@ Status CheckFileName(const std::string& name, std::string_view what) {
 
 Status CheckInside(const std::string& folder, const std::string& name) {
   const std::string path = JoinPath(folder, name);
-  if (RealPath(path).starts_with(RealPath(folder) + "/")) return OkStatus();
+  NXDKIT_ASSIGN(const std::string real, RealPath(path));
+  NXDKIT_ASSIGN(const std::string real_folder, RealPath(folder));
+  if (real.starts_with(real_folder + "/")) return OkStatus();
   return LeadsOut(name).in(path);
 }
 
@@ -53,14 +55,15 @@ Result<FolderFiles> FolderFiles::Open(const std::string& folder, const std::set<
   FolderFiles out;
   if (names.size() > kMaxOpenFiles)
     out.cache_ = std::make_shared<FileCache>(FileCache::Mode::kRead, kMaxOpenFiles);
-  const std::string real_folder = RealPath(folder) + "/";
+  NXDKIT_ASSIGN(const std::string real_folder, RealPath(folder));
   std::map<std::string, std::string> seen;  // names, by the file itself
   for (const std::string& name : names) {
     const std::string path = JoinPath(folder, name);
-    if (KindOf(path) == PathKind::kMissing)
+    NXDKIT_ASSIGN(const bool there, IsThere(path));
+    if (!there)
       return Corrupt("the file is missing; {} says what is in it", BaseName(said_by)).in(path);
-    const std::string real = RealPath(path);
-    if (!real.starts_with(real_folder)) return LeadsOut(name).in(said_by);
+    NXDKIT_ASSIGN(const std::string real, RealPath(path));
+    if (!real.starts_with(real_folder + "/")) return LeadsOut(name).in(said_by);
     const auto [other, added] = seen.emplace(real, name);
     if (!added)
       return Corrupt("the files {} and {} are the same one", EscapeControl(other->second),

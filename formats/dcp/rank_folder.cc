@@ -61,7 +61,8 @@ class RankOpener {
   }
 
   Result<Folder> Run() {
-    if (BaseName(RealPath(out_.path)).starts_with(kTemporaryPrefix))
+    NXDKIT_ASSIGN(const std::string real, RealPath(out_.path));
+    if (BaseName(real).starts_with(kTemporaryPrefix))
       return Corrupt(
                  "the save did not come to its end: torch_checkpointing writes into tmp_NAME, "
                  "which it renames when all ranks are done")
@@ -82,7 +83,8 @@ class RankOpener {
   std::string SaidBy() const { return JoinPath(out_.path, kRankMetadataFile); }
 
   Status ReadMetadata() {
-    if (KindOf(SaidBy()) == PathKind::kMissing) return OkStatus();
+    NXDKIT_ASSIGN(const bool has_metadata, IsThere(SaidBy()));
+    if (!has_metadata) return OkStatus();
     NXDKIT_ASSIGN(const std::string text,
                   ReadFolderFile(out_.path, kRankMetadataFile, kMaxMetadataBytes));
     NXDKIT_ASSIGN(metadata_, ParseRankMetadata(text).in(SaidBy()));
@@ -138,7 +140,9 @@ class RankOpener {
   Status Want(RankFile file) {
     const bool below = file.name.find('/') != std::string::npos;
     const std::string path = JoinPath(out_.path, file.name);
-    if (below ? KindOf(path) == PathKind::kMissing : !there_.contains(file.name))
+    NXDKIT_ASSIGN(const bool there,
+                  below ? IsThere(path) : Result<bool>(there_.contains(file.name)));
+    if (!there)
       return Corrupt("the file is missing; metadata.pkl says what is in it").in(path);
     if (!names_.insert(file.name).second)
       return Corrupt("rank {} and another one, or another item, have the file {}", file.rank,
@@ -366,9 +370,9 @@ class RankOpener {
 
 }  // namespace
 
-bool HasRankFiles(const std::string& path) {
-  const auto names = ListFolder(path);
-  return names.ok() && std::ranges::any_of(*names, [](const std::string& name) {
+Result<bool> HasRankFiles(const std::string& path) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(path));
+  return std::ranges::any_of(names, [](const std::string& name) {
            const auto file = ParseFileName(name);
            return file && file->rank == 0;
          });

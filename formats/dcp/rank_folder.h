@@ -9,7 +9,7 @@
 namespace nxdkit::dcp {
 
 // Whether there are files that are called as it calls them: "<item>_0.pt".
-bool HasRankFiles(const std::string& path);
+Result<bool> HasRankFiles(const std::string& path);
 
 Result<Folder> OpenRankFolder(const std::string& path);
 

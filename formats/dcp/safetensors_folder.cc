@@ -158,12 +158,15 @@ class ShardOpener {
 
 }  // namespace
 
-bool HasShards(const std::string& path, const std::vector<std::string>& names) {
+Result<bool> HasShards(const std::string& path, const std::vector<std::string>& names) {
   const auto name = std::ranges::find_if(
       names, [](const std::string& each) { return each.ends_with(kShardEnd); });
   if (name == names.end()) return false;
   const auto file = safetensors::Open(JoinPath(path, *name));
-  return file.ok() && MetadataOf(*file, kShardingInfo);
+  if (file.ok()) return MetadataOf(*file, kShardingInfo) != nullptr;
+  const Errc code = file.error().code();
+  if (code == Errc::kIo || code == Errc::kNotFound) return file.error();
+  return false;
 }
 
 Result<Folder> OpenShards(const std::string& path) { return ShardOpener(path).Run(); }

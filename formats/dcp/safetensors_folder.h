@@ -10,7 +10,7 @@
 namespace nxdkit::dcp {
 
 // Whether the first safetensors file among these names in the folder says where it belongs.
-bool HasShards(const std::string& path, const std::vector<std::string>& names);
+Result<bool> HasShards(const std::string& path, const std::vector<std::string>& names);
 
 Result<Folder> OpenShards(const std::string& path);
 

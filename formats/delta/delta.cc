@@ -33,11 +33,9 @@ uint64_t Param::block_elements(uint64_t block) const {
          static_cast<uint64_t>(ElementBytes(dtype));
 }
 
-bool LooksLikeDelta(const std::string& path) {
-  const Result<File> file = File::OpenRead(path);
-  std::array<std::byte, sizeof kMagic> bytes;
-  return file.ok() && file->bytes() >= bytes.size() && file->ReadAt(0, bytes).ok() &&
-         std::memcmp(bytes.data(), kMagic, sizeof kMagic) == 0;
+Result<bool> LooksLikeDelta(const std::string& path) {
+  NXDKIT_ASSIGN(const std::string start, ReadStart(path, sizeof kMagic));
+  return start.size() == sizeof kMagic && std::memcmp(start.data(), kMagic, sizeof kMagic) == 0;
 }
 
 Result<std::shared_ptr<const Delta>> Delta::Open(const std::string& path) {

@@ -36,7 +36,7 @@ struct Head {
 };
 
 // By the first bytes only.
-bool LooksLikeDelta(const std::string& path);
+Result<bool> LooksLikeDelta(const std::string& path);
 
 // An opened delta. Thread-safe.
 class Delta {

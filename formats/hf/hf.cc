@@ -26,9 +26,12 @@ constexpr std::array<Candidate, 4> kCandidates = {{
     {"pytorch_model.bin.index.json", ".bin"},
 }};
 
-const Candidate* FindWeights(const std::string& folder) {
-  for (const Candidate& candidate : kCandidates)
-    if (KindOf(JoinPath(folder, candidate.file)) == PathKind::kFile) return &candidate;
+// nullptr when there are none.
+Result<const Candidate*> FindWeights(const std::string& folder) {
+  for (const Candidate& candidate : kCandidates) {
+    NXDKIT_ASSIGN(const bool there, HasFile(folder, candidate.file));
+    if (there) return &candidate;
+  }
   return nullptr;
 }
 
@@ -37,7 +40,8 @@ Status CheckPresent(const std::string& folder, const Index& index) {
   size_t missing = 0;
   std::string first;
   for (const std::string& name : index.files) {
-    if (KindOf(JoinPath(folder, name)) == PathKind::kFile) continue;
+    NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
+    if (there) continue;
     if (missing++ == 0) first = name;
   }
   if (missing == 0) return OkStatus();
@@ -94,10 +98,13 @@ Result<Checkpoint> OpenSharded(const std::string& folder, const Candidate& candi
 
 }  // namespace
 
-bool HasWeights(const std::string& folder) { return FindWeights(folder) != nullptr; }
+Result<bool> HasWeights(const std::string& folder) {
+  NXDKIT_ASSIGN(const Candidate* const weights, FindWeights(folder));
+  return weights != nullptr;
+}
 
 Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open) {
-  const Candidate* const weights = FindWeights(folder);
+  NXDKIT_ASSIGN(const Candidate* const weights, FindWeights(folder));
   if (weights == nullptr) {
     std::string names;
     for (const Candidate& candidate : kCandidates)
@@ -147,10 +154,12 @@ constexpr std::array<std::string_view, 26> kSideFiles = {
 
 }  // namespace
 
-std::vector<std::string> SideFiles(const std::string& folder) {
+Result<std::vector<std::string>> SideFiles(const std::string& folder) {
   std::vector<std::string> present;
-  for (const std::string_view name : kSideFiles)
-    if (KindOf(JoinPath(folder, name)) == PathKind::kFile) present.emplace_back(name);
+  for (const std::string_view name : kSideFiles) {
+    NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
+    if (there) present.emplace_back(name);
+  }
   return present;
 }
 

@@ -30,10 +30,10 @@ struct Checkpoint {
 Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open);
 
 // Whether Open would find weights there (by file names only).
-bool HasWeights(const std::string& folder);
+Result<bool> HasWeights(const std::string& folder);
 
 // The files next to the weights that travel with a model byte for byte, those present in `folder`,
 // sorted: config.json, generation_config.json, tokenizer files, chat templates...
-std::vector<std::string> SideFiles(const std::string& folder);
+Result<std::vector<std::string>> SideFiles(const std::string& folder);
 
 }  // namespace nxdkit::hf

@@ -40,39 +40,45 @@ std::string RepoFolder(HubKind kind, const std::string& name) {
 }
 
 // The commit of refs/main; "" where there is none.
-std::string MainCommit(const std::string& repo) {
+Result<std::string> MainCommit(const std::string& repo) {
   const std::string ref = JoinPath(repo, "refs/main");
-  if (KindOf(ref) != PathKind::kFile) return "";
-  const Result<std::string> text = ReadSmallFile(ref, kMaxRef);
-  if (!text.ok()) return "";
-  const std::string commit = text->substr(0, text->find_last_not_of(" \r\n\t") + 1);
-  return IsHubPart(commit) ? commit : "";
+  NXDKIT_ASSIGN(const bool there, IsFile(ref));
+  if (!there) return std::string();
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(ref, kMaxRef));
+  std::string commit = text.substr(0, text.find_last_not_of(" \r\n\t") + 1);
+  return IsHubPart(commit) ? commit : std::string();
 }
 
 // A file of a snapshot whose blob is not there; "" when all are.
-std::string BrokenLink(const std::string& folder, int depth) {
-  const Result<std::vector<std::string>> names = ListFolder(folder);
-  if (!names.ok() || depth > kMaxDepth) return "";
-  for (const std::string& name : *names) {
+Result<std::string> BrokenLink(const std::string& folder, int depth) {
+  if (depth > kMaxDepth) return std::string();
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
+  for (const std::string& name : names) {
     const std::string path = JoinPath(folder, name);
-    if (KindOf(path) == PathKind::kMissing) return name;
-    if (KindOf(path) != PathKind::kFolder) continue;
-    const std::string inside = BrokenLink(path, depth + 1);
+    const Result<PathKind> kind = KindOf(path);
+    if (!kind.ok() && kind.error().code() == Errc::kCorrupt) return name;  // it leads to nothing
+    if (!kind.ok()) return kind.error();
+    if (*kind != PathKind::kFolder) continue;
+    NXDKIT_ASSIGN(const std::string inside, BrokenLink(path, depth + 1));
     if (!inside.empty()) return JoinPath(name, inside);
   }
-  return "";
+  return std::string();
 }
 
 // What a model needs and the snapshot does not have, as far as names tell.
-std::string LackingFile(const std::string& snapshot) {
-  if (KindOf(JoinPath(snapshot, "config.json")) != PathKind::kFile) return "config.json";
+Result<std::string> LackingFile(const std::string& snapshot) {
+  NXDKIT_ASSIGN(const bool has_config, HasFile(snapshot, "config.json"));
+  if (!has_config) return std::string("config.json");
   const std::string index = JoinPath(snapshot, "model.safetensors.index.json");
-  if (KindOf(index) != PathKind::kFile) return "";
+  NXDKIT_ASSIGN(const bool has_index, IsFile(index));
+  if (!has_index) return std::string();
   const Result<Index> shards = ReadIndex(index, ".safetensors");
-  if (!shards.ok()) return "";  // who opens it says why
-  for (const std::string& file : shards->files)
-    if (KindOf(JoinPath(snapshot, file)) != PathKind::kFile) return file;
-  return "";
+  if (!shards.ok()) return std::string();  // who opens it says why
+  for (const std::string& file : shards->files) {
+    NXDKIT_ASSIGN(const bool there, HasFile(snapshot, file));
+    if (!there) return file;
+  }
+  return std::string();
 }
 
 }  // namespace
@@ -80,7 +86,8 @@ std::string LackingFile(const std::string& snapshot) {
 bool IsHubName(const std::string& text) {
   const size_t slash = text.find('/');
   return slash != std::string::npos && IsHubPart(std::string_view(text).substr(0, slash)) &&
-         IsHubPart(std::string_view(text).substr(slash + 1)) && KindOf(text) == PathKind::kMissing;
+         IsHubPart(std::string_view(text).substr(slash + 1)) &&
+         KindForHint(text) == PathKind::kMissing;  // else who opens it as a path says why
 }
 
 std::string HubCacheFolder() {
@@ -96,11 +103,12 @@ std::string HubCacheFolder() {
 Result<std::string> FindInHubCache(HubKind kind, const std::string& name) {
   const std::string repo = RepoFolder(kind, name);
   const std::string snapshots = JoinPath(repo, "snapshots");
-  if (KindOf(snapshots) != PathKind::kFolder)
+  NXDKIT_ASSIGN(const bool is_there, IsFolder(snapshots));
+  if (!is_there)
     return Missing(kind, name,
                    fmt::format("no such file or folder, and it is not in the hub's cache {}",
                                HubCacheFolder()));
-  std::string commit = MainCommit(repo);
+  NXDKIT_ASSIGN(std::string commit, MainCommit(repo));
   if (commit.empty()) {
     NXDKIT_ASSIGN(const std::vector<std::string> all, ListFolder(snapshots));
     if (all.size() != 1)
@@ -110,10 +118,13 @@ Result<std::string> FindInHubCache(HubKind kind, const std::string& name) {
     commit = all.front();
   }
   const std::string snapshot = JoinPath(snapshots, commit);
-  if (KindOf(snapshot) != PathKind::kFolder)
+  NXDKIT_ASSIGN(const bool has_snapshot, IsFolder(snapshot));
+  if (!has_snapshot)
     return Missing(kind, name, fmt::format("its snapshot {} is not in the hub's cache", commit));
-  std::string lacking = BrokenLink(snapshot, 0);
-  if (lacking.empty() && kind == HubKind::kModel) lacking = LackingFile(snapshot);
+  NXDKIT_ASSIGN(std::string lacking, BrokenLink(snapshot, 0));
+  if (lacking.empty() && kind == HubKind::kModel) {
+    NXDKIT_ASSIGN(lacking, LackingFile(snapshot));
+  }
   if (!lacking.empty())
     return Missing(
         kind, name,

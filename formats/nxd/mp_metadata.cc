@@ -140,11 +140,10 @@ Result<MpMetadata> ParseMpMetadata(std::string_view json_text, const std::string
 }
 
 Result<std::optional<MpRecord>> ReadMpRecord(const std::string& tag_folder, int pp) {
-  const auto names = ListFolder(tag_folder);
-  if (!names.ok()) return std::optional<MpRecord>();
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(tag_folder));
   std::map<int, std::string> paths;
   MpRecord record;
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     const auto rank = RankOf(name);
     if (rank && rank->second == ".json") paths[rank->first] = JoinPath(tag_folder, name);
     if (rank && rank->second == ".pt")

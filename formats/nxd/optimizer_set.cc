@@ -230,7 +230,8 @@ class OptimizerReader {
       return std::optional(files_.Inside(archive_, index->index));
     if (!value.reference()) return std::optional<StoredTensor>();
     const std::string path = TensorFiles::PathOf(archive_.path, value.reference()->tid);
-    if (KindOf(path) != PathKind::kFile) return TensorFiles::Missing(archive_.path, path);
+    NXDKIT_ASSIGN(const bool there, IsFile(path));
+    if (!there) return TensorFiles::Missing(archive_.path, path);
     NXDKIT_ASSIGN(StoredTensor tensor, files_.Open(path, out_.file_bytes));
     return std::optional(std::move(tensor));
   }
@@ -279,7 +280,10 @@ Result<std::optional<OptimizerLocation>> LocateOptimizer(const std::string& tag_
   NXDKIT_TRY(RefuseLegacy(tag_folder));
   OptimizerLocation out;
   out.folder = JoinPath(tag_folder, "optim");
-  if (KindOf(out.folder) != PathKind::kFolder) return std::optional<OptimizerLocation>();
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(out.folder));
+  if (kind == PathKind::kMissing) return std::optional<OptimizerLocation>();
+  if (kind != PathKind::kFolder)
+    return Corrupt("the optimizer's state is a folder; this is none").in(out.folder);
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(out.folder));
   if (names.empty()) return std::optional<OptimizerLocation>();
   Found found = FilesAmong(names, out.folder);
@@ -298,8 +302,10 @@ Result<std::optional<OptimizerLocation>> LocateOptimizer(const std::string& tag_
   out.merged = !found.full.empty();
   out.files = std::move(out.merged ? found.full : found.sharded);
   if (out.files.empty()) {
-    if (const std::optional<Error> refused = RefuseByName(out.folder))
-      return Error(refused->code(), refused->message()).in(out.folder).hint(kLeaveOut);
+    if (const Status refused = RefuseByName(out.folder); !refused.ok())
+      return Error(refused.error().code(), refused.error().message())
+          .in(out.folder)
+          .hint(kLeaveOut);
     return Unsupported(
                "no optimizer file known, such as dp_rank_00_tp_rank_00_pp_rank_00.pt; found {}",
                names.front())

@@ -54,31 +54,29 @@ constexpr Row kRows[] = {
      "read it with --from rollout"},
 };
 
-Names NamesIn(const std::string& folder) {
-  auto names = ListFolder(folder);
-  return names.ok() ? *std::move(names) : Names();
-}
-
 }  // namespace
 
 bool IsLegacyOptimizer(std::string_view name) { return name.starts_with("optim.dp_rank_"); }
 
-bool IsOptimizerFolder(const std::string& path) {
-  return BaseName(path) == "optim" && Starts(NamesIn(path), "dp_rank_");
+Result<bool> IsOptimizerFolder(const std::string& path) {
+  if (BaseName(path) != "optim") return false;
+  NXDKIT_ASSIGN(const Names names, ListIfThere(path));
+  return Starts(names, "dp_rank_");
 }
 
-std::optional<Error> RefuseByName(const std::string& path) {
-  if (IsOptimizerFolder(path))
+Status RefuseByName(const std::string& path) {
+  NXDKIT_ASSIGN(const bool is_optimizer, IsOptimizerFolder(path));
+  if (is_optimizer)
     return Unsupported("optimizer state (optim/); it holds no weights")
         .in(path)
         .hint("name the tag folder, whose model/ holds the weights");
-  const Names names = NamesIn(path);
+  NXDKIT_ASSIGN(const Names names, ListIfThere(path));
   for (const Row& row : kRows)
     if (row.is(names)) return Error(Errc::kUnsupported, row.what).in(path).hint(row.hint);
   if (Has(names, "optim") && !Has(names, "model"))
     return Unsupported("a tag folder with optimizer state (optim/) only; it holds no weights")
         .in(path);
-  return std::nullopt;
+  return OkStatus();
 }
 
 }  // namespace nxdkit::nxd

@@ -2,7 +2,6 @@
 // decision table that is no SetStyle, refused by name.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,10 +13,10 @@ namespace nxdkit::nxd {
 bool IsLegacyOptimizer(std::string_view name);
 
 // An `optim` folder of rank files: their names are those of model shards, so it comes first.
-bool IsOptimizerFolder(const std::string& path);
+Result<bool> IsOptimizerFolder(const std::string& path);
 
-// kUnsupported saying what the folder is and what to do; nullopt when it is none of these. By names
+// kUnsupported saying what the folder is and what to do; OK when it is none of these. By names
 // only, and only for folders that hold no shard set.
-std::optional<Error> RefuseByName(const std::string& path);
+Status RefuseByName(const std::string& path);
 
 }  // namespace nxdkit::nxd

@@ -1,7 +1,6 @@
 #include "formats/nxd/shard_set.h"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -20,10 +19,6 @@
 
 namespace nxdkit::nxd {
 namespace {
-
-bool IsFile(const std::string& folder, const char* name) {
-  return KindOf(JoinPath(folder, name)) == PathKind::kFile;
-}
 
 // Output that another command is still building, or was when it was killed: never a finished tag.
 bool IsPartial(const std::string& folder) { return BaseName(folder).ends_with(".partial"); }
@@ -44,7 +39,8 @@ Result<SetLocation> MakeLocation(const std::string& tag_folder, const std::strin
   NXDKIT_ASSIGN(set.style, OneStyle(found.styles, shard_folder));
   set.files = std::move(found.files);
   set.has_markers = IsV2(set.style);
-  set.finished = IsFile(tag_folder, "done") && !IsPartial(tag_folder);
+  NXDKIT_ASSIGN(const bool done, HasFile(tag_folder, "done"));
+  set.finished = done && !IsPartial(tag_folder);
   NXDKIT_ASSIGN(const GridSizes sizes, OrderGrid(set.files, shard_folder));
   set.tp = sizes.tp;
   set.pp = sizes.pp;
@@ -56,7 +52,7 @@ Result<SetLocation> MakeLocation(const std::string& tag_folder, const std::strin
 }
 
 Error NothingHere(const std::string& path, std::string what) {
-  if (std::optional<Error> refused = RefuseByName(path)) return *std::move(refused);
+  if (Status refused = RefuseByName(path); !refused.ok()) return std::move(refused).error();
   return Error(Errc::kNotFound, std::move(what)).in(path);
 }
 
@@ -64,7 +60,8 @@ Error NothingHere(const std::string& path, std::string what) {
 Result<std::string> LatestTag(const std::string& root) {
   TagFolder latest;
   std::string unfinished;
-  for (const TagFolder& tag : ListTags(root)) {
+  NXDKIT_ASSIGN(const std::vector<TagFolder> tags, ListTags(root));
+  for (const TagFolder& tag : tags) {
     if (!tag.finished)
       unfinished += (unfinished.empty() ? "" : ", ") + tag.name;
     else if (!latest.finished ||
@@ -81,20 +78,20 @@ Result<std::string> LatestTag(const std::string& root) {
 }
 
 Result<SetLocation> LocateTag(const std::string& tag_folder) {
-  const std::string model = JoinPath(tag_folder, "model");
-  if (ShardsFound shards = ShardsIn(model); !shards.files.empty())
-    return MakeLocation(tag_folder, model, std::move(shards));
-  if (ShardsFound shards = ShardsIn(tag_folder); !shards.files.empty())
-    return MakeLocation(tag_folder, tag_folder, std::move(shards));
+  for (const std::string& folder : {JoinPath(tag_folder, "model"), tag_folder}) {
+    NXDKIT_ASSIGN(ShardsFound shards, ShardsIn(folder));
+    if (!shards.files.empty()) return MakeLocation(tag_folder, folder, std::move(shards));
+  }
   return NothingHere(tag_folder, "the tag folder holds no shard files");
 }
 
 // A folder that holds the shards itself: model/ of a tag, or an old style's own folder.
 Result<SetLocation> LocateShards(const std::string& path, ShardsFound shards) {
   const std::string above = FolderAbove(path);
-  const bool inside_tag =
-      IsV2(*shards.styles.begin()) &&
-      (BaseName(path) == "model" || IsFile(above, "checkpoint") || IsFile(above, "done"));
+  NXDKIT_ASSIGN(const bool has_checkpoint, HasFile(above, "checkpoint"));
+  NXDKIT_ASSIGN(const bool has_done, HasFile(above, "done"));
+  const bool inside_tag = IsV2(*shards.styles.begin()) &&
+                          (BaseName(path) == "model" || has_checkpoint || has_done);
   return MakeLocation(inside_tag ? above : path, path, std::move(shards));
 }
 
@@ -202,9 +199,12 @@ class SetReader {
   // Adds the size of the tensor's file to `file_bytes`.
   Result<StoredTensor> Resolve(const ShardFile& file, int64_t tid, uint64_t& file_bytes) {
     std::string path = TensorFiles::PathOf(file.path, tid);
-    if (KindOf(path) != PathKind::kFile && file.ep > 0)
+    NXDKIT_ASSIGN(bool there, IsFile(path));
+    if (!there && file.ep > 0) {
       path = TensorFiles::PathOf(FirstExpertRank(file), tid);
-    if (KindOf(path) != PathKind::kFile) return MissingTensorFile(file, path);
+      NXDKIT_ASSIGN(there, IsFile(path));
+    }
+    if (!there) return MissingTensorFile(file, path);
     return files_.Open(path, file_bytes);
   }
 
@@ -216,7 +216,7 @@ class SetReader {
   }
 
   Error MissingTensorFile(const ShardFile& file, const std::string& path) const {
-    const auto entries = ListFolder(ParentPath(path));
+    const auto entries = ListFolder(ParentPath(path));  // an error in any case
     if (entries.ok() && entries->empty())
       return Unsupported(
                  "the weights were left out when the set was saved "
@@ -242,55 +242,79 @@ std::string_view SetStyleName(SetStyle style) {
   return kNames[static_cast<size_t>(style)];
 }
 
-std::optional<ShardFile> ShardOfPath(const std::string& path) {
+Result<std::optional<ShardFile>> ShardOfPath(const std::string& path) {
   const std::string folder = ParentPath(path);
   // v1 and NNM: the ranks are in the name of the folder around the file.
   for (const std::string& shard : {path, folder}) {
-    const auto found = ShardOf(ParentPath(shard), BaseName(shard));
-    if (found && SamePath(found->first.path, path)) return found->first;
+    NXDKIT_ASSIGN(const MaybeShard found, ShardOf(ParentPath(shard), BaseName(shard)));
+    if (!found) continue;
+    NXDKIT_ASSIGN(const bool same, SamePath(found->first.path, path));
+    if (same) return std::optional(found->first);
   }
-  return std::nullopt;
+  return std::optional<ShardFile>();
 }
 
-bool LooksLikeShardSet(const std::string& path) {
-  if (KindOf(path) != PathKind::kFolder) return false;
-  if (!ShardsIn(path).files.empty() || !ShardsIn(JoinPath(path, "model")).files.empty())
-    return true;
-  return std::ranges::any_of(ListTags(path), [&](const TagFolder& tag) {
-    return !ShardsIn(JoinPath(JoinPath(path, tag.name), "model")).files.empty();
-  });
+namespace {
+
+Result<bool> HasShards(const std::string& folder) {
+  NXDKIT_ASSIGN(const ShardsFound found, ShardsIn(folder));
+  return !found.files.empty();
 }
 
-std::vector<TagFolder> ListTags(const std::string& path) {
+}  // namespace
+
+Result<bool> LooksLikeShardSet(const std::string& path) {
+  NXDKIT_ASSIGN(const bool folder, IsFolder(path));
+  if (!folder) return false;
+  std::vector<std::string> places = {path, JoinPath(path, "model")};
+  NXDKIT_ASSIGN(const std::vector<TagFolder> tags, ListTags(path));
+  for (const TagFolder& tag : tags)
+    places.push_back(JoinPath(JoinPath(path, tag.name), "model"));
+  for (const std::string& place : places) {
+    NXDKIT_ASSIGN(const bool has_shards, HasShards(place));
+    if (has_shards) return true;
+  }
+  return false;
+}
+
+Result<std::vector<TagFolder>> ListTags(const std::string& path) {
   std::vector<TagFolder> tags;
-  const auto names = ListFolder(path);
-  if (!names.ok()) return tags;
-  for (const std::string& name : *names) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(path));
+  for (const std::string& name : names) {
     const std::string folder = JoinPath(path, name);
-    if (KindOf(folder) != PathKind::kFolder || IsPartial(folder)) continue;
-    struct stat info;
-    if (::stat(JoinPath(folder, "done").c_str(), &info) == 0 && S_ISREG(info.st_mode))
-      tags.push_back({name, true, {info.st_mtim.tv_sec, info.st_mtim.tv_nsec}});
-    else if (IsFile(folder, "checkpoint") || !ShardsIn(JoinPath(folder, "model")).files.empty())
-      tags.push_back({name});
+    // The top of an ext4 file system has it, for root alone.
+    if (IsPartial(folder) || name == "lost+found") continue;
+    NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
+    if (!is_folder) continue;
+    NXDKIT_ASSIGN(const PathInfo done, LookAt(JoinPath(folder, "done")));
+    if (done.kind == PathKind::kFile) {
+      constexpr int64_t kSecond = 1'000'000'000;
+      tags.push_back({name, true, {done.written_ns / kSecond, done.written_ns % kSecond}});
+      continue;
+    }
+    NXDKIT_ASSIGN(const bool has_checkpoint, HasFile(folder, "checkpoint"));
+    NXDKIT_ASSIGN(const bool has_shards, HasShards(JoinPath(folder, "model")));
+    if (has_checkpoint || has_shards) tags.push_back({name});
   }
   return tags;
 }
 
 Result<SetLocation> Locate(const std::string& path, const std::optional<std::string>& tag) {
-  const PathKind kind = KindOf(path);
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
   if (kind == PathKind::kMissing) return NotFound("no such file or folder").in(path);
   if (kind != PathKind::kFolder)
     return Unsupported("an NxD shard set is a folder; this is a file").in(path);
   if (tag) {
     NXDKIT_TRY(CheckTagName(*tag));
     const std::string tag_folder = JoinPath(path, *tag);
-    if (KindOf(tag_folder) != PathKind::kFolder) return NotFound("no tag \"{}\"", *tag).in(path);
+    NXDKIT_ASSIGN(const bool is_folder, IsFolder(tag_folder));
+    if (!is_folder) return NotFound("no tag \"{}\"", *tag).in(path);
     return LocateTag(tag_folder);
   }
-  if (ShardsFound direct = ShardsIn(path); !direct.files.empty())
-    return LocateShards(path, std::move(direct));
-  if (!ShardsIn(JoinPath(path, "model")).files.empty()) return LocateTag(path);
+  NXDKIT_ASSIGN(ShardsFound direct, ShardsIn(path));
+  if (!direct.files.empty()) return LocateShards(path, std::move(direct));
+  NXDKIT_ASSIGN(const bool is_tag, HasShards(JoinPath(path, "model")));
+  if (is_tag) return LocateTag(path);
   NXDKIT_ASSIGN(const std::string latest, LatestTag(path));
   return LocateTag(JoinPath(path, latest));
 }
@@ -312,7 +336,8 @@ Result<ShardSet> Read(SetLocation location) {
 
 Result<ShardSet> ReadMainFile(const std::string& path) {
   SetLocation location;
-  location.files.push_back(ShardOfPath(path).value_or(ShardFile{.path = path}));
+  NXDKIT_ASSIGN(const std::optional<ShardFile> shard, ShardOfPath(path));
+  location.files.push_back(shard.value_or(ShardFile{.path = path}));
   return Read(std::move(location));
 }
 

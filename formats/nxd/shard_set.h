@@ -52,7 +52,7 @@ struct SetLocation {
 Result<SetLocation> Locate(const std::string& path, const std::optional<std::string>& tag);
 
 // Whether Locate could find something there: by names only.
-bool LooksLikeShardSet(const std::string& path);
+Result<bool> LooksLikeShardSet(const std::string& path);
 
 // The tags of an NxD root, sorted by name: the folders that have a marker, or (a converter's
 // output) shards in model/. Empty when `path` is not a root.
@@ -61,10 +61,10 @@ struct TagFolder {
   bool finished = false;                     // `done` is there
   std::pair<int64_t, int64_t> done_at = {};  // when it was written: seconds, nanoseconds
 };
-std::vector<TagFolder> ListTags(const std::string& path);
+Result<std::vector<TagFolder>> ListTags(const std::string& path);
 
 // The ranks of one main file of a set, as its path says; nullopt when the path is not such.
-std::optional<ShardFile> ShardOfPath(const std::string& path);
+Result<std::optional<ShardFile>> ShardOfPath(const std::string& path);
 
 struct Shard {
   ShardFile file;

@@ -40,49 +40,52 @@ std::optional<RankName> ParseRankName(std::string_view name) {
 
 namespace {
 
-bool HasEntries(const std::string& folder) {
-  const auto names = ListFolder(folder);
-  return names.ok() && !names->empty();
+// What a main file of v2 is: its tensors may lie in a folder beside it.
+Result<SetStyle> StyleOfV2(const std::string& path) {
+  const std::string tensors = path + kTensorFolder;
+  NXDKIT_ASSIGN(const bool has_folder, IsFolder(tensors));
+  if (!has_folder) return SetStyle::kV2;
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(tensors));
+  NXDKIT_ASSIGN(const bool has_info, IsFile(path + ".info.pt"));
+  return !names.empty() || has_info ? SetStyle::kV2Xser : SetStyle::kInlineXser;
 }
 
 }  // namespace
 
-std::optional<std::pair<ShardFile, SetStyle>> ShardOf(const std::string& folder,
-                                                      const std::string& name) {
+Result<MaybeShard> ShardOf(const std::string& folder, const std::string& name) {
   const std::optional<RankName> ranks = ParseRankName(name);
-  if (!ranks) return std::nullopt;
-  if (ranks->dp > 0) return std::nullopt;  // copies that data parallel ranks wrote
+  if (!ranks) return MaybeShard();
+  if (ranks->dp > 0) return MaybeShard();  // copies that data parallel ranks wrote
   ShardFile file{JoinPath(folder, name), ranks->tp, std::max(0, ranks->pp), std::max(0, ranks->ep)};
-  const PathKind kind = KindOf(file.path);
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(file.path));
   if (ranks->suffix == ".pt" && ranks->pp >= 0 && kind == PathKind::kFile) {
-    const std::string tensors = file.path + kTensorFolder;
-    if (KindOf(tensors) != PathKind::kFolder) return std::pair{file, SetStyle::kV2};
-    const bool by_reference =
-        HasEntries(tensors) || KindOf(file.path + ".info.pt") == PathKind::kFile;
-    return std::pair{file, by_reference ? SetStyle::kV2Xser : SetStyle::kInlineXser};
+    NXDKIT_ASSIGN(const SetStyle style, StyleOfV2(file.path));
+    return MaybeShard({file, style});
   }
-  if (!ranks->suffix.empty()) return std::nullopt;
+  if (!ranks->suffix.empty()) return MaybeShard();
   // Only v1 with xser writes a file of this name: without .tensors/ beside it all tensors must be
   // inside.
   if (kind == PathKind::kFile)
-    return std::pair{file, ranks->pp < 0 ? SetStyle::kV0 : SetStyle::kV1Xser};
-  if (kind != PathKind::kFolder) return std::nullopt;
+    return MaybeShard({file, ranks->pp < 0 ? SetStyle::kV0 : SetStyle::kV1Xser});
+  if (kind != PathKind::kFolder) return MaybeShard();
   for (const auto& [inner, style] :
        {std::pair{"checkpoint.pt", SetStyle::kV1}, {"model_optim_rng.ckpt", SetStyle::kNnm}}) {
     const std::string path = JoinPath(file.path, inner);
-    if (KindOf(path) != PathKind::kFile) continue;
+    NXDKIT_ASSIGN(const bool there, IsFile(path));
+    if (!there) continue;
     file.path = path;
-    return std::pair{file, style};
+    return MaybeShard({file, style});
   }
-  return std::nullopt;
+  return MaybeShard();
 }
 
-ShardsFound ShardsIn(const std::string& folder) {
+Result<ShardsFound> ShardsIn(const std::string& folder) {
   ShardsFound found;
-  const auto names = ListFolder(folder);
-  if (!names.ok() || IsOptimizerFolder(folder)) return found;
-  for (const std::string& name : *names) {
-    auto shard = ShardOf(folder, name);
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(folder));
+  NXDKIT_ASSIGN(const bool is_optimizer, IsOptimizerFolder(folder));
+  if (is_optimizer) return found;
+  for (const std::string& name : names) {
+    NXDKIT_ASSIGN(MaybeShard shard, ShardOf(folder, name));
     if (!shard) continue;
     found.styles.insert(shard->second);
     found.files.push_back(std::move(shard->first));
@@ -90,15 +93,15 @@ ShardsFound ShardsIn(const std::string& folder) {
   return found;
 }
 
-std::vector<ShardFile> OptimizerFilesIn(const std::string& folder) {
+Result<std::vector<ShardFile>> OptimizerFilesIn(const std::string& folder) {
   std::vector<ShardFile> files;
-  const auto names = ListFolder(folder);
-  if (!names.ok()) return files;
-  for (const std::string& name : *names) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(folder));
+  for (const std::string& name : names) {
     const std::optional<RankName> ranks = ParseRankName(name);
+    if (!ranks || ranks->suffix != ".pt" || ranks->dp < 0) continue;
     const std::string path = JoinPath(folder, name);
-    if (!ranks || ranks->suffix != ".pt" || ranks->dp < 0 || KindOf(path) != PathKind::kFile)
-      continue;
+    NXDKIT_ASSIGN(const bool is_file, IsFile(path));
+    if (!is_file) continue;
     files.push_back({path, ranks->tp, std::max(0, ranks->pp), std::max(0, ranks->ep), ranks->dp});
   }
   return files;

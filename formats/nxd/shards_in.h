@@ -22,21 +22,21 @@ struct RankName {
 std::optional<RankName> ParseRankName(std::string_view name);
 
 // The shard that an entry of a folder is, and its style.
-std::optional<std::pair<ShardFile, SetStyle>> ShardOf(const std::string& folder,
-                                                      const std::string& name);
+using MaybeShard = std::optional<std::pair<ShardFile, SetStyle>>;
+Result<MaybeShard> ShardOf(const std::string& folder, const std::string& name);
 
 struct ShardsFound {
   std::vector<ShardFile> files;  // in the order of their names
   std::set<SetStyle> styles;
 };
 
-// Empty when the folder cannot be listed or holds an optimizer. Files of data parallel ranks above
+// Empty when there is no folder, or it holds an optimizer. Files of data parallel ranks above
 // 0 are copies, and left out.
-ShardsFound ShardsIn(const std::string& folder);
+Result<ShardsFound> ShardsIn(const std::string& folder);
 
 // The files of an optimizer's state in `folder` (optim/ of a tag), of every rank, in the order of
 // their names.
-std::vector<ShardFile> OptimizerFilesIn(const std::string& folder);
+Result<std::vector<ShardFile>> OptimizerFilesIn(const std::string& folder);
 
 bool IsV2(SetStyle style);
 

@@ -81,7 +81,8 @@ Result<Sidecar> ParseSidecar(std::string_view json_text, const std::string& path
 
 Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder) {
   const std::string path = JoinPath(tag_folder, kSidecarName);
-  if (KindOf(path) != PathKind::kFile) return std::optional<Sidecar>();
+  NXDKIT_ASSIGN(const bool there, IsFile(path));
+  if (!there) return std::optional<Sidecar>();
   NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxSidecarBytes));
   NXDKIT_ASSIGN(Sidecar sidecar, ParseSidecar(text, path));
   return std::optional<Sidecar>(std::move(sidecar));

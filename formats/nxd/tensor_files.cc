@@ -45,7 +45,7 @@ Result<StoredTensor> TensorFiles::Open(const std::string& path, uint64_t& file_b
 
 Error TensorFiles::Missing(const std::string& main, const std::string& path) {
   const std::string folder = ParentPath(path);
-  if (KindOf(folder) != PathKind::kFolder)
+  if (KindForHint(folder) != PathKind::kFolder)  // an error in any case
     return Corrupt("the tensors are in a folder {} next to this file, which is missing",
                    BaseName(folder))
         .in(main);

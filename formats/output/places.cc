@@ -18,7 +18,8 @@ bool IsWithin(const std::string& path, const std::string& folder) {
 // The nearest folder above the output that exists, where the rest will be made.
 Status CheckFolder(const std::string& real_output) {
   const std::string folder = NearestExisting(ParentPath(real_output));
-  if (KindOf(folder) != PathKind::kFolder)
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
+  if (!is_folder)
     return BadUsage("this is not a folder, so the output cannot be in it").in(folder);
   if (::access(folder.c_str(), W_OK) != 0)
     return SystemError("write into the folder", errno).in(folder);
@@ -29,10 +30,10 @@ Status CheckFolder(const std::string& real_output) {
 
 Status CheckPlaces(const std::string& output, const std::vector<std::string>& read) {
   if (output.empty()) return BadUsage("the output's name is empty");
-  const std::string out = RealPath(output);
+  NXDKIT_ASSIGN(const std::string out, RealPath(output));
   const std::string staging = out + ".partial";
   for (const std::string& path : read) {
-    const std::string in = RealPath(path);
+    NXDKIT_ASSIGN(const std::string in, RealPath(path));
     if (in == out) return BadUsage("the output is the input itself").in(output);
     if (IsWithin(in, out))
       return BadUsage("the output would replace the folder that {} is in, which is read", path)
@@ -46,10 +47,10 @@ Status CheckPlaces(const std::string& output, const std::vector<std::string>& re
 
 Status CheckNotAPart(const std::string& output, const std::string& artifact) {
   if (artifact.empty()) return OkStatus();
-  const std::string out = RealPath(output);
-  const std::string folder = RealPath(artifact);
+  NXDKIT_ASSIGN(const std::string out, RealPath(output));
+  NXDKIT_ASSIGN(const std::string folder, RealPath(artifact));
   if (!IsWithin(out, folder) || out == folder) return OkStatus();
-  const PathKind kind = KindOf(out);
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(out));
   if (kind == PathKind::kMissing) return OkStatus();
   if (kind == PathKind::kFolder) {
     NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(out));

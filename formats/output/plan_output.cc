@@ -125,20 +125,23 @@ class Planner {
     return OkStatus();
   }
 
-  void CarrySideFiles() {
-    if (!source_.artifact.side_folder.empty())
-      for (const std::string& name : hf::SideFiles(source_.artifact.side_folder))
-        if (name != "config.json")
-          plan_.copies.push_back({name, JoinPath(source_.artifact.side_folder, name)});
+  Status CarrySideFiles() {
     const Artifact& from = source_.artifact;
+    if (!from.side_folder.empty()) {
+      NXDKIT_ASSIGN(const std::vector<std::string> names, hf::SideFiles(from.side_folder));
+      for (const std::string& name : names)
+        if (name != "config.json")
+          plan_.copies.push_back({name, JoinPath(from.side_folder, name)});
+    }
     // NxDI's merged file stands for a config, but is none to carry on.
-    if (BaseName(from.config_path) == "neuron_config.json") return;
+    if (BaseName(from.config_path) == "neuron_config.json") return OkStatus();
     if (!spec_.config_text.empty())
       plan_.texts.push_back({"config.json", spec_.config_text});
     else if (!from.config_path.empty())
       plan_.copies.push_back({"config.json", from.config_path});
     else if (!from.config_text.empty())
       plan_.texts.push_back({"config.json", from.config_text});
+    return OkStatus();
   }
 
   Status PlanSafetensors(std::string path, int64_t rank, std::vector<TensorLayout> tensors,
@@ -178,8 +181,7 @@ class Planner {
     if (shards.size() > 1)
       plan_.texts.push_back(
           {"model.safetensors.index.json", hf::IndexJson(weight_map, total, parameters)});
-    CarrySideFiles();
-    return OkStatus();
+    return CarrySideFiles();
   }
 
   Status PlanTorch() {
@@ -210,7 +212,7 @@ class Planner {
       for (int e = 0; e < spec_.nxd.ep; ++e) NXDKIT_TRY(PlanRank(t, e));
     if (spec_.training_tag) NXDKIT_TRY(CarryTrainingFiles());
     if (spec_.optimum) NXDKIT_TRY(PlanTrnConfig());
-    CarrySideFiles();
+    NXDKIT_TRY(CarrySideFiles());
     const std::string dtype(dtypes_.empty() ? "" : TorchName(dtypes_.front()));
     plan_.texts.push_back({InTag("nxdkit.json"),
                            nxd::WriteSidecar(spec_.nxd, source_.model->config.family->model_type,
@@ -274,7 +276,7 @@ class Planner {
                   : "raise --max-memory"));
     NXDKIT_ASSIGN(const dcp::Metadata metadata, PlanDcpFiles());
     if (source_.optimizer) NXDKIT_TRY(CarryTrainingFiles());
-    CarrySideFiles();
+    NXDKIT_TRY(CarrySideFiles());
     NXDKIT_ASSIGN(std::string text, dcp::WriteMetadata(metadata));
     plan_.texts.push_back({dcp::kMetadataFile, std::move(text)});
     return OkStatus();
@@ -328,23 +330,24 @@ class Planner {
 
   // Opaque to us: whatever they hold does not depend on the layout.
   Status CarryTrainingFiles() {
-    const auto carry = [&](const std::string& folder, const char* name, std::string to) {
-      if (const std::string path = JoinPath(folder, name); KindOf(path) == PathKind::kFile)
-        plan_.copies.push_back({std::move(to), path});
+    const auto carry = [&](const std::string& folder, const char* name, std::string to) -> Status {
+      NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
+      if (there) plan_.copies.push_back({std::move(to), JoinPath(folder, name)});
+      return OkStatus();
     };
     const Artifact& from = source_.artifact;
     const std::string& folder = from.set ? from.set->location.tag_folder : from.path;
     NXDKIT_ASSIGN(const UserContent content, ContentOf());
     if (content.kept == UserContent::Kept::kAsIs)
-      carry(folder, kUserContentFile, InTag(kUserContentFile));
+      NXDKIT_TRY(carry(folder, kUserContentFile, InTag(kUserContentFile)));
     if (content.kept == UserContent::Kept::kMade)
       NXDKIT_TRY(PlanObject(kUserContentFile, content.made));
     NXDKIT_ASSIGN(const bool made, MakeScheduler());
-    if (!made) carry(folder, kSchedulerFile, InTag(kSchedulerFile));
+    if (!made) NXDKIT_TRY(carry(folder, kSchedulerFile, InTag(kSchedulerFile)));
     if (!from.set || !spec_.optimum || !from.mp_record) return OkStatus();
     // Beside optimum-neuron's tag. Its training_args.bin names the old sizes and stays behind.
     for (const char* name : {kSchedulerFile, "trainer_state.json"})
-      carry(from.set->location.root, name, name);
+      NXDKIT_TRY(carry(from.set->location.root, name, name));
     return OkStatus();
   }
 
@@ -372,7 +375,8 @@ class Planner {
     std::string settings;
     if (source_.artifact.mp_record) {
       const std::string path = JoinPath(source_.artifact.set->location.root, nxd::kTrnConfigFile);
-      if (KindOf(path) == PathKind::kFile) {
+      NXDKIT_ASSIGN(const bool there, IsFile(path));
+      if (there) {
         NXDKIT_ASSIGN(settings, ReadSmallFile(path, kMaxTrnConfigBytes));
       }
     }
@@ -470,7 +474,7 @@ class Planner {
     plan_.texts.push_back({"neuron_config.json", spec_.neuron_text});
     if (!spec_.cpu_plan_text.empty())
       plan_.texts.push_back({std::string(rollout::kCpuPlanFile), spec_.cpu_plan_text});
-    CarrySideFiles();
+    NXDKIT_TRY(CarrySideFiles());
     if (!spec_.bundle) return OkStatus();
     for (const std::string& blob : spec_.bundle->blobs)
       plan_.copies.push_back({blob, JoinPath(spec_.bundle->folder, blob)});

@@ -25,10 +25,11 @@ std::string IntentOf(const std::string& weights) {
 }
 
 // The slot that an intent names; nullopt: there is none, or it says something else.
-std::optional<std::string> IntendedSlot(const std::string& weights) {
+Result<std::optional<std::string>> IntendedSlot(const std::string& weights) {
   const Result<std::string> name = ReadSmallFile(IntentOf(weights), kMaxIntentBytes);
-  if (!name.ok() || !SlotNumber(*name)) return std::nullopt;
-  return JoinPath(ParentPath(weights), *name);
+  if (!name.ok() && name.error().code() == Errc::kIo) return name.error();
+  if (!name.ok() || !SlotNumber(*name)) return std::optional<std::string>();
+  return std::optional(JoinPath(ParentPath(weights), *name));
 }
 
 Status DropIntent(const std::string& weights, bool sync) {
@@ -78,8 +79,10 @@ Result<std::optional<std::string>> NewestWhole(const std::string& weights) {
   std::optional<std::string> newest;
   int64_t best = -1;
   for (const std::string& slot : slots) {
-    if (KindOf(JoinPath(slot, kHalfDone)) != PathKind::kMissing) continue;
+    NXDKIT_ASSIGN(const bool half_done, IsThere(JoinPath(slot, kHalfDone)));
+    if (half_done) continue;
     const auto version = ReadVersion(slot);
+    if (!version.ok() && version.error().code() == Errc::kIo) return version.error();
     if (!version.ok()) continue;
     const int64_t serial = *version ? (*version)->serial : 0;
     if (serial < best) continue;
@@ -100,15 +103,20 @@ Result<Adopted> Adopt(const std::string& weights, bool sync) {
   return Adopted{slot, true};
 }
 
-std::optional<std::string> AdoptedAway(const std::string& weights) {
-  std::optional<std::string> slot = IntendedSlot(weights);
-  return slot && KindOf(*slot) == PathKind::kFolder ? slot : std::nullopt;
+Result<std::optional<std::string>> AdoptedAway(const std::string& weights) {
+  NXDKIT_ASSIGN(std::optional<std::string> slot, IntendedSlot(weights));
+  if (!slot) return slot;
+  NXDKIT_ASSIGN(const bool folder, IsFolder(*slot));
+  return folder ? slot : std::optional<std::string>();
 }
 
 Result<std::string> Repair(const std::string& weights, bool sync) {
-  const std::optional<std::string> away = AdoptedAway(weights);
-  if (KindOf(weights) != PathKind::kMissing) {
-    const bool left = KindOf(IntentOf(weights)) != PathKind::kMissing;
+  NXDKIT_ASSIGN(const std::optional<std::string> away, AdoptedAway(weights));
+  // A link to nothing is mended below, as if there were none.
+  NXDKIT_ASSIGN(const std::string target, ReadLink(weights));
+  NXDKIT_ASSIGN(const bool there, IsThere(TargetPath(weights, target)));
+  if (there) {
+    NXDKIT_ASSIGN(const bool left, IsThere(IntentOf(weights)));
     if (left) NXDKIT_TRY(DropIntent(weights, sync));
     return std::string();
   }
@@ -117,7 +125,8 @@ Result<std::string> Repair(const std::string& weights, bool sync) {
     NXDKIT_TRY(DropIntent(weights, sync));
     return fmt::format("completed what a killed run began: weights leads to {}", BaseName(*away));
   }
-  if (KindOf(ParentPath(weights)) != PathKind::kFolder) return std::string();
+  NXDKIT_ASSIGN(const bool has_parent, IsFolder(ParentPath(weights)));
+  if (!has_parent) return std::string();
   NXDKIT_ASSIGN(const std::optional<std::string> newest, NewestWhole(weights));
   if (!newest) return std::string();
   NXDKIT_TRY(PointTo(weights, *newest, sync));

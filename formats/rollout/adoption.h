@@ -25,7 +25,7 @@ struct Adopted {
 Result<Adopted> Adopt(const std::string& weights, bool sync);
 
 // The folder that was `weights` when an adoption ended half way and left it missing.
-std::optional<std::string> AdoptedAway(const std::string& weights);
+Result<std::optional<std::string>> AdoptedAway(const std::string& weights);
 
 // The slot of the highest serial without a mark; of two with none, or the same, the later made.
 Result<std::optional<std::string>> NewestWhole(const std::string& weights);

@@ -34,13 +34,11 @@ std::optional<int64_t> RankOf(std::string_view name) {
 }
 
 // `weights`: a folder, or what Resolve knows to be one.
-std::map<int64_t, std::string> RanksIn(const std::string& weights) {
+Result<std::map<int64_t, std::string>> RanksIn(const std::string& weights) {
   std::map<int64_t, std::string> ranks;
-  const Result<std::string> resolved = Resolve(weights);
-  const std::string& folder = resolved.ok() ? *resolved : weights;
-  const auto names = ListFolder(folder);
-  if (!names.ok()) return ranks;
-  for (const std::string& name : *names)
+  NXDKIT_ASSIGN(const std::string folder, Resolve(weights));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(folder));
+  for (const std::string& name : names)
     if (const auto rank = RankOf(name)) ranks.emplace(*rank, JoinPath(folder, name));
   return ranks;
 }
@@ -48,44 +46,45 @@ std::map<int64_t, std::string> RanksIn(const std::string& weights) {
 // In the order in which optimum-neuron looks; "" is a bare folder of shards.
 constexpr const char* kPlaces[] = {"checkpoint/weights", "weights", ""};
 
-std::vector<std::string> FindWeights(const std::string& folder) {
+Result<std::vector<std::string>> FindWeights(const std::string& folder) {
   std::vector<std::string> found;
   for (const char* place : kPlaces) {
     std::string path = *place ? JoinPath(folder, place) : folder;
-    if (!RanksIn(path).empty()) found.push_back(std::move(path));
+    NXDKIT_ASSIGN(const auto ranks, RanksIn(path));
+    if (!ranks.empty()) found.push_back(std::move(path));
   }
   return found;
 }
 
 // checkpoint/<name>/weights of models with several blobs; "" when there is none.
-std::string FindNamedWeights(const std::string& folder) {
+Result<std::string> FindNamedWeights(const std::string& folder) {
   const std::string checkpoint = JoinPath(folder, "checkpoint");
-  const auto names = ListFolder(checkpoint);
-  if (!names.ok()) return "";
-  for (const std::string& name : *names) {
-    const std::string path = JoinPath(JoinPath(checkpoint, name), "weights");
-    if (!RanksIn(path).empty()) return path;
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(checkpoint));
+  for (const std::string& name : names) {
+    std::string path = JoinPath(JoinPath(checkpoint, name), "weights");
+    NXDKIT_ASSIGN(const auto ranks, RanksIn(path));
+    if (!ranks.empty()) return path;
   }
-  return "";
+  return std::string();
 }
 
 // The newest whole slot of a bundle, when nothing leads to it: a link that was removed, or lost in
 // copying.
-std::string FindLostSlot(const std::string& folder) {
+Result<std::string> FindLostSlot(const std::string& folder) {
   for (const char* place : kPlaces) {
     if (!*place) continue;
-    const auto newest = NewestWhole(JoinPath(folder, place));
-    if (newest.ok() && *newest) return **newest;
+    NXDKIT_ASSIGN(const std::optional<std::string> newest, NewestWhole(JoinPath(folder, place)));
+    if (newest) return *newest;
   }
-  return "";
+  return std::string();
 }
 
 Status ChooseWeights(Bundle& bundle) {
-  const std::vector<std::string> found = FindWeights(bundle.folder);
+  NXDKIT_ASSIGN(const std::vector<std::string> found, FindWeights(bundle.folder));
   if (found.empty()) {
-    const std::string named = FindNamedWeights(bundle.folder);
+    NXDKIT_ASSIGN(const std::string named, FindNamedWeights(bundle.folder));
     if (named.empty()) {
-      bundle.lost_slot = FindLostSlot(bundle.folder);
+      NXDKIT_ASSIGN(bundle.lost_slot, FindLostSlot(bundle.folder));
       return OkStatus();
     }
     return Unsupported(
@@ -109,14 +108,15 @@ bool IsBlobName(std::string_view name) {
 
 Status LoadConfig(Bundle& bundle) {
   const std::string path = JoinPath(bundle.folder, "neuron_config.json");
-  if (KindOf(path) != PathKind::kFile) return OkStatus();
+  NXDKIT_ASSIGN(const bool there, IsFile(path));
+  if (!there) return OkStatus();
   NXDKIT_ASSIGN(bundle.config_text, ReadSmallFile(path, models::kMaxConfigBytes));
   NXDKIT_ASSIGN(bundle.config, ParseNeuronConfig(bundle.config_text, path));
   return OkStatus();
 }
 
 Status LoadShards(Bundle& bundle, const OpenTensorFile& open) {
-  const std::map<int64_t, std::string> ranks = RanksIn(bundle.weights_folder);
+  NXDKIT_ASSIGN(const auto ranks, RanksIn(bundle.weights_folder));
   if (ranks.empty())
     return Corrupt("no rank shards, expected {}", ShardFileName(0)).in(bundle.weights_folder);
   bundle.first_rank = ranks.begin()->first;
@@ -164,7 +164,7 @@ Status Open(Bundle& bundle, const OpenTensorFile& open, const std::string& weigh
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path));
   for (const std::string& name : names)
     if (IsBlobName(name)) bundle.blobs.push_back(name);
-  bundle.has_cpu_plan = KindOf(JoinPath(path, std::string(kCpuPlanFile))) == PathKind::kFile;
+  NXDKIT_ASSIGN(bundle.has_cpu_plan, HasFile(path, kCpuPlanFile));
   if (!bundle.weights_folder.empty()) {
     NXDKIT_TRY(LoadShards(bundle, open));
     NXDKIT_ASSIGN(bundle.version, ReadVersion(bundle.weights_folder));
@@ -185,11 +185,12 @@ bool IsGone(const Bundle& bundle) {
 }
 
 // Where no shards were found: whether a link says that there are some. A client of NFS may see an
-// old link, to a slot that was removed since.
+// old link, to a slot that was removed since. Says only whether to look again.
 bool LeadsNowhere(const Bundle& bundle) {
   return bundle.weights_folder.empty() && std::ranges::any_of(kPlaces, [&](const char* place) {
            const std::string path = JoinPath(bundle.folder, place);
-           return *place && IsLink(path) && KindOf(path) != PathKind::kFolder;
+           const Result<bool> link = *place ? IsLink(path) : Result<bool>(false);
+           return link.ok() && *link && KindForHint(path) != PathKind::kFolder;
          });
 }
 
@@ -199,15 +200,18 @@ std::string WeightsFolder(Flavor flavor) {
   return flavor == Flavor::kOptimum ? "checkpoint/weights" : "weights";
 }
 
-bool LooksLikeBundle(const std::string& path) {
-  return KindOf(JoinPath(path, "neuron_config.json")) == PathKind::kFile ||
-         !FindWeights(path).empty();
+Result<bool> LooksLikeBundle(const std::string& path) {
+  NXDKIT_ASSIGN(const bool has_config, HasFile(path, "neuron_config.json"));
+  if (has_config) return true;
+  NXDKIT_ASSIGN(const std::vector<std::string> weights, FindWeights(path));
+  return !weights.empty();
 }
 
 Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open,
                           const std::string& weights) {
-  if (KindOf(path) == PathKind::kMissing) return NotFound("no such file or folder").in(path);
-  if (KindOf(path) != PathKind::kFolder)
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
+  if (kind == PathKind::kMissing) return NotFound("no such file or folder").in(path);
+  if (kind != PathKind::kFolder)
     return Unsupported("a rollout bundle is a folder; this is a file").in(path);
   constexpr int kTries = 6;  // 3 seconds: what another client of NFS may see late
   for (int i = 1;; ++i) {

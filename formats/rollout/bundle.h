@@ -36,7 +36,7 @@ struct Bundle {
 };
 
 // Whether the folder (or its checkpoint/) looks like a bundle: by names only.
-bool LooksLikeBundle(const std::string& path);
+Result<bool> LooksLikeBundle(const std::string& path);
 
 // Reads configuration and shard headers. Shards are looked for in checkpoint/weights, weights and
 // the folder itself; the first that has some counts. Ranks must be first_rank, first_rank + 1, ...

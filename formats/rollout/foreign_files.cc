@@ -35,10 +35,9 @@ Status CopyLink(const std::string& from, const std::string& to) {
 }
 
 Status CopyOne(const std::string& from, const std::string& to, bool sync) {
-  struct stat info;
-  if (::lstat(from.c_str(), &info) != 0) return SystemError("look at it", errno).in(from);
-  if (S_ISLNK(info.st_mode)) return CopyLink(from, to);
-  if (S_ISREG(info.st_mode)) return CopyFileAndAccess(from, to, sync);
+  NXDKIT_ASSIGN(const PathInfo info, LookAtLink(from));
+  if (info.kind == PathKind::kLink) return CopyLink(from, to);
+  if (info.kind == PathKind::kFile) return CopyFileAndAccess(from, to, sync);
   if (::mkdir(to.c_str(), 0700) != 0) return OutputError("create the folder", errno).in(to);
   return OkStatus();
 }
@@ -67,17 +66,17 @@ Result<std::vector<std::string>> ListForeign(const std::string& weights,
       if (below.empty() && std::ranges::count(ours, name) > 0) continue;
       found.push_back(below.empty() ? name : JoinPath(below, name));
       const std::string path = JoinPath(weights, found.back());
-      struct stat info;
-      if (::lstat(path.c_str(), &info) != 0) return SystemError("look at it", errno).in(path);
+      NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
+      if (info.kind == PathKind::kMissing) return NotFound("it went away meanwhile").in(path);
       if (found.size() > kMaxForeignEntries)
         return TooMuch(fmt::format("{} in number", kMaxForeignEntries), path);
-      if (S_ISDIR(info.st_mode)) {
+      if (info.kind == PathKind::kFolder) {
         folders.push_back(found.back());
-      } else if (S_ISREG(info.st_mode)) {
-        bytes += static_cast<uint64_t>(info.st_size);  // 10,000 sizes of a file: far from 2^64
+      } else if (info.kind == PathKind::kFile) {
+        bytes += info.bytes;  // 10,000 sizes of a file: far from 2^64
         if (bytes > kMaxForeignBytes)
           return TooMuch(fmt::format("{} MiB together", kMaxForeignBytes >> 20), path);
-      } else if (!S_ISLNK(info.st_mode)) {
+      } else if (info.kind != PathKind::kLink) {
         return Unsupported("neither a file nor a folder nor a link: no refresh keeps it")
             .in(path)
             .hint(kHint);
@@ -94,7 +93,8 @@ Status CopyForeign(const std::vector<std::string>& paths, const std::string& fro
   // Their modes last, and what is inside before what is around it: either may forbid to write.
   for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
     const std::string copy = JoinPath(to, *path);
-    if (fs::symlink_status(copy).type() != fs::file_type::directory) continue;
+    NXDKIT_ASSIGN(const PathInfo info, LookAtLink(copy));
+    if (info.kind != PathKind::kFolder) continue;
     NXDKIT_TRY(FinishFolder(JoinPath(from, *path), copy, sync));
   }
   return OkStatus();

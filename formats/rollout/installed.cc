@@ -29,6 +29,7 @@ bool IsEditable(std::string_view name) {
          name == "optimum_neuron.egg-link";
 }
 
+// What cannot be looked at is passed over here and below: what is found is proposed, and printed.
 void ReadPackages(const std::string& folder, Installation& out) {
   const auto names = ListFolder(folder);
   if (!names.ok()) return;
@@ -60,7 +61,7 @@ std::vector<std::string> OnPath(const std::string& path) {
   std::istringstream words(path);
   for (std::string bin; std::getline(words, bin, ':');)
     for (const char* command : {"neuronx-cc", "optimum-cli"})
-      if (!bin.empty() && KindOf(JoinPath(bin, command)) == PathKind::kFile)
+      if (!bin.empty() && KindForHint(JoinPath(bin, command)) == PathKind::kFile)
         folders.push_back(ParentPath(bin));
   return folders;
 }

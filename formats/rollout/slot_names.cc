@@ -1,13 +1,11 @@
 #include "formats/rollout/slot_names.h"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 
 #include "formats/rollout/adoption.h"
 #include "lib/base/text.h"
@@ -30,16 +28,9 @@ std::optional<uint32_t> SlotNumber(std::string_view name) {
 
 std::string SlotName(uint32_t number) { return fmt::format("{}{}", kSlotPrefix, number); }
 
-bool IsLink(const std::string& path) {
-  struct stat info;
-  return ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
-}
-
-Result<std::string> ReadLink(const std::string& path) {
-  std::error_code failure;
-  std::string target = std::filesystem::read_symlink(path, failure).string();
-  if (failure) return SystemError("read the link", failure.value()).in(path);
-  return target;
+std::string TargetPath(const std::string& weights, const std::string& target) {
+  if (target.empty()) return weights;
+  return target.starts_with('/') ? target : JoinPath(ParentPath(weights), target);
 }
 
 bool LeadsTo(const std::string& weights, const std::string& slot) {
@@ -48,23 +39,24 @@ bool LeadsTo(const std::string& weights, const std::string& slot) {
 }
 
 Result<std::string> Resolve(const std::string& weights) {
-  if (IsLink(weights)) {
-    Result<std::string> target = ReadLink(weights);
-    if (!target.ok() || target->starts_with('/')) return target;
-    return JoinPath(ParentPath(weights), *target);
-  }
-  if (KindOf(weights) != PathKind::kMissing) return weights;
-  return AdoptedAway(weights).value_or(weights);
+  NXDKIT_ASSIGN(const std::string target, ReadLink(weights));
+  if (!target.empty()) return TargetPath(weights, target);
+  NXDKIT_ASSIGN(const PathInfo info, LookAtLink(weights));
+  if (info.kind != PathKind::kMissing) return weights;
+  NXDKIT_ASSIGN(const std::optional<std::string> away, AdoptedAway(weights));
+  return away.value_or(weights);
 }
 
 Result<std::vector<std::string>> ListSlots(const std::string& weights) {
   const std::string parent = ParentPath(weights);
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(parent));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(parent));
   std::vector<std::string> slots;
-  for (const std::string& name : names)
-    if (const std::string path = JoinPath(parent, name);
-        SlotNumber(name) && !IsLink(path) && KindOf(path) == PathKind::kFolder)
-      slots.push_back(path);
+  for (const std::string& name : names) {
+    if (!SlotNumber(name)) continue;
+    const std::string path = JoinPath(parent, name);
+    NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
+    if (info.kind == PathKind::kFolder) slots.push_back(path);
+  }
   std::ranges::sort(slots, {}, [](const std::string& path) { return SlotNumber(BaseName(path)); });
   return slots;
 }
@@ -77,10 +69,8 @@ Result<std::string> NewSlot(const std::string& weights) {
     if (const auto number = SlotNumber(name)) next = std::max(next, *number + 1);
   };
   for (const std::string& name : names) above(name);
-  if (IsLink(weights)) {
-    NXDKIT_ASSIGN(const std::string target, ReadLink(weights));
-    above(target);
-  }
+  NXDKIT_ASSIGN(const std::string target, ReadLink(weights));
+  above(target);
   return JoinPath(parent, SlotName(next));
 }
 

@@ -18,8 +18,8 @@ inline constexpr char kHalfDone[] = ".incomplete";  // in a slot: not a whole ve
 std::optional<uint32_t> SlotNumber(std::string_view name);
 std::string SlotName(uint32_t number);
 
-bool IsLink(const std::string& path);
-Result<std::string> ReadLink(const std::string& path);
+// Where the link `weights`, which says `target`, leads; `weights` where that is "": no link.
+std::string TargetPath(const std::string& weights, const std::string& target);
 bool LeadsTo(const std::string& weights, const std::string& slot);
 // Where `weights` leads: a path that no rename of the link changes. The folder itself while that is
 // a plain one; and what it was named when a killed adoption (adoption.h) left `weights` missing.

@@ -41,10 +41,12 @@ void AllowRemoval(const std::string& path) {
   std::error_code ignored;
   fs::permissions(path, fs::perms::owner_all, fs::perm_options::add | fs::perm_options::nofollow,
                   ignored);
-  fs::recursive_directory_iterator entry(path, ignored);
-  for (; !ignored && entry != fs::recursive_directory_iterator(); entry.increment(ignored))
-    if (entry->symlink_status(ignored).type() == fs::file_type::directory)
-      fs::permissions(entry->path(), fs::perms::owner_all, fs::perm_options::add, ignored);
+  const Result<std::vector<TreeEntry>> entries = ListTree(path);
+  if (!entries.ok()) return;  // RemoveSlot says why it fails
+  for (const TreeEntry& entry : *entries)
+    if (entry.kind == PathKind::kFolder)
+      fs::permissions(JoinPath(path, entry.path), fs::perms::owner_all, fs::perm_options::add,
+                      ignored);
 }
 
 Status RemoveSlot(const std::string& path) {
@@ -58,7 +60,8 @@ Result<bool> HasAFileInUse(const std::string& slot) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(slot));
   for (const std::string& name : names) {
     const std::string path = JoinPath(slot, name);
-    if (IsLink(path) || KindOf(path) != PathKind::kFile) continue;
+    NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
+    if (info.kind != PathKind::kFile) continue;
     NXDKIT_ASSIGN(const InUse in_use, AskInUse(path));
     if (in_use == InUse::kYes) return true;
   }
@@ -81,7 +84,8 @@ std::optional<Writer> WriterOf(const std::string& slot) {
     writer.owner = *owner;
     writer.alive = AskAlive(*owner);
   }
-  const Result<std::vector<std::string>> names = ListFolder(slot);
+  const Result<std::vector<std::string>> names = ListIfThere(slot);
+  if (!names.ok()) writer.alive = Alive::kYes;  // as far as one can see
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>())
     writer.last_change = std::max(writer.last_change, ChangedAt(JoinPath(slot, name)));
   return writer;
@@ -109,9 +113,10 @@ void RemoveLinks(const std::string& parent) {
   const Result<std::vector<std::string>> names = ListFolder(parent);
   if (!names.ok()) return;
   for (const std::string& name : *names)
-    if (const std::string path = JoinPath(parent, name);
-        name.starts_with(".weights.") && IsLink(path))
-      ::unlink(path.c_str());
+    if (name.starts_with(".weights.")) {
+      const std::string path = JoinPath(parent, name);
+      if (const Result<bool> link = IsLink(path); link.ok() && *link) ::unlink(path.c_str());
+    }
 }
 
 std::vector<std::string> WithMark(std::vector<std::string> files) {
@@ -128,11 +133,12 @@ Result<PinnedWeights> PinWeights(const std::string& weights) {
     NXDKIT_ASSIGN(const std::string folder, Resolve(weights));
     Result<FolderLock> lock = FolderLock::Try(folder, FolderLock::Mode::kShared);
     NXDKIT_ASSIGN(const std::string now, Resolve(weights));
-    if (!lock.ok() && (KindOf(now) == PathKind::kFolder || now != folder)) continue;
+    // Only whether to try again.
+    if (!lock.ok() && (KindForHint(now) == PathKind::kFolder || now != folder)) continue;
     if (!lock.ok()) return std::move(lock).error();
     // Busy: retired since the link was read, and being overwritten.
     if (lock->state() == FolderLock::State::kBusy || !lock->IsAt(now)) continue;
-    const bool half_done = KindOf(JoinPath(folder, kHalfDone)) != PathKind::kMissing;
+    NXDKIT_ASSIGN(const bool half_done, IsThere(JoinPath(folder, kHalfDone)));
     return PinnedWeights{folder, half_done, std::make_shared<const FolderLock>(*std::move(lock))};
   }
   return Error(Errc::kIo, fmt::format("locked by a writer, or switched {} times", kAttempts))
@@ -149,14 +155,15 @@ std::string PlaceOf(const std::string& folder, const FolderLock& lock) {
   return SlotNumber(BaseName(folder)) ? folder : lock.HeldPath();
 }
 
-bool AreWeights(const std::string& folder) {
-  std::error_code failure;
-  const std::string name = fs::canonical(folder, failure).filename().string();
-  return !failure && (name == kWeightsName || SlotNumber(name));
+Result<bool> AreWeights(const std::string& folder) {
+  NXDKIT_ASSIGN(const std::string real, RealPath(folder));
+  const std::string name = BaseName(real);
+  return name == kWeightsName || SlotNumber(name).has_value();
 }
 
 Status MakeFirstSlot(const std::string& weights) {
-  if (IsLink(weights)) return OkStatus();
+  NXDKIT_ASSIGN(const bool link, IsLink(weights));
+  if (link) return OkStatus();
   NXDKIT_ASSIGN(const std::string slot, NewSlot(weights));
   if (::rename(weights.c_str(), slot.c_str()) != 0)
     return OutputError(fmt::format("rename it to {}", BaseName(slot)), errno).in(weights);
@@ -224,8 +231,8 @@ Status SlotUpdate::TakeWriterLock() {
 }
 
 Status SlotUpdate::FindCurrent() {
-  if (!IsLink(weights_)) return OkStatus();
   NXDKIT_ASSIGN(const std::string target, ReadLink(weights_));
+  if (target.empty()) return OkStatus();
   if (!SlotNumber(target))
     return Unsupported(
                "is a link to {}, expected a folder or a link to a slot next to it (.weights.0)",
@@ -287,8 +294,9 @@ Status SlotUpdate::Make() {
   reused_ = false;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     NXDKIT_ASSIGN(const std::string slot, NewSlot(weights_));
-    if (::mkdir(slot.c_str(), 0777) != 0 && errno == EEXIST) continue;
-    if (KindOf(slot) != PathKind::kFolder) return OutputError("create the folder", errno).in(slot);
+    const int failure = ::mkdir(slot.c_str(), 0777) == 0 ? 0 : errno;
+    if (failure == EEXIST) continue;
+    if (failure != 0) return OutputError("create the folder", failure).in(slot);
     path_ = slot;
     NXDKIT_ASSIGN(const bool locked, Lock(slot));
     (void)locked;
@@ -329,9 +337,8 @@ Status SlotUpdate::Clear() const {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path_));
   for (const std::string& name : names) {
     const std::string path = JoinPath(path_, name);
-    struct stat info;
-    const bool plain =
-        ::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1;
+    NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
+    const bool plain = info.kind == PathKind::kFile && info.links == 1;
     const bool wanted = name == kHalfDone || std::ranges::count(options_.files, name) > 0;
     if (!plain || !wanted) NXDKIT_TRY(RemoveSlot(path));
   }

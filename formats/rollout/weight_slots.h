@@ -39,7 +39,7 @@ std::string PlaceOf(const std::string& folder, const FolderLock& lock);
 
 // Whether a folder is, by the name that all links lead to, a bundle's weights or one of their
 // slots: what a refresh may switch or overwrite unless it is pinned.
-bool AreWeights(const std::string& folder);
+Result<bool> AreWeights(const std::string& folder);
 
 // The weights of a bundle that is being made, and that nobody reads yet: the folder becomes a slot,
 // and a link to it takes its name. Nothing when that is so already.

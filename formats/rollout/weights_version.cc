@@ -44,7 +44,8 @@ Result<WeightsVersion> ParseVersion(std::string_view json_text, const std::strin
 
 Result<std::optional<WeightsVersion>> ReadVersion(const std::string& folder) {
   const std::string path = JoinPath(folder, kVersionName);
-  if (KindOf(path) == PathKind::kMissing) return std::optional<WeightsVersion>();
+  NXDKIT_ASSIGN(const bool there, IsThere(path));
+  if (!there) return std::optional<WeightsVersion>();
   NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxBytes));
   NXDKIT_ASSIGN(WeightsVersion version, ParseVersion(text, path));
   return std::optional<WeightsVersion>(std::move(version));

@@ -65,14 +65,16 @@ Result<TensorFile> Open(const std::string& path) {
   return result;
 }
 
-bool LooksLikeSafetensors(const std::string& path) {
-  const Result<File> file = File::OpenRead(path);
-  if (!file.ok()) return false;
-  const Result<uint64_t> length = ReadLength(*file);
-  if (!length.ok() || *length == 0) return false;
-  std::byte first{};
-  if (!file->ReadAt(kLengthBytes, std::span(&first, 1)).ok()) return false;
-  return std::strchr("{ \t\r\n", static_cast<char>(first)) != nullptr && first != std::byte{0};
+Result<bool> LooksLikeSafetensors(const std::string& path) {
+  // The length alone says little: what follows has to be the start of a JSON text.
+  NXDKIT_ASSIGN(const std::string start, ReadStart(path, kLengthBytes + 1));
+  if (start.size() <= kLengthBytes) return false;
+  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+  const Result<uint64_t> length = ReadLength(file);
+  if (!length.ok() && length.error().code() == Errc::kIo) return length.error();
+  const char first = start[kLengthBytes];
+  return length.ok() && *length > 0 && first != '\0' &&
+         std::strchr("{ \t\r\n", first) != nullptr;
 }
 
 }  // namespace nxdkit::safetensors

@@ -21,6 +21,6 @@ Result<TensorFile> Open(const std::string& path);
 
 // Whether the first bytes can be a safetensors header: u64 length within the file, then white
 // space or '{'. False on any error.
-bool LooksLikeSafetensors(const std::string& path);
+Result<bool> LooksLikeSafetensors(const std::string& path);
 
 }  // namespace nxdkit::safetensors

@@ -51,7 +51,8 @@ struct Listing {
 
 // Where the files of a folder are listed and read.
 Result<std::string> PlaceOf(const std::string& folder, Listing& out) {
-  if (!rollout::AreWeights(folder)) return folder;
+  NXDKIT_ASSIGN(const bool are_weights, rollout::AreWeights(folder));
+  if (!are_weights) return folder;
   NXDKIT_ASSIGN(rollout::PinnedWeights weights, rollout::PinWeights(folder));
   if (weights.half_done) return rollout::HalfWritten(weights.folder);
   std::string place = rollout::PlaceOf(weights.folder, *weights.lock);
@@ -71,9 +72,9 @@ Status List(const std::string& given, const std::string& prefix, size_t depth, L
     // The slots of a refreshed bundle: the current one is packed as what `weights` leads to.
     if (name.starts_with(".weights.")) continue;
     Member member{prefix + name, JoinPath(folder, name)};
-    const PathKind kind = KindOf(member.path);
+    NXDKIT_ASSIGN(const PathKind kind, KindOf(member.path).in(JoinPath(given, name)));
     if (kind == PathKind::kMissing)
-      return NotFound("the link leads to nothing").in(JoinPath(given, name));
+      return NotFound("it went away while the folder was listed").in(JoinPath(given, name));
     if (kind == PathKind::kOther)
       return Unsupported("neither a file nor a folder").in(JoinPath(given, name));
     member.folder = kind == PathKind::kFolder;
@@ -88,7 +89,7 @@ Status List(const std::string& given, const std::string& prefix, size_t depth, L
 }
 
 Status ListInput(const std::string& path, Listing& out) {
-  const PathKind kind = KindOf(path);
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
   if (kind == PathKind::kMissing) return NotFound("no such file or folder").in(path);
   if (kind == PathKind::kOther) return Unsupported("neither a file nor a folder").in(path);
   if (kind == PathKind::kFile) {

@@ -181,10 +181,13 @@ class Unpacker {
 // A bundle comes out as one that we make does: its weights are a link to their slot, so that the
 // first refresh has nothing to rename.
 Status MakeSlotOfABundle(const std::string& folder) {
-  if (!rollout::LooksLikeBundle(folder)) return OkStatus();
-  for (const char* name : {"weights", "checkpoint/weights"})
-    if (const std::string weights = JoinPath(folder, name); KindOf(weights) == PathKind::kFolder)
-      NXDKIT_TRY(rollout::MakeFirstSlot(weights));
+  NXDKIT_ASSIGN(const bool is_bundle, rollout::LooksLikeBundle(folder));
+  if (!is_bundle) return OkStatus();
+  for (const char* name : {"weights", "checkpoint/weights"}) {
+    const std::string weights = JoinPath(folder, name);
+    NXDKIT_ASSIGN(const bool there, IsFolder(weights));
+    if (there) NXDKIT_TRY(rollout::MakeFirstSlot(weights));
+  }
   return OkStatus();
 }
 
@@ -203,7 +206,8 @@ Result<TransportReport> Unpack(const UnpackRequest& request) {
   Unpacker unpacker(request, reader.get(), staging.path());
   NXDKIT_ASSIGN(const TransportReport report, unpacker.Run());
   if (request.sync) NXDKIT_TRY(unpacker.Sync());
-  if (report.single_file && KindOf(request.output) == PathKind::kFolder)
+  NXDKIT_ASSIGN(const bool onto_folder, IsFolder(request.output));
+  if (report.single_file && onto_folder)
     return BadUsage(
                "the archive is of a single file and the output is a folder, expected the name of a "
                "file")

@@ -89,11 +89,9 @@ std::string KeyText(const PickleValue& key) {
 
 }  // namespace
 
-bool LooksLikeArchive(const std::string& path) {
-  Result<File> file = File::OpenRead(path);
-  if (!file.ok()) return false;
-  const Result<std::string> start = ReadStart(*file, kZipMagic.size());
-  return start.ok() && (start->starts_with(kZipMagic) || StartsLikePickle(*start));
+Result<bool> LooksLikeArchive(const std::string& path) {
+  NXDKIT_ASSIGN(const std::string start, nxdkit::ReadStart(path, kZipMagic.size()));
+  return start.starts_with(kZipMagic) || StartsLikePickle(start);
 }
 
 Result<Archive> ReadArchive(const std::string& path, const ReadOptions& options) {

@@ -42,7 +42,7 @@ struct ReadOptions {
 
 // True when the file starts like something ReadArchive reads (zip local header, or a pickle
 // protocol byte). False on any error.
-bool LooksLikeArchive(const std::string& path);
+Result<bool> LooksLikeArchive(const std::string& path);
 
 // Reads the structure, never the tensor data. Nothing in the file is executed: a pickle that asks
 // for a global outside the allow-list is kUnsupported naming the global and its pickle offset.

@@ -113,6 +113,9 @@ std::string Error::ToString() const {
 Error SystemError(std::string_view action, int saved_errno) {
   if (saved_errno == ENOENT || saved_errno == ENOTDIR)
     return Error(Errc::kNotFound, SystemText(action, saved_errno));
+  // The system is well: the names that it was given lead nowhere.
+  if (saved_errno == ELOOP || saved_errno == ENAMETOOLONG)
+    return Error(Errc::kCorrupt, SystemText(action, saved_errno));
   return OutputError(action, saved_errno);
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -70,7 +71,8 @@ class [[nodiscard]] Error {
   std::unique_ptr<Facts> facts_;  // null only when moved from
 };
 
-// Error for the current errno: kNotFound for ENOENT/ENOTDIR, else kIo (with a hint on ENOSPC).
+// Error for the current errno: kNotFound for ENOENT/ENOTDIR, kCorrupt for ELOOP and ENAMETOOLONG,
+// which are faults of links and names that were read, else kIo (with a hint on ENOSPC).
 // `action` reads as a verb phrase: "open", "write 4096 bytes".
 Error SystemError(std::string_view action, int saved_errno);
 // The same for outputs, always kIo: a folder missing there is no missing input.
@@ -103,7 +105,12 @@ class [[nodiscard]] Result : public Placed<Result<T>> {
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(explicit)
 
   bool ok() const { return state_.index() == 0; }
-  explicit operator bool() const { return ok(); }
+  // Not of a Result<bool>, where a condition would ask another question than the reader thinks.
+  explicit operator bool() const
+    requires(!std::is_same_v<T, bool>)
+  {
+    return ok();
+  }
 
   T& value() & { return std::get<0>(state_); }
   const T& value() const& { return std::get<0>(state_); }

@@ -33,7 +33,7 @@ Status MatchAt(const File& file, uint64_t offset, std::span<const std::byte> byt
 
 // Open for comparing; kFindings when it is missing or has another size.
 Result<File> OpenOfSize(const std::string& path, uint64_t bytes) {
-  const PathKind kind = KindOf(path);
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
   if (kind != PathKind::kFile)
     return Error(Errc::kFindings,
                  kind == PathKind::kMissing ? "there is no such file" : "this is not a file")

@@ -42,9 +42,12 @@ Result<std::unique_ptr<WriteSink>> WriteSink::Begin(const std::string& folder, c
 }
 
 // Files of another size, or not there, are not the earlier run's: nothing of it can be trusted.
-bool WriteSink::FilesAreThere() const {
-  for (size_t f = 0; f < files_.size(); ++f)
-    if (!MatchFileSize(files_.Path(f), files_.encoder(f).file_bytes()).ok()) return false;
+Result<bool> WriteSink::FilesAreThere() const {
+  for (size_t f = 0; f < files_.size(); ++f) {
+    const Status there = MatchFileSize(files_.Path(f), files_.encoder(f).file_bytes());
+    if (!there.ok() && there.error().code() != Errc::kFindings) return there.error();
+    if (!there.ok()) return false;
+  }
   return true;
 }
 
@@ -53,7 +56,9 @@ Status WriteSink::TakeOver() {
   const std::string path = JoinPath(folder_, kJournalName);
   const std::string head = JournalHead(options_.fingerprint);
   const Result<std::string> old = ReadSmallFile(path, kMaxJournalBytes);
-  const bool same_run = !head.empty() && old.ok() && old->starts_with(head) && FilesAreThere();
+  if (!old.ok() && old.error().code() == Errc::kIo) return old.error();
+  const bool of_this_plan = !head.empty() && old.ok() && old->starts_with(head);
+  NXDKIT_ASSIGN(const bool same_run, of_this_plan ? FilesAreThere() : Result<bool>(false));
   if (!same_run) NXDKIT_TRY(RemoveContents(folder_));
   NXDKIT_ASSIGN(journal_, File::OpenWrite(path));
   if (!same_run)

@@ -45,7 +45,7 @@ class WriteSink : public Sink {
 
  private:
   WriteSink() : cache_(FileCache::Mode::kWrite, 128) {}
-  bool FilesAreThere() const;
+  Result<bool> FilesAreThere() const;
   Status CreateFiles();
   Status TakeOver();
   void LoadJournal(const std::string& lines);

@@ -227,6 +227,18 @@ Result<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes) {
   return contents;
 }
 
+Result<std::string> ReadStart(const std::string& path, size_t most) {
+  const Result<File> file = File::OpenRead(path);
+  if (!file.ok()) {
+    const Errc code = file.error().code();
+    if (code == Errc::kNotFound || code == Errc::kUnsupported) return std::string();
+    return file.error();
+  }
+  std::string start(std::min<uint64_t>(most, file->bytes()), '\0');
+  NXDKIT_TRY(file->ReadAt(0, std::as_writable_bytes(std::span(start))));
+  return start;
+}
+
 Status WriteFileAtomic(const std::string& path, std::string_view contents) {
   const std::string temporary = fmt::format("{}.tmp-{}", path, RandomNumber());
   Status written = WriteNewFile(temporary, contents);

@@ -80,6 +80,9 @@ class FileView {
 // Whole small file (a config, an index, a marker); kLimit-free: kCorrupt when over `max_bytes`.
 Result<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes);
 
+// The first bytes of a file, up to `most`; "" where there is no regular file.
+Result<std::string> ReadStart(const std::string& path, size_t most);
+
 // Writes `contents` to path + ".tmp-<pid>", syncs, renames over `path`, syncs the folder.
 Status WriteFileAtomic(const std::string& path, std::string_view contents);
 

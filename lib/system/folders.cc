@@ -1,15 +1,13 @@
 #include "lib/system/folders.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <memory>
 #include <system_error>
+#include <vector>
 
 #include "lib/system/descriptor.h"
 
@@ -17,45 +15,20 @@ namespace nxdkit {
 
 namespace fs = std::filesystem;
 
-PathKind KindOf(const std::string& path) {
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0) {
-    // Something is there that cannot be looked at (a link to itself, no permission).
-    const bool missing = errno == ENOENT || errno == ENOTDIR;
-    return missing ? PathKind::kMissing : PathKind::kOther;
-  }
-  if (S_ISREG(info.st_mode)) return PathKind::kFile;
-  if (S_ISDIR(info.st_mode)) return PathKind::kFolder;
-  return PathKind::kOther;
-}
-
-std::string RealPath(const std::string& path) {
+Result<std::string> RealPath(const std::string& path) {
   std::error_code error;
   std::string real = fs::weakly_canonical(path, error).string();
-  if (error) real = fs::absolute(path, error).lexically_normal().string();
+  if (error) return SystemError("find its real path", error.value()).in(path);
+  if (!real.starts_with('/')) real = fs::absolute(real, error).lexically_normal().string();
+  if (error) return SystemError("find its real path", error.value()).in(path);
   while (real.size() > 1 && real.ends_with('/')) real.pop_back();
   return real;
 }
 
 std::string NearestExisting(std::string path) {
-  while (KindOf(path) == PathKind::kMissing && ParentPath(path) != path) path = ParentPath(path);
+  while (KindForHint(path) == PathKind::kMissing && ParentPath(path) != path)
+    path = ParentPath(path);
   return path;
-}
-
-Result<std::vector<std::string>> ListFolder(const std::string& path) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
-  if (folder == nullptr) return SystemError("open the folder", errno).in(path);
-  std::vector<std::string> names;
-  for (;;) {
-    errno = 0;
-    const dirent* entry = ::readdir(folder.get());
-    if (entry == nullptr && errno != 0) return SystemError("list the folder", errno).in(path);
-    if (entry == nullptr) break;
-    std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(std::move(name));
-  }
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 namespace {
@@ -63,8 +36,11 @@ namespace {
 // Makes what is missing; false when another process has taken away what is on the way to it.
 Result<bool> MakeMissing(const std::string& path, bool sync) {
   std::vector<std::string> missing;
-  for (std::string at = path; KindOf(at) == PathKind::kMissing; at = ParentPath(at))
+  for (std::string at = path;; at = ParentPath(at)) {
+    NXDKIT_ASSIGN(const bool there, IsThere(at));
+    if (there || ParentPath(at) == at) break;
     missing.push_back(at);
+  }
   bool made = false;  // the last of them
   for (; !missing.empty(); missing.pop_back()) {
     const std::string& folder = missing.back();
@@ -74,7 +50,7 @@ Result<bool> MakeMissing(const std::string& path, bool sync) {
     if (sync) NXDKIT_TRY(SyncFolder(ParentPath(folder)));
   }
   // One that was made, and is gone again, is for whoever uses it to find out.
-  return made || KindOf(path) != PathKind::kMissing;
+  return made ? Result<bool>(true) : IsThere(path);
 }
 
 }  // namespace
@@ -85,8 +61,8 @@ Status MakeFolders(const std::string& path, bool sync) {
   for (int tried = 0; !made && tried < kMostTries; ++tried) {
     NXDKIT_ASSIGN(made, MakeMissing(path, sync));
   }
-  if (made && KindOf(path) != PathKind::kFile && KindOf(path) != PathKind::kOther)
-    return OkStatus();
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
+  if (made && (kind == PathKind::kFolder || kind == PathKind::kMissing)) return OkStatus();
   return OutputError("create the folder", ENOTDIR).in(path);
 }
 

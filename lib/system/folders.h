@@ -1,25 +1,20 @@
-// Folders, and what is at a path.
+// Folders: made, removed, brought to the disk.
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "lib/base/error.h"
+#include "lib/system/look.h"
 #include "lib/system/paths.h"
 
 namespace nxdkit {
 
-enum class PathKind { kMissing, kFile, kFolder, kOther };
-PathKind KindOf(const std::string& path);  // follows symbolic links
-
 // Absolute and without symbolic links as far as the path exists; without a slash at the end.
-std::string RealPath(const std::string& path);
+Result<std::string> RealPath(const std::string& path);
 
-// `path` or the nearest path above it that exists: where the rest would be made.
+// `path` or the nearest path above it that exists: where the rest would be made. One that cannot be
+// looked at is taken to exist: whoever uses it learns why not.
 std::string NearestExisting(std::string path);
-
-// Direct children, sorted by name bytes; no "." and "..".
-Result<std::vector<std::string>> ListFolder(const std::string& path);
 
 // The folder and those above it that are missing. With `sync` every new name is on the disk.
 Status MakeFolders(const std::string& path, bool sync = false);

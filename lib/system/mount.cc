@@ -89,7 +89,9 @@ Mount MountOf(const std::string& path) {
 }
 
 Mount MountIn(const std::string& table, const std::string& path) {
-  const std::string real = RealPath(NearestExisting(path));
+  const std::string there = NearestExisting(path);
+  const Result<std::string> resolved = RealPath(there);
+  const std::string& real = resolved.ok() ? *resolved : there;  // for warnings alone
   Mount found;
   std::ifstream rows(table);
   for (std::string row; std::getline(rows, row);) {

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <ctime>
 #include <fstream>
 #include <sstream>
 
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
+#include "lib/system/look.h"
 
 namespace nxdkit {
 namespace {
@@ -72,8 +74,8 @@ Alive AskAlive(const Owner& owner) {
 }
 
 int64_t ChangedAt(const std::string& path) {
-  struct stat info;
-  return ::lstat(path.c_str(), &info) == 0 ? info.st_mtim.tv_sec : 0;
+  const Result<PathInfo> info = LookAtLink(path);
+  return info.ok() ? info->written_ns / 1'000'000'000 : std::time(nullptr);
 }
 
 bool MayLive(Alive alive, int64_t last_sign, int64_t now, int64_t patience) {

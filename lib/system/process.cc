@@ -29,7 +29,8 @@ constexpr int kPollMilliseconds = 5;  // where the kernel has no pidfd
 constexpr auto kReaping = std::chrono::seconds(1);
 
 bool IsExecutableFile(const std::string& path) {
-  return KindOf(path) == PathKind::kFile && ::access(path.c_str(), X_OK) == 0;
+  // As a shell looks along $PATH: what cannot be looked at is passed over.
+  return KindForHint(path) == PathKind::kFile && ::access(path.c_str(), X_OK) == 0;
 }
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {

@@ -12,8 +12,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
-#include <system_error>
 
 #include "lib/base/errors.h"
 #include "lib/system/folder_lock.h"
@@ -21,8 +19,6 @@
 
 namespace nxdkit {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::string_view kAside = ".old.";
 constexpr std::string_view kPartial = ".partial";
@@ -44,13 +40,9 @@ Error NoStagingFolder(const std::string& staging) {
 }
 
 Status SyncTree(const std::string& folder) {
-  std::error_code failure;
-  fs::recursive_directory_iterator entry(folder, failure);
-  for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure)) {
-    if (entry->symlink_status(failure).type() == fs::file_type::directory)
-      NXDKIT_TRY(SyncFolder(entry->path().string()));
-  }
-  if (failure) return OutputError("list the folder", failure.value()).in(folder);
+  NXDKIT_ASSIGN(const std::vector<TreeEntry> entries, ListTree(folder));
+  for (const TreeEntry& entry : entries)
+    if (entry.kind == PathKind::kFolder) NXDKIT_TRY(SyncFolder(JoinPath(folder, entry.path)));
   return SyncFolder(folder);
 }
 
@@ -66,13 +58,13 @@ Result<std::string> ResolveOutput(const std::string& output) {
   if (output.empty()) return BadUsage("the output's name is empty");
   const std::string name = BaseName(output);
   const std::string path = name == "/" ? name : JoinPath(ParentPath(output), name);
-  struct stat info;
-  const bool link = ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+  NXDKIT_ASSIGN(const bool link, IsLink(path));
   if (!link && name != "." && name != ".." && name != "/")
     return output.find('/') == std::string::npos ? name : path;
-  if (::stat(path.c_str(), &info) != 0)
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0 && errno == ENOENT)
     return BadUsage("the output is a symbolic link to nothing").in(output);
-  std::string real = RealPath(path);
+  NXDKIT_ASSIGN(std::string real, RealPath(path));
   if (real == "/") return BadUsage("the root folder cannot be an output").in(output);
   return real;
 }
@@ -155,21 +147,27 @@ Result<Staging> Staging::Begin(const std::string& output, const Options& options
       staging.output_ + (options.mark.empty() ? "" : "." + options.mark) + ".partial";
   staging.options_ = options;
   NXDKIT_TRY(staging.CheckOutput());
-  if (const std::string parent = ParentPath(staging.output_); KindOf(parent) == PathKind::kMissing)
-    NXDKIT_TRY(MakeFolders(parent, options.sync));
+  const std::string parent = ParentPath(staging.output_);
+  NXDKIT_ASSIGN(const bool has_parent, IsThere(parent));
+  if (!has_parent) NXDKIT_TRY(MakeFolders(parent, options.sync));
   NXDKIT_TRY(staging.Lock());
-  // Again: the process that held the lock until now may have published.
-  if (Status status = staging.CheckOutput(); !status.ok()) {
-    ::rmdir(staging.staging_.c_str());
+  if (Status status = staging.Prepare(); !status.ok()) {
+    ::rmdir(staging.staging_.c_str());  // unless there is work of an earlier run in it
     return std::move(status).error();
   }
-  if (!options.resume) NXDKIT_TRY(RemoveContents(staging.staging_));
-  NXDKIT_ASSIGN(const std::vector<std::string> left, ListFolder(staging.staging_));
-  staging.resumed_ = !left.empty();
   staging.build_path_ =
       options.folder ? staging.staging_ : JoinPath(staging.staging_, BaseName(staging.output_));
   staging.done_ = false;
   return staging;
+}
+
+// With the lock held: the process that held it until now may have published.
+Status Staging::Prepare() {
+  NXDKIT_TRY(CheckOutput());
+  if (!options_.resume) NXDKIT_TRY(RemoveContents(staging_));
+  NXDKIT_ASSIGN(const std::vector<std::string> left, ListFolder(staging_));
+  resumed_ = !left.empty();
+  return OkStatus();
 }
 
 namespace {
@@ -177,8 +175,8 @@ namespace {
 // Whether the staging place can be made: what Begin would find out by making it.
 Status CheckPlace(const std::string& output) {
   const std::string staging = output + ".partial";
-  struct stat info;
-  if (::lstat(staging.c_str(), &info) == 0 && !S_ISDIR(info.st_mode))
+  NXDKIT_ASSIGN(const PathInfo there, LookAtLink(staging));
+  if (there.kind != PathKind::kMissing && there.kind != PathKind::kFolder)
     return NoStagingFolder(staging);
   const std::string parent = NearestExisting(ParentPath(output));
   if (::access(parent.c_str(), W_OK | X_OK) != 0)
@@ -241,7 +239,7 @@ Status Staging::Lock() {
 }
 
 Status Staging::CheckOutput() const {
-  const PathKind kind = KindOf(output_);
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(output_));
   if (kind == PathKind::kMissing) return OkStatus();
   if (kind == PathKind::kOther)
     return BadUsage("the output exists and is neither a file nor a folder").in(output_);
@@ -292,7 +290,8 @@ Status Staging::PublishOnly(const std::string& name) {
 
 Status Staging::PublishFolder() {
   if (options_.sync) NXDKIT_TRY(SyncTree(staging_));
-  if (options_.replace && KindOf(output_) != PathKind::kMissing) return Replace();
+  NXDKIT_ASSIGN(const bool there, IsThere(output_));
+  if (options_.replace && there) return Replace();
   // Over an empty folder this works, over a folder that was filled meanwhile it fails.
   if (::rename(staging_.c_str(), output_.c_str()) != 0)
     return RenameError(staging_, output_, errno);

@@ -51,6 +51,7 @@ class Staging {
 
  private:
   Status Lock();
+  Status Prepare();
   Status CheckOutput() const;
   Status PublishFile();
   Status PublishFolder();

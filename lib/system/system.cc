@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 #include <malloc.h>
 #include <sched.h>
-#include <sys/stat.h>
 
 #include <fstream>
 
 #include "lib/base/progress.h"
+#include "lib/system/look.h"
 
 namespace nxdkit {
 
@@ -79,18 +79,17 @@ std::vector<int> AllowedProcessors() {
   return out;
 }
 
-std::string FileStamp(const std::string& path) {
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return "-";
-  return fmt::format("{}.{:09} {}.{:09} {}", info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
-                     info.st_ctim.tv_sec, info.st_ctim.tv_nsec, info.st_ino);
+Result<std::string> FileStamp(const std::string& path) {
+  NXDKIT_ASSIGN(const PathInfo info, LookAt(path));
+  if (info.kind == PathKind::kMissing) return std::string("-");
+  return fmt::format("{} {} {}", info.written_ns, info.changed_ns, info.inode);
 }
 
-bool SamePath(const std::string& a, const std::string& b) {
-  struct stat x;
-  struct stat y;
-  return ::stat(a.c_str(), &x) == 0 && ::stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev &&
-         x.st_ino == y.st_ino;
+Result<bool> SamePath(const std::string& a, const std::string& b) {
+  NXDKIT_ASSIGN(const PathInfo x, LookAt(a));
+  NXDKIT_ASSIGN(const PathInfo y, LookAt(b));
+  return x.kind != PathKind::kMissing && y.kind != PathKind::kMissing && x.device == y.device &&
+         x.inode == y.inode;
 }
 
 }  // namespace nxdkit

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "lib/base/error.h"
+
 namespace nxdkit {
 
 // Memory this process holds now; 0 when the system does not say.
@@ -24,9 +26,9 @@ std::vector<int> AllowedProcessors();
 
 // Times of the last change of a file's bytes and of the file itself, and its number on the disk:
 // a file that was exchanged or written to has another stamp. "-" when there is no such file.
-std::string FileStamp(const std::string& path);
+Result<std::string> FileStamp(const std::string& path);
 
 // Whether both paths exist and are the same file or folder.
-bool SamePath(const std::string& a, const std::string& b);
+Result<bool> SamePath(const std::string& a, const std::string& b);
 
 }  // namespace nxdkit

@@ -76,6 +76,27 @@ TEST(Sources, AvoidWhatTheOlderCompilersLack) {
             << Place(*file, i) << ": " << word;
 }
 
+// lib/system/look.h is asked, which takes nothing for missing that only cannot be looked at.
+TEST(Sources, AskInOneWayWhatIsAtAPath) {
+  const std::vector<std::string> words = {
+      "::stat(",     "::lstat(",         "::statx(",          "::fstatat(",         "::access(",
+      "::opendir(",  "::readdir(",       "::realpath(",       "::readlink(",        "::exists(",
+      "fs::status(", "is_regular_file(", "is_directory(",     "is_symlink(",        "symlink_status(",
+      "file_size(",  "last_write_time(", "read_symlink(",     "directory_iterator", "canonical(",
+      "equivalent(", "::is_empty("};
+  const std::set<std::string> exceptions = {
+      "formats/output/places.cc",     // access: whether files may be made in the folder
+      "trainer/loop/run_folder.cc",   // the same
+      "trainer/base/core_share.cc"};  // files of /proc
+  for (const char* folder : {"lib/", "formats/", "trainer/", "tools/"})
+    for (const SourceFile* file : FilesIn(folder, {".h", ".cc"}))
+      for (size_t i = 0; i < file->lines.size(); ++i)
+        for (const std::string& word : words)
+          EXPECT_TRUE(file->path.starts_with("lib/system/") || exceptions.contains(file->path) ||
+                      file->lines[i].find(word) == std::string_view::npos)
+              << Place(*file, i) << ": " << word << ", expected a function of lib/system/look.h";
+}
+
 TEST(Sources, AreAsciiWithoutTabs) {
   for (const SourceFile* file : FilesIn("", {".h", ".cc", ".sh", ".py"}))
     for (size_t i = 0; i < file->lines.size(); ++i)

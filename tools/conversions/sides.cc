@@ -134,12 +134,15 @@ LayoutArgs WithLayoutOf(const nxd::NxdtConfig& config, Kind to, LayoutArgs args)
 }
 
 // Its config.json, as it is named there or beside the file itself.
-std::optional<std::string> ModelConfigOf(const nxd::NxdtConfig& config, const std::string& path) {
-  if (config.model_config.empty()) return std::nullopt;
+Result<std::optional<std::string>> ModelConfigOf(const nxd::NxdtConfig& config,
+                                                 const std::string& path) {
+  if (config.model_config.empty()) return std::optional<std::string>();
   for (const std::string& place :
-       {config.model_config, JoinPath(ParentPath(path), config.model_config)})
-    if (KindOf(place) == PathKind::kFile) return place;
-  return std::nullopt;
+       {config.model_config, JoinPath(ParentPath(path), config.model_config)}) {
+    NXDKIT_ASSIGN(const bool there, IsFile(place));
+    if (there) return std::optional(place);
+  }
+  return std::optional<std::string>();
 }
 
 void TakeTraining(const nxd::NxdtConfig& config, hardware::TrainingUse& use) {
@@ -161,7 +164,7 @@ Result<Sides> SidesOf(const LayoutArgs& given, Kind from, Kind to) {
   if (given.layout_from) {
     NXDKIT_ASSIGN(const nxd::NxdtConfig config, nxd::ReadNxdtConfig(*given.layout_from));
     args = WithLayoutOf(config, to, given);
-    model_config = ModelConfigOf(config, *given.layout_from);
+    NXDKIT_ASSIGN(model_config, ModelConfigOf(config, *given.layout_from));
     TakeTraining(config, sides.training);
   }
   sides.training.nodes = args.nodes.value_or(1);

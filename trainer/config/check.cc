@@ -8,6 +8,7 @@
 #include "trainer/config/check_algorithm.h"
 #include "trainer/config/check_bundle.h"
 #include "trainer/config/check_engine.h"
+#include "trainer/config/check_path.h"
 #include "trainer/config/check_plan.h"
 #include "trainer/config/check_reward.h"
 #include "trainer/config/check_table.h"
@@ -15,19 +16,6 @@
 
 namespace nxdkit::trainer {
 namespace {
-
-void CheckPath(Checker& check, std::string_view key, const std::optional<std::string>& path,
-               PathKind wanted) {
-  if (!path) return;
-  const char* what = wanted == PathKind::kFile ? "file" : "folder";
-  const PathKind kind = KindOf(*path);
-  if (kind == wanted) return;
-  const std::string shown = EscapeControl(*path);
-  check.Problem(key,
-                kind == PathKind::kMissing ? fmt::format("there is no {} {}", what, shown)
-                                           : fmt::format("{} is not a {}", shown, what),
-                "", Errc::kNotFound);
-}
 
 // "PATH", "PATH@SPLIT", or "exec:COMMAND", which is tried when it is run.
 void CheckData(Checker& check, std::string_view key, const std::string& source) {
@@ -39,7 +27,9 @@ void CheckData(Checker& check, std::string_view key, const std::string& source) 
     const auto found = hf::FindInHubCache(hf::HubKind::kDataset, path);
     if (!found.ok())
       check.Problem(key, found.error().ToString(), found.error().hint(), Errc::kNotFound);
-  } else if (KindOf(path) == PathKind::kMissing) {
+  } else if (const Result<bool> there = IsThere(path); !there.ok()) {
+    check.Problem(key, EscapeControl(there.error().ToString()), "", there.error().code());
+  } else if (!*there) {
     check.Problem(key, fmt::format("there is no file or folder {}", EscapeControl(path)), "",
                   Errc::kNotFound);
   }
@@ -104,7 +94,8 @@ ConfigCheck CheckConfig(const LoadedConfig& loaded, const CheckOptions& options)
   if (options.files) CheckFiles(check);
   result.problems = std::move(check.problems);
   const std::optional<std::string>& bundle = loaded.config.worker.rollout.model_path;
-  if (in_limits && options.files && bundle && KindOf(*bundle) == PathKind::kFolder)
+  // What else it is has been said above.
+  if (in_limits && options.files && bundle && KindForHint(*bundle) == PathKind::kFolder)
     for (ConfigProblem& problem : CheckBundle(loaded, *bundle))
       result.problems.push_back(std::move(problem));
   result.notes = std::move(check.notes);

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "lib/base/text.h"
-#include "lib/system/folders.h"
+#include "trainer/config/check_path.h"
 #include "trainer/config/checker.h"
 
 namespace nxdkit::trainer {
@@ -40,9 +40,8 @@ void CheckCommand(Checker& check, const std::string& command) {
   const std::string program = command.substr(0, command.find(' '));
   if (program.empty())
     check.Problem(kReward, "exec: names no command", "write exec:COMMAND");
-  else if (program.find('/') != std::string::npos && KindOf(program) != PathKind::kFile)
-    check.Problem(kReward, fmt::format("there is no file {}", EscapeControl(program)), "",
-                  Errc::kNotFound);
+  else if (program.find('/') != std::string::npos)
+    CheckPath(check, kReward, program, PathKind::kFile);
 }
 
 }  // namespace

@@ -64,8 +64,10 @@ Result<const Value*> DefaultConfig(const Value& configs, const std::string& card
 
 Result<std::vector<CardSplit>> SplitsOfCard(const std::string& folder) {
   const std::string card = JoinPath(folder, "README.md");
-  if (KindOf(card) != PathKind::kFile) return std::vector<CardSplit>();
+  NXDKIT_ASSIGN(const bool there, IsFile(card));
+  if (!there) return std::vector<CardSplit>();
   const Result<std::string> text = ReadSmallFile(card, kMaxCard);
+  if (!text.ok() && text.error().code() == Errc::kIo) return text.error();
   // A page that is not the hub's says nothing of splits.
   if (!text.ok()) return std::vector<CardSplit>();
   const Result<Value> yaml = ParseYaml(FrontMatter(*text));

@@ -86,7 +86,8 @@ Status AddNames(const std::string& folder, const std::string& prefix, int deep,
     if (IsAside(name)) continue;
     const std::string path = prefix.empty() ? name : JoinPath(prefix, name);
     if (names.size() == kMaxFiles) return OverLimit("over {} files", kMaxFiles).in(folder);
-    if (KindOf(JoinPath(folder, path)) != PathKind::kFolder)
+    NXDKIT_ASSIGN(const bool is_folder, IsFolder(JoinPath(folder, path)));
+    if (!is_folder)
       names.push_back(path);
     else if (deep > 0)
       NXDKIT_TRY(AddNames(folder, path, deep - 1, names));
@@ -164,15 +165,12 @@ Result<DataSource> ParseDataSource(std::string_view text) {
 }
 
 Result<std::vector<std::string>> ResolveFiles(const DataSource& source) {
-  switch (KindOf(source.path)) {
-    case PathKind::kFolder:
-      return FolderFiles(source, source.path);
-    case PathKind::kFile:
-      NXDKIT_TRY(CheckKind(source.path));
-      if (SplitOf(source.split) == "train") return std::vector<std::string>{source.path};
-      return NotFound("a file has the split 'train' only, not '{}'", source.split).in(source.path);
-    default:
-      break;
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(source.path));
+  if (kind == PathKind::kFolder) return FolderFiles(source, source.path);
+  if (kind == PathKind::kFile) {
+    NXDKIT_TRY(CheckKind(source.path));
+    if (SplitOf(source.split) == "train") return std::vector<std::string>{source.path};
+    return NotFound("a file has the split 'train' only, not '{}'", source.split).in(source.path);
   }
   if (!hf::IsHubName(source.path)) return NotFound("neither a file nor a folder").in(source.path);
   NXDKIT_ASSIGN(const std::string snapshot, hf::FindInHubCache(hf::HubKind::kDataset, source.path));

@@ -288,7 +288,8 @@ struct MeshModel::State {
     const auto begin = std::chrono::steady_clock::now();
     while (true) {
       NXDKIT_TRY(WriteFiles(model, base, request, part));
-      if (KindOf(request.folder) == PathKind::kFolder) return OkStatus();
+      NXDKIT_ASSIGN(const bool there, IsFolder(request.folder));
+      if (there) return OkStatus();
       if (std::chrono::steady_clock::now() - begin > kLongestLook)
         return Error(Errc::kIo,
                      "all processes have written their shares, but not all of them can be seen")

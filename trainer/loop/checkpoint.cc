@@ -108,8 +108,7 @@ Status WriteTracker(const SaveRequest& request) {
 
 // Of the checkpoints in a folder, if it is there.
 Result<std::vector<int64_t>> StepsIn(const std::string& root) {
-  if (KindOf(root) != PathKind::kFolder) return std::vector<int64_t>();
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(root));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(root));
   std::vector<int64_t> steps;
   for (const std::string& name : names)
     if (const auto step = StepOfFolder(name)) steps.push_back(*step);
@@ -216,10 +215,12 @@ Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
                     ops::kStepPrefix)
         .in(folder);
   }
-  if (KindOf(folder) != PathKind::kFolder) return NotFound("no such checkpoint").in(folder);
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
+  if (!is_folder) return NotFound("no such checkpoint").in(folder);
   FoundCheckpoint found{folder, *step, std::nullopt};
   const std::string tracker = JoinPath(ParentPath(folder), kTracker);
-  if (KindOf(tracker) != PathKind::kFile) return found;
+  NXDKIT_ASSIGN(const bool has_tracker, IsFile(tracker));
+  if (!has_tracker) return found;
   NXDKIT_ASSIGN(const Json json, ReadJson(tracker));
   found.best = BestOf(json);
   return found;
@@ -249,21 +250,21 @@ bool IsNumber(std::string_view text) {
 
 // A checkpoint that is set aside while another one takes its place. Where that place is empty it is
 // the only one of its step.
-bool IsReplaced(std::string_view name, const std::string& root) {
+Result<bool> IsReplaced(std::string_view name, const std::string& root) {
   const std::optional<std::string_view> output = OutputOfAside(name);
   const std::optional<int64_t> step = output ? StepOfFolder(*output) : std::nullopt;
-  return step && KindOf(CheckpointFolder(root, *step)) == PathKind::kFolder;
+  return step ? IsFolder(CheckpointFolder(root, *step)) : Result<bool>(false);
 }
 
 // "global_step_5.partial", "global_step_5.attempt-2.partial", "checkpoint_tracker.json.tmp-123"
-bool IsLeftover(std::string_view name, const std::string& root) {
+Result<bool> IsLeftover(std::string_view name, const std::string& root) {
   constexpr std::string_view kPartial = ".partial", kTemporary = ".tmp-";
   if (name.ends_with(kPartial)) {
     std::string_view output = name.substr(0, name.size() - kPartial.size());
     if (const size_t mark = output.rfind(kAttemptMark);
         mark != std::string_view::npos && IsNumber(output.substr(mark + kAttemptMark.size())))
       output = output.substr(0, mark);
-    return StepOfFolder(output) || IsReplaced(name, root);
+    return StepOfFolder(output) ? Result<bool>(true) : IsReplaced(name, root);
   }
   const size_t at = name.rfind(kTemporary);
   if (at == std::string_view::npos) return false;
@@ -300,13 +301,15 @@ Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> 
 
 Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& root) {
   const std::string path = JoinPath(root, kTracker);
-  if (KindOf(path) == PathKind::kMissing) return FindUntracked(root);
+  NXDKIT_ASSIGN(const bool tracked, IsThere(path));
+  if (!tracked) return FindUntracked(root);
   NXDKIT_ASSIGN(const Json tracker, ReadJson(path));
   FoundCheckpoint found;
   NXDKIT_ASSIGN(found.step, Count(tracker, "last_global_step", path));
   found.folder = CheckpointFolder(root, found.step);
   found.best = BestOf(tracker);
-  if (KindOf(found.folder) != PathKind::kFolder)
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(found.folder));
+  if (!is_folder)
     return Corrupt("{} is named by the tracker but missing", StepFolder(found.step))
         .in(path)
         .hint(
@@ -324,8 +327,9 @@ Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
     return std::optional<FoundCheckpoint>();
   }
   NXDKIT_ASSIGN(FoundCheckpoint loaded, OpenCheckpoint(*load));
-  const bool beside = SamePath(ParentPath(loaded.folder), root);
-  loaded.started_from = beside ? BaseName(loaded.folder) : RealPath(loaded.folder);
+  NXDKIT_ASSIGN(const bool beside, SamePath(ParentPath(loaded.folder), root));
+  NXDKIT_ASSIGN(loaded.started_from, beside ? Result<std::string>(BaseName(loaded.folder))
+                                            : RealPath(loaded.folder));
   if (find_last) {
     // A damaged tracker does not stop what is named from loading.
     Result<std::optional<FoundCheckpoint>> last = FindLastCheckpoint(root);
@@ -342,10 +346,11 @@ Result<std::string> TemplateDateOf(const FoundCheckpoint& found) {
 }
 
 Status RemoveLeftovers(const std::string& root) {
-  if (KindOf(root) != PathKind::kFolder) return OkStatus();
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(root));
-  for (const std::string& name : names)
-    if (IsLeftover(name, root)) NXDKIT_TRY(RemoveTree(JoinPath(root, name)));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(root));
+  for (const std::string& name : names) {
+    NXDKIT_ASSIGN(const bool left, IsLeftover(name, root));
+    if (left) NXDKIT_TRY(RemoveTree(JoinPath(root, name)));
+  }
   return OkStatus();
 }
 
@@ -360,7 +365,8 @@ Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
   NXDKIT_TRY(CheckElsewhere(found, models));
   for (const TrainedModel& trained : models) {
     const std::string folder = JoinPath(found.folder, trained.name);
-    if (KindOf(folder) != PathKind::kFolder)
+    NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
+    if (!is_folder)
       return NotFound("the checkpoint has no {}", trained.name)
           .in(folder)
           .hint("it is from a run with another algorithm.adv_estimator");

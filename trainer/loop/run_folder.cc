@@ -10,7 +10,8 @@ namespace nxdkit::trainer {
 
 Status CheckFolderWritable(const std::string& folder) {
   const std::string there = NearestExisting(folder);
-  if (KindOf(there) != PathKind::kFolder) return OutputError("make files", ENOTDIR).in(there);
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(there));
+  if (!is_folder) return OutputError("make files", ENOTDIR).in(there);
   if (::access(there.c_str(), W_OK | X_OK) != 0) return OutputError("make files", errno).in(there);
   return OkStatus();
 }

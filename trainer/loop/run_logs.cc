@@ -19,7 +19,8 @@ Result<RunLogs> RunLogs::Open(const LoopContext& run, std::optional<int64_t> res
                               const std::string& config_json) {
   const TrainerConfig& trainer = run.config.trainer;
   const std::string& root = run.root();
-  if (!resumed && KindOf(JoinPath(root, kMetricsFile)) == PathKind::kFile)
+  NXDKIT_ASSIGN(const bool has_log, HasFile(root, kMetricsFile));
+  if (!resumed && has_log)
     run.Note(fmt::format("{} has a log but no checkpoint: the run and its log start over", root));
   RunLogs logs;
   NXDKIT_ASSIGN(logs.metrics, MetricLog::Open(root, resumed, config_json));

@@ -27,9 +27,11 @@ Status RunState::Resume(const StepRules& rules) {
   NXDKIT_TRY(run_.parts.train->Seek(now.data));
   best_ = found->best;
   // Of another branch of the run, of another run, or gone.
-  if (best_ && (best_->step > now.step || !SamePath(ParentPath(found->folder), run_.root()) ||
-                KindOf(CheckpointFolder(run_.root(), best_->step)) != PathKind::kFolder))
-    best_.reset();
+  if (best_) {
+    NXDKIT_ASSIGN(const bool ours, SamePath(ParentPath(found->folder), run_.root()));
+    NXDKIT_ASSIGN(const bool there, IsFolder(CheckpointFolder(run_.root(), best_->step)));
+    if (best_->step > now.step || !ours || !there) best_.reset();
+  }
   // Only the adaptive controller has a coefficient of its own.
   if (rules.kl.type != KlControl::kAdaptive) now.kl_beta = run_.config.algorithm.kl_coef;
   resumed_ = resumable_ = now.step;

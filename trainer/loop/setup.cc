@@ -212,7 +212,8 @@ class Maker {
     NXDKIT_ASSIGN(ChatTemplate chat,
                   override_path ? ChatTemplate::Open(*override_path) : ChatTemplate::Load(folder));
     if (override_path) parts_.text_files.chat_template = chat.source();
-    if (!SamePath(folder, *model().model_path)) parts_.text_files.tokenizer = folder;
+    NXDKIT_ASSIGN(const bool of_model, SamePath(folder, *model().model_path));
+    if (!of_model) parts_.text_files.tokenizer = folder;
     chat_ = std::make_shared<const ChatTemplate>(std::move(chat));
     if (config_.data.format_prompt) {
       NXDKIT_ASSIGN(PromptFormat format, PromptFormat::Open(*config_.data.format_prompt));
@@ -312,7 +313,8 @@ class Maker {
     options.transport = options_.transport;
     options.led = options_.leader != nullptr;
     options.leader = options_.leader;
-    options.origin = {RealPath(*section.model.model_path), false, options.optimizer.seed};
+    NXDKIT_ASSIGN(std::string real_model, RealPath(*section.model.model_path));
+    options.origin = {std::move(real_model), false, options.optimizer.seed};
     return options;
   }
 
@@ -368,7 +370,7 @@ class Maker {
     const RolloutConfig& rollout = config_.worker.rollout;
     parts_.sync.text = parts_.text_files;
     if (rollout.model_path) {
-      parts_.sync.bundle = RealPath(*rollout.model_path);
+      NXDKIT_ASSIGN(parts_.sync.bundle, RealPath(*rollout.model_path));
       return OkStatus();
     }
     if (!OthersEngine(rollout)) return MakeBundle();
@@ -376,7 +378,8 @@ class Maker {
     parts_.sync.dtype = engine_.dtype;
     NXDKIT_ASSIGN(parts_.sync.engine, PredictsEngine());
     NXDKIT_TRY(MakeFolders(parts_.sync.folder));
-    parts_.sync.folder = RealPath(parts_.sync.folder);  // a server has a working folder of its own
+    // A server has a working folder of its own.
+    NXDKIT_ASSIGN(parts_.sync.folder, RealPath(parts_.sync.folder));
     return OkStatus();
   }
 

@@ -1,7 +1,6 @@
 #include "trainer/loop/text_files.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <string_view>
 
 #include "formats/hf/hf.h"
@@ -23,16 +22,15 @@ bool IsOfModel(std::string_view name) {
 }
 
 Status ReplaceTokenizer(const std::string& from, const std::string& folder) {
-  for (const std::string& name : hf::SideFiles(folder)) {
-    if (IsOfModel(name)) continue;
-    std::error_code error;
-    std::filesystem::remove(JoinPath(folder, name), error);
-    if (error) return OutputError("delete", error.value()).in(JoinPath(folder, name));
-  }
-  for (const std::string& name : hf::SideFiles(from)) {
+  NXDKIT_ASSIGN(const std::vector<std::string> old, hf::SideFiles(folder));
+  for (const std::string& name : old)
+    if (!IsOfModel(name)) NXDKIT_TRY(RemoveTree(JoinPath(folder, name)));
+  NXDKIT_ASSIGN(const std::vector<std::string> fresh, hf::SideFiles(from));
+  for (const std::string& name : fresh) {
     if (name == "config.json") continue;
     const std::string to = JoinPath(folder, name);
-    if (IsOfModel(name) && KindOf(to) != PathKind::kMissing) continue;
+    NXDKIT_ASSIGN(const bool there, IsThere(to));
+    if (IsOfModel(name) && there) continue;
     NXDKIT_ASSIGN(const std::string bytes, ReadSmallFile(JoinPath(from, name), kMaxBytes));
     NXDKIT_TRY(WriteFileAtomic(to, bytes));
   }

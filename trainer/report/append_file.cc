@@ -9,7 +9,8 @@
 namespace nxdkit::trainer {
 
 Result<AppendFile> AppendFile::Begin(const std::string& path, const Fill& fill) {
-  if (KindOf(path) == PathKind::kFolder) return OutputError("replace", EISDIR).in(path);
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(path));
+  if (is_folder) return OutputError("replace", EISDIR).in(path);
   NXDKIT_ASSIGN(Staging staging, Staging::Begin(path, {.replace = true, .folder = false}));
   AppendFile result;
   NXDKIT_ASSIGN(result.file_, File::OpenWrite(staging.path()));

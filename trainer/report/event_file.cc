@@ -90,12 +90,14 @@ std::string HostName() {
 }
 
 // The first free name.
-std::string NewPath(const std::string& folder) {
+Result<std::string> NewPath(const std::string& folder) {
   const std::string stem = folder + "/events.out.tfevents." +
                            std::to_string(static_cast<int64_t>(Now())) + "." + HostName() + "." +
                            std::to_string(::getpid()) + ".";
-  for (int n = 0;; ++n)
-    if (KindOf(stem + std::to_string(n)) == PathKind::kMissing) return stem + std::to_string(n);
+  for (int n = 0;; ++n) {
+    NXDKIT_ASSIGN(const bool taken, IsThere(stem + std::to_string(n)));
+    if (!taken) return stem + std::to_string(n);
+  }
 }
 
 }  // namespace
@@ -153,7 +155,7 @@ std::string RestartEvent(double wall_time, int64_t step) {
 Result<EventFile> EventFile::Create(const std::string& folder, int64_t resumed_step) {
   NXDKIT_TRY(MakeFolders(folder));
   EventFile result;
-  result.path_ = NewPath(folder);
+  NXDKIT_ASSIGN(result.path_, NewPath(folder));
   std::string first = EventFrame(VersionEvent(Now()));
   if (resumed_step > 0) first += EventFrame(RestartEvent(Now(), resumed_step + 1));
   NXDKIT_ASSIGN(result.file_, AppendFile::Begin(result.path_, first));

@@ -52,8 +52,10 @@ std::string OneLine(const Json& value) {
 // carry no step and are all kept.
 Result<AppendFile> ContinueSamples(const std::string& folder, bool has_records) {
   const std::string path = JoinPath(folder, kGenerationsFile);
-  if (!has_records)
-    return KindOf(path) == PathKind::kFile ? AppendFile::Open(path) : AppendFile::Begin(path, "");
+  if (!has_records) {
+    NXDKIT_ASSIGN(const bool there, IsFile(path));
+    return there ? AppendFile::Open(path) : AppendFile::Begin(path, "");
+  }
   NXDKIT_ASSIGN(const File records, File::OpenRead(JoinPath(folder, kGenerationRecordsFile)));
   return AppendFile::Begin(path, [&](AppendFile& samples) {
     return ForEachLine(records, UINT64_MAX, [&](std::string_view line, uint64_t, bool) -> Status {
@@ -88,7 +90,7 @@ Result<MetricLog> MetricLog::Open(const std::string& folder, std::optional<int64
   NXDKIT_TRY(MakeFolders(folder));
   MetricLog log;
   const std::string records_path = JoinPath(folder, kGenerationRecordsFile);
-  const bool has_records = KindOf(records_path) != PathKind::kMissing;
+  NXDKIT_ASSIGN(const bool has_records, IsThere(records_path));
   NXDKIT_ASSIGN(log.metrics_,
                 ContinueLog(JoinPath(folder, kMetricsFile), resumed_step, &log.dropped_));
   NXDKIT_ASSIGN(log.generation_records_, ContinueLog(records_path, resumed_step, &log.dropped_));

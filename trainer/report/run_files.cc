@@ -91,11 +91,12 @@ void AddLeaves(const Json& value, const std::string& path, RunFiles& run) {
 
 std::string TextOf(const std::string& folder, std::string_view name, RunFiles& run) {
   const std::string path = JoinPath(folder, name);
-  if (KindOf(path) == PathKind::kMissing) {
+  const Result<bool> there = IsThere(path);
+  if (there.ok() && !*there) {
     run.problems.push_back(fmt::format("{} is missing", name));
     return "";
   }
-  Result<std::string> text = ReadSmallFile(path, kMaxBytes);
+  Result<std::string> text = there.ok() ? ReadSmallFile(path, kMaxBytes) : there.error();
   if (text.ok()) return std::move(text).value();
   run.problems.push_back(fmt::format("{}: {}", name, text.error().message()));
   return "";
@@ -125,7 +126,8 @@ std::optional<int64_t> StepOfLine(std::string_view line) {
 
 Result<AppendFile> ContinueLog(const std::string& path, std::optional<int64_t> last,
                                int64_t* dropped) {
-  if (!last || KindOf(path) == PathKind::kMissing) return AppendFile::Begin(path, "");
+  NXDKIT_ASSIGN(const bool there, IsThere(path));
+  if (!last || !there) return AppendFile::Begin(path, "");
   NXDKIT_ASSIGN(const File before, File::OpenRead(path));
   return AppendFile::Begin(path, [&](AppendFile& log) {
     return ForEachLine(before, kMaxLineBytes, [&](std::string_view line, uint64_t, bool whole) {
@@ -163,7 +165,8 @@ GenerationRecords ParseGenerations(std::string_view text) {
 }
 
 Result<RunFiles> ReadRunFiles(const std::string& folder) {
-  if (KindOf(folder) != PathKind::kFolder) return NotFound("there is no such folder").in(folder);
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
+  if (!is_folder) return NotFound("there is no such folder").in(folder);
   RunFiles run;
   run.folder = folder;
   run.metrics = ParseMetrics(TextOf(folder, kMetricsFile, run));

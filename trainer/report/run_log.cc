@@ -53,7 +53,8 @@ Result<RunLog> RunLog::Open(const std::string& run_folder, Clock clock) {
   RunLog log;
   log.clock_ = std::move(clock);
   const std::string path = Below(run_folder, "trainer.log");
-  if (KindOf(path) == PathKind::kMissing) {
+  NXDKIT_ASSIGN(const bool there, IsThere(path));
+  if (!there) {
     NXDKIT_ASSIGN(log.file_, AppendFile::Begin(path, ""));
     return log;
   }

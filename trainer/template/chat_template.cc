@@ -29,8 +29,8 @@ Result<std::string> DefaultOf(const Json& list) {
 }
 
 Result<std::string> SourceFromConfig(const std::string& path) {
-  if (KindOf(path) == PathKind::kMissing)
-    return NotFound("neither this file nor chat_template.jinja exists");
+  NXDKIT_ASSIGN(const bool there, IsThere(path));
+  if (!there) return NotFound("neither this file nor chat_template.jinja exists");
   NXDKIT_ASSIGN(const Json config, ReadJsonFile(path, kMaxConfigBytes, {.allow_nan = true}));
   const Json* found = JsonFind(config, "chat_template");
   if (found == nullptr)
@@ -59,7 +59,8 @@ Result<ChatTemplate> ChatTemplate::Open(const std::string& path) {
 
 Result<ChatTemplate> ChatTemplate::Load(const std::string& folder) {
   const std::string file = JoinPath(folder, "chat_template.jinja");
-  if (KindOf(file) != PathKind::kMissing) return Open(file);
+  NXDKIT_ASSIGN(const bool has_file, IsThere(file));
+  if (has_file) return Open(file);
   const std::string config = JoinPath(folder, "tokenizer_config.json");
   NXDKIT_ASSIGN(const std::string source, In(SourceFromConfig(config), config));
   Result<ChatTemplate> made = Parse(source);

@@ -18,7 +18,8 @@ constexpr size_t kMaxEosIds = 1000;
 
 // An empty object when the file is not there.
 Result<Json> ReadIfThere(const std::string& path) {
-  if (KindOf(path) == PathKind::kMissing) return Json::object();
+  NXDKIT_ASSIGN(const bool there, IsThere(path));
+  if (!there) return Json::object();
   NXDKIT_ASSIGN(Json json, ReadJsonFile(path, kMaxFileBytes, {.allow_nan = true}));
   if (json.is_object()) return json;
   return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)))
@@ -121,9 +122,9 @@ Result<SpecialTokens> LoadSpecialTokens(const std::string& folder, const std::st
                                         const Tokenizer& tokenizer) {
   Files files;
   NXDKIT_ASSIGN(files.settings, ReadTokenSettings(folder));
-  const auto of_model = [&](const char* name) {
-    const std::string path = JoinPath(model, name);
-    return ReadIfThere(KindOf(path) == PathKind::kFile ? path : JoinPath(folder, name));
+  const auto of_model = [&](const char* name) -> Result<Json> {
+    NXDKIT_ASSIGN(const bool there, HasFile(model, name));
+    return ReadIfThere(JoinPath(there ? model : folder, name));
   };
   NXDKIT_ASSIGN(files.generation_config, of_model("generation_config.json"));
   NXDKIT_ASSIGN(files.config, of_model("config.json"));

@@ -20,7 +20,8 @@ constexpr std::string_view kFurther[] = {"additional_special_tokens", "extra_spe
 // An empty object when the file is not there.
 Result<Json> ReadObject(const std::string& folder, const char* name) {
   const std::string path = JoinPath(folder, name);
-  if (KindOf(path) == PathKind::kMissing) return Json::object();
+  NXDKIT_ASSIGN(const bool there, IsThere(path));
+  if (!there) return Json::object();
   NXDKIT_ASSIGN(Json json, ReadJsonFile(path, kMaxSettingsFile, {.allow_nan = true}));
   if (json.is_object()) return json;
   return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)))

@@ -9,14 +9,17 @@ namespace nxdkit::ops {
 
 Result<BoundArtifact> BindLora(const std::string& path, const LoraBase& base,
                                nxd::LoraSharing sharing, const InputHints& hints) {
-  if (KindOf(path) == PathKind::kMissing) return NotFound("no such file or folder").in(path);
+  NXDKIT_ASSIGN(const bool there, IsThere(path));
+  if (!there) return NotFound("no such file or folder").in(path);
   BoundArtifact out;
   out.artifact.path = path;
   out.lora.emplace();
-  if (LooksLikePeft(path)) {
+  NXDKIT_ASSIGN(const bool is_peft, LooksLikePeft(path));
+  if (is_peft) {
     NXDKIT_TRY(BindPeft(out, base, sharing));
   } else {
-    if (KindOf(path) != PathKind::kFolder || !nxd::LooksLikeShardSet(path))
+    NXDKIT_ASSIGN(const bool is_set, nxd::LooksLikeShardSet(path));
+    if (!is_set)
       return Unsupported(
                  "no LoRA adapter: neither a folder with adapter_config.json and "
                  "adapter_model.safetensors, nor an NxD set of its shards")
@@ -34,8 +37,8 @@ Result<BoundArtifact> OpenLora(const std::string& path, Kind kind, nxd::LoraShar
   Artifact found;  // of the base, but for its weights
   found.path = path;
   found.kind = kind;
-  const std::string folder = KindOf(path) == PathKind::kFile ? ParentPath(path) : path;
-  std::vector<std::string> folders = {folder};
+  NXDKIT_ASSIGN(const bool is_file, IsFile(path));
+  std::vector<std::string> folders = {is_file ? ParentPath(path) : path};
   if (kind == Kind::kNxd) {
     NXDKIT_ASSIGN(const nxd::SetLocation location, nxd::Locate(path, hints.tag));
     folders = {location.tag_folder, location.root, ParentPath(location.root)};

@@ -88,7 +88,8 @@ Result<LoraConfigFile> FindLoraConfig(const std::string& archive,
   for (const std::string& folder : folders) {
     const std::string path = JoinPath(folder, kLoraConfigFile);
     looked += (looked.empty() ? "" : ", ") + path;
-    if (KindOf(path) != PathKind::kFile) continue;
+    NXDKIT_ASSIGN(const bool there, IsFile(path));
+    if (!there) continue;
     NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, models::kMaxConfigBytes));
     NXDKIT_ASSIGN(lora::Config config, lora::ParseConfig(text, path));
     return LoraConfigFile{std::move(config), path};

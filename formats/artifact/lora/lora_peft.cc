@@ -232,21 +232,26 @@ class Binder {
 
 }  // namespace
 
-std::string LoraFile(const std::string& folder) {
-  for (const char* name : {"adapter_model.safetensors", "adapter_model.bin", "adapter_model.pt"})
-    if (std::string path = JoinPath(folder, name); KindOf(path) == PathKind::kFile) return path;
-  return "";
+Result<std::string> LoraFile(const std::string& folder) {
+  for (const char* name : {"adapter_model.safetensors", "adapter_model.bin", "adapter_model.pt"}) {
+    NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
+    if (there) return JoinPath(folder, name);
+  }
+  return std::string();
 }
 
-bool LooksLikePeft(const std::string& path) {
-  if (KindOf(path) == PathKind::kFile) return BaseName(path).starts_with("adapter_model.");
-  return !LoraFile(path).empty() && !hf::HasWeights(path);
+Result<bool> LooksLikePeft(const std::string& path) {
+  NXDKIT_ASSIGN(const bool is_file, IsFile(path));
+  if (is_file) return BaseName(path).starts_with("adapter_model.");
+  NXDKIT_ASSIGN(const std::string file, LoraFile(path));
+  NXDKIT_ASSIGN(const bool has_weights, hf::HasWeights(path));
+  return !file.empty() && !has_weights;
 }
 
 Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing) {
-  const std::string path = KindOf(out.artifact.path) == PathKind::kFile
-                               ? out.artifact.path
-                               : LoraFile(out.artifact.path);
+  NXDKIT_ASSIGN(const bool is_file, IsFile(out.artifact.path));
+  NXDKIT_ASSIGN(const std::string path, is_file ? Result<std::string>(out.artifact.path)
+                                                : LoraFile(out.artifact.path));
   NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(path));
   const bool archive = file.format.starts_with("torch");
   NXDKIT_ASSIGN(LoraConfigFile config, FindLoraConfig(archive ? path : "", {ParentPath(path)}));

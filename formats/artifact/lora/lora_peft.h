@@ -9,10 +9,10 @@
 namespace nxdkit::ops {
 
 // The file of an adapter's tensors in a folder, as PEFT and NxD name it; "" when there is none.
-std::string LoraFile(const std::string& folder);
+Result<std::string> LoraFile(const std::string& folder);
 
 // Whether this is an adapter in PEFT's form: a folder, or its file of tensors.
-bool LooksLikePeft(const std::string& path);
+Result<bool> LooksLikePeft(const std::string& path);
 
 // Fills in `out`, whose artifact has its path.
 Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing);

@@ -54,33 +54,35 @@ struct Count {
   std::string instead;
 };
 
-Count CountOfTensor(const StoredTensor& tensor) {
-  if (!tensor.shape.empty()) return {{}, "a tensor of shape " + ShapeText(tensor.shape)};
+Result<Count> CountOfTensor(const StoredTensor& tensor) {
+  if (!tensor.shape.empty()) return Count{{}, "a tensor of shape " + ShapeText(tensor.shape)};
   const Result<double> number = ReadScalar(tensor);
-  if (!number.ok()) return {{}, "a tensor that cannot be read: " + number.error().message()};
+  if (!number.ok() && number.error().code() == Errc::kIo) return number.error();
+  if (!number.ok())
+    return Count{{}, "a tensor that cannot be read: " + number.error().message()};
   if (*number >= 0 && *number < kMostCounted && *number == std::floor(*number))
-    return {static_cast<int64_t>(*number), ""};
-  return {{}, fmt::format("a tensor with {}", *number)};
+    return Count{static_cast<int64_t>(*number), ""};
+  return Count{{}, fmt::format("a tensor with {}", *number)};
 }
 
-Count CountAt(const torch::Archive& archive, std::string_view key) {
+Result<Count> CountAt(const torch::Archive& archive, std::string_view key) {
   const PickleValue* item = archive.root.Find(key);
-  if (!item) return {};
+  if (!item) return Count();
   if (const torch::TensorIndex* tensor = item->tensor();
       tensor && tensor->index < archive.tensors.size())
     return CountOfTensor(archive.tensors[tensor->index]);
   const std::optional<int64_t> number = CountIn(archive.root, key);
-  return {number, number ? "" : OptionText(*item)};
+  return Count{number, number ? "" : OptionText(*item)};
 }
 
 class TagReader {
  public:
   explicit TagReader(const BoundArtifact& tag) : location_(tag.artifact.set->location) {}
 
-  RunProgress Read(int64_t steps) {
-    ReadScheduler();
-    ReadUserContent();
-    ReadTrainerState();
+  Result<RunProgress> Read(int64_t steps) {
+    NXDKIT_TRY(ReadScheduler());
+    NXDKIT_TRY(ReadUserContent());
+    NXDKIT_TRY(ReadTrainerState());
     out_.step = step_.value_or(steps);
     out_.last_epoch = epoch_.value_or(steps);
     if (step_ && *step_ != steps)
@@ -97,57 +99,68 @@ class TagReader {
   }
 
   // The first of the folders that has the file: the tag's own, or the one around it.
-  std::string Find(const char* name) const {
+  Result<std::string> Find(const char* name) const {
     for (const std::string& folder :
-         {location_.tag_folder, location_.root, ParentPath(location_.tag_folder)})
-      if (const std::string path = JoinPath(folder, name); KindOf(path) == PathKind::kFile)
-        return path;
-    return "";
+         {location_.tag_folder, location_.root, ParentPath(location_.tag_folder)}) {
+      NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
+      if (there) return JoinPath(folder, name);
+    }
+    return std::string();
   }
 
-  std::optional<torch::Archive> Read(const char* name) {
-    const std::string path = Find(name);
-    if (path.empty()) return std::nullopt;
+  Result<std::optional<torch::Archive>> Read(const char* name) {
+    NXDKIT_ASSIGN(const std::string path, Find(name));
+    if (path.empty()) return std::optional<torch::Archive>();
     Result<torch::Archive> archive = torch::ReadArchive(path);
-    if (archive.ok()) return *std::move(archive);
+    if (archive.ok()) return std::optional(*std::move(archive));
+    if (archive.error().code() == Errc::kIo) return std::move(archive).error();
     Note("{} cannot be read, so what it says of the run is not known: {}", name,
          archive.error().message());
-    return std::nullopt;
+    return std::optional<torch::Archive>();
   }
 
   // The count, with a note where there is something else.
-  std::optional<int64_t> Take(const torch::Archive& archive, const char* key, const char* file) {
-    const Count count = CountAt(archive, key);
+  Result<std::optional<int64_t>> Take(const torch::Archive& archive, const char* key,
+                                      const char* file) {
+    NXDKIT_ASSIGN(const Count count, CountAt(archive, key));
     if (!count.instead.empty())
       Note("{} of {} is {}, which is not a count, and is not read", key, file, count.instead);
     return count.number;
   }
 
-  void ReadScheduler() {
-    const std::optional<torch::Archive> file = Read(kSchedulerFile);
-    if (!file) return;
-    epoch_ = Take(*file, "last_epoch", kSchedulerFile);
+  Status ReadScheduler() {
+    NXDKIT_ASSIGN(const std::optional<torch::Archive> file, Read(kSchedulerFile));
+    if (!file) return OkStatus();
+    NXDKIT_ASSIGN(epoch_, Take(*file, "last_epoch", kSchedulerFile));
     if (!file->root.Find("last_epoch")) Note("{} has no last_epoch", kSchedulerFile);
+    return OkStatus();
   }
 
-  void ReadUserContent() {
-    const std::optional<torch::Archive> file = Read(kUserContentFile);
-    if (!file) return;
-    if (!file->root.dict())
-      return Note("{} is not a dict, so what it says of the run is not known", kUserContentFile);
-    TakeStep(Take(*file, "global_step", kUserContentFile), kUserContentFile);
-    if (const auto samples = Take(*file, "consumed_samples", kUserContentFile))
-      Note("{} counts {} samples, not tokens", kUserContentFile, *samples);
+  Status ReadUserContent() {
+    NXDKIT_ASSIGN(const std::optional<torch::Archive> file, Read(kUserContentFile));
+    if (!file) return OkStatus();
+    if (!file->root.dict()) {
+      Note("{} is not a dict, so what it says of the run is not known", kUserContentFile);
+      return OkStatus();
+    }
+    NXDKIT_ASSIGN(const auto step, Take(*file, "global_step", kUserContentFile));
+    TakeStep(step, kUserContentFile);
+    NXDKIT_ASSIGN(const auto samples, Take(*file, "consumed_samples", kUserContentFile));
+    if (samples) Note("{} counts {} samples, not tokens", kUserContentFile, *samples);
+    return OkStatus();
   }
 
   // Of optimum-neuron and of transformers ("global_step"), or of grpo-train ("step").
-  void ReadTrainerState() {
-    const std::string path = Find(kStateFile);
-    if (path.empty()) return;
+  Status ReadTrainerState() {
+    NXDKIT_ASSIGN(const std::string path, Find(kStateFile));
+    if (path.empty()) return OkStatus();
     const Result<Json> state = ReadJsonFile(path, kMaxStateBytes);
-    if (!state.ok() || !state->is_object())
-      return Note("{} cannot be read: {}", kStateFile,
-                  state.ok() ? "it is not an object" : state.error().message());
+    if (!state.ok() && state.error().code() == Errc::kIo) return state.error();
+    if (!state.ok() || !state->is_object()) {
+      Note("{} cannot be read: {}", kStateFile,
+           state.ok() ? "it is not an object" : state.error().message());
+      return OkStatus();
+    }
     const auto count = [&](const char* key) -> std::optional<int64_t> {
       const Result<int64_t> number = JsonInt(*state, key);
       return number.ok() && *number >= 0 ? std::optional(*number) : std::nullopt;
@@ -157,6 +170,7 @@ class TagReader {
     if (!epoch_) epoch_ = count("schedule_steps");
     if (const auto tokens = count("num_input_tokens_seen"); tokens && *tokens > 0)
       out_.tokens = tokens;
+    return OkStatus();
   }
 
   void TakeStep(std::optional<int64_t> step, const char* from) {
@@ -362,9 +376,11 @@ Result<UserContent> UserContentOf(const BoundArtifact& checkpoint) {
   if (!checkpoint.artifact.dcp || !checkpoint.optimizer || IsAsMade(checkpoint))
     return UserContent();
   const std::string path = JoinPath(checkpoint.artifact.dcp->path, kUserContentFile);
-  if (KindOf(path) != PathKind::kFile) return UserContent();
+  NXDKIT_ASSIGN(const bool there, IsFile(path));
+  if (!there) return UserContent();
   NXDKIT_ASSIGN(const int64_t step, StepOfCheckpoint(checkpoint));
   Result<torch::Archive> archive = torch::ReadArchive(path);
+  if (!archive.ok() && archive.error().code() == Errc::kIo) return std::move(archive).error();
   if (!archive.ok()) return LeftOut("it cannot be read: " + archive.error().message());
   if (!archive->root.dict()) return LeftOut("it is not a dict that could say its step");
   UserContent content = WithStep(std::move(archive->root), step);
@@ -383,12 +399,14 @@ Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
   }
   const dcp::Folder& folder = *checkpoint.artifact.dcp;
   NXDKIT_ASSIGN(const auto scheduler, SchedulerOf(checkpoint));
+  NXDKIT_ASSIGN(const bool has_scheduler_file, HasFile(folder.path, kSchedulerFile));
+  NXDKIT_ASSIGN(const bool has_content_file, HasFile(folder.path, kUserContentFile));
   if (scheduler)
     losses.push_back(
         fmt::format("{} is made of {} and the learning rates: a schedule has its own numbers "
                     "beside these, such as base_lrs, from the program",
                     kSchedulerFile, kLastEpochKey));
-  else if (KindOf(JoinPath(folder.path, kSchedulerFile)) != PathKind::kFile)
+  else if (!has_scheduler_file)
     losses.push_back(
         fmt::format("there is no {}, so no {} is made", kLastEpochKey, kSchedulerFile));
   else
@@ -398,8 +416,7 @@ Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
                     kLastEpochKey, kSchedulerFile));
   NXDKIT_ASSIGN(const UserContent content, UserContentOf(checkpoint));
   if (!content.note.empty()) losses.push_back(content.note);
-  const bool has_step = content.kept != UserContent::Kept::kNot &&
-                        KindOf(JoinPath(folder.path, kUserContentFile)) == PathKind::kFile;
+  const bool has_step = content.kept != UserContent::Kept::kNot && has_content_file;
   for (const char* key : {kTrainStepKey, kTokensSeenKey}) {
     const dcp::ObjectEntry* object = FindObject(folder, key);
     if (!object || (has_step && object->key == kTrainStepKey)) continue;

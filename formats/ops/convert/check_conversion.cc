@@ -39,13 +39,14 @@ Status CheckDeltaFile(const ConvertRequest& request) {
 }
 
 // The folder that the artifact is, or none for a single file.
-std::string FolderOf(const Artifact& artifact) {
+Result<std::string> FolderOf(const Artifact& artifact) {
   if (artifact.set) return artifact.set->location.tag_folder;
-  return KindOf(artifact.path) == PathKind::kFolder ? artifact.path : "";
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
+  return is_folder ? artifact.path : std::string();
 }
 
 // Everything that would be destroyed by an output in its place.
-std::vector<std::string> FilesRead(const ConvertRequest& request, const Conversion& conversion) {
+Result<std::vector<std::string>> FilesRead(const ConvertRequest& request, const Conversion& conversion) {
   std::vector<std::string> read;
   for (const TensorFile& file : conversion.source.artifact.files) read.push_back(file.path);
   if (!conversion.source.artifact.config_path.empty())
@@ -53,17 +54,23 @@ std::vector<std::string> FilesRead(const ConvertRequest& request, const Conversi
   for (const BoundArtifact* adapter : {conversion.source.merged.get(), &conversion.source})
     if (adapter && adapter->lora) read.push_back(adapter->lora->config_path);
   // A bundle may be replaced by what is made from it; the blob has been copied by then.
-  const bool in_place = request.options.bundle && SamePath(*request.options.bundle, request.output);
-  if (request.options.bundle && !in_place) read.push_back(*request.options.bundle);
+  if (request.options.bundle) {
+    NXDKIT_ASSIGN(const bool in_place, SamePath(*request.options.bundle, request.output));
+    if (!in_place) read.push_back(*request.options.bundle);
+  }
   return read;
 }
 
 Status CheckOutput(const ConvertRequest& request, const Conversion& conversion) {
-  NXDKIT_TRY(CheckPlaces(request.output, FilesRead(request, conversion)));
-  if (FindsOutput(request)) return OkStatus();  // it is compared, not replaced
-  NXDKIT_TRY(CheckNotAPart(request.output, FolderOf(conversion.source.artifact)));
-  if (conversion.source.merged)
-    NXDKIT_TRY(CheckNotAPart(request.output, FolderOf(conversion.source.merged->artifact)));
+  NXDKIT_ASSIGN(const std::vector<std::string> read, FilesRead(request, conversion));
+  NXDKIT_TRY(CheckPlaces(request.output, read));
+  NXDKIT_ASSIGN(const bool stands, FindsOutput(request));
+  if (stands) return OkStatus();  // it is compared, not replaced
+  for (const BoundArtifact* source : {conversion.source.merged.get(), &std::as_const(conversion.source)}) {
+    if (!source) continue;
+    NXDKIT_ASSIGN(const std::string folder, FolderOf(source->artifact));
+    NXDKIT_TRY(CheckNotAPart(request.output, folder));
+  }
   return Staging::Check(request.output,
                         {.replace = request.force, .folder = !conversion.output.single_file});
 }

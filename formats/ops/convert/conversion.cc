@@ -24,7 +24,8 @@ Result<BoundArtifact> OpenSource(const ConvertRequest& request) {
   const bool whole = request.from == Kind::kHf || request.from == Kind::kNxd;
   if (!whole || !request.hints.lora.empty())
     return OpenAndBind(request.input, request.from, request.hints);
-  if (LooksLikePeft(request.input)) return OpenLora(request.input, request.from, {}, request.hints);
+  NXDKIT_ASSIGN(const bool is_peft, LooksLikePeft(request.input));
+  if (is_peft) return OpenLora(request.input, request.from, {}, request.hints);
   NXDKIT_ASSIGN(Artifact artifact, OpenArtifact(request.input, request.from, request.hints));
   if (request.from == Kind::kNxd && HoldsLora(artifact))
     return OpenLora(request.input, request.from, {}, request.hints);
@@ -149,15 +150,19 @@ Result<Executor> MakeExecutor(const Conversion& conversion, const RunOptions& ru
                         options);
 }
 
-std::string Fingerprint(const Conversion& conversion, const Workload& workload) {
+Result<std::string> Fingerprint(const Conversion& conversion, const Workload& workload) {
   Sha256 digest;
   const auto add = [&](const std::string& text) {
     digest.Update(std::as_bytes(std::span(text.data(), text.size())));
   };
-  for (const TensorFile& file : conversion.source.artifact.files)
-    add(fmt::format("in {} {} {}\n", file.path, file.file_bytes, FileStamp(file.path)));
-  if (conversion.source.merged)
-    add(fmt::format("scale {}\n", FileStamp(conversion.source.merged->lora->config_path)));
+  for (const TensorFile& file : conversion.source.artifact.files) {
+    NXDKIT_ASSIGN(const std::string stamp, FileStamp(file.path));
+    add(fmt::format("in {} {} {}\n", file.path, file.file_bytes, stamp));
+  }
+  if (conversion.source.merged) {
+    NXDKIT_ASSIGN(const std::string stamp, FileStamp(conversion.source.merged->lora->config_path));
+    add(fmt::format("scale {}\n", stamp));
+  }
   for (const PlannedFile& file : conversion.files)
     add(fmt::format("out {} {}\n", file.path, file.bytes));
   for (const OutputTensor& tensor : conversion.output.outputs)

@@ -44,7 +44,7 @@ Result<Conversion> PlanConversion(const ConvertRequest& request);
 Result<Executor> MakeExecutor(const Conversion& conversion, const RunOptions& run);
 
 // Identifies the source's files as they are now, and the plan.
-std::string Fingerprint(const Conversion& conversion, const Workload& workload);
+Result<std::string> Fingerprint(const Conversion& conversion, const Workload& workload);
 
 // The base is opened as the input is when it is of the same kind, but for the tag.
 InputHints BaseHints(const ConvertRequest& request, Kind kind);

@@ -140,9 +140,11 @@ Status Make(const ConvertRequest& request, const Conversion& conversion, const E
 }
 
 // Another process may have published meanwhile, and taken away what this part was at.
-bool IsOvertaken(const ConvertRequest& request, const Status& made, const ConvertReport& report) {
+Result<bool> IsOvertaken(const ConvertRequest& request, const Status& made,
+                         const ConvertReport& report) {
   if (!report.part || report.part->published) return false;
-  return (made.ok() || made.error().code() != Errc::kInterrupted) && FindsOutput(request);
+  if (!made.ok() && made.error().code() == Errc::kInterrupted) return false;
+  return FindsOutput(request);
 }
 
 Result<ConvertReport> Run(const ConvertRequest& request, bool dry_run) {
@@ -166,7 +168,8 @@ Result<ConvertReport> Run(const ConvertRequest& request, bool dry_run) {
     report.warnings.insert(report.warnings.end(), fit->warnings.begin(), fit->warnings.end());
   report.fit = std::move(fit);
   if (!repaired.empty()) report.notes.push_back(std::move(repaired));
-  if (!conversion.base && FindsOutput(request)) {
+  NXDKIT_ASSIGN(const bool stands, FindsOutput(request));
+  if (!conversion.base && stands) {
     NXDKIT_TRY(RequireSameOutput(request, conversion, executor));
     NXDKIT_TRY(CheckWritten(request, conversion, {request.output, ""}, report));
     destination->Stands(report, dry_run);
@@ -177,7 +180,8 @@ Result<ConvertReport> Run(const ConvertRequest& request, bool dry_run) {
     return report;
   }
   Status made = Make(request, conversion, executor, *destination, report);
-  if (IsOvertaken(request, made, report)) return Run(request, dry_run);
+  NXDKIT_ASSIGN(const bool overtaken, IsOvertaken(request, made, report));
+  if (overtaken) return Run(request, dry_run);
   NXDKIT_TRY(std::move(made));
   return report;
 }

@@ -110,10 +110,10 @@ class DeltaFile : public Destination {
   DeltaFile(const ConvertRequest& request, Conversion& conversion)
       : Destination(request, conversion),
         base_(*conversion.base),
-        reader_(base_.artifact.bound, base_.plan),
-        stands_(FindsOutput(request)) {}  // compared once the delta is made
+        reader_(base_.artifact.bound, base_.plan) {}
 
   Result<Sink*> Begin(const Workload&, ConvertReport&) override {
+    NXDKIT_ASSIGN(stands_, FindsOutput(request_));
     NXDKIT_ASSIGN(staging_, Staging::Begin(request_.output, {.replace = request_.force || stands_,
                                                              .folder = false,
                                                              .sync = request_.sync && !stands_}));
@@ -141,7 +141,7 @@ class DeltaFile : public Destination {
  private:
   const Conversion::Base& base_;
   const CanonicalReader reader_;
-  const bool stands_;
+  bool stands_ = false;  // an output, which is compared once the delta is made
   Staging staging_;
   delta::Head head_;
   std::unique_ptr<delta::Writer> writer_;

@@ -41,8 +41,9 @@ class NewOutputFolder : public Destination {
                                                              .folder = folder,
                                                              .sync = request_.sync}));
     // A single file has no folder to keep a journal in.
-    NXDKIT_ASSIGN(sink_, WriteInto(staging_.path(),
-                                   folder ? Fingerprint(conversion_, workload) : std::string()));
+    NXDKIT_ASSIGN(const std::string fingerprint, folder ? Fingerprint(conversion_, workload)
+                                                        : Result<std::string>(std::string()));
+    NXDKIT_ASSIGN(sink_, WriteInto(staging_.path(), fingerprint));
     report.resumed_tasks = sink_->resumed_tasks();
     return sink_.get();
   }
@@ -91,9 +92,10 @@ Result<rollout::WeightsVersion> NextVersion(const ConvertRequest& request,
 // A delta of the bundle's own weights is void when another process has refreshed it since they were
 // opened. Called like NextVersion.
 Status CheckStillTheBase(const ConvertRequest& request, const Conversion& conversion) {
-  if (!conversion.source.artifact.delta ||
-      !SamePath(conversion.source.base->artifact.path, request.output))
-    return OkStatus();
+  if (!conversion.source.artifact.delta) return OkStatus();
+  NXDKIT_ASSIGN(const bool is_base,
+                SamePath(conversion.source.base->artifact.path, request.output));
+  if (!is_base) return OkStatus();
   const rollout::Bundle& bundle = *conversion.source.base->artifact.bundle;
   if (bundle.lock->IsAt(bundle.weights_link)) return OkStatus();
   return Error(Errc::kFindings, "another process refreshed the bundle in the meantime")

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <functional>
 #include <numeric>
 #include <thread>
@@ -37,7 +36,8 @@ std::string PlanPath(const std::string& folder) { return JoinPath(folder, "plan"
 // The folder is not there yet, or it is that of this plan and split.
 Status CheckFolder(const std::string& folder, const std::string& plan) {
   const std::string path = PlanPath(folder);
-  if (KindOf(path) == PathKind::kMissing) return OkStatus();
+  NXDKIT_ASSIGN(const bool planned, IsThere(path));
+  if (!planned) return OkStatus();
   NXDKIT_ASSIGN(const std::string there, ReadSmallFile(path, kMaxPlanBytes));
   if (there == plan) return OkStatus();
   return BadUsage("the folder holds the parts of another conversion or another split")
@@ -49,8 +49,8 @@ Status CheckFolder(const std::string& folder, const std::string& plan) {
 Status ClaimFolder(const std::string& folder, const std::string& plan) {
   NXDKIT_TRY(CheckFolder(folder, plan));
   NXDKIT_TRY(MakeFolders(JoinPath(folder, "files")));
-  if (KindOf(PlanPath(folder)) == PathKind::kMissing)
-    return WriteFileAtomic(PlanPath(folder), plan);
+  NXDKIT_ASSIGN(const bool planned, IsThere(PlanPath(folder)));
+  if (!planned) return WriteFileAtomic(PlanPath(folder), plan);
   return CheckFolder(folder, plan);
 }
 
@@ -103,10 +103,9 @@ int64_t LastWrite(const std::string& folder, int part, const std::string& own_at
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
     const std::string attempt = JoinPath(folder, name);
     if (!name.starts_with(prefix) || attempt == own_attempt) continue;
-    std::error_code ignored;
-    for (std::filesystem::recursive_directory_iterator at(attempt, ignored), end;
-         !ignored && at != end; at.increment(ignored))
-      last = std::max(last, ChangedAt(at->path().string()));
+    const Result<std::vector<TreeEntry>> entries = ListTree(attempt);
+    for (const TreeEntry& entry : entries.ok() ? *entries : std::vector<TreeEntry>())
+      last = std::max(last, ChangedAt(JoinPath(attempt, entry.path)));
     last = std::max(last, ChangedAt(attempt));
   }
   return last;
@@ -175,12 +174,11 @@ class PartOwner {
 
 class OnePart : public Destination {
  public:
-  OnePart(const ConvertRequest& request, Conversion& conversion)
+  OnePart(const ConvertRequest& request, Conversion& conversion, const std::string& fingerprint)
       : Destination(request, conversion),
         part_(std::get<Part>(request.place)),
         folder_(request.output + ".parts"),
-        plan_(fmt::format("nxdkit-parts 1 {} {}\n", Fingerprint(conversion, Workload{}),
-                          part_.count)) {
+        plan_(fmt::format("nxdkit-parts 1 {} {}\n", fingerprint, part_.count)) {
     std::vector<uint64_t> bytes;
     for (const PlannedFile& file : conversion.files) bytes.push_back(file.bytes);
     owners_ = AssignParts(bytes, part_.count);
@@ -322,7 +320,8 @@ Result<std::unique_ptr<Destination>> MakePart(const ConvertRequest& request,
                                               Conversion& conversion) {
   if (conversion.output.single_file)
     return BadUsage("a single file cannot be made in parts").in(request.output);
-  return std::unique_ptr<Destination>(std::make_unique<OnePart>(request, conversion));
+  NXDKIT_ASSIGN(const std::string fingerprint, Fingerprint(conversion, Workload{}));
+  return std::unique_ptr<Destination>(std::make_unique<OnePart>(request, conversion, fingerprint));
 }
 
 }  // namespace nxdkit::ops

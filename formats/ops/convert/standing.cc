@@ -1,7 +1,6 @@
 #include "formats/ops/convert/standing.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "lib/sinks/match_sink.h"
@@ -10,14 +9,11 @@
 namespace nxdkit::ops {
 namespace {
 
-namespace fs = std::filesystem;
-
 // Where the link of a bundle's weights leads, below the folder; "" when it is no link.
-std::string SlotOf(const OutputPlan& output, const std::string& folder) {
-  if (output.first_slot.empty()) return "";
-  std::error_code failure;
-  const fs::path target = fs::read_symlink(JoinPath(folder, output.first_slot), failure);
-  return failure ? "" : JoinPath(ParentPath(output.first_slot), target.string());
+Result<std::string> SlotOf(const OutputPlan& output, const std::string& folder) {
+  if (output.first_slot.empty()) return std::string();
+  NXDKIT_ASSIGN(const std::string target, ReadLink(JoinPath(folder, output.first_slot)));
+  return target.empty() ? target : JoinPath(ParentPath(output.first_slot), target);
 }
 
 // A file in the slot has its planned name by the link.
@@ -32,16 +28,14 @@ Status MatchNames(const OutputPlan& output, const std::string& folder,
   for (const PlannedFile& file : all) expected.insert(file.path);
   for (const auto& [path, contents] : output.texts) expected.insert(path);
   for (const auto& [path, from] : output.copies) expected.insert(path);
-  const std::string slot = SlotOf(output, folder);
-  std::error_code failure;
-  fs::recursive_directory_iterator entry(folder, failure);
-  for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure)) {
-    if (entry->is_directory(failure) || failure) continue;
-    const std::string path = entry->path().lexically_relative(folder).string();
-    if (!expected.contains(AsPlanned(path, slot, output.first_slot)))
-      return Error(Errc::kFindings, "this file does not belong to it").in(entry->path().string());
+  NXDKIT_ASSIGN(const std::string slot, SlotOf(output, folder));
+  NXDKIT_ASSIGN(const std::vector<TreeEntry> entries, ListTree(folder));
+  for (const TreeEntry& entry : entries) {
+    if (entry.kind == PathKind::kFolder || entry.path == output.first_slot) continue;
+    if (!expected.contains(AsPlanned(entry.path, slot, output.first_slot)))
+      return Error(Errc::kFindings, "this file does not belong to it")
+          .in(JoinPath(folder, entry.path));
   }
-  if (failure) return SystemError("list the folder", failure.value()).in(folder);
   return OkStatus();
 }
 
@@ -57,7 +51,8 @@ Status MatchSmallFiles(const OutputPlan& output, const std::string& folder) {
 Status Match(const ConvertRequest& request, Conversion& conversion, const Executor& executor) {
   OutputPlan& output = conversion.output;
   if (!output.single_file) {
-    if (KindOf(request.output) != PathKind::kFolder)
+    NXDKIT_ASSIGN(const bool is_folder, IsFolder(request.output));
+    if (!is_folder)
       return Error(Errc::kFindings, "this is not a folder").in(request.output);
     NXDKIT_TRY(MatchNames(output, request.output, conversion.files));
     for (const PlannedFile& file : conversion.files)
@@ -73,13 +68,13 @@ Status Match(const ConvertRequest& request, Conversion& conversion, const Execut
 
 }  // namespace
 
-bool FindsOutput(const ConvertRequest& request) {
+Result<bool> FindsOutput(const ConvertRequest& request) {
   if (std::holds_alternative<Slot>(request.place) || request.force) return false;
   if (!request.resume && !std::holds_alternative<Part>(request.place)) return false;
-  const PathKind kind = KindOf(request.output);
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(request.output));
   if (kind != PathKind::kFolder) return kind != PathKind::kMissing;
-  const Result<std::vector<std::string>> names = ListFolder(request.output);
-  return !names.ok() || !names->empty();
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(request.output));
+  return !names.empty();
 }
 
 Error InTheWay(const std::string& output, const Error& difference) {

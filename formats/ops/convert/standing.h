@@ -11,7 +11,7 @@ namespace nxdkit::ops {
 
 // Whether the request is one that may be repeated, with --resume or --part and without --force, and
 // something stands in the output's place.
-bool FindsOutput(const ConvertRequest& request);
+Result<bool> FindsOutput(const ConvertRequest& request);
 
 // The refusal of an output that stands and differs.
 Error InTheWay(const std::string& output, const Error& difference);

@@ -1,8 +1,6 @@
 #include "formats/ops/digest/files.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 
 #include "formats/nxd/tensor_files.h"
 #include "formats/rollout/weight_slots.h"
@@ -17,14 +15,13 @@ namespace {
 
 using manifest::FileDigest;
 
-namespace fs = std::filesystem;
-
 constexpr size_t kMaxFiles = 1'000'000;
 
 // The folder whose files belong to the artifact; "" when it is a single file.
-std::string FolderOf(const Artifact& artifact) {
+Result<std::string> FolderOf(const Artifact& artifact) {
   if (artifact.set) return artifact.set->location.tag_folder;
-  return KindOf(artifact.path) == PathKind::kFolder ? artifact.path : "";
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
+  return is_folder ? artifact.path : std::string();
 }
 
 // Where files are read. A bundle's weights are not read by its link: that may lead to another
@@ -66,8 +63,12 @@ struct Folder {
 Status ListFiles(const Places& places, const std::string& from,
                  const std::vector<std::string>& without, std::vector<FileDigest>& files) {
   std::vector<std::string> left_out;
-  for (const std::string& path : without) left_out.push_back(RealPath(path));
-  std::vector<Folder> folders{{from, {RealPath(places.PathOf(from))}}};
+  for (const std::string& path : without) {
+    NXDKIT_ASSIGN(std::string real, RealPath(path));
+    left_out.push_back(std::move(real));
+  }
+  NXDKIT_ASSIGN(const std::string real_start, RealPath(places.PathOf(from)));
+  std::vector<Folder> folders{{from, {real_start}}};
   while (!folders.empty()) {
     const Folder here = std::move(folders.back());
     folders.pop_back();
@@ -76,9 +77,9 @@ Status ListFiles(const Places& places, const std::string& from,
       if (name.starts_with('.')) continue;
       const std::string below = here.below.empty() ? name : JoinPath(here.below, name);
       const std::string path = places.PathOf(below);
-      const PathKind kind = KindOf(path);
+      NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
       if (kind != PathKind::kFolder && kind != PathKind::kFile) continue;
-      const std::string real = RealPath(path);
+      NXDKIT_ASSIGN(const std::string real, RealPath(path));
       if (kind == PathKind::kFile) {
         if (std::ranges::find(left_out, real) == left_out.end()) files.push_back({below, 0, {}});
         continue;
@@ -107,14 +108,15 @@ Status AddDigest(const std::string& path, const RunOptions& run, FileDigest& out
 Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
                                             const std::vector<std::string>& without,
                                             const RunOptions& run) {
-  std::string folder = FolderOf(artifact);
+  NXDKIT_ASSIGN(std::string folder, FolderOf(artifact));
   std::vector<FileDigest> files;
   if (folder.empty()) {
     folder = ParentPath(artifact.path);
     const std::string name = BaseName(artifact.path);
     files.push_back({name, 0, {}});
     const std::string tensors = name + nxd::kTensorFolder;
-    if (KindOf(JoinPath(folder, tensors)) == PathKind::kFolder)
+    NXDKIT_ASSIGN(const bool has_tensors, IsFolder(JoinPath(folder, tensors)));
+    if (has_tensors)
       NXDKIT_TRY(ListFiles(Places(artifact, folder), tensors, without, files));
   } else {
     NXDKIT_TRY(ListFiles(Places(artifact, folder), "", without, files));
@@ -124,9 +126,8 @@ Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
   std::vector<std::pair<uint64_t, size_t>> order;
   uint64_t total = 0;
   for (size_t i = 0; i < files.size(); ++i) {
-    std::error_code error;
-    const uint64_t bytes = fs::file_size(places.PathOf(files[i].path), error);
-    order.push_back({error ? 0 : bytes, i});
+    NXDKIT_ASSIGN(const PathInfo info, LookAt(places.PathOf(files[i].path)));
+    order.push_back({info.bytes, i});
     total += order.back().first;
   }
   std::ranges::sort(order, std::greater<>());

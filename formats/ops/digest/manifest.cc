@@ -23,8 +23,9 @@ std::span<const std::byte> BytesOf(const std::string& text) {
 
 std::string SignaturePath(const std::string& manifest) { return manifest + kSignatureSuffix; }
 
-bool IsManifest(const std::string& path) {
+Result<bool> IsManifest(const std::string& path) {
   const Result<std::string> text = ReadSmallFile(path, manifest::kMaxManifestBytes);
+  if (!text.ok() && text.error().code() == Errc::kIo) return text.error();
   return text.ok() && manifest::ReadManifest(*text).ok();
 }
 
@@ -41,10 +42,12 @@ Status CheckOutputs(const DigestRequest& request, const Artifact& artifact) {
   }
   NXDKIT_TRY(CheckPlaces(path, read));
   NXDKIT_TRY(CheckPlaces(signature, read));
-  const bool there = KindOf(path) != PathKind::kMissing;
-  if ((there || KindOf(signature) != PathKind::kMissing) && !request.force)
+  NXDKIT_ASSIGN(const bool there, IsThere(path));
+  NXDKIT_ASSIGN(const bool has_signature, IsThere(signature));
+  if ((there || has_signature) && !request.force)
     return BadUsage("the output exists").in(there ? path : signature).hint("--force replaces it");
-  if (there && !IsManifest(path))
+  NXDKIT_ASSIGN(const bool replaceable, there ? IsManifest(path) : Result<bool>(true));
+  if (!replaceable)
     return BadUsage("--force replaces a manifest, and this file is not one").in(path);
   return OkStatus();
 }
@@ -53,7 +56,8 @@ Status CheckOutputs(const DigestRequest& request, const Artifact& artifact) {
 // last.
 Status Write(const DigestRequest& request, const std::string& text) {
   const std::string signature = SignaturePath(*request.write_manifest);
-  if (KindOf(signature) == PathKind::kFile && ::unlink(signature.c_str()) != 0)
+  NXDKIT_ASSIGN(const bool has_signature, IsFile(signature));
+  if (has_signature && ::unlink(signature.c_str()) != 0)
     return OutputError("remove the old signature", errno).in(signature);
   NXDKIT_TRY(WriteFileAtomic(*request.write_manifest, text));
   if (!request.sign_key) return OkStatus();

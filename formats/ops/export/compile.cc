@@ -238,6 +238,7 @@ Result<std::string> CompilerVersion(const std::function<Status()>& poll) {
 
 Result<std::vector<std::string>> CompiledFiles(const std::string& folder) {
   const Result<rollout::Bundle> bundle = rollout::OpenBundle(folder, OpenTensorFile);
+  if (!bundle.ok() && bundle.error().code() == Errc::kIo) return bundle.error();
   if (!bundle.ok() || !bundle->config || bundle->blobs.empty())
     return Error(Errc::kUnsupported,
                  bundle.ok()
@@ -246,7 +247,8 @@ Result<std::vector<std::string>> CompiledFiles(const std::string& folder) {
                      : "the compiler ended well, but left no bundle: " + bundle.error().ToString());
   std::vector<std::string> names = bundle->blobs;
   names.push_back("neuron_config.json");
-  if (KindOf(JoinPath(folder, "config.json")) == PathKind::kFile) names.push_back("config.json");
+  NXDKIT_ASSIGN(const bool has_config, HasFile(folder, "config.json"));
+  if (has_config) names.push_back("config.json");
   return names;
 }
 

@@ -52,7 +52,8 @@ class Exporter {
     NXDKIT_TRY(Decide());
     NXDKIT_ASSIGN(std::optional<neff::CacheSlot> slot, AskCache());
     if (slot) return FinishFrom(*slot, BlobOrigin::kCache);
-    if (FindsOutput(convert_)) return FinishStanding();
+    NXDKIT_ASSIGN(const bool stands, FindsOutput(convert_));
+    if (stands) return FinishStanding();
     NXDKIT_ASSIGN(const std::vector<std::string> command, FindCompiler());
     const Status sampling = command.empty() ? OkStatus() : CheckSampling(command);
     if (!sampling.ok()) return Without(sampling.error());

@@ -67,11 +67,12 @@ Status AddBlob(Inspection& inspection, const std::string& path, const InspectReq
 
 }  // namespace
 
-bool LooksLikeNeff(const std::string& path) {
-  if (KindOf(path) != PathKind::kFile) return false;
-  const Result<File> file = File::OpenRead(path);
-  if (!file.ok()) return false;
-  const Result<neff::Located> neff = neff::ReadAt(*file, 0, file->bytes());
+Result<bool> LooksLikeNeff(const std::string& path) {
+  NXDKIT_ASSIGN(const bool is_file, IsFile(path));
+  if (!is_file) return false;
+  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+  const Result<neff::Located> neff = neff::ReadAt(file, 0, file.bytes());
+  if (!neff.ok() && neff.error().code() == Errc::kIo) return neff.error();
   // A name that says so is enough to be told what is wrong with the header.
   return path.ends_with(".neff") || (neff.ok() && neff->payload != neff::Payload::kUnknown);
 }

@@ -9,7 +9,7 @@
 namespace nxdkit::ops {
 
 // A NEFF in a file of its own.
-bool LooksLikeNeff(const std::string& path);
+Result<bool> LooksLikeNeff(const std::string& path);
 Status InspectNeff(Inspection& inspection, const InspectRequest& request);
 
 Status InspectCache(Inspection& inspection, const InspectRequest& request);

@@ -1,10 +1,8 @@
 #include "formats/ops/inspect/inspect.h"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include <array>
-#include <filesystem>
 
 #include "formats/dcp/folder.h"
 #include "formats/nxd/refuse.h"
@@ -21,8 +19,6 @@
 
 namespace nxdkit::ops {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 16> kFormNames = {
     "hf",           "safetensors",   "torch",    "torch_tree",
@@ -89,20 +85,19 @@ Status InspectDcp(Inspection& inspection, const InspectRequest& request) {
 }
 
 // 0 when there is none.
-uint64_t FileBytes(const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return 0;
-  return static_cast<uint64_t>(info.st_size);
+Result<uint64_t> FileBytes(const std::string& path) {
+  NXDKIT_ASSIGN(const PathInfo info, LookAt(path));
+  return info.kind == PathKind::kFile ? info.bytes : 0;
 }
 
-// Bytes of a file, or of all files below a folder.
-uint64_t BytesBelow(const std::string& path) {
-  if (KindOf(path) != PathKind::kFolder) return FileBytes(path);
+// Bytes of all files below a folder; of a link to one, that of the file.
+Result<uint64_t> BytesBelow(const std::string& folder) {
+  NXDKIT_ASSIGN(const std::vector<TreeEntry> entries, ListTree(folder));
   uint64_t bytes = 0;
-  std::error_code error;
-  fs::recursive_directory_iterator at(path, error);
-  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error))
-    bytes += FileBytes(at->path().string());
+  for (const TreeEntry& entry : entries) {
+    NXDKIT_ASSIGN(const uint64_t each, FileBytes(JoinPath(folder, entry.path)));
+    bytes += each;
+  }
   return bytes;
 }
 
@@ -114,40 +109,45 @@ bool HoldsOwnFiles(nxd::SetStyle style) {
 }
 
 // What names tell of an NxD set.
-void DescribeSet(Inspection& inspection) {
+Status DescribeSet(Inspection& inspection) {
   const nxd::SetLocation& location = inspection.artifact.set->location;
   NxdFacts& facts = inspection.nxd.emplace();
   facts.location = location;
   facts.xser = HoldsOwnFiles(location.style);
   inspection.entries = inspection.artifact.set->skipped;
-  if (!location.has_markers) return;
-  facts.checkpoint = KindOf(JoinPath(location.tag_folder, "checkpoint")) == PathKind::kFile;
+  if (!location.has_markers) return OkStatus();
+  NXDKIT_ASSIGN(facts.checkpoint, HasFile(location.tag_folder, "checkpoint"));
   for (const char* name : kBeside) {
     const std::string path = JoinPath(location.tag_folder, name);
-    const PathKind kind = KindOf(path);
-    if (kind == PathKind::kMissing) continue;
-    facts.beside.push_back(
-        {std::string(name) + (kind == PathKind::kFolder ? "/" : ""), BytesBelow(path)});
+    NXDKIT_ASSIGN(const PathInfo info, LookAt(path));
+    if (info.kind == PathKind::kMissing) continue;
+    const bool folder = info.kind == PathKind::kFolder;
+    NXDKIT_ASSIGN(const uint64_t bytes, folder ? BytesBelow(path) : FileBytes(path));
+    facts.beside.push_back({std::string(name) + (folder ? "/" : ""), bytes});
   }
+  return OkStatus();
 }
 
-void DescribeBundle(Inspection& inspection) {
+Status DescribeBundle(Inspection& inspection) {
   const rollout::Bundle& bundle = *inspection.artifact.bundle;
   RolloutFacts& facts = inspection.rollout.emplace();
   facts.config = bundle.config;
   facts.weights = bundle.version;
   facts.first_rank = bundle.first_rank;
   facts.ranks = static_cast<int64_t>(bundle.shards.size());
-  for (const std::string& blob : bundle.blobs)
-    facts.blobs.push_back({blob, FileBytes(JoinPath(bundle.folder, blob))});
-  const std::string plan(rollout::kCpuPlanFile);
-  if (bundle.has_cpu_plan) facts.blobs.push_back({plan, FileBytes(JoinPath(bundle.folder, plan))});
+  std::vector<std::string> names = bundle.blobs;
+  if (bundle.has_cpu_plan) names.emplace_back(rollout::kCpuPlanFile);
+  for (const std::string& name : names) {
+    NXDKIT_ASSIGN(const uint64_t bytes, FileBytes(JoinPath(bundle.folder, name)));
+    facts.blobs.push_back({name, bytes});
+  }
+  return OkStatus();
 }
 
 Status InspectBundle(Inspection& inspection, const InspectRequest& request) {
   NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, Kind::kRollout, request.hints));
   inspection.form = Form::kRolloutBundle;
-  DescribeBundle(inspection);
+  NXDKIT_TRY(DescribeBundle(inspection));
   NXDKIT_TRY(AddBlobs(inspection, request));
   const auto& config = inspection.rollout->config;
   if (!config)
@@ -180,12 +180,12 @@ Status InspectUnfinishedRoot(Inspection& inspection, const InspectRequest& reque
 }
 
 Status InspectSet(Inspection& inspection, const InspectRequest& request) {
-  std::vector<nxd::TagFolder> tags = nxd::ListTags(request.path);
+  NXDKIT_ASSIGN(std::vector<nxd::TagFolder> tags, nxd::ListTags(request.path));
   if (!tags.empty() && !AnyFinished(tags) && !request.hints.tag)
     return InspectUnfinishedRoot(inspection, request, std::move(tags));
   NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, Kind::kNxd, request.hints));
   inspection.form = Form::kNxdSet;
-  DescribeSet(inspection);
+  NXDKIT_TRY(DescribeSet(inspection));
   inspection.nxd->tags = std::move(tags);
   const std::string set = fmt::format("NxD training shard set, style {}",
                                       nxd::SetStyleName(inspection.nxd->location.style));
@@ -199,7 +199,7 @@ Status InspectSet(Inspection& inspection, const InspectRequest& request) {
 
 // What holds no model's weights, and so is no Kind.
 struct Special {
-  bool (*is)(const std::string& path);
+  Result<bool> (*is)(const std::string& path);
   Status (*inspect)(Inspection& inspection, const InspectRequest& request);
 };
 constexpr Special kSpecial[] = {{LooksLikeNeff, InspectNeff},
@@ -209,12 +209,14 @@ constexpr Special kSpecial[] = {{LooksLikeNeff, InspectNeff},
                                 {delta::LooksLikeDelta, InspectDelta}};
 
 Status Open(Inspection& inspection, const InspectRequest& request) {
-  for (const Special& special : kSpecial)
-    if (!request.kind && special.is(request.path)) return special.inspect(inspection, request);
+  for (const Special& special : kSpecial) {
+    NXDKIT_ASSIGN(const bool is, request.kind ? Result<bool>(false) : special.is(request.path));
+    if (is) return special.inspect(inspection, request);
+  }
   NXDKIT_ASSIGN(const Kind kind,
                 request.kind ? Result<Kind>(*request.kind) : Recognise(request.path));
-  const bool folder = KindOf(request.path) == PathKind::kFolder;
-  if (folder) DescribeTrainer(inspection, request.path);
+  NXDKIT_ASSIGN(const bool folder, IsFolder(request.path));
+  if (folder) NXDKIT_TRY(DescribeTrainer(inspection, request.path));
   switch (kind) {
     case Kind::kHf:
       return folder ? InspectHfFolder(inspection, request)

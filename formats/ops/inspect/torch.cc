@@ -191,7 +191,7 @@ Status InspectTorchFile(Inspection& inspection, const InspectRequest& request) {
   if (!archive.ok() && IsProgram(archive.error())) return DescribeProgram(inspection, request);
   if (!archive.ok()) return std::move(archive).error();
   artifact.warnings = archive->warnings;
-  inspection.shard = nxd::ShardOfPath(request.path);
+  NXDKIT_ASSIGN(inspection.shard, nxd::ShardOfPath(request.path));
   TreeWalk walk(*archive);
   NXDKIT_TRY(walk.Walk(archive->root, ""));
   const auto add = walk.references.empty() ? AddTensors : AddReferences;

@@ -88,8 +88,10 @@ void CheckPairs(Inspection& inspection, AdapterFacts& facts) {
 
 }  // namespace
 
-bool LooksLikeAdapter(const std::string& path) {
-  return KindOf(JoinPath(path, kLoraConfigFile)) == PathKind::kFile && !LoraFile(path).empty();
+Result<bool> LooksLikeAdapter(const std::string& path) {
+  NXDKIT_ASSIGN(const bool has_config, HasFile(path, kLoraConfigFile));
+  NXDKIT_ASSIGN(const std::string file, LoraFile(path));
+  return has_config && !file.empty();
 }
 
 Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
@@ -99,7 +101,8 @@ Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
                                                 models::kMaxConfigBytes, kLikePython));
   AdapterFacts facts = ReadAdapterConfig(config);
   inspection.description = "LoRA adapter: what it adds to a model, which is not here";
-  NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(LoraFile(request.path)));
+  NXDKIT_ASSIGN(const std::string path, LoraFile(request.path));
+  NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(path));
   inspection.artifact.files.push_back(std::move(file));
   inspection.artifact.ranks.push_back({inspection.artifact.files.front().path, -1, -1});
   CheckPairs(inspection, facts);
@@ -112,7 +115,8 @@ Status InspectOptimizer(Inspection& inspection, const InspectRequest& request) {
   inspection.artifact.kind = Kind::kNxd;
   inspection.artifact.path = request.path;
   OptimizerFacts& facts = inspection.optimizer.emplace();
-  for (const nxd::ShardFile& shard : nxd::OptimizerFilesIn(request.path)) {
+  NXDKIT_ASSIGN(const std::vector<nxd::ShardFile> shards, nxd::OptimizerFilesIn(request.path));
+  for (const nxd::ShardFile& shard : shards) {
     if (request.poll) NXDKIT_TRY(request.poll());
     facts.dp = std::max(facts.dp, shard.dp + 1);
     facts.tp = std::max(facts.tp, shard.tp + 1);
@@ -166,31 +170,35 @@ Status InspectDelta(Inspection& inspection, const InspectRequest& request) {
   return OkStatus();
 }
 
-void DescribeTrainer(Inspection& inspection, const std::string& folder) {
+Status DescribeTrainer(Inspection& inspection, const std::string& folder) {
   TrainerFacts facts;
   bool any = false;
-  const auto read = [&](const char* name) -> std::optional<Json> {
+  const auto read = [&](const char* name) -> Result<std::optional<Json>> {
     const std::string path = JoinPath(folder, name);
-    if (KindOf(path) != PathKind::kFile) return std::nullopt;
+    NXDKIT_ASSIGN(const bool there, IsFile(path));
+    if (!there) return std::optional<Json>();
     Result<Json> json = ReadJsonFile(path, models::kMaxConfigBytes, kLikePython);
     any = true;
-    if (json.ok() && json->is_object()) return *std::move(json);
+    if (json.ok() && json->is_object()) return std::optional<Json>(*std::move(json));
     inspection.warnings.push_back(json.ok() ? path + " is not a JSON object"
                                             : json.error().ToString());
-    return std::nullopt;
+    return std::optional<Json>();
   };
-  if (const auto config = read("trn_config.json"))
+  NXDKIT_ASSIGN(const auto config, read("trn_config.json"));
+  NXDKIT_ASSIGN(const auto state, read("trainer_state.json"));
+  if (config)
     for (const auto& [key, value] : config->items())
       facts.settings.push_back({key, JsonExcerpt(value)});
-  if (const auto state = read("trainer_state.json")) {
+  if (state) {
     if (const Result<int64_t> step = JsonInt(*state, "global_step"); step.ok()) facts.step = *step;
     if (const Result<double> epoch = JsonDouble(*state, "epoch"); epoch.ok()) facts.epoch = *epoch;
   }
-  if (!any) return;
-  if (const auto names = ListFolder(JoinPath(folder, "shards")); names.ok())
-    for (const std::string& name : *names)
-      if (name.starts_with("mp_metadata_pp_rank_")) facts.metadata.push_back(name);
+  if (!any) return OkStatus();
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(JoinPath(folder, "shards")));
+  for (const std::string& name : names)
+    if (name.starts_with("mp_metadata_pp_rank_")) facts.metadata.push_back(name);
   inspection.trainer = std::move(facts);
+  return OkStatus();
 }
 
 }  // namespace nxdkit::ops

@@ -8,12 +8,12 @@
 
 namespace nxdkit::ops {
 
-bool LooksLikeAdapter(const std::string& path);
+Result<bool> LooksLikeAdapter(const std::string& path);
 Status InspectAdapter(Inspection& inspection, const InspectRequest& request);
 Status InspectOptimizer(Inspection& inspection, const InspectRequest& request);
 Status InspectDelta(Inspection& inspection, const InspectRequest& request);
 
 // Fills `trainer` when optimum-neuron's trainer or transformers' left its files in the folder.
-void DescribeTrainer(Inspection& inspection, const std::string& folder);
+Status DescribeTrainer(Inspection& inspection, const std::string& folder);
 
 }  // namespace nxdkit::ops

@@ -35,7 +35,8 @@ class BlobChecker {
 
  private:
   Status Check(BlobDepth depth) {
-    if (KindOf(path_) != PathKind::kFile) return Add("it is not a file"), OkStatus();
+    NXDKIT_ASSIGN(const bool is_file, IsFile(path_));
+    if (!is_file) return Add("it is not a file"), OkStatus();
     NXDKIT_ASSIGN(const File file, File::OpenRead(path_));
     if (file.bytes() == 0) return Add("it is empty"), OkStatus();
     const Result<torch::ZipDirectory> directory = torch::ZipDirectory::Read(file);

@@ -37,39 +37,39 @@ class RunFolder : public ::testing::Test {
 };
 
 TEST_F(RunFolder, LeadsToTheNewestCheckpoint) {
-  EXPECT_EQ(CheckpointIn(run_), Step(10) + "/actor");
-  EXPECT_EQ(CheckpointIn(Step(9)), Step(9) + "/actor");
-  EXPECT_EQ(CheckpointIn(Step(9) + "/actor"), Step(9) + "/actor");
-  EXPECT_EQ(CheckpointIn(Step(31)), Step(31)) << "there is no actor in it";
-  EXPECT_EQ(CheckpointIn(model_), model_);
+  EXPECT_EQ(*CheckpointIn(run_), Step(10) + "/actor");
+  EXPECT_EQ(*CheckpointIn(Step(9)), Step(9) + "/actor");
+  EXPECT_EQ(*CheckpointIn(Step(9) + "/actor"), Step(9) + "/actor");
+  EXPECT_EQ(*CheckpointIn(Step(31)), Step(31)) << "there is no actor in it";
+  EXPECT_EQ(*CheckpointIn(model_), model_);
 }
 
 TEST_F(RunFolder, TheTrackersWordCounts) {
   const std::string tracker = workshop_ / "run/checkpoint_tracker.json";
   testing_util::WriteText(tracker, "{\"last_global_step\": 2}");
-  EXPECT_EQ(CheckpointIn(run_), Step(2) + "/actor");
+  EXPECT_EQ(*CheckpointIn(run_), Step(2) + "/actor");
   for (const char* bad : {"{\"last_global_step\": 77}", "{\"last_global_step\": -1}", "[", ""}) {
     testing_util::WriteText(tracker, bad);
-    EXPECT_EQ(CheckpointIn(run_), Step(10) + "/actor") << bad;
+    EXPECT_EQ(*CheckpointIn(run_), Step(10) + "/actor") << bad;
   }
 }
 
 TEST_F(RunFolder, AFinishedOneCountsBeforeANewerOne) {
   fs::remove(Step(10) + "/actor/done");
-  EXPECT_EQ(CheckpointIn(run_), Step(9) + "/actor");
+  EXPECT_EQ(*CheckpointIn(run_), Step(9) + "/actor");
   testing_util::WriteText(workshop_ / "run/checkpoint_tracker.json", "{\"last_global_step\": 10}");
-  EXPECT_EQ(CheckpointIn(run_), Step(9) + "/actor");
-  EXPECT_EQ(CheckpointIn(Step(10)), Step(10) + "/actor") << "it was named";
+  EXPECT_EQ(*CheckpointIn(run_), Step(9) + "/actor");
+  EXPECT_EQ(*CheckpointIn(Step(10)), Step(10) + "/actor") << "it was named";
   fs::remove(Step(9) + "/actor/done");
   fs::remove(Step(2) + "/actor/done");
-  EXPECT_EQ(CheckpointIn(run_), Step(10) + "/actor") << "whose reader says that it is not finished";
+  EXPECT_EQ(*CheckpointIn(run_), Step(10) + "/actor") << "whose reader says that it is not finished";
 }
 
 // EasyR1 itself marks nothing as finished.
 TEST_F(RunFolder, WithoutAnyMarkTheTrackersWordCounts) {
   for (const int step : {2, 9, 10}) fs::remove(Step(step) + "/actor/done");
   testing_util::WriteText(workshop_ / "run/checkpoint_tracker.json", "{\"last_global_step\": 9}");
-  EXPECT_EQ(CheckpointIn(run_), Step(9) + "/actor");
+  EXPECT_EQ(*CheckpointIn(run_), Step(9) + "/actor");
 }
 
 TEST_F(RunFolder, ATagNamesOneOfItsCheckpoints) {
@@ -102,7 +102,7 @@ TEST_F(RunFolder, IsOpenedAsItsCheckpoint) {
     EXPECT_EQ(*kind, Kind::kNxd);
     const auto opened = OpenArtifact(path, *kind, {});
     ASSERT_TRUE(opened.ok()) << opened.error().ToString();
-    EXPECT_EQ(opened->path, CheckpointIn(path));
+    EXPECT_EQ(opened->path, *CheckpointIn(path));
     const auto verified = testing_util::VerifyAgainst(path, model_);
     ASSERT_TRUE(verified.ok()) << verified.error().ToString();
     EXPECT_TRUE(verified->findings.empty());

@@ -220,7 +220,7 @@ class FolderFault : public ::testing::Test {
 
 TEST_F(FolderFault, NoMetadataIsAnUnfinishedSave) {
   std::filesystem::remove(scratch_.Path(".metadata"));
-  EXPECT_TRUE(LooksLikeFolder(scratch_.folder()));
+  EXPECT_TRUE(*LooksLikeFolder(scratch_.folder()));
   const auto error =
       ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "the save did not come to its end");
   ASSERT_TRUE(error);

@@ -37,7 +37,7 @@ class DeltaFile : public ::testing::TestWithParam<Coding> {
 TEST_P(DeltaFile, ComesBack) {
   const Models models = SmallModels(GetParam());
   testing::Write(path_, models, BlocksInOrder(models));
-  EXPECT_TRUE(LooksLikeDelta(path_));
+  EXPECT_TRUE(*LooksLikeDelta(path_));
   const auto delta = Delta::Open(path_);
   ASSERT_TRUE(delta.ok()) << delta.error().ToString();
   const Head& head = (*delta)->head();
@@ -229,9 +229,9 @@ TEST(DeltaWriter, RefusesElementsItCannotTellApart) {
 
 TEST(DeltaRecognition, IsByContent) {
   const Scratch scratch;
-  EXPECT_FALSE(LooksLikeDelta(scratch.Write("x.delta", "something else")));
-  EXPECT_FALSE(LooksLikeDelta(scratch.Write("y.delta", "")));
-  EXPECT_FALSE(LooksLikeDelta(scratch.Path("none.delta")));
+  EXPECT_FALSE(*LooksLikeDelta(scratch.Write("x.delta", "something else")));
+  EXPECT_FALSE(*LooksLikeDelta(scratch.Write("y.delta", "")));
+  EXPECT_FALSE(*LooksLikeDelta(scratch.Path("none.delta")));
 }
 
 }  // namespace

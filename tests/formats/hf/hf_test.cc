@@ -91,10 +91,10 @@ TEST(OpenReal, FolderAsLinks) {  // as the hub's cache has it
 
 TEST(Open, LooksInTheReferencesOrder) {
   const Scratch scratch;
-  EXPECT_FALSE(HasWeights(scratch.folder()));
+  EXPECT_FALSE(*HasWeights(scratch.folder()));
   const auto found = [&] {
     const Result<Checkpoint> checkpoint = Open(scratch.folder(), OpenText);
-    EXPECT_TRUE(HasWeights(scratch.folder()));
+    EXPECT_TRUE(*HasWeights(scratch.folder()));
     return checkpoint.ok() ? FileNames(*checkpoint) : std::vector<std::string>{};
   };
   scratch.Write("x.bin", "t\n");
@@ -193,17 +193,17 @@ TEST(Open, ABrokenShardNamesItself) {
 }
 
 TEST(SideFiles, ThoseThatAreThereSorted) {
-  EXPECT_THAT(SideFiles(kData + "/sharded"), ElementsAre("config.json", "generation_config.json"));
+  EXPECT_THAT(*SideFiles(kData + "/sharded"), ElementsAre("config.json", "generation_config.json"));
   const Scratch scratch;
   for (const char* name :
        {"vocab.json", "README.md", "merges.txt", "model.safetensors", "tokenizer.json",
         "added_tokens.json", "chat_template.jinja", "spiece.model", "modeling_x.py"})
     scratch.Write(name, "x");
   std::filesystem::create_directory(scratch.Path("tokenizer.model"));  // not a file
-  EXPECT_THAT(SideFiles(scratch.folder()),
+  EXPECT_THAT(*SideFiles(scratch.folder()),
               ElementsAre("added_tokens.json", "chat_template.jinja", "merges.txt", "spiece.model",
                           "tokenizer.json", "vocab.json"));
-  EXPECT_THAT(SideFiles(scratch.Path("missing")), ElementsAre());
+  EXPECT_THAT(*SideFiles(scratch.Path("missing")), ElementsAre());
 }
 
 }  // namespace

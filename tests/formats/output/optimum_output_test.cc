@@ -110,7 +110,7 @@ TEST_F(OptimumOutput, IsAFolderAroundTheTag) {
   for (const char* name : {"config.json", "trn_config.json", "shards/checkpoint", "shards/done",
                            "shards/mp_metadata_pp_rank_0.json",
                            "shards/model/dp_rank_00_tp_rank_03_pp_rank_00.pt.info.pt"})
-    EXPECT_EQ(KindOf(out + "/" + name), PathKind::kFile) << name;
+    EXPECT_EQ(*KindOf(out + "/" + name), PathKind::kFile) << name;
   const Json config = JsonOf(out + "/trn_config.json");
   EXPECT_EQ(config["tensor_parallel_size"], 4);
   EXPECT_EQ(config["kv_size_multiplier"], 2);
@@ -194,16 +194,16 @@ TEST_F(OptimumOutput, AReshardedCheckpointStaysOne) {
   EXPECT_EQ(config["tensor_parallel_size"], 2);
   EXPECT_EQ(config["gradient_checkpointing"], true);
   EXPECT_EQ(config["kv_size_multiplier"], nullptr);
-  EXPECT_EQ(KindOf(request.output + "/scheduler.pt"), PathKind::kFile);
-  EXPECT_EQ(KindOf(request.output + "/trainer_state.json"), PathKind::kFile);
-  EXPECT_EQ(KindOf(request.output + "/training_args.bin"), PathKind::kMissing);
+  EXPECT_EQ(*KindOf(request.output + "/scheduler.pt"), PathKind::kFile);
+  EXPECT_EQ(*KindOf(request.output + "/trainer_state.json"), PathKind::kFile);
+  EXPECT_EQ(*KindOf(request.output + "/training_args.bin"), PathKind::kMissing);
   EXPECT_EQ(DigestOf(request.output), DigestOf(model));
 
   request.output = workshop_ / "step_8";
   request.options.optimum = false;
   const auto plain = ops::Convert(request);
   ASSERT_TRUE(plain.ok()) << plain.error().ToString();
-  EXPECT_EQ(KindOf(request.output + "/model"), PathKind::kFolder);
+  EXPECT_EQ(*KindOf(request.output + "/model"), PathKind::kFolder);
   EXPECT_THAT(plain->notes,
               ::testing::Contains(HasSubstr("mp_metadata_pp_rank_*.json is not written")));
 }

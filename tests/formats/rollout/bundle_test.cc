@@ -77,7 +77,7 @@ TEST(Places, OfBothFlavorsAndOfABareFolder) {
     Folder folder;
     if (row.config) folder.Add("neuron_config.json", row.config);
     folder.AddShards(row.place, 0, 2);
-    EXPECT_TRUE(LooksLikeBundle(folder.Path()));
+    EXPECT_TRUE(*LooksLikeBundle(folder.Path()));
     const Bundle bundle = Opened(folder);
     EXPECT_THAT(ShardNames(bundle), ElementsAre("tp0_sharded_checkpoint.safetensors",
                                                 "tp1_sharded_checkpoint.safetensors"));
@@ -114,8 +114,8 @@ TEST(Places, WeightsFolders) {
 TEST(Places, NothingIsNoBundle) {
   Folder folder;
   folder.Add("model.safetensors").Add("weights/readme.txt");
-  EXPECT_FALSE(LooksLikeBundle(folder.Path()));
-  EXPECT_FALSE(LooksLikeBundle(folder.Path("absent")));
+  EXPECT_FALSE(*LooksLikeBundle(folder.Path()));
+  EXPECT_FALSE(*LooksLikeBundle(folder.Path("absent")));
   ExpectError(OpenBundle(folder.Path(), OpenEmpty), Errc::kNotFound,
               "neither neuron_config.json nor rank shards");
   ExpectError(OpenBundle(folder.Path("absent"), OpenEmpty), Errc::kNotFound, "no such file");

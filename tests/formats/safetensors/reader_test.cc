@@ -149,7 +149,7 @@ TEST(Reader, ThreadsDoNotDisturbEachOther) {
 TEST(Looks, LikeSafetensorsByLengthAndFirstByte) {
   const Scratch scratch;
   const auto looks = [&](const std::string& bytes) {
-    return LooksLikeSafetensors(scratch.Write("f", bytes));
+    return *LooksLikeSafetensors(scratch.Write("f", bytes));
   };
   EXPECT_TRUE(looks(FileOf("{}")));
   EXPECT_TRUE(looks(FileOf(" \n{}")));
@@ -160,8 +160,8 @@ TEST(Looks, LikeSafetensorsByLengthAndFirstByte) {
   EXPECT_FALSE(looks(FileOf("[]")));
   EXPECT_FALSE(looks(FileOf(std::string("\0{}", 3))));
   EXPECT_FALSE(looks("PK\x03\x04 a zip file of some length"));
-  EXPECT_FALSE(LooksLikeSafetensors(scratch.Path("missing")));
-  EXPECT_FALSE(LooksLikeSafetensors(scratch.folder()));
+  EXPECT_FALSE(*LooksLikeSafetensors(scratch.Path("missing")));
+  EXPECT_FALSE(*LooksLikeSafetensors(scratch.folder()));
 }
 
 // serde_json allows 127 open brackets; two of them are the header and the entry.

@@ -31,7 +31,7 @@ TEST_P(TorchVersion, EveryFileIsReadAsTorchReadsIt) {
   size_t values = 0;
   for (const auto& [name, file] : expect["files"].items()) {
     const std::string path = Path(folder() + "/" + name);
-    EXPECT_EQ(LooksLikeArchive(path), name != "tar.pt") << name;
+    EXPECT_EQ(*LooksLikeArchive(path), name != "tar.pt") << name;
     const Result<Archive> archive = ReadArchive(path, {.check_crc = true});
     if (file.contains("error")) {
       ASSERT_FALSE(archive.ok()) << name;
@@ -97,8 +97,8 @@ TEST(Testdata, MissingFileIsNotFound) {
   const Result<Archive> archive = ReadArchive(Path("none.pt"));
   ASSERT_FALSE(archive.ok());
   EXPECT_EQ(archive.error().code(), Errc::kNotFound);
-  EXPECT_FALSE(LooksLikeArchive(Path("none.pt")));
-  EXPECT_FALSE(LooksLikeArchive(Path("make.py")));
+  EXPECT_FALSE(*LooksLikeArchive(Path("none.pt")));
+  EXPECT_FALSE(*LooksLikeArchive(Path("make.py")));
 }
 
 }  // namespace

@@ -153,8 +153,8 @@ TEST_F(LedTest, ATagIsPutTogetherWhenAllSharesCanBeSeen) {
     });
     const Status written = (*model)->WriteTag(lab_.source().artifact, {tag}, true);
     ASSERT_TRUE(written.ok()) << written.error().ToString();
-    EXPECT_EQ(KindOf(tag + "/model"), PathKind::kFolder);
-    EXPECT_EQ(KindOf(parts), PathKind::kMissing);
+    EXPECT_EQ(*KindOf(tag + "/model"), PathKind::kFolder);
+    EXPECT_EQ(*KindOf(parts), PathKind::kMissing);
   });
 }
 

@@ -47,10 +47,10 @@ TEST_F(AttemptTest, WhatIsDoneIsMarkedByTheNewestOnly) {
   EXPECT_EQ(*ReadSmallFile(run_ + "/DONE", 1000), "{\"attempt\":1,\"step\":40}\n");
   const Attempt second = Claim();
   ASSERT_TRUE(second.NotDone().ok());
-  EXPECT_EQ(KindOf(run_ + "/DONE"), PathKind::kMissing);
+  EXPECT_EQ(*KindOf(run_ + "/DONE"), PathKind::kMissing);
   EXPECT_TRUE(second.NotDone().ok());
   EXPECT_FALSE(first.Done(40).ok());
-  EXPECT_EQ(KindOf(run_ + "/DONE"), PathKind::kMissing);
+  EXPECT_EQ(*KindOf(run_ + "/DONE"), PathKind::kMissing);
 }
 
 TEST_F(AttemptTest, OtherNamesAreNotNumbers) {

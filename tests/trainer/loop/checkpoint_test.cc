@@ -209,7 +209,7 @@ TEST_F(SavedCheckpoint, OfOneThatIsOvertakenMeanwhileDeletesNothing) {
       *model, 2, [&] { return ++asked == 1 ? OkStatus() : Status(Error(Errc::kIo, "overtaken")); });
   ExpectError(overtaken, Errc::kIo, "overtaken");
   EXPECT_EQ((*FindLastCheckpoint(folder_.path()))->step, 1);
-  EXPECT_EQ(KindOf(folder_ / "global_step_1"), PathKind::kFolder);
+  EXPECT_EQ(*KindOf(folder_ / "global_step_1"), PathKind::kFolder);
 }
 
 // A run on several machines whose folder only one of them has.
