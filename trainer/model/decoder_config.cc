@@ -44,6 +44,14 @@ std::vector<int64_t> ReadWindows(ConfigReader& reader, const models::ModelConfig
   return windows;
 }
 
+// Whatever is not true, a null among it, makes transformers attend to what follows too.
+void RequireCausal(ConfigReader& reader) {
+  constexpr char kCausal[] = "is_causal";
+  const auto causal = reader.json().find(kCausal);
+  if (causal != reader.json().end() && *causal != true)
+    reader.NotBuilt(kCausal, JsonExcerpt(*causal));
+}
+
 }  // namespace
 
 Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::string& path) {
@@ -62,6 +70,7 @@ Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::
   ConfigReader reader(json, path);
   reader.Require("hidden_act", {"silu"});
   reader.Require("attention_dropout", {0, 0.0});
+  RequireCausal(reader);
   if (shapes.labels > 0) reader.Require("classifier_dropout", {0, 0.0});
   if (shapes.labels > 1)
     reader.Fail(Errc::kUnsupported, "id2label",
