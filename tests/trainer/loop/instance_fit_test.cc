@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // As published: 4,022,468,096 parameters, tied.
-constexpr char kQwen3[] = R"({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"],
+constexpr char kPortModel[] = R"({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"],
   "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36,
   "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
   "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
@@ -22,7 +22,7 @@ constexpr char kQwen3[] = R"({"model_type": "qwen3", "architectures": ["Qwen3For
 class InstanceFit : public ::testing::Test {
  protected:
   static DecoderConfig Model() {
-    auto model = ParseDecoderConfig(kQwen3, "config.json");
+    auto model = ParseDecoderConfig(kPortModel, "config.json");
     EXPECT_TRUE(model.ok()) << model.error().ToString();
     return *std::move(model);
   }
