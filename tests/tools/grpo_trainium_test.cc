@@ -187,31 +187,41 @@ TEST_F(GrpoTrain, TorchrunIsAnsweredWithMpirunAndSrun) {
 
 class GrpoFormat : public GrpoTrain {
  protected:
-  // A tokenizer that can write anything, and a template that ends with `end`.
+  // The example's model with two tokens more, and a template that ends with `end`.
   Words WithTemplate(const std::string& end, const Words& more) const {
-    const std::string folder = workshop_ / "arithmetic/model/";
-    Json tokenizer = Json::parse(ReadFile(folder + "tokenizer.json"));
-    for (const int id : {0, 1})
-      tokenizer["added_tokens"].push_back({{"id", 13 + id},
-                                           {"content", id == 0 ? "<think>" : "</think>"},
-                                           {"single_word", false},
-                                           {"lstrip", false},
-                                           {"rstrip", false},
-                                           {"normalized", false},
-                                           {"special", false}});
-    tokenizer["model"]["vocab"].erase("*");
-    tokenizer["model"]["vocab"].erase("\u0120");
-    fs::create_directory(workshop_ / "tokenizer");
-    workshop_.Write("tokenizer/tokenizer.json", tokenizer.dump());
-    for (const char* name : {"tokenizer_config.json", "generation_config.json"})
-      workshop_.Write("tokenizer/" + std::string(name), ReadFile(folder + name));
-    Words words = {"worker.actor.model.tokenizer_path=" + (workshop_ / "tokenizer"),
+    const std::string folder = workshop_ / "thinker";
+    if (!fs::exists(folder)) MakeThinker(folder);
+    Words words = {"worker.actor.model.model_path=" + folder,
                    "data.override_chat_template=" +
                        workshop_.Write("t.jinja", "{{ messages[0]['content'] }}" + end),
                    "data.max_prompt_length=6", "worker.rollout.neuron_override_config.seq_len=10",
                    "worker.reward.reward_function=math"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
+  }
+
+ private:
+  void MakeThinker(const std::string& folder) const {
+    const std::string example = workshop_ / "arithmetic/model/";
+    Json config = Json::parse(ReadFile(example + "config.json"));
+    config["vocab_size"] = 32;
+    const ProcessResult made = RunProcess(
+        {Workshop::Tool("nxdkit-make-model"), "--quiet", "--config",
+         workshop_.Write("thinker.json", config.dump()), "--dtype", "f32", "--out", folder});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+    Json tokenizer = Json::parse(ReadFile(example + "tokenizer.json"));
+    int id = 16;
+    for (const char* tag : {"<think>", "</think>"})
+      tokenizer["added_tokens"].push_back({{"id", id++},
+                                           {"content", tag},
+                                           {"single_word", false},
+                                           {"lstrip", false},
+                                           {"rstrip", false},
+                                           {"normalized", false},
+                                           {"special", false}});
+    workshop_.Write("thinker/tokenizer.json", tokenizer.dump());
+    for (const char* name : {"tokenizer_config.json", "generation_config.json"})
+      fs::copy(example + name, folder);
   }
 };
 

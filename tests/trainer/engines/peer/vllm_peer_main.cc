@@ -43,17 +43,19 @@ Faults ReadFaults(int count, char** words) {
   return faults;
 }
 
-// Two tokens and an end; log-probabilities are asked for in vain.
+// Two tokens and an end, or the one that a server is tried with; log-probabilities are asked for in vain.
 VllmPeer::Answer Completion(const Json& body) {
   if (!body["logprobs"].is_null())
     return {.status = 400, .body = R"({"error":{"message":"no logprobs on this device"}})"};
   const Json& stops = body["stop_token_ids"];
+  std::vector<int> ids = {VllmPeer::kToken};
+  if (!stops.empty()) ids = {VllmPeer::kToken, VllmPeer::kToken + 1, stops[0].get<int>()};
   Json choices = Json::array();
   for (int i = 0; i < body["n"].get<int>(); ++i)
     choices.push_back({{"index", i},
-                       {"finish_reason", "stop"},
+                       {"finish_reason", stops.empty() ? "length" : "stop"},
                        {"logprobs", nullptr},
-                       {"token_ids", {VllmPeer::kToken, VllmPeer::kToken + 1, stops[0]}}});
+                       {"token_ids", ids}});
   return {.body = Json{{"choices", choices}}.dump()};
 }
 
