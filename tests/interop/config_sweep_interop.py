@@ -90,8 +90,11 @@ DRAWN = {
     "use_sliding_window": [True, False], "sliding_window": [3, None], "max_window_layers": [0, 1, 2],
     "layer_types": [["sliding_attention", "full_attention"], ["full_attention"] * 2, None],
     "rope_theta": [500.0, 1000000, 10000], "partial_rotary_factor": [1.0, 0.5, None],
-    "original_max_position_embeddings": [16, 32], "attention_dropout": [0.0, 0.1], "pretraining_tp": [1, 2],
+    "original_max_position_embeddings": [16, 32], "attention_dropout": [0.0, 0.1],
 }
+# What the trainer reads of a config.json; the types of what has no effect are not its matter.
+READ = set(DRAWN) | {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "rope_scaling",
+                     "rope_parameters"}
 SIZES = ["num_attention_heads", "num_key_value_heads", "head_dim", "attention_bias", "mlp_bias", "tie_word_embeddings"]
 
 
@@ -149,6 +152,7 @@ def values_of(field, default):
 
 
 def changes(config_class):
+    yield from ({name: None} for name in sorted(READ - {"rope_scaling", "rope_parameters"}))
     names = set(inspect.signature(config_class.__init__).parameters) | set(config_class().to_dict())
     names |= set(VALUES)
     defaults = config_class().to_dict()
@@ -179,6 +183,8 @@ class Sweep(unittest.TestCase):
                 json.dump(config, file)
             wanted, model, batch, refusal = self.theirs(folder)
             if wanted is None:
+                if set(change) <= READ:
+                    self.both_refuse(folder, config, change, refusal)
                 return f"transformers refuses: {refusal}"
             found, said = self.ask(folder, config, model, batch)
         if said is not None:
@@ -209,9 +215,7 @@ class Sweep(unittest.TestCase):
                 json.dump(config, file)
             wanted, model, batch, refusal = self.theirs(folder)
             if wanted is None or not all(map(math.isfinite, wanted.tolist())):
-                model, batch = self.model_of_sizes(folder, model_type, change)
-                _, said = self.ask(folder, config, model, batch)
-                self.assertIsNotNone(said, f"loads what transformers refuses: {refusal}")
+                said = self.both_refuse(folder, config, change, refusal)
                 return f"both refuse: {said.strip()}"
             found, said = self.ask(folder, config, model, batch)
         if said is not None:
@@ -220,10 +224,17 @@ class Sweep(unittest.TestCase):
         self.agree(found, wanted)
         return "the same"
 
+    def both_refuse(self, folder, config, change, refusal):
+        model, batch = self.model_of_sizes(folder, config["model_type"], change)
+        _, said = self.ask(folder, config, model, batch)
+        self.assertIsNotNone(said, f"loads what transformers refuses: {refusal}")
+        return said
+
     def model_of_sizes(self, folder, model_type, change):
         """Weights with the sizes that are drawn, where these are not what transformers refuses: else the trainer would
         refuse the shapes, and not what is in the file."""
-        for sizes in ({key: value for key, value in change.items() if key in SIZES}, {}):
+        drawn = {key: value for key, value in change.items() if key in SIZES and value is not MISSING}
+        for sizes in (drawn, {}):
             with open(os.path.join(folder, "config.json"), "w") as file:
                 json.dump({"model_type": model_type, **COMMON, **sizes}, file)
             _, model, batch, refusal = self.theirs(folder)

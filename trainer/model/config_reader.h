@@ -46,9 +46,9 @@ class ConfigReader {
   }
   // What must not be there, or be one of the harmless values.
   void Require(const char* key, std::initializer_list<Json> harmless) {
-    const Json* value = JsonFind(json_, key);
-    if (!value || std::ranges::find(harmless, *value) != harmless.end()) return;
-    NotBuilt(key, JsonExcerpt(*value));
+    const auto found = json_.find(key);
+    if (found == json_.end() || std::ranges::find(harmless, *found) != harmless.end()) return;
+    NotBuilt(key, JsonExcerpt(*found));
   }
   void NotBuilt(const char* key, const std::string& what) {
     Fail(Errc::kUnsupported, key, fmt::format("{} is not built into this trainer", what));

@@ -113,8 +113,7 @@ TEST_F(MemoryEstimateTest, AnEngineOnTheDeviceTakesNoneOfTheMachines) {
       EXPECT_NE(part.name, "rollout weights");
       EXPECT_NE(part.name, "rollout passes");
     }
-    EXPECT_LT(estimate.bytes() + 2 * 147456.0 * 4096 * 64,
-              static_cast<double>(Estimate({}).bytes()));
+    EXPECT_LT(estimate.bytes() + uint64_t{2} * 147456 * 4096 * 64, Estimate({}).bytes());
   }
 }
 

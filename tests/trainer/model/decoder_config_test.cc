@@ -124,6 +124,28 @@ TEST(DecoderConfig, Llama3WithItsFactorsTheOtherWayRound) {
   EXPECT_FLOAT_EQ(found.front(), 1.0f);
 }
 
+TEST(DecoderConfig, ALlamaHasNoLayersWithWindows) {
+  Json config = Config(nullptr);
+  config["layer_types"] = {"full_attention", "full_attention"};
+  EXPECT_TRUE(ParseDecoderConfig(config.dump(), "config.json").ok());
+  config["layer_types"] = {"sliding_attention", "full_attention"};
+  const auto error = ExpectError(ParseDecoderConfig(config.dump(), "config.json"),
+                                 Errc::kUnsupported, "\"sliding_attention\" is not built");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->member(), "layer_types");
+}
+
+TEST(DecoderConfig, ANullIsNoActivationAndNoDropout) {
+  for (const char* key : {"hidden_act", "attention_dropout"}) {
+    Json config = Config(nullptr);
+    config[key] = nullptr;
+    const auto error = ExpectError(ParseDecoderConfig(config.dump(), "config.json"),
+                                   Errc::kUnsupported, "null is not built into this trainer");
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->member(), key);
+  }
+}
+
 // Every token would see those after it.
 TEST(DecoderConfig, RefusesAModelThatIsNotCausal) {
   for (const Json& value : {Json(false), Json(), Json(0)}) {
