@@ -127,7 +127,7 @@ TEST(CheckConfig, EachRuleShowsItsNumbers) {
        "legal values: 4, 2, 1"},
       {{"worker.rollout.tensor_parallel_size=8"},
        "worker.rollout.tensor_parallel_size",
-       "4 rollout cores, of trainer.cores 4 (run.yaml line 10 column 18), are fewer than one group "
+       "4 rollout cores, of trainer.cores 4 (run.yaml line 8 column 11), are fewer than one group "
        "of 8",
        "legal values: 4, 2, 1"},
       {{"worker.rollout.max_num_batched_tokens=127"},
