@@ -42,7 +42,6 @@
 namespace nxdkit::tool {
 namespace {
 
-constexpr const char* kVisibleCores = "NEURON_RT_VISIBLE_CORES";
 constexpr std::string_view kWorkerWord = "--rollout-worker";  // for our own processes only
 
 struct Args {
@@ -137,7 +136,17 @@ class SaveWishes {
   std::atomic<Clock::time_point> taken_{Clock::now() - kSameWish};
 };
 
-trainer::TrainHooks HooksOf(trainer::RunDisplay& display, SaveWishes& wishes) {
+using Tell = std::function<void(const std::string& line)>;
+
+// Of the run: among its lines, and in the answer.
+Tell WarnHook(trainer::RunDisplay& display, ToolContext& context) {
+  return [&](const std::string& line) {
+    display.Line("warning: " + line);
+    context.KeepWarning(line);
+  };
+}
+
+trainer::TrainHooks HooksOf(trainer::RunDisplay& display, SaveWishes& wishes, const Tell& warn) {
   return {.poll = StopIfInterrupted,
           .save = [&] { return wishes.Take(); },
           .phase = [&](int64_t step, int64_t steps,
@@ -146,6 +155,7 @@ trainer::TrainHooks HooksOf(trainer::RunDisplay& display, SaveWishes& wishes) {
                       const trainer::MetricRecord& record) { display.Step(step, steps, record); },
           .progress = [&](int64_t done, int64_t units) { display.Progress(done, units); },
           .note = [&](const std::string& line) { display.Line(line); },
+          .warn = warn,
           .record = [&](const std::string& line) { display.Record(line); }};
 }
 
@@ -202,13 +212,13 @@ Result<trainer::Launch> LeadLaunch(const trainer::Config& config, const trainer:
 
 Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
                                         const trainer::RunPlan& plan, trainer::SetupOptions setup,
-                                        trainer::RunDisplay& display) {
+                                        trainer::RunDisplay& display, const Tell& warn) {
   const std::string& run = *loaded.config.trainer.save_checkpoint_path;
   NXDKIT_ASSIGN(FolderLock lock, trainer::LockRunFolder(run));
   NXDKIT_ASSIGN(trainer::RunLog log, trainer::RunLog::Open(run));
   display.LogTo(std::move(log));
   SaveWishes wishes;
-  const trainer::TrainHooks hooks = HooksOf(display, wishes);
+  const trainer::TrainHooks hooks = HooksOf(display, wishes, warn);
   NXDKIT_ASSIGN(const std::string self, OwnPath());
   setup.worker_command = {self, std::string(kWorkerWord)};
   if (plan.worker_processes() || trainer::OthersEngine(loaded.config.worker.rollout))
@@ -216,6 +226,7 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
   setup.poll = hooks.poll;
   setup.progress = hooks.progress;
   setup.note = hooks.note;
+  setup.warn = hooks.warn;
   NXDKIT_ASSIGN(trainer::Launch launch, LeadLaunch(loaded.config, plan, display, wishes));
   setup.transport = launch.transport();
   setup.leader = launch.leader();
@@ -247,9 +258,8 @@ Result<trainer::RolloutEnvironment> TakeRolloutEnvironment(const trainer::RunPla
   if (others && !plan.separate) split.train_cores = 0;
   const int64_t there = instance ? instance->cores : 0;
   if (workers) return trainer::DivideNeuronVariables(trainer::TakeNeuronVariables(), split, there);
-  const std::string visible = EnvironmentValue(kVisibleCores);
-  NXDKIT_TRY(trainer::CoresOfRun(
-      visible.empty() ? std::nullopt : std::optional<std::string_view>(visible), split, there));
+  NXDKIT_ASSIGN(const trainer::GivenCores given, trainer::GivenCoresOfProcess());
+  NXDKIT_TRY(trainer::CoresOfRun(given, split, there));
   return trainer::RolloutEnvironment{};
 }
 
@@ -263,7 +273,8 @@ Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::Run
                              ::getpid(), args.config.value_or("none"), fmt::join(args.words, " ")));
   for (const std::string& warning : context.warnings()) display.Record("warning: " + warning);
   display.Line(trainer::RunPlanText(plan));
-  const auto trained = TrainShown(loaded, plan, std::move(setup), display);
+  const auto trained =
+      TrainShown(loaded, plan, std::move(setup), display, WarnHook(display, context));
   display.Close();
   if (!trained.ok()) {
     const Error& error = trained.error();
@@ -321,10 +332,9 @@ void SetCores(int64_t cores, const std::string& from, trainer::LoadedConfig& loa
 Status TakeCores(const hardware::Instance* instance, trainer::LoadedConfig& loaded,
                  ToolContext& context) {
   if (loaded.config.trainer.cores) return OkStatus();
-  const std::string visible = EnvironmentValue(kVisibleCores);
-  if (!visible.empty()) {
-    NXDKIT_ASSIGN(const std::vector<int64_t> cores, trainer::ParseVisibleCores(visible));
-    SetCores(std::ssize(cores), fmt::format("{}={}", kVisibleCores, visible), loaded, context);
+  NXDKIT_ASSIGN(const trainer::GivenCores given, trainer::GivenCoresOfProcess());
+  if (given.any()) {
+    SetCores(given.size(), given.text, loaded, context);
   } else if (instance) {
     SetCores(instance->cores, fmt::format("--instance {}", instance->name), loaded, context);
   }
@@ -346,6 +356,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   }
   if (!args.config && args.words.empty())
     return BadUsage("no configuration").hint("name one with --config FILE");
+  NXDKIT_TRY(trainer::CheckLauncher());
   const trainer::ConfigCheck check = trainer::CheckConfig(loaded);
   NXDKIT_TRY(check.status());
   for (const std::string& note : check.notes) context.Warn(note);
@@ -359,6 +370,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
   setup.poll = StopIfInterrupted;
   setup.note = [&](const std::string& line) { display.Line(line); };
+  setup.warn = WarnHook(display, context);
   NXDKIT_TRY(trainer::CheckParts(loaded, check.plan, setup));
   return ToolAnswer{trainer::RunPlanText(check.plan) + "\n",
                     {{"run", *loaded.config.trainer.save_checkpoint_path},

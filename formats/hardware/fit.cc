@@ -73,10 +73,32 @@ Fit JudgeRollout(const Instance& instance, const RolloutUse& use) {
   return fit;
 }
 
+constexpr int64_t kWeightBytes = 2;
+
+uint64_t Times(uint64_t elements, int64_t bytes) {
+  constexpr auto kMost = static_cast<uint64_t>(INT64_MAX);
+  return Product({static_cast<int64_t>(std::min(elements, kMost)), bytes});
+}
+
+uint64_t OptimizerBytes(uint64_t elements, States states, int64_t over) {
+  return Times(elements, BytesOf(states).optimizer) /
+         static_cast<uint64_t>(std::max<int64_t>(1, over));
+}
+
+std::string_view StatesText(States states) {
+  switch (states) {
+    case States::kMixed:
+      return "mixed precision";
+    case States::kBf16:
+      return "all states in bfloat16";
+    case States::kBf16Kahan:
+      return "all states in bfloat16, a compensation among them";
+  }
+  return "";
+}
+
 std::vector<MemoryRow> RowsOf(const TrainingUse& use, int64_t data_parallel) {
   const uint64_t p = use.rank_elements;
-  const int64_t optimizer_over = use.zero1 ? data_parallel : 1;
-  const auto times = [&](int64_t bytes) { return Product({static_cast<int64_t>(p), bytes}); };
   const auto over_tp = [&](std::initializer_list<int64_t> factors) {
     return Product(factors) / static_cast<uint64_t>(use.tp);
   };
@@ -88,9 +110,9 @@ std::vector<MemoryRow> RowsOf(const TrainingUse& use, int64_t data_parallel) {
                                                    over_tp({34, tokens, use.hidden}))
                                              : over_tp({34, tokens, use.hidden, layers});
   std::vector<MemoryRow> rows = {
-      {"weights", times(2)},
-      {"gradients", times(use.bf16_states ? 2 : 4)},
-      {"optimizer", times(use.bf16_states ? 4 : 12) / static_cast<uint64_t>(optimizer_over)},
+      {"weights", Times(p, kWeightBytes)},
+      {"gradients", Times(p, BytesOf(use.states).gradient)},
+      {"optimizer", OptimizerBytes(p, use.states, use.zero1 ? data_parallel : 1)},
       {"activations", activations, Grows::kWithMicroBatch},
       {"logits", over_tp({3 * 4, std::max(use.micro_batch, use.scored), row, use.vocab}),
        Grows::kWithMicroBatch}};
@@ -103,8 +125,7 @@ std::string Assumed(const TrainingUse& use, int64_t data_parallel) {
       "{}micro-batches of {} tokens, {}, {}, activations recomputed {}",
       use.nodes > 1 ? fmt::format("{} nodes, ", use.nodes) : "", use.micro_batch * use.sequence,
       use.zero1 ? fmt::format("ZeRO-1 over {} data parallel ranks", data_parallel) : "no ZeRO-1",
-      use.bf16_states ? "all states in bfloat16" : "mixed precision",
-      use.recompute ? "layer by layer" : "selectively");
+      StatesText(use.states), use.recompute ? "layer by layer" : "selectively");
 }
 
 Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
@@ -163,6 +184,23 @@ Fit Judged(const Instance& instance, const Use& use, Fit (*judge)(const Instance
 }
 
 }  // namespace
+
+StateBytes BytesOf(States states) {
+  switch (states) {
+    case States::kMixed:
+      return {4, 12};
+    case States::kBf16:
+      return {2, 4};
+    case States::kBf16Kahan:
+      return {2, 6};
+  }
+  return {};
+}
+
+uint64_t TrainedBytes(uint64_t elements, States states, int64_t optimizer_over) {
+  return Sum(Times(elements, kWeightBytes + BytesOf(states).gradient),
+             OptimizerBytes(elements, states, optimizer_over));
+}
 
 uint64_t RolloutUse::cache_bytes() const {
   return Product({2, layers, batch, sequence, kv_heads_per_rank, head_dim, element_bytes});

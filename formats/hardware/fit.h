@@ -30,9 +30,25 @@ struct MemoryRow {
   Grows grows = Grows::kWithParallel;
 };
 
-// A step of NxD's training, per core, in mixed precision (the NxD Training configuration guide):
-// bfloat16 weights, float32 gradients, and the optimizer's two moments with float32 master weights
-// (12 bytes), which ZeRO-1 cuts over the data parallel ranks.
+// What is kept of each trained parameter beside its bfloat16 weight.
+enum class States {
+  // NxD's mixed precision (the NxD Training configuration guide): a float32 gradient, two float32
+  // moments and a float32 master weight.
+  kMixed,
+  kBf16,       // NxD's bf16SR: a gradient and two moments, all in bfloat16
+  kBf16Kahan,  // EasyR1's adamw_bf16: the same, and a compensation of the weight
+};
+struct StateBytes {
+  int64_t gradient = 0;
+  int64_t optimizer = 0;
+};
+StateBytes BytesOf(States states);  // of one parameter
+
+// Weights, gradients and states of so many parameters, the states cut over `optimizer_over` ranks.
+uint64_t TrainedBytes(uint64_t elements, States states, int64_t optimizer_over);
+
+// A step of NxD's training, per core; ZeRO-1 cuts the optimizer's states over the data parallel
+// ranks.
 struct TrainingUse {
   int64_t tp = 1, pp = 1;
   uint64_t rank_elements = 0;  // parameters of the largest rank
@@ -40,7 +56,7 @@ struct TrainingUse {
   int64_t cores = 0;         // that train, of all that the nodes have; 0: all
   int64_t cores_beside = 0;  // taken by rollout
   bool zero1 = true;
-  bool bf16_states = false;  // bfloat16 gradients and moments, no master weights (8 bytes in all)
+  States states = States::kMixed;
   // A micro-batch: sequences of so many tokens, cut over `cp` context parallel ranks; sequence
   // parallel; selective recomputation, or of whole layers.
   int64_t micro_batch = 1, sequence = 0, cp = 1;

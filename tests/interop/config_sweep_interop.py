@@ -1,12 +1,16 @@
 """Every field of config.json that transformers knows, of llama, qwen2 and qwen3, at unusual values: the trainer's
 decoder gives transformers' distribution, or refuses and names the field. Fields that nobody knows are refused.
+Then configurations of several such fields, drawn: what transformers refuses, the trainer refuses too, and what it refuses
+by itself it names with its value.
 
 Usage: python config_sweep_interop.py --bin-dir DIR   (DIR is tests/interop of the build)
 """
 
 import inspect
 import json
+import math
 import os
+import random
 import subprocess
 import tempfile
 import unittest
@@ -14,6 +18,8 @@ import unittest
 import numpy
 import torch
 import transformers
+
+from safetensors.numpy import load_file, save_file
 
 import interop
 from decoder_interop import read_records
@@ -62,6 +68,79 @@ PAIRS = [
 ]
 
 
+# What is drawn: NXDKIT_DRAWS and NXDKIT_SEED ask for others, to look for more.
+DRAWS = int(os.environ.get("NXDKIT_DRAWS", "400"))
+SEED = int(os.environ.get("NXDKIT_SEED", "31"))
+ODD = [None, 0, -1, 0.5, "x", True]
+# Of the rules of the rotary embedding, those that mean something first.
+ROPE_TYPES = ["linear", "dynamic", "yarn", "yarn", "yarn", "llama3", "llama3", "default"]
+ROPE_ODD_TYPES = [None, 5, "", "longrope", "Linear", []]
+ROPE_RULES = {
+    "factor": [1.0, 2.0, 4, 0.5], "rope_theta": [10000.0, 500.0, 1.5], "original_max_position_embeddings": [16, 32, 64],
+    "low_freq_factor": [1.0, 2, 4.0], "high_freq_factor": [4.0, 8, 2.0], "attention_factor": [1.0, 1.25],
+    "beta_fast": [32, 8.0, 0], "beta_slow": [1, 2.0, 0], "mscale": [1.0, 0.7, 0], "mscale_all_dim": [1.0, 1.2, 0],
+    "truncate": [True, False, None], "partial_rotary_factor": [1.0],
+}
+ROPE_NEEDS = {"default": [], "linear": ["factor"], "dynamic": ["factor"], "yarn": ["factor"],
+              "llama3": ["factor", "low_freq_factor", "high_freq_factor"]}
+DRAWN = {
+    "is_causal": [True, False, None], "tie_word_embeddings": [True, False], "attention_bias": [True, False],
+    "mlp_bias": [True, False], "num_attention_heads": [2, 8], "num_key_value_heads": [1, 4, None], "head_dim": [8, 32, None],
+    "rms_norm_eps": [1e-5, 0.05], "max_position_embeddings": [32, 64, 128], "hidden_act": ["silu", "gelu"],
+    "use_sliding_window": [True, False], "sliding_window": [3, None], "max_window_layers": [0, 1, 2],
+    "layer_types": [["sliding_attention", "full_attention"], ["full_attention"] * 2, None],
+    "rope_theta": [500.0, 1000000, 10000], "partial_rotary_factor": [1.0, 0.5, None],
+    "original_max_position_embeddings": [16, 32], "attention_dropout": [0.0, 0.1],
+}
+# What the trainer reads of a config.json; the types of what has no effect are not its matter.
+READ = set(DRAWN) | {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "rope_scaling",
+                     "rope_parameters"}
+SIZES = ["num_attention_heads", "num_key_value_heads", "head_dim", "attention_bias", "mlp_bias", "tie_word_embeddings"]
+
+
+def draw_rope(draw):
+    kind = draw.choice(ROPE_TYPES)
+    rules = {draw.choice(["rope_type", "rope_type", "type"]): kind}
+    for key in ROPE_NEEDS[kind] + draw.sample(sorted(ROPE_RULES), draw.randint(0, 4)):
+        rules[key] = draw.choice(ROPE_RULES[key])
+    if draw.random() < 0.25:
+        rules[draw.choice(sorted(ROPE_RULES))] = draw.choice(ODD)
+    if draw.random() < 0.1:
+        rules["rope_type"] = draw.choice(ROPE_ODD_TYPES)
+    if draw.random() < 0.1:
+        del rules[draw.choice(sorted(rules))]
+    return rules
+
+
+def draw_change(draw):
+    change = {}
+    if draw.random() < 0.7:
+        change[draw.choice(["rope_scaling", "rope_parameters"])] = draw_rope(draw)
+    if draw.random() < 0.1:
+        change[draw.choice(["rope_scaling", "rope_parameters"])] = draw.choice([None, {}, draw_rope(draw)])
+    for key in draw.sample(sorted(DRAWN), draw.randint(0, 3)):
+        change[key] = draw.choice(DRAWN[key])
+    if draw.random() < 0.15:
+        change[draw.choice(sorted(DRAWN))] = draw.choice(ODD)
+    return change
+
+
+def flat(change):
+    for key, value in change.items():
+        yield key, value
+        if isinstance(value, dict):
+            yield from value.items()
+
+
+def names_one(change, said):
+    """A key that was drawn, and its value, unless that is what is missing."""
+    for key, value in flat(change):
+        shown = {json.dumps(value), str(value), f"{value:g}" if isinstance(value, (int, float)) else "x"}
+        if key in said and (isinstance(value, (dict, list)) or any(word in said for word in shown)):
+            return True
+    return any(key in said for key in ("rope_scaling", "rope_parameters")) and ("needs a" in said or "numbers" in said)
+
+
 def values_of(field, default):
     if field in VALUES:
         return VALUES[field]
@@ -73,6 +152,7 @@ def values_of(field, default):
 
 
 def changes(config_class):
+    yield from ({name: None} for name in sorted(READ - {"rope_scaling", "rope_parameters"}))
     names = set(inspect.signature(config_class.__init__).parameters) | set(config_class().to_dict())
     names |= set(VALUES)
     defaults = config_class().to_dict()
@@ -101,20 +181,66 @@ class Sweep(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, "config.json"), "w") as file:
                 json.dump(config, file)
-            try:
-                read = transformers.AutoConfig.from_pretrained(folder)
-                model = make.make_model(read)
-                batch = make.make_batch(model.config.vocab_size, (3, 9, 20))
-                wanted = make.expected(model, batch)["log_probs"]
-            except Exception as error:  # of many kinds
-                return f"transformers refuses: {error!r:.100}"
+            wanted, model, batch, refusal = self.theirs(folder)
+            if wanted is None:
+                if set(change) <= READ:
+                    self.both_refuse(folder, config, change, refusal)
+                return f"transformers refuses: {refusal}"
             found, said = self.ask(folder, config, model, batch)
         if said is not None:
             self.assertTrue(any(key in said for key in change), f"names no field of it: {said}")
             return f"refused: {said.strip()}"
+        self.agree(found, wanted)
+        return "the same"
+
+    def theirs(self, folder):
+        """Of the config.json in a folder: log-probabilities, model and batch; or why not."""
+        try:
+            read = transformers.AutoConfig.from_pretrained(folder)
+            model = make.make_model(read)
+            batch = make.make_batch(model.config.vocab_size, (3, 9, 20))
+            return make.expected(model, batch)["log_probs"], model, batch, None
+        except Exception as error:  # of many kinds
+            return None, None, None, f"{error!r:.100}"
+
+    def agree(self, found, wanted):
+        """f32 against f32: sums of other orders in two layers, 1e-6 of the largest at most times what layers add up."""
         worst = numpy.abs(found - wanted).max()
         self.assertLessEqual(worst, TOLERANCE * numpy.abs(wanted).max())
+
+    def compare_drawn(self, model_type, change):
+        config = {"model_type": model_type, **COMMON, **change}
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "config.json"), "w") as file:
+                json.dump(config, file)
+            wanted, model, batch, refusal = self.theirs(folder)
+            if wanted is None or not all(map(math.isfinite, wanted.tolist())):
+                said = self.both_refuse(folder, config, change, refusal)
+                return f"both refuse: {said.strip()}"
+            found, said = self.ask(folder, config, model, batch)
+        if said is not None:
+            self.assertTrue(names_one(change, said), f"names no field and value of it: {said}")
+            return f"refused: {said.strip()}"
+        self.agree(found, wanted)
         return "the same"
+
+    def both_refuse(self, folder, config, change, refusal):
+        model, batch = self.model_of_sizes(folder, config["model_type"], change)
+        _, said = self.ask(folder, config, model, batch)
+        self.assertIsNotNone(said, f"loads what transformers refuses: {refusal}")
+        return said
+
+    def model_of_sizes(self, folder, model_type, change):
+        """Weights with the sizes that are drawn, where these are not what transformers refuses: else the trainer would
+        refuse the shapes, and not what is in the file."""
+        drawn = {key: value for key, value in change.items() if key in SIZES and value is not MISSING}
+        for sizes in (drawn, {}):
+            with open(os.path.join(folder, "config.json"), "w") as file:
+                json.dump({"model_type": model_type, **COMMON, **sizes}, file)
+            _, model, batch, refusal = self.theirs(folder)
+            if model is not None:
+                return model, batch
+        raise AssertionError(refusal)
 
     def test_every_field_is_read_or_refused(self):
         answers = {}
@@ -130,6 +256,46 @@ class Sweep(unittest.TestCase):
         refused = sum(answer.startswith("refused") for answer in answers.values())
         print(f"{len(answers)} configurations: {same} the same, {refused} refused by name")
         self.assertGreater(same, 100)
+
+    def test_what_is_drawn_is_the_same_or_refused(self):
+        draw = random.Random(SEED)
+        counts = {}
+        for _ in range(DRAWS):
+            model_type = draw.choice(sorted(FAMILIES))
+            change = draw_change(draw)
+            with self.subTest(model=model_type, change=json.dumps(change)):
+                answer = self.compare_drawn(model_type, change)
+                kind = answer.split(":")[0]
+                counts[kind] = counts.get(kind, 0) + 1
+                if os.environ.get("VERBOSE"):
+                    print(model_type, json.dumps(change), answer)
+        print(f"{DRAWS} drawn configurations, seed {SEED}: {counts}")
+        self.assertGreater(counts.get("the same", 0), DRAWS // 4)
+        self.assertGreater(counts.get("both refuse", 0), DRAWS // 20)
+
+    def test_another_head_beside_tied_embeddings_is_refused(self):
+        """transformers takes the head then, the commands refuse the file, and so does the trainer."""
+        with tempfile.TemporaryDirectory() as folder:
+            config = {"model_type": "qwen3", **COMMON, "tie_word_embeddings": True}
+            with open(os.path.join(folder, "config.json"), "w") as file:
+                json.dump(config, file)
+            _, model, batch, refusal = self.theirs(folder)
+            self.assertIsNone(refusal)
+            found, said = self.ask(folder, config, model, batch)
+            self.assertIsNone(said)
+            weights = os.path.join(folder, "model.safetensors")
+            tensors = load_file(weights)
+            for change, refused in ((0, False), (1, True)):
+                tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] + change
+                save_file(tensors, weights, metadata={"format": "pt"})
+                out = os.path.join(folder, "out")
+                ran = subprocess.run([interop.program("decoder_probe"), "1", "f32", folder,
+                                      os.path.join(folder, "batch.json"), out], capture_output=True, text=True, check=False)
+                self.assertEqual(ran.returncode != 0, refused, ran.stderr)
+                if refused:
+                    self.assertIn("lm_head.weight", ran.stderr)
+                else:
+                    self.agree(read_records(out)["log_probs"], found)
 
     def test_a_new_field_is_refused(self):
         for model_type in FAMILIES:

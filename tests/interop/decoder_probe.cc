@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/ops/verify/compare.h"
 #include "tests/trainer/model/batch_json.h"
 #include "tests/trainer/model/whole.h"
 #include "trainer/comm/comm.h"
@@ -48,6 +49,7 @@ Status Run(int tp, Dtype compute, const std::string& model, const nlohmann::json
   NXDKIT_ASSIGN(const ops::BoundArtifact source, ops::OpenAndBind(model, ops::Kind::kHf, {}));
   NXDKIT_ASSIGN(const DecoderConfig config,
                 ParseDecoderConfig(source.artifact.config_text, source.artifact.config_path));
+  NXDKIT_TRY(ops::RequireSound(source, {}));  // as a run does
   const Batch batch = ReadBatch(json);
   const auto gradient = json.at("gradient").get<std::vector<float>>();
   const float temperature = json.at("temperature").get<float>();

@@ -33,7 +33,7 @@ struct ToolInfo {
   std::string details;  // paragraphs for --help, separated by '\n'; the man page says more
   // What exit code 1 means here: "the artifacts differ"; "" when it cannot be.
   std::string findings;
-  std::string lost{};  // what exit code 75 means, of a command that has it
+  std::string lost{};   // what exit code 75 means, of a command that has it
   unsigned common = 0;  // CommonOption bits
   std::vector<Example> examples;
 };
@@ -67,6 +67,8 @@ class ToolContext {
 
   // One line on stderr, not with -q; under --json also in `warnings`.
   void Warn(std::string_view message);
+  // For `warnings` alone: it has been shown by other means.
+  void KeepWarning(std::string_view message) { warnings_.emplace_back(message); }
   // One line on stderr, only with -v.
   void Detail(std::string_view message) const;
   // For Progress of lib/base/progress.h: draws on stderr when that is a terminal and -q was not

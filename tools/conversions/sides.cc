@@ -150,7 +150,7 @@ void TakeTraining(const nxd::NxdtConfig& config, hardware::TrainingUse& use) {
   use.micro_batch = config.micro_batch;
   use.cp = config.context_parallel;
   use.zero1 = config.zero1;
-  use.bf16_states = config.bf16_states;
+  use.states = config.bf16_states ? hardware::States::kBf16 : hardware::States::kMixed;
   use.recompute = config.recompute;
 }
 

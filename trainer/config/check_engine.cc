@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view kEngine = "worker.rollout.engine";
 constexpr std::string_view kUrl = "worker.rollout.url";
 constexpr std::string_view kCommand = "worker.rollout.command";
+constexpr std::string_view kServers = "worker.rollout.servers";
 
 // Of vLLM 0.32: what is below the first is raised to it, what is above the second is refused.
 constexpr double kLeastTemperature = 0.01;
@@ -23,15 +24,21 @@ constexpr int64_t kMostSamples = 16384;
 // Keys that say something to the engines of other programs only.
 constexpr std::array<std::string_view, 7> kOthersKeys = {kUrl,
                                                          kCommand,
-                                                         "worker.rollout.servers",
+                                                         kServers,
                                                          "worker.rollout.max_in_flight",
                                                          "worker.rollout.start_timeout_s",
                                                          "worker.rollout.answer_timeout_s",
                                                          "worker.rollout.enable_expert_parallel"};
 
+// Of a key that a null, or an empty list, takes back.
+bool SaysNothing(const RolloutConfig& rollout, std::string_view key) {
+  return (key == kCommand && !rollout.command) || (key == kUrl && rollout.url.empty()) ||
+         (key == kServers && !rollout.servers);
+}
+
 void CheckOwn(Checker& check) {
   for (const std::string_view key : kOthersKeys)
-    if (check.IsSet(key))
+    if (check.IsSet(key) && !SaysNothing(check.config().worker.rollout, key))
       check.Problem(key, "the engine of this program takes none",
                     fmt::format("set {} to vllm or exec, or leave it out", kEngine));
 }
@@ -75,7 +82,7 @@ void CheckUrls(Checker& check) {
     check.Problem(kCommand, fmt::format("{} names servers that run", kUrl),
                   "leave one of them out");
   if (!rollout.url.empty() && rollout.servers)
-    check.Problem("worker.rollout.servers", fmt::format("{} names them", kUrl), "leave it out");
+    check.Problem(kServers, fmt::format("{} names them", kUrl), "leave it out");
 }
 
 void CheckVllmSampling(Checker& check) {

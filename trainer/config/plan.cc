@@ -161,6 +161,12 @@ Result<int64_t> TrainingSteps(const Config& config, int64_t train_rows, int64_t 
   return CheckedMul(per_epoch, trainer.total_epochs).value_or(INT64_MAX);
 }
 
+int64_t RolloutPositions(const Config& config) {
+  const RolloutConfig& rollout = config.worker.rollout;
+  const int64_t row = config.data.max_prompt_length + config.data.max_response_length;
+  return rollout.neuron_override_config.seq_len.value_or(rollout.max_model_len.value_or(row));
+}
+
 Dtype RolloutDtype(const RolloutConfig& rollout) {
   const bool wide =
       rollout.dtype == "fp32" || rollout.dtype == "float32" || rollout.dtype == "float";

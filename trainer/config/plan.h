@@ -57,6 +57,9 @@ std::string RunPlanText(const RunPlan& plan);
 // make one batch, or (val_rows) validation is on and there is no row for it.
 Result<int64_t> TrainingSteps(const Config& config, int64_t train_rows, int64_t val_rows);
 
+// The longest sequence of an engine that no bundle says it of.
+int64_t RolloutPositions(const Config& config);
+
 // Of the engine's weights and cache: worker.rollout.dtype.
 Dtype RolloutDtype(const RolloutConfig& rollout);
 

@@ -67,15 +67,19 @@ Status ReadAll(const DataSource& source, const DatasetOptions& options, const Ea
 
 }  // namespace
 
-Result<std::vector<int32_t>> MakePrompt(const PromptMaker& maker, std::string_view text,
-                                        const ChatOptions& chat) {
+Result<std::string> PromptText(const PromptMaker& maker, std::string_view text,
+                               const ChatOptions& chat) {
   std::string content(text);
   if (maker.format != nullptr) {
     NXDKIT_ASSIGN(content, maker.format->Render(text));
   }
   const ChatMessage message{"user", std::move(content)};
-  NXDKIT_ASSIGN(const std::string prompt,
-                maker.chat_template->Render(std::span(&message, 1), chat));
+  return maker.chat_template->Render(std::span(&message, 1), chat);
+}
+
+Result<std::vector<int32_t>> MakePrompt(const PromptMaker& maker, std::string_view text,
+                                        const ChatOptions& chat) {
+  NXDKIT_ASSIGN(const std::string prompt, PromptText(maker, text, chat));
   return maker.tokenizer->Encode(prompt, /*add_special_tokens=*/false);
 }
 

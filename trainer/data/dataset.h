@@ -39,7 +39,10 @@ struct PromptMaker {
   const PromptFormat* format = nullptr;  // nullptr: the text is the message
 };
 
-// The ids of one user message with `text`, ready for a response: format, chat template, tokenizer.
+// One user message with `text`, ready for a response, as the model sees it: format, chat template.
+Result<std::string> PromptText(const PromptMaker& maker, std::string_view text,
+                               const ChatOptions& chat);
+// Its ids.
 Result<std::vector<int32_t>> MakePrompt(const PromptMaker& maker, std::string_view text,
                                         const ChatOptions& chat);
 

@@ -240,7 +240,7 @@ class VllmEngine : public RolloutEngine {
 
   // The first request takes seconds; and it tells the version that tokens carry.
   Status AskOneToken() {
-    const RolloutRequest request{.prompt = {0}, .sampling = {.log_probs = true, .max_tokens = 1}};
+    const RolloutRequest request{.prompt = {0}, .sampling = {.max_tokens = 1}};
     NXDKIT_TRY(Ask(std::span(&request, 1), server_, 1));
     return OkStatus();
   }

@@ -1,8 +1,8 @@
 #include "trainer/loop/instance_fit.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "formats/output/rollout_use.h"
 #include "trainer/model/param_table.h"
 
 namespace nxdkit::trainer {
@@ -14,26 +14,16 @@ Result<uint64_t> RankElements(const DecoderConfig& model, int64_t tp) {
 }
 
 Result<hardware::RolloutUse> EngineUse(const DecoderConfig& model, const EngineShape& engine) {
-  NXDKIT_ASSIGN(const ParamTable table,
-                MakeParamTable(model.model, static_cast<int>(engine.tp), 0));
-  const models::ModelConfig& shapes = model.model.config;
-  const int64_t element = ElementBytes(engine.dtype);
-  return hardware::RolloutUse{
-      .tp = engine.tp,
-      .weight_bytes = static_cast<uint64_t>(table.size) * static_cast<uint64_t>(element),
-      .layers = shapes.layers,
-      .batch = engine.slots,
-      .sequence = engine.positions,
-      .kv_heads_per_rank = table.kv_heads,
-      .head_dim = shapes.head_dim,
-      .element_bytes = element};
+  rollout::NeuronConfig made;
+  static_cast<rollout::Geometry&>(made) = engine.layout;
+  made.tp = static_cast<int>(engine.tp);
+  made.batch_size = engine.slots;
+  made.sequence_length = engine.positions;
+  return ops::RolloutUseOf(model.model, made, engine.dtype);
 }
 
-// The optimizer's states are cut over the data-parallel ranks: two in bf16, or three in f32.
-uint64_t CriticBytes(uint64_t elements, const OptimConfig& optim, int64_t data_parallel) {
-  const bool narrow = KeepsWeightsInBf16(optim);
-  const auto ranks = static_cast<uint64_t>(std::max<int64_t>(1, data_parallel));
-  return elements * (narrow ? 4 : 6) + elements * (narrow ? 4 : 12) / ranks;
+hardware::States StatesOf(const OptimConfig& optim) {
+  return KeepsWeightsInBf16(optim) ? hardware::States::kBf16Kahan : hardware::States::kMixed;
 }
 
 }  // namespace
@@ -47,32 +37,40 @@ Result<std::vector<hardware::Fit>> FitInstance(const hardware::Instance& instanc
   const models::ModelConfig& shapes = model.model.config;
   const int64_t row = config.data.max_prompt_length + config.data.max_response_length;
   NXDKIT_ASSIGN(const uint64_t elements, RankElements(model, plan.train_tp));
-  NXDKIT_ASSIGN(const hardware::RolloutUse rollout, EngineUse(model, engine));
-  hardware::TrainingUse training{.tp = plan.train_tp,
-                                 .rank_elements = elements,
-                                 .nodes = plan.nodes,
-                                 .cores = plan.train_cores,
-                                 .cores_beside = plan.separate ? plan.rollout_cores : 0,
-                                 .zero1 = true,
-                                 .bf16_states = KeepsWeightsInBf16(actor.optim),
-                                 .micro_batch = actor.micro_batch_size_per_device_for_update,
-                                 .sequence = row,
-                                 .scored = actor.micro_batch_size_per_device_for_experience,
-                                 .hidden = shapes.hidden,
-                                 .layers = shapes.layers,
-                                 .vocab = shapes.vocab,
-                                 .recompute = actor.model.enable_gradient_checkpointing};
+  const bool rolls_out = engine.place != EnginePlace::kElsewhere;
+  hardware::RolloutUse rollout;
+  if (rolls_out) {
+    NXDKIT_ASSIGN(rollout, EngineUse(model, engine));
+  }
+  hardware::TrainingUse training{
+      .tp = plan.train_tp,
+      .rank_elements = elements,
+      .nodes = plan.nodes,
+      .cores = plan.train_cores,
+      .cores_beside = plan.separate && rolls_out ? plan.rollout_cores : 0,
+      .zero1 = true,
+      .states = StatesOf(actor.optim),
+      .micro_batch = actor.micro_batch_size_per_device_for_update,
+      .sequence = row,
+      .scored = actor.micro_batch_size_per_device_for_experience,
+      .hidden = shapes.hidden,
+      .layers = shapes.layers,
+      .vocab = shapes.vocab,
+      .recompute = actor.model.enable_gradient_checkpointing};
   if (!config.algorithm.disable_kl) training.beside.push_back({"reference", 2 * elements});
   if (critic) {
     NXDKIT_ASSIGN(const uint64_t own, RankElements(*critic, plan.train_tp));
     training.beside.push_back(
-        {"critic", CriticBytes(own, config.worker.critic.optim, plan.data_parallel)});
+        {"critic",
+         hardware::TrainedBytes(own, StatesOf(config.worker.critic.optim), plan.data_parallel)});
   }
-  if (!plan.separate) {
+  if (!plan.separate && rolls_out) {
     training.beside.push_back({"rollout weights", rollout.weight_bytes});
     training.beside.push_back({"KV cache", rollout.cache_bytes(), hardware::Grows::kWithCache});
   }
-  return std::vector<hardware::Fit>{FitTraining(instance, training), FitRollout(instance, rollout)};
+  std::vector<hardware::Fit> fits = {FitTraining(instance, training)};
+  if (rolls_out) fits.push_back(FitRollout(instance, rollout));
+  return fits;
 }
 
 }  // namespace nxdkit::trainer

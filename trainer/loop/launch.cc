@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
+#include "lib/system/process.h"
 #include "trainer/comm/mpi_transport.h"
 #include "trainer/learner/follow.h"
 #include "trainer/learner/followers.h"
@@ -58,6 +60,26 @@ Result<std::unique_ptr<Transport>> Begin(const LaunchOptions& options) {
 }
 
 }  // namespace
+
+// RANK and WORLD_SIZE alone may be of whoever likes; with one of the others they are torchrun's, or
+// of an operator for torch.distributed. Job scripts export them for other steps too, so where MPI or
+// srun has started the processes only torchrun's own name counts.
+Status CheckLauncher() {
+  const int64_t processes = ParseNumber<int64_t>(EnvironmentValue("WORLD_SIZE")).value_or(1);
+  const auto is_set = [](const char* name) { return !EnvironmentValue(name).empty(); };
+  const bool by_torchrun = is_set("TORCHELASTIC_RUN_ID");
+  const bool by_torch = is_set("RANK") && (is_set("LOCAL_RANK") || is_set("MASTER_ADDR"));
+  if (processes < 2 || !(by_torchrun || (by_torch && LaunchedProcesses() == 1))) return OkStatus();
+  return BadUsage(
+             "{} has started {} processes (WORLD_SIZE), and this is RANK {}: each would "
+             "train a run of its own",
+             by_torchrun ? "torchrun" : "a launcher of torch.distributed", processes,
+             EscapeControl(EnvironmentValue("RANK")))
+      .member("WORLD_SIZE")
+      .hint(
+          "start one process on each machine by mpirun --map-by ppr:1:node --bind-to none, or by "
+          "srun --ntasks-per-node=1 --mpi=pmix; its ranks are threads (trainer.cores)");
+}
 
 Launch::Launch() = default;
 Launch::Launch(Launch&&) noexcept = default;

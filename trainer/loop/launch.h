@@ -17,6 +17,10 @@ namespace nxdkit::trainer {
 
 class Leader;
 
+// kUsage where this process is one of several that torchrun has started, or a launcher that sets
+// what torch.distributed reads, and no MPI: each of them would train a run of its own.
+Status CheckLauncher();
+
 struct LaunchOptions {
   std::string plugin;  // the library with MPI (trainer/comm/mpi_transport.h)
   Heartbeat::Options heartbeat;

@@ -19,6 +19,9 @@ struct LoopContext {
   void Note(const std::string& line) const {
     if (hooks.note) hooks.note(line);
   }
+  void Warn(const std::string& line) const {
+    if (hooks.warn && !line.empty()) hooks.warn(line);
+  }
   ops::RunOptions FileOptions(std::function<Status()> poll) const {
     ops::RunOptions run;
     run.jobs = static_cast<int>(std::max<int64_t>(1, plan.cores / plan.nodes));

@@ -122,7 +122,7 @@ GenerateOptions TrainingOptions(const LoopContext& run, int64_t step) {
   return {.sampling = {.temperature = static_cast<float>(rollout.temperature),
                        .top_k = rollout.top_k,
                        .top_p = static_cast<float>(rollout.top_p),
-                       .log_probs = true,
+                       .log_probs = run.parts.generator_log_probs,
                        .ignore_eos = rollout.ignore_eos,
                        .max_tokens = run.config.data.max_response_length,
                        .stop_tokens = run.parts.stop_tokens},

@@ -128,10 +128,10 @@ class Estimator {
     Add("file buffers", std::min(D(plan_.cores / plan_.nodes) * kFileBuffers, stored_),
         "trainer.cores");
     Add("programs",
-        kProcess * (plan_.worker_processes() && !engine.elsewhere ? engines + 1 : 1) +
+        kProcess * (HasWorkers(engine) ? engines + 1 : 1) +
             (kRank + (plan_.nodes > 1 ? kRemoteBlock : 0)) * ranks() + (plan_.nodes > 1 ? kMpi : 0),
         "");
-    if (engine.elsewhere || engines == 0) return OkStatus();
+    if (engine.place != EnginePlace::kHost || engines == 0) return OkStatus();
     NXDKIT_ASSIGN(const ParamTable table,
                   MakeParamTable(model_.model, static_cast<int>(engine.tp), 0));
     const models::ModelConfig& shapes = model_.model.config;
@@ -179,6 +179,9 @@ class Estimator {
                  {true, "data.max_response_length"}});
   }
 
+  bool HasWorkers(const EngineShape& engine) const {
+    return plan_.worker_processes() && engine.place != EnginePlace::kElsewhere;
+  }
   bool wide() const { return compute() != Dtype::kBF16; }
   Dtype compute() const { return ComputeDtype(config_); }
   // Of this machine.

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/rollout/rollout_layout.h"
 #include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 #include "trainer/config/config.h"
@@ -15,13 +16,23 @@
 
 namespace nxdkit::trainer {
 
+// Where an engine's weights and cache are.
+enum class EnginePlace {
+  kHost,       // the memory of the machines of the run
+  kDevice,     // Neuron devices of these machines: their cores hold it, their memory does not
+  kElsewhere,  // with servers that run
+};
+
 // What a rollout engine is made for.
 struct EngineShape {
   int64_t tp = 1;
-  int64_t slots = 1;
+  int64_t slots = 1;  // sequences that its cache holds
   int64_t positions = 1;
   Dtype dtype = Dtype::kBF16;
-  bool elsewhere = false;  // it takes nothing of this machine
+  EnginePlace place = EnginePlace::kHost;
+  rollout::Geometry layout{};  // of its bundle, if it has one; but for `tp`
+  // Whether it says how likely its tokens were: a graph that samples on the device does not.
+  bool tells_log_probs = true;
 };
 
 struct MemoryPart {

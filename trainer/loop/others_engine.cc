@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string_view>
 
+#include "formats/artifact/artifact.h"
 #include "lib/base/errors.h"
 #include "lib/system/command_text.h"
 #include "lib/system/process.h"
@@ -48,17 +50,44 @@ std::string BoundProcessors(const std::vector<int>& processors, int64_t first, i
   return fmt::format("{}", fmt::join(parts, "|"));
 }
 
+Result<EngineShape> OthersShape(const Config& config, const RunPlan& plan, bool on_instance) {
+  const RolloutConfig& rollout = config.worker.rollout;
+  const NeuronOverrideConfig& over = rollout.neuron_override_config;
+  EngineShape shape{.tp = plan.rollout_tp,
+                    .slots = over.batch_size.value_or(rollout.max_in_flight),
+                    .positions = RolloutPositions(config),
+                    .dtype = RolloutDtype(rollout)};
+  if (!rollout.url.empty()) shape.place = EnginePlace::kElsewhere;
+  if (on_instance && rollout.url.empty()) shape.place = EnginePlace::kDevice;
+  if (!rollout.model_path) return shape;
+  NXDKIT_ASSIGN(const ops::Artifact bundle,
+                ops::OpenArtifact(*rollout.model_path, ops::Kind::kRollout, {}));
+  if (!bundle.bundle->config)
+    return Unsupported("rank shards without a neuron_config.json are not a bundle")
+        .in(*rollout.model_path);
+  const rollout::NeuronConfig& made = *bundle.bundle->config;
+  shape.tp = made.tp;
+  shape.slots = made.batch_size;
+  shape.positions = made.sequence_length;
+  shape.dtype = DtypeFromTorchName(made.torch_dtype).value_or(shape.dtype);
+  shape.layout = made;
+  if (bundle.bundle->has_cpu_plan) return shape;
+  shape.place = EnginePlace::kDevice;
+  shape.tells_log_probs = !made.on_device_sampling;
+  return shape;
+}
+
 Result<std::vector<EngineOptions>> OthersEngines(const Config& config, const RunPlan& plan,
-                                                 int64_t vocab, int64_t seq_len) {
+                                                 int64_t vocab, const EngineShape& shape) {
   const RolloutConfig& rollout = config.worker.rollout;
   EngineOptions engine;
   engine.kind = rollout.engine == "vllm" ? EngineKind::kVllm : EngineKind::kExec;
   engine.other.tp = plan.rollout_tp;
   engine.other.vocab = vocab;
-  engine.other.seq_len = seq_len;
-  engine.other.dtype = RolloutDtype(rollout);
+  engine.other.seq_len = shape.positions;
+  engine.other.dtype = shape.dtype;
   engine.other.temperature = static_cast<float>(rollout.temperature);
-  engine.other.in_flight = rollout.max_in_flight;
+  engine.other.in_flight = std::min(rollout.max_in_flight, shape.slots);
   engine.other.start_seconds = rollout.start_timeout_s;
   engine.other.answer_seconds = rollout.answer_timeout_s;
   if (rollout.url.empty()) {

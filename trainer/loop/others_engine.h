@@ -8,6 +8,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/config/plan.h"
+#include "trainer/loop/memory_estimate.h"
 #include "trainer/rollout/engine.h"
 
 namespace nxdkit::trainer {
@@ -17,11 +18,17 @@ inline constexpr std::chrono::seconds kOthersGrace{45};
 
 bool OthersEngine(const RolloutConfig& rollout);
 
+// What such an engine is made for: of the bundle that the configuration names what that says, else
+// what the configuration does. It lies on the devices that a bundle is compiled for, or of the
+// instance that the run is for. Errors are those of opening the bundle.
+Result<EngineShape> OthersShape(const Config& config, const RunPlan& plan, bool on_instance);
+
 // For each worker: its server's URL, or the command, and its share of the processors of its
 // machine, which are taken to be as many as here, where there is more than one rank there. `vocab`
-// of the model; `seq_len`: prompt and response.
+// of the model. Not more sequences are asked for at a time than the engine is made for: a server of
+// a bundle refuses to be started for more.
 Result<std::vector<EngineOptions>> OthersEngines(const Config& config, const RunPlan& plan,
-                                                 int64_t vocab, int64_t seq_len);
+                                                 int64_t vocab, const EngineShape& shape);
 
 // kNotFound, naming the key, when there is no such program as it is to be started.
 Status FindCommand(const RolloutConfig& rollout);

@@ -74,6 +74,7 @@ struct RunParts {
   std::shared_ptr<Deliveries> deliveries;  // nullptr: no machine needs any
   SyncTarget sync;
   std::unique_ptr<Generator> generator;
+  bool generator_log_probs = true;  // whether it tells those of the tokens that it samples
   std::unique_ptr<PromptFeed> train;
   std::vector<Prompt> validation;
   Scorer score;

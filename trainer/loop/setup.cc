@@ -20,6 +20,7 @@
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/dataset_feed.h"
 #include "trainer/loop/deliveries.h"
+#include "trainer/loop/format_check.h"
 #include "trainer/loop/generators.h"
 #include "trainer/loop/instance_fit.h"
 #include "trainer/loop/memory_estimate.h"
@@ -63,6 +64,9 @@ class Maker {
  private:
   void Note(const std::string& line) const {
     if (options_.note) options_.note(line);
+  }
+  void Warn(const std::string& line) const {
+    if (options_.warn && !line.empty()) options_.warn(line);
   }
   const DecoderConfig* critic_config() const {
     return parts_.critic_model ? &parts_.critic_model->config : nullptr;
@@ -158,19 +162,36 @@ class Maker {
     if (OthersEngine(rollout)) {
       NXDKIT_TRY(FindCommand(rollout));
       NXDKIT_TRY(PredictsEngine());
-      engine_ = {plan_.rollout_tp, rollout.max_in_flight, SequenceLength(), RolloutDtype(rollout),
-                 !rollout.url.empty()};
+      NXDKIT_ASSIGN(engine_, OthersShape(config_, plan_, options_.instance != nullptr));
+      NXDKIT_TRY(TakeLogProbs());
     } else if (rollout.model_path) {
       NXDKIT_ASSIGN(const EngineFacts facts, CheckEngineBundle(EngineFor(*rollout.model_path)));
       engine_ = {facts.tp, facts.batch_size, facts.seq_len, facts.dtype};
     } else {
       engine_ = {over.tp_degree.value_or(plan_.rollout_tp),
                  over.batch_size.value_or(std::min<int64_t>(64, plan_.sequences_per_worker)),
-                 SequenceLength(), RolloutDtype(rollout)};
+                 RolloutPositions(config_), RolloutDtype(rollout)};
     }
     if (options_.instance) NXDKIT_TRY(CheckInstance(*options_.instance));
     // The others are taken to have as much as this machine.
     for (int64_t machine = 0; machine < plan_.nodes; ++machine) NXDKIT_TRY(CheckMemoryOf(machine));
+    return OkStatus();
+  }
+
+  // Without the engine's log-probabilities nothing shows by the tokens with which weights they were
+  // made.
+  Status TakeLogProbs() {
+    parts_.generator_log_probs = engine_.tells_log_probs;
+    if (engine_.tells_log_probs) return OkStatus();
+    if (config_.algorithm.rollout_is != "off")
+      return BadUsage(
+                 "the bundle samples on the device and tells no log-probabilities, of which "
+                 "these weights are made")
+          .member("algorithm.rollout_is")
+          .hint("set it to off, or make the bundle with neuron-export --no-on-device-sampling");
+    Warn(
+        "the bundle samples on the device and tells no log-probabilities: that the engine has the "
+        "weights of the step is not shown by them (worker.rollout.max_log_prob_gap)");
     return OkStatus();
   }
 
@@ -196,7 +217,7 @@ class Maker {
       NXDKIT_TRY(hardware::CheckFit(fit, levers).member(what));
       levers.parallel = "worker.rollout.tensor_parallel_size";
       Note(fmt::format("{}, {}: {}", fit.instance, std::exchange(what, "rollout"), FitText(fit)));
-      for (const std::string& warning : fit.warnings) Note("warning: " + warning);
+      for (const std::string& warning : fit.warnings) Warn(warning);
     }
     return OkStatus();
   }
@@ -238,6 +259,7 @@ class Maker {
     options.chat.bos_token = special_.bos_token;
     options.chat.eos_token = special_.eos_token;
     const PromptMaker maker{tokenizer_.get(), chat_.get(), format_.get()};
+    NXDKIT_TRY(LookAtFormat(maker, options.chat));
     NXDKIT_ASSIGN(const std::shared_ptr<const Dataset> train,
                   Load(config_.data.train_files, maker, options));
     if (!config_.data.val_files.empty()) {
@@ -267,16 +289,36 @@ class Maker {
     return std::make_shared<const Dataset>(std::move(dataset));
   }
 
-  Result<Scorer> MakeScorer() const {
-    const RewardConfig& reward = config_.worker.reward;
-    const RewardChoice choice = ResolveReward(reward.reward_function.value_or(""));
+  Result<RewardOptions> RewardNumbers() const {
     RewardOptions numbers;
-    for (const ValueEntry& entry : reward.reward_function_kwargs.entries) {
+    for (const ValueEntry& entry : config_.worker.reward.reward_function_kwargs.entries) {
       if (entry.value.kind != ValueKind::kInt && entry.value.kind != ValueKind::kDouble)
         return BadUsage("found no number: rewards take numbers only")
             .member("worker.reward.reward_function_kwargs." + entry.key);
       numbers[entry.key] = entry.value.number;
     }
+    return numbers;
+  }
+  RewardChoice RewardOfRun() const {
+    return ResolveReward(config_.worker.reward.reward_function.value_or(""));
+  }
+
+  Status LookAtFormat(const PromptMaker& maker, const ChatOptions& chat) const {
+    const RewardChoice choice = RewardOfRun();
+    if (choice.kind != RewardKind::kBuiltIn) return OkStatus();
+    NXDKIT_ASSIGN(const RewardOptions numbers, RewardNumbers());
+    NXDKIT_ASSIGN(const std::string prompt, PromptText(maker, "1 + 1", chat));
+    Warn(FormatWarning({.reward = choice.name,
+                        .tags = FormatTags(choice.name, numbers),
+                        .prompt = prompt,
+                        .tokenizer = tokenizer_.get(),
+                        .skips_special = config_.worker.reward.skip_special_tokens}));
+    return OkStatus();
+  }
+
+  Result<Scorer> MakeScorer() const {
+    const RewardChoice choice = RewardOfRun();
+    NXDKIT_ASSIGN(const RewardOptions numbers, RewardNumbers());
     NXDKIT_ASSIGN(
         std::shared_ptr<Reward> made,
         MakeReward(choice.kind == RewardKind::kCommand ? "exec:" + choice.name : choice.name,
@@ -318,19 +360,22 @@ class Maker {
     return options;
   }
 
-  // The weights are read once: a damaged element would be trained from.
-  Status CheckRecords(const ops::Artifact& source) const {
+  // The weights are read once, each from one place: a damaged element would be trained from, and of
+  // copies that differ, as of a head beside tied embeddings, one would be taken.
+  Status CheckWeights(const ops::BoundArtifact& source) const {
     ops::RunOptions run;
     run.jobs = static_cast<int>(std::max<int64_t>(1, plan_.cores / plan_.nodes));
     run.poll = options_.poll;
-    NXDKIT_ASSIGN(const std::vector<ops::Finding> damaged, ops::CheckChecksums(source, run));
+    NXDKIT_TRY(ops::RequireSound(source, run));
+    NXDKIT_ASSIGN(const std::vector<ops::Finding> damaged,
+                  ops::CheckChecksums(source.artifact, run));
     return ops::FirstAsError(damaged);
   }
 
   Status MakeModels() {
-    NXDKIT_TRY(CheckRecords(parts_.base.artifact));
+    NXDKIT_TRY(CheckWeights(parts_.base));
     if (parts_.critic_model) {
-      NXDKIT_TRY(CheckRecords(parts_.critic_model->source.artifact));
+      NXDKIT_TRY(CheckWeights(parts_.critic_model->source));
       NXDKIT_ASSIGN(MeshOptions options, MeshOf(config_.worker.critic));
       options.origin.critic = true;
       NXDKIT_ASSIGN(parts_.critic, MeshModel::Make(parts_.critic_model->config, options,
@@ -343,12 +388,6 @@ class Maker {
     options.decoder.trainable = false;
     NXDKIT_ASSIGN(parts_.reference, MeshModel::Make(*parts_.config, options, parts_.base));
     return OkStatus();
-  }
-
-  int64_t SequenceLength() const {
-    const RolloutConfig& rollout = config_.worker.rollout;
-    return rollout.neuron_override_config.seq_len.value_or(
-        rollout.max_model_len.value_or(row_tokens()));
   }
 
   // How another program's engine lays the model out, as vLLM does; nullopt: nothing is known of it.
@@ -459,9 +498,8 @@ class Maker {
   }
 
   Status MakeOthersGenerator() {
-    NXDKIT_ASSIGN(
-        const std::vector<EngineOptions> engines,
-        OthersEngines(config_, plan_, parts_.config->model.config.vocab, engine_.positions));
+    NXDKIT_ASSIGN(const std::vector<EngineOptions> engines,
+                  OthersEngines(config_, plan_, parts_.config->model.config.vocab, engine_));
     WorkerPoolOptions pool = PoolFor();
     pool.grace = kOthersGrace;
     for (std::string& variable : OthersVariables()) pool.environment.push_back(std::move(variable));

@@ -29,6 +29,7 @@ struct SetupOptions {
   std::function<Status()> poll;
   ProgressHook progress;
   std::function<void(const std::string&)> note;  // what was decided, for people
+  std::function<void(const std::string&)> warn;  // what a run will be worth less for
 };
 
 // `plan` is that of the configuration; the folder of the run is there, and locked by the caller.

@@ -8,6 +8,7 @@
 #include "trainer/algo/schedule.h"
 #include "trainer/loop/loop_context.h"
 #include "trainer/loop/make_batch.h"
+#include "trainer/loop/reward_watch.h"
 #include "trainer/loop/run_logs.h"
 #include "trainer/loop/run_state.h"
 #include "trainer/loop/step.h"
@@ -20,7 +21,7 @@ namespace {
 class Steps {
  public:
   Steps(const LoopContext& run, const StepRules& rules, RunState& state, RunLogs& logs)
-      : run_(run), rules_(rules), state_(state), logs_(logs) {}
+      : run_(run), rules_(rules), state_(state), logs_(logs), watch_(rules.advantage.estimator) {}
 
   Status RunAll() {
     const bool only = config_.trainer.val_only;
@@ -29,6 +30,7 @@ class Steps {
     if (config_.trainer.val_before_train || only) NXDKIT_TRY(ValidateAlone());
     if (only) return parts_.attempt ? parts_.attempt->Done(state_.now.step) : OkStatus();
     while (state_.now.step < parts_.training_steps) NXDKIT_TRY(Step());
+    run_.Warn(watch_.AtEnd());
     NXDKIT_TRY(Finish());
     return parts_.attempt ? parts_.attempt->Done(state_.now.step) : OkStatus();
   }
@@ -85,6 +87,7 @@ class Steps {
     state_.now.step = current_;
     timer_.End();
     AddBatchStats(config_, samples, metrics);
+    run_.Warn(watch_.Take(samples, metrics));
     const Status validated = IsDue(config_.trainer.val_freq) ? Validate(metrics) : OkStatus();
     const bool saves = validated.ok() && IsSaveWanted();
     // Before the checkpoint: a run that continues from it must find the step in its log. The times
@@ -233,6 +236,7 @@ class Steps {
   const StepRules& rules_;
   RunState& state_;
   RunLogs& logs_;
+  RewardWatch watch_;
   PhaseTimer timer_;
   int64_t current_ = 0;  // the step under way
   int64_t synced_step_ = -1, validated_step_ = -1;

@@ -21,6 +21,7 @@ struct TrainHooks {
   std::function<void(int64_t step, int64_t steps, const MetricRecord& metrics)> step;
   ProgressHook progress;                                // of the phase that began last
   std::function<void(const std::string& line)> note;    // for people
+  std::function<void(const std::string& line)> warn;    // for them, and for who reads the answer
   std::function<void(const std::string& line)> record;  // for whoever looks later
 };
 

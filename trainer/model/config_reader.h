@@ -22,29 +22,33 @@ class ConfigReader {
 
   const Json& json() const { return json_; }
 
-  // A positive number.
+  // A positive number where the key is there; null is none, as for transformers.
   double Number(const Json& object, const char* key, double fallback) {
-    const Json* value = JsonFind(object, key);
-    if (!value) return fallback;
-    if (value->is_number() && std::isfinite(value->get<double>()) && value->get<double>() > 0)
-      return value->get<double>();
+    const auto found = object.find(key);
+    if (found == object.end()) return fallback;
+    if (found->is_number() && std::isfinite(found->get<double>()) && found->get<double>() > 0)
+      return found->get<double>();
     Fail(Errc::kCorrupt, key,
-         fmt::format("found {}, expected a positive number", JsonExcerpt(*value)));
+         fmt::format("found {}, expected a positive number", JsonExcerpt(*found)));
     return fallback;
   }
   double Number(const char* key, double fallback) { return Number(json_, key, fallback); }
+  // For the keys that transformers may find null, as if they were not there.
+  double NumberOrNull(const Json& object, const char* key, double fallback) {
+    return JsonFind(object, key) ? Number(object, key, fallback) : fallback;
+  }
   bool Flag(const Json& object, const char* key, bool fallback) {
-    const Json* value = JsonFind(object, key);
-    if (!value) return fallback;
-    if (value->is_boolean()) return value->get<bool>();
-    Fail(Errc::kCorrupt, key, fmt::format("found {}, expected true or false", JsonExcerpt(*value)));
+    const auto found = object.find(key);
+    if (found == object.end()) return fallback;
+    if (found->is_boolean()) return found->get<bool>();
+    Fail(Errc::kCorrupt, key, fmt::format("found {}, expected true or false", JsonExcerpt(*found)));
     return fallback;
   }
   // What must not be there, or be one of the harmless values.
   void Require(const char* key, std::initializer_list<Json> harmless) {
-    const Json* value = JsonFind(json_, key);
-    if (!value || std::ranges::find(harmless, *value) != harmless.end()) return;
-    NotBuilt(key, JsonExcerpt(*value));
+    const auto found = json_.find(key);
+    if (found == json_.end() || std::ranges::find(harmless, *found) != harmless.end()) return;
+    NotBuilt(key, JsonExcerpt(*found));
   }
   void NotBuilt(const char* key, const std::string& what) {
     Fail(Errc::kUnsupported, key, fmt::format("{} is not built into this trainer", what));

@@ -12,11 +12,24 @@ namespace {
 
 constexpr int64_t kMaxPositions = int64_t{1} << 24;
 
+// A llama has no windows, and a layer that is called one of them has none to look for.
+void RequireFullAttention(ConfigReader& reader) {
+  constexpr char kTypes[] = "layer_types";
+  const Json* types = JsonFind(reader.json(), kTypes);
+  if (!types) return;
+  if (!types->is_array()) return reader.NotBuilt(kTypes, JsonExcerpt(*types));
+  for (const Json& type : *types)
+    if (type != "full_attention") return reader.NotBuilt(kTypes, JsonExcerpt(type));
+}
+
 // For every layer, of how many tokens a token sees; 0: all. Only qwen's models have windows: a
-// llama with such keys sees everything.
+// llama with their keys sees everything.
 std::vector<int64_t> ReadWindows(ConfigReader& reader, const models::ModelConfig& shapes) {
   std::vector<int64_t> windows(static_cast<size_t>(shapes.layers));
-  if (shapes.model_type == "llama") return windows;
+  if (shapes.model_type == "llama") {
+    RequireFullAttention(reader);
+    return windows;
+  }
   const bool used = reader.Flag(reader.json(), "use_sliding_window", false);
   const Json* size = JsonFind(reader.json(), "sliding_window");
   const bool none = !used || (reader.json().contains("sliding_window") && !size);
@@ -62,7 +75,9 @@ Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::
   ConfigReader reader(json, path);
   reader.Require("hidden_act", {"silu"});
   reader.Require("attention_dropout", {0, 0.0});
-  if (shapes.labels > 0) reader.Require("classifier_dropout", {0, 0.0});
+  // Of what is not true, a null among it, transformers makes a model that sees what follows.
+  reader.Require("is_causal", {true});
+  if (shapes.labels > 0) reader.Require("classifier_dropout", {0, 0.0, Json()});
   if (shapes.labels > 1)
     reader.Fail(Errc::kUnsupported, "id2label",
                 fmt::format("{} scores of each token are not built into this trainer: 1 is",

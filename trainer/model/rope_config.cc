@@ -17,8 +17,8 @@ struct Llama3 {
   double factor = 1, low = 1, high = 1, old = 1;
   double Slowed(double frequency) const {
     const double wavelength = 2 * std::numbers::pi / frequency;
-    if (wavelength < old / high) return frequency;
     if (wavelength > old / low) return frequency / factor;
+    if (wavelength < old / high) return frequency;
     const double smooth = (old / wavelength - low) / (high - low);
     return (1 - smooth) * frequency / factor + smooth * frequency;
   }
@@ -53,7 +53,8 @@ class Rope {
     for (const auto& [key, value] : rules_->items())
       if (value.is_object())
         reader_.NotBuilt(source_, fmt::format("a rotary embedding of its own for {}", key));
-    theta_ = reader_.Number(*rules_, "rope_theta", reader_.Number("rope_theta", 10000));
+    constexpr char kTheta[] = "rope_theta";
+    theta_ = reader_.Number(rules_->contains(kTheta) ? *rules_ : json_, kTheta, 10000);
   }
 
   RopeRule Rule() {
@@ -65,7 +66,7 @@ class Rope {
     if (type != "default") RequireWholeHeads();
     RopeRule rule;
     const double slower = type == "linear" ? Needed("factor", type) : 1;
-    if (type == "dynamic") Needed("factor", type);
+    if (type == "dynamic") CheckDynamic();
     const Llama3 llama3 = type == "llama3" ? ReadLlama3() : Llama3();
     const Yarn yarn = type == "yarn" ? ReadYarn(rule.scale) : Yarn();
     for (int64_t i = 0; 2 * i < static_cast<int64_t>(dim_); ++i) {
@@ -74,6 +75,7 @@ class Rope {
       if (type == "yarn") frequency = yarn.Slowed(frequency, i);
       rule.frequencies.push_back(static_cast<float>(frequency));
     }
+    RequireFinite(rule, type);
     return rule;
   }
 
@@ -86,13 +88,13 @@ class Rope {
   Yarn ReadYarn(float& scale) {
     const double old = OriginalPositions();
     // A null is the quotient of the two lengths.
-    const bool is_null = rules_->contains("factor") && !JsonFind(*rules_, "factor");
+    const bool is_null = IsNull("factor");
     Yarn yarn;
     yarn.factor = is_null ? max_positions_ / old : Needed("factor", "yarn");
     scale = static_cast<float>(AttentionFactor(yarn.factor));
     yarn.low = Turns(OrElse("beta_fast", 32), old);
     yarn.high = Turns(OrElse("beta_slow", 1), old);
-    if (reader_.Flag(*rules_, "truncate", true)) {
+    if (!IsNull("truncate") && reader_.Flag(*rules_, "truncate", true)) {
       yarn.low = std::floor(yarn.low);
       yarn.high = std::ceil(yarn.high);
     }
@@ -118,30 +120,57 @@ class Rope {
     const Json* value = JsonFind(json_, key);
     return value && !(value->is_object() && value->empty());
   }
+  bool IsNull(const char* key) const { return rules_->contains(key) && !JsonFind(*rules_, key); }
+  // By the new name of the key where it is there, else by the old one.
   std::string Type() const {
-    for (const char* key : {"rope_type", "type"})
-      if (const Json* type = JsonFind(*rules_, key); type && type->is_string())
-        return type->get<std::string>();
+    for (const char* key : {"rope_type", "type"}) {
+      const auto type = rules_->find(key);
+      if (type == rules_->end()) continue;
+      if (type->is_string()) return type->get<std::string>();
+      reader_.Fail(Errc::kCorrupt, key,
+                   fmt::format("found {} in {}, expected the name of a rope type",
+                               JsonExcerpt(*type), source_));
+    }
     return "default";
   }
   // The one on top wins.
   double OriginalPositions() {
-    return reader_.Number(kOriginal, reader_.Number(*rules_, kOriginal, max_positions_));
+    return reader_.Number(json_.contains(kOriginal) ? json_ : *rules_, kOriginal, max_positions_);
+  }
+  // Up to the model's own length its frequencies are those of type default; transformers divides by
+  // what is left of a head without its first pair all the same.
+  void CheckDynamic() {
+    Needed("factor", "dynamic");
+    if (dim_ == 2)
+      reader_.Fail(Errc::kCorrupt, source_,
+                   "rope type dynamic needs heads of more than 2, found 2");
+  }
+  // Numbers that are right one by one may leave nothing: a theta of 1 has no logarithm.
+  void RequireFinite(const RopeRule& rule, const std::string& type) {
+    const auto bad = std::ranges::find_if_not(rule.frequencies,
+                                              [](float value) { return std::isfinite(value); });
+    if (bad == rule.frequencies.end() && std::isfinite(rule.scale)) return;
+    reader_.Fail(Errc::kCorrupt, source_,
+                 fmt::format("rope type {} makes a {} of {} of its numbers, with a rope_theta of "
+                             "{}",
+                             type, bad == rule.frequencies.end() ? "scale" : "frequency",
+                             bad == rule.frequencies.end() ? rule.scale : *bad, theta_));
   }
   // A zero is none.
   double OrElse(const char* key, double fallback) {
     const Json* value = JsonFind(*rules_, key);
-    return value && *value == 0 ? fallback : reader_.Number(*rules_, key, fallback);
+    return value && *value == 0 ? fallback : reader_.NumberOrNull(*rules_, key, fallback);
   }
   double Needed(const char* key, std::string_view type) {
-    if (!JsonFind(*rules_, key))
+    if (!rules_->contains(key))
       reader_.Fail(Errc::kCorrupt, source_, fmt::format("rope type {} needs a {}", type, key));
     return reader_.Number(*rules_, key, 1);
   }
   // Those types turn only a part of each head then; type default ignores the key.
   void RequireWholeHeads() {
     constexpr char kShare[] = "partial_rotary_factor";
-    const double share = reader_.Number(*rules_, kShare, reader_.Number(kShare, 1));
+    const double share = rules_->contains(kShare) ? reader_.Number(*rules_, kShare, 1)
+                                                  : reader_.NumberOrNull(json_, kShare, 1);
     if (share != 1)
       reader_.Fail(Errc::kUnsupported, kShare,
                    fmt::format("{} is not built into this trainer: 1 is", share));

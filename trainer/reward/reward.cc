@@ -134,14 +134,28 @@ Made MakeExec(std::string_view command, const RewardOptions& given) {
   return MakeExecReward(std::string(command), values[0]);
 }
 
+constexpr std::string_view kMathTags[] = {kThink, kThinkEnd};
+constexpr std::string_view kR1vTags[] = {kThink, kThinkEnd, kAnswer, kAnswerEnd};
+
 struct BuiltIn {
   const char* name;
   Made (*make)(const RewardOptions& options);
+  std::span<const std::string_view> tags{};
 };
-constexpr BuiltIn kBuiltIn[] = {
-    {"math", MakeMath}, {"r1v", MakeR1v}, {"dapo", MakeDapo}, {"exact", MakeExact}};
+constexpr BuiltIn kBuiltIn[] = {{"math", MakeMath, kMathTags},
+                                {"r1v", MakeR1v, kR1vTags},
+                                {"dapo", MakeDapo},
+                                {"exact", MakeExact}};
 
 }  // namespace
+
+std::span<const std::string_view> FormatTags(std::string_view name, const RewardOptions& options) {
+  const auto weight = options.find("format_weight");
+  if (weight != options.end() && weight->second == 0) return {};
+  for (const BuiltIn& one : kBuiltIn)
+    if (name == one.name) return one.tags;
+  return {};
+}
 
 Result<std::unique_ptr<Reward>> MakeReward(std::string_view name, const RewardOptions& options) {
   constexpr std::string_view kExec = "exec:";

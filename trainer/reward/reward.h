@@ -48,6 +48,11 @@ class Reward {
 // three needed); timeout_s (exec: seconds for one batch, 300).
 using RewardOptions = std::map<std::string, double, std::less<>>;
 
+// The tags that a response must hold for its format to be right, the first at its very beginning:
+// of math and r1v, unless their format_weight is 0. Empty: this reward asks for no format that is
+// known here.
+std::span<const std::string_view> FormatTags(std::string_view name, const RewardOptions& options);
+
 // kUsage for another name, an option that this reward does not have, lacks, or that is out of
 // range. A program is looked up here (kNotFound), and started with the first batch.
 Result<std::unique_ptr<Reward>> MakeReward(std::string_view name, const RewardOptions& options);

@@ -6,11 +6,6 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr std::string_view kThink = "<think>";
-constexpr std::string_view kThinkEnd = "</think>";
-constexpr std::string_view kAnswer = "<answer>";
-constexpr std::string_view kAnswerEnd = "</answer>";
-
 size_t SkipSpace(std::string_view text, size_t at) {
   while (const size_t bytes = SpaceBytes(text, at)) at += bytes;
   return at;

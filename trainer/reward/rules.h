@@ -7,6 +7,11 @@
 
 namespace nxdkit::trainer {
 
+inline constexpr std::string_view kThink = "<think>";
+inline constexpr std::string_view kThinkEnd = "</think>";
+inline constexpr std::string_view kAnswer = "<answer>";
+inline constexpr std::string_view kAnswerEnd = "</answer>";
+
 // What is in the last \boxed{...} of a response, trimmed. "None", which is graded like any other
 // text, when there is no box or the last one is not closed: an unclosed last box hides complete
 // ones before it. Escaped braces count as braces.

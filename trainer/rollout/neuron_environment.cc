@@ -23,7 +23,8 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr std::array<std::string_view, 2> kPrefixes = {"NEURON_", "NEURONX_"};
-constexpr std::string_view kVisible = "NEURON_RT_VISIBLE_CORES";
+constexpr char kVisible[] = "NEURON_RT_VISIBLE_CORES";
+constexpr char kCount[] = "NEURON_RT_NUM_CORES";
 constexpr int64_t kMaxCore = 1 << 16;  // far above what one machine has
 
 bool IsOfNeuron(std::string_view entry) {
@@ -136,25 +137,49 @@ std::vector<std::string> TakeNeuronVariables() {
   return taken;
 }
 
-Result<std::vector<int64_t>> CoresOfRun(std::optional<std::string_view> visible,
-                                        const CoreSplit& split, int64_t instance_cores) {
-  std::vector<int64_t> cores;
-  if (!visible) {
-    for (int64_t core = 0; core < split.all(); ++core) cores.push_back(core);
-  } else {
-    NXDKIT_ASSIGN(cores, ParseVisibleCores(*visible));
-    if (std::ssize(cores) < split.all())
-      return BadUsage("{}={} names {} cores, the run has {}: {} of training and {} of rollout",
-                      kVisible, *visible, cores.size(), split.all(), split.train_cores,
-                      split.all() - split.train_cores)
-          .member(kVisible)
-          .hint("name as many as trainer.cores, or unset it");
-    const int64_t last = *std::ranges::max_element(cores);
-    if (instance_cores > 0 && last >= instance_cores)
-      return BadUsage("names core {}, the instance has cores 0 to {}", last, instance_cores - 1)
-          .member(kVisible);
+Result<GivenCores> ParseGivenCores(std::optional<std::string_view> visible,
+                                   std::optional<std::string_view> count) {
+  GivenCores given;
+  if (visible) {
+    NXDKIT_ASSIGN(given.visible, ParseVisibleCores(*visible));
+    given.text = fmt::format("{}={}", kVisible, *visible);
+    return given;
   }
-  if (!visible && instance_cores == 0) return cores;
+  if (!count) return given;
+  const std::optional<int64_t> cores = CoreOf(*count);
+  if (!cores)
+    return BadUsage("'{}' is not a number of cores", EscapeControl(*count)).member(kCount);
+  if (*cores == 0) return given;
+  given.count = cores;
+  given.text = fmt::format("{}={}", kCount, *count);
+  return given;
+}
+
+Result<GivenCores> GivenCoresOfProcess() {
+  const std::string visible = EnvironmentValue(kVisible), count = EnvironmentValue(kCount);
+  const auto said = [](const std::string& text) {
+    return text.empty() ? std::nullopt : std::optional<std::string_view>(text);
+  };
+  return ParseGivenCores(said(visible), said(count));
+}
+
+Result<std::vector<int64_t>> CoresOfRun(const GivenCores& given, const CoreSplit& split,
+                                        int64_t instance_cores) {
+  const char* const variable = given.visible ? kVisible : kCount;
+  if (given.any() && given.size() < split.all())
+    return BadUsage("{} names {} cores, the run has {}: {} of training and {} of rollout",
+                    given.text, given.size(), split.all(), split.train_cores,
+                    split.all() - split.train_cores)
+        .member(variable)
+        .hint("name as many as trainer.cores, or unset it");
+  std::vector<int64_t> cores = given.visible.value_or(std::vector<int64_t>());
+  for (int64_t core = 0; !given.visible && core < std::max(given.size(), split.all()); ++core)
+    cores.push_back(core);
+  if (given.any() && instance_cores > 0)
+    if (const int64_t last = *std::ranges::max_element(cores); last >= instance_cores)
+      return BadUsage("names core {}, the instance has cores 0 to {}", last, instance_cores - 1)
+          .member(variable);
+  if (!given.any() && instance_cores == 0) return cores;
   const std::span<const int64_t> all(cores);
   const auto train = static_cast<size_t>(split.train_cores);
   NXDKIT_TRY(CheckGroups(all.first(train), split.train_tp, "training"));
@@ -166,13 +191,19 @@ Result<std::vector<int64_t>> CoresOfRun(std::optional<std::string_view> visible,
 Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>& taken,
                                                  const CoreSplit& split, int64_t instance_cores) {
   RolloutEnvironment result;
-  std::optional<std::string_view> visible;
-  for (const std::string& entry : taken)
-    if (VariableName(entry) == kVisible)
-      visible = std::string_view(entry).substr(kVisible.size() + 1);
+  std::optional<std::string_view> visible, count;
+  for (const std::string& entry : taken) {
+    const std::string_view name = VariableName(entry);
+    const std::string_view value = std::string_view(entry).substr(name.size() + 1);
+    if (name == kVisible)
+      visible = value;
+    else if (name == kCount)
+      count = value;
     else
       result.all.push_back(entry);
-  NXDKIT_ASSIGN(const std::vector<int64_t> cores, CoresOfRun(visible, split, instance_cores));
+  }
+  NXDKIT_ASSIGN(const GivenCores given, ParseGivenCores(visible, count));
+  NXDKIT_ASSIGN(const std::vector<int64_t> cores, CoresOfRun(given, split, instance_cores));
   for (int64_t worker = 0; worker < split.workers; ++worker) {
     const auto first = cores.begin() + split.train_cores + worker * split.cores_per_worker;
     result.of.push_back(

@@ -22,6 +22,21 @@ std::vector<std::string> TakeNeuronVariables();
 // core twice.
 Result<std::vector<int64_t>> ParseVisibleCores(std::string_view text);
 
+// What the runtime is told of the cores of a process: NEURON_RT_VISIBLE_CORES says which, and where
+// it is not set NEURON_RT_NUM_CORES says how many. Neither of both: nothing is known of devices.
+struct GivenCores {
+  std::optional<std::vector<int64_t>> visible{};
+  std::optional<int64_t> count{};
+  std::string text{};  // "NEURON_RT_VISIBLE_CORES=0-7", as it was given
+
+  bool any() const { return visible || count; }
+  int64_t size() const { return visible ? std::ssize(*visible) : count.value_or(0); }
+};
+// kUsage naming the variable. A count of 0 is the runtime's own word for all that there are.
+Result<GivenCores> ParseGivenCores(std::optional<std::string_view> visible,
+                                   std::optional<std::string_view> count);
+Result<GivenCores> GivenCoresOfProcess();  // of the environment; an empty variable is not set
+
 // How the cores of a run are divided: those of training first, then worker by worker.
 struct CoreSplit {
   int64_t train_cores = 0;
@@ -32,13 +47,13 @@ struct CoreSplit {
   int64_t all() const { return train_cores + workers * cores_per_worker; }
 };
 
-// The cores of the whole run, in their order: those that `visible` (of NEURON_RT_VISIBLE_CORES)
-// names, else the first ones. kUsage when they are not a list, too few, or, on an instance
-// (instance_cores > 0), beyond its last one; and when a tensor-parallel group of them does not run
-// through, from a multiple of its size on, as the collectives need it (PyTorch Neuron's developer
-// guide). Without both nothing is known of devices, and nothing is refused.
-Result<std::vector<int64_t>> CoresOfRun(std::optional<std::string_view> visible,
-                                        const CoreSplit& split, int64_t instance_cores);
+// The cores of the whole run, in their order: those that are visible, else the first ones. kUsage
+// when they are too few, or, on an instance (instance_cores > 0), beyond its last one; and when a
+// tensor-parallel group of them does not run through, from a multiple of its size on, as the
+// collectives need it (PyTorch Neuron's developer guide). Without given cores and an instance
+// nothing is known of devices, and nothing is refused.
+Result<std::vector<int64_t>> CoresOfRun(const GivenCores& given, const CoreSplit& split,
+                                        int64_t instance_cores);
 
 // What the workers get: `all` is for each of them, `of[worker]` for one alone.
 struct RolloutEnvironment {
@@ -47,7 +62,7 @@ struct RolloutEnvironment {
 };
 
 // `taken` for all workers, but NEURON_RT_VISIBLE_CORES, of which each gets its own: "16-23", of
-// CoresOfRun. kUsage as there.
+// CoresOfRun; it also stands for NEURON_RT_NUM_CORES. kUsage as there.
 Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>& taken,
                                                  const CoreSplit& split,
                                                  int64_t instance_cores = 0);

@@ -25,7 +25,11 @@ Status CheckBlob(const rollout::Bundle& bundle) {
                     : fmt::format("{} is compiled for Neuron devices; this engine runs bundles "
                                   "with a {}",
                                   bundle.blobs.front(), rollout::kCpuPlanFile))
-      .hint("make a bundle for this engine: neuron-export --target cpu");
+      .hint(bundle.blobs.empty()
+                ? "make a bundle for this engine: neuron-export --target cpu"
+                : "worker.rollout.engine=vllm or exec has it run by a program for the devices "
+                  "(trainer/engines/README.md); for this engine make one with neuron-export "
+                  "--target cpu");
 }
 
 Result<rollout::CpuPlan> ReadPlan(const rollout::Bundle& bundle) {

@@ -72,7 +72,8 @@ std::string CountText(const Finding& finding) {
 }
 
 // What a difference between an artifact and its own prediction means.
-void NameSelfFinding(Finding& finding, const TensorLayout& layout) {
+void NameSelfFinding(Finding& finding, const BoundArtifact& artifact, const TensorLayout& layout) {
+  constexpr char kHead[] = "lm_head.weight";
   if (finding.param.empty()) {
     finding.check = layout.dtype ? "rank tensor" : "padding";
     finding.message = fmt::format("{} of {} must be {}: found {} at {}", CountText(finding),
@@ -80,12 +81,16 @@ void NameSelfFinding(Finding& finding, const TensorLayout& layout) {
                                   finding.found, ShapeText(finding.index));
     return;
   }
-  const bool tied = layout.name == "lm_head.weight" && finding.param != "lm_head.weight";
+  // Where each is stored once, the other copy of an embedding is the head.
+  const bool once = artifact.artifact.kind == Kind::kHf || artifact.artifact.kind == Kind::kTorch;
+  const bool is_head = layout.name == kHead;
+  const bool tied = finding.param != kHead && (is_head || (once && StoresHead(artifact)));
   finding.check = tied ? "tied" : "replica";
   finding.message =
       fmt::format("{} differ{} from {} {}: found {} at {}, expected {}", CountText(finding),
                   finding.count == 1 ? "s" : "", tied ? "the tied" : "the other copy of",
-                  finding.param, finding.found, ShapeText(finding.index), finding.expected);
+                  tied && !is_head ? kHead : finding.param, finding.found, ShapeText(finding.index),
+                  finding.expected);
 }
 
 Result<std::vector<Difference>> RunComparison(const Plan& plan, const BoundLayout& expected,
@@ -148,7 +153,7 @@ Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunO
                               "checking replicas and padding"));
   for (const Difference& difference : differences) {
     findings.push_back(Describe(artifact, artifact.params, difference));
-    NameSelfFinding(findings.back(), artifact.bound.layout.tensors[difference.tensor]);
+    NameSelfFinding(findings.back(), artifact, artifact.bound.layout.tensors[difference.tensor]);
   }
   return findings;
 }

@@ -200,7 +200,7 @@ TEST(FitTraining, WhatLiesBesideAndFewerBytesOfStates) {
                   .rank_elements = 503'000'000,
                   .cores = 16,
                   .zero1 = false,
-                  .bf16_states = true,
+                  .states = States::kBf16Kahan,
                   .sequence = 3072,
                   .hidden = 2560,
                   .layers = 36,
@@ -211,11 +211,24 @@ TEST(FitTraining, WhatLiesBesideAndFewerBytesOfStates) {
   EXPECT_THAT(fit.problems, IsEmpty());
   EXPECT_EQ(fit.data_parallel, 2);
   EXPECT_EQ(FitText(fit),
-            "weights 0.94 GiB + gradients 0.94 GiB + optimizer 1.87 GiB + activations 0.10 GiB + "
-            "logits 0.65 GiB + reference 0.94 GiB = 5.43 GiB of 16.00 GiB a core (34 %)");
+            "weights 0.94 GiB + gradients 0.94 GiB + optimizer 2.81 GiB + activations 0.10 GiB + "
+            "logits 0.65 GiB + reference 0.94 GiB = 6.37 GiB of 16.00 GiB a core (40 %)");
+  EXPECT_THAT(fit.assumed, HasSubstr("all states in bfloat16, a compensation among them"));
+  use.states = States::kBf16;  // NxD's own has no compensation
+  EXPECT_THAT(Rows(FitTraining(Of("trn1.32xlarge"), use)), Contains("optimizer 187"));
+  use.states = States::kMixed;
+  EXPECT_THAT(Rows(FitTraining(Of("trn1.32xlarge"), use)), Contains("optimizer 562"));
   use.cores = 40;
   EXPECT_THAT(FitTraining(Of("trn1.32xlarge"), use).problems,
               Contains("40 cores are to train, and trn1.32xlarge has 32"));
+}
+
+// m, v and a compensation of two bytes each, over two ranks; beside weight and gradient.
+TEST(TrainedBytes, CountsEveryState) {
+  EXPECT_EQ(TrainedBytes(1000, States::kBf16Kahan, 2), 2000u + 2000 + 3000);
+  EXPECT_EQ(TrainedBytes(1000, States::kBf16, 1), 2000u + 2000 + 4000);
+  EXPECT_EQ(TrainedBytes(1000, States::kMixed, 4), 2000u + 4000 + 3000);
+  EXPECT_EQ(TrainedBytes(UINT64_MAX, States::kMixed, 1), UINT64_MAX);
 }
 
 }  // namespace

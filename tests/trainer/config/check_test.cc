@@ -127,7 +127,8 @@ TEST(CheckConfig, EachRuleShowsItsNumbers) {
        "legal values: 4, 2, 1"},
       {{"worker.rollout.tensor_parallel_size=8"},
        "worker.rollout.tensor_parallel_size",
-       "4 rollout cores are fewer than one group of 8",
+       "4 rollout cores, of trainer.cores 4 (run.yaml line 8 column 11), are fewer than one group "
+       "of 8",
        "legal values: 4, 2, 1"},
       {{"worker.rollout.max_num_batched_tokens=127"},
        "worker.rollout.max_num_batched_tokens",

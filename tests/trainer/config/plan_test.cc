@@ -183,8 +183,25 @@ TEST(Trainium, CoresThatDoNotDivideShowLegalRatios) {
   EXPECT_EQ(third.problems[0].fix, "legal values of trainer.training_core_ratio: 0.25, 0.5, 0.75");
   EXPECT_EQ(third.problems[1].message, "13 rollout cores cannot be divided into groups of 8");
   const ConfigCheck none = check("0.1");  // 3 cores
-  EXPECT_EQ(none.problems[0].message, "3 training cores are fewer than one group of 8");
+  EXPECT_EQ(
+      none.problems[0].message,
+      "3 training cores, of trainer.cores 32 (command line: trainer.cores=32), are fewer than "
+      "one group of 8");
   EXPECT_THAT(Keys(check("1")), ElementsAre("trainer.training_core_ratio"));
+}
+
+// The port's config as it is, on a machine that nobody has named: 8 is EasyR1's default of GPUs.
+TEST(Trainium, TooFewCoresSayWhereTheirNumberIsFrom) {
+  const ConfigCheck check = CheckConfig(
+      Load(kPortKeys, {"worker.actor.global_batch_size=64", "worker.reward.reward_function=math"}),
+      {.files = false});
+  ASSERT_THAT(Keys(check), ::testing::Contains("worker.actor.tensor_parallel_size"));
+  EXPECT_EQ(check.problems[0].code, Errc::kUsage);
+  EXPECT_EQ(check.problems[0].message,
+            "4 training cores, of trainer.n_gpus_per_node 8 (default), are fewer than one group "
+            "of 8");
+  EXPECT_THAT(check.problems[0].fix,
+              HasSubstr("set trainer.cores to what the machine has, or name it with --instance"));
 }
 
 TEST(RunPlan, ARatioThatIsNoBinaryFractionCountsWholeCores) {

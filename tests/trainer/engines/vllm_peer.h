@@ -32,9 +32,10 @@ class VllmPeer {
   // Looked at before anything is answered.
   using Fault = std::function<std::optional<Answer>(const std::string& path, const Json& body)>;
 
-  // A server that someone else starts has its fault from the first request on.
+  // A server that someone else starts has its fault from the first request on. `folder` "": nothing
+  // is said of the weights.
   explicit VllmPeer(const std::string& folder, int port = 0, Fault fault = nullptr)
-      : digests_(PredictedOf(folder)),
+      : digests_(folder.empty() ? ops::KeyedDigests() : PredictedOf(folder)),
         fault_(std::move(fault)),
         peer_([this](const std::string& path, const std::string& body) { return Say(path, body); },
               port) {}

@@ -37,7 +37,8 @@ class MemoryEstimateTest : public ::testing::Test {
       parts[part.name] = static_cast<double>(part.bytes);
     return parts;
   }
-  MemoryEstimate Estimate(std::vector<std::string> overrides) const {
+  MemoryEstimate Estimate(std::vector<std::string> overrides,
+                          EnginePlace place = EnginePlace::kHost) const {
     const std::vector<std::string> base = {
         "trainer.cores=32",
         "trainer.separate_rollout_workers=true",
@@ -58,7 +59,7 @@ class MemoryEstimateTest : public ::testing::Test {
     const auto critic = ParseDecoderConfig(kCritic, "config.json");
     EXPECT_TRUE(critic.ok()) << critic.error().ToString();
     const auto estimate = EstimateMemory(loaded->config, MakeRunPlan(loaded->config), *model,
-                                         {8, 64, 4096, Dtype::kBF16},
+                                         {8, 64, 4096, Dtype::kBF16, place},
                                          NeedsCritic(loaded->config) ? &*critic : nullptr);
     EXPECT_TRUE(estimate.ok()) << estimate.error().ToString();
     return *estimate;
@@ -100,6 +101,20 @@ TEST_F(MemoryEstimateTest, CountsCachesAndActivations) {
   EXPECT_NEAR((rows.at("activations") - budget) / (parts.at("activations") - budget), 4, 0.6);
   // The layers' inputs of one row of 3072 tokens on 16 ranks, f32.
   EXPECT_GT(parts.at("activations"), 16 * 36.0 * 3072 * 2560 * 4);
+}
+
+// A compiled bundle's weights and cache are the cores' matter: two engines of 44 GiB each are not of
+// this machine's memory.
+TEST_F(MemoryEstimateTest, AnEngineOnTheDeviceTakesNoneOfTheMachines) {
+  for (const EnginePlace place : {EnginePlace::kDevice, EnginePlace::kElsewhere}) {
+    const MemoryEstimate estimate = Estimate({}, place);
+    for (const MemoryPart& part : estimate.parts) {
+      EXPECT_NE(part.name, "KV cache");
+      EXPECT_NE(part.name, "rollout weights");
+      EXPECT_NE(part.name, "rollout passes");
+    }
+    EXPECT_LT(estimate.bytes() + uint64_t{2} * 147456 * 4096 * 64, Estimate({}).bytes());
+  }
 }
 
 TEST_F(MemoryEstimateTest, CountsTheCritic) {

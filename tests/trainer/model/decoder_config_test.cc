@@ -54,6 +54,124 @@ TEST(DecoderConfig, NamesWhatTheRotaryEmbeddingLacks) {
               "a rotary embedding of its own for full_attention is not built");
 }
 
+// Found by drawn configurations: each is refused by transformers, or means something else there.
+TEST(DecoderConfig, RefusesRulesThatMeanNothing) {
+  const Json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}};
+  const auto with = [](Json rules, const char* key, const Json& value) {
+    rules[key] = value;
+    return rules;
+  };
+  const struct {
+    Json rules;
+    const char* key;
+    const char* message;
+  } rows[] = {
+      {{{"rope_type", nullptr}, {"factor", 2}}, "rope_type", "found null in rope_scaling"},
+      {{{"rope_type", 5}}, "rope_type", "found 5 in rope_scaling"},
+      {{{"type", nullptr}, {"factor", 2}}, "type", "expected the name of a rope type"},
+      {{{"rope_type", nullptr}, {"type", "linear"}, {"factor", 2}}, "rope_type", "found null"},
+      {{{"rope_type", "linear"}, {"factor", nullptr}}, "factor", "found null, expected a positive"},
+      {{{"rope_type", "default"}, {"rope_theta", nullptr}}, "rope_theta", "found null"},
+      {with(yarn, "original_max_position_embeddings", nullptr), "original_max_position_embeddings",
+       "found null"},
+      {with(yarn, "partial_rotary_factor", nullptr), "partial_rotary_factor", "found null"},
+      {with(yarn, "truncate", 1), "truncate", "found 1, expected true or false"},
+      {with(yarn, "rope_theta", 1), "rope_scaling", "of its numbers, with a rope_theta of 1"},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.rules.dump());
+    const auto error = ExpectError(ParseDecoderConfig(Config(row.rules).dump(), "config.json"),
+                                   Errc::kCorrupt, row.message);
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->member(), row.key);
+  }
+  Json two = Config({{"rope_type", "dynamic"}, {"factor", 2}});
+  two["head_dim"] = 2;
+  ExpectError(ParseDecoderConfig(two.dump(), "config.json"), Errc::kCorrupt,
+              "rope type dynamic needs heads of more than 2, found 2");
+  Json null_theta = Config(nullptr);
+  null_theta["rope_theta"] = nullptr;
+  ExpectError(ParseDecoderConfig(null_theta.dump(), "config.json"), Errc::kCorrupt, "found null");
+}
+
+std::vector<float> Frequencies(const Json& rules) {
+  const auto parsed = ParseDecoderConfig(Config(rules).dump(), "config.json");
+  EXPECT_TRUE(parsed.ok()) << parsed.error().ToString();
+  return parsed.ok() ? parsed->rope.frequencies : std::vector<float>();
+}
+
+// A null is false to Python.
+TEST(DecoderConfig, YarnWithANullForTruncateIsNotTruncated) {
+  Json rules = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
+  const std::vector<float> truncated = Frequencies(rules);
+  rules["truncate"] = false;
+  const std::vector<float> exact = Frequencies(rules);
+  EXPECT_NE(exact, truncated);
+  rules["truncate"] = nullptr;
+  EXPECT_EQ(Frequencies(rules), exact);
+}
+
+// Whatever is over the long one is slowed, also where the short one is longer.
+TEST(DecoderConfig, Llama3WithItsFactorsTheOtherWayRound) {
+  const std::vector<float> slowed = Frequencies({{"rope_type", "linear"}, {"factor", 8.0}});
+  const std::vector<float> found = Frequencies({{"rope_type", "llama3"},
+                                                {"factor", 8.0},
+                                                {"low_freq_factor", 4.0},
+                                                {"high_freq_factor", 1.0},
+                                                {"original_max_position_embeddings", 512}});
+  ASSERT_EQ(found.size(), slowed.size());
+  EXPECT_FLOAT_EQ(found.back(), slowed.back());
+  EXPECT_FLOAT_EQ(found.front(), 1.0f);
+}
+
+TEST(DecoderConfig, ALlamaHasNoLayersWithWindows) {
+  Json config = Config(nullptr);
+  config["layer_types"] = {"full_attention", "full_attention"};
+  EXPECT_TRUE(ParseDecoderConfig(config.dump(), "config.json").ok());
+  config["layer_types"] = {"sliding_attention", "full_attention"};
+  const auto error = ExpectError(ParseDecoderConfig(config.dump(), "config.json"),
+                                 Errc::kUnsupported, "\"sliding_attention\" is not built");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->member(), "layer_types");
+}
+
+TEST(DecoderConfig, ANullIsNoActivationAndNoDropout) {
+  for (const char* key : {"hidden_act", "attention_dropout"}) {
+    Json config = Config(nullptr);
+    config[key] = nullptr;
+    const auto error = ExpectError(ParseDecoderConfig(config.dump(), "config.json"),
+                                   Errc::kUnsupported, "null is not built into this trainer");
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->member(), key);
+  }
+}
+
+// Every token would see those after it.
+TEST(DecoderConfig, RefusesAModelThatIsNotCausal) {
+  for (const Json& value : {Json(false), Json(), Json(0)}) {
+    Json config = Config(nullptr);
+    config["is_causal"] = value;
+    const auto error = ExpectError(ParseDecoderConfig(config.dump(), "config.json"),
+                                   Errc::kUnsupported, value.dump() + " is not built");
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->member(), "is_causal");
+  }
+  Json config = Config(nullptr);
+  config["is_causal"] = true;
+  EXPECT_TRUE(ParseDecoderConfig(config.dump(), "config.json").ok());
+}
+
+TEST(DecoderConfig, ANullWhereANumberIsNeededIsRefused) {
+  for (const char* key : {"max_position_embeddings", "rms_norm_eps"}) {
+    Json config = Config(nullptr);
+    config[key] = nullptr;
+    const auto error = ExpectError(ParseDecoderConfig(config.dump(), "config.json"), Errc::kCorrupt,
+                                   "found null, expected a positive number");
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->member(), key);
+  }
+}
+
 // tests/interop/config_sweep_interop.py asks transformers about every key; here is what is refused
 // without it, and what is not.
 TEST(DecoderConfig, RefusesKeysThatItDoesNotKnow) {

@@ -36,6 +36,7 @@ TEST(EngineBundle, WithABlobForNeuronIsRefused) {
   const Error error = Refusal({.bundle = bundle});
   EXPECT_EQ(error.code(), Errc::kUnsupported);
   EXPECT_THAT(error.message(), HasSubstr("model.pt is compiled for Neuron devices"));
+  EXPECT_THAT(error.hint(), HasSubstr("worker.rollout.engine=vllm or exec"));
 }
 
 TEST(EngineBundle, MissingIsToldApart) {

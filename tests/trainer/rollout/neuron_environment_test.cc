@@ -81,13 +81,45 @@ TEST(NeuronEnvironment, RefusesCoresThatAreNoListOrTooFew) {
 
 TEST(NeuronEnvironment, ARunWithoutDevicesHasNoRules) {
   const CoreSplit split{.train_cores = 1, .train_tp = 1, .workers = 1, .cores_per_worker = 2};
-  EXPECT_TRUE(CoresOfRun(std::nullopt, split, 0).ok());
-  const auto unaligned = CoresOfRun(std::nullopt, split, 32);
+  EXPECT_TRUE(CoresOfRun({}, split, 0).ok());
+  const auto unaligned = CoresOfRun({}, split, 32);
   ASSERT_FALSE(unaligned.ok());
   EXPECT_THAT(unaligned.error().message(), HasSubstr("rollout with tp 2 gets the cores 1-2"));
-  const auto beyond = CoresOfRun("30,32-33", split, 32);
+  const auto beyond = CoresOfRun(*ParseGivenCores("30,32-33", std::nullopt), split, 32);
   ASSERT_FALSE(beyond.ok());
   EXPECT_EQ(beyond.error().message(), "names core 33, the instance has cores 0 to 31");
+}
+
+// How many cores there are: the run begins at 0, and no worker takes other ones than its own.
+TEST(NeuronEnvironment, ANumberOfCoresIsReadWhereNoneAreNamed) {
+  const CoreSplit split{.train_cores = 8, .train_tp = 8, .workers = 1, .cores_per_worker = 8};
+  const auto divided =
+      DivideNeuronVariables({"NEURON_CC_FLAGS=-O1", "NEURON_RT_NUM_CORES=16"}, split);
+  ASSERT_TRUE(divided.ok()) << divided.error().ToString();
+  EXPECT_THAT(divided->all, ElementsAre("NEURON_CC_FLAGS=-O1"));
+  EXPECT_THAT(divided->of, ElementsAre(Entries{"NEURON_RT_VISIBLE_CORES=8-15"}));
+  const auto named =
+      DivideNeuronVariables({"NEURON_RT_NUM_CORES=4", "NEURON_RT_VISIBLE_CORES=16-31"}, split);
+  ASSERT_TRUE(named.ok()) << named.error().ToString();
+  EXPECT_THAT(named->of, ElementsAre(Entries{"NEURON_RT_VISIBLE_CORES=24-31"}));
+  EXPECT_TRUE(DivideNeuronVariables({"NEURON_RT_NUM_CORES=0"}, split).ok()) << "all";
+  const struct {
+    const char* count;
+    int64_t instance_cores;
+    const char* message;
+  } rows[] = {{"8", 0, "NEURON_RT_NUM_CORES=8 names 8 cores, the run has 16: 8 of training and 8"},
+              {"40", 32, "names core 39, the instance has cores 0 to 31"},
+              {"all", 0, "'all' is not a number of cores"},
+              {"-1", 0, "'-1' is not a number of cores"},
+              {"", 0, "'' is not a number of cores"}};
+  for (const auto& row : rows) {
+    const auto refused = DivideNeuronVariables({std::string("NEURON_RT_NUM_CORES=") + row.count},
+                                               split, row.instance_cores);
+    ASSERT_FALSE(refused.ok()) << row.count;
+    EXPECT_EQ(refused.error().code(), Errc::kUsage);
+    EXPECT_EQ(refused.error().member(), "NEURON_RT_NUM_CORES");
+    EXPECT_THAT(refused.error().message(), HasSubstr(row.message));
+  }
 }
 
 }  // namespace

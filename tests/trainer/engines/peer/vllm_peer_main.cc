@@ -2,7 +2,9 @@
 // starts it: `exits` before it answers; `dies-at N`: at the N-th request for tokens; `silent`: it
 // never answers; `hangs-at PATH FILE`: PATH is not answered, and FILE made when it is asked for;
 // `log FOLDER`: what it is asked for goes to a file there with the port as its name; `once FILE`:
-// the faults before it only while FILE is not there, which is made then.
+// the faults before it only while FILE is not there, which is made then. `neuron LENGTH`: as an
+// older vLLM on Neuron devices that serves a bundle: sequences of so many tokens, completions alone,
+// no log-probabilities, and nothing that could be asked of its weights.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -18,6 +20,7 @@ namespace {
 struct Faults {
   bool exits = false, silent = false;
   int dies_at = 0;
+  int neuron = 0;
   std::string hangs_at, hangs, log;
 };
 
@@ -28,6 +31,7 @@ Faults ReadFaults(int count, char** words) {
     if (word == "exits") faults.exits = true;
     if (word == "silent") faults.silent = true;
     if (word == "dies-at") faults.dies_at = std::atoi(words[++i]);
+    if (word == "neuron") faults.neuron = std::atoi(words[++i]);
     if (word == "log") faults.log = words[++i];
     if (word == "hangs-at") {
       faults.hangs_at = words[++i];
@@ -37,6 +41,32 @@ Faults ReadFaults(int count, char** words) {
       faults = {};
   }
   return faults;
+}
+
+// Two tokens and an end, or the one that a server is tried with; log-probabilities are asked for in vain.
+VllmPeer::Answer Completion(const Json& body) {
+  if (!body["logprobs"].is_null())
+    return {.status = 400, .body = R"({"error":{"message":"no logprobs on this device"}})"};
+  const Json& stops = body["stop_token_ids"];
+  std::vector<int> ids = {VllmPeer::kToken};
+  if (!stops.empty()) ids = {VllmPeer::kToken, VllmPeer::kToken + 1, stops[0].get<int>()};
+  Json choices = Json::array();
+  for (int i = 0; i < body["n"].get<int>(); ++i)
+    choices.push_back({{"index", i},
+                       {"finish_reason", stops.empty() ? "length" : "stop"},
+                       {"logprobs", nullptr},
+                       {"token_ids", ids}});
+  return {.body = Json{{"choices", choices}}.dump()};
+}
+
+std::optional<VllmPeer::Answer> SayAsOnNeuron(int length, const std::string& path,
+                                              const Json& body) {
+  if (path == "/v1/models")
+    return VllmPeer::Answer{.body =
+                                Json{{"data", {{{"id", "m"}, {"max_model_len", length}}}}}.dump()};
+  if (path == "/v1/completions") return Completion(body);
+  if (path == "/health" || path == "/version") return std::nullopt;
+  return VllmPeer::Answer{.status = 404, .body = R"({"detail":"Not Found"})"};
 }
 
 int Serve(int count, char** words) {
@@ -65,9 +95,10 @@ int Serve(int count, char** words) {
       std::ofstream(faults.hangs).flush();
       ::pause();
     }
+    if (faults.neuron > 0) return SayAsOnNeuron(faults.neuron, path, body);
     return std::optional<VllmPeer::Answer>();
   };
-  const VllmPeer peer(words[2], std::atoi(words[1]), fault);
+  const VllmPeer peer(faults.neuron > 0 ? "" : words[2], std::atoi(words[1]), fault);
   int signal = 0;
   ::sigwait(&term, &signal);
   ::_exit(0);  // whatever a request waits for
