@@ -84,12 +84,13 @@ struct CommandEnd {
   LastWords words;
 };
 
-Result<CommandEnd> RunForRows(const RowCommand& command, const EachRow& each) {
+Result<CommandEnd> RunForRows(const RowCommand& command, std::vector<std::string> environment,
+                              const EachRow& each) {
   const std::optional<std::string> program = FindProgram(command.words[0]);
   if (!program) return NotFound("no such program, or it may not be executed").in(command.words[0]);
-  NXDKIT_ASSIGN(
-      Child child,
-      StartChild({.program = *program, .words = command.words, .environment = WholeEnvironment()}));
+  NXDKIT_ASSIGN(Child child, StartChild({.program = *program,
+                                         .words = command.words,
+                                         .environment = std::move(environment)}));
   Lines lines(command, each);
   NXDKIT_TRY(lines.Run(child).in(command.source));
   return CommandEnd{child.process.exit_code(), child.process.EndText(), lines.count(), lines.words};
@@ -106,7 +107,7 @@ Status Check(const RowCommand& command, const CommandEnd& end) {
 
 Status ReadCommandRows(const RowCommand& command, const EachRow& each) {
   if (command.words.empty()) return BadUsage("no program is named").in(command.source);
-  NXDKIT_ASSIGN(const CommandEnd end, RunForRows(command, each));
+  NXDKIT_ASSIGN(const CommandEnd end, RunForRows(command, WholeEnvironment(), each));
   return Check(command, end);
 }
 
@@ -115,7 +116,8 @@ Status ReadTableRows(const std::string& path, const std::vector<std::string>& wa
   constexpr std::string_view kHint =
       "python3 -m pip install pyarrow, or name a program that prints the rows as JSON Lines: "
       "exec:COMMAND";
-  RowCommand command = {.words = {"python3", "-B", "-c", std::string(kTableProgram), path},
+  // Isolated: else a json.py of the working directory would run in the place of Python's own.
+  RowCommand command = {.words = {"python3", "-I", "-B", "-c", std::string(kTableProgram), path},
                         .source = path,
                         .what = "row"};
   command.words.insert(command.words.end(), wanted.begin(), wanted.end());
@@ -123,7 +125,8 @@ Status ReadTableRows(const std::string& path, const std::vector<std::string>& wa
     return Unsupported("tables are read by python3 with pyarrow, and there is no python3")
         .in(path)
         .hint(kHint);
-  NXDKIT_ASSIGN(const CommandEnd end, RunForRows(command, each));
+  NXDKIT_ASSIGN(const CommandEnd end,
+                RunForRows(command, WithoutRelativePlaces(WholeEnvironment()), each));
   if (end.exit_code == kNoPyarrow)
     return Unsupported("tables are read by python3 with pyarrow, which it does not have")
         .in(path)
