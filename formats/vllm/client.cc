@@ -9,6 +9,7 @@
 
 #include "formats/vllm/ask.h"
 #include "lib/base/errors.h"
+#include "lib/base/stopwatch.h"
 #include "lib/base/text.h"
 #include "lib/json/json_stream.h"
 #include "lib/net/http.h"
@@ -244,7 +245,8 @@ Status ReloadWeights(const Server& server, const std::string& folder) {
 
 Status ResetPrefixCache(const Server& server) {
   constexpr std::string_view kPath = "/reset_prefix_cache";
-  for (int tried = 0; tried < kMostResets; ++tried) {
+  const Stopwatch watch;
+  for (int tried = 0; tried < kMostResets && watch.Seconds() < server.seconds; ++tried) {
     NXDKIT_ASSIGN(const Json json, AnswerOf(RequestTo(server, kPath, "", true), kPath));
     const Result<bool> done = JsonBool(json, "success");
     if (!done.ok() || *done) return OkStatus();  // older servers only answer

@@ -200,6 +200,8 @@ size_t CountPieces(const Layout& layout) {
   return count;
 }
 
+constexpr uint64_t kStepsOfACopy = 128;  // eight for each piece, and thousands beside that
+
 // The output is the source itself: what already lies at its primary place is left out, and as many
 // pieces as a file likes may meet as many places.
 struct SelfCopy {
@@ -212,7 +214,7 @@ Status AddCopies(TensorPlan& plan, const BoundLayout& source, const PrimaryPlace
                  const SelfCopy* self = nullptr) {
   const Piece& piece = output.pieces[piece_index];
   for (const uint32_t i : places.Meeting(piece.param, piece.logical)) {
-    if (self && !self->work.Take(kStepsOfABox))
+    if (self && !self->work.Take(kStepsOfACopy))
       return TooMuchOverlap(param, places.of(piece.param).size());
     const PrimaryPlaces::Place& place = places.of(piece.param)[i];
     if (self && self->tensor == place.tensor && place.piece == piece_index) continue;

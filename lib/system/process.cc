@@ -262,10 +262,14 @@ void Process::End(Time grace) {
 void Process::Kill() {
   if (pid_ < 0 || reaped_) return;
   KillFamily();
-  pid_t got;
-  do {
-    got = ::waitpid(pid_, &status_, 0);
-  } while (got < 0 && errno == EINTR);
+  // What hangs in the kernel, at a file system that is gone, ends when that lets go of it: it is
+  // not waited for. Whoever reaps what we leave reaps it.
+  if (WaitForEnd(kReaping)) {
+    pid_t got;
+    do {
+      got = ::waitpid(pid_, &status_, 0);
+    } while (got < 0 && errno == EINTR);
+  }
   reaped_ = true;
   pidfd_.Close();
 }

@@ -1,11 +1,14 @@
 #include "trainer/data/command_rows.h"
 
+#include <fmt/core.h>
 #include <poll.h>
 
+#include <chrono>
 #include <optional>
 #include <utility>
 
 #include "lib/base/errors.h"
+#include "lib/base/stopwatch.h"
 #include "lib/system/child.h"
 #include "lib/system/last_words.h"
 #include "lib/system/process.h"
@@ -25,7 +28,7 @@ class Lines {
   Status Run(Child& child) {
     child.in.Close();
     while (!ended_) {
-      NXDKIT_TRY(StopIfInterrupted());
+      NXDKIT_TRY(Patient(child));
       pollfd waiting[] = {{child.out.fd(), POLLIN, 0},
                           {child.err.is_open() ? child.err.fd() : -1, POLLIN, 0}};
       ::poll(waiting, 2, kPollMilliseconds);
@@ -35,7 +38,7 @@ class Lines {
     if (!rest_.empty()) NXDKIT_TRY(Take(rest_));
     // Its output has ended: so will it.
     while (!child.process.WaitForEnd(std::chrono::milliseconds(kPollMilliseconds)))
-      NXDKIT_TRY(StopIfInterrupted());
+      NXDKIT_TRY(Patient(child));
     child.End();
     words.Read(child);
     return OkStatus();
@@ -45,9 +48,21 @@ class Lines {
   LastWords words;
 
  private:
+  Status Patient(Child& child) {
+    NXDKIT_TRY(StopIfInterrupted());
+    if (silent_.Seconds() < std::chrono::duration<double>(command_.patience).count())
+      return OkStatus();
+    words.Read(child);
+    return words.AddTo(
+        Error(Errc::kIo, fmt::format("the program has said nothing for {} s after {} rows",
+                                     std::chrono::duration<double>(command_.patience).count(),
+                                     count_)));
+  }
+
   Status Read(Child& child) {
     const std::optional<std::string_view> some = ReadSome(child.out, buffer_);
     if (!some) return OkStatus();
+    silent_ = Stopwatch();
     ended_ = some->empty();
     for (std::string_view left = *some; !left.empty();) {
       const size_t end = left.find('\n');
@@ -75,6 +90,7 @@ class Lines {
   std::string rest_;
   uint64_t count_ = 0;
   bool ended_ = false;
+  Stopwatch silent_;
 };
 
 struct CommandEnd {
