@@ -181,7 +181,10 @@ std::optional<std::string> ClosestWord(std::string_view word,
                                        std::span<const std::string> candidates) {
   size_t nearest = std::max<size_t>(1, word.size() / 3) + 1;
   std::optional<std::string> found;
+  if (word.size() > kMostName) return std::nullopt;
   for (const std::string& candidate : candidates) {
+    const size_t longer = std::max(word.size(), candidate.size());
+    if (longer - std::min(word.size(), candidate.size()) >= nearest) continue;
     const size_t distance = EditDistance(word, candidate);
     if (distance >= nearest) continue;
     nearest = distance;

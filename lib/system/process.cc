@@ -98,6 +98,28 @@ int AboveStandard(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 
   ::_exit(127);
 }
 
+// They stay those of the processes when their numbers are given to others.
+std::vector<Descriptor> HandlesOf(const std::vector<pid_t>& processes) {
+  std::vector<Descriptor> out;
+  for (const pid_t pid : processes) {
+    Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (handle.is_open()) out.push_back(std::move(handle));
+  }
+  return out;
+}
+
+// Returns when none of them runs any more, or a while later.
+void KillAll(const std::vector<Descriptor>& processes) {
+  for (const Descriptor& handle : processes)
+    ::syscall(SYS_pidfd_send_signal, handle.fd(), SIGKILL, nullptr, 0);
+  const Clock::time_point until = Clock::now() + kReaping;
+  for (const Descriptor& handle : processes) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+    pollfd waiting{handle.fd(), POLLIN, 0};
+    ::poll(&waiting, 1, static_cast<int>(std::max<int64_t>(left, 0)));
+  }
+}
+
 // errno of the child that could not become the program; 0 when it did.
 int FailureOf(const Descriptor& report) {
   int failure = 0;
@@ -253,8 +275,11 @@ bool Process::WaitForEnd(Time most) const {
 void Process::End(Time grace) {
   if (pid_ < 0 || reaped_) return;
   if (!HasEnded()) {
+    // Whose parents end when they are asked to is known by its descent now, and not later.
+    const std::vector<Descriptor> family = HandlesOf(RunningFamily(pid_, mark_));
     ::kill(-pid_, SIGTERM);
     WaitForEnd(grace);
+    KillAll(family);
   }
   Kill();
 }
