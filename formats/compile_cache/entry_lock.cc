@@ -33,8 +33,7 @@ Result<FolderLock> WaitForLock(const std::string& folder, FolderLock::Mode mode,
     if (poll) NXDKIT_TRY(poll());
     ::poll(nullptr, 0, kWaitMilliseconds);
   }
-  return Error(Errc::kIo, fmt::format("the folder was another one {} times", kMostGone))
-      .in(folder);
+  return Error(Errc::kIo, fmt::format("the folder was another one {} times", kMostGone)).in(folder);
 }
 
 bool IsHeld(const std::string& path) {

@@ -64,7 +64,8 @@ struct Error::Facts {
 };
 
 Error::Error(Errc code, std::string message)
-    : facts_(std::make_unique<Facts>(Facts{code, ShortText(std::move(message)), {}, {}, {}, {}, {}, {}})) {}
+    : facts_(std::make_unique<Facts>(
+          Facts{code, ShortText(std::move(message)), {}, {}, {}, {}, {}, {}})) {}
 Error::Error(const Error& other) : facts_(std::make_unique<Facts>(*other.facts_)) {}
 Error::Error(Error&& other) noexcept = default;
 Error& Error::operator=(const Error& other) {

@@ -255,8 +255,8 @@ Result<Plan> BuildSelfPlan(const std::vector<LogicalTensor>& params, const Bound
     plan.tensors[t].fills = bound.layout.tensors[t].fills;
     for (uint32_t p = 0; p < bound.layout.tensors[t].pieces.size(); ++p)
       NXDKIT_TRY(AddCopies(plan.tensors[t], bound, places,
-                           params[bound.layout.tensors[t].pieces[p].param],
-                           bound.layout.tensors[t], p, &self));
+                           params[bound.layout.tensors[t].pieces[p].param], bound.layout.tensors[t],
+                           p, &self));
   }
   return plan;
 }

@@ -17,11 +17,10 @@ std::optional<Keeper> Keeper::Start(const Process& program) {
       "grep -qF \"$2\" \"$p/environ\" && kill -s KILL \"${p#/proc/}\"; done";
   Result<PipeEnds> life = MakePipe();
   if (!life.ok()) return std::nullopt;
-  Result<Process> shell =
-      Process::Start({.program = kShell,
-                      .words = {kShell, "-c", kScript, kShell,
-                                std::to_string(program.pid()), program.mark()},
-                      .in = life->read.fd()});
+  Result<Process> shell = Process::Start(
+      {.program = kShell,
+       .words = {kShell, "-c", kScript, kShell, std::to_string(program.pid()), program.mark()},
+       .in = life->read.fd()});
   if (!shell.ok()) return std::nullopt;
   return Keeper(std::move(life->write), *std::move(shell));
 }

@@ -23,7 +23,8 @@ constexpr size_t kMaxProcBytes = size_t{4} << 20;  // an environment is at most 
 
 // A file of /proc; what could be read of it.
 std::string ProcFile(pid_t pid, const char* name) {
-  const Descriptor file(::open(fmt::format("/proc/{}/{}", pid, name).c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(
+      ::open(fmt::format("/proc/{}/{}", pid, name).c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;
   char block[1 << 13];
   while (file.is_open() && text.size() < kMaxProcBytes) {

@@ -275,8 +275,7 @@ TEST_F(ConvertParts, ADoubleStartLeavesNoFolder) {
     ProcessResult results[4];
     {
       std::vector<std::jthread> started;
-      for (ProcessResult& result : results)
-        started.emplace_back([&] { result = Part("0/1"); });
+      for (ProcessResult& result : results) started.emplace_back([&] { result = Part("0/1"); });
     }
     int whole = 0;
     for (const ProcessResult& result : results) whole += result.exit_code == 0 ? 1 : 0;

@@ -162,9 +162,9 @@ TEST_F(EngineCheck, AnAnswerOfNothingButBracketsTakesNoMemory) {
     return PeerAnswer{.body = path == "/version" ? R"({"version":"0.32.0"})" : body + "]}"};
   });
   // Within a memory that holds the answer a few times: what is beside it is the program's own.
-  const ProcessResult result = RunProcess(
-      {"sh", "-c", "ulimit -v 600000; exec \"$0\" \"$@\"", Workshop::Tool("ckpt-verify"),
-       "--engine", peer.url(), "-j", "1", model_});
+  const ProcessResult result =
+      RunProcess({"sh", "-c", "ulimit -v 600000; exec \"$0\" \"$@\"", Workshop::Tool("ckpt-verify"),
+                  "--engine", peer.url(), "-j", "1", model_});
   EXPECT_EQ(result.exit_code, 3) << result.err;
   EXPECT_THAT(result.err, HasSubstr("answers for no parameter"));
 }

@@ -53,10 +53,9 @@ class Lines {
     if (silent_.Seconds() < std::chrono::duration<double>(command_.patience).count())
       return OkStatus();
     words.Read(child);
-    return words.AddTo(
-        Error(Errc::kIo, fmt::format("the program has said nothing for {} s after {} rows",
-                                     std::chrono::duration<double>(command_.patience).count(),
-                                     count_)));
+    return words.AddTo(Error(
+        Errc::kIo, fmt::format("the program has said nothing for {} s after {} rows",
+                               std::chrono::duration<double>(command_.patience).count(), count_)));
   }
 
   Status Read(Child& child) {

@@ -88,8 +88,8 @@ Result<Attempt> Attempt::Claim(const std::string& run_folder) {
     for (const int64_t number : numbers) ::unlink(FileOf(run_folder, number).c_str());
     return Attempt(run_folder, mine);
   }
-  return Error(Errc::kIo, fmt::format("{} attempts after the last one that is listed are there",
-                                      kMostTries))
+  return Error(Errc::kIo,
+               fmt::format("{} attempts after the last one that is listed are there", kMostTries))
       .in(folder)
       .hint("remove the files of attempts that have ended");
 }

@@ -9,8 +9,8 @@
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
 #include "lib/system/lines.h"
-#include "trainer/base/characters.h"
 #include "lib/yaml/value.h"
+#include "trainer/base/characters.h"
 #include "trainer/report/run_files.h"
 
 namespace nxdkit::trainer {

@@ -112,9 +112,8 @@ void RemovePartsFolder(const std::string& folder) {
 
 void ClearLeftParts(const std::string& folder, const std::string& plan) {
   const Result<std::string> there = ReadSmallFile(JoinPath(folder, kPlanName), kMaxPlanBytes);
-  const bool ours = there.ok()
-                        ? *there == plan
-                        : there.error().code() == Errc::kNotFound && HoldsOnlyParts(folder);
+  const bool ours = there.ok() ? *there == plan
+                               : there.error().code() == Errc::kNotFound && HoldsOnlyParts(folder);
   if (ours) RemovePartsFolder(folder);
   const Result<std::vector<std::string>> names = ListFolder(ParentPath(folder));
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>())

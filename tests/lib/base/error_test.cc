@@ -43,8 +43,8 @@ TEST(Error, NamesOfAMegabyteAreCut) {
   EXPECT_EQ(error.member(), cut);
   EXPECT_EQ(error.hint(), "remove " + cut);
   EXPECT_EQ(error.file(), path) << "a path is there to be copied";
-  EXPECT_EQ(error.message(), "'" + std::string(199, 'n') +
-                                 "... (1048578 bytes) is there twice, expected once");
+  EXPECT_EQ(error.message(),
+            "'" + std::string(199, 'n') + "... (1048578 bytes) is there twice, expected once");
   EXPECT_LT(Error(Errc::kIo, "x").in(std::string(1 << 20, 'p')).ToString().size(), 300u);
 }
 

@@ -122,8 +122,8 @@ bool OpenSslTakes(const std::vector<unsigned char>& point, const std::string& si
     return reinterpret_cast<const unsigned char*>(text.data());
   };
   const bool taken = ::EVP_DigestVerifyInit(context, nullptr, nullptr, nullptr, key) == 1 &&
-                     ::EVP_DigestVerify(context, bytes(signature), signature.size(),
-                                        bytes(message), message.size()) == 1;
+                     ::EVP_DigestVerify(context, bytes(signature), signature.size(), bytes(message),
+                                        message.size()) == 1;
   ::EVP_MD_CTX_free(context);
   ::EVP_PKEY_free(key);
   return taken;
@@ -136,9 +136,10 @@ TEST_F(Signature, RefusesAKeyByWhichAnybodyCanSign) {
   neutral[0] = 1;
   const std::string forged = std::string(1, '\x01') + std::string(63, '\0');
   ASSERT_TRUE(OpenSslTakes(neutral, forged, "any text")) << "else there is nothing to refuse";
-  const std::vector<unsigned char> first = {
-      0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,
-      0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05};
+  const std::vector<unsigned char> first = {0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0,
+                                            0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,
+                                            0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39,
+                                            0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05};
   std::vector<unsigned char> second(32);  // its negative: y and the prime less y
   int borrow = 0;
   for (size_t i = 0; i < 32; ++i) {

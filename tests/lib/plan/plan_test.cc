@@ -95,18 +95,18 @@ Layout CrossedSlabs(bool covered) {
   const Shape shape = {kManySlabs, kManySlabs};
   std::vector<TensorLayout> tensors;
   if (covered)
-    for (int64_t i = 0; i < kManySlabs; i += 2)
-      tensors.push_back(RowsOf("pair", 0, shape, i, 2));
-  for (int64_t i = 0; i < kManySlabs; i += 2) tensors.push_back(ColumnsOf("column", 0, shape, i, 1));
+    for (int64_t i = 0; i < kManySlabs; i += 2) tensors.push_back(RowsOf("pair", 0, shape, i, 2));
+  for (int64_t i = 0; i < kManySlabs; i += 2)
+    tensors.push_back(ColumnsOf("column", 0, shape, i, 1));
   for (int64_t i = 0; i < kManySlabs; i += 2) tensors.push_back(RowsOf("row", 0, shape, i, 1));
   return LayoutOf(tensors);
 }
 
 TEST(PrimaryPlaces, AreNotLookedForInEverythingThatOverlapsEverything) {
   const std::vector<LogicalTensor> params = {{"w", {kManySlabs, kManySlabs}, 0, 0}};
-  const auto error = ExpectError(PrimaryPlaces::Find(params, CrossedSlabs(false)),
-                                 Errc::kUnsupported,
-                                 "its 4000 pieces overlap each other in too many ways");
+  const auto error =
+      ExpectError(PrimaryPlaces::Find(params, CrossedSlabs(false)), Errc::kUnsupported,
+                  "its 4000 pieces overlap each other in too many ways");
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->tensor(), "w");
 }

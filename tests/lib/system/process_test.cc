@@ -262,8 +262,8 @@ TEST_F(Processes, AreNotFoundInTheWorkingDirectoryByChance) {
 }
 
 TEST_F(Processes, OfOurChoiceGetNoPlacesOfTheWorkingDirectory) {
-  EXPECT_EQ(WithoutRelativePlaces({"PATH=.:/bin::lib:/usr/bin:", "LD_LIBRARY_PATH=:/a:",
-                                   "PYTHONPATH=.", "X=:"}),
+  EXPECT_EQ(WithoutRelativePlaces(
+                {"PATH=.:/bin::lib:/usr/bin:", "LD_LIBRARY_PATH=:/a:", "PYTHONPATH=.", "X=:"}),
             (std::vector<std::string>{"PATH=/bin:/usr/bin", "LD_LIBRARY_PATH=/a", "PYTHONPATH=.",
                                       "X=:"}));
   EXPECT_EQ(WithoutRelativePlaces({"LD_LIBRARY_PATH=.", "A=b"}), (std::vector<std::string>{"A=b"}))
