@@ -28,7 +28,7 @@ Result<FolderLock> WaitForLock(const std::string& folder, FolderLock::Mode mode,
   for (int gone = 0; gone < kMostGone;) {
     NXDKIT_ASSIGN(FolderLock lock, FolderLock::Try(folder, mode));
     const bool busy = lock.state() == FolderLock::State::kBusy;
-    if (!busy && lock.IsAt(folder)) return std::move(lock);
+    if (!busy && lock.IsAt(folder)) return lock;
     if (!busy) ++gone;
     if (poll) NXDKIT_TRY(poll());
     ::poll(nullptr, 0, kWaitMilliseconds);
