@@ -149,7 +149,7 @@ Result<Staging> Staging::Begin(const std::string& output, const Options& options
   NXDKIT_TRY(staging.CheckOutput());
   const std::string parent = ParentPath(staging.output_);
   NXDKIT_ASSIGN(const bool has_parent, IsThere(parent));
-  if (!has_parent) NXDKIT_TRY(MakeFolders(parent, options.sync));
+  if (options.parents && !has_parent) NXDKIT_TRY(MakeFolders(parent, options.sync));
   NXDKIT_TRY(staging.Lock());
   if (Status status = staging.Prepare(); !status.ok()) {
     ::rmdir(staging.staging_.c_str());  // unless there is work of an earlier run in it

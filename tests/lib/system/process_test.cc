@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <optional>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "tests/lib/processes.h"
+#include "tests/lib/temp_folder.h"
 
 namespace nxdkit {
 namespace {
@@ -127,6 +130,43 @@ TEST_F(Processes, TakeWhatTheyLeftRunningWithThem) {
   EXPECT_FALSE(Runs(left));
 }
 
+// A session of its own takes a process out of the group, and a parent that ends takes its descent.
+TEST_F(Processes, TakeWhatMadeItselfASessionWithThem) {
+  Shell shell(
+      "setsid sh -c 'sleep 1000 & echo $!' < /dev/null 2> /dev/null; "
+      "env -i /bin/sh -c 'setsid sleep 1000 > /dev/null & echo $!; wait'");
+  const pid_t orphan = std::stoi(shell.Line());
+  const pid_t unmarked = std::stoi(shell.Line());
+  EXPECT_TRUE(Runs(orphan));
+  EXPECT_TRUE(Runs(unmarked));
+  shell.process().End(Time(0));
+  EXPECT_FALSE(Runs(orphan));
+  EXPECT_FALSE(Runs(unmarked));
+}
+
+TEST_F(Processes, TakeASessionWithThemAlsoWhenTheyHaveEnded) {
+  Shell shell("setsid sh -c 'sleep 1000 > /dev/null & echo $!'");
+  const pid_t left = std::stoi(shell.Line());
+  EXPECT_TRUE(shell.process().WaitForEnd(kLong));
+  EXPECT_TRUE(Runs(left));
+  shell.process().Kill();
+  EXPECT_FALSE(Runs(left));
+  EXPECT_EQ(shell.process().exit_code(), 0);
+}
+
+// What others have started is none of theirs, in the same session or not.
+TEST_F(Processes, LeaveTheFamiliesOfOthersAlone) {
+  Shell other("setsid sleep 1000 > /dev/null & echo $!; wait");
+  const pid_t left = std::stoi(other.Line());
+  {
+    Shell shell("setsid sleep 1000 > /dev/null & echo $!; wait");
+    EXPECT_NE(shell.Line(), "");
+  }
+  EXPECT_TRUE(Runs(left));
+  other.process().Kill();
+  EXPECT_FALSE(Runs(left));
+}
+
 TEST_F(Processes, ThatCannotBeStartedAreNamed) {
   const auto missing = Process::Start({.program = "/no/such", .words = {"such"}});
   ASSERT_FALSE(missing.ok());
@@ -199,6 +239,35 @@ TEST_F(Processes, AreFoundByNameOrPath) {
   EXPECT_TRUE(FindProgram("sh").has_value());
   EXPECT_EQ(FindProgram("no-such-program"), std::nullopt);
   EXPECT_EQ(FindProgram("/"), std::nullopt);
+}
+
+// The working directory may be anybody's: a program of it is run when it is named as one.
+TEST_F(Processes, AreNotFoundInTheWorkingDirectoryByChance) {
+  const testing_util::TempFolder folder;
+  const std::string program = folder / "a-program";
+  std::ofstream(program) << "#!/bin/sh\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const std::string path = EnvironmentValue("PATH");
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  for (const char* list : {".", "", ":", "/nowhere::/nowhere", "./"}) {
+    ::setenv("PATH", list, 1);
+    EXPECT_EQ(FindProgram("a-program"), std::nullopt) << list;
+  }
+  EXPECT_EQ(FindProgram("./a-program"), "./a-program");
+  ::setenv("PATH", (".:" + folder.path()).c_str(), 1);
+  EXPECT_EQ(FindProgram("a-program"), program);
+  ::setenv("PATH", path.c_str(), 1);
+  std::filesystem::current_path(here);
+}
+
+TEST_F(Processes, OfOurChoiceGetNoPlacesOfTheWorkingDirectory) {
+  EXPECT_EQ(WithoutRelativePlaces(
+                {"PATH=.:/bin::lib:/usr/bin:", "LD_LIBRARY_PATH=:/a:", "PYTHONPATH=.", "X=:"}),
+            (std::vector<std::string>{"PATH=/bin:/usr/bin", "LD_LIBRARY_PATH=/a", "PYTHONPATH=.",
+                                      "X=:"}));
+  EXPECT_EQ(WithoutRelativePlaces({"LD_LIBRARY_PATH=.", "A=b"}), (std::vector<std::string>{"A=b"}))
+      << "an empty one is the working directory";
 }
 
 }  // namespace

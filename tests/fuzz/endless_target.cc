@@ -1,0 +1,8 @@
+// Takes for ever on its input: that it fails shows that the time of an input is limited.
+#include <cstddef>
+#include <cstdint>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t*, size_t) {
+  for (volatile uint64_t turns = 0;; turns = turns + 1) {
+  }
+}
