@@ -9,6 +9,7 @@
 #include "formats/artifact/optimizer/check_masters.h"
 #include "formats/ops/verify/against.h"
 #include "formats/ops/verify/blob.h"
+#include "formats/ops/verify/check_values.h"
 #include "formats/ops/verify/checksums.h"
 #include "formats/ops/verify/compare.h"
 #include "formats/ops/verify/fitness.h"
@@ -120,15 +121,31 @@ Artifact StateFiles(const BoundArtifact& training, size_t model_files) {
   return state;
 }
 
-Status CheckState(const BoundArtifact& training, size_t model_files, const RunOptions& run,
-                  std::vector<Finding>& findings) {
+// NaNs and infinities of what comes after the tensors of the model; `also` is shown it.
+Status CheckStateValues(const BoundArtifact& model, const BoundArtifact& training,
+                        const RunOptions& run, const CompareSink::Seen& also,
+                        std::vector<Finding>& findings) {
+  ValueCheck values(training);
+  NXDKIT_TRY(values.Read(run, also, model.bound.stored.size()));
+  Append(findings, values.Findings());
+  return OkStatus();
+}
+
+Status CheckState(const BoundArtifact& model, const BoundArtifact& training, bool look,
+                  const RunOptions& run, std::vector<Finding>& findings) {
+  const size_t model_files = model.artifact.files.size();
   const Artifact state = StateFiles(training, model_files);
   std::set<std::string> files;
   for (const TensorFile& file : state.files) files.insert(file.path);
   NXDKIT_ASSIGN(std::vector<Finding> copies, CheckSelf(training, run));
   for (Finding& finding : copies)
     if (files.contains(finding.file)) findings.push_back(std::move(finding));
-  NXDKIT_ASSIGN(std::vector<Finding> damaged, CheckChecksums(state, run));
+  SeenCrcs crcs(state, training.bound);
+  const CompareSink::Seen see = [&](uint32_t tensor, uint64_t offset, auto bytes) {
+    crcs.Add(tensor, offset, bytes);
+  };
+  if (look) NXDKIT_TRY(CheckStateValues(model, training, run, see, findings));
+  NXDKIT_ASSIGN(std::vector<Finding> damaged, CheckChecksums(state, run, crcs.Known()));
   Append(findings, std::move(damaged));
   return OkStatus();
 }
@@ -199,8 +216,8 @@ void CountState(const BoundArtifact& training, VerifyReport& report) {
 }
 
 // The state that a distributed checkpoint keeps beside the weights; their files are the same ones.
-Status VerifyNamedState(const BoundArtifact& model, const InputHints& hints, const RunOptions& run,
-                        VerifyReport& report) {
+Status VerifyNamedState(const BoundArtifact& model, const InputHints& hints, bool look,
+                        const RunOptions& run, VerifyReport& report) {
   InputHints with_state = hints;
   with_state.optimizer = true;
   const Result<BoundArtifact> training = Bind(model.artifact, with_state);
@@ -213,6 +230,7 @@ Status VerifyNamedState(const BoundArtifact& model, const InputHints& hints, con
   std::vector<Finding> findings = CheckAdamEntries(*training);
   NXDKIT_ASSIGN(std::vector<Finding> copies, CheckSelf(*training, run));
   Append(findings, std::move(copies));
+  if (look) NXDKIT_TRY(CheckStateValues(model, *training, run, {}, findings));
   if (findings.empty()) CountState(*training, report);
   Append(report.findings, std::move(findings));
   return OkStatus();
@@ -222,16 +240,16 @@ Status VerifyNamedState(const BoundArtifact& model, const InputHints& hints, con
 // whole, copies that differ, padding that is not zero, damaged archives are findings; a form that
 // cannot be mapped is a warning, because it is not wrong. A tag without state, and anything but an
 // NxD set, is fine. `model` has no findings of its own.
-Status VerifyOptimizer(const BoundArtifact& model, const InputHints& hints, const RunOptions& run,
-                       VerifyReport& report) {
+Status VerifyOptimizer(const BoundArtifact& model, const InputHints& hints, bool look,
+                       const RunOptions& run, VerifyReport& report) {
   if (!model.model) return OkStatus();
-  if (model.artifact.kind == Kind::kDcp) return VerifyNamedState(model, hints, run, report);
+  if (model.artifact.kind == Kind::kDcp) return VerifyNamedState(model, hints, look, run, report);
   if (model.artifact.kind != Kind::kNxd) return OkStatus();
   BoundArtifact training = model;
   Status bound = BindOptimizer(training, hints);
   if (bound.ok() && !training.optimizer) return OkStatus();
   const size_t model_files = model.artifact.files.size();
-  if (bound.ok()) bound = CheckState(training, model_files, run, report.findings);
+  if (bound.ok()) bound = CheckState(model, training, look, run, report.findings);
   if (bound.ok()) {
     if (!report.findings.empty()) return OkStatus();
     report.checks.push_back(
@@ -278,18 +296,35 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   Count(artifact, report);
   NXDKIT_ASSIGN(const bool goes_on, CheckAlone(artifact, request.run, report));
   if (!goes_on) return report;
-  // What the comparison reads need not be read again for its checksum.
+  // What is read once need not be read again for its checksum or its values.
   SeenCrcs crcs(artifact.artifact, artifact.bound);
+  ValueCheck values(artifact);
+  const CompareSink::Seen see_crcs = [&](uint32_t tensor, uint64_t offset, auto bytes) {
+    crcs.Add(tensor, offset, bytes);
+  };
   VerifyReport against;
-  if (request.against) NXDKIT_TRY(VerifyAgainst(request, artifact, crcs, against));
+  if (request.against)
+    NXDKIT_TRY(VerifyAgainst(
+        request, artifact,
+        [&](uint32_t tensor, uint64_t offset, auto bytes) {
+          see_crcs(tensor, offset, bytes);
+          values.Add(tensor, offset, bytes);
+        },
+        against));
+  if (request.values) NXDKIT_TRY(values.Read(request.run, see_crcs));
+  Append(report.findings, values.Findings());
   NXDKIT_ASSIGN(std::vector<Finding> damaged,
                 CheckChecksums(artifact.artifact, request.run, crcs.Known()));
   Append(report.findings, std::move(damaged));
   if (report.findings.empty()) {
     NameChecks(artifact, report);
+    if (request.values)
+      report.checks.push_back(artifact.model
+                                  ? "values: no NaN, no infinity, no norm or matrix of zeros alone"
+                                  : "values: no NaN, no infinity");
     if (const auto& bundle = artifact.artifact.bundle)
       NameLoaders(*bundle, request.installations, report);
-    NXDKIT_TRY(VerifyOptimizer(artifact, request.hints, request.run, report));
+    NXDKIT_TRY(VerifyOptimizer(artifact, request.hints, request.values, request.run, report));
   }
   Append(report.findings, std::move(against.findings));
   Append(report.checks, std::move(against.checks));
