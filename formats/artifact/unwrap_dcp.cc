@@ -135,9 +135,9 @@ void UnwrapKeys(Artifact& artifact, const models::Model& model) {
   if (!differs) return;
   auto folder = std::make_shared<dcp::Folder>(*artifact.dcp);
   const auto shorten = [&](std::string& key) {
-    std::string plain = unwrapper.KeyOf(key);
-    if (plain != key) folder->stored_keys.emplace(plain, key);
-    key = std::move(plain);
+    std::string to = unwrapper.KeyOf(key);
+    if (to != key) folder->stored_keys.emplace(to, key);
+    key = std::move(to);
   };
   for (dcp::StoredEntry& entry : folder->tensors) shorten(entry.key);
   for (dcp::ObjectEntry& object : folder->metadata.objects) shorten(object.key);

@@ -149,7 +149,9 @@ TEST(Payloads, EveryCutAndFlipIsListedOrTold) {
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
     const Listing listing = List(bytes, {.members = 100, .bytes = 1 << 20, .poll = {}});
     EXPECT_LE(listing.members.size(), 100u) << bit;
-    if (listing.cut_short.empty()) EXPECT_EQ(NamesOf(listing), names) << bit;
+    if (listing.cut_short.empty()) {
+      EXPECT_EQ(NamesOf(listing), names) << bit;
+    }
   }
 }
 
