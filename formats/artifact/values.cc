@@ -162,6 +162,7 @@ bool MayNotBeZero(const BoundArtifact& source, uint32_t param) {
   using models::Role;
   if (!source.model || source.lora || param >= source.model->params.size()) return false;
   const models::Param& known = source.model->params[param];
+  if (known.name != source.params[param].name) return false;  // numbered by another artifact
   if (known.role == Role::kScore) return false;
   if (known.shape.size() >= 2) return true;
   const bool norm = known.role == Role::kFinalNorm || known.role == Role::kQueryNorm ||

@@ -222,7 +222,12 @@ Status VerifyNamedState(const BoundArtifact& model, const InputHints& hints, boo
   with_state.optimizer = true;
   const Result<BoundArtifact> training = Bind(model.artifact, with_state);
   if (!training.ok()) {
-    if (!IsFinding(training.error())) return training.error();
+    const Error& error = training.error();
+    if (error.code() == Errc::kUnsupported) {
+      report.warnings.push_back("the optimizer's state is not checked: " + error.ToString());
+      return OkStatus();
+    }
+    if (!IsFinding(error)) return error;
     report.findings.push_back(LayoutFinding(training.error()));
     return OkStatus();
   }
