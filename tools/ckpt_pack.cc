@@ -21,6 +21,7 @@ struct Args {
   std::optional<std::string> format;
   std::optional<int> level;
   std::optional<int> strip;
+  uint64_t max_unpacked = 0;  // 0: not given
   bool sync = true;
 };
 
@@ -30,8 +31,9 @@ const ToolInfo kInfo = {
     .details =
         "INPUT is a folder or a file and OUTPUT an archive; with --unpack the other way round. An "
         "archive named - is standard output or input, so that it can be piped.\n"
-        "The bytes of an archive depend on names and contents only. Unpacking refuses links and "
-        "names that lead out of OUTPUT. OUTPUT appears whole or not at all.",
+        "The bytes of an archive depend on names and contents only, and it has a checksum over all "
+        "of them, which unpacking proves. Unpacking refuses links and names that lead out of "
+        "OUTPUT. OUTPUT appears whole or not at all.",
     .findings = "",
     .common = kTakesForce,
     .examples = {{"ckpt-pack bundle bundle.tar.zst", "one file, compressed"},
@@ -52,6 +54,10 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Integer("level", "N", &args.level, {0, 22}, "compression level of the format");
   table.Integer("strip", "N", &args.strip, {0, 64},
                 "drop the first N parts of every name in the archive");
+  table
+      .Size("max-unpacked", &args.max_unpacked,
+            "with --unpack: the size that the files may have together")
+      .default_text("100 times the archive's, 1G at least");
   table.Toggle("sync", &args.sync, "have the output on the disk before it is published");
 }
 
@@ -79,7 +85,8 @@ tar::Hooks HooksOf(const ops::RunOptions& run) {
 
 Result<tar::TransportReport> Pack(const Args& args, const ToolContext& context,
                                   const ops::RunOptions& run) {
-  if (args.strip) return BadUsage("--strip is for --unpack");
+  if (args.strip || args.max_unpacked > 0)
+    return BadUsage("{} is for --unpack", args.strip ? "--strip" : "--max-unpacked");
   NXDKIT_TRY(CheckIsWhole(args.input));
   tar::PackRequest request{.input = args.input, .output = args.output};
   const auto compression =
@@ -104,6 +111,7 @@ Result<tar::TransportReport> Unpack(const Args& args, const ToolContext& context
     return BadUsage("--format and --level are for packing; an archive says what it is");
   tar::UnpackRequest request{.archive = args.input, .output = args.output};
   request.strip = args.strip.value_or(0);
+  if (args.max_unpacked > 0) request.max_bytes = args.max_unpacked;
   request.force = context.common().force;
   request.sync = args.sync;
   request.hooks = HooksOf(run);
@@ -116,6 +124,11 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(const tar::TransportReport report, args.unpack
                                                        ? Unpack(args, context, runner.options())
                                                        : Pack(args, context, runner.options()));
+  if (!report.has_checksum)
+    context.Warn(fmt::format(
+        "{}: the archive has no checksum over its bytes: whether they are those that were packed, "
+        "only a digest or ckpt-verify --against can tell",
+        args.input));
   const double seconds = context.seconds();
   ToolAnswer answer;
   const bool piped = !args.unpack && args.output == tar::kStream;
@@ -131,6 +144,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
                    {"files", report.files},
                    {"bytes", report.bytes},
                    {"archive_bytes", report.archive_bytes},
+                   {"has_checksum", report.has_checksum},
                    {"seconds", seconds}};
   return answer;
 }

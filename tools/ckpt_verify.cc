@@ -22,6 +22,7 @@ struct Args {
   std::optional<std::string> against_from;
   std::optional<std::string> weights;
   std::optional<std::string> weights_from;
+  bool values = true;
   LayoutArgs layout;
   LayoutArgs against_layout;
   LayoutArgs weights_layout;
@@ -38,6 +39,7 @@ const ToolInfo kInfo = {
     .details =
         "Structure: the rank grid, names, shapes, dtypes, zero padding, equal replicas, the tied "
         "pair, rank tensors; of a training tag the optimizer's state too.\n"
+        "Values: no NaN, no infinity, and no norm or matrix of nothing but zeros.\n"
         "Meaning: on every rank and layer each query head sits with its own key head, and o_proj's "
         "columns match.\n"
         "With --against, every element is compared with another artifact of any layout.\n"
@@ -79,6 +81,8 @@ void AddOptions(OptionTable& table, Args& args) {
       .Integer("timeout", "SECONDS", &args.timeout, kPositive,
                "with --engine: how long to wait for an answer")
       .default_text(std::to_string(kEngineSeconds));
+  table.Toggle("values", &args.values,
+               "read every element and look for NaNs, infinities and parameters of zeros alone");
   table.Group("Formats");
   table.Choice("from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.from,
                "format of PATH, where it cannot be recognised");
@@ -169,6 +173,7 @@ Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
   if (args.against_from) request.against_kind = ops::KindFromName(*args.against_from);
   request.against_hints = HintsOf(args.against_layout);
   request.installations = InstalledHere();
+  request.values = args.values;
   request.run = runner.options();
   return ops::Verify(request);
 }

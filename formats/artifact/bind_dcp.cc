@@ -20,13 +20,32 @@ namespace {
 // others keep it under "model".
 constexpr std::string_view kPrefixes[] = {"", kModelPrefix};
 
-// What a training run saves beside model and optimizer, and no parameter is in.
-constexpr std::string_view kRunState[] = {"lr_scheduler.", "dataloader.", "train_state.",
-                                          "rng_state"};
+// What a training run saves beside model and optimizer, and no parameter is in: by a part of the
+// key, the first one or the one after a name of the program's own.
+constexpr std::string_view kRunParts[] = {
+    "lr_scheduler", "lr_schedulers", "scheduler",   "schedulers",  "dataloader",
+    "data_loader",  "train_state",   "grad_scaler", "rng",         "rng_states",
+    "rng_state",    "random_state",  "rng_tracker", "torch_state", "sampler"};
+// What programs call an optimizer.
+constexpr std::string_view kOptimizerParts[] = {
+    "opt",        "optim",           "optims",           "optimizer",
+    "optimizers", "optimizer_state", "optimizer_states", "optimizer_state_dict"};
+
+template <size_t N>
+bool IsOneOf(const std::string_view (&names)[N], std::string_view part) {
+  return std::ranges::find(names, part) != std::end(names);
+}
 
 bool IsRunState(std::string_view key) {
-  return std::ranges::any_of(kRunState,
-                             [&](std::string_view prefix) { return key.starts_with(prefix); });
+  for (int parts = 0; parts < 2; ++parts) {
+    const size_t dot = key.find('.');
+    const std::string_view part = key.substr(0, dot);
+    if (IsOneOf(kRunParts, part) || part.starts_with("rng_state")) return true;
+    if (dot == std::string_view::npos) return false;
+    if (IsOneOf(kOptimizerParts, part)) return true;
+    key.remove_prefix(dot + 1);
+  }
+  return false;
 }
 
 std::string_view WithoutPrefix(std::string_view key, std::string_view prefix) {
@@ -65,30 +84,32 @@ Status AddChunks(BoundArtifact& out, const dcp::StoredEntry& entry,
   return OkStatus();
 }
 
-// A model that nobody wrote a table for: each tensor is its own parameter.
-Status BindPlainDcp(BoundArtifact& out) {
-  for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors) {
-    if (entry.key.starts_with(kOptimizerPrefix) || IsRunState(entry.key)) continue;
-    const auto number = static_cast<uint32_t>(out.params.size());
-    out.params.push_back({entry.key, entry.shape, 0, 0});
-    NXDKIT_TRY(
-        AddChunks(out, entry, {WholeTensor(entry.key, 0, number, entry.shape), entry.shape, -1}));
-  }
-  return OkStatus();
+// The keys of what a run saves beside its weights and their optimizer. With what is before the names
+// of a second set of weights, such as their averages: "ema."; "" of all else.
+using RunKeys = std::map<std::string, std::string, std::less<>>;
+
+// "NAME.exp_avg" of a weight, whatever is before it.
+bool IsKeptOf(const DcpTensors& known, std::string_view key) {
+  const size_t dot = key.rfind('.');
+  if (dot == std::string_view::npos || !IsKeptName(key.substr(dot + 1))) return false;
+  const auto knows = [&](std::string_view name) { return known.contains(std::string(name)); };
+  return knows(key.substr(0, dot)) || !WrapperOf(key.substr(0, dot), knows).empty();
 }
 
-// What a run keeps its weights under a second time, such as their averages: "ema.", by key.
-using Wrapped = std::map<std::string, std::string, std::less<>>;
-
-// Under a name there must be most of the model: a tensor alone would be one of another model's.
-Wrapped FindWrapped(const dcp::Folder& folder, const DcpTensors& known, const std::string& prefix) {
-  Wrapped found;
+// Under a wrapper there must be most of the model: a tensor alone would be one of another model's.
+RunKeys FindRunKeys(const dcp::Folder& folder, const DcpTensors& known, const std::string& prefix) {
+  RunKeys found;
   std::map<std::string, size_t> counts;
   size_t weights = 0;
   for (const dcp::StoredEntry& entry : folder.tensors) {
-    if (entry.key.starts_with(kOptimizerPrefix) || IsRunState(entry.key)) continue;
+    if (entry.key.starts_with(kOptimizerPrefix)) continue;
     if (known.contains(std::string(WithoutPrefix(entry.key, prefix)))) {
       ++weights;
+      continue;
+    }
+    const bool of_model = !prefix.empty() && entry.key.starts_with(prefix);
+    if (!of_model && (IsRunState(entry.key) || IsKeptOf(known, entry.key))) {
+      found.emplace(entry.key, "");
       continue;
     }
     const std::string wrapper = WrapperOf(entry.key, [&](std::string_view name) {
@@ -99,15 +120,38 @@ Wrapped FindWrapped(const dcp::Folder& folder, const DcpTensors& known, const st
     ++counts[wrapper];
     found.emplace(entry.key, wrapper);
   }
-  std::erase_if(found, [&](const auto& item) { return 2 * counts.at(item.second) < weights; });
+  std::erase_if(found, [&](const auto& item) {
+    return !item.second.empty() && 2 * counts.at(item.second) < weights;
+  });
   return found;
 }
 
-Status BindModel(BoundArtifact& out, const DcpTensors& known, const std::string& prefix,
-                 const Wrapped& wrapped) {
+// Of a model that nobody has a table for.
+RunKeys RunKeysByName(const dcp::Folder& folder) {
+  RunKeys found;
+  for (const dcp::StoredEntry& entry : folder.tensors)
+    if (!entry.key.starts_with(kOptimizerPrefix) && IsRunState(entry.key))
+      found.emplace(entry.key, "");
+  return found;
+}
+
+// A model that nobody wrote a table for: each tensor is its own parameter.
+Status BindPlainDcp(BoundArtifact& out, RunKeys& run) {
+  run = RunKeysByName(*out.artifact.dcp);
   for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors) {
-    if (entry.key.starts_with(kOptimizerPrefix) || IsRunState(entry.key)) continue;
-    if (wrapped.contains(entry.key)) continue;
+    if (entry.key.starts_with(kOptimizerPrefix) || run.contains(entry.key)) continue;
+    const auto number = static_cast<uint32_t>(out.params.size());
+    out.params.push_back({entry.key, entry.shape, 0, 0});
+    NXDKIT_TRY(
+        AddChunks(out, entry, {WholeTensor(entry.key, 0, number, entry.shape), entry.shape, -1}));
+  }
+  return OkStatus();
+}
+
+Status BindModel(BoundArtifact& out, const DcpTensors& known, const std::string& prefix,
+                 const RunKeys& run) {
+  for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors) {
+    if (entry.key.starts_with(kOptimizerPrefix) || run.contains(entry.key)) continue;
     const std::string name(WithoutPrefix(entry.key, prefix));
     const auto tensor = known.find(name);
     if (tensor != known.end()) {
@@ -164,27 +208,26 @@ DcpTensors KnownDcpTensors(const models::Model& model, const dcp::Folder& folder
 
 // Of a tensor that is in no parameter: whether it goes along. Without a model that says what the
 // optimizer's are of, these are the run's too, and so are options that are tensors.
-bool IsCarried(const BoundArtifact& out, const dcp::StoredEntry& entry, const Wrapped& wrapped) {
+bool IsCarried(const BoundArtifact& out, const dcp::StoredEntry& entry, const RunKeys& run) {
   if (entry.chunks.empty()) return false;
-  if (wrapped.contains(entry.key)) return true;
-  if (IsRunState(entry.key) || entry.key.starts_with(kOptimizerGroups)) return true;
+  if (run.contains(entry.key) || entry.key.starts_with(kOptimizerGroups)) return true;
   return !out.model && entry.key.starts_with(kOptimizerPrefix);
 }
 
-Status AddRunTensor(BoundArtifact& out, const dcp::StoredEntry& entry, const Wrapped& wrapped) {
+Status AddRunTensor(BoundArtifact& out, const dcp::StoredEntry& entry, const RunKeys& run) {
   const auto number = static_cast<uint32_t>(out.params.size());
   out.params.push_back({entry.key, entry.shape, 0, 0});
-  const auto wrapper = wrapped.find(entry.key);
-  out.run.push_back({entry.key, number, wrapper == wrapped.end() ? "" : wrapper->second});
+  const auto wrapper = run.find(entry.key);
+  out.run.push_back({entry.key, number, wrapper == run.end() ? "" : wrapper->second});
   return AddChunks(out, entry, {WholeTensor(entry.key, 0, number, entry.shape), entry.shape, -1});
 }
 
 // The tensors of the run's state go with the optimizer's, or not at all.
-Status BindRunTensors(BoundArtifact& out, const InputHints& hints, const Wrapped& wrapped) {
+Status BindRunTensors(BoundArtifact& out, const InputHints& hints, const RunKeys& run) {
   for (const dcp::StoredEntry& entry : out.artifact.dcp->tensors) {
-    if (hints.optimizer && IsCarried(out, entry, wrapped))
-      NXDKIT_TRY(AddRunTensor(out, entry, wrapped));
-    else if (IsRunState(entry.key) || wrapped.contains(entry.key))
+    if (hints.optimizer && IsCarried(out, entry, run))
+      NXDKIT_TRY(AddRunTensor(out, entry, run));
+    else if (run.contains(entry.key))
       out.left_out.push_back(entry.key);
   }
   return OkStatus();
@@ -201,14 +244,14 @@ void NameRunObjects(BoundArtifact& out, const InputHints& hints) {
   }
 }
 
-Status BindWithModel(BoundArtifact& out, const InputHints& hints, Wrapped& wrapped) {
+Status BindWithModel(BoundArtifact& out, const InputHints& hints, RunKeys& run) {
   NXDKIT_ASSIGN(out.model, MakeModel(*out.artifact.config).in(out.artifact.config_path));
   out.params = out.model->Logical();
   UnwrapKeys(out.artifact, *out.model);
   const DcpTensors known = KnownDcpTensors(*out.model, *out.artifact.dcp);
   const std::string prefix = FindPrefix(*out.artifact.dcp, known);
-  wrapped = FindWrapped(*out.artifact.dcp, known, prefix);
-  NXDKIT_TRY(BindModel(out, known, prefix, wrapped));
+  run = FindRunKeys(*out.artifact.dcp, known, prefix);
+  NXDKIT_TRY(BindModel(out, known, prefix, run));
   return hints.optimizer ? BindDcpOptimizer(out, known) : OkStatus();
 }
 
@@ -219,10 +262,10 @@ Status BindDcp(BoundArtifact& out, const InputHints& hints) {
     out.artifact.warnings.push_back(out.artifact.config_fault->ToString() +
                                     "; without it every tensor counts as a parameter of its own");
   const bool has_model = out.artifact.config && out.artifact.config->family;
-  Wrapped wrapped;
-  NXDKIT_TRY(has_model ? BindWithModel(out, hints, wrapped) : BindPlainDcp(out));
+  RunKeys run;
+  NXDKIT_TRY(has_model ? BindWithModel(out, hints, run) : BindPlainDcp(out, run));
   NameRunObjects(out, hints);
-  return BindRunTensors(out, hints, wrapped);
+  return BindRunTensors(out, hints, run);
 }
 
 }  // namespace nxdkit::ops

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -16,9 +17,7 @@
 namespace nxdkit::ops {
 namespace {
 
-// What programs call the optimizer's state, whose keys go on with "state." and "param_groups.".
-constexpr std::string_view kOptimizerNames[] = {"optim.", "optimizers.", "optimizer_state.",
-                                                "optimizer_states.0."};
+constexpr std::string_view kStatePart = "state.";
 
 using Shapes = std::unordered_map<std::string, Shape>;
 
@@ -62,42 +61,64 @@ std::vector<std::string> KeysOf(const dcp::Folder& folder) {
   return keys;
 }
 
+// What is before "state.NAME.exp_avg" of a weight, by name or by number, and before "param_groups";
+// nullopt of other keys.
+std::optional<std::string> BeforeState(const std::string& key, const Shapes& shapes) {
+  if (const size_t groups = key.find("param_groups"); groups != std::string::npos)
+    if (groups == 0 || key[groups - 1] == '.') return key.substr(0, groups);
+  for (size_t at = key.find(kStatePart); at != std::string::npos;
+       at = key.find(kStatePart, at + 1)) {
+    if (at > 0 && key[at - 1] != '.') continue;
+    const auto [name, what] = SplitDcpKey(std::string_view(key).substr(at + kStatePart.size()));
+    const bool numbered = IsDcpNumber(name) && IsKeptName(what);
+    const bool named = shapes.contains(name) || (name.starts_with(kModelPrefix) &&
+                                                 shapes.contains(name.substr(kModelPrefix.size())));
+    if (numbered || named) return key.substr(0, at);
+  }
+  return std::nullopt;
+}
+
+// What stands for "optimizer."; nullopt where nothing needs to, and where more than one would.
+std::optional<std::string> FindOptimizer(const std::vector<std::string>& keys,
+                                         const Shapes& shapes) {
+  std::set<std::string> found;
+  for (const std::string& key : keys)
+    if (std::optional<std::string> before = BeforeState(key, shapes)) found.insert(*before);
+  if (found.size() != 1 || *found.begin() == kOptimizerPrefix) return std::nullopt;
+  return *found.begin();
+}
+
 class Unwrapper {
  public:
   Unwrapper(const dcp::Folder& folder, const Shapes& shapes) : outer_(FindOuter(folder, shapes)) {
     std::vector<std::string> keys = KeysOf(folder);
     for (std::string& key : keys) key = KeyOf(key);
-    const auto has = [&](std::string_view name, std::string_view what) {
-      const std::string prefix = std::string(name) + std::string(what);
-      return std::ranges::any_of(keys,
-                                 [&](const std::string& key) { return key.starts_with(prefix); });
-    };
-    const auto is_optimizer = [&](std::string_view name) {
-      return has(name, "state.") || has(name, "param_groups");
-    };
-    if (is_optimizer(kOptimizerPrefix)) return;
-    const auto named = std::ranges::find_if(kOptimizerNames, is_optimizer);
-    if (named != std::end(kOptimizerNames)) optimizer_ = *named;
+    optimizer_ = FindOptimizer(keys, shapes);
   }
 
   std::string KeyOf(const std::string& key) const {
     std::string plain = WithoutWrappers(key);
     if (plain.starts_with(outer_)) plain.erase(0, outer_.size());
-    if (!optimizer_.empty() && plain.starts_with(optimizer_))
-      plain.replace(0, optimizer_.size(), kOptimizerPrefix);
+    if (optimizer_ && IsOfOptimizer(plain)) plain.replace(0, optimizer_->size(), kOptimizerPrefix);
     return plain;
   }
 
   std::string Text() const {
     std::string text = "names of weights and state are taken without what is around them";
     if (!outer_.empty()) text += fmt::format(": \"{}\"", outer_);
-    if (!optimizer_.empty()) text += fmt::format("; \"{}\" is the optimizer", optimizer_);
+    if (optimizer_) text += fmt::format("; \"{}\" is the optimizer", *optimizer_);
     return text;
   }
 
  private:
-  std::string outer_;           // before all of the program's keys
-  std::string_view optimizer_;  // what stands for "optimizer."
+  bool IsOfOptimizer(const std::string& key) const {
+    if (!key.starts_with(*optimizer_)) return false;
+    const std::string_view rest = std::string_view(key).substr(optimizer_->size());
+    return !optimizer_->empty() || rest.starts_with(kStatePart) || rest.starts_with("param_groups");
+  }
+
+  std::string outer_;                     // before all of the program's keys
+  std::optional<std::string> optimizer_;  // what stands for "optimizer."
 };
 
 }  // namespace
@@ -113,10 +134,13 @@ void UnwrapKeys(Artifact& artifact, const models::Model& model) {
   }
   if (!differs) return;
   auto folder = std::make_shared<dcp::Folder>(*artifact.dcp);
-  for (dcp::StoredEntry& entry : folder->tensors) entry.key = unwrapper.KeyOf(entry.key);
-  for (dcp::ObjectEntry& object : folder->metadata.objects)
-    object.key = unwrapper.KeyOf(object.key);
-  folder->metadata.paths.clear();  // of the names that were
+  const auto shorten = [&](std::string& key) {
+    std::string to = unwrapper.KeyOf(key);
+    if (to != key) folder->stored_keys.emplace(to, key);
+    key = std::move(to);
+  };
+  for (dcp::StoredEntry& entry : folder->tensors) shorten(entry.key);
+  for (dcp::ObjectEntry& object : folder->metadata.objects) shorten(object.key);
   artifact.dcp = std::move(folder);
   artifact.warnings.push_back(unwrapper.Text());
 }

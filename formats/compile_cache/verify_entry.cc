@@ -8,6 +8,7 @@
 
 #include "formats/compile_cache/manifest.h"
 #include "formats/neff/header.h"
+#include "lib/compress/decompressor.h"
 #include "lib/hash/digest.h"
 #include "lib/system/folders.h"
 #include "lib/system/paths.h"
@@ -58,6 +59,7 @@ class Verifier {
     }
     if (entry_.payload == kNeffFile) NXDKIT_TRY(Keep(kNeffFile, CheckNeff()));
     if (entry_.payload == kBlobFile) NXDKIT_TRY(CheckBlobs());
+    NXDKIT_TRY(CheckCompressed());
     NXDKIT_ASSIGN(const bool has_manifest, Has(kManifestFile));
     if (has_manifest)
       NXDKIT_TRY(Keep(kManifestFile, CheckManifest()));
@@ -108,6 +110,28 @@ class Verifier {
     if (!matches)
       Add(kNeffFile, "the payload does not have the hash of the header, " + HashText(neff.header));
     return OkStatus();
+  }
+
+  // The graph, where it is kept compressed: its checksum.
+  Status CheckCompressed() {
+    NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(entry_.path));
+    for (const std::string& name : names)
+      if (name.ends_with(".gz") && Has(name)) NXDKIT_TRY(Keep(name, CheckGzip(name)));
+    return OkStatus();
+  }
+
+  Status CheckGzip(const std::string& name) {
+    NXDKIT_ASSIGN(const File file, File::OpenRead(Path(name)));
+    uint64_t at = 0;
+    Decompressor stream(
+        [&](std::span<std::byte> to) -> Result<size_t> {
+          const auto part = to.first(std::min<uint64_t>(to.size(), file.bytes() - at));
+          NXDKIT_TRY(file.ReadAt(at, part));
+          at += part.size();
+          return part.size();
+        },
+        Compression::kGzip);
+    return stream.Drain(poll_);
   }
 
   // model.pt, and model_<part>.pt of models in several parts.

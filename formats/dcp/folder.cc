@@ -87,6 +87,11 @@ Result<bool> LooksLikeFolder(const std::string& path) {
   return form.has_value();
 }
 
+const std::string& StoredKey(const Folder& folder, const std::string& key) {
+  const auto stored = folder.stored_keys.find(key);
+  return stored == folder.stored_keys.end() ? key : stored->second;
+}
+
 void AddWarning(Folder& folder, std::string warning) {
   if (folder.warnings.size() < kMaxWarnings) folder.warnings.push_back(std::move(warning));
 }

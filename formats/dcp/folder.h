@@ -2,6 +2,8 @@
 // items. Format facts: FORMAT.md beside this file.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,7 +52,12 @@ struct Folder {
   std::vector<TensorFile> files;  // sorted by name; each chunk is a tensor, named by its key
   std::vector<Archive> archives;  // every item that is stored as it is, once
   std::vector<std::string> warnings;
+  // Where keys were shortened after they were read: the one that is stored, by the shorter one.
+  std::map<std::string, std::string, std::less<>> stored_keys;
 };
+
+// The key as it is stored; metadata.paths goes by it.
+const std::string& StoredKey(const Folder& folder, const std::string& key);
 
 // Warnings beyond twenty are left out.
 void AddWarning(Folder& folder, std::string warning);

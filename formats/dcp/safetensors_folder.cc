@@ -134,15 +134,21 @@ class ShardOpener {
     return OkStatus();
   }
 
-  // torch writes each chunk once; one that is there twice, or lies over another, is of another
-  // save. Whole tensors have no shape but that of their chunks.
+  // One that lies over another is of another save. The same box twice is a copy, as in other forms:
+  // whoever reads it compares the two. Whole tensors have no shape but that of their chunks.
   Status Finish(const StoredEntry& entry) const {
     NXDKIT_TRY(PackedBytes(entry.dtype, entry.shape));
     std::vector<Box> boxes;
-    for (const StoredChunk& chunk : entry.chunks) boxes.push_back(chunk.box);
+    std::vector<const StoredChunk*> chunks;  // of copies the first
+    std::set<std::pair<Shape, Shape>> met;
+    for (const StoredChunk& chunk : entry.chunks) {
+      if (!met.insert({chunk.box.lo, chunk.box.extent}).second) continue;
+      boxes.push_back(chunk.box);
+      chunks.push_back(&chunk);
+    }
     if (const auto pair = FindOverlap(boxes)) {
-      const StoredChunk& a = entry.chunks[pair->second];
-      const StoredChunk& b = entry.chunks[pair->first];
+      const StoredChunk& a = *chunks[pair->second];
+      const StoredChunk& b = *chunks[pair->first];
       return Corrupt("the chunk {} in {} and the chunk {} in {} overlap", BoxText(a.box),
                      BaseName(files_.files[a.file].path), BoxText(b.box),
                      BaseName(files_.files[b.file].path))

@@ -1,63 +1,43 @@
 #include "formats/dcp/zstd_item.h"
 
-#include <zstd.h>
-
 #include <algorithm>
 #include <functional>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "lib/base/errors.h"
+#include "lib/compress/decompressor.h"
 
 namespace nxdkit::dcp {
 namespace {
 
-constexpr int kMaxWindowLog = 27;  // what zstd itself takes if nobody asks for more
-
-struct FreeStream {
-  void operator()(ZSTD_DStream* stream) const { ZSTD_freeDStream(stream); }
-};
-
 using Sink = std::function<Status(std::span<const std::byte>)>;
-
-Error Refused(FileView packed, uint64_t at, Error error) {
-  return std::move(error).in(packed.path()).at(packed.start() + at);
-}
 
 // Frame after frame, until the bytes end with one.
 Result<uint64_t> Stream(FileView packed, uint64_t max_bytes, const Sink& sink) {
-  const std::unique_ptr<ZSTD_DStream, FreeStream> stream(ZSTD_createDStream());
-  NXDKIT_CHECK(stream != nullptr);
-  ZSTD_DCtx_setParameter(stream.get(), ZSTD_d_windowLogMax, kMaxWindowLog);
-  std::vector<std::byte> in(ZSTD_DStreamInSize());
-  std::vector<std::byte> out(ZSTD_DStreamOutSize());
-  uint64_t bytes = 0;
-  size_t hint = 1;  // 0: a frame has ended
-  for (uint64_t at = 0; at < packed.bytes();) {
-    const size_t size = static_cast<size_t>(std::min<uint64_t>(in.size(), packed.bytes() - at));
-    NXDKIT_TRY(packed.ReadAt(at, std::span(in).first(size)));
-    ZSTD_inBuffer from = {in.data(), size, 0};
-    bool full = false;  // the output was, and so there may be more
-    while (from.pos < from.size || full) {
-      ZSTD_outBuffer to = {out.data(), out.size(), 0};
-      hint = ZSTD_decompressStream(stream.get(), &to, &from);
-      if (ZSTD_isError(hint))
-        return Refused(packed, at + from.pos,
-                       Corrupt("the item does not decompress: {}", ZSTD_getErrorName(hint)));
-      bytes += to.pos;
-      if (bytes > max_bytes)
-        return Refused(
-            packed, 0,
-            Corrupt("the item decompresses to more than the {} bytes that it can have", max_bytes));
-      NXDKIT_TRY(sink(std::span<const std::byte>(out).first(to.pos)));
-      full = to.pos == to.size && hint != 0;
-    }
-    at += size;
+  uint64_t at = 0;
+  Decompressor item(
+      [&](std::span<std::byte> to) -> Result<size_t> {
+        const auto part = to.first(std::min<uint64_t>(to.size(), packed.bytes() - at));
+        NXDKIT_TRY(packed.ReadAt(at, part));
+        at += part.size();
+        return part.size();
+      },
+      Compression::kZstd);
+  for (;;) {
+    const Result<std::span<const std::byte>> bytes = item.Next();
+    if (!bytes.ok() && !bytes.error().file().empty()) return bytes.error();  // of reading
+    if (!bytes.ok())
+      return Error(bytes.error().code(), bytes.error().message())
+          .in(packed.path())
+          .at(packed.start() + item.bytes_taken());
+    if (bytes->empty()) return item.bytes_made();
+    if (item.bytes_made() > max_bytes)
+      return Corrupt("the item decompresses to more than the {} bytes that it can have", max_bytes)
+          .in(packed.path())
+          .at(packed.start());
+    NXDKIT_TRY(sink(*bytes));
   }
-  if (hint != 0)
-    return Refused(packed, packed.bytes(), Corrupt("the item ends inside of a frame of zstd"));
-  return bytes;
 }
 
 class ItemStorage : public Storage {

@@ -11,47 +11,52 @@
 #include <set>
 
 #include "lib/base/errors.h"
+#include "lib/compress/decompressor.h"
 #include "lib/system/utf8_locale.h"
 
 namespace nxdkit::neff {
 namespace {
 
-constexpr size_t kReadBlock = 64 << 10;
-
 using Reader = std::unique_ptr<archive, int (*)(archive*)>;
 
-// The payload as libarchive reads it, block by block.
+// The payload as libarchive reads it, without its compression.
 struct Source {
-  const File& file;
-  uint64_t at = 0;
-  uint64_t end = 0;
-  std::vector<std::byte> block;
+  Decompressor bytes;
   std::optional<Error> error;
 };
 
 la_ssize_t ReadBlock(archive* reader, void* client, const void** buffer) {
   auto& source = *static_cast<Source*>(client);
-  source.block.resize(std::min<uint64_t>(kReadBlock, source.end - source.at));
-  if (Status got = source.file.ReadAt(source.at, source.block); !got.ok()) {
-    source.error = std::move(got).error();
-    archive_set_error(reader, EIO, "read error");
-    return ARCHIVE_FATAL;
+  const Result<std::span<const std::byte>> next = source.bytes.Next();
+  if (next.ok()) {
+    *buffer = next->data();
+    return static_cast<la_ssize_t>(next->size());
   }
-  source.at += source.block.size();
-  *buffer = source.block.data();
-  return static_cast<la_ssize_t>(source.block.size());
+  source.error = next.error();
+  archive_set_error(reader, EIO, "read error");
+  return ARCHIVE_FATAL;
+}
+
+// The bytes of the payload, one after the other.
+Decompressor::Source PartOf(const File& file, const Located& neff) {
+  return [&file, at = neff.data_offset(),
+          end = neff.data_offset() + neff.header.data_bytes](std::span<std::byte> to) mutable {
+    const auto part = to.first(std::min<uint64_t>(to.size(), end - at));
+    const Status read = file.ReadAt(at, part);
+    at += part.size();
+    return read.ok() ? Result<size_t>(part.size()) : Result<size_t>(read.error());
+  };
 }
 
 class Lister {
  public:
   Lister(const File& file, const Located& neff, const ListLimits& limits)
       : limits_(limits),
-        source_{file, neff.data_offset(), neff.data_offset() + neff.header.data_bytes, {}, {}},
+        source_{Decompressor(PartOf(file, neff)), {}},
         reader_(archive_read_new(), archive_read_free) {}
 
   Result<Listing> Run() {
     if (!reader_) return OverLimit("the system gave no memory");
-    archive_read_support_filter_gzip(reader_.get());
     archive_read_support_format_tar(reader_.get());
     if (archive_read_open(reader_.get(), &source_, nullptr, ReadBlock, nullptr) != ARCHIVE_OK)
       return Damaged();
@@ -59,7 +64,7 @@ class Lister {
       if (limits_.poll) NXDKIT_TRY(limits_.poll());
       archive_entry* entry = nullptr;
       const int status = archive_read_next_header(reader_.get(), &entry);
-      if (status == ARCHIVE_EOF) break;
+      if (status == ARCHIVE_EOF) return ReadEnd();
       if (status != ARCHIVE_OK && status != ARCHIVE_WARN) return Damaged();
       Add(entry);
       if (!listing_.cut_short.empty()) break;
@@ -85,6 +90,26 @@ class Lister {
           {text, static_cast<uint64_t>(std::max<la_int64_t>(0, archive_entry_size(entry)))});
   }
 
+  // What is behind the archive's end: there gzip has its checksum.
+  Result<Listing> ReadEnd() {
+    for (bool more = true; more;) {
+      if (limits_.poll) NXDKIT_TRY(limits_.poll());
+      const Result<std::span<const std::byte>> next = source_.bytes.Next();
+      if (!next.ok()) source_.error = next.error();
+      if (!next.ok()) return Damaged();
+      if (IsOverLimit()) break;
+      more = !next->empty();
+    }
+    return std::move(listing_);
+  }
+
+  bool IsOverLimit() {
+    const uint64_t done = source_.bytes.bytes_made();
+    if (done > limits_.bytes)
+      listing_.cut_short = fmt::format("more than {} bytes after decompression", limits_.bytes);
+    return done > limits_.bytes;
+  }
+
   // The contents of the current member; false for damage.
   Result<bool> PassOver() {
     const void* data = nullptr;
@@ -95,17 +120,14 @@ class Lister {
       const int status = archive_read_data_block(reader_.get(), &data, &bytes, &offset);
       if (status == ARCHIVE_EOF) return true;
       if (status != ARCHIVE_OK && status != ARCHIVE_WARN) return false;
-      const la_int64_t done = archive_filter_bytes(reader_.get(), 0);
-      if (done >= 0 && static_cast<uint64_t>(done) > limits_.bytes) {
-        listing_.cut_short = fmt::format("more than {} bytes after decompression", limits_.bytes);
-        return true;
-      }
+      if (IsOverLimit()) return true;
     }
   }
 
   Result<Listing> Damaged() {
-    if (source_.error) return *source_.error;
     const char* text = archive_error_string(reader_.get());
+    if (source_.error && source_.error->code() != Errc::kCorrupt) return *source_.error;
+    if (source_.error) text = source_.error->message().c_str();
     listing_.cut_short = fmt::format("the archive is damaged: {}", text ? text : "no reason");
     return std::move(listing_);
   }

@@ -79,11 +79,20 @@ class Maker {
   }
 
   void AddTensor(dcp::GlobalTensor tensor) {
+    tensor.layout.name = OutputKey(tensor.layout.name);
     if (spec_.dcp_names) KeepPath(tensor.layout.name);
     out_.tensors.push_back(std::move(tensor));
   }
 
-  void AddArchive(const std::string& key, std::string archive) {
+  // As the checkpoint stores it, where its names stay: with what programs have put around them.
+  std::string OutputKey(const std::string& key) const {
+    return spec_.dcp_names && source_.artifact.dcp ? dcp::StoredKey(*source_.artifact.dcp, key)
+                                                   : key;
+  }
+
+  void AddArchive(const std::string& short_key, std::string archive) {
+    const std::string key = OutputKey(short_key);
+    if (source_.artifact.dcp) KeepPath(key);
     dcp::ObjectArchive& shared = archives_[archive];
     if (!shared) shared = std::make_shared<const std::string>(std::move(archive));
     out_.objects.push_back({key, shared});
@@ -92,7 +101,6 @@ class Maker {
   Status AddObject(const std::string& key, const PickleValue& value) {
     Result<std::string> archive = dcp::EncodeObject(value);
     if (!archive.ok()) return std::move(archive).error().on(key);
-    if (spec_.dcp_names) KeepPath(key);
     AddArchive(key, *std::move(archive));
     return OkStatus();
   }
@@ -215,7 +223,6 @@ class Maker {
     for (const RunTensor& tensor : source_.run) {
       if (IsRenamed(tensor.key)) continue;
       const Shape& shape = source_.params[tensor.param].shape;
-      KeepPath(tensor.key);
       AddTensor({WholeTensor(tensor.key, 0, tensor.param, shape), shape, -1});
     }
     return CarryObjects();
@@ -241,7 +248,6 @@ class Maker {
     for (const dcp::ObjectEntry& object : folder.metadata.objects) {
       if (!carried.contains(object.key) || IsRenamed(object.key)) continue;
       NXDKIT_ASSIGN(std::string archive, dcp::ReadObject(folder, object));
-      KeepPath(object.key);
       AddArchive(object.key, std::move(archive));
     }
     return OkStatus();

@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "formats/rollout/weight_slots.h"
+#include "formats/tar/stream_sum.h"
 #include "lib/base/errors.h"
+#include "lib/compress/compressor.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"
@@ -22,6 +24,7 @@ namespace nxdkit::tar {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
+constexpr int kBlockBytesOut = 256 << 10;
 // No padding after the archive: 10 KiB blocks are for tape drives, and zstd takes zeros behind its
 // last frame for damage.
 constexpr int kLastBlockBytes = 1;
@@ -109,63 +112,63 @@ struct Target {
   int fd = -1;
   std::string path;
   uint64_t bytes = 0;
-  int saved_errno = 0;
+
+  Status Write(std::span<const std::byte> from) {
+    while (!from.empty()) {
+      const ssize_t written = ::write(fd, from.data(), from.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return OutputError("write the archive", errno).in(path);
+      from = from.subspan(static_cast<size_t>(written));
+      bytes += static_cast<uint64_t>(written);
+    }
+    return OkStatus();
+  }
 };
 
-la_ssize_t WriteTarget(archive*, void* context, const void* bytes, size_t count) {
-  Target& target = *static_cast<Target*>(context);
-  ssize_t written;
-  do {
-    written = ::write(target.fd, bytes, count);
-  } while (written < 0 && errno == EINTR);  // to libarchive nothing written is an error
-  if (written < 0) {
-    target.saved_errno = errno;
-    return -1;
+// What libarchive writes, on its way to the target.
+struct Stream {
+  Compressor compressor;
+  StreamSum sum;
+  Status status;
+
+  Status Add(std::span<const std::byte> bytes) {
+    sum.Add(bytes);
+    return compressor.Add(bytes);
   }
-  target.bytes += static_cast<uint64_t>(written);
-  return written;
+};
+
+la_ssize_t WriteStream(archive*, void* context, const void* bytes, size_t count) {
+  Stream& stream = *static_cast<Stream*>(context);
+  stream.status = stream.Add({static_cast<const std::byte*>(bytes), count});
+  return stream.status.ok() ? static_cast<la_ssize_t>(count) : -1;
 }
 
 using Writer = std::unique_ptr<archive, int (*)(archive*)>;
 
-Error WriteError(archive* writer, const Target& target) {
-  if (target.saved_errno != 0)
-    return OutputError("write the archive", target.saved_errno).in(target.path);
+Error WriteError(archive* writer, const Stream& stream, const std::string& path) {
+  if (!stream.status.ok()) return stream.status.error();
   const char* text = archive_error_string(writer);
   return Error(Errc::kIo, fmt::format("cannot write the archive: {}", text ? text : "no reason"))
-      .in(target.path);
+      .in(path);
 }
 
-Result<Writer> OpenWriter(const PackRequest& request, Target& target) {
+Result<Writer> OpenWriter(Stream& stream, const std::string& path) {
   Writer writer(archive_write_new(), archive_write_free);
   if (!writer) return OverLimit("the system gave no memory");
   // ustar headers, with pax records only for what does not fit them.
   int status = archive_write_set_format_pax_restricted(writer.get());
-  if (request.compression == Compression::kZstd)
-    status = std::min(status, archive_write_add_filter_zstd(writer.get()));
-  if (request.compression == Compression::kGzip) {
-    status = std::min(status, archive_write_add_filter_gzip(writer.get()));
-    // The time of day does not belong into the bytes.
-    status = std::min(status,
-                      archive_write_set_filter_option(writer.get(), "gzip", "timestamp", nullptr));
-  }
-  if (request.level && request.compression != Compression::kNone) {
-    const std::string level = std::to_string(*request.level);
-    if (archive_write_set_filter_option(writer.get(), nullptr, "compression-level",
-                                        level.c_str()) != ARCHIVE_OK)
-      return BadUsage("{} has no level {}", CompressionName(request.compression), level);
-  }
+  status = std::min(status, archive_write_set_bytes_per_block(writer.get(), kBlockBytesOut));
   status = std::min(status, archive_write_set_bytes_in_last_block(writer.get(), kLastBlockBytes));
   status =
-      std::min(status, archive_write_open(writer.get(), &target, nullptr, WriteTarget, nullptr));
-  if (status != ARCHIVE_OK) return WriteError(writer.get(), target);
+      std::min(status, archive_write_open(writer.get(), &stream, nullptr, WriteStream, nullptr));
+  if (status != ARCHIVE_OK) return WriteError(writer.get(), stream, path);
   return writer;
 }
 
 class Packer {
  public:
-  Packer(const PackRequest& request, archive* writer, const Target& target)
-      : request_(request), writer_(writer), target_(target), buffer_(kBufferBytes) {}
+  Packer(const PackRequest& request, archive* writer, const Stream& stream)
+      : request_(request), writer_(writer), stream_(stream), buffer_(kBufferBytes) {}
 
   Status Add(const Member& member) {
     const std::unique_ptr<archive_entry, void (*)(archive_entry*)> entry(archive_entry_new(),
@@ -177,7 +180,7 @@ class Packer {
     archive_entry_set_mtime(entry.get(), 0, 0);
     archive_entry_set_size(entry.get(), static_cast<la_int64_t>(member.bytes));
     if (archive_write_header(writer_, entry.get()) != ARCHIVE_OK)
-      return WriteError(writer_, target_);
+      return WriteError(writer_, stream_, request_.output);
     if (member.folder) return OkStatus();
     NXDKIT_TRY(AddBytes(member).member(member.name));
     return OkStatus();
@@ -193,7 +196,7 @@ class Packer {
       NXDKIT_TRY(file.ReadAt(at, part));
       if (archive_write_data(writer_, part.data(), part.size()) !=
           static_cast<la_ssize_t>(part.size()))
-        return WriteError(writer_, target_);
+        return WriteError(writer_, stream_, request_.output);
       at += part.size();
       if (request_.hooks.on_bytes) request_.hooks.on_bytes(part.size());
     }
@@ -202,9 +205,19 @@ class Packer {
 
   const PackRequest& request_;
   archive* writer_;
-  const Target& target_;
+  const Stream& stream_;
   std::vector<std::byte> buffer_;
 };
+
+Result<Compressor> MakeCompressor(const PackRequest& request, Target& target) {
+  const bool compresses = request.compression != Compression::kNone;
+  Result<Compressor> compressor =
+      Compressor::Make(request.compression, compresses ? request.level : std::nullopt,
+                       [&target](std::span<const std::byte> bytes) { return target.Write(bytes); });
+  if (!compressor.ok() && compressor.error().code() == Errc::kUsage)
+    return BadUsage("{} has no level {}", CompressionName(request.compression), *request.level);
+  return compressor;
+}
 
 Result<TransportReport> PackTo(const PackRequest& request, const Listing& listing, Target& target) {
   const Utf8Locale utf8;
@@ -215,11 +228,20 @@ Result<TransportReport> PackTo(const PackRequest& request, const Listing& listin
     report.bytes += member.bytes;
   }
   if (request.hooks.begin) request.hooks.begin("packing", report.bytes);
-  NXDKIT_ASSIGN(const Writer writer, OpenWriter(request, target));
-  Packer packer(request, writer.get(), target);
+  Result<Compressor> compressor = MakeCompressor(request, target);
+  if (!compressor.ok()) return std::move(compressor).error();
+  Stream stream{*std::move(compressor), {}, {}};
+  NXDKIT_ASSIGN(const Writer writer, OpenWriter(stream, target.path));
+  Packer packer(request, writer.get(), stream);
   for (const Member& member : listing.members) NXDKIT_TRY(packer.Add(member));
-  if (archive_write_close(writer.get()) != ARCHIVE_OK) return WriteError(writer.get(), target);
+  if (archive_write_close(writer.get()) != ARCHIVE_OK)
+    return WriteError(writer.get(), stream, target.path);
+  // The others have the checksum of their compression.
+  if (request.compression == Compression::kNone)
+    NXDKIT_TRY(stream.compressor.Add(stream.sum.Record()));
+  NXDKIT_TRY(stream.compressor.Finish());
   report.archive_bytes = target.bytes;
+  report.has_checksum = true;
   return report;
 }
 

@@ -4,10 +4,10 @@
 #include <optional>
 
 #include "formats/tar/transport.h"
+#include "lib/compress/compression.h"
 
 namespace nxdkit::tar {
 
-enum class Compression : uint8_t { kNone, kZstd, kGzip };
 std::string_view CompressionName(Compression compression);  // "tar", "tar.zst", "tar.gz"
 std::optional<Compression> CompressionFromName(std::string_view name);
 // By how a file's name ends; also ".tgz" and ".tzst".

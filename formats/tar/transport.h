@@ -29,6 +29,7 @@ struct TransportReport {
   uint64_t files = 0;
   uint64_t bytes = 0;          // of the files
   uint64_t archive_bytes = 0;  // of the archive
+  bool has_checksum = false;   // over every byte of it: what was read is what was written
 };
 
 inline constexpr size_t kMaxNameBytes = 4096;

@@ -7,14 +7,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <memory>
 #include <set>
 #include <vector>
 
 #include "formats/rollout/bundle.h"
 #include "formats/rollout/weight_slots.h"
+#include "formats/tar/stream_sum.h"
+#include "lib/base/checked.h"
 #include "lib/base/errors.h"
+#include "lib/compress/decompressor.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"
@@ -27,35 +32,121 @@ constexpr size_t kReadBytes = 1 << 20;
 constexpr la_int64_t kBlockBytes = 512;
 constexpr uint64_t kMaxEntries = 1'000'000;
 
-using Reader = std::unique_ptr<archive, int (*)(archive*)>;
-
-// Whether libarchive itself could not go on because the system refused, not because of the bytes.
-Error ReadError(archive* reader, const std::string& path) {
-  const char* text = archive_error_string(reader);
-  const int number = archive_errno(reader);
-  const bool system = number == EIO || number == ENOMEM;
-  return Error(system ? Errc::kIo : Errc::kCorrupt,
-               fmt::format("the archive cannot be read: {}", text ? text : "no reason"))
-      .in(path)
-      .at(static_cast<uint64_t>(std::max<la_int64_t>(0, archive_filter_bytes(reader, -1))));
+uint64_t AddOrMost(uint64_t a, uint64_t b) {
+  return CheckedAdd(a, b).value_or(std::numeric_limits<uint64_t>::max());
 }
 
-Result<Reader> OpenReader(const UnpackRequest& request, const File& file) {
+using Reader = std::unique_ptr<archive, int (*)(archive*)>;
+
+// The archive's bytes, read once from the first to the last.
+class Input {
+ public:
+  Input(const UnpackRequest& request, const File& file)
+      : request_(request),
+        file_(file),
+        decompressor_([this](std::span<std::byte> to) { return Read(to); }) {}
+
+  // The next bytes of the archive without its compression; none at its end.
+  Result<std::span<const std::byte>> Next() {
+    if (request_.hooks.poll) NXDKIT_TRY(request_.hooks.poll());
+    NXDKIT_ASSIGN(const auto bytes, decompressor_.Next().in(request_.archive));
+    check_.Add(bytes);
+    // Headers and padding of as many entries as there may be are not what a limit is for.
+    NXDKIT_TRY(
+        CheckSize(decompressor_.bytes_made() - std::min(decompressor_.bytes_made(), kAlwaysBytes)));
+    return bytes;
+  }
+
+  // kLimit when so many bytes come out of what was read.
+  Status CheckSize(uint64_t bytes) const {
+    const uint64_t limit = request_.max_bytes.value_or(
+        std::max(kAlwaysBytes, kMaxRatio * std::max(file_.bytes(), decompressor_.bytes_taken())));
+    if (bytes <= limit) return OkStatus();
+    return OverLimit("what is in the archive has {} bytes at least, over the limit of {}", bytes,
+                     limit)
+        .in(request_.archive)
+        .hint("--max-unpacked takes more");
+  }
+
+  // What is behind the end of the archive, which is at `end`: all the checksums. Whether there is
+  // one over every byte.
+  Result<bool> Finish(uint64_t end) {
+    for (;;) {
+      NXDKIT_ASSIGN(const auto bytes, Next());
+      if (bytes.empty()) break;
+    }
+    NXDKIT_ASSIGN(const bool has_record, check_.Finish(end).in(request_.archive));
+    return has_record || decompressor_.has_checksums();
+  }
+
+  uint64_t bytes_taken() const { return decompressor_.bytes_taken(); }
+
+ private:
+  Result<size_t> Read(std::span<std::byte> to) {
+    if (request_.archive != kStream) {
+      const std::span<std::byte> part =
+          to.first(std::min<uint64_t>(to.size(), file_.bytes() - at_));
+      NXDKIT_TRY(file_.ReadAt(at_, part));
+      at_ += part.size();
+      return part.size();
+    }
+    ssize_t got;
+    do {
+      got = ::read(STDIN_FILENO, to.data(), to.size());
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) return SystemError("read the archive", errno).in("standard input");
+    return static_cast<size_t>(got);
+  }
+
+  const UnpackRequest& request_;
+  const File& file_;
+  uint64_t at_ = 0;
+  Decompressor decompressor_;
+  StreamCheck check_;
+};
+
+// libarchive's reader of an input, which must stay where it is.
+struct ReadState {
+  Input& input;
+  Status status;
+};
+
+la_ssize_t ReadInput(archive* reader, void* context, const void** bytes) {
+  ReadState& state = *static_cast<ReadState*>(context);
+  const Result<std::span<const std::byte>> next = state.input.Next();
+  if (next.ok()) {
+    *bytes = next->data();
+    return static_cast<la_ssize_t>(next->size());
+  }
+  state.status = next.error();
+  archive_set_error(reader, EIO, "read error");
+  return ARCHIVE_FATAL;
+}
+
+// What stopped libarchive: what it read, or what it found.
+Error ReadError(archive* reader, const ReadState& state, const std::string& path) {
+  if (!state.status.ok()) return state.status.error();
+  const char* text = archive_error_string(reader);
+  if (archive_errno(reader) == ENOMEM) return OverLimit("the system gave no memory").in(path);
+  return Corrupt("the archive cannot be read: {}", text ? text : "no reason")
+      .in(path)
+      .at(state.input.bytes_taken());
+}
+
+Result<Reader> OpenReader(ReadState& state, const std::string& path) {
   Reader reader(archive_read_new(), archive_read_free);
   if (!reader) return OverLimit("the system gave no memory");
-  archive_read_support_filter_zstd(reader.get());
-  archive_read_support_filter_gzip(reader.get());
   archive_read_support_format_tar(reader.get());
-  const int fd = request.archive == kStream ? STDIN_FILENO : file.fd();
-  if (archive_read_open_fd(reader.get(), fd, kReadBytes) != ARCHIVE_OK)
-    return ReadError(reader.get(), request.archive);
+  if (archive_read_open(reader.get(), &state, nullptr, ReadInput, nullptr) != ARCHIVE_OK)
+    return ReadError(reader.get(), state, path);
   return reader;
 }
 
 class Unpacker {
  public:
-  Unpacker(const UnpackRequest& request, archive* reader, const std::string& folder)
-      : request_(request), reader_(reader), folder_(folder), buffer_(kReadBytes) {}
+  Unpacker(const UnpackRequest& request, ReadState& state, archive* reader,
+           const std::string& folder)
+      : request_(request), state_(state), reader_(reader), folder_(folder), buffer_(kReadBytes) {}
 
   Result<TransportReport> Run() {
     while (true) {
@@ -67,13 +158,15 @@ class Unpacker {
         break;
       }
       if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
-        return ReadError(reader_, request_.archive);
+        return ReadError(reader_, state_, request_.archive);
       if (++entries_ > kMaxEntries)
         return Corrupt("over {} entries", kMaxEntries).in(request_.archive);
       NXDKIT_TRY(Add(entry).in(request_.archive));
     }
     if (report_.files == 0) return Corrupt("the archive holds no file").in(request_.archive);
-    report_.archive_bytes = static_cast<uint64_t>(archive_filter_bytes(reader_, -1));
+    NXDKIT_ASSIGN(report_.has_checksum,
+                  state_.input.Finish(static_cast<uint64_t>(archive_filter_bytes(reader_, 0))));
+    report_.archive_bytes = state_.input.bytes_taken();
     return report_;
   }
 
@@ -140,6 +233,9 @@ class Unpacker {
     const la_int64_t declared = archive_entry_size(entry);
     if (declared < 0) return Corrupt("a size of {} bytes", declared);
     const uint64_t bytes = static_cast<uint64_t>(declared);
+    // Of a stream nobody knows how much is still to come.
+    if (request_.archive != kStream || request_.max_bytes)
+      NXDKIT_TRY(state_.input.CheckSize(AddOrMost(report_.bytes, bytes)));
     NXDKIT_ASSIGN(File file, File::OpenWrite(JoinPath(folder_, name)));
     if (bytes > 0) NXDKIT_TRY(file.Allocate(bytes));
     NXDKIT_TRY(CopyData(file, bytes));
@@ -155,9 +251,11 @@ class Unpacker {
     while (true) {
       if (request_.hooks.poll) NXDKIT_TRY(request_.hooks.poll());
       const la_ssize_t got = archive_read_data(reader_, buffer_.data(), buffer_.size());
-      if (got < 0) return ReadError(reader_, request_.archive);
+      if (got < 0) return ReadError(reader_, state_, request_.archive);
       if (got == 0) break;
       const std::span<const std::byte> part = std::span(buffer_).first(static_cast<size_t>(got));
+      // What is not stored, because it is zeros, is written all the same.
+      NXDKIT_TRY(state_.input.CheckSize(AddOrMost(report_.bytes, at + part.size())));
       if (part.size() > bytes - at) return Corrupt("more than the {} bytes it says", bytes);
       NXDKIT_TRY(file.WriteAt(at, part));
       at += part.size();
@@ -168,6 +266,7 @@ class Unpacker {
   }
 
   const UnpackRequest& request_;
+  ReadState& state_;
   archive* reader_;
   const std::string folder_;
   std::vector<std::byte> buffer_;
@@ -201,9 +300,11 @@ Result<TransportReport> Unpack(const UnpackRequest& request) {
   }
   NXDKIT_ASSIGN(Staging staging,
                 Staging::Begin(request.output, {.replace = request.force, .sync = request.sync}));
-  NXDKIT_ASSIGN(const Reader reader, OpenReader(request, file));
+  Input input(request, file);
+  ReadState state{input, {}};
+  NXDKIT_ASSIGN(const Reader reader, OpenReader(state, request.archive));
   if (request.hooks.begin) request.hooks.begin("unpacking", 0);
-  Unpacker unpacker(request, reader.get(), staging.path());
+  Unpacker unpacker(request, state, reader.get(), staging.path());
   NXDKIT_ASSIGN(const TransportReport report, unpacker.Run());
   if (request.sync) NXDKIT_TRY(unpacker.Sync());
   NXDKIT_ASSIGN(const bool onto_folder, IsFolder(request.output));

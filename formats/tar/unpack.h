@@ -1,6 +1,8 @@
 // PRIVATE: what is in an archive, as files again.
 #pragma once
 
+#include <optional>
+
 #include "formats/tar/transport.h"
 
 namespace nxdkit::tar {
@@ -9,12 +11,21 @@ struct UnpackRequest {
   std::string archive;  // kStream: from standard input
   std::string output;   // the folder, or the file
   int strip = 0;        // leading parts of every name that are dropped
+  // The files may have together. Absent: kMaxRatio times what is read of the archive, and
+  // kAlwaysBytes at least.
+  std::optional<uint64_t> max_bytes = std::nullopt;
   bool force = false;
   bool sync = true;
   Hooks hooks = {};
 };
 
-// kUsage when the archive is of a file (see Pack), and there is a folder where it would be.
+// Weights of a model compress to two thirds; with an optimizer that has taken no step, whose moments
+// are zeros, to a tenth. Zeros alone, which nobody needs to move, to a thirty thousandth.
+inline constexpr uint64_t kMaxRatio = 100;
+inline constexpr uint64_t kAlwaysBytes = uint64_t{1} << 30;
+
+// Every checksum of the archive holds, or nothing is made: kCorrupt. kLimit for more than may come
+// out, before it is written. kUsage when the archive is of a file (see Pack), and there is a folder where it would be.
 Result<TransportReport> Unpack(const UnpackRequest& request);
 
 }  // namespace nxdkit::tar

@@ -110,6 +110,7 @@ Status CompareSink::Take(uint32_t tensor, uint64_t offset, std::span<const std::
   const std::span<std::byte> found = scratch->chunk.AtLeast(bytes.size());
   NXDKIT_TRY(scratch->gatherer.Read({{CopyWhole(actual_.stored[tensor], tensor)}, {}}, actual_,
                                     outputs_[tensor], offset, found));
+  if (seen_) seen_(tensor, offset, found);
   if (std::memcmp(bytes.data(), found.data(), bytes.size()) != 0) {
     const Dtype dtype = outputs_[tensor].dtype;
     const int64_t size = ElementBytes(dtype);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -38,9 +39,13 @@ ElementPlace PlaceOf(const TensorLayout& tensor, int64_t element);
 // a chunk.
 class CompareSink : public Sink {
  public:
+  // Is shown what is stored, packed, in the way of Take.
+  using Seen =
+      std::function<void(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes)>;
+
   // `outputs` are the executor's; outputs[i].dtype must be actual.stored[i].dtype.
-  CompareSink(const BoundLayout& actual, const std::vector<OutputTensor>& outputs)
-      : actual_(actual), outputs_(outputs) {}
+  CompareSink(const BoundLayout& actual, const std::vector<OutputTensor>& outputs, Seen seen = {})
+      : actual_(actual), outputs_(outputs), seen_(std::move(seen)) {}
 
   Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override;
   // Ordered by tensor. Call after the run.
@@ -55,6 +60,7 @@ class CompareSink : public Sink {
 
   const BoundLayout& actual_;
   const std::vector<OutputTensor>& outputs_;
+  const Seen seen_;
   mutable std::mutex mutex_;
   ScratchPool<Scratch> scratch_;
   std::map<uint32_t, Difference> differences_;

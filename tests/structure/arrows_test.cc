@@ -38,6 +38,7 @@ const std::vector<Room>& Rooms() {
       {"lib/net", {"lib/base"}},
       {"lib/yaml", {"lib/base", "lib/json"}},
       {"lib/hash", {"lib/base", "lib/system"}},
+      {"lib/compress", {"lib/base"}},
       {"lib/tensor", {"lib/base", "lib/system", "lib/hash"}},
       {"lib/plan", {"lib/base", "lib/system", "lib/tensor"}},
       {"lib/sinks", {"lib/base", "lib/system", "lib/hash", "lib/tensor", "lib/plan"}},

@@ -28,6 +28,13 @@ Json FitJson(const hardware::Fit& fit) {
           {"smallest", fit.smallest.empty() ? Json() : Json(fit.smallest)}};
 }
 
+Json ValuesJson(const ops::ValueReport& values) {
+  return {{"nan", values.nan},
+          {"infinite", values.inf},
+          {"not_finite", values.not_finite},
+          {"zero", values.zero}};
+}
+
 }  // namespace
 
 void SetInstance(const LayoutArgs& args, const Sides& sides, ops::ConvertRequest& request) {
@@ -46,6 +53,7 @@ Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run)
                {"verified", report.verified},
                {"already_published", report.already_published},
                {"dry_run", dry_run},
+               {"values", ValuesJson(report.values)},
                {"notes", report.notes}};
   if (report.fit) json["fit"] = FitJson(*report.fit);
   return json;

@@ -10,6 +10,9 @@ namespace {
 constexpr std::string_view kModulesAround[] = {"module", "_orig_mod", "_checkpoint_wrapped_module",
                                                "_fsdp_wrapped_module"};
 
+constexpr std::string_view kKeptNames[] = {"step",           "exp_avg",         "exp_avg_sq",
+                                           "max_exp_avg_sq", "momentum_buffer", "square_avg"};
+
 }  // namespace
 
 std::string WithoutWrappers(std::string_view name) {
@@ -40,6 +43,10 @@ std::pair<std::string, std::string> SplitDcpKey(std::string_view key) {
   const size_t dot = key.rfind('.');
   if (dot == std::string_view::npos) return {std::string(key), ""};
   return {std::string(key.substr(0, dot)), std::string(key.substr(dot + 1))};
+}
+
+bool IsKeptName(std::string_view name) {
+  return std::ranges::find(kKeptNames, name) != std::end(kKeptNames);
 }
 
 bool IsDcpNumber(std::string_view name) {

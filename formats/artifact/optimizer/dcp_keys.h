@@ -40,6 +40,9 @@ std::string WrapperOf(std::string_view key, const KnowsName& knows);
 // "NAME.exp_avg" in two, at the last dot.
 std::pair<std::string, std::string> SplitDcpKey(std::string_view key);
 
+// Whether optimizers of torch keep something of a parameter under this name: "exp_avg".
+bool IsKeptName(std::string_view name);
+
 // "0", "12": of a group or of a parameter that has no name.
 bool IsDcpNumber(std::string_view name);
 

@@ -4,9 +4,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "formats/artifact/inexact.h"
-#include "formats/artifact/infinities.h"
 #include "formats/artifact/proof.h"
+#include "formats/artifact/values.h"
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/check_conversion.h"
 #include "formats/ops/convert/delta_file.h"
@@ -26,6 +28,20 @@ std::optional<LoraReport> LoraReportOf(const BoundArtifact& source) {
   if (!adapter.lora) return std::nullopt;
   return LoraReport{adapter.artifact.path, adapter.lora->pair_count(), adapter.lora->whole_count(),
                     adapter.lora->config.rank, adapter.lora->config.ScaleOf("")};
+}
+
+// A few are named, of many the first.
+void NoteLeftOut(const std::vector<std::string>& names, ConvertReport& report) {
+  constexpr size_t kFew = 3;
+  if (names.size() > kFew) {
+    report.notes.push_back(
+        fmt::format("{} tensors are not parameters and are left out, the first "
+                    "is {}",
+                    names.size(), names.front()));
+    return;
+  }
+  for (const std::string& name : names)
+    report.notes.push_back(fmt::format("{} is not a parameter and is left out", name));
 }
 
 ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conversion,
@@ -57,8 +73,7 @@ ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conver
         optimizer->EntryNames()};
   report.blob_missing = request.to == Kind::kRollout && !spec.bundle && spec.cpu_plan_text.empty();
   report.notes = spec.notes;
-  for (const std::string& name : source.left_out)
-    report.notes.push_back(fmt::format("{} is not a parameter and is left out", name));
+  NoteLeftOut(source.left_out, report);
   report.warnings = source.artifact.warnings;
   report.warnings.insert(report.warnings.end(), spec.warnings.begin(), spec.warnings.end());
   report.lora = LoraReportOf(source);
@@ -111,16 +126,48 @@ Status ProveSource(const ConvertRequest& request, const Conversion& conversion,
   return OkStatus();
 }
 
-// What a narrower dtype cannot hold becomes a warning.
+// What of the values that were written somebody should look at: at most four lines.
+void NoteValues(const Conversion& conversion, const ValueScan& scan, ConvertReport& report) {
+  constexpr size_t kNamed = 2;
+  const auto name = [&](const ParamValues& values) -> const std::string& {
+    return conversion.source.params[values.param].name;
+  };
+  std::vector<std::string> lines;
+  for (const ParamValues& values : scan.Params()) {
+    if (values.nan + values.inf == 0) {
+      if (MayNotBeZero(conversion.source, values.param)) report.values.zero.push_back(name(values));
+      continue;
+    }
+    const Dtype dtype = conversion.output.outputs[values.tensor].dtype;
+    lines.push_back(fmt::format("{}: {} as {}", name(values), NotFiniteText(values), Name(dtype)));
+    report.values.not_finite.push_back(name(values));
+    report.values.nan += values.nan;
+    report.values.inf += values.inf;
+  }
+  const size_t more = lines.size() - std::min(lines.size(), kNamed);
+  lines.resize(lines.size() - more);
+  if (more > 0)
+    lines.push_back(
+        fmt::format("{} more parameters have elements that are NaN or infinite: "
+                    "ckpt-verify names them",
+                    more));
+  if (const auto& zero = report.values.zero; !zero.empty())
+    lines.push_back(fmt::format(
+        "{} of nothing but zeros, the first is {}",
+        zero.size() == 1 ? "a parameter is" : fmt::format("{} parameters are", zero.size()),
+        zero.front()));
+  for (std::string& line : lines) report.warnings.push_back(std::move(line));
+}
+
 Status RunInto(Sink& sink, const ConvertRequest& request, const Conversion& conversion,
                const Executor& executor, ConvertReport& report) {
   if (request.run.begin)
     request.run.begin(conversion.base ? "comparing" : "writing", executor.workload().bytes);
-  InfinityCounter counter(sink, conversion.plan, conversion.source.bound,
-                          conversion.output.outputs);
-  NXDKIT_TRY(executor.Run(counter));
+  ValueScan scan(conversion.output.layout, conversion.output.outputs);
+  ValueSink looked_at(sink, scan);
+  NXDKIT_TRY(executor.Run(looked_at));
   NXDKIT_TRY(ProveSource(request, conversion, report));
-  for (std::string& warning : counter.Warnings()) report.warnings.push_back(std::move(warning));
+  NoteValues(conversion, scan, report);
   return CountInexact(request, conversion, report);
 }
 

@@ -102,6 +102,14 @@ struct LoraReport {
   double scale = 0;
 };
 
+// What was seen of the values on their way, by parameter.
+struct ValueReport {
+  uint64_t nan = 0;  // elements
+  uint64_t inf = 0;
+  std::vector<std::string> not_finite;  // parameters that have some
+  std::vector<std::string> zero;        // matrices and norms of nothing but zeros
+};
+
 struct ConvertReport {
   std::string model_type;
   uint64_t parameters = 0;    // elements of the model
@@ -124,6 +132,7 @@ struct ConvertReport {
   std::optional<PartReport> part;      // of a Part
   std::optional<DeltaReport> delta;    // to and from a delta
   std::optional<LoraReport> lora;
+  ValueReport values;
   std::optional<hardware::Fit> fit;  // of an instance that was named
   std::vector<std::string> notes;
   std::vector<std::string> warnings;  // about the source

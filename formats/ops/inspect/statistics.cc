@@ -4,8 +4,8 @@
 #include <mutex>
 #include <numeric>
 
-#include "formats/ops/inspect/statistics_kernels.h"
 #include "lib/plan/executor.h"
+#include "lib/tensor/tally.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -116,10 +116,7 @@ TensorStatistics Summary(const Tally& tally, uint64_t repeats) {
 
 }  // namespace
 
-bool HasStatistics(Dtype dtype) {
-  const bool complex = dtype == Dtype::kC32 || dtype == Dtype::kC64 || dtype == Dtype::kC128;
-  return !complex && ElementBytes(dtype) > 0;
-}
+bool HasStatistics(Dtype dtype) { return HasTally(dtype); }
 
 Result<std::vector<std::optional<TensorStatistics>>> ComputeStatistics(
     std::span<const StoredTensor* const> tensors, const RunOptions& run) {

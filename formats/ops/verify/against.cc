@@ -155,12 +155,12 @@ Status ExplainHeads(const BoundArtifact& expected, const BoundArtifact& actual,
 }  // namespace
 
 Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact,
-                     VerifyReport& report) {
+                     const CompareSink::Seen& seen, VerifyReport& report) {
   const std::string& path = *request.against;
   NXDKIT_ASSIGN(const Kind kind,
                 request.against_kind ? Result<Kind>(*request.against_kind) : Recognise(path));
   NXDKIT_ASSIGN(const BoundArtifact other, OpenAndBind(path, kind, request.against_hints));
-  Result<std::vector<Finding>> first = CompareArtifacts(other, artifact, request.run);
+  Result<std::vector<Finding>> first = CompareArtifacts(other, artifact, request.run, seen);
   if (!first.ok()) {
     if (first.error().code() != Errc::kFindings) return std::move(first).error();
     report.findings.push_back(LayoutFinding(first.error()));
@@ -184,10 +184,9 @@ Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact
     return OkStatus();
   }
   const bool is_source = !back.empty() && back.size() < report.findings.size();
-  report.warnings.push_back(
-      fmt::format("the element types differ: compared after {} was {} from {}",
-                  is_source ? request.path : path, back.empty() ? "converted" : "rounded",
-                  is_source ? back_types : types));
+  report.warnings.push_back(fmt::format(
+      "the element types differ: compared after {} was {} from {}", is_source ? request.path : path,
+      back.empty() ? "converted" : "rounded", is_source ? back_types : types));
   if (!is_source) return ExplainHeads(other, artifact, report.findings);
   report.findings = std::move(back);
   return ExplainHeads(artifact, other, report.findings);

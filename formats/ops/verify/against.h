@@ -3,14 +3,15 @@
 
 #include "formats/artifact/bind.h"
 #include "formats/ops/verify/verify.h"
+#include "lib/sinks/compare_sink.h"
 
 namespace nxdkit::ops {
 
 // Compares every element of `artifact` with request.against, whose elements are rounded to its
 // types. Where that finds more than the other way round, `artifact` is taken for what the other one
 // was rounded from, and every element of the other is compared instead. Adds findings, checks and
-// warnings to `report`.
+// warnings to `report`; `seen` is shown what `artifact` stores.
 Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact,
-                     VerifyReport& report);
+                     const CompareSink::Seen& seen, VerifyReport& report);
 
 }  // namespace nxdkit::ops

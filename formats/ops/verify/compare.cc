@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "lib/sinks/compare_sink.h"
-
 namespace nxdkit::ops {
 
 namespace {
@@ -95,14 +93,15 @@ void NameSelfFinding(Finding& finding, const BoundArtifact& artifact, const Tens
 
 Result<std::vector<Difference>> RunComparison(const Plan& plan, const BoundLayout& expected,
                                               const BoundLayout& actual, const RunOptions& run,
-                                              bool only_touched, const std::string& phase) {
+                                              bool only_touched, const std::string& phase,
+                                              const CompareSink::Seen& seen = {}) {
   const std::vector<OutputTensor> outputs = StoredAsOutputs(actual);
   NXDKIT_ASSIGN(ExecuteOptions options, MakeExecuteOptions(run, 2));
   if (only_touched) options.base = &actual;
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(plan, expected, actual.layout, outputs, options));
   if (run.begin) run.begin(phase, executor.workload().bytes);
-  CompareSink sink(actual, outputs);
+  CompareSink sink(actual, outputs, seen);
   NXDKIT_TRY(executor.Run(sink));
   return sink.differences();
 }
@@ -208,7 +207,8 @@ Status FirstAsError(const std::vector<Finding>& findings, const char* hint) {
 }
 
 Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected,
-                                              const BoundArtifact& actual, const RunOptions& run) {
+                                              const BoundArtifact& actual, const RunOptions& run,
+                                              const CompareSink::Seen& seen) {
   BoundArtifact renumbered;  // `actual` in expected's numbering
   NXDKIT_ASSIGN(renumbered.bound.layout, Renumber(expected, actual));
   renumbered.bound.stored = actual.bound.stored;
@@ -219,7 +219,7 @@ Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected,
   NXDKIT_ASSIGN(
       const std::vector<Difference> differences,
       RunComparison(plan, expected.bound, renumbered.bound,
-                    LessPerThread(run, expected.reading_bytes), false, "comparing"));
+                    LessPerThread(run, expected.reading_bytes), false, "comparing", seen));
   std::vector<Finding> findings;
   for (const Difference& difference : differences) {
     findings.push_back(Describe(renumbered, expected.params, difference));

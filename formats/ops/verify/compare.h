@@ -7,6 +7,7 @@
 #include "formats/artifact/bind.h"
 #include "formats/artifact/finding.h"
 #include "formats/artifact/run.h"
+#include "lib/sinks/compare_sink.h"
 
 namespace nxdkit::ops {
 
@@ -32,8 +33,9 @@ Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actu
 
 // Every element that `actual` stores against `expected`, in actual's dtype (a wider expected value
 // is rounded as nxd-convert would). Both must hold the same model: kFindings naming the first
-// parameter that only one has or whose shape differs.
+// parameter that only one has or whose shape differs. `seen` is shown what `actual` stores.
 Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected,
-                                              const BoundArtifact& actual, const RunOptions& run);
+                                              const BoundArtifact& actual, const RunOptions& run,
+                                              const CompareSink::Seen& seen = {});
 
 }  // namespace nxdkit::ops

@@ -20,6 +20,9 @@ struct VerifyRequest {
   std::optional<Kind> against_kind;
   InputHints against_hints;
   std::vector<rollout::Installation> installations;  // that could load a bundle
+  // Every element is looked at, for NaNs, infinities and zeros; false: what is stored once is read
+  // only where something else needs it.
+  bool values = true;
   RunOptions run;
 };
 

@@ -7,6 +7,7 @@
 
 #include "formats/compile_cache/manifest.h"
 #include "formats/compile_cache/place.h"
+#include "lib/compress/compressor.h"
 #include "lib/hash/digest.h"
 #include "tests/formats/compile_cache/cache_workshop.h"
 
@@ -179,6 +180,25 @@ TEST(Verifies, FindEachFault) {
   workshop.Write(module, "compile_flags.json", "[\"-O1\"]");
   EXPECT_THAT(FaultsOf(workshop, module),
               ElementsAre(HasSubstr("compile_flags.json: the hash of the flags is ")));
+}
+
+TEST(Verifies, ACompressedGraphHasItsChecksum) {
+  const CacheWorkshop workshop;
+  const std::string module = workshop.Done('a', 1, 1);
+  workshop.Write(module, "model.neff", ToyNeff());
+  std::string graph;
+  auto gzip =
+      Compressor::Make(Compression::kGzip, std::nullopt, [&](std::span<const std::byte> bytes) {
+        graph.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        return OkStatus();
+      });
+  const std::string text = "a graph";
+  ASSERT_TRUE(gzip.ok() && gzip->Add(std::as_bytes(std::span(text))).ok() && gzip->Finish().ok());
+  workshop.Write(module, "model.hlo.pb.gz", graph);
+  EXPECT_THAT(FaultsOf(workshop, module), ElementsAre());
+  graph[12] = static_cast<char>(graph[12] ^ 2);
+  workshop.Write(module, "model.hlo.pb.gz", graph);
+  EXPECT_THAT(FaultsOf(workshop, module), ElementsAre(HasSubstr("model.hlo.pb.gz: offset ")));
 }
 
 TEST(Verifies, AnEntryThatIsNotFinishedHasNothingToVerify) {

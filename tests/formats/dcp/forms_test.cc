@@ -351,13 +351,39 @@ TEST_F(FormFault, AFrameThatIsCutOffIsRefused) {
   const Metadata metadata =
       Zstd(path, [](TensorEntry& entry) { entry.chunks[0].place.bytes -= 1; });
   Change(path + "/.metadata", [&](std::string& text) { text = *WriteMetadata(metadata); });
-  ExpectError(Open(path), Errc::kCorrupt, "the item ends inside of a frame of zstd");
+  ExpectError(Open(path), Errc::kCorrupt, "the zstd stream is cut off");
+}
+
+// What two shards both have is a copy, as in the files of ranks.
+TEST_F(FormFault, CopiesInShardsAreCompared) {
+  const std::string path = Copy("shards");
+  const std::string copy = path + "/shard-00009-model-00001-of-00001.safetensors";
+  fs::copy_file(path + "/shard-00001-model-00001-of-00001.safetensors", copy);
+  OpsWorkshop shop;
+  const auto convert = [&](const char* name) {
+    return ops::Convert(OpsWorkshop::Request(path, ops::Kind::kDcp, shop / name, ops::Kind::kDcp));
+  };
+  const auto made = convert("same");
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  const auto folder = Open(shop / "same");
+  ASSERT_TRUE(folder.ok());
+  EXPECT_EQ(DigestOf(folder->tensors[0]),
+            Expected()["shards"][folder->tensors[0].key]["sha256"].get<std::string>());
+  ChangeChunk(path, "w", 4);  // the fifth is that of the copy
+  const auto error =
+      ExpectError(convert("other"), Errc::kCorrupt, "1 element differs from the other copy of w");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->file(), copy);
+  EXPECT_EQ(error->tensor(), "w");
 }
 
 TEST_F(FormFault, AShardOfAnOlderSaveIsNamed) {
   const std::string path = Copy("shards");
-  fs::copy_file(path + "/shard-00001-model-00001-of-00001.safetensors",
-                path + "/shard-00009-model-00001-of-00001.safetensors");
+  const std::string other = path + "/shard-00009-model-00001-of-00001.safetensors";
+  fs::copy_file(path + "/shard-00001-model-00001-of-00001.safetensors", other);
+  Change(other, [](std::string& bytes) {
+    bytes.replace(bytes.find("[0, 0]"), 6, "[1, 0]");  // rows 1 and 2 instead of 0 and 1
+  });
   const auto error = ExpectError(Open(path), Errc::kCorrupt,
                                  "in shard-00001-model-00001-of-00001.safetensors and the chunk");
   ASSERT_TRUE(error);

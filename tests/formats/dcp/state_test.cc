@@ -173,6 +173,12 @@ TEST_F(SavedState, RefusesNumberedState) {
   const auto error = ExpectError(Bind(), Errc::kUnsupported,
                                  "the optimizer's parameters have numbers and no names (found 7)");
   EXPECT_EQ(error->tensor(), "optimizer.state.7.exp_avg");
+  // It is the run's: nothing is wrong with it.
+  const auto report = Verify();
+  ASSERT_TRUE(report.ok()) << report.error().ToString();
+  EXPECT_THAT(report->findings, ::testing::IsEmpty());
+  EXPECT_THAT(report->warnings,
+              ::testing::Contains(HasSubstr("the optimizer's state is not checked: ")));
 }
 
 TEST_F(SavedState, RefusesAGroupThatDoesNotSayOfWhat) {

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <functional>
+#include <set>
 #include <string>
 
 #include "tests/formats/dcp/folder_draft.h"
@@ -85,6 +88,12 @@ INSTANTIATE_TEST_SUITE_P(
         Wrapping{"AppOptimizer", "app.model.", "app.optimizer.", {}, "\"app.\""},
         Wrapping{"ModelAndOptim", "model.", "optim.", {}, "\"optim.\" is the optimizer"},
         Wrapping{"StateDict", "state_dict.", "optimizer_states.0.", {}, "\"state_dict.\""},
+        Wrapping{"StateOfAnother",
+                 "state.model.",
+                 "state.opt.",
+                 {},
+                 "\"state.\"; \"opt.\" is the optimizer"},
+        Wrapping{"Flattened", "model.", "", {}, "\"\" is the optimizer"},
         Wrapping{"Parallel", "module.", "optimizer.", {}, "without what is around"},
         Wrapping{"Compiled", "", "optimizer.",
                  [](std::string name) { return InLayers(std::move(name), "_orig_mod."); },
@@ -95,6 +104,107 @@ INSTANTIATE_TEST_SUITE_P(
                  },
                  "\"app.\""}),
     [](const auto& row) { return row.param.name; });
+
+// Keys and paths of a checkpoint, as they are stored.
+std::set<std::string> KeysOf(const std::string& path) {
+  std::set<std::string> keys;
+  const auto folder = dcp::Open(path);
+  EXPECT_TRUE(folder.ok()) << folder.error().ToString();
+  if (!folder.ok()) return keys;
+  for (const dcp::StoredEntry& entry : folder->tensors) keys.insert(entry.key);
+  for (const dcp::ObjectEntry& object : folder->metadata.objects) keys.insert(object.key);
+  return keys;
+}
+
+// From a checkpoint to a checkpoint without another style: the program that wrote it finds its keys.
+TEST_P(Wrapped, ItsKeysStay) {
+  DcpDraft wrapped = DcpDraft::Read(NXDKIT_TESTDATA "/dcp/one");
+  for (DcpDraft::Tensor& tensor : wrapped.tensors) tensor.key = Rename(tensor.key, true);
+  for (DcpDraft::Object& object : wrapped.objects) object.key = Rename(object.key, false);
+  wrapped.Write(shop_ / "in");
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(shop_ / "in", Kind::kDcp, shop_ / "out", Kind::kDcp);
+  request.hints = testing_util::StateHints();
+  const auto report = ops::Convert(request);
+  ASSERT_TRUE(report.ok()) << report.error().ToString();
+  EXPECT_EQ(KeysOf(shop_ / "out"), KeysOf(shop_ / "in"));
+}
+
+// What a run keeps beside its model: everything but the weights and an optimizer that is understood.
+class OfTheRun : public ::testing::TestWithParam<const char*> {
+ protected:
+  OfTheRun() {
+    draft_.Remove("optimizer.");
+    for (DcpDraft::Tensor& tensor : draft_.tensors) tensor.key = "model." + tensor.key;
+    draft_.tensors.push_back({GetParam(), Dtype::kF32, {4}, std::string(16, 'r')});
+    draft_.Write(shop_ / "in");
+  }
+  ops::ConvertRequest Request(Kind to, bool with_state) const {
+    ops::ConvertRequest request = OpsWorkshop::Request(shop_ / "in", Kind::kDcp, shop_ / "out", to);
+    request.hints = testing_util::StateHints();
+    request.hints.optimizer = with_state;
+    return request;
+  }
+  OpsWorkshop shop_;
+  DcpDraft draft_ = DcpDraft::Read(NXDKIT_TESTDATA "/dcp/one");
+};
+
+TEST_P(OfTheRun, IsLeftOutOfAModel) {
+  ops::VerifyRequest verify;
+  verify.path = shop_ / "in";
+  verify.hints.config = testing_util::kQwenConfig;
+  const auto verified = ops::Verify(verify);
+  ASSERT_TRUE(verified.ok()) << verified.error().ToString();
+  EXPECT_THAT(verified->findings, IsEmpty());
+  for (const Kind to : {Kind::kHf, Kind::kNxd}) {
+    ops::ConvertRequest request = Request(to, false);
+    request.force = true;
+    const auto made = ops::Convert(request);
+    ASSERT_TRUE(made.ok()) << made.error().ToString();
+    EXPECT_THAT(made->notes,
+                Contains(std::string(GetParam()) + " is not a parameter and is left out"));
+  }
+}
+
+TEST_P(OfTheRun, GoesAlongToACheckpoint) {
+  const auto made = ops::Convert(Request(Kind::kDcp, true));
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_TRUE(KeysOf(shop_ / "out").contains(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Dcp, OfTheRun,
+                         ::testing::Values("rng", "app.rng.cuda", "rng_state_0",
+                                           "state.opt.step_size", "opt.flat.exp_avg",
+                                           "state.opt.model.layers.0.mlp.gate_proj.weight.exp_avg",
+                                           "extra.model.embed_tokens.weight.exp_avg_sq",
+                                           "lr_schedulers.0.last"),
+                         [](const auto& row) {
+                           std::string name = row.param;
+                           std::ranges::replace_if(
+                               name, [](char c) { return !std::isalnum(c); }, '_');
+                           return name;
+                         });
+
+// A tensor of the model itself that nobody knows is not the run's.
+TEST(OfTheModel, AnUnknownTensorIsAnError) {
+  for (const std::string key :
+       {"model.layers.0.mlp.other_proj.weight", "model.rng.weight", "critic.weight"}) {
+    OpsWorkshop shop;
+    DcpDraft draft = DcpDraft::Read(NXDKIT_TESTDATA "/dcp/one");
+    draft.Remove("optimizer.");
+    for (DcpDraft::Tensor& tensor : draft.tensors) tensor.key = "model." + tensor.key;
+    draft.tensors.push_back({key, Dtype::kF32, {4}, std::string(16, 'r')});
+    draft.Write(shop / "in");
+    ops::ConvertRequest request =
+        OpsWorkshop::Request(shop / "in", Kind::kDcp, shop / "out", Kind::kHf);
+    request.hints.config = testing_util::kQwenConfig;
+    const auto made = ops::Convert(request);
+    ASSERT_FALSE(made.ok()) << key;
+    EXPECT_EQ(made.error().code(), Errc::kUnsupported) << key;
+    EXPECT_THAT(made.error().message(), HasSubstr("it would be lost")) << key;
+    EXPECT_EQ(made.error().tensor(), key);
+  }
+}
 
 }  // namespace
 }  // namespace nxdkit

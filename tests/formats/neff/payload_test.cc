@@ -141,12 +141,17 @@ TEST(Payloads, EveryCutAndFlipIsListedOrTold) {
     Put(bytes, 16, static_cast<uint64_t>(size - kHeaderBytes));
     const Listing listing = List(bytes);
     EXPECT_LE(listing.members.size(), 5u) << size;
+    EXPECT_NE(listing.cut_short, "") << size;
   }
-  for (size_t bit = 8 * kHeaderBytes; bit < 8 * toy.size(); bit += 3) {
+  const std::vector<std::string> names = NamesOf(List(toy));
+  for (size_t bit = 8 * kHeaderBytes; bit < 8 * toy.size(); ++bit) {
     std::string bytes = toy;
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
     const Listing listing = List(bytes, {.members = 100, .bytes = 1 << 20, .poll = {}});
     EXPECT_LE(listing.members.size(), 100u) << bit;
+    if (listing.cut_short.empty()) {
+      EXPECT_EQ(NamesOf(listing), names) << bit;
+    }
   }
 }
 

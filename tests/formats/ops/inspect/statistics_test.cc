@@ -9,7 +9,7 @@
 #include <random>
 
 #include "formats/ops/inspect/statistics.h"
-#include "formats/ops/inspect/statistics_kernels.h"
+#include "lib/tensor/tally.h"
 #include "tests/formats/memory_sink.h"
 #include "tests/lib/expect_error.h"
 

@@ -1,4 +1,4 @@
-// Private: the inner loops of statistics.h, over packed elements in memory.
+// What elements in memory are like: range, sum, and how many are no ordinary numbers.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 #include "lib/tensor/dtype.h"
 
-namespace nxdkit::ops {
+namespace nxdkit {
 
 // What has been seen of a run of elements. min and max of a zero may have either sign.
 struct Tally {
@@ -21,8 +21,11 @@ struct Tally {
   void Merge(const Tally& next);
 };
 
+// Whether the dtype has an order and its elements have addresses: not complex, not F4 or F6.
+bool HasTally(Dtype dtype);
+
 // Tallies `count` elements of the host's byte order; no alignment is assumed. The sum is made in an
-// order that depends on nothing but `count` and the values. HasStatistics(dtype) holds.
+// order that depends on nothing but `count` and the values. HasTally(dtype) holds.
 Tally TallyElements(Dtype dtype, const std::byte* elements, int64_t count);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit

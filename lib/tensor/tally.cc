@@ -1,4 +1,4 @@
-#include "formats/ops/inspect/statistics_kernels.h"
+#include "lib/tensor/tally.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "lib/base/error.h"
 #include "lib/base/simd.h"
 
-namespace nxdkit::ops {
+namespace nxdkit {
 namespace {
 
 // Lanes are spelled out as vectors of the compiler: the order of additions is then part of the
@@ -244,6 +244,11 @@ void Tally::Merge(const Tally& next) {
   sum += next.sum;
 }
 
+bool HasTally(Dtype dtype) {
+  const bool complex = dtype == Dtype::kC32 || dtype == Dtype::kC64 || dtype == Dtype::kC128;
+  return !complex && ElementBytes(dtype) > 0;
+}
+
 Tally TallyElements(Dtype dtype, const std::byte* elements, int64_t count) {
   Tally tally;
   tally.elements = static_cast<uint64_t>(count);
@@ -257,4 +262,4 @@ Tally TallyElements(Dtype dtype, const std::byte* elements, int64_t count) {
   return tally;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit

@@ -1,0 +1,18 @@
+// PRIVATE to formats/artifact: the questions that values.h asks of every byte that passes, answered
+// at the speed of the cache.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "lib/tensor/dtype.h"
+
+namespace nxdkit::ops {
+
+// Whether no element is a NaN or an infinity. HasTally(dtype) holds.
+bool AllFinite(Dtype dtype, std::span<const std::byte> elements);
+
+// Whether every element is a zero, of either sign. HasTally(dtype) holds.
+bool AllZero(Dtype dtype, std::span<const std::byte> elements);
+
+}  // namespace nxdkit::ops

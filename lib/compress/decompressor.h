@@ -1,0 +1,78 @@
+// A stream of bytes as it was before gzip or zstd, proved by the checksums that it carries: nothing
+// is left unread behind the bytes that somebody wants, and so none is left unchecked.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lib/base/error.h"
+#include "lib/compress/compression.h"
+
+struct z_stream_s;
+struct ZSTD_DCtx_s;
+
+namespace nxdkit {
+
+// For one thread. Memory is bounded by the largest window of zstd that is read, 128 MiB.
+class Decompressor {
+ public:
+  // Fills `to`, which is not empty, as far as it likes; 0: there is no more.
+  using Source = std::function<Result<size_t>(std::span<std::byte> to)>;
+
+  // By the first bytes of the stream, unless `only` says what it is.
+  explicit Decompressor(Source source, std::optional<Compression> only = std::nullopt);
+  ~Decompressor();
+
+  // The next bytes, valid until the next call; none: the stream has ended as it must. kCorrupt at
+  // the offset in the compressed stream, and what the source returns.
+  Result<std::span<const std::byte>> Next();
+  // To the end, for the checksums alone.
+  Status Drain(const std::function<Status()>& poll = {});
+
+  // What follows is known after the first Next().
+  Compression compression() const { return *compression_; }
+  // Whether a checksum stands over all that was handed out; true of gzip, and of zstd by frame.
+  bool has_checksums() const { return has_checksums_; }
+  uint64_t bytes_taken() const { return read_ - (end_ - at_); }  // of the compressed stream
+  uint64_t bytes_made() const { return made_; }
+
+ private:
+  struct FreeInflate {
+    void operator()(z_stream_s* stream) const;
+  };
+  struct FreeZstd {
+    void operator()(ZSTD_DCtx_s* context) const;
+  };
+
+  Status Begin();
+  Status Fill(size_t least);
+  std::span<const std::byte> Left() const { return std::span(in_).subspan(at_, end_ - at_); }
+  Error Damaged(const char* what, const char* why) const;
+  Status EndOfMembers(bool& ended);
+  Status BeginFrame(bool& ended);
+  Result<size_t> Inflate();
+  Result<size_t> Unzstd();
+  Result<std::span<const std::byte>> Decode();
+
+  Source source_;
+  std::optional<Compression> compression_;
+  std::unique_ptr<z_stream_s, FreeInflate> inflate_;
+  std::unique_ptr<ZSTD_DCtx_s, FreeZstd> zstd_;
+  std::vector<std::byte> in_;
+  size_t at_ = 0;  // in in_: what was not taken yet
+  size_t end_ = 0;
+  bool source_ended_ = false;
+  uint64_t read_ = 0;
+  std::vector<std::byte> out_;
+  uint64_t made_ = 0;
+  bool begun_ = false;
+  bool between_ = true;  // frames of zstd, or members of gzip
+  bool first_ = true;
+  bool has_checksums_ = false;
+};
+
+}  // namespace nxdkit
