@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/base/choice.h"
 #include "lib/base/progress.h"
 #include "tools/cli/option_table.h"
 
@@ -33,7 +34,7 @@ struct ToolInfo {
   std::string details;  // paragraphs for --help, separated by '\n'; the man page says more
   // What exit code 1 means here: "the artifacts differ"; "" when it cannot be.
   std::string findings;
-  std::string lost{};  // what exit code 75 means, of a command that has it
+  std::string lost{};   // what exit code 75 means, of a command that has it
   unsigned common = 0;  // CommonOption bits
   std::vector<Example> examples;
 };
@@ -67,6 +68,11 @@ class ToolContext {
 
   // One line on stderr, not with -q; under --json also in `warnings`.
   void Warn(std::string_view message);
+  // What was taken of several: one line on stderr, not with -q nor where the user has named it;
+  // under --json also in `chosen`.
+  void Tell(const Choice& choice);
+  void Record(const Choice& choice) { choices_.push_back(choice); }  // under --json alone
+  void Tell(const std::vector<std::string>& warnings, const std::vector<Choice>& choices);
   // One line on stderr, only with -v.
   void Detail(std::string_view message) const;
   // For Progress of lib/base/progress.h: draws on stderr when that is a terminal and -q was not
@@ -74,15 +80,19 @@ class ToolContext {
   Progress::Sink progress_sink() const;
 
   const std::vector<std::string>& warnings() const { return warnings_; }
+  const std::vector<Choice>& choices() const { return choices_; }
   double seconds() const;  // since the command began
 
  private:
+  void Write(const std::string& line) const;  // not with -q
+
   const ToolInfo& info_;
   const CommonArgs& common_;
   bool color_errors_;
   bool draws_progress_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<std::string> warnings_;
+  std::vector<Choice> choices_;
 };
 
 }  // namespace nxdkit::tool

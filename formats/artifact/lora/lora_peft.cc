@@ -232,10 +232,17 @@ class Binder {
 
 }  // namespace
 
-std::string LoraFile(const std::string& folder) {
+std::vector<std::string> LoraFiles(const std::string& folder) {
+  std::vector<std::string> files;
   for (const char* name : {"adapter_model.safetensors", "adapter_model.bin", "adapter_model.pt"})
-    if (std::string path = JoinPath(folder, name); KindOf(path) == PathKind::kFile) return path;
-  return "";
+    if (std::string path = JoinPath(folder, name); KindOf(path) == PathKind::kFile)
+      files.push_back(std::move(path));
+  return files;
+}
+
+std::string LoraFile(const std::string& folder) {
+  const std::vector<std::string> files = LoraFiles(folder);
+  return files.empty() ? "" : files.front();
 }
 
 bool LooksLikePeft(const std::string& path) {
@@ -244,9 +251,15 @@ bool LooksLikePeft(const std::string& path) {
 }
 
 Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing) {
-  const std::string path = KindOf(out.artifact.path) == PathKind::kFile
-                               ? out.artifact.path
-                               : LoraFile(out.artifact.path);
+  const bool is_file = KindOf(out.artifact.path) == PathKind::kFile;
+  const std::vector<std::string> files =
+      is_file ? std::vector<std::string>{out.artifact.path} : LoraFiles(out.artifact.path);
+  if (files.size() > 1)
+    return BadUsage("{} adapters are in the folder, and nothing says which counts: {} and {}",
+                    files.size(), BaseName(files[0]), BaseName(files[1]))
+        .in(out.artifact.path)
+        .hint("name the file in the place of the folder; or keep one of them in it");
+  const std::string& path = files.front();
   NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(path));
   const bool archive = file.format.starts_with("torch");
   NXDKIT_ASSIGN(LoraConfigFile config, FindLoraConfig(archive ? path : "", {ParentPath(path)}));

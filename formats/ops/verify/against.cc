@@ -160,6 +160,8 @@ Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact
   NXDKIT_ASSIGN(const Kind kind,
                 request.against_kind ? Result<Kind>(*request.against_kind) : Recognise(path));
   NXDKIT_ASSIGN(const BoundArtifact other, OpenAndBind(path, kind, request.against_hints));
+  report.warnings = other.artifact.warnings;
+  report.choices = other.artifact.choices;
   const auto seen = [&](uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
     crcs.Add(tensor, offset, bytes);
   };
@@ -187,10 +189,9 @@ Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact
     return OkStatus();
   }
   const bool is_source = !back.empty() && back.size() < report.findings.size();
-  report.warnings.push_back(
-      fmt::format("the element types differ: compared after {} was {} from {}",
-                  is_source ? request.path : path, back.empty() ? "converted" : "rounded",
-                  is_source ? back_types : types));
+  report.warnings.push_back(fmt::format(
+      "the element types differ: compared after {} was {} from {}", is_source ? request.path : path,
+      back.empty() ? "converted" : "rounded", is_source ? back_types : types));
   if (!is_source) return ExplainHeads(other, artifact, report.findings);
   report.findings = std::move(back);
   return ExplainHeads(artifact, other, report.findings);
