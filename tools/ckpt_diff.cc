@@ -68,8 +68,8 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Choice("a-from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.a_from,
                "format of A, where it cannot be recognised");
   table.Choice("b-from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.b_from, "format of B");
-  AddLayoutOptions(table, args.a_layout, kNxdLayout, "Layout of A", "a-");
-  AddLayoutOptions(table, args.b_layout, kNxdLayout, "Layout of B", "b-");
+  AddLayoutOptions(table, args.a_layout, kNxdLayout | kHfLayout, "Layout of A", "a-");
+  AddLayoutOptions(table, args.b_layout, kNxdLayout | kHfLayout, "Layout of B", "b-");
 }
 
 Result<std::optional<double>> ParseLimit(const char* option,
@@ -229,7 +229,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   const Runner runner(context);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::DiffReport report, ops::Diff(request));
-  for (const std::string& warning : report.warnings) context.Warn(warning);
+  context.Tell(report.warnings, report.choices);
   return ToolAnswer{ReportText(report, args, request.limits), ReportJson(report, args),
                     report.differs()};
 }

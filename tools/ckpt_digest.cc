@@ -83,7 +83,7 @@ void AddOptions(OptionTable& table, Args& args) {
       .default_text("auto");
   table.Flag("enable-expert-parallel", &args.expert_parallel,
              "with --as: the engine spreads whole experts over its ranks");
-  AddLayoutOptions(table, args.layout, kNxdLayout, "Layout of an NxD set");
+  AddLayoutOptions(table, args.layout, kNxdLayout | kHfLayout, "Layout of PATH");
 }
 
 ops::InputHints HintsFor(const Args& args) {
@@ -111,6 +111,16 @@ Status CheckArgs(const Args& args, const CommonArgs& common) {
     return BadUsage("{} is about an engine; give --as vllm",
                     args.dtype ? "--dtype" : "--enable-expert-parallel");
   return OkStatus();
+}
+
+// A base is what a delta changes.
+Status CheckBase(const Args& args) {
+  if (!args.base) return OkStatus();
+  NXDKIT_ASSIGN(const ops::Kind kind, args.from ? Result<ops::Kind>(*ops::KindFromName(*args.from))
+                                                : ops::Recognise(args.path));
+  if (kind == ops::Kind::kDelta) return OkStatus();
+  return BadUsage("--base is what a delta changes, and this is {}", ops::KindName(kind))
+      .in(args.path);
 }
 
 std::string ReportText(const ops::DigestReport& report, const Args& args) {
@@ -165,7 +175,7 @@ Result<ToolAnswer> RunAsEngine(const Args& args, ToolContext& context) {
   if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::EngineDigests found, ops::DigestForEngine(request));
-  for (const std::string& warning : found.warnings) context.Warn(warning);
+  context.Tell(found.warnings, found.choices);
   for (const std::string& name : found.left_out)
     context.Detail(fmt::format("{} is not a parameter and is left out", name));
   ToolAnswer answer;
@@ -188,6 +198,7 @@ Result<ToolAnswer> RunAsEngine(const Args& args, ToolContext& context) {
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckArgs(args, context.common()));
+  NXDKIT_TRY(CheckBase(args));
   if (args.as) return RunAsEngine(args, context);
   ops::DigestRequest request;
   request.path = args.path;
@@ -202,7 +213,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   const Runner runner(context);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::DigestReport report, ops::Digest(request));
-  for (const std::string& warning : report.warnings) context.Warn(warning);
+  context.Tell(report.warnings, report.choices);
   for (const std::string& name : report.left_out)
     context.Detail(fmt::format("{} is not a parameter and is left out", name));
   return ToolAnswer{ReportText(report, args), ReportJson(report, args), !report.findings.empty()};

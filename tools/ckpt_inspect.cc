@@ -53,7 +53,7 @@ void AddOptions(OptionTable& table, Args& args) {
   table.TextList("filter", "GLOB", &args.filters, "list only tensors whose names match");
   table.Flag("stats", &args.stats,
              "read the values of the listed tensors: minimum, maximum, mean, NaN, Inf and zeros");
-  AddLayoutOptions(table, args.layout, kNxdLayout, "Layout of an NxD set");
+  AddLayoutOptions(table, args.layout, kNxdLayout | kHfLayout, "Layout of PATH");
 }
 
 std::string MoreLine(size_t shown, size_t all) {
@@ -74,7 +74,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
     return found.error();
   }
   const ops::Inspection& inspection = *found;
-  for (const std::string& warning : inspection.warnings) context.Warn(warning);
+  context.Tell(inspection.warnings, inspection.artifact.choices);
 
   // The order of the files is for programs.
   ops::Selection selection{args.filters, std::nullopt, !context.json()};

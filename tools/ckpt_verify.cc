@@ -6,6 +6,7 @@
 #include "formats/ops/verify/verify.h"
 #include "formats/vllm/client.h"
 #include "lib/base/errors.h"
+#include "lib/system/folders.h"
 #include "lib/system/signals.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/findings.h"
@@ -69,7 +70,8 @@ void AddOptions(OptionTable& table, Args& args) {
       .completes(Completes::kPath);
   table
       .Text("weights", "CKPT", &args.weights,
-            "say whether the bundle PATH can run these weights, and nothing else")
+            "say whether the bundle PATH can run these weights, and nothing else; of a Hugging "
+            "Face folder with several sets of weights, the file or index that counts")
       .completes(Completes::kPath);
   table.Text("engine", "URL", &args.engine,
              "ask a vLLM server, such as http://HOST:PORT, which weights its ranks hold");
@@ -91,8 +93,24 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Choice("weights-from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.weights_from,
                "format of CKPT");
   AddLayoutOptions(table, args.layout, kNxdLayout, "Layout of PATH");
-  AddLayoutOptions(table, args.against_layout, kNxdLayout, "Layout of OTHER", "against-");
+  AddLayoutOptions(table, args.against_layout, kNxdLayout | kHfLayout, "Layout of OTHER",
+                   "against-");
   AddLayoutOptions(table, args.weights_layout, kNxdLayout, "Layout of CKPT", "weights-");
+}
+
+// Of a Hugging Face folder --weights names those that are verified, not others that are to run.
+bool NamesOwnWeights(const Args& args) {
+  if (!args.weights || args.weights_from || KindForHint(args.path) != PathKind::kFolder) return false;
+  if (args.from) return *args.from == "hf";
+  const Result<ops::Kind> kind = ops::Recognise(args.path);
+  return kind.ok() && *kind == ops::Kind::kHf;
+}
+
+ops::InputHints HintsFor(const Args& args) {
+  ops::InputHints hints = HintsOf(args.layout);
+  hints.hf_weights_option = "--weights";
+  if (NamesOwnWeights(args)) hints.hf_weights = *args.weights;
+  return hints;
 }
 
 Result<ops::VerifyReport> Judge(const Args& args, const ops::RunOptions& run) {
@@ -105,8 +123,35 @@ Result<ops::VerifyReport> Judge(const Args& args, const ops::RunOptions& run) {
   return ops::JudgeFitness(request);
 }
 
+// Layout options of what is not there.
+Status CheckSides(const Args& args) {
+  const bool judges = args.weights && !NamesOwnWeights(args);
+  struct Side {
+    const LayoutArgs& layout;
+    const std::optional<std::string>& from;
+    bool read;
+    const char* prefix;
+    const char* what;
+  };
+  const std::optional<std::string> none;
+  const Side sides[] = {
+      {args.layout, none, !judges, "", "of a bundle that is judged nothing is to be said"},
+      {args.against_layout, args.against_from, args.against.has_value(), "against-",
+       "it goes with --against"},
+      {args.weights_layout, args.weights_from, judges, "weights-", "it goes with --weights"}};
+  for (const Side& side : sides) {
+    if (side.read) continue;
+    const std::optional<std::string> option = OptionWithoutMeaning(side.layout, 0);
+    if (!option && !side.from) continue;
+    return BadUsage("--{}{} does not apply: {}", side.prefix,
+                    option ? option->substr(2) : std::string("from"), side.what);
+  }
+  return OkStatus();
+}
+
 Status CheckEngineArgs(const Args& args) {
-  if (args.engine && (args.against || args.against_from || args.weights || args.weights_from))
+  const bool judges = args.weights_from || (args.weights && !NamesOwnWeights(args));
+  if (args.engine && (args.against || args.against_from || judges))
     return BadUsage("--engine, --against and --weights are different questions");
   if (!args.engine && (args.dtype || args.timeout))
     return BadUsage("{} is about an engine; give --engine", args.dtype ? "--dtype" : "--timeout");
@@ -124,7 +169,7 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
   ops::EngineRequest request;
   request.path = args.path;
   if (args.from) request.kind = ops::KindFromName(*args.from);
-  request.hints = HintsOf(args.layout);
+  request.hints = HintsFor(args);
   if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
   request.run = runner.options();
   const vllm::Server server{
@@ -132,7 +177,7 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(const std::string version, vllm::AskVersion(server));
   NXDKIT_ASSIGN(const auto answered, vllm::AskChecksums(server));
   NXDKIT_ASSIGN(const ops::EngineCheck check, ops::CheckEngine(request, answered));
-  for (const std::string& warning : check.expected.warnings) context.Warn(warning);
+  context.Tell(check.expected.warnings, check.expected.choices);
   if (check.not_covered > 0)
     context.Warn(
         fmt::format("{} of {} parameters cannot be compared: a kernel of this engine has packed "
@@ -164,11 +209,11 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
 
 Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
   const Runner runner(context);
-  if (args.weights) return Judge(args, runner.options());
+  if (args.weights && !NamesOwnWeights(args)) return Judge(args, runner.options());
   ops::VerifyRequest request;
   request.path = args.path;
   if (args.from) request.kind = ops::KindFromName(*args.from);
-  request.hints = HintsOf(args.layout);
+  request.hints = HintsFor(args);
   request.against = args.against;
   if (args.against_from) request.against_kind = ops::KindFromName(*args.against_from);
   request.against_hints = HintsOf(args.against_layout);
@@ -195,9 +240,10 @@ Json LoaderJson(const ops::VerifyReport& report) {
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckEngineArgs(args));
+  NXDKIT_TRY(CheckSides(args));
   if (args.engine) return AskEngine(args, context);
   NXDKIT_ASSIGN(const ops::VerifyReport report, Verify(args, context));
-  for (const std::string& warning : report.warnings) context.Warn(warning);
+  context.Tell(report.warnings, report.choices);
   Json fields = {{"path", args.path},
                  {"kind", ops::KindName(report.kind)},
                  {"model_type", report.model_type},
@@ -209,7 +255,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   fields["loader"] = LoaderJson(report);
   if (args.against) fields["against"] = *args.against;
   if (args.weights) fields["weights"] = *args.weights;
-  const char* good = args.weights ? "fits" : "good";
+  const char* good = args.weights && !NamesOwnWeights(args) ? "fits" : "good";
   return ToolAnswer{FindingsText(report.checks, report.findings, args.path, good),
                     std::move(fields), !report.findings.empty()};
 }

@@ -364,6 +364,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckPlaces(loaded.config));
   trainer::SetupOptions setup;
   setup.instance = instance;
+  setup.on_choice = [&context](const Choice& choice) { context.Record(choice); };
   NXDKIT_ASSIGN(setup.rollout_environment,
                 TakeRolloutEnvironment(check.plan, loaded.config.worker.rollout, instance));
   if (!context.common().dry_run) return Train(loaded, check.plan, std::move(setup), args, context);

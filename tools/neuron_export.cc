@@ -54,7 +54,8 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Positional("OUTPUT", &args.output, "the bundle to write, a folder")
       .completes(Completes::kFolder);
   AddLayoutOptions(table, args.layout,
-                   kRolloutLayout | kInstanceLayout | kLoraLayout | kDtypeLayout, "Bundle");
+                   kHfLayout | kRolloutLayout | kInstanceLayout | kLoraLayout | kDtypeLayout,
+                   "Bundle");
   table.Group("Compiled blob");
   table.Choice("target", {"neuron", "cpu"}, &args.target, "what the bundle is to run on");
   table.Text("compiler", "CMD", &args.compiler,
@@ -170,7 +171,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(const ops::ExportRequest request, RequestOf(args, runner, context));
   NXDKIT_ASSIGN(const ops::ExportReport report, ops::Export(request));
   const double seconds = context.seconds();
-  for (const std::string& warning : report.convert.warnings) context.Warn(warning);
+  context.Tell(report.convert.warnings, report.convert.choices);
   return ToolAnswer{ReportText(report, args, seconds, request.dry_run),
                     ReportJson(report, args, seconds, request.dry_run)};
 }

@@ -128,8 +128,8 @@ void AddOptions(OptionTable& table, Args& args) {
                "format of OUTPUT; needed, except with --delta-from and with --apply --into");
   AddDeltaOptions(table, args.delta);
   AddLayoutOptions(table, args.layout,
-                   kNxdLayout | kRolloutLayout | kInstanceLayout | kNodesLayout | kFromLayout |
-                       kOutputLayout | kLoraLayout | kDcpLayout,
+                   kNxdLayout | kHfLayout | kRolloutLayout | kInstanceLayout | kNodesLayout |
+                       kFromLayout | kOutputLayout | kLoraLayout | kDcpLayout,
                    "Layout");
   AddStateOptions(table, args.state);
   table.Group("What to do");
@@ -291,6 +291,7 @@ Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
   if (args.param_order && request.from != ops::Kind::kNxd && request.to != ops::Kind::kNxd)
     return BadUsage("--param-order does not apply to a distributed checkpoint: it has names");
   if (args.param_order) request.hints.param_order = nxd::GroupRuleFromName(*args.param_order);
+  request.state_required = args.optimizer.value_or(false) || args.dp || args.param_order;
   request.options.dp = args.dp;
   request.options.training_tag = request.to == ops::Kind::kNxd && request.hints.optimizer;
   return OkStatus();

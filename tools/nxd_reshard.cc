@@ -24,7 +24,7 @@ struct Args {
   LayoutArgs layout;
   std::optional<int> dp;
   std::optional<std::string> param_order;
-  bool optimizer = true;
+  std::optional<bool> optimizer;
   std::optional<std::string> explain;
   bool verify = false;
   bool sync = true;
@@ -72,7 +72,8 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
                 "data parallel size, over which ZeRO-1 shards the optimizer's state");
   table.Group("Optimizer");
-  table.Toggle("optimizer", &args.optimizer, "reshard the optimizer's state too");
+  table.Toggle("optimizer", &args.optimizer, "reshard the optimizer's state too")
+      .default_text("on, where INPUT has it");
   table.Choice("param-order", {"norms", "biases", "one"}, &args.param_order,
                "what makes the second group of parameters, where the shapes do not tell");
   table.Group("What to do");
@@ -182,13 +183,15 @@ Status CheckFormats(const Args& args, Kind from, Kind to) {
 }
 
 Status TakeState(const Args& args, ops::ConvertRequest& request) {
-  if (args.param_order && !args.optimizer)
+  const bool optimizer = args.optimizer.value_or(true);
+  if (args.param_order && !optimizer)
     return BadUsage("--param-order does not apply with --no-optimizer");
-  if (args.dp && !args.optimizer)
+  if (args.dp && !optimizer)
     return BadUsage(
         "--dp does not apply with --no-optimizer: only the optimizer's state is sharded over data "
         "parallel ranks");
-  request.hints.optimizer = args.optimizer;
+  request.hints.optimizer = optimizer;
+  request.state_required = args.optimizer.value_or(false) || args.dp || args.param_order;
   if (args.param_order) request.hints.param_order = nxd::GroupRuleFromName(*args.param_order);
   request.options.dp = args.dp;
   request.options.training_tag = request.to == Kind::kNxd;

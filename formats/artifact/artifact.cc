@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "formats/artifact/check_hints.h"
+#include "formats/artifact/lora/lora_peft.h"
 #include "formats/artifact/open_file.h"
 #include "formats/artifact/run_folder.h"
 #include "formats/dcp/folder.h"
@@ -45,21 +47,66 @@ Result<std::string> FindConfigFolder(const std::vector<std::string>& folders) {
   return std::string();
 }
 
+// Of an NxD set, whose folders around it are looked into too: the nearest counts, but others that say
+// something else are no secret.
+Status NoteOtherConfigs(Artifact& artifact, const std::vector<std::string>& folders) {
+  size_t others = 0;
+  for (const std::string& folder : folders) {
+    const std::string path = folder.empty() ? "" : JoinPath(folder, "config.json");
+    if (path.empty() || path == artifact.config_path) continue;
+    NXDKIT_ASSIGN(const bool there, IsFile(path));
+    if (!there) continue;
+    const Result<std::string> text = ReadSmallFile(path, models::kMaxConfigBytes);
+    others += !text.ok() || *text != artifact.config_text;
+  }
+  if (others > 0) artifact.choices.push_back({artifact.config_path, others + 1, "order"});
+  return OkStatus();
+}
+
+Error WithWeightsHint(Error error, const std::string& folder, const InputHints& hints) {
+  const Result<std::vector<std::string>> sets = hf::WeightSets(folder);
+  if (error.code() != Errc::kUsage || !sets.ok() || sets->size() < 2) return error;
+  const std::string named = hints.hf_weights_option.empty()
+                                ? "name the file in the place of the folder"
+                                : hints.hf_weights_option + " FILE names the one that counts";
+  return std::move(error).hint(named + "; or keep one of them in the folder");
+}
+
+// transformers would load such an adapter too, into the model.
+Status WarnOfAdapter(Artifact& artifact) {
+  NXDKIT_ASSIGN(const std::string adapter, LoraFile(artifact.path));
+  if (!adapter.empty())
+    artifact.warnings.push_back(fmt::format(
+        "{}: an adapter beside the weights; they are read without it (--merge-lora adds it)",
+        adapter));
+  return OkStatus();
+}
+
+// A folder, or in its place one of its files of weights or its index.
 Status OpenHf(Artifact& artifact, const InputHints& hints) {
   NXDKIT_ASSIGN(const bool is_file, IsFile(artifact.path));
-  if (is_file) {
+  const std::string folder = is_file ? ParentPath(artifact.path) : artifact.path;
+  if (is_file && !hints.hf_weights.empty())
+    return BadUsage("{} names a file of a folder, and this is a file", hints.hf_weights_option)
+        .in(artifact.path);
+  if (is_file && !hf::IsIndexName(artifact.path)) {
     NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(artifact.path));
     artifact.files.push_back(std::move(file));
-    return LoadConfig(artifact, hints, {ParentPath(artifact.path)});
+    return LoadConfig(artifact, hints, {folder});
   }
-  NXDKIT_ASSIGN(hf::Checkpoint checkpoint, hf::Open(artifact.path, OpenTensorFile));
-  artifact.files = std::move(checkpoint.files);
-  return LoadConfig(artifact, hints, {artifact.path});
+  Result<hf::Checkpoint> checkpoint =
+      hf::Open(folder, OpenTensorFile, is_file ? BaseName(artifact.path) : hints.hf_weights);
+  if (!checkpoint.ok()) return WithWeightsHint(std::move(checkpoint).error(), folder, hints);
+  if (checkpoint->choice) artifact.choices.push_back(*checkpoint->choice);
+  artifact.files = std::move(checkpoint->files);
+  if (!is_file) NXDKIT_TRY(WarnOfAdapter(artifact));
+  return LoadConfig(artifact, hints, {folder});
 }
 
 Status OpenNxd(Artifact& artifact, const InputHints& hints) {
   NXDKIT_ASSIGN(nxd::SetLocation location, nxd::Locate(artifact.path, hints.tag));
   artifact.warnings = location.warnings;
+  if (location.choice) artifact.choices.push_back(*location.choice);
   NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location)));
   if (!set.skipped.empty())
     artifact.warnings.push_back(fmt::format("{}: left out, not tensors of the model: {}",
@@ -84,6 +131,7 @@ Status OpenRollout(Artifact& artifact, const InputHints& hints) {
                 rollout::OpenBundle(artifact.path, OpenTensorFile, hints.weights));
   if (bundle.half_done) return rollout::HalfWritten(bundle.weights_folder);
   artifact.warnings = bundle.warnings;
+  if (bundle.choice) artifact.choices.push_back(*bundle.choice);
   if (!bundle.config)
     artifact.warnings.push_back(
         fmt::format("{}: neuron_config.json is missing: no engine can load the bundle as it is",
@@ -138,6 +186,7 @@ Status OpenDelta(Artifact& artifact, const InputHints& hints) {
   artifact.config_text = base.config_text;
   artifact.config = base.config;
   artifact.warnings = base.warnings;
+  artifact.choices = base.choices;
   artifact.files = base.files;
   artifact.files.push_back({artifact.path, "delta", artifact.delta->file_bytes(), {}, {}});
   artifact.ranks = base.ranks;
@@ -173,6 +222,7 @@ Result<std::string> HfModelIn(const std::string& path) {
 }
 
 Status OpenAs(Artifact& artifact, const InputHints& hints) {
+  NXDKIT_TRY(CheckHints(artifact.kind, artifact.path, hints));
   switch (artifact.kind) {
     case Kind::kHf:
       return OpenHf(artifact, hints);
@@ -215,7 +265,7 @@ size_t Artifact::tensor_count() const {
 namespace {
 
 Result<Kind> RecogniseFile(const std::string& path) {
-  if (path.ends_with(".safetensors")) return Kind::kHf;
+  if (path.ends_with(".safetensors") || hf::IsIndexName(path)) return Kind::kHf;
   constexpr std::pair<Kind, Result<bool> (*)(const std::string&)> kKinds[] = {
       {Kind::kHf, safetensors::LooksLikeSafetensors},
       {Kind::kTorch, torch::LooksLikeArchive},
@@ -280,6 +330,7 @@ Status LoadConfig(Artifact& artifact, const InputHints& hints,
     return OkStatus();
   }
   NXDKIT_ASSIGN(artifact.config_text, ReadSmallFile(artifact.config_path, models::kMaxConfigBytes));
+  if (!named) NXDKIT_TRY(NoteOtherConfigs(artifact, folders));
   auto config = models::ParseConfig(artifact.config_text, artifact.config_path);
   if (!config.ok() && !hints.config_optional) return std::move(config).error();
   if (config.ok())
@@ -292,23 +343,28 @@ Status LoadConfig(Artifact& artifact, const InputHints& hints,
 Result<Artifact> OpenArtifact(const std::string& said, Kind kind, const InputHints& asked) {
   InputHints hints = asked;
   NXDKIT_ASSIGN(const std::string given, Located(said));
-  std::optional<std::string> named;
+  std::optional<RunCheckpoint> named;
   if (hints.tag) {
     NXDKIT_ASSIGN(named, CheckpointNamed(given, *hints.tag));
   }
   if (named) hints.tag.reset();
-  NXDKIT_ASSIGN(std::string path, named ? Result<std::string>(*named) : CheckpointIn(given));
+  NXDKIT_ASSIGN(const RunCheckpoint checkpoint,
+                named ? Result<RunCheckpoint>(*std::move(named)) : FindCheckpoint(given));
+  std::string path = checkpoint.path;
   if (kind == Kind::kHf) {
     NXDKIT_ASSIGN(path, HfModelIn(path));
   }
   Artifact artifact;
   artifact.kind = kind;
+  if (checkpoint.choice) artifact.choices.push_back(*checkpoint.choice);
   artifact.path = path;
   NXDKIT_ASSIGN(const bool there, IsThere(path));
   if (!there) return NotFound("no such file or folder").in(path);
   NXDKIT_TRY(RefuseUnfinished(path));
   Status opened = OpenAs(artifact, hints);
   if (!opened.ok()) return WithKindHint(std::move(opened).error(), artifact);
+  artifact.warnings.insert(artifact.warnings.begin(), checkpoint.warnings.begin(),
+                           checkpoint.warnings.end());
   if (artifact.ranks.empty())
     for (const TensorFile& file : artifact.files) artifact.ranks.push_back({file.path, -1, -1});
   return artifact;

@@ -11,6 +11,7 @@
 #include "formats/nxd/shard_set.h"
 #include "formats/nxd/sidecar.h"
 #include "formats/rollout/bundle.h"
+#include "lib/base/choice.h"
 #include "lib/plan/layout.h"
 
 namespace nxdkit::delta {
@@ -43,6 +44,10 @@ struct InputHints {
   std::string base;     // of a delta: the path of the artifact that it changes
   std::string lora;     // of a model: a LoRA adapter that is merged into it as it is read
   std::string weights;  // of a rollout bundle: the folder of shards to open instead of its own
+  // Of a Hugging Face folder with several sets of weights: the file or the index that counts; and
+  // the option that names it, for a hint ("" where the user has none).
+  std::string hf_weights;
+  std::string hf_weights_option;
   // Taken for an NxD set whose hardware neither claims nor contents tell.
   std::optional<models::Hardware> hardware_if_unknown;
   // The optimizer state of an NxD tag or a distributed checkpoint is bound too, if it has one.
@@ -69,6 +74,7 @@ struct Artifact {
   std::shared_ptr<const Artifact> base;       // kDelta
   std::shared_ptr<const dcp::Folder> dcp;     // kDcp
   std::vector<std::string> warnings;
+  std::vector<Choice> choices;  // what was taken of several, on the way to it
 
   uint64_t file_bytes() const;  // of all files of tensors
   size_t tensor_count() const;

@@ -5,9 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "lib/base/choice.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::ops {
 
@@ -20,11 +25,41 @@ inline constexpr char kRunModelFolder[] = "huggingface";  // in it: the model fo
 std::optional<int64_t> StepOfFolder(std::string_view name);
 std::string StepFolder(int64_t step);
 
-// Where the actor of a run lies, for who names the run, or one of its checkpoints: of a run the
-// last that the tracker names, else the newest; a finished one (`done`) before any other. Any other
-// path is itself.
-Result<std::string> CheckpointIn(const std::string& path);
+struct RunTracker {
+  int64_t step = 0;
+  // Of the best checkpoint, where there is one.
+  std::optional<int64_t> best_step;
+  std::optional<double> best_score;
+};
+// nullopt where there is none; kCorrupt for one that is cut short, or names no step.
+Result<std::optional<RunTracker>> ReadRunTracker(const std::string& root);
+
+struct ChosenStep {
+  int64_t step = 0;
+  std::optional<Choice> choice;  // where there are several
+  std::optional<RunTracker> tracker;
+  std::optional<Error> tracker_fault;  // it cannot be followed: the step is the newest one
+  std::string doubt;  // the tracker is followed, and a newer step is there; "": none
+  // The fault and the doubt, for who goes on with the step.
+  std::vector<std::string> Warnings() const;
+};
+// Of the checkpoints of a run the one that its tracker names, else the newest; one that is whole
+// before any other. The tracker is made of the checkpoints, so that a damaged one stops nobody; one
+// that the system does not give is an error.
+// `whole`: by step, whether it is; at least one.
+Result<ChosenStep> ChooseRunStep(const std::string& root, const std::map<int64_t, bool>& whole);
+
+// Where the actor of a run lies, for who names the run, or one of its checkpoints: of a run that of
+// ChooseRunStep, whole where it has the marker `done`. Any other path is itself.
+struct RunCheckpoint {
+  std::string path;
+  std::optional<Choice> choice;
+  std::vector<std::string> warnings;
+};
+Result<RunCheckpoint> FindCheckpoint(const std::string& path);
+Result<std::string> CheckpointIn(const std::string& path);  // its path alone
 // Of a run, where `tag` names one of its checkpoints.
-Result<std::optional<std::string>> CheckpointNamed(const std::string& path, std::string_view tag);
+Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path,
+                                                     std::string_view tag);
 
 }  // namespace nxdkit::ops

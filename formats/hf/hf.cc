@@ -1,38 +1,90 @@
 #include "formats/hf/hf.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "formats/hf/index.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
+#include "lib/system/system.h"
 
 namespace nxdkit::hf {
 namespace {
 
 // In the order in which the reference looks for them.
-struct Candidate {
-  std::string_view file;
-  std::string_view shard_extension;  // "" when the file is not an index
-};
-constexpr std::array<Candidate, 4> kCandidates = {{
-    {"model.safetensors", ""},
-    {"model.safetensors.index.json", ".safetensors"},
-    {"pytorch_model.bin", ""},
-    {"pytorch_model.bin.index.json", ".bin"},
-}};
+constexpr std::array<std::string_view, 4> kLookups = {
+    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+    "pytorch_model.bin.index.json"};
+// The same weights in Mistral's own names, which no transformers looks for.
+constexpr std::string_view kConsolidated = "consolidated.safetensors";
+constexpr std::string_view kIndexEnd = ".index.json";
 
-// nullptr when there are none.
-Result<const Candidate*> FindWeights(const std::string& folder) {
-  for (const Candidate& candidate : kCandidates) {
-    NXDKIT_ASSIGN(const bool there, HasFile(folder, candidate.file));
-    if (there) return &candidate;
+Result<std::vector<std::string>> LookedFor(const std::string& folder) {
+  std::vector<std::string> found;
+  for (const std::string_view name : kLookups) {
+    NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
+    if (there) found.emplace_back(name);
   }
-  return nullptr;
+  return found;
+}
+
+// "model.safetensors.index.json" -> ".safetensors"
+std::string_view ShardExtension(std::string_view index) {
+  index.remove_suffix(kIndexEnd.size());
+  return index.ends_with(".bin") ? ".bin" : ".safetensors";
+}
+
+// "model-00001-of-00003.safetensors", "pytorch_model-00002-of-00002.bin"
+bool IsShardName(std::string_view name) {
+  constexpr std::string_view kShape = "-NNNNN-of-NNNNN";
+  for (const std::string_view end : {".safetensors", ".bin"})
+    for (const std::string_view base : {"model", "pytorch_model", "consolidated"}) {
+      if (name.size() != base.size() + kShape.size() + end.size()) continue;
+      if (!name.starts_with(base) || !name.ends_with(end)) continue;
+      const std::string_view middle = name.substr(base.size(), kShape.size());
+      bool fits = true;
+      for (size_t i = 0; i < kShape.size(); ++i)
+        fits &= kShape[i] == 'N' ? IsDigit(middle[i]) : middle[i] == kShape[i];
+      if (fits) return true;
+    }
+  return false;
+}
+
+// The first shard of the folder that is not in `named`, which is sorted; "" when there is none.
+Result<std::string> FirstStray(const std::string& folder, const std::vector<std::string>& named) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
+  for (const std::string& name : names)
+    if (IsShardName(name) && !std::ranges::binary_search(named, name)) return name;
+  return std::string();
+}
+
+// Those of WeightSets. What `read` names was read already.
+Result<std::vector<std::string>> SetsIn(const std::string& folder, const Index* read) {
+  NXDKIT_ASSIGN(std::vector<std::string> sets, LookedFor(folder));
+  std::vector<std::string> shards;
+  for (const std::string& set : sets) {
+    if (!IsIndexName(set)) continue;
+    const std::string path = JoinPath(folder, set);
+    Index other;
+    if (!read || read->path != path) {
+      NXDKIT_ASSIGN(other, ReadIndex(path, ShardExtension(set)));
+    }
+    const Index& index = read && read->path == path ? *read : other;
+    shards.insert(shards.end(), index.files.begin(), index.files.end());
+  }
+  std::ranges::sort(shards);
+  NXDKIT_ASSIGN(const bool has_consolidated, HasFile(folder, kConsolidated));
+  if (has_consolidated) sets.emplace_back(kConsolidated);
+  NXDKIT_ASSIGN(std::string stray, FirstStray(folder, shards));
+  if (!stray.empty()) sets.push_back(std::move(stray));
+  return sets;
 }
 
 // All at once, so that one message shows what a broken download lacks.
@@ -79,12 +131,10 @@ Status CheckNoGhosts(const Index& index, const std::vector<bool>& found) {
   return OkStatus();
 }
 
-Result<Checkpoint> OpenSharded(const std::string& folder, const Candidate& candidate,
+Result<Checkpoint> OpenSharded(const std::string& folder, const Index& index,
                                const OpenTensorFile& open) {
-  NXDKIT_ASSIGN(const Index index,
-                ReadIndex(JoinPath(folder, candidate.file), candidate.shard_extension));
   NXDKIT_TRY(CheckPresent(folder, index));
-  Checkpoint checkpoint{folder, {}, true};
+  Checkpoint checkpoint{folder, {}, true, {}};
   std::vector<bool> found(index.entries.size());
   for (size_t i = 0; i < index.files.size(); ++i) {
     const std::string path = JoinPath(folder, index.files[i]);
@@ -96,26 +146,67 @@ Result<Checkpoint> OpenSharded(const std::string& folder, const Candidate& candi
   return checkpoint;
 }
 
+Result<Checkpoint> OpenSingle(const std::string& folder, const std::string& name,
+                              const OpenTensorFile& open) {
+  Checkpoint checkpoint{folder, {}, false, {}};
+  const std::string path = JoinPath(folder, name);
+  NXDKIT_ASSIGN(TensorFile file, open(path).in(path));
+  checkpoint.files.push_back(std::move(file));
+  return checkpoint;
+}
+
+Error NoWeights(const std::string& folder) {
+  return NotFound("no weights: none of {} is there", fmt::join(kLookups, ", ")).in(folder);
+}
+
+// The one that is read.
+Result<std::string> NameOfWeights(const std::string& folder, const std::string& weights) {
+  if (!weights.empty()) {
+    const std::string name = BaseName(weights);
+    NXDKIT_ASSIGN(const bool here, name == weights ? Result<bool>(true)
+                                                   : SamePath(ParentPath(weights), folder));
+    NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
+    if (here && there) return name;
+    return BadUsage("{} is not a file of this folder", EscapeControl(weights)).in(folder);
+  }
+  NXDKIT_ASSIGN(const std::vector<std::string> found, LookedFor(folder));
+  if (found.empty()) return NoWeights(folder);
+  return found.front();
+}
+
+Error SeveralSets(const std::string& folder, const std::vector<std::string>& sets) {
+  return BadUsage("{} sets of weights are in the folder, and nothing says which is the model: {}",
+                  sets.size(), FirstNames(sets, 5))
+      .in(folder);
+}
+
 }  // namespace
 
 Result<bool> HasWeights(const std::string& folder) {
-  NXDKIT_ASSIGN(const Candidate* const weights, FindWeights(folder));
-  return weights != nullptr;
+  NXDKIT_ASSIGN(const std::vector<std::string> found, LookedFor(folder));
+  return !found.empty();
 }
 
-Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open) {
-  NXDKIT_ASSIGN(const Candidate* const weights, FindWeights(folder));
-  if (weights == nullptr) {
-    std::string names;
-    for (const Candidate& candidate : kCandidates)
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", candidate.file);
-    return NotFound("no weights: none of {} is there", names).in(folder);
+bool IsIndexName(std::string_view path) {
+  return path.ends_with(".safetensors.index.json") || path.ends_with(".bin.index.json");
+}
+
+Result<std::vector<std::string>> WeightSets(const std::string& folder) {
+  return SetsIn(folder, nullptr);
+}
+
+Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open,
+                        const std::string& weights) {
+  NXDKIT_ASSIGN(const std::string name, NameOfWeights(folder, weights));
+  std::optional<Index> index;
+  if (IsIndexName(name)) {
+    NXDKIT_ASSIGN(index, ReadIndex(JoinPath(folder, name), ShardExtension(name)));
   }
-  if (!weights->shard_extension.empty()) return OpenSharded(folder, *weights, open);
-  Checkpoint checkpoint{folder, {}, false};
-  const std::string path = JoinPath(folder, weights->file);
-  NXDKIT_ASSIGN(TensorFile file, open(path).in(path));
-  checkpoint.files.push_back(std::move(file));
+  NXDKIT_ASSIGN(const std::vector<std::string> sets, SetsIn(folder, index ? &*index : nullptr));
+  if (weights.empty() && sets.size() > 1) return SeveralSets(folder, sets);
+  NXDKIT_ASSIGN(Checkpoint checkpoint,
+                index ? OpenSharded(folder, *index, open) : OpenSingle(folder, name, open));
+  if (sets.size() > 1) checkpoint.choice = Choice{JoinPath(folder, name), sets.size(), "option"};
   return checkpoint;
 }
 

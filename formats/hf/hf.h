@@ -3,9 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "lib/base/choice.h"
 #include "lib/base/error.h"
 #include "lib/tensor/tensor.h"
 
@@ -20,14 +23,25 @@ struct Checkpoint {
   std::string folder;
   std::vector<TensorFile> files;  // sorted by file name
   bool sharded = false;           // read through an index
+  std::optional<Choice> choice;   // where others are beside them
 };
 
-// The folder's weights, in the reference's lookup order: model.safetensors,
-// model.safetensors.index.json, pytorch_model.bin, pytorch_model.bin.index.json.
+// The sets of weights in a folder: the file or the index of each, in the reference's lookup order
+// (model.safetensors, model.safetensors.index.json, pytorch_model.bin,
+// pytorch_model.bin.index.json), then consolidated.safetensors, then the first of the shards that no
+// index names. Nothing says which of several is the model: they may be of two saves.
+Result<std::vector<std::string>> WeightSets(const std::string& folder);
+
+// Whether the path is an index of shards, by its name.
+bool IsIndexName(std::string_view path);
+
+// The folder's weights: `weights` names a file or an index in it, "" the only set that there is.
+// kUsage for several sets, naming them, and for a name that is not in the folder.
 // With an index: every file it names must be there, every tensor it names must be in the file it
 // names (a ghost entry is an error that names it), and a tensor of a file that the index does not
 // name is an error. File names are single path components (no "..", no "/", no "\").
-Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open);
+Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open,
+                        const std::string& weights = "");
 
 // Whether Open would find weights there (by file names only).
 Result<bool> HasWeights(const std::string& folder);

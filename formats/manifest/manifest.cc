@@ -124,6 +124,7 @@ Result<ModelDigest> ReadModel(const Json& json) {
           .on(param.name);
     params.push_back(std::move(param));
   }
+  if (params.empty()) return Corrupt("it records no parameter").member("parameters");
   ModelDigest out = MakeModelDigest(std::move(params));
   if (out.digest != digest)
     return Corrupt("found {}, but the parameters give {}", DigestText(digest),
@@ -150,6 +151,7 @@ Status ReadArtifact(const Json& json, Manifest& manifest) {
           .member("path");
     manifest.files.push_back(std::move(file));
   }
+  if (manifest.files.empty()) return Corrupt("it records no file").member("files");
   return OkStatus();
 }
 

@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/file.h"
@@ -55,6 +58,9 @@ class Section {
   }
 
   bool Has(std::string_view key) const { return Find(key) != nullptr; }
+  bool HasAny(std::initializer_list<std::string_view> keys) const {
+    return std::ranges::any_of(keys, [&](std::string_view key) { return Has(key); });
+  }
 
   const Status& status() const { return status_; }
 
@@ -105,6 +111,12 @@ Result<NxdtConfig> ParseNxdtConfig(std::string_view text, const std::string& pat
         .in(path);
   NxdtConfig config;
   Section strategy(root, "distributed_strategy", path);
+  if (!strategy.HasAny({"tensor_model_parallel_size", "pipeline_model_parallel_size",
+                        "virtual_pipeline_model_parallel_size", "expert_model_parallel_size",
+                        "kv_replicator", "zero1"}))
+    return BadUsage("it says nothing of a layout: expected keys such as tensor_model_parallel_size")
+        .in(path)
+        .member("distributed_strategy");
   config.layout.tp = strategy.Size("tensor_model_parallel_size").value_or(1);
   config.layout.pp = strategy.Size("pipeline_model_parallel_size").value_or(1);
   config.layout.vpp = strategy.Size("virtual_pipeline_model_parallel_size").value_or(1);

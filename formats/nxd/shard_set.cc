@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <tuple>
+#include <utility>
 
 #include "formats/nxd/grid.h"
 #include "formats/nxd/nnm_names.h"
@@ -56,25 +56,41 @@ Error NothingHere(const std::string& path, std::string what) {
   return Error(Errc::kNotFound, std::move(what)).in(path);
 }
 
-// The finished tag whose `done` is newest; on equal times the last by name.
-Result<std::string> LatestTag(const std::string& root) {
-  TagFolder latest;
-  std::string unfinished;
-  NXDKIT_ASSIGN(const std::vector<TagFolder> tags, ListTags(root));
-  for (const TagFolder& tag : tags) {
-    if (!tag.finished)
-      unfinished += (unfinished.empty() ? "" : ", ") + tag.name;
-    else if (!latest.finished ||
-             std::tie(tag.done_at, tag.name) > std::tie(latest.done_at, latest.name))
-      latest = tag;
-  }
-  if (latest.finished) return latest.name;
+struct LatestTag {
+  std::string name;
+  std::optional<Choice> choice;
+  std::string doubt;  // as Newest::doubt
+};
+
+Error NoFinishedTag(const std::string& root, const std::vector<std::string>& unfinished) {
   if (unfinished.empty())
     return NothingHere(root,
                        "no NxD shard set found: neither shard files, nor model/, nor tag folders");
-  return Corrupt("no finished tag; without a `done` marker: {}", unfinished)
+  return Corrupt("no finished tag; without a `done` marker: {}", FirstNames(unfinished, 20))
       .in(root)
       .hint("name one with --tag to read it all the same");
+}
+
+// The newest finished tag.
+Result<LatestTag> FindLatestTag(const std::string& root) {
+  std::vector<DatedName> finished;
+  std::vector<std::string> names, unfinished;
+  NXDKIT_ASSIGN(const std::vector<TagFolder> tags, ListTags(root));
+  for (const TagFolder& tag : tags) {
+    (tag.finished ? names : unfinished).push_back(tag.name);
+    if (tag.finished) finished.push_back({tag.name, tag.done_at});
+  }
+  if (finished.empty()) return NoFinishedTag(root, unfinished);
+  const std::optional<Newest> newest = FindNewest(finished);
+  if (!newest)
+    return BadUsage("neither names nor times tell which of {} finished tags is the newest: {}",
+                    names.size(), FirstNames(names))
+        .in(root)
+        .hint("name one with --tag");
+  LatestTag latest{names[newest->index], std::nullopt, newest->doubt};
+  if (names.size() > 1)
+    latest.choice = Choice{JoinPath(root, latest.name), names.size(), newest->by};
+  return latest;
 }
 
 Result<SetLocation> LocateTag(const std::string& tag_folder) {
@@ -309,14 +325,21 @@ Result<SetLocation> Locate(const std::string& path, const std::optional<std::str
     const std::string tag_folder = JoinPath(path, *tag);
     NXDKIT_ASSIGN(const bool is_folder, IsFolder(tag_folder));
     if (!is_folder) return NotFound("no tag \"{}\"", *tag).in(path);
-    return LocateTag(tag_folder);
+    NXDKIT_ASSIGN(SetLocation named, LocateTag(tag_folder));
+    NXDKIT_ASSIGN(const std::vector<TagFolder> tags, ListTags(path));
+    if (tags.size() > 1) named.choice = Choice{tag_folder, tags.size(), "option"};
+    return named;
   }
   NXDKIT_ASSIGN(ShardsFound direct, ShardsIn(path));
   if (!direct.files.empty()) return LocateShards(path, std::move(direct));
   NXDKIT_ASSIGN(const bool is_tag, HasShards(JoinPath(path, "model")));
   if (is_tag) return LocateTag(path);
-  NXDKIT_ASSIGN(const std::string latest, LatestTag(path));
-  return LocateTag(JoinPath(path, latest));
+  NXDKIT_ASSIGN(const LatestTag latest, FindLatestTag(path));
+  NXDKIT_ASSIGN(SetLocation found, LocateTag(JoinPath(path, latest.name)));
+  found.choice = latest.choice;
+  if (!latest.doubt.empty())
+    found.warnings.push_back(fmt::format("{}: {}; --tag names another", path, latest.doubt));
+  return found;
 }
 
 Result<ShardSet> Read(SetLocation location) {

@@ -3,9 +3,9 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "lib/base/choice.h"
 #include "lib/base/error.h"
 #include "lib/tensor/tensor.h"
 
@@ -43,11 +43,14 @@ struct SetLocation {
   int ep = 0;
   std::vector<ShardFile> files;  // complete grid, ordered by tp, pp, ep
   std::vector<std::string> warnings;
+  std::optional<Choice> choice;  // of a root with several finished tags, or one named among several
 };
 
-// `path`: an NxD root (the tag whose `done` is newest, or `tag`), a tag folder, or the folder that
-// holds the shards. kNotFound when there is no shard set, kUnsupported when there is something else
-// of the NxD world (refuse.h); kCorrupt when the grid has holes (names the first missing files).
+// `path`: an NxD root (its newest finished tag, or `tag`), a tag folder, or the folder that holds
+// the shards. The newest tag has the highest number in its name; the times of `done` count where
+// names do not tell (FindNewest), and kUsage where neither does. kNotFound when there is no shard
+// set, kUnsupported when there is something else of the NxD world (refuse.h); kCorrupt when the
+// grid has holes (names the first missing files).
 // A tag named *.partial is output that is still being built, and never found.
 Result<SetLocation> Locate(const std::string& path, const std::optional<std::string>& tag);
 
@@ -58,8 +61,8 @@ Result<bool> LooksLikeShardSet(const std::string& path);
 // output) shards in model/. Empty when `path` is not a root.
 struct TagFolder {
   std::string name;
-  bool finished = false;                     // `done` is there
-  std::pair<int64_t, int64_t> done_at = {};  // when it was written: seconds, nanoseconds
+  bool finished = false;   // `done` is there
+  TimeStamp done_at = {};  // when it was written
 };
 Result<std::vector<TagFolder>> ListTags(const std::string& path);
 

@@ -8,6 +8,7 @@
 
 #include "formats/rollout/neuron_config.h"
 #include "formats/rollout/weights_version.h"
+#include "lib/base/choice.h"
 #include "lib/base/error.h"
 #include "lib/system/folder_lock.h"
 #include "lib/tensor/tensor.h"
@@ -33,6 +34,7 @@ struct Bundle {
   std::vector<std::string> blobs;  // model.pt, model_<bundle>.pt: file names
   bool has_cpu_plan = false;       // nxdkit-cpu-plan.json, which stands for a blob on the CPU
   std::vector<std::string> warnings;
+  std::optional<Choice> choice;  // of weights in several places
 };
 
 // Whether the folder (or its checkpoint/) looks like a bundle: by names only.

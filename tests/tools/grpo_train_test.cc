@@ -244,6 +244,38 @@ TEST_F(GrpoTrain, TheBestStepIsOneThatIsSaved) {
   EXPECT_TRUE(fs::exists(workshop_ / ("run/global_step_" + tracker["best_global_step"].dump())));
 }
 
+// The checkpoints are whole; what names them was cut short by a full disk or a power cut.
+TEST_F(GrpoTrain, AnEmptyTrackerDoesNotStopTheRun) {
+  ASSERT_EQ(Train("run", {"trainer.max_steps=2", "trainer.save_freq=1"}).exit_code, 0);
+  const std::string tracker = workshop_ / "run/checkpoint_tracker.json";
+  const std::string newest = workshop_ / "run/global_step_2";
+  for (const char* text : {"", "{\"last_global_step\": 9}"}) {
+    std::ofstream(tracker) << text;
+    Words words = Command("run", {"trainer.max_steps=4", "--dry-run"});
+    const ProcessResult planned = RunProcess(words);
+    EXPECT_EQ(planned.exit_code, 0) << planned.out;
+    EXPECT_THAT(planned.err, HasSubstr("warning: " + tracker));
+    EXPECT_THAT(planned.err, HasSubstr("global_step_2, the newest checkpoint"));
+    EXPECT_EQ(JsonOf(planned)["chosen"],
+              Json::array({{{"path", newest}, {"of", 2}, {"by", "number"}}}));
+    const ProcessResult named = Train(
+        "other", {"trainer.max_steps=4", "trainer.load_checkpoint_path=" + (workshop_ / "run")});
+    EXPECT_EQ(named.exit_code, 3) << named.out;
+    EXPECT_EQ(JsonOf(named)["error"]["file"], tracker);
+    EXPECT_EQ(JsonOf(named)["error"]["hint"],
+              "name a checkpoint, such as the newest: trainer.load_checkpoint_path=" + newest);
+    // The commands that open the run take the same one, and say so.
+    const ProcessResult opened = RunProcess({Workshop::Tool("ckpt-digest"), workshop_ / "run"});
+    EXPECT_EQ(opened.exit_code, 0) << opened.err;
+    EXPECT_THAT(opened.err, HasSubstr("took " + newest + " of 2, by number\n"));
+    EXPECT_THAT(opened.err, HasSubstr("warning: " + tracker));
+  }
+  const ProcessResult rest = Train("run", {"trainer.max_steps=4"});
+  EXPECT_EQ(rest.exit_code, 0) << rest.out;
+  EXPECT_EQ(JsonOf(rest)["first_step"], 2);
+  EXPECT_EQ(JsonOf(rest)["chosen"][0]["path"], newest);
+}
+
 // More weights than the memory that the other commands allow themselves.
 TEST_F(GrpoTrain, AModelOfHalfAGigabyteStarts) {
   Json config = Json::parse(ReadFile(workshop_ / "arithmetic/model/config.json"));

@@ -59,11 +59,13 @@ std::string WarningLine(std::string_view tool, std::string_view message, bool co
                      EscapeControl(message));
 }
 
-std::string JsonDocument(std::string_view tool, int exit_code, const Error* error,
-                         const std::vector<std::string>& warnings, Json fields) {
+std::string JsonDocument(std::string_view tool, int exit_code, const Error* error, const Said& said,
+                         Json fields) {
   Json document = {{"schema_version", kSchemaVersion}, {"tool", tool},
                    {"tool_version", ToolVersion()},    {"status", StatusWord(exit_code)},
-                   {"exit_code", exit_code},           {"warnings", warnings}};
+                   {"exit_code", exit_code},           {"warnings", said.warnings}};
+  for (const Choice& choice : said.choices)
+    document["chosen"].push_back({{"path", choice.path}, {"of", choice.of}, {"by", choice.by}});
   if (error != nullptr) document["error"] = ErrorJson(*error);
   for (auto& [key, value] : fields.items()) document[key] = std::move(value);
   return document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/base/choice.h"
 #include "lib/base/error.h"
 #include "lib/json/json.h"
 
@@ -18,10 +19,16 @@ inline constexpr int kSchemaVersion = 1;
 std::string ErrorLines(std::string_view tool, const Error& error, bool color);
 std::string WarningLine(std::string_view tool, std::string_view message, bool color);
 
+// What was said on the way.
+struct Said {
+  std::vector<std::string> warnings;
+  std::vector<Choice> choices;
+};
+
 // The document, one line with its line feed. `error` may be null; its keys that are not known are
-// left out. Bytes that are not UTF-8 become U+FFFD.
-std::string JsonDocument(std::string_view tool, int exit_code, const Error* error,
-                         const std::vector<std::string>& warnings, Json fields);
+// left out, and so is `chosen` where nothing was. Bytes that are not UTF-8 become U+FFFD.
+std::string JsonDocument(std::string_view tool, int exit_code, const Error* error, const Said& said,
+                         Json fields);
 
 const char* ToolVersion();
 

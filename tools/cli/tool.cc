@@ -96,17 +96,17 @@ class Outcome {
  public:
   Outcome(const ToolInfo& info, bool json, bool color) : info_(info), json_(json), color_(color) {}
 
-  int Finish(ToolAnswer answer, const std::vector<std::string>& warnings) const {
+  int Finish(ToolAnswer answer, const Said& said) const {
     const int code = answer.findings ? ExitCode(Errc::kFindings) : 0;
     if (!json_) return Print(answer.text, code);
-    return Print(JsonDocument(info_.name, code, nullptr, warnings, std::move(answer.fields)), code);
+    return Print(JsonDocument(info_.name, code, nullptr, said, std::move(answer.fields)), code);
   }
 
-  int Fail(const Error& error, const std::vector<std::string>& warnings) const {
+  int Fail(const Error& error, const Said& said) const {
     WriteStderr(ErrorLines(info_.name, error, color_));
     const int code = FailureCode(error);
     if (!json_) return code;
-    return Print(JsonDocument(info_.name, code, &error, warnings, Json::object()), code);
+    return Print(JsonDocument(info_.name, code, &error, said, Json::object()), code);
   }
 
  private:
@@ -157,8 +157,9 @@ int RunTool(int argc, const char* const* argv, const ToolInfo& info,
 
   ToolContext context(info, common, ColorOnStderr(common.color));
   Result<ToolAnswer> answer = CallGuarded(run, context);
-  if (!answer.ok()) return outcome.Fail(WithResumeHint(answer.error(), info), context.warnings());
-  return outcome.Finish(*std::move(answer), context.warnings());
+  const Said said{context.warnings(), context.choices()};
+  if (!answer.ok()) return outcome.Fail(WithResumeHint(answer.error(), info), said);
+  return outcome.Finish(*std::move(answer), said);
 }
 
 }  // namespace nxdkit::tool

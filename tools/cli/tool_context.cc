@@ -40,13 +40,28 @@ double ToolContext::seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
+void ToolContext::Write(const std::string& line) const {
+  if (common_.quiet) return;
+  // A progress line may be there: it is drawn again below.
+  WriteStderr((draws_progress_ ? "\r\033[K" : "") + line);
+}
+
 void ToolContext::Warn(std::string_view text) {
   const std::string message = ShortText(std::string(text));
   warnings_.push_back(message);
-  if (common_.quiet) return;
-  // A progress line may be there: it is drawn again below the warning.
-  const char* erase = draws_progress_ ? "\r\033[K" : "";
-  WriteStderr(erase + WarningLine(info_.name, message, color_errors_));
+  Write(WarningLine(info_.name, message, color_errors_));
+}
+
+void ToolContext::Tell(const Choice& choice) {
+  Record(choice);
+  if (choice.by == "option") return;
+  Write(fmt::format("{}: {}\n", info_.name, EscapeControl(ChoiceText(choice))));
+}
+
+void ToolContext::Tell(const std::vector<std::string>& warnings,
+                       const std::vector<Choice>& choices) {
+  for (const Choice& choice : choices) Tell(choice);
+  for (const std::string& warning : warnings) Warn(warning);
 }
 
 void ToolContext::Detail(std::string_view message) const {

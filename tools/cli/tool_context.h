@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/base/choice.h"
 #include "lib/base/progress.h"
 #include "tools/cli/option_table.h"
 
@@ -69,6 +70,11 @@ class ToolContext {
   void Warn(std::string_view message);
   // For `warnings` alone: it has been shown by other means.
   void KeepWarning(std::string_view message) { warnings_.emplace_back(message); }
+  // What was taken of several: one line on stderr, not with -q nor where the user has named it;
+  // under --json also in `chosen`.
+  void Tell(const Choice& choice);
+  void Record(const Choice& choice) { choices_.push_back(choice); }  // under --json alone
+  void Tell(const std::vector<std::string>& warnings, const std::vector<Choice>& choices);
   // One line on stderr, only with -v.
   void Detail(std::string_view message) const;
   // For Progress of lib/base/progress.h: draws on stderr when that is a terminal and -q was not
@@ -76,15 +82,19 @@ class ToolContext {
   Progress::Sink progress_sink() const;
 
   const std::vector<std::string>& warnings() const { return warnings_; }
+  const std::vector<Choice>& choices() const { return choices_; }
   double seconds() const;  // since the command began
 
  private:
+  void Write(const std::string& line) const;  // not with -q
+
   const ToolInfo& info_;
   const CommonArgs& common_;
   bool color_errors_;
   bool draws_progress_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<std::string> warnings_;
+  std::vector<Choice> choices_;
 };
 
 }  // namespace nxdkit::tool

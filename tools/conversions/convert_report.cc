@@ -40,6 +40,7 @@ Json ValuesJson(const ops::ValueReport& values) {
 void SetInstance(const LayoutArgs& args, const Sides& sides, ops::ConvertRequest& request) {
   request.instance = args.instance;
   request.training = sides.training;
+  request.notes = sides.notes;
 }
 
 Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run) {
@@ -170,7 +171,7 @@ Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
   NXDKIT_ASSIGN(const ops::ConvertReport report,
                 dry_run ? ops::DryRun(request) : ops::Convert(request));
   const double seconds = context.seconds();
-  for (const std::string& warning : report.warnings) context.Warn(warning);
+  context.Tell(report.warnings, report.choices);
   return ToolAnswer{words.text(report, request, seconds, dry_run),
                     words.json(report, request, seconds, dry_run)};
 }

@@ -51,6 +51,9 @@ const LayoutRow kRows[] = {
      "which tag of an NxD root; without it the newest finished one"},
     {kNxdLayout, kAnySide, "config", &Args::config, "FILE",
      "config.json of the model, where the input has none", Completes::kPath},
+    {kHfLayout, kHfInput, "weights", &Args::weights, "FILE",
+     "which weights of a Hugging Face folder with several sets: a file of it, or its index",
+     Completes::kPath},
     {kRolloutLayout, kRolloutOutput, "flavor", &Args::flavor, "optimum|nxdi",
      "kind of rollout bundle"},
     {kRolloutLayout, kRolloutOutput, "bs,batch-size", &Args::bs, "N",
@@ -119,6 +122,7 @@ void AddRow(OptionTable& table, LayoutArgs& args, const LayoutRow& row, const st
 
 void AddLayoutOptions(OptionTable& table, LayoutArgs& args, unsigned groups,
                       std::string_view heading, std::string_view prefix) {
+  if ((groups & kHfLayout) != 0) args.weights_option = "--" + std::string(prefix) + "weights";
   table.Group(heading);
   for (const LayoutRow& row : kRows)
     if ((row.groups & groups) != 0 && (row.instead & groups) == 0)
@@ -129,7 +133,7 @@ std::optional<std::string> OptionWithoutMeaning(const LayoutArgs& args, unsigned
   for (const LayoutRow& row : kRows) {
     const bool given =
         std::visit([&](const auto& field) { return (args.*field).has_value(); }, row.field);
-    if (given && (row.sides & (sides | kAnySide)) == 0) return "--" + MainName(row);
+    if (given && (row.sides & (sides | (sides == 0 ? 0u : kAnySide))) == 0) return "--" + MainName(row);
   }
   return std::nullopt;
 }

@@ -19,6 +19,9 @@ struct LayoutArgs {
   std::optional<bool> xser;
   std::optional<std::string> tag;
   std::optional<std::string> config;  // a config.json, for a source that has none
+  // Hugging Face folders
+  std::optional<std::string> weights;  // the file or the index that counts, of several
+  std::string weights_option;          // "--a-weights", as it was added; "" when it was not
   // rollout bundles
   std::optional<std::string> flavor;  // optimum, nxdi
   std::optional<int> bs, seq;
@@ -48,6 +51,7 @@ enum LayoutGroup : unsigned {
   kNodesLayout = 128,    // --nodes
   kFromLayout = 256,     // --layout-from
   kDcpLayout = 512,      // --chunks --mesh
+  kHfLayout = 1024,      // --weights
 };
 
 // What an option can describe.
@@ -59,6 +63,7 @@ enum LayoutSide : unsigned {
   kHfOutput = 16,
   kAnySide = 32,
   kDcpOutput = 64,
+  kHfInput = 128,
 };
 
 // Adds the options of the groups (LayoutGroup bits) under the heading `heading`. With a prefix,
@@ -67,7 +72,8 @@ enum LayoutSide : unsigned {
 void AddLayoutOptions(OptionTable& table, LayoutArgs& args, unsigned groups,
                       std::string_view heading, std::string_view prefix = "");
 
-// The first option that was given and describes none of these sides (LayoutSide bits): "--bs".
+// The first option that was given and describes none of these sides (LayoutSide bits, 0: there is
+// nothing to describe): "--bs".
 std::optional<std::string> OptionWithoutMeaning(const LayoutArgs& args, unsigned sides);
 
 }  // namespace nxdkit::tool

@@ -1,5 +1,7 @@
 #include "tools/conversions/sides.h"
 
+#include <fmt/core.h>
+
 #include "formats/hf/split.h"
 #include "formats/nxd/nxdt_config.h"
 #include "lib/base/errors.h"
@@ -52,6 +54,7 @@ Status CheckMeaning(const LayoutArgs& args, Kind from, Kind to) {
   unsigned sides = 0;
   if (from == Kind::kNxd || from == Kind::kDelta) sides |= kNxdInput;  // of a delta: its base
   if (from == Kind::kRollout) sides |= kRolloutInput;
+  if (from == Kind::kHf || from == Kind::kDelta) sides |= kHfInput;
   if (to == Kind::kNxd) sides |= kNxdOutput;
   if (to == Kind::kRollout) sides |= kRolloutOutput;
   if (to == Kind::kHf) sides |= kHfOutput;
@@ -105,6 +108,8 @@ ops::InputHints HintsOf(const LayoutArgs& args) {
   hints.config = args.config;
   hints.fused_qkv = args.fused_qkv;
   hints.lora = args.merge_lora.value_or("");
+  hints.hf_weights = args.weights.value_or("");
+  hints.hf_weights_option = args.weights_option;
   return hints;
 }
 
@@ -145,6 +150,20 @@ Result<std::optional<std::string>> ModelConfigOf(const nxd::NxdtConfig& config,
   return std::optional<std::string>();
 }
 
+// What the file has said, for who reads whether it was the right one.
+std::string TakenText(const nxd::NxdtConfig& config, const std::string& path,
+                      const std::optional<std::string>& model_config) {
+  const nxd::LayoutOptions& layout = config.layout;
+  std::string text =
+      fmt::format("layout from {}: tp {}, pp {}, vpp {}, ep {}, kv multiplier {}, q/k/v {}, {}",
+                  path, *layout.tp, *layout.pp, *layout.vpp, *layout.ep, *layout.kv_multiplier,
+                  nxd::QkvStyleName(*layout.qkv), models::HardwareName(*layout.hardware));
+  if (layout.names) text += fmt::format(", style {}", nxd::NameStyleName(*layout.names));
+  if (config.xser) text += *config.xser ? ", xser" : ", no xser";
+  if (model_config) text += ", config " + *model_config;
+  return text;
+}
+
 void TakeTraining(const nxd::NxdtConfig& config, hardware::TrainingUse& use) {
   if (config.sequence > 0) use.sequence = config.sequence;
   use.micro_batch = config.micro_batch;
@@ -166,6 +185,7 @@ Result<Sides> SidesOf(const LayoutArgs& given, Kind from, Kind to) {
     args = WithLayoutOf(config, to, given);
     NXDKIT_ASSIGN(model_config, ModelConfigOf(config, *given.layout_from));
     TakeTraining(config, sides.training);
+    sides.notes.push_back(TakenText(config, *given.layout_from, model_config));
   }
   sides.training.nodes = args.nodes.value_or(1);
   if (args.seq) sides.training.sequence = *args.seq;

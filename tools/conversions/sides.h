@@ -22,6 +22,7 @@ namespace nxdkit::tool {
 struct Sides {
   ops::InputHints input;
   ops::OutputOptions output;
+  std::vector<std::string> notes;                       // what was taken from --layout-from
   hardware::TrainingUse training = {.sequence = 4096};  // of --nodes and --layout-from
 };
 

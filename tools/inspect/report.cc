@@ -119,6 +119,16 @@ Json WeightFilesJson(const ops::Artifact& artifact) {
   return json;
 }
 
+void AddWeightSets(Facts& facts, const Inspection& inspection) {
+  const auto text = [](const ops::WeightSet& set) {
+    return Short(set.file) + (set.read ? " (shown)" : "");
+  };
+  facts.Add(inspection.weight_sets.empty() ? "" : "sets", Joined(inspection.weight_sets, text),
+            "weight_sets", ArrayOf(inspection.weight_sets, [](const ops::WeightSet& set) -> Json {
+              return {{"file", set.file}, {"read", set.read}};
+            }));
+}
+
 Json CheckJson(const ops::LayoutCheck& check) {
   return {{"outcome", check.outcome == Outcome::kFits         ? "fits"
                       : check.outcome == Outcome::kDoesNotFit ? "does_not_fit"
@@ -265,6 +275,7 @@ Facts FactsOf(const Inspection& inspection) {
   AddTag(facts, inspection);
   facts.Key("entries", inspection.entries);
   facts.Key("weight_files", WeightFilesJson(inspection.artifact));
+  AddWeightSets(facts, inspection);
   AddBeside(facts, inspection);
   AddBundle(facts, inspection);
   facts.Key("records", ItemsJson(inspection.records));

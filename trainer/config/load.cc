@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/file.h"
 #include "lib/yaml/yaml.h"
@@ -202,6 +203,11 @@ Result<LoadedConfig> LoadConfig(const std::string& path, std::span<const std::st
   std::string yaml;
   if (!file.empty()) {
     NXDKIT_ASSIGN(yaml, ReadSmallFile(file, kMaxFileBytes));
+    const Result<Value> root = ParseYaml(yaml);
+    const bool says_nothing =
+        root.ok() && (root->kind == ValueKind::kNull ||
+                      (root->kind == ValueKind::kMap && root->entries.empty()));
+    if (says_nothing) return BadUsage("the configuration sets no key").in(file);
   }
   return LoadConfigText(yaml, file, overrides);
 }

@@ -56,12 +56,23 @@ Status ReadAll(const DataSource& source, const DatasetOptions& options, const Ea
     return ReadCommandRows({.words = std::move(words), .source = source.path}, each);
   }
   NXDKIT_ASSIGN(const std::vector<std::string> files, ResolveFiles(source));
-  for (const std::string& file : files)
-    NXDKIT_TRY(IsTable(file) ? ReadTableRows(file,
-                                             {options.prompt_key, options.answer_key,
-                                              options.image_key, options.video_key},
-                                             each)
-                             : ReadRows(file, each));
+  bool any = false;  // of the file's rows
+  const EachRow noted = [&](const Json& row, uint64_t line) {
+    any = true;
+    return each(row, line);
+  };
+  for (const std::string& file : files) {
+    if (IsTable(file)) {
+      NXDKIT_TRY(ReadTableRows(
+          file, {options.prompt_key, options.answer_key, options.image_key, options.video_key},
+          each));
+      continue;
+    }
+    any = false;
+    NXDKIT_TRY(ReadRows(file, noted));
+    // A table may have no rows; of a text that has none the download was cut short.
+    if (!any) return Corrupt("there are no rows").in(file);
+  }
   return OkStatus();
 }
 

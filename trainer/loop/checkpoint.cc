@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -175,19 +176,25 @@ Error WithEarlier(const Error& error, const FoundCheckpoint& damaged) {
   return told;
 }
 
-std::optional<BestScore> BestOf(const Json& tracker) {
-  const Json* step = JsonFind(tracker, "best_global_step");
-  const Json* score = JsonFind(tracker, "best_val_reward_score");
-  if (!step || !step->is_number_integer() || !score || !score->is_number()) return std::nullopt;
-  return BestScore{step->get<int64_t>(), score->get<double>()};
+std::optional<BestScore> BestOf(const std::optional<ops::RunTracker>& tracker) {
+  if (!tracker || !tracker->best_step || !tracker->best_score) return std::nullopt;
+  return BestScore{*tracker->best_step, *tracker->best_score};
 }
 
-// A run may have been killed before it wrote its first tracker.
-Result<std::optional<FoundCheckpoint>> FindUntracked(const std::string& root) {
-  NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(root));
-  if (steps.empty()) return std::optional<FoundCheckpoint>();
-  const int64_t last = std::ranges::max(steps);
-  return std::optional(FoundCheckpoint{CheckpointFolder(root, last), last, std::nullopt});
+// A state is the last that a checkpoint gets.
+Result<bool> IsWholeCheckpoint(const std::string& folder) { return HasFile(folder, kState); }
+
+// Without any checkpoint the tracker has nothing to name.
+Result<std::optional<FoundCheckpoint>> FindNone(const std::string& root) {
+  constexpr const char* kHint =
+      "there is no other checkpoint: remove the tracker to begin a new run, or name one with "
+      "trainer.load_checkpoint_path";
+  const Result<std::optional<ops::RunTracker>> tracker = ops::ReadRunTracker(root);
+  if (!tracker.ok()) return Error(tracker.error()).hint(kHint);
+  if (!*tracker) return std::optional<FoundCheckpoint>();
+  return Corrupt("{} is named by the tracker but missing", StepFolder((*tracker)->step))
+      .in(JoinPath(root, kTracker))
+      .hint(kHint);
 }
 
 // Every process that holds ranks reads what it holds.
@@ -205,24 +212,31 @@ Status CheckElsewhere(const FoundCheckpoint& found, std::span<const TrainedModel
           "the same path there");
 }
 
-// A checkpoint, or the last one of a run that is named as a whole.
+// The last checkpoint of a run that is named as a whole.
+Result<FoundCheckpoint> OpenLastOf(const std::string& run) {
+  NXDKIT_ASSIGN(std::optional<FoundCheckpoint> last, FindLastCheckpoint(run));
+  if (!last)
+    return BadUsage("{} is not named {}N, and holds none that is", BaseName(run), ops::kStepPrefix)
+        .in(run);
+  if (last->tracker_fault)
+    return Error(*last->tracker_fault)
+        .hint(fmt::format("name a checkpoint, such as the newest: trainer.load_checkpoint_path={}",
+                          last->folder));
+  return *std::move(last);
+}
+
+// A checkpoint, or the last one of a run.
 Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
   const std::optional<int64_t> step = StepOfFolder(BaseName(folder));
-  if (!step) {
-    NXDKIT_ASSIGN(std::optional<FoundCheckpoint> last, FindLastCheckpoint(folder));
-    if (last) return *std::move(last);
-    return BadUsage("{} is not named {}N, and holds none that is", BaseName(folder),
-                    ops::kStepPrefix)
-        .in(folder);
-  }
+  if (!step) return OpenLastOf(folder);
   NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
   if (!is_folder) return NotFound("no such checkpoint").in(folder);
   FoundCheckpoint found{folder, *step, std::nullopt};
-  const std::string tracker = JoinPath(ParentPath(folder), kTracker);
-  NXDKIT_ASSIGN(const bool has_tracker, IsFile(tracker));
-  if (!has_tracker) return found;
-  NXDKIT_ASSIGN(const Json json, ReadJson(tracker));
-  found.best = BestOf(json);
+  const Result<std::optional<ops::RunTracker>> tracker = ops::ReadRunTracker(ParentPath(folder));
+  if (tracker.ok())
+    found.best = BestOf(*tracker);
+  else
+    found.warnings.push_back(tracker.error().ToString() + "; the best score so far is not known");
   return found;
 }
 
@@ -300,22 +314,20 @@ Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> 
 }
 
 Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& root) {
-  const std::string path = JoinPath(root, kTracker);
-  NXDKIT_ASSIGN(const bool tracked, IsThere(path));
-  if (!tracked) return FindUntracked(root);
-  NXDKIT_ASSIGN(const Json tracker, ReadJson(path));
-  FoundCheckpoint found;
-  NXDKIT_ASSIGN(found.step, Count(tracker, "last_global_step", path));
-  found.folder = CheckpointFolder(root, found.step);
-  found.best = BestOf(tracker);
-  NXDKIT_ASSIGN(const bool is_folder, IsFolder(found.folder));
-  if (!is_folder)
-    return Corrupt("{} is named by the tracker but missing", StepFolder(found.step))
-        .in(path)
-        .hint(
-            "trainer.load_checkpoint_path can name another one, trainer.save_checkpoint_path "
-            "another folder for a new run");
-  return std::optional(found);
+  NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(root));
+  if (steps.empty()) return FindNone(root);
+  std::map<int64_t, bool> whole;
+  for (const int64_t step : steps) {
+    NXDKIT_ASSIGN(whole[step], IsWholeCheckpoint(CheckpointFolder(root, step)));
+  }
+  NXDKIT_ASSIGN(ops::ChosenStep chosen, ops::ChooseRunStep(root, whole));
+  FoundCheckpoint found{CheckpointFolder(root, chosen.step), chosen.step, BestOf(chosen.tracker)};
+  found.choice = chosen.choice;
+  found.warnings = chosen.Warnings();
+  if (chosen.tracker_fault && !chosen.tracker)
+    found.warnings.front() += "; the best score so far is not known";
+  found.tracker_fault = std::move(chosen.tracker_fault);
+  return std::optional(std::move(found));
 }
 
 Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,

@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "formats/artifact/artifact.h"
 #include "trainer/learner/mesh_model.h"
@@ -78,9 +79,13 @@ struct FoundCheckpoint {
   int64_t step = 0;
   std::optional<BestScore> best;
   std::string started_from{};  // what its state becomes; "": it stays as it is
+  std::optional<Choice> choice{};
+  std::optional<Error> tracker_fault{};
+  std::vector<std::string> warnings{};  // of a tracker that is not followed, or is behind
 };
-// The one that the tracker names, without a tracker the last one that is there; nullopt: a new run.
-// kCorrupt for a tracker that is damaged or names a checkpoint that is gone.
+// The one that the tracker names, else the last one that is whole (ops::ChooseRunStep); nullopt: a
+// new run. kCorrupt for a tracker that is damaged or names a checkpoint that is gone, and there is
+// no other.
 Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& root);
 
 // What a run in `root` continues from; nullopt: it begins.
@@ -89,6 +94,8 @@ Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& roo
 //                            when that was made by a run from `load`: a run that was stopped goes
 //                            on
 //   ... `find_last` false    that one
+// kCorrupt when `load` names a run, and not a checkpoint of it, and its tracker cannot be followed:
+// what is asked for by name is not guessed.
 // kUsage when `root` has checkpoints that are neither continued from nor next to `load`: they
 // would be mixed with those of the new run.
 Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,

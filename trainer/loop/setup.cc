@@ -68,6 +68,10 @@ class Maker {
   void Warn(const std::string& line) const {
     if (options_.warn && !line.empty()) options_.warn(line);
   }
+  void Tell(const Choice& choice) const {
+    Note(ChoiceText(choice));
+    if (options_.on_choice) options_.on_choice(choice);
+  }
   const DecoderConfig* critic_config() const {
     return parts_.critic_model ? &parts_.critic_model->config : nullptr;
   }
@@ -87,6 +91,9 @@ class Maker {
     NXDKIT_ASSIGN(continued_,
                   ChooseCheckpoint(*trainer.save_checkpoint_path, trainer.load_checkpoint_path,
                                    trainer.find_last_checkpoint));
+    if (!continued_) return OkStatus();
+    for (const std::string& warning : continued_->warnings) Note("warning: " + warning);
+    if (continued_->choice) Tell(*continued_->choice);
     return OkStatus();
   }
 
@@ -105,9 +112,12 @@ class Maker {
     return OkStatus();
   }
 
-  static Result<ops::BoundArtifact> Open(const std::string& path) {
+  Result<ops::BoundArtifact> Open(const std::string& path) const {
     NXDKIT_ASSIGN(const ops::Kind kind, ops::Recognise(path));
-    return ops::OpenAndBind(path, kind, {});
+    NXDKIT_ASSIGN(ops::BoundArtifact opened, ops::OpenAndBind(path, kind, {}));
+    for (const std::string& warning : opened.artifact.warnings) Note("warning: " + warning);
+    for (const Choice& choice : opened.artifact.choices) Tell(choice);
+    return opened;
   }
 
   Status OpenModel() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "formats/hardware/instance.h"
+#include "lib/base/choice.h"
 #include "trainer/config/check.h"
 #include "trainer/loop/parts.h"
 #include "trainer/rollout/neuron_environment.h"
@@ -30,6 +31,7 @@ struct SetupOptions {
   ProgressHook progress;
   std::function<void(const std::string&)> note;  // what was decided, for people
   std::function<void(const std::string&)> warn;  // what a run will be worth less for
+  std::function<void(const Choice&)> on_choice;  // what was taken of several, for programs
 };
 
 // `plan` is that of the configuration; the folder of the run is there, and locked by the caller.

@@ -232,12 +232,18 @@ class Binder {
 
 }  // namespace
 
-Result<std::string> LoraFile(const std::string& folder) {
+Result<std::vector<std::string>> LoraFiles(const std::string& folder) {
+  std::vector<std::string> files;
   for (const char* name : {"adapter_model.safetensors", "adapter_model.bin", "adapter_model.pt"}) {
     NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
-    if (there) return JoinPath(folder, name);
+    if (there) files.push_back(JoinPath(folder, name));
   }
-  return std::string();
+  return files;
+}
+
+Result<std::string> LoraFile(const std::string& folder) {
+  NXDKIT_ASSIGN(const std::vector<std::string> files, LoraFiles(folder));
+  return files.empty() ? std::string() : files.front();
 }
 
 Result<bool> LooksLikePeft(const std::string& path) {
@@ -250,8 +256,16 @@ Result<bool> LooksLikePeft(const std::string& path) {
 
 Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing) {
   NXDKIT_ASSIGN(const bool is_file, IsFile(out.artifact.path));
-  NXDKIT_ASSIGN(const std::string path, is_file ? Result<std::string>(out.artifact.path)
-                                                : LoraFile(out.artifact.path));
+  std::vector<std::string> files = {out.artifact.path};
+  if (!is_file) {
+    NXDKIT_ASSIGN(files, LoraFiles(out.artifact.path));
+  }
+  if (files.size() > 1)
+    return BadUsage("{} adapters are in the folder, and nothing says which counts: {} and {}",
+                    files.size(), BaseName(files[0]), BaseName(files[1]))
+        .in(out.artifact.path)
+        .hint("name the file in the place of the folder; or keep one of them in it");
+  const std::string& path = files.front();
   NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(path));
   const bool archive = file.format.starts_with("torch");
   NXDKIT_ASSIGN(LoraConfigFile config, FindLoraConfig(archive ? path : "", {ParentPath(path)}));

@@ -8,8 +8,10 @@
 
 namespace nxdkit::ops {
 
-// The file of an adapter's tensors in a folder, as PEFT and NxD name it; "" when there is none.
-Result<std::string> LoraFile(const std::string& folder);
+// The files of adapters' tensors in a folder, as PEFT and NxD name them, in the order in which PEFT
+// looks for them. Several are of several saves.
+Result<std::vector<std::string>> LoraFiles(const std::string& folder);
+Result<std::string> LoraFile(const std::string& folder);  // the first; "" when there is none
 
 // Whether this is an adapter in PEFT's form: a folder, or its file of tensors.
 Result<bool> LooksLikePeft(const std::string& path);

@@ -111,6 +111,7 @@ Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sh
         .in(out.artifact.path);
   NXDKIT_ASSIGN(nxd::SetLocation location, nxd::Locate(out.artifact.path, hints.tag));
   out.artifact.warnings = location.warnings;
+  if (location.choice) out.artifact.choices.push_back(*location.choice);
   NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location)));
   NXDKIT_ASSIGN(
       LoraConfigFile config,

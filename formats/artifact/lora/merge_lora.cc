@@ -91,6 +91,7 @@ class MergedBinder {
     append(out_.artifact.files, adapter.files);
     append(out_.artifact.ranks, adapter.ranks);
     append(out_.artifact.warnings, adapter.warnings);
+    append(out_.artifact.choices, adapter.choices);
     out_.model = base_->model;
     out_.params = base_->params;
     out_.nxd_geometry = base_->nxd_geometry;

@@ -197,7 +197,7 @@ InputHints HintsOfMade(const ConvertRequest& request, const Conversion& conversi
   }
   const BoundArtifact& source = conversion.source;
   hints.claims.origin = "the conversion";
-  hints.claims.hardware = conversion.spec.nxd.hardware;
+  if (request.to == Kind::kNxd) hints.claims.hardware = conversion.spec.nxd.hardware;
   if (!source.artifact.config_path.empty()) hints.config = source.artifact.config_path;
   // The folder around the output may have one, of something else.
   hints.no_config = source.artifact.config_path.empty() && !source.model;

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "formats/artifact/lora/lora.h"
 #include "formats/artifact/lora/lora_peft.h"
 #include "formats/artifact/lora/lora_set.h"
@@ -61,12 +63,25 @@ ConvertRequest IntoBundle(const ConvertRequest& request) {
   return out;
 }
 
+Status RequireState(const ConvertRequest& request, const BoundArtifact& source) {
+  if (!request.state_required || source.optimizer) return OkStatus();
+  const std::vector<std::string>& warnings = source.artifact.warnings;
+  const auto left_out = std::ranges::find_if(warnings, [](const std::string& warning) {
+    return warning.find("state is left out") != std::string::npos;
+  });
+  return NotFound("the optimizer's state is asked for, and {}",
+                  left_out == warnings.end() ? "there is none" : *left_out)
+      .in(source.artifact.path)
+      .hint("--no-optimizer, without --dp and --param-order, takes the weights alone");
+}
+
 // The optimizer's state, where there is some, as the output's format keeps it.
 Status MatchState(const ConvertRequest& request, BoundArtifact& source,
                   std::vector<std::string>& notes) {
-  if (request.to == Kind::kDcp) return ToNamedState(source, notes);
-  if (request.to == Kind::kNxd) return ToNumberedState(source, request.hints.param_order, notes);
-  return OkStatus();
+  if (request.to == Kind::kDcp) NXDKIT_TRY(ToNamedState(source, notes));
+  if (request.to == Kind::kNxd)
+    NXDKIT_TRY(ToNumberedState(source, request.hints.param_order, notes));
+  return RequireState(request, source);
 }
 
 Result<Conversion> PlanLayout(const ConvertRequest& request) {
@@ -117,6 +132,8 @@ InputHints BaseHints(const ConvertRequest& request, Kind kind) {
   if (kind == request.from) hints = request.hints;
   hints.base.clear();
   hints.lora.clear();
+  hints.hf_weights.clear();
+  hints.hf_weights_option.clear();
   hints.tag.reset();
   hints.claims.origin = request.hints.claims.origin;
   hints.config = request.hints.config;

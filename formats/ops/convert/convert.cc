@@ -72,9 +72,16 @@ ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conver
         optimizer->order.rule,
         optimizer->EntryNames()};
   report.blob_missing = request.to == Kind::kRollout && !spec.bundle && spec.cpu_plan_text.empty();
-  report.notes = spec.notes;
+  report.notes = request.notes;
+  report.notes.insert(report.notes.end(), spec.notes.begin(), spec.notes.end());
   NoteLeftOut(source.left_out, report);
   report.warnings = source.artifact.warnings;
+  report.choices = source.artifact.choices;
+  if (base) {  // of a delta that is made
+    const Artifact& opened = base->artifact.artifact;
+    report.warnings.insert(report.warnings.end(), opened.warnings.begin(), opened.warnings.end());
+    report.choices.insert(report.choices.end(), opened.choices.begin(), opened.choices.end());
+  }
   report.warnings.insert(report.warnings.end(), spec.warnings.begin(), spec.warnings.end());
   report.lora = LoraReportOf(source);
   if (source.artifact.delta) report.delta = ReportOf(source.artifact.delta->head());

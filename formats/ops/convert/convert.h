@@ -50,6 +50,9 @@ struct ConvertRequest {
   bool verify = false;  // re-read and compare before publishing
   bool digest = false;  // of an NxD set: nxdkit.json names the digest of the source
   bool sync = true;     // the output is on the disk before it is published
+  // The optimizer's state was asked for by name: without it the conversion is refused.
+  bool state_required = false;
+  std::vector<std::string> notes;  // what the report says first
   std::variant<NewOutput, Part, Slot> place;
   // The conversion is refused when what it makes does not fit the memory of this instance.
   std::optional<std::string> instance;
@@ -136,6 +139,7 @@ struct ConvertReport {
   std::optional<hardware::Fit> fit;  // of an instance that was named
   std::vector<std::string> notes;
   std::vector<std::string> warnings;  // about the source
+  std::vector<Choice> choices;        // the same
 };
 
 // Everything but writing: refuses what Convert would refuse.

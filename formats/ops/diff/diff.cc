@@ -257,6 +257,8 @@ Result<DiffReport> Diff(const DiffRequest& request) {
   report.warnings = a.artifact.warnings;
   report.warnings.insert(report.warnings.end(), b.artifact.warnings.begin(),
                          b.artifact.warnings.end());
+  report.choices = a.artifact.choices;
+  report.choices.insert(report.choices.end(), b.artifact.choices.begin(), b.artifact.choices.end());
   report.warnings.insert(report.warnings.end(), notes.begin(), notes.end());
   return report;
 }

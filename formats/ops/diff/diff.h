@@ -34,6 +34,7 @@ struct DiffReport {
   // "only in a", "only in b", "shape" or "dtype".
   std::vector<Finding> findings;
   std::vector<std::string> warnings;
+  std::vector<Choice> choices;
 
   bool differs() const { return total.beyond > 0 || !findings.empty(); }
 };

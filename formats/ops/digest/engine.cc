@@ -165,6 +165,7 @@ Result<EngineDigests> DigestForEngine(const EngineRequest& request) {
   NXDKIT_ASSIGN(out.kind, request.kind ? Result<Kind>(*request.kind) : Recognise(request.path));
   NXDKIT_ASSIGN(const BoundArtifact artifact, OpenAndBind(request.path, out.kind, request.hints));
   out.warnings = artifact.artifact.warnings;
+  out.choices = artifact.artifact.choices;
   out.left_out = artifact.left_out;
   if (artifact.artifact.config) {
     out.model_type = artifact.artifact.config->model_type;

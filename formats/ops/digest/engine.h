@@ -37,6 +37,7 @@ struct EngineDigests {
   std::vector<EngineParam> params;
   std::vector<std::string> left_out;  // tensors that are no parameters
   std::vector<std::string> warnings;
+  std::vector<Choice> choices;
 };
 
 // Opens, checks the copies, and digests.

@@ -125,6 +125,7 @@ Result<DigestReport> Digest(const DigestRequest& request) {
   NXDKIT_ASSIGN(const BoundArtifact bound, OpenAndBind(request.path, report.kind, request.hints));
   const Artifact& artifact = bound.artifact;
   report.warnings = artifact.warnings;
+  report.choices = artifact.choices;
   report.left_out = bound.left_out;
   if (artifact.config) report.model_type = artifact.config->model_type;
   if (request.write_manifest) NXDKIT_TRY(CheckOutputs(request, artifact));

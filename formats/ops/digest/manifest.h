@@ -32,6 +32,7 @@ struct DigestReport {
   std::vector<Finding> findings;
   std::vector<std::string> left_out;  // tensors that are no parameters
   std::vector<std::string> warnings;
+  std::vector<Choice> choices;
 };
 
 // Checks the copies, digests, and writes or checks the manifest. A signature that is wrong is a

@@ -4,7 +4,9 @@
 
 #include <array>
 
+#include "formats/artifact/check_hints.h"
 #include "formats/dcp/folder.h"
+#include "formats/hf/hf.h"
 #include "formats/nxd/refuse.h"
 #include "formats/ops/inspect/compiled.h"
 #include "formats/ops/inspect/layout.h"
@@ -48,8 +50,28 @@ Status InspectSafetensorsFile(Inspection& inspection, const InspectRequest& requ
   return OkStatus();
 }
 
+// Of several sets that which transformers would load is shown; whoever does more with them asks.
+Result<Artifact> OpenOneSet(Inspection& inspection, const InspectRequest& request) {
+  Result<Artifact> opened = OpenArtifact(request.path, Kind::kHf, request.hints);
+  const std::string folder = opened.ok() ? opened->path : opened.error().file();
+  const Result<std::vector<std::string>> sets = hf::WeightSets(folder);
+  if (!sets.ok() || sets->size() < 2) return opened;
+  InputHints hints = request.hints;
+  if (hints.hf_weights.empty()) {
+    inspection.warnings.push_back(fmt::format(
+        "{}: {} sets of weights are in the folder; {} is shown, as transformers would load it, and "
+        "every other command asks which counts",
+        folder, sets->size(), sets->front()));
+    hints.hf_weights = sets->front();
+    opened = OpenArtifact(request.path, Kind::kHf, hints);
+  }
+  for (const std::string& set : *sets)
+    inspection.weight_sets.push_back({set, set == BaseName(hints.hf_weights)});
+  return opened;
+}
+
 Status InspectHfFolder(Inspection& inspection, const InspectRequest& request) {
-  NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, Kind::kHf, request.hints));
+  NXDKIT_ASSIGN(inspection.artifact, OpenOneSet(inspection, request));
   inspection.form = Form::kHfFolder;
   inspection.description = "Hugging Face model folder";
   const size_t files = inspection.artifact.files.size();
@@ -165,24 +187,28 @@ bool AnyFinished(const std::vector<nxd::TagFolder>& tags) {
   return false;
 }
 
-// A root without a finished tag, and no tag asked for: there is nothing that would be read.
-Status InspectUnfinishedRoot(Inspection& inspection, const InspectRequest& request,
-                             std::vector<nxd::TagFolder> tags) {
+// A root with no tag asked for and none that would be read: no finished one, or none that is known
+// to be the newest.
+Status InspectRootAlone(Inspection& inspection, const InspectRequest& request,
+                        std::vector<nxd::TagFolder> tags, const Error& error) {
   inspection.form = Form::kNxdRoot;
-  inspection.description =
-      fmt::format("NxD checkpoint folder of {}, none of them finished", Plural(tags.size(), "tag"));
+  inspection.description = fmt::format(
+      "NxD checkpoint folder of {}, {}", Plural(tags.size(), "tag"),
+      AnyFinished(tags) ? "none of them the newest for certain" : "none of them finished");
   inspection.artifact.kind = Kind::kNxd;
   inspection.artifact.path = request.path;
   inspection.nxd.emplace().tags = std::move(tags);
-  inspection.warnings.push_back(fmt::format(
-      "{}: no tag has a `done` marker, so none would be read; name one with --tag", request.path));
+  inspection.warnings.push_back(error.ToString() + "; " + error.hint());
   return OkStatus();
 }
 
 Status InspectSet(Inspection& inspection, const InspectRequest& request) {
   NXDKIT_ASSIGN(std::vector<nxd::TagFolder> tags, nxd::ListTags(request.path));
-  if (!tags.empty() && !AnyFinished(tags) && !request.hints.tag)
-    return InspectUnfinishedRoot(inspection, request, std::move(tags));
+  const Result<nxd::SetLocation> located = nxd::Locate(request.path, request.hints.tag);
+  const bool undecided =
+      !located.ok() && (!AnyFinished(tags) || located.error().code() == Errc::kUsage);
+  if (undecided && !tags.empty() && !request.hints.tag)
+    return InspectRootAlone(inspection, request, std::move(tags), located.error());
   NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, Kind::kNxd, request.hints));
   inspection.form = Form::kNxdSet;
   NXDKIT_TRY(DescribeSet(inspection));
@@ -211,10 +237,13 @@ constexpr Special kSpecial[] = {{LooksLikeNeff, InspectNeff},
 Status Open(Inspection& inspection, const InspectRequest& request) {
   for (const Special& special : kSpecial) {
     NXDKIT_ASSIGN(const bool is, request.kind ? Result<bool>(false) : special.is(request.path));
-    if (is) return special.inspect(inspection, request);
+    if (!is) continue;
+    NXDKIT_TRY(CheckNoHints(request.path, request.hints));
+    return special.inspect(inspection, request);
   }
   NXDKIT_ASSIGN(const Kind kind,
                 request.kind ? Result<Kind>(*request.kind) : Recognise(request.path));
+  if (kind == Kind::kTorch) NXDKIT_TRY(CheckHints(kind, request.path, request.hints));
   NXDKIT_ASSIGN(const bool folder, IsFolder(request.path));
   if (folder) NXDKIT_TRY(DescribeTrainer(inspection, request.path));
   switch (kind) {

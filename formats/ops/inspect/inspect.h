@@ -71,6 +71,12 @@ struct Item {
   uint64_t bytes = 0;
 };
 
+// One of several in a Hugging Face folder.
+struct WeightSet {
+  std::string file;  // or its index; of shards without one, the first
+  bool read = false;
+};
+
 // How the hardware of an NxD set is known.
 enum class HardwareSource : uint8_t {
   kUnknown,     // copies of the key heads are here, and nothing says in which order
@@ -175,9 +181,10 @@ struct Inspection {
   uint64_t parameters = 0;
   bool parameters_are_logical = false;
   uint64_t tensors = 0;
-  uint64_t files = 0;            // that hold tensors, or say where they are
-  uint64_t bytes = 0;            // of those files
-  std::vector<DtypeUse> dtypes;  // most bytes first
+  uint64_t files = 0;                  // that hold tensors, or say where they are
+  uint64_t bytes = 0;                  // of those files
+  std::vector<DtypeUse> dtypes;        // most bytes first
+  std::vector<WeightSet> weight_sets;  // kHfFolder, where there are several
   std::optional<NxdFacts> nxd;
   std::optional<RolloutFacts> rollout;
   std::vector<NeffFacts> neffs;

@@ -101,8 +101,12 @@ Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
                                                 models::kMaxConfigBytes, kLikePython));
   AdapterFacts facts = ReadAdapterConfig(config);
   inspection.description = "LoRA adapter: what it adds to a model, which is not here";
-  NXDKIT_ASSIGN(const std::string path, LoraFile(request.path));
-  NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(path));
+  NXDKIT_ASSIGN(const std::vector<std::string> files, LoraFiles(request.path));
+  if (files.size() > 1)
+    inspection.warnings.push_back(fmt::format(
+        "{}: {} adapters are in the folder; this one is shown, and a conversion asks which counts",
+        files.front(), files.size()));
+  NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(files.front()));
   inspection.artifact.files.push_back(std::move(file));
   inspection.artifact.ranks.push_back({inspection.artifact.files.front().path, -1, -1});
   CheckPairs(inspection, facts);

@@ -160,6 +160,8 @@ Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact
   NXDKIT_ASSIGN(const Kind kind,
                 request.against_kind ? Result<Kind>(*request.against_kind) : Recognise(path));
   NXDKIT_ASSIGN(const BoundArtifact other, OpenAndBind(path, kind, request.against_hints));
+  report.warnings = other.artifact.warnings;
+  report.choices = other.artifact.choices;
   Result<std::vector<Finding>> first = CompareArtifacts(other, artifact, request.run, seen);
   if (!first.ok()) {
     if (first.error().code() != Errc::kFindings) return std::move(first).error();

@@ -280,6 +280,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   NXDKIT_ASSIGN(report.kind, request.kind ? Result<Kind>(*request.kind) : Recognise(request.path));
   NXDKIT_ASSIGN(Artifact opened, OpenArtifact(request.path, report.kind, request.hints));
   report.warnings = opened.warnings;
+  report.choices = opened.choices;
   report.tensors = opened.tensor_count();
   if (opened.config) report.model_type = opened.config->model_type;
   InputHints hints = request.hints;
@@ -323,6 +324,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   Append(report.findings, std::move(against.findings));
   Append(report.checks, std::move(against.checks));
   Append(report.warnings, std::move(against.warnings));
+  Append(report.choices, std::move(against.choices));
   return report;
 }
 

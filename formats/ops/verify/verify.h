@@ -41,6 +41,7 @@ struct VerifyReport {
   std::vector<std::string> checks;  // what was found good, one line each
   std::vector<Finding> findings;    // what was not; empty: good
   std::vector<std::string> warnings;
+  std::vector<Choice> choices;
   rollout::VersionStamp stamp;  // of optimum-neuron's bundle: what a loader must have
   std::vector<Loader> loaders;
 };

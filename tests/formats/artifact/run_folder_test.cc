@@ -1,5 +1,6 @@
 #include "formats/artifact/run_folder.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -12,6 +13,11 @@ namespace nxdkit::ops {
 namespace {
 
 namespace fs = std::filesystem;
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class RunFolder : public ::testing::Test {
  protected:
@@ -47,11 +53,46 @@ TEST_F(RunFolder, LeadsToTheNewestCheckpoint) {
 TEST_F(RunFolder, TheTrackersWordCounts) {
   const std::string tracker = workshop_ / "run/checkpoint_tracker.json";
   testing_util::WriteText(tracker, "{\"last_global_step\": 2}");
-  EXPECT_EQ(*CheckpointIn(run_), Step(2) + "/actor");
-  for (const char* bad : {"{\"last_global_step\": 77}", "{\"last_global_step\": -1}", "[", ""}) {
-    testing_util::WriteText(tracker, bad);
-    EXPECT_EQ(*CheckpointIn(run_), Step(10) + "/actor") << bad;
+  const RunCheckpoint found = *FindCheckpoint(run_);
+  EXPECT_EQ(found.path, Step(2) + "/actor");
+  EXPECT_EQ(found.choice, (Choice{Step(2), 3, "tracker"}));
+  EXPECT_THAT(found.warnings,
+              ElementsAre(tracker + " names global_step_2, and global_step_10 is there too: the "
+                                    "newer one is passed over"));
+  testing_util::WriteText(tracker, "{\"last_global_step\": 10}");
+  EXPECT_THAT(FindCheckpoint(run_)->warnings, IsEmpty());
+}
+
+TEST_F(RunFolder, ATrackerThatCannotBeFollowedIsPassedOverAloud) {
+  const std::string tracker = workshop_ / "run/checkpoint_tracker.json";
+  const std::pair<const char*, const char*> rows[] = {
+      {"{\"last_global_step\": 77}", "it names global_step_77, which is gone"},
+      {"{\"last_global_step\": -1}", "found -1"},
+      {"{\"best_global_step\": 2}", "last_global_step"},
+      {"[]", "found no object"},
+      {"{\"last_glo", ""},
+      {"", ""}};
+  for (const auto& [text, why] : rows) {
+    testing_util::WriteText(tracker, text);
+    const RunCheckpoint found = *FindCheckpoint(run_);
+    EXPECT_EQ(found.path, Step(10) + "/actor") << text;
+    EXPECT_EQ(found.choice, (Choice{Step(10), 3, "number"}));
+    ASSERT_EQ(found.warnings.size(), 1u) << text;
+    EXPECT_THAT(found.warnings[0],
+                AllOf(HasSubstr(tracker), HasSubstr(why), HasSubstr("global_step_10, the newest")));
   }
+}
+
+TEST_F(RunFolder, WhoOpensItSaysWhatWasTaken) {
+  testing_util::WriteText(workshop_ / "run/checkpoint_tracker.json", "");
+  const auto opened = OpenArtifact(run_, Kind::kNxd, {});
+  ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+  EXPECT_THAT(opened->choices, ElementsAre(Choice{Step(10), 3, "number"}));
+  EXPECT_THAT(opened->warnings, ElementsAre(HasSubstr("it is passed over")));
+  InputHints hints;
+  hints.tag = "global_step_9";
+  EXPECT_THAT(OpenArtifact(run_, Kind::kNxd, hints)->choices,
+              ElementsAre(Choice{Step(9), 3, "option"}));
 }
 
 TEST_F(RunFolder, AFinishedOneCountsBeforeANewerOne) {

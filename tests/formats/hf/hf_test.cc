@@ -89,24 +89,105 @@ TEST(OpenReal, FolderAsLinks) {  // as the hub's cache has it
   EXPECT_EQ(TensorCount(*checkpoint), 21u);
 }
 
-TEST(Open, LooksInTheReferencesOrder) {
-  const Scratch scratch;
-  EXPECT_FALSE(*HasWeights(scratch.folder()));
-  const auto found = [&] {
+// One form after the other, each alone.
+TEST(Open, KnowsEveryForm) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"pytorch_model.bin.index.json", "x.bin"},
+      {"pytorch_model.bin", "pytorch_model.bin"},
+      {"model.safetensors.index.json", "x.safetensors"},
+      {"model.safetensors", "model.safetensors"}};
+  for (const auto& [name, file] : rows) {
+    const Scratch scratch;
+    EXPECT_FALSE(*HasWeights(scratch.folder()));
+    scratch.Write(file, "t\n");
+    if (IsIndexName(name))
+      scratch.Write(name, std::string("{\"weight_map\":{\"t\":\"") + file + "\"}}");
+    EXPECT_TRUE(*HasWeights(scratch.folder())) << name;
     const Result<Checkpoint> checkpoint = Open(scratch.folder(), OpenText);
-    EXPECT_TRUE(*HasWeights(scratch.folder()));
-    return checkpoint.ok() ? FileNames(*checkpoint) : std::vector<std::string>{};
-  };
-  scratch.Write("x.bin", "t\n");
-  scratch.Write("pytorch_model.bin.index.json", "{\"weight_map\":{\"t\":\"x.bin\"}}");
-  EXPECT_THAT(found(), ElementsAre("x.bin"));
-  scratch.Write("pytorch_model.bin", "t\n");
-  EXPECT_THAT(found(), ElementsAre("pytorch_model.bin"));
-  scratch.Write("x.safetensors", "t\n");
-  scratch.Write("model.safetensors.index.json", "{\"weight_map\":{\"t\":\"x.safetensors\"}}");
-  EXPECT_THAT(found(), ElementsAre("x.safetensors"));
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().ToString();
+    EXPECT_THAT(FileNames(*checkpoint), ElementsAre(file));
+    EXPECT_EQ(checkpoint->choice, std::nullopt);
+  }
+}
+
+// Of saves of which one is older, and nobody knows which.
+struct SetsRow {
+  const char* name;
+  std::vector<const char*> files;  // indices name "model-00001-of-00002" and their like, with t1
+  std::vector<std::string> sets;
+};
+
+std::vector<SetsRow> SetsRows() {
+  const char* const index = "model.safetensors.index.json";
+  const char* const shard = "model-00001-of-00001.safetensors";
+  const char* const stray = "model-00001-of-00003.safetensors";
+  return {{"SafetensorsAndBin",
+           {"model.safetensors", "pytorch_model.bin"},
+           {"model.safetensors", "pytorch_model.bin"}},
+          {"FileAndShards", {"model.safetensors", index, shard}, {"model.safetensors", index}},
+          {"ShardsAndShards", {index, shard, stray}, {index, stray}},
+          {"ShardsAndShardsOfBin",
+           {index, shard, "pytorch_model-00002-of-00002.bin"},
+           {index, "pytorch_model-00002-of-00002.bin"}},
+          {"FileAndShardsWithoutIndex", {"model.safetensors", stray}, {"model.safetensors", stray}},
+          {"Consolidated",
+           {index, shard, "consolidated.safetensors"},
+           {index, "consolidated.safetensors"}}};
+}
+
+class SeveralSets : public ::testing::TestWithParam<SetsRow> {
+ protected:
+  void SetUp() override {
+    for (const char* file : GetParam().files)
+      scratch_.Write(file, IsIndexName(file)
+                               ? "{\"weight_map\":{\"t\":\"model-00001-of-00001.safetensors\"}}"
+                               : "t\n");
+  }
+  const Scratch scratch_;
+};
+
+TEST_P(SeveralSets, AreRefusedByName) {
+  const SetsRow& row = GetParam();
+  EXPECT_EQ(*WeightSets(scratch_.folder()), row.sets);
+  const Result<Checkpoint> checkpoint = Open(scratch_.folder(), OpenText);
+  ASSERT_FALSE(checkpoint.ok());
+  EXPECT_EQ(checkpoint.error().code(), Errc::kUsage);
+  EXPECT_EQ(checkpoint.error().file(), scratch_.folder());
+  EXPECT_EQ(checkpoint.error().message(),
+            "2 sets of weights are in the folder, and nothing says which is the model: " +
+                row.sets[0] + ", " + row.sets[1]);
+}
+
+TEST_P(SeveralSets, OneIsChosenByItsName) {
+  for (const std::string& set : GetParam().sets) {
+    for (const std::string& said : {set, scratch_.Path(set)}) {
+      const Result<Checkpoint> checkpoint = Open(scratch_.folder(), OpenText, said);
+      ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().ToString();
+      EXPECT_EQ(checkpoint->sharded, IsIndexName(set));
+      EXPECT_EQ(checkpoint->choice, (Choice{scratch_.Path(set), 2, "option"}));
+    }
+  }
+  for (const char* other : {"no.safetensors", "/tmp/model.safetensors", "../model.safetensors"}) {
+    const Result<Checkpoint> checkpoint = Open(scratch_.folder(), OpenText, other);
+    ASSERT_FALSE(checkpoint.ok());
+    EXPECT_EQ(checkpoint.error().code(), Errc::kUsage);
+    EXPECT_EQ(checkpoint.error().message(), std::string(other) + " is not a file of this folder");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SeveralSets, ::testing::ValuesIn(SetsRows()),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+// Names that no loader takes for the weights of the model.
+TEST(Open, WhatIsNoOtherSet) {
+  const Scratch scratch;
   scratch.Write("model.safetensors", "t\n");
-  EXPECT_THAT(found(), ElementsAre("model.safetensors"));
+  for (const char* name : {"model.fp16.safetensors", "model-00001-of-0002.safetensors",
+                           "my-model-00001-of-00002.safetensors", "training_args.bin",
+                           "model-00001-of-00002.safetensors.bak", "tf_model.h5"})
+    scratch.Write(name, "x");
+  EXPECT_TRUE(Open(scratch.folder(), OpenText).ok());
+  EXPECT_EQ(WeightSets(scratch.folder())->size(), 1u);
 }
 
 TEST(Open, NothingThere) {

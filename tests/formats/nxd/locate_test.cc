@@ -15,6 +15,7 @@ namespace nxdkit::nxd {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -318,18 +319,64 @@ TEST(Places, NothingIsNotFound) {
               "an NxD shard set is a folder; this is a file");
 }
 
-TEST(Tags, TheOneWhoseDoneIsNewestIsTaken) {
+TEST(Tags, TheHighestNumberIsTaken) {
   Tree tree;
-  for (const char* tag : {"step_1", "step_10", "step_9"})
+  for (const char* tag : {"step_9", "step_10", "step_100"}) {
     tree.AddTag(tag).Add(std::string(tag) + "/done");
-  tree.SetTime("step_1/done", 3000);
-  tree.SetTime("step_10/done", 1000);
+    tree.SetTime(std::string(tag) + "/done", 1000);
+  }
+  const SetLocation location = Found(tree.Path());
+  EXPECT_EQ(location.tag, "step_100");
+  EXPECT_EQ(location.choice, (Choice{tree.Path("step_100"), 3, "number"}));
+  EXPECT_THAT(location.warnings, IsEmpty());
+}
+
+// As after cp -r, aws s3 sync and tar.
+TEST(Tags, WhenTimesSayAnotherBothAreNamed) {
+  Tree tree;
+  for (const char* tag : {"step_9", "step_100"}) tree.AddTag(tag).Add(std::string(tag) + "/done");
+  tree.SetTime("step_100/done", 1000);
   tree.SetTime("step_9/done", 2000);
-  EXPECT_EQ(Found(tree.Path()).tag, "step_1");
-  tree.SetTime("step_9/done", 3000, 1);
-  EXPECT_EQ(Found(tree.Path()).tag, "step_9") << "by the nanosecond";
-  tree.SetTime("step_1/done", 3000, 1);
-  EXPECT_EQ(Found(tree.Path()).tag, "step_9") << "on equal times the last by name";
+  const SetLocation location = Found(tree.Path());
+  EXPECT_EQ(location.tag, "step_100");
+  EXPECT_THAT(location.warnings,
+              ElementsAre(AllOf(HasSubstr("step_100 has the highest number, but step_9 was "
+                                          "finished later (1970-01-01 00:33:20, it 1970-01-01 "
+                                          "00:16:40)"),
+                                HasSubstr("--tag"))));
+}
+
+TEST(Tags, TheOneWhoseDoneIsNewestIsTakenWhereNamesDoNotTell) {
+  Tree tree;
+  for (const char* tag : {"a", "c", "b"}) tree.AddTag(tag).Add(std::string(tag) + "/done");
+  tree.SetTime("a/done", 3000);
+  tree.SetTime("c/done", 1000);
+  tree.SetTime("b/done", 2000);
+  EXPECT_EQ(Found(tree.Path()).tag, "a");
+  EXPECT_EQ(Found(tree.Path()).choice, (Choice{tree.Path("a"), 3, "time"}));
+  tree.SetTime("b/done", 3000, 1);
+  EXPECT_EQ(Found(tree.Path()).tag, "b") << "by the nanosecond";
+}
+
+TEST(Tags, NoneIsTakenWhereNothingTells) {
+  Tree tree;
+  for (const char* tag : {"a", "b"}) {
+    tree.AddTag(tag).Add(std::string(tag) + "/done");
+    tree.SetTime(std::string(tag) + "/done", 1000);
+  }
+  const auto error =
+      ExpectError(Locate(tree.Path(), std::nullopt), Errc::kUsage,
+                  "neither names nor times tell which of 2 finished tags is the newest: a, b");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->hint(), "name one with --tag");
+  EXPECT_EQ(Found(tree.Path(), "a").choice, (Choice{tree.Path("a"), 2, "option"}));
+}
+
+TEST(Tags, OneAloneIsNoChoice) {
+  Tree tree;
+  tree.AddTag("step_9").Add("step_9/done").AddTag("step_10");
+  EXPECT_EQ(Found(tree.Path()).tag, "step_9");
+  EXPECT_EQ(Found(tree.Path()).choice, std::nullopt);
 }
 
 TEST(Tags, UnfinishedOnesArePassedOverUnlessNamed) {

@@ -45,6 +45,52 @@ TEST(FindLastCheckpoint, RefusesWhatIsNoStep) {
   }
 }
 
+// The checkpoints are whole; what names them was cut short by a full disk or a power cut.
+TEST(FindLastCheckpoint, ATrackerThatCannotBeFollowedDoesNotStopTheRun) {
+  const TempFolder folder;
+  for (const char* name : {"global_step_9", "global_step_10", "global_step_11"})
+    std::filesystem::create_directories(folder / name);
+  for (const char* name : {"global_step_9", "global_step_10"})
+    WriteText(folder / (std::string(name) + "/trainer_state.json"), "{}");
+  for (const char* text : {"", "{", "[]", "{}", "{\"last_global_step\": 7}"}) {
+    WriteText(folder / "checkpoint_tracker.json", text);
+    const auto found = FindLastCheckpoint(folder.path());
+    ASSERT_TRUE(found.ok() && found->has_value()) << text;
+    EXPECT_EQ((*found)->step, 10) << "11 is not whole: " << text;
+    EXPECT_EQ((*found)->choice, (Choice{folder / "global_step_10", 3, "number"}));
+    ASSERT_EQ((*found)->warnings.size(), 1u);
+    EXPECT_THAT((*found)->warnings[0],
+                ::testing::AllOf(::testing::HasSubstr(folder / "checkpoint_tracker.json"),
+                                 ::testing::HasSubstr("global_step_10, the newest")));
+    // By name it is not guessed.
+    const auto error =
+        ExpectError(ChooseCheckpoint(folder / "new", folder.path(), true), Errc::kCorrupt, "");
+    ASSERT_TRUE(error) << text;
+    EXPECT_EQ(error->file(), folder / "checkpoint_tracker.json");
+    EXPECT_THAT(error->hint(),
+                ::testing::EndsWith("trainer.load_checkpoint_path=" + (folder / "global_step_10")));
+    const auto named =
+        ChooseCheckpoint(folder / "new", std::string(folder / "global_step_9"), true);
+    ASSERT_TRUE(named.ok() && named->has_value()) << text;
+    EXPECT_EQ((*named)->step, 9);
+  }
+}
+
+TEST(FindLastCheckpoint, OneThatIsBehindIsFollowedAloud) {
+  const TempFolder folder;
+  for (const char* name : {"global_step_9", "global_step_10"}) {
+    std::filesystem::create_directories(folder / name);
+    WriteText(folder / (std::string(name) + "/trainer_state.json"), "{}");
+  }
+  WriteText(folder / "checkpoint_tracker.json", "{\"last_global_step\": 9}");
+  const auto found = FindLastCheckpoint(folder.path());
+  ASSERT_TRUE(found.ok() && found->has_value());
+  EXPECT_EQ((*found)->step, 9);
+  EXPECT_EQ((*found)->choice, (Choice{folder / "global_step_9", 2, "tracker"}));
+  EXPECT_THAT((*found)->warnings,
+              ::testing::ElementsAre(::testing::HasSubstr("global_step_10 is there too")));
+}
+
 TEST(FindLastCheckpoint, WithoutATrackerTheLastOneThatIsWhole) {
   const TempFolder folder;
   for (const char* name : {"global_step_7", "global_step_12", "global_step_40.partial"})

@@ -1,0 +1,150 @@
+#include "lib/base/choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <vector>
+
+#include "lib/base/text.h"
+
+namespace nxdkit {
+namespace {
+
+// What is written before a number, in the order in which it counts.
+struct Word {
+  std::string_view text;
+  std::string_view counts;
+};
+constexpr std::array<Word, 6> kWords = {{{"step", "step"},
+                                         {"iteration", "iter"},
+                                         {"iter", "iter"},
+                                         {"checkpoint", "checkpoint"},
+                                         {"ckpt", "checkpoint"},
+                                         {"epoch", "epoch"}}};
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
+std::string_view DigitsAt(std::string_view text, size_t at) {
+  size_t end = at;
+  while (end < text.size() && IsDigit(text[end])) ++end;
+  return text.substr(at, end - at);
+}
+
+std::string WithoutZeros(std::string_view digits) {
+  const size_t first = digits.find_first_not_of('0');
+  return first == digits.npos ? "0" : std::string(digits.substr(first));
+}
+
+// The number after the last place of the word that has one.
+std::optional<NameNumber> NumberAfter(std::string_view name, const Word& word) {
+  for (size_t at = name.rfind(word.text); at != name.npos;
+       at = at == 0 ? name.npos : name.rfind(word.text, at - 1)) {
+    size_t begin = at + word.text.size();
+    constexpr std::string_view kSeparators = "_-=";
+    if (begin < name.size() && kSeparators.find(name[begin]) != kSeparators.npos) ++begin;
+    if (const std::string_view digits = DigitsAt(name, begin); !digits.empty())
+      return NameNumber{std::string(word.counts), WithoutZeros(digits)};
+  }
+  return std::nullopt;
+}
+
+// Of a name that has digits at its end alone. A date has more of them, and counts nothing.
+std::optional<NameNumber> NumberAtEnd(std::string_view name) {
+  size_t begin = name.size();
+  while (begin > 0 && IsDigit(name[begin - 1])) --begin;
+  const std::string_view before = name.substr(0, begin);
+  if (begin == name.size() || std::ranges::any_of(before, IsDigit)) return std::nullopt;
+  return NameNumber{std::string(before), WithoutZeros(name.substr(begin))};
+}
+
+std::string TimeStampText(TimeStamp time) {
+  const std::time_t seconds = time.first;
+  std::tm parts{};
+  if (::gmtime_r(&seconds, &parts) == nullptr) return fmt::format("second {}", time.first);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+// The indices of those that no other one surpasses: a higher number that counts the same.
+std::vector<size_t> Unsurpassed(std::span<const DatedName> candidates) {
+  std::vector<std::optional<NameNumber>> numbers;
+  for (const DatedName& candidate : candidates) numbers.push_back(NumberOfName(candidate.name));
+  std::vector<std::pair<std::string, size_t>> highest;  // by what is counted
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (!numbers[i]) continue;
+    const auto same =
+        std::ranges::find(highest, numbers[i]->counts, &std::pair<std::string, size_t>::first);
+    if (same == highest.end())
+      highest.emplace_back(numbers[i]->counts, i);
+    else if (numbers[i]->CompareNumber(*numbers[same->second]) > 0)
+      same->second = i;
+  }
+  std::vector<size_t> left;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const auto is_below = [&](const auto& high) {
+      return numbers[i] && high.first == numbers[i]->counts &&
+             numbers[i]->CompareNumber(*numbers[high.second]) < 0;
+    };
+    if (std::ranges::none_of(highest, is_below)) left.push_back(i);
+  }
+  return left;
+}
+
+size_t Latest(std::span<const DatedName> candidates, std::span<const size_t> among) {
+  return *std::ranges::max_element(among, {}, [&](size_t i) { return candidates[i].time; });
+}
+
+std::string DoubtOf(std::span<const DatedName> candidates, size_t taken) {
+  std::vector<size_t> all(candidates.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
+  const DatedName& mine = candidates[taken];
+  const DatedName& latest = candidates[Latest(candidates, all)];
+  if (latest.time <= mine.time) return "";
+  return fmt::format("{} has the highest number, but {} was finished later ({}, it {})", mine.name,
+                     latest.name, TimeStampText(latest.time), TimeStampText(mine.time));
+}
+
+}  // namespace
+
+std::string ChoiceText(const Choice& choice) {
+  return fmt::format("took {} of {}, by {}", choice.path, choice.of, choice.by);
+}
+
+std::strong_ordering NameNumber::CompareNumber(const NameNumber& other) const {
+  if (digits.size() != other.digits.size()) return digits.size() <=> other.digits.size();
+  return digits.compare(other.digits) <=> 0;
+}
+
+std::optional<NameNumber> NumberOfName(std::string_view name) {
+  const std::string lower = Lower(name);
+  for (const Word& word : kWords)
+    if (std::optional<NameNumber> number = NumberAfter(lower, word)) return number;
+  return NumberAtEnd(lower);
+}
+
+std::optional<Newest> FindNewest(std::span<const DatedName> candidates) {
+  const std::vector<size_t> left = Unsurpassed(candidates);
+  if (left.empty()) return std::nullopt;
+  const size_t taken = Latest(candidates, left);
+  if (candidates.size() == 1) return Newest{taken, "", ""};
+  if (left.size() == 1) return Newest{taken, "number", DoubtOf(candidates, taken)};
+  const auto is_as_late = [&](size_t i) { return candidates[i].time == candidates[taken].time; };
+  if (std::ranges::count_if(left, is_as_late) > 1) return std::nullopt;
+  return Newest{taken, "time", ""};
+}
+
+std::string FirstNames(std::span<const std::string> names, size_t shown) {
+  const size_t count = std::min(shown, names.size());
+  std::string text = fmt::format("{}", fmt::join(names.first(count), ", "));
+  if (names.size() > count) text += fmt::format(" and {} more", names.size() - count);
+  return text;
+}
+
+}  // namespace nxdkit
