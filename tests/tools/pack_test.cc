@@ -31,6 +31,8 @@ TEST_F(PackTool, ThereAndBack) {
   const Json json = JsonOf(Pack("--json --unpack @model.tar.zst @back"));
   EXPECT_EQ(json["exit_code"], 0);
   EXPECT_EQ(json["files"], 2);
+  EXPECT_EQ(json["has_checksum"], true);
+  EXPECT_EQ(json["warnings"], Json::array());
   ExpectSameTree(model_, workshop_ / "back");
 }
 
@@ -109,6 +111,34 @@ TEST_F(PackTool, RefusesWhatMakesNoSense) {
   ExpectError("--unpack @nowhere.tar @back", 3, "nowhere.tar");
   EXPECT_FALSE(Traces(workshop_ / "model.tar.gz"));
   EXPECT_FALSE(Traces(workshop_ / "back"));
+}
+
+TEST_F(PackTool, AnArchiveWithoutAChecksumIsAWarning) {
+  ASSERT_EQ(RunProcess({"tar", "-C", model_, "-cf", workshop_ / "other.tar", "."}).exit_code, 0);
+  const Json json = JsonOf(Pack("--json --unpack @other.tar @back"));
+  EXPECT_EQ(json["exit_code"], 0);
+  EXPECT_EQ(json["has_checksum"], false);
+  EXPECT_THAT(json["warnings"].dump(), HasSubstr("the archive has no checksum over its bytes"));
+}
+
+TEST_F(PackTool, AFlippedBitIsAnErrorOfTheInput) {
+  for (const std::string name : {"m.tar", "m.tar.gz", "m.tar.zst"}) {
+    ASSERT_EQ(Pack("@model @" + name).exit_code, 0);
+    std::string bytes = ReadFile(workshop_ / name);
+    bytes[bytes.size() / 2] ^= 16;
+    workshop_.Write(name, bytes);
+    ExpectError("--unpack @" + name + " @back", 3, "offset ");
+    EXPECT_FALSE(Traces(workshop_ / "back")) << name;
+  }
+}
+
+TEST_F(PackTool, MoreThanWasSaidIsNotUnpacked) {
+  ASSERT_EQ(Pack("@model @model.tar.zst").exit_code, 0);
+  ExpectError("--unpack --max-unpacked 1k @model.tar.zst @back", 6, "over the limit of 1000");
+  ExpectError("--unpack --max-unpacked 1k @model.tar.zst @back", 6, "--max-unpacked takes more");
+  EXPECT_FALSE(Traces(workshop_ / "back"));
+  EXPECT_EQ(Pack("--unpack --max-unpacked 1G @model.tar.zst @back").exit_code, 0);
+  ExpectError("--max-unpacked 1G @model @model.tar", 2, "--max-unpacked is for --unpack");
 }
 
 TEST_F(PackTool, RefusesAnOutputThatIsThere) {
