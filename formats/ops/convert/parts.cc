@@ -192,7 +192,8 @@ class OnePart : public Destination {
 
   Result<Sink*> Begin(const Workload&, ConvertReport&) override {
     NXDKIT_TRY(ClaimFolder(folder_, plan_));
-    if (IsDone(part_.index)) return nullptr;
+    NXDKIT_ASSIGN(const bool done, IsDone(part_.index));
+    if (done) return nullptr;
     const std::string place =
         JoinPath(folder_, fmt::format("part-{}-{:016x}", part_.index, RandomNumber()));
     NXDKIT_ASSIGN(attempt_, Staging::Begin(place, {.sync = request_.sync}));
@@ -205,13 +206,14 @@ class OnePart : public Destination {
   // is through: either at once, or because the folder of the parts is gone when it looks again.
   Result<std::optional<MadePlace>> Finish(ConvertReport& report) override {
     if (sink_) NXDKIT_TRY(FinishOwn());
-    report.part->missing = MissingParts();
-    WarnOfLostFiles(report);
+    NXDKIT_ASSIGN(report.part->missing, MissingParts());
+    NXDKIT_TRY(WarnOfLostFiles(report));
     if (!report.part->missing.empty() || !part_.puts_together) return std::optional<MadePlace>();
     Result<FolderLock> lock = FolderLock::Try(folder_, FolderLock::Mode::kExclusive);
     if (!lock.ok() && lock.error().code() != Errc::kNotFound) return std::move(lock).error();
-    if (!lock.ok() || lock->state() == FolderLock::State::kBusy || !MissingParts().empty())
-      return std::optional<MadePlace>();
+    if (!lock.ok() || lock->state() == FolderLock::State::kBusy) return std::optional<MadePlace>();
+    NXDKIT_ASSIGN(const std::vector<int> missing, MissingParts());
+    if (!missing.empty()) return std::optional<MadePlace>();
     lock_.emplace(*std::move(lock));
     NXDKIT_ASSIGN(whole_, Staging::Begin(request_.output,
                                          {.replace = request_.force, .sync = request_.sync}));
@@ -241,38 +243,53 @@ class OnePart : public Destination {
   }
   std::string DoneMark(int part) const { return JoinPath(folder_, fmt::format("done-{}", part)); }
 
-  bool HasMark(int part) const {
-    const Result<std::string> mark = ReadSmallFile(DoneMark(part), kMaxPlanBytes);
-    return mark.ok() && *mark == plan_;
+  Result<bool> HasMark(int part) const {
+    NXDKIT_ASSIGN(const bool there, IsThere(DoneMark(part)));
+    if (!there) return false;
+    NXDKIT_ASSIGN(const std::string mark, ReadSmallFile(DoneMark(part), kMaxPlanBytes));
+    return mark == plan_;
   }
 
   // The first of the part's finished files that is not there as it was finished.
-  std::optional<std::string> LostFile(int part) const {
+  Result<std::optional<std::string>> LostFile(int part) const {
     for (size_t f = 0; f < owners_.size(); ++f) {
       if (owners_[f] != part) continue;
       const std::string path = Finished(conversion_.files[f].path);
-      if (!MatchFileSize(path, conversion_.files[f].bytes).ok()) return path;
+      const Status there = MatchFileSize(path, conversion_.files[f].bytes);
+      if (!there.ok() && there.error().code() != Errc::kFindings) return there.error();
+      if (!there.ok()) return std::optional(path);
     }
-    return std::nullopt;
+    return std::optional<std::string>();
   }
 
-  bool IsDone(int part) const { return HasMark(part) && !LostFile(part); }
+  Result<bool> IsDone(int part) const {
+    NXDKIT_ASSIGN(const bool marked, HasMark(part));
+    if (!marked) return false;
+    NXDKIT_ASSIGN(const std::optional<std::string> lost, LostFile(part));
+    return !lost;
+  }
 
-  std::vector<int> MissingParts() const {
+  Result<std::vector<int>> MissingParts() const {
     std::vector<int> missing;
-    for (int part = 0; part < part_.count; ++part)
-      if (!IsDone(part)) missing.push_back(part);
+    for (int part = 0; part < part_.count; ++part) {
+      NXDKIT_ASSIGN(const bool done, IsDone(part));
+      if (!done) missing.push_back(part);
+    }
     return missing;
   }
 
   // A part that was through, and whose process therefore comes no more.
-  void WarnOfLostFiles(ConvertReport& report) const {
-    for (const int part : report.part->missing)
-      if (HasMark(part))
-        report.warnings.push_back(
-            fmt::format("part {} must be run again: its finished file {} is not there any more, or "
-                        "has another size",
-                        part, LostFile(part).value_or(folder_)));
+  Status WarnOfLostFiles(ConvertReport& report) const {
+    for (const int part : report.part->missing) {
+      NXDKIT_ASSIGN(const bool marked, HasMark(part));
+      if (!marked) continue;
+      NXDKIT_ASSIGN(const std::optional<std::string> lost, LostFile(part));
+      report.warnings.push_back(
+          fmt::format("part {} must be run again: its finished file {} is not there any more, or "
+                      "has another size",
+                      part, lost.value_or(folder_)));
+    }
+    return OkStatus();
   }
 
   // The output is whole; what is left over harms nobody.
