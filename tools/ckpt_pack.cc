@@ -7,6 +7,7 @@
 #include "formats/tar/pack.h"
 #include "formats/tar/unpack.h"
 #include "lib/base/errors.h"
+#include "lib/system/look.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/sides.h"

@@ -219,18 +219,23 @@ Staging::~Staging() {
 Status Staging::Lock() {
   constexpr int kAttempts = 100;  // each needs another process to remove the folder in between
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (::mkdir(staging_.c_str(), 0777) != 0 && errno != EEXIST)
+    const bool made = ::mkdir(staging_.c_str(), 0777) == 0;
+    if (!made && errno != EEXIST)
       return OutputError("create the staging folder", errno).in(staging_);
+    const auto fail = [&](const char* action, int failure) {
+      if (made) ::rmdir(staging_.c_str());
+      return OutputError(action, failure).in(staging_);
+    };
     const int fd = ::open(staging_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) continue;
     if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) return NoStagingFolder(staging_);
-    if (fd < 0) return OutputError("open the staging folder", errno).in(staging_);
+    if (fd < 0) return fail("open the staging folder", errno);
     lock_ = Descriptor(fd);
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK)
         return Error(Errc::kIo, "another process is building this output").in(staging_);
       if (errno == EINTR) continue;
-      if (!LocksAreMissing(errno)) return OutputError("lock", errno).in(staging_);
+      if (!LocksAreMissing(errno)) return fail("lock", errno);
     }
     if (SameFile(fd, staging_)) return OkStatus();
   }
@@ -262,11 +267,14 @@ Status Staging::CheckOutput() const {
 
 Status Staging::Publish() {
   NXDKIT_CHECK(!done_);
+  if (options_.folder && options_.sync) NXDKIT_TRY(SyncTree(staging_));
   Status published = options_.folder ? PublishFolder() : PublishFile();
   if (!done_) keep_ = true;
   if (done_ || published.ok()) return published;
-  return std::move(published).error().hint(
-      fmt::format("the finished output was left in {}", build_path_));
+  const Error& error = published.error();  // whose own hint says less
+  return Error(error.code(), error.message())
+      .in(error.file())
+      .hint(fmt::format("the finished output was left in {}", build_path_));
 }
 
 Status Staging::PublishFile() {
@@ -278,8 +286,9 @@ Status Staging::PublishFile() {
     failure = ::rename(build_path_.c_str(), output_.c_str()) == 0 ? 0 : errno;
   if (failure != 0) return RenameError(build_path_, output_, failure);
   done_ = true;
-  if (options_.sync) NXDKIT_TRY(SyncFolder(ParentPath(output_)));
-  return RemoveTree(staging_);
+  Status synced = options_.sync ? SyncFolder(ParentPath(output_)) : OkStatus();
+  Status removed = RemoveTree(staging_);
+  return synced.ok() ? removed : synced;
 }
 
 Status Staging::PublishOnly(const std::string& name) {
@@ -289,7 +298,6 @@ Status Staging::PublishOnly(const std::string& name) {
 }
 
 Status Staging::PublishFolder() {
-  if (options_.sync) NXDKIT_TRY(SyncTree(staging_));
   NXDKIT_ASSIGN(const bool there, IsThere(output_));
   if (options_.replace && there) return Replace();
   // Over an empty folder this works, over a folder that was filled meanwhile it fails.
@@ -317,7 +325,11 @@ Status Staging::Replace() {
   }
   done_ = true;
   lock_.Close();  // the new output is whole, and anybody's
-  if (options_.sync) NXDKIT_TRY(SyncFolder(ParentPath(output_)));
+  if (Status synced = options_.sync ? SyncFolder(ParentPath(output_)) : OkStatus(); !synced.ok())
+    // After a power cut the old output may have its name again.
+    return Error(synced.error().code(), synced.error().message())
+        .in(synced.error().file())
+        .hint(fmt::format("the new output is in its place; the old one was left in {}", aside));
   return RemoveTree(aside);
 }
 
