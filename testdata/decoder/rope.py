@@ -77,6 +77,29 @@ CASES = {
                                                   original_max_position_embeddings=64)),
     "yarn that shrinks": dict(rope_scaling=dict(YARN, factor=0.5,
                                                 original_max_position_embeddings=64)),
+    "the type is null": dict(rope_scaling=dict(LINEAR, rope_type=None)),
+    "the type is null beside an old name": dict(rope_scaling=dict(LINEAR, rope_type=None, type="linear")),
+    "the old name of the type is null": dict(rope_scaling=dict(type=None, factor=2)),
+    "the type is a number": dict(rope_scaling=dict(LINEAR, rope_type=5)),
+    "theta is null": dict(rope_scaling=dict(LINEAR, rope_theta=None)),
+    "theta on top is null": dict(rope_theta=None, rope_scaling=LINEAR),
+    "theta on top is null, and not used": dict(rope_theta=None, rope_parameters=THETA),
+    "yarn, truncate is null": dict(rope_scaling=dict(YARN, truncate=None,
+                                                     original_max_position_embeddings=64)),
+    "yarn, the original length is null": dict(rope_scaling=dict(
+        YARN, original_max_position_embeddings=None)),
+    "yarn, the original length on top is null": dict(
+        original_max_position_embeddings=None,
+        rope_scaling=dict(YARN, original_max_position_embeddings=64)),
+    "yarn that shrinks, with scales": dict(rope_scaling=dict(
+        YARN, factor=0.5, mscale=0.7, mscale_all_dim=1.2, original_max_position_embeddings=64)),
+    "yarn with a scale beside a null": dict(rope_scaling=dict(
+        YARN, mscale=0.7, mscale_all_dim=None, original_max_position_embeddings=64)),
+    "yarn, theta is one": dict(rope_scaling=dict(YARN, rope_theta=1,
+                                                 original_max_position_embeddings=64)),
+    "llama3, its factors the other way round": dict(rope_scaling=dict(
+        LLAMA3, low_freq_factor=4.0, high_freq_factor=1.0)),
+    "linear, a part of each head is null": dict(rope_scaling=dict(LINEAR, partial_rotary_factor=None)),
     "scaling is a word": dict(rope_scaling="linear"),
     "parameters are a number": dict(rope_parameters=7),
 }

@@ -75,6 +75,9 @@ Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::
   ConfigReader reader(json, path);
   reader.Require("hidden_act", {"silu"});
   reader.Require("attention_dropout", {0, 0.0});
+  // Read by formats/models, where a null is as if it were not there; for transformers it is none.
+  for (const char* flag : {"attention_bias", "mlp_bias", "tie_word_embeddings"})
+    reader.Flag(json, flag, false);
   // Of what is not true, a null among it, transformers makes a model that sees what follows.
   reader.Require("is_causal", {true});
   if (shapes.labels > 0) reader.Require("classifier_dropout", {0, 0.0, Json()});

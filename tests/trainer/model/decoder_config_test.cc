@@ -161,6 +161,17 @@ TEST(DecoderConfig, RefusesAModelThatIsNotCausal) {
   EXPECT_TRUE(ParseDecoderConfig(config.dump(), "config.json").ok());
 }
 
+TEST(DecoderConfig, ANullIsNoFlag) {
+  for (const char* key : {"attention_bias", "mlp_bias", "tie_word_embeddings"}) {
+    Json config = Config(nullptr);
+    config[key] = nullptr;
+    const auto error = ExpectError(ParseDecoderConfig(config.dump(), "config.json"), Errc::kCorrupt,
+                                   "found null, expected true or false");
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->member(), key);
+  }
+}
+
 TEST(DecoderConfig, ANullWhereANumberIsNeededIsRefused) {
   for (const char* key : {"max_position_embeddings", "rms_norm_eps"}) {
     Json config = Config(nullptr);
