@@ -115,8 +115,10 @@ class Verifier {
   // The graph, where it is kept compressed: its checksum.
   Status CheckCompressed() {
     NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(entry_.path));
-    for (const std::string& name : names)
-      if (name.ends_with(".gz") && Has(name)) NXDKIT_TRY(Keep(name, CheckGzip(name)));
+    for (const std::string& name : names) {
+      NXDKIT_ASSIGN(const bool compressed, name.ends_with(".gz") ? Has(name) : Result<bool>(false));
+      if (compressed) NXDKIT_TRY(Keep(name, CheckGzip(name)));
+    }
     return OkStatus();
   }
 
