@@ -45,6 +45,7 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/rollout/rollout_layout.h
   formats/rollout/weights_version.h
   formats/torch/pickle_value.h
+  lib/base/choice.h
   lib/base/error.h
   lib/base/scratch_pool.h
   lib/hash/digest.h

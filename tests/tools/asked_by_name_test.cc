@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-ProcessResult RunWords(const Words& command) {
+ProcessResult CallWords(const Words& command) {
   Words words = command;
   words[0] = Workshop::Tool(command[0]);
   return RunProcess(words);
@@ -29,7 +29,7 @@ class AskedByName : public ::testing::Test {
     ExpectConverts("--to dcp", model_, dcp_);
   }
   void ExpectError(int code, const Words& command, const std::string& part) const {
-    const ProcessResult result = RunWords(command);
+    const ProcessResult result = CallWords(command);
     std::string line;
     for (const std::string& word : command) line += word + " ";
     EXPECT_EQ(result.exit_code, code) << line << "\n" << result.out << result.err;
@@ -56,7 +56,7 @@ TEST_F(AskedByName, TheOptimizerThatIsNotThere) {
   ExpectError(3, {"nxd-convert", "--to", "nxd", "--tp", "1", "--optimizer", dcp_, out_}, none);
   ExpectError(3, {"nxd-convert", "--to", "nxd", "--tp", "1", "--dp", "2", dcp_, out_}, none);
   ExpectError(3, {"ckpt-diff", "--optimizer", set_, dcp_}, "there is no optimizer's state");
-  EXPECT_EQ(RunWords({"nxd-reshard", "--tp", "1", set_, out_}).exit_code, 0) << "not asked for";
+  EXPECT_EQ(CallWords({"nxd-reshard", "--tp", "1", set_, out_}).exit_code, 0) << "not asked for";
 }
 
 TEST_F(AskedByName, ATagOfWhatHasNone) {
@@ -80,7 +80,7 @@ TEST_F(AskedByName, ALayoutOfWhatIsNoNxdSet) {
       ExpectError(2, {"ckpt-digest", option, "2", input}, "how the ranks of an NxD set");
     }
   ExpectError(2, {"ckpt-verify", "--hw", "trn1", bundle_}, "how the ranks of an NxD set");
-  EXPECT_EQ(RunWords({"ckpt-verify", "--tp", "2", bundle_}).exit_code, 0);
+  EXPECT_EQ(CallWords({"ckpt-verify", "--tp", "2", bundle_}).exit_code, 0);
 }
 
 TEST_F(AskedByName, WeightsOfWhatIsNoFolderOfSets) {
@@ -133,7 +133,7 @@ TEST_F(AskedByName, WhatWasTakenFromALayoutFileIsSaid) {
                                        "distributed_strategy:\n"
                                        "  tensor_model_parallel_size: 2\n");
   const ProcessResult result =
-      RunWords({"nxd-convert", "--to", "nxd", "--layout-from", yaml, model_, out_});
+      CallWords({"nxd-convert", "--to", "nxd", "--layout-from", yaml, model_, out_});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("note: layout from " + yaml +
                                     ": tp 2, pp 1, vpp 1, ep 1, kv multiplier 1, q/k/v separate, "
@@ -142,7 +142,7 @@ TEST_F(AskedByName, WhatWasTakenFromALayoutFileIsSaid) {
 
 TEST_F(AskedByName, ARecordThatSaysNothing) {
   const std::string manifest = shop_ / "manifest.json";
-  ASSERT_EQ(RunWords({"ckpt-digest", "--manifest", manifest, model_}).exit_code, 0);
+  ASSERT_EQ(CallWords({"ckpt-digest", "--manifest", manifest, model_}).exit_code, 0);
   Json json = Json::parse(ReadFile(manifest));
   json["artifact"]["files"] = Json::array();
   shop_.Write("no_files.json", json.dump());
