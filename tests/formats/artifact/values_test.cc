@@ -43,7 +43,6 @@ TEST(Values, AreCountedOverTheEndsOfBlocks) {
     EXPECT_FALSE(params[0].zero);
     EXPECT_EQ(NotFiniteText(params[0]), "1 element is NaN and 7 elements are infinite");
   }
-  EXPECT_TRUE(Seen(Dtype::kF16, halves, 1 << 20).empty());
 }
 
 TEST(Values, OfEachDtypeAreWhatItSays) {
@@ -75,10 +74,7 @@ TEST(Values, OfEachDtypeAreWhatItSays) {
   for (const Row& row : rows) {
     EXPECT_FALSE(AllFinite(row.dtype, row.element)) << Name(row.dtype);
     EXPECT_FALSE(AllZero(row.dtype, row.element)) << Name(row.dtype);
-    const auto params = Seen(row.dtype, row.element, 1 << 20);
-    // As many elements of one byte would be as many parameters of this test.
-    const size_t size = row.element.size() / static_cast<size_t>(ElementBytes(row.dtype));
-    ASSERT_EQ(size, 1u);
+    ASSERT_EQ(row.element.size(), static_cast<size_t>(ElementBytes(row.dtype)));
     const Tally tally = TallyElements(row.dtype, row.element.data(), 1);
     EXPECT_EQ(tally.nan, row.nan) << Name(row.dtype);
     EXPECT_EQ(tally.inf, row.inf) << Name(row.dtype);

@@ -158,6 +158,7 @@ TEST_P(OfTheRun, IsLeftOutOfAModel) {
   EXPECT_THAT(verified->findings, IsEmpty());
   for (const Kind to : {Kind::kHf, Kind::kNxd}) {
     ops::ConvertRequest request = Request(to, false);
+    request.options.tp = 1;
     request.force = true;
     const auto made = ops::Convert(request);
     ASSERT_TRUE(made.ok()) << made.error().ToString();

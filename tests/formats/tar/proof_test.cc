@@ -70,8 +70,8 @@ TEST_F(TarProof, EveryFlippedBitIsFoundOrChangesNothing) {
   PutSmall();
   for (const std::string kind : kKinds) {
     const std::string whole = Packed(kind);
-    // One bit of each byte where an archive is large.
-    const size_t step = kind == "a.tar" ? 9 : 1;
+    // Streams of their own are swept whole in tests/lib/compress.
+    const size_t step = kind == "a.tar" ? 41 : 5;
     for (size_t bit = 0; bit < whole.size() * 8; bit += step) {
       std::string damaged = whole;
       damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
