@@ -10,8 +10,7 @@
 
 namespace nxdkit::vllm {
 
-// Few servers say more to a question than these; of an answer in memory a tree takes twenty times as
-// much.
+// Few servers say more to a question; of an answer in memory a tree takes twenty times as much.
 inline constexpr uint64_t kMostAnswerBytes = uint64_t{1} << 20;
 
 // One question: a POST of `body`, a GET without one. kLimit for an answer of over `most_bytes`.

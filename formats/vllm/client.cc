@@ -27,7 +27,6 @@ constexpr auto kBetweenResets = std::chrono::milliseconds(50);
 constexpr size_t kMostShown = 300;  // of a server's words
 constexpr size_t kDigits = 64;
 
-constexpr size_t kMostParsedWords = size_t{64} << 10;
 // Of the largest models that are known here a tenth of it.
 constexpr uint64_t kMostChecksumBytes = uint64_t{32} << 20;
 constexpr size_t kMostChecksums = 200'000;
@@ -36,7 +35,7 @@ constexpr size_t kEventsBetweenLooks = 1024;
 
 // Three shapes: {"error": {"message": ..}}, {"error": "text"}, {"detail": ..}.
 std::string WordsOf(const HttpAnswer& answer) {
-  std::string words = answer.body.substr(0, kMostParsedWords);
+  std::string words = answer.body.substr(0, kMostAnswerBytes);
   const Result<Json> json = ParseJson(words);
   if (json.ok() && json->is_object()) {
     const Json* error = JsonFind(*json, "error");

@@ -3,6 +3,8 @@
 #include <cstdint>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t*, size_t) {
-  for (volatile uint64_t turns = 0;; turns = turns + 1) {
+  volatile bool endless = true;
+  while (endless) {
   }
+  return 0;
 }

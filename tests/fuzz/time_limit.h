@@ -1,5 +1,5 @@
-// PRIVATE to tests. The processor time that one input of a fuzz target may take: a reader whose time
-// grows with the square of its input fails as one that crashes does.
+// PRIVATE to tests. The processor time that one input of a fuzz target may take: a reader whose
+// time grows with the square of its input fails as one that crashes does.
 #pragma once
 
 namespace nxdkit {
