@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <map>
 #include <vector>
 
 #include "lib/base/text.h"
@@ -76,24 +77,18 @@ std::string TimeStampText(TimeStamp time) {
 std::vector<size_t> Unsurpassed(std::span<const DatedName> candidates) {
   std::vector<std::optional<NameNumber>> numbers;
   for (const DatedName& candidate : candidates) numbers.push_back(NumberOfName(candidate.name));
-  std::vector<std::pair<std::string, size_t>> highest;  // by what is counted
+  std::map<std::string, size_t> highest;  // by what is counted
   for (size_t i = 0; i < numbers.size(); ++i) {
     if (!numbers[i]) continue;
-    const auto same =
-        std::ranges::find(highest, numbers[i]->counts, &std::pair<std::string, size_t>::first);
-    if (same == highest.end())
-      highest.emplace_back(numbers[i]->counts, i);
-    else if (numbers[i]->CompareNumber(*numbers[same->second]) > 0)
-      same->second = i;
+    const auto [same, first] = highest.emplace(numbers[i]->counts, i);
+    if (!first && numbers[i]->CompareNumber(*numbers[same->second]) > 0) same->second = i;
   }
+  const auto is_surpassed = [&](const NameNumber& number) {
+    return number.CompareNumber(*numbers[highest.at(number.counts)]) < 0;
+  };
   std::vector<size_t> left;
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    const auto is_below = [&](const auto& high) {
-      return numbers[i] && high.first == numbers[i]->counts &&
-             numbers[i]->CompareNumber(*numbers[high.second]) < 0;
-    };
-    if (std::ranges::none_of(highest, is_below)) left.push_back(i);
-  }
+  for (size_t i = 0; i < numbers.size(); ++i)
+    if (!numbers[i] || !is_surpassed(*numbers[i])) left.push_back(i);
   return left;
 }
 
