@@ -44,8 +44,8 @@ std::string FindConfigFolder(const std::vector<std::string>& folders) {
   return "";
 }
 
-// Of an NxD set, whose folders around it are looked into too: the nearest counts, but others that say
-// something else are no secret.
+// Of an NxD set, whose folders around it are looked into too: the nearest counts, but others that
+// say something else are no secret.
 void NoteOtherConfigs(Artifact& artifact, const std::vector<std::string>& folders) {
   size_t others = 0;
   for (const std::string& folder : folders) {

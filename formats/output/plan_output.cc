@@ -125,11 +125,19 @@ class Planner {
     return OkStatus();
   }
 
-  void CarrySideFiles() {
+  Status CarrySideFiles() {
     if (!source_.artifact.side_folder.empty())
-      for (const std::string& name : hf::SideFiles(source_.artifact.side_folder))
-        if (name != "config.json")
-          plan_.copies.push_back({name, JoinPath(source_.artifact.side_folder, name)});
+      for (const std::string& name : hf::SideFiles(source_.artifact.side_folder)) {
+        if (name == "config.json") continue;
+        std::string path = JoinPath(source_.artifact.side_folder, name);
+        NXDKIT_TRY(hf::CheckSideFile(path));
+        plan_.copies.push_back({name, std::move(path)});
+      }
+    CarryConfig();
+    return OkStatus();
+  }
+
+  void CarryConfig() {
     const Artifact& from = source_.artifact;
     // NxDI's merged file stands for a config, but is none to carry on.
     if (BaseName(from.config_path) == "neuron_config.json") return;
@@ -178,7 +186,7 @@ class Planner {
     if (shards.size() > 1)
       plan_.texts.push_back(
           {"model.safetensors.index.json", hf::IndexJson(weight_map, total, parameters)});
-    CarrySideFiles();
+    NXDKIT_TRY(CarrySideFiles());
     return OkStatus();
   }
 
@@ -210,7 +218,7 @@ class Planner {
       for (int e = 0; e < spec_.nxd.ep; ++e) NXDKIT_TRY(PlanRank(t, e));
     if (spec_.training_tag) NXDKIT_TRY(CarryTrainingFiles());
     if (spec_.optimum) NXDKIT_TRY(PlanTrnConfig());
-    CarrySideFiles();
+    NXDKIT_TRY(CarrySideFiles());
     const std::string dtype(dtypes_.empty() ? "" : TorchName(dtypes_.front()));
     plan_.texts.push_back({InTag("nxdkit.json"),
                            nxd::WriteSidecar(spec_.nxd, source_.model->config.family->model_type,
@@ -274,7 +282,7 @@ class Planner {
                   : "raise --max-memory"));
     NXDKIT_ASSIGN(const dcp::Metadata metadata, PlanDcpFiles());
     if (source_.optimizer) NXDKIT_TRY(CarryTrainingFiles());
-    CarrySideFiles();
+    NXDKIT_TRY(CarrySideFiles());
     NXDKIT_ASSIGN(std::string text, dcp::WriteMetadata(metadata));
     plan_.texts.push_back({dcp::kMetadataFile, std::move(text)});
     return OkStatus();
@@ -470,7 +478,7 @@ class Planner {
     plan_.texts.push_back({"neuron_config.json", spec_.neuron_text});
     if (!spec_.cpu_plan_text.empty())
       plan_.texts.push_back({std::string(rollout::kCpuPlanFile), spec_.cpu_plan_text});
-    CarrySideFiles();
+    NXDKIT_TRY(CarrySideFiles());
     if (!spec_.bundle) return OkStatus();
     for (const std::string& blob : spec_.bundle->blobs)
       plan_.copies.push_back({blob, JoinPath(spec_.bundle->folder, blob)});
