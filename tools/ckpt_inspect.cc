@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include "formats/ops/inspect/tensors.h"
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "lib/system/signals.h"
@@ -84,6 +85,10 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   const bool limited = !args.top && args.filters.empty() && !context.json();
   if (limited && selected > kShownTensors) listed.resize(kShownTensors);
 
+  if (args.stats && inspection.tensors == 0 && inspection.neffs.empty() && !inspection.cache)
+    return BadUsage("--stats reads the values of tensors, and there are none").in(args.path);
+  if (!args.filters.empty() && selected == 0)
+    context.Warn(fmt::format("no tensor matches --filter; there are {}", inspection.tensors));
   ListedStatistics statistics;
   if (args.stats) {
     const Runner runner(context);

@@ -98,6 +98,8 @@ Result<tar::TransportReport> Pack(const Args& args, const ToolContext& context,
         .hint("say the kind of archive with --format");
   if (args.output == tar::kStream && context.json())
     return BadUsage("standard output cannot take both the archive and --json");
+  if (args.level && *compression == tar::Compression::kNone)
+    return BadUsage("--level is of a compressed archive, and this one is not");
   request.compression = *compression;
   request.level = args.level;
   request.force = context.common().force;

@@ -141,7 +141,7 @@ Status CheckSides(const Args& args) {
       {args.weights_layout, args.weights_from, judges, "weights-", "it goes with --weights"}};
   for (const Side& side : sides) {
     if (side.read) continue;
-    const std::optional<std::string> option = OptionWithoutMeaning(side.layout, 0);
+    const std::optional<std::string> option = FirstOption(side.layout);
     if (!option && !side.from) continue;
     return BadUsage("--{}{} does not apply: {}", side.prefix,
                     option ? option->substr(2) : std::string("from"), side.what);

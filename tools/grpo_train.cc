@@ -93,6 +93,12 @@ void AddOptions(OptionTable& table, Args& args) {
 
 Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
   if (args.words.size() != 2) return BadUsage("report takes one argument: the folder of a run");
+  if (args.config || args.instance || args.print_config || context.common().dry_run)
+    return BadUsage("report takes --out and --force; {} is about training",
+                    args.config         ? "--config"
+                    : args.instance     ? "--instance"
+                    : args.print_config ? "--print-config"
+                                        : "--dry-run");
   const std::string path = args.out.value_or(JoinPath(args.words[1], "report.html"));
   NXDKIT_ASSIGN(const trainer::RunFiles run, trainer::ReadRunFiles(args.words[1]));
   const std::string page = trainer::HtmlReport(run);
@@ -343,6 +349,9 @@ Status TakeCores(const hardware::Instance* instance, trainer::LoadedConfig& load
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (!args.words.empty() && args.words[0] == "report") return Report(args, context);
+  if (args.out || (context.common().force))
+    return BadUsage("{} is about the page that `grpo-train report RUN` writes",
+                    args.out ? "--out" : "--force");
   const hardware::Instance* instance = nullptr;
   if (args.instance) {
     NXDKIT_ASSIGN(instance, hardware::FindInstance(*args.instance));

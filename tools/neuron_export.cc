@@ -79,10 +79,21 @@ Status CheckTogether(const Args& args) {
   if (!args.layout.bundle && !args.layout.tp)
     return BadUsage("--tp is missing: for how many ranks the bundle is to be")
         .hint("--bundle takes it from a compiled bundle");
+  // Of a blob that nobody will look for.
+  const char* const compiles = !args.pass_env.empty()       ? "--pass-env"
+                               : args.retry_failed          ? "--retry-failed-compilation"
+                               : args.cache_dir.has_value() ? "--cache-dir"
+                                                            : nullptr;
+  if (compiles && args.layout.bundle)
+    return BadUsage("{} does not apply: the blob is from --bundle", compiles);
+  if (!args.cache && (args.cache_dir || args.retry_failed))
+    return BadUsage("{} does not go with --no-cache",
+                    args.cache_dir ? "--cache-dir" : "--retry-failed-compilation");
   if (args.target != "cpu") return OkStatus();
   const auto refuse = [](const char* option) {
     return BadUsage("{} does not apply to --target cpu", option);
   };
+  if (compiles) return refuse(compiles);
   if (args.layout.bundle) return refuse("--bundle");
   if (args.compiler) return refuse("--compiler");
   if (args.no_blob) return refuse("--no-blob");

@@ -47,8 +47,8 @@ Result<std::string> FindConfigFolder(const std::vector<std::string>& folders) {
   return std::string();
 }
 
-// Of an NxD set, whose folders around it are looked into too: the nearest counts, but others that say
-// something else are no secret.
+// Of an NxD set, whose folders around it are looked into too: the nearest counts, but others that
+// say something else are no secret.
 Status NoteOtherConfigs(Artifact& artifact, const std::vector<std::string>& folders) {
   size_t others = 0;
   for (const std::string& folder : folders) {

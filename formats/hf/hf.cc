@@ -12,6 +12,7 @@
 #include "formats/hf/index.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
+#include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/system.h"
 
@@ -252,6 +253,19 @@ Result<std::vector<std::string>> SideFiles(const std::string& folder) {
     if (there) present.emplace_back(name);
   }
   return present;
+}
+
+Status CheckSideFile(const std::string& path) {
+  if (!path.ends_with("_config.json") && !path.ends_with("special_tokens_map.json"))
+    return OkStatus();
+  constexpr uint64_t kMaxSettings = uint64_t{64} << 20;
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxSettings));
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && text[first] == '{') return OkStatus();
+  return Corrupt("found {}, expected a JSON object: the file sets nothing",
+                 first == std::string::npos ? "nothing"
+                                            : "'" + EscapeControl(text.substr(first, 1)) + "'")
+      .in(path);
 }
 
 }  // namespace nxdkit::hf

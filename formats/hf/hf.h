@@ -28,8 +28,8 @@ struct Checkpoint {
 
 // The sets of weights in a folder: the file or the index of each, in the reference's lookup order
 // (model.safetensors, model.safetensors.index.json, pytorch_model.bin,
-// pytorch_model.bin.index.json), then consolidated.safetensors, then the first of the shards that no
-// index names. Nothing says which of several is the model: they may be of two saves.
+// pytorch_model.bin.index.json), then consolidated.safetensors, then the first of the shards that
+// no index names. Nothing says which of several is the model: they may be of two saves.
 Result<std::vector<std::string>> WeightSets(const std::string& folder);
 
 // Whether the path is an index of shards, by its name.
@@ -49,5 +49,10 @@ Result<bool> HasWeights(const std::string& folder);
 // The files next to the weights that travel with a model byte for byte, those present in `folder`,
 // sorted: config.json, generation_config.json, tokenizer files, chat templates...
 Result<std::vector<std::string>> SideFiles(const std::string& folder);
+
+// Of a side file that a loader reads as settings (..._config.json, special_tokens_map.json):
+// kCorrupt when it begins with something else than a JSON object, as one that is empty or a list.
+// Others are fine.
+Status CheckSideFile(const std::string& path);
 
 }  // namespace nxdkit::hf

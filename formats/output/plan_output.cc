@@ -129,9 +129,12 @@ class Planner {
     const Artifact& from = source_.artifact;
     if (!from.side_folder.empty()) {
       NXDKIT_ASSIGN(const std::vector<std::string> names, hf::SideFiles(from.side_folder));
-      for (const std::string& name : names)
-        if (name != "config.json")
-          plan_.copies.push_back({name, JoinPath(from.side_folder, name)});
+      for (const std::string& name : names) {
+        if (name == "config.json") continue;
+        std::string path = JoinPath(from.side_folder, name);
+        NXDKIT_TRY(hf::CheckSideFile(path));
+        plan_.copies.push_back({name, std::move(path)});
+      }
     }
     // NxDI's merged file stands for a config, but is none to carry on.
     if (BaseName(from.config_path) == "neuron_config.json") return OkStatus();

@@ -102,8 +102,8 @@ std::string DoubtOf(std::span<const DatedName> candidates, size_t taken) {
   const DatedName& mine = candidates[taken];
   const DatedName& latest = candidates[Latest(candidates, all)];
   if (latest.time <= mine.time) return "";
-  return fmt::format("{} has the highest number, but {} was finished later ({}, it {})", mine.name,
-                     latest.name, TimeStampText(latest.time), TimeStampText(mine.time));
+  return fmt::format("{} ({}) has the highest number, but {} was finished later ({})", mine.name,
+                     TimeStampText(mine.time), latest.name, TimeStampText(latest.time));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// One of several is taken: the tag of a root, the checkpoint of a run, the weights of a folder. Which
-// one, and the record of it, so that nobody is left to guess.
+// One of several is taken: the tag of a root, the checkpoint of a run, the weights of a folder.
+// Which one, and the record of it, so that nobody is left to guess.
 #pragma once
 
 #include <compare>
@@ -46,7 +46,7 @@ struct Newest {
   // Where numbers decide and times say another: both, for a warning. "" otherwise.
   std::string doubt;
 };
-// The highest number of those that count the same; times decide between what is left, because copies
+// The highest number of those that count the same; times decide between what is left, since copies
 // and clocks change them. nullopt where they are equal too, or there is no candidate.
 std::optional<Newest> FindNewest(std::span<const DatedName> candidates);
 

@@ -104,6 +104,40 @@ TEST_F(AskedByName, OptionsOfASideThatIsNotThere) {
   ExpectError(2, {"ckpt-digest", "--base", model_, model_}, "--base is what a delta changes");
 }
 
+TEST_F(AskedByName, OptionsOfWhatIsNotDone) {
+  const Words exported = {"neuron-export", "--tp", "1", "--target", "cpu", model_, out_};
+  for (const char* options : {"--pass-env X", "--cache-dir cache", "--retry-failed-compilation"}) {
+    Words words = exported;
+    for (const std::string& word : Split(options)) words.push_back(word);
+    ExpectError(2, words, Split(options)[0] + " does not apply to --target cpu");
+  }
+  ExpectError(2, {"neuron-export", "--bundle", bundle_, "--cache-dir", "c", model_, out_},
+              "--cache-dir does not apply: the blob is from --bundle");
+  ExpectError(
+      2, {"neuron-export", "--tp", "1", "--no-cache", "--retry-failed-compilation", model_, out_},
+      "--retry-failed-compilation does not go with --no-cache");
+  ExpectError(2, {"ckpt-pack", "--level", "3", model_, shop_ / "model.tar"},
+              "--level is of a compressed archive");
+  ExpectError(2, {"grpo-train", "report", "--instance", "trn1.32xlarge", model_},
+              "--instance is about training");
+  ExpectError(2, {"grpo-train", "--out", "page.html", "trainer.max_steps=1"},
+              "--out is about the page");
+  const ProcessResult none = CallWords({"ckpt-inspect", "--filter", "no*such", model_});
+  EXPECT_EQ(none.exit_code, 0);
+  EXPECT_THAT(none.err, HasSubstr("warning: no tensor matches --filter"));
+}
+
+TEST_F(AskedByName, SettingsThatSayNothing) {
+  for (const char* text : {"", "[]"}) {
+    shop_.Write("model/generation_config.json", text);
+    ExpectError(3, {"nxd-convert", "--to", "hf", model_, out_}, "expected a JSON object");
+    ExpectError(3, {"nxd-convert", "--to", "nxd", "--tp", "2", model_, out_},
+                shop_ / "model/generation_config.json");
+    ExpectError(3, {"neuron-export", "--tp", "1", "--target", "cpu", model_, out_},
+                "expected a JSON object");
+  }
+}
+
 TEST_F(AskedByName, AConfigurationThatSaysNothing) {
   const std::string nothing = "neither model_type nor architectures is there";
   for (const auto& [text, part] : {std::pair<const char*, std::string>{"{}", nothing},

@@ -446,6 +446,8 @@ TEST(InspectTool, JsonHasTheKeysAndTypesOfTheManPageAndAllOfThem) {
   folder.Write("root/shards/mp_metadata_pp_rank_0.json",
                R"({"parameters": {}, "model_weight_transformation_specs": []})");
   schema.See(InspectJson({root}));
+  folder.Write("model/model-00001-of-00002.safetensors", "of another save");
+  schema.See(InspectJson({model}));
   EXPECT_THAT(schema.Unseen(), IsEmpty()) << "documented, and never there";
 }
 

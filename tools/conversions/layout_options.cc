@@ -129,12 +129,23 @@ void AddLayoutOptions(OptionTable& table, LayoutArgs& args, unsigned groups,
       AddRow(table, args, row, prefix.empty() ? row.names : std::string(prefix) + MainName(row));
 }
 
+namespace {
+
+bool IsGiven(const LayoutArgs& args, const LayoutRow& row) {
+  return std::visit([&](const auto& field) { return (args.*field).has_value(); }, row.field);
+}
+
+}  // namespace
+
 std::optional<std::string> OptionWithoutMeaning(const LayoutArgs& args, unsigned sides) {
-  for (const LayoutRow& row : kRows) {
-    const bool given =
-        std::visit([&](const auto& field) { return (args.*field).has_value(); }, row.field);
-    if (given && (row.sides & (sides | (sides == 0 ? 0u : kAnySide))) == 0) return "--" + MainName(row);
-  }
+  for (const LayoutRow& row : kRows)
+    if (IsGiven(args, row) && (row.sides & (sides | kAnySide)) == 0) return "--" + MainName(row);
+  return std::nullopt;
+}
+
+std::optional<std::string> FirstOption(const LayoutArgs& args) {
+  for (const LayoutRow& row : kRows)
+    if (IsGiven(args, row)) return "--" + MainName(row);
   return std::nullopt;
 }
 

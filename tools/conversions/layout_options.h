@@ -72,8 +72,9 @@ enum LayoutSide : unsigned {
 void AddLayoutOptions(OptionTable& table, LayoutArgs& args, unsigned groups,
                       std::string_view heading, std::string_view prefix = "");
 
-// The first option that was given and describes none of these sides (LayoutSide bits, 0: there is
-// nothing to describe): "--bs".
+// The first option that was given and describes none of these sides (LayoutSide bits): "--bs".
 std::optional<std::string> OptionWithoutMeaning(const LayoutArgs& args, unsigned sides);
+// The first option that was given, for a side that is not there.
+std::optional<std::string> FirstOption(const LayoutArgs& args);
 
 }  // namespace nxdkit::tool

@@ -340,9 +340,8 @@ TEST(Tags, WhenTimesSayAnotherBothAreNamed) {
   const SetLocation location = Found(tree.Path());
   EXPECT_EQ(location.tag, "step_100");
   EXPECT_THAT(location.warnings,
-              ElementsAre(AllOf(HasSubstr("step_100 has the highest number, but step_9 was "
-                                          "finished later (1970-01-01 00:33:20, it 1970-01-01 "
-                                          "00:16:40)"),
+              ElementsAre(AllOf(HasSubstr("step_100 (1970-01-01 00:16:40) has the highest number, "
+                                          "but step_9 was finished later (1970-01-01 00:33:20)"),
                                 HasSubstr("--tag"))));
 }
 

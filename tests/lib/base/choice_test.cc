@@ -73,8 +73,8 @@ TEST(FindNewest, NothingIsTakenWhereNothingTells) {
 TEST(FindNewest, WhatTimesSayAgainstTheNumberIsTold) {
   const std::vector<DatedName> names = {{"step_100", {1767225600, 0}}, {"step_9", {1767312000, 0}}};
   EXPECT_EQ(FindNewest(names)->doubt,
-            "step_100 has the highest number, but step_9 was finished later (2026-01-02 00:00:00, "
-            "it 2026-01-01 00:00:00)");
+            "step_100 (2026-01-01 00:00:00) has the highest number, but step_9 was finished later "
+            "(2026-01-02 00:00:00)");
   EXPECT_EQ(FindNewest(std::vector<DatedName>{{"step_1", {1, 0}}, {"step_2", {1, 0}}})->doubt, "");
 }
 
