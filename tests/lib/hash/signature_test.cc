@@ -150,9 +150,9 @@ TEST_F(Signature, RefusesAKeyByWhichAnybodyCanSign) {
   }
   std::vector<std::vector<unsigned char>> points = {std::vector<unsigned char>(32, 0), neutral,
                                                     first, second};
-  for (const unsigned char low : {0xec, 0xed, 0xee}) {
+  for (const int low : {0xec, 0xed, 0xee}) {
     points.emplace_back(32, 0xff);
-    points.back()[0] = low;
+    points.back()[0] = static_cast<unsigned char>(low);
     points.back()[31] = 0x7f;
   }
   for (std::vector<unsigned char> point : points)
