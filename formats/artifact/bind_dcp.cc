@@ -84,8 +84,8 @@ Status AddChunks(BoundArtifact& out, const dcp::StoredEntry& entry,
   return OkStatus();
 }
 
-// The keys of what a run saves beside its weights and their optimizer. With what is before the names
-// of a second set of weights, such as their averages: "ema."; "" of all else.
+// The keys of what a run saves beside its weights and their optimizer. With what is before the
+// names of a second set of weights, such as their averages: "ema."; "" of all else.
 using RunKeys = std::map<std::string, std::string, std::less<>>;
 
 // "NAME.exp_avg" of a weight, whatever is before it.

@@ -15,8 +15,9 @@ using BlobCheck = std::function<Result<std::vector<std::string>>(
     const std::string& path, const std::function<Status()>& poll)>;
 
 // What is wrong with a finished entry, one line each: flags that the name does not follow from, a
-// damaged NEFF header, a payload without its hash, a compressed graph without its checksum, files that
-// are not those of the manifest, and what `check_blob` finds in a blob. Reads all of it; leaves the time of last use alone.
+// damaged NEFF header, a payload without its hash, a compressed graph without its checksum, files
+// that are not those of the manifest, and what `check_blob` finds in a blob. Reads all of it;
+// leaves the time of last use alone.
 struct EntryFault {
   std::string file;  // inside the entry; "" for the entry itself
   std::string message;

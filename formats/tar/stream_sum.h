@@ -1,6 +1,6 @@
 // PRIVATE to formats/tar: the checksum of a plain archive, which has none of its own: a record of
-// ours behind its end, where POSIX lets an archive have bytes that nobody looks at. Facts: FORMAT.md
-// beside this file.
+// ours behind its end, where POSIX lets an archive have bytes that nobody looks at. Facts:
+// FORMAT.md beside this file.
 #pragma once
 
 #include <array>

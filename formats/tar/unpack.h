@@ -19,13 +19,14 @@ struct UnpackRequest {
   Hooks hooks = {};
 };
 
-// Weights of a model compress to two thirds; with an optimizer that has taken no step, whose moments
-// are zeros, to a tenth. Zeros alone, which nobody needs to move, to a thirty thousandth.
+// Weights of a model compress to two thirds; with an optimizer that has taken no step, whose
+// moments are zeros, to a third. Zeros alone, which nobody needs to move, to a thirty thousandth.
 inline constexpr uint64_t kMaxRatio = 100;
 inline constexpr uint64_t kAlwaysBytes = uint64_t{1} << 30;
 
 // Every checksum of the archive holds, or nothing is made: kCorrupt. kLimit for more than may come
-// out, before it is written. kUsage when the archive is of a file (see Pack), and there is a folder where it would be.
+// out, before it is written. kUsage when the archive is of a file (see Pack), and there is a folder
+// where it would be.
 Result<TransportReport> Unpack(const UnpackRequest& request);
 
 }  // namespace nxdkit::tar

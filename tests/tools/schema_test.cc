@@ -117,7 +117,8 @@ TEST(JsonSchemas, HoldForEveryWayToConvert) {
 Json Valid() {
   return *ParseJson(R"({"schema_version": 1, "tool": "ckpt-pack", "tool_version": "0.1.0",
       "status": "ok", "exit_code": 0, "warnings": [], "input": "a", "output": "b",
-      "kind": "file", "files": 1, "bytes": 2, "archive_bytes": 3, "seconds": 0.5})");
+      "kind": "file", "files": 1, "bytes": 2, "archive_bytes": 3, "seconds": 0.5,
+      "has_checksum": true})");
 }
 
 std::vector<std::string> FaultsWith(const std::string& key, const Json& value) {

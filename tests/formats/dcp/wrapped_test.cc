@@ -116,7 +116,7 @@ std::set<std::string> KeysOf(const std::string& path) {
   return keys;
 }
 
-// From a checkpoint to a checkpoint without another style: the program that wrote it finds its keys.
+// From a checkpoint to a checkpoint without another style: who wrote it finds its keys.
 TEST_P(Wrapped, ItsKeysStay) {
   DcpDraft wrapped = DcpDraft::Read(NXDKIT_TESTDATA "/dcp/one");
   for (DcpDraft::Tensor& tensor : wrapped.tensors) tensor.key = Rename(tensor.key, true);
@@ -130,7 +130,7 @@ TEST_P(Wrapped, ItsKeysStay) {
   EXPECT_EQ(KeysOf(shop_ / "out"), KeysOf(shop_ / "in"));
 }
 
-// What a run keeps beside its model: everything but the weights and an optimizer that is understood.
+// What a run keeps beside its model: all but the weights and an optimizer that is understood.
 class OfTheRun : public ::testing::TestWithParam<const char*> {
  protected:
   OfTheRun() {

@@ -1,5 +1,5 @@
-// What proves that an archive's bytes are those that were packed, and what stops one that would fill
-// the disk.
+// What proves that an archive's bytes are those that were packed, and what stops one that would
+// fill the disk.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
