@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/system/child.h"
 #include "tests/lib/processes.h"
 #include "tests/lib/temp_folder.h"
 
@@ -185,6 +187,31 @@ int InAChild(const std::function<int()>& body) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Killed, as by the system for want of memory: there is nobody to end what was started.
+TEST_F(Processes, ThatWereTalkedToEndWithUsInWhateverSession) {
+  Result<PipeEnds> tell = MakePipe();
+  ASSERT_TRUE(tell.ok());
+  EXPECT_EQ(InAChild([&] {
+              const std::string script = "setsid sleep 1000 > /dev/null 2>&1 & echo $!; read line";
+              Result<Child> child = StartChild({.program = "/bin/sh",
+                                                .words = {"sh", "-c", script},
+                                                .environment = WholeEnvironment()});
+              if (!child.ok()) return 100;
+              pollfd waiting{child->out.fd(), POLLIN, 0};
+              char number[32];
+              if (::poll(&waiting, 1, 60'000) != 1) return 101;
+              const auto said = ReadSome(child->out, number);
+              if (!said || WriteQuietly(tell->write.fd(), *said) <= 0) return 102;
+              ::_exit(7);  // nothing is cleared up
+            }),
+            7);
+  char number[32] = "";
+  ASSERT_GT(::read(tell->read.fd(), number, sizeof number - 1), 0);
+  const pid_t left = std::atoi(number);
+  for (int i = 0; i < 1000 && Runs(left); ++i) ::poll(nullptr, 0, 20);
+  EXPECT_FALSE(Runs(left));
 }
 
 // Then pipes get the numbers of the standard streams.
