@@ -4,10 +4,13 @@
 
 #include <utility>
 
+#include "lib/base/text.h"
+
 namespace nxdkit::ops {
 
+// Names and the message are cut as those of an Error are: a file may have a name of a megabyte.
 Finding::Finding(std::string check_name, std::string text)
-    : check(std::move(check_name)), message(std::move(text)) {}
+    : check(std::move(check_name)), message(ShortText(std::move(text))) {}
 
 Finding Finding::in(std::string path) && {
   file = std::move(path);
@@ -15,12 +18,12 @@ Finding Finding::in(std::string path) && {
 }
 
 Finding Finding::on(std::string name) && {
-  tensor = std::move(name);
+  tensor = ShortName(name);
   return std::move(*this);
 }
 
 Finding Finding::of(std::string name) && {
-  param = std::move(name);
+  param = ShortName(name);
   return std::move(*this);
 }
 

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "lib/base/text.h"
+
 namespace nxdkit {
 namespace {
 
@@ -39,6 +41,12 @@ std::string SystemText(std::string_view action, int saved_errno) {
   return fmt::format("cannot {}: {}", action, std::strerror(saved_errno));
 }
 
+// Paths are what one copies from a message: they are whole up to the longest that Linux takes.
+std::string ShortPath(std::string_view path) {
+  constexpr size_t kLongest = 4096;
+  return path.size() <= kLongest ? std::string(path) : ShortName(path);
+}
+
 }  // namespace
 
 int ExitCode(Errc code) { return Row(code).exit_code; }
@@ -56,7 +64,8 @@ struct Error::Facts {
 };
 
 Error::Error(Errc code, std::string message)
-    : facts_(std::make_unique<Facts>(Facts{code, std::move(message), {}, {}, {}, {}, {}, {}})) {}
+    : facts_(std::make_unique<Facts>(
+          Facts{code, ShortText(std::move(message)), {}, {}, {}, {}, {}, {}})) {}
 Error::Error(const Error& other) : facts_(std::make_unique<Facts>(*other.facts_)) {}
 Error::Error(Error&& other) noexcept = default;
 Error& Error::operator=(const Error& other) {
@@ -76,15 +85,15 @@ const std::optional<int64_t>& Error::rank() const { return facts_->rank; }
 const std::string& Error::hint() const { return facts_->hint; }
 
 Error Error::in(std::string_view file) && {
-  if (facts_->file.empty()) facts_->file = file;
+  if (facts_->file.empty()) facts_->file = ShortPath(file);
   return std::move(*this);
 }
 Error Error::member(std::string_view member) && {
-  if (facts_->member.empty()) facts_->member = member;
+  if (facts_->member.empty()) facts_->member = ShortName(member);
   return std::move(*this);
 }
 Error Error::on(std::string_view tensor) && {
-  if (facts_->tensor.empty()) facts_->tensor = tensor;
+  if (facts_->tensor.empty()) facts_->tensor = ShortName(tensor);
   return std::move(*this);
 }
 Error Error::at(uint64_t offset) && {
@@ -96,7 +105,7 @@ Error Error::rank(int64_t rank) && {
   return std::move(*this);
 }
 Error Error::hint(std::string_view hint) && {
-  if (facts_->hint.empty()) facts_->hint = hint;
+  if (facts_->hint.empty()) facts_->hint = ShortText(std::string(hint));
   return std::move(*this);
 }
 

@@ -33,7 +33,8 @@ std::string_view ErrcName(Errc code);  // stable snake_case word, for --json
 //   return Error(Errc::kCorrupt, fmt::format("header length {} is over the limit of {}", n, max))
 //       .in(path).at(0);
 // A place that is already set is kept: the innermost caller knows best. By value, so that
-// `error = std::move(error).in(path)` is right.
+// `error = std::move(error).in(path)` is right. What is longer than people read is cut (ShortName
+// and ShortText of text.h): a name from a file may have a megabyte.
 //
 // A pointer in size, with its special members in error.cc: a Result is in every function, and what
 // it moves and destroys is compiled into each of them.

@@ -22,6 +22,22 @@ bool IsUnsafe(uint32_t point) {
   return control || separator_or_direction;
 }
 
+// Names of tensors are shorter, and so are the paths of most files.
+constexpr size_t kMostName = 500;
+constexpr size_t kShownOfName = 200;
+constexpr size_t kMostText = 4000;
+constexpr size_t kShownOfStart = 3000;
+constexpr size_t kShownOfEnd = 500;
+
+bool IsContinuation(char byte) { return (static_cast<uint8_t>(byte) & 0xc0) == 0x80; }
+
+// The first `bytes` of a longer text, less the part of a UTF-8 sequence at their end.
+std::string_view WholePoints(std::string_view text, size_t bytes) {
+  const size_t least = bytes - 3;
+  while (bytes > least && IsContinuation(text[bytes])) --bytes;
+  return text.substr(0, bytes);
+}
+
 std::string Human(double value, std::string_view suffix) {
   constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E"};
   if (value < 999.5) return fmt::format("{:.0f} B{}", value, suffix);
@@ -79,6 +95,26 @@ std::string EscapeControl(std::string_view text) {
     for (const char c : raw) escaped += fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
   }
   return escaped;
+}
+
+std::string ShortName(std::string_view name) {
+  if (name.size() <= kMostName) return std::string(name);
+  return fmt::format("{}... ({} bytes)", WholePoints(name, kShownOfName), name.size());
+}
+
+std::string ShortText(std::string text) {
+  if (text.size() <= kMostName) return text;
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find_first_of(" \n", at), text.size());
+    out += ShortName(std::string_view(text).substr(at, end - at));
+    if (end < text.size()) out += text[end];
+    at = end + 1;
+  }
+  if (out.size() <= kMostText) return out;
+  std::string_view tail = std::string_view(out).substr(out.size() - kShownOfEnd);
+  while (!tail.empty() && IsContinuation(tail.front())) tail.remove_prefix(1);
+  return fmt::format("{}... ({} bytes) ...{}", WholePoints(out, kShownOfStart), text.size(), tail);
 }
 
 std::string HumanBytes(uint64_t bytes) { return Human(static_cast<double>(bytes), ""); }
@@ -145,7 +181,10 @@ std::optional<std::string> ClosestWord(std::string_view word,
                                        std::span<const std::string> candidates) {
   size_t nearest = std::max<size_t>(1, word.size() / 3) + 1;
   std::optional<std::string> found;
+  if (word.size() > kMostName) return std::nullopt;
   for (const std::string& candidate : candidates) {
+    const size_t longer = std::max(word.size(), candidate.size());
+    if (longer - std::min(word.size(), candidate.size()) >= nearest) continue;
     const size_t distance = EditDistance(word, candidate);
     if (distance >= nearest) continue;
     nearest = distance;

@@ -17,6 +17,13 @@ namespace nxdkit {
 // turn the writing direction or end a line, and bytes that are not UTF-8, each byte as \xNN.
 std::string EscapeControl(std::string_view text);
 
+// A name from a file, for a message: of one over 500 bytes the first 200, and how many it has.
+//   "aaaa... (1048576 bytes)"
+std::string ShortName(std::string_view name);
+// A message in which every word is as short as a ShortName, and of over 4000 bytes the middle is
+// left out. Error does it with its own.
+std::string ShortText(std::string text);
+
 // Decimal units, three significant digits: "999 B", "1.00 kB", "15.3 GB".
 std::string HumanBytes(uint64_t bytes);
 std::string HumanRate(uint64_t bytes, double seconds);  // "1.25 GB/s"; "- B/s" when seconds <= 0

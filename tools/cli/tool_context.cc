@@ -40,8 +40,9 @@ double ToolContext::seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
-void ToolContext::Warn(std::string_view message) {
-  warnings_.emplace_back(message);
+void ToolContext::Warn(std::string_view text) {
+  const std::string message = ShortText(std::string(text));
+  warnings_.push_back(message);
   if (common_.quiet) return;
   // A progress line may be there: it is drawn again below the warning.
   const char* erase = draws_progress_ ? "\r\033[K" : "";

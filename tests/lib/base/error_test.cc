@@ -29,6 +29,25 @@ TEST(Error, TheInnermostPlaceIsKept) {
   EXPECT_EQ(error.hint(), "h");
 }
 
+// Of a file that names a tensor with a megabyte, whatever the message says of it.
+TEST(Error, NamesOfAMegabyteAreCut) {
+  const std::string name(1 << 20, 'n');
+  const std::string path = "/" + std::string(4000, 'p');
+  const Error error = Error(Errc::kCorrupt, "'" + name + "' is there twice, expected once")
+                          .on(name)
+                          .member(name)
+                          .in(path)
+                          .hint("remove " + name);
+  const std::string cut = std::string(200, 'n') + "... (1048576 bytes)";
+  EXPECT_EQ(error.tensor(), cut);
+  EXPECT_EQ(error.member(), cut);
+  EXPECT_EQ(error.hint(), "remove " + cut);
+  EXPECT_EQ(error.file(), path) << "a path is there to be copied";
+  EXPECT_EQ(error.message(),
+            "'" + std::string(199, 'n') + "... (1048578 bytes) is there twice, expected once");
+  EXPECT_LT(Error(Errc::kIo, "x").in(std::string(1 << 20, 'p')).ToString().size(), 300u);
+}
+
 TEST(Error, ExitCodesAreTheContract) {
   const std::pair<Errc, int> rows[] = {
       {Errc::kFindings, 1}, {Errc::kUsage, 2},         {Errc::kNotFound, 3},

@@ -28,6 +28,29 @@ TEST(EscapeControl, Table) {
   for (const auto& [text, escaped] : rows) EXPECT_EQ(EscapeControl(text), escaped);
 }
 
+TEST(ShortName, CutsWhatNobodyReads) {
+  EXPECT_EQ(ShortName("model.norm.weight"), "model.norm.weight");
+  EXPECT_EQ(ShortName(std::string(500, 'x')), std::string(500, 'x'));
+  EXPECT_EQ(ShortName(std::string(1 << 20, 'x')), std::string(200, 'x') + "... (1048576 bytes)");
+  // No code point is cut: 199 bytes and one of two.
+  const std::string accents = std::string(199, 'x') + "\xc3\xa9" + std::string(400, 'y');
+  EXPECT_EQ(ShortName(accents), std::string(199, 'x') + "... (601 bytes)");
+}
+
+TEST(ShortText, CutsEachLongWordAndThenTheMiddle) {
+  const std::string name(1 << 20, 'n');
+  EXPECT_EQ(ShortText("'" + name + "' is not a parameter\nof " + name),
+            "'" + std::string(199, 'n') + "... (1048578 bytes) is not a parameter\nof " +
+                std::string(200, 'n') + "... (1048576 bytes)");
+  std::string words = "begin";
+  for (int i = 0; i < 10'000; ++i) words += " word";
+  const std::string cut = ShortText(words + " end");
+  EXPECT_LT(cut.size(), 4000u);
+  EXPECT_TRUE(cut.starts_with("begin word")) << cut;
+  EXPECT_TRUE(cut.ends_with(" word end")) << cut;
+  EXPECT_NE(cut.find("... (50009 bytes) ..."), std::string::npos) << cut;
+}
+
 TEST(HumanBytes, ThreeDigits) {
   const std::pair<uint64_t, const char*> rows[] = {{0, "0 B"},
                                                    {999, "999 B"},
