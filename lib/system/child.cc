@@ -9,16 +9,18 @@
 
 namespace nxdkit {
 
-std::optional<Keeper> Keeper::Start(pid_t group) {
+std::optional<Keeper> Keeper::Start(const Process& program) {
   constexpr char kShell[] = "/bin/sh";
   constexpr char kScript[] =
-      "trap '' HUP INT TERM; exec > /dev/null 2>&1; read -r line; kill -s KILL -- \"-$1\"";
+      "trap '' HUP INT TERM; exec > /dev/null 2>&1; read -r line; kill -s KILL -- \"-$1\"; "
+      "for p in /proc/[0-9]*; do "
+      "grep -qF \"$2\" \"$p/environ\" && kill -s KILL \"${p#/proc/}\"; done";
   Result<PipeEnds> life = MakePipe();
   if (!life.ok()) return std::nullopt;
-  Result<Process> shell =
-      Process::Start({.program = kShell,
-                      .words = {kShell, "-c", kScript, kShell, std::to_string(group)},
-                      .in = life->read.fd()});
+  Result<Process> shell = Process::Start(
+      {.program = kShell,
+       .words = {kShell, "-c", kScript, kShell, std::to_string(program.pid()), program.mark()},
+       .in = life->read.fd()});
   if (!shell.ok()) return std::nullopt;
   return Keeper(std::move(life->write), *std::move(shell));
 }
@@ -45,7 +47,7 @@ Result<Child> StartChild(const ChildOptions& options) {
                                                  .signal_with_parent = SIGKILL}));
   for (const Descriptor* pipe : {&in.write, &out.read, &err.read})
     if (pipe->is_open()) ::fcntl(pipe->fd(), F_SETFL, ::fcntl(pipe->fd(), F_GETFL) | O_NONBLOCK);
-  std::optional<Keeper> keeper = Keeper::Start(process.pid());
+  std::optional<Keeper> keeper = Keeper::Start(process);
   return Child{std::move(process), std::move(in.write), std::move(out.read), std::move(err.read),
                std::move(keeper)};
 }

@@ -14,13 +14,13 @@
 
 namespace nxdkit {
 
-// Ends a process group once this process is gone, whatever ended it: a shell that waits for the end
-// of a pipe that only we hold open. The kernel's own signal (ProcessOptions::signal_with_parent)
-// would reach the program, not what it has started.
+// Ends all that a program started once this process is gone, whatever ended it: a shell that waits
+// for the end of a pipe that only we hold open. The kernel's own signal
+// (ProcessOptions::signal_with_parent) would reach the program, not what it has started.
 class Keeper {
  public:
   // nullopt where there is no shell.
-  static std::optional<Keeper> Start(pid_t group);
+  static std::optional<Keeper> Start(const Process& program);
 
  private:
   Keeper(Descriptor life, Process shell) : life_(std::move(life)), shell_(std::move(shell)) {}

@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "lib/base/errors.h"
+#include "lib/system/family.h"
 #include "lib/system/folders.h"
 
 extern char** environ;
@@ -27,6 +28,19 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kPollMilliseconds = 5;  // where the kernel has no pidfd
 constexpr auto kReaping = std::chrono::seconds(1);
+
+bool IsAbsolute(std::string_view place) { return place.starts_with('/'); }
+
+// Of a list like PATH, what stands for a place whatever the working directory is.
+std::string AbsolutePlaces(std::string_view list) {
+  std::string out;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(':'), list.size());
+    if (IsAbsolute(list)) out.append(out.empty() ? "" : ":").append(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return out;
+}
 
 bool IsExecutableFile(const std::string& path) {
   return KindOf(path) == PathKind::kFile && ::access(path.c_str(), X_OK) == 0;
@@ -84,6 +98,28 @@ int AboveStandard(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 
   ::_exit(127);
 }
 
+// They stay those of the processes when their numbers are given to others.
+std::vector<Descriptor> HandlesOf(const std::vector<pid_t>& processes) {
+  std::vector<Descriptor> out;
+  for (const pid_t pid : processes) {
+    Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (handle.is_open()) out.push_back(std::move(handle));
+  }
+  return out;
+}
+
+// Returns when none of them runs any more, or a while later.
+void KillAll(const std::vector<Descriptor>& processes) {
+  for (const Descriptor& handle : processes)
+    ::syscall(SYS_pidfd_send_signal, handle.fd(), SIGKILL, nullptr, 0);
+  const Clock::time_point until = Clock::now() + kReaping;
+  for (const Descriptor& handle : processes) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+    pollfd waiting{handle.fd(), POLLIN, 0};
+    ::poll(&waiting, 1, static_cast<int>(std::max<int64_t>(left, 0)));
+  }
+}
+
 // errno of the child that could not become the program; 0 when it did.
 int FailureOf(const Descriptor& report) {
   int failure = 0;
@@ -101,8 +137,8 @@ std::optional<std::string> FindProgram(const std::string& name) {
   std::string_view left = path;
   while (!left.empty()) {
     const size_t end = std::min(left.find(':'), left.size());
-    const std::string candidate = JoinPath(end == 0 ? "." : left.substr(0, end), name);
-    if (IsExecutableFile(candidate)) return candidate;
+    const std::string_view place = left.substr(0, end);
+    if (IsAbsolute(place) && IsExecutableFile(JoinPath(place, name))) return JoinPath(place, name);
     left.remove_prefix(std::min(end + 1, left.size()));
   }
   return std::nullopt;
@@ -113,6 +149,17 @@ std::vector<std::string> WholeEnvironment() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
     out.emplace_back(*entry);
   return out;
+}
+
+std::vector<std::string> WithoutRelativePlaces(std::vector<std::string> environment) {
+  for (std::string& entry : environment) {
+    const std::string name(VariableName(entry));
+    if (name != "PATH" && name != "LD_LIBRARY_PATH") continue;
+    entry = name + "=" + AbsolutePlaces(std::string_view(entry).substr(name.size() + 1));
+  }
+  // An empty list is one empty place.
+  std::erase_if(environment, [](std::string_view entry) { return entry == "LD_LIBRARY_PATH="; });
+  return environment;
 }
 
 std::string EnvironmentValue(const char* name) {
@@ -159,13 +206,16 @@ ssize_t WriteQuietly(int fd, std::string_view bytes) {
   return written;
 }
 
-Process::Process(pid_t pid)
-    : pid_(pid), pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
+Process::Process(pid_t pid, std::string mark)
+    : pid_(pid),
+      mark_(std::move(mark)),
+      pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
 
 Process::Process(Process&& other) noexcept { *this = std::move(other); }
 
 Process& Process::operator=(Process&& other) noexcept {
   std::swap(pid_, other.pid_);
+  std::swap(mark_, other.mark_);
   std::swap(pidfd_, other.pidfd_);
   std::swap(reaped_, other.reaped_);
   std::swap(status_, other.status_);
@@ -176,8 +226,11 @@ Result<Process> Process::Start(const ProcessOptions& options) {
   NXDKIT_CHECK(!options.words.empty());
   Result<PipeEnds> report = MakePipe();
   if (!report.ok()) return std::move(report).error().in(options.program);
+  std::string mark = NewFamilyMark();
   const std::vector<char*> words = Pointers(options.words);
-  const std::vector<char*> environment = Pointers(options.environment);
+  std::vector<std::string> entries = options.environment;
+  entries.push_back(mark);
+  const std::vector<char*> environment = Pointers(entries);
   const NewProgram to = {
       .program = options.program.c_str(),
       .words = words.data(),
@@ -191,7 +244,7 @@ Result<Process> Process::Start(const ProcessOptions& options) {
   if (pid < 0) return OutputError("start a process for", errno).in(options.program);
   if (pid == 0) Become(to);
   ::setpgid(pid, pid);  // whichever of the two comes first
-  Process process(pid);
+  Process process(pid, std::move(mark));
   report->write.Close();
   if (const int failure = FailureOf(report->read); failure != 0)
     return NotFound("cannot start it: {}", std::strerror(failure)).in(options.program);
@@ -222,23 +275,41 @@ bool Process::WaitForEnd(Time most) const {
 void Process::End(Time grace) {
   if (pid_ < 0 || reaped_) return;
   if (!HasEnded()) {
+    // Whose parents end when they are asked to is known by its descent now, and not later.
+    const std::vector<Descriptor> family = HandlesOf(RunningFamily(pid_, mark_));
     ::kill(-pid_, SIGTERM);
     WaitForEnd(grace);
+    KillAll(family);
   }
   Kill();
-  const Clock::time_point until = Clock::now() + kReaping;
-  while (::kill(-pid_, 0) == 0 && Clock::now() < until) ::poll(nullptr, 0, 1);
 }
 
 void Process::Kill() {
   if (pid_ < 0 || reaped_) return;
-  ::kill(-pid_, SIGKILL);
-  pid_t got;
-  do {
-    got = ::waitpid(pid_, &status_, 0);
-  } while (got < 0 && errno == EINTR);
+  KillFamily();
+  // What hangs in the kernel, at a file system that is gone, ends when that lets go of it: it is
+  // not waited for. Whoever reaps what we leave reaps it.
+  if (WaitForEnd(kReaping)) {
+    pid_t got;
+    do {
+      got = ::waitpid(pid_, &status_, 0);
+    } while (got < 0 && errno == EINTR);
+  }
   reaped_ = true;
   pidfd_.Close();
+}
+
+// Not reaped yet: the number is still the program's own. Again until none is left, because one that
+// is looked at may be making the next.
+void Process::KillFamily() const {
+  const Clock::time_point until = Clock::now() + kReaping;
+  while (true) {
+    const std::vector<pid_t> running = RunningFamily(pid_, mark_);
+    ::kill(-pid_, SIGKILL);
+    for (const pid_t pid : running) ::kill(pid, SIGKILL);
+    if (running.empty() || Clock::now() >= until) return;
+    ::poll(nullptr, 0, 1);
+  }
 }
 
 int Process::exit_code() const {

@@ -84,7 +84,7 @@ Result<ServerProcess> ServerProcess::Start(const std::vector<std::string>& comma
                                                  .in = nothing.fd(),
                                                  .out = STDERR_FILENO,
                                                  .signal_with_parent = SIGKILL}));
-  std::optional<Keeper> keeper = Keeper::Start(process.pid());
+  std::optional<Keeper> keeper = Keeper::Start(process);
   return ServerProcess(std::move(process), std::move(keeper));
 }
 

@@ -3,18 +3,23 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "lib/system/child.h"
 #include "tests/lib/processes.h"
+#include "tests/lib/temp_folder.h"
 
 namespace nxdkit {
 namespace {
@@ -127,6 +132,43 @@ TEST_F(Processes, TakeWhatTheyLeftRunningWithThem) {
   EXPECT_FALSE(Runs(left));
 }
 
+// A session of its own takes a process out of the group, and a parent that ends takes its descent.
+TEST_F(Processes, TakeWhatMadeItselfASessionWithThem) {
+  Shell shell(
+      "setsid sh -c 'sleep 1000 & echo $!' < /dev/null 2> /dev/null; "
+      "env -i /bin/sh -c 'setsid sleep 1000 > /dev/null & echo $!; wait'");
+  const pid_t orphan = std::stoi(shell.Line());
+  const pid_t unmarked = std::stoi(shell.Line());
+  EXPECT_TRUE(Runs(orphan));
+  EXPECT_TRUE(Runs(unmarked));
+  shell.process().End(Time(0));
+  EXPECT_FALSE(Runs(orphan));
+  EXPECT_FALSE(Runs(unmarked));
+}
+
+TEST_F(Processes, TakeASessionWithThemAlsoWhenTheyHaveEnded) {
+  Shell shell("setsid sh -c 'sleep 1000 > /dev/null & echo $!'");
+  const pid_t left = std::stoi(shell.Line());
+  EXPECT_TRUE(shell.process().WaitForEnd(kLong));
+  EXPECT_TRUE(Runs(left));
+  shell.process().Kill();
+  EXPECT_FALSE(Runs(left));
+  EXPECT_EQ(shell.process().exit_code(), 0);
+}
+
+// What others have started is none of theirs, in the same session or not.
+TEST_F(Processes, LeaveTheFamiliesOfOthersAlone) {
+  Shell other("setsid sleep 1000 > /dev/null & echo $!; wait");
+  const pid_t left = std::stoi(other.Line());
+  {
+    Shell shell("setsid sleep 1000 > /dev/null & echo $!; wait");
+    EXPECT_NE(shell.Line(), "");
+  }
+  EXPECT_TRUE(Runs(left));
+  other.process().Kill();
+  EXPECT_FALSE(Runs(left));
+}
+
 TEST_F(Processes, ThatCannotBeStartedAreNamed) {
   const auto missing = Process::Start({.program = "/no/such", .words = {"such"}});
   ASSERT_FALSE(missing.ok());
@@ -145,6 +187,31 @@ int InAChild(const std::function<int()>& body) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Killed, as by the system for want of memory: there is nobody to end what was started.
+TEST_F(Processes, ThatWereTalkedToEndWithUsInWhateverSession) {
+  Result<PipeEnds> tell = MakePipe();
+  ASSERT_TRUE(tell.ok());
+  EXPECT_EQ(InAChild([&] {
+              const std::string script = "setsid sleep 1000 > /dev/null 2>&1 & echo $!; read line";
+              Result<Child> child = StartChild({.program = "/bin/sh",
+                                                .words = {"sh", "-c", script},
+                                                .environment = WholeEnvironment()});
+              if (!child.ok()) return 100;
+              pollfd waiting{child->out.fd(), POLLIN, 0};
+              char number[32];
+              if (::poll(&waiting, 1, 60'000) != 1) return 101;
+              const auto said = ReadSome(child->out, number);
+              if (!said || WriteQuietly(tell->write.fd(), *said) <= 0) return 102;
+              ::_exit(7);  // nothing is cleared up
+            }),
+            7);
+  char number[32] = "";
+  ASSERT_GT(::read(tell->read.fd(), number, sizeof number - 1), 0);
+  const pid_t left = std::atoi(number);
+  for (int i = 0; i < 1000 && Runs(left); ++i) ::poll(nullptr, 0, 20);
+  EXPECT_FALSE(Runs(left));
 }
 
 // Then pipes get the numbers of the standard streams.
@@ -199,6 +266,35 @@ TEST_F(Processes, AreFoundByNameOrPath) {
   EXPECT_TRUE(FindProgram("sh").has_value());
   EXPECT_EQ(FindProgram("no-such-program"), std::nullopt);
   EXPECT_EQ(FindProgram("/"), std::nullopt);
+}
+
+// The working directory may be anybody's: a program of it is run when it is named as one.
+TEST_F(Processes, AreNotFoundInTheWorkingDirectoryByChance) {
+  const testing_util::TempFolder folder;
+  const std::string program = folder / "a-program";
+  std::ofstream(program) << "#!/bin/sh\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const std::string path = EnvironmentValue("PATH");
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  for (const char* list : {".", "", ":", "/nowhere::/nowhere", "./"}) {
+    ::setenv("PATH", list, 1);
+    EXPECT_EQ(FindProgram("a-program"), std::nullopt) << list;
+  }
+  EXPECT_EQ(FindProgram("./a-program"), "./a-program");
+  ::setenv("PATH", (".:" + folder.path()).c_str(), 1);
+  EXPECT_EQ(FindProgram("a-program"), program);
+  ::setenv("PATH", path.c_str(), 1);
+  std::filesystem::current_path(here);
+}
+
+TEST_F(Processes, OfOurChoiceGetNoPlacesOfTheWorkingDirectory) {
+  EXPECT_EQ(WithoutRelativePlaces(
+                {"PATH=.:/bin::lib:/usr/bin:", "LD_LIBRARY_PATH=:/a:", "PYTHONPATH=.", "X=:"}),
+            (std::vector<std::string>{"PATH=/bin:/usr/bin", "LD_LIBRARY_PATH=/a", "PYTHONPATH=.",
+                                      "X=:"}));
+  EXPECT_EQ(WithoutRelativePlaces({"LD_LIBRARY_PATH=.", "A=b"}), (std::vector<std::string>{"A=b"}))
+      << "an empty one is the working directory";
 }
 
 }  // namespace
