@@ -17,7 +17,7 @@ inline constexpr size_t kSignatureBytes = 64;
 Result<std::string> SignEd25519(std::span<const std::byte> message, const std::string& key_path);
 
 // `key_path` is a public key. kFindings when the signature is not by that key over these bytes,
-// kCorrupt when it has not 64 bytes; for the key as above.
+// kCorrupt when it has not 64 bytes; for the key as above, and kCorrupt for a point of low order.
 Status VerifyEd25519(std::span<const std::byte> message, const std::string& signature,
                      const std::string& key_path);
 

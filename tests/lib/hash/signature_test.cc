@@ -2,8 +2,12 @@
 #include "lib/hash/signature.h"
 
 #include <gtest/gtest.h>
+#include <openssl/bio.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
 
 #include <string_view>
+#include <vector>
 
 #include "lib/hash/digest.h"
 #include "tests/formats/scratch.h"
@@ -92,6 +96,75 @@ TEST_F(Signature, RefusesALockedKey) {
       ExpectError(SignEd25519({}, path), Errc::kUnsupported, "the key is locked with a passphrase");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path);
+}
+
+// The key in PEM form; `bytes` is its point.
+std::string PemOf(const std::vector<unsigned char>& bytes) {
+  EVP_PKEY* const key =
+      ::EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, bytes.data(), bytes.size());
+  BIO* const bio = ::BIO_new(::BIO_s_mem());
+  EXPECT_EQ(::PEM_write_bio_PUBKEY(bio, key), 1);
+  char* text = nullptr;
+  const auto size = static_cast<size_t>(::BIO_get_mem_data(bio, &text));
+  std::string pem(text, size);
+  ::BIO_free(bio);
+  ::EVP_PKEY_free(key);
+  return pem;
+}
+
+// Whether OpenSSL by itself takes the signature for one by the point.
+bool OpenSslTakes(const std::vector<unsigned char>& point, const std::string& signature,
+                  std::string_view message) {
+  EVP_PKEY* const key =
+      ::EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, point.data(), point.size());
+  EVP_MD_CTX* const context = ::EVP_MD_CTX_new();
+  const auto bytes = [](std::string_view text) {
+    return reinterpret_cast<const unsigned char*>(text.data());
+  };
+  const bool taken = ::EVP_DigestVerifyInit(context, nullptr, nullptr, nullptr, key) == 1 &&
+                     ::EVP_DigestVerify(context, bytes(signature), signature.size(), bytes(message),
+                                        message.size()) == 1;
+  ::EVP_MD_CTX_free(context);
+  ::EVP_PKEY_free(key);
+  return taken;
+}
+
+// All encodings of the eight points, those of a y over the prime among them: with the neutral one
+// as the key, "R is neutral, S is 0" signs every text.
+TEST_F(Signature, RefusesAKeyByWhichAnybodyCanSign) {
+  std::vector<unsigned char> neutral(32, 0);
+  neutral[0] = 1;
+  const std::string forged = std::string(1, '\x01') + std::string(63, '\0');
+  ASSERT_TRUE(OpenSslTakes(neutral, forged, "any text")) << "else there is nothing to refuse";
+  const std::vector<unsigned char> first = {0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0,
+                                            0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,
+                                            0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39,
+                                            0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05};
+  std::vector<unsigned char> second(32);  // its negative: y and the prime less y
+  int borrow = 0;
+  for (size_t i = 0; i < 32; ++i) {
+    const int prime = i == 0 ? 0xed : i == 31 ? 0x7f : 0xff;
+    const int digit = prime - first[i] - borrow;
+    borrow = digit < 0 ? 1 : 0;
+    second[i] = static_cast<unsigned char>(digit & 0xff);
+  }
+  std::vector<std::vector<unsigned char>> points = {std::vector<unsigned char>(32, 0), neutral,
+                                                    first, second};
+  for (const unsigned char low : {0xec, 0xed, 0xee}) {
+    points.emplace_back(32, 0xff);
+    points.back()[0] = low;
+    points.back()[31] = 0x7f;
+  }
+  for (std::vector<unsigned char> point : points)
+    for (const bool sign : {false, true}) {
+      if (sign) point[31] |= 0x80;
+      const std::string path = folder_.Write("low.pem", PemOf(point));
+      const std::optional<Error> error =
+          ExpectError(VerifyEd25519(BytesOf("any text"), forged, path), Errc::kCorrupt,
+                      "a point of low order: anybody can sign by it");
+      ASSERT_TRUE(error) << HexText(BytesOf(std::string(point.begin(), point.end())));
+      EXPECT_EQ(error->file(), path);
+    }
 }
 
 // X25519: of the same length, but not for signatures. The point of RFC 7748, section 6.1.
