@@ -155,7 +155,8 @@ Result<Staging> Staging::Begin(const std::string& output, const Options& options
       staging.output_ + (options.mark.empty() ? "" : "." + options.mark) + ".partial";
   staging.options_ = options;
   NXDKIT_TRY(staging.CheckOutput());
-  if (const std::string parent = ParentPath(staging.output_); KindOf(parent) == PathKind::kMissing)
+  const std::string parent = ParentPath(staging.output_);
+  if (options.parents && KindOf(parent) == PathKind::kMissing)
     NXDKIT_TRY(MakeFolders(parent, options.sync));
   NXDKIT_TRY(staging.Lock());
   // Again: the process that held the lock until now may have published.

@@ -22,6 +22,7 @@ class Staging {
     bool resume = false;   // keep what an interrupted run left in the staging place
     bool folder = true;    // a folder, else a single file inside a staging folder
     bool sync = true;      // folders and names are on the disk when Publish returns
+    bool parents = true;   // parent folders that are missing are made; else they are an error
     // The staging place is "<output>.<mark>.partial": for those who may build the same output on a
     // file system without locks. Nothing is resumed across marks.
     std::string mark{};

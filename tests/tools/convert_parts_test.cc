@@ -5,6 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
+#include <thread>
 
 #include "formats/ops/convert/parts.h"
 #include "lib/system/folder_lock.h"
@@ -168,6 +171,134 @@ TEST_F(ConvertParts, ASilentProcessOfAnotherMachineIsDead) {
   ASSERT_EQ(Part("0/2").exit_code, 0);
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
   ExpectWholeOutput();
+}
+
+// Waits until `holds`, for at most a minute; false when it never did.
+bool Becomes(const std::function<bool()>& holds) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+// While it looks whether another one lives, that one is through, and the folder goes with it.
+TEST_F(ConvertParts, WhoWaitsForAnotherSeesThatItIsThrough) {
+  const std::string parts = out_ + ".parts";
+  ASSERT_EQ(Part("1/2").exit_code, 0);
+  workshop_.Write("out.parts/owner-0", "elsewhere boot/1 17 4711\n");
+  ProcessResult second;
+  std::thread waiting([&] { second = Part("0/2"); });
+  const bool waits = Becomes([&] {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(parts, ignored))
+      if (entry.path().filename().string().starts_with("part-0-")) return true;
+    return false;
+  });
+  // As the other process has it: a whole output, and no folder.
+  ExpectConverts(kPartsToNxd, model_, workshop_ / "other");
+  fs::rename(workshop_ / "other", out_);
+  fs::rename(parts, workshop_ / "gone");
+  const auto start = std::chrono::steady_clock::now();
+  waiting.join();
+  EXPECT_TRUE(waits);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_EQ(second.exit_code, 0) << second.out;
+  EXPECT_EQ(JsonOf(second)["already_published"], true) << second.out;
+  EXPECT_FALSE(fs::exists(parts)) << "nothing of it is made anew";
+  ExpectWholeOutput();
+}
+
+TEST_F(ConvertParts, WhoWaitsInAFolderThatIsRemovedEnds) {
+  const std::string parts = out_ + ".parts";
+  ASSERT_EQ(Part("1/2").exit_code, 0);
+  workshop_.Write("out.parts/owner-0", "elsewhere boot/1 17 4711\n");
+  ProcessResult second;
+  std::thread waiting([&] { second = Part("0/2"); });
+  EXPECT_TRUE(Becomes([&] {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(parts, ignored))
+      if (entry.path().filename().string().starts_with("part-0-")) return true;
+    return false;
+  }));
+  fs::rename(parts, workshop_ / "gone");
+  waiting.join();
+  EXPECT_EQ(second.exit_code, 5) << second.out;
+  EXPECT_THAT(second.out, HasSubstr("out.parts/owner-0"));
+  EXPECT_FALSE(fs::exists(out_));
+  EXPECT_FALSE(fs::exists(parts)) << "nothing of it is made anew";
+}
+
+// Of two that are started as one part, and whose other has finished it meanwhile.
+TEST_F(ConvertParts, WhoWaitedDoesNotMakeAPartThatIsDone) {
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  const fs::path made = out_ + ".parts/files/model";
+  std::map<std::string, fs::file_time_type> times;
+  for (const auto& file : fs::directory_iterator(made))
+    times[file.path().string()] = fs::last_write_time(file.path());
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  for (const auto& [file, time] : times) EXPECT_EQ(fs::last_write_time(file), time) << file;
+}
+
+// Taken for one that is not there, it would end each part well, and leave no output.
+TEST_F(ConvertParts, AMarkThatCannotBeReadIsAnError) {
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  const std::string mark = out_ + ".parts/done-0";
+  fs::remove(mark);
+  fs::create_symlink("done-0", mark);  // a loop
+  for (const std::string part : {"1/2", "0/2"}) {
+    const ProcessResult result = Part(part);
+    EXPECT_EQ(result.exit_code, 5) << result.out;
+    EXPECT_THAT(result.out, HasSubstr("out.parts/done-0"));
+    EXPECT_THAT(result.out, HasSubstr("the part is made again when its mark is removed"));
+  }
+  fs::remove(mark);
+  ASSERT_EQ(JsonOf(Part("0/2"))["part"]["published"], true);
+  ExpectWholeOutput();
+}
+
+TEST_F(ConvertParts, AMarkOfSomethingElseIsSaid) {
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  workshop_.Write("out.parts/done-0", "");
+  const Json waits = JsonOf(Part("1/2"));
+  EXPECT_THAT(waits["part"]["missing"], ElementsAre(0));
+  EXPECT_THAT(waits["warnings"].dump(), HasSubstr("part 0 must be run again: its mark "));
+  ASSERT_EQ(JsonOf(Part("0/2"))["part"]["published"], true);
+  ExpectWholeOutput();
+}
+
+// Of one number, at once, again and again: the last one that is through leaves nothing but the
+// output.
+TEST_F(ConvertParts, ADoubleStartLeavesNoFolder) {
+  for (int round = 0; round < 20; ++round) {
+    ProcessResult results[4];
+    {
+      std::vector<std::jthread> started;
+      for (ProcessResult& result : results) started.emplace_back([&] { result = Part("0/1"); });
+    }
+    int whole = 0;
+    for (const ProcessResult& result : results) whole += result.exit_code == 0 ? 1 : 0;
+    EXPECT_GE(whole, 1) << results[0].out;
+    EXPECT_TRUE(fs::exists(out_));
+    for (const auto& entry : fs::directory_iterator(workshop_.path()))
+      EXPECT_FALSE(entry.path().filename().string().starts_with("out.")) << entry.path();
+    fs::remove_all(out_);
+  }
+}
+
+// As earlier versions left it after a double start, and as kills leave it.
+TEST_F(ConvertParts, ARepeatClearsAFolderWithoutAPlan) {
+  ExpectConverts(kPartsToNxd, model_, out_);
+  workshop_.Write("out.parts/part-0-1/x", "x");
+  workshop_.Write("out.parts/files/model/x", "x");
+  workshop_.Write("out.parts.0123456789abcdef.partial/plan", "x");
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  EXPECT_FALSE(fs::exists(out_ + ".parts.0123456789abcdef.partial"));
+  ExpectWholeOutput();
+  workshop_.Write("out.parts/mine", "x");
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  EXPECT_TRUE(fs::exists(out_ + ".parts/mine")) << "that is no folder of ours";
 }
 
 TEST_F(ConvertParts, OfAPublishedOutputAnyPartMayBeRunAgain) {

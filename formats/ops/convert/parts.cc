@@ -1,19 +1,15 @@
 #include "formats/ops/convert/parts.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <functional>
 #include <numeric>
-#include <thread>
 
+#include "formats/ops/convert/part_owner.h"
+#include "formats/ops/convert/parts_folder.h"
 #include "lib/base/errors.h"
 #include "lib/sinks/match_sink.h"
 #include "lib/system/folder_lock.h"
@@ -24,35 +20,7 @@
 namespace nxdkit::ops {
 namespace {
 
-constexpr uint64_t kMaxPlanBytes = 4096;
-
-Status MoveFile(const std::string& from, const std::string& to) {
-  NXDKIT_TRY(MakeFolders(ParentPath(to)));
-  if (::rename(from.c_str(), to.c_str()) != 0) return OutputError("rename", errno).in(to);
-  return OkStatus();
-}
-
-std::string PlanPath(const std::string& folder) { return JoinPath(folder, "plan"); }
-
-// The folder is not there yet, or it is that of this plan and split.
-Status CheckFolder(const std::string& folder, const std::string& plan) {
-  const std::string path = PlanPath(folder);
-  if (KindOf(path) == PathKind::kMissing) return OkStatus();
-  NXDKIT_ASSIGN(const std::string there, ReadSmallFile(path, kMaxPlanBytes));
-  if (there == plan) return OkStatus();
-  return BadUsage("the folder holds the parts of another conversion or another split")
-      .in(folder)
-      .hint("use the same options and the same N for every part, or remove the folder");
-}
-
-// Names the plan and the split in the folder.
-Status ClaimFolder(const std::string& folder, const std::string& plan) {
-  NXDKIT_TRY(CheckFolder(folder, plan));
-  NXDKIT_TRY(MakeFolders(JoinPath(folder, "files")));
-  if (KindOf(PlanPath(folder)) == PathKind::kMissing)
-    return WriteFileAtomic(PlanPath(folder), plan);
-  return CheckFolder(folder, plan);
-}
+constexpr uint64_t kMaxMarkBytes = 4096;
 
 // The plan's files without those of other parts.
 void KeepFiles(const std::vector<bool>& keep, OutputPlan& output, Plan& plan) {
@@ -86,92 +54,9 @@ void KeepFiles(const std::vector<bool>& keep, OutputPlan& output, Plan& plan) {
 Status LinkFile(const std::string& from, const std::string& to) {
   NXDKIT_TRY(MakeFolders(ParentPath(to)));
   if (::link(from.c_str(), to.c_str()) == 0) return OkStatus();
-  return MoveFile(from, to);
+  if (::rename(from.c_str(), to.c_str()) != 0) return OutputError("rename", errno).in(to);
+  return OkStatus();
 }
-
-// --- one living process for each number
-
-// Seconds. A process of another machine that has written nothing for so long is taken for dead.
-constexpr int64_t kIsDead = 60;
-constexpr uint64_t kMaxOwnerBytes = 4096;
-
-// When an attempt at the part last wrote something, by the clock of the file system.
-int64_t LastWrite(const std::string& folder, int part, const std::string& own_attempt) {
-  const auto names = ListFolder(folder);
-  const std::string prefix = fmt::format("part-{}-", part);
-  int64_t last = 0;
-  for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
-    const std::string attempt = JoinPath(folder, name);
-    if (!name.starts_with(prefix) || attempt == own_attempt) continue;
-    std::error_code ignored;
-    for (std::filesystem::recursive_directory_iterator at(attempt, ignored), end;
-         !ignored && at != end; at.increment(ignored))
-      last = std::max(last, ChangedAt(at->path().string()));
-    last = std::max(last, ChangedAt(attempt));
-  }
-  return last;
-}
-
-// The file that names who makes a part. It goes with the object; a killed process leaves it.
-class PartOwner {
- public:
-  PartOwner() = default;
-  PartOwner(const PartOwner&) = delete;
-  PartOwner& operator=(const PartOwner&) = delete;
-  ~PartOwner() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-
-  // kIo when another living process has the same number: two that were started as one part wait for
-  // the others' for ever. Of one that cannot be asked a minute's silence is waited for. `attempt`:
-  // the folder that was just made for it.
-  Status Take(const std::string& folder, int part, const std::string& attempt,
-              const RunOptions& run) {
-    const std::string path = JoinPath(folder, fmt::format("owner-{}", part));
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd >= 0) {
-      ::close(fd);
-    } else if (errno != EEXIST) {
-      return OutputError("create", errno).in(path);
-    } else {
-      const auto last_sign = [&] {
-        return std::max(LastWrite(folder, part, attempt), ChangedAt(path));
-      };
-      NXDKIT_TRY(AwaitDead(path, last_sign, attempt, run));
-    }
-    NXDKIT_TRY(WriteFileAtomic(path, ThisProcess().ToText()));
-    path_ = path;
-    return OkStatus();
-  }
-
- private:
-  // Who was killed on another machine, or in a container that is started again, is only silent.
-  static Status AwaitDead(const std::string& path, const std::function<int64_t()>& last_sign,
-                          const std::string& attempt, const RunOptions& run) {
-    const int64_t first = last_sign();
-    while (true) {
-      ::utimensat(AT_FDCWD, attempt.c_str(), nullptr, 0);
-      const Result<std::string> text = ReadSmallFile(path, kMaxOwnerBytes);
-      const std::optional<Owner> owner = text.ok() ? ParseOwner(*text) : std::nullopt;
-      const Alive alive = owner ? AskAlive(*owner) : Alive::kUnknown;
-      const int64_t last = last_sign();
-      if (!MayLive(alive, last, ChangedAt(attempt), kIsDead)) return OkStatus();
-      if (alive == Alive::kYes || last > first) return Lives(path, owner);
-      if (run.poll) NXDKIT_TRY(run.poll());
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    }
-  }
-
-  static Error Lives(const std::string& path, const std::optional<Owner>& owner) {
-    const std::string who =
-        owner ? fmt::format("pid {} on {}", owner->pid, owner->host) : "it does not say which";
-    return Error(Errc::kIo, fmt::format("another process makes this part too ({})", who))
-        .in(path)
-        .hint("give every process its own --part I/N");
-  }
-
-  std::string path_;
-};
 
 class OnePart : public Destination {
  public:
@@ -190,15 +75,18 @@ class OnePart : public Destination {
     for (const OutputFile& file : conversion.output.files) own_.push_back(file.path);
   }
 
-  Status Check() override { return CheckFolder(folder_, plan_); }
+  Status Check() override { return CheckPartsFolder(folder_, plan_); }
 
   Result<Sink*> Begin(const Workload&, ConvertReport&) override {
-    NXDKIT_TRY(ClaimFolder(folder_, plan_));
-    if (IsDone(part_.index)) return nullptr;
+    NXDKIT_TRY(ClaimPartsFolder(folder_, plan_));
+    NXDKIT_ASSIGN(bool done, IsDone(part_.index));
+    if (done) return nullptr;
     const std::string place =
         JoinPath(folder_, fmt::format("part-{}-{:016x}", part_.index, RandomNumber()));
-    NXDKIT_ASSIGN(attempt_, Staging::Begin(place, {.sync = request_.sync}));
+    NXDKIT_ASSIGN(attempt_, Staging::Begin(place, {.sync = request_.sync, .parents = false}));
     NXDKIT_TRY(owner_.Take(folder_, part_.index, attempt_.path(), request_.run));
+    NXDKIT_ASSIGN(done, IsDone(part_.index));  // by whoever had the number until now
+    if (done) return nullptr;
     NXDKIT_ASSIGN(sink_, WriteInto(attempt_.path()));
     return sink_.get();
   }
@@ -207,18 +95,19 @@ class OnePart : public Destination {
   // is through: either at once, or because the folder of the parts is gone when it looks again.
   Result<std::optional<MadePlace>> Finish(ConvertReport& report) override {
     if (sink_) NXDKIT_TRY(FinishOwn());
-    report.part->missing = MissingParts();
-    WarnOfLostFiles(report);
+    NXDKIT_ASSIGN(report.part->missing, MissingParts());
+    NXDKIT_TRY(WarnOfLostWork(report));
     if (!report.part->missing.empty() || !part_.puts_together) return std::optional<MadePlace>();
     Result<FolderLock> lock = FolderLock::Try(folder_, FolderLock::Mode::kExclusive);
     if (!lock.ok() && lock.error().code() != Errc::kNotFound) return std::move(lock).error();
-    if (!lock.ok() || lock->state() == FolderLock::State::kBusy || !MissingParts().empty())
-      return std::optional<MadePlace>();
+    if (!lock.ok() || lock->state() == FolderLock::State::kBusy) return std::optional<MadePlace>();
+    NXDKIT_ASSIGN(const std::vector<int> missing, MissingParts());
+    if (!missing.empty()) return std::optional<MadePlace>();
     lock_.emplace(*std::move(lock));
     NXDKIT_ASSIGN(whole_, Staging::Begin(request_.output,
                                          {.replace = request_.force, .sync = request_.sync}));
     for (const PlannedFile& file : conversion_.files)
-      NXDKIT_TRY(LinkFile(Finished(file.path), JoinPath(whole_.path(), file.path)));
+      NXDKIT_TRY(LinkFile(FinishedPath(folder_, file.path), JoinPath(whole_.path(), file.path)));
     NXDKIT_TRY(WriteSideFiles(conversion_.output, whole_.path(), request_.sync));
     return std::optional(MadePlace{whole_.path(), ""});
   }
@@ -226,64 +115,79 @@ class OnePart : public Destination {
   Status Publish(ConvertReport& report) override {
     NXDKIT_TRY(whole_.Publish());
     report.part->published = true;
-    RemoveFolder();
+    RemovePartsFolder(folder_);
     return OkStatus();
   }
 
   // A process that was killed after it published has left the folder of the parts.
   void Stands(ConvertReport& report, bool dry_run) override {
     report.already_published = report.part->published = true;
-    const Result<std::string> plan = ReadSmallFile(PlanPath(folder_), kMaxPlanBytes);
-    if (!dry_run && plan.ok() && *plan == plan_) RemoveFolder();
+    if (!dry_run) ClearLeftParts(folder_, plan_);
   }
 
  private:
-  std::string Finished(const std::string& path) const {
-    return JoinPath(JoinPath(folder_, "files"), path);
-  }
   std::string DoneMark(int part) const { return JoinPath(folder_, fmt::format("done-{}", part)); }
 
-  bool HasMark(int part) const {
-    const Result<std::string> mark = ReadSmallFile(DoneMark(part), kMaxPlanBytes);
-    return mark.ok() && *mark == plan_;
+  enum class Mark { kMissing, kOther, kOurs };
+
+  // A mark that is there and cannot be read is an error: taken for missing, it would end every part
+  // well and leave no output.
+  Result<Mark> MarkOf(int part) const {
+    const Result<std::string> mark = ReadSmallFile(DoneMark(part), kMaxMarkBytes);
+    if (mark.ok()) return *mark == plan_ ? Mark::kOurs : Mark::kOther;
+    if (mark.error().code() == Errc::kNotFound) return Mark::kMissing;
+    return Error(mark.error()).hint("the part is made again when its mark is removed");
   }
 
   // The first of the part's finished files that is not there as it was finished.
-  std::optional<std::string> LostFile(int part) const {
+  Result<std::optional<std::string>> LostFile(int part) const {
     for (size_t f = 0; f < owners_.size(); ++f) {
       if (owners_[f] != part) continue;
-      const std::string path = Finished(conversion_.files[f].path);
-      if (!MatchFileSize(path, conversion_.files[f].bytes).ok()) return path;
+      const std::string path = FinishedPath(folder_, conversion_.files[f].path);
+      const Status there = MatchFileSize(path, conversion_.files[f].bytes);
+      if (there.ok()) continue;
+      if (there.error().code() != Errc::kFindings) return there.error();
+      return std::optional(path);
     }
-    return std::nullopt;
+    return std::optional<std::string>();
   }
 
-  bool IsDone(int part) const { return HasMark(part) && !LostFile(part); }
+  Result<bool> IsDone(int part) const {
+    NXDKIT_ASSIGN(const Mark mark, MarkOf(part));
+    if (mark != Mark::kOurs) return false;
+    NXDKIT_ASSIGN(const std::optional<std::string> lost, LostFile(part));
+    return !lost;
+  }
 
-  std::vector<int> MissingParts() const {
+  Result<std::vector<int>> MissingParts() const {
     std::vector<int> missing;
-    for (int part = 0; part < part_.count; ++part)
-      if (!IsDone(part)) missing.push_back(part);
+    for (int part = 0; part < part_.count; ++part) {
+      NXDKIT_ASSIGN(const bool done, IsDone(part));
+      if (!done) missing.push_back(part);
+    }
     return missing;
   }
 
   // A part that was through, and whose process therefore comes no more.
-  void WarnOfLostFiles(ConvertReport& report) const {
-    for (const int part : report.part->missing)
-      if (HasMark(part))
-        report.warnings.push_back(
-            fmt::format("part {} must be run again: its finished file {} is not there any more, or "
-                        "has another size",
-                        part, LostFile(part).value_or(folder_)));
+  Status WarnOfLostWork(ConvertReport& report) const {
+    for (const int part : report.part->missing) {
+      NXDKIT_ASSIGN(const Mark mark, MarkOf(part));
+      if (mark == Mark::kMissing) continue;
+      NXDKIT_ASSIGN(const std::optional<std::string> lost, LostFile(part));
+      report.warnings.push_back(
+          mark == Mark::kOther
+              ? fmt::format("part {} must be run again: its mark {} is not of this plan", part,
+                            DoneMark(part))
+              : fmt::format("part {} must be run again: its finished file {} is not there any "
+                            "more, or has another size",
+                            part, lost.value_or(folder_)));
+    }
+    return OkStatus();
   }
-
-  // The output is whole; what is left over harms nobody.
-  void RemoveFolder() const { (void)RemoveTree(folder_).ok(); }
 
   Status FinishOwn() {
     NXDKIT_TRY(sink_->Finish());
-    for (const std::string& path : own_)
-      NXDKIT_TRY(MoveFile(JoinPath(attempt_.path(), path), Finished(path)));
+    for (const std::string& path : own_) NXDKIT_TRY(MoveIntoParts(folder_, attempt_.path(), path));
     NXDKIT_TRY(WriteFileAtomic(DoneMark(part_.index), plan_));
     attempt_ = Staging();
     return OkStatus();

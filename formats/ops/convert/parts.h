@@ -1,11 +1,6 @@
 // PRIVATE to formats/ops: one conversion split over processes and machines that share nothing but a
 // file system: each makes whole files of the output, without talking to the others, and the last
-// one publishes.
-//
-//   OUTPUT.parts/plan           fingerprint of the plan, and into how many parts it is split
-//   OUTPUT.parts/part-I-...     where part I builds; private to one attempt
-//   OUTPUT.parts/files/...      finished files, synced and renamed into place
-//   OUTPUT.parts/done-I         part I's files are all there
+// one publishes. They meet in the folder OUTPUT.parts (parts_folder.h).
 //
 // Any part may be run again, even twice at once: it makes the same bytes, and a rename replaces a
 // file by its equal.
