@@ -17,20 +17,39 @@ int64_t CountOf(const std::vector<Run>& runs) {
   return count;
 }
 
-// Adds the indices at the places [first, first + count) of `runs`.
-void AddSlice(const std::vector<Run>& runs, int64_t first, int64_t count, std::vector<Run>& to) {
-  for (const Run& run : runs) {
-    const int64_t lo = std::max<int64_t>(first, 0);
-    const int64_t hi = std::min(first + count, run.count);
-    if (lo < hi) {
-      if (!to.empty() && to.back().first + to.back().count == run.first + lo)
-        to.back().count += hi - lo;
-      else
-        to.push_back({run.first + lo, hi - lo});
+// Walks along runs once, however many slices of them are taken.
+class Slicer {
+ public:
+  explicit Slicer(const std::vector<Run>& runs) : runs_(runs) {}
+
+  // Adds the indices at the places [first, first + count) to `to`. `first` does not go back.
+  void Add(int64_t first, int64_t count, std::vector<Run>& to) {
+    for (const int64_t end = first + count; first < end && at_ < runs_.size();) {
+      const Run& run = runs_[at_];
+      const int64_t run_end = before_ + run.count;
+      if (first >= run_end) {
+        before_ = run_end;
+        ++at_;
+        continue;
+      }
+      const int64_t part_end = std::min(end, run_end);
+      Append({run.first + first - before_, part_end - first}, to);
+      first = part_end;
     }
-    first -= run.count;
   }
-}
+
+ private:
+  static void Append(const Run& run, std::vector<Run>& to) {
+    if (!to.empty() && to.back().first + to.back().count == run.first)
+      to.back().count += run.count;
+    else
+      to.push_back(run);
+  }
+
+  const std::vector<Run>& runs_;
+  size_t at_ = 0;
+  int64_t before_ = 0;  // places in the runs before that one
+};
 
 Error TooManyParts() {
   return Unsupported("the rank has more than {} parts of the tensor", kMaxParts);
@@ -40,9 +59,10 @@ std::vector<Run> Cut(const std::vector<Run>& runs, const Placement& placement, i
                      int64_t index) {
   std::vector<Run> out;
   const Run all = {0, CountOf(runs)};
+  Slicer slicer(runs);
   for (int64_t i = 0; i < placement.split_factor; ++i) {
     const Run part = PartOf(PartOf(all, placement.split_factor, i), ranks, index);
-    AddSlice(runs, part.first, part.count, out);
+    slicer.Add(part.first, part.count, out);
   }
   return out;
 }

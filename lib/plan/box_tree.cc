@@ -18,6 +18,9 @@ void Surround(Box& around, const Box& box) {
 
 }  // namespace
 
+// A look-up takes some 100 steps where boxes hardly overlap.
+BoxWork::BoxWork(size_t boxes) : left_(uint64_t{1 << 20} + uint64_t{boxes} * 1024) {}
+
 BoxTree::BoxTree(std::vector<const Box*> boxes) : boxes_(std::move(boxes)), order_(boxes_.size()) {
   std::iota(order_.begin(), order_.end(), uint32_t{0});
   if (!boxes_.empty()) Build(0, static_cast<uint32_t>(boxes_.size()));
@@ -48,7 +51,7 @@ void BoxTree::Build(uint32_t first, uint32_t end) {
   Build(middle, end);
 }
 
-std::vector<uint32_t> BoxTree::Meeting(const Box& box) const {
+std::vector<uint32_t> BoxTree::Meeting(const Box& box, BoxWork* work) const {
   std::vector<uint32_t> found;
   std::vector<uint32_t> open;
   if (!nodes_.empty()) open.push_back(0);
@@ -56,6 +59,7 @@ std::vector<uint32_t> BoxTree::Meeting(const Box& box) const {
     const uint32_t index = open.back();
     const Node& node = nodes_[index];
     open.pop_back();
+    if (work && !work->Take(1)) break;
     if (!Meet(node.around, box)) continue;
     if (node.right != 0) {
       open.push_back(node.right);

@@ -2,12 +2,29 @@
 // has thousands of chunks, and a hostile file as many as it likes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "lib/plan/layout.h"
 
 namespace nxdkit {
+
+// The steps that work on many boxes may take in all: far more than `boxes` of them need that hardly
+// overlap, and far less than each of them with each.
+class BoxWork {
+ public:
+  explicit BoxWork(size_t boxes);
+  // False from when they are used up.
+  bool Take(uint64_t steps) {
+    left_ -= std::min(left_, steps);
+    return left_ > 0;
+  }
+  bool is_used_up() const { return left_ == 0; }
+
+ private:
+  uint64_t left_;
+};
 
 // A bounding volume hierarchy: halves of the boxes, halves of the halves, each with the box around
 // it. Built in n log n steps; of n disjoint boxes a search visits about log n and those that it
@@ -17,8 +34,8 @@ class BoxTree {
   // All of one rank; they must outlive the tree.
   explicit BoxTree(std::vector<const Box*> boxes);
 
-  // The indices of those that meet `box`, ascending.
-  std::vector<uint32_t> Meeting(const Box& box) const;
+  // The indices of those that meet `box`, ascending. Not all of them once `work` is used up.
+  std::vector<uint32_t> Meeting(const Box& box, BoxWork* work = nullptr) const;
 
  private:
   struct Node {

@@ -83,9 +83,11 @@ std::optional<std::pair<size_t, size_t>> FindOverlap(const std::vector<Box>& box
   std::vector<const Box*> all;
   for (const Box& box : boxes) all.push_back(&box);
   const BoxTree tree(std::move(all));
-  for (size_t i = 1; i < boxes.size(); ++i) {
-    const std::vector<uint32_t> meeting = tree.Meeting(boxes[i]);  // of those, itself
-    if (!meeting.empty() && meeting.front() < i) return std::pair(i, size_t{meeting.front()});
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    // Of those that meet it one is itself. Another one, before or after it, ends the search: a box
+    // that meets thousands is looked up once.
+    for (const uint32_t other : tree.Meeting(boxes[i]))
+      if (other != i) return std::pair(std::max<size_t>(i, other), std::min<size_t>(i, other));
   }
   return std::nullopt;
 }

@@ -67,11 +67,14 @@ std::vector<std::vector<Place>> PiecesByParam(size_t params, const Layout& layou
   return pieces;
 }
 
-// The parts of `box` that no earlier piece holds.
+constexpr uint64_t kStepsOfABox = 16;  // to make one, in visits of a tree
+
+// The parts of `box` that no earlier piece holds; not all of them once `work` is used up.
 std::vector<Box> Uncovered(const Box& box, const std::vector<Place>& pieces,
-                           std::span<const uint32_t> earlier) {
+                           std::span<const uint32_t> earlier, BoxWork& work) {
   std::vector<Box> rest{box};
   for (const uint32_t i : earlier) {
+    if (!work.Take(kStepsOfABox * rest.size())) break;
     std::vector<Box> next;
     for (const Box& part : rest) {
       std::vector<Box> left = Subtract(part, pieces[i].logical);
@@ -98,7 +101,9 @@ Box GapOf(Box box, const std::vector<Place>& places, const BoxTree& tree) {
   constexpr size_t kFew = 16;
   for (;;) {
     const std::vector<uint32_t> meeting = tree.Meeting(box);
-    if (meeting.size() <= kFew || box.Volume() == 1) return Uncovered(box, places, meeting).front();
+    BoxWork work(meeting.size());
+    if (meeting.size() <= kFew || box.Volume() == 1)
+      return Uncovered(box, places, meeting, work).front();
     const auto widest =
         static_cast<size_t>(std::ranges::max_element(box.extent) - box.extent.begin());
     Box half = box;
@@ -117,19 +122,29 @@ int64_t CountIn(const std::vector<Place>& places) {
   return count;
 }
 
-// Of each piece what no earlier one holds; the parameter has `volume` elements.
-std::vector<Place> FirstPlaces(const std::vector<Place>& pieces, int64_t volume) {
+Error TooMuchOverlap(const LogicalTensor& param, size_t pieces) {
+  return Unsupported("its {} pieces overlap each other in too many ways", pieces)
+      .on(param.name)
+      .hint("what cuts a tensor stores each element once, or makes whole copies of a part");
+}
+
+// Of each piece what no earlier one holds.
+Result<std::vector<Place>> FirstPlaces(const std::vector<Place>& pieces,
+                                       const LogicalTensor& param) {
+  const int64_t volume = WholeBox(param.shape).Volume();
   const BoxTree tree = TreeOf(pieces);
+  BoxWork work(pieces.size());
   std::vector<Place> places;
   int64_t covered = 0;
   for (uint32_t i = 0; i < pieces.size(); ++i) {
     if (covered == volume && !places.empty()) break;  // only copies are left
-    std::vector<uint32_t> earlier = tree.Meeting(pieces[i].logical);
+    std::vector<uint32_t> earlier = tree.Meeting(pieces[i].logical, &work);
     earlier.erase(std::ranges::lower_bound(earlier, i), earlier.end());
-    for (Box& part : Uncovered(pieces[i].logical, pieces, earlier)) {
+    for (Box& part : Uncovered(pieces[i].logical, pieces, earlier, work)) {
       covered += part.Volume();
       places.push_back({pieces[i].tensor, pieces[i].piece, std::move(part)});
     }
+    if (work.is_used_up()) return TooMuchOverlap(param, pieces.size());
   }
   return places;
 }
@@ -142,8 +157,8 @@ Result<PrimaryPlaces> PrimaryPlaces::Find(const std::vector<LogicalTensor>& para
   for (const std::vector<Place>& pieces : PiecesByParam(params.size(), layout)) {
     const LogicalTensor& param = params[out.places_.size()];
     const Box whole = WholeBox(param.shape);
-    const std::vector<Place>& places =
-        out.places_.emplace_back(FirstPlaces(pieces, whole.Volume()));
+    NXDKIT_ASSIGN(std::vector<Place> first, FirstPlaces(pieces, param));
+    const std::vector<Place>& places = out.places_.emplace_back(std::move(first));
     const BoxTree& tree = out.trees_.emplace_back(TreeOf(places));
     if (CountIn(places) == whole.Volume() || (places.empty() && allow_missing)) continue;
     if (places.empty()) return Corrupt("the parameter is stored nowhere").on(param.name);
@@ -179,17 +194,34 @@ CopyOp MakeCopy(const Box& part, const BoundLayout& source, const PrimaryPlaces:
   return op;
 }
 
-// `self`: the output is the source itself; what already lies at its primary place is left out.
-void AddCopies(TensorPlan& plan, const BoundLayout& source, const PrimaryPlaces& places,
-               const TensorLayout& output, uint32_t piece_index,
-               std::optional<uint32_t> self = std::nullopt) {
+size_t CountPieces(const Layout& layout) {
+  size_t count = 0;
+  for (const TensorLayout& tensor : layout.tensors) count += tensor.pieces.size();
+  return count;
+}
+
+constexpr uint64_t kStepsOfACopy = 128;  // eight for each piece, and thousands beside that
+
+// The output is the source itself: what already lies at its primary place is left out, and as many
+// pieces as a file likes may meet as many places.
+struct SelfCopy {
+  uint32_t tensor;
+  BoxWork& work;
+};
+
+Status AddCopies(TensorPlan& plan, const BoundLayout& source, const PrimaryPlaces& places,
+                 const LogicalTensor& param, const TensorLayout& output, uint32_t piece_index,
+                 const SelfCopy* self = nullptr) {
   const Piece& piece = output.pieces[piece_index];
   for (const uint32_t i : places.Meeting(piece.param, piece.logical)) {
+    if (self && !self->work.Take(kStepsOfACopy))
+      return TooMuchOverlap(param, places.of(piece.param).size());
     const PrimaryPlaces::Place& place = places.of(piece.param)[i];
-    if (self == place.tensor && place.piece == piece_index) continue;
+    if (self && self->tensor == place.tensor && place.piece == piece_index) continue;
     const std::optional<Box> part = Intersect(place.logical, piece.logical);
     if (part) plan.copies.push_back(MakeCopy(*part, source, place, output, piece_index));
   }
+  return OkStatus();
 }
 
 }  // namespace
@@ -205,7 +237,8 @@ Result<Plan> BuildPlan(const std::vector<LogicalTensor>& params, const BoundLayo
   for (size_t t = 0; t < output.tensors.size(); ++t) {
     plan.tensors[t].fills = output.tensors[t].fills;
     for (uint32_t p = 0; p < output.tensors[t].pieces.size(); ++p)
-      AddCopies(plan.tensors[t], source, places, output.tensors[t], p);
+      NXDKIT_TRY(AddCopies(plan.tensors[t], source, places,
+                           params[output.tensors[t].pieces[p].param], output.tensors[t], p));
   }
   return plan;
 }
@@ -215,11 +248,15 @@ Result<Plan> BuildSelfPlan(const std::vector<LogicalTensor>& params, const Bound
   NXDKIT_TRY(CheckBinding(bound));
   NXDKIT_ASSIGN(const PrimaryPlaces places, PrimaryPlaces::Find(params, bound.layout, true));
   Plan plan;
+  BoxWork work(CountPieces(bound.layout));
   plan.tensors.resize(bound.layout.tensors.size());
   for (uint32_t t = 0; t < bound.layout.tensors.size(); ++t) {
+    const SelfCopy self{t, work};
     plan.tensors[t].fills = bound.layout.tensors[t].fills;
     for (uint32_t p = 0; p < bound.layout.tensors[t].pieces.size(); ++p)
-      AddCopies(plan.tensors[t], bound, places, bound.layout.tensors[t], p, t);
+      NXDKIT_TRY(AddCopies(plan.tensors[t], bound, places,
+                           params[bound.layout.tensors[t].pieces[p].param], bound.layout.tensors[t],
+                           p, &self));
   }
   return plan;
 }

@@ -50,7 +50,8 @@ Status CheckBinding(const BoundLayout& bound);
 
 // For each parameter the boxes of source pieces that together cover it once: the first piece that
 // stores an element is its primary place, all others are replicas.
-// kCorrupt when an element of a parameter is stored nowhere (names parameter and box).
+// kCorrupt when an element of a parameter is stored nowhere (names parameter and box), kUnsupported
+// for pieces that overlap in more ways than BoxWork has steps for.
 class PrimaryPlaces {
  public:
   struct Place {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <functional>
 #include <string>
 
@@ -309,6 +310,26 @@ TEST_F(FolderFault, ItemsInsideEachOtherAreRefused) {
   metadata.tensors[0].chunks[0].place.offset += 1;
   scratch_.Write(".metadata", Written(metadata));
   EXPECT_FALSE(Open(scratch_.folder()).ok());
+}
+
+// 32,000 columns and as many rows, each of which meets each: the file has seven megabytes. The time
+// is the processor's.
+TEST(Metadata, ChunksThatAllOverlapAreRefusedAtOnce) {
+  constexpr int64_t kSlabs = 32'000;
+  Metadata metadata;
+  TensorEntry entry{"w", Dtype::kBF16, {kSlabs, kSlabs}, {}};
+  for (int64_t i = 0; i < kSlabs; ++i)
+    entry.chunks.push_back({{{0, i}, {kSlabs, 1}}, {"__0_0.distcp", 0, 100}});
+  for (int64_t i = 1; i < kSlabs; ++i)
+    entry.chunks.push_back({{{i, 0}, {1, kSlabs}}, {"__0_0.distcp", 0, 100}});
+  metadata.tensors.push_back(std::move(entry));
+  const std::string text = Written(metadata);
+  const std::clock_t before = std::clock();
+  const auto error = ExpectError(ParseMetadata(text), Errc::kCorrupt,
+                                 "the chunks [0:32000, 0:1] and [1:2, 0:32000] overlap");
+  EXPECT_LT(std::clock() - before, 20 * CLOCKS_PER_SEC);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->tensor(), "w");
 }
 
 }  // namespace

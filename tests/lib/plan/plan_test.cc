@@ -17,6 +17,7 @@ using testing_util::ColumnsOf;
 using testing_util::ExpectError;
 using testing_util::LayoutOf;
 using testing_util::NaiveBind;
+using testing_util::Packed;
 using testing_util::PackedNumbers;
 using testing_util::RowsOf;
 using testing_util::WholeOf;
@@ -84,6 +85,44 @@ TEST(BuildPlan, OfAHundredThousandPiecesLooksAtNeighboursOnly) {
   const CopyOp& first = plan->tensors[1].copies.front();
   EXPECT_EQ(first.start, kManyRows / 2 - 1);
   EXPECT_EQ(BoxText(first.box), "[0:1, 0:1]");
+}
+
+// Two thousand rows and as many columns: each meets each, and a plan would have four million
+// copies.
+constexpr int64_t kManySlabs = 4'000;
+
+Layout CrossedSlabs(bool covered) {
+  const Shape shape = {kManySlabs, kManySlabs};
+  std::vector<TensorLayout> tensors;
+  if (covered)
+    for (int64_t i = 0; i < kManySlabs; i += 2) tensors.push_back(RowsOf("pair", 0, shape, i, 2));
+  for (int64_t i = 0; i < kManySlabs; i += 2)
+    tensors.push_back(ColumnsOf("column", 0, shape, i, 1));
+  for (int64_t i = 0; i < kManySlabs; i += 2) tensors.push_back(RowsOf("row", 0, shape, i, 1));
+  return LayoutOf(tensors);
+}
+
+TEST(PrimaryPlaces, AreNotLookedForInEverythingThatOverlapsEverything) {
+  const std::vector<LogicalTensor> params = {{"w", {kManySlabs, kManySlabs}, 0, 0}};
+  const auto error =
+      ExpectError(PrimaryPlaces::Find(params, CrossedSlabs(false)), Errc::kUnsupported,
+                  "its 4000 pieces overlap each other in too many ways");
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->tensor(), "w");
+}
+
+// There the first two thousand cover all, and the others are copies: each of two thousand places.
+TEST(BuildSelfPlan, DoesNotCompareEverythingWithEverything) {
+  const std::vector<LogicalTensor> params = {{"w", {kManySlabs, kManySlabs}, 0, 0}};
+  const Layout layout = CrossedSlabs(true);
+  ASSERT_TRUE(PrimaryPlaces::Find(params, layout).ok());
+  BoundLayout bound{layout, {}};
+  for (const TensorLayout& tensor : layout.tensors)
+    bound.stored.push_back(Packed(tensor.name, Dtype::kU8, tensor.shape, nullptr));
+  const auto error = ExpectError(BuildSelfPlan(params, bound), Errc::kUnsupported,
+                                 "its 2000 pieces overlap each other in too many ways");
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->tensor(), "w");
 }
 
 TEST(PrimaryPlaces, NameAParameterThatIsStoredNowhere) {
