@@ -1,11 +1,17 @@
 #include "formats/vllm/client.h"
 
+#include <fmt/core.h>
+
 #include <chrono>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "formats/vllm/ask.h"
 #include "lib/base/errors.h"
+#include "lib/base/stopwatch.h"
 #include "lib/base/text.h"
+#include "lib/json/json_stream.h"
 #include "lib/net/http.h"
 
 namespace nxdkit::vllm {
@@ -21,10 +27,16 @@ constexpr auto kBetweenResets = std::chrono::milliseconds(50);
 constexpr size_t kMostShown = 300;  // of a server's words
 constexpr size_t kDigits = 64;
 
+// Of the largest models that are known here a tenth of it.
+constexpr uint64_t kMostChecksumBytes = uint64_t{32} << 20;
+constexpr size_t kMostChecksums = 200'000;
+constexpr size_t kMostVersion = 80;
+constexpr size_t kEventsBetweenLooks = 1024;
+
 // Three shapes: {"error": {"message": ..}}, {"error": "text"}, {"detail": ..}.
 std::string WordsOf(const HttpAnswer& answer) {
-  const Result<Json> json = ParseJson(answer.body);
-  std::string words = answer.body;
+  std::string words = answer.body.substr(0, kMostAnswerBytes);
+  const Result<Json> json = ParseJson(words);
   if (json.ok() && json->is_object()) {
     const Json* error = JsonFind(*json, "error");
     const Json* message = error && error->is_object() ? JsonFind(*error, "message") : error;
@@ -41,15 +53,17 @@ std::string UrlOf(const Server& server, std::string_view path) {
 }
 
 HttpRequest RequestTo(const Server& server, std::string_view path, const std::string& body,
-                      bool post) {
+                      bool post, uint64_t most_bytes = kMostAnswerBytes) {
   HttpRequest request{.url = UrlOf(server, path), .body = body, .post = post};
+  request.most_bytes = most_bytes;
   request.seconds = server.seconds;
   request.poll = server.poll;
   return request;
 }
 
-Result<Json> AnswerOf(const HttpRequest& request, std::string_view path) {
-  NXDKIT_ASSIGN(const HttpAnswer answer, Http(request));
+// What a server says that has understood.
+Result<std::string> GoodAnswerOf(const HttpRequest& request, std::string_view path) {
+  NXDKIT_ASSIGN(HttpAnswer answer, Http(request));
   if (answer.status == kNotFound)
     return Unsupported("the server has no {}", path)
         .in(request.url)
@@ -60,12 +74,20 @@ Result<Json> AnswerOf(const HttpRequest& request, std::string_view path) {
                  fmt::format("the server answers {}: {}", answer.status, WordsOf(answer)))
         .in(request.url);
   }
-  if (answer.body.empty()) return Json::object();
-  Result<Json> json = ParseJson(answer.body);
-  if (!json.ok() || !json->is_object())
-    return Corrupt("the answer is not a JSON object: {}",
-                   EscapeControl(answer.body.substr(0, kMostShown)))
-        .in(request.url);
+  return std::move(answer.body);
+}
+
+Error NotAnObject(const HttpRequest& request, const std::string& answer) {
+  return Corrupt("the answer is not a JSON object: {}",
+                 EscapeControl(std::string_view(answer).substr(0, kMostShown)))
+      .in(request.url);
+}
+
+Result<Json> AnswerOf(const HttpRequest& request, std::string_view path) {
+  NXDKIT_ASSIGN(const std::string answer, GoodAnswerOf(request, path));
+  if (answer.empty()) return Json::object();
+  Result<Json> json = ParseJson(answer);
+  if (!json.ok() || !json->is_object()) return NotAnObject(request, answer);
   return json;
 }
 
@@ -75,26 +97,97 @@ Status Tell(const Server& server, std::string_view path) {
   return OkStatus();
 }
 
-bool IsDigest(const Json& value) {
-  return value.is_string() && value.get_ref<const std::string&>().size() == kDigits &&
-         value.get_ref<const std::string&>().find_first_not_of("0123456789abcdef") ==
-             std::string::npos;
+bool IsDigest(std::string_view text) {
+  return text.size() == kDigits && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
+
+Error NotADigest(std::string_view key, std::string_view found) {
+  return Corrupt("found {}, expected 64 hexadecimal digits",
+                 EscapeControl(found.substr(0, kMostShown)))
+      .member(EscapeControl(ShortName(key)));
+}
+
+// {"checksums": {"key": "64 digits", ..}, ..} as it comes: an answer that holds anything else takes
+// no memory beside itself. It stops where the time for the whole question is over.
+class ChecksumReader : public JsonHandler {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  ChecksumReader(const Server& server, Clock::time_point until) : server_(server), until_(until) {}
+
+  Status Key(std::string_view key) override {
+    key_ = key;
+    return Look();
+  }
+  Status String(std::string_view value) override {
+    if (depth_ != kInChecksums) return Value();
+    if (!IsDigest(value)) return NotADigest(key_, value);
+    if (!found_.emplace(key_, value).second)
+      return Corrupt("two digests have the same name").member(EscapeControl(ShortName(key_)));
+    if (found_.size() > kMostChecksums) return OverLimit("over {} digests", kMostChecksums);
+    return OkStatus();
+  }
+  Status Unsigned(uint64_t) override { return Value(); }
+  Status Scalar(JsonKind) override { return Value(); }
+  Status Begin(JsonKind kind, uint64_t) override {
+    NXDKIT_TRY(Value());
+    if (depth_ == 0) is_object_ = kind == JsonKind::kObject;
+    if (depth_ == 1 && is_object_ && kind == JsonKind::kObject && key_ == "checksums") {
+      has_checksums_ = true;
+      depth_ = kInChecksums;
+      return OkStatus();
+    }
+    ++depth_;
+    return OkStatus();
+  }
+  Status End(JsonKind) override {
+    depth_ = depth_ == kInChecksums ? 1 : depth_ - 1;
+    return OkStatus();
+  }
+
+  bool is_object() const { return is_object_; }
+  bool has_checksums() const { return has_checksums_; }
+  std::map<std::string, std::string>& found() { return found_; }
+
+ private:
+  static constexpr int kInChecksums = -1;
+
+  // A value that is no digest.
+  Status Value() {
+    if (depth_ == kInChecksums) return NotADigest(key_, "a value that is no string");
+    return Look();
+  }
+  Status Look() {
+    if (++events_ % kEventsBetweenLooks != 0) return OkStatus();
+    if (server_.poll) NXDKIT_TRY(server_.poll());
+    if (Clock::now() < until_) return OkStatus();
+    return Error(Errc::kIo, fmt::format("the answer is not read after {} s", server_.seconds));
+  }
+
+  const Server& server_;
+  Clock::time_point until_;
+  std::string key_;
+  std::map<std::string, std::string> found_;
+  int depth_ = 0;  // open brackets, or kInChecksums
+  bool is_object_ = false;
+  bool has_checksums_ = false;
+  size_t events_ = 0;
+};
 
 }  // namespace
 
-Result<Json> Ask(const Server& server, std::string_view path, const std::string& body) {
-  return AnswerOf(RequestTo(server, path, body, !body.empty()), path);
+Result<Json> Ask(const Server& server, std::string_view path, const std::string& body,
+                 uint64_t most_bytes) {
+  return AnswerOf(RequestTo(server, path, body, !body.empty(), most_bytes), path);
 }
 
 Result<std::map<std::string, std::string>> ReadDigests(const Json& digests) {
   if (!digests.is_object()) return Corrupt("digests are {}", JsonTypeText(digests));
   std::map<std::string, std::string> out;
   for (const auto& [key, value] : digests.items()) {
-    if (!IsDigest(value))
-      return Corrupt("found {}, expected 64 hexadecimal digits",
-                     EscapeControl(value.dump().substr(0, kMostShown)))
-          .member(EscapeControl(key));
+    if (!value.is_string()) return NotADigest(key, JsonTypeText(value));
+    if (!IsDigest(value.get_ref<const std::string&>()))
+      return NotADigest(key, value.get_ref<const std::string&>());
     out.emplace(key, value.get<std::string>());
   }
   return out;
@@ -151,7 +244,8 @@ Status ReloadWeights(const Server& server, const std::string& folder) {
 
 Status ResetPrefixCache(const Server& server) {
   constexpr std::string_view kPath = "/reset_prefix_cache";
-  for (int tried = 0; tried < kMostResets; ++tried) {
+  const Stopwatch watch;
+  for (int tried = 0; tried < kMostResets && watch.Seconds() < server.seconds; ++tried) {
     NXDKIT_ASSIGN(const Json json, AnswerOf(RequestTo(server, kPath, "", true), kPath));
     const Result<bool> done = JsonBool(json, "success");
     if (!done.ok() || *done) return OkStatus();  // older servers only answer
@@ -175,18 +269,23 @@ Result<std::string> AskVersion(const Server& server) {
   const Json* version = JsonFind(json, "version");
   if (!version || !version->is_string())
     return Corrupt("the answer names no version").in(UrlOf(server, "/version"));
-  return version->get<std::string>();
+  return version->get<std::string>().substr(0, kMostVersion);
 }
 
 Result<std::map<std::string, std::string>> AskChecksums(const Server& server) {
   constexpr std::string_view kPath = "/weight_checker";
-  NXDKIT_ASSIGN(const Json json, Ask(server, kPath, R"({"action":"checksum"})"));
-  const Json* checksums = JsonFind(json, "checksums");
-  if (!checksums || !checksums->is_object())
-    return Corrupt("the answer has no checksums").in(UrlOf(server, kPath));
-  auto digests = ReadDigests(*checksums);
-  if (!digests.ok()) return Error(digests.error()).in(UrlOf(server, kPath));
-  return digests;
+  const HttpRequest request =
+      RequestTo(server, kPath, R"({"action":"checksum"})", true, kMostChecksumBytes);
+  const auto until = ChecksumReader::Clock::now() +
+                     std::chrono::milliseconds(static_cast<int64_t>(server.seconds * 1000));
+  NXDKIT_ASSIGN(const std::string answer, GoodAnswerOf(request, kPath));
+  ChecksumReader reader(server, until);
+  const Status read = ReadJsonStream(answer, reader);
+  if (!read.ok() && (reader.is_object() || read.error().code() != Errc::kCorrupt))
+    return Error(read.error()).in(request.url);
+  if (!reader.is_object()) return NotAnObject(request, answer);
+  if (!reader.has_checksums()) return Corrupt("the answer has no checksums").in(request.url);
+  return std::move(reader.found());
 }
 
 }  // namespace nxdkit::vllm

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <exception>
+#include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,12 +27,15 @@ constexpr size_t kMaxReasonBytes = 160;
 // and a byte order mark. No JSON text may contain it.
 constexpr char kNeverValid = '\x01';
 
+// A part of the text, from its offset.
+using ReadPart = std::function<Status(uint64_t offset, std::span<std::byte> to)>;
+
 // The text, one block at a time. White space before and after the root value is not given out, so
 // that padding of any length costs nothing.
 class Blocks {
  public:
-  Blocks(const File& file, uint64_t offset, uint64_t bytes, uint64_t run_bytes)
-      : file_(file),
+  Blocks(const ReadPart& read, uint64_t offset, uint64_t bytes, uint64_t run_bytes)
+      : read_(read),
         next_(offset),
         end_(offset + bytes),
         run_bytes_(run_bytes),
@@ -88,7 +93,7 @@ class Blocks {
       return;
     }
     const auto bytes = static_cast<size_t>(std::min<uint64_t>(block_.size(), end_ - next_));
-    Status read = file_.ReadAt(next_, std::as_writable_bytes(std::span(block_.data(), bytes)));
+    Status read = read_(next_, std::as_writable_bytes(std::span(block_.data(), bytes)));
     if (!read.ok()) {
       error_ = std::move(read).error();
       return;
@@ -98,7 +103,7 @@ class Blocks {
     filled_ = bytes;
   }
 
-  const File& file_;
+  const ReadPart& read_;
   uint64_t next_;  // file offset of the byte after the block
   uint64_t end_;
   uint64_t run_bytes_;
@@ -151,8 +156,8 @@ class Sax {
  public:
   using Json = nlohmann::json;
 
-  Sax(const File& file, uint64_t end, Blocks& blocks, JsonHandler& handler, int max_depth)
-      : file_(file), end_(end), blocks_(blocks), handler_(handler), max_depth_(max_depth) {}
+  Sax(const ReadPart& read, uint64_t end, Blocks& blocks, JsonHandler& handler, int max_depth)
+      : read_(read), end_(end), blocks_(blocks), handler_(handler), max_depth_(max_depth) {}
 
   std::optional<Error>& error() { return error_; }
 
@@ -205,11 +210,11 @@ class Sax {
   std::string LastByte() const {
     if (blocks_.offset() >= end_) return "ends too early";
     std::byte byte{};
-    if (!file_.ReadAt(blocks_.offset(), std::span(&byte, 1)).ok()) return "error";
+    if (!read_(blocks_.offset(), std::span(&byte, 1)).ok()) return "error";
     return fmt::format("error at byte 0x{:02x}", static_cast<unsigned>(byte));
   }
 
-  const File& file_;
+  const ReadPart& read_;
   uint64_t end_;
   Blocks& blocks_;
   JsonHandler& handler_;
@@ -217,6 +222,23 @@ class Sax {
   int depth_ = 0;
   std::optional<Error> error_;
 };
+
+Status Parse(const ReadPart& read, uint64_t offset, uint64_t bytes, JsonHandler& handler,
+             const JsonStreamLimits& limits) {
+  Blocks blocks(read, offset, bytes, limits.run_bytes);
+  Sax sax(read, offset + bytes, blocks, handler, limits.depth);
+  bool parsed = false;
+  try {
+    parsed = nlohmann::json::sax_parse(BlockIterator(&blocks), BlockIterator(&blocks), &sax);
+  } catch (const std::exception& exception) {
+    return Error(Errc::kInternal, fmt::format("JSON parser: {}", exception.what()))
+        .at(blocks.offset());
+  }
+  if (blocks.error()) return std::move(*blocks.error());
+  if (sax.error()) return std::move(*sax.error());
+  if (!parsed) return Error(Errc::kInternal, "JSON parser stopped without a reason");
+  return OkStatus();
+}
 
 }  // namespace
 
@@ -230,20 +252,16 @@ std::string_view JsonKindName(JsonKind kind) {
 
 Status ReadJsonStream(const File& file, uint64_t offset, uint64_t bytes, JsonHandler& handler,
                       const JsonStreamLimits& limits) {
-  Blocks blocks(file, offset, bytes, limits.run_bytes);
-  Sax sax(file, offset + bytes, blocks, handler, limits.depth);
-  bool parsed = false;
-  try {
-    parsed = nlohmann::json::sax_parse(BlockIterator(&blocks), BlockIterator(&blocks), &sax);
-  } catch (const std::exception& exception) {
-    return Error(Errc::kInternal, fmt::format("JSON parser: {}", exception.what()))
-        .in(file.path())
-        .at(blocks.offset());
-  }
-  if (blocks.error()) return std::move(*blocks.error()).in(file.path());
-  if (sax.error()) return std::move(*sax.error()).in(file.path());
-  if (!parsed) return Error(Errc::kInternal, "JSON parser stopped without a reason");
-  return OkStatus();
+  const ReadPart read = [&](uint64_t at, std::span<std::byte> to) { return file.ReadAt(at, to); };
+  return Parse(read, offset, bytes, handler, limits).in(file.path());
+}
+
+Status ReadJsonStream(std::string_view text, JsonHandler& handler, const JsonStreamLimits& limits) {
+  const ReadPart read = [&](uint64_t at, std::span<std::byte> to) {
+    std::memcpy(to.data(), text.substr(at).data(), to.size());
+    return OkStatus();
+  };
+  return Parse(read, 0, text.size(), handler, limits);
 }
 
 }  // namespace nxdkit

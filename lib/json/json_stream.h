@@ -42,5 +42,8 @@ struct JsonStreamLimits {
 // UTF-8 without lone surrogates. kCorrupt with the offset on a syntax error or too deep a nest.
 Status ReadJsonStream(const File& file, uint64_t offset, uint64_t bytes, JsonHandler& handler,
                       const JsonStreamLimits& limits = {});
+// The same of a text in memory, for which a tree would take twenty times as much.
+Status ReadJsonStream(std::string_view text, JsonHandler& handler,
+                      const JsonStreamLimits& limits = {});
 
 }  // namespace nxdkit

@@ -153,6 +153,85 @@ TEST_F(EngineCheck, FaultsOfAServerAreErrors) {
   }
 }
 
+// As the JSON of a server that wants to fill the memory: a tree of these has twenty times as much.
+TEST_F(EngineCheck, AnAnswerOfNothingButBracketsTakesNoMemory) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers take address space of their own";
+#endif
+  std::string body = R"({"checksums":{},"more":[0)";
+  body.reserve(size_t{31} << 20);
+  while (body.size() < (size_t{30} << 20)) body += ",[],0";
+  const HttpPeer peer([&](const std::string& path, const std::string&) {
+    return PeerAnswer{.body = path == "/version" ? R"({"version":"0.32.0"})" : body + "]}"};
+  });
+  // Within a memory that holds the answer a few times: what is beside it is the program's own.
+  const ProcessResult result =
+      RunProcess({"sh", "-c", "ulimit -v 600000; exec \"$0\" \"$@\"", Workshop::Tool("ckpt-verify"),
+                  "--engine", peer.url(), "-j", "1", model_});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("answers for no parameter"));
+}
+
+TEST_F(EngineCheck, AnAnswerThatIsTooLongIsNotRead) {
+  const HttpPeer peer([&](const std::string& path, const std::string&) {
+    if (path == "/version") return PeerAnswer{.body = R"({"version":"0.32.0"})"};
+    return PeerAnswer{.body = R"({"checksums":{)" + std::string(size_t{33} << 20, ' ') + "}}"};
+  });
+  const ProcessResult result = Verify(model_, peer);
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("the answer is longer than 33554432 bytes"));
+  const HttpPeer version([&](const std::string&, const std::string&) {
+    return PeerAnswer{.body = "{\"version\":\"" + std::string(size_t{1} << 20, 'v') + "\"}"};
+  });
+  EXPECT_EQ(Verify(model_, version).exit_code, 6);
+}
+
+// What a server says is cut and shown: not a megabyte of it, and no order to the terminal.
+TEST_F(EngineCheck, TheServersWordsAreShort) {
+  const std::string name(100'000, 'n');
+  const std::string digest(64, 'a');
+  const struct {
+    PeerAnswer answer;
+    std::string version = "0.32.0";
+    int exit_code;
+    std::string message;
+  } rows[] = {
+      {{.status = 500, .body = "{\"error\":\"\\u001b[2J" + name + "\"}"},
+       "0.32.0",
+       5,
+       "the server answers 500: \\x1b[2Jnnn"},
+      {{.status = 500, .body = std::string(1'000'000, 'w')}, "0.32.0", 5, "answers 500: www"},
+      {{.body = "{\"checksums\":{\"" + name + "\":\"" + digest + "\"}}"},
+       "0.32.0",
+       4,
+       "the engine answers for nnn"},
+      {{.body = "{\"checksums\":{\"" + name + "\":\"" + name + "\"}}"},
+       "0.32.0",
+       3,
+       "expected 64 hexadecimal"},
+      {{.body = "{\"checksums\":{\"a\":\"" + digest + "\",\"a\":\"" + digest + "\"}}"},
+       "0.32.0",
+       3,
+       "two digests have the same name"},
+      {{.body = "{\"checksums\":{\"a\":[]}}"}, "0.32.0", 3, "expected 64 hexadecimal"},
+      {{.body = Json({{"checksums", checksums_}}).dump()}, "1\x1b[2J" + name, 0, ""},
+  };
+  for (const auto& row : rows) {
+    const HttpPeer peer([&](const std::string& path, const std::string&) {
+      return path == "/version" ? PeerAnswer{.body = Json({{"version", row.version}}).dump()}
+                                : row.answer;
+    });
+    for (const Words& more : {Words{}, Words{"--json"}}) {
+      const ProcessResult result = Verify(model_, peer, more);
+      EXPECT_EQ(result.exit_code, row.exit_code) << row.message << result.err.substr(0, 500);
+      EXPECT_THAT(result.err, HasSubstr(row.message));
+      EXPECT_LT(result.err.size(), 3000u) << row.message;
+      EXPECT_LT(result.out.size(), 5000u) << row.message;
+      EXPECT_EQ((result.out + result.err).find('\x1b'), std::string::npos);
+    }
+  }
+}
+
 TEST_F(EngineCheck, IsAQuestionOfItsOwn) {
   EXPECT_EQ(Workshop::Verify(model_, "--engine http://127.0.0.1:1 --against x").exit_code, 2);
   EXPECT_EQ(Workshop::Verify(model_, "--dtype bf16").exit_code, 2);

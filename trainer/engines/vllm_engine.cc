@@ -30,6 +30,12 @@ struct Abilities {
   VllmEndpoint endpoint = VllmEndpoint::kCompletions;
 };
 
+// A token with its log-probability has some 100 bytes, and its text.
+uint64_t MostAnswerBytes(std::span<const RolloutRequest> requests, int64_t seq_len) {
+  constexpr uint64_t kOfAToken = 512;
+  return vllm::kMostAnswerBytes + requests.size() * static_cast<uint64_t>(seq_len) * kOfAToken;
+}
+
 class VllmEngine : public RolloutEngine {
  public:
   Result<EngineFacts> Load(const EngineOptions& options,
@@ -251,7 +257,8 @@ class VllmEngine : public RolloutEngine {
     const std::string id = fmt::format("step-{}-prompt-{}-{}-try-{}", first.step,
                                        first.prompt_index, first.sample_index, attempt);
     const Json body = GenerateBody(abilities_.endpoint, requests, other().seq_len, id);
-    NXDKIT_ASSIGN(const Json answer, vllm::Ask(server, PathOf(abilities_.endpoint), body.dump()));
+    NXDKIT_ASSIGN(const Json answer, vllm::Ask(server, PathOf(abilities_.endpoint), body.dump(),
+                                               MostAnswerBytes(requests, other().seq_len)));
     // A server whose answers make no sense has failed as one that gives none.
     const auto failed = [&](const Error& error) {
       return Error(Errc::kIo, "the server's answer cannot be used: " + error.ToString())

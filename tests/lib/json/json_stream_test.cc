@@ -172,6 +172,19 @@ TEST(JsonStream, MessagesAreShortAndPrintable) {
   for (const char c : outcome.status.error().message()) EXPECT_TRUE(c >= ' ' && c <= '~');
 }
 
+TEST(JsonStream, OfATextInMemory) {
+  Recorder recorder;
+  const std::string text = " {\"a\": [1, \"b\"]} ";
+  ASSERT_TRUE(ReadJsonStream(text, recorder).ok());
+  EXPECT_EQ(recorder.text, "{@1 k:a [@7 u:1 s:b ] }");
+  const Status cut = ReadJsonStream(std::string_view(text).substr(0, 10), recorder);
+  ASSERT_FALSE(cut.ok());
+  EXPECT_EQ(cut.error().code(), Errc::kCorrupt);
+  EXPECT_EQ(cut.error().offset(), 10u);
+  EXPECT_THAT(cut.error().message(), HasSubstr("ends too early"));
+  EXPECT_FALSE(ReadJsonStream("", recorder).ok());
+}
+
 TEST(JsonStream, FileThatShrank) {
   MemoryFile memory;
   memory.Set("[1,2,3]");
