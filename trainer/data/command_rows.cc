@@ -1,11 +1,14 @@
 #include "trainer/data/command_rows.h"
 
+#include <fmt/core.h>
 #include <poll.h>
 
+#include <chrono>
 #include <optional>
 #include <utility>
 
 #include "lib/base/errors.h"
+#include "lib/base/stopwatch.h"
 #include "lib/system/child.h"
 #include "lib/system/last_words.h"
 #include "lib/system/process.h"
@@ -25,7 +28,7 @@ class Lines {
   Status Run(Child& child) {
     child.in.Close();
     while (!ended_) {
-      NXDKIT_TRY(StopIfInterrupted());
+      NXDKIT_TRY(Patient(child));
       pollfd waiting[] = {{child.out.fd(), POLLIN, 0},
                           {child.err.is_open() ? child.err.fd() : -1, POLLIN, 0}};
       ::poll(waiting, 2, kPollMilliseconds);
@@ -35,7 +38,7 @@ class Lines {
     if (!rest_.empty()) NXDKIT_TRY(Take(rest_));
     // Its output has ended: so will it.
     while (!child.process.WaitForEnd(std::chrono::milliseconds(kPollMilliseconds)))
-      NXDKIT_TRY(StopIfInterrupted());
+      NXDKIT_TRY(Patient(child));
     child.End();
     words.Read(child);
     return OkStatus();
@@ -45,9 +48,20 @@ class Lines {
   LastWords words;
 
  private:
+  Status Patient(Child& child) {
+    NXDKIT_TRY(StopIfInterrupted());
+    if (silent_.Seconds() < std::chrono::duration<double>(command_.patience).count())
+      return OkStatus();
+    words.Read(child);
+    return words.AddTo(Error(
+        Errc::kIo, fmt::format("the program has said nothing for {} s after {} rows",
+                               std::chrono::duration<double>(command_.patience).count(), count_)));
+  }
+
   Status Read(Child& child) {
     const std::optional<std::string_view> some = ReadSome(child.out, buffer_);
     if (!some) return OkStatus();
+    silent_ = Stopwatch();
     ended_ = some->empty();
     for (std::string_view left = *some; !left.empty();) {
       const size_t end = left.find('\n');
@@ -75,6 +89,7 @@ class Lines {
   std::string rest_;
   uint64_t count_ = 0;
   bool ended_ = false;
+  Stopwatch silent_;
 };
 
 struct CommandEnd {
@@ -84,12 +99,13 @@ struct CommandEnd {
   LastWords words;
 };
 
-Result<CommandEnd> RunForRows(const RowCommand& command, const EachRow& each) {
+Result<CommandEnd> RunForRows(const RowCommand& command, std::vector<std::string> environment,
+                              const EachRow& each) {
   const std::optional<std::string> program = FindProgram(command.words[0]);
   if (!program) return NotFound("no such program, or it may not be executed").in(command.words[0]);
-  NXDKIT_ASSIGN(
-      Child child,
-      StartChild({.program = *program, .words = command.words, .environment = WholeEnvironment()}));
+  NXDKIT_ASSIGN(Child child, StartChild({.program = *program,
+                                         .words = command.words,
+                                         .environment = std::move(environment)}));
   Lines lines(command, each);
   NXDKIT_TRY(lines.Run(child).in(command.source));
   return CommandEnd{child.process.exit_code(), child.process.EndText(), lines.count(), lines.words};
@@ -106,7 +122,7 @@ Status Check(const RowCommand& command, const CommandEnd& end) {
 
 Status ReadCommandRows(const RowCommand& command, const EachRow& each) {
   if (command.words.empty()) return BadUsage("no program is named").in(command.source);
-  NXDKIT_ASSIGN(const CommandEnd end, RunForRows(command, each));
+  NXDKIT_ASSIGN(const CommandEnd end, RunForRows(command, WholeEnvironment(), each));
   return Check(command, end);
 }
 
@@ -115,7 +131,8 @@ Status ReadTableRows(const std::string& path, const std::vector<std::string>& wa
   constexpr std::string_view kHint =
       "python3 -m pip install pyarrow, or name a program that prints the rows as JSON Lines: "
       "exec:COMMAND";
-  RowCommand command = {.words = {"python3", "-B", "-c", std::string(kTableProgram), path},
+  // Isolated: else a json.py of the working directory would run in the place of Python's own.
+  RowCommand command = {.words = {"python3", "-I", "-B", "-c", std::string(kTableProgram), path},
                         .source = path,
                         .what = "row"};
   command.words.insert(command.words.end(), wanted.begin(), wanted.end());
@@ -123,7 +140,8 @@ Status ReadTableRows(const std::string& path, const std::vector<std::string>& wa
     return Unsupported("tables are read by python3 with pyarrow, and there is no python3")
         .in(path)
         .hint(kHint);
-  NXDKIT_ASSIGN(const CommandEnd end, RunForRows(command, each));
+  NXDKIT_ASSIGN(const CommandEnd end,
+                RunForRows(command, WithoutRelativePlaces(WholeEnvironment()), each));
   if (end.exit_code == kNoPyarrow)
     return Unsupported("tables are read by python3 with pyarrow, which it does not have")
         .in(path)

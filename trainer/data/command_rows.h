@@ -1,6 +1,7 @@
 // PRIVATE to trainer/data. Rows that a program prints.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,11 +14,14 @@ struct RowCommand {
   std::vector<std::string> words;  // words[0]: a path, or a name to find in PATH
   std::string source;              // what errors are about
   std::string_view what = "line";  // what a row is there
+  // So long it may say nothing, and take to end when it has closed its output.
+  std::chrono::milliseconds patience = std::chrono::hours(1);
 };
 
 // Runs the program with nothing to read, and calls `each` for every line of its output: JSON Lines.
 // It is ended when `each` fails, on Ctrl-C, and with us. kNotFound where there is no such program,
-// kIo with the end of its standard error when it fails, kLimit for rows of over kMaxRowBytes.
+// kIo with the end of its standard error when it fails or is silent for too long, kLimit for rows
+// of over kMaxRowBytes.
 Status ReadCommandRows(const RowCommand& command, const EachRow& each);
 
 // Rows of a parquet or arrow file: a program of ours for python3, which has to have pyarrow. Of the

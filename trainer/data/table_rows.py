@@ -1,13 +1,21 @@
-"""The rows of a parquet or arrow file as JSON Lines, for the trainer: python3 -c TEXT FILE COLUMN...
+"""The rows of a parquet or arrow file as JSON Lines, for the trainer: python3 -I -c TEXT FILE COLUMN...
 
 Only the columns that are named are read. Where one of them is missing, the rows have the names of all others
 too. Exit code 69: there is no pyarrow.
+
+Isolated (-I), so that no module of the working directory is taken for one of these. What -I leaves out beside
+that is where pyarrow may be, and is looked at last: absolute places of PYTHONPATH, and the user's own packages.
 """
 
 import decimal
 import json
 import os
+import site
 import sys
+
+sys.path += [place for place in os.environ.get("PYTHONPATH", "").split(":") if place.startswith("/")]
+if sys.prefix == sys.base_prefix:  # in a virtual environment they count only where it says so
+    site.addsitedir(site.getusersitepackages())
 
 try:
     import pyarrow

@@ -22,8 +22,10 @@ constexpr const char* kServe =
     "--max-model-len {max_model_len} --max-num-seqs {max_num_seqs} --logprobs-mode {logprobs_mode} "
     "--skip-tokenizer-init --enable-scale-out --generation-config vllm --shutdown-timeout 20 "
     "--no-enable-chunked-prefill";
+// The last one: what it starts takes no module of the working directory for one of its own.
 const std::vector<std::string> kServeVariables = {"VLLM_SERVER_DEV_MODE=1", "HF_HUB_OFFLINE=1",
-                                                  "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1"};
+                                                  "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1",
+                                                  "PYTHONSAFEPATH=1"};
 constexpr std::string_view kBind = "VLLM_CPU_OMP_THREADS_BIND=";
 
 constexpr std::array<std::string_view, 16> kOthersPrefixes = {

@@ -14,6 +14,7 @@
 #include "formats/models/gqa.h"
 #include "formats/rollout/bundle.h"
 #include "lib/base/errors.h"
+#include "lib/base/stopwatch.h"
 #include "lib/json/json.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -39,6 +40,8 @@ constexpr std::string_view kOutsideOfGraph[] = {"_name_or_path",
                                                 "initializer_range"};
 
 constexpr char kVendorCompiler[] = "neuronx-cc";
+
+constexpr double kMostVersionSeconds = 120;  // Python on a slow file system takes many
 
 constexpr char kSampling[] = "{sampling}";
 
@@ -160,7 +163,7 @@ std::string GraphText(const std::string& config_text, const rollout::NeuronConfi
 std::vector<std::string> CompilerEnvironment(const std::vector<std::string>& more) {
   std::vector<std::string_view> names(std::begin(kNames), std::end(kNames));
   names.insert(names.end(), more.begin(), more.end());
-  std::vector<std::string> out = EnvironmentOf(names, kPrefixes);
+  std::vector<std::string> out = WithoutRelativePlaces(EnvironmentOf(names, kPrefixes));
   std::ranges::sort(out);
   return out;
 }
@@ -230,8 +233,14 @@ Result<std::string> CompilerVersion(const std::function<Status()>& poll) {
   const Result<File> log = File::OpenTemporary();
   if (!log.ok()) return std::string();
   const std::string path = fmt::format("/proc/self/fd/{}", log->fd());
+  const Stopwatch watch;
+  const auto limited = [&]() -> Status {
+    if (poll) NXDKIT_TRY(poll());
+    if (watch.Seconds() < kMostVersionSeconds) return OkStatus();
+    return Error(Errc::kIo, "it does not say its version").in(kVendorCompiler);
+  };
   const Result<CommandResult> result =
-      RunCommand({{kVendorCompiler, "--version"}, CompilerEnvironment({}), path, poll});
+      RunCommand({{kVendorCompiler, "--version"}, CompilerEnvironment({}), path, limited});
   if (!result.ok() && result.error().code() == Errc::kInterrupted) return result.error();
   return result.ok() && result->exit_code == 0 ? VersionIn(result->last_lines) : std::string();
 }

@@ -3,8 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+
+#include "lib/system/process.h"
 #include "tests/lib/expect_error.h"
 #include "tests/lib/temp_folder.h"
+#include "trainer/data/command_rows.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -224,6 +229,22 @@ TEST_F(CommandRows, FaultsAreThoseOfTheProgram) {
   EXPECT_EQ(none->file(), "no-such-program");
 }
 
+TEST_F(CommandRows, AreNotWaitedForWithoutAnEnd) {
+  const auto run = [](const std::string& script) {
+    RowCommand command{.words = {"sh", "-c", script}, .source = "exec:it"};
+    command.patience = std::chrono::milliseconds(300);
+    return ReadCommandRows(command, [](const auto&, uint64_t) { return OkStatus(); });
+  };
+  const std::string row = R"(echo '{"prompt": "1", "answer": 2}'; )";
+  for (const char* rest : {"exec sleep 1000", "exec >&-; sleep 1000"}) {
+    const auto error = ExpectError(run(row + "echo oh >&2; " + rest), Errc::kIo,
+                                   "the program has said nothing for 0.3 s after 1 rows");
+    ASSERT_TRUE(error) << rest;
+    EXPECT_EQ(error->file(), "exec:it");
+    EXPECT_THAT(error->message(), HasSubstr("oh"));
+  }
+}
+
 TEST_F(CommandRows, OfEndlessLinesOneRowIsHeld) {
   ExpectError(Run("while :; do printf '%065536d' 0; done"), Errc::kLimit,
               "line 1: a row is over the limit of 67108864 bytes");
@@ -244,6 +265,44 @@ TEST_F(CommandRows, TablesNeedPyarrow) {
   EXPECT_THAT(error->hint(), HasSubstr("pip install pyarrow"));
   EXPECT_EQ(error->file(), folder_ / "rows.parquet");
   ::setenv("PATH", path.c_str(), 1);
+}
+
+// Python looks for modules in the working directory first, and the helper needs json and pyarrow.
+// What stands for pyarrow here says whether it was asked.
+TEST_F(CommandRows, TablesAreReadWithoutTheModulesOfTheWorkingDirectory) {
+  if (!FindProgram("python3")) GTEST_SKIP() << "there is no python3";
+  WriteText(folder_ / "rows.parquet", "PAR1");
+  const std::string mark = folder_ / "mark";
+  const std::string place = folder_ / "here";
+  std::filesystem::create_directory(place);
+  for (const char* module : {"json", "decimal", "pyarrow", "site", "os", "usercustomize"})
+    WriteText(place + "/" + module + ".py", "open('" + mark + "', 'w')\n");
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(place);
+  for (const char* list : {"", ".", ":", "../here:"}) {
+    ::setenv("PYTHONPATH", list, 1);
+    const auto rows = Dataset::Load(folder_ / "rows.parquet", maker_, options_);
+    EXPECT_FALSE(rows.ok());
+    EXPECT_FALSE(std::filesystem::exists(mark)) << "code of the working directory was run";
+  }
+  ::unsetenv("PYTHONPATH");
+  std::filesystem::current_path(here);
+}
+
+// As modules of a cluster name the places of packages: those come after Python's own.
+TEST_F(CommandRows, PyarrowMayBeInAPlaceOfPythonpath) {
+  if (!FindProgram("python3")) GTEST_SKIP() << "there is no python3";
+  if (std::system("python3 -I -c 'import pyarrow' 2> /dev/null") == 0)
+    GTEST_SKIP() << "python3 has a pyarrow of its own";
+  WriteText(folder_ / "rows.parquet", "PAR1");
+  std::filesystem::create_directories(folder_ / "packages/pyarrow");
+  WriteText(folder_ / "packages/pyarrow/__init__.py",
+            "class ArrowException(Exception): pass\nraise OSError('this one was asked')\n");
+  WriteText(folder_ / "packages/json.py", "raise OSError('and this one')\n");
+  ::setenv("PYTHONPATH", (folder_ / "packages").c_str(), 1);
+  ExpectError(Dataset::Load(folder_ / "rows.parquet", maker_, options_), Errc::kIo,
+              "this one was asked");
+  ::unsetenv("PYTHONPATH");
 }
 
 }  // namespace
