@@ -1,6 +1,7 @@
 #include "formats/compile_cache/entry_lock.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@ namespace nxdkit::neff {
 namespace {
 
 constexpr int kWaitMilliseconds = 50;
+constexpr int kMostGone = 100;  // each needs another process to replace the folder in between
 
 }  // namespace
 
@@ -23,12 +25,15 @@ Result<std::optional<FolderLock>> TryLock(const std::string& folder, FolderLock:
 
 Result<FolderLock> WaitForLock(const std::string& folder, FolderLock::Mode mode,
                                const std::function<Status()>& poll) {
-  for (;;) {
-    NXDKIT_ASSIGN(std::optional<FolderLock> lock, TryLock(folder, mode));
-    if (lock) return *std::move(lock);
+  for (int gone = 0; gone < kMostGone;) {
+    NXDKIT_ASSIGN(FolderLock lock, FolderLock::Try(folder, mode));
+    const bool busy = lock.state() == FolderLock::State::kBusy;
+    if (!busy && lock.IsAt(folder)) return lock;
+    if (!busy) ++gone;
     if (poll) NXDKIT_TRY(poll());
     ::poll(nullptr, 0, kWaitMilliseconds);
   }
+  return Error(Errc::kIo, fmt::format("the folder was another one {} times", kMostGone)).in(folder);
 }
 
 bool IsHeld(const std::string& path) {

@@ -80,10 +80,12 @@ Result<std::optional<CacheSlot>> CacheSlot::Use(const std::string& root,
 Result<CacheSlot> CacheSlot::Make(const std::string& root, const std::string& compiler,
                                   const std::string& module, const Poll& poll) {
   const std::string path = JoinPath(JoinPath(root, compiler), module);
-  for (;;) {
+  constexpr int kMostTries = 1000;
+  for (int tried = 1;; ++tried) {
     NXDKIT_TRY(MakeFolders(path));
     Result<FolderLock> lock = WaitForLock(path, FolderLock::Mode::kExclusive, poll);
-    if (!lock.ok() && lock.error().code() == Errc::kNotFound) continue;  // pruned meanwhile
+    const bool pruned = !lock.ok() && lock.error().code() == Errc::kNotFound;  // meanwhile
+    if (pruned && tried < kMostTries) continue;
     if (!lock.ok()) return std::move(lock).error();
     NXDKIT_ASSIGN(CacheEntry entry, ReadEntry(path));
     return CacheSlot(std::move(entry), *std::move(lock));

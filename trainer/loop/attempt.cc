@@ -27,6 +27,7 @@ constexpr const char* kFolder = "attempts";
 constexpr const char* kDone = "DONE";
 constexpr const char* kLooks = ".looks-";  // + the number of the attempt
 constexpr uint64_t kMostBytes = 64 << 10;
+constexpr int kMostTries = 1000;
 
 std::string FolderOf(const std::string& run_folder) { return JoinPath(run_folder, kFolder); }
 std::string FileOf(const std::string& run_folder, int64_t number) {
@@ -76,15 +77,21 @@ Status Touch(const std::string& path) {
 Result<Attempt> Attempt::Claim(const std::string& run_folder) {
   const std::string folder = FolderOf(run_folder);
   NXDKIT_TRY(MakeFolders(folder));
-  while (true) {
+  // Each number once: a listing over a network may not show yet what is there.
+  int64_t mine = 0;
+  for (int tried = 0; tried < kMostTries; ++tried) {
     NXDKIT_ASSIGN(const std::vector<int64_t> numbers, NumbersIn(folder));
-    const int64_t last = numbers.empty() ? 0 : std::ranges::max(numbers);
-    NXDKIT_ASSIGN(const bool made, MakeFile(FileOf(run_folder, last + 1), WhoWeAre()));
+    mine = std::max(numbers.empty() ? 0 : std::ranges::max(numbers), mine) + 1;
+    NXDKIT_ASSIGN(const bool made, MakeFile(FileOf(run_folder, mine), WhoWeAre()));
     if (!made) continue;
     // None of them is asked about any more: the newest one is.
     for (const int64_t number : numbers) ::unlink(FileOf(run_folder, number).c_str());
-    return Attempt(run_folder, last + 1);
+    return Attempt(run_folder, mine);
   }
+  return Error(Errc::kIo,
+               fmt::format("{} attempts after the last one that is listed are there", kMostTries))
+      .in(folder)
+      .hint("remove the files of attempts that have ended");
 }
 
 Status Attempt::Check() const {

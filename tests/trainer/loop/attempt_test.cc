@@ -53,6 +53,14 @@ TEST_F(AttemptTest, WhatIsDoneIsMarkedByTheNewestOnly) {
   EXPECT_EQ(KindOf(run_ + "/DONE"), PathKind::kMissing);
 }
 
+// As of a file that a listing does not show: the next number is taken, and not the same for ever.
+TEST_F(AttemptTest, ANumberThatIsTakenIsNotTriedAgain) {
+  ASSERT_TRUE(MakeFolders(run_ + "/attempts").ok());
+  folder_.Write("run/attempts/2147483646", "x");
+  folder_.Write("run/attempts/2147483647", "not looked at: it is no number of ours");
+  EXPECT_EQ(Claim().number(), 2147483648);
+}
+
 TEST_F(AttemptTest, OtherNamesAreNotNumbers) {
   ASSERT_TRUE(MakeFolders(run_ + "/attempts").ok());
   folder_.Write("run/attempts/notes", "x");
