@@ -10,7 +10,8 @@ namespace nxdkit::lora {
 namespace {
 
 constexpr int64_t kMaxRank = 1 << 16;
-constexpr size_t kMaxNames = 100'000;
+// In each list. Every module of the file is compared with each of them.
+constexpr size_t kMaxNames = 10'000;
 
 // Keys that say nothing about what the tensors mean, once an adapter is trained.
 constexpr std::string_view kSilent[] = {"auto_mapping",

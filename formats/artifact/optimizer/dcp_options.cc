@@ -16,6 +16,8 @@ using torch::PickleDict;
 using torch::PickleValue;
 
 constexpr std::string_view kParams = "params";
+// torch's optimizers have some ten; each new one is compared with those before it.
+constexpr size_t kMostOptions = 256;
 
 // The options of one group, by name, and the key of the last one for messages.
 struct Group {
@@ -88,6 +90,9 @@ class Reader {
                   : Status(Corrupt("{} of {} has another value under another of its names", option,
                                    source_.params[i].name));
     }
+    if (options_[i].size() == kMostOptions)
+      return Unsupported("{} has over {} options of an optimizer", source_.model->params[i].name,
+                         kMostOptions);
     options_[i].push_back({{option}, value});
     return OkStatus();
   }
