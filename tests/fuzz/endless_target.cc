@@ -1,0 +1,10 @@
+// Takes for ever on its input: that it fails shows that the time of an input is limited.
+#include <cstddef>
+#include <cstdint>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t*, size_t) {
+  volatile bool endless = true;
+  while (endless) {
+  }
+  return 0;
+}
