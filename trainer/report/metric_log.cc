@@ -2,13 +2,15 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <set>
 
+#include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
 #include "lib/system/lines.h"
-#include "trainer/base/characters.h"
 #include "lib/yaml/value.h"
+#include "trainer/base/characters.h"
 #include "trainer/report/run_files.h"
 
 namespace nxdkit::trainer {
@@ -48,6 +50,19 @@ std::string OneLine(const Json& value) {
   return "{" + text + "}";
 }
 
+// Of a model's text, line feeds and tabs are layout; what else controls a terminal is shown, not
+// sent: whoever prints the log would run it.
+std::string Readable(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find_first_of("\n\t"), text.size());
+    out += EscapeControl(text.substr(0, end));
+    if (end < text.size()) out += text[end];
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
 // generations.log anew from its records. A folder that has none is another trainer's: its samples
 // carry no step and are all kept.
 Result<AppendFile> ContinueSamples(const std::string& folder, bool has_records) {
@@ -79,8 +94,9 @@ std::string GenerationLine(int64_t step, const Generation& sample) {
 }
 
 std::string GenerationText(const Generation& sample) {
-  return fmt::format("[prompt] {}\n[output] {}\n[ground_truth] {}\n[score] {}\n\n", sample.prompt,
-                     sample.output, sample.ground_truth, PythonFloat(sample.score));
+  return fmt::format("[prompt] {}\n[output] {}\n[ground_truth] {}\n[score] {}\n\n",
+                     Readable(sample.prompt), Readable(sample.output),
+                     Readable(sample.ground_truth), PythonFloat(sample.score));
 }
 
 Result<MetricLog> MetricLog::Open(const std::string& folder, std::optional<int64_t> resumed_step,

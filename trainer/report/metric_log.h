@@ -60,7 +60,8 @@ class MetricLog {
 std::string MetricLine(int64_t step, const MetricRecord& record);
 // One line of generations.jsonl, with its line feed.
 std::string GenerationLine(int64_t step, const Generation& sample);
-// As in generations.log: four tagged lines and an empty one.
+// As in generations.log: four tagged lines and an empty one. Control characters but line feeds and
+// tabs are escaped.
 std::string GenerationText(const Generation& sample);
 
 }  // namespace nxdkit::trainer

@@ -47,6 +47,16 @@ TEST(MetricLine, NamesThatAreValueAndGroup) {
   }
 }
 
+// A model may say what clears a screen, sets a title, or writes over the line before.
+TEST(GenerationText, SendsNothingToATerminal) {
+  EXPECT_EQ(GenerationText({"\x1b[2Jp", "a\tb\r\n\x1b]0;title\a\x7f",
+                            "\xc2\x9b"
+                            "31m",
+                            0}),
+            "[prompt] \\x1b[2Jp\n[output] a\tb\\x0d\n\\x1b]0;title\\x07\\x7f\n"
+            "[ground_truth] \\xc2\\x9b31m\n[score] 0.0\n\n");
+}
+
 TEST(GenerationText, HasFourTaggedFields) {
   EXPECT_EQ(GenerationText({"p", "line 1\nline 2", "42", 0.9}),
             "[prompt] p\n[output] line 1\nline 2\n[ground_truth] 42\n[score] 0.9\n\n");
