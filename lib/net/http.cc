@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -76,7 +77,8 @@ int Poll(void* to, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return transfer.stopped.ok() ? 0 : 1;
 }
 
-long Milliseconds(double seconds) { return static_cast<long>(seconds * 1000); }
+// None is no limit to libcurl.
+long Milliseconds(double seconds) { return std::max(1L, static_cast<long>(seconds * 1000)); }
 
 class Handle {
  public:

@@ -57,6 +57,8 @@ TEST(Http, ASlowOneIsNotWaitedForForEver) {
       [](const std::string&, const std::string&) { return PeerAnswer{.wait_ms = 60'000}; });
   const HttpRequest request{.url = slow.url(), .body = "{}", .seconds = 0.2};
   EXPECT_TRUE(ExpectError(Http(request), Errc::kIo, "timed out"));
+  const HttpRequest at_once{.url = slow.url(), .body = "{}", .seconds = 0};
+  EXPECT_TRUE(ExpectError(Http(at_once), Errc::kIo, "timed out")) << "none is not for ever";
   HttpRequest polled{.url = slow.url(), .body = "{}"};
   polled.poll = [] { return Status(Error(Errc::kInterrupted, "stop")); };
   EXPECT_TRUE(ExpectError(Http(polled), Errc::kInterrupted, "stop"));
