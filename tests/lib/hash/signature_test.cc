@@ -157,7 +157,7 @@ TEST_F(Signature, RefusesAKeyByWhichAnybodyCanSign) {
   }
   for (std::vector<unsigned char> point : points)
     for (const bool sign : {false, true}) {
-      if (sign) point[31] |= 0x80;
+      if (sign) point[31] = static_cast<unsigned char>(point[31] | 0x80);
       const std::string path = folder_.Write("low.pem", PemOf(point));
       const std::optional<Error> error =
           ExpectError(VerifyEd25519(BytesOf("any text"), forged, path), Errc::kCorrupt,
