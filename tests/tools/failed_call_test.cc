@@ -131,6 +131,12 @@ class Trial {
   }
 
   size_t calls() const { return calls_.size(); }
+  std::vector<size_t> CallsFor(const std::string& path) const {
+    std::vector<size_t> found;
+    for (size_t call = 0; call < calls_.size(); ++call)
+      if (calls_[call].ends_with(" " + path)) found.push_back(call);
+    return found;
+  }
   // Those that are the first of their name for their path.
   std::vector<size_t> DistinctCalls() const {
     std::set<std::string> seen;
@@ -235,6 +241,20 @@ TEST_P(FailedCall, IsAnErrorOrWithoutEffect) {
 }
 INSTANTIATE_TEST_SUITE_P(Commands, FailedCall, ::testing::ValuesIn(kRows),
                          [](const auto& row) { return std::string(row.param.name); });
+
+// What a conversion can do without, and must not: that would be another output, with exit 0.
+TEST(FailedCallFor, WhatMayBeMissing) {
+  for (const auto& [row, name] : {std::pair(Row{"Reshards", "nxd-reshard -j 1 --dp 2 @tag @out"}, "tag/optim"),
+                                  {Row{"Tag", "nxd-convert -j 1 --to dcp @tag @out"}, "tag/optim"},
+                                  {kRows[0], "model/config.json"},
+                                  {kRows[0], "model/model.safetensors"}}) {
+    Trial trial(row);
+    const std::vector<size_t> calls = trial.CallsFor(Shop() / name);
+    EXPECT_FALSE(calls.empty());
+    for (const size_t call : calls)
+      for (const Failure& failure : kFailures) EXPECT_EQ(trial.Try(call, failure), "");
+  }
+}
 
 class EveryFailedCall : public FailedCall {};
 
