@@ -1,6 +1,6 @@
 // Every call to the system that a command makes of its files fails once, in each of five ways. What
-// comes of it: an error that names a path, and no output; or the output that comes without it. Never
-// another output: what cannot be looked at is not missing.
+// comes of it: an error that names a path, and no output; or the output that comes without it.
+// Never another output: what cannot be looked at is not missing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -149,8 +149,8 @@ class Trial {
   // What is wrong with what the command made of the failure; "" for nothing.
   std::string Try(size_t call, const Failure& failure) {
     Clear();
-    const ProcessResult result = Run({"FAIL_CALL=" + std::to_string(call + 1),
-                                      "FAIL_WITH=" + std::to_string(failure.number)});
+    const ProcessResult result = Run(
+        {"FAIL_CALL=" + std::to_string(call + 1), "FAIL_WITH=" + std::to_string(failure.number)});
     const std::string wrong = WrongOf(result, failure);
     if (wrong.empty()) return "";
     std::ostringstream text;
@@ -172,8 +172,8 @@ class Trial {
     fs::remove(log_);
     for (const auto& entry : fs::directory_iterator(Shop().path()))
       if (entry.path().filename().string().starts_with("out")) fs::remove_all(entry.path());
-    if (!before_.empty()) fs::copy(before_, out_, fs::copy_options::recursive |
-                                                      fs::copy_options::copy_symlinks);
+    if (!before_.empty())
+      fs::copy(before_, out_, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
 
   ProcessResult Run(Words environment) const {
@@ -244,10 +244,11 @@ INSTANTIATE_TEST_SUITE_P(Commands, FailedCall, ::testing::ValuesIn(kRows),
 
 // What a conversion can do without, and must not: that would be another output, with exit 0.
 TEST(FailedCallFor, WhatMayBeMissing) {
-  for (const auto& [row, name] : {std::pair(Row{"Reshards", "nxd-reshard -j 1 --dp 2 @tag @out"}, "tag/optim"),
-                                  {Row{"Tag", "nxd-convert -j 1 --to dcp @tag @out"}, "tag/optim"},
-                                  {kRows[0], "model/config.json"},
-                                  {kRows[0], "model/model.safetensors"}}) {
+  for (const auto& [row, name] :
+       {std::pair(Row{"Reshards", "nxd-reshard -j 1 --dp 2 @tag @out"}, "tag/optim"),
+        {Row{"Tag", "nxd-convert -j 1 --to dcp @tag @out"}, "tag/optim"},
+        {kRows[0], "model/config.json"},
+        {kRows[0], "model/model.safetensors"}}) {
     Trial trial(row);
     const std::vector<size_t> calls = trial.CallsFor(Shop() / name);
     EXPECT_FALSE(calls.empty());
