@@ -10,7 +10,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -137,13 +136,13 @@ class Trial {
       if (calls_[call].ends_with(" " + path)) found.push_back(call);
     return found;
   }
-  // Those that are the first of their name for their path.
-  std::vector<size_t> DistinctCalls() const {
-    std::set<std::string> seen;
-    std::vector<size_t> distinct;
+  // Of those with one name and one path, such as the pieces of a file, the first `most`.
+  std::vector<size_t> FirstCalls(size_t most) const {
+    std::map<std::string, size_t> seen;
+    std::vector<size_t> some;
     for (size_t call = 0; call < calls_.size(); ++call)
-      if (seen.insert(calls_[call]).second) distinct.push_back(call);
-    return distinct;
+      if (seen[calls_[call]]++ < most) some.push_back(call);
+    return some;
   }
 
   // What is wrong with what the command made of the failure; "" for nothing.
@@ -232,7 +231,7 @@ class FailedCall : public ::testing::TestWithParam<Row> {};
 // A sample: of what differs every third, the failures in turn.
 TEST_P(FailedCall, IsAnErrorOrWithoutEffect) {
   Trial trial(GetParam());
-  const std::vector<size_t> calls = trial.DistinctCalls();
+  const std::vector<size_t> calls = trial.FirstCalls(1);
   EXPECT_GT(calls.size(), 20u);
   std::string wrong;
   for (size_t i = 0; i < calls.size(); i += 3)
@@ -261,11 +260,13 @@ class EveryFailedCall : public FailedCall {};
 
 TEST_P(EveryFailedCall, IsAnErrorOrWithoutEffect) {
   Trial trial(GetParam());
+  const std::vector<size_t> calls = trial.FirstCalls(8);
   std::string wrong;
-  for (size_t call = 0; call < trial.calls(); ++call)
+  for (const size_t call : calls)
     for (const Failure& failure : kFailures) wrong += trial.Try(call, failure);
   EXPECT_EQ(wrong, "");
-  std::printf("%s: %zu calls\n", GetParam().name, trial.calls());
+  std::printf("%s: %zu of %zu calls failed in %zu ways\n", GetParam().name, calls.size(),
+              trial.calls(), std::size(kFailures));
 }
 INSTANTIATE_TEST_SUITE_P(Inject, EveryFailedCall, ::testing::ValuesIn(kRows),
                          [](const auto& row) { return std::string(row.param.name); });
