@@ -1,14 +1,13 @@
 // ckpt-pack: an artifact as one archive, and back.
 #include <fmt/core.h>
 
-
 #include "formats/nxd/tensor_files.h"
 #include "formats/output/places.h"
 #include "formats/tar/pack.h"
 #include "formats/tar/unpack.h"
 #include "lib/base/errors.h"
-#include "lib/system/look.h"
 #include "lib/base/text.h"
+#include "lib/system/look.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/sides.h"
 

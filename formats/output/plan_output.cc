@@ -130,8 +130,7 @@ class Planner {
     if (!from.side_folder.empty()) {
       NXDKIT_ASSIGN(const std::vector<std::string> names, hf::SideFiles(from.side_folder));
       for (const std::string& name : names)
-        if (name != "config.json")
-          plan_.copies.push_back({name, JoinPath(from.side_folder, name)});
+        if (name != "config.json") plan_.copies.push_back({name, JoinPath(from.side_folder, name)});
     }
     // NxDI's merged file stands for a config, but is none to carry on.
     if (BaseName(from.config_path) == "neuron_config.json") return OkStatus();

@@ -250,8 +250,8 @@ Result<bool> LooksLikePeft(const std::string& path) {
 
 Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing) {
   NXDKIT_ASSIGN(const bool is_file, IsFile(out.artifact.path));
-  NXDKIT_ASSIGN(const std::string path, is_file ? Result<std::string>(out.artifact.path)
-                                                : LoraFile(out.artifact.path));
+  NXDKIT_ASSIGN(const std::string path,
+                is_file ? Result<std::string>(out.artifact.path) : LoraFile(out.artifact.path));
   NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(path));
   const bool archive = file.format.starts_with("torch");
   NXDKIT_ASSIGN(LoraConfigFile config, FindLoraConfig(archive ? path : "", {ParentPath(path)}));
