@@ -12,7 +12,7 @@ usage: bash tests/run.sh [--asan | --tsan] [--fast] [CTEST_ARGUMENT...]
   --asan   under the address and undefined behaviour sanitizers (build/run-asan)
   --tsan   under the thread sanitizer (build/run-tsan)
   --fast   without the tests against the real torch and safetensors (label interop) and without
-           full sweeps (label slow)
+           full sweeps (labels slow, and inject: each call to the system fails once)
 Other arguments go to ctest, for instance: -R frame
 It builds in build/run, the files of a folder as one: the fastest way from nothing to the end. Whoever
 changes files is better served by the preset dev, which compiles each on its own.
@@ -26,7 +26,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --asan) kind=run-asan; options+=("-DNXDKIT_SANITIZE=address,undefined" -DNXDKIT_BENCH=OFF) ;;
     --tsan) kind=run-tsan; options+=(-DNXDKIT_SANITIZE=thread -DNXDKIT_BENCH=OFF) ;;
-    --fast) ctest_arguments+=(-LE 'interop|slow') ;;
+    --fast) ctest_arguments+=(-LE 'interop|slow|inject') ;;
     -h | --help) usage; exit 0 ;;
     *) ctest_arguments+=("$1") ;;
   esac

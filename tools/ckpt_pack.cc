@@ -1,14 +1,13 @@
 // ckpt-pack: an artifact as one archive, and back.
 #include <fmt/core.h>
 
-
 #include "formats/nxd/tensor_files.h"
 #include "formats/output/places.h"
 #include "formats/tar/pack.h"
 #include "formats/tar/unpack.h"
 #include "lib/base/errors.h"
-#include "lib/system/look.h"
 #include "lib/base/text.h"
+#include "lib/system/look.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/sides.h"
 
@@ -98,7 +97,7 @@ Result<tar::TransportReport> Pack(const Args& args, const ToolContext& context,
         .hint("say the kind of archive with --format");
   if (args.output == tar::kStream && context.json())
     return BadUsage("standard output cannot take both the archive and --json");
-  if (args.level && *compression == tar::Compression::kNone)
+  if (args.level && *compression == Compression::kNone)
     return BadUsage("--level is of a compressed archive, and this one is not");
   request.compression = *compression;
   request.level = args.level;

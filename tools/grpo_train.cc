@@ -110,9 +110,7 @@ Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
 }
 
 // This program, whatever name it was called by.
-Result<std::string> OwnPath() {
-  return ReadLink("/proc/self/exe");
-}
+Result<std::string> OwnPath() { return ReadLink("/proc/self/exe"); }
 
 trainer::DisplayOptions DisplayFor(const trainer::Config& config, bool quiet) {
   const std::vector<std::string>& loggers = config.trainer.logger;

@@ -172,8 +172,7 @@ Status OpenDelta(Artifact& artifact, const InputHints& hints) {
         .in(artifact.path)
         .hint("nxd-convert --from delta takes it with --base");
   NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
-  if (is_folder)
-    return Unsupported("a delta is one file; this is a folder").in(artifact.path);
+  if (is_folder) return Unsupported("a delta is one file; this is a folder").in(artifact.path);
   NXDKIT_ASSIGN(artifact.delta, delta::Delta::Open(artifact.path));
   NXDKIT_ASSIGN(const Kind kind, Recognise(hints.base));
   if (kind == Kind::kDelta)
@@ -294,8 +293,7 @@ Result<Kind> Recognise(const std::string& asked) {
   NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
   if (kind == PathKind::kMissing) return NotFound("no such file or folder").in(path);
   if (kind == PathKind::kFile) return RecogniseFile(path);
-  if (kind != PathKind::kFolder)
-    return Unsupported("neither a regular file nor a folder").in(path);
+  if (kind != PathKind::kFolder) return Unsupported("neither a regular file nor a folder").in(path);
   for (const auto& [kind_of_it, looks_like] : kFolderKinds) {
     NXDKIT_ASSIGN(const bool found, looks_like(path));
     if (found) return kind_of_it;

@@ -16,8 +16,7 @@ namespace nxdkit::neff {
 namespace {
 
 // The folders that have the entry, the one of the latest compiler first.
-Result<std::vector<std::string>> CompilersWith(const std::string& root,
-                                               const std::string& module) {
+Result<std::vector<std::string>> CompilersWith(const std::string& root, const std::string& module) {
   std::vector<std::string> found;
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(root));
   for (const std::string& name : names) {

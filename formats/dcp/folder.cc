@@ -29,8 +29,7 @@ Result<MaybeForm> FormOf(const std::string& path) {
   NXDKIT_ASSIGN(const bool has_metadata, HasFile(path, kMetadataFile));
   if (has_metadata) return MaybeForm(FolderForm::kCheckpoint);
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(path));
-  if (std::ranges::any_of(names,
-                          [](const auto& name) { return RankOfMetadata(name).has_value(); }))
+  if (std::ranges::any_of(names, [](const auto& name) { return RankOfMetadata(name).has_value(); }))
     return MaybeForm(FolderForm::kRankLocal);
   NXDKIT_ASSIGN(const bool has_rank_metadata, HasFile(path, kRankMetadataFile));
   if (has_rank_metadata) return MaybeForm(FolderForm::kRankFiles);

@@ -142,8 +142,7 @@ class RankOpener {
     const std::string path = JoinPath(out_.path, file.name);
     NXDKIT_ASSIGN(const bool there,
                   below ? IsThere(path) : Result<bool>(there_.contains(file.name)));
-    if (!there)
-      return Corrupt("the file is missing; metadata.pkl says what is in it").in(path);
+    if (!there) return Corrupt("the file is missing; metadata.pkl says what is in it").in(path);
     if (!names_.insert(file.name).second)
       return Corrupt("rank {} and another one, or another item, have the file {}", file.rank,
                      EscapeControl(file.name));
@@ -373,9 +372,9 @@ class RankOpener {
 Result<bool> HasRankFiles(const std::string& path) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(path));
   return std::ranges::any_of(names, [](const std::string& name) {
-           const auto file = ParseFileName(name);
-           return file && file->rank == 0;
-         });
+    const auto file = ParseFileName(name);
+    return file && file->rank == 0;
+  });
 }
 
 Result<Folder> OpenRankFolder(const std::string& path) { return RankOpener(path).Run(); }

@@ -106,8 +106,8 @@ Result<SetLocation> LocateShards(const std::string& path, ShardsFound shards) {
   const std::string above = FolderAbove(path);
   NXDKIT_ASSIGN(const bool has_checkpoint, HasFile(above, "checkpoint"));
   NXDKIT_ASSIGN(const bool has_done, HasFile(above, "done"));
-  const bool inside_tag = IsV2(*shards.styles.begin()) &&
-                          (BaseName(path) == "model" || has_checkpoint || has_done);
+  const bool inside_tag =
+      IsV2(*shards.styles.begin()) && (BaseName(path) == "model" || has_checkpoint || has_done);
   return MakeLocation(inside_tag ? above : path, path, std::move(shards));
 }
 
@@ -284,8 +284,7 @@ Result<bool> LooksLikeShardSet(const std::string& path) {
   if (!folder) return false;
   std::vector<std::string> places = {path, JoinPath(path, "model")};
   NXDKIT_ASSIGN(const std::vector<TagFolder> tags, ListTags(path));
-  for (const TagFolder& tag : tags)
-    places.push_back(JoinPath(JoinPath(path, tag.name), "model"));
+  for (const TagFolder& tag : tags) places.push_back(JoinPath(JoinPath(path, tag.name), "model"));
   for (const std::string& place : places) {
     NXDKIT_ASSIGN(const bool has_shards, HasShards(place));
     if (has_shards) return true;

@@ -19,8 +19,7 @@ bool IsWithin(const std::string& path, const std::string& folder) {
 Status CheckFolder(const std::string& real_output) {
   const std::string folder = NearestExisting(ParentPath(real_output));
   NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
-  if (!is_folder)
-    return BadUsage("this is not a folder, so the output cannot be in it").in(folder);
+  if (!is_folder) return BadUsage("this is not a folder, so the output cannot be in it").in(folder);
   if (::access(folder.c_str(), W_OK) != 0)
     return SystemError("write into the folder", errno).in(folder);
   return OkStatus();

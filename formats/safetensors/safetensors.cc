@@ -73,8 +73,7 @@ Result<bool> LooksLikeSafetensors(const std::string& path) {
   const Result<uint64_t> length = ReadLength(file);
   if (!length.ok() && length.error().code() == Errc::kIo) return length.error();
   const char first = start[kLengthBytes];
-  return length.ok() && *length > 0 && first != '\0' &&
-         std::strchr("{ \t\r\n", first) != nullptr;
+  return length.ok() && *length > 0 && first != '\0' && std::strchr("{ \t\r\n", first) != nullptr;
 }
 
 }  // namespace nxdkit::safetensors

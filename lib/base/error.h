@@ -107,11 +107,7 @@ class [[nodiscard]] Result : public Placed<Result<T>> {
 
   bool ok() const { return state_.index() == 0; }
   // Not of a Result<bool>, where a condition would ask another question than the reader thinks.
-  explicit operator bool() const
-    requires(!std::is_same_v<T, bool>)
-  {
-    return ok();
-  }
+  explicit operator bool() const requires(!std::is_same_v<T, bool>) { return ok(); }
 
   T& value() & { return std::get<0>(state_); }
   const T& value() const& { return std::get<0>(state_); }

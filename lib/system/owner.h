@@ -31,7 +31,8 @@ enum class Alive { kYes, kNo, kUnknown };
 Alive AskAlive(const Owner& owner);
 
 // When the file or folder itself changed last, in seconds by the clock of its file system; 0 where
-// it is not, and now where it cannot be looked at: nobody is taken for dead by that. What a process of another machine writes is the only sign of its life.
+// it is not, and now where it cannot be looked at: nobody is taken for dead by that. What a process
+// of another machine writes is the only sign of its life.
 int64_t ChangedAt(const std::string& path);
 
 // Whether it must be waited for: what cannot be asked counts as alive for `patience` seconds after

@@ -1,6 +1,6 @@
 // A library for LD_PRELOAD that lets one call to the system fail, the N-th of those that ask for
-// something below a folder: by a path, or by a descriptor of what lies there. Each call counts once,
-// so that with one thread the N-th is the same one in every run.
+// something below a folder: by a path, or by a descriptor of what lies there. Each call counts
+// once, so that with one thread the N-th is the same one in every run.
 //
 //   FAIL_UNDER=/tmp/x   the folder, an absolute path
 //   FAIL_CALL=17        which one; without it none fails, and all are listed
@@ -117,8 +117,8 @@ int statfs(const char* path, struct statfs* to) noexcept {
 FAIL_CALL(int, -1, lstat, std::string(path), (const char* path, struct stat* to), (path, to))
 FAIL_CALL(int, -1, fstat, fd, (int fd, struct stat* to), (fd, to))
 FAIL_CALL(int, -1, fstat64, fd, (int fd, struct stat64* to), (fd, to))
-FAIL_CALL(int, -1, fstatat, PLACE_AT,
-          (int folder, const char* path, struct stat* to, int flags), (folder, path, to, flags))
+FAIL_CALL(int, -1, fstatat, PLACE_AT, (int folder, const char* path, struct stat* to, int flags),
+          (folder, path, to, flags))
 FAIL_CALL(int, -1, statx, PLACE_AT,
           (int folder, const char* path, int flags, unsigned mask, struct statx* to),
           (folder, path, flags, mask, to))
@@ -131,7 +131,9 @@ FAIL_CALL(char*, nullptr, realpath, std::string(path), (const char* path, char* 
 DIR* opendir(const char* path) {
   return Fails("opendir", std::string(path)) ? nullptr : Next(&opendir, "opendir")(path);
 }
-DIR* fdopendir(int fd) { return Fails("fdopendir", fd) ? nullptr : Next(&fdopendir, "fdopendir")(fd); }
+DIR* fdopendir(int fd) {
+  return Fails("fdopendir", fd) ? nullptr : Next(&fdopendir, "fdopendir")(fd);
+}
 dirent* readdir(DIR* folder) {
   return Fails("readdir", dirfd(folder)) ? nullptr : Next(&readdir, "readdir")(folder);
 }

@@ -79,10 +79,10 @@ TEST(Sources, AvoidWhatTheOlderCompilersLack) {
 // lib/system/look.h is asked, which takes nothing for missing that only cannot be looked at.
 TEST(Sources, AskInOneWayWhatIsAtAPath) {
   const std::vector<std::string> words = {
-      "::stat(",     "::lstat(",         "::statx(",          "::fstatat(",         "::access(",
-      "::opendir(",  "::readdir(",       "::realpath(",       "::readlink(",        "::exists(",
-      "fs::status(", "is_regular_file(", "is_directory(",     "is_symlink(",        "symlink_status(",
-      "file_size(",  "last_write_time(", "read_symlink(",     "directory_iterator", "canonical(",
+      "::stat(",     "::lstat(",         "::statx(",      "::fstatat(",         "::access(",
+      "::opendir(",  "::readdir(",       "::realpath(",   "::readlink(",        "::exists(",
+      "fs::status(", "is_regular_file(", "is_directory(", "is_symlink(",        "symlink_status(",
+      "file_size(",  "last_write_time(", "read_symlink(", "directory_iterator", "canonical(",
       "equivalent(", "::is_empty("};
   const std::set<std::string> exceptions = {
       "formats/output/places.cc",     // access: whether files may be made in the folder

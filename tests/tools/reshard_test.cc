@@ -64,6 +64,30 @@ TEST(Reshard, VerifyReadsTheChecksumsOfTheOptimizerToo) {
   }
 }
 
+// A dead mount or half a copy: no tag without its optimizer comes of it.
+TEST(Reshard, AnOptimizerThatCannotBeLookedAtIsNotMissing) {
+  const Workshop shop;
+  WriteTrainingTag(shop / "a", Tp2Dp3());
+  const std::string optim = shop / "a/optim";
+  std::filesystem::rename(optim, shop / "aside");
+  for (const std::string target : {"nowhere", "optim", "done"}) {
+    std::filesystem::remove(optim);
+    std::filesystem::create_symlink(target, optim);
+    const ProcessResult reshard = Reshard("--dp 2", shop / "a", shop / "b");
+    EXPECT_EQ(reshard.exit_code, 3) << target << reshard.out;
+    EXPECT_THAT(reshard.err, HasSubstr("nxd-reshard: error: " + optim)) << target;
+    const ProcessResult to_dcp = Workshop::Convert("--to dcp", shop / "a", shop / "b");
+    EXPECT_EQ(to_dcp.exit_code, 3) << target << to_dcp.out;
+    EXPECT_THAT(to_dcp.err, HasSubstr(optim)) << target;
+    const ProcessResult verify = Workshop::Verify(shop / "a");
+    EXPECT_EQ(verify.exit_code, target == "done" ? 1 : 3) << target << verify.out;  // a finding
+    EXPECT_THAT(verify.out + verify.err, HasSubstr(optim)) << target;
+    EXPECT_FALSE(Traces(shop / "b")) << target;
+  }
+  std::filesystem::remove(optim);
+  EXPECT_EQ(Reshard("--dp 2 --no-optimizer", shop / "a", shop / "b").exit_code, 0);
+}
+
 TEST(Reshard, InPartsTheTagIsTheSame) {
   const Workshop shop;
   WriteTrainingTag(shop / "a", Tp2Dp3());

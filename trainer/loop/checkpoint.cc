@@ -340,8 +340,8 @@ Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
   }
   NXDKIT_ASSIGN(FoundCheckpoint loaded, OpenCheckpoint(*load));
   NXDKIT_ASSIGN(const bool beside, SamePath(ParentPath(loaded.folder), root));
-  NXDKIT_ASSIGN(loaded.started_from, beside ? Result<std::string>(BaseName(loaded.folder))
-                                            : RealPath(loaded.folder));
+  NXDKIT_ASSIGN(loaded.started_from,
+                beside ? Result<std::string>(BaseName(loaded.folder)) : RealPath(loaded.folder));
   if (find_last) {
     // A damaged tracker does not stop what is named from loading.
     Result<std::optional<FoundCheckpoint>> last = FindLastCheckpoint(root);

@@ -58,8 +58,7 @@ Result<Count> CountOfTensor(const StoredTensor& tensor) {
   if (!tensor.shape.empty()) return Count{{}, "a tensor of shape " + ShapeText(tensor.shape)};
   const Result<double> number = ReadScalar(tensor);
   if (!number.ok() && number.error().code() == Errc::kIo) return number.error();
-  if (!number.ok())
-    return Count{{}, "a tensor that cannot be read: " + number.error().message()};
+  if (!number.ok()) return Count{{}, "a tensor that cannot be read: " + number.error().message()};
   if (*number >= 0 && *number < kMostCounted && *number == std::floor(*number))
     return Count{static_cast<int64_t>(*number), ""};
   return Count{{}, fmt::format("a tensor with {}", *number)};

@@ -46,7 +46,8 @@ Result<std::string> FolderOf(const Artifact& artifact) {
 }
 
 // Everything that would be destroyed by an output in its place.
-Result<std::vector<std::string>> FilesRead(const ConvertRequest& request, const Conversion& conversion) {
+Result<std::vector<std::string>> FilesRead(const ConvertRequest& request,
+                                           const Conversion& conversion) {
   std::vector<std::string> read;
   for (const TensorFile& file : conversion.source.artifact.files) read.push_back(file.path);
   if (!conversion.source.artifact.config_path.empty())
@@ -66,7 +67,8 @@ Status CheckOutput(const ConvertRequest& request, const Conversion& conversion) 
   NXDKIT_TRY(CheckPlaces(request.output, read));
   NXDKIT_ASSIGN(const bool stands, FindsOutput(request));
   if (stands) return OkStatus();  // it is compared, not replaced
-  for (const BoundArtifact* source : {conversion.source.merged.get(), &std::as_const(conversion.source)}) {
+  for (const BoundArtifact* source :
+       {conversion.source.merged.get(), &std::as_const(conversion.source)}) {
     if (!source) continue;
     NXDKIT_ASSIGN(const std::string folder, FolderOf(source->artifact));
     NXDKIT_TRY(CheckNotAPart(request.output, folder));

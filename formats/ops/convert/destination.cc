@@ -41,8 +41,8 @@ class NewOutputFolder : public Destination {
                                                              .folder = folder,
                                                              .sync = request_.sync}));
     // A single file has no folder to keep a journal in.
-    NXDKIT_ASSIGN(const std::string fingerprint, folder ? Fingerprint(conversion_, workload)
-                                                        : Result<std::string>(std::string()));
+    NXDKIT_ASSIGN(const std::string fingerprint,
+                  folder ? Fingerprint(conversion_, workload) : Result<std::string>(std::string()));
     NXDKIT_ASSIGN(sink_, WriteInto(staging_.path(), fingerprint));
     report.resumed_tasks = sink_->resumed_tasks();
     return sink_.get();

@@ -52,8 +52,7 @@ Status Match(const ConvertRequest& request, Conversion& conversion, const Execut
   OutputPlan& output = conversion.output;
   if (!output.single_file) {
     NXDKIT_ASSIGN(const bool is_folder, IsFolder(request.output));
-    if (!is_folder)
-      return Error(Errc::kFindings, "this is not a folder").in(request.output);
+    if (!is_folder) return Error(Errc::kFindings, "this is not a folder").in(request.output);
     NXDKIT_TRY(MatchNames(output, request.output, conversion.files));
     for (const PlannedFile& file : conversion.files)
       NXDKIT_TRY(MatchFileSize(JoinPath(request.output, file.path), file.bytes));

@@ -116,8 +116,7 @@ Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
     files.push_back({name, 0, {}});
     const std::string tensors = name + nxd::kTensorFolder;
     NXDKIT_ASSIGN(const bool has_tensors, IsFolder(JoinPath(folder, tensors)));
-    if (has_tensors)
-      NXDKIT_TRY(ListFiles(Places(artifact, folder), tensors, without, files));
+    if (has_tensors) NXDKIT_TRY(ListFiles(Places(artifact, folder), tensors, without, files));
   } else {
     NXDKIT_TRY(ListFiles(Places(artifact, folder), "", without, files));
   }

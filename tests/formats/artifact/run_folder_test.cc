@@ -103,7 +103,8 @@ TEST_F(RunFolder, AFinishedOneCountsBeforeANewerOne) {
   EXPECT_EQ(*CheckpointIn(Step(10)), Step(10) + "/actor") << "it was named";
   fs::remove(Step(9) + "/actor/done");
   fs::remove(Step(2) + "/actor/done");
-  EXPECT_EQ(*CheckpointIn(run_), Step(10) + "/actor") << "whose reader says that it is not finished";
+  EXPECT_EQ(*CheckpointIn(run_), Step(10) + "/actor")
+      << "whose reader says that it is not finished";
 }
 
 // EasyR1 itself marks nothing as finished.

@@ -265,6 +265,18 @@ TEST_F(FolderFault, TensorsThatShareOneItemAreBounded) {
   EXPECT_TRUE(error->tensor().starts_with(first.key));
 }
 
+// The fault of the file that says it, not of the system.
+TEST_F(FolderFault, ANameThatIsTooLongForTheFileSystem) {
+  Metadata metadata = *ParseMetadata(ReadBytes(scratch_.Path(".metadata")));
+  const std::string name(300, 'n');
+  for (TensorEntry& tensor : metadata.tensors)
+    for (Chunk& chunk : tensor.chunks) chunk.place.file = name;
+  scratch_.Write(".metadata", Written(metadata));
+  const auto error = ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "File name too long");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->file(), scratch_.Path(name));
+}
+
 TEST_F(FolderFault, ATruncatedFileIsRefused) {
   Change([](std::string& bytes) { bytes.resize(bytes.size() - 1); });
   const auto error = ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "is not inside the file");

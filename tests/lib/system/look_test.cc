@@ -99,9 +99,8 @@ TEST_F(Looks, ListFolderIsSortedByBytes) {
   std::filesystem::remove(In("dangling"));
   for (const char* name : {"b", "a10", "a2", "Z", ".hidden", "\xc3\xa9"})
     WriteText(In("sub/") + name, "");
-  EXPECT_EQ(
-      *ListFolder(In("sub")),
-      (std::vector<std::string>{".hidden", "Z", "a10", "a2", "b", "inner", "\xc3\xa9"}));
+  EXPECT_EQ(*ListFolder(In("sub")),
+            (std::vector<std::string>{".hidden", "Z", "a10", "a2", "b", "inner", "\xc3\xa9"}));
   ExpectErrorAt(ListFolder(In("no")), Errc::kNotFound, "open the folder", In("no"), std::nullopt);
   ExpectErrorAt(ListFolder(In("file")), Errc::kNotFound, "Not a directory", In("file"),
                 std::nullopt);
