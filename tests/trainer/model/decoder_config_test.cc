@@ -76,7 +76,10 @@ TEST(DecoderConfig, RefusesRulesThatMeanNothing) {
        "found null"},
       {with(yarn, "partial_rotary_factor", nullptr), "partial_rotary_factor", "found null"},
       {with(yarn, "truncate", 1), "truncate", "found 1, expected true or false"},
-      {with(yarn, "rope_theta", 1), "rope_scaling", "of its numbers, with a rope_theta of 1"},
+      {with(yarn, "rope_theta", 1), "rope_theta", "found 1, and rope type yarn divides by its"},
+      {{{"rope_type", "default"}, {"rope_theta", 1e-300}},
+       "rope_scaling",
+       "makes a frequency of inf of its numbers, with a rope_theta of 1e-300"},
   };
   for (const auto& row : rows) {
     SCOPED_TRACE(row.rules.dump());
