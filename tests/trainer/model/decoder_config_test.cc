@@ -138,6 +138,32 @@ TEST(DecoderConfig, ALlamaHasNoLayersWithWindows) {
   EXPECT_EQ(error->member(), "layer_types");
 }
 
+TEST(DecoderConfig, RefusesWindowsThatMeanNothing) {
+  const struct {
+    const char* key;
+    Json value;
+    const char* model_type;
+    const char* message;
+  } rows[] = {
+      {"layer_types", {"full_attention"}, "llama", "expected an array of 2 names"},
+      {"sliding_window", 0, "llama", "found 0, expected a positive number"},
+      {"max_window_layers", nullptr, "qwen2", "found null, expected an integer"},
+      {"max_window_layers", "x", "qwen2", "found \"x\", expected an integer"},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.key);
+    Json config = Config(nullptr);
+    config["model_type"] = row.model_type;
+    config["architectures"] = {row.model_type == std::string("llama") ? "LlamaForCausalLM"
+                                                                      : "Qwen2ForCausalLM"};
+    config[row.key] = row.value;
+    const auto error =
+        ExpectError(ParseDecoderConfig(config.dump(), "config.json"), Errc::kCorrupt, row.message);
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->member(), row.key);
+  }
+}
+
 TEST(DecoderConfig, ANullIsNoActivationAndNoDropout) {
   for (const char* key : {"hidden_act", "attention_dropout"}) {
     Json config = Config(nullptr);
