@@ -183,7 +183,7 @@ class Sweep(unittest.TestCase):
                 json.dump(config, file)
             wanted, model, batch, refusal = self.theirs(folder)
             if wanted is None:
-                if set(change) <= READ:
+                if set(change) <= READ and change != {"rms_norm_eps": 1}:  # an integer is a number here
                     self.both_refuse(folder, config, change, refusal)
                 return f"transformers refuses: {refusal}"
             found, said = self.ask(folder, config, model, batch)

@@ -62,8 +62,8 @@ Result<std::unique_ptr<Transport>> Begin(const LaunchOptions& options) {
 }  // namespace
 
 // RANK and WORLD_SIZE alone may be of whoever likes; with one of the others they are torchrun's, or
-// of an operator for torch.distributed. Job scripts export them for other steps too, so where MPI or
-// srun has started the processes only torchrun's own name counts.
+// of an operator for torch.distributed. Job scripts export them for other steps too, so where MPI
+// or srun has started the processes only torchrun's own name counts.
 Status CheckLauncher() {
   const int64_t processes = ParseNumber<int64_t>(EnvironmentValue("WORLD_SIZE")).value_or(1);
   const auto is_set = [](const char* name) { return !EnvironmentValue(name).empty(); };

@@ -61,6 +61,7 @@ Result<EngineShape> OthersShape(const Config& config, const RunPlan& plan, bool 
                     .dtype = RolloutDtype(rollout)};
   if (!rollout.url.empty()) shape.place = EnginePlace::kElsewhere;
   if (on_instance && rollout.url.empty()) shape.place = EnginePlace::kDevice;
+  shape.layout.flavor = rollout::Flavor::kNxdi;  // of vLLM Neuron, which compiles by itself
   if (!rollout.model_path) return shape;
   NXDKIT_ASSIGN(const ops::Artifact bundle,
                 ops::OpenArtifact(*rollout.model_path, ops::Kind::kRollout, {}));

@@ -195,8 +195,8 @@ class Maker {
     if (engine_.tells_log_probs) return OkStatus();
     if (config_.algorithm.rollout_is != "off")
       return BadUsage(
-                 "the bundle samples on the device and tells no log-probabilities, of which "
-                 "these weights are made")
+                 "the bundle samples on the device and tells no log-probabilities, and importance "
+                 "weights are made of them")
           .member("algorithm.rollout_is")
           .hint("set it to off, or make the bundle with neuron-export --no-on-device-sampling");
     Warn(
@@ -317,10 +317,11 @@ class Maker {
     const RewardChoice choice = RewardOfRun();
     if (choice.kind != RewardKind::kBuiltIn) return OkStatus();
     NXDKIT_ASSIGN(const RewardOptions numbers, RewardNumbers());
-    NXDKIT_ASSIGN(const std::string prompt, PromptText(maker, "1 + 1", chat));
+    const auto prompt = PromptText(maker, "1 + 1", chat);
+    if (!prompt.ok()) return OkStatus();  // the first row of the data will tell
     Warn(FormatWarning({.reward = choice.name,
                         .tags = FormatTags(choice.name, numbers),
-                        .prompt = prompt,
+                        .prompt = *prompt,
                         .tokenizer = tokenizer_.get(),
                         .skips_special = config_.worker.reward.skip_special_tokens}));
     return OkStatus();

@@ -12,14 +12,33 @@ namespace {
 
 constexpr int64_t kMaxPositions = int64_t{1} << 24;
 
-// A llama has no windows, and a layer that is called one of them has none to look for.
-void RequireFullAttention(ConfigReader& reader) {
-  constexpr char kTypes[] = "layer_types";
-  const Json* types = JsonFind(reader.json(), kTypes);
-  if (!types) return;
-  if (!types->is_array()) return reader.NotBuilt(kTypes, JsonExcerpt(*types));
-  for (const Json& type : *types)
-    if (type != "full_attention") return reader.NotBuilt(kTypes, JsonExcerpt(type));
+// One name for each layer; nullptr: none are given.
+const Json* LayerTypes(ConfigReader& reader, size_t layers) {
+  const Json* types = JsonFind(reader.json(), "layer_types");
+  if (!types || (types->is_array() && types->size() == layers)) return types;
+  reader.Fail(Errc::kCorrupt, "layer_types",
+              fmt::format("found {}, expected an array of {} names", JsonExcerpt(*types), layers));
+  return nullptr;
+}
+
+// A llama has no windows: a size is not used, and a layer that is called one of them has none.
+void RequireFullAttention(ConfigReader& reader, size_t layers) {
+  reader.NumberOrNull(reader.json(), "sliding_window", 1);
+  const Json* types = LayerTypes(reader, layers);
+  for (size_t l = 0; types && l < layers; ++l)
+    if ((*types)[l] != "full_attention")
+      return reader.NotBuilt("layer_types", JsonExcerpt((*types)[l]));
+}
+
+// The first layer with a window.
+int64_t FirstWindow(ConfigReader& reader) {
+  constexpr char kFirst[] = "max_window_layers";
+  const auto first = reader.json().find(kFirst);
+  if (first == reader.json().end()) return 28;
+  if (first->is_number_integer()) return first->get<int64_t>();
+  reader.Fail(Errc::kCorrupt, kFirst,
+              fmt::format("found {}, expected an integer", JsonExcerpt(*first)));
+  return 0;
 }
 
 // For every layer, of how many tokens a token sees; 0: all. Only qwen's models have windows: a
@@ -27,22 +46,15 @@ void RequireFullAttention(ConfigReader& reader) {
 std::vector<int64_t> ReadWindows(ConfigReader& reader, const models::ModelConfig& shapes) {
   std::vector<int64_t> windows(static_cast<size_t>(shapes.layers));
   if (shapes.model_type == "llama") {
-    RequireFullAttention(reader);
+    RequireFullAttention(reader, windows.size());
     return windows;
   }
   const bool used = reader.Flag(reader.json(), "use_sliding_window", false);
   const Json* size = JsonFind(reader.json(), "sliding_window");
   const bool none = !used || (reader.json().contains("sliding_window") && !size);
   const auto window = static_cast<int64_t>(none ? 0 : reader.Number("sliding_window", 4096));
-  const Json* types = JsonFind(reader.json(), "layer_types");
-  const Json* first = JsonFind(reader.json(), "max_window_layers");
-  const int64_t from = first && first->is_number_integer() ? first->get<int64_t>() : 28;
-  if (types && (!types->is_array() || types->size() != windows.size())) {
-    reader.Fail(Errc::kCorrupt, "layer_types",
-                fmt::format("found {}, expected an array of {} names", JsonExcerpt(*types),
-                            windows.size()));
-    return windows;
-  }
+  const Json* types = LayerTypes(reader, windows.size());
+  const int64_t from = FirstWindow(reader);
   for (size_t l = 0; l < windows.size(); ++l) {
     const Json type = types ? (*types)[l] : Json();
     const bool slides =

@@ -86,6 +86,9 @@ class Rope {
   }
 
   Yarn ReadYarn(float& scale) {
+    if (theta_ == 1)
+      reader_.Fail(Errc::kCorrupt, "rope_theta",
+                   "found 1, and rope type yarn divides by its logarithm");
     const double old = OriginalPositions();
     // A null is the quotient of the two lengths.
     const bool is_null = IsNull("factor");
@@ -145,7 +148,7 @@ class Rope {
       reader_.Fail(Errc::kCorrupt, source_,
                    "rope type dynamic needs heads of more than 2, found 2");
   }
-  // Numbers that are right one by one may leave nothing: a theta of 1 has no logarithm.
+  // Numbers that are right one by one may leave nothing that a float holds.
   void RequireFinite(const RopeRule& rule, const std::string& type) {
     const auto bad = std::ranges::find_if_not(rule.frequencies,
                                               [](float value) { return std::isfinite(value); });

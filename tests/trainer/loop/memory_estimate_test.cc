@@ -103,8 +103,8 @@ TEST_F(MemoryEstimateTest, CountsCachesAndActivations) {
   EXPECT_GT(parts.at("activations"), 16 * 36.0 * 3072 * 2560 * 4);
 }
 
-// A compiled bundle's weights and cache are the cores' matter: two engines of 44 GiB each are not of
-// this machine's memory.
+// A compiled bundle's weights and cache are the cores' matter: two engines of 44 GiB each are not
+// of this machine's memory.
 TEST_F(MemoryEstimateTest, AnEngineOnTheDeviceTakesNoneOfTheMachines) {
   for (const EnginePlace place : {EnginePlace::kDevice, EnginePlace::kElsewhere}) {
     const MemoryEstimate estimate = Estimate({}, place);

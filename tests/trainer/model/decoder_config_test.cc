@@ -76,7 +76,10 @@ TEST(DecoderConfig, RefusesRulesThatMeanNothing) {
        "found null"},
       {with(yarn, "partial_rotary_factor", nullptr), "partial_rotary_factor", "found null"},
       {with(yarn, "truncate", 1), "truncate", "found 1, expected true or false"},
-      {with(yarn, "rope_theta", 1), "rope_scaling", "of its numbers, with a rope_theta of 1"},
+      {with(yarn, "rope_theta", 1), "rope_theta", "found 1, and rope type yarn divides by its"},
+      {{{"rope_type", "default"}, {"rope_theta", 1e-300}},
+       "rope_scaling",
+       "makes a frequency of inf of its numbers, with a rope_theta of 1e-300"},
   };
   for (const auto& row : rows) {
     SCOPED_TRACE(row.rules.dump());
@@ -133,6 +136,32 @@ TEST(DecoderConfig, ALlamaHasNoLayersWithWindows) {
                                  Errc::kUnsupported, "\"sliding_attention\" is not built");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->member(), "layer_types");
+}
+
+TEST(DecoderConfig, RefusesWindowsThatMeanNothing) {
+  const struct {
+    const char* key;
+    Json value;
+    const char* model_type;
+    const char* message;
+  } rows[] = {
+      {"layer_types", {"full_attention"}, "llama", "expected an array of 2 names"},
+      {"sliding_window", 0, "llama", "found 0, expected a positive number"},
+      {"max_window_layers", nullptr, "qwen2", "found null, expected an integer"},
+      {"max_window_layers", "x", "qwen2", "found \"x\", expected an integer"},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.key);
+    Json config = Config(nullptr);
+    config["model_type"] = row.model_type;
+    config["architectures"] = {row.model_type == std::string("llama") ? "LlamaForCausalLM"
+                                                                      : "Qwen2ForCausalLM"};
+    config[row.key] = row.value;
+    const auto error =
+        ExpectError(ParseDecoderConfig(config.dump(), "config.json"), Errc::kCorrupt, row.message);
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->member(), row.key);
+  }
 }
 
 TEST(DecoderConfig, ANullIsNoActivationAndNoDropout) {

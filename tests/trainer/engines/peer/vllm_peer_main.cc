@@ -3,8 +3,8 @@
 // never answers; `hangs-at PATH FILE`: PATH is not answered, and FILE made when it is asked for;
 // `log FOLDER`: what it is asked for goes to a file there with the port as its name; `once FILE`:
 // the faults before it only while FILE is not there, which is made then. `neuron LENGTH`: as an
-// older vLLM on Neuron devices that serves a bundle: sequences of so many tokens, completions alone,
-// no log-probabilities, and nothing that could be asked of its weights.
+// older vLLM on Neuron devices that serves a bundle: sequences of so many tokens, completions
+// alone, no log-probabilities, and nothing that could be asked of its weights.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -43,7 +43,8 @@ Faults ReadFaults(int count, char** words) {
   return faults;
 }
 
-// Two tokens and an end, or the one that a server is tried with; log-probabilities are asked for in vain.
+// Two tokens and an end, or the one that a server is tried with; log-probabilities are asked for in
+// vain.
 VllmPeer::Answer Completion(const Json& body) {
   if (!body["logprobs"].is_null())
     return {.status = 400, .body = R"({"error":{"message":"no logprobs on this device"}})"};
