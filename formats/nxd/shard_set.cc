@@ -75,8 +75,9 @@ Error NoFinishedTag(const std::string& root, const std::vector<std::string>& unf
 Result<LatestTag> FindLatestTag(const std::string& root) {
   std::vector<DatedName> finished;
   std::vector<std::string> names, unfinished;
-  NXDKIT_ASSIGN(const std::vector<TagFolder> tags, ListTags(root));
-  for (const TagFolder& tag : tags) {
+  Result<std::vector<TagFolder>> tags = ListTags(root);
+  if (!tags.ok()) return std::move(tags).error().hint("name one with --tag to pass this by");
+  for (const TagFolder& tag : *tags) {
     (tag.finished ? names : unfinished).push_back(tag.name);
     if (tag.finished) finished.push_back({tag.name, tag.done_at});
   }
@@ -325,8 +326,8 @@ Result<SetLocation> Locate(const std::string& path, const std::optional<std::str
     NXDKIT_ASSIGN(const bool is_folder, IsFolder(tag_folder));
     if (!is_folder) return NotFound("no tag \"{}\"", *tag).in(path);
     NXDKIT_ASSIGN(SetLocation named, LocateTag(tag_folder));
-    NXDKIT_ASSIGN(const std::vector<TagFolder> tags, ListTags(path));
-    if (tags.size() > 1) named.choice = Choice{tag_folder, tags.size(), "option"};
+    const Result<std::vector<TagFolder>> tags = ListTags(path);  // of the others nothing is asked
+    if (tags.ok() && tags->size() > 1) named.choice = Choice{tag_folder, tags->size(), "option"};
     return named;
   }
   NXDKIT_ASSIGN(ShardsFound direct, ShardsIn(path));
