@@ -1,11 +1,14 @@
 // ckpt-verify: is an artifact right, by itself and against another.
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "formats/ops/digest/engine_check.h"
 #include "formats/ops/verify/fitness.h"
 #include "formats/ops/verify/verify.h"
 #include "formats/vllm/client.h"
 #include "lib/base/errors.h"
+#include "lib/base/stopwatch.h"
 #include "lib/system/folders.h"
 #include "lib/system/signals.h"
 #include "tools/cli/tool.h"
@@ -172,9 +175,12 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
   request.hints = HintsFor(args);
   if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
   request.run = runner.options();
-  const vllm::Server server{
+  vllm::Server server{
       *args.engine, static_cast<double>(args.timeout.value_or(kEngineSeconds)), StopIfInterrupted};
+  const Stopwatch watch;
   NXDKIT_ASSIGN(const std::string version, vllm::AskVersion(server));
+  // Both questions have one time, and the second one what is left of it.
+  server.seconds = std::max(0.1, server.seconds - watch.Seconds());
   NXDKIT_ASSIGN(const auto answered, vllm::AskChecksums(server));
   NXDKIT_ASSIGN(const ops::EngineCheck check, ops::CheckEngine(request, answered));
   context.Tell(check.expected.warnings, check.expected.choices);

@@ -126,11 +126,13 @@ RunKeys FindRunKeys(const dcp::Folder& folder, const DcpTensors& known, const st
   return found;
 }
 
-// Of a model that nobody has a table for.
+// Of a model that nobody has a table for: by the first part alone, because its tensors may have any
+// name ("encoder.sampler.weight").
 RunKeys RunKeysByName(const dcp::Folder& folder) {
   RunKeys found;
   for (const dcp::StoredEntry& entry : folder.tensors)
-    if (!entry.key.starts_with(kOptimizerPrefix) && IsRunState(entry.key))
+    if (!entry.key.starts_with(kOptimizerPrefix) &&
+        IsOneOf(kRunParts, std::string_view(entry.key).substr(0, entry.key.find('.'))))
       found.emplace(entry.key, "");
   return found;
 }

@@ -83,8 +83,13 @@ Result<std::shared_ptr<const File>> FolderFiles::Get(uint32_t number) const {
   return cache_->Get(files[number].path);
 }
 
-StoredTensor FolderFiles::Kept(StoredTensor tensor) const {
-  if (cache_) tensor.storage = Reopened(std::move(tensor.storage), cache_);
+StoredTensor FolderFiles::Kept(StoredTensor tensor) {
+  if (!cache_ || !tensor.storage->is_file_range()) return tensor;
+  std::shared_ptr<const Storage>& again =
+      reopened_[{tensor.storage->path(), tensor.storage->file_offset()}];
+  if (!again || again->bytes() != tensor.storage->bytes())
+    again = Reopened(tensor.storage, cache_);
+  tensor.storage = again;
   return tensor;
 }
 

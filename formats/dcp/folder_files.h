@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/base/error.h"
@@ -34,7 +35,7 @@ class FolderFiles {
   uint32_t Number(const std::string& name) const { return numbers_.at(name); }
   Result<std::shared_ptr<const File>> Get(uint32_t number) const;
   // The tensor of one of the files, which is opened again when it is read if there are too many.
-  StoredTensor Kept(StoredTensor tensor) const;
+  StoredTensor Kept(StoredTensor tensor);
 
   // Counts a stored tensor. kUnsupported where the tensors have far more bytes than the files:
   // views and items that share their bytes make much of little, and who lays them out takes memory
@@ -51,6 +52,9 @@ class FolderFiles {
   std::map<std::string, uint32_t> numbers_;
   std::vector<std::shared_ptr<const File>> open_;  // null: too many to be kept open
   std::shared_ptr<FileCache> cache_;
+  // With it: the storages, by file and place, so that tensors of one record stay in one, which
+  // proves its checksum.
+  std::map<std::pair<std::string, uint64_t>, std::shared_ptr<const Storage>> reopened_;
 };
 
 }  // namespace nxdkit::dcp

@@ -303,7 +303,8 @@ Status CheckCover(std::vector<Box> boxes, const Shape& shape) {
     if (!sum) return Corrupt("the chunks hold more than 2^63 elements");
     covered = *sum;
   }
-  if (const auto pair = FindOverlap(boxes))
+  NXDKIT_ASSIGN(const auto pair, FindOverlap(boxes));
+  if (pair)
     return Corrupt("the chunks {} and {} overlap", BoxText(boxes[pair->second]),
                    BoxText(boxes[pair->first]));
   const int64_t all = WholeBox(shape).Volume();

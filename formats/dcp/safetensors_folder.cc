@@ -146,7 +146,8 @@ class ShardOpener {
       boxes.push_back(chunk.box);
       chunks.push_back(&chunk);
     }
-    if (const auto pair = FindOverlap(boxes)) {
+    NXDKIT_ASSIGN(const auto pair, FindOverlap(boxes));
+    if (pair) {
       const StoredChunk& a = *chunks[pair->second];
       const StoredChunk& b = *chunks[pair->first];
       return Corrupt("the chunk {} in {} and the chunk {} in {} overlap", BoxText(a.box),

@@ -203,11 +203,14 @@ Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open,
   if (IsIndexName(name)) {
     NXDKIT_ASSIGN(index, ReadIndex(JoinPath(folder, name), ShardExtension(name)));
   }
-  NXDKIT_ASSIGN(const std::vector<std::string> sets, SetsIn(folder, index ? &*index : nullptr));
-  if (weights.empty() && sets.size() > 1) return SeveralSets(folder, sets);
+  // Of the others nothing is asked where one is named: they may be what is broken.
+  const Result<std::vector<std::string>> sets = SetsIn(folder, index ? &*index : nullptr);
+  if (weights.empty() && !sets.ok()) return sets.error();
+  if (weights.empty() && sets->size() > 1) return SeveralSets(folder, *sets);
   NXDKIT_ASSIGN(Checkpoint checkpoint,
                 index ? OpenSharded(folder, *index, open) : OpenSingle(folder, name, open));
-  if (sets.size() > 1) checkpoint.choice = Choice{JoinPath(folder, name), sets.size(), "option"};
+  if (sets.ok() && sets->size() > 1)
+    checkpoint.choice = Choice{JoinPath(folder, name), sets->size(), "option"};
   return checkpoint;
 }
 

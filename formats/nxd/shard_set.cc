@@ -278,19 +278,37 @@ Result<bool> HasShards(const std::string& folder) {
   return !found.files.empty();
 }
 
+// Half-made outputs; and the top of an ext4 file system has lost+found, for root alone.
+bool IsNoTag(const std::string& name) { return IsPartial(name) || name == "lost+found"; }
+
+// A link to a neighbour, such as `latest`: the tag is there by its own name, if it still is.
+Result<bool> IsOtherName(const std::string& root, const std::string& name) {
+  NXDKIT_ASSIGN(std::string to, ReadLink(JoinPath(root, name)));
+  while (to.ends_with('/')) to.pop_back();
+  if (to.starts_with("./")) to.erase(0, 2);
+  if (to.starts_with('/')) return SamePath(ParentPath(to), root);
+  return !to.empty() && to.find('/') == std::string::npos && to != "." && to != "..";
+}
+
 }  // namespace
 
+// What lies beside the tags may be anybody's: it fails only where nothing else is a set.
 Result<bool> LooksLikeShardSet(const std::string& path) {
   NXDKIT_ASSIGN(const bool folder, IsFolder(path));
   if (!folder) return false;
-  std::vector<std::string> places = {path, JoinPath(path, "model")};
-  NXDKIT_ASSIGN(const std::vector<TagFolder> tags, ListTags(path));
-  for (const TagFolder& tag : tags) places.push_back(JoinPath(JoinPath(path, tag.name), "model"));
-  for (const std::string& place : places) {
+  for (const std::string& place : {path, JoinPath(path, "model")}) {
     NXDKIT_ASSIGN(const bool has_shards, HasShards(place));
     if (has_shards) return true;
   }
-  return false;
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path));
+  Result<bool> none = false;
+  for (const std::string& name : names) {
+    if (IsNoTag(name)) continue;
+    Result<bool> has_shards = HasShards(JoinPath(JoinPath(path, name), "model"));
+    if (has_shards.ok() && *has_shards) return true;
+    if (!has_shards.ok() && none.ok()) none = std::move(has_shards);
+  }
+  return none;
 }
 
 Result<std::vector<TagFolder>> ListTags(const std::string& path) {
@@ -298,8 +316,9 @@ Result<std::vector<TagFolder>> ListTags(const std::string& path) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(path));
   for (const std::string& name : names) {
     const std::string folder = JoinPath(path, name);
-    // The top of an ext4 file system has it, for root alone.
-    if (IsPartial(folder) || name == "lost+found") continue;
+    if (IsNoTag(name)) continue;
+    NXDKIT_ASSIGN(const bool other_name, IsOtherName(path, name));
+    if (other_name) continue;
     NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
     if (!is_folder) continue;
     NXDKIT_ASSIGN(const PathInfo done, LookAt(JoinPath(folder, "done")));

@@ -6,6 +6,7 @@
 
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
+#include "lib/system/staging.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -29,7 +30,9 @@ Status CheckFolder(const std::string& real_output) {
 
 Status CheckPlaces(const std::string& output, const std::vector<std::string>& read) {
   if (output.empty()) return BadUsage("the output's name is empty");
-  NXDKIT_ASSIGN(const std::string out, RealPath(output));
+  const Result<std::string> real = RealPath(output);
+  if (!real.ok()) return AsOutputFault(real.error());
+  const std::string& out = *real;
   const std::string staging = out + ".partial";
   for (const std::string& path : read) {
     NXDKIT_ASSIGN(const std::string in, RealPath(path));

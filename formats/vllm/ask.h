@@ -10,14 +10,13 @@
 
 namespace nxdkit::vllm {
 
-// Few servers say more to a question; of an answer in memory a tree takes twenty times as much.
+// Few servers say more to a question; the tree of an answer takes twenty times its bytes in memory.
 inline constexpr uint64_t kMostAnswerBytes = uint64_t{1} << 20;
 
 // One question: a POST of `body`, a GET without one. kLimit for an answer of over `most_bytes`.
-// kUnsupported when the server has no such
-// endpoint (404) or refuses the question (other 4xx), kIo when it cannot be reached or fails, each
-// with the server's own words; kCorrupt for an answer that is not a JSON object. An empty answer is
-// an empty object.
+// kUnsupported when the server has no such endpoint (404) or refuses the question (other 4xx), kIo
+// when it cannot be reached or fails, each with the server's own words; kCorrupt for an answer that
+// is not a JSON object. An empty answer is an empty object.
 Result<Json> Ask(const Server& server, std::string_view path, const std::string& body = "",
                  uint64_t most_bytes = kMostAnswerBytes);
 

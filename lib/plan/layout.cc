@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/plan/box_tree.h"
 
 namespace nxdkit {
@@ -79,17 +80,23 @@ std::vector<Box> RangeBoxes(const Shape& shape, int64_t first, int64_t end) {
   return boxes;
 }
 
-std::optional<std::pair<size_t, size_t>> FindOverlap(const std::vector<Box>& boxes) {
+Result<std::optional<std::pair<size_t, size_t>>> FindOverlap(const std::vector<Box>& boxes) {
   std::vector<const Box*> all;
   for (const Box& box : boxes) all.push_back(&box);
   const BoxTree tree(std::move(all));
+  BoxWork work(boxes.size());
   for (size_t i = 0; i < boxes.size(); ++i) {
     // Of those that meet it one is itself. Another one, before or after it, ends the search: a box
     // that meets thousands is looked up once.
-    for (const uint32_t other : tree.Meeting(boxes[i]))
-      if (other != i) return std::pair(std::max<size_t>(i, other), std::min<size_t>(i, other));
+    for (const uint32_t other : tree.Meeting(boxes[i], &work))
+      if (other != i)
+        return std::optional(std::pair(std::max<size_t>(i, other), std::min<size_t>(i, other)));
+    if (work.is_used_up())
+      return Unsupported("whether {} boxes overlap takes too long to find out: each lies across "
+                         "the places of very many others",
+                         boxes.size());
   }
-  return std::nullopt;
+  return std::optional<std::pair<size_t, size_t>>();
 }
 
 std::string BoxText(const Box& box) {
@@ -273,7 +280,8 @@ Status CheckLayout(const std::vector<LogicalTensor>& params, const Layout& layou
                                                BoxText(boxes[i]), ShapeText(tensor.shape)));
       covered += boxes[i].Volume();
     }
-    if (const auto pair = FindOverlap(boxes))
+    NXDKIT_ASSIGN(const auto pair, FindOverlap(boxes));
+    if (pair)
       return LayoutError(tensor, fmt::format("{} and {} overlap", BoxText(boxes[pair->first]),
                                              BoxText(boxes[pair->second])));
     const int64_t all = WholeBox(tensor.shape).Volume();

@@ -38,8 +38,9 @@ std::vector<Box> Subtract(const Box& a, const Box& b);
 std::vector<Box> RangeBoxes(const Shape& shape, int64_t first, int64_t end);
 std::string BoxText(const Box& box);  // "[0:128, 0:4096]"
 // Of boxes of one rank two that meet, the later one first: the first box that any other meets, and
-// the first of those; nullopt when all are disjoint.
-std::optional<std::pair<size_t, size_t>> FindOverlap(const std::vector<Box>& boxes);
+// the first of those; nullopt when all are disjoint. kUnsupported for boxes that lie so that
+// finding out takes far more steps than there are of them.
+Result<std::optional<std::pair<size_t, size_t>>> FindOverlap(const std::vector<Box>& boxes);
 
 struct LogicalTensor {
   std::string name;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,17 +40,26 @@ std::string ProcFile(pid_t pid, const char* name) {
 struct ProcState {
   char state = 0;
   pid_t parent = 0;
+  uint64_t start = 0;  // clock ticks since the system's
 };
+
+// Field `number` of those behind the name, which is field 2.
+std::string_view FieldOf(std::string_view behind_name, int number) {
+  for (int field = 3; field < number; ++field)
+    behind_name.remove_prefix(std::min(behind_name.find(' '), behind_name.size() - 1) + 1);
+  return behind_name.substr(0, behind_name.find(' '));
+}
 
 // "PID (NAME) STATE PARENT ..." (proc(5)); the name may hold anything.
 std::optional<ProcState> StateOf(pid_t pid) {
   const std::string stat = ProcFile(pid, "stat");
   const size_t end = stat.rfind(") ");
   if (end == std::string::npos || end + 4 >= stat.size()) return std::nullopt;
-  const std::string_view rest = std::string_view(stat).substr(end + 4);
-  const std::optional<pid_t> parent = ParseNumber<pid_t>(rest.substr(0, rest.find(' ')));
-  if (!parent) return std::nullopt;
-  return ProcState{stat[end + 2], *parent};
+  const std::string_view rest = std::string_view(stat).substr(end + 2);
+  const std::optional<pid_t> parent = ParseNumber<pid_t>(FieldOf(rest, 4));
+  const std::optional<uint64_t> start = ParseNumber<uint64_t>(FieldOf(rest, 22));
+  if (!parent || !start) return std::nullopt;
+  return ProcState{rest.front(), *parent, *start};
 }
 
 std::map<pid_t, ProcState> AllProcesses() {
@@ -76,8 +86,11 @@ std::string NewFamilyMark() { return fmt::format("NXDKIT_FAMILY_{:016x}=1", Rand
 std::vector<pid_t> RunningFamily(pid_t first, std::string_view mark) {
   const std::map<pid_t, ProcState> all = AllProcesses();
   std::set<pid_t> family = {first};
+  // Of older ones nothing is read: to look into one that hangs in the kernel may hang too.
+  const auto began = all.find(first);
+  const uint64_t start = began == all.end() ? 0 : began->second.start;
   for (const auto& [pid, state] : all)
-    if (HasEntry(ProcFile(pid, "environ"), mark)) family.insert(pid);
+    if (state.start >= start && HasEntry(ProcFile(pid, "environ"), mark)) family.insert(pid);
   // A parent may have a higher number than its child: until nothing is added.
   for (size_t before = 0; before != family.size();) {
     before = family.size();

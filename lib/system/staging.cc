@@ -127,6 +127,11 @@ int Exchange(const std::string& fresh, const std::string& output) {
 
 }  // namespace
 
+Error AsOutputFault(Error error) {
+  if (error.code() != Errc::kCorrupt) return error;
+  return Error(Errc::kUsage, error.message()).in(error.file()).hint(error.hint());
+}
+
 std::optional<std::string_view> OutputOfAside(std::string_view name) {
   if (!name.ends_with(kPartial)) return std::nullopt;
   name.remove_suffix(kPartial.size());
@@ -142,7 +147,9 @@ std::optional<std::string_view> OutputOfAside(std::string_view name) {
 
 Result<Staging> Staging::Begin(const std::string& output, const Options& options) {
   Staging staging;
-  NXDKIT_ASSIGN(staging.output_, ResolveOutput(output));
+  Result<std::string> resolved = ResolveOutput(output);
+  if (!resolved.ok()) return AsOutputFault(std::move(resolved).error());
+  staging.output_ = *std::move(resolved);
   staging.staging_ =
       staging.output_ + (options.mark.empty() ? "" : "." + options.mark) + ".partial";
   staging.options_ = options;
@@ -193,10 +200,13 @@ Status CheckPlace(const std::string& output) {
 
 Status Staging::Check(const std::string& output, const Options& options) {
   Staging staging;
-  NXDKIT_ASSIGN(staging.output_, ResolveOutput(output));
+  Result<std::string> resolved = ResolveOutput(output);
+  if (!resolved.ok()) return AsOutputFault(std::move(resolved).error());
+  staging.output_ = *std::move(resolved);
   staging.options_ = options;
-  NXDKIT_TRY(staging.CheckOutput());
-  return CheckPlace(staging.output_);
+  Status checked = staging.CheckOutput();
+  if (checked.ok()) checked = CheckPlace(staging.output_);
+  return checked.ok() ? checked : AsOutputFault(std::move(checked).error());
 }
 
 Staging& Staging::operator=(Staging&& other) noexcept {

@@ -11,6 +11,10 @@
 
 namespace nxdkit {
 
+// A name that leads nowhere (a loop of links, one that is too long) is damage of an input; an
+// output's is the command line's: kUsage.
+Error AsOutputFault(Error error);
+
 // A folder (or file) built aside as "<output>.partial" and published under its own name by one
 // rename. The staging place is locked (where the file system has locks): a second process that
 // builds the same output fails with kIo. Dropped without Publish, the staging place is removed,

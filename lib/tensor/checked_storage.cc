@@ -10,8 +10,8 @@
 namespace nxdkit {
 namespace {
 
-// Read and hashed in steps that stay in the second-level cache.
-constexpr uint64_t kStepBytes = 256 << 10;
+// Read and hashed in steps that stay in the second-level cache, and are no small ones for a disk.
+constexpr uint64_t kStepBytes = 1 << 20;
 // Beyond this, parts that lie apart are not remembered: they are read again when all is to be
 // proved.
 constexpr size_t kMaxParts = 16384;

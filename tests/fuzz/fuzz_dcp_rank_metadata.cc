@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           Require(elements == WholeBox(shard->shape).Volume(), "as many elements as the shape");
           std::vector<Box> boxes;
           for (const dcp::Part& part : shard->parts) boxes.push_back(part.box);
-          Require(boxes.size() > 500 || !FindOverlap(boxes), "disjoint");
+          Require(boxes.size() > 500 || !*FindOverlap(boxes), "disjoint");
         }
   return 0;
 }

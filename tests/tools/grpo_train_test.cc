@@ -256,6 +256,8 @@ TEST_F(GrpoTrain, AnEmptyTrackerDoesNotStopTheRun) {
     EXPECT_EQ(planned.exit_code, 0) << planned.out;
     EXPECT_THAT(planned.err, HasSubstr("warning: " + tracker));
     EXPECT_THAT(planned.err, HasSubstr("global_step_2, the newest checkpoint"));
+    EXPECT_THAT(JsonOf(planned)["warnings"],
+                ::testing::Contains(HasSubstr("global_step_2, the newest checkpoint")));
     EXPECT_EQ(JsonOf(planned)["chosen"],
               Json::array({{{"path", newest}, {"of", 2}, {"by", "number"}}}));
     const ProcessResult named = Train(
@@ -274,6 +276,7 @@ TEST_F(GrpoTrain, AnEmptyTrackerDoesNotStopTheRun) {
   EXPECT_EQ(rest.exit_code, 0) << rest.out;
   EXPECT_EQ(JsonOf(rest)["first_step"], 2);
   EXPECT_EQ(JsonOf(rest)["chosen"][0]["path"], newest);
+  EXPECT_THAT(JsonOf(rest)["warnings"], ::testing::Contains(HasSubstr(tracker)));
 }
 
 // More weights than the memory that the other commands allow themselves.

@@ -94,7 +94,7 @@ ConfigCheck CheckConfig(const LoadedConfig& loaded, const CheckOptions& options)
   if (options.files) CheckFiles(check);
   result.problems = std::move(check.problems);
   const std::optional<std::string>& bundle = loaded.config.worker.rollout.model_path;
-  // What else it is has been said above.
+  // Whatever else is at that path has been told above.
   if (in_limits && options.files && bundle && KindForHint(*bundle) == PathKind::kFolder)
     for (ConfigProblem& problem : CheckBundle(loaded, *bundle))
       result.problems.push_back(std::move(problem));

@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 7> kOthersKeys = {kUrl,
                                                          "worker.rollout.answer_timeout_s",
                                                          "worker.rollout.enable_expert_parallel"};
 
-// Of a key that a null, or an empty list, takes back.
+// Whether a null, or an empty list, takes the key back.
 bool SaysNothing(const RolloutConfig& rollout, std::string_view key) {
   return (key == kCommand && !rollout.command) || (key == kUrl && rollout.url.empty()) ||
          (key == kServers && !rollout.servers);

@@ -26,12 +26,14 @@ std::string LegalRatios(const RunPlan& plan) {
                       : fmt::format("legal values of {}: {}", kRatio, text);
 }
 
-// Who says how many cores there are: "trainer.cores 4 (config.yaml line 12)".
+// The key that says how many cores there are: "trainer.cores 4 (config.yaml line 12)".
 std::string CoresText(const Checker& check) {
   const TrainerConfig& trainer = check.config().trainer;
   const std::string key = trainer.cores ? "trainer.cores" : "trainer.n_gpus_per_node";
-  return fmt::format("{} {} ({})", key, trainer.cores.value_or(trainer.n_gpus_per_node),
-                     check.loaded().PlaceOf(key));
+  const std::string machines =
+      trainer.nnodes > 1 ? fmt::format(" on {} machines", trainer.nnodes) : "";
+  return fmt::format("{} {} ({}){}", key, trainer.cores.value_or(trainer.n_gpus_per_node),
+                     check.loaded().PlaceOf(key), machines);
 }
 
 void CheckDivides(Checker& check, std::string_view key, int64_t cores, int64_t tp,
@@ -41,8 +43,8 @@ void CheckDivides(Checker& check, std::string_view key, int64_t cores, int64_t t
         key,
         fmt::format("{} {} cores, of {}, are fewer than one group of {}", cores, what,
                     CoresText(check), tp),
-        fmt::format("set trainer.cores to what the machine has, or name it with --instance; {}",
-                    fix));
+        fmt::format("set trainer.cores to what the machine has{}; {}",
+                    check.config().trainer.cores ? "" : ", or name it with --instance", fix));
   else if (cores % tp != 0)
     check.Problem(
         key, fmt::format("{} {} cores cannot be divided into groups of {}", cores, what, tp), fix);

@@ -50,12 +50,12 @@ class Lines {
  private:
   Status Patient(Child& child) {
     NXDKIT_TRY(StopIfInterrupted());
-    if (silent_.Seconds() < std::chrono::duration<double>(command_.patience).count())
-      return OkStatus();
+    const double patience = std::chrono::duration<double>(command_.patience).count();
+    if (silent_.Seconds() < patience) return OkStatus();
     words.Read(child);
-    return words.AddTo(Error(
-        Errc::kIo, fmt::format("the program has said nothing for {} s after {} rows",
-                               std::chrono::duration<double>(command_.patience).count(), count_)));
+    const char* what = ended_ ? "closed its output and has not ended" : "said nothing";
+    return words.AddTo(Error(Errc::kIo, fmt::format("the program has {} for {} s after {} rows",
+                                                    what, patience, count_)));
   }
 
   Status Read(Child& child) {
@@ -129,8 +129,9 @@ Status ReadCommandRows(const RowCommand& command, const EachRow& each) {
 Status ReadTableRows(const std::string& path, const std::vector<std::string>& wanted,
                      const EachRow& each) {
   constexpr std::string_view kHint =
-      "python3 -m pip install pyarrow, or name a program that prints the rows as JSON Lines: "
-      "exec:COMMAND";
+      "python3 -m pip install pyarrow (it is looked for in the packages of the system or of the "
+      "virtual environment, in ~/.local, and in absolute places of PYTHONPATH), or name a program "
+      "that prints the rows as JSON Lines: exec:COMMAND";
   // Isolated: else a json.py of the working directory would run in the place of Python's own.
   RowCommand command = {.words = {"python3", "-I", "-B", "-c", std::string(kTableProgram), path},
                         .source = path,

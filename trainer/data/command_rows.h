@@ -14,7 +14,7 @@ struct RowCommand {
   std::vector<std::string> words;  // words[0]: a path, or a name to find in PATH
   std::string source;              // what errors are about
   std::string_view what = "line";  // what a row is there
-  // So long it may say nothing, and take to end when it has closed its output.
+  // The time that it may say nothing, or take to end once it has closed its output.
   std::chrono::milliseconds patience = std::chrono::hours(1);
 };
 

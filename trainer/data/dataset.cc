@@ -50,7 +50,9 @@ Status RefuseMedia(const Json& row, const std::string& key) {
   return Unsupported("a row with images or videos").member(key);
 }
 
-Status ReadAll(const DataSource& source, const DatasetOptions& options, const EachRow& each) {
+// `empty`: texts that have no rows are added to it. Tables say how many they have.
+Status ReadAll(const DataSource& source, const DatasetOptions& options, const EachRow& each,
+               std::vector<std::string>& empty) {
   if (source.is_command) {
     NXDKIT_ASSIGN(std::vector<std::string> words, SplitCommand(source.path));
     return ReadCommandRows({.words = std::move(words), .source = source.path}, each);
@@ -70,8 +72,7 @@ Status ReadAll(const DataSource& source, const DatasetOptions& options, const Ea
     }
     any = false;
     NXDKIT_TRY(ReadRows(file, noted));
-    // A table may have no rows; of a text that has none the download was cut short.
-    if (!any) return Corrupt("there are no rows").in(file);
+    if (!any) empty.push_back(file);
   }
   return OkStatus();
 }
@@ -207,9 +208,11 @@ Result<Dataset> Dataset::Load(std::string_view source, const PromptMaker& maker,
   NXDKIT_ASSIGN(const DataSource parsed, ParseDataSource(source));
   DatasetLoader loader(maker, options);
   const EachRow add = [&](const Json& row, uint64_t) { return loader.AddRow(row); };
-  NXDKIT_TRY(ReadAll(parsed, options, add));
+  std::vector<std::string> empty;
+  NXDKIT_TRY(ReadAll(parsed, options, add, empty));
   Result<Dataset> data = loader.Finish();
   if (!data.ok()) return std::move(data).error().in(parsed.path);
+  data->empty_files_ = std::move(empty);
   return data;
 }
 

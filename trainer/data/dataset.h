@@ -50,8 +50,8 @@ Result<std::vector<int32_t>> MakePrompt(const PromptMaker& maker, std::string_vi
 class Dataset {
  public:
   // `source` is "PATH", "PATH@SPLIT" or "exec:COMMAND" (source.h). Errors have file and line, or
-  // row. kNotFound for missing files; kCorrupt for files without rows, rows without the prompt or
-  // the answer, for NaN, for text or ids that cannot be made, for prompts of no tokens;
+  // row. kNotFound for missing files; kCorrupt where there are no rows at all, for rows without the
+  // prompt or the answer, for NaN, for text or ids that cannot be made, for prompts of no tokens;
   // kUnsupported for pictures; kLimit for overlong prompts as above, and when the chat template
   // alone is too long; kUsage when no row is left.
   static Result<Dataset> Load(std::string_view source, const PromptMaker& maker,
@@ -66,6 +66,8 @@ class Dataset {
   int64_t dropped() const { return dropped_; }      // rows that were too long
   int64_t truncated() const { return truncated_; }  // rows that lost characters
   int64_t longest() const { return longest_; }      // ids of the longest prompt
+  // Texts without rows, among others that have some: the download of one may have been cut short.
+  const std::vector<std::string>& empty_files() const { return empty_files_; }
   // "sha256:...", of all ids and answers in their order: two data sets with the same one give the
   // same training, whatever files they came from.
   const std::string& fingerprint() const { return fingerprint_; }
@@ -81,6 +83,7 @@ class Dataset {
   int64_t dropped_ = 0;
   int64_t truncated_ = 0;
   int64_t longest_ = 0;
+  std::vector<std::string> empty_files_;
   std::string fingerprint_;
 };
 

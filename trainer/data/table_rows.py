@@ -4,7 +4,8 @@ Only the columns that are named are read. Where one of them is missing, the rows
 too. Exit code 69: there is no pyarrow.
 
 Isolated (-I), so that no module of the working directory is taken for one of these. What -I leaves out beside
-that is where pyarrow may be, and is looked at last: absolute places of PYTHONPATH, and the user's own packages.
+that is where pyarrow may be, and is looked at last: absolute places of PYTHONPATH, and the user's own packages
+unless PYTHONNOUSERSITE is set. Relative places (of PYTHONUSERBASE too) are of the working directory.
 """
 
 import decimal
@@ -14,8 +15,10 @@ import site
 import sys
 
 sys.path += [place for place in os.environ.get("PYTHONPATH", "").split(":") if place.startswith("/")]
-if sys.prefix == sys.base_prefix:  # in a virtual environment they count only where it says so
-    site.addsitedir(site.getusersitepackages())
+# In a virtual environment they count only where it says so.
+if sys.prefix == sys.base_prefix and not os.environ.get("PYTHONNOUSERSITE"):
+    if os.path.isabs(site.getuserbase()):
+        site.addsitedir(site.getusersitepackages())
 
 try:
     import pyarrow

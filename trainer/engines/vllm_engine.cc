@@ -244,9 +244,11 @@ class VllmEngine : public RolloutEngine {
         .in(server_.url);
   }
 
-  // The first request takes seconds; and it tells the version that tokens carry.
+  // The first request takes seconds; and it tells the version that tokens carry. It asks for what
+  // the others will ask for: a server that refuses that is not found out after a step's waiting.
   Status AskOneToken() {
-    const RolloutRequest request{.prompt = {0}, .sampling = {.max_tokens = 1}};
+    RolloutRequest request{.prompt = {0}, .sampling = {.max_tokens = 1}};
+    request.sampling.log_probs = other().tells_log_probs;
     NXDKIT_TRY(Ask(std::span(&request, 1), server_, 1));
     return OkStatus();
   }

@@ -233,6 +233,7 @@ Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
   if (!is_folder) return NotFound("no such checkpoint").in(folder);
   FoundCheckpoint found{folder, *step, std::nullopt};
   const Result<std::optional<ops::RunTracker>> tracker = ops::ReadRunTracker(ParentPath(folder));
+  if (!tracker.ok() && tracker.error().code() == Errc::kIo) return Error(tracker.error());
   if (tracker.ok())
     found.best = BestOf(*tracker);
   else
@@ -240,10 +241,17 @@ Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
   return found;
 }
 
-// "" too when that cannot be told.
-std::string StartedFrom(const FoundCheckpoint& found) {
-  const Result<TrainerState> state = ReadState(JoinPath(found.folder, kState));
-  return state.ok() ? state->started_from : "";
+// What is damaged or gone says nothing; what the system does not give might have said it.
+bool SaysNothing(const Error& error) {
+  return error.code() == Errc::kCorrupt || error.code() == Errc::kNotFound;
+}
+
+// "" too when its state says nothing.
+Result<std::string> StartedFrom(const FoundCheckpoint& found) {
+  Result<TrainerState> state = ReadState(JoinPath(found.folder, kState));
+  if (state.ok()) return state->started_from;
+  if (SaysNothing(state.error())) return std::string();
+  return std::move(state).error();
 }
 
 // `or_else`: what to do but to name another folder.
@@ -345,7 +353,11 @@ Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
   if (find_last) {
     // A damaged tracker does not stop what is named from loading.
     Result<std::optional<FoundCheckpoint>> last = FindLastCheckpoint(root);
-    if (last.ok() && *last && StartedFrom(**last) == loaded.started_from) return last;
+    if (!last.ok() && !SaysNothing(last.error())) return last;
+    if (last.ok() && *last) {
+      NXDKIT_ASSIGN(const std::string from, StartedFrom(**last));
+      if (from == loaded.started_from) return last;
+    }
   }
   if (!beside)
     NXDKIT_TRY(CheckNoOther(root, "continue it: leave trainer.load_checkpoint_path out"));

@@ -9,10 +9,10 @@ namespace {
 
 constexpr std::string_view kThinkEnd = "</think>";
 
-// The tag as it comes out of its own ids.
-std::string Written(const Tokenizer& tokenizer, std::string_view tag, bool skips_special) {
+// Whether the tag comes out of its own ids. Some tokenizers put a space before a text.
+bool IsWritten(const Tokenizer& tokenizer, std::string_view tag, bool skips_special) {
   const auto ids = tokenizer.Encode(tag, false);
-  return ids.ok() ? tokenizer.Decode(*ids, skips_special) : "";
+  return ids.ok() && Strip(tokenizer.Decode(*ids, skips_special)) == Strip(tag);
 }
 
 std::string Told(const FormatQuestion& question, std::string_view why, std::string_view mend) {
@@ -42,10 +42,10 @@ std::string FormatWarning(const FormatQuestion& question) {
                     kThinkEnd, first),
         fmt::format("set data.enable_thinking=true where the template knows it, {}", kTemplate));
   for (const std::string_view tag : question.tags) {
-    if (Written(*question.tokenizer, tag, false) != tag)
+    if (!IsWritten(*question.tokenizer, tag, false))
       return Told(question, fmt::format("the tokenizer has no tokens for {}", tag),
                   "use a model that has them");
-    if (question.skips_special && Written(*question.tokenizer, tag, true) != tag)
+    if (question.skips_special && !IsWritten(*question.tokenizer, tag, true))
       return Told(question,
                   fmt::format("{} is a special token, which is taken out of what is scored", tag),
                   "set worker.reward.skip_special_tokens=false");

@@ -12,9 +12,9 @@
 
 namespace nxdkit::trainer {
 
-// Of training, then of an engine, unless that is elsewhere: the number that neuron-export says of
-// its bundle. `critic`: nullptr when there is none. kUnsupported as MakeParamTable and
-// RolloutUseOf.
+// The fit of training comes first, then that of an engine, unless that is elsewhere: the number
+// that neuron-export says of its bundle. `critic`: nullptr when there is none. kUnsupported as
+// MakeParamTable and RolloutUseOf.
 Result<std::vector<hardware::Fit>> FitInstance(const hardware::Instance& instance,
                                                const Config& config, const RunPlan& plan,
                                                const DecoderConfig& model,

@@ -24,7 +24,8 @@ constexpr const char* kServe =
     "--max-model-len {max_model_len} --max-num-seqs {max_num_seqs} --logprobs-mode {logprobs_mode} "
     "--skip-tokenizer-init --enable-scale-out --generation-config vllm --shutdown-timeout 20 "
     "--no-enable-chunked-prefill";
-// The last one: what it starts takes no module of the working directory for one of its own.
+// With the last one, from Python 3.11 on, what it starts takes no module of the working directory
+// for one of its own.
 const std::vector<std::string> kServeVariables = {"VLLM_SERVER_DEV_MODE=1", "HF_HUB_OFFLINE=1",
                                                   "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1",
                                                   "PYTHONSAFEPATH=1"};
@@ -52,7 +53,7 @@ std::string BoundProcessors(const std::vector<int>& processors, int64_t first, i
   return fmt::format("{}", fmt::join(parts, "|"));
 }
 
-Result<EngineShape> OthersShape(const Config& config, const RunPlan& plan, bool on_instance) {
+Result<EngineShape> OthersShape(const Config& config, const RunPlan& plan, bool on_devices) {
   const RolloutConfig& rollout = config.worker.rollout;
   const NeuronOverrideConfig& over = rollout.neuron_override_config;
   EngineShape shape{.tp = plan.rollout_tp,
@@ -60,7 +61,7 @@ Result<EngineShape> OthersShape(const Config& config, const RunPlan& plan, bool 
                     .positions = RolloutPositions(config),
                     .dtype = RolloutDtype(rollout)};
   if (!rollout.url.empty()) shape.place = EnginePlace::kElsewhere;
-  if (on_instance && rollout.url.empty()) shape.place = EnginePlace::kDevice;
+  if (on_devices && rollout.url.empty()) shape.place = EnginePlace::kDevice;
   shape.layout.flavor = rollout::Flavor::kNxdi;  // of vLLM Neuron, which compiles by itself
   if (!rollout.model_path) return shape;
   NXDKIT_ASSIGN(const ops::Artifact bundle,
@@ -74,7 +75,10 @@ Result<EngineShape> OthersShape(const Config& config, const RunPlan& plan, bool 
   shape.positions = made.sequence_length;
   shape.dtype = DtypeFromTorchName(made.torch_dtype).value_or(shape.dtype);
   shape.layout = made;
-  if (bundle.bundle->has_cpu_plan) return shape;
+  if (bundle.bundle->has_cpu_plan) {
+    if (shape.place == EnginePlace::kDevice) shape.place = EnginePlace::kHost;
+    return shape;
+  }
   shape.place = EnginePlace::kDevice;
   shape.tells_log_probs = !made.on_device_sampling;
   return shape;
@@ -90,7 +94,10 @@ Result<std::vector<EngineOptions>> OthersEngines(const Config& config, const Run
   engine.other.seq_len = shape.positions;
   engine.other.dtype = shape.dtype;
   engine.other.temperature = static_cast<float>(rollout.temperature);
-  engine.other.in_flight = std::min(rollout.max_in_flight, shape.slots);
+  const bool compiled = shape.place == EnginePlace::kDevice;  // for as many as there are slots
+  engine.other.in_flight =
+      compiled ? std::min(rollout.max_in_flight, shape.slots) : rollout.max_in_flight;
+  engine.other.tells_log_probs = shape.tells_log_probs;
   engine.other.start_seconds = rollout.start_timeout_s;
   engine.other.answer_seconds = rollout.answer_timeout_s;
   if (rollout.url.empty()) {

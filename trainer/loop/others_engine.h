@@ -18,15 +18,16 @@ inline constexpr std::chrono::seconds kOthersGrace{45};
 
 bool OthersEngine(const RolloutConfig& rollout);
 
-// What such an engine is made for: of the bundle that the configuration names what that says, else
-// what the configuration does. It lies on the devices that a bundle is compiled for, or of the
-// instance that the run is for. Errors are those of opening the bundle.
-Result<EngineShape> OthersShape(const Config& config, const RunPlan& plan, bool on_instance);
+// The sizes that such an engine is made for: those of the bundle that the configuration names, else
+// those of the configuration. It lies on the devices that a bundle is compiled for, or, without a
+// bundle, on those that the run has (`on_devices`: it is for an instance, or was given cores).
+// Errors are those of opening the bundle.
+Result<EngineShape> OthersShape(const Config& config, const RunPlan& plan, bool on_devices);
 
 // For each worker: its server's URL, or the command, and its share of the processors of its
 // machine, which are taken to be as many as here, where there is more than one rank there. `vocab`
-// of the model. Not more sequences are asked for at a time than the engine is made for: a server of
-// a bundle refuses to be started for more.
+// is the model's. Not more sequences are asked for at a time than a compiled bundle is made for: a
+// server of one refuses to be started for more.
 Result<std::vector<EngineOptions>> OthersEngines(const Config& config, const RunPlan& plan,
                                                  int64_t vocab, const EngineShape& shape);
 

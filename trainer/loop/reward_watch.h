@@ -1,4 +1,4 @@
-// PRIVATE to trainer/loop. Whether there is anything in the rewards to learn from.
+// PRIVATE to trainer/loop. A watch over the rewards: whether there is anything to learn from them.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,15 @@ namespace nxdkit::trainer {
 
 class RewardWatch {
  public:
-  explicit RewardWatch(AdvantageEstimator estimator) : estimator_(estimator) {}
+  // `kl_in_rewards`: advantages are of scores less a penalty, which differs between responses.
+  // `resumed`: there were steps before those of this process.
+  explicit RewardWatch(AdvantageEstimator estimator, bool kl_in_rewards = false,
+                       bool resumed = false)
+      : estimator_(estimator), kl_in_rewards_(kl_in_rewards), resumed_(resumed) {}
 
-  // Of a step: adds critic/score/equal_groups, the share of prompts whose responses all scored the
-  // same. Returns a warning when there was nothing to learn from in the last 5, 50, 500 ... steps;
-  // else "".
+  // Takes a step, and adds critic/score/equal_groups: of the prompts with two responses or more,
+  // the share of those whose responses all scored the same. Returns a warning when there was
+  // nothing to learn from in the last 5, 50, 500 ... steps; else "".
   std::string Take(std::span<const Sample> samples, Metrics& metrics);
   // When the run is over: a warning when it learnt nothing and has not said so; else "".
   std::string AtEnd() const;
@@ -26,6 +30,7 @@ class RewardWatch {
   std::string Warning() const;
 
   AdvantageEstimator estimator_;
+  bool kl_in_rewards_, resumed_;
   int64_t steps_ = 0;  // of this process
   int64_t alike_ = 0;  // the last ones, without anything to learn from
   bool told_ = false;

@@ -92,7 +92,7 @@ class Maker {
                   ChooseCheckpoint(*trainer.save_checkpoint_path, trainer.load_checkpoint_path,
                                    trainer.find_last_checkpoint));
     if (!continued_) return OkStatus();
-    for (const std::string& warning : continued_->warnings) Note("warning: " + warning);
+    for (const std::string& warning : continued_->warnings) Warn(warning);
     if (continued_->choice) Tell(*continued_->choice);
     return OkStatus();
   }
@@ -115,7 +115,7 @@ class Maker {
   Result<ops::BoundArtifact> Open(const std::string& path) const {
     NXDKIT_ASSIGN(const ops::Kind kind, ops::Recognise(path));
     NXDKIT_ASSIGN(ops::BoundArtifact opened, ops::OpenAndBind(path, kind, {}));
-    for (const std::string& warning : opened.artifact.warnings) Note("warning: " + warning);
+    for (const std::string& warning : opened.artifact.warnings) Warn(warning);
     for (const Choice& choice : opened.artifact.choices) Tell(choice);
     return opened;
   }
@@ -172,7 +172,8 @@ class Maker {
     if (OthersEngine(rollout)) {
       NXDKIT_TRY(FindCommand(rollout));
       NXDKIT_TRY(PredictsEngine());
-      NXDKIT_ASSIGN(engine_, OthersShape(config_, plan_, options_.instance != nullptr));
+      const bool on_devices = options_.instance || options_.rollout_environment.has_given_cores;
+      NXDKIT_ASSIGN(engine_, OthersShape(config_, plan_, on_devices));
       NXDKIT_TRY(TakeLogProbs());
     } else if (rollout.model_path) {
       NXDKIT_ASSIGN(const EngineFacts facts, CheckEngineBundle(EngineFor(*rollout.model_path)));
@@ -296,6 +297,10 @@ class Maker {
     if (dataset.truncated() > 0)
       line += fmt::format(", {} too long and cut at the front of their text", dataset.truncated());
     Note(line);
+    if (const std::vector<std::string>& empty = dataset.empty_files(); !empty.empty())
+      Warn(fmt::format(
+          "{}: there are no rows in it{}", empty.front(),
+          empty.size() > 1 ? fmt::format(", nor in {} more files", empty.size() - 1) : ""));
     return std::make_shared<const Dataset>(std::move(dataset));
   }
 

@@ -21,7 +21,12 @@ namespace {
 class Steps {
  public:
   Steps(const LoopContext& run, const StepRules& rules, RunState& state, RunLogs& logs)
-      : run_(run), rules_(rules), state_(state), logs_(logs), watch_(rules.advantage.estimator) {}
+      : run_(run),
+        rules_(rules),
+        state_(state),
+        logs_(logs),
+        watch_(rules.advantage.estimator, rules.reward_kl.has_value(),
+               state.resumed().has_value()) {}
 
   Status RunAll() {
     const bool only = config_.trainer.val_only;

@@ -90,7 +90,7 @@ Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::
   // Read by formats/models, where a null is as if it were not there; for transformers it is none.
   for (const char* flag : {"attention_bias", "mlp_bias", "tie_word_embeddings"})
     reader.Flag(json, flag, false);
-  // Of what is not true, a null among it, transformers makes a model that sees what follows.
+  // Where it is not true, or is null, transformers makes a model that sees what follows.
   reader.Require("is_causal", {true});
   if (shapes.labels > 0) reader.Require("classifier_dropout", {0, 0.0, Json()});
   if (shapes.labels > 1)

@@ -124,7 +124,7 @@ class Rope {
     return value && !(value->is_object() && value->empty());
   }
   bool IsNull(const char* key) const { return rules_->contains(key) && !JsonFind(*rules_, key); }
-  // By the new name of the key where it is there, else by the old one.
+  // The value of the key's new name where it is there, else that of the old one.
   std::string Type() const {
     for (const char* key : {"rope_type", "type"}) {
       const auto type = rules_->find(key);

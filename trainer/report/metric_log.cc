@@ -50,7 +50,7 @@ std::string OneLine(const Json& value) {
   return "{" + text + "}";
 }
 
-// Of a model's text, line feeds and tabs are layout; what else controls a terminal is shown, not
+// Line feeds and tabs of a model's text are layout; what else controls a terminal is shown, not
 // sent: whoever prints the log would run it.
 std::string Readable(std::string_view text) {
   std::string out;

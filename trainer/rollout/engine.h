@@ -51,9 +51,10 @@ struct OtherEngine {
   int64_t vocab = 0;
   int64_t seq_len = 0;  // prompt and response
   Dtype dtype = Dtype::kBF16;
-  float temperature = 1;       // of the samples that are trained on
-  int64_t in_flight = 256;     // sequences at a time; no more samples are asked for at once
-  double start_seconds = 600;  // until it answers
+  float temperature = 1;        // of the samples that are trained on
+  int64_t in_flight = 256;      // sequences at a time; no more samples are asked for at once
+  bool tells_log_probs = true;  // a request that tries the engine asks for them then
+  double start_seconds = 600;   // until it answers
   double answer_seconds = 600;
   // Of the weights: what they are called, and the digests of what each rank is to hold
   // (ops::KeyedDigests); none where the engine's layout is not known.

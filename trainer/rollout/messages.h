@@ -13,7 +13,7 @@
 
 namespace nxdkit::trainer {
 
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 
 // A request under the number that its response comes back with.
 struct NumberedRequest {

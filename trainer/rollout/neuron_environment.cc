@@ -198,11 +198,12 @@ Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>&
     if (name == kVisible)
       visible = value;
     else if (name == kCount)
-      count = value;
+      count = value.empty() ? std::nullopt : std::optional(value);
     else
       result.all.push_back(entry);
   }
   NXDKIT_ASSIGN(const GivenCores given, ParseGivenCores(visible, count));
+  result.has_given_cores = given.any();
   NXDKIT_ASSIGN(const std::vector<int64_t> cores, CoresOfRun(given, split, instance_cores));
   for (int64_t worker = 0; worker < split.workers; ++worker) {
     const auto first = cores.begin() + split.train_cores + worker * split.cores_per_worker;

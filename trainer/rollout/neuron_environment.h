@@ -22,8 +22,9 @@ std::vector<std::string> TakeNeuronVariables();
 // core twice.
 Result<std::vector<int64_t>> ParseVisibleCores(std::string_view text);
 
-// What the runtime is told of the cores of a process: NEURON_RT_VISIBLE_CORES says which, and where
-// it is not set NEURON_RT_NUM_CORES says how many. Neither of both: nothing is known of devices.
+// The cores of a process, as the runtime is told of them: NEURON_RT_VISIBLE_CORES says which, and
+// where it is not set NEURON_RT_NUM_CORES says how many. Where neither is set, nothing is known of
+// devices.
 struct GivenCores {
   std::optional<std::vector<int64_t>> visible{};
   std::optional<int64_t> count{};
@@ -59,10 +60,12 @@ Result<std::vector<int64_t>> CoresOfRun(const GivenCores& given, const CoreSplit
 struct RolloutEnvironment {
   std::vector<std::string> all;
   std::vector<std::vector<std::string>> of;
+  bool has_given_cores = false;  // GivenCores::any of the environment: the run is on devices
 };
 
 // `taken` for all workers, but NEURON_RT_VISIBLE_CORES, of which each gets its own: "16-23", of
-// CoresOfRun; it also stands for NEURON_RT_NUM_CORES. kUsage as there.
+// CoresOfRun; it also stands for NEURON_RT_NUM_CORES, which is not set where it is empty. kUsage as
+// there.
 Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>& taken,
                                                  const CoreSplit& split,
                                                  int64_t instance_cores = 0);

@@ -142,7 +142,9 @@ void NoteValues(const Conversion& conversion, const ValueScan& scan, ConvertRepo
   std::vector<std::string> lines;
   for (const ParamValues& values : scan.Params()) {
     if (values.nan + values.inf == 0) {
-      if (MayNotBeZero(conversion.source, values.param)) report.values.zero.push_back(name(values));
+      // A part of several sees a part of the parameter.
+      if (!report.part && MayNotBeZero(conversion.source, values.param))
+        report.values.zero.push_back(name(values));
       continue;
     }
     const Dtype dtype = conversion.output.outputs[values.tensor].dtype;
@@ -234,10 +236,10 @@ Result<ConvertReport> Run(const ConvertRequest& request, bool dry_run) {
     return report;
   }
   Status made = Make(request, conversion, executor, *destination, report);
-  NXDKIT_ASSIGN(const bool overtaken, IsOvertaken(request, made, report));
-  if (overtaken) return Run(request, dry_run);
+  const Result<bool> overtaken = IsOvertaken(request, made, report);
+  if (overtaken.ok() && *overtaken) return Run(request, dry_run);
   NXDKIT_TRY(std::move(made));
-  return report;
+  return overtaken.ok() ? Result<ConvertReport>(std::move(report)) : overtaken.error();
 }
 
 }  // namespace

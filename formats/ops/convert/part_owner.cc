@@ -76,7 +76,9 @@ Status AwaitSilence(const std::string& path, const std::function<int64_t()>& las
 }  // namespace
 
 PartOwner::~PartOwner() {
-  if (!path_.empty()) ::unlink(path_.c_str());
+  // After a silence of ours another process may have it.
+  const Result<std::string> text = path_.empty() ? "" : ReadSmallFile(path_, kMaxOwnerBytes);
+  if (!path_.empty() && text.ok() && *text == ThisProcess().ToText()) ::unlink(path_.c_str());
 }
 
 Status PartOwner::Take(const std::string& folder, int part, const std::string& attempt,

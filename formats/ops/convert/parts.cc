@@ -135,7 +135,9 @@ class OnePart : public Destination {
     const Result<std::string> mark = ReadSmallFile(DoneMark(part), kMaxMarkBytes);
     if (mark.ok()) return *mark == plan_ ? Mark::kOurs : Mark::kOther;
     if (mark.error().code() == Errc::kNotFound) return Mark::kMissing;
-    return Error(mark.error()).hint("the part is made again when its mark is removed");
+    return Error(Errc::kIo, mark.error().message())  // of the output, whatever it is
+        .in(DoneMark(part))
+        .hint("the part is made again when its mark is removed");
   }
 
   // The first of the part's finished files that is not there as it was finished.

@@ -175,6 +175,16 @@ TEST_P(SeveralSets, OneIsChosenByItsName) {
   }
 }
 
+TEST(Open, ANamedSetIsReadBesideABrokenOne) {
+  const Scratch scratch;
+  scratch.Write("model.safetensors", "t\n");
+  scratch.Write("pytorch_model.bin.index.json", "{\"weight_m");
+  EXPECT_FALSE(Open(scratch.folder(), OpenText).ok());
+  const Result<Checkpoint> checkpoint = Open(scratch.folder(), OpenText, "model.safetensors");
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().ToString();
+  EXPECT_THAT(FileNames(*checkpoint), ElementsAre("model.safetensors"));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SeveralSets, ::testing::ValuesIn(SetsRows()),
                          [](const auto& row) { return std::string(row.param.name); });
 

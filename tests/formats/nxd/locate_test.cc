@@ -371,6 +371,31 @@ TEST(Tags, NoneIsTakenWhereNothingTells) {
   EXPECT_EQ(Found(tree.Path(), "a").choice, (Choice{tree.Path("a"), 2, "option"}));
 }
 
+TEST(Tags, ALinkToANeighbourIsAnotherNameOfIt) {
+  Tree tree;
+  tree.AddTag("step_9").Add("step_9/done").AddTag("step_100").Add("step_100/done");
+  for (const char* to : {"step_100", "./step_100/", "step_7"}) {  // the last is gone
+    fs::remove(tree.Path("latest"));
+    fs::create_symlink(to, tree.Path("latest"));
+    const SetLocation found = Found(tree.Path());
+    EXPECT_EQ(found.tag, "step_100") << to;
+    ASSERT_TRUE(found.choice) << to;
+    EXPECT_EQ(found.choice->of, 2u) << to;
+  }
+}
+
+TEST(Tags, WhatCannotBeLookedAtBesideANamedTagDoesNotCount) {
+  Tree tree;
+  tree.AddTag("step_9").Add("step_9/done").AddTag("step_100").Add("step_100/done");
+  fs::create_symlink("/nowhere/at/all", tree.Path("step_200"));
+  const auto error = ExpectError(Locate(tree.Path(), {}), Errc::kCorrupt, "");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->file(), tree.Path("step_200"));
+  EXPECT_EQ(error->hint(), "name one with --tag to pass this by");
+  EXPECT_TRUE(*LooksLikeShardSet(tree.Path()));
+  EXPECT_EQ(Found(tree.Path(), "step_100").tag, "step_100");
+}
+
 TEST(Tags, OneAloneIsNoChoice) {
   Tree tree;
   tree.AddTag("step_9").Add("step_9/done").AddTag("step_10");

@@ -53,9 +53,9 @@ TEST(BoxTree, SearchesAHundredThousandSlabsOfBothKinds) {
     boxes.push_back({{i, 0}, {1, kSlabs}});
     boxes.push_back({{kSlabs, i}, {kSlabs, 1}});
   }
-  EXPECT_EQ(FindOverlap(boxes), std::nullopt);
+  EXPECT_EQ(*FindOverlap(boxes), std::nullopt);
   boxes.push_back({{kSlabs + 3, 7}, {1, 2}});
-  EXPECT_EQ(FindOverlap(boxes), (std::pair<size_t, size_t>(2 * kSlabs, 15)));
+  EXPECT_EQ(*FindOverlap(boxes), (std::pair<size_t, size_t>(2 * kSlabs, 15)));
 }
 
 }  // namespace

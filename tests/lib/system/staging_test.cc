@@ -35,6 +35,15 @@ constexpr Staging::Options kResume = {.resume = true};
 constexpr Staging::Options kFile = {.folder = false};
 constexpr Staging::Options kReplaceFile = {.replace = true, .folder = false};
 
+TEST(StagingOutput, ANameThatLeadsNowhereIsTheCommandLines) {
+  const TempFolder folder;
+  ASSERT_EQ(::symlink("loop", (folder / "loop").c_str()), 0);
+  for (const std::string& output : {folder / "loop", folder / "loop" + "/out"}) {
+    ExpectError(Staging::Check(output, kNew), Errc::kUsage, "");
+    EXPECT_EQ(Staging::Begin(output, kNew).error().code(), Errc::kUsage) << output;
+  }
+}
+
 class StagingTest : public ::testing::Test {
  protected:
   // Builds a whole output; "" or the error.

@@ -1,5 +1,6 @@
 #include "trainer/config/plan.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -202,6 +203,17 @@ TEST(Trainium, TooFewCoresSayWhereTheirNumberIsFrom) {
             "of 8");
   EXPECT_THAT(check.problems[0].fix,
               HasSubstr("set trainer.cores to what the machine has, or name it with --instance"));
+  const ConfigCheck several = CheckConfig(
+      Load(kPortKeys, {"worker.actor.global_batch_size=64", "worker.reward.reward_function=math",
+                       "trainer.cores=2", "trainer.nnodes=2"}),
+      {.files = false});
+  const auto few = std::ranges::find_if(several.problems, [](const ConfigProblem& problem) {
+    return problem.key == "worker.actor.tensor_parallel_size";
+  });
+  ASSERT_NE(few, several.problems.end());
+  EXPECT_THAT(few->message,
+              HasSubstr("of trainer.cores 2 (command line: trainer.cores=2) on 2 machines, are"));
+  EXPECT_THAT(few->fix, ::testing::Not(HasSubstr("--instance"))) << "it would change nothing";
 }
 
 TEST(RunPlan, ARatioThatIsNoBinaryFractionCountsWholeCores) {

@@ -185,6 +185,21 @@ TEST_F(DatasetTest, AnEmptyDataSetIsAnError) {
   ExpectError(Load(kShortRow), Errc::kUsage, "max_prompt_tokens is 0");
 }
 
+TEST_F(DatasetTest, AnEmptyFileAmongOthersIsTold) {
+  std::filesystem::create_directory(folder_ / "shards");
+  const std::string shards = folder_ / "shards";
+  for (const char* name : {"/0.jsonl", "/1.jsonl"}) WriteText(shards + name, "");
+  const auto none =
+      ExpectError(Dataset::Load(shards, maker_, options_), Errc::kCorrupt, "there are no rows");
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->file(), shards);
+  WriteText(shards + "/1.jsonl", kShortRow);
+  const auto data = Dataset::Load(shards, maker_, options_);
+  ASSERT_TRUE(data.ok()) << data.error().ToString();
+  EXPECT_EQ(data->size(), 1u);
+  EXPECT_THAT(data->empty_files(), ElementsAre(shards + "/0.jsonl"));
+}
+
 TEST_F(DatasetTest, TheFingerprintIsOfIdsAndAnswers) {
   const std::string lines = Load("{\"prompt\": \"p\", \"answer\": \"a\"}\n")->fingerprint();
   EXPECT_TRUE(lines.starts_with("sha256:")) << lines;
@@ -236,9 +251,16 @@ TEST_F(CommandRows, AreNotWaitedForWithoutAnEnd) {
     return ReadCommandRows(command, [](const auto&, uint64_t) { return OkStatus(); });
   };
   const std::string row = R"(echo '{"prompt": "1", "answer": 2}'; )";
-  for (const char* rest : {"exec sleep 1000", "exec >&-; sleep 1000"}) {
-    const auto error = ExpectError(run(row + "echo oh >&2; " + rest), Errc::kIo,
-                                   "the program has said nothing for 0.3 s after 1 rows");
+  const struct {
+    const char* rest;
+    const char* message;
+  } rows[] = {
+      {"exec sleep 1000", "the program has said nothing for 0.3 s after 1 rows"},
+      {"exec >&-; sleep 1000",
+       "the program has closed its output and has not ended for 0.3 s after 1 rows"},
+  };
+  for (const auto& [rest, message] : rows) {
+    const auto error = ExpectError(run(row + "echo oh >&2; " + rest), Errc::kIo, message);
     ASSERT_TRUE(error) << rest;
     EXPECT_EQ(error->file(), "exec:it");
     EXPECT_THAT(error->message(), HasSubstr("oh"));

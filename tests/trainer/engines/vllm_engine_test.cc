@@ -127,6 +127,18 @@ TEST_F(VllmEngines, TakeNewWeightsInTheOrderThatIsSafe) {
   EXPECT_EQ(peer_.bodies("/update_weight_version")[0], Json({{"new_version", "step 1"}}));
 }
 
+// A server that is started for no log-probabilities refuses them in the first step otherwise.
+TEST_F(VllmEngines, TheTrialAsksForWhatTheOthersAskFor) {
+  EngineOptions options = Options("step 1");
+  for (const bool tells : {true, false}) {
+    options.other.tells_log_probs = tells;
+    const auto facts = engine_->Load(options, nullptr);
+    ASSERT_TRUE(facts.ok()) << Text(facts);
+    const Json trial = peer_.bodies("/inference/v1/generate").back();
+    EXPECT_EQ(trial["sampling_params"]["logprobs"].is_null(), !tells);
+  }
+}
+
 TEST_F(VllmEngines, AskForEverythingThatChangesAResponse) {
   ASSERT_TRUE(Load().ok());
   peer_.Forget();

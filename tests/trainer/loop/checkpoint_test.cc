@@ -130,6 +130,22 @@ TEST_F(ChooseCheckpointIn, AWholeRunIsItsLastCheckpoint) {
   EXPECT_TRUE(error);
 }
 
+// What a later program wrote may say that the run began there.
+TEST_F(ChooseCheckpointIn, AStateThatCannotBeReadIsNotPassedOver) {
+  Add("run/global_step_4", "");
+  Add("run/global_step_9", "global_step_4");
+  const std::string state = folder_ / "run/global_step_9/trainer_state.json";
+  EXPECT_EQ(Chosen("run", folder_ / "run/global_step_4", true), "run/global_step_9");
+  WriteText(state, "{\"version\": 2}");
+  const auto error = ExpectError(
+      ChooseCheckpoint(folder_ / "run", std::string(folder_ / "run/global_step_4"), true),
+      Errc::kUnsupported, "version 2");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->file(), state);
+  WriteText(state, "{");
+  EXPECT_EQ(Chosen("run", folder_ / "run/global_step_4", true), "run/global_step_4");
+}
+
 TEST_F(ChooseCheckpointIn, ANewFolder) {
   Add("other/global_step_4", "");
   EXPECT_EQ(Chosen("run", std::nullopt, true), "none");

@@ -75,6 +75,12 @@ TEST(FormatWarning, SpecialTokensAreTakenOutOfWhatIsScored) {
   EXPECT_THAT(Warning("r1v", "hello", {}, false, json), IsEmpty());
 }
 
+TEST(FormatWarning, ASpaceBeforeTheTextIsNoOtherTag) {
+  Json json = testing::SmallTokenizer();
+  json["normalizer"] = {{"type", "Prepend"}, {"prepend", " "}};
+  EXPECT_THAT(Warning("math", "hello", {}, true, json), IsEmpty());
+}
+
 TEST(FormatWarning, ATokenizerMayHaveNoLettersForIt) {
   Json json = testing::SmallTokenizer();
   Json& vocabulary = json["model"]["vocab"];

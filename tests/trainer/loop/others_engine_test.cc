@@ -24,8 +24,8 @@ Config Configure(std::vector<std::string> words) {
   return loaded->config;
 }
 
-EngineShape ShapeOf(const Config& config, bool on_instance = false) {
-  const auto shape = OthersShape(config, MakeRunPlan(config), on_instance);
+EngineShape ShapeOf(const Config& config, bool on_devices = false) {
+  const auto shape = OthersShape(config, MakeRunPlan(config), on_devices);
   EXPECT_TRUE(shape.ok()) << shape.error().ToString();
   return shape.ok() ? *shape : EngineShape();
 }
@@ -56,6 +56,7 @@ TEST_F(OthersEngineTest, ABundleSaysItsSizesAndIsOnTheDevice) {
   for (const EngineOptions& engine : *engines) {
     EXPECT_EQ(engine.other.in_flight, 3) << "a server refuses more than its bundle is made for";
     EXPECT_EQ(engine.other.seq_len, 64);
+    EXPECT_FALSE(engine.other.tells_log_probs);
   }
 }
 
@@ -72,7 +73,13 @@ TEST_F(OthersEngineTest, WithoutABundleTheConfigurationSays) {
   EXPECT_EQ(here.positions, 30);
   EXPECT_EQ(here.place, EnginePlace::kHost);
   EXPECT_TRUE(here.tells_log_probs);
-  EXPECT_EQ(ShapeOf(Configure({"worker.rollout.neuron_override_config.batch_size=16"})).slots, 16);
+  const Config batch = Configure({"worker.rollout.neuron_override_config.batch_size=16"});
+  const EngineShape sized = ShapeOf(batch);
+  EXPECT_EQ(sized.slots, 16);
+  const auto engines = OthersEngines(batch, MakeRunPlan(batch), 64, sized);
+  ASSERT_TRUE(engines.ok()) << engines.error().ToString();
+  EXPECT_EQ(engines->front().other.in_flight, 256) << "nothing is compiled for 16";
+  EXPECT_TRUE(engines->front().other.tells_log_probs);
   EXPECT_EQ(ShapeOf(Configure({}), true).place, EnginePlace::kDevice);
   const Config urls = Configure({"worker.rollout.url=[http://127.0.0.1:1]"});
   EXPECT_EQ(ShapeOf(urls, true).place, EnginePlace::kElsewhere);
@@ -84,6 +91,11 @@ TEST_F(OthersEngineTest, ABundleForOurEngineIsInMemory) {
   EXPECT_EQ(shape.place, EnginePlace::kHost);
   EXPECT_EQ(shape.dtype, Dtype::kF32) << "the bundle's own, not the default of worker.rollout";
   EXPECT_TRUE(shape.tells_log_probs);
+  const Config config = Configure({"worker.rollout.model_path=" + bundle});
+  EXPECT_EQ(ShapeOf(config, true).place, EnginePlace::kHost) << "wherever the run is";
+  const auto engines = OthersEngines(config, MakeRunPlan(config), 64, shape);
+  ASSERT_TRUE(engines.ok()) << engines.error().ToString();
+  EXPECT_EQ(engines->front().other.in_flight, 256) << "no server is started for its batch size";
 }
 
 TEST_F(OthersEngineTest, ABundleThatIsNotThereIsNamed) {

@@ -22,7 +22,9 @@ std::vector<Sample> Step(std::vector<double> scores, double baseline = 0) {
 }
 
 struct Watched {
-  explicit Watched(AdvantageEstimator estimator = AdvantageEstimator::kGrpo) : watch(estimator) {}
+  explicit Watched(AdvantageEstimator estimator = AdvantageEstimator::kGrpo,
+                   bool kl_in_rewards = false, bool resumed = false)
+      : watch(estimator, kl_in_rewards, resumed) {}
   std::string Take(std::vector<double> scores, double baseline = 0) {
     Metrics metrics;
     const std::string warning = watch.Take(Step(std::move(scores), baseline), metrics);
@@ -44,6 +46,7 @@ TEST(RewardWatch, EqualScoresAreToldAfterFiveSteps) {
                                  "responses to each prompt scored the same (0), so that all "
                                  "advantages are 0"));
   EXPECT_THAT(warning, HasSubstr("data.answer_key"));
+  EXPECT_THAT(warning, HasSubstr("or the task is learnt"));
   for (int step = 6; step < 50; ++step) EXPECT_THAT(run.Take({0, 0, 0, 0}), IsEmpty()) << step;
   EXPECT_THAT(run.Take({0, 0, 0, 0}), HasSubstr("in all 50 steps"));
   EXPECT_THAT(run.watch.AtEnd(), IsEmpty()) << "it has been told";
@@ -73,6 +76,40 @@ TEST(RewardWatch, ALaterStandstillIsToldToo) {
   for (int step = 0; step < 5; ++step) warning = run.Take({1, 1, 1, 1});
   EXPECT_THAT(warning, HasSubstr("in the last 5 steps"));
   EXPECT_THAT(run.watch.AtEnd(), IsEmpty()) << "the run has learnt something";
+}
+
+// A penalty that is taken off the rewards differs between responses that score the same.
+TEST(RewardWatch, WithKlInTheRewardsAdvantagesAreNotAllZero) {
+  Watched run(AdvantageEstimator::kGrpo, true);
+  std::string warning;
+  for (int step = 0; step < 5; ++step) warning = run.Take({0, 0, 0, 0});
+  EXPECT_THAT(warning, HasSubstr("scored the same (0); look at"));
+}
+
+TEST(RewardWatch, AResumedRunTellsOfItsProcessAlone) {
+  Watched run(AdvantageEstimator::kGrpo, false, true);
+  run.Take({0, 0, 0, 0});
+  run.Take({0, 0, 0, 0});
+  EXPECT_THAT(run.watch.AtEnd(), HasSubstr("in all 2 steps of this process: all responses"));
+  Watched later(AdvantageEstimator::kGrpo, false, true);
+  later.Take({0, 0, 1, 1});
+  std::string warning;
+  for (int step = 0; step < 5; ++step) warning = later.Take({0, 0, 0, 0});
+  EXPECT_THAT(warning, HasSubstr("in the last 5 steps: all responses"));
+}
+
+// A response to each prompt: groups compare nothing, a batch does.
+TEST(RewardWatch, SingleResponsesAreEqualToNothing) {
+  Watched groups;
+  for (int step = 0; step < 5; ++step) EXPECT_THAT(groups.Take({1, 1}), IsEmpty());
+  EXPECT_EQ(groups.equal, -1) << "there is no share";
+  EXPECT_THAT(groups.watch.AtEnd(), IsEmpty());
+  Watched one(AdvantageEstimator::kGae);
+  for (int step = 0; step < 5; ++step) EXPECT_THAT(one.Take({1}), IsEmpty());
+  Watched batch(AdvantageEstimator::kGae);
+  std::string warning;
+  for (int step = 0; step < 5; ++step) warning = batch.Take({1, 1});
+  EXPECT_THAT(warning, HasSubstr("all responses scored the same (1)"));
 }
 
 TEST(RewardWatch, OneStepIsNoRun) {

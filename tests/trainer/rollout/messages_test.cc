@@ -30,6 +30,7 @@ EngineOptions SampleOptions() {
                    .dtype = Dtype::kF32,
                    .temperature = 0.5f,
                    .in_flight = 3,
+                   .tells_log_probs = false,
                    .start_seconds = 4,
                    .answer_seconds = 5,
                    .version = "step 1",
@@ -186,7 +187,7 @@ TEST(Frames, ThatAreNoneAreRefused) {
 }
 
 TEST(Worker, SaysWhatItDoesNotUnderstand) {
-  EXPECT_THAT(Text(DecodeHello(std::string("\3\0\0\0", 4))), HasSubstr("speaks version 3"));
+  EXPECT_THAT(Text(DecodeHello(std::string("\4\0\0\0", 4))), HasSubstr("speaks version 4"));
 }
 
 }  // namespace

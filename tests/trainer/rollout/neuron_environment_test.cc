@@ -98,11 +98,16 @@ TEST(NeuronEnvironment, ANumberOfCoresIsReadWhereNoneAreNamed) {
   ASSERT_TRUE(divided.ok()) << divided.error().ToString();
   EXPECT_THAT(divided->all, ElementsAre("NEURON_CC_FLAGS=-O1"));
   EXPECT_THAT(divided->of, ElementsAre(Entries{"NEURON_RT_VISIBLE_CORES=8-15"}));
+  EXPECT_TRUE(divided->has_given_cores);
   const auto named =
       DivideNeuronVariables({"NEURON_RT_NUM_CORES=4", "NEURON_RT_VISIBLE_CORES=16-31"}, split);
   ASSERT_TRUE(named.ok()) << named.error().ToString();
   EXPECT_THAT(named->of, ElementsAre(Entries{"NEURON_RT_VISIBLE_CORES=24-31"}));
-  EXPECT_TRUE(DivideNeuronVariables({"NEURON_RT_NUM_CORES=0"}, split).ok()) << "all";
+  for (const char* unset : {"NEURON_RT_NUM_CORES=0", "NEURON_RT_NUM_CORES="}) {
+    const auto all = DivideNeuronVariables({unset}, split);
+    ASSERT_TRUE(all.ok()) << all.error().ToString();
+    EXPECT_FALSE(all->has_given_cores) << unset;
+  }
   const struct {
     const char* count;
     int64_t instance_cores;
@@ -110,8 +115,7 @@ TEST(NeuronEnvironment, ANumberOfCoresIsReadWhereNoneAreNamed) {
   } rows[] = {{"8", 0, "NEURON_RT_NUM_CORES=8 names 8 cores, the run has 16: 8 of training and 8"},
               {"40", 32, "names core 39, the instance has cores 0 to 31"},
               {"all", 0, "'all' is not a number of cores"},
-              {"-1", 0, "'-1' is not a number of cores"},
-              {"", 0, "'' is not a number of cores"}};
+              {"-1", 0, "'-1' is not a number of cores"}};
   for (const auto& row : rows) {
     const auto refused = DivideNeuronVariables({std::string("NEURON_RT_NUM_CORES=") + row.count},
                                                split, row.instance_cores);
