@@ -48,6 +48,7 @@ set(NXDKIT_PUBLIC_HEADERS
   lib/base/choice.h
   lib/base/error.h
   lib/base/scratch_pool.h
+  lib/hash/crc32_parts.h
   lib/hash/digest.h
   lib/plan/box_tree.h
   lib/plan/executor.h

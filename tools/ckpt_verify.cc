@@ -103,7 +103,8 @@ void AddOptions(OptionTable& table, Args& args) {
 
 // Of a Hugging Face folder --weights names those that are verified, not others that are to run.
 bool NamesOwnWeights(const Args& args) {
-  if (!args.weights || args.weights_from || KindForHint(args.path) != PathKind::kFolder) return false;
+  if (!args.weights || args.weights_from) return false;
+  if (KindForHint(args.path) != PathKind::kFolder) return false;
   if (args.from) return *args.from == "hf";
   const Result<ops::Kind> kind = ops::Recognise(args.path);
   return kind.ok() && *kind == ops::Kind::kHf;

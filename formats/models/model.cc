@@ -128,6 +128,7 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& p
   ModelConfig config;
   config.model_type = reader.Text("model_type");
   config.architecture = Architecture(reader);
+  NXDKIT_TRY(reader.status());
   if (config.model_type.empty() && config.architecture.empty())
     return Corrupt("neither model_type nor architectures is there: it says of no model what it is")
         .in(path);

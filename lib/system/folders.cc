@@ -16,6 +16,7 @@ namespace nxdkit {
 namespace fs = std::filesystem;
 
 Result<std::string> RealPath(const std::string& path) {
+  if (path.empty()) return std::string();  // of nothing there is none
   std::error_code error;
   std::string real = fs::weakly_canonical(path, error).string();
   if (error) return SystemError("find its real path", error.value()).in(path);

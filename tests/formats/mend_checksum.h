@@ -34,22 +34,41 @@ inline uint32_t CrcInFile(const Storage& storage) {
   return Crc32(0, std::as_bytes(std::span(bytes)));
 }
 
-// FlipFile of byte `at` of the storage; a torch archive's checksum of it is made to agree, in the
-// directory and wherever else it stands.
-inline void FlipStored(const Storage& storage, uint64_t at, int bit = 0) {
-  const uint32_t before = CrcInFile(storage);
-  FlipFile(storage.path(), storage.file_offset() + at, bit);
+// Where the CRC-32 of a record stands in its zip archive: in the local header before it, the
+// descriptor behind it, and its entry of the directory.
+inline std::vector<size_t> PlacesOfCrc(const std::string& all, const CheckedStorage& record) {
+  const size_t data = record.file_offset();
+  const size_t end = data + record.bytes();
+  std::vector<size_t> places = {all.rfind("PK\3\4", data) + 14};
+  if (all.compare(end, 4, "PK\7\10") == 0) places.push_back(end + 4);
+  for (size_t at = all.find("PK\1\2", end); at != all.npos; at = all.find("PK\1\2", at + 4))
+    if (all.compare(at + 46, record.member().size(), record.member()) == 0) {
+      places.push_back(at + 16);
+      break;
+    }
+  return places;
+}
+
+// Makes the checksum that a torch archive has of the record that of its bytes as they are now.
+inline void MendChecksum(const Storage& storage) {
   if (!storage.checked()) return;
-  const uint32_t after = CrcInFile(storage);
+  const uint32_t crc = CrcInFile(storage);
+  const std::string_view now(reinterpret_cast<const char*>(&crc), sizeof(crc));
   std::fstream file(storage.path(), std::ios::in | std::ios::out | std::ios::binary);
   std::string all(std::filesystem::file_size(storage.path()), '\0');
   file.read(all.data(), static_cast<std::streamsize>(all.size()));
-  const std::string_view old(reinterpret_cast<const char*>(&before), sizeof(before));
-  for (size_t place = all.find(old); place != std::string::npos; place = all.find(old, place + 4)) {
+  for (const size_t place : PlacesOfCrc(all, *storage.checked())) {
+    if (all.compare(place, 4, std::string(4, '\0')) == 0) continue;  // the descriptor has it
     file.seekp(static_cast<std::streamoff>(place));
-    file.write(reinterpret_cast<const char*>(&after), sizeof(after));
+    file.write(now.data(), static_cast<std::streamsize>(now.size()));
   }
   if (!file.flush()) ADD_FAILURE() << "cannot mend " << storage.path();
+}
+
+// FlipFile of byte `at` of the storage, as if it had been written so.
+inline void FlipStored(const Storage& storage, uint64_t at, int bit = 0) {
+  FlipFile(storage.path(), storage.file_offset() + at, bit);
+  MendChecksum(storage);
 }
 
 }  // namespace nxdkit::testing_util

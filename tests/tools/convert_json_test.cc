@@ -69,6 +69,7 @@ TEST_F(ConvertJson, OfAConversion) {
                                {"verified", "boolean"},
                                {"already_published", "boolean"},
                                {"dry_run", "boolean"},
+                               {"values", "object"},
                                {"notes", "array"}});
   const Json dry =
       JsonOf(Workshop::Convert("--from hf --to rollout --tp 2 --json -n", model_, out_));
@@ -203,7 +204,7 @@ TEST_F(ConvertJson, OfAGoodArtifact) {
   EXPECT_EQ(json["kind"], "nxd");
   EXPECT_EQ(json["ranks"], 2);
   EXPECT_EQ(json["parameters"], 2 * 2048 + 4 * (2048 + 512 + 4608 + 64) + 32);
-  EXPECT_EQ(json["checks"].size(), 5u) << json["checks"];
+  EXPECT_EQ(json["checks"].size(), 6u) << json["checks"];
   EXPECT_THAT(json["findings"], IsEmpty());
   EXPECT_FALSE(JsonOf(Workshop::Verify(out_, "--json")).contains("against"));
 }

@@ -115,7 +115,8 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
   const std::vector<std::string> exports = {
       "neuron-export", "--tp", "2",   "--cache-dir",         cache,
       "--bs",          "4",    model, folder.path() + "/out"};
-  ExpectDocumented(0, with(exports, {"--target", "cpu"}));
+  ExpectDocumented(0, {"neuron-export", "--tp", "2", "--bs", "4", "--target", "cpu", model,
+                       folder.path() + "/out"});
   ExpectDocumented(0, with(exports, {"--no-blob", "--force", "--dry-run"}));
   ExpectDocumented(4, exports);  // no blob can be had
   folder.Write("cache/neuronxcc-1/MODULE_1+d41d8cd9/model.neff", "no neff");

@@ -85,7 +85,7 @@ TEST(Reshard, AnOptimizerThatCannotBeLookedAtIsNotMissing) {
     EXPECT_FALSE(Traces(shop / "b")) << target;
   }
   std::filesystem::remove(optim);
-  EXPECT_EQ(Reshard("--dp 2 --no-optimizer", shop / "a", shop / "b").exit_code, 0);
+  EXPECT_EQ(Reshard("--tp 1 --no-optimizer", shop / "a", shop / "b").exit_code, 0);
 }
 
 TEST(Reshard, InPartsTheTagIsTheSame) {

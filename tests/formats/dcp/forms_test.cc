@@ -249,6 +249,8 @@ void ChangeChunk(const std::string& path, const std::string& key, size_t chunk) 
     std::fstream file(stored.storage->path(), std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(stored.storage->file_offset() + stored.offset));
     file.put('\x7f');
+    file.close();
+    testing_util::MendChecksum(*stored.storage);
   }
 }
 

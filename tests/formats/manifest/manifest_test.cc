@@ -48,14 +48,14 @@ TEST(Manifest, ReadsWhatItWrites) {
   EXPECT_EQ(read->files[1].digest, Digest(5));
 }
 
-TEST(Manifest, MayRecordNoFilesAndNoParameters) {
+TEST(Manifest, OfNoParametersProvesNothing) {
   const Result<std::string> text = WriteManifest({MakeModelDigest({}), "", {}});
   ASSERT_TRUE(text.ok());
   EXPECT_THAT(*text, ::testing::Not(::testing::HasSubstr("artifact")));
   const Result<Manifest> read = ReadManifest(*text);
-  ASSERT_TRUE(read.ok()) << read.error().ToString();
-  EXPECT_TRUE(read->kind.empty());
-  EXPECT_TRUE(read->model.params.empty());
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code(), Errc::kCorrupt);
+  EXPECT_EQ(read.error().message(), "it records no parameter");
 }
 
 // The file beside the samples was written by ckpt-digest: what is written stays the same.

@@ -159,7 +159,8 @@ TEST(InspectNxd, RootWithoutAFinishedTagListsThem) {
   ASSERT_EQ(inspection.nxd->tags.size(), 1u);
   EXPECT_EQ(inspection.nxd->tags[0].name, "step_1");
   EXPECT_EQ(inspection.tensors, 0u);
-  EXPECT_THAT(inspection.warnings, ElementsAre(HasSubstr("no tag has a `done` marker")));
+  EXPECT_THAT(inspection.warnings,
+              ElementsAre(HasSubstr("no finished tag; without a `done` marker: step_1")));
 }
 
 TEST(InspectNxd, HardwareByTheSidecarByOptionsAndByTheCopies) {
