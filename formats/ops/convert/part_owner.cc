@@ -77,8 +77,9 @@ Status AwaitSilence(const std::string& path, const std::function<int64_t()>& las
 
 PartOwner::~PartOwner() {
   // After a silence of ours another process may have it.
-  const Result<std::string> text = path_.empty() ? "" : ReadSmallFile(path_, kMaxOwnerBytes);
-  if (!path_.empty() && text.ok() && *text == ThisProcess().ToText()) ::unlink(path_.c_str());
+  if (path_.empty()) return;
+  const Result<std::string> text = ReadSmallFile(path_, kMaxOwnerBytes);
+  if (text.ok() && *text == ThisProcess().ToText()) ::unlink(path_.c_str());
 }
 
 Status PartOwner::Take(const std::string& folder, int part, const std::string& attempt,
