@@ -365,7 +365,7 @@ class SchemaCheck {
   }
 
   const Names kEnvelope = {"schema_version", "tool",     "tool_version", "status",
-                           "exit_code",      "warnings", "error"};
+                           "exit_code",      "warnings", "error",        "chosen"};
   std::map<std::string, std::string> types_;
   Names seen_;
 };
