@@ -221,7 +221,7 @@ TEST_F(SlurmTrain, SlowTheWireIsCutAndTheRunIsFirst) {
   EXPECT_TRUE(Says("process 0: process 1 has not been heard of for 6 s", 5));
   EXPECT_TRUE(Eventually(30, [&] { return since.seconds() > 12; }));
   hosts_.HealWire();
-  ExpectGoesOn(job, since, 120);  // Slurm may take a minute to see a node that is healed
+  ExpectGoesOn(job, since, 120, 2);  // Slurm may take a minute to see a node that is healed
 }
 
 TEST_F(SlurmTrain, SlurmctldIsKilledAndStartedAgain) {
